@@ -1,22 +1,16 @@
 // Package origin asks public HTTPS origins for the head of an answer: status
 // and headers, on port 443, over HTTP/1.1 (spec §4.5, §4.6). The headers and
-// redirect lookups share it.
+// redirect lookups share it, and the certificate lookup greets hosts with it.
 //
-// It speaks HTTP itself on a connection that it was given by a guarded dialer.
-// So the failures of dial, handshake and request are told apart by where they
-// happen, HEAD and GET share a connection, nothing is followed, retried on
-// another host or read beyond the head, nothing is added to what the origin
-// sent (net/http makes a Cache-Control out of a Pragma), and no goroutine
-// outlives a call: an http.Transport leaves goroutines and half-made connections
-// behind when a call is given up, which Lambda then freezes. The head of an
-// answer is bounded in size, and its time by a context whose end closes the
-// connection. Errors never contain what the server sent, because they are logged.
+// It speaks HTTP itself, because net/http refuses heads that browsers take, makes a
+// Cache-Control out of a Pragma, and does not tell whether a dial, a handshake or a
+// request failed. HEAD and GET share a connection; nothing is followed, retried on
+// another host or read beyond the head. The head of an answer is bounded in size, and
+// its time by the caller's context, whose end closes the connection. Errors never
+// contain what the server sent, because they are logged.
 //
 // Certificates are not verified: an origin with an expired one must be seen to
-// answer. Bodies of origins are never read.
-//
-// Reader is that HTTP exchange by itself. The RDAP client uses it as well, for
-// answers whose bodies it reads.
+// answer. Bodies are never read.
 package origin
 
 import (
@@ -24,8 +18,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"time"
-	"unicode/utf8"
+	"net"
+	"net/netip"
+	"slices"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
@@ -33,24 +28,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// port is the only one that is connected to (spec §8).
-const port = 443
-
-// ErrTimeout says that a handshake or a response took longer than the caller
-// had time. A dial that times out is a connect_failed of the guard's instead.
-var ErrTimeout = errors.New("origin: time is up")
-
-// ErrSilence is the ErrTimeout of a host that had accepted the connection, and had
-// all of the caller's time. One that the caller leaves is not silent.
-var ErrSilence = fmt.Errorf("%w: the host is silent", ErrTimeout)
-
-// Late is the error of a connected host whose answer is not complete when ctx ends.
-func Late(ctx context.Context) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return ErrSilence
-	}
-	return ErrTimeout
-}
+// Port is the only one that is connected to (spec §8).
+const Port = 443
 
 // Config is what a Client needs.
 type Config struct {
@@ -58,114 +37,96 @@ type Config struct {
 	// UserAgent names the service and its URL; printable ASCII, at most 256
 	// bytes.
 	UserAgent string
-	// Timeout bounds a lookup whose context has no deadline. Default 8 s.
-	Timeout time.Duration
 }
 
 // Client asks origins. It is safe for concurrent use, and holds no connection.
-type Client struct {
-	connector guard.Connector
-	userAgent string
-	timeout   time.Duration
-}
+type Client struct{ Config }
 
 // New returns a Client. It panics without a connector and when the user agent
 // does not fit into a header.
 func New(cfg Config) *Client {
-	if cfg.Connector == nil {
-		panic("origin: no connector")
+	if cfg.Connector == nil || cfg.UserAgent == "" || len(cfg.UserAgent) > 256 || !printable.ASCII(cfg.UserAgent) {
+		panic("origin: no connector, or a user agent that does not fit into a header")
 	}
-	if len(cfg.UserAgent) == 0 || len(cfg.UserAgent) > 256 || !printable.ASCII(cfg.UserAgent) {
-		panic("origin: the user agent is empty, too long or not printable ASCII")
-	}
-	c := &Client{connector: cfg.Connector, userAgent: cfg.UserAgent, timeout: cfg.Timeout}
-	if c.timeout <= 0 {
-		c.timeout = 8 * time.Second
-	}
-	return c
+	return &Client{cfg}
 }
 
-// Bound gives a context without a deadline the client's.
-func (c *Client) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, c.timeout)
-}
-
-// Resolve finds a host's addresses, all of them public. Its errors are those
-// of guard.Connector.
-func (c *Client) Resolve(ctx context.Context, name string) (guard.Target, error) {
-	t, err := c.connector.Resolve(ctx, name)
-	if err != nil {
-		return guard.Target{}, ended(ctx, err)
-	}
-	return t, nil
-}
-
-// TLSConfig is how origins are greeted: any certificate, TLS 1.0 and later,
-// every cipher suite that the library has, no resumption and no ALPN, which
+// TLSConfig is how origins are greeted: any certificate, TLS 1.0 up to the given
+// version, every cipher suite that the library has, no resumption and no ALPN, which
 // leaves HTTP/1.1, and with which servers that have no protocol in common with it
 // would refuse the handshake. The key shares that do not fit into one packet are
 // left out, because some old servers never answer two.
-func TLSConfig(name string) *tls.Config {
+func TLSConfig(name string, highest uint16) *tls.Config {
 	var suites []uint16
-	for _, s := range tls.CipherSuites() {
-		suites = append(suites, s.ID)
-	}
-	for _, s := range tls.InsecureCipherSuites() {
+	for _, s := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
 		suites = append(suites, s.ID)
 	}
 	return &tls.Config{
 		ServerName:         name,
 		InsecureSkipVerify: true,
 		MinVersion:         tls.VersionTLS10,
+		MaxVersion:         highest,
 		CipherSuites:       suites,
 		CurvePreferences:   []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521},
 	}
 }
 
-// Fault gives an error of this package or of a guard.Connector its code: its
-// own, or the tool's time-out for one that says nothing about the target and, marked
-// as its silence (fault.Error.Silence), for ErrSilence. Only that was a time-out of the
-// host's, and is called one. Any other error is returned as it is.
-func Fault(err error, timeout fault.Code) error {
+// Hello is an attempt at a handshake over a connection, which it closes unless it
+// succeeds. again says after a failure that another kind of hello may help.
+type Hello func(conn net.Conn) (again bool, err error)
+
+// Greet connects to a target for each hello in turn, until one succeeds, and returns
+// the peer that took it. When all of them fail, the failure of the first stands.
+func Greet(ctx context.Context, c guard.Connector, t guard.Target, hellos ...Hello) (netip.Addr, error) {
+	var verdict error
+	for i, hello := range hellos {
+		again := false
+		conn, peer, err := c.Dial(ctx, t, Port)
+		if err == nil {
+			again, err = hello(conn)
+		}
+		switch {
+		case err == nil, i == 0 && !again:
+			return peer, err
+		case i == 0:
+			verdict = err
+		case ctx.Err() != nil:
+			return peer, fmt.Errorf("%w when it was greeted again: %s", Late(ctx), err.Error())
+		}
+	}
+	f := fault.From(verdict)
+	return netip.Addr{}, f.Info().Newf(verdict, "%s What was offered to the host may have been too narrow.", f.Public())
+}
+
+// ErrSilence says that a host had accepted a connection, and had all of the caller's
+// time, and that its handshake or its answer was not complete then.
+var ErrSilence = errors.New("origin: the host is silent")
+
+// Late is the error of a connected host whose answer is not complete when ctx ends:
+// ErrSilence, or that of a caller who left, which is not the host's silence.
+func Late(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ErrSilence
+	}
+	return ctx.Err()
+}
+
+// Fault gives an error of this package or of a guard.Connector its code: its own, or
+// the tool's time-out for one that says nothing about the target and, marked as its
+// silence (fault.Error.Silence), for ErrSilence. Only that is called a time-out of the
+// host. Any other error is returned as it is while ctx goes on.
+func Fault(ctx context.Context, err error, timeout fault.Code) error {
 	switch {
+	case errors.As(err, new(*fault.Error)):
+		return err
 	case errors.Is(err, ErrSilence):
 		return lookup.Fault(timeout, err).Silence()
 	case errors.Is(err, guard.ErrResolvers):
 		return lookup.Faultf(timeout, err, guard.Unresolved)
 	case errors.Is(err, guard.ErrNoRoute):
 		return lookup.Faultf(timeout, err, "The host has IPv6 addresses only, and this deployment has no IPv6 route.")
-	case errors.Is(err, ErrTimeout):
+	case ctx.Err() != nil:
 		return lookup.Faultf(timeout, err, "The time of the lookup was over before the host could answer.")
 	}
 	return err
-}
-
-// ended is err, or ErrTimeout when it only reports that ctx is over.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil && !isFault(err) {
-		return fmt.Errorf("%w: %w", ErrTimeout, err)
-	}
-	return err
-}
-
-func isFault(err error) bool {
-	var f *fault.Error
-	return errors.As(err, &f)
-}
-
-// Text is a header value as JSON can hold it. One that is not UTF-8 is read as
-// ISO 8859-1, which header values were once meant to be, so that no byte is
-// lost.
-func Text(value string) string {
-	if utf8.ValidString(value) {
-		return value
-	}
-	out := make([]rune, len(value))
-	for i := 0; i < len(value); i++ {
-		out[i] = rune(value[i])
-	}
-	return string(out)
 }

@@ -121,7 +121,7 @@ func (c Uptime) web(ctx context.Context, q UptimeQuery) (Child[ssl.Result], Chil
 	var conn *tls.Conn
 	certificate := run(ctx, func(ctx context.Context) (r ssl.Result, err error) {
 		if target, err = c.connector.Resolve(ctx, q.Domain); err != nil {
-			return r, origin.Fault(err, lookup.SSLTimeout)
+			return r, origin.Fault(ctx, err, lookup.SSLTimeout)
 		}
 		r, conn, err = c.ssl.Inspect(ctx, ssl.Query{Domain: q.Domain}, target)
 		return r, err

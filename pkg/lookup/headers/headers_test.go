@@ -139,7 +139,7 @@ func TestLookupOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := client(d).LookupOn(ctx, query, target, tls.Client(conn, origin.TLSConfig(name)), peer)
+		r, err := client(d).LookupOn(ctx, query, target, tls.Client(conn, origin.TLSConfig(name, tls.VersionTLS13)), peer)
 		if err != nil || r.Status != 200 || r.PeerIP != addr || len(w.Dials()) != dials || len(w.Asked()) != 1 {
 			t.Errorf("%+v, %v; dialled %v, resolved %v", r, err, w.Dials(), w.Asked())
 		}

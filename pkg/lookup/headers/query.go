@@ -2,7 +2,6 @@ package headers
 
 import (
 	"net/http"
-	"net/textproto"
 	"net/url"
 	"strings"
 
@@ -71,36 +70,28 @@ type Headers struct {
 // X-Powered-By is that of the layers that added to it.
 func allowlisted(h http.Header) Headers {
 	return Headers{
-		AccessControlAllowOrigin:        first(h, "access-control-allow-origin"),
-		CacheControl:                    joined(h, "cache-control"),
-		ContentSecurityPolicy:           joined(h, "content-security-policy"),
-		ContentSecurityPolicyReportOnly: joined(h, "content-security-policy-report-only"),
-		ContentType:                     first(h, "content-type"),
-		CrossOriginOpenerPolicy:         first(h, "cross-origin-opener-policy"),
-		CrossOriginResourcePolicy:       first(h, "cross-origin-resource-policy"),
-		Location:                        first(h, "location"),
-		PermissionsPolicy:               joined(h, "permissions-policy"),
-		ReferrerPolicy:                  joined(h, "referrer-policy"),
-		Server:                          first(h, "server"),
-		StrictTransportSecurity:         first(h, "strict-transport-security"),
-		WWWAuthenticate:                 joined(h, "www-authenticate"),
-		XContentTypeOptions:             joined(h, "x-content-type-options"),
-		XFrameOptions:                   joined(h, "x-frame-options"),
-		XPoweredBy:                      joined(h, "x-powered-by"),
+		AccessControlAllowOrigin:        first(h.Values("access-control-allow-origin")),
+		CacheControl:                    joined(h.Values("cache-control")),
+		ContentSecurityPolicy:           joined(h.Values("content-security-policy")),
+		ContentSecurityPolicyReportOnly: joined(h.Values("content-security-policy-report-only")),
+		ContentType:                     first(h.Values("content-type")),
+		CrossOriginOpenerPolicy:         first(h.Values("cross-origin-opener-policy")),
+		CrossOriginResourcePolicy:       first(h.Values("cross-origin-resource-policy")),
+		Location:                        first(h.Values("location")),
+		PermissionsPolicy:               joined(h.Values("permissions-policy")),
+		ReferrerPolicy:                  joined(h.Values("referrer-policy")),
+		Server:                          first(h.Values("server")),
+		StrictTransportSecurity:         first(h.Values("strict-transport-security")),
+		WWWAuthenticate:                 joined(h.Values("www-authenticate")),
+		XContentTypeOptions:             joined(h.Values("x-content-type-options")),
+		XFrameOptions:                   joined(h.Values("x-frame-options")),
+		XPoweredBy:                      joined(h.Values("x-powered-by")),
 	}
 }
 
-func first(h http.Header, name string) *string {
-	values := h[textproto.CanonicalMIMEHeaderKey(name)]
-	if len(values) == 0 {
-		return nil
-	}
-	v := origin.Text(values[0])
-	return &v
-}
+func first(values []string) *string { return joined(values[:min(len(values), 1)]) }
 
-func joined(h http.Header, name string) *string {
-	values := h[textproto.CanonicalMIMEHeaderKey(name)]
+func joined(values []string) *string {
 	if len(values) == 0 {
 		return nil
 	}
@@ -109,6 +100,5 @@ func joined(h http.Header, name string) *string {
 	for i, v := range values {
 		texts[i] = origin.Text(v)
 	}
-	v := strings.Join(texts, ", ")
-	return &v
+	return new(strings.Join(texts, ", "))
 }

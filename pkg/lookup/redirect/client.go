@@ -3,12 +3,12 @@
 //
 // It guarantees that every host of a chain passes the domain guard and the
 // address guard before it is connected to, that only port 443 is, that a chain
-// has at most five hops, and that nothing it started outlives a call. It
+// has at most five hops, and that no connection outlives a call. It
 // verifies no certificate, keeps no cookie and reads no body.
 //
 // How a trace ends:
 //
-//	a status that is no redirect     stop_reason null
+//	a status that does not redirect  stop_reason null
 //	a Location that is not followed  missing_location, invalid_location,
 //	                                 insecure_redirect, blocked_port,
 //	                                 blocked_host, loop, max_hops: looked for
@@ -21,7 +21,6 @@ package redirect
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 
@@ -33,119 +32,72 @@ import (
 // maxHops is the cap of spec §8.
 const maxHops = 5
 
-// Client traces redirects. It is safe for concurrent use, and nothing of it
-// runs between calls.
-type Client struct {
-	origins *origin.Client
-}
+// Client traces redirects. It is safe for concurrent use.
+type Client struct{ origins *origin.Client }
 
-// New returns a Client. It panics without an origin.Client.
-func New(origins *origin.Client) *Client {
-	if origins == nil {
-		panic("redirect: no origin client")
-	}
-	return &Client{origins: origins}
-}
+// New returns a Client.
+func New(origins *origin.Client) *Client { return &Client{origins} }
 
-// Lookup answers a query. Its errors are redirect_timeout and, when the first
-// hop fails, blocked_address, nxdomain, connect_failed, handshake_failed and
-// http_failed. redirect_timeout also stands for our resolvers being silent and
-// for a missing route.
+// Lookup answers a query within the time of ctx. Its errors are redirect_timeout and,
+// when the first hop fails, blocked_address, nxdomain, connect_failed,
+// handshake_failed and http_failed. redirect_timeout also stands for our resolvers
+// being silent and for a missing route.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
-	ctx, cancel := c.origins.Bound(ctx)
-	defer cancel()
-	t := trace{origins: c.origins, hosts: map[string]*origin.Host{}, seen: map[httpsURL]bool{}}
-	defer t.close()
-	start := httpsURL{host: q.Domain, path: "/"}
-	stop, err := t.run(ctx, start)
-	if err != nil {
-		return Result{}, err
-	}
-	r := Result{
-		Domain: q.Domain, StartURL: start.url(), FinalURL: t.hops[len(t.hops)-1].URL,
-		HopCount: len(t.hops), Truncated: stop == MaxHops, Hops: t.hops,
-	}
-	if stop != "" {
-		r.StopReason = &stop
-	}
-	return r, nil
-}
-
-// trace is one call. Hosts are resolved once, and stay connected where they
-// allow it.
-type trace struct {
-	origins *origin.Client
-	hosts   map[string]*origin.Host
-	seen    map[httpsURL]bool
-	hops    []Hop
-}
-
-// run goes from hop to hop until the chain ends, and says why; "" is the end of
-// the redirects.
-func (t *trace) run(ctx context.Context, next httpsURL) (StopReason, error) {
+	hosts := map[string]*origin.Host{} // resolved once, and connected where they allow it
+	defer func() {
+		for _, h := range hosts {
+			h.Close()
+		}
+	}()
+	at := httpsURL{host: q.Domain, path: "/"}
+	r := Result{Domain: q.Domain, StartURL: at.url()}
+	seen := map[httpsURL]bool{}
 	for {
-		a, err := t.fetch(ctx, next)
+		a, err := c.fetch(ctx, hosts, at)
 		if err != nil {
-			return t.failed(err)
+			err = origin.Fault(ctx, err, lookup.RedirectTimeout)
+			if stop := StopReason(fault.From(err).Code); len(r.Hops) > 0 && slices.Contains(StopReasons(), stop) {
+				r.StopReason = &stop
+				return r, nil
+			}
+			return Result{}, err
 		}
-		t.seen[next] = true
+		seen[at] = true
 		location := a.Header["Location"]
-		t.hops = append(t.hops, hop(len(t.hops), next, a, location))
-		if !redirects(a.Status) {
-			return "", nil
+		hop := Hop{Index: len(r.Hops), URL: at.url(), Method: a.Method, Status: a.Status, PeerIP: a.Peer.String()}
+		if len(location) > 0 {
+			hop.Location = new(origin.Text(location[0]))
 		}
-		after, stop := follow(next, location)
+		r.Hops = append(r.Hops, hop)
+		r.FinalURL, r.HopCount = hop.URL, len(r.Hops)
+		if !redirects(a.Status) {
+			return r, nil
+		}
+		next, stop := follow(at, location)
 		switch {
 		case stop != "":
-			return stop, nil
-		case t.seen[after]:
-			return Loop, nil
-		case len(t.hops) == maxHops:
-			return MaxHops, nil
+		case seen[next]:
+			stop = Loop
+		case r.HopCount == maxHops:
+			stop, r.Truncated = MaxHops, true
+		default:
+			at = next
+			continue
 		}
-		next = after
+		r.StopReason = &stop
+		return r, nil
 	}
 }
 
-func (t *trace) fetch(ctx context.Context, p httpsURL) (origin.Answer, error) {
-	host := t.hosts[p.host]
-	if host == nil {
-		target, err := t.origins.Resolve(ctx, p.host)
+func (c *Client) fetch(ctx context.Context, hosts map[string]*origin.Host, u httpsURL) (origin.Answer, error) {
+	if hosts[u.host] == nil {
+		target, err := c.origins.Connector.Resolve(ctx, u.host)
 		if err != nil {
 			return origin.Answer{}, err
 		}
-		host = t.origins.Host(target)
-		t.hosts[p.host] = host
+		hosts[u.host] = c.origins.Host(target)
 	}
-	return host.Fetch(ctx, p.path)
-}
-
-// failed turns the failure of a hop into the trace's end: a reason to stop
-// after the first hop, if the failure is the target's.
-func (t *trace) failed(err error) (StopReason, error) {
-	err = origin.Fault(err, lookup.RedirectTimeout)
-	var f *fault.Error
-	if len(t.hops) > 0 && errors.As(err, &f) {
-		if stop := StopReason(f.Code); slices.Contains(StopReasons(), stop) {
-			return stop, nil
-		}
-	}
-	return "", err
-}
-
-func (t *trace) close() {
-	for _, h := range t.hosts {
-		h.Close()
-	}
-}
-
-func hop(index int, p httpsURL, a origin.Answer, location []string) Hop {
-	h := Hop{Index: index, URL: p.url(), Method: a.Method, Status: a.Status, PeerIP: a.Peer.String()}
-	if len(location) > 0 {
-		v := origin.Text(location[0])
-		h.Location = &v
-	}
-	return h
+	return hosts[u.host].Fetch(ctx, u.path)
 }
 
 // redirects are the statuses that send a client on (Fetch standard); 300, 304

@@ -1,6 +1,7 @@
 package ssl
 
 import (
+	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -8,8 +9,10 @@ import (
 	"crypto/sha512"
 	"crypto/tls"
 	"encoding/binary"
+	"errors"
 	"hash"
 	"io"
+	"slices"
 
 	"golang.org/x/crypto/chacha20poly1305"
 	"golang.org/x/crypto/cryptobyte"
@@ -55,32 +58,29 @@ func readFlight(in io.Reader, secret []byte) flight {
 	for f.leaf == nil && f.alert < 0 && !f.done {
 		var header [5]byte
 		if _, err := io.ReadFull(in, header[:]); err != nil {
-			return f
+			break
 		}
 		kind, size := header[0], binary.BigEndian.Uint16(header[3:])
 		if header[1] != 3 || size > maxRecord {
-			return f
+			break
 		}
 		payload := make([]byte, size)
 		if _, err := io.ReadFull(in, payload); err != nil {
-			return f
+			break
 		}
 		if kind == recordData {
 			if key == nil {
-				if key = newOpener(f, secret); key == nil {
-					return f
-				}
+				key = newOpener(f, secret)
 			}
-			var ok bool
-			if kind, payload, ok = key.open(payload); !ok {
-				return f
-			}
+			kind, payload = key.open(payload)
 		}
 		switch {
 		case kind == recordAlert && len(payload) == 2 && payload[0] == fatal:
 			f.alert = int(payload[1])
 		case kind == recordHandshake:
 			stream = f.read(append(stream, payload...))
+		case kind == recordData: // that cannot be opened
+			return f
 		}
 	}
 	return f
@@ -88,25 +88,22 @@ func readFlight(in io.Reader, secret []byte) flight {
 
 // read takes whole messages off the stream and returns what is left of it.
 func (f *flight) read(stream []byte) []byte {
-	for len(stream) >= 4 {
-		s := cryptobyte.String(stream)
-		var kind uint8
-		var size uint32
-		s.ReadUint8(&kind)
-		s.ReadUint24(&size)
-		if kind == messageCertificate && f.hello && f.leaf == nil {
-			f.leaf = firstCertificate(s[:min(int(size), len(s))], f.version)
+	for len(stream) >= 4 && f.leaf == nil {
+		kind, size := stream[0], int(binary.BigEndian.Uint32(stream)&0xffffff)
+		body := cryptobyte.String(stream[4:])
+		if kind == messageCertificate && f.hello {
+			f.leaf = firstCertificate(body[:min(size, len(body))], f.version)
 		}
-		if int(size) > len(s) || f.leaf != nil {
+		if size > len(body) {
 			break
 		}
 		switch kind {
 		case messageServerHello:
-			f.readHello(s[:size])
+			f.readHello(body[:size])
 		case messageHelloDone:
 			f.done = true
 		}
-		stream = s[size:]
+		stream = body[size:]
 	}
 	return stream
 }
@@ -122,15 +119,10 @@ func (f *flight) readHello(s cryptobyte.String) {
 		return
 	}
 	f.hello, f.version, f.suite = true, version, suite
-	if !s.ReadUint16LengthPrefixed(&extensions) {
-		return
-	}
-	for !extensions.Empty() {
-		var kind uint16
-		var body cryptobyte.String
-		if !extensions.ReadUint16(&kind) || !extensions.ReadUint16LengthPrefixed(&body) {
-			return
-		}
+	var kind uint16
+	var body cryptobyte.String
+	s.ReadUint16LengthPrefixed(&extensions)
+	for extensions.ReadUint16(&kind) && extensions.ReadUint16LengthPrefixed(&body) {
 		if kind == extensionVersions {
 			body.ReadUint16(&f.version)
 		}
@@ -144,10 +136,8 @@ func firstCertificate(body cryptobyte.String, version uint16) []byte {
 	var context cryptobyte.String
 	var list, size uint32
 	var der []byte
-	if version == tls.VersionTLS13 && !body.ReadUint8LengthPrefixed(&context) {
-		return nil
-	}
-	if !body.ReadUint24(&list) || !body.ReadUint24(&size) || size == 0 || size+3 > list || !body.ReadBytes(&der, int(size)) {
+	if version == tls.VersionTLS13 && !body.ReadUint8LengthPrefixed(&context) ||
+		!body.ReadUint24(&list) || !body.ReadUint24(&size) || size == 0 || size+3 > list || !body.ReadBytes(&der, int(size)) {
 		return nil
 	}
 	return der
@@ -160,12 +150,9 @@ type opener struct {
 	next uint64 // sequence number
 }
 
-// newOpener is nil for a flight that is not TLS 1.3, an unknown suite, or a
+// newOpener returns nil for a flight that is not TLS 1.3, an unknown suite, or a
 // secret of the wrong length.
 func newOpener(f flight, secret []byte) *opener {
-	if f.version != tls.VersionTLS13 {
-		return nil
-	}
 	newHash, size, newAEAD := sha256.New, 16, newGCM
 	switch f.suite {
 	case tls.TLS_AES_128_GCM_SHA256:
@@ -176,45 +163,37 @@ func newOpener(f flight, secret []byte) *opener {
 	default:
 		return nil
 	}
-	if len(secret) != newHash().Size() {
+	if f.version != tls.VersionTLS13 || len(secret) != newHash().Size() {
 		return nil
 	}
-	key, err := expandLabel(newHash, secret, "key", size)
-	if err != nil {
-		return nil
-	}
+	key, failed := expandLabel(newHash, secret, "key", size)
 	iv, err := expandLabel(newHash, secret, "iv", 12)
-	if err != nil {
-		return nil
-	}
+	failed = errors.Join(failed, err)
 	aead, err := newAEAD(key)
-	if err != nil {
+	if errors.Join(failed, err) != nil {
 		return nil
 	}
 	return &opener{aead: aead, iv: iv}
 }
 
-// open decrypts one record's payload and returns the type and the content
-// inside (RFC 8446 §5.2).
-func (o *opener) open(payload []byte) (kind uint8, content []byte, ok bool) {
-	nonce := make([]byte, 12)
-	binary.BigEndian.PutUint64(nonce[4:], o.next)
-	for i := range nonce {
-		nonce[i] ^= o.iv[i]
+// open decrypts one record's payload and returns the type and the content inside
+// (RFC 8446 §5.2); recordData for one that it cannot decrypt.
+func (o *opener) open(payload []byte) (kind uint8, content []byte) {
+	if o == nil {
+		return recordData, nil
+	}
+	nonce := slices.Clone(o.iv)
+	for i, b := range binary.BigEndian.AppendUint64(nil, o.next) {
+		nonce[4+i] ^= b
 	}
 	o.next++
 	header := binary.BigEndian.AppendUint16([]byte{recordData, 3, 3}, uint16(len(payload)))
 	plain, err := o.aead.Open(nil, nonce, payload, header)
-	if err != nil {
-		return 0, nil, false
+	plain = bytes.TrimRight(plain, "\x00")
+	if err != nil || len(plain) == 0 {
+		return recordData, nil
 	}
-	for len(plain) > 0 && plain[len(plain)-1] == 0 {
-		plain = plain[:len(plain)-1]
-	}
-	if len(plain) == 0 {
-		return 0, nil, false
-	}
-	return plain[len(plain)-1], plain[:len(plain)-1], true
+	return plain[len(plain)-1], plain[:len(plain)-1]
 }
 
 func newGCM(key []byte) (cipher.AEAD, error) {
@@ -227,13 +206,7 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 
 // expandLabel is HKDF-Expand-Label with an empty context (RFC 8446 §7.1).
 func expandLabel(h func() hash.Hash, secret []byte, label string, size int) ([]byte, error) {
-	var b cryptobyte.Builder
-	b.AddUint16(uint16(size))
-	b.AddUint8LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes([]byte("tls13 " + label)) })
-	b.AddUint8(0)
-	info, err := b.Bytes()
-	if err != nil {
-		return nil, err
-	}
-	return hkdf.Expand(h, secret, string(info), size)
+	label = "tls13 " + label
+	info := string([]byte{0, byte(size), byte(len(label))}) + label + "\x00"
+	return hkdf.Expand(h, secret, info, size)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"net"
@@ -11,8 +13,6 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/cryptobyte"
-
-	"github.com/hostfacts/hostfacts/pkg/origin"
 )
 
 // suites are the cipher suites of TLS 1.2 and earlier with which a server shows a
@@ -105,74 +105,80 @@ const (
 
 // widest is a TLS 1.2 ClientHello, in its record, that a server which shows its
 // certificate at all has something in common with: every suite, curve and signature
-// scheme that IANA has numbers for, and SNI. Who sends it could not go on.
+// scheme that IANA has numbers for, and SNI. A handshake that begins with it cannot be
+// completed.
 func widest(domain string) []byte {
-	var ids, curves []uint16
+	var ids []uint16
 	for id := range suites() {
 		ids = append(ids, id)
 	}
-	// Those in use before all the others; 0xff01 and 0xff02 stand for curves that a
-	// server writes out.
-	for id := uint16(1); id <= 41; id++ {
-		curves = append(curves, id)
+	curves := []uint16{29, 23, 24, 25} // in use
+	for id := range uint16(42) {
+		if id > 0 && !slices.Contains(curves[:4], id) {
+			curves = append(curves, id)
+		}
 	}
-	curves = append(append([]uint16{29, 23, 24, 25}, slices.DeleteFunc(curves, func(id uint16) bool {
-		return id >= 23 && id <= 25 || id == 29
-	})...), 0xff01, 0xff02)
+	curves = append(curves, 0xff01, 0xff02) // curves that a server writes out
 	schemes := []uint16{
 		0x0403, 0x0503, 0x0603, 0x0807, 0x0808, 0x0804, 0x0805, 0x0806, 0x0809, 0x080a, 0x080b, 0x0401, 0x0501, 0x0601, // in use
 		0x0840, 0x0841, 0xeded, 0xeeee, 0xefef, // GOST: RFC 9189 §7.1, and its drafts
 		0x0402, 0x0502, 0x0602, 0x0303, 0x0301, 0x0302, 0x0203, 0x0201, 0x0202, 0x0101, // DSA, SHA-224, SHA-1, MD5
 	}
+	type builder = *cryptobyte.Builder
+	list := func(numbers []uint16) cryptobyte.BuilderContinuation {
+		return func(b builder) {
+			for _, n := range numbers {
+				b.AddUint16(n)
+			}
+		}
+	}
 	b := cryptobyte.NewBuilder([]byte{recordHandshake, 3, 1})
-	b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) {
+	b.AddUint16LengthPrefixed(func(b builder) {
 		b.AddUint8(messageClientHello)
-		b.AddUint24LengthPrefixed(func(b *cryptobyte.Builder) {
+		b.AddUint24LengthPrefixed(func(b builder) {
 			random := make([]byte, 32)
 			_, _ = rand.Read(random) // never fails
 			b.AddUint16(tls.VersionTLS12)
 			b.AddBytes(random)
 			b.AddUint8(0) // no session
-			addList(b, ids)
+			b.AddUint16LengthPrefixed(list(ids))
 			b.AddBytes([]byte{1, 0}) // no compression
-			b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) {
-				addExtension(b, extensionName, func(b *cryptobyte.Builder) {
-					b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) {
+			b.AddUint16LengthPrefixed(func(b builder) {
+				extension := func(kind uint16, body cryptobyte.BuilderContinuation) {
+					b.AddUint16(kind)
+					b.AddUint16LengthPrefixed(body)
+				}
+				extension(extensionName, func(b builder) {
+					b.AddUint16LengthPrefixed(func(b builder) {
 						b.AddUint8(0) // host_name
-						b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes([]byte(domain)) })
+						b.AddUint16LengthPrefixed(func(b builder) { b.AddBytes([]byte(domain)) })
 					})
 				})
-				addExtension(b, extensionCurves, func(b *cryptobyte.Builder) { addList(b, curves) })
-				addExtension(b, extensionPoints, func(b *cryptobyte.Builder) { b.AddBytes([]byte{3, 0, 1, 2}) })
-				addExtension(b, extensionSignatures, func(b *cryptobyte.Builder) { addList(b, schemes) })
-				addExtension(b, extensionExtendedMaster, func(*cryptobyte.Builder) {})
-				addExtension(b, extensionRenegotiation, func(b *cryptobyte.Builder) { b.AddUint8(0) })
+				extension(extensionCurves, func(b builder) { b.AddUint16LengthPrefixed(list(curves)) })
+				extension(extensionPoints, func(b builder) { b.AddBytes([]byte{3, 0, 1, 2}) })
+				extension(extensionSignatures, func(b builder) { b.AddUint16LengthPrefixed(list(schemes)) })
+				extension(extensionExtendedMaster, func(builder) {})
+				extension(extensionRenegotiation, func(b builder) { b.AddUint8(0) })
 			})
 		})
 	})
 	return b.BytesOrPanic()
 }
 
-func addList(b *cryptobyte.Builder, numbers []uint16) {
-	b.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) {
-		for _, n := range numbers {
-			b.AddUint16(n)
-		}
-	})
-}
-
-func addExtension(b *cryptobyte.Builder, kind uint16, body cryptobyte.BuilderContinuation) {
-	b.AddUint16(kind)
-	b.AddUint16LengthPrefixed(body)
-}
+// maxFlight bounds what is read of an answer to the widest hello. The largest
+// Certificate message that crypto/tls takes is 256 KiB; a chain of that size
+// in records of no more than its own overhead still fits.
+const maxFlight = 512 << 10
 
 // greet sends the widest hello, reads what the server answers up to its certificate,
-// and closes conn. The leaf is nil when none came, in time or at all.
-func greet(ctx context.Context, conn net.Conn, domain string) seen {
-	done := origin.Until(ctx, func() { conn.Close() })
+// and closes conn. It fails when no certificate came, in time or at all.
+func greet(ctx context.Context, conn net.Conn, domain string) (flight, error) {
 	defer conn.Close()
-	defer done()
-	_, _ = conn.Write(widest(domain)) // a server that does not listen may have said why
-	f := readFlight(io.LimitReader(conn, maxBytes), nil)
-	return seen{leaf: f.leaf, version: f.version, suite: f.suite}
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	_, err := conn.Write(widest(domain)) // a server that does not listen may have said why
+	f := readFlight(io.LimitReader(conn, maxFlight), nil)
+	if f.leaf == nil {
+		return f, fmt.Errorf("ssl: no certificate after alert %d: %w", f.alert, errors.Join(err, errNotACertificate))
+	}
+	return f, nil
 }

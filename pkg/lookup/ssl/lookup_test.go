@@ -16,13 +16,14 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/origin"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -76,7 +77,7 @@ func TestFlags(t *testing.T) {
 			p.validity = validity(utc(now().Add(c.from).Format("060102150405Z")), utc(now().Add(c.to).Format("060102150405Z")))
 			p.rest = names(c.names...)
 		})
-		got, err := seen{leaf: leaf}.result(query(), netip.Addr{}, now())
+		got, err := flight{leaf: leaf}.result(query(), netip.Addr{}, now())
 		if err != nil || got.Expired != c.expired || got.NotYetValid != c.early || got.HostnameMatch != c.match {
 			t.Errorf("%s: expired %v, not yet valid %v, match %v, %v", name, got.Expired, got.NotYetValid, got.HostnameMatch, err)
 		}
@@ -132,82 +133,44 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// connector fails. With silence it does so when its context ends.
-type connector struct {
-	resolve, dial error
-	silence       bool
-}
+// connector fails.
+type connector struct{ resolve, dial error }
 
 func (c connector) Resolve(context.Context, string) (guard.Target, error) {
 	return guard.Target{}, c.resolve
 }
 
-func (c connector) Dial(ctx context.Context, _ guard.Target, _ uint16) (net.Conn, netip.Addr, error) {
-	if c.silence {
-		<-ctx.Done()
-	}
-	if c.dial == nil {
-		return nil, netip.Addr{}, ctx.Err()
-	}
+func (c connector) Dial(context.Context, guard.Target, uint16) (net.Conn, netip.Addr, error) {
 	return nil, netip.Addr{}, c.dial
 }
 
-// TestConnectorErrors goes through what a Connector may return. A host that had its
-// time is connect_failed; one that had too little of it, because ours was short or
-// the caller left, is ssl_timeout. Nobody who was not connected to was silent.
+// TestConnectorErrors goes through what a Connector may return. A host that was not
+// connected to was not silent.
 func TestConnectorErrors(t *testing.T) {
-	t.Parallel()
 	secret := errors.New("secret")
-	failed := lookup.Fault(lookup.ConnectFailed, secret)
-	for _, c := range []struct {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	type row struct {
 		connector
-		timeout time.Duration // 0 for a caller that has left
-		want    fault.Code
-	}{
-		{connector{resolve: lookup.Fault(lookup.NXDomain, secret)}, time.Minute, lookup.NXDomain},
-		{connector{resolve: fmt.Errorf("wrapped: %w", lookup.Fault(lookup.BlockedAddress, secret))}, time.Minute, lookup.BlockedAddress},
-		{connector{resolve: fmt.Errorf("dns: %w", guard.ErrResolvers)}, time.Minute, lookup.SSLTimeout},
-		{connector{resolve: context.DeadlineExceeded}, time.Minute, lookup.SSLTimeout},
-		{connector{resolve: lookup.Fault(lookup.DNSTimeout, secret)}, time.Minute, fault.InternalError},
-		{connector{resolve: secret}, time.Minute, fault.InternalError},
-		{connector{dial: failed}, time.Minute, lookup.ConnectFailed},
-		{connector{dial: lookup.Fault(lookup.BlockedAddress, secret)}, time.Minute, lookup.BlockedAddress},
-		{connector{dial: fmt.Errorf("v6: %w", guard.ErrNoRoute)}, time.Minute, lookup.SSLTimeout},
-		{connector{dial: secret}, time.Minute, fault.InternalError},
-		{connector{silence: true}, 2500 * time.Millisecond, lookup.ConnectFailed},
-		{connector{silence: true, dial: failed}, 2500 * time.Millisecond, lookup.ConnectFailed},
-		{connector{silence: true}, 1500 * time.Millisecond, lookup.SSLTimeout},
-		{connector{silence: true, dial: failed}, 1500 * time.Millisecond, lookup.SSLTimeout},
-		{connector{silence: true}, 0, lookup.SSLTimeout},
-		{connector{silence: true, dial: failed}, 0, lookup.SSLTimeout},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, leave := context.WithCancel(t.Context())
-			defer leave()
-			if c.timeout == 0 {
-				leave()
-			}
-			_, err := New(Config{Connector: c, Timeout: c.timeout}).Lookup(ctx, query())
-			if f := fault.From(err); f.Code != c.want || f.IsSilence() || strings.Contains(f.Public(), "secret") {
-				t.Errorf("%+v: %v, public %q, want %s", c, err, f.Public(), c.want)
-			}
-		})
+		ctx  context.Context
+		want fault.Code
 	}
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		begun := time.Now()
-		_, err := client(connector{silence: true}).Lookup(ctx, query())
-		if took := time.Since(begun); took != 4975*time.Millisecond { // half of what is left but for the margin
-			t.Errorf("%v after %s", err, took)
+	testbed.Each(t, map[string]row{
+		"nxdomain":            {connector{resolve: lookup.Fault(lookup.NXDomain, secret)}, t.Context(), lookup.NXDomain},
+		"blocked":             {connector{resolve: fmt.Errorf("wrapped: %w", lookup.Fault(lookup.BlockedAddress, secret))}, t.Context(), lookup.BlockedAddress},
+		"resolvers":           {connector{resolve: fmt.Errorf("dns: %w", guard.ErrResolvers)}, t.Context(), lookup.SSLTimeout},
+		"a bug":               {connector{resolve: secret}, t.Context(), fault.InternalError},
+		"over":                {connector{resolve: secret}, over, lookup.SSLTimeout},
+		"not connected":       {connector{dial: lookup.Fault(lookup.ConnectFailed, secret)}, t.Context(), lookup.ConnectFailed},
+		"not connected, over": {connector{dial: lookup.Fault(lookup.ConnectFailed, secret)}, over, lookup.ConnectFailed},
+		"no route":            {connector{dial: fmt.Errorf("v6: %w", guard.ErrNoRoute)}, t.Context(), lookup.SSLTimeout},
+		"over, dialled":       {connector{dial: secret}, over, lookup.SSLTimeout},
+	}, func(t *testing.T, c row) {
+		_, err := client(c.connector).Lookup(c.ctx, query())
+		if f := fault.From(err); f.Code != c.want || f.IsSilence() || strings.Contains(f.Public(), "secret") {
+			t.Errorf("%v, public %q, want %s", err, f.Public(), c.want)
 		}
 	})
-	defer func() {
-		if recover() == nil {
-			t.Error("a client without a connector")
-		}
-	}()
-	New(Config{})
 }
 
 // recording is what a client reads in a real handshake with a server of crypto/tls,
@@ -217,13 +180,15 @@ func recording(t testing.TB, highest uint16, curves ...tls.CurveID) (*recorder, 
 	w := peer(t, handshakes([][]byte{with(nil)}, ecKey(), func(c *tls.Config) { c.MinVersion, c.CurvePreferences = tls.VersionTLS10, curves }))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	conn, _, err := w.Dialer().Dial(ctx, must(w.Dialer().Resolve(ctx, domain)), Port)
+	conn, _, err := w.Dialer().Dial(ctx, must(w.Dialer().Resolve(ctx, domain)), origin.Port)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	rec := &recorder{Conn: conn}
-	c := tls.Client(rec, config(domain, highest, rec, new(seen)))
+	cfg := origin.TLSConfig(domain, highest)
+	cfg.KeyLogWriter = keyLog{rec}
+	c := tls.Client(rec, cfg)
 	if err := c.HandshakeContext(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -279,8 +244,12 @@ func TestChoice(t *testing.T) {
 		t.Errorf("a leaf without a hello: %+v", f)
 	}
 	f := readFlight(bytes.NewReader(append(serverHello(0x300, 0x39), certificate...)), nil) // SSL 3.0
-	if !bytes.Equal(f.leaf, []byte{0xde, 0xad}) || versionText(f.version) != nil || text(cipherText(f.suite)) != "tls_dhe_rsa_with_aes_256_cbc_sha" {
+	if !bytes.Equal(f.leaf, []byte{0xde, 0xad}) {
 		t.Errorf("%+v", f)
+	}
+	f.leaf = with(nil)
+	if r, err := f.result(query(), netip.Addr{}, now()); err != nil || r.TLSVersion != nil || text(r.Cipher) != "tls_dhe_rsa_with_aes_256_cbc_sha" {
+		t.Errorf("%+v, %v", r, err)
 	}
 	names := map[uint16]string{0xc09e: "TLS_DHE_RSA_WITH_AES_128_CCM", 0x0011: "TLS_DHE_DSS_EXPORT_WITH_DES40_CBC_SHA", 0xc102: "TLS_GOSTR341112_256_WITH_28147_CNT_IMIT", 0xfefe: ""}
 	for _, s := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {

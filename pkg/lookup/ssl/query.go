@@ -1,25 +1,24 @@
 package ssl
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"math/big"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/origin"
 )
 
-// Port is the only port that is inspected (spec §8).
-const Port = 443
-
-// Query is a normalised question; the port is always Port.
+// Query is a normalised question; the port is always origin.Port.
 type Query struct {
 	Domain string // as guard.Domain returns it
 }
@@ -32,7 +31,7 @@ func ParseQuery(q url.Values) (Query, error) {
 		return Query{}, err
 	}
 	// Spelled exactly so: a port that needs interpretation is not 443.
-	if p, ok := q["port"]; ok && (len(p) != 1 || p[0] != strconv.Itoa(Port)) {
+	if p, ok := q["port"]; ok && (len(p) != 1 || p[0] != strconv.Itoa(origin.Port)) {
 		if len(p) > 1 {
 			return Query{}, lookup.Faultf(lookup.InvalidPort, nil, "port is repeated: leave it out or pass 443 once.")
 		}
@@ -44,7 +43,7 @@ func ParseQuery(q url.Values) (Query, error) {
 // Values are the parameters as understood, defaults filled in. Two requests
 // with equal values ask the same question.
 func (q Query) Values() url.Values {
-	return url.Values{"domain": {q.Domain}, "port": {strconv.Itoa(Port)}}
+	return url.Values{"domain": {q.Domain}, "port": {strconv.Itoa(origin.Port)}}
 }
 
 // Bounds of sans. They cut what is shown, not what hostname_match looks at.
@@ -90,80 +89,43 @@ type Result struct {
 }
 
 // result joins what was seen with the question. The only error is errNotACertificate.
-func (s seen) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
-	c, err := readCertificate(s.leaf)
+func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
+	c, err := readCertificate(f.leaf)
 	if err != nil {
 		return Result{}, err
 	}
 	sum := sha256.Sum256(c.der)
-	return Result{
-		Domain: q.Domain, Port: Port, SNI: q.Domain,
-		PeerIP:     peer.Unmap().WithZone("").String(),
-		TLSVersion: versionText(s.version), Cipher: cipherText(s.suite),
-		Subject: c.subject, Issuer: c.issuer,
-		Serial:    serialText(c.serial),
-		NotBefore: timeText(c.notBefore), NotAfter: timeText(c.notAfter),
+	const stamp = "2006-01-02T15:04:05Z"
+	r := Result{
+		Domain: q.Domain, Port: origin.Port, SNI: q.Domain, PeerIP: peer.String(),
+		Subject: c.subject, Issuer: c.issuer, Serial: serialText(c.serial),
+		NotBefore: c.notBefore.Format(stamp), NotAfter: c.notAfter.Format(stamp),
 		Expired: now.After(c.notAfter), NotYetValid: now.Before(c.notBefore),
-		HostnameMatch:      matches(c.names, q.Domain),
+		// RFC 9525: dNSName entries only; the wildcard is the whole left-most label and
+		// stands for exactly one.
+		HostnameMatch:      (&x509.Certificate{DNSNames: c.names}).VerifyHostname(q.Domain) == nil,
 		SANs:               namesText(c.names),
 		FingerprintSHA256:  hex.EncodeToString(sum[:]),
-		SignatureAlgorithm: algorithmName(c.algorithm),
-	}, nil
-}
-
-// versionText is nil for what is no version of TLS.
-func versionText(v uint16) *string {
-	var s string
-	switch v {
-	case tls.VersionTLS10:
-		s = "tlsv1"
-	case tls.VersionTLS11:
-		s = "tlsv1.1"
-	case tls.VersionTLS12:
-		s = "tlsv1.2"
-	case tls.VersionTLS13:
-		s = "tlsv1.3"
-	default:
-		return nil
+		SignatureAlgorithm: cmp.Or(algorithmNames()[c.algorithm], c.algorithm),
 	}
-	return &s
-}
-
-func cipherText(suite uint16) *string {
-	s := strings.ToLower(suiteName(suite))
-	if s == "" {
-		return nil
+	versions := map[uint16]string{tls.VersionTLS10: "tlsv1", tls.VersionTLS11: "tlsv1.1", tls.VersionTLS12: "tlsv1.2", tls.VersionTLS13: "tlsv1.3"}
+	if v, ok := versions[f.version]; ok {
+		r.TLSVersion = &v
 	}
-	return &s
+	if name := suiteName(f.suite); name != "" {
+		r.Cipher = new(strings.ToLower(name))
+	}
+	return r, nil
 }
 
 // serialText writes the content of a DER INTEGER.
 func serialText(twos []byte) string {
-	abs, sign := slices.Clone(twos), ""
-	if len(abs) > 0 && abs[0]&0x80 != 0 {
+	n, sign := new(big.Int).SetBytes(twos), ""
+	if twos[0]&0x80 != 0 {
+		n.Sub(new(big.Int).Lsh(big.NewInt(1), uint(8*len(twos))), n)
 		sign = "-"
-		carry := true
-		for i := len(abs) - 1; i >= 0; i-- {
-			abs[i] = ^abs[i]
-			if carry {
-				abs[i]++
-				carry = abs[i] == 0
-			}
-		}
 	}
-	for len(abs) > 1 && abs[0] == 0 {
-		abs = abs[1:]
-	}
-	return sign + hex.EncodeToString(abs)
-}
-
-// timeText is spec §2.2's ISO 8601 UTC.
-func timeText(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
-
-// matches follows RFC 9525 as crypto/x509 does it: dNSName entries only, the
-// wildcard is the whole left-most label and stands for exactly one.
-func matches(names []string, domain string) bool {
-	return (&x509.Certificate{DNSNames: names}).VerifyHostname(domain) == nil
+	return sign + cmp.Or(hex.EncodeToString(n.Bytes()), "00")
 }
 
 func namesText(names []string) []string {
