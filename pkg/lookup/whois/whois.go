@@ -8,9 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
-	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
@@ -81,17 +79,13 @@ const DefaultBootstrapURL = "https://data.iana.org/rdap/dns.json"
 type Config struct {
 	// Connector reaches RDAP servers. Required.
 	Connector guard.Connector
-	// RootCAs verify the certificates of RDAP servers and, when HTTP is nil, of
-	// the bootstrap URL's. Default: the system's.
+	// RootCAs verify the certificates of RDAP servers and of the bootstrap URL's.
+	// Default: the system's.
 	RootCAs *x509.CertPool
 
 	// BootstrapURL is where the bootstrap file is. It is the operator's, and so
 	// it is trusted and not guarded. Default DefaultBootstrapURL.
 	BootstrapURL string
-	// HTTP fetches the bootstrap file; redirects lead to https on the same host
-	// only, whatever its own policy is. Default: a client of our own, without
-	// proxy, that leaves nothing behind when it is cancelled.
-	HTTP *http.Client
 	// Cache keeps the bootstrap file. Without one each process fetches its own.
 	Cache Cache
 
@@ -104,9 +98,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Cache keeps the bootstrap file beyond the life of a process. What it returns
-// is checked like what IANA sends. Both methods must heed their context; an
-// error is logged and costs a download, nothing else.
+// Cache keeps the bootstrap file beyond the life of a process. Both methods must heed
+// their context; an error is logged and costs a download, nothing else.
 type Cache interface {
 	// Get returns the file and when it was fetched; no bytes and no error when
 	// there is none.
@@ -119,30 +112,11 @@ type Cache interface {
 // the operator.
 func ParseBootstrapURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
-	if err != nil {
-		return nil, errors.New("not a URL") // whose text may hold a password
+	if err != nil { // whose text may hold a password
+		return nil, errors.New("not a URL")
 	}
-	if _, err := Port(u); err != nil || u.Hostname() == "" || u.Fragment != "" {
+	if u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Fragment != "" {
 		return nil, errors.New("not an http or https URL with a host")
 	}
 	return u, nil
-}
-
-var errPort = errors.New("whois: a URL with another scheme than http or https, or without a usable port")
-
-// Port is the port of an http or https URL.
-func Port(u *url.URL) (uint16, error) {
-	switch {
-	case u.Port() != "" && (u.Scheme == "http" || u.Scheme == "https"):
-		n, err := strconv.ParseUint(u.Port(), 10, 16)
-		if err != nil || n == 0 {
-			return 0, errPort
-		}
-		return uint16(n), nil
-	case u.Scheme == "https":
-		return 443, nil
-	case u.Scheme == "http":
-		return 80, nil
-	}
-	return 0, errPort
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -103,11 +104,11 @@ func TestOutcomes(t *testing.T) {
 		"another name":                 bad(says(domainOf("example.org")), "another name"),
 		"nested too deep":              bad(says(domain(`"x":`+deep)), ""),
 		"too many values":              bad(says(domain(`"entities":[{}`+strings.Repeat(",{}", 30_000)+`]`)), ""),
-		"early hints for ever":         bad(wire(strings.Repeat(hint, 6)+ok+good), ""),
+		"early hints for ever":         bad(wire(strings.Repeat(hint, 1<<17)+ok+good), ""),
 		"switching protocols":          bad(wire("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"+good), ""),
 		"gzip bomb":                    bad(wire(gzipped+zipped(`{"x":"`+strings.Repeat("x", 50<<20)+`"}`)), ""),
 		"not gzip":                     bad(wire(gzipped+good), ""),
-		"unknown encoding":             bad(wire("HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\n"+good), ""),
+		"cut short":                    bad(wire("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"+good), ""),
 		"gzip of nothing, often":       bad(wire(gzipped+strings.Repeat(zipped(""), 1<<17)+zipped(good)), ""),
 		"a little too long":            bad(says(good+strings.Repeat(" ", 1<<20+1-len(good))), ""),
 		"chunked for ever":             bad(wire("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+strings.Repeat("1\r\n \r\n", 1<<20)), ""),
@@ -187,14 +188,14 @@ func TestWrongTypes(t *testing.T) {
 }
 
 // resultOf is what becomes of an answer about example.com.
-func resultOf(t *testing.T, answer string) Result {
+func resultOf(t *testing.T, answer string) whois.Result {
 	t.Helper()
 	object, err := rdap.NewDecoder([]byte(answer)).Decode()
 	d, ok := object.(*rdap.Domain)
 	if !ok || !about(d, "example.com") {
 		t.Fatalf("%s: %v, %v", answer, object, err)
 	}
-	return result(Query{Domain: "example.com"}, "", d)
+	return result(whois.Query{Domain: "example.com"}, "", d)
 }
 
 func TestLimits(t *testing.T) {
@@ -226,7 +227,6 @@ func FuzzAnswer(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		answer = trimBOM(answer)
 		if len(answer) > maxAnswer || (strictjson.Limits{Depth: maxAnswerDepth, Values: maxAnswerValues}).Check(answer) != nil {
 			return
 		}
@@ -244,7 +244,7 @@ func FuzzAnswer(f *testing.F) {
 				t.Errorf("%q is about example.com", published)
 			}
 		}
-		holdResult(t, result(Query{Domain: "www.example.com"}, "https://rdap.example.com/", d))
+		holdResult(t, result(whois.Query{Domain: "www.example.com"}, "https://rdap.example.com/", d))
 	})
 }
 
@@ -253,7 +253,7 @@ func isASCII(s string) bool {
 }
 
 // holdResult checks what is true of every result, whatever the answer was.
-func holdResult(t *testing.T, r Result) {
+func holdResult(t *testing.T, r whois.Result) {
 	t.Helper()
 	b, err := json.Marshal(r)
 	if err != nil || !utf8.Valid(b) || len(b) > 1<<20 {
@@ -269,7 +269,7 @@ func holdResult(t *testing.T, r Result) {
 		if at == nil {
 			continue
 		}
-		if parsed, err := time.Parse(stamp, *at); err != nil || parsed.Format(stamp) != *at || len(*at) != len(stamp) {
+		if parsed, err := time.Parse(time.RFC3339, *at); err != nil || parsed.Format(time.RFC3339) != *at || len(*at) != len("2006-01-02T15:04:05Z") {
 			t.Errorf("time %q: %v", *at, err)
 		}
 	}

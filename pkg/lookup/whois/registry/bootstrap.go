@@ -4,30 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
+	rdapbootstrap "github.com/openrdap/rdap/bootstrap"
+
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
 const (
-	// fresh is how long a file is used without a look for a newer one.
+	// fresh is how long a file is used before a lookup looks for a newer one.
 	fresh = 24 * time.Hour
-	// overdue is the age at which a lookup waits for the refresh beside it,
-	// which is otherwise cancelled when the lookup is done: so it gets done
-	// even where every lookup is quicker.
-	overdue = 7 * fresh
 
-	// backOff is the pause after a failed refresh.
-	backOff = 10 * time.Minute
-	// firstPause is the pause after a failed first load; it doubles up to
-	// backOff, because until then no lookup can be answered.
-	firstPause = 2 * time.Second
-	// cutShort is the pause after a refresh that a lookup outran.
-	cutShort = time.Minute
+	// The pause after a failed download doubles from firstPause up to longestPause.
+	firstPause   = 2 * time.Second
+	longestPause = 10 * time.Minute
 
 	// The bounds of a download and of a call of the Cache.
 	fetchTimeout = 3 * time.Second
@@ -36,40 +32,36 @@ const (
 
 // bootstrap holds the file that is in use.
 type bootstrap struct {
-	url       *url.URL
-	http      *http.Client
-	cache     Cache // may be nil
-	now       func() time.Time
-	userAgent string
-	log       *slog.Logger
-
-	fetchTimeout, cacheTimeout time.Duration // bounds of a download and of a call of the Cache
-
-	turn chan struct{} // of one place: who holds it loads
+	cfg  whois.Config
+	http *http.Client
+	turn chan struct{} // has one place, which is taken while a file is looked for
 
 	mu       sync.Mutex
 	use      registry // nil until one was loaded
 	fetched  time.Time
-	unsaved  []byte    // a file that the Cache does not have yet
 	notUntil time.Time // no download before it
-	failures int       // of first loads in a row
+	failures int       // in a row
 }
 
-// current is the file in use, nil if there is none.
-func (b *bootstrap) current() registry {
+// state is the file in use, nil if there is none, whether to look for another, and how
+// long no download may begin because one has failed.
+func (b *bootstrap) state() (use registry, due bool, pause time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.use
+	now := b.cfg.Now()
+	pause = b.notUntil.Sub(now)
+	age := now.Sub(b.fetched) // below 0 by a clock that is not ours
+	return b.use, b.use == nil || (age < 0 || age >= fresh) && pause <= 0, pause
 }
 
-// load returns the file in use. The first time it asks the Cache, then the
-// URL; of concurrent calls one does, and the others wait for it. Its errors are
+// load returns the file in use, after it has looked for a newer one if that is due. Of
+// concurrent calls one does, and the others wait for it. Its errors are
 // bootstrap_unavailable, and whois_timeout when ctx ends first. A
 // bootstrap_unavailable of the pause after a failed download is marked as
 // prevented (fault.Error.IsPrevented): this call asked at most the Cache.
 func (b *bootstrap) load(ctx context.Context) (registry, error) {
-	if r := b.current(); r != nil {
-		return r, nil
+	if use, due, _ := b.state(); !due {
+		return use, nil
 	}
 	select {
 	case b.turn <- struct{}{}:
@@ -77,73 +69,76 @@ func (b *bootstrap) load(ctx context.Context) (registry, error) {
 	case <-ctx.Done():
 		return nil, lookup.Fault(lookup.WhoisTimeout, ctx.Err())
 	}
-	if r := b.current(); r != nil {
-		return r, nil
+	err := b.update(ctx)
+	use, _, _ := b.state()
+	if use == nil {
+		return nil, err
 	}
-	if b.restore(ctx) {
-		return b.current(), nil
+	if err != nil {
+		b.cfg.Log.WarnContext(ctx, "the RDAP bootstrap file was not refreshed", "error", err)
 	}
-	if wait := b.pause(); wait > 0 {
-		return nil, lookup.Fault(lookup.BootstrapUnavailable, errors.New("whois: waiting after a failed download")).After(wait).Prevented()
-	}
-	if err := b.download(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil, lookup.Fault(lookup.WhoisTimeout, err)
-		}
-		b.mu.Lock()
-		b.notUntil = b.now().Add(min(backOff, firstPause<<min(b.failures, 16)))
-		b.failures++
-		b.mu.Unlock()
-		return nil, lookup.Fault(lookup.BootstrapUnavailable, err)
-	}
-	return b.current(), nil
+	return use, nil
 }
 
-// pause is how long no download may be begun, because one has failed.
-func (b *bootstrap) pause() time.Duration {
+// update puts a newer file to use: that of the Cache, where another process may have
+// put it, else that of the URL.
+func (b *bootstrap) update(ctx context.Context) error {
+	if _, due, _ := b.state(); !due { // since the turn was waited for
+		return nil
+	}
+	b.restore(ctx)
+	use, due, pause := b.state()
+	if !due {
+		return nil
+	}
+	if pause > 0 {
+		return lookup.Fault(lookup.BootstrapUnavailable, errors.New("whois: waiting after a failed download")).After(pause).Prevented()
+	}
+	err := b.download(ctx)
+	if err == nil {
+		return nil
+	}
+	if use == nil && ctx.Err() != nil { // the next caller has more time
+		return lookup.Fault(lookup.WhoisTimeout, err)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.notUntil.Sub(b.now())
+	b.notUntil = b.cfg.Now().Add(min(longestPause, firstPause<<min(b.failures, 16)))
+	b.failures++
+	return lookup.Fault(lookup.BootstrapUnavailable, err)
 }
 
-// restore takes the Cache's file if it is newer than the one in use, and
-// reports whether it did.
-func (b *bootstrap) restore(ctx context.Context) bool {
-	if b.cache == nil {
-		return false
+// restore takes the Cache's file if it is newer than the one in use.
+func (b *bootstrap) restore(ctx context.Context) {
+	if b.cfg.Cache == nil {
+		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, share(ctx, 4, b.cacheTimeout))
+	limited, cancel := context.WithTimeout(ctx, share(ctx, 4, cacheTimeout))
 	defer cancel()
-	doc, fetched, err := b.cache.Get(ctx)
-	if err != nil {
-		b.log.WarnContext(ctx, "read the cached RDAP bootstrap file", "error", err)
-		return false
+	doc, fetched, err := b.cfg.Cache.Get(limited)
+	if err == nil && len(doc) == 0 {
+		return
 	}
-	if len(doc) == 0 {
-		return false
+	var r registry
+	if err == nil {
+		r, err = parseRegistry(doc)
 	}
-	r, err := parseRegistry(doc)
 	if err != nil {
-		b.log.WarnContext(ctx, "the cached RDAP bootstrap file is unusable", "error", err)
-		return false
+		b.cfg.Log.WarnContext(ctx, "the cached RDAP bootstrap file is unusable", "error", err)
+		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if fetched.After(b.now()) { // by a clock that is not ours: use it, and look for a newer one
-		fetched = b.now().Add(-fresh)
+	if b.use == nil || fetched.After(b.fetched) {
+		b.use, b.fetched = r, fetched
 	}
-	if b.use != nil && !fetched.After(b.fetched) {
-		return false
-	}
-	b.use, b.fetched, b.unsaved = r, fetched, nil
-	return true
 }
 
-// download fetches the file and puts it to use.
+// download fetches the file, puts it to use and into the Cache.
 func (b *bootstrap) download(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, share(ctx, 2, b.fetchTimeout))
+	limited, cancel := context.WithTimeout(ctx, share(ctx, 2, fetchTimeout))
 	defer cancel()
-	doc, err := fetch(ctx, b.http, b.url, b.userAgent, maxBootstrap)
+	doc, err := b.fetch(limited)
 	if err != nil {
 		return fmt.Errorf("whois: fetch the bootstrap file: %w", err)
 	}
@@ -152,9 +147,37 @@ func (b *bootstrap) download(ctx context.Context) error {
 		return err
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.use, b.fetched, b.unsaved = r, b.now(), doc
+	b.use, b.fetched, b.failures = r, b.cfg.Now(), 0
+	fetched := b.fetched
+	b.mu.Unlock()
+	if b.cfg.Cache == nil {
+		return nil
+	}
+	limited, cancel = context.WithTimeout(ctx, share(ctx, 4, cacheTimeout))
+	defer cancel()
+	if err := b.cfg.Cache.Put(limited, doc, fetched); err != nil && ctx.Err() == nil {
+		b.cfg.Log.WarnContext(ctx, "save the RDAP bootstrap file", "error", err)
+	}
 	return nil
+}
+
+// fetch gets the body of a 200.
+func (b *bootstrap) fetch(ctx context.Context) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.cfg.BootstrapURL, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", b.cfg.UserAgent)
+	resp, err := b.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("whois: HTTP status %d", resp.StatusCode)
+	}
+	return io.ReadAll(resp.Body)
 }
 
 // share is one part of the time that ctx leaves, and most at most: the rest is
@@ -167,107 +190,61 @@ func share(ctx context.Context, parts int, most time.Duration) time.Duration {
 	return min(most, time.Until(end)/time.Duration(parts))
 }
 
-// upkeep is the work on the bootstrap file that goes on beside a lookup.
-type upkeep struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	wait   bool // let it finish
-}
+// registry is a bootstrap file as read: base URL by domain suffix. It is never
+// changed.
+type registry map[string]string
 
-// beside starts what is due: saving a new file, or looking for one. It returns
-// nil when nothing is, or when another lookup is at it. The caller must call
-// end.
-func (b *bootstrap) beside(ctx context.Context) *upkeep {
-	b.mu.Lock()
-	now := b.now()
-	age := now.Sub(b.fetched)
-	save := b.unsaved != nil && b.cache != nil
-	refresh := age >= fresh && !now.Before(b.notUntil)
-	b.mu.Unlock()
-	if !save && !refresh {
-		return nil
-	}
-	select {
-	case b.turn <- struct{}{}:
-	default:
-		return nil
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	u := &upkeep{cancel: cancel, done: make(chan struct{}), wait: age >= overdue}
-	go func() {
-		defer close(u.done)
-		defer func() { <-b.turn }()
-		if refresh {
-			b.refresh(ctx)
-		}
-		b.save(ctx)
-	}()
-	return u
-}
-
-// end returns when nothing of the upkeep is left.
-func (u *upkeep) end() {
-	if u == nil {
-		return
-	}
-	if !u.wait {
-		u.cancel()
-	}
-	<-u.done
-	u.cancel()
-}
-
-// finish waits for the upkeep's own end, which its time-outs bring.
-func (u *upkeep) finish() {
-	if u != nil {
-		<-u.done
-	}
-}
-
-// refresh looks for a newer file: in the Cache, where another process may have
-// put it, then at the URL.
-func (b *bootstrap) refresh(ctx context.Context) {
-	if b.restore(ctx) && !b.stale() {
-		return
-	}
-	err := b.download(ctx)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case err == nil:
-	case ctx.Err() != nil:
-		b.notUntil = b.now().Add(cutShort)
-	default:
-		b.notUntil = b.now().Add(backOff)
-		b.log.WarnContext(ctx, "the RDAP bootstrap file was not refreshed", "error", err, "age", b.now().Sub(b.fetched))
-	}
-}
-
-func (b *bootstrap) stale() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.now().Sub(b.fetched) >= fresh
-}
-
-// save puts a new file into the Cache. One that could not be saved is tried
-// again only when the lookup ended too early.
-func (b *bootstrap) save(ctx context.Context) {
-	b.mu.Lock()
-	doc, fetched := b.unsaved, b.fetched
-	b.mu.Unlock()
-	if doc == nil || b.cache == nil {
-		return
-	}
-	limited, cancel := context.WithTimeout(ctx, share(ctx, 4, b.cacheTimeout))
-	defer cancel()
-	err := b.cache.Put(limited, doc, fetched)
-	if err != nil && ctx.Err() != nil {
-		return
-	}
+// parseRegistry reads a bootstrap file for domains (RFC 9224 §3, §4). A file
+// that is not of that form, or that names no usable server, is an error as a
+// whole, so that it never replaces a good one. A single URL that cannot be used
+// is passed over, as an unknown scheme would have to be.
+func parseRegistry(doc []byte) (registry, error) {
+	file, err := rdapbootstrap.NewFile(doc)
 	if err != nil {
-		b.log.WarnContext(ctx, "save the RDAP bootstrap file", "error", err)
+		return nil, fmt.Errorf("whois: bootstrap file: %w", err)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.unsaved = nil
+	if file.Version != "1.0" {
+		return nil, fmt.Errorf("whois: bootstrap file of version %.20q", file.Version)
+	}
+	r := registry{}
+	for suffix, urls := range file.Entries {
+		suffix = strings.ToLower(strings.TrimSuffix(suffix, "."))
+		if base := chooseBase(urls); base != "" && suffix != "" {
+			r[suffix] = base
+		}
+	}
+	if len(r) == 0 {
+		return nil, errors.New("whois: bootstrap file: no usable service")
+	}
+	return r, nil
+}
+
+// find returns the base URL of the longest suffix of a name, by whole labels
+// (RFC 9224 §4).
+func (r registry) find(name string) (base string, ok bool) {
+	for more := true; more; _, name, more = strings.Cut(name, ".") {
+		if base, ok = r[name]; ok {
+			return base, true
+		}
+	}
+	return "", false
+}
+
+// chooseBase prefers the first https URL over the first http one (RFC 9224
+// §5.1), and makes it end in a slash; empty when none can be used.
+func chooseBase(urls []*url.URL) string {
+	for _, scheme := range []string{"https", "http"} {
+		for _, u := range urls {
+			if u.Scheme != scheme || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+				continue
+			}
+			lower := *u
+			lower.Host = strings.ToLower(u.Host)
+			if !strings.HasSuffix(u.EscapedPath(), "/") {
+				lower = *lower.JoinPath("/")
+			}
+			return lower.String()
+		}
+	}
+	return ""
 }

@@ -1,6 +1,30 @@
+// Package registry is WHOIS Intelligence: what the registry says about a domain,
+// over RDAP (spec §2.3, §4.4).
+//
+// It asks the one server that the IANA bootstrap file names for the top-level
+// domain, once, about the registrable domain of the name it is given: cut by
+// the ICANN section of the public suffix list, because registries do not
+// answer for host names. When it has none of a name like www.gov.uk, it asks once
+// more, about the suffix. It follows no link in an answer, and no redirect but
+// through the same guard. Certificates of RDAP servers are verified.
+//
+// It guarantees that an answer is about the name that was asked, that every byte from
+// outside is bounded, and that nothing it started outlives a call. It keeps no
+// answers; it keeps the bootstrap file (RFC 9224) in memory and in a Cache, looks for
+// a newer one once a day, and uses the old one for as long as no new one can be had.
+//
+//	a domain object of that name            the result
+//	404, or an error object that says 404   not_found
+//	no server for the top-level domain      rdap_unavailable
+//	any other answer; a server that is not
+//	public or does not connect              rdap_upstream
+//	silence                                 whois_timeout
+//	resolvers down, no route to the server  whois_timeout: ours, not the registry's
+//	no bootstrap file was ever loaded       bootstrap_unavailable
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,10 +32,12 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/openrdap/rdap"
 	rdapbootstrap "github.com/openrdap/rdap/bootstrap"
+	"golang.org/x/net/publicsuffix"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
@@ -20,125 +46,105 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// defaultTimeout bounds a lookup whose context has no deadline.
-const defaultTimeout = 8 * time.Second
-
-// Limits of an answer. Honest ones have some kilobytes and hundreds of values.
+// Limits of what is read. Honest answers have some kilobytes and hundreds of values;
+// the bootstrap file of 2026 has 49 KB, 600 services and 1,200 top-level domains.
 const (
 	maxAnswer       = 1 << 20
 	maxAnswerDepth  = 64
 	maxAnswerValues = 20_000
+
+	maxBootstrap       = 512 << 10
+	maxBootstrapDepth  = 8
+	maxBootstrapValues = 50_000
 )
 
-// Client asks registries. It is safe for concurrent use, and nothing of it
-// runs between calls.
+// Client asks registries. It is safe for concurrent use.
 type Client struct {
 	rdap      *rdap.Client
 	bootstrap *bootstrap
 }
 
-// New returns a Client. It panics without a Connector or when the bootstrap
-// URL is not one, which whois.ParseBootstrapURL rules out.
-func New(cfg Config) *Client {
-	if cfg.Connector == nil {
-		panic("whois: no connector")
-	}
-	if cfg.BootstrapURL == "" {
-		cfg.BootstrapURL = whois.DefaultBootstrapURL
-	}
-	u, err := whois.ParseBootstrapURL(cfg.BootstrapURL)
-	if err != nil {
-		panic("whois: bootstrap URL: " + err.Error())
-	}
-	if cfg.HTTP == nil {
-		cfg.HTTP = &http.Client{Transport: oneShot{
-			dial: unguarded, roots: cfg.RootCAs, maxBody: maxBootstrap, inspect: func([]byte) error { return nil },
-		}}
-	}
-	bootstrapHTTP := *cfg.HTTP // which is the caller's
-	bootstrapHTTP.CheckRedirect = stay
+// New returns a Client.
+func New(cfg whois.Config) *Client {
+	cfg.BootstrapURL = cmp.Or(cfg.BootstrapURL, whois.DefaultBootstrapURL)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Client{
-		rdap: newRDAP(cfg),
+		// With every field preset that the library would otherwise fill in or swap during
+		// a request, and the server given with each request, nothing of its client is
+		// written to, and it can be shared.
+		rdap: &rdap.Client{
+			HTTP: &http.Client{CheckRedirect: follow, Transport: transport{
+				guarded(cfg.Connector), cfg.RootCAs, maxAnswer, strictjson.Limits{Depth: maxAnswerDepth, Values: maxAnswerValues},
+			}},
+			Bootstrap: &rdapbootstrap.Client{}, // never asked
+			Verbose:   func(string) {},
+			UserAgent: cfg.UserAgent,
+		},
 		bootstrap: &bootstrap{
-			url: u, http: &bootstrapHTTP, cache: cfg.Cache, now: cfg.Now, userAgent: cfg.UserAgent, log: cfg.Log,
-			fetchTimeout: fetchTimeout, cacheTimeout: cacheTimeout, turn: make(chan struct{}, 1),
+			cfg: cfg, turn: make(chan struct{}, 1),
+			http: &http.Client{CheckRedirect: stay, Transport: transport{
+				unguarded, cfg.RootCAs, maxBootstrap, strictjson.Limits{Depth: maxBootstrapDepth, Values: maxBootstrapValues},
+			}},
 		},
 	}
 }
 
-// newRDAP presets every field that the library would otherwise fill in or swap
-// during a request: with all of them set, and the server given with each
-// request, nothing of the client is written to, and it can be shared.
-func newRDAP(cfg Config) *rdap.Client {
-	return &rdap.Client{
-		HTTP: &http.Client{
-			Transport: oneShot{
-				dial: guarded(cfg.Connector), roots: cfg.RootCAs, maxBody: maxAnswer,
-				inspect: strictjson.Limits{Depth: maxAnswerDepth, Values: maxAnswerValues}.Check,
-			},
-			CheckRedirect: follow,
-		},
-		Bootstrap: &rdapbootstrap.Client{}, // never asked
-		Verbose:   func(string) {},
-		UserAgent: cfg.UserAgent,
-	}
+// NoServer reports whether the bootstrap file in memory names no RDAP server for a
+// domain, so that a lookup would answer rdap_unavailable unless a newer file has one.
+// It is false while no file was loaded. It asks nobody.
+func (c *Client) NoServer(domain string) bool {
+	servers, _, _ := c.bootstrap.state()
+	_, ok := servers.find(registrable(domain))
+	return servers != nil && !ok
 }
 
-// Lookup answers a query. Its errors are rdap_unavailable, not_found,
-// rdap_upstream, bootstrap_unavailable and whois_timeout, and invalid_domain
-// for a query that ParseQuery did not make. A bootstrap_unavailable is marked as
-// prevented (fault.Error.IsPrevented) when neither the bootstrap URL nor a
-// registry was asked, because of the pause after a failed download. It ends with
-// ctx and leaves no goroutine or socket behind.
-func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
-	if err := check(q); err != nil {
-		return Result{}, err
-	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, defaultTimeout)
-		defer cancel()
-	}
-	name := registrable(q.Domain)
+// Lookup answers a query within the time of ctx. Its errors are rdap_unavailable,
+// not_found, rdap_upstream, bootstrap_unavailable and whois_timeout. A
+// bootstrap_unavailable is marked as prevented (fault.Error.IsPrevented) when neither
+// the bootstrap URL nor a registry was asked, because of the pause after a failed
+// download.
+func (c *Client) Lookup(ctx context.Context, q whois.Query) (whois.Result, error) {
 	servers, err := c.bootstrap.load(ctx)
 	if err != nil {
-		return Result{}, err
+		return whois.Result{}, err
 	}
-	upkeep := c.bootstrap.beside(ctx)
-	defer upkeep.end()
+	name := registrable(q.Domain)
 	base, ok := servers.find(name)
-	if !ok && upkeep != nil { // perhaps in the newer file
-		upkeep.finish()
-		base, ok = c.bootstrap.current().find(name)
-	}
 	if !ok {
-		return Result{}, lookup.Fault(lookup.RDAPUnavailable, nil)
+		return whois.Result{}, lookup.Fault(lookup.RDAPUnavailable, nil)
 	}
 	domain, err := c.ask(ctx, base, name)
 	if up, ok := webHostOf(name); ok && err != nil && fault.From(err).Code == lookup.NotFound {
 		domain, err = c.ask(ctx, base, up)
 	}
 	if err != nil {
-		return Result{}, err
+		return whois.Result{}, err
 	}
 	return result(q, base, domain), nil
 }
 
 // ask gets the domain object of a registrable name.
 func (c *Client) ask(ctx context.Context, base, name string) (*rdap.Domain, error) {
-	server, err := url.Parse(base) // a copy of its own: the library writes to it
+	server, err := url.Parse(base) // for this request alone: the library writes to it
 	if err != nil {
 		return nil, fmt.Errorf("whois: base URL: %w", err)
 	}
 	resp, err := c.rdap.Do(rdap.NewDomainRequest(name).WithContext(ctx).WithServer(server))
 	if err != nil {
-		return nil, failure(ctx, resp, err)
+		// The library's error says little; the exchange that it reports says more.
+		exchange := resp.HTTP[0]
+		switch {
+		case exchange.Error != nil:
+			return nil, broken(ctx, exchange.Error)
+		case exchange.Response.StatusCode == http.StatusNotFound:
+			return nil, lookup.Fault(lookup.NotFound, err)
+		case exchange.Response.StatusCode == http.StatusOK: // and an empty body
+			return nil, lookup.Fault(lookup.RDAPUpstream, err)
+		}
+		return nil, lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server answered with HTTP status %d.", exchange.Response.StatusCode)
 	}
 	switch o := resp.Object.(type) {
 	case *rdap.Domain:
@@ -155,28 +161,6 @@ func (c *Client) ask(ctx context.Context, base, name string) (*rdap.Domain, erro
 	return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered with something other than a domain.")
 }
 
-// failure says what a request that gave no object means. The library's own
-// error says little; the exchange that it reports says which.
-func failure(ctx context.Context, resp *rdap.Response, err error) error {
-	status := 0
-	if resp != nil && len(resp.HTTP) > 0 {
-		last := resp.HTTP[len(resp.HTTP)-1]
-		if last.Error != nil {
-			return broken(ctx, last.Error)
-		}
-		if last.Response != nil {
-			status = last.Response.StatusCode
-		}
-	}
-	switch status {
-	case http.StatusNotFound:
-		return lookup.Fault(lookup.NotFound, err)
-	case 0, http.StatusOK: // an empty body
-		return lookup.Fault(lookup.RDAPUpstream, err)
-	}
-	return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server answered with HTTP status %d.", status)
-}
-
 // broken says what an exchange that failed means. http.Client puts the address
 // into its error, and with it the name that is asked about, which is not to be
 // logged.
@@ -184,7 +168,7 @@ func broken(ctx context.Context, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	var f *fault.Error
+	code := fault.From(err).Code
 	switch {
 	case errors.Is(err, guard.ErrResolvers):
 		return lookup.Faultf(lookup.WhoisTimeout, err, "The RDAP server's name could not be resolved: no DNS resolver gave a usable answer.")
@@ -192,12 +176,46 @@ func broken(ctx context.Context, err error) error {
 		return lookup.Faultf(lookup.WhoisTimeout, err, "The RDAP server has IPv6 addresses only, and this deployment has no IPv6 route.")
 	case errors.Is(ctx.Err(), context.Canceled):
 		return lookup.Fault(lookup.WhoisTimeout, err) // ours, whatever it was doing
-	case errors.As(err, &f) && (f.Code == lookup.BlockedAddress || f.Code == lookup.InvalidDomain):
+	case code == lookup.BlockedAddress, code == lookup.InvalidDomain:
 		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server is not at a public address.")
-	case errors.As(err, &f) && (f.Code == lookup.ConnectFailed || f.Code == lookup.NXDomain):
+	case code == lookup.ConnectFailed, code == lookup.NXDomain:
 		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server could not be reached.")
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return lookup.Fault(lookup.WhoisTimeout, err)
 	}
 	return lookup.Fault(lookup.RDAPUpstream, err)
+}
+
+// registrable cuts a name to what a registry registers: one label below its
+// suffix in the ICANN section of the public suffix list. A name that is such a
+// suffix stays as it is.
+//
+// Suffixes of the private section (github.io, uk.com) are domains that somebody
+// registered, so they are passed by.
+func registrable(name string) string {
+	suffix, icann := publicsuffix.PublicSuffix(name)
+	for !icann {
+		_, up, more := strings.Cut(suffix, ".")
+		if !more {
+			break // a top-level domain that the list does not know
+		}
+		suffix, icann = publicsuffix.PublicSuffix(up)
+	}
+	rest, cut := strings.CutSuffix(name, "."+suffix)
+	if !cut {
+		return name
+	}
+	return rest[strings.LastIndexByte(rest, '.')+1:] + "." + suffix
+}
+
+// webHostOf is the suffix of several labels whose own web host a registrable name
+// is: gov.uk for www.gov.uk. The public suffix list takes such a name for one that
+// somebody could register there, and no registry registers it: where it has no
+// registration, that of the suffix is the name's, if there is one. Other names below
+// such a suffix are not asked for so. They can be free, as those below co.uk, or
+// registered with somebody else, as those below ac.uk, while the registry has an
+// object for the suffix.
+func webHostOf(registrable string) (suffix string, ok bool) {
+	suffix, ok = strings.CutPrefix(registrable, "www.")
+	return suffix, ok && strings.Contains(suffix, ".")
 }

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 )
 
@@ -38,7 +39,7 @@ func ExampleClient_Lookup() {
 
 	roots := x509.NewCertPool()
 	roots.AddCert(rdap.Certificate()) // its name is example.com
-	client := registry.New(registry.Config{
+	client := registry.New(whois.Config{
 		BootstrapURL: iana.URL, RootCAs: roots, UserAgent: "example",
 		Connector: guard.NewDialer(guard.DialerConfig{
 			Resolver: exampleAddress{netip.MustParseAddr("93.184.215.14")},
@@ -47,7 +48,7 @@ func ExampleClient_Lookup() {
 			},
 		}),
 	})
-	r, err := client.Lookup(context.Background(), registry.Query{Domain: "www.example.org"})
+	r, err := client.Lookup(context.Background(), whois.Query{Domain: "www.example.org"})
 	if err != nil {
 		fmt.Println(err)
 		return

