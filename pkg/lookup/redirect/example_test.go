@@ -3,22 +3,13 @@ package redirect_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 
-	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/origin"
 )
-
-// exampleAddress is a guard.Resolver that gives every name one address.
-type exampleAddress struct{ netip.Addr }
-
-func (a exampleAddress) Addresses(context.Context, string) ([]netip.Addr, error) {
-	return []netip.Addr{a.Addr}, nil
-}
 
 // A trace that ends at a redirect to plain HTTP, which is not followed. Behind the
 // public address that the names resolve to is a server on loopback.
@@ -31,13 +22,7 @@ func ExampleClient_Lookup() {
 		http.Redirect(w, r, to, http.StatusMovedPermanently)
 	}))
 	defer server.Close()
-	dialer := guard.NewDialer(guard.DialerConfig{
-		Resolver: exampleAddress{netip.MustParseAddr("93.184.215.14")},
-		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
-		},
-	})
-	client := redirect.New(origin.New(origin.Config{Connector: dialer, UserAgent: "example"}))
+	client := redirect.New(origin.New(origin.Config{Connector: testbed.Behind(server.Listener.Addr()), UserAgent: "example"}))
 	r, err := client.Lookup(context.Background(), redirect.Query{Domain: "example.com"})
 	if err != nil {
 		fmt.Println(err)

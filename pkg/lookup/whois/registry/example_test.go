@@ -5,22 +5,13 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 
-	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 )
-
-// exampleAddress is a guard.Resolver that gives every name one address.
-type exampleAddress struct{ netip.Addr }
-
-func (a exampleAddress) Addresses(context.Context, string) ([]netip.Addr, error) {
-	return []netip.Addr{a.Addr}, nil
-}
 
 // A lookup of a host name: the registry is asked about its registrable domain. The
 // bootstrap file and the registry, which is reached through the guard, are on
@@ -41,12 +32,7 @@ func ExampleClient_Lookup() {
 	roots.AddCert(rdap.Certificate()) // its name is example.com
 	client := registry.New(whois.Config{
 		BootstrapURL: iana.URL, RootCAs: roots, UserAgent: "example",
-		Connector: guard.NewDialer(guard.DialerConfig{
-			Resolver: exampleAddress{netip.MustParseAddr("93.184.215.14")},
-			Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, network, rdap.Listener.Addr().String())
-			},
-		}),
+		Connector: testbed.Behind(rdap.Listener.Addr()),
 	})
 	r, err := client.Lookup(context.Background(), whois.Query{Domain: "www.example.org"})
 	if err != nil {
