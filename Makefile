@@ -107,7 +107,7 @@ local-invoke: ## Build a function and send it an event as Lambda would, signed w
 	@go run ./infra/local/invoke -build build/trial -fn "$$FN" $${EVENT:+-event "$$EVENT"} $(if $(SAM),-sam)
 
 .PHONY: bench
-bench: node-packages build ## Measure beside what others use; write infra/bench/table.md and its lines in the README: 8 minutes
+bench: node-packages build ## Measure beside what others use; write infra/bench/table.md: 8 minutes
 ##   RUNS=15           lookups of each operation; a third as many rounds of requests
 ##   RTT=50ms          how far away everything is
 ##   RECORDS=1000000   payments in the largest ledger

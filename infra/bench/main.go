@@ -2,7 +2,7 @@
 // prints one table, as ratios in one run (make bench). It runs in the folder of the
 // module.
 //
-//	bench table     measure everything; write the table, and its lines in the README
+//	bench table     measure everything; write the table
 //	bench peers     do the lookups of the service by libraries and tools of others
 //
 // It compares: lookups with their round trips and with well-known tools
@@ -91,7 +91,7 @@ func (s site) output(dir, name string, arguments ...string) string {
 	return string(out)
 }
 
-// runTable measures everything and writes the table, and its excerpt into the README.
+// runTable measures everything and writes the table.
 func runTable(ctx context.Context, arguments []string) {
 	facilitator := newFacilitator()
 	defer facilitator.Close()
@@ -121,7 +121,6 @@ func runTable(ctx context.Context, arguments []string) {
 	must(os.Stdout.WriteString(table))
 	if *only == "" {
 		check(os.WriteFile("infra/bench/table.md", []byte(table), 0o644)) //nolint:gosec // a document
-		putExcerpt("README.md", excerpt(all))
 	}
 }
 

@@ -19,7 +19,6 @@ func (s site) lookups() []section {
 	s.output("infra/simnet", must(filepath.Abs("build/simnet.test")),
 		"-rtt", s.rtt.String(), "-runs", strconv.Itoa(s.runs), "-peers", must(os.Executable()), "-rows", file)
 	rows := readRows(file)
-	rows[0].shown(true)
 	return []section{{"Lookups over their round trips, from a warm process", rows}}
 }
 
@@ -80,7 +79,7 @@ func (s site) middleware() []section {
 			m := s.measure(clients, c.ours, c.theirs)
 			r := web.compare(what, m[0], "@x402/express", m[1])
 			if clients == targetClients {
-				r.held(fmt.Sprintf("≥ %g", c.target), m[0].perSecond >= c.target*m[1].perSecond).shown(true)
+				r.held(fmt.Sprintf("≥ %g", c.target), m[0].perSecond >= c.target*m[1].perSecond)
 			}
 		}
 	}
@@ -109,7 +108,7 @@ func (s site) growth() []section {
 	m := s.measure(targetClients, all...)
 	for i, n := range sizes[1:] {
 		grown.compare(counted(n, "payment")+" in the ledger", m[i+1], fmt.Sprint(sizes[0]), m[0]).
-			held(fmt.Sprintf("≥ %.2f", targetGrowth), m[i+1].perSecond >= targetGrowth*m[0].perSecond).shown(i == len(sizes)-2)
+			held(fmt.Sprintf("≥ %.2f", targetGrowth), m[i+1].perSecond >= targetGrowth*m[0].perSecond)
 	}
 	return []section{grown}
 }
@@ -197,7 +196,7 @@ func (s site) handlers() []section {
 	paid, memory := micros("PaidDNS")/1000/share, b["Memory"]["MB/1000th"]
 	one.add("paid DNS lookup, ledger in memory, facilitator and resolver on loopback", "%.0f µs", micros("PaidDNS"))
 	one.add("the same with 512 MB's share of a processor", "%.1f ms", paid).held("≤ 20 ms", paid <= 20)
-	one.add("memory of the dns function after 1,000 paid requests", "%.0f MB", memory).held("≤ 64 MB", memory <= 64).shown(true)
+	one.add("memory of the dns function after 1,000 paid requests", "%.0f MB", memory).held("≤ 64 MB", memory <= 64)
 	return []section{one}
 }
 
@@ -222,7 +221,7 @@ func (s site) functions() []section {
 			most = 17
 		}
 		cold.add(slug, "first answer after %.0f ms, binary %.1f MB", first, size).
-			held(fmt.Sprintf("≤ 30 ms, ≤ %.0f MB", most), first <= 30 && size <= most).shown(slug == "dns")
+			held(fmt.Sprintf("≤ 30 ms, ≤ %.0f MB", most), first <= 30 && size <= most)
 	}
 	return []section{cold}
 }
@@ -237,7 +236,7 @@ func (s site) table() []section {
 	}{{"dns", 12}, {"ping", 10}} {
 		f := counted(c.name)
 		units.add("paid "+c.name, "%d write units in %d writes, %d calls in sequence: %d ms at 3 ms a call", f[0], f[1], f[2], 3*f[2]).
-			held(fmt.Sprintf("≤ %d units, ≤ 5 calls", c.most), f[0] <= c.most && f[2] <= 5).shown(c.name == "dns")
+			held(fmt.Sprintf("≤ %d units, ≤ 5 calls", c.most), f[0] <= c.most && f[2] <= 5)
 	}
 	return []section{units}
 }
@@ -253,7 +252,7 @@ func (s site) limits() []section {
 		r := most.add(what, "%d %% answered; %s write units a second; hottest slots item %d, refused %d; hottest index partition %s, refused %d",
 			f[1], thousands(float64(f[2])), f[3], f[4], thousands(float64(f[5])), f[6])
 		if f[0] == 1000 {
-			r.held("100 %, none refused", f[1] == 100 && f[4]+f[6] == 0).shown(!ping)
+			r.held("100 %, none refused", f[1] == 100 && f[4]+f[6] == 0)
 		}
 	}
 	return []section{most}

@@ -16,8 +16,6 @@ type row struct {
 	Ratio  string `json:"ratio,omitempty"`
 	Target string `json:"target,omitempty"`
 	Met    *bool  `json:"met,omitempty"`
-	// README puts the row among those that the README shows.
-	README bool `json:"readme,omitempty"`
 }
 
 type section struct {
@@ -35,14 +33,7 @@ func (r *row) held(target string, met bool) *row {
 	return r
 }
 
-// shown puts it into the README.
-func (r *row) shown(yes bool) { r.README = yes }
-
-const (
-	heading = "| What | Ours | Beside | Ratio | Target |\n|---|---|---|---|---|\n"
-	begins  = "<!-- make bench: begin -->\n"
-	ends    = "<!-- make bench: end -->\n"
-)
+const heading = "| What | Ours | Beside | Ratio | Target |\n|---|---|---|---|---|\n"
 
 func (r row) markdown() string {
 	verdict := r.Target
@@ -62,28 +53,6 @@ func markdown(machine string, all []section) string {
 		}
 	}
 	return b.String()
-}
-
-func excerpt(all []section) string {
-	lines := heading
-	for _, s := range all {
-		for _, r := range s.rows {
-			if r.README {
-				lines += r.markdown()
-			}
-		}
-	}
-	return lines
-}
-
-// putExcerpt replaces what stands between the markers of a file.
-func putExcerpt(file, lines string) {
-	before, rest, ok := strings.Cut(string(must(os.ReadFile(file))), begins)
-	_, after, closed := strings.Cut(rest, ends)
-	if !ok || !closed {
-		check(fmt.Errorf("%s has no lines %q and %q", file, begins, ends))
-	}
-	check(os.WriteFile(file, []byte(before+begins+lines+ends+after), 0o644)) //nolint:gosec // a document
 }
 
 func readRows(file string) (rows []row) {

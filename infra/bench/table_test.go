@@ -1,10 +1,7 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -49,45 +46,5 @@ func TestOrder(t *testing.T) {
 	}
 	if got := thousands(1234567); got != "1,234,567" {
 		t.Error(got)
-	}
-}
-
-// The README shows lines of the table that the command wrote last, and no others.
-func TestReadmeHasTheTable(t *testing.T) {
-	t.Parallel()
-	table, readme := string(must(os.ReadFile("table.md"))), string(must(os.ReadFile("../../README.md")))
-	_, rest, ok := strings.Cut(readme, begins)
-	lines, _, closed := strings.Cut(rest, ends)
-	if !ok || !closed || !strings.HasPrefix(lines, heading) {
-		t.Fatalf("the README has no table between %q and %q", begins, ends)
-	}
-	shown := 0
-	for line := range strings.Lines(strings.TrimPrefix(lines, heading)) {
-		if shown++; !strings.Contains(table, line) {
-			t.Errorf("table.md has no line %q", line)
-		}
-	}
-	if shown < 8 || shown > 12 {
-		t.Errorf("the README shows %d lines, want about ten", shown)
-	}
-}
-
-// A file keeps what stands around its table.
-func TestPutExcerpt(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "a.md")
-	check(os.WriteFile(file, []byte("before\n"+begins+"old\n"+ends+"after\n"), 0o600))
-	s := section{title: "s"}
-	s.add("a", "%d", 1).held("≤ 2", true).shown(true)
-	s.add("b", "%d", 3).held("≤ 2", false).shown(true)
-	s.add("hidden", "").shown(false)
-	putExcerpt(file, excerpt([]section{s}))
-	want := "before\n" + begins + heading + "| a | 1 |  |  | ≤ 2 ✓ |\n| b | 3 |  |  | ≤ 2 missed |\n" + ends + "after\n"
-	if got := string(must(os.ReadFile(file))); got != want {
-		t.Errorf("%s; want %s", got, want)
-	}
-	check(os.WriteFile(file, []byte("nothing\n"), 0o600))
-	if fails(func() { putExcerpt(file, "x") }) == nil {
-		t.Error("a file without the markers was written")
 	}
 }

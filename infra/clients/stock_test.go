@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -51,7 +50,7 @@ const (
 // TestStockClients: whatever the facilitator does, and whatever is lost on the
 // way, a loop around an unmodified client that signs anew on every call ends
 // with one settlement and one answer, on either ledger, with the service killed
-// in between. README.md has the table that it prints.
+// in between. charged.md has the table that it prints.
 //
 // It takes the half minute that a lease lasts, and the time-out of a settlement.
 func TestStockClients(t *testing.T) {
@@ -94,12 +93,12 @@ func TestStockClients(t *testing.T) {
 		}
 	}
 	t.Logf("settlements of one purchase\n\n%s", table)
-	readme, err := os.ReadFile(filepath.Join(testbed.Root(t), "README.md"))
+	readme, err := os.ReadFile("charged.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(readme), table) {
-		t.Error("README.md has another table than the one above")
+		t.Error("charged.md has another table than the one above")
 	}
 }
 

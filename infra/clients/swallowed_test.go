@@ -3,12 +3,10 @@ package clients
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -27,7 +25,7 @@ const window = 45 * time.Second
 // TestSwallowedReply: the service has the payment and answers, and its reply is lost on
 // a connection that stays open. A stock client waits until its own time-out, calls
 // again and signs anew: that is the same purchase, within the window of a service as it
-// is by default. README.md has the row that it prints.
+// is by default. charged.md has the row that it prints.
 //
 // It takes the minute that the client with a key and the SDK of the Model Context
 // Protocol wait.
@@ -93,12 +91,12 @@ func TestSwallowedReply(t *testing.T) {
 	for _, n := range settled {
 		row += fmt.Sprintf(" %d |", n)
 	}
-	readme, err := os.ReadFile(filepath.Join(testbed.Root(t), "README.md"))
+	readme, err := os.ReadFile("charged.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(readme), row+"\n") {
-		t.Errorf("README.md does not have the row\n%s", row)
+		t.Errorf("charged.md does not have the row\n%s", row)
 	}
 }
 

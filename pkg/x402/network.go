@@ -1,5 +1,11 @@
 package x402
 
+// USDC are the terms of payments in USDC on Base, without a payee. One USDC has 1,000,000
+// atomic units.
+func USDC() Terms {
+	return Terms{Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", Name: "USD Coin", Version: "2"}
+}
+
 // KnownNetwork is what people, wallets and operators need to know about a
 // network. Payments need none of it.
 type KnownNetwork struct {

@@ -77,15 +77,6 @@ type Config struct {
 	Random io.Reader // nil is crypto/rand
 }
 
-// USDC on Base, in which prices are unless a Config says otherwise.
-const (
-	defaultNetwork = "eip155:8453"
-	defaultAsset   = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
-	defaultName    = "USD Coin"
-	defaultVersion = "2"
-	defaultPlaces  = 6
-)
-
 // Seller sells handlers and products.
 type Seller struct {
 	config   Config
@@ -142,9 +133,10 @@ func (s *Seller) Reconcile(ctx context.Context) (x402.Summary, error) {
 
 func (c *Config) fill() {
 	if c.Network+c.Asset+c.AssetName+c.AssetVersion == "" {
-		c.Network, c.Asset, c.AssetName, c.AssetVersion = defaultNetwork, defaultAsset, defaultName, defaultVersion
+		usdc := x402.USDC()
+		c.Network, c.Asset, c.AssetName, c.AssetVersion = usdc.Network, usdc.Asset, usdc.Name, usdc.Version
 	}
-	c.Decimals = cmp.Or(c.Decimals, defaultPlaces)
+	c.Decimals = cmp.Or(c.Decimals, 6)
 	c.Budget = cmp.Or(c.Budget, 10*time.Second)
 	c.Window = max(cmp.Or(c.Window, 45*time.Second), 0)
 	c.PerMinute, c.Concurrent = max(cmp.Or(c.PerMinute, 300), 0), max(cmp.Or(c.Concurrent, 50), 0)

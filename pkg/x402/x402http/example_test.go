@@ -1,0 +1,86 @@
+package x402http_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// quiet keeps log lines out of the examples.
+func quiet() x402http.Front { return x402http.Front{Log: slog.New(slog.DiscardHandler)} }
+
+// bank is a facilitator that settles play money for payTo.
+func bank() *httptest.Server {
+	terms := x402.Terms{Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", PayTo: payTo, Name: "USD Coin", Version: "2"}
+	return httptest.NewServer(must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now})))
+}
+
+// A handler is sold for a cent. The client asks for the price, signs a payment, and sends
+// it twice, as one does whose first answer was lost: it is charged once.
+func Example() {
+	facilitator := bank()
+	defer facilitator.Close()
+
+	seller, err := x402http.New(x402http.Config{
+		PayTo: payTo, Facilitator: facilitator.URL, Ledger: new(ledgertest.Memory), Front: quiet(),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	weather := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println("the handler runs")
+		_, _ = fmt.Fprintf(w, "fair in %s", r.URL.Query().Get("city"))
+	})
+	mux := http.NewServeMux()
+	mux.Handle("GET /weather", seller.Sell("0.01", weather))
+	shop := httptest.NewServer(mux)
+	defer shop.Close()
+
+	client := &x402test.Client{HTTP: http.DefaultClient, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
+	url := shop.URL + "/weather?city=Oslo"
+	unpaid := must(client.Get(context.Background(), url, ""))
+	fmt.Println(unpaid.Status)
+	signature := must(client.Sign(context.Background(), url))
+	for range 2 {
+		paid := must(client.Get(context.Background(), url, signature))
+		fmt.Println(paid.Status, string(paid.Body))
+	}
+	// Output:
+	// 402
+	// the handler runs
+	// 200 fair in Oslo
+	// 200 fair in Oslo
+}
+
+// A check refuses bad input before the payment, so that it costs nothing.
+func ExampleCheck() {
+	facilitator := bank()
+	defer facilitator.Close()
+	seller := must(x402http.New(x402http.Config{
+		PayTo: payTo, Facilitator: facilitator.URL, Ledger: new(ledgertest.Memory), Front: quiet(),
+	}))
+	weather := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fair") })
+	shop := httptest.NewServer(seller.Sell("0.01", weather, x402http.Check(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("city") == "" {
+			x402http.Refuse(w, http.StatusBadRequest, "name a city")
+		}
+	})))
+	defer shop.Close()
+
+	client := &x402test.Client{HTTP: http.DefaultClient, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
+	signature := must(client.Sign(context.Background(), shop.URL))
+	refused := must(client.Get(context.Background(), shop.URL, signature))
+	fmt.Println(refused.Status, string(refused.Body))
+	// Output: 400 name a city
+}
