@@ -91,10 +91,19 @@ func TestOneFunctionForEachSlug(t *testing.T) {
 func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
-	hidden := map[string][]string{"discovery": boot.SecretVars(), scheduled: {"RECEIPT_KEY"}}
+	var set, secret []string
+	for _, v := range boot.Settings() {
+		if v.Template {
+			set = append(set, v.Name)
+		}
+		if v.Secret {
+			secret = append(secret, v.Name)
+		}
+	}
+	hidden := map[string][]string{"discovery": secret, scheduled: {"RECEIPT_KEY"}}
 	for slug := range routesBySlug() {
 		have := must(tpl.FunctionProperties(logicalID(slug)))(t).Environment.Variables
-		if d := cmp.Diff(slices.Sorted(slices.Values(boot.TemplateVars())), slices.Sorted(maps.Keys(have))); d != "" {
+		if d := cmp.Diff(slices.Sorted(slices.Values(set)), slices.Sorted(maps.Keys(have))); d != "" {
 			t.Errorf("%s: variables (-boot +template):\n%s", slug, d)
 		}
 		for name, node := range have {
@@ -107,8 +116,8 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 		}
 	}
 	for name, p := range tpl.Parameters {
-		for _, variable := range boot.TemplateVars() {
-			if node := tpl.Globals.Function.Environment.Variables[variable]; node.Value == name && p.NoEcho != slices.Contains(boot.SecretVars(), variable) {
+		for _, variable := range set {
+			if node := tpl.Globals.Function.Environment.Variables[variable]; node.Value == name && p.NoEcho != slices.Contains(secret, variable) {
 				t.Errorf("%s is hidden: %v, and %s is no such secret", name, p.NoEcho, variable)
 			}
 		}

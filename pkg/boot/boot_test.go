@@ -2,19 +2,19 @@ package boot
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
-	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -72,7 +72,7 @@ func TestFaults(t *testing.T) {
 		{vars{claims: `{"x402-trust.txt":1}`}, "has x402-trust.txt"},
 		{vars{claims: `{"x402-trust.txt":"` + strings.Repeat("a", 1025) + `"}`}, "has x402-trust.txt"},
 		{vars{claims: `{"x402-trust.txt":"a","x402-trust.txt":"b"}`}, "must be a JSON object"},
-		{vars{claims: `{"glama.json":"{"}`}, "glama.json, which is no JSON"},
+		{vars{claims: `{"glama.json":"{"}`}, "glama.json, which is not JSON"},
 		{vars{claims: `["a"]`}, "must be a JSON object"},
 		{vars{claims: strings.Repeat(" {", 1025)}, "is longer than 2048"},
 		{vars{"RECEIPT_KEY": "hush"}, "RECEIPT_KEY must be 32 bytes"},
@@ -129,7 +129,7 @@ func TestFaults(t *testing.T) {
 			"FACILITATOR_FALLBACK_KEY_ID and FACILITATOR_FALLBACK_KEY_SECRET go together"},
 		{two(vars{"FACILITATOR_FALLBACK_SECRET_ARN": "fallback"}), "FACILITATOR_FALLBACK_SECRET_ARN must be the complete ARN"},
 	} {
-		_, err := readPriced(env(deployed(c.vars)))
+		_, err := readFunction(env(deployed(c.vars)))
 		if (err == nil) != (c.says == "") || err != nil && strings.Contains(err.Error(), "hush") {
 			t.Errorf("%v: %v", c.vars, err)
 			continue
@@ -140,8 +140,7 @@ func TestFaults(t *testing.T) {
 			}
 		}
 	}
-	// The reconcile function needs the ledger and the chain, and asks the facilitator.
-	_, err := readReconcile(env(vars{"FACILITATOR_URL": "ftp://x", "RPC_URL": "x"}))
+	_, err := readFunction(env(vars{"FACILITATOR_URL": "ftp://x", "RPC_URL": "x"}))
 	for _, says := range []string{
 		"5 fault(s)", "PAY_TO is not set", "LEDGER_TABLE is not set", "AWS_REGION is not set", "RPC_URL must be", "FACILITATOR_URL must be",
 	} {
@@ -159,14 +158,15 @@ func TestFormerTerms(t *testing.T) {
 		t.Error("there are former terms, and nobody named them")
 	}
 	f := read("2026-11-20T08:05:00Z, payTo=" + LocalPayTo + ",dns=7000")
-	if f.Terms.PayTo != LocalPayTo || f.Terms.Network != defaultNetwork || f.Prices["dns"] != "7000" || !f.Until.Equal(now.Add(5*time.Minute)) {
+	if f.Terms.PayTo != LocalPayTo || f.Terms.Network != "eip155:8453" || f.Prices["dns"] != "7000" || !f.Until.Equal(now.Add(5*time.Minute)) {
 		t.Errorf("%+v", f)
 	}
 	c := configured(t, vars{"FORMER_TERMS": "2026-11-20T08:05:00Z,dns=7000"})
 	same(t, "the payee stays", c.Former.Terms.PayTo, c.Terms.PayTo)
 	same(t, "/ready says that releases are not watched", c.warnings()["former_terms"] != "", true)
-	for early, says := range map[time.Duration]string{0: "", 25 * time.Hour: "FORMER_TERMS ends more than a day from now"} {
-		if err := c.checkFormer(now.Add(-early)); (err != nil) != (says != "") || err != nil && err.Error() != says+": five minutes after the deployment are enough" {
+	for early, says := range map[time.Duration]string{0: "", 25 * time.Hour: "FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough"} {
+		_, err := c.Parts(stores(), quiet(), func() time.Time { return now.Add(-early) })
+		if err != nil && err.Error() != says || (err != nil) != (says != "") {
 			t.Errorf("%v before: %v", early, err)
 		}
 	}
@@ -197,7 +197,7 @@ func TestValues(t *testing.T) {
 	type values map[string]any
 	local := func(v vars) Local { return must(ReadLocal(env(v))) }
 	payTo := func(v vars) any { return local(v).Terms.PayTo }
-	warned := func(v vars) any { return configured(t, v).Warnings["payee"] != "" }
+	warned := func(v vars) any { return configured(t, v).warnings()["payee"] != "" }
 	const payee, upper = "0x209693bc6afc0c5328ba36faf03c514ef312287c", "0x209693BC6AFC0C5328BA36FAF03C514EF312287C"
 	for _, c := range []struct {
 		name string // of the variable
@@ -252,8 +252,8 @@ func TestBlanksAreNone(t *testing.T) {
 		blank[name] = " "
 	}
 	c := configured(t, blank, vars{"FACILITATOR_SECRET_ARN": secretARN})
-	same(t, "RPC_URL", c.RPCURL, x402.Network(defaultNetwork).PublicNode)
-	auth, err := configured(t, blank).Credentials.Authorization(t.Context(), facilitator.Call{})
+	same(t, "RPC_URL", strings.Join(c.Nodes, ","), x402.Network("eip155:8453").PublicNode)
+	auth, err := configured(t, blank).credentials.Authorization(t.Context(), facilitator.Call{})
 	if auth != "" || err != nil {
 		t.Errorf("%q, %v; want no credentials", auth, err)
 	}
@@ -263,14 +263,14 @@ func TestBlanksAreNone(t *testing.T) {
 // where nobody is counted.
 func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 	v := vars{"PAY_TO": LocalPayTo, "AWS_REGION": "us-east-1"}
-	if _, err := readDiscovery(env(v)); err == nil || !strings.Contains(err.Error(), "LEDGER_TABLE is not set") {
+	if _, err := readDocuments(env(v)); err == nil || !strings.Contains(err.Error(), "LEDGER_TABLE is not set") {
 		t.Errorf("without a table: %v", err)
 	}
 	v["RATE_LIMIT_PER_MINUTE"] = "0"
-	same(t, "a table that is not needed", must(readDiscovery(env(v))).Ledger.Name, "")
+	same(t, "a table that is not needed", must(readDocuments(env(v))).Ledger.Name, "")
 	v["RATE_LIMIT_PER_MINUTE"], v["LEDGER_TABLE"] = "", "ledger"
-	c := must(readDiscovery(env(v)))
-	if c.Limits.PerMinute != 300 || c.Ledger.Name != "ledger" || c.rate(&limit.Memory{}, time.Now) == nil {
+	c := must(readDocuments(env(v)))
+	if c.Limits.PerMinute != 300 || c.Ledger.Name != "ledger" || c.limits(&limit.Memory{}, time.Now).Rate == nil {
 		t.Errorf("%+v of %s", c.Limits, c.Ledger.Name)
 	}
 }
@@ -322,28 +322,26 @@ func TestLogLine(t *testing.T) {
 	}
 }
 
-// TestRunbookVariables: the runbook's table has each variable of the environment,
-// and no other.
-func TestRunbookVariables(t *testing.T) {
+var update = flag.Bool("update", false, "write the table of settings into the runbook")
+
+// TestRunbookSettings: the runbook's table is the one that the list of settings prints.
+func TestRunbookSettings(t *testing.T) {
 	t.Parallel()
-	source, runbook := string(must(os.ReadFile("vars.go"))), string(must(os.ReadFile("../../infra/RUNBOOK.md")))
-	var known, listed []string
-	for _, m := range regexp.MustCompile(`(?m)^\tvar\w+ += ("[^"]*")$`).FindAllStringSubmatch(source, -1) {
-		known = append(known, must(strconv.Unquote(m[1])))
-	}
-	_, section, _ := strings.Cut(runbook, "\n## Configuration\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*) \\|").FindAllStringSubmatch(section, -1) {
-		for _, name := range regexp.MustCompile("`([A-Z_]+)`").FindAllStringSubmatch(row[1], -1) {
-			listed = append(listed, name[1])
+	const runbook, head = "../../infra/RUNBOOK.md", "| Variable | Meaning | Default |\n|---|---|---|\n"
+	var table strings.Builder
+	for _, s := range Settings() {
+		usual := cmp.Or(s.Otherwise, "none")
+		if s.Default != "" {
+			usual = "`" + s.Default + "`"
 		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", s.Name, s.Meaning, usual)
 	}
-	if len(known) < 20 {
-		t.Fatalf("only %d variables found in vars.go", len(known))
-	}
-	slices.Sort(known)
-	slices.Sort(listed)
-	if diff := cmp.Diff(known, slices.Compact(listed)); diff != "" {
-		t.Errorf("variables (-known +in the runbook):\n%s", diff)
+	text := string(must(os.ReadFile(runbook)))
+	before, rest, _ := strings.Cut(text, head)
+	printed, after, _ := strings.Cut(rest, "\n\n")
+	if *update {
+		check(t, os.WriteFile(runbook, []byte(before+head+table.String()+"\n"+after), 0o644))
+	} else if diff := gocmp.Diff(table.String(), printed+"\n"); diff != "" {
+		t.Errorf("settings (-list +runbook), which go test ./pkg/boot -run RunbookSettings -update writes:\n%s", diff)
 	}
 }

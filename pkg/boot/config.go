@@ -1,35 +1,24 @@
 package boot
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
 	"log/slog"
-	"net"
-	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
-)
-
-// Base USDC, what is asked for unless the operator says otherwise (design §10).
-const (
-	defaultNetwork = "eip155:8453"
-	defaultAsset   = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
-	defaultName    = "USD Coin"
-	defaultVersion = "2"
-
-	defaultRate   = 300
-	defaultSingle = 50
-	defaultBundle = 20
-
-	defaultWindow = 45 // seconds
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 // Config is the environment, read and found valid.
@@ -53,15 +42,12 @@ type Config struct {
 	// request, without a purchase key, counts as the same purchase; 0 is off.
 	DuplicateWindow time.Duration
 	FacilitatorURL  string
-	Credentials     facilitator.Credentials
 	// FallbackURL is a second facilitator, which is asked when the first one
-	// fails; empty is none. It has credentials of its own.
-	FallbackURL         string
-	FallbackCredentials facilitator.Credentials
-	// RPCURL are the chain's nodes, separated by commas, the first asked first;
-	// empty means none. They may hold keys. Those that the secret names come
-	// before them.
-	RPCURL    string
+	// fails; empty is none.
+	FallbackURL string
+	// Nodes are the chain's, the first asked first. They may hold keys. Those that
+	// the secret names come before them.
+	Nodes     []string
 	Ledger    Table
 	Resolvers []string
 	// BootstrapURL is the IANA RDAP bootstrap file; empty means IANA's own.
@@ -70,20 +56,19 @@ type Config struct {
 	LogLevel     slog.Level
 	// ReceiptKeys are the set of public keys of offers and receipts.
 	ReceiptKeys []ed25519.PublicKey
-	// Warnings are what /ready says of the configuration, by name.
-	Warnings map[string]string
 	// Stack is the deployment's name, which its metrics are kept under; empty
 	// is none.
 	Stack string
 	// Function and Version are what Lambda calls this code; empty elsewhere.
 	Function, Version string
 
-	secret        *sharedSecret                                            // the facilitator's; nil: none
-	readNodes     func(context.Context, time.Time, bool) ([]string, error) // of the chain, from the secret; nil: none
-	receiptKey    func(ctx context.Context, now time.Time, failed bool) (ed25519.PrivateKey, error)
-	hasReceiptKey bool
-	// keyInSecret: receiptKey asks for the secret.
-	keyInSecret bool
+	credentials, fallbackCredentials facilitator.Credentials
+	// secret is the facilitator's, which can also have nodes of the chain and the
+	// receipts' key; nil without one.
+	secret *secret
+	// nodesInSecret says that the secret is asked for nodes.
+	nodesInSecret bool
+	receiptKey    ed25519.PrivateKey // of the environment; nil: the secret's, if it has one
 }
 
 // Limits are the numbers of design §6; 0 turns one off.
@@ -110,152 +95,144 @@ type Local struct {
 	OwnPayee   bool   // PAY_TO is set; without, the payee is LocalPayTo
 }
 
-// Defaults of the local runner (design §10, §11).
-const (
-	LocalAddr       = "127.0.0.1:8402"
-	LocalLedgerFile = ".local/ledger.db"
-	// LocalPayTo is the second account of the well-known development mnemonic.
-	// Its key is public: nothing of value may ever be paid to it.
-	LocalPayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
-)
-
-func (e *environment) shared(payTo string) Config {
-	asset := e.address(varAsset, e.text(varAsset, defaultAsset))
-	terms := x402.Terms{
-		Network: e.network(defaultNetwork),
-		Asset:   asset,
-		PayTo:   e.payee(varPayTo, payTo, asset),
-		Name:    e.text(varAssetName, defaultName),
-		Version: e.text(varAssetVersion, defaultVersion),
-	}
-	return Config{
-		BaseURL:         e.origin(varBaseURL, ""),
-		Paused:          e.paused(),
-		Terms:           terms,
-		Former:          e.formerTerms(terms),
-		Function:        e.text(varFunction, ""),
-		Version:         e.text(varVersion, ""),
-		OwnershipProofs: e.list(varOwnershipProofs),
-		Contact:         e.contact(),
-		Claims:          e.claims(),
-		DuplicateWindow: e.duplicateWindow(),
-		LogLevel:        e.level(),
-		Stack:           e.stack(),
-		ReceiptKeys:     e.receiptKeys(),
-	}
-}
-
 const payToHelp = "the address that receives the payments, 0x and 40 hexadecimal digits"
 
-// readDiscovery reads what the discovery function needs.
-func readDiscovery(get func(string) string) (Config, error) {
-	e := &environment{get: get}
-	c := e.shared(e.required(varPayTo, payToHelp))
-	if c.Limits = e.limits(); c.Limits.PerMinute > 0 {
-		e.ledgerTable(&c)
+// readDocuments reads what the function of the documents needs: no money.
+func readDocuments(get func(string) string) (Config, error) {
+	e := newEnvironment(get)
+	c := e.shared(e.required("PAY_TO", payToHelp))
+	if c.Limits.PerMinute > 0 {
+		c.Ledger = e.ledger(e.required("LEDGER_TABLE", "the DynamoDB table of the payment ledger"))
 	}
 	return c, e.err()
 }
 
-// readPriced reads what a priced function and health need.
-func readPriced(get func(string) string) (Config, error) {
-	e := &environment{get: get}
-	c := e.shared(e.required(varPayTo, payToHelp))
-	e.money(&c)
-	e.deployed(&c)
-	if strings.EqualFold(c.Terms.PayTo, LocalPayTo) && c.Ledger.InAWS() {
-		c.Warnings = map[string]string{"payee": "PAY_TO is the published test address: its key is public, and anybody can take what is paid to it"}
-	}
+// readFunction reads what every other function needs.
+func readFunction(get func(string) string) (Config, error) {
+	e := newEnvironment(get)
+	c := e.shared(e.required("PAY_TO", payToHelp))
+	e.money(&c, x402.Network(c.Terms.Network).PublicNode)
+	c.Ledger = e.ledger(e.required("LEDGER_TABLE", "the DynamoDB table of the payment ledger"))
 	return c, e.err()
 }
 
 // ReadLocal reads what the local runner needs. Everything has a default.
 func ReadLocal(get func(string) string) (Local, error) {
-	e := &environment{get: get}
-	l := Local{Config: e.shared(e.text(varPayTo, LocalPayTo)), OwnPayee: e.text(varPayTo, "") != ""}
-	l.Addr = e.text(varLocalAddr, LocalAddr)
-	l.LedgerFile = e.text(varLedgerFile, LocalLedgerFile)
-	if l.BaseURL == "" {
-		l.BaseURL = "http://" + Reachable(l.Addr)
-	}
-	e.money(&l.Config)
-	e.rpc(&l.Config, noRPC)
-	l.Ledger.Name = e.text(varLedgerTable, "")
-	if l.Ledger.Name != "" {
-		e.dynamo(&l.Config)
+	e := newEnvironment(get)
+	payTo := e.text("PAY_TO")
+	l := Local{Config: e.shared(cmp.Or(payTo, LocalPayTo)), OwnPayee: payTo != "", Addr: e.text("LOCAL_ADDR"), LedgerFile: e.text("LEDGER_FILE")}
+	l.BaseURL = cmp.Or(l.BaseURL, "http://"+Reachable(l.Addr))
+	e.money(&l.Config, noNodes)
+	if name := e.text("LEDGER_TABLE"); name != "" {
+		l.Ledger = e.ledger(name)
 	}
 	return l, e.err()
 }
 
-// Reachable is how this machine reaches what listens on an address: one that
-// stands for every address of the machine is reached at the loopback one.
-func Reachable(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return addr // listening on it says what is wrong
+// shared reads what does not move money.
+func (e *environment) shared(payTo string) Config {
+	terms := x402.Terms{Network: e.text("NETWORK"), Asset: e.text("USDC_ASSET"), Name: e.text("USDC_NAME"), Version: e.text("USDC_VERSION")}
+	if _, err := x402.ChainID(terms.Network); err != nil {
+		e.fault("NETWORK", "must be a CAIP-2 id such as eip155:8453")
 	}
-	switch ip, err := netip.ParseAddr(host); {
-	case host == "", err == nil && ip.Unmap() == netip.IPv4Unspecified():
-		host = "127.0.0.1"
-	case err == nil && ip.WithZone("") == netip.IPv6Unspecified():
-		host = "::1"
+	e.address("USDC_ASSET", terms.Asset, "")
+	terms.PayTo = e.address("PAY_TO", payTo, terms.Asset)
+	c := Config{
+		BaseURL: e.origin("BASE_URL"), Paused: e.text("SELLING") == "no", Terms: terms, Former: e.formerTerms(terms),
+		OwnershipProofs: e.list("OWNERSHIP_PROOFS"), Contact: e.contact(), Claims: e.claims(),
+		DuplicateWindow: time.Duration(e.number("DUPLICATE_WINDOW_SECONDS", int(ledger.KeptFor/time.Second), "whole seconds", "window")) * time.Second,
+		Stack:           e.text("STACK_NAME"), Function: e.text("AWS_LAMBDA_FUNCTION_NAME"), Version: e.text("AWS_LAMBDA_FUNCTION_VERSION"),
+		ReceiptKeys: e.receiptKeys(),
 	}
-	return net.JoinHostPort(host, port)
+	_ = c.LogLevel.UnmarshalText([]byte(e.text("LOG_LEVEL"))) // what has its form is a level
+	const most = 1_000_000
+	c.Limits.PerMinute = e.number("RATE_LIMIT_PER_MINUTE", most, "a number", "limit")
+	c.Limits.Single = e.number("CONCURRENCY_SINGLE", most, "a number", "limit")
+	c.Limits.Bundle = e.number("CONCURRENCY_BUNDLE", most, "a number", "limit")
+	return c
 }
 
-// facilitators reads where the facilitators are and who we are to each. The secret
-// of the first one can also have the nodes of the chain and the receipts' key.
-func (e *environment) facilitators(c *Config) {
-	c.FacilitatorURL = e.peerURL(varFacilitatorURL)
-	c.Credentials, c.secret = e.credentials(primaryCredentials())
-	e.fallback(c)
-	if c.Paused || c.FacilitatorURL == "" { // the template refuses a fallback alone
-		c.FacilitatorURL, c.FallbackURL = "", ""
+// receiptKeys reads the public keys of the DID document.
+func (e *environment) receiptKeys() []ed25519.PublicKey {
+	const name = "RECEIPT_PUBLIC_KEYS"
+	var keys []ed25519.PublicKey
+	for _, text := range e.list(name) {
+		key, err := receipt.ParsePublic(text)
+		if err != nil {
+			e.fault(name, "is a set of keys; each %v", err)
+			return nil
+		}
+		keys = append(keys, key)
 	}
+	if len(keys) > receipt.MaxKeys {
+		e.fault(name, "has more than %d keys", receipt.MaxKeys)
+	}
+	return keys
 }
 
-// money reads facilitators, receipts, registries, resolvers and limits.
-func (e *environment) money(c *Config) {
+// money reads who settles, who signs receipts and who is asked: registries, resolvers,
+// and nodes, which are usual where none is named.
+func (e *environment) money(c *Config, usual string) {
 	e.facilitators(c)
-	shared := c.secret
-	given := e.text(varReceiptKey, "") != ""
-	c.receiptKey, c.hasReceiptKey, c.keyInSecret = e.receiptKey(shared), shared != nil || given, shared != nil && !given
-	c.BootstrapURL = e.text(varBootstrap, "")
+	if text := e.text("RECEIPT_KEY"); text != "" {
+		var err error
+		if c.receiptKey, err = receipt.ParseKey(text); err != nil {
+			e.fault("RECEIPT_KEY", "%v", err)
+		}
+	}
+	e.nodes(c, usual)
+	c.BootstrapURL = e.text("RDAP_BOOTSTRAP_URL")
 	if _, err := whois.ParseBootstrapURL(c.BootstrapURL); c.BootstrapURL != "" && err != nil {
-		e.fault(varBootstrap, "is %v", err)
+		e.fault("RDAP_BOOTSTRAP_URL", "is %v", err)
 	}
-	c.Resolvers = e.resolvers()
-	c.Limits = e.limits()
-}
-
-func (e *environment) limits() Limits {
-	return Limits{
-		PerMinute: e.number(varRate, defaultRate),
-		Single:    e.number(varSingle, defaultSingle),
-		Bundle:    e.number(varBundle, defaultBundle),
+	var err error
+	if c.Resolvers, err = dns.ParseResolvers(e.text("DNS_RESOLVERS")); err != nil {
+		e.fault("DNS_RESOLVERS", "%v", err)
 	}
 }
 
-// dynamo reads how to reach the table. On Lambda the platform sets region and
-// keys; they do not change while a process lives.
-func (e *environment) dynamo(c *Config) {
-	t := &c.Ledger
-	t.Name = e.table(t.Name)
-	t.Region = e.required(varRegion, "the region of the ledger table, such as us-east-1")
-	t.Endpoint = e.text(varEndpoint, "")
-	t.Credentials = e.awsKeys()
+// ledger reads how to reach a table. On Lambda the platform sets region and keys.
+func (e *environment) ledger(table string) Table {
+	return Table{
+		Name: table, Region: e.required("AWS_REGION", "the region of the ledger table, such as us-east-1"),
+		Endpoint: e.text("AWS_ENDPOINT_URL_DYNAMODB"), Credentials: e.awsKeys(),
+	}
 }
 
-// awsKeys reads who we are to AWS.
+// awsKeys reads who we are to AWS. The keys do not change while a process lives.
 func (e *environment) awsKeys() func(context.Context) (aws.Credentials, error) {
 	keys := aws.Credentials{
-		AccessKeyID: e.get(varAccessKey), SecretAccessKey: e.get(varSecretKey), SessionToken: e.get(varSessionToken),
+		AccessKeyID: e.text("AWS_ACCESS_KEY_ID"), SecretAccessKey: e.text("AWS_SECRET_ACCESS_KEY"), SessionToken: e.text("AWS_SESSION_TOKEN"),
 		Source: "environment",
 	}
 	return func(context.Context) (aws.Credentials, error) {
 		if !keys.HasKeys() {
-			return aws.Credentials{}, errors.New(varAccessKey + " and " + varSecretKey + " are not set")
+			return aws.Credentials{}, errors.New("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set")
 		}
 		return keys, nil
 	}
+}
+
+// userAgent names the service to those it calls, with where its operator can be
+// reached, or else where the service comes from.
+func (c Config) userAgent() string {
+	return catalog.Service + "/" + catalog.APIVersion + " (+" + cmp.Or(c.Contact, catalog.Homepage) + ")"
+}
+
+// warnings are what /ready says of the configuration, by name.
+func (c Config) warnings() map[string]string {
+	all := map[string]string{}
+	if strings.EqualFold(c.Terms.PayTo, LocalPayTo) && c.Ledger.InAWS() {
+		all["payee"] = "PAY_TO is the published test address: its key is public, and anybody can take what is paid to it"
+	}
+	if c.Former != nil {
+		all["former_terms"] = "FORMER_TERMS is set: let the next deployment leave it out, so that releases are watched again"
+	}
+	if c.secret != nil && c.receiptKey == nil && len(c.ReceiptKeys) > 0 {
+		all["offers"] = "the receipt key is in the secret, for which no challenge waits: the offers of a process are unsigned before its first answer, and signed from the start with RECEIPT_KEY"
+	}
+	if !c.hasChain() {
+		all["chain"] = "RPC_URL is none: without a view of the chain a payment in doubt can stay in doubt, and a used nonce can pass for a payment"
+	}
+	return all
 }

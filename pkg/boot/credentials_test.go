@@ -47,7 +47,7 @@ func TestSecret(t *testing.T) {
 			}
 			config, now := configured(t, v.secretVars(), vars{"FACILITATOR_URL": f.URL}), time.Unix(1_800_000_000, 0)
 			client := must(facilitator.New(facilitator.Config{
-				URL: config.FacilitatorURL, Credentials: config.Credentials, Now: func() time.Time { return now },
+				URL: config.FacilitatorURL, Credentials: config.credentials, Now: func() time.Time { return now },
 				Logger: slog.New(slog.DiscardHandler),
 			}))
 			settle := func() x402.Settlement {
@@ -101,13 +101,13 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 			config := configured(t, c.vars, vars{
 				"FACILITATOR_URL": one.URL, "FACILITATOR_FALLBACK_URL": other.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": v.URL,
 			})
-			s := must(config.settlers(config.platform(quiet(), time.Now)))
+			s := must(config.facilitators(config.platform(quiet(), time.Now)))
 			for range 2 {
 				for _, client := range []x402.Facilitator{s.primary, s.fallback} {
 					client.Settle(t.Context(), x402.Payload{}, config.Terms.Requirements("5000"))
 					client.Verify(t.Context(), x402.Payload{}, config.Terms.Requirements("5000"))
 				}
-				_ = s.Supported(t.Context(), config.Terms.Network)
+				_ = s.probes(config.Terms.Network)[0].Check(t.Context())
 			}
 			toOne, toOther := strings.Join(one.heard, "\n"), strings.Join(other.heard, "\n")
 			if strings.Contains(toOne, "token-of-other") || strings.Contains(toOther, "token-of-one") {
@@ -152,7 +152,7 @@ func TestReadyWithAFallback(t *testing.T) {
 func TestSharedSecret(t *testing.T) {
 	t.Parallel()
 	reads, doc, fails := 0, "", errors.New("throttled")
-	s := newSharedSecret(func(context.Context) ([]byte, error) { reads++; return []byte(doc), fails })
+	s := newSecret(func(context.Context) ([]byte, error) { reads++; return []byte(doc), fails })
 	now := time.Unix(1_800_000_000, 0)
 	for _, c := range []struct {
 		what   string
@@ -195,7 +195,7 @@ func TestSharedSecret(t *testing.T) {
 func TestSharedSecretWaitsNoLongerThanItsCaller(t *testing.T) {
 	t.Parallel()
 	started, release, readings := make(chan struct{}), make(chan struct{}), 0
-	s := newSharedSecret(func(ctx context.Context) ([]byte, error) {
+	s := newSecret(func(ctx context.Context) ([]byte, error) {
 		if readings++; readings > 1 {
 			return []byte(`{}`), nil
 		}

@@ -10,16 +10,16 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
-	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
 // Serve runs a function that works with money, made of the parts of the
 // deployment. It does not return; a configuration that cannot work ends the
 // process with every fault named, which Lambda reports as an init error.
 func Serve(compose func(Parts) http.Handler) {
-	relaxCollector(os.Getenv)
-	config, err := readPriced(os.Getenv)
+	relaxCollector()
+	config, err := readFunction(os.Getenv)
 	exitOn(err)
 	parts, err := config.Parts(config.Ledger.Stores(), config.Logger(os.Stdout), time.Now)
 	exitOn(err)
@@ -31,15 +31,32 @@ func Serve(compose func(Parts) http.Handler) {
 // renders at start if it knows its origin: Lambda gives a function a whole processor
 // until its first request.
 func Documents() {
-	relaxCollector(os.Getenv)
-	config, err := readDiscovery(os.Getenv)
+	relaxCollector()
+	config, err := readDocuments(os.Getenv)
 	exitOn(err)
 	p := config.platform(config.Logger(os.Stdout), time.Now)
-	var rate *limit.Rate
+	var limits service.Limits
 	if config.Limits.PerMinute > 0 { // else there is no table
-		rate = config.rate(config.Ledger.Stores().Limits, time.Now)
+		limits = config.limits(config.Ledger.Stores().Limits, time.Now)
 	}
-	start(service.Discovery(p, config.offering(nil), rate, config.origins()...), p.Log)
+	var origins []string // that are known before the first request
+	if config.BaseURL != "" {
+		origins = append(origins, config.BaseURL)
+	}
+	start(service.Discovery(p, config.offering(nil), limits.Rate, origins...), p.Log)
+}
+
+// Reconcile runs the scheduled function. It does not return.
+func Reconcile() {
+	config, err := readFunction(os.Getenv)
+	exitOn(err)
+	stores := config.Ledger.Stores()
+	parts, err := config.Reconciling(stores.Ledger, stores.Index, config.Logger(os.Stdout), time.Now)
+	exitOn(err)
+	settle, err := config.facilitators(parts.Platform)
+	exitOn(err)
+	probes := config.probes(parts.Ledger, settle, dns.New(dns.Config{Resolvers: config.Resolvers}), parts.Chain)
+	lambda.Start(service.Reconcile(parts.Platform, parts.Reconciler, parts.Chain != nil, probes...))
 }
 
 func start(h http.Handler, log *slog.Logger) { lambda.Start(NewEventHandler(h, log)) }
@@ -62,8 +79,8 @@ const collectAt = 400
 //
 // The local runner serves many requests at once and holds more, of which this would
 // be a multiple.
-func relaxCollector(getenv func(string) string) {
-	if getenv(varCollector) == "" {
+func relaxCollector() {
+	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}
 }

@@ -48,12 +48,21 @@ func (v *vault) secretVars() vars {
 // configured is what a function that sells reads of an environment with these changes.
 func configured(t *testing.T, changes ...vars) Config {
 	t.Helper()
-	return must(readPriced(env(deployed(changes...))))
+	return must(readFunction(env(deployed(changes...))))
 }
 
 // partsOf are what a configuration makes, over stores in memory.
 func partsOf(c Config, log *slog.Logger) Parts {
-	return must(c.Parts(Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}, log, time.Now))
+	return must(c.Parts(stores(), log, time.Now))
+}
+
+func stores() Stores { return Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}} }
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // same compares what there is with what is wanted.

@@ -22,7 +22,8 @@ var errNoReceiptKey = errors.New("RECEIPT_KEY is not set: answers come without a
 // published, nothing is signed: nobody could check it.
 type receipts struct {
 	published []ed25519.PublicKey
-	read      func(ctx context.Context, now time.Time, failed bool) (ed25519.PrivateKey, error)
+	private   ed25519.PrivateKey // nil: the secret's
+	secret    *secret            // nil: none
 	now       func() time.Time
 
 	signer atomic.Pointer[receipt.Signer]
@@ -32,9 +33,9 @@ type receipts struct {
 
 // receipts reads a key that is in the environment at once.
 func (c Config) receipts(now func() time.Time) *receipts {
-	r := &receipts{published: c.ReceiptKeys, read: c.receiptKey, now: now}
-	if !c.keyInSecret {
-		_ = r.check(context.Background()) // /ready says what is wrong
+	r := &receipts{published: c.ReceiptKeys, private: c.receiptKey, secret: c.secret, now: now}
+	if r.private != nil {
+		_, _ = r.key(context.Background()) // /ready says what is wrong
 	}
 	return r
 }
@@ -60,12 +61,6 @@ func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
 	return s.SignOffer(o)
 }
 
-// check is the probe of /ready.
-func (r *receipts) check(ctx context.Context) error {
-	_, err := r.key(ctx)
-	return err
-}
-
 func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
 	if s := r.signer.Load(); s != nil {
 		return s, nil
@@ -75,13 +70,17 @@ func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
 	if s := r.signer.Load(); s != nil {
 		return s, nil
 	}
-	private, err := ed25519.PrivateKey(nil), errNoReceiptKey
-	if r.read != nil {
-		private, err = r.read(ctx, r.now(), r.failed)
+	private := r.private
+	if private == nil && r.secret != nil {
+		var err error
+		if private, err = part(ctx, r.secret, r.now(), r.failed, receiptKeyOf); err != nil {
+			r.failed = false
+			return nil, err
+		}
 	}
-	if err != nil {
+	if private == nil {
 		r.failed = false
-		return nil, err
+		return nil, errNoReceiptKey
 	}
 	s, err := receipt.NewSigner(private, r.published)
 	if r.failed = errors.Is(err, receipt.ErrMismatch); r.failed {
@@ -91,70 +90,31 @@ func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
 	return s, err
 }
 
-// receiptKeys reads the public keys of the DID document.
-func (e *environment) receiptKeys() []ed25519.PublicKey {
-	var keys []ed25519.PublicKey
-	for _, text := range e.list(varReceiptPublicKeys) {
-		key, err := receipt.ParsePublic(text)
-		if err != nil {
-			e.fault(varReceiptPublicKeys, "is a set of keys; each %v", err)
-			return nil
-		}
-		keys = append(keys, key)
+// receiptKeyOf is the receipts' key that a secret has.
+func receiptKeyOf(doc []byte) (ed25519.PrivateKey, error) {
+	var v struct {
+		Key string `json:"receipt_key"`
 	}
-	if len(keys) > receipt.MaxKeys {
-		e.fault(varReceiptPublicKeys, "has more than %d keys", receipt.MaxKeys)
+	if json.Unmarshal(doc, &v) != nil { // its text would quote the secret
+		return nil, errors.New("the secret is not a JSON object with the text receipt_key")
 	}
-	return keys
-}
-
-// receiptKey says where the private key is read: from the environment, or else
-// from the secret that has the facilitator's credentials.
-func (e *environment) receiptKey(s *sharedSecret) func(context.Context, time.Time, bool) (ed25519.PrivateKey, error) {
-	if text := e.text(varReceiptKey, ""); text != "" {
-		key, err := receipt.ParseKey(text)
-		if err != nil {
-			e.fault(varReceiptKey, "%v", err)
-		}
-		return func(context.Context, time.Time, bool) (ed25519.PrivateKey, error) { return key, nil }
+	if v.Key == "" {
+		return nil, nil
 	}
-	if s == nil {
-		return func(context.Context, time.Time, bool) (ed25519.PrivateKey, error) { return nil, errNoReceiptKey }
+	key, err := receipt.ParseKey(v.Key)
+	if err != nil {
+		return nil, fmt.Errorf("receipt_key of the secret %w", err)
 	}
-	return func(ctx context.Context, now time.Time, failed bool) (ed25519.PrivateKey, error) {
-		if failed {
-			s.failed()
-		}
-		doc, err := s.read(ctx, now)
-		if err != nil {
-			return nil, fmt.Errorf("read the receipt key: %w", err)
-		}
-		var v struct {
-			Key string `json:"receipt_key"`
-		}
-		if json.Unmarshal(doc, &v) != nil { // its text would quote the secret
-			s.failed()
-			return nil, errors.New("the secret is not a JSON object with the text receipt_key")
-		}
-		if v.Key == "" {
-			return nil, errNoReceiptKey
-		}
-		key, err := receipt.ParseKey(v.Key)
-		if err != nil {
-			s.failed()
-			return nil, fmt.Errorf("receipt_key of the secret %w", err)
-		}
-		return key, nil
-	}
+	return key, nil
 }
 
 // SignReceipts has a configuration that names no receipt key sign with this one.
 func (c *Config) SignReceipts(key ed25519.PrivateKey) {
-	if c.hasReceiptKey {
+	if c.receiptKey != nil || c.secret != nil {
 		return
 	}
 	if public, ok := key.Public().(ed25519.PublicKey); ok && len(c.ReceiptKeys) == 0 {
 		c.ReceiptKeys = []ed25519.PublicKey{public}
 	}
-	c.receiptKey = func(context.Context, time.Time, bool) (ed25519.PrivateKey, error) { return key, nil }
+	c.receiptKey = key
 }

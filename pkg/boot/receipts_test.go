@@ -51,7 +51,7 @@ func TestReceiptConfiguration(t *testing.T) {
 		"not in it":        {vars: published, answer: holds(`{"token":"t"}`), says: "RECEIPT_KEY is not set"},
 		"a number in it":   {answer: holds(`{"receipt_key":17}`), says: "receipt_key", fails: true},
 		"no key in it":     {answer: holds(`{"receipt_key":"hush"}`), says: "receipt_key of the secret must be", fails: true},
-		"no secret":        {answer: reply(503, ""), says: "read the receipt key", fails: true},
+		"no secret":        {answer: reply(503, ""), says: "read the secret", fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +110,7 @@ func TestReceiptKeyIsReadAgain(t *testing.T) {
 	v := newVault(t, reply(http.StatusInternalServerError, ""))
 	c := configured(t, v.secretVars(), vars{"RECEIPT_PUBLIC_KEYS": public})
 	now := time.Unix(1_800_000_000, 0)
-	signs := &receipts{published: c.ReceiptKeys, read: c.receiptKey, now: func() time.Time { return now }}
+	signs := c.receipts(func() time.Time { return now })
 	readings, wait := int32(0), time.Duration(0)
 	for _, c := range []struct {
 		what          string

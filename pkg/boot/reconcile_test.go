@@ -47,16 +47,14 @@ func TestRPCURL(t *testing.T) {
 				t.Errorf("%s, %s: %v; want %q, and the URL hidden", name, who, err, says)
 			}
 		}
-		priced, err := readPriced(env(v))
-		check("priced", priced.RPCURL, err, c.want, c.says)
-		reconcile, err := readReconcile(env(v))
-		check("reconcile", reconcile.RPCURL, err, c.want, c.says)
+		function, err := readFunction(env(v))
+		check("function", strings.Join(function.Nodes, ","), err, c.want, c.says)
 		delete(v, "LEDGER_TABLE")
 		local, err := ReadLocal(env(v))
 		if v["RPC_URL"] == "" { // on this machine nobody is asked then
 			c.want, c.says = "", strings.TrimPrefix(c.says, unset)
 		}
-		check("local", local.RPCURL, err, c.want, c.says)
+		check("local", strings.Join(local.Nodes, ","), err, c.want, c.says)
 	}
 }
 
@@ -79,17 +77,17 @@ func TestNodesOfTheSecret(t *testing.T) {
 		"none in it":   {"", holds(`{"token":"t"}`), "", ""},
 		"a text":       {"", holds(`{"rpc_urls":"https://one.example/hush"}`), "", "rpc_urls of the secret is not a list"},
 		"in the open":  {"", holds(`{"rpc_urls":["https://one.example/k","http://two.example/hush"]}`), "", "list of https URLs"},
-		"no secret":    {"secret", reply(503, ""), "", "read the chain's nodes"},
+		"no secret":    {"secret", reply(503, ""), "", "read the secret"},
 		"not a secret": {"", holds(`hush`), "", "not a JSON object"},
 	} {
-		config := must(readReconcile(env(deployed(vars{"RPC_URL": c.rpc}, newVault(t, c.answer).secretVars()))))
-		got, err := config.readNodes(t.Context(), time.Now(), false)
+		config := must(readFunction(env(deployed(vars{"RPC_URL": c.rpc}, newVault(t, c.answer).secretVars()))))
+		got, err := part(t.Context(), config.secret, time.Now(), false, nodesOf)
 		if strings.Join(got, " ") != c.want || (err == nil) != (c.says == "") ||
 			err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hush")) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
-		if public := config.RPCURL != ""; public != (c.rpc == "") || !config.watched() {
-			t.Errorf("%s: beside the secret's nodes: %q", name, config.RPCURL)
+		if public := len(config.Nodes) > 0; public != (c.rpc == "") || !config.hasChain() || !config.nodesInSecret {
+			t.Errorf("%s: beside the secret's nodes: %q", name, config.Nodes)
 		}
 	}
 }
@@ -114,16 +112,16 @@ func TestWatch(t *testing.T) {
 		if (probes == 1) != wants || warned == wants || c.warnings()["payee"] == "" {
 			t.Errorf("RPC_URL=%s: %d probes, warnings %v", rpc, probes, c.warnings())
 		}
-		r, err := c.Reconciling(c.Ledger.Stores().Ledger, c.Ledger.Index(), quiet(), time.Now)
+		r, err := c.Reconciling(c.Ledger.Stores().Ledger, c.Ledger.Stores().Index, quiet(), time.Now)
 		if err != nil || (r.Chain != nil) != wants || r.Reconciler == nil || r.Ledger == nil {
 			t.Errorf("RPC_URL=%s: %+v, %v", rpc, r, err)
 		}
-		if evidence, scanner := watchers(r.Chain); (evidence != nil) != wants || (scanner != nil) != wants {
-			t.Errorf("RPC_URL=%s: evidence %v, scanner %v", rpc, evidence, scanner)
+		if watches, scanner := evidence(r.Chain); (watches != nil) != wants || (scanner != nil) != wants {
+			t.Errorf("RPC_URL=%s: evidence %v, scanner %v", rpc, watches, scanner)
 		}
 	}
 	store := Table{Name: "t", Region: "us-east-1", Credentials: testKeys}.Stores().Ledger
-	if _, err := (Config{RPCURL: "https://rpc.example"}).Reconciling(store, nil, quiet(), time.Now); err == nil {
+	if _, err := (Config{Nodes: []string{"https://rpc.example"}}).Reconciling(store, nil, quiet(), time.Now); err == nil {
 		t.Error("terms without a network were accepted")
 	}
 }

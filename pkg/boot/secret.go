@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
+	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
@@ -30,25 +31,11 @@ const (
 
 // errSecretSilent says that Secrets Manager was not reached, or could not answer:
 // nothing is known about the secret.
-var errSecretSilent = errors.New("secrets manager did not answer")
-
-// secretForm is a complete ARN. A permission on exactly this secret, and the
-// region to ask in, follow from it.
-var secretForm = regexp.MustCompile(`^arn:aws[a-z-]*:secretsmanager:([a-z0-9-]+):[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+-[A-Za-z0-9]{6}$`)
-
-// secretRegion is the region of a secret; ok is false when arn is no complete ARN of
-// one.
-func secretRegion(arn string) (region string, ok bool) {
-	m := secretForm.FindStringSubmatch(arn)
-	if m == nil {
-		return "", false
-	}
-	return m[1], true
-}
+var errSecretSilent = facilitator.Unreachable(errors.New("secrets manager did not answer"))
 
 // secretConfig says which secret, and who asks.
 type secretConfig struct {
-	ARN string // complete; see secretRegion
+	ARN string // complete; see secretForm
 	// Credentials are asked for on every attempt. Required.
 	Credentials func(context.Context) (aws.Credentials, error)
 	// Endpoint replaces the region's own, for a local server. Optional.
@@ -62,8 +49,8 @@ type secretConfig struct {
 // leaves nothing behind: no cache, no connection, no goroutine. No error contains what
 // was read.
 func readSecret(ctx context.Context, c secretConfig) ([]byte, error) {
-	region, ok := secretRegion(c.ARN)
-	if !ok {
+	arn := regexp.MustCompile(`^` + secretForm + `$`).FindStringSubmatch(c.ARN)
+	if arn == nil {
 		return nil, errors.New("not the complete ARN of a secret")
 	}
 	if c.Timeout == 0 {
@@ -75,7 +62,7 @@ func readSecret(ctx context.Context, c secretConfig) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	options := secretsmanager.Options{
-		Region:      region,
+		Region:      arn[1],
 		Credentials: aws.CredentialsProviderFunc(c.Credentials),
 		HTTPClient:  dynamo.NewHTTPClient(dynamo.HTTPConfig{AttemptTimeout: c.Timeout / secretAttempts, MaxReply: maxSecretReply}),
 		Retryer:     retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = secretAttempts, c.Timeout/20 }),
@@ -123,12 +110,12 @@ func explainSecret(err error) error {
 // who turns away what is in it makes us ask for it all the time.
 const rereadAfter = time.Minute
 
-// sharedSecret is a secret that several parts are configured by. It is read when one
-// of them first needs it, and again after a reading that failed and after what it
-// holds has failed one of them, at most once a minute.
-type sharedSecret struct {
+// secret is a secret that several parts are configured by. It is read when one of them
+// first needs it, which is when somebody pays, and again after a reading that failed and
+// after what it holds has failed one of them, at most once a minute.
+type secret struct {
 	load func(context.Context) ([]byte, error)
-	turn chan struct{} // holds one token; who takes it owns doc, err and at
+	turn chan struct{} // holds one token; the goroutine that takes it owns doc, err and at
 	doc  []byte        // as it was read last; nil before
 	err  error         // of the last reading
 	at   time.Time     // of the last reading
@@ -136,18 +123,34 @@ type sharedSecret struct {
 	wrong atomic.Bool // what it holds has failed
 }
 
-func newSharedSecret(load func(context.Context) ([]byte, error)) *sharedSecret {
-	s := &sharedSecret{load: load, turn: make(chan struct{}, 1)}
+func newSecret(load func(context.Context) ([]byte, error)) *secret {
+	s := &secret{load: load, turn: make(chan struct{}, 1)}
 	s.turn <- struct{}{}
 	return s
 }
 
 // failed says that what the secret holds was of no use.
-func (s *sharedSecret) failed() { s.wrong.Store(true) }
+func (s *secret) failed() { s.wrong.Store(true) }
+
+// part returns what a part is configured by, decoded from the secret. failed says that
+// what it was given before was of no use. No error quotes the secret, unless decode's does.
+func part[T any](ctx context.Context, s *secret, now time.Time, failed bool, decode func(doc []byte) (T, error)) (v T, err error) {
+	if failed {
+		s.failed()
+	}
+	doc, err := s.read(ctx, now)
+	if err != nil {
+		return v, fmt.Errorf("read the secret: %w", err)
+	}
+	if v, err = decode(doc); err != nil {
+		s.failed()
+	}
+	return v, err
+}
 
 // read returns the secret. It waits no longer than ctx, so that a slow store delays a
 // caller by no more than that.
-func (s *sharedSecret) read(ctx context.Context, now time.Time) ([]byte, error) {
+func (s *secret) read(ctx context.Context, now time.Time) ([]byte, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -176,7 +179,7 @@ func (s *sharedSecret) read(ctx context.Context, now time.Time) ([]byte, error) 
 
 // tooSoon goes by the clock on the wall: the other one may stand still while Lambda
 // has the process frozen. A clock that was set back is no reason to wait.
-func (s *sharedSecret) tooSoon(now time.Time) bool {
+func (s *secret) tooSoon(now time.Time) bool {
 	since := now.Sub(s.at)
 	return !s.at.IsZero() && since >= 0 && since < rereadAfter
 }

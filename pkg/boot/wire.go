@@ -7,12 +7,12 @@
 package boot
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"time"
 
@@ -26,20 +26,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
-
-// Store opens the ledger's table.
-func (t Table) Store() ledger.Store {
-	return dynamo.NewLedger(dynamo.Config{API: t.Client(), Table: t.Name})
-}
-
-// Client is a client for the table's region or endpoint.
-func (t Table) Client() *dynamodb.Client {
-	return dynamo.NewClient(dynamo.ClientConfig{Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint})
-}
 
 // Parts is what the functions of a deployment are made of. A function takes the
 // clients that its operation needs and links no others.
@@ -63,22 +54,43 @@ type Parts struct {
 func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Parts, error) {
 	signs := c.receipts(now)
 	p := Parts{Platform: c.platform(log, now), Offering: c.offering(signs), Limits: c.limits(stores.Limits, now), config: c}
-	settle, err := c.settlers(p.Platform)
-	if err = errors.Join(err, c.checkFormer(now())); err != nil {
-		return Parts{}, err
+	p.Resolver = dns.New(dns.Config{Resolvers: c.Resolvers})
+	p.Connector = guard.NewDialer(guard.DialerConfig{Resolver: p.Resolver})
+	settle, err := c.facilitators(p.Platform)
+	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
+		err = errors.Join(err, errors.New("FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough"))
 	}
-	view, err := c.chain(now)
 	if err != nil {
 		return Parts{}, err
 	}
-	books := ledger.New(stores.Ledger, now, randomID)
-	p.Resolver = dns.New(dns.Config{Resolvers: c.Resolvers})
-	p.Connector = guard.NewDialer(guard.DialerConfig{Resolver: p.Resolver})
-	p.probes = append(c.probes(books, settle, p.Resolver, view), service.Probe{Name: service.ProbeReceipts, Check: signs.check, Optional: true})
-	p.probes = append(p.probes, settle.each(c.Terms.Network)...)
-	evidence, _ := watchers(view)
-	p.Seller, err = service.NewSeller(p.Platform, p.Offering, stores.Ledger, settle.primary, settle.fallbackOf(p.Platform), evidence, p.Limits)
+	view, err := c.chainView(now)
+	if err != nil {
+		return Parts{}, err
+	}
+	p.probes = append(c.probes(ledger.New(stores.Ledger, now, randomID), settle, p.Resolver, view), service.Probe{
+		Name: service.ProbeReceipts, Optional: true, Check: func(ctx context.Context) error { _, err := signs.key(ctx); return err },
+	})
+	watches, _ := evidence(view)
+	p.Seller, err = service.NewSeller(p.Platform, p.Offering, stores.Ledger, settle.primary, settle.fallbackOf(p.Platform), watches, p.Limits)
 	return p, err
+}
+
+// longestFormer bounds a mistake in FORMER_TERMS: a payee whose time never ends.
+const longestFormer = 24 * time.Hour
+
+// probes ask what the service needs: the ledger by a reading of a key that no record
+// has, which alone is allowed to those who ask; the facilitators with their credentials
+// for what they support; the resolvers; and the chain, without which the service answers
+// as well. view is nil where the chain is not asked.
+func (c Config) probes(books *ledger.Ledger, settle facilitators, resolver *dns.Client, view *chain.Nodes) []service.Probe {
+	all := append([]service.Probe{
+		{Name: service.ProbeLedger, Check: func(ctx context.Context) error { _, err := books.Fetch(ctx, "ready"); return err }},
+		{Name: service.ProbeResolvers, Check: resolver.Probe},
+	}, settle.probes(c.Terms.Network)...)
+	if view != nil {
+		all = append(all, service.Probe{Name: service.ProbeChain, Check: view.Probe, Optional: true})
+	}
+	return all
 }
 
 // Origins is the client that asks web origins.
@@ -113,27 +125,13 @@ func (p Parts) Documents() http.Handler {
 	return service.Discovery(p.Platform, p.Offering, p.Limits.Rate)
 }
 
-// warnings are what /ready says of the configuration, by name.
-func (c Config) warnings() map[string]string {
-	all := map[string]string{}
-	maps.Copy(all, c.Warnings)
-	if c.Former != nil {
-		all["former_terms"] = "FORMER_TERMS is set: let the next deployment leave it out, so that releases are watched again"
-	}
-	if c.keyInSecret && len(c.ReceiptKeys) > 0 {
-		all["offers"] = "the receipt key is in the secret, for which no challenge waits: the offers of a process are unsigned before its first answer, and signed from the start with RECEIPT_KEY"
-	}
-	if !c.watched() {
-		all["chain"] = "RPC_URL is none: without a view of the chain a payment in doubt can stay in doubt, and a used nonce can pass for a payment"
-	}
-	return all
-}
-
 // offering says what is sold; signs is nil where nothing is.
 func (c Config) offering(signs x402.Receipts) service.Offering {
+	caps := catalog.Caps{PerMinute: c.Limits.PerMinute, Single: c.Limits.Single, Bundle: c.Limits.Bundle}
+	caps.Undecided, caps.Refused = limit.Weights(c.Limits.PerMinute)
 	return service.Offering{
 		Terms: c.Terms, Former: c.Former, OwnershipProofs: c.OwnershipProofs, DuplicateWindow: c.DuplicateWindow, Receipts: signs, ReceiptKeys: c.ReceiptKeys,
-		Caps: c.Limits.caps(), Contact: c.Contact, Claims: c.Claims, PlayMoney: c.PlayMoney,
+		Caps: caps, Contact: c.Contact, Claims: c.Claims, PlayMoney: c.PlayMoney,
 	}
 }
 
@@ -151,14 +149,6 @@ func (c Config) origin(r *http.Request) string {
 		return c.BaseURL
 	}
 	return "https://" + r.Host
-}
-
-// origins are those that are known before the first request.
-func (c Config) origins() []string {
-	if c.BaseURL == "" {
-		return nil
-	}
-	return []string{c.BaseURL}
 }
 
 // requestID is the gateway's, or one of our own.
@@ -199,37 +189,47 @@ type LimitStore interface {
 // Stores are where a deployment keeps what it must not forget.
 type Stores struct {
 	Ledger ledger.Store
+	Index  ledger.Index // of the ledger; only reconcile asks it
 	Limits LimitStore
 }
 
-// Stores opens the table: the ledger, and the limits, which share it.
-func (t Table) Stores() Stores {
-	client := t.Client()
-	return Stores{
-		Ledger: dynamo.NewLedger(dynamo.Config{API: client, Table: t.Name}),
-		Limits: dynamo.NewLimits(dynamo.Config{API: client, Table: t.Name}),
-	}
+// Client is a client for the table's region or endpoint.
+func (t Table) Client() *dynamodb.Client {
+	return dynamo.NewClient(dynamo.ClientConfig{Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint})
 }
 
-// caps are the limits as the documents name them.
-func (l Limits) caps() catalog.Caps {
-	c := catalog.Caps{PerMinute: l.PerMinute, Single: l.Single, Bundle: l.Bundle}
-	c.Undecided, c.Refused = limit.Weights(l.PerMinute)
-	return c
+// Stores opens the table: the ledger with its index, and the limits, which share it.
+func (t Table) Stores() Stores {
+	c := dynamo.Config{API: t.Client(), Table: t.Name}
+	return Stores{Ledger: dynamo.NewLedger(c), Index: dynamo.NewIndex(c), Limits: dynamo.NewLimits(c)}
 }
 
 // limits wires the caps over a store.
 func (c Config) limits(store LimitStore, now func() time.Time) service.Limits {
-	return service.Limits{
-		Rate:   c.rate(store, now),
-		Leases: store, Single: c.Limits.Single, Bundle: c.Limits.Bundle,
+	l := service.Limits{Leases: store, Single: c.Limits.Single, Bundle: c.Limits.Bundle}
+	if c.Limits.PerMinute > 0 {
+		l.Rate = limit.NewRate(limit.RateConfig{PerMinute: c.Limits.PerMinute, Counter: store, Now: now})
 	}
+	return l
 }
 
-// rate wires the clients' limit over a store; nil without one.
-func (c Config) rate(store limit.Counter, now func() time.Time) *limit.Rate {
-	if c.Limits.PerMinute == 0 {
-		return nil
+// Reconciling is what the reconcile function and the operator's tools are made of.
+type Reconciling struct {
+	Platform   service.Platform
+	Terms      x402.Terms
+	Ledger     *ledger.Ledger
+	Chain      *chain.Nodes // nil without a view of the chain
+	Reconciler *x402.Reconciler
+}
+
+// Reconciling makes them, over a ledger store and its index.
+func (c Config) Reconciling(store ledger.Store, index ledger.Index, log *slog.Logger, now func() time.Time) (Reconciling, error) {
+	view, err := c.chainView(now)
+	if err != nil {
+		return Reconciling{}, err
 	}
-	return limit.NewRate(limit.RateConfig{PerMinute: c.Limits.PerMinute, Counter: store, Now: now})
+	r := Reconciling{Platform: c.platform(log, now), Terms: c.Terms, Ledger: ledger.New(store, now, randomID), Chain: view}
+	watches, scanner := evidence(view)
+	r.Reconciler = service.Reconciler(r.Platform, c.Terms, c.Former, r.Ledger, index, watches, scanner)
+	return r, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
@@ -58,7 +59,7 @@ func open(getenv func(string) string, notes io.Writer, byPayee bool) (opened, er
 	if byPayee && c.Ledger.Name != "" && !c.OwnPayee {
 		return opened{}, errNoPayee
 	}
-	o := opened{name: "DynamoDB table " + c.Ledger.Name, node: host(c.RPCURL), notes: notes, operator: operator(),
+	o := opened{name: "DynamoDB table " + c.Ledger.Name, node: host(c.Nodes), notes: notes, operator: operator(),
 		sound: func(context.Context) error { return nil }, close: func() {}}
 	var store ledger.Store
 	var index ledger.Index
@@ -74,9 +75,10 @@ func open(getenv func(string) string, notes io.Writer, byPayee bool) (opened, er
 			}
 		}
 	} else {
-		scan := c.Ledger.Scan(progress(notes))
+		stores := c.Ledger.Stores()
+		scan := dynamo.NewScan(dynamo.ScanConfig{API: c.Ledger.Client(), Table: c.Ledger.Name, Progress: progress(notes)})
 		o.sound = func(ctx context.Context) error { return checkTable(ctx, c.Ledger) }
-		store, index, o.payers, o.rows = c.Ledger.Stores().Ledger, c.Ledger.Index(), scan, scan
+		store, index, o.payers, o.rows = stores.Ledger, stores.Index, scan, scan
 	}
 	log := slog.New(slog.NewTextHandler(notes, &slog.HandlerOptions{Level: c.LogLevel}))
 	if o.parts, err = c.Reconciling(store, index, log, time.Now); err != nil {
@@ -105,9 +107,12 @@ func openFile(path string) (*file.Store, error) {
 	return file.Open(path)
 }
 
-// host is where a node is, without the key that its URL may hold.
-func host(rpc string) string {
-	u, err := url.Parse(rpc)
+// host is where the first node is, without the key that its URL may hold.
+func host(nodes []string) string {
+	if len(nodes) == 0 {
+		return ""
+	}
+	u, err := url.Parse(nodes[0])
 	if err != nil {
 		return ""
 	}

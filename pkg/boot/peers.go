@@ -1,0 +1,225 @@
+package boot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain"
+	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
+)
+
+// Names of the variables of a facilitator begin with one of these.
+const (
+	primary  = "FACILITATOR"
+	fallback = "FACILITATOR_FALLBACK"
+)
+
+// facilitators reads where the facilitators are and who we are to each. The second one
+// must not be the first one, and must not have the first one's credentials, so that
+// neither operator ever sees what proves to the other who we are.
+func (e *environment) facilitators(c *Config) {
+	c.FacilitatorURL, c.FallbackURL = e.peerURL(primary+"_URL"), e.peerURL(fallback+"_URL")
+	c.credentials, c.secret = e.credentials(primary)
+	c.fallbackCredentials, _ = e.credentials(fallback)
+	for _, kind := range []string{"_KEY_ID", "_KEY_SECRET", "_TOKEN", "_SECRET_ARN"} {
+		switch v := e.text(fallback + kind); {
+		case v == "":
+		case c.FallbackURL == "":
+			e.fault(fallback+kind, "is set, and %s_URL is not", fallback)
+		case v == e.text(primary+kind):
+			e.fault(fallback+kind, "is that of %s: each facilitator has credentials of its own", primary+kind)
+		}
+	}
+	if c.FallbackURL != "" && place(c.FallbackURL) == place(c.FacilitatorURL) {
+		e.fault(fallback+"_URL", "is the facilitator of %s_URL", primary)
+	}
+	if c.Paused || c.FacilitatorURL == "" { // the template refuses a fallback alone
+		c.FacilitatorURL, c.FallbackURL = "", ""
+	}
+}
+
+// place is what tells two facilitators apart: host and path of a URL.
+func place(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	return strings.ToLower(u.Host) + strings.TrimRight(u.Path, "/")
+}
+
+// peerURL reads the URL of a peer whose word about money is believed; empty is none.
+func (e *environment) peerURL(name string) string {
+	v := e.text(name)
+	if v != "" && insecure(v) {
+		e.fault(name, "must be an https URL; http is for this machine only, because anybody on the way could read credentials and invent a settlement")
+	}
+	return v
+}
+
+// insecure says that raw is neither an https URL nor an http URL of this machine.
+func insecure(raw string) bool {
+	u, err := url.Parse(raw)
+	return err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname()))
+}
+
+// credentials reads a facilitator's. Unreadable ones do not stop the service: its free
+// part works, paid calls answer facilitator_misconfigured and /ready says so.
+// Contradicting ones are a fault. The secret that they are in is returned, too, nil
+// without one.
+func (e *environment) credentials(of string) (facilitator.Credentials, *secret) {
+	id, key, token, arn := e.text(of+"_KEY_ID"), e.text(of+"_KEY_SECRET"), e.text(of+"_TOKEN"), e.text(of+"_SECRET_ARN")
+	if (id == "") != (key == "") {
+		e.fault(of+"_KEY_ID", "and %s_KEY_SECRET go together", of)
+	}
+	if token != "" && (id != "" || key != "") {
+		e.fault(of+"_TOKEN", "and %s_KEY_ID are both set: choose one", of)
+	}
+	if arn != "" && (id != "" || key != "" || token != "") {
+		e.fault(of+"_SECRET_ARN", "and other credentials of the facilitator are both set: choose one")
+	}
+	lazily := func(read func() (facilitator.Credentials, error)) facilitator.Credentials {
+		return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return read() }, func() {})
+	}
+	switch {
+	case arn != "":
+		where := secretConfig{ARN: arn, Credentials: e.awsKeys(), Endpoint: e.text("AWS_ENDPOINT_URL_SECRETS_MANAGER")}
+		s := newSecret(func(ctx context.Context) ([]byte, error) { return readSecret(ctx, where) })
+		return facilitator.Lazy(func(ctx context.Context, now time.Time) (facilitator.Credentials, error) {
+			return part(ctx, s, now, false, func(doc []byte) (facilitator.Credentials, error) {
+				return facilitator.ParseCredentials(doc, "receipt_key", "rpc_urls")
+			})
+		}, s.failed), s
+	case token != "":
+		return lazily(func() (facilitator.Credentials, error) { return facilitator.Bearer(token) }), nil
+	case id != "" && key != "":
+		return lazily(func() (facilitator.Credentials, error) { return facilitator.CDP(id, key) }), nil
+	}
+	return facilitator.None(), nil
+}
+
+// Words of RPC_URL in the place of nodes.
+const (
+	noNodes     = "none"   // the chain is not asked
+	secretNodes = "secret" // the nodes are those of the secret
+)
+
+// nodes reads the chain's nodes, separated by commas. Where none is named, they are
+// those of the facilitator's secret if it names any, and usual, which may be empty,
+// otherwise. A fault does not show them: a URL may hold a key.
+func (e *environment) nodes(c *Config, usual string) {
+	const name = "RPC_URL"
+	_, unknown := x402.ChainID(c.Terms.Network)
+	switch v := e.text(name); {
+	case v == "" && usual == noNodes, v == noNodes:
+	case v == secretNodes && c.secret == nil:
+		e.fault(name, "is %s, and %s_SECRET_ARN is not set", secretNodes, primary)
+	case v == "" && usual == "" && c.secret == nil:
+		if unknown == nil {
+			e.fault(name, "is not set, and no public node of %s is known: name one, or none", c.Terms.Network)
+		}
+	case v == "" || v == secretNodes:
+		c.nodesInSecret = c.secret != nil
+		if v == "" && usual != "" {
+			c.Nodes = []string{usual}
+		}
+	default:
+		c.Nodes = e.list(name)
+		if len(c.Nodes) == 0 || len(c.Nodes) > chain.MaxNodes || slices.ContainsFunc(c.Nodes, insecure) {
+			e.fault(name, "must be an https URL (http only for this machine), or none, or %s, or up to %d URLs separated by commas", secretNodes, chain.MaxNodes)
+		}
+	}
+}
+
+// nodesOf are the nodes that a secret names, which may be none.
+func nodesOf(doc []byte) ([]string, error) {
+	var v struct {
+		URLs []string `json:"rpc_urls"`
+	}
+	if json.Unmarshal(doc, &v) != nil || slices.ContainsFunc(v.URLs, insecure) {
+		return nil, errors.New("rpc_urls of the secret is not a list of https URLs") // without quoting it
+	}
+	return v.URLs, nil
+}
+
+// hasChain says that the chain is asked.
+func (c Config) hasChain() bool { return len(c.Nodes) > 0 || c.nodesInSecret }
+
+// chainView is the view of the chain; nil without one.
+func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
+	if !c.hasChain() {
+		return nil, nil
+	}
+	n := chain.NodesConfig{URLs: c.Nodes, Config: chain.Config{Network: c.Terms.Network, Asset: c.Terms.Asset, Now: now, UserAgent: c.userAgent()}}
+	if c.nodesInSecret {
+		n.Read = func(ctx context.Context, now time.Time, failed bool) ([]string, error) {
+			return part(ctx, c.secret, now, failed, nodesOf)
+		}
+	}
+	return chain.NewNodes(n)
+}
+
+// evidence is a view of the chain as the payment layer takes it. Without one both are
+// nil: an interface that holds a nil client would not be.
+func evidence(view *chain.Nodes) (x402.Evidence, x402.Scanner) {
+	if view == nil {
+		return nil, nil
+	}
+	return view, view
+}
+
+// facilitators are the clients of the facilitators.
+type facilitators struct {
+	primary  *facilitator.Client
+	fallback *facilitator.Client // nil: none
+}
+
+func (c Config) facilitators(p service.Platform) (facilitators, error) {
+	client := func(url string, creds facilitator.Credentials) (*facilitator.Client, error) {
+		return facilitator.New(facilitator.Config{URL: url, Credentials: creds, Now: p.Now, Logger: p.Log, UserAgent: c.userAgent()})
+	}
+	var f facilitators
+	var err error
+	if f.primary, err = client(c.FacilitatorURL, c.credentials); err == nil && c.FallbackURL != "" {
+		f.fallback, err = client(c.FallbackURL, c.fallbackCredentials)
+	}
+	return f, err
+}
+
+// fallbackOf is the second facilitator as the payment layer takes it, nil without one.
+func (f facilitators) fallbackOf(p service.Platform) *x402.Fallback {
+	if f.fallback == nil {
+		return nil
+	}
+	return x402.NewFallback(x402.FallbackConfig{Facilitator: f.fallback, Primary: f.primary.Name(), Name: f.fallback.Name(), Now: p.Now})
+}
+
+// probes ask whether one of the facilitators settles our kind of payment on a network,
+// and where there are two, whether each of them does: /ready warns of one that does not.
+func (f facilitators) probes(network string) []service.Probe {
+	supports := func(client *facilitator.Client) func(context.Context) error {
+		return func(ctx context.Context) error { return client.Supported(ctx, network) }
+	}
+	first := supports(f.primary)
+	if f.fallback == nil {
+		return []service.Probe{{Name: service.ProbeFacilitator, Check: first}}
+	}
+	second := supports(f.fallback)
+	either := func(ctx context.Context) error {
+		err := first(ctx)
+		if err != nil && second(ctx) == nil {
+			return nil
+		}
+		return err
+	}
+	return []service.Probe{
+		{Name: service.ProbeFacilitator, Check: either}, {Name: "facilitator_primary", Check: first, Optional: true},
+		{Name: "facilitator_fallback", Check: second, Optional: true},
+	}
+}

@@ -1,0 +1,171 @@
+package boot
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Setting is a variable of the environment. The table of the runbook is printed from
+// the list of all of them.
+type Setting struct {
+	Name string
+	// Default is what an empty variable means, where that is a text. Otherwise is what
+	// the runbook says it means.
+	Default, Otherwise string
+	Meaning            string // for the operator
+	// Template says that the template sets it, the same for every function, and
+	// Secret that it can hold a secret: the template empties that for a function that
+	// does not read it.
+	Template, Secret bool
+
+	form, must string // a pattern of the whole value, and what is said of another one
+}
+
+// Defaults of the local runner (design §10, §11).
+const (
+	LocalAddr       = "127.0.0.1:8402"
+	LocalLedgerFile = ".local/ledger.db"
+	// LocalPayTo is the second account of the well-known development mnemonic.
+	// Its key is public: nothing of value may ever be paid to it.
+	LocalPayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+)
+
+// secretForm is a complete ARN. A permission on exactly this secret, and the region to
+// ask in, follow from it.
+const (
+	secretForm = `arn:aws[a-z-]*:secretsmanager:([a-z0-9-]+):[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+-[A-Za-z0-9]{6}`
+	secretMust = "must be the complete ARN of a Secrets Manager secret, with its six random characters at the end"
+)
+
+// Settings are all variables that the service reads.
+func Settings() []Setting {
+	deployed := []Setting{
+		{Name: "BASE_URL", Otherwise: "on Lambda the domain name of the request", Meaning: "public origin, no path"},
+		{Name: "SELLING", Default: "yes", form: `yes|no`, must: "must be yes or no",
+			Meaning: "`no`: paid calls answer `facilitator_misconfigured` and charge nobody; owed answers, documents, `/health` and reconcile go on, and no alarm goes off for it"},
+		{Name: "PAY_TO", Otherwise: "required on Lambda; locally a published test address", Meaning: "receiving address"},
+		{Name: "FORMER_TERMS", Meaning: "what a [change of price or payee](#changes-while-payments-are-in-flight) has replaced and until when it passes: a time, and `payTo=0x…` or prices such as `dns=5000` behind it, separated by commas; `none`: it passes no more"},
+		{Name: "NETWORK", Default: "eip155:8453", Meaning: "CAIP-2"},
+		{Name: "USDC_ASSET", Default: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", Meaning: "the token's contract"},
+		{Name: "USDC_NAME", Default: "USD Coin", Meaning: "name of the token's EIP-712 domain"},
+		{Name: "USDC_VERSION", Default: "2", Meaning: "version of that domain"},
+		{Name: "FACILITATOR_URL", Otherwise: "none; locally play money", Meaning: "base URL, https, or http on this machine"},
+		{Name: "FACILITATOR_KEY_ID", Meaning: "CDP key, together with `FACILITATOR_KEY_SECRET`"},
+		{Name: "FACILITATOR_KEY_SECRET", Secret: true, Meaning: "its secret"},
+		{Name: "FACILITATOR_TOKEN", Secret: true, Meaning: "bearer token, in the place of a CDP key"},
+		{Name: "FACILITATOR_SECRET_ARN", form: secretForm, must: secretMust,
+			Meaning: "in the place of both: the complete ARN of a Secrets Manager secret with either as JSON (`key_id`, `key_secret` / `token`; neither if all it holds is `rpc_urls` or `receipt_key`), read on the first paid call and again when what it names fails (a 401, no node that answers), at most once a minute"},
+		{Name: "FACILITATOR_FALLBACK_URL", Meaning: "a second facilitator, of another operator, asked when the first one is down, turns requests away or leaves doubt"},
+		{Name: "FACILITATOR_FALLBACK_KEY_ID", Meaning: "its credentials, in the same forms; never those of the first one"},
+		{Name: "FACILITATOR_FALLBACK_KEY_SECRET", Secret: true, Meaning: "the same"},
+		{Name: "FACILITATOR_FALLBACK_TOKEN", Secret: true, Meaning: "the same"},
+		{Name: "FACILITATOR_FALLBACK_SECRET_ARN", form: secretForm, must: secretMust, Meaning: "the same"},
+		{Name: "RECEIPT_KEY", Secret: true, Otherwise: "none: no signed receipts, and `/ready` says so",
+			Meaning: "Ed25519 key that signs offers and receipts, as `make receipt-key` prints it, or `receipt_key` in the secret of `FACILITATOR_SECRET_ARN`"},
+		{Name: "RECEIPT_PUBLIC_KEYS", Meaning: "public keys of offers and receipts for `/.well-known/did.json`, a set: their order means nothing; replaced ones stay, a leaked one is [taken out](#changes-while-payments-are-in-flight)"},
+		{Name: "RPC_URL", Secret: true, Otherwise: "`rpc_urls` of the secret, or else the network's public node; locally `none`",
+			Meaning: "nodes for chain evidence over JSON-RPC (https, or http on this machine), separated by commas, five at most: each is asked within its share of the time, and one that is down, behind or on another chain is passed over. `secret`: those of `rpc_urls` in the secret of `FACILITATOR_SECRET_ARN` and no others. `none` turns it off, and `/ready` says so: a payment in doubt can then stay in doubt, and a refused payer who cancels his nonce gets one answer free, because the facilitator's word that it is used counts as paid (the metric `UsedNonceCountedAsPaid`)"},
+		{Name: "DUPLICATE_WINDOW_SECONDS", Default: "45", Meaning: "how long after an answer over HTTP another payment for the same request, without an `Idempotency-Key`, is the same purchase; twice as long after one over MCP; 0 is off"},
+		{Name: "RATE_LIMIT_PER_MINUTE", Default: "300", Meaning: "units of one client, of priced requests and of free documents (with `/ready`) apart; a request is 1 for each started 16 KB of its answer, one with a payment 5 until it is decided, then 1, or 20 where its payer can be the cause (a refusal, a doubt, a silent target); 0 is off"},
+		{Name: "CONCURRENCY_SINGLE", Default: "50", Meaning: "paid lookups at once of one tool, at most a quarter of them one client's; 0 is off"},
+		{Name: "CONCURRENCY_BUNDLE", Default: "20", Meaning: "the same of one bundle"},
+		{Name: "LEDGER_TABLE", Otherwise: "required on Lambda; locally a file", form: `[a-zA-Z0-9_.-]{3,255}`, must: "must be a DynamoDB table name", Meaning: "DynamoDB table"},
+		{Name: "DNS_RESOLVERS", Default: "1.1.1.1,8.8.8.8,9.9.9.10", Meaning: "`ip[:port]`, comma separated; recursive, and each must echo the letter case of the question (the common ones do), else every lookup is `dns_timeout` and `/ready` 503"},
+		{Name: "RDAP_BOOTSTRAP_URL", Otherwise: "`https://data.iana.org/rdap/dns.json`", Meaning: "IANA's file of registries"},
+		{Name: "OWNERSHIP_PROOFS", Meaning: "signatures of `BASE_URL` by `PAY_TO`"},
+		{Name: "CONTACT", Otherwise: "none: `/docs` says so, and there is no security.txt", Meaning: "where you can be reached, an `https` or `mailto` URL: in the documents, `/.well-known/security.txt` and the `User-Agent` of lookups"},
+		{Name: "WELL_KNOWN_FILES", Meaning: "files below `/.well-known/` by which indexes find out whose the service is, a JSON object of names and texts of at most 2,048 bytes: `402index-verify.txt`, `x402-trust.txt`, `mcp-registry-auth`, `glama.json`"},
+		{Name: "LOG_LEVEL", Default: "info", form: `(?i)debug|info|warn|error`, must: "must be debug, info, warn or error", Meaning: "debug, info, warn, error"},
+		{Name: "STACK_NAME", Otherwise: "none: `Hostfacts`", form: `[a-zA-Z][a-zA-Z0-9-]{0,127}`, must: "must be letters, digits and hyphens, 128 at most, a letter first",
+			Meaning: "metrics are kept under `Hostfacts/` and this name; the template sets it"},
+	}
+	for i := range deployed {
+		deployed[i].Template = true
+	}
+	return append(deployed, []Setting{
+		{Name: "AWS_REGION", Meaning: "set by Lambda; locally only with `LEDGER_TABLE`"},
+		{Name: "AWS_ACCESS_KEY_ID", Meaning: "the same"},
+		{Name: "AWS_SECRET_ACCESS_KEY", Meaning: "the same"},
+		{Name: "AWS_SESSION_TOKEN", Meaning: "the same"},
+		{Name: "AWS_LAMBDA_FUNCTION_NAME", Meaning: "set by Lambda: what the metric `VersionFaults` is kept by"},
+		{Name: "AWS_LAMBDA_FUNCTION_VERSION", Meaning: "the same"},
+		{Name: "AWS_ENDPOINT_URL_DYNAMODB", Meaning: "a local DynamoDB"},
+		{Name: "AWS_ENDPOINT_URL_SECRETS_MANAGER", Meaning: "a local Secrets Manager"},
+		{Name: "GOGC", Otherwise: "400", Meaning: "of a function: how much the heap grows between two garbage collections, in percent of what is in use"},
+		{Name: "LEDGER_FILE", Default: LocalLedgerFile, Meaning: "of the local runner and the operator's commands: the ledger where `LEDGER_TABLE` is not set"},
+		{Name: "LOCAL_ADDR", Default: LocalAddr, Meaning: "of the local runner: where it listens; play money takes the port after it"},
+	}...)
+}
+
+// environment reads variables and collects every fault.
+type environment struct {
+	get      func(string) string
+	settings []Setting
+	faults   []error
+}
+
+func newEnvironment(get func(string) string) *environment {
+	return &environment{get: get, settings: Settings()}
+}
+
+// fault notes what is wrong with a variable, once however often that is read.
+func (e *environment) fault(name, format string, args ...any) {
+	text := name + " " + fmt.Sprintf(format, args...)
+	if !slices.ContainsFunc(e.faults, func(f error) bool { return f.Error() == text }) {
+		e.faults = append(e.faults, errors.New(text))
+	}
+}
+
+// err is every fault in one error, a line each.
+func (e *environment) err() error {
+	if len(e.faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the configuration has %d fault(s):\n%w", len(e.faults), errors.Join(e.faults...))
+}
+
+// text reads a variable; an empty or blank one is its default. One that does not have
+// its form is a fault. A variable that is not in the list panics.
+func (e *environment) text(name string) string {
+	s := e.settings[slices.IndexFunc(e.settings, func(s Setting) bool { return s.Name == name })]
+	v := strings.TrimSpace(e.get(name))
+	if v == "" {
+		return s.Default
+	}
+	if s.form != "" && !regexp.MustCompile(`^(?:`+s.form+`)$`).MatchString(v) {
+		e.fault(name, "%s", s.must)
+	}
+	return v
+}
+
+func (e *environment) required(name, help string) string {
+	v := e.text(name)
+	if v == "" {
+		e.fault(name, "is not set: %s", help)
+	}
+	return v
+}
+
+// number reads a count of so much at most; 0 turns something off.
+func (e *environment) number(name string, most int, what, off string) int {
+	n, err := strconv.Atoi(e.text(name))
+	if err != nil || n < 0 || n > most {
+		e.fault(name, "must be %s from 0 to %d; 0 turns the %s off", what, most, off)
+	}
+	return n
+}
+
+// list reads what is separated by commas.
+func (e *environment) list(name string) []string {
+	var out []string
+	for v := range strings.SplitSeq(e.text(name), ",") {
+		if v = strings.TrimSpace(v); v != "" {
+			out = append(out, v)
+		}
+	}
+	return out
+}
