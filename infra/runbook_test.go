@@ -202,7 +202,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 	t.Parallel()
 	down := &dynamoDown{url: startEmulator(t).url}
 	server := serve(t, down.ServeHTTP)
-	facilitator := testbed.StartFacilitator(t, nil)
+	facilitator := testbed.StartFacilitator(t)
 	w := &world{t: t, api: dynamo.NewClient(testbed.Dynamo{URL: down.url}.ClientConfig()), payer: must(x402test.NewWallet(rand.Reader))(t)}
 	w.terms = must(json.Marshal(testbed.LocalTerms(t).Requirements("5000")))(t)
 	check(t, dynamo.EnsureTable(t.Context(), w.api, "ledger"))

@@ -59,7 +59,7 @@ const (
 // scene is the service behind the pages.
 type scene struct {
 	*gateway // what the browser knows
-	books    *books
+	books    *testbed.Facilitator
 	healed   atomic.Bool // the resolvers refuse no name any more
 }
 
@@ -125,7 +125,7 @@ func (v visit) with(args map[string]any, plan ...step) visit {
 
 func (v visit) play(t *testing.T, d driver, s *scene) {
 	s.gateway.play(v.plan...)
-	s.books.plan()
+	s.books.Plan("")
 	if v.before != nil {
 		v.before(s)
 	}
@@ -135,7 +135,7 @@ func (v visit) play(t *testing.T, d driver, s *scene) {
 		t.Errorf("%d requests with a signature, want %d", len(sent), v.signatures)
 	}
 	v.checkRequests(t, sent)
-	if settles, transfers := s.books.of(payer); settles != v.settles || transfers != v.transfers {
+	if settles, transfers := s.books.Asked(payer), len(s.books.Moved(payer)); settles != v.settles || transfers != v.transfers {
 		t.Errorf("%d settlements and %d transfers, want %d and %d", settles, transfers, v.settles, v.transfers)
 	}
 	if !strings.Contains(shown, v.answer) {

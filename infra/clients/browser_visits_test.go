@@ -128,14 +128,14 @@ func faultVisits(*testing.T) []visit { return append(scriptedFaults(), realFault
 func realFaults() []visit {
 	uncertain := pays("503 settlement_uncertain, then settled", "sameSignature", wwwPath, 2).with(again("Not known yet whether it is paid (settlement_uncertain)", "uncertain"))
 	uncertain.settles = 2 // the same authorization, which moves once
-	uncertain.before = func(s *scene) { s.books.plan(x402test.DropAfter) }
+	uncertain.before = func(s *scene) { s.books.Plan("", x402test.DropAfter) }
 	busy := pays("503 facilitator_unavailable, not charged", "sameSignature", wwwPath, 2).with(again("Not charged yet (facilitator_unavailable)", "not-charged-yet"))
 	busy.settles = 2
-	busy.before = func(s *scene) { s.books.plan(x402test.TooMany) }
+	busy.before = func(s *scene) { s.books.Plan("", x402test.TooMany) }
 	refused := visit{
 		name: "402 with the reason, then another signature", script: "refusedThenPaid", path: wwwPath, several: true,
 		args: map[string]any{"says": "insufficient"}, signatures: 2, settles: 2, transfers: 1,
-		before: func(s *scene) { s.books.plan(x402test.Refuse) },
+		before: func(s *scene) { s.books.Plan("", x402test.Refuse) },
 	}
 	nxdomain := pays("404 nxdomain is an answer", "chargedError", dnsPath+"?domain=gone.example.com", 2).
 		with(map[string]any{"says": "This is an answer about the domain, so it is charged.", "look": "nxdomain"})
@@ -153,8 +153,8 @@ func owedVisit() visit {
 		with(again("Paid, and the answer is owed (upstream_unavailable)", "owed"))
 	v.before = func(s *scene) {
 		s.healed.Store(false)
-		s.play(func(g *gateway, w http.ResponseWriter, r *http.Request) {
-			pass(g, w, r)
+		s.play(func(r *testbed.Relayed) {
+			r.Pass()
 			s.healed.Store(true)
 		})
 	}
@@ -191,9 +191,9 @@ func scriptedFaults() []visit {
 }
 
 // owing lets the service answer, as a bundle that owes a part.
-func owing(g *gateway, w http.ResponseWriter, r *http.Request) {
-	w.Header().Set(x402.HeaderOwed, "ssl, headers")
-	pass(g, w, r)
+func owing(r *testbed.Relayed) {
+	r.ResponseWriter.Header().Set(x402.HeaderOwed, "ssl, headers")
+	r.Pass()
 }
 
 // moneyVisits are the ways to a second payment, none of which is one.
@@ -226,10 +226,12 @@ func moneyVisits(*testing.T) []visit {
 func doubtVisits() []visit {
 	steps := func(texts ...string) map[string]any { return map[string]any{"steps": texts} }
 	overloaded := fails(503, 0, "overloaded", "false", true)
+	// The offer with the receipt is for a payment whose answer is not kept any longer.
+	usedBefore := settledThen(stripped)
 	const lost, unknown = "The connection was lost", "It is not known whether an earlier request with this signature was paid."
 	refused := visit{
 		name: "lost, then refused by the chain", script: "noDoubt", path: wwwPath, args: steps(lost, "The payment was not accepted"),
-		plan: []step{cutBefore}, signatures: 2, settles: 1, before: func(s *scene) { s.books.plan(x402test.Refuse) },
+		plan: []step{cutBefore}, signatures: 2, settles: 1, before: func(s *scene) { s.books.Plan("", x402test.Refuse) },
 	}
 	return []visit{
 		pays("402 in doubt", "inDoubt", wwwPath, 3).with(steps(lost, unknown), cutAfter, stripped),
@@ -247,15 +249,11 @@ func doubtVisits() []visit {
 	}
 }
 
-// usedBefore answers as for a payment whose answer is not kept any longer: the
-// offer, with the receipt.
-func usedBefore(g *gateway, w http.ResponseWriter, r *http.Request) { settledThen(stripped)(g, w, r) }
-
 // reoffers answers an offer whose terms are the same and whose extensions are
 // not, as after a deployment.
-func reoffers(g *gateway, w http.ResponseWriter, r *http.Request) {
-	r.Header.Del(x402.HeaderSignature)
-	answer := g.whole(r)
+func reoffers(r *testbed.Relayed) {
+	r.Request.Header.Del(x402.HeaderSignature)
+	answer := r.Answer()
 	offer, err := (x402test.Reply{Header: answer.Header()}).Required()
 	if err != nil {
 		panic(err)
@@ -266,7 +264,7 @@ func reoffers(g *gateway, w http.ResponseWriter, r *http.Request) {
 		panic(err)
 	}
 	answer.Header().Set(x402.HeaderRequired, header)
-	send(w, answer, answer.Body.Bytes(), answer.Body.Bytes())
+	r.Send(answer, answer.Body.Len())
 }
 
 // tabVisits are what the tabs of a browser know of each other.

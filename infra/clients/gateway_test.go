@@ -1,16 +1,9 @@
 package clients
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"io"
-	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // step is what a gateway does with one request that carries a payment.
-type step func(g *gateway, w http.ResponseWriter, r *http.Request)
+type step func(*testbed.Relayed)
 
 // gateway stands in front of a service, as API Gateway does. Requests without a
 // payment pass; those with one take the next step of the plan, and pass when it is at
@@ -32,7 +26,7 @@ type gateway struct {
 	url string
 
 	mu      sync.Mutex
-	forward *httputil.ReverseProxy
+	service http.Handler
 	every   step // where there is no plan; nil passes
 	plan    []step
 	seen    []paidRequest
@@ -50,40 +44,28 @@ type paidRequest struct {
 func newGateway(t *testing.T, origin string, plan ...step) *gateway {
 	t.Helper()
 	g := &gateway{plan: plan}
-	server := httptest.NewUnstartedServer(g)
-	// Every request has a connection of its own: a browser sends a request again by
-	// itself when a connection that it used before is cut.
-	server.Config.SetKeepAlivesEnabled(false)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.Start()
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
-	g.url = server.URL
 	g.to(t, origin)
+	g.url = testbed.Serve(t, testbed.Relay{To: http.HandlerFunc(g.forward), Do: g.decide})
 	return g
 }
 
 // to names the service.
 func (g *gateway) to(t *testing.T, origin string) {
 	t.Helper()
-	u, err := url.Parse(origin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.forward = &httputil.ReverseProxy{
-		Transport:    &http.Transport{DisableCompression: true, DisableKeepAlives: true},
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(u) },
-		ModifyResponse: func(r *http.Response) error {
-			if r.Request.Header.Get(x402.HeaderSignature) != "" {
-				g.mu.Lock()
-				defer g.mu.Unlock()
-				g.got = append(g.got, r.Header.Clone())
-			}
-			return nil
-		},
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.service = testbed.ProxyTo(t, origin)
+}
+
+func (g *gateway) forward(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	service := g.service
+	g.mu.Unlock()
+	service.ServeHTTP(w, r)
+	if r.Header.Get(x402.HeaderSignature) != "" {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.got = append(g.got, w.Header().Clone())
 	}
 }
 
@@ -107,11 +89,12 @@ func (g *gateway) late(d time.Duration) bool {
 	return len(paid) > 1 && paid[1].at.Sub(paid[0].at) >= d
 }
 
-func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *gateway) decide(r *testbed.Relayed) {
 	do := pass
 	if signature := paymentOf(r); signature != "" {
 		g.mu.Lock()
-		g.seen = append(g.seen, paidRequest{signature, r.Header.Get(x402.HeaderKey), r.URL.RequestURI(), r.Header.Clone(), time.Now()})
+		header := r.Request.Header
+		g.seen = append(g.seen, paidRequest{signature, header.Get(x402.HeaderKey), r.URL.RequestURI(), header.Clone(), time.Now()})
 		if len(g.plan) > 0 {
 			do, g.plan = g.plan[0], g.plan[1:]
 		} else if g.every != nil {
@@ -119,65 +102,51 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		g.mu.Unlock()
 	}
-	do(g, w, r)
+	do(r)
 }
 
 // paymentOf is the payment that a request carries, in its header or as a member of
 // _meta; empty without one.
-func paymentOf(r *http.Request) string {
-	if r.Method != http.MethodPost {
-		return r.Header.Get(x402.HeaderSignature)
-	}
-	body, _ := io.ReadAll(r.Body) // the service judges it
-	r.Body = io.NopCloser(bytes.NewReader(body))
+func paymentOf(r *testbed.Relayed) string {
 	var call struct {
 		Params struct {
 			Meta map[string]json.RawMessage `json:"_meta"`
 		}
 	}
-	_ = json.Unmarshal(body, &call)
-	return string(call.Params.Meta[mcp.KeyPayment])
+	_ = json.Unmarshal(r.Sent, &call) // the service judges it
+	return r.Request.Header.Get(x402.HeaderSignature) + string(call.Params.Meta[mcp.KeyPayment])
 }
 
-// pass lets the service answer.
-func pass(g *gateway, w http.ResponseWriter, r *http.Request) { g.forward.ServeHTTP(w, r) }
+// pass lets the service answer, cutBefore loses the request, and cutAfter the answer: the
+// service has done its work. swallowed holds the connection until the client gives up.
+var (
+	pass      step = (*testbed.Relayed).Pass
+	cutBefore step = (*testbed.Relayed).Drop
+	cutAfter       = lostThen(cutBefore)
+	swallowed      = lostThen((*testbed.Relayed).Hold)
+)
 
-// whole is the service's answer, which finishes what it has begun when its client is
-// gone.
-func (g *gateway) whole(r *http.Request) *httptest.ResponseRecorder {
-	answer := httptest.NewRecorder()
-	g.forward.ServeHTTP(answer, r.WithContext(context.WithoutCancel(r.Context())))
-	return answer
-}
-
-// send gives an answer whose body was replaced, of which only a part arrives if sent is
-// shorter.
-func send(w http.ResponseWriter, answer *httptest.ResponseRecorder, body, sent []byte) {
-	for name, values := range answer.Header() {
-		w.Header()[name] = values
-	}
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(answer.Code)
-	_, _ = w.Write(sent) // the client may be gone
-	if len(sent) < len(body) {
-		_ = http.NewResponseController(w).Flush()
-		drop(w)
-	}
+// cutWithin loses the second half of the answer.
+func cutWithin(r *testbed.Relayed) {
+	answer := r.Answer()
+	r.Send(answer, answer.Body.Len()/2)
 }
 
 // says answers in place of the service.
 func says(status, retryAfter int, body string) step {
-	return func(_ *gateway, w http.ResponseWriter, _ *http.Request) {
+	return func(r *testbed.Relayed) {
 		kind := "application/json"
 		if !strings.HasPrefix(body, "{") {
 			kind = "text/html"
 		}
-		w.Header().Set("Content-Type", kind)
+		answer := httptest.NewRecorder()
+		answer.Header().Set("Content-Type", kind)
 		if retryAfter > 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+			answer.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		}
-		w.WriteHeader(status)
-		_, _ = io.WriteString(w, body) // the client may be gone
+		answer.Code = status
+		answer.Body.WriteString(body)
+		r.Send(answer, len(body))
 	}
 }
 
@@ -187,94 +156,52 @@ func fails(status, retryAfter int, code, charged string, retryable bool) step {
 		`,"retryable":`+strconv.FormatBool(retryable)+`},"request_id":"x","docs_url":"/docs"}`)
 }
 
-// cutBefore loses the request.
-func cutBefore(_ *gateway, w http.ResponseWriter, _ *http.Request) { drop(w) }
-
-// cutAfter loses the answer: the service has done its work.
-func cutAfter(g *gateway, w http.ResponseWriter, r *http.Request) { lostThen(cutBefore)(g, w, r) }
-
-// cutWithin loses the second half of the answer.
-func cutWithin(g *gateway, w http.ResponseWriter, r *http.Request) {
-	answer := g.whole(r)
-	send(w, answer, answer.Body.Bytes(), answer.Body.Bytes()[:answer.Body.Len()/2])
-}
-
 // lostThen lets the service do its work, and does something else than to pass its
 // answer on.
 func lostThen(then step) step {
-	return func(g *gateway, w http.ResponseWriter, r *http.Request) {
-		g.whole(r)
-		then(g, w, r)
+	return func(r *testbed.Relayed) {
+		r.Answer()
+		then(r)
 	}
 }
 
 // settledThen is lostThen for an answer that carries the service's own receipt.
 func settledThen(then step) step {
-	return func(g *gateway, w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(x402.HeaderResponse, g.whole(r).Header().Get(x402.HeaderResponse))
-		then(g, w, r)
+	return func(r *testbed.Relayed) {
+		r.ResponseWriter.Header().Set(x402.HeaderResponse, r.Answer().Header().Get(x402.HeaderResponse))
+		then(r)
 	}
 }
 
 // stripped loses the signature on the way, as an intermediary does that takes the header
 // away: the service answers its offer.
-func stripped(g *gateway, w http.ResponseWriter, r *http.Request) {
-	r.Header.Del(x402.HeaderSignature)
-	pass(g, w, r)
-}
-
-// silent gives no answer while the client waits for one. It closes held when it has the
-// request.
-func silent(held chan<- struct{}) step {
-	return func(_ *gateway, _ http.ResponseWriter, r *http.Request) {
-		close(held)
-		select {
-		case <-r.Context().Done():
-		case <-time.After(patience):
-		}
-	}
-}
-
-// swallowed lets the service answer, keeps the answer to itself, and holds the
-// connection until the client gives up.
-func swallowed(g *gateway, _ http.ResponseWriter, r *http.Request) {
-	g.whole(r)
-	<-r.Context().Done()
+func stripped(r *testbed.Relayed) {
+	r.Request.Header.Del(x402.HeaderSignature)
+	r.Pass()
 }
 
 // changing lets the service answer and changes what it has said, as a stranger in
 // between could.
 func changing(t *testing.T, header func(*x402.SettleResponse), body func([]byte) []byte) step {
-	return func(g *gateway, w http.ResponseWriter, r *http.Request) {
-		answer := g.whole(r)
-		b := answer.Body.Bytes()
+	return func(r *testbed.Relayed) {
+		answer := r.Answer()
 		if body != nil {
-			b = body(b)
+			changed := body(answer.Body.Bytes())
+			answer.Body.Reset()
+			answer.Body.Write(changed)
 		}
 		if header != nil {
 			changeReceipt(t, answer.Header(), header)
 		}
-		send(w, answer, b, b)
+		r.Send(answer, answer.Body.Len())
 	}
 }
 
 // asking pays with the client's signature for another question: the service answers that
 // one, and signs for it.
 func asking(old, other string) step {
-	return func(g *gateway, w http.ResponseWriter, r *http.Request) {
+	return func(r *testbed.Relayed) {
 		r.URL.RawQuery = strings.Replace(r.URL.RawQuery, old, other, 1)
-		pass(g, w, r)
+		r.Pass()
 	}
-}
-
-// drop closes the connection of a request.
-func drop(w http.ResponseWriter) {
-	connection, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	if tcp, ok := connection.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // a reset, as from a network that failed
-	}
-	_ = connection.Close()
 }

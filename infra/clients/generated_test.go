@@ -167,10 +167,10 @@ func runWritten(t *testing.T, w workshop, s service, o onboarding, p written, a 
 func startWithRegistry(t *testing.T) service {
 	t.Helper()
 	w := newWorld(t, resolver(t))
-	w.env["RDAP_BOOTSTRAP_URL"] = listen(t, func(w http.ResponseWriter, _ *http.Request) {
+	w.env["RDAP_BOOTSTRAP_URL"] = testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"version":"1.0","publication":"2026-01-01T00:00:00Z","services":[[["org"],["https://rdap.example.org/"]]]}`)
-	})
+	}))
 	return w.start(t)
 }
 

@@ -228,7 +228,10 @@ func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	p := retries()
 	w, s, held := p.tools(t), start(t), make(chan struct{})
-	g := newGateway(t, s.url, lostThen(silent(held)))
+	g := newGateway(t, s.url, lostThen(func(r *testbed.Relayed) {
+		close(held)
+		r.Hold()
+	}))
 	cmd := p.command(t, w, s, g.url)
 	inGroup(t, cmd)
 	end := begun(t, cmd)

@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,7 +22,7 @@ func (s service) tools() string { return s.url + catalog.PathMCP }
 
 // toolWorlds are the ways to run the service for clients of its tools.
 func toolWorlds() map[string]func(*testing.T) service {
-	return map[string]func(*testing.T) service{"local": localTools, "lambda": lambdaTools}
+	return map[string]func(*testing.T) service{"local": localTools, "lambda": lambdaTools, "shop": startShop}
 }
 
 // anyName is a resolver that answers every question about an address with one of
@@ -57,7 +58,7 @@ func lambdaTools(t *testing.T) service {
 			c.Logs, c.Domain = io.Discard, "agents.execute-api.us-east-1.amazonaws.com"
 		},
 	}.Open(t)
-	return service{url: url, books: w.books}
+	return service{url: url, goods: w.goods, books: w.books}
 }
 
 // mcpCommand prepares a program that runs in testdata/mcp, with a key to pay with.
@@ -88,9 +89,6 @@ func printed[T any](t *testing.T, cmd *exec.Cmd) T {
 	return decoded[T](t, []byte(line))
 }
 
-// arguments are those that every agent asks with.
-const arguments = `{"domain":"example.com"}`
-
 // toolNames are the tools in their order.
 func toolNames() []string {
 	var all []string
@@ -100,11 +98,21 @@ func toolNames() []string {
 	return all
 }
 
+// arguments are those that every agent asks with.
+func (s service) arguments(t *testing.T) string {
+	t.Helper()
+	text, err := json.Marshal(s.goods.arguments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // bought holds results to be those of one purchase.
 func (s service) bought(t *testing.T, paid ...x402test.ToolResult) {
 	t.Helper()
 	for i, r := range paid {
-		if r.IsError || !strings.Contains(r.Text(), `"192.0.2.77"`) || r.Meta.Receipt == nil || !r.Meta.Receipt.Success || r.Meta.Replayed != (i > 0) {
+		if r.IsError || !strings.Contains(r.Text(), s.goods.says) || r.Meta.Receipt == nil || !r.Meta.Receipt.Success || r.Meta.Replayed != (i > 0) {
 			t.Fatalf("the answer %d: %+v", i, r)
 		}
 		if r.Text() != paid[0].Text() || *r.Meta.Receipt != *paid[0].Meta.Receipt {
@@ -133,7 +141,7 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 	script := func(program, era string) func(*testing.T, service) *exec.Cmd {
 		return func(t *testing.T, s service) *exec.Cmd {
 			t.Helper()
-			cmd := mcpCommand(t, bin(t, "node"), program, s.tools(), catalog.DNS().Tool, arguments)
+			cmd := mcpCommand(t, bin(t, "node"), program, s.tools(), s.goods.tool, s.arguments(t))
 			cmd.Env = append(cmd.Env, "ERA="+era)
 			return cmd
 		}
@@ -148,7 +156,7 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 		// settlement by itself.
 		"Python": func(t *testing.T, s service) *exec.Cmd {
 			t.Helper()
-			return mcpCommand(t, testbed.Python(t, requirements), "session.py", s.tools(), catalog.DNS().Tool, arguments)
+			return mcpCommand(t, testbed.Python(t, requirements), "session.py", s.tools(), s.goods.tool, s.arguments(t))
 		},
 		"Go": func(t *testing.T, s service) *exec.Cmd {
 			t.Helper()
@@ -157,11 +165,11 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 			build.Dir, build.Env = filepath.Join("testdata", "mcp", "go"), append(build.Env, "GOWORK=off")
 			testbed.Run(t, build)
 			wallet := testbed.NewClient(t, &http.Client{Timeout: patience})
-			header, err := wallet.SignCall(t.Context(), s.tools(), catalog.DNS().Tool, map[string]any{"domain": "example.com"})
+			header, err := wallet.SignCall(t.Context(), s.tools(), s.goods.tool, s.goods.arguments)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return mcpCommand(t, program, s.tools(), catalog.DNS().Tool, arguments, unwrapped(t, header))
+			return mcpCommand(t, program, s.tools(), s.goods.tool, s.arguments(t), unwrapped(t, header))
 		},
 	}
 }
@@ -181,13 +189,13 @@ func TestToolClientsPay(t *testing.T) {
 						Entry map[string]any
 					}
 				}](t, client(t, s))
-				if !slices.Equal(got.Tools, toolNames()) {
+				if !slices.Equal(got.Tools, s.goods.tools) {
 					t.Errorf("tools %q", got.Tools)
 				}
 				paid := []x402test.ToolResult{got.Paid}
 				if strings.HasPrefix(name, "TypeScript") {
 					paid = append(paid, got.Again)
-					if e := got.Listing.Entry; !got.Listing.Valid || e["toolName"] != catalog.DNS().Tool || !strings.HasSuffix(fmt.Sprint(e["resourceUrl"]), catalog.PathMCP) {
+					if e := got.Listing.Entry; !s.goods.stranger && (!got.Listing.Valid || e["toolName"] != catalog.DNS().Tool || !strings.HasSuffix(fmt.Sprint(e["resourceUrl"]), catalog.PathMCP)) {
 						t.Errorf("a facilitator would list %+v", got.Listing)
 					}
 				}
@@ -195,7 +203,7 @@ func TestToolClientsPay(t *testing.T) {
 				if _, err := got.Unpaid.Required(); name != "Python" && (err != nil || !got.Unpaid.IsError) {
 					t.Errorf("%+v: %v", got.Unpaid, err)
 				}
-				if r := got.Wrong; name != "Go" && (!r.IsError || r.Structured != nil || !strings.Contains(r.Text(), "invalid_arguments")) {
+				if r := got.Wrong; name != "Go" && (!r.IsError || r.Structured != nil || !s.goods.stranger && !strings.Contains(r.Text(), "invalid_arguments")) {
 					t.Errorf("%+v", r)
 				}
 			})
@@ -212,7 +220,7 @@ func TestStrictClientTakesEveryTool(t *testing.T) {
 	node := bin(t, "node")
 	s := localTools(t)
 	for _, op := range catalog.All() {
-		args := arguments
+		args := s.arguments(t)
 		if op.Kind == catalog.SmokeTest {
 			args = `{}`
 		}

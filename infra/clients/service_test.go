@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -34,10 +33,44 @@ func TestMain(m *testing.M) {
 	os.Exit(testbed.Main(m))
 }
 
-// world is what the service works with: the play-money facilitator, a resolver
+// goods are what a program sells, and for how much.
+type goods struct {
+	name     string
+	stranger bool   // it is the shop of infra/shop, and not the service
+	path     string // what buyers ask for
+	amount   string
+	answer   map[string]any
+	// The same as a tool, with a part of what it answers, and all tools that there are.
+	tool, says string
+	arguments  map[string]any
+	tools      []string
+}
+
+// ours is the service's example lookup.
+func ours(t *testing.T) goods {
+	t.Helper()
+	op := catalog.DNS()
+	return goods{
+		name: "the service", path: op.ExampleURL(""), amount: op.Amount, answer: answer(t),
+		tool: op.Tool, says: `"192.0.2.77"`, arguments: map[string]any{"domain": "example.com"}, tools: toolNames(),
+	}
+}
+
+// shop is the weather of infra/shop.
+func shop(t *testing.T) goods {
+	t.Helper()
+	city := map[string]any{"city": "Oslo"}
+	return goods{
+		name: "the shop", stranger: true, path: "/weather?city=Oslo", amount: "10000", answer: map[string]any{"city": "Oslo", "weather": "fair"},
+		tool: "weather", says: `"weather":"fair"`, arguments: city, tools: []string{"weather"},
+	}
+}
+
+// world is what a program that sells works with: the play-money facilitator, a resolver
 // and a ledger that outlives the process.
 type world struct {
-	books *books
+	goods goods
+	books *testbed.Facilitator
 	env   map[string]string
 	dir   string
 }
@@ -45,49 +78,16 @@ type world struct {
 // newWorld makes one, in which the first settlements go as plan says.
 func newWorld(t *testing.T, resolver string, plan ...x402test.Behaviour) world {
 	t.Helper()
-	b := &books{settles: map[string]int{}, next: plan}
-	b.Facilitator = testbed.StartFacilitator(t, b.behave)
-	return world{books: b, dir: t.TempDir(), env: map[string]string{"FACILITATOR_URL": b.URL, "DNS_RESOLVERS": resolver}}
-}
-
-// books are the play-money facilitator with a count of settlements by payer.
-type books struct {
-	*testbed.Facilitator
-
-	mu      sync.Mutex
-	settles map[string]int       // by payer, lower case
-	next    []x402test.Behaviour // of the next settlements; honest when empty
-}
-
-func (b *books) behave(_ int, key string) x402test.Behaviour {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.settles[testbed.KeyPayer(key)]++
-	if len(b.next) == 0 {
-		return x402test.Honest
-	}
-	how := b.next[0]
-	b.next = b.next[1:]
-	return how
-}
-
-func (b *books) plan(next ...x402test.Behaviour) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.next = next
-}
-
-// of is how often a payer's money was asked for, and how often it moved.
-func (b *books) of(payer string) (settles, transfers int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.settles[strings.ToLower(payer)], len(b.Moved(payer))
+	b := testbed.StartFacilitator(t)
+	b.Plan("", plan...)
+	return world{goods: ours(t), books: b, dir: t.TempDir(), env: map[string]string{"FACILITATOR_URL": b.URL, "DNS_RESOLVERS": resolver}}
 }
 
 // service is the running service with the play-money facilitator's books.
 type service struct {
 	url   string
-	books *books
+	goods goods
+	books *testbed.Facilitator
 	kill  func()        // kill -9; it returns when the process is gone
 	log   func() string // what it has printed so far
 }
@@ -96,6 +96,14 @@ type service struct {
 func start(t *testing.T, plan ...x402test.Behaviour) service {
 	t.Helper()
 	return newWorld(t, resolver(t), plan...).start(t)
+}
+
+// startShop starts the shop in the same way.
+func startShop(t *testing.T) service {
+	t.Helper()
+	w := newWorld(t, "")
+	w.goods = shop(t)
+	return w.startAt(t, fixedAddress(t))
 }
 
 // start starts the service in this world, which may have had one before.
@@ -108,12 +116,12 @@ func (w world) start(t *testing.T) service {
 	return s
 }
 
-// startAt starts the service at an address of which somebody may have the port for a
+// startAt starts what is sold at an address of which somebody may have the port for a
 // moment. A store that is slow on a busy machine ends the runner, too.
 func (w world) startAt(t *testing.T, addr string) (s service) {
 	t.Helper()
 	w.env["LOCAL_ADDR"] = addr
-	eventually(t, "the service at "+addr, func() (err error) {
+	testbed.Until(t, w.goods.name+" at "+addr, func() (err error) {
 		s, err = w.tryStart(t)
 		return err
 	})
@@ -124,29 +132,24 @@ func (w world) startAt(t *testing.T, addr string) (s service) {
 // is stopped after the test, unless it was killed.
 func (w world) tryStart(t *testing.T) (service, error) {
 	t.Helper()
-	p, err := testbed.Launch(testbed.Local(testbed.Program(t, testbed.LocalRunner), w.dir, w.env), nil)
+	cmd := testbed.Local(testbed.Program(t, testbed.LocalRunner), w.dir, w.env)
+	if w.goods.stranger {
+		cmd = testbed.Shop(t, w.dir, w.env["LOCAL_ADDR"], w.env["FACILITATOR_URL"])
+	}
+	p, err := testbed.Launch(cmd, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := service{goods: w.goods, books: w.books, kill: p.Kill, log: p.Log.String}
+	if w.goods.stranger { // it says nothing when it is ready, or stopped
+		t.Cleanup(p.Kill)
+		s.url = "http://" + w.env["LOCAL_ADDR"]
+		return s, p.Listens(w.env["LOCAL_ADDR"])
+	}
 	t.Cleanup(func() { p.End(t) })
 	err = p.Ready()
-	return service{url: p.URL, books: w.books, kill: p.Kill, log: p.Log.String}, err
-}
-
-// eventually tries until there is no error.
-func eventually(t *testing.T, what string, try func() error) {
-	t.Helper()
-	pace := time.NewTicker(250 * time.Millisecond)
-	defer pace.Stop()
-	for end := time.Now().Add(patience); ; <-pace.C {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
+	s.url = p.URL
+	return s, err
 }
 
 // answer is the catalog's example answer as the runner gives it here: from the

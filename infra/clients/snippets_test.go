@@ -122,6 +122,16 @@ func TestPayingPrograms(t *testing.T) {
 					t.Errorf("stderr: %s", o.notes)
 				}
 			})
+			if p.short || p.id == "go" {
+				t.Run("pays at the shop", func(t *testing.T) {
+					there := startShop(t)
+					o := begun(t, p.at(t, w, s, catalog.DNS().ExampleURL(s.url), there.url+there.goods.path))()
+					if p.short {
+						o.notes, o.out, _ = strings.Cut(o.out, " ")
+					}
+					o.checkPaid(t, there)
+				})
+			}
 			if p.short {
 				return
 			}
@@ -155,8 +165,15 @@ func TestPayingPrograms(t *testing.T) {
 // same payer whenever it is run in one workshop.
 func (p program) command(t *testing.T, w workshop, s service, url string) *exec.Cmd {
 	t.Helper()
+	return p.at(t, w, s, s.url, url)
+}
+
+// at is the program with another address, or the beginning of one, in the place of what
+// the page has.
+func (p program) at(t *testing.T, w workshop, s service, old, other string) *exec.Cmd {
+	t.Helper()
 	shown := readPage(t, s)
-	code := strings.ReplaceAll(shown.programs[p.id], s.url, url)
+	code := strings.ReplaceAll(shown.programs[p.id], old, other)
 	if p.id == "signed" {
 		return w.shell(t, code, "SIGNATURE="+sign(t, s.url), signedKey)
 	}
@@ -208,11 +225,11 @@ func (o outcome) checkPaid(t *testing.T, s service) {
 	if head, body, ok := strings.Cut(printed, "\r\n\r\n"); ok && strings.HasPrefix(head, "HTTP/") {
 		printed = body
 	}
-	if diff := cmp.Diff(answer(t), decoded[map[string]any](t, []byte(printed))); diff != "" {
+	if diff := cmp.Diff(s.goods.answer, decoded[map[string]any](t, []byte(printed))); diff != "" {
 		t.Errorf("the answer: %s", diff)
 	}
-	if moved := s.books.Transfers(); len(moved) != 1 || moved[0].Value != catalog.DNS().Amount {
-		t.Fatalf("money moved: %+v, want once %s", moved, catalog.DNS().Amount)
+	if moved := s.books.Transfers(); len(moved) != 1 || moved[0].Value != s.goods.amount {
+		t.Fatalf("money moved: %+v, want once %s", moved, s.goods.amount)
 	}
 }
 

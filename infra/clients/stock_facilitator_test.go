@@ -1,15 +1,12 @@
 package clients
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"math"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -30,11 +27,11 @@ type failureMode struct {
 	recognises bool
 	// plays is how many settlements of a payer go that way, or everyTime.
 	plays int
-	play  func(http.ResponseWriter, *http.Request, settleAnswer)
+	play  func(*testbed.Relayed, settleAnswer)
 	// settles says that the answer, though played with, is that it has settled.
 	settles bool
-	// node is what the service can ask about the chain. Most modes give it none.
-	node chainNode
+	// node is what the service can ask about the chain; nil is no node.
+	node func(*testbed.Facilitator) http.Handler
 	// unanswered says that nobody can know that the money has moved, so that no
 	// answer comes.
 	unanswered bool
@@ -43,36 +40,34 @@ type failureMode struct {
 // everyTime is how often a facilitator fails that never answers otherwise.
 const everyTime = math.MaxInt
 
-// chainNode is a node of the chain, if there is one.
-type chainNode int
-
-const (
-	noNode   chainNode = iota
-	deadNode           // it answers every question with 503
-	liveNode           // it knows what has moved
-)
-
 // refuse is the word of a facilitator that looks at the balance after its own
 // transfer: it refuses with a reason that is about the payer and known to be given
 // before any broadcast. A server that believes it challenges its client once more.
-func refuse(w http.ResponseWriter, _ *http.Request, a settleAnswer) {
+func refuse(c *testbed.Relayed, a settleAnswer) {
 	a.ErrorReason, a.Success, a.Transaction = "invalid_exact_evm_insufficient_balance", false, ""
-	a.write(w, http.StatusPaymentRequired)
+	a.give(c, http.StatusPaymentRequired)
 }
 
-// slowAnswer is just within the 15 seconds that a settlement may take.
+// slowAnswer is just within the 15 seconds that a settlement may take, and long after
+// some clients have given up.
 const slowAnswer = 12 * time.Second
 
 func failureModes() []failureMode {
+	deadNode := func(*testbed.Facilitator) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	}
+	liveNode := func(f *testbed.Facilitator) http.Handler {
+		return testbed.PlayNode{Moved: f.Transfers, ChainID: testbed.BaseChainID, Now: time.Now, Safe: 2 * time.Second}
+	}
 	return []failureMode{
 		{
 			name: "accept_then_timeout", means: "settles, never answers", plays: 1,
-			play: func(_ http.ResponseWriter, r *http.Request, _ settleAnswer) { <-r.Context().Done() },
+			play: func(c *testbed.Relayed, _ settleAnswer) { c.Hold() },
 		},
 		{
 			name: "5xx_after_settle", means: "settles, answers 502", plays: 1,
-			play: func(w http.ResponseWriter, _ *http.Request, _ settleAnswer) {
-				http.Error(w, "<html>Bad Gateway</html>", http.StatusBadGateway)
+			play: func(c *testbed.Relayed, _ settleAnswer) {
+				says(http.StatusBadGateway, 0, "<html>Bad Gateway</html>")(c)
 			},
 		},
 		{
@@ -89,39 +84,34 @@ func failureModes() []failureMode {
 			name: "refuses_unseen", means: "the same without a node; no answer comes", plays: everyTime, unanswered: true, play: refuse,
 		},
 		{
-			// The answer comes just before the service would give up, and long after
-			// some clients have.
 			name: "slow_answer", means: "settles, answers after 12 s", plays: 1, settles: true,
-			play: func(w http.ResponseWriter, r *http.Request, a settleAnswer) {
-				after := time.NewTimer(slowAnswer)
-				defer after.Stop()
+			play: func(c *testbed.Relayed, a settleAnswer) {
 				select {
-				case <-after.C:
-					a.write(w, http.StatusOK)
-				case <-r.Context().Done():
+				case <-time.After(slowAnswer):
+					a.give(c, http.StatusOK)
+				case <-c.Context().Done():
 				}
 			},
 		},
 		{
-			// The settlement is in doubt, and whoever could say how it ended fails
-			// too: the chain's node always, the facilitator at the first resend.
+			// The settlement is in doubt, and what could say how it ended fails too: the
+			// chain's node always, the facilitator at the first resend.
 			name: "reconcile_unavailable", means: "settles, answers 504 twice, no chain to ask", plays: 2, recognises: true,
-			node: deadNode,
-			play: func(w http.ResponseWriter, _ *http.Request, _ settleAnswer) { w.WriteHeader(http.StatusGatewayTimeout) },
+			node: deadNode, play: func(c *testbed.Relayed, _ settleAnswer) { says(http.StatusGatewayTimeout, 0, "")(c) },
 		},
 		{
 			// The facilitator declares that a repeat is safe, and keeps its word. It
 			// is the mode in which a server must not be too careful: the answer has
 			// to come.
 			name: "declared_safe", means: "settles, declares repeats safe", plays: 1, settles: true, recognises: true,
-			play: func(w http.ResponseWriter, _ *http.Request, a settleAnswer) {
+			play: func(c *testbed.Relayed, a settleAnswer) {
 				a.Idempotent = true
-				a.write(w, http.StatusOK)
+				a.give(c, http.StatusOK)
 			},
 		},
 		{
 			name: "clean", means: "settles, answers", plays: 1, settles: true,
-			play: func(w http.ResponseWriter, _ *http.Request, a settleAnswer) { a.write(w, http.StatusOK) },
+			play: func(c *testbed.Relayed, a settleAnswer) { a.give(c, http.StatusOK) },
 		},
 	}
 }
@@ -132,81 +122,64 @@ type settleAnswer struct {
 	Idempotent bool `json:"idempotent,omitempty"`
 }
 
-func (a settleAnswer) write(w http.ResponseWriter, status int) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(a) // the service may be gone
+func (a settleAnswer) give(c *testbed.Relayed, status int) {
+	body, err := json.Marshal(a)
+	if err != nil {
+		panic(err) // it was JSON before
+	}
+	says(status, 0, string(body))(c)
 }
 
-// payment is what a payer has sent, as far as the suite has to know it.
-type payment struct{ payer, nonce string }
-
-func (p *payment) UnmarshalJSON(b []byte) error {
-	var q struct {
-		Payload struct{ Authorization x402.Authorization }
-	}
-	err := json.Unmarshal(b, &q)
-	p.payer, p.nonce = strings.ToLower(q.Payload.Authorization.From), q.Payload.Authorization.Nonce
-	return err
-}
-
-// serveFacilitator settles in the books, and answers as the mode says.
-func (t *trial) serveFacilitator(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/settle" {
-		t.books.ServeHTTP(w, r)
+// settle has the books settle, and answers as the mode says.
+func (t *trial) settle(c *testbed.Relayed) {
+	if c.URL.Path != "/settle" {
+		c.Pass()
 		return
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-	var asked struct{ PaymentPayload payment }
-	if err != nil || json.Unmarshal(body, &asked) != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		return
+	var asked struct {
+		PaymentPayload x402.Payload `json:"paymentPayload"`
 	}
-	p := asked.PaymentPayload
-	honest := httptest.NewRecorder()
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	t.books.ServeHTTP(honest, r)
 	var a settleAnswer
-	if err := json.Unmarshal(honest.Body.Bytes(), &a); err != nil {
-		w.WriteHeader(http.StatusBadRequest)
+	if json.Unmarshal(c.Sent, &asked) != nil || json.Unmarshal(c.Answer().Body.Bytes(), &a) != nil {
+		c.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	a, plays, alive := t.settled(p, a)
+	a, plays, alive := t.settled(testbed.CallPayer(c.Sent), asked.PaymentPayload.Payload.Authorization.Nonce, a)
 	switch {
 	case !alive:
-		<-r.Context().Done() // the service is about to be killed
+		c.Hold() // the service is about to be killed
 	case plays:
-		t.mode.play(w, r, a)
+		t.mode.play(c, a)
 	default:
-		a.write(w, http.StatusOK)
+		a.give(c, http.StatusOK)
 	}
 }
 
 // settled notes a call to /settle and how an honest facilitator answers it. It
 // returns the answer of this one, and whether the mode spoils it. alive is false
 // when the service is to be killed before it hears anything.
-func (t *trial) settled(p payment, honest settleAnswer) (a settleAnswer, plays, alive bool) {
+func (t *trial) settled(payer, nonce string, honest settleAnswer) (a settleAnswer, plays, alive bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := t.buyers[p.payer]
+	b := t.buyers[payer]
 	if b == nil {
 		return honest, false, true
 	}
-	b.sent[p.nonce] = true
+	b.sent[nonce] = true
 	if honest.Success {
-		b.settlements[p.nonce] = honest
+		b.settlements[nonce] = honest
 	}
-	if earlier, known := b.settlements[p.nonce]; known && t.mode.recognises {
+	if earlier, known := b.settlements[nonce]; known && t.mode.recognises {
 		honest = earlier
 	}
 	if t.moment == beforeVerdict && !t.revived {
-		b.note("settle %.10s: the money moves, and the service does not hear of it", p.nonce)
+		b.note("settle %.10s: the money moves, and the service does not hear of it", nonce)
 		t.reached(b)
 		return honest, false, false
 	}
 	b.plays++
 	plays = b.plays <= t.mode.plays
-	b.note("settle %.10s: success %t %s, spoilt %t", p.nonce, honest.Success, honest.ErrorReason, plays)
+	b.note("settle %.10s: success %t %s, spoilt %t", nonce, honest.Success, honest.ErrorReason, plays)
 	// Where every word is a refusal, the second has the chain asked.
 	if t.moment == duringLookup && (!plays || t.mode.settles || t.mode.plays == everyTime && b.plays > 1) {
 		t.reached(b)

@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os/exec"
 	"strings"
 	"sync"
@@ -20,7 +18,6 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -40,13 +37,12 @@ const (
 )
 
 // trial is one service with a facilitator that plays one mode, and its buyers,
-// who reach it through a proxy. The service is killed once and starts again on
+// who reach it through a gateway. The service is killed once and starts again on
 // the same port and ledger.
 type trial struct {
 	name    string
 	mode    failureMode
 	moment  killMoment
-	books   *books
 	gateway *gateway // what the clients call
 	world   world
 	addr    string // of the service
@@ -123,38 +119,24 @@ func (t *trial) reached(b *buyer) {
 	t.due <- t
 }
 
-// newTrial prepares a trial; launch starts its service. table is empty for the
-// embedded ledger.
-func newTrial(t *testing.T, mode failureMode, moment killMoment, db *testbed.Dynamo, due chan<- *trial, window string) *trial {
+// newTrial prepares a trial of a program that sells; launch starts it.
+func newTrial(t *testing.T, sold goods, mode failureMode, moment killMoment, due chan<- *trial) *trial {
 	t.Helper()
 	r := &trial{
-		name: mode.name + ", " + string(moment), mode: mode, moment: moment, addr: fixedAddress(t), due: due,
+		name: sold.name + ", " + mode.name + ", " + string(moment), mode: mode, moment: moment, addr: fixedAddress(t), due: due,
 		buyers: map[string]*buyer{}, begun: time.Now(), answers: make(chan struct{}),
 	}
 	r.free = sync.OnceFunc(func() { close(r.answers) })
 	r.world = newWorld(t, resolverOf(t, exampleZone(t), r.holdLookup))
+	r.world.goods = sold
 	t.Cleanup(r.free)
 	r.gateway = newGateway(t, "http://"+r.addr)
 	r.gateway.every = r.passOn
-	r.books = r.world.books
-	maps.Copy(r.world.env, map[string]string{"FACILITATOR_URL": listen(t, r.serveFacilitator), "DUPLICATE_WINDOW_SECONDS": window})
-	switch mode.node {
-	case deadNode:
-		r.world.env["RPC_URL"] = listen(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-	case liveNode:
-		chain := testbed.PlayNode{Moved: r.books.Transfers, ChainID: 8453, Now: time.Now, Safe: 2 * time.Second}
-		r.world.env["RPC_URL"] = listen(t, chain.ServeHTTP)
-	case noNode:
+	r.world.env["FACILITATOR_URL"] = testbed.Serve(t, testbed.Relay{To: r.world.books, Do: r.settle})
+	r.world.env["DUPLICATE_WINDOW_SECONDS"] = wideWindow
+	if mode.node != nil {
+		r.world.env["RPC_URL"] = testbed.Serve(t, mode.node(r.world.books))
 	}
-	if db == nil {
-		r.name += ", embedded ledger"
-		return r
-	}
-	r.name += ", DynamoDB"
-	maps.Copy(r.world.env, map[string]string{
-		"LEDGER_FILE": "", "LEDGER_TABLE": db.Table(t), "AWS_ENDPOINT_URL_DYNAMODB": db.URL, "AWS_REGION": testbed.DynamoRegion,
-		"AWS_ACCESS_KEY_ID": testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": testbed.DynamoSecret,
-	})
 	return r
 }
 
@@ -170,16 +152,6 @@ func (t *trial) holdLookup(dns.ResponseWriter, *dns.Msg) bool {
 		<-t.answers
 	}
 	return false
-}
-
-func listen(t *testing.T, h http.HandlerFunc) string {
-	t.Helper()
-	server := httptest.NewServer(h)
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
-	return server.URL
 }
 
 // given are the ports that fixedAddress has returned. Dozens are chosen before the
@@ -230,31 +202,27 @@ func (t *trial) restart(tb *testing.T) {
 }
 
 // buy adds a buyer.
-func (t *trial) buy(tb *testing.T, column int, keyed bool) *buyer {
+func (t *trial) buy(tb *testing.T, column int, keyed bool) {
 	tb.Helper()
-	order, payer := orderOf(tb, t.gateway.url, keyed)
-	b := &buyer{
+	order, payer := orderOf(tb, t.gateway.url+t.world.goods.path, keyed)
+	if t.mode.unanswered {
+		order.Calls = callsInVain
+	}
+	t.buyers[payer] = &buyer{
 		trial: t, column: column, payer: payer, order: order,
 		settlements: map[string]settleAnswer{}, sent: map[string]bool{}, signed: map[string]bool{}, served: map[string]bool{},
 	}
-	if t.mode.unanswered {
-		b.order.Calls = callsInVain
-	}
-	t.buyers[b.payer] = b
-	return b
 }
 
-// orderOf is a purchase of the example call at origin, by a payer of its own.
-func orderOf(tb testing.TB, origin string, keyed bool) (order purchase, payer string) {
+// orderOf is a purchase of what is at a URL, by a payer with a new key.
+func orderOf(tb testing.TB, url string, keyed bool) (order purchase, payer string) {
 	tb.Helper()
 	key := newPayer()
 	w, err := x402test.WalletFromHex(strings.TrimPrefix(key, "0x"), rand.Reader)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	order = purchase{
-		ID: rand.Text(), URL: catalog.DNS().ExampleURL(origin), Network: "eip155:8453", Key: key, Headers: map[string]string{}, Calls: mostCalls,
-	}
+	order = purchase{ID: rand.Text(), URL: url, Network: testbed.BaseNetwork, Key: key, Headers: map[string]string{}, Calls: mostCalls}
 	if keyed {
 		order.Headers[x402.HeaderKey] = rand.Text()
 	}
@@ -262,10 +230,9 @@ func orderOf(tb testing.TB, origin string, keyed bool) (order purchase, payer st
 }
 
 // transfers is how often the buyer has paid.
-func (b *buyer) transfers() int { return len(b.trial.books.Moved(b.payer)) }
+func (b *buyer) transfers() int { return len(b.trial.world.books.Moved(b.payer)) }
 
-// account is all that is known of a purchase, for whoever has to find out why it
-// went wrong.
+// account is all that is known of a purchase, to find out why it went wrong.
 func (b *buyer) account() string {
 	b.trial.mu.Lock()
 	lines := append([]string{fmt.Sprintf("%s: the client was told %v", b.trial.name, b.result.Told)}, b.story...)
@@ -287,7 +254,7 @@ func (t *trial) checkLedger(tb *testing.T) {
 	tb.Helper()
 	program := testbed.Program(tb, "./infra/local/operate")
 	var list []struct{ Key, Standing, Payer string }
-	eventually(tb, t.name+": make owed", func() error {
+	testbed.Until(tb, t.name+": make owed", func() error {
 		cmd := exec.CommandContext(tb.Context(), program, "reconcile", "-owed", "-json")
 		cmd.Dir, cmd.Env = t.world.dir, testbed.Local("", t.world.dir, t.world.env).Env
 		out, err := cmd.Output()
@@ -301,8 +268,6 @@ func (t *trial) checkLedger(tb *testing.T) {
 			tb.Errorf("%s: left in the ledger by a stranger: %+v", t.name, row)
 		case row.Standing != "in_doubt" || b.sent[nonce]:
 			tb.Errorf("%s: left in the ledger: %+v\n%s", t.name, row, b.account())
-		default:
-			tb.Logf("%s: a claim that was never sent is listed as in doubt: %s", t.name, row.Key)
 		}
 	}
 }
@@ -311,88 +276,73 @@ func (t *trial) checkLedger(tb *testing.T) {
 // nothing else is said. The other clients wait without an end.
 const longDelay = 6 * time.Second
 
-// fate is what becomes of the service's answer on the way to its client.
-type fate string
-
-const (
-	arrives fate = "arrives"
-	getLost fate = "is lost"
-	getCut  fate = "is cut"
-	isLate  fate = "is late"
-)
-
-// passOn is what the gateway between clients and service does with every payment.
-func (t *trial) passOn(g *gateway, w http.ResponseWriter, r *http.Request) {
-	answer := g.whole(r)
+// passOn is what the gateway between clients and service does with every payment. Of
+// each buyer's answers the first is lost, whatever it says, and so is every result before
+// the service was killed. The next result is cut off, the one after it comes late, and
+// then they arrive.
+func (t *trial) passOn(r *testbed.Relayed) {
+	answer := r.Answer()
 	body := answer.Body.Bytes()
-	sent := body
-	switch t.fateOf(signedBy(r.Header.Get(x402.HeaderSignature)), answer) {
-	case getLost:
-		drop(w)
-		return
-	case getCut:
-		sent = body[:len(body)/2]
-	case isLate:
+	switch lost, results := t.seen(r.Request.Header.Get(x402.HeaderSignature), answer.Code, body); {
+	case lost:
+		r.Drop()
+	case results == 1:
+		r.Send(answer, len(body)/2)
+	case results == 2:
 		select {
 		case <-time.After(longDelay):
 		case <-r.Context().Done():
 		}
-	case arrives:
+		fallthrough
+	default:
+		r.Send(answer, len(body))
 	}
-	send(w, answer, body, sent)
 }
 
-func signedBy(header string) payment {
-	var p payment
-	raw, _ := base64.StdEncoding.DecodeString(header)
+// seen notes an answer to a payment. It says whether it is lost, and how many results of
+// its buyer's are not; 0 for any other answer.
+func (t *trial) seen(signature string, status int, body []byte) (lost bool, results int) {
+	var p x402.Payload
+	raw, _ := base64.StdEncoding.DecodeString(signature)
 	_ = json.Unmarshal(raw, &p) // the service judges it
-	return p
-}
-
-// fateOf: of each buyer's answers the first is lost, whatever it says, and so is
-// every result before the service was killed. The next result is cut off, the one
-// after it comes late, and then they arrive.
-func (t *trial) fateOf(p payment, answer *httptest.ResponseRecorder) fate {
-	status, body := answer.Code, answer.Body.Bytes()
+	signed := p.Payload.Authorization
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := t.buyers[p.payer]
+	b := t.buyers[strings.ToLower(signed.From)]
 	if b == nil {
-		return arrives // an offer
+		return false, 0
 	}
-	b.signed[p.nonce] = true
+	b.signed[signed.Nonce] = true
 	b.replies++
-	f := arrives
-	switch {
-	case b.replies == 1 || status == http.StatusOK && !t.revived:
-		f = getLost
-	case status == http.StatusOK:
-		b.results++
-		f = [...]fate{getCut, isLate, arrives}[min(b.results, 3)-1]
-	}
-	if status == http.StatusOK {
+	result := status == http.StatusOK
+	lost = b.replies == 1 || result && !t.revived
+	if result {
 		b.served[string(body)] = true
+		if !lost {
+			b.results++
+			results = b.results
+		}
 	}
-	b.note("signed %.10s: %d %s %s %s", p.nonce, status, codeIn(status, body), answer.Header().Get(x402.HeaderReplayed), f)
+	b.note("signed %.10s: %d %s lost %t", signed.Nonce, status, codeIn(status, body), lost)
 	// Who has a result before the service was killed has had the lookup, too.
-	if t.moment == betweenCalls || status == http.StatusOK {
+	if t.moment == betweenCalls || result {
 		t.reached(b)
 	}
-	return f
+	return lost, results
 }
 
-// codeIn is the code of an error.
+// codeIn is the code of an error, or the reason of an offer.
 func codeIn(status int, body []byte) string {
-	var e struct {
-		Error struct{ Code, Message string }
+	var fault struct {
+		Error struct{ Code string }
 	}
-	if status == http.StatusOK || json.Unmarshal(body, &e) != nil {
-		return ""
-	}
-	if e.Error.Code == "" { // an offer
-		var offer struct{ Error string }
-		_ = json.Unmarshal(body, &offer)
+	var offer struct{ Error string }
+	switch {
+	case status == http.StatusOK:
+	case json.Unmarshal(body, &fault) == nil:
+		return fault.Error.Code
+	case json.Unmarshal(body, &offer) == nil:
 		return offer.Error
 	}
-	return e.Error.Code
+	return ""
 }

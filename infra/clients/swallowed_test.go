@@ -2,7 +2,6 @@ package clients
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +47,7 @@ func TestSwallowedReply(t *testing.T) {
 					s = start(t)
 					g = newGateway(t, s.url, swallowed)
 					var order purchase
-					order, payer = orderOf(t, g.url, c.keyed)
+					order, payer = orderOf(t, g.url+s.goods.path, c.keyed)
 					if order.Timeout = givesUp; c.keyed {
 						order.Timeout = givesUpKeyed
 					}
@@ -60,7 +59,7 @@ func TestSwallowedReply(t *testing.T) {
 					}
 					return <-results, g
 				})
-				for _, fault := range got.check(t) {
+				for _, fault := range got.check(s.goods.answer) {
 					t.Error(fault)
 				}
 				if len(got.Told) != 3 || got.Told[0] != 0 { // given up, answered, answered once more
@@ -76,7 +75,7 @@ func TestSwallowedReply(t *testing.T) {
 				var g *gateway
 				got := inTime(t, 2*window, func() (called, *gateway) {
 					g = newGateway(t, s.url, swallowed)
-					cmd := mcpClients()[name](t, service{url: g.url})
+					cmd := mcpClients()[name](t, service{url: g.url, goods: s.goods})
 					cmd.Args = append(cmd.Args, "host")
 					return printed[called](t, cmd), g
 				})
@@ -91,13 +90,7 @@ func TestSwallowedReply(t *testing.T) {
 	for _, n := range settled {
 		row += fmt.Sprintf(" %d |", n)
 	}
-	readme, err := os.ReadFile("charged.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(readme), row+"\n") {
-		t.Errorf("charged.md does not have the row\n%s", row)
-	}
+	isWritten(t, row+"\n")
 }
 
 // called is what a host of the Model Context Protocol prints.

@@ -23,7 +23,6 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // call is one request to DynamoDB or to the facilitator.
@@ -81,7 +80,7 @@ type facilitator struct {
 
 func newFacilitator(t *testing.T, addr string) *facilitator {
 	t.Helper()
-	f := &facilitator{books: testbed.NewFacilitator(t, x402test.FacilitatorConfig{})}
+	f := &facilitator{books: testbed.NewFacilitator(t, nil)}
 	f.next, f.asked, f.served = f.books, func(call) {}, func(call) {}
 	f.read = func(r *http.Request, body []byte) call {
 		return call{operation: r.URL.Path, payer: testbed.CallPayer(body)}

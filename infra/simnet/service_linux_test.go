@@ -98,7 +98,7 @@ func deploy(t *testing.T, n *internet) *runner {
 	_, r.url = testbed.Deployment{
 		Functions: builtIn("functions"), Sound: true,
 		Parameters: map[string]string{
-			"Ledger": db.Table(t), "FacilitatorUrl": testbed.StartFacilitator(t, nil).URL, "RpcUrl": "none", "RdapBootstrapUrl": n.bootstrap,
+			"Ledger": db.Table(t), "FacilitatorUrl": testbed.StartFacilitator(t).URL, "RpcUrl": "none", "RdapBootstrapUrl": n.bootstrap,
 			"RateLimitPerMinute": "0", "ConcurrencySingle": "0", "ConcurrencyBundle": "0",
 		},
 		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": db.URL, "SSL_CERT_FILE": n.ca.File},

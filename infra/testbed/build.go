@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 )
 
 // BuildFunctions puts <slug>/bootstrap of every function below the folder to, built
@@ -19,19 +18,18 @@ func BuildFunctions(ctx context.Context, root, to string) error {
 	for _, f := range list {
 		placed[f.Name()] = filepath.Join(to, f.Name(), "bootstrap")
 	}
-	return build(ctx, root, "functions", "0", placed, "-tags=lambda.norpc", "-ldflags=-s -w", "./functions/...")
+	return build(ctx, root, ".", "functions", placed, "-tags=lambda.norpc", "-ldflags=-s -w", "./functions/...")
 }
 
 // BuildCommand builds the program of a package, such as ./infra/local, to a file.
 func BuildCommand(ctx context.Context, root, pkg, to string) error {
-	name := pkg[strings.LastIndex(pkg, "/")+1:]
-	return build(ctx, root, "commands", "0", map[string]string{name: to}, pkg)
+	return build(ctx, root, ".", "commands", map[string]string{filepath.Base(pkg): to}, pkg)
 }
 
-// build runs the compiler, with C or without, which links nothing that is there and current, and
-// puts each program where it is wanted. Suites run side by side, so one waits
-// for the other.
-func build(ctx context.Context, root, kind, cgo string, placed map[string]string, arguments ...string) error {
+// build runs the compiler in a folder of the module, which links nothing that is there
+// and current, and puts each program where it is wanted. Only the kind watched has C.
+// Suites run side by side, so one waits for the other.
+func build(ctx context.Context, root, in, kind string, placed map[string]string, arguments ...string) error {
 	kept, err := filepath.Abs(filepath.Join(root, "build", "tests", kind))
 	if err != nil {
 		return err
@@ -46,8 +44,8 @@ func build(ctx context.Context, root, kind, cgo string, placed map[string]string
 	defer unlock()
 	arguments = append([]string{"build", "-buildvcs=false", "-trimpath", "-o", kept + string(filepath.Separator)}, arguments...)
 	cmd := exec.CommandContext(ctx, "go", arguments...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
-	if err := succeed(cmd, root); err != nil {
+	cmd.Env = append(os.Environ(), "CGO_ENABLED="+map[bool]string{true: "1", false: "0"}[kind == watched])
+	if err := succeed(cmd, filepath.Join(root, in)); err != nil {
 		return err
 	}
 	for name, to := range placed {
@@ -57,6 +55,9 @@ func build(ctx context.Context, root, kind, cgo string, placed map[string]string
 	}
 	return nil
 }
+
+// watched are programs with the race detector.
+const watched = "watched"
 
 // place makes a second name of a program. The compiler never writes into a file
 // that is there, so a later build does not change what this name stands for.

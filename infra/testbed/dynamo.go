@@ -55,6 +55,14 @@ func (s Dynamo) ClientConfig() dynamo.ClientConfig {
 	}
 }
 
+// Settings are the variables of a program whose ledger is a table of the server.
+func (s Dynamo) Settings(table string) map[string]string {
+	return map[string]string{
+		"LEDGER_TABLE": table, "AWS_ENDPOINT_URL_DYNAMODB": s.URL, "AWS_REGION": DynamoRegion,
+		"AWS_ACCESS_KEY_ID": DynamoKeyID, "AWS_SECRET_ACCESS_KEY": DynamoSecret,
+	}
+}
+
 // Table creates an empty ledger table with a name of its own.
 func (s Dynamo) Table(t testing.TB) string {
 	t.Helper()

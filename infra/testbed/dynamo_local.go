@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +29,7 @@ func StartDynamoLocal(t testing.TB) Dynamo {
 	if err := fetchLocal(t.Context(), dir); err != nil {
 		t.Skipf("needs DynamoDB Local, which cannot be fetched: %v", err)
 	}
-	addr := FreeAddr(t) // it takes no port 0
+	addr := freeAddr(t) // it takes no port 0
 	_, port, _ := strings.Cut(addr, ":")
 	cmd := exec.Command(java, "-Xmx256m", "-Djava.library.path=lib", "-cp", "lib/*",
 		"com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-inMemory", "-disableTelemetry", "-port", port)
@@ -63,4 +64,15 @@ func fetchLocal(ctx context.Context, dir string) error {
 		}
 		return os.WriteFile(filepath.Join(lib, stamp), pom, 0o600)
 	})
+}
+
+// freeAddr is an address of 127.0.0.1 to listen on. Another process may take it first.
+func freeAddr(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }

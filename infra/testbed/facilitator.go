@@ -3,10 +3,10 @@ package testbed
 import (
 	"crypto/rand"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,33 +21,67 @@ func LocalTerms(tb testing.TB) x402.Terms {
 	return Terms(Address(tb, Account(1)))
 }
 
-// Facilitator is the one of play money.
+// Facilitator is the one of play money. It counts settlements by payer, and lets them go
+// as a test has planned.
 type Facilitator struct {
 	*x402test.Facilitator
 	URL string // where it listens; empty when it does not
+
+	mu    sync.Mutex
+	plans map[string][]x402test.Behaviour // by payer
+	calls map[string]int
 }
 
-// NewFacilitator makes one on the local runner's terms and the clock of this
-// machine, which the caller may change in a part of the configuration.
-func NewFacilitator(tb testing.TB, config x402test.FacilitatorConfig) *Facilitator {
+// NewFacilitator makes one on the local runner's terms and the clock of this machine.
+// contract says which signatures the chain takes for those of a contract; nil takes none.
+func NewFacilitator(tb testing.TB, contract func(x402.Address, []byte) bool) *Facilitator {
 	tb.Helper()
-	config.Terms, config.Now = LocalTerms(tb), time.Now
-	f, err := x402test.NewFacilitator(config)
+	f := &Facilitator{plans: map[string][]x402test.Behaviour{}, calls: map[string]int{}}
+	inner, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: LocalTerms(tb), Now: time.Now, Behave: f.behave, Contract: contract})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &Facilitator{Facilitator: f}
+	f.Facilitator = inner
+	return f
 }
 
-// StartFacilitator makes one that listens until the test ends. behave decides
-// how settlements go; nil is honest.
-func StartFacilitator(tb testing.TB, behave func(n int, key string) x402test.Behaviour) *Facilitator {
+// StartFacilitator makes one that listens until the test ends.
+func StartFacilitator(tb testing.TB) *Facilitator {
 	tb.Helper()
-	f := NewFacilitator(tb, x402test.FacilitatorConfig{Behave: behave})
+	f := NewFacilitator(tb, nil)
 	server := httptest.NewServer(f)
 	tb.Cleanup(server.Close)
 	f.URL = server.URL
 	return f
+}
+
+// Plan says how the next settlements of a payer go, or, of the payer "", those of whoever
+// has no plan. The others are honest.
+func (f *Facilitator) Plan(payer string, next ...x402test.Behaviour) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.plans[strings.ToLower(payer)] = next
+}
+
+func (f *Facilitator) behave(_ int, key string) x402test.Behaviour {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	payer := KeyPayer(key)
+	f.calls[payer]++
+	for _, p := range []string{payer, ""} {
+		if next := f.plans[p]; len(next) > 0 {
+			f.plans[p] = next[1:]
+			return next[0]
+		}
+	}
+	return x402test.Honest
+}
+
+// Asked is how often a payer's settlement was asked for.
+func (f *Facilitator) Asked(payer string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[strings.ToLower(payer)]
 }
 
 // Moved are a payer's lines in the books.
@@ -80,7 +114,7 @@ func CallPayer(body []byte) string {
 	return strings.ToLower(q.PaymentPayload.Payload.Authorization.From)
 }
 
-// NewClient is a paying client with a wallet of its own.
+// NewClient is a paying client with a new wallet.
 func NewClient(tb testing.TB, over *http.Client) *x402test.Client {
 	tb.Helper()
 	wallet, err := x402test.NewWallet(rand.Reader)
@@ -88,16 +122,4 @@ func NewClient(tb testing.TB, over *http.Client) *x402test.Client {
 		tb.Fatal(err)
 	}
 	return &x402test.Client{HTTP: over, Wallet: wallet, Now: time.Now}
-}
-
-// FreeAddr is an address of 127.0.0.1 to listen on, for a process that cannot
-// choose one itself. Somebody else may be faster.
-func FreeAddr(tb testing.TB) string {
-	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -83,6 +84,22 @@ func (p *Process) Ready() error {
 	case <-late.C:
 		p.Kill()
 		return fmt.Errorf("%s did not get ready:\n%s", p, &p.Log)
+	}
+}
+
+// Listens waits until the program takes connections at an address. It is an error when it
+// ends before.
+func (p *Process) Listens(addr string) error {
+	for {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-p.gone:
+			return errors.Join(p.err, fmt.Errorf("%s ended before it was ready\n%s", p, &p.Log))
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -77,8 +78,8 @@ func Program(tb testing.TB, pkg string) string {
 func Watched(tb testing.TB, pkg string) string {
 	tb.Helper()
 	root := Root(tb)
-	return programs.get(tb, filepath.Join("watched", filepath.Base(pkg)), func(to string) error {
-		return build(context.Background(), root, "watched", "1", map[string]string{filepath.Base(pkg): to}, "-race", pkg)
+	return programs.get(tb, filepath.Join(watched, filepath.Base(pkg)), func(to string) error {
+		return build(context.Background(), root, ".", watched, map[string]string{filepath.Base(pkg): to}, "-race", pkg)
 	})
 }
 
@@ -90,4 +91,22 @@ func Functions(tb testing.TB) string {
 	return programs.get(tb, "functions", func(to string) error {
 		return BuildFunctions(context.Background(), root, to)
 	})
+}
+
+// Shop is the command of the shop of infra/shop, a module of its own, with its ledger in
+// a folder.
+func Shop(tb testing.TB, dir, addr, facilitator string) *exec.Cmd {
+	tb.Helper()
+	root, in := Root(tb), filepath.Join("infra", "shop")
+	if _, err := os.ReadFile(filepath.Join(root, in, "server", "main.go")); err != nil { // so that the cache of go test knows of it
+		tb.Fatal(err)
+	}
+	cmd := exec.Command(programs.get(tb, "shop", func(to string) error {
+		return build(context.Background(), root, in, "shop", map[string]string{"server": to}, "./server")
+	}))
+	cmd.Dir = dir
+	cmd.Env = Environment(map[string]string{
+		"ADDR": addr, "FACILITATOR": facilitator, "PAY_TO": Account(1), "LEDGER_FILE": filepath.Join(dir, "ledger.db"),
+	})
+	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -17,18 +18,25 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/operations"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 func sellsDNS(p boot.Parts) http.Handler { return p.Seller.Handler(service.DNS(p.Resolver)) }
 
-func openBench(b *testing.B, open func(boot.Parts) http.Handler, level string) (*lab, *controls, http.Handler) {
-	l, c := newLab(b), newControls(b)
-	c.log.Discard = true
-	s := l.setup()
-	s.more["LOG_LEVEL"] = level
-	return l, c, open(c.wire(s, "https://bench.example.com", c.inMemory()))
+// openBench makes the parts of a service in this process, as package boot makes them, over
+// a store in memory that counts its calls.
+func openBench(b *testing.B, open func(boot.Parts) http.Handler, level string) (*lab, *ledgertest.Faulty, http.Handler) {
+	l := newLab(b)
+	store := ledgertest.NewFaulty(b, &ledgertest.Memory{}, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault { return ledgertest.None })
+	env := l.setup().environment()
+	env["LOG_LEVEL"], env["BASE_URL"] = level, "https://bench.example.com"
+	config := must(boot.ReadLocal(func(name string) string { return env[name] }))
+	log := slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: config.LogLevel}))
+	stores := boot.Stores{Ledger: store, Limits: &limit.Memory{}}
+	return l, store, open(must(config.Parts(stores, log, time.Now)))
 }
 
 func BenchmarkChallenge(b *testing.B) {
@@ -44,7 +52,7 @@ func BenchmarkToolChallenge(b *testing.B) {
 
 // unsigned measures the answer to an unsigned request: the handler alone, which may ask nobody.
 func unsigned(b *testing.B, open func(boot.Parts) http.Handler, method, path, body string, status int) {
-	l, c, h := openBench(b, open, "info")
+	l, store, h := openBench(b, open, "info")
 	r := httptest.NewRequest(method, path, nil)
 	r.Header.Set("Accept", "application/json")
 	got := 0
@@ -59,7 +67,7 @@ func unsigned(b *testing.B, open func(boot.Parts) http.Handler, method, path, bo
 	settled, _ := l.facilitator.Settles()
 	asked := settled + l.facilitator.Verifies() + len(l.dns.asked)
 	for _, op := range []ledgertest.Op{ledgertest.Create, ledgertest.Replace, ledgertest.Fetch} {
-		asked += c.store.Calls(op)
+		asked += store.Calls(op)
 	}
 	b.ReportMetric(float64(asked), "network-calls")
 	if got != status || asked != 0 {

@@ -102,7 +102,7 @@ func (r *run) booked(op catalog.Operation, calls, transfers int) {
 	if len(moved) > transfers {
 		r.Error(grave(fmt.Sprintf("money was moved %d times, want %d", len(moved), transfers)))
 	}
-	is(r, "calls to /settle", r.lab.settles(r.payer), calls)
+	is(r, "calls to /settle", r.lab.facilitator.Asked(r.payer), calls)
 	is(r, "transfers", len(moved), transfers)
 	for _, t := range moved {
 		is(r, "value", t.Value, op.Amount)
@@ -310,7 +310,7 @@ func inBackground(path string, w want, at func(*run) *gate) step {
 
 // atTheFacilitator is where a payer's settlement waits, atTheResolver where
 // the question about the case's held name does.
-func atTheFacilitator(r *run) *gate { return r.lab.hold(r.payer) }
+func atTheFacilitator(r *run) *gate { return r.lab.settling.of(r.payer) }
 func atTheResolver(r *run) *gate    { return r.lab.dns.gate(r.name) }
 
 func happens(f func(*run)) step { return step{do: func(r *run, _ step) { f(r) }} }

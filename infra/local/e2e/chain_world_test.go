@@ -193,13 +193,13 @@ func openChain(t testing.TB, p *pace, l *lab, o chainOptions) *chainWorld {
 		w.startFacilitator("0")
 		s.more["FACILITATOR_FALLBACK_URL"], s.more["DUPLICATE_WINDOW_SECONDS"] = w.facilitator.URL, "0"
 		w.toNode = newTap(t)
-		w.nodeURL = w.toNode.front(func(*http.Request, []byte) string { return callNode }, proxyTo(w.node.URL))
+		w.nodeURL = w.toNode.front(func(*http.Request, []byte) string { return callNode }, testbed.ProxyTo(t, w.node.URL))
 	}
 	w.startFacilitator("0")
 	s.facilitator = w.facilitator.URL
 	if !o.direct {
 		w.relay = newTap(t)
-		s.facilitator = w.relay.front(callOf, proxyTo(w.facilitator.URL))
+		s.facilitator = w.relay.front(callOf, testbed.ProxyTo(t, w.facilitator.URL))
 	}
 	w.d = openLocal(t, l, s)
 	return w
@@ -250,9 +250,11 @@ func (w *chainWorld) ask(v any, method string, params ...any) {
 }
 
 func (w *chainWorld) awaitPool(n int) {
-	poll(w, fmt.Sprintf("%d transactions on their way", n), func() bool {
+	testbed.Until(w, "transactions on their way", func() (err error) {
 		var pool struct{ Pending string }
-		w.ask(&pool, "txpool_status")
-		return pool.Pending == fmt.Sprintf("0x%x", n)
+		if w.ask(&pool, "txpool_status"); pool.Pending != fmt.Sprintf("0x%x", n) {
+			err = fmt.Errorf("%s, want %d", pool.Pending, n)
+		}
+		return err
 	})
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -86,9 +87,11 @@ func (f *freezer) play(t testing.TB, c freeze) {
 	f.node.Mint(t, r.wallet.Address(), dnsPrice())
 	r.pays(fails(fault.SettlementUncertain))
 	f.await(t)
-	poll(t, "the connection to the facilitator to end", func() bool {
-		open, _ := f.settlement.open()
-		return len(open) == 0
+	testbed.Until(t, "the connections to the facilitator end", func() (err error) {
+		if open, _ := f.settlement.open(); len(open) > 0 {
+			err = fmt.Errorf("%d are open", len(open))
+		}
+		return err
 	})
 	over := []*proxy{f.table, f.rpc}
 	if c.unnoticed {
@@ -100,7 +103,7 @@ func (f *freezer) play(t testing.TB, c freeze) {
 		r.moved = func() string { return hash }
 		r.pays(r.answer())
 	})
-	is(t, "settlements", f.lab.settles(r.payer), 2)
+	is(t, "settlements", f.lab.facilitator.Asked(r.payer), 2)
 	is(t, "transfers in play money", len(f.lab.facilitator.Moved(r.payer)), 0)
 	is(t, "lookups", f.lab.dns.lookups(r.name), 1)
 	f.await(t)

@@ -10,8 +10,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // death is the moment at which the process of a payment is killed, what is true
@@ -70,7 +68,7 @@ func TestKilledAtMoments(t *testing.T) {
 	for world, open := range map[string]func(testing.TB, setup, *tap) *deployment{
 		"local": func(tb testing.TB, s setup, _ *tap) *deployment { return openLocal(tb, l, s) },
 		"lambda": func(tb testing.TB, s setup, at *tap) *deployment {
-			s.table, s.endpoint = db.Table(tb), at.front(writeOf, proxyTo(db.URL))
+			s.table, s.endpoint = db.Table(tb), at.front(writeOf, testbed.ProxyTo(tb, db.URL))
 			return openFunctions(tb, l, s, func(c *lambdahost.Config) { c.OnResponse = at.answered })
 		},
 	} {
@@ -91,8 +89,8 @@ func TestKilledAtMoments(t *testing.T) {
 }
 
 // answered has the process of a function killed when it has given its answer to Lambda.
-func (p *tap) answered(process lambdahost.Process, request string, _ []byte) {
-	if p.choose(sendAnswer, request) != unharmed {
+func (p *tap) answered(process lambdahost.Process, _ string, _ []byte) {
+	if p.choose(sendAnswer) != unharmed {
 		process.Kill()
 		close(p.struck)
 	}
@@ -149,7 +147,7 @@ func (r *run) killedAt(at *tap, c death) {
 	}
 	e, err := wait()
 	if c.kind != "" {
-		if suffered, _ := at.harm(); suffered == 0 {
+		if at.left() > 0 {
 			r.Fatalf("nothing has happened %s, and the answer is %s, %v", c.at, e, err)
 		}
 		<-at.struck
@@ -160,113 +158,4 @@ func (r *run) killedAt(at *tap, c death) {
 	case dead != nil:
 		r.check(e, *dead)
 	}
-}
-
-// accident is a way in which one write can go wrong.
-type accident struct {
-	name    string
-	mishaps []mishap
-	// lasting: the write's fate stays unknown for as long as a call of the
-	// store may take, so that whoever began it cannot finish it.
-	lasting bool
-}
-
-func accidents() []accident {
-	return []accident{
-		{"reply dropped", []mishap{dropped}, false},
-		{"reply late", []mishap{late}, false},
-		{"request reset", []mishap{reset}, false},
-		{"request forgotten", []mishap{forgotten}, false},
-		{"reply dropped twice", []mishap{dropped, dropped}, false},
-		{"request reset twice", []mishap{reset, reset}, true},
-		{"reply late twice", []mishap{late, late}, true},
-		{"reset, then dropped", []mishap{reset, dropped}, false},
-		{"dropped, then reset", []mishap{dropped, reset}, false},
-	}
-}
-
-// TestLostReply lets each write of a paid request go wrong in each way. The one client, who is
-// alone, gets the answer; money moves once; nothing that was learnt is forgotten.
-func TestLostReply(t *testing.T) {
-	t.Parallel()
-	verifyOnly(t, "needs Node for the DynamoDB server")
-	db, l := testbed.StartDynamo(t), newLab(t)
-	for _, write := range []string{writeClaim, writeOpen, writeFirst, writePlace, writeSettled, writeRelease, writeRedeem} {
-		for _, a := range accidents() {
-			t.Run(write+": "+a.name, func(t *testing.T) {
-				t.Parallel()
-				fairly(t, func(tb testing.TB, p *pace) { a.play(tb, p, l, db, write) })
-			})
-		}
-	}
-}
-
-// play plays one accident. Without a lasting one nobody is told to wait for
-// the stored answer after he has got the first.
-func (a accident) play(t testing.TB, pc *pace, l *lab, db testbed.Dynamo, write string) {
-	p, table := newTap(t), db.Table(t)
-	d := newControls(t).serve(t, l, l.setup(), onTable(testbed.Dynamo{URL: p.front(writeOf, proxyTo(db.URL))}, table))
-	if write != writeFirst { // the operation has had a lease before
-		r := newRun(t, l, d, pc.client())
-		r.sign(lookUp("example.com", "A"), nil, nil)
-		r.pays(result(""))
-	}
-	r := newRun(t, l, d, pc.client())
-	r.sign(r.fill(lookUp("{healthy}", "A")), named, nil)
-	p.arm(write, a.mishaps...)
-	persistAlone(r, a)
-	if suffered, seen := p.harm(); suffered != len(a.mishaps) {
-		t.Errorf("%d attempts met with a mishap, want %d; seen %v", suffered, len(a.mishaps), seen)
-	}
-	// Whatever the store missed is made good when the client comes again.
-	again, lookups := untilReplayed(r), 1
-	if again > 0 {
-		lookups = 2 // the first answer was served and never written down
-	}
-	is(t, "the stored answer had to be waited for", again > 0 && !a.lasting, false)
-	is(t, "lookups", l.dns.lookups(r.name), lookups)
-	r.booked(catalog.DNS(), 1, 1)
-	store := dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(db.ClientConfig()), Table: table, Timeout: patience})
-	record, err := store.Fetch(t.Context(), keyOf(l, r.header))
-	if err != nil || record == nil {
-		t.Fatalf("record: %v", err)
-	}
-	is(t, "state", record.State, ledger.Redeemed)
-	if record.Receipt == nil || record.Receipt.Transaction != l.facilitator.Moved(r.payer)[0].Transaction {
-		t.Errorf("receipt %+v", record.Receipt)
-	}
-}
-
-// persistAlone sends the payment until it is answered, with the clock set forward
-// instead of waiting.
-func persistAlone(r *run, a accident) {
-	e, told := r.repeats(r.d.skip, func(e exchange) bool { return e.Status == http.StatusOK })
-	for _, before := range told {
-		code := codeOf(before)
-		if code != string(fault.LedgerUnavailable) && (code != string(fault.PaymentInProgress) || !a.lasting) ||
-			!a.lasting && len(told) > 1 {
-			r.Errorf("the client is told %s, one of %d answers", before, len(told))
-		}
-	}
-	w := r.answer()
-	if e.Header.Get(x402.HeaderReplayed) != "" {
-		w, r.first = w.replayed(), e
-	}
-	r.check(e, w)
-}
-
-// untilReplayed asks again until the stored answer comes, and returns how often
-// it was told that the payment is in progress.
-func untilReplayed(r *run) (busy int) {
-	e, before := r.repeats(r.d.skip, func(e exchange) bool { return e.Header.Get(x402.HeaderReplayed) != "" })
-	for _, b := range before {
-		if b.Status == http.StatusOK && busy > 0 {
-			r.check(b, r.answer())
-			continue
-		}
-		busy++
-		r.check(b, fails(fault.PaymentInProgress).charge(moved))
-	}
-	r.check(e, r.answer().replayed())
-	return busy
 }

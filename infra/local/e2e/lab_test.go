@@ -5,10 +5,8 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -22,8 +20,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// gate holds whoever comes by until it is opened. Its two events are contexts, whose end
-// anybody may bring about and wait for.
+// gate holds what arrives at it until it is opened. Its two events are contexts, whose end
+// every goroutine may bring about and wait for.
 type gate struct {
 	opened, arrived context.Context
 	open, arrive    context.CancelFunc
@@ -56,55 +54,58 @@ func (g *gate) await(tb testing.TB, what string) {
 	}
 }
 
-// patience is how long a test waits for what must happen.
-const patience = 60 * time.Second
+// gates are made at their first use, by payer or by name.
+type gates struct {
+	mu  sync.Mutex
+	all map[string]*gate
+}
 
-func poll(tb testing.TB, what string, so func() bool) {
-	tb.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !so(); <-tick.C {
-		if time.Now().After(deadline) {
-			tb.Fatalf("waited %s in vain for %s", patience, what)
-		}
+func (g *gates) of(name string) *gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.all == nil {
+		g.all = map[string]*gate{}
+	}
+	if g.all[name] == nil {
+		g.all[name] = newGate()
+	}
+	return g.all[name]
+}
+
+// known is a gate that was made before; nil if there is none.
+func (g *gates) known(name string) *gate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.all[name]
+}
+
+func (g *gates) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, one := range g.all {
+		one.open()
 	}
 }
+
+// patience is how long a test waits for what must happen.
+const patience = 60 * time.Second
 
 // lab is the outside world of a deployment: the facilitator and the resolver.
 type lab struct {
 	terms       x402.Terms
 	facilitator *testbed.Facilitator
 	url         string // of the facilitator
+	settling    gates  // where settlements of a payer wait
 	dns         *resolver
 
-	mu       sync.Mutex
-	accounts map[string]*account // by payer
-	secrets  x402test.Secrets    // payments that were sent
-}
-
-// account is how the facilitator treats a payer.
-type account struct {
-	script []x402test.Behaviour // of the settlements, one after the other; then honest
-	calls  int                  // settlements begun
-	gate   *gate                // where settlements wait; nil is nowhere
+	mu      sync.Mutex
+	secrets x402test.Secrets // payments that were sent
 }
 
 func newLab(tb testing.TB) *lab {
-	l := &lab{terms: testbed.LocalTerms(tb), dns: newResolver(tb), accounts: map[string]*account{}}
-	l.facilitator = testbed.NewFacilitator(tb, x402test.FacilitatorConfig{Behave: l.behave, Contract: isContractSignature})
-	server := httptest.NewServer(http.HandlerFunc(l.serveFacilitator))
-	l.url = server.URL
-	tb.Cleanup(func() {
-		l.mu.Lock()
-		for _, a := range l.accounts {
-			if a.gate != nil {
-				a.gate.open()
-			}
-		}
-		l.mu.Unlock()
-		server.CloseClientConnections()
-		server.Close()
-	})
+	l := &lab{terms: testbed.LocalTerms(tb), dns: newResolver(tb), facilitator: testbed.NewFacilitator(tb, isContractSignature)}
+	l.url = testbed.Serve(tb, http.HandlerFunc(l.serveFacilitator))
+	tb.Cleanup(l.settling.open)
 	return l
 }
 
@@ -115,63 +116,21 @@ func isContractSignature(_ x402.Address, signature []byte) bool {
 	return bytes.HasPrefix(signature, []byte(contractSignature))
 }
 
-// of is a payer's account. The caller holds the lock.
-func (l *lab) of(payer string) *account {
-	if l.accounts[payer] == nil {
-		l.accounts[payer] = &account{}
-	}
-	return l.accounts[payer]
-}
-
-// behave decides how a settlement goes: by the payer's script, then honestly.
-func (l *lab) behave(_ int, key string) x402test.Behaviour {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	a := l.of(testbed.KeyPayer(key))
-	if a.calls++; a.calls <= len(a.script) {
-		return a.script[a.calls-1]
-	}
-	return x402test.Honest
-}
-
 // serveFacilitator lets settlements wait at their payer's gate before the
 // facilitator hears of them.
 func (l *lab) serveFacilitator(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/settle" {
-		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-		if err != nil {
-			return
+	testbed.Relay{To: l.facilitator, Do: func(c *testbed.Relayed) {
+		if g := l.settling.known(testbed.CallPayer(c.Sent)); g != nil && c.URL.Path == "/settle" {
+			g.pass(c.Context().Done())
 		}
-		l.mu.Lock()
-		g := l.of(testbed.CallPayer(body)).gate
-		l.mu.Unlock()
-		if g != nil {
-			g.pass(r.Context().Done())
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-	}
-	l.facilitator.ServeHTTP(w, r)
+		l.facilitator.ServeHTTP(w, c.Request)
+	}}.ServeHTTP(w, r)
 }
 
 func (l *lab) wallet(script ...x402test.Behaviour) *x402test.Wallet {
 	w := must(x402test.NewWallet(rand.Reader))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.of(w.Address().String()).script = script
+	l.facilitator.Plan(w.Address().String(), script...)
 	return w
-}
-
-func (l *lab) hold(payer string) *gate {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.of(payer).gate = newGate()
-	return l.of(payer).gate
-}
-
-func (l *lab) settles(payer string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.of(payer).calls
 }
 
 // secret remembers a signature: no log may show it.
@@ -187,10 +146,8 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 	if tb.Failed() {
 		tb.Logf("the end of the log:\n%s", log[max(len(log)-50_000, 0):])
 	}
-	for _, bad := range []string{"panic", "DATA RACE", "fatal error", "goroutine "} {
-		if at := strings.Index(log, bad); at >= 0 {
-			tb.Error(grave(fmt.Sprintf("the log says %q: ... %.2000s", bad, log[max(at-500, 0):])))
-		}
+	if crash := testbed.Crash(log); crash != "" {
+		tb.Error(grave("the log says: " + crash))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,12 +165,12 @@ func keyOf(l *lab, header string) string {
 // on one port of 127.0.0.1. Most names are those of zone; a name of the form
 // <anything>.<mode>.lab.example.com is answered as its mode says.
 type resolver struct {
-	addr string // ip:port
-	zone testbed.Zone
+	addr  string // ip:port
+	zone  testbed.Zone
+	gates gates // where questions about a name wait; open when it is healed
 
 	mu    sync.Mutex
 	asked map[string]map[string]bool // name -> questions, a datagram sent again counted once
-	gates map[string]*gate           // name -> where its questions wait; open when it is healed
 }
 
 // The modes of lab names. A name that is healed answers like healthy.
@@ -228,15 +185,9 @@ const (
 const labDomain = ".lab.example.com."
 
 func newResolver(tb testing.TB) *resolver {
-	r := &resolver{zone: testbed.ReadZone(tb, zoneText), asked: map[string]map[string]bool{}, gates: map[string]*gate{}}
+	r := &resolver{zone: testbed.ReadZone(tb, zoneText), asked: map[string]map[string]bool{}}
 	r.addr = testbed.Resolver(tb, r)
-	tb.Cleanup(func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		for _, g := range r.gates {
-			g.open()
-		}
-	})
+	tb.Cleanup(r.gates.open)
 	return r
 }
 
@@ -292,15 +243,7 @@ func (r *resolver) lookups(name string) int {
 }
 
 // gate is where the questions about a held name wait.
-func (r *resolver) gate(name string) *gate {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	name = dns.Fqdn(name)
-	if r.gates[name] == nil {
-		r.gates[name] = newGate()
-	}
-	return r.gates[name]
-}
+func (r *resolver) gate(name string) *gate { return r.gates.of(dns.Fqdn(name)) }
 
 // zoneText is what the resolver knows. Addresses are those of RFC 5737.
 const zoneText = `

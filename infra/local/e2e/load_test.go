@@ -43,19 +43,15 @@ func newFleet(tb testing.TB, l *lab, s setup) *fleet {
 	f := &fleet{}
 	var starting []*testbed.Process
 	for range size {
-		addr := testbed.FreeAddr(tb)
-		p := launchLocal(tb, l, s, map[string]string{
-			"LEDGER_FILE": "", "LEDGER_TABLE": table, "AWS_ENDPOINT_URL_DYNAMODB": db.URL, "AWS_REGION": testbed.DynamoRegion,
-			"AWS_ACCESS_KEY_ID": testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": testbed.DynamoSecret,
-			"LOCAL_ADDR": addr, "BASE_URL": origin, "LOG_LEVEL": "info",
-		})
-		starting = append(starting, p)
-		f.members = append(f.members, &deployment{base: "http://" + addr, origin: origin, log: p.Log.String})
+		starting = append(starting, launchLocal(tb, l, s, db.Settings(table), map[string]string{
+			"LEDGER_FILE": "", "BASE_URL": origin, "LOG_LEVEL": "info",
+		}))
 	}
 	for _, p := range starting {
 		if err := p.Ready(); err != nil {
 			tb.Fatal(err)
 		}
+		f.members = append(f.members, &deployment{base: p.URL, origin: origin, log: p.Log.String})
 	}
 	return f
 }
@@ -158,12 +154,15 @@ func (b *batch) lookedUp(tb testing.TB, payments ...*purchase) {
 		}
 		extra += max(asked-1, 0)
 	}
-	poll(tb, fmt.Sprintf("the log to say why there were %d lookups more than names", extra), func() bool {
+	testbed.Until(tb, "the log says why names were looked up more than once", func() (err error) {
 		told := 0
 		for _, d := range b.f.members {
 			told += len(repeats.FindAllString(d.log(), -1))
 		}
-		return extra <= told
+		if told < extra {
+			err = fmt.Errorf("%d lookups more than names, and %d requests that say so", extra, told)
+		}
+		return err
 	})
 }
 
@@ -214,7 +213,7 @@ func payments(t *testing.T, b *batch) {
 		b.settle(p, healthy())
 	}
 	doubts := int(b.doubts.Load())
-	if n := b.lab.settles(b.payer); n < len(b.payments) || n > len(b.payments)+doubts {
+	if n := b.lab.facilitator.Asked(b.payer); n < len(b.payments) || n > len(b.payments)+doubts {
 		t.Errorf("%d calls to /settle for %d payments, %d times in doubt", n, len(b.payments), doubts)
 	}
 	b.lookedUp(t, b.payments...)
@@ -234,7 +233,7 @@ func copies(t *testing.T, b *batch) {
 	// The one that settles is held up until a tenth of the others is answered:
 	// they did arrive while it was under way. On a busy machine all of them take
 	// their time, and a settlement has only so much of it.
-	g := b.lab.hold(b.payer)
+	g := b.lab.settling.of(b.payer)
 	defer time.AfterFunc(5*time.Second, g.open).Stop()
 	var answers atomic.Int64
 	var during atomic.Bool // a tenth was answered while it was under way
@@ -259,7 +258,7 @@ func copies(t *testing.T, b *batch) {
 	if looked == 1 && len(receipts) > 1 {
 		t.Errorf("%d receipts for one purchase: %v", len(receipts), receipts)
 	}
-	calls, doubts := b.lab.settles(b.payer), int(b.doubts.Load())
+	calls, doubts := b.lab.facilitator.Asked(b.payer), int(b.doubts.Load())
 	if b.booked(catalog.DNS(), calls, 1); calls > 1+doubts {
 		t.Errorf("%d settlements, %d times in doubt", calls, doubts)
 	}

@@ -36,8 +36,8 @@ func table() []scenario {
 // guard lets nothing connect to this machine: they are bought in infra/simnet.
 func answeredHere(op catalog.Operation) bool { return op.Slug == "dns" || op.Slug == "ping" }
 
-// TestService plays the table in every world. A quick run plays it over the
-// local runner, and what that cannot do over the handlers.
+// TestService plays the table in every world. A quick run plays it over the local
+// runner; what that cannot do, the tests of pkg/service do over the handlers.
 func TestService(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -48,7 +48,7 @@ func TestService(t *testing.T) {
 			open := w.start(t)
 			shared := open(t, l, l.setup())
 			for _, s := range cases {
-				if s.harms && w.fixed || testing.Short() && w.name == "handlers" && !s.harms {
+				if s.harms && w.fixed {
 					continue
 				}
 				t.Run(s.name, func(t *testing.T) {

@@ -1,22 +1,21 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 type mishap int
@@ -24,43 +23,33 @@ type mishap int
 const (
 	unharmed     mishap = iota
 	dropped             // the server has done it, and the connection closes
-	late                // the server has done it, and the client gives up waiting
-	reset               // the connection is reset before the server has it whole
-	forgotten           // the client gives up waiting, and the server never sees it
-	killedBefore        // its process is killed, and the server never sees it
-	killedAfter         // the server has done it, and its process is killed
+	killedBefore        // the process of the service is killed, and the server never sees it
+	killedAfter         // the server has done it, and the process is killed
 )
 
 // The requests of a paid request, as a tap names them.
 const (
-	callVerify   = "verify"  // the facilitator judges a signature
-	callSettle   = "settle"  // the facilitator moves the money
-	writeOpen    = "open"    // the purchase
-	writeClaim   = "claim"   // the record begins: settling
-	writeFirst   = "first"   // the first lease that the operation ever has
-	writePlace   = "place"   // a lease among others
-	writeSettled = "settled" // the receipt
-	writeRelease = "release" // the lease is given back
-	writeRedeem  = "redeem"  // the answer
-	sendAnswer   = "answer"  // the function gives its answer to Lambda
-	callNode     = "node"    // a facilitator asks its Ethereum node
+	callVerify   = "verify"   // the facilitator judges a signature
+	callSettle   = "settle"   // the facilitator moves the money
+	writeClaim   = "claim"    // the record begins: settling
+	writeSettled = "settled"  // the receipt
+	writeRedeem  = "redeemed" // the answer
+	sendAnswer   = "answer"   // the function gives its answer to Lambda
+	callNode     = "node"     // a facilitator asks its Ethereum node
 )
 
-// tap stands between a service and its servers. It lets one kind of request meet with mishaps:
-// the first attempts at its first occurrence after it was armed, one mishap each.
+// tap stands between a service and its servers. It lets the next requests of one kind
+// meet with mishaps, one each.
 type tap struct {
 	tb testing.TB
 
-	mu       sync.Mutex
-	kind     string
-	mishaps  []mishap
-	kill     func()        // ends the process that sends, or has it ended
-	struck   chan struct{} // closed when it has ended
-	chosen   bool
-	victim   string // SDK invocation that meets with the mishaps
-	suffered int    // attempts that did
-	seen     map[string]int
-	replies  map[string][][]byte // of the servers, by kind
+	mu      sync.Mutex
+	kind    string
+	mishaps []mishap
+	kill    func()        // ends the process that sends, or has it ended
+	struck  chan struct{} // closed when it has ended
+	seen    map[string]int
+	replies map[string][][]byte // of the servers, by kind
 }
 
 func newTap(tb testing.TB) *tap {
@@ -70,97 +59,66 @@ func newTap(tb testing.TB) *tap {
 func (p *tap) arm(kind string, mishaps ...mishap) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.kind, p.mishaps, p.chosen, p.suffered, p.struck = kind, mishaps, false, 0, make(chan struct{})
+	p.kind, p.mishaps, p.struck = kind, mishaps, make(chan struct{})
 }
 
-// harm is how many attempts met with a mishap since the tap was armed, and how often
-// each kind of request was ever sent.
-func (p *tap) harm() (suffered int, seen map[string]int) {
+// left is how many mishaps have not happened since the tap was armed, and sent how often
+// a kind of request was ever sent.
+func (p *tap) left() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.suffered, maps.Clone(p.seen)
+	return len(p.mishaps)
 }
 
-// choose decides what happens to an attempt. Attempts at one write have the
-// same SDK invocation id.
-func (p *tap) choose(kind, invocation string) mishap {
+func (p *tap) sent(kind string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if kind == "" {
-		return unharmed
-	}
+	return p.seen[kind]
+}
+
+// choose decides what happens to a request.
+func (p *tap) choose(kind string) mishap {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.seen[kind]++
-	if !p.chosen && kind == p.kind {
-		p.chosen, p.victim = true, invocation
-	}
-	if kind != p.kind || invocation != p.victim || p.suffered >= len(p.mishaps) {
+	if kind == "" || kind != p.kind || len(p.mishaps) == 0 {
 		return unharmed
 	}
-	p.suffered++
-	return p.mishaps[p.suffered-1]
+	m := p.mishaps[0]
+	p.mishaps = p.mishaps[1:]
+	return m
 }
 
 // strike kills the process that has sent a request, which gets no answer.
-func (p *tap) strike() {
+func (p *tap) strike(r *testbed.Relayed) {
 	p.kill()
 	close(p.struck)
-	panic(http.ErrAbortHandler) // closes the connection
+	r.Drop()
 }
 
 // front is the URL of a server that a service reaches through the tap. kindOf
 // names a request, and is empty for one that is never harmed.
 func (p *tap) front(kindOf func(*http.Request, []byte) string, server http.Handler) string {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return // the client is gone
-		}
-		kind := kindOf(r, body)
-		what := p.choose(kind, r.Header.Get("Amz-Sdk-Invocation-Id"))
-		switch what {
-		case reset:
-			if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
-				abort(c)
-			}
+	return testbed.Serve(p.tb, testbed.Relay{To: server, Do: func(r *testbed.Relayed) {
+		kind := kindOf(r.Request, r.Sent)
+		what := p.choose(kind)
+		if what == killedBefore {
+			p.strike(r)
 			return
-		case forgotten:
-			<-r.Context().Done()
-			return
-		case killedBefore:
-			p.strike()
 		}
-		// The server finishes what it was sent, whether or not somebody listens.
-		sent, answer := r.Clone(context.WithoutCancel(r.Context())), httptest.NewRecorder()
-		sent.Body = io.NopCloser(bytes.NewReader(body))
-		server.ServeHTTP(answer, sent)
+		answer := r.Answer()
 		p.mu.Lock()
 		p.replies[kind] = append(p.replies[kind], answer.Body.Bytes())
 		p.mu.Unlock()
 		switch what {
 		case dropped:
-			panic(http.ErrAbortHandler)
-		case late:
-			<-r.Context().Done()
-			return
+			r.Drop()
 		case killedAfter:
-			p.strike()
+			p.strike(r)
+		default:
+			r.Send(answer, answer.Body.Len())
 		}
-		maps.Copy(w.Header(), answer.Header())
-		w.WriteHeader(answer.Code)
-		_, _ = w.Write(answer.Body.Bytes()) // the client may be gone
-	}))
-	p.tb.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
-	})
-	return s.URL
-}
-
-// proxyTo carries requests to a URL. Where that gives no answer, the connection ends.
-func proxyTo(to string) http.Handler {
-	h := httputil.NewSingleHostReverseProxy(must(url.Parse(to)))
-	h.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }
-	return h
+	}})
 }
 
 // callOf names a call of a facilitator; empty for any other request to it.
@@ -171,27 +129,19 @@ func callOf(r *http.Request, _ []byte) string {
 	return strings.TrimPrefix(r.URL.Path, "/")
 }
 
-// writeOf names a write; empty for a read.
+// writeOf names a write of a payment's record; empty for anything else.
 func writeOf(r *http.Request, body []byte) string {
 	var q struct {
-		Item             map[string]struct{ S string }
-		UpdateExpression string
+		Item map[string]struct{ S string }
 	}
 	_ = json.Unmarshal(body, &q) // what is no write has no kind
-	_, op, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-	switch {
-	case op == "PutItem" && strings.HasPrefix(q.Item["pk"].S, "purchase|"):
-		return writeOpen
-	case op == "PutItem":
-		return map[string]string{"settling": writeClaim, "settled": writeSettled, "redeemed": writeRedeem}[q.Item["state"].S]
-	case strings.HasPrefix(q.UpdateExpression, "SET leases ="):
-		return writeFirst
-	case strings.HasPrefix(q.UpdateExpression, "SET leases."):
-		return writePlace
-	case strings.HasPrefix(q.UpdateExpression, "REMOVE "):
-		return writeRelease
+	if !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutItem") || strings.HasPrefix(q.Item[dynamo.AttrKey].S, "purchase|") {
+		return ""
 	}
-	return ""
+	if state := q.Item[dynamo.AttrState].S; state != string(ledger.Settling) {
+		return state
+	}
+	return writeClaim
 }
 
 // proxy forwards TCP connections. It can be cut, and it can spoil the connections
@@ -299,10 +249,7 @@ func (w *strand) Write(b []byte) (int, error) {
 
 // close ends the near end politely, and reset with RST.
 func (w *strand) close() { _ = w.near.Close() }
-func (w *strand) reset() { abort(w.near) }
-
-// abort closes a connection over TCP with RST.
-func abort(c net.Conn) { _ = errors.Join(c.(*net.TCPConn).SetLinger(0), c.Close()) }
+func (w *strand) reset() { testbed.Reset(w.near) }
 
 // vanish cuts a connection in a way that its near end cannot see.
 func (w *strand) vanish() {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
@@ -27,7 +26,6 @@ type opener func(testing.TB, *lab, setup) *deployment
 
 func worlds() []world {
 	return []world{
-		{"handlers", false, func(testing.TB) opener { return openHandlers }},
 		{"local", true, func(tb testing.TB) opener {
 			localBinary(tb, false)
 			return openLocal
@@ -74,9 +72,7 @@ type deployment struct {
 	cut    func()
 	mend   func()
 	plant  func(ctx context.Context, key string) error
-	// skip sets the service's clock forward.
-	skip func(time.Duration)
-	log  func() string
+	log    func() string
 
 	host *lambdahost.Host // of the built functions
 	// kill ends the process that has a request, and returns when it is gone; revive is the
@@ -113,8 +109,9 @@ func openLocalOver(tb testing.TB, l *lab, s setup, ledgerFile string) *deploymen
 
 // launchLocal starts the local runner. At the end of the test it is stopped, and must
 // have ended well.
-func launchLocal(tb testing.TB, l *lab, s setup, more map[string]string) *testbed.Process {
-	p, err := testbed.Launch(testbed.Local(localBinary(tb, s.crowd), tb.TempDir(), s.environment(), more), nil)
+func launchLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *testbed.Process {
+	settings := append([]map[string]string{s.environment()}, more...)
+	p, err := testbed.Launch(testbed.Local(localBinary(tb, s.crowd), tb.TempDir(), settings...), nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -21,8 +21,9 @@ export async function play(client) {
   const call = { name, arguments: JSON.parse(args) };
   const unpaid = await client.callTool(call);
   const signed = await payment(unpaid.structuredContent);
-  const listing = {
-    ...validateDiscoveryExtensionSpec(unpaid.structuredContent.extensions.bazaar),
+  const { bazaar } = unpaid.structuredContent.extensions ?? {};
+  const listing = bazaar && {
+    ...validateDiscoveryExtensionSpec(bazaar),
     entry: extractDiscoveryInfo(signed, unpaid.structuredContent.accepts[0]),
   };
   const paying = { ...call, _meta: { "x402/payment": signed, "x402/idempotency-key": randomUUID() } };

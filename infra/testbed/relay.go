@@ -1,0 +1,126 @@
+package testbed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"testing"
+)
+
+// Relay is an http.Handler in front of another one. Do decides about each request: it
+// may have the server answer, change the answer, lose it, or hold it back.
+type Relay struct {
+	To http.Handler
+	Do func(*Relayed)
+}
+
+// Relayed is one request at a Relay. Its body has been read, and can be read again.
+type Relayed struct {
+	http.ResponseWriter
+	*http.Request
+	Sent []byte // the body
+
+	to http.Handler
+}
+
+// ServeHTTP implements http.Handler.
+func (r Relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	body, err := io.ReadAll(q.Body)
+	if err != nil {
+		return // the client is gone
+	}
+	q.Body = io.NopCloser(bytes.NewReader(body))
+	r.Do(&Relayed{ResponseWriter: w, Request: q, Sent: body, to: r.To})
+}
+
+// Answer has the server answer. It finishes what it was sent, whether or not the client
+// still waits.
+func (r *Relayed) Answer() *httptest.ResponseRecorder {
+	q := r.Request.Clone(context.WithoutCancel(r.Context()))
+	q.Body = io.NopCloser(bytes.NewReader(r.Sent))
+	answer := httptest.NewRecorder()
+	r.to.ServeHTTP(answer, q)
+	return answer
+}
+
+// Send passes an answer on, of whose body as many bytes arrive as arriving says. After
+// fewer than all of them the connection is reset.
+func (r *Relayed) Send(answer *httptest.ResponseRecorder, arriving int) {
+	body := answer.Body.Bytes()
+	maps.Copy(r.ResponseWriter.Header(), answer.Header())
+	if r.Method != http.MethodHead && answer.Code >= http.StatusOK && answer.Code != http.StatusNoContent && answer.Code != http.StatusNotModified {
+		r.ResponseWriter.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	r.WriteHeader(answer.Code)
+	_, _ = r.ResponseWriter.Write(body[:min(arriving, len(body))]) // the client may be gone
+	if arriving < len(body) {
+		_ = http.NewResponseController(r.ResponseWriter).Flush()
+		r.Drop()
+	}
+}
+
+// Pass has the server answer, and passes the answer on.
+func (r *Relayed) Pass() {
+	answer := r.Answer()
+	r.Send(answer, answer.Body.Len())
+}
+
+// Drop resets the connection, as a network does that has failed.
+func (r *Relayed) Drop() {
+	connection, _, err := http.NewResponseController(r.ResponseWriter).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	Reset(connection)
+}
+
+// Hold gives no answer while the client waits for one.
+func (r *Relayed) Hold() { <-r.Context().Done() }
+
+// Reset closes a connection over TCP with RST.
+func Reset(c net.Conn) {
+	var err error
+	if tcp, ok := c.(*net.TCPConn); ok {
+		err = tcp.SetLinger(0)
+	}
+	_ = errors.Join(err, c.Close()) // it may be closed
+}
+
+// ProxyTo carries requests to a URL. Where that gives no answer, the connection ends.
+func ProxyTo(tb testing.TB, to string) http.Handler {
+	tb.Helper()
+	u, err := url.Parse(to)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &httputil.ReverseProxy{
+		Transport:    &http.Transport{DisableCompression: true, DisableKeepAlives: true},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(u) },
+	}
+}
+
+// Serve serves a handler until the test ends, and returns its URL. Every request has a
+// connection to itself: a browser sends a request again by itself when a connection that
+// it has used before is cut.
+func Serve(tb testing.TB, h http.Handler) string {
+	tb.Helper()
+	server := httptest.NewUnstartedServer(h)
+	server.Config.SetKeepAlivesEnabled(false)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.Start()
+	tb.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server.URL
+}
