@@ -201,7 +201,7 @@ func (p *loopProgram) loop(results chan<- loopResult) error {
 // returns the table, with the most settlements of a purchase.
 func judge(t *testing.T, clients []stockClient, trials []*trial) string {
 	t.Helper()
-	const atTheShop = "any of these, at the shop of 35 lines in [`infra/shop`](infra/shop)"
+	const atTheShop = "any of these, at the shop of 35 lines in [`infra/shop`](../shop)"
 	var rows []string
 	most := map[string][]int{}
 	for _, m := range failureModes() {
