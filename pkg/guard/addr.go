@@ -1,14 +1,12 @@
 package guard
 
 import (
-	"errors"
 	"net/netip"
 	"strings"
 
 	"code.dny.dev/ssrf"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // public knows every special-purpose range of the IANA registries, multicast
@@ -21,31 +19,22 @@ var public = ssrf.New(
 	ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")),
 )
 
-// CheckAddr returns nil for an address that is public unicast and
+// checkAddr returns nil for an address that is public unicast and
 // blocked_address for every other: private, loopback, link-local, metadata,
 // shared, documentation, benchmarking, multicast, reserved, and all forms of
 // IPv6 that carry an IPv4 address (mapped, compatible, translated, 6to4,
 // Teredo), whichever they carry. An address with a zone is never public.
-func CheckAddr(a netip.Addr) error {
-	switch {
-	case !a.IsValid():
-		return blocked(a, errors.New("not an address"))
-	case a.Zone() != "":
-		return blocked(a, errors.New("address with a zone"))
+//
+// The message names the address: it is in the public DNS, and without it nobody
+// could tell a sinkhole from a mistake in the zone.
+func checkAddr(a netip.Addr) error {
+	if !a.IsValid() { // which the library takes for public
+		return lookup.Fault(lookup.BlockedAddress, nil)
 	}
 	if err := public.SafeAddr(a); err != nil {
-		return blocked(a, err)
+		return lookup.Faultf(lookup.BlockedAddress, err, "The domain resolves to %s, which is not a public address.", a.WithZone(""))
 	}
 	return nil
-}
-
-// blocked names the address: it is in the public DNS, and without it nobody
-// could tell a sinkhole from a mistake in the zone.
-func blocked(a netip.Addr, cause error) *fault.Error {
-	if !a.IsValid() {
-		return lookup.Fault(lookup.BlockedAddress, cause)
-	}
-	return lookup.Faultf(lookup.BlockedAddress, cause, "The domain resolves to %s, which is not a public address.", a.WithZone(""))
 }
 
 // isSpecial reports whether a normalised name is, or lies under, a name that

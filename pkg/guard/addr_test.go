@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"net/netip"
@@ -87,9 +88,9 @@ func bounds(spans []span) [][2]netip.Addr {
 	return out
 }
 
-// TestCheckAddr compares with the registries at the ends of every range, up to three
+// TestPublic compares with the registries at the ends of every range, up to three
 // steps from them, and at addresses drawn from anywhere.
-func TestCheckAddr(t *testing.T) {
+func TestPublic(t *testing.T) {
 	t.Parallel()
 	four, six := bounds(refused4), bounds(refused6)
 	publics, n := 0, 0
@@ -99,7 +100,7 @@ func TestCheckAddr(t *testing.T) {
 			table = four
 		}
 		want := !slices.ContainsFunc(table, func(s [2]netip.Addr) bool { return s[0].Compare(a) <= 0 && a.Compare(s[1]) <= 0 })
-		if code := codeOf(guard.CheckAddr(a)); (code == "") != want || !want && code != lookup.BlockedAddress {
+		if code := codeOf(resolved(t, a)); (code == "") != want || !want && code != lookup.BlockedAddress {
 			t.Fatalf("%s: %q, the registries say public %v", a, code, want)
 		}
 		if n++; want {
@@ -141,13 +142,27 @@ func TestCheckAddr(t *testing.T) {
 		"168.63.129.16", "fd00:ec2::254", "fd20:ce::254", "fd00:c1::a9fe:a9fe",
 		"::8.8.8.8", "::ffff:8.8.8.8", "::ffff:0:8.8.8.8", "64:ff9b::8.8.8.8", "2002:808:808::1", "2606:4700:4700::1111%eth0",
 	} {
-		if code := codeOf(guard.CheckAddr(netip.MustParseAddr(s))); code != lookup.BlockedAddress {
+		if code := codeOf(resolved(t, netip.MustParseAddr(s))); code != lookup.BlockedAddress {
 			t.Errorf("%s: %q, want blocked_address", s, code)
 		}
 	}
-	if code := codeOf(guard.CheckAddr(netip.Addr{})); code != lookup.BlockedAddress {
+	if code := codeOf(resolved(t, netip.Addr{})); code != lookup.BlockedAddress {
 		t.Errorf("no address: %q, want blocked_address", code)
 	}
+}
+
+// one is a Resolver that gives every name one address.
+type one struct{ netip.Addr }
+
+func (o one) Addresses(context.Context, string) ([]netip.Addr, error) {
+	return []netip.Addr{o.Addr}, nil
+}
+
+// resolved is what the guard says of a name with this address.
+func resolved(t *testing.T, a netip.Addr) error {
+	t.Helper()
+	_, err := guard.NewDialer(guard.DialerConfig{Resolver: one{a}}).Resolve(t.Context(), "a.test.com")
+	return err
 }
 
 func codeOf(err error) fault.Code {

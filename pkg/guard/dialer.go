@@ -20,6 +20,9 @@ const (
 	// are checked.
 	maxAddrs = 8
 
+	// defaultTimeout bounds a call whose context has no deadline.
+	defaultTimeout = 8 * time.Second
+
 	// Resolving may take half of the time left, and connecting three quarters
 	// of what is left then. So neither ends because the caller's time does,
 	// and a time-out of the dial is told from one of the whole call.
@@ -37,8 +40,6 @@ type Resolver interface {
 // DialerConfig is what a Dialer needs.
 type DialerConfig struct {
 	Resolver Resolver
-	// Timeout bounds a call whose context has no deadline. Default 8 s.
-	Timeout time.Duration
 	// Dial opens a "tcp4" or "tcp6" connection to a literal ip:port. It is for
 	// tests whose peers are on loopback, and takes the last check, that of the
 	// socket's address, upon itself. Default: a net.Dialer with that check.
@@ -52,12 +53,7 @@ type DialerConfig struct {
 // when any of its addresses is not public, and connects to the literal
 // addresses that it checked. It is safe for concurrent use. It speaks TCP only
 // and knows no proxies.
-type Dialer struct {
-	resolver Resolver
-	timeout  time.Duration
-	dial     func(ctx context.Context, network, address string) (net.Conn, error)
-	hasRoute func(ctx context.Context, a netip.Addr) bool
-}
+type Dialer struct{ config DialerConfig }
 
 var _ Connector = (*Dialer)(nil)
 
@@ -66,69 +62,70 @@ func NewDialer(cfg DialerConfig) *Dialer {
 	if cfg.Resolver == nil {
 		panic("guard: no resolver")
 	}
-	d := &Dialer{resolver: cfg.Resolver, timeout: cfg.Timeout, dial: cfg.Dial, hasRoute: cfg.HasRoute}
-	if d.timeout <= 0 {
-		d.timeout = 8 * time.Second
-	}
-	if d.dial == nil {
+	if cfg.Dial == nil {
 		// Connections live for seconds, so keep-alive probes are never sent.
-		d.dial = (&net.Dialer{Control: checkSocket, KeepAlive: -1}).DialContext
+		cfg.Dial = (&net.Dialer{Control: checkSocket, KeepAlive: -1}).DialContext
 	}
-	if d.hasRoute == nil {
-		d.hasRoute = hasRoute
+	if cfg.HasRoute == nil {
+		cfg.HasRoute = hasRoute
 	}
-	return d
+	return &Dialer{cfg}
 }
 
 // Resolve implements Connector. It takes at most half of the time that ctx
 // leaves.
 func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
-	ctx, cancel := d.part(ctx, resolveShare)
+	ctx, cancel := part(ctx, resolveShare)
 	defer cancel()
-	addrs, err := d.resolver.Addresses(ctx, name)
+	addrs, err := d.config.Resolver.Addresses(ctx, name)
+	if err == nil {
+		err = checkAll(addrs)
+	}
 	if err != nil {
 		return Target{}, err
-	}
-	if len(addrs) == 0 {
-		return Target{}, lookup.Faultf(lookup.ConnectFailed, nil, "The domain has no IPv4 or IPv6 address to connect to.")
-	}
-	for _, a := range addrs {
-		if err := CheckAddr(a); err != nil {
-			return Target{}, err
-		}
 	}
 	return Target{Name: name, Addrs: addrs}, nil
 }
 
+// checkAll is blocked_address unless all addresses are public.
+func checkAll(addrs []netip.Addr) error {
+	for _, a := range addrs {
+		if err := checkAddr(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Dial implements Connector. IPv4 addresses come first, at most eight are
 // tried, and all together take at most three quarters of the time that ctx
-// leaves. When ctx itself ends, the error wraps its error and is no fault.
+// leaves. When ctx itself ends, the error wraps its error and is not a fault.
 func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error) {
-	for _, a := range t.Addrs {
-		if err := CheckAddr(a); err != nil {
-			return nil, netip.Addr{}, err
-		}
+	if err := checkAll(t.Addrs); err != nil {
+		return nil, netip.Addr{}, err
 	}
 	addrs, err := d.reachable(ctx, t)
 	if err != nil {
 		return nil, netip.Addr{}, err
 	}
-	all, cancel := d.part(ctx, dialShare)
+	all, cancel := part(ctx, dialShare)
 	defer cancel()
 	var failed []error
 	for i, a := range addrs {
-		conn, err := d.try(all, netip.AddrPortFrom(a, port), len(addrs)-i)
-		if err == nil {
+		// An equal share of the time left for each address that is left, so that
+		// what one does not use is the others'.
+		one, cancel := part(all, 1/float64(len(addrs)-i))
+		conn, err := d.config.Dial(one, network(a), netip.AddrPortFrom(a, port).String())
+		cancel()
+		switch refused, ok := errors.AsType[*fault.Error](err); {
+		case err == nil:
 			return conn, a, nil
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return nil, netip.Addr{}, fmt.Errorf("guard: connect: %w", ctx.Err())
-		}
-		var refused *fault.Error
-		if errors.As(err, &refused) {
+		case ok:
 			return nil, netip.Addr{}, refused
 		}
-		failed = append(failed, err)
+		failed = append(failed, fmt.Errorf("connect to %s: %w", a, err))
 	}
 	return nil, netip.Addr{}, connectFailed(failed)
 }
@@ -149,7 +146,7 @@ func (d *Dialer) reachable(ctx context.Context, t Target) ([]netip.Addr, error) 
 		}
 	}
 	// One look answers for the family: public IPv6 has one route or none.
-	if len(v6) > 0 && len(v4) < maxAddrs && d.hasRoute(ctx, v6[0]) {
+	if len(v6) > 0 && len(v4) < maxAddrs && d.config.HasRoute(ctx, v6[0]) {
 		v4 = append(v4, v6...)
 	}
 	if len(v4) == 0 {
@@ -158,26 +155,16 @@ func (d *Dialer) reachable(ctx context.Context, t Target) ([]netip.Addr, error) 
 	return v4[:min(len(v4), maxAddrs)], nil
 }
 
-// try connects to one address within its share of the time left: an equal one
-// for each address that is left, so that what one does not use is the others'.
-func (d *Dialer) try(ctx context.Context, to netip.AddrPort, left int) (net.Conn, error) {
-	end, _ := ctx.Deadline() // part has set one
-	ctx, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
-	defer cancel()
-	network := "tcp4"
-	if to.Addr().Is6() {
-		network = "tcp6"
+func network(a netip.Addr) string {
+	if a.Is6() {
+		return "tcp6"
 	}
-	conn, err := d.dial(ctx, network, to.String())
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", to, err)
-	}
-	return conn, nil
+	return "tcp4"
 }
 
 // part is ctx with a share of the time that it leaves.
-func (d *Dialer) part(ctx context.Context, share float64) (context.Context, context.CancelFunc) {
-	left := d.timeout
+func part(ctx context.Context, share float64) (context.Context, context.CancelFunc) {
+	left := defaultTimeout
 	if end, ok := ctx.Deadline(); ok {
 		left = time.Until(end)
 	}
@@ -197,11 +184,11 @@ func connectFailed(failed []error) *fault.Error {
 }
 
 func way(err error) string {
-	var n net.Error
+	timed, ok := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &n) && n.Timeout():
+	case ok && timed.Timeout():
 		return "timed out"
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
 		return "unreachable"
@@ -219,7 +206,7 @@ func checkSocket(network, address string, _ syscall.RawConn) error {
 	if err != nil {
 		return lookup.Fault(lookup.BlockedAddress, err)
 	}
-	return CheckAddr(a.Addr())
+	return checkAddr(a.Addr())
 }
 
 // hasRoute connects a UDP socket, for which the kernel looks the route up and

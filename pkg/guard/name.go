@@ -71,13 +71,14 @@ func Domain(raw string, g Grammar) (string, error) {
 	case raw == "":
 		return "", refuse("domain is empty.")
 	case len(raw) > maxInput:
-		return "", refuse("domain is too long: a name has at most 253 characters.")
+		return "", refuse(tooLong)
 	case !utf8.ValidString(raw):
 		return "", refuse("domain is not valid UTF-8.")
 	}
-	raw = plainDots(raw)
+	// The dots of UTS #46 §2.3: ideographic, fullwidth and halfwidth ideographic.
+	raw = strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".").Replace(raw)
 	if isAddress(raw) {
-		return "", refuseAddress()
+		return "", refuse(isAnAddress)
 	}
 	name, err := toASCII(raw, g)
 	if err != nil {
@@ -87,37 +88,35 @@ func Domain(raw string, g Grammar) (string, error) {
 	if err := check(name, g); err != nil {
 		return "", err
 	}
-	if isSpecial(name) {
-		return "", refuse("domain is not public: it lies under a special-use, private or metadata name.")
-	}
 	return name, nil
 }
 
-// check holds a mapped name without its trailing dot to the grammar.
+// check holds a mapped name without its trailing dot to the grammar, and to the
+// public DNS.
 func check(name string, g Grammar) error {
 	switch {
 	case name == "":
 		return refuse("domain is the root: pass a fully-qualified domain name.")
 	case len(name) > maxName:
-		return refuse("domain is too long: a name has at most 253 characters.")
+		return refuse(tooLong)
 	}
-	for rest, more := name, true; more; {
-		var label string
-		label, rest, more = strings.Cut(rest, ".")
-		lg := g
-		if !more {
-			lg = Hostname
+	labels := strings.Split(name, ".")
+	last := len(labels) - 1
+	for i, label := range labels {
+		if i == last {
+			g = Hostname
 		}
-		if err := checkLabel(label, lg); err != nil {
+		if err := checkLabel(label, g); err != nil {
 			return err
 		}
 	}
-	last := name[strings.LastIndexByte(name, '.')+1:]
 	switch {
-	case isNumber(last):
-		return refuseAddress()
-	case last == name:
+	case isNumber(labels[last]):
+		return refuse(isAnAddress)
+	case last == 0:
 		return refuse("domain is a single label: pass a fully-qualified domain name.")
+	case isSpecial(name):
+		return refuse("domain is not public: it lies under a special-use, private or metadata name.")
 	}
 	return nil
 }
@@ -130,10 +129,7 @@ func checkLabel(label string, g Grammar) error {
 		return refuse("domain has a label that is too long: a label has at most 63 characters.")
 	}
 	for _, r := range label {
-		switch {
-		case 'a' <= r && r <= 'z', '0' <= r && r <= '9', r == '-':
-		case r == '_' && g == DNSName:
-		default:
+		if !isHostRune(r) && (r != '_' || g != DNSName) {
 			return refuseRune(r)
 		}
 	}
@@ -143,37 +139,32 @@ func checkLabel(label string, g Grammar) error {
 	return nil
 }
 
-// toASCII maps a name to lower-case A-labels. Names in plain ASCII stay away
-// from IDNA, which would refuse real hosts with "--" in the third and fourth
-// place.
+// toASCII maps a name to lower-case A-labels.
 func toASCII(raw string, g Grammar) (string, error) {
-	name := asciiLower(raw)
-	if !needsIDNA(name) {
-		return name, nil
+	if g == Hostname || !strings.Contains(raw, "_") {
+		return mapIDNA(raw)
 	}
-	if g == Hostname || !strings.Contains(name, "_") {
-		return mapIDNA(name)
-	}
-	// IDNA knows no underscore, so labels with one are mapped apart: the
-	// others one by one, these not at all.
-	labels := strings.Split(name, ".")
+	// IDNA knows no underscore, so the labels are mapped one by one.
+	labels := strings.Split(raw, ".")
 	for i, l := range labels {
-		if !needsIDNA(l) {
-			continue
-		}
-		m, err := mapIDNA(l)
-		if err != nil {
+		var err error
+		if labels[i], err = mapIDNA(l); err != nil {
 			return "", err
 		}
-		labels[i] = m
 	}
 	return strings.Join(labels, "."), nil
 }
 
-// mapIDNA runs UTS #46 with strict ASCII rules and the bidi rule. Lengths and
-// empty labels are left to check: the library's own test refuses a trailing
-// dot in some versions and accepts two in others.
+// mapIDNA runs UTS #46 with strict ASCII rules and the bidi rule. Names in plain
+// ASCII stay away from it, because it would refuse real hosts with "--" in the third
+// and fourth place. Lengths and empty labels are left to check: the library's own
+// test refuses a trailing dot in some versions and accepts two in others.
 func mapIDNA(name string) (string, error) {
+	lower := strings.ToLower(name)
+	plain := !strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf })
+	if plain && !strings.HasPrefix(lower, "xn--") && !strings.Contains(lower, ".xn--") {
+		return lower, nil
+	}
 	p := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false))
 	a, err := p.ToASCII(name)
 	if err == nil {
@@ -184,30 +175,13 @@ func mapIDNA(name string) (string, error) {
 	if err == nil {
 		return a, nil
 	}
-	for _, r := range name {
-		if r < utf8.RuneSelf && !isHostByte(byte(r)) && r != '.' {
+	for _, r := range lower {
+		if r < utf8.RuneSelf && !isHostRune(r) && r != '.' {
 			return "", refuseRune(r)
 		}
 	}
 	// The library's error quotes the label; what is asked about is not logged.
 	return "", refuse("domain is not a valid internationalised name.")
-}
-
-// plainDots writes the dots of UTS #46 §2.3 as ".": ideographic, fullwidth and
-// halfwidth ideographic.
-func plainDots(s string) string {
-	return strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".").Replace(s)
-}
-
-// needsIDNA reports whether a lower-case name has a character outside ASCII or
-// an A-label.
-func needsIDNA(name string) bool {
-	for i := 0; i < len(name); i++ {
-		if name[i] >= utf8.RuneSelf {
-			return true
-		}
-	}
-	return strings.HasPrefix(name, "xn--") || strings.Contains(name, ".xn--")
 }
 
 // isNumber reports whether a last label makes the name an IPv4 address to
@@ -231,37 +205,27 @@ func isAddress(raw string) bool {
 	return err == nil
 }
 
-func isHostByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-'
+func isHostRune(r rune) bool {
+	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-'
 }
 
-// asciiLower lowers A to Z only: strings.ToLower would already map characters
-// such as the Kelvin sign, which is IDNA's business.
-func asciiLower(s string) string {
-	return strings.Map(func(r rune) rune {
-		if 'A' <= r && r <= 'Z' {
-			return r + 'a' - 'A'
-		}
-		return r
-	}, s)
-}
+// Messages that more than one fault has.
+const (
+	tooLong     = "domain is too long: a name has at most 253 characters."
+	isAnAddress = "domain is an IP address: pass a domain name."
+)
 
 func refuse(message string) *fault.Error {
 	return lookup.Faultf(lookup.InvalidDomain, nil, "%s", message)
 }
 
-func refuseAddress() *fault.Error {
-	return refuse("domain is an IP address: pass a domain name.")
-}
-
 func refuseRune(r rune) *fault.Error {
-	if r == '_' {
-		return refuse("domain has an underscore where a host name has none.")
-	}
 	q := strconv.QuoteRuneToASCII(r)
-	if strings.ContainsRune(":/@?#[]\\", r) {
-		return lookup.Faultf(lookup.InvalidDomain, nil,
-			"domain has the character %s: pass a bare name, without scheme, user, port, path or query.", q)
+	switch {
+	case r == '_':
+		return refuse("domain has an underscore where a host name has none.")
+	case strings.ContainsRune(":/@?#[]\\", r):
+		return refuse("domain has the character " + q + ": pass a bare name, without scheme, user, port, path or query.")
 	}
-	return lookup.Faultf(lookup.InvalidDomain, nil, "domain has the character %s, which no domain name has.", q)
+	return refuse("domain has the character " + q + ", which no domain name has.")
 }
