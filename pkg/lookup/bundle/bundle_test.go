@@ -44,12 +44,12 @@ func TestChild(t *testing.T) {
 		"foreign":   {errors.New("secret"), `{"error":{"code":"internal_error",`},
 		"panic":     {errPanic, `{"error":{"code":"internal_error",`},
 	} {
-		b, err := json.Marshal(run(t.Context(), func(context.Context) (fact, error) {
+		b, err := json.Marshal(run(t.Context(), func(_ context.Context, n int) (fact, error) {
 			if c.err == errPanic {
 				panic("secret")
 			}
-			return fact{7}, c.err
-		}))
+			return fact{n}, c.err
+		}, 7))
 		if err != nil || !strings.HasPrefix(string(b), c.want) || strings.Contains(string(b), "secret") {
 			t.Errorf("%s: %s, %v", name, b, err)
 		}
@@ -127,7 +127,7 @@ func TestSlowChild(t *testing.T) {
 			begun := time.Now()
 			d, w := takes[dns.Query, dns.Result](2*time.Second), takes[whois.Query, whois.Result](time.Second)
 			r, err := NewHostIntel(d, takes[ssl.Query, ssl.Result](c.slow), w).Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
-			if err != nil || r.SSL.Failed() != (c.slow == time.Hour) || r.DNS.Failed() || r.Whois.Failed() || time.Since(begun) != c.at {
+			if err != nil || (r.SSL.Fault != nil) != (c.slow == time.Hour) || r.DNS.Fault != nil || r.Whois.Fault != nil || time.Since(begun) != c.at {
 				t.Errorf("%s: %+v, %v after %s", name, r, err, time.Since(begun))
 			}
 		})

@@ -3,13 +3,13 @@ package bundle
 import (
 	"context"
 	"net/url"
-	"sync"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // HostIntelQuery is a normalised question to HostIntel.
@@ -50,7 +50,7 @@ type HostIntelResult struct {
 // reason that is ours or by its silence; prevented says that none of those was
 // tried, silent that a silence is among them.
 func (r HostIntelResult) Owed() (fields []string, prevented, silent bool) {
-	return owed(r.DNS.as("dns"), r.SSL.as("ssl"), r.Whois.as("whois"))
+	return owed([...]string{"dns", "ssl", "whois"}, [...]*fault.Error{r.DNS.Fault, r.SSL.Fault, r.Whois.Fault})
 }
 
 // HostIntel is the host intelligence bundle: DNS, certificate and registry data of
@@ -71,30 +71,14 @@ func NewHostIntel(d lookup.Looker[dns.Query, dns.Result], s lookup.Looker[ssl.Qu
 // is host_intel_timeout, when ctx ends first.
 func (c HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (HostIntelResult, error) {
 	r := HostIntelResult{Domain: q.Domain}
-	whole := ctx
-	ctx, cancel := children(ctx)
-	defer cancel()
-	ctx, end := dns.Share(ctx) // of the addresses, with the certificate's lookup
-	defer end()
-	var all sync.WaitGroup
-	all.Go(func() {
-		r.DNS = run(ctx, func(ctx context.Context) (dns.Result, error) {
-			return c.dns.Lookup(ctx, dns.Query{Domain: q.Domain, Type: q.DNSType})
-		})
-	})
-	all.Go(func() {
-		r.SSL = run(ctx, func(ctx context.Context) (ssl.Result, error) {
-			return c.ssl.Lookup(ctx, ssl.Query{Domain: q.Domain})
-		})
-	})
-	all.Go(func() {
-		r.Whois = run(ctx, func(ctx context.Context) (whois.Result, error) {
-			return c.whois.Lookup(ctx, whois.Query{Domain: q.Domain})
-		})
-	})
-	all.Wait()
-	if err := over(whole); err != nil {
-		return HostIntelResult{}, lookup.Fault(lookup.HostIntelTimeout, err)
+	err := together(ctx, lookup.HostIntelTimeout,
+		func(ctx context.Context) {
+			r.DNS = run(ctx, c.dns.Lookup, dns.Query{Domain: q.Domain, Type: q.DNSType})
+		},
+		func(ctx context.Context) { r.SSL = run(ctx, c.ssl.Lookup, ssl.Query{Domain: q.Domain}) },
+		func(ctx context.Context) { r.Whois = run(ctx, c.whois.Lookup, whois.Query{Domain: q.Domain}) })
+	if err != nil {
+		return HostIntelResult{}, err
 	}
 	return r, nil
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"sync"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
@@ -58,7 +57,7 @@ type UptimeResult struct {
 // reason that is ours or by its silence; prevented says that none of those was
 // tried, silent that a silence is among them.
 func (r UptimeResult) Owed() (fields []string, prevented, silent bool) {
-	return owed(r.DNS.as("dns"), r.SSL.as("ssl"), r.Headers.as("headers"))
+	return owed([...]string{"dns", "ssl", "headers"}, [...]*fault.Error{r.DNS.Fault, r.SSL.Fault, r.Headers.Fault})
 }
 
 // Uptime is the uptime check bundle: DNS, certificate and HTTPS answer of
@@ -67,13 +66,9 @@ func (r UptimeResult) Owed() (fields []string, prevented, silent bool) {
 // connection.
 type Uptime struct {
 	connector guard.Connector
-	dns       resolver
+	dns       lookup.Looker[dns.Query, dns.Result]
 	ssl       inspector
 	headers   fetcher
-}
-
-type resolver interface {
-	Lookup(ctx context.Context, q dns.Query) (dns.Result, error)
 }
 
 type inspector interface {
@@ -86,7 +81,7 @@ type fetcher interface {
 
 // NewUptime returns the bundle of the lookups. The connector finds the host once, for
 // its certificate and for its answer.
-func NewUptime(c guard.Connector, d resolver, s inspector, h fetcher) Uptime {
+func NewUptime(c guard.Connector, d lookup.Looker[dns.Query, dns.Result], s inspector, h fetcher) Uptime {
 	return Uptime{connector: c, dns: d, ssl: s, headers: h}
 }
 
@@ -94,67 +89,48 @@ func NewUptime(c guard.Connector, d resolver, s inspector, h fetcher) Uptime {
 // is uptime_check_timeout, when ctx ends first.
 func (c Uptime) Lookup(ctx context.Context, q UptimeQuery) (UptimeResult, error) {
 	r := UptimeResult{Domain: q.Domain}
-	whole := ctx
-	ctx, cancel := children(ctx)
-	defer cancel()
-	ctx, end := dns.Share(ctx) // of the addresses, with the Connector
-	defer end()
-	var all sync.WaitGroup
-	all.Go(func() {
-		r.DNS = run(ctx, func(ctx context.Context) (dns.Result, error) {
-			return c.dns.Lookup(ctx, dns.Query{Domain: q.Domain, Type: dns.DefaultType})
-		})
-	})
-	all.Go(func() { r.SSL, r.Headers = c.web(ctx, q) })
-	all.Wait()
-	if err := over(whole); err != nil {
-		return UptimeResult{}, lookup.Fault(lookup.UptimeCheckTimeout, err)
+	err := together(ctx, lookup.UptimeCheckTimeout,
+		func(ctx context.Context) {
+			r.DNS = run(ctx, c.dns.Lookup, dns.Query{Domain: q.Domain, Type: dns.DefaultType})
+		},
+		func(ctx context.Context) { r.SSL, r.Headers = c.web(ctx, q.Domain) })
+	if err != nil {
+		return UptimeResult{}, err
 	}
 	r.Verdict = verdict(r)
 	return r, nil
 }
 
 // web resolves once, takes the certificate, and asks for the headers over the
-// same connection.
-func (c Uptime) web(ctx context.Context, q UptimeQuery) (Child[ssl.Result], Child[headers.Result]) {
+// same connection. What keeps the certificate away would keep the answer away, too,
+// and is what the headers lookup would say of it.
+func (c Uptime) web(ctx context.Context, domain string) (certificate Child[ssl.Result], answer Child[headers.Result]) {
 	var target guard.Target
 	var conn *tls.Conn
-	certificate := run(ctx, func(ctx context.Context) (r ssl.Result, err error) {
-		if target, err = c.connector.Resolve(ctx, q.Domain); err != nil {
+	certificate = run(ctx, func(ctx context.Context, q ssl.Query) (r ssl.Result, err error) {
+		if target, err = c.connector.Resolve(ctx, domain); err != nil {
 			return r, origin.Fault(ctx, err, lookup.SSLTimeout)
 		}
-		r, conn, err = c.ssl.Inspect(ctx, ssl.Query{Domain: q.Domain}, target)
+		r, conn, err = c.ssl.Inspect(ctx, q, target)
 		return r, err
-	})
-	if certificate.Failed() {
-		return certificate, Child[headers.Result]{Fault: sameFault(certificate.Fault)}
+	}, ssl.Query{Domain: domain})
+	if f := certificate.Fault; f != nil {
+		if f.Code == lookup.SSLTimeout {
+			f = f.WithCode(lookup.Info(lookup.HeadersTimeout)) // with its message and its mark
+		}
+		return certificate, Child[headers.Result]{Fault: f}
 	}
-	peer, err := netip.ParseAddr(certificate.Result.PeerIP)
-	if err != nil && conn != nil {
-		conn.Close()
-		conn = nil
-	}
-	return certificate, run(ctx, func(ctx context.Context) (headers.Result, error) {
-		return c.headers.LookupOn(ctx, headers.Query{Domain: q.Domain}, target, conn, peer)
-	})
-}
-
-// sameFault is what kept the certificate away, as the headers lookup says it:
-// they share the way to the host, so it would meet the same.
-func sameFault(f *fault.Error) *fault.Error {
-	if f.Code != lookup.SSLTimeout {
-		return f
-	}
-	return f.WithCode(lookup.Info(lookup.HeadersTimeout)) // with its message and its mark
+	peer, _ := netip.ParseAddr(certificate.Result.PeerIP) // which an address was printed to
+	return certificate, run(ctx, func(ctx context.Context, q headers.Query) (headers.Result, error) {
+		return c.headers.LookupOn(ctx, q, target, conn, peer)
+	}, headers.Query{Domain: domain})
 }
 
 func verdict(r UptimeResult) Verdict {
 	switch s := r.SSL.Result; {
-	case r.DNS.Failed() || r.SSL.Failed() || r.Headers.Failed():
+	case r.DNS.Fault != nil || r.SSL.Fault != nil || r.Headers.Fault != nil:
 		return Down
-	case s.Expired || s.NotYetValid || !s.HostnameMatch:
-		return Degraded
-	case r.Headers.Result.Status >= http.StatusInternalServerError:
+	case s.Expired || s.NotYetValid || !s.HostnameMatch || r.Headers.Result.Status >= http.StatusInternalServerError:
 		return Degraded
 	}
 	return Up

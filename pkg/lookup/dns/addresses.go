@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 	"time"
 
 	miekg "github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // grace is how long the IPv6 addresses have when the IPv4 addresses are there
@@ -30,130 +28,88 @@ var _ guard.Resolver = (*Client)(nil)
 // for one that the resolvers answer SERVFAIL or YXDOMAIN for; internal_error
 // after a panic; and else wrap guard.ErrResolvers. It keeps the promises of
 // Lookup about deadlines and goroutines.
-func (c *Client) Addresses(ctx context.Context, name string) ([]netip.Addr, error) {
+func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr, err error) {
+	defer catch(&err)
 	if _, ok := miekg.IsDomainName(name); !ok {
 		return nil, lookup.Fault(lookup.InvalidDomain, nil)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
+	g := newCrew(ctx)
+	defer g.end()
 	ask := func(qtype uint16) <-chan family {
 		out := make(chan family, 1)
-		running.Go(func() { out <- c.family(ctx, name, qtype) })
+		g.start(func() {
+			defer close(out)
+			out <- c.family(g, name, qtype)
+		})
 		return out
 	}
 	four, six := ask(miekg.TypeA), ask(miekg.TypeAAAA)
 	v4 := <-four
-	switch v4.state { //nolint:exhaustive // the rest waits for IPv6
-	case found:
-		over := time.AfterFunc(grace, cancel)
+	switch {
+	case v4.missing != nil: // the name, not only its IPv4 addresses, does not exist
+		return nil, v4.missing
+	case len(v4.addrs) > 0:
+		over := time.AfterFunc(grace, g.cancel)
 		defer over.Stop()
-	case missing, crashing: // the name, not only its IPv4 addresses, does not exist
-		cancel()
 	}
 	v6 := <-six
-	switch {
-	case v4.state == crashing:
-		return nil, v4.err
-	case v6.state == crashing:
-		return nil, v6.err
-	case v4.state == missing:
-		return nil, v4.err
-	case v4.state == found, v6.state == found:
-		return append(v4.addrs, v6.addrs...), nil
+	if addrs := append(v4.addrs, v6.addrs...); len(addrs) > 0 {
+		return addrs, nil
 	}
 	return nil, unresolved(v4, v6)
 }
 
-// state is what the resolvers say about one family of a name.
-type state int
-
-const (
-	unanswered state = iota // no resolver answered
-	found                   // addresses
-	empty                   // the name exists and has none
-	missing                 // NXDOMAIN, or YXDOMAIN
-	broken                  // SERVFAIL
-	crashing                // a panic, a bug of ours
-)
-
+// family is what the resolvers say about one family of a name. It has no
+// addresses and no error when the name exists and has none.
 type family struct {
-	state state
-	addrs []netip.Addr
-	err   error // of missing, crashing and unanswered
+	addrs      []netip.Addr
+	missing    error // the name does not exist
+	broken     bool  // SERVFAIL
+	unanswered error // no resolver answered
 }
 
-// family asks for one family. It runs in a goroutine of its own, where a panic
-// would end the process.
+// family asks for the addresses of one family, without a bound: each must be
+// checked, and a message of 64 KiB holds some 4,000.
 func (c *Client) family(ctx context.Context, name string, qtype uint16) (f family) {
-	defer func() {
-		if p := recover(); p != nil {
-			f = family{state: crashing, err: fault.New(fault.InternalError, newBug(p))}
+	r, err := c.resolve(ctx, name, qtype)
+	if err != nil {
+		return family{unanswered: err}
+	}
+	switch r.msg.Rcode {
+	case miekg.RcodeNameError:
+		_, f.missing = r.result(Query{})
+	case miekg.RcodeYXDomain:
+		f.missing = lookup.Faultf(lookup.ConnectFailed, nil,
+			"The domain has no address to connect to: the resolvers answer YXDOMAIN for it, a DNAME leads to a name that is too long.")
+	case miekg.RcodeServerFailure:
+		f.broken = true
+	default:
+		for _, rr := range r.found {
+			if a, ok := record(rr).(Address); ok { // mapped addresses stay mapped, so that the guard sees them
+				f.addrs = append(f.addrs, netip.MustParseAddr(a.Address))
+			}
 		}
-	}()
-	r, err := c.exchange(ctx, name, qtype)
-	switch {
-	case err != nil && fault.From(err).Code == fault.InternalError:
-		return family{state: crashing, err: err}
-	case err != nil:
-		return family{state: unanswered, err: err}
-	case r.msg.Rcode == miekg.RcodeNameError:
-		_, err := r.result(Query{Domain: name}, qtype)
-		return family{state: missing, err: err}
-	case r.msg.Rcode == miekg.RcodeYXDomain:
-		return family{state: missing, err: lookup.Faultf(lookup.ConnectFailed, nil,
-			"The domain has no address to connect to: the resolvers answer YXDOMAIN for it, a DNAME leads to a name that is too long.")}
-	case r.msg.Rcode != miekg.RcodeSuccess:
-		return family{state: broken}
 	}
-	if addrs := addresses(r.msg.Answer, name, qtype); len(addrs) > 0 {
-		return family{state: found, addrs: addrs}
-	}
-	return family{state: empty}
+	return f
 }
 
 // unresolved weighs two families without an address. What a resolver said
 // about the name counts more than silence, except that a family nobody spoke
-// of may have addresses when the other has none.
+// of may have addresses when the other has none. A name that exists without
+// IPv4 exists, so NXDOMAIN for IPv6 is an old server's mistake (RFC 4074 §4.2)
+// and means none.
 func unresolved(v4, v6 family) error {
 	switch {
-	case v6.state == missing && v4.state != empty:
-		return v6.err
-	case v4.state == broken || v6.state == broken:
+	case v6.missing != nil && (v4.broken || v4.unanswered != nil):
+		return v6.missing
+	case v4.broken || v6.broken:
 		return lookup.Faultf(lookup.ConnectFailed, nil,
 			"The domain has no address to connect to: the resolvers answer SERVFAIL for it.")
-	case v4.state == unanswered || v6.state == unanswered:
+	case v4.unanswered != nil || v6.unanswered != nil:
 		// %v: the codes inside are those of the dns tool, not of the tool that
 		// wants to connect.
-		return fmt.Errorf("%w: %v", guard.ErrResolvers, errors.Join(v4.err, v6.err)) //nolint:errorlint // the codes of the dns tool must not become another tool's
+		return fmt.Errorf("%w: %v", guard.ErrResolvers, errors.Join(v4.unanswered, v6.unanswered)) //nolint:errorlint // the codes of the dns tool must not become another tool's
 	}
-	// A name that exists without IPv4 exists, so NXDOMAIN for IPv6 is an old
-	// server's mistake (RFC 4074 §4.2) and means none.
 	return lookup.Faultf(lookup.ConnectFailed, nil,
 		"The domain has no address to connect to: it exists without A and AAAA records.")
-}
-
-// addresses are those that name leads to, without a bound: each must be
-// checked, and a message of 64 KiB holds some 4,000.
-func addresses(answer []miekg.RR, name string, qtype uint16) []netip.Addr {
-	owners, _ := chain(answer, name, qtype)
-	var out []netip.Addr
-	for _, rr := range answer {
-		if !answers(rr, owners, qtype) {
-			continue
-		}
-		switch r := rr.(type) {
-		case *miekg.A:
-			if a, ok := netip.AddrFromSlice(r.A.To4()); ok {
-				out = append(out, a)
-			}
-		case *miekg.AAAA:
-			// Mapped addresses stay mapped, so that the guard sees them.
-			if a, ok := netip.AddrFromSlice(r.AAAA); ok && a.Is6() {
-				out = append(out, a)
-			}
-		}
-	}
-	return out
 }

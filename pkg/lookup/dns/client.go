@@ -46,12 +46,26 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	miekg "github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+const (
+	// hedgeDelay is how long the first resolver has before the second is asked
+	// as well; the third has twice that after it, and so on. It is also how long
+	// a reply may come behind a datagram that is not one before TCP is tried.
+	hedgeDelay = 200 * time.Millisecond
+
+	// timeout bounds a lookup whose context has no deadline.
+	timeout = 8 * time.Second
+
+	// margin is the time before the context's deadline at which the verdict is
+	// reached, at most a tenth of what is left.
+	margin = 50 * time.Millisecond
 )
 
 // Config is what a Client needs.
@@ -61,16 +75,6 @@ type Config struct {
 	// the letter case of a question, as all common ones do; for one that does
 	// not, every lookup and Probe is dns_timeout.
 	Resolvers []string
-	// HedgeDelay is how long the first resolver has before the second is asked
-	// as well; the third has twice that after it, and so on. It is also how long
-	// a reply may come behind a datagram that is none before TCP is tried.
-	// Default 200 ms.
-	HedgeDelay time.Duration
-	// Timeout bounds a lookup whose context has no deadline. Default 8 s.
-	Timeout time.Duration
-	// Margin is the time before the context's deadline at which the verdict is
-	// reached, at most a tenth of what is left. Default 50 ms.
-	Margin time.Duration
 	// Dial opens "udp" and "tcp" connections to resolvers. It must heed its
 	// context. Default: a plain net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -79,9 +83,8 @@ type Config struct {
 // Client asks resolvers. It is safe for concurrent use, and nothing of it runs
 // between calls.
 type Client struct {
-	resolvers              []netip.AddrPort
-	hedge, timeout, margin time.Duration
-	dial                   func(ctx context.Context, network, address string) (net.Conn, error)
+	resolvers []netip.AddrPort
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // New returns a Client. It panics without resolvers or when one is not an
@@ -90,12 +93,7 @@ func New(cfg Config) *Client {
 	if len(cfg.Resolvers) == 0 {
 		panic("dns: no resolvers")
 	}
-	c := &Client{
-		hedge:   positive(cfg.HedgeDelay, 200*time.Millisecond),
-		timeout: positive(cfg.Timeout, 8*time.Second),
-		margin:  positive(cfg.Margin, 50*time.Millisecond),
-		dial:    cfg.Dial,
-	}
+	c := &Client{dial: cfg.Dial}
 	if c.dial == nil {
 		c.dial = new(net.Dialer).DialContext
 	}
@@ -105,18 +103,13 @@ func New(cfg Config) *Client {
 	return c
 }
 
-func positive(d, fallback time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return fallback
-}
-
 // Lookup answers a query. Its errors are nxdomain, dns_timeout and
 // upstream_unavailable, internal_error after a panic, and invalid_domain or
-// invalid_type for a query that ParseQuery did not make. It ends before the deadline of ctx, at once when
-// ctx is cancelled, and leaves no goroutine or socket behind.
-func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
+// invalid_type for a query that ParseQuery did not make. It ends before the
+// deadline of ctx, at once when ctx is cancelled, and leaves no goroutine or
+// socket behind.
+func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error) {
+	defer catch(&err)
 	t := qtype(q.Type)
 	if t == miekg.TypeNone {
 		return Result{}, lookup.Fault(lookup.InvalidType, nil)
@@ -124,31 +117,11 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	if _, ok := miekg.IsDomainName(q.Domain); !ok {
 		return Result{}, lookup.Fault(lookup.InvalidDomain, nil)
 	}
-	r, err := c.exchange(ctx, q.Domain, t)
+	r, err := c.resolve(ctx, q.Domain, t)
 	if err != nil {
 		return Result{}, err
 	}
-	return r.result(q, t)
-}
-
-// result is a reply in the shape of spec §2.1. NXDOMAIN is an error, also when
-// it is about the target of an alias (RFC 6604 §3), unless the alias itself is what
-// was asked for.
-func (r reply) result(q Query, t uint16) (Result, error) {
-	out := Result{
-		Domain: q.Domain, Type: q.Type, Records: []Record{},
-		Rcode: miekg.RcodeToString[r.msg.Rcode], Resolver: r.resolver.String(),
-	}
-	switch {
-	case r.msg.Rcode == miekg.RcodeSuccess, aliased(r.msg, q.Domain, t):
-		out.Records, out.TTL = records(r.msg.Answer, q.Domain, t)
-	case r.msg.Rcode == miekg.RcodeNameError:
-		if owners, _ := chain(r.msg.Answer, q.Domain, miekg.TypeA); len(owners) > 1 {
-			return Result{}, lookup.Faultf(lookup.NXDomain, nil, "The domain name is an alias, and the name it leads to does not exist.")
-		}
-		return Result{}, lookup.Fault(lookup.NXDomain, nil)
-	}
-	return out, nil
+	return r.result(q)
 }
 
 // Probe reports whether lookups work: it asks for the name servers of com as
@@ -157,73 +130,12 @@ func (r reply) result(q Query, t uint16) (Result, error) {
 // other names, too. The error is dns_timeout or upstream_unavailable, and
 // internal_error after a panic.
 func (c *Client) Probe(ctx context.Context) error {
-	const name = "com."
-	r, err := c.exchange(ctx, name, miekg.TypeNS)
-	if err != nil {
-		return err
+	r, err := c.Lookup(ctx, Query{Domain: "com", Type: "NS"})
+	switch {
+	case err == nil && len(r.Records) == 0:
+		return lookup.Fault(lookup.UpstreamUnavailable, fmt.Errorf("resolver %s: %s, and no name servers for com", r.Resolver, r.Rcode))
+	case err != nil && fault.From(err).Code == lookup.NXDomain:
+		return lookup.Fault(lookup.UpstreamUnavailable, err)
 	}
-	servers, _ := records(r.msg.Answer, name, miekg.TypeNS)
-	if r.msg.Rcode != miekg.RcodeSuccess || len(servers) == 0 {
-		return lookup.Fault(lookup.UpstreamUnavailable, fmt.Errorf("resolver %s: %s with %d name servers for %s",
-			r.resolver, miekg.RcodeToString[r.msg.Rcode], len(servers), name))
-	}
-	return nil
-}
-
-// Share returns a context for lookups that belong together, those of one
-// bundle: under it a Client asks each question once, and whoever else asks it
-// gets the same answer, whether through Lookup or Addresses. So what a lookup
-// reports is what another has connected to. Deadlines stay each caller's own:
-// who has less time judges by what is known then.
-//
-// end must be called when all lookups have returned. It stops what still runs
-// and returns when nothing of it is left; no answer is kept beyond it.
-func Share(ctx context.Context) (shared context.Context, end func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	s := &questions{whole: ctx, races: map[asked]*race{}}
-	return context.WithValue(ctx, sharedKey{}, s), func() {
-		cancel()
-		s.running.Wait()
-	}
-}
-
-type sharedKey struct{}
-
-// questions are those of one Share.
-type questions struct {
-	whole   context.Context // of the bundle, which outlasts each who asks
-	running sync.WaitGroup
-	mu      sync.Mutex
-	races   map[asked]*race
-}
-
-type asked struct {
-	client *Client
-	name   string
-	qtype  uint16
-}
-
-// sharedIn returns nil for a context that shares nothing.
-func sharedIn(ctx context.Context) *questions {
-	s, _ := ctx.Value(sharedKey{}).(*questions)
-	return s
-}
-
-// race finds a question that was asked before, or asks it.
-func (s *questions) race(c *Client, name string, qtype uint16) *race {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := asked{client: c, name: name, qtype: qtype}
-	if r := s.races[key]; r != nil {
-		return r
-	}
-	r := newRace()
-	s.races[key] = r
-	s.running.Go(func() {
-		defer r.end()
-		ctx, cancel := c.budget(s.whole)
-		defer cancel()
-		c.run(ctx, r, name, qtype)
-	})
-	return r
+	return err
 }

@@ -44,12 +44,12 @@ func FuzzReply(f *testing.F) {
 			t.Errorf("took %x for a reply", raw[:min(12, len(raw))])
 		}
 		holdWhole(t, q, raw, m)
-		if o := judge(m, "example.com", q.qtype); o != answering && o != failing {
+		r := newReply(m, netip.MustParseAddr("192.0.2.53"), "example.com", q.qtype)
+		if r.outcome != answering && r.outcome != failing {
 			return
 		}
-		query := Query{Domain: "example.com", Type: typ}
-		got, err := reply{msg: m, resolver: netip.MustParseAddr("192.0.2.53")}.result(query, q.qtype)
-		if m.Rcode == miekg.RcodeNameError && !aliased(m, "example.com", q.qtype) {
+		got, err := r.result(Query{Domain: "example.com", Type: typ})
+		if m.Rcode == miekg.RcodeNameError && !r.aliased {
 			if f := fault.From(err); f.Code != lookup.NXDomain || len(m.Question) != 1 || len(m.Ns) == 0 {
 				t.Errorf("NXDOMAIN gave %v, questions %v, authority %v", err, m.Question, m.Ns)
 			}

@@ -35,8 +35,8 @@ type question struct {
 
 // newQuestion draws an ID and the letter case of the name. Both come back in
 // the reply, so a forger has to guess the ID, the port and every letter's case
-// (draft-vixie-dnsext-dns0x20).
-func newQuestion(name string, qtype uint16, edns bool) (question, error) {
+// (draft-vixie-dnsext-dns0x20). It panics unless name is a domain name.
+func newQuestion(name string, qtype uint16, edns bool) question {
 	q := question{id: miekg.Id(), name: drawCase(miekg.Fqdn(name)), qtype: qtype}
 	m := miekg.Msg{
 		MsgHdr:   miekg.MsgHdr{Id: q.id, RecursionDesired: true},
@@ -47,9 +47,9 @@ func newQuestion(name string, qtype uint16, edns bool) (question, error) {
 	}
 	var err error
 	if q.wire, err = m.Pack(); err != nil {
-		return question{}, fmt.Errorf("pack question: %w", err)
+		panic(fmt.Sprintf("pack question: %v", err))
 	}
-	return q, nil
+	return q
 }
 
 // drawCase sets the case of each letter at random. It draws again when all come
@@ -60,12 +60,11 @@ func drawCase(name string) string {
 	if small == strings.ToUpper(small) {
 		return name // no letters
 	}
-	out := []byte(small)
-	random := make([]byte, (len(out)+7)/8)
+	out, random := []byte(small), make([]byte, len(small))
 	for string(out) == small {
 		rand.Read(random) // never fails: the runtime ends the process instead
 		for i, c := range small {
-			if 'a' <= c && c <= 'z' && random[i/8]>>(i%8)&1 == 1 {
+			if 'a' <= c && c <= 'z' && random[i]&1 == 1 {
 				out[i] -= 'a' - 'A'
 			}
 		}
@@ -76,6 +75,13 @@ func drawCase(name string) string {
 // read judges bytes that came back. It returns the reply, or an error that is
 // errStray or errCut. TC is looked at before the parser's verdict, because a
 // truncated reply need not parse.
+//
+// A reply without a question is the short form in which some resolvers refuse.
+// It may end the attempt at this resolver, or send us to TCP or away from EDNS,
+// but whatever its rcode says is of the resolver and not of the name: with
+// neither the name nor its case in it, only the ID and the port keep a forger
+// from sending it. Nobody refuses with NOERROR or NXDOMAIN, so these do not even
+// end the wait.
 func (q question) read(raw []byte) (*miekg.Msg, error) {
 	const (
 		qrOpcode = 0xf8 // of the third byte; a reply to a query has just QR
@@ -84,86 +90,43 @@ func (q question) read(raw []byte) (*miekg.Msg, error) {
 	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != q.id || raw[2]&qrOpcode != qr {
 		return nil, errStray
 	}
-	m := new(miekg.Msg)
-	err := m.Unpack(raw)
+	m, complete := parse(raw)
 	questions := binary.BigEndian.Uint16(raw[4:])
-	if questions == 0 || len(raw) == headerSize {
-		return q.readBare(m, err)
-	}
-	if questions != 1 || len(m.Question) != 1 || m.Question[0] != (miekg.Question{Name: q.name, Qtype: q.qtype, Qclass: miekg.ClassINET}) {
+	bare := questions == 0 || len(raw) == headerSize
+	if !bare && (questions != 1 || len(m.Question) != 1 || m.Question[0] != miekg.Question{Name: q.name, Qtype: q.qtype, Qclass: miekg.ClassINET}) {
 		return nil, errStray
 	}
 	switch {
 	case m.Truncated:
 		return nil, errCut
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", errCut, err)
-	case !whole(raw):
+	case bare && (!complete || m.Rcode == miekg.RcodeSuccess || m.Rcode == miekg.RcodeNameError):
+		return nil, errStray
+	case bare:
+		return m, nil
+	case !complete:
+		return nil, errCut
+	}
+	// The header may count too few, and then the parser does not look at the
+	// rest. Resolvers pad within the OPT (RFC 7830); what leaves bytes behind are
+	// translators that change datagrams on their way, and TCP passes them by.
+	if _, complete := parse(raw[:len(raw)-1]); complete {
 		return nil, errCut
 	}
 	return m, nil
 }
 
-// whole reports whether the records that the header counts fill a message of
-// one question that parses. When it was cut between two records, the parser
-// takes the cut for the end, and so loses the OPT with half of the rcode. When
-// the header counts too few, it does not look at the rest. Resolvers pad within
-// the OPT (RFC 7830); what leaves bytes behind are translators that change
-// datagrams on their way, and TCP passes them by.
-func whole(raw []byte) bool {
-	rest := skipName(raw[headerSize:])
-	if len(rest) < 4 {
-		return false
-	}
-	rest = rest[4:] // type and class
-	records := 0
+// parse reads a message. It is complete when it has all the records that its
+// header counts, or is just a header: when it was cut between two records, the
+// parser takes the cut for the end, and so loses the OPT with half of the rcode.
+func parse(raw []byte) (m *miekg.Msg, complete bool) {
+	m = new(miekg.Msg)
+	err := m.Unpack(raw)
+	counted := 0
 	for at := 6; at < headerSize; at += 2 {
-		records += int(binary.BigEndian.Uint16(raw[at:]))
+		counted += int(binary.BigEndian.Uint16(raw[at:]))
 	}
-	for range records {
-		const fixed = 10 // type, class, TTL and the length of the data
-		if rest = skipName(rest); len(rest) < fixed {
-			return false
-		}
-		end := fixed + int(binary.BigEndian.Uint16(rest[fixed-2:]))
-		if len(rest) < end {
-			return false
-		}
-		rest = rest[end:]
-	}
-	return len(rest) == 0
-}
-
-// skipName is what follows a name on the wire, nothing if the name does not
-// end.
-func skipName(b []byte) []byte {
-	for len(b) > 0 {
-		n := 1 + int(b[0])
-		switch {
-		case b[0] == 0:
-			return b[1:]
-		case b[0] >= 0xc0: // a pointer, which ends it
-			return b[min(2, len(b)):]
-		}
-		b = b[min(n, len(b)):]
-	}
-	return nil
-}
-
-// readBare judges a reply without a question, the short form in which some
-// resolvers refuse. It may end the attempt at this resolver, or send us to TCP
-// or away from EDNS, but whatever its rcode says is of the resolver and not of
-// the name: with neither the name nor its case in it, only the ID and the port
-// keep a forger from sending it. Nobody refuses with NOERROR or NXDOMAIN, so
-// these do not even end the wait.
-func (q question) readBare(m *miekg.Msg, err error) (*miekg.Msg, error) {
-	switch {
-	case m.Truncated:
-		return nil, errCut
-	case err != nil, m.Rcode == miekg.RcodeSuccess, m.Rcode == miekg.RcodeNameError:
-		return nil, errStray
-	}
-	return m, nil
+	records := len(m.Answer) + len(m.Ns) + len(m.Extra)
+	return m, err == nil && (records == counted || len(raw) == headerSize)
 }
 
 // rejectsEDNS reports whether a resolver may know nothing of EDNS, or not this

@@ -63,20 +63,8 @@ func (q Query) Values() url.Values {
 // for.
 func qtype(t string) uint16 {
 	switch t {
-	case "A":
-		return miekg.TypeA
-	case "AAAA":
-		return miekg.TypeAAAA
-	case "MX":
-		return miekg.TypeMX
-	case "TXT":
-		return miekg.TypeTXT
-	case "CNAME":
-		return miekg.TypeCNAME
-	case "NS":
-		return miekg.TypeNS
-	case "SOA":
-		return miekg.TypeSOA
+	case "A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA":
+		return miekg.StringToType[t]
 	}
 	return miekg.TypeNone
 }
@@ -143,14 +131,6 @@ type SOA struct {
 	Expire  uint32 `json:"expire" doc:"Seconds"`
 	Minimum uint32 `json:"minimum" doc:"Negative-caching TTL, seconds"`
 }
-
-var (
-	_ Record = Address{}
-	_ Record = MX{}
-	_ Record = TXT{}
-	_ Record = Target{}
-	_ Record = SOA{}
-)
 
 func (r Address) size() int { return len(r.Address) }
 func (r MX) size() int      { return len(r.Exchange) }

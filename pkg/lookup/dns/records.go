@@ -11,42 +11,31 @@ import (
 )
 
 const (
-	// maxChain bounds the aliases followed from the name asked about.
-	// Resolvers give up earlier.
-	maxChain = 16
-
 	// maxRecords and maxText bound what one result can hold. A reply over TCP
 	// has room for 4,000 addresses, and compression lets it repeat a long name
 	// in every record. 512 KiB hold any TXT answer, each byte escaped.
 	maxRecords = 1000
 	maxText    = 512 << 10
+
+	// minSOA is the shortest SOA on the wire: two roots and five numbers. The
+	// parser takes a shorter one for a record with zeros.
+	minSOA = 2 + 5*4
 )
 
-// minSOA is the shortest SOA on the wire: two roots and five numbers. The
-// parser takes a shorter one for a record with zeros.
-const minSOA = 2 + 5*4
-
-// records picks the records of a type that are reached from name through the
-// aliases in the answer section, and the lowest TTL among both; nil without
-// records. DNAMEs need no care: the CNAMEs that resolvers make from them are
-// there too.
-func records(answer []miekg.RR, name string, qtype uint16) ([]Record, *uint32) {
-	out := []Record{}
-	owners, lowest := chain(answer, name, qtype)
-	text := 0
-	for _, rr := range answer {
-		if !answers(rr, owners, qtype) {
+// records are the answers in the result's shape, and the lowest TTL among them
+// and the aliases that lead to them; nil without records.
+func (r *reply) records() ([]Record, *uint32) {
+	out, lowest, text := []Record{}, r.ttl, 0
+	for _, rr := range r.found {
+		record := record(rr)
+		if record == nil {
 			continue
 		}
-		r := record(rr)
-		if r == nil {
-			continue
-		}
-		if text += r.size(); len(out) == maxRecords || text > maxText {
+		if text += record.size(); len(out) == maxRecords || text > maxText {
 			break
 		}
-		out = append(out, r)
-		lowest = min(lowest, ttl(rr.Header()))
+		out = append(out, record)
+		lowest = min(lowest, ttl(rr))
 	}
 	if len(out) == 0 {
 		return out, nil
@@ -54,54 +43,13 @@ func records(answer []miekg.RR, name string, qtype uint16) ([]Record, *uint32) {
 	return out, &lowest
 }
 
-// answers reports whether a record is of the type asked for and at one of the
-// names that chain has reached.
-func answers(rr miekg.RR, owners map[string]bool, qtype uint16) bool {
-	h := rr.Header()
-	return h.Rrtype == qtype && h.Class == miekg.ClassINET && owners[lower(h.Name)]
-}
-
-// chain returns the names that the aliases lead to from name, itself included,
-// and the lowest TTL of those aliases. It ends at a loop. Of several aliases of
-// one name, which none may have, the first counts. A question for CNAME
-// is about the alias itself and follows none.
-func chain(answer []miekg.RR, name string, qtype uint16) (map[string]bool, uint32) {
-	name = lower(miekg.Fqdn(name))
-	owners, lowest := map[string]bool{name: true}, ^uint32(0)
-	if qtype == miekg.TypeCNAME {
-		return owners, lowest
-	}
-	alias := map[string]*miekg.CNAME{}
-	for _, rr := range answer {
-		c, ok := rr.(*miekg.CNAME)
-		if !ok || c.Hdr.Class != miekg.ClassINET {
-			continue
-		}
-		if owner := lower(c.Hdr.Name); alias[owner] == nil {
-			alias[owner] = c
-		}
-	}
-	for range maxChain {
-		c := alias[name]
-		if c == nil {
-			break
-		}
-		lowest = min(lowest, ttl(&c.Hdr))
-		if name = lower(c.Target); owners[name] {
-			break
-		}
-		owners[name] = true
-	}
-	return owners, lowest
-}
-
 // ttl is a record's TTL in seconds; one with the top bit set counts as 0
 // (RFC 2181 §8).
-func ttl(h *miekg.RR_Header) uint32 {
-	if h.Ttl > 1<<31-1 {
-		return 0
+func ttl(rr miekg.RR) uint32 {
+	if t := rr.Header().Ttl; t < 1<<31 {
+		return t
 	}
-	return h.Ttl
+	return 0
 }
 
 // record is a resource record in the result's shape, nil for one without
@@ -150,19 +98,13 @@ func address(ip net.IP) Record {
 // stands for; so no escape changes. Two names are equal if this is equal.
 func lower(name string) string { return strings.ToLower(name) }
 
-// host is a name as results show it: lower case, without the dot of the root,
-// which itself stays ".".
+// host is a name from the wire as results show it: lower case, without the dot
+// of the root, which itself stays ".".
 func host(name string) string {
-	name = lower(name)
-	bare, ok := strings.CutSuffix(name, ".")
-	if !ok || bare == "" {
+	if name == "." {
 		return name
 	}
-	// After an odd number of backslashes the dot belongs to the last label.
-	if slashes := len(bare) - len(strings.TrimRight(bare, `\`)); slashes%2 == 1 {
-		return name
-	}
-	return bare
+	return strings.TrimSuffix(lower(name), ".")
 }
 
 // text makes a TXT record of character-strings in presentation form.

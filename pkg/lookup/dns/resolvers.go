@@ -1,17 +1,16 @@
 package dns
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 )
 
-// resolverPort is the port of a resolver that is given without one.
-const resolverPort = 53
-
 // ParseResolvers reads a comma-separated list of ip or ip:port, IPv6 bare or
-// in brackets, and returns each as ip:port. Its error names every entry that
-// is wrong, in one line; the text is meant for the operator.
+// in brackets, and returns each as ip:port, with port 53 if it has none. Its
+// error names every entry that is wrong, in one line; the text is meant for the
+// operator.
 func ParseResolvers(csv string) ([]string, error) {
 	var out, faults []string
 	seen := map[netip.AddrPort]bool{}
@@ -35,26 +34,23 @@ func ParseResolvers(csv string) ([]string, error) {
 
 func parseResolver(s string) (netip.AddrPort, error) {
 	if s == "" {
-		return netip.AddrPort{}, fmt.Errorf("empty, want ip or ip:port")
+		return netip.AddrPort{}, errors.New("empty, want ip or ip:port")
 	}
 	r, err := netip.ParseAddrPort(s)
 	if err != nil {
-		bare := s
-		if inner, ok := strings.CutPrefix(s, "["); ok && strings.HasSuffix(inner, "]") {
-			bare = strings.TrimSuffix(inner, "]")
-		}
-		addr, err := netip.ParseAddr(bare)
-		if err != nil || bare != s && !addr.Is6() {
-			return netip.AddrPort{}, fmt.Errorf("%q is not ip or ip:port", s)
-		}
-		r = netip.AddrPortFrom(addr, resolverPort)
+		r, err = netip.ParseAddrPort(s + ":53")
+	}
+	if a, bare := netip.ParseAddr(s); bare == nil {
+		r, err = netip.AddrPortFrom(a, 53), nil
 	}
 	r = netip.AddrPortFrom(r.Addr().Unmap(), r.Port())
 	switch {
+	case err != nil:
+		return r, fmt.Errorf("%q is not ip or ip:port", s)
 	case r.Port() == 0:
-		return netip.AddrPort{}, fmt.Errorf("%q has port 0", s)
+		return r, fmt.Errorf("%q has port 0", s)
 	case r.Addr().IsUnspecified() || r.Addr().IsMulticast():
-		return netip.AddrPort{}, fmt.Errorf("%q is not the address of a host", s)
+		return r, fmt.Errorf("%q is not the address of a host", s)
 	}
 	return r, nil
 }

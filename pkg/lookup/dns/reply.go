@@ -1,0 +1,153 @@
+package dns
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+)
+
+// maxChain bounds the aliases followed from the name asked about. Resolvers
+// give up earlier.
+const maxChain = 16
+
+// outcome is how far a resolver got.
+type outcome int
+
+const (
+	silent    outcome = iota // no reply in time
+	useless                  // nobody there, or a reply that says nothing about the name
+	failing                  // SERVFAIL
+	unproven                 // NXDOMAIN without its proof
+	answering                // NOERROR, NXDOMAIN with its proof, or YXDOMAIN
+)
+
+// reply is what one resolver has to say about a name.
+type reply struct {
+	outcome  outcome
+	err      error // why it does not answer
+	resolver netip.Addr
+	msg      *miekg.Msg
+
+	// chain is the name and those that the aliases in the answer section lead to
+	// from there. found are the records of the type asked for at one of these, or
+	// for CNAME at the name itself: that question is about the alias and follows
+	// none. ttl is the lowest of the aliases that were followed.
+	chain []string
+	found []miekg.RR
+	ttl   uint32
+	// aliased is whether an NXDOMAIN has the alias that was asked for. It is about
+	// what the alias leads to, which was not: some servers look that up all the same
+	// (RFC 6604 §3).
+	aliased bool
+}
+
+func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *reply {
+	r := &reply{msg: m, resolver: resolver.WithZone(""), ttl: ^uint32(0)}
+	aliases := r.follow(lower(miekg.Fqdn(name)))
+	owners := r.chain
+	if qtype == miekg.TypeCNAME {
+		owners, aliases = owners[:1], nil
+	}
+	for _, rr := range aliases {
+		r.ttl = min(r.ttl, ttl(rr))
+	}
+	for _, rr := range m.Answer {
+		if h := rr.Header(); h.Rrtype == qtype && h.Class == miekg.ClassINET && slices.Contains(owners, lower(h.Name)) {
+			r.found = append(r.found, rr)
+		}
+	}
+	r.aliased = m.Rcode == miekg.RcodeNameError && qtype == miekg.TypeCNAME && len(r.found) > 0
+	r.outcome = r.judge()
+	r.err = fmt.Errorf("resolver %s: %s, %d questions, %d answers, %d authorities",
+		r.resolver, miekg.RcodeToString[m.Rcode], len(m.Question), len(m.Answer), len(m.Ns))
+	return r
+}
+
+// follow makes the chain, which ends at a loop, and returns its aliases. Of
+// several aliases of one name, which none may have, the first counts. DNAMEs need
+// no care: the CNAMEs that resolvers make from them are there too.
+func (r *reply) follow(name string) (aliases []miekg.RR) {
+	targets := map[string]*miekg.CNAME{}
+	for _, rr := range r.msg.Answer {
+		if c, ok := rr.(*miekg.CNAME); ok && c.Hdr.Class == miekg.ClassINET && targets[lower(c.Hdr.Name)] == nil {
+			targets[lower(c.Hdr.Name)] = c
+		}
+	}
+	for r.chain = []string{name}; len(aliases) < maxChain; {
+		c := targets[name]
+		if c == nil {
+			break
+		}
+		aliases = append(aliases, c)
+		if name = lower(c.Target); slices.Contains(r.chain, name) {
+			break
+		}
+		r.chain = append(r.chain, name)
+	}
+	return aliases
+}
+
+// judge tells what a reply says about the name from what a resolver says about
+// itself. A reply without a question is the latter whatever its code.
+func (r *reply) judge() outcome {
+	switch rcode := r.msg.Rcode; {
+	case len(r.msg.Question) == 0:
+		return useless
+	case rcode == miekg.RcodeSuccess && !r.refers(), rcode == miekg.RcodeYXDomain,
+		rcode == miekg.RcodeNameError && (r.aliased || r.proven()):
+		return answering
+	case rcode == miekg.RcodeNameError:
+		return unproven
+	case rcode == miekg.RcodeServerFailure:
+		return failing
+	}
+	return useless
+}
+
+// proven reports whether an NXDOMAIN has the SOA record of a zone that the name,
+// or one that its aliases lead to, is in (RFC 2308 §2.1). Whatever asked the
+// servers of the zone has it. What answers in their place, such as a filter or the
+// portal of a network, often has none, or that of a zone of its own. A name with an
+// SOA record exists, so its own proves nothing.
+func (r *reply) proven() bool {
+	return slices.ContainsFunc(r.msg.Ns, func(rr miekg.RR) bool {
+		zone := lower(rr.Header().Name)
+		_, ok := rr.(*miekg.SOA)
+		return ok && slices.ContainsFunc(r.chain, func(name string) bool { return name != zone && miekg.IsSubDomain(zone, name) })
+	})
+}
+
+// refers reports whether a NOERROR without an answer sends us to other servers
+// (RFC 2308 §2.2). A resolver that does not recurse says that, and it is not a
+// fact about the name. With an SOA, or with no servers either, there are no
+// records.
+func (r *reply) refers() bool {
+	has := func(rtype uint16) bool {
+		return slices.ContainsFunc(r.msg.Ns, func(rr miekg.RR) bool { return rr.Header().Rrtype == rtype })
+	}
+	return len(r.found) == 0 && has(miekg.TypeNS) && !has(miekg.TypeSOA)
+}
+
+// result is a reply in the shape of spec §2.1. NXDOMAIN is an error, also when
+// it is about the target of an alias (RFC 6604 §3), unless the alias itself is what
+// was asked for.
+func (r *reply) result(q Query) (Result, error) {
+	if r.msg.Rcode == miekg.RcodeNameError && !r.aliased {
+		if len(r.chain) > 1 {
+			return Result{}, lookup.Faultf(lookup.NXDomain, nil, "The domain name is an alias, and the name it leads to does not exist.")
+		}
+		return Result{}, lookup.Fault(lookup.NXDomain, nil)
+	}
+	out := Result{
+		Domain: q.Domain, Type: q.Type, Records: []Record{},
+		Rcode: miekg.RcodeToString[r.msg.Rcode], Resolver: r.resolver.String(),
+	}
+	if r.aliased || r.msg.Rcode == miekg.RcodeSuccess {
+		out.Records, out.TTL = r.records()
+	}
+	return out, nil
+}
