@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -106,9 +107,27 @@ const (
 func SettlementMetrics() []string {
 	var names []string
 	for _, class := range []x402.Class{x402.Moved, x402.Refused, x402.TurnedAway, x402.NotSent, x402.Unknown} {
-		names = append(names, MetricSettlement+settlementName(class.String()))
+		names = append(names, settlementMetric(class.String()))
 	}
 	return names
+}
+
+// settlementMetric counts the settlements of a class, which is written like not_sent.
+func settlementMetric(class string) string {
+	name := MetricSettlement
+	for word := range strings.SplitSeq(class, "_") {
+		name += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return name
+}
+
+// codeMetrics are the codes that have a metric.
+func codeMetrics() map[fault.Code]string {
+	return map[fault.Code]string{
+		fault.SettlementUncertain: MetricUncertain, fault.RateLimited: MetricRateLimited, fault.Overloaded: MetricOverloaded,
+		fault.FacilitatorUnavailable: MetricFacilitator, fault.FacilitatorMisconfigured: MetricFacilitator, fault.FacilitatorUnauthorized: MetricFacilitator,
+		fault.LedgerUnavailable: MetricLedger, fault.PaymentUnavailable: MetricLedger, fault.InternalError: MetricInternal,
+	}
 }
 
 // measured are the metrics of one priced request. That there is no facilitator is no
@@ -138,74 +157,68 @@ func (p Platform) ofVersion(values []metric, weight float64) []metric {
 	return append(values, metric{MetricVersion, unitCount, weight})
 }
 
+// tally is a set of metrics: each name counts once.
+type tally []metric
+
+func (t *tally) count(name string) {
+	if !slices.Contains(*t, count(name)) {
+		*t = append(*t, count(name))
+	}
+}
+
+func (t *tally) countIf(yes bool, name string) {
+	if yes {
+		t.count(name)
+	}
+}
+
 // metrics are what one priced request counts as.
 func metrics(res x402http.Response) []metric {
-	values := []metric{count(MetricRequests)}
+	values := tally{count(MetricRequests)}
+	answered := res.Fault == nil
 	if f := res.Fault; f != nil {
-		values = append(values, faultMetrics(f, res.Status)...)
+		values.countIf(res.Status >= http.StatusInternalServerError, MetricFaults)
+		name, counts := codeMetrics()[f.Code]
+		values.countIf(counts, name)
 		// After a bug before any payment nothing is owed.
-		if f.Info().Class == fault.Owed && receipted(res) {
-			values = append(values, count(MetricOwed))
-		}
+		values.countIf(f.Info().Class == fault.Owed && receipted(res), MetricOwed)
+		answered = f.Info().Class == fault.Answer
 	}
 	t := res.Trace
 	if t == nil {
-		if res.Status == http.StatusPaymentRequired {
-			values = append(values, count(MetricChallenges))
-		}
+		values.countIf(res.Status == http.StatusPaymentRequired, MetricChallenges)
 		return values
 	}
-	if t.Unrecorded && !slices.Contains(values, count(MetricLedger)) {
-		values = append(values, count(MetricLedger))
-	}
-	if res.Replayed {
-		values = append(values, count(MetricReplayed))
-	} else if t.Lookup > 0 && (res.Fault == nil || res.Fault.Info().Class == fault.Answer) {
-		values = append(values, count(MetricAnswers))
-	}
-	if name := listing(t.Extensions); name != "" {
-		values = append(values, count(name))
+	values.countIf(t.Unrecorded, MetricLedger)
+	values.countIf(res.Replayed, MetricReplayed)
+	values.countIf(!res.Replayed && t.Lookup > 0 && answered, MetricAnswers)
+	values.countIf(t.UsedAsPaid, MetricUsedAsPaid)
+	values.countIf(t.Unreceipted, MetricUnreceipted)
+	listed, name := listing(t.Extensions)
+	values.countIf(listed, name)
+	for _, a := range t.Asked {
+		values.source(a)
 	}
 	if t.Settle > 0 {
-		values = append(values, latency(MetricSettle, t.Settle), count(MetricSettlement+settlementName(t.Class)))
+		values = append(values, latency(MetricSettle, t.Settle))
+		values.count(settlementMetric(cmp.Or(t.Class, x402.Unknown.String())))
 	}
 	if n, err := strconv.ParseUint(t.Payer[max(len(t.Payer)-6, 0):], 16, 64); err == nil && t.Class == x402.Refused.String() && res.Status == http.StatusPaymentRequired {
 		values = append(values, counted(MetricRefusedPayer, int(n)))
 	}
-	if t.UsedAsPaid {
-		values = append(values, count(MetricUsedAsPaid))
-	}
-	if t.Unreceipted {
-		values = append(values, count(MetricUnreceipted))
-	}
-	values = append(values, bySource(t.Asked)...)
 	if t.Lookup > 0 {
 		values = append(values, latency(MetricLookup, t.Lookup))
 	}
 	return values
 }
 
-// bySource counts what came of each of two facilitators, each once a payment.
-func bySource(asked []x402.Ask) []metric {
-	var values []metric
-	once := func(name string) {
-		if !slices.Contains(values, count(name)) {
-			values = append(values, count(name))
-		}
-	}
-	for _, a := range asked {
-		answered := a.Class == x402.Moved.String() || a.Class == x402.Refused.String()
-		switch {
-		case a.Fallback && a.Class == x402.Moved.String():
-			once(MetricFallbackSettled)
-		case answered:
-		case a.Fallback:
-			once(MetricFallbackFailed)
-		default:
-			once(MetricPrimaryFailed)
-		}
-	}
-	return values
+// source counts the outcome of one of two facilitators, each once a payment.
+func (t *tally) source(a x402.Ask) {
+	moved := a.Class == x402.Moved.String()
+	failed := !moved && a.Class != x402.Refused.String()
+	t.countIf(a.Fallback && moved, MetricFallbackSettled)
+	t.countIf(a.Fallback && failed, MetricFallbackFailed)
+	t.countIf(!a.Fallback && failed, MetricPrimaryFailed)
 }
 
 // receipted says that the answer names the settlement that paid for it.
@@ -213,58 +226,19 @@ func receipted(r x402http.Response) bool {
 	return r.Header.Get(x402.HeaderResponse) != "" || r.Call != nil && r.Call.Receipted
 }
 
-func faultMetrics(f *fault.Error, status int) []metric {
-	var values []metric
-	if status >= http.StatusInternalServerError {
-		values = append(values, count(MetricFaults))
-	}
-	switch f.Code {
-	case fault.SettlementUncertain:
-		values = append(values, count(MetricUncertain))
-	case fault.RateLimited:
-		values = append(values, count(MetricRateLimited))
-	case fault.Overloaded:
-		values = append(values, count(MetricOverloaded))
-	case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
-		values = append(values, count(MetricFacilitator))
-	case fault.LedgerUnavailable, fault.PaymentUnavailable:
-		values = append(values, count(MetricLedger))
-	case fault.InternalError:
-		values = append(values, count(MetricInternal))
-	default:
-	}
-	return values
-}
-
-// listing is the metric of what a facilitator said about extensions, or empty when
-// it said nothing. If it rejected one of several, that counts as rejected.
-func listing(said map[string]string) string {
-	name := ""
+// listing is the metric of what a facilitator said about extensions. If it rejected one
+// of several, that counts as rejected.
+func listing(said map[string]string) (listed bool, name string) {
+	name = MetricListed
 	for key, value := range said {
-		switch {
-		case !strings.HasSuffix(key, ".status"):
-		case value == "rejected":
-			return MetricUnlisted
-		default:
-			name = MetricListed
+		if strings.HasSuffix(key, ".status") {
+			listed = true
+			if value == "rejected" {
+				name = MetricUnlisted
+			}
 		}
 	}
-	return name
-}
-
-// settlementName is a class of settlement as the end of a metric's name.
-func settlementName(class string) string {
-	switch class {
-	case x402.Moved.String():
-		return "Settled"
-	case x402.Refused.String():
-		return "Refused"
-	case x402.TurnedAway.String():
-		return "TurnedAway"
-	case x402.NotSent.String():
-		return "NotSent"
-	}
-	return "Unknown"
+	return listed, name
 }
 
 // metric is one value of CloudWatch's embedded metric format: a log line that

@@ -96,8 +96,12 @@ func TestMetricsBySource(t *testing.T) {
 		"both":              {[]x402.Ask{one(x402.TurnedAway), two(x402.Unknown)}, "[PrimaryFailed FallbackFailed]"},
 		"refused by second": {[]x402.Ask{one(x402.NotSent), two(x402.Refused)}, "[PrimaryFailed]"},
 	} {
-		var got []string
-		for _, m := range bySource(c.asked) {
+		var values tally
+		got := []string{}
+		for _, a := range c.asked {
+			values.source(a)
+		}
+		for _, m := range values {
 			got = append(got, m.Name)
 		}
 		if fmt.Sprint(got) != c.want {
