@@ -158,6 +158,20 @@ func TestPagesByWhoAsks(t *testing.T) {
 	}
 }
 
+// An unknown path that is a slip for one of ours names it.
+func TestSlipsInPaths(t *testing.T) {
+	s := newShop(t)
+	for path, want := range map[string]string{
+		"/v1/tools/dns/": "/v1/tools/dns", "/V1/Tools/DNS": "/v1/tools/dns", "/v1/tools/dnss": "/v1/tools/dns", "/Docs/": "/docs", "/llms.TXT": "/llms.txt",
+		"/heath": "/health", "/mcp/": "/mcp", "/v1/tool/pings": "", "//": "", "/nothing": "",
+	} {
+		r := s.send(http.MethodGet, path, "")
+		if _, named, _ := strings.Cut(string(r.Body), "Did you mean "); r.Status != http.StatusNotFound || want == "" && named != "" || !strings.HasPrefix(named, want) {
+			t.Errorf("%s: %d %s, want it to name %q", path, r.Status, r.Body, want)
+		}
+	}
+}
+
 // seen is what a person may read on a page or find in a field of it: its text
 // and its attributes.
 func seen(page []byte) string {

@@ -69,7 +69,7 @@ func (s *documents) Serve(r *http.Request, id string) x402http.Response {
 		return s.platform.front(false).Failed(r, id, fault.New(fault.InternalError, err))
 	}
 	if _, ok := docs.Find(r.URL.Path); !ok {
-		return s.missing(r, id, docs.Missing())
+		return s.missing(r, id, docs)
 	}
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	docs.ServeHTTP(w, r)
@@ -81,20 +81,44 @@ func (s *documents) Serve(r *http.Request, id string) x402http.Response {
 // missing answers an unknown path: with a page for a person who looks around, as
 // an error for everybody else. What is below /.well-known is for programs (RFC
 // 8615), some of which ask for HTML, too.
-func (s *documents) missing(r *http.Request, id string, page discovery.Page) x402http.Response {
-	res := s.platform.front(false).Failed(r, id, catalog.NoSuchPath().New(nil))
+func (s *documents) missing(r *http.Request, id string, docs *discovery.Documents) x402http.Response {
+	f := catalog.NoSuchPath().New(nil)
+	if path := meant(r.URL.Path, docs); path != "" {
+		f = catalog.NoSuchPath().Newf(nil, "There is nothing at this path. Did you mean %s?", path)
+	}
+	res := s.platform.front(false).Failed(r, id, f)
 	res.Header.Set("Vary", "Accept, "+x402.HeaderSignature)
 	visit := r.Method == http.MethodGet || r.Method == http.MethodHead
 	signed := len(r.Header.Values(x402.HeaderSignature)) > 0
 	if !visit || signed || strings.HasPrefix(r.URL.Path, "/.well-known/") || !discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", ")) {
 		return res
 	}
+	page := docs.Missing()
 	res.Header.Set("Content-Type", "text/html; charset=utf-8")
 	res.Header.Set("Content-Security-Policy", page.CSP)
 	res.Header.Set("Referrer-Policy", "no-referrer")
 	res.Header.Set("X-Robots-Tag", "noindex")
 	res.Body = page.Body
 	return res
+}
+
+// meant is the path of which an unknown one is a slip: other capitals, a slash at its end,
+// or, of a path that is not a document's, any other edit of one character.
+func meant(path string, docs *discovery.Documents) string {
+	path = strings.TrimRight(strings.ToLower(path), "/")
+	if _, ok := docs.Find(path); ok && path != "" {
+		return path
+	}
+	known := []string{catalog.PathHealth, catalog.PathReady, catalog.PathMCP}
+	for _, op := range catalog.All() {
+		known = append(known, op.Path)
+	}
+	for _, k := range known {
+		if oneEdit(path, k) {
+			return k
+		}
+	}
+	return ""
 }
 
 func (s *documents) of(origin string) (*discovery.Documents, error) {

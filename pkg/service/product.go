@@ -4,13 +4,13 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
@@ -65,7 +65,7 @@ func (s *Seller) MCP(operations []Operation) http.Handler {
 		p.Offer = func(origin string) (*x402.Offer, error) {
 			return s.offering.offer(op.entry, s.platform.site(s.offering, origin), discovery.ToolOffer, discovery.Offer)
 		}
-		tools = append(tools, x402http.Tool{Name: op.entry.Tool, Product: p, Call: op.call})
+		tools = append(tools, x402http.Tool{Name: op.entry.Tool, Product: p, Params: op.arguments(), Job: func(v url.Values) (x402.Job, error) { return op.job(v.Encode()) }})
 	}
 	return s.seller.Tools(x402http.ToolServer{
 		Name: mcp.ServerName, Title: catalog.Service, Version: catalog.APIVersion, KeepFor: keepTools, At: s.platform.Origin, Compress: zipped,
@@ -81,16 +81,10 @@ func (s *Seller) MCP(operations []Operation) http.Handler {
 // reaches everyone as fast as by the documents.
 const keepTools = 5 * time.Minute
 
-// call is the work that a tool's arguments ask for: that of the same parameters on the
-// operation's path.
-func (op Operation) call(args strictjson.Object) (x402.Job, error) {
-	var names []string
+// arguments are the parameters of an operation as a tool has them.
+func (op Operation) arguments() (all []x402http.Param) {
 	for _, p := range op.entry.Params {
-		names = append(names, p.Name)
+		all = append(all, x402http.Param{Name: p.Name, Integer: p.Type == "integer"})
 	}
-	values, err := x402http.Arguments(op.entry.Tool, names, args)
-	if err != nil {
-		return x402.Job{}, err
-	}
-	return op.job(values.Encode())
+	return all
 }

@@ -50,7 +50,7 @@ func (t *toolRequest) answer(limited *fault.Error) (res Response) {
 	out := t.tool.gate.Serve(t.r.Context(), x402.Request{
 		Payload: t.call.Payment, Offer: o.offer, Arrived: t.arrived, Deadline: t.arrived.Add(deadline),
 		Keys: t.keys(), Window: t.tool.Product.Window, Client: client(t.r), Meter: t.meter,
-		Prepare: func() (x402.Job, error) { return t.tool.Call(t.call.Arguments) }, Error: t.errorJSON,
+		Prepare: func() (x402.Job, error) { return t.tool.call(t.call.Arguments) }, Error: t.errorJSON,
 	})
 	if out.Status == http.StatusPaymentRequired {
 		return t.refused(o, out)
@@ -69,7 +69,7 @@ func (t *toolRequest) keys() []string {
 // challenge answers a call without a payment. What is wrong with its arguments
 // comes before the price: a model can correct it, and need not pay for that.
 func (t *toolRequest) challenge(o *quote) Response {
-	if _, err := t.tool.Call(t.call.Arguments); err != nil {
+	if _, err := t.tool.call(t.call.Arguments); err != nil {
 		return t.fail(fault.From(err))
 	}
 	return t.unpaid(o, nil, nil)

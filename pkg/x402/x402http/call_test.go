@@ -143,13 +143,34 @@ func TestLeaseID(t *testing.T) {
 	}
 }
 
-// An integer of JSON Schema is one in whatever notation.
-func TestScalar(t *testing.T) {
-	for number, want := range map[json.Number]string{
-		"443": "443", "443.0": "443", "4.43e2": "443", "443.5": "443.5", "1e400": "1e400", "12345678901234567890": "12345678901234567890",
+// An integer of JSON Schema is one in whatever notation, and a text is not a number.
+func TestArguments(t *testing.T) {
+	for name, c := range map[string]struct {
+		param Param
+		value any
+		want  string // or the error
+	}{
+		"integer":         {Param{Name: "port", Integer: true}, json.Number("443"), "443"},
+		"point":           {Param{Name: "port", Integer: true}, json.Number("443.0"), "443"},
+		"exponent":        {Param{Name: "port", Integer: true}, json.Number("4.43e2"), "443"},
+		"fraction":        {Param{Name: "port", Integer: true}, json.Number("443.5"), "443.5"},
+		"too large":       {Param{Name: "port", Integer: true}, json.Number("1e400"), "1e400"},
+		"long":            {Param{Name: "port", Integer: true}, json.Number("12345678901234567890"), "12345678901234567890"},
+		"integer as text": {Param{Name: "port", Integer: true}, "443", "443"},
+		"boolean":         {Param{Name: "port", Integer: true}, true, "The argument port must be an integer."},
+		"text":            {Param{Name: "domain"}, "example.com", "example.com"},
+		"null":            {Param{Name: "domain"}, nil, ""},
+		"number for text": {Param{Name: "domain"}, json.Number("7"), "The argument domain must be a string."},
+		"list":            {Param{Name: "domain"}, []any{"example.com"}, "The argument domain must be a string."},
 	} {
-		if got, ok := scalar(number); got != want || !ok {
-			t.Errorf("%s is written %q, %v; want %q", number, got, ok, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			got, err := c.param.text(c.value)
+			if err != nil {
+				got = fault.From(err).Public()
+			}
+			if got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }

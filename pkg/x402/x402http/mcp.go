@@ -17,10 +17,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Param is a parameter of a handler's query, as a tool describes it to a model.
+// Param is a parameter of a query, as a tool describes it to a model.
 type Param struct {
 	Name, Description string
 	Required          bool
+	Integer           bool // it is a whole number; otherwise it is text
 }
 
 // MCPTool is an endpoint that is sold as a tool, too: a call of the tool is a GET of path
@@ -41,7 +42,7 @@ func (s *Seller) MCP(name, version string, tools ...MCPTool) *Toolbox {
 	for _, t := range tools {
 		p := t.Endpoint.product
 		p.At = func(r *http.Request) string { return s.origin(r) + t.Path }
-		all = append(all, Tool{Name: t.Name, Product: p, Call: t.call})
+		all = append(all, Tool{Name: t.Name, Product: p, Params: t.Params, Job: t.job})
 		listed = append(listed, map[string]any{"name": t.Name, "description": t.Description, "inputSchema": t.schema()})
 	}
 	return s.Tools(ToolServer{
@@ -53,19 +54,11 @@ func (s *Seller) MCP(name, version string, tools ...MCPTool) *Toolbox {
 	}, all...)
 }
 
-// names are the parameters of the tool.
-func (t MCPTool) names() []string {
-	names := make([]string, len(t.Params))
-	for i, p := range t.Params {
-		names[i] = p.Name
-	}
-	return names
-}
-
 func (t MCPTool) schema() map[string]any {
 	properties, required := map[string]any{}, []string{}
 	for _, p := range t.Params {
-		properties[p.Name] = map[string]any{"type": "string", "description": p.Description}
+		kind := map[bool]string{false: "string", true: "integer"}[p.Integer]
+		properties[p.Name] = map[string]any{"type": kind, "description": p.Description}
 		if p.Required {
 			required = append(required, p.Name)
 		}
@@ -73,12 +66,8 @@ func (t MCPTool) schema() map[string]any {
 	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
 }
 
-// call is the work of the GET that the arguments make.
-func (t MCPTool) call(args strictjson.Object) (x402.Job, error) {
-	values, err := Arguments(t.Name, t.names(), args)
-	if err != nil {
-		return x402.Job{}, err
-	}
+// job is the work of the GET that the values make.
+func (t MCPTool) job(values url.Values) (x402.Job, error) {
 	for _, p := range t.Params {
 		if p.Required && !values.Has(p.Name) {
 			return x402.Job{}, fault.Newf(fault.InvalidArguments, nil, "The argument %s is missing.", p.Name)
@@ -91,43 +80,43 @@ func (t MCPTool) call(args strictjson.Object) (x402.Job, error) {
 	return t.Endpoint.product.Job(r)
 }
 
-// Arguments are a tool's arguments as the parameters of a query. null is a parameter that
-// is left out. A name that is not among names is refused, where HTTP may ignore it: a
-// model that misspells one should hear of it before it pays.
-func Arguments(tool string, names []string, args strictjson.Object) (url.Values, error) {
-	values := url.Values{}
-	for _, name := range names {
-		value := args[name]
-		text, ok := scalar(value)
-		if !ok {
-			return nil, fault.Newf(fault.InvalidArguments, nil, "The argument %s must be one value, not a list or an object.", name)
+// values are the arguments of a call as the parameters of a query. null is a parameter
+// that is left out. An argument that the tool does not have is refused, where HTTP may
+// ignore it: a model that misspells one should hear of it before it pays.
+func (t *tool) values(args strictjson.Object) (url.Values, error) {
+	values, names := url.Values{}, []string{}
+	for _, p := range t.Params {
+		names = append(names, p.Name)
+		text, err := p.text(args[p.Name])
+		if err != nil {
+			return nil, err
 		}
-		if value != nil {
-			values.Set(name, text)
+		if args[p.Name] != nil {
+			values.Set(p.Name, text)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if !slices.Contains(names, name) {
 			return nil, fault.Newf(fault.InvalidArguments, nil, "There is no argument %s: %s takes %s.",
-				printable.Quote(name, 40), tool, strings.Join(names, ", "))
+				printable.Quote(name, 40), t.Name, strings.Join(names, ", "))
 		}
 	}
 	return values, nil
 }
 
-// scalar is a JSON value as a query string has it.
-func scalar(v any) (text string, ok bool) {
+// text is an argument as a query has it. The text of a number is taken for an integer.
+func (p Param) text(v any) (string, error) {
 	switch x := v.(type) {
 	case nil:
-		return "", true
+		return "", nil
 	case string:
-		return x, true
+		return x, nil
 	case json.Number:
-		return whole(x), true
-	case bool:
-		return strconv.FormatBool(x), true
+		if p.Integer {
+			return whole(x), nil
+		}
 	}
-	return "", false
+	return "", fault.Newf(fault.InvalidArguments, nil, "The argument %s must be %s.", p.Name, map[bool]string{false: "a string", true: "an integer"}[p.Integer])
 }
 
 // whole writes a number without a fraction as an integer: 443.0 and 4.43e2 are

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -20,9 +21,10 @@ type Tool struct {
 	// Name is what calls name.
 	Name    string
 	Product Product
-	// Call validates the arguments of a call and makes its work, in place of the
-	// product's Job.
-	Call func(args strictjson.Object) (x402.Job, error)
+	// Params are the arguments that a call may have, and Job makes the work that they ask
+	// for, in place of the product's.
+	Params []Param
+	Job    func(url.Values) (x402.Job, error)
 }
 
 // ToolServer describes the tools.
@@ -63,6 +65,15 @@ type tool struct {
 	Tool
 	gate   *x402.Gate
 	quotes quotes
+}
+
+// call is the work that the arguments of a call ask for.
+func (t *tool) call(args strictjson.Object) (x402.Job, error) {
+	values, err := t.values(args)
+	if err != nil {
+		return x402.Job{}, err
+	}
+	return t.Job(values)
 }
 
 // Methods implements Path.
