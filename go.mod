@@ -30,6 +30,7 @@ require (
 	github.com/miekg/dns v1.1.73
 	github.com/openrdap/rdap v0.10.2
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+	github.com/tidwall/pretty v1.3.0
 	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/crypto v0.58.0
 	golang.org/x/net v0.62.0

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 
@@ -19,6 +20,7 @@ type Field struct {
 	Const       string
 	Format      string // as JSON Schema names it
 	Pattern     string
+	Minimum     string
 	// Schema is the name of the schema of an object or an enumeration; empty: it is
 	// part of its parent's.
 	Schema string
@@ -40,8 +42,8 @@ func (f Field) TypeText() string {
 
 // FieldsOf returns the fields of a struct as encoding/json writes them, in its order.
 // Tags say the rest: doc describes the field and item the items of an array, enum lists
-// values with commas, const, format and pattern are those of JSON Schema, and schema
-// names the schema of the value or of an array's items. A pointer can be null; a slice
+// values with commas, const, format, pattern and minimum are those of JSON Schema, and
+// schema names the schema of the value or of an array's items. A pointer can be null; a slice
 // is never nil in what is sent. What can be omitted is optional.
 func FieldsOf[T any]() []Field { return fieldOf(reflect.TypeFor[T](), "").Fields }
 
@@ -49,7 +51,7 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 	name, options, _ := strings.Cut(tag.Get("json"), ",")
 	f := Field{
 		Name: name, Type: "object", Optional: options != "", Description: tag.Get("doc"), Const: tag.Get("const"),
-		Format: tag.Get("format"), Pattern: tag.Get("pattern"), Schema: tag.Get("schema"),
+		Format: tag.Get("format"), Pattern: tag.Get("pattern"), Minimum: tag.Get("minimum"), Schema: tag.Get("schema"),
 	}
 	if values := tag.Get("enum"); values != "" {
 		f.Enum = strings.Split(values, ",")
@@ -70,21 +72,18 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 		f.Type = ""
 	case t == reflect.TypeFor[[]dns.Record]():
 		f.Type, f.Items = "array", recordShapes()
-	case kind == reflect.Slice && t.Elem().Kind() != reflect.Uint8: // bytes are JSON already
-		item := fieldOf(t.Elem(), "")
-		item.Description, item.Schema, f.Schema = tag.Get("item"), f.Schema, ""
-		f.Type, f.Items = "array", []Field{item}
 	case strings.HasPrefix(t.Name(), "Child["):
 		result, _ := t.FieldByName("Result")
 		f.Items = []Field{{Type: "object", Schema: f.Schema, Fields: fieldOf(result.Type, "").Fields}, childFailure()}
 		f.Schema = ""
+	case t.Implements(reflect.TypeFor[json.Marshaler]()): // an object that is JSON already
+	case kind == reflect.Slice:
+		item := fieldOf(t.Elem(), "")
+		item.Description, item.Schema, item.Format = tag.Get("item"), f.Schema, f.Format
+		f.Type, f.Items, f.Schema, f.Format = "array", []Field{item}, "", ""
 	case kind == reflect.Struct:
 		for i := range t.NumField() {
-			if inner := t.Field(i); inner.Anonymous {
-				f.Fields = append(f.Fields, fieldOf(inner.Type, "").Fields...)
-			} else {
-				f.Fields = append(f.Fields, fieldOf(inner.Type, inner.Tag))
-			}
+			f.Fields = append(f.Fields, fieldOf(t.Field(i).Type, t.Field(i).Tag))
 		}
 	}
 	return f

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -44,15 +45,12 @@ func (s Site) claims() []source {
 }
 
 // apiContactOf is whom OpenAPI names: the operator, or else the source.
-func apiContactOf(s Site) apiContact {
-	c := apiContact{Name: catalog.Service, URL: s.Contact}
+func apiContactOf(s Site) object {
+	c := object{{"name", catalog.Service}}
 	if address, ok := strings.CutPrefix(s.Contact, "mailto:"); ok {
-		c.URL, c.Email = "", address
+		return append(c, member{"email", address})
 	}
-	if s.Contact == "" {
-		c.URL = catalog.Homepage
-	}
-	return c
+	return append(c, member{"url", cmp.Or(s.Contact, catalog.Homepage)})
 }
 
 // howToAsk says how to ask the operator about a payment.

@@ -1,11 +1,13 @@
 package discovery
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -46,9 +48,8 @@ type Document struct {
 	Location string
 }
 
-// ServeHTTP answers GET and HEAD; the caller has turned away other methods. A
-// document is answered whole, compressed if the client would have it so; a
-// matching If-None-Match gets 304, and no other condition is looked at.
+// ServeHTTP answers GET and HEAD; the caller has turned away other methods. The body is
+// compressed if the client would have it so; http.ServeContent does the rest.
 func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", d.ContentType)
@@ -58,32 +59,23 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Security-Policy", d.CSP)
 		h.Set("Referrer-Policy", "no-referrer")
 	}
+	body, etag := d.Body, d.ETag
 	if d.Location != "" {
 		h.Set("Location", d.Location)
 		w.WriteHeader(http.StatusFound)
 		if r.Method != http.MethodHead {
-			_, _ = w.Write(d.Body) // the client left; nobody to tell
+			_, _ = w.Write(body) // the client left; nobody to tell
 		}
 		return
 	}
 	h.Add("Vary", "Accept-Encoding")
-	body, etag := d.Body, d.ETag
 	if d.Gzip != nil && WantsGzip(strings.Join(r.Header.Values("Accept-Encoding"), ",")) {
 		body, etag = d.Gzip, d.GzipETag
 		h.Set("Content-Encoding", "gzip")
+		h.Set("Content-Length", strconv.Itoa(len(body))) // ServeContent leaves it to whoever encodes
 	}
 	h.Set("ETag", etag)
-	if matches(strings.Join(r.Header.Values("If-None-Match"), ","), etag) {
-		h.Del("Content-Type") // of a body that does not come
-		h.Del("Content-Encoding")
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(http.StatusOK)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // the client left; nobody to tell
-	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
 // source is how a document is made; one without a body is left out.
@@ -116,7 +108,7 @@ func render(s Site, ops []catalog.Operation, books []catalog.Playbook) (*Documen
 	}
 	d := &Documents{site: s}
 	for _, source := range append(s.claims(), []source{
-		{catalog.PathCatalog, typeJSON, func() ([]byte, error) { return encode(toolCatalogOf(s, ops, books)) }},
+		{catalog.PathCatalog, typeJSON, func() ([]byte, error) { return encode(toolCatalogOf(s, ops, v.Playbooks)) }},
 		{catalog.PathManifest, typeJSON, func() ([]byte, error) { return encode(manifestOf(v)) }},
 		{catalog.PathOpenAPI, typeJSON, func() ([]byte, error) { return encode(openAPIOf(v)) }},
 		{catalog.PathLLMs, typeText, func() ([]byte, error) { return v.text("llms.txt.tmpl") }},

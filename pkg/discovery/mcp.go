@@ -12,44 +12,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// mcpTool is an entry of tools/list.
-type mcpTool struct {
-	Name         string         `json:"name"`
-	Title        string         `json:"title"`
-	Description  string         `json:"description"`
-	InputSchema  schema         `json:"inputSchema"`
-	OutputSchema schema         `json:"outputSchema"`
-	Annotations  mcpAnnotations `json:"annotations"`
-	Meta         mcpToolMeta    `json:"_meta"`
-}
-
-// mcpAnnotations are hints to whoever decides whether a model may call a tool. A
-// lookup changes nothing; what it costs is for the wallet to allow.
-type mcpAnnotations struct {
-	Title       string `json:"title"`
-	ReadOnly    bool   `json:"readOnlyHint"`
-	Destructive bool   `json:"destructiveHint"`
-	Idempotent  bool   `json:"idempotentHint"`
-	OpenWorld   bool   `json:"openWorldHint"`
-}
-
-// mcpToolMeta shows the price before the first call.
-type mcpToolMeta struct {
-	X402 mcpPrice `json:"x402"`
-}
-
-type mcpPrice struct {
-	Scheme  string `json:"scheme"`
-	Network string `json:"network"`
-	Amount  string `json:"amount"` // atomic units
-	Asset   string `json:"asset"`
-	PayTo   string `json:"payTo"`
-}
-
 // Tools are the operations as the Model Context Protocol lists them: a JSON
 // array in the catalog's order.
 func Tools(s Site) (json.RawMessage, error) {
-	var all []mcpTool
+	var all []object
 	for _, op := range catalog.All() {
 		all = append(all, mcpToolOf(s, op))
 	}
@@ -60,14 +26,19 @@ func Tools(s Site) (json.RawMessage, error) {
 	return raw, nil
 }
 
-func mcpToolOf(s Site, op catalog.Operation) mcpTool {
-	return mcpTool{
-		Name: op.Tool, Title: op.Title, Description: toolText(s, op),
-		InputSchema: argumentsSchema(op, true), OutputSchema: answerSchema(op),
-		Annotations: mcpAnnotations{Title: op.Title, ReadOnly: true, Idempotent: true, OpenWorld: op.Kind != catalog.SmokeTest},
-		Meta: mcpToolMeta{mcpPrice{
-			Scheme: x402.Scheme, Network: s.Terms.Network, Amount: op.Amount, Asset: s.Terms.Asset, PayTo: s.Terms.PayTo,
+// mcpToolOf is an entry of tools/list. Its annotations are hints to whoever decides
+// whether a model may call it: a lookup changes nothing, and what it costs is for the
+// wallet to allow. Its _meta shows the price before the first call.
+func mcpToolOf(s Site, op catalog.Operation) object {
+	return object{
+		{"name", op.Tool}, {"title", op.Title}, {"description", toolText(s, op)},
+		{"inputSchema", argumentsSchema(op, true)}, {"outputSchema", answerSchema(op)},
+		{"annotations", object{
+			{"title", op.Title}, {"readOnlyHint", true}, {"destructiveHint", false}, {"idempotentHint", true}, {"openWorldHint", op.Kind != catalog.SmokeTest},
 		}},
+		{"_meta", object{{"x402", object{
+			{"scheme", x402.Scheme}, {"network", s.Terms.Network}, {"amount", op.Amount}, {"asset", s.Terms.Asset}, {"payTo", s.Terms.PayTo},
+		}}}},
 	}
 }
 
@@ -85,18 +56,8 @@ func toolText(s Site, op catalog.Operation) string {
 // argumentsSchema is the schema of a tool's arguments: the operation's parameters
 // and no others.
 func argumentsSchema(op catalog.Operation, notes bool) schema {
-	s := schema{Type: "object", Properties: object{}, AdditionalProperties: false}
-	for _, p := range op.Params {
-		ps := paramSchema(p)
-		ps.Examples = nil
-		if notes {
-			ps.Description = p.Description
-		}
-		s.Properties = append(s.Properties, member{p.Name, ps})
-		if p.Required {
-			s.Required = append(s.Required, p.Name)
-		}
-	}
+	s := querySchema(op, notes)
+	s.AdditionalProperties = false
 	return s
 }
 
@@ -135,92 +96,14 @@ func ToolOffer(op catalog.Operation, s Site) x402.PaymentRequired {
 	return required
 }
 
-// mcpBazaar is the discovery extension of x402 for a tool. Facilitators list it
-// by the resource's URL and the tool's name.
-type mcpBazaar struct {
-	Info struct {
-		Input  mcpInput     `json:"input"`
-		Output bazaarOutput `json:"output"`
-	} `json:"info"`
-	Schema schema `json:"schema"`
-}
-
-type mcpInput struct {
-	Type        string `json:"type"`
-	Tool        string `json:"toolName"`
-	Description string `json:"description,omitempty"`
-	Transport   string `json:"transport"`
-	InputSchema schema `json:"inputSchema"`
-	Example     object `json:"example"`
-}
-
-// toolBazaar is the richest description that fits: clients echo it, also in the
-// header of a request that asks for a lost answer by HTTP.
-func toolBazaar(op catalog.Operation) json.RawMessage {
-	example := json.RawMessage(op.Response)
-	var raw []byte
-	for _, try := range []struct {
-		example json.RawMessage
-		notes   bool
-	}{{example, true}, {example, false}, {nil, true}, {nil, false}} {
-		var err error
-		if raw, err = encode(toolBazaarWith(op, try.example, try.notes)); err != nil {
-			panic(fmt.Sprintf("discovery: the example of %s: %v", op.Slug, err))
-		}
-		if len(raw) <= maxBazaar {
-			break
-		}
-	}
-	return raw
-}
-
-func toolBazaarWith(op catalog.Operation, example json.RawMessage, notes bool) mcpBazaar {
-	var b mcpBazaar
-	b.Info.Input = mcpInput{
-		Type: "mcp", Tool: op.Tool, Description: op.Summary, Transport: "streamable-http",
-		InputSchema: argumentsSchema(op, notes), Example: exampleQuery(op),
-	}
-	b.Info.Output = bazaarOutput{Type: "json", Example: example}
-	str, obj := schema{Type: "string"}, schema{Type: "object"}
-	b.Schema = schema{
-		Dialect: dialect, Type: "object",
-		Properties: object{
-			{"input", schema{Type: "object", Properties: object{
-				{"type", schema{Type: "string", Const: "mcp"}}, {"toolName", str}, {"description", str},
-				{"transport", schema{Type: "string", Enum: []any{"streamable-http"}}},
-				{"inputSchema", obj}, {"example", obj},
-			}, Required: []string{"type", "toolName", "inputSchema"}, AdditionalProperties: false}},
-			{"output", schema{Type: "object", Properties: object{{"type", str}, {"example", obj}}, Required: []string{"type"}}},
-		},
-		Required: []string{"input"},
-	}
-	return b
-}
-
-// serverEntry is the entry of the MCP server for registries: server.json of the
+// serverEntryOf is the entry of the MCP server for registries: server.json of the
 // official one, revision 2025-12-11.
-type serverEntry struct {
-	Schema      string         `json:"$schema"`
-	Name        string         `json:"name"`
-	Title       string         `json:"title"`
-	Description string         `json:"description"`
-	Version     string         `json:"version"`
-	Website     string         `json:"websiteUrl"`
-	Remotes     []serverRemote `json:"remotes"`
-}
-
-type serverRemote struct {
-	Type string `json:"type"`
-	URL  string `json:"url"`
-}
-
-const serverSchema = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
-
-func serverEntryOf(s Site) serverEntry {
-	return serverEntry{
-		Schema: serverSchema, Name: s.serverName(), Title: catalog.Service, Description: catalog.Tagline,
-		Version: catalog.APIVersion, Website: s.Origin + catalog.PathDocs + "#mcp",
-		Remotes: []serverRemote{{Type: "streamable-http", URL: s.Origin + catalog.PathMCP}},
+func serverEntryOf(s Site) object {
+	return object{
+		{"$schema", "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"},
+		{"name", s.serverName()}, {"title", catalog.Service}, {"description", catalog.Tagline},
+		{"version", catalog.APIVersion}, {"websiteUrl", s.Origin + catalog.PathDocs + "#mcp"},
+		{"remotes", []object{{{"type", "streamable-http"}, {"url", s.Origin + catalog.PathMCP}}}},
 	}
 }
 
@@ -276,19 +159,13 @@ func toolNotes() []string {
 	}
 }
 
+// listed is "a, b and c".
 func listed(words []string) string {
-	text := ""
-	for i, w := range words {
-		switch {
-		case i == 0:
-		case i == len(words)-1:
-			text += " and "
-		default:
-			text += ", "
-		}
-		text += w
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
 	}
-	return text
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
 // resultKeys are the members of a result's _meta that are not of the protocol.

@@ -18,8 +18,15 @@ func TestToolsAgainstGoldenFile(t *testing.T) { golden(t, "tools.json", must(Too
 func TestToolSchemas(t *testing.T) {
 	name := regexp.MustCompile(`^[a-z0-9_]{1,64}$`) // MCP has a few more, some hosts have not
 	seen := map[string]bool{}
-	for _, op := range catalog.All() {
-		tool := mcpToolOf(testSite(), op)
+	var tools []struct {
+		Name, Description         string
+		InputSchema, OutputSchema json.RawMessage
+	}
+	if err := json.Unmarshal(must(Tools(testSite())), &tools); err != nil {
+		t.Fatal(err)
+	}
+	for i, op := range catalog.All() {
+		tool := tools[i]
 		if !name.MatchString(tool.Name) || seen[tool.Name] {
 			t.Errorf("%s: %q is no name for a tool, or not the only one", op.Slug, tool.Name)
 		}
@@ -73,7 +80,8 @@ func TestServerEntry(t *testing.T) {
 		site := testSite()
 		site.Origin = origin
 		entry := serverEntryOf(site)
-		if err := fits(s, must(encode(entry))); err != nil || entry.Name != name || entry.Remotes[0].URL != origin+"/mcp" {
+		text := string(must(encode(entry)))
+		if err := fits(s, []byte(text)); err != nil || !strings.Contains(text, `"name":"`+name+`"`) || !strings.Contains(text, `"url":"`+origin+`/mcp"`) {
 			t.Errorf("%s: %+v, %v", origin, entry, err)
 		}
 	}

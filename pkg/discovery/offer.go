@@ -19,30 +19,6 @@ const maxBazaar = 1400
 // reasonUnpaid is the error of an offer that answers an unsigned request.
 const reasonUnpaid = "Payment required"
 
-// bazaar is the discovery extension of x402: an example call, and the schema
-// that it validates against. Facilitators drop a listing whose info fails its
-// own schema.
-type bazaar struct {
-	Info   bazaarInfo `json:"info"`
-	Schema schema     `json:"schema"`
-}
-
-type bazaarInfo struct {
-	Input  bazaarInput  `json:"input"`
-	Output bazaarOutput `json:"output"`
-}
-
-type bazaarInput struct {
-	Type        string `json:"type"`
-	Method      string `json:"method"`
-	QueryParams object `json:"queryParams"`
-}
-
-type bazaarOutput struct {
-	Type    string          `json:"type"`
-	Example json.RawMessage `json:"example,omitempty"`
-}
-
 // Extensions are the x402 extensions of an operation's offer. They are fixed
 // per operation: clients echo them, and the echo is compared. A result that is
 // too large for a header is described in less detail, see bazaarOf.
@@ -63,26 +39,77 @@ const identifier = `{"info":{"required":false},"schema":{"$schema":"https://json
 	`"type":"object","properties":{"required":{"type":"boolean"},` +
 	`"id":{"type":"string","minLength":16,"maxLength":128,"pattern":"^[a-zA-Z0-9_-]+$"}},"required":["required"]}}`
 
-// bazaarOf is the richest description that fits: example and whole schema,
-// then example and the top-level fields, then schemas alone, in the end only
-// that the result is an object.
+// bazaarOf is the discovery extension of x402 for a path: an example call, and the
+// schema that it validates against. Facilitators drop a listing whose info fails its own
+// schema. It says as much as fits: example and whole schema, then example and the
+// top-level fields, then schemas alone, in the end only that the result is an object.
 func bazaarOf(op catalog.Operation) json.RawMessage {
-	example := json.RawMessage(op.Response)
-	var raw []byte
-	for _, try := range []struct {
-		example json.RawMessage
+	type try struct {
+		example bool
 		fields  detail
 		notes   bool
-	}{
-		{example, deep, true},
-		{example, shallow, true},
-		{example, shallow, false},
-		{nil, deep, false},
-		{nil, shallow, false},
-		{nil, bare, false},
-	} {
+	}
+	return richest(op, []try{
+		{true, deep, true}, {true, shallow, true}, {true, shallow, false}, {false, deep, false}, {false, shallow, false}, {false, bare, false},
+	}, func(t try) object {
+		input := object{{"type", "http"}, {"method", catalog.Method}, {"queryParams", exampleQuery(op)}}
+		return bazaar(op, t.example, input, schema{
+			Type: "object",
+			Properties: object{
+				{"type", schema{Type: "string", Const: "http"}},
+				{"method", schema{Type: "string", Enum: []any{catalog.Method}}},
+				{"queryParams", querySchema(op, t.notes)},
+			},
+			Required: []string{"type", "method"}, AdditionalProperties: false,
+		}, resultSchema(op.Fields, t.fields))
+	})
+}
+
+// toolBazaar is the same for a tool. Facilitators list it by the resource's URL and the
+// tool's name. Clients echo it, also in the header of a request that asks for a lost
+// answer by HTTP.
+func toolBazaar(op catalog.Operation) json.RawMessage {
+	str, obj := schema{Type: "string"}, schema{Type: "object"}
+	type try struct{ example, notes bool }
+	return richest(op, []try{{true, true}, {true, false}, {false, true}, {false, false}}, func(t try) object {
+		input := object{
+			{"type", "mcp"}, {"toolName", op.Tool}, {"description", op.Summary}, {"transport", "streamable-http"},
+			{"inputSchema", argumentsSchema(op, t.notes)}, {"example", exampleQuery(op)},
+		}
+		return bazaar(op, t.example, input, schema{
+			Type: "object",
+			Properties: object{
+				{"type", schema{Type: "string", Const: "mcp"}}, {"toolName", str}, {"description", str},
+				{"transport", schema{Type: "string", Enum: []any{"streamable-http"}}}, {"inputSchema", obj}, {"example", obj},
+			},
+			Required: []string{"type", "toolName", "inputSchema"}, AdditionalProperties: false,
+		}, obj)
+	})
+}
+
+// bazaar is the extension: what is sent and answered, and the schemas of both.
+func bazaar(op catalog.Operation, example bool, input object, inputs, result schema) object {
+	output := object{{"type", "json"}}
+	if example {
+		output = append(output, member{"example", json.RawMessage(op.Response)})
+	}
+	return object{
+		{"info", object{{"input", input}, {"output", output}}},
+		{"schema", schema{
+			Dialect: dialect, Type: "object", Required: []string{"input"},
+			Properties: object{{"input", inputs}, {"output", schema{
+				Type: "object", Required: []string{"type"}, Properties: object{{"type", schema{Type: "string"}}, {"example", result}},
+			}}},
+		}},
+	}
+}
+
+// richest is the first of the tries that fits, or the last.
+func richest[T any](op catalog.Operation, tries []T, with func(T) object) json.RawMessage {
+	var raw []byte
+	for _, t := range tries {
 		var err error
-		if raw, err = encode(bazaarWith(op, try.example, try.fields, try.notes)); err != nil {
+		if raw, err = encode(with(t)); err != nil {
 			panic(fmt.Sprintf("discovery: the example of %s: %v", op.Slug, err))
 		}
 		if len(raw) <= maxBazaar {
@@ -90,50 +117,6 @@ func bazaarOf(op catalog.Operation) json.RawMessage {
 		}
 	}
 	return raw
-}
-
-func bazaarWith(op catalog.Operation, example json.RawMessage, d detail, notes bool) bazaar {
-	query := schema{Type: "object", Properties: object{}}
-	for _, p := range op.Params {
-		ps := paramSchema(p)
-		ps.Examples = nil // info.input carries one
-		if notes {
-			ps.Description = p.Description
-		}
-		query.Properties = append(query.Properties, member{p.Name, ps})
-		if p.Required {
-			query.Required = append(query.Required, p.Name)
-		}
-	}
-	input := schema{
-		Type: "object",
-		Properties: object{
-			{"type", schema{Type: "string", Const: "http"}},
-			{"method", schema{Type: "string", Enum: []any{catalog.Method}}},
-			{"queryParams", query},
-		},
-		Required:             []string{"type", "method"},
-		AdditionalProperties: false,
-	}
-	output := schema{
-		Type: "object",
-		Properties: object{
-			{"type", schema{Type: "string"}},
-			{"example", resultSchema(op.Fields, d)},
-		},
-		Required: []string{"type"},
-	}
-	return bazaar{
-		Info: bazaarInfo{
-			Input:  bazaarInput{Type: "http", Method: catalog.Method, QueryParams: exampleQuery(op)},
-			Output: bazaarOutput{Type: "json", Example: example},
-		},
-		Schema: schema{
-			Dialect: dialect, Type: "object",
-			Properties: object{{"input", input}, {"output", output}},
-			Required:   []string{"input"},
-		},
-	}
 }
 
 // Offer is what an unsigned request to an operation is answered with. It is
@@ -166,9 +149,9 @@ type Challenge struct {
 // Idempotency says how a purchase is named and how long its answer is replayed: with
 // a key, and without one after an answer that was given over HTTP.
 type Idempotency struct {
-	Header                 string `json:"header"`
-	ReplaySeconds          int    `json:"replay_seconds"`
-	DuplicateWindowSeconds int    `json:"duplicate_window_seconds"` // 0: off
+	Header                 string `json:"header" const:"Idempotency-Key"`
+	ReplaySeconds          int    `json:"replay_seconds" minimum:"0" doc:"With a key."`
+	DuplicateWindowSeconds int    `json:"duplicate_window_seconds" minimum:"0" doc:"Without one, after an answer given over HTTP; twice as long after one given over MCP. 0: not at all."`
 }
 
 // ChallengeOf is the body of a 402 that says f, where a duplicate window is set.

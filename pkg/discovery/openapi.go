@@ -1,185 +1,53 @@
 package discovery
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// openAPI is the OpenAPI 3.1 description (spec §4.1, §9). It lists every path:
+// openAPIOf is the OpenAPI 3.1 description (spec §4.1, §9). It lists every path:
 // crawlers read only this file.
-type openAPI struct {
-	OpenAPI    string          `json:"openapi"`
-	Info       apiInfo         `json:"info"`
-	Servers    []apiServer     `json:"servers"`
-	Tags       []apiTag        `json:"tags"`
-	Security   []struct{}      `json:"security"`
-	Paths      object          `json:"paths"`
-	Components apiComponents   `json:"components"`
-	ErrorCodes object          `json:"x-error-codes"`
-	Docs       apiExternalDocs `json:"externalDocs"`
-	Proofs     *apiProofs      `json:"x-discovery,omitempty"`
-	Guidance   apiGuidance     `json:"x-agentcash-guidance"`
-}
-
-type apiInfo struct {
-	Title       string     `json:"title"`
-	Version     string     `json:"version"`
-	Summary     string     `json:"summary"`
-	Description string     `json:"description"`
-	Contact     apiContact `json:"contact"`
-	License     apiLicense `json:"license"`
-	Guidance    string     `json:"x-guidance"`
-}
-
-type apiLicense struct {
-	Name       string `json:"name"`
-	Identifier string `json:"identifier"` // SPDX
-}
-
-type apiContact struct {
-	Name  string `json:"name"`
-	URL   string `json:"url,omitempty"`
-	Email string `json:"email,omitempty"`
-}
-
-type apiServer struct {
-	URL string `json:"url"`
-}
-
-type apiTag struct {
-	Name        string `json:"name"`
-	Description string `json:"description"`
-}
-
-type apiExternalDocs struct {
-	Description string `json:"description,omitempty"`
-	URL         string `json:"url"`
-}
-
-type apiProofs struct {
-	OwnershipProofs []string `json:"ownershipProofs"`
-}
-
-type apiGuidance struct {
-	LLMsTxtURL string `json:"llmsTxtUrl"`
-}
-
-type apiComponents struct {
-	Schemas    object `json:"schemas"`
-	Responses  object `json:"responses"`
-	Headers    object `json:"headers"`
-	Parameters object `json:"parameters"`
-}
-
-type apiPath struct {
-	Get apiOperation `json:"get"`
-}
-
-type apiOperation struct {
-	Tags        []string         `json:"tags"`
-	OperationID string           `json:"operationId"`
-	Summary     string           `json:"summary"`
-	Description string           `json:"description"`
-	Docs        *apiExternalDocs `json:"externalDocs,omitempty"`
-	Security    []struct{}       `json:"security"`
-	Parameters  []any            `json:"parameters,omitempty"`
-	Responses   object           `json:"responses"`
-	Payment     *apiPayment      `json:"x-payment-info,omitempty"`
-	ErrorCodes  []fault.Code     `json:"x-error-codes,omitempty"` // in the document's table
-}
-
-type apiParameter struct {
-	Name        string `json:"name"`
-	In          string `json:"in"`
-	Required    bool   `json:"required"`
-	Description string `json:"description"`
-	Schema      schema `json:"schema"`
-}
-
-type apiRef struct {
-	Ref string `json:"$ref"`
-}
-
-type apiResponse struct {
-	Description string `json:"description"`
-	Headers     object `json:"headers,omitempty"`
-	Content     object `json:"content,omitempty"`
-}
-
-type apiMedia struct {
-	Schema  schema `json:"schema"`
-	Example any    `json:"example,omitempty"`
-}
-
-type apiHeader struct {
-	Description string `json:"description"`
-	Required    bool   `json:"required,omitempty"`
-	Schema      schema `json:"schema"`
-}
-
-// apiPayment is what crawlers read a price from: decimal dollars here, atomic
-// units in the offer.
-type apiPayment struct {
-	Price     apiPrice `json:"price"`
-	Protocols []object `json:"protocols"`
-}
-
-type apiPrice struct {
-	Mode     string `json:"mode"`
-	Currency string `json:"currency"`
-	Amount   string `json:"amount"`
-}
-
-// apiErrorCode says of a code what the error body would say: Charged is null
-// where only the body knows.
-type apiErrorCode struct {
-	Status    int    `json:"status"`
-	Charged   *bool  `json:"charged"`
-	Retryable bool   `json:"retryable"`
-	Message   string `json:"message"`
+func openAPIOf(v *view) object {
+	s := v.Site
+	doc := object{
+		{"openapi", "3.1.0"},
+		{"info", object{
+			{"title", catalog.Service}, {"version", catalog.APIVersion}, {"summary", catalog.Tagline}, {"description", apiDescription(v)},
+			{"contact", apiContactOf(s)}, {"license", object{{"name", "MIT"}, {"identifier", "MIT"}}}, {"x-guidance", v.Guidance},
+		}},
+		{"servers", []object{{{"url", s.Origin}}}},
+		{"tags", apiTags(v)},
+		{"security", []struct{}{}},
+		{"paths", apiPaths(v)},
+		{"components", components(v.operations)},
+		{"x-error-codes", apiErrorCodes(v.operations)},
+		{"externalDocs", object{{"description", "Documentation"}, {"url", s.Origin + catalog.PathDocs}}},
+	}
+	if len(s.OwnershipProofs) > 0 {
+		doc = append(doc, member{"x-discovery", object{{"ownershipProofs", s.OwnershipProofs}}})
+	}
+	return append(doc, member{"x-agentcash-guidance", object{{"llmsTxtUrl", s.Origin + catalog.PathLLMs}}})
 }
 
 // apiErrorCodes is the table of all codes that the operations list, and of those
-// that none does.
+// that none does. It says of a code what the error body would say: charged is null
+// where only the body knows.
 func apiErrorCodes(ops []catalog.Operation) object {
 	var table object
 	for _, o := range everyOutcome(ops) {
-		table = append(table, member{string(o.Code), apiErrorCode{o.Status, o.charged, o.Retry, o.Message}})
+		table = append(table, member{string(o.Code), object{
+			{"status", o.Status}, {"charged", o.charged}, {"retryable", o.Retry}, {"message", o.Message},
+		}})
 	}
 	return table
-}
-
-func openAPIOf(v *view) openAPI {
-	doc := openAPI{
-		OpenAPI: "3.1.0",
-		Info: apiInfo{
-			Title: catalog.Service, Version: catalog.APIVersion, Summary: catalog.Tagline,
-			Description: apiDescription(v),
-			Contact:     apiContactOf(v.Site),
-			License:     apiLicense{Name: "MIT", Identifier: "MIT"},
-			Guidance:    v.Guidance,
-		},
-		Servers:    []apiServer{{URL: v.Site.Origin}},
-		Tags:       apiTags(v),
-		Security:   []struct{}{},
-		Components: components(v.operations),
-		ErrorCodes: apiErrorCodes(v.operations),
-		Docs:       apiExternalDocs{Description: "Documentation", URL: v.Site.Origin + catalog.PathDocs},
-		Guidance:   apiGuidance{LLMsTxtURL: v.Site.Origin + catalog.PathLLMs},
-	}
-	if len(v.Site.OwnershipProofs) > 0 {
-		doc.Proofs = &apiProofs{OwnershipProofs: v.Site.OwnershipProofs}
-	}
-	doc.Paths = freePaths()
-	for _, op := range v.Ops {
-		doc.Paths = append(doc.Paths, member{op.Path, apiPath{pricedOperation(op)}})
-	}
-	return doc
 }
 
 func apiDescription(v *view) string {
@@ -205,27 +73,72 @@ const (
 	tagProbes  = "Probes"
 )
 
-func apiTags(v *view) []apiTag {
-	tags := []apiTag{{tagTools, "One fact each, paid per request."}}
-	if slices.ContainsFunc(v.operations, func(op catalog.Operation) bool { return op.Kind == catalog.Bundle }) {
-		tags = append(tags, apiTag{tagBundles, "Several lookups for one payment."})
+func apiTags(v *view) []object {
+	var tags []object
+	for _, t := range []struct{ name, description string }{
+		{tagTools, "One fact each, paid per request."},
+		{tagBundles, "Several lookups for one payment."},
+		{tagSmoke, "Checks the payment gate; not a product."},
+		{tagFree, "Free documents that describe the service."},
+		{tagProbes, "Free probes of the service itself."},
+	} {
+		if t.name != tagBundles || hasKind(v.operations, catalog.Bundle) {
+			tags = append(tags, object{{"name", t.name}, {"description", t.description}})
+		}
 	}
-	return append(tags,
-		apiTag{tagSmoke, "Checks the payment gate; not a product."},
-		apiTag{tagFree, "Free documents that describe the service."},
-		apiTag{tagProbes, "Free probes of the service itself."},
-	)
+	return tags
 }
 
-func tagOf(k catalog.Kind) string {
-	switch k {
-	case catalog.Bundle:
-		return tagBundles
-	case catalog.SmokeTest:
-		return tagSmoke
-	default:
-		return tagTools
+func hasKind(ops []catalog.Operation, k catalog.Kind) bool {
+	return slices.ContainsFunc(ops, func(op catalog.Operation) bool { return op.Kind == k })
+}
+
+// apiPaths are the free paths of spec §4.1 and every operation.
+func apiPaths(v *view) object {
+	var paths object
+	free := func(tag, id, path, summary, description string, responses object) {
+		paths = append(paths, member{path, object{{"get", object{
+			{"tags", []string{tag}}, {"operationId", id}, {"summary", summary}, {"description", description},
+			{"security", []struct{}{}}, {"responses", responses},
+		}}}})
 	}
+	probe := func(id, path, summary string, responses object) {
+		free(tagProbes, id, path, summary, "Free; needs no payment.", responses)
+	}
+	document := func(id, path, summary, mediaType string, s schema) {
+		free(tagFree, id, path, summary, "Free. Served with an ETag; the same on every call until the next deployment.", object{
+			{"200", response(summary, nil, mediaType, s)},
+			{"429", ref("responses/TooManyRequests")},
+		})
+	}
+	text := schema{Type: "string"}
+	probe("get_health", catalog.PathHealth, "Liveness probe", object{{"200", response("The service is up.", nil, typeJSON, component("Health"))}})
+	probe("get_readiness", catalog.PathReady, "Readiness probe", object{
+		{"200", response("Ready for paid calls.", nil, typeJSON, component("Readiness"))},
+		{"503", response("Not ready: paid calls would fail.", object{{fault.HeaderRetryAfter, ref("headers/RetryAfter")}}, typeJSON, component("Readiness"))},
+	})
+	document("get_catalog", catalog.PathCatalog, "Machine-readable tool catalog", typeJSON, component("ToolCatalog"))
+	document("get_openapi", catalog.PathOpenAPI, "OpenAPI 3.1 description of the service", typeJSON, schema{Type: "object"})
+	document("get_manifest", catalog.PathManifest, "Payment manifest", typeJSON, component("PaymentManifest"))
+	document("get_llms", catalog.PathLLMs, "Short text onboarding file", "text/plain", text)
+	document("get_llms_full", catalog.PathLLMsFull, "Text file with full parameters", "text/plain", text)
+	document("get_docs", catalog.PathDocs, "Human documentation", "text/html", text)
+	sets := errorSets(v.operations)
+	for _, op := range v.Ops {
+		paths = append(paths, member{op.Path, object{{"get", pricedOperation(op, sets)}}})
+	}
+	return paths
+}
+
+// answerableCodes are all codes that an operation answers over HTTP: those that it lists,
+// and those of every priced path that the spec has no row for.
+func answerableCodes(op catalog.Operation) []fault.Code {
+	return append(op.AllErrors(), fault.InternalError, fault.IdempotencyConflict, fault.InvalidIdempotencyKey)
+}
+
+// codesAt are those of them that have one status.
+func codesAt(op catalog.Operation, status int) []fault.Code {
+	return slices.DeleteFunc(answerableCodes(op), func(c fault.Code) bool { return outcomeOf(c).Status != status })
 }
 
 // declaredStatuses are the statuses that an operation's responses declare. For
@@ -240,50 +153,160 @@ func declaredStatuses(op catalog.Operation) []int {
 		return []int{200, 402}
 	}
 	statuses := []int{200}
-	for _, o := range outcomes(op.AllErrors()) {
-		if !slices.Contains(statuses, o.Status) {
-			statuses = append(statuses, o.Status)
-		}
+	for _, o := range outcomes(answerableCodes(op)) {
+		statuses = append(statuses, o.Status)
 	}
 	slices.Sort(statuses)
-	return statuses
+	return slices.Compact(statuses)
 }
 
-// operationID is what a generated client calls an operation: the name that it has
-// as a tool.
-func operationID(op catalog.Operation) string {
-	if op.Tool == "" {
-		return strings.ReplaceAll(op.Slug, "-", "_")
-	}
-	return op.Tool
-}
-
-func pricedOperation(op opView) apiOperation {
-	o := apiOperation{
-		Tags: []string{tagOf(op.Kind)}, OperationID: operationID(op.Operation),
-		Summary: op.Summary, Description: op.Description + " Costs " + op.Price() + " per call.",
-		Docs: &apiExternalDocs{URL: op.DocsURL}, Security: []struct{}{},
-		Payment: &apiPayment{
-			Price:     apiPrice{Mode: "fixed", Currency: "USD", Amount: op.PriceUSD()},
-			Protocols: []object{{{"x402", object{}}}},
-		},
-	}
+func pricedOperation(op opView, sets []errorSet) object {
+	tags := map[catalog.Kind]string{catalog.Tool: tagTools, catalog.Bundle: tagBundles, catalog.SmokeTest: tagSmoke}
+	var parameters []any
 	for _, p := range op.Params {
-		s := paramSchema(p)
-		o.Parameters = append(o.Parameters, apiParameter{Name: p.Name, In: "query", Required: p.Required, Description: p.Description, Schema: s})
+		parameters = append(parameters, object{
+			{"name", p.Name}, {"in", "query"}, {"required", p.Required}, {"description", p.Description}, {"schema", paramSchema(p)},
+		})
 	}
-	o.Parameters = append(o.Parameters, apiRef{refSignature}, apiRef{refKey})
+	var responses object
 	for _, status := range declaredStatuses(op.Operation) {
-		o.Responses = append(o.Responses, member{fmt.Sprint(status), pricedResponse(op, status)})
+		responses = append(responses, member{fmt.Sprint(status), pricedResponse(op, status, sets)})
 	}
-	o.ErrorCodes = op.AllErrors()
-	return o
+	return object{
+		{"tags", []string{tags[op.Kind]}},
+		// What a generated client calls the operation: the name that it has as a tool.
+		{"operationId", op.Tool},
+		{"summary", op.Summary},
+		{"description", op.Description + " Costs " + op.Price() + " per call."},
+		{"externalDocs", object{{"url", op.DocsURL}}},
+		{"security", []struct{}{}},
+		{"parameters", append(parameters, ref("parameters/PaymentSignature"), ref("parameters/IdempotencyKey"))},
+		{"responses", responses},
+		// Crawlers read a price from here: decimal dollars, and atomic units in the offer.
+		{"x-payment-info", object{
+			{"price", object{{"mode", "fixed"}, {"currency", "USD"}, {"amount", op.PriceUSD()}}}, {"protocols", []object{{{"x402", object{}}}}},
+		}},
+		{"x-error-codes", answerableCodes(op.Operation)},
+	}
 }
 
-// pricedResponse is the result, or the shared response of a status.
-func pricedResponse(op opView, status int) any {
-	if status == http.StatusOK {
+// pricedResponse is the result, or a reference to the challenge or to an error.
+func pricedResponse(op opView, status int, sets []errorSet) object {
+	switch status {
+	case http.StatusOK:
 		return paidResponse(op)
+	case http.StatusPaymentRequired:
+		return ref("responses/PaymentRequired")
 	}
-	return apiRef{responseRef(status)}
+	codes := codesAt(op.Operation, status)
+	i := slices.IndexFunc(sets, func(e errorSet) bool { return slices.Equal(e.codes, codes) })
+	return ref("responses/" + sets[i].name)
+}
+
+// errorSet is the codes that one or more operations answer with a status: a response.
+type errorSet struct {
+	name   string
+	status int
+	codes  []fault.Code
+}
+
+// errorSets are those of all statuses that operations declare, each once, and that of the
+// documents first. The first of a status has its name; the next ones have a number, too.
+func errorSets(ops []catalog.Operation) []errorSet {
+	names := map[int]string{
+		http.StatusConflict: "Conflict", http.StatusTooManyRequests: "TooManyRequests", http.StatusBadRequest: "BadRequest",
+		http.StatusNotFound: "NotFound", http.StatusInternalServerError: "InternalError", http.StatusBadGateway: "BadGateway",
+		http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "GatewayTimeout",
+	}
+	sets, seen := []errorSet{{names[http.StatusTooManyRequests], http.StatusTooManyRequests, []fault.Code{fault.RateLimited}}}, map[int]int{}
+	for _, op := range ops {
+		for _, status := range declaredStatuses(op) {
+			codes := codesAt(op, status)
+			known := slices.ContainsFunc(sets, func(e errorSet) bool { return slices.Equal(e.codes, codes) })
+			if name := names[status]; name != "" && !known {
+				if seen[status]++; seen[status] > 1 {
+					name += strconv.Itoa(seen[status])
+				}
+				sets = append(sets, errorSet{name, status, codes})
+			}
+		}
+	}
+	return sets
+}
+
+func ref(place string) object { return object{{"$ref", "#/components/" + place}} }
+
+// response is a response of one media type.
+func response(description string, headers object, mediaType string, s schema) object {
+	r := object{{"description", description}}
+	if headers != nil {
+		r = append(r, member{"headers", headers})
+	}
+	return append(r, member{"content", object{{mediaType, object{{"schema", s}}}}})
+}
+
+// replayedHeaders are the headers of an answer that can come from the ledger.
+func replayedHeaders() object {
+	return object{{x402.HeaderReplayed, ref("headers/IdempotentReplayed")}, {x402.HeaderAge, ref("headers/Age")}}
+}
+
+func paidResponse(op opView) object {
+	headers := append(object{{x402.HeaderResponse, ref("headers/Receipt")}}, replayedHeaders()...)
+	if op.Kind == catalog.Bundle {
+		headers = append(headers, member{x402.HeaderOwed, ref("headers/AnswerOwed")})
+	}
+	media := object{{"schema", resultRef(op.Operation)}}
+	if op.OwnExample {
+		media = append(media, member{"example", json.RawMessage(op.Response)})
+	}
+	return object{{"description", "The result. Payment has settled."}, {"headers", headers}, {"content", object{{typeJSON, media}}}}
+}
+
+// resultRef is a reference to the schema of an operation's result, or the schema itself
+// where it has no name.
+func resultRef(op catalog.Operation) schema {
+	if op.Result == "" {
+		return resultSchema(op.Fields, named)
+	}
+	return component(op.Result)
+}
+
+// errorResponse is an error of one status, with the headers that any of its codes can
+// have.
+func errorResponse(e errorSet) object {
+	var names []string
+	var headers object
+	codes := outcomes(e.codes)
+	for _, o := range codes {
+		names = append(names, string(o.Code))
+	}
+	if slices.ContainsFunc(codes, func(o outcome) bool { return x402.ChargeOf(o.Info).Yes }) {
+		headers = append(headers, member{x402.HeaderResponse, ref("headers/PaymentResponse")})
+	}
+	if slices.ContainsFunc(codes, func(o outcome) bool { return o.Class == fault.Answer }) {
+		headers = append(headers, replayedHeaders()...)
+	}
+	switch {
+	case e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable:
+		headers = append(headers, member{fault.HeaderRetryAfter, ref("headers/RetryAfter")})
+	case e.status == http.StatusConflict || e.status >= http.StatusInternalServerError:
+		headers = append(headers, member{fault.HeaderRetryAfter, ref("headers/MayRetryAfter")})
+	}
+	return response(listed(names)+".", headers, typeJSON, component("ErrorBody"))
+}
+
+// sharedResponses are the challenge and the errors, to which operations refer.
+func sharedResponses(ops []catalog.Operation) object {
+	all := object{{"PaymentRequired", object{
+		{"description", "payment_required: PAYMENT-SIGNATURE is missing or invalid. After a settlement that failed, PAYMENT-RESPONSE says why."},
+		{"headers", object{{x402.HeaderRequired, ref("headers/PaymentRequired")}, {x402.HeaderResponse, ref("headers/PaymentResponse")}}},
+		{"content", object{
+			{typeJSON, object{{"schema", component("PaymentRequiredBody")}}},
+			{"text/html", object{{"schema", schema{Type: "string", Description: "The same for people, when text/html is preferred and no payment was sent."}}}},
+		}},
+	}}}
+	for _, e := range errorSets(ops) {
+		all = append(all, member{e.name, errorResponse(e)})
+	}
+	return all
 }

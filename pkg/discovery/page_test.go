@@ -159,23 +159,12 @@ func TestHighlightKeepsTheText(t *testing.T) {
 }
 
 func TestPretty(t *testing.T) {
-	long := strings.Repeat("x", 80)
 	for in, want := range map[string]string{
-		`{"a":1,"b":[true,null]}`:               `{"a": 1, "b": [true, null]}`,
-		`[]`:                                    `[]`,
-		`{"z":{},"a":"` + long + `"}`:           "{\n  \"z\": {},\n  \"a\": \"" + long + "\"\n}",
-		`[{"k":1},"` + long + `"]`:              "[\n  {\"k\": 1},\n  \"" + long + "\"\n]",
-		`{"n":12345678901234567890,"e":1.50}`:   `{"n": 12345678901234567890, "e": 1.50}`,
-		`{"o":{"list":["` + long + `","<&>"]}}`: "{\n  \"o\": {\n    \"list\": [\n      \"" + long + "\",\n      \"<&>\"\n    ]\n  }\n}",
+		`{"n":12345678901234567890,"a":["<&>",1.50]}`: `{ "n": 12345678901234567890, "a": ["<&>", 1.50] }`,
+		"": "", "{": "", `{"a":`: "", "1 2": "", "nul": "",
 	} {
-		got, err := pretty([]byte(in))
-		if err != nil || got != want {
+		if got, err := pretty([]byte(in)); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %s, %v", in, got, err)
-		}
-	}
-	for _, in := range []string{"", "{", `{"a"`, `{"a":`, "[1", "[1,", "1 2", "nul"} {
-		if got, err := pretty([]byte(in)); err == nil {
-			t.Errorf("%q became %q", in, got)
 		}
 	}
 }

@@ -58,19 +58,22 @@ func record(description string, properties object, optional ...string) schema {
 	return s
 }
 
-// resultSchema is the schema of an operation's result. Every field is always
-// present; a nullable one says so in its type. In full detail the shape is
-// exact, as the spec's is: no field more.
+// resultSchema is the schema of an object with these fields. In full detail the shape
+// is exact, as the spec's is: no field more.
 func resultSchema(fields []catalog.Field, d detail) schema {
 	s := schema{Type: "object"}
 	if d == bare {
 		return s
 	}
+	var optional []string
 	for _, f := range fields {
 		s.Properties = append(s.Properties, member{f.Name, fieldSchema(f, d)})
+		if f.Optional {
+			optional = append(optional, f.Name)
+		}
 	}
 	if d == full || d == named {
-		return record("", s.Properties)
+		return record("", s.Properties, optional...)
 	}
 	return s
 }
@@ -78,9 +81,19 @@ func resultSchema(fields []catalog.Field, d detail) schema {
 // fieldSchema is the schema of one field. An object with several shapes, like
 // an array item with several, lists them in Items.
 func fieldSchema(f catalog.Field, d detail) schema {
-	s := schema{Type: f.Type}
+	s := schema{Format: f.Format, Pattern: f.Pattern, Enum: typedAll("string", f.Enum)}
+	if f.Type != "" {
+		s.Type = f.Type
+	}
+	if f.Const != "" {
+		s.Const = typed(f.Type, f.Const)
+	}
+	if f.Minimum != "" {
+		s.Minimum = typed(f.Type, f.Minimum)
+	}
 	if d == named && f.Schema != "" {
-		if s = (schema{Ref: schemaRef(f.Schema)}); f.Nullable {
+		s = schema{Ref: schemaRef(f.Schema)}
+		if f.Nullable {
 			s = schema{AnyOf: []schema{s, {Type: "null"}}}
 		}
 		return s
@@ -92,11 +105,10 @@ func fieldSchema(f catalog.Field, d detail) schema {
 			s.Items = &item
 		case f.Type == "object" && len(f.Items) > 0:
 			s = oneOrAny(f.Items, d)
-		case f.Type == "object":
+		case f.Type == "object" && len(f.Fields) > 0:
 			s = resultSchema(f.Fields, d)
 		}
 	}
-	s.Enum = values(f.Enum)
 	if f.Nullable {
 		s = nullable(s)
 	}
@@ -104,15 +116,6 @@ func fieldSchema(f catalog.Field, d detail) schema {
 		s.Description = f.Description
 	}
 	return s
-}
-
-// values are words as the values of an enumeration.
-func values(words []string) []any {
-	var list []any
-	for _, w := range words {
-		list = append(list, w)
-	}
-	return list
 }
 
 // oneOrAny is the one shape, or any of several.
@@ -143,9 +146,27 @@ func nullable(s schema) schema {
 // paramSchema is the schema of a query parameter, example included: crawlers
 // read examples only from here.
 func paramSchema(p catalog.Param) schema {
-	s := schema{Type: p.Type, Enum: typedAll(p, p.Enum), Examples: []any{typed(p, p.Example)}}
+	s := schema{Type: p.Type, Enum: typedAll(p.Type, p.Enum), Examples: []any{typed(p.Type, p.Example)}}
 	if p.Default != "" {
-		s.Default = typed(p, p.Default)
+		s.Default = typed(p.Type, p.Default)
+	}
+	return s
+}
+
+// querySchema is the schema of an operation's parameters as one object, with or without
+// what they mean.
+func querySchema(op catalog.Operation, notes bool) schema {
+	s := schema{Type: "object", Properties: object{}}
+	for _, p := range op.Params {
+		ps := paramSchema(p)
+		ps.Examples = nil // stands beside the schema
+		if notes {
+			ps.Description = p.Description
+		}
+		s.Properties = append(s.Properties, member{p.Name, ps})
+		if p.Required {
+			s.Required = append(s.Required, p.Name)
+		}
 	}
 	return s
 }
@@ -160,9 +181,7 @@ func appendRows(to []row, fields []catalog.Field, prefix, when string) []row {
 	for _, f := range fields {
 		name := prefix + f.Name
 		to = append(to, row{Name: name, Type: f.TypeText(), Description: when + describe(f)})
-		if f.Type == "object" {
-			to = appendRows(to, f.Fields, name+".", "")
-		}
+		to = appendRows(to, f.Fields, name+".", "")
 		inner := name + "."
 		if f.Type == "array" {
 			inner = name + "[]."
@@ -186,80 +205,41 @@ func describe(f catalog.Field) string {
 	return f.Description + ": one of " + strings.Join(f.Enum, ", ")
 }
 
-// shapes says in one line what an array's items look like, for documents whose
-// field list is flat: "A and AAAA {address}; MX {preference, exchange}".
-func shapes(f catalog.Field) string {
-	var parts []string
-	for _, item := range f.Items {
-		if len(item.Fields) == 0 {
-			continue
-		}
-		part := fieldNames(item.Fields)
-		if len(f.Items) > 1 {
-			part = item.Description + " " + part
-		}
-		parts = append(parts, part)
-	}
-	return strings.Join(parts, "; ")
-}
-
-func fieldNames(fields []catalog.Field) string {
-	var names []string
-	for _, f := range fields {
-		names = append(names, f.Name)
-	}
-	return "{" + strings.Join(names, ", ") + "}"
-}
-
-// schemaRef is where the OpenAPI description has a schema.
+// schemaRef is where the OpenAPI description has a schema, and component a reference to
+// it.
 func schemaRef(name string) string { return "#/components/schemas/" + name }
-
-// component is a reference to a schema of the description.
 func component(name string) schema { return schema{Ref: schemaRef(name)} }
 
-// resultRef is an operation's result in the OpenAPI description: a reference to
-// its schema, or the schema itself where it has no name.
-func resultRef(op catalog.Operation) schema {
-	if op.Result == "" {
-		return resultSchema(op.Fields, named)
-	}
-	return component(op.Result)
-}
-
-// namedSchemas are the schemas of all results and of what inside has a name, each
-// once, in the order in which they are met.
-func namedSchemas(ops []catalog.Operation) object {
+// namedSchemas are these schemas and those of what inside them has a name, each once,
+// in the order in which they are met.
+func namedSchemas(tops []catalog.Field) object {
 	var all object
-	add := func(name string, s schema) {
-		if name != "" && !slices.ContainsFunc(all, func(m member) bool { return m.key == name }) {
-			all = append(all, member{name, s})
-		}
-	}
 	var walk func(fields []catalog.Field)
 	walk = func(fields []catalog.Field) {
 		for _, f := range fields {
+			known := slices.ContainsFunc(all, func(m member) bool { return m.key == f.Schema })
 			switch {
+			case f.Schema == "" || known:
 			case f.Type == "object" && len(f.Items) == 0:
-				add(f.Schema, recordOf(f.Description, f.Fields))
+				all = append(all, member{f.Schema, recordOf(f.Description, f.Fields)})
 			case f.Enum != nil:
-				add(f.Schema, schema{Type: f.Type, Description: f.Description, Enum: values(f.Enum)})
+				all = append(all, member{f.Schema, schema{Type: f.Type, Description: f.Description, Enum: typedAll("string", f.Enum)}})
 			}
 			walk(f.Fields)
 			walk(f.Items)
 		}
 	}
-	for _, op := range ops {
-		add(op.Result, recordOf("Result of "+op.Title+".", op.Fields))
-		walk(op.Fields)
-	}
+	walk(tops)
 	return all
 }
 
 // recordOf is an object with these fields. A description that all of them share is
 // said once.
 func recordOf(description string, fields []catalog.Field) schema {
-	if text := common(fields); text != "" {
-		description += "; each: " + text
+	shared := fields[0].Description
+	differs := slices.ContainsFunc(fields, func(f catalog.Field) bool { return f.Description != shared })
+	if len(fields) > 1 && !differs && shared != "" {
+		description += "; each: " + shared
 		fields = slices.Clone(fields)
 		for i := range fields {
 			fields[i].Description = ""
@@ -268,17 +248,4 @@ func recordOf(description string, fields []catalog.Field) schema {
 	s := resultSchema(fields, named)
 	s.Description = description
 	return s
-}
-
-// common is the description that several fields share, or "".
-func common(fields []catalog.Field) string {
-	if len(fields) < 2 {
-		return ""
-	}
-	for _, f := range fields {
-		if f.Description != fields[0].Description {
-			return ""
-		}
-	}
-	return fields[0].Description
 }

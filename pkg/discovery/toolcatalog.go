@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -10,12 +11,12 @@ import (
 // toolCatalog is the tool catalog of spec §2.10, served at /v1/catalog.
 type toolCatalog struct {
 	Service     string      `json:"service"`
-	BaseURL     string      `json:"base_url"`
-	DocsURL     string      `json:"docs_url"`
-	X402Version int         `json:"x402Version"`
-	Idempotency Idempotency `json:"idempotency"`
-	Tools       []tool      `json:"tools"`
-	Playbooks   []playbook  `json:"playbooks"`
+	BaseURL     string      `json:"base_url" format:"uri"`
+	DocsURL     string      `json:"docs_url" format:"uri"`
+	X402Version int         `json:"x402Version" const:"2"`
+	Idempotency Idempotency `json:"idempotency" schema:"PurchaseTerms" doc:"How a purchase is named, and for how long its answer is replayed."`
+	Tools       []tool      `json:"tools" schema:"Tool" item:"One operation."`
+	Playbooks   []playbook  `json:"playbooks" schema:"Playbook" item:"Calls in turn, and the bundle in their stead."`
 }
 
 type tool struct {
@@ -23,22 +24,22 @@ type tool struct {
 	Method          string          `json:"method"`
 	Description     string          `json:"description"`
 	DisplayPrice    string          `json:"display_price"`
-	Amount          string          `json:"amount"`
+	Amount          string          `json:"amount" pattern:"^[0-9]+$" doc:"Atomic units of the asset."`
 	Network         string          `json:"network"`
 	Asset           string          `json:"asset"`
 	Scheme          string          `json:"scheme"`
-	X402Version     int             `json:"x402Version"`
-	Parameters      []parameter     `json:"parameters"`
-	ExampleURL      string          `json:"example_url"`
+	X402Version     int             `json:"x402Version" const:"2"`
+	Parameters      []parameter     `json:"parameters" schema:"ToolParameter" item:"One query parameter."`
+	ExampleURL      string          `json:"example_url" format:"uri"`
 	ExampleResponse json.RawMessage `json:"example_response"`
-	ResponseFields  []responseField `json:"response_fields"`
-	Errors          []toolError     `json:"errors"`
-	DocsURL         string          `json:"docs_url"`
+	ResponseFields  []responseField `json:"response_fields" schema:"ToolField" item:"One field of a result."`
+	Errors          []toolError     `json:"errors" schema:"ToolError" item:"One error code."`
+	DocsURL         string          `json:"docs_url" format:"uri"`
 }
 
 type parameter struct {
 	Name        string `json:"name"`
-	In          string `json:"in"`
+	In          string `json:"in" const:"query"`
 	Type        string `json:"type"`
 	Description string `json:"description"`
 	Required    bool   `json:"required"`
@@ -69,28 +70,25 @@ type playbook struct {
 	Name        string         `json:"name"`
 	Description string         `json:"description"`
 	BundlePath  string         `json:"bundle_path"`
-	BundleURL   string         `json:"bundle_url"`
-	DocsURL     string         `json:"docs_url"`
-	Sequence    []playbookStep `json:"sequence"`
+	BundleURL   string         `json:"bundle_url" format:"uri"`
+	DocsURL     string         `json:"docs_url" format:"uri"`
+	Sequence    []playbookStep `json:"sequence" schema:"PlaybookStep" item:"One call."`
 }
 
 type playbookStep struct {
 	Path       string `json:"path"`
 	Method     string `json:"method"`
-	ExampleURL string `json:"example_url"`
+	ExampleURL string `json:"example_url" format:"uri"`
 }
 
-func toolCatalogOf(s Site, ops []catalog.Operation, books []catalog.Playbook) toolCatalog {
+func toolCatalogOf(s Site, ops []catalog.Operation, books []playbook) toolCatalog {
 	c := toolCatalog{
 		Service: catalog.Service, BaseURL: s.Origin, DocsURL: s.Origin + catalog.PathDocs,
-		X402Version: catalog.X402Version, Idempotency: idempotencyOf(s.DuplicateWindow), Tools: []tool{}, Playbooks: []playbook{},
+		X402Version: catalog.X402Version, Idempotency: idempotencyOf(s.DuplicateWindow), Tools: []tool{}, Playbooks: append([]playbook{}, books...),
 	}
 	said := map[fault.Code]string{}
 	for _, op := range ops {
 		c.Tools = append(c.Tools, toolOf(s, op, said))
-	}
-	for _, b := range books {
-		c.Playbooks = append(c.Playbooks, playbookOf(s, ops, b))
 	}
 	return c
 }
@@ -98,24 +96,19 @@ func toolCatalogOf(s Site, ops []catalog.Operation, books []catalog.Playbook) to
 // toolOf is an entry of the catalog. said are the codes that an entry before it
 // has explained, by that entry's slug: each sentence is said once.
 func toolOf(s Site, op catalog.Operation, said map[fault.Code]string) tool {
-	terms := s.Terms.Requirements(op.Amount)
 	t := tool{
-		Path: op.Path, Method: catalog.Method, Description: op.Description,
-		DisplayPrice: op.Price(), Amount: terms.Amount, Network: terms.Network, Asset: terms.Asset,
-		Scheme: terms.Scheme, X402Version: catalog.X402Version,
+		Path: op.Path, Method: catalog.Method, Description: op.Description, DisplayPrice: op.Price(), Amount: op.Amount,
+		Network: s.Terms.Network, Asset: s.Terms.Asset, Scheme: catalog.Scheme, X402Version: catalog.X402Version,
 		Parameters: []parameter{}, ExampleURL: op.ExampleURL(s.Origin),
 		ExampleResponse: json.RawMessage(op.Response), ResponseFields: []responseField{},
 		Errors: []toolError{}, DocsURL: op.DocsURL(s.Origin),
 	}
 	for _, p := range op.Params {
-		entry := parameter{
+		ps := paramSchema(p)
+		t.Parameters = append(t.Parameters, parameter{
 			Name: p.Name, In: "query", Type: p.Type, Description: p.Description,
-			Required: p.Required, Enum: typedAll(p, p.Enum), Example: typed(p, p.Example),
-		}
-		if p.Default != "" {
-			entry.Default = typed(p, p.Default)
-		}
-		t.Parameters = append(t.Parameters, entry)
+			Required: p.Required, Default: ps.Default, Enum: ps.Enum, Example: ps.Examples[0],
+		})
 	}
 	for _, f := range op.Fields {
 		t.ResponseFields = append(t.ResponseFields, responseField{Name: f.Name, Type: f.TypeText(), Description: describeWhole(f)})
@@ -132,35 +125,92 @@ func toolOf(s Site, op catalog.Operation, said map[fault.Code]string) tool {
 	return t
 }
 
-// describeWhole is a field's description with what its items look like. What is
-// inside an object the example shows, or that of the tool whose result it is.
+// describeWhole is a field's description with what the items of an array look like, as
+// in "A and AAAA {address}; MX {preference, exchange}". What is inside an object the
+// example shows, or that of the tool whose result it is.
 func describeWhole(f catalog.Field) string {
-	text := describe(f)
-	if s := shapes(f); s != "" && f.Type == "array" {
-		text += ": " + s
+	text, joint := describe(f), ": "
+	for _, item := range f.Items {
+		if f.Type != "array" || len(item.Fields) == 0 {
+			continue
+		}
+		text += joint
+		if joint = "; "; len(f.Items) > 1 {
+			text += item.Description + " "
+		}
+		for i, field := range item.Fields {
+			text += []string{"{", ", "}[min(i, 1)] + field.Name
+		}
+		text += "}"
 	}
 	return text
 }
 
 func playbookOf(s Site, ops []catalog.Operation, b catalog.Playbook) playbook {
 	p := playbook{Slug: b.Slug, Name: b.Name, Description: b.Description, Sequence: []playbookStep{}}
-	bundle, ok := bySlug(ops, b.Bundle)
-	if ok {
-		p.BundlePath, p.BundleURL, p.DocsURL = bundle.Path, s.Origin+bundle.Path, bundle.DocsURL(s.Origin)
-	}
-	for _, slug := range b.Sequence {
-		if op, ok := bySlug(ops, slug); ok {
-			p.Sequence = append(p.Sequence, playbookStep{Path: op.Path, Method: catalog.Method, ExampleURL: op.StepURL(s.Origin, bundle)})
+	find := func(slug string) (op catalog.Operation) {
+		if i := slices.IndexFunc(ops, func(op catalog.Operation) bool { return op.Slug == slug }); i >= 0 {
+			op = ops[i]
 		}
+		return op
+	}
+	bundle := find(b.Bundle)
+	p.BundlePath, p.BundleURL, p.DocsURL = bundle.Path, s.Origin+bundle.Path, bundle.DocsURL(s.Origin)
+	for _, slug := range b.Sequence {
+		op := find(slug)
+		p.Sequence = append(p.Sequence, playbookStep{Path: op.Path, Method: catalog.Method, ExampleURL: op.StepURL(s.Origin, bundle)})
 	}
 	return p
 }
 
-func bySlug(ops []catalog.Operation, slug string) (catalog.Operation, bool) {
-	for _, op := range ops {
-		if op.Slug == slug {
-			return op, true
+// manifest is the payment manifest of spec §2.10, served at /.well-known/x402.
+type manifest struct {
+	Version         int        `json:"version" const:"1"`
+	Resources       []string   `json:"resources" format:"uri"`
+	Endpoints       []endpoint `json:"endpoints" schema:"Endpoint" item:"One priced path."`
+	Instructions    string     `json:"instructions"`
+	OwnershipProofs []string   `json:"ownershipProofs"`
+}
+
+// endpoint is one priced path of the manifest.
+type endpoint struct {
+	URL         string `json:"url" format:"uri"`
+	Method      string `json:"method"`
+	Description string `json:"description"`
+	Price       string `json:"price"`
+	Amount      string `json:"amount" pattern:"^[0-9]+$" doc:"Atomic units of the asset."`
+	Network     string `json:"network"`
+	Asset       string `json:"asset"`
+	PayTo       string `json:"payTo"`
+	Scheme      string `json:"scheme"`
+	QueryParams object `json:"queryParams" doc:"Default or example by parameter."`
+	Example     string `json:"example" format:"uri"`
+}
+
+// manifestOf lists every operation as an endpoint, and all but the smoke test
+// as a resource: resources are what crawlers put on sale.
+func manifestOf(v *view) manifest {
+	m := manifest{
+		Version: catalog.ManifestVersion, Resources: []string{}, Endpoints: []endpoint{},
+		Instructions: v.Instructions, OwnershipProofs: append([]string{}, v.Site.OwnershipProofs...),
+	}
+	for _, op := range v.operations {
+		e := endpoint{
+			URL: v.Site.Origin + op.Path, Method: catalog.Method, Description: op.Description, Price: op.Price(), Amount: op.Amount,
+			Network: v.Site.Terms.Network, Asset: v.Site.Terms.Asset, PayTo: v.Site.Terms.PayTo, Scheme: catalog.Scheme,
+			QueryParams: object{}, Example: op.ExampleURL(v.Site.Origin),
+		}
+		for _, p := range op.Params {
+			shown := paramSchema(p)
+			if shown.Default == nil {
+				shown.Default = shown.Examples[0]
+			}
+			e.QueryParams = append(e.QueryParams, member{p.Name, shown.Default})
+		}
+		m.Endpoints = append(m.Endpoints, e)
+		if op.Kind != catalog.SmokeTest {
+			m.Resources = append(m.Resources, e.URL)
 		}
 	}
-	return catalog.Operation{}, false
+	return m
 }

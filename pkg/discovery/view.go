@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/text"
+	layout "github.com/tidwall/pretty"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -249,7 +250,7 @@ func links(s Site) []link {
 
 // text renders one of the text templates.
 func (v *view) text(name string) ([]byte, error) {
-	t, err := template.New(name).Funcs(template.FuncMap{"inc": func(i int) int { return i + 1 }, "compact": compact}).ParseFS(assets, "assets/"+name)
+	t, err := template.New(name).Funcs(template.FuncMap{"inc": func(i int) int { return i + 1 }, "compact": func(text string) string { return string(layout.Ugly([]byte(text))) }}).ParseFS(assets, "assets/"+name)
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func TestTypedParameters(t *testing.T) {
 	}{
 		{"string", "1", "1"}, {"integer", "443", int64(443)}, {"integer", "x", "x"}, {"boolean", "true", true}, {"boolean", "x", "x"},
 	} {
-		if got := typed(catalog.Param{Type: tt.kind}, tt.text); got != tt.want {
+		if got := typed(tt.kind, tt.text); got != tt.want {
 			t.Errorf("%s %q: %v", tt.kind, tt.text, got)
 		}
 	}

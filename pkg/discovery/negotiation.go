@@ -1,0 +1,127 @@
+package discovery
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"mime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// maxAccept bounds the headers that are looked at. Browsers send some 150 bytes; for a
+// longer one the answer is as without it.
+const maxAccept = 1024
+
+// preference is an element of Accept or Accept-Encoding (RFC 9110, section 12.4.2).
+type preference struct {
+	name    string // in lower case
+	quality float64
+	variant bool // parameters ask for a variant
+}
+
+// preferences reads such a header; several of one name are to be joined with commas
+// first. ok is false for one that is too long or cannot be read.
+func preferences(header string) (list []preference, ok bool) {
+	if len(header) > maxAccept {
+		return nil, false
+	}
+	quoted, escaped := false, false
+	for text := range strings.FieldsFuncSeq(header, func(r rune) bool {
+		quoted, escaped = quoted != (r == '"' && !escaped), quoted && r == '\\' && !escaped
+		return r == ',' && !quoted
+	}) {
+		if strings.Trim(text, " \t") == "" {
+			continue // RFC 9110, section 5.6.1.2: empty elements are ignored
+		}
+		name, params, err := mime.ParseMediaType(text)
+		if err != nil {
+			return nil, false
+		}
+		p := preference{name: name, quality: 1}
+		for key, value := range params {
+			switch key {
+			case "q":
+				if p.quality, err = strconv.ParseFloat(value, 64); err != nil || !isQuality(value, p.quality) {
+					return nil, false
+				}
+			case "charset": // ours is UTF-8, whatever is asked
+			default:
+				p.variant = true
+			}
+		}
+		list = append(list, p)
+	}
+	return list, true
+}
+
+// isQuality reports whether a number is written as a qvalue, with three decimals at most.
+func isQuality(text string, q float64) bool {
+	return q <= 1 && len(text) <= len("0.000") && strings.Trim(text, "0123456789.") == "" && text[0] != '.'
+}
+
+// quality is that of the most specific of some names, which are given from the least
+// specific on; of equally specific ones the most favourable counts. It is below 0 where
+// none is there. A variant counts only where variants do.
+func quality(list []preference, variants bool, names ...string) float64 {
+	q := -1.0
+	for i := len(names) - 1; i >= 0 && q < 0; i-- {
+		for _, p := range list {
+			if p.name == names[i] && (variants || !p.variant) {
+				q = max(q, p.quality)
+			}
+		}
+	}
+	return q
+}
+
+// WantsHTML reports whether an Accept header strictly prefers text/html over
+// application/json. Equal, absent, malformed or too long is false: programs get JSON
+// unless they clearly ask for a page. A range with parameters, such as
+// text/html;level=1, asks for a variant that does not exist here, so it does not make
+// HTML wanted; for JSON it does count, which is the safe side.
+func WantsHTML(accept string) bool {
+	list, ok := preferences(accept)
+	ok = ok && !slices.ContainsFunc(list, func(p preference) bool { return !strings.Contains(p.name, "/") })
+	return ok && quality(list, false, "*/*", "text/*", "text/html") > max(0, quality(list, true, "*/*", "application/*", "application/json"))
+}
+
+// WantsGzip reports whether an Accept-Encoding header allows gzip and does not
+// prefer the plain text (RFC 9110, section 12.5.3). Absent, malformed or too long is
+// false.
+func WantsGzip(accept string) bool {
+	list, ok := preferences(accept)
+	for i := range list {
+		list[i].name = strings.TrimPrefix(list[i].name, "x-") // x-gzip is gzip (section 8.4.1.3)
+		ok = ok && !list[i].variant
+	}
+	zipped := quality(list, false, "*", "gzip")
+	return ok && zipped > 0 && zipped >= quality(list, false, "*", "identity")
+}
+
+// zippers are kept because each takes a megabyte. They have the default level: the
+// best takes twice as long for one percent less.
+var zippers sync.Pool
+
+// Gzip is a body in gzip, the same bytes each time.
+func Gzip(body []byte) []byte {
+	var b bytes.Buffer
+	z, ok := zippers.Get().(*gzip.Writer)
+	if !ok {
+		z = gzip.NewWriter(nil)
+	}
+	defer zippers.Put(z)
+	z.Reset(&b)
+	_, _ = z.Write(body) // a Buffer takes everything
+	_ = z.Close()
+	return b.Bytes()
+}
+
+// etagOf is a strong validator of a body.
+func etagOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return `"` + hex.EncodeToString(sum[:16]) + `"`
+}
