@@ -191,7 +191,7 @@ func failures(offer Answer, description string) map[string]judged {
 		"402 with another code":        {offer.but(`"code":"payment_required"`, `"code":"payment"`), "/code"},
 		"error as a page":              {html, `"text/html" is not declared`},
 		"not of this operation":        {failed(dns, 400, "invalid_port", "false", "false"), "does not list invalid_port"},
-		"not of any":                   {failed(dns, 500, "oops", "false", "false"), "does not list oops"},
+		"not of any":                   {failed(dns, 500, "oops", "false", "false"), "value must be one of"},
 		"outside, another status":      {failed(dns, 404, "internal_error", "true", "true"), "internal_error is listed with 500"},
 		"another status":               {failed(dns, 502, "nxdomain", "true", "false"), "listed with 404"},
 		"charged, and it is not":       {failed(dns, 404, "nxdomain", "false", "false"), "listed with charged true"},
