@@ -15,15 +15,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
-
-// emulatorPatience is for a server that starts, or carries out a call, on a busy machine.
-const emulatorPatience = time.Minute
 
 // emulator is a running moto: CloudFormation, Lambda, DynamoDB and what else the
 // templates need, in memory.
@@ -83,14 +82,13 @@ func (a account) tablesOf(stack string) []string {
 	return append(slices.Sorted(maps.Keys(tables)), fmt.Sprint(n))
 }
 
-func (e emulator) client() dynamo.ClientConfig {
-	return testbed.Dynamo{URL: e.url}.ClientConfig()
+func (e emulator) client() *dynamodb.Client {
+	return dynamo.NewClient(testbed.Dynamo{URL: e.url}.Config())
 }
 
 // ledger is the ledger in a table of the emulator.
 func (e emulator) ledger(table string) *ledger.Ledger {
-	store := dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(e.client()), Table: table, Timeout: emulatorPatience})
-	return ledger.New(store, time.Now, rand.Text)
+	return ledger.New(testbed.Dynamo{URL: e.url}.Open(table), time.Now, rand.Text)
 }
 
 // forEmulator is a transformed template without what moto does not know: aliases,

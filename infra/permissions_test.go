@@ -47,7 +47,7 @@ type recorder struct {
 func newRecorder(t *testing.T) *recorder {
 	t.Helper()
 	server := testbed.StartDynamo(t)
-	return &recorder{table: server.Table(t), url: server.URL, direct: dynamo.NewClient(server.ClientConfig()), asked: map[string][]string{}}
+	return &recorder{table: server.Table(t), url: server.URL, direct: dynamo.NewClient(server.Config()), asked: map[string][]string{}}
 }
 
 func (r *recorder) used(slug string) []string {

@@ -55,7 +55,7 @@ func TestTableIsTheStores(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusBadRequest)
 	})
-	if err := dynamo.EnsureTable(t.Context(), dynamo.NewClient(testbed.Dynamo{URL: refuses}.ClientConfig()), "t"); err == nil {
+	if err := dynamo.Create(t.Context(), dynamo.NewClient(testbed.Dynamo{URL: refuses}.Config()), "t"); err == nil {
 		t.Fatal("there is a table")
 	}
 	delete(want, "TableName")
@@ -66,7 +66,7 @@ func TestTableIsTheStores(t *testing.T) {
 		"Condition": "CreateLedger", // or it would be made beside one that is named
 	}
 	if d := cmp.Diff(want, section(written(t, nil), "Resources")["Ledger"]); d != "" {
-		t.Errorf("table (-EnsureTable +template):\n%s", d)
+		t.Errorf("table (-Create +template):\n%s", d)
 	}
 }
 
@@ -130,7 +130,7 @@ func abandon(t *testing.T, store ledger.Store, key string) {
 func TestReconcileFunction(t *testing.T) {
 	t.Parallel()
 	watch, node := newRecorder(t), testbed.StartChain(t)
-	store := dynamo.NewLedger(dynamo.Config{API: watch.direct, Table: watch.table, Timeout: time.Minute})
+	store := testbed.Dynamo{URL: watch.url}.Open(watch.table)
 	payer, l := must(x402test.NewWallet(rand.Reader))(t), ledger.New(store, time.Now, rand.Text)
 	node.Mint(t, payer.Address(), 1_000_000)
 

@@ -19,8 +19,8 @@ import (
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	e := startEmulator(t)
-	api := dynamo.NewClient(e.client())
-	check(t, dynamo.EnsureTable(t.Context(), api, "ledger"))
+	api := e.client()
+	check(t, dynamo.Create(t.Context(), api, "ledger"))
 	table, yes := "ledger", true
 	if _, err := api.UpdateContinuousBackups(t.Context(), &dynamodb.UpdateContinuousBackupsInput{
 		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: &yes},
@@ -49,7 +49,7 @@ func TestRestoreDrill(t *testing.T) {
 	checkProtected(t, api, "ledger-copy")
 	// Under a name that is taken nothing is restored, unless it is this copy, which a
 	// drill does not delete.
-	check(t, dynamo.EnsureTable(t.Context(), api, "other"))
+	check(t, dynamo.Create(t.Context(), api, "other"))
 	for line, says := range map[string]string{
 		"-to ledger-copy": holds("ledger") + holds("ledger-copy"), "-to other": "DynamoDB does not say whose copy it is",
 		"-to ledger-copy -drill": "a drill deletes its copy, so give another name", "-to other -drill": "a drill deletes its copy, so give another name",

@@ -203,10 +203,10 @@ func TestRunbookIsPlayed(t *testing.T) {
 	down := &dynamoDown{url: startEmulator(t).url}
 	server := serve(t, down.ServeHTTP)
 	facilitator := testbed.StartFacilitator(t)
-	w := &world{t: t, api: dynamo.NewClient(testbed.Dynamo{URL: down.url}.ClientConfig()), payer: must(x402test.NewWallet(rand.Reader))(t)}
+	w := &world{t: t, api: dynamo.NewClient(testbed.Dynamo{URL: down.url}.Config()), payer: must(x402test.NewWallet(rand.Reader))(t)}
 	w.terms = must(json.Marshal(testbed.LocalTerms(t).Requirements("5000")))(t)
-	check(t, dynamo.EnsureTable(t.Context(), w.api, "ledger"))
-	w.store = dynamo.NewLedger(dynamo.Config{API: w.api, Table: "ledger", Timeout: emulatorPatience})
+	check(t, dynamo.Create(t.Context(), w.api, "ledger"))
+	w.store = testbed.Dynamo{URL: down.url}.Open("ledger")
 	node := serve(t, func(rw http.ResponseWriter, r *http.Request) {
 		testbed.PlayNode{ChainID: 8453, Now: time.Now, Safe: time.Duration(w.safe.Load()), Moved: func() []x402test.Transfer {
 			w.mu.Lock()

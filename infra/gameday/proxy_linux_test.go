@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -192,7 +190,7 @@ func callOf(r *http.Request, body []byte) call {
 		var record struct {
 			LeaseUntil string `json:"lease_until"`
 		}
-		doc, _ := dynamo.Unpack(&types.AttributeValueMemberB{Value: q.Item[dynamo.AttrRecord].B}) // as the ledger wrote it
+		doc, _ := dynamo.Unpack(q.Item[dynamo.AttrRecord].B) // as the ledger wrote it
 		_ = json.Unmarshal(doc, &record)
 		c.state, c.payer, c.leased = ledger.State(q.Item[dynamo.AttrState].S), key[2], record.LeaseUntil != ""
 	}

@@ -16,9 +16,7 @@ import (
 
 // What scenarios do to the world's table, past its door.
 
-func (w *world) store() *dynamo.Ledger {
-	return dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(w.db.ClientConfig()), Table: w.name, Timeout: patience})
-}
+func (w *world) store() *dynamo.Table { return w.db.Open(w.name) }
 
 // bundlePlaces are the places of a bundle, by the template's default.
 const bundlePlaces = 20
@@ -29,18 +27,15 @@ func placesTaken(operation string, n int) breakage {
 	for i := range n {
 		leases = append(leases, limit.Lease{ID: fmt.Sprintf("%04d-elsewhere", i), Until: time.Unix(4_000_000_000, 0)})
 	}
-	limits := func(w *world) *dynamo.Limits {
-		return dynamo.NewLimits(dynamo.Config{API: dynamo.NewClient(w.db.ClientConfig()), Table: w.name, Timeout: patience})
-	}
 	return breakage{
 		breaks: func(w *world) {
 			for _, l := range leases {
-				if _, ok, err := limits(w).Acquire(w.Context(), operation, l, n); err != nil || !ok {
+				if _, ok, err := w.store().Acquire(w.Context(), operation, l, n); err != nil || !ok {
 					w.Fatalf("a place is not free: %v", err)
 				}
 			}
 		},
-		mends: func(w *world) { must(w, limits(w).Remove(w.Context(), operation, leases...)) },
+		mends: func(w *world) { must(w, w.store().Remove(w.Context(), operation, leases...)) },
 	}
 }
 
@@ -59,7 +54,7 @@ func strangeRecord() breakage {
 			must(w, c.Hold.Uncertain(w.Context(), "timeout", ""))
 		},
 		mends: func(w *world) {
-			_, err := dynamo.NewClient(w.db.ClientConfig()).DeleteItem(w.Context(), &dynamodb.DeleteItemInput{
+			_, err := dynamo.NewClient(w.db.Config()).DeleteItem(w.Context(), &dynamodb.DeleteItemInput{
 				TableName: &w.name, Key: map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: key}},
 			})
 			must(w, err)

@@ -143,7 +143,7 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 	}
 	if c.Ledger.Endpoint != "" {
 		// A local server starts empty; the deployed table is the template's.
-		if err := dynamo.EnsureTable(ctx, c.Ledger.Client(), c.Ledger.Name); err != nil {
+		if err := dynamo.Create(ctx, c.Ledger.Client(), c.Ledger.Name); err != nil {
 			return stores, "", nil, fmt.Errorf("create table %s at %s: %w", c.Ledger.Name, c.Ledger.Endpoint, err)
 		}
 	}

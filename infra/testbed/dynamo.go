@@ -43,15 +43,14 @@ func StartDynamo(t testing.TB) Dynamo {
 	return Dynamo{URL: startPeer(t, cmd, "").URL}
 }
 
-// ClientConfig returns what dynamo.NewClient needs to talk to the server.
-func (s Dynamo) ClientConfig() dynamo.ClientConfig {
-	return dynamo.ClientConfig{
-		Region:   DynamoRegion,
-		Endpoint: s.URL,
-		Credentials: func(context.Context) (aws.Credentials, error) {
+// Config returns what dynamo.NewClient needs to talk to the server, with time-outs for a
+// busy machine.
+func (s Dynamo) Config() aws.Config {
+	return aws.Config{
+		Region: DynamoRegion, BaseEndpoint: &s.URL, HTTPClient: dynamo.HTTPClient(patience, 16<<20, 5*time.Second),
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: DynamoKeyID, SecretAccessKey: DynamoSecret}, nil
-		},
-		AttemptTimeout: patience,
+		}),
 	}
 }
 
@@ -63,20 +62,25 @@ func (s Dynamo) Settings(table string) map[string]string {
 	}
 }
 
+// Open returns a table of the server, with time-outs for a busy machine.
+func (s Dynamo) Open(table string) *dynamo.Table {
+	t := dynamo.New(dynamo.NewClient(s.Config()), table)
+	t.Timeout = patience
+	return t
+}
+
 // Table creates an empty ledger table with a name of its own.
 func (s Dynamo) Table(t testing.TB) string {
 	t.Helper()
 	name := "ledger-" + rand.Text()
-	if err := dynamo.EnsureTable(t.Context(), dynamo.NewClient(s.ClientConfig()), name); err != nil {
+	if err := dynamo.Create(t.Context(), dynamo.NewClient(s.Config()), name); err != nil {
 		t.Fatal(err)
 	}
 	return name
 }
 
-// Store returns a Store on an empty table of its own.
-func (s Dynamo) Store(t testing.TB) *dynamo.Ledger {
+// Store returns an empty table of its own.
+func (s Dynamo) Store(t testing.TB) *dynamo.Table {
 	t.Helper()
-	return dynamo.NewLedger(dynamo.Config{
-		API: dynamo.NewClient(s.ClientConfig()), Table: s.Table(t), Timeout: patience,
-	})
+	return s.Open(s.Table(t))
 }

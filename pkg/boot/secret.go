@@ -64,7 +64,7 @@ func readSecret(ctx context.Context, c secretConfig) ([]byte, error) {
 	options := secretsmanager.Options{
 		Region:      arn[1],
 		Credentials: aws.CredentialsProviderFunc(c.Credentials),
-		HTTPClient:  dynamo.NewHTTPClient(dynamo.HTTPConfig{AttemptTimeout: c.Timeout / secretAttempts, MaxReply: maxSecretReply}),
+		HTTPClient:  dynamo.HTTPClient(c.Timeout/secretAttempts, maxSecretReply, 0),
 		Retryer:     retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = secretAttempts, c.Timeout/20 }),
 	}
 	if c.Endpoint != "" {

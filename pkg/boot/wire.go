@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -31,6 +32,24 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
+
+// Open returns the ledger's table, without a look at it: the functions may not
+// describe it.
+func (t Table) Open() *dynamo.Table { return dynamo.New(t.Client(), t.Name) }
+
+// AWS is the configuration of a client for the table's region or endpoint.
+func (t Table) AWS() aws.Config {
+	c := aws.Config{Region: t.Region, Credentials: aws.CredentialsProviderFunc(t.Credentials)}
+	if t.Endpoint != "" {
+		c.BaseEndpoint = &t.Endpoint
+	}
+	return c
+}
+
+// Client is a client for the table.
+func (t Table) Client() *dynamodb.Client {
+	return dynamo.NewClient(t.AWS())
+}
 
 // Parts is what the functions of a deployment are made of. A function takes the
 // clients that its operation needs and links no others.
@@ -98,10 +117,6 @@ func (p Parts) Origins() *origin.Client {
 	return origin.New(origin.Config{Connector: p.Connector, UserAgent: p.config.userAgent()})
 }
 
-// bootstrapKey is the key of the RDAP bootstrap file in the ledger's table. The keys
-// of payments begin with a CAIP-2 network.
-const bootstrapKey = "rdap|bootstrap"
-
 // Registries says how the domain registries are reached. The bootstrap file is
 // kept in the ledger's table where there is one, so that a new process need not
 // ask IANA.
@@ -110,7 +125,7 @@ func (p Parts) Registries() whois.Config {
 		Connector: p.Connector, BootstrapURL: p.config.BootstrapURL, Now: p.Platform.Now, UserAgent: p.config.userAgent(), Log: p.Platform.Log,
 	}
 	if t := p.config.Ledger; t.Name != "" {
-		c.Cache = dynamo.NewFile(dynamo.Config{API: t.Client(), Table: t.Name}, bootstrapKey)
+		c.Cache = bootstrapFile{t.Client(), t.Name}
 	}
 	return c
 }
@@ -193,15 +208,10 @@ type Stores struct {
 	Limits LimitStore
 }
 
-// Client is a client for the table's region or endpoint.
-func (t Table) Client() *dynamodb.Client {
-	return dynamo.NewClient(dynamo.ClientConfig{Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint})
-}
-
 // Stores opens the table: the ledger with its index, and the limits, which share it.
 func (t Table) Stores() Stores {
-	c := dynamo.Config{API: t.Client(), Table: t.Name}
-	return Stores{Ledger: dynamo.NewLedger(c), Index: dynamo.NewIndex(c), Limits: dynamo.NewLimits(c)}
+	table := t.Open()
+	return Stores{Ledger: table, Index: table, Limits: table}
 }
 
 // limits wires the caps over a store.

@@ -275,13 +275,13 @@ type table struct {
 	// asks what the table can take of that.
 	hot map[string]*hot
 
-	encode *dynamo.Ledger // sends its items to PutItem
+	encode *dynamo.Table // sends its items to PutItem
 	item   map[string]types.AttributeValue
 }
 
 func newTable(tb testing.TB) *table {
 	t := &table{}
-	t.encode = dynamo.NewLedger(dynamo.Config{API: t, Table: "t"})
+	t.encode = dynamo.New(t, "t")
 	t.ledger = ledgertest.NewFaulty(tb, &t.memory, t.pays)
 	return t
 }

@@ -55,7 +55,7 @@ func openLambda(tb testing.TB, l *lab, db testbed.Dynamo, s setup) *deployment {
 	s.table, s.endpoint = db.Table(tb), "http://"+through.addr
 	d := openFunctions(tb, l, s, nil)
 	d.cut, d.mend = through.cut, through.mend
-	client := dynamo.NewClient(db.ClientConfig())
+	client := dynamo.NewClient(db.Config())
 	d.plant = func(ctx context.Context, key string) error {
 		_, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &s.table, Item: map[string]types.AttributeValue{
 			dynamo.AttrKey:     &types.AttributeValueMemberS{Value: key},

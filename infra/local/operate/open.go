@@ -13,7 +13,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
@@ -75,10 +74,10 @@ func open(getenv func(string) string, notes io.Writer, byPayee bool) (opened, er
 			}
 		}
 	} else {
-		stores := c.Ledger.Stores()
-		scan := dynamo.NewScan(dynamo.ScanConfig{API: c.Ledger.Client(), Table: c.Ledger.Name, Progress: progress(notes)})
+		table := c.Ledger.Open()
+		table.Progress = progress(notes)
 		o.sound = func(ctx context.Context) error { return checkTable(ctx, c.Ledger) }
-		store, index, o.payers, o.rows = stores.Ledger, stores.Index, scan, scan
+		store, index, o.payers, o.rows = table, table, table, table
 	}
 	log := slog.New(slog.NewTextHandler(notes, &slog.HandlerOptions{Level: c.LogLevel}))
 	if o.parts, err = c.Reconciling(store, index, log, time.Now); err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 func TestReconcile(t *testing.T) {
@@ -144,7 +143,7 @@ func TestTable(t *testing.T) {
 	verifyOnly(t, "needs Node for the DynamoDB server")
 	server := testbed.StartDynamo(t)
 	table := server.Table(t)
-	store := dynamo.NewLedger(dynamo.Config{API: dynamo.NewClient(server.ClientConfig()), Table: table, Timeout: time.Minute})
+	store := server.Open(table)
 	fill(newBuyer(t, store, time.Now().Add(-3*time.Hour)))
 	env := map[string]string{
 		"LEDGER_TABLE": table, "PAY_TO": payee, "AWS_ENDPOINT_URL_DYNAMODB": server.URL, "AWS_REGION": testbed.DynamoRegion,

@@ -25,6 +25,9 @@ const pollEvery = 10 * time.Second
 // callTimeout is for calls that work on a whole table, or on a page of it.
 const callTimeout = 30 * time.Second
 
+// maxReply bounds a reply, in bytes: a page of a scan has at most 1 MB.
+const maxReply = 4 << 20
+
 // copyOrder is a command line of restore.
 type copyOrder struct {
 	from, to string
@@ -74,7 +77,9 @@ func runRestore(ctx context.Context, args []string, getenv func(string) string, 
 
 // tableClient has time for calls that work on a whole table.
 func tableClient(t boot.Table) *dynamodb.Client {
-	return dynamo.NewClient(dynamo.ClientConfig{Region: t.Region, Credentials: t.Credentials, Endpoint: t.Endpoint, AttemptTimeout: callTimeout})
+	c := t.AWS()
+	c.HTTPClient = dynamo.HTTPClient(callTimeout, maxReply, callTimeout)
+	return dynamo.NewClient(c)
 }
 
 // restore makes the copy, or goes on with one that is there, protects it, and compares
@@ -139,11 +144,7 @@ func finish(ctx context.Context, api *dynamodb.Client, o copyOrder, out io.Write
 	if err := waitActive(ctx, api, o); err != nil {
 		return err
 	}
-	// The key and the index must be those of a ledger.
-	if err := dynamo.EnsureTable(ctx, api, o.to); err != nil {
-		return err
-	}
-	if err := protectTable(ctx, api, o.to); err != nil {
+	if err := errors.Join(protectTable(ctx, api, o.to), dynamo.Check(ctx, api, o.to)); err != nil {
 		return err
 	}
 	for _, table := range []string{o.from, o.to} {
@@ -199,7 +200,7 @@ func describeTable(ctx context.Context, api *dynamodb.Client, table string, out 
 		}
 		items += int(page.Count)
 	}
-	index := dynamo.NewIndex(dynamo.Config{API: api, Table: table})
+	index := dynamo.New(api, table)
 	now := time.Now()
 	open, err := countPlaces(func(after ledger.Place, limit int) ([]ledger.Place, error) { return index.Open(ctx, now, after, limit) })
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 type Lease struct {
 	// ID is unique and not empty. It begins with its client's tag.
 	ID string
-	// Until is when the lease expires, in whole milliseconds.
+	// Until is when the lease expires, in whole seconds.
 	Until time.Time
 }
 
@@ -288,8 +288,7 @@ func tagOf(client string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])[:tagLength]
 }
 
-// wholeSecond rounds an end up: DynamoDB does not store the zeros at the end of
-// a number.
+// wholeSecond rounds an end up.
 func wholeSecond(t time.Time) time.Time {
 	if whole := t.Truncate(time.Second); whole.Before(t) {
 		return whole.Add(time.Second)

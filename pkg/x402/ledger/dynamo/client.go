@@ -2,20 +2,25 @@ package dynamo
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
-	"net"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 )
 
-// DefaultAttemptTimeout leaves room for a second attempt in DefaultTimeout: a
-// connection that died silently must not use up the whole call.
-const DefaultAttemptTimeout = 700 * time.Millisecond
-
 const (
+	// DefaultAttemptTimeout leaves room for a second attempt in DefaultTimeout: a
+	// connection that died silently must not use up the whole call.
+	DefaultAttemptTimeout = 700 * time.Millisecond
+
 	maxAttempts = 2
 	// The pause before the second attempt, spread so that many clients do not
 	// come back at once.
@@ -28,50 +33,127 @@ const (
 	maxReply = 4 << 20
 )
 
-// ClientConfig says how to reach DynamoDB.
-type ClientConfig struct {
-	Region string // required
-	// Credentials are asked for on every attempt. Required.
-	Credentials func(context.Context) (aws.Credentials, error)
-	// Endpoint replaces the region's own, for a local server. Optional.
-	Endpoint string
-	// AttemptTimeout bounds one attempt, connecting included;
-	// DefaultAttemptTimeout when 0.
-	AttemptTimeout time.Duration
-	// Dial connects; a net.Dialer when nil.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+// Open returns the table with a name or an ARN, which it looks at first. Its region,
+// credentials and endpoint are found as the AWS SDK finds them for every program: in
+// the environment (AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB), in the shared configuration,
+// or from the machine that it runs on. Open creates nothing: a table that is missing or
+// lacks its key, its index or the end of old items (TTL) is an error that says so.
+//
+// Open needs the permissions dynamodb:DescribeTable and DescribeTimeToLive; what the
+// table does needs GetItem, PutItem and UpdateItem, and Query of its index and Scan for
+// the operator's lists.
+func Open(ctx context.Context, table string) (*Table, error) {
+	c, err := config.LoadDefaultConfig(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("dynamo: %w", err)
+	}
+	if c.Region == "" {
+		return nil, errors.New("dynamo: no AWS region is configured; AWS_REGION names one")
+	}
+	c.HTTPClient = nil // the one that the credentials were found with has no time-outs
+	client := NewClient(c)
+	if err := Check(ctx, client, table); err != nil {
+		return nil, err
+	}
+	return New(client, table), nil
 }
 
-// NewClient returns a client that reads no shared configuration, no profile and
-// no proxy from the environment (the SDK's config package would also add 2 MB
-// to every function). It sends a request twice at most; a Ledger recognises
-// its own write when the reply to the first was lost. It panics without a region
-// or credentials.
-func NewClient(c ClientConfig) *dynamodb.Client {
-	if c.Region == "" || c.Credentials == nil {
-		panic("dynamo: NewClient needs a region and credentials")
+// NewClient returns a client with the time-outs that a Table needs, unless c has an
+// HTTP client already. It uses no proxy of the environment. It sends a request twice
+// at most; a Table recognizes its own write when the reply to the first was lost.
+func NewClient(c aws.Config) *dynamodb.Client {
+	if c.HTTPClient == nil {
+		c.HTTPClient = HTTPClient(DefaultAttemptTimeout, maxReply, idleTimeout)
 	}
-	if c.AttemptTimeout == 0 {
-		c.AttemptTimeout = DefaultAttemptTimeout
-	}
-	options := dynamodb.Options{
-		Region:      c.Region,
-		Credentials: aws.CredentialsProviderFunc(c.Credentials),
-		HTTPClient: NewHTTPClient(HTTPConfig{
-			AttemptTimeout: c.AttemptTimeout, MaxReply: maxReply, IdleTimeout: idleTimeout, Dial: c.Dial,
-		}),
-		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
+	c.Retryer = func() aws.Retryer {
+		return retry.NewStandard(func(o *retry.StandardOptions) {
 			o.MaxAttempts = maxAttempts
 			o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) {
 				return minPause + rand.N(maxPause-minPause), nil
 			})
-		}),
-		// One host name per region: an account's own would be one more name
-		// to resolve, and only some credentials know their account.
-		AccountIDEndpointMode: aws.AccountIDEndpointModeDisabled,
+		})
 	}
-	if c.Endpoint != "" {
-		options.BaseEndpoint = &c.Endpoint
+	// One host name per region: an account's own would be one more name to resolve,
+	// and only some credentials know their account.
+	return dynamodb.NewFromConfig(c, func(o *dynamodb.Options) { o.AccountIDEndpointMode = aws.AccountIDEndpointModeDisabled })
+}
+
+// Check returns an error that says what a table lacks of a Table: that it exists, its
+// key, its index, or the end of old items (TTL). It does not ask for the TTL of a server
+// that does not know it, as some local ones do not.
+func Check(ctx context.Context, client *dynamodb.Client, table string) error {
+	d, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
+	var missing *types.ResourceNotFoundException
+	switch {
+	case errors.As(err, &missing):
+		return fmt.Errorf("dynamo: there is no table %s; create it with the partition key %s (S), the index %s over %s (S) and %s (N) with keys only, and TTL on %s",
+			table, AttrKey, IndexName, AttrOpen, AttrLeaseUntil, AttrExpiresAt)
+	case err != nil:
+		return fmt.Errorf("dynamo: describe table %s: %w", table, err)
+	case !sameKey(d.Table.KeySchema, tableKey()):
+		return fmt.Errorf("dynamo: table %s has another key than %s", table, AttrKey)
+	case !slices.ContainsFunc(d.Table.GlobalSecondaryIndexes, func(x types.GlobalSecondaryIndexDescription) bool {
+		return aws.ToString(x.IndexName) == IndexName && sameKey(x.KeySchema, indexKey())
+	}):
+		return fmt.Errorf("dynamo: table %s has no index %s over %s and %s", table, IndexName, AttrOpen, AttrLeaseUntil)
 	}
-	return dynamodb.New(options)
+	ttl, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
+	var said smithy.APIError
+	switch {
+	case errors.As(err, &said) && said.ErrorCode() == "UnknownOperationException":
+		return nil
+	case err != nil:
+		return fmt.Errorf("dynamo: describe the TTL of table %s: %w", table, err)
+	}
+	on := ttl.TimeToLiveDescription
+	if on == nil || aws.ToString(on.AttributeName) != AttrExpiresAt ||
+		on.TimeToLiveStatus != types.TimeToLiveStatusEnabled && on.TimeToLiveStatus != types.TimeToLiveStatusEnabling {
+		return fmt.Errorf("dynamo: table %s does not delete old items: turn on its TTL, on the attribute %s", table, AttrExpiresAt)
+	}
+	return nil
+}
+
+// Create creates the table and its index on a local server, if it is missing, and
+// returns once it is active. A deployed table, with its TTL, its backups and its
+// protection, is made by the deployment and never by a program.
+func Create(ctx context.Context, client *dynamodb.Client, table string) error {
+	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
+		TableName: &table, BillingMode: types.BillingModePayPerRequest, KeySchema: tableKey(),
+		AttributeDefinitions: []types.AttributeDefinition{
+			{AttributeName: aws.String(AttrKey), AttributeType: types.ScalarAttributeTypeS},
+			{AttributeName: aws.String(AttrOpen), AttributeType: types.ScalarAttributeTypeS},
+			{AttributeName: aws.String(AttrLeaseUntil), AttributeType: types.ScalarAttributeTypeN},
+		},
+		GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{{
+			IndexName: aws.String(IndexName), KeySchema: indexKey(), Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly},
+		}},
+	})
+	var there *types.ResourceInUseException
+	if err != nil && !errors.As(err, &there) {
+		return fmt.Errorf("dynamo: create table %s: %w", table, err)
+	}
+	wait := dynamodb.NewTableExistsWaiter(client, func(o *dynamodb.TableExistsWaiterOptions) {
+		o.MinDelay, o.MaxDelay = 20*time.Millisecond, time.Second
+	})
+	if err := wait.Wait(ctx, &dynamodb.DescribeTableInput{TableName: &table}, time.Minute); err != nil {
+		return fmt.Errorf("dynamo: wait for table %s: %w", table, err)
+	}
+	return nil
+}
+
+func tableKey() []types.KeySchemaElement {
+	return []types.KeySchemaElement{{AttributeName: aws.String(AttrKey), KeyType: types.KeyTypeHash}}
+}
+
+func indexKey() []types.KeySchemaElement {
+	return []types.KeySchemaElement{
+		{AttributeName: aws.String(AttrOpen), KeyType: types.KeyTypeHash},
+		{AttributeName: aws.String(AttrLeaseUntil), KeyType: types.KeyTypeRange},
+	}
+}
+
+func sameKey(a, b []types.KeySchemaElement) bool {
+	return slices.EqualFunc(a, b, func(x, y types.KeySchemaElement) bool {
+		return aws.ToString(x.AttributeName) == aws.ToString(y.AttributeName) && x.KeyType == y.KeyType
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"hash/crc32"
 	"io"
 	"net"
 	"net/http"
@@ -20,14 +21,22 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // config is a client's configuration with the production time-outs.
-func config(url string) dynamo.ClientConfig {
-	return dynamo.ClientConfig{Region: "eu-north-1", Endpoint: url, Credentials: func(context.Context) (aws.Credentials, error) {
+func config(url string) aws.Config {
+	return aws.Config{Region: "eu-north-1", BaseEndpoint: &url, Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "s", SessionToken: "tok"}, nil
-	}}
+	})}
+}
+
+// dialing is the HTTP client in use, which connects as it is told.
+func dialing(dial func(context.Context, string, string) (net.Conn, error)) *http.Client {
+	c := dynamo.HTTPClient(dynamo.DefaultAttemptTimeout, 4<<20, 5*time.Second)
+	dynamo.Dial(c, dial)
+	return c
 }
 
 // ask asks for an item.
@@ -38,7 +47,7 @@ func ask(t *testing.T, c *dynamodb.Client) error {
 
 func replies(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		w.Header().Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(body))), 10))
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, body)
 	}
@@ -83,7 +92,7 @@ func TestAttempts(t *testing.T) {
 			}))
 			t.Cleanup(s.Close)
 			conf := config(s.URL)
-			conf.AttemptTimeout = patience
+			conf.HTTPClient = dynamo.HTTPClient(patience, 1<<20, 0)
 			if err := ask(t, dynamo.NewClient(conf)); (err == nil) != c.ok || calls.Load() != c.calls {
 				t.Errorf("%v after %d attempts; want success: %v after %d", err, calls.Load(), c.ok, c.calls)
 			}
@@ -96,28 +105,29 @@ func TestAttempts(t *testing.T) {
 func TestRegionalEndpoint(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	conf := config("")
+	conf.BaseEndpoint = nil
 	dialed := ""
-	conf.Dial = func(_ context.Context, network, address string) (net.Conn, error) {
+	conf.HTTPClient = dialing(func(_ context.Context, network, address string) (net.Conn, error) {
 		dialed += network + " " + address + "\n"
 		return nil, errDown
-	}
+	})
 	want := strings.Repeat("tcp dynamodb.eu-north-1.amazonaws.com:443\n", 2)
 	if err := ask(t, dynamo.NewClient(conf)); err == nil || dialed != want {
 		t.Errorf("%v; dialed %q, want %q", err, dialed, want)
 	}
 	none := errors.New("no credentials")
-	conf.Credentials = func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, none }
+	conf.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, none })
 	if err := ask(t, dynamo.NewClient(conf)); !errors.Is(err, none) || dialed != want {
 		t.Errorf("GetItem = %v, want %v; dialed %q", err, none, dialed)
 	}
 }
 
 // fetch sends a request and reads the reply to its end.
-func fetch(t *testing.T, c dynamo.HTTPConfig, url string) (int, string, error) {
+func fetch(t *testing.T, c *http.Client, url string) (int, string, error) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	must(t, err)
-	res, err := dynamo.NewHTTPClient(c).Do(q)
+	res, err := c.Do(q)
 	if err != nil {
 		return 0, "", err
 	}
@@ -157,7 +167,7 @@ func TestHTTPReplies(t *testing.T) {
 				}
 			}))
 			t.Cleanup(s.Close)
-			status, body, err := fetch(t, dynamo.HTTPConfig{AttemptTimeout: patience, MaxReply: maxReply}, s.URL)
+			status, body, err := fetch(t, dynamo.HTTPClient(patience, maxReply, 0), s.URL)
 			if c.fails == "" && (status != c.status || len(body) != c.sent || err != nil) || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
 				t.Errorf("%d, %d bytes, %v", status, len(body), err)
 			}
@@ -210,7 +220,7 @@ func TestConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{together: 3, all: make(chan struct{})}
 		conf := config("http://dynamodb.test")
-		conf.Dial = p.dial
+		conf.HTTPClient = dialing(p.dial)
 		client := dynamo.NewClient(conf)
 		for range p.together {
 			go func() { _ = ask(t, client) }()
@@ -243,65 +253,82 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-// tables is a TableAPI whose table goes through the given states.
-type tables struct {
-	create error
-	states []types.TableStatus // "" for not found; the last one stays
-	key    string
-	index  types.IndexStatus // "" for none
-	sorted types.KeyType     // what the index has lease_until for
-	asked  int
-}
-
-func (f *tables) CreateTable(context.Context, *dynamodb.CreateTableInput, ...func(*dynamodb.Options)) (*dynamodb.CreateTableOutput, error) {
-	return &dynamodb.CreateTableOutput{}, f.create
-}
-
-func (f *tables) DescribeTable(context.Context, *dynamodb.DescribeTableInput, ...func(*dynamodb.Options)) (*dynamodb.DescribeTableOutput, error) {
-	state := f.states[min(f.asked, len(f.states)-1)]
-	f.asked++
-	if state == "" {
-		return nil, &types.ResourceNotFoundException{}
+// TestOpen: the region, the credentials and the endpoint are those of the environment,
+// nothing is created, and what the table lacks is said.
+func TestOpen(t *testing.T) {
+	described := func(key, index string) string {
+		return `{"Table":{"TableStatus":"ACTIVE","KeySchema":[{"AttributeName":"` + key + `","KeyType":"HASH"}],"GlobalSecondaryIndexes":[{"IndexName":"open",` +
+			`"KeySchema":[{"AttributeName":"open","KeyType":"HASH"},{"AttributeName":"lease_until","KeyType":"` + index + `"}]}]}}`
 	}
-	keys := func(hash, last string) []types.KeySchemaElement {
-		all := []types.KeySchemaElement{{AttributeName: &hash, KeyType: types.KeyTypeHash}, {AttributeName: &last, KeyType: f.sorted}}
-		return all[:1+min(len(last), 1)]
+	ttl := func(status, attribute string) string {
+		return `{"TimeToLiveDescription":{"TimeToLiveStatus":"` + status + `","AttributeName":"` + attribute + `"}}`
 	}
-	table := &types.TableDescription{TableStatus: state, KeySchema: keys(f.key, "")}
-	if f.index != "" {
-		table.GlobalSecondaryIndexes = []types.GlobalSecondaryIndexDescription{
-			{IndexName: aws.String("other"), IndexStatus: types.IndexStatusDeleting},
-			{IndexName: aws.String("open"), IndexStatus: f.index, KeySchema: keys("open", "lease_until")},
-		}
-	}
-	return &dynamodb.DescribeTableOutput{Table: table}, nil
-}
-
-func TestEnsureTableWaits(t *testing.T) {
-	t.Parallel()
-	type states = []types.TableStatus
-	there := &types.ResourceInUseException{}
+	sound := described("pk", "RANGE")
 	for name, c := range map[string]struct {
-		api   tables
-		asked int
-		want  string // in the error; "" for success
+		table, ttl string
+		want       string // in the error; "" for success
 	}{
-		"new":           {tables{nil, states{"", "CREATING", "CREATING", "ACTIVE"}, "pk", "ACTIVE", "RANGE", 0}, 4, ""},
-		"there":         {tables{there, states{"ACTIVE"}, "pk", "ACTIVE", "RANGE", 0}, 1, ""},
-		"another key":   {tables{there, states{"ACTIVE"}, "id", "ACTIVE", "RANGE", 0}, 1, "another key than pk"},
-		"no index":      {tables{there, states{"ACTIVE"}, "pk", "", "RANGE", 0}, 1, "no index open"},
-		"another index": {tables{there, states{"ACTIVE"}, "pk", "ACTIVE", "HASH", 0}, 1, "no index open"},
-		"refused":       {tables{errDown, states{"ACTIVE"}, "pk", "ACTIVE", "RANGE", 0}, 0, "down"},
-		"never created": {tables{nil, states{"CREATING"}, "pk", "ACTIVE", "RANGE", 0}, 20, "deadline exceeded"},
-		"never indexed": {tables{nil, states{"ACTIVE"}, "pk", "CREATING", "RANGE", 0}, 20, "deadline exceeded"},
+		"sound":              {sound, ttl("ENABLED", "expires_at"), ""},
+		"just made":          {sound, ttl("ENABLING", "expires_at"), ""},
+		"no TTL known":       {sound, `{"__type":"UnknownOperationException"}`, ""},
+		"missing":            {`{"__type":"ResourceNotFoundException"}`, "", "there is no table t"},
+		"not permitted":      {`{"__type":"AccessDeniedException"}`, "", "AccessDenied"},
+		"another key":        {described("id", "RANGE"), "", "another key than pk"},
+		"another index":      {described("pk", "HASH"), "", "no index open"},
+		"TTL off":            {sound, ttl("DISABLED", "expires_at"), "turn on its TTL"},
+		"another TTL":        {sound, ttl("ENABLED", "expires"), "turn on its TTL"},
+		"no TTL":             {sound, "{}", "turn on its TTL"},
+		"TTL, not permitted": {sound, `{"__type":"AccessDeniedException"}`, "AccessDenied"},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 999*time.Millisecond)
-			defer cancel()
-			err := dynamo.EnsureTable(ctx, &c.api, "t")
-			if c.api.asked != c.asked || (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s: EnsureTable = %v, want %q; asked %d times, want %d", name, err, c.want, c.api.asked, c.asked)
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				reply := map[string]string{"DescribeTable": c.table, "DescribeTimeToLive": c.ttl, "GetItem": "{}"}[strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB_20120810.")]
+				if reply == "" || !strings.Contains(r.Header.Get("Authorization"), "Credential=AKID/") || !strings.Contains(r.Header.Get("Authorization"), "/eu-north-1/dynamodb/") {
+					t.Errorf("%s with %s", r.Header.Get("X-Amz-Target"), r.Header.Get("Authorization"))
+				}
+				status := http.StatusOK
+				if strings.HasPrefix(reply, `{"__type`) {
+					status = http.StatusBadRequest
+				}
+				replies(status, reply)(w, r)
+			}))
+			defer s.Close()
+			t.Setenv("AWS_CONFIG_FILE", "/dev/null")
+			t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+			t.Setenv("AWS_ACCESS_KEY_ID", "AKID")
+			t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
+			t.Setenv("AWS_ENDPOINT_URL_DYNAMODB", s.URL)
+			t.Setenv("AWS_REGION", "")
+			if _, err := dynamo.Open(t.Context(), "t"); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
+				t.Errorf("without a region: %v", err)
+			}
+			t.Setenv("AWS_REGION", "eu-north-1")
+			table, err := dynamo.Open(t.Context(), "t")
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Fatalf("Open = %v, want %q", err, c.want)
+			}
+			if err != nil {
+				return
+			}
+			if r, err := table.Fetch(t.Context(), "k"); r != nil || err != nil {
+				t.Errorf("Fetch = %v, %v", r, err)
 			}
 		})
 	}
+}
+
+// Create makes a table that Open takes, and leaves one alone that is there.
+func TestCreate(t *testing.T) {
+	s := testbed.StartDynamoLocal(t)
+	client := dynamo.NewClient(s.Config())
+	for range 2 {
+		must(t, dynamo.Create(t.Context(), client, "ledger"))
+	}
+	if err := dynamo.Check(t.Context(), client, "ledger"); err == nil || !strings.Contains(err.Error(), "TTL") {
+		t.Errorf("Check = %v, want no TTL", err)
+	}
+	_, err := client.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
+		TableName: aws.String("ledger"), TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("expires_at"), Enabled: aws.Bool(true)},
+	})
+	must(t, errors.Join(err, dynamo.Check(t.Context(), client, "ledger")))
 }

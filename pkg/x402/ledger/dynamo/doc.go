@@ -1,23 +1,32 @@
-// Package dynamo is the one DynamoDB table of a deployment: its client, and what is
-// kept in it. Ledger, Index and Scan are the payments and purchases of package
-// ledger, Limits the counts and leases of package limit, and File a file.
+// Package dynamo keeps the payment ledger and the limits in one DynamoDB table. Open
+// returns a Table, which is all that a seller needs:
+//
+//	table, err := dynamo.Open(ctx, "ledger")
+//	seller, err := x402http.New(x402http.Config{Ledger: table, Limits: table, …})
+//
+// # The table
+//
+// The partition key is "pk" (S). TTL is on "expires_at". A global secondary index
+// "open", of the keys only, has the partition key "open" (S) and the sort key
+// "lease_until" (N).
 //
 // # Items
 //
-// Every item has a key, "pk". The keys of each kind begin differently, and none
-// reads an item of another; whoever reads one as a record finds it corrupt.
+// The keys of each kind begin differently, and none reads an item of another; one that
+// is read as a record all the same is corrupt. A program may keep items of other kinds
+// in the table.
 //
 //	<network>|<asset>|<payer>|<nonce>         a payment; <network> is a CAIP-2 name
 //	purchase|<network>|<asset>|<payer>|<id>   a purchase
 //	cursor|<network>|<asset>|<payee>          how far the chain was read, as a record
+//	refund|<network>|<asset>|<payer>|…        a transfer that paid one back, as a record
 //	rate|<client>|<window>                    the units of a client; window in unix seconds
 //	rate|documents|<client>|<window>          the same, of the free documents
-//	slots|<operation>, slots|<operation>#1    the leases of an operation, 50 an item
-//	rdap|bootstrap                            a File; package boot chooses its key
+//	slots|<operation>                         the leases of an operation
 //	ready                                     never there: /ready asks for it
 //
 // Their attributes are the constants below. Records and rate items leave by
-// TTL, "expires_at"; slots items and files stay.
+// TTL; slots items stay.
 //
 // # The ledger
 //
@@ -33,10 +42,9 @@
 //
 // # The limits
 //
-// A slots item is written twice by each paid call that takes its slot there.
-// DynamoDB allows 1,000 write units a second on it. An item with 50 leases has
-// fewer than 1,024 bytes, so that each of these writes takes one unit, a refused
-// one too: that is 500 paid calls a second. Beyond it the store fails, and the
+// A slots item is written twice by each paid call. DynamoDB allows 1,000 write units a
+// second on it. A write takes one unit while up to 50 leases are held, and two with up
+// to 100: that is 500 paid calls a second, or 250. Beyond it the store fails, and the
 // call is answered ledger_unavailable.
 package dynamo
 
@@ -74,20 +82,10 @@ const (
 
 // The attributes of the limits.
 const (
-	// AttrLeases is the map of leases of an operation (M): end in milliseconds
-	// since 1970 (N) by lease id.
-	AttrLeases = "leases"
+	// AttrSlots is the set of leases of an operation (SS): the id and the end of each.
+	AttrSlots = "slots"
 	// AttrRequests is how many units a client has used in a window (N), and
 	// AttrUndecided how many of them may be given back still (N).
 	AttrRequests  = "requests"
 	AttrUndecided = "undecided"
-)
-
-// The attributes of a File.
-const (
-	// AttrFile is the file, compressed with gzip (B): it costs a quarter of the
-	// capacity.
-	AttrFile = "file"
-	// AttrFetched is when it was fetched (N, unix seconds).
-	AttrFetched = "fetched"
 )

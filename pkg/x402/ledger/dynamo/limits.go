@@ -2,8 +2,11 @@ package dynamo
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -19,39 +22,23 @@ const (
 	ratePrefix  = "rate|"
 )
 
-// Limits is a limit.Leases and a limit.Counter on a DynamoDB table.
-type Limits struct{ store }
-
-var (
-	_ limit.Leases  = (*Limits)(nil)
-	_ limit.Counter = (*Limits)(nil)
-)
-
-// NewLimits returns a Limits. It panics without an API or a table.
-func NewLimits(c Config) *Limits { return &Limits{open(c, DefaultTimeout)} }
-
 const (
-	addUnits = "ADD " + AttrRequests + " :n, " + AttrUndecided + " :open SET " + AttrExpiresAt + " = :expires"
-	ifLeft   = AttrRequests + " <= :most"
-	ifUnused = "attribute_not_exists(" + AttrRequests + ") OR "
 	// keepCounts is how long a rate item stays after its window began: longer
 	// than clocks differ, and short, because its key holds an address.
 	keepCounts = 10 * time.Minute
-	maxClient  = 64
+	// maxName bounds the name of a client and the id of a lease.
+	maxName = 64
 )
 
 // Add implements limit.Counter, with one update. It is not sent twice: an
 // addition whose reply was lost would count twice. The caller bounds its time.
-func (s *Limits) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
-	in, err := addition(client, window, n)
-	if err != nil {
+func (t *Table) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
+	if err := checkName(client); err != nil {
 		return limit.Units{}, err
 	}
-	ctx, cancel := s.bound(ctx)
-	defer cancel()
-	now, _, err := s.update(ctx, in, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
+	now, _, err := t.update(ctx, t.addition(client, window, n), func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
 	if err != nil {
-		return limit.Units{}, fmt.Errorf("add units: %w", err)
+		return limit.Units{}, err
 	}
 	return unitsOf(now)
 }
@@ -60,69 +47,141 @@ func (s *Limits) Add(ctx context.Context, client string, window time.Time, n lim
 // refusal where the server does not return the old item with a failed condition.
 // It is sent again when a reply is lost, and can count twice then: better a
 // client with fewer units than a payer who is turned away.
-func (s *Limits) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
-	in, err := addition(client, window, n)
-	if err != nil {
+func (t *Table) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
+	if err := checkName(client); err != nil {
 		return limit.Units{}, false, err
 	}
-	condition := ifLeft
+	in := t.addition(client, window, n)
+	condition := AttrRequests + " <= :most"
 	if n.All <= most {
-		condition = ifUnused + condition
+		condition = "attribute_not_exists(" + AttrRequests + ") OR " + condition
 	}
-	in.ConditionExpression = &condition
-	in.ExpressionAttributeValues[":most"] = number(int64(most - n.All))
-	in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
-	ctx, cancel := s.bound(ctx)
-	defer cancel()
-	now, failed, err := s.update(ctx, in)
-	if err == nil && failed != nil {
-		now, err = s.old(ctx, pkOf(client, window), failed)
-		if len(now) == 0 && err == nil {
-			return limit.Units{}, false, nil
-		}
-	}
-	if err != nil {
-		return limit.Units{}, false, fmt.Errorf("take units: %w", err)
+	in.ConditionExpression, in.ExpressionAttributeValues[":most"] = &condition, number(int64(most-n.All))
+	now, ok, err := t.update(ctx, in)
+	if err != nil || !ok && len(now) == 0 {
+		return limit.Units{}, false, err
 	}
 	total, err := unitsOf(now)
-	return total, failed == nil && err == nil, err
+	return total, ok && err == nil, err
 }
 
 // addition is the update that counts units.
-func addition(client string, window time.Time, n limit.Units) (*dynamodb.UpdateItemInput, error) {
-	if client == "" || len(client) > maxClient {
-		return nil, fmt.Errorf("dynamo: a client has 1 to %d bytes, not %d", maxClient, len(client))
-	}
+func (t *Table) addition(client string, window time.Time, n limit.Units) *dynamodb.UpdateItemInput {
 	return &dynamodb.UpdateItemInput{
-		Key:              keyed(pkOf(client, window)),
-		UpdateExpression: aws.String(addUnits),
+		Key:              keyed(ratePrefix + client + "|" + strconv.FormatInt(window.Unix(), 10)),
+		UpdateExpression: aws.String("ADD " + AttrRequests + " :n, " + AttrUndecided + " :open SET " + AttrExpiresAt + " = :expires"),
 		ExpressionAttributeValues: item{
 			":n": number(int64(n.All)), ":open": number(int64(n.Open)), ":expires": number(window.Add(keepCounts).Unix()),
 		},
-		ReturnValues: types.ReturnValueAllNew,
-	}, nil
+	}
 }
 
-func pkOf(client string, window time.Time) string {
-	return ratePrefix + client + "|" + strconv.FormatInt(window.Unix(), 10)
-}
-
-// unitsOf reads a rate item. One that the previous version wrote has no
-// undecided units.
-func unitsOf(it item) (total limit.Units, err error) {
-	if total.All, err = count(it, AttrRequests); err != nil {
+// unitsOf reads a rate item.
+func unitsOf(it item) (limit.Units, error) {
+	var n struct {
+		Requests  *int `dynamodbav:"requests"`
+		Undecided *int `dynamodbav:"undecided"`
+	}
+	if err := read(it, &n); err != nil {
 		return limit.Units{}, err
 	}
-	if _, ok := it[AttrUndecided]; ok {
-		total.Open, err = count(it, AttrUndecided)
+	if n.Requests == nil || n.Undecided == nil {
+		return limit.Units{}, fmt.Errorf("dynamo: the client's item lacks %s or %s", AttrRequests, AttrUndecided)
 	}
-	return total, err
+	return limit.Units{All: *n.Requests, Open: *n.Undecided}, nil
 }
 
-func count(it item, name string) (int, error) {
-	n, ok := numberOf(it, name)
-	if !ok {
-		return 0, fmt.Errorf("dynamo: the client's item has no number %s", name)
+// Acquire implements limit.Leases, with one update, whose reply carries the new item; a
+// refusal costs a consistent read on top where the server does not return the old item
+// with a failed condition.
+func (t *Table) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
+	if err := checkName(l.ID); err != nil {
+		return nil, false, err
 	}
-	return int(n), nil
+	condition := "size(" + AttrSlots + ") < :most"
+	if most > 0 {
+		condition = "attribute_not_exists(" + AttrSlots + ") OR " + condition
+	}
+	now, ok, err := t.update(ctx, &dynamodb.UpdateItemInput{
+		Key: keyed(slotsPrefix + operation), UpdateExpression: aws.String("ADD " + AttrSlots + " :lease"),
+		ConditionExpression: &condition, ExpressionAttributeValues: item{":lease": setOf(l), ":most": number(int64(most))},
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	held, err := leasesOf(now)
+	// After a failed condition it is there only if the client sent it again because a
+	// reply was lost.
+	return held, err == nil && (ok || slices.Contains(held, limit.Lease{ID: l.ID, Until: l.Until.UTC()})), err
+}
+
+// Remove implements limit.Leases, with one update.
+func (t *Table) Remove(ctx context.Context, operation string, leases ...limit.Lease) error {
+	if len(leases) == 0 {
+		return nil
+	}
+	_, _, err := t.update(ctx, &dynamodb.UpdateItemInput{
+		Key: keyed(slotsPrefix + operation), UpdateExpression: aws.String("DELETE " + AttrSlots + " :leases"),
+		ExpressionAttributeValues: item{":leases": setOf(leases...)},
+	})
+	return err
+}
+
+// setOf is the string set of leases: each is its id and its end in base 36, which is
+// what DynamoDB charges for by the byte.
+func setOf(leases ...limit.Lease) types.AttributeValue {
+	set := &types.AttributeValueMemberSS{}
+	for _, l := range leases {
+		set.Value = append(set.Value, l.ID+" "+strconv.FormatInt(l.Until.Unix(), 36))
+	}
+	slices.Sort(set.Value)
+	set.Value = slices.Compact(set.Value) // DynamoDB refuses a set with an element twice
+	return set
+}
+
+// leasesOf reads the leases of an item. What cannot be read is an error, so that the
+// cap holds.
+func leasesOf(it item) (leases []limit.Lease, err error) {
+	var stored struct {
+		Slots []string `dynamodbav:"slots"`
+	}
+	if err := read(it, &stored); err != nil {
+		return nil, err
+	}
+	for _, s := range stored.Slots {
+		at := strings.LastIndexByte(s, ' ')
+		seconds, err := strconv.ParseInt(s[at+1:], 36, 64)
+		if at < 1 || err != nil {
+			return nil, fmt.Errorf("dynamo: %.80q is not a lease", s)
+		}
+		leases = append(leases, limit.Lease{ID: s[:at], Until: time.Unix(seconds, 0).UTC()})
+	}
+	return leases, nil
+}
+
+func checkName(name string) error {
+	if name == "" || len(name) > maxName {
+		return fmt.Errorf("dynamo: the name of a client or a lease has 1 to %d bytes, not %d", maxName, len(name))
+	}
+	return nil
+}
+
+// update sends an update. It returns the item as the update left it, or, where ok says
+// that its condition does not hold, as it was then or a moment later.
+func (t *Table) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (now item, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
+	defer cancel()
+	in.TableName, in.ReturnValues = &t.name, types.ReturnValueAllNew
+	in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
+	out, err := t.api.UpdateItem(ctx, in, o...)
+	var failed *types.ConditionalCheckFailedException
+	if errors.As(err, &failed) {
+		key := in.Key[AttrKey].(*types.AttributeValueMemberS).Value //nolint:forcetypeassert // as keyed made it
+		now, err = t.old(ctx, key, failed)
+		return now, false, err
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("dynamo: update item: %w", err)
+	}
+	return out.Attributes, true, nil
 }

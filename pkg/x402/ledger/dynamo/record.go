@@ -5,11 +5,10 @@ import (
 	"compress/flate"
 	"fmt"
 	"io"
-	"strconv"
 	"sync"
 	"unicode/utf8"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -17,12 +16,26 @@ import (
 const (
 	// maxItem is DynamoDB's limit: 400 KB for names and values together.
 	maxItem = 400 << 10
+	// overhead is more than the names, numbers and placement of an item take of it.
+	overhead = 256
 	// maxKey is DynamoDB's limit for a partition key.
 	maxKey = 2048
-	// numberSize is the most that a number takes (38 digits, two to a byte,
-	// and the exponent).
-	numberSize = 21
 )
+
+// row is the item of a record, with the attributes of the constants in doc.go. The
+// record itself is packed; the other attributes repeat what conditions, the index, the
+// TTL and operators go by.
+type row struct {
+	Key        string       `dynamodbav:"pk"`
+	Version    int64        `dynamodbav:"version"`
+	WriteID    string       `dynamodbav:"write_id"`
+	State      ledger.State `dynamodbav:"state"`
+	Record     []byte       `dynamodbav:"record"`
+	Answer     []byte       `dynamodbav:"answer,omitempty"`
+	ExpiresAt  int64        `dynamodbav:"expires_at,omitempty"`
+	Open       string       `dynamodbav:"open,omitempty"`
+	LeaseUntil int64        `dynamodbav:"lease_until,omitempty"`
+}
 
 // encode turns a record into the whole item. It refuses what DynamoDB would
 // refuse, and what decode could not read back: a row that its own writer calls
@@ -35,32 +48,23 @@ func (p *packer) encode(r ledger.Record) (item, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(doc) > maxItem {
-		return nil, fmt.Errorf("%w: a record of %d bytes", ErrTooLarge, len(doc))
-	}
 	packed, err := p.pack(doc)
 	if err != nil {
 		return nil, err
 	}
-	it := item{
-		AttrKey:     text(r.Key),
-		AttrVersion: number(r.Version),
-		AttrWriteID: text(r.WriteID),
-		AttrState:   text(string(r.State)),
-		AttrRecord:  packed,
+	if n := overhead + len(r.Key) + len(r.WriteID) + len(packed) + len(body); n > maxItem || len(doc) > maxItem {
+		return nil, fmt.Errorf("%w: %d bytes, with a record of %d", ErrTooLarge, n, len(doc))
 	}
-	if len(body) > 0 {
-		it[AttrAnswer] = &types.AttributeValueMemberB{Value: body}
-	}
+	w := row{Key: r.Key, Version: r.Version, WriteID: r.WriteID, State: r.State, Record: packed, Answer: body}
 	if !r.ExpiresAt.IsZero() {
-		it[AttrExpiresAt] = number(r.ExpiresAt.Unix())
+		w.ExpiresAt = r.ExpiresAt.Unix()
 	}
 	if place, ok := placeOf(r); ok {
-		it[AttrOpen] = text(place)
-		it[AttrLeaseUntil] = number(ceilMilli(r.OpenedAt()))
+		w.Open, w.LeaseUntil = place, ceilMilli(r.OpenedAt())
 	}
-	if n := size(it); n > maxItem {
-		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
+	it, err := attributevalue.MarshalMap(w)
+	if err != nil {
+		return nil, fmt.Errorf("dynamo: encode record: %w", err)
 	}
 	if _, err := decode(r.Key, it); err != nil {
 		// Not %w: nothing that is stored is corrupt.
@@ -82,61 +86,29 @@ func checkKey(key string) error {
 // operators go by must say what the record says. Those of the TTL and the index
 // are hints, made anew by every write: a wrong one costs nobody an answer.
 func decode(key string, it item) (*ledger.Record, error) {
-	pk, okKey := it[AttrKey].(*types.AttributeValueMemberS)
-	version, okVersion := it[AttrVersion].(*types.AttributeValueMemberN)
-	writeID, okWriteID := it[AttrWriteID].(*types.AttributeValueMemberS)
-	state, okState := it[AttrState].(*types.AttributeValueMemberS)
-	if !okKey || !okVersion || !okWriteID || !okState {
-		return nil, fmt.Errorf("%w: an attribute is missing or of another type", ledger.ErrCorrupt)
+	var stored struct { // a row without the hints
+		Key     string       `dynamodbav:"pk"`
+		Version int64        `dynamodbav:"version"`
+		WriteID string       `dynamodbav:"write_id"`
+		State   ledger.State `dynamodbav:"state"`
+		Record  []byte       `dynamodbav:"record"`
+		Answer  []byte       `dynamodbav:"answer"`
 	}
-	doc, err := Unpack(it[AttrRecord])
+	if err := read(it, &stored); err != nil {
+		return nil, err
+	}
+	doc, err := Unpack(stored.Record)
 	if err != nil {
 		return nil, err
 	}
-	var body []byte
-	if answer, ok := it[AttrAnswer]; ok {
-		b, ok := answer.(*types.AttributeValueMemberB)
-		if !ok {
-			return nil, fmt.Errorf("%w: attribute %s is not binary", ledger.ErrCorrupt, AttrAnswer)
-		}
-		body = b.Value
-	}
-	r, err := ledger.Unmarshal(doc, body)
+	r, err := ledger.Unmarshal(doc, stored.Answer)
 	if err != nil {
 		return nil, err
 	}
-	switch n, err := strconv.ParseInt(version.Value, 10, 64); {
-	case err != nil || n != r.Version:
-		return nil, disagree(AttrVersion)
-	case r.Key != key || pk.Value != key:
-		return nil, disagree(AttrKey)
-	case writeID.Value != r.WriteID:
-		return nil, disagree(AttrWriteID)
-	case state.Value != string(r.State):
-		return nil, disagree(AttrState)
+	if r.Key != key || stored.Key != key || stored.Version != r.Version || stored.WriteID != r.WriteID || stored.State != r.State {
+		return nil, fmt.Errorf("%w: the key, version, write id or state of the item is not that of its record", ledger.ErrCorrupt)
 	}
 	return r, nil
-}
-
-func disagree(attr string) error {
-	return fmt.Errorf("%w: attribute %s and the record disagree", ledger.ErrCorrupt, attr)
-}
-
-// size is what DynamoDB counts against its limit, never less.
-func size(it item) int {
-	n := 0
-	for name, value := range it {
-		n += len(name)
-		switch v := value.(type) {
-		case *types.AttributeValueMemberS:
-			n += len(v.Value)
-		case *types.AttributeValueMemberB:
-			n += len(v.Value)
-		case *types.AttributeValueMemberN:
-			n += numberSize
-		}
-	}
-	return n
 }
 
 // DynamoDB charges a write by whole kilobytes of the item. A record's JSON form
@@ -178,7 +150,7 @@ func newPacker() *packer {
 	}}}
 }
 
-func (p *packer) pack(doc []byte) (types.AttributeValue, error) {
+func (p *packer) pack(doc []byte) ([]byte, error) {
 	w := p.free.Get().(*flate.Writer) //nolint:forcetypeassert // the pool has nothing else
 	defer p.free.Put(w)
 	var b bytes.Buffer
@@ -190,19 +162,15 @@ func (p *packer) pack(doc []byte) (types.AttributeValue, error) {
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("dynamo: pack record: %w", err)
 	}
-	return &types.AttributeValueMemberB{Value: b.Bytes()}, nil
+	return b.Bytes(), nil
 }
 
 // Unpack returns the JSON form of a record, of the value of AttrRecord.
-func Unpack(v types.AttributeValue) ([]byte, error) {
-	b, ok := v.(*types.AttributeValueMemberB)
-	if !ok {
-		return nil, fmt.Errorf("%w: attribute %s is missing or of another type", ledger.ErrCorrupt, AttrRecord)
+func Unpack(packed []byte) ([]byte, error) {
+	if len(packed) == 0 || packed[0] != packing {
+		return nil, fmt.Errorf("%w: the record is not packed in a way that is known here", ledger.ErrCorrupt)
 	}
-	if len(b.Value) == 0 || b.Value[0] != packing {
-		return nil, fmt.Errorf("%w: the record is packed in no way that is known here", ledger.ErrCorrupt)
-	}
-	doc, err := io.ReadAll(io.LimitReader(flate.NewReaderDict(bytes.NewReader(b.Value[1:]), []byte(dictionary)), maxItem+1))
+	doc, err := io.ReadAll(io.LimitReader(flate.NewReaderDict(bytes.NewReader(packed[1:]), []byte(dictionary)), maxItem+1))
 	if err != nil {
 		return nil, fmt.Errorf("%w: unpack record: %w", ledger.ErrCorrupt, err)
 	}

@@ -14,29 +14,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-const (
-	// scanPage bounds one reply, so that each is there within an attempt's time.
-	scanPage = 500
-	// maxScanned is how many items one call reads: what DynamoDB charges for is
-	// what is read, not what is found.
-	maxScanned = 5_000_000
-)
+// maxScanned is how many items one call of ByPayer reads: what DynamoDB charges for is
+// what is read, not what is found.
+const maxScanned = 5_000_000
 
-// ErrTooMany says that a table has more items than a Scan reads.
+// ErrTooMany says that a table has more items than ByPayer reads.
 var ErrTooMany = fmt.Errorf("dynamo: the table has more than %d items", maxScanned)
 
-// ScanConfig is what a Scan is made of.
-type ScanConfig struct {
-	API   API    // required
-	Table string // name or ARN, required
-	// Progress is told after every page how many items were read so far, and how
-	// many were found. Optional.
-	Progress func(read, found int)
-}
-
-// Scan is a ledger.Payers and a ledger.Rows that read the whole table: what nobody
-// needs but an operator, who looks up one payer or makes the books of a day, is not
-// worth an index that every payment pays for. It ends with its context.
+// ByPayer and Page read the whole table: what nobody needs but an operator, who looks up
+// one payer or makes the books of a day, is not worth an index that every payment pays
+// for. They end with their context.
 //
 // DynamoDB charges a scan by the size of the items: half a unit for 4 KB, or a whole
 // one where the read is consistent. A payment that was answered with 1 KB costs 0.29
@@ -44,66 +31,48 @@ type ScanConfig struct {
 // days, and their purchases for 70, are 380,000 units, or 5 cents at $0.125 for a
 // million units; an index by day would cost each payment a write unit or two, which is
 // 63 cents to $1.25 a million.
-type Scan struct{ config ScanConfig }
 
-var (
-	_ ledger.Payers = (*Scan)(nil)
-	_ ledger.Rows   = (*Scan)(nil)
-)
-
-// NewScan returns a Scan. It panics without an API or a table.
-func NewScan(c ScanConfig) *Scan {
-	if c.API == nil || c.Table == "" {
-		panic("dynamo: NewScan needs an API and a table")
-	}
-	if c.Progress == nil {
-		c.Progress = func(int, int) {}
-	}
-	return &Scan{config: c}
-}
-
-// ByPayer implements ledger.Payers.
-func (s *Scan) ByPayer(ctx context.Context, prefix string, limit int) ([]string, error) {
+// ByPayer implements ledger.Payers. It fails with ErrTooMany after 5,000,000 items.
+func (t *Table) ByPayer(ctx context.Context, prefix string, limit int) ([]string, error) {
 	if err := errors.Join(ctx.Err(), checkKey(prefix)); err != nil || limit <= 0 {
 		return nil, err
 	}
-	in := &dynamodb.ScanInput{
-		TableName: &s.config.Table, Limit: aws.Int32(scanPage), ConsistentRead: aws.Bool(true),
+	pages := dynamodb.NewScanPaginator(t.api, &dynamodb.ScanInput{
+		TableName: &t.name, Limit: aws.Int32(pageSize), ConsistentRead: aws.Bool(true),
 		FilterExpression: aws.String("begins_with(" + AttrKey + ", :prefix)"), ProjectionExpression: aws.String(AttrKey),
 		ExpressionAttributeValues: item{":prefix": text(prefix)},
-	}
+	})
 	var keys []string
-	for read := 0; read < maxScanned; {
-		out, err := s.config.API.Scan(ctx, in)
+	for read := 0; pages.HasMorePages() && len(keys) < limit; {
+		if read >= maxScanned {
+			return nil, ErrTooMany
+		}
+		out, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("dynamo: scan: %w", err)
 		}
 		for _, it := range out.Items {
-			key, ok := it[AttrKey].(*types.AttributeValueMemberS)
-			if !ok {
-				return nil, fmt.Errorf("%w: an item lacks its key", ledger.ErrCorrupt)
+			key, err := keyOf(it)
+			if err != nil {
+				return nil, err
 			}
-			keys = append(keys, key.Value)
+			keys = append(keys, key)
 		}
 		read += int(out.ScannedCount)
-		s.config.Progress(read, len(keys))
-		if len(out.LastEvaluatedKey) == 0 || len(keys) >= limit {
-			slices.Sort(keys)
-			return keys[:min(limit, len(keys))], nil
-		}
-		in.ExclusiveStartKey = out.LastEvaluatedKey
+		t.Progress(read, len(keys))
 	}
-	return nil, ErrTooMany
+	slices.Sort(keys)
+	return keys[:min(limit, len(keys))], nil
 }
 
-// Page implements ledger.Rows. What it reads is not consistent, which costs half:
-// whoever misses a record there fetches it.
-func (s *Scan) Page(ctx context.Context, after string, limit int) (ledger.Page, error) {
+// Page implements ledger.Rows. What it reads is not consistent, which costs half; who
+// misses a record there fetches it.
+func (t *Table) Page(ctx context.Context, after string, limit int) (p ledger.Page, err error) {
 	if err := ctx.Err(); err != nil || limit <= 0 {
-		return ledger.Page{}, err
+		return p, err
 	}
 	in := &dynamodb.ScanInput{
-		TableName: &s.config.Table, Limit: aws.Int32(int32(min(limit, scanPage))),
+		TableName: &t.name, Limit: aws.Int32(int32(min(limit, pageSize))),
 		// All but the answer. The state is a reserved word.
 		ProjectionExpression:     aws.String(strings.Join([]string{AttrKey, AttrVersion, AttrWriteID, "#state", "#record"}, ",")),
 		ExpressionAttributeNames: map[string]string{"#state": AttrState, "#record": AttrRecord},
@@ -111,24 +80,31 @@ func (s *Scan) Page(ctx context.Context, after string, limit int) (ledger.Page, 
 	if after != "" {
 		in.ExclusiveStartKey = keyed(after)
 	}
-	out, err := s.config.API.Scan(ctx, in)
+	out, err := t.api.Scan(ctx, in)
 	if err != nil {
-		return ledger.Page{}, fmt.Errorf("dynamo: scan: %w", err)
+		return p, fmt.Errorf("dynamo: scan: %w", err)
 	}
-	var p ledger.Page
 	for _, it := range out.Items {
-		key, ok := it[AttrKey].(*types.AttributeValueMemberS)
-		if !ok {
-			return ledger.Page{}, fmt.Errorf("%w: an item lacks its key", ledger.ErrCorrupt)
+		key, err := keyOf(it)
+		if err != nil {
+			return ledger.Page{}, err
 		}
-		if r, err := decode(key.Value, it); err == nil {
+		if r, err := decode(key, it); err == nil {
 			p.Records = append(p.Records, *r)
 		} else {
-			p.Corrupt = append(p.Corrupt, key.Value)
+			p.Corrupt = append(p.Corrupt, key)
 		}
 	}
-	if next, ok := out.LastEvaluatedKey[AttrKey].(*types.AttributeValueMemberS); ok {
-		p.Next = next.Value
+	if len(out.LastEvaluatedKey) > 0 {
+		p.Next, err = keyOf(out.LastEvaluatedKey)
 	}
-	return p, nil
+	return p, err
+}
+
+func keyOf(it item) (string, error) {
+	key, ok := it[AttrKey].(*types.AttributeValueMemberS)
+	if !ok {
+		return "", fmt.Errorf("%w: an item lacks its key", ledger.ErrCorrupt)
+	}
+	return key.Value, nil
 }

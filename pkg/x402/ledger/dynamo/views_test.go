@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,10 +21,9 @@ import (
 
 var errDown = errors.New("down")
 
-// queried is a page of the index.
-type queried = func(ctx context.Context, partition string, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error)
-
-func indexOn(query queried) *dynamo.Index { return dynamo.NewIndex(fake{query: query}.config()) }
+func indexOn(query func(ctx context.Context, partition string, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error)) *dynamo.Table {
+	return fake{query: query}.table()
+}
 
 // listed are items of the index, or of a scan: keys, with whole numbers as their times.
 func listed(keys ...string) (items []item) {
@@ -39,32 +37,37 @@ func listed(keys ...string) (items []item) {
 // index alone; before is in whole milliseconds, rounded down.
 func TestIndexQueries(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		behind := ledger.Place{At: noon.Add(-time.Second), Key: "k"}
-		for list, c := range map[string]struct {
-			call      func(*dynamo.Index) ([]ledger.Place, error)
-			condition string
-			values    item
-		}{
-			"open": {
-				func(x *dynamo.Index) ([]ledger.Place, error) {
-					return x.Open(t.Context(), noon.Add(999999), ledger.Place{}, 7)
-				}, " AND lease_until <= :before", item{":before": num("1793534400000")},
+	behind := ledger.Place{At: noon.Add(-time.Second), Key: "k"}
+	for name, c := range map[string]struct {
+		list          string
+		call          func(context.Context, *dynamo.Table) ([]ledger.Place, error)
+		after, before string
+	}{
+		"open": {
+			list: "open",
+			call: func(ctx context.Context, x *dynamo.Table) ([]ledger.Place, error) {
+				return x.Open(ctx, noon.Add(999999), ledger.Place{}, 7)
 			},
-			"open behind": {
-				func(x *dynamo.Index) ([]ledger.Place, error) { return x.Open(t.Context(), noon, behind, 7) },
-				" AND lease_until BETWEEN :after AND :before", item{":before": num("1793534400000"), ":after": num("1793534399000")},
+			after: "-62135596800000", before: "1793534400000",
+		},
+		"open behind": {
+			list: "open",
+			call: func(ctx context.Context, x *dynamo.Table) ([]ledger.Place, error) {
+				return x.Open(ctx, noon, behind, 7)
 			},
-			"owed": {func(x *dynamo.Index) ([]ledger.Place, error) { return x.Owed(t.Context(), ledger.Place{}, 7) }, "", item{}},
-			"owed behind": {
-				func(x *dynamo.Index) ([]ledger.Place, error) { return x.Owed(t.Context(), behind, 7) },
-				" AND lease_until >= :after", item{":after": num("1793534399000")},
-			},
-		} {
+			after: "1793534399000", before: "1793534400000",
+		},
+		"owed behind": {
+			list:  "owed",
+			call:  func(ctx context.Context, x *dynamo.Table) ([]ledger.Place, error) { return x.Owed(ctx, behind, 7) },
+			after: "1793534399000", before: "9007199254740992",
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			var now, most atomic.Int64
-			asked, start := map[string]*dynamodb.QueryInput{}, time.Now()
-			keys, err := c.call(indexOn(func(_ context.Context, p string, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
+			asked, want, start := map[string]*dynamodb.QueryInput{}, map[string]*dynamodb.QueryInput{}, time.Now()
+			keys, err := c.call(t.Context(), indexOn(func(_ context.Context, p string, in *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
 				mu.Lock()
 				if asked[p] != nil {
 					t.Errorf("%s was asked twice", p)
@@ -77,24 +80,22 @@ func TestIndexQueries(t *testing.T) {
 				return &dynamodb.QueryOutput{}, nil
 			}))
 			if d := time.Since(start); err != nil || keys != nil || most.Load() != 8 || d != 2*time.Millisecond {
-				t.Errorf("%s: %v, %v; %d at once, %v in all; want 8 and 2 ms", list, keys, err, most.Load(), d)
+				t.Errorf("%s: %v, %v; %d at once, %v in all; want 8 and 2 ms", name, keys, err, most.Load(), d)
 			}
-			want := map[string]*dynamodb.QueryInput{}
 			for i := range 16 {
-				partition := fmt.Sprintf("%s#%d", list[:len("open")], i)
-				values := maps.Clone(c.values)
-				values[":open"] = str(partition)
+				partition := fmt.Sprintf("%s#%d", c.list, i)
 				want[partition] = &dynamodb.QueryInput{
-					TableName: aws.String("t"), IndexName: aws.String("open"), ScanIndexForward: aws.Bool(true), Limit: aws.Int32(8),
-					KeyConditionExpression: aws.String("#open = :open" + c.condition), ExpressionAttributeNames: map[string]string{"#open": "open"},
-					ExpressionAttributeValues: values,
+					TableName: aws.String("t"), IndexName: aws.String("open"), Limit: aws.Int32(8),
+					KeyConditionExpression:    aws.String("#open = :open AND lease_until BETWEEN :after AND :before"),
+					ExpressionAttributeNames:  map[string]string{"#open": "open"},
+					ExpressionAttributeValues: item{":open": str(partition), ":after": num(c.after), ":before": num(c.before)},
 				}
 			}
 			if diff := cmp.Diff(want, asked, exact); diff != "" {
-				t.Errorf("queries of %s (-want +got):\n%s", list, diff)
+				t.Errorf("queries of %s (-want +got):\n%s", name, diff)
 			}
-		}
-	})
+		})
+	}
 }
 
 // Pages are followed, empty ones too, until there is enough and all that is of the time
@@ -168,14 +169,15 @@ func TestIndexFails(t *testing.T) {
 
 // scanOn is a Scan of a function, which is given the number of the page, and what it is
 // told of its progress.
-func scanOn(page func(n int) (*dynamodb.ScanOutput, error)) (s *dynamo.Scan, asked *[]dynamodb.ScanInput, told *[][2]int) {
+func scanOn(page func(n int) (*dynamodb.ScanOutput, error)) (s *dynamo.Table, asked *[]dynamodb.ScanInput, told *[][2]int) {
 	asked, told = new([]dynamodb.ScanInput), new([][2]int)
 	api := fake{scan: func(in *dynamodb.ScanInput) (*dynamodb.ScanOutput, error) {
 		*asked = append(*asked, *in)
 		return page(len(*asked))
 	}}
-	progress := func(read, found int) { *told = append(*told, [2]int{read, found}) }
-	return dynamo.NewScan(dynamo.ScanConfig{API: api, Table: "t", Progress: progress}), asked, told
+	s = api.table()
+	s.Progress = func(read, found int) { *told = append(*told, [2]int{read, found}) }
+	return s, asked, told
 }
 
 // What is asked for a payer: consistent pages of keys alone, which are followed, empty

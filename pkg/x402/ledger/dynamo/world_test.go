@@ -33,12 +33,10 @@ var (
 
 type item = map[string]types.AttributeValue
 
-func str(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
-func num(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }
-func bin(b []byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
-func leasesOf(m item) types.AttributeValue {
-	return &types.AttributeValueMemberM{Value: m}
-}
+func str(s string) types.AttributeValue    { return &types.AttributeValueMemberS{Value: s} }
+func num(n string) types.AttributeValue    { return &types.AttributeValueMemberN{Value: n} }
+func bin(b []byte) types.AttributeValue    { return &types.AttributeValueMemberB{Value: b} }
+func set(s ...string) types.AttributeValue { return &types.AttributeValueMemberSS{Value: s} }
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -55,11 +53,12 @@ func errOf3[T, U any](_ T, _ U, err error) error { return err }
 // world is a table on a server, and a proxy before it that counts the calls and what they
 // are charged, and loses replies.
 type world struct {
-	t      *testing.T
-	target string
-	direct *dynamodb.Client // past the proxy
-	front  *dynamodb.Client
-	table  string
+	*dynamo.Table // behind the proxy
+	t             *testing.T
+	target        string
+	direct        *dynamodb.Client // past the proxy
+	front         *dynamodb.Client
+	table         string
 
 	mu    sync.Mutex
 	calls map[string]int
@@ -74,20 +73,20 @@ type world struct {
 
 func newWorld(t *testing.T, s testbed.Dynamo) *world {
 	t.Helper()
-	w := &world{t: t, target: s.URL, direct: dynamo.NewClient(s.ClientConfig()), table: s.Table(t), calls: map[string]int{}}
+	w := &world{t: t, target: s.URL, direct: dynamo.NewClient(s.Config()), table: s.Table(t), calls: map[string]int{}}
 	front := httptest.NewServer(w)
 	t.Cleanup(front.Close)
-	w.front = dynamo.NewClient(testbed.Dynamo{URL: front.URL}.ClientConfig())
+	w.front = dynamo.NewClient(testbed.Dynamo{URL: front.URL}.Config())
+	w.Table = w.over(w.front)
 	return w
 }
 
-func (w *world) config() dynamo.Config {
-	return dynamo.Config{API: w.front, Table: w.table, Timeout: patience}
+// over is the table, behind an API.
+func (w *world) over(api dynamo.API) *dynamo.Table {
+	t := dynamo.New(api, w.table)
+	t.Timeout = patience
+	return t
 }
-
-func (w *world) ledger() *dynamo.Ledger { return dynamo.NewLedger(w.config()) }
-
-func (w *world) limits() *dynamo.Limits { return dynamo.NewLimits(w.config()) }
 
 // put writes an item behind the back of the stores, and item reads one.
 func (w *world) put(it item) {
@@ -204,7 +203,7 @@ type fake struct {
 	scan   func(*dynamodb.ScanInput) (*dynamodb.ScanOutput, error)
 }
 
-func (f fake) config() dynamo.Config { return dynamo.Config{API: f, Table: "t"} }
+func (f fake) table() *dynamo.Table { return dynamo.New(f, "t") }
 
 func (f fake) PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	return &dynamodb.PutItemOutput{}, f.put()

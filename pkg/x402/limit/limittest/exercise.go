@@ -51,7 +51,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Store) {
 var noon = time.Date(2026, time.November, 1, 12, 0, 0, 0, time.UTC)
 
 func lease(id string) limit.Lease {
-	return limit.Lease{ID: id, Until: noon.Add(1234 * time.Millisecond)}
+	return limit.Lease{ID: id, Until: noon.Add(1234 * time.Second)}
 }
 
 // agrees holds a store to a model of its promises, in random steps over a few operations,
@@ -87,7 +87,7 @@ func agrees(t *testing.T, s Store) {
 			gone := []limit.Lease{l}
 			switch {
 			case random.IntN(3) == 0:
-				gone[0].Until = l.Until.Add(time.Millisecond) // not what is stored
+				gone[0].Until = l.Until.Add(time.Second) // not what is stored
 			case mine:
 				gone = held[op][slices.Index(held[op], l):]
 				held[op] = slices.Clone(held[op][:len(held[op])-len(gone)])

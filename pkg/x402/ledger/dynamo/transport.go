@@ -15,46 +15,25 @@ import (
 // maxIdle lets a burst of concurrent calls keep its connections.
 const maxIdle = 64
 
-// HTTPConfig says how to call.
-type HTTPConfig struct {
-	// AttemptTimeout bounds one attempt, connecting included. Required.
-	AttemptTimeout time.Duration
-	// MaxReply bounds a reply in bytes. Required.
-	MaxReply int64
-	// IdleTimeout is how long a connection is kept for another call; 0 keeps
-	// none. net/http compares it with the wall clock before it reuses a
-	// connection, so the time counts that Lambda has the process frozen.
-	IdleTimeout time.Duration
-	// Dial connects; a net.Dialer when nil.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-}
-
-// NewHTTPClient returns the HTTP client below a client of the AWS SDK: this package's,
-// and that of Secrets Manager. It bounds each attempt in time and its reply in size,
-// reads no proxy from the environment and follows no redirect, which the API never
-// sends.
-func NewHTTPClient(c HTTPConfig) *http.Client {
-	dial := c.Dial
-	if dial == nil {
-		// No TCP keepalive: no connection idles long enough to need one.
-		dial = (&net.Dialer{Timeout: c.AttemptTimeout, KeepAlive: -1}).DialContext
-	}
+// HTTPClient returns the HTTP client below a client of the AWS SDK. It bounds each
+// attempt in time, connecting included, and its reply to maxReply bytes. It keeps a
+// connection for another call for idle, which net/http compares with the wall clock, so
+// that the time counts that Lambda has the process frozen; 0 keeps none. It uses no
+// proxy of the environment and follows no redirect, which the API never sends.
+func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http.Client {
 	transport := &http.Transport{
-		Proxy:               nil, // deliberately not ProxyFromEnvironment
-		DialContext:         dial,
-		TLSHandshakeTimeout: c.AttemptTimeout,
+		// No TCP keepalive: no connection idles long enough to need one.
+		DialContext:         (&net.Dialer{Timeout: attempt, KeepAlive: -1}).DialContext,
+		TLSHandshakeTimeout: attempt,
 		TLSClientConfig: &tls.Config{
 			MinVersion:         tls.VersionTLS12,
 			ClientSessionCache: tls.NewLRUClientSessionCache(4), // cheaper reconnects after a freeze
 		},
-		MaxIdleConns:        maxIdle,
-		MaxIdleConnsPerHost: maxIdle,
-		IdleConnTimeout:     c.IdleTimeout,
-		DisableKeepAlives:   c.IdleTimeout == 0,
-		DisableCompression:  true,
+		MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idle, DisableKeepAlives: idle == 0,
+		DisableCompression: true,
 	}
 	return &http.Client{
-		Transport:     attempts{next: transport, timeout: c.AttemptTimeout, maxReply: c.MaxReply},
+		Transport:     attempts{next: transport, timeout: attempt, maxReply: maxReply},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -1,0 +1,65 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+// bootstrapKey is the key of the RDAP bootstrap file in the ledger's table. The keys
+// of payments begin with a CAIP-2 network.
+const bootstrapKey = "rdap|bootstrap"
+
+// bootstrapFile keeps the RDAP bootstrap file in the ledger's table, as one item, which
+// never expires: an old file is better than none. It is a whois.Cache.
+type bootstrapFile struct {
+	client *dynamodb.Client
+	table  string
+}
+
+type bootstrapItem struct {
+	Key      string `dynamodbav:"pk"`
+	Document []byte `dynamodbav:"document"`
+	Fetched  int64  `dynamodbav:"fetched"` // unix seconds
+}
+
+// Get implements whois.Cache.
+func (f bootstrapFile) Get(ctx context.Context) ([]byte, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, dynamo.DefaultTimeout)
+	defer cancel()
+	key := map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: bootstrapKey}}
+	out, err := f.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: aws.String(f.table), Key: key})
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("read the bootstrap file: %w", err)
+	}
+	var it bootstrapItem
+	if err := attributevalue.UnmarshalMap(out.Item, &it); err != nil {
+		return nil, time.Time{}, fmt.Errorf("read the bootstrap file: %w", err)
+	}
+	if len(it.Document) == 0 {
+		return nil, time.Time{}, nil
+	}
+	return it.Document, time.Unix(it.Fetched, 0).UTC(), nil
+}
+
+// Put implements whois.Cache. The last writer wins. DynamoDB refuses a file of more than
+// 400 KB, which then is not kept.
+func (f bootstrapFile) Put(ctx context.Context, doc []byte, fetched time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, dynamo.DefaultTimeout)
+	defer cancel()
+	it, err := attributevalue.MarshalMap(bootstrapItem{bootstrapKey, doc, fetched.Unix()})
+	if err == nil {
+		_, err = f.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(f.table), Item: it})
+	}
+	if err != nil {
+		return fmt.Errorf("keep the bootstrap file: %w", err)
+	}
+	return nil
+}
