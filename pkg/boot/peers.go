@@ -156,13 +156,13 @@ func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 	if !c.hasChain() {
 		return nil, nil
 	}
-	n := chain.NodesConfig{URLs: c.Nodes, Config: chain.Config{Network: c.Terms.Network, Asset: c.Terms.Asset, Now: now, UserAgent: c.userAgent()}}
+	n := chain.Config{URLs: c.Nodes, Network: c.Terms.Network, Asset: c.Terms.Asset, Now: now, UserAgent: c.userAgent()}
 	if c.nodesInSecret {
 		n.Read = func(ctx context.Context, now time.Time, failed bool) ([]string, error) {
 			return part(ctx, c.secret, now, failed, nodesOf)
 		}
 	}
-	return chain.NewNodes(n)
+	return chain.New(n)
 }
 
 // evidence is a view of the chain as the payment layer takes it. Without one both are

@@ -29,10 +29,7 @@ var (
 
 // fuzzScan is a scan that asks no node.
 func fuzzScan() *scan {
-	return &scan{
-		session: &session{client: &Client{token: fuzzToken.String()}, head: &header{number: 200, time: time.Unix(5000, 0)}},
-		to:      fuzzPayee, payee: topicOf(fuzzPayee), spent: map[spend]bool{},
-	}
+	return &scan{session: &session{Nodes: &Nodes{token: fuzzToken.String()}}, payee: topicOf(fuzzPayee)}
 }
 
 // fuzzLog is a transfer of one atomic unit to the payee, as a node sends it.
@@ -65,40 +62,48 @@ func FuzzReply(f *testing.F) {
 		f.Add(200, []byte(body))
 	}
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
-		raw, err := decodeReply(status, body, fuzzID)
+		results, err := decodeReplies(status, body, []request{{ID: fuzzID}})
 		if err != nil {
-			if raw != nil {
+			if results != nil {
 				t.Errorf("a result with the error %v", err)
 			}
 			return
 		}
+		raw := results[0]
 		var plain map[string]json.RawMessage
 		if err := json.Unmarshal(body, &plain); err != nil || status != 200 || string(plain["jsonrpc"]) != `"2.0"` || plain["error"] != nil ||
 			string(plain["id"]) != strconv.Itoa(fuzzID) || plain["result"] == nil || string(plain["result"]) != string(raw) {
 			t.Fatalf("took %s from HTTP %d %q: %v", raw, status, body, err)
 		}
-		if h, err := decodeHeader(raw); err == nil && h != nil &&
-			(h.number > maxNumber || h.time.Unix() < 0 || h.time.Unix() > maxTime || !wordForm.MatchString(h.hash)) {
+		if h, err := decodeHeader(raw, "latest"); err == nil && (h.Number > maxQuantity || h.Seconds > maxQuantity || !wordForm.MatchString(h.Hash)) {
 			t.Errorf("header = %+v", h)
 		}
-		if n, err := quantity(raw, maxNumber); err == nil && string(raw) != `"`+hexQuantity(n)+`"` &&
-			!strings.ContainsAny(string(raw), `ABCDEF\`) {
+		if n, err := decodeQuantity(raw); err == nil && string(raw) != `"`+hexQuantity(n)+`"` && !strings.ContainsAny(string(raw), `ABCDEF\`) {
 			t.Errorf("quantity of %s = %d", raw, n)
 		}
-		logs, err := decodeLogs(raw)
-		if err == nil {
-			wellFormed(t, logs)
-		}
 		if blocks, err := fuzzScan().decodeIncoming(raw, 10, 20); err == nil {
-			inOrder(t, blocks, logs)
+			logs := slices.Concat(blocks...)
+			wellFormed(t, logs)
+			for i, l := range logs {
+				x := l.transfer(time.Time{})
+				if l.Number < 10 || l.Number > 20 || x.To != fuzzPayee || topicOf(x.From) != l.Topics[1] ||
+					i > 0 && (l.Number < logs[i-1].Number || l.Number == logs[i-1].Number && l.Index <= logs[i-1].Index) {
+					t.Errorf("log %d = %+v, transfer %+v", i, l, x)
+				}
+			}
+			for _, b := range blocks {
+				if b[0].Number != b[len(b)-1].Number {
+					t.Errorf("block %+v", b)
+				}
+			}
 		}
-		if r, err := decodeReceipt(raw, fuzzHash); err == nil && r != nil {
-			wellFormed(t, r.logs)
-			if r.tx != fuzzHash || !wordForm.MatchString(r.block) || (!r.success && len(r.logs) > 0) {
+		if r, err := decodeReceipt(raw, fuzzHash); err == nil {
+			wellFormed(t, r.Logs)
+			if r.Tx != fuzzHash || !wordForm.MatchString(r.Block) || r.Status == 0 && len(r.Logs) > 0 || r.Status > 1 {
 				t.Errorf("receipt = %+v", r)
 			}
-			for i, l := range r.logs {
-				if l.tx != r.tx || l.block != r.block || l.number != r.number || i > 0 && l.index <= r.logs[i-1].index {
+			for i, l := range r.Logs {
+				if l.Tx != r.Tx || l.Block != r.Block || l.Number != r.Number || i > 0 && l.Index <= r.Logs[i-1].Index {
 					t.Errorf("log %d = %+v of %+v", i, l, r)
 				}
 			}
@@ -109,41 +114,14 @@ func FuzzReply(f *testing.F) {
 func wellFormed(t *testing.T, logs []entry) {
 	t.Helper()
 	for i, l := range logs {
-		ok := addressForm.MatchString(l.address) && dataForm.MatchString(l.data) &&
-			wordForm.MatchString(l.block) && wordForm.MatchString(l.tx) && len(l.topics) <= maxTopics
-		for _, topic := range l.topics {
+		ok := addressForm.MatchString(l.Address) && dataForm.MatchString(l.Data) &&
+			wordForm.MatchString(l.Block) && wordForm.MatchString(l.Tx) && len(l.Topics) <= maxTopics
+		for _, topic := range l.Topics {
 			ok = ok && wordForm.MatchString(topic)
 		}
-		if !ok {
+		if !ok || l.Removed {
 			t.Errorf("log %d = %+v", i, l)
 		}
-	}
-}
-
-// inOrder holds what is true of the transfers to the payee in blocks 10 to 20: they
-// are all of the logs, in order.
-func inOrder(t *testing.T, blocks []block, logs []entry) {
-	t.Helper()
-	n, last, at := 0, uint64(9), uint64(0)
-	for _, b := range blocks {
-		if b.number > 20 || b.number <= last || len(b.txs) == 0 || len(b.logs) < len(b.txs) {
-			t.Errorf("block %d with %d logs of %d transactions", b.number, len(b.logs), len(b.txs))
-		}
-		last = b.number
-		for i, l := range b.logs {
-			x, err := transferOf(l)
-			if err != nil || x.Value.Sign() < 0 || x.Value.BitLen() > 256 || topicOf(x.From) != l.topics[1] {
-				t.Errorf("transfer = %+v, %v", x, err)
-			}
-			if !fuzzScan().reaches(l) || l.number != b.number || l.block != b.hash || i > 0 && l.index <= at || !slices.Contains(b.txs, l.tx) {
-				t.Errorf("log %d = %+v of %+v", i, l, b)
-			}
-			at = l.index
-			n++
-		}
-	}
-	if n != len(logs) {
-		t.Errorf("%d of %d logs", n, len(logs))
 	}
 }
 
@@ -158,7 +136,7 @@ func FuzzBatch(f *testing.F) {
 	f.Add(400, []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch"}}`))
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		requests := []request{{ID: 7, Method: "a"}, {ID: 8, Method: "b"}}
-		results, err := decodeBatch(status, body, requests)
+		results, err := decodeReplies(status, body, requests)
 		if err != nil {
 			if results != nil {
 				t.Errorf("results with the error %v", err)
@@ -169,10 +147,10 @@ func FuzzBatch(f *testing.F) {
 		if err := json.Unmarshal(body, &list); err != nil || status != 200 || len(list) != 2 || len(results) != 2 {
 			t.Fatalf("took HTTP %d %q", status, body)
 		}
-		for i, r := range requests {
+		for i := range requests {
 			own := 0
 			for _, reply := range list {
-				if single, err := decodeReply(200, reply, r.ID); err == nil && string(single) == string(results[i]) {
+				if single, err := decodeReplies(200, reply, requests[i:i+1]); err == nil && string(single[0]) == string(results[i]) {
 					own++
 				}
 			}

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -27,13 +28,20 @@ type proxy struct {
 
 func startProxy(t testing.TB, target string, r rule) *proxy {
 	p := &proxy{target: target, rule: r}
-	p.server = httptest.NewServer(p)
-	t.Cleanup(func() {
-		p.server.CloseClientConnections() // some are hung on purpose
-		p.server.Close()
-	})
+	p.server = start(t, p)
 	return p
 }
+
+func start(t testing.TB, h http.Handler) *httptest.Server {
+	s := httptest.NewServer(h)
+	t.Cleanup(func() {
+		s.CloseClientConnections() // some are hung on purpose
+		s.Close()
+	})
+	return s
+}
+
+func serve(t testing.TB, h http.Handler) string { return start(t, h).URL }
 
 // url holds a secret in every part that can hold one.
 func (p *proxy) url() string {
@@ -57,6 +65,13 @@ func (p *proxy) methods() (names []string) {
 	return names
 }
 
+// messages are those since the last reset.
+func (p *proxy) messages() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.trips
+}
+
 // count is how many of the calls since the last reset were of one method.
 func (p *proxy) count(method string) int {
 	return strings.Count(strings.Join(p.methods(), " "), method)
@@ -76,21 +91,21 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var list []json.RawMessage
 	switch {
 	case json.Unmarshal(body, &list) != nil:
-		p.serve(w, body)
+		p.serve(w, r.Context(), body, false)
 	case most > 0 && len(list) > most:
 		http.Error(w, "batch too large", http.StatusBadRequest)
 	default:
-		p.serveBatch(w, list)
+		p.serveBatch(w, r.Context(), list)
 	}
 }
 
 // serveBatch answers each request of a batch by itself. An answer that is no
 // reply is the answer to all.
-func (p *proxy) serveBatch(w http.ResponseWriter, list []json.RawMessage) {
+func (p *proxy) serveBatch(w http.ResponseWriter, ctx context.Context, list []json.RawMessage) {
 	replies := make([]json.RawMessage, len(list))
 	for i, body := range list {
 		one := httptest.NewRecorder()
-		p.serve(one, body)
+		p.serve(one, ctx, body, len(list) > 1)
 		replies[i] = one.Body.Bytes()
 		if !json.Valid(replies[i]) {
 			w.WriteHeader(one.Code)
@@ -101,8 +116,8 @@ func (p *proxy) serveBatch(w http.ResponseWriter, list []json.RawMessage) {
 	_ = json.NewEncoder(w).Encode(replies)
 }
 
-func (p *proxy) serve(w http.ResponseWriter, body []byte) {
-	c := call{ResponseWriter: w, body: string(body), node: p.ask}
+func (p *proxy) serve(w http.ResponseWriter, ctx context.Context, body []byte, batched bool) {
+	c := call{ResponseWriter: w, gone: ctx.Done(), body: string(body), batched: batched, node: p.ask}
 	if json.Unmarshal(body, &c) != nil {
 		http.Error(w, "bad request", http.StatusBadRequest)
 		return
@@ -136,14 +151,16 @@ type call struct {
 	Method string            `json:"method"`
 	Params []json.RawMessage `json:"params"`
 
-	body string
-	nth  int                      // among the calls since the last reset, from 0
-	node func(body string) string // asks the real node
+	body    string
+	gone    <-chan struct{}          // closed when the client has given up
+	batched bool                     // it is one of several in a message
+	nth     int                      // among the calls since the last reset, from 0
+	node    func(body string) string // asks the real node
 }
 
 // say writes an answer, or a part of it.
 func (c *call) say(text string) bool {
-	_, _ = io.WriteString(c, text) // whoever asked may be gone
+	_, _ = io.WriteString(c, text) // the client may be gone
 	return true
 }
 
@@ -177,9 +194,10 @@ func either(a, b rule) rule {
 // capped refuses to search more than most blocks.
 func capped(t testing.TB, most uint64, refuse rule) rule {
 	return on(methodLogs, func(c *call) bool {
-		filter, err := parseObject(c.Params[0])
-		from, err1 := filter.quantity("fromBlock", maxNumber)
-		to, err2 := filter.quantity("toBlock", maxNumber)
+		var filter map[string]json.RawMessage
+		err := json.Unmarshal(c.Params[0], &filter)
+		from, err1 := decodeQuantity(filter["fromBlock"])
+		to, err2 := decodeQuantity(filter["toBlock"])
 		if err := errors.Join(err, err1, err2); err != nil || to < from {
 			t.Errorf("a search for %s: %v", c.Params[0], err)
 		}

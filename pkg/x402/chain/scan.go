@@ -10,178 +10,179 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-const (
-	// scanCeiling ends a Transfers whose caller set no deadline: searches over
-	// thousands of blocks are the slowest calls that there are.
-	scanCeiling = 30 * time.Second
-	// maxTransfers ends a run at the end of the block in which it is reached.
-	// What the caller does for each transfer has to be bounded too.
-	maxTransfers = 2000
-	// manyTransactions is how many transactions of one block are asked for
-	// their receipts, so that the default number of calls is enough for any
-	// block also where a node takes no batches. The authorizations of a block
-	// with more are searched for.
-	manyTransactions = 20
-	// easy is how many searches in a row succeed before a wider one is tried.
-	easy = 4
+// maxTransfers ends a run after the message in which it is reached. What the caller does
+// for each transfer has to be bounded too.
+const maxTransfers = 2000
+
+// What Received says of a transaction that has moved nothing, or not yet. Any other error
+// says that the node could not be asked.
+var (
+	ErrUnknownTransaction = errors.New("the transaction is in no block that the node knows")
+	ErrFailedTransaction  = errors.New("the transaction failed: it has moved nothing")
 )
 
-var _ x402.Scanner = (*Client)(nil)
-
-// errNoSafe says that nothing may be read from this node.
-var errNoSafe = errors.New("node has no safe block, and no number of confirmations counts as one")
-
-// scan is one Transfers on its way.
-type scan struct {
-	*session
-	to    x402.Address
-	payee string // the same as a topic
-	batch x402.Batch
-	easy  int // searches that succeeded since the width has changed
-	spent map[spend]bool
-}
-
-// spend names an authorization.
-type spend struct {
-	from  x402.Address
-	nonce [32]byte
-}
-
-// Transfers reads what reached payee in the blocks from from to the safe block.
-// It is bounded by ctx, by thirty seconds, by Config.MaxCalls and, at the end
-// of a block, by 2,000 transfers. See x402.Scanner for what an error means.
-func (c *Client) Transfers(ctx context.Context, payee x402.Address, from uint64) (x402.Batch, error) {
-	ctx, cancel := context.WithTimeout(ctx, scanCeiling)
-	defer cancel()
-	s := &scan{
-		session: c.newSession(ctx, c.maxScan), to: payee, payee: topicOf(payee),
-		batch: x402.Batch{Next: from}, spent: map[spend]bool{},
+// Received is what one transaction has transferred to an account, at the latest head, in
+// the order of its logs, by the first node that knows the transaction. Whether an
+// authorization made a transfer is not looked at. It is bounded by ctx and by ten
+// seconds.
+func (n *Nodes) Received(ctx context.Context, transaction string, to x402.Address) (transfers []x402.Transfer, err error) {
+	hash, ok := parseHash(transaction)
+	if !ok {
+		return nil, errors.New("chain: a transaction is 0x and 64 hexadecimal digits")
 	}
-	err := s.run()
-	if err != nil && s.batch.Next == from {
-		return s.batch, fmt.Errorf("read transfers from block %d: %w", from, err)
-	}
-	return s.batch, nil //nolint:nilerr // x402.Scanner: the next run meets the error first
-}
-
-// SafeBlock is the newest block that will not be undone.
-func (c *Client) SafeBlock(ctx context.Context) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, ceiling)
-	defer cancel()
-	safe, err := c.newSession(ctx, maxBody).firm()
+	err = n.each(ctx, ceiling, func(s *session) error {
+		r, block, err := s.receipt(hash)
+		switch {
+		case errors.Is(err, errNoReceipt):
+			return ErrUnknownTransaction
+		case err == nil && r.Status == 0:
+			return ErrFailedTransaction
+		}
+		for _, l := range r.Logs {
+			if l.isTransfer(s.token) && l.Topics[2] == topicOf(to) && err == nil {
+				transfers = append(transfers, l.transfer(block.time()))
+			}
+		}
+		return err
+	})
 	if err != nil {
-		return 0, fmt.Errorf("ask for the safe block: %w", err)
+		return nil, fmt.Errorf("ask the chain: %w", err)
 	}
-	return safe.number, nil
+	return transfers, nil
 }
 
-// BlockAt is the first block whose time is not before t, as far as blocks are
-// safe: if none is that young, it is the one after the safe block.
-func (c *Client) BlockAt(ctx context.Context, t time.Time) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, ceiling)
-	defer cancel()
-	number, err := c.newSession(ctx, maxBody).firstAt(t)
+// SafeBlock implements x402.Scanner.
+func (n *Nodes) SafeBlock(ctx context.Context) (number uint64, err error) {
+	err = n.each(ctx, ceiling, func(s *session) error {
+		safe, err := s.firm()
+		number = safe.Number
+		return err
+	})
+	return number, err
+}
+
+// BlockAt implements x402.Scanner.
+func (n *Nodes) BlockAt(ctx context.Context, t time.Time) (number uint64, err error) {
+	err = n.each(ctx, ceiling, func(s *session) (err error) {
+		number, err = s.firstAt(t)
+		return err
+	})
 	if err != nil {
 		return 0, fmt.Errorf("find the block of %s: %w", t.UTC().Format(time.RFC3339), err)
 	}
 	return number, nil
 }
 
-// firm is the safe block of a node that is on the right chain and of our time.
-func (s *session) firm() (*header, error) {
-	if err := s.rightChain(); err != nil {
-		return nil, err
-	}
-	head, err := s.latest()
+// firm is the safe block of a node of our time.
+func (s *session) firm() (header, error) {
+	head, err := s.current(headAge)
 	if err != nil {
-		return nil, err
+		return head, err
 	}
-	if err := s.recent(head); err != nil {
-		return nil, err
+	safe, err := s.safe()
+	if err == nil && (safe.Number > head.Number || safe.Seconds > head.Seconds) {
+		err = errors.New("node's safe block is younger than its latest")
 	}
-	safe, err := s.safe(head)
-	switch {
-	case err != nil:
-		return nil, err
-	case safe == nil:
-		return nil, errNoSafe
-	case safe.number > head.number || safe.time.After(head.time):
-		return nil, errors.New("node's safe block is younger than its latest")
-	}
-	return safe, nil
+	return safe, err
 }
 
-// firstAt looks back from the safe block, twice as far each time, until it sees
-// a block from before t, and then halves what lies between.
+// firstAt looks back from the safe block, twice as far each time, until it sees a block
+// from before t, and then halves what lies between.
 func (s *session) firstAt(t time.Time) (uint64, error) {
 	high, err := s.firm()
 	if err != nil {
 		return 0, err
 	}
-	if high.time.Before(t) {
-		return high.number + 1, nil
+	if high.time().Before(t) {
+		return high.Number + 1, nil
 	}
 	low := high
-	for step := blocksSince(high, t) + margin; !low.time.Before(t); step *= 2 {
-		if low.number == 0 {
+	for step := blocksBetween(t, high.time()) + margin; !low.time().Before(t); step *= 2 {
+		if low.Number == 0 {
 			return 0, nil
 		}
-		high = low
-		if low, err = s.between(back(high.number, step), nil, high); err != nil {
+		low, err = s.block(hexQuantity(high.Number - min(high.Number, step)))
+		if err == nil && low.Seconds > high.Seconds {
+			err = errTimes
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
-	for high.number-low.number > 1 {
-		middle, err := s.between(low.number+(high.number-low.number)/2, low, high)
+	for high.Number-low.Number > 1 {
+		middle, err := s.block(hexQuantity(low.Number + (high.Number-low.Number)/2))
 		switch {
 		case err != nil:
 			return 0, err
-		case middle.time.Before(t):
+		case middle.Seconds < low.Seconds || middle.Seconds > high.Seconds:
+			return 0, errTimes
+		case middle.time().Before(t):
 			low = middle
 		default:
 			high = middle
 		}
 	}
-	return high.number, nil
+	return high.Number, nil
 }
 
-// between is a block between two others, which its time must be too.
-func (s *session) between(number uint64, low, high *header) (*header, error) {
-	h, err := s.block(number)
-	if err != nil {
-		return nil, err
+// blocksBetween is how many blocks a chain with Base's pace makes in a time.
+func blocksBetween(from, to time.Time) uint64 { return uint64(max(0, to.Sub(from)) / blockTime) }
+
+// Transfers implements x402.Scanner: it reads up to the safe block, or some 2,000
+// transfers, at the first node that has read anything or that has nothing new. A node
+// that lags behind what was read before is passed over for one that does not. It is
+// bounded by ctx and by thirty seconds.
+func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) (x402.Batch, error) {
+	batch, read := x402.Batch{Next: from}, false
+	err := n.each(ctx, scanCeiling, func(s *session) error {
+		c := &scan{session: s, payee: topicOf(payee), batch: x402.Batch{Next: from}, spent: map[string]bool{}}
+		err := c.run()
+		if err != nil && c.batch.Next == from {
+			return fmt.Errorf("read transfers from block %d: %w", from, err)
+		}
+		// An error after something was read is met by the next run: see x402.Scanner.
+		if !read || c.batch.Safe > batch.Safe {
+			batch, read = c.batch, true
+		}
+		if c.batch.Next == from && c.batch.Safe+1 < from {
+			return errors.New("the node is behind what was read before")
+		}
+		return nil
+	})
+	if read {
+		return batch, nil
 	}
-	if h.time.After(high.time) || low != nil && h.time.Before(low.time) {
-		return nil, errors.New("node's blocks are not in the order of their times")
-	}
-	return h, nil
+	return batch, err
 }
 
-// run reads range after range. What ends it is an error, also when it is only
-// that no more calls are permitted; nil means that there is no more to read, or
-// enough was.
+// scan is one Transfers at one node.
+type scan struct {
+	*session
+	payee string // as a topic
+	batch x402.Batch
+	spent map[string]bool // authorizations of this run
+}
+
+// run reads range after range. What ends it is an error, also when it is only that no
+// more calls are permitted; nil means that there is no more to read, or enough was.
 func (s *scan) run() error {
 	safe, err := s.firm()
 	if err != nil {
 		return err
 	}
-	s.batch.Safe, s.batch.SafeTime = safe.number, safe.time
-	for s.batch.Next <= safe.number && !s.full() {
+	s.batch.Safe, s.batch.SafeTime = safe.Number, safe.time()
+	for s.batch.Next <= safe.Number && !s.full() {
 		low := s.batch.Next
-		high := min(safe.number, low+s.chunk-1)
+		high := min(safe.Number, low+s.width-1)
 		blocks, err := s.incoming(low, high, safe)
-		switch {
-		case errors.Is(err, errNoBatch):
+		if s.narrower(err, low, high) {
 			continue
-		case s.narrower(err, high-low+1):
-			s.easy = 0
-			continue
-		case err != nil:
-			return fmt.Errorf("blocks %d to %d: %w", low, high, err)
 		}
-		s.wider()
-		if err := s.read(blocks); err != nil {
-			return err
+		if err == nil {
+			err = s.read(blocks)
+		}
+		if err != nil {
+			return fmt.Errorf("blocks %d to %d: %w", low, high, err)
 		}
 		if !s.full() {
 			s.batch.Next = high + 1
@@ -192,128 +193,122 @@ func (s *scan) run() error {
 
 func (s *scan) full() bool { return len(s.batch.Transfers) >= maxTransfers }
 
-// wider lets searches grow again after some have succeeded: one block with very
-// many transfers must not make the rest of a run slow.
-func (s *scan) wider() {
-	if s.easy++; s.easy < easy {
-		return
+// incoming searches a range of blocks for transfers to the payee, and returns them block
+// by block. The last block is asked for in the same message: a node that does not have it
+// yet would leave out what it does not have.
+func (s *scan) incoming(low, high uint64, safe header) ([][]entry, error) {
+	queries := []query{s.logQuery(low, high, topicTransfer, nil, s.payee), headerQuery(hexQuantity(high))}
+	results, err := s.some(queries)
+	if err == nil && len(results) == 1 { // the node takes no batches
+		var last []json.RawMessage
+		last, err = s.some(queries[1:])
+		results = append(results, last...)
 	}
-	s.easy = 0
-	all := widths()
-	for i := len(all) - 1; i >= 0; i-- {
-		if all[i] > s.chunk {
-			s.chunk = all[i]
-			return
-		}
-	}
-}
-
-// incoming searches a range of blocks for transfers to the payee. The last
-// block is asked for with it: a node that does not have it yet would leave out
-// what it does not have.
-func (s *scan) incoming(low, high uint64, safe *header) ([]block, error) {
-	results, err := s.all([]query{
-		s.logQuery(low, high, topicTransfer, nil, s.payee),
-		headerQuery(high),
-	})
 	if err != nil {
 		return nil, err
 	}
-	last, err := headerOf(results[1], high)
+	last, err := decodeHeader(results[1], hexQuantity(high))
 	switch {
 	case err != nil:
 		return nil, err
-	case high == safe.number && last.hash != safe.hash:
+	case last.Number == safe.Number && last.Hash != safe.Hash:
 		return nil, errors.New("node gave two safe blocks of one number")
 	}
 	return s.decodeIncoming(results[0], low, high)
 }
 
-// logQuery searches a range of blocks for one of the token's events. A topic of
-// nil matches every one.
-func (s *scan) logQuery(low, high uint64, topics ...any) query {
-	return query{methodLogs, []any{map[string]any{
-		"address": s.client.token, "topics": topics, "fromBlock": hexQuantity(low), "toBlock": hexQuantity(high),
-	}}}
-}
-
-func headerQuery(number uint64) query {
-	return query{"eth_getBlockByNumber", []any{hexQuantity(number), false}}
-}
-
-// headerOf reads what a headerQuery gave.
-func headerOf(raw json.RawMessage, number uint64) (*header, error) {
-	h, err := decodeHeader(raw)
-	if err != nil {
-		return nil, fmt.Errorf("block %d: %w", number, err)
-	}
-	return h, h.is(number)
-}
-
-// block is a block with transfers to the payee.
-type block struct {
-	number uint64
-	hash   string
-	logs   []entry  // the transfers
-	txs    []string // that they are of, each once
-	// search says that the authorizations are searched for in the block, and
-	// not read from the transactions' receipts.
-	search bool
-}
-
-// decodeIncoming reads the transfers to the payee in a range of blocks, block
-// by block.
-func (s *scan) decodeIncoming(raw json.RawMessage, low, high uint64) ([]block, error) {
-	logs, err := decodeOrdered(raw, low, high)
+func (s *scan) decodeIncoming(raw json.RawMessage, low, high uint64) (blocks [][]entry, err error) {
+	logs, err := decodeFound(raw, low, high)
 	if err != nil {
 		return nil, err
 	}
-	var blocks []block
-	for _, l := range logs {
-		if !s.reaches(l) || !isAccount(l.topics[1]) {
-			return nil, errors.New("logs: node gave what was not asked for")
+	for i, l := range logs {
+		if !l.isTransfer(s.token) || l.Topics[2] != s.payee {
+			return nil, errNotAsked
 		}
-		if len(blocks) == 0 || blocks[len(blocks)-1].number != l.number {
-			blocks = append(blocks, block{number: l.number, hash: l.block})
+		if i == 0 || l.Number != logs[i-1].Number {
+			blocks = append(blocks, nil)
 		}
-		b := &blocks[len(blocks)-1]
-		b.logs = append(b.logs, l)
-		if n := len(b.txs); n == 0 || b.txs[n-1] != l.tx {
-			b.txs = append(b.txs, l.tx)
-		}
-		b.search = len(b.txs) > manyTransactions
+		blocks[len(blocks)-1] = append(blocks[len(blocks)-1], l)
 	}
 	return blocks, nil
 }
 
-// reaches says whether a log is a transfer of the token to the payee.
-func (s *scan) reaches(l entry) bool {
-	return isTransfer(l, s.client.token) && l.topics[2] == s.payee
+// read finds out by which authorizations the transfers of these blocks were made, and
+// adds them to the batch, block by block: what ends it on its way leaves whole blocks.
+//
+// For each block it asks for the header, and searches for the uses of authorizations in
+// it. Those of other payers come with them; the receipts of the transactions would show
+// fewer, but a transaction may log so much beside a transfer that its receipt is too long
+// to read, while the token itself cannot be made to log as much in one block.
+func (s *scan) read(blocks [][]entry) error {
+	var queries []query
+	for _, transfers := range blocks {
+		n := transfers[0].Number
+		queries = append(queries, headerQuery(hexQuantity(n)), s.logQuery(n, n, topicUsed))
+	}
+	var results []json.RawMessage
+	for len(queries) > 0 && !s.full() {
+		part, err := s.some(queries)
+		if err != nil {
+			return err
+		}
+		results, queries = append(results, part...), queries[len(part):]
+		for ; len(results) > 1; results, blocks = results[2:], blocks[1:] {
+			if err := s.add(blocks[0], results[0], results[1]); err != nil {
+				return fmt.Errorf("block %d: %w", blocks[0][0].Number, err)
+			}
+		}
+	}
+	return nil
 }
 
-// decodeOrdered reads the answer to a search for logs in a range of blocks: in
-// the order of the chain, none twice, a block's all of one hash, and a
-// transaction's together. All of it holds of every honest answer.
-func decodeOrdered(raw json.RawMessage, low, high uint64) ([]entry, error) {
-	logs, err := decodeLogs(raw)
+// add puts a block's transfers into the batch, once its header and the uses of
+// authorizations in it agree with them.
+func (s *scan) add(logs []entry, rawHeader, rawUses json.RawMessage) error {
+	number := logs[0].Number
+	h, err := decodeHeader(rawHeader, hexQuantity(number))
+	switch {
+	case err != nil:
+		return err
+	case h.Seconds > s.head.Seconds:
+		return errTimes
+	}
+	found, err := decodeFound(rawUses, number, number)
 	if err != nil {
-		return nil, fmt.Errorf("logs: %w", err)
+		return err
 	}
-	seen := make(map[string]bool, len(logs)) // transactions
-	var before entry
-	for i, l := range logs {
-		same := i > 0 && l.number == before.number
+	uses := make(map[uint64]entry, len(found)) // by index
+	for _, u := range found {
 		switch {
-		case l.number < low || l.number > high:
-			return nil, errors.New("logs: node gave what was not asked for")
-		case i > 0 && l.number < before.number, same && l.index <= before.index:
-			return nil, errors.New("logs: node gave one twice, or not in order")
-		case same && l.block != before.block, i > 0 && !same && l.block == before.block:
-			return nil, errors.New("logs: node contradicts itself about a block's hash")
-		case seen[l.tx] && (!same || l.tx != before.tx):
-			return nil, errors.New("logs: node gave one transaction in two places")
+		case !u.is(topicUsed, s.token):
+			return errNotAsked
+		case u.Block != h.Hash:
+			return errOffChain
 		}
-		seen[l.tx], before = true, l
+		uses[u.Index] = u
 	}
-	return logs, nil
+	transfers := make([]x402.Transfer, len(logs))
+	for i, l := range logs {
+		if l.Block != h.Hash {
+			return errOffChain
+		}
+		if _, both := uses[l.Index]; both {
+			return errors.New("node gave two logs of one index")
+		}
+		transfers[i] = l.transfer(h.time())
+		u, used := uses[l.Index-1]
+		if !used {
+			continue
+		}
+		authorization := u.Topics[1] + u.Topics[2]
+		if err := l.madeBy(u, s.token); err != nil || s.spent[authorization] {
+			return errors.Join(errors.New("one authorization was spent twice, or for another transfer"), err)
+		}
+		s.spent[authorization] = true
+		transfers[i].Authorized, transfers[i].Nonce = true, word(u.Topics[2])
+	}
+	s.batch.Transfers = append(s.batch.Transfers, transfers...)
+	s.batch.Next = number + 1
+	return nil
 }

@@ -1,155 +1,273 @@
 package chain
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"slices"
+	"math/big"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// Every way in which the token can reach the payee, and many in which it does
-// not.
-func TestTransfers(t *testing.T) {
+// newPayments is a play world in which payments were made in blocks of their own, all
+// safe, and the first block of them.
+func newPayments(t testing.TB, n int) (p *play, first uint64) {
+	t.Helper()
+	p = newPlay(t)
+	for i := range n {
+		p.settled()
+		p.mine(i / 2)
+	}
+	p.mine(safeDepth)
+	return p, uint64(p.moved[0].At.Unix()) / 2
+}
+
+// deposit transfers money without an authorization, in a block of its own.
+func (p *play) deposit(value int64) {
+	p.pay(x402.Question{Payer: p.other, Payee: p.payee, Value: big.NewInt(value)})
+}
+
+// Wherever a reader stops, the next goes on from its cursor, and together they have read
+// what was sent: for any budget, cap and size of batches.
+func TestTransfersInRuns(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t, 0)
-	second := wallet(t)
-	b.Mint(t, second.Address(), 1_000_000)
-	theirs := func() x402.Authorization {
-		return testbed.Authorization(second, b.payee, price, b.Now(t).Add(window))
+	p, first := newPayments(t, 24)
+	want, err := p.next(t, first-3)
+	if err != nil || len(want.Transfers) != 24 || !want.Done() || want.Next != p.head()-safeDepth+1 || p.proxy.messages() != 5 {
+		t.Fatalf("%d transfers up to %d after %d messages, %v", len(want.Transfers), want.Next, p.proxy.messages(), err)
 	}
-	call := func(w *x402test.Wallet, a x402.Authorization) []byte {
-		return testbed.TransferCall(t, testbed.SignTransfer(t, w, a))
-	}
-	zero := x402.Address{}
-
-	b.payment(t)
-	b.move(t, again(b.authorize(t), b.payee, "0"))
-	b.deposit(t, b.other, 77)
-	b.deposit(t, b.other, price)
-	b.deposit(t, b.payee, 5) // to itself
-	b.Mint(t, b.other, 1)
-	b.Deposit(t, b.payee.Checksum(), b.other, 3) // going out
-	b.pay(t, again(b.authorize(t), b.other, "9"))
-	b.Cancel(t, b.payer, b.authorize(t).Nonce)
-	b.failToPay(t, b.authorize(t))
-
-	// Several in one transaction, with the same values, other people's beside
-	// them, and plain transfers between them.
-	for _, noisy := range []bool{false, true} {
-		a1, a2, a3, b1, b2 := b.authorize(t), b.authorize(t), b.authorize(t), theirs(), theirs()
-		b.enter(t, b.Batch(t, noisy,
-			testbed.MintCall(b.payee, price),
-			call(second, b1), call(b.payer, a1),
-			testbed.CancelCall(t, b.payer, b.authorize(t).Nonce),
-			call(b.payer, again(a3, b.other, "5000")), testbed.MintCall(b.payee, price),
-			call(b.payer, a2), testbed.MintCall(b.other, price), call(second, b2),
-			testbed.MintCall(b.payee, 1),
-		), without(zero, price), by(t, b1), by(t, a1), without(zero, price), by(t, a2), by(t, b2), without(zero, 1))
-	}
-	safe := b.finish(t)
-	b.payment(t) // not safe yet
-	late := b.sent[len(b.sent)-1]
-	b.sent = b.sent[:len(b.sent)-1]
-
-	safe++
-	got, err := b.next(t, 0)
-	if err != nil || got.Next != safe+1 || got.Safe != safe || !got.Done() {
-		t.Errorf("read up to %d of %d: %v", got.Next, safe, err)
-	}
-	b.same(t, got.Transfers)
-	if b.messages() != 4 {
-		t.Errorf("%d messages, want 4: latest, safe, logs with the last header, headers with receipts", b.messages())
-	}
-
-	got, err = b.next(t, got.Next)
-	if err != nil || len(got.Transfers) > 0 || got.Next != safe+1 {
-		t.Errorf("with nothing new: %+v, %v", got, err)
-	}
-
-	// Wherever a reader stops, the next goes on from its cursor, and together they
-	// have read what was sent: for any budget, cap and size of batches.
-	b.sent = append(b.sent, late)
-	for i := range 20 {
-		b.payment(t)
-		b.Mine(t, i/2+1)
-	}
-	b.finish(t)
 	for _, c := range []struct {
 		calls, batch int
-		most         uint64
-		several      bool
+		most         uint64 // blocks of a search
+		several      bool   // runs are needed
 	}{
-		{48, 0, 10_000, false}, {4, 0, 10_000, false}, {48, 10, 10_000, false},
-		{7, 10, 10_000, true}, {9, 3, 10_000, true}, {12, 2, 10_000, true}, {8, 1, 10_000, true},
-		{12, 0, 99, true}, {22, 0, 10, true}, {30, 1, 10, true}, {48, 3, 1, true},
+		{48, 0, 10_000, false}, {4, 0, 10_000, true}, {48, 10, 10_000, false}, {12, 10, 10_000, false}, {9, 3, 10_000, true},
+		{8, 1, 10_000, true}, {16, 0, 99, false}, {22, 0, 10, true}, {30, 1, 10, true}, {48, 3, 1, true},
 	} {
 		t.Run(fmt.Sprintf("%d calls, batches of %d, %d blocks", c.calls, c.batch, c.most), func(t *testing.T) {
-			b.proxy.reset(capped(t, c.most, tooWide()))
-			b.proxy.batch = c.batch
-			b.client.maxCalls = c.calls
-			runs := b.readsOn(t, 0)
-			if c.several && runs == 1 {
-				t.Error("one run was enough: nothing was interrupted")
+			p.proxy.reset(capped(t, c.most, tooWide()))
+			p.proxy.batch, p.client.maxCalls = c.batch, c.calls
+			got, runs := p.readAll(t, first-3)
+			equal(t, "transfers", lines(want.Transfers), lines(got))
+			equal(t, "several runs", c.several, runs > 1)
+		})
+	}
+	p.client.maxCalls, p.proxy.batch = maxCalls, 0
+	// Methods that are refused in a batch are asked for by themselves.
+	p.proxy.reset(on(methodLogs, func(c *call) bool { return c.batched && refused()(c) }))
+	got, _ := p.readAll(t, first)
+	equal(t, "transfers without logs in batches", lines(want.Transfers), lines(got))
+	// A node that has had enough is not asked again at once.
+	p.proxy.reset(capped(t, 0, slowDown()))
+	p.refuses(t, first, "429")
+	equal(t, "messages: latest, safe, and the search that was refused", 3, p.proxy.messages())
+	// Too few calls to read anything are an error, and so is a reply that is too long.
+	for calls := 1; calls < 4; calls++ {
+		p.proxy.reset(nil)
+		p.client.maxCalls = calls
+		p.refuses(t, first, errOutOfCalls.Error())
+	}
+	p.client.maxCalls, p.client.maxBody = maxCalls, 600
+	p.refuses(t, first, fmt.Sprintf("blocks %d to %d: %s: %s", first, first, methodLogs, errTooLong))
+}
+
+// A run ends after so many transfers.
+func TestTransfersEndOfRun(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t)
+	first := p.head() + 1
+	for range 17 { // blocks
+		p.settled()
+		for range 199 {
+			p.moved = append(p.moved, p.moved[len(p.moved)-1])
+			p.moved[len(p.moved)-1].Key = strings.Join(strings.Split(p.moved[len(p.moved)-1].Key, "|")[:3], "|") + "|"
+		}
+	}
+	p.mine(safeDepth)
+	got, err := p.next(t, first)
+	if err != nil || len(got.Transfers) != 16*200 || got.Next != first+16 { // 16 blocks fit into a message
+		t.Errorf("%d transfers up to %d, %v", len(got.Transfers), got.Next, err)
+	}
+	if all, runs := p.readAll(t, first); len(all) != 17*200 || runs != 2 {
+		t.Errorf("%d transfers in %d runs", len(all), runs)
+	}
+}
+
+// What was read before an error is kept, and the error is met by the next run.
+func TestTransfersBeforeError(t *testing.T) {
+	t.Parallel()
+	p, first := newPayments(t, 4)
+	bad := uint64(p.moved[2].At.Unix()) / 2
+	isBad := func(r rule) rule {
+		return func(c *call) bool {
+			return strings.Count(c.body, `"`+hexQuantity(bad)+`"`) == map[string]int{methodLogs: 2, methodHeader: 1}[c.Method] && r(c)
+		}
+	}
+	for name, r := range map[string]rule{"logs": on(methodLogs, refused()), "header": on(methodHeader, result("null"))} {
+		t.Run(name, func(t *testing.T) {
+			for _, p.proxy.batch = range []int{0, 1} {
+				p.proxy.reset(isBad(r))
+				got, err := p.next(t, first)
+				if err != nil || got.Next != bad || len(got.Transfers) != 2 {
+					t.Errorf("%d transfers up to block %d, %v; want block %d", len(got.Transfers), got.Next, err, bad)
+				}
+				p.refuses(t, bad, "")
 			}
 		})
 	}
+	t.Run("out of time", func(t *testing.T) {
+		p.proxy.batch = 1
+		ctx, cancel := context.WithCancel(t.Context())
+		p.proxy.reset(isBad(func(c *call) bool {
+			cancel()
+			<-c.gone
+			return true
+		}))
+		if got, err := p.client.Transfers(ctx, p.payee, first); err != nil || got.Next != bad || len(got.Transfers) != 2 {
+			t.Errorf("%d transfers up to block %d, %v", len(got.Transfers), got.Next, err)
+		}
+	})
+}
 
-	// A refused search leaves batches as they are, and a node that has had enough is
-	// not asked again at once.
-	b.client.maxCalls, b.proxy.batch = defaultMaxCalls, 0
-	at := b.sent[len(b.sent)-8].Block
-	b.proxy.reset(capped(t, 10, tooWide()))
-	if got, err := b.next(t, at); err != nil || len(got.Transfers) != 8 {
-		t.Errorf("%d transfers, %v", len(got.Transfers), err)
+// A node that is behind moves no cursor, and hides nothing.
+func TestTransfersLagging(t *testing.T) {
+	t.Parallel()
+	p, first := newPayments(t, 1)
+	safe := p.head() - safeDepth
+	p.proxy.reset(instead("safe", "0x5"))
+	for _, from := range []uint64{6, 7, safe, safe + 1, 1 << 50, 1<<64 - 1} {
+		if got, err := p.next(t, from); err != nil || got.Next != from || got.Safe != 5 || len(got.Transfers) > 0 || !got.Done() {
+			t.Errorf("from %d: %+v, %v", from, got, err)
+		}
 	}
-	if trips, searches := b.messages(), b.proxy.count(methodLogs); trips > 2+searches+8 { // latest, safe, and a batch for each transfer
-		t.Errorf("%d messages for %d searches", trips, searches)
+	// It takes part of the range for all of it.
+	p.proxy.reset(either(on(methodLogs, result("[]")), about(hexQuantity(safe), result("null"))))
+	p.refuses(t, first, "node has no block")
+	p.proxy.reset(about("latest", on(methodHeader, member("number", "0x5"))))
+	p.refuses(t, first, "younger than its latest")
+	p.proxy.reset(nil)
+	if all, _ := p.readAll(t, first); len(all) != 1 {
+		t.Errorf("%d transfers", len(all))
 	}
-	b.proxy.reset(capped(t, 0, slowDown()))
-	b.refuses(t, at, "429")
-	if b.messages() != 3 {
-		t.Errorf("%d messages, want 3: latest, safe, and the search that was refused", b.messages())
+	// Of several nodes, one that is not behind is asked.
+	behind := startProxy(t, p.proxy.target, instead("safe", "0x5"))
+	got, err := p.cold(t, behind.url(), p.proxy.url()).Transfers(t.Context(), p.payee, safe)
+	if err != nil || got.Next != safe+1 || len(behind.methods()) == 0 {
+		t.Errorf("of two nodes: %+v, %v", got, err)
+	}
+}
+
+// Each way of asking checks the chain, and does not ask a node again that is asked too
+// often.
+func TestEachAsks(t *testing.T) {
+	t.Parallel()
+	p, _ := newPayments(t, 1)
+	for name, ask := range map[string]func(*Nodes) error{
+		"received":  func(n *Nodes) error { _, err := n.Received(t.Context(), p.moved[0].Transaction, p.payee); return err },
+		"transfers": func(n *Nodes) error { _, err := n.Transfers(t.Context(), p.payee, 1); return err },
+		"block at":  func(n *Nodes) error { _, err := n.BlockAt(t.Context(), p.now.Add(-time.Minute)); return err },
+		"safe":      func(n *Nodes) error { _, err := n.SafeBlock(t.Context()); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p.proxy.reset(nil)
+			must(t, ask(p.cold(t, p.proxy.url())))
+			equal(t, "times it asked for the chain", 1, p.proxy.count(methodChain))
+			p.proxy.reset(on(methodChain, result(`"0x1"`)))
+			var unfit *unfitError
+			if err := ask(p.cold(t, p.proxy.url())); !errors.As(err, &unfit) {
+				t.Errorf("another chain: %v", err)
+			}
+			p.proxy.reset(slowDown())
+			if err := ask(p.client); err == nil || p.proxy.messages() != 1 {
+				t.Errorf("rate limited: %v after %d messages", err, p.proxy.messages())
+			}
+			p.proxy.reset(nil)
+			p.ahead = headAge + time.Second
+			if err := ask(p.client); errors.As(err, &unfit) == (name == "received") { // which needs no head
+				t.Errorf("an old head: %v", err)
+			}
+			p.ahead = 0
+		})
+	}
+}
+
+func TestReceived(t *testing.T) {
+	t.Parallel()
+	p, _ := newPayments(t, 1)
+	p.deposit(7)
+	deposited := p.moved[1].Transaction
+	got, err := p.client.Received(t.Context(), "0x"+strings.ToUpper(deposited[2:]), p.payee)
+	if err != nil || len(got) != 1 || got[0].Transaction != deposited || got[0].From != p.other || got[0].To != p.payee ||
+		got[0].Value.Int64() != 7 || !got[0].Time.Equal(p.now) || got[0].Block != p.head() {
+		t.Errorf("%+v, %v", got, err)
+	}
+	equal(t, "calls", callsHint, p.proxy.methods())
+	for _, c := range []struct {
+		name, hash string
+		to         x402.Address
+		rule       rule
+		want       error // nil: none, and nothing was received
+		says       string
+	}{
+		{name: "to somebody else", hash: deposited, to: p.other},
+		{name: "another token's", hash: deposited, to: p.payee, rule: rewrite(methodReceipt, strings.ToLower(testbed.BaseUSDC), p.other.String())},
+		{name: "from no account", hash: deposited, to: p.payee, rule: rewrite(methodReceipt, topicOf(p.other), hash("dd"))},
+		{name: "unknown", hash: hash("77"), to: p.payee, want: ErrUnknownTransaction},
+		{
+			name: "failed", hash: deposited, to: p.payee, want: ErrFailedTransaction,
+			rule: on(methodReceipt, changed(func(answer string) string {
+				before, rest, _ := strings.Cut(answer, `"logs":[`)
+				_, after, _ := strings.Cut(rest, `}],`)
+				return before + `"logs":[],` + strings.Replace(after, `"status":"0x1"`, `"status":"0x0"`, 1)
+			})),
+		},
+		{name: "not on the chain", hash: deposited, to: p.payee, rule: rewrite(methodHeader, p.blockHash(t, p.head()), hash("dd")), says: "not on the chain"},
+		{name: "no block", hash: deposited, to: p.payee, rule: on(methodHeader, result("null")), says: "no block"},
+		{name: "not a hash", hash: deposited[:64] + "zz", to: p.payee, says: "64 hexadecimal"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p.proxy.reset(c.rule)
+			got, err := p.client.Received(t.Context(), c.hash, c.to)
+			if got != nil || (err == nil) != (c.want == nil && c.says == "") || !errors.Is(err, c.want) && c.want != nil ||
+				!strings.Contains(fmt.Sprint(err), c.says) {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
 	}
 }
 
 func TestBlockAt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.Mine(t, 40)
-	w.IncreaseTime(t, time.Hour) // blocks do not come evenly
-	w.Mine(t, 300)
-	w.SetBlockInterval(t, 0)
-	w.Mine(t, 3) // of one time, where the node lets them
-	w.SetBlockInterval(t, time.Second)
-	w.Mine(t, 200)
-	safe, youngest := w.Block(t, "safe")
-	if n, err := w.client.SafeBlock(t.Context()); err != nil || n != safe {
+	p := newPlay(t)
+	p.mine(500)
+	safe := p.head() - safeDepth
+	if n, err := p.client.SafeBlock(t.Context()); err != nil || n != safe {
 		t.Errorf("safe block = %d, %v, want %d", n, err, safe)
 	}
-	made := make([]time.Time, safe+1)
-	for n := range made {
-		_, made[n] = w.Block(t, hexQuantity(uint64(n)))
-	}
-	times := []time.Time{made[0].Add(-time.Hour), {}, youngest.Add(time.Hour)}
-	for _, n := range []uint64{0, 1, 2, 20, 40, 41, 42, 43, 200, 340, 343, 345, 346, 400, safe - 1, safe} {
-		times = append(times, made[n], made[n].Add(-time.Second), made[n].Add(time.Nanosecond))
-	}
-	for _, at := range times {
-		want := slices.IndexFunc(made, func(m time.Time) bool { return !m.Before(at) })
-		if want < 0 {
-			want = len(made)
+	for _, at := range []int64{-3600, 0, 1, 2, 3, 40, 41, 99, int64(2*safe - 3), int64(2*safe - 1), int64(2 * safe), int64(2*safe + 1), int64(2*safe + 99)} {
+		for _, more := range []time.Duration{0, time.Nanosecond} {
+			when := time.Unix(at, 0).Add(more)
+			want := min(uint64(max(0, (when.UnixNano()+2e9-1)/2e9)), safe+1)
+			p.proxy.reset(nil)
+			if n, err := p.client.BlockAt(t.Context(), when); err != nil || n != want {
+				t.Errorf("block at %s = %d, %v, want %d", when, n, err, want)
+			}
+			if calls := len(p.proxy.methods()); calls > 20 {
+				t.Errorf("%d calls for %s", calls, when)
+			}
 		}
-		w.proxy.reset(nil)
-		n, err := w.client.BlockAt(t.Context(), at)
-		if err != nil || n != uint64(want) {
-			t.Errorf("block at %s = %d, %v, want %d", at, n, err, want)
+	}
+	for _, block := range []uint64{0, safe / 2} {
+		p.proxy.reset(about(hexQuantity(block), on(methodHeader, member("timestamp", "0xfffffffff"))))
+		if _, err := p.client.BlockAt(t.Context(), time.Unix(int64(safe)+1, 0)); block > 0 && !errors.Is(err, errTimes) {
+			t.Errorf("took block %d, which goes back in time: %v", block, err)
 		}
-		if calls := len(w.proxy.methods()); calls > 20 {
-			t.Errorf("%d calls for %s", calls, at)
+		if _, err := p.client.BlockAt(t.Context(), time.Unix(0, 0)); block == 0 && !errors.Is(err, errTimes) {
+			t.Errorf("took block %d, which goes back in time: %v", block, err)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package chain
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,148 +12,107 @@ import (
 // Providers cap the range of a search, each in its own way.
 func TestCappedRanges(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	a, q := w.claimed(t)
-	w.Mine(t, 60) // settled two minutes after the claim
-	tx := w.pay(t, a)
-	w.Mine(t, 300)
+	p := newPlay(t)
+	q := p.claimed()
+	p.mine(60) // settled two minutes after the claim
+	tx := p.pay(q)
+	p.mine(300)
 	for name, refuse := range map[string]rule{
 		"-32614 with 413":     refusal(http.StatusRequestEntityTooLarge, `{"code":-32614,"message":"limited to a 10,000 range"}`),
 		"-32600 with 400":     refusal(http.StatusBadRequest, `{"code":-32600,"message":"requests with up to a 500 block range."}`),
 		"-32602":              tooWide(),
-		"-32005":              refusal(http.StatusOK, `{"code":-32005,"message":"more than 10000 results","data":{"limit":10000}}`),
 		"413 without a reply": bare(http.StatusRequestEntityTooLarge, "<html>too large</html>"),
+		"413 with another":    bare(http.StatusRequestEntityTooLarge, `{"message":"too large"}`),
 	} {
-		for _, most := range []uint64{500, 100, 99, 10} {
+		for _, most := range []uint64{500, 99, 10} {
 			t.Run(fmt.Sprintf("%d blocks, %s", most, name), func(t *testing.T) {
-				w.proxy.reset(capped(t, most, refuse))
-				if f := w.find(t, q); f.Verdict != x402.Paid || f.Transaction != tx.Hash {
+				p.proxy.reset(capped(t, most, refuse))
+				if f := p.find(t, q); f.Verdict != x402.Paid || f.Transaction != tx {
 					t.Errorf("finding = %+v", f)
 				}
 			})
 		}
 	}
-	for name, c := range map[string]struct {
+	for _, c := range []struct {
+		name          string
 		most          uint64 // blocks of a range
 		refuse        rule
 		why           string
 		calls, search int // of each at most
 	}{
-		"too narrow to finish": {1, tooWide(), errOutOfCalls.Error(), defaultMaxCalls, defaultMaxCalls},
-		"no search at all":     {0, tooWide(), "query exceeds max block range", defaultMaxCalls, len(widths()) + 1},
+		{"too narrow to finish", 1, tooWide(), errOutOfCalls.Error(), maxCalls, maxCalls},
+		{"no search at all", 0, tooWide(), "query exceeds max block range", maxCalls, 15},
 		// A node that has had enough of us is not asked again at once.
-		"HTTP 429":               {0, slowDown(), methodLogs, 3, 1},
-		"HTTP 429 with an error": {0, refusal(http.StatusTooManyRequests, `{"code":-32005,"message":"rate limit"}`), methodLogs, 3, 1},
-		"code 429":               {0, refusal(http.StatusOK, `{"code":429,"message":"compute units exceeded"}`), methodLogs, 3, 1},
-		"HTTP 403":               {0, refusal(http.StatusForbidden, `{"code":-32000,"message":"key disabled"}`), methodLogs, 3, 1},
+		{"HTTP 429", 0, slowDown(), methodLogs, 4, 1},
+		{"HTTP 429 with an error", 0, refusal(http.StatusTooManyRequests, `{"code":-32005,"message":"rate limit"}`), methodLogs, 4, 1},
+		{"code 429", 0, refusal(http.StatusOK, `{"code":429,"message":"compute units exceeded"}`), methodLogs, 4, 1},
+		{"HTTP 403", 0, refusal(http.StatusForbidden, `{"code":-32000,"message":"key disabled"}`), methodLogs, 4, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			w.proxy.reset(capped(t, c.most, c.refuse))
-			w.expectNothing(t, q, c.why)
-			if calls, search := len(w.proxy.methods()), w.proxy.count(methodLogs); calls > c.calls || search > c.search {
+		t.Run(c.name, func(t *testing.T) {
+			p.proxy.reset(capped(t, c.most, c.refuse))
+			p.expectNothing(t, q, c.why)
+			if calls, search := len(p.proxy.methods()), p.proxy.count(methodLogs); calls > c.calls || search > c.search {
 				t.Errorf("%d calls and %d searches, want %d and %d at most", calls, search, c.calls, c.search)
 			}
 		})
 	}
 	// The bound on calls holds whatever the node answers.
 	for calls := 1; calls < len(callsSearch); calls++ {
-		w.client.maxCalls = calls
-		w.proxy.reset(nil)
-		w.expectNothing(t, q, errOutOfCalls.Error())
-		if got := len(w.proxy.methods()); got != calls {
-			t.Errorf("%d calls, want %d", got, calls)
-		}
+		p.client.maxCalls = calls
+		p.proxy.reset(nil)
+		p.expectNothing(t, q, errOutOfCalls.Error())
+		equal(t, "calls", calls, len(p.proxy.methods()))
 	}
 }
 
-// A chain that makes blocks faster than Base: the guess does not reach back far
-// enough and is measured again.
-func TestFastChain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.SetBlockInterval(t, time.Second)
-	_, q, tx := w.settled(t)
-	w.Mine(t, 280)
-	w.expect(t, q, paid(tx.Hash), callsCancelled, []string{methodHeader}, callsSearch[2:])
-
-	// Found only in what the repair adds, it is still too old.
-	q.Since = q.Since.Add(200 * time.Second)
-	w.expect(t, q, never(reasonSpent), callsCancelled, []string{methodHeader}, callsEarlier[2:])
-}
-
-// A chain that stood still: the guess reaches further back than it must, and
-// what comes after it is searched too.
-func TestStalledChain(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.Mine(t, 100)
-	_, q, tx := w.settled(t)
-	w.IncreaseTime(t, time.Hour)
-	w.expect(t, q, paid(tx.Hash), callsCancelled, callsOpen[:1], callsSearch[2:])
-}
-
-// After its end an authorization can still be cancelled, long after it.
-func TestCancelledAfterItsEnd(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.Mine(t, 100)
-	a, q := w.claimed(t)
-	w.Mine(t, 250) // 500 s
-	w.Cancel(t, w.payer, a.Nonce)
-	w.expect(t, q, never(reasonCancelled), callsEarlier, []string{methodLogs})
-}
-
-// A node that keeps no old states is searched backwards instead.
+// A node that keeps no old states is searched further back instead.
 func TestPrunedNode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	a, b := w.authorize(t), w.authorize(t)
-	w.pay(t, a)
-	w.Cancel(t, w.payer, b.Nonce)
-	w.Mine(t, 150) // 300 s
+	p := newPlay(t)
+	q, tx := p.settled()
+	p.mine(150) // 300 s
 	pruned := on(methodState, func(c *call) bool {
 		return !c.mentions("latest") && refusal(http.StatusOK, `{"code":-32000,"message":"missing trie node"}`)(c)
 	})
-	for name, rule := range map[string]rule{"wide": pruned, "narrow": either(pruned, capped(t, 10, tooWide()))} {
-		w.proxy.reset(rule)
-		for want, q := range map[string]x402.Question{reasonEarlier: w.question(t, a), reasonCancelled: w.question(t, b)} {
-			if f := w.find(t, q); f.Verdict != x402.NeverPaid || f.Reason != want {
-				t.Errorf("%s: finding = %+v, want %s", name, f, want)
+	for name, r := range map[string]rule{"wide": pruned, "narrow": either(pruned, capped(t, 1500, tooWide()))} {
+		t.Run(name, func(t *testing.T) {
+			p.proxy.reset(r)
+			if f := p.find(t, q); f.Verdict != x402.Paid || f.Transaction != tx {
+				t.Errorf("finding = %+v", f)
 			}
-		}
+			late := q
+			late.Since = p.now
+			if f := p.find(t, late); f.Verdict != x402.NeverPaid || f.Reason != reasonEarlier {
+				t.Errorf("asked late: finding = %+v", f)
+			}
+		})
 	}
-	w.proxy.reset(either(pruned, on(methodLogs, result("[]"))))
-	w.expectNothing(t, w.question(t, a), "there is no log of it")
-	_, q := w.claimed(t)
-	w.expire(t)
-	w.proxy.reset(pruned)
-	w.expectNothing(t, q, "missing trie node")
+	p.proxy.reset(either(pruned, on(methodLogs, result("[]"))))
+	p.expectNothing(t, q, "there is no log of it")
+	unused := p.claimed()
+	p.mine(int(window/blockTime) + safeDepth)
+	p.proxy.reset(pruned)
+	p.expectNothing(t, unused, "missing trie node")
+	p.proxy.reset(on(methodState, func(c *call) bool { return !c.mentions("latest") && slowDown()(c) }))
+	p.expectNothing(t, q, "429")
 }
 
 // A node whose index of logs is behind contradicts itself, and a search of it ends.
 func TestNoLog(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.Mine(t, 80)
-	_, q, tx := w.settled(t)
+	p := newPlay(t)
+	q, tx := p.settled()
 	noLogs := on(methodLogs, result("[]"))
-	w.proxy.reset(noLogs)
-	w.expectNothing(t, q, "there is no log of it")
-	w.expectHinted(t, q, tx.Hash, paid(tx.Hash)) // which needs no index
+	p.proxy.reset(noLogs)
+	p.expectNothing(t, q, "there is no log of it")
+	p.expectHinted(t, q, tx, paid(tx)) // which needs no index
 
 	// A head far above the chain, so that the search has no end in itself.
-	far := on(methodHeader, func(c *call) bool {
-		at := "0xfffffffffffff"
-		if !c.mentions("latest") {
-			at = strings.Trim(string(c.Params[0]), `"`)
-		}
-		c.body = strings.Replace(c.body, string(c.Params[0]), `"latest"`, 1)
-		return member("number", at)(c)
-	})
-	w.proxy.reset(either(noLogs, far))
-	q.Since = q.Since.Add(-time.Hour)
-	w.expectNothing(t, q, "")
-	if n := len(w.proxy.methods()); n > defaultMaxCalls {
+	far := on(methodHeader, about("latest", member("number", "0xfffffffffffff")))
+	p.proxy.reset(either(noLogs, either(far, on(methodState, func(c *call) bool { return !c.mentions("latest") && result(`"`+hash("00")+`"`)(c) }))))
+	q.Since = q.Since.Add(-time.Hour * 1e5)
+	p.expectNothing(t, q, errOutOfCalls.Error())
+	if n := len(p.proxy.methods()); n > maxCalls {
 		t.Errorf("%d calls", n)
 	}
 }

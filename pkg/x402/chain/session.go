@@ -5,183 +5,196 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 )
 
-// session is one run of calls to the node, within one budget.
+const (
+	// widest is how many blocks a search for logs covers at first, and largest how
+	// many requests a batch has: what large providers are known to allow. Both are
+	// halved as often as the node says that it is too much.
+	widest  = 10_000
+	largest = 32
+)
+
+// Private causes.
+var (
+	errOutOfCalls = errors.New("not finished within the permitted number of calls")
+	errNoSafe     = errors.New("node has no safe block")
+	errNoReceipt  = errors.New("node has no receipt of a transaction")
+	errOffChain   = errors.New("a log's block is not on the chain")
+	errTimes      = errors.New("node's blocks are not in the order of their times")
+)
+
+// unfitError says that a node cannot be used, and why.
+type unfitError struct{ public, detail string }
+
+func (e *unfitError) Error() string { return e.detail }
+
+// session is one run of calls to one node, within one budget.
 type session struct {
-	client *Client
+	*Nodes
+	node   *node
 	ctx    context.Context
-	most   int     // bytes of one reply
-	calls  int     // that are left
-	chunk  uint64  // blocks that one search for logs may cover
-	head   *header // once it was asked for
-	size   int     // requests that one message may hold
+	calls  int    // that are left; a batch is one
+	lastID uint64 // of a request
+	width  uint64 // blocks that one search for logs may cover
+	size   int    // requests that one message may hold
+	head   *header
 }
 
-func (c *Client) newSession(ctx context.Context, most int) *session {
-	return &session{client: c, ctx: ctx, most: most, calls: c.maxCalls, chunk: widths()[0], size: sizes()[0]}
-}
-
-// wrongChainError says that the node is on another chain than it should.
-type wrongChainError struct{ got, want uint64 }
-
-func (e *wrongChainError) Error() string {
-	return fmt.Sprintf("node is on chain %d, must be on %d", e.got, e.want)
-}
-
-// rightChain asks for the chain id until it was right once.
-func (s *session) rightChain() error {
-	if s.client.chainChecked.Load() {
-		return nil
+// newSession begins a run of calls, once the node has said that it is on the right
+// chain. It is asked that until it was right once.
+func (n *Nodes) newSession(ctx context.Context, to *node) (*session, error) {
+	s := &session{Nodes: n, node: to, ctx: ctx, calls: n.maxCalls, width: widest, size: largest}
+	if to.rightChain.Load() {
+		return s, nil
 	}
-	raw, err := s.call("eth_chainId")
+	raw, err := s.call(query{"eth_chainId", []any{}})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	got, err := quantity(raw, 1<<63)
+	got, err := decodeQuantity(raw)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("chain id %w", err)
+	case got != n.chainID:
+		return nil, &unfitError{"the RPC node is on another chain", fmt.Sprintf("node is on chain %d, must be on %d", got, n.chainID)}
+	}
+	to.rightChain.Store(true)
+	return s, nil
+}
+
+// call makes one call.
+func (s *session) call(q query) (json.RawMessage, error) {
+	results, err := s.send([]query{q})
 	if err != nil {
-		return fmt.Errorf("chain id %w", err)
+		return nil, err
 	}
-	if got != s.client.chainID {
-		return &wrongChainError{got: got, want: s.client.chainID}
-	}
-	s.client.chainChecked.Store(true)
-	return nil
+	return results[0], nil
 }
 
-// staleError says that the node's latest block is not of our time.
-type staleError struct{ age time.Duration }
-
-func (e *staleError) Error() string { return fmt.Sprintf("node's latest block is %s old", e.age) }
-
-// recent says whether a block is near our clock, on either side of it: a node
-// from the future would let an authorization expire early.
-func (s *session) recent(head *header) error {
-	if age := s.client.now().Sub(head.time); age.Abs() > s.client.headAge {
-		return &staleError{age: age}
-	}
-	return nil
-}
-
-// call spends one of the permitted calls.
-func (s *session) call(method string, params ...any) (json.RawMessage, error) {
+// send makes calls in one message and returns their results in the same order. It spends
+// one of the permitted calls.
+func (s *session) send(queries []query) ([]json.RawMessage, error) {
 	if s.calls <= 0 {
 		return nil, errOutOfCalls
 	}
 	s.calls--
-	return s.client.call(s.ctx, s.most, method, params...)
+	requests := make([]request, len(queries))
+	for i, q := range queries {
+		s.lastID++
+		requests[i] = request{Version: "2.0", ID: s.lastID, Method: q.method, Params: q.params}
+	}
+	status, body, err := s.exchange(requests)
+	if err == nil {
+		var results []json.RawMessage
+		if results, err = decodeReplies(status, body, requests); err == nil {
+			return results, nil
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", queries[0].method, err)
+}
+
+// some makes the first of several calls, as many as the node takes in one message.
+// Providers differ in which methods they take in batches and how they say so, and a
+// refusal may be about one call's range: a call by itself shows what it was about.
+func (s *session) some(queries []query) ([]json.RawMessage, error) {
+	for {
+		n := min(len(queries), s.size)
+		results, err := s.send(queries[:n])
+		switch {
+		case n == 1 || !tooMuch(err):
+			return results, err
+		case n == 2 && !errors.Is(err, errNoBatch):
+			return s.send(queries[:1])
+		}
+		s.size = n / 2
+	}
+}
+
+// narrower reports whether a search for logs that failed is worth trying again over
+// fewer blocks, and sets how many.
+func (s *session) narrower(err error, low, high uint64) bool {
+	if !tooMuch(err) || low == high {
+		return false
+	}
+	s.width = (high - low + 1) / 2
+	return true
+}
+
+// logQuery searches a range of blocks for the token's events. A topic of nil matches
+// every one, and a list any of its topics.
+func (s *session) logQuery(low, high uint64, topics ...any) query {
+	return query{"eth_getLogs", []any{map[string]any{
+		"address": s.token, "topics": topics, "fromBlock": hexQuantity(low), "toBlock": hexQuantity(high),
+	}}}
+}
+
+func headerQuery(block string) query { return query{"eth_getBlockByNumber", []any{block, false}} }
+
+// block is the block with a number or a tag.
+func (s *session) block(block string) (header, error) {
+	raw, err := s.call(headerQuery(block))
+	if err != nil {
+		return header{}, err
+	}
+	return decodeHeader(raw, block)
 }
 
 // latest is the node's newest block, as it was when it was first asked for.
-func (s *session) latest() (*header, error) {
-	if s.head != nil {
-		return s.head, nil
+func (s *session) latest() (header, error) {
+	if s.head == nil {
+		h, err := s.block("latest")
+		if err != nil {
+			return h, err
+		}
+		s.head = &h
 	}
-	h, err := s.tagged("latest")
-	if err == nil && h == nil {
-		err = errors.New("node has no latest block")
-	}
-	if err != nil {
-		return nil, err
-	}
-	s.head = h
-	return h, nil
+	return *s.head, nil
 }
 
-func (s *session) tagged(tag string) (*header, error) {
-	raw, err := s.call("eth_getBlockByNumber", tag, false)
+// current is the latest block of a node, which must be near our clock, on either side of
+// it: a node that is behind would call open what has long been used, and one from the
+// future would let an authorization expire early.
+func (s *session) current(within time.Duration) (header, error) {
+	head, err := s.latest()
 	if err != nil {
-		return nil, err
+		return head, err
 	}
-	h, err := decodeHeader(raw)
-	if err != nil {
-		return nil, fmt.Errorf("block %s: %w", tag, err)
+	if age := s.config.Now().Sub(head.time()); age.Abs() > within {
+		return head, &unfitError{"the RPC node's latest block is not recent", fmt.Sprintf("node's latest block is %s old", age)}
 	}
-	return h, nil
+	return head, nil
 }
 
-// block is the block with this number on the chain.
-func (s *session) block(number uint64) (*header, error) {
-	h, err := s.tagged(hexQuantity(number))
-	if err != nil {
-		return nil, err
-	}
-	return h, h.is(number)
-}
-
-// safe is the newest block that will not be undone. A node that knows neither
-// safe nor finalized, which it says with an error or with null, has one only by
-// configuration; nil means that it has none.
-func (s *session) safe(head *header) (*header, error) {
+// safe is the newest block that will not be undone: the one that the node calls safe, or
+// finalized if it does not know safe, which it says with an error or with null.
+func (s *session) safe() (header, error) {
 	for _, tag := range []string{"safe", "finalized"} {
-		h, err := s.tagged(tag)
+		h, err := s.block(tag)
 		var refused *nodeError
-		if h != nil || (err != nil && !errors.As(err, &refused)) {
+		if err == nil || !errors.As(err, &refused) && !errors.Is(err, errNoBlock) {
 			return h, err
 		}
 	}
-	depth := s.client.confirmations
-	if depth == 0 || depth > head.number {
-		return nil, nil
-	}
-	return s.block(head.number - depth)
+	return header{}, errNoSafe
 }
 
-// receipt is nil for a transaction that is in no block.
-func (s *session) receipt(hash string) (*receipt, error) {
-	raw, err := s.call("eth_getTransactionReceipt", hash)
-	if err != nil {
-		return nil, err
-	}
-	r, err := decodeReceipt(raw, hash)
-	if err != nil {
-		return nil, fmt.Errorf("receipt: %w", err)
-	}
-	return r, nil
-}
-
-// widths are how many blocks one search may cover, widest first: what
-// providers are known to allow, from 10,000 down to 10 and one.
-func widths() []uint64 { return []uint64{10_000, 5_000, 2_000, 1_000, 500, 100, 10, 1} }
-
-// narrower says whether a search for logs that failed is worth trying again
-// over fewer blocks, and sets how many. There are only as many tries as widths.
-func (s *session) narrower(err error, width uint64) bool {
-	if !tooMuch(err) {
-		return false
-	}
-	for _, w := range widths() {
-		if w < width {
-			s.chunk = w
-			return true
-		}
-	}
-	return false
-}
-
-// tooMuch says whether a call failed in a way that asking for less may cure.
-// What a provider says about too wide a range differs in code, text and HTTP
-// status, so every refusal counts that is not about who we are or how often we
-// ask.
-func tooMuch(err error) bool {
-	var refused *nodeError
-	var status *statusError
+// receipt is that of a transaction, with its block, which must be on the chain.
+func (s *session) receipt(hash string) (r receipt, b header, err error) {
+	raw, err := s.call(query{"eth_getTransactionReceipt", []any{hash}})
 	switch {
-	case errors.As(err, &refused):
-		return !barred(refused.status) && refused.code != http.StatusTooManyRequests
-	case errors.As(err, &status):
-		return status.status == http.StatusRequestEntityTooLarge
+	case err != nil:
+		return r, b, err
+	case string(raw) == "null":
+		return r, b, errNoReceipt
 	}
-	return errors.Is(err, errTooLong)
-}
-
-// barred says whether an HTTP status is about who we are or how often we ask.
-func barred(status int) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
-		return true
+	if r, err = decodeReceipt(raw, hash); err != nil {
+		return r, b, fmt.Errorf("receipt: %w", err)
 	}
-	return false
+	b, err = s.block(hexQuantity(r.Number))
+	if err == nil && b.Hash != r.Block {
+		err = errOffChain
+	}
+	return r, b, err
 }

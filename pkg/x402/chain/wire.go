@@ -1,286 +1,231 @@
 package chain
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// What a node's numbers may be at most: far above what any chain will reach,
-// and small enough for arithmetic that cannot overflow.
 const (
-	maxNumber = 1 << 52 // of a block
-	maxTime   = 1 << 36 // unix seconds, some 2,000 years on
-	maxTopics = 4       // of a log, by the EVM
+	// maxQuantity bounds a node's numbers: block numbers, log indexes and times in
+	// Unix seconds. It is far above what any chain will reach, and small enough for
+	// arithmetic that cannot overflow.
+	maxQuantity = 1 << 52
+	maxTopics   = 4 // of a log, by the EVM
+	// maxDepth bounds nesting. A receipt in a batch, at about six, is the deepest
+	// that is asked for.
+	maxDepth = 32
 )
 
 // header is the part of a block that is used here.
 type header struct {
-	number uint64
-	hash   string
-	time   time.Time
+	Number  uint64 `json:"number"`
+	Hash    string `json:"hash" bytes:"32"`
+	Seconds uint64 `json:"timestamp"`
 }
 
-// entry is one log of a transaction. Hashes, topics and addresses are lower
-// case hex with 0x.
+func (h *header) time() time.Time { return time.Unix(int64(h.Seconds), 0) }
+
+// entry is one log of a transaction.
 type entry struct {
-	address string
-	topics  []string
-	data    string
-	index   uint64 // in the block
-	number  uint64 // of the block
-	block   string
-	tx      string
+	Address string   `json:"address" bytes:"20"`
+	Topics  []string `json:"topics" bytes:"32"`
+	Data    string   `json:"data"`
+	Index   uint64   `json:"logIndex"` // in the block
+	Number  uint64   `json:"blockNumber"`
+	Block   string   `json:"blockHash" bytes:"32"`
+	Tx      string   `json:"transactionHash" bytes:"32"`
+	Removed bool     `json:"removed"`
 }
 
 // receipt is a transaction that is in a block.
 type receipt struct {
-	tx      string
-	block   string
-	number  uint64
-	success bool
-	logs    []entry // in the order of their indexes
+	Tx     string  `json:"transactionHash" bytes:"32"`
+	Block  string  `json:"blockHash" bytes:"32"`
+	Number uint64  `json:"blockNumber"`
+	Status uint64  `json:"status"`
+	Logs   []entry `json:"logs"` // in the order of their indexes
 }
 
-// decodeHeader reads the result of eth_getBlockByNumber; nil means that there
-// is no such block.
-func decodeHeader(raw json.RawMessage) (*header, error) {
-	if isNull(raw) {
-		return nil, nil
-	}
-	o, err := parseObject(raw)
+// decode reads an object into a struct by the tags of its fields: a uint64 is a
+// quantity, a string is hexadecimal of so many bytes, kept with 0x and in lower case, and
+// a bool may be missing. Names count to the letter.
+func decode[T any](raw json.RawMessage) (v T, err error) {
+	members, err := strictjson.Split(raw, maxDepth)
 	if err != nil {
-		return nil, err
+		return v, err
 	}
-	h := new(header)
-	if h.number, err = o.quantity("number", maxNumber); err != nil {
-		return nil, err
-	}
-	seconds, err := o.quantity("timestamp", maxTime)
-	if err != nil {
-		return nil, err
-	}
-	h.time = time.Unix(int64(seconds), 0)
-	h.hash, err = o.bytes("hash", 32)
-	return h, err
-}
-
-// is says whether a header is that of the block with this number.
-func (h *header) is(number uint64) error {
-	switch {
-	case h == nil:
-		return fmt.Errorf("node has no block %d", number)
-	case h.number != number:
-		return fmt.Errorf("node gave block %d for block %d", h.number, number)
-	}
-	return nil
-}
-
-// decodeReceipt reads the result of eth_getTransactionReceipt; nil means that
-// the transaction is in no block that the node knows.
-func decodeReceipt(raw json.RawMessage, hash string) (*receipt, error) {
-	if isNull(raw) {
-		return nil, nil
-	}
-	o, err := parseObject(raw)
-	if err != nil {
-		return nil, err
-	}
-	if isNull(o["blockHash"]) && isNull(o["blockNumber"]) {
-		return nil, nil // some nodes describe a pending transaction so
-	}
-	r := new(receipt)
-	if r.tx, err = o.bytes("transactionHash", 32); err != nil {
-		return nil, err
-	}
-	if r.tx != hash {
-		return nil, errors.New("receipt is of another transaction")
-	}
-	if r.block, err = o.bytes("blockHash", 32); err != nil {
-		return nil, err
-	}
-	if r.number, err = o.quantity("blockNumber", maxNumber); err != nil {
-		return nil, err
-	}
-	status, err := o.quantity("status", 1)
-	if err != nil {
-		return nil, err
-	}
-	r.success = status == 1
-	r.logs, err = decodeLogs(o["logs"])
-	if err != nil {
-		return nil, err
-	}
-	return r, r.coherent()
-}
-
-// coherent says whether every log of a receipt belongs to it, in order.
-func (r *receipt) coherent() error {
-	for i, l := range r.logs {
-		if l.tx != r.tx || l.block != r.block || l.number != r.number {
-			return errors.New("receipt has a log of another transaction or block")
+	fields := reflect.ValueOf(&v).Elem()
+	for i := range fields.NumField() {
+		tag := fields.Type().Field(i).Tag
+		name, size := tag.Get("json"), tag.Get("bytes")
+		member := members[name]
+		switch to := fields.Field(i).Addr().Interface().(type) {
+		case *uint64:
+			*to, err = decodeQuantity(member)
+		case *string:
+			*to, err = decodeHex(member, size)
+		case *[]string:
+			*to, err = decodeTopics(member, size)
+		case *bool:
+			if *to = string(member) == "true"; !*to && member != nil && string(member) != "false" {
+				err = errors.New("is not a boolean")
+			}
+		case *[]entry:
+			*to, err = decodeLogs(member)
 		}
-		if i > 0 && l.index <= r.logs[i-1].index {
-			return errors.New("receipt has logs out of order")
-		}
-	}
-	if !r.success && len(r.logs) > 0 {
-		return errors.New("receipt of a failed transaction has logs")
-	}
-	return nil
-}
-
-// decodeLogs reads a list of logs. One that a reorganisation has removed makes
-// the whole reply unusable: the node is between two chains.
-func decodeLogs(raw json.RawMessage) ([]entry, error) {
-	var list []json.RawMessage
-	if isNull(raw) {
-		return nil, errors.New("logs are missing")
-	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, errors.New("logs are not a list")
-	}
-	logs := make([]entry, len(list))
-	for i, item := range list {
-		l, err := decodeLog(item)
 		if err != nil {
-			return nil, fmt.Errorf("log %d: %w", i, err)
+			return v, fmt.Errorf("%s %w", name, err)
 		}
-		logs[i] = l
 	}
-	return logs, nil
+	return v, nil
 }
 
-func decodeLog(raw json.RawMessage) (entry, error) {
-	var l entry
-	o, err := parseObject(raw)
-	if err != nil {
-		return l, err
-	}
-	switch removed, there := o["removed"]; {
-	case there && string(removed) == "true":
-		return l, errors.New("was removed by a reorganisation")
-	case there && string(removed) != "false":
-		return l, errors.New("removed is not a boolean")
-	}
-	for _, f := range []struct {
-		name string
-		size int
-		to   *string
-	}{
-		{"address", 20, &l.address}, {"data", -1, &l.data},
-		{"blockHash", 32, &l.block}, {"transactionHash", 32, &l.tx},
-	} {
-		if *f.to, err = o.bytes(f.name, f.size); err != nil {
-			return l, err
-		}
-	}
-	if l.index, err = o.quantity("logIndex", maxNumber); err != nil {
-		return l, err
-	}
-	if l.number, err = o.quantity("blockNumber", maxNumber); err != nil {
-		return l, err
-	}
-	var topics []json.RawMessage
-	if json.Unmarshal(o["topics"], &topics) != nil || len(topics) > maxTopics {
-		return l, errors.New("topics are not a short list")
-	}
-	l.topics = make([]string, len(topics))
-	for i, t := range topics {
-		if l.topics[i], err = hexBytes(t, 32); err != nil {
-			return l, fmt.Errorf("topic %d %w", i, err)
-		}
-	}
-	return l, nil
-}
-
-func isNull(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
-
-// quantity reads a number in the only form that JSON-RPC allows: 0x, hex, no
+// decodeQuantity reads a number in the only form that JSON-RPC allows: 0x, hex, no
 // leading zeros.
-func (o object) quantity(name string, most uint64) (uint64, error) {
-	n, err := quantity(o[name], most)
-	if err != nil {
-		return 0, fmt.Errorf("%s %w", name, err)
-	}
-	return n, nil
-}
-
-func (o object) bytes(name string, size int) (string, error) {
-	s, err := hexBytes(o[name], size)
-	if err != nil {
-		return "", fmt.Errorf("%s %w", name, err)
-	}
-	return s, nil
-}
-
-func quantity(raw json.RawMessage, most uint64) (uint64, error) {
-	s, ok := text(raw)
-	digits, prefixed := strings.CutPrefix(s, "0x")
-	if !ok || !prefixed || digits == "" || (digits[0] == '0' && digits != "0") {
-		return 0, errors.New("is not a hex quantity")
-	}
-	// Both forms of ParseUint that are not hex, a sign and underscores, are
-	// refused by it for base 16.
-	n, err := strconv.ParseUint(digits, 16, 64)
-	if err != nil || n > most {
+func decodeQuantity(raw json.RawMessage) (uint64, error) {
+	digits, ok := afterPrefix(raw)
+	n, err := strconv.ParseUint(digits, 16, 64) // refuses signs and underscores
+	if !ok || err != nil || digits[0] == '0' && digits != "0" || n > maxQuantity {
 		return 0, errors.New("is not a hex quantity in its range")
 	}
 	return n, nil
 }
 
-// hexBytes reads 0x and hex of size bytes, or of any number for a size of -1,
-// and returns it in lower case.
-func hexBytes(raw json.RawMessage, size int) (string, error) {
-	s, ok := text(raw)
-	digits, prefixed := strings.CutPrefix(s, "0x")
-	if !ok || !prefixed || len(digits)%2 != 0 || (size >= 0 && len(digits) != 2*size) {
-		if size < 0 {
-			return "", errors.New("is not bytes in hex")
-		}
-		return "", fmt.Errorf("is not %d bytes in hex", size)
+// decodeHex reads 0x and hex of size bytes, or of any number for an empty size.
+func decodeHex(raw json.RawMessage, size string) (string, error) {
+	digits, ok := afterPrefix(raw)
+	b, err := hex.DecodeString(digits)
+	if !ok || err != nil || size != "" && strconv.Itoa(len(b)) != size {
+		return "", fmt.Errorf("is not %s bytes in hex", size)
 	}
-	if !isHex(digits) {
-		return "", errors.New("is not hex")
-	}
-	return strings.ToLower(s), nil
+	return "0x" + strings.ToLower(digits), nil
 }
 
-func isHex(s string) bool {
-	for i := range len(s) {
-		c := s[i] | 0x20 // lower case
-		if (s[i] < '0' || s[i] > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
-
-// text reads a JSON string.
-func text(raw json.RawMessage) (string, bool) {
+// afterPrefix reads a JSON string that begins with 0x, and returns the rest.
+func afterPrefix(raw json.RawMessage) (string, bool) {
 	var s string
-	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+	if json.Unmarshal(raw, &s) != nil {
 		return "", false
 	}
-	return s, true
+	return strings.CutPrefix(s, "0x")
 }
 
-// hexHash reads a transaction hash from outside.
-func hexHash(s string) (string, bool) {
+func decodeTopics(raw json.RawMessage, size string) ([]string, error) {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil || list == nil || len(list) > maxTopics {
+		return nil, errors.New("are not a short list")
+	}
+	topics := make([]string, len(list))
+	for i, item := range list {
+		var err error
+		if topics[i], err = decodeHex(item, size); err != nil {
+			return nil, err
+		}
+	}
+	return topics, nil
+}
+
+// decodeLogs reads a list of logs. One that a reorganisation has removed makes the whole
+// reply unusable: the node is between two chains.
+func decodeLogs(raw json.RawMessage) ([]entry, error) {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil || list == nil {
+		return nil, errors.New("are not a list")
+	}
+	logs := make([]entry, len(list))
+	for i, item := range list {
+		var err error
+		if logs[i], err = decode[entry](item); err == nil && logs[i].Removed {
+			err = errors.New("was removed by a reorganisation")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("log %d: %w", i, err)
+		}
+	}
+	return logs, nil
+}
+
+var errNotAsked = errors.New("logs: node gave what was not asked for")
+
+// decodeFound reads what a search for logs in a range of blocks has found: in the order
+// of the chain, and none twice.
+func decodeFound(raw json.RawMessage, low, high uint64) ([]entry, error) {
+	logs, err := decodeLogs(raw)
+	if err != nil {
+		return nil, fmt.Errorf("logs: %w", err)
+	}
+	for i, l := range logs {
+		switch {
+		case l.Number < low || l.Number > high:
+			return nil, errNotAsked
+		case i > 0 && (l.Number < logs[i-1].Number || l.Number == logs[i-1].Number && l.Index <= logs[i-1].Index):
+			return nil, errors.New("logs: node gave one twice, or not in order")
+		}
+	}
+	return logs, nil
+}
+
+// decodeReceipt reads the receipt of the transaction with this hash, all of whose logs
+// must belong to it and be in order.
+func decodeReceipt(raw json.RawMessage, hash string) (receipt, error) {
+	r, err := decode[receipt](raw)
+	switch {
+	case err != nil:
+		return r, err
+	case r.Tx != hash:
+		return r, errors.New("it is of another transaction")
+	case r.Status > 1 || r.Status == 0 && len(r.Logs) > 0:
+		return r, errors.New("status is neither 0 nor 1, or a failed transaction has logs")
+	case slices.ContainsFunc(r.Logs, func(l entry) bool { return l.Tx != r.Tx || l.Block != r.Block || l.Number != r.Number }):
+		return r, errors.New("it has a log of another transaction or block")
+	}
+	for i, l := range r.Logs {
+		if i > 0 && l.Index <= r.Logs[i-1].Index {
+			return r, errors.New("it has logs out of order")
+		}
+	}
+	return r, nil
+}
+
+// decodeHeader reads a block that was asked for by its number or a tag.
+func decodeHeader(raw json.RawMessage, block string) (header, error) {
+	if string(raw) == "null" {
+		return header{}, fmt.Errorf("%w %s", errNoBlock, block)
+	}
+	h, err := decode[header](raw)
+	switch {
+	case err != nil:
+		return h, fmt.Errorf("block %s: %w", block, err)
+	case strings.HasPrefix(block, "0x") && hexQuantity(h.Number) != block:
+		return h, fmt.Errorf("node gave block %d for block %s", h.Number, block)
+	}
+	return h, nil
+}
+
+var errNoBlock = errors.New("node has no block")
+
+// parseHash reads a transaction hash from outside.
+func parseHash(s string) (string, bool) {
 	digits, prefixed := strings.CutPrefix(s, "0x")
-	return strings.ToLower(s), prefixed && len(digits) == 64 && isHex(digits)
+	b, err := hex.DecodeString(digits)
+	return strings.ToLower(s), prefixed && err == nil && len(b) == 32
 }
 
 func hexQuantity(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
 
-// Signatures of the token's events and of the one function that is called
-// (EIP-3009, ERC-20): keccak-256 of their names and argument types.
+// Signatures of the token's events and of the one function that is called (EIP-3009,
+// ERC-20): keccak-256 of their names and argument types.
 const (
 	topicUsed     = "0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5"
 	topicCanceled = "0x1cdd46ff242716cdaa72d159d339a485b3438398348d68f09d7c8c0a59353d81"
@@ -288,22 +233,57 @@ const (
 	callState     = "0xe94a0102" // authorizationState(address,bytes32)
 )
 
-// topicOf is an account as an indexed argument: left-padded to 32 bytes.
-func topicOf(a x402.Address) string {
-	return accountPrefix + strings.TrimPrefix(a.String(), "0x")
-}
-
-// accountPrefix is what a topic begins with that holds an account.
+// accountPrefix is what a topic begins with that holds an account: 20 bytes are padded
+// on the left to 32.
 const accountPrefix = "0x000000000000000000000000"
 
-// isAccount says whether a topic holds an account: 20 bytes, left-padded.
+// topicOf is an account as an indexed argument.
+func topicOf(a x402.Address) string { return accountPrefix + a.String()[2:] }
+
 func isAccount(topic string) bool { return strings.HasPrefix(topic, accountPrefix) }
 
-// word is a uint256 of 32 bytes of hex, which the caller has checked.
-func word(s string) *big.Int {
-	n, ok := new(big.Int).SetString(strings.TrimPrefix(s, "0x"), 16)
-	if !ok {
-		return new(big.Int).SetInt64(-1) // equals no value
+// word is the value of 32 bytes of hex, whose form the caller has checked.
+func word(s string) (b [32]byte) {
+	_, _ = hex.Decode(b[:], []byte(s[2:]))
+	return b
+}
+
+// is reports whether a log is an event of the token with two indexed arguments, of
+// which the first is an account.
+func (l entry) is(event, token string) bool {
+	return l.Address == token && len(l.Topics) == 3 && l.Topics[0] == event && isAccount(l.Topics[1])
+}
+
+// isTransfer reports whether a log is a transfer of the token, with a value, from one
+// account to another.
+func (l entry) isTransfer(token string) bool {
+	return l.is(topicTransfer, token) && isAccount(l.Topics[2]) && len(l.Data) == len(topicTransfer)
+}
+
+// value is the amount of a transfer in atomic units.
+func (l entry) value() *big.Int {
+	b := word(l.Data)
+	return new(big.Int).SetBytes(b[:])
+}
+
+// madeBy is nil if a log is the transfer that the use of an authorization has made: the
+// token's log with the very next index in the transaction, from the same account. Nothing
+// else is how the token is known to work.
+func (l entry) madeBy(used entry, token string) error {
+	switch {
+	case l.Index != used.Index+1 || l.Tx != used.Tx || !l.isTransfer(token):
+		return errors.New("there is no transfer right after the use of the authorization")
+	case l.Topics[1] != used.Topics[1]:
+		return errors.New("there is another payer's transfer after the use of the authorization")
 	}
-	return n
+	return nil
+}
+
+// transfer is what a transfer says by itself, in a block of this time.
+func (l entry) transfer(at time.Time) x402.Transfer {
+	from, to := word(l.Topics[1]), word(l.Topics[2])
+	return x402.Transfer{
+		Transaction: l.Tx, Block: l.Number, BlockHash: l.Block, LogIndex: l.Index, Time: at,
+		From: x402.Address(from[12:]), To: x402.Address(to[12:]), Value: l.value(),
+	}
 }

@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -15,50 +16,68 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// price is what the tests pay, and window what they have to pay in.
 const (
-	price  = 5000
+	price  = 5000 // what the tests pay
 	window = 300 * time.Second
+	// safeDepth is how many blocks make a block safe.
+	safeDepth = 32
+	// patience bounds a Find that is meant to end by itself on a busy machine. It
+	// is below the client's own ceiling.
+	patience = 9 * time.Second
 )
-
-// patience bounds a Find that is meant to end by itself on a busy machine. It
-// is below the client's own ceiling.
-const patience = 9 * time.Second
 
 // The methods that tests look at.
 const (
+	methodLogs    = "eth_getLogs"
 	methodReceipt = "eth_getTransactionReceipt"
 	methodHeader  = "eth_getBlockByNumber"
 	methodState   = "eth_call"
 	methodChain   = "eth_chainId"
 )
 
-// world is a chain with Base's pace, a payer who has money, and a client that
-// asks through a proxy.
+// The calls of each way to an answer, as the package comment lists them.
+var (
+	callsHint    = []string{methodReceipt, methodHeader}
+	callsSearch  = []string{methodState, methodHeader, methodState, methodLogs, methodReceipt, methodHeader}
+	callsEarlier = []string{methodState, methodHeader, methodState, methodHeader}
+	callsOpen    = []string{methodState, methodHeader}
+	callsNotSafe = []string{methodState, methodHeader, methodHeader}
+	callsExpired = []string{methodState, methodHeader, methodHeader, methodState}
+)
+
+// world asks a node through a proxy.
 type world struct {
-	*testbed.Chain
-	proxy        *proxy
-	client       *Client
-	payer        *x402test.Wallet
-	payee, other x402.Address  // accounts 3 and 4 of the node
-	ahead        time.Duration // our clock before the node's
+	proxy               *proxy
+	client              *Nodes
+	clock               func() time.Time // of the chain's latest block
+	ahead               time.Duration    // our clock before the chain's
+	payer, payee, other x402.Address
 }
 
-func newWorld(t testing.TB) *world {
+// ask puts a proxy before the node at target, and a client before the proxy, which knows
+// already that the node is on the right chain.
+func (w *world) ask(t testing.TB, target string) {
 	t.Helper()
-	w := &world{Chain: testbed.StartChain(t), payer: wallet(t)}
-	w.payee, w.other = testbed.Address(t, testbed.Account(3)), testbed.Address(t, testbed.Account(4))
-	w.SetBlockInterval(t, 2*time.Second)
-	w.Mint(t, w.payer.Address(), 1_000_000)
-	w.Mint(t, w.other, 1_000_000)
-	w.proxy = startProxy(t, w.URL, nil)
-	w.client = w.coldClient(t)
-	must(t, w.client.Probe(t.Context())) // the chain id is known from now on
+	w.proxy = startProxy(t, target, nil)
+	w.client = w.cold(t, w.proxy.url())
+	must(t, w.client.Probe(t.Context()))
 	w.proxy.reset(nil)
-	return w
 }
 
-func wallet(t testing.TB) *x402test.Wallet { return testbed.NewClient(t, nil).Wallet }
+// cold is a client that has not asked its nodes for their chain id.
+func (w *world) cold(t testing.TB, urls ...string) *Nodes {
+	t.Helper()
+	n, err := New(w.config(urls))
+	must(t, err)
+	return n
+}
+
+func (w *world) config(urls []string) Config {
+	return Config{
+		URLs: urls, Network: testbed.BaseNetwork, Asset: testbed.BaseUSDC,
+		Now: func() time.Time { return w.clock().Add(w.ahead) },
+	}
+}
 
 // equal compares what there is with what there must be.
 func equal(t testing.TB, what string, want, got any) {
@@ -75,94 +94,73 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// config is that of a client of the world's node, or of the proxy before it.
-func (w *world) config(t testing.TB, url string) Config {
-	return Config{
-		URL: url, Network: testbed.BaseNetwork, Asset: testbed.BaseUSDC,
-		Now: func() time.Time { return w.Now(t).Add(w.ahead) },
-	}
+// play is a world of play money: blocks are two seconds apart and only hold transfers.
+type play struct {
+	world
+	now   time.Time
+	moved []x402test.Transfer
 }
 
-// coldClient has not asked for the chain id.
-func (w *world) coldClient(t testing.TB) *Client {
+func newPlay(t testing.TB) *play {
 	t.Helper()
-	client, err := New(w.config(t, w.proxy.url()))
-	must(t, err)
-	return client
+	p := &play{now: time.Unix(2000, 0)}
+	p.clock = func() time.Time { return p.now }
+	p.payer, p.payee, p.other = x402.Address{1}, x402.Address{2}, x402.Address{3}
+	p.ask(t, serve(t, testbed.PlayNode{
+		Moved: func() []x402test.Transfer { return p.moved }, ChainID: testbed.BaseChainID,
+		Now: p.clock, Safe: safeDepth * blockTime,
+	}))
+	return p
 }
 
-// stopClock lets the client's clock go on without the node.
-func (w *world) stopClock(t testing.TB) {
-	t.Helper()
-	now := w.Now(t)
-	w.client.now = func() time.Time { return now }
-}
-
-// authorize drafts a payment of the price to the payee.
-func (w *world) authorize(t testing.TB) x402.Authorization {
-	return testbed.Authorization(w.payer, w.payee, price, w.Now(t).Add(window))
-}
-
-// again is a second authorization with the nonce of the first.
-func again(a x402.Authorization, to x402.Address, value string) x402.Authorization {
-	a.To, a.Value = to.Checksum(), value
-	return a
-}
-
-// pay has an authorization's transfer made.
-func (w *world) pay(t testing.TB, a x402.Authorization) testbed.ChainReceipt {
-	return w.Transfer(t, testbed.SignTransfer(t, w.payer, a))
-}
-
-// payCall is the call with which a contract has the transfer made.
-func (w *world) payCall(t testing.TB, a x402.Authorization) []byte {
-	return testbed.TransferCall(t, testbed.SignTransfer(t, w.payer, a))
-}
-
-// failToPay is pay for a transfer that fails, because the token is paused meanwhile.
-func (w *world) failToPay(t testing.TB, a x402.Authorization) testbed.ChainReceipt {
-	t.Helper()
-	w.Pause(t, true)
-	r := w.TryTransfer(t, testbed.SignTransfer(t, w.payer, a))
-	if r.Success {
-		t.Fatal("a paused token moved money")
-	}
-	w.Pause(t, false)
-	return r
-}
-
-// claimed is a payment that was first claimed now, and the question about it.
-func (w *world) claimed(t testing.TB) (x402.Authorization, x402.Question) {
-	a := w.authorize(t)
-	return a, w.question(t, a)
-}
-
-// question asks about an authorization that was first claimed now.
-func (w *world) question(t testing.TB, a x402.Authorization) x402.Question {
-	t.Helper()
-	until, _ := new(big.Int).SetString(a.ValidBefore, 10)
+// claimed asks about an authorization that was first claimed now.
+func (p *play) claimed() x402.Question {
 	return x402.Question{
-		Payer: w.payer.Address(), Payee: w.payee, Value: big.NewInt(price),
-		Nonce: testbed.NonceBytes(t, a.Nonce), ValidBefore: time.Unix(until.Int64(), 0), Since: w.Now(t),
+		Payer: p.payer, Payee: p.payee, Value: big.NewInt(price), Nonce: [32]byte{byte(len(p.moved) + 1), 1},
+		ValidBefore: p.now.Add(window), Since: p.now,
 	}
 }
 
-// settled is an authorization whose transfer is on the chain, the question about it,
-// and the transaction.
-func (w *world) settled(t testing.TB) (x402.Authorization, x402.Question, testbed.ChainReceipt) {
-	t.Helper()
-	a, q := w.claimed(t) // before the transfer
-	return a, q, w.pay(t, a)
+// pay makes an authorization's transfer, or one without an authorization if it has no
+// nonce, in the next block, and returns the transaction.
+func (p *play) pay(q x402.Question) string {
+	nonce := fmt.Sprintf("0x%x", q.Nonce)
+	if q.Nonce == [32]byte{} {
+		nonce = ""
+	}
+	p.mine(1)
+	tx := fmt.Sprintf("0x%064x", len(p.moved)+0xa21)
+	key := strings.Join([]string{testbed.BaseNetwork, strings.ToLower(testbed.BaseUSDC), q.Payer.String(), nonce}, "|")
+	p.moved = append(p.moved, x402test.Transfer{Key: key, Transaction: tx, Payee: q.Payee.String(), Value: q.Value.String(), At: p.now})
+	return tx
 }
 
-// expire lets an authorization's time pass, and a block after it become safe.
-func (w *world) expire(t testing.TB) {
-	t.Helper()
-	w.IncreaseTime(t, window)
-	w.Mine(t, safeDepth+1)
+// settled asks about an authorization whose transfer was made after its claim.
+func (p *play) settled() (q x402.Question, tx string) {
+	q = p.claimed()
+	return q, p.pay(q)
 }
 
-// find asks, and holds what is true of every finding.
+func (p *play) mine(blocks int) { p.now = p.now.Add(time.Duration(blocks) * blockTime) }
+
+// head is the number of the latest block.
+func (p *play) head() uint64 { return uint64(p.now.Unix()) / 2 }
+
+// blockHash is that of a block of any world.
+func (w *world) blockHash(t testing.TB, number uint64) string {
+	t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByNumber","params":["%s",false]}`, hexQuantity(number))
+	results, err := decodeReplies(200, []byte(w.proxy.ask(body)), []request{{ID: 1}})
+	must(t, err)
+	h, err := decodeHeader(results[0], hexQuantity(number))
+	must(t, err)
+	return h.Hash
+}
+
+// hash is 32 bytes that repeat one.
+func hash(b string) string { return "0x" + strings.Repeat(b, 32) }
+
+// find asks, and checks what is true of every finding.
 func (w *world) find(t testing.TB, q x402.Question) x402.Finding {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -182,17 +180,6 @@ func check(t testing.TB, f x402.Finding) {
 	}
 }
 
-// The calls of each way to an answer, as the package comment lists them.
-var (
-	callsHint      = []string{methodReceipt, methodHeader}
-	callsSearch    = []string{methodState, methodHeader, methodLogs, methodReceipt, methodHeader}
-	callsCancelled = []string{methodState, methodHeader, methodLogs}
-	callsEarlier   = []string{methodState, methodHeader, methodLogs, methodHeader, methodState}
-	callsOpen      = []string{methodState, methodHeader}
-	callsNotSafe   = []string{methodState, methodHeader, methodHeader}
-	callsExpired   = []string{methodState, methodHeader, methodHeader, methodState}
-)
-
 // expect asks and compares the answer, and the calls that it took.
 func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls ...[]string) {
 	t.Helper()
@@ -206,8 +193,8 @@ func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls .
 	equal(t, "calls", slices.Concat(calls...), w.proxy.methods())
 }
 
-// expectHinted asks with the transaction, which takes its receipt, its block and, for
-// a refusal, the latest block.
+// expectHinted asks with the transaction, which takes its receipt, its block and, for a
+// refusal, the latest block.
 func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402.Finding) {
 	t.Helper()
 	q.Transaction = tx
@@ -218,12 +205,6 @@ func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402
 	}
 }
 
-func paid(tx string) x402.Finding { return x402.Finding{Verdict: x402.Paid, Transaction: tx} }
-func never(reason string) x402.Finding {
-	return x402.Finding{Verdict: x402.NeverPaid, Reason: reason}
-}
-func open(reason string) x402.Finding { return x402.Finding{Verdict: x402.StillOpen, Reason: reason} }
-
 // expectNothing asks and wants no verdict, for a reason that says why.
 func (w *world) expectNothing(t *testing.T, q x402.Question, why string) {
 	t.Helper()
@@ -231,4 +212,73 @@ func (w *world) expectNothing(t *testing.T, q x402.Question, why string) {
 	if got.Verdict != x402.CannotTell || got.Cause == nil || !strings.Contains(got.Cause.Error(), why) {
 		t.Errorf("finding = %s %s, cause %v; want cannot_tell because %q", got.Verdict, got.Reason, got.Cause, why)
 	}
+}
+
+func paid(tx string) x402.Finding { return x402.Finding{Verdict: x402.Paid, Transaction: tx} }
+func never(reason string) x402.Finding {
+	return x402.Finding{Verdict: x402.NeverPaid, Reason: reason}
+}
+func open(reason string) x402.Finding { return x402.Finding{Verdict: x402.StillOpen, Reason: reason} }
+
+// next makes one run of Transfers, and checks what is true of every run.
+func (w *world) next(t testing.TB, from uint64) (x402.Batch, error) {
+	t.Helper()
+	before := w.proxy.messages()
+	got, err := w.client.Transfers(t.Context(), w.payee, from)
+	switch trips := w.proxy.messages() - before; {
+	case trips > w.client.maxCalls:
+		t.Errorf("%d messages, permitted are %d", trips, w.client.maxCalls)
+	case got.Next < from:
+		t.Errorf("the cursor went back from %d to %d", from, got.Next)
+	case err != nil && (got.Next != from || len(got.Transfers) > 0):
+		t.Errorf("an error with something read: %+v", got)
+	case err == nil && got.Next == from && got.Safe >= from:
+		t.Errorf("nothing was read from block %d on, and no error says why", from)
+	case got.Next > from && got.Next > got.Safe+1:
+		t.Errorf("read up to block %d, and block %d is safe", got.Next-1, got.Safe)
+	case err != nil && strings.Contains(err.Error(), secret):
+		t.Errorf("the error tells the URL's secret: %v", err)
+	}
+	for _, x := range got.Transfers {
+		if x.Block < from || x.Block >= got.Next {
+			t.Errorf("a transfer of block %d in a batch from %d to before %d", x.Block, from, got.Next)
+		}
+	}
+	return got, err
+}
+
+// readAll reads from a block on until there is no more, each time as a process that knows
+// only the cursor, and returns the number of runs.
+func (w *world) readAll(t testing.TB, from uint64) (all []x402.Transfer, runs int) {
+	t.Helper()
+	for {
+		got, err := w.next(t, from)
+		if err != nil {
+			t.Fatalf("run %d: %v", runs+1, err)
+		}
+		all, from, runs = append(all, got.Transfers...), got.Next, runs+1
+		if got.Done() {
+			return all, runs
+		}
+	}
+}
+
+// refuses makes one run and wants an error that says why.
+func (w *world) refuses(t testing.TB, from uint64, why string) {
+	t.Helper()
+	got, err := w.next(t, from)
+	if err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("batch of %d up to %d, error %v; want an error that says %q", len(got.Transfers), got.Next, err, why)
+	}
+}
+
+// lines are transfers as text, which is quick to compare. Logs are numbered by a node for
+// itself, so that only their order is looked at.
+func lines(transfers []x402.Transfer) []string {
+	all := make([]string, len(transfers))
+	for i, x := range transfers {
+		all[i] = fmt.Sprintf("%s in %d %s at %s: %s to %s %s, %t %x", x.Transaction, x.Block, x.BlockHash,
+			x.Time.UTC().Format(time.RFC3339Nano), x.From, x.To, x.Value, x.Authorized, x.Nonce)
+	}
+	return all
 }

@@ -1,0 +1,341 @@
+package chain
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// The tests of this file ask a real Ethereum node about a real token, so that the play
+// money of the others is known to be what a chain is.
+
+// books are a real chain with Base's pace, a payer who has money, and what was really
+// sent to the payee.
+type books struct {
+	world
+	*testbed.Chain
+	wallet *x402test.Wallet
+	sent   []x402.Transfer
+}
+
+func newBooks(t testing.TB, payments int) *books {
+	t.Helper()
+	b := &books{Chain: testbed.StartChain(t), wallet: wallet(t)}
+	b.clock = func() time.Time { return b.Now(t) }
+	b.payer, b.payee, b.other = b.wallet.Address(), testbed.Address(t, testbed.Account(3)), testbed.Address(t, testbed.Account(4))
+	b.SetBlockInterval(t, 2*time.Second)
+	b.Mint(t, b.payer, 1_000_000)
+	b.Mint(t, b.other, 1_000_000)
+	b.ask(t, b.URL)
+	for range payments {
+		b.payment(t)
+	}
+	return b
+}
+
+func wallet(t testing.TB) *x402test.Wallet { return testbed.NewClient(t, nil).Wallet }
+
+// authorize drafts a payment of the price to the payee.
+func (b *books) authorize(t testing.TB) x402.Authorization {
+	return testbed.Authorization(b.wallet, b.payee, price, b.Now(t).Add(window))
+}
+
+// again is a second authorization with the nonce of the first.
+func again(a x402.Authorization, to x402.Address, value string) x402.Authorization {
+	a.To, a.Value = to.Checksum(), value
+	return a
+}
+
+// pay has an authorization's transfer made.
+func (b *books) pay(t testing.TB, a x402.Authorization) testbed.ChainReceipt {
+	return b.Transfer(t, testbed.SignTransfer(t, b.wallet, a))
+}
+
+// payCall is the call with which a contract has the transfer made.
+func (b *books) payCall(t testing.TB, a x402.Authorization) []byte {
+	return testbed.TransferCall(t, testbed.SignTransfer(t, b.wallet, a))
+}
+
+// failToPay is pay for a transfer that fails, because the token is paused meanwhile.
+func (b *books) failToPay(t testing.TB, a x402.Authorization) testbed.ChainReceipt {
+	t.Helper()
+	b.Pause(t, true)
+	r := b.TryTransfer(t, testbed.SignTransfer(t, b.wallet, a))
+	if r.Success {
+		t.Fatal("a paused token moved money")
+	}
+	b.Pause(t, false)
+	return r
+}
+
+// claimed is an authorization that was first claimed now, and the question about it.
+func (b *books) claimed(t testing.TB) (x402.Authorization, x402.Question) {
+	t.Helper()
+	a := b.authorize(t)
+	return a, x402.Question{
+		Payer: b.payer, Payee: b.payee, Value: big.NewInt(price),
+		Nonce: testbed.NonceBytes(t, a.Nonce), ValidBefore: b.Now(t).Add(window), Since: b.Now(t),
+	}
+}
+
+// enter notes the transfers to the payee that a transaction made, in order.
+func (b *books) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...x402.Transfer) {
+	t.Helper()
+	if tx.Pending || !tx.Success {
+		t.Fatalf("transaction %+v did not succeed", tx)
+	}
+	_, at := b.Block(t, hexQuantity(tx.Block))
+	for _, x := range transfers {
+		x.Transaction, x.Block, x.BlockHash, x.Time, x.To = tx.Hash, tx.Block, b.blockHash(t, tx.Block), at, b.payee
+		b.sent = append(b.sent, x)
+	}
+}
+
+// by is an authorization's transfer, as it is expected.
+func by(t testing.TB, a x402.Authorization) x402.Transfer {
+	t.Helper()
+	value, _ := new(big.Int).SetString(a.Value, 10)
+	return x402.Transfer{From: testbed.Address(t, a.From), Value: value, Authorized: true, Nonce: testbed.NonceBytes(t, a.Nonce)}
+}
+
+// without is a transfer without an authorization.
+func without(from x402.Address, value int64) x402.Transfer {
+	return x402.Transfer{From: from, Value: big.NewInt(value)}
+}
+
+// payment is one of the price, made and entered.
+func (b *books) payment(t testing.TB) {
+	t.Helper()
+	a := b.authorize(t)
+	b.enter(t, b.pay(t, a), by(t, a))
+}
+
+// finish makes everything safe that was sent, and returns the safe block.
+func (b *books) finish(t testing.TB) uint64 {
+	t.Helper()
+	b.Mine(t, safeDepth+1)
+	safe, _ := b.Block(t, "safe")
+	return safe
+}
+
+// same compares transfers with what was sent.
+func (b *books) same(t testing.TB, got []x402.Transfer) {
+	t.Helper()
+	equal(t, "transfers that were sent, and read", lines(b.sent), lines(got))
+	if !slices.IsSortedFunc(got, func(a, b x402.Transfer) int {
+		return cmp.Or(cmp.Compare(a.Block, b.Block), cmp.Compare(a.LogIndex, b.LogIndex))
+	}) {
+		t.Errorf("transfers are not in order: %+v", got)
+	}
+}
+
+// All that one transaction can do to several authorizations: each is read by itself. To
+// the payee and of the right value is one transfer only, but it is in the receipt of all
+// four.
+func TestSeveralInOne(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, 0)
+	for _, noisy := range []bool{false, true} {
+		t.Run(fmt.Sprintf("noisy %t", noisy), func(t *testing.T) {
+			ours, aboutOurs := b.claimed(t)
+			less, aboutLess := b.claimed(t)
+			theirs, aboutTheirs := b.claimed(t)
+			gone, aboutGone := b.claimed(t)
+			tx := b.Batch(t, noisy,
+				b.payCall(t, again(less, b.payee, "1")), // a payment for another request
+				testbed.CancelCall(t, b.wallet, gone.Nonce),
+				b.payCall(t, ours),
+				b.payCall(t, again(theirs, b.other, "5000")),
+			)
+			for _, c := range []struct {
+				name string
+				q    x402.Question
+				want x402.Finding
+			}{
+				{"ours", aboutOurs, paid(tx.Hash)},
+				{"of another value", aboutLess, never(reasonElse)},
+				{"to another payee", aboutTheirs, never(reasonElse)},
+				{"cancelled", aboutGone, never(reasonCancelled)},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					b.expect(t, c.q, c.want, callsSearch)
+					b.expectHinted(t, c.q, tx.Hash, c.want)
+				})
+			}
+		})
+	}
+}
+
+// The life of an authorization that is never used, and a transaction that fails.
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, 0)
+	a, q := b.claimed(t)
+	q.Transaction = b.failToPay(t, a).Hash
+	b.expect(t, q, open(reasonOpen), callsHint, callsOpen)
+	if _, err := b.client.Received(t.Context(), q.Transaction, b.payee); !errors.Is(err, ErrFailedTransaction) {
+		t.Errorf("a failed transaction: %v", err)
+	}
+	q.Transaction = ""
+	b.IncreaseTime(t, q.ValidBefore.Sub(b.Now(t))-time.Second)
+	b.expect(t, q, open(reasonOpen), callsOpen)
+	b.IncreaseTime(t, time.Second)
+	b.expect(t, q, open(reasonNotSafe), callsNotSafe)
+	if r := b.TryTransfer(t, testbed.SignTransfer(t, b.wallet, a)); r.Success { // one block more
+		t.Error("the token took an authorization at its end")
+	}
+	b.Mine(t, safeDepth-2)
+	b.expect(t, q, open(reasonNotSafe), callsNotSafe)
+	b.Mine(t, 1)
+	b.expect(t, q, never(reasonExpired), callsExpired)
+	b.Cancel(t, b.wallet, a.Nonce) // long after its end
+	b.expect(t, q, never(reasonCancelled), callsSearch)
+}
+
+// The window is found whatever the chain's pace was: it made blocks faster than Base, or
+// stood still.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		interval time.Duration
+		stands   time.Duration
+		want     [][]string // calls for what was paid
+		early    [][]string // and for what was spent before the claim
+	}{
+		{"fast", time.Second, 0, [][]string{callsEarlier, callsSearch[2:]}, [][]string{callsEarlier, callsEarlier[2:]}},
+		{"stood still", 2 * time.Second, time.Hour, [][]string{callsSearch}, [][]string{callsEarlier}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBooks(t, 0)
+			b.SetBlockInterval(t, c.interval)
+			b.Mine(t, 100)
+			a, q := b.claimed(t)
+			tx := b.pay(t, a)
+			b.Mine(t, 280)
+			if c.stands > 0 {
+				b.IncreaseTime(t, c.stands)
+			}
+			b.expect(t, q, paid(tx.Hash), c.want...)
+			q.Since = q.Since.Add(200*time.Second + c.stands)
+			b.expect(t, q, never(reasonSpent), c.early...)
+		})
+	}
+}
+
+// A reorganisation takes a payment away, and the same authorization is used again in
+// another block.
+func TestReorganisation(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, 0)
+	b.Mine(t, 2)
+	start, _ := b.Block(t, "latest")
+	a, q := b.claimed(t)
+	tx := b.pay(t, a)
+	q.Transaction = tx.Hash
+	b.expect(t, q, paid(tx.Hash), callsHint)
+	b.Call(t, "anvil_rollback", 1)
+	b.expect(t, q, open(reasonOpen), callsHint[:1], callsOpen)
+
+	// While a run goes on, deeper than what the node had called safe, it gives an error,
+	// and afterwards only what is on the chain.
+	b.enter(t, b.pay(t, a), by(t, a))
+	b.payment(t)
+	b.finish(t)
+	for _, at := range []string{topicUsed, topicTransfer} {
+		b.proxy.reset(on(methodLogs, about(at, func(*call) bool {
+			if n, _ := b.Block(t, "latest"); n > start {
+				b.Call(t, "anvil_rollback", n-start)
+			}
+			return false
+		})))
+		b.refuses(t, start+1, "")
+		// The first payment comes again, in another block, and the second not.
+		b.Mine(t, 5)
+		b.sent = nil
+		b.enter(t, b.pay(t, a), by(t, a))
+		b.finish(t)
+		b.proxy.reset(nil)
+		got, _ := b.readAll(t, start+1)
+		b.same(t, got)
+	}
+	b.Call(t, "anvil_rollback", safeDepth+2)
+	b.Cancel(t, b.wallet, a.Nonce)
+	q.Transaction = ""
+	b.expect(t, q, never(reasonCancelled), callsSearch)
+}
+
+// Every way in which the token can reach the payee, and many in which it does not.
+func TestTransfers(t *testing.T) {
+	t.Parallel()
+	b := newBooks(t, 0)
+	second, zero := wallet(t), x402.Address{}
+	b.Mint(t, second.Address(), 1_000_000)
+	theirs := func() (x402.Authorization, []byte) {
+		a := testbed.Authorization(second, b.payee, price, b.Now(t).Add(window))
+		return a, testbed.TransferCall(t, testbed.SignTransfer(t, second, a))
+	}
+	deposit := func(from x402.Address, value int64) {
+		b.enter(t, b.Deposit(t, from.Checksum(), b.payee, value), without(from, value))
+	}
+	b.payment(t)
+	nothing := again(b.authorize(t), b.payee, "0")
+	b.enter(t, b.pay(t, nothing), by(t, nothing))
+	deposit(b.other, 77)
+	deposit(b.other, price)
+	deposit(b.payee, 5) // to itself
+	b.Mint(t, b.other, 1)
+	b.Deposit(t, b.payee.Checksum(), b.other, 3) // going out
+	b.pay(t, again(b.authorize(t), b.other, "9"))
+	b.Cancel(t, b.wallet, b.authorize(t).Nonce)
+	b.failToPay(t, b.authorize(t))
+	// Several in one transaction, with the same values, other people's beside them, and
+	// plain transfers between them.
+	for _, noisy := range []bool{false, true} {
+		a1, a2, a3 := b.authorize(t), b.authorize(t), b.authorize(t)
+		b1, call1 := theirs()
+		b2, call2 := theirs()
+		b.enter(t, b.Batch(t, noisy,
+			testbed.MintCall(b.payee, price),
+			call1, b.payCall(t, a1),
+			testbed.CancelCall(t, b.wallet, b.authorize(t).Nonce),
+			b.payCall(t, again(a3, b.other, "5000")), testbed.MintCall(b.payee, price),
+			b.payCall(t, a2), testbed.MintCall(b.other, price), call2,
+			testbed.MintCall(b.payee, 1),
+		), without(zero, price), by(t, b1), by(t, a1), without(zero, price), by(t, a2), by(t, b2), without(zero, 1))
+	}
+	last := b.sent[len(b.sent)-7:]
+	got, err := b.client.Received(t.Context(), last[0].Transaction, b.payee)
+	must(t, err)
+	for i, x := range got { // who made them is not looked at
+		last[i].LogIndex = x.LogIndex
+		if x.Authorized || x.Value.Cmp(last[i].Value) != 0 || x.From != last[i].From || x.BlockHash != last[i].BlockHash {
+			t.Errorf("received %+v, sent %+v", x, last[i])
+		}
+	}
+	equal(t, "number of transfers received", 7, len(got))
+
+	safe := b.finish(t) + 1
+	late := again(b.authorize(t), b.payee, "1")
+	b.pay(t, late) // not safe yet
+	b.proxy.reset(nil)
+	batch, err := b.next(t, 0)
+	if err != nil || batch.Next != safe+1 || batch.Safe != safe || !batch.Done() {
+		t.Errorf("read up to %d of %d: %v", batch.Next, safe, err)
+	}
+	b.same(t, batch.Transfers)
+	equal(t, "messages: latest, safe, logs with the last header, headers with uses", 4, b.proxy.messages())
+	batch, err = b.next(t, batch.Next)
+	if err != nil || len(batch.Transfers) > 0 || batch.Next != safe+1 {
+		t.Errorf("with nothing new: %+v, %v", batch, err)
+	}
+}

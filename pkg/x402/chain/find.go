@@ -1,0 +1,283 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+const (
+	// slack is how much older than the first claim a payment's block may be: block
+	// times and our clock differ by seconds (design §4). sentSlack is the same for a
+	// payment that we may have sent ourselves: a clock that ran ahead at its claim must
+	// not make our own transfer somebody else's, and there is nobody else that it could
+	// belong to.
+	slack     = time.Minute
+	sentSlack = 10 * time.Minute
+
+	// blockTime is Base's. It is a first guess only: a chain with slower blocks is
+	// searched a little too far, and on one with faster blocks the guess is doubled.
+	blockTime = 2 * time.Second
+	// margin is added to a guess, in blocks, so that a right one need not be repeated
+	// because of seconds.
+	margin = 32
+	// longest is the longest authorization that is accepted, in blocks.
+	longest = uint64(24 * time.Hour / blockTime)
+)
+
+// Reasons of NeverPaid, which a payer may read, and of StillOpen.
+const (
+	reasonExpired   = "authorization expired unused"
+	reasonCancelled = "authorization was cancelled"
+	reasonEarlier   = "authorization was used before it reached us"
+	reasonSpent     = "authorization was used or cancelled before it reached us"
+	reasonElse      = "authorization was used for another transfer"
+	reasonOpen      = "authorization is unused and has not expired"
+	reasonNotSafe   = "authorization has expired unused, in a block that is not safe yet"
+)
+
+// How a search can end without a log.
+var (
+	errNoLog = errors.New("authorization is spent, and there is no log of it")
+	errEarly = errors.New(reasonSpent)
+)
+
+// inquiry is one Find at one node.
+type inquiry struct {
+	*session
+	q                   x402.Question
+	payer, payee, nonce string // as topics
+}
+
+// Find implements x402.Evidence. It is bounded by ctx and by ten seconds. See the
+// package comment for the verdicts; every CannotTell has a cause.
+func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
+	// The answer to a question with a part missing would be about something else.
+	switch {
+	case q.Value == nil || q.Value.Sign() < 0 || q.Value.BitLen() > 256:
+		return x402.Finding{Cause: errors.New("chain: the question has no value")}
+	case q.Since.IsZero() || q.ValidBefore.IsZero():
+		return x402.Finding{Cause: errors.New("chain: the question has no time")}
+	}
+	var f x402.Finding
+	err := n.each(ctx, ceiling, func(s *session) (err error) {
+		i := &inquiry{session: s, q: q, payer: topicOf(q.Payer), payee: topicOf(q.Payee), nonce: fmt.Sprintf("0x%x", q.Nonce)}
+		f, err = i.find()
+		return err
+	})
+	if err != nil {
+		return x402.Finding{Cause: fmt.Errorf("ask the chain: %w", err)}
+	}
+	return f
+}
+
+// find looks at the named transaction first: it is the shortest way, and its receipt
+// counts even if the node that answers the next call is behind. A hash from outside is a
+// hint, which proves nothing by being wrong, and stands in the way of nothing.
+func (i *inquiry) find() (x402.Finding, error) {
+	if hash, ok := parseHash(i.q.Transaction); ok {
+		if f, _, err := i.byReceipt(hash); err == nil {
+			return f, nil
+		}
+	}
+	spent, err := i.spent("latest")
+	if err != nil {
+		return x402.Finding{}, err
+	}
+	head, err := i.latest()
+	switch {
+	case err != nil:
+		return x402.Finding{}, err
+	case !spent:
+		return i.unspent()
+	}
+	l, err := i.search(head)
+	switch {
+	case errors.Is(err, errEarly):
+		return i.earlier(reasonSpent)
+	case err != nil:
+		return x402.Finding{}, err
+	}
+	f, logged, err := i.byReceipt(l.Tx)
+	if err == nil && !reflect.DeepEqual(l, logged) {
+		err = errors.New("a log is not in its transaction's receipt")
+	}
+	return f, err
+}
+
+// unspent decides about an authorization that the latest head does not know.
+func (i *inquiry) unspent() (x402.Finding, error) {
+	head, err := i.current(headAge)
+	if err != nil {
+		return x402.Finding{}, err
+	}
+	if head.time().Before(i.q.ValidBefore) {
+		return x402.Finding{Verdict: x402.StillOpen, Reason: reasonOpen}, nil
+	}
+	safe, err := i.safe()
+	switch {
+	case errors.Is(err, errNoSafe) || err == nil && safe.time().Before(i.q.ValidBefore):
+		return x402.Finding{Verdict: x402.StillOpen, Reason: reasonNotSafe}, nil
+	case err != nil:
+		return x402.Finding{}, err
+	}
+	spent, err := i.spent(hexQuantity(safe.Number))
+	if err == nil && spent {
+		err = errors.New("authorization is unused at the latest block and used at an older one")
+	}
+	return x402.Finding{Verdict: x402.NeverPaid, Reason: reasonExpired}, err
+}
+
+// search finds the transaction that used or cancelled the authorization, which the latest
+// head says has been spent. The window begins at a block that does not know the
+// authorization as spent. If a block knows it that is too old to be for us, the error is
+// errEarly: the authorization was spent before it reached us, and by what does not matter.
+//
+// A node that keeps no old states cannot say where the window begins. It is searched from
+// the guess on, and then a day further back, the longest that an authorization lasts.
+func (i *inquiry) search(head header) (entry, error) {
+	low, knows := uint64(0), true
+	for step := blocksBetween(i.oldest(), head.time()) + margin; ; step *= 2 {
+		low = head.Number - min(head.Number, step)
+		spent, err := i.spent(hexQuantity(low))
+		if knows = err == nil; !knows && !tooMuch(err) {
+			return entry{}, err
+		}
+		if !spent {
+			break
+		}
+		floor, err := i.block(hexQuantity(low))
+		switch {
+		case err != nil:
+			return entry{}, err
+		case floor.time().Before(i.oldest()) || low == 0:
+			return entry{}, errEarly
+		}
+	}
+	l, err := i.searchIn(low, head.Number)
+	if errors.Is(err, errNoLog) && !knows {
+		l, err = i.searchIn(low-min(low, longest), low)
+	}
+	return l, err
+}
+
+// searchIn searches a window, oldest block first: as a rule an authorization is used in
+// the first seconds after its claim. Both arguments of the events are indexed, so the
+// node's filter is exact, and what it lets through must be exactly that.
+func (i *inquiry) searchIn(low, high uint64) (entry, error) {
+	for low <= high {
+		to := min(high, low+i.width-1)
+		raw, err := i.call(i.logQuery(low, to, []string{topicUsed, topicCanceled}, i.payer, i.nonce))
+		if i.narrower(err, low, to) {
+			continue
+		}
+		var found []entry
+		if err == nil {
+			found, err = decodeFound(raw, low, to)
+		}
+		switch {
+		case err != nil:
+			return entry{}, err
+		case len(found) > 1 || len(found) == 1 && !i.spends(found[0]):
+			return entry{}, errNotAsked
+		case len(found) == 1:
+			return found[0], nil
+		}
+		low = to + 1
+	}
+	return entry{}, errNoLog
+}
+
+// spends reports whether a log is the use or the cancellation of this authorization.
+func (i *inquiry) spends(l entry) bool {
+	return (l.is(topicUsed, i.token) || l.is(topicCanceled, i.token)) && l.Topics[1] == i.payer && l.Topics[2] == i.nonce
+}
+
+// byReceipt decides by the transaction that spends the authorization, and returns the log
+// that does.
+func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
+	r, block, err := i.receipt(hash)
+	if err != nil {
+		return f, l, err
+	}
+	at := slices.IndexFunc(r.Logs, i.spends)
+	if at < 0 {
+		return f, l, errors.New("receipt does not spend the authorization")
+	}
+	l = r.Logs[at]
+	switch next := r.Logs[at+1:]; {
+	case slices.ContainsFunc(next, i.spends):
+		err = errors.New("receipt spends one authorization twice")
+	case l.Topics[0] == topicCanceled:
+		f, err = i.never(reasonCancelled)
+	case len(next) == 0:
+		err = errors.New("receipt has no transfer after the authorization")
+	default:
+		f, err = i.byTransfer(next[0], l, block)
+	}
+	return f, l, err
+}
+
+// byTransfer decides by the log behind the one that uses the authorization.
+func (i *inquiry) byTransfer(l, used entry, block header) (x402.Finding, error) {
+	if err := l.madeBy(used, i.token); err != nil {
+		return x402.Finding{}, err
+	}
+	switch {
+	case l.Topics[2] != i.payee || l.value().Cmp(i.q.Value) != 0:
+		return i.never(reasonElse)
+	case block.time().Before(i.oldest()):
+		return i.earlier(reasonEarlier)
+	}
+	return x402.Finding{Verdict: x402.Paid, Transaction: l.Tx}, nil
+}
+
+// never is NeverPaid, if the node is not stuck: it is the one verdict that lets a payer's
+// authorization go.
+func (i *inquiry) never(reason string) (x402.Finding, error) {
+	_, err := i.current(headAge)
+	return x402.Finding{Verdict: x402.NeverPaid, Reason: reason}, err
+}
+
+// earlier is NeverPaid for a use before the first claim. It compares the chain's time
+// with ours, so it needs the two to agree as closely as it measures.
+func (i *inquiry) earlier(reason string) (x402.Finding, error) {
+	_, err := i.current(min(i.slack(), headAge))
+	return x402.Finding{Verdict: x402.NeverPaid, Reason: reason}, err
+}
+
+// oldest is the time of the oldest block whose payment can be for us.
+func (i *inquiry) oldest() time.Time { return i.q.Since.Add(-i.slack()) }
+
+func (i *inquiry) slack() time.Duration {
+	if i.q.Sent {
+		return sentSlack
+	}
+	return slack
+}
+
+// spent asks the token whether the authorization was used or cancelled at a block.
+func (i *inquiry) spent(block string) (bool, error) {
+	call := map[string]any{"to": i.token, "data": callState + i.payer[2:] + i.nonce[2:]}
+	raw, err := i.call(query{"eth_call", []any{call, block}})
+	if err != nil {
+		return false, err
+	}
+	state, err := decodeHex(raw, "32")
+	if err != nil {
+		return false, fmt.Errorf("authorization state %w", err)
+	}
+	switch strings.TrimLeft(state[2:], "0") {
+	case "":
+		return false, nil
+	case "1":
+		return true, nil
+	}
+	return false, errors.New("authorization state is not a boolean")
+}
