@@ -70,7 +70,7 @@ func layers() []layer {
 		{"infra/local/lambdahost", []string{"infra/sam"}, "the host runs binaries; it knows no service"},
 		{"infra/local/invoke", []string{"infra/sam", "pkg/boot", "pkg/x402", "pkg/x402/x402test"}, "it runs one function, beside play money on the terms of its configuration"},
 		{"infra/local/e2e", nil, "the end-to-end suite is tests and nothing else"},
-		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
+		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/x402http", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
 		{"infra/testbed", []string{"infra/local/lambdahost", "pkg/x402/ledger/dynamo", "pkg/x402/fault", "pkg/guard", "pkg/lookup", "pkg/x402", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
 		{"infra/clients", []string{"pkg/catalog", "pkg/x402/fault"}, "the description judges; the programs of others are run from outside"},
 		{"infra/simnet", nil, "the small internet is tests and nothing else"},

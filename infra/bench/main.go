@@ -4,6 +4,7 @@
 //
 //	bench table     measure everything; write the table
 //	bench peers     do the lookups of the service by libraries and tools of others
+//	bench shop      sell a handler, as any program can
 //
 // It compares: lookups with their round trips and with well-known tools
 // (infra/simnet), challenges and paid calls with the middleware for Express of the
@@ -61,14 +62,16 @@ func caught(err *error) {
 
 func run(ctx context.Context, arguments []string) (err error) {
 	defer caught(&err)
-	if len(arguments) > 0 && arguments[0] == "table" {
+	switch command := append(arguments, "")[0]; command {
+	case "table":
 		runTable(ctx, arguments[1:])
 		return nil
-	}
-	if len(arguments) > 0 && arguments[0] == "peers" {
+	case "peers":
 		return runPeers(arguments[1:])
+	case "shop":
+		return runShop(ctx, arguments[1:])
 	}
-	return errors.New("usage: bench table | bench peers (make bench builds what they need)")
+	return errors.New("usage: bench table | bench peers | bench shop (make bench builds what they need)")
 }
 
 type site struct {

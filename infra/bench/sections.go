@@ -83,6 +83,12 @@ func (s site) middleware() []section {
 			}
 		}
 	}
+	progress("a shop")
+	shop := s.shop(filepath.Join(s.dir, "shop.db"))
+	defer shop.stop()
+	m := s.measure(targetClients, b.payments(shop), paid)
+	web.compare("paid calls of a handler that is sold, "+counted(targetClients, "client"), m[0], "paid pings", m[1]).
+		held("≥ 1", m[0].perSecond >= m[1].perSecond)
 	tools := section{title: fmt.Sprintf("The Model Context Protocol beside HTTP, %d clients", targetClients)}
 	for _, c := range []struct{ tool, plain target }{{calls(mine), challenges(mine)}, {b.paidCalls(mine), paid}} {
 		progress("%s", c.tool.name)
