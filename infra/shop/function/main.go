@@ -1,0 +1,54 @@
+// The weather shop as an AWS Lambda function behind an API Gateway HTTP API. LEDGER_TABLE
+// is a DynamoDB table, ORIGIN the public origin, FACILITATOR the URL of the service that
+// settles, PAY_TO the account that is paid, and NODE the URL of a node of Base. A schedule
+// that invokes the function with {"reconcile":true} decides what requests left in doubt.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+
+	"github.com/akrylysov/algnhsa"
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+)
+
+func main() {
+	table, err := dynamo.Open(context.Background(), os.Getenv("LEDGER_TABLE"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	usdc := x402.USDC()
+	node, err := chain.New(chain.Config{URLs: []string{os.Getenv("NODE")}, Network: usdc.Network, Asset: usdc.Asset})
+	if err != nil {
+		log.Fatal(err)
+	}
+	seller, err := x402http.New(x402http.Config{
+		PayTo: os.Getenv("PAY_TO"), Facilitator: os.Getenv("FACILITATOR"), Ledger: table, Limits: table,
+		Evidence: node, Origin: os.Getenv("ORIGIN"), Name: "Weather",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	seller.Handle(mux, "GET /weather", "0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"city":%q,"weather":"fair"}`, r.URL.Query().Get("city"))
+	}))
+	requests := algnhsa.New(mux, nil)
+	lambda.Start(func(ctx context.Context, event json.RawMessage) (any, error) {
+		var job struct{ Reconcile bool }
+		if json.Unmarshal(event, &job) == nil && job.Reconcile {
+			return seller.Reconcile(ctx)
+		}
+		return requests.Invoke(ctx, event)
+	})
+}
