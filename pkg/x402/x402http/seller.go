@@ -29,8 +29,8 @@ type Config struct {
 	Facilitator string
 	// Credentials are sent to Facilitator; nil is none.
 	Credentials facilitator.Credentials
-	// Ledger records every payment: package ledger/file, a DynamoDB table, or
-	// ledgertest.Memory in tests. What it holds is lost money if it is lost.
+	// Ledger records every payment: file.Open or dynamo.Open, or ledgertest.Memory in
+	// tests. A record that is lost is an answer that is lost, or a second charge.
 	Ledger ledger.Store
 
 	// Network is where payments are made (CAIP-2), Asset the token's contract, and
@@ -62,12 +62,15 @@ type Config struct {
 		limit.Leases
 	}
 
+	// Evidence reads the chain (chain.New); nil is none. Without it a payment whose
+	// settlement cannot be confirmed stays in doubt until its client repeats it, and the
+	// word of the facilitator that an authorization was used counts as paid.
+	Evidence x402.Evidence
 	// Settler takes the place of Facilitator and Credentials.
 	Settler x402.Facilitator
-	// Fallback is asked when the facilitator fails, Evidence reads the chain, and
-	// Receipts sign offers and answers. Each is nil without one.
+	// Fallback is asked when the facilitator fails (x402.NewFallback), and Receipts sign
+	// offers and answers. Each is nil without one.
 	Fallback *x402.Fallback
-	Evidence x402.Evidence
 	Receipts x402.Receipts
 	// Rate takes the place of PerMinute.
 	Rate *limit.Rate
