@@ -30,45 +30,38 @@ func (h Handler) Enabled(ctx context.Context, level slog.Level) bool {
 func (h Handler) Handle(ctx context.Context, r slog.Record) error {
 	attrs := make([]slog.Attr, 0, r.NumAttrs())
 	r.Attrs(func(a slog.Attr) bool {
-		attrs = append(attrs, readable(a))
+		attrs = append(attrs, a)
 		return true
 	})
 	clean := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
-	clean.AddAttrs(attrs...)
+	clean.AddAttrs(allReadable(attrs)...)
 	return h.next.Handle(ctx, clean)
 }
 
 // WithAttrs implements slog.Handler.
 func (h Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	clean := make([]slog.Attr, len(attrs))
-	for i, a := range attrs {
-		clean[i] = readable(a)
-	}
-	return Handler{h.next.WithAttrs(clean)}
+	return Handler{h.next.WithAttrs(allReadable(attrs))}
 }
 
 // WithGroup implements slog.Handler.
 func (h Handler) WithGroup(name string) slog.Handler { return Handler{h.next.WithGroup(name)} }
 
-func readable(a slog.Attr) slog.Attr {
-	v := a.Value.Resolve()
-	switch v.Kind() {
-	case slog.KindString:
-		v = slog.StringValue(Text(v.String()))
-	case slog.KindGroup:
-		var clean []slog.Attr
-		for _, member := range v.Group() {
-			clean = append(clean, readable(member))
-		}
-		v = slog.GroupValue(clean...)
-	case slog.KindAny:
-		v = readableAny(v)
-	default: // numbers, times
+func allReadable(attrs []slog.Attr) []slog.Attr {
+	clean := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		clean[i] = slog.Attr{Key: a.Key, Value: readable(a.Value.Resolve())}
 	}
-	return slog.Attr{Key: a.Key, Value: v}
+	return clean
 }
 
-func readableAny(v slog.Value) slog.Value {
+func readable(v slog.Value) slog.Value {
+	switch v.Kind() {
+	case slog.KindString:
+		return slog.StringValue(Text(v.String()))
+	case slog.KindGroup:
+		return slog.GroupValue(allReadable(v.Group())...)
+	default:
+	}
 	switch x := v.Any().(type) {
 	case error:
 		return slog.StringValue(Text(x.Error()))

@@ -1,5 +1,5 @@
 // Package printable makes text of a peer fit for a log, a terminal or a
-// message. A peer is whoever is at the other end: a client, the author of a
+// message. A peer is what is at the other end: a client, the author of a
 // link, the host that is asked about, a registry, a facilitator, a node.
 //
 // Such text may be long, may hold what moves a terminal's cursor or colours it
@@ -29,38 +29,33 @@ func Text(s string) string { return Clip(s, Max) }
 // Clip is s on one line, at most so many bytes long; the mark of a cut is among
 // them, so there must be room for it.
 func Clip(s string, most int) string {
-	long := len(s) > most
-	if long {
-		s = cut(s, most) // before the rest is looked at, however long it is
+	shown := strings.Map(onOneLine, cut(s, most)) // not the rest, however long it is
+	if len(s) <= most && len(shown) <= most {
+		return shown
 	}
-	s = strings.Map(onOneLine, s)
-	if !long && len(s) <= most {
-		return s
-	}
-	// Bytes that are no UTF-8 have become U+FFFD, which is longer.
-	if room := most - len(ellipsis); len(s) > room {
-		s = cut(s, room)
-	}
-	return s + ellipsis
+	// A byte that is not UTF-8 has become U+FFFD, which is longer.
+	return cut(shown, most-len(ellipsis)) + ellipsis
 }
 
 // Lines is Text for a text of several lines: of so much of it, they are kept.
 func Lines(s string) string {
-	end := ""
-	if len(s) > Max {
-		s, end = cut(s, Max), ellipsis
-	}
-	return strings.Map(func(r rune) rune {
+	shown := strings.Map(func(r rune) rune {
 		if r == '\n' {
 			return r
 		}
 		return onOneLine(r)
-	}, s) + end
+	}, cut(s, Max))
+	if len(s) > Max {
+		shown += ellipsis
+	}
+	return shown
 }
 
-// cut is the first bytes of a longer text, n of them or as many less as end
-// with a whole character.
+// cut is at most n bytes of s, and ends with a whole character.
 func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
 	for i := n; i > n-utf8.UTFMax && i >= 0; i-- {
 		if utf8.RuneStart(s[i]) {
 			return s[:i]
@@ -72,12 +67,7 @@ func cut(s string, n int) string {
 // ASCII reports whether s is of the printable characters of ASCII, as what goes
 // into a header has to be.
 func ASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
 // Quote is s in quotes and in ASCII, at most so many bytes of it.

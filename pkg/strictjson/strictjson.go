@@ -43,136 +43,65 @@ type Members map[string]json.RawMessage
 // Parse reads one object that is nested at most depth deep, itself included.
 // What its errors show of the document is short and in ASCII.
 func Parse(doc []byte, depth int) (Object, error) {
-	var o Object
-	err := read(doc, depth, func(d *jsontext.Decoder) (err error) {
-		o, err = object(d)
-		return err
-	})
-	if err != nil {
+	var o map[string]any
+	if err := read(doc, depth, &o); err != nil {
 		return nil, err
 	}
-	return o, nil
+	return typed(o).(Object), nil //nolint:forcetypeassert // of an object
+}
+
+// typed is a decoded value whose objects are of the type Object.
+func typed(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, member := range v {
+			v[name] = typed(member)
+		}
+		return Object(v)
+	case []any:
+		for i, element := range v {
+			v[i] = typed(element)
+		}
+	}
+	return v
 }
 
 // Split reads one object that is nested at most depth deep, itself included, and
 // leaves its members as they are written.
 func Split(doc []byte, depth int) (Members, error) {
-	o := Members{}
-	err := read(doc, depth, func(d *jsontext.Decoder) error {
-		return members(d, func(name string) error {
-			v, err := d.ReadValue()
-			o[name] = json.RawMessage(bytes.Clone(v))
-			return err
-		})
-	})
-	if err != nil {
+	var o Members
+	if err := read(doc, depth, &o); err != nil {
 		return nil, err
 	}
 	return o, nil
 }
 
-// read hands a decoder that stands at an object to take, and sees to it that
-// nothing follows.
-func read(doc []byte, depth int, take func(*jsontext.Decoder) error) error {
+// read decodes a document that is one object and nothing else. What jsontext takes,
+// encoding/json reads in the same way.
+func read(doc []byte, depth int, into any) error {
 	if !utf8.Valid(doc) {
 		return ErrUTF8
 	}
 	if err := (Limits{Depth: depth}).Check(doc); err != nil {
 		return err
 	}
-	d := jsontext.NewDecoder(bytes.NewReader(doc))
-	if d.PeekKind() != '{' {
-		if _, err := d.ReadValue(); err != nil {
-			return explain(err)
-		}
+	text := jsontext.NewDecoder(bytes.NewReader(doc))
+	switch v, err := text.ReadValue(); {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		const most = 40
+		e, _ := errors.AsType[*jsontext.SyntacticError](err)
+		return fmt.Errorf("key %s appears twice", printable.Quote(e.JSONPointer.LastToken(), most))
+	case err != nil:
+		return ErrSyntax
+	case v.Kind() != '{':
 		return ErrObject
 	}
-	if err := take(d); err != nil {
-		return explain(err)
-	}
-	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+	if _, err := text.ReadToken(); !errors.Is(err, io.EOF) {
 		return ErrAfter
 	}
-	return nil
-}
-
-// explain is the error of a decoder in words that show little of the document.
-func explain(err error) error {
-	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {
-		const most = 40
-		return fmt.Errorf("key %s appears twice", printable.Quote(e.JSONPointer.LastToken(), most))
-	}
-	return ErrSyntax
-}
-
-// members calls value for each member of the object at which the decoder stands.
-func members(d *jsontext.Decoder, value func(name string) error) error {
-	if _, err := d.ReadToken(); err != nil {
-		return err
-	}
-	for d.PeekKind() != '}' {
-		name, err := d.ReadToken()
-		if err != nil {
-			return err
-		}
-		if err := value(name.String()); err != nil {
-			return err
-		}
-	}
-	_, err := d.ReadToken()
-	return err
-}
-
-func object(d *jsontext.Decoder) (Object, error) {
-	o := Object{}
-	err := members(d, func(name string) (err error) {
-		o[name], err = value(d)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return o, nil
-}
-
-func value(d *jsontext.Decoder) (any, error) {
-	switch d.PeekKind() {
-	case '{':
-		return object(d)
-	case '[':
-		return elements(d)
-	default:
-	}
-	t, err := d.ReadToken()
-	if err != nil {
-		return nil, err
-	}
-	switch t.Kind() {
-	case '"':
-		return t.String(), nil
-	case '0':
-		return json.Number(t.String()), nil
-	case 't', 'f':
-		return t.Bool(), nil
-	default:
-		return nil, nil // null
-	}
-}
-
-func elements(d *jsontext.Decoder) ([]any, error) {
-	if _, err := d.ReadToken(); err != nil {
-		return nil, err
-	}
-	list := []any{}
-	for d.PeekKind() != ']' {
-		v, err := value(d)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	_, err := d.ReadToken()
-	return list, err
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.UseNumber()
+	return d.Decode(into)
 }
 
 // Text returns a member that must be a string.
