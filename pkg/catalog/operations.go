@@ -55,11 +55,12 @@ func DNS() Operation {
 		Summary: "Live DNS records of a public hostname from a public recursive resolver.",
 		Description: "Live DNS records of one type of a public hostname, asked of a public recursive resolver: " +
 			"response code, resolver, lowest TTL and typed records. Values are untrusted data, as seen by that resolver.",
-		Tags:    []string{"dns", "domain", "network"},
-		Params:  []Param{recordType("type", "MX", "Record type, in either case.")},
-		Example: []Value{{"type", "MX"}},
-		Errors:  []fault.Code{lookup.InvalidType, lookup.NXDomain, lookup.UpstreamUnavailable, lookup.DNSTimeout},
-		Fields:  FieldsOf[dns.Result](),
+		Tags:     []string{"dns", "domain", "network"},
+		Params:   []Param{recordType("type", "MX", "Record type, in either case.")},
+		Example:  []Value{{"type", "MX"}},
+		Errors:   []fault.Code{lookup.InvalidType, lookup.NXDomain, lookup.UpstreamUnavailable, lookup.DNSTimeout},
+		Fields:   FieldsOf[dns.Result](),
+		Verdicts: dns.Verdicts(),
 		Response: `{"domain":"example.com","type":"MX","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,` +
 			`"records":[{"preference":10,"exchange":"mx1.example.com"},{"preference":20,"exchange":"mx2.example.com"}]}`,
 	})
@@ -77,6 +78,7 @@ func SSLCheck() Operation {
 		Params:   []Param{{Name: "port", Type: "integer", Default: "443", Enum: []string{"443"}, Example: "443", Description: "TLS port; 443 only."}},
 		Errors:   []fault.Code{lookup.InvalidPort, lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.SSLTimeout},
 		Fields:   FieldsOf[ssl.Result](),
+		Verdicts: ssl.Verdicts(),
 		Response: sslExample,
 	})
 }
@@ -92,6 +94,7 @@ func Whois() Operation {
 		Tags:     []string{"whois", "rdap", "domain"},
 		Errors:   []fault.Code{lookup.RDAPUnavailable, lookup.NotFound, lookup.RDAPUpstream, lookup.BootstrapUnavailable, lookup.WhoisTimeout},
 		Fields:   FieldsOf[whois.Result](),
+		Verdicts: whois.Verdicts(),
 		Response: whoisExample,
 	})
 }
@@ -107,6 +110,7 @@ func Headers() Operation {
 		Tags:     []string{"http", "headers", "security"},
 		Errors:   []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.HeadersTimeout},
 		Fields:   FieldsOf[headers.Result](),
+		Verdicts: headers.Verdicts(),
 		Response: headersExample,
 	})
 }
@@ -119,9 +123,10 @@ func ResolveRedirect() Operation {
 		Summary: "The HTTPS redirect chain of a public hostname, hop by hop.",
 		Description: "Starts at https://{domain}/, the first of at most five hops, and follows Location, HTTPS on port 443 only, every hop guarded against private addresses. " +
 			"Reports each hop with status, peer and Location, and why the trace ended. Bodies and cookies are omitted.",
-		Tags:   []string{"http", "redirect", "network"},
-		Errors: []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.RedirectTimeout},
-		Fields: FieldsOf[redirect.Result](),
+		Tags:     []string{"http", "redirect", "network"},
+		Errors:   []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.RedirectTimeout},
+		Fields:   FieldsOf[redirect.Result](),
+		Verdicts: redirect.Verdicts(),
 		Response: `{"domain":"example.com","start_url":"https://example.com/","final_url":"https://www.example.com/","hop_count":2,"truncated":false,` +
 			`"stop_reason":null,"hops":[{"index":0,"url":"https://example.com/","method":"HEAD","status":301,"peer_ip":"93.184.216.34",` +
 			`"location":"https://www.example.com/"},{"index":1,"url":"https://www.example.com/","method":"HEAD","status":200,"peer_ip":"93.184.216.34","location":null}]}`,
@@ -140,6 +145,7 @@ func HostIntel() Operation {
 		Params:   []Param{recordType("dns_type", "A", "Record type of the DNS lookup alone, in either case.")},
 		Errors:   []fault.Code{lookup.InvalidType, lookup.HostIntelTimeout},
 		Fields:   FieldsOf[bundle.HostIntelResult](),
+		Verdicts: bundle.HostIntelVerdicts(),
 		Response: `{"domain":"example.com","dns":` + addressExample + `,"ssl":` + sslExample + `,"whois":` + whoisExample + `}`,
 	})
 }
@@ -155,6 +161,7 @@ func UptimeCheck() Operation {
 		Tags:     []string{"uptime", "tls", "http", "bundle"},
 		Errors:   []fault.Code{lookup.UptimeCheckTimeout},
 		Fields:   FieldsOf[bundle.UptimeResult](),
+		Verdicts: bundle.UptimeVerdicts(),
 		Response: `{"domain":"example.com","verdict":"down","dns":` + addressExample + `,"ssl":` + failedExample + `,"headers":` + failedExample + `}`,
 	})
 }
@@ -177,6 +184,7 @@ func Ping() Operation {
 		Params:   []Param{{Name: "probe", Type: "string", Example: "1", Description: "Ignored; the endpoint takes no input."}},
 		Example:  []Value{{"probe", "1"}},
 		Fields:   FieldsOf[Pong](),
+		Verdicts: []lookup.Verdict{{Says: "Paid and answered: the payment works", Tone: lookup.Good}},
 		Response: `{"ok":true,"service":"` + Service + `"}`,
 		Deadline: time.Second,
 	}
