@@ -59,13 +59,15 @@ func TestResolve(t *testing.T) {
 		"mixed6.test.com": lookup.BlockedAddress, "mapped.test.com": lookup.BlockedAddress,
 		"late.test.com": lookup.BlockedAddress, "none.test.com": lookup.NXDomain,
 	} {
-		target, err := d.Resolve(t.Context(), name)
-		if codeOf(err) != want || (want == "") != (err == nil) {
-			t.Errorf("%s: %v, want %q", name, err, want)
-		}
-		if err == nil && (target.Name != name || len(target.Addrs) != 2) {
-			t.Errorf("%s: %+v", name, target)
-		}
+		t.Run(name, func(t *testing.T) {
+			target, err := d.Resolve(t.Context(), name)
+			if codeOf(err) != want || (want == "") != (err == nil) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+			if err == nil && (target.Name != name || len(target.Addrs) != 2) {
+				t.Errorf("%s: %+v", name, target)
+			}
+		})
 	}
 }
 

@@ -57,15 +57,17 @@ func TestDomainAccepts(t *testing.T) {
 		"_dmarc\uff0eexample\uff61com\u3002":         "_dmarc.example.com",
 		"a_b\uff61bücher\u3002example\uff0ecom":      "a_b.xn--bcher-kva.example.com",
 	} {
-		for _, g := range []guard.Grammar{guard.Hostname, guard.DNSName} {
-			got, err := guard.Domain(raw, g)
-			switch {
-			case g == guard.Hostname && strings.Contains(raw, "_"):
-				wantInvalid(t, raw, err, "underscore")
-			case err != nil || got != want:
-				t.Errorf("Domain(%q, %d) = %q, %v, want %q", raw, g, got, err, want)
+		t.Run(raw, func(t *testing.T) {
+			for _, g := range []guard.Grammar{guard.Hostname, guard.DNSName} {
+				got, err := guard.Domain(raw, g)
+				switch {
+				case g == guard.Hostname && strings.Contains(raw, "_"):
+					wantInvalid(t, raw, err, "underscore")
+				case err != nil || got != want:
+					t.Errorf("Domain(%q, %d) = %q, %v, want %q", raw, g, got, err, want)
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -90,10 +92,12 @@ func TestDomainNamesTheFault(t *testing.T) {
 		"underscore":             {"bü_.com"},
 		"UTF-8":                  {"\xff.com"},
 	} {
-		for _, raw := range raws {
-			_, err := guard.Domain(raw, guard.Hostname)
-			wantInvalid(t, raw, err, part)
-		}
+		t.Run(part, func(t *testing.T) {
+			for _, raw := range raws {
+				_, err := guard.Domain(raw, guard.Hostname)
+				wantInvalid(t, raw, err, part)
+			}
+		})
 	}
 }
 
@@ -102,16 +106,18 @@ func TestDomainParam(t *testing.T) {
 	for query, part := range map[string]string{
 		"domain=b%C3%BCcher.de&type=MX": "", "Domain=example.com": "missing", "domain=": "empty", "domain=a.com&domain=a.com": "repeated",
 	} {
-		q, err := url.ParseQuery(query)
-		if err != nil {
-			t.Fatalf("%q: %v", query, err)
-		}
-		got, err := guard.DomainParam(q, guard.Hostname)
-		if part != "" {
-			wantInvalid(t, query, err, part)
-		} else if err != nil || got != "xn--bcher-kva.de" {
-			t.Errorf("%q = %q, %v", query, got, err)
-		}
+		t.Run(query, func(t *testing.T) {
+			q, err := url.ParseQuery(query)
+			if err != nil {
+				t.Fatalf("%q: %v", query, err)
+			}
+			got, err := guard.DomainParam(q, guard.Hostname)
+			if part != "" {
+				wantInvalid(t, query, err, part)
+			} else if err != nil || got != "xn--bcher-kva.de" {
+				t.Errorf("%q = %q, %v", query, got, err)
+			}
+		})
 	}
 }
 

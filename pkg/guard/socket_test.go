@@ -37,14 +37,14 @@ func TestCheckSocket(t *testing.T) {
 		network, address string
 		ok               bool
 	}{
-		{"tcp4", "1.1.1.1:443", true},
-		{"tcp6", "[2606:4700::1]:443", true},
-		{"tcp4", "127.0.0.1:443", false},
-		{"tcp6", "[::ffff:1.1.1.1]:443", false},
-		{"tcp6", "[fe80::1%eth0]:443", false},
-		{"udp4", "1.1.1.1:443", false},
-		{"tcp", "1.1.1.1:443", false},
-		{"tcp4", "example.com:443", false},
+		{network: "tcp4", address: "1.1.1.1:443", ok: true},
+		{network: "tcp6", address: "[2606:4700::1]:443", ok: true},
+		{network: "tcp4", address: "127.0.0.1:443", ok: false},
+		{network: "tcp6", address: "[::ffff:1.1.1.1]:443", ok: false},
+		{network: "tcp6", address: "[fe80::1%eth0]:443", ok: false},
+		{network: "udp4", address: "1.1.1.1:443", ok: false},
+		{network: "tcp", address: "1.1.1.1:443", ok: false},
+		{network: "tcp4", address: "example.com:443", ok: false},
 	} {
 		if err := checkSocket(c.network, c.address, nil); (err == nil) != c.ok {
 			t.Errorf("%s %s: %v", c.network, c.address, err)

@@ -17,28 +17,30 @@ func TestText(t *testing.T) {
 	t.Parallel()
 	text, lines := printable.Text, printable.Lines
 	for name, c := range map[string]struct{ got, want any }{
-		"other scripts":        {text("naïve 日本 🙂"), "naïve 日本 🙂"},
-		"controls":             {text("\x1b[2J\x07a\x00\x7f"), "?[2J?a??"},
-		"C1":                   {text("\u009b2J\u009b31mPAID"), "?2J?31mPAID"},
-		"bidi marks":           {text("\u202egnp\u202c \u2066x\u2069 \u200f\u061c"), "?gnp? ?x? ??"},
-		"invisible":            {text("a\u200bb\ufeffc\U000e0041"), "a?b?c?"},
-		"line separators":      {text("a\nb\r\nc\u2028d\u2029e\u0085f\tg"), "a b  c d e f g"},
-		"bytes":                {text("a\xffb\x9b"), "a\ufffdb\ufffd"},
-		"as long as it may":    {text(strings.Repeat("a", 512)), strings.Repeat("a", 512)},
-		"one longer":           {text(strings.Repeat("a", 513)), strings.Repeat("a", 509) + "…"},
-		"cut in a character":   {text(strings.Repeat("é", 300)), strings.Repeat("é", 254) + "…"},
-		"longer when cleaned":  {text(strings.Repeat("\xff", 512)), strings.Repeat("\ufffd", 169) + "…"},
-		"shorter when cleaned": {text(strings.Repeat("\u202e", 200)), strings.Repeat("?", 170) + "…"},
-		"lines":                {lines("a\nb\x1b[2J\n"), "a\nb?[2J\n"}, "lines of Windows": {lines("a\r\nb"), "a \nb"},
-		"a line separator": {lines("a\u2028b"), "a b"}, "long lines": {lines(strings.Repeat("ab\n", 1000)), strings.Repeat("ab\n", 170) + "ab…"},
-		"a quote": {printable.Quote("a", 8), `"a"`}, "an odd quote": {printable.Quote("é\u202e\x1b", 8), `"\u00e9\u202e\x1b"`},
-		"a long quote": {printable.Quote("abcdefghij", 8), `"abcdefgh"…`},
-		"nothing":      {printable.ASCII(""), true}, "ASCII": {printable.ASCII("a b~"), true}, "a line": {printable.ASCII("a\n"), false},
-		"DEL": {printable.ASCII("\x7f"), false}, "a letter": {printable.ASCII("é"), false}, "a byte": {printable.ASCII("\xff"), false},
+		"other scripts":        {got: text("naïve 日本 🙂"), want: "naïve 日本 🙂"},
+		"controls":             {got: text("\x1b[2J\x07a\x00\x7f"), want: "?[2J?a??"},
+		"C1":                   {got: text("\u009b2J\u009b31mPAID"), want: "?2J?31mPAID"},
+		"bidi marks":           {got: text("\u202egnp\u202c \u2066x\u2069 \u200f\u061c"), want: "?gnp? ?x? ??"},
+		"invisible":            {got: text("a\u200bb\ufeffc\U000e0041"), want: "a?b?c?"},
+		"line separators":      {got: text("a\nb\r\nc\u2028d\u2029e\u0085f\tg"), want: "a b  c d e f g"},
+		"bytes":                {got: text("a\xffb\x9b"), want: "a\ufffdb\ufffd"},
+		"as long as it may":    {got: text(strings.Repeat("a", 512)), want: strings.Repeat("a", 512)},
+		"one longer":           {got: text(strings.Repeat("a", 513)), want: strings.Repeat("a", 509) + "…"},
+		"cut in a character":   {got: text(strings.Repeat("é", 300)), want: strings.Repeat("é", 254) + "…"},
+		"longer when cleaned":  {got: text(strings.Repeat("\xff", 512)), want: strings.Repeat("\ufffd", 169) + "…"},
+		"shorter when cleaned": {got: text(strings.Repeat("\u202e", 200)), want: strings.Repeat("?", 170) + "…"},
+		"lines":                {got: lines("a\nb\x1b[2J\n"), want: "a\nb?[2J\n"}, "lines of Windows": {got: lines("a\r\nb"), want: "a \nb"},
+		"a line separator": {got: lines("a\u2028b"), want: "a b"}, "long lines": {got: lines(strings.Repeat("ab\n", 1000)), want: strings.Repeat("ab\n", 170) + "ab…"},
+		"a quote": {got: printable.Quote("a", 8), want: `"a"`}, "an odd quote": {got: printable.Quote("é\u202e\x1b", 8), want: `"\u00e9\u202e\x1b"`},
+		"a long quote": {got: printable.Quote("abcdefghij", 8), want: `"abcdefgh"…`},
+		"nothing":      {got: printable.ASCII(""), want: true}, "ASCII": {got: printable.ASCII("a b~"), want: true}, "a line": {got: printable.ASCII("a\n"), want: false},
+		"DEL": {got: printable.ASCII("\x7f"), want: false}, "a letter": {got: printable.ASCII("é"), want: false}, "a byte": {got: printable.ASCII("\xff"), want: false},
 	} {
-		if c.got != c.want {
-			t.Errorf("%s: %q, want %q", name, c.got, c.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			if c.got != c.want {
+				t.Errorf("%s: %q, want %q", name, c.got, c.want)
+			}
+		})
 	}
 }
 
@@ -80,9 +82,11 @@ func TestJSON(t *testing.T) {
 		"\"a\ufe0f\U000e0100\u3164\"": `"a\ufe0f\udb40\udd00\u3164"`, "\"\U000110bd\"": `"\ud804\udcbd"`, "\"\xff\ufffd\"": `"\ufffd` + "\ufffd\"",
 		"\x1b[2J": `\u001b[2J`, // of what is no JSON, nothing steers a terminal either
 	} {
-		if got := string(printable.JSON([]byte(text))); got != want {
-			t.Errorf("%+q has become %+q, want %+q", text, got, want)
-		}
+		t.Run(text, func(t *testing.T) {
+			if got := string(printable.JSON([]byte(text))); got != want {
+				t.Errorf("%+q has become %+q, want %+q", text, got, want)
+			}
+		})
 	}
 }
 
@@ -152,17 +156,17 @@ func TestLog(t *testing.T) {
 		write func(l *slog.Logger)
 		want  any
 	}{
-		"string":       {func(l *slog.Logger) { l.Info("m", "v", hostile) }, want},
-		"error":        {func(l *slog.Logger) { l.Info("m", "v", errors.New(hostile)) }, want},
-		"map":          {func(l *slog.Logger) { l.Info("m", "v", map[string]string{hostile: hostile}) }, map[string]any{want: want}},
-		"group":        {func(l *slog.Logger) { l.Info("m", slog.Group("v", "a", hostile)) }, map[string]any{"a": want}},
-		"with":         {func(l *slog.Logger) { l.With("v", hostile).Info("m") }, want},
-		"inside group": {func(l *slog.Logger) { l.WithGroup("v").Info("m", "a", hostile) }, map[string]any{"a": want}},
-		"valuer":       {func(l *slog.Logger) { l.Info("m", "v", lazy(hostile)) }, want},
-		"number":       {func(l *slog.Logger) { l.Info("m", "v", 7) }, 7.0},
-		"our own":      {func(l *slog.Logger) { l.Info("m", "v", printable.Own(stack)) }, stack},
-		"structure":    {func(l *slog.Logger) { l.Info("m", "v", struct{ A int }{1}) }, map[string]any{"A": 1.0}},
-		"level below":  {func(l *slog.Logger) { l.Debug("m", "v", "debug"); l.Info("m", "v", "info") }, "info"},
+		"string":       {write: func(l *slog.Logger) { l.Info("m", "v", hostile) }, want: want},
+		"error":        {write: func(l *slog.Logger) { l.Info("m", "v", errors.New(hostile)) }, want: want},
+		"map":          {write: func(l *slog.Logger) { l.Info("m", "v", map[string]string{hostile: hostile}) }, want: map[string]any{want: want}},
+		"group":        {write: func(l *slog.Logger) { l.Info("m", slog.Group("v", "a", hostile)) }, want: map[string]any{"a": want}},
+		"with":         {write: func(l *slog.Logger) { l.With("v", hostile).Info("m") }, want: want},
+		"inside group": {write: func(l *slog.Logger) { l.WithGroup("v").Info("m", "a", hostile) }, want: map[string]any{"a": want}},
+		"valuer":       {write: func(l *slog.Logger) { l.Info("m", "v", lazy(hostile)) }, want: want},
+		"number":       {write: func(l *slog.Logger) { l.Info("m", "v", 7) }, want: 7.0},
+		"our own":      {write: func(l *slog.Logger) { l.Info("m", "v", printable.Own(stack)) }, want: stack},
+		"structure":    {write: func(l *slog.Logger) { l.Info("m", "v", struct{ A int }{1}) }, want: map[string]any{"A": 1.0}},
+		"level below":  {write: func(l *slog.Logger) { l.Debug("m", "v", "debug"); l.Info("m", "v", "info") }, want: "info"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -70,15 +70,17 @@ func TestRefused(t *testing.T) {
 		`{"a":[[[[]]]]}`: "nested deeper than 4",
 		`{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}": "nested deeper than 4",
 	} {
-		o, err := strictjson.Parse([]byte(doc), depth)
-		m, split := strictjson.Split([]byte(doc), depth)
-		if err == nil || split == nil || err.Error() != split.Error() || !strings.Contains(err.Error(), want) || o != nil || m != nil {
-			t.Errorf("%.60q: %v, %v; want %s", doc, err, split, want)
-			continue
-		}
-		if s := err.Error(); len(s) > 300 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' && r != '…' }) {
-			t.Errorf("%.60q: the error shows %q", doc, s)
-		}
+		t.Run(doc, func(t *testing.T) {
+			o, err := strictjson.Parse([]byte(doc), depth)
+			m, split := strictjson.Split([]byte(doc), depth)
+			if err == nil || split == nil || err.Error() != split.Error() || !strings.Contains(err.Error(), want) || o != nil || m != nil {
+				t.Errorf("%.60q: %v, %v; want %s", doc, err, split, want)
+				return
+			}
+			if s := err.Error(); len(s) > 300 || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' && r != '…' }) {
+				t.Errorf("%.60q: the error shows %q", doc, s)
+			}
+		})
 	}
 	if _, err := strictjson.Parse([]byte(`{"a":[[[]]]}`), depth); err != nil {
 		t.Error(err)
@@ -95,13 +97,15 @@ func TestLimits(t *testing.T) {
 		`{"a":"[[[,,,,,,\"[["}`: "",
 		`{"a":[[]]}`:            "nested deeper than 2",
 	} {
-		got := ""
-		if err := l.Check([]byte(doc)); err != nil {
-			got = err.Error()
-		}
-		if got != want {
-			t.Errorf("%s: %q, want %q", doc, got, want)
-		}
+		t.Run(doc, func(t *testing.T) {
+			got := ""
+			if err := l.Check([]byte(doc)); err != nil {
+				got = err.Error()
+			}
+			if got != want {
+				t.Errorf("%s: %q, want %q", doc, got, want)
+			}
+		})
 	}
 }
 

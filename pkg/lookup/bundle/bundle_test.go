@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,58 +37,59 @@ func TestChild(t *testing.T) {
 		err  error
 		want string
 	}{
-		"result":    {nil, `{"n":7}`},
-		"fault":     {gone, `{"error":{"code":"nxdomain","message":"gone"}}`},
-		"prevented": {fmt.Errorf("x: %w", gone.Prevented()), `{"error":{"code":"nxdomain","message":"gone"}}`},
-		"foreign":   {errors.New("secret"), `{"error":{"code":"internal_error",`},
-		"panic":     {errPanic, `{"error":{"code":"internal_error",`},
+		"result":    {err: nil, want: `{"n":7}`},
+		"fault":     {err: gone, want: `{"error":{"code":"nxdomain","message":"gone"}}`},
+		"prevented": {err: fmt.Errorf("x: %w", gone.Prevented()), want: `{"error":{"code":"nxdomain","message":"gone"}}`},
+		"foreign":   {err: errors.New("secret"), want: `{"error":{"code":"internal_error",`},
+		"panic":     {err: errPanic, want: `{"error":{"code":"internal_error",`},
 	} {
-		b, err := json.Marshal(run(t.Context(), func(_ context.Context, n int) (fact, error) {
-			if c.err == errPanic {
-				panic("secret")
+		t.Run(name, func(t *testing.T) {
+			b, err := json.Marshal(run(t.Context(), func(_ context.Context, n int) (fact, error) {
+				if c.err == errPanic {
+					panic("secret")
+				}
+				return fact{n}, c.err
+			}, 7))
+			if err != nil || !strings.HasPrefix(string(b), c.want) || strings.Contains(string(b), "secret") {
+				t.Errorf("%s: %s, %v", name, b, err)
 			}
-			return fact{n}, c.err
-		}, 7))
-		if err != nil || !strings.HasPrefix(string(b), c.want) || strings.Contains(string(b), "secret") {
-			t.Errorf("%s: %s, %v", name, b, err)
-		}
+		})
 	}
 }
 
 var errPanic = errors.New("panics")
 
-// In whatever way the children of a bundle end, those are owed under the names of
-// their fields whose code is owed by itself; they were prevented when none of them
-// was tried, and the target was silent when it was in one of them.
+// TestOwed: those children are owed, under the names of their fields, whose code is
+// owed by itself; they were prevented when none of them was tried, and the target was
+// silent when it was in one of them.
 func TestOwed(t *testing.T) {
-	prevented := lookup.Fault(lookup.BootstrapUnavailable, nil).Prevented()
-	silent := lookup.Fault(lookup.SSLTimeout, nil).Silence()
-	ends := []*fault.Error{nil, prevented, silent, lookup.Fault(lookup.NXDomain, nil).Silence(), fault.New(fault.InternalError, nil)}
-	few := len(ends)
-	for _, i := range slices.Concat(fault.All(), lookup.Codes()) {
-		ends = append(ends, i.New(nil))
-	}
-	for n := range few * few * len(ends) {
-		three := []*fault.Error{ends[n%few], ends[n/few%few], ends[n/few/few]}
-		for last, owed := range map[string]func() ([]string, bool, bool){
-			"whois": HostIntelResult{DNS: Child[dns.Result]{Fault: three[0]}, SSL: Child[ssl.Result]{Fault: three[1]},
-				Whois: Child[whois.Result]{Fault: three[2]}}.Owed,
-			"headers": UptimeResult{DNS: Child[dns.Result]{Fault: three[0]}, SSL: Child[ssl.Result]{Fault: three[1]},
-				Headers: Child[headers.Result]{Fault: three[2]}}.Owed,
-		} {
-			var want []string
-			tried := false
-			for i, f := range three {
-				if f != nil && f.Info().Class == fault.Owed {
-					want = append(want, []string{"dns", "ssl", last}[i])
-					tried = tried || f != prevented
+	late := lookup.Fault(lookup.SSLTimeout, nil)
+	prevented, gone := lookup.Fault(lookup.BootstrapUnavailable, nil).Prevented(), lookup.Fault(lookup.NXDomain, nil)
+	for name, c := range map[string]struct {
+		dns, ssl, last *fault.Error
+		want           string
+	}{
+		"none":                  {want: "[] false false"},
+		"an answer":             {dns: gone, last: gone.Silence(), want: "[] false false"},
+		"each":                  {dns: late, ssl: late, last: late, want: "[dns ssl last] false false"},
+		"a bug":                 {ssl: fault.New(fault.InternalError, nil), want: "[ssl] false false"},
+		"prevented":             {dns: prevented, ssl: gone, last: prevented, want: "[dns last] true false"},
+		"prevented, and tried":  {dns: prevented, last: late, want: "[dns last] false false"},
+		"silent":                {dns: gone, ssl: late.Silence(), want: "[ssl] false true"},
+		"silent, and prevented": {ssl: late.Silence(), last: prevented, want: "[ssl last] false true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, s := Child[dns.Result]{Fault: c.dns}, Child[ssl.Result]{Fault: c.ssl}
+			for last, owed := range map[string]func() ([]string, bool, bool){
+				"whois":   HostIntelResult{DNS: d, SSL: s, Whois: Child[whois.Result]{Fault: c.last}}.Owed,
+				"headers": UptimeResult{DNS: d, SSL: s, Headers: Child[headers.Result]{Fault: c.last}}.Owed,
+			} {
+				fields, prevented, silent := owed()
+				if got := fmt.Sprint(fields, prevented, silent); got != strings.Replace(c.want, "last", last, 1) {
+					t.Errorf("%s: %s, want %s", last, got, c.want)
 				}
 			}
-			got, all, silence := owed()
-			if !slices.Equal(got, want) || all != (want != nil && !tried) || silence != slices.Contains(three, silent) {
-				t.Fatalf("%v: %q, prevented %v, silent %v; want %q", three, got, all, silence, want)
-			}
-		}
+		})
 	}
 }
 
@@ -113,23 +113,25 @@ func takes[Q, R any](d time.Duration) look[Q, R] {
 // bundle's own time is up; the others stand.
 func TestSlowChild(t *testing.T) {
 	for name, c := range map[string]struct{ slow, deadline, at time.Duration }{
-		"side by side":      {3 * time.Second, time.Hour, 3 * time.Second},
-		"slow":              {time.Hour, 12 * time.Second, 8 * time.Second},
-		"slow, little time": {time.Hour, 3 * time.Second, 2500 * time.Millisecond},
-		"slow, no deadline": {time.Hour, 0, 8 * time.Second},
+		"side by side":      {slow: 3 * time.Second, deadline: time.Hour, at: 3 * time.Second},
+		"slow":              {slow: time.Hour, deadline: 12 * time.Second, at: 8 * time.Second},
+		"slow, little time": {slow: time.Hour, deadline: 3 * time.Second, at: 2500 * time.Millisecond},
+		"slow, no deadline": {slow: time.Hour, deadline: 0, at: 8 * time.Second},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := t.Context(), func() {}
-			if c.deadline > 0 {
-				ctx, cancel = context.WithTimeout(ctx, c.deadline)
-			}
-			defer cancel()
-			begun := time.Now()
-			d, w := takes[dns.Query, dns.Result](2*time.Second), takes[whois.Query, whois.Result](time.Second)
-			r, err := NewHostIntel(d, takes[ssl.Query, ssl.Result](c.slow), w).Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
-			if err != nil || (r.SSL.Fault != nil) != (c.slow == time.Hour) || r.DNS.Fault != nil || r.Whois.Fault != nil || time.Since(begun) != c.at {
-				t.Errorf("%s: %+v, %v after %s", name, r, err, time.Since(begun))
-			}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := t.Context(), func() {}
+				if c.deadline > 0 {
+					ctx, cancel = context.WithTimeout(ctx, c.deadline)
+				}
+				defer cancel()
+				begun := time.Now()
+				d, w := takes[dns.Query, dns.Result](2*time.Second), takes[whois.Query, whois.Result](time.Second)
+				r, err := NewHostIntel(d, takes[ssl.Query, ssl.Result](c.slow), w).Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
+				if err != nil || (r.SSL.Fault != nil) != (c.slow == time.Hour) || r.DNS.Fault != nil || r.Whois.Fault != nil || time.Since(begun) != c.at {
+					t.Errorf("%s: %+v, %v after %s", name, r, err, time.Since(begun))
+				}
+			})
 		})
 	}
 }
@@ -153,26 +155,28 @@ func TestBundlesOutOfTime(t *testing.T) {
 		look func(context.Context) error
 		want fault.Code
 	}{
-		"host-intel": {func(ctx context.Context) error {
+		"host-intel": {look: func(ctx context.Context) error {
 			b := NewHostIntel(stubborn, takes[ssl.Query, ssl.Result](0), takes[whois.Query, whois.Result](0))
 			_, err := b.Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
 			return err
-		}, lookup.HostIntelTimeout},
-		"uptime-check": {func(ctx context.Context) error {
+		}, want: lookup.HostIntelTimeout},
+		"uptime-check": {look: func(ctx context.Context) error {
 			_, err := NewUptime(h, stubborn, h, h).Lookup(ctx, UptimeQuery{Domain: "example.com"})
 			return err
-		}, lookup.UptimeCheckTimeout},
+		}, want: lookup.UptimeCheckTimeout},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			left, leave := context.WithCancel(t.Context())
-			leave()
-			for what, ctx := range map[string]context.Context{"stubborn": ctx, "thawed": late{t.Context()}, "left": left} {
-				if err := c.look(ctx); fault.From(err).Code != c.want {
-					t.Errorf("%s, %s: %v, want %s", name, what, err, c.want)
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				left, leave := context.WithCancel(t.Context())
+				leave()
+				for what, ctx := range map[string]context.Context{"stubborn": ctx, "thawed": late{t.Context()}, "left": left} {
+					if err := c.look(ctx); fault.From(err).Code != c.want {
+						t.Errorf("%s, %s: %v, want %s", name, what, err, c.want)
+					}
 				}
-			}
+			})
 		})
 	}
 }
@@ -222,49 +226,51 @@ func TestUptime(t *testing.T) {
 		change func(h *host)
 		want   string
 	}{
-		"all well":      {func(*host) {}, "up"},
-		"499":           {func(h *host) { h.status = 499 }, "up"},
-		"500":           {func(h *host) { h.status = 500 }, "degraded"},
-		"999":           {func(h *host) { h.status = 999 }, "degraded"},
-		"expired":       {func(h *host) { h.certificate.Expired = true }, "degraded"},
-		"not yet valid": {func(h *host) { h.certificate.NotYetValid = true }, "degraded"},
-		"mismatch":      {func(h *host) { h.certificate.HostnameMatch = false }, "degraded"},
-		"dns fails":     {func(h *host) { h.dns = lookup.Fault(lookup.DNSTimeout, nil) }, "down dns_timeout"},
-		"headers fail":  {func(h *host) { h.headers = lookup.Fault(lookup.HTTPFailed, nil) }, "down http_failed"},
-		"expired and headers fail": {func(h *host) { h.certificate.Expired, h.headers = true, lookup.Fault(lookup.HTTPFailed, nil) },
-			"down http_failed"},
-		"handshake fails": {func(h *host) { h.ssl = lookup.Fault(lookup.HandshakeFailed, nil) }, "down handshake_failed handshake_failed"},
-		"ssl is late":     {func(h *host) { h.ssl = lookup.Fault(lookup.SSLTimeout, nil) }, "down ssl_timeout headers_timeout"},
-		"ssl is silent":   {func(h *host) { h.ssl = lookup.Fault(lookup.SSLTimeout, nil).Silence() }, "down ssl_timeout! headers_timeout!"},
-		"blocked":         {func(h *host) { h.resolve = lookup.Fault(lookup.BlockedAddress, nil) }, "down blocked_address blocked_address"},
-		"resolvers":       {func(h *host) { h.resolve = fmt.Errorf("x: %w", guard.ErrResolvers) }, "down ssl_timeout headers_timeout"},
+		"all well":      {change: func(*host) {}, want: "up"},
+		"499":           {change: func(h *host) { h.status = 499 }, want: "up"},
+		"500":           {change: func(h *host) { h.status = 500 }, want: "degraded"},
+		"999":           {change: func(h *host) { h.status = 999 }, want: "degraded"},
+		"expired":       {change: func(h *host) { h.certificate.Expired = true }, want: "degraded"},
+		"not yet valid": {change: func(h *host) { h.certificate.NotYetValid = true }, want: "degraded"},
+		"mismatch":      {change: func(h *host) { h.certificate.HostnameMatch = false }, want: "degraded"},
+		"dns fails":     {change: func(h *host) { h.dns = lookup.Fault(lookup.DNSTimeout, nil) }, want: "down dns_timeout"},
+		"headers fail":  {change: func(h *host) { h.headers = lookup.Fault(lookup.HTTPFailed, nil) }, want: "down http_failed"},
+		"expired and headers fail": {change: func(h *host) { h.certificate.Expired, h.headers = true, lookup.Fault(lookup.HTTPFailed, nil) },
+			want: "down http_failed"},
+		"handshake fails": {change: func(h *host) { h.ssl = lookup.Fault(lookup.HandshakeFailed, nil) }, want: "down handshake_failed handshake_failed"},
+		"ssl is late":     {change: func(h *host) { h.ssl = lookup.Fault(lookup.SSLTimeout, nil) }, want: "down ssl_timeout headers_timeout"},
+		"ssl is silent":   {change: func(h *host) { h.ssl = lookup.Fault(lookup.SSLTimeout, nil).Silence() }, want: "down ssl_timeout! headers_timeout!"},
+		"blocked":         {change: func(h *host) { h.resolve = lookup.Fault(lookup.BlockedAddress, nil) }, want: "down blocked_address blocked_address"},
+		"resolvers":       {change: func(h *host) { h.resolve = fmt.Errorf("x: %w", guard.ErrResolvers) }, want: "down ssl_timeout headers_timeout"},
 		// A handshake that failed after the certificate: the headers make their own.
-		"no connection": {func(h *host) { h.conn = nil }, "up"},
+		"no connection": {change: func(h *host) { h.conn = nil }, want: "up"},
 	} {
-		h := good()
-		c.change(h)
-		r, err := NewUptime(h, h, h, h).Lookup(t.Context(), UptimeQuery{Domain: "example.com"})
-		got := string(r.Verdict)
-		for _, f := range []*fault.Error{r.DNS.Fault, r.SSL.Fault, r.Headers.Fault} {
-			if f != nil {
-				got += " " + string(f.Code)
-				if f.IsSilence() {
-					got += "!"
+		t.Run(name, func(t *testing.T) {
+			h := good()
+			c.change(h)
+			r, err := NewUptime(h, h, h, h).Lookup(t.Context(), UptimeQuery{Domain: "example.com"})
+			got := string(r.Verdict)
+			for _, f := range []*fault.Error{r.DNS.Fault, r.SSL.Fault, r.Headers.Fault} {
+				if f != nil {
+					got += " " + string(f.Code)
+					if f.IsSilence() {
+						got += "!"
+					}
 				}
 			}
-		}
-		if s, h := r.SSL.Fault, r.Headers.Fault; s != nil && h != nil && s.Message != h.Message {
-			t.Errorf("%s: %q and %q of one cause", name, s.Message, h.Message)
-		}
-		if got != c.want || err != nil || h.resolves != 1 {
-			t.Errorf("%s: %s, %v, after %d resolutions; want %s", name, got, err, h.resolves, c.want)
-		}
-		switch asked := h.target.Addrs != nil; {
-		case asked != (r.SSL.Fault == nil):
-			t.Errorf("%s: headers were looked up: %v", name, asked)
-		case asked && (h.got != h.conn || h.peer.String() != "93.184.216.34"):
-			t.Errorf("%s: headers were looked up over %p to %s, want %p", name, h.got, h.peer, h.conn)
-		}
+			if s, h := r.SSL.Fault, r.Headers.Fault; s != nil && h != nil && s.Message != h.Message {
+				t.Errorf("%s: %q and %q of one cause", name, s.Message, h.Message)
+			}
+			if got != c.want || err != nil || h.resolves != 1 {
+				t.Errorf("%s: %s, %v, after %d resolutions; want %s", name, got, err, h.resolves, c.want)
+			}
+			switch asked := h.target.Addrs != nil; {
+			case asked != (r.SSL.Fault == nil):
+				t.Errorf("%s: headers were looked up: %v", name, asked)
+			case asked && (h.got != h.conn || h.peer.String() != "93.184.216.34"):
+				t.Errorf("%s: headers were looked up over %p to %s, want %p", name, h.got, h.peer, h.conn)
+			}
+		})
 	}
 }
 
@@ -287,38 +293,40 @@ func TestResolvesOnce(t *testing.T) {
 	for kind, want := range map[string]int64{ // both families for each bundle, and for the registry
 		"A": 6, "AAAA": 6, "MX": 7,
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			var asked, open atomic.Int64
-			dial := func(_ context.Context, network, _ string) (net.Conn, error) {
-				if network == "udp" {
-					asked.Add(1)
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var asked, open atomic.Int64
+				dial := func(_ context.Context, network, _ string) (net.Conn, error) {
+					if network == "udp" {
+						asked.Add(1)
+					}
+					near, far := net.Pipe()
+					go io.Copy(io.Discard, far)
+					open.Add(1)
+					return closing{near, sync.OnceFunc(func() {
+						time.Sleep(time.Second) // in the bubble
+						open.Add(-1)
+					})}, nil
 				}
-				near, far := net.Pipe()
-				go io.Copy(io.Discard, far)
-				open.Add(1)
-				return closing{near, sync.OnceFunc(func() {
-					time.Sleep(time.Second) // in the bubble
-					open.Add(-1)
-				})}, nil
-			}
-			resolvers := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: dial})
-			dialer := guard.NewDialer(guard.DialerConfig{Resolver: resolvers})
-			registry := look[whois.Query, whois.Result](func(ctx context.Context, _ whois.Query) (whois.Result, error) {
-				_, err := dialer.Resolve(ctx, "rdap.example.net") // as the registry lookup does
-				return whois.Result{}, err
+				resolvers := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: dial})
+				dialer := guard.NewDialer(guard.DialerConfig{Resolver: resolvers})
+				registry := look[whois.Query, whois.Result](func(ctx context.Context, _ whois.Query) (whois.Result, error) {
+					_, err := dialer.Resolve(ctx, "rdap.example.net") // as the registry lookup does
+					return whois.Result{}, err
+				})
+				u, uerr := NewUptime(dialer, resolvers, good(), good()).Lookup(t.Context(), UptimeQuery{Domain: "example.com"})
+				uptime := open.Load()
+				h, herr := NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry).
+					Lookup(t.Context(), HostIntelQuery{Domain: "example.com", DNSType: kind})
+				if n := open.Load(); asked.Load() != want || uptime != 0 || n != 0 || uerr != nil || herr != nil {
+					t.Errorf("%s: %d questions, %d and %d under way after the answer, %v, %v", kind, asked.Load(), uptime, n, uerr, herr)
+				}
+				for i, f := range []*fault.Error{u.DNS.Fault, u.SSL.Fault, h.DNS.Fault, h.SSL.Fault} {
+					if code := []fault.Code{lookup.DNSTimeout, lookup.SSLTimeout}[i%2]; f == nil || f.Code != code {
+						t.Errorf("%s: %v, want %s", kind, f, code)
+					}
+				}
 			})
-			u, uerr := NewUptime(dialer, resolvers, good(), good()).Lookup(t.Context(), UptimeQuery{Domain: "example.com"})
-			uptime := open.Load()
-			h, herr := NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry).
-				Lookup(t.Context(), HostIntelQuery{Domain: "example.com", DNSType: kind})
-			if n := open.Load(); asked.Load() != want || uptime != 0 || n != 0 || uerr != nil || herr != nil {
-				t.Errorf("%s: %d questions, %d and %d under way after the answer, %v, %v", kind, asked.Load(), uptime, n, uerr, herr)
-			}
-			for i, f := range []*fault.Error{u.DNS.Fault, u.SSL.Fault, h.DNS.Fault, h.SSL.Fault} {
-				if code := []fault.Code{lookup.DNSTimeout, lookup.SSLTimeout}[i%2]; f == nil || f.Code != code {
-					t.Errorf("%s: %v, want %s", kind, f, code)
-				}
-			}
 		})
 	}
 }

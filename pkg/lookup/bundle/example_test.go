@@ -3,13 +3,12 @@ package bundle_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 
 	miekg "github.com/miekg/dns"
 
-	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
@@ -23,34 +22,22 @@ func ExampleUptime_Lookup() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer web.Close()
-	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	server, err := testbed.ListenDNS("127.0.0.1:0", miekg.HandlerFunc(func(w miekg.ResponseWriter, q *miekg.Msg) {
+		a, _ := miekg.NewRR(q.Question[0].Name + " 60 IN A 93.184.215.14")
+		m := testbed.Reply(q)
+		m.Answer = []miekg.RR{a}
+		testbed.Send(w, q, m)
+	}))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	server := &miekg.Server{PacketConn: socket, Handler: miekg.HandlerFunc(func(w miekg.ResponseWriter, q *miekg.Msg) {
-		m := new(miekg.Msg).SetReply(q)
-		m.RecursionAvailable = true
-		if q.Question[0].Qtype == miekg.TypeA {
-			m.Answer = []miekg.RR{&miekg.A{
-				Hdr: miekg.RR_Header{Name: q.Question[0].Name, Rrtype: miekg.TypeA, Class: miekg.ClassINET, Ttl: 60},
-				A:   net.ParseIP("93.184.215.14"),
-			}}
-		}
-		_ = w.WriteMsg(m)
-	})}
-	go func() { _ = server.ActivateAndServe() }()
-	defer func() { _ = server.Shutdown() }()
+	defer server.Close()
 
-	resolver := dns.New(dns.Config{Resolvers: []string{socket.LocalAddr().String()}})
-	dialer := guard.NewDialer(guard.DialerConfig{
-		Resolver: resolver,
-		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, web.Listener.Addr().String())
-		},
-	})
-	fetched := headers.New(origin.New(origin.Config{Connector: dialer, UserAgent: "example"}))
-	client := bundle.NewUptime(dialer, resolver, ssl.New(ssl.Config{Connector: dialer}), fetched)
+	connector := testbed.Behind(web.Listener.Addr())
+	fetched := headers.New(origin.New(origin.Config{Connector: connector, UserAgent: "example"}))
+	resolver := dns.New(dns.Config{Resolvers: []string{server.Addr}})
+	client := bundle.NewUptime(connector, resolver, ssl.New(ssl.Config{Connector: connector}), fetched)
 	r, err := client.Lookup(context.Background(), bundle.UptimeQuery{Domain: "example.com"})
 	if err != nil {
 		fmt.Println(err)

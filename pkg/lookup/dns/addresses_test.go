@@ -92,12 +92,12 @@ func TestAddressesTime(t *testing.T) {
 		at     time.Duration
 	}
 	eachInBubble(t, map[string]row{
-		"IPv6 before IPv4":     {300 * ms, 100 * ms, "93.184.216.34 2606:4700::1", 300 * ms},
-		"IPv6 in its grace":    {100 * ms, 140 * ms, "93.184.216.34 2606:4700::1", 140 * ms},
-		"IPv6 after its grace": {100 * ms, 200 * ms, "93.184.216.34", 150 * ms},
-		"IPv6 never":           {100 * ms, never, "93.184.216.34", 150 * ms},
-		"IPv4 never":           {never, 100 * ms, "2606:4700::1", 3950 * ms},
-		"never":                {never, never, "", 3950 * ms},
+		"IPv6 before IPv4":     {v4: 300 * ms, v6: 100 * ms, want: "93.184.216.34 2606:4700::1", at: 300 * ms},
+		"IPv6 in its grace":    {v4: 100 * ms, v6: 140 * ms, want: "93.184.216.34 2606:4700::1", at: 140 * ms},
+		"IPv6 after its grace": {v4: 100 * ms, v6: 200 * ms, want: "93.184.216.34", at: 150 * ms},
+		"IPv6 never":           {v4: 100 * ms, v6: never, want: "93.184.216.34", at: 150 * ms},
+		"IPv4 never":           {v4: never, v6: 100 * ms, want: "2606:4700::1", at: 3950 * ms},
+		"never":                {v4: never, v6: never, want: "", at: 3950 * ms},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, host{udp: eachFamily(c.v4, c.v6)})
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)

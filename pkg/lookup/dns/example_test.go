@@ -3,23 +3,18 @@ package dns_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/url"
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // A lookup over a resolver on loopback that knows one name.
 func ExampleClient_Lookup() {
-	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	server := &miekg.Server{PacketConn: socket, Handler: miekg.HandlerFunc(func(w miekg.ResponseWriter, q *miekg.Msg) {
+	server, err := testbed.ListenDNS("127.0.0.1:0", miekg.HandlerFunc(func(w miekg.ResponseWriter, q *miekg.Msg) {
 		soa, _ := miekg.NewRR("com. 900 IN SOA a.gtld-servers.net. nstld.verisign-grs.com. 1 1800 900 604800 900")
 		m := new(miekg.Msg).SetRcode(q, miekg.RcodeNameError)
 		m.Ns = []miekg.RR{soa} // without it, the client would ask a second resolver
@@ -27,12 +22,14 @@ func ExampleClient_Lookup() {
 			mx, _ := miekg.NewRR(name + " 300 IN MX 10 mx1.example.com.")
 			m.Rcode, m.Answer = miekg.RcodeSuccess, []miekg.RR{mx}
 		}
-		_ = w.WriteMsg(m)
-	})}
-	go func() { _ = server.ActivateAndServe() }()
-	defer func() { _ = server.Shutdown() }()
-
-	client := dns.New(dns.Config{Resolvers: []string{socket.LocalAddr().String()}})
+		testbed.Send(w, q, m)
+	}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer server.Close()
+	client := dns.New(dns.Config{Resolvers: []string{server.Addr}})
 	for _, domain := range []string{"Example.COM.", "nobody.example.com"} {
 		q, err := dns.ParseQuery(url.Values{"domain": {domain}, "type": {"MX"}})
 		if err != nil {

@@ -35,72 +35,72 @@ func TestLookup(t *testing.T) {
 		want  string
 	}
 	rows := map[string]row{
-		"A": {"A", answer("@ 300 IN A 192.0.2.1", "@ 200 IN A 192.0.2.2"),
-			`"ttl":200,"records":[{"address":"192.0.2.1"},{"address":"192.0.2.2"}]}`},
-		"AAAA": {"AAAA", answer("@ 5 IN AAAA 2001:DB8:0:0:0::1", "@ 5 IN AAAA ::ffff:192.0.2.1"),
-			`"ttl":5,"records":[{"address":"2001:db8::1"},{"address":"::ffff:192.0.2.1"}]}`},
-		"MX": {"MX", answer("@ 5 IN MX 20 B.Mail.Example.", "@ 5 IN MX 10 a.mail.example."),
-			`"ttl":5,"records":[{"preference":20,"exchange":"b.mail.example"},{"preference":10,"exchange":"a.mail.example"}]}`},
-		"null MX": {"MX", answer("@ 5 IN MX 0 ."), `"ttl":5,"records":[{"preference":0,"exchange":"."}]}`},
-		"TXT": {"TXT", answer(`@ 5 IN TXT "v=spf1 include:" "_spf.example.com -all"`, `@ 5 IN TXT ""`),
-			`"ttl":5,"records":[{"text":"v=spf1 include:_spf.example.com -all","strings":["v=spf1 include:","_spf.example.com -all"]},` +
+		"A": {typ: "A", reply: answer("@ 300 IN A 192.0.2.1", "@ 200 IN A 192.0.2.2"),
+			want: `"ttl":200,"records":[{"address":"192.0.2.1"},{"address":"192.0.2.2"}]}`},
+		"AAAA": {typ: "AAAA", reply: answer("@ 5 IN AAAA 2001:DB8:0:0:0::1", "@ 5 IN AAAA ::ffff:192.0.2.1"),
+			want: `"ttl":5,"records":[{"address":"2001:db8::1"},{"address":"::ffff:192.0.2.1"}]}`},
+		"MX": {typ: "MX", reply: answer("@ 5 IN MX 20 B.Mail.Example.", "@ 5 IN MX 10 a.mail.example."),
+			want: `"ttl":5,"records":[{"preference":20,"exchange":"b.mail.example"},{"preference":10,"exchange":"a.mail.example"}]}`},
+		"null MX": {typ: "MX", reply: answer("@ 5 IN MX 0 ."), want: `"ttl":5,"records":[{"preference":0,"exchange":"."}]}`},
+		"TXT": {typ: "TXT", reply: answer(`@ 5 IN TXT "v=spf1 include:" "_spf.example.com -all"`, `@ 5 IN TXT ""`),
+			want: `"ttl":5,"records":[{"text":"v=spf1 include:_spf.example.com -all","strings":["v=spf1 include:","_spf.example.com -all"]},` +
 				`{"text":"","strings":[""]}]}`},
-		"TXT quotes and UTF-8": {"TXT", answer(`@ 5 IN TXT "a\"b" "caf\195\169" "\195" "\169"`),
-			`"ttl":5,"records":[{"text":"a\"bcaféé","strings":["a\"b","café","\\195","\\169"]}]}`},
-		"TXT bytes and backslashes": {"TXT", answer(`@ 5 IN TXT "\255x" "c:\\dir" "\\195" "\\1" "95"`),
-			`"ttl":5,"records":[{"text":"\\255xc:\\dir\\092195\\092195","strings":["\\255x","c:\\dir","\\092195","\\1","95"]}]}`},
-		"CNAME": {"CNAME", answer("@ 60 IN CNAME WWW.Example.NET."), `"ttl":60,"records":[{"target":"www.example.net"}]}`},
-		"CNAME is not followed": {"CNAME", answer("@ 60 IN CNAME b.example.net.", "b.example.net. 1 IN CNAME c.example.net."),
-			`"ttl":60,"records":[{"target":"b.example.net"}]}`},
-		"NS": {"NS", answer("@ 60 IN NS NS1.example.com.", "@ 60 IN NS ."),
-			`"ttl":60,"records":[{"target":"ns1.example.com"},{"target":"."}]}`},
-		"an SOA beside nothing": {"SOA", answer(`@ 60 IN SOA NS1.example.com. Host\.Master.example.com. 4294967295 7200 3600 1209600 300`),
-			`"ttl":60,"records":[{"mname":"ns1.example.com","rname":"host\\.master.example.com","serial":4294967295,` +
+		"TXT quotes and UTF-8": {typ: "TXT", reply: answer(`@ 5 IN TXT "a\"b" "caf\195\169" "\195" "\169"`),
+			want: `"ttl":5,"records":[{"text":"a\"bcaféé","strings":["a\"b","café","\\195","\\169"]}]}`},
+		"TXT bytes and backslashes": {typ: "TXT", reply: answer(`@ 5 IN TXT "\255x" "c:\\dir" "\\195" "\\1" "95"`),
+			want: `"ttl":5,"records":[{"text":"\\255xc:\\dir\\092195\\092195","strings":["\\255x","c:\\dir","\\092195","\\1","95"]}]}`},
+		"CNAME": {typ: "CNAME", reply: answer("@ 60 IN CNAME WWW.Example.NET."), want: `"ttl":60,"records":[{"target":"www.example.net"}]}`},
+		"CNAME is not followed": {typ: "CNAME", reply: answer("@ 60 IN CNAME b.example.net.", "b.example.net. 1 IN CNAME c.example.net."),
+			want: `"ttl":60,"records":[{"target":"b.example.net"}]}`},
+		"NS": {typ: "NS", reply: answer("@ 60 IN NS NS1.example.com.", "@ 60 IN NS ."),
+			want: `"ttl":60,"records":[{"target":"ns1.example.com"},{"target":"."}]}`},
+		"an SOA beside nothing": {typ: "SOA", reply: answer(`@ 60 IN SOA NS1.example.com. Host\.Master.example.com. 4294967295 7200 3600 1209600 300`),
+			want: `"ttl":60,"records":[{"mname":"ns1.example.com","rname":"host\\.master.example.com","serial":4294967295,` +
 				`"refresh":7200,"retry":3600,"expire":1209600,"minimum":300}]}`},
-		"escaped names": {"NS", answer(`@ 60 IN NS a\.b\.`, `@ 60 IN NS A\\.`, `@ 60 IN NS a\\\.`, `@ 60 IN NS \200\ \".x.`),
-			`"ttl":60,"records":[{"target":"a\\.b\\."},{"target":"a\\\\"},{"target":"a\\\\\\."},{"target":"\\200\\ \\\".x"}]}`},
-		"only other types": {"A", answer("@ 5 IN AAAA ::1", "@ 5 IN TXT x"), none},
-		"other owners":     {"A", answer("evil.example.com. 1 IN A 192.0.2.66", "@ 9 IN A 192.0.2.1", "com. 1 IN A 192.0.2.66"), `"ttl":9,` + one},
-		"other class":      {"A", answer("@ 1 CH A 192.0.2.66", "@ 9 IN A 192.0.2.1"), `"ttl":9,` + one},
-		"alias": {"A", answer("@ 60 IN CNAME A.example.net.", "a.example.NET. 30 IN CNAME b.example.net.", "b.example.net. 90 IN A 192.0.2.1"),
-			`"ttl":30,` + one},
-		"alias out of order": {"A", answer("b.example. 90 IN A 192.0.2.1", "a.example. 30 IN CNAME b.example.", "@ 60 IN CNAME a.example."),
-			`"ttl":30,` + one},
-		"alias of others": {"A", answer("@ 60 IN A 192.0.2.1", "other.example. 1 IN CNAME x.example.", "x.example. 1 IN A 192.0.2.66"),
-			`"ttl":60,` + one},
-		"alias of another class": {"A", answer("@ 60 CH CNAME a.example.net.", "a.example.net. 60 IN A 192.0.2.66"), none},
-		"two aliases": {"A", answer("@ 60 IN CNAME a.example.", "@ 5 IN CNAME b.", "b. 9 IN A 192.0.2.66", "a.example. 30 IN A 192.0.2.1"),
-			`"ttl":30,` + one},
-		"alias to itself": {"A", answer("@ 60 IN CNAME example.com."), none},
-		"DNAME": {"A", answer("com. 1 IN DNAME example.net.", "@ 60 IN CNAME example.example.net.", "example.example.net. 70 IN A 192.0.2.1"),
-			`"ttl":60,` + one},
-		"TTL with the top bit": {"A", answer("@ 2147483648 IN A 192.0.2.1", "eXaMpLe.CoM. 9 IN A 192.0.2.2"),
-			`"ttl":0,"records":[{"address":"192.0.2.1"},{"address":"192.0.2.2"}]}`},
-		"16 aliases": {"A", aliases(16), `"ttl":60,` + one},
-		"17 aliases": {"A", aliases(17), none},
+		"escaped names": {typ: "NS", reply: answer(`@ 60 IN NS a\.b\.`, `@ 60 IN NS A\\.`, `@ 60 IN NS a\\\.`, `@ 60 IN NS \200\ \".x.`),
+			want: `"ttl":60,"records":[{"target":"a\\.b\\."},{"target":"a\\\\"},{"target":"a\\\\\\."},{"target":"\\200\\ \\\".x"}]}`},
+		"only other types": {typ: "A", reply: answer("@ 5 IN AAAA ::1", "@ 5 IN TXT x"), want: none},
+		"other owners":     {typ: "A", reply: answer("evil.example.com. 1 IN A 192.0.2.66", "@ 9 IN A 192.0.2.1", "com. 1 IN A 192.0.2.66"), want: `"ttl":9,` + one},
+		"other class":      {typ: "A", reply: answer("@ 1 CH A 192.0.2.66", "@ 9 IN A 192.0.2.1"), want: `"ttl":9,` + one},
+		"alias": {typ: "A", reply: answer("@ 60 IN CNAME A.example.net.", "a.example.NET. 30 IN CNAME b.example.net.", "b.example.net. 90 IN A 192.0.2.1"),
+			want: `"ttl":30,` + one},
+		"alias out of order": {typ: "A", reply: answer("b.example. 90 IN A 192.0.2.1", "a.example. 30 IN CNAME b.example.", "@ 60 IN CNAME a.example."),
+			want: `"ttl":30,` + one},
+		"alias of others": {typ: "A", reply: answer("@ 60 IN A 192.0.2.1", "other.example. 1 IN CNAME x.example.", "x.example. 1 IN A 192.0.2.66"),
+			want: `"ttl":60,` + one},
+		"alias of another class": {typ: "A", reply: answer("@ 60 CH CNAME a.example.net.", "a.example.net. 60 IN A 192.0.2.66"), want: none},
+		"two aliases": {typ: "A", reply: answer("@ 60 IN CNAME a.example.", "@ 5 IN CNAME b.", "b. 9 IN A 192.0.2.66", "a.example. 30 IN A 192.0.2.1"),
+			want: `"ttl":30,` + one},
+		"alias to itself": {typ: "A", reply: answer("@ 60 IN CNAME example.com."), want: none},
+		"DNAME": {typ: "A", reply: answer("com. 1 IN DNAME example.net.", "@ 60 IN CNAME example.example.net.", "example.example.net. 70 IN A 192.0.2.1"),
+			want: `"ttl":60,` + one},
+		"TTL with the top bit": {typ: "A", reply: answer("@ 2147483648 IN A 192.0.2.1", "eXaMpLe.CoM. 9 IN A 192.0.2.2"),
+			want: `"ttl":0,"records":[{"address":"192.0.2.1"},{"address":"192.0.2.2"}]}`},
+		"16 aliases": {typ: "A", reply: aliases(16), want: `"ttl":60,` + one},
+		"17 aliases": {typ: "A", reply: aliases(17), want: none},
 		// A name that a DNAME makes too long is so at every resolver.
-		"YXDOMAIN": {"A", both(rcode(miekg.RcodeYXDomain), answer("com. 60 IN DNAME x.example.")),
-			`{"domain":"example.com","type":"A","rcode":"YXDOMAIN","resolver":"1.1.1.1",` + none},
+		"YXDOMAIN": {typ: "A", reply: both(rcode(miekg.RcodeYXDomain), answer("com. 60 IN DNAME x.example.")),
+			want: `{"domain":"example.com","type":"A","rcode":"YXDOMAIN","resolver":"1.1.1.1",` + none},
 		// An authority section beside an answer, or with an SOA, or none, changes nothing.
-		"an address, and servers":          {"A", refer(good), `"ttl":60,` + one},
-		"the alias asked for, and servers": {"CNAME", refer(alias), `"ttl":60,"records":[{"target":"b.example.net"}]}`},
-		"the servers asked for":            {"NS", refer("@ 9 IN NS a.example.com."), `"ttl":9,"records":[{"target":"a.example.com"}]}`},
-		"SOA and servers":                  {"A", sections(nil, "@ 60 IN NS a.example.com.", soa), none},
-		"SOA and servers behind an alias":  {"A", sections([]string{alias}, "example.net. 60 IN NS a.example.net.", soa), none},
-		"neither SOA nor servers":          {"A", sections(nil, "@ 60 IN NSEC b.example.com. TXT"), none},
-		"no such name":                     {"A", nx, gone},
-		"no such name, other aliases":      {"A", both(nx, answer("other.example. 60 IN CNAME gone.example.net.")), gone},
-		"no such name behind an alias": {"A", both(bare, answer(alias), authority("NET. 60 IN SOA a. b. 1 2 3 4 5")),
-			"nxdomain: The domain name is an alias, and the name it leads to does not exist."},
-		"no such name, by the root":  {"A", both(bare, authority("com. 60 IN NS a.", ". 60 IN SOA a. b. 1 2 3 4 5")), gone},
-		"no such name, and no proof": {"A", bare, vain},
-		"no such name, and servers":  {"A", both(bare, authority("com. 60 IN NS a.gtld-servers.net.")), vain},
-		"no such name, its own SOA":  {"A", both(bare, authority(soa)), vain},
-		"no such target, the alias asked for": {"CNAME", both(bare, answer(alias)),
-			`{"domain":"example.com","type":"CNAME","rcode":"NXDOMAIN","resolver":"1.1.1.1","ttl":60,"records":[{"target":"b.example.net"}]}`},
-		"no such name, and its address":    {"A", both(bare, answer(good)), vain},
-		"no such name, the SOA of another": {"A", both(bare, answer(alias), authority(other)), vain},
-		"no such name, the SOA beside it":  {"A", both(bare, func(m *miekg.Msg) { m.Extra = parse([]string{soa}) }), vain},
+		"an address, and servers":          {typ: "A", reply: refer(good), want: `"ttl":60,` + one},
+		"the alias asked for, and servers": {typ: "CNAME", reply: refer(alias), want: `"ttl":60,"records":[{"target":"b.example.net"}]}`},
+		"the servers asked for":            {typ: "NS", reply: refer("@ 9 IN NS a.example.com."), want: `"ttl":9,"records":[{"target":"a.example.com"}]}`},
+		"SOA and servers":                  {typ: "A", reply: sections(nil, "@ 60 IN NS a.example.com.", soa), want: none},
+		"SOA and servers behind an alias":  {typ: "A", reply: sections([]string{alias}, "example.net. 60 IN NS a.example.net.", soa), want: none},
+		"neither SOA nor servers":          {typ: "A", reply: sections(nil, "@ 60 IN NSEC b.example.com. TXT"), want: none},
+		"no such name":                     {typ: "A", reply: nx, want: gone},
+		"no such name, other aliases":      {typ: "A", reply: both(nx, answer("other.example. 60 IN CNAME gone.example.net.")), want: gone},
+		"no such name behind an alias": {typ: "A", reply: both(bare, answer(alias), authority("NET. 60 IN SOA a. b. 1 2 3 4 5")),
+			want: "nxdomain: The domain name is an alias, and the name it leads to does not exist."},
+		"no such name, by the root":  {typ: "A", reply: both(bare, authority("com. 60 IN NS a.", ". 60 IN SOA a. b. 1 2 3 4 5")), want: gone},
+		"no such name, and no proof": {typ: "A", reply: bare, want: vain},
+		"no such name, and servers":  {typ: "A", reply: both(bare, authority("com. 60 IN NS a.gtld-servers.net.")), want: vain},
+		"no such name, its own SOA":  {typ: "A", reply: both(bare, authority(soa)), want: vain},
+		"no such target, the alias asked for": {typ: "CNAME", reply: both(bare, answer(alias)),
+			want: `{"domain":"example.com","type":"CNAME","rcode":"NXDOMAIN","resolver":"1.1.1.1","ttl":60,"records":[{"target":"b.example.net"}]}`},
+		"no such name, and its address":    {typ: "A", reply: both(bare, answer(good)), want: vain},
+		"no such name, the SOA of another": {typ: "A", reply: both(bare, answer(alias), authority(other)), want: vain},
+		"no such name, the SOA beside it":  {typ: "A", reply: both(bare, func(m *miekg.Msg) { m.Extra = parse([]string{soa}) }), want: vain},
 	}
 	for _, data := range []string{
 		"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA", "MX 000a", "SOA 00", "SOA 0000", "SOA 000000000001", "SOA 18" + strings.Repeat("61", 24) + "00",
@@ -147,16 +147,18 @@ func TestBounds(t *testing.T) {
 	for typ, c := range map[string]struct {
 		answer             []string
 		records, addresses int
-	}{"A": {many, 1000, 3000}, "MX": {long, 512 << 10 / (len(name) - 1), 0}} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, host{after(0, truncate), framed(after(0, answer(c.answer...), compress))})
-			got, err := w.lookup(typ)
-			if err != nil || len(got.Records) != c.records {
-				t.Errorf("%s: %d records, %v, want %d", typ, len(got.Records), err, c.records)
-			}
-			if addrs, err := w.client().Addresses(t.Context(), "example.com"); len(addrs) != c.addresses {
-				t.Errorf("%s: %d addresses, %v, want %d", typ, len(addrs), err, c.addresses)
-			}
+	}{"A": {answer: many, records: 1000, addresses: 3000}, "MX": {answer: long, records: 512 << 10 / (len(name) - 1), addresses: 0}} {
+		t.Run(typ, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, host{after(0, truncate), framed(after(0, answer(c.answer...), compress))})
+				got, err := w.lookup(typ)
+				if err != nil || len(got.Records) != c.records {
+					t.Errorf("%s: %d records, %v, want %d", typ, len(got.Records), err, c.records)
+				}
+				if addrs, err := w.client().Addresses(t.Context(), "example.com"); len(addrs) != c.addresses {
+					t.Errorf("%s: %d addresses, %v, want %d", typ, len(addrs), err, c.addresses)
+				}
+			})
 		})
 	}
 }
@@ -200,15 +202,15 @@ func TestProbe(t *testing.T) {
 		want fault.Code
 	}
 	eachInBubble(t, map[string]row{
-		"com":             {answer(com), ""},
-		"SERVFAIL and NS": {bad(miekg.RcodeServerFailure), lookup.UpstreamUnavailable},
-		"NXDOMAIN":        {bad(miekg.RcodeNameError), lookup.UpstreamUnavailable},
-		"nothing":         {answer(), lookup.UpstreamUnavailable},
-		"another's":       {answer("net. 172800 IN NS a.gtld-servers.net."), lookup.UpstreamUnavailable},
-		"another type":    {answer("com. 60 IN A 192.0.2.1"), lookup.UpstreamUnavailable},
-		"lower case": {both(answer(com, "t.co. 60 IN A 192.0.2.1"), func(m *miekg.Msg) {
+		"com":             {says: answer(com), want: ""},
+		"SERVFAIL and NS": {says: bad(miekg.RcodeServerFailure), want: lookup.UpstreamUnavailable},
+		"NXDOMAIN":        {says: bad(miekg.RcodeNameError), want: lookup.UpstreamUnavailable},
+		"nothing":         {says: answer(), want: lookup.UpstreamUnavailable},
+		"another's":       {says: answer("net. 172800 IN NS a.gtld-servers.net."), want: lookup.UpstreamUnavailable},
+		"another type":    {says: answer("com. 60 IN A 192.0.2.1"), want: lookup.UpstreamUnavailable},
+		"lower case": {says: both(answer(com, "t.co. 60 IN A 192.0.2.1"), func(m *miekg.Msg) {
 			m.Question[0].Name = strings.ToLower(m.Question[0].Name)
-		}), lookup.DNSTimeout},
+		}), want: lookup.DNSTimeout},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, host{}, host{udp: after(ms, c.says)})
 		for range 64 { // a short name is spelled in few ways
@@ -256,23 +258,25 @@ func TestParseResolvers(t *testing.T) {
 		"https://1.1.1.1/dns-query,":        "entry 1: … entry 2: empty",
 		"::1]":                              "entry 1:",
 	} {
-		got, err := dns.ParseResolvers(csv)
-		if !strings.HasPrefix(want, "entry") {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.list = got
-				w.hosts[got[0]] = resolver(answer(good))
-				r, failed := w.lookup("A")
-				if shown := strings.Join(got, " ") + " as " + r.Resolver; shown != want || err != nil || failed != nil {
-					t.Errorf("ParseResolvers(%q) = %s, %v, %v, want %s", csv, shown, err, failed, want)
-				}
-			})
-			continue
-		}
-		for part := range strings.SplitSeq(want, " … ") {
-			if err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("ParseResolvers(%q) = %q, %v, want one line with %q", csv, got, err, part)
+		t.Run(csv, func(t *testing.T) {
+			got, err := dns.ParseResolvers(csv)
+			if !strings.HasPrefix(want, "entry") {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t)
+					w.list = got
+					w.hosts[got[0]] = resolver(answer(good))
+					r, failed := w.lookup("A")
+					if shown := strings.Join(got, " ") + " as " + r.Resolver; shown != want || err != nil || failed != nil {
+						t.Errorf("ParseResolvers(%q) = %s, %v, %v, want %s", csv, shown, err, failed, want)
+					}
+				})
+				return
 			}
-		}
+			for part := range strings.SplitSeq(want, " … ") {
+				if err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("ParseResolvers(%q) = %q, %v, want one line with %q", csv, got, err, part)
+				}
+			}
+		})
 	}
 }

@@ -73,30 +73,30 @@ func TestRace(t *testing.T) {
 		dials []string
 	}
 	eachInBubble(t, map[string]row{
-		"the first answers":                     {[3]script{ok(20 * ms), mute, mute}, "NOERROR from 1.1.1.1 at 20ms", hedged()[:1]},
-		"the first is slow, the second answers": {[3]script{ok(300 * ms), ok(20 * ms), mute}, "NOERROR from 8.8.8.8 at 220ms", hedged()[:2]},
-		"the first is slow and still wins":      {[3]script{ok(250 * ms), ok(100 * ms), mute}, "NOERROR from 1.1.1.1 at 250ms", hedged()[:2]},
-		"SERVFAIL goes on at once": {[3]script{fail(20 * ms), ok(30 * ms), mute}, "NOERROR from 8.8.8.8 at 50ms",
-			[]string{first + " at 0s", second + " at 20ms"}},
-		"REFUSED goes on at once": {[3]script{refuse(20 * ms), refuse(10 * ms), ok(5 * ms)}, "NOERROR from 9.9.9.10 at 35ms",
-			[]string{first + " at 0s", second + " at 20ms", third + " at 30ms"}},
-		"nobody there goes on at once": {[3]script{nil, nil, ok(5 * ms)}, "NOERROR from 9.9.9.10 at 5ms", atOnce},
-		"a late answer beats SERVFAIL": {[3]script{ok(5 * time.Second), fail(10 * ms), fail(10 * ms)}, "NOERROR from 1.1.1.1 at 5s",
-			[]string{first + " at 0s", second + " at 200ms", third + " at 210ms", "tcp " + first + " at 2s"}},
-		"NXDOMAIN is final": {[3]script{gone, ok(0), ok(0)}, "nxdomain at 20ms", hedged()[:1]},
-		"NXDOMAIN without proof, twice": {[3]script{bare, bare, ok(0)}, "nxdomain at 40ms",
-			[]string{first + " at 0s", second + " at 20ms"}},
-		"NXDOMAIN without proof, and with it":  {[3]script{bare, gone, ok(0)}, "nxdomain at 40ms", nil},
-		"NXDOMAIN without proof, and REFUSED":  {[3]script{bare, refuse(10 * ms), bare}, "nxdomain at 50ms", nil},
-		"NXDOMAIN without proof, and a record": {[3]script{bare, ok(10 * ms), bare}, "NOERROR from 8.8.8.8 at 30ms", nil},
-		"NXDOMAIN without proof, alone":        {[3]script{bare, refuse(10 * ms), nil}, "upstream_unavailable at 30ms", nil},
-		"NXDOMAIN without proof, and SERVFAIL": {[3]script{bare, fail(10 * ms), nil}, "SERVFAIL from 8.8.8.8 at 30ms", nil},
-		"NXDOMAIN without proof, and silence":  {[3]script{bare, mute, nil}, "dns_timeout at 7.95s", nil},
-		"SERVFAIL from all":                    {[3]script{fail(10 * ms), fail(20 * ms), fail(30 * ms)}, "SERVFAIL from 1.1.1.1 at 60ms", nil},
-		"SERVFAIL and REFUSED":                 {[3]script{refuse(10 * ms), fail(20 * ms), refuse(30 * ms)}, "SERVFAIL from 8.8.8.8 at 60ms", nil},
-		"SERVFAIL and silence":                 {[3]script{mute, fail(20 * ms), mute}, "SERVFAIL from 8.8.8.8 at 7.95s", nil},
-		"silence and nobody there":             {[3]script{nil, mute, nil}, "dns_timeout at 7.95s", nil},
-		"too late":                             {[3]script{ok(9 * time.Second), mute, mute}, "dns_timeout at 7.95s", silence()},
+		"the first answers":                     {udp: [3]script{ok(20 * ms), mute, mute}, want: "NOERROR from 1.1.1.1 at 20ms", dials: hedged()[:1]},
+		"the first is slow, the second answers": {udp: [3]script{ok(300 * ms), ok(20 * ms), mute}, want: "NOERROR from 8.8.8.8 at 220ms", dials: hedged()[:2]},
+		"the first is slow and still wins":      {udp: [3]script{ok(250 * ms), ok(100 * ms), mute}, want: "NOERROR from 1.1.1.1 at 250ms", dials: hedged()[:2]},
+		"SERVFAIL goes on at once": {udp: [3]script{fail(20 * ms), ok(30 * ms), mute}, want: "NOERROR from 8.8.8.8 at 50ms",
+			dials: []string{first + " at 0s", second + " at 20ms"}},
+		"REFUSED goes on at once": {udp: [3]script{refuse(20 * ms), refuse(10 * ms), ok(5 * ms)}, want: "NOERROR from 9.9.9.10 at 35ms",
+			dials: []string{first + " at 0s", second + " at 20ms", third + " at 30ms"}},
+		"nobody there goes on at once": {udp: [3]script{nil, nil, ok(5 * ms)}, want: "NOERROR from 9.9.9.10 at 5ms", dials: atOnce},
+		"a late answer beats SERVFAIL": {udp: [3]script{ok(5 * time.Second), fail(10 * ms), fail(10 * ms)}, want: "NOERROR from 1.1.1.1 at 5s",
+			dials: []string{first + " at 0s", second + " at 200ms", third + " at 210ms", "tcp " + first + " at 2s"}},
+		"NXDOMAIN is final": {udp: [3]script{gone, ok(0), ok(0)}, want: "nxdomain at 20ms", dials: hedged()[:1]},
+		"NXDOMAIN without proof, twice": {udp: [3]script{bare, bare, ok(0)}, want: "nxdomain at 40ms",
+			dials: []string{first + " at 0s", second + " at 20ms"}},
+		"NXDOMAIN without proof, and with it":  {udp: [3]script{bare, gone, ok(0)}, want: "nxdomain at 40ms", dials: nil},
+		"NXDOMAIN without proof, and REFUSED":  {udp: [3]script{bare, refuse(10 * ms), bare}, want: "nxdomain at 50ms", dials: nil},
+		"NXDOMAIN without proof, and a record": {udp: [3]script{bare, ok(10 * ms), bare}, want: "NOERROR from 8.8.8.8 at 30ms", dials: nil},
+		"NXDOMAIN without proof, alone":        {udp: [3]script{bare, refuse(10 * ms), nil}, want: "upstream_unavailable at 30ms", dials: nil},
+		"NXDOMAIN without proof, and SERVFAIL": {udp: [3]script{bare, fail(10 * ms), nil}, want: "SERVFAIL from 8.8.8.8 at 30ms", dials: nil},
+		"NXDOMAIN without proof, and silence":  {udp: [3]script{bare, mute, nil}, want: "dns_timeout at 7.95s", dials: nil},
+		"SERVFAIL from all":                    {udp: [3]script{fail(10 * ms), fail(20 * ms), fail(30 * ms)}, want: "SERVFAIL from 1.1.1.1 at 60ms", dials: nil},
+		"SERVFAIL and REFUSED":                 {udp: [3]script{refuse(10 * ms), fail(20 * ms), refuse(30 * ms)}, want: "SERVFAIL from 8.8.8.8 at 60ms", dials: nil},
+		"SERVFAIL and silence":                 {udp: [3]script{mute, fail(20 * ms), mute}, want: "SERVFAIL from 8.8.8.8 at 7.95s", dials: nil},
+		"silence and nobody there":             {udp: [3]script{nil, mute, nil}, want: "dns_timeout at 7.95s", dials: nil},
+		"too late":                             {udp: [3]script{ok(9 * time.Second), mute, mute}, want: "dns_timeout at 7.95s", dials: silence()},
 	}, func(t *testing.T, c row) {
 		contest(t, []host{{udp: c.udp[0]}, {udp: c.udp[1]}, {udp: c.udp[2]}}, 8*time.Second, c.want, c.dials)
 	})
@@ -140,31 +140,31 @@ func TestFallback(t *testing.T) {
 		dials    []string
 	}
 	eachInBubble(t, map[string]row{
-		"UDP works":                      {ok(20 * ms), ok(0), limit, "NOERROR from 1.1.1.1 at 20ms", hedged()[:1]},
-		"silent":                         {mute, ok(20 * ms), limit, "NOERROR from 1.1.1.1 at 2.02s", silence()[:4]},
-		"lost, sent again":               {lost, mute, limit, "NOERROR from 1.1.1.1 at 2.01s", silence()[:4]},
-		"silent, half of a short budget": {mute, ok(20 * ms), time.Second, "NOERROR from 1.1.1.1 at 495ms", half},
-		"silent, EDNS refused":           {mute, noEDNS, limit, "NOERROR from 1.1.1.1 at 4.02s", nil},
-		"spoofed":                        {spoofed, ok(20 * ms), limit, "NOERROR from 1.1.1.1 at 230ms", strays[:3]},
-		"spoofed, a short budget": {spoofed, ok(20 * ms), 300 * ms, "NOERROR from 1.1.1.1 at 155ms",
-			[]string{first + " at 0s", "tcp " + first + " at 135ms"}},
-		"spoofed, and the reply": {many, ok(0), limit, "NOERROR from 1.1.1.1 at 199ms", hedged()[:1]},
-		"cut": {cut(10 * ms), ok(20 * ms), limit, "NOERROR from 1.1.1.1 at 30ms",
-			[]string{first + " at 0s", "tcp " + first + " at 10ms"}},
-		"cut when TCP is under way": {cut(2100 * ms), ok(150 * ms), limit, "NOERROR from 1.1.1.1 at 2.15s", silence()[:4]},
-		"silent, NXDOMAIN over TCP": {mute, after(20*ms, missing()), limit, "nxdomain at 2.02s", silence()[:4]},
-		"silent, SERVFAIL over TCP": {mute, after(20*ms, rcode(miekg.RcodeServerFailure)), limit, "SERVFAIL from 1.1.1.1 at 2.62s", silence()},
-		"UDP after 5 s, TCP mute":   {ok(late), mute, limit, "NOERROR from 1.1.1.1 at 5s", silence()},
-		"dead on both":              {mute, mute, limit, "dns_timeout at 7.95s", silence()},
-		"silent, TCP refused":       {mute, nil, limit, "dns_timeout at 7.95s", silence()},
-		"spoofed, TCP mute":         {spoofed, mute, limit, "dns_timeout at 7.95s", strays},
-		"nobody there over UDP": {nil, ok(0), limit, "upstream_unavailable at 0s",
-			[]string{first + " at 0s", second + " at 0s", third + " at 0s"}},
+		"UDP works":                      {udp: ok(20 * ms), tcp: ok(0), budget: limit, want: "NOERROR from 1.1.1.1 at 20ms", dials: hedged()[:1]},
+		"silent":                         {udp: mute, tcp: ok(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 2.02s", dials: silence()[:4]},
+		"lost, sent again":               {udp: lost, tcp: mute, budget: limit, want: "NOERROR from 1.1.1.1 at 2.01s", dials: silence()[:4]},
+		"silent, half of a short budget": {udp: mute, tcp: ok(20 * ms), budget: time.Second, want: "NOERROR from 1.1.1.1 at 495ms", dials: half},
+		"silent, EDNS refused":           {udp: mute, tcp: noEDNS, budget: limit, want: "NOERROR from 1.1.1.1 at 4.02s", dials: nil},
+		"spoofed":                        {udp: spoofed, tcp: ok(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 230ms", dials: strays[:3]},
+		"spoofed, a short budget": {udp: spoofed, tcp: ok(20 * ms), budget: 300 * ms, want: "NOERROR from 1.1.1.1 at 155ms",
+			dials: []string{first + " at 0s", "tcp " + first + " at 135ms"}},
+		"spoofed, and the reply": {udp: many, tcp: ok(0), budget: limit, want: "NOERROR from 1.1.1.1 at 199ms", dials: hedged()[:1]},
+		"cut": {udp: cut(10 * ms), tcp: ok(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 30ms",
+			dials: []string{first + " at 0s", "tcp " + first + " at 10ms"}},
+		"cut when TCP is under way": {udp: cut(2100 * ms), tcp: ok(150 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 2.15s", dials: silence()[:4]},
+		"silent, NXDOMAIN over TCP": {udp: mute, tcp: after(20*ms, missing()), budget: limit, want: "nxdomain at 2.02s", dials: silence()[:4]},
+		"silent, SERVFAIL over TCP": {udp: mute, tcp: after(20*ms, rcode(miekg.RcodeServerFailure)), budget: limit, want: "SERVFAIL from 1.1.1.1 at 2.62s", dials: silence()},
+		"UDP after 5 s, TCP mute":   {udp: ok(late), tcp: mute, budget: limit, want: "NOERROR from 1.1.1.1 at 5s", dials: silence()},
+		"dead on both":              {udp: mute, tcp: mute, budget: limit, want: "dns_timeout at 7.95s", dials: silence()},
+		"silent, TCP refused":       {udp: mute, tcp: nil, budget: limit, want: "dns_timeout at 7.95s", dials: silence()},
+		"spoofed, TCP mute":         {udp: spoofed, tcp: mute, budget: limit, want: "dns_timeout at 7.95s", dials: strays},
+		"nobody there over UDP": {udp: nil, tcp: ok(0), budget: limit, want: "upstream_unavailable at 0s",
+			dials: []string{first + " at 0s", second + " at 0s", third + " at 0s"}},
 		// The verdict comes before the deadline, and without one after 8 s.
-		"a deadline that is over":     {mute, mute, -time.Second, "dns_timeout at 0s", nil},
-		"a deadline in a microsecond": {mute, mute, time.Microsecond, "dns_timeout at 900ns", nil},
-		"a deadline in 20 s":          {mute, mute, 20 * time.Second, "dns_timeout at 19.95s", nil},
-		"no deadline":                 {mute, mute, 0, "dns_timeout at 8s", nil},
+		"a deadline that is over":     {udp: mute, tcp: mute, budget: -time.Second, want: "dns_timeout at 0s", dials: nil},
+		"a deadline in a microsecond": {udp: mute, tcp: mute, budget: time.Microsecond, want: "dns_timeout at 900ns", dials: nil},
+		"a deadline in 20 s":          {udp: mute, tcp: mute, budget: 20 * time.Second, want: "dns_timeout at 19.95s", dials: nil},
+		"no deadline":                 {udp: mute, tcp: mute, budget: 0, want: "dns_timeout at 8s", dials: nil},
 	}, func(t *testing.T, c row) {
 		h := host{udp: c.udp}
 		if c.tcp != nil {
@@ -209,8 +209,8 @@ func TestBrokenSocket(t *testing.T) {
 		want   string
 	}
 	eachInBubble(t, map[string]row{
-		"deadline": {"SetReadDeadline", net.ErrClosed, "upstream_unavailable at 0s"},
-		"dial":     {"Dial", &net.OpError{Op: "dial", Err: context.DeadlineExceeded}, "dns_timeout at 0s"},
+		"deadline": {method: "SetReadDeadline", err: net.ErrClosed, want: "upstream_unavailable at 0s"},
+		"dial":     {method: "Dial", err: &net.OpError{Op: "dial", Err: context.DeadlineExceeded}, want: "dns_timeout at 0s"},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, host{udp: ok(0)})
 		w.meddle = func(_, _, called string, _ []byte) error {
@@ -269,7 +269,7 @@ func wantBug(t *testing.T, err error, method string) {
 // answered or is waited for, and leaves the process alone. One family's is not covered
 // up by the other, not even when IPv6 has it and comes after its grace.
 func TestPanic(t *testing.T) {
-	bugs := map[string]bug{"IPv4": {"udp", "Write", miekg.TypeA}, "IPv6": {"udp", "Write", miekg.TypeAAAA}}
+	bugs := map[string]bug{"IPv4": {network: "udp", method: "Write", qtype: miekg.TypeA}, "IPv6": {network: "udp", method: "Write", qtype: miekg.TypeAAAA}}
 	for _, method := range []string{"Dial", "Write", "Read", "Close"} {
 		bugs["udp "+method], bugs["tcp "+method] = bug{network: "udp", method: method}, bug{network: "tcp", method: method}
 	}

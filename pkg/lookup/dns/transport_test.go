@@ -61,45 +61,45 @@ func TestDatagrams(t *testing.T) {
 		bytes func(q []byte) []byte
 	}
 	eachInBubble(t, map[string]row{
-		"empty":           {stray, func([]byte) []byte { return nil }},
-		"cut header":      {stray, func(q []byte) []byte { return reply(q, answer(evil))[:11] }},
-		"endless pointer": {stray, func(q []byte) []byte { return append(reply(q)[:12], 0xc0, 12, 0, 1, 0, 1) }},
-		"no QR":           {stray, one(func(m *miekg.Msg) { m.Response = false })},
-		"wrong ID":        {stray, one(otherID)},
-		"opcode NOTIFY":   {stray, one(func(m *miekg.Msg) { m.Opcode = miekg.OpcodeNotify })},
-		"other name":      {stray, one(name(func(string) string { return "example.net." }))},
-		"other case":      {stray, one(name(func(s string) string { return string(s[0]^0x20) + s[1:] }))},
-		"other type":      {stray, one(func(m *miekg.Msg) { m.Question[0].Qtype = miekg.TypeAAAA })},
-		"other class":     {stray, one(func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS })},
-		"two questions":   {stray, one(func(m *miekg.Msg) { m.Question = append(m.Question, m.Question[0]) })},
-		"two counted":     {stray, counts(5, 2)},
-		"no question":     {stray, one(noQuestion)},
-		"REFUSED, damaged": {stray, func(q []byte) []byte {
+		"empty":           {fate: stray, bytes: func([]byte) []byte { return nil }},
+		"cut header":      {fate: stray, bytes: func(q []byte) []byte { return reply(q, answer(evil))[:11] }},
+		"endless pointer": {fate: stray, bytes: func(q []byte) []byte { return append(reply(q)[:12], 0xc0, 12, 0, 1, 0, 1) }},
+		"no QR":           {fate: stray, bytes: one(func(m *miekg.Msg) { m.Response = false })},
+		"wrong ID":        {fate: stray, bytes: one(otherID)},
+		"opcode NOTIFY":   {fate: stray, bytes: one(func(m *miekg.Msg) { m.Opcode = miekg.OpcodeNotify })},
+		"other name":      {fate: stray, bytes: one(name(func(string) string { return "example.net." }))},
+		"other case":      {fate: stray, bytes: one(name(func(s string) string { return string(s[0]^0x20) + s[1:] }))},
+		"other type":      {fate: stray, bytes: one(func(m *miekg.Msg) { m.Question[0].Qtype = miekg.TypeAAAA })},
+		"other class":     {fate: stray, bytes: one(func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS })},
+		"two questions":   {fate: stray, bytes: one(func(m *miekg.Msg) { m.Question = append(m.Question, m.Question[0]) })},
+		"two counted":     {fate: stray, bytes: counts(5, 2)},
+		"no question":     {fate: stray, bytes: one(noQuestion)},
+		"REFUSED, damaged": {fate: stray, bytes: func(q []byte) []byte {
 			return less(1, reply(q, rcode(miekg.RcodeRefused), noQuestion, answer(evil)))
 		}},
-		"bare NOERROR":       {stray, bare(miekg.RcodeSuccess)},
-		"TC, other question": {stray, one(truncate, other)},
+		"bare NOERROR":       {fate: stray, bytes: bare(miekg.RcodeSuccess)},
+		"TC, other question": {fate: stray, bytes: one(truncate, other)},
 
-		"TC":                  {cut, one(truncate)},
-		"TC and damaged":      {cut, func(q []byte) []byte { return less(3, reply(q, truncate, answer(evil))) }},
-		"TC without question": {cut, func(q []byte) []byte { return reply(q, truncate)[:12] }},
-		"cut in a record":     {cut, func(q []byte) []byte { return less(3, reply(q, answer(evil))) }},
-		"answers too many":    {cut, counts(7, 9)},
-		"answers too few":     {cut, counts(7, 0)},
-		"authority too few":   {cut, counts(9, 0, answer(), authority(evil))},
-		"additional too few":  {cut, counts(11, 0, withEDNS)},
-		"one byte more":       {cut, func(q []byte) []byte { return append(reply(q, withEDNS, answer(evil)), 0) }},
+		"TC":                  {fate: cut, bytes: one(truncate)},
+		"TC and damaged":      {fate: cut, bytes: func(q []byte) []byte { return less(3, reply(q, truncate, answer(evil))) }},
+		"TC without question": {fate: cut, bytes: func(q []byte) []byte { return reply(q, truncate)[:12] }},
+		"cut in a record":     {fate: cut, bytes: func(q []byte) []byte { return less(3, reply(q, answer(evil))) }},
+		"answers too many":    {fate: cut, bytes: counts(7, 9)},
+		"answers too few":     {fate: cut, bytes: counts(7, 0)},
+		"authority too few":   {fate: cut, bytes: counts(9, 0, answer(), authority(evil))},
+		"additional too few":  {fate: cut, bytes: counts(11, 0, withEDNS)},
+		"one byte more":       {fate: cut, bytes: func(q []byte) []byte { return append(reply(q, withEDNS, answer(evil)), 0) }},
 		// And so NOERROR, with the upper half of the rcode gone.
-		"cut before the OPT": {cut, func(q []byte) []byte { return less(11, reply(q, withEDNS, rcode(miekg.RcodeBadVers))) }},
+		"cut before the OPT": {fate: cut, bytes: func(q []byte) []byte { return less(11, reply(q, withEDNS, rcode(miekg.RcodeBadVers))) }},
 		// The first 4,096 bytes are whole, and whatever follows is lost.
-		"cut by the buffer": {cut, func(q []byte) []byte {
+		"cut by the buffer": {fate: cut, bytes: func(q []byte) []byte {
 			return reply(q, answer(evil), padded(4096-len(reply(q, answer(evil), padded(0)))))
 		}},
 
-		"EDNS":          {whole, one(withEDNS)},
-		"TSIG":          {whole, one(withEDNS, func(m *miekg.Msg) { m.SetTsig("key.", miekg.HmacSHA256, 300, 1) })},
-		"unknown types": {whole, one(authority(`@ 60 IN TYPE65400 \# 4 01020304`, `@ 60 IN TYPE65401 \# 0`))},
-		"all sections":  {whole, one(compress, sections(nil, "@ 60 IN NS a.example.com.", "@ 60 IN NS b.example.com."))},
+		"EDNS":          {fate: whole, bytes: one(withEDNS)},
+		"TSIG":          {fate: whole, bytes: one(withEDNS, func(m *miekg.Msg) { m.SetTsig("key.", miekg.HmacSHA256, 300, 1) })},
+		"unknown types": {fate: whole, bytes: one(authority(`@ 60 IN TYPE65400 \# 4 01020304`, `@ 60 IN TYPE65401 \# 0`))},
+		"all sections":  {fate: whole, bytes: one(compress, sections(nil, "@ 60 IN NS a.example.com.", "@ 60 IN NS b.example.com."))},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, host{
 			udp: func(n int, q []byte) []said {
@@ -188,7 +188,7 @@ func TestEDNS(t *testing.T) {
 		"FORMERR without question": {udp: old(after(0, rcode(miekg.RcodeFormatError), noQuestion))},
 		"NOTIMP":                   {udp: old(after(0, rcode(miekg.RcodeNotImplemented)))},
 		"BADVERS":                  {udp: old(after(0, withEDNS, rcode(miekg.RcodeBadVers)))},
-		"FORMERR over TCP":         {after(0, truncate), framed(old(formerr))},
+		"FORMERR over TCP":         {udp: after(0, truncate), tcp: framed(old(formerr))},
 	}, func(t *testing.T, h host) {
 		w := newWorld(t, h, host{})
 		got, err := w.lookup("A")
