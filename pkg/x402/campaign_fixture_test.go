@@ -166,9 +166,7 @@ const payerPaymentID = "pay_7d5d747be160e280504c099d984bcfe0"
 // statuses.
 func recordSettlements(t *testing.T) []x402.Settlement {
 	words := []string{"settlement_error", "settle_failed", "error", "rpc_error", "relayer_error", "tx_failed", "nonce_too_low", "Oops!", ""}
-	for _, r := range facilitator.Reasons() {
-		words = append(words, r.Code)
-	}
+	words = append(words, facilitator.Words()...)
 	var status atomic.Int32
 	var word atomic.Value
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

@@ -36,31 +36,28 @@ const (
 // Ed25519 key, or a P-256 private key in PEM, in which a literal \n stands for
 // a line break as well. The errors never contain either.
 func CDP(keyID, keySecret string) (Credentials, error) {
-	if keyID == "" || keySecret == "" {
+	switch {
+	case keyID == "" || keySecret == "":
 		return nil, errors.New("facilitator key needs both an id and a secret")
-	}
-	if len(keyID) > maxKeyID || !printable.ASCII(keyID) {
+	case len(keyID) > maxKeyID || !printable.ASCII(keyID):
 		return nil, fmt.Errorf("facilitator key id is longer than %d bytes or not printable ASCII", maxKeyID)
-	}
-	if len(keySecret) > maxSecret {
+	case len(keySecret) > maxSecret:
 		return nil, fmt.Errorf("facilitator key secret is longer than %d bytes", maxSecret)
 	}
+	var key crypto.Signer
+	var method jwt.SigningMethod
+	var err error
 	if strings.Contains(keySecret, "-----BEGIN") {
-		key, err := parseECKey(keySecret)
-		if err != nil {
-			return nil, err
-		}
-		return signing(keyID, jwt.SigningMethodES256, key), nil
+		method = jwt.SigningMethodES256
+		key, err = parseECKey(keySecret)
+	} else {
+		method = jwt.SigningMethodEdDSA
+		key, err = parseEd25519Key(keySecret)
 	}
-	key, err := parseEd25519Key(keySecret)
 	if err != nil {
 		return nil, err
 	}
-	return signing(keyID, jwt.SigningMethodEdDSA, key), nil
-}
-
-func signing(keyID string, m jwt.SigningMethod, key crypto.Signer) Credentials {
-	return &fixed{"CDP credentials", func(c Call) (string, error) { return token(c, keyID, m, key) }}
+	return fixed("CDP credentials", func(c Call) (string, error) { return token(c, keyID, method, key) }), nil
 }
 
 // parseECKey drops the parser's error, which may quote its input.

@@ -8,7 +8,10 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
 // Call is the request that credentials are asked for.
@@ -46,36 +49,36 @@ func (r redacted) LogValue() slog.Value       { return slog.StringValue(string(r
 // MarshalText keeps JSON and text encoders from looking inside.
 func (r redacted) MarshalText() ([]byte, error) { return []byte(r), nil }
 
-// fixed are credentials that never change. The secret is inside a closure and
-// not in a field, because fmt walks through the unexported fields of whatever
-// struct it is handed, and no method can stop it there.
-type fixed struct {
+// credentials are of any kind. The secret is inside a closure and not in a field, because
+// fmt walks through the unexported fields of any struct that it is handed, and no method
+// can stop it there.
+type credentials struct {
 	redacted
-	authorize func(Call) (string, error)
+	authorize func(ctx context.Context, c Call) (string, error)
+	rejected  func()
 }
 
-func (f *fixed) Authorization(_ context.Context, c Call) (string, error) { return f.authorize(c) }
-func (*fixed) Rejected()                                                 {}
+func (c *credentials) Authorization(ctx context.Context, call Call) (string, error) {
+	return c.authorize(ctx, call)
+}
+func (c *credentials) Rejected() { c.rejected() }
+
+// fixed are credentials that never change.
+func fixed(name redacted, authorize func(Call) (string, error)) Credentials {
+	return &credentials{name, func(_ context.Context, c Call) (string, error) { return authorize(c) }, func() {}}
+}
 
 // None sends no Authorization header.
 func None() Credentials {
-	return &fixed{"no credentials", func(Call) (string, error) { return "", nil }}
+	return fixed("no credentials", func(Call) (string, error) { return "", nil })
 }
 
 // Bearer sends one fixed token. The errors never contain it.
 func Bearer(token string) (Credentials, error) {
-	switch {
-	case token == "":
-		return nil, errors.New("facilitator token is empty")
-	case len(token) > maxSecret:
-		return nil, fmt.Errorf("facilitator token is longer than %d bytes", maxSecret)
+	if token == "" || len(token) > maxSecret || strings.Contains(token, " ") || !printable.ASCII(token) {
+		return nil, fmt.Errorf("facilitator token is empty, longer than %d bytes, or not of ASCII without blanks", maxSecret)
 	}
-	for i := range len(token) {
-		if token[i] <= 0x20 || token[i] > 0x7e {
-			return nil, errors.New("facilitator token has a blank, a control character or a character that is not ASCII")
-		}
-	}
-	return &fixed{"bearer credentials", func(Call) (string, error) { return "Bearer " + token, nil }}, nil
+	return fixed("bearer credentials", func(Call) (string, error) { return "Bearer " + token, nil }), nil
 }
 
 // ParseCredentials reads a secret document: {"key_id":…,"key_secret":…} for
@@ -88,8 +91,8 @@ func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 		return nil, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)
 	}
 	o, err := parseObject(doc)
-	if err != nil {
-		return nil, errors.New("facilitator secret is not a JSON object")
+	if err != nil || len(o) == 0 {
+		return nil, errors.New("facilitator secret is not a JSON object with members")
 	}
 	var v struct{ keyID, keySecret, token string }
 	for name, into := range map[string]*string{"key_id": &v.keyID, "key_secret": &v.keySecret, "token": &v.token} {
@@ -105,20 +108,13 @@ func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 		return CDP(v.keyID, v.keySecret)
 	case v.token != "":
 		return Bearer(v.token)
-	case onlyOthers(o, others):
-		return None(), nil
 	}
-	return nil, errors.New("facilitator secret has neither key_id and key_secret nor token")
-}
-
-// onlyOthers says that a document has members, and each is one of others.
-func onlyOthers(o object, others []string) bool {
 	for name := range o {
 		if !slices.Contains(others, name) {
-			return false
+			return nil, errors.New("facilitator secret has neither key_id and key_secret nor token")
 		}
 	}
-	return len(o) > 0
+	return None(), nil
 }
 
 // unreachableError says that credentials could not be fetched from where they
@@ -133,24 +129,14 @@ func (e *unreachableError) Unwrap() error { return e.err }
 // not facilitator_misconfigured: nothing is wrong with the deployment.
 func Unreachable(err error) error { return &unreachableError{err} }
 
-type lazy struct {
-	redacted
-	load     func(ctx context.Context, now time.Time) (Credentials, error)
-	rejected func()
-}
-
-// Lazy are the credentials that load returns for each call. rejected is called when
-// the facilitator has answered 401. The error of load must not contain the secret.
+// Lazy are the credentials that load returns for each call. rejected is called when the
+// facilitator has answered 401. The error of load must not contain the secret.
 func Lazy(load func(ctx context.Context, now time.Time) (Credentials, error), rejected func()) Credentials {
-	return &lazy{redacted: "lazy credentials", load: load, rejected: rejected}
-}
-
-func (l *lazy) Rejected() { l.rejected() }
-
-func (l *lazy) Authorization(ctx context.Context, c Call) (string, error) {
-	creds, err := l.load(ctx, c.Now)
-	if err != nil {
-		return "", fmt.Errorf("read facilitator credentials: %w", err)
-	}
-	return creds.Authorization(ctx, c)
+	return &credentials{"lazy credentials", func(ctx context.Context, c Call) (string, error) {
+		creds, err := load(ctx, c.Now)
+		if err != nil {
+			return "", fmt.Errorf("read facilitator credentials: %w", err)
+		}
+		return creds.Authorization(ctx, c)
+	}, rejected}
 }

@@ -17,6 +17,7 @@
 package facilitator
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -100,8 +101,8 @@ func New(c Config) (*Client, error) {
 		return nil, fmt.Errorf("facilitator user agent is longer than %d bytes or not printable ASCII", maxReason)
 	}
 	f := &Client{
-		base: base, creds: c.Credentials, transport: c.Transport, now: c.Now, random: c.Random,
-		log: c.Logger, userAgent: c.UserAgent, resendWait: c.ResendWait,
+		base: base, creds: c.Credentials, transport: c.Transport, now: c.Now, random: c.Random, log: c.Logger,
+		userAgent: cmp.Or(c.UserAgent, defaultUserAgent), resendWait: cmp.Or(c.ResendWait, defaultResendWait),
 	}
 	if f.creds == nil {
 		f.creds = None()
@@ -117,12 +118,6 @@ func New(c Config) (*Client, error) {
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
-	}
-	if f.userAgent == "" {
-		f.userAgent = defaultUserAgent
-	}
-	if f.resendWait == 0 {
-		f.resendWait = defaultResendWait
 	}
 	return f, nil
 }
@@ -142,22 +137,14 @@ func parseBase(raw string) (*url.URL, error) {
 	if raw == "" {
 		return nil, nil
 	}
-	if len(raw) > maxURL {
-		return nil, fmt.Errorf("facilitator URL is longer than %d bytes", maxURL)
-	}
 	u, err := url.Parse(raw)
-	if err != nil {
-		return nil, errors.New("facilitator URL cannot be parsed")
-	}
 	switch {
+	case err != nil || len(raw) > maxURL:
+		return nil, fmt.Errorf("facilitator URL cannot be parsed, or is longer than %d bytes", maxURL)
 	case u.Scheme != "https" && u.Scheme != "http":
 		return nil, errors.New("facilitator URL must begin with https:// or http://")
-	case u.Hostname() == "" || u.Opaque != "":
-		return nil, errors.New("facilitator URL has no host")
-	case u.User != nil:
-		return nil, errors.New("facilitator URL must not hold a user name or password")
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, errors.New("facilitator URL must not have a query or a fragment")
+	case u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, errors.New("facilitator URL must have a host, and no user name, password, query or fragment")
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/")}, nil
 }
@@ -178,12 +165,6 @@ func encode(p x402.Payload, r x402.Requirements) ([]byte, error) {
 	return b, nil
 }
 
-// expectation is what an answer must not contradict.
-type expectation struct {
-	network string // CAIP-2
-	payer   string // authorization.from
-}
-
 // Settle moves the money, or says how far it got. See x402.Facilitator.
 //
 // The body is encoded once, so that the resend of a pending settlement is the
@@ -192,7 +173,7 @@ type expectation struct {
 func (c *Client) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
 	body, err := encode(p, r)
 	if err != nil {
-		return notSent(fault.PaymentUnavailable, "not_encodable", err)
+		return x402.Settlement{Class: x402.NotSent, Code: fault.PaymentUnavailable, Reason: "not_encodable", Cause: err}
 	}
 	want := expectation{network: r.Network, payer: p.Payload.Authorization.From}
 	first, pending := classify(c.exchange(ctx, http.MethodPost, "/settle", body), want)

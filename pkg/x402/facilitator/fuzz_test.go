@@ -33,13 +33,13 @@ func FuzzAnswer(f *testing.F) {
 	const yes = `{"isValid":true,"payer":"` + payer + `"}`
 	for status, bodies := range map[int][]string{
 		0: {""},
-		200: {settled, refusal("rate_limited"), `{"success":true,"success":false}`, `{"bazaar":{"status":"rejected","code":7}}`, `{"kinds":[]}`,
+		200: {settled, refusalAnswer("rate_limited"), `{"success":true,"success":false}`, `{"bazaar":{"status":"rejected","code":7}}`, `{"kinds":[]}`,
 			yes, strings.ToLower(yes), `{"isValid":true,"payer":"` + other + `"}`, `{"isValid":true,"payer":1}`, `{"isValid":"true"}`, `{"isValid":false}`,
 			`{"isValid":true,"invalidReason":"insufficient_funds"}`, `{"payer":"` + payer + `"}`,
 			`{"isValid":false,"invalidReason":1}`, `{"isValid":false,"invalidReason":"insufficient_funds","payer":"` + other + `"}`},
 		302: {settled, "\"\xc2\"", `{"isValid":true}`},
 		400: {yes, `{"errorType":"invalid_request"}`, `{"success":false,"errorReason":"a\u0000` + strings.Repeat("b ", maxReason) + `"}`},
-		401: {"", settled}, 403: {refusal("insufficient_funds")}, 500: {pendingA},
+		401: {"", settled}, 403: {refusalAnswer("insufficient_funds")}, 500: {pendingA},
 	} {
 		for _, body := range bodies {
 			f.Add(status, []byte(body), true, false)
@@ -62,7 +62,7 @@ func FuzzAnswer(f *testing.F) {
 			}
 			for k, v := range out {
 				dot := strings.LastIndexByte(k, '.')
-				if dot < 1 || dot > maxExtensionName || !isCode(k[:dot]) || !slices.Contains(extensionFields(), k[dot+1:]) || v == "" {
+				if dot < 1 || dot > maxExtensionName || !isExtension(k[:dot]) || !slices.Contains(extensionFields(), k[dot+1:]) || v == "" {
 					t.Errorf("%q: %q", k, v)
 				}
 				said(t, k, v)
@@ -94,7 +94,7 @@ func settlement(t *testing.T, re reply, lenient map[string]any, lost bool) {
 		}
 	case x402.Refused:
 		verdicts := strings.Join([]string{refusedCodes, signatureCodes, expiredCodes, usedCodes}, " ")
-		if lost || !isBool || success || tx != "" || operators(re.status) || !slices.Contains(strings.Fields(verdicts), reason) {
+		if lost || !isBool || success || tx != "" || column(re.status)%2 == 1 || !slices.Contains(strings.Fields(verdicts), reason) {
 			t.Errorf("refused on %d %q", re.status, re.body)
 		}
 	case x402.TurnedAway:

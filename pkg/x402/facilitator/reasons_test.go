@@ -3,6 +3,8 @@ package facilitator
 import (
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -45,7 +47,7 @@ const (
 		invalid_exact_evm_payload_authorization_value_too_low unsupported_asset invalid_bazaar_extension
 		invalid_exact_evm_unsupported_scheme invalid_exact_evm_extra_field
 		invalid_exact_evm_payload_authorization_to_address_kyt`
-	doubtfulRows = 84
+	doubtfulWords = 84
 )
 
 // unlisted are words that no table has: what facilitators may say tomorrow,
@@ -59,9 +61,9 @@ const unlisted = "|error|ok|brand_new_reason|insufficient_funds_for_gas|INSUFFIC
 func doubtful() (codes []string) {
 	listed := strings.Fields(strings.Join([]string{
 		refusedCodes, signatureCodes, expiredCodes, usedCodes, pendingCodes, unauthorizedCodes, busyCodes, misconfiguredCodes}, " "))
-	for _, r := range Reasons() {
-		if !slices.Contains(listed, r.Code) {
-			codes = append(codes, r.Code)
+	for _, word := range Words() {
+		if !slices.Contains(listed, word) {
+			codes = append(codes, word)
 		}
 	}
 	return codes
@@ -149,7 +151,7 @@ func TestEveryReasonAtEveryStatus(t *testing.T) {
 		for _, code := range e.codes {
 			for _, status := range []int{200, 400, 402, 409, 422, 500, 502, 503, 401, 403, 404, 405, 429} {
 				in, listed, at := fmt.Sprintf("%s: %d %q", name, status, code), name != "unlisted", column(status)
-				got, s := settles(credentialed(answered(status, refusal(code))))
+				got, s := settles(credentialed(answered(status, refusalAnswer(code))))
 				if got != e.settle[at] || listed && s.Reason != code || s.Transaction != "" || s.Class == x402.TurnedAway && s.Cause == nil {
 					t.Errorf("%s: settle: %s, %+v, want %s", in, got, s, e.settle[at])
 				}
@@ -174,21 +176,23 @@ func TestEveryReasonAtEveryStatus(t *testing.T) {
 	}
 }
 
-// Each code has one row, and every row is complete.
+// Each word is in the table once, and in the document beside it.
 func TestTableOfReasons(t *testing.T) {
 	t.Parallel()
-	if n := len(doubtful()); n != doubtfulRows {
-		t.Errorf("%d rows leave doubt, want %d", n, doubtfulRows)
-	}
-	rows := map[string]bool{}
-	for _, r := range Reasons() {
-		party := map[Meaning]Party{Refusal: Payer, Expired: Payer, TurnedAway: Operator}[r.Meaning]
-		if rows[r.Code] || r.Fault != party || r.Source == "" ||
-			r.Signature && r.Meaning != Refusal || (r.Answer != "") != (r.Meaning == TurnedAway) {
-			t.Errorf("two rows %t: %+v", rows[r.Code], r)
+	equal(t, "words that leave doubt", doubtfulWords, len(doubtful()))
+	for _, r := range reasons() {
+		if r.signature && r.meaning != refusal || (r.answer != "") != (r.meaning == turnedAway) {
+			t.Errorf("contradicts itself: %+v", r)
 		}
-		rows[r.Code] = true
 	}
+	doc, err := os.ReadFile("reasons.md")
+	must(t, err)
+	var described []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(.*?)` \\| [^|]+ \\|").FindAllStringSubmatch(string(doc), -1) {
+		described = append(described, row[1])
+	}
+	slices.Sort(described)
+	equal(t, "words that are described", described, slices.Sorted(slices.Values(Words())))
 }
 
 // What a second facilitator may be asked after, and what counts against this one:

@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-func refusal(reason string) string {
+func refusalAnswer(reason string) string {
 	return fmt.Sprintf(`{"success":false,"errorReason":%q,"transaction":"","network":%q,"payer":%q}`, reason, network, payer)
 }
 
@@ -128,8 +128,8 @@ func TestClassify(t *testing.T) {
 		in           reply
 		settle, call string // what /settle comes to, and the others where there is no answer
 	}{
-		{"a refusal in a 403", answered(403, refusal("kyt_risk_detected")), "turned_away facilitator_misconfigured kyt_risk_detected", ""},
-		{"unauthorized, no credentials", answered(200, refusal("unauthorized")), "turned_away facilitator_misconfigured unauthorized", ""},
+		{"a refusal in a 403", answered(403, refusalAnswer("kyt_risk_detected")), "turned_away facilitator_misconfigured kyt_risk_detected", ""},
+		{"unauthorized, no credentials", answered(200, refusalAnswer("unauthorized")), "turned_away facilitator_misconfigured unauthorized", ""},
 		{"unauthorized, by a platform", answered(400, `{"errorType":"unauthorized"}`), "turned_away facilitator_misconfigured unauthorized", ""},
 		{"null transaction", answered(200, `{"success":false,"errorReason":"kyt_risk_detected","transaction":null}`), "refused kyt_risk_detected", ""},
 		{"half a hash", answered(200, refusalWith("insufficient_funds", "0x12")), "unknown insufficient_funds", ""},
@@ -266,7 +266,7 @@ func TestAfterResend(t *testing.T) {
 	first, _ := classify(answered(500, pendingA), wanted())
 	for name, re := range map[string]reply{
 		"still pending": answered(500, pendingA),
-		"refused":       answered(200, refusal("insufficient_funds")),
+		"refused":       answered(200, refusalAnswer("insufficient_funds")),
 		"not sent":      {err: errors.New("refused")},
 	} {
 		second, _ := classify(re, wanted())
@@ -280,7 +280,7 @@ func TestAfterResend(t *testing.T) {
 	if out := afterResend(first, second); out.Class != x402.Moved || out.Transaction != hash2 {
 		t.Errorf("settled under another hash: %+v", out)
 	}
-	nameless, _ := classify(answered(500, refusal("settlement_pending")), wanted())
+	nameless, _ := classify(answered(500, refusalAnswer("settlement_pending")), wanted())
 	if out := afterResend(nameless, first); out.Transaction != hash {
 		t.Errorf("the hash of the second answer was lost: %+v", out)
 	}

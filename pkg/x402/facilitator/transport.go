@@ -38,7 +38,7 @@ type credentialsError struct{ err error }
 func (e *credentialsError) Error() string { return "facilitator credentials: " + e.err.Error() }
 func (e *credentialsError) Unwrap() error { return e.err }
 
-// reply is everything that one request to the facilitator came to.
+// reply is everything that one request to the facilitator has led to.
 type reply struct {
 	// err is why there is no complete answer.
 	err error
@@ -82,7 +82,15 @@ func (c *Client) exchange(ctx context.Context, method, path string, body []byte)
 	if out.status == http.StatusUnauthorized {
 		c.creds.Rejected()
 	}
-	out.body, out.err = readBody(resp.Body)
+	// What was read of a body that is cut short or too long is dropped: half an answer
+	// is not an answer.
+	out.body, out.err = io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	switch {
+	case out.err != nil:
+		out.body, out.err = nil, fmt.Errorf("read facilitator answer: %w", out.err)
+	case len(out.body) > maxBody:
+		out.body, out.err = nil, errTooLarge
+	}
 	out.expired = out.err != nil && ctx.Err() != nil
 	return out
 }
@@ -123,19 +131,6 @@ func (c *Client) newRequest(ctx context.Context, method, path string, body []byt
 		req.ContentLength = int64(len(body))
 	}
 	return req, nil
-}
-
-// readBody reads an answer up to its bound. What was read of a body that is
-// cut short or too long is dropped: half an answer is no answer.
-func readBody(r io.Reader) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, maxBody+1))
-	if err != nil {
-		return nil, fmt.Errorf("read facilitator answer: %w", err)
-	}
-	if len(b) > maxBody {
-		return nil, errTooLarge
-	}
-	return b, nil
 }
 
 // wire watches how far a request gets. The hooks may run on the transport's
