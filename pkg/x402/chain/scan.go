@@ -63,7 +63,7 @@ func (n *Nodes) SafeBlock(ctx context.Context) (number uint64, err error) {
 
 // BlockAt implements x402.Scanner.
 func (n *Nodes) BlockAt(ctx context.Context, t time.Time) (number uint64, err error) {
-	err = n.each(ctx, ceiling, func(s *session) (err error) {
+	err = n.each(ctx, scanCeiling, func(s *session) (err error) {
 		number, err = s.firstAt(t)
 		return err
 	})

@@ -60,24 +60,26 @@ func TestNothingIsSent(t *testing.T) {
 		"no randomness": {t.Context(), good, Config{URL: origin, Credentials: mustCDP(t), Random: strings.NewReader("short")},
 			fault.FacilitatorMisconfigured, "credentials_unreadable"},
 	} {
-		c.config.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
-			t.Errorf("%s: something was sent", name)
-			return nil, broken
+		t.Run(name, func(t *testing.T) {
+			c.config.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+				t.Error("something was sent")
+				return nil, broken
+			})
+			f := newClient(t, c.config)
+			s := f.Settle(c.ctx, c.payload, testRequirements())
+			if s.Class != x402.NotSent || s.Code != c.code || s.Reason != c.reason || s.Cause == nil {
+				t.Errorf("settle: %+v", s)
+			}
+			if v := f.Verify(c.ctx, c.payload, testRequirements()); v.Valid || v.Fault == nil || v.Fault.Code != c.code {
+				t.Errorf("verify: %+v", v)
+			}
+			if name == "bad payload" {
+				return
+			}
+			if err := f.Supported(c.ctx, network); fault.From(err).Code != c.code {
+				t.Errorf("supported: %v", err)
+			}
 		})
-		f := newClient(t, c.config)
-		s := f.Settle(c.ctx, c.payload, testRequirements())
-		if s.Class != x402.NotSent || s.Code != c.code || s.Reason != c.reason || s.Cause == nil {
-			t.Errorf("%s: settle: %+v", name, s)
-		}
-		if v := f.Verify(c.ctx, c.payload, testRequirements()); v.Valid || v.Fault == nil || v.Fault.Code != c.code {
-			t.Errorf("%s: verify: %+v", name, v)
-		}
-		if name == "bad payload" {
-			continue
-		}
-		if err := f.Supported(c.ctx, network); fault.From(err).Code != c.code {
-			t.Errorf("%s: supported: %v", name, err)
-		}
 	}
 }
 
@@ -238,9 +240,11 @@ func TestProofOfNotSent(t *testing.T) {
 			return nil, broken
 		}, x402.Unknown},
 	} {
-		f := newClient(t, Config{URL: origin, Transport: row.transport})
-		if s := f.Settle(t.Context(), testPayload(), testRequirements()); s.Class != row.class || !errors.Is(s.Cause, broken) {
-			t.Errorf("%s: got %+v", row.name, s)
-		}
+		t.Run(row.name, func(t *testing.T) {
+			f := newClient(t, Config{URL: origin, Transport: row.transport})
+			if s := f.Settle(t.Context(), testPayload(), testRequirements()); s.Class != row.class || !errors.Is(s.Cause, broken) {
+				t.Errorf("got %+v", s)
+			}
+		})
 	}
 }

@@ -46,11 +46,12 @@ func FuzzAnswer(f *testing.F) {
 			f.Add(status, []byte(body), false, true)
 		}
 	}
+	words := documented(f)
 	f.Fuzz(func(t *testing.T, status int, body []byte, authorized, lost bool) {
 		re := reply{sent: true, status: status, body: body, authorized: authorized}
 		var lenient map[string]any
 		_ = json.Unmarshal(body, &lenient)
-		settlement(t, re, lenient, lost)
+		settlement(t, re, lenient, lost, words)
 		verification(t, re, lenient)
 		if supports(re, network) == nil && (status/100 != 2 || lenient["kinds"] == nil) {
 			t.Errorf("supported on %d %q", status, body)
@@ -71,7 +72,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-func settlement(t *testing.T, re reply, lenient map[string]any, lost bool) {
+func settlement(t *testing.T, re reply, lenient map[string]any, lost bool, words map[string][]string) {
 	t.Helper()
 	if lost {
 		re.err = errors.New("lost")
@@ -93,13 +94,13 @@ func settlement(t *testing.T, re reply, lenient map[string]any, lost bool) {
 			t.Errorf("moved on %q: %+v", re.body, s)
 		}
 	case x402.Refused:
-		verdicts := strings.Join([]string{refusedCodes, signatureCodes, expiredCodes, usedCodes}, " ")
-		if lost || !isBool || success || tx != "" || column(re.status)%2 == 1 || !slices.Contains(strings.Fields(verdicts), reason) {
+		verdicts := slices.Concat(words["refused"], words["signature refused"], words["expired"], words["nonce used"])
+		if lost || !isBool || success || tx != "" || column(re.status)%2 == 1 || !slices.Contains(verdicts, reason) {
 			t.Errorf("refused on %d %q", re.status, re.body)
 		}
 	case x402.TurnedAway:
 		word, _ := lenient["errorType"].(string)
-		known := strings.Fields(unauthorizedCodes + " " + busyCodes + " " + misconfiguredCodes)
+		known := slices.Concat(words["turned away: unauthorized"], words["turned away: unavailable"], words["turned away: misconfigured"])
 		byWord := slices.Contains(known, reason) || slices.Contains(known, word)
 		if lost || success || tx != "" || !byWord && column(re.status) == 0 || s.Code == "" {
 			t.Errorf("turned away on %d %q", re.status, re.body)

@@ -119,14 +119,14 @@ func TestClassifyByStatus(t *testing.T) {
 	}
 }
 
-// What every reason comes to is in TestEveryReasonAtEveryStatus.
+// What every reason means is in TestEveryReasonAtEveryStatus.
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("read: connection reset")
 	for _, row := range []struct {
 		name         string
 		in           reply
-		settle, call string // what /settle comes to, and the others where there is no answer
+		settle, call string // the outcome of /settle, and of the others where there is no answer
 	}{
 		{"a refusal in a 403", answered(403, refusalAnswer("kyt_risk_detected")), "turned_away facilitator_misconfigured kyt_risk_detected", ""},
 		{"unauthorized, no credentials", answered(200, refusalAnswer("unauthorized")), "turned_away facilitator_misconfigured unauthorized", ""},
@@ -145,16 +145,18 @@ func TestClassify(t *testing.T) {
 		{"time up after writing", reply{err: lost, sent: true, expired: true}, "unknown timeout", "facilitator_unavailable"},
 		{"answer too long", reply{err: errTooLarge, sent: true, status: 200}, "unknown answer_too_large", "facilitator_unavailable"},
 	} {
-		if got := settlesAs(t, row.in); got != row.settle {
-			t.Errorf("%s: settle: %s, want %s", row.name, got, row.settle)
-		}
-		if row.call == "" {
-			continue
-		}
-		got, _ := verifies(row.in)
-		if f := supports(row.in, network); f == nil || string(f.Code) != row.call || got != row.call {
-			t.Errorf("%s: verify: %s, supported: %v, want %s", row.name, got, f, row.call)
-		}
+		t.Run(row.name, func(t *testing.T) {
+			if got := settlesAs(t, row.in); got != row.settle {
+				t.Errorf("settle: %s, want %s", got, row.settle)
+			}
+			if row.call == "" {
+				return
+			}
+			got, _ := verifies(row.in)
+			if f := supports(row.in, network); f == nil || string(f.Code) != row.call || got != row.call {
+				t.Errorf("verify: %s, supported: %v, want %s", got, f, row.call)
+			}
+		})
 	}
 }
 
@@ -212,7 +214,7 @@ func recordings(t testing.TB) []recording {
 
 func TestRecordedAnswers(t *testing.T) {
 	t.Parallel()
-	want := map[string]string{ // names by what they come to
+	want := map[string]string{ // names by their outcome
 		"settled":                              "settle concurrent-settle-x8/0, settle good, settle retryAfterMined",
 		"refused used " + x402.ReasonNonceUsed: "settle concurrent-settle-x8/1, settle replay-after-settle, settle retryAgain",
 		"turned_away facilitator_misconfigured invalid_exact_evm_payload_authorization_value_mismatch": "settle wrong-value",

@@ -105,13 +105,15 @@ func TestFailuresBeforeWriting(t *testing.T) {
 		{"port refused", refused, nil, patience, "connect_failed"},
 		{"dial hangs", origin, hang, 100 * time.Millisecond, "timeout"},
 	} {
-		f := newClient(t, Config{URL: row.url, Transport: newTransport(row.dial)})
-		ctx, cancel := context.WithTimeout(t.Context(), row.limit)
-		s := f.Settle(ctx, testPayload(), testRequirements())
-		cancel()
-		if s.Class != x402.NotSent || s.Code != fault.FacilitatorUnavailable || s.Reason != row.reason || s.Cause == nil {
-			t.Errorf("%s: got %+v", row.name, s)
-		}
+		t.Run(row.name, func(t *testing.T) {
+			f := newClient(t, Config{URL: row.url, Transport: newTransport(row.dial)})
+			ctx, cancel := context.WithTimeout(t.Context(), row.limit)
+			s := f.Settle(ctx, testPayload(), testRequirements())
+			cancel()
+			if s.Class != x402.NotSent || s.Code != fault.FacilitatorUnavailable || s.Reason != row.reason || s.Cause == nil {
+				t.Errorf("got %+v", s)
+			}
+		})
 	}
 }
 
