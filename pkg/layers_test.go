@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"path"
 	"slices"
@@ -187,6 +188,31 @@ func TestDeployedCode(t *testing.T) {
 	}
 	if want := []string{"host-intel", "mcp", "whois"}; !slices.Equal(linked, want) {
 		t.Errorf("%s is linked by %v, want %v", library, linked, want)
+	}
+}
+
+// A program that sells something else links nothing of this product, and the example of
+// one fits on a page.
+func TestTheSellerStandsAlone(t *testing.T) {
+	sold := []string{"pkg/x402/x402http", "pkg/x402/ledger/file", "pkg/x402/ledger/dynamo", "pkg/x402/chain"}
+	for _, p := range list(t) {
+		name, _ := strings.CutPrefix(p.ImportPath, module)
+		if !slices.Contains(sold, name) {
+			continue
+		}
+		sold = slices.DeleteFunc(sold, func(s string) bool { return s == name })
+		for _, dep := range p.Deps {
+			if dep, ours := strings.CutPrefix(dep, module); ours && !matches([]string{"pkg/x402", "pkg/x402/*", "pkg/x402/*/*", "pkg/mcp", "pkg/printable", "pkg/strictjson"}, dep) {
+				t.Errorf("%s needs %s", name, dep)
+			}
+		}
+	}
+	if len(sold) > 0 {
+		t.Errorf("there is no package %v", sold)
+	}
+	shop, err := os.ReadFile("../infra/shop/server/main.go")
+	if n := strings.Count(string(shop), "\n"); err != nil || n > 40 {
+		t.Errorf("the shop has %d lines, %v", n, err)
 	}
 }
 
