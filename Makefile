@@ -201,14 +201,14 @@ reconcile: ## Look once at every payment in doubt
 .PHONY: owed
 owed: ## List what is owed to whom, and what is in doubt
 ##   JSON=1            print JSON
-	@go run ./infra/local/operate reconcile -owed $(if $(JSON),-json)
+	@go run ./infra/local/operate owed $(if $(JSON),-json)
 
 .PHONY: payer
 payer: ## Say what there is of one wallet, and what it comes to
 ##   WALLET=0x...      the wallet
 ##   JSON=1            print JSON
 	@test -n "$$WALLET" || { echo "usage: make payer WALLET=0x... [JSON=1]" >&2; exit 2; }
-	@go run ./infra/local/operate reconcile -payer="$$WALLET" $(if $(JSON),-json)
+	@go run ./infra/local/operate payer $(if $(JSON),-json) "$$WALLET"
 
 .PHONY: refund
 refund: ## Say what to pay back for a payment
@@ -216,7 +216,7 @@ refund: ## Say what to pay back for a payment
 ##   TRANSACTION=0x... close the debt on this transaction
 ##   FORCE=1           also when the chain does not confirm it
 	@test -n "$$KEY" || { echo "usage: make refund KEY='eip155:8453|0x...|0x...|0x...' [TRANSACTION=0x... [FORCE=1]]; make owed prints keys" >&2; exit 2; }
-	@go run ./infra/local/operate reconcile -refund="$$KEY" $${TRANSACTION:+-transaction="$$TRANSACTION"} $(if $(and $(FORCE),$(TRANSACTION)),-force)
+	@go run ./infra/local/operate refund $(if $(FORCE),-force) "$$KEY" $${TRANSACTION:+"$$TRANSACTION"}
 
 .PHONY: answered
 answered: ## Close a debt that was answered before the ledger was restored
@@ -224,14 +224,14 @@ answered: ## Close a debt that was answered before the ledger was restored
 ##   TRANSACTION=0x... the transaction that paid for it, as the log of the answer has it
 ##   FORCE=1           also when a refund of it was begun
 	@test -n "$$KEY" || { echo "usage: make answered KEY='eip155:8453|0x...|0x...|0x...' TRANSACTION=0x... [FORCE=1]; make owed prints keys" >&2; exit 2; }
-	@go run ./infra/local/operate reconcile -answered="$$KEY" -transaction="$$TRANSACTION" $(if $(FORCE),-force)
+	@go run ./infra/local/operate answered $(if $(FORCE),-force) "$$KEY" "$$TRANSACTION"
 
 .PHONY: books
 books: ## Compare the payments of a day on the chain with the ledger; fails where they differ
 ##   DAY=2026-11-20    the day, in UTC
 ##   JSON=1            print JSON
 	@test -n "$$DAY" || { echo "usage: make books DAY=2026-11-20 [JSON=1]" >&2; exit 2; }
-	@go run ./infra/local/operate reconcile -books="$$DAY" $(if $(JSON),-json)
+	@go run ./infra/local/operate books $(if $(JSON),-json) "$$DAY"
 
 .PHONY: sign-origin
 sign-origin: ## Sign an origin as its payee, offline; asks for the key

@@ -255,7 +255,7 @@ func (t *trial) checkLedger(tb *testing.T) {
 	program := testbed.Program(tb, "./infra/local/operate")
 	var list []struct{ Key, Standing, Payer string }
 	testbed.Until(tb, t.name+": make owed", func() error {
-		cmd := exec.CommandContext(tb.Context(), program, "reconcile", "-owed", "-json")
+		cmd := exec.CommandContext(tb.Context(), program, "owed", "-json")
 		cmd.Dir, cmd.Env = t.world.dir, testbed.Local("", t.world.dir, t.world.env).Env
 		out, err := cmd.Output()
 		return errors.Join(err, json.Unmarshal(out, &list))

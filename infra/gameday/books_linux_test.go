@@ -42,7 +42,7 @@ func (c scenario) audited(w *world, out *outcome) {
 	now := time.Now().UTC()
 	for day := w.opened.UTC().Truncate(24 * time.Hour); !day.After(now); day = day.AddDate(0, 0, 1) {
 		var b dayBooks
-		w.operate(&b, []string{"RPC_URL=" + node.URL, "PAY_TO=" + boot.LocalPayTo}, "-books", day.Format(time.DateOnly))
+		w.operate(&b, []string{"RPC_URL=" + node.URL, "PAY_TO=" + boot.LocalPayTo}, "books", day.Format(time.DateOnly))
 		received, answered, owed = received+b.Received.Count, answered+b.Answered.Count, owed+b.AnswerOwed.Count+b.RefundDue.Count
 		if b.Count != 0 || b.Unchecked != 0 || b.InDoubt.Count != 0 {
 			w.Errorf("make books names differences, or doubts, in the end: %+v", b)

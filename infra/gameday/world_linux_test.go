@@ -202,7 +202,7 @@ type debt struct {
 func (w *world) owed() map[string]debt {
 	w.Helper()
 	var list []debt
-	w.operate(&list, nil, "-owed")
+	w.operate(&list, nil, "owed")
 	debts := map[string]debt{}
 	for _, d := range list {
 		if d.Standing != "in_doubt" { // no debt yet
@@ -220,7 +220,7 @@ func (w *world) operate(into any, env []string, arguments ...string) {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	for {
-		cmd := exec.CommandContext(ctx, builtIn("operate"), append([]string{"reconcile", "-json"}, arguments...)...)
+		cmd := exec.CommandContext(ctx, builtIn("operate"), append([]string{arguments[0], "-json"}, arguments[1:]...)...)
 		cmd.Env = append(env, "LEDGER_TABLE="+w.name, "AWS_REGION="+testbed.DynamoRegion, "AWS_ENDPOINT_URL_DYNAMODB="+w.db.URL,
 			"AWS_ACCESS_KEY_ID="+testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY="+testbed.DynamoSecret)
 		var notes bytes.Buffer

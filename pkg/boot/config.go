@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"log/slog"
+	"math/big"
 	"strings"
 	"time"
 
@@ -61,6 +62,10 @@ type Config struct {
 	Stack string
 	// Function and Version are what Lambda calls this code; empty elsewhere.
 	Function, Version string
+
+	// LowestPrice is that of another shop, whose ledger is looked at, in atomic units;
+	// nil says that the ledger is this service's.
+	LowestPrice *big.Int
 
 	credentials, fallbackCredentials facilitator.Credentials
 	// secret is the facilitator's, which can also have nodes of the chain and the
@@ -123,6 +128,9 @@ func ReadLocal(get func(string) string) (Local, error) {
 	l := Local{Config: e.shared(cmp.Or(payTo, LocalPayTo)), OwnPayee: payTo != "", Addr: e.text("LOCAL_ADDR"), LedgerFile: e.text("LEDGER_FILE")}
 	l.BaseURL = cmp.Or(l.BaseURL, "http://"+Reachable(l.Addr))
 	e.money(&l.Config, noNodes)
+	if price := e.text("LOWEST_PRICE"); price != "" {
+		l.LowestPrice, _ = new(big.Int).SetString(price, 10) // it has its form
+	}
 	if name := e.text("LEDGER_TABLE"); name != "" {
 		l.Ledger = e.ledger(name)
 	}

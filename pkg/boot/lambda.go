@@ -51,7 +51,7 @@ func Reconcile() {
 	config, err := readFunction(os.Getenv)
 	exitOn(err)
 	stores := config.Ledger.Stores()
-	parts, err := config.Reconciling(stores.Ledger, stores.Index, config.Logger(os.Stdout), time.Now)
+	parts, err := config.Reconciling(stores, config.Logger(os.Stdout), time.Now)
 	exitOn(err)
 	settle, err := config.facilitators(parts.Platform)
 	exitOn(err)

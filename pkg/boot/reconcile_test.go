@@ -112,7 +112,7 @@ func TestWatch(t *testing.T) {
 		if (probes == 1) != wants || warned == wants || c.warnings()["payee"] == "" {
 			t.Errorf("RPC_URL=%s: %d probes, warnings %v", rpc, probes, c.warnings())
 		}
-		r, err := c.Reconciling(c.Ledger.Open(), c.Ledger.Open(), quiet(), time.Now)
+		r, err := c.Reconciling(c.Ledger.Stores(), quiet(), time.Now)
 		if err != nil || (r.Chain != nil) != wants || r.Reconciler == nil || r.Ledger == nil {
 			t.Errorf("RPC_URL=%s: %+v, %v", rpc, r, err)
 		}
@@ -120,8 +120,8 @@ func TestWatch(t *testing.T) {
 			t.Errorf("RPC_URL=%s: evidence %v, scanner %v", rpc, watches, scanner)
 		}
 	}
-	store := Table{Name: "t", Region: "us-east-1", Credentials: testKeys}.Open()
-	if _, err := (Config{Nodes: []string{"https://rpc.example"}}).Reconciling(store, nil, quiet(), time.Now); err == nil {
+	store := Table{Name: "t", Region: "us-east-1", Credentials: testKeys}.Stores()
+	if _, err := (Config{Nodes: []string{"https://rpc.example"}}).Reconciling(store, quiet(), time.Now); err == nil {
 		t.Error("terms without a network were accepted")
 	}
 }

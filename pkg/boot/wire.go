@@ -13,6 +13,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math/big"
 	"net/http"
 	"time"
 
@@ -230,16 +231,28 @@ type Reconciling struct {
 	Ledger     *ledger.Ledger
 	Chain      *chain.Nodes // nil without a view of the chain
 	Reconciler *x402.Reconciler
+	Cheapest   *big.Int // the lowest price that anything is sold for, in atomic units
 }
 
-// Reconciling makes them, over a ledger store and its index.
-func (c Config) Reconciling(store ledger.Store, index ledger.Index, log *slog.Logger, now func() time.Time) (Reconciling, error) {
+// Reconciling makes them, over a ledger and its index.
+func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Time) (Reconciling, error) {
 	view, err := c.chainView(now)
 	if err != nil {
 		return Reconciling{}, err
 	}
-	r := Reconciling{Platform: c.platform(log, now), Terms: c.Terms, Ledger: ledger.New(store, now, randomID), Chain: view}
+	r := Reconciling{Platform: c.platform(log, now), Terms: c.Terms, Ledger: ledger.New(stores.Ledger, now, randomID), Chain: view, Cheapest: catalog.Cheapest()}
 	watches, scanner := evidence(view)
-	r.Reconciler = service.Reconciler(r.Platform, c.Terms, c.Former, r.Ledger, index, watches, scanner)
-	return r, nil
+	if c.LowestPrice == nil {
+		r.Reconciler = service.Reconciler(r.Platform, c.Terms, c.Former, r.Ledger, stores.Index, watches, scanner)
+		return r, nil
+	}
+	// The ledger is another shop's, which has prices and words of its own.
+	asset, errAsset := x402.ParseAddress(c.Terms.Asset)
+	payee, errPayee := x402.ParseAddress(c.Terms.PayTo)
+	r.Cheapest = c.LowestPrice
+	r.Reconciler = x402.NewReconciler(x402.ReconcilerConfig{
+		Ledger: r.Ledger, Index: stores.Index, Evidence: watches, Scanner: scanner,
+		Network: c.Terms.Network, Asset: asset, Payee: payee, Cheapest: r.Cheapest, Now: now, Log: log,
+	})
+	return r, errors.Join(errAsset, errPayee)
 }

@@ -2,23 +2,23 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"math/big"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 const (
 	// oldestDay is how long ago a day may have begun for its books to be made:
 	// answered payments are deleted after 35 days.
 	oldestDay = 34 * 24 * time.Hour
-	// maxTransfers is how many transfers of a day are kept in memory, 270 bytes each.
+	// maxTransfers is how many transfers of a day are kept in memory, half a kilobyte
+	// each.
 	maxTransfers = 1_000_000
 	// maxDifferences is how many differences are listed; all are counted.
 	maxDifferences = 1000
@@ -43,18 +43,14 @@ var errIncomplete = errors.New("the books are incomplete")
 // books are the ledger and the chain of one day, next to each other. A payment is
 // in the books of the day on which its money moved, by the chain's clock.
 type books struct {
-	Day     string    `json:"day"`
-	From    time.Time `json:"from"`
-	Until   time.Time `json:"until"` // the end of the day, or the safe block's time
-	Network string    `json:"network"`
-	Asset   string    `json:"asset"`
-	Payee   string    `json:"payee"`
-	Ledger  string    `json:"ledger"`
-	// Compared is false where no node was asked: then the sums are the ledger's, by
-	// the time at which it learned of each payment.
-	Compared bool `json:"compared"`
-
-	Received sum `json:"received"` // payments that moved money on this day
+	Day      string    `json:"day"`
+	From     time.Time `json:"from"`
+	Until    time.Time `json:"until"` // the end of the day, or the safe block's time
+	Network  string    `json:"network"`
+	Asset    string    `json:"asset"`
+	Payee    string    `json:"payee"`
+	Ledger   string    `json:"ledger"`
+	Received sum       `json:"received"` // payments that moved money on this day
 	// What came of those: each is in one of these.
 	Answered   sum `json:"answered"`
 	AnswerOwed sum `json:"answer_owed"`
@@ -62,7 +58,7 @@ type books struct {
 	Refunded   sum `json:"refunded"`
 	Differing  sum `json:"differing"` // not in the ledger as it should be: see Differences
 
-	Operations map[string]*sum `json:"operations"` // Answered, by the operation's slug
+	Operations map[string]*sum `json:"operations"` // Answered, by the path that was asked
 	// Deposits are transfers without an authorization, and those of less than any price
 	// that no record is of.
 	Deposits   sum `json:"deposits"`
@@ -89,9 +85,12 @@ func (s *sum) add(amount *big.Int) {
 	s.amount.Add(&s.amount, amount)
 }
 
-func (s *sum) remove(amount *big.Int) {
-	s.Count--
-	s.amount.Sub(&s.amount, amount)
+// MarshalJSON writes the amount as a text: no number of JSON holds every integer.
+func (s sum) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Count  int    `json:"count"`
+		Amount string `json:"amount"`
+	}{s.Count, s.amount.String()})
 }
 
 // kind is what differs.
@@ -142,7 +141,7 @@ func readDay(s string, now time.Time) (time.Time, error) {
 	day, err := time.Parse(time.DateOnly, strings.TrimSpace(s))
 	switch {
 	case err != nil:
-		return day, fmt.Errorf("DAY %.40q is no day: it is 2026-11-20, in UTC", s)
+		return day, fmt.Errorf("DAY %.40q is not a day: write 2026-11-20, in UTC", s)
 	case day.After(now):
 		return day, fmt.Errorf("DAY %s has not begun: days are UTC, and it is %s", day.Format(time.DateOnly), minute(now))
 	case now.Sub(day) > oldestDay:
@@ -153,82 +152,33 @@ func readDay(s string, now time.Time) (time.Time, error) {
 
 // listBooks prints the books of a day. errDifferences and errIncomplete are its
 // error when it has printed them.
-func (o opened) listBooks(ctx context.Context, out io.Writer, day time.Time, asJSON bool) error {
-	b, err := o.booksOf(ctx, day)
+func listBooks(ctx context.Context, o order) error {
+	day, err := readDay(o.args[0], time.Now())
+	if err != nil {
+		return err
+	}
+	return o.within(true, func(l opened) error { return l.books(ctx, day, o.json) })
+}
+
+func (l opened) books(ctx context.Context, day time.Time, asJSON bool) error {
+	b, err := l.booksOf(ctx, day)
 	if err != nil {
 		return fmt.Errorf("the books of %s: %w", day.Format(time.DateOnly), err)
 	}
 	if asJSON {
-		err = printJSON(out, b)
+		err = printJSON(l.out, b)
 	} else {
-		err = o.printBooks(out, b)
+		l.printBooks(b)
 	}
 	switch {
 	case err != nil:
 		return err
-	case !b.Compared:
-		return fmt.Errorf("%w: nothing was compared, because RPC_URL names no node", errIncomplete)
 	case b.Unchecked > 0:
 		return fmt.Errorf("%w: %s could not be compared", errIncomplete, counted(b.Unchecked, "record"))
 	case b.Count > 0:
 		return errDifferences
 	}
 	return nil
-}
-
-// audit makes books. First all transfers of the day are read, then all records.
-// Each record finds its transfer in memory; what is left on either side is looked
-// up one by one.
-type audit struct {
-	opened
-	*books
-	prefix     string // of the keys of payments of this network and token
-	asset      string
-	payee      x402.Address
-	moved      map[spend]*movement
-	mismatched []ledger.Record // not what their transfer says
-	asked      int
-}
-
-// spend names an authorization.
-type spend struct {
-	from  x402.Address
-	nonce [32]byte
-}
-
-// movement is a transfer that an authorization has made.
-type movement struct {
-	value   *big.Int
-	tx      [32]byte
-	at      time.Time
-	matched bool
-}
-
-func (o opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
-	t := o.parts.Terms
-	payee, err := x402.ParseAddress(t.PayTo)
-	if err != nil {
-		return nil, fmt.Errorf("PAY_TO: %w", err)
-	}
-	asset, err := x402.ParseAddress(t.Asset)
-	if err != nil {
-		return nil, fmt.Errorf("USDC_ASSET: %w", err)
-	}
-	a := &audit{opened: o, payee: payee, asset: asset.String(), moved: map[spend]*movement{}}
-	a.prefix = strings.TrimSuffix(ledger.Key(strings.ToLower(t.Network), a.asset, "", ""), "|")
-	a.books = &books{
-		Day: day.Format(time.DateOnly), From: day, Until: day.AddDate(0, 0, 1), Network: t.Network, Asset: asset.Checksum(), Payee: payee.Checksum(),
-		Ledger: o.name, Compared: o.parts.Chain != nil, Operations: map[string]*sum{}, Differences: []difference{},
-	}
-	if a.Compared {
-		if err := a.readChain(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if err := a.readLedger(ctx); err != nil {
-		return nil, err
-	}
-	return a.books, a.settle(ctx)
 }
 
 // within says whether a time is in the part of the day that the books are of.
@@ -238,12 +188,13 @@ func (b *books) within(t time.Time) bool { return !t.Before(b.From) && t.Before(
 func (b *books) count(s standing, amount *big.Int, request string) {
 	switch s {
 	case answered:
-		b.Answered.add(amount)
-		slug := operationOf(request)
-		if b.Operations[slug] == nil {
-			b.Operations[slug] = new(sum)
+		_, target, _ := strings.Cut(request, " ")
+		path, _, _ := strings.Cut(target, "?")
+		if b.Operations[path] == nil {
+			b.Operations[path] = new(sum)
 		}
-		b.Operations[slug].add(amount)
+		b.Operations[path].add(amount)
+		b.Answered.add(amount)
 	case answerOwed:
 		b.AnswerOwed.add(amount)
 	case refundDue:
@@ -254,14 +205,53 @@ func (b *books) count(s standing, amount *big.Int, request string) {
 	}
 }
 
-// operationOf is the slug of the operation that a request is for.
-func operationOf(request string) string {
-	_, target, _ := strings.Cut(request, " ")
-	path, _, _ := strings.Cut(target, "?")
-	for _, op := range catalog.All() {
-		if op.Path == path {
-			return op.Slug
+func (l opened) printBooks(b *books) {
+	until := "the whole day"
+	if b.Until.Before(b.From.AddDate(0, 0, 1)) {
+		until = "up to " + minute(b.Until) + ", what is later is not safe on the chain yet"
+	}
+	facts(l.out, "books", b.Day+", UTC, "+until, "ledger", fmt.Sprintf("%s, %d records", b.Ledger, b.Records), "chain", l.node,
+		"token", b.Asset+" on "+b.Network, "payee", b.Payee)
+	var rows [][]string
+	row := func(what string, s *sum) {
+		if s.Count > 0 || s == &b.Received {
+			rows = append(rows, []string{what, strconv.Itoa(s.Count), dollars(s.amount.String()), "(" + s.amount.String() + ")"})
 		}
 	}
-	return "other"
+	row("received", &b.Received)
+	row("  answered", &b.Answered)
+	for _, path := range slices.Sorted(maps.Keys(b.Operations)) {
+		row("    "+plain(path), b.Operations[path])
+	}
+	row("  answer owed", &b.AnswerOwed)
+	row("  refund due", &b.RefundDue)
+	row("  refunded", &b.Refunded)
+	row("  differing", &b.Differing)
+	row("deposits", &b.Deposits)
+	row("refunds made", &b.RefundsOut)
+	row("in doubt", &b.InDoubt)
+	table(l.out, "\n\tPAYMENTS\tAMOUNT\t(ATOMIC UNITS)", rows)
+	fmt.Fprintln(l.out)
+	counts(l.out, count{b.Elsewhere, "recorded on this day moved at another time: in the books of that day"},
+		count{b.Foreign, "recorded on this day under another network, token or payee: not compared"},
+		count{b.Unreadable, "of the whole ledger cannot be read"},
+		count{b.Unchecked, "could not be compared: the chain could not be asked about them"})
+	rows = nil
+	for _, d := range b.Differences {
+		rows = append(rows, []string{words(d.Kind), minute(d.At), dollars(d.Received), dollars(d.Recorded),
+			plain(words(d.Standing)), plain(d.Request), plain(d.Transaction), plain(d.Key), plain(d.Note)})
+	}
+	table(l.out, "DIFFERENCE\tAT\tRECEIVED\tRECORDED\tSTATE\tREQUEST\tTRANSACTION\tKEY\tNOTE", rows)
+	if more := b.Count - len(b.Differences); more > 0 {
+		fmt.Fprintf(l.out, "and %d more\n", more)
+	}
+	what := "no differences"
+	switch {
+	case b.Count > 0:
+		what = counted(b.Count, "difference")
+	case b.Unchecked > 0:
+		what = "no differences in what could be compared"
+	}
+	fmt.Fprintf(l.out, "total   %s sold for %s, %s received in %s; %s\n", counted(b.Answered.Count, "answer"), dollars(b.Answered.amount.String()),
+		dollars(b.Received.amount.String()), counted(b.Received.Count, "payment"), what)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -191,7 +192,7 @@ func (s *shop) env() map[string]string {
 // books runs the command for a day.
 func (s *shop) books(code int, env map[string]string, day time.Time, args ...string) (out, notes string) {
 	s.t.Helper()
-	return command(s.t, code, env, append([]string{"-books", day.Format(time.DateOnly)}, args...)...)
+	return operate(s.t, code, env, slices.Concat([]string{"books"}, args, []string{day.Format(time.DateOnly)})...)
 }
 
 // closed ends the shop's use of its file.
@@ -223,19 +224,18 @@ chain   N
 token   0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 on eip155:8453
 payee   ` + payee + `
 
-              PAYMENTS  AMOUNT     (ATOMIC UNITS)
-received      9         $0.046     (46000)
-  answered    5         $0.025     (25000)
-    dns       5         $0.025     (25000)
-  refund due  3         $0.016     (16000)
-  refunded    1         $0.005     (5000)
-deposits      3         $0.000084  (84)
-refunds made  1         $0.005     (5000)
-in doubt      1         $0.005     (5000)
+                   PAYMENTS  AMOUNT     (ATOMIC UNITS)
+received           9         $0.046     (46000)
+  answered         5         $0.025     (25000)
+    /v1/tools/dns  5         $0.025     (25000)
+  refund due       3         $0.016     (16000)
+  refunded         1         $0.005     (5000)
+deposits           3         $0.000084  (84)
+refunds made       1         $0.005     (5000)
+in doubt           1         $0.005     (5000)
 
-1 record recorded on this day moved at another time: in the books of that day
-1 record recorded on this day under another network, token or payee: not compared
-
+           1 recorded on this day moved at another time: in the books of that day
+           1 recorded on this day under another network, token or payee: not compared
 total   5 answers sold for $0.025, $0.046 received in 9 payments; no differences
 `
 	if diff := cmp.Diff(want, out); diff != "" || notes != "" {

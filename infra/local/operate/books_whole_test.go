@@ -18,14 +18,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// Without the chain the books are the ledger's, and are no books yet.
+// Without the chain there are no books.
 func TestBooksIncomplete(t *testing.T) {
 	t.Parallel()
 	s := honestDay(t)
 	env := map[string]string{"LEDGER_FILE": s.path, "PAY_TO": payee}
 	out, notes := s.books(exitFailed, env, s.day)
-	prints(t, out, "; nothing was compared\n")
-	prints(t, notes, "RPC_URL names no node")
+	if prints(t, notes, "RPC_URL names no node"); out != "" {
+		t.Errorf("printed %q", out)
+	}
 	env["RPC_URL"] = startNode(t, node{down: true}).URL + "/s3cr3t"
 	out, notes = s.books(exitFailed, env, s.day)
 	if prints(t, notes, "the books of "+s.day.Format(time.DateOnly)); out != "" || strings.Contains(notes, "s3cr3t") {
@@ -34,14 +35,14 @@ func TestBooksIncomplete(t *testing.T) {
 }
 
 // inMemory is a ledger in memory, looked at with a node.
-func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc string, notes io.Writer) opened {
+func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc string) opened {
 	t.Helper()
 	config, err := boot.ReadLocal(func(name string) string { return map[string]string{"RPC_URL": rpc, "PAY_TO": payee}[name] })
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := opened{name: "memory", node: "N", rows: memory, payers: memory, notes: notes}
-	if o.parts, err = config.Reconciling(store, memory, slog.New(slog.DiscardHandler), time.Now); err != nil {
+	o := opened{name: "memory", node: "N", rows: memory, payers: memory, out: io.Discard, notes: io.Discard}
+	if o.Reconciling, err = config.Reconciling(boot.Stores{Ledger: store, Index: memory}, slog.New(slog.DiscardHandler), time.Now); err != nil {
 		t.Fatal(err)
 	}
 	return o
@@ -68,8 +69,9 @@ func TestBooksUnreadable(t *testing.T) {
 		return 0
 	})
 	var out, notes bytes.Buffer
-	o := inMemory(t, memory, memory, node, &notes)
-	if err := o.listBooks(t.Context(), &out, s.day, true); !errors.Is(err, errDifferences) {
+	o := inMemory(t, memory, memory, node)
+	o.out, o.notes = &out, &notes
+	if err := o.books(t.Context(), s.day, true); !errors.Is(err, errDifferences) {
 		t.Errorf("error %v", err)
 	}
 	want := []string{"004 answered_unpaid answered received  recorded 5000", "002 record_unreadable  received 5000 recorded"}
@@ -78,11 +80,11 @@ func TestBooksUnreadable(t *testing.T) {
 	}
 	mute = true
 	out.Reset()
-	if err := o.listBooks(t.Context(), &out, s.day, false); !errors.Is(err, errIncomplete) {
+	if err := o.books(t.Context(), s.day, false); !errors.Is(err, errIncomplete) {
 		t.Errorf("error %v", err)
 	}
 	prints(t, notes.String(), keyOf(4)+": ask the chain")
-	prints(t, out.String(), "2 records of the whole ledger cannot be read\n", "1 record could not be compared", "record unreadable", "; 1 difference\n")
+	prints(t, out.String(), " 2 of the whole ledger cannot be read\n", " 1 could not be compared", "record unreadable", "; 1 difference\n")
 }
 
 // The books are the same beside a service that has the file open.
@@ -138,7 +140,7 @@ func TestReadDay(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 30, 0, 0, time.UTC)
 	for s, says := range map[string]string{
 		"2026-11-21": "", " 2026-11-22 ": "", "2026-10-20": "", "2026-10-18": "too long ago", "2026-11-23": "has not begun",
-		"": "is no day", "yesterday": "is no day", "2026-02-30": "is no day", "2026-11-20T00:00:00Z": "is no day", "\x1b[31m": `"\x1b[31m" is no day`,
+		"": "is not a day", "yesterday": "is not a day", "2026-02-30": "is not a day", "2026-11-20T00:00:00Z": "is not a day", "\x1b[31m": `"\x1b[31m" is not a day`,
 	} {
 		day, err := readDay(s, now)
 		if says == "" && (err != nil || day.Format(time.DateOnly) != strings.TrimSpace(s)) || says != "" && (err == nil || !strings.Contains(err.Error(), says)) {

@@ -18,19 +18,19 @@ import (
 
 // opened is a ledger, ready to be looked at.
 type opened struct {
+	boot.Reconciling
 	name   string // of the ledger
-	node   string // of the chain; empty for none
-	parts  boot.Reconciling
+	node   string // of the chain, for a person
 	payers ledger.Payers
 	rows   ledger.Rows
-	notes  io.Writer
-	// operator is who runs this, as user@host.
+	// operator is the person who runs this, as user@host.
 	operator string
-	sound    func(context.Context) error // whether the ledger can be relied on
+	out      io.Writer
+	notes    io.Writer
 	close    func()
 }
 
-// operator names who runs this, for whoever comes next.
+// operator names who runs this, for the person who comes next.
 func operator() string {
 	const unknown = "unknown"
 	name, at := unknown, unknown
@@ -50,70 +50,70 @@ var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDG
 
 // open opens the ledger that the environment names. byPayee says that transfers to
 // the payee will be looked for.
-func open(getenv func(string) string, notes io.Writer, byPayee bool) (opened, error) {
-	c, err := boot.ReadLocal(getenv)
+func (o order) open(byPayee bool) (opened, error) {
+	c, err := boot.ReadLocal(o.getenv)
 	if err != nil {
 		return opened{}, err
 	}
 	if byPayee && c.Ledger.Name != "" && !c.OwnPayee {
 		return opened{}, errNoPayee
 	}
-	o := opened{name: "DynamoDB table " + c.Ledger.Name, node: host(c.Nodes), notes: notes, operator: operator(),
-		sound: func(context.Context) error { return nil }, close: func() {}}
-	var store ledger.Store
-	var index ledger.Index
+	l := opened{name: "DynamoDB table " + c.Ledger.Name, node: host(c.Nodes), operator: operator(), out: o.out, notes: o.notes, close: func() {}}
+	stores := boot.Stores{}
 	if c.Ledger.Name == "" {
-		s, err := openFile(c.LedgerFile)
+		if _, err := os.Stat(c.LedgerFile); err != nil {
+			return opened{}, fmt.Errorf("there is no ledger to look at: %w (LEDGER_FILE and LEDGER_TABLE name one)", err)
+		}
+		s, err := file.Open(c.LedgerFile)
 		if err != nil {
 			return opened{}, err
 		}
-		store, index, o.payers, o.rows, o.name = s, s, s, s, c.LedgerFile
-		o.close = func() {
+		stores.Ledger, stores.Index, l.payers, l.rows, l.name = s, s, s, s, c.LedgerFile
+		l.close = func() {
 			if err := s.Close(); err != nil {
-				fmt.Fprintln(notes, "close the ledger:", err)
+				fmt.Fprintln(o.notes, "close the ledger:", err)
 			}
 		}
 	} else {
-		table := c.Ledger.Open()
-		table.Progress = progress(notes)
-		o.sound = func(ctx context.Context) error { return checkTable(ctx, c.Ledger) }
-		store, index, o.payers, o.rows = table, table, table, table
+		table, said := c.Ledger.Open(), progress(o.notes)
+		table.Progress = func(read, found int) { said("%d records read, %d found", read, found) }
+		stores.Ledger, stores.Index, l.payers, l.rows = table, table, table, table
 	}
-	log := slog.New(slog.NewTextHandler(notes, &slog.HandlerOptions{Level: c.LogLevel}))
-	if o.parts, err = c.Reconciling(store, index, log, time.Now); err != nil {
-		o.close()
+	log := slog.New(slog.NewTextHandler(o.notes, &slog.HandlerOptions{Level: c.LogLevel}))
+	if l.Reconciling, err = c.Reconciling(stores, log, time.Now); err != nil {
+		l.close()
 		return opened{}, err
 	}
-	return o, nil
+	return l, nil
 }
 
-// progress says how far a scan of a table is, from its second second on.
-func progress(notes io.Writer) func(read, found int) {
-	last := time.Now()
-	return func(read, found int) {
-		if time.Since(last) >= time.Second {
-			last = time.Now()
-			fmt.Fprintf(notes, "%d records read, %d found ...\n", read, found)
-		}
+// within opens the ledger for as long as something is done with it.
+func (o order) within(byPayee bool, do func(opened) error) error {
+	l, err := o.open(byPayee)
+	if err != nil {
+		return err
 	}
-}
-
-// openFile opens the ledger of "make run", also while that runs. It makes no new one.
-func openFile(path string) (*file.Store, error) {
-	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("there is no ledger to look at: %w (LEDGER_FILE and LEDGER_TABLE name one)", err)
-	}
-	return file.Open(path)
+	defer l.close()
+	return do(l)
 }
 
 // host is where the first node is, without the key that its URL may hold.
 func host(nodes []string) string {
 	if len(nodes) == 0 {
-		return ""
+		return "not asked (RPC_URL)"
 	}
 	u, err := url.Parse(nodes[0])
 	if err != nil {
 		return ""
 	}
 	return u.Host
+}
+
+// checkSound returns an error when the ledger's table lacks what protects it.
+func (o order) checkSound(ctx context.Context) error {
+	c, err := boot.ReadLocal(o.getenv)
+	if err != nil || c.Ledger.Name == "" {
+		return err
+	}
+	return checkTable(ctx, c.Ledger)
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -39,43 +37,58 @@ type account struct {
 func readWallet(s string) (x402.Address, error) {
 	a, err := x402.ParseAddress(strings.ToLower(strings.TrimSpace(s)))
 	if err != nil {
-		return a, fmt.Errorf("WALLET %.60q is no address: it is 0x and 40 hexadecimal digits", s)
+		return a, fmt.Errorf("WALLET %.60q is not an address: that is 0x and 40 hexadecimal digits", s)
 	}
 	return a, nil
 }
 
 // listPayer prints what there is of a payer, and what it comes to.
-func (o opened) listPayer(ctx context.Context, out io.Writer, wallet x402.Address, asJSON bool) error {
-	a := account{Wallet: wallet.Checksum(), Network: o.parts.Terms.Network, Asset: o.parts.Terms.Asset, Ledger: o.name, Payments: []payment{}}
-	keys, err := o.payers.ByPayer(ctx, ledger.PayerPrefix(strings.ToLower(a.Network), strings.ToLower(a.Asset), wallet.String()), maxPayments+1)
+func listPayer(ctx context.Context, o order) error {
+	wallet, err := readWallet(o.args[0])
 	if err != nil {
-		return fmt.Errorf("look up %s: %w", a.Wallet, err)
+		return err
+	}
+	return o.within(false, func(l opened) error {
+		a, err := l.account(ctx, wallet)
+		switch {
+		case err != nil:
+			return err
+		case o.json:
+			return printJSON(o.out, a)
+		}
+		l.printAccount(a)
+		return nil
+	})
+}
+
+func (l opened) account(ctx context.Context, wallet x402.Address) (account, error) {
+	a := account{Wallet: wallet.Checksum(), Network: l.Terms.Network, Asset: l.Terms.Asset, Ledger: l.name, Payments: []payment{}}
+	keys, err := l.payers.ByPayer(ctx, ledger.PayerPrefix(strings.ToLower(a.Network), strings.ToLower(a.Asset), wallet.String()), maxPayments+1)
+	if err != nil {
+		return a, fmt.Errorf("look up %s: %w", a.Wallet, err)
 	}
 	a.Cut = len(keys) > maxPayments
 	var records []ledger.Record
-	a.Missed, err = o.parts.Reconciler.Each(ctx, keys[:min(len(keys), maxPayments)], func(r ledger.Record) { records = append(records, r) })
+	a.Missed, err = l.Reconciler.Each(ctx, keys[:min(len(keys), maxPayments)], func(r ledger.Record) { records = append(records, r) })
 	if err := errors.Join(err, ctx.Err()); err != nil {
-		return err
+		return a, err
 	}
 	slices.SortStableFunc(records, func(x, y ledger.Record) int { return x.CreatedAt.Compare(y.CreatedAt) })
 	asked := 0
 	for _, r := range records {
-		p := o.paymentOf(ctx, r)
-		if p.Standing == inDoubt && o.parts.Chain != nil && asked < maxAsked {
+		p := l.paymentOf(ctx, r)
+		if p.Standing == inDoubt && l.Chain != nil && asked < maxAsked {
 			asked++
-			p.Chain = o.ask(ctx, r)
+			p.Chain = l.ask(ctx, r)
 		}
 		a.Payments = append(a.Payments, p)
 	}
 	a.Verdict = a.verdict()
-	if asJSON {
-		return printJSON(out, a)
-	}
-	return o.printAccount(out, a)
+	return a, nil
 }
 
 // ask asks the chain about a payment in doubt, as a run of the reconciler does.
-func (o opened) ask(ctx context.Context, r ledger.Record) *evidence {
+func (l opened) ask(ctx context.Context, r ledger.Record) *evidence {
 	q, err := x402.QuestionOf(r)
 	if err != nil {
 		return &evidence{Verdict: x402.CannotTell.String(), Reason: err.Error()}
@@ -83,7 +96,7 @@ func (o opened) ask(ctx context.Context, r ledger.Record) *evidence {
 	q.Sent = true // what is open may have been sent
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	f := o.parts.Chain.Find(ctx, q)
+	f := l.Chain.Find(ctx, q)
 	e := evidence{Verdict: f.Verdict.String(), Transaction: f.Transaction, Reason: f.Reason}
 	if f.Cause != nil {
 		e.Reason = f.Cause.Error()
@@ -91,25 +104,17 @@ func (o opened) ask(ctx context.Context, r ledger.Record) *evidence {
 	return &e
 }
 
-func (o opened) printAccount(out io.Writer, a account) error {
-	chain := o.node
-	if o.parts.Chain == nil {
-		chain = "not asked (RPC_URL)"
+func (l opened) printAccount(a account) {
+	facts(l.out, "payer", a.Wallet, "ledger", a.Ledger, "token", plain(a.Asset)+" on "+plain(a.Network), "chain", l.node)
+	var rows [][]string
+	for _, p := range a.Payments {
+		rows = append(rows, []string{minute(p.Since), minute(p.Updated), words(p.Standing), dollars(p.Amount), plain(p.Request), plain(p.Transaction), p.note()})
 	}
-	fmt.Fprintf(out, "payer   %s\nledger  %s\ntoken   %s on %s\nchain   %s\n\n", a.Wallet, a.Ledger, plain(a.Asset), plain(a.Network), chain)
-	if len(a.Payments) > 0 {
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "SINCE\tUPDATED\tSTATE\tAMOUNT\tREQUEST\tTRANSACTION\tNOTE")
-		for _, p := range a.Payments {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", minute(p.Since), minute(p.Updated), p.Standing.label(), dollars(p.Amount),
-				plain(p.Request), plain(p.Transaction), p.note())
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
-		fmt.Fprintln(out)
-		printRefunds(out, a.Payments)
+	fmt.Fprintln(l.out)
+	table(l.out, "SINCE\tUPDATED\tSTATE\tAMOUNT\tREQUEST\tTRANSACTION\tNOTE", rows)
+	if len(rows) > 0 {
+		fmt.Fprintln(l.out)
 	}
-	fmt.Fprintln(out, a.Verdict)
-	return nil
+	l.printRefunds(a.Payments)
+	fmt.Fprintln(l.out, a.Verdict)
 }

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // The whole account, in any letter case of the wallet, with what the chain says
@@ -21,17 +25,17 @@ func TestPayer(t *testing.T) {
 		at(0) + " " + at(0) + " in doubt $0.005 " + lookup + " - timeout; the chain: never paid, authorization expired unused",
 		at(0) + " " + at(0) + " answer owed $0.005 " + lookup + " 0x02 until " + at(24*time.Hour) + ", last error dns_timeout",
 		at(0) + " " + at(time.Hour) + " refund due $0.005 " + lookup + " " + paidIn + " last error upstream?[31m",
-		at(0) + " " + at(0) + " answered $0.005 " + lookup + " 0x04 -",
+		at(0) + " " + at(0) + " answered $0.005 " + lookup + " 0x04 200",
 		at(time.Minute) + " " + at(time.Minute) + " refused $0.005 " + lookup + " - insufficient_funds, not proven",
 		at(2*time.Minute) + " " + at(2*time.Minute) + " refunded $0.005 - 0x06 by " + back,
 		"make refund KEY='" + keyOf(3) + "'",
-		payer + " has paid 4 times ($0.02), got 1 answer, was refunded 1 time ($0.005), and is owed 2: " + lookup + " and 1 more; " +
+		payer + " has paid 4 times ($0.02), got 1 answer (1 with 200), was refunded 1 time ($0.005), and is owed 2: " + lookup + " and 1 more; " +
 			"the same signature, sent again, gets the answer until " + at(24*time.Hour) + "; a refund of $0.005 is due; " +
 			"1 payment in doubt ($0.005) was not made, as the chain shows, and cannot be made any more; 1 payment ($0.005) was refused by the facilitator, not proven.",
 	}
 	spaces := regexp.MustCompile(` +`)
 	for _, wallet := range []string{payer, strings.ToLower(payer), strings.ToUpper(payer), " " + payer + " "} {
-		out, notes := command(t, 0, env, "-payer", wallet)
+		out, notes := operate(t, 0, env, "payer", wallet)
 		tidy := spaces.ReplaceAllString(out, " ")
 		for _, line := range want {
 			if !strings.Contains(tidy, "\n"+line+"\n") && !strings.HasPrefix(tidy, line+"\n") {
@@ -48,7 +52,7 @@ func TestPayer(t *testing.T) {
 func TestPayerJSON(t *testing.T) {
 	t.Parallel()
 	path, _ := stored(t, fill, complete)
-	out, notes := command(t, 0, map[string]string{"LEDGER_FILE": path}, "-payer", payer, "-json")
+	out, notes := operate(t, 0, map[string]string{"LEDGER_FILE": path}, "payer", "-json", payer)
 	var got account
 	if err := json.Unmarshal([]byte(out), &got); err != nil || notes != "" {
 		t.Fatalf("%v\n%s%s", err, out, notes)
@@ -72,10 +76,10 @@ func TestPayerUnknown(t *testing.T) {
 	t.Parallel()
 	path, _ := stored(t, fill, complete)
 	env := map[string]string{"LEDGER_FILE": path}
-	out, _ := command(t, 0, env, "-payer", asset)
+	out, _ := operate(t, 0, env, "payer", asset)
 	prints(t, out, "\n0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 is not in this ledger: no payment from it on eip155:8453 is known here (what is answered is kept for 35 days).\n")
 	env["RPC_URL"] = startNode(t, node{down: true}).URL
-	out, _ = command(t, 0, env, "-payer", payer)
+	out, _ = operate(t, 0, env, "payer", payer)
 	prints(t, out, "the chain: cannot tell, ", "it is not known whether 1 payment")
 }
 
@@ -87,6 +91,11 @@ func TestVerdict(t *testing.T) {
 		if s == answerOwed {
 			p.AskUntil = ask
 		}
+		return p
+	}
+	with := func(answer string) payment {
+		p := pay(answered, "5000")
+		p.Answer = answer
 		return p
 	}
 	doubt := func(verdict string) payment {
@@ -101,6 +110,8 @@ func TestVerdict(t *testing.T) {
 		want    string
 	}{
 		{account{Payments: []payment{pay(answered, "5000")}}, "W has paid 1 time ($0.005), got 1 answer, and is owed nothing."},
+		{account{Payments: []payment{with("404 not_found"), with("200"), with("404 not_found"), pay(answered, "5000")}},
+			"W has paid 4 times ($0.02), got 4 answers (1 with 200, 2 with 404 not_found), and is owed nothing."},
 		{account{Payments: []payment{pay(answered, "5000"), pay(answered, "5000"), pay(refundDue, "5000")}},
 			"W has paid 3 times ($0.015), got 2 answers, and is owed 1: GET /v1/a; a refund of $0.005 is due."},
 		{account{Payments: []payment{pay(answerOwed, "5000"), pay(answerOwed, "10000")}},
@@ -125,6 +136,25 @@ func TestVerdict(t *testing.T) {
 		c.account.Wallet = "W"
 		if got := c.account.verdict(); got != c.want {
 			t.Errorf("verdict\n%s\nwant\n%s", got, c.want)
+		}
+	}
+}
+
+func TestAnswerOf(t *testing.T) {
+	t.Parallel()
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	_, _ = z.Write([]byte(`{"error":{"code":"nxdomain"}}`))
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for want, a := range map[string]ledger.Answer{
+		"200": {Status: 200, Body: []byte(`{"error":{"code":"nxdomain"}}`)}, "404 not_found": {Status: 404, Body: []byte(`{"error":{"code":"not_found"}}`)},
+		"404 nxdomain": {Status: 404, Encoding: "gzip", Body: zipped.Bytes()}, "410": {Status: 410, Encoding: "gzip", Body: []byte("x")},
+		"418": {Status: 418, Body: []byte("a teapot")}, "403": {Status: 403},
+	} {
+		if got := answerOf(a); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -1,8 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,46 +33,35 @@ const (
 )
 
 // standingOf classifies a record.
-func (o opened) standingOf(ctx context.Context, r ledger.Record) standing {
+func (l opened) standingOf(ctx context.Context, r ledger.Record) standing {
+	now := l.Platform.Now()
 	switch {
-	case o.parts.Ledger.Sleeping(r):
-		return o.standingOfSleeping(ctx, r)
+	case l.Ledger.Sleeping(r): // undecided, and nobody holds it
+		switch sending, err := l.Ledger.Sending(ctx, r); {
+		case err != nil || sending == ledger.MayBeSent:
+			return inDoubt
+		case sending == ledger.NeverSent:
+			return notCharged
+		}
+		return underWay
 	case r.Open():
 		return underWay
-	case ledger.SilenceStands(r, o.parts.Platform.Now()):
+	case ledger.SilenceStands(r, now), r.State == ledger.Redeemed:
 		return answered
-	case o.parts.Ledger.Unclaimed(r) && ledger.Spent(r, o.parts.Platform.Now()):
+	case l.Ledger.Unclaimed(r) && ledger.Spent(r, now):
 		return refundDue
 	case r.Owed():
 		return answerOwed
-	}
-	switch r.State {
-	case ledger.Redeemed:
-		return answered
-	case ledger.Refunded:
+	case r.State == ledger.Refunded:
 		return refunded
-	case ledger.Refused, ledger.Superseded:
-		switch {
-		case r.Sent && !r.Disproved:
-			return refused
-		case r.State == ledger.Refused:
-			return notCharged
-		}
-		return superseded
-	default:
-		return unknown // no payment, or of another version of this code
-	}
-}
-
-// standingOfSleeping classifies an undecided record that nobody holds.
-func (o opened) standingOfSleeping(ctx context.Context, r ledger.Record) standing {
-	switch sending, err := o.parts.Ledger.Sending(ctx, r); {
-	case err != nil || sending == ledger.MayBeSent:
-		return inDoubt
-	case sending == ledger.NeverSent:
+	case r.State != ledger.Refused && r.State != ledger.Superseded:
+		return unknown // not a payment, or of another version of this code
+	case r.Sent && !r.Disproved:
+		return refused
+	case r.State == ledger.Refused:
 		return notCharged
 	}
-	return underWay
+	return superseded
 }
 
 // payment is a record, as -json prints it.
@@ -98,6 +93,8 @@ type payment struct {
 	Unasked bool `json:"unasked,omitempty"`
 	// SendingBack says who has begun to send the amount back.
 	SendingBack *ledger.SendingBack `json:"sending_back,omitempty"`
+	// Answer is what was answered: the HTTP status, and the code of an error.
+	Answer string `json:"answer,omitempty"`
 	// Chain is what the chain says of a payment in doubt, if it was asked.
 	Chain *evidence `json:"chain,omitempty"`
 }
@@ -109,35 +106,57 @@ type evidence struct {
 	Reason      string `json:"reason,omitempty"`
 }
 
-// paymentOf reads a record. Terms that cannot be read leave their fields empty.
-func (o opened) paymentOf(ctx context.Context, r ledger.Record) payment {
-	return o.paymentAs(r, o.standingOf(ctx, r))
+// paymentOf reads a record.
+func (l opened) paymentOf(ctx context.Context, r ledger.Record) payment {
+	return l.paymentAs(r, l.standingOf(ctx, r))
 }
 
-// paymentAs is the same of a record whose standing is known.
-func (o opened) paymentAs(r ledger.Record, s standing) payment {
+// paymentAs reads a record whose standing is known. Terms that cannot be read leave
+// their fields empty.
+func (l opened) paymentAs(r ledger.Record, s standing) payment {
 	var terms x402.Requirements
-	_ = json.Unmarshal(r.Terms, &terms) // see above
+	_ = json.Unmarshal(r.Terms, &terms)
 	p := payment{
 		Key: r.Key, Standing: s, Payer: payerOf(r), Amount: terms.Amount, Asset: terms.Asset, Network: terms.Network,
 		Transaction: r.Transaction, Refund: r.Refund, Request: r.Request, Since: r.CreatedAt, Updated: r.UpdatedAt,
 		Lookups: r.Lookups, LastError: r.LastFault, Reason: r.Reason, SupersededBy: r.Owner,
-		Unasked: r.Unasked(), SendingBack: r.SendingBack,
+		Unasked: r.Unasked(), SendingBack: r.SendingBack, RefundDue: s == refundDue,
 	}
-	if s == underWay && o.parts.Ledger.Sleeping(r) {
+	if s == underWay && l.Ledger.Sleeping(r) {
 		p.Reason = "its attempt has ended, decided after " + minute(decidedAfter(r))
 	}
 	if r.Receipt != nil {
 		p.Transaction = r.Receipt.Transaction
 	}
+	if r.Answer != nil && r.Answer.Status != 0 { // or an operator says that it was answered
+		p.Answer = answerOf(*r.Answer)
+	}
 	if !r.SettledAt.IsZero() {
 		p.Since = r.SettledAt
 	}
-	p.RefundDue = p.Standing == refundDue
 	if r.Owed() {
 		p.AskUntil = r.SettledAt.Add(ledger.OwedFor)
 	}
 	return p
+}
+
+// answerOf is an answer's status, and the code of an error that it holds.
+func answerOf(a ledger.Answer) string {
+	text := strconv.Itoa(a.Status)
+	body := io.Reader(bytes.NewReader(a.Body))
+	if a.Encoding == "gzip" {
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return text
+		}
+		body = z
+	}
+	var doc struct{ Error struct{ Code string } }
+	const most = 1 << 20 // bytes; errors are short
+	if a.Status < http.StatusBadRequest || json.NewDecoder(io.LimitReader(body, most)).Decode(&doc) != nil || doc.Error.Code == "" {
+		return text
+	}
+	return text + " " + doc.Error.Code
 }
 
 // decidedAfter is when it can be told whether an abandoned payment was sent.
@@ -166,8 +185,10 @@ func (p payment) note() string {
 		about = "by " + p.Refund
 	case refused:
 		about = p.Reason + ", not proven"
-	case inDoubt, notCharged, underWay, answered:
+	case inDoubt, notCharged, underWay:
 		about = p.Reason
+	case answered:
+		about = cmp.Or(p.Answer, p.Reason)
 	case superseded:
 		about = "by " + p.SupersededBy
 	case refundDue, unknown:
@@ -182,15 +203,11 @@ func (p payment) note() string {
 }
 
 func (e evidence) text() string {
-	text := strings.ReplaceAll(e.Verdict, "_", " ")
-	if e.Transaction != "" {
-		text += ", " + e.Transaction
-	}
-	if e.Reason != "" {
-		text += ", " + e.Reason
+	text := words(e.Verdict)
+	for _, more := range []string{e.Transaction, e.Reason} {
+		if more != "" {
+			text += ", " + more
+		}
 	}
 	return text
 }
-
-// label is a standing in words.
-func (s standing) label() string { return strings.ReplaceAll(string(s), "_", " ") }

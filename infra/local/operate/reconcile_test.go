@@ -18,15 +18,15 @@ func TestReconcile(t *testing.T) {
 	t.Parallel()
 	path, _ := stored(t, fill)
 	env := map[string]string{"LEDGER_FILE": path}
-	out, notes := command(t, 0, env)
+	out, notes := operate(t, 0, env, "reconcile")
 	want := "ledger    " + env["LEDGER_FILE"] + `
-evidence  none (RPC_URL): only what was never sent is decided
-in doubt  1 of 1 listed
-          1 no evidence
-owed      2, refunds due: 1 (make owed lists them)
-took      T
+evidence  not asked (RPC_URL)
+in doubt   1 of 1 listed
+           1 no evidence
+owed       2, refunds due: 1 (make owed lists them)
+took       T
 `
-	out = regexp.MustCompile(`(?m)^took .*$`).ReplaceAllString(out, "took      T")
+	out = regexp.MustCompile(`(?m)^took .*$`).ReplaceAllString(out, "took       T")
 	if diff := cmp.Diff(want, out); diff != "" || notes != "" {
 		t.Errorf("printed (-want +got):\n%s\n%s", diff, notes)
 	}
@@ -36,32 +36,34 @@ took      T
 func TestReconcileNodeDown(t *testing.T) {
 	t.Parallel()
 	path, _ := stored(t, fill)
-	out, notes := command(t, 0, map[string]string{"LEDGER_FILE": path, "RPC_URL": "http://127.0.0.1:1/v1/s3cr3t"})
-	prints(t, out, "evidence  127.0.0.1:1\n", "1 no evidence\n", "received  0 transfers since the last run\n", "the chain could not be read to its end")
+	out, notes := operate(t, 0, map[string]string{"LEDGER_FILE": path, "RPC_URL": "http://127.0.0.1:1/v1/s3cr3t"}, "reconcile")
+	prints(t, out, "evidence  127.0.0.1:1\n", "1 no evidence\n", "received   0 transfers since the last run\n", "the chain could not be read to its end")
 	if !strings.Contains(notes, "no evidence") || strings.Contains(out+notes, "s3cr3t") {
 		t.Errorf("noted:\n%s", notes)
 	}
 }
 
 // What has come in, in words.
-func TestPrintReceived(t *testing.T) {
+func TestPrintSummary(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		s    x402.Summary
 		want string
 	}{
-		"nothing": {x402.Summary{Owed: 3}, "received  0 transfers since the last run\n"},
-		"everything": {x402.Summary{Received: 15, Deposits: 1, Found: 2, Unasked: 3, Unmatched: 4, Unread: true}, `received  15 transfers since the last run
-          1 no payment: not signed for, or of less than anything costs
-          2 for a payment thought to be unpaid: the answer is owed now
-          3 that nobody here asked an answer for: a refund is due
-          4 too old to be recorded, or with a broken record: look for the answer by hand
-          the chain could not be read to its end: the next run reads on
+		"nothing": {x402.Summary{Owed: 3}, "received   0 transfers since the last run\nowed       3, refunds due: 0 (make owed lists them)\n"},
+		"everything": {x402.Summary{Received: 15, Deposits: 1, Found: 2, Unasked: 3, Unmatched: 4, Unread: true}, `received   15 transfers since the last run
+           1 no payment: not signed for, or of less than anything costs
+           2 for a payment thought to be unpaid: the answer is owed now
+           3 that nobody here asked an answer for: a refund is due
+           4 too old to be recorded, or with a broken record: look for the answer by hand
+           the chain could not be read to its end: the next run reads on
+owed       0, refunds due: 0 (make owed lists them)
 `},
 	} {
 		var out bytes.Buffer
-		printReceived(&out, c.s)
-		if diff := cmp.Diff(c.want, out.String()); diff != "" {
+		printSummary(&out, c.s, true)
+		_, received, _ := strings.Cut(out.String(), "listed\n")
+		if diff := cmp.Diff(c.want, received); diff != "" {
 			t.Errorf("%s: printed (-want +got):\n%s", name, diff)
 		}
 	}
@@ -71,7 +73,7 @@ func TestOwed(t *testing.T) {
 	t.Parallel()
 	path, paid := stored(t, fill)
 	env := map[string]string{"LEDGER_FILE": path}
-	out, notes := command(t, 0, env, "-owed")
+	out, notes := operate(t, 0, env, "owed")
 	row := func(cells ...string) string { return strings.Join(cells, "  ") }
 	want := strings.Join([]string{
 		"SINCE PAYER AMOUNT OWED LOOKUPS LAST ERROR REQUEST TRANSACTION",
@@ -99,7 +101,7 @@ func TestOwed(t *testing.T) {
 func TestOwedJSON(t *testing.T) {
 	t.Parallel()
 	path, paid := stored(t, fill)
-	out, notes := command(t, 0, map[string]string{"LEDGER_FILE": path}, "-owed", "-json")
+	out, notes := operate(t, 0, map[string]string{"LEDGER_FILE": path}, "owed", "-json")
 	var got []map[string]any
 	if err := json.Unmarshal([]byte(out), &got); err != nil || notes != "" {
 		t.Fatalf("%v\n%s%s", err, out, notes)
@@ -131,7 +133,7 @@ func TestNothingOwed(t *testing.T) {
 	path, _ := stored(t)
 	env := map[string]string{"LEDGER_FILE": path}
 	for flag, want := range map[string]string{"-json=false": "nothing is owed, and nothing in doubt, in " + path + "\n", "-json": "[]\n"} {
-		if out, _ := command(t, 0, env, "-owed", flag); out != want {
+		if out, _ := operate(t, 0, env, "owed", flag); out != want {
 			t.Errorf("printed %q, want %q", out, want)
 		}
 	}
@@ -149,17 +151,15 @@ func TestTable(t *testing.T) {
 		"LEDGER_TABLE": table, "PAY_TO": payee, "AWS_ENDPOINT_URL_DYNAMODB": server.URL, "AWS_REGION": testbed.DynamoRegion,
 		"AWS_ACCESS_KEY_ID": testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": testbed.DynamoSecret,
 	}
-	out, _ := command(t, 0, env)
-	prints(t, out, "ledger    DynamoDB table "+table+"\n", "in doubt  1 of 1 listed\n", "owed      2, refunds due: 1")
-	if out, _ = command(t, 0, env, "-owed"); strings.Count(out, payer) != 3 {
+	out, _ := operate(t, 0, env, "reconcile")
+	prints(t, out, "ledger    DynamoDB table "+table+"\n", "in doubt   1 of 1 listed\n", "owed       2, refunds due: 1")
+	if out, _ = operate(t, 0, env, "owed"); strings.Count(out, payer) != 3 {
 		t.Errorf("printed:\n%s", out)
 	}
-	out, _ = command(t, 0, env, "-payer", payer)
-	prints(t, out, "\n"+payer+" has paid 3 times ($0.015), got 1 answer, and is owed 2: ")
-	out, _ = command(t, exitFailed, env, "-books", time.Now().UTC().Format(time.DateOnly))
-	prints(t, out, "ledger  DynamoDB table "+table+", 4 records\n")
+	out, _ = operate(t, 0, env, "payer", payer)
+	prints(t, out, "\n"+payer+" has paid 3 times ($0.015), got 1 answer (1 with 200), and is owed 2: ")
 	env["LEDGER_TABLE"] = "missing"
-	_, notes := command(t, exitFailed, env, "-owed")
+	_, notes := operate(t, exitFailed, env, "owed")
 	prints(t, notes, "list owed records")
 }
 

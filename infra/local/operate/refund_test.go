@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"strings"
 	"sync"
@@ -36,7 +35,7 @@ Transfer exactly that, from any account of yours. Then close the record:
   make refund KEY='%s' TRANSACTION=0x...
 `, payer, minute(paid), paidIn, lookup, keyOf(3))
 	for i, key := range []string{keyOf(3), strings.ToUpper(keyOf(3)), "'" + keyOf(3) + "'\n"} {
-		out, notes := command(t, 0, env, "-refund", key)
+		out, notes := operate(t, 0, env, "refund", key)
 		begun := record(t, path, keyOf(3)).SendingBack
 		if begun == nil || begun.By != operator() || !strings.Contains(begun.By, "@") {
 			t.Fatalf("on record is %+v", begun)
@@ -49,7 +48,7 @@ Transfer exactly that, from any account of yours. Then close the record:
 			t.Errorf("%q printed\n%s%s, want\n%s%s", key, out, notes, told, want)
 		}
 	}
-	out, _ := command(t, 0, env, "-owed")
+	out, _ := operate(t, 0, env, "owed")
 	prints(t, out, "refund, begun "+minute(record(t, path, keyOf(3)).SendingBack.At)+" by "+operator())
 }
 
@@ -63,13 +62,13 @@ func TestRefundNotDue(t *testing.T) {
 		4: "this payment was answered at " + minute(paid), 5: "the facilitator refused this (insufficient_funds), which is not proven",
 		6: "was refunded already, by transaction " + back, 7: "make payer WALLET=" + payer,
 	} {
-		for _, args := range [][]string{{"-refund", keyOf(n)}, {"-refund", keyOf(n), "-transaction", "0x" + strings.Repeat("ab", 32), "-force"}} {
-			if out, notes := command(t, exitFailed, env, args...); out != "" || !strings.Contains(notes, says) {
+		for _, args := range [][]string{{"refund", keyOf(n)}, {"refund", "-force", keyOf(n), "0x" + strings.Repeat("ab", 32)}} {
+			if out, notes := operate(t, exitFailed, env, args...); out != "" || !strings.Contains(notes, says) {
 				t.Errorf("%d: printed %q, noted %q, want %q", n, out, notes, says)
 			}
 		}
 	}
-	out, _ := command(t, 0, env, "-refund", keyOf(6), "-transaction", strings.ToUpper(back))
+	out, _ := operate(t, 0, env, "refund", keyOf(6), strings.ToUpper(back))
 	prints(t, out, "closed on that transaction")
 }
 
@@ -126,14 +125,11 @@ func TestRefundCloses(t *testing.T) {
 				env["RPC_URL"] = startNode(t, *c.node).URL + "/s3cr3t"
 			}
 			maps.Copy(env, c.env)
-			args, code := []string{"-refund", keyOf(3), "-transaction", strings.ToUpper(back)}, exitFailed
-			if c.force {
-				args = append(args, "-force")
-			}
+			args, code := []string{"refund", fmt.Sprintf("-force=%v", c.force), keyOf(3), strings.ToUpper(back)}, exitFailed
 			if c.closed {
 				code = 0
 			}
-			out, notes := command(t, code, env, args...)
+			out, notes := operate(t, code, env, args...)
 			if prints(t, out+notes, c.says); strings.Contains(out+notes, "s3cr3t") {
 				t.Errorf("it says the node's key: %q", out+notes)
 			}
@@ -145,9 +141,9 @@ func TestRefundCloses(t *testing.T) {
 				return
 			}
 			// Sent again it is done, and nothing is due any more.
-			out, _ = command(t, 0, env, args...)
+			out, _ = operate(t, 0, env, args...)
 			prints(t, out, "closed on that transaction")
-			out, _ = command(t, 0, env, "-owed")
+			out, _ = operate(t, 0, env, "owed")
 			prints(t, out, "refunds due: 0")
 		})
 	}
@@ -174,19 +170,19 @@ func TestAnswered(t *testing.T) {
 		args    string
 		says    string
 	}{
-		{exitFailed, 1, "-answered KEY -transaction " + back, "the record stays open: its payment was made in transaction " + txOf(1)},
-		{exitFailed, 1, "-refund KEY -transaction TX", "is the payment, not a refund of it.\nIf the log says that the payment was answered, close it with make answered KEY='" + keyOf(1)},
-		{exitFailed, 2, "-answered KEY -transaction TX", "a refund of it was begun at " + minute(s.day.Add(12*time.Hour)) + ", by ann@desk"},
-		{0, 1, "-answered KEY -transaction TX", "closed: $0.005 of " + payer + " was answered, says " + operator()},
-		{0, 1, "-answered KEY -transaction TX", "there is nothing left to do"},
-		{exitFailed, 1, "-refund KEY", "nothing is due: this payment was closed as answered before the ledger was restored, says " + operator()},
-		{0, 2, "-refund KEY -transaction TX -force", "Whoever repeats the payment is told that it was used"},
-		{0, 0, "-owed", "nothing is owed, and nothing in doubt"},
-		{0, 0, "-payer " + payer, "has paid 2 times ($0.01), got 2 answers, and is owed nothing."},
-		{0, 0, "-books " + s.day.Format(time.DateOnly), "total   2 answers sold for $0.01, $0.01 received in 2 payments; no differences"},
+		{exitFailed, 1, "answered KEY " + back, "the record stays open: its payment was made in transaction " + txOf(1)},
+		{exitFailed, 1, "refund KEY TX", "is the payment, not a refund of it.\nIf the log says that the payment was answered, close it with make answered KEY='" + keyOf(1)},
+		{exitFailed, 2, "answered KEY TX", "a refund of it was begun at " + minute(s.day.Add(12*time.Hour)) + ", by ann@desk"},
+		{0, 1, "answered KEY TX", "closed: $0.005 of " + payer + " was answered, says " + operator()},
+		{0, 1, "answered KEY TX", "there is nothing left to do"},
+		{exitFailed, 1, "refund KEY", "nothing is due: this payment was closed as answered before the ledger was restored, says " + operator()},
+		{0, 2, "refund -force KEY TX", "A payer who repeats the payment is told that it was used"},
+		{0, 0, "owed", "nothing is owed, and nothing in doubt"},
+		{0, 0, "payer " + payer, "has paid 2 times ($0.01), got 2 answers, and is owed nothing."},
+		{0, 0, "books " + s.day.Format(time.DateOnly), "total   2 answers sold for $0.01, $0.01 received in 2 payments; no differences"},
 	} {
 		line := strings.NewReplacer("KEY", keyOf(c.n), "TX", txOf(c.n)).Replace(c.args)
-		out, notes := command(t, c.code, env, strings.Fields(line)...)
+		out, notes := operate(t, c.code, env, strings.Fields(line)...)
 		prints(t, out+notes, c.says)
 	}
 }
@@ -222,14 +218,14 @@ func TestRefundAtOnce(t *testing.T) {
 		n := startNode(t, node{sent: []int{5000, 5000}[:transfers]})
 		at := &meeting{Store: memory, turns: make(chan struct{}, 2)}
 		at.both.Add(2)
-		o := inMemory(t, memory, at, n.URL, io.Discard)
+		o := inMemory(t, memory, at, n.URL)
 		var errs [2]error
 		var both sync.WaitGroup
 		for i := range errs {
 			both.Go(func() {
-				debt, err := readDebt(keyOf(i), back, true)
+				debt, err := readDebt([]string{keyOf(i), back})
 				if err == nil {
-					err = o.refund(t.Context(), io.Discard, debt, false)
+					err = o.refund(t.Context(), debt, false)
 				}
 				errs[i] = err
 			})
@@ -289,7 +285,7 @@ func TestRefundCorrupt(t *testing.T) {
 			if err := errors.Join(err, s.Close()); err != nil {
 				t.Fatal(err)
 			}
-			out, notes := command(t, exitFailed, map[string]string{"LEDGER_FILE": path}, "-refund", keyOf(8), "-transaction", back, "-force")
+			out, notes := operate(t, exitFailed, map[string]string{"LEDGER_FILE": path}, "refund", "-force", keyOf(8), back)
 			if out != "" || !strings.Contains(notes, c.says) {
 				t.Errorf("printed %q, noted %q; want %q", out, notes, c.says)
 			}

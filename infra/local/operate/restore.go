@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"strings"
@@ -18,61 +17,45 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// pollEvery is how often a table that is being made is looked at: a restore takes
-// minutes to hours.
-const pollEvery = 10 * time.Second
-
 // callTimeout is for calls that work on a whole table, or on a page of it.
 const callTimeout = 30 * time.Second
 
 // maxReply bounds a reply, in bytes: a page of a scan has at most 1 MB.
 const maxReply = 4 << 20
 
-// copyOrder is a command line of restore.
-type copyOrder struct {
+// tableCopy is a table that is brought back under another name.
+type tableCopy struct {
+	api      *dynamodb.Client
 	from, to string
 	at       time.Time // zero is the latest time there is
 	drill    bool
-	poll     time.Duration
+	out      io.Writer
 }
 
-// runRestore brings the ledger's table back from its point-in-time recovery as a
-// table of another name. It gives the copy what a restored table lacks (the end of
+// restore brings the ledger's table, LEDGER_TABLE, back from its point-in-time recovery
+// as a table of another name. It gives the copy what a restored table lacks (the end of
 // old items, recovery and protection of its own), and says what it holds beside the
-// original, which is only read. A copy that is there already is finished. With -drill
-// it deletes the copy then.
-//
-// The table is LEDGER_TABLE, with the region and the keys of the environment.
-func runRestore(ctx context.Context, args []string, getenv func(string) string, out, notes io.Writer, poll time.Duration) error {
-	o := copyOrder{poll: poll}
-	flags := flag.NewFlagSet("restore", flag.ContinueOnError)
-	flags.SetOutput(notes)
-	flags.StringVar(&o.to, "to", "", "`name` of the copy")
-	at := flags.String("at", "", "`time` to restore, as 2026-11-20T08:00:00Z; default: the latest that there is")
-	flags.BoolVar(&o.drill, "drill", false, "delete the copy when it has been looked at")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if *at != "" {
-		var err error
-		if o.at, err = time.Parse(time.RFC3339, *at); err != nil {
-			return fmt.Errorf("-at %q is no time such as 2026-11-20T08:00:00Z", *at)
-		}
-	}
-	c, err := boot.ReadLocal(getenv)
+// original, which is only read. A copy that is there already is finished. A drill
+// deletes it then.
+func restore(ctx context.Context, o order) error {
+	c, err := boot.ReadLocal(o.getenv)
 	if err != nil {
 		return err
 	}
-	o.from = c.Ledger.Name
-	switch {
-	case o.from == "":
-		return errors.New("LEDGER_TABLE is not set: it names the table to restore")
-	case o.to == "" || o.to == o.from:
-		return errors.New("-to must name the copy, another table than LEDGER_TABLE")
-	case flags.NArg() > 0:
-		return fmt.Errorf("%q is not expected", flags.Arg(0))
+	t := tableCopy{from: c.Ledger.Name, to: o.to, drill: o.drill, out: o.out}
+	if o.at != "" {
+		if t.at, err = time.Parse(time.RFC3339, o.at); err != nil {
+			return fmt.Errorf("-at %q is not a time such as 2026-11-20T08:00:00Z", o.at)
+		}
 	}
-	return restore(ctx, tableClient(c.Ledger), o, out)
+	switch {
+	case t.from == "":
+		return errors.New("LEDGER_TABLE is not set: it names the table to restore")
+	case t.to == "" || t.to == t.from:
+		return errors.New("-to must name the copy, another table than LEDGER_TABLE")
+	}
+	t.api = tableClient(c.Ledger)
+	return t.make(ctx)
 }
 
 // tableClient has time for calls that work on a whole table.
@@ -82,40 +65,40 @@ func tableClient(t boot.Table) *dynamodb.Client {
 	return dynamo.NewClient(c)
 }
 
-// restore makes the copy, or goes on with one that is there, protects it, and compares
-// it with the original.
-func restore(ctx context.Context, api *dynamodb.Client, o copyOrder, out io.Writer) error {
+// make makes the copy, or goes on with one that is there, protects it, and compares it
+// with the original.
+func (o tableCopy) make(ctx context.Context) error {
 	in := &dynamodb.RestoreTableToPointInTimeInput{SourceTableName: &o.from, TargetTableName: &o.to, UseLatestRestorableTime: aws.Bool(true)}
 	if !o.at.IsZero() {
 		in.UseLatestRestorableTime, in.RestoreDateTime = nil, &o.at
 	}
-	_, err := api.RestoreTableToPointInTime(ctx, in)
+	_, err := o.api.RestoreTableToPointInTime(ctx, in)
 	var there *types.TableAlreadyExistsException
 	var inUse *types.ResourceInUseException
 	switch {
 	case errors.As(err, &there) || errors.As(err, &inUse):
-		if err := resume(ctx, api, o, out); err != nil {
+		if err := o.resume(ctx); err != nil {
 			return err
 		}
 	case err != nil:
 		return fmt.Errorf("restore %s: %w", o.from, err)
 	default:
-		fmt.Fprintf(out, "%s is being restored as %s; this can take long\n", o.from, o.to)
+		fmt.Fprintf(o.out, "%s is being restored as %s; this can take long\n", o.from, o.to)
 	}
-	if err := finish(ctx, api, o, out); err != nil {
+	if err := o.finish(ctx); err != nil {
 		return fmt.Errorf("%w\n%s is not finished: do not use it. The same command goes on where this one stopped, with new credentials if these have expired", err, o.to)
 	}
 	if !o.drill {
-		fmt.Fprintf(out, "deploy with LedgerTableName=%s\n", o.to)
+		fmt.Fprintf(o.out, "deploy with LedgerTableName=%s\n", o.to)
 		return nil
 	}
-	return removeTable(ctx, api, o.to, out)
+	return o.remove(ctx)
 }
 
 // resume looks whether a table that is there can be the copy that was ordered. A drill,
 // which deletes its copy, takes none that is protected from that.
-func resume(ctx context.Context, api *dynamodb.Client, o copyOrder, out io.Writer) error {
-	d, err := api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &o.to})
+func (o tableCopy) resume(ctx context.Context) error {
+	d, err := o.api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &o.to})
 	if err != nil {
 		return fmt.Errorf("describe %s, which is there already: %w", o.to, err)
 	}
@@ -132,23 +115,23 @@ func resume(ctx context.Context, api *dynamodb.Client, o copyOrder, out io.Write
 		return fmt.Errorf("%s is there already, and may be in use: a drill deletes its copy, so give another name.\nIf it is left of a drill, it can be deleted:\n"+
 			"  aws dynamodb update-table --table-name %[1]s --no-deletion-protection-enabled && aws dynamodb delete-table --table-name %[1]s", o.to)
 	case known == nil:
-		fmt.Fprintf(out, "%s is there already, and DynamoDB does not say whose copy it is: compare what both hold before you use it\n", o.to)
+		fmt.Fprintf(o.out, "%s is there already, and DynamoDB does not say whose copy it is: compare what both hold before you use it\n", o.to)
 	default:
-		fmt.Fprintf(out, "%s is there already: this goes on with it\n", o.to)
+		fmt.Fprintf(o.out, "%s is there already: this goes on with it\n", o.to)
 	}
 	return nil
 }
 
 // finish waits for the copy, gives it what DynamoDB does not restore, and describes it.
-func finish(ctx context.Context, api *dynamodb.Client, o copyOrder, out io.Writer) error {
-	if err := waitActive(ctx, api, o); err != nil {
+func (o tableCopy) finish(ctx context.Context) error {
+	if err := o.waitActive(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(protectTable(ctx, api, o.to), dynamo.Check(ctx, api, o.to)); err != nil {
+	if err := errors.Join(protectTable(ctx, o.api, o.to), dynamo.Check(ctx, o.api, o.to)); err != nil {
 		return err
 	}
 	for _, table := range []string{o.from, o.to} {
-		if err := describeTable(ctx, api, table, out); err != nil {
+		if err := o.describe(ctx, table); err != nil {
 			return err
 		}
 	}
@@ -156,9 +139,9 @@ func finish(ctx context.Context, api *dynamodb.Client, o copyOrder, out io.Write
 }
 
 // waitActive waits until the copy can be used.
-func waitActive(ctx context.Context, api *dynamodb.Client, o copyOrder) error {
+func (o tableCopy) waitActive(ctx context.Context) error {
 	for {
-		d, err := api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &o.to})
+		d, err := o.api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &o.to})
 		if err != nil {
 			return fmt.Errorf("describe %s: %w", o.to, err)
 		}
@@ -168,31 +151,29 @@ func waitActive(ctx context.Context, api *dynamodb.Client, o copyOrder) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s is still %s: %w", o.to, d.Table.TableStatus, ctx.Err())
-		case <-time.After(o.poll):
+		case <-time.After(pollEvery):
 		}
 	}
 }
 
-// placesAtOnce is how many places of an index are read at once.
-const placesAtOnce = 10_000
-
 // countPlaces reads a list of an index to its end.
 func countPlaces(list func(after ledger.Place, limit int) ([]ledger.Place, error)) (n int, err error) {
+	const atOnce = 10_000
 	var after ledger.Place
 	for {
-		page, err := list(after, placesAtOnce)
-		if n += len(page); err != nil || len(page) < placesAtOnce {
+		page, err := list(after, atOnce)
+		if n += len(page); err != nil || len(page) < atOnce {
 			return n, err
 		}
 		after = page[len(page)-1]
 	}
 }
 
-// describeTable says what a table holds: how many items, and how many payments in it are
+// describe says what a table holds: how many items, and how many payments in it are
 // in doubt or owed, which are those that must not be lost.
-func describeTable(ctx context.Context, api *dynamodb.Client, table string, out io.Writer) error {
+func (o tableCopy) describe(ctx context.Context, table string) error {
 	items := 0
-	pages := dynamodb.NewScanPaginator(api, &dynamodb.ScanInput{TableName: &table, Select: types.SelectCount, ConsistentRead: aws.Bool(true)})
+	pages := dynamodb.NewScanPaginator(o.api, &dynamodb.ScanInput{TableName: &table, Select: types.SelectCount, ConsistentRead: aws.Bool(true)})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -200,29 +181,26 @@ func describeTable(ctx context.Context, api *dynamodb.Client, table string, out 
 		}
 		items += int(page.Count)
 	}
-	index := dynamo.New(api, table)
+	index := dynamo.New(o.api, table)
 	now := time.Now()
-	open, err := countPlaces(func(after ledger.Place, limit int) ([]ledger.Place, error) { return index.Open(ctx, now, after, limit) })
-	if err != nil {
+	open, errOpen := countPlaces(func(after ledger.Place, limit int) ([]ledger.Place, error) { return index.Open(ctx, now, after, limit) })
+	owed, errOwed := countPlaces(func(after ledger.Place, limit int) ([]ledger.Place, error) { return index.Owed(ctx, after, limit) })
+	if err := errors.Join(errOpen, errOwed); err != nil {
 		return fmt.Errorf("%s: %w", table, err)
 	}
-	owed, err := countPlaces(func(after ledger.Place, limit int) ([]ledger.Place, error) { return index.Owed(ctx, after, limit) })
-	if err != nil {
-		return fmt.Errorf("%s: %w", table, err)
-	}
-	fmt.Fprintf(out, "%s: %d items, %d in doubt, %d owed\n", table, items, open, owed)
+	fmt.Fprintf(o.out, "%s: %d items, %d in doubt, %d owed\n", table, items, open, owed)
 	return nil
 }
 
-// removeTable deletes the copy of a drill.
-func removeTable(ctx context.Context, api *dynamodb.Client, table string, out io.Writer) error {
-	_, err := api.UpdateTable(ctx, &dynamodb.UpdateTableInput{TableName: &table, DeletionProtectionEnabled: aws.Bool(false)})
+// remove deletes the copy of a drill.
+func (o tableCopy) remove(ctx context.Context) error {
+	_, err := o.api.UpdateTable(ctx, &dynamodb.UpdateTableInput{TableName: &o.to, DeletionProtectionEnabled: aws.Bool(false)})
 	if err == nil {
-		_, err = api.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &table})
+		_, err = o.api.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: &o.to})
 	}
 	if err != nil {
-		return fmt.Errorf("delete %s: %w", table, err)
+		return fmt.Errorf("delete %s: %w", o.to, err)
 	}
-	fmt.Fprintf(out, "%s is deleted: the drill is over\n", table)
+	fmt.Fprintf(o.out, "%s is deleted: the drill is over\n", o.to)
 	return nil
 }

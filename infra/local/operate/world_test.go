@@ -263,12 +263,6 @@ func operate(t *testing.T, code int, env map[string]string, args ...string) (out
 	return o.String(), n.String()
 }
 
-// command runs operate reconcile, and holds its exit status.
-func command(t *testing.T, code int, env map[string]string, args ...string) (out, notes string) {
-	t.Helper()
-	return operate(t, code, env, append([]string{"reconcile"}, args...)...)
-}
-
 // prints holds what was printed to parts.
 func prints(t *testing.T, out string, parts ...string) {
 	t.Helper()

@@ -1,0 +1,396 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// audit makes books. First all transfers of the day are read, then all records. Each
+// record finds its transfer in memory; what is left on either side is looked up one by
+// one.
+type audit struct {
+	opened
+	*books
+	asset      string // as keys have it
+	payee      x402.Address
+	moved      map[spend]*movement
+	mismatched []ledger.Record // not what their transfer says
+	asked      int
+}
+
+// spend names an authorization.
+type spend struct {
+	from  x402.Address
+	nonce [32]byte
+}
+
+// movement is a transfer that an authorization has made.
+type movement struct {
+	x402.Transfer
+	matched bool // by a record
+}
+
+func (l opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
+	t := l.Terms
+	payee, errPayee := x402.ParseAddress(t.PayTo)
+	asset, errAsset := x402.ParseAddress(t.Asset)
+	if err := errors.Join(errPayee, errAsset); err != nil {
+		return nil, err
+	}
+	if l.Chain == nil {
+		return nil, errors.New("RPC_URL names no node, and the books compare the ledger with the chain")
+	}
+	a := &audit{opened: l, payee: payee, asset: asset.String(), moved: map[spend]*movement{}, books: &books{
+		Day: day.Format(time.DateOnly), From: day, Until: day.AddDate(0, 0, 1), Network: t.Network, Asset: asset.Checksum(), Payee: payee.Checksum(),
+		Ledger: l.name, Operations: map[string]*sum{}, Differences: []difference{},
+	}}
+	for _, step := range []func(context.Context) error{a.readChain, a.readLedger, a.settle} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return a.books, nil
+}
+
+// readChain reads what reached the payee on the day, and some minutes more on either
+// side, so that a record is found whose time differs by what clocks do.
+func (a *audit) readChain(ctx context.Context) error {
+	from, errFrom := a.Chain.BlockAt(ctx, a.From.Add(-ledger.ClockSlack))
+	end, errEnd := a.Chain.BlockAt(ctx, a.Until.Add(ledger.ClockSlack))
+	if err := errors.Join(errFrom, errEnd); err != nil {
+		return err
+	}
+	said := progress(a.notes)
+	for next := from; ; {
+		batch, err := a.transfers(ctx, next)
+		if err != nil {
+			return err
+		}
+		// The safe block is read too: times of blocks are whole seconds.
+		if end := batch.SafeTime.Add(time.Second); end.Before(a.Until) {
+			a.Until = end
+		}
+		for _, t := range batch.Transfers {
+			switch {
+			case t.Block >= end:
+			case t.Authorized && t.Value.Sign() > 0:
+				a.moved[spend{t.From, t.Nonce}] = &movement{Transfer: t}
+			case a.within(t.Time):
+				a.Deposits.add(t.Value)
+			}
+		}
+		switch {
+		case batch.Next >= end || batch.Done():
+			if !a.Until.After(a.From) {
+				return fmt.Errorf("no block of this day is safe yet: the newest is of %s", minute(a.Until))
+			}
+			return nil
+		case batch.Next <= next:
+			return fmt.Errorf("the node gives nothing from block %d on", next)
+		case len(a.moved) > maxTransfers:
+			return fmt.Errorf("there are more than %d transfers on this day, which this tool does not keep", maxTransfers)
+		}
+		next = batch.Next
+		said("block %d of %d to %d read, %d transfers", next, from, end, len(a.moved))
+	}
+}
+
+// transfers asks again when the node fails.
+func (a *audit) transfers(ctx context.Context, from uint64) (x402.Batch, error) {
+	for try := 1; ; try++ {
+		b, err := a.Chain.Transfers(ctx, a.payee, from)
+		if err == nil || try == maxTries {
+			return b, err
+		}
+		fmt.Fprintf(a.notes, "%v: asking again\n", err)
+		select {
+		case <-ctx.Done():
+			return b, ctx.Err()
+		case <-time.After(time.Duration(try) * time.Second):
+		}
+	}
+}
+
+// readLedger reads every record once, and compares those that say that money moved.
+func (a *audit) readLedger(ctx context.Context) error {
+	said := progress(a.notes)
+	for after := ""; ; {
+		p, err := a.rows.Page(ctx, after, rowsAtOnce)
+		if err != nil {
+			return err
+		}
+		a.Records += len(p.Records) + len(p.Corrupt)
+		a.Unreadable += len(p.Corrupt)
+		for _, r := range p.Records {
+			if err := a.record(ctx, r); err != nil {
+				return err
+			}
+		}
+		if p.Next == "" {
+			return nil
+		}
+		after = p.Next
+		said("%d records read", a.Records)
+	}
+}
+
+// recorded is what a record says of its payment.
+type recorded struct {
+	spend
+	amount *big.Int
+	payee  string
+	// transaction is the part of the key that says which transfer it is about,
+	// where another record has its nonce.
+	transaction string
+}
+
+// recordedOf reads a record under the terms of these books; ok is false for every
+// other.
+func (a *audit) recordedOf(r ledger.Record) (p recorded, ok bool) {
+	key, ok := readKey(r.Key)
+	var terms x402.Requirements
+	if !ok || key.network != strings.ToLower(a.Network) || key.asset != a.asset || json.Unmarshal(r.Terms, &terms) != nil {
+		return p, false
+	}
+	p = recorded{spend: spend{key.payer, key.nonce}, payee: terms.PayTo, transaction: key.moved}
+	p.amount, ok = atomic(terms.Amount)
+	return p, ok
+}
+
+// of says whether a transfer is the one of a record.
+func (a *audit) of(p recorded, m *movement) bool {
+	return p.amount.Cmp(m.Value) == 0 && strings.EqualFold(p.payee, a.payee.String())
+}
+
+// record compares one record.
+func (a *audit) record(ctx context.Context, r ledger.Record) error {
+	p, ok := a.recordedOf(r)
+	switch {
+	case r.Open():
+		if ok && a.within(r.CreatedAt) && a.standingOf(ctx, r) == inDoubt {
+			a.InDoubt.add(p.amount)
+		}
+		return nil
+	case !r.Paid():
+		return nil
+	case !ok:
+		if a.within(r.SettledAt) {
+			a.Foreign++
+		}
+		return nil
+	}
+	if r.State == ledger.Refunded && a.within(r.UpdatedAt) {
+		if err := a.refunded(ctx, r, p); err != nil {
+			return err
+		}
+	}
+	m := a.moved[p.spend]
+	switch {
+	case m == nil || p.transaction != "" && p.transaction != m.Transaction:
+		return a.unmoved(ctx, r, p)
+	case a.of(p, m):
+		a.match(ctx, m, r)
+	case len(a.mismatched) < maxDifferences:
+		a.mismatched = append(a.mismatched, r)
+	default:
+		a.Unchecked++
+	}
+	return nil
+}
+
+// match counts a transfer with its record.
+func (a *audit) match(ctx context.Context, m *movement, r ledger.Record) {
+	if !m.matched && a.within(m.Time) { // a record that is written meanwhile is read twice
+		a.Received.add(m.Value)
+		a.count(a.standingOf(ctx, r), m.Value, r.Request)
+	}
+	m.matched = true
+}
+
+// question says whether the chain may be asked one more question.
+func (a *audit) question() bool {
+	if a.asked >= maxQuestions {
+		a.Unchecked++
+		return false
+	}
+	a.asked++
+	return true
+}
+
+// unanswered counts a record about which the chain could not be asked. The first is noted.
+func (a *audit) unanswered(r ledger.Record, why error) {
+	if a.Unchecked++; a.Unchecked == 1 {
+		fmt.Fprintf(a.notes, "%s: %v\n", r.Key, why)
+	}
+}
+
+// unmoved deals with a record that says paid, and whose transfer is not among those
+// that were read: it moved at another time, or never.
+func (a *audit) unmoved(ctx context.Context, r ledger.Record, p recorded) error {
+	if !a.within(r.SettledAt) {
+		return nil // it is in the books of another day
+	}
+	if !strings.EqualFold(p.payee, a.payee.String()) {
+		a.Foreign++
+		return nil
+	}
+	if !a.question() {
+		return nil
+	}
+	asked := r
+	asked.Key = strings.TrimSuffix(r.Key, "|"+p.transaction)
+	if r.AuthDigest == "" { // it came without a request: its record is younger than the transfer
+		asked.ValidBefore, asked.CreatedAt = r.CreatedAt, r.CreatedAt.Add(-oldestDay)
+	}
+	q, err := x402.QuestionOf(asked)
+	if err != nil {
+		return err
+	}
+	q.Sent = true
+	if r.Receipt != nil {
+		q.Transaction = r.Receipt.Transaction
+	}
+	limited, cancel := context.WithTimeout(ctx, questionTime)
+	defer cancel()
+	f := a.Chain.Find(limited, q)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	switch f.Verdict {
+	case x402.Paid:
+		a.Elsewhere++
+	case x402.NeverPaid, x402.StillOpen:
+		a.claimed(ctx, r, p, f.Reason)
+	case x402.CannotTell:
+		a.unanswered(r, f.Cause)
+	}
+	return nil
+}
+
+// claimed is the difference of a record that says paid although no money came.
+func (a *audit) claimed(ctx context.Context, r ledger.Record, p recorded, note string) {
+	d := a.differenceOf(ctx, noTransfer, r, p.amount.String())
+	if r.State == ledger.Redeemed {
+		d.Kind = gift
+	}
+	d.Note = note
+	a.differ(d)
+}
+
+func (a *audit) differenceOf(ctx context.Context, k kind, r ledger.Record, amount string) difference {
+	p := a.paymentOf(ctx, r)
+	return difference{Kind: k, Key: r.Key, Payer: p.Payer, Standing: p.Standing, Recorded: amount, Transaction: p.Transaction, Request: r.Request, At: p.Since}
+}
+
+// refunded counts a refund, and asks the chain for its transaction.
+func (a *audit) refunded(ctx context.Context, r ledger.Record, p recorded) error {
+	a.RefundsOut.add(p.amount)
+	if !a.question() {
+		return nil
+	}
+	list, err := a.Chain.Received(ctx, r.Refund, p.from)
+	sent := slices.ContainsFunc(list, func(t x402.Transfer) bool { return t.From != p.from && t.Value.Cmp(p.amount) == 0 })
+	switch {
+	case sent:
+	case err == nil || errors.Is(err, chain.ErrUnknownTransaction) || errors.Is(err, chain.ErrFailedTransaction):
+		d := a.differenceOf(ctx, noRefund, r, p.amount.String())
+		d.Transaction, d.At = r.Refund, r.UpdatedAt
+		a.differ(d)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		a.unanswered(r, err)
+	}
+	return nil
+}
+
+// settle looks up what is left when all was read: records whose transfer says
+// something else, and transfers without a record.
+func (a *audit) settle(ctx context.Context) error {
+	for _, r := range a.mismatched {
+		p, _ := a.recordedOf(r)
+		m := a.moved[p.spend]
+		switch {
+		case m.matched: // by another record, so that this one has no transfer
+			if a.within(r.SettledAt) {
+				a.claimed(ctx, r, p, "its nonce was used for another transfer")
+			}
+		case a.within(m.Time):
+			d := a.differenceOf(ctx, otherAmount, r, p.amount.String())
+			if p.amount.Cmp(m.Value) == 0 {
+				d.Note = "the record names another payee: " + p.payee
+			}
+			a.differs(m, d)
+		}
+	}
+	var left []*movement
+	for _, m := range a.moved {
+		if !m.matched && a.within(m.Time) {
+			left = append(left, m)
+		}
+	}
+	slices.SortFunc(left, func(x, y *movement) int { return cmp.Or(x.Time.Compare(y.Time), bytes.Compare(x.Nonce[:], y.Nonce[:])) })
+	for _, m := range left {
+		if err := a.unrecorded(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// differs notes a transfer that the ledger does not have as it should.
+func (a *audit) differs(m *movement, d difference) {
+	m.matched = true
+	a.Received.add(m.Value)
+	a.Differing.add(m.Value)
+	d.Received, d.Transaction, d.At = m.Value.String(), m.Transaction, m.Time
+	a.differ(d)
+}
+
+// unrecorded looks for the record of a transfer once more, because what was read
+// may be older than the record.
+func (a *audit) unrecorded(ctx context.Context, m *movement) error {
+	key := ledger.Key(strings.ToLower(a.Network), a.asset, m.From.String(), "0x"+hex.EncodeToString(m.Nonce[:]))
+	d := difference{Kind: noRecord, Key: key, Payer: m.From.Checksum()}
+	known := false // it is that of a payment on record
+	for _, k := range []string{key, key + "|" + m.Transaction} {
+		r, err := a.opened.Ledger.Fetch(ctx, k)
+		switch {
+		case errors.Is(err, ledger.ErrCorrupt):
+			d.Kind, d.Key, d.Note, known = unreadable, k, err.Error(), true
+			continue
+		case err != nil:
+			return err
+		case r == nil:
+			continue
+		}
+		p, ok := a.recordedOf(*r)
+		its := ok && a.of(p, m)
+		known = known || its
+		if its && r.Paid() {
+			a.match(ctx, m, *r)
+			return nil
+		}
+		q := a.paymentOf(ctx, *r)
+		d.Kind, d.Standing, d.Request, d.Note, d.Recorded = unpaidRecord, q.Standing, r.Request, r.Reason, q.Amount
+	}
+	if !known && m.Value.Cmp(a.Cheapest) < 0 { // as for reconcile, which makes no debt of it
+		a.Deposits.add(m.Value)
+		return nil
+	}
+	a.differs(m, d)
+	return nil
+}
