@@ -1,0 +1,93 @@
+package main
+
+import (
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// The commands work on the ledger of any shop, whatever it sells, and for less than
+// anything costs here.
+func TestLedgerOfAnotherShop(t *testing.T) {
+	t.Parallel()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	terms := x402.Terms{Network: "eip155:8453", Asset: asset, PayTo: payee, Name: "USD Coin", Version: "2"}
+	money, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now})
+	must(err)
+	settles := httptest.NewServer(money)
+	defer settles.Close()
+	path := filepath.Join(t.TempDir(), "shop.db")
+	store, err := file.Open(path)
+	must(err)
+	config := x402http.Config{PayTo: payee, Facilitator: settles.URL, Ledger: store}
+	config.Log = slog.New(slog.DiscardHandler)
+	seller, err := x402http.New(config)
+	must(err)
+	mux := http.NewServeMux()
+	seller.Handle(mux, "GET /weather", "0.0004", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("city") == "Atlantis" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	shop := httptest.NewServer(mux)
+	defer shop.Close()
+	wallet, err := x402test.NewWallet(rand.Reader)
+	must(err)
+	client := &x402test.Client{Wallet: wallet, HTTP: shop.Client(), Now: time.Now}
+	for city, status := range map[string]int{"Oslo": http.StatusOK, "Atlantis": http.StatusServiceUnavailable} {
+		if reply, _, err := client.Buy(t.Context(), shop.URL+"/weather?city="+city); err != nil || reply.Status != status {
+			t.Fatalf("%s: %d %s, %v", city, reply.Status, reply.Body, err)
+		}
+	}
+	must(store.Close())
+	sold := money.Transfers()
+	stray := ledger.Key(terms.Network, asset, strings.ToLower(payer), "0x"+strings.Repeat("5", 64)) // of nobody's request
+	moved, ahead := sold, time.Minute                                                               // the chain's clock runs ahead, so that all of it is safe
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		testbed.PlayNode{ChainID: 8453, Now: func() time.Time { return time.Now().Add(ahead) }, Safe: 30 * time.Second,
+			Moved: func() []x402test.Transfer { return moved }}.ServeHTTP(w, r)
+	}))
+	defer node.Close()
+	if sold[0].At.Day() != sold[0].At.Add(5*time.Minute).Day() {
+		t.Skip("the day is about to end")
+	}
+	env := map[string]string{"LEDGER_FILE": path, "PAY_TO": payee, "RPC_URL": node.URL, "LOWEST_PRICE": "400"}
+	who, books := wallet.Address().Checksum(), "books "+sold[0].At.UTC().Format(time.DateOnly)
+	for _, c := range []struct {
+		line string
+		code int
+		says []string
+	}{
+		{"owed", 0, []string{"GET /weather?city=Atlantis", "1 owed in " + path + ", refunds due: 0, in doubt: 0"}},
+		{"payer " + who, 0, []string{who + " has paid 2 times ($0.0008), got 1 answer (1 with 200), and is owed 1: GET /weather?city=Atlantis;"}},
+		{"reconcile", 0, []string{"received   2 transfers since the last run\nowed       1"}}, // its first run looks at known payments only
+		{books, exitDiffers, []string{"/weather", "transfer without record", "received       3", "; 1 difference\n"}},
+		{"reconcile", 0, []string{"1 that nobody here asked an answer for: a refund is due"}},
+		{"refund " + stray, 0, []string{"a refund is due\namount   0.0004 USDC (400 atomic units)"}},
+		{books, 0, []string{"1 answer sold for $0.0004, $0.0012 received in 3 payments; no differences\n"}},
+	} {
+		out, notes := operate(t, c.code, env, strings.Fields(c.line)...)
+		prints(t, out+notes, c.says...)
+		if c.line == "reconcile" && len(moved) == len(sold) {
+			ahead = 3 * time.Minute
+			moved = append(moved, x402test.Transfer{Key: stray, Transaction: txOf(1), Payee: payee, Value: "400", At: time.Now().Add(2 * time.Minute)})
+		}
+	}
+}
