@@ -16,6 +16,7 @@ func NoSuchPath() fault.Info {
 	return fault.Info{
 		Code: UnknownPath, Status: http.StatusNotFound, Class: fault.NoCharge,
 		Message: "No such path. The catalog is at " + PathCatalog + " and the documentation at " + PathDocs + ".",
+		Remedy:  "Take a path that is listed there, spelt exactly so.",
 	}
 }
 

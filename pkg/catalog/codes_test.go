@@ -16,8 +16,8 @@ func TestCodes(t *testing.T) {
 			t.Errorf("%s is in the table twice", i.Code)
 		}
 		seen[i.Code] = true
-		if !strings.HasSuffix(i.Message, ".") || http.StatusText(i.Status) == "" || i.Status < 400 {
-			t.Errorf("%s: status %d, message %q is not a sentence", i.Code, i.Status, i.Message)
+		if !strings.HasSuffix(i.Message, ".") || http.StatusText(i.Status) == "" || i.Status < 400 || !strings.HasSuffix(i.Remedy, ".") {
+			t.Errorf("%s: status %d, message %q or remedy %q is not a sentence", i.Code, i.Status, i.Message, i.Remedy)
 		}
 		// Who may come back must be told when, but for 402, 400 and 404.
 		if i.Retry != (i.After > 0) {

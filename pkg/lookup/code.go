@@ -68,41 +68,61 @@ type Looker[Q, R any] interface {
 
 // table is spec §7.2 and §7.3 with the class of each code. It is made once.
 var table = sync.OnceValue(func() []fault.Info {
-	row := func(c fault.Code, status int, message string, class fault.Class) fault.Info {
-		return fault.Info{Code: c, Status: status, Message: message, Class: class}
+	row := func(c fault.Code, status int, message string, class fault.Class, remedy string) fault.Info {
+		return fault.Info{Code: c, Status: status, Message: message, Class: class, Remedy: remedy}
 	}
-	refused := func(c fault.Code, message string) fault.Info {
-		return row(c, http.StatusBadRequest, message, fault.NoCharge)
+	refused := func(c fault.Code, message, remedy string) fault.Info {
+		return row(c, http.StatusBadRequest, message, fault.NoCharge, remedy)
 	}
-	answer := func(c fault.Code, status int, message string) fault.Info {
-		return row(c, status, message, fault.Answer)
+	answer := func(c fault.Code, status int, message, remedy string) fault.Info {
+		return row(c, status, message, fault.Answer, remedy)
 	}
-	owed := func(c fault.Code, status int, message string) fault.Info {
-		i := row(c, status, message, fault.Owed)
+	owed := func(c fault.Code, status int, message, remedy string) fault.Info {
+		i := row(c, status, message, fault.Owed, remedy)
 		i.Retry, i.After = true, time.Second
 		return i
 	}
 	return []fault.Info{
-		refused(InvalidDomain, "domain must be one public fully-qualified domain name, such as example.com."),
-		refused(InvalidType, "The record type must be one of A, AAAA, MX, TXT, CNAME, NS, SOA."),
-		refused(InvalidPort, "port must be 443."),
-		answer(BlockedAddress, http.StatusBadRequest, "The domain resolves to a private, loopback or metadata address."),
+		refused(InvalidDomain, "domain must be one public fully-qualified domain name, such as example.com.",
+			"Send one public domain name: no URL, port, IP address or internal name."),
+		refused(InvalidType, "The record type must be one of A, AAAA, MX, TXT, CNAME, NS, SOA.",
+			"Send one of the types that the operation lists."),
+		refused(InvalidPort, "port must be 443.",
+			"Leave port out, or send 443."),
+		answer(BlockedAddress, http.StatusBadRequest, "The domain resolves to a private, loopback or metadata address.",
+			"Ask about a host with a public address; private ones are never connected to."),
 
-		answer(NXDomain, http.StatusNotFound, "The domain name does not exist."),
-		answer(RDAPUnavailable, http.StatusNotFound, "The top-level domain has no RDAP server in the IANA bootstrap."),
-		answer(NotFound, http.StatusNotFound, "The registry has no registration object for the domain."),
-		answer(ConnectFailed, http.StatusBadGateway, "The TCP connection to the host failed."),
-		answer(HandshakeFailed, http.StatusBadGateway, "The TLS handshake failed."),
-		answer(HTTPFailed, http.StatusBadGateway, "The HTTPS request failed after the connection was made."),
-		owed(RDAPUpstream, http.StatusBadGateway, "The RDAP server returned an unusable response."),
-		owed(UpstreamUnavailable, http.StatusServiceUnavailable, "The public DNS resolvers were unreachable."),
-		owed(BootstrapUnavailable, http.StatusServiceUnavailable, "The IANA RDAP bootstrap could not be loaded."),
-		owed(DNSTimeout, http.StatusGatewayTimeout, "DNS resolution timed out."),
-		owed(SSLTimeout, http.StatusGatewayTimeout, "The TLS handshake timed out."),
-		owed(WhoisTimeout, http.StatusGatewayTimeout, "The RDAP lookup timed out."),
-		owed(HeadersTimeout, http.StatusGatewayTimeout, "The HTTPS header fetch timed out."),
-		owed(RedirectTimeout, http.StatusGatewayTimeout, "The HTTPS redirect trace timed out."),
-		owed(HostIntelTimeout, http.StatusGatewayTimeout, "The host intelligence bundle timed out."),
-		owed(UptimeCheckTimeout, http.StatusGatewayTimeout, "The uptime check bundle timed out."),
+		answer(NXDomain, http.StatusNotFound, "The domain name does not exist.",
+			"Check the spelling of the name; it may have expired."),
+		answer(RDAPUnavailable, http.StatusNotFound, "The top-level domain has no RDAP server in the IANA bootstrap.",
+			"Ask the registry of that top-level domain itself; it publishes nothing over RDAP."),
+		answer(NotFound, http.StatusNotFound, "The registry has no registration object for the domain.",
+			"Check the spelling; a name without registration is free, or reserved."),
+		answer(ConnectFailed, http.StatusBadGateway, "The TCP connection to the host failed.",
+			"Check that the host is up and takes connections on port 443 from everywhere."),
+		answer(HandshakeFailed, http.StatusBadGateway, "The TLS handshake failed.",
+			"Check the TLS set-up of the host; ssl-check shows the certificate where there is one."),
+		answer(HTTPFailed, http.StatusBadGateway, "The HTTPS request failed after the connection was made.",
+			"Check that the host answers HTTP/1.1 over TLS on port 443."),
+		owed(RDAPUpstream, http.StatusBadGateway, "The RDAP server returned an unusable response.",
+			"Send the same again later; the registry's server is at fault."),
+		owed(UpstreamUnavailable, http.StatusServiceUnavailable, "The public DNS resolvers were unreachable.",
+			"Send the same again; the resolvers could not be reached, or did not agree."),
+		owed(BootstrapUnavailable, http.StatusServiceUnavailable, "The IANA RDAP bootstrap could not be loaded.",
+			"Send the same again later; the list of the registries' servers could not be loaded."),
+		owed(DNSTimeout, http.StatusGatewayTimeout, "DNS resolution timed out.",
+			"Send the same again; the name servers of the domain may be slow or down."),
+		owed(SSLTimeout, http.StatusGatewayTimeout, "The TLS handshake timed out.",
+			"Send the same again; after the last try, the silence of the host is the answer."),
+		owed(WhoisTimeout, http.StatusGatewayTimeout, "The RDAP lookup timed out.",
+			"Send the same again; the registry's server is slow."),
+		owed(HeadersTimeout, http.StatusGatewayTimeout, "The HTTPS header fetch timed out.",
+			"Send the same again; after the last try, the silence of the host is the answer."),
+		owed(RedirectTimeout, http.StatusGatewayTimeout, "The HTTPS redirect trace timed out.",
+			"Send the same again; after the last try, the silence of the host is the answer."),
+		owed(HostIntelTimeout, http.StatusGatewayTimeout, "The host intelligence bundle timed out.",
+			"Send the same again, or ask its three parts one by one."),
+		owed(UptimeCheckTimeout, http.StatusGatewayTimeout, "The uptime check bundle timed out.",
+			"Send the same again, or ask its three parts one by one."),
 	}
 })

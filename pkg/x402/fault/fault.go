@@ -83,6 +83,8 @@ type Info struct {
 	Retry bool
 	// After is the default Retry-After; 0 means that none is sent.
 	After time.Duration
+	// Remedy says what to do about it, in a sentence that the documentation prints.
+	Remedy string
 }
 
 // Of returns what is known about a code of this package; ok is false for any other.
