@@ -30,7 +30,7 @@ func walletVisits(*testing.T) []visit {
 		}
 		checkEcho(t, s, sent[0].signature)
 	}
-	anew := visit{name: "paid for, and for a new answer", script: "payTwice", path: wwwPath, signatures: 3, settles: 2, transfers: 2, several: true, questions: 2}
+	anew := visit{name: "paid for, and for a new answer", script: "payTwice", path: wwwPath, signatures: 2, settles: 2, transfers: 2, several: true, questions: 2}
 	return []visit{
 		whole, anew,
 		pays("several wallets", "severalWallets", wwwPath, 1),
@@ -100,6 +100,7 @@ func pageVisits(*testing.T) []visit {
 		{name: "every operation", script: "everyPage", args: map[string]any{"paths": paths}},
 		ping,
 		{name: "documentation", script: "documentation", path: "/docs"},
+		{name: "nothing moves", script: "nothingMoves", path: "/docs", args: map[string]any{"paths": []string{"/docs", "/nowhere", wwwPath, dnsPath, "/v1/tools/ping"}}},
 		{name: "documentation, links within it", script: "docsAnchors", path: "/docs"},
 		{name: "documentation, contents", script: "docsContents", path: "/docs"},
 		{name: "documentation, tabs", script: "docsTabs", path: "/docs"},
@@ -304,7 +305,7 @@ func tabVisits(*testing.T) []visit {
 		pays("forgotten in one tab", "forgotten", wwwPath, 1).with(args("storage", "on"), cutAfter),
 		pays("forgotten in one tab, storage off", "forgotten", wwwPath, 1).with(args("storage", "off"), cutAfter),
 		pays("forgotten in one tab, storage full", "forgotten", wwwPath, 1).with(args("storage", "full"), cutAfter),
-		pays("forgotten in one tab, answered in another", "forgottenMeanwhile", wwwPath, 2),
+		pays("forgotten in one tab, answered in another", "forgottenMeanwhile", wwwPath, 1),
 		anew, deaf,
 		pays("answered in one tab, lost in another", "answeredElsewhere", wwwPath, 2).with(nil, pass, cutBefore),
 		pays("lost in one tab, overloaded in another", "doubtElsewhere", wwwPath, 3).with(nil, cutAfter, overloaded),

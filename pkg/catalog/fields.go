@@ -24,6 +24,9 @@ type Field struct {
 	// Schema is the name of the schema of an object or an enumeration; empty: it is
 	// part of its parent's.
 	Schema string
+	// Show is how the page for people shows the value: as a "time", as "expected", which
+	// marks it when it is null, or as text.
+	Show   string
 	Fields []Field // of an object
 	Items  []Field // of an array: the shapes an item can have, one or more
 }
@@ -42,8 +45,8 @@ func (f Field) TypeText() string {
 
 // FieldsOf returns the fields of a struct as encoding/json writes them, in its order.
 // Tags say the rest: doc describes the field and item the items of an array, enum lists
-// values with commas, const, format, pattern and minimum are those of JSON Schema, and
-// schema names the schema of the value or of an array's items. A pointer can be null; a slice
+// values with commas, const, format, pattern and minimum are those of JSON Schema, show is
+// that of Field, and schema names the schema of the value or of an array's items. A pointer can be null; a slice
 // is never nil in what is sent. What can be omitted is optional.
 func FieldsOf[T any]() []Field { return fieldOf(reflect.TypeFor[T](), "").Fields }
 
@@ -51,7 +54,7 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 	name, options, _ := strings.Cut(tag.Get("json"), ",")
 	f := Field{
 		Name: name, Type: "object", Optional: options != "", Description: tag.Get("doc"), Const: tag.Get("const"),
-		Format: tag.Get("format"), Pattern: tag.Get("pattern"), Minimum: tag.Get("minimum"), Schema: tag.Get("schema"),
+		Format: tag.Get("format"), Pattern: tag.Get("pattern"), Minimum: tag.Get("minimum"), Schema: tag.Get("schema"), Show: tag.Get("show"),
 	}
 	if values := tag.Get("enum"); values != "" {
 		f.Enum = strings.Split(values, ",")

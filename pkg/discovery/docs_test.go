@@ -95,11 +95,11 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 		o := outcomeOf(info.Code)
 		for path, pattern := range map[string]string{
 			catalog.PathDocs: `<tr id="` + catalog.ErrorAnchor(o.Code) + `">.*<code>CODE</code></th>` +
-				`<td data-label="Charged">CHARGED</td><td data-label="Retryable">RETRYABLE</td>`,
+				`<td data-label="Charged">CHARGED</td><td data-label="Retryable">RETRYABLE</td>.*REMEDY`,
 			catalog.PathLLMs:     "(?m)^- charged CHARGED, retryable RETRYABLE: .*`CODE`",
 			catalog.PathLLMsFull: "`CODE` \\(charged: CHARGED; retryable: RETRYABLE\\)",
 		} {
-			pattern = strings.NewReplacer("CODE", string(o.Code), "CHARGED", o.Charged, "RETRYABLE", o.Retryable).Replace(pattern)
+			pattern = strings.NewReplacer("CODE", string(o.Code), "CHARGED", o.Charged, "RETRYABLE", o.Retryable, "REMEDY", regexp.QuoteMeta(html.EscapeString(o.Remedy))).Replace(pattern)
 			if !regexp.MustCompile(pattern).Match(body(t, rendered(), path)) {
 				t.Errorf("%s does not list %s", path, pattern)
 			}
@@ -135,9 +135,9 @@ func TestSnippetsAreOfThisDeployment(t *testing.T) {
 	for _, n := range elements(parse(t, body(t, must(Render(s)), catalog.PathDocs)), "pre") {
 		shown[attr(n, "id")] = textOf(n)
 	}
-	for _, sn := range must(programs(s, append(snippetList(), receiptProgram()))) {
+	for _, sn := range must(programs(s, append(snippetList(), receiptProgram(), agentProgram()))) {
 		text := shown["code-"+sn.ID]
-		if text != sn.Code || text == "" || !strings.Contains(text, catalog.DNS().ExampleURL(s.Origin)) {
+		if text != sn.Code || text == "" || !strings.Contains(text, s.Origin) {
 			t.Errorf("%s: the page shows %q", sn.ID, text)
 		}
 		for _, other := range []string{documentedOrigin, documentedNetwork, documentedAsset} {

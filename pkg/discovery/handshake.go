@@ -107,9 +107,3 @@ func (e *wireExample) describe() error {
 	e.Signed = time.Unix(before-x402.MaxTimeoutSeconds, 0).UTC().Format(time.DateTime)
 	return nil
 }
-
-// Start is the beginning of a header, for a place that shows that it is there.
-func (h wireHeader) Start() string {
-	const shown = 36
-	return h.Encoded[:min(shown, len(h.Encoded))] + "…"
-}

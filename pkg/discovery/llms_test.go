@@ -50,7 +50,7 @@ func TestLLMsGrammar(t *testing.T) {
 func TestSizesInTokens(t *testing.T) {
 	d := rendered()
 	for path, most := range map[string]int{
-		catalog.PathLLMs: 350, catalog.PathCatalog: 900, catalog.PathOpenAPI: 2200, catalog.PathLLMsFull: 1500,
+		catalog.PathLLMs: 380, catalog.PathCatalog: 900, catalog.PathOpenAPI: 2200, catalog.PathLLMsFull: 1550,
 	} {
 		most *= len(catalog.All())
 		tokens := (len([]rune(string(body(t, d, path)))) + 3) / 4
@@ -59,6 +59,13 @@ func TestSizesInTokens(t *testing.T) {
 			t.Errorf("%s has %d tokens, at most %d are allowed", path, tokens, most)
 		}
 	}
+}
+
+// TestSignFromTheShortText: what an agent signs and sends stands in llms.txt.
+func TestSignFromTheShortText(t *testing.T) {
+	says(t, catalog.PathLLMs, string(body(t, rendered(), catalog.PathLLMs)), `"payload": {"signature", "authorization": {"from", "to", "value", "validAfter", "validBefore", "nonce"}}`,
+		`domain name "USD Coin", version "2", chainId 8453`, "TransferWithAuthorization(address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce)",
+		"6 seconds to 24 hours ahead", testSite().Terms.Asset)
 }
 
 // TestErrorSentencesAreSaidOnce: what a code means is said in one place of each

@@ -6,11 +6,6 @@ import (
 	"strings"
 )
 
-// stylesheet is the CSS that both HTML pages carry inline, each with rules of its own after it.
-//
-//go:embed assets/style.css
-var stylesheet string
-
 // prose is a sentence as HTML: escaped, with the words in backticks as code.
 func prose(s string) string {
 	var b strings.Builder
@@ -24,15 +19,13 @@ func prose(s string) string {
 	return b.String()
 }
 
-// highlight is indented JSON as HTML: keys, strings and the other values each
-// in a span. Everything is escaped, so it is safe for any text.
+// highlight is indented JSON as HTML: a name is in b, a string in i and another value in
+// u, which the pages colour and leave plain otherwise. What means something in HTML is
+// escaped; a quote between tags is text as it is.
 func highlight(s string) string {
 	var b strings.Builder
-	span := func(class, text string) {
-		b.WriteString(`<span class="` + class + `">` + html.EscapeString(text) + `</span>`)
-	}
 	for i := 0; i < len(s); {
-		end := i + 1
+		end, tag := i+1, ""
 		switch c := s[i]; {
 		case c == '"':
 			for end < len(s) && s[end] != '"' {
@@ -42,19 +35,20 @@ func highlight(s string) string {
 				end++
 			}
 			end = min(end+1, len(s))
-			if strings.HasPrefix(s[end:], ":") {
-				span("k", s[i:end])
-			} else {
-				span("s", s[i:end])
+			if tag = "i"; strings.HasPrefix(s[end:], ":") {
+				tag = "b"
 			}
-		case strings.IndexByte("{}[]:, \n", c) >= 0:
-			b.WriteByte(c)
-		default:
+		case strings.IndexByte("{}[]:, \n", c) < 0:
 			for end < len(s) && strings.IndexByte("{}[]:, \n\"", s[end]) < 0 {
 				end++
 			}
-			span("n", s[i:end])
+			tag = "u"
 		}
+		text := strings.ReplaceAll(html.EscapeString(s[i:end]), "&#34;", `"`)
+		if tag != "" {
+			text = "<" + tag + ">" + text + "</" + tag + ">"
+		}
+		b.WriteString(text)
 		i = end
 	}
 	return b.String()

@@ -155,6 +155,7 @@ func toolNotes() []string {
 	return []string{
 		"A tool is its path: the same price, limits, purchases and ledger. A payment whose answer was lost is answered by either: send it as the header `PAYMENT-SIGNATURE` to the operation's path, or as `" + mcp.KeyPayment + "` to the tool.",
 		"Only a result with the member `accepts` asks for a payment. Whatever is in doubt, in progress, limited or owed is an error of text alone, the error body of HTTP with `retry_after` in seconds: send the same payment again when it is `retryable`, and never a new one.",
+		"Who can pay: clients that hold a key, such as the program below or one with `@x402/mcp`. No host for people that is known here (Claude, Cursor and others) has a wallet: it lists the tools and shows the price. Beside one, pay by HTTP, or put a paying proxy between.",
 		fmt.Sprintf("Spoken are the revisions %s, without sessions and without streams: `POST` only, answered with JSON. A message has at most %d KiB. Any origin may call.", listed(mcp.Versions()), mcp.MaxBody>>10),
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"html"
 	"net/url"
 	"strings"
-	"sync"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -19,22 +19,14 @@ import (
 //go:embed assets/paywall.html
 var paywallPage string
 
-// paywallStyle is what the page adds to the common stylesheet.
-//
-//go:embed assets/paywall.css
-var paywallStyle string
-
-// The script of the page, in three parts: what is shown, the wallet, and the
-// request that pays.
-//
-//go:embed assets/paywall-view.js
-var paywallView string
-
-//go:embed assets/paywall-wallet.js
-var paywallWallet string
-
-//go:embed assets/paywall-send.js
-var paywallSend string
+// The style and the script of the page are made of assets/paywall-*.js, style.css and
+// paywall.css by TestGenerated, which minifies them.
+var (
+	//go:embed assets/generated/paywall.css
+	paywallStyle string
+	//go:embed assets/generated/paywall.js
+	paywallScript string
+)
 
 // Visit is what one request adds to the page.
 type Visit struct {
@@ -42,6 +34,9 @@ type Visit struct {
 	// were not sent: a name is in A-labels. The words of whoever made the link
 	// are not among them.
 	Asked url.Values
+	// Typed are the parameters as they were sent. Where the request would be refused,
+	// the form keeps them.
+	Typed url.Values
 	// Request is what the receipt of the answer will say was asked; empty when
 	// nothing is.
 	Request string
@@ -64,85 +59,96 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, er
 		return nil, "", err
 	}
 	a := askedOf(op, v)
-	sheet := paywallSheet()
+	data, err := dataOf(o, s, v, a)
+	if err != nil {
+		return nil, "", err
+	}
 	// One pass: what a value contains is never looked at again.
 	page := strings.NewReplacer(
-		"{{css}}", sheet, "{{js}}", paywallScript(), "{{nonce}}", html.EscapeString(v.Nonce), "{{data}}", dataOf(o, s, v, a),
-		"{{response}}", exampleAnswer(o), "{{ask}}", a.another(op), "{{asked}}", a.rows(), "{{missing}}", a.missing(op),
+		"{{css}}", paywallStyle, "{{js}}", paywallScript, "{{nonce}}", html.EscapeString(v.Nonce), "{{data}}", data,
+		"{{response}}", exampleOf(o), "{{ask}}", a.another(op), "{{asked}}", a.rows(), "{{missing}}", a.missing(op), "{{unready}}", map[bool]string{false: " hidden"}[a.ready()],
 		"{{outcomes}}", outcomeNotes(o.Outcomes), "{{links}}", footLinks(s),
 		"{{service}}", html.EscapeString(catalog.Service), "{{docs}}", html.EscapeString(strings.TrimPrefix(o.DocsURL, s.Origin)),
 		"{{title}}", html.EscapeString(op.Title), "{{summary}}", html.EscapeString(op.Summary),
-		"{{description}}", html.EscapeString(op.Description), "{{example}}", html.EscapeString(o.ExampleURL),
+		"{{description}}", html.EscapeString(op.Description),
 		"{{call}}", html.EscapeString(a.call(o)), "{{price}}", html.EscapeString(s.price(op)), "{{usd}}", html.EscapeString(op.PriceUSD()),
 		"{{amount}}", html.EscapeString(op.Amount), "{{network}}", html.EscapeString(s.shortNetworkName()),
 		"{{caip2}}", html.EscapeString(s.Terms.Network), "{{chain}}", html.EscapeString(s.chainID()),
 		"{{asset}}", account(s, "token", s.Terms.Asset)+" "+html.EscapeString(s.Terms.Name+", version "+s.Terms.Version),
 		"{{payee}}", account(s, "to", s.Terms.PayTo), "{{untrusted}}", html.EscapeString(untrusted),
 	).Replace(paywallPage)
-	return []byte(page), paywallCSP(sheet, v.Nonce, a.form(op) != ""), nil
+	return []byte(page), paywallCSP(v.Nonce, a.form(op) != ""), nil
 }
 
 // paywallCSP allows the page's own style and script, its form and its request
 // to where it came from. Wallets bring their icons as data.
-func paywallCSP(sheet, nonce string, form bool) string {
+func paywallCSP(nonce string, form bool) string {
 	action := "'none'"
 	if form {
 		action = "'self'"
 	}
-	return "default-src 'none'; script-src 'nonce-" + nonce + "'; style-src " + inlineHash(sheet) +
+	return "default-src 'none'; script-src 'nonce-" + nonce + "'; style-src " + inlineHash(paywallStyle) +
 		"; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action " + action + "; frame-ancestors 'none'"
 }
 
-// paywallSheet is the page's style without the white space that means nothing.
-var paywallSheet = sync.OnceValue(func() string {
-	return strings.NewReplacer("\n", "", "  ", "", " { ", "{", " {", "{", "; }", "}", "; ", ";", ": 0.", ":.", ": ", ":", ", 0.", ",.", ", ", ",", " 0.", " .", "(0.", "(.", " > ", ">").
-		Replace(stylesheet + paywallStyle)
-})
-
 // dataOf are the values that the script reads, as attributes.
-func dataOf(o opView, s Site, v Visit, a asked) string {
+func dataOf(o opView, s Site, v Visit, a asked) (string, error) {
 	said := map[bool]string{true: "yes"}
 	var owed []string
 	for _, c := range append(codesIn(o.Outcomes, fault.Owed), fault.InternalError) {
 		owed = append(owed, string(c))
 	}
+	rules, hints := map[string][]lookup.Verdict{"": o.Verdicts}, map[string]string{}
+	showing(o.Fields, "", rules, hints)
+	verdicts, err := encode(rules)
+	if err != nil {
+		return "", err
+	}
+	shown, err := encode(hints)
+	if err != nil {
+		return "", err
+	}
 	n := x402.Network(s.Terms.Network)
 	var b strings.Builder
 	for _, d := range []struct{ name, value string }{
 		{"slug", o.Slug}, {"ready", cmp.Or(said[a.ready()], "no")}, {"play", said[s.PlayMoney]}, {"chain", n.Name}, {"explorer", s.explorer()}, {"rpc", n.PublicNode},
-		{"owed", strings.Join(owed, " ")}, {"request", v.Request}, {"offer", v.Offer},
+		{"owed", strings.Join(owed, " ")}, {"request", v.Request}, {"offer", v.Offer}, {"verdicts", string(verdicts)}, {"hints", string(shown)},
 	} {
 		b.WriteString(" data-" + d.name + `="` + html.EscapeString(d.value) + `"`)
 	}
-	return b.String()
+	return b.String(), nil
 }
 
-// exampleAnswer is the example as HTML in fewer bytes than highlight needs, for it
-// is hundreds of elements: a name is in b, text in i and another value in u, which
-// the style of the page colours and leaves plain otherwise. A quote between tags
-// is text as it is.
-func exampleAnswer(o opView) string {
-	var b strings.Builder
-	tag := ""
-	for part := range strings.SplitSeq(highlight(o.ResponseJSON), "<") {
-		name, rest, found := strings.Cut(part, ">")
-		switch name {
-		case `span class="k"`:
-			tag = "b"
-		case `span class="s"`:
-			tag = "i"
-		case `span class="n"`:
-			tag = "u"
-		case "/span":
-			b.WriteString("</" + tag + ">" + rest)
-			continue
+// showing collects what the page needs to show an answer: the rules for the line above
+// each part of a bundle, which are those of the operation whose result it is, and what
+// the fields are shown as, by their paths.
+func showing(fields []catalog.Field, path string, rules map[string][]lookup.Verdict, hints map[string]string) {
+	for _, f := range fields {
+		if f.Show != "" {
+			hints[path+f.Name] = f.Show
 		}
-		if found {
-			part = "<" + tag + ">" + rest
+		inner := f.Fields
+		if f.Type == "object" && len(f.Items) > 0 {
+			inner = f.Items[0].Fields
+			rules[path+f.Name] = []lookup.Verdict{}
+			for _, op := range catalog.All() {
+				if op.Result == f.Items[0].Schema {
+					rules[path+f.Name] = append(rules[path+f.Name], op.Verdicts...)
+				}
+			}
 		}
-		b.WriteString(part)
+		showing(inner, path+f.Name+".", rules, hints)
 	}
-	return strings.ReplaceAll(b.String(), "&#34;", `"`)
+}
+
+// exampleOf is an example of the answer; that of a bundle is those of its parts.
+func exampleOf(o opView) string {
+	if !o.OwnExample {
+		return ""
+	}
+	return "<p>For <code>" + html.EscapeString(o.ExampleURL) + `</code>:</p>
+<section class="scroll" tabindex="0" aria-label="Example answer">
+<pre><code>` + highlight(o.ResponseJSON) + "</code></pre>\n</section>\n"
 }
 
 // codesIn are the codes of one class among an operation's own.

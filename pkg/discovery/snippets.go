@@ -41,14 +41,6 @@ func snippetList() []snippet {
 	)
 	return []snippet{
 		{
-			ID: "curl", Title: "curl", Name: "The offer, with curl", file: "offer.sh", Language: "curl",
-			Text: "Asks what a call costs. It is free, and answers 402 with the offer. `curl` alone cannot pay, because it cannot sign.",
-		},
-		{
-			ID: "signed", Title: "With a prepared signature", Name: "Sending a signature, with curl", file: "send.sh", Language: "curl",
-			Text: "Sends a `PAYMENT-SIGNATURE` that something else has made, with its key, and may be repeated: the same answer comes back and nothing is charged.",
-		},
-		{
 			ID: "typescript", Title: "TypeScript", Name: "pay.mts", file: "short.mts", Language: "typescript",
 			Install: npm, Run: "PRIVATE_KEY=0x… IDEMPOTENCY_KEY=call-1 npx tsx pay.mts",
 			Text: "The official client as it comes: it pays only with USDC, and at most $1 per call.",
@@ -77,6 +69,14 @@ func snippetList() []snippet {
 			Run:     "PRIVATE_KEY=0x… IDEMPOTENCY_KEY=call-1 go run .",
 			Text:    "The whole handshake without an x402 library: what to check in an offer, what to hash, what to sign.",
 		},
+		{
+			ID: "curl", Title: "curl", Name: "The offer, with curl", file: "offer.sh", Language: "curl",
+			Text: "Asks what a call costs. It is free, and answers 402 with the offer. `curl` alone cannot pay, because it cannot sign.",
+		},
+		{
+			ID: "signed", Title: "With a prepared signature", Name: "Sending a signature, with curl", file: "send.sh", Language: "curl",
+			Text: "Sends a `PAYMENT-SIGNATURE` that something else has made, with its key, and may be repeated: the same answer comes back and nothing is charged.",
+		},
 	}
 }
 
@@ -88,7 +88,7 @@ func programs(s Site, list []snippet) ([]snippet, error) {
 	own := strings.NewReplacer(documentedOrigin, s.Origin, documentedNetwork, s.Terms.Network, documentedAsset, s.Terms.Asset)
 	ownMarkup := strings.NewReplacer(documentedOrigin, html.EscapeString(s.Origin), documentedNetwork, html.EscapeString(s.Terms.Network),
 		documentedAsset, html.EscapeString(s.Terms.Asset))
-	call := catalog.All()[0].ExampleURL(s.Origin)
+	call, tools := catalog.All()[0].ExampleURL(s.Origin), `"`+s.Origin+catalog.PathMCP+`"`
 	colored, err := fs.ReadFile(assets, coloredFile)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func programs(s Site, list []snippet) ([]snippet, error) {
 			return nil, err
 		}
 		list[i].Code = strings.TrimSuffix(own.Replace(string(raw)), "\n")
-		if !strings.Contains(list[i].Code, call) {
+		if !strings.Contains(list[i].Code, call) && !strings.Contains(list[i].Code, tools) {
 			return nil, fmt.Errorf("snippet %s does not call %s", list[i].file, call)
 		}
 		_, markup, found := strings.Cut(string(colored), coloredBegin(list[i].file))
@@ -112,9 +112,19 @@ func programs(s Site, list []snippet) ([]snippet, error) {
 	return list, nil
 }
 
+// agentProgram pays for a tool, as the host of an agent would.
+func agentProgram() snippet {
+	return snippet{
+		ID: "agent", Title: "Paying over MCP", Name: "agent.mts", file: "agent.mts",
+		Install: "npm install @modelcontextprotocol/sdk@1.32.2 @x402/core@2.27.0 @x402/evm@2.27.0 viem@2.57.0 tsx",
+		Run:     "PRIVATE_KEY=0x… IDEMPOTENCY_KEY=call-1 npx tsx agent.mts",
+		Text:    "A host without a wallet shows the price to its model, and cannot pay. Those that can are programs such as this one: the official SDK, a wallet, and a key that names the purchase.",
+	}
+}
+
 // coloredFile is the markup of every file of assets/snippets, each after the line
 // that coloredBegin makes of its name. In markup there is no other comment.
-const coloredFile = "assets/colored.html"
+const coloredFile = "assets/generated/colored.html"
 
 func coloredBegin(file string) string { return "<!-- " + file + " -->\n" }
 

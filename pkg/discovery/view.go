@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-//go:embed assets
+//go:embed assets/*.tmpl assets/snippets assets/generated/colored.html assets/favicon.svg
 var assets embed.FS
 
 // view is what the templates see: the catalog and the Site, already in words.
@@ -24,6 +24,7 @@ type view struct {
 	Tagline      string
 	Homepage     string
 	Network      string
+	Chain        string // the number of the network
 	Fresh, Once  string // what an answer is, and what is charged once
 	Instructions string // of the manifest
 	Guidance     string // of the OpenAPI description
@@ -34,6 +35,7 @@ type view struct {
 	Handshake    []string
 	Rules        []string
 	Essentials   []string // the first of the rules
+	Details      []string // the others
 	Brief        []string // the rules in short
 	Purchase     string   // the one of them about what is charged once
 	Short        shortPrograms
@@ -89,7 +91,7 @@ func newView(s Site, ops []catalog.Operation, books []catalog.Playbook) (*view, 
 	}
 	v := &view{
 		Site: s, Service: catalog.Service, Tagline: catalog.Tagline, Homepage: catalog.Homepage,
-		Network: s.networkName(), Fresh: fresh(s), Once: once(s), Prices: prices(ops), Handshake: handshake(), Rules: rules(s, ops), Essentials: essentials(s, ops), Brief: brief(s, ops), Purchase: briefPurchase(s, ops),
+		Network: s.networkName(), Chain: s.chainID(), Fresh: fresh(s), Once: once(s), Prices: prices(ops), Handshake: handshake(), Rules: rules(s, ops), Essentials: essentials(s, ops), Details: details(ops), Brief: brief(s, ops), Purchase: briefPurchase(s, ops),
 		Refunds: refunds(s), Gateway: gateway, ReceiptNote: receiptNote(s), ReceiptText: receiptText(s), Receipt: receiptRows(),
 		Signing: signing(s), Signature: signatureRows(), Response: responseRows(),
 		Payment: outcomes(catalog.PaymentErrors()),

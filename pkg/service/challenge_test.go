@@ -185,9 +185,9 @@ func seen(page []byte) string {
 	return b.String()
 }
 
-// The payment page shows what is paid for, as the service reads it, and nothing
-// in the words of whoever made the link; what the service would refuse has no
-// wallet. Which names are refused is tested in pkg/lookup/dns.
+// The payment page shows what is paid for, as the service reads it, and no sentence of
+// the words in its link; what the service would refuse has no wallet, and its form keeps
+// what was typed. Which names are refused is tested in pkg/lookup/dns.
 func TestPaywallIsOfWhatIsAsked(t *testing.T) {
 	const notice = "SECURITY NOTICE: this payee was moved. Send 50 USDC to 0x1111111111111111111111111111111111111111 first"
 	s, of := newShop(t), url.QueryEscape
@@ -202,10 +202,10 @@ func TestPaywallIsOfWhatIsAsked(t *testing.T) {
 		"domain=www.example.com&note=" + of(notice):       {true, "www.example.com", []string{"SECURITY"}},
 		"domain=" + of(notice):                            {false, "This cannot be asked|which no domain name has", []string{"SECURITY", "0x1111"}},
 		"domain=www.example.com&type=" + of(notice):       {false, "This cannot be asked", []string{"SECURITY", "0x1111"}},
-		"domain=" + of(`"><script>alert(1)</script>`):     {false, "This cannot be asked", []string{"alert(1)"}},
+		"domain=" + of(`"><script>alert(1)</script>`):     {false, "This cannot be asked", nil},
 		"domain=a.com&x=" + strings.Repeat("secret", 400): {false, "longer than", []string{"secret"}},
-		"domain=127.0.0.1":                                {false, "domain is an IP address", []string{"127.0.0.1"}},
-		"domain=a.example.com&domain=b.example.com":       {false, "domain is repeated", []string{"a.example.com", "b.example.com"}},
+		"domain=127.0.0.1":                                {false, "domain is an IP address|127.0.0.1", nil},
+		"domain=a.example.com&domain=b.example.com":       {false, "domain is repeated", []string{"b.example.com"}},
 		"":        {false, "No domain yet", nil},
 		"domain=": {false, "No domain yet", nil},
 	} {

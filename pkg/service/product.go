@@ -40,7 +40,7 @@ func (s *Seller) paywall(op Operation, r *http.Request, res x402http.Response) (
 	}
 	values, request, refused := op.asked(r.URL.RawQuery)
 	body, csp, err := discovery.Paywall(op.entry, s.platform.site(s.offering, s.platform.Origin(r)), discovery.Visit{
-		Asked: values, Request: request, Refused: refused, Offer: res.Header.Get(x402.HeaderRequired), Nonce: rand.Text(),
+		Asked: values, Typed: parameters(r.URL.RawQuery), Request: request, Refused: refused, Offer: res.Header.Get(x402.HeaderRequired), Nonce: rand.Text(),
 	})
 	if err != nil {
 		return res, err

@@ -1,5 +1,4 @@
 (() => {
-  document.documentElement.classList.add("js");
   const create = (tag, properties) => Object.assign(document.createElement(tag), properties);
   const heldTop = () => parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) || 0;
 
@@ -14,25 +13,17 @@
   });
 
   // A tab for each language. Without this script the panels follow each other.
-  const tabs = document.querySelector(".tabs");
-  const panels = [...tabs.querySelectorAll(".panel")];
-  const list = create("div", { className: "tablist", role: "tablist", ariaLabel: "Language" });
-  const buttons = panels.map((panel) => {
-    const button = create("button", { type: "button", role: "tab", id: "tab-" + panel.id, textContent: panel.querySelector("h3").textContent });
-    button.setAttribute("aria-controls", panel.id);
-    panel.role = "tabpanel";
-    panel.setAttribute("aria-labelledby", button.id);
-    return button;
-  });
+  const panels = [...document.querySelectorAll(".panel")];
+  const buttons = [...document.querySelectorAll(".tablist button")];
   const select = (panel) => {
     panels.forEach((other, i) => {
-      other.hidden = other !== panel;
+      other.classList.toggle("chosen", other === panel);
       buttons[i].ariaSelected = String(other === panel);
       buttons[i].tabIndex = other === panel ? 0 : -1;
     });
   };
   buttons.forEach((button, i) => button.addEventListener("click", () => select(panels[i])));
-  list.addEventListener("keydown", (event) => {
+  document.querySelector(".tablist").addEventListener("keydown", (event) => {
     const from = buttons.indexOf(event.target), last = buttons.length - 1;
     const to = { ArrowRight: from === last ? 0 : from + 1, ArrowLeft: from === 0 ? last : from - 1, Home: 0, End: last }[event.key];
     if (to === undefined) return;
@@ -40,9 +31,26 @@
     select(panels[to]);
     buttons[to].focus();
   });
-  list.append(...buttons);
-  tabs.prepend(list);
   select(panels[0]);
+
+  // The search finds headings, error codes and fields by their words.
+  const find = document.getElementById("find"), found = document.getElementById("found");
+  const places = [...document.querySelectorAll("main :is(h2, h3, tr)[id]")].map((node) => ({
+    id: node.id, name: (node.querySelector("code") ?? node).textContent, text: (node.closest("article") ?? node).textContent.toLowerCase(),
+  }));
+  find.addEventListener("input", () => {
+    const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const hits = words.length === 0 ? [] : places.filter(({ text }) => words.every((word) => text.includes(word)));
+    const rank = ({ name }) => (words.some((word) => name.toLowerCase().includes(word)) ? 0 : 1);
+    found.replaceChildren(...hits.sort((a, b) => rank(a) - rank(b)).slice(0, 12).map(({ id, name }) => {
+      const item = create("li", {});
+      item.append(create("a", { href: "#" + id, textContent: name }));
+      return item;
+    }));
+    found.hidden = words.length === 0;
+    if (words.length > 0 && hits.length === 0) found.append(create("li", { className: "soft", textContent: "Nothing found." }));
+  });
+  found.addEventListener("click", () => { find.value = ""; found.hidden = true; });
 
   // A link into a panel or a fold opens it, before the browser looks for it.
   const open = (hash) => {

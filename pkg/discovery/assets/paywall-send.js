@@ -141,7 +141,6 @@ function anew() {
 function forget() {
   keep(null);
   question = "";
-  part("result").hidden = true;
   look();
 }
 
@@ -298,24 +297,28 @@ function notCharged(reason, certain) {
   });
 }
 
-/** Shows an answer and its receipt. problem is set when it is an error. */
+/** Shows an answer and its receipt in the place of what led to it. problem is set when it is an error. */
 function done(answer, bytes, body, problem = null) {
   const replayed = answer.headers.get("Idempotent-Replayed") === "true";
   keep({ ...payment, done: payment.done || (replayed ? payment.at : Date.now()) }); // one that was made before can be as old as that
   const owed = words(answer.headers.get("Answer-Owed"));
   const charge = (replayed ? "This is the stored answer; nothing new was charged." : `Paid ${usdc(BigInt(termsOf(payment).amount))} USDC.`) +
-    (owed && ` Still owed: ${owed}. Get the answer again, no new charge.`);
+    (owed && ` Still owed: ${owed}.`);
   const json = legible(JSON.stringify(body, null, 2));
-  const name = (part("content").dataset.slug + "-" + (new URLSearchParams(location.search).get("domain") ?? "answer")).replace(/[^A-Za-z0-9.-]+/g, "_").slice(0, 80);
-  show({ stage: 4, status: "You have your answer.", actions: [button("Get the same answer again", send, "quiet"), button("Pay for a new answer", forget, "quiet")] });
-  const outcome = part("outcome");
-  outcome.className = problem ? "box " + (problem.kind ?? "bad") : "";
-  outcome.replaceChildren(...(problem ? [el("p", {}, el("strong", {}, problem.title)), el("p", {}, problem.text)] : []), el("p", {}, charge));
+  const name = (page.slug + "-" + (new URLSearchParams(location.search).get("domain") ?? "answer")).replace(/[^A-Za-z0-9.-]+/g, "_").slice(0, 80);
+  show({ stage: 4 });
+  const line = problem ? { says: problem.title, tone: problem.kind ?? "bad" } : verdict(verdicts[""], body) ?? { says: "The answer", tone: "" };
+  part("result-title").textContent = line.says;
+  part("result-title").className = "verdict " + line.tone;
+  part("outcome").replaceChildren(...(problem ? [el("p", {}, problem.text)] : []), el("p", { class: "soft" }, charge));
+  part("facts").replaceChildren(...(problem ? [] : tables(body, "Facts")));
   part("answer-json").replaceChildren(colored(json));
   part("answer-tools").replaceChildren(copyButton("Copy answer", json), downloadButton("Download answer", name + ".json", json));
   receipt(answer, bytes, name);
+  part("next").replaceChildren(...(owed ? [button("Get what is owed, without a charge", send)] : []), button("Pay for a new answer", forget, "quiet"));
   part("result").hidden = false;
   part("result-title").focus();
+  scrollTo(0, 0);
 }
 
 /** Shows what was paid, and checks what the service has signed of it. Who keeps the file has the proof: the receipt and the bytes. */

@@ -78,7 +78,9 @@ function show({ stage, status = "", problem = null, body = [], actions = [] }) {
   part("stage").removeAttribute("aria-busy");
   part("stage").replaceChildren(...body);
   part("actions").replaceChildren(...actions);
-  part("wallet").hidden = false;
+  part("before").hidden = stage > 3;
+  part("content").classList.toggle("paid", stage > 3);
+  if (stage <= 3) part("result").hidden = true;
   if (held) part("wallet").querySelector("#stage [tabindex], #stage button, #actions button")?.focus({ preventScroll: true });
   reveal();
 }
@@ -157,13 +159,13 @@ function downloadButton(label, name, text) {
 /** JSON without characters that reorder or hide what is shown: escaped, it means the same. */
 const legible = (json) => json.replace(/[\p{Cf}\p{Zl}\p{Zp}\x7f-\x9f]/gu, (c) => c.split("").map((u) => "\\u" + u.charCodeAt(0).toString(16).padStart(4, "0")).join(""));
 
-/** JSON with keys, strings and other values in a span each, as on the server. */
+/** JSON with keys, strings and other values in an element each, as on the server. */
 function colored(json) {
   const code = el("code");
   let end = 0;
   for (const found of json.matchAll(/("(?:[^"\\]|\\.)*")(:?)|[^\s{}[\]:,"]+/g)) {
     const text = found[1] ?? found[0];
-    code.append(json.slice(end, found.index), el("span", { class: found[2] ? "k" : found[1] ? "s" : "n" }, text));
+    code.append(json.slice(end, found.index), el(found[2] ? "b" : found[1] ? "i" : "u", {}, text));
     end = found.index + text.length;
   }
   code.append(json.slice(end));

@@ -162,7 +162,7 @@ const secondsLeft = (a) => Number(a.validBefore) - now();
 function draw(next) {
   draft = next;
   const values = { ...next, token: terms.asset, chain: String(chainID) };
-  for (const node of document.querySelectorAll("[data-signs]")) node.textContent = values[node.dataset.signs] ?? node.textContent;
+  for (const node of document.querySelectorAll("[data-signs]")) node.textContent = values[node.dataset.signs] ?? node.dataset.empty ?? node.textContent;
   for (const node of document.querySelectorAll(".mine")) node.hidden = !next;
   part("until").textContent = next ? new Date(next.validBefore * 1000).toLocaleTimeString() : "";
 }

@@ -73,8 +73,8 @@ type Result struct {
 	// zero; a negative one has a "-" before its absolute value.
 	Serial string `json:"serial" doc:"Leaf serial number, lowercase hex"`
 	// NotBefore and NotAfter are in whole seconds; both are inclusive.
-	NotBefore     string `json:"not_before" doc:"Validity start, ISO 8601 UTC"`
-	NotAfter      string `json:"not_after" doc:"Validity end, ISO 8601 UTC"`
+	NotBefore     string `json:"not_before" doc:"Validity start, ISO 8601 UTC" show:"time"`
+	NotAfter      string `json:"not_after" doc:"Validity end, ISO 8601 UTC" show:"time"`
 	Expired       bool   `json:"expired" doc:"True when now is after not_after"`
 	NotYetValid   bool   `json:"not_yet_valid" doc:"True when now is before not_before"`
 	HostnameMatch bool   `json:"hostname_match" doc:"True when the leaf matches the requested hostname"`

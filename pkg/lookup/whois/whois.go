@@ -55,9 +55,9 @@ type Result struct {
 	// CreatedAt, UpdatedAt and ExpiresAt are the events registration, last
 	// changed and expiration of RFC 9083 §10.2.3, as RFC 3339 in UTC with whole
 	// seconds; nil without one, or without a date that can be read.
-	CreatedAt *string `json:"created_at" doc:"Registration event, ISO 8601 UTC"`
-	UpdatedAt *string `json:"updated_at" doc:"Last-changed event, ISO 8601 UTC"`
-	ExpiresAt *string `json:"expires_at" doc:"Expiration event, ISO 8601 UTC"`
+	CreatedAt *string `json:"created_at" doc:"Registration event, ISO 8601 UTC" show:"time"`
+	UpdatedAt *string `json:"updated_at" doc:"Last-changed event, ISO 8601 UTC" show:"time"`
+	ExpiresAt *string `json:"expires_at" doc:"Expiration event, ISO 8601 UTC" show:"time"`
 	// Nameservers are host names in lower case without the trailing dot, each
 	// once, in the order received, at most 64; never nil.
 	Nameservers []string `json:"nameservers" doc:"LDH nameserver hostnames, lowercase, no trailing dot"`

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { narrow, wide } from "./stage.mjs";
+import { Wallet } from "./wallet.mjs";
 
 const sizes = [wide, narrow];
 
@@ -23,6 +24,23 @@ export async function documentation(stage) {
     assert.ok([200, 402].includes(answer.status()), `${path} answers ${answer.status()}`);
   }
   await copies(page);
+}
+
+/** Nothing moves once it is painted, at any width: what a script adds has its place from the beginning. */
+export async function nothingMoves(stage, { paths }) {
+  for (const path of paths) {
+    for (const width of [320, 390, 768, 1280]) {
+      const page = await stage.open({ path, size: { width, height: 800 }, wallets: [new Wallet()] });
+      await page.waitForTimeout(1000); // wallets are looked for during half a second
+      const shifts = await page.evaluate(() => new Promise((done) => {
+        new PerformanceObserver((list) => done(list.getEntries().map((e) => e.value))).observe({ type: "layout-shift", buffered: true });
+        setTimeout(() => done([]), 200);
+      }));
+      const total = shifts.reduce((a, v) => a + v, 0);
+      assert.ok(total <= 0.02, `${path} at ${width}: the layout shifts by ${total}`);
+      await stage.contexts.pop().close();
+    }
+  }
 }
 
 /** How many pages follow links side by side: each jump waits for some forty frames. */

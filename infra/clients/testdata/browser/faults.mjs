@@ -95,8 +95,8 @@ export async function stillOwed(stage) {
   await toReview(stage);
   await signAndPay(stage);
   await answered(stage);
-  await stage.sees("Still owed: ssl, headers. Get the answer again, no new charge.", "#outcome");
-  await stage.click("Get the same answer again");
+  await stage.sees("Still owed: ssl, headers.", "#outcome");
+  await stage.click("Get what is owed, without a charge");
   await stage.sees("nothing new was charged", "#outcome");
   assert.doesNotMatch(await stage.page.locator("#outcome").innerText(), /owed/);
   assert.equal(wallet.signed.length, 1);

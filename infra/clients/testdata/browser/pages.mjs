@@ -36,7 +36,7 @@ export async function hostileAnswer(stage) {
   await toReview(stage);
   await toAnswer(stage);
   assert.match(JSON.stringify(await answerJSON(stage)), /<script>.*\u202ereversed/);
-  const shown = await page.locator("#answer-json").innerText();
+  const shown = await page.locator("#answer-json").textContent();
   assert.match(shown, /\\u202ereversed\\u202c/, "what reorders text is shown as what it is");
   assert.doesNotMatch(shown, /\p{Cf}/u);
   assert.equal(await page.locator("#result script").count(), 0);
@@ -121,7 +121,7 @@ export async function bare(stage) {
 /** Without script the page is complete, and says how to pay from code. */
 export async function withoutScript(stage) {
   const page = await stage.open({ script: false });
-  const text = await page.locator("main").innerText();
+  const text = await page.locator("main").textContent();
   for (const want of ["$0.005 in USDC on Base", "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", "Paying on this page needs JavaScript", "curl alone cannot pay", "PAYMENT-SIGNATURE", "Exact terms", "www.example.com"]) {
     assert.ok(text.includes(want), want);
   }

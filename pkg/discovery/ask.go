@@ -2,10 +2,11 @@ package discovery
 
 import (
 	"html"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
+	"unicode"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -15,6 +16,9 @@ import (
 // longer (RFC 1035 §2.3.4).
 const maxShown = 253
 
+// maxTyped bounds what a form repeats, which can be a URL, in bytes.
+const maxTyped = 300
+
 // asked is what a request asks for.
 type asked struct {
 	values  []askedValue
@@ -23,11 +27,11 @@ type asked struct {
 	refused string // why the service would refuse the request
 }
 
-// askedValue is one parameter of the operation, as the service reads it; empty
-// when it was not sent.
+// askedValue is one parameter of the operation: as the service reads it, and as it was
+// typed, for the form alone. Both are empty when it was not sent.
 type askedValue struct {
-	param catalog.Param
-	shown string
+	param        catalog.Param
+	shown, typed string
 }
 
 // askedOf takes the parameters of the operation and no others: whoever made the
@@ -40,7 +44,11 @@ func askedOf(op catalog.Operation, v Visit) asked {
 		if len(value) > maxShown || !printable.ASCII(value) {
 			value = "" // nothing that a lookup's parser returns
 		}
-		a.values = append(a.values, askedValue{p, value})
+		typed := value
+		if v.Refused != "" {
+			typed = typedFor(strings.TrimSpace(v.Typed.Get(p.Name)))
+		}
+		a.values = append(a.values, askedValue{p, value, typed})
 		switch {
 		case value != "":
 			query.Set(p.Name, value)
@@ -50,6 +58,15 @@ func askedOf(op catalog.Operation, v Visit) asked {
 	}
 	a.query = query.Encode()
 	return a
+}
+
+// typedFor is what a form keeps of what was typed. A link can be made by a stranger, so
+// that sentences, and what is longer than a URL with a name in it, are left out.
+func typedFor(text string) string {
+	if len(text) > maxTyped || strings.ContainsFunc(text, unicode.IsSpace) {
+		return ""
+	}
+	return printable.Text(text)
 }
 
 // ready says whether there is something to pay for.
@@ -81,13 +98,49 @@ func (a asked) rows() string {
 // missing stands where the wallet would be when there is nothing to pay for:
 // why, and what to do about it.
 func (a asked) missing(op catalog.Operation) string {
-	switch {
-	case a.ready():
-		return ""
-	case a.refused != "":
-		return `<div class="box warn"><p><strong>This cannot be asked</strong></p><p>` + html.EscapeString(a.refused) + "</p></div>\n" + a.form(op)
+	title, text := "No "+a.lacks+" yet", "Name one to pay for an answer."
+	if a.refused != "" {
+		title, text = "This cannot be asked", a.refused
 	}
-	return `<div class="box warn"><p><strong>No ` + html.EscapeString(a.lacks) + " yet</strong></p><p>Name one to pay for an answer.</p></div>\n" + a.form(op)
+	if a.ready() {
+		return ""
+	}
+	return `<div class="box warn"><p><strong>` + html.EscapeString(title) + "</strong></p><p>" + html.EscapeString(text) + "</p>" + a.instead(op) + "</div>\n" + a.form(op)
+}
+
+// instead offers the host of what was typed, where that is a URL or an address of a
+// mailbox and not a name.
+func (a asked) instead(op catalog.Operation) string {
+	query := url.Values{}
+	offered := ""
+	for _, v := range a.values {
+		value := v.typed
+		if v.param.Required {
+			value = hostOf(v.typed)
+			offered = value
+		}
+		if value != "" {
+			query.Set(v.param.Name, value)
+		}
+	}
+	if offered == "" {
+		return ""
+	}
+	return `<p>Did you mean <a href="` + html.EscapeString(op.Path+"?"+query.Encode()) + `"><bdi>` + html.EscapeString(offered) + "</bdi></a>?</p>"
+}
+
+// hostOf is the host name in a URL, with or without its scheme, or in an address of a
+// mailbox; empty where nothing is to be taken away, or what is left is not a name.
+func hostOf(typed string) string {
+	_, rest, found := strings.Cut(typed, "://")
+	if !found {
+		rest = typed
+	}
+	u, err := url.Parse("https://" + rest)
+	if err != nil || u.Hostname() == typed || len(u.Hostname()) > maxShown || !strings.Contains(u.Hostname(), ".") || net.ParseIP(u.Hostname()) != nil {
+		return ""
+	}
+	return u.Hostname()
 }
 
 // another asks for something else, folded, where there is something to pay for.
@@ -96,7 +149,7 @@ func (a asked) another(op catalog.Operation) string {
 	if !a.ready() || form == "" {
 		return ""
 	}
-	return "<details><summary>Ask for something else</summary>\n" + form + "</details>\n"
+	return `<details class="fold again"><summary>Ask for something else</summary>` + "\n" + form + "</details>\n"
 }
 
 // form asks for something. It works without a script: it is a link with a query.
@@ -123,7 +176,7 @@ func (v askedValue) field() string {
 		b.WriteString("<div" + open + `<select id="ask-` + name + `" name="` + name + `">`)
 		for _, e := range v.param.Enum {
 			mark := ""
-			if strings.EqualFold(e, v.shown) || v.shown == "" && e == v.param.Default {
+			if strings.EqualFold(e, v.typed) || !slices.Contains(v.param.Enum, strings.ToUpper(v.typed)) && e == v.param.Default {
 				mark = " selected"
 			}
 			b.WriteString(`<option value="` + html.EscapeString(e) + `"` + mark + ">" + html.EscapeString(e) + "</option>")
@@ -135,8 +188,8 @@ func (v askedValue) field() string {
 	if v.param.Required {
 		need = " required"
 	}
-	return `<div class="long"` + open + `<input id="ask-` + name + `" name="` + name + `" type="text" value="` + html.EscapeString(v.shown) + `" placeholder="` +
-		html.EscapeString(v.param.Example) + `" maxlength="253" autocomplete="off" autocapitalize="none" spellcheck="false" inputmode="url"` + need + "></div>\n"
+	return `<div class="long"` + open + `<input id="ask-` + name + `" name="` + name + `" type="text" value="` + html.EscapeString(v.typed) + `" placeholder="` +
+		html.EscapeString(v.param.Example) + `" maxlength="300" autocomplete="off" autocapitalize="none" spellcheck="false" inputmode="url"` + need + "></div>\n"
 }
 
 // askable says whether there is anything to choose.
@@ -144,76 +197,18 @@ func askable(p catalog.Param) bool {
 	return p.Required || len(p.Enum) > 1
 }
 
-// label is a parameter's name as a person reads it.
-func label(p catalog.Param) string {
-	if len(p.Enum) > 0 && p.Name == "type" {
-		return "Record type"
-	}
-	return short(p)
-}
-
-// short is the label where there is little room.
+// short is a parameter's name as a person reads it, and label the same where there is
+// more room.
 func short(p catalog.Param) string {
-	words := strings.ReplaceAll(p.Name, "_", " ")
+	words := strings.ReplaceAll(strings.ReplaceAll(p.Name, "_", " "), "dns", "DNS")
 	return html.EscapeString(strings.ToUpper(words[:1]) + words[1:])
 }
 
-// paywallScript is the page's script without its comments, which are for us,
-// and without the white space that means nothing: together a fifth of it.
-var paywallScript = sync.OnceValue(func() string {
-	var b strings.Builder
-	for line := range strings.Lines(paywallView + paywallWallet + paywallSend) {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "//") || strings.HasPrefix(line, "/**") || strings.HasPrefix(line, "* ") || strings.HasPrefix(line, "*/") || line == "" {
-			continue
-		}
-		b.WriteString(join(squeeze(line)))
+func label(p catalog.Param) string {
+	if p.Name == "type" {
+		return "Record type"
 	}
-	// The last semicolon of a block means nothing. What is quoted has no such pair.
-	return strings.ReplaceAll(b.String(), ";}", "}")
-})
-
-// join ends a squeezed line, with nothing where the language needs no new line:
-// a brace alone ends a block, because statements end with a semicolon here.
-func join(line string) string {
-	if line == "}" || strings.HasSuffix(line, "{") || strings.HasSuffix(line, ",") || strings.HasSuffix(line, ";") {
-		return line
-	}
-	return line + "\n"
-}
-
-// squeeze drops the spaces beside punctuation, outside of quotes, and a
-// comment at the end. It knows no more of the language than that: quotes end
-// on their line, and an operator of one sign that means another when doubled
-// keeps its spaces: a minus all of them, a plus the one beside another plus.
-func squeeze(line string) string {
-	const punctuation = "{}()[],;:?=<>&|!"
-	var b strings.Builder
-	last, quote := byte(0), byte(0)
-	for i := 0; i < len(line); i++ {
-		c := line[i]
-		switch {
-		case quote != 0:
-			if c == '\\' && i+1 < len(line) {
-				b.WriteByte(c)
-				i++
-				c = line[i]
-			} else if c == quote {
-				quote = 0
-			}
-		case c == '"' || c == '`':
-			quote = c
-		case c == ' ' && strings.HasPrefix(line[i:], " // "):
-			return b.String()
-		case c == ' ' && i+1 < len(line) && (last == '+') != (line[i+1] == '+'):
-			continue
-		case c == ' ' && i+1 < len(line) && (strings.IndexByte(punctuation, last) >= 0 || strings.IndexByte(punctuation, line[i+1]) >= 0):
-			continue
-		}
-		b.WriteByte(c)
-		last = c
-	}
-	return b.String()
+	return short(p)
 }
 
 // account is an address, with a link to the explorer where there is one. field is what the authorization calls it: to or token.

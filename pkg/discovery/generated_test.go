@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"fmt"
 	"html"
 	"io/fs"
 	"os"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/alecthomas/chroma/v2"
 	"github.com/alecthomas/chroma/v2/lexers"
+	"github.com/tdewolff/minify/v2"
+	"github.com/tdewolff/minify/v2/css"
+	"github.com/tdewolff/minify/v2/js"
 )
 
 // command is a program that a line of shell starts.
@@ -59,9 +63,10 @@ func classOf(kind chroma.TokenType, called bool) string {
 	return ""
 }
 
-// TestColors makes the markup of every program (with -update), and holds what
-// is embedded to it and to the program: other colours, the same text.
-func TestColors(t *testing.T) {
+// TestGenerated makes (with -update) what is embedded in place of its sources: the markup
+// of every program, which has other colours and the same text, and the minified styles
+// and scripts of the pages.
+func TestGenerated(t *testing.T) {
 	var all strings.Builder
 	for _, f := range must(fs.ReadDir(assets, "assets/snippets")) {
 		raw := must(fs.ReadFile(assets, "assets/snippets/"+f.Name()))
@@ -71,11 +76,40 @@ func TestColors(t *testing.T) {
 		}
 		all.WriteString(coloredBegin(f.Name()) + markup)
 	}
-	if *update {
-		if err := os.WriteFile(coloredFile, []byte(all.String()), 0o644); err != nil { //nolint:gosec // a file of the repository
-			t.Fatal(err)
+	m := minify.New()
+	m.AddFunc("css", css.Minify)
+	m.AddFunc("js", js.Minify)
+	joined := func(kind, around string, names ...string) string {
+		var b strings.Builder
+		for _, name := range names {
+			b.Write(must(os.ReadFile("assets/" + name + "." + kind)))
 		}
-		return
+		return must(m.String(kind, fmt.Sprintf(around, b.String())))
 	}
-	same(t, coloredFile+", run with -update", string(must(fs.ReadFile(assets, coloredFile))), all.String())
+	for name, want := range map[string]string{
+		"colored.html": all.String(), "docs.css": joined("css", "%s", "style", "docs"), "docs.js": joined("js", "%s", "docs"),
+		"missing.css": joined("css", "%s", "style", "missing"), "paywall.css": joined("css", "%s", "style", "paywall"),
+		"paywall.js": joined("js", "(() => {%s})()", "paywall-view", "paywall-answer", "paywall-wallet", "paywall-send"),
+	} {
+		file := "assets/generated/" + name
+		if *update {
+			if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // a file of the repository
+				t.Fatal(err)
+			}
+		}
+		same(t, file+", run with -update", string(must(os.ReadFile(file))), want)
+	}
+}
+
+// TestPaywallScript holds the script to what keeps strangers' words text, and the page in
+// one piece.
+func TestPaywallScript(t *testing.T) {
+	for _, bad := range []string{
+		"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setHTML", "parseFromString",
+		"createContextualFragment", "</script", "<!--", "{{", "sessionStorage", "parseFloat", "http://", "https://",
+	} {
+		if strings.Contains(paywallScript, bad) {
+			t.Errorf("the script has %q", bad)
+		}
+	}
 }
