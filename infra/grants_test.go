@@ -21,13 +21,12 @@ func on(form string, actions ...string) (all []string) {
 	return all
 }
 
-// slots are actions on the items with an operation's leases: the first, and those that
-// a cap of more than 50 takes.
+// slots are actions on the item with an operation's leases.
 func slots(o catalog.Operation, actions ...string) (all []string) {
 	if o.Kind == catalog.SmokeTest {
 		return nil
 	}
-	return append(on("slots|"+o.Slug, actions...), on("slots|"+o.Slug+"#*", actions...)...)
+	return on("slots|"+o.Slug, actions...)
 }
 
 // may lists by hand what each function may do: that what it is granted is what it uses

@@ -19,6 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -155,8 +156,8 @@ func (e *environment) shared(payTo string) Config {
 	_ = c.LogLevel.UnmarshalText([]byte(e.text("LOG_LEVEL"))) // what has its form is a level
 	const most = 1_000_000
 	c.Limits.PerMinute = e.number("RATE_LIMIT_PER_MINUTE", most, "a number", "limit")
-	c.Limits.Single = e.number("CONCURRENCY_SINGLE", most, "a number", "limit")
-	c.Limits.Bundle = e.number("CONCURRENCY_BUNDLE", most, "a number", "limit")
+	c.Limits.Single = e.number("CONCURRENCY_SINGLE", limit.MaxCap, "a number", "limit")
+	c.Limits.Bundle = e.number("CONCURRENCY_BUNDLE", limit.MaxCap, "a number", "limit")
 	return c
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -115,7 +116,11 @@ func TestCapacity(t *testing.T) {
 func sells(t *testing.T, rate int, others ...service.Operation) {
 	// A lookup and a settlement take half a second together.
 	const busy = 2
-	f := newFleet(t, 1, explorer, func(p *parts) { p.Limits.Single = max(50, busy*rate) })
+	f := newFleet(t, 1, explorer, func(p *parts) {
+		if p.Limits.Single = max(50, busy*rate); p.Limits.Single > limit.MaxCap {
+			p.Limits.Single = 0 // off, as the runbook has it
+		}
+	})
 	for _, op := range others {
 		f.add(op)
 	}

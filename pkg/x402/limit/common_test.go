@@ -88,6 +88,7 @@ func TestNewPanics(t *testing.T) {
 	for i, spoil := range []func(*limit.SlotsConfig){
 		func(c *limit.SlotsConfig) { c.Operation = "" },
 		func(c *limit.SlotsConfig) { c.Cap = -1 },
+		func(c *limit.SlotsConfig) { c.Cap = 101 },
 		func(c *limit.SlotsConfig) { c.Leases = nil },
 		func(c *limit.SlotsConfig) { c.Now = nil },
 		func(c *limit.SlotsConfig) { c.NewID = nil },
@@ -97,7 +98,7 @@ func TestNewPanics(t *testing.T) {
 		panics(fmt.Sprint("slots ", i), func() { limit.NewSlots(bad) })
 	}
 	for i, c := range []limit.RateConfig{
-		{PerMinute: -1}, {PerMinute: 1, Now: time.Now}, {PerMinute: 1, Counter: &limit.Memory{}}, {MaxClients: -1}, {StoreTimeout: -1},
+		{PerMinute: -1}, {PerMinute: 1, Now: time.Now}, {PerMinute: 1, Counter: &limit.Memory{}}, {StoreTimeout: -1},
 	} {
 		panics(fmt.Sprint("rate ", i), func() { limit.NewRate(c) })
 	}

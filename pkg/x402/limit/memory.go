@@ -2,16 +2,17 @@ package limit
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
 
-// Memory keeps leases and counts in this process, for the local runner and for
-// tests. The zero value is empty.
+// Memory keeps leases and counts in this process, for one server and for tests. The zero
+// value is empty.
 type Memory struct {
 	mu     sync.Mutex
-	leases map[string]map[string]time.Time // end by operation and id
-	counts map[time.Time]map[string]Units  // total by window and client
+	leases map[string][]Lease             // by operation
+	counts map[time.Time]map[string]Units // total by window and client
 }
 
 var (
@@ -27,28 +28,18 @@ func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, limit i
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	held := m.leases[operation]
-	if len(held) >= limit {
-		until, mine := held[l.ID]
-		return listOf(held), mine && until.Equal(l.Until), nil
-	}
-	if m.leases == nil {
-		m.leases = map[string]map[string]time.Time{}
-	}
-	if held == nil {
-		held = map[string]time.Time{}
+	ok := slices.ContainsFunc(held, l.equal)
+	if !ok && len(held) < limit {
+		if m.leases == nil {
+			m.leases = map[string][]Lease{}
+		}
+		held, ok = append(held, l), true
 		m.leases[operation] = held
 	}
-	held[l.ID] = l.Until
-	return listOf(held), true, nil
+	return slices.Clone(held), ok, nil
 }
 
-func listOf(held map[string]time.Time) []Lease {
-	all := make([]Lease, 0, len(held))
-	for id, until := range held {
-		all = append(all, Lease{ID: id, Until: until})
-	}
-	return all
-}
+func (l Lease) equal(other Lease) bool { return l.ID == other.ID && l.Until.Equal(other.Until) }
 
 // Remove implements Leases.
 func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) error {
@@ -57,27 +48,22 @@ func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) 
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	held := m.leases[operation]
-	for _, l := range leases {
-		if until, ok := held[l.ID]; ok && until.Equal(l.Until) {
-			delete(held, l.ID)
+	for _, gone := range leases {
+		if held, ok := m.leases[operation]; ok {
+			m.leases[operation] = slices.DeleteFunc(held, gone.equal)
 		}
 	}
 	return nil
 }
 
-// Add implements Counter. Windows that ended more than a minute before the one
-// that begins are deleted.
+// Add implements Counter.
 func (m *Memory) Add(ctx context.Context, client string, window time.Time, n Units) (Units, error) {
-	if err := ctx.Err(); err != nil {
-		return Units{}, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.add(client, window.UTC(), n), nil
+	total, _, err := m.Take(ctx, client, window, n, 1<<62)
+	return total, err
 }
 
-// Take implements Counter.
+// Take implements Counter. Windows that ended more than a minute before the one
+// that begins are deleted.
 func (m *Memory) Take(ctx context.Context, client string, window time.Time, n Units, most int) (Units, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return Units{}, false, err
@@ -85,26 +71,22 @@ func (m *Memory) Take(ctx context.Context, client string, window time.Time, n Un
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	window = window.UTC()
-	if had := m.counts[window][client]; had.All+n.All > most {
+	had := m.counts[window][client]
+	if had.All+n.All > most {
 		return had, false, nil
 	}
-	return m.add(client, window, n), true, nil
-}
-
-func (m *Memory) add(client string, window time.Time, n Units) Units {
 	if m.counts == nil {
 		m.counts = map[time.Time]map[string]Units{}
 	}
-	counts := m.counts[window]
-	if counts == nil {
+	if m.counts[window] == nil {
 		for w := range m.counts {
 			if w.Before(window.Add(-Window)) {
 				delete(m.counts, w)
 			}
 		}
-		counts = map[string]Units{}
-		m.counts[window] = counts
+		m.counts[window] = map[string]Units{}
 	}
-	counts[client] = counts[client].plus(n)
-	return counts[client]
+	total := Units{All: had.All + n.All, Open: had.Open + n.Open}
+	m.counts[window][client] = total
+	return total, true, nil
 }

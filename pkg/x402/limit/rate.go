@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -15,11 +16,11 @@ const Window = time.Minute
 
 const windowSeconds = int64(Window / time.Second)
 
-// Defaults of RateConfig.
-const (
-	DefaultMaxClients   = 10_000
-	DefaultStoreTimeout = 250 * time.Millisecond
-)
+// DefaultStoreTimeout is that of RateConfig.
+const DefaultStoreTimeout = 250 * time.Millisecond
+
+// maxClients bounds the memory: some 150 bytes a client.
+const maxClients = 10_000
 
 // A store that fails is not called again for firstPause, and for twice as long
 // each time it fails again, at most maxPause.
@@ -54,8 +55,6 @@ type Units struct {
 	Open int
 }
 
-func (u Units) plus(n Units) Units { return Units{u.All + n.All, u.Open + n.Open} }
-
 // Counter adds up what the environments report.
 type Counter interface {
 	// Add adds n, which may be negative, to the units of a client in the window
@@ -74,9 +73,6 @@ type RateConfig struct {
 	PerMinute int
 	Counter   Counter          // required with a limit
 	Now       func() time.Time // required with a limit
-	// MaxClients bounds the memory: some 150 bytes a client.
-	// DefaultMaxClients when 0.
-	MaxClients int
 	// StoreTimeout bounds one report to the Counter; DefaultStoreTimeout when 0.
 	// Weigh is bounded by the Counter and its context alone.
 	StoreTimeout time.Duration
@@ -96,10 +92,8 @@ type RateConfig struct {
 // total with the same call. So a client below a tenth costs no call, one at the
 // limit costs one call per tenth, and each environment can be at most a tenth
 // ahead of the store: a client gets at most the limit plus a tenth per
-// environment, and what its last answers weigh (see Spend). Reporting every request after the first tenth would cost ten to
-// thirty times the calls for the same bound, which depends on the environments
-// that have not reported yet. In one environment the limit is exact, because it
-// adds its own unreported requests to the total.
+// environment, and what its last answers weigh (see Spend). In one environment the
+// limit is exact, because it adds its own unreported requests to the total.
 //
 // A client that is over the limit is refused until the window ends, without asking
 // the store again; only for a second, if it is over the limit by units that may be
@@ -116,11 +110,10 @@ type Rate struct {
 	// payer was at fault.
 	undecided, atFault int
 
-	policy     string
-	counter    Counter
-	now        func() time.Time
-	maxClients int
-	timeout    time.Duration
+	policy  string
+	counter Counter
+	now     func() time.Time
+	timeout time.Duration
 
 	mu      sync.Mutex
 	window  int64 // the current window, in windows since 1970
@@ -169,23 +162,14 @@ func (t *tally) hear(total Units, now time.Time) {
 // NewRate returns a Rate. It panics when a required part is missing or a number
 // is negative.
 func NewRate(c RateConfig) *Rate {
-	if c.PerMinute < 0 || c.MaxClients < 0 || c.StoreTimeout < 0 {
-		panic("limit.NewRate: a negative number")
-	}
-	if c.PerMinute > 0 && (c.Counter == nil || c.Now == nil) {
-		panic("limit.NewRate: a limit needs a counter and a clock")
-	}
-	if c.MaxClients == 0 {
-		c.MaxClients = DefaultMaxClients
-	}
-	if c.StoreTimeout == 0 {
-		c.StoreTimeout = DefaultStoreTimeout
+	if c.PerMinute < 0 || c.StoreTimeout < 0 || c.PerMinute > 0 && (c.Counter == nil || c.Now == nil) {
+		panic("limit.NewRate: a limit is not negative, and needs a counter and a clock")
 	}
 	undecided, atFault := Weights(c.PerMinute)
 	return &Rate{
 		limit: c.PerMinute, share: c.PerMinute / shares, policy: policyOf(c.PerMinute),
 		undecided: undecided, atFault: atFault,
-		counter: c.Counter, now: c.Now, maxClients: c.MaxClients, timeout: c.StoreTimeout,
+		counter: c.Counter, now: c.Now, timeout: cmp.Or(c.StoreTimeout, DefaultStoreTimeout),
 		clients: map[string]*tally{},
 	}
 }
@@ -208,13 +192,8 @@ func (r *Rate) Peek(client string) Verdict {
 // Weights are the units of a request with a payment at a limit in units a minute:
 // until it is decided, and if its payer was at fault.
 func Weights(perMinute int) (undecided, atFault int) {
-	return weight(weightUndecided, perMinute), weight(weightAtFault, perMinute)
-}
-
-// weight is what a request weighs at a limit: at least 1, and never more than the
-// limit.
-func weight(units, limit int) int {
-	return max((units*limit+weighedAt-1)/weighedAt, 1)
+	weight := func(units int) int { return max((units*perMinute+weighedAt-1)/weighedAt, 1) } // never more than the limit
+	return weight(weightUndecided), weight(weightAtFault)
 }
 
 // Allow counts a request of a client, a ClientKey, that carries no payment or no
@@ -318,7 +297,7 @@ func (r *Rate) tally(client string, now time.Time) *tally {
 	}
 	t := r.clients[client]
 	if t == nil {
-		if len(r.clients) >= r.maxClients {
+		if len(r.clients) >= maxClients {
 			r.evict()
 		}
 		t = &tally{window: r.window}

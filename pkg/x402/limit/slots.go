@@ -1,16 +1,11 @@
 package limit
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,7 +21,7 @@ type Lease struct {
 }
 
 // Leases keeps the leases of each operation. A call that returns an error may or
-// may not have taken effect. Memory and pkg/x402/ledger/dynamo implement it, and both pass
+// may not have taken effect. Memory and dynamo.Table implement it, and both pass
 // limittest.
 type Leases interface {
 	// Acquire adds a lease to an operation that has fewer than limit of them,
@@ -36,16 +31,21 @@ type Leases interface {
 	// counts as added, so that an Acquire may be sent twice.
 	Acquire(ctx context.Context, operation string, l Lease, limit int) (held []Lease, ok bool, err error)
 
-	// Remove removes leases, at least the first of them. It keeps a lease whose
-	// Until is another, and ignores one that does not exist.
+	// Remove removes leases. It keeps a lease whose Until is another, and ignores
+	// one that does not exist.
 	Remove(ctx context.Context, operation string, leases ...Lease) error
 }
+
+// MaxCap is the highest cap. All leases of an operation are in one item of the store,
+// which each of its calls writes twice: DynamoDB charges more for a larger item, and
+// takes 1,000 write units a second for one.
+const MaxCap = 100
 
 // SlotsConfig configures a Slots.
 type SlotsConfig struct {
 	Operation string // its name in the store
-	// Cap is how many may run at once; 0 is no cap, and then nothing else is
-	// needed.
+	// Cap is how many may run at once, at most MaxCap; 0 is no cap, and then nothing
+	// else is needed.
 	Cap    int
 	Leases Leases
 	Now    func() time.Time
@@ -73,67 +73,32 @@ const (
 const clientShare = 4
 
 // An acquisition that was refused because other clients hold more than their share
-// is tried again after these pauses: each of those is about to release what is
-// above it.
+// is tried again after pauses, the first of firstWait and each twice as long, at most
+// lastWait: each of those is about to release what is above its share.
 const (
-	overShareTries = 4
-	overSharePause = 10 * time.Millisecond // doubled with each try
+	firstWait = 10 * time.Millisecond
+	lastWait  = 80 * time.Millisecond
 )
-
-// perItem is the most leases that are kept under one name in the store. Every
-// acquisition and every release writes the item of that name, and DynamoDB takes
-// 1,000 write units a second for one item; with 50 leases a write is one unit.
-const perItem = 50
 
 // Slots caps how many calls of an operation run at once, over all environments,
 // and how many of them are one client's (see clientShare).
-//
-// A cap above 50 is divided over several items of the store, so that an operation
-// that is sold a thousand times a second does not wait for one item. A call asks
-// for a slot in one item, and if that has none, in a second one. So it can be
-// refused a little before the cap is reached, and a client a little before its
-// share.
-type Slots struct{ shards []*shard }
-
-// shard is the slots of one item.
-type shard struct {
-	operation      string // the item's name
-	cap, clientCap int
-	// exceeded tells a client that it holds its share of the operation's slots.
-	exceeded string
-	leases   Leases
-	now      func() time.Time
-	newID    func() string
+type Slots struct {
+	config    SlotsConfig
+	clientCap int
 }
 
-// NewSlots returns a Slots. It panics when a part is missing that a cap needs.
+// NewSlots returns a Slots. It panics when the cap is out of range, or a part is missing
+// that it needs.
 func NewSlots(c SlotsConfig) *Slots {
-	if c.Cap < 0 {
-		panic("limit.NewSlots: a negative cap")
+	if c.Cap < 0 || c.Cap > MaxCap || c.Cap > 0 && (c.Operation == "" || c.Leases == nil || c.Now == nil || c.NewID == nil) {
+		panic("limit.NewSlots: a cap is at most MaxCap, and needs an operation, leases, a clock and identifiers")
 	}
-	if c.Cap > 0 && (c.Operation == "" || c.Leases == nil || c.Now == nil || c.NewID == nil) {
-		panic("limit.NewSlots: a cap needs an operation, leases, a clock and identifiers")
-	}
-	s := &Slots{}
-	items := (c.Cap + perItem - 1) / perItem
-	exceeded := fmt.Sprintf("Calls of this client hold its share of this tool's concurrency cap already, %d of %d. "+
-		"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", max(c.Cap/clientShare, 1), c.Cap)
-	for i := range items {
-		name, most := c.Operation, (c.Cap+i)/items // they add up to the cap
-		if i > 0 {
-			name += "#" + strconv.Itoa(i)
-		}
-		s.shards = append(s.shards, &shard{
-			operation: name, cap: most, clientCap: max(most/clientShare, 1), exceeded: exceeded,
-			leases: c.Leases, now: c.Now, newID: c.NewID,
-		})
-	}
-	return s
+	return &Slots{config: c, clientCap: max(c.Cap/clientShare, 1)}
 }
 
 // Slot is an acquired lease. The zero Slot holds none.
 type Slot struct {
-	shard *shard
+	slots *Slots
 	lease Lease
 
 	mu       sync.Mutex
@@ -143,143 +108,92 @@ type Slot struct {
 // Acquire takes a slot for a client, a SiteKey. The slot is free again at until or
 // less than a second later, even if this process dies; the work must have ended by
 // then. The error is a *fault.Error: overloaded when every slot is taken or, with a
-// message of its own, when the client holds its share already, ledger_unavailable when the store fails. After a
-// failure the store may keep a lease that nobody holds until it expires. It is not
-// removed, because a second call to a store that just failed would keep the client
-// waiting, and could take effect before the first.
+// message of its own, when the client holds its share already, ledger_unavailable when
+// the store fails. After a failure the store may keep a lease that nobody holds until
+// it expires. It is not removed, because a second call to a store that just failed
+// would keep the client waiting, and could take effect before the first.
 //
-// Acquire costs one write in an item that has room. Only when that is refused, it
-// removes leases that have expired and tries once more. That a client exceeds its
-// share shows after its lease was added, so that a client below its share costs no
-// read. Such a lease is removed at once, and clients that were refused because of it
-// try again.
+// Acquire costs one write while there is room. When it is refused, it removes leases
+// that have expired and tries again. That a client exceeds its share shows after its
+// lease was added, so that a client below its share costs no read. Such a lease is
+// removed at once, and clients that were refused because of it try again.
 func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (*Slot, error) {
-	if len(s.shards) == 0 {
+	if s.config.Cap == 0 {
 		return &Slot{}, nil
 	}
 	tag := tagOf(client)
-	mine := Lease{ID: tag + s.shards[0].newID(), Until: wholeSecond(until)}
-	first := indexOf(mine.ID, len(s.shards))
-	slot, err := s.shards[first].acquire(ctx, mine, tag)
-	var refused *fault.Error
-	if len(s.shards) > 1 && errors.As(err, &refused) && refused.Code == fault.Overloaded {
-		return s.shards[(first+1)%len(s.shards)].acquire(ctx, mine, tag)
-	}
-	return slot, err
-}
-
-// indexOf chooses one of n items for a lease.
-func indexOf(id string, n int) int {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(id)) // never fails
-	return int(h.Sum32() % uint32(n))
-}
-
-// acquire takes a slot of this item.
-func (s *shard) acquire(ctx context.Context, mine Lease, tag string) (*Slot, error) {
-	held, ok, err := s.acquireRetrying(ctx, mine, tag)
-	if err != nil {
-		return nil, fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.operation, err))
-	}
-	if share := s.shareOf(held, tag); share > s.clientCap || !ok && share == s.clientCap {
-		return nil, s.refuseClient(ctx, mine, ok)
-	}
-	if !ok {
-		return nil, fault.New(fault.Overloaded, fmt.Errorf("%d slots of %s are taken, the cap is %d", len(held), s.operation, s.cap))
-	}
-	return &Slot{shard: s, lease: mine}, nil
-}
-
-// acquireRetrying adds a lease. It tries again while the cap is reached only by leases
-// that have expired, or that are above their client's share and about to be released.
-func (s *shard) acquireRetrying(ctx context.Context, mine Lease, tag string) (held []Lease, ok bool, err error) {
-	held, ok, err = s.leases.Acquire(ctx, s.operation, mine, s.cap)
-	pause := overSharePause
-	for range overShareTries {
-		alive := s.alive(held)
-		switch {
-		case err != nil || ok || s.shareOf(held, tag) >= s.clientCap || alive-s.overShare(held) >= s.cap:
-			return held, ok, err
-		case alive >= s.cap:
-			if !wait(ctx, pause) {
-				return held, false, nil
-			}
-			pause *= 2
+	mine := Lease{ID: tag + s.config.NewID(), Until: until.Add(time.Second - 1).Truncate(time.Second)}
+	for pause := firstWait; ; pause *= 2 {
+		held, ok, err := s.config.Leases.Acquire(ctx, s.config.Operation, mine, s.config.Cap)
+		if err != nil {
+			return nil, s.failed(err)
 		}
-		held, ok, err = s.evictExpiredAndRetry(ctx, mine, held)
+		u := s.usage(held, tag)
+		switch {
+		case u.ofClient > s.clientCap || !ok && u.ofClient == s.clientCap:
+			return nil, s.refuseClient(ctx, mine, ok)
+		case ok:
+			return &Slot{slots: s, lease: mine}, nil
+		case u.alive-u.overShare >= s.config.Cap || pause > lastWait:
+			return nil, s.full(len(held))
+		case u.alive >= s.config.Cap && !wait(ctx, pause):
+			return nil, s.full(len(held))
+		}
+		if len(u.expired) > 0 {
+			if err := s.config.Leases.Remove(ctx, s.config.Operation, u.expired...); err != nil {
+				return nil, s.failed(err)
+			}
+		}
 	}
-	return held, ok, err
+}
+
+// usage is what the leases of an operation amount to.
+type usage struct {
+	expired   []Lease
+	alive     int // those that have not expired
+	ofClient  int // those of them that are one client's
+	overShare int // those of them that are above their client's share
+}
+
+func (s *Slots) usage(held []Lease, tag string) (u usage) {
+	now, shares := s.config.Now(), map[string]int{}
+	for _, l := range held {
+		if !l.Until.After(now) {
+			u.expired = append(u.expired, l)
+			continue
+		}
+		of := l.ID[:min(len(l.ID), tagLength)]
+		shares[of]++
+		u.alive++
+		if shares[of] > s.clientCap {
+			u.overShare++
+		}
+	}
+	u.ofClient = shares[tag]
+	return u
+}
+
+// full says that every slot is taken.
+func (s *Slots) full(held int) error {
+	return fault.New(fault.Overloaded, fmt.Errorf("%d slots of %s are taken, the cap is %d", held, s.config.Operation, s.config.Cap))
+}
+
+// failed says that the store failed.
+func (s *Slots) failed(err error) error {
+	return fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.config.Operation, err))
 }
 
 // refuseClient refuses a client that holds its share, and removes its lease if that
 // was added. A lease that could not be removed expires.
-func (s *shard) refuseClient(ctx context.Context, mine Lease, added bool) error {
-	cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.operation)
+func (s *Slots) refuseClient(ctx context.Context, mine Lease, added bool) error {
+	cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.config.Operation)
 	if added {
-		if err := s.leases.Remove(ctx, s.operation, mine); err != nil {
+		if err := s.config.Leases.Remove(ctx, s.config.Operation, mine); err != nil {
 			cause = errors.Join(cause, fmt.Errorf("give the slot back: %w", err))
 		}
 	}
-	return fault.Newf(fault.Overloaded, cause, "%s", s.exceeded)
-}
-
-// evictExpiredAndRetry removes those of held that have expired and tries once more.
-func (s *shard) evictExpiredAndRetry(ctx context.Context, mine Lease, held []Lease) ([]Lease, bool, error) {
-	now := s.now()
-	var dead []Lease
-	for _, l := range held {
-		if !l.Until.After(now) {
-			dead = append(dead, l)
-		}
-	}
-	if len(dead) > 0 {
-		// The oldest first, should the store take only some of them.
-		slices.SortFunc(dead, func(a, b Lease) int {
-			return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.ID, b.ID))
-		})
-		if err := s.leases.Remove(ctx, s.operation, dead...); err != nil {
-			return nil, false, err
-		}
-	}
-	return s.leases.Acquire(ctx, s.operation, mine, s.cap)
-}
-
-// alive is how many leases have not expired.
-func (s *shard) alive(held []Lease) (n int) {
-	now := s.now()
-	for _, l := range held {
-		if l.Until.After(now) {
-			n++
-		}
-	}
-	return n
-}
-
-// shareOf is how many leases that have not expired are a client's.
-func (s *shard) shareOf(held []Lease, tag string) (n int) {
-	now := s.now()
-	for _, l := range held {
-		if strings.HasPrefix(l.ID, tag) && l.Until.After(now) {
-			n++
-		}
-	}
-	return n
-}
-
-// overShare is how many leases are above the share of their client.
-func (s *shard) overShare(held []Lease) (n int) {
-	now := s.now()
-	shares := map[string]int{}
-	for _, l := range held {
-		if !l.Until.After(now) {
-			continue
-		}
-		tag := l.ID[:min(len(l.ID), tagLength)]
-		if shares[tag]++; shares[tag] > s.clientCap {
-			n++
-		}
-	}
-	return n
+	return fault.Newf(fault.Overloaded, cause, "Calls of this client hold its share of this tool's concurrency cap already, %d of %d. "+
+		"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.config.Cap)
 }
 
 // tagOf is what the ids of a client's leases begin with.
@@ -288,20 +202,10 @@ func tagOf(client string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])[:tagLength]
 }
 
-// wholeSecond rounds an end up.
-func wholeSecond(t time.Time) time.Time {
-	if whole := t.Truncate(time.Second); whole.Before(t) {
-		return whole.Add(time.Second)
-	}
-	return t
-}
-
 // wait returns false when the context ended first.
 func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false
@@ -312,7 +216,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 // nothing, after an error it tries again. The error is for the log; a slot that is
 // not released expires.
 func (s *Slot) Release(ctx context.Context) error {
-	if s == nil || s.shard == nil {
+	if s == nil || s.slots == nil {
 		return nil
 	}
 	s.mu.Lock()
@@ -320,8 +224,8 @@ func (s *Slot) Release(ctx context.Context) error {
 	if s.released {
 		return nil
 	}
-	if err := s.shard.leases.Remove(ctx, s.shard.operation, s.lease); err != nil {
-		return fmt.Errorf("release a slot of %s: %w", s.shard.operation, err)
+	if err := s.slots.config.Leases.Remove(ctx, s.slots.config.Operation, s.lease); err != nil {
+		return fmt.Errorf("release a slot of %s: %w", s.slots.config.Operation, err)
 	}
 	s.released = true
 	return nil

@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
@@ -295,45 +293,4 @@ func TestSlotsOverShareStays(t *testing.T) {
 			cancel()
 		}
 	})
-}
-
-// A cap above 50 is divided over items of at most 50 leases. Together they hold
-// the cap, no client has more than a quarter, and a refusal costs two writes.
-func TestSlotsOverItems(t *testing.T) {
-	const most = 170
-	b := newHarness(t, most)
-	holds := func(want ...int) {
-		t.Helper()
-		var got []int
-		for _, name := range []string{"dns", "dns#1", "dns#2", "dns#3", "dns#4"} {
-			held, _, err := b.store.Memory.Acquire(t.Context(), name, limit.Lease{}, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got = append(got, len(held))
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("the items hold (-want +got):\n%s", diff)
-		}
-	}
-	var held []*limit.Slot
-	fill := func(times int, client func() string) {
-		for range times {
-			if slot, err := b.Acquire(t.Context(), client(), b.clock.Now().Add(30*time.Second)); err == nil {
-				held = append(held, slot)
-			}
-		}
-	}
-	fill(2*most, func() string { return "one client" })
-	if n := len(held); n > most/4 || n < most/4-4 {
-		t.Errorf("one client holds %d of %d slots, want a quarter", n, most)
-	}
-	fill(4*most, next)
-	same(t, "slots held in the end", len(held), most)
-	holds(42, 42, 43, 43, 0)
-	b.store.Calls()
-	b.refused(fault.Overloaded)
-	b.took("a refusal by an item and by a second one", 2, 0)
-	b.give(held...)
-	holds(0, 0, 0, 0, 0)
 }

@@ -15,7 +15,7 @@
 // does not queue.
 //
 // Both use stores with two implementations, which pass one suite (limittest):
-// Memory, for one process, and pkg/x402/ledger/dynamo.
+// Memory, for one process, and the Table of package dynamo.
 package limit
 
 import (

@@ -54,7 +54,8 @@ type Config struct {
 	// PerMinute are the units of one client, of which a request is one and a payment that
 	// fails by its payer's fault up to twenty; 0 is 300, and less than 0 no limit.
 	PerMinute int
-	// Concurrent is how many handlers run at once; 0 is 50, and less than 0 no limit.
+	// Concurrent is how many handlers run at once; 0 is 50, 100 is the most, and less
+	// than 0 no limit.
 	Concurrent int
 	// Limits counts both for several processes; nil counts in this one.
 	Limits interface {
@@ -183,6 +184,9 @@ func (c *Config) check() error {
 	}
 	if u, err := url.Parse(c.Origin); c.Origin != "" && (err != nil || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Scheme != "https" && u.Scheme != "http") {
 		wrong("Origin", "is %q, and must be an origin such as https://shop.example", c.Origin)
+	}
+	if c.Concurrent > limit.MaxCap {
+		wrong("Concurrent", "is %d, and must be at most %d", c.Concurrent, limit.MaxCap)
 	}
 	if c.Decimals < 0 || c.Decimals > 36 {
 		wrong("Decimals", "is %d, and must be from 1 to 36", c.Decimals)
