@@ -10,6 +10,7 @@ FUNCTIONS := $(notdir $(wildcard functions/*))
 BUILD_FLAGS := -trimpath -tags=lambda.norpc -ldflags="-s -w$${RELEASE:+ -buildid=$$RELEASE}"
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 1m
+GO_NEEDED := $(shell sed -n "s/^go //p" go.mod)
 GOTEST ?= go test
 export GOFLAGS ?= -buildvcs=false
 
@@ -31,7 +32,10 @@ run: ## Start the whole service on http://127.0.0.1:8402
 ##   LOCAL_ADDR=...    listen there; play money takes the port after it (127.0.0.1:8402)
 ##   DNS_RESOLVERS=... ask these resolvers (public ones)
 	@mkdir -p build .local
-	@echo "building ..." && go build -o build/local ./infra/local && exec build/local
+	@command -v go >/dev/null || { echo "Go is not installed: this needs Go $(GO_NEEDED) or later, from https://go.dev/dl" >&2; exit 1; }
+	@echo "building with Go $(GO_NEEDED) or later; the first time takes about a minute ..."
+	@set -o pipefail; go build -v -o build/local ./infra/local 2>&1 | awk '/^[a-zA-Z0-9._\/-]+$$/ {n++; if (n % 25 == 0) print "  " n " packages are compiled"; fflush(); next} {print}' >&2
+	@exec build/local
 
 .PHONY: pay
 pay: ## Pay for an answer, with a throw-away key and play money unless KEY_FILE is given

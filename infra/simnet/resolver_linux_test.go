@@ -38,6 +38,8 @@ func (n *internet) openResolvers(t *testing.T) {
 			records[owner] = append(records[owner], record(owner, text))
 		}
 	}
+	// The service asks for these when it is asked whether it is ready.
+	records["com."] = []dns.RR{record("com.", "300 IN NS a.gtld-servers.net.")}
 	for _, a := range resolverAddrs() {
 		r := &resolver{at: a, hosts: n.hosts, asked: map[dns.Question]bool{}}
 		r.zone.Records, r.later.Records = records, later

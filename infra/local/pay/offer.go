@@ -42,7 +42,9 @@ type way struct {
 // ask asks for the price without paying, and chooses a way to pay it.
 func (p *payer) ask(ctx context.Context) (offer, way, error) {
 	p.showRequest("")
-	r, err := p.client.Get(ctx, p.url, "")
+	limited, cancel := context.WithTimeout(ctx, firstAnswer)
+	defer cancel()
+	r, err := p.client.Get(limited, p.url, "")
 	if err != nil {
 		return offer{}, way{}, unreachable(p.url, err)
 	}

@@ -84,6 +84,9 @@ func (p *payer) send(ctx context.Context, signature string) error {
 	for try := 1; ; try++ {
 		p.showRequest(signature)
 		r, err := p.client.Get(ctx, p.url, signature)
+		if err != nil && unconnected(err) && !errors.Is(err, context.Canceled) {
+			return fmt.Errorf("%w\nNothing was sent this time. When the service runs: %s", unreachable(p.url, err), howAgain)
+		}
 		if err != nil {
 			return fmt.Errorf("%w\nThere was no answer, and the payment may have been made. %s goes on with it", stopped(err), howAgain)
 		}
@@ -137,8 +140,7 @@ func (p *payer) hint(r x402test.Reply) {
 	p.hinted = true
 }
 
-// stopped is why there was no answer. It says what Ctrl-C did in words of its
-// own.
+// stopped is why there was no answer. It has other words for what Ctrl-C did.
 func stopped(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return errors.New("stopped before there was an answer")

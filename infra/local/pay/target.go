@@ -11,12 +11,15 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 const (
+	// firstAnswer is how long the first request may take: nothing is signed yet.
+	firstAnswer = 15 * time.Second
 	// localAddr is where make run listens unless LOCAL_ADDR says otherwise.
 	localAddr = "127.0.0.1:8402"
 	pingPath  = "/v1/tools/ping"
@@ -73,7 +76,22 @@ func private(address string) bool {
 	return err == nil && (u.Scheme == "https" || loopback(u.Hostname()))
 }
 
-// unreachable says why there was no answer to the first request, with what helps.
+// starts is the command that starts the service where an address of this machine says
+// that it is.
+func starts(host string) string {
+	if host == localAddr {
+		return "make run"
+	}
+	return "LOCAL_ADDR=" + host + " make run"
+}
+
+// unconnected says that an error came before anything was sent.
+func unconnected(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// unreachable says why there was no answer to a request, with what helps.
 func unreachable(address string, err error) error {
 	u, bad := url.Parse(address)
 	if bad != nil {
@@ -86,15 +104,17 @@ func unreachable(address string, err error) error {
 	case errors.Is(err, context.Canceled):
 		return errors.New("stopped before anything was signed")
 	case errors.Is(err, syscall.ECONNREFUSED) && loopback(u.Hostname()):
-		return fmt.Errorf("nobody answers on %s. Is the service running? Start it with: make run\nIts first line says where it is; LOCAL_ADDR=%s moves it", host, host)
+		return fmt.Errorf("nobody answers on %s. Is the service running? Its first line says where it is. This starts it there:\n  %s", host, starts(host))
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("nobody answers on %s: is the port right?", host)
 	case errors.As(err, &name) && name.IsNotFound:
 		return fmt.Errorf("there is no host %s: is the name in URL right?", printable.Text(u.Hostname()))
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%s speaks http and not https: is it URL=http://... ?", host)
-	case errors.As(err, &network) && network.Timeout():
-		return fmt.Errorf("%s does not answer: is the address right?", host)
+	case errors.As(err, &network) && network.Timeout(), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s does not answer within %s: is the address right, and is there a network?", host, firstAnswer)
+	case errors.As(err, &name), unconnected(err):
+		return fmt.Errorf("%w\n%s cannot be reached: is there a network?", said(err), host)
 	}
 	return fmt.Errorf("%w\nIs %s a service that speaks HTTP? make run starts one on http://%s", said(err), host, localAddr)
 }
@@ -124,11 +144,25 @@ func notForSale(address string, r x402test.Reply) error {
 	case f.Code == "unknown_path":
 		text += fmt.Sprintf("\nWhat is sold there, and for how much: %s/v1/catalog", origin)
 	case r.Status == http.StatusNotFound && private(address) && strings.HasPrefix(origin, "http:"):
-		text += "\nIs the port in URL right? make run says which it is; the one after it is play money's."
+		text += "\nIs the port in URL right? make run says which it is; the one after it is play money's." + portBefore(address)
 	case r.Status == http.StatusNotFound:
 		text += "\nIs the path in URL right?"
 	case r.RetryAfter() > 0:
 		text += fmt.Sprintf("\nNothing was signed. Again in %s.", r.RetryAfter())
 	}
 	return errors.New(text)
+}
+
+// portBefore suggests the port before that of an address, which may be play money's.
+func portBefore(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	if err != nil || port < 2 {
+		return ""
+	}
+	u.Host = net.JoinHostPort(u.Hostname(), strconv.FormatUint(port-1, 10))
+	return " Perhaps:\n  make pay URL=" + quoted(printable.Text(u.String()))
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -72,6 +73,51 @@ func TestLocalPing(t *testing.T) {
 	}
 }
 
+// The right port and the right command are named.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"http://127.0.0.1:8403/v1/tools/ping?x=1": " Perhaps:\n  make pay URL='http://127.0.0.1:8402/v1/tools/ping?x=1'", "http://localhost:1/": "", "http://localhost/": "",
+	} {
+		if got := portBefore(address); got != want {
+			t.Errorf("%s: %q, want %q", address, got, want)
+		}
+	}
+	for host, want := range map[string]string{"127.0.0.1:8402": "make run", "127.0.0.1:9402": "LOCAL_ADDR=127.0.0.1:9402 make run"} {
+		if got := starts(host); got != want {
+			t.Errorf("%s: %q, want %q", host, got, want)
+		}
+	}
+}
+
+// A service that says nothing is given up before anything is signed, and a signature
+// that goes to nobody was not sent.
+func TestNobodyThere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuyer(t, "http://silent.example/", "")
+		b.client.HTTP = &http.Client{Transport: silence{}}
+		begun := time.Now()
+		_, _, err := b.ask(t.Context())
+		if took := time.Since(begun); err == nil || !strings.Contains(err.Error(), "silent.example does not answer within 15s") || took != firstAnswer {
+			t.Errorf("%v after %s", err, took)
+		}
+	})
+	b := newBuyer(t, "http://127.0.0.1:1/", "")
+	err := b.repeat(t.Context(), payment{Signature: "s"}, "f")
+	if err == nil || !strings.HasPrefix(err.Error(), "nobody answers on 127.0.0.1:1.") || !strings.HasSuffix(err.Error(), "\nNothing was sent this time. When the service runs: make pay AGAIN=1") {
+		t.Errorf("AGAIN=1 against nothing: %v", err)
+	}
+}
+
+// silence is a network that loses everything.
+type silence struct{}
+
+func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
 // Where there is no price, it says why and what to do next; nothing is signed.
 func TestNotForSale(t *testing.T) {
 	t.Parallel()
@@ -89,10 +135,10 @@ func TestNotForSale(t *testing.T) {
 		return s.URL
 	}
 	for name, c := range map[string]struct{ url, says string }{
-		"nobody there":   {"http://" + closed + "/v1", "nobody answers on " + closed + ". Is the service running? Start it with: make run"},
+		"nobody there":   {"http://" + closed + "/v1", "nobody answers on " + closed + ". Is the service running? Its first line says where it is. This starts it there:\n  LOCAL_ADDR=" + closed + " make run"},
 		"https to http":  {strings.Replace(plain.URL, "http", "https", 1), "speaks http and not https"},
 		"no such host":   {"http://no-such-host.invalid/", "no-such-host.invalid"},
-		"no such path":   {plain.URL + "/nope", "expected 402 Payment Required, got 404:\n404 page not found \nIs the port in URL right?"},
+		"no such path":   {plain.URL + "/nope", "expected 402 Payment Required, got 404:\n404 page not found \nIs the port in URL right? make run says which it is; the one after it is play money's. Perhaps:\n  make pay URL='http://127.0.0.1:"},
 		"free":           {gives(func(http.ResponseWriter, *http.Request) {}) + "/health", "It is free. To read it: curl 'http://127.0.0.1:"},
 		"a redirect":     {gives(http.RedirectHandler("https://example.com/"+"a\u202eb", http.StatusFound).ServeHTTP), `got 302.` + "\n" + `It redirects to "https://example.com/a`},
 		"version 1":      {gives(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(402) }), "not by x402 version 2: its 402 has no PAYMENT-REQUIRED header"},
