@@ -206,6 +206,9 @@ type observed struct {
 	// codes by operation, stop reasons, verdicts, and fields that were null or
 	// not, each as one text.
 	facts map[string]bool
+	// leaves are what ssl-check has said of a host: its values, or nil where it has
+	// failed to get a certificate.
+	leaves map[string]map[string]any
 	// api is the description that every answer is held to.
 	api *clients.OpenAPI
 }
@@ -236,11 +239,28 @@ func (o *observed) play(t *testing.T, s *runner, r row) {
 		return
 	}
 	o.note(op.Slug, " answered ", r.code())
-	for path, v := range valuesOf(reply.Body) {
+	values := valuesOf(reply.Body)
+	if op.Slug == catalog.SSLCheck().Slug {
+		o.leaf(r, values)
+	}
+	for path, v := range values {
 		o.note(op.Slug, ".", index.ReplaceAllString(path, ""), " null: ", v == nil)
 		if path == "stop_reason" || path == "verdict" {
 			o.note(v)
 		}
+	}
+}
+
+// leaf notes what ssl-check has said of a host. What the guard, the parameters or the
+// resolvers have to say about a name says nothing about its certificate.
+func (o *observed) leaf(r row, values map[string]any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch r.code() {
+	case "":
+		o.leaves[r.domain] = values
+	case lookup.ConnectFailed, lookup.HandshakeFailed, lookup.SSLTimeout:
+		o.leaves[r.domain] = nil
 	}
 }
 

@@ -20,6 +20,7 @@
 // that are not public; HOSTFACTS_SIMNET_CORPORA names a folder with more. A tap on the
 // namespace's packets sees whom anybody tries to connect to.
 //
-// In the end dig, openssl, curl and the openrdap command are asked about the
-// same hosts. Where they say something else, a list of differences says why.
+// In the end openssl is asked about the certificates of the same hosts. Where it says
+// something else, a list says why. How records and registrations are read is held to
+// miekg/dns and openrdap in the tests of their packages.
 package simnet

@@ -35,17 +35,14 @@ func TestMain(m *testing.M) {
 }
 
 // build makes the local runner, and beside it the functions as make build builds
-// them and the openrdap command at the version in go.mod.
+// them.
 func build(ctx context.Context, dir string) error {
 	root := filepath.Join("..", "..")
 	err := testbed.BuildCommand(ctx, root, testbed.LocalRunner, filepath.Join(dir, "local"))
 	if *shell || *runs > 1 {
-		return err // neither needs the others
+		return err // neither needs the functions
 	}
-	return errors.Join(err,
-		testbed.BuildFunctions(ctx, root, filepath.Join(dir, "functions")),
-		testbed.BuildCommand(ctx, root, "github.com/openrdap/rdap/cmd/rdap", filepath.Join(dir, "rdap")),
-	)
+	return errors.Join(err, testbed.BuildFunctions(ctx, root, filepath.Join(dir, "functions")))
 }
 
 func builtIn(name string) string { return filepath.Join(testbed.Built(), name) }

@@ -47,15 +47,13 @@ func noRecord() want { return want{"rcode": "NOERROR", "ttl": nil, "records": co
 // tricked is a site about what resolvers do to an answer, and what dns says then.
 // Its honest answer is one address where nobody listens.
 func tricked(name string, t trick, w want, more ...string) site {
-	h := host{name: full(name), addrs: []string{closedAddr}, trick: t, tools: []string{"dig"}, only: "A"}
+	h := host{name: full(name), addrs: []string{closedAddr}, trick: t}
 	return site{h, []row{asks("dns")(name, w, more...)}}
 }
 
 // other is such a site for a question of another type.
 func other(typ, name string, t trick, w want) site {
-	s := tricked(name, t, w, "type="+typ)
-	s.only = typ
-	return s
+	return tricked(name, t, w, "type="+typ)
 }
 
 // dishonestSites are a kind each of what package dns holds against a resolver.
@@ -86,15 +84,11 @@ func oddSites() []site {
 	odd := func(name, data string, w want) site {
 		return other(strings.Fields(data)[0], name, answers("@ 60 IN "+data), w)
 	}
-	sites := []site{
+	return []site{
 		tricked("dname.zone.example.com", dname, want{"records": count(1), "records.0.address": "93.184.1.1", "ttl": 40}),
 		odd("txtsplit", `TXT "caf\195" "\169"`, want{"records.0.text": "café", "records.0.strings": []string{`caf\195`, `\169`}}),
 		odd("nullmx", "MX 0 .", want{"records.0.preference": 0, "records.0.exchange": "."}),
 		odd("soadots", `SOA NS.example.com. first\.last.Example.com. 4294967295 2 3 4 5`,
 			want{"records.0.mname": "ns.example.com", "records.0.rname": `first\.last.example.com`, "records.0.serial": 1<<32 - 1}),
 	}
-	for i := range sites {
-		sites[i].only = "" // dig is asked for every type
-	}
-	return sites
 }

@@ -9,8 +9,7 @@ import (
 )
 
 // report is a case that users of another tool reported: where, and who is right about it,
-// the service or dig and the openrdap command, and why. Where they differ, differences
-// lists it, too.
+// the service alone or dig, curl and the openrdap command as well, and why.
 type report struct {
 	thread string // on GitHub
 	right  string

@@ -79,7 +79,7 @@ func sslRows() []row {
 }
 
 func certified(name string, serve server, w want) site {
-	return site{host{name: full(name), serve: serve, tools: []string{"openssl", "curl"}}, []row{asks("ssl-check")(name, w)}}
+	return site{host{name: full(name), serve: serve}, []row{asks("ssl-check")(name, w)}}
 }
 
 // certificateSites show certificates that libraries refuse, or show one and fail:
@@ -91,7 +91,6 @@ func certificateSites() []site {
 	}
 	strange := func(name, key, cipher string, w want, args ...string) site {
 		s := certified(name, byOpenSSL(key, append([]string{"-cipher", cipher + ":@SECLEVEL=0"}, args...)...), w.with("tls_version", "tlsv1.2"))
-		s.tools = []string{"openssl"}
 		s.rows = append(s.rows, asks("headers")(name, fails(lookup.HandshakeFailed, "The TLS handshake failed: the host refused it. What was offered")))
 		return s
 	}
@@ -189,7 +188,7 @@ func headersRows() []row {
 }
 
 func answered(name string, serve server, w want) site {
-	return site{host{name: full(name), serve: serve, tools: []string{"curl"}}, []row{asks("headers")(name, w)}}
+	return site{host{name: full(name), serve: serve}, []row{asks("headers")(name, w)}}
 }
 
 // answerSites are about what an origin answers, byte for byte: an answer of each

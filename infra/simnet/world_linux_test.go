@@ -3,7 +3,6 @@ package simnet
 import (
 	"crypto/x509/pkix"
 	"encoding/json"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -33,9 +32,6 @@ type host struct {
 	trick   trick    // answers for the resolvers
 	serve   server   // what listens on port 443 of its addresses
 	plain   server   // on port 80, for a host that has serve
-
-	tools []string // other programs that are asked about it
-	only  string   // the one type that dig is asked for
 }
 
 // site is a host with the rows that ask about it.
@@ -49,18 +45,9 @@ var sites = sync.OnceValue(func() []site {
 	return slices.Concat(dishonestSites(), oddSites(), reportedSites(), certificateSites(), answerSites(), reportedOrigins(), locationSites())
 })
 
-// compared are hosts that other programs are asked about in the end.
-func compared(hosts []host, tools ...string) []host {
-	for i := range hosts {
-		hosts[i].tools = tools
-	}
-	return hosts
-}
-
 func allHosts() []host {
 	hosts := slices.Concat(
-		compared(nameHosts(), "dig", "openssl", "curl"), compared(tlsHosts(), "openssl", "curl"), compared(httpHosts(), "curl"),
-		compared(privateHosts(), "dig"), redirectHosts(), registryHosts(), specialHosts(),
+		nameHosts(), tlsHosts(), httpHosts(), privateHosts(), redirectHosts(), registryHosts(), specialHosts(),
 	)
 	for _, s := range sites() {
 		hosts = append(hosts, s.host)
@@ -227,10 +214,4 @@ func (n *internet) serveBootstrap(t *testing.T) string {
 	server.Start()
 	t.Cleanup(server.Close)
 	return server.URL + "/rdap/dns.json"
-}
-
-func (n *internet) comparedWith(tool string) []host {
-	hosts := slices.DeleteFunc(slices.Collect(maps.Values(n.hosts)), func(h host) bool { return !slices.Contains(h.tools, tool) })
-	slices.SortFunc(hosts, func(a, b host) int { return strings.Compare(a.name, b.name) })
-	return hosts
 }
