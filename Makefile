@@ -148,7 +148,7 @@ gameday: ## Break everything once; print what clients see and which alarms go of
 		cd infra/gameday && ../../build/gameday.test -test.run '^TestGameDay$$' -gameday.print
 
 .PHONY: prove
-prove: ## Prove what CI does not: conformance lists of others, newest linters; write infra/prove/table.md: 2 minutes
+prove: node-packages ## Prove what CI does not: conformance lists of others, newest linters; write infra/prove/table.md: 2 minutes
 ##   PART=linters      this part alone: linters or lists
 	@go build -o build/local ./infra/local && go build -o build/pay ./infra/local/pay
 	@cmp -s infra/prove/requirements.txt build/prove/installed || { python3 -m venv --clear build/prove && \

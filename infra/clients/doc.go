@@ -20,9 +20,12 @@
 // and kill -9 (TestStockClients), and against a reply that never arrives
 // (TestSwallowedReply).
 //
-// The clients of the TypeScript, Python and Go SDKs of the Model Context Protocol, the
-// x402 project's MCP session, the inspector and the official conformance suite, in
-// testdata/mcp, meet the local runner, and the built functions behind the Lambda host.
+// The clients of the TypeScript, Python and Go SDKs of the Model Context Protocol and the
+// x402 project's MCP session, in testdata/mcp, meet the local runner, and the built
+// functions behind the Lambda host.
+//
+// The shop of infra/shop is another subject of the loops, of the programs of the page, and
+// of the clients of the Model Context Protocol.
 //
 // Chromium, driven by the scripts in testdata/browser with a wallet that really signs,
 // shows the pages that people see: the paywall, which pays, and the documentation

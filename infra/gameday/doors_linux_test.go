@@ -31,7 +31,7 @@ type door struct {
 	end func() // nil when it is shut
 }
 
-func openDoor(t *testing.T, addr string, listen func() (end func(), err error)) *door {
+func openDoor(t testing.TB, addr string, listen func() (end func(), err error)) *door {
 	t.Helper()
 	d := &door{addr: addr, listen: listen}
 	if err := d.open(); err != nil {
@@ -60,7 +60,7 @@ func (d *door) shut() {
 }
 
 // serve is an HTTP server behind a door, with TLS where there is a configuration.
-func serve(t *testing.T, addr string, h http.Handler, secure *tls.Config) *door {
+func serve(t testing.TB, addr string, h http.Handler, secure *tls.Config) *door {
 	t.Helper()
 	return openDoor(t, addr, func() (func(), error) {
 		listener, err := net.Listen("tcp", addr)
@@ -84,7 +84,7 @@ type resolvers struct {
 	mute atomic.Bool // they hear and say nothing
 }
 
-func newResolvers(t *testing.T, addrs []string, origin, registry net.IP) *resolvers {
+func newResolvers(t testing.TB, addrs []string, origin, registry net.IP) *resolvers {
 	t.Helper()
 	r := &resolvers{}
 	zone := testbed.ReadZone(t, fmt.Sprintf("*. 30 A %s\n%s. 30 A %s\ncom. 30 NS a.gtld-servers.net.\n", origin, registryName, registry))

@@ -1,27 +1,14 @@
 package gameday
 
-import (
-	"slices"
-	"strings"
-)
+import "slices"
 
-// judge evaluates every alarm over the rounds. That one goes off which must is
-// judged by everything that was printed and measured, and that one is quiet
-// which must be, by what is left of it without what only the machine did.
+// judge evaluates every alarm over the rounds.
 func (c scenario) judge(w *world, alarms []Alarm, out *outcome) {
 	w.Helper()
-	late := w.series.lateLines(atTable)
-	own := without{w.series, func(v dated) bool {
-		// A verdict that is not on record has a line of its own that says why.
-		v.late = v.late || v.payer != "" && strings.Contains(late, v.payer)
-		broken := v.round > 0 && v.round < out.mended
-		return machines(v, c.stable || !broken, w.table.phases)
-	}}
 	rounds := w.series.now() + 1
 	for _, a := range alarms {
-		whole, history := a.History(w.series, rounds), a.History(own, rounds)
-		fires := slices.Contains(c.fires, name(a))
-		if fires && slices.Contains(whole, Firing) || slices.Contains(history, Firing) {
+		history := a.History(w.series, rounds)
+		if slices.Contains(history, Firing) {
 			out.fired = append(out.fired, name(a))
 		}
 		c.judgeOne(w, name(a), history, out)

@@ -42,10 +42,8 @@ func (s sight) String() string {
 	return text
 }
 
-// answered says that the client has what was paid for, and inDoubt that it is not told
-// whether the money has moved.
+// answered says that the client has what was paid for.
 func (s sight) answered() bool { return s.status == http.StatusOK }
-func (s sight) inDoubt() bool  { return s.charged == "null" }
 
 // final says that sending the same signature again is of no use.
 func (s sight) final() bool {
@@ -117,10 +115,6 @@ func (p *payer) send() sight {
 	return s
 }
 
-// learn sends the payment again until the payer knows whether the money has
-// moved, so that nobody finds it in doubt for longer than the machine was busy.
-func (p *payer) learn() { p.again(func(s sight) bool { return !s.inDoubt() }) }
-
 // comeBack sends the payment again, as often as it is told to, until there is a
 // final answer. One that the ledger did not take in time is owed still. For a second
 // after a refusal, or a lookup that failed, the ledger would repeat what it said.
@@ -128,7 +122,10 @@ func (p *payer) comeBack() {
 	if s := p.last(); s.status >= http.StatusBadRequest {
 		p.pause(ledgerRepeats)
 	}
-	final := func(s sight) bool { return s.final() && (!s.answered() || p.w.table.phases.over(p.address)) }
+	final := func(s sight) bool {
+		_, redeemed := p.w.table.redeemed.Load(p.address)
+		return s.final() && (!s.answered() || redeemed)
+	}
 	if !p.again(final) && p.broken == nil {
 		p.broken = fmt.Errorf("no final answer after %s", 2*patience)
 	}

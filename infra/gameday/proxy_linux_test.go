@@ -2,18 +2,15 @@ package gameday
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,7 +25,6 @@ type call struct {
 	operation string       // such as PutItem or /settle
 	state     ledger.State // of the payment that a PutItem writes, else empty
 	payer     string       // in lower case, else empty
-	leased    bool         // the writer goes on with the payment
 }
 
 // failure is what becomes of a call. It is carried out when the failure forwards it, and
@@ -38,36 +34,51 @@ type failure func(w http.ResponseWriter, r *http.Request, c call, forward func()
 // proxy is a server behind a door in front of another one.
 type proxy struct {
 	*door
-	read          func(r *http.Request, body []byte) call
-	next          http.Handler
-	asked, served func(call) // before the failure, and when it was carried out well
-	breaks        atomic.Pointer[failure]
+	read   func(r *http.Request, body []byte) call
+	next   http.Handler
+	served func(call) // when it was carried out well
+	breaks atomic.Pointer[failure]
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return // the function is gone
-	}
-	c, answer := p.read(r, body), httptest.NewRecorder()
-	p.asked(c)
-	forward := func() {
-		// A write is carried out even if the function does not wait for it.
-		ahead := r.WithContext(context.WithoutCancel(r.Context()))
-		ahead.Body = io.NopCloser(bytes.NewReader(body))
-		p.next.ServeHTTP(answer, ahead)
-		if answer.Code == http.StatusOK {
-			p.served(c)
+	testbed.Relay{To: p.next, Do: func(r *testbed.Relayed) {
+		c, answer := p.read(r.Request, r.Sent), httptest.NewRecorder()
+		forward := func() {
+			if answer = r.Answer(); answer.Code == http.StatusOK {
+				p.served(c)
+			}
 		}
+		if breaks := p.breaks.Load(); breaks == nil {
+			forward()
+		} else if !(*breaks)(w, r.Request, c, forward) {
+			return
+		}
+		r.Send(answer, answer.Body.Len())
+	}}.ServeHTTP(w, r)
+}
+
+// turnstile lets some payments begin at a time. Each of them starts a process
+// and asks the table, and dozens at once would keep each other waiting. A
+// payment that has been written to the table makes room for the next one.
+type turnstile struct {
+	room  chan struct{}
+	leave sync.Map // func() by payer
+}
+
+// enter waits for room. The caller leaves when there is an answer, if nothing
+// has been written before.
+func (t *turnstile) enter(payer string) (leave func()) {
+	t.room <- struct{}{}
+	leave = sync.OnceFunc(func() { <-t.room })
+	t.leave.Store(payer, leave)
+	return leave
+}
+
+// passed makes room if the payer has come in.
+func (t *turnstile) passed(payer string) {
+	if leave, ok := t.leave.LoadAndDelete(payer); ok {
+		leave.(func())()
 	}
-	if breaks := p.breaks.Load(); breaks == nil {
-		forward()
-	} else if !(*breaks)(w, r, c, forward) {
-		return
-	}
-	maps.Copy(w.Header(), answer.Header())
-	w.WriteHeader(answer.Code)
-	_, _ = w.Write(answer.Body.Bytes()) // the function may be gone
 }
 
 // facilitator is the one of play money behind a door.
@@ -76,10 +87,10 @@ type facilitator struct {
 	books *testbed.Facilitator
 }
 
-func newFacilitator(t *testing.T, addr string) *facilitator {
+func newFacilitator(t testing.TB, addr string) *facilitator {
 	t.Helper()
 	f := &facilitator{books: testbed.NewFacilitator(t, nil)}
-	f.next, f.asked, f.served = f.books, func(call) {}, func(call) {}
+	f.next, f.served = f.books, func(call) {}
 	f.read = func(r *http.Request, body []byte) call {
 		return call{operation: r.URL.Path, payer: testbed.CallPayer(body)}
 	}
@@ -130,23 +141,20 @@ func untelling(next http.Handler, untold *atomic.Bool) http.Handler {
 	})
 }
 
-// table is a DynamoDB-compatible server behind a door.
+// table is a DynamoDB-compatible server behind a door. It knows whose answers it has.
 type table struct {
 	proxy
-	phases *phases
+	redeemed sync.Map
 }
 
-func newTable(t *testing.T, addr, target string, passed func(payer string)) *table {
+func newTable(t testing.TB, addr, target string, passed func(payer string)) *table {
 	t.Helper()
-	to, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &table{phases: &phases{payers: map[string]*phase{}}}
-	b.next, b.read = httputil.NewSingleHostReverseProxy(to), callOf
-	b.asked = func(c call) { b.phases.arrives(c, time.Now()) }
+	b := &table{}
+	b.next, b.read = testbed.ProxyTo(t, target), callOf
 	b.served = func(c call) {
-		b.phases.written(c, time.Now())
+		if c.state == ledger.Redeemed {
+			b.redeemed.Store(c.payer, true)
+		}
 		passed(c.payer)
 	}
 	b.door = serve(t, addr, b, nil)
@@ -178,21 +186,13 @@ func throttles(chosen func(call) bool) failure {
 
 func callOf(r *http.Request, body []byte) call {
 	var q struct {
-		Item map[string]struct {
-			S string
-			B []byte
-		}
+		Item map[string]struct{ S string }
 	}
 	_ = json.Unmarshal(body, &q) // what is no write has no item
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	c := call{operation: operation}
 	if key := strings.Split(q.Item[dynamo.AttrKey].S, "|"); operation == "PutItem" && len(key) == 4 {
-		var record struct {
-			LeaseUntil string `json:"lease_until"`
-		}
-		doc, _ := dynamo.Unpack(q.Item[dynamo.AttrRecord].B) // as the ledger wrote it
-		_ = json.Unmarshal(doc, &record)
-		c.state, c.payer, c.leased = ledger.State(q.Item[dynamo.AttrState].S), key[2], record.LeaseUntil != ""
+		c.state, c.payer = ledger.State(q.Item[dynamo.AttrState].S), key[2]
 	}
 	return c
 }

@@ -138,14 +138,14 @@ func processScenarios() []scenario {
 		}
 	}
 	return []scenario{{
-		name: "a function is killed when the money has moved", payers: 1, stable: true, breakage: killed,
+		name: "a function is killed when the money has moved", payers: 1, breakage: killed,
 		sees: everybody(sight{status: http.StatusInternalServerError}), fires: []string{"errors"},
 	}, {
-		name: "the free functions crash", stable: true, breakage: crashing("HealthFunction", "DiscoveryFunction", "McpFunction"),
+		name: "the free functions crash", breakage: crashing("HealthFunction", "DiscoveryFunction", "McpFunction"),
 		meanwhile: crashed(catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathDocs, catalog.PathMCP),
 		fires:     []string{"errors"},
 	}, {
-		name: "reconcile crashes", rounds: 6, blind: true, stable: true, breakage: crashing(reconcileFunction),
+		name: "reconcile crashes", rounds: 6, blind: true, breakage: crashing(reconcileFunction),
 		fires: []string{"reconcile-silent"},
 	}}
 }
@@ -157,7 +157,7 @@ func lookupScenarios() []scenario {
 	delete(unreachable, "host-intel") // what fails is in its fields
 	delete(unreachable, "uptime-check")
 	return []scenario{{
-		name: "the resolvers cannot be reached", ops: looks(), payers: several, together: true, rounds: 4, stable: true,
+		name: "the resolvers cannot be reached", ops: looks(), payers: several, together: true, rounds: 4,
 		breakage: shut(theResolvers),
 		ready:    http.StatusServiceUnavailable, sees: owedWith(unreachable), fires: []string{"resolvers"},
 		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // a day has many runs
@@ -202,15 +202,15 @@ const slow = 8250 * time.Millisecond
 // facilitatorScenarios are those in which nobody can pay, or not at once.
 func facilitatorScenarios() []scenario {
 	return []scenario{{
-		name: "the facilitator is down", payers: 1, rounds: 2, stable: true, breakage: shut(func(w *world) *door { return w.facilitator.door }),
+		name: "the facilitator is down", payers: 1, rounds: 2, breakage: shut(func(w *world) *door { return w.facilitator.door }),
 		ready: http.StatusServiceUnavailable, sees: everybody(refusal(fault.FacilitatorUnavailable, "false", "true")),
 		fires: []string{"facilitator-faults"},
 	}, {
-		name: "the facilitator is slow", payers: several, together: true, stable: true,
+		name: "the facilitator is slow", payers: several, together: true,
 		breakage: facilitated(func(*world) failure { return answersAfter(slow) }),
 		fires:    []string{"facilitator-slow"},
 	}, {
-		name: "the facilitator refuses every payment", payers: 1, stable: true,
+		name: "the facilitator refuses every payment", payers: 1,
 		breakage: facilitated(func(*world) failure { return refuses }),
 		ready:    http.StatusOK, sees: everybody(sight{status: http.StatusPaymentRequired, code: string(fault.PaymentRequired)}),
 		fires: []string{"refused"},
@@ -221,18 +221,18 @@ func facilitatorScenarios() []scenario {
 func doubtScenarios() []scenario {
 	mute, inDoubt := facilitated(func(*world) failure { return answersAfter(0) }), refusal(fault.SettlementUncertain, "null", "true")
 	return []scenario{{
-		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: several + 1, together: true, rounds: 4, stable: true,
+		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: several + 1, together: true, rounds: 4,
 		breakage: mute.and(shut(func(w *world) *door { return w.chain })),
 		ready:    http.StatusOK, sees: everybody(inDoubt), fires: []string{"uncertain", "chain"}, faults: 2,
 		// The first of each operation never comes back: reconcile finds that
 		// they have paid.
 		absent: 1, owed: 8,
 	}, {
-		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: several, together: true, rounds: 4, stable: true,
+		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: several, together: true, rounds: 4,
 		breakage: facilitated(func(*world) failure { return hangs }), sees: everybody(inDoubt),
 		fires: []string{"uncertain"}, // the payments can still be made
 	}, {
-		name: "few payments are in doubt, and no node tells of payments", ops: []string{"dns", "ping"}, payers: 1, rounds: 4, stable: true,
+		name: "few payments are in doubt, and no node tells of payments", ops: []string{"dns", "ping"}, payers: 1, rounds: 4,
 		breakage: mute.and(breakage{
 			breaks: func(w *world) { w.untold.Store(true) },
 			mends:  func(w *world) { w.untold.Store(false) },
@@ -250,7 +250,7 @@ func tableScenarios() []scenario {
 		name: "DynamoDB is down", payers: 1, rounds: 6, blind: true, breakage: shut(func(w *world) *door { return w.table.door }),
 		ready: http.StatusServiceUnavailable, sees: unknown, fires: []string{"ledger-faults"},
 	}, {
-		name: "DynamoDB throttles once the money has moved", payers: 1, steady: true, rounds: 2, stable: true,
+		name: "DynamoDB throttles once the money has moved", payers: 1, steady: true, rounds: 2,
 		breakage: tabled(func(*world) failure { return throttles(later) }),
 		fires:    []string{"ledger-faults"},
 	}}
@@ -261,11 +261,11 @@ func debtScenarios() []scenario {
 	unreachable := owedWith(map[string]fault.Code{"dns": lookup.UpstreamUnavailable, "ssl-check": lookup.SSLTimeout})
 	return []scenario{{
 		// Each is owed the answer; nothing more happens for a day.
-		name: "payers never come back", ops: []string{"dns", "ssl-check"}, payers: 1, absent: 1, stable: true,
+		name: "payers never come back", ops: []string{"dns", "ssl-check"}, payers: 1, absent: 1,
 		breakage: shut(theResolvers),
 		sees:     unreachable, owed: 2, heals: true,
 	}, {
-		name: "every lookup that was paid for has failed", ops: []string{"dns"}, payers: 2, stable: true,
+		name: "every lookup that was paid for has failed", ops: []string{"dns"}, payers: 2,
 		breakage: shut(theResolvers),
 		sees:     unreachable, meanwhile: exhaust, ends: everybody(refusal(lookup.UpstreamUnavailable, "true", "false")), owed: 2,
 		fires: []string{"reconcile-refund"}, lingers: []string{"reconcile-refund"},
@@ -276,11 +276,11 @@ func debtScenarios() []scenario {
 // is woken.
 func customerScenarios() []scenario {
 	return []scenario{{
-		name: "all places of an operation are taken", ops: []string{"host-intel"}, payers: several, stable: true,
+		name: "all places of an operation are taken", ops: []string{"host-intel"}, payers: several,
 		breakage: placesTaken("host-intel", bundlePlaces),
 		sees:     everybody(refusal(fault.Overloaded, "false", "true")), fires: []string{"overloaded"},
 	}, {
-		name: "receipts are signed with a key that is not published", ops: []string{"dns", "ping"}, payers: 1, stable: true,
+		name: "receipts are signed with a key that is not published", ops: []string{"dns", "ping"}, payers: 1,
 		breakage: breakage{
 			breaks: func(w *world) { w.sign(otherKey()); w.restart() },
 			mends:  func(w *world) { w.sign(receiptKey()); w.restart() },
@@ -288,7 +288,7 @@ func customerScenarios() []scenario {
 		ready: http.StatusOK, sees: everybody(sight{status: http.StatusOK}),
 		fires: []string{"receipts"},
 	}, {
-		name: "a record cannot be dealt with", ops: []string{"ping"}, payers: 1, rounds: 2, stable: true,
+		name: "a record cannot be dealt with", ops: []string{"ping"}, payers: 1, rounds: 2,
 		breakage: strangeRecord(),
 		fires:    []string{"reconcile-failing"},
 	}}

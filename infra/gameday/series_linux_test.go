@@ -3,14 +3,13 @@ package gameday
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
-	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
 // measured are the metrics of a world: what its functions print and what is counted
@@ -22,17 +21,12 @@ type measured struct {
 	values  []dated
 	rounds  []int64 // when each began, unix milliseconds
 	faults  []error // lines that CloudWatch would drop
-	// slow are the probes of which the function that asks them has said that they
-	// took too long, until its line with the metrics.
-	slow map[string]bool
 }
 
 // dated is a value with the round that it lies in.
 type dated struct {
 	Sample
 	round int
-	payer string // whose request it is about, else empty
-	late  bool   // what it was taken from says that a call took longer than it may
 }
 
 // begin ends a round and begins the next one. Timestamps have milliseconds, so
@@ -59,14 +53,8 @@ func (s *measured) Write(p []byte) (int, error) {
 		if bytes.Contains(line, []byte(`"msg":"re`)) && !bytes.Contains(line, []byte(`"lambda_request_id":"`)) {
 			s.faults = append(s.faults, fmt.Errorf("the line of a request, or of reconcile, does not name its invocation: %.500s", line))
 		}
-		var about struct{ Msg, Payer, Check string }
-		_ = json.Unmarshal(line, &about) // ReadEMF has said what is wrong with it
-		if about.Msg == "not ready" && tooLate.Match(line) {
-			s.slow[service.ReadyMetric(about.Check)] = true
-		}
 		for _, x := range samples {
-			s.values = append(s.values, dated{x, s.roundOf(at), about.Payer, tooLate.Match(line) || s.slow[x.Name]})
-			delete(s.slow, x.Name)
+			s.values = append(s.values, dated{x, s.roundOf(at)})
 		}
 	}
 	return len(p), nil
@@ -76,22 +64,20 @@ func (s *measured) Write(p []byte) (int, error) {
 func (s *measured) ended(e lambdahost.Ended) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	late := e.Err != nil && tooLate.MatchString(e.Err.Error())
+	if e.Err != nil {
+		fmt.Fprintln(&s.text, e.Err)
+	}
 	for _, m := range s.gateway.counts(e) {
-		s.values = append(s.values, dated{Sample: Sample{m, 1}, round: s.roundOf(time.Now().UnixMilli()), late: late})
+		s.values = append(s.values, dated{Sample{m, 1}, s.roundOf(time.Now().UnixMilli())})
 	}
 }
 
 // Values implements Source: a round is a period.
-func (s *measured) Values(m Metric, round int) []float64 {
-	return s.chosen(m, round, func(dated) bool { return true })
-}
-
-func (s *measured) chosen(m Metric, round int, choose func(dated) bool) (out []float64) {
+func (s *measured) Values(m Metric, round int) (out []float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range s.values {
-		if v.Metric == m && v.round == round && choose(v) {
+		if v.Metric == m && v.round == round {
 			out = append(out, v.Value)
 		}
 	}
@@ -127,6 +113,9 @@ func (s *measured) says(ctx context.Context, text string) bool {
 	}
 	return true
 }
+
+// tooLate is what the functions say of a call that took longer than it may.
+var tooLate = regexp.MustCompile(`deadline exceeded|took too long|i/o timeout|Client\.Timeout|Task timed out`)
 
 func (s *measured) log() string {
 	s.mu.Lock()

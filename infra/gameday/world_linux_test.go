@@ -29,7 +29,7 @@ import (
 
 // world is everything that one scenario has to itself.
 type world struct {
-	*testing.T
+	testing.TB
 	facilitator *facilitator
 	chain       *door // to a node
 	untold      atomic.Bool
@@ -63,13 +63,13 @@ type stage struct {
 }
 
 // open makes a world. The configuration is production's, but for who is asked.
-func (s *stage) open(t *testing.T) *world {
+func (s *stage) open(t testing.TB) *world {
 	t.Helper()
 	n := byte(s.n.Add(1))
 	own := func(last byte, port int) string { return fmt.Sprintf("127.1.%d.%d:%d", n, last, port) }
 	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
 	w := &world{
-		T: t, opened: time.Now(), db: s.db, name: s.db.Table(t), series: &measured{gateway: s.gateway, slow: map[string]bool{}},
+		TB: t, opened: time.Now(), db: s.db, name: s.db.Table(t), series: &measured{gateway: s.gateway},
 		turnstile: s.turnstile, payers: map[string]*payer{}, procs: map[string]lambdahost.Process{}, crashes: map[string]bool{},
 		http: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
 	}
@@ -221,8 +221,7 @@ func (w *world) operate(into any, env []string, arguments ...string) {
 	defer cancel()
 	for {
 		cmd := exec.CommandContext(ctx, builtIn("operate"), append([]string{arguments[0], "-json"}, arguments[1:]...)...)
-		cmd.Env = append(env, "LEDGER_TABLE="+w.name, "AWS_REGION="+testbed.DynamoRegion, "AWS_ENDPOINT_URL_DYNAMODB="+w.db.URL,
-			"AWS_ACCESS_KEY_ID="+testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY="+testbed.DynamoSecret)
+		cmd.Env = append(env, testbed.Environment(w.db.Settings(w.name))...)
 		var notes bytes.Buffer
 		cmd.Stderr = &notes
 		out, err := cmd.Output()
@@ -244,11 +243,8 @@ func (w *world) operate(into any, env []string, arguments ...string) {
 
 func (w *world) logFaults() {
 	w.Helper()
-	log := w.series.log()
-	for _, bad := range []string{"panic", "fatal error", "goroutine "} {
-		if at := strings.Index(log, bad); at >= 0 {
-			w.Errorf("the functions' log says %q: %.2000s", bad, log[max(0, at-300):])
-		}
+	if crash := testbed.Crash(w.series.log()); crash != "" {
+		w.Errorf("the functions' log says: %s", crash)
 	}
 	for _, err := range w.series.faults {
 		w.Error(err)

@@ -100,9 +100,35 @@ def harness(name, *arguments, era=""):
     return sorted(rows)
 
 
+# What of the official suite is for a server with tools, and the revision that it is played
+# by where it has several.
+SCENARIOS = (
+    ("server-initialize", ""), ("ping", ""), ("tools-list", "2025-11-25"), ("tools-list", "2026-07-28"), ("server-sse-multiple-streams", "2026-07-28"),
+    ("input-required-result-unsupported-methods", ""), ("http-header-validation", ""), ("server-stateless", ""), ("caching", ""), ("dns-rebinding-protection", ""),
+)
+
+
+def suite():
+    """The official conformance suite of the Model Context Protocol, which needs the Node
+    that it is installed with."""
+    programs, seen = ROOT / "infra/clients/node_modules/.bin", {}
+    with Service() as service, tempfile.TemporaryDirectory() as folder:
+        for scenario, revision in SCENARIOS:
+            into = pathlib.Path(folder, scenario + revision)
+            output(programs / "node", programs / "conformance", "server", "--url", service.url + "/mcp", "--scenario", scenario, "-o", into,
+                   *(("--spec-version", revision) if revision else ()))
+            for report in into.glob("*/checks.json"):
+                for check in json.loads(report.read_text()):
+                    if check["status"] not in ("INFO", "SKIPPED"):
+                        name = scenario + (" (%s)" % revision if revision else "") + ": " + check["id"]
+                        seen.setdefault(name, []).append(check["status"] == "SUCCESS")
+    return [(name, "", "pass" if all(oks) else "fail", "%d of %d" % (sum(oks), len(oks))) for name, oks in sorted(seen.items())]
+
+
 def lists():
     """The conformance lists. A verdict that is not the one of verdicts.py has failed."""
     version = {p: "%s %s" % (p, importlib.metadata.version(p)) for p in ("x402-conformance", "hostile-facilitator", "agent-security-harness")}
+    pinned = json.loads((ROOT / "infra/clients/package.json").read_text())["dependencies"]
     security, era = version["agent-security-harness"], "2026-07-28"
     # With how many checks each has: one that is missing has no verdict that could change.
     sections = [
@@ -113,6 +139,7 @@ def lists():
         (security + ": `agent-security test mcp`", 34, harness("mcp", "--url", "SERVICE/mcp")),
         (security + ": `agent-security test mcp --protocol-version " + era + "`", 34,
          harness("mcp", "--url", "SERVICE/mcp", "--protocol-version", era, era=" (%s)" % era)),
+        ("@modelcontextprotocol/conformance " + pinned["@modelcontextprotocol/conformance"] + ": for a server with tools", 51, suite()),
     ]
     text, failed, met = LISTS, [], set()
     for title, number, rows in sections:

@@ -28,6 +28,13 @@ FAILS = {
     )},
 }
 
+FAILS.update({
+    **{"server-stateless: sep-2575-" + check: ("we", "it needs tools for diagnosis, which a server for money does not have") for check in (
+        "server-rejects-undeclared-capability", "missing-capability-http-400", "http-server-no-independent-requests-on-stream", "server-no-log-without-loglevel")},
+    **{"caching: sep-2549-%s-caching-hints" % what: ("we", "there are no prompts and no resources, and none are declared")
+       for what in ("prompts-list", "resources-list", "resources-templates-list")},
+})
+
 UNASKED = "x402 v2 has no GET /reconcile at a facilitator: the service holds, and sends the identical authorization again"
 
 NOT_JUDGED = {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -73,7 +74,7 @@ func newRun(tb testing.TB, l *lab, d *deployment, client *http.Client, script ..
 }
 
 func play(t testing.TB, p *pace, l *lab, d *deployment, s scenario) {
-	r := newRun(t, l, d, p.client(), s.settle...)
+	r := newRun(t, l, d, pacedClient(p), s.settle...)
 	var end want
 	for _, st := range s.steps {
 		r.step(st)
@@ -100,7 +101,7 @@ func play(t testing.TB, p *pace, l *lab, d *deployment, s scenario) {
 func (r *run) booked(op catalog.Operation, calls, transfers int) {
 	moved := r.lab.facilitator.Moved(r.payer)
 	if len(moved) > transfers {
-		r.Error(grave(fmt.Sprintf("money was moved %d times, want %d", len(moved), transfers)))
+		r.Error(testbed.Grave(fmt.Sprintf("money was moved %d times, want %d", len(moved), transfers)))
 	}
 	is(r, "calls to /settle", r.lab.facilitator.Asked(r.payer), calls)
 	is(r, "transfers", len(moved), transfers)

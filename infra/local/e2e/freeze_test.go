@@ -71,7 +71,7 @@ func TestFreeze(t *testing.T) {
 					<-f.frozen
 				}
 				begun := time.Now()
-				defer func() { p.took(time.Since(begun) - c.sleep) }()
+				defer func() { p.Took(time.Since(begun) - c.sleep) }()
 				f.play(tb, c)
 			})
 		})

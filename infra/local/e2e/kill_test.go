@@ -97,7 +97,7 @@ func (p *tap) answered(process lambdahost.Process, _ string, _ []byte) {
 }
 
 func die(t testing.TB, p *pace, l *lab, at *tap, d *deployment, c death) {
-	r := newRun(t, l, d, p.client())
+	r := newRun(t, l, d, pacedClient(p))
 	path, sealed := lookUp("{healthy}", "A"), map[string]func(string) string{callVerify: contractWallet}[c.kind]
 	if c.kind == "" {
 		path = lookUp("{held}", "A")

@@ -147,12 +147,12 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 		tb.Logf("the end of the log:\n%s", log[max(len(log)-50_000, 0):])
 	}
 	if crash := testbed.Crash(log); crash != "" {
-		tb.Error(grave("the log says: " + crash))
+		tb.Error(testbed.Grave("the log says: " + crash))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if shown := l.secrets.Shown(log); shown != "" {
-		tb.Error(grave("the log shows a part of a payment: " + shown))
+		tb.Error(testbed.Grave("the log shows a part of a payment: " + shown))
 	}
 }
 

@@ -1,0 +1,107 @@
+package testbed
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Pace is how long the slowest call of a test took, of those for which there is a
+// time-out.
+type Pace struct {
+	mu      sync.Mutex
+	slowest time.Duration
+}
+
+// Took notes how long something took.
+func (p *Pace) Took(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slowest = max(p.slowest, d)
+}
+
+// Fairly plays a test of a service that has time-outs. One that fails is played again
+// when something in it took as long as the shortest of them: a machine that is busy with
+// something else may then have decided how it went, and not the service. A test that
+// fails in time has failed, and so has one that fails every time. No machine is too slow
+// for the faults that are Grave.
+func Fairly(t testing.TB, shortest time.Duration, play func(tb testing.TB, p *Pace)) {
+	t.Helper()
+	const tries = 6
+	for try := 1; ; try++ {
+		p, tr := &Pace{}, &trial{TB: t}
+		tr.run(func() { play(tr, p) })
+		if len(tr.faults) == 0 {
+			return
+		}
+		if tr.grave || p.slowest < shortest || try == tries {
+			t.Fatal(strings.Join(tr.faults, "\n"))
+		}
+		t.Logf("played again: something took %s, and then\n%s", p.slowest, strings.Join(tr.faults, "\n"))
+	}
+}
+
+// Grave is a fault that time does not excuse: money that moved too often, or a log that
+// says what it must not.
+type Grave string
+
+func (g Grave) Error() string { return string(g) }
+
+// trial is a testing.TB that keeps what it is told of.
+type trial struct {
+	testing.TB
+	mu       sync.Mutex
+	faults   []string
+	grave    bool
+	cleanups []func()
+}
+
+// run returns when do has, or has given up, and what was put off until its end is done.
+func (t *trial) run(do func()) {
+	t.cleanups = []func(){do}
+	for n := 1; n > 0; n = len(t.cleanups) {
+		last := t.cleanups[n-1]
+		t.cleanups = t.cleanups[:n-1]
+		var ended sync.WaitGroup
+		ended.Go(last) // which may give up
+		ended.Wait()
+	}
+}
+
+// Cleanup belongs to the play: what it finds fault with counts.
+func (t *trial) Cleanup(f func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.cleanups = append(t.cleanups, f)
+}
+
+// Error keeps a fault, with the lines of tests that led to it.
+func (t *trial) Error(args ...any) {
+	at := make([]uintptr, 32)
+	frames := runtime.CallersFrames(at[:runtime.Callers(1, at)])
+	where := ""
+	for f, more := frames.Next(); more; f, more = frames.Next() {
+		if name := filepath.Base(f.File); strings.HasSuffix(name, "_test.go") {
+			where += fmt.Sprintf("%s:%d: ", name, f.Line)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.grave = t.grave || slices.ContainsFunc(args, func(a any) bool { _, is := a.(Grave); return is })
+	t.faults = append(t.faults, where+fmt.Sprint(args...))
+}
+
+func (t *trial) Errorf(format string, args ...any) { t.Error(fmt.Sprintf(format, args...)) }
+func (t *trial) Fatal(args ...any)                 { t.Error(args...); runtime.Goexit() }
+func (t *trial) Fatalf(format string, args ...any) { t.Errorf(format, args...); runtime.Goexit() }
+
+func (t *trial) Failed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.faults) > 0
+}
