@@ -72,6 +72,7 @@ type buyer struct {
 	settlements map[string]settleAnswer // by nonce
 	sent        map[string]bool         // nonces that reached the facilitator
 	plays       int
+	early       bool // a result came before the service was killed, which was too late for it
 	replies     int
 	results     int
 	signed      map[string]bool // nonces that were sent
@@ -317,6 +318,7 @@ func (t *trial) seen(signature string, status int, body []byte) (lost bool, resu
 	result := status == http.StatusOK
 	lost = b.replies == 1 || result && !t.revived
 	if result {
+		b.early = b.early || !t.revived
 		b.served[string(body)] = true
 		if !lost {
 			b.results++
