@@ -29,7 +29,7 @@ func StartDynamoLocal(t testing.TB) Dynamo {
 	if err := fetchLocal(t.Context(), dir); err != nil {
 		t.Skipf("needs DynamoDB Local, which cannot be fetched: %v", err)
 	}
-	addr := freeAddr(t) // it takes no port 0
+	addr := FreeAddr(t) // it takes no port 0
 	_, port, _ := strings.Cut(addr, ":")
 	cmd := exec.Command(java, "-Xmx256m", "-Djava.library.path=lib", "-cp", "lib/*",
 		"com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-inMemory", "-disableTelemetry", "-port", port)
@@ -66,8 +66,8 @@ func fetchLocal(ctx context.Context, dir string) error {
 	})
 }
 
-// freeAddr is an address of 127.0.0.1 to listen on. Another process may take it first.
-func freeAddr(tb testing.TB) string {
+// FreeAddr is an address of 127.0.0.1 to listen on. Another process may take it first.
+func FreeAddr(tb testing.TB) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -100,7 +100,7 @@ func BenchmarkPaidDNS(b *testing.B) {
 			b.Fatalf("status %d: %s", w.Code, w.Body)
 		}
 	}
-	p.booked(catalog.DNS(), n, n)
+	p.booked(catalog.DNS().Amount, n, n)
 }
 
 // BenchmarkMemory is the resident memory of the deployed dns function after
@@ -121,7 +121,7 @@ func BenchmarkMemory(b *testing.B) {
 				b.Fatalf("payment %d: %s", i, e)
 			}
 		}
-		batch.booked(catalog.DNS(), requests, requests)
+		batch.booked(catalog.DNS().Amount, requests, requests)
 		is(b, "processes", d.host.Stats(dnsFunction).Spawned, 1)
 		b.ReportMetric(0, "ns/op") // it would count the suite's own work
 		b.ReportMetric(float64(testbed.Memory(b, pid, "VmRSS"))/1024, "MB/1000th")

@@ -90,7 +90,7 @@ func play(t testing.TB, p *pace, l *lab, d *deployment, s scenario) {
 	if s.calls == 0 && end.charged == moved {
 		s.calls = 1
 	}
-	r.booked(op, s.calls, min(s.calls, 1))
+	r.booked(op.Amount, s.calls, min(s.calls, 1))
 	if s.lookups != 0 {
 		is(t, "lookups of "+r.name, l.dns.lookups(r.name), s.lookups)
 	}
@@ -98,7 +98,7 @@ func play(t testing.TB, p *pace, l *lab, d *deployment, s scenario) {
 
 // booked holds the facilitator to what it did for the payer: calls to /settle, and
 // transfers of the right value to the right payee.
-func (r *run) booked(op catalog.Operation, calls, transfers int) {
+func (r *run) booked(amount string, calls, transfers int) {
 	moved := r.lab.facilitator.Moved(r.payer)
 	if len(moved) > transfers {
 		r.Error(testbed.Grave(fmt.Sprintf("money was moved %d times, want %d", len(moved), transfers)))
@@ -106,7 +106,7 @@ func (r *run) booked(op catalog.Operation, calls, transfers int) {
 	is(r, "calls to /settle", r.lab.facilitator.Asked(r.payer), calls)
 	is(r, "transfers", len(moved), transfers)
 	for _, t := range moved {
-		is(r, "value", t.Value, op.Amount)
+		is(r, "value", t.Value, amount)
 		is(r, "payee", strings.EqualFold(t.Payee, r.lab.terms.PayTo), true)
 	}
 }
@@ -139,7 +139,12 @@ func (r *run) fill(s string) string {
 	return strings.ReplaceAll(s, "{name}", r.name)
 }
 
-func (r *run) answer() want { return result(r.fill(healthy().body)) }
+func (r *run) answer() want {
+	if r.d.stranger {
+		return result(`{"city":"Oslo","weather":"fair"}`)
+	}
+	return result(r.fill(healthy().body))
+}
 
 func opOf(path string) (catalog.Operation, bool) {
 	path, _, _ = strings.Cut(path, "?")
@@ -340,7 +345,7 @@ func another(paid int, steps ...step) step {
 			other.step(st)
 		}
 		op, _ := opOf(other.path)
-		other.booked(op, paid, paid)
+		other.booked(op.Amount, paid, paid)
 	})
 	s.inner = steps
 	return s

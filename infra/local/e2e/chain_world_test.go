@@ -72,40 +72,22 @@ func (p *payer) mint(value int64) {
 	p.funds += value
 }
 
-// sign asks for the offer and signs it, to be used within a time; 0 is as long as the offer says.
-func (p *payer) sign(window time.Duration) {
+// sign asks for the offer and signs it.
+func (p *payer) sign() {
 	p.first, p.earlier = exchange{}, len(p.transfers())
-	p.run.sign(p.path, func(d *x402test.Draft) {
-		a := &d.Payload.Payload.Authorization
-		a.From = p.account.Checksum()
-		if window > 0 {
-			a.ValidBefore = strconv.FormatInt(time.Now().Add(window).Unix(), 10)
-		}
-	}, resign(func(signature []byte) []byte { return append(p.prefix, signature...) }))
+	p.run.sign(p.path, func(d *x402test.Draft) { d.Payload.Payload.Authorization.From = p.account.Checksum() },
+		resign(func(signature []byte) []byte { return append(p.prefix, signature...) }))
 }
 
 func (p *payer) buy() {
-	p.sign(0)
+	p.sign()
 	p.pays(p.answer())
 }
 
-// refusedTwice sends the payment and wants a 402 whose reason comes from the chain, and
-// whose PAYMENT-RESPONSE has the facilitator's own. Sent again it is refused from the
-// record, and nobody is asked.
-func (p *payer) refusedTwice(reason, facilitators string) {
-	for _, said := range []string{facilitators, reason} {
-		w := declined(reason)
-		w.says = said
-		p.pays(w)
-	}
-}
-
 // uncertain sends the payment, is told that nobody knows, and waits as long as the
-// answer asks for.
-func (p *payer) uncertain() { p.rest(p.pays(fails(fault.SettlementUncertain))) }
-
-// rest is not longer than a person would wait.
-func (p *payer) rest(e exchange) {
+// answer asks for, which is not longer than a person would wait.
+func (p *payer) uncertain() {
+	e := p.pays(fails(fault.SettlementUncertain))
 	p.pause(e.RetryAfter())
 	is(p, "Retry-After is within 10 s", e.RetryAfter() <= 10*time.Second, true)
 }
@@ -158,7 +140,6 @@ type chainWorld struct {
 	testing.TB
 	lab         *lab // the resolver, and the signatures that no log may show
 	node        *testbed.Chain
-	rpc         *proxy // the service's way to the node; the facilitator has one of its own
 	facilitator *testbed.Process
 	relay       *tap // the service's way to the facilitator
 	d           *deployment
@@ -186,9 +167,9 @@ func openChain(t testing.TB, p *pace, l *lab, o chainOptions) *chainWorld {
 		w.confirm = 30 * time.Second
 	}
 	w.node = testbed.StartChain(t)
-	w.rpc, w.nodeURL = newProxy(t, w.node.URL), w.node.URL
+	w.nodeURL = w.node.URL
 	s := l.setup()
-	s.more["RPC_URL"], s.more["NETWORK"] = "http://"+w.rpc.addr, testbed.BaseNetwork
+	s.more["RPC_URL"], s.more["NETWORK"] = w.node.URL, testbed.BaseNetwork
 	if o.fallback {
 		w.startFacilitator("0")
 		s.more["FACILITATOR_FALLBACK_URL"], s.more["DUPLICATE_WINDOW_SECONDS"] = w.facilitator.URL, "0"

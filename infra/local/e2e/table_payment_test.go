@@ -82,7 +82,7 @@ func paymentCases(op catalog.Operation) []scenario {
 		}},
 		{name: "ledger breaks after the settlement", harms: true, own: alone, steps: []step{
 			inBackground(u, result(""), atTheFacilitator), cut(), finish(),
-			again(fails(fault.LedgerUnavailable).charge(unknown)), happens(func(r *run) { r.booked(op, 1, 1) }),
+			again(fails(fault.LedgerUnavailable).charge(unknown)), happens(func(r *run) { r.booked(op.Amount, 1, 1) }),
 		}, calls: 1},
 		{name: "record is corrupt", harms: true, steps: []step{signed(u), corrupt(), again(fails(fault.PaymentUnavailable).charge(unknown))}},
 	}

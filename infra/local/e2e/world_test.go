@@ -10,6 +10,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
 type world struct {
@@ -74,6 +75,8 @@ type deployment struct {
 	plant  func(ctx context.Context, key string) error
 	log    func() string
 
+	stranger bool // it is the shop of infra/shop
+
 	host *lambdahost.Host // of the built functions
 	// kill ends the process that has a request, and returns when it is gone; revive is the
 	// service afterwards. dead is what the client of a killed process gets: nil is no answer.
@@ -105,6 +108,30 @@ func openLocalOver(tb testing.TB, l *lab, s setup, ledgerFile string) *deploymen
 	}
 	revive := func() *deployment { return openLocalOver(tb, l, s, ledgerFile) }
 	return &deployment{base: p.URL, origin: p.URL, log: p.Log.String, kill: p.Kill, revive: revive}
+}
+
+// openShop runs the shop of infra/shop over the ledger in a folder. It can be killed.
+func openShop(tb testing.TB, s setup, dir string) *deployment {
+	d := &deployment{stranger: true, revive: func() *deployment { return openShop(tb, s, dir) }}
+	testbed.Until(tb, "the shop", func() error { // somebody may be faster at the address
+		addr := testbed.FreeAddr(tb)
+		p, err := testbed.Launch(testbed.Shop(tb, dir, addr, s.facilitator), nil)
+		if err != nil {
+			return err
+		}
+		tb.Cleanup(p.Kill)
+		d.base, d.origin, d.log, d.kill = "http://"+addr, "http://"+addr, p.Log.String, p.Kill
+		return p.Listens(addr)
+	})
+	return d
+}
+
+// amount is what the purchase of a test costs.
+func (d *deployment) amount() string {
+	if d.stranger {
+		return "10000"
+	}
+	return catalog.DNS().Amount
 }
 
 // launchLocal starts the local runner. At the end of the test it is stopped, and must
