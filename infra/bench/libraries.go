@@ -85,7 +85,7 @@ func registry(bootstrapURL string) func(ctx context.Context, domain string) erro
 			return err
 		}
 		if _, ok := res.Object.(*rdap.Domain); !ok {
-			return fmt.Errorf("%T is no domain", res.Object)
+			return fmt.Errorf("%T is not a domain", res.Object)
 		}
 		return nil
 	}

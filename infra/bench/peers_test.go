@@ -10,7 +10,7 @@ import (
 )
 
 // Each line is answered by one line with every peer of its operation, whatever
-// became of it, and lookups at once end with every error.
+// its outcome, and lookups at once end with every error.
 func TestServe(t *testing.T) {
 	says := func(d time.Duration, err error) look {
 		return func(_ context.Context, domain string) (time.Duration, error) {

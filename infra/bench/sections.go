@@ -264,8 +264,8 @@ func (s site) limits() []section {
 	return []section{most}
 }
 
-// cost is what calls come to by AWS's list prices, as a benchmark counts them. The
-// README has a table of its own of it.
+// cost is what calls cost by AWS's list prices, as a benchmark counts them. The
+// README has a table of it.
 func (s site) cost() []section {
 	progress("what calls cost")
 	b := s.benchmarks("./pkg/service", "^BenchmarkCost$")

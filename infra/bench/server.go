@@ -52,7 +52,7 @@ func start(ready string, cmd *exec.Cmd) *server {
 	}
 }
 
-// ours starts the local runner of the service with a ledger in a file of its own.
+// ours starts the local runner of the service with a ledger in a new file.
 // What a client may do in a minute is not limited: one client is all there is.
 func (s site) ours(ledgerFile string) *server {
 	cmd := exec.CommandContext(s.ctx, "build/local")

@@ -27,7 +27,7 @@ func TestReadsFigures(t *testing.T) {
 		t.Error(d)
 	}
 	if fails(func() { parseBenchmarks("BenchmarkX-2 100 many ns/op") }) == nil || fails(func() { parseAttributes("=== ATTR  TestY dns eleven\n", "TestY") }) == nil {
-		t.Error("a figure that is no number was taken")
+		t.Error("a figure that is not a number was taken")
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// buyer signs payments with a key of its own.
+// buyer signs payments with a new key.
 type buyer struct{ x402test.Client }
 
 func newBuyer() buyer {
@@ -32,7 +32,7 @@ func challenges(s *server) target {
 }
 
 // payments pays a server for its ping, each time with a new signature. To the
-// service each is a purchase of its own, which its key says.
+// service each is another purchase, which its key says.
 func (b buyer) payments(s *server) target {
 	required := must(b.Challenge(context.Background(), s.origin+catalog.Ping().Path))
 	return target{"paid ping", s, func() []byte {
@@ -73,7 +73,7 @@ func newFacilitator() *httptest.Server {
 		var asked struct {
 			PaymentPayload x402.Payload `json:"paymentPayload"`
 		}
-		_ = json.NewDecoder(io.LimitReader(r.Body, maxAnswer)).Decode(&asked) // whoever pays is believed
+		_ = json.NewDecoder(io.LimitReader(r.Body, maxAnswer)).Decode(&asked) // every payer is believed
 		payer, hash := asked.PaymentPayload.Payload.Authorization.From, make([]byte, 32)
 		_, _ = rand.Read(hash) // never fails
 		w.Header().Set("Content-Type", "application/json")

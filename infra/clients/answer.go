@@ -155,7 +155,7 @@ func (d *OpenAPI) checkCode(a Answer, op operation) error {
 	case listed.Retryable != nil && e.Retryable != *listed.Retryable && (!*listed.Retryable || !charged):
 		return fmt.Errorf("%s is listed with retryable %v", e.Code, *listed.Retryable)
 	case err != nil || link.Path != catalog.PathDocs || link.Fragment != catalog.ErrorAnchor(fault.Code(e.Code)) || !d.anchors[link.Fragment]:
-		return fmt.Errorf("docs_url is %s, which is no place about %s", body.DocsURL, e.Code)
+		return fmt.Errorf("docs_url is %s, which is not a place about %s", body.DocsURL, e.Code)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func checkChildren(body []byte) error {
 		var child struct {
 			Error *struct{ Code fault.Code }
 		}
-		// A field of that name that is no child (headers of a headers result
+		// A field of that name that is not a child (headers of a headers result
 		// is an object of texts) has no error, or one of another type.
 		if raw, ok := fields[name]; !ok || json.Unmarshal(raw, &child) != nil || child.Error == nil {
 			continue

@@ -111,16 +111,18 @@ func TestAnswers(t *testing.T) {
 	}
 	offer := unpaid(t, site, catalog.DNS())
 	offer.Path = catalog.DNS().Path
-	tables := []map[string]judged{results(), headers(offer), failures(offer, description)}
+	tables := []map[string]judged{results(), headers(offer), failures(offer)}
 	for _, op := range catalog.All() {
 		tables = append(tables, map[string]judged{"paid " + op.Slug: {paid(op), ""}, "unpaid " + op.Slug: {unpaid(t, site, op), ""}})
 	}
 	for _, table := range tables {
 		for name, c := range table {
-			err := d.Check(c.answer)
-			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%s: %v, want %q", name, err, c.says)
-			}
+			t.Run(name, func(t *testing.T) {
+				err := d.Check(c.answer)
+				if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+					t.Errorf("%v, want %q", err, c.says)
+				}
+			})
 		}
 	}
 }
@@ -129,17 +131,11 @@ func results() map[string]judged {
 	dns, ssl := catalog.DNS(), catalog.SSLCheck()
 	return map[string]judged{
 		"a child that failed":       {withChild("ssl", `{"error":{"code":"connect_failed","message":"m"}}`), ""},
-		"a child of no shape":       {withChild("ssl", `{}`), "/ssl"},
 		"a child with another code": {withChild("whois", `{"error":{"code":"connect_failed","message":"m"}}`), "which is not in the list of whois"},
-		"a child with a payment's":  {withChild("dns", `{"error":{"code":"overloaded","message":"m"}}`), "which is not in the list of dns"},
 		"field missing":             {paid(ssl).but(`"port":443,`, ``), "missing property 'port'"},
-		"field too many":            {paid(ssl).but(`"port":443,`, `"port":443,"ports":[443],`), "'ports' not allowed"},
-		"a fraction":                {paid(ssl).but(`"port":443`, `"port":443.5`), "want integer"},
 		"not JSON":                  {got(dns, 200, "<html>"), "invalid character"},
-		"something follows":         {got(dns, 200, dns.Response+"{}"), "after top-level value"},
 		"not UTF-8":                 {got(dns, 200, "{\"\xff\":1}"), "not UTF-8"},
 		"text for JSON":             {paid(dns).with("Content-Type", "text/plain"), `"text/plain" is not declared`},
-		"no content type":           {paid(dns).with("Content-Type"), "Content-Type"},
 	}
 }
 
@@ -148,62 +144,41 @@ func headers(offer Answer) map[string]judged {
 	head, page, limited := offer.by("HEAD", dns.Path), offer.with("Content-Type", "text/html; charset=utf-8"), failed(whois, 429, "rate_limited", "false", "true")
 	head.Body, page.Body = nil, []byte("<!DOCTYPE html>")
 	return map[string]judged{
-		"replay":                  {paid(dns).with("Idempotent-Replayed", "true"), ""},
-		"replayed, it says":       {paid(dns).with("Idempotent-Replayed", "yes"), "Idempotent-Replayed"},
-		"refused settlement":      {offer.with("PAYMENT-RESPONSE", encoded(`{"success":false,"errorReason":"insufficient_funds","transaction":"","network":"eip155:8453"}`)), ""},
 		"no receipt":              {paid(dns).with("PAYMENT-RESPONSE"), "PAYMENT-RESPONSE is there 0 times"},
 		"two receipts":            {paid(dns).with("PAYMENT-RESPONSE", encoded(settlement), encoded(settlement)), "2 times"},
 		"a receipt not in base64": {paid(dns).with("PAYMENT-RESPONSE", settlement), "base64"},
 		"an offer as a page":      {page, ""},
 		"HEAD of an offer":        {head, ""},
-		"HEAD without an offer":   {head.with("PAYMENT-REQUIRED"), "PAYMENT-REQUIRED is there 0 times"},
 		"HEAD with a body":        {offer.by("HEAD", dns.Path), "it has a body"},
-		"an age below 0":          {paid(dns).with("Age", "-1"), "Age"},
-		"too many":                {limited.with("Retry-After", "60"), ""},
 		"no wait":                 {limited, "Retry-After is there 0 times"},
 		"a wait in words":         {limited.with("Retry-After", "soon"), "not a number"},
-		"a wait of nothing":       {limited.with("Retry-After", "0"), "Retry-After"},
 	}
 }
 
-func failures(offer Answer, description string) map[string]judged {
+func failures(offer Answer) map[string]judged {
 	dns, whois := catalog.DNS(), catalog.Whois()
-	nxdomain, html, elsewhere := failed(dns, 404, "nxdomain", "true", "false"), got(dns, 502, "<html>").with("Content-Type", "text/html"), got(dns, 200, "{}")
+	nxdomain, html := failed(dns, 404, "nxdomain", "true", "false"), got(dns, 502, "<html>").with("Content-Type", "text/html")
 	limited := failed(whois, 503, "overloaded", "true", "true").with("Retry-After", "1")
 	return map[string]judged{
-		"declared error":               {failed(dns, 400, "invalid_type", "false", "false"), ""},
-		"undeclared error":             {nxdomain, ""},
-		"owed":                         {failed(dns, 504, "dns_timeout", "true", "true"), ""},
-		"owed, and no lookup is left":  {failed(dns, 504, "dns_timeout", "true", "false"), ""},
-		"the record says":              {limited, ""},
-		"not known":                    {failed(whois, 409, "payment_in_progress", "null", "true").with("Retry-After", "2"), ""},
-		"a code outside the lists":     {failed(dns, 500, "internal_error", "true", "true"), ""},
-		"a conflict outside the lists": {failed(whois, 409, "idempotency_conflict", "false", "false"), ""},
-		"another method":               {failed(dns, 405, "method_not_allowed", "false", "false").by("POST", dns.Path), ""},
-		"an unknown path":              {failed(dns, 404, "unknown_path", "false", "false").by("GET", "/nope"), ""},
-		"a page for an unknown path":   {got(dns, 404, "<html>").with("Content-Type", "text/html").by("GET", "/nope"), ""},
-		"a page for a crawler's path":  {got(dns, 404, "<html>").with("Content-Type", "text/html").by("GET", "/.well-known/x"), "is not declared"},
-		"preflight":                    {got(dns, 204, "").by("OPTIONS", dns.Path), ""},
-		"preflight with a body":        {got(dns, 204, "x").by("OPTIONS", dns.Path), "it has a body"},
-		"not modified":                 {got(dns, 304, "").by("GET", "/docs"), ""},
-		"text":                         {got(dns, 200, "# x").by("GET", "/llms.txt").with("Content-Type", "text/plain; charset=utf-8"), ""},
-		"description":                  {got(dns, 200, description).by("GET", "/openapi.json"), ""},
-		"402 with another code":        {offer.but(`"code":"payment_required"`, `"code":"payment"`), "/code"},
-		"error as a page":              {html, `"text/html" is not declared`},
-		"not of this operation":        {failed(dns, 400, "invalid_port", "false", "false"), "does not list invalid_port"},
-		"not of any":                   {failed(dns, 500, "oops", "false", "false"), "value must be one of"},
-		"outside, another status":      {failed(dns, 404, "internal_error", "true", "true"), "internal_error is listed with 500"},
-		"another status":               {failed(dns, 502, "nxdomain", "true", "false"), "listed with 404"},
-		"charged, and it is not":       {failed(dns, 404, "nxdomain", "false", "false"), "listed with charged true"},
-		"charged is not known":         {failed(dns, 504, "dns_timeout", "null", "true"), "listed with charged true"},
-		"retryable, and it is not":     {failed(dns, 404, "nxdomain", "true", "true"), "listed with retryable false"},
-		"not retryable, and it is":     {limited.but(`true,"retryable":true`, `false,"retryable":false`), "listed with retryable true"},
-		"success not declared":         {got(dns, 202, dns.Response), "is not declared"},
-		"a page for any path":          {elsewhere.by("GET", "/nope"), "described: false"},
-		"POST that is answered":        {paid(dns).by("POST", dns.Path), "is not declared"},
-		"docs_url of no code":          {nxdomain.but("#error-nxdomain", "#errors"), "no place about nxdomain"},
-		"docs_url of another page":     {nxdomain.but("/docs#", "/doc#"), "no place about nxdomain"},
-		"free path with a price":       {failed(dns, 503, "overloaded", "false", "true").by("GET", "/docs"), "does not list overloaded"},
+		"undeclared error":            {nxdomain, ""},
+		"owed, and no lookup is left": {failed(dns, 504, "dns_timeout", "true", "false"), ""},
+		"a code outside the lists":    {failed(dns, 500, "internal_error", "true", "true"), ""},
+		"another method":              {failed(dns, 405, "method_not_allowed", "false", "false").by("POST", dns.Path), ""},
+		"an unknown path":             {failed(dns, 404, "unknown_path", "false", "false").by("GET", "/nope"), ""},
+		"a page for an unknown path":  {got(dns, 404, "<html>").with("Content-Type", "text/html").by("GET", "/nope"), ""},
+		"a page for a crawler's path": {got(dns, 404, "<html>").with("Content-Type", "text/html").by("GET", "/.well-known/x"), "is not declared"},
+		"preflight with a body":       {got(dns, 204, "x").by("OPTIONS", dns.Path), "it has a body"},
+		"402 with another code":       {offer.but(`"code":"payment_required"`, `"code":"payment"`), "/code"},
+		"error as a page":             {html, `"text/html" is not declared`},
+		"not of this operation":       {failed(dns, 400, "invalid_port", "false", "false"), "does not list invalid_port"},
+		"outside, another status":     {failed(dns, 404, "internal_error", "true", "true"), "internal_error is listed with 500"},
+		"charged, and it is not":      {failed(dns, 404, "nxdomain", "false", "false"), "listed with charged true"},
+		"charged is not known":        {failed(dns, 504, "dns_timeout", "null", "true"), "listed with charged true"},
+		"retryable, and it is not":    {failed(dns, 404, "nxdomain", "true", "true"), "listed with retryable false"},
+		"not retryable, and it is":    {limited.but(`true,"retryable":true`, `false,"retryable":false`), "listed with retryable true"},
+		"success not declared":        {got(dns, 202, dns.Response), "is not declared"},
+		"POST that is answered":       {paid(dns).by("POST", dns.Path), "is not declared"},
+		"docs_url of no code":         {nxdomain.but("#error-nxdomain", "#errors"), "not a place about nxdomain"},
 	}
 }
 

@@ -106,7 +106,7 @@ type visit struct {
 	// asked for, transfers what moved.
 	signatures, settles, transfers int
 	several                        bool // the signatures differ
-	// questions are the purchases that were asked for, each by a key of its own;
+	// questions are the purchases that were asked for, each by another key;
 	// 0 is one.
 	questions int
 	answer    string // is in the JSON on show

@@ -250,7 +250,7 @@ func TestInterrupted(t *testing.T) {
 	p.redeem(t, w, s, g, o.notes)
 }
 
-// inGroup gives a command a group of its own. What runs tests in the background may have
+// inGroup gives a command a new process group. What runs tests in the background may have
 // them ignore the signal, which a child inherits. One that is caught is the default again
 // in a child.
 func inGroup(t *testing.T, cmd *exec.Cmd) {

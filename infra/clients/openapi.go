@@ -158,7 +158,7 @@ func parseOpenAPI(raw []byte) (*OpenAPI, error) {
 	return d, nil
 }
 
-// inline puts the components that are no schemas in the place of what refers to them.
+// inline puts the components that are not schemas in the place of what refers to them.
 func inline(root, node any) error {
 	switch n := node.(type) {
 	case []any:

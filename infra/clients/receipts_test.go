@@ -208,22 +208,16 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 		again.Header.Get(x402.HeaderResponse) != first.Header.Get(x402.HeaderResponse) {
 		t.Errorf("the replay differs: %v, was %v", again.Header, first.Header)
 	}
-	for i := 0; i < len(first.Body); i += 7 {
-		changed := bytes.Clone(first.Body)
-		changed[i] ^= 1
-		if f := c.check(t, first, changed, payer); f.Hash == f.Said.ResponseHash {
-			t.Fatalf("byte %d changed, and the receipt holds", i)
-		}
+	changed := bytes.Clone(first.Body)
+	changed[len(changed)/2] ^= 1
+	if f := c.check(t, first, changed, payer); f.Hash == f.Said.ResponseHash {
+		t.Error("a byte changed, and the receipt holds")
 	}
-	for i := 0; i < len(f.Signature); i += 7 {
-		changed := []byte(f.Signature)
-		changed[i]++
-		b := first
-		b.Header = first.Header.Clone()
-		changeReceipt(t, b.Header, resigned(func(string) string { return string(changed) }))
-		if f := c.check(t, b, b.Body, payer); f.Failed == "" {
-			t.Errorf("character %d of the receipt changed, and it holds: %+v", i, f)
-		}
+	resold := first
+	resold.Header = first.Header.Clone()
+	changeReceipt(t, resold.Header, resigned(forged))
+	if f := c.check(t, resold, resold.Body, payer); f.Failed == "" {
+		t.Errorf("the signature changed, and it holds: %+v", f)
 	}
 	if f := c.check(t, bought{Reply: x402test.Reply{Header: http.Header{}}, required: first.required}, nil); f.Found {
 		t.Errorf("a receipt of nothing: %+v", f)

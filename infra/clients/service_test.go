@@ -92,7 +92,7 @@ type service struct {
 	log   func() string // what it has printed so far
 }
 
-// start starts the whole service on this machine, in a world of its own.
+// start starts the whole service on this machine, in a new world.
 func start(t *testing.T, plan ...x402test.Behaviour) service {
 	t.Helper()
 	return newWorld(t, resolver(t), plan...).start(t)
@@ -199,7 +199,7 @@ func decoded[T any](t *testing.T, raw []byte) T {
 type workshop struct {
 	dir   string
 	env   []string // on top of this process's
-	payer string   // private key of whoever runs programs here
+	payer string   // private key of who runs programs here
 }
 
 // nodeWorkshop has the npm packages of package.json, installed as its lock file says.

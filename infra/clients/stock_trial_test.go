@@ -59,7 +59,7 @@ type trial struct {
 	revived bool
 }
 
-// buyer is one purchase: a payer with a key of its own asks one question.
+// buyer is one purchase: a payer with a new key asks one question.
 type buyer struct {
 	trial  *trial
 	column int // of the table: the client

@@ -152,7 +152,7 @@ func readAlarm(id string, text []byte) (Alarm, error) {
 		one.MetricStat.Stat, one.MetricStat.Period = p.Statistic+p.ExtendedStatistic, p.Period
 		p.Metrics = []dataQuery{one}
 	} else if p.MetricName+p.Namespace+p.Statistic+p.ExtendedStatistic != "" || p.Period != 0 {
-		return a, errors.New("it has Metrics and a metric of its own")
+		return a, errors.New("it has Metrics and a metric besides")
 	}
 	faults := []error{a.query(p.Metrics)}
 	fault := func(wrong bool, format string, args ...any) {

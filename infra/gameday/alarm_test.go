@@ -124,7 +124,7 @@ func TestBadAlarms(t *testing.T) {
 		{`"notBreaching"`, `"evaluate"`, `"evaluate"`},
 		{`"MetricName": "Errors"`, `"MetricName": {"Fn::GetAtt": ["A", "B"]}`, "MetricName"},
 		{`"MetricName": "Errors",`, ``, "without namespace or name"},
-		{`"Metrics": [`, `"Statistic": "Sum", "Metrics": [`, "a metric of its own"},
+		{`"Metrics": [`, `"Statistic": "Sum", "Metrics": [`, "a metric besides"},
 		{`"Id": "some"`, `"Id": "some", "AccountId": "1"`, "AccountId"},
 		{`"Period": 300, "Stat": "Sum"}}`, `"Period": 60, "Stat": "Sum"}}`, "its period differs"},
 		{`"ReturnData": false, `, ``, "two queries return data"},

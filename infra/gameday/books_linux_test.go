@@ -29,7 +29,7 @@ type dayBooks struct {
 
 type tally struct{ Count int }
 
-// audited holds make books to what the scenario has come to: no differences, every
+// audited holds make books to the outcome of the scenario: no differences, every
 // transfer is there, and what is owed is what make owed lists. It is run over the
 // world's table, past its door and that of the node, for every day since the world was
 // opened. Its blocks are safe at once, and its clock is some seconds ahead, so that

@@ -3,9 +3,9 @@
 // what clients see, what is owed afterwards, and which alarms go off. make gameday
 // runs it and prints the report.
 //
-// The test binary starts itself again in a network namespace of its own. There
+// The test binary starts itself again in a new network namespace. There
 // every address of IPv4 is on the loopback interface, so each scenario has a
-// world of its own: public addresses with an HTTPS origin and an RDAP registry,
+// separate world: public addresses with an HTTPS origin and an RDAP registry,
 // three resolvers, a play-money facilitator and a node of its chain, a DynamoDB
 // table behind a proxy, and the functions behind the Lambda host. No packet can
 // leave the namespace.

@@ -21,7 +21,7 @@ import (
 const patience = 60 * time.Second
 
 // door is something at an address, or at several, that can be shut, so that the
-// machine refuses whoever calls there, and opened again. Addresses of the namespace
+// machine refuses connections, and opened again. Addresses of the namespace
 // below the ephemeral ports are nobody else's.
 type door struct {
 	addr   string

@@ -19,7 +19,7 @@ route add local 0.0.0.0/0 dev lo table local
 
 // TestGameDay plays every scenario. Every alarm of the deployment goes off in
 // one of them at least, and none on the day before, on which nothing breaks. A fault ends in
-// one page or one ticket, or heals. What only rolls a release back is no part of it.
+// one page or one ticket, or heals. What only rolls a release back is not a part of it.
 func TestGameDay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make verify builds the functions and the CDK app for it")

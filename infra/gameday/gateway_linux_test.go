@@ -50,7 +50,7 @@ func readGatewayLog(t *testing.T, doc []byte) gatewayLog {
 // variable is one of the gateway's in the format of its log.
 var variable = regexp.MustCompile(`\$context\.([\w.]+)`)
 
-// line is what the gateway logs of an invocation: what a request has of its own is
+// line is what the gateway logs of an invocation: what belongs to one request is
 // left out, as "-", which the gateway writes where there is nothing.
 func (g gatewayLog) line(e lambdahost.Ended) []byte {
 	var answer struct{ StatusCode int }

@@ -81,7 +81,7 @@ type payer struct {
 	broken         error // why nothing was seen
 }
 
-// newPayer makes a payer with a wallet and a name to ask about of its own, and
+// newPayer makes a payer with a new wallet and a new name to ask about, and
 // has the payment signed. The price is asked for without paying.
 func (w *world) newPayer(op catalog.Operation, n int) *payer {
 	w.Helper()

@@ -27,7 +27,7 @@ type call struct {
 	payer     string       // in lower case, else empty
 }
 
-// failure is what becomes of a call. It is carried out when the failure forwards it, and
+// failure is what happens to a call. It is carried out when the failure forwards it, and
 // answered as that went, unless the failure says that it has dealt with the answer.
 type failure func(w http.ResponseWriter, r *http.Request, c call, forward func()) (answer bool)
 
@@ -188,7 +188,7 @@ func callOf(r *http.Request, body []byte) call {
 	var q struct {
 		Item map[string]struct{ S string }
 	}
-	_ = json.Unmarshal(body, &q) // what is no write has no item
+	_ = json.Unmarshal(body, &q) // only a write has an item
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	c := call{operation: operation}
 	if key := strings.Split(q.Item[dynamo.AttrKey].S, "|"); operation == "PutItem" && len(key) == 4 {

@@ -56,7 +56,7 @@ type outcome struct {
 	failed        bool
 }
 
-// play plays the scenario in a world of its own. Where it fails on a machine that is busy
+// play plays the scenario in a new world. Where it fails on a machine that is busy
 // with something else, which a call that took longer than it may tells, it is played
 // again.
 func (c scenario) play(t *testing.T, s *stage, alarms []Alarm) (out *outcome) {

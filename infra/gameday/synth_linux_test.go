@@ -20,7 +20,7 @@ const stack = "hostfacts-production"
 func synthesized(t *testing.T) []byte {
 	t.Helper()
 	testbed.Find(t, "Node for the CDK", "node")
-	// The app is a program of its own; reading its sources tells the cache of
+	// The app is a separate program; reading its sources tells the cache of
 	// go test that the result depends on them.
 	sources, _ := filepath.Glob("../*.go") // the pattern is well-formed
 	for _, s := range sources {

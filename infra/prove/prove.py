@@ -1,12 +1,14 @@
 """make prove: what is proven outside CI, because it needs the newest of what others
-publish. It runs every part, or those that are named, and fails when a part does, or when
+publish, or takes too long. It runs every part, or those that are named, and fails when a part does, or when
 a check's verdict is not the one that verdicts.py expects.
 
-    prove.py [linters] [lists]
+    prove.py [linters] [lists] [runbook] [campaign]
 
 linters holds template.yaml to the newest SAM CLI and cfn-lint. lists runs the conformance
-lists of others against the service, or as its facilitator. A further part is a function
-in PARTS: it returns its section of table.md, and a list of what failed."""
+lists of others against the service, or as its facilitator. runbook plays the chapters of
+the runbook that start services, and campaign a million random schedules of faults over
+the payment layer. A further part is a function in PARTS: it returns its section of
+table.md, and a list of what failed."""
 
 import concurrent.futures
 import importlib.metadata
@@ -17,6 +19,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 import rules
 import verdicts
@@ -195,7 +198,28 @@ def linters():
     return text, failed
 
 
-PARTS = {"linters": linters, "lists": lists}
+def played(title, *arguments):
+    """Tests of Go that take too long for CI. Their own lines say what was played."""
+    begun = time.monotonic()
+    done = subprocess.run(["go", "test", "-vet=off", "-count=1", "-timeout", "0", "-v", *arguments], cwd=ROOT, capture_output=True, text=True)
+    commit = subprocess.run(["git", "log", "-1", "--format=%h of %cs"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    version = subprocess.run(["go", "version"], capture_output=True, text=True).stdout.split()[2]
+    text = "## %s\n\n`go test %s` on %s, %s: %s in %d s.\n" % (
+        title, " ".join(arguments), commit, version, "fail" if done.returncode else "pass", time.monotonic() - begun)
+    return text, [done.stdout[-8000:] + done.stderr] if done.returncode else []
+
+
+def campaign():
+    """Fifty times as many random schedules of faults as CI plays."""
+    return played("A million schedules", "./pkg/x402", "-run", "^TestCampaign$", "-campaign.n=1000000")
+
+
+def runbook():
+    """The chapters of the runbook that start services, from its own text."""
+    return played("The runbook", "-tags", "prove", "./infra", "-run", "^TestRunbookIsPlayed$")
+
+
+PARTS = {"linters": linters, "lists": lists, "runbook": runbook, "campaign": campaign}
 
 HEAD = "# What is proven outside CI\n\nWritten by `make prove`, part by part.\n"
 

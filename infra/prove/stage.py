@@ -44,7 +44,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Listening:
-    """A server on a port of its own, until the with statement ends."""
+    """A server on a free port, until the with statement ends."""
 
     def serve(self, handler):
         self.server = Server(("127.0.0.1", 0), handler)

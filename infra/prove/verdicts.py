@@ -7,7 +7,7 @@ the list gives no verdict, with what there is to say beside what the list says."
 
 NO_HEADERS = ("x402 v2 has one header, PAYMENT-REQUIRED, with base64 JSON; the list wants X-Payment-Amount and four more, "
               "which neither version of the specification has")
-NO_OATR = "an OATR attestation is no part of x402 v2; the service has signed receipts, a did.json and signed origins"
+NO_OATR = "an OATR attestation is not a part of x402 v2; the service has signed receipts, a did.json and signed origins"
 
 FAILS = {
     "R2": ("we", "the second answer is the stored one, and nothing is settled: R14, R20b and R23 of the same list ask for it, and so does the draft §5.3.5"),

@@ -206,7 +206,7 @@ var (
 
 // TestDelay is about the service a round trip away from everybody else: 20 ms are long
 // beside what a machine takes to compute, and short beside what a lookup may take.
-// Without -rtt it runs in a namespace of its own, beside TestSimnet's. Each lookup lasts
+// Without -rtt it runs in a separate namespace, beside TestSimnet's. Each lookup lasts
 // its round trips: a shorter one would have kept an answer or a connection of an earlier
 // call. How much longer it lasts is the table's to say, not a test's.
 func TestDelay(t *testing.T) {

@@ -2,7 +2,7 @@
 // table of paid requests to the built service in it; all of it is tests.
 //
 // The test binary builds the local runner, starts itself again in a user, network and
-// mount namespace of its own, and there gives every address of IPv4 to the loopback
+// mount namespace, and there gives every address of IPv4 to the loopback
 // interface. So the runner works with its production settings: it asks 1.1.1.1, 8.8.8.8
 // and 9.9.9.10, connects to public addresses on port 443 and trusts the certificates of
 // registries by SSL_CERT_FILE. Only its limits are off, because all cases are one

@@ -71,14 +71,14 @@ func chain(n int) page {
 
 func web(p page, edits ...edit) server { return webTLS(asIs, p, edits...) }
 
-// webTLS is an HTTPS origin with a TLS configuration of its own.
+// webTLS is an HTTPS origin with another TLS configuration.
 func webTLS(change func(*tls.Config), p page, edits ...edit) server {
 	return secured(change, func(secure *tls.Conn) { answer(secure, p) }, func(ca *authority, name string) tls.Certificate {
 		return ca.Leaf(name, edits...)
 	})
 }
 
-// shows is an HTTPS origin with a certificate of its own.
+// shows is an HTTPS origin with another certificate.
 func shows(certificate func(ca *authority, name string) tls.Certificate) server {
 	return secured(asIs, func(secure *tls.Conn) { answer(secure, ok()) }, certificate)
 }
@@ -156,7 +156,7 @@ func raw(talk func(conn net.Conn)) server {
 	return func(*authority, string) func(net.Conn) { return talk }
 }
 
-// byOpenSSL has an openssl s_server of its own talk to each connection, with a
+// byOpenSSL has a new openssl s_server talk to each connection, with a
 // certificate for a key of a kind, as openssl req -newkey takes it.
 func byOpenSSL(key string, args ...string) server {
 	return func(_ *authority, name string) func(net.Conn) {

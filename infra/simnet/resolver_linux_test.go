@@ -144,7 +144,7 @@ func denied(soa ...string) trick {
 func honestly(a asked) { _ = a.w.WriteMsg(a.honest) } // the client may be gone
 func nothing(asked)    {}
 
-// each gives every resolver a trick of its own, in the order of the defaults.
+// each gives every resolver another trick, in the order of the defaults.
 func each(first, second, third trick) trick {
 	return func(a asked) {
 		[]trick{first, second, third}[slices.Index(resolverAddrs(), a.at)](a)

@@ -17,7 +17,7 @@ import (
 const patience = 60 * time.Second
 
 // runner is the service: the built local runner with its play-money facilitator, or
-// the built functions, which have no process of their own.
+// the built functions, which have many processes.
 type runner struct {
 	url     string
 	far     *far // where it runs
@@ -62,7 +62,7 @@ func (r *runner) sound(t *testing.T) {
 	}
 }
 
-// client has a wallet of its own, and is where the service is.
+// client has a new wallet, and is where the service is.
 func (r *runner) client(t *testing.T) *x402test.Client {
 	transport := &http.Transport{DialContext: r.far.dial, DisableKeepAlives: true, DisableCompression: true}
 	return testbed.NewClient(t, &http.Client{Timeout: patience, Transport: transport})
@@ -92,7 +92,7 @@ const maxResident, maxPeak = 64 << 10, 128 << 10
 // limits are off as the runner's are, and they know no chain. In the end every
 // invocation must have ended by itself, and no crash may be in the logs.
 func deploy(t *testing.T, n *internet) *runner {
-	r := &runner{log: new(testbed.Output), turns: make(chan struct{}, 12)} // each has a process of its own
+	r := &runner{log: new(testbed.Output), turns: make(chan struct{}, 12)} // each has a process
 	db := testbed.StartDynamo(t)
 	t.Cleanup(func() { r.sound(t) }) // when the host is closed
 	_, r.url = testbed.Deployment{

@@ -44,7 +44,7 @@ func reportedSites() []site {
 		report
 		site
 	}{
-		{report{"NLnetLabs/unbound#738", "the service: a filter's NXDOMAIN is no proof, the next resolver knows the address"},
+		{report{"NLnetLabs/unbound#738", "the service: a filter's NXDOMAIN proves nothing, the next resolver knows the address"},
 			tricked("rpz", each(policy, honestly, nothing), by(second))},
 		{report{"systemd/systemd#8608", "the service: a portal denies what is asked with EDNS"},
 			tricked("portal", each(withEDNS(denied()), honestly, nothing), by(second))},
@@ -126,7 +126,7 @@ func reportedAnswers() []reportedAnswer {
 			about("ownidentifier", want{"registrar.iana_id": ""}, ianaType, "Registry Identifier")},
 		{report{"meeb/whoisit#53", "both: an entity's handle is not the domain's"},
 			about("nohandle", want{"handle": nil}, `"handle":"1234_DOMAIN_COM-VRSN",`, "")},
-		{report{"meeb/whoisit#34", "both: 422 is no word about the name"}, registration{"limited", body(422, "{}"), upstream()}},
+		{report{"meeb/whoisit#34", "both: 422 says nothing about the name"}, registration{"limited", body(422, "{}"), upstream()}},
 		{report{"rdap-org/client.rdap.org#13", "both: a reserved name has no registration"},
 			registration{"reserved", body(404, `{"errorCode":404,"title":"Not Found","description":["Registry Reserved"]}`), fails(lookup.NotFound)}},
 		{report{"NICMx/rdap-server#79", "both: the error's code is a string"},

@@ -119,7 +119,7 @@ func chained(chain func(leaf []byte) [][]byte) server {
 	})
 }
 
-// selfSigned shows a certificate of its own, without any name but the alternative one.
+// selfSigned shows a self-signed certificate without any name but the alternative one.
 func selfSigned() server {
 	return shows(func(ca *authority, name string) tls.Certificate {
 		now := time.Now()

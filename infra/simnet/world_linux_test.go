@@ -20,7 +20,7 @@ import (
 type host struct {
 	name string // as in the tables, see full
 	// addrs are its A and AAAA records. A host with serve and without addrs
-	// gets a public IPv4 address of its own.
+	// gets a new public IPv4 address.
 	addrs []string
 	// later are its A and AAAA records from each resolver's second query on.
 	later   []string

@@ -54,7 +54,7 @@ func NewAuthority(tb testing.TB, subject pkix.Name) *Authority {
 	return a
 }
 
-// Leaf is a certificate for a name, valid now, with a key of its own. edits
+// Leaf is a certificate for a name, valid now, with a new key. edits
 // change it before it is signed.
 func (a *Authority) Leaf(name string, edits ...func(*x509.Certificate)) tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -48,7 +48,7 @@ func (n *Chain) plant(t testing.TB) {
 	n.Call(t, "anvil_setCode", batchAddress, artefact.Code["Batch"])
 }
 
-// ChainReceipt is what became of a transaction.
+// ChainReceipt is what is known of a transaction.
 type ChainReceipt struct {
 	Hash    string
 	Pending bool // in no block; the rest is not known
@@ -67,7 +67,7 @@ func (n *Chain) send(t testing.TB, from, to string, data []byte) ChainReceipt {
 	return readReceipt(t, n.Call(t, "eth_sendTransactionSync", tx))
 }
 
-// Receipt asks what has become of a transaction that is in a block.
+// Receipt asks for the outcome of a transaction that is in a block.
 func (n *Chain) Receipt(t testing.TB, hash string) ChainReceipt {
 	t.Helper()
 	return readReceipt(t, n.Call(t, "eth_getTransactionReceipt", hash))

@@ -28,7 +28,7 @@ type SignedTransfer struct {
 }
 
 // Authorization drafts a payment from a wallet, valid from the beginning of
-// time, with a nonce of its own.
+// time, with a random nonce.
 func Authorization(from *x402test.Wallet, to x402.Address, value int64, until time.Time) x402.Authorization {
 	var nonce [32]byte
 	_, _ = rand.Read(nonce[:]) // never fails
@@ -67,7 +67,7 @@ func (n *Chain) Cancel(t testing.TB, w *x402test.Wallet, nonce string) ChainRece
 	return n.must(t, Account(third), BaseUSDC, CancelCall(t, w, nonce))
 }
 
-// Deposit has one of the node's accounts transfer value atomic units of its own
+// Deposit has one of the node's accounts transfer value atomic units
 // without an authorization.
 func (n *Chain) Deposit(t testing.TB, from string, to x402.Address, value int64) ChainReceipt {
 	t.Helper()
@@ -75,7 +75,7 @@ func (n *Chain) Deposit(t testing.TB, from string, to x402.Address, value int64)
 }
 
 // Batch makes several calls to the token in one transaction. A noisy one logs
-// something of its own after each call.
+// an event after each call.
 func (n *Chain) Batch(t testing.TB, noisy bool, calls ...[]byte) ChainReceipt {
 	t.Helper()
 	return n.must(t, Account(third), batchAddress, calldata("run(address,bool,bytes[])", Address(t, BaseUSDC), noisy, calls))

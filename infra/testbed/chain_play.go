@@ -77,13 +77,13 @@ func (n PlayNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = replies[0]
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer) // whoever asked may be gone
+	_ = json.NewEncoder(w).Encode(answer) // the client may be gone
 }
 
 func (n PlayNode) answer(method string, params []json.RawMessage) (any, error) {
 	params = append(params, nil, nil) // so that there are two
 	text := func(i int) (s string) {
-		_ = json.Unmarshal(params[i], &s) // what is no text is no tag either
+		_ = json.Unmarshal(params[i], &s) // only a text can be a tag
 		return s
 	}
 	switch method {

@@ -31,7 +31,7 @@ type Chain struct {
 	automine bool
 }
 
-// StartChain runs a node of its own until the test ends, with the token at BaseUSDC and
+// StartChain runs a new node until the test ends, with the token at BaseUSDC and
 // a block for every transaction. It installs the node first where it is
 // missing and npm is not, skips the test where that cannot be done and under
 // -short, and fails it where the node is there and does not work.

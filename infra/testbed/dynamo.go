@@ -29,7 +29,7 @@ type Dynamo struct {
 	URL string // http://127.0.0.1:port
 }
 
-// StartDynamo runs a server of its own, empty, until the test ends. It installs the
+// StartDynamo runs a new, empty server until the test ends. It installs the
 // server's Node package first where that is missing and npm is not, and skips
 // the test where that cannot be done, and under -short.
 func StartDynamo(t testing.TB) Dynamo {
@@ -69,7 +69,7 @@ func (s Dynamo) Open(table string) *dynamo.Table {
 	return t
 }
 
-// Table creates an empty ledger table with a name of its own.
+// Table creates an empty ledger table with a new name.
 func (s Dynamo) Table(t testing.TB) string {
 	t.Helper()
 	name := "ledger-" + rand.Text()

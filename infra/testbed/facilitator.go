@@ -55,8 +55,8 @@ func StartFacilitator(tb testing.TB) *Facilitator {
 	return f
 }
 
-// Plan says how the next settlements of a payer go, or, of the payer "", those of whoever
-// has no plan. The others are honest.
+// Plan says how the next settlements of a payer go, or, of the payer "", those of
+// payers without a plan. The others are honest.
 func (f *Facilitator) Plan(payer string, next ...x402test.Behaviour) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

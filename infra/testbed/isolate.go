@@ -14,7 +14,7 @@ const (
 	sharedVar = "HOSTFACTS_SUITE_UNCONFINED" // why there are no namespaces
 )
 
-// Isolate runs the tests of a suite in namespaces of their own (see Isolated), n at
+// Isolate runs the tests of a suite in new namespaces (see Isolated), n at
 // once. Before, and outside, where there is a network, build puts what they run into
 // the folder that Built names. Where there can be no namespaces, the tests that need
 // them are skipped (see NoNamespaces). It returns the exit code. TestMain calls it.
@@ -46,7 +46,7 @@ func Isolate(m *testing.M, n int, build func(ctx context.Context, dir string) er
 // Built is the folder of what Isolate has had built.
 func Built() string { return os.Getenv(builtVar) }
 
-// NoNamespaces says why the tests are not in namespaces of their own, nil when they
+// NoNamespaces says why the tests are not in separate namespaces, nil when they
 // are.
 func NoNamespaces() error {
 	if reason := os.Getenv(sharedVar); reason != "" {

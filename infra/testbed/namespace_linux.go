@@ -12,7 +12,7 @@ import (
 )
 
 // Isolated runs this test binary with the same arguments, and some variables of
-// its environment, in namespaces of its own, where it is root of a network. An
+// its environment, in new namespaces, where it is root of a network. An
 // error says that this machine cannot. TestMain calls it.
 func Isolated(variables ...string) (code int, err error) {
 	if _, err := exec.LookPath("ip"); err != nil {
@@ -32,7 +32,7 @@ func Isolated(variables ...string) (code int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// Namespaced is a command that is root in a network of its own. The kernel
+// Namespaced is a command that is root in a new network. The kernel
 // ends it when the thread that started it ends.
 func Namespaced(name string, args ...string) *exec.Cmd {
 	runtime.LockOSThread() // of TestMain, which waits for it

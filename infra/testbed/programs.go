@@ -93,7 +93,7 @@ func Functions(tb testing.TB) string {
 	})
 }
 
-// Shop is the command of the shop of infra/shop, a module of its own, with its ledger in
+// Shop is the command of the shop of infra/shop, a separate module, with its ledger in
 // a folder.
 func Shop(tb testing.TB, dir, addr, facilitator string) *exec.Cmd {
 	tb.Helper()

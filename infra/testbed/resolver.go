@@ -112,5 +112,5 @@ func Send(w dns.ResponseWriter, q, m *dns.Msg) {
 	if w.RemoteAddr().Network() == "udp" && m.Len() > size {
 		m.Truncated, m.Answer, m.Ns = true, nil, nil
 	}
-	_ = w.WriteMsg(m) // whoever asked may have given up
+	_ = w.WriteMsg(m) // the client may have given up
 }

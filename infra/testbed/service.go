@@ -19,7 +19,7 @@ func Alone() map[string]string {
 }
 
 // Local is the command of the local runner, a program, with its ledger in a
-// folder, on a port of its own choice. The settings are these, the later ones
+// folder, on a port that it chooses. The settings are these, the later ones
 // first, and Alone.
 func Local(program, dir string, settings ...map[string]string) *exec.Cmd {
 	all := Alone()

@@ -115,7 +115,7 @@ func BenchmarkMemory(b *testing.B) {
 		s, pid := l.setup(), 0
 		s.table, s.endpoint = db.Table(b), db.URL
 		d := openFunctions(b, l, s, func(c *lambdahost.Config) { c.OnSpawn = func(p lambdahost.Process) { pid = p.PID } })
-		batch := newBatch(b, l, &fleet{members: []*deployment{d}}, requests)
+		batch := newBatch(b, l, []*deployment{d}, requests)
 		for i, p := range batch.payments {
 			if e := batch.ask(http.MethodGet, p.path, paidBy(p.header)); e.Status != http.StatusOK {
 				b.Fatalf("payment %d: %s", i, e)

@@ -14,12 +14,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// scenario is one line of the table: what one payer does, and what comes of it.
+// scenario is one line of the table: what one payer does, and what must follow.
 type scenario struct {
 	name  string
 	harms bool   // the store, or configures nobody to settle: a fixed world does without the case
 	slow  string // why a quick run leaves it out
-	// own changes the configuration, and so asks for a deployment of its own.
+	// own changes the configuration, and so asks for a separate deployment.
 	own func(testing.TB, *setup)
 	// settle is how the payer's settlements go, one after the other; then honestly.
 	settle []x402test.Behaviour
@@ -64,7 +64,7 @@ type run struct {
 
 var caseIDs atomic.Int64
 
-// newRun is somebody with a wallet of his own, whose settlements go as the script says.
+// newRun is a payer with a new wallet, whose settlements go as the script says.
 func newRun(tb testing.TB, l *lab, d *deployment, client *http.Client, script ...x402test.Behaviour) *run {
 	tb.Cleanup(client.CloseIdleConnections)
 	r := &run{TB: tb, lab: l, d: d, client: client, id: fmt.Sprintf("case%d", caseIDs.Add(1))}
@@ -336,8 +336,8 @@ func corrupt() step {
 	})
 }
 
-// another has somebody else go through steps of his own, of which a number of
-// payments come to something.
+// another has somebody else go through other steps, in which a number of
+// payments succeed.
 func another(paid int, steps ...step) step {
 	s := happens(func(r *run) {
 		other := newRun(r.TB, r.lab, r.d, r.client)

@@ -31,7 +31,7 @@ type chainCase struct {
 	name    string
 	options chainOptions
 	play    func(*payer)
-	said    []string                 // what the calls to /settle came to, in order; unknown without a relay
+	said    []string                 // the results of the calls to /settle, in order; unknown without a relay
 	judged  int                      // calls to /verify
 	who     func(*chainWorld) *payer // nil is a payer with money
 }
@@ -102,7 +102,7 @@ func chainCases() []chainCase {
 			},
 		},
 		{
-			// Whoever sees the signature may submit it. The payer has paid all the same.
+			// Anybody who sees the signature may submit it. The payer has paid all the same.
 			name: "somebody else submitted the payment just before it came", said: []string{saysUsed},
 			play: func(p *payer) {
 				p.sign()
@@ -158,7 +158,7 @@ func playKilledEverywhere(p *payer) {
 			buy() // the first one is asked again, and its breaker stays closed
 		}
 	}
-	// Every process of the first one has an account of its own.
+	// Every process of the first one has another account.
 	byFallback := slices.Max(slices.Collect(maps.Values(senders)))
 	if points < 6 || byFallback < 3 || len(senders) < 3 {
 		p.Errorf("killed at %d points, settled by %v", points, senders)

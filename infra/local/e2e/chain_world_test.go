@@ -207,7 +207,7 @@ func (w *chainWorld) startFacilitator(port string) {
 	}
 }
 
-// heard is what each settlement came to: a reason, or "settled".
+// heard is the result of each settlement: a reason, or "settled".
 func (w *chainWorld) heard() (said []string) {
 	w.relay.mu.Lock()
 	defer w.relay.mu.Unlock()

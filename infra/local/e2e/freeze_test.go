@@ -14,7 +14,7 @@ import (
 // idleLimit is longer than any connection may idle (design §5).
 const idleLimit = 5200 * time.Millisecond
 
-// freezer is one warm dns function behind the gateway. Whoever it has connections to
+// freezer is one warm dns function behind the gateway. What it has connections to
 // is reached over a proxy; those to the facilitator it does not keep.
 type freezer struct {
 	lab                    *lab

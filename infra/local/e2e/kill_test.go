@@ -12,7 +12,7 @@ import (
 )
 
 // death is the moment at which the process of a payment is killed, what is true
-// of the payment then, and so what must come of it.
+// of the payment then, and so what must follow.
 type death struct {
 	at   string
 	kind string // of the request at which it is killed; empty is the lookup

@@ -50,7 +50,7 @@ func (g *gate) await(tb testing.TB, what string) {
 	select {
 	case <-g.arrived.Done():
 	case <-time.After(patience):
-		tb.Fatalf("nobody came to %s", what)
+		tb.Fatalf("nothing arrived to %s", what)
 	}
 }
 

@@ -35,7 +35,7 @@ func newcomer(more ...string) []string {
 	return append(env, more...)
 }
 
-// runMake runs make in the checkout until it ends, in a process group of its own, so
+// runMake runs make in the checkout until it ends, in a new process group, so
 // that a signal reaches all that it starts, as one from a terminal does. Its -s leaves
 // out the "Entering directory" that goes with -C.
 func runMake(t *testing.T, env []string, args ...string) (out, notes string, code int) {

@@ -102,7 +102,7 @@ func preflight() want {
 	}}
 }
 
-// alone asks for a deployment of its own and changes nothing.
+// alone asks for a separate deployment and changes nothing.
 func alone(testing.TB, *setup) {}
 
 func withToken(_ testing.TB, s *setup)           { s.token = "e2e-token" }

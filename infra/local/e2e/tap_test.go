@@ -134,7 +134,7 @@ func writeOf(r *http.Request, body []byte) string {
 	var q struct {
 		Item map[string]struct{ S string }
 	}
-	_ = json.Unmarshal(body, &q) // what is no write has no kind
+	_ = json.Unmarshal(body, &q) // only a write has a kind
 	if !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutItem") || strings.HasPrefix(q.Item[dynamo.AttrKey].S, "purchase|") {
 		return ""
 	}

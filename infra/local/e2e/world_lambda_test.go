@@ -48,7 +48,7 @@ func openFunctions(tb testing.TB, l *lab, s setup, configure func(*lambdahost.Co
 	return d
 }
 
-// openLambda is openFunctions over a table of their own that they reach through a
+// openLambda is openFunctions over a new table that they reach through a
 // proxy. No invocation may fail.
 func openLambda(tb testing.TB, l *lab, db testbed.Dynamo, s setup) *deployment {
 	through := newProxy(tb, db.URL)

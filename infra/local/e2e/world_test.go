@@ -96,7 +96,7 @@ func closedPort(tb testing.TB) string {
 	return c.LocalAddr().String()
 }
 
-// openLocal runs the built local runner over a ledger file of its own. It can be killed.
+// openLocal runs the built local runner over a new ledger file. It can be killed.
 func openLocal(tb testing.TB, l *lab, s setup) *deployment {
 	return openLocalOver(tb, l, s, filepath.Join(tb.TempDir(), "ledger.db"))
 }
