@@ -139,8 +139,10 @@ func TestBadAlarms(t *testing.T) {
 		if changed == twoAlarms {
 			t.Errorf("%q is not in the template", c.old)
 		}
-		if _, err := ReadAlarms([]byte(changed), "prod"); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v; want %q", c.changed, err, c.says)
-		}
+		t.Run(c.says, func(t *testing.T) {
+			if _, err := ReadAlarms([]byte(changed), "prod"); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v; want %q", c.changed, err, c.says)
+			}
+		})
 	}
 }

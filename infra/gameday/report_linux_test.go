@@ -6,10 +6,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
+// report prints what clients saw, what is owed and which alarms went off, scenario by
+// scenario.
 func report(list []scenario, outcomes []*outcome, alarms int) {
 	fired := map[string]bool{}
 	for i, c := range list {
@@ -29,15 +29,20 @@ func report(list []scenario, outcomes []*outcome, alarms int) {
 
 func (o *outcome) print() {
 	line := func(what, format string, args ...any) { fmt.Printf("  %-9s %s\n", what, fmt.Sprintf(format, args...)) }
-	first, last := map[string][]string{}, map[string][]string{}
-	answered, refunds := 0, 0
-	for _, p := range o.payers {
-		if len(p.seen) == 0 {
-			continue
+	seen, answered, refunds := map[string]map[string]int{}, 0, 0 // by what is seen and operation
+	note := func(what string, s sight, slug string) {
+		text := fmt.Sprintf("%-9s %s", what, s)
+		if seen[text] == nil {
+			seen[text] = map[string]int{}
 		}
-		first[p.seen[0].String()] = append(first[p.seen[0].String()], p.op.Slug)
+		seen[text][slug]++
+	}
+	for _, p := range o.payers {
+		if len(p.seen) > 0 {
+			note("clients", p.seen[0], p.op.Slug)
+		}
 		if len(p.seen) > 1 {
-			last[p.last().String()] = append(last[p.last().String()], p.op.Slug)
+			note("in the end", p.last(), p.op.Slug)
 		}
 		if p.answered() {
 			answered++
@@ -48,30 +53,13 @@ func (o *outcome) print() {
 			refunds++
 		}
 	}
-	for _, text := range slices.Sorted(maps.Keys(first)) {
-		line("clients", "%s  %s", text, names(first[text]))
+	for _, text := range slices.Sorted(maps.Keys(seen)) {
+		fmt.Printf("  %s  %v\n", text, strings.TrimPrefix(fmt.Sprint(seen[text]), "map"))
 	}
 	if o.ready != 0 {
 		line("/ready", "%d", o.ready)
 	}
-	for _, text := range slices.Sorted(maps.Keys(last)) {
-		line("in the end", "%s  %s", text, names(last[text]))
-	}
-	line("alarms", "%s", cmp.Or(strings.Join(o.fired, ", "), "none"))
-	if len(o.ending) > 0 {
-		line("still on", "%s", strings.Join(o.ending, ", "))
-	}
+	line("alarms", "%s; still on: %q", cmp.Or(strings.Join(o.fired, ", "), "none"), o.ending)
 	line("owed", "%d while it was broken, %d in the end, refunds due: %d", len(o.owed), len(o.left), refunds)
-	verdict := map[bool]string{true: "FAILED", false: "nothing is lost"}[o.failed]
-	line("verdict", "%s: %d payments, money moved %d times, %d answered, %d owed", verdict, len(o.payers), o.transfers, answered, len(o.left))
-}
-
-func names(slugs []string) string {
-	var out []string
-	for _, op := range catalog.All() {
-		if n := len(slugs) - len(slices.DeleteFunc(slices.Clone(slugs), func(s string) bool { return s == op.Slug })); n > 0 {
-			out = append(out, fmt.Sprintf("%s ×%d", op.Slug, n))
-		}
-	}
-	return "(" + strings.Join(out, ", ") + ")"
+	line("verdict", "%d payments, money moved %d times, %d answered, failed: %t", len(o.payers), o.transfers, answered, o.failed)
 }

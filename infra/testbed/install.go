@@ -31,11 +31,11 @@ func Install(dir string, missing, install func() error) error {
 	return missing()
 }
 
-// NodePackages puts the npm packages in place that the package-lock.json of a folder
+// nodePackages puts the npm packages in place that the package-lock.json of a folder
 // pins, unless they are there. Their install scripts run, as by make node-packages:
 // some fetch the program that the package is for. An optional one that is for
 // another platform stays away.
-func NodePackages(ctx context.Context, dir string) error {
+func nodePackages(ctx context.Context, dir string) error {
 	missing := func() error { return missingPackages(dir) }
 	return Install(dir, missing, func() error {
 		npm, err := exec.LookPath("npm")

@@ -14,7 +14,7 @@ const (
 	sharedVar = "HOSTFACTS_SUITE_UNCONFINED" // why there are no namespaces
 )
 
-// Isolate runs the tests of a suite in new namespaces (see Isolated), n at
+// Isolate runs the tests of a suite in new namespaces (see isolated), n at
 // once. Before, and outside, where there is a network, build puts what they run into
 // the folder that Built names. Where there can be no namespaces, the tests that need
 // them are skipped (see NoNamespaces). It returns the exit code. TestMain calls it.
@@ -32,7 +32,7 @@ func Isolate(m *testing.M, n int, build func(ctx context.Context, dir string) er
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	code, err := Isolated(builtVar + "=" + dir)
+	code, err := isolated(builtVar + "=" + dir)
 	if err == nil {
 		return code
 	}

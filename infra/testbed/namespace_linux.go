@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// Isolated runs this test binary with the same arguments, and some variables of
+// isolated runs this test binary with the same arguments, and some variables of
 // its environment, in new namespaces, where it is root of a network. An
 // error says that this machine cannot. TestMain calls it.
-func Isolated(variables ...string) (code int, err error) {
+func isolated(variables ...string) (code int, err error) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return 0, errors.New("the ip command (iproute2) is not installed")
 	}
@@ -55,3 +55,6 @@ func IP(batch string) error {
 	}
 	return nil
 }
+
+// dieWithUs has the kernel end a process when the thread that started it ends.
+func dieWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -2,9 +2,15 @@
 
 package testbed
 
-import "errors"
+import (
+	"errors"
+	"syscall"
+)
 
-// Isolated is an error: network namespaces are Linux's.
-func Isolated(...string) (code int, err error) {
+// isolated is an error: network namespaces are Linux's.
+func isolated(...string) (code int, err error) {
 	return 0, errors.New("network namespaces are Linux's")
 }
+
+// dieWithUs does nothing where the kernel cannot tie one process to another.
+func dieWithUs() *syscall.SysProcAttr { return nil }

@@ -55,10 +55,10 @@ func (p *Process) launch(begin func(*exec.Cmd) error) error {
 	started := make(chan error)
 	go func() {
 		if begin == nil {
-			// DieWithUs is about the thread that starts the
+			// dieWithUs is about the thread that starts the
 			// process: it must live as long.
 			runtime.LockOSThread()
-			cmd.SysProcAttr, begin = DieWithUs(), (*exec.Cmd).Start
+			cmd.SysProcAttr, begin = dieWithUs(), (*exec.Cmd).Start
 		}
 		err := begin(cmd)
 		started <- err

@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -41,20 +40,6 @@ func TestProcess(t *testing.T) {
 			t.Errorf("%s: it ended with 4, and the error is %v", how, err)
 		}
 		<-p.Gone()
-	}
-}
-
-// The address is found however its line is cut.
-func TestOutput(t *testing.T) {
-	t.Parallel()
-	const line = "Hostfacts is ready on http://127.0.0.1:8402\n"
-	for cut := range len(line) {
-		var o Output
-		fmt.Fprint(&o, "building ...\n"+line[:cut])
-		fmt.Fprint(&o, line[cut:]+"another is ready on nothing\n")
-		if url := <-o.Ready(); url != "http://127.0.0.1:8402" {
-			t.Errorf("cut at %d: ready on %q", cut, url)
-		}
 	}
 }
 

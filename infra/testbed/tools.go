@@ -41,7 +41,7 @@ func Command(tb testing.TB, name string, args ...string) *exec.Cmd {
 func Node(tb testing.TB, dir string) string {
 	tb.Helper()
 	node := Find(tb, "Node", "node")
-	if err := NodePackages(tb.Context(), dir); err != nil {
+	if err := nodePackages(tb.Context(), dir); err != nil {
 		tb.Skipf("needs npm packages in %s: %v", dir, err)
 	}
 	return node
