@@ -79,7 +79,7 @@ func (s Dynamo) Table(t testing.TB) string {
 	return name
 }
 
-// Store returns an empty table of its own.
+// Store returns a new, empty table.
 func (s Dynamo) Store(t testing.TB) *dynamo.Table {
 	t.Helper()
 	return s.Open(s.Table(t))
