@@ -1,10 +1,12 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/big"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,66 +14,112 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-func TestUnused(t *testing.T) {
+// The verdicts of the package comment, and what a node or a clock can do about them.
+func TestFind(t *testing.T) {
 	t.Parallel()
-	p := newPlay(t)
-	q := p.claimed()
-	theirs := q // somebody else's use of the same nonce
-	theirs.Payer = p.other
-	p.pay(theirs)
-	end := int(window / blockTime)
-	for _, c := range []struct {
-		name  string
-		mined int // since the claim
-		want  x402.Finding
-		calls []string
-	}{
-		{"at once", 1, open(reasonOpen), callsOpen},
-		{"the last block before its end", end - 1, open(reasonOpen), callsOpen},
-		{"at its end", end, open(reasonNotSafe), callsNotSafe},
-		{"before the end is safe", end + safeDepth - 1, open(reasonNotSafe), callsNotSafe},
-		{"when the end is safe", end + safeDepth, never(reasonExpired), callsExpired},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p.now = q.Since.Add(time.Duration(c.mined) * blockTime)
-			p.expect(t, q, c.want, c.calls)
-		})
+	const end, old = int(window / blockTime), "latest block is"
+	const tx = "0x0000000000000000000000000000000000000000000000000000000000000a21"
+	unknown := func(r rule, tags ...string) rule {
+		return func(c *call) bool { return slices.ContainsFunc(tags, c.mentions) && r(c) }
 	}
-	// Behind a load balancer stand nodes that are behind each other.
-	p.pay(q)
-	p.mine(safeDepth)
-	p.proxy.reset(on(methodState, instead("latest", "0x1")))
-	p.expectNothing(t, q, "used at an older one")
-}
+	oldState := func(r rule) rule {
+		return on(methodState, func(c *call) bool { return !c.mentions("latest") && r(c) })
+	}
+	pruned := oldState(refusal(http.StatusOK, `{"code":-32000,"message":"missing trie node"}`))
+	noLogs, stateBehind := on(methodLogs, result("[]")), on(methodState, instead("latest", "0x1"))
+	cancelled := either(rewrite(methodLogs, topicUsed, topicCanceled), rewrite(methodReceipt, topicUsed, topicCanceled))
+	finalized := slices.Concat(callsNotSafe, callsOpen[1:])
+	for _, c := range []struct {
+		name    string
+		settled bool
+		claim   time.Duration // after the block of the payment; 0 is two seconds before it
+		sent    bool
+		mined   int           // blocks since
+		ahead   time.Duration // our clock before the chain's
+		value   int64         // that is asked about; 0 is the price
+		payee   x402.Address  // that is asked about; zero is the payee
+		rule    rule
+		want    x402.Finding
+		why     string        // there is no verdict
+		calls   []string      // nil: any
+		hinted  *x402.Finding // if the transaction is named; nil is the same
+	}{
+		{name: "unused", mined: 1, want: open(reasonOpen), calls: callsOpen},
+		{name: "a block before its end", mined: end - 1, want: open(reasonOpen), calls: callsOpen},
+		{name: "at its end", mined: end, want: open(reasonNotSafe), calls: callsNotSafe},
+		{name: "before its end is safe", mined: end + safeDepth - 1, want: open(reasonNotSafe), calls: callsNotSafe},
+		{name: "when its end is safe", mined: end + safeDepth, want: never(reasonExpired), calls: callsExpired},
+		{name: "unused, the node is behind", ahead: headAge + time.Second, why: old},
+		{name: "unused, the node is of the future", ahead: -headAge - time.Second, why: old},
+		{name: "expired, the node is behind", mined: end + safeDepth, ahead: headAge + time.Second, why: old},
+		{name: "expired, the node is a little behind", mined: end + safeDepth, ahead: headAge, want: never(reasonExpired)},
+		{name: "safe is null", mined: end + safeDepth, rule: unknown(result("null"), "safe"), want: never(reasonExpired), calls: append(finalized, methodState)},
+		{name: "safe is refused", mined: end + safeDepth, rule: unknown(refused(), "safe"), want: never(reasonExpired), calls: append(finalized, methodState)},
+		{name: "safe and finalized are null", mined: end + safeDepth, rule: unknown(result("null"), "safe", "finalized"), want: open(reasonNotSafe), calls: finalized},
+		{name: "safe and finalized are refused", mined: end + safeDepth, rule: unknown(refused(), "safe", "finalized"), want: open(reasonNotSafe), calls: finalized},
+		{name: "safe fails", mined: end + safeDepth, rule: unknown(bare(http.StatusBadGateway, ""), "safe"), why: "502"},
+		{name: "the safe state is pruned", mined: end + safeDepth, rule: pruned, why: "missing trie node"},
 
-// A payment is of exactly its value to exactly its payee.
-func TestPaid(t *testing.T) {
-	t.Parallel()
-	p := newPlay(t)
-	q, tx := p.settled()
-	for _, c := range []struct {
-		name  string
-		value int64
-		payee x402.Address
-		want  x402.Finding
-	}{
-		{"ours", price, p.payee, paid(tx)},
-		{"too little", price + 1, p.payee, never(reasonElse)},
-		{"too much", price - 1, p.payee, never(reasonElse)},
-		{"another payee", price, p.other, never(reasonElse)},
+		{name: "paid", settled: true, want: paid(tx), calls: callsSearch},
+		{name: "too little", settled: true, value: price + 1, want: never(reasonElse), calls: callsSearch},
+		{name: "too much", settled: true, value: price - 1, want: never(reasonElse), calls: callsSearch},
+		{name: "another payee", settled: true, payee: x402.Address{3}, want: never(reasonElse), calls: callsSearch},
+		{name: "cancelled", settled: true, rule: cancelled, want: never(reasonCancelled), calls: callsSearch},
+		{name: "paid, the node is behind", settled: true, ahead: headAge + time.Second, want: paid(tx)},
+		{name: "another payee, the node is behind", settled: true, payee: x402.Address{3}, ahead: headAge + time.Second, why: old},
+		{name: "cancelled, the node is of the future", settled: true, rule: cancelled, ahead: -headAge - time.Second, why: old},
+		{name: "a minute before the claim", settled: true, claim: time.Minute, mined: 100, want: paid(tx), calls: callsSearch},
+		{name: "over a minute before", settled: true, claim: time.Minute + time.Second, mined: 100, want: never(reasonEarlier), calls: callsSearch},
+		{name: "long before", settled: true, claim: 200 * time.Second, mined: 100, want: never(reasonSpent), calls: callsEarlier, hinted: new(never(reasonEarlier))},
+
+		// A clock that ran ahead at the claim makes our own transfer look older than it.
+		// That must not turn away a payer who has paid.
+		{name: "a clock a little ahead", settled: true, claim: 50 * time.Second, ahead: 50 * time.Second, want: paid(tx)},
+		{name: "a clock ahead by minutes", settled: true, claim: 4 * time.Minute, ahead: 4 * time.Minute, why: old},
+		{name: "a clock ahead by minutes, sent", settled: true, sent: true, claim: 4 * time.Minute, ahead: 4 * time.Minute, want: paid(tx)},
+		{name: "the same, asked by a right clock", settled: true, sent: true, claim: 4 * time.Minute, want: paid(tx)},
+		{name: "sent, before any clock's error", settled: true, sent: true, claim: 15 * time.Minute, mined: 450, want: never(reasonSpent), hinted: new(never(reasonEarlier))},
+		{name: "earlier, by a node of the future", settled: true, claim: 2 * time.Minute, ahead: -slack - time.Second, why: old},
+
+		// Behind a load balancer stand nodes that are behind each other.
+		{name: "a state that is behind", settled: true, rule: stateBehind, want: open(reasonOpen), calls: callsOpen, hinted: new(paid(tx))},
+		{name: "two states that cannot both be", settled: true, mined: end + safeDepth, rule: stateBehind, why: "used at an older one", hinted: new(paid(tx))},
+		{name: "no log", settled: true, rule: noLogs, why: "there is no log of it", hinted: new(paid(tx))},
+		{name: "pruned", settled: true, mined: 150, rule: pruned, want: paid(tx)},
+		{name: "pruned, searches are capped", settled: true, mined: 150, rule: either(pruned, capped(t, 1500, tooWide())), want: paid(tx)},
+		{name: "pruned, claimed late", settled: true, claim: 300 * time.Second, mined: 150, rule: pruned, want: never(reasonEarlier)},
+		{name: "pruned, and no log", settled: true, mined: 150, rule: either(pruned, noLogs), why: "there is no log of it", hinted: new(paid(tx))},
+		{name: "asked too often", settled: true, rule: oldState(slowDown()), why: "429", hinted: new(paid(tx))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			q := q
-			q.Value, q.Payee = big.NewInt(c.value), c.payee
-			p.expect(t, q, c.want, callsSearch)
-			p.expectHinted(t, q, tx, c.want)
+			p := newPlay(t)
+			q := p.claimed()
+			if c.settled {
+				equal(t, "transaction", tx, p.pay(q))
+			}
+			if c.claim != 0 {
+				q.Since = p.now.Add(c.claim)
+			}
+			q.Sent, q.Value, q.Payee = c.sent, big.NewInt(cmp.Or(c.value, price)), cmp.Or(c.payee, p.payee)
+			p.mine(c.mined)
+			p.ahead = c.ahead
+			p.proxy.reset(c.rule)
+			if c.why != "" {
+				p.expectNothing(t, q, c.why)
+			} else {
+				p.expect(t, q, c.want, c.calls)
+			}
+			q.Transaction = tx
+			switch {
+			case c.hinted != nil:
+				p.expectHinted(t, q, tx, *c.hinted)
+			case c.settled && c.why != "":
+				p.expectNothing(t, q, c.why)
+			case c.settled:
+				p.expectHinted(t, q, tx, c.want)
+			}
 		})
 	}
-	t.Run("cancelled", func(t *testing.T) {
-		p.proxy.reset(either(rewrite(methodLogs, topicUsed, topicCanceled), rewrite(methodReceipt, topicUsed, topicCanceled)))
-		p.expect(t, q, never(reasonCancelled), callsSearch)
-		p.expectHinted(t, q, tx, never(reasonCancelled))
-	})
 }
 
 // A hash from outside helps when it is right and does no harm when it is not.
@@ -116,34 +164,6 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// A payment older than the first claim by more than a minute was for somebody else's
-// request.
-func TestUsedEarlier(t *testing.T) {
-	t.Parallel()
-	p := newPlay(t)
-	q, tx := p.settled()
-	at := p.now
-	p.mine(100) // 200 s
-	for _, c := range []struct {
-		name     string
-		age      time.Duration // of the block at the first claim
-		searched x402.Finding
-		calls    []string
-		hinted   x402.Finding
-	}{
-		{"young", time.Minute, paid(tx), callsSearch, paid(tx)},
-		{"just too old", time.Minute + time.Second, never(reasonEarlier), callsSearch, never(reasonEarlier)},
-		{"before the window", 200 * time.Second, never(reasonSpent), callsEarlier, never(reasonEarlier)},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			q := q
-			q.Since = at.Add(c.age)
-			p.expect(t, q, c.searched, c.calls)
-			p.expectHinted(t, q, tx, c.hinted)
-		})
-	}
-}
-
 // A question with a part missing is answered without the node.
 func TestIncompleteQuestion(t *testing.T) {
 	t.Parallel()
@@ -165,83 +185,6 @@ func TestIncompleteQuestion(t *testing.T) {
 		})
 	}
 	equal(t, "calls", 0, len(p.proxy.methods()))
-}
-
-// A node whose head is not of our time is believed when it shows a payment, and not when
-// it shows none.
-func TestStaleHead(t *testing.T) {
-	t.Parallel()
-	p := newPlay(t)
-	done, tx := p.settled()
-	spent, spentIn := p.settled()
-	unused := p.claimed()
-	spent.Value = big.NewInt(1) // so that it went elsewhere
-	for _, p.ahead = range []time.Duration{headAge + time.Second, -headAge - time.Second} {
-		p.expect(t, done, paid(tx), callsSearch)
-		p.expectNothing(t, unused, "latest block is")
-		p.expectNothing(t, spent, "latest block is")
-		hinted := spent
-		hinted.Transaction = spentIn
-		p.expectNothing(t, hinted, "latest block is")
-	}
-	p.mine(int(window/blockTime) + safeDepth)
-	p.ahead = headAge + time.Second
-	p.expectNothing(t, unused, "latest block is")
-	p.ahead = headAge
-	p.expect(t, unused, never(reasonExpired), callsExpired)
-}
-
-// A clock that ran ahead at the claim makes our own transfer look older than it. That
-// must not turn away a payer who has paid.
-func TestClockAhead(t *testing.T) {
-	t.Parallel()
-	p := newPlay(t)
-	for _, c := range []struct {
-		name         string
-		atClaim, now time.Duration // our clock before the chain's
-		mined        int           // blocks since
-		sent         bool
-		want         x402.Verdict
-	}{
-		{"a little", 50 * time.Second, 50 * time.Second, 0, false, x402.Paid},
-		{"a little, sent", 50 * time.Second, 50 * time.Second, 0, true, x402.Paid},
-		{"by minutes", 4 * time.Minute, 4 * time.Minute, 0, false, x402.CannotTell},
-		{"by minutes, sent", 4 * time.Minute, 4 * time.Minute, 0, true, x402.Paid},
-		{"by minutes, sent, asked by a right clock", 4 * time.Minute, 0, 0, true, x402.Paid},
-		{"by more than any clock's error", 11 * time.Minute, 0, 320, true, x402.NeverPaid},
-		{"a node from the future", 2 * time.Minute, -slack - time.Second, 0, false, x402.CannotTell},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			q, tx := p.settled()
-			q.Since, q.Sent = q.Since.Add(c.atClaim), c.sent
-			p.ahead = c.now
-			p.mine(c.mined)
-			for _, q.Transaction = range []string{"", tx} {
-				if f := p.find(t, q); f.Verdict != c.want {
-					t.Errorf("hint %q: %s %s, want %s", q.Transaction, f.Verdict, f.Reason, c.want)
-				}
-			}
-		})
-	}
-}
-
-// Nodes know the tag safe, or only finalized, or neither.
-func TestSafeBlock(t *testing.T) {
-	t.Parallel()
-	p := newPlay(t)
-	q := p.claimed()
-	p.mine(int(window/blockTime) + safeDepth)
-	block, state := callsOpen[1:], callsOpen[:1]
-	for name, unknown := range map[string]rule{"null": result("null"), "an error": refused()} {
-		t.Run(name, func(t *testing.T) {
-			p.proxy.reset(either(about("safe", unknown), about("finalized", unknown)))
-			p.expect(t, q, open(reasonNotSafe), callsNotSafe, block)
-			p.proxy.reset(about("safe", unknown))
-			p.expect(t, q, never(reasonExpired), callsNotSafe, block, state)
-		})
-	}
-	p.proxy.reset(about("safe", bare(http.StatusBadGateway, "")))
-	p.expectNothing(t, q, "502")
 }
 
 // Whatever is wrong with a reply, at whichever call, and wherever the connection breaks or
@@ -289,7 +232,7 @@ func TestGarbage(t *testing.T) {
 	} {
 		for at, method := range callsSearch {
 			if (name == "an error" || name == "no end") && (at == 2 || method == methodLogs) {
-				continue // other ways are tried: TestCappedRanges, TestPrunedNode
+				continue // other ways are tried: TestCappedRanges, TestFind
 			}
 			t.Run(fmt.Sprintf("%s at %d %s", name, at, method), func(t *testing.T) {
 				var ctx context.Context

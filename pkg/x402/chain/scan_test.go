@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,25 +76,22 @@ func TestTransfersInRuns(t *testing.T) {
 	p.refuses(t, first, fmt.Sprintf("blocks %d to %d: %s: %s", first, first, methodLogs, errTooLong))
 }
 
-// A run ends after so many transfers.
+// A run ends after so many transfers, at the end of a block.
 func TestTransfersEndOfRun(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	first := p.head() + 1
-	for range 17 { // blocks
-		p.settled()
-		for range 199 {
-			p.moved = append(p.moved, p.moved[len(p.moved)-1])
-			p.moved[len(p.moved)-1].Key = strings.Join(strings.Split(p.moved[len(p.moved)-1].Key, "|")[:3], "|") + "|"
-		}
-	}
+	p.deposit(1)
+	p.moved = slices.Repeat(p.moved, maxTransfers)
+	p.settled()
 	p.mine(safeDepth)
+	p.proxy.batch = 1
 	got, err := p.next(t, first)
-	if err != nil || len(got.Transfers) != 16*200 || got.Next != first+16 { // 16 blocks fit into a message
+	if err != nil || len(got.Transfers) != maxTransfers || got.Next != first+1 {
 		t.Errorf("%d transfers up to %d, %v", len(got.Transfers), got.Next, err)
 	}
-	if all, runs := p.readAll(t, first); len(all) != 17*200 || runs != 2 {
-		t.Errorf("%d transfers in %d runs", len(all), runs)
+	if got, err = p.next(t, got.Next); err != nil || len(got.Transfers) != 1 || !got.Done() {
+		t.Errorf("%d transfers up to %d, %v", len(got.Transfers), got.Next, err)
 	}
 }
 

@@ -65,51 +65,13 @@ func TestCappedRanges(t *testing.T) {
 	}
 }
 
-// A node that keeps no old states is searched further back instead.
-func TestPrunedNode(t *testing.T) {
+// A head far above the chain, so that a search has no end in itself, ends by its budget.
+func TestSearchWithoutEnd(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
-	q, tx := p.settled()
-	p.mine(150) // 300 s
-	pruned := on(methodState, func(c *call) bool {
-		return !c.mentions("latest") && refusal(http.StatusOK, `{"code":-32000,"message":"missing trie node"}`)(c)
-	})
-	for name, r := range map[string]rule{"wide": pruned, "narrow": either(pruned, capped(t, 1500, tooWide()))} {
-		t.Run(name, func(t *testing.T) {
-			p.proxy.reset(r)
-			if f := p.find(t, q); f.Verdict != x402.Paid || f.Transaction != tx {
-				t.Errorf("finding = %+v", f)
-			}
-			late := q
-			late.Since = p.now
-			if f := p.find(t, late); f.Verdict != x402.NeverPaid || f.Reason != reasonEarlier {
-				t.Errorf("asked late: finding = %+v", f)
-			}
-		})
-	}
-	p.proxy.reset(either(pruned, on(methodLogs, result("[]"))))
-	p.expectNothing(t, q, "there is no log of it")
-	unused := p.claimed()
-	p.mine(int(window/blockTime) + safeDepth)
-	p.proxy.reset(pruned)
-	p.expectNothing(t, unused, "missing trie node")
-	p.proxy.reset(on(methodState, func(c *call) bool { return !c.mentions("latest") && slowDown()(c) }))
-	p.expectNothing(t, q, "429")
-}
-
-// A node whose index of logs is behind contradicts itself, and a search of it ends.
-func TestNoLog(t *testing.T) {
-	t.Parallel()
-	p := newPlay(t)
-	q, tx := p.settled()
-	noLogs := on(methodLogs, result("[]"))
-	p.proxy.reset(noLogs)
-	p.expectNothing(t, q, "there is no log of it")
-	p.expectHinted(t, q, tx, paid(tx)) // which needs no index
-
-	// A head far above the chain, so that the search has no end in itself.
+	q, _ := p.settled()
 	far := on(methodHeader, about("latest", member("number", "0xfffffffffffff")))
-	p.proxy.reset(either(noLogs, either(far, on(methodState, func(c *call) bool { return !c.mentions("latest") && result(`"`+hash("00")+`"`)(c) }))))
+	p.proxy.reset(either(on(methodLogs, result("[]")), either(far, on(methodState, func(c *call) bool { return !c.mentions("latest") && result(`"`+hash("00")+`"`)(c) }))))
 	q.Since = q.Since.Add(-time.Hour * 1e5)
 	p.expectNothing(t, q, errOutOfCalls.Error())
 	if n := len(p.proxy.methods()); n > maxCalls {
