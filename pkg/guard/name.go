@@ -59,8 +59,8 @@ func DomainParam(q url.Values, g Grammar) (string, error) {
 
 // Domain returns raw as a normalised name: A-labels, lower case, no trailing
 // dot. Everything that is not a public fully-qualified name under the grammar
-// is a *fault.Error with the code invalid_domain. Domain of its own output is
-// that output.
+// is a *fault.Error with the code invalid_domain. A name that Domain
+// returned is returned as it is.
 //
 // Internationalised names are mapped by UTS #46 first and judged afterwards,
 // because the mapping turns other characters into digits, dots and slashes

@@ -1,6 +1,6 @@
 // Package operations is every priced operation with its client, for a program
 // that runs all of them. Each function of the deployment has one of these lines
-// in its main, so that it links the clients of its own operation and no others.
+// in its main, so that it links the clients of that operation alone.
 package operations
 
 import (

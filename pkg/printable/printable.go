@@ -82,7 +82,7 @@ func Quote(s string, most int) string {
 // where it stands, or that steers what he sees, written as an escape, so that it
 // means the same: control and format characters, line and paragraph separators
 // (categories Cc, Cf, Zl and Zp), tag characters and variation selectors, and
-// whatever else has no glyph of its own. White space between the tokens stays. A
+// whatever else has no glyph. White space between the tokens stays. A
 // text that has none of these is returned as it is.
 func JSON(text []byte) []byte {
 	var out []byte

@@ -1,11 +1,11 @@
 // Package strictjson reads JSON that others wrote: one value in valid UTF-8,
 // no name twice in an object, nested to a bounded depth, and nothing after it.
 // encoding/json takes the last of two equal names, either letter case of a name
-// and text that is no UTF-8, so that two readers of one payment could see two
+// and text that is not UTF-8, so that two readers of one payment could see two
 // different payments; this one refuses.
 //
 // The syntax is read by jsontext, the mirror of what is encoding/json/jsontext
-// from Go 1.27 on: it refuses duplicate names, text that is no UTF-8 and lone
+// from Go 1.27 on: it refuses duplicate names, text that is not UTF-8 and lone
 // surrogates. Its bound on depth is fixed at 10,000, so the depth is counted
 // here, before anything is allocated.
 package strictjson
@@ -23,8 +23,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
-// What a document is refused for. A name that appears twice has no error of its
-// own, since the error names it.
+// What a document is refused for. There is no variable for a name that appears
+// twice, since that error names it.
 var (
 	ErrUTF8   = errors.New("not valid UTF-8")
 	ErrSyntax = errors.New("not valid JSON")
@@ -126,7 +126,7 @@ func (o Object) Object(name string) (Object, error) {
 // become a struct of hundreds.
 type Limits struct {
 	Depth  int // objects and arrays within each other
-	Values int // values in all; 0 is no bound but that of the text
+	Values int // values in all; 0 means that only the text bounds them
 }
 
 // Check counts, and allocates nothing. It does not judge the syntax.

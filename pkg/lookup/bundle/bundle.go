@@ -1,5 +1,5 @@
 // Package bundle has the lookups that are several single lookups for one payment:
-// HostIntel and Uptime. Each child has a budget of its own, and its failure is a
+// HostIntel and Uptime. Each child has its budget, and its failure is a
 // value and not an error (spec §2.8).
 package bundle
 

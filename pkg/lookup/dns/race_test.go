@@ -18,7 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// outcome is what a lookup came to and when: "NOERROR from 1.1.1.1 at 20ms", which
+// outcome is the result of a lookup and when it came: "NOERROR from 1.1.1.1 at 20ms", which
 // is the answer of good, or "dns_timeout at 8s".
 func (w *world) outcome(r dns.Result, err error) string {
 	w.t.Helper()
@@ -265,7 +265,7 @@ func wantBug(t *testing.T, err error, method string) {
 	}
 }
 
-// TestPanic: a panic in any goroutine of a lookup is its error at once, whoever else
+// TestPanic: a panic in any goroutine of a lookup is its error at once, whatever else
 // answered or is waited for, and leaves the process alone. One family's is not covered
 // up by the other, not even when IPv6 has it and comes after its grace.
 func TestPanic(t *testing.T) {

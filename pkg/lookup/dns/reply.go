@@ -111,7 +111,7 @@ func (r *reply) judge() outcome {
 // proven reports whether an NXDOMAIN has the SOA record of a zone that the name,
 // or one that its aliases lead to, is in (RFC 2308 §2.1). Whatever asked the
 // servers of the zone has it. What answers in their place, such as a filter or the
-// portal of a network, often has none, or that of a zone of its own. A name with an
+// portal of a network, often has none, or that of a zone that it made up. A name with an
 // SOA record exists, so its own proves nothing.
 func (r *reply) proven() bool {
 	return slices.ContainsFunc(r.msg.Ns, func(rr miekg.RR) bool {

@@ -29,7 +29,7 @@ func padded(n int) change {
 // less is a message without its last bytes.
 func less(n int, b []byte) []byte { return b[:len(b)-n] }
 
-// fate is what becomes of a datagram.
+// fate is how a datagram is treated.
 type fate string
 
 const (
@@ -38,7 +38,7 @@ const (
 	whole fate = "whole" // our reply, whatever it holds beside the answer
 )
 
-// TestDatagrams: a datagram with an answer of its own, with more of others before it
+// TestDatagrams: a datagram with an answer, with more of others before it
 // and the right reply behind it, and a resolver that answers over TCP.
 func TestDatagrams(t *testing.T) {
 	one := func(changes ...change) func([]byte) []byte {
@@ -119,7 +119,7 @@ func TestDatagrams(t *testing.T) {
 	})
 }
 
-// TestPassedOver: what a resolver says of itself is no answer, nor are servers to
+// TestPassedOver: what a resolver says of itself is not an answer, nor are servers to
 // ask instead, nor what comes over TCP in place of a reply. The next resolver is
 // asked at once; when all do the same, the lookup is upstream_unavailable.
 func TestPassedOver(t *testing.T) {
