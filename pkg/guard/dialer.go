@@ -199,12 +199,9 @@ func way(err error) string {
 // checkSocket is the last look, at the address that the socket is about to
 // connect to (net.Dialer.Control).
 func checkSocket(network, address string, _ syscall.RawConn) error {
-	if network != "tcp4" && network != "tcp6" {
-		return lookup.Fault(lookup.BlockedAddress, fmt.Errorf("network %s", network))
-	}
 	a, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return lookup.Fault(lookup.BlockedAddress, err)
+	if err != nil || network != "tcp4" && network != "tcp6" {
+		return lookup.Fault(lookup.BlockedAddress, fmt.Errorf("socket %s to %s", network, address))
 	}
 	return checkAddr(a.Addr())
 }

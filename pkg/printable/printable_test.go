@@ -105,21 +105,6 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-func BenchmarkJSON(b *testing.B) {
-	for name, text := range map[string]string{
-		"ASCII": `{"text":"v=spf1 include:_spf.example.com -all"}`, "Han": "日本語の文字列", "Cyrillic": "Пример текста", "hidden": "a\u202eb\u200b",
-	} {
-		line := []byte(strings.Repeat(text, 64<<10/len(text)))
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(line)))
-			b.ReportAllocs()
-			for b.Loop() {
-				printable.JSON(line)
-			}
-		})
-	}
-}
-
 // A JSON text means the same, and shows nothing that steers.
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{

@@ -204,21 +204,16 @@ func TestCancel(t *testing.T) {
 // connection that times out by itself is silence.
 func TestBrokenSocket(t *testing.T) {
 	type row struct {
-		method string
-		err    error
-		want   string
+		fails string
+		err   error
+		want  string
 	}
 	eachInBubble(t, map[string]row{
-		"deadline": {method: "SetReadDeadline", err: net.ErrClosed, want: "upstream_unavailable at 0s"},
-		"dial":     {method: "Dial", err: &net.OpError{Op: "dial", Err: context.DeadlineExceeded}, want: "dns_timeout at 0s"},
+		"deadline": {fails: "SetReadDeadline", err: net.ErrClosed, want: "upstream_unavailable at 0s"},
+		"dial":     {fails: "Dial", err: &net.OpError{Op: "dial", Err: context.DeadlineExceeded}, want: "dns_timeout at 0s"},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, host{udp: ok(0)})
-		w.meddle = func(_, _, called string, _ []byte) error {
-			if called == c.method {
-				return c.err
-			}
-			return nil
-		}
+		w.meddle = func(_, _, called string, _ []byte) error { return map[string]error{c.fails: c.err}[called] }
 		if got := w.outcome(w.lookup("A")); got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
 		}

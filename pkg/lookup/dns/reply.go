@@ -45,18 +45,36 @@ type reply struct {
 	aliased bool
 }
 
+// newReply reads what a message says about a name. Of several aliases of one name,
+// which none may have, the first counts, and a chain ends at a loop. DNAMEs need no
+// care: the CNAMEs that resolvers make from them are there too.
 func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *reply {
-	r := &reply{msg: m, resolver: resolver.WithZone(""), ttl: ^uint32(0)}
-	aliases := r.follow(lower(miekg.Fqdn(name)))
+	is := func(rr miekg.RR, rtype uint16, owners ...string) bool {
+		h := rr.Header()
+		return h.Rrtype == rtype && h.Class == miekg.ClassINET && slices.Contains(owners, lower(h.Name))
+	}
+	name = lower(miekg.Fqdn(name))
+	r := &reply{msg: m, resolver: resolver.WithZone(""), chain: []string{name}, ttl: ^uint32(0)}
+	for range maxChain {
+		i := slices.IndexFunc(m.Answer, func(rr miekg.RR) bool { return is(rr, miekg.TypeCNAME, name) })
+		if i < 0 {
+			break
+		}
+		if qtype != miekg.TypeCNAME {
+			r.ttl = min(r.ttl, ttl(m.Answer[i]))
+		}
+		name = lower(m.Answer[i].(*miekg.CNAME).Target) //nolint:forcetypeassert // the parser makes one of that type
+		if slices.Contains(r.chain, name) {
+			break
+		}
+		r.chain = append(r.chain, name)
+	}
 	owners := r.chain
 	if qtype == miekg.TypeCNAME {
-		owners, aliases = owners[:1], nil
-	}
-	for _, rr := range aliases {
-		r.ttl = min(r.ttl, ttl(rr))
+		owners = owners[:1]
 	}
 	for _, rr := range m.Answer {
-		if h := rr.Header(); h.Rrtype == qtype && h.Class == miekg.ClassINET && slices.Contains(owners, lower(h.Name)) {
+		if is(rr, qtype, owners...) {
 			r.found = append(r.found, rr)
 		}
 	}
@@ -65,30 +83,6 @@ func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *rep
 	r.err = fmt.Errorf("resolver %s: %s, %d questions, %d answers, %d authorities",
 		r.resolver, miekg.RcodeToString[m.Rcode], len(m.Question), len(m.Answer), len(m.Ns))
 	return r
-}
-
-// follow makes the chain, which ends at a loop, and returns its aliases. Of
-// several aliases of one name, which none may have, the first counts. DNAMEs need
-// no care: the CNAMEs that resolvers make from them are there too.
-func (r *reply) follow(name string) (aliases []miekg.RR) {
-	targets := map[string]*miekg.CNAME{}
-	for _, rr := range r.msg.Answer {
-		if c, ok := rr.(*miekg.CNAME); ok && c.Hdr.Class == miekg.ClassINET && targets[lower(c.Hdr.Name)] == nil {
-			targets[lower(c.Hdr.Name)] = c
-		}
-	}
-	for r.chain = []string{name}; len(aliases) < maxChain; {
-		c := targets[name]
-		if c == nil {
-			break
-		}
-		aliases = append(aliases, c)
-		if name = lower(c.Target); slices.Contains(r.chain, name) {
-			break
-		}
-		r.chain = append(r.chain, name)
-	}
-	return aliases
 }
 
 // judge tells what a reply says about the name from what a resolver says about
