@@ -40,7 +40,7 @@ type Resolver interface {
 // DialerConfig is what a Dialer needs.
 type DialerConfig struct {
 	Resolver Resolver
-	// Dial opens a "tcp4" or "tcp6" connection to a literal ip:port. It is for
+	// Dial opens a "tcp" connection to a literal ip:port. It is for
 	// tests whose peers are on loopback, and takes the last check, that of the
 	// socket's address, upon itself. Default: a net.Dialer with that check.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -115,7 +115,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 		// An equal share of the time left for each address that is left, so that
 		// what one does not use is the others'.
 		one, cancel := part(all, 1/float64(len(addrs)-i))
-		conn, err := d.config.Dial(one, network(a), netip.AddrPortFrom(a, port).String())
+		conn, err := d.config.Dial(one, "tcp", netip.AddrPortFrom(a, port).String())
 		cancel()
 		switch refused, ok := errors.AsType[*fault.Error](err); {
 		case err == nil:
@@ -153,13 +153,6 @@ func (d *Dialer) reachable(ctx context.Context, t Target) ([]netip.Addr, error) 
 		return nil, fmt.Errorf("%w: IPv6 addresses only", ErrNoRoute)
 	}
 	return v4[:min(len(v4), maxAddrs)], nil
-}
-
-func network(a netip.Addr) string {
-	if a.Is6() {
-		return "tcp6"
-	}
-	return "tcp4"
 }
 
 // part is ctx with a share of the time that it leaves.

@@ -107,36 +107,36 @@ func TestDial(t *testing.T) {
 		addrs  []string
 		world  map[string]string // address to behaviour; absent: refuses
 		route  bool
-		dialed string // "tcp4 1.1.1.1:443 at 0s", one per line
+		dialed string // "1.1.1.1:443 at 0s", one per line
 		peer   string
 		code   fault.Code
 		is     error
 		says   string
 	}
-	eight := "tcp4 1.1.1.0:443 at 0s"
+	eight := "1.1.1.0:443 at 0s"
 	for _, address := range many("1.1.1.%d", 8)[1:] {
-		eight += ", tcp4 " + address + ":443 at 0s"
+		eight += ", " + address + ":443 at 0s"
 	}
 	testbed.Each(t, map[string]row{
 		"first": {addrs: []string{"1.1.1.1", "8.8.8.8"}, world: map[string]string{"1.1.1.1": connects},
-			dialed: "tcp4 1.1.1.1:443 at 0s", peer: "1.1.1.1"},
+			dialed: "1.1.1.1:443 at 0s", peer: "1.1.1.1"},
 		"IPv4 first": {addrs: []string{"2606:4700::1", "1.1.1.1"}, route: true, world: map[string]string{"2606:4700::1": connects},
-			dialed: "tcp4 1.1.1.1:443 at 0s, tcp6 [2606:4700::1]:443 at 0s", peer: "2606:4700::1"},
+			dialed: "1.1.1.1:443 at 0s, [2606:4700::1]:443 at 0s", peer: "2606:4700::1"},
 		"no route": {addrs: []string{"2606:4700::1", "1.1.1.1"}, world: map[string]string{"2606:4700::1": connects},
-			dialed: "tcp4 1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "connection refused (addresses tried: 1)"},
+			dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "connection refused (addresses tried: 1)"},
 		"IPv6 only, no route": {addrs: []string{"2606:4700::1"}, is: guard.ErrNoRoute},
 		"IPv6 only": {addrs: []string{"2606:4700::1"}, route: true, world: map[string]string{"2606:4700::1": connects},
-			dialed: "tcp6 [2606:4700::1]:443 at 0s", peer: "2606:4700::1"},
+			dialed: "[2606:4700::1]:443 at 0s", peer: "2606:4700::1"},
 		"second after its share": {addrs: []string{"1.1.1.1", "8.8.8.8"}, world: map[string]string{"1.1.1.1": hole, "8.8.8.8": connects},
-			dialed: "tcp4 1.1.1.1:443 at 0s, tcp4 8.8.8.8:443 at 3s", peer: "8.8.8.8"},
+			dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 3s", peer: "8.8.8.8"},
 		"unused share goes on": {addrs: []string{"1.1.1.1", "8.8.8.8", "9.9.9.9"}, world: map[string]string{"8.8.8.8": hole, "9.9.9.9": connects},
-			dialed: "tcp4 1.1.1.1:443 at 0s, tcp4 8.8.8.8:443 at 0s, tcp4 9.9.9.9:443 at 3s", peer: "9.9.9.9"},
+			dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 0s, 9.9.9.9:443 at 3s", peer: "9.9.9.9"},
 		"black hole": {addrs: []string{"1.1.1.1"}, world: map[string]string{"1.1.1.1": hole},
-			dialed: "tcp4 1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "timed out (addresses tried: 1)"},
+			dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "timed out (addresses tried: 1)"},
 		"both ways": {addrs: []string{"1.1.1.1", "8.8.8.8"}, world: map[string]string{"1.1.1.1": hole},
-			dialed: "tcp4 1.1.1.1:443 at 0s, tcp4 8.8.8.8:443 at 3s", code: lookup.ConnectFailed, says: "timed out, connection refused (addresses tried: 2)"},
+			dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 3s", code: lookup.ConnectFailed, says: "timed out, connection refused (addresses tried: 2)"},
 		"doubles count once": {addrs: []string{"1.1.1.1", "1.1.1.1"},
-			dialed: "tcp4 1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "tried: 1"},
+			dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "tried: 1"},
 		"at most eight": {addrs: many("1.1.1.%d", 20), dialed: eight, code: lookup.ConnectFailed, says: "tried: 8"},
 		"made by hand":  {addrs: []string{"1.1.1.1", "127.0.0.1"}, code: lookup.BlockedAddress, dialed: ""},
 		"none":          {code: lookup.ConnectFailed, says: "no IPv4 or IPv6 address"},
@@ -148,8 +148,8 @@ func TestDial(t *testing.T) {
 			defer cancel()
 			d := guard.NewDialer(guard.DialerConfig{
 				Resolver: zone{}, HasRoute: func(context.Context, netip.Addr) bool { return c.route },
-				Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
-					dialed = append(dialed, fmt.Sprintf("%s %s at %v", network, address, time.Since(begin)))
+				Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
+					dialed = append(dialed, fmt.Sprintf("%s at %v", address, time.Since(begin)))
 					return behave(ctx, c.world[netip.MustParseAddrPort(address).Addr().String()])
 				},
 			})

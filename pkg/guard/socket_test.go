@@ -20,7 +20,7 @@ func TestSocketIsChecked(t *testing.T) {
 	}
 	defer l.Close()
 	d := NewDialer(DialerConfig{Resolver: struct{ Resolver }{}})
-	conn, err := d.config.Dial(t.Context(), "tcp4", l.Addr().String())
+	conn, err := d.config.Dial(t.Context(), "tcp", l.Addr().String())
 	if err == nil {
 		conn.Close()
 		t.Fatal("connected to loopback")
