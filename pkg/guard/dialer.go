@@ -146,7 +146,7 @@ func (d *Dialer) reachable(ctx context.Context, t Target) ([]netip.Addr, error) 
 		}
 	}
 	// One look answers for the family: public IPv6 has one route or none.
-	if len(v6) > 0 && len(v4) < maxAddrs && d.config.HasRoute(ctx, v6[0]) {
+	if len(v6) > 0 && d.config.HasRoute(ctx, v6[0]) {
 		v4 = append(v4, v6...)
 	}
 	if len(v4) == 0 {
