@@ -117,13 +117,11 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 		one, cancel := part(all, 1/float64(len(addrs)-i))
 		conn, err := d.config.Dial(one, "tcp", netip.AddrPortFrom(a, port).String())
 		cancel()
-		switch refused, ok := errors.AsType[*fault.Error](err); {
+		switch {
 		case err == nil:
 			return conn, a, nil
 		case ctx.Err() != nil:
 			return nil, netip.Addr{}, fmt.Errorf("guard: connect: %w", ctx.Err())
-		case ok:
-			return nil, netip.Addr{}, refused
 		}
 		failed = append(failed, fmt.Errorf("connect to %s: %w", a, err))
 	}
