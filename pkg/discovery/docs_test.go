@@ -43,7 +43,7 @@ func TestDocsPage(t *testing.T) {
 func TestLinks(t *testing.T) {
 	d, s := rendered(), testSite()
 	pages := map[string]string{"missing": string(d.Missing().Body)}
-	for _, path := range d.Paths() {
+	for _, path := range paths(d) {
 		pages[path] = string(body(t, d, path))
 	}
 	for _, op := range catalog.All() {
@@ -114,7 +114,7 @@ func TestPlaybooksEverywhere(t *testing.T) {
 		"docs":      textOf(parse(t, body(t, d, catalog.PathDocs))),
 		"llms":      string(body(t, d, catalog.PathLLMs)),
 		"llms-full": string(body(t, d, catalog.PathLLMsFull)),
-		"guidance":  described(t, d, catalog.PathOpenAPI)["info"].(map[string]any)["x-guidance"].(string),
+		"guidance":  decoded(t, d, catalog.PathOpenAPI)["info"].(map[string]any)["x-guidance"].(string),
 	} {
 		for _, sequence := range []string{
 			"Host intelligence /v1/tools/dns /v1/tools/ssl-check /v1/tools/whois /v1/bundles/host-intel",

@@ -158,15 +158,6 @@ func documentOf(path, contentType string, body []byte) Document {
 	return doc
 }
 
-// Paths are the paths of all documents that are kept.
-func (d *Documents) Paths() []string {
-	paths := make([]string, 0, len(d.list))
-	for _, doc := range d.list {
-		paths = append(paths, doc.Path)
-	}
-	return paths
-}
-
 // Find returns the document of a path, exactly as spelled.
 func (d *Documents) Find(path string) (Document, bool) {
 	for _, doc := range d.list {
@@ -178,20 +169,4 @@ func (d *Documents) Find(path string) (Document, bool) {
 		return d.site.security(), true
 	}
 	return Document{}, false
-}
-
-// ServeHTTP serves the documents by themselves, with a bare 404 and 405.
-// Package service uses Find and gives those two the service's own form.
-func (d *Documents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	doc, ok := d.Find(r.URL.Path)
-	if !ok {
-		http.NotFound(w, r)
-		return
-	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		w.WriteHeader(http.StatusMethodNotAllowed)
-		return
-	}
-	doc.ServeHTTP(w, r)
 }

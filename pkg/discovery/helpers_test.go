@@ -59,8 +59,8 @@ func tree(t *testing.T, raw []byte) map[string]any {
 	return v
 }
 
-// described is a document of JSON as plain Go values.
-func described(t *testing.T, d *Documents, path string) map[string]any {
+// decoded is a document of JSON as plain Go values.
+func decoded(t *testing.T, d *Documents, path string) map[string]any {
 	t.Helper()
 	return tree(t, body(t, d, path))
 }
@@ -130,4 +130,13 @@ func says(t *testing.T, where, text string, parts ...string) {
 			t.Errorf("%s does not say %q", where, part)
 		}
 	}
+}
+
+// paths are those of all documents that are kept.
+func paths(d *Documents) []string {
+	var all []string
+	for _, doc := range d.list {
+		all = append(all, doc.Path)
+	}
+	return all
 }

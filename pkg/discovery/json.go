@@ -65,15 +65,8 @@ func pretty(raw []byte) (string, error) {
 // typed is the text of a value as the JSON type that its parameter or field declares.
 // Text that is not of that type stays text; the catalog's tests exclude it.
 func typed(kind, text string) any {
-	switch kind {
-	case "integer":
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return n
-		}
-	case "boolean":
-		if b, err := strconv.ParseBool(text); err == nil {
-			return b
-		}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && kind == "integer" {
+		return n
 	}
 	return text
 }

@@ -39,7 +39,11 @@ func ask(d *Documents, method, path string, header map[string]string) *httptest.
 		r.Header.Set(name, value)
 	}
 	w := httptest.NewRecorder()
-	d.ServeHTTP(w, r)
+	if doc, ok := d.Find(path); ok {
+		doc.ServeHTTP(w, r)
+	} else {
+		w.WriteHeader(http.StatusNotFound)
+	}
 	return w
 }
 

@@ -120,7 +120,7 @@ func TestSchemasFitWhatIsSent(t *testing.T) {
 // The spec gives shapes exactly, and only so is a field too many seen.
 func TestEveryObjectIsExact(t *testing.T) {
 	exact := 0
-	walk("", described(t, rendered(), catalog.PathOpenAPI), func(where string, v map[string]any) {
+	walk("", decoded(t, rendered(), catalog.PathOpenAPI), func(where string, v map[string]any) {
 		if _, named := v["properties"].(map[string]any); !named {
 			return
 		}

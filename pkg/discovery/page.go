@@ -59,7 +59,7 @@ func languages(list []snippet) []language {
 
 func (v *view) docsPage() (docsPage, error) {
 	p := docsPage{view: v}
-	list, err := snippets(v.Site)
+	list, err := programs(v.Site, snippetList())
 	if err != nil {
 		return p, err
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 func parse(t *testing.T, page []byte) *html.Node {
@@ -103,34 +101,6 @@ func checkLoads(t *testing.T, root *html.Node) {
 	css := textOf(elements(root, "style")[0])
 	if strings.Contains(css, "url(") || strings.Contains(css, "@import") {
 		t.Error("the stylesheet loads something")
-	}
-}
-
-// TestRowsNameTheWireFields ties the tables of the page to the types of the wire.
-func TestRowsNameTheWireFields(t *testing.T) {
-	for _, tt := range []struct {
-		rows  []row
-		under string
-		wire  any
-	}{
-		{signatureRows(), "", x402.Payload{}}, {signatureRows(), "payload.", x402.ExactPayload{}},
-		{signatureRows(), "payload.authorization.", x402.Authorization{}}, {responseRows(), "", x402.SettleResponse{}},
-		{receiptRows(), "", receipt.Statement{}},
-	} {
-		var want, got []string
-		for _, f := range reflect.VisibleFields(reflect.TypeOf(tt.wire)) {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			want = append(want, name)
-		}
-		for _, r := range tt.rows {
-			rest, ok := strings.CutPrefix(r.Name, tt.under)
-			if name, _, _ := strings.Cut(rest, "."); ok {
-				got = append(got, name)
-			}
-		}
-		slices.Sort(want)
-		slices.Sort(got)
-		same(t, reflect.TypeOf(tt.wire).String(), want, slices.Compact(got))
 	}
 }
 

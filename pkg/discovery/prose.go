@@ -172,33 +172,9 @@ func signing(s Site) []row {
 	}
 }
 
-// signatureRows are the fields of the decoded PAYMENT-SIGNATURE.
-func signatureRows() []row {
-	return []row{
-		{"x402Version", "integer", fmt.Sprintf("%d", x402.Version)},
-		{"resource", "object", "The offer's resource, unchanged; optional"},
-		{"accepted", "object", "The entry of accepts that was signed, unchanged"},
-		{"payload.signature", "string", "EIP-712 signature of the authorization, 0x and hexadecimal"},
-		{"payload.authorization.from", "string", "Payer"},
-		{"payload.authorization.to", "string", "accepted.payTo"},
-		{"payload.authorization.value", "string", "accepted.amount"},
-		{"payload.authorization.validAfter", "string", "Unix seconds, not in the future; 0 is fine"},
-		{"payload.authorization.validBefore", "string", "Unix seconds; now plus maxTimeoutSeconds is the usual choice, at least 6 seconds and at most 24 hours ahead"},
-		{"payload.authorization.nonce", "string", "32 random bytes, 0x and hexadecimal; one per payment"},
-		{"extensions", "object", "The offer's extensions, unchanged, the retry token among them"},
-	}
-}
-
-// responseRows are the fields of the decoded PAYMENT-RESPONSE.
-func responseRows() []row {
-	return []row{
-		{"success", "boolean", "Whether the payment settled"},
-		{"transaction", "string", "Transaction hash; empty when nothing was broadcast"},
-		{"network", "string", "CAIP-2 network of the transaction"},
-		{"payer", "string", "Payer, when known"},
-		{"errorReason", "string", "Why it did not settle; only then present"},
-		{"extensions", "object", "The signed receipt of the answer, when the service has a key for receipts"},
-	}
+// described are the rows of a type of the wire that have a description.
+func described[T any]() []row {
+	return slices.DeleteFunc(rows(catalog.FieldsOf[T]()), func(r row) bool { return r.Description == "" })
 }
 
 // prices is the price list in words, one line per operation.

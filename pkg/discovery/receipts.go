@@ -38,22 +38,6 @@ func receiptText(s Site) []string {
 	}
 }
 
-// receiptRows are the members of a receipt's payload.
-func receiptRows() []row {
-	return []row{
-		{"version", "integer", "1"},
-		{"issuedAt", "integer", "When the answer was given, unix seconds"},
-		{"network", "string", "CAIP-2 network of the payment"},
-		{"payer", "string", "Whose payment it was"},
-		{"request", "string", "What was asked: GET, path and all parameters as the service reads them, in the order of their names, such as GET /v1/tools/dns?domain=example.com&type=A"},
-		{"resourceUrl", "string", "URL that was paid for, without its query"},
-		{"transaction", "string", "Transaction hash; absent when it is not known"},
-		{"responseHash", "string", "SHA-256 of the body as it was sent, 0x and hexadecimal"},
-		{"responseHashAlg", "string", "sha256"},
-		{"responseHashEncoding", "string", "raw: the bytes themselves"},
-	}
-}
-
 // receiptProgram pays, and checks the receipt.
 func receiptProgram() snippet {
 	return snippet{

@@ -80,9 +80,6 @@ func snippetList() []snippet {
 	}
 }
 
-// snippets are the programs as a site shows them.
-func snippets(s Site) ([]snippet, error) { return programs(s, snippetList()) }
-
 // programs are those of a list with the values of a site.
 func programs(s Site, list []snippet) ([]snippet, error) {
 	own := strings.NewReplacer(documentedOrigin, s.Origin, documentedNetwork, s.Terms.Network, documentedAsset, s.Terms.Asset)

@@ -11,7 +11,9 @@ import (
 	layout "github.com/tidwall/pretty"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 //go:embed assets/*.tmpl assets/snippets assets/generated/colored.html assets/favicon.svg
@@ -34,11 +36,10 @@ type view struct {
 	Prices       []string
 	Handshake    []string
 	Rules        []string
-	Essentials   []string // the first of the rules
-	Details      []string // the others
-	Brief        []string // the rules in short
-	Purchase     string   // the one of them about what is charged once
-	Short        shortPrograms
+	Essentials   []string           // the first of the rules
+	Details      []string           // the others
+	Purchase     string             // the one of them about what is charged once
+	Programs     map[string]snippet // those that /docs shows, by their IDs
 	Refunds      []string
 	ReceiptNote  string   // on receipts, in short; empty without a key
 	ReceiptText  []string // the chapter on them
@@ -74,10 +75,9 @@ type opView struct {
 	PriceLine    string
 	PaymentLine  string
 	ParamsText   string
-	Seconds      int    // the deadline of the lookup
-	OwnExample   bool   // whether the example answer is not made of other operations'
-	ResponseJSON string // the example answer, indented
-	Rows         []row
+	Seconds      int       // the deadline of the lookup
+	OwnExample   bool      // whether the example answer is not made of other operations'
+	ResponseJSON string    // the example answer, indented
 	OwnRows      []row     // without what another operation says
 	Outcomes     []outcome // of the operation's own codes
 }
@@ -91,9 +91,9 @@ func newView(s Site, ops []catalog.Operation, books []catalog.Playbook) (*view, 
 	}
 	v := &view{
 		Site: s, Service: catalog.Service, Tagline: catalog.Tagline, Homepage: catalog.Homepage,
-		Network: s.networkName(), Chain: s.chainID(), Fresh: fresh(s), Once: once(s), Prices: prices(ops), Handshake: handshake(), Rules: rules(s, ops), Essentials: essentials(s, ops), Details: details(ops), Brief: brief(s, ops), Purchase: briefPurchase(s, ops),
-		Refunds: refunds(s), Gateway: gateway, ReceiptNote: receiptNote(s), ReceiptText: receiptText(s), Receipt: receiptRows(),
-		Signing: signing(s), Signature: signatureRows(), Response: responseRows(),
+		Network: s.networkName(), Chain: s.chainID(), Fresh: fresh(s), Once: once(s), Prices: prices(ops), Handshake: handshake(), Rules: rules(s, ops), Essentials: essentials(s, ops), Details: details(ops), Purchase: purchase(s, ops),
+		Refunds: refunds(s), Gateway: gateway, ReceiptNote: receiptNote(s), ReceiptText: receiptText(s), Receipt: described[receipt.Statement](),
+		Signing: signing(s), Signature: described[x402.Payload](), Response: described[x402.SettleResponse](),
 		Payment: outcomes(catalog.PaymentErrors()),
 		Limits:  catalog.Limits(s.Caps), Caveats: catalog.Caveats(), Untrusted: untrusted,
 		Documents: links(s), operations: ops,
@@ -123,8 +123,13 @@ func (v *view) finish() error {
 	if v.MCP, err = mcpViewOf(v.Site); err != nil {
 		return err
 	}
-	if v.Short, err = shortProgramsOf(v.Site); err != nil {
+	list, err := programs(v.Site, snippetList())
+	if err != nil {
 		return err
+	}
+	v.Programs = map[string]snippet{}
+	for _, p := range list {
+		v.Programs[p.ID] = p
 	}
 	if v.Wire, err = wireExampleOf(v.operations[0], v.Site); err != nil {
 		return err
@@ -174,7 +179,7 @@ func opViewOf(s Site, op catalog.Operation) (opView, error) {
 		Operation: op, URL: s.Origin + op.Path, ExampleURL: op.ExampleURL(s.Origin), DocsURL: op.DocsURL(s.Origin),
 		DisplayPrice: op.Price(), PriceLine: priceLine(op), PaymentLine: paymentLine(op), ParamsText: paramsText(op),
 		Seconds: int(op.Deadline.Seconds()), OwnExample: ownExample(op),
-		ResponseJSON: response, Rows: rows(op.Fields), OwnRows: ownRows(op), Outcomes: outcomes(op.Errors),
+		ResponseJSON: response, OwnRows: ownRows(op), Outcomes: outcomes(op.Errors),
 	}, nil
 }
 

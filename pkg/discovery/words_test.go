@@ -55,7 +55,7 @@ func TestRulesNameOnlyWhatCanHappen(t *testing.T) {
 		"the smoke test alone": {testSite(), []catalog.Operation{catalog.Ping()}, "", []string{"nxdomain", "A failure of ours", "After the last try", "A bundle"}},
 		"no smoke test":        {testSite(), []catalog.Operation{catalog.DNS()}, "", []string{"smoke test"}},
 	} {
-		text := strings.Join(append(rules(c.site, c.ops), briefPurchase(c.site, c.ops), fresh(c.site), once(c.site), toolText(c.site, c.ops[0])), "\n")
+		text := strings.Join(append(rules(c.site, c.ops), fresh(c.site), once(c.site), toolText(c.site, c.ops[0])), "\n")
 		says(t, name, text, c.says)
 		for _, not := range c.not {
 			if strings.Contains(text, not) {
@@ -79,29 +79,6 @@ func TestNetworkName(t *testing.T) {
 		}
 		if got := s.chainID(); "eip155:"+got != network {
 			t.Errorf("%s: chain %s", network, got)
-		}
-	}
-}
-
-func TestTypedParameters(t *testing.T) {
-	for _, tt := range []struct {
-		kind, text string
-		want       any
-	}{
-		{"string", "1", "1"}, {"integer", "443", int64(443)}, {"integer", "x", "x"}, {"boolean", "true", true}, {"boolean", "x", "x"},
-	} {
-		if got := typed(tt.kind, tt.text); got != tt.want {
-			t.Errorf("%s %q: %v", tt.kind, tt.text, got)
-		}
-	}
-}
-
-func TestProse(t *testing.T) {
-	for in, want := range map[string]string{
-		"a `b` c": "a <code>b</code> c", "<a> & `<b>`": "&lt;a&gt; &amp; <code>&lt;b&gt;</code>", "": "",
-	} {
-		if got := prose(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
 }

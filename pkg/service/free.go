@@ -68,11 +68,12 @@ func (s *documents) Serve(r *http.Request, id string) x402http.Response {
 	if err != nil {
 		return s.platform.front(false).Failed(r, id, fault.New(fault.InternalError, err))
 	}
-	if _, ok := docs.Find(r.URL.Path); !ok {
+	doc, ok := docs.Find(r.URL.Path)
+	if !ok {
 		return s.missing(r, id, docs)
 	}
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
-	docs.ServeHTTP(w, r)
+	doc.ServeHTTP(w, r)
 	res := x402http.Response{Status: w.status, Header: w.header, Body: w.body.Bytes()}
 	m.Sent(r, res)
 	return res

@@ -103,39 +103,39 @@ type Extra struct {
 
 // Payload is a signed payment as it is sent to the facilitator.
 type Payload struct {
-	X402Version int                        `json:"x402Version"`
-	Resource    *Resource                  `json:"resource,omitempty"`
-	Accepted    json.RawMessage            `json:"accepted"`
+	X402Version int                        `json:"x402Version" doc:"2"`
+	Resource    *Resource                  `json:"resource,omitempty" doc:"The offer's resource, unchanged; optional"`
+	Accepted    json.RawMessage            `json:"accepted" doc:"The entry of accepts that was signed, unchanged"`
 	Payload     ExactPayload               `json:"payload"`
-	Extensions  map[string]json.RawMessage `json:"extensions,omitempty"`
+	Extensions  map[string]json.RawMessage `json:"extensions,omitempty" doc:"The offer's extensions, unchanged, the retry token among them"`
 }
 
 // ExactPayload is the EIP-3009 form of an exact payment on an EVM chain.
 type ExactPayload struct {
-	Signature     string        `json:"signature"`
+	Signature     string        `json:"signature" doc:"EIP-712 signature of the authorization, 0x and hexadecimal"`
 	Authorization Authorization `json:"authorization"`
 }
 
 // Authorization is the message of EIP-3009's transferWithAuthorization. The
 // numbers are decimal strings on the wire.
 type Authorization struct {
-	From        string `json:"from"`
-	To          string `json:"to"`
-	Value       string `json:"value"`
-	ValidAfter  string `json:"validAfter"`
-	ValidBefore string `json:"validBefore"`
-	Nonce       string `json:"nonce"`
+	From        string `json:"from" doc:"Payer"`
+	To          string `json:"to" doc:"accepted.payTo"`
+	Value       string `json:"value" doc:"accepted.amount"`
+	ValidAfter  string `json:"validAfter" doc:"Unix seconds, not in the future; 0 is fine"`
+	ValidBefore string `json:"validBefore" doc:"Unix seconds; now plus maxTimeoutSeconds is the usual choice, at least 6 seconds and at most 24 hours ahead"`
+	Nonce       string `json:"nonce" doc:"32 random bytes, 0x and hexadecimal; one per payment"`
 }
 
 // SettleResponse is the PAYMENT-RESPONSE header: the outcome of a settlement.
 type SettleResponse struct {
-	Success     bool   `json:"success"`
-	ErrorReason string `json:"errorReason,omitempty"`
-	Transaction string `json:"transaction"`
-	Network     string `json:"network"`
-	Payer       string `json:"payer,omitempty"`
+	Success     bool   `json:"success" doc:"Whether the payment settled"`
+	ErrorReason string `json:"errorReason,omitempty" doc:"Why it did not settle; only then present"`
+	Transaction string `json:"transaction" doc:"Transaction hash; empty when nothing was broadcast"`
+	Network     string `json:"network" doc:"CAIP-2 network of the transaction"`
+	Payer       string `json:"payer,omitempty" doc:"Payer, when known"`
 	// Extensions are what is said beside the settlement.
-	Extensions ResponseExtensions `json:"extensions,omitzero"`
+	Extensions ResponseExtensions `json:"extensions,omitzero" doc:"The signed receipt of the answer, when the service has a key for receipts"`
 }
 
 // ResponseExtensions are the extensions of a PAYMENT-RESPONSE.

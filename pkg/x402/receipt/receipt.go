@@ -26,21 +26,21 @@ import (
 
 // Statement is what a receipt says.
 type Statement struct {
-	IssuedAt int64  `json:"issuedAt"` // unix seconds
-	Network  string `json:"network"`  // CAIP-2
-	Payer    string `json:"payer"`
+	IssuedAt int64  `json:"issuedAt" doc:"When the answer was given, unix seconds"` // unix seconds
+	Network  string `json:"network" doc:"CAIP-2 network of the payment"`            // CAIP-2
+	Payer    string `json:"payer" doc:"Whose payment it was"`
 	// Request is what was asked, as the seller understood it, such as
 	// GET /v1/tools/dns?domain=example.com&type=A; empty when that is not said.
-	Request     string `json:"request,omitempty"`
-	ResourceURL string `json:"resourceUrl"`
+	Request     string `json:"request,omitempty" doc:"What was asked: GET, path and all parameters as the service reads them, in the order of their names, such as GET /v1/tools/dns?domain=example.com&type=A"`
+	ResourceURL string `json:"resourceUrl" doc:"URL that was paid for, without its query"`
 	// ResponseHash is the SHA-256 of the answer's body, byte for byte, 0x and hexadecimal digits.
-	ResponseHash         string `json:"responseHash"`
-	ResponseHashAlg      string `json:"responseHashAlg"`
-	ResponseHashEncoding string `json:"responseHashEncoding"`
+	ResponseHash         string `json:"responseHash" doc:"SHA-256 of the body as it was sent, 0x and hexadecimal"`
+	ResponseHashAlg      string `json:"responseHashAlg" doc:"sha256"`
+	ResponseHashEncoding string `json:"responseHashEncoding" doc:"raw: the bytes themselves"`
 	// Transaction is empty where the payment is known to have been made, and not
 	// in which transaction.
-	Transaction string `json:"transaction,omitempty"`
-	Version     int    `json:"version"`
+	Transaction string `json:"transaction,omitempty" doc:"Transaction hash; absent when it is not known"`
+	Version     int    `json:"version" doc:"1"`
 }
 
 // The values of a Statement that are always the same.
