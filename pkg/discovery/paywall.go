@@ -3,12 +3,12 @@ package discovery
 import (
 	"cmp"
 	_ "embed" // the page
+	"encoding/base64"
 	"html"
 	"net/url"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -66,7 +66,7 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, er
 	// One pass: what a value contains is never looked at again.
 	page := strings.NewReplacer(
 		"{{css}}", paywallStyle, "{{js}}", paywallScript, "{{nonce}}", html.EscapeString(v.Nonce), "{{data}}", data,
-		"{{response}}", exampleOf(o), "{{ask}}", a.another(op), "{{asked}}", a.rows(), "{{missing}}", a.missing(op), "{{unready}}", map[bool]string{false: " hidden"}[a.ready()],
+		"{{fields}}", fieldsOf(op), "{{ask}}", a.another(op), "{{asked}}", a.rows(), "{{missing}}", a.missing(op), "{{unready}}", map[bool]string{false: " hidden"}[a.ready()],
 		"{{outcomes}}", outcomeNotes(o.Outcomes), "{{links}}", footLinks(s),
 		"{{service}}", html.EscapeString(catalog.Service), "{{docs}}", html.EscapeString(strings.TrimPrefix(o.DocsURL, s.Origin)),
 		"{{title}}", html.EscapeString(op.Title), "{{summary}}", html.EscapeString(op.Summary),
@@ -98,7 +98,7 @@ func dataOf(o opView, s Site, v Visit, a asked) (string, error) {
 	for _, c := range append(codesIn(o.Outcomes, fault.Owed), fault.InternalError) {
 		owed = append(owed, string(c))
 	}
-	rules, hints := map[string][]lookup.Verdict{"": o.Verdicts}, map[string]string{}
+	rules, hints := map[string][][]string{"": rulesOf(o.Operation)}, map[string]string{}
 	showing(o.Fields, "", rules, hints)
 	verdicts, err := encode(rules)
 	if err != nil {
@@ -108,21 +108,36 @@ func dataOf(o opView, s Site, v Visit, a asked) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	offer, err := base64.StdEncoding.DecodeString(v.Offer)
+	if err != nil {
+		return "", err
+	}
 	n := x402.Network(s.Terms.Network)
 	var b strings.Builder
 	for _, d := range []struct{ name, value string }{
 		{"slug", o.Slug}, {"ready", cmp.Or(said[a.ready()], "no")}, {"play", said[s.PlayMoney]}, {"chain", n.Name}, {"explorer", s.explorer()}, {"rpc", n.PublicNode},
-		{"owed", strings.Join(owed, " ")}, {"request", v.Request}, {"offer", v.Offer}, {"verdicts", string(verdicts)}, {"hints", string(shown)},
+		{"owed", strings.Join(owed, " ")}, {"request", v.Request}, {"offer", string(offer)}, {"verdicts", string(verdicts)}, {"hints", string(shown)},
 	} {
-		b.WriteString(" data-" + d.name + `="` + html.EscapeString(d.value) + `"`)
+		// In apostrophes the quotes of JSON are a byte each.
+		b.WriteString(" data-" + d.name + "='" + strings.ReplaceAll(html.EscapeString(d.value), "&#34;", `"`) + "'")
 	}
 	return b.String(), nil
+}
+
+// rulesOf are the rules of an operation as the page has them, which is short of bytes:
+// condition, sentence and tone.
+func rulesOf(op catalog.Operation) [][]string {
+	var rules [][]string
+	for _, v := range op.Verdicts {
+		rules = append(rules, []string{v.If, v.Says, string(v.Tone)})
+	}
+	return rules
 }
 
 // showing collects what the page needs to show an answer: the rules for the line above
 // each part of a bundle, which are those of the operation whose result it is, and what
 // the fields are shown as, by their paths.
-func showing(fields []catalog.Field, path string, rules map[string][]lookup.Verdict, hints map[string]string) {
+func showing(fields []catalog.Field, path string, rules map[string][][]string, hints map[string]string) {
 	for _, f := range fields {
 		if f.Show != "" {
 			hints[path+f.Name] = f.Show
@@ -130,10 +145,10 @@ func showing(fields []catalog.Field, path string, rules map[string][]lookup.Verd
 		inner := f.Fields
 		if f.Type == "object" && len(f.Items) > 0 {
 			inner = f.Items[0].Fields
-			rules[path+f.Name] = []lookup.Verdict{}
+			rules[path+f.Name] = [][]string{}
 			for _, op := range catalog.All() {
 				if op.Result == f.Items[0].Schema {
-					rules[path+f.Name] = append(rules[path+f.Name], op.Verdicts...)
+					rules[path+f.Name] = rulesOf(op)
 				}
 			}
 		}
@@ -141,14 +156,13 @@ func showing(fields []catalog.Field, path string, rules map[string][]lookup.Verd
 	}
 }
 
-// exampleOf is an example of the answer; that of a bundle is those of its parts.
-func exampleOf(o opView) string {
-	if !o.OwnExample {
-		return ""
+// fieldsOf lists what an answer has.
+func fieldsOf(op catalog.Operation) string {
+	var names []string
+	for _, f := range op.Fields {
+		names = append(names, "`"+f.Name+"`")
 	}
-	return "<p>For <code>" + html.EscapeString(o.ExampleURL) + `</code>:</p>
-<section class="scroll" tabindex="0" aria-label="Example answer">
-<pre><code>` + highlight(o.ResponseJSON) + "</code></pre>\n</section>\n"
+	return prose(listed(names))
 }
 
 // codesIn are the codes of one class among an operation's own.

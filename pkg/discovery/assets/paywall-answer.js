@@ -1,7 +1,7 @@
 // The answer for eyes: a line that says what was found, and its fields as tables. Both
 // are made of the JSON of the answer, by what the catalog says of the operation's fields.
 
-const verdicts = JSON.parse(page.verdicts); // rules by the field of a bundle; those of the whole have the name ""
+const verdicts = JSON.parse(page.verdicts); // rules [condition, sentence, tone] by the field of a bundle; those of the whole have the name ""
 const hints = JSON.parse(page.hints); // what a field is shown as, by its path
 
 /** The value at a path such as ssl.not_after or records.length; null where there is none. */
@@ -18,9 +18,9 @@ function holds(conditions, answer) {
 
 /** The first rule that holds, with its values filled in; nothing where none does. */
 function verdict(rules, answer) {
-  const rule = rules?.find((r) => holds(r.if, answer));
+  const rule = rules?.find(([conditions]) => holds(conditions, answer));
   if (!rule) return null;
-  const says = rule.says.replace(/\{([^ }]+)(?: ([a-z]+))?(?: ([^}]+))?\}/g, (_, path, how, noun) => {
+  const says = rule[1].replace(/\{([^ }]+)(?: ([a-z]+))?(?: ([^}]+))?\}/g, (_, path, how, noun) => {
     const value = at(answer, path);
     if (how === "date") return dateOf(value);
     if (how === "distance") return distance(value);
@@ -28,7 +28,7 @@ function verdict(rules, answer) {
     if (how === "count") return count(value.length, noun);
     return String(value);
   });
-  return { says: words(says, 300), tone: rule.tone ?? "" };
+  return { says: words(says, 300), tone: rule[2] };
 }
 
 const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;

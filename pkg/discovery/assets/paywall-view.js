@@ -17,7 +17,7 @@ const raw = (text) => Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g,
 const decode = (text) => JSON.parse(new TextDecoder().decode(raw(text)));
 const encode = (value) => btoa(Array.from(new TextEncoder().encode(JSON.stringify(value)), (b) => String.fromCharCode(b)).join(""));
 
-const offer = decode(page.offer);
+const offer = JSON.parse(page.offer);
 const terms = offer.accepts[0];
 const price = "$" + usdc(BigInt(terms.amount)) + (page.play && " of play money");
 const chainName = (page.chain || terms.network) + (page.play && ", as play money");

@@ -224,10 +224,10 @@ export async function newPrice(stage) {
   await page.route((url) => url.pathname.startsWith("/v1/"), async (route) => {
     if (route.request().resourceType() !== "document") return route.continue();
     const response = await route.fetch();
-    const body = (await response.text()).replace(/data-offer="([^"]*)"/, (_, text) => {
-      const offer = JSON.parse(Buffer.from(text.replaceAll("&#43;", "+"), "base64"));
+    const body = (await response.text()).replace(/data-offer='([^']*)'/, (_, text) => {
+      const offer = JSON.parse(text); // what is changed is not in what is escaped
       offer.accepts[0].amount = "9000";
-      return `data-offer="${Buffer.from(JSON.stringify(offer)).toString("base64")}"`;
+      return `data-offer='${JSON.stringify(offer)}'`;
     });
     return route.fulfill({ response, body });
   });
