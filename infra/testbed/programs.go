@@ -97,16 +97,24 @@ func Functions(tb testing.TB) string {
 // a folder.
 func Shop(tb testing.TB, dir, addr, facilitator string) *exec.Cmd {
 	tb.Helper()
-	root, in := Root(tb), filepath.Join("infra", "shop")
-	if _, err := os.ReadFile(filepath.Join(root, in, "server", "main.go")); err != nil { // so that the cache of go test knows of it
-		tb.Fatal(err)
-	}
-	cmd := exec.Command(programs.get(tb, "shop", func(to string) error {
-		return build(context.Background(), root, in, "shop", map[string]string{"server": to}, "./server")
-	}))
+	cmd := exec.Command(programs.get(tb, "shop", func(to string) error { return buildShop(tb, "server", to) }))
 	cmd.Dir = dir
 	cmd.Env = Environment(map[string]string{
 		"ADDR": addr, "FACILITATOR": facilitator, "PAY_TO": Account(1), "LEDGER_FILE": filepath.Join(dir, "ledger.db"),
 	})
 	return cmd
+}
+
+// ShopFunction is a folder with the bootstrap of the shop's Lambda function.
+func ShopFunction(tb testing.TB) string {
+	tb.Helper()
+	return programs.get(tb, "shop-function", func(to string) error { return buildShop(tb, "function", filepath.Join(to, "bootstrap")) })
+}
+
+func buildShop(tb testing.TB, program, to string) error {
+	root, in := Root(tb), filepath.Join("infra", "shop")
+	if _, err := os.ReadFile(filepath.Join(root, in, program, "main.go")); err != nil { // so that the cache of go test knows of it
+		return err
+	}
+	return build(context.Background(), root, in, "shop", map[string]string{program: to}, "./"+program)
 }

@@ -49,6 +49,7 @@ func main() {
 		if json.Unmarshal(event, &job) == nil && job.Reconcile {
 			return seller.Reconcile(ctx)
 		}
-		return requests.Invoke(ctx, event)
+		reply, err := requests.Invoke(ctx, event)
+		return json.RawMessage(reply), err
 	})
 }

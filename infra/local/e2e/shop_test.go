@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// TestShopFunction: a stranger's handler is sold by a Lambda function on a DynamoDB table.
+// A payment that is sent twice is charged once, to two processes, and the function's
+// schedule reads the ledger to its end.
+func TestShopFunction(t *testing.T) {
+	t.Parallel()
+	db, bank, log := testbed.StartDynamoLocal(t), testbed.StartFacilitator(t), new(testbed.Output)
+	table := db.Table(t)
+	must(dynamo.NewClient(db.Config()).UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
+		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.AttrExpiresAt), Enabled: aws.Bool(true)},
+	}))
+	env := db.Settings(table)
+	env["FACILITATOR"], env["PAY_TO"], env["NODE"] = bank.URL, testbed.Account(1), "http://127.0.0.1:1" // nobody is there
+	host := must(lambdahost.New(lambdahost.Config{
+		Logs:      log,
+		Functions: []lambdahost.Function{{Name: "Shop", Dir: testbed.ShopFunction(t), Timeout: 29 * time.Second, Env: env}},
+		Routes:    []lambdahost.Route{{Key: "GET /weather", Function: "Shop"}},
+	}))
+	gateway := httptest.NewServer(host)
+	t.Cleanup(func() { gateway.Close(); host.Close() })
+
+	client := &x402test.Client{HTTP: gateway.Client(), Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
+	url := gateway.URL + "/weather?city=Oslo"
+	signature, err := client.Sign(t.Context(), url)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log.String())
+	}
+	for _, replayed := range []string{"", "true"} {
+		r := must(client.Get(t.Context(), url, signature))
+		if r.Status != http.StatusOK || string(r.Body) != `{"city":"Oslo","weather":"fair"}` || r.Header.Get(x402.HeaderReplayed) != replayed {
+			t.Fatalf("%d %v %s\n%s", r.Status, r.Header, r.Body, log.String())
+		}
+		host.Kill("Shop")
+	}
+	if moved := bank.Moved(client.Wallet.Address().String()); len(moved) != 1 {
+		t.Errorf("%d transfers", len(moved))
+	}
+	var found struct{ Failed, Listed, Owed int }
+	if err := json.Unmarshal(must(host.Invoke(t.Context(), "Shop", []byte(`{"reconcile":true}`))), &found); err != nil || found.Failed+found.Listed+found.Owed > 0 {
+		t.Errorf("%+v, %v\n%s", found, err, log.String())
+	}
+}
