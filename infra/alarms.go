@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
@@ -252,7 +253,7 @@ func (e *envelope) add(a alarm, to topics) {
 	} else {
 		props.Metrics = a.queries()
 	}
-	awscloudwatch.NewCfnAlarm(e.Stack, jsii.String(pascal(a.name)+"Alarm"), props)
+	awscloudwatch.NewCfnAlarm(e.Stack, jsii.String(sam.Pascal(a.name)+"Alarm"), props)
 }
 
 // plain sets the metric of an alarm on one series.

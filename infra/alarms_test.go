@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/gameday"
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
@@ -74,7 +75,7 @@ func TestAlarms(t *testing.T) {
 func checkAlarm(t *testing.T, a gameday.Alarm, topic string) {
 	t.Helper()
 	name, own := strings.CutPrefix(a.Name, defaultStack+"-")
-	if !own || pascal(name)+"Alarm" != a.ID {
+	if !own || sam.Pascal(name)+"Alarm" != a.ID {
 		t.Errorf("its name is %q", a.Name)
 	}
 	means, anchor, ok := strings.Cut(a.Description, " "+catalog.Runbook+"#alarm-")

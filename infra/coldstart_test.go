@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/miekg/dns"
 
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
@@ -31,13 +32,13 @@ func TestColdStartAsksNobody(t *testing.T) {
 	maps.Copy(params, map[string]string{
 		"FacilitatorUrl": web, "FacilitatorSecretArn": testSecret, "RpcUrl": web, "DnsResolvers": names, "RdapBootstrapUrl": web, "LogLevel": "debug",
 	})
-	host, logs := hosted(t, params, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": web, "AWS_ENDPOINT_URL_SECRETS_MANAGER": web}, slugs()...)
-	for slug := range routesBySlug() {
-		if slug == scheduled {
+	host, logs := hosted(t, params, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": web, "AWS_ENDPOINT_URL_SECRETS_MANAGER": web}, sam.Slugs()...)
+	for slug := range testbed.Routes() {
+		if slug == sam.Reconcile {
 			continue // its work is to ask
 		}
 		event := must(os.ReadFile(filepath.Join("../events", slug+".json")))(t)
-		result, err := host.Call(t.Context(), logicalID(slug), event)
+		result, err := host.Call(t.Context(), sam.LogicalID(slug), event)
 		if err != nil {
 			t.Errorf("%s: %v", slug, err)
 			continue
@@ -61,9 +62,9 @@ func TestColdStartAsksNobody(t *testing.T) {
 		}
 	}
 	// They would be heard: readiness does ask.
-	ready := must(os.ReadFile("../events/" + slugHealth + ".json"))(t)
+	ready := must(os.ReadFile("../events/" + sam.Health + ".json"))(t)
 	ready = bytes.ReplaceAll(ready, []byte(catalog.PathHealth), []byte(catalog.PathReady))
-	if _, err := host.Call(t.Context(), logicalID(slugHealth), ready); err != nil || asked.Load() == 0 {
+	if _, err := host.Call(t.Context(), sam.LogicalID(sam.Health), ready); err != nil || asked.Load() == 0 {
 		t.Errorf("nobody was asked for readiness: %v", err)
 	}
 	if t.Failed() {

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
@@ -141,8 +142,8 @@ func (e *envelope) gateway(title, stat string, names ...string) awscloudwatch.IW
 // of those that Lambda turned away.
 func (e *envelope) concurrency() awscloudwatch.IWidget {
 	var metrics []awscloudwatch.IMetric
-	for _, slug := range slugs() {
-		of := map[string]*string{"FunctionName": e.resource(logicalID(slug)).Ref()}
+	for _, slug := range sam.Slugs() {
+		of := map[string]*string{"FunctionName": e.resource(sam.LogicalID(slug)).Ref()}
 		for _, m := range []series{{name: "ConcurrentExecutions", stat: statMax}, {name: "Throttles", stat: statSum}} {
 			metrics = append(metrics, awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
 				Namespace: jsii.String("AWS/Lambda"), MetricName: &m.name, Statistic: &m.stat, DimensionsMap: &of,
@@ -249,4 +250,4 @@ func (e *envelope) queries() {
 }
 
 // id is the logical id of a saved query.
-func (q savedQuery) id() string { return pascal(strings.ReplaceAll(q.name, " ", "-")) + "Query" }
+func (q savedQuery) id() string { return sam.Pascal(strings.ReplaceAll(q.name, " ", "-")) + "Query" }

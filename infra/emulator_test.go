@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -141,7 +141,7 @@ func TestFromSAMToCDK(t *testing.T) {
 		t.Fatalf("%+v", first)
 	}
 	table := first.Tables[0]
-	all := fmt.Sprint(len(slugs()))
+	all := fmt.Sprint(len(sam.Slugs()))
 	if d := cmp.Diff([]string{table, all}, first.tablesOf("hostfacts-sam")); d != "" {
 		t.Errorf("tables and functions of the first stack (-want +got):\n%s", d)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
@@ -61,7 +62,7 @@ func TestCDKNag(t *testing.T) {
 			t.Errorf("%s is %s: %s", f.resource, f.compliance, f.rule)
 		}
 	}
-	if functions, release := len(slugs()), 1; len(used) != 2 || !slices.Equal(slices.Sorted(maps.Values(used)), []int{release, functions}) {
+	if functions, release := len(sam.Slugs()), 1; len(used) != 2 || !slices.Equal(slices.Sorted(maps.Values(used)), []int{release, functions}) {
 		t.Errorf("exceptions %v, want one for each function and one for CodeDeploy", used)
 	}
 }

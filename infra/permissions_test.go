@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -94,7 +95,7 @@ func (r *recorder) note(slug, target string, c call) {
 		on = "${Ledger.Arn}/index/" + c.IndexName
 	case c.TableName == r.table:
 		on = "Ledger.Arn of " + key
-		for _, permission := range may(slug) {
+		for _, permission := range testbed.Permissions(slug) {
 			_, form, _ := strings.Cut(permission, " of ")
 			if start, open := strings.CutSuffix(form, "*"); open && strings.HasPrefix(key, start) {
 				on = "Ledger.Arn of " + form
@@ -175,8 +176,8 @@ func newShopper(t *testing.T) *shopper {
 		}
 	})
 	_, s.base = testbed.Deployment{Functions: testbed.Functions(t), Parameters: params, Configure: func(c *lambdahost.Config) {
-		for _, slug := range slugs() {
-			at := slices.IndexFunc(c.Functions, func(f lambdahost.Function) bool { return f.Name == logicalID(slug) })
+		for _, slug := range sam.Slugs() {
+			at := slices.IndexFunc(c.Functions, func(f lambdahost.Function) bool { return f.Name == sam.LogicalID(slug) })
 			maps.Copy(c.Functions[at].Env, s.environment(t, slug, ""))
 		}
 		// The next request is sent when the one before was answered.
@@ -218,7 +219,7 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 			return paid, r.Header.Get("Idempotent-Replayed") == "true", r
 		},
 	}, {
-		slugMCP, func() (string, error) { return s.SignCall(t.Context(), s.base+catalog.PathMCP, o.Tool, args) },
+		sam.MCP, func() (string, error) { return s.SignCall(t.Context(), s.base+catalog.PathMCP, o.Tool, args) },
 		func(header string) (paid, replayed bool, said any) {
 			r := must(s.Call(t.Context(), s.base+catalog.PathMCP, o.Tool, args, header, ""))(t)
 			return r.Meta.Receipt != nil, r.Meta.Replayed, r
@@ -231,7 +232,7 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 // of a hundred: one is drawn at random, and its first lease makes it.
 func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 	t.Helper()
-	for n := 0; n == 0 || slices.ContainsFunc(slots(o, "GetItem"), func(l string) bool { return !slices.Contains(s.used(w.slug), l) }); n++ {
+	for n := 0; n == 0 || slices.ContainsFunc(testbed.Slots(o, "GetItem"), func(l string) bool { return !slices.Contains(s.used(w.slug), l) }); n++ {
 		if n == 100 {
 			t.Fatalf("%s: all leases of %s are in one item: %q", w.slug, o.Slug, s.used(w.slug))
 		}
@@ -261,7 +262,7 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 			s.next()
 			must(w.sign())(t)
 			// A challenge asks AWS for the client's rate and for nothing else.
-			if used := s.used(w.slug); w.slug == o.Slug && slices.ContainsFunc(used, func(u string) bool { return u != on("rate|*", "UpdateItem")[0] }) {
+			if used := s.used(w.slug); w.slug == o.Slug && slices.ContainsFunc(used, func(u string) bool { return u != testbed.On("rate|*", "UpdateItem")[0] }) {
 				t.Errorf("%s: a challenge asked for %q", o.Slug, used)
 			}
 			s.buy(t, o, w)
@@ -278,8 +279,8 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 			t.Errorf("%s: status %d, %d bytes", path, r.Status, len(r.Body))
 		}
 	}
-	for _, slug := range slugs() {
-		if d := cmp.Diff(may(slug), s.used(slug)); slug != scheduled && d != "" {
+	for _, slug := range sam.Slugs() {
+		if d := cmp.Diff(testbed.Permissions(slug), s.used(slug)); slug != sam.Reconcile && d != "" {
 			t.Errorf("%s: permissions (-may +used):\n%s", slug, d)
 		}
 	}

@@ -6,69 +6,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-const reconcileEvent = "../events/" + scheduled + ".json"
-
-// TestScheduledEvent: what EventBridge sends, and nothing else.
-func TestScheduledEvent(t *testing.T) {
-	t.Parallel()
-	text := must(os.ReadFile(reconcileEvent))(t)
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	var e events.EventBridgeEvent
-	check(t, d.Decode(&e))
-	if e.Version != "0" || e.DetailType != "Scheduled Event" || e.Source != "aws.events" || string(e.Detail) != "{}" || e.ID == "" || e.Time.IsZero() {
-		t.Errorf("%+v is not what a schedule sends", e)
-	}
-	if len(e.Resources) != 1 || !strings.HasPrefix(e.Resources[0], "arn:aws:events:"+e.Region+":"+e.AccountID+":rule/") || !strings.Contains(e.Resources[0], logicalID(scheduled)) {
-		t.Errorf("resources %q, want the rule of the function", e.Resources)
-	}
-}
-
-// TestTableIsTheStores: the template's table is the one that the store makes for the
-// local runner, with protection and TTL, and it stays when its stack goes.
-func TestTableIsTheStores(t *testing.T) {
-	t.Parallel()
-	type m = map[string]any
-	var want m
-	refuses := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Amz-Target") == "DynamoDB_20120810.CreateTable" {
-			_ = json.NewDecoder(r.Body).Decode(&want)
-		}
-		w.WriteHeader(http.StatusBadRequest)
-	})
-	if err := dynamo.Create(t.Context(), dynamo.NewClient(testbed.Dynamo{URL: refuses}.Config()), "t"); err == nil {
-		t.Fatal("there is a table")
-	}
-	delete(want, "TableName")
-	want["DeletionProtectionEnabled"], want["PointInTimeRecoverySpecification"] = true, m{"PointInTimeRecoveryEnabled": true}
-	want["TimeToLiveSpecification"] = m{"AttributeName": dynamo.AttrExpiresAt, "Enabled": true}
-	want = m{
-		"Type": "AWS::DynamoDB::Table", "Properties": want, "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain",
-		"Condition": "CreateLedger", // or it would be made beside one that is named
-	}
-	if d := cmp.Diff(want, section(written(t, nil), "Resources")["Ledger"]); d != "" {
-		t.Errorf("table (-Create +template):\n%s", d)
-	}
-}
+const reconcileEvent = "../events/" + sam.Reconcile + ".json"
 
 // hosted are some of the built functions, configured by the template; logs waits for
 // their end.
@@ -79,7 +34,7 @@ func hosted(t *testing.T, params, env map[string]string, slugs ...string) (h *la
 		Functions: testbed.Functions(t), Parameters: params, Environment: env,
 		Configure: func(c *lambdahost.Config) {
 			*c = lambdahost.Config{Logs: &text, Functions: slices.DeleteFunc(c.Functions, func(f lambdahost.Function) bool {
-				return !slices.ContainsFunc(slugs, func(slug string) bool { return f.Name == logicalID(slug) })
+				return !slices.ContainsFunc(slugs, func(slug string) bool { return f.Name == sam.LogicalID(slug) })
 			})}
 		},
 	}.Open(t)
@@ -143,8 +98,8 @@ func TestReconcileFunction(t *testing.T) {
 	abandon(t, store, unsent)
 	params := bothFacilitators(t, watch.table)
 	params["RpcUrl"], params["LogLevel"] = "secret", "error"
-	h, logs := hosted(t, params, watch.environment(t, scheduled, `,"rpc_urls":["`+node.URL+`"]`), scheduled)
-	result, err := h.Call(t.Context(), logicalID(scheduled), must(os.ReadFile(reconcileEvent))(t))
+	h, logs := hosted(t, params, watch.environment(t, sam.Reconcile, `,"rpc_urls":["`+node.URL+`"]`), sam.Reconcile)
+	result, err := h.Call(t.Context(), sam.LogicalID(sam.Reconcile), must(os.ReadFile(reconcileEvent))(t))
 	if err != nil || string(result.Payload) != "null" {
 		t.Errorf("it answered %s, %v", result.Payload, err)
 	}
@@ -162,7 +117,7 @@ func TestReconcileFunction(t *testing.T) {
 		"level": "INFO", "evidence": true, "unread": false, "Open": 2.0, "SettledLate": 1.0, "RefusedLate": 1.0, "StillOpen": 1.0, "OwedUnclaimed": 2.0,
 		"ReconcileFailed": 0.0, "Ready": 1.0, "ReadyLedger": 1.0, "ReadyFacilitator": 1.0, "ReadyResolvers": 1.0, "ReadyChain": 1.0,
 	})
-	if d := cmp.Diff(may(scheduled), watch.used(scheduled)); d != "" {
+	if d := cmp.Diff(testbed.Permissions(sam.Reconcile), watch.used(sam.Reconcile)); d != "" {
 		t.Errorf("permissions (-may +used):\n%s", d)
 	}
 }
@@ -172,8 +127,8 @@ func TestReconcileFunction(t *testing.T) {
 func TestReconcileFunctionFails(t *testing.T) {
 	t.Parallel()
 	h, logs := hosted(t, map[string]string{"Ledger": "Ledger", "RpcUrl": "none", "DnsResolvers": testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))},
-		map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"}, scheduled)
-	_, err := h.Call(t.Context(), logicalID(scheduled), must(os.ReadFile(reconcileEvent))(t))
+		map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"}, sam.Reconcile)
+	_, err := h.Call(t.Context(), sam.LogicalID(sam.Reconcile), must(os.ReadFile(reconcileEvent))(t))
 	var failed *lambdahost.FunctionError
 	if !errors.As(err, &failed) || !strings.Contains(failed.Message, "list open records") {
 		t.Errorf("it answered %v, want a function error", err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/gameday"
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
@@ -32,8 +33,8 @@ func versions(d document) map[string]string {
 func TestWhatPublishes(t *testing.T) {
 	t.Parallel()
 	before := versions(transformed(t, templatePath, payTo))
-	if len(before) != len(slugs()) {
-		t.Fatalf("%d versions of %d functions", len(before), len(slugs()))
+	if len(before) != len(sam.Slugs()) {
+		t.Fatalf("%d versions of %d functions", len(before), len(sam.Slugs()))
 	}
 	for what, c := range map[string]struct {
 		path string
@@ -82,9 +83,9 @@ func (c canary) of(slug, name string, at time.Duration, value float64) {
 	m := gameday.Metric{Namespace: service.Namespace(defaultStack), Name: name}
 	resource := ""
 	if name == "Errors" {
-		m.Namespace, resource = "AWS/Lambda", "Resource=${"+logicalID(slug)+"}:"+alias+";"
+		m.Namespace, resource = "AWS/Lambda", "Resource=${"+sam.LogicalID(slug)+"}:"+alias+";"
 	}
-	m.Of = fmt.Sprintf("FunctionName=%[1]s;%[2]sExecutedVersion=%[1]s.Version.Version;", logicalID(slug), resource)
+	m.Of = fmt.Sprintf("FunctionName=%[1]s;%[2]sExecutedVersion=%[1]s.Version.Version;", sam.LogicalID(slug), resource)
 	c[m] = append(c[m], sample{at, value})
 }
 
@@ -146,7 +147,7 @@ func TestRollback(t *testing.T) {
 func sold(breaks string, rate float64, begun, run, lasts time.Duration) canary {
 	c := canary{}
 	for i, every := 1, time.Duration(float64(10*time.Minute)/rate); time.Duration(i)*every < lasts; i++ {
-		at, slug := begun+time.Duration(i)*every, slugs()[i%8]
+		at, slug := begun+time.Duration(i)*every, sam.Slugs()[i%8]
 		switch {
 		case breaks == "a process":
 			c.of(slug, "Errors", at, 1)
@@ -162,7 +163,7 @@ func sold(breaks string, rate float64, begun, run, lasts time.Duration) canary {
 		if strings.Contains(breaks, "facilitator") {
 			value = notReady
 		}
-		c.of(slugReconcile, service.MetricVersion, run, value)
+		c.of(sam.Reconcile, service.MetricVersion, run, value)
 	}
 	return c
 }

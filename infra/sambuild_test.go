@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
@@ -36,8 +37,8 @@ func TestBuild(t *testing.T) {
 	cmd.Dir = ".."
 	cmd.Env = append(append(cmd.Env, goEnv(t)...), "CGO_ENABLED=0", "GOFLAGS="+strings.ReplaceAll(string(recipe[1]), "$$(date +%s)", "1800000000"))
 	testbed.Run(t, cmd)
-	for _, slug := range slugs() {
-		path := filepath.Join(out, logicalID(slug), "bootstrap")
+	for _, slug := range sam.Slugs() {
+		path := filepath.Join(out, sam.LogicalID(slug), "bootstrap")
 		info, err := os.Stat(path)
 		if err != nil {
 			t.Error(err)
@@ -49,10 +50,10 @@ func TestBuild(t *testing.T) {
 			continue
 		}
 		limit := int64(maxBinary)
-		if slug == slugDiscovery {
+		if slug == sam.Discovery {
 			limit = maxDocuments
 		}
-		if slug == "whois" || slug == "host-intel" || slug == slugMCP {
+		if slug == "whois" || slug == "host-intel" || slug == sam.MCP {
 			limit = maxRegistry
 		}
 		libraries, err := binary.ImportedLibraries()
@@ -65,8 +66,8 @@ func TestBuild(t *testing.T) {
 	}
 	// What was built is what sam deploy takes.
 	built, err := os.ReadFile(filepath.Join(out, "template.yaml"))
-	if err != nil || strings.Count(string(built), "CodeUri: ") != len(slugs()) || strings.Contains(string(built), "CodeUri: functions/") {
-		t.Errorf("the built template names %d folders, want %d of its own: %v", strings.Count(string(built), "CodeUri: "), len(slugs()), err)
+	if err != nil || strings.Count(string(built), "CodeUri: ") != len(sam.Slugs()) || strings.Contains(string(built), "CodeUri: functions/") {
+		t.Errorf("the built template names %d folders, want %d of its own: %v", strings.Count(string(built), "CodeUri: "), len(sam.Slugs()), err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -202,51 +201,6 @@ func write(t *testing.T, path string, text []byte) {
 	check(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	if err := errors.Join(os.WriteFile(path, text, 0o755), os.Chmod(path, 0o755)); err != nil { // whatever the umask
 		t.Fatal(err)
-	}
-}
-
-// TestSamconfig: each environment has a stack of its own, and with it a namespace
-// of its own for its metrics, and asks before it changes it. What it gives is what
-// the template takes, and no build is cached.
-func TestSamconfig(t *testing.T) {
-	t.Parallel()
-	text := must(os.ReadFile("../samconfig.toml"))(t)
-	sections := map[string]map[string]string{}
-	var in string
-	for _, m := range regexp.MustCompile(`(?m)^\[([a-z_.]+)\]$|^([a-z0-9_]+) = "?([^"\n]*)"?$`).FindAllStringSubmatch(string(text), -1) {
-		if m[1] != "" {
-			in = m[1]
-			sections[in] = map[string]string{}
-		} else if in != "" {
-			sections[in][m[2]] = m[3]
-		}
-	}
-	if sections["default.build.parameters"]["cached"] != "false" {
-		t.Error("a cached build would ship the old binary")
-	}
-	stacks := map[string]string{defaultStack: "the CDK app"}
-	for _, env := range []string{"default", "dev", "prod"} {
-		s := sections[env+".deploy.parameters"]
-		if other, twice := stacks[s["stack_name"]]; twice || s["stack_name"] == "" {
-			t.Errorf("%s: stack %q, as %s", env, s["stack_name"], other)
-		}
-		stacks[s["stack_name"]] = env
-		if s["confirm_changeset"] != "true" || s["capabilities"] != "CAPABILITY_IAM" || s["resolve_s3"] != "true" {
-			t.Errorf("%s: %v", env, s)
-		}
-	}
-	for name, s := range sections {
-		params := testParams()
-		for pair := range strings.FieldsSeq(s["parameter_overrides"]) {
-			key, value, _ := strings.Cut(pair, "=")
-			if key == "PayTo" && !strings.Contains(name, "local_invoke") {
-				t.Errorf("%s names a payee: it would be everybody's", name)
-			}
-			params[key] = value
-		}
-		if _, err := template(t).Functions(params); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 

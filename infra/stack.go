@@ -2,7 +2,6 @@ package main
 
 import (
 	"path/filepath"
-	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
@@ -11,15 +10,8 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-)
-
-// Functions that no operation of the catalog has.
-const (
-	slugDiscovery = "discovery"
-	slugHealth    = "health"
-	slugMCP       = "mcp"
-	slugReconcile = "reconcile"
 )
 
 // Logical ids of the template that the app adds to.
@@ -55,7 +47,7 @@ func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 	if s.reserve {
 		e.reserveReconcile()
 	}
-	for _, slug := range slugs() {
+	for _, slug := range sam.Slugs() {
 		e.code(slug)
 	}
 	for _, id := range []string{idLog, idFunctionsLog} {
@@ -83,32 +75,12 @@ func (e *envelope) demandNodes() {
 	e.settings.params["RpcUrl"] = p.ValueAsString()
 }
 
-// slugs are the functions of the deployment.
-func slugs() []string {
-	var all []string
-	for _, o := range catalog.All() {
-		all = append(all, o.Slug)
-	}
-	return append(all, slugDiscovery, slugHealth, slugMCP, slugReconcile)
-}
-
-// logicalID is the template's name of a function: PascalCase slug + Function.
-func logicalID(slug string) string { return pascal(slug) + "Function" }
-
-func pascal(slug string) string {
-	var id strings.Builder
-	for part := range strings.SplitSeq(slug, "-") {
-		id.WriteString(strings.ToUpper(part[:1]) + part[1:])
-	}
-	return id.String()
-}
-
 func (e *envelope) resource(id string) awscdk.CfnResource { return e.include.GetResource(&id) }
 
 // reserveReconcile reserves a concurrency of exactly one for the scheduled
 // function, so that it runs while requests use up the account's concurrency.
 func (e *envelope) reserveReconcile() {
-	e.resource(logicalID(slugReconcile)).AddPropertyOverride(jsii.String("ReservedConcurrentExecutions"), 1)
+	e.resource(sam.LogicalID(sam.Reconcile)).AddPropertyOverride(jsii.String("ReservedConcurrentExecutions"), 1)
 }
 
 // code replaces the template's CodeUri by the built binary.
@@ -116,10 +88,10 @@ func (e *envelope) code(slug string) {
 	if e.build == "" {
 		return
 	}
-	asset := awss3assets.NewAsset(e.Stack, jsii.String(pascal(slug)+"Code"), &awss3assets.AssetProps{
+	asset := awss3assets.NewAsset(e.Stack, jsii.String(sam.Pascal(slug)+"Code"), &awss3assets.AssetProps{
 		Path: jsii.String(filepath.Join(e.build, slug)),
 	})
-	function := e.resource(logicalID(slug))
+	function := e.resource(sam.LogicalID(slug))
 	function.AddPropertyOverride(jsii.String("CodeUri"), map[string]any{"Bucket": asset.S3BucketName(), "Key": asset.S3ObjectKey()})
 	// There is nothing left for SAM to build.
 	function.AddDeletionOverride(jsii.String("Metadata.BuildMethod"))

@@ -8,12 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -36,7 +36,7 @@ func TestEnvelope(t *testing.T) {
 	for _, id := range []string{idLog, idFunctionsLog} {
 		properties(want, id)["RetentionInDays"] = float64(defaultRetention)
 	}
-	properties(want, logicalID(slugReconcile))["ReservedConcurrentExecutions"] = 1.0
+	properties(want, sam.LogicalID(sam.Reconcile))["ReservedConcurrentExecutions"] = 1.0
 	for id, email := range map[string]string{"Alarms": "ops@hostfacts.example", "Tickets": "tickets@hostfacts.example"} {
 		add(id, "SNS::Topic", m{"DisplayName": defaultStack + " " + strings.ToLower(id)})
 		add(id+"Email", "SNS::Subscription", m{"Protocol": "email", "Endpoint": email, "TopicArn": ref(id)})
@@ -93,24 +93,6 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
-// TestAccessLog: one JSON line a request that holds nothing of what a client sent. The
-// path, the query and the headers are the client's words, and hold what was asked about
-// and the signature; the address is his.
-func TestAccessLog(t *testing.T) {
-	t.Parallel()
-	format, _ := section(properties(written(t, nil), idAPI), "AccessLogSettings")["Format"].(string)
-	var line map[string]string
-	if err := json.Unmarshal([]byte(format), &line); err != nil || strings.Contains(format, "\n") {
-		t.Fatalf("%q is no line of JSON: %v", format, err)
-	}
-	want := strings.Fields(`$context.error.message $context.httpMethod $context.integrationErrorMessage $context.integrationLatency
-		$context.integrationStatus $context.protocol $context.requestId $context.requestTime $context.responseLatency
-		$context.responseLength $context.routeKey $context.status`)
-	if d := cmp.Diff(want, slices.Sorted(maps.Values(line))); d != "" {
-		t.Errorf("what is logged (-want +template):\n%s", d)
-	}
-}
-
 // TestDashboard: each operation has its graphs, each series that is kept, which costs,
 // is on some graph or in an alarm, and no other one is; and the runbook is one click
 // away.
@@ -141,7 +123,7 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("%s: kept in all %v, by operation %v; seen %v", name, total, operation, seen)
 		}
 	}
-	for _, slug := range slugs() {
+	for _, slug := range sam.Slugs() {
 		want = append(want, `"label":"`+slug+` ConcurrentExecutions"`)
 	}
 	for _, name := range []string{"Count", "4xx", "5xx", "Latency", "IntegrationLatency"} {
@@ -168,7 +150,7 @@ func TestCodeIsShipped(t *testing.T) {
 	root := t.TempDir()
 	text := must(os.ReadFile(templatePath))(t)
 	write(t, filepath.Join(root, templateName), text)
-	for _, slug := range slugs() {
+	for _, slug := range sam.Slugs() {
 		write(t, filepath.Join(root, "functions", slug, "main.go"), nil)
 		write(t, filepath.Join(root, "build", slug, "bootstrap"), append(header(elf.EM_AARCH64), slug...))
 	}
@@ -177,17 +159,17 @@ func TestCodeIsShipped(t *testing.T) {
 	var d document
 	check(t, json.Unmarshal(text, &d))
 	keys := map[any]string{}
-	for _, slug := range slugs() {
-		code, _ := properties(d, logicalID(slug))["CodeUri"].(map[string]any)
+	for _, slug := range sam.Slugs() {
+		code, _ := properties(d, sam.LogicalID(slug))["CodeUri"].(map[string]any)
 		if other, twice := keys[code["Key"]]; code["Bucket"] == nil || code["Key"] == nil || twice {
 			t.Errorf("%s: code %v, as %s", slug, code, other)
 		}
 		keys[code["Key"]] = slug
-		if m := section(section(section(d, "Resources"), logicalID(slug)), "Metadata"); m["BuildMethod"] != nil {
+		if m := section(section(section(d, "Resources"), sam.LogicalID(slug)), "Metadata"); m["BuildMethod"] != nil {
 			t.Errorf("%s: SAM would build it again: %v", slug, m)
 		}
 	}
-	if n, ok := properties(d, logicalID(slugReconcile))["ReservedConcurrentExecutions"]; ok {
+	if n, ok := properties(d, sam.LogicalID(sam.Reconcile))["ReservedConcurrentExecutions"]; ok {
 		t.Errorf("concurrency of %v is reserved, and was not to be", n)
 	}
 	for _, id := range []string{"Domain", "DomainMapping", "AlarmsEmail"} {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,7 +11,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/boot"
 	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
 )
 
@@ -111,16 +112,23 @@ func ofType(d document, kind string) []string {
 // functions, and with values for the parameters that are given.
 func written(t *testing.T, params map[string]any) (d document) {
 	t.Helper()
-	const long = "import json, sys, samtranslator.yaml_helper as y; json.dump(y.yaml_parse(sys.stdin), sys.stdout, separators=(',', ':'))"
-	text := once(templatePath, func() []byte {
-		cmd := python(t, "-c", long)
-		cmd.Stdin = bytes.NewReader(must(os.ReadFile(templatePath))(t))
-		return testbed.Run(t, cmd)
-	})
+	text := must(json.Marshal(testbed.Template(t)))(t)
 	var values []string
 	for name, v := range params {
 		values = append(values, `{"Ref":"`+name+`"}`, string(must(json.Marshal(v))(t)), "${"+name+"}", fmt.Sprint(v))
 	}
 	check(t, json.Unmarshal([]byte(strings.NewReplacer(values...).Replace(string(text))), &d))
 	return d
+}
+
+const templatePath = "../template.yaml"
+
+func template(t *testing.T) *sam.Template {
+	t.Helper()
+	return must(sam.Read(templatePath))(t)
+}
+
+// testParams are what a deployment must give, and names for what it makes.
+func testParams() map[string]string {
+	return map[string]string{"PayTo": boot.LocalPayTo, "Ledger": "Ledger"}
 }

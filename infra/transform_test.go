@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
@@ -65,8 +67,8 @@ func facts(d document) map[string]document {
 	for _, id := range []string{"ReleaseFaultsAlarm", "ReleaseCrashesAlarm"} {
 		watched = append(watched, document{"Name": document{"Ref": id}})
 	}
-	for _, slug := range slugs() {
-		id, timeout, memory := logicalID(slug), 29.0, 512.0
+	for _, slug := range sam.Slugs() {
+		id, timeout, memory := sam.LogicalID(slug), 29.0, 512.0
 		// A new version takes over by parts, and is rolled back when one of the
 		// template's alarms goes off.
 		group := document{
@@ -74,7 +76,7 @@ func facts(d document) map[string]document {
 			"AutoRollbackConfiguration": document{"Enabled": true, "Events": []any{"DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_ALARM", "DEPLOYMENT_STOP_ON_REQUEST"}},
 			"AlarmConfiguration":        document{"Fn::If": []any{"Watched", document{"Enabled": true, "Alarms": watched}, document{}}},
 		}
-		if slug == slugReconcile {
+		if slug == sam.Reconcile {
 			timeout, memory, group = 240, 256, document{"DeploymentConfigName": nil}
 		}
 		all[id] = document{
@@ -102,17 +104,17 @@ func configuration(name string) document {
 // version of each function, minute by minute.
 func watching(published map[string]string, metric string) document {
 	named := func(name string, value any) document { return document{"Name": name, "Value": value} }
-	own, also, namespace := slugReconcile, []any{}, any(document{"Fn::Sub": "Hostfacts/${AWS::StackName}"})
+	own, also, namespace := sam.Reconcile, []any{}, any(document{"Fn::Sub": "Hostfacts/${AWS::StackName}"})
 	if metric == "Errors" {
-		own, namespace = slugDiscovery, "AWS/Lambda"
+		own, namespace = sam.Discovery, "AWS/Lambda"
 	}
 	var all []any
 	var terms []string
-	for _, slug := range slugs() {
-		if _, priced := catalog.BySlug(slug); !priced && slug != slugMCP && slug != own {
+	for _, slug := range sam.Slugs() {
+		if _, priced := catalog.BySlug(slug); !priced && slug != sam.MCP && slug != own {
 			continue
 		}
-		id, fn := strings.ReplaceAll(slug, "-", "_"), logicalID(slug)
+		id, fn := strings.ReplaceAll(slug, "-", "_"), sam.LogicalID(slug)
 		if metric == "Errors" {
 			also = []any{named("Resource", document{"Fn::Sub": "${" + fn + "}:" + alias})}
 		}
@@ -131,12 +133,12 @@ func watching(published map[string]string, metric string) document {
 func calls(d document) (want, got map[string]int) {
 	const api = "arn:${AWS::Partition}:execute-api:${AWS::Region}:${AWS::AccountId}:${__ApiId__}/${__Stage__}/*"
 	want, got = map[string]int{}, map[string]int{}
-	for slug, routes := range routesBySlug() {
+	for slug, routes := range testbed.Routes() {
 		for _, route := range routes {
 			path := strings.TrimPrefix(route, "ANY ")
-			want["aws_proxy 2.0 "+logicalID(slug)+"Aliaslive for "+path+" of 1"]++
+			want["aws_proxy 2.0 "+sam.LogicalID(slug)+"Aliaslive for "+path+" of 1"]++
 			path = strings.TrimPrefix(path, "$default") // SAM: any path of the API
-			want["apigateway.amazonaws.com lambda:InvokeFunction "+logicalID(slug)+"Aliaslive for map[Fn::Sub:["+api+path+" map[__ApiId__:map[Ref:Api] __Stage__:*]]]"]++
+			want["apigateway.amazonaws.com lambda:InvokeFunction "+sam.LogicalID(slug)+"Aliaslive for map[Fn::Sub:["+api+path+" map[__ApiId__:map[Ref:Api] __Stage__:*]]]"]++
 		}
 	}
 	want["events.amazonaws.com lambda:InvokeFunction ReconcileFunctionAliaslive for map[Fn::GetAtt:[ReconcileFunctionSchedule Arn]]"]++

@@ -1,8 +1,8 @@
-// These tests hold template.yaml, the catalog, the functions, the
-// events and the code's own constants together. Each of them says something
-// that another one says too; here they are compared, so that adding an
-// operation is a walk along the failures of this test.
-package main
+// These tests hold template.yaml, the catalog, the functions, the events and the code's
+// own constants together. Each of them says something that another one says too; here
+// they are compared, so that adding an operation is a walk along the failures of this
+// test.
+package sam_test
 
 import (
 	"fmt"
@@ -19,39 +19,41 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-const templatePath = "../template.yaml"
+type document = map[string]any
 
-// otherFunctions are the functions that no operation of the catalog has, with
-// the routes that are theirs; scheduled has none.
-func otherFunctions() map[string][]string {
-	return map[string][]string{
-		"discovery": {"$default"},
-		"health":    {"ANY " + catalog.PathHealth, "ANY " + catalog.PathReady},
-		"mcp":       {"ANY " + catalog.PathMCP},
-		scheduled:   nil,
+// must is a value, without which the test cannot go on.
+func must[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		check(t, err)
+		return v
 	}
 }
 
-// scheduled is the function that a clock calls.
-const scheduled = slugReconcile
-
-// routesBySlug is what the template must route: ANY on each priced path,
-// because the code answers HEAD, OPTIONS and wrong methods itself.
-func routesBySlug() map[string][]string {
-	want := otherFunctions()
-	for _, o := range catalog.All() {
-		want[o.Slug] = []string{"ANY " + o.Path}
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return want
+}
+
+func section(d document, name string) document {
+	s, _ := d[name].(document)
+	return s
+}
+
+func properties(d document, id string) document {
+	return section(section(section(d, "Resources"), id), "Properties")
 }
 
 func template(t *testing.T) *sam.Template {
 	t.Helper()
-	return must(sam.Read(templatePath))(t)
+	return must(sam.Read("../../template.yaml"))(t)
 }
 
 // testParams are what a deployment must give, and names for what it makes.
@@ -64,20 +66,20 @@ func testParams() map[string]string {
 func TestOneFunctionForEachSlug(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
-	have := map[string][]string{"the envelope": slugs()}
+	have := map[string][]string{"the envelope": sam.Slugs()}
 	for _, id := range tpl.FunctionNames() {
 		slug := strings.TrimPrefix(must(tpl.FunctionProperties(id))(t).CodeURI, "functions/")
 		have["template.yaml"] = append(have["template.yaml"], slug)
-		if id != logicalID(slug) {
-			t.Errorf("template: the function of %s is called %s, want %s", slug, id, logicalID(slug))
+		if id != sam.LogicalID(slug) {
+			t.Errorf("template: the function of %s is called %s, want %s", slug, id, sam.LogicalID(slug))
 		}
 	}
 	for _, dir := range []string{"functions", "events"} {
-		for _, e := range must(os.ReadDir("../" + dir))(t) {
+		for _, e := range must(os.ReadDir("../../" + dir))(t) {
 			have[dir] = append(have[dir], strings.TrimSuffix(e.Name(), map[string]string{"events": ".json"}[dir]))
 		}
 	}
-	want := slices.Sorted(maps.Keys(routesBySlug()))
+	want := slices.Sorted(maps.Keys(testbed.Routes()))
 	for place, slugs := range have {
 		slices.Sort(slugs)
 		if d := cmp.Diff(want, slugs); d != "" {
@@ -100,9 +102,9 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 			secret = append(secret, v.Name)
 		}
 	}
-	hidden := map[string][]string{"discovery": secret, scheduled: {"RECEIPT_KEY"}}
-	for slug := range routesBySlug() {
-		have := must(tpl.FunctionProperties(logicalID(slug)))(t).Environment.Variables
+	hidden := map[string][]string{"discovery": secret, sam.Reconcile: {"RECEIPT_KEY"}}
+	for slug := range testbed.Routes() {
+		have := must(tpl.FunctionProperties(sam.LogicalID(slug)))(t).Environment.Variables
 		if d := cmp.Diff(slices.Sorted(slices.Values(set)), slices.Sorted(maps.Keys(have))); d != "" {
 			t.Errorf("%s: variables (-boot +template):\n%s", slug, d)
 		}
@@ -152,7 +154,7 @@ func TestDuplicateWindowIsBoots(t *testing.T) {
 
 func TestTimeAddsUp(t *testing.T) {
 	t.Parallel()
-	source := must(os.ReadFile("../pkg/x402/x402http/endpoint.go"))(t)
+	source := must(os.ReadFile("../../pkg/x402/x402http/endpoint.go"))(t)
 	m := regexp.MustCompile(`(?i)\bdeadline\s*= (\d+) \* time\.Second`).FindSubmatch(source)
 	if m == nil {
 		t.Fatal("pkg/x402/x402http no longer says its deadline where this test looks for it")
@@ -171,17 +173,17 @@ func TestTimeAddsUp(t *testing.T) {
 
 func read(t *testing.T, into any) {
 	t.Helper()
-	text := must(os.ReadFile(templatePath))(t)
+	text := must(os.ReadFile("../../template.yaml"))(t)
 	check(t, yaml.Unmarshal(text, into))
 }
 
 func TestEventsAreOfTheirFunctions(t *testing.T) {
 	t.Parallel()
-	for slug, routes := range routesBySlug() {
-		if slug == scheduled {
+	for slug, routes := range testbed.Routes() {
+		if slug == sam.Reconcile {
 			continue // see TestScheduledEvent
 		}
-		e := readEvent(t, filepath.Join("../events", slug+".json"))
+		e := readEvent(t, filepath.Join("../../events", slug+".json"))
 		if !slices.Contains(routes, e.RouteKey) || e.RequestContext.RouteKey != e.RouteKey {
 			t.Errorf("%s: routeKey %q, want one of %q, twice", slug, e.RouteKey, routes)
 		}
@@ -195,6 +197,51 @@ func TestEventsAreOfTheirFunctions(t *testing.T) {
 			if _, query, _ := strings.Cut(o.ExampleURL(""), "?"); e.RawQueryString != query {
 				t.Errorf("%s: query %q, want the catalog's example %q", slug, e.RawQueryString, query)
 			}
+		}
+	}
+}
+
+// TestSamconfig: each environment has a stack of its own, and with it a namespace
+// of its own for its metrics, and asks before it changes it. What it gives is what
+// the template takes, and no build is cached.
+func TestSamconfig(t *testing.T) {
+	t.Parallel()
+	text := must(os.ReadFile("../../samconfig.toml"))(t)
+	sections := map[string]map[string]string{}
+	var in string
+	for _, m := range regexp.MustCompile(`(?m)^\[([a-z_.]+)\]$|^([a-z0-9_]+) = "?([^"\n]*)"?$`).FindAllStringSubmatch(string(text), -1) {
+		if m[1] != "" {
+			in = m[1]
+			sections[in] = map[string]string{}
+		} else if in != "" {
+			sections[in][m[2]] = m[3]
+		}
+	}
+	if sections["default.build.parameters"]["cached"] != "false" {
+		t.Error("a cached build would ship the old binary")
+	}
+	stacks := map[string]string{"hostfacts-production": "the CDK app"}
+	for _, env := range []string{"default", "dev", "prod"} {
+		s := sections[env+".deploy.parameters"]
+		if other, twice := stacks[s["stack_name"]]; twice || s["stack_name"] == "" {
+			t.Errorf("%s: stack %q, as %s", env, s["stack_name"], other)
+		}
+		stacks[s["stack_name"]] = env
+		if s["confirm_changeset"] != "true" || s["capabilities"] != "CAPABILITY_IAM" || s["resolve_s3"] != "true" {
+			t.Errorf("%s: %v", env, s)
+		}
+	}
+	for name, s := range sections {
+		params := testParams()
+		for pair := range strings.FieldsSeq(s["parameter_overrides"]) {
+			key, value, _ := strings.Cut(pair, "=")
+			if key == "PayTo" && !strings.Contains(name, "local_invoke") {
+				t.Errorf("%s names a payee: it would be everybody's", name)
+			}
+			params[key] = value
+		}
+		if _, err := template(t).Functions(params); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

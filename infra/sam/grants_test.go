@@ -1,0 +1,166 @@
+package sam_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+// statement is what grants a permission and nothing else. What is on the table is on the
+// stack's own, or on the same part of the one that LedgerTableName names; a secret is
+// there if it is named.
+func statement(permission string) document {
+	const other = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table/${LedgerTableName}"
+	action, what, _ := strings.Cut(permission, " on ")
+	_, form, keyed := strings.Cut(what, " of ")
+	_, part, indexed := strings.Cut(what, "${Ledger.Arn}")
+	s := document{"Effect": "Allow", "Action": action}
+	switch {
+	case keyed:
+		own := document{"Fn::GetAtt": []any{"Ledger", "Arn"}}
+		s["Resource"] = document{"Fn::If": []any{"CreateLedger", own, document{"Fn::Sub": other}}}
+		// A request without keys would pass ForAllValues; none of the actions on
+		// items can be sent without.
+		s["Condition"] = document{"ForAllValues:StringLike": document{"dynamodb:LeadingKeys": form}}
+	case indexed:
+		s["Resource"] = document{"Fn::If": []any{"CreateLedger", document{"Fn::Sub": what}, document{"Fn::Sub": other + part}}}
+	default:
+		s["Resource"] = document{"Ref": what}
+		given := map[string]string{"FacilitatorSecretArn": "HasFacilitatorSecret", "FacilitatorFallbackSecretArn": "HasFallbackSecret"}[what]
+		return document{"Fn::If": []any{given, s, document{"Ref": "AWS::NoValue"}}}
+	}
+	return s
+}
+
+// TestPermissions: the template allows each function what it may do, by statements of
+// the template: policy templates and AWS's managed policies are wider than needed.
+func TestPermissions(t *testing.T) {
+	t.Parallel()
+	text := func(v any) string { return string(must(json.Marshal(v))(t)) }
+	for slug := range testbed.Routes() {
+		f := properties(testbed.Template(t), sam.LogicalID(slug))
+		var want, got []string
+		for _, permission := range testbed.Permissions(slug) {
+			want = append(want, text(statement(permission)))
+		}
+		if f["Role"] != nil {
+			t.Errorf("%s: a role of its own has other permissions", slug)
+		}
+		for _, s := range statements(t, f["Policies"]) {
+			actions := s.(document)["Action"]
+			keys := section(section(s.(document), "Condition"), "ForAllValues:StringLike")["dynamodb:LeadingKeys"]
+			for _, action := range list(actions) {
+				for _, key := range list(keys) {
+					got = append(got, strings.NewReplacer(text(actions), text(action), text(keys), text(key)).Replace(text(s)))
+				}
+			}
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: statements (-want +template):\n%s", slug, d)
+		}
+	}
+}
+
+// statements are those of a function's policies, each of which is a list of them, or a
+// managed policy of the template.
+func statements(t *testing.T, policies any) (all []any) {
+	t.Helper()
+	for _, p := range policies.([]any) {
+		own := p.(document)
+		if ref, shared := own["Ref"].(string); shared {
+			own = section(properties(testbed.Template(t), ref), "PolicyDocument")
+			delete(own, "Version")
+		}
+		statements, _ := own["Statement"].([]any)
+		if len(own) != 1 || statements == nil {
+			t.Errorf("%v has no list of statements", p)
+		}
+		all = append(all, statements...)
+	}
+	return all
+}
+
+// list is a value, or a list of values.
+func list(v any) []any {
+	if items, ok := v.([]any); ok {
+		return items
+	}
+	return []any{v}
+}
+
+// TestAccessLog: one JSON line a request that holds nothing of what a client sent. The
+// path, the query and the headers are the client's words, and hold what was asked about
+// and the signature; the address is his.
+func TestAccessLog(t *testing.T) {
+	t.Parallel()
+	format, _ := section(properties(testbed.Template(t), "Api"), "AccessLogSettings")["Format"].(string)
+	var line map[string]string
+	if err := json.Unmarshal([]byte(format), &line); err != nil || strings.Contains(format, "\n") {
+		t.Fatalf("%q is no line of JSON: %v", format, err)
+	}
+	want := strings.Fields(`$context.error.message $context.httpMethod $context.integrationErrorMessage $context.integrationLatency
+		$context.integrationStatus $context.protocol $context.requestId $context.requestTime $context.responseLatency
+		$context.responseLength $context.routeKey $context.status`)
+	if d := cmp.Diff(want, slices.Sorted(maps.Values(line))); d != "" {
+		t.Errorf("what is logged (-want +template):\n%s", d)
+	}
+}
+
+// TestScheduledEvent: what EventBridge sends, and nothing else.
+func TestScheduledEvent(t *testing.T) {
+	t.Parallel()
+	text := must(os.ReadFile("../../events/" + sam.Reconcile + ".json"))(t)
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	var e events.EventBridgeEvent
+	check(t, d.Decode(&e))
+	if e.Version != "0" || e.DetailType != "Scheduled Event" || e.Source != "aws.events" || string(e.Detail) != "{}" || e.ID == "" || e.Time.IsZero() {
+		t.Errorf("%+v is not what a schedule sends", e)
+	}
+	if len(e.Resources) != 1 || !strings.HasPrefix(e.Resources[0], "arn:aws:events:"+e.Region+":"+e.AccountID+":rule/") || !strings.Contains(e.Resources[0], sam.LogicalID(sam.Reconcile)) {
+		t.Errorf("resources %q, want the rule of the function", e.Resources)
+	}
+}
+
+// TestTableIsTheStores: the template's table is the one that the store makes for the
+// local runner, with protection and TTL, and it stays when its stack goes.
+func TestTableIsTheStores(t *testing.T) {
+	t.Parallel()
+	type m = map[string]any
+	var want m
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Amz-Target") == "DynamoDB_20120810.CreateTable" {
+			_ = json.NewDecoder(r.Body).Decode(&want)
+		}
+		w.WriteHeader(http.StatusBadRequest)
+	}))
+	defer refuses.Close()
+	if err := dynamo.Create(t.Context(), dynamo.NewClient(testbed.Dynamo{URL: refuses.URL}.Config()), "t"); err == nil {
+		t.Fatal("there is a table")
+	}
+	delete(want, "TableName")
+	want["DeletionProtectionEnabled"], want["PointInTimeRecoverySpecification"] = true, m{"PointInTimeRecoveryEnabled": true}
+	want["TimeToLiveSpecification"] = m{"AttributeName": dynamo.AttrExpiresAt, "Enabled": true}
+	want = m{
+		"Type": "AWS::DynamoDB::Table", "Properties": want, "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain",
+		"Condition": "CreateLedger", // or it would be made beside one that is named
+	}
+	if d := cmp.Diff(want, section(testbed.Template(t), "Resources")["Ledger"]); d != "" {
+		t.Errorf("table (-Create +template):\n%s", d)
+	}
+}
