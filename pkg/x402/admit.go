@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -27,94 +28,60 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 		return a.reject(err)
 	}
 	digest := p.Digest(offer.domain)
-	by := signerRecovered
-	if err := p.Check(digest); errors.Is(err, errForeign) {
-		by = signerUnknown
-	} else if err != nil {
+	err = p.Check(digest)
+	if err != nil && !errors.Is(err, errForeign) {
 		return a.reject(err)
 	}
 	a.terms = offer.required.Accepts[0]
-	a.identify(digest, by)
-	if err := a.weigh(ctx); err != nil {
-		return a.answer(a.fail(fault.From(err), nil))
-	}
-	return a.judge(ctx, by, offer.today(p, a.gate.now()))
-}
-
-// weigh counts the request against its client's limit, after every check that
-// needs no call.
-func (a *attempt) weigh(ctx context.Context) error {
-	m := a.request.Meter
-	if m == nil {
-		return nil
-	}
-	if err := m.Open(ctx); err != nil {
-		return err
-	}
-	a.weight = &weight{meter: m}
-	return nil
-}
-
-// judge follows the admission table. terms is how the payment differs from the
-// terms offered now, or nil.
-func (a *attempt) judge(ctx context.Context, by signer, terms error) *Outcome {
-	fit := termsOK
-	if terms != nil {
-		fit = termsBad
-	}
-	verdict := admissionOf(fit, by, rowUnread)
-	var r *ledger.Record
-	if verdict == admitFetch {
-		var err error
-		if r, err = a.gate.ledger.Fetch(ctx, a.claim.Key); err != nil {
-			return a.answer(a.ledgerFault(err, nil))
+	a.identify(digest, err == nil)
+	if m := a.request.Meter; m != nil { // after every check that needs no call
+		if err := m.Open(ctx); err != nil {
+			return new(a.fail(fault.From(err), nil))
 		}
-		verdict = a.byRecord(r, by, fit)
+		a.dues.meter = m
 	}
-	switch verdict {
-	case admitToday:
-		return nil
-	case admitRecord:
-		return a.adopt(*r)
-	case admitVerify:
-		return a.verify(ctx)
-	case admitChain:
-		return a.refusedBefore(ctx, *r, terms)
-	case refuseTerms:
-		out := a.reject(terms)
-		out.recorded = true
-		return out
-	case refuseUsed:
-		return a.unproven(*r)
-	case refuseNonce:
-		out := a.otherNonce(*r, by == signerRecovered)
-		out.recorded = true
-		return &out
-	case admitFetch:
-	}
-	return a.answer(a.fail(fault.New(fault.PaymentUnavailable, errors.New("no rule admits this payment")), nil))
+	return a.judge(ctx, offer.today(p, a.gate.now()))
 }
 
-// byRecord consults the admission table once the record has been read.
-func (a *attempt) byRecord(r *ledger.Record, by signer, fit termsFit) admission {
+// judge decides by the terms that are offered now, the signer and, where they do not
+// decide, the record of the payment. mismatch is how the payment differs from the
+// terms, or nil.
+func (a *attempt) judge(ctx context.Context, mismatch error) *Outcome {
+	if mismatch == nil && a.claim.Recovered {
+		return nil // claimed under the terms that are offered now
+	}
+	r, err := a.gate.ledger.Fetch(ctx, a.claim.Key)
 	switch {
+	case err != nil:
+		return new(a.ledgerFault(err, nil))
+	case r == nil && mismatch != nil:
+		return recorded(*a.reject(mismatch))
 	case r == nil:
-		return admissionOf(fit, by, rowAbsent)
+		return a.verify(ctx)
 	case r.AuthDigest != a.claim.AuthDigest:
-		return admissionOf(fit, by, rowForeign)
-	case r.Vouches(a.claim):
-		by = signerVouched
-	default:
-		by = signerUnvouched
+		return recorded(a.otherNonce(*r, a.claim.Recovered))
 	}
-	if r.State == ledger.Refused && !r.Disproved {
-		return admissionOf(fit, by, rowDeclined)
-	}
-	return admissionOf(fit, by, rowStands)
+	return a.judgeRepeat(ctx, *r, mismatch)
 }
 
-// identify names the payment for the ledger.
-func (a *attempt) identify(digest [32]byte, by signer) {
+// judgeRepeat decides about an authorization that is on record. It is claimed under
+// the terms in its record, but one that a facilitator refused, and evidence did not,
+// under those that are offered now: that payment can still be made.
+func (a *attempt) judgeRepeat(ctx context.Context, r ledger.Record, mismatch error) *Outcome {
+	switch {
+	case !r.Vouches(a.claim):
+		return new(a.unproven(r))
+	case r.State != ledger.Refused || r.Disproved:
+		return a.adopt(r)
+	case mismatch == nil:
+		return nil
+	}
+	return a.refusedBefore(ctx, r, mismatch)
+}
+
+// identify names the payment for the ledger. recovered says that the payer's own key
+// made the signature.
+func (a *attempt) identify(digest [32]byte, recovered bool) {
 	p := a.payment
 	a.claim = ledger.Payment{
 		Key:         ledger.Key(a.terms.Network, a.request.Offer.asset.String(), p.From.String(), a.trace.Nonce),
@@ -123,7 +90,7 @@ func (a *attempt) identify(digest [32]byte, by signer) {
 		Terms:       a.request.Offer.terms,
 		ValidBefore: a.validBefore(),
 		Payload:     p.stored(),
-		Recovered:   by == signerRecovered,
+		Recovered:   recovered,
 		Asks:        a.gate.asksFirst(),
 	}
 	a.key, a.badKey = purchaseKey(a.request.Keys, p)
@@ -147,20 +114,16 @@ func (a *attempt) validBefore() time.Time {
 // anew. But a third party can have submitted the payment since. So where the chain
 // can be asked, that header is sent only if the chain shows that the payment was
 // not and will not be made.
-func (a *attempt) refusedBefore(ctx context.Context, r ledger.Record, terms error) *Outcome {
-	out := a.refuse(terms.Error(), a.failure(orElse(r.Reason, "refused")))
-	if a.gate.evidence == nil {
+func (a *attempt) refusedBefore(ctx context.Context, r ledger.Record, mismatch error) *Outcome {
+	out := a.refuse(mismatch.Error(), a.failure(orElse(r.Reason, "refused")))
+	switch f := a.find(ctx, r, Settlement{}, evidenceBudget); f.Verdict {
+	case noNode:
 		out.recorded = true
-		return &out
-	}
-	f := a.find(ctx, r, Settlement{}, evidenceBudget)
-	a.trace.Verdict = f.Verdict.String()
-	switch f.Verdict {
 	case Paid:
 		return a.adopt(r) // the claim asks the chain too, and finds it
 	case CannotTell, StillOpen:
 		out.Receipt = nil
-	case NeverPaid:
+	default: // NeverPaid
 	}
 	return &out
 }
@@ -171,62 +134,44 @@ func (a *attempt) adopt(r ledger.Record) *Outcome {
 		return nil
 	}
 	if err := unmarshalTerms(r, &a.terms); err != nil {
-		return a.answer(a.ledgerFault(err, nil))
+		return new(a.ledgerFault(err, nil))
 	}
 	a.claim.Terms = r.Terms
 	return nil
 }
 
 // verify asks the facilitator about a signature that cannot be verified locally,
-// of a payment that has no record.
+// of a payment that has no record. It does not judge the signature of an authorization
+// that is used already. That may have been claimed while the facilitator was asked: then
+// the record decides. Otherwise somebody else has submitted it, or it was cancelled; if
+// money came, reconcile finds it.
 func (a *attempt) verify(ctx context.Context) *Outcome {
 	begun := a.gate.now()
 	v := a.gate.verify(ctx, a.request.Offer.payload(a.payment.exact(), a.claim.Terms), a.terms)
 	a.trace.Verify = a.since(begun)
 	switch {
 	case v.Fault != nil:
-		a.weight.doubt()
-		return a.answer(a.fail(v.Fault, charged(false)))
+		a.dues.doubted = true
+		return new(a.fail(v.Fault, new(false)))
 	case v.Valid:
 		return nil
-	case v.NonceUsed:
-		return a.used(ctx)
+	case v.BadSignature:
+		return a.reject(errors.New("signature is not the payer's: " + v.Reason))
+	case !v.NonceUsed:
+		return a.reject(errors.New("the facilitator does not accept the payment: " + v.Reason))
 	}
-	return a.reject(invalid(v))
-}
-
-// invalid is why the facilitator would not settle a payment, as the payer is
-// told.
-func invalid(v Verification) error {
-	about := "the facilitator does not accept the payment: "
-	if v.BadSignature {
-		about = "signature is not the payer's: "
-	}
-	return errors.New(about + v.Reason)
-}
-
-// used answers an authorization that is used already, whose signature the
-// facilitator therefore did not judge. It may have been claimed while the
-// facilitator was asked: then the record decides. Otherwise somebody else has
-// submitted it, or it was cancelled; if money came, reconcile finds it.
-func (a *attempt) used(ctx context.Context) *Outcome {
 	r, err := a.gate.ledger.Fetch(ctx, a.claim.Key)
-	if err != nil {
-		return a.answer(a.ledgerFault(err, nil))
-	}
-	if r == nil {
+	switch {
+	case err != nil:
+		return new(a.ledgerFault(err, nil))
+	case r == nil:
 		out := a.refuse(alreadyUsed, nil)
 		out.Payment.Charged = nil
 		return &out
+	case r.AuthDigest != a.claim.AuthDigest:
+		return new(a.unproven(*r))
 	}
-	admitted := a.byRecord(r, signerUnknown, termsOK)
-	if admitted == admitRecord {
-		return a.adopt(*r)
-	}
-	if admitted == admitToday { // its payer, whose payment was refused meanwhile, is told so
-		return nil
-	}
-	return a.unproven(*r)
+	return a.judgeRepeat(ctx, *r, nil)
 }
 
 // alreadyUsed is the reason of a 402 that says the same whatever the record is: who
@@ -237,16 +182,18 @@ const alreadyUsed = "authorization already used: sign a new one for the same req
 // unproven answers an authorization that has a record, from a sender who does not
 // prove to be its payer. Anybody can copy it from the chain, so the answer has no
 // receipt, and no alarm counts it.
-func (a *attempt) unproven(r ledger.Record) *Outcome {
+func (a *attempt) unproven(r ledger.Record) Outcome {
 	out := a.refuse(alreadyUsed, nil)
 	out.Payment.Charged, out.recorded = chargedBy(r), true
-	return &out
+	return out
 }
 
-func (a *attempt) answer(out Outcome) *Outcome { return &out }
+func (a *attempt) reject(reason error) *Outcome { return new(a.refuse(reason.Error(), nil)) }
 
-func (a *attempt) reject(reason error) *Outcome {
-	out := a.refuse(reason.Error(), nil)
+// recorded marks an answer as one that neither the facilitator nor the chain was
+// asked for.
+func recorded(out Outcome) *Outcome {
+	out.recorded = true
 	return &out
 }
 
@@ -257,26 +204,22 @@ func orElse(s, other string) string {
 	return s
 }
 
-// charged is a value of PaymentStatus.Charged that is known.
-func charged(yes bool) *bool { return &yes }
-
 // chargedBy is whether money has moved by what a record says; nil is not known.
 func chargedBy(r ledger.Record) *bool {
-	switch r.State {
+	switch r.State { //nolint:exhaustive // the others say nothing about it
 	case ledger.Settled, ledger.Redeemed, ledger.Refunded:
-		return charged(true)
+		return new(true)
 	case ledger.Refused, ledger.Superseded:
-		return charged(false)
-	case ledger.Settling, ledger.Uncertain, ledger.Bought, ledger.Scanned, ledger.Repaid:
+		return new(false)
 	}
 	return nil
 }
 
 // refuseAs answers 402, with charged and receipt from the record.
-func (a *attempt) refuseAs(reason string, r ledger.Record) *Outcome {
+func (a *attempt) refuseAs(reason string, r ledger.Record) Outcome {
 	out := a.refuse(reason, responseOf(r))
 	out.Payment.Charged = chargedBy(r)
-	return &out
+	return out
 }
 
 // refuse answers 402 with a reason, which is also logged. receipt is set after a
@@ -284,15 +227,18 @@ func (a *attempt) refuseAs(reason string, r ledger.Record) *Outcome {
 func (a *attempt) refuse(reason string, receipt *SettleResponse) Outcome {
 	a.trace.Reason = reason
 	return Outcome{
-		Status: 402, Fault: fault.Newf(fault.PaymentRequired, nil, "%s", reason),
-		Payment: PaymentStatus{Charged: charged(false)}, Receipt: receipt,
+		Status: http.StatusPaymentRequired, Fault: fault.Newf(fault.PaymentRequired, nil, "%s", reason),
+		Payment: PaymentStatus{Charged: new(false)}, Receipt: receipt,
 	}
 }
 
 // fail answers an error. charged is whether money has moved; nil is not known.
 func (a *attempt) fail(f *fault.Error, charged *bool) Outcome {
+	return a.failWith(f, PaymentStatus{Charged: charged, Retryable: f.Info().Retry})
+}
+
+func (a *attempt) failWith(f *fault.Error, s PaymentStatus) Outcome {
 	a.trace.Cause = f
-	s := PaymentStatus{Charged: charged, Retryable: f.Info().Retry}
 	return Outcome{Status: f.Info().Status, Body: a.request.Error(f, s), Fault: f, Payment: s}
 }
 

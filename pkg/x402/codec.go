@@ -41,7 +41,6 @@ type Payment struct {
 	Nonce       [32]byte
 	Signature   []byte
 
-	version    json.Number
 	accepted   object
 	extensions object
 }
@@ -60,22 +59,21 @@ func DecodePayment(header string) (*Payment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("PAYMENT-SIGNATURE is not acceptable JSON: %w", err)
 	}
-	p, err := readPayment(tree)
-	if err != nil {
-		return nil, fmt.Errorf("PAYMENT-SIGNATURE: %w", err)
-	}
-	return p, nil
+	return readPaymentOf("PAYMENT-SIGNATURE", tree)
 }
 
-// payment reads what the request pays with, from whatever carries it. An error
-// names the fault in words that may be shown to the client.
+// payment reads what the request pays with, from whatever carries it.
 func (r Request) payment() (*Payment, error) {
 	if r.Payload == nil {
 		return DecodePayment(r.Signature)
 	}
-	p, err := readPayment(r.Payload)
+	return readPaymentOf("the payment", r.Payload)
+}
+
+func readPaymentOf(carrier string, tree object) (*Payment, error) {
+	p, err := readPayment(tree)
 	if err != nil {
-		return nil, fmt.Errorf("the payment: %w", err)
+		return nil, fmt.Errorf("%s: %w", carrier, err)
 	}
 	return p, nil
 }
@@ -87,100 +85,64 @@ func decodeBase64(s string) ([]byte, error) {
 }
 
 func readPayment(tree object) (*Payment, error) {
-	p := &Payment{}
 	version, ok := tree["x402Version"].(json.Number)
-	if !ok {
+	switch {
+	case !ok:
 		return nil, errors.New("x402Version must be a number")
-	}
-	if version != "2" {
+	case version != "2":
 		return nil, fmt.Errorf("x402Version is %s, this server speaks 2", excerpt(version.String()))
 	}
-	p.version = version
-	var err error
-	if p.accepted, err = tree.Object("accepted"); err != nil {
-		return nil, err
+	r := &reader{}
+	p := &Payment{accepted: r.object(tree, "", "accepted"), extensions: object{}}
+	if e := tree["extensions"]; e != nil && r.err == nil {
+		if p.extensions, ok = e.(object); !ok {
+			return nil, errors.New("extensions must be an object")
+		}
 	}
-	if err := p.readExtensions(tree["extensions"]); err != nil {
-		return nil, err
-	}
-	payload, err := tree.Object("payload")
-	if err != nil {
-		return nil, err
-	}
+	payload := r.object(tree, "", "payload")
 	if _, other := payload["permit2Authorization"]; other {
 		return nil, errors.New("payload is a Permit2 one, this server takes EIP-3009")
 	}
-	if err := p.readExact(payload); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *Payment) readExtensions(v any) error {
-	switch e := v.(type) {
-	case nil:
-		p.extensions = object{}
-	case object:
-		p.extensions = e
-	default:
-		return errors.New("extensions must be an object")
-	}
-	return nil
-}
-
-func (p *Payment) readExact(payload object) error {
-	signature, err := payload.Text("signature")
-	if err != nil {
-		return fmt.Errorf("payload.%w", err)
-	}
-	if p.Signature, err = decodeHex(signature, keySignature, maxSignature); err != nil {
-		return fmt.Errorf("payload.signature: %w", err)
-	}
-	a, err := payload.Object("authorization")
-	if err != nil {
-		return fmt.Errorf("payload.%w", err)
-	}
-	if err := p.readAuthorization(a); err != nil {
-		return fmt.Errorf("payload.authorization.%w", err)
-	}
-	return nil
-}
-
-func (p *Payment) readAuthorization(a object) error {
-	for _, f := range []struct {
-		key string
-		to  *Address
-	}{{"from", &p.From}, {"to", &p.To}} {
-		s, err := a.Text(f.key)
-		if err != nil {
-			return err
-		}
-		if *f.to, err = ParseAddress(s); err != nil {
-			return fmt.Errorf("%s: %w", f.key, err)
-		}
-	}
-	for _, f := range []struct {
-		key string
-		to  **big.Int
-	}{{"value", &p.Value}, {"validAfter", &p.ValidAfter}, {"validBefore", &p.ValidBefore}} {
-		s, err := a.Text(f.key)
-		if err != nil {
-			return err
-		}
-		if *f.to, err = parseUint256(s); err != nil {
-			return fmt.Errorf("%s: %w", f.key, err)
-		}
-	}
-	s, err := a.Text("nonce")
-	if err != nil {
-		return err
-	}
-	nonce, err := decodeHex(s, len(p.Nonce), len(p.Nonce))
-	if err != nil {
-		return fmt.Errorf("nonce: %w", err)
-	}
+	p.Signature = read(r, payload, "payload.", "signature", func(s string) ([]byte, error) { return decodeHex(s, keySignature, maxSignature) })
+	const in = "payload.authorization."
+	a := r.object(payload, "payload.", "authorization")
+	p.From, p.To = read(r, a, in, "from", ParseAddress), read(r, a, in, "to", ParseAddress)
+	p.Value = read(r, a, in, "value", parseUint256)
+	p.ValidAfter, p.ValidBefore = read(r, a, in, "validAfter", parseUint256), read(r, a, in, "validBefore", parseUint256)
+	nonce := read(r, a, in, "nonce", func(s string) ([]byte, error) { return decodeHex(s, len(p.Nonce), len(p.Nonce)) })
 	copy(p.Nonce[:], nonce)
-	return nil
+	return p, r.err
+}
+
+// reader reads members of objects up to the first error.
+type reader struct{ err error }
+
+// object reads a member that is an object; path is that of o.
+func (r *reader) object(o object, path, key string) object {
+	if r.err != nil {
+		return nil
+	}
+	v, err := o.Object(key)
+	if err != nil {
+		r.err = fmt.Errorf("%s%w", path, err)
+	}
+	return v
+}
+
+// read reads a member that is a string.
+func read[T any](r *reader, o object, path, key string, parse func(string) (T, error)) (v T) {
+	if r.err != nil {
+		return v
+	}
+	s, err := o.Text(key)
+	if err != nil {
+		r.err = fmt.Errorf("%s%w", path, err)
+		return v
+	}
+	if v, err = parse(s); err != nil {
+		r.err = fmt.Errorf("%s%s: %w", path, key, err)
+	}
+	return v
 }
 
 // exact is the authorization with its signature, and nothing else of the
@@ -235,13 +197,8 @@ func decodeHex(s string, least, most int) ([]byte, error) {
 // parseUint256 reads a decimal uint256 in its only canonical spelling.
 func parseUint256(s string) (*big.Int, error) {
 	const mostDigits = 78 // of 2^256-1
-	if s == "" || len(s) > mostDigits {
+	if s == "" || len(s) > mostDigits || strings.Trim(s, "0123456789") != "" {
 		return nil, errors.New("must be a decimal uint256")
-	}
-	for _, c := range []byte(s) {
-		if c < '0' || c > '9' {
-			return nil, errors.New("must be a decimal uint256")
-		}
 	}
 	if len(s) > 1 && s[0] == '0' {
 		return nil, errors.New("must not have leading zeros")

@@ -3,6 +3,7 @@ package x402
 import (
 	"encoding/base64"
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -169,7 +170,7 @@ func FuzzDecodePayment(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what is sent does not decode: %v", err)
 		}
-		if q.Digest(o.domain) != p.Digest(o.domain) || string(q.Signature) != string(p.Signature) || !equal(q.accepted, o.accepted) {
+		if q.Digest(o.domain) != p.Digest(o.domain) || string(q.Signature) != string(p.Signature) || !reflect.DeepEqual(q.accepted, o.accepted) {
 			t.Fatal("what is sent is another payment")
 		}
 		_ = p.Check(p.Digest(o.domain))

@@ -42,7 +42,7 @@ const signBudget = time.Second
 
 // signed is the receipt of an answer that this attempt gives; empty without a key,
 // or without one in time. An answer without a receipt is an answer all the same.
-func (a *attempt) signed(ctx context.Context, paid SettleResponse, body []byte) string {
+func (a *attempt) signed(ctx context.Context, paid *SettleResponse, body []byte) string {
 	if a.gate.receipts == nil {
 		return ""
 	}
@@ -62,7 +62,7 @@ func (a *attempt) signed(ctx context.Context, paid SettleResponse, body []byte) 
 
 // with returns the response with a signed receipt, if there is one.
 func (s *SettleResponse) with(jws string) *SettleResponse {
-	if s == nil || jws == "" {
+	if jws == "" {
 		return s
 	}
 	out := *s

@@ -88,7 +88,7 @@ func TestReceipts(t *testing.T) {
 				b.keys = []string{"purchase"}
 				b.reply = c.answer
 				first := b.sign(nil)
-				if c.answer == nil { // owed at first: that is no answer
+				if c.answer == nil { // owed at first: that is not an answer
 					b.reply = func(int32) (x402.Reply, error) { return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, nil) }
 					unsigned(t, "owed", b.ask(first, "GET /a"))
 					b.reply = func(int32) (x402.Reply, error) { return x402.Reply{Body: []byte(`{"a":2}`)}, nil }
@@ -127,7 +127,7 @@ func TestReceipts(t *testing.T) {
 
 // A bundle of which parts are owed is looked up again, spaced, until none is owed
 // or no lookup is left. Meanwhile its payer has the answer that there is, and so
-// has whoever signs anew for the same purchase. Each answer has one receipt.
+// has a payer who signs anew for the same purchase. Each answer has one receipt.
 func TestBundleOwes(t *testing.T) {
 	type run struct {
 		wait      time.Duration // before it

@@ -8,21 +8,23 @@
 //
 // # The way of a signed request
 //
-// Gate.Serve takes a request through these steps. Three tables, each free of
-// I/O, hold the decisions: admissions, ownershipOf and conclusions.
+// Gate.Serve takes a request through these steps:
 //
-//	decode, compare with the offer   codec.go, offer.go
+//	decode, compare with the offer   admit.go, codec.go, offer.go
 //	recover the signer locally       eip712.go
 //	count the request                Meter.Open
-//	admit, or answer 402             admission.go: by record, terms and signer
+//	admit, or answer 402             admit.go: by record, terms and signer
 //	validate the parameters          Request.Prepare
-//	claim the authorization          ledger.Ledger.Claim
+//	claim the authorization          serve.go: ledger.Ledger.Claim
 //	open its purchase                purchase.go: whose payment is sent
-//	acquire a slot                   Slots.Acquire
-//	settle                           Facilitator.Settle, once; with a Fallback ask.go
+//	acquire a slot                   serve.go: Slots.Acquire
+//	settle                           settle.go: Facilitator.Settle, once
 //	conclude                         conclusion.go: by reply, doubt and chain
-//	look up                          Job.Run
-//	redeem, or owe                   ledger.Hold.Redeem, Release
+//	look up                          serve.go: Job.Run
+//	redeem, or owe                   serve.go: ledger.Hold.Redeem, Release
+//
+// What a second facilitator changes is in fallback.go. A request that is answered
+// without any of this, from its record, is in replay.go.
 //
 // Everything that needs no network comes first, so that a malformed or forged
 // header costs neither a write nor a call.
@@ -46,13 +48,6 @@
 // challenge (ledger.Record.Vouches). Without it every sender gets the same 402,
 // without answer, receipt or job. One that came without a token at first may be
 // repeated until it is known that its money moved; then its payer signs anew.
-//
-// A second facilitator (Fallback) can never charge twice, because the token executes
-// an authorization once, whoever sends it; what can go wrong is how replies are read.
-// So it is asked at once only where the first one did nothing with the payment. In
-// doubt it comes after a resend and the chain, and only its success counts, which the
-// chain must confirm. A refusal about the payer is left to who gave it. The record
-// names each before it is asked.
 //
 // What a facilitator refused is not asked about again at once, but after 1, 10
 // and then every 60 seconds. Its second refusal is answered when the chain has been

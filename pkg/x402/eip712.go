@@ -114,7 +114,7 @@ func (p *Payment) Check(digest [32]byte) error {
 		}
 		return errForeign
 	}
-	// A wallet that is a contract may sign 65 bytes of its own making. The
+	// A wallet that is a contract may sign 65 bytes that no key has made. The
 	// token refuses only a key's signature in this form.
 	if !low {
 		s.Negate()

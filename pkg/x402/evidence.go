@@ -63,9 +63,9 @@ func (v Verdict) String() string {
 		return "never_paid"
 	case StillOpen:
 		return "still_open"
-	case CannotTell:
+	default:
+		return "cannot_tell"
 	}
-	return "cannot_tell"
 }
 
 // Finding is a verdict with its reason.
@@ -77,40 +77,27 @@ type Finding struct {
 }
 
 // QuestionOf is what to ask about a record. It is made from the record's key and
-// the terms that the payment was judged by.
+// the terms that the payment was judged by. Its error is ledger.ErrCorrupt.
 func QuestionOf(r ledger.Record) (Question, error) {
-	q, err := questionOf(r)
-	if err != nil {
-		return Question{}, fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
-	}
-	return q, nil
-}
-
-func questionOf(r ledger.Record) (Question, error) {
 	var terms Requirements
 	if err := unmarshalTerms(r, &terms); err != nil {
 		return Question{}, err
 	}
 	parts := strings.Split(r.Key, "|")
 	if len(parts) != 4 || parts[0] != terms.Network || !strings.EqualFold(parts[1], terms.Asset) {
-		return Question{}, errors.New("the key is not that of a payment under the record's terms")
+		return Question{}, fmt.Errorf("%w: the key is not that of a payment under the record's terms", ledger.ErrCorrupt)
 	}
 	q := Question{ValidBefore: r.ValidBefore, Since: r.CreatedAt, Sent: r.Sent, Transaction: r.Transaction}
-	var err error
-	if q.Payer, err = ParseAddress(parts[2]); err != nil {
-		return Question{}, err
-	}
-	if q.Payee, err = ParseAddress(terms.PayTo); err != nil {
-		return Question{}, err
-	}
-	if q.Value, err = parseUint256(terms.Amount); err != nil {
-		return Question{}, err
-	}
-	nonce, err := decodeHex(parts[3], len(q.Nonce), len(q.Nonce))
-	if err != nil {
-		return Question{}, err
-	}
+	var bad [4]error
+	var nonce []byte
+	q.Payer, bad[0] = ParseAddress(parts[2])
+	q.Payee, bad[1] = ParseAddress(terms.PayTo)
+	q.Value, bad[2] = parseUint256(terms.Amount)
+	nonce, bad[3] = decodeHex(parts[3], len(q.Nonce), len(q.Nonce))
 	copy(q.Nonce[:], nonce)
+	if err := errors.Join(bad[:]...); err != nil {
+		return Question{}, fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
+	}
 	return q, nil
 }
 

@@ -2,8 +2,12 @@ package x402
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -42,8 +46,7 @@ const (
 // when that is on record from an earlier attempt: then only the facilitator that
 // refused is asked again.
 type Fallback struct {
-	source
-	primary source
+	primary, second source
 }
 
 // FallbackConfig are the parts of a Fallback; all are required.
@@ -62,35 +65,25 @@ func NewFallback(c FallbackConfig) *Fallback {
 		panic("x402.NewFallback: facilitator, two names and clock are required")
 	}
 	return &Fallback{
-		source:  source{Facilitator: c.Facilitator, name: c.Name, breaker: &breaker{now: c.Now}, fallback: true},
+		second:  source{Facilitator: c.Facilitator, name: c.Name, breaker: &breaker{now: c.Now}},
 		primary: source{name: c.Primary, breaker: &breaker{now: c.Now}},
 	}
 }
 
-// source is one of the facilitators that a payment can be taken to.
+// source is one of two facilitators.
 type source struct {
-	Facilitator
-	name    string   // empty where there is one only, which need not be recorded
-	breaker *breaker // nil where there is one only
-	// fallback says that it is the second of two.
-	fallback bool
+	Facilitator // of the primary: each Gate's own
+	name        string
+	breaker     *breaker
 }
 
-// route is to whom a payment is taken: first, and, if that one fails, second,
-// which may be nil. Whoever refused it for a reason about its payer is asked alone.
-func (g *Gate) route(r ledger.Record) (first, second *source) {
-	f := g.fallback
-	if f == nil {
-		return &source{Facilitator: g.facilitator}, nil
-	}
-	primary := &source{Facilitator: g.facilitator, name: f.primary.name, breaker: f.primary.breaker}
-	switch {
-	case r.RefusedBy == f.name:
-		return &f.source, nil
-	case r.RefusedBy != "", r.Refusals > 0: // one refused before there was a fallback has no name
-		return primary, nil
-	}
-	return primary, &f.source
+// Ask is what one facilitator of two replied.
+type Ask struct {
+	Facilitator string
+	Fallback    bool
+	Class       string
+	Reason      string
+	Took        time.Duration
 }
 
 // asksFirst names who is asked first about a payment that has no record yet, empty
@@ -99,73 +92,262 @@ func (g *Gate) asksFirst() string {
 	switch f := g.fallback; {
 	case f == nil:
 		return ""
-	case !f.primary.breaker.closed() && f.breaker.closed():
-		return f.name
+	case !f.primary.breaker.closed() && f.second.breaker.closed():
+		return f.second.name
 	default:
 		return f.primary.name
 	}
 }
 
-// verdict is what an attempt to settle has learned.
-type verdict struct {
-	s       Settlement
-	word    facilitatorWord
-	doubt   doubtful
-	chain   chainAnswer
-	finding Finding
-}
-
-// decided says that the chain has the last word.
-func (v verdict) decided() bool { return v.chain == chainPaid || v.chain == chainNeverPaid }
-
-// second is when a second facilitator may be asked after the first one's reply.
-type second int
-
-const (
-	// secondNever: the first one's reply stands.
-	secondNever second = iota
-	// secondAtOnce: its answer counts like the first one's would have.
-	secondAtOnce
-	// secondInDoubt: its success alone counts.
-	secondInDoubt
-)
-
-// secondAfter is the rule of the fallback, free of I/O.
-func secondAfter(v verdict) second {
-	switch {
-	case v.decided() || v.s.AboutPayer:
-		return secondNever
-	case v.word == wordUnknown:
-		return secondInDoubt
-	case v.word != wordNotSent && v.word != wordTurnedAway:
-		return secondNever
-	case v.doubt == inDoubt:
-		return secondInDoubt
-	}
-	return secondAtOnce
-}
-
 // verify asks the primary about a signature, and the fallback where the primary
-// gave no verdict. A reason about the payer is final, whoever gives it. No money
+// gave no verdict. A reason about the payer is final, whichever gives it. No money
 // moves, so that nothing of this is in doubt or on record.
 func (g *Gate) verify(ctx context.Context, p Payload, r Requirements) Verification {
 	ctx, cancel := context.WithTimeout(ctx, verifyBudget)
 	defer cancel()
 	f := g.fallback
 	switch {
-	case f == nil || !f.breaker.closed():
+	case f == nil || !f.second.breaker.closed():
 		return g.facilitator.Verify(ctx, p, r)
 	case !f.primary.breaker.closed():
-		return f.Verify(ctx, p, r)
+		return f.second.Verify(ctx, p, r)
 	}
 	first, stop := context.WithTimeout(ctx, primaryVerify)
 	defer stop()
 	v := g.facilitator.Verify(first, p, r)
-	if v.Fault == nil || v.AboutPayer {
-		return v
-	}
-	if other := f.Verify(ctx, p, r); other.Fault == nil {
-		return other
+	if v.Fault != nil && !v.AboutPayer {
+		if other := f.second.Verify(ctx, p, r); other.Fault == nil {
+			return other
+		}
 	}
 	return v
+}
+
+// settleWithFallback takes a payment to the primary and, where the rules let it, to
+// the fallback. One that refused it for a reason about its payer is asked alone, with
+// the whole budget.
+func (a *attempt) settleWithFallback(ctx context.Context, h *ledger.Hold, t *attempted, budget time.Duration) {
+	primary, second, r := a.gate.fallback.primary, a.gate.fallback.second, h.Record()
+	primary.Facilitator = a.gate.facilitator
+	if r.RefusedBy == "" && r.Refusals == 0 {
+		t.Settlement = a.ask(ctx, h, primary, firstBudget, min(budget, primaryBudget))
+		pin(h, primary, t.Settlement)
+		a.askChain(ctx, h, t, chainBudget)
+		if !t.decided() && !t.AboutPayer && (t.Class == Unknown || t.Class == NotSent || t.Class == TurnedAway) {
+			a.askSecond(ctx, h, t, second, t.Class == Unknown || t.doubt == inDoubt)
+		}
+		return
+	}
+	alone := primary // also where it refused before there was a fallback, without a name
+	if r.RefusedBy == second.name {
+		alone = second
+	}
+	t.Settlement = a.ask(ctx, h, alone, budget, budget)
+	pin(h, alone, t.Settlement)
+	if t.Class == Moved && t.doubt == inDoubt && alone.name == second.name && a.gate.evidence != nil {
+		t.Class = Unknown
+		a.traced(t.Settlement)
+		a.checkFallback(ctx, h, t, true)
+		return
+	}
+	a.askChain(ctx, h, t, evidenceBudget)
+}
+
+// askSecond asks the fallback. Without doubt it takes the place of a primary that has
+// done nothing with the payment; where both have not, the answer is the primary's, and it
+// counts as sent if it was sent to either. In doubt, if it says that it has made the
+// payment, the chain confirms it, or nobody can. Whatever else it says leaves the doubt
+// that there was, and it is not pinned to the payment: only the facilitator that may have
+// been sent it before can say how that ended.
+func (a *attempt) askSecond(ctx context.Context, h *ledger.Hold, t *attempted, second source, doubtful bool) {
+	budget := min(fallbackBudget, a.spare())
+	if doubtful && a.gate.evidence != nil {
+		budget -= checkBudget
+	}
+	if budget < leastSettle || !a.executable(h.Record()) {
+		return
+	}
+	s := a.ask(ctx, h, second, budget, budget)
+	if !doubtful {
+		pin(h, second, s)
+		if s.Class == used && t.Class == TurnedAway && t.doubt == noDoubt {
+			t.doubt = sentBefore // to the primary, by this attempt
+		}
+	}
+	cause := errors.Join(s.Cause, t.Cause)
+	switch {
+	case s.Class == NotSent, !doubtful && s.Class == TurnedAway && t.Class == TurnedAway && !s.AboutPayer:
+		t.Cause = cause
+		a.traced(t.Settlement)
+	case !doubtful:
+		t.Settlement, t.Cause = s, cause
+		a.askChain(ctx, h, t, evidenceBudget)
+	case s.Class == Moved && a.gate.evidence == nil:
+		t.Settlement, t.Cause = s, cause
+	default:
+		t.Class, t.Cause, t.Transaction = Unknown, cause, orElse(s.Transaction, t.Transaction)
+		a.traced(t.Settlement)
+		a.checkFallback(ctx, h, t, s.Class == Moved)
+	}
+}
+
+// checkFallback looks at the chain after the fallback was asked in doubt, again and
+// again while it should have the payment and does not.
+func (a *attempt) checkFallback(ctx context.Context, h *ledger.Hold, t *attempted, moved bool) {
+	until := a.gate.now().Add(min(a.spare(), chainBudget))
+	for {
+		t.finding = a.find(ctx, h.Record(), t.Settlement, until.Sub(a.gate.now()))
+		if t.decided() || !moved || t.finding.Verdict == noNode || !a.pause(ctx, checkPause, until.Add(-leastEvidence)) {
+			t.Cause = errors.Join(t.Cause, t.finding.Cause)
+			return
+		}
+	}
+}
+
+// ask takes the payment to one facilitator of two, within a budget, and has the record
+// name it before. Where the first answer has less than that and leaves doubt, the same
+// is sent once more. Nothing but success clears that doubt. A payment whose transaction
+// the facilitator has named is on its way, and is looked up on the chain.
+func (a *attempt) ask(ctx context.Context, h *ledger.Hold, f source, first, budget time.Duration) Settlement {
+	end := a.gate.now().Add(budget)
+	if !f.breaker.enter() {
+		err := errors.New("the facilitator " + f.name + " is left alone for a while after a number of failures")
+		return a.unasked(f, Settlement{Code: fault.FacilitatorUnavailable, Reason: "paused", Cause: err})
+	}
+	if f.name != a.gate.fallback.primary.name || !slices.Contains(h.Record().Asked, f.name) { // the claim has named the primary
+		if err := h.Ask(withoutDeadline(ctx), f.name); err != nil {
+			return a.unasked(f, Settlement{Code: fault.LedgerUnavailable, Reason: "not recorded", Cause: err})
+		}
+	}
+	left := func() time.Duration { return end.Sub(a.gate.now()) }
+	s := a.sendTo(ctx, h, f, min(first, left()))
+	if first < budget && s.Class == Unknown && s.Transaction == "" && !s.AboutPayer && left() >= leastResend && a.executable(h.Record()) {
+		s = resent(s, a.sendTo(ctx, h, f, left()))
+		a.traced(s)
+	}
+	if s.Class != notResent {
+		f.breaker.leave(s, a.claim.Recovered)
+	}
+	return s
+}
+
+// sendTo sends the payment to a facilitator that may be asked.
+func (a *attempt) sendTo(ctx context.Context, h *ledger.Hold, f source, budget time.Duration) Settlement {
+	if budget < leastResend {
+		return a.unasked(f, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
+	}
+	begun := a.gate.now()
+	s := a.send(ctx, h.Record(), f, budget)
+	if s.Class != notResent {
+		a.asked(f, s, a.since(begun))
+	}
+	return s
+}
+
+// unasked is the reply of a facilitator that is not asked.
+func (a *attempt) unasked(f source, s Settlement) Settlement {
+	s.Class = NotSent
+	a.asked(f, s, 0)
+	a.traced(s)
+	return s
+}
+
+// asked notes the reply of one facilitator for the log.
+func (a *attempt) asked(f source, s Settlement, took time.Duration) {
+	second := f.name == a.gate.fallback.second.name
+	a.trace.Asked = append(a.trace.Asked, Ask{Facilitator: f.name, Fallback: second, Class: s.Class.String(), Reason: s.Reason, Took: took})
+}
+
+// pin has the record name a facilitator that refused the payment for a reason about
+// the payer: only that one is asked about it from then on.
+func pin(h *ledger.Hold, f source, s Settlement) {
+	if s.Class.refused() || s.AboutPayer {
+		h.RefusedBy(f.name)
+	}
+}
+
+// resent joins the answer of a request that left doubt and of the same request
+// sent again.
+func resent(first, again Settlement) Settlement {
+	if again.Class == Moved {
+		return again
+	}
+	first.AboutPayer = again.AboutPayer || again.Class.refused()
+	first.NoVerdict = first.NoVerdict && (again.NoVerdict || operatorsFault(again))
+	first.Transaction = again.Transaction
+	first.Cause = errors.Join(first.Cause, again.Cause)
+	return first
+}
+
+// Bounds of a breaker.
+const (
+	// breakerFailures is how many payments in a row must meet a time-out or a fault
+	// of a facilitator's operator before it is left alone. A request and its resend
+	// count once.
+	breakerFailures = 5
+	// breakerPause is how long it is left alone. Then one live payment is taken to
+	// it, and its outcome decides.
+	breakerPause = 30 * time.Second
+)
+
+// breaker keeps payments away from a facilitator that is down, so that each need
+// not wait for it. It lives in the memory of one process.
+type breaker struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	failures int       // in a row
+	until    time.Time // when the next payment may try
+}
+
+// closed says whether a payment may be taken to the facilitator now.
+func (b *breaker) closed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failures < breakerFailures || !b.now().Before(b.until)
+}
+
+// enter is closed for a payment that is taken there at once. While the breaker is
+// open it lets one payment pass in each pause: others wait for its outcome, or
+// for the next pause if it has none.
+func (b *breaker) enter() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failures < breakerFailures {
+		return true
+	}
+	if b.now().Before(b.until) {
+		return false
+	}
+	b.until = b.now().Add(breakerPause)
+	return true
+}
+
+// leave counts the reply to a payment that was let in. A time-out is not counted of
+// one whose signer was not recovered: its wallet's contract can cause that.
+func (b *breaker) leave(s Settlement, recovered bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case !operatorsFault(s):
+		b.failures = 0
+	case s.Class != Unknown || recovered:
+		b.failures++
+		b.until = b.now().Add(breakerPause)
+	}
+}
+
+// operatorsFault says that a facilitator is down or misconfigured, as far as one
+// payment shows it. It is false for everything that a payer can cause, or else a
+// payer could close a facilitator for all.
+func operatorsFault(s Settlement) bool {
+	switch s.Class { //nolint:exhaustive // what else a facilitator replies is about the payer
+	case NotSent:
+		return s.Code != fault.PaymentUnavailable // the payment is what could not be sent
+	case TurnedAway:
+		return !s.AboutPayer
+	case Unknown:
+		return s.NoVerdict
+	}
+	return false
 }

@@ -128,7 +128,7 @@ func screened() x402.Settlement {
 }
 
 // Every reply of the primary with every reply of the fallback: who is asked, in
-// which order, and what it comes to.
+// which order, and the result.
 func TestFallback(t *testing.T) {
 	onChain := func(v x402.Verdict) func() x402.Finding {
 		return func() x402.Finding { return x402.Finding{Verdict: v, Transaction: tx} }
@@ -212,7 +212,7 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// What is on record holds for whoever takes over: a payment that an attempt died with
+// What is on record holds for the attempt that takes over: a payment that an attempt died with
 // is in doubt, and a row of before there was a fallback that was refused is the
 // primary's.
 func TestFallbackAfterATakeover(t *testing.T) {

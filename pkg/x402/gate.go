@@ -2,7 +2,6 @@ package x402
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -34,10 +33,10 @@ const (
 type Gate struct {
 	ledger      *ledger.Ledger
 	facilitator Facilitator
-	fallback    *Fallback // nil: none
-	evidence    Evidence  // nil: none
-	slots       Slots     // nil: none
-	receipts    Receipts  // nil: none
+	fallback    *Fallback
+	evidence    Evidence
+	slots       Slots
+	receipts    Receipts
 	now         func() time.Time
 	log         *slog.Logger
 }
@@ -108,15 +107,15 @@ type Job struct {
 	Budget time.Duration
 	// Timeout is the fault when Run cannot have its budget; its class is owed.
 	Timeout fault.Info
-	// NoImplicitRetry says that without a purchase key every payment is a purchase of its
-	// own, because there is no answer that two of them could share (ping).
+	// NoImplicitRetry says that without a purchase key every payment is another
+	// purchase, because there is no answer that two of them could share (ping).
 	NoImplicitRetry bool
 	// Run does the work and returns the answer or a *fault.Error. Its context has the
 	// payment (SaleOf).
 	Run func(ctx context.Context) (Reply, error)
 }
 
-// Reply is what the work came to.
+// Reply is the result of the work.
 type Reply struct {
 	// Status is the HTTP status of the answer; 0 is 200.
 	Status int
@@ -165,10 +164,6 @@ type Outcome struct {
 	recorded bool
 }
 
-// refused says that the payment failed through its payer's fault, after the
-// facilitator or the chain was asked about it.
-func (o Outcome) refused() bool { return o.Status == 402 && !o.recorded }
-
 // Trace is what the request's log line says about its payment.
 type Trace struct {
 	Payer, Nonce, Transaction string
@@ -195,206 +190,4 @@ type Trace struct {
 	// Unrecorded says that a verdict of this request could not be written to the
 	// ledger, or may not have been.
 	Unrecorded bool
-}
-
-// Serve answers a signed request. It does not end with the client's context:
-// once money may move, the work is finished even if the client has gone.
-func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), r.Deadline)
-	defer cancel()
-	a := &attempt{gate: g, request: r}
-	out := a.serve(ctx)
-	a.weight.end(ctx, out)
-	a.weight.wait()
-	out.Trace = a.trace
-	return out
-}
-
-// attempt is one signed request while it is served.
-type attempt struct {
-	gate    *Gate
-	request Request
-	payment *Payment
-	claim   ledger.Payment
-	terms   Requirements // what this payment is judged by and settled under
-	key     string       // the purchase key, or empty
-	badKey  error        // what is wrong with it
-	job     Job
-	resend  bool // it sends another payment of the purchase again, before its window ends
-	slot    *heldSlot
-	weight  *weight // nil until it is counted
-	trace   Trace
-}
-
-func (a *attempt) serve(ctx context.Context) Outcome {
-	if out := a.admit(ctx); out != nil {
-		return *out
-	}
-	if a.badKey != nil {
-		return a.unclaimed(ctx, fault.From(a.badKey))
-	}
-	job, err := a.request.Prepare()
-	if err != nil {
-		return a.unclaimed(ctx, fault.From(err))
-	}
-	a.job = job
-	a.claim.Request = job.Fingerprint
-	a.name()
-	if a.settleTime(false) < leastSettle {
-		return a.fail(fault.New(fault.PaymentUnavailable, errors.New("too little time left to settle")), nil)
-	}
-	begun := a.gate.now()
-	c, err := a.gate.ledger.Claim(ctx, a.claim, a.request.Deadline.Add(leaseMargin))
-	a.trace.Claim = a.since(begun)
-	if err != nil {
-		return a.ledgerFault(err, nil)
-	}
-	a.seen(c.Record.State)
-	return a.proceed(ctx, c)
-}
-
-// unclaimed answers a request that fails before its claim. The same payment may
-// have been used before, so the record says whether it is charged.
-func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) Outcome {
-	r, err := a.gate.ledger.Fetch(ctx, a.claim.Key)
-	switch {
-	case err != nil:
-		f = f.Because(errors.Join(f, err))
-		return a.fail(f, nil)
-	case r == nil || r.AuthDigest != a.claim.AuthDigest && r.AuthDigest != "":
-		return a.fail(f, charged(false))
-	case r.AuthDigest != "" && !r.Vouches(a.claim):
-		return a.fail(f, chargedBy(*r)) // no receipt: charged is public on the chain
-	}
-	return a.with(Outcome{Receipt: responseOf(*r)}, a.fail(f, chargedBy(*r)))
-}
-
-// proceed answers by the standing of a claim.
-func (a *attempt) proceed(ctx context.Context, c ledger.Claim) Outcome {
-	out := a.standing(ctx, c)
-	out.recorded = out.recorded || c.Standing != ledger.Held
-	return out
-}
-
-func (a *attempt) standing(ctx context.Context, c ledger.Claim) Outcome {
-	switch c.Standing {
-	case ledger.Held:
-		if c.Record.State != ledger.Settling || a.resend {
-			return a.held(ctx, c.Hold)
-		}
-		if out := a.adopt(c.Record); out != nil {
-			return a.endUnsent(ctx, c.Hold, *out)
-		}
-		return a.buy(ctx, c.Hold)
-	case ledger.InFlight:
-		charged := chargedBy(c.Record)
-		if charged != nil && !*charged {
-			charged = nil // the other attempt may be moving it now
-		}
-		return a.with(Outcome{Receipt: responseOf(c.Record)}, a.fail(a.repeatable(fault.New(fault.PaymentInProgress, nil).After(c.Wait), c.Record), charged))
-	case ledger.Answered:
-		return a.replay(c.Record)
-	case ledger.Waiting:
-		return a.owedAgain(c.Record, c.Wait)
-	case ledger.Exhausted:
-		if ledger.SilenceStands(c.Record, a.gate.now()) {
-			return a.silenceStands(ctx, c.Record)
-		}
-		return a.owedAgain(c.Record, 0)
-	case ledger.OtherRequest:
-		return *a.refuseAs("authorization already used for another request", c.Record)
-	case ledger.OtherPurchase:
-		return a.with(Outcome{Receipt: responseOf(c.Record)}, a.fail(otherName(c.Record), chargedBy(c.Record)))
-	case ledger.OtherAuthorization:
-		return a.otherNonce(c.Record, true)
-	case ledger.Over:
-		return a.ended(c.Record)
-	case ledger.Replaced:
-		return a.replaced(ctx, c.Record)
-	case ledger.Unproven:
-		return *a.unproven(c.Record)
-	}
-	return a.fail(fault.New(fault.PaymentUnavailable, errors.New("unknown standing")), nil)
-}
-
-// held goes on with a claim that was won: it acquires a slot, settles unless the
-// money has moved already, and looks up.
-func (a *attempt) held(ctx context.Context, h *ledger.Hold) (out Outcome) {
-	a.slot = &heldSlot{weight: a.weight}
-	if a.gate.slots != nil {
-		begun := a.gate.now()
-		slot, err := a.gate.slots.Acquire(ctx, a.request.Client, a.request.Deadline.Add(leaseMargin))
-		a.trace.Slot = a.since(begun)
-		if err != nil {
-			return a.noSlot(ctx, h, fault.From(err))
-		}
-		a.slot.slot = slot
-	}
-	defer func() {
-		// The outcome of another payment of the purchase is not yet that of the
-		// request.
-		if !a.resend {
-			a.weight.end(ctx, out)
-		}
-		a.slot.leave(ctx, a.gate.log)
-	}()
-	if h.Record().State == ledger.Settling {
-		return a.settle(ctx, h)
-	}
-	return a.lookUp(ctx, h, nil)
-}
-
-// noSlot gives the claim back: nothing was sent, and no lookup is counted.
-func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) Outcome {
-	if h.Record().State == ledger.Settling {
-		return a.unsent(ctx, h, Settlement{Class: NotSent, Code: f.Code, Reason: string(f.Code), Cause: f})
-	}
-	if err := h.Return(withoutDeadline(ctx)); err != nil {
-		a.unrecorded(ctx, "claim not given back", err)
-	}
-	out := a.fail(f, charged(true))
-	out.Receipt = responseOf(h.Record())
-	return out
-}
-
-// unrecorded notes a verdict that could not be written, for the log and the
-// alarm. A lost lease is not a failure of the ledger.
-func (a *attempt) unrecorded(ctx context.Context, what string, err error) {
-	if !errors.Is(err, ledger.ErrLost) {
-		a.trace.Unrecorded = true
-	}
-	a.gate.log.ErrorContext(ctx, what, "error", err, "key", a.claim.Key, "transaction", a.trace.Transaction)
-}
-
-// withoutDeadline is ctx without its deadline, for writing a verdict. A process that was
-// frozen past its deadline and then learns that money moved must still be able to
-// record it; each call of a store has a time-out of its own.
-func withoutDeadline(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
-
-// spare is the time that is left when the lookup's budget and the writes to the
-// ledger are subtracted.
-func (a *attempt) spare() time.Duration {
-	return a.request.Deadline.Sub(a.gate.now()) - a.job.Budget - afterwork
-}
-
-// settleTime is how long a settlement may take. Of a payment that was sent before it
-// leaves time to ask the chain afterwards.
-func (a *attempt) settleTime(sent bool) time.Duration {
-	left := a.spare()
-	switch {
-	case !sent || a.gate.evidence == nil:
-	case a.gate.fallback != nil:
-		left -= chainBudget
-	default:
-		left -= evidenceBudget
-	}
-	return min(left, settleBudget)
-}
-
-func (a *attempt) since(begun time.Time) time.Duration { return a.gate.now().Sub(begun) }
-
-func (a *attempt) seen(s ledger.State) {
-	if n := len(a.trace.States); n == 0 || a.trace.States[n-1] != s {
-		a.trace.States = append(a.trace.States, s)
-	}
 }

@@ -36,7 +36,7 @@ type harness struct {
 	given  time.Duration   // to the request; 0 is 27 s
 	keys   []string        // Idempotency-Key
 	window time.Duration   // x402.Request.Window
-	anew   bool            // x402.Job.NoImplicitRetry: each request is a purchase of its own
+	anew   bool            // x402.Job.NoImplicitRetry: each request is another purchase
 	client context.Context // of the requests; nil does not end
 	// meter counts the requests; nil counts nothing.
 	meter x402.Meter

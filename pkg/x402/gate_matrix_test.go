@@ -208,7 +208,7 @@ func TestNonceOfAnotherAuthorization(t *testing.T) {
 }
 
 // A contract wallet's payment that is claimed while the facilitator looks at another
-// copy of it is judged by the record: its payer is told what became of it, and
+// copy of it is judged by the record: its payer is told its outcome, and
 // somebody with another signature that it is used.
 func TestClaimedWhileVerified(t *testing.T) {
 	for name, c := range map[string]struct {

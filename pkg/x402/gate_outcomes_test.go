@@ -151,7 +151,7 @@ func TestVerdictsThatAreNotOnRecord(t *testing.T) {
 
 // A refusal with a failed PAYMENT-RESPONSE tells the payer to sign anew, so it needs
 // proof that nothing moved. These tests are of the cases in which an answer of the
-// facilitator is no such proof.
+// facilitator is not such a proof.
 
 // Each word of a facilitator that leaves it to the chain, with each verdict. A
 // facilitator looks at the window before the nonce, so that what it says at the end

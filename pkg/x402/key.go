@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -14,66 +15,40 @@ import (
 const (
 	mostKey = 255
 	// leastIdentifier and mostIdentifier are those of the extension
-	// payment-identifier.
-	leastIdentifier = 16
-	mostIdentifier  = 128
+	// payment-identifier, and identifierAlphabet has its characters.
+	leastIdentifier    = 16
+	mostIdentifier     = 128
+	identifierAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 )
 
 // purchaseKey is the payer's own name for a purchase that must be charged once: the
-// header Idempotency-Key, or else the id of the extension payment-identifier, or
-// else empty. Its error is invalid_idempotency_key.
+// header Idempotency-Key (draft-ietf-httpapi-idempotency-key-header), with or without
+// the quotes of a structured field's string, or else the id of the extension
+// payment-identifier, or else empty. Its error is invalid_idempotency_key.
 func purchaseKey(headers []string, p *Payment) (string, error) {
-	var key string
-	var err error
-	switch len(headers) {
-	case 0:
-		key, err = p.identifier()
-	case 1:
-		key, err = readKey(headers[0])
-	default:
-		err = errors.New("the header Idempotency-Key was sent more than once")
+	if len(headers) == 0 {
+		return p.identifier()
 	}
-	if err != nil {
-		return "", fault.New(fault.InvalidIdempotencyKey, err)
+	key := headers[0]
+	if len(key) >= 2 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
+		key = key[1 : len(key)-1]
+	}
+	if len(headers) > 1 || key == "" || len(key) > mostKey || !printable.ASCII(key) || strings.Contains(key, " ") {
+		return "", fault.New(fault.InvalidIdempotencyKey, errors.New("the header Idempotency-Key must have 1 to 255 visible ASCII characters, and be sent once"))
 	}
 	return key, nil
 }
 
-// readKey takes a key with or without the quotes of a structured field's string
-// (draft-ietf-httpapi-idempotency-key-header).
-func readKey(s string) (string, error) {
-	if len(s) >= 2 && strings.HasPrefix(s, `"`) && strings.HasSuffix(s, `"`) {
-		s = s[1 : len(s)-1]
-	}
-	if s == "" || len(s) > mostKey {
-		return "", errors.New("a key has 1 to 255 characters")
-	}
-	for _, c := range []byte(s) {
-		if c <= ' ' || c > '~' {
-			return "", errors.New("a key has visible ASCII characters only")
-		}
-	}
-	return s, nil
-}
-
 // identifier is the id of the extension payment-identifier, or empty.
 func (p *Payment) identifier() (string, error) {
-	extension, ok := p.extensions[ExtensionIdentifier].(object)
-	if !ok {
+	extension, _ := p.extensions[ExtensionIdentifier].(object)
+	info, _ := extension["info"].(object)
+	if info["id"] == nil {
 		return "", nil
 	}
-	info, ok := extension["info"].(object)
-	if !ok || info["id"] == nil {
-		return "", nil
-	}
-	id, ok := info["id"].(string)
-	if !ok || len(id) < leastIdentifier || len(id) > mostIdentifier {
-		return "", errors.New("payment-identifier: id must be text of 16 to 128 characters")
-	}
-	for _, c := range []byte(id) {
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
-			return "", errors.New("payment-identifier: id may have letters, digits, _ and - only")
-		}
+	id, _ := info["id"].(string)
+	if len(id) < leastIdentifier || len(id) > mostIdentifier || strings.Trim(id, identifierAlphabet) != "" {
+		return "", fault.New(fault.InvalidIdempotencyKey, errors.New("payment-identifier: id must be 16 to 128 letters, digits, _ and -"))
 	}
 	return id, nil
 }
@@ -96,17 +71,17 @@ func otherName(r ledger.Record) *fault.Error {
 // decides what it buys.
 func named(purchase string) bool { return strings.Contains(purchase, "|"+byKey) }
 
-// name sets the purchase of the payment: what the payer's key names, or else the
-// request.
-func (a *attempt) name() {
-	kind, what := byKey, a.key
+// purchase is what the payment buys: what the payer's key names, or else the request;
+// empty when it is a purchase by itself.
+func (a *attempt) purchase() string {
+	id := byKey + digestOf(a.key)
 	if a.key == "" {
 		if a.job.NoImplicitRetry {
-			return
+			return ""
 		}
-		kind, what = "request:", a.job.Fingerprint
+		id = "request:" + digestOf(a.job.Fingerprint)
 	}
-	a.claim.Purchase = ledger.PurchaseKey(a.terms.Network, a.request.Offer.asset.String(), a.payment.From.String(), kind+digestOf(what))
+	return ledger.PurchaseKey(a.terms.Network, a.request.Offer.asset.String(), a.payment.From.String(), id)
 }
 
 func digestOf(s string) string {

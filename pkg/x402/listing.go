@@ -27,25 +27,24 @@ type Lists struct {
 // is in doubt and what is owed because a lookup died, and then what else is owed, each
 // least recently written first. missed is how many records could not be read; the
 // error is that of the index, or of the ledger on some record, or says that ctx ended
-// before the index did. A corrupt record is counted in missed and logged, and is no
+// before the index did. A corrupt record is counted in missed and logged, and is not an
 // error. What the target's silence answers (ledger.SilenceStands) is not outstanding.
 func (c *Reconciler) Outstanding(ctx context.Context, l Lists) (missed int, err error) {
-	died := map[string]bool{}
-	owed := func(r ledger.Record) {
+	died, now := map[string]bool{}, c.config.Now
+	tellOwed := func(r ledger.Record) {
 		switch {
-		case !c.ledger.Unclaimed(r) || died[r.Key] || ledger.SilenceStands(r, c.now()):
+		case !c.ledger.Unclaimed(r) || died[r.Key] || ledger.SilenceStands(r, now()):
 		case r.Unasked():
 			l.Unasked(r)
 		default:
-			l.Owed(r, ledger.Spent(r, c.now()))
+			l.Owed(r, ledger.Spent(r, now()))
 		}
 	}
 	// In this order: a lookup that ends in between moves its record from the first
 	// list to the second.
-	open, err := c.visit(ctx, c.opened(), ledger.Place{}, func(r ledger.Record) error {
-		if owed(r); r.Owed() {
-			died[r.Key] = true // it may be in the other list a moment later
-		}
+	open := c.visit(ctx, "open", c.opened(), func(r ledger.Record) error {
+		tellOwed(r)
+		died[r.Key] = r.Owed() // it may be in the other list a moment later
 		if !c.ledger.Sleeping(r) {
 			return nil
 		}
@@ -55,150 +54,88 @@ func (c *Reconciler) Outstanding(ctx context.Context, l Lists) (missed int, err 
 		}
 		return err
 	})
-	ended, failed := c.visit(ctx, c.ended(), ledger.Place{}, func(r ledger.Record) error { owed(r); return nil })
-	if err = errors.Join(err, failed); err == nil && !(open.whole && ended.whole) {
+	owed := c.visit(ctx, "owed", c.config.Index.Owed, func(r ledger.Record) error { tellOwed(r); return nil })
+	if err = errors.Join(open.err, owed.err); err == nil && !(open.whole && owed.whole) {
 		err = fmt.Errorf("the index was not read to its end: %w", ctx.Err())
 	}
-	return open.missed + ended.missed, err
+	return open.failed + open.left + owed.failed + owed.left, err
 }
 
-// list reads a list of the index.
-type list func(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error)
-
-// opened is the list of open records that nobody holds at this moment. What is written
+// opened reads the list of open records that nobody holds at this moment. What is written
 // from now on is not in it.
-func (c *Reconciler) opened() list {
-	begun := c.now()
-	return labelled("open", func(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-		return c.index.Open(ctx, begun, after, limit)
-	})
-}
-
-// ended is the list of the other records that are owed.
-func (c *Reconciler) ended() list { return labelled("owed", c.index.Owed) }
-
-// labelled has the errors of a list name it.
-func labelled(name string, read list) list {
+func (c *Reconciler) opened() func(context.Context, ledger.Place, int) ([]ledger.Place, error) {
+	begun := c.config.Now()
 	return func(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-		places, err := read(ctx, after, limit)
-		if err != nil {
-			return nil, fmt.Errorf("list %s records: %w", name, err)
-		}
-		return places, nil
+		return c.config.Index.Open(ctx, begun, after, limit)
 	}
 }
 
-// pages reads a list from a place on, page by page, and calls visit for each, until
-// the list or ctx ends. It says which.
-func pages(ctx context.Context, read list, after ledger.Place, visit func(page []ledger.Place)) (whole bool, err error) {
-	for first := true; ; first = false {
+// visited is the result of reading records.
+type visited struct {
+	gone   int   // that there are not
+	failed int   // that could not be read, or seeing them failed
+	left   int   // that were not reached before ctx ended
+	whole  bool  // the list was read to its end
+	err    error // of the index, and the first that was the store's
+}
+
+// visit reads a list of the index page by page, until it or ctx ends, and calls see for
+// each record.
+func (c *Reconciler) visit(
+	ctx context.Context, name string, read func(context.Context, ledger.Place, int) ([]ledger.Place, error), see func(ledger.Record) error,
+) (v visited) {
+	for after := (ledger.Place{}); ; {
 		page, err := read(ctx, after, pageOfPlaces)
-		switch {
-		case err != nil && !first && timeUp(ctx):
-			return false, nil
-		case err != nil:
-			return false, err
+		if err != nil {
+			if after == (ledger.Place{}) || !timeUp(ctx) {
+				v.err = errors.Join(fmt.Errorf("list %s records: %w", name, err), v.err)
+			}
+			return v
 		}
-		visit(page)
+		keys := make([]string, 0, len(page))
+		for _, p := range page {
+			keys = append(keys, p.Key)
+		}
+		c.each(ctx, keys, &v, see)
 		if len(page) < pageOfPlaces {
-			return true, nil
+			v.whole = true
+			return v
 		}
 		after = page[len(page)-1]
 	}
 }
 
-// visited is what came of reading a list.
-type visited struct {
-	missed int  // records that could not be read, or not before ctx ended
-	whole  bool // the list was read to its end
-}
-
-// visit fetches the records of a list. An error of seeing one is as one of reading it.
-func (c *Reconciler) visit(ctx context.Context, read list, after ledger.Place, see func(ledger.Record) error) (v visited, err error) {
-	var broken error
-	v.whole, err = pages(ctx, read, after, func(page []ledger.Place) {
-		keys := make([]string, 0, len(page))
-		for _, p := range page {
-			keys = append(keys, p.Key)
+// each fetches records and calls see for each of those that there are.
+func (c *Reconciler) each(ctx context.Context, keys []string, v *visited, see func(ledger.Record) error) {
+	for i, key := range keys {
+		r, err := c.ledger.Fetch(ctx, key)
+		if timeUp(ctx) {
+			v.left += len(keys) - i
+			return
 		}
-		missed, err := c.Each(ctx, keys, func(r ledger.Record) {
-			if err := see(r); err != nil {
-				v.missed++
-				broken = c.failed(ctx, r.Key, err, broken)
-			}
-		})
-		v.missed += missed
-		broken = errors.Join(broken, err)
-	})
-	return v, errors.Join(err, broken)
-}
-
-// count counts what is owed: the open records that settle did not look at, and the
-// others.
-func (r *run) count(ctx context.Context) error {
-	see := func(record ledger.Record) error {
-		if !r.ledger.Unclaimed(record) || r.died[record.Key] {
-			return nil
+		if err == nil && r == nil {
+			v.gone++
+			continue
 		}
-		if record.LookingUp() {
-			r.died[record.Key] = true
+		if err == nil {
+			err = see(*r)
 		}
-		return r.owes(ctx, record)
-	}
-	open, err := visited{whole: true}, error(nil)
-	if r.rest != nil {
-		open, err = r.visit(ctx, r.open, *r.rest, see)
-	}
-	ended, broken := r.visit(ctx, r.ended(), ledger.Place{}, see)
-	r.Uncounted = open.missed + ended.missed
-	r.Unfinished = r.Unfinished || !open.whole || !ended.whole
-	return errors.Join(err, broken)
-}
-
-// owes counts a record that is owed and unclaimed, or closes it with its target's
-// silence.
-func (r *run) owes(ctx context.Context, record ledger.Record) error {
-	now := r.now()
-	if !ledger.SilenceStands(record, now) {
-		r.Owed++
-		if ledger.Spent(record, now) {
-			r.Exhausted++
+		if err == nil {
+			continue
 		}
-		return nil
+		v.failed++
+		c.config.Log.ErrorContext(ctx, "not reconciled", "key", key, "error", err)
+		if v.err == nil && !errors.Is(err, ledger.ErrCorrupt) && !errors.Is(err, ledger.ErrIllegal) {
+			v.err = fmt.Errorf("reconcile %s: %w", key, err)
+		}
 	}
-	if r.render == nil {
-		return nil
-	}
-	answer, err := silentAnswer(record, r.render)
-	if err != nil {
-		return err
-	}
-	switch _, err := r.ledger.AnswerSilence(ctx, record, answer, 0); {
-	case errors.Is(err, ledger.ErrConflict):
-		return nil
-	case err != nil:
-		return err
-	}
-	r.Silent++
-	return nil
 }
 
 // Each fetches records and calls visit once for each of those that there are. missed
 // is how many could not be read, or not before ctx ended; the error is as with
 // Outstanding.
 func (c *Reconciler) Each(ctx context.Context, keys []string, visit func(ledger.Record)) (missed int, err error) {
-	var broken error
-	for i, key := range keys {
-		r, err := c.ledger.Fetch(ctx, key)
-		switch {
-		case timeUp(ctx):
-			return missed + len(keys) - i, broken
-		case err != nil:
-			missed++
-			broken = c.failed(ctx, key, err, broken)
-		case r != nil:
-			visit(*r)
-		}
-	}
-	return missed, broken
+	var v visited
+	c.each(ctx, keys, &v, func(r ledger.Record) error { visit(r); return nil })
+	return v.failed + v.left, v.err
 }

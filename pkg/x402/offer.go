@@ -66,7 +66,7 @@ func (o *Offer) of(p *Payment, now time.Time) *Offer {
 }
 
 // NewOffer prepares an offer with exactly one way to pay. siblings are offers of
-// the same operation on other transports: whoever was offered one of them may pay
+// the same operation on other transports: a payer who was offered one of them may pay
 // here, so that an echo of their extensions is as good.
 func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, error) {
 	if len(required.Accepts) != 1 {
@@ -109,7 +109,7 @@ func (o *Offer) encode() (err error) {
 // Signed is the offer with its terms signed (extension offer-receipt, version 1). It is
 // the offer itself when it is signed already, and while r has no key in memory or is
 // nil. What is signed has no end and nothing of one challenge in it, so that one
-// signature is enough for all of them. A payment is judged as without it: whoever
+// signature is enough for all of them. A payment is judged as without it: a payer who
 // echoes it is not held to it, and no facilitator is sent it.
 func (o *Offer) Signed(r Receipts) (*Offer, error) {
 	if o.signed || r == nil {
@@ -141,24 +141,19 @@ func offerExtension(jws string) json.RawMessage {
 }
 
 func (o *Offer) readTerms(r Requirements) error {
-	t := Terms{Network: r.Network, Asset: r.Asset, PayTo: r.PayTo, Name: r.Extra.Name, Version: r.Extra.Version}
 	var err error
-	if o.domain, err = t.TokenDomain(); err != nil {
-		return err
-	}
-	if o.asset, err = ParseAddress(r.Asset); err != nil {
-		return fmt.Errorf("asset: %w", err)
-	}
-	if o.payTo, err = ParseAddress(r.PayTo); err != nil {
-		return fmt.Errorf("payTo: %w", err)
-	}
-	if o.amount, err = parseUint256(r.Amount); err != nil {
-		return fmt.Errorf("amount: %w", err)
-	}
 	if o.terms, err = json.Marshal(r); err != nil {
 		return err
 	}
-	o.accepted, err = parseObject(o.terms)
+	if o.accepted, err = parseObject(o.terms); err != nil {
+		return err
+	}
+	in := &reader{}
+	o.asset, o.payTo = read(in, o.accepted, "", "asset", ParseAddress), read(in, o.accepted, "", "payTo", ParseAddress)
+	if o.amount = read(in, o.accepted, "", "amount", parseUint256); in.err != nil {
+		return in.err
+	}
+	o.domain, err = Terms{Network: r.Network, Asset: r.Asset, Name: r.Extra.Name, Version: r.Extra.Version}.TokenDomain()
 	return err
 }
 
@@ -203,7 +198,7 @@ func (o *Offer) Required(reason string) PaymentRequired {
 // attempts of one payment. The token's address may be in another letter case.
 func (o *Offer) fixed(p *Payment) error {
 	for _, key := range []string{"scheme", "network"} {
-		if !equal(o.accepted[key], p.accepted[key]) {
+		if o.accepted[key] != p.accepted[key] {
 			return mismatch(key, o.accepted[key], p.accepted[key])
 		}
 	}
@@ -219,7 +214,7 @@ func (o *Offer) fixed(p *Payment) error {
 // counts, as in the reference servers.
 func (o *Offer) today(p *Payment, now time.Time) error {
 	for _, key := range []string{"asset", "amount", "payTo", "maxTimeoutSeconds"} {
-		if !equal(o.accepted[key], p.accepted[key]) {
+		if o.accepted[key] != p.accepted[key] {
 			return mismatch(key, o.accepted[key], p.accepted[key])
 		}
 	}

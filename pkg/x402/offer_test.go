@@ -50,7 +50,7 @@ func TestNewOfferRefuses(t *testing.T) {
 	}
 }
 
-// An offer is signed once, when there is a key, by whoever signs receipts; what a client
+// An offer is signed once, when there is a key, by the signer of receipts; what a client
 // echoes of the signature, or leaves out, changes nothing.
 func TestSignedOffer(t *testing.T) {
 	for name, echo := range map[string]func(map[string]json.RawMessage){
@@ -117,7 +117,7 @@ func challengeOf(t *testing.T, o *x402.Offer, reason, token string) (e offers) {
 	return e
 }
 
-// Whoever was offered the operation on another transport may echo that offer, and
+// A payer who was offered the operation on another transport may echo that offer, and
 // nothing that is a mixture of two.
 func TestEchoOfASibling(t *testing.T) {
 	bazaar := func(info string) map[string]json.RawMessage {

@@ -33,65 +33,51 @@ const (
 // the chain cannot be asked.
 const deadAfter = 10 * time.Minute
 
-// buyer is what ownershipOf decides by beside the owner's record.
-type buyer struct {
-	request string    // fingerprint
-	arrived time.Time // when the request came
-	now     time.Time
-	keyed   bool // the payer named the purchase
-	noChain bool // the chain cannot be asked
-}
-
-// ownershipOf decides about the owner of a purchase, free of I/O. r is nil when
-// its record is gone.
-func ownershipOf(r *ledger.Record, b buyer) ownership {
+// ownershipOf classifies the payment that currently owns a purchase. It does no I/O.
+// r is nil when its record is gone.
+func (a *attempt) ownershipOf(r *ledger.Record) ownership {
 	if r == nil {
 		return ownerDead
 	}
-	if r.Request != b.request {
+	if r.Request != a.job.Fingerprint {
 		return ownerElsewhere
 	}
-	held := r.LeaseUntil.After(b.now)
-	switch r.State {
+	now, keyed := a.gate.now(), named(r.Purchase)
+	held := r.LeaseUntil.After(now)
+	switch r.State { //nolint:exhaustive // the others are not those of a payment
 	case ledger.Settling, ledger.Uncertain:
 		if held {
 			return ownerBusy
 		}
 		return ownerDoubt
 	case ledger.Refused:
-		if r.Disproved || !r.Sent || b.noChain && !r.Doubt && b.now.After(r.ValidBefore.Add(deadAfter)) {
+		if r.Disproved || !r.Sent || a.gate.evidence == nil && !r.Doubt && now.After(r.ValidBefore.Add(deadAfter)) {
 			return ownerDead
 		}
 		return ownerDoubt
 	case ledger.Superseded, ledger.Refunded:
 		return ownerDead
 	case ledger.Settled:
-		return ownershipOfPaid(*r, b, held)
-	case ledger.Redeemed:
-		until := r.StandsUntil
-		if b.keyed {
-			until = r.AnsweredAt.Add(ledger.KeptFor)
-		}
-		if b.arrived.Before(until) {
+		// When no lookup is left a refund is due. A payer who named the purchase is
+		// told so for a day; one who did not buys anew.
+		switch {
+		case held:
+			return ownerBusy
+		case !ledger.Spent(*r, now), keyed && a.request.Arrived.Before(r.LookupAt.Add(ledger.KeptFor)):
 			return ownerAnswers
 		}
 		return ownerOver
-	case ledger.Bought, ledger.Scanned, ledger.Repaid:
+	case ledger.Redeemed:
+		until := r.StandsUntil
+		if keyed {
+			until = r.AnsweredAt.Add(ledger.KeptFor)
+		}
+		if a.request.Arrived.Before(until) {
+			return ownerAnswers
+		}
+		return ownerOver
 	}
 	return 0
-}
-
-// ownershipOfPaid is about a payment whose answer is owed. When no lookup is left
-// a refund is due. A payer who named the purchase is told so for a day; one who
-// did not buys anew.
-func ownershipOfPaid(r ledger.Record, b buyer, held bool) ownership {
-	switch {
-	case held:
-		return ownerBusy
-	case !ledger.Spent(r, b.now), b.keyed && b.arrived.Before(r.LookupAt.Add(ledger.KeptFor)):
-		return ownerAnswers
-	}
-	return ownerOver
 }
 
 // Bounds of joining a purchase.
@@ -138,21 +124,22 @@ func (a *attempt) buy(ctx context.Context, h *ledger.Hold) Outcome {
 func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, until time.Time) *Outcome {
 	r, err := a.await(ctx, p, until)
 	if err != nil {
-		return a.answer(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))
+		return new(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))
 	}
-	switch a.owner(r) {
+	switch a.ownershipOf(r) {
 	case ownerElsewhere:
-		return a.answer(a.endUnsent(ctx, h, a.fail(fault.New(fault.IdempotencyConflict, nil), charged(false))))
+		return new(a.endUnsent(ctx, h, a.fail(fault.New(fault.IdempotencyConflict, nil), new(false))))
 	case ownerBusy:
-		return a.answer(a.endUnsent(ctx, h, a.inProgress(r)))
+		return new(a.endUnsent(ctx, h, a.inProgress(r)))
 	case ownerAnswers:
-		return a.answer(a.answered(ctx, h, *r))
+		a.supersede(ctx, h, r.Key)
+		return new(a.follow(ctx, *r))
 	case ownerDoubt:
 		return a.resolve(ctx, h, *r, until)
 	case ownerDead, ownerOver:
 		if h.Record().Owner != "" { // in doubt, and answered by another payment before
 			if out := a.fromOwner(ctx, r); out != nil {
-				return a.answer(a.endUnsent(ctx, h, *out))
+				return new(a.endUnsent(ctx, h, *out))
 			}
 		}
 		p, err := a.gate.ledger.TakeOver(ctx, p, r, h)
@@ -160,22 +147,13 @@ func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, 
 		case errors.Is(err, ledger.ErrConflict):
 			return nil
 		case err != nil:
-			return a.answer(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))
+			return new(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))
 		case p.Mine(h):
 			a.trace.Purchase = "taken_over"
-			return a.answer(a.held(ctx, h))
+			return new(a.held(ctx, h))
 		}
 	}
-	return a.answer(a.endUnsent(ctx, h, a.fail(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil)))
-}
-
-// owner asks ownershipOf about the payment that owns the purchase.
-func (a *attempt) owner(r *ledger.Record) ownership {
-	b := buyer{
-		request: a.job.Fingerprint, arrived: a.request.Arrived, now: a.gate.now(),
-		keyed: r != nil && named(r.Purchase), noChain: a.gate.evidence == nil,
-	}
-	return ownershipOf(r, b)
+	return new(a.endUnsent(ctx, h, a.fail(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil)))
 }
 
 // await reads the record of a purchase's owner, again and again while an attempt
@@ -183,7 +161,7 @@ func (a *attempt) owner(r *ledger.Record) ownership {
 func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time) (*ledger.Record, error) {
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		r, err := a.gate.ledger.Owner(ctx, p)
-		if err != nil || a.owner(r) != ownerBusy || !a.pause(ctx, pause, until) {
+		if err != nil || a.ownershipOf(r) != ownerBusy || !a.pause(ctx, pause, until) {
 			return r, err
 		}
 	}
@@ -229,42 +207,41 @@ func (a *attempt) inProgress(owner *ledger.Record) Outcome {
 	if owner == nil || !owner.Paid() {
 		return a.fail(fault.New(fault.PaymentInProgress, nil), nil)
 	}
-	return a.with(Outcome{Receipt: responseOf(*owner)}, a.fail(fault.New(fault.PaymentInProgress, nil), charged(true)))
+	return a.fail(fault.New(fault.PaymentInProgress, nil), new(true)).with(responseOf(*owner))
 }
 
-// answered answers a payment from the record of another one that has paid for the
-// purchase. It supersedes this one, whose authorization expires unused.
-func (a *attempt) answered(ctx context.Context, h *ledger.Hold, owner ledger.Record) Outcome {
-	if err := h.Supersede(withoutDeadline(ctx), owner.Key); err != nil {
+// supersede ends a payment, whose authorization expires unused, because the owner of its
+// purchase has paid.
+func (a *attempt) supersede(ctx context.Context, h *ledger.Hold, owner string) {
+	if err := h.Supersede(withoutDeadline(ctx), owner); err != nil {
 		a.unrecorded(ctx, "superseded payment not ended", err)
 	}
 	a.seen(h.Record().State)
-	return a.follow(ctx, owner)
 }
 
 // follow answers from the record of the payment that owns the purchase, and runs
 // its lookup if the answer is owed.
 func (a *attempt) follow(ctx context.Context, owner ledger.Record) Outcome {
-	a.trace.Purchase = "joined"
-	c, err := a.gate.ledger.Resume(ctx, owner, a.gate.asksFirst(), a.request.Deadline.Add(leaseMargin))
+	b, c, err := a.resume(ctx, owner)
 	if err != nil {
-		return a.with(Outcome{Receipt: responseOf(owner)}, a.ledgerFault(err, charged(true)))
-	}
-	b, err := a.on(owner)
-	if err != nil {
-		return a.with(Outcome{Receipt: responseOf(owner)}, a.ledgerFault(err, charged(true)))
+		return a.ledgerFault(err, new(true)).with(responseOf(owner))
 	}
 	out := b.proceed(ctx, c)
 	a.trace = b.trace
 	return out
 }
 
-// on is this attempt, continued on another payment of the same payer.
-func (a *attempt) on(r ledger.Record) (*attempt, error) {
+// resume is this attempt, continued on another payment of the same payer, whose lease
+// it claims.
+func (a *attempt) resume(ctx context.Context, r ledger.Record) (*attempt, ledger.Claim, error) {
 	b := *a
 	b.claim = ledger.Payment{Key: r.Key, AuthDigest: r.AuthDigest, Terms: r.Terms}
-	b.resend = true
-	return &b, unmarshalTerms(r, &b.terms)
+	b.resend, b.trace.Purchase = true, "joined"
+	if err := unmarshalTerms(r, &b.terms); err != nil {
+		return nil, ledger.Claim{}, err
+	}
+	c, err := a.gate.ledger.Resume(ctx, r, a.gate.asksFirst(), a.request.Deadline.Add(leaseMargin))
+	return &b, c, err
 }
 
 // resolve finds out whether the payment that owns the purchase was made: it sends
@@ -273,46 +250,37 @@ func (a *attempt) on(r ledger.Record) (*attempt, error) {
 // with a new signature within a second of the first refusal, as after topping up a
 // wallet, waits for that second here: most clients do not ask again.
 func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, until time.Time) *Outcome {
-	c, err := a.gate.ledger.Resume(ctx, r, a.gate.asksFirst(), a.request.Deadline.Add(leaseMargin))
+	b, c, err := a.resume(ctx, r)
 	switch {
 	case err != nil:
-		return a.answer(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))
+		return new(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))
 	case c.Standing == ledger.Over && c.Wait > 0:
 		if a.pause(ctx, c.Wait, until) {
 			return nil
 		}
-		return a.answer(a.endUnsent(ctx, h, heldByRefused(a.ended(c.Record), c.Record)))
+		return new(a.endUnsent(ctx, h, heldByRefused(a.ended(c.Record), c.Record)))
 	case c.Hold == nil:
-		return nil // somebody else has taken it
+		return nil // another attempt has it
 	}
-	b, err := a.on(r)
-	if err != nil {
-		return a.answer(a.endUnsent(ctx, h, a.endUnsent(ctx, c.Hold, a.ledgerFault(err, nil))))
-	}
-	again, err := a.gate.ledger.Open(ctx, c.Hold)
+	p, err := a.gate.ledger.Open(ctx, c.Hold)
 	switch {
-	case errors.Is(err, ledger.ErrConflict) || err == nil && !again.Mine(c.Hold):
+	case errors.Is(err, ledger.ErrConflict) || err == nil && !p.Mine(c.Hold):
 		a.endUnsent(ctx, c.Hold, Outcome{})
 		return nil
 	case err != nil:
-		return a.answer(a.endUnsent(ctx, h, a.endUnsent(ctx, c.Hold, a.ledgerFault(err, nil))))
+		return new(a.endUnsent(ctx, h, a.endUnsent(ctx, c.Hold, a.ledgerFault(err, nil))))
 	}
-	b.trace.Purchase = "joined"
 	out := b.held(ctx, c.Hold)
 	a.trace = b.trace
 	switch now := c.Hold.Record(); {
 	case now.Paid():
-		if err := h.Supersede(withoutDeadline(ctx), r.Key); err != nil {
-			a.unrecorded(ctx, "superseded payment not ended", err)
-		}
-		a.seen(h.Record().State)
+		a.supersede(ctx, h, r.Key)
 		return &out
 	case now.Disproved:
 		return nil
 	default:
-		out = heldByRefused(out, now)
+		return new(a.endUnsent(ctx, h, a.unresolved(heldByRefused(out, now), r)))
 	}
-	return a.answer(a.endUnsent(ctx, h, a.unresolved(out, r)))
 }
 
 // heldByRefused adds to the refusal of an owner's signature what the payer can do:
@@ -366,14 +334,14 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Record) Outcome {
 // purchase, for as long as answers are replayed. It returns nil when there is no
 // such answer.
 func (a *attempt) fromOwner(ctx context.Context, owner *ledger.Record) *Outcome {
-	switch a.owner(owner) {
+	switch a.ownershipOf(owner) {
 	case ownerBusy:
-		return a.answer(a.inProgress(owner))
+		return new(a.inProgress(owner))
 	case ownerAnswers:
-		return a.answer(a.follow(ctx, *owner))
+		return new(a.follow(ctx, *owner))
 	case ownerOver:
 		if owner.State == ledger.Redeemed && a.request.Arrived.Before(owner.AnsweredAt.Add(ledger.KeptFor)) {
-			return a.answer(a.follow(ctx, *owner))
+			return new(a.follow(ctx, *owner))
 		}
 	case ownerElsewhere, ownerDoubt, ownerDead:
 	}

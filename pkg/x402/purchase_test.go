@@ -33,7 +33,7 @@ func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 	b.t.Helper()
 	b.expect(what, again, first.Status, "", "true", false, true)
 	if !again.Replayed || string(again.Body) != string(first.Body) || !reflect.DeepEqual(again.Receipt, first.Receipt) {
-		b.t.Errorf("%s: %+v is no replay of %+v", what, again, first)
+		b.t.Errorf("%s: %+v is not a replay of %+v", what, again, first)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestOwnerOfAPurchase(t *testing.T) {
 		retry  bool
 		// What the facilitator was sent in all, and how many lookups ran.
 		sent, runs int
-		own        ledger.State // what becomes of the second payment
+		own        ledger.State // of the second payment in the end
 		owner      ledger.State // and of the first
 	}{
 		{name: "in doubt, and it moves", first: lost(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
@@ -240,7 +240,7 @@ func TestOwnerKeepsItsTerms(t *testing.T) {
 }
 
 // A payer's identifier is a purchase key: another payment under it is the same
-// purchase, another request is a conflict, and it is no key to anybody else's.
+// purchase, another request is a conflict, and it opens nobody else's.
 func TestPaymentIdentifier(t *testing.T) {
 	const id = "pay_7d5d747be160e280504c099d984bcfe0"
 	within(t, nil, func(t *testing.T, b *harness) {
@@ -294,7 +294,7 @@ func TestPingIsBoughtAnew(t *testing.T) {
 	})
 }
 
-// Keys that are none are refused before anything is written, and nothing is
+// Invalid keys are refused before anything is written, and nothing is
 // charged.
 func TestInvalidKeys(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {

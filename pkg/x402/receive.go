@@ -37,12 +37,12 @@ const maxUnmatched = 10
 // transferred, not on what was refused. Payees of other undecided payments, which were
 // ours before a change of configuration, are read as long as there are such payments.
 func (r *run) receive(ctx context.Context) error {
-	if r.scanner == nil {
+	if r.config.Scanner == nil {
 		return nil
 	}
 	former := slices.SortedFunc(maps.Keys(r.former), func(a, b Address) int { return bytes.Compare(a[:], b[:]) })
 	var broken error
-	for _, payee := range append([]Address{r.payee}, former...) {
+	for _, payee := range append([]Address{r.config.Payee}, former...) {
 		if !timeUp(ctx) {
 			broken = errors.Join(broken, r.receiveOf(ctx, payee))
 		}
@@ -56,34 +56,32 @@ func (r *run) noteFormer(record ledger.Record) {
 	if !strings.HasPrefix(record.Key, r.sees) || unmarshalTerms(record, &terms) != nil {
 		return
 	}
-	if payee, err := ParseAddress(terms.PayTo); err == nil && payee != r.payee && len(r.former) < maxPayees {
+	if payee, err := ParseAddress(terms.PayTo); err == nil && payee != r.config.Payee && len(r.former) < maxPayees {
 		r.former[payee] = true
 	}
 }
 
 func (r *run) receiveOf(ctx context.Context, payee Address) error {
-	key := ledger.CursorKey(strings.ToLower(r.network), r.asset.String(), payee.String())
+	key := ledger.CursorKey(strings.ToLower(r.config.Network), r.config.Asset.String(), payee.String())
 	at, err := r.cursor(ctx, key)
-	progress := false
+	moved := false
 	for done := false; err == nil && !done; {
 		was := at.Next
 		done, err = r.batch(ctx, payee, at)
-		progress = progress || at.Next > was
+		moved = moved || at.Next > was
 	}
-	var node unreadable
+	_, node := errors.AsType[unreadable](err)
 	switch {
-	case errors.As(err, &node) && !(progress && timeUp(ctx)):
-		// A node that does not answer until the time is up has failed, too.
+	case node && !(moved && timeUp(ctx)): // one that does not answer until the time is up has failed, too
 		r.Unread = true
-		r.log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
-		return nil
-	case err == nil || timeUp(ctx):
-		return nil // what was not read is read by the next run
+		r.config.Log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
+	case err == nil || timeUp(ctx): // what was not read is read by the next run
 	case errors.Is(err, ledger.ErrConflict):
-		r.log.InfoContext(ctx, "another writer came first, the next run reads on", "error", err)
-		return nil
+		r.config.Log.InfoContext(ctx, "another writer came first, the next run reads on", "error", err)
+	default:
+		return fmt.Errorf("record incoming transfers: %w", err)
 	}
-	return fmt.Errorf("record incoming transfers: %w", err)
+	return nil
 }
 
 // unreadable is an error of the node: the next run reads on.
@@ -94,7 +92,7 @@ type unreadable struct{ error }
 // are finished: otherwise every run would begin, and none finish, a batch that
 // takes longer than a run may.
 func (r *run) batch(ctx context.Context, payee Address, at *ledger.Cursor) (done bool, err error) {
-	b, err := r.scanner.Transfers(ctx, payee, at.Next)
+	b, err := r.config.Scanner.Transfers(ctx, payee, at.Next)
 	if err != nil {
 		return false, unreadable{err}
 	}
@@ -127,11 +125,11 @@ func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
 	if err != nil || at != nil {
 		return at, err
 	}
-	safe, err := r.scanner.SafeBlock(ctx)
+	safe, err := r.config.Scanner.SafeBlock(ctx)
 	if err != nil {
 		return nil, unreadable{err}
 	}
-	from, err := r.scanner.BlockAt(ctx, r.now().Add(-firstStretch))
+	from, err := r.config.Scanner.BlockAt(ctx, r.config.Now().Add(-firstStretch))
 	if err != nil {
 		return nil, unreadable{err}
 	}
@@ -142,33 +140,37 @@ func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
 // cursor was made: then it counts only if it is of a record. Only an error of the store
 // ends the run: a record that cannot be read must not hide every later transfer.
 func (r *run) match(ctx context.Context, t Transfer, early bool) error {
-	key := ledger.Key(r.network, r.asset.String(), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
-	came, err := r.testify(ctx, key, t, early)
+	key := ledger.Key(r.config.Network, r.config.Asset.String(), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
+	result, err := r.testify(ctx, key, t, early)
+	attention := ""
 	switch {
 	case errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal):
 		r.Unmatched++
-		r.attention(ctx, "a transfer whose record cannot be read", key, t)
+		attention = "a transfer whose record cannot be read"
 	case err != nil:
 		return err
-	case came == ignored:
+	case result == ignored:
 		return nil
-	case came == deposit:
+	case result == deposit:
 		r.Deposits++
-	case came == ledger.Found:
+	case result == ledger.Found:
 		r.Found++
-		r.attention(ctx, "a payment that was not known to be paid is paid", key, t)
-	case came == ledger.RefundDue:
+		attention = "a payment that was not known to be paid is paid"
+	case result == ledger.RefundDue:
 		r.Unasked++
-		r.attention(ctx, "money came of which there is no record", key, t)
-	case came == forgotten:
+		attention = "money came of which there is no record"
+	case result == forgotten:
 		r.Unmatched++
-		r.attention(ctx, "a transfer from before the ledger's memory", key, t)
+		attention = "a transfer from before the ledger's memory"
 	}
 	r.Received++
+	if attention != "" && r.Found+r.Unasked+r.Unmatched <= maxUnmatched {
+		r.config.Log.WarnContext(ctx, attention, "key", key, "transaction", t.Transaction, "amount", t.Value.String())
+	}
 	return nil
 }
 
-// What becomes of a transfer that is of no record, and of which none is made.
+// The result of a transfer that is of no record, and of which none is made.
 const (
 	ignored   ledger.Testimony = -1 - iota // older than the first cursor
 	deposit                                // no payment: without an authorization, or of less than any price
@@ -182,9 +184,9 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 	switch {
 	case early:
 		unrecorded = ignored
-	case !authorized || t.Value.Cmp(r.cheapest) < 0:
+	case !authorized || t.Value.Cmp(r.config.Cheapest) < 0:
 		unrecorded = deposit
-	case t.Time.Before(r.now().Add(-oldestTransfer)):
+	case t.Time.Before(r.config.Now().Add(-oldestTransfer)):
 		unrecorded = forgotten
 	}
 	if unrecorded != 0 {
@@ -195,21 +197,16 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 			return unrecorded, err
 		}
 	}
-	terms, err := json.Marshal(r.termsOf(t))
+	// What a refund of a transfer without a record needs.
+	terms, err := json.Marshal(Requirements{Scheme: Scheme, Network: r.config.Network, Amount: t.Value.String(), Asset: r.config.Asset.Checksum(), PayTo: t.To.Checksum()})
 	if err != nil {
 		return 0, err
 	}
 	return r.ledger.Testify(ctx, ledger.Witness{
 		Key: key, Terms: terms, At: t.Time,
-		Receipt: ledger.Receipt{Transaction: t.Transaction, Payer: t.From.Checksum(), Network: r.network},
+		Receipt: ledger.Receipt{Transaction: t.Transaction, Payer: t.From.Checksum(), Network: r.config.Network},
 		Of:      func(record ledger.Record) bool { return paidBy(record, t) },
 	})
-}
-
-// termsOf is what a transfer without a record has paid, which is what a refund
-// needs.
-func (c *Reconciler) termsOf(t Transfer) Requirements {
-	return Requirements{Scheme: Scheme, Network: c.network, Amount: t.Value.String(), Asset: c.asset.Checksum(), PayTo: t.To.Checksum()}
 }
 
 // paidBy says whether a transfer has the amount and payee of a record. The payer
@@ -217,11 +214,4 @@ func (c *Reconciler) termsOf(t Transfer) Requirements {
 func paidBy(r ledger.Record, t Transfer) bool {
 	var terms Requirements
 	return unmarshalTerms(r, &terms) == nil && terms.Amount == t.Value.String() && strings.EqualFold(terms.PayTo, t.To.String())
-}
-
-func (r *run) attention(ctx context.Context, what, key string, t Transfer) {
-	if r.Found+r.Unasked+r.Unmatched > maxUnmatched {
-		return
-	}
-	r.log.WarnContext(ctx, what, "key", key, "transaction", t.Transaction, "amount", t.Value.String())
 }

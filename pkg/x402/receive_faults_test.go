@@ -61,7 +61,7 @@ func TestReceiveTimeUp(t *testing.T) {
 	})
 }
 
-// A node that is unreachable or hangs is reported once and is no error; the rest of
+// A node that is unreachable or hangs is reported once and is not an error; the rest of
 // the run is done.
 func TestReceiveNodeDown(t *testing.T) {
 	t.Parallel()

@@ -139,7 +139,7 @@ func (d *reconcilerHarness) refused(n int, disproved bool) {
 	}
 }
 
-// What a transfer comes to, by what the ledger holds of its payment.
+// The result of a transfer, by what the ledger holds of its payment.
 func TestReceive(t *testing.T) {
 	t.Parallel()
 	undecided := x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 1, Found: 1, Owed: 1}
@@ -216,7 +216,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 			var q x402.Requirements
 			d.must(json.Unmarshal(r.Terms, &q))
 			if !ledger.Spent(r, time.Now()) || r.Receipt == nil || r.Receipt.Payer != addressOf(reconcilePayer).Checksum() {
-				t.Errorf("%s is no debt of the payer's that has to go back", r.Key)
+				t.Errorf("%s is not a debt of the payer's that has to go back", r.Key)
 			}
 			if q.Network != terms().Network || q.Asset != terms().Asset || q.PayTo != terms().PayTo || q.Scheme != x402.Scheme {
 				t.Errorf("a debt's terms are %+v", q)

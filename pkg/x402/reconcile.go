@@ -3,7 +3,6 @@ package x402
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/big"
 	"strings"
@@ -15,21 +14,11 @@ import (
 
 // Reconciler settles by evidence what requests left uncertain, and counts what is
 // owed to payers who have not come back. It runs concurrently with requests: it
-// writes only under a lease of its own, and it moves no money.
+// writes only under a lease that it takes itself, and it moves no money.
 type Reconciler struct {
-	ledger   *ledger.Ledger
-	index    ledger.Index
-	evidence Evidence
-	scanner  Scanner
-	network  string
-	asset    Address
-	payee    Address
-	before   Address // the payee before the last change, or zero
-	cheapest *big.Int
-	render   func(f *fault.Error, s PaymentStatus) []byte
-	sees     string // the keys that evidence can judge begin with it
-	now      func() time.Time
-	log      *slog.Logger
+	config ReconcilerConfig
+	ledger *ledger.Ledger
+	sees   string // the keys that evidence can judge begin with it
 }
 
 // ReconcilerConfig are the parts of a Reconciler; Ledger, Index, Now and Log
@@ -70,15 +59,12 @@ func NewReconciler(c ReconcilerConfig) *Reconciler {
 	if c.Scanner != nil && (c.Network == "" || c.Asset == Address{} || c.Payee == Address{}) {
 		panic("x402.NewReconciler: a scanner needs network, asset and payee")
 	}
-	r := &Reconciler{ledger: c.Ledger, index: c.Index, evidence: c.Evidence, now: c.Now, log: c.Log}
-	r.scanner, r.network, r.asset, r.payee = c.Scanner, c.Network, c.Asset, c.Payee
-	r.cheapest, r.render, r.before = c.Cheapest, c.Error, c.Former
-	if r.cheapest == nil {
-		r.cheapest = new(big.Int)
+	if c.Cheapest == nil {
+		c.Cheapest = new(big.Int)
 	}
+	r := &Reconciler{config: c, ledger: c.Ledger}
 	if c.Network != "" {
-		r.sees = ledger.Key(c.Network, c.Asset.String(), "", "")
-		r.sees = strings.TrimSuffix(r.sees, "|")
+		r.sees = strings.TrimSuffix(ledger.Key(c.Network, c.Asset.String(), "", ""), "|")
 	}
 	return r
 }
@@ -98,13 +84,13 @@ const (
 // Summary is the result of one run. Every listed record is counted once among the
 // eight numbers that follow Listed.
 type Summary struct {
-	Listed      int // records in the index's list of open ones
+	Listed      int // records in the index's list of those in doubt or in hand
 	SettledLate int // of those, found to be paid
 	RefusedLate int // found never to be paid
 	StillOpen   int // can still execute
 	CannotTell  int // no evidence either way
 	Undue       int // abandoned, most likely unsent, and too early to tell: not in doubt
-	Skipped     int // decided, paid, gone, or held by somebody else
+	Skipped     int // decided, paid, gone, or held by another attempt
 	Failed      int // the ledger failed on it, or it is corrupt
 	Left        int // not reached before the time was up, or after 1,000 in doubt
 
@@ -124,64 +110,62 @@ type Summary struct {
 	Unfinished bool // the index was not read to its end: there is more of everything
 }
 
-// result is the result of one listed record.
-type result int
-
-const (
-	skipped result = iota
-	settledLate
-	refusedLate
-	stillOpen
-	cannotTell
-	undue
-	failed
-	left
-)
-
-func (s *Summary) add(r result) {
-	s.Listed++
-	switch r {
-	case skipped:
-		s.Skipped++
-	case settledLate:
-		s.SettledLate++
-	case refusedLate:
-		s.RefusedLate++
-	case stillOpen:
-		s.StillOpen++
-	case cannotTell:
-		s.CannotTell++
-	case undue:
-		s.Undue++
-	case failed:
-		s.Failed++
-	case left:
-		s.Left++
-	}
-}
-
 // Run looks at every open record once and counts what is owed, until ctx ends.
 // The error says that the index failed, or the ledger on some record; the summary
-// is valid with an error, too. A corrupt record is counted and logged, and is no
+// is valid with an error, too. A corrupt record is counted and logged, and is not an
 // error.
 func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
-	r := &run{Reconciler: c, open: c.opened(), judged: map[string]bool{}, died: map[string]bool{}, former: map[Address]bool{}}
-	if c.before != (Address{}) && c.before != c.payee {
-		r.former[c.before] = true
+	r := &run{Reconciler: c, judged: map[string]bool{}, died: map[string]bool{}, former: map[Address]bool{}}
+	if former := c.config.Former; former != (Address{}) && former != c.config.Payee {
+		r.former[former] = true
 	}
-	err := r.settle(ctx)
-	err = errors.Join(err, r.receiveSome(ctx), r.count(ctx))
-	return r.Summary, err
+	quarters := 3
+	if c.config.Scanner != nil {
+		quarters = 2 // the rest is shared with reading the chain
+	}
+	settling, cancel := c.share(ctx, quarters)
+	defer cancel()
+	var received bool
+	var broken error
+	receive := func() {
+		if received {
+			return
+		}
+		received = true
+		ctx, cancel := c.share(ctx, 2)
+		defer cancel()
+		broken = r.receive(ctx)
+	}
+	open := c.visit(ctx, "open", c.opened(), func(record ledger.Record) error {
+		if timeUp(settling) { // what is left of this list is only counted
+			receive()
+		}
+		number, err := r.one(ctx, settling, record)
+		if err == nil && number != nil {
+			*number++
+			r.Listed++
+		}
+		return err
+	})
+	receive()
+	owed := c.visit(ctx, "owed", c.config.Index.Owed, func(record ledger.Record) error {
+		if !r.ledger.Unclaimed(record) || r.died[record.Key] {
+			return nil
+		}
+		return r.owes(ctx, record)
+	})
+	r.Listed += open.gone + open.failed + open.left
+	r.Skipped, r.Failed, r.Left = r.Skipped+open.gone, open.failed, r.Left+open.left
+	r.Uncounted, r.Unfinished = owed.failed+owed.left, !open.whole || !owed.whole || open.left > 0
+	return r.Summary, errors.Join(open.err, broken, owed.err)
 }
 
 // run is one run on its way.
 type run struct {
 	*Reconciler
 	Summary
-	open   list
 	judged map[string]bool  // whom evidence was asked about
 	died   map[string]bool  // whose lookup died, and that are counted
-	rest   *ledger.Place    // the open records behind it were not looked at
 	former map[Address]bool // payees of undecided payments, other than ours
 }
 
@@ -192,177 +176,139 @@ func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, 
 	if !ok {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, deadline.Sub(c.now())*time.Duration(quarters)/4)
+	return context.WithTimeout(ctx, deadline.Sub(c.config.Now())*time.Duration(quarters)/4)
 }
 
-func (r *run) receiveSome(ctx context.Context) error {
-	ctx, cancel := r.share(ctx, 2)
-	defer cancel()
-	return r.receive(ctx)
-}
-
-// settle decides by evidence about every open record that it reaches, and counts those
-// of them that are owed because a lookup died.
-func (r *run) settle(ctx context.Context) (broken error) {
-	quarters := 3
-	if r.scanner != nil {
-		quarters = 2 // the rest is shared with reading the chain
-	}
-	ctx, cancel := r.share(ctx, quarters)
-	defer cancel()
-	var last ledger.Place
-	whole, err := pages(ctx, r.open, last, func(page []ledger.Place) {
-		for _, p := range page {
-			if r.judged[p.Key] {
-				continue // what was written about it has moved it behind the others
-			}
-			res := left
-			if !timeUp(ctx) && len(r.judged) < maxJudged {
-				var err error
-				if res, err = r.one(ctx, p.Key); err != nil {
-					res = failed
-					broken = r.failed(ctx, p.Key, err, broken)
-				}
-			}
-			if res == left && r.rest == nil {
-				before := last
-				r.rest = &before
-			}
-			last = p
-			r.add(res)
-		}
-	})
-	if err == nil && !whole && r.rest == nil {
-		r.rest = &last
-	}
-	r.Unfinished = err != nil
-	return errors.Join(err, broken)
-}
-
-// one deals with one record. The chain is asked without a lease, so that no
-// request waits for it; a verdict is written only on the version of the record
-// that it was found for.
-func (r *run) one(ctx context.Context, key string) (result, error) {
-	record, err := r.ledger.Fetch(ctx, key)
+// one deals with one record of the first list, and asks for evidence while settling has
+// not ended. It returns the number that counts it, or nil for one that was looked at
+// before: what was written about it has moved it behind the others.
+func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, error) {
 	switch {
-	case timeUp(ctx):
-		return left, nil
-	case err != nil:
-		return failed, err
-	case record == nil:
-		return skipped, nil
-	case r.ledger.Unclaimed(*record):
-		r.died[key] = true
-		return skipped, r.owes(ctx, *record)
+	case r.judged[record.Key]:
+		return nil, nil
+	case r.ledger.Unclaimed(record):
+		r.died[record.Key] = true
+		return &r.Skipped, r.owes(ctx, record)
 	case !record.Open():
-		return skipped, nil
+		return &r.Skipped, nil
+	case timeUp(settling) || len(r.judged) == maxJudged:
+		return &r.Left, nil
 	}
-	r.noteFormer(*record)
-	if !r.ledger.Sleeping(*record) {
-		return skipped, nil
+	r.noteFormer(record)
+	if !r.ledger.Sleeping(record) {
+		return &r.Skipped, nil
 	}
-	sending, err := r.ledger.Sending(ctx, *record)
+	sending, err := r.ledger.Sending(ctx, record)
 	switch {
 	case err != nil:
-		return failed, err
+		return nil, err
 	case sending == ledger.NeverSent:
-		closed, err := r.ledger.CloseUnsent(ctx, *record)
+		closed, err := r.ledger.CloseUnsent(ctx, record)
 		if err == nil && !closed {
-			return skipped, nil
+			return &r.Skipped, nil
 		}
-		return refusedLate, err
+		return &r.RefusedLate, err
 	case sending == ledger.MayBeSent:
 		r.Open++
-	case sending == ledger.Undue || r.evidence == nil:
-		return undue, nil
+	case sending == ledger.Undue || r.config.Evidence == nil:
+		return &r.Undue, nil
 	}
-	r.judged[key] = true
-	return r.judge(ctx, *record, sending == ledger.MayBeSent)
+	r.judged[record.Key] = true
+	return r.judge(settling, record, sending == ledger.MayBeSent)
 }
 
-// judge asks for evidence about a record. doubtful says that it may have been sent; what
-// decides nothing about any other is not written, because that would put it in doubt.
-func (r *run) judge(ctx context.Context, record ledger.Record, doubtful bool) (result, error) {
+// judge asks for evidence about a record. The chain is asked without a lease, so that no
+// request waits for it; a verdict is written only on the version of the record that it
+// was found for. doubtful says that the payment may have been sent; what decides nothing
+// about any other is not written, because that would put it in doubt.
+func (r *run) judge(ctx context.Context, record ledger.Record, doubtful bool) (*int, error) {
 	q, err := QuestionOf(record)
 	if err != nil {
-		return failed, err // corrupt: the record is left as it is
+		return nil, err // corrupt: the record is left as it is
+	}
+	if r.config.Evidence == nil {
+		return &r.CannotTell, nil
 	}
 	q.Sent = true // what is open may have been sent, abandoned attempts too
-	if r.evidence == nil {
-		return cannotTell, nil
+	f := Finding{Cause: errors.New("the payment is on another chain, or in another token, than the one looked at")}
+	if strings.HasPrefix(record.Key, r.sees) {
+		bounded, cancel := context.WithTimeout(ctx, evidenceBudget)
+		defer cancel()
+		f = r.config.Evidence.Find(bounded, q)
 	}
-	f := r.find(ctx, record, q)
 	switch {
 	case !doubtful && f.Verdict != Paid && f.Verdict != NeverPaid:
-		return undue, nil
+		return &r.Undue, nil
 	case f.Verdict == CannotTell && timeUp(ctx):
-		return left, nil // there was no time to ask
+		return &r.Left, nil // there was no time to ask
 	case f.Verdict == CannotTell && r.CannotTell < maxDoubts:
-		r.log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", f.Cause)
+		r.config.Log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", f.Cause)
 	}
 	return r.decide(ctx, record, q, f)
 }
 
-func (c *Reconciler) find(ctx context.Context, r ledger.Record, q Question) Finding {
-	if !strings.HasPrefix(r.Key, c.sees) {
-		return Finding{Cause: errors.New("the payment is on another chain, or in another token, than the one looked at")}
-	}
-	ctx, cancel := context.WithTimeout(ctx, evidenceBudget)
-	defer cancel()
-	return c.evidence.Find(ctx, q)
-}
-
 // decide writes the verdict. A verdict that decides nothing is written too, because
 // that moves the record to the end of the index: every record gets its turn.
-func (c *Reconciler) decide(ctx context.Context, r ledger.Record, q Question, f Finding) (result, error) {
+func (r *run) decide(ctx context.Context, record ledger.Record, q Question, f Finding) (*int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verdictBudget)
 	defer cancel()
-	h, err := c.ledger.Reclaim(ctx, r, c.now().Add(reclaimLease))
-	if err != nil {
-		return failed, err
+	h, err := r.ledger.Reclaim(ctx, record, r.config.Now().Add(reclaimLease))
+	if err != nil || h == nil {
+		return &r.Skipped, err
 	}
-	if h == nil {
-		return skipped, nil
-	}
+	number := &r.CannotTell
 	switch f.Verdict {
 	case Paid:
-		network, _, _ := strings.Cut(r.Key, "|") // the question was made of it
-		err := h.Settled(ctx, ledger.Receipt{Transaction: f.Transaction, Payer: q.Payer.Checksum(), Network: network}, false)
+		number = &r.SettledLate
+		network, _, _ := strings.Cut(record.Key, "|") // the question was made of it
+		err = h.Settled(ctx, ledger.Receipt{Transaction: f.Transaction, Payer: q.Payer.Checksum(), Network: network}, false)
 		if errors.Is(err, ledger.ErrLost) {
 			err = nil // on record all the same
 		}
-		c.log.InfoContext(ctx, "found paid", "key", r.Key, "transaction", f.Transaction)
-		return settledLate, err
+		r.config.Log.InfoContext(ctx, "found paid", "key", record.Key, "transaction", f.Transaction)
 	case NeverPaid:
-		c.log.InfoContext(ctx, "found never paid", "key", r.Key, "reason", f.Reason)
-		return unlessLost(refusedLate, h.Disproved(ctx, f.Reason))
-	case StillOpen, CannotTell:
+		number = &r.RefusedLate
+		err = h.Disproved(ctx, f.Reason)
+		r.config.Log.InfoContext(ctx, "found never paid", "key", record.Key, "reason", f.Reason)
+	case StillOpen:
+		number = &r.StillOpen
+		fallthrough
+	default: // CannotTell
+		err = h.Uncertain(ctx, orElse(h.Record().Reason, "no evidence yet"), "")
 	}
-	res := cannotTell
-	if f.Verdict == StillOpen {
-		res = stillOpen
+	if errors.Is(err, ledger.ErrLost) { // another holder has the record now
+		return &r.Skipped, nil
 	}
-	return unlessLost(res, h.Uncertain(ctx, orElse(h.Record().Reason, "no evidence yet"), ""))
+	return number, err
 }
 
-// unlessLost is r, or skipped when err says that another holder has the record
-// now.
-func unlessLost(r result, err error) (result, error) {
-	if errors.Is(err, ledger.ErrLost) {
-		return skipped, nil
+// owes counts a record that is owed and unclaimed, or closes it with its target's
+// silence.
+func (r *run) owes(ctx context.Context, record ledger.Record) error {
+	now := r.config.Now()
+	if !ledger.SilenceStands(record, now) {
+		r.Owed++
+		if ledger.Spent(record, now) {
+			r.Exhausted++
+		}
+		return nil
 	}
-	return r, err
+	if r.config.Error == nil {
+		return nil
+	}
+	answer, err := silentAnswer(record, r.config.Error)
+	if err != nil {
+		return err
+	}
+	switch _, err := r.ledger.AnswerSilence(ctx, record, answer, 0); {
+	case errors.Is(err, ledger.ErrConflict):
+		return nil
+	case err != nil:
+		return err
+	}
+	r.Silent++
+	return nil
 }
 
 // timeUp says that the time of a run has ended.
 func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
-
-// failed logs a record that could not be dealt with. It returns the first
-// error that was the store's and not the record's own.
-func (c *Reconciler) failed(ctx context.Context, key string, err, broken error) error {
-	c.log.ErrorContext(ctx, "not reconciled", "key", key, "error", err)
-	if broken == nil && !errors.Is(err, ledger.ErrCorrupt) && !errors.Is(err, ledger.ErrIllegal) {
-		return fmt.Errorf("reconcile %s: %w", key, err)
-	}
-	return broken
-}

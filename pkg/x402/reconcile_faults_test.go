@@ -142,7 +142,7 @@ func TestReconcileIndexFails(t *testing.T) {
 }
 
 // A corrupt record is counted, named in the log, never written to, and stops
-// nothing. It is no failure of the ledger.
+// nothing. It is not a failure of the ledger.
 func TestReconcileCorruptRecord(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.find = verdict(x402.Finding{Verdict: x402.NeverPaid})

@@ -57,7 +57,7 @@ func TestReconcileInDoubt(t *testing.T) {
 			if slices.Sort(got); !slices.Equal(got, want) || missed != 0 || err != nil {
 				t.Errorf("in doubt %v, %d missed, %v; want %v", got, missed, err, want)
 			}
-			time.Sleep(time.Hour) // whoever held 4 has died
+			time.Sleep(time.Hour) // the attempt that held 4 has died
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		missed, err := d.reconciler().Each(ctx, d.memory.Keys(), func(ledger.Record) { cancel() })

@@ -99,7 +99,7 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 func TestWithoutExtensions(t *testing.T) {
 	const anew, never = "sign a new one, which is not charged again", "cannot be repeated once it is paid"
 	for name, c := range map[string]struct {
-		own   bool // each request is a purchase of its own
+		own   bool // each request is another purchase
 		token bool
 		says  string
 	}{"with": {false, true, ""}, "without": {false, false, anew}, "without a purchase": {true, false, never}} {

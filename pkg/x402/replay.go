@@ -18,17 +18,17 @@ const answerGone = "authorization already used"
 // where the answer was too large to be stored, it answers 402.
 func (a *attempt) replay(r ledger.Record) Outcome {
 	if r.Receipt == nil || r.Answer == nil {
-		return a.ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), charged(true))
+		return a.ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), new(true))
 	}
 	if !r.Answer.Stored || a.gate.now().Sub(r.AnsweredAt) > ledger.KeptFor {
-		return *a.refuseAs(answerGone, r)
+		return a.refuseAs(answerGone, r)
 	}
 	body, err := r.Answer.Plain()
 	if err != nil {
-		return a.ledgerFault(err, charged(true))
+		return a.ledgerFault(err, new(true))
 	}
 	out := Outcome{
-		Status: r.Answer.Status, Header: r.Answer.Header, Body: body, Payment: PaymentStatus{Charged: charged(true)},
+		Status: r.Answer.Status, Header: r.Answer.Header, Body: body, Payment: PaymentStatus{Charged: new(true)},
 		Receipt: responseOf(r).with(r.Answer.Receipt), Replayed: true, Answered: r.AnsweredAt,
 	}
 	if !ledger.Spent(r, a.gate.now()) {
@@ -49,16 +49,18 @@ func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
 	case l != nil:
 		f = failureOf(l)
 	}
-	if wait > 0 {
-		f = a.repeatable(f.After(wait), r)
+	return a.owed(f.After(wait), r, wait > 0).with(responseOf(r))
+}
+
+// owed answers a fault after settlement: charged, and retryable with the same
+// signature while lookups are left.
+func (a *attempt) owed(f *fault.Error, r ledger.Record, left bool) Outcome {
+	if left {
+		f = a.repeatable(f, r)
 	} else {
 		f = beyondRetrying(f)
 	}
-	out := a.fail(f, charged(true))
-	out.Payment.Retryable = wait > 0
-	out.Body = a.request.Error(f, out.Payment)
-	out.Receipt = responseOf(r)
-	return out
+	return a.failWith(f, PaymentStatus{Charged: new(true), Retryable: left})
 }
 
 // silence is the fault of the last lookup of a payment, in which the target was
@@ -78,7 +80,7 @@ func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) Outcome {
 		now, err = a.gate.ledger.AnswerSilence(ctx, r, answer, a.request.Window)
 	}
 	if err != nil {
-		return a.with(Outcome{Receipt: responseOf(r)}, a.ledgerFault(err, charged(true)))
+		return a.ledgerFault(err, new(true)).with(responseOf(r))
 	}
 	a.seen(now.State)
 	return a.replay(*now)
@@ -112,7 +114,7 @@ func (a *attempt) repeatable(f *fault.Error, r ledger.Record) *fault.Error {
 // silentAnswer is what a payment for which ledger.SilenceStands is answered with.
 func silentAnswer(r ledger.Record, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
 	f := silence(failureOf(r.LastFault))
-	return ledger.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: charged(true)}))
+	return ledger.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
 }
 
 // failureOf is the fault of a lookup that is on record. Earlier releases kept no status:
@@ -145,9 +147,9 @@ func (a *attempt) otherNonce(r ledger.Record, vouched bool) Outcome {
 	case r.AuthDigest != "":
 		return a.refuse("nonce already used for another authorization", nil)
 	case !vouched:
-		return *a.unproven(r)
+		return a.unproven(r)
 	case r.State == ledger.Settled:
-		return *a.refuseAs("the money of this authorization came without a request, and is due back", r)
+		return a.refuseAs("the money of this authorization came without a request, and is due back", r)
 	}
 	return a.ended(r)
 }
@@ -156,17 +158,29 @@ func (a *attempt) otherNonce(r ledger.Record, vouched bool) Outcome {
 func (a *attempt) ended(r ledger.Record) Outcome {
 	switch {
 	case r.State == ledger.Refunded:
-		return *a.refuseAs("the payment was refunded by transaction "+r.Refund, r)
+		return a.refuseAs("the payment was refunded by transaction "+r.Refund, r)
 	case r.Attested():
-		return *a.refuseAs(answerGone, r)
+		return a.refuseAs(answerGone, r)
 	}
 	return a.refuse("settlement refused: "+r.Reason, a.failure(r.Reason))
 }
 
-// responseOf is the PAYMENT-RESPONSE of a record, the same on every answer.
+// responseOf is the PAYMENT-RESPONSE of a record, the same on every answer, or nil.
 func responseOf(r ledger.Record) *SettleResponse {
 	if r.Receipt == nil {
 		return nil
 	}
-	return &SettleResponse{Success: true, Transaction: r.Receipt.Transaction, Network: r.Receipt.Network, Payer: r.Receipt.Payer}
+	return success(*r.Receipt)
+}
+
+func success(r ledger.Receipt) *SettleResponse {
+	return &SettleResponse{Success: true, Transaction: r.Transaction, Network: r.Network, Payer: r.Payer}
+}
+
+// with is the outcome of a payment that was made: it says so unless it does already.
+func (o Outcome) with(paid *SettleResponse) Outcome {
+	if o.Receipt == nil {
+		o.Receipt = paid
+	}
+	return o
 }

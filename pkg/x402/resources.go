@@ -36,79 +36,30 @@ type Meter interface {
 	Close(ctx context.Context, atFault bool)
 }
 
-// heldSlot is a slot that is released once, concurrently with the last write of an
-// attempt.
-type heldSlot struct {
-	slot   Slot    // nil without a cap
-	weight *weight // of the request
-	once   sync.Once
-	left   sync.WaitGroup
+// dues are what a request has opened and must close: the count of its Meter and its
+// slot. Both are closed once, concurrently with its last write if it looks up.
+type dues struct {
+	meter Meter // nil when there is none, or it is closed
+	slot  Slot  // nil when there is none, or it is released
+	// doubted says that a facilitator's verdict left doubt, or that it gave none
+	// on a signature that only it can judge: the payer can have caused that.
+	doubted bool
+	closing sync.WaitGroup
 }
 
-// leaving begins to release the slot while something else is written. It is
-// called when money has moved and the lookup has ended, which settles what the
-// request counts as: silent says that the target was silent.
-func (p *heldSlot) leaving(ctx context.Context, log *slog.Logger, silent bool) {
-	p.weight.close(ctx, silent)
-	p.release(ctx, log)
-}
-
-func (p *heldSlot) release(ctx context.Context, log *slog.Logger) {
-	if p.slot == nil {
-		return
+// close begins to close what is open.
+func (d *dues) close(ctx context.Context, log *slog.Logger, atFault bool) {
+	if m := d.meter; m != nil {
+		d.meter = nil
+		d.closing.Go(func() { m.Close(ctx, atFault) })
 	}
-	p.once.Do(func() {
-		p.left.Go(func() {
-			if err := p.slot.Release(ctx); err != nil {
+	if s := d.slot; s != nil {
+		d.slot = nil
+		d.closing.Go(func() {
+			if err := s.Release(ctx); err != nil {
 				// The slot expires by itself.
 				log.WarnContext(ctx, "slot not released", "error", err)
 			}
 		})
-	})
-}
-
-// leave releases the slot and waits until that is done: no goroutine outlives an
-// invocation.
-func (p *heldSlot) leave(ctx context.Context, log *slog.Logger) {
-	p.release(ctx, log)
-	p.left.Wait()
-}
-
-// weight is a request that its Meter has counted.
-type weight struct {
-	meter  Meter
-	once   sync.Once
-	closed sync.WaitGroup
-	// doubted says that a facilitator's verdict left doubt, or that it gave none
-	// on a signature that only it can judge: the payer can have caused that.
-	doubted bool
-}
-
-// close begins to report the outcome to the Meter; only the first call does.
-func (w *weight) close(ctx context.Context, atFault bool) {
-	if w == nil {
-		return
-	}
-	w.once.Do(func() { w.closed.Go(func() { w.meter.Close(ctx, atFault) }) })
-}
-
-// end is close for a request that has not moved money.
-func (w *weight) end(ctx context.Context, out Outcome) {
-	if w != nil {
-		w.close(ctx, out.refused() || w.doubted)
-	}
-}
-
-// doubt notes that the payer can have caused the doubt that is left.
-func (w *weight) doubt() {
-	if w != nil {
-		w.doubted = true
-	}
-}
-
-// wait waits until the report is done: no goroutine outlives an invocation.
-func (w *weight) wait() {
-	if w != nil {
-		w.closed.Wait()
 	}
 }

@@ -44,15 +44,15 @@ func (c Class) String() string {
 	switch c {
 	case Moved:
 		return "settled"
-	case Refused:
+	case Refused, used, expired:
 		return "refused"
 	case TurnedAway:
 		return "turned_away"
-	case NotSent:
+	case NotSent, notResent:
 		return "not_sent"
-	case Unknown:
+	default:
+		return "unknown"
 	}
-	return "unknown"
 }
 
 // ReasonNonceUsed is the facilitator's word for an authorization that is
@@ -70,7 +70,7 @@ type Settlement struct {
 	// short reason of our own such as "timeout".
 	Reason string
 	// NonceUsed says that the authorization is already used or cancelled on
-	// chain, whoever did it. Class is then Refused.
+	// chain, by anybody. Class is then Refused.
 	NonceUsed bool
 	// BadSignature says that it was refused for its signature. Class is then Refused.
 	BadSignature bool
@@ -84,7 +84,7 @@ type Settlement struct {
 	// Refused none may be asked in any case.
 	AboutPayer bool
 	// NoVerdict says of Unknown that the facilitator has given none: it was
-	// silent, broke off, or answered what is no x402 answer. A payer cannot
+	// silent, broke off, or its answer is not one of x402. A payer cannot
 	// cause that.
 	NoVerdict bool
 	// Code is the fault to answer when Class is TurnedAway or NotSent.

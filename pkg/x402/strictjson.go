@@ -1,6 +1,8 @@
 package x402
 
 import (
+	"reflect"
+
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
 )
@@ -24,62 +26,21 @@ func excerpt(s string) string {
 
 // contains says whether got holds everything of want: an object may have more
 // members, arrays and everything else must be equal (x402 v2, extension echo
-// and accepted.extra).
+// and accepted.extra). Numbers are compared as they are written: everything that this
+// server offers is an integer, and JavaScript and Go write those alike.
 func contains(want, got any) bool {
-	switch w := want.(type) {
-	case object:
-		g, ok := got.(object)
-		if !ok {
-			return false
-		}
-		for k, v := range w {
-			if have, there := g[k]; !there || !contains(v, have) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		g, ok := got.([]any)
-		if !ok || len(g) != len(w) {
-			return false
-		}
-		for i := range w {
-			if !equal(w[i], g[i]) {
-				return false
-			}
-		}
-		return true
+	w, ok := want.(object)
+	if !ok {
+		return reflect.DeepEqual(want, got)
 	}
-	return equal(want, got)
-}
-
-// equal compares two decoded values exactly. Numbers are compared as they are
-// written: everything that this server offers is an integer, and JavaScript
-// and Go write those alike.
-func equal(a, b any) bool {
-	switch x := a.(type) {
-	case object:
-		y, ok := b.(object)
-		if !ok || len(x) != len(y) {
-			return false
-		}
-		for k, v := range x {
-			if have, there := y[k]; !there || !equal(v, have) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		y, ok := b.([]any)
-		if !ok || len(x) != len(y) {
-			return false
-		}
-		for i := range x {
-			if !equal(x[i], y[i]) {
-				return false
-			}
-		}
-		return true
+	g, ok := got.(object)
+	if !ok {
+		return false
 	}
-	return a == b
+	for k, v := range w {
+		if have, there := g[k]; !there || !contains(v, have) {
+			return false
+		}
+	}
+	return true
 }

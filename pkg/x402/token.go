@@ -36,7 +36,7 @@ func tokenExtension(token string) json.RawMessage {
 }
 
 // token is the retry token that the payment echoes, or empty. An echo that is
-// missing or malformed is no error; it only proves nothing.
+// missing or malformed is not an error; it only proves nothing.
 func (p *Payment) token() string {
 	extension, _ := p.extensions[ExtensionToken].(object)
 	info, _ := extension["info"].(object)
@@ -75,7 +75,7 @@ func NewForm(build func(token string) any) (Form, error) {
 	return Form{head: head, tail: tail, encoded: base64.StdEncoding.EncodeToString(head[:whole]), loose: head[whole:]}, nil
 }
 
-// JSON is the text with a token, in memory of its own.
+// JSON is the text with a token, in new memory.
 func (f Form) JSON(token string) []byte {
 	return slices.Concat(f.head, []byte(token), f.tail)
 }

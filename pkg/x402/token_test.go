@@ -57,7 +57,7 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// The token is no part of what an echo is compared with, or of what the
+// The token is not a part of what an echo is compared with, or of what the
 // facilitator is sent, even where the offer came with one.
 func TestTokenIsNoPartOfTheOffer(t *testing.T) {
 	required := testOffer(t).Required("").WithToken("AAECAwQFBgcICQoLDA0ODw")

@@ -138,19 +138,14 @@ type SettleResponse struct {
 	Extensions ResponseExtensions `json:"extensions,omitzero" doc:"The signed receipt of the answer, when the service has a key for receipts"`
 }
 
-// ResponseExtensions are the extensions of a PAYMENT-RESPONSE.
+// ResponseExtensions are the extensions of a PAYMENT-RESPONSE: offer-receipt, version 1,
+// with the receipt of what was delivered.
 type ResponseExtensions struct {
-	OfferReceipt OfferReceipt `json:"offer-receipt,omitzero"`
-}
-
-// OfferReceipt is the extension offer-receipt of a PAYMENT-RESPONSE, version 1.
-type OfferReceipt struct {
-	Info OfferReceiptInfo `json:"info"`
-}
-
-// OfferReceiptInfo has the receipt of what was delivered.
-type OfferReceiptInfo struct {
-	Receipt SignedReceipt `json:"receipt"`
+	OfferReceipt struct {
+		Info struct {
+			Receipt SignedReceipt `json:"receipt"`
+		} `json:"info"`
+	} `json:"offer-receipt,omitzero"`
 }
 
 // SignedReceipt is a receipt with its signature; see package receipt.

@@ -3,8 +3,8 @@
 //
 // Everything that is known about a code is in an Info: HTTP status, public message,
 // whether it uses up the payment, and when to come back. Those of payments are in the
-// table of this package. Whoever sells something has codes of their own, for how that
-// can fail, and makes errors of them with Info.New. An error of any other type is a bug
+// table of this package. A seller has codes for how what it sells can
+// fail, and makes errors of them with Info.New. An error of any other type is a bug
 // or a foreign error; it reaches a client as internal_error and never as its own text.
 package fault
 
@@ -126,7 +126,7 @@ func New(c Code, cause error) *Error {
 	return &Error{Code: c, info: info, cause: cause}
 }
 
-// Newf is New with a public message of its own.
+// Newf is New with another public message.
 func Newf(c Code, cause error, format string, args ...any) *Error {
 	e := New(c, cause)
 	e.Message = fmt.Sprintf(format, args...)
@@ -136,31 +136,28 @@ func Newf(c Code, cause error, format string, args ...any) *Error {
 // New returns an error of this code, whatever table it is in, with its default message.
 func (i Info) New(cause error) *Error { return &Error{Code: i.Code, info: i, cause: cause} }
 
-// Newf is New with a public message of its own.
+// Newf is New with another public message.
 func (i Info) Newf(cause error, format string, args ...any) *Error {
 	return &Error{Code: i.Code, Message: fmt.Sprintf(format, args...), info: i, cause: cause}
 }
 
+// with is a copy of the error, changed.
+func (e *Error) with(change func(c *Error)) *Error {
+	c := *e
+	change(&c)
+	return &c
+}
+
 // WithCode is a copy of the error under another code, with its own message and marks.
 func (e *Error) WithCode(i Info) *Error {
-	c := *e
-	c.Code, c.info = i.Code, i
-	return &c
+	return e.with(func(c *Error) { c.Code, c.info = i.Code, i })
 }
 
 // Because is a copy of the error with another cause.
-func (e *Error) Because(cause error) *Error {
-	c := *e
-	c.cause = cause
-	return &c
-}
+func (e *Error) Because(cause error) *Error { return e.with(func(c *Error) { c.cause = cause }) }
 
 // After returns a copy that asks the client to wait for d.
-func (e *Error) After(d time.Duration) *Error {
-	c := *e
-	c.RetryAfter = d
-	return &c
-}
+func (e *Error) After(d time.Duration) *Error { return e.with(func(c *Error) { c.RetryAfter = d }) }
 
 // Final returns a copy that asks nobody to come back.
 func (e *Error) Final() *Error { return e.After(-1) }
@@ -171,15 +168,11 @@ func (e *Error) Final() *Error { return e.After(-1) }
 // not to ask may say so. A lookup that asked and got no answer, one whose time
 // ran out while it waited for another to ask, and one that a bug ended were not
 // prevented.
-func (e *Error) Prevented() *Error {
-	c := *e
-	c.prevented = true
-	return &c
-}
+func (e *Error) Prevented() *Error { return e.with(func(c *Error) { c.prevented = true }) }
 
 // IsPrevented reports whether this error is one that Prevented returned, or a
-// copy of one. An error that merely has such an error as its cause is not:
-// whoever gave it a new code did so for a reason of its own.
+// copy of one. An error that merely has such an error as its cause is not: it was given
+// a new code for another reason.
 func (e *Error) IsPrevented() bool { return e.prevented }
 
 // Silence returns a copy which says that the target was silent: it had accepted a
@@ -187,11 +180,7 @@ func (e *Error) IsPrevented() bool { return e.prevented }
 // Only the code that talked to the target may say so; resolvers and registries are
 // not the target. Such a failure is owed like any other of its code, until no lookup
 // is left: then it is the answer.
-func (e *Error) Silence() *Error {
-	c := *e
-	c.silence = true
-	return &c
-}
+func (e *Error) Silence() *Error { return e.with(func(c *Error) { c.silence = true }) }
 
 // IsSilence reports whether this error is one that Silence returned, or a copy of
 // one, and not whether its cause is.
@@ -254,7 +243,7 @@ type Body struct {
 	DocsURL string `json:"docs_url,omitempty"`
 }
 
-// Detail is what went wrong, and what it means for whoever paid.
+// Detail is what went wrong, and what it means for the payer.
 type Detail struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`

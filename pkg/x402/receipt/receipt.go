@@ -166,7 +166,7 @@ func canonical(v any) ([]byte, error) {
 // MaxSize bounds a receipt that is read.
 const MaxSize = 4 << 10
 
-// ErrInvalid says that something is no receipt, or none of this key.
+// ErrInvalid says that something is not a receipt, or not one of this key.
 var ErrInvalid = errors.New("receipt: invalid")
 
 // Verify reads a receipt and checks its signature with the key that find returns

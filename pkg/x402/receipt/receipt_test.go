@@ -126,7 +126,7 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-// Whatever is changed, it is no receipt any more.
+// Whatever is changed, it is not a receipt any more.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	jws, ours := signed(t, key(1)), find(t, public(key(1)))
