@@ -144,7 +144,6 @@ func (c *actors) client(rng *mathrand.Rand) {
 		}
 		if out != nil && saysNothingMoved(out) && rng.IntN(2) == 0 || rng.IntN(10) < anew {
 			i = rng.IntN(w.early)
-			w.observed("signed anew")
 		}
 		time.Sleep(wait)
 	}
@@ -248,6 +247,5 @@ func (c *actors) returnLate() {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()
 	c.w.deleteExpired()
-	c.w.observed("came back after three days")
 	c.w.checkRecorded()
 }

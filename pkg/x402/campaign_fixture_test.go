@@ -5,18 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -31,9 +26,6 @@ type fixture struct {
 	// those that the patient client uses afterwards; their windows end every
 	// half day.
 	early, long, later []signedAuthorization
-	// settlements are what the facilitator's client reports for each error reason,
-	// known and unknown, at several statuses.
-	settlements []x402.Settlement
 }
 
 // signedAuthorization is one authorization in every form in which it may be sent.
@@ -83,7 +75,7 @@ func isForged(signature string) bool {
 }
 
 func newFixture(t *testing.T) *fixture {
-	f := &fixture{settlements: recordSettlements(t)}
+	f := &fixture{}
 	synctest.Test(t, func(t *testing.T) {
 		wallet := must(x402test.NewWallet(rand.Reader))
 		f.payer = wallet.Address().String()
@@ -160,29 +152,3 @@ func (f *fixture) bill(wallet *x402test.Wallet, until time.Time) signedAuthoriza
 
 // payerPaymentID is the identifier that the payer sends in the extension.
 const payerPaymentID = "pay_7d5d747be160e280504c099d984bcfe0"
-
-// recordSettlements runs the real client against a facilitator that answers with
-// each reason of its table, and with some that are in no table, at several
-// statuses.
-func recordSettlements(t *testing.T) []x402.Settlement {
-	words := []string{"settlement_error", "settle_failed", "error", "rpc_error", "relayer_error", "tx_failed", "nonce_too_low", "Oops!", ""}
-	words = append(words, facilitator.Words()...)
-	var status atomic.Int32
-	var word atomic.Value
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		rw.WriteHeader(int(status.Load()))
-		_ = json.NewEncoder(rw).Encode(map[string]any{"success": false, "errorReason": word.Load(), "transaction": "", "network": terms().Network})
-	}))
-	defer server.Close()
-	client := must(facilitator.New(facilitator.Config{URL: server.URL, ResendWait: -1}))
-	var all []x402.Settlement
-	for _, s := range []int32{200, 400, 401, 402, 403, 404, 429, 500} {
-		status.Store(s)
-		for _, what := range words {
-			word.Store(what)
-			all = append(all, client.Settle(t.Context(), x402.Payload{}, terms().Requirements("5000")))
-		}
-	}
-	return all
-}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // outage is a lasting fault of the primary in a schedule, besides single faults.
@@ -41,9 +40,9 @@ func (p *process) outage(ctx context.Context, a *authorization, by string) (x402
 	case by == fallbackName:
 	case w.primaryOutage == unreachable:
 		a.possibleSends--
-		return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed"}, true
+		return unreached(), true
 	case w.primaryOutage == rejecting:
-		return x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized, Reason: "http_401"}, true
+		return turned(), true
 	}
 	return x402.Settlement{}, false
 }
@@ -59,14 +58,9 @@ func (p *process) lieInDoubt(a *authorization, which int) x402.Settlement {
 		return x402.Settlement{Class: x402.Moved, Transaction: a.tx}
 	case which == 2:
 		w.observed("the fallback refused in doubt")
-		return insufficient()
+		return declined()
 	}
-	w.observed("the fallback called a nonce used in doubt")
-	return x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}
-}
-
-func insufficient() x402.Settlement {
-	return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
+	return usedNonce()
 }
 
 // inDoubt says whether this process must assume that a payment may have been made.
@@ -80,8 +74,6 @@ func (p *process) inDoubt(a *authorization) bool {
 // many true answers, and then so many times that the balance is insufficient,
 // although it settles, or has settled. After that it tells the truth.
 type lies struct{ after, times int }
-
-func (l lies) begin(n int) bool { return n == l.after }
 
 // to says whether a request is lied to, by its number.
 func (l lies) to(n int) bool { return n >= l.after && n < l.after+l.times }
@@ -100,19 +92,14 @@ func (p *process) lie(a *authorization, by string) (x402.Settlement, bool) {
 	if !w.lies.to(n) || !a.used && !now.Add(6*time.Second).Before(a.validBefore) || a.cancelled {
 		return x402.Settlement{}, false
 	}
-	p.noteChainTime(a, now)
 	if !a.used {
 		a.movedAfterRefusal = true
 		w.execute(a, now, p.claims[a], true)
-		w.observed("refused what it settled")
 	}
-	switch {
-	case !w.lies.begin(n):
-		w.observed("lied once more")
-	case !a.movedAfterRefusal:
+	if n == w.lies.after && !a.movedAfterRefusal {
 		w.observed("lied after the truth")
 	}
-	return insufficient(), true
+	return declined(), true
 }
 
 // firstLie says whether this process sent the authorization first, to a facilitator

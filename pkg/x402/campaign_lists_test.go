@@ -229,7 +229,6 @@ func (w *world) checkRecorded() {
 		case r.State == ledger.Settled && !l.owed[a.key] && !l.unasked[a.key] && !ledger.SilenceStands(*r, time.Now()):
 			w.violated("paid, not answered, and not in the list of what is owed")
 		case r.State == ledger.Settled:
-			w.observed("owed in the list")
 		case l.owed[a.key] || l.unasked[a.key]:
 			w.violated("in the list of what is owed, and " + string(r.State))
 		case r.State == ledger.Superseded && a.moved() && found:
@@ -278,10 +277,10 @@ func (w *world) checkStrays(l operatorLists) {
 	for _, s := range w.strays {
 		listed := l.unasked[s.key]
 		switch {
-		case s.dust() && (listed || l.owed[s.key]):
-			w.violated("dust is a debt")
 		case s.dust():
-			w.observed("dust")
+			if listed || l.owed[s.key] {
+				w.violated("dust is a debt")
+			}
 		case s.read && !listed && w.chainVisible && w.faultsOver.Load():
 			w.violated("money without a request, and in no list")
 		case listed:
@@ -314,9 +313,6 @@ func (c *actors) checkSilence(x *patientClient) {
 	if len(silent) == 0 {
 		return
 	}
-	if slices.Contains(silent, x.pay) && c.oneIn(2) {
-		x.askAfterSilence()
-	}
 	c.reconcile(w.chainVisible)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -327,25 +323,4 @@ func (c *actors) checkSilence(x *patientClient) {
 			w.violated("a silent target is not the answer after a day")
 		}
 	}
-}
-
-// askAfterSilence asks when the time for lookups is over, and again with a new
-// signature, as a client does whose answer was lost.
-func (x *patientClient) askAfterSilence() {
-	w := x.c.w
-	p, out := x.c.ask(x.request())
-	w.mu.Lock()
-	ends := w.withoutToken || p.pay.purchase != p.named(w) || w.record(x.pay).Request != p.path
-	if !ends && (out == nil || !isAnswer(out)) {
-		w.violated("the silence of the target is no answer after a day")
-	}
-	due, _ := x.due()
-	w.mu.Unlock()
-	if ends || !x.signAnew() {
-		return
-	}
-	p, out = x.c.ask(x.request())
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	x.checkNewSignature(p, out, due)
 }

@@ -14,7 +14,6 @@ func (w *world) checkName(p *process, out *x402.Outcome) {
 	if !p.recordedBefore || a.purchase == p.named(w) {
 		return
 	}
-	w.observed("the same authorization under another name")
 	if p.writes+p.sent+p.lookups > 0 || isAnswer(out) || out.Replayed {
 		w.violated("worked for an authorization under another name")
 		return
@@ -23,7 +22,7 @@ func (w *world) checkName(p *process, out *x402.Outcome) {
 	proven := a.token != "" && a.token == p.signed.token
 	fits := w.deployAt.IsZero() && time.Until(a.validBefore) > 10*time.Second+w.clockSkew
 	if proven && fits && r != nil && r.Request == p.path && !p.disturbed() && !isKeyConflict(out) {
-		w.violated("another name for an authorization is no conflict, but " + string(out.Fault.Code))
+		w.violated("another name for an authorization is not a conflict, but " + string(out.Fault.Code))
 	}
 }
 
@@ -42,7 +41,6 @@ func (w *world) checkKeyConflict(p *process, out *x402.Outcome) {
 		w.observed("a conflict of names")
 		return
 	}
-	w.observed("a key for another request")
 	if o := w.owner(p.pay.purchase); !keyed(p.pay.purchase) || o == nil || w.record(o) != nil && w.record(o).Request == r.Request {
 		w.violated("a conflict of keys that is none")
 	}

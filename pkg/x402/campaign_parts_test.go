@@ -12,13 +12,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// noteChainTime remembers the chain's time at which an answer about pay was true.
-func (p *process) noteChainTime(a *authorization, at time.Time) {
-	if a == p.pay {
-		p.chainSeenAt = at
-	}
-}
-
 // node is the state of one node of the chain when it is asked.
 type node struct {
 	down, slow, behind bool
@@ -54,9 +47,6 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.executePending()
-	if d, ok := ctx.Deadline(); !ok || time.Until(d) > 4*time.Second {
-		w.violated("a look at the chain without its bound")
-	}
 	a := w.authorizationOf(fmt.Sprintf("0x%x", q.Nonce))
 	if q.Value.String() != "5000" || !strings.EqualFold(q.Payee.String(), terms().PayTo) {
 		w.violated("the chain was asked about other terms")
@@ -76,7 +66,6 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 		w.observed("chain behind")
 		at = at.Add(-answers.lag)
 	}
-	p.noteChainTime(a, at)
 	if w.brokenRule == "the fallback's success in doubt is not checked" && p.lastClass[a][fallbackName] == x402.Moved {
 		return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
 	}

@@ -2,7 +2,6 @@ package x402_test
 
 import (
 	"bytes"
-	"slices"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -110,7 +109,6 @@ func (x *patientClient) signAnew() bool {
 		if b.validBefore.Before(soonest) || b.validBefore.After(time.Now().Add(23*time.Hour)) || w.authorizationOf(b.key) != nil {
 			continue
 		}
-		w.observed("signed anew")
 		x.pay, x.unsent = w.add(b), true
 		x.signatures++
 		return true
@@ -158,7 +156,6 @@ func (x *patientClient) ask(before *x402.Outcome) (out *x402.Outcome, over bool)
 	defer w.mu.Unlock()
 	if !w.quietSince(x.asked) && out != nil {
 		x.unsent = false
-		w.observed("something of before thawed or landed in between")
 		return out, false
 	}
 	w.checkWithoutFaults(p, before, out)
@@ -216,17 +213,7 @@ func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *le
 		w.violated("a payer who has paid does not get the answer with a new signature")
 	case due != nil && due.State == ledger.Redeemed && !out.Replayed:
 		w.violated("a payer who has paid gets another answer with a new signature")
-	case due == nil && isAnswer(out) && out.Receipt.Transaction == p.pay.tx && w.boughtBefore(p.pay.purchase, p.pay):
-		w.observed("bought anew when the answer was over")
 	}
-}
-
-// boughtBefore says whether another payment has paid for a purchase and lost it
-// since. The lock is held.
-func (w *world) boughtBefore(purchase string, but *authorization) bool {
-	return slices.ContainsFunc(w.authorizations, func(a *authorization) bool {
-		return a != but && a.purchase == purchase && a.ownershipLost && a.moved()
-	})
 }
 
 // changeRequest says whether the client sends something else from now on: another

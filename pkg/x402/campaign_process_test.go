@@ -23,7 +23,7 @@ import (
 
 // process is one execution environment, which may freeze or die at any await
 // point. It implements the Gate's store, facilitators, evidence, slots and lookup,
-// so that each of them has faults of its own for each process.
+// so that each of them has other faults for each process.
 type process struct {
 	w   *world
 	mu  sync.Mutex // of rng
@@ -47,31 +47,29 @@ type process struct {
 	recordedBefore, paidBefore bool
 
 	// What it has done, and which faults it had. The world's lock guards the rest.
-	froze, faulty   atomic.Bool                  // frozen once; a call of the store failed
-	claims          map[*authorization]time.Time // when it took the lease
-	openedPurchase  map[*authorization]bool      // whether it wrote the purchase of the payment
-	sends           map[*authorization]int
-	lastClass       map[*authorization]map[string]x402.Class // of the answers, by facilitator
-	requestsTo      map[*authorization]map[string]int        // count, by facilitator
-	refusedBy       map[*authorization]string                // the facilitator whose refusal, about the payer, it received
-	consulted       map[*authorization]x402.Verdict          // the chain's last, if it was asked
-	sentBefore      map[*authorization]bool                  // whether it may have been sent before this process claimed it
-	heard           map[*authorization]x402.Settlement       // the refusal that counts
-	primaryDeadline map[*authorization]time.Time             // the end of all requests to the primary
-	lastWrites      map[*authorization]writtenRecord
-	current         *authorization // the payment that it claimed or sent last
-	refusedAt       time.Time      // when it wrote a refusal of pay
-	readAt          time.Time      // when it last read the record of pay
-	readState       ledger.State
-	otherRead       *authorization // the last other payment that it read
-	otherVersion    int64          // of that record
-	chainSeenAt     time.Time      // the block time of what it last learned about pay
-	verified        bool           // whether the facilitator verified its signature
-	writes          int
-	sent, lookups   int
-	lookEnded       time.Time
-	slots           int  // that it holds
-	pins            bool // the fallback refused in doubt, under a broken rule
+	froze, faulty  atomic.Bool                  // frozen once; a call of the store failed
+	claims         map[*authorization]time.Time // when it took the lease
+	openedPurchase map[*authorization]bool      // whether it wrote the purchase of the payment
+	sends          map[*authorization]int
+	lastClass      map[*authorization]map[string]x402.Class // of the answers, by facilitator
+	requestsTo     map[*authorization]map[string]int        // count, by facilitator
+	refusedBy      map[*authorization]string                // the facilitator whose refusal, about the payer, it received
+	consulted      map[*authorization]x402.Verdict          // the chain's last, if it was asked
+	sentBefore     map[*authorization]bool                  // whether it may have been sent before this process claimed it
+	heard          map[*authorization]x402.Settlement       // the refusal that counts
+	lastWrites     map[*authorization]writtenRecord
+	current        *authorization // the payment that it claimed or sent last
+	refusedAt      time.Time      // when it wrote a refusal of pay
+	readAt         time.Time      // when it last read the record of pay
+	readState      ledger.State
+	otherRead      *authorization // the last other payment that it read
+	otherVersion   int64          // of that record
+	verified       bool           // whether the facilitator verified its signature
+	writes         int
+	sent, lookups  int
+	lookEnded      time.Time
+	slots          int  // that it holds
+	pins           bool // the fallback refused in doubt, under a broken rule
 }
 
 // writtenRecord is the last write of a record by a process.
@@ -196,12 +194,11 @@ func (c *actors) process() *process {
 		claims: map[*authorization]time.Time{}, openedPurchase: map[*authorization]bool{}, sends: map[*authorization]int{},
 		lastClass: map[*authorization]map[string]x402.Class{}, requestsTo: map[*authorization]map[string]int{},
 		refusedBy: map[*authorization]string{}, consulted: map[*authorization]x402.Verdict{}, sentBefore: map[*authorization]bool{}, heard: map[*authorization]x402.Settlement{},
-		primaryDeadline: map[*authorization]time.Time{}, lastWrites: map[*authorization]writtenRecord{},
+		lastWrites: map[*authorization]writtenRecord{},
 	}
 	p.overMCP = p.chance(40)
 	p.offset.Store(int64(c.w.clockSkew / 2))
 	if c.w.clockSkew > 0 && p.drawFault(80) {
-		c.w.observed("clocks apart")
 		p.offset.Store(int64(p.drawDuration(c.w.clockSkew)))
 	}
 	p.arrived = p.now()

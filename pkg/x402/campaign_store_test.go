@@ -15,7 +15,7 @@ import (
 // given up. What is read may have changed by the time it arrives. Fetch is
 // consistent, as ledger.Store requires; the index is not.
 
-// call calls the store. late is what becomes of a call that hangs, nil for nothing.
+// call calls the store. late is what a call that hangs does later, nil for nothing.
 func (p *process) call(ctx context.Context, do func(context.Context) (*ledger.Record, error), late func(context.Context)) (r *ledger.Record, err error) {
 	p.await()
 	ctx = p.unhurried(ctx)

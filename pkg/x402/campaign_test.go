@@ -13,9 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 var (
@@ -220,17 +217,12 @@ func (w *world) unsettled() (open bool, until time.Time, movedRefused bool) {
 	return open, until, movedRefused
 }
 
-// checkLongAfter checks, in some schedules, what is left much later. After a day an
-// answer is no longer replayed, and a new signature makes a new purchase. After 35
+// checkLongAfter checks, in some schedules, what is left much later. After 35
 // days a decided row has expired and its authorization is not sent again, while
 // what is owed or in doubt is still on its list.
 func (c *actors) checkLongAfter(x *patientClient) {
 	w := c.w
 	c.checkSilence(x)
-	if w.result == "answered" && c.oneIn(10) {
-		time.Sleep(25 * time.Hour)
-		x.checkNextDay()
-	}
 	if !c.oneIn(12) {
 		return
 	}
@@ -246,40 +238,10 @@ func (c *actors) checkLongAfter(x *patientClient) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if undecided[x.pay] {
-		w.observed("a debt or a doubt after a month")
 		return
 	}
 	w.observed("gone after a month")
 	if out == nil || out.Status != 402 || p.sent+p.lookups+p.writes > 0 {
 		w.violated("a month later a payment is not gone")
-	}
-}
-
-// checkNextDay asks with the signature that paid, and with a new one.
-func (x *patientClient) checkNextDay() {
-	w := x.c.w
-	p, out := x.c.ask(x.request())
-	w.mu.Lock()
-	r := w.record(x.pay)
-	own := x.out.Receipt != nil && x.out.Receipt.Transaction == x.pay.tx
-	switch {
-	case out == nil || (own || r != nil && r.State == ledger.Superseded) && (out.Status != 402 || p.sent+p.lookups > 0):
-		w.violated("a day later an answer is not just spent")
-	case own && !w.withoutToken && (!isTrue(out.Payment.Charged) || out.Receipt == nil || !out.Receipt.Success):
-		w.violated("a day later an answer is spent, and its payer not told so")
-	case own:
-		w.observed("spent after a day")
-	}
-	due, _ := x.due() // the silence of a target is an answer only since it was asked for
-	w.mu.Unlock()
-	if due != nil || !x.signAnew() {
-		return
-	}
-	p, out = x.c.ask(x.request())
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	doubt := !w.chainVisible && out != nil && out.Fault != nil && out.Fault.Code == fault.SettlementUncertain
-	if !doubt && !isKeyConflict(out) && w.lies.times == 0 && (out.Receipt == nil || out.Receipt.Transaction != p.pay.tx) {
-		w.violated("a day later a new signature buys nothing")
 	}
 }

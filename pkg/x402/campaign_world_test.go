@@ -14,8 +14,8 @@ import (
 )
 
 // world is the state of one schedule: its settings, the chain, the store and what
-// the invariants need to remember. Each actor and process draws from a generator
-// of its own, seeded by the schedule's seed.
+// the invariants need to remember. Each actor and process draws from its own
+// generator, seeded by the schedule's seed.
 type world struct {
 	mu           sync.Mutex
 	faultsOver   atomic.Bool // the phase without faults has begun
@@ -55,7 +55,6 @@ type world struct {
 	strays         []*stray
 	cursorAt       time.Time // when the reconciler's first cursor was made
 	store          decodedStore
-	settlements    []x402.Settlement // what settleWithAnyReason draws from
 	payer          string
 	balance        int // of the payer, in payments
 
@@ -101,7 +100,7 @@ type authorization struct {
 	supersededAt  time.Time // when another payment replaced it
 	ownershipLost bool      // its purchase was taken over by another payment
 	// overBefore holds the payments of the same purchase whose answers were used
-	// up, refunded or no longer replayed when this one came to own the purchase.
+	// up, refunded or no longer replayed when this one began to own the purchase.
 	overBefore map[*authorization]bool
 
 	// standsUntil is until when its stored answer stands for other payments of the
@@ -142,7 +141,7 @@ const (
 func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, rule string) *world {
 	one := func(n int) bool { return rng.IntN(n) == 0 }
 	w := &world{
-		chainVisible: rpc, brokenRule: rule, settlements: f.settlements, store: decodedStore{}, balance: initialBalance, payer: f.payer,
+		chainVisible: rpc, brokenRule: rule, store: decodedStore{}, balance: initialBalance, payer: f.payer,
 		lateInWindow: one(8), lookupsFail: one(10), freezesInSettle: one(10), falseRefusals: one(12), slots: map[*process]time.Time{},
 	}
 	w.fallback = one(2)
@@ -252,28 +251,20 @@ func (w *world) number(key string) string {
 // observed records that an event occurred in this schedule.
 func (w *world) observed(what string) { w.events.Store(what, true) }
 
-// requiredEvents are those that some schedule of a large campaign must contain:
-// without them it would not have tested what it is for.
+// requiredEvents are those that some schedule of a large campaign must contain, beside
+// what TestCampaignDetects shows to happen: without them it would not have tested what
+// it is for.
 func requiredEvents(rpc bool) []string {
 	all := []string{
-		"answered", "refused", "used up", "told that nothing moved", "signed anew", "sent again after a no",
-		"replayed", "taken over in doubt", "evidence over a lost lease", "in progress", "overloaded",
-		"forged signature turned away", "a key for another request",
-		"deployed in between", "submitted by a third party", "cancelled", "executed late", "executed after we hung up",
-		"settled too late for the lookup", "written after the deadline", "sent twice by the store's client",
-		"spent after a day", "came back after three days", "gone after a month", "clocks apart", "owed in the list",
-		"a purchase was taken over", "a takeover stopped halfway", "answered from another payment", "waited for another payment",
-		"resent for another payment", "another payment refused again", "a superseded payment was answered",
-		"another signature got the stored answer", "bought anew when the answer was over",
-		"a stranger's copy turned away in doubt", "a stranger's copy turned away once paid",
-		"repeated without a token", "turned away without a token once paid",
+		"answered", "refused", "used up", "overloaded", "deployed in between", "submitted by a third party", "cancelled",
+		"executed late", "executed after we hung up", "written after the deadline", "a write landed late",
+		"sent twice by the store's client", "thawed with a clock that had stood still", "evidence over a lost lease",
+		"a takeover stopped halfway", "a stranger's copy turned away once paid", "a conflict of names", "gone after a month",
+		"abandoned, and in no list yet", "closed with the silence of the target", "lied after the truth",
+		"the fallback settled in doubt", "the fallback refused in doubt",
 	}
-	all = append(all, "thawed with a clock that had stood still", "a write landed late", "abandoned, and in no list yet", "dust", "closed with the silence of the target",
-		"a conflict of names", "refused what it settled", "lied once more", "lied after the truth", "the fallback refused in doubt", "the fallback called a nonce used in doubt")
-	all = append(all, "the fallback settled", "the fallback settled in doubt", "the fallback refused", "neither facilitator answered", "a refused payment was sent again to the facilitator that refused it", "sent again to the primary")
 	if rpc {
-		all = append(all, "the fallback reported a success that was none")
-		return append(all, "money without a request", "settled by the reconciler", "moved after the facilitator said no", "a transfer was read", "refused by proof", "chain behind", "a node was passed over", "used before it reached us")
+		return append(all, "the fallback reported a success that was none", "money without a request", "moved after the facilitator said no", "a transfer was read", "chain behind", "a node was passed over")
 	}
 	return append(all, "stuck in doubt", "used in doubt counts as paid", "a superseded payment was found to be paid")
 }
@@ -351,7 +342,6 @@ func (w *world) finding(a *authorization, q x402.Question, at time.Time) x402.Fi
 		}
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
 	case a.used && !a.movedAt.After(at) && a.movedAt.Before(q.Since.Add(-slack)) && w.brokenRule != "a transfer from long before pays for this request":
-		w.observed("used before it reached us")
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: usedBefore}
 	case a.used && !a.movedAt.After(at):
 		return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}

@@ -45,32 +45,14 @@ func (p *process) checkWrite(old *ledger.Record, r ledger.Record) {
 	}
 	if r.Attempt > old.Attempt {
 		p.claims[a], p.current, p.sentBefore[a] = time.Now(), a, a.possibleSends > 0
-		if r.Attempt > 1 && a == p.pay && a.token == "" {
-			w.observed("repeated without a token")
-		}
 		a.leaseHolder = p
 	}
-	switch r.State {
-	case ledger.Settling:
-		if !a.refusalToldAt.IsZero() {
-			w.observed("sent again after a no")
-		}
-		if r.Doubt && !old.Doubt {
-			w.observed("taken over in doubt")
-		}
-	case ledger.Refused:
+	if r.State == ledger.Refused {
 		if a == p.pay {
 			p.refusedAt = time.Now()
 		}
 		if old.Doubt && !w.provenUnmoved(a, r.CreatedAt) {
 			w.violated("refused in doubt and without proof")
-		}
-		if old.Doubt {
-			w.observed("refused by proof")
-		}
-	case ledger.Settled:
-		if p.kind == asReconciler {
-			w.observed("settled by the reconciler")
 		}
 	}
 	switch {
@@ -132,7 +114,7 @@ func (p *process) checkTransition(a *authorization, old, r ledger.Record) {
 		w.violated("a superseded payment was changed")
 	case r.State == ledger.Superseded:
 		p.checkSuperseded(a, old, r)
-	case a.ownershipLost && r.State != ledger.Refunded && p.kind != asReconciler && old.Lookups >= lookupsPerPayment:
+	case a.ownershipLost && a.supersededAt.IsZero() && r.State != ledger.Refunded && p.kind != asReconciler && old.Lookups >= lookupsPerPayment:
 		w.violated("a payment was changed after its purchase was taken over")
 	}
 }
@@ -147,10 +129,7 @@ func onlyRaised(old, r ledger.Record) bool {
 // answer is owed, or a refund is due if another payment has paid for the same
 // purchase. The lock is held.
 func (w *world) checkFoundPaid(a *authorization, r ledger.Record, p *process) {
-	switch {
-	case !a.byUs:
-		w.observed("a third party's transfer of a superseded payment was found")
-	default:
+	if a.byUs {
 		w.observed("a superseded payment was found to be paid")
 		if !a.movedAfterRefusal {
 			w.violated("a superseded payment was moved by us")
@@ -199,7 +178,7 @@ func (w *world) owner(purchase string) *authorization {
 
 // checkChargedOnce checks that no facilitator moved money twice for one purchase.
 // The exceptions: the first payment was used up, refunded or no longer replayed
-// when the second came to own the purchase; a third party had submitted the first
+// when the second began to own the purchase; a third party had submitted the first
 // (whether its ownership could be taken over is checked there); or a facilitator
 // moved money that it had refused, and there is no chain evidence (the end of the
 // schedule checks that a refund is due). The lock is held.
@@ -208,7 +187,6 @@ func (w *world) checkChargedOnce(a *authorization) {
 		switch {
 		case b == a || !b.moved() || a.purchase == "" || b.purchase != a.purchase || a.overBefore[b] || b.overBefore[a]:
 		case !b.byUs:
-			w.observed("a third party had submitted another payment of the purchase")
 		case !w.chainVisible && (a.movedAfterRefusal || b.movedAfterRefusal):
 			w.observed("charged twice after a false refusal, without chain evidence")
 		default:
@@ -239,7 +217,6 @@ func (p *process) checkPurchaseWrite(old *ledger.Record, r ledger.Record) {
 		return
 	}
 	if before := w.authorizationOf(old.Owner); before != nil {
-		w.observed("a purchase was taken over")
 		before.ownershipLost = true
 		expired := !old.ExpiresAt.IsZero() && !old.ExpiresAt.After(p.now())
 		b := w.record(before)
