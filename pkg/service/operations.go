@@ -66,10 +66,22 @@ func UptimeCheck(c lookup.Looker[bundle.UptimeQuery, bundle.UptimeResult]) Opera
 }
 
 // looks is the operation of a lookup: how its parameters are read, and who
-// looks it up.
+// looks it up. It panics, so that the program does not start, when the catalog does not
+// list the code of its time-out, or of a wrong value of one of its parameters.
 func looks[Q interface{ Values() url.Values }, R any](
 	op catalog.Operation, timeout fault.Code, read func(url.Values) (Q, error), c lookup.Looker[Q, R],
 ) Operation {
+	needed := []fault.Code{timeout}
+	for _, p := range op.Params {
+		if code, known := refusal(p.Name); known {
+			needed = append(needed, code)
+		}
+	}
+	for _, code := range needed {
+		if !op.Can(code) {
+			panic(fmt.Sprintf("service: %s answers %s, which its entry in the catalog does not list", op.Slug, code))
+		}
+	}
 	return Operation{entry: op, timeout: lookup.Info(timeout), parse: func(values url.Values) (url.Values, run, error) {
 		q, err := read(values)
 		if err != nil {

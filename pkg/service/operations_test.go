@@ -1,0 +1,29 @@
+package service
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// A program does not start with an operation that answers a code which its entry lacks.
+func TestCodesAreListedAtStart(t *testing.T) {
+	for name, code := range map[string]fault.Code{"its time-out": lookup.DNSTimeout, "its domain": lookup.InvalidDomain, "its type": lookup.InvalidType} {
+		t.Run(name, func(t *testing.T) {
+			op := catalog.DNS()
+			op.Errors = slices.DeleteFunc(op.Errors, func(c fault.Code) bool { return c == code })
+			defer func() {
+				if said := fmt.Sprint(recover()); !strings.Contains(said, "dns answers "+string(code)) {
+					t.Errorf("it started: %s", said)
+				}
+			}()
+			looks(op, lookup.DNSTimeout, dns.ParseQuery, lookup.Looker[dns.Query, dns.Result](nil))
+		})
+	}
+}
