@@ -1,7 +1,6 @@
 package catalog
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,10 +41,6 @@ func TestNotes(t *testing.T) {
 	}
 	if text := (Caps{Bundle: 3}).concurrency(); !strings.HasPrefix(text, "Any number of paid lookups at once of each tool and 3 of each bundle") {
 		t.Errorf("bundles alone: %q", text)
-	}
-	kept := about([]Note{{Title: "all"}, {Title: "dns", Slugs: []string{"nothing", "dns"}}, {Title: "none", Slugs: []string{"nothing"}}})
-	if !slices.EqualFunc(kept, []string{"all", "dns"}, func(n Note, title string) bool { return n.Title == title }) {
-		t.Errorf("about what exists: %+v", kept)
 	}
 }
 

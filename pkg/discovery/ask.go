@@ -211,16 +211,11 @@ func label(p catalog.Param) string {
 	return short(p)
 }
 
-// account is an address, with a link to the explorer where there is one. field is what the authorization calls it: to or token.
-func account(s Site, field, address string) string {
-	text := html.EscapeString(address)
-	what := map[string]string{"to": "payee", "token": "token"}[field]
-	out := `<code data-signs="` + field + `">` + text + `</code>`
+// account is an address, with a link to the explorer where there is one; signs is what
+// the authorization calls it.
+func (s Site) account(signs, what, path, address string) string {
+	out := `<code data-signs="` + signs + `">` + html.EscapeString(address) + `</code>`
 	if explorer := s.explorer(); explorer != "" {
-		path := "/address/"
-		if field == "token" {
-			path = "/token/"
-		}
 		out += ` <a href="` + html.EscapeString(explorer+path+address) + `" rel="noopener noreferrer" aria-label="The ` + what + ` on the block explorer">explorer</a>`
 	}
 	return out

@@ -107,27 +107,6 @@ func TestEveryCodeIsDocumented(t *testing.T) {
 	}
 }
 
-// TestPlaybooksEverywhere finds the call sequences of spec §4.10 where they are read.
-func TestPlaybooksEverywhere(t *testing.T) {
-	d := rendered()
-	for name, text := range map[string]string{
-		"docs":      textOf(parse(t, body(t, d, catalog.PathDocs))),
-		"llms":      string(body(t, d, catalog.PathLLMs)),
-		"llms-full": string(body(t, d, catalog.PathLLMsFull)),
-		"guidance":  decoded(t, d, catalog.PathOpenAPI)["info"].(map[string]any)["x-guidance"].(string),
-	} {
-		for _, sequence := range []string{
-			"Host intelligence /v1/tools/dns /v1/tools/ssl-check /v1/tools/whois /v1/bundles/host-intel",
-			"Uptime check /v1/tools/dns /v1/tools/ssl-check /v1/tools/headers /v1/bundles/uptime-check",
-		} {
-			// The name occurs elsewhere too; the sequence follows one of them.
-			if !regexp.MustCompile("(?s)" + strings.ReplaceAll(sequence, " /", ".{1,300}?/")).MatchString(text) {
-				t.Errorf("%s lacks the sequence %s", name, sequence)
-			}
-		}
-	}
-}
-
 func TestSnippetsAreOfThisDeployment(t *testing.T) {
 	s := testSite()
 	s.Terms.Network, s.Terms.Asset = "eip155:10", "0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85"

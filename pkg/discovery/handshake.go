@@ -4,7 +4,6 @@ import (
 	_ "embed" // the recorded handshake
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -56,13 +55,12 @@ type wireExample struct {
 // wireExampleOf composes the example for an operation of a site.
 func wireExampleOf(op catalog.Operation, s Site) (wireExample, error) {
 	e := wireExample{Key: publishedKey}
-	e.Required.Name, e.Signature.Name, e.Response.Name = x402.HeaderRequired, x402.HeaderSignature, x402.HeaderResponse
-	offer := Offer(op, s).WithToken(shownToken)
-	var err error
-	if e.Required.Encoded, err = x402.EncodeHeader(offer); err != nil {
+	required := Offer(op, s).WithToken(shownToken)
+	offer, err := encode(required)
+	if err != nil {
 		return e, err
 	}
-	body, err := json.Marshal(ChallengeOf(s.DuplicateWindow, offer, fault.New(fault.PaymentRequired, nil)))
+	body, err := encode(ChallengeOf(s.DuplicateWindow, required, fault.New(fault.PaymentRequired, nil)))
 	if err != nil {
 		return e, err
 	}
@@ -71,39 +69,27 @@ func wireExampleOf(op catalog.Operation, s Site) (wireExample, error) {
 	if err := json.Unmarshal(recordedJSON, &r); err != nil {
 		return e, fmt.Errorf("recorded handshake: %w", err)
 	}
-	e.Signature.Encoded, e.Response.Encoded = r.Signature, r.Response
-	for _, h := range []*wireHeader{&e.Required, &e.Signature, &e.Response} {
-		if err := h.decode(); err != nil {
+	var p x402.Payload
+	for _, h := range []struct {
+		to            *wireHeader
+		name, encoded string
+		into          any
+	}{
+		{&e.Required, x402.HeaderRequired, base64.StdEncoding.EncodeToString(offer), new(x402.PaymentRequired)},
+		{&e.Signature, x402.HeaderSignature, r.Signature, &p}, {&e.Response, x402.HeaderResponse, r.Response, new(x402.SettleResponse)},
+	} {
+		raw, err := base64.StdEncoding.DecodeString(h.encoded)
+		if err == nil {
+			err = json.Unmarshal(raw, h.into)
+		}
+		if err != nil {
 			return e, fmt.Errorf("recorded handshake: %w", err)
 		}
-	}
-	return e, e.describe()
-}
-
-func (h *wireHeader) decode() error {
-	raw, err := base64.StdEncoding.DecodeString(h.Encoded)
-	if err != nil {
-		return err
-	}
-	h.Decoded, err = pretty(raw)
-	return err
-}
-
-// describe reads what the recorded payment was made with from the payment.
-func (e *wireExample) describe() error {
-	var p x402.Payload
-	if err := json.Unmarshal([]byte(e.Signature.Decoded), &p); err != nil {
-		return fmt.Errorf("recorded handshake: %w", err)
+		*h.to = wireHeader{h.name, h.encoded, laid(raw)}
 	}
 	a := p.Payload.Authorization
 	before, err := strconv.ParseInt(a.ValidBefore, 10, 64)
-	if err != nil {
-		return fmt.Errorf("recorded handshake: validBefore: %w", err)
-	}
-	if p.Resource == nil {
-		return errors.New("recorded handshake: no resource")
-	}
 	e.Origin, e.Payer, e.Payee = p.Resource.URL, a.From, a.To
 	e.Signed = time.Unix(before-x402.MaxTimeoutSeconds, 0).UTC().Format(time.DateTime)
-	return nil
+	return e, err
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -109,42 +108,4 @@ func TestRecordedHandshakeIsReal(t *testing.T) {
 		}
 		same(t, "assets/handshake.json (run go test ./pkg/discovery -update, twice)", string(want), string(recordedJSON))
 	})
-}
-
-// TestDocsShowTheRealHandshake compares what the page shows with the offer of the site
-// and with the recording. TestCurl of infra/clients holds both forms of the offer to what
-// a service sends.
-func TestDocsShowTheRealHandshake(t *testing.T) {
-	var r recording
-	if err := json.Unmarshal(recordedJSON, &r); err != nil {
-		t.Fatal(err)
-	}
-	offer := must(x402.EncodeHeader(Offer(catalog.All()[0], testSite()).WithToken(shownToken)))
-	root, shown := parse(t, body(t, rendered(), catalog.PathDocs)), map[string]string{}
-	for _, n := range elements(root, "pre") {
-		shown[attr(n.Parent, "aria-label")] = textOf(n)
-	}
-	for name, sent := range map[string]string{"PAYMENT-REQUIRED": offer, "PAYMENT-SIGNATURE": r.Signature, "PAYMENT-RESPONSE": r.Response} {
-		same(t, name, sent, shown[name+" as sent"])
-		same(t, name, tree(t, must(base64.StdEncoding.DecodeString(sent))), tree(t, []byte(shown["Decoded "+name])))
-	}
-	says(t, "the page on the example", textOf(root), publishedKey, recordedSite().Terms.PayTo, documentedOrigin+catalog.All()[0].Path,
-		recordedAt().Format("2006-01-02 15:04:05")+" UTC")
-}
-
-func TestUnreadableRecordingIsRefused(t *testing.T) {
-	for name, h := range map[string]wireHeader{"not base64": {Encoded: "%"}, "not JSON": {Encoded: "AAAA"}} {
-		if err := h.decode(); err == nil {
-			t.Errorf("%s: decoded to %q", name, h.Decoded)
-		}
-	}
-	for name, decoded := range map[string]string{
-		"not a payment": `[]`, "no time": `{"resource":{"url":"x"},"payload":{"authorization":{}}}`,
-		"no resource": `{"payload":{"authorization":{"validBefore":"1795219500"}}}`,
-	} {
-		e := wireExample{Signature: wireHeader{Decoded: decoded}}
-		if err := e.describe(); err == nil {
-			t.Errorf("%s: described as %+v", name, e)
-		}
-	}
 }

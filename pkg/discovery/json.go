@@ -53,13 +53,9 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// pretty is JSON for people: indented, with the arrays that fit on one line on one.
-func pretty(raw []byte) (string, error) {
-	if !json.Valid(raw) {
-		return "", fmt.Errorf("not JSON: %.100q", raw)
-	}
-	laid := layout.PrettyOptions(raw, &layout.Options{Width: 76, Indent: "  "})
-	return strings.TrimSuffix(string(laid), "\n"), nil
+// laid is JSON for people: indented, with the arrays that fit on one line on one.
+func laid(raw []byte) string {
+	return strings.TrimSuffix(string(layout.PrettyOptions(raw, &layout.Options{Width: 76, Indent: "  "})), "\n")
 }
 
 // typed is the text of a value as the JSON type that its parameter or field declares.

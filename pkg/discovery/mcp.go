@@ -132,13 +132,12 @@ type mcpView struct {
 }
 
 func mcpViewOf(s Site) (mcpView, error) {
-	v := mcpView{Payment: mcp.KeyPayment, Purchase: mcp.KeyPurchase, Response: mcp.KeyResponse, URL: s.Origin + catalog.PathMCP, Server: s.Origin + catalog.PathServer, Steps: toolSteps(), Notes: toolNotes(), Keys: resultKeys()}
-	raw, err := encode(object{{"mcpServers", object{{mcp.ServerName, object{{"type", "http"}, {"url", v.URL}}}}}})
-	if err != nil {
-		return v, err
-	}
-	v.Config, err = pretty(raw)
-	return v, err
+	url := s.Origin + catalog.PathMCP
+	raw, err := encode(object{{"mcpServers", object{{mcp.ServerName, object{{"type", "http"}, {"url", url}}}}}})
+	return mcpView{
+		Payment: mcp.KeyPayment, Purchase: mcp.KeyPurchase, Response: mcp.KeyResponse, URL: url, Server: s.Origin + catalog.PathServer,
+		Config: laid(raw), Steps: toolSteps(), Notes: toolNotes(), Keys: resultKeys(),
+	}, err
 }
 
 // toolSteps is how a call of a tool is paid for.

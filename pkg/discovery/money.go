@@ -80,14 +80,8 @@ func everyOutcome(ops []catalog.Operation) []outcome {
 func codesOf(class fault.Class, ops []catalog.Operation) []fault.Code {
 	var codes []fault.Code
 	for _, info := range catalog.Codes() {
-		if info.Class != class {
-			continue
-		}
-		for _, op := range ops {
-			if op.Can(info.Code) {
-				codes = append(codes, info.Code)
-				break
-			}
+		if info.Class == class && slices.ContainsFunc(ops, func(o catalog.Operation) bool { return o.Can(info.Code) }) {
+			codes = append(codes, info.Code)
 		}
 	}
 	return codes

@@ -150,14 +150,6 @@ func FuzzAcceptEncoding(f *testing.F) {
 	})
 }
 
-func BenchmarkRender(b *testing.B) {
-	for b.Loop() {
-		if _, err := Render(testSite()); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func TestWantsHTML(t *testing.T) {
 	for want, list := range map[bool][]string{
 		true: {

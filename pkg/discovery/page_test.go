@@ -119,17 +119,6 @@ func TestHighlightKeepsTheText(t *testing.T) {
 	same(t, "the elements", `{<b>"k"</b>: <i>"v"</i>, <b>"n"</b>: <u>1</u>}`, highlight(`{"k": "v", "n": 1}`))
 }
 
-func TestPretty(t *testing.T) {
-	for in, want := range map[string]string{
-		`{"n":12345678901234567890,"a":["<&>",1.50]}`: `{ "n": 12345678901234567890, "a": ["<&>", 1.50] }`,
-		"": "", "{": "", `{"a":`: "", "1 2": "", "nul": "",
-	} {
-		if got, err := pretty([]byte(in)); got != want || (err == nil) != (want != "") {
-			t.Errorf("%s: %s, %v", in, got, err)
-		}
-	}
-}
-
 // TestMissing is the page for unknown paths; TestLinks follows its links.
 func TestMissing(t *testing.T) {
 	page := rendered().Missing()

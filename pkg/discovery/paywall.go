@@ -74,8 +74,8 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, er
 		"{{call}}", html.EscapeString(a.call(o)), "{{price}}", html.EscapeString(s.price(op)), "{{usd}}", html.EscapeString(op.PriceUSD()),
 		"{{amount}}", html.EscapeString(op.Amount), "{{network}}", html.EscapeString(s.shortNetworkName()),
 		"{{caip2}}", html.EscapeString(s.Terms.Network), "{{chain}}", html.EscapeString(s.chainID()),
-		"{{asset}}", account(s, "token", s.Terms.Asset)+" "+html.EscapeString(s.Terms.Name+", version "+s.Terms.Version),
-		"{{payee}}", account(s, "to", s.Terms.PayTo), "{{untrusted}}", html.EscapeString(untrusted),
+		"{{asset}}", s.account("token", "token", "/token/", s.Terms.Asset)+" "+html.EscapeString(s.Terms.Name+", version "+s.Terms.Version),
+		"{{payee}}", s.account("to", "payee", "/address/", s.Terms.PayTo), "{{untrusted}}", html.EscapeString(untrusted),
 	).Replace(paywallPage)
 	return []byte(page), paywallCSP(v.Nonce, a.form(op) != ""), nil
 }
@@ -194,16 +194,13 @@ func note(title, text string) string {
 }
 
 func footLinks(s Site) string {
-	var b strings.Builder
-	add := func(href, text string) {
-		b.WriteString(`<li><a href="` + html.EscapeString(href) + `">` + html.EscapeString(text) + "</a></li>\n")
-	}
-	for _, l := range links(s) {
-		add(l.Path, l.Title)
-	}
+	all := links(s)
 	if s.Contact != "" {
-		add(s.Contact, "Contact of the operator")
+		all = append(all, link{Path: s.Contact, Title: "Contact of the operator"})
 	}
-	add(catalog.Homepage, "Source")
+	var b strings.Builder
+	for _, l := range append(all, link{Path: catalog.Homepage, Title: "Source"}) {
+		b.WriteString(`<li><a href="` + html.EscapeString(l.Path) + `">` + html.EscapeString(l.Title) + "</a></li>\n")
+	}
 	return b.String()
 }

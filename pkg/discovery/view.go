@@ -3,6 +3,7 @@ package discovery
 import (
 	"bytes"
 	"embed"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,7 +74,6 @@ type opView struct {
 	DocsURL      string
 	DisplayPrice string
 	PriceLine    string
-	PaymentLine  string
 	ParamsText   string
 	Seconds      int       // the deadline of the lookup
 	OwnExample   bool      // whether the example answer is not made of other operations'
@@ -138,9 +138,7 @@ func (v *view) finish() error {
 	if err != nil {
 		return err
 	}
-	if v.ErrorJSON, err = pretty(raw); err != nil {
-		return err
-	}
+	v.ErrorJSON = laid(raw)
 	for _, t := range []struct {
 		to   *string
 		name string
@@ -171,24 +169,15 @@ func errorBodyOf(op opView, origin string) fault.Body {
 }
 
 func opViewOf(s Site, op catalog.Operation) (opView, error) {
-	response, err := pretty([]byte(op.Response))
-	if err != nil {
-		return opView{}, fmt.Errorf("example response of %s: %w", op.Slug, err)
+	if !json.Valid([]byte(op.Response)) {
+		return opView{}, fmt.Errorf("the example response of %s is not JSON", op.Slug)
 	}
 	return opView{
 		Operation: op, URL: s.Origin + op.Path, ExampleURL: op.ExampleURL(s.Origin), DocsURL: op.DocsURL(s.Origin),
-		DisplayPrice: op.Price(), PriceLine: priceLine(op), PaymentLine: paymentLine(op), ParamsText: paramsText(op),
-		Seconds: int(op.Deadline.Seconds()), OwnExample: ownExample(op),
-		ResponseJSON: response, OwnRows: ownRows(op), Outcomes: outcomes(op.Errors),
+		DisplayPrice: op.Price(), PriceLine: priceLine(op), ParamsText: paramsText(op),
+		Seconds: int(op.Deadline.Seconds()), OwnExample: op.Kind != catalog.Bundle,
+		ResponseJSON: laid([]byte(op.Response)), OwnRows: ownRows(op), Outcomes: outcomes(op.Errors),
 	}, nil
-}
-
-// paymentLine says which payment errors come on top of the operation's own.
-func paymentLine(op catalog.Operation) string {
-	if op.Can(fault.Overloaded) {
-		return "The payment errors of every priced path come on top."
-	}
-	return "Only the payment errors of every priced path."
 }
 
 // priceLine is the operation with its price in words.
@@ -212,9 +201,6 @@ func paramsText(op catalog.Operation) string {
 	}
 	return "Parameters: " + strings.Join(all, ", ") + "."
 }
-
-// ownExample says whether the example answer is not made of other operations'.
-func ownExample(op catalog.Operation) bool { return op.Kind != catalog.Bundle }
 
 // ownRows are the lines of the fields that the operation does not share with
 // another; a field with another operation's result names it.
