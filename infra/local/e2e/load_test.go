@@ -35,15 +35,17 @@ func newFleet(tb testing.TB, l *lab, s setup) (fleet []*deployment) {
 	table := db.Table(tb)
 	var starting []*testbed.Process
 	for range size {
-		starting = append(starting, launchLocal(tb, l, s, db.Settings(table), map[string]string{
-			"LEDGER_FILE": "", "BASE_URL": origin, "LOG_LEVEL": "info",
-		}))
+		addr := testbed.FreeAddr(tb) // what it says when it is ready is the origin
+		p := launchLocal(tb, l, s, db.Settings(table), map[string]string{
+			"LEDGER_FILE": "", "LOCAL_ADDR": addr, "BASE_URL": origin, "LOG_LEVEL": "info",
+		})
+		starting = append(starting, p)
+		fleet = append(fleet, &deployment{base: "http://" + addr, origin: origin, log: p.Log.String})
 	}
 	for _, p := range starting {
 		if err := p.Ready(); err != nil {
 			tb.Fatal(err)
 		}
-		fleet = append(fleet, &deployment{base: p.URL, origin: origin, log: p.Log.String})
 	}
 	return fleet
 }
