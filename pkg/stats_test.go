@@ -114,7 +114,7 @@ func (r *tree) isProduction(name string) bool {
 // (""). In pkg the play money that the local runner links is support of tests.
 func (r *tree) production(below string) (n int) {
 	for name, lines := range r.goLines {
-		if strings.HasPrefix(name, below) && r.isProduction(name) && (below == "" || path.Base(path.Dir(name)) != "x402test") {
+		if strings.HasPrefix(name, below) && r.isProduction(name) && (below == "" || path.Base(path.Dir(name)) != "playmoney") {
 			n += lines
 		}
 	}

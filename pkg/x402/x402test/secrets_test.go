@@ -62,3 +62,10 @@ func TestSecrets(t *testing.T) {
 		}
 	}
 }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

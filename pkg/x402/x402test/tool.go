@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// ToolResult is what a call of a tool came to over the Model Context Protocol.
+// ToolResult is the result of a call of a tool over the Model Context Protocol.
 type ToolResult struct {
 	Status     int             `json:"-"` // of HTTP
 	Raw        []byte          `json:"-"` // the whole message

@@ -1,6 +1,5 @@
-// Package x402test has the other two sides of a payment: a wallet with a
-// paying client, and a play-money facilitator. They serve the tests and the
-// local runner; no function imports them.
+// Package x402test has the payer's side of a payment, for tests and tools: a wallet and
+// a paying client. No service imports it.
 package x402test
 
 import (
@@ -8,8 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/big"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/decred/dcrd/dcrec/secp256k1/v4"
@@ -116,34 +115,14 @@ func Digest(a x402.Authorization, t x402.Terms) ([32]byte, error) {
 	if err != nil {
 		return [32]byte{}, err
 	}
-	p := x402.Payment{}
-	if p.From, err = x402.ParseAddress(a.From); err != nil {
+	unsigned := x402.ExactPayload{Signature: "0x" + strings.Repeat("00", 65), Authorization: a}
+	header, err := x402.EncodeHeader(x402.Payload{X402Version: x402.Version, Accepted: json.RawMessage("{}"), Payload: unsigned})
+	if err != nil {
 		return [32]byte{}, err
 	}
-	if p.To, err = x402.ParseAddress(a.To); err != nil {
+	p, err := x402.DecodePayment(header)
+	if err != nil {
 		return [32]byte{}, err
 	}
-	for _, f := range []struct {
-		text string
-		to   **big.Int
-	}{{a.Value, &p.Value}, {a.ValidAfter, &p.ValidAfter}, {a.ValidBefore, &p.ValidBefore}} {
-		n, ok := new(big.Int).SetString(f.text, 10)
-		if !ok || n.Sign() < 0 || n.BitLen() > 256 {
-			return [32]byte{}, fmt.Errorf("%q is not a uint256", f.text)
-		}
-		*f.to = n
-	}
-	nonce, err := hex.DecodeString(trim0x(a.Nonce))
-	if err != nil || len(nonce) != len(p.Nonce) {
-		return [32]byte{}, fmt.Errorf("nonce %q is not 32 bytes of hex", a.Nonce)
-	}
-	copy(p.Nonce[:], nonce)
 	return p.Digest(domain), nil
-}
-
-func trim0x(s string) string {
-	if len(s) > 1 && s[:2] == "0x" {
-		return s[2:]
-	}
-	return s
 }

@@ -1,4 +1,4 @@
-package x402test
+package playmoney
 
 import (
 	"bytes"
@@ -79,8 +79,8 @@ func TestJournal(t *testing.T) {
 	}
 	line := string(whole[:begin])
 	for text, says := range map[string]string{
-		line[:40] + line + line:           "line 1 is no transfer",
-		line + "{}\n":                     "line 2 is no transfer",
+		line[:40] + line + line:           "line 1 is not a transfer",
+		line + "{}\n":                     "line 2 is not a transfer",
 		line + strings.Repeat("x", 1<<20): "line 2: ",
 	} {
 		must(t, os.WriteFile(path, []byte(text), 0o600))

@@ -1,6 +1,6 @@
 //go:build unix
 
-package x402test
+package playmoney
 
 import (
 	"os"

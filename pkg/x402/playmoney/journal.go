@@ -1,4 +1,4 @@
-package x402test
+package playmoney
 
 import (
 	"bufio"
@@ -57,7 +57,7 @@ func (j *journal) read() (list []Transfer, err error) {
 				return list, j.file.Truncate(j.size)
 			}
 			// Without it an authorization could execute again.
-			return nil, fmt.Errorf("line %d is no transfer: move the file away to begin without play money spent", len(list)+1)
+			return nil, fmt.Errorf("line %d is not a transfer: move the file away to begin without play money spent", len(list)+1)
 		}
 		list = append(list, t)
 		j.size += int64(len(line))

@@ -1,4 +1,6 @@
-package x402test
+// Package playmoney is a facilitator that settles play money, for tests and for the
+// local runner. No function imports it.
+package playmoney
 
 import (
 	"crypto/sha256"

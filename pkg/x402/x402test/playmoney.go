@@ -1,0 +1,30 @@
+package x402test
+
+import "github.com/hostfacts/hostfacts/pkg/x402/playmoney"
+
+// The play-money facilitator, for tests that have both sides of a payment.
+type (
+	Facilitator       = playmoney.Facilitator
+	FacilitatorConfig = playmoney.FacilitatorConfig
+	Behaviour         = playmoney.Behaviour
+	Transfer          = playmoney.Transfer
+)
+
+// The ways a settlement can go; see playmoney.Behaviour.
+const (
+	Honest       = playmoney.Honest
+	Refuse       = playmoney.Refuse
+	RefuseAfter  = playmoney.RefuseAfter
+	FailBefore   = playmoney.FailBefore
+	FailAfter    = playmoney.FailAfter
+	DropBefore   = playmoney.DropBefore
+	DropAfter    = playmoney.DropAfter
+	Pending      = playmoney.Pending
+	Unconfirmed  = playmoney.Unconfirmed
+	Unauthorized = playmoney.Unauthorized
+	TooMany      = playmoney.TooMany
+	Hang         = playmoney.Hang
+)
+
+// NewFacilitator opens the books of a play-money facilitator.
+func NewFacilitator(c FacilitatorConfig) (*Facilitator, error) { return playmoney.NewFacilitator(c) }
