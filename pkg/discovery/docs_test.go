@@ -114,7 +114,7 @@ func TestSnippetsAreOfThisDeployment(t *testing.T) {
 	for _, n := range elements(parse(t, body(t, must(Render(s)), catalog.PathDocs)), "pre") {
 		shown[attr(n, "id")] = textOf(n)
 	}
-	for _, sn := range must(programs(s, append(snippetList(), receiptProgram(), agentProgram()))) {
+	for _, sn := range must(programs(s)) {
 		text := shown["code-"+sn.ID]
 		if text != sn.Code || text == "" || !strings.Contains(text, s.Origin) {
 			t.Errorf("%s: the page shows %q", sn.ID, text)

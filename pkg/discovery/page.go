@@ -8,8 +8,6 @@ import (
 	"io/fs"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
-
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
 // The styles and the script of the pages, minified by TestGenerated. The script adds what
@@ -27,70 +25,8 @@ var (
 // favicon is the service's mark.
 func favicon() ([]byte, error) { return fs.ReadFile(assets, "assets/favicon.svg") }
 
-// docsPage is what the template of the documentation page sees.
-type docsPage struct {
-	*view
-	Languages []language
-	Agents    []snippet // the program that pays over MCP
-	Receipts  []snippet // the program that checks one; none without a key
-	Tools     []opView
-	Bundles   []opView
-	Smoke     []opView
-}
-
-// language is a tab of the page: the program to begin with, and others that are
-// folded.
-type language struct {
-	First snippet
-	More  []snippet
-}
-
-func languages(list []snippet) []language {
-	var all []language
-	for _, p := range list {
-		if n := len(all); n > 0 && all[n-1].First.Language == p.Language {
-			all[n-1].More = append(all[n-1].More, p)
-			continue
-		}
-		all = append(all, language{First: p})
-	}
-	return all
-}
-
-func (v *view) docsPage() (docsPage, error) {
-	p := docsPage{view: v}
-	list, err := programs(v.Site, snippetList())
-	if err != nil {
-		return p, err
-	}
-	p.Languages = languages(list)
-	if len(v.Site.ReceiptKeys) > 0 {
-		if p.Receipts, err = programs(v.Site, []snippet{receiptProgram()}); err != nil {
-			return p, err
-		}
-	}
-	if p.Agents, err = programs(v.Site, []snippet{agentProgram()}); err != nil {
-		return p, err
-	}
-	for _, op := range v.Ops {
-		switch op.Kind {
-		case catalog.Tool:
-			p.Tools = append(p.Tools, op)
-		case catalog.Bundle:
-			p.Bundles = append(p.Bundles, op)
-		case catalog.SmokeTest:
-			p.Smoke = append(p.Smoke, op)
-		}
-	}
-	return p, nil
-}
-
 // docs renders the documentation page.
 func (v *view) docs() ([]byte, error) {
-	page, err := v.docsPage()
-	if err != nil {
-		return nil, err
-	}
 	t, err := template.New("docs").Funcs(template.FuncMap{
 		"prose": func(s string) template.HTML { return template.HTML(prose(s)) },     // #nosec G203 -- escaped by prose
 		"json":  func(s string) template.HTML { return template.HTML(highlight(s)) }, // #nosec G203 -- escaped by highlight
@@ -103,7 +39,7 @@ func (v *view) docs() ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	if err := t.ExecuteTemplate(&b, "docs.html.tmpl", page); err != nil {
+	if err := t.ExecuteTemplate(&b, "docs.html.tmpl", v); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil

@@ -37,15 +37,3 @@ func receiptText(s Site) []string {
 			"An offer without a signature is as good to pay.",
 	}
 }
-
-// receiptProgram pays, and checks the receipt.
-func receiptProgram() snippet {
-	return snippet{
-		ID: "receipt", Title: "Checking a receipt", Name: "receipt.mts", file: "receipt.mts",
-		Install: "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 @x402/extensions@2.27.0 viem@2.57.0 tsx",
-		Run:     "PRIVATE_KEY=0x… IDEMPOTENCY_KEY=call-1 npx tsx receipt.mts",
-		Text: "Pays with the official client and checks the receipt with the official package, which reads the key by its `kid`: over https, and over http only from `localhost` and `127.0.0.1`. " +
-			"The package checks the signature and nothing else: that the key is one of the host that was asked, and that request, payer, transaction and bytes are those of this answer, is compared here. " +
-			"The URL has every parameter as the receipt writes it: names in lower case, types in upper case, defaults too.",
-	}
-}

@@ -21,7 +21,7 @@ type snippet struct {
 	Text    string // what to know about it, with `code`
 	Code    string
 	// Language is the tab of the page that it is in, the ID of its first
-	// program; the others are folded.
+	// program; the others are folded. Without one it stands elsewhere.
 	Language string
 	file     string // in assets/snippets
 	markup   string
@@ -77,11 +77,26 @@ func snippetList() []snippet {
 			ID: "signed", Title: "With a prepared signature", Name: "Sending a signature, with curl", file: "send.sh", Language: "curl",
 			Text: "Sends a `PAYMENT-SIGNATURE` that something else has made, with its key, and may be repeated: the same answer comes back and nothing is charged.",
 		},
+		{
+			ID: "agent", Title: "Paying over MCP", Name: "agent.mts", file: "agent.mts",
+			Install: "npm install @modelcontextprotocol/sdk@1.32.2 @x402/core@2.27.0 @x402/evm@2.27.0 viem@2.57.0 tsx",
+			Run:     "PRIVATE_KEY=0x… IDEMPOTENCY_KEY=call-1 npx tsx agent.mts",
+			Text:    "A host without a wallet shows the price to its model, and cannot pay. Those that can are programs such as this one: the official SDK, a wallet, and a key that names the purchase.",
+		},
+		{
+			ID: "receipt", Title: "Checking a receipt", Name: "receipt.mts", file: "receipt.mts",
+			Install: "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 @x402/extensions@2.27.0 viem@2.57.0 tsx",
+			Run:     "PRIVATE_KEY=0x… IDEMPOTENCY_KEY=call-1 npx tsx receipt.mts",
+			Text: "Pays with the official client and checks the receipt with the official package, which reads the key by its `kid`: over https, and over http only from `localhost` and `127.0.0.1`. " +
+				"The package checks the signature and nothing else: that the key is one of the host that was asked, and that request, payer, transaction and bytes are those of this answer, is compared here. " +
+				"The URL has every parameter as the receipt writes it: names in lower case, types in upper case, defaults too.",
+		},
 	}
 }
 
-// programs are those of a list with the values of a site.
-func programs(s Site, list []snippet) ([]snippet, error) {
+// programs are those of the list with the values of a site.
+func programs(s Site) ([]snippet, error) {
+	list := snippetList()
 	own := strings.NewReplacer(documentedOrigin, s.Origin, documentedNetwork, s.Terms.Network, documentedAsset, s.Terms.Asset)
 	ownMarkup := strings.NewReplacer(documentedOrigin, html.EscapeString(s.Origin), documentedNetwork, html.EscapeString(s.Terms.Network),
 		documentedAsset, html.EscapeString(s.Terms.Asset))
@@ -107,16 +122,6 @@ func programs(s Site, list []snippet) ([]snippet, error) {
 		list[i].markup = strings.TrimSuffix(ownMarkup.Replace(markup), "\n")
 	}
 	return list, nil
-}
-
-// agentProgram pays for a tool, as the host of an agent would.
-func agentProgram() snippet {
-	return snippet{
-		ID: "agent", Title: "Paying over MCP", Name: "agent.mts", file: "agent.mts",
-		Install: "npm install @modelcontextprotocol/sdk@1.32.2 @x402/core@2.27.0 @x402/evm@2.27.0 viem@2.57.0 tsx",
-		Run:     "PRIVATE_KEY=0x… IDEMPOTENCY_KEY=call-1 npx tsx agent.mts",
-		Text:    "A host without a wallet shows the price to its model, and cannot pay. Those that can are programs such as this one: the official SDK, a wallet, and a key that names the purchase.",
-	}
 }
 
 // coloredFile is the markup of every file of assets/snippets, each after the line

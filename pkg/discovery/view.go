@@ -40,7 +40,8 @@ type view struct {
 	Essentials   []string           // the first of the rules
 	Details      []string           // the others
 	Purchase     string             // the one of them about what is charged once
-	Programs     map[string]snippet // those that /docs shows, by their IDs
+	Listing      []snippet          // all programs
+	Programs     map[string]snippet // the same by their IDs
 	Refunds      []string
 	ReceiptNote  string   // on receipts, in short; empty without a key
 	ReceiptText  []string // the chapter on them
@@ -123,12 +124,11 @@ func (v *view) finish() error {
 	if v.MCP, err = mcpViewOf(v.Site); err != nil {
 		return err
 	}
-	list, err := programs(v.Site, snippetList())
-	if err != nil {
+	if v.Listing, err = programs(v.Site); err != nil {
 		return err
 	}
 	v.Programs = map[string]snippet{}
-	for _, p := range list {
+	for _, p := range v.Listing {
 		v.Programs[p.ID] = p
 	}
 	if v.Wire, err = wireExampleOf(v.operations[0], v.Site); err != nil {
