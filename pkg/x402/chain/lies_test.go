@@ -37,7 +37,7 @@ func TestLyingLogs(t *testing.T) {
 	const logs, receipt, header, topics = methodLogs, methodReceipt, methodHeader, `","topics":["`
 	for name, c := range map[string]lie{
 		"removed log":                {rewrite(logs, `"removed":false`, `"removed":true`), "removed by a reorganisation"},
-		"removed is no boolean":      {rewrite(logs, `"removed":false`, `"removed":null`), "not a boolean"},
+		"removed is not a boolean":   {rewrite(logs, `"removed":false`, `"removed":null`), "not a boolean"},
 		"another token's":            {rewrite(logs, token, p.other.String()), "not asked for"},
 		"another payer's":            {rewrite(logs, payer, payee), "not asked for"},
 		"another nonce":              {rewrite(logs, nonce, hash("dd")), "not asked for"},
@@ -138,7 +138,7 @@ func TestLyingTransfers(t *testing.T) {
 		"a cancellation":               {uses(topicUsed, topicCanceled), "not asked for"},
 		"a use outside of its block":   {uses(`"blockNumber":"`+number+`"`, `"blockNumber":"0x1"`), "not asked for"},
 		"uses twice":                   {about(topicUsed, list(func(l string) string { return l + "," + l })), "twice, or not in order"},
-		"uses are no list":             {about(topicUsed, result(`{}`)), "not a list"},
+		"uses are not a list":          {about(topicUsed, result(`{}`)), "not a list"},
 		"uses refused":                 {about(topicUsed, refusal(http.StatusOK, `{"code":-32005,"message":"too many"}`)), "too many"},
 
 		"header without a number":        {about(number, rewrite(header, `"number"`, `"nummer"`)), "number is not"},

@@ -27,7 +27,7 @@ func newPayments(t testing.TB, n int) (p *play, first uint64) {
 	return p, uint64(p.moved[0].At.Unix()) / 2
 }
 
-// deposit transfers money without an authorization, in a block of its own.
+// deposit transfers money without an authorization, in the next block.
 func (p *play) deposit(value int64) {
 	p.pay(x402.Question{Payer: p.other, Payee: p.payee, Value: big.NewInt(value)})
 }

@@ -40,14 +40,6 @@ type reason struct {
 	words  []string // exactly; letter case counts
 }
 
-// Words are the words of facilitators that are known.
-func Words() (all []string) {
-	for _, r := range reasons() {
-		all = append(all, r.words...)
-	}
-	return all
-}
-
 // reasons is the table of what facilitators say, for /settle and /verify alike;
 // reasons.md says where each word is from. A word that is not in it is in doubt:
 // facilitators answer with words of their own from around the broadcast.
