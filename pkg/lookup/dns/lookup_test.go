@@ -202,12 +202,13 @@ func TestProbe(t *testing.T) {
 		want fault.Code
 	}
 	eachInBubble(t, map[string]row{
-		"com":             {says: answer(com), want: ""},
-		"SERVFAIL and NS": {says: bad(miekg.RcodeServerFailure), want: lookup.UpstreamUnavailable},
-		"NXDOMAIN":        {says: bad(miekg.RcodeNameError), want: lookup.UpstreamUnavailable},
-		"nothing":         {says: answer(), want: lookup.UpstreamUnavailable},
-		"another's":       {says: answer("net. 172800 IN NS a.gtld-servers.net."), want: lookup.UpstreamUnavailable},
-		"another type":    {says: answer("com. 60 IN A 192.0.2.1"), want: lookup.UpstreamUnavailable},
+		"com":              {says: answer(com), want: ""},
+		"SERVFAIL and NS":  {says: bad(miekg.RcodeServerFailure), want: lookup.UpstreamUnavailable},
+		"NXDOMAIN, proven": {says: both(bad(miekg.RcodeNameError), authority(". 60 IN SOA a. b. 1 2 3 4 5")), want: lookup.UpstreamUnavailable},
+		"NXDOMAIN":         {says: bad(miekg.RcodeNameError), want: lookup.UpstreamUnavailable},
+		"nothing":          {says: answer(), want: lookup.UpstreamUnavailable},
+		"another's":        {says: answer("net. 172800 IN NS a.gtld-servers.net."), want: lookup.UpstreamUnavailable},
+		"another type":     {says: answer("com. 60 IN A 192.0.2.1"), want: lookup.UpstreamUnavailable},
 		"lower case": {says: both(answer(com, "t.co. 60 IN A 192.0.2.1"), func(m *miekg.Msg) {
 			m.Question[0].Name = strings.ToLower(m.Question[0].Name)
 		}), want: lookup.DNSTimeout},

@@ -133,6 +133,7 @@ func TestPassedOver(t *testing.T) {
 		"FORMERR":                   udp("A", rcode(miekg.RcodeFormatError), answer(evil)),
 		"bare REFUSED":              only(bare(miekg.RcodeRefused)),
 		"bare SERVFAIL":             only(bare(miekg.RcodeServerFailure)),
+		"bare REFUSED, OPT counted": only(func(q []byte) []byte { return reply(q, withEDNS, rcode(miekg.RcodeRefused))[:12] }),
 		"bare YXDOMAIN":             only(bare(miekg.RcodeYXDomain)),
 		"SERVFAIL without question": udp("A", rcode(miekg.RcodeServerFailure), noQuestion, answer(evil)),
 
