@@ -59,6 +59,7 @@ func (c *Client) exchange(parent context.Context, name string, qtype uint16, ser
 				servfail.CompareAndSwap(nil, r)
 			case silent:
 				timedOut = true
+			case useless:
 			}
 			causes = append(causes, r.err)
 			start()
