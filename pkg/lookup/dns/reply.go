@@ -46,8 +46,8 @@ type reply struct {
 }
 
 // newReply reads what a message says about a name. Of several aliases of one name,
-// which none may have, the first counts, and a chain ends at a loop. DNAMEs need no
-// care: the CNAMEs that resolvers make from them are there too.
+// which none may have, the first counts. A chain that is a loop repeats its names.
+// DNAMEs need no care: the CNAMEs that resolvers make from them are there too.
 func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *reply {
 	is := func(rr miekg.RR, rtype uint16, owners ...string) bool {
 		h := rr.Header()
@@ -64,9 +64,6 @@ func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *rep
 			r.ttl = min(r.ttl, ttl(m.Answer[i]))
 		}
 		name = lower(m.Answer[i].(*miekg.CNAME).Target) //nolint:forcetypeassert // the parser makes one of that type
-		if slices.Contains(r.chain, name) {
-			break
-		}
 		r.chain = append(r.chain, name)
 	}
 	owners := r.chain
