@@ -271,6 +271,19 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 		p.chain = func() x402.Finding { return x402.Finding{Verdict: x402.Paid, Transaction: tx} }
 		b.expect("it is true", b.ask(h, "GET /a"), 200, "", "true", false, true)
 	})
+	within(t, nil, func(t *testing.T, b *harness) { // the primary is believed
+		p := b.withFallback(func() x402.Finding { return x402.Finding{Verdict: x402.StillOpen} })
+		h := b.sign(nil)
+		for _, s := range []x402.Settlement{declined(), lost(), moved()} {
+			p.primary = says(s)
+			p.was()
+			b.ask(h, "GET /a")
+			time.Sleep(time.Minute)
+		}
+		if r, asked := b.stored(h), p.was(); r.State != ledger.Redeemed || asked != "p" {
+			t.Errorf("the primary alone: %s, asked %s", r.State, asked)
+		}
+	})
 }
 
 // A signature is verified by the fallback when the primary gives no verdict. A
@@ -339,9 +352,14 @@ func TestPrimaryHangs(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		settled = false
+		p.primary = func(ctx context.Context) x402.Settlement { // another comes while one tries
+			p.primary = hangs
+			b.expect("beside it", b.ask(b.sign(nil), "GET /7"), 200, "", "true", false, true)
+			return hangs(ctx)
+		}
 		b.expect("one tries", b.ask(b.sign(nil), "GET /6"), 200, "", "true", false, true)
-		b.expect("still down", b.ask(b.sign(nil), "GET /7"), 200, "", "true", false, true)
-		if asked := p.was(); asked != "ppcfcf" {
+		b.expect("still down", b.ask(b.sign(nil), "GET /10"), 200, "", "true", false, true)
+		if asked := p.was(); asked != "pfpcf" {
 			t.Errorf("half open: asked %s", asked)
 		}
 		p.primary = says(moved())

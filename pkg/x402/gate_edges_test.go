@@ -218,4 +218,16 @@ func TestSlotsAreGivenBack(t *testing.T) {
 			}
 		})
 	}
+	within(t, nil, func(t *testing.T, b *harness) { // one request takes one, also where it sends two payments
+		r, seen := &countedSlots{}, &fakeEvidence{}
+		b.withParts(r, seen)
+		b.settle = settles(lost(), lost(), moved())
+		b.ask(b.sign(nil), "GET /a")
+		seen.f = x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}
+		b.expect("taken over", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+		b.expectCalls("taken over", 3, 1)
+		if r.taken != 2 || r.released != 2 {
+			t.Errorf("%d slots taken, %d given back", r.taken, r.released)
+		}
+	})
 }
