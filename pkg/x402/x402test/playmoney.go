@@ -2,7 +2,8 @@ package x402test
 
 import "github.com/hostfacts/hostfacts/pkg/x402/playmoney"
 
-// The play-money facilitator, for tests that have both sides of a payment.
+// Facilitator and the types beside it are those of playmoney, for tests that have both
+// sides of a payment.
 type (
 	Facilitator       = playmoney.Facilitator
 	FacilitatorConfig = playmoney.FacilitatorConfig
