@@ -230,3 +230,21 @@ func TestPreventedLookupIsNotCounted(t *testing.T) {
 		b.expect("well again", b.ask(h, "GET /a"), 200, "", "true", false, true)
 	})
 }
+
+// A job's context has the payment that it runs for, and says whether one ran before.
+func TestSale(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *harness) {
+		b.work = func(ctx context.Context, n int) ([]byte, error) {
+			want := x402.Sale{Payer: b.wallet.Address().Checksum(), Network: terms().Network, Transaction: tx, Amount: "5000", Repeat: n > 1}
+			if s, ok := x402.SaleOf(ctx); !ok || s != want {
+				t.Errorf("run %d is for %+v, want %+v", n, s, want)
+			}
+			return looksUp(lookup.DNSTimeout, "")(ctx, n)
+		}
+		h := b.sign(nil)
+		b.ask(h, "GET /a")
+		time.Sleep(time.Second)
+		b.expect("again", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		b.expectCalls("in all", 1, 2)
+	})
+}
