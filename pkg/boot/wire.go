@@ -115,7 +115,7 @@ func (c Config) probes(books *ledger.Ledger, settle facilitators, resolver *dns.
 
 // Origins is the client that asks web origins.
 func (p Parts) Origins() *origin.Client {
-	return origin.New(origin.Config{Connector: p.Connector, UserAgent: p.config.userAgent()})
+	return &origin.Client{Connector: p.Connector, UserAgent: p.config.userAgent()}
 }
 
 // Registries says how the domain registries are reached. The bootstrap file is

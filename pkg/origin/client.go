@@ -24,31 +24,16 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
-	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Port is the only one that is connected to (spec §8).
 const Port = 443
 
-// Config is what a Client needs.
-type Config struct {
-	Connector guard.Connector
-	// UserAgent names the service and its URL; printable ASCII, at most 256
-	// bytes.
-	UserAgent string
-}
-
 // Client asks origins. It is safe for concurrent use, and holds no connection.
-type Client struct{ Config }
-
-// New returns a Client. It panics without a connector and when the user agent
-// does not fit into a header.
-func New(cfg Config) *Client {
-	if cfg.Connector == nil || cfg.UserAgent == "" || len(cfg.UserAgent) > 256 || !printable.ASCII(cfg.UserAgent) {
-		panic("origin: no connector, or a user agent that does not fit into a header")
-	}
-	return &Client{cfg}
+type Client struct {
+	Connector guard.Connector
+	UserAgent string // names the service and its URL, in printable ASCII
 }
 
 // TLSConfig is how origins are greeted: any certificate, TLS 1.0 up to the given

@@ -130,7 +130,7 @@ const (
 // host is the origin of a name, on loopback.
 func host(ctx context.Context, t *testing.T, w *testbed.Origins) *origin.Host {
 	t.Helper()
-	c := origin.New(origin.Config{Connector: w.Dialer(), UserAgent: "hostfacts (test)"})
+	c := &origin.Client{Connector: w.Dialer(), UserAgent: "hostfacts (test)"}
 	target, err := c.Connector.Resolve(ctx, name)
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func ExampleUptime_Lookup() {
 	defer server.Close()
 
 	connector := testbed.Behind(web.Listener.Addr())
-	fetched := headers.New(origin.New(origin.Config{Connector: connector, UserAgent: "example"}))
+	fetched := headers.New(&origin.Client{Connector: connector, UserAgent: "example"})
 	resolver := dns.New(dns.Config{Resolvers: []string{server.Addr}})
 	client := bundle.NewUptime(connector, resolver, ssl.New(ssl.Config{Connector: connector}), fetched)
 	r, err := client.Lookup(context.Background(), bundle.UptimeQuery{Domain: "example.com"})

@@ -20,7 +20,7 @@ func ExampleClient_Lookup() {
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	defer server.Close()
-	client := headers.New(origin.New(origin.Config{Connector: testbed.Behind(server.Listener.Addr()), UserAgent: "example"}))
+	client := headers.New(&origin.Client{Connector: testbed.Behind(server.Listener.Addr()), UserAgent: "example"})
 	r, err := client.Lookup(context.Background(), headers.Query{Domain: "www.example.com"})
 	if err != nil {
 		fmt.Println(err)

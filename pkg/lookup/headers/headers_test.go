@@ -28,7 +28,7 @@ const (
 var query = headers.Query{Domain: name}
 
 func client(c guard.Connector) *headers.Client {
-	return headers.New(origin.New(origin.Config{Connector: c, UserAgent: "hostfacts (test)"}))
+	return headers.New(&origin.Client{Connector: c, UserAgent: "hostfacts (test)"})
 }
 
 // TestResult holds results to spec §2.4: of some headers that come twice all values

@@ -22,7 +22,7 @@ func ExampleClient_Lookup() {
 		http.Redirect(w, r, to, http.StatusMovedPermanently)
 	}))
 	defer server.Close()
-	client := redirect.New(origin.New(origin.Config{Connector: testbed.Behind(server.Listener.Addr()), UserAgent: "example"}))
+	client := redirect.New(&origin.Client{Connector: testbed.Behind(server.Listener.Addr()), UserAgent: "example"})
 	r, err := client.Lookup(context.Background(), redirect.Query{Domain: "example.com"})
 	if err != nil {
 		fmt.Println(err)

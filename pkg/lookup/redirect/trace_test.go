@@ -30,7 +30,7 @@ const (
 )
 
 func lookUp(ctx context.Context, w *testbed.Origins) (redirect.Result, error) {
-	c := redirect.New(origin.New(origin.Config{Connector: w.Dialer(), UserAgent: "hostfacts (test)"}))
+	c := redirect.New(&origin.Client{Connector: w.Dialer(), UserAgent: "hostfacts (test)"})
 	return c.Lookup(ctx, redirect.Query{Domain: a})
 }
 

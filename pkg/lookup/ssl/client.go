@@ -38,6 +38,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
@@ -112,33 +113,29 @@ func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Res
 	return r, done, nil
 }
 
-// recorder keeps what is read from a connection and the secret that decrypts
-// it, until it is stopped. A handshake, which bounds what it reads, uses it from one
-// goroutine only.
+// recorder keeps what is read from a connection. A handshake bounds that, and so does
+// the user of a connection after it.
 type recorder struct {
 	net.Conn
-	read, secret []byte
-	stopped      bool
+	read bytes.Buffer
 }
 
 func (r *recorder) Read(p []byte) (int, error) {
 	n, err := r.Conn.Read(p)
-	if !r.stopped {
-		r.read = append(r.read, p[:n]...)
-	}
+	r.read.Write(p[:n])
 	return n, err
 }
 
-// keyLog takes the lines that crypto/tls writes for a KeyLogWriter and keeps
-// the one secret that a server's certificate is encrypted under.
-type keyLog struct{ r *recorder }
-
-func (k keyLog) Write(line []byte) (int, error) {
-	f := bytes.Fields(line)
-	if len(f) == 3 && string(f[0]) == "SERVER_HANDSHAKE_TRAFFIC_SECRET" {
-		k.r.secret, _ = hex.AppendDecode(nil, f[2]) // of crypto/tls's own making
+// serverSecret finds the one secret that a server's certificate is encrypted under in
+// the lines that crypto/tls writes for a KeyLogWriter; nil if there is none.
+func serverSecret(keys string) []byte {
+	for line := range strings.Lines(keys) {
+		if f := strings.Fields(line); f[0] == "SERVER_HANDSHAKE_TRAFFIC_SECRET" {
+			secret, _ := hex.DecodeString(f[2]) // of crypto/tls's own making
+			return secret
+		}
 	}
-	return len(line), nil
+	return nil
 }
 
 // alertUnrecognizedName is an alert after which no other hello helps.
@@ -150,8 +147,9 @@ const alertUnrecognizedName = 112
 // another hello may show more.
 func handshake(ctx context.Context, conn net.Conn, domain string, highest uint16) (f flight, done *tls.Conn, again bool, err error) {
 	rec := &recorder{Conn: conn}
+	var keys strings.Builder
 	cfg := origin.TLSConfig(domain, highest)
-	cfg.KeyLogWriter = keyLog{rec}
+	cfg.KeyLogWriter = &keys
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
 		f = flight{leaf: cs.PeerCertificates[0].Raw, version: cs.Version, suite: cs.CipherSuite}
 		return nil
@@ -159,12 +157,11 @@ func handshake(ctx context.Context, conn net.Conn, domain string, highest uint16
 	client := tls.Client(rec, cfg)
 	err = client.HandshakeContext(ctx)
 	if err == nil {
-		rec.read, rec.secret, rec.stopped = nil, nil, true
 		return f, client, false, nil
 	}
 	conn.Close()
 	if f.leaf == nil {
-		f = readFlight(bytes.NewReader(rec.read), rec.secret)
+		f = readFlight(&rec.read, serverSecret(keys.String()))
 	}
 	if f.leaf != nil {
 		return f, nil, false, nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -81,15 +82,11 @@ func suites() iter.Seq2[uint16, string] {
 
 // suiteName is the IANA name of a cipher suite, "" for one without a certificate.
 func suiteName(suite uint16) string {
-	for id, name := range suites() {
-		if id == suite {
-			return name
-		}
+	name := tls.CipherSuiteName(suite) // the only ones here of TLS 1.3
+	if !strings.HasPrefix(name, "TLS_") {
+		name = maps.Collect(suites())[suite]
 	}
-	if name := tls.CipherSuiteName(suite); strings.HasPrefix(name, "TLS_") { // those of TLS 1.3
-		return name
-	}
-	return ""
+	return name
 }
 
 // Extensions of a ClientHello (RFC 6066 §3, RFC 8422 §5.1, RFC 5246 §7.4.1.4, RFC 7627

@@ -175,7 +175,7 @@ func TestConnectorErrors(t *testing.T) {
 
 // recording is what a client reads in a real handshake with a server of crypto/tls,
 // and what crypto/tls saw of it.
-func recording(t testing.TB, highest uint16, curves ...tls.CurveID) (*recorder, tls.ConnectionState) {
+func recording(t testing.TB, highest uint16, curves ...tls.CurveID) (read, secret []byte, state tls.ConnectionState) {
 	t.Helper()
 	w := peer(t, handshakes([][]byte{with(nil)}, ecKey(), func(c *tls.Config) { c.MinVersion, c.CurvePreferences = tls.VersionTLS10, curves }))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -187,12 +187,13 @@ func recording(t testing.TB, highest uint16, curves ...tls.CurveID) (*recorder, 
 	defer conn.Close()
 	rec := &recorder{Conn: conn}
 	cfg := origin.TLSConfig(domain, highest)
-	cfg.KeyLogWriter = keyLog{rec}
+	var keys strings.Builder
+	cfg.KeyLogWriter = &keys
 	c := tls.Client(rec, cfg)
 	if err := c.HandshakeContext(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return rec, c.ConnectionState()
+	return rec.read.Bytes(), serverSecret(keys.String()), c.ConnectionState()
 }
 
 func TestFlight(t *testing.T) {
@@ -203,19 +204,19 @@ func TestFlight(t *testing.T) {
 	}{{tls.VersionTLS10, nil}, {tls.VersionTLS11, nil}, {tls.VersionTLS12, nil}, {tls.VersionTLS13, nil},
 		{tls.VersionTLS13, []tls.CurveID{tls.CurveP384}}, // a HelloRetryRequest first
 	} {
-		rec, state := recording(t, c.highest, c.curves...)
+		read, secret, state := recording(t, c.highest, c.curves...)
 		leaf := state.PeerCertificates[0].Raw
-		f := readFlight(bytes.NewReader(rec.read), rec.secret)
+		f := readFlight(bytes.NewReader(read), secret)
 		if !f.hello || f.version != state.Version || f.suite != state.CipherSuite || f.alert != -1 || !bytes.Equal(f.leaf, leaf) {
 			t.Errorf("%+v, want %x %x %x", f, state.Version, state.CipherSuite, leaf)
 		}
 		// Cut anywhere, it is the same leaf or none.
-		for n := range rec.read {
-			if f := readFlight(bytes.NewReader(rec.read[:n]), rec.secret); f.leaf != nil && !bytes.Equal(f.leaf, leaf) {
+		for n := range read {
+			if f := readFlight(bytes.NewReader(read[:n]), secret); f.leaf != nil && !bytes.Equal(f.leaf, leaf) {
 				t.Fatalf("%x: cut at %d the leaf is %x", c.highest, n, f.leaf)
 			}
 		}
-		if f := readFlight(bytes.NewReader(rec.read), nil); (f.leaf == nil) != (c.highest == tls.VersionTLS13) {
+		if f := readFlight(bytes.NewReader(read), nil); (f.leaf == nil) != (c.highest == tls.VersionTLS13) {
 			t.Errorf("%x: without the secret the leaf is %x", c.highest, f.leaf)
 		}
 	}
@@ -292,8 +293,8 @@ func TestFirstCertificate(t *testing.T) {
 // it unless it was decrypted.
 func FuzzFlight(f *testing.F) {
 	for _, highest := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		rec, _ := recording(f, highest)
-		f.Add(rec.read, rec.secret)
+		read, secret, _ := recording(f, highest)
+		f.Add(read, secret)
 	}
 	for _, seed := range kept("flights.hex") {
 		f.Add(seed[0], seed[1])

@@ -77,7 +77,7 @@ const DefaultBootstrapURL = "https://data.iana.org/rdap/dns.json"
 
 // Config is what a client of the registries needs; package registry has one.
 type Config struct {
-	// Connector reaches RDAP servers. Required.
+	// Connector reaches RDAP servers.
 	Connector guard.Connector
 	// RootCAs verify the certificates of RDAP servers and of the bootstrap URL's.
 	// Default: the system's.
@@ -89,12 +89,11 @@ type Config struct {
 	// Cache keeps the bootstrap file. Without one each process fetches its own.
 	Cache Cache
 
-	// Now is the clock for the age of the bootstrap file. Default time.Now.
+	// Now is the clock for the age of the bootstrap file.
 	Now func() time.Time
 	// UserAgent names the service to those it calls.
 	UserAgent string
 	// Log gets what goes wrong with the bootstrap file while lookups go on.
-	// Default: none.
 	Log *slog.Logger
 }
 

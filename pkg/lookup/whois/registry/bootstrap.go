@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	rdapbootstrap "github.com/openrdap/rdap/bootstrap"
@@ -25,33 +25,33 @@ const (
 	firstPause   = 2 * time.Second
 	longestPause = 10 * time.Minute
 
-	// The bounds of a download and of a call of the Cache.
+	// The bounds of a download and of a call of the Cache; the rest of eight seconds is
+	// the lookup's.
 	fetchTimeout = 3 * time.Second
 	cacheTimeout = 1500 * time.Millisecond
 )
 
 // bootstrap holds the file that is in use.
 type bootstrap struct {
-	cfg  whois.Config
-	http *http.Client
-	turn chan struct{} // has one place, which is taken while a file is looked for
+	cfg   whois.Config
+	http  *http.Client
+	turn  chan struct{} // has one place, which is taken while a file is looked for
+	state atomic.Pointer[state]
+}
 
-	mu       sync.Mutex
-	use      registry // nil until one was loaded
+// state is what is known; it is never changed, but replaced by who has the turn.
+type state struct {
+	registry // nil until one was loaded
 	fetched  time.Time
 	notUntil time.Time // no download before it
 	failures int       // in a row
 }
 
-// state is the file in use, nil if there is none, whether to look for another, and how
-// long no download may begin because one has failed.
-func (b *bootstrap) state() (use registry, due bool, pause time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// due says that another file is to be looked for.
+func (b *bootstrap) due(s *state) bool {
 	now := b.cfg.Now()
-	pause = b.notUntil.Sub(now)
-	age := now.Sub(b.fetched) // below 0 by a clock that is not ours
-	return b.use, b.use == nil || (age < 0 || age >= fresh) && pause <= 0, pause
+	age := now.Sub(s.fetched) // below 0 by a clock that is not ours
+	return s.registry == nil || (age < 0 || age >= fresh) && !now.Before(s.notUntil)
 }
 
 // load returns the file in use, after it has looked for a newer one if that is due. Of
@@ -60,8 +60,8 @@ func (b *bootstrap) state() (use registry, due bool, pause time.Duration) {
 // bootstrap_unavailable of the pause after a failed download is marked as
 // prevented (fault.Error.IsPrevented): this call asked at most the Cache.
 func (b *bootstrap) load(ctx context.Context) (registry, error) {
-	if use, due, _ := b.state(); !due {
-		return use, nil
+	if s := b.state.Load(); !b.due(s) {
+		return s.registry, nil
 	}
 	select {
 	case b.turn <- struct{}{}:
@@ -69,125 +69,100 @@ func (b *bootstrap) load(ctx context.Context) (registry, error) {
 	case <-ctx.Done():
 		return nil, lookup.Fault(lookup.WhoisTimeout, ctx.Err())
 	}
-	err := b.update(ctx)
-	use, _, _ := b.state()
-	if use == nil {
-		return nil, err
+	s := *b.state.Load()
+	if !b.due(&s) { // since the turn was waited for
+		return s.registry, nil
 	}
-	if err != nil {
+	err := b.update(ctx, &s)
+	b.state.Store(&s)
+	switch {
+	case s.registry == nil:
+		return nil, err
+	case err != nil:
 		b.cfg.Log.WarnContext(ctx, "the RDAP bootstrap file was not refreshed", "error", err)
 	}
-	return use, nil
+	return s.registry, nil
 }
 
-// update puts a newer file to use: that of the Cache, where another process may have
-// put it, else that of the URL.
-func (b *bootstrap) update(ctx context.Context) error {
-	if _, due, _ := b.state(); !due { // since the turn was waited for
-		return nil
+// update takes a newer file: that of the Cache, where another process may have put it,
+// else that of the URL, which it puts into the Cache.
+func (b *bootstrap) update(ctx context.Context, s *state) error {
+	if r, fetched := b.restore(ctx); r != nil && (s.registry == nil || fetched.After(s.fetched)) {
+		s.registry, s.fetched = r, fetched
 	}
-	b.restore(ctx)
-	use, due, pause := b.state()
-	if !due {
+	pause := s.notUntil.Sub(b.cfg.Now())
+	switch {
+	case !b.due(s):
 		return nil
-	}
-	if pause > 0 {
+	case pause > 0:
 		return lookup.Fault(lookup.BootstrapUnavailable, errors.New("whois: waiting after a failed download")).After(pause).Prevented()
 	}
-	err := b.download(ctx)
-	if err == nil {
+	doc, r, err := b.download(ctx)
+	switch {
+	case err == nil:
+		s.registry, s.fetched, s.failures = r, b.cfg.Now(), 0
+		b.save(ctx, doc, s.fetched)
 		return nil
-	}
-	if use == nil && ctx.Err() != nil { // the next caller has more time
+	case s.registry == nil && ctx.Err() != nil: // the next caller has more time
 		return lookup.Fault(lookup.WhoisTimeout, err)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.notUntil = b.cfg.Now().Add(min(longestPause, firstPause<<min(b.failures, 16)))
-	b.failures++
+	s.notUntil = b.cfg.Now().Add(min(longestPause, firstPause<<min(s.failures, 16)))
+	s.failures++
 	return lookup.Fault(lookup.BootstrapUnavailable, err)
 }
 
-// restore takes the Cache's file if it is newer than the one in use.
-func (b *bootstrap) restore(ctx context.Context) {
+// restore returns the Cache's file; nil if it has none that can be used.
+func (b *bootstrap) restore(ctx context.Context) (r registry, fetched time.Time) {
 	if b.cfg.Cache == nil {
-		return
+		return nil, fetched
 	}
-	limited, cancel := context.WithTimeout(ctx, share(ctx, 4, cacheTimeout))
+	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
 	defer cancel()
-	doc, fetched, err := b.cfg.Cache.Get(limited)
-	if err == nil && len(doc) == 0 {
-		return
-	}
-	var r registry
-	if err == nil {
+	doc, fetched, err := b.cfg.Cache.Get(ctx)
+	if err == nil && len(doc) > 0 {
 		r, err = parseRegistry(doc)
 	}
 	if err != nil {
 		b.cfg.Log.WarnContext(ctx, "the cached RDAP bootstrap file is unusable", "error", err)
+	}
+	return r, fetched
+}
+
+func (b *bootstrap) save(ctx context.Context, doc []byte, fetched time.Time) {
+	if b.cfg.Cache == nil {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.use == nil || fetched.After(b.fetched) {
-		b.use, b.fetched = r, fetched
-	}
-}
-
-// download fetches the file, puts it to use and into the Cache.
-func (b *bootstrap) download(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, share(ctx, 2, fetchTimeout))
+	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
 	defer cancel()
-	doc, err := b.fetch(limited)
-	if err != nil {
-		return fmt.Errorf("whois: fetch the bootstrap file: %w", err)
-	}
-	r, err := parseRegistry(doc)
-	if err != nil {
-		return err
-	}
-	b.mu.Lock()
-	b.use, b.fetched, b.failures = r, b.cfg.Now(), 0
-	fetched := b.fetched
-	b.mu.Unlock()
-	if b.cfg.Cache == nil {
-		return nil
-	}
-	limited, cancel = context.WithTimeout(ctx, share(ctx, 4, cacheTimeout))
-	defer cancel()
-	if err := b.cfg.Cache.Put(limited, doc, fetched); err != nil && ctx.Err() == nil {
+	if err := b.cfg.Cache.Put(ctx, doc, fetched); err != nil {
 		b.cfg.Log.WarnContext(ctx, "save the RDAP bootstrap file", "error", err)
 	}
-	return nil
 }
 
-// fetch gets the body of a 200.
-func (b *bootstrap) fetch(ctx context.Context) ([]byte, error) {
+// download fetches the file.
+func (b *bootstrap) download(ctx context.Context) ([]byte, registry, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.cfg.BootstrapURL, http.NoBody)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", b.cfg.UserAgent)
 	resp, err := b.http.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("whois: HTTP status %d", resp.StatusCode)
+		return nil, nil, fmt.Errorf("whois: bootstrap file: HTTP status %d", resp.StatusCode)
 	}
-	return io.ReadAll(resp.Body)
-}
-
-// share is one part of the time that ctx leaves, and most at most: the rest is
-// the lookup's.
-func share(ctx context.Context, parts int, most time.Duration) time.Duration {
-	end, ok := ctx.Deadline()
-	if !ok {
-		return most
+	doc, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, nil, err
 	}
-	return min(most, time.Until(end)/time.Duration(parts))
+	r, err := parseRegistry(doc)
+	return doc, r, err
 }
 
 // registry is a bootstrap file as read: base URL by domain suffix. It is never

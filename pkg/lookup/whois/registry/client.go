@@ -28,12 +28,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/openrdap/rdap"
 	rdapbootstrap "github.com/openrdap/rdap/bootstrap"
@@ -67,11 +65,12 @@ type Client struct {
 // New returns a Client.
 func New(cfg whois.Config) *Client {
 	cfg.BootstrapURL = cmp.Or(cfg.BootstrapURL, whois.DefaultBootstrapURL)
-	if cfg.Now == nil {
-		cfg.Now = time.Now
-	}
-	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	b := &bootstrap{cfg: cfg, turn: make(chan struct{}, 1), http: &http.Client{CheckRedirect: stay, Transport: transport{
+		unguarded, cfg.RootCAs, maxBootstrap, strictjson.Limits{Depth: maxBootstrapDepth, Values: maxBootstrapValues},
+	}}}
+	b.state.Store(&state{})
 	return &Client{
+		bootstrap: b,
 		// With every field preset that the library would otherwise fill in or swap during
 		// a request, and the server given with each request, nothing of its client is
 		// written to, and it can be shared.
@@ -83,12 +82,6 @@ func New(cfg whois.Config) *Client {
 			Verbose:   func(string) {},
 			UserAgent: cfg.UserAgent,
 		},
-		bootstrap: &bootstrap{
-			cfg: cfg, turn: make(chan struct{}, 1),
-			http: &http.Client{CheckRedirect: stay, Transport: transport{
-				unguarded, cfg.RootCAs, maxBootstrap, strictjson.Limits{Depth: maxBootstrapDepth, Values: maxBootstrapValues},
-			}},
-		},
 	}
 }
 
@@ -96,9 +89,9 @@ func New(cfg whois.Config) *Client {
 // domain, so that a lookup would answer rdap_unavailable unless a newer file has one.
 // It is false while no file was loaded. It asks nobody.
 func (c *Client) NoServer(domain string) bool {
-	servers, _, _ := c.bootstrap.state()
-	_, ok := servers.find(registrable(domain))
-	return servers != nil && !ok
+	s := c.bootstrap.state.Load()
+	_, ok := s.find(registrable(domain))
+	return s.registry != nil && !ok
 }
 
 // Lookup answers a query within the time of ctx. Its errors are rdap_unavailable,

@@ -5,8 +5,10 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
@@ -31,7 +33,7 @@ func ExampleClient_Lookup() {
 	roots := x509.NewCertPool()
 	roots.AddCert(rdap.Certificate()) // its name is example.com
 	client := registry.New(whois.Config{
-		BootstrapURL: iana.URL, RootCAs: roots, UserAgent: "example",
+		BootstrapURL: iana.URL, RootCAs: roots, UserAgent: "example", Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Connector: testbed.Behind(rdap.Listener.Addr()),
 	})
 	r, err := client.Lookup(context.Background(), whois.Query{Domain: "www.example.org"})

@@ -92,7 +92,7 @@ func (s *stage) restart() {
 	roots.AddCert(s.cert.Leaf)
 	s.Client = New(whois.Config{
 		Connector: s, RootCAs: roots, BootstrapURL: "http://data.iana.org/rdap/dns.json",
-		Cache: &s.cache, UserAgent: "test/1", Log: slog.New(slog.NewTextHandler(&s.log, nil)),
+		Cache: &s.cache, UserAgent: "test/1", Now: time.Now, Log: slog.New(slog.NewTextHandler(&s.log, nil)),
 	})
 	own := s.bootstrap.http.Transport.(transport)
 	own.dial = s.connect
