@@ -5,12 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
-	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
-	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -34,8 +32,8 @@ func reader[Q interface{ Values() url.Values }](parse func(url.Values) (Q, error
 // pkg/guard.
 func TestQueries(t *testing.T) {
 	readers := map[string]func(*testing.T, url.Values) string{
-		"dns": reader(dns.ParseQuery), "ssl": reader(ssl.ParseQuery), "whois": reader(whois.ParseQuery), "headers": reader(headers.ParseQuery),
-		"redirect": reader(redirect.ParseQuery), "intel": reader(bundle.ParseHostIntel), "uptime": reader(bundle.ParseUptime),
+		"dns": reader(dns.ParseQuery), "ssl": reader(ssl.ParseQuery), "whois": reader(guard.ParseQuery), "headers": reader(guard.ParseQuery),
+		"redirect": reader(guard.ParseQuery), "intel": reader(bundle.ParseHostIntel), "uptime": reader(bundle.ParseUptime),
 	}
 	rows := map[string]string{
 		"dns domain=EXAMPLE.com.":                   "domain=example.com&type=A",

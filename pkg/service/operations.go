@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -42,17 +43,17 @@ func SSLCheck(c lookup.Looker[ssl.Query, ssl.Result]) Operation {
 
 // Whois is /v1/tools/whois (spec §4.4).
 func Whois(c lookup.Looker[whois.Query, whois.Result]) Operation {
-	return looks(catalog.Whois(), lookup.WhoisTimeout, whois.ParseQuery, c)
+	return looks(catalog.Whois(), lookup.WhoisTimeout, guard.ParseQuery, c)
 }
 
 // Headers is /v1/tools/headers (spec §4.5).
 func Headers(c lookup.Looker[headers.Query, headers.Result]) Operation {
-	return looks(catalog.Headers(), lookup.HeadersTimeout, headers.ParseQuery, c)
+	return looks(catalog.Headers(), lookup.HeadersTimeout, guard.ParseQuery, c)
 }
 
 // ResolveRedirect is /v1/tools/resolve-redirect (spec §4.6).
 func ResolveRedirect(c lookup.Looker[redirect.Query, redirect.Result]) Operation {
-	return looks(catalog.ResolveRedirect(), lookup.RedirectTimeout, redirect.ParseQuery, c)
+	return looks(catalog.ResolveRedirect(), lookup.RedirectTimeout, guard.ParseQuery, c)
 }
 
 // HostIntel is /v1/bundles/host-intel (spec §4.7).

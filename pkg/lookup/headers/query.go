@@ -2,31 +2,14 @@ package headers
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/origin"
 )
 
-// Query is a normalised question.
-type Query struct {
-	Domain string // as guard.Domain returns it
-}
-
-// ParseQuery reads domain of spec §4.5. It returns invalid_domain. Other
-// parameters are ignored.
-func ParseQuery(q url.Values) (Query, error) {
-	domain, err := guard.DomainParam(q, guard.Hostname)
-	if err != nil {
-		return Query{}, err
-	}
-	return Query{Domain: domain}, nil
-}
-
-// Values are the parameters as understood. Two requests with equal values ask
-// the same question.
-func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
+// Query is the question of spec §4.5.
+type Query = guard.Query
 
 // Result is the headers result of spec §2.4.
 type Result struct {

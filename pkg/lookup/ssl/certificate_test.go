@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -20,13 +21,15 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/crypto/cryptobyte"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // FuzzCertificate takes bytes as a leaf all the way to JSON, and holds the
 // reading against that of crypto/x509 where that reads them.
 func FuzzCertificate(f *testing.F) {
 	der := with(func(p *parts) {
-		p.subject = name(rdn(attr("2.5.4.10", utf8s("a+b, c"))), rdn(attr("2.5.4.9", printable(" x "))), cn(utf8s(domain)))
+		p.subject = name(rdn(attr("2.5.4.10", utf8s("a+b, c"))), rdn(attr("2.5.4.9", printable(" x "))), rdn(attr("2.5.4.3", utf8s(domain))))
 		p.rest = extensions(san(tlv(0x81, []byte("a@example.com")), tlv(0x87, net.IPv6loopback), dnsName(domain)))
 	})
 	f.Add(der)
@@ -146,105 +149,101 @@ var dn = func() *regexp.Regexp {
 	return regexp.MustCompile(`^(` + attr + `([+,]` + attr + `)*)?$`)
 }()
 
-func cn(value []byte) []byte { return rdn(attr("2.5.4.3", value)) }
+// TestResult changes one part of an ordinary certificate, and looks at what the result
+// says of it.
+func TestResult(t *testing.T) {
+	type row struct {
+		change func(*parts)
+		got    func(Result) string
+		want   string
+	}
+	rows := map[string]row{}
+	add := func(want string, got func(Result) string, change func(*parts)) {
+		rows[fmt.Sprintf("%d %.40q", len(rows), want)] = row{change, got, want}
+	}
 
-// TestSubject: names by RFC 4514, and how values are read.
-func TestSubject(t *testing.T) {
-	t.Parallel()
+	// Names by RFC 4514, and how values are read.
+	subject := func(want string, rdns ...[]byte) {
+		add(want, func(r Result) string { return r.Subject }, func(p *parts) { p.subject = name(rdns...) })
+	}
+	single := func(oid string, value []byte) []byte { return rdn(attr(oid, value)) }
+	cn := func(want string, value []byte) { subject("CN="+want, single("2.5.4.3", value)) }
 	ia5 := func(s string) []byte { return tlv(0x16, []byte(s)) }
 	const dc, uid = "0.9.2342.19200300.100.1.25", "0.9.2342.19200300.100.1.1"
-	for want, subject := range map[string][][]byte{
-		"": nil,
-		"CN=a,OU=b,O=c,C=DE": {rdn(attr("2.5.4.6", printable("DE"))), rdn(attr("2.5.4.10", utf8s("c"))),
-			rdn(attr("2.5.4.11", utf8s("b"))), cn(utf8s("a"))},
-		"CN=a,DC=example,DC=com":            {rdn(attr(dc, ia5("com"))), rdn(attr(dc, ia5("example"))), cn(utf8s("a"))},
-		"emailAddress=a@example.com,UID=u1": {rdn(attr(uid, utf8s("u1"))), rdn(attr("1.2.840.113549.1.9.1", ia5("a@example.com")))},
-		"organizationIdentifier=VATDE-1,serialNumber=7,jurisdictionC=DE,businessCategory=Private": {rdn(attr("2.5.4.15", utf8s("Private"))),
-			rdn(attr("1.3.6.1.4.1.311.60.2.1.3", printable("DE"))), rdn(attr("2.5.4.5", printable("7"))), rdn(attr("2.5.4.97", utf8s("VATDE-1")))},
-		"givenName=G,SN=S,STREET=1 Main St": {rdn(attr("2.5.4.9", utf8s("1 Main St"))), rdn(attr("2.5.4.4", utf8s("S"))),
-			rdn(attr("2.5.4.42", utf8s("G")))},
-		"CN=a+UID=u,O=x":                   {rdn(attr("2.5.4.10", utf8s("x"))), rdn(attr("2.5.4.3", utf8s("a")), attr(uid, utf8s("u")))},
-		`CN=\#a\, b\+c\"d\\e\<f\>g\;h=i\ `: {cn(utf8s(`#a, b+c"d\e<f>g;h=i `))},
-		`CN=\ a#b`:                         {cn(utf8s(" a#b"))},
-		`CN=\ `:                            {cn(utf8s(" "))},
-		`CN=a\00b\0Ac\7F`:                  {cn(utf8s("a\x00b\nc\x7f"))},
-		"CN=bücher 日本":                     {cn(utf8s("bücher 日本"))},
-		`CN=a\C2\85b`:                      {cn(utf8s("a\u0085b"))},
-		"CN=café":                          {cn(tlv(0x14, []byte("caf\xe9")))},
-		"CN=Ω":                             {cn(tlv(0x1e, []byte{0x03, 0xa9}))},
-		"CN=Ω😀":                            {cn(tlv(0x1c, []byte{0, 0, 0x03, 0xa9, 0, 1, 0xf6, 0}))},
-		"CN=😀":                             {cn(tlv(0x1e, []byte{0xd8, 0x3d, 0xde, 0x00}))}, // which BMPString does not have
-		"CN=#0c0261ff":                     {cn(utf8s("a\xff"))},
-		"CN=#1301ff":                       {cn(printable("\xff"))},
-		"CN=#020107":                       {cn(tlv(2, []byte{7}))},
-		"CN=#1e03000000":                   {cn(tlv(0x1e, []byte{0, 0, 0}))},
-		"CN=#1e02d83d":                     {cn(tlv(0x1e, []byte{0xd8, 0x3d}))},
-		"CN=#1e04d83d0041":                 {cn(tlv(0x1e, []byte{0xd8, 0x3d, 0, 0x41}))},
-		"CN=#1c0400110000":                 {cn(tlv(0x1c, []byte{0, 0x11, 0, 0}))},
-		"1.2.3.4=#0c0161":                  {rdn(attr("1.2.3.4", utf8s("a")))},
-		"2.25.329800735698586629295641978511506172918=#0500": {rdn(attr("2.25.329800735698586629295641978511506172918", tlv(5)))},
-	} {
-		c, err := readCertificate(with(func(p *parts) { p.subject = name(subject...) }))
-		if err != nil || c.subject != want {
-			t.Errorf("subject %q, %v, want %q", c.subject, err, want)
-		}
+	subject("")
+	subject("CN=a,OU=b,O=c,C=DE", single("2.5.4.6", printable("DE")), single("2.5.4.10", utf8s("c")), single("2.5.4.11", utf8s("b")), single("2.5.4.3", utf8s("a")))
+	subject("CN=a,DC=example,DC=com", single(dc, ia5("com")), single(dc, ia5("example")), single("2.5.4.3", utf8s("a")))
+	subject("emailAddress=a@example.com,UID=u1", single(uid, utf8s("u1")), single("1.2.840.113549.1.9.1", ia5("a@example.com")))
+	subject("organizationIdentifier=VATDE-1,serialNumber=7,jurisdictionC=DE,businessCategory=Private", single("2.5.4.15", utf8s("Private")),
+		single("1.3.6.1.4.1.311.60.2.1.3", printable("DE")), single("2.5.4.5", printable("7")), single("2.5.4.97", utf8s("VATDE-1")))
+	subject("CN=a+UID=u,O=x", single("2.5.4.10", utf8s("x")), rdn(attr("2.5.4.3", utf8s("a")), attr(uid, utf8s("u"))))
+	subject("1.2.3.4=#0c0161", single("1.2.3.4", utf8s("a")))
+	subject("2.25.329800735698586629295641978511506172918=#0500", single("2.25.329800735698586629295641978511506172918", tlv(5)))
+	cn(`\#a\, b\+c\"d\\e\<f\>g\;h=i\ `, utf8s(`#a, b+c"d\e<f>g;h=i `))
+	cn(`\ a#b`, utf8s(" a#b"))
+	cn(`\ `, utf8s(" "))
+	cn(`a\00b\0Ac\7F`, utf8s("a\x00b\nc\x7f"))
+	cn("bücher 日本", utf8s("bücher 日本"))
+	cn(`a\C2\85b`, utf8s("a\u0085b"))
+	cn("café", tlv(0x14, []byte("caf\xe9")))
+	cn("Ω", tlv(0x1e, []byte{0x03, 0xa9}))
+	cn("Ω😀", tlv(0x1c, []byte{0, 0, 0x03, 0xa9, 0, 1, 0xf6, 0}))
+	cn("😀", tlv(0x1e, []byte{0xd8, 0x3d, 0xde, 0x00})) // which BMPString does not have
+	for _, not := range []string{"0c0261ff", "1301ff", "020107", "1e03000000", "1e02d83d", "1e04d83d0041", "1c0400110000"} {
+		cn("#"+not, unhex(not))
 	}
-}
 
-// TestNames: the dNSName entries of what follows the key.
-func TestNames(t *testing.T) {
-	t.Parallel()
-	for want, rest := range map[string][]byte{
-		"":              nil,
-		domain + " ids": append(append(tlv(0x81, []byte{0, 1}), tlv(0x82, []byte{0, 2})...), extensions(san(dnsName(domain), dnsName("ids")))...),
-		"A.example *.b.example": extensions(tlv(0x30, oid("2.5.29.17"), unhex("0101ff"), tlv(4, tlv(0x30,
-			tlv(0x81, []byte("a@example.com")), dnsName("A.example"), tlv(0x86, []byte("https://x.example/")), tlv(0x87, []byte{192, 0, 2, 1}),
-			dnsName("*.b.example"), tlv(0x88, []byte{42, 3}))))),
-		"a.example b.example": extensions(san(dnsName("a.example")), ext("2.5.29.18", tlv(0x30, dnsName("issuer.example"))),
-			san(dnsName("b.example"))),
-	} {
-		c, err := readCertificate(with(func(p *parts) { p.rest = rest }))
-		if got := strings.Join(c.names, " "); err != nil || got != want {
-			t.Errorf("names %q, %v, want %q", got, err, want)
-		}
+	// The dNSName entries of what follows the key.
+	sans := func(want string, rest []byte) {
+		add(want, func(r Result) string { return strings.Join(r.SANs, " ") }, func(p *parts) { p.rest = rest })
 	}
-}
+	sans("", nil)
+	sans(domain+" ids", slices.Concat(tlv(0x81, []byte{0, 1}), tlv(0x82, []byte{0, 2}), extensions(san(dnsName(domain), dnsName("ids")))))
+	sans("A.example *.b.example", extensions(tlv(0x30, oid("2.5.29.17"), unhex("0101ff"), tlv(4, tlv(0x30,
+		tlv(0x81, []byte("a@example.com")), dnsName("A.example"), tlv(0x86, []byte("https://x.example/")), tlv(0x87, []byte{192, 0, 2, 1}),
+		dnsName("*.b.example"), tlv(0x88, []byte{42, 3}))))))
+	sans("a.example b.example", extensions(san(dnsName("a.example")), ext("2.5.29.18", tlv(0x30, dnsName("issuer.example"))), san(dnsName("b.example"))))
 
-// TestAlgorithm: the name that its RFC gives it, of what is said outside of what is signed.
-func TestAlgorithm(t *testing.T) {
-	t.Parallel()
-	for dotted, want := range map[string]string{
-		"1.2.840.113549.1.1.2": "md2WithRSAEncryption", "1.2.840.113549.1.1.4": "md5WithRSAEncryption",
-		"1.2.840.113549.1.1.5": "sha1WithRSAEncryption", "1.2.840.113549.1.1.10": "rsassaPss",
-		"1.2.840.113549.1.1.11": "sha256WithRSAEncryption", "1.2.840.113549.1.1.12": "sha384WithRSAEncryption",
-		"1.2.840.113549.1.1.13": "sha512WithRSAEncryption", "1.2.840.113549.1.1.14": "sha224WithRSAEncryption",
-		"1.2.840.113549.1.1.15": "sha512-224WithRSAEncryption", "1.2.840.10045.4.1": "ecdsa-with-SHA1",
-		"1.2.840.10045.4.3.1": "ecdsa-with-SHA224", "1.2.840.10045.4.3.2": "ecdsa-with-SHA256",
-		"1.2.840.10045.4.3.3": "ecdsa-with-SHA384", "1.2.840.10045.4.3.4": "ecdsa-with-SHA512",
-		"1.2.840.10040.4.3": "dsa-with-sha1", "2.16.840.1.101.3.4.3.2": "dsa-with-sha256",
-		"1.3.101.112": "Ed25519", "1.3.101.113": "Ed448", "1.2.3.4.5": "1.2.3.4.5",
+	// The name that an algorithm's RFC gives it, of what is said outside of what is signed.
+	for want, dotted := range map[string]string{
+		"sha256WithRSAEncryption": "1.2.840.113549.1.1.11", "rsassaPss": "1.2.840.113549.1.1.10",
+		"ecdsa-with-SHA384": "1.2.840.10045.4.3.3", "Ed448": "1.3.101.113", "1.2.3.4.5": "1.2.3.4.5",
 	} {
-		c, err := readCertificate(with(func(p *parts) { p.outer = tlv(0x30, oid(dotted)) }))
-		if got := cmp.Or(algorithmNames()[c.algorithm], c.algorithm); err != nil || got != want {
-			t.Errorf("%s is %s, %v, want %s", dotted, got, err, want)
-		}
+		add(want, func(r Result) string { return r.SignatureAlgorithm }, func(p *parts) { p.outer = tlv(0x30, oid(dotted)) })
 	}
-	long := tlv(0x06, bytes.Repeat([]byte{1}, 257))
-	if c, err := readCertificate(with(func(p *parts) { p.outer = tlv(0x30, long) })); err == nil {
-		t.Errorf("257 bytes are %s", c.algorithm)
-	}
-}
+	add("", func(r Result) string { return r.FingerprintSHA256 }, func(p *parts) { p.outer = tlv(0x30, tlv(0x06, bytes.Repeat([]byte{1}, 257))) })
 
-func TestSerialText(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"00": "00", "0000": "00", "01": "01", "0080": "80", "80": "-80", "ff": "-01", "ff00": "-0100", "ffff01": "-ff",
-		"8000": "-8000", "0102": "0102",
+	for content, want := range map[string]string{
+		"00": "00", "0000": "00", "01": "01", "0080": "80", "80": "-80", "ff": "-01", "ff00": "-0100", "ffff01": "-ff", "8000": "-8000", "0102": "0102",
 	} {
-		if got := serialText(unhex(in)); got != want {
-			t.Errorf("%s is %s, want %s", in, got, want)
-		}
+		add(want, func(r Result) string { return r.Serial }, func(p *parts) { p.serial = tlv(2, unhex(content)) })
 	}
+
+	const day, usual = 24 * time.Hour, domain + " *.example.com"
+	flags := func(want string, from, to time.Duration, list string) { // the validity, seen from now
+		add(want, func(r Result) string {
+			return fmt.Sprintf("expired %v, early %v, match %v: %s", r.Expired, r.NotYetValid, r.HostnameMatch, strings.Join(r.SANs, " "))
+		}, func(p *parts) {
+			p.validity = validity(utc(now().Add(from).Format("060102150405Z")), utc(now().Add(to).Format("060102150405Z")))
+			p.rest = names(strings.Fields(list)...)
+		})
+	}
+	flags("expired true, early false, match true: "+usual, -day, -time.Second, usual)
+	flags("expired false, early false, match true: "+usual, -day, 0, usual) // the last second
+	flags("expired false, early false, match true: "+usual, 0, day, usual)  // and the first
+	flags("expired false, early true, match true: "+usual, time.Second, day, usual)
+	flags("expired true, early true, match true: "+usual, time.Hour, -time.Hour, usual)
+	flags("expired false, early false, match true: *.example.com", -day, day, "*.example.com")
+	for _, list := range []string{"*.com example.com", domain + ".", domain + "\x00.evil.example", ""} {
+		flags("expired false, early false, match false: "+list, -day, day, list)
+	}
+
+	testbed.Each(t, rows, func(t *testing.T, c row) {
+		r, err := flight{leaf: with(c.change)}.result(query(), netip.Addr{}, now())
+		if got := c.got(r); got != c.want || (err != nil) != (r.Subject == "" && r.SANs == nil) {
+			t.Errorf("%q, %v, want %q", got, err, c.want)
+		}
+	})
 }
 
 func TestReadTime(t *testing.T) {
@@ -261,10 +260,9 @@ func TestReadTime(t *testing.T) {
 		"\x17": "", "\x17260230000000Z": "", "\x17260102030460Z": "", "\x17260102030405": "", "\x1820260102Z": "", "\x0c20260102030405Z": "",
 		"\x1720260102030405Z": "",
 	} {
-		s := slices.Concat([]byte{in[0], byte(len(in) - 1)}, []byte(in[1:]))
+		s := cryptobyte.String(slices.Concat([]byte{in[0], byte(len(in) - 1)}, []byte(in[1:])))
 		var got time.Time
-		ok := readTime((*cryptobyte.String)(&s), &got)
-		if ok != (want != "") || ok && got.Format("2006-01-02T15:04:05Z") != want {
+		if ok := readTime(&s, &got); ok != (want != "") || ok && got.Format(time.RFC3339) != want {
 			t.Errorf("%q is %s, %v, want %s", in, got, ok, want)
 		}
 	}

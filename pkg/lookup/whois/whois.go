@@ -14,24 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/guard"
 )
 
-// Query is a normalised question.
-type Query struct {
-	Domain string // as guard.Domain returns it for a Hostname
-}
-
-// ParseQuery reads domain of spec §4.4. It returns invalid_domain. Other
-// parameters are ignored.
-func ParseQuery(q url.Values) (Query, error) {
-	domain, err := guard.DomainParam(q, guard.Hostname)
-	if err != nil {
-		return Query{}, err
-	}
-	return Query{Domain: domain}, nil
-}
-
-// Values are the parameters as understood. Two requests with equal values ask
-// the same question.
-func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
+// Query is the question of spec §4.4.
+type Query = guard.Query
 
 // Source is the only source of a result (spec §2.3).
 const Source = "rdap"
