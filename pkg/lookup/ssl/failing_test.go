@@ -20,18 +20,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// refused are chains that crypto/x509 does not parse, or that crypto/tls does not go
-// on with. The leaf is a result all the same.
-func refused() map[string][][]byte {
+// TestRefusedByTheStandardLibrary: chains that crypto/x509 does not parse, or that
+// crypto/tls does not go on with. The leaf is a result all the same.
+func TestRefusedByTheStandardLibrary(t *testing.T) {
 	n := append([]byte{0, 0xff}, bytes.Repeat([]byte{0xff}, 9216/8-1)...)
 	huge := tlv(0x03, []byte{0}, tlv(0x30, tlv(0x02, n), unhex("0203010001")))
-	all := map[string][][]byte{
+	chains := map[string][][]byte{
 		"trailing data": {append(with(nil), 1, 2, 3)},
 		"broken chain":  {with(nil), {1, 2, 3}},
 	}
 	for name, change := range map[string]func(*parts){
 		"duplicate extension": func(p *parts) { p.rest = extensions(san(dnsName(domain)), san(dnsName("b.example"))) },
-		"UTF-8 in a dNSName":  func(p *parts) { p.rest = extensions(san(dnsName("bücher.example"))) },
+		"UTF-8 in a dNSName":  func(p *parts) { p.rest = names("bücher.example") },
 		"bad IP SAN":          func(p *parts) { p.rest = extensions(san(dnsName(domain), tlv(0x87, []byte{1, 2, 3}))) },
 		"broken UTF-8":        func(p *parts) { p.subject = name(rdn(attr("2.5.4.3", utf8s("a\xff")))) },
 		"fraction of seconds": func(p *parts) { p.validity = validity(generalized("20260101000000.5Z"), utc("270101000000Z")) },
@@ -41,26 +41,20 @@ func refused() map[string][][]byte {
 		"unknown key":         func(p *parts) { p.spki = tlv(0x30, tlv(0x30, oid("1.2.3.4")), unhex("030100")) },
 		"RSA of 9216 bits":    func(p *parts) { p.spki = tlv(0x30, tlv(0x30, oid("1.2.840.113549.1.1.1"), unhex("0500")), huge) },
 	} {
-		all[name] = [][]byte{with(change)}
+		chains[name] = [][]byte{with(change)}
 	}
-	return all
-}
-
-func TestRefusedByTheStandardLibrary(t *testing.T) {
 	versions := map[string]func(*tls.Config){
 		"tlsv1.2": atMost(tls.VersionTLS12), "tlsv1.3": nil,
 		"tlsv1.3 retry": func(c *tls.Config) { c.CurvePreferences = []tls.CurveID{tls.CurveP521} }, // a HelloRetryRequest first
 	}
-	testbed.Each(t, refused(), func(t *testing.T, chain [][]byte) {
+	testbed.Each(t, chains, func(t *testing.T, chain [][]byte) {
 		sum := sha256.Sum256(bytes.TrimSuffix(chain[0], []byte{1, 2, 3}))
 		for version, change := range versions {
 			w := peer(t, handshakes(chain, ecKey(), change))
 			r, conn, err := inspect(t, w)
-			if err != nil || r.FingerprintSHA256 != hex.EncodeToString(sum[:]) || text(r.TLSVersion) != version[:7] || text(r.Cipher) == "null" {
-				t.Errorf("%s: %+v, %s %s, %v", version, r, text(r.TLSVersion), text(r.Cipher), err)
-			}
-			if conn != nil || len(w.Dials()) != 1 {
-				t.Errorf("%s: connection %v after %q", version, conn, w.Dials())
+			if err != nil || r.FingerprintSHA256 != hex.EncodeToString(sum[:]) || text(r.TLSVersion) != version[:7] || text(r.Cipher) == "null" ||
+				conn != nil || len(w.Dials()) != 1 {
+				t.Errorf("%s: %+v, %s %s, connection %v after %q, %v", version, r, text(r.TLSVersion), text(r.Cipher), conn, w.Dials(), err)
 			}
 		}
 	})
@@ -116,6 +110,17 @@ func script(out ...[]byte) func(net.Conn) {
 		c.Read(make([]byte, 1<<16))
 		c.Write(bytes.Join(out, nil))
 		hang(c)
+	}
+}
+
+// endless begins the largest message that there is, and never stops writing. Only its
+// bytes, not the clock, end that.
+func endless(record ...[]byte) func(net.Conn) {
+	return func(c net.Conn) {
+		_, err := c.Write(append(helloTLS12(), 22, 3, 3, 0, 10, 11, 3, 0xff, 0xff, 3, 0xff, 0xfc, 3, 0xff, 0xf9))
+		for err == nil {
+			_, err = c.Write(bytes.Join(record, nil))
+		}
 	}
 }
 
@@ -238,6 +243,8 @@ func TestPeers(t *testing.T) {
 		"message too large":   {hangUp(string([]byte{22, 3, 3, 0, 4, 2, 0xff, 0xff, 0xff})), failed + narrow, 3},
 		"no certificate":      {script(helloTLS12(), []byte{22, 3, 3, 0, 4, 14, 0, 0, 0}), failed, 1},
 		"nothing in common":   {handshakes(der, ecKey(), atMost(tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_GCM_SHA256)), alert, 3},
+		"endless message":     {endless([]byte{22, 3, 3, 0x40, 0}, make([]byte, 0x4000)), unread, 1},
+		"endless headers":     {endless(bytes.Repeat([]byte{22, 3, 3, 0, 1, 0}, 1000)), unread, 1},
 		"empty list, TLS 1.2": {script(helloTLS12(), []byte{22, 3, 3, 0, 7, 11, 0, 0, 3, 0, 0, 0}), failed, 1},
 	}, func(t *testing.T, c row) {
 		w := peer(t, c.serve)
@@ -321,30 +328,6 @@ func TestSlow(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, leave)
 		if r, err := client(w.Dialer()).Lookup(leaves, query()); code(err) != lookup.SSLTimeout || fault.From(err).IsSilence() {
 			t.Errorf("%+v, %v", r, err)
-		}
-	})
-}
-
-// TestEndless: a peer that never stops sending ends by its bytes, not by the
-// clock: at the largest message that crypto/tls takes, also in records so small
-// that they are mostly headers, and at our own bound where it answers our own hello.
-func TestEndless(t *testing.T) {
-	first := append(helloTLS12(), []byte{22, 3, 3, 0, 10, 11, 3, 0xff, 0xff, 3, 0xff, 0xfc, 3, 0xff, 0xf9}...)
-	testbed.Each(t, map[string][]byte{
-		"large records": append([]byte{22, 3, 3, 0x40, 0}, make([]byte, 0x4000)...),
-		"small records": bytes.Repeat([]byte{22, 3, 3, 0, 1, 0}, 1000),
-	}, func(t *testing.T, record []byte) {
-		var sent atomic.Int64
-		w := peer(t, func(c net.Conn) {
-			_, err := c.Write(first)
-			for n := 0; err == nil; sent.Add(int64(n)) {
-				n, err = c.Write(record)
-			}
-		})
-		_, conn, err := inspect(t, w)
-		// What the sockets' own buffers hold comes on top.
-		if code(err) != lookup.HandshakeFailed || conn != nil || len(w.Dials()) != 1 || sent.Load() > 32<<20 {
-			t.Errorf("%v after %q and %d bytes", err, w.Dials(), sent.Load())
 		}
 	})
 }

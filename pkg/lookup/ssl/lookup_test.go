@@ -27,15 +27,22 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestLookup holds what a server is told, and the shape of spec §2.2, byte for byte.
+// TestLookup holds what a server is told, and the shape of spec §2.2, byte for byte. The
+// connection that Inspect hands on carries data.
 func TestLookup(t *testing.T) {
 	t.Parallel()
-	der := with(nil)
+	der, body := with(nil), strings.Repeat("x", 1<<20)
 	sum := sha256.Sum256(der)
 	hellos := make(chan *tls.ClientHelloInfo, 1)
-	got, err := lookUp(t, peer(t, handshakes([][]byte{der}, ecKey(), func(c *tls.Config) {
-		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) { hellos <- h; return nil, nil }
-	})))
+	got, conn, err := inspect(t, peer(t, func(c net.Conn) {
+		s := tls.Server(c, &tls.Config{
+			Certificates:       []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: ecKey()}},
+			GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) { hellos <- h; return nil, nil },
+		})
+		s.Read(make([]byte, 100))
+		io.WriteString(s, body)
+		s.Close()
+	}))
 	want := `{"domain":"www.example.com","port":443,"sni":"www.example.com","peer_ip":"93.184.216.34",` +
 		`"tls_version":"tlsv1.3","cipher":"tls_aes_128_gcm_sha256","subject":"CN=www.example.com","issuer":"O=Example CA",` +
 		`"serial":"0102","not_before":"2026-01-01T00:00:00Z","not_after":"2027-01-01T00:00:00Z",` +
@@ -50,25 +57,8 @@ func TestLookup(t *testing.T) {
 		!slices.Equal(h.SupportedVersions, versions) || slices.Contains(h.Extensions, 35) { // session_ticket
 		t.Errorf("%+v", h)
 	}
-}
-
-// The connection that Inspect hands on carries data, beyond the deadline of
-// the call and any bound of the handshake.
-func TestInspectConnection(t *testing.T) {
-	t.Parallel()
-	body := strings.Repeat("x", 1<<20)
-	_, conn, err := inspect(t, peer(t, func(c net.Conn) {
-		s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{with(nil)}, PrivateKey: ecKey()}}})
-		s.Read(make([]byte, 100))
-		io.WriteString(s, body)
-		s.Close()
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	io.WriteString(conn, "HEAD / HTTP/1.1\r\n\r\n")
-	got, err := io.ReadAll(conn)
-	if err != nil || string(got) != body {
+	if got, err := io.ReadAll(conn); err != nil || string(got) != body {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }
