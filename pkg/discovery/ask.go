@@ -25,6 +25,7 @@ type asked struct {
 	query   string // for the snippets, escaped
 	lacks   string // a required parameter that is missing
 	refused string // why the service would refuse the request
+	known   string // what can be told of the answer already
 }
 
 // askedValue is one parameter of the operation: as the service reads it, and as it was
@@ -37,7 +38,7 @@ type askedValue struct {
 // askedOf takes the parameters of the operation and no others: whoever made the
 // link wrote those.
 func askedOf(op catalog.Operation, v Visit) asked {
-	a := asked{refused: v.Refused}
+	a := asked{refused: v.Refused, known: v.Known}
 	query := url.Values{}
 	for _, p := range op.Params {
 		value := v.Asked.Get(p.Name)
@@ -91,6 +92,9 @@ func (a asked) rows() string {
 		case v.param.Default != "":
 			b.WriteString("<dt>" + short(v.param) + "</dt><dd><code>" + html.EscapeString(v.param.Default) + "</code> (default)</dd>\n")
 		}
+	}
+	if a.ready() && a.known != "" {
+		b.WriteString("<dt>Known already</dt><dd>" + html.EscapeString(a.known) + "</dd>\n")
 	}
 	return b.String()
 }

@@ -43,6 +43,9 @@ type Visit struct {
 	// Refused says why the request would be refused, in public words, or is
 	// empty. Nothing is offered for such a request.
 	Refused string
+	// Known is what can be told of the answer already, in public words; empty where
+	// that is nothing.
+	Known string
 	// Offer is the value of PAYMENT-REQUIRED that the page is answered with;
 	// the page signs that and nothing else.
 	Offer string

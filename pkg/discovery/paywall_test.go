@@ -118,13 +118,16 @@ func TestPaywallOfAVisit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := visit(c.op, "")
-			v.Typed, v.Refused = must(url.ParseQuery(c.asked)), c.refused
+			v.Typed, v.Refused, v.Known = must(url.ParseQuery(c.asked)), c.refused, "a <sure> thing"
 			if c.refused == "" {
 				v.Asked = v.Typed
 			}
 			root, _ := mustVisit(t, c.op, v)
 			text := textOf(root)
 			says(t, "the page", text, c.says)
+			if strings.Contains(text, "Known already"+v.Known) != (c.says == "") {
+				t.Errorf("the page says what is known: %v", c.says != "")
+			}
 			if strings.Contains(text, stranger) || c.refused != "" && strings.Contains(text, "No domain yet") {
 				t.Errorf("the page says too much: %s", text)
 			}

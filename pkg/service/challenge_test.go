@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -223,6 +225,28 @@ func TestPaywallIsOfWhatIsAsked(t *testing.T) {
 			if strings.Contains(text, never) || strings.Contains(string(r.Body), of(never)) {
 				t.Errorf("%s: shows %q", query, never)
 			}
+		}
+	}
+}
+
+// unlisted is a client of registries that knows one top-level domain without a server.
+type unlisted struct{ registered }
+
+func (unlisted) NoServer(domain string) bool { return strings.HasSuffix(domain, ".io") }
+
+// The payment page of whois says what the list in memory tells, of a name that can be
+// asked about.
+func TestPaywallOfAMissingServer(t *testing.T) {
+	var p *parts
+	newShop(t, func(made *parts) { p = made })
+	handler := p.seller().Handler(service.Whois(unlisted{}))
+	for query, known := range map[string]bool{"domain=example.io": true, "domain=example.com": false, "domain=a_b.io": false, "": false} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/tools/whois?"+query, nil)
+		r.Header.Set("Accept", "text/html")
+		page := httptest.NewRecorder()
+		handler.ServeHTTP(page, r)
+		if page.Code != http.StatusPaymentRequired || strings.Contains(page.Body.String(), "IANA lists no RDAP server for this top-level domain") != known {
+			t.Errorf("%s: status %d, known %v", query, page.Code, !known)
 		}
 	}
 }

@@ -26,6 +26,9 @@ type Operation struct {
 	entry   catalog.Operation
 	timeout fault.Info // what a lookup answers that does not end in time
 	parse   parse
+	// known says what can be told of the answer before it is paid for, in public words;
+	// empty, or nil, where that is nothing. It calls nobody.
+	known func(url.Values) string
 }
 
 // Entry is what the catalog says of the operation.
@@ -41,9 +44,22 @@ func SSLCheck(c lookup.Looker[ssl.Query, ssl.Result]) Operation {
 	return looks(catalog.SSLCheck(), lookup.SSLTimeout, ssl.ParseQuery, c)
 }
 
+// registries look up what registries say, and know of some that they say nothing.
+type registries interface {
+	lookup.Looker[whois.Query, whois.Result]
+	NoServer(domain string) bool
+}
+
 // Whois is /v1/tools/whois (spec §4.4).
-func Whois(c lookup.Looker[whois.Query, whois.Result]) Operation {
-	return looks(catalog.Whois(), lookup.WhoisTimeout, guard.ParseQuery, c)
+func Whois(c registries) Operation {
+	op := looks(catalog.Whois(), lookup.WhoisTimeout, guard.ParseQuery, c)
+	op.known = func(values url.Values) string {
+		if !c.NoServer(values.Get("domain")) {
+			return ""
+		}
+		return "IANA lists no RDAP server for this top-level domain: the answer would be " + string(lookup.RDAPUnavailable) + ", and is charged."
+	}
+	return op
 }
 
 // Headers is /v1/tools/headers (spec §4.5).

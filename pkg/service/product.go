@@ -39,8 +39,12 @@ func (s *Seller) paywall(op Operation, r *http.Request, res x402http.Response) (
 		return res, nil
 	}
 	values, request, refused := op.asked(r.URL.RawQuery)
+	known := ""
+	if op.known != nil && request != "" {
+		known = op.known(values)
+	}
 	body, csp, err := discovery.Paywall(op.entry, s.platform.site(s.offering, s.platform.Origin(r)), discovery.Visit{
-		Asked: values, Typed: parameters(r.URL.RawQuery), Request: request, Refused: refused, Offer: res.Header.Get(x402.HeaderRequired), Nonce: rand.Text(),
+		Asked: values, Typed: parameters(r.URL.RawQuery), Request: request, Refused: refused, Known: known, Offer: res.Header.Get(x402.HeaderRequired), Nonce: rand.Text(),
 	})
 	if err != nil {
 		return res, err
