@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
@@ -32,8 +33,8 @@ func TestColdStartAsksNobody(t *testing.T) {
 	maps.Copy(params, map[string]string{
 		"FacilitatorUrl": web, "FacilitatorSecretArn": testSecret, "RpcUrl": web, "DnsResolvers": names, "RdapBootstrapUrl": web, "LogLevel": "debug",
 	})
-	host, logs := hosted(t, params, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": web, "AWS_ENDPOINT_URL_SECRETS_MANAGER": web}, sam.Slugs()...)
-	for slug := range testbed.Routes() {
+	host, logs := hosted(t, params, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": web, "AWS_ENDPOINT_URL_SECRETS_MANAGER": web}, functionSlugs()...)
+	for slug := range deployed.Routes() {
 		if slug == sam.Reconcile {
 			continue // its work is to ask
 		}

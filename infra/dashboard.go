@@ -142,7 +142,7 @@ func (e *envelope) gateway(title, stat string, names ...string) awscloudwatch.IW
 // of those that Lambda turned away.
 func (e *envelope) concurrency() awscloudwatch.IWidget {
 	var metrics []awscloudwatch.IMetric
-	for _, slug := range sam.Slugs() {
+	for _, slug := range functionSlugs() {
 		of := map[string]*string{"FunctionName": e.resource(sam.LogicalID(slug)).Ref()}
 		for _, m := range []series{{name: "ConcurrentExecutions", stat: statMax}, {name: "Throttles", stat: statSum}} {
 			metrics = append(metrics, awscloudwatch.NewMetric(&awscloudwatch.MetricProps{

@@ -16,7 +16,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -141,7 +140,7 @@ func TestFromSAMToCDK(t *testing.T) {
 		t.Fatalf("%+v", first)
 	}
 	table := first.Tables[0]
-	all := fmt.Sprint(len(sam.Slugs()))
+	all := fmt.Sprint(len(functionSlugs()))
 	if d := cmp.Diff([]string{table, all}, first.tablesOf("hostfacts-sam")); d != "" {
 		t.Errorf("tables and functions of the first stack (-want +got):\n%s", d)
 	}

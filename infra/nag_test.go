@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
@@ -62,7 +61,7 @@ func TestCDKNag(t *testing.T) {
 			t.Errorf("%s is %s: %s", f.resource, f.compliance, f.rule)
 		}
 	}
-	if functions, release := len(sam.Slugs()), 1; len(used) != 2 || !slices.Equal(slices.Sorted(maps.Values(used)), []int{release, functions}) {
+	if functions, release := len(functionSlugs()), 1; len(used) != 2 || !slices.Equal(slices.Sorted(maps.Values(used)), []int{release, functions}) {
 		t.Errorf("exceptions %v, want one for each function and one for CodeDeploy", used)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -95,7 +96,7 @@ func (r *recorder) note(slug, target string, c call) {
 		on = "${Ledger.Arn}/index/" + c.IndexName
 	case c.TableName == r.table:
 		on = "Ledger.Arn of " + key
-		for _, permission := range testbed.Permissions(slug) {
+		for _, permission := range deployed.Permissions(slug) {
 			_, form, _ := strings.Cut(permission, " of ")
 			if start, open := strings.CutSuffix(form, "*"); open && strings.HasPrefix(key, start) {
 				on = "Ledger.Arn of " + form
@@ -176,7 +177,7 @@ func newShopper(t *testing.T) *shopper {
 		}
 	})
 	_, s.base = testbed.Deployment{Functions: testbed.Functions(t), Parameters: params, Configure: func(c *lambdahost.Config) {
-		for _, slug := range sam.Slugs() {
+		for _, slug := range functionSlugs() {
 			at := slices.IndexFunc(c.Functions, func(f lambdahost.Function) bool { return f.Name == sam.LogicalID(slug) })
 			maps.Copy(c.Functions[at].Env, s.environment(t, slug, ""))
 		}
@@ -232,7 +233,7 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 // of a hundred: one is drawn at random, and its first lease makes it.
 func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 	t.Helper()
-	for n := 0; n == 0 || slices.ContainsFunc(testbed.Slots(o, "GetItem"), func(l string) bool { return !slices.Contains(s.used(w.slug), l) }); n++ {
+	for n := 0; n == 0 || slices.ContainsFunc(deployed.Slots(o, "GetItem"), func(l string) bool { return !slices.Contains(s.used(w.slug), l) }); n++ {
 		if n == 100 {
 			t.Fatalf("%s: all leases of %s are in one item: %q", w.slug, o.Slug, s.used(w.slug))
 		}
@@ -262,7 +263,7 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 			s.next()
 			must(w.sign())(t)
 			// A challenge asks AWS for the client's rate and for nothing else.
-			if used := s.used(w.slug); w.slug == o.Slug && slices.ContainsFunc(used, func(u string) bool { return u != testbed.On("rate|*", "UpdateItem")[0] }) {
+			if used := s.used(w.slug); w.slug == o.Slug && slices.ContainsFunc(used, func(u string) bool { return u != deployed.On("rate|*", "UpdateItem")[0] }) {
 				t.Errorf("%s: a challenge asked for %q", o.Slug, used)
 			}
 			s.buy(t, o, w)
@@ -279,8 +280,8 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 			t.Errorf("%s: status %d, %d bytes", path, r.Status, len(r.Body))
 		}
 	}
-	for _, slug := range sam.Slugs() {
-		if d := cmp.Diff(testbed.Permissions(slug), s.used(slug)); slug != sam.Reconcile && d != "" {
+	for _, slug := range functionSlugs() {
+		if d := cmp.Diff(deployed.Permissions(slug), s.used(slug)); slug != sam.Reconcile && d != "" {
 			t.Errorf("%s: permissions (-may +used):\n%s", slug, d)
 		}
 	}

@@ -33,8 +33,8 @@ func versions(d document) map[string]string {
 func TestWhatPublishes(t *testing.T) {
 	t.Parallel()
 	before := versions(transformed(t, templatePath, payTo))
-	if len(before) != len(sam.Slugs()) {
-		t.Fatalf("%d versions of %d functions", len(before), len(sam.Slugs()))
+	if len(before) != len(functionSlugs()) {
+		t.Fatalf("%d versions of %d functions", len(before), len(functionSlugs()))
 	}
 	for what, c := range map[string]struct {
 		path string
@@ -147,7 +147,7 @@ func TestRollback(t *testing.T) {
 func sold(breaks string, rate float64, begun, run, lasts time.Duration) canary {
 	c := canary{}
 	for i, every := 1, time.Duration(float64(10*time.Minute)/rate); time.Duration(i)*every < lasts; i++ {
-		at, slug := begun+time.Duration(i)*every, sam.Slugs()[i%8]
+		at, slug := begun+time.Duration(i)*every, functionSlugs()[i%8]
 		switch {
 		case breaks == "a process":
 			c.of(slug, "Errors", at, 1)

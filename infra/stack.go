@@ -47,7 +47,7 @@ func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 	if s.reserve {
 		e.reserveReconcile()
 	}
-	for _, slug := range sam.Slugs() {
+	for _, slug := range functionSlugs() {
 		e.code(slug)
 	}
 	for _, id := range []string{idLog, idFunctionsLog} {
@@ -117,4 +117,14 @@ func (e *envelope) ownDomain() {
 	}
 	output("DomainTarget", "Where the domain's alias record points to", name.AttrRegionalDomainName())
 	output("DomainZone", "Hosted zone of that target", name.AttrRegionalHostedZoneId())
+}
+
+// functionSlugs are the functions of a deployment: one for each operation, and those that
+// no operation of the catalog has.
+func functionSlugs() []string {
+	var all []string
+	for _, o := range catalog.All() {
+		all = append(all, o.Slug)
+	}
+	return append(all, sam.Discovery, sam.Health, sam.MCP, sam.Reconcile)
 }

@@ -123,7 +123,7 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("%s: kept in all %v, by operation %v; seen %v", name, total, operation, seen)
 		}
 	}
-	for _, slug := range sam.Slugs() {
+	for _, slug := range functionSlugs() {
 		want = append(want, `"label":"`+slug+` ConcurrentExecutions"`)
 	}
 	for _, name := range []string{"Count", "4xx", "5xx", "Latency", "IntegrationLatency"} {
@@ -150,7 +150,7 @@ func TestCodeIsShipped(t *testing.T) {
 	root := t.TempDir()
 	text := must(os.ReadFile(templatePath))(t)
 	write(t, filepath.Join(root, templateName), text)
-	for _, slug := range sam.Slugs() {
+	for _, slug := range functionSlugs() {
 		write(t, filepath.Join(root, "functions", slug, "main.go"), nil)
 		write(t, filepath.Join(root, "build", slug, "bootstrap"), append(header(elf.EM_AARCH64), slug...))
 	}
@@ -159,7 +159,7 @@ func TestCodeIsShipped(t *testing.T) {
 	var d document
 	check(t, json.Unmarshal(text, &d))
 	keys := map[any]string{}
-	for _, slug := range sam.Slugs() {
+	for _, slug := range functionSlugs() {
 		code, _ := properties(d, sam.LogicalID(slug))["CodeUri"].(map[string]any)
 		if other, twice := keys[code["Key"]]; code["Bucket"] == nil || code["Key"] == nil || twice {
 			t.Errorf("%s: code %v, as %s", slug, code, other)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
 )
@@ -112,7 +113,7 @@ func ofType(d document, kind string) []string {
 // functions, and with values for the parameters that are given.
 func written(t *testing.T, params map[string]any) (d document) {
 	t.Helper()
-	text := must(json.Marshal(testbed.Template(t)))(t)
+	text := must(json.Marshal(deployed.Template(t)))(t)
 	var values []string
 	for name, v := range params {
 		values = append(values, `{"Ref":"`+name+`"}`, string(must(json.Marshal(v))(t)), "${"+name+"}", fmt.Sprint(v))

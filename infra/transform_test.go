@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
-	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
@@ -67,7 +67,7 @@ func facts(d document) map[string]document {
 	for _, id := range []string{"ReleaseFaultsAlarm", "ReleaseCrashesAlarm"} {
 		watched = append(watched, document{"Name": document{"Ref": id}})
 	}
-	for _, slug := range sam.Slugs() {
+	for _, slug := range functionSlugs() {
 		id, timeout, memory := sam.LogicalID(slug), 29.0, 512.0
 		// A new version takes over by parts, and is rolled back when one of the
 		// template's alarms goes off.
@@ -110,7 +110,7 @@ func watching(published map[string]string, metric string) document {
 	}
 	var all []any
 	var terms []string
-	for _, slug := range sam.Slugs() {
+	for _, slug := range functionSlugs() {
 		if _, priced := catalog.BySlug(slug); !priced && slug != sam.MCP && slug != own {
 			continue
 		}
@@ -133,7 +133,7 @@ func watching(published map[string]string, metric string) document {
 func calls(d document) (want, got map[string]int) {
 	const api = "arn:${AWS::Partition}:execute-api:${AWS::Region}:${AWS::AccountId}:${__ApiId__}/${__Stage__}/*"
 	want, got = map[string]int{}, map[string]int{}
-	for slug, routes := range testbed.Routes() {
+	for slug, routes := range deployed.Routes() {
 		for _, route := range routes {
 			path := strings.TrimPrefix(route, "ANY ")
 			want["aws_proxy 2.0 "+sam.LogicalID(slug)+"Aliaslive for "+path+" of 1"]++

@@ -19,7 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
-	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
@@ -62,11 +62,11 @@ func testParams() map[string]string {
 }
 
 // TestOneFunctionForEachSlug: the catalog and the list of other functions, the
-// template, the folders, the events and what the envelope loops over agree.
+// template, the folders, the events and the routes agree.
 func TestOneFunctionForEachSlug(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
-	have := map[string][]string{"the envelope": sam.Slugs()}
+	have := map[string][]string{}
 	for _, id := range tpl.FunctionNames() {
 		slug := strings.TrimPrefix(must(tpl.FunctionProperties(id))(t).CodeURI, "functions/")
 		have["template.yaml"] = append(have["template.yaml"], slug)
@@ -79,7 +79,7 @@ func TestOneFunctionForEachSlug(t *testing.T) {
 			have[dir] = append(have[dir], strings.TrimSuffix(e.Name(), map[string]string{"events": ".json"}[dir]))
 		}
 	}
-	want := slices.Sorted(maps.Keys(testbed.Routes()))
+	want := slices.Sorted(maps.Keys(deployed.Routes()))
 	for place, slugs := range have {
 		slices.Sort(slugs)
 		if d := cmp.Diff(want, slugs); d != "" {
@@ -103,7 +103,7 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 		}
 	}
 	hidden := map[string][]string{"discovery": secret, sam.Reconcile: {"RECEIPT_KEY"}}
-	for slug := range testbed.Routes() {
+	for slug := range deployed.Routes() {
 		have := must(tpl.FunctionProperties(sam.LogicalID(slug)))(t).Environment.Variables
 		if d := cmp.Diff(slices.Sorted(slices.Values(set)), slices.Sorted(maps.Keys(have))); d != "" {
 			t.Errorf("%s: variables (-boot +template):\n%s", slug, d)
@@ -179,7 +179,7 @@ func read(t *testing.T, into any) {
 
 func TestEventsAreOfTheirFunctions(t *testing.T) {
 	t.Parallel()
-	for slug, routes := range testbed.Routes() {
+	for slug, routes := range deployed.Routes() {
 		if slug == sam.Reconcile {
 			continue // see TestScheduledEvent
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
@@ -50,10 +51,10 @@ func statement(permission string) document {
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	text := func(v any) string { return string(must(json.Marshal(v))(t)) }
-	for slug := range testbed.Routes() {
-		f := properties(testbed.Template(t), sam.LogicalID(slug))
+	for slug := range deployed.Routes() {
+		f := properties(deployed.Template(t), sam.LogicalID(slug))
 		var want, got []string
-		for _, permission := range testbed.Permissions(slug) {
+		for _, permission := range deployed.Permissions(slug) {
 			want = append(want, text(statement(permission)))
 		}
 		if f["Role"] != nil {
@@ -83,7 +84,7 @@ func statements(t *testing.T, policies any) (all []any) {
 	for _, p := range policies.([]any) {
 		own := p.(document)
 		if ref, shared := own["Ref"].(string); shared {
-			own = section(properties(testbed.Template(t), ref), "PolicyDocument")
+			own = section(properties(deployed.Template(t), ref), "PolicyDocument")
 			delete(own, "Version")
 		}
 		statements, _ := own["Statement"].([]any)
@@ -108,7 +109,7 @@ func list(v any) []any {
 // and the signature; the address is his.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
-	format, _ := section(properties(testbed.Template(t), "Api"), "AccessLogSettings")["Format"].(string)
+	format, _ := section(properties(deployed.Template(t), "Api"), "AccessLogSettings")["Format"].(string)
 	var line map[string]string
 	if err := json.Unmarshal([]byte(format), &line); err != nil || strings.Contains(format, "\n") {
 		t.Fatalf("%q is no line of JSON: %v", format, err)
@@ -160,7 +161,7 @@ func TestTableIsTheStores(t *testing.T) {
 		"Type": "AWS::DynamoDB::Table", "Properties": want, "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain",
 		"Condition": "CreateLedger", // or it would be made beside one that is named
 	}
-	if d := cmp.Diff(want, section(testbed.Template(t), "Resources")["Ledger"]); d != "" {
+	if d := cmp.Diff(want, section(deployed.Template(t), "Resources")["Ledger"]); d != "" {
 		t.Errorf("table (-Create +template):\n%s", d)
 	}
 }

@@ -1,10 +1,6 @@
 package sam
 
-import (
-	"strings"
-
-	"github.com/hostfacts/hostfacts/pkg/catalog"
-)
+import "strings"
 
 // Functions that no operation of the catalog has.
 const (
@@ -13,15 +9,6 @@ const (
 	MCP       = "mcp"
 	Reconcile = "reconcile"
 )
-
-// Slugs are the functions of a deployment: one for each operation, and these four.
-func Slugs() []string {
-	var all []string
-	for _, o := range catalog.All() {
-		all = append(all, o.Slug)
-	}
-	return append(all, Discovery, Health, MCP, Reconcile)
-}
 
 // LogicalID is the template's name of a function: PascalCase slug + Function.
 func LogicalID(slug string) string { return Pascal(slug) + "Function" }

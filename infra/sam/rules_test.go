@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
@@ -122,7 +122,7 @@ func TestParameters(t *testing.T) {
 	}
 	for name, arn := range map[string]string{"HasFacilitatorSecret": "FacilitatorSecretArn", "HasFallbackSecret": "FacilitatorFallbackSecretArn"} {
 		condition := document{"Fn::Not": []any{document{"Fn::Equals": []any{document{"Ref": arn}, ""}}}}
-		if d := cmp.Diff(condition, section(testbed.Template(t), "Conditions")[name]); d != "" {
+		if d := cmp.Diff(condition, section(deployed.Template(t), "Conditions")[name]); d != "" {
 			t.Errorf("when there is a secret (-want +template):\n%s", d)
 		}
 	}

@@ -1,4 +1,6 @@
-package testbed
+// Package deployed has what suites hold the template and what is made of it to. It is not
+// in package testbed, because the catalog knows the lookups, and their tests use that.
+package deployed
 
 import (
 	"os"
@@ -10,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
@@ -17,7 +20,7 @@ import (
 // Template is template.yaml as JSON has it, with the long forms of intrinsic functions.
 func Template(tb testing.TB) map[string]any {
 	tb.Helper()
-	text, err := os.ReadFile(filepath.Join(Root(tb), "template.yaml"))
+	text, err := os.ReadFile(filepath.Join(testbed.Root(tb), "template.yaml"))
 	var root yaml.Node
 	if err == nil {
 		err = yaml.Unmarshal(text, &root)
