@@ -35,8 +35,8 @@ type askedValue struct {
 	shown, typed string
 }
 
-// askedOf takes the parameters of the operation and no others: whoever made the
-// link wrote those.
+// askedOf takes the parameters of the operation and no others, which are the words of the
+// one who made the link.
 func askedOf(op catalog.Operation, v Visit) asked {
 	a := asked{refused: v.Refused, known: v.Known}
 	query := url.Values{}

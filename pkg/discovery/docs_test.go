@@ -89,7 +89,7 @@ func TestLinks(t *testing.T) {
 }
 
 // TestEveryCodeIsDocumented finds every error code of the service, with what it
-// means for the payment, on the page, with an anchor of its own, and in both texts.
+// means for the payment, on the page, with an anchor, and in both texts.
 func TestEveryCodeIsDocumented(t *testing.T) {
 	for _, info := range catalog.Codes() {
 		o := outcomeOf(info.Code)

@@ -38,7 +38,7 @@ type Document struct {
 	ContentType string
 	Body        []byte
 	ETag        string // strong, of the body
-	// Gzip is the body compressed, with an ETag of its own. A redirect has
+	// Gzip is the body compressed, with its own ETag. A redirect has
 	// none, and neither has what is made for each request.
 	Gzip     []byte
 	GzipETag string
@@ -72,7 +72,7 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if d.Gzip != nil && WantsGzip(strings.Join(r.Header.Values("Accept-Encoding"), ",")) {
 		body, etag = d.Gzip, d.GzipETag
 		h.Set("Content-Encoding", "gzip")
-		h.Set("Content-Length", strconv.Itoa(len(body))) // ServeContent leaves it to whoever encodes
+		h.Set("Content-Length", strconv.Itoa(len(body))) // ServeContent leaves it out of what is encoded
 	}
 	h.Set("ETag", etag)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))

@@ -112,7 +112,7 @@ func TestOwnershipProofsReachBothDocuments(t *testing.T) {
 	}
 }
 
-// TestRoot asks for what is no document by itself; TestEncodings for those that are.
+// TestRoot asks for what is not a document by itself; TestEncodings for those that are.
 func TestRoot(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		w := ask(rendered(), method, "/", nil)

@@ -26,7 +26,7 @@ func Tools(s Site) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// mcpToolOf is an entry of tools/list. Its annotations are hints to whoever decides
+// mcpToolOf is an entry of tools/list. Its annotations are hints for the decision
 // whether a model may call it: a lookup changes nothing, and what it costs is for the
 // wallet to allow. Its _meta shows the price before the first call.
 func mcpToolOf(s Site, op catalog.Operation) object {

@@ -51,8 +51,8 @@ func unzip(b []byte) []byte {
 	return must(io.ReadAll(must(gzip.NewReader(bytes.NewReader(b)))))
 }
 
-// Every document comes as it is and compressed: the same text, each with an
-// ETag of its own, and HEAD and 304 say what GET says.
+// Every document comes as it is and compressed: the same text, each with
+// its ETag, and HEAD and 304 say what GET says.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	d := rendered()

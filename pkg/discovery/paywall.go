@@ -31,7 +31,7 @@ var (
 // Visit is what one request adds to the page.
 type Visit struct {
 	// Asked are the parameters as the operation reads them, without those that
-	// were not sent: a name is in A-labels. The words of whoever made the link
+	// were not sent: a name is in A-labels. Other words of the link
 	// are not among them.
 	Asked url.Values
 	// Typed are the parameters as they were sent. Where the request would be refused,

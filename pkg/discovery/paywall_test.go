@@ -87,6 +87,26 @@ func TestPaywall(t *testing.T) {
 	}
 }
 
+// TestPaywallShowsAnswers: the page has the rules of the bundle and of each of its parts,
+// and knows by its path which field is a time, or is marked when it is missing.
+func TestPaywallShowsAnswers(t *testing.T) {
+	root, _ := mustVisit(t, catalog.UptimeCheck(), visit(catalog.UptimeCheck(), "www.example.org"))
+	var rules map[string][][]string
+	var hints map[string]string
+	for name, into := range map[string]any{"data-verdicts": &rules, "data-hints": &hints} {
+		if err := json.Unmarshal([]byte(attr(mainOf(root), name)), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for field, op := range map[string]catalog.Operation{"": catalog.UptimeCheck(), "dns": catalog.DNS(), "ssl": catalog.SSLCheck(), "headers": catalog.Headers()} {
+		if len(op.Verdicts) == 0 {
+			t.Errorf("%s has no verdicts", op.Slug)
+		}
+		same(t, field, rulesOf(op), rules[field])
+	}
+	same(t, "hints", []string{"time", "expected", ""}, []string{hints["ssl.not_after"], hints["headers.headers.strict-transport-security"], hints["headers.headers.server"]})
+}
+
 // TestPaywallOfAVisit: the snippets and the form show what was asked for, and not the
 // domain alone; nothing that the operation does not read. What lacks a domain, or would
 // be refused, has no wallet, and no word of the request beside the reason.

@@ -43,7 +43,7 @@ const (
 	shallow               // the top-level fields and their types
 	deep                  // the whole tree, types only
 	full                  // the whole tree, exactly, with descriptions
-	named                 // like full, where an object with a name of its own is a reference to it
+	named                 // like full, where an object that has a name is a reference to it
 )
 
 // record is an object with exactly these properties; all but the optional ones

@@ -29,14 +29,14 @@ type Site struct {
 	// OwnershipProofs are signatures of the bare origin by the payee's key.
 	OwnershipProofs []string
 	// ReceiptKeys are the set of public keys of offers and receipts. Without one there
-	// is no DID document.
+	// is not a DID document.
 	ReceiptKeys []ed25519.PublicKey
 	// PlayMoney says that the facilitator moves no real money.
 	PlayMoney bool
 	// Caps are the numbers of the limits.
 	Caps catalog.Caps
 	// Contact is an https or mailto URL at which the operator can be reached. Without
-	// one there is no security.txt, whose end of validity Now is for.
+	// one there is not a security.txt, whose end of validity is reckoned from Now.
 	Contact string
 	Now     func() time.Time
 	// Claims are the operator's files below /.well-known/, by name.

@@ -125,7 +125,7 @@ func programs(s Site) ([]snippet, error) {
 }
 
 // coloredFile is the markup of every file of assets/snippets, each after the line
-// that coloredBegin makes of its name. In markup there is no other comment.
+// that coloredBegin makes of its name. The markup has no other comment.
 const coloredFile = "assets/generated/colored.html"
 
 func coloredBegin(file string) string { return "<!-- " + file + " -->\n" }

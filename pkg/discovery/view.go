@@ -56,7 +56,7 @@ type view struct {
 	ErrorJSON    string    // an error body
 	Payment      []outcome // the payment errors of every operation
 	Outside      []outcome
-	Own          []outcome // the codes that some operations have of their own
+	Own          []outcome // the codes that belong to some operations
 	Every        []outcome // every code, once
 	Limits       []catalog.Note
 	Caveats      []catalog.Note

@@ -2,7 +2,7 @@
   const create = (tag, properties) => Object.assign(document.createElement(tag), properties);
   const heldTop = () => parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) || 0;
 
-  // The contents, folded where they have no column of their own.
+  // The contents, folded where they have no column.
   const menu = document.querySelector(".menu");
   const narrow = matchMedia("(max-width: 61.99rem)");
   const fold = () => { menu.open = !narrow.matches; };

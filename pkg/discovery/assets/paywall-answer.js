@@ -88,7 +88,7 @@ function fieldTable(caption, fields, path) {
     el("tr", {}, el("th", { scope: "row" }, label(name)), el("td", {}, shown(value, path + name)))))));
 }
 
-/** The parts of an answer, or of a part of a bundle: lists first, then what has fields of its own, then the rest. */
+/** The parts of an answer, or of a part of a bundle: lists first, then what has fields, then the rest. */
 function tables(answer, title, path = "") {
   const fields = Object.entries(answer), plain = fields.filter(([name, value]) => !isTable(value) && !isSection(path + name, value));
   return [
@@ -98,7 +98,7 @@ function tables(answer, title, path = "") {
   ];
 }
 
-/** Whether a field has a place of its own: the headers, or a part of a bundle. */
+/** Whether a field has its own place: the headers, or a part of a bundle. */
 const isSection = (path, value) => isObject(value) && (path.endsWith("headers") || path in verdicts);
 
 function section(name, value, path) {

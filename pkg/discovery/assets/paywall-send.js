@@ -245,7 +245,7 @@ function again(problem, wait, alone = false) {
     retry.removeAttribute("aria-disabled");
     clock.textContent = "";
     if (alone) press(retry, send);
-    // In the place of the countdown: a line of its own would move the button down
+    // In the place of the countdown: another line would move the button down
     // at the moment in which it can be pressed.
     else if (wait > 0) part("said").textContent = clock.textContent = "The wait is over. ";
   };
@@ -342,7 +342,7 @@ function receipt(answer, bytes, name) {
   part("receipt-tools").replaceChildren(copyButton("Copy receipt", json), downloadButton("Download receipt", name + "-receipt.json", json));
 }
 
-/** What a signed receipt comes to, in words: whose key, for this question and payment, over these bytes. */
+/** What a signed receipt proves, in words: whose key, for this question and payment, over these bytes. */
 async function checked(signed, settled, bytes) {
   if (!signed) return "None: nobody signed for this answer.";
   let problem = "It cannot be read.";

@@ -37,7 +37,7 @@ function words(value, most = 200) {
 
 const say = (text) => { part("progress").textContent = text; };
 
-let turn = 0; // counts what was shown; whoever waited longer than that is late
+let turn = 0; // counts what was shown; what waited longer than that is late
 let pressed = null; // the button that started what is under way
 let engaged = false; // a button was pressed: from then on the page scrolls to what it waits for
 

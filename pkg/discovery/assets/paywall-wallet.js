@@ -179,7 +179,7 @@ function review(problem = null) {
   if (!page.play) checkBalance(turn);
 }
 
-/** Warns when the account is known to hold too little. No answer is no news. */
+/** Warns when the account is known to hold too little. Without an answer nothing is said. */
 async function checkBalance(mine) {
   let held;
   try {

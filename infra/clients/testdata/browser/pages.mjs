@@ -178,7 +178,7 @@ export async function scrollsToTheButton(stage) {
     await away();
     await page.evaluate((address) => window.emitFromWallet("accountsChanged", [address]), late.address);
     await page.waitForFunction((address) => document.querySelector("[data-signs=from]").textContent === address, late.address);
-    await page.waitForFunction(`(${outOfSight})().length === 0`);
+    while ((await page.evaluate(outOfSight)).length > 0) await page.evaluate(() => new Promise(requestAnimationFrame));
     await page.evaluate((address) => window.emitFromWallet("accountsChanged", [address]), wallet.address);
     odd = true;
     await page.getByRole("button", { name: /^Sign and pay/ }).click();
