@@ -138,22 +138,22 @@ func (h *Hold) write(ctx context.Context, event Event, c change) error {
 	if err := h.confirm(ctx); err != nil {
 		return err
 	}
-	c.now, c.refusedBy = h.ledger.now(), h.refusedBy
-	next, err := step(h.record, event, c)
-	if err != nil {
+	c.refusedBy = h.refusedBy
+	next, err := h.ledger.apply(ctx, h.record, event, c)
+	if errors.Is(err, ErrIllegal) {
 		return err
 	}
-	next.WriteID = h.ledger.newID()
-	return h.replace(ctx, next)
+	return h.wrote(next, err)
 }
 
-func (h *Hold) replace(ctx context.Context, next Record) error {
-	switch err := h.ledger.store.Replace(ctx, next); {
+// wrote goes on from a write that has ended.
+func (h *Hold) wrote(next Record, err error) error {
+	switch {
 	case errors.Is(err, ErrConflict):
 		return ErrLost
 	case err != nil:
 		h.pending = &next
-		return fmt.Errorf("write %s: %w", next.State, err)
+		return err
 	}
 	h.record, h.pending = next, nil
 	return nil
@@ -167,7 +167,7 @@ func (h *Hold) confirm(ctx context.Context) error {
 		return nil
 	}
 	late := h.pending
-	err := h.replace(ctx, *late)
+	err := h.wrote(*late, h.ledger.store.Replace(ctx, *late))
 	if errors.Is(err, ErrLost) && h.record.Receipt == nil && late.Receipt != nil {
 		return h.evidence(ctx, *late.Receipt, late.Lookups > 0)
 	}

@@ -121,43 +121,62 @@ func (l *Ledger) expired(r Record) bool {
 // Claim takes the lease of a payment until a point in time, or says why not.
 // An error is a store that failed; nothing may be sent then.
 func (l *Ledger) Claim(ctx context.Context, p Payment, lease time.Time) (Claim, error) {
-	first := l.first(p, lease)
+	first := l.fresh(Record{
+		Key: p.Key, State: Settling,
+		AuthDigest: p.AuthDigest, SigDigest: p.SigDigest, Request: p.Request, Terms: p.Terms,
+		Payload: p.Payload, Token: p.Token, Purchase: p.Purchase,
+		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore,
+	})
+	ask(&first, change{asks: p.Asks})
 	old, err := l.store.Create(ctx, first)
-	if err != nil {
-		return Claim{}, fmt.Errorf("claim: %w", err)
-	}
-	if old == nil {
-		return Claim{Standing: Held, Record: first, Hold: l.hold(first)}, nil
-	}
-	if l.expired(*old) {
-		return l.replaceExpired(ctx, first, *old)
+	switch {
+	case err != nil || old == nil:
+		return l.claimed(nil, first, err)
+	case l.expired(*old):
+		first.Version, first.WriteID, old.LookupAt = old.Version+1, l.newID(), time.Time{}
+		return l.claimed(old, first, l.store.Replace(ctx, first))
 	}
 	return l.claimExisting(ctx, p, *old, lease)
 }
 
-func (l *Ledger) first(p Payment, lease time.Time) Record {
+// fresh completes a record that is new under its key.
+func (l *Ledger) fresh(r Record) Record {
 	now := l.now()
-	r := Record{
-		Key: p.Key, Version: 1, WriteID: l.newID(), State: Settling,
-		AuthDigest: p.AuthDigest, SigDigest: p.SigDigest, Request: p.Request, Terms: p.Terms,
-		Payload: p.Payload, Token: p.Token, Purchase: p.Purchase,
-		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore,
-		CreatedAt: now, UpdatedAt: now,
-	}
-	ask(&r, change{asks: p.Asks})
+	r.Version, r.WriteID, r.CreatedAt, r.UpdatedAt = 1, l.newID(), now, now
 	r.ExpiresAt = expiry(r, now)
 	return r
 }
 
-func (l *Ledger) replaceExpired(ctx context.Context, first, old Record) (Claim, error) {
-	first.Version, first.WriteID = old.Version+1, l.newID()
-	switch err := l.store.Replace(ctx, first); {
+// apply writes what an event makes of a record over the version that was read, and
+// returns it, also after an error of the store, when it may have been written.
+// ErrConflict says that somebody else has written the record since, and ErrIllegal that
+// the event cannot happen.
+func (l *Ledger) apply(ctx context.Context, r Record, event Event, c change) (Record, error) {
+	c.now = l.now()
+	next, err := step(r, event, c)
+	if err != nil {
+		return r, err
+	}
+	next.WriteID = l.newID()
+	if err := l.store.Replace(ctx, next); err != nil {
+		return next, fmt.Errorf("write %s: %w", next.State, err)
+	}
+	return next, nil
+}
+
+// claimed is the outcome of a claim that wrote next over old, nil where there was none.
+func (l *Ledger) claimed(old *Record, next Record, err error) (Claim, error) {
+	switch {
 	case errors.Is(err, ErrConflict):
-		return l.inFlight(old, first.LeaseUntil), nil
+		return l.inFlight(*old, next.LeaseUntil), nil
 	case err != nil:
 		return Claim{}, fmt.Errorf("claim: %w", err)
 	}
-	return Claim{Standing: Held, Record: first, Hold: l.hold(first)}, nil
+	h := l.hold(next)
+	if old != nil {
+		h.lookupAt = old.LookupAt
+	}
+	return Claim{Standing: Held, Record: next, Hold: h}, nil
 }
 
 func (l *Ledger) claimExisting(ctx context.Context, p Payment, old Record, lease time.Time) (Claim, error) {
@@ -198,7 +217,8 @@ func (l *Ledger) Resume(ctx context.Context, old Record, asks string, lease time
 		c.Standing, c.Wait = standing, wait
 		return c, nil
 	}
-	return l.take(ctx, old, asks, lease)
+	next, err := l.apply(ctx, old, EventClaim, change{lease: lease, asks: asks})
+	return l.claimed(&old, next, err)
 }
 
 // busy is a record that another attempt holds. What is stored of an incomplete
@@ -234,23 +254,6 @@ func (l *Ledger) lookupNow(r Record, now time.Time) (Standing, time.Duration) {
 		return Answered, 0
 	}
 	return standing, wait
-}
-
-func (l *Ledger) take(ctx context.Context, old Record, asks string, lease time.Time) (Claim, error) {
-	next, err := step(old, EventClaim, change{now: l.now(), lease: lease, asks: asks})
-	if err != nil {
-		return Claim{}, err
-	}
-	next.WriteID = l.newID()
-	switch err := l.store.Replace(ctx, next); {
-	case errors.Is(err, ErrConflict):
-		return l.inFlight(old, lease), nil
-	case err != nil:
-		return Claim{}, fmt.Errorf("claim: %w", err)
-	}
-	h := l.hold(next)
-	h.lookupAt = old.LookupAt
-	return Claim{Standing: Held, Record: next, Hold: h}, nil
 }
 
 // inFlight tells a client to come back when the other attempt must be over,

@@ -60,7 +60,7 @@ func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Record, error) {
 // attempt cannot have opened before and take over after this, or that of
 // another payment. ErrConflict means that somebody else opens it now.
 func (l *Ledger) Open(ctx context.Context, h *Hold) (*Purchase, error) {
-	item := l.item(h, 1)
+	item := l.item(h)
 	old, err := l.store.Create(ctx, item)
 	switch {
 	case err != nil:
@@ -84,11 +84,7 @@ func (l *Ledger) Open(ctx context.Context, h *Hold) (*Purchase, error) {
 // was closed stays closed.
 func (l *Ledger) TakeOver(ctx context.Context, p *Purchase, owner *Record, h *Hold) (*Purchase, error) {
 	if owner != nil && owner.closable() {
-		next, err := l.closed(*owner, h)
-		if err != nil {
-			return nil, fmt.Errorf("take over: %w", err)
-		}
-		if err := l.store.Replace(ctx, next); err != nil {
+		if err := l.close(ctx, *owner, h.record.Key); err != nil {
 			return nil, fmt.Errorf("take over: %w", err)
 		}
 	}
@@ -101,25 +97,21 @@ func (r Record) closable() bool {
 	return r.State == Refused || r.State == Settled || r.State == Redeemed && incomplete(r, time.Time{})
 }
 
-// closed is the record of an owner that loses its purchase. One that was paid
-// keeps its state, and whoever still works on it has another version.
-func (l *Ledger) closed(owner Record, h *Hold) (Record, error) {
-	next := owner
+// close writes the record of an owner that loses its purchase to the payment with a key.
+// One that was paid keeps its state, and an attempt that still works on it has another
+// version.
+func (l *Ledger) close(ctx context.Context, owner Record, key string) error {
 	if owner.State == Refused {
-		var err error
-		if next, err = step(owner, EventSupersede, change{now: l.now(), owner: h.record.Key}); err != nil {
-			return next, err
-		}
-	} else {
-		next.Version++
+		_, err := l.apply(ctx, owner, EventSupersede, change{owner: key})
+		return err
 	}
-	next.WriteID = l.newID()
-	return next, nil
+	owner.Version, owner.WriteID = owner.Version+1, l.newID()
+	return l.store.Replace(ctx, owner)
 }
 
 func (l *Ledger) swap(ctx context.Context, old Record, h *Hold) (*Purchase, error) {
-	next := l.item(h, old.Version+1)
-	next.CreatedAt = old.CreatedAt
+	next := l.item(h)
+	next.Version, next.CreatedAt = old.Version+1, old.CreatedAt
 	if err := l.store.Replace(ctx, next); err != nil {
 		return nil, fmt.Errorf("open purchase: %w", err)
 	}
@@ -127,14 +119,8 @@ func (l *Ledger) swap(ctx context.Context, old Record, h *Hold) (*Purchase, erro
 }
 
 // item is the purchase of a payment as it is stored.
-func (l *Ledger) item(h *Hold, version int64) Record {
-	now := l.now()
-	r := Record{
-		Key: h.record.Purchase, Version: version, WriteID: l.newID(), State: Bought,
-		Owner: h.record.Key, AuthDigest: h.record.AuthDigest, CreatedAt: now, UpdatedAt: now,
-	}
-	r.ExpiresAt = expiry(r, now)
-	return r
+func (l *Ledger) item(h *Hold) Record {
+	return l.fresh(Record{Key: h.record.Purchase, State: Bought, Owner: h.record.Key, AuthDigest: h.record.AuthDigest})
 }
 
 // answered says whether the purchase of a superseded payment was paid for with

@@ -12,16 +12,11 @@ import (
 // payment that made it: for the reconciler. It returns nil for a record that
 // is decided, that a live attempt holds, or that is gone.
 func (l *Ledger) Reclaim(ctx context.Context, r Record, lease time.Time) (*Hold, error) {
-	now := l.now()
 	if !l.Sleeping(r) {
 		return nil, nil
 	}
-	next, err := step(r, EventClaim, change{now: now, lease: lease})
-	if err != nil {
-		return nil, err
-	}
-	next.WriteID = l.newID()
-	switch err := l.store.Replace(ctx, next); {
+	next, err := l.apply(ctx, r, EventClaim, change{lease: lease})
+	switch {
 	case errors.Is(err, ErrConflict):
 		return nil, nil
 	case err != nil:
@@ -76,12 +71,8 @@ func (l *Ledger) Sending(ctx context.Context, r Record) (Sending, error) {
 // CloseUnsent closes a payment that was NeverSent, on the version that was read.
 // It reports whether it wrote that; somebody else may have come first.
 func (l *Ledger) CloseUnsent(ctx context.Context, r Record) (bool, error) {
-	next, err := step(r, EventNotSent, change{now: l.now(), reason: "its attempt ended before it was sent"})
-	if err != nil {
-		return false, fmt.Errorf("close unsent: %w", err)
-	}
-	next.WriteID = l.newID()
-	switch err := l.store.Replace(ctx, next); {
+	_, err := l.apply(ctx, r, EventNotSent, change{reason: "its attempt ended before it was sent"})
+	switch {
 	case errors.Is(err, ErrConflict):
 		return false, nil
 	case err != nil:
@@ -133,11 +124,7 @@ func RepaymentKey(network, asset, payer, transaction, amount string, n int) stri
 // it, whoever tries that at the same time. It reports whether the transfer is that
 // debt's. A reservation has no end: a transaction stays on the chain.
 func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, error) {
-	now := l.now()
-	r := Record{
-		Key: transfer, Version: 1, WriteID: l.newID(), State: Repaid, Owner: debt, CreatedAt: now, UpdatedAt: now,
-	}
-	old, err := l.store.Create(ctx, r)
+	old, err := l.store.Create(ctx, l.fresh(Record{Key: transfer, State: Repaid, Owner: debt}))
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("reserve a transfer: %w", err)
@@ -180,8 +167,7 @@ func (l *Ledger) Cursor(ctx context.Context, key string) (*Cursor, error) {
 
 // Begin makes a cursor. ErrConflict means that somebody else has made it.
 func (l *Ledger) Begin(ctx context.Context, key string, next, debtsFrom uint64) (*Cursor, error) {
-	now := l.now()
-	r := Record{Key: key, Version: 1, WriteID: l.newID(), State: Scanned, Block: next, DebtsFrom: debtsFrom, CreatedAt: now, UpdatedAt: now}
+	r := l.fresh(Record{Key: key, State: Scanned, Block: next, DebtsFrom: debtsFrom})
 	old, err := l.store.Create(ctx, r)
 	if err == nil && old != nil {
 		err = ErrConflict

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 )
@@ -204,7 +205,7 @@ func Unmarshal(doc, body []byte) (*Record, error) {
 	if r.Key == "" || r.Version < 1 || r.WriteID == "" {
 		return nil, fmt.Errorf("%w: key, version or write id is missing", ErrCorrupt)
 	}
-	if !r.State.known() {
+	if !slices.Contains(States(), r.State) {
 		return nil, fmt.Errorf("%w: unknown state %q", ErrCorrupt, r.State)
 	}
 	if r.Answer != nil {
@@ -221,15 +222,6 @@ func (r Record) Bodiless() Record {
 		r.Answer = &a
 	}
 	return r
-}
-
-func (s State) known() bool {
-	for _, k := range States() {
-		if s == k {
-			return true
-		}
-	}
-	return false
 }
 
 // MaxStored bounds a stored answer, compressed, in bytes. DynamoDB charges a write

@@ -21,19 +21,15 @@ func SilenceStands(r Record, now time.Time) bool {
 }
 
 // AnswerSilence stores the silence of the target as the answer of a payment for
-// which SilenceStands. stands is as with Hold.Redeem. It returns the record as it is written. ErrConflict means
-// that somebody else has written it, and ErrIllegal that the silence does not stand.
+// which SilenceStands. stands is as with Hold.Redeem. It returns the record as it is written. ErrConflict
+// means that somebody else has written it, and ErrIllegal that the silence does not
+// stand.
 func (l *Ledger) AnswerSilence(ctx context.Context, r Record, a Answer, stands time.Duration) (*Record, error) {
-	now := l.now()
-	if !SilenceStands(r, now) {
+	if !SilenceStands(r, l.now()) {
 		return nil, fmt.Errorf("answer silence: %w", ErrIllegal)
 	}
-	next, err := step(r, EventRedeem, change{now: now, answer: &a, stands: stands})
+	next, err := l.apply(ctx, r, EventRedeem, change{answer: &a, stands: stands})
 	if err != nil {
-		return nil, fmt.Errorf("answer silence: %w", err)
-	}
-	next.WriteID = l.newID()
-	if err := l.store.Replace(ctx, next); err != nil {
 		return nil, fmt.Errorf("answer silence: %w", err)
 	}
 	return &next, nil

@@ -29,11 +29,6 @@ const (
 	EventAttest     Event = "attest"      // the operator has shown that it was answered, and the record does not know
 )
 
-// Events lists every event.
-func Events() []Event {
-	return []Event{EventClaim, EventSettled, EventRefused, EventTurnedAway, EventDisproved, EventNotSent, EventUncertain, EventRedeem, EventRelease, EventRefund, EventSupersede, EventAsk, EventSendBack, EventAttest}
-}
-
 // ErrIllegal says that an event cannot happen in the record's state. It is a
 // bug, and it fails closed.
 var ErrIllegal = errors.New("ledger: illegal transition")

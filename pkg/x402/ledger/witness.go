@@ -29,20 +29,13 @@ func (l *Ledger) testify(ctx context.Context, key string, what func(Record) chan
 				return nil, false, err
 			}
 		}
-		c.now = l.now()
-		if !leasePast(*r, c.now) {
+		if !leasePast(*r, l.now()) {
 			c.lease = r.LeaseUntil
 		}
-		next, err := step(*r, EventSettled, c)
-		if err != nil {
-			return nil, false, err
-		}
-		next.WriteID = l.newID()
-		err = l.store.Replace(ctx, next)
-		if err == nil {
+		switch next, err := l.apply(ctx, *r, EventSettled, c); {
+		case err == nil:
 			return &next, true, nil
-		}
-		if !errors.Is(err, ErrConflict) {
+		case !errors.Is(err, ErrConflict):
 			return nil, false, err
 		}
 	}
@@ -115,12 +108,10 @@ func (l *Ledger) Testify(ctx context.Context, w Witness) (Testimony, error) {
 // orphan makes a record for money that there was none for. old is one that has
 // expired, or nil.
 func (l *Ledger) orphan(ctx context.Context, w Witness, old *Record) (Testimony, error) {
-	now := l.now()
-	r := Record{
-		Key: w.Key, Version: 1, WriteID: l.newID(), State: Settled, Terms: w.Terms,
-		Receipt: &w.Receipt, Transaction: w.Receipt.Transaction, Lookups: MaxLookups,
-		LookupAt: now, SettledAt: now, CreatedAt: now, UpdatedAt: now,
-	}
+	r := l.fresh(Record{
+		Key: w.Key, State: Settled, Terms: w.Terms, Receipt: &w.Receipt, Transaction: w.Receipt.Transaction, Lookups: MaxLookups,
+	})
+	r.LookupAt, r.SettledAt = r.CreatedAt, r.CreatedAt
 	if old != nil {
 		r.Version = old.Version + 1
 		if err := l.store.Replace(ctx, r); err != nil {
@@ -148,12 +139,8 @@ func (l *Ledger) SendBack(ctx context.Context, r Record, operator string) (stand
 	if r.SendingBack != nil {
 		return &r, true, nil
 	}
-	next, err := step(r, EventSendBack, change{now: l.now(), operator: operator})
+	next, err := l.apply(ctx, r, EventSendBack, change{operator: operator})
 	if err != nil {
-		return nil, false, fmt.Errorf("begin a refund: %w", err)
-	}
-	next.WriteID = l.newID()
-	if err := l.store.Replace(ctx, next); err != nil {
 		return nil, false, fmt.Errorf("begin a refund: %w", err)
 	}
 	return &next, false, nil
@@ -189,13 +176,8 @@ func (l *Ledger) closeDebt(ctx context.Context, key string, event Event, c chang
 	case closed(*r):
 		return r, nil
 	}
-	c.now = l.now()
-	next, err := step(*r, event, c)
+	next, err := l.apply(ctx, *r, event, c)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", event, err)
-	}
-	next.WriteID = l.newID()
-	if err := l.store.Replace(ctx, next); err != nil {
 		return nil, fmt.Errorf("%s: %w", event, err)
 	}
 	return &next, nil
