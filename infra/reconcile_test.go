@@ -53,7 +53,7 @@ func claim(t *testing.T, l *ledger.Ledger, payer *x402test.Wallet) (testbed.Sign
 		Key: key, AuthDigest: key, SigDigest: "s", Request: "GET /v1/tools/dns?domain=example.com",
 		Terms: must(json.Marshal(terms.Requirements("5000")))(t), ValidBefore: until,
 	}, time.Now().Add(time.Minute)))(t)
-	if c.Standing != ledger.Held {
+	if c.Result != ledger.Held {
 		t.Fatalf("claim: %+v", c)
 	}
 	return signed, c.Hold, key

@@ -87,8 +87,8 @@ func exhaust(w *world, payers []*payer) {
 			now = now.Add(11 * time.Minute)
 			claim, err := l.Claim(w.Context(), paid, now.Add(30*time.Second))
 			must(w, err)
-			if claim.Standing != ledger.Held {
-				w.Fatalf("the next lookup is not allowed: standing %d", claim.Standing)
+			if claim.Result != ledger.Held {
+				w.Fatalf("the next lookup is not allowed: standing %d", claim.Result)
 			}
 			must(w, claim.Hold.Release(w.Context(), *r.LastFault))
 		}

@@ -128,14 +128,14 @@ func (p *process) SafeBlock(context.Context) (uint64, error) {
 
 func addressOf(s string) x402.Address { return must(x402.ParseAddress(s)) }
 
-// Open implements ledger.Index, like Owed, as an index that is not up to date: it
+// ListInDoubt implements ledger.Index, like Owed, as an index that is not up to date: it
 // may miss a record, and lists records that do not belong on it, or are gone.
-func (p *process) Open(_ context.Context, _ time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+func (p *process) ListInDoubt(_ context.Context, _ time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	return p.list(after, limit)
 }
 
-// Owed implements ledger.Index.
-func (p *process) Owed(_ context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+// ListOwed implements ledger.Index.
+func (p *process) ListOwed(_ context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
 	return p.list(after, limit)
 }
 
@@ -161,13 +161,13 @@ func (p *process) list(after ledger.Place, limit int) ([]ledger.Place, error) {
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// Open implements ledger.Index, up to date.
-func (s decodedStore) Open(_ context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return s.list(after, limit, func(r *ledger.Record) bool { return (r.Open() || r.LookingUp()) && !r.OpenedAt().After(before) })
+// ListInDoubt implements ledger.Index, up to date.
+func (s decodedStore) ListInDoubt(_ context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return s.list(after, limit, func(r *ledger.Record) bool { return (r.InDoubt() || r.LookingUp()) && !r.ListedAt().After(before) })
 }
 
-// Owed implements ledger.Index.
-func (s decodedStore) Owed(_ context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+// ListOwed implements ledger.Index.
+func (s decodedStore) ListOwed(_ context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
 	return s.list(after, limit, func(r *ledger.Record) bool { return r.Owed() && !r.LookingUp() })
 }
 
@@ -175,7 +175,7 @@ func (s decodedStore) list(after ledger.Place, limit int, wanted func(*ledger.Re
 	var all []ledger.Place
 	for key, r := range s {
 		if wanted(r) {
-			all = append(all, ledger.Place{At: r.OpenedAt(), Key: key})
+			all = append(all, ledger.Place{At: r.ListedAt(), Key: key})
 		}
 	}
 	return ledger.FirstPlaces(all, after, limit), nil
@@ -259,11 +259,11 @@ func (w *world) read(a *authorization) bool {
 func (w *world) checkDoubt(a *authorization, r *ledger.Record, listed bool) {
 	undue := a.validBefore.Add(refusedUntil)
 	switch {
-	case listed && !r.Open():
+	case listed && !r.InDoubt():
 		w.violated("in the list of what is in doubt, and " + string(r.State))
 	case listed && !r.Sent && !r.Doubt && time.Now().Before(undue):
 		w.violated("abandoned a moment ago, and in the list of what is in doubt")
-	case !r.Open() || listed:
+	case !r.InDoubt() || listed:
 	case r.Sent || r.Doubt || a.possibleSends > 0 && time.Now().After(undue.Add(time.Minute)):
 		w.violated("in doubt, and not in the list of that")
 	default:

@@ -79,7 +79,7 @@ func (p *process) applyBrokenOwnerRead(r *ledger.Record) {
 	switch s := p.w.brokenRule; {
 	case s == "an owner for another request is one for this":
 		r.Request = p.path
-	case s == "an owner in flight is dead" && r.Open() && held, s == "an owner in doubt was never sent" && r.Open() && !held, s == "an owner that the facilitator refused was never sent" && r.State == ledger.Refused:
+	case s == "an owner in flight is dead" && r.InDoubt() && held, s == "an owner in doubt was never sent" && r.InDoubt() && !held, s == "an owner that the facilitator refused was never sent" && r.State == ledger.Refused:
 		dead()
 	case s == "an owner that is proven dead is in doubt" && r.State == ledger.Refused:
 		r.Disproved, r.Sent, r.Doubt = false, true, true

@@ -66,7 +66,7 @@ func (c *actors) runWithoutFaults() *patientClient {
 	defer w.mu.Unlock()
 	w.result = "stuck in doubt"
 	endless := !w.chainVisible && w.lies.times > len(c.f.later) // the facilitator refuses whatever it settles
-	if r := x.ownerRecord(); !endless && (w.chainVisible || r == nil || !r.Open()) {
+	if r := x.ownerRecord(); !endless && (w.chainVisible || r == nil || !r.InDoubt()) {
 		w.violated("no end, and not on the list of what is in doubt")
 	}
 	return x
@@ -305,7 +305,7 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 	replaced := r != nil && r.State == ledger.Superseded
 	// A payment that may have been sent is not superseded. It makes a new purchase
 	// when the answer of the payment that owned the purchase is no longer replayed.
-	doubt := r != nil && r.Open()
+	doubt := r != nil && r.InDoubt()
 	w.mu.Unlock()
 	begun := time.Now()
 	p, out := c.ask(x.request())

@@ -207,7 +207,7 @@ func (w *world) unsettled() (open bool, until time.Time, movedRefused bool) {
 	defer w.mu.Unlock()
 	for _, a := range w.authorizations {
 		movedRefused = movedRefused || a.movedAfterRefusal && a.moved()
-		if r := w.record(a); r != nil && r.Open() {
+		if r := w.record(a); r != nil && r.InDoubt() {
 			open = true
 			if a.validBefore.After(until) {
 				until = a.validBefore

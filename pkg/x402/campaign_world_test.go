@@ -369,7 +369,7 @@ func (w *world) undecided() map[*authorization]bool {
 	all := map[*authorization]bool{}
 	for _, a := range w.authorizations {
 		r := w.record(a)
-		all[a] = r != nil && (r.Open() || r.Owed())
+		all[a] = r != nil && (r.InDoubt() || r.Owed())
 	}
 	return all
 }

@@ -54,7 +54,7 @@ func (c *Reconciler) Outstanding(ctx context.Context, l Lists) (missed int, err 
 		}
 		return err
 	})
-	owed := c.visit(ctx, "owed", c.config.Index.Owed, func(r ledger.Record) error { tellOwed(r); return nil })
+	owed := c.visit(ctx, "owed", c.config.Index.ListOwed, func(r ledger.Record) error { tellOwed(r); return nil })
 	if err = errors.Join(open.err, owed.err); err == nil && !(open.whole && owed.whole) {
 		err = fmt.Errorf("the index was not read to its end: %w", ctx.Err())
 	}
@@ -66,7 +66,7 @@ func (c *Reconciler) Outstanding(ctx context.Context, l Lists) (missed int, err 
 func (c *Reconciler) opened() func(context.Context, ledger.Place, int) ([]ledger.Place, error) {
 	begun := c.config.Now()
 	return func(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-		return c.config.Index.Open(ctx, begun, after, limit)
+		return c.config.Index.ListInDoubt(ctx, begun, after, limit)
 	}
 }
 

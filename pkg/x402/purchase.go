@@ -103,7 +103,7 @@ func (a *attempt) buy(ctx context.Context, h *ledger.Hold) Outcome {
 	}
 	until := a.gate.now().Add(min(mostWait, a.spare()))
 	for range mostTurns {
-		p, err := a.gate.ledger.Open(ctx, h)
+		p, err := a.gate.ledger.OpenPurchase(ctx, h)
 		switch {
 		case errors.Is(err, ledger.ErrConflict):
 			continue
@@ -254,7 +254,7 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, 
 	switch {
 	case err != nil:
 		return new(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))
-	case c.Standing == ledger.Over && c.Wait > 0:
+	case c.Result == ledger.Over && c.Wait > 0:
 		if a.pause(ctx, c.Wait, until) {
 			return nil
 		}
@@ -262,7 +262,7 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, 
 	case c.Hold == nil:
 		return nil // another attempt has it
 	}
-	p, err := a.gate.ledger.Open(ctx, c.Hold)
+	p, err := a.gate.ledger.OpenPurchase(ctx, c.Hold)
 	switch {
 	case errors.Is(err, ledger.ErrConflict) || err == nil && !p.Mine(c.Hold):
 		a.endUnsent(ctx, c.Hold, Outcome{})

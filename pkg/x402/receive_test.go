@@ -234,7 +234,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		}
 		// Nobody gets an answer for it: there is no request that was paid for.
 		c, err := d.ledger.Claim(t.Context(), payment(1), time.Now().Add(attemptTime))
-		if err != nil || c.Standing != ledger.OtherAuthorization {
+		if err != nil || c.Result != ledger.OtherAuthorization {
 			t.Errorf("a claim on it: %+v, %v", c, err)
 		}
 	})

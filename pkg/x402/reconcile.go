@@ -148,7 +148,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 		return err
 	})
 	receive()
-	owed := c.visit(ctx, "owed", c.config.Index.Owed, func(record ledger.Record) error {
+	owed := c.visit(ctx, "owed", c.config.Index.ListOwed, func(record ledger.Record) error {
 		if !r.ledger.Unclaimed(record) || r.died[record.Key] {
 			return nil
 		}
@@ -189,7 +189,7 @@ func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, er
 	case r.ledger.Unclaimed(record):
 		r.died[record.Key] = true
 		return &r.Skipped, r.owes(ctx, record)
-	case !record.Open():
+	case !record.InDoubt():
 		return &r.Skipped, nil
 	case timeUp(settling) || len(r.judged) == maxJudged:
 		return &r.Left, nil

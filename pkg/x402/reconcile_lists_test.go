@@ -78,7 +78,7 @@ func (d *reconcilerHarness) bought(n, m int) {
 	d.t.Helper()
 	with := func(p *ledger.Payment) { p.Purchase = "purchase|" + payment(n).Key }
 	if m >= 0 {
-		must(d.ledger.Open(d.t.Context(), d.claim(m, with)))
+		must(d.ledger.OpenPurchase(d.t.Context(), d.claim(m, with)))
 	}
 	if n != m {
 		d.claim(n, with)
@@ -235,8 +235,8 @@ func (x *stopping) context(ctx context.Context) context.Context {
 	return ctx
 }
 
-func (x *stopping) Owed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-	page, err := x.Index.Owed(ctx, after, limit)
+func (x *stopping) ListOwed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+	page, err := x.Index.ListOwed(ctx, after, limit)
 	if x.after--; x.after == 0 {
 		x.stop()
 	}

@@ -122,7 +122,7 @@ func (d *reconcilerHarness) claim(n int, changes ...func(*ledger.Payment)) *ledg
 		change(&p)
 	}
 	c, err := d.ledger.Claim(d.t.Context(), p, time.Now().Add(attemptTime))
-	if err != nil || c.Standing != ledger.Held {
+	if err != nil || c.Result != ledger.Held {
 		d.t.Fatalf("claim: %+v, %v", c, err)
 	}
 	return c.Hold
@@ -305,10 +305,10 @@ type lists struct {
 	openFails, owedFails error
 }
 
-func (l lists) Open(context.Context, time.Time, ledger.Place, int) ([]ledger.Place, error) {
+func (l lists) ListInDoubt(context.Context, time.Time, ledger.Place, int) ([]ledger.Place, error) {
 	return places(l.open), l.openFails
 }
-func (l lists) Owed(context.Context, ledger.Place, int) ([]ledger.Place, error) {
+func (l lists) ListOwed(context.Context, ledger.Place, int) ([]ledger.Place, error) {
 	return places(l.owed), l.owedFails
 }
 

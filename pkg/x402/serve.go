@@ -86,7 +86,7 @@ func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) Outcome {
 
 // proceed answers by the result of a claim.
 func (a *attempt) proceed(ctx context.Context, c ledger.Claim) Outcome {
-	if c.Standing != ledger.Held {
+	if c.Result != ledger.Held {
 		out := a.fromRecord(ctx, c)
 		out.recorded = true
 		return out
@@ -103,7 +103,7 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) Outcome {
 // fromRecord answers a claim that was not won.
 func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) Outcome {
 	r := c.Record
-	switch c.Standing {
+	switch c.Result {
 	case ledger.InFlight:
 		charged := chargedBy(r)
 		if charged != nil && !*charged {
@@ -268,7 +268,7 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 // noBetter ends a lookup of a bundle whose answer has no more parts than the one
 // that is stored, and replays that.
 func (a *attempt) noBetter(ctx context.Context, h *ledger.Hold, prevented bool) Outcome {
-	if err := h.Keep(withoutDeadline(ctx), prevented); err != nil {
+	if err := h.KeepAnswer(withoutDeadline(ctx), prevented); err != nil {
 		a.unrecorded(ctx, "lookup of a bundle not recorded", err)
 	}
 	return a.replay(h.Record())

@@ -179,7 +179,7 @@ func (a *audit) of(p recorded, m *movement) bool {
 func (a *audit) record(ctx context.Context, r ledger.Record) error {
 	p, ok := a.recordedOf(r)
 	switch {
-	case r.Open():
+	case r.InDoubt():
 		if ok && a.within(r.CreatedAt) && a.standingOf(ctx, r) == inDoubt {
 			a.InDoubt.add(p.amount)
 		}

@@ -44,7 +44,7 @@ func (l opened) standingOf(ctx context.Context, r ledger.Record) standing {
 			return notCharged
 		}
 		return underWay
-	case r.Open():
+	case r.InDoubt():
 		return underWay
 	case ledger.SilenceStands(r, now), r.State == ledger.Redeemed:
 		return answered

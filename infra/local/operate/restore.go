@@ -183,8 +183,10 @@ func (o tableCopy) describe(ctx context.Context, table string) error {
 	}
 	index := dynamo.New(o.api, table)
 	now := time.Now()
-	open, errOpen := countPlaces(func(after ledger.Place, limit int) ([]ledger.Place, error) { return index.Open(ctx, now, after, limit) })
-	owed, errOwed := countPlaces(func(after ledger.Place, limit int) ([]ledger.Place, error) { return index.Owed(ctx, after, limit) })
+	open, errOpen := countPlaces(func(after ledger.Place, limit int) ([]ledger.Place, error) {
+		return index.ListInDoubt(ctx, now, after, limit)
+	})
+	owed, errOwed := countPlaces(func(after ledger.Place, limit int) ([]ledger.Place, error) { return index.ListOwed(ctx, after, limit) })
 	if err := errors.Join(errOpen, errOwed); err != nil {
 		return fmt.Errorf("%s: %w", table, err)
 	}

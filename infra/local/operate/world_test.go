@@ -74,7 +74,7 @@ func (b *buyer) claim(key string) *ledger.Hold {
 	c, err := b.Claim(b.t.Context(), ledger.Payment{
 		Key: key, AuthDigest: key, SigDigest: "s", Token: "t", Request: lookup, Terms: b.terms, ValidBefore: b.now.Add(5 * time.Minute),
 	}, b.now.Add(30*time.Second))
-	if err != nil || c.Standing != ledger.Held {
+	if err != nil || c.Result != ledger.Held {
 		b.t.Fatalf("claim %s: %+v, %v", key, c, err)
 	}
 	return c.Hold

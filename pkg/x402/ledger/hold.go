@@ -117,9 +117,9 @@ func (h *Hold) Release(ctx context.Context, f Failure) error {
 	return h.write(ctx, EventRelease, change{failure: &f})
 }
 
-// Keep gives the lease back after a lookup that brought no better answer than the
+// KeepAnswer gives the lease back after a lookup that brought no better answer than the
 // one that is stored. unused says that it uses none up.
-func (h *Hold) Keep(ctx context.Context, unused bool) error {
+func (h *Hold) KeepAnswer(ctx context.Context, unused bool) error {
 	return h.write(ctx, EventRelease, change{unused: unused, lookupAt: h.ledger.now()})
 }
 

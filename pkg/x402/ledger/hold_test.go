@@ -19,8 +19,8 @@ func TestVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		write   func(h *ledger.Hold) error
 		state   ledger.State
-		doubted ledger.State    // where the payment was in doubt
-		claim   ledger.Standing // a moment later
+		doubted ledger.State       // where the payment was in doubt
+		claim   ledger.ClaimResult // a moment later
 	}{
 		"superseded":  {func(h *ledger.Hold) error { return h.Supersede(ctx, owner) }, ledger.Superseded, doubt, ledger.Replaced},
 		"turned away": {func(h *ledger.Hold) error { return h.TurnedAway(ctx, "quota") }, refused, doubt, ledger.Held},
@@ -324,7 +324,7 @@ func TestPartsOwed(t *testing.T) {
 	d.pass(10 * time.Second)
 	h = d.hold(t)
 	d.claim(t, ledger.Answered) // beside the one that looks up
-	must(t, h.Keep(t.Context(), false))
+	must(t, h.KeepAnswer(t.Context(), false))
 	d.pass(10*time.Second - 1)
 	d.claim(t, ledger.Answered)
 	d.pass(1)

@@ -59,13 +59,13 @@ func Key(network, asset, payer, nonce string) string {
 // be in lower case.
 func PayerPrefix(network, asset, payer string) string { return Key(network, asset, payer, "") }
 
-// Standing is how a claim came out.
-type Standing int
+// ClaimResult is how a claim ended.
+type ClaimResult int
 
 const (
 	// Held: the caller holds the lease and goes on. The record is settling
 	// (settle first) or settled (look up at once).
-	Held Standing = iota + 1
+	Held ClaimResult = iota + 1
 	// InFlight: another attempt holds the lease.
 	InFlight
 	// Answered: the answer is stored; replay it.
@@ -89,16 +89,16 @@ const (
 	Over
 	// Replaced: another payment answers the purchase that this one was for.
 	Replaced
-	// Unproven: nothing shows that whoever sends the authorization again is its
+	// Unproven: nothing shows that the one who sends the authorization again is its
 	// payer.
 	Unproven
 )
 
 // Claim is the outcome of Ledger.Claim.
 type Claim struct {
-	Standing Standing
-	Record   Record
-	Hold     *Hold // when Held
+	Result ClaimResult
+	Record Record
+	Hold   *Hold // when Held
 	// Wait is when to come back: after InFlight and Waiting, and after Over where
 	// a facilitator has refused the payment a moment ago.
 	Wait time.Duration
@@ -176,19 +176,19 @@ func (l *Ledger) claimed(old *Record, next Record, err error) (Claim, error) {
 	if old != nil {
 		h.lookupAt = old.LookupAt
 	}
-	return Claim{Standing: Held, Record: next, Hold: h}, nil
+	return Claim{Result: Held, Record: next, Hold: h}, nil
 }
 
 func (l *Ledger) claimExisting(ctx context.Context, p Payment, old Record, lease time.Time) (Claim, error) {
 	switch {
 	case old.AuthDigest != p.AuthDigest:
-		return Claim{Standing: OtherAuthorization, Record: old}, nil
+		return Claim{Result: OtherAuthorization, Record: old}, nil
 	case !old.Vouches(p):
-		return Claim{Standing: Unproven, Record: old}, nil
+		return Claim{Result: Unproven, Record: old}, nil
 	case old.Request != p.Request:
-		return Claim{Standing: OtherRequest, Record: old}, nil
+		return Claim{Result: OtherRequest, Record: old}, nil
 	case old.Purchase != p.Purchase:
-		return Claim{Standing: OtherPurchase, Record: old}, nil
+		return Claim{Result: OtherPurchase, Record: old}, nil
 	}
 	return l.Resume(ctx, old, p.Asks, lease)
 }
@@ -202,19 +202,19 @@ func (l *Ledger) Resume(ctx context.Context, old Record, asks string, lease time
 	c := Claim{Record: old}
 	switch {
 	case old.State == Refunded || old.State == Refused && (old.Disproved || tooSoon(old, now) > 0):
-		c.Standing, c.Wait = Over, tooSoon(old, now)
+		c.Result, c.Wait = Over, tooSoon(old, now)
 		return c, nil
 	case old.State == Superseded:
-		c.Standing = Replaced
+		c.Result = Replaced
 		return c, nil
 	case old.State == Redeemed && !incomplete(old, now):
-		c.Standing = Answered
+		c.Result = Answered
 		return c, nil
 	case old.State != Uncertain && old.State != Refused && !leasePast(old, now):
 		return l.busy(old), nil
 	}
-	if standing, wait := l.lookupNow(old, now); standing != Held {
-		c.Standing, c.Wait = standing, wait
+	if result, wait := l.lookupNow(old, now); result != Held {
+		c.Result, c.Wait = result, wait
 		return c, nil
 	}
 	next, err := l.apply(ctx, old, EventClaim, change{lease: lease, asks: asks})
@@ -225,14 +225,14 @@ func (l *Ledger) Resume(ctx context.Context, old Record, asks string, lease time
 // answer is there for others meanwhile.
 func (l *Ledger) busy(r Record) Claim {
 	if r.State == Redeemed && r.Answer.Stored {
-		return Claim{Standing: Answered, Record: r}
+		return Claim{Result: Answered, Record: r}
 	}
 	return l.inFlight(r, r.LeaseUntil)
 }
 
 // lookupNow decides whether the lookup of a paid record may run now. A bundle
 // that is not complete has an answer while it waits, and when no lookup is left.
-func (l *Ledger) lookupNow(r Record, now time.Time) (Standing, time.Duration) {
+func (l *Ledger) lookupNow(r Record, now time.Time) (ClaimResult, time.Duration) {
 	switch {
 	case r.State == Settled:
 		return owed(r, now)
@@ -242,7 +242,7 @@ func (l *Ledger) lookupNow(r Record, now time.Time) (Standing, time.Duration) {
 		// A part that could not even be tried has used no lookup up, so that the
 		// spacing does not begin with none.
 		at := r.LookupAt.Add(spacing(max(r.Lookups, 2)))
-		if standing, _ := owed(r, now); standing != Held || at.After(now) {
+		if result, _ := owed(r, now); result != Held || at.After(now) {
 			return Answered, 0
 		}
 		return Held, 0
@@ -261,7 +261,7 @@ func (l *Ledger) lookupNow(r Record, now time.Time) (Standing, time.Duration) {
 func (l *Ledger) inFlight(r Record, until time.Time) Claim {
 	const most = 5 * time.Second
 	wait := min(max(until.Sub(l.now()), time.Second), most)
-	return Claim{Standing: InFlight, Record: r, Wait: wait}
+	return Claim{Result: InFlight, Record: r, Wait: wait}
 }
 
 // Owed lookups (design: which outcomes use up a payment).
@@ -296,7 +296,7 @@ func tooSoon(r Record, now time.Time) time.Duration {
 
 // owed decides whether an owed answer may be looked up now. One that could be
 // asked for only when the day is over is not waited for.
-func owed(r Record, now time.Time) (Standing, time.Duration) {
+func owed(r Record, now time.Time) (ClaimResult, time.Duration) {
 	used := r.Lookups
 	if r.cutOff(now) {
 		used--
@@ -318,8 +318,8 @@ func Spent(r Record, now time.Time) bool {
 	if r.SettledAt.IsZero() {
 		return false
 	}
-	standing, _ := owed(r, now)
-	return standing == Exhausted
+	result, _ := owed(r, now)
+	return result == Exhausted
 }
 
 // cutOff says that the last lookup of a paid record neither ended nor gave its lease

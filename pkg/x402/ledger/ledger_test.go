@@ -63,16 +63,16 @@ const (
 )
 
 // claims is a claim that comes out as it must.
-func (d *testLedger) claims(t *testing.T, p ledger.Payment, want ledger.Standing) ledger.Claim {
+func (d *testLedger) claims(t *testing.T, p ledger.Payment, want ledger.ClaimResult) ledger.Claim {
 	t.Helper()
 	c, err := d.Claim(t.Context(), p, d.at.Add(lease))
-	if err != nil || c.Standing != want {
-		t.Fatalf("claim: standing %d, %v; want %d (record %+v)", c.Standing, err, want, c.Record)
+	if err != nil || c.Result != want {
+		t.Fatalf("claim: standing %d, %v; want %d (record %+v)", c.Result, err, want, c.Record)
 	}
 	return c
 }
 
-func (d *testLedger) claim(t *testing.T, want ledger.Standing) ledger.Claim {
+func (d *testLedger) claim(t *testing.T, want ledger.ClaimResult) ledger.Claim {
 	t.Helper()
 	return d.claims(t, d.payment(), want)
 }
@@ -170,7 +170,7 @@ func TestHappyPath(t *testing.T) {
 }
 
 // Each write fails without being done, and is done but fails. The next one of the hold
-// finds out which. A claim whose write failed sends nothing; whoever comes after the lease
+// finds out which. A claim whose write failed sends nothing; the claim that comes after the lease
 // has doubt, because it cannot know. The reconciler's lease is a write like any other.
 func TestWritesThatFail(t *testing.T) {
 	for _, fault := range faults {

@@ -55,11 +55,11 @@ func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Record, error) {
 	return r, nil
 }
 
-// Open opens the purchase of a payment, which every attempt does before it
+// OpenPurchase opens the purchase of a payment, which every attempt does before it
 // sends. It returns the purchase as it stands: the payment's own, which another
 // attempt cannot have opened before and take over after this, or that of
 // another payment. ErrConflict means that somebody else opens it now.
-func (l *Ledger) Open(ctx context.Context, h *Hold) (*Purchase, error) {
+func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 	item := l.item(h)
 	old, err := l.store.Create(ctx, item)
 	switch {

@@ -27,7 +27,7 @@ func (d *testLedger) pay(t *testing.T, name string) *ledger.Hold {
 // opens opens the purchase and says whose it is.
 func (d *testLedger) opens(t *testing.T, h, owner *ledger.Hold) *ledger.Purchase {
 	t.Helper()
-	p, err := d.Open(t.Context(), h)
+	p, err := d.OpenPurchase(t.Context(), h)
 	if err != nil || p.Owner != owner.Record().Key || p.Mine(h) != (h == owner) {
 		t.Fatalf("open for %s: %+v, %v; want %s", h.Record().Key, p, err, owner.Record().Key)
 	}
@@ -199,7 +199,7 @@ func TestCloseUnsent(t *testing.T) {
 }
 
 // Who is taken for the payer of a record, by what comes with the payment: the token of
-// the first claim; where that came with none, whoever has the key or the very
+// the first claim; where that came with none, anybody who has the key or the very
 // signature, until money has moved.
 func TestVouches(t *testing.T) {
 	for _, state := range ledger.States() {

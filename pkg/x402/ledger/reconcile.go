@@ -46,7 +46,7 @@ const (
 // or the chain refuses what comes after the payment's window. So the clock is read
 // first, and says that the window is over, whatever is wrong with it by ClockSlack; and
 // then the purchase is read. A purchase that may have ended since it named the payment
-// says nothing. A payment without a purchase may have been sent by whoever held it.
+// says nothing. A payment without a purchase may have been sent by any holder.
 func (l *Ledger) Sending(ctx context.Context, r Record) (Sending, error) {
 	if r.State != Settling || r.Sent || r.Doubt || r.Purchase == "" {
 		return MayBeSent, nil
@@ -81,8 +81,8 @@ func (l *Ledger) CloseUnsent(ctx context.Context, r Record) (bool, error) {
 	return true, nil
 }
 
-// Open says that the outcome of a record is not known: what Index.Open lists.
-func (r Record) Open() bool { return r.State == Settling || r.State == Uncertain }
+// InDoubt says that the outcome of a record is not known: what Index.ListInDoubt lists.
+func (r Record) InDoubt() bool { return r.State == Settling || r.State == Uncertain }
 
 // Owed says that a record is paid and not answered.
 func (r Record) Owed() bool { return r.State == Settled }
@@ -91,13 +91,13 @@ func (r Record) Owed() bool { return r.State == Settled }
 func (r Record) Unasked() bool { return r.Owed() && r.AuthDigest == "" }
 
 // LookingUp says that a record is owed, and that a lookup was under way when it
-// was last written. Index.Open lists it, also when that lookup has died since.
+// was last written. Index.ListInDoubt lists it, also when that lookup has died since.
 func (r Record) LookingUp() bool { return r.Owed() && r.LeaseUntil.After(r.UpdatedAt) }
 
 // Sleeping says that a record has been in doubt, or was abandoned, and nobody
 // holds it.
 func (l *Ledger) Sleeping(r Record) bool {
-	return r.Open() && leasePast(r, l.now())
+	return r.InDoubt() && leasePast(r, l.now())
 }
 
 // Unclaimed says that a record is paid, not answered, and nobody is looking up.
@@ -105,9 +105,9 @@ func (l *Ledger) Unclaimed(r Record) bool {
 	return r.Owed() && leasePast(r, l.now())
 }
 
-// OpenedAt is what an Index sorts by: the end of the lease while there is one,
+// ListedAt is what an Index sorts by: the end of the lease while there is one,
 // else the last write.
-func (r Record) OpenedAt() time.Time {
+func (r Record) ListedAt() time.Time {
 	if r.LeaseUntil.After(r.UpdatedAt) {
 		return r.LeaseUntil
 	}
@@ -121,7 +121,7 @@ func RepaymentKey(network, asset, payer, transaction, amount string, n int) stri
 }
 
 // Reserve takes a transfer for the refund of one debt, so that no other is closed on
-// it, whoever tries that at the same time. It reports whether the transfer is that
+// it, also when another operator tries that at the same time. It reports whether the transfer is that
 // debt's. A reservation has no end: a transaction stays on the chain.
 func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, error) {
 	old, err := l.store.Create(ctx, l.fresh(Record{Key: transfer, State: Repaid, Owner: debt}))

@@ -73,7 +73,7 @@ type Record struct {
 	Request   string          `json:"request"` // fingerprint of the request that was paid for
 	Terms     json.RawMessage `json:"terms"`   // the requirements it was judged by
 	// Payload is the authorization with its signature, in the form that a
-	// facilitator is sent, so that whoever finds it in doubt sends the same
+	// facilitator is sent, so that an attempt that finds it in doubt sends the same
 	// bytes. It is kept until it is known whether money moved.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Token is the hex SHA-256 of the retry token that it was claimed with first,

@@ -42,28 +42,28 @@ var ErrConflict = errors.New("ledger: the stored version is another one")
 var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 
 // Index lists records that are not over, for the reconciler and for operators.
-// It may be behind the store by some seconds; whoever acts on it fetches the
-// record first.
+// It may be behind the store by some seconds, so that the record is fetched
+// before anything is done about it.
 //
 // A list is in the order of its Places, from the one behind after on, limit at most.
 // One that is shorter is the end. A record that is written while a list is read moves
 // towards its end, so that it can be met again there.
 type Index interface {
-	// Open lists records that an attempt has, or had, in hand: settling and
+	// ListInDoubt lists records that an attempt has, or had, in hand: settling and
 	// uncertain, and the paid ones that were LookingUp when they were last written,
 	// none whose lease ends after before. A payment that is answered in one go never
 	// leaves this list, so that a store writes its index twice for it, and not four
 	// times.
-	Open(ctx context.Context, before time.Time, after Place, limit int) ([]Place, error)
+	ListInDoubt(ctx context.Context, before time.Time, after Place, limit int) ([]Place, error)
 
-	// Owed lists the other records that are paid and not answered.
-	Owed(ctx context.Context, after Place, limit int) ([]Place, error)
+	// ListOwed lists the other records that are paid and not answered.
+	ListOwed(ctx context.Context, after Place, limit int) ([]Place, error)
 }
 
 // Place is where a record stands in a list of an Index: those untouched for longest
 // come first. The zero Place is before all of them.
 type Place struct {
-	At  time.Time // the record's OpenedAt; an index may round it up to milliseconds
+	At  time.Time // the record's ListedAt; an index may round it up to milliseconds
 	Key string
 }
 

@@ -14,7 +14,7 @@ type Event string
 // The events; each is an edge of the diagram in the package comment.
 const (
 	EventClaim      Event = "claim"       // an attempt takes the lease
-	EventSettled    Event = "settled"     // proof of payment, from whoever learns of it
+	EventSettled    Event = "settled"     // proof of payment, from any source
 	EventRefused    Event = "refused"     // the facilitator said no
 	EventTurnedAway Event = "turned_away" // the facilitator would not deal with it, which is the operator's affair
 	EventDisproved  Event = "disproved"   // proof that the authorization never moved money and never will
@@ -144,7 +144,7 @@ func expiry(r Record, now time.Time) time.Time {
 
 // endless says that a record is kept until its state changes.
 func (r Record) endless() bool {
-	return r.Open() || r.Owed() || r.State == Scanned || r.State == Repaid
+	return r.InDoubt() || r.Owed() || r.State == Scanned || r.State == Repaid
 }
 
 func later(a, b time.Time) time.Time {

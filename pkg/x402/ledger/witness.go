@@ -186,8 +186,8 @@ func (l *Ledger) closeDebt(ctx context.Context, key string, event Event, c chang
 // Vouches says whether a payment that names a record's authorization comes from
 // its payer: it brings the retry token of the first claim, which no settlement
 // publishes as it does the authorization and its signature. A first claim that came
-// without a token may be repeated until it is known that its money moved, by whoever
-// has the payer's key or the very signature.
+// without a token may be repeated until it is known that its money moved, by anybody
+// who has the payer's key or the very signature.
 func (r Record) Vouches(p Payment) bool {
 	if r.Token != "" {
 		return p.Token == r.Token

@@ -151,7 +151,7 @@ func TestRefund(t *testing.T) {
 	}
 	for word, c := range map[string]struct {
 		other    string
-		standing ledger.Standing
+		standing ledger.ClaimResult
 	}{"0xback": {"0xother", ledger.Over}, answered: {"0xback", ledger.Answered}} {
 		d := newTestLedger(t)
 		closes(d, "no record", word, ledger.ErrIllegal)
@@ -203,7 +203,7 @@ func TestSendBack(t *testing.T) {
 	wants(t, nil, errOf(d.Refund(t.Context(), due.Key, "0xback")))
 }
 
-// A transfer is for one debt, whoever asks first, and stays so.
+// A transfer is for one debt, the one that asks first, and stays so.
 func TestReserve(t *testing.T) {
 	d := newTestLedger(t)
 	key := ledger.RepaymentKey("eip155:8453", "0xa", "0xb", "0xc", "5000", 0)
@@ -220,7 +220,7 @@ func TestKinds(t *testing.T) {
 	d := newTestLedger(t)
 	p := d.payment()
 	p.Key, p.Purchase = "other", d.hold(t).Record().Key
-	wants(t, ledger.ErrCorrupt, errOf(d.Open(t.Context(), d.claims(t, p, ledger.Held).Hold)))
+	wants(t, ledger.ErrCorrupt, errOf(d.OpenPurchase(t.Context(), d.claims(t, p, ledger.Held).Hold)))
 	wants(t, ledger.ErrCorrupt, errOf(d.Purchase(t.Context(), p.Purchase)))
 	wants(t, ledger.ErrCorrupt, errOf(d.Cursor(t.Context(), p.Purchase)))
 	wants(t, ledger.ErrCorrupt, errOf(d.Reserve(t.Context(), p.Purchase, "one")))

@@ -76,7 +76,7 @@ const (
 	// index. A reserved word too.
 	AttrOpen = "open"
 	// AttrLeaseUntil is the sort key of the index (N, unix milliseconds of the
-	// record's OpenedAt, rounded up), there when AttrOpen is.
+	// record's ListedAt, rounded up), there when AttrOpen is.
 	AttrLeaseUntil = "lease_until"
 )
 

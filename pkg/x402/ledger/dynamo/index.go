@@ -33,14 +33,14 @@ const (
 	listTimeout = 15 * time.Second
 )
 
-// Open implements ledger.Index. DynamoDB brings the index up to date after the table,
+// ListInDoubt implements ledger.Index. DynamoDB brings the index up to date after the table,
 // so it can be behind by some moments.
-func (t *Table) Open(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+func (t *Table) ListInDoubt(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	return t.list(ctx, listOpen, before, after, limit)
 }
 
-// Owed implements ledger.Index.
-func (t *Table) Owed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+// ListOwed implements ledger.Index.
+func (t *Table) ListOwed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
 	return t.list(ctx, listOwed, time.UnixMilli(1<<53), after, limit) // later than any
 }
 
@@ -114,7 +114,7 @@ func (t *Table) partition(ctx context.Context, partition string, before time.Tim
 // placeOf is the partition of the index that a record belongs in, if any.
 func placeOf(r ledger.Record) (string, bool) {
 	switch {
-	case r.Open() || r.LookingUp():
+	case r.InDoubt() || r.LookingUp():
 		return place(listOpen, shardOf(r.Key)), true
 	case r.Owed():
 		return place(listOwed, shardOf(r.Key)), true

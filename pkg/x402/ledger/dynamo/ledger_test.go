@@ -254,7 +254,7 @@ func TestTimeout(t *testing.T) {
 				"fetch":   func() error { return errOf(store.Fetch(ctx, "k")) },
 				"acquire": func() error { return errOf3(store.Acquire(ctx, "dns", lease("a"), 1)) },
 				"take":    func() error { return errOf3(store.Take(ctx, "c", noon, limit.Units{All: 1}, 9)) },
-				"owed":    func() error { return errOf(store.Owed(ctx, ledger.Place{}, 10)) },
+				"owed":    func() error { return errOf(store.ListOwed(ctx, ledger.Place{}, 10)) },
 			} {
 				want := configured
 				if verb == "owed" {

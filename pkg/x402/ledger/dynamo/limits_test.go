@@ -210,7 +210,7 @@ func TestLimitsErrors(t *testing.T) {
 
 // TestWriteUnits prints what each write of a paid request costs, with records as
 // long as real ones and an answer of 1 KB. The bounds are what is measured today:
-// whoever makes a record longer sees it here.
+// a longer record shows here.
 func TestWriteUnits(t *testing.T) {
 	t.Parallel()
 	checkWriteUnits(t, newWorld(t, testbed.StartDynamo(t)))
@@ -243,7 +243,7 @@ func checkWriteUnits(t *testing.T, w *world) {
 			Purchase: ledger.PurchaseKey(network, asset, payer, "request:"+digits(32)),
 		}, time.Now().Add(30*time.Second))
 		if err != nil || c.Hold == nil {
-			t.Fatalf("claim: %d, %v", c.Standing, err)
+			t.Fatalf("claim: %d, %v", c.Result, err)
 		}
 		return c.Hold
 	}
@@ -258,7 +258,7 @@ func checkWriteUnits(t *testing.T, w *world) {
 		do          func() error
 	}{
 		{"claim", 1, 1, func() error { return nil }},
-		{"open the purchase", 1, 0, func() error { return errOf(l.Open(t.Context(), first)) }},
+		{"open the purchase", 1, 0, func() error { return errOf(l.OpenPurchase(t.Context(), first)) }},
 		{"settled", 1, 0, func() error { return settle(first) }},
 		{"redeemed, 1 KB", 2, 1, func() error { return first.Redeem(t.Context(), answer, 0, false) }},
 	} {
@@ -272,7 +272,7 @@ func checkWriteUnits(t *testing.T, w *world) {
 	const more = 49
 	for range more {
 		h := pay()
-		must(t, errors.Join(errOf(l.Open(t.Context(), h)), settle(h), h.Redeem(t.Context(), answer, 0, false)))
+		must(t, errors.Join(errOf(l.OpenPurchase(t.Context(), h)), settle(h), h.Redeem(t.Context(), answer, 0, false)))
 	}
 	w.spent()
 	for after, more := "", true; more; more = after != "" {

@@ -22,10 +22,10 @@ const (
 	maxKey = 2048
 )
 
-// row is the item of a record, with the attributes of the constants in doc.go. The
+// recordItem is the item of a record, with the attributes of the constants in doc.go. The
 // record itself is packed; the other attributes repeat what conditions, the index, the
 // TTL and operators go by.
-type row struct {
+type recordItem struct {
 	Key        string       `dynamodbav:"pk"`
 	Version    int64        `dynamodbav:"version"`
 	WriteID    string       `dynamodbav:"write_id"`
@@ -55,12 +55,12 @@ func (p *packer) encode(r ledger.Record) (item, error) {
 	if n := overhead + len(r.Key) + len(r.WriteID) + len(packed) + len(body); n > maxItem || len(doc) > maxItem {
 		return nil, fmt.Errorf("%w: %d bytes, with a record of %d", ErrTooLarge, n, len(doc))
 	}
-	w := row{Key: r.Key, Version: r.Version, WriteID: r.WriteID, State: r.State, Record: packed, Answer: body}
+	w := recordItem{Key: r.Key, Version: r.Version, WriteID: r.WriteID, State: r.State, Record: packed, Answer: body}
 	if !r.ExpiresAt.IsZero() {
 		w.ExpiresAt = r.ExpiresAt.Unix()
 	}
 	if place, ok := placeOf(r); ok {
-		w.Open, w.LeaseUntil = place, ceilMilli(r.OpenedAt())
+		w.Open, w.LeaseUntil = place, ceilMilli(r.ListedAt())
 	}
 	it, err := attributevalue.MarshalMap(w)
 	if err != nil {
@@ -86,7 +86,7 @@ func checkKey(key string) error {
 // operators go by must say what the record says. Those of the TTL and the index
 // are hints, made anew by every write: a wrong one costs nobody an answer.
 func decode(key string, it item) (*ledger.Record, error) {
-	var stored struct { // a row without the hints
+	var stored struct { // without the hints
 		Key     string       `dynamodbav:"pk"`
 		Version int64        `dynamodbav:"version"`
 		WriteID string       `dynamodbav:"write_id"`

@@ -46,20 +46,20 @@ func TestIndexQueries(t *testing.T) {
 		"open": {
 			list: "open",
 			call: func(ctx context.Context, x *dynamo.Table) ([]ledger.Place, error) {
-				return x.Open(ctx, noon.Add(999999), ledger.Place{}, 7)
+				return x.ListInDoubt(ctx, noon.Add(999999), ledger.Place{}, 7)
 			},
 			after: "-62135596800000", before: "1793534400000",
 		},
 		"open behind": {
 			list: "open",
 			call: func(ctx context.Context, x *dynamo.Table) ([]ledger.Place, error) {
-				return x.Open(ctx, noon, behind, 7)
+				return x.ListInDoubt(ctx, noon, behind, 7)
 			},
 			after: "1793534399000", before: "1793534400000",
 		},
 		"owed behind": {
 			list:  "owed",
-			call:  func(ctx context.Context, x *dynamo.Table) ([]ledger.Place, error) { return x.Owed(ctx, behind, 7) },
+			call:  func(ctx context.Context, x *dynamo.Table) ([]ledger.Place, error) { return x.ListOwed(ctx, behind, 7) },
 			after: "1793534399000", before: "9007199254740992",
 		},
 	} {
@@ -130,7 +130,7 @@ func TestIndexPages(t *testing.T) {
 			}
 			return out, nil
 		})
-		places, err := x.Owed(t.Context(), c.after, limit)
+		places, err := x.ListOwed(t.Context(), c.after, limit)
 		var got []string
 		for _, p := range places {
 			got = append(got, p.Key)
@@ -161,7 +161,7 @@ func TestIndexFails(t *testing.T) {
 			}
 			return &dynamodb.QueryOutput{Items: c.items}, c.fails
 		})
-		if places, err := x.Open(t.Context(), time.Now(), ledger.Place{}, 10); places != nil || !errors.Is(err, c.want) {
+		if places, err := x.ListInDoubt(t.Context(), time.Now(), ledger.Place{}, 10); places != nil || !errors.Is(err, c.want) {
 			t.Errorf("%s: Open = %v, %v; want %v", name, places, err, c.want)
 		}
 	}

@@ -17,13 +17,13 @@ var (
 	_ ledger.Rows   = (*Store)(nil)
 )
 
-// Open implements ledger.Index.
-func (s *Store) Open(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+// ListInDoubt implements ledger.Index.
+func (s *Store) ListInDoubt(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	return s.list(ctx, listOpen, before.UnixNano(), after, limit)
 }
 
-// Owed implements ledger.Index.
-func (s *Store) Owed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+// ListOwed implements ledger.Index.
+func (s *Store) ListOwed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
 	return s.list(ctx, listOwed, math.MaxInt64, after, limit)
 }
 

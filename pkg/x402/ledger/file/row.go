@@ -51,10 +51,10 @@ func encode(r ledger.Record) ([]any, error) {
 	}
 	list, since := 0, int64(0)
 	switch {
-	case r.Open() || r.LookingUp():
-		list, since = listOpen, r.OpenedAt().UnixNano()
+	case r.InDoubt() || r.LookingUp():
+		list, since = listOpen, r.ListedAt().UnixNano()
 	case r.Owed():
-		list, since = listOwed, r.OpenedAt().UnixNano()
+		list, since = listOwed, r.ListedAt().UnixNano()
 	}
 	return []any{r.Version, r.WriteID, list, since, seconds(r.ExpiresAt), string(doc), body, sum(doc, body), r.Key}, nil
 }

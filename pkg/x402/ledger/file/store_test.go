@@ -197,7 +197,7 @@ func TestSharedCommit(t *testing.T) {
 	}{{first, s.insert}, {second, s.insert}, {next, s.update}, {next, s.update}, {nobody, s.update}} {
 		values, err := encode(c.record)
 		must(t, err)
-		changes = append(changes, &change{c.record.Key, c.statement, values, make(chan outcome, 1)})
+		changes = append(changes, &change{c.record.Key, c.statement, values, make(chan result, 1)})
 	}
 	s.commit(changes)
 	for i, want := range []struct {

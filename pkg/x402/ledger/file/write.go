@@ -17,12 +17,12 @@ type change struct {
 	key       string
 	statement *sql.Stmt
 	values    []any
-	done      chan outcome
+	done      chan result
 }
 
-// outcome is the result of one change. held is the record that is there where nothing
+// result is the result of one change. held is the record that is there where nothing
 // was written.
-type outcome struct {
+type result struct {
 	written bool
 	held    *ledger.Record
 	err     error
@@ -33,19 +33,19 @@ var errClosed = errors.New("the ledger file is closed")
 // write changes what is stored under the key of r by a statement. Writes that wait for
 // the same transaction to end share the next one, and with it its sync to disk; one
 // alone waits for no other.
-func (s *Store) write(ctx context.Context, r ledger.Record, statement *sql.Stmt) outcome {
+func (s *Store) write(ctx context.Context, r ledger.Record, statement *sql.Stmt) result {
 	values, err := encode(r)
 	if err = errors.Join(err, ctx.Err()); err != nil {
-		return outcome{err: err}
+		return result{err: err}
 	}
-	c := &change{r.Key, statement, values, make(chan outcome, 1)}
+	c := &change{r.Key, statement, values, make(chan result, 1)}
 	select {
 	case s.writes <- c:
 		return <-c.done // only the end of the transaction says whether it was written
 	case <-ctx.Done():
-		return outcome{err: ctx.Err()}
+		return result{err: ctx.Err()}
 	case <-s.closed:
-		return outcome{err: errClosed}
+		return result{err: errClosed}
 	}
 }
 
@@ -79,11 +79,11 @@ func (s *Store) waiting() (all []*change) {
 // have failed, those too that had nothing to write: what they read was never stored.
 func (s *Store) commit(changes []*change) {
 	ctx := context.Background() // SQLite ends by itself: it waits for locks only, for 5 s
-	outcomes := make([]outcome, len(changes))
+	results := make([]result, len(changes))
 	_, err := s.writer.ExecContext(ctx, "BEGIN IMMEDIATE")
 	if err == nil {
 		for i, c := range changes {
-			outcomes[i] = s.apply(ctx, c)
+			results[i] = s.apply(ctx, c)
 		}
 		if _, err = s.writer.ExecContext(ctx, "COMMIT"); err != nil {
 			_, _ = s.writer.ExecContext(ctx, "ROLLBACK") // the first error matters
@@ -91,21 +91,21 @@ func (s *Store) commit(changes []*change) {
 	}
 	for i, c := range changes {
 		if err != nil {
-			outcomes[i] = outcome{err: err}
+			results[i] = result{err: err}
 		}
-		c.done <- outcomes[i]
+		c.done <- results[i]
 	}
 }
 
 // apply makes one change in the open transaction.
-func (s *Store) apply(ctx context.Context, c *change) (o outcome) {
-	result, err := c.statement.ExecContext(ctx, c.values...)
+func (s *Store) apply(ctx context.Context, c *change) (o result) {
+	done, err := c.statement.ExecContext(ctx, c.values...)
 	if err != nil {
-		return outcome{err: err}
+		return result{err: err}
 	}
-	n, err := result.RowsAffected()
+	n, err := done.RowsAffected()
 	if err != nil || n > 0 {
-		return outcome{written: true, err: err}
+		return result{written: true, err: err}
 	}
 	if o.held, o.err = read(s.fetch.QueryRowContext(ctx, c.key)); errors.Is(o.err, sql.ErrNoRows) {
 		o.err = nil

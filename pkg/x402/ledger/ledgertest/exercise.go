@@ -164,7 +164,7 @@ func endedContext(t *testing.T, s Planter) {
 	for want, ctx := range map[error]context.Context{context.Canceled: cancelled, context.DeadlineExceeded: late} {
 		for verb, err := range map[string]error{
 			"Create": errOf(s.Create(ctx, other)), "Replace": s.Replace(ctx, Next(r)), "Fetch": errOf(s.Fetch(ctx, r.Key)),
-			"Open": errOf(s.Open(ctx, never(), ledger.Place{}, 10)), "Owed": errOf(s.Owed(ctx, ledger.Place{}, 10)),
+			"Open": errOf(s.ListInDoubt(ctx, never(), ledger.Place{}, 10)), "Owed": errOf(s.ListOwed(ctx, ledger.Place{}, 10)),
 			"ByPayer": errOf(s.ByPayer(ctx, "exercise|", 10)), "Page": errOf(s.Page(ctx, "", 10)),
 		} {
 			if !errors.Is(err, want) {
@@ -242,7 +242,7 @@ func indexBefore(t *testing.T, s Planter) {
 		at.Add(time.Millisecond): 2, at.Add(time.Minute - time.Millisecond): 2,
 		at.Add(time.Minute): 3, at.Add(time.Minute).In(time.FixedZone("", 3600)): 3,
 	} {
-		places, err := s.Open(t.Context(), before, ledger.Place{}, 10)
+		places, err := s.ListInDoubt(t.Context(), before, ledger.Place{}, 10)
 		if got := keysOf(places); !slices.Equal(got, keys[:n]) || err != nil {
 			t.Errorf("Open before noon%+v = %q, %v; want %q", before.Sub(at), got, err, keys[:n])
 		}

@@ -149,13 +149,13 @@ func checkKey(key string) error {
 	return nil
 }
 
-// Open implements ledger.Index.
-func (m *Memory) Open(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return m.list(ctx, after, limit, func(r *ledger.Record) bool { return (r.Open() || r.LookingUp()) && !r.OpenedAt().After(before) })
+// ListInDoubt implements ledger.Index.
+func (m *Memory) ListInDoubt(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return m.list(ctx, after, limit, func(r *ledger.Record) bool { return (r.InDoubt() || r.LookingUp()) && !r.ListedAt().After(before) })
 }
 
-// Owed implements ledger.Index.
-func (m *Memory) Owed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+// ListOwed implements ledger.Index.
+func (m *Memory) ListOwed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
 	return m.list(ctx, after, limit, func(r *ledger.Record) bool { return r.Owed() && !r.LookingUp() })
 }
 
@@ -203,7 +203,7 @@ func (m *Memory) list(ctx context.Context, after ledger.Place, limit int, wanted
 	var all []ledger.Place
 	for key := range m.rows {
 		if r, err := m.read(key); err == nil && wanted(r) {
-			all = append(all, ledger.Place{At: r.OpenedAt(), Key: key})
+			all = append(all, ledger.Place{At: r.ListedAt(), Key: key})
 		}
 	}
 	return ledger.FirstPlaces(all, after, limit), nil

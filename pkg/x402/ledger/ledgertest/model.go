@@ -19,9 +19,11 @@ func agree(t *testing.T, model, s Whole, before time.Time, limit int) {
 	t.Helper()
 	for name, list := range map[string]func(Whole, ledger.Place) ([]ledger.Place, error){
 		"Open": func(s Whole, after ledger.Place) ([]ledger.Place, error) {
-			return s.Open(t.Context(), before, after, limit)
+			return s.ListInDoubt(t.Context(), before, after, limit)
 		},
-		"Owed": func(s Whole, after ledger.Place) ([]ledger.Place, error) { return s.Owed(t.Context(), after, limit) },
+		"Owed": func(s Whole, after ledger.Place) ([]ledger.Place, error) {
+			return s.ListOwed(t.Context(), after, limit)
+		},
 	} {
 		var mine, theirs ledger.Place
 		for more := true; more; { // page by page to the end
