@@ -25,7 +25,7 @@ func runShop(ctx context.Context, arguments []string) error {
 	facilitator := flags.String("facilitator", "", "URL of the facilitator")
 	check(flags.Parse(arguments))
 	ledger := must(file.Open(*ledgerFile))
-	defer ledger.Close()
+	defer func() { check(ledger.Close()) }()
 	seller := must(x402http.New(x402http.Config{
 		PayTo: payTo, Facilitator: *facilitator, Ledger: ledger, PerMinute: -1, Name: catalog.Service,
 		Front: x402http.Front{Log: slog.New(slog.NewJSONHandler(os.Stdout, nil))},

@@ -28,10 +28,7 @@ func (s *section) add(what, ours string, values ...any) *row {
 	return &s.rows[len(s.rows)-1]
 }
 
-func (r *row) held(target string, met bool) *row {
-	r.Target, r.Met = target, &met
-	return r
-}
+func (r *row) held(target string, met bool) { r.Target, r.Met = target, &met }
 
 const heading = "| What | Ours | Beside | Ratio | Target |\n|---|---|---|---|---|\n"
 
