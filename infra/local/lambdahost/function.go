@@ -31,7 +31,6 @@ type function struct {
 type Stats struct {
 	Spawned     int // processes started: cold starts
 	Live        int // processes that are there now
-	Idle        int // of them, waiting for an event
 	Invocations int // events handed to a process
 	Errors      int // of them, failed in any way
 	TimedOut    int // of the failed ones, killed at the time-out
@@ -55,7 +54,6 @@ func (h *Host) Stats(name string) Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.stats
-	s.Idle = len(f.idle)
 	s.Cold = slices.Clone(s.Cold)
 	return s
 }
@@ -150,9 +148,7 @@ func (f *function) ready(p *process) (isIdle bool) {
 	}
 	p.state = idle
 	f.idle = append(f.idle, p)
-	if !f.host.cfg.NoFreeze && !p.closing {
-		p.freeze()
-	}
+	p.freeze()
 	return true
 }
 

@@ -73,8 +73,6 @@ type Config struct {
 	// InitTimeout is how long a process may take to its first call of next,
 	// 10 s by default.
 	InitTimeout time.Duration
-	// NoFreeze leaves processes running between invocations.
-	NoFreeze bool
 	// Logs receives what the functions print, in whole lines; nil discards it.
 	// Writes are serialised.
 	Logs io.Writer
@@ -89,8 +87,7 @@ type Config struct {
 	// OnResponse is called when a process has answered and nobody knows yet.
 	// A process that is killed here has its answer thrown away.
 	OnResponse func(p Process, requestID string, payload []byte)
-	// OnIdle is called when a process waits for its next event, frozen unless
-	// NoFreeze is set.
+	// OnIdle is called when a process waits for its next event, frozen.
 	OnIdle func(Process)
 	// OnEnd is called when an invocation has ended, before its caller knows.
 	// A throttled one ends without having begun.
@@ -221,9 +218,8 @@ func (h *Host) Kill(name string) int {
 	return len(victims)
 }
 
-// Close ends every process and waits until they are gone. A process that has
-// asked for SIGTERM (aws-lambda-go's WithEnableSIGTERM) gets it first, and the
-// half second that Lambda gives.
+// Close ends every process and waits until they are gone. Lambda would send SIGTERM
+// first to a process that has asked for it, which no function does.
 func (h *Host) Close() {
 	h.mu.Lock()
 	first := !h.closed
@@ -235,7 +231,7 @@ func (h *Host) Close() {
 	h.mu.Unlock()
 	var all sync.WaitGroup
 	for _, p := range victims {
-		all.Go(p.shutdown)
+		all.Go(func() { p.kill(causeCrash) })
 	}
 	all.Wait()
 	h.running.Wait()

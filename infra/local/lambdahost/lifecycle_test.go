@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -48,30 +47,22 @@ func TestFrozenBetweenInvocations(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("reads process states from /proc, which only Linux has")
 	}
-	for _, noFreeze := range []bool{false, true} {
-		t.Run(fmt.Sprintf("NoFreeze=%v", noFreeze), func(t *testing.T) {
-			t.Parallel()
-			idle := make(chan lambdahost.Process, 1)
-			h := newHost(t, func(c *lambdahost.Config) {
-				c.NoFreeze = noFreeze
-				c.OnIdle = func(p lambdahost.Process) { idle <- p }
-			})
-			for range 3 {
-				child, err := strconv.Atoi(get(h, "/child").Body.String())
-				if err != nil {
-					t.Fatal(err)
-				}
-				p := <-idle
-				for _, pid := range []int{p.PID, child} {
-					if frozen := eventually(func() bool { return (procState(pid) == "T") != noFreeze }); !frozen {
-						t.Errorf("process %d is in state %s, NoFreeze = %v", pid, procState(pid), noFreeze)
-					}
-				}
+	idle := make(chan lambdahost.Process, 1)
+	h := newHost(t, func(c *lambdahost.Config) { c.OnIdle = func(p lambdahost.Process) { idle <- p } })
+	for range 3 {
+		child, err := strconv.Atoi(get(h, "/child").Body.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := <-idle
+		for _, pid := range []int{p.PID, child} {
+			if !eventually(func() bool { return procState(pid) == "T" }) {
+				t.Errorf("process %d is in state %s", pid, procState(pid))
 			}
-			if s := h.Stats("E"); s.Spawned != 1 || s.Idle != 1 {
-				t.Errorf("a frozen process was not thawed and used again: %+v", s)
-			}
-		})
+		}
+	}
+	if s := h.Stats("E"); s.Spawned != 1 {
+		t.Errorf("a frozen process was not thawed and used again: %+v", s)
 	}
 }
 
@@ -105,17 +96,4 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 		t.Errorf("Invoke after Close: %v", err)
 	}
 	h.Close() // twice is fine
-}
-
-func TestCloseSendsSIGTERMToThoseThatAsked(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "bye")
-	h := newHost(t, func(c *lambdahost.Config) {
-		c.Functions[0].Env = map[string]string{"SIGTERM_FILE": file}
-	})
-	get(h, "/echo") // idle and frozen now
-	h.Close()
-	if text, err := os.ReadFile(file); err != nil || string(text) != "bye" {
-		t.Errorf("the handler of SIGTERM did not run: %q, %v", text, err)
-	}
 }

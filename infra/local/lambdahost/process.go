@@ -31,9 +31,8 @@ const (
 	causeInitTimeout
 )
 
-// sigtermGrace is what Lambda gives a process between SIGTERM and SIGKILL when
-// an internal extension is registered.
-const sigtermGrace = 500 * time.Millisecond
+// outputGrace is how long the output of a process that has ended is waited for.
+const outputGrace = 500 * time.Millisecond
 
 // process is one execution environment: a process group and the Runtime API
 // that it, and nobody else, talks to.
@@ -47,8 +46,7 @@ type process struct {
 	exited  chan struct{} // closed when it is gone and its function knows
 	logs    *lineWriter
 
-	state   procState // guarded by fn.mu
-	closing bool      // guarded by fn.mu; not to be frozen any more
+	state procState // guarded by fn.mu
 
 	mu        sync.Mutex
 	current   *invocation // handed over and not answered
@@ -59,7 +57,6 @@ type process struct {
 	exitError *FunctionError // what is said of an invocation that it leaves behind
 	why       cause
 	killed    bool // by the host; what it says from now on does not count
-	sigterm   bool // wants SIGTERM before SIGKILL
 }
 
 // spawn starts a process for an event.
@@ -75,7 +72,7 @@ func (f *function) spawn(inv *invocation) error {
 	p.cmd = exec.Command(f.def.bootstrap()) //nolint:noctx // it ends by the host, not by a request
 	p.cmd.Dir = f.def.Dir
 	p.cmd.Stdout, p.cmd.Stderr = p.logs, p.logs
-	p.cmd.WaitDelay = sigtermGrace
+	p.cmd.WaitDelay = outputGrace
 	p.cmd.SysProcAttr = sysProcAttr()
 	if err := f.host.start(p, ln.Addr().String()); err != nil {
 		ln.Close()
@@ -225,28 +222,6 @@ func (p *process) killIf(cond func() bool, why cause) {
 	}
 	p.killed, p.why = true, why
 	p.signal(syscall.SIGKILL)
-}
-
-// shutdown ends the process as Lambda does when it no longer needs it.
-func (p *process) shutdown() {
-	p.mu.Lock()
-	polite := p.sigterm && !p.killed
-	p.mu.Unlock()
-	if polite {
-		p.fn.mu.Lock()
-		p.closing = true
-		p.thaw()
-		p.fn.mu.Unlock()
-		p.signal(syscall.SIGTERM)
-		grace := time.NewTimer(sigtermGrace)
-		defer grace.Stop()
-		select {
-		case <-p.exited:
-			return
-		case <-grace.C:
-		}
-	}
-	p.kill(causeCrash)
 }
 
 // freeze and thaw are called with fn.mu held, so that they cannot overtake each

@@ -10,18 +10,13 @@ import (
 )
 
 // runtimeAPI is the Lambda Runtime API of 2018-06-01 (AWS: Lambda, using the
-// Lambda runtime API) for one process, and as much of the Extensions API as
-// aws-lambda-go's WithEnableSIGTERM needs.
+// Lambda runtime API) for one process.
 func (p *process) runtimeAPI() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", p.next)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", p.response)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", p.failure)
 	mux.HandleFunc("POST /2018-06-01/runtime/init/error", p.initFailure)
-	mux.HandleFunc("POST /2020-01-01/extension/register", p.register)
-	mux.HandleFunc("GET /2020-01-01/extension/event/next", func(_ http.ResponseWriter, r *http.Request) {
-		<-r.Context().Done() // no events were asked for, so none ever comes
-	})
 	return mux
 }
 
@@ -165,16 +160,6 @@ func (p *process) initFailure(w http.ResponseWriter, r *http.Request) {
 	p.exitError = reported(payload)
 	p.mu.Unlock()
 	answer(w, http.StatusAccepted, "")
-}
-
-func (p *process) register(w http.ResponseWriter, _ *http.Request) {
-	p.mu.Lock()
-	p.sigterm = true
-	p.mu.Unlock()
-	w.Header().Set("Lambda-Extension-Identifier", newUUID())
-	_ = json.NewEncoder(w).Encode(map[string]string{
-		"functionName": p.fn.def.Name, "functionVersion": "$LATEST", "handler": p.fn.def.Handler,
-	})
 }
 
 // answer is an answer of the Runtime API itself.

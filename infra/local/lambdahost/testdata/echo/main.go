@@ -32,18 +32,13 @@ func main() {
 		block()
 	}
 	web := boot.NewEventHandler(routes(), nil)
-	lambda.StartWithOptions(func(ctx context.Context, event json.RawMessage) (any, error) {
+	lambda.Start(func(ctx context.Context, event json.RawMessage) (any, error) {
 		var direct struct{ Do string }
 		if json.Unmarshal(event, &direct) == nil && direct.Do != "" {
 			return raw(direct.Do)
 		}
 		return web(ctx, event)
-	}, lambda.WithEnableSIGTERM(func() {
-		if file := os.Getenv("SIGTERM_FILE"); file != "" {
-			_ = os.WriteFile(file, []byte("bye"), 0o600)
-		}
-		os.Exit(0)
-	}))
+	})
 }
 
 // raw is what a direct event asks for.
