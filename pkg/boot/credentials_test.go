@@ -185,6 +185,8 @@ func TestSharedSecret(t *testing.T) {
 			t.Errorf("%s: %s, %v after %d readings; want %s after %d", c.what, got, err, reads, c.want, c.reads)
 		}
 	}
+	doc, fails, now = `{"a":5}`, nil, now.Add(rereadAfter)
+	same(t, "a part for which it was of no use", string(must(part(t.Context(), s, now, true, func(doc []byte) ([]byte, error) { return doc, nil }))), doc)
 	if _, err := s.read(t.Context(), time.Now()); err != nil || s.at != s.at.Round(0) {
 		t.Errorf("the reading of %s goes by a clock that stands still with the process: %v", s.at, err)
 	}

@@ -306,6 +306,13 @@ func TestBooksDifferences(t *testing.T) {
 			s.exhausted(0x10a)
 			s.refund(0x10a, "4999")
 		}, "10a refund_without_transfer refunded received  recorded 5000"},
+		"it was refused when things cost less": {func(s *shop) {
+			ours := s.terms
+			s.terms = termsOf(s.t, payee, "4")
+			s.refused(0x10c)
+			s.terms = ours
+			s.move(0x10c, "4")
+		}, "10c transfer_not_recorded refused received 4 recorded 4"},
 		"refunded, and never paid": {func(s *shop) {
 			s.exhausted(0x10b)
 			s.refund(0x10b, "5000")
@@ -346,5 +353,5 @@ func TestBooksDifferences(t *testing.T) {
 		t.Errorf("%d received, and %d of them accounted for:\n%s", b.Received.Count, n, out)
 	}
 	text, _ := all.books(exitDiffers, all.env(), all.day)
-	prints(t, text, "; 11 differences\n", "answered unpaid")
+	prints(t, text, "; 12 differences\n", "answered unpaid")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"io"
@@ -85,6 +86,32 @@ func TestBooksUnreadable(t *testing.T) {
 	}
 	prints(t, notes.String(), keyOf(4)+": ask the chain")
 	prints(t, out.String(), " 2 of the whole ledger cannot be read\n", " 1 could not be compared", "record unreadable", "; 1 difference\n")
+}
+
+// twice gives every record two times, as when it is written while it is read.
+type twice struct{ ledger.Rows }
+
+func (r twice) Page(ctx context.Context, after string, limit int) (ledger.Page, error) {
+	p, err := r.Rows.Page(ctx, strings.TrimPrefix(after, "again"), limit)
+	if p.Next == "" && after == "" {
+		p.Next = "again"
+	}
+	return p, err
+}
+
+// A record that is read twice is counted once.
+func TestBooksReadTwice(t *testing.T) {
+	t.Parallel()
+	s := newShop(t).closed()
+	memory := new(ledgertest.Memory)
+	s.Ledger = ledger.New(memory, func() time.Time { return s.now }, rand.Text)
+	s.move(1, "5000")
+	s.answered(1)
+	var out bytes.Buffer
+	o := inMemory(t, memory, memory, s.node(willing))
+	o.out, o.rows = &out, twice{memory}
+	s.must(o.books(t.Context(), s.day, false))
+	prints(t, out.String(), "2 records\n", "total   1 answer sold for $0.005, $0.005 received in 1 payment; no differences")
 }
 
 // The books are the same beside a service that has the file open.
