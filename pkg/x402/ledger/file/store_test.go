@@ -170,6 +170,43 @@ func TestOpenOther(t *testing.T) {
 	}
 }
 
+// A large file is not checked as a whole when it is opened: a damaged page is noticed when
+// it is read.
+func TestCheckedAsAWhole(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	s, err := Open(path)
+	must(t, err)
+	var keys []string
+	for i := range 40 {
+		keys = append(keys, fmt.Sprint(i))
+		ledgertest.MustCreate(t, s, ledgertest.Full(keys[i]))
+	}
+	must(t, s.Close())
+	b, err := os.ReadFile(path)
+	must(t, err)
+	copy(b[len(b)-4096:], make([]byte, 4096))
+	must(t, os.WriteFile(path, b, 0o600))
+	db, err := sql.Open("sqlite", path)
+	must(t, err)
+	defer db.Close()
+	if err := told(prepare(t.Context(), db, len(b)/4096)); !errors.Is(err, ledger.ErrCorrupt) {
+		t.Errorf("of a small file: %v, want ErrCorrupt", err)
+	}
+	must(t, prepare(t.Context(), db, len(b)/4096-1))
+	damaged := 0
+	for _, key := range keys {
+		if _, err := (&Store{db: db}).Fetch(t.Context(), key); errors.Is(err, ledger.ErrCorrupt) {
+			damaged++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if damaged == 0 {
+		t.Error("nobody has noticed")
+	}
+}
+
 // another is a database that somebody else made.
 func another(t *testing.T, script string) []byte {
 	t.Helper()
