@@ -292,7 +292,7 @@ func (e *envelope) own(id, name, stat string) series {
 // that wait for the next working day.
 type topics struct{ page, ticket *string }
 
-// notify makes the topics, each with whoever is told by e-mail. policy is that of
+// notify makes the topics, each with the person who is told by e-mail. policy is that of
 // the tickets, which the budget is told to.
 func (e *envelope) notify() (to topics, policy awssns.CfnTopicPolicy) {
 	to.page, _ = e.topic("Alarms", "AlarmTopic", "SNS topic of the pages: whoever is on call", e.email)

@@ -128,7 +128,7 @@ func writtenMetrics() []string {
 	)
 }
 
-// TestRunbook: whoever is woken by an alarm finds its entry, by the link that it
+// TestRunbook: the person who is woken by an alarm finds its entry, by the link that it
 // carries, with its name in bold in front of what it means; and no entry is about an
 // alarm that there is not.
 func TestRunbook(t *testing.T) {

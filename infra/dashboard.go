@@ -180,8 +180,8 @@ type savedQuery struct {
 	gateway    bool // over the gateway's log, not those of the functions
 }
 
-// savedQueries are those that the runbook begins with. A word in capitals is for whoever
-// asks to fill in.
+// savedQueries are those that the runbook begins with. The person who asks
+// fills in a word in capitals.
 func savedQueries() []savedQuery {
 	return []savedQuery{{
 		name: "failures",

@@ -193,7 +193,7 @@ func (s *shopper) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// next is a client whom no other's requests limit, with a purchase of its own.
+// next is a client whom no other's requests limit, with its own purchase.
 func (s *shopper) next() {
 	s.clients++
 	s.key = fmt.Sprint("purchase-by-client-", s.clients)

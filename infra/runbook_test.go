@@ -52,7 +52,7 @@ func chapters(t *testing.T) map[string][]string {
 }
 
 // step is a command of a chapter as it is printed, or the part of it that tells it from
-// the others, and what becomes of it.
+// the others, and how it ends.
 type step struct {
 	command string
 	before  func()

@@ -19,7 +19,7 @@ const payTo = "PayTo=" + boot.LocalPayTo
 const tools = "testdata/python"
 
 // python is a command of the deployment's tools. It has no credentials, no settings
-// of whoever runs the test, and nobody to ask for credentials.
+// of the user who runs the test, and nobody to ask for credentials.
 func python(t *testing.T, arguments ...string) *exec.Cmd {
 	t.Helper()
 	cmd := testbed.Command(t, testbed.Python(t, filepath.Join(tools, "requirements.txt")), arguments...)
@@ -42,7 +42,7 @@ func cfnLint(t *testing.T, arguments ...string) *exec.Cmd {
 	return python(t, append([]string{"-c", "import sys; from cfnlint.runner import main; sys.exit(main())"}, arguments...)...)
 }
 
-// saved is the path of a template that is written to a file of its own, without
+// saved is the path of a template that is written to a new file, without
 // spaces.
 func saved(t *testing.T, d document) string {
 	t.Helper()

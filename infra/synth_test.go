@@ -42,7 +42,7 @@ func check(t *testing.T, err error) {
 type document = map[string]any
 
 // synth runs the app in a folder with a context, as the CDK CLI does, or with its
-// example for nil, and returns the template that it wrote. It is a process of its own:
+// example for nil, and returns the template that it wrote. It is another process:
 // the library under it has a data race when it ends.
 func synth(t *testing.T, dir string, context map[string]any) ([]byte, error) {
 	t.Helper()

@@ -201,8 +201,8 @@ func TestEventsAreOfTheirFunctions(t *testing.T) {
 	}
 }
 
-// TestSamconfig: each environment has a stack of its own, and with it a namespace
-// of its own for its metrics, and asks before it changes it. What it gives is what
+// TestSamconfig: each environment has its own stack, and with it its own namespace
+// for its metrics, and asks before it changes it. What it gives is what
 // the template takes, and no build is cached.
 func TestSamconfig(t *testing.T) {
 	t.Parallel()

@@ -101,7 +101,7 @@ func TestFaults(t *testing.T) {
 			"PAY_TO must|FACILITATOR_SECRET_ARN must|FACILITATOR_SECRET_ARN and other|" +
 				"FACILITATOR_TOKEN and FACILITATOR_KEY_ID|go together"},
 
-		// A second facilitator, with credentials of its own.
+		// A second facilitator, with other credentials.
 		{vars{"FACILITATOR_URL": one}, ""},
 		{vars{"FACILITATOR_URL": "http://198.51.100.9/hush"}, "FACILITATOR_URL must be an https URL"},
 		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "http://other.example"}, "FACILITATOR_FALLBACK_URL must be an https URL"},

@@ -128,7 +128,7 @@ func request(ctx context.Context, e *events.APIGatewayV2HTTPRequest) (*http.Requ
 }
 
 // target is the URL of a server request. It is not parsed from one string: a
-// path such as //host/x must stay a path. A path that is no valid escaping is
+// path such as //host/x must stay a path. A path that is not a valid escaping is
 // taken literally. The query keeps its duplicates, their order and their
 // escaping.
 func target(rawPath, rawQuery string) *url.URL {

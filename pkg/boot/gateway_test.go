@@ -259,7 +259,7 @@ func TestRefusedEvents(t *testing.T) {
 	}
 }
 
-// A line says which invocation it belongs to, also with attributes of its own and at
+// A line says which invocation it belongs to, also with other attributes and at
 // the end of a context that lost its deadline; outside of one it says nothing.
 func TestLog(t *testing.T) {
 	const id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"

@@ -59,7 +59,7 @@ func TestRPCURL(t *testing.T) {
 }
 
 // The secret's nodes come first, the others only where it names none; with the word
-// secret there are no others, and a secret that cannot be read is no reason to ask
+// secret there are no others, and a secret that cannot be read does not make it ask
 // the public node then.
 func TestNodesOfTheSecret(t *testing.T) {
 	t.Parallel()

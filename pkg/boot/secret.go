@@ -178,7 +178,7 @@ func (s *secret) read(ctx context.Context, now time.Time) ([]byte, error) {
 }
 
 // tooSoon goes by the clock on the wall: the other one may stand still while Lambda
-// has the process frozen. A clock that was set back is no reason to wait.
+// has the process frozen. A clock that was set back holds nothing up.
 func (s *secret) tooSoon(now time.Time) bool {
 	since := now.Sub(s.at)
 	return !s.at.IsZero() && since >= 0 && since < rereadAfter

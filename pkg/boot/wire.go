@@ -184,7 +184,7 @@ func randomID() string {
 
 // Logger writes one JSON record a line, as Lambda and CloudWatch read them. The
 // time has the name that Lambda looks for: to a line without it Lambda gives a
-// time and the level INFO of its own.
+// time and the level INFO.
 func (c Config) Logger(w io.Writer) *slog.Logger {
 	return identifies(slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: lambdaNames})))
 }
@@ -246,7 +246,7 @@ func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Tim
 		r.Reconciler = service.Reconciler(r.Platform, c.Terms, c.Former, r.Ledger, stores.Index, watches, scanner)
 		return r, nil
 	}
-	// The ledger is another shop's, which has prices and words of its own.
+	// The ledger is another shop's, which has other prices and words.
 	asset, errAsset := x402.ParseAddress(c.Terms.Asset)
 	payee, errPayee := x402.ParseAddress(c.Terms.PayTo)
 	r.Cheapest = c.LowestPrice

@@ -207,7 +207,7 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// A compressed answer is shown as text; one that is no gzip as what it is.
+// A compressed answer is shown as text; one that is not gzip as what it is.
 func TestShowsCompressedAnswers(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer

@@ -20,7 +20,7 @@ import (
 // made here and forgotten. It is nil for an answer that asks for none.
 func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	var resp events.APIGatewayV2HTTPResponse
-	_ = json.Unmarshal(answer, &resp) // what is no HTTP answer asks for nothing
+	_ = json.Unmarshal(answer, &resp) // what is not an HTTP answer asks for nothing
 	var tool struct {
 		Result struct {
 			StructuredContent x402.PaymentRequired
@@ -40,7 +40,7 @@ func signed(event, answer []byte, now time.Time) ([]byte, error) {
 		if !zipped {
 			text = resp.Body
 		}
-		_ = json.Unmarshal([]byte(text), &tool) // nor does what is no answer of a tool
+		_ = json.Unmarshal([]byte(text), &tool) // nor does what is not an answer of a tool
 	}
 	if len(required.Accepts) == 0 {
 		return nil, nil

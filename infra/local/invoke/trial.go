@@ -75,7 +75,7 @@ func beside(money, ledger http.Handler) http.Handler {
 }
 
 // table is as much of DynamoDB as a ledger without limits asks for: items by their key,
-// and the two conditions of a write (package dynamo). It is no database: it forgets all
+// and the two conditions of a write (package dynamo). It is not a database: it forgets all
 // with its process.
 type table struct {
 	mu    sync.Mutex

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// What to transfer, exactly; whoever asks after that is told who has begun.
+// What to transfer, exactly; the next one who asks is told who has begun.
 func TestRefundDue(t *testing.T) {
 	t.Parallel()
 	path, paid := stored(t, fill)
@@ -150,7 +150,7 @@ func TestRefundCloses(t *testing.T) {
 }
 
 // A debt is closed as answered on the transaction that made its payment, once, and not
-// while somebody pays it back. That transaction is no refund. The payer is told of none,
+// while somebody pays it back. That transaction is not a refund. The payer is told of none,
 // and the books have no difference.
 func TestAnswered(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,7 @@ type tableCopy struct {
 
 // restore brings the ledger's table, LEDGER_TABLE, back from its point-in-time recovery
 // as a table of another name. It gives the copy what a restored table lacks (the end of
-// old items, recovery and protection of its own), and says what it holds beside the
+// old items, recovery and protection), and says what it holds beside the
 // original, which is only read. A copy that is there already is finished. A drill
 // deletes it then.
 func restore(ctx context.Context, o order) error {

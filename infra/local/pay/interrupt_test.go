@@ -74,7 +74,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// A pipe is no file with a key, and nobody waits for its writer.
+// A pipe is not a file with a key, and nobody waits for its writer.
 func TestKeyFromPipe(t *testing.T) {
 	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "pipe")

@@ -27,7 +27,7 @@ const (
 )
 
 // errUnchecked says that it is not known whether a receipt holds: the key of
-// whoever signed it could not be had.
+// the signer could not be had.
 var errUnchecked = errors.New("the keys of the service cannot be read")
 
 // receipt says in one line what the signed receipt of an answer comes to. One that
