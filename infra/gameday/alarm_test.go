@@ -95,11 +95,14 @@ func TestReadAlarms(t *testing.T) {
 		t.Errorf("%+v", ratio)
 	}
 	bad, all := Metric{"N", "Bad", ""}, Metric{"N", "All", ""}
+	lost := plain
+	lost.Missing, lost.Lost, lost.Periods, lost.Datapoints = "missing", []string{"Topic"}, 1, 1
 	for _, c := range []struct {
 		alarm Alarm
 		src   recorded
 		want  []State
 	}{
+		{lost, recorded{errorsOf: {nil, {2}}}, []State{Insufficient, OK, OK, OK, Firing}},
 		{plain, recorded{errorsOf: {nil, {0, 3}, {1, 0, 1}, {1}, {2}}}, []State{OK, OK, Firing, Firing, OK}},
 		{ratio, recorded{bad: {nil, {1, 1}, {1}, {1, 5}, {2}}, all: {{20}, {20}, {20}, {5}, {10}}}, []State{OK, Firing, OK, OK, Firing}},
 	} {
