@@ -91,21 +91,21 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var list []json.RawMessage
 	switch {
 	case json.Unmarshal(body, &list) != nil:
-		p.serve(w, r.Context(), body, false)
+		p.serve(r.Context(), w, body, false)
 	case most > 0 && len(list) > most:
 		http.Error(w, "batch too large", http.StatusBadRequest)
 	default:
-		p.serveBatch(w, r.Context(), list)
+		p.serveBatch(r.Context(), w, list)
 	}
 }
 
 // serveBatch answers each request of a batch by itself. An answer that is no
 // reply is the answer to all.
-func (p *proxy) serveBatch(w http.ResponseWriter, ctx context.Context, list []json.RawMessage) {
+func (p *proxy) serveBatch(ctx context.Context, w http.ResponseWriter, list []json.RawMessage) {
 	replies := make([]json.RawMessage, len(list))
 	for i, body := range list {
 		one := httptest.NewRecorder()
-		p.serve(one, ctx, body, len(list) > 1)
+		p.serve(ctx, one, body, len(list) > 1)
 		replies[i] = one.Body.Bytes()
 		if !json.Valid(replies[i]) {
 			w.WriteHeader(one.Code)
@@ -116,7 +116,7 @@ func (p *proxy) serveBatch(w http.ResponseWriter, ctx context.Context, list []js
 	_ = json.NewEncoder(w).Encode(replies)
 }
 
-func (p *proxy) serve(w http.ResponseWriter, ctx context.Context, body []byte, batched bool) {
+func (p *proxy) serve(ctx context.Context, w http.ResponseWriter, body []byte, batched bool) {
 	c := call{ResponseWriter: w, gone: ctx.Done(), body: string(body), batched: batched, node: p.ask}
 	if json.Unmarshal(body, &c) != nil {
 		http.Error(w, "bad request", http.StatusBadRequest)
