@@ -155,7 +155,7 @@ func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error
 		"User-Agent: "+h.client.UserAgent+"\r\n"+
 		"Accept: */*\r\n\r\n")
 	got, err := readHead(h.in)
-	if open := stop(); !open || err != nil || sendErr != nil || h.in.Buffered() > 0 || !got.persists(method) {
+	if stop(); err != nil || sendErr != nil || h.in.Buffered() > 0 || !got.persists(method) {
 		h.Close()
 	}
 	switch {

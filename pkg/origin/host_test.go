@@ -324,6 +324,7 @@ func TestTimeouts(t *testing.T) {
 	heads := map[string]string{
 		"handshake": "-", "request": "", "status": "H", "header": "HTTP/1.1 200 OK\r\nServer: a",
 		"interim": "HTTP/1.1 100 Continue\r\n\r\n", "second handshake": "--",
+		"second request": "HTTP/1.1 405 No\r\n\r\n",
 	}
 	testbed.Each(t, heads, func(t *testing.T, head string) {
 		for _, expires := range []bool{true, false} {
@@ -340,6 +341,9 @@ func TestTimeouts(t *testing.T) {
 			w.Serve(name, addr, func(conn *tls.Conn) {
 				http.ReadRequest(bufio.NewReader(conn))
 				io.WriteString(conn, head)
+				if strings.Contains(head, "405") {
+					http.ReadRequest(bufio.NewReader(conn)) // the second, on the same connection
+				}
 				stop(conn)
 			})
 			if strings.HasPrefix(head, "-") {

@@ -58,6 +58,8 @@ func TestStale(t *testing.T) {
 		"a redirect":  serve(redirect("https://new.registry.com/")),
 		"endless":     serve(says(standard() + strings.Repeat(" ", 1<<20))),
 		"not content": serve(status(203, standard())),
+		"too deep":    serve(says(`{"x":` + strings.Repeat("[", 9) + strings.Repeat("]", 9) + "," + newer()[1:])),
+		"too many":    serve(says(`{"x":[0` + strings.Repeat(",0", 60_000) + "]," + newer()[1:])),
 		"silent":      silence,
 	}, func(t *testing.T, s *stage, iana func(net.Conn)) {
 		s.want(oldServer, 1, 1)
