@@ -140,7 +140,7 @@ func host(ctx context.Context, t *testing.T, w *testbed.Origins) *origin.Host {
 	return h
 }
 
-// fetch asks the world's host for / on a Host of its own.
+// fetch asks the host for / on a new Host.
 func fetch(ctx context.Context, t *testing.T, w *testbed.Origins) (origin.Answer, error) {
 	t.Helper()
 	h := host(ctx, t, w)
@@ -254,7 +254,7 @@ func TestAnswers(t *testing.T) {
 }
 
 // TestHandshakes: old and new versions, expired certificate and wrong name are all
-// answered, and so is a host that chokes on a hello with TLS 1.3; what is no handshake
+// answered, and so is a host that chokes on a hello with TLS 1.3; what is not a handshake
 // is not.
 func TestHandshakes(t *testing.T) {
 	version := func(v uint16) func(*tls.Config) {

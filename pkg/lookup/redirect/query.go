@@ -18,7 +18,7 @@ type Result struct {
 	HopCount int `json:"hop_count" doc:"Requests that made an entry of hops; a HEAD that fell back to GET made one"`
 	// Truncated says that the fifth hop was still redirecting.
 	Truncated bool `json:"truncated" doc:"True when the hop cap stopped a chain that was still redirecting"`
-	// StopReason is nil when the trace ended at a status that is no redirect.
+	// StopReason is nil when the trace ended at a status that does not redirect.
 	StopReason *StopReason `json:"stop_reason" doc:"Why the trace ended other than by a non-redirect status" schema:"StopReason"`
 	Hops       []Hop       `json:"hops" doc:"Per-hop facts" schema:"Hop"` // never empty
 }

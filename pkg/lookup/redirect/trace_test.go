@@ -126,7 +126,7 @@ func TestTrace(t *testing.T) {
 }
 
 // TestJSON holds a result to spec §2.5 byte by byte: a HEAD that falls back, a
-// Location that is not UTF-8 and one on a status that is no redirect.
+// Location that is not UTF-8 and one on a status that does not redirect.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	w := testbed.NewOrigins(t)

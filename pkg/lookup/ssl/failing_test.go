@@ -104,7 +104,7 @@ func halts(chain [][]byte, version uint16, n int, end func(net.Conn)) func(net.C
 	return func(c net.Conn) { serve(&halting{Conn: c, left: n, end: end}) }
 }
 
-// script writes bytes to whoever connects and stays until they leave.
+// script writes bytes to each client and stays until it leaves.
 func script(out ...[]byte) func(net.Conn) {
 	return func(c net.Conn) {
 		c.Read(make([]byte, 1<<16))

@@ -79,7 +79,7 @@ func TestLarge(t *testing.T) {
 		t.Errorf("%d names of %d bytes", n, maxNamesText)
 	}
 	// Above the limit of crypto/tls, a small leaf is still there to be seen, and a large
-	// one by whoever does not need the rest of the message.
+	// one by a reader that does not need the rest of the message.
 	for what, leaf := range map[string][]byte{"large": der, "small": with(nil)} {
 		got, err := lookUp(t, peer(t, handshakes([][]byte{leaf, make([]byte, 256<<10)}, ecKey(), nil)))
 		if err != nil || !got.HostnameMatch {

@@ -186,7 +186,7 @@ func TestWrongTypes(t *testing.T) {
 	}
 }
 
-// resultOf is what becomes of an answer about example.com.
+// resultOf is the result of an answer about example.com.
 func resultOf(t *testing.T, answer string) whois.Result {
 	t.Helper()
 	object, err := rdap.NewDecoder([]byte(answer)).Decode()
