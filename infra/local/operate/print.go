@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,8 +16,8 @@ import (
 // facts prints names and values in two columns.
 func facts(out io.Writer, pairs ...string) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for i := 0; i < len(pairs); i += 2 {
-		fmt.Fprintf(w, "%s\t%s\n", pairs[i], pairs[i+1])
+	for pair := range slices.Chunk(pairs, 2) {
+		fmt.Fprintln(w, strings.Join(pair, "\t"))
 	}
 	_ = w.Flush() // as with every other print: there is nobody to tell
 }

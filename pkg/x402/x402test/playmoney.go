@@ -2,13 +2,16 @@ package x402test
 
 import "github.com/hostfacts/hostfacts/pkg/x402/playmoney"
 
-// Facilitator and the types beside it are those of playmoney, for tests that have both
-// sides of a payment.
+// These types are those of package playmoney, for tests that have both sides of a payment.
 type (
-	Facilitator       = playmoney.Facilitator
+	// Facilitator settles play money.
+	Facilitator = playmoney.Facilitator
+	// FacilitatorConfig configures a Facilitator.
 	FacilitatorConfig = playmoney.FacilitatorConfig
-	Behaviour         = playmoney.Behaviour
-	Transfer          = playmoney.Transfer
+	// Behaviour is how a Facilitator treats one settlement.
+	Behaviour = playmoney.Behaviour
+	// Transfer is play money that has moved.
+	Transfer = playmoney.Transfer
 )
 
 // The ways a settlement can go; see playmoney.Behaviour.
