@@ -130,7 +130,7 @@ func Permissions(slug string) (all []string) {
 		all = slices.Concat(payments, purchases, rates, secrets)
 		for _, o := range catalog.All() {
 			if slug == o.Slug || slug == sam.MCP {
-				all = append(all, Slots(o, "GetItem", "UpdateItem")...)
+				all = append(all, Slots(o, "UpdateItem")...)
 			}
 		}
 		if slug == "whois" || slug == "host-intel" || slug == sam.MCP {
