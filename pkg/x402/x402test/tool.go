@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -22,13 +23,35 @@ type ToolResult struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	} `json:"content"`
-	Meta struct {
-		Receipt    *x402.SettleResponse `json:"x402/payment-response"`
-		Replayed   bool                 `json:"hostfacts/replayed"`
-		Age        *int                 `json:"hostfacts/age"`
-		Owed       []string             `json:"hostfacts/owed"`
-		RetryAfter int                  `json:"hostfacts/retry-after"`
-	} `json:"_meta"`
+	Meta ToolMeta `json:"_meta"`
+}
+
+// ToolMeta is what HTTP says in headers.
+type ToolMeta struct {
+	Receipt    *x402.SettleResponse `json:"payment-response"`
+	Replayed   bool                 `json:"replayed"`
+	Age        *int                 `json:"age"`
+	Owed       []string             `json:"owed"`
+	RetryAfter int                  `json:"retry-after"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler. The members' names begin with x402/ or with
+// the name of the server.
+func (m *ToolMeta) UnmarshalJSON(b []byte) error {
+	named, plain := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if err := json.Unmarshal(b, &named); err != nil {
+		return err
+	}
+	for name, value := range named {
+		_, name, _ = strings.Cut(name, "/")
+		plain[name] = value
+	}
+	b, err := json.Marshal(plain)
+	if err != nil {
+		return err
+	}
+	type members ToolMeta
+	return json.Unmarshal(b, (*members)(m))
 }
 
 // Text is the first text of the result, or empty.
