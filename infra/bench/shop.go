@@ -18,7 +18,7 @@ import (
 )
 
 // runShop sells a handler that answers as the ping does, as any program can, on a ledger
-// in a file. What a client may do in a minute is not limited.
+// in a file. Like the ping it has no cap, and what a client may do is not limited.
 func runShop(ctx context.Context, arguments []string) error {
 	flags := flag.NewFlagSet("shop", flag.ContinueOnError)
 	ledgerFile := flags.String("ledger", "", "the ledger's file")
@@ -27,7 +27,7 @@ func runShop(ctx context.Context, arguments []string) error {
 	ledger := must(file.Open(*ledgerFile))
 	defer func() { check(ledger.Close()) }()
 	seller := must(x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: *facilitator, Ledger: ledger, PerMinute: -1, Name: catalog.Service,
+		PayTo: payTo, Facilitator: *facilitator, Ledger: ledger, PerMinute: -1, Concurrent: -1, Name: catalog.Service,
 		Front: x402http.Front{Log: slog.New(slog.NewJSONHandler(os.Stdout, nil))},
 	}))
 	mux := http.NewServeMux()
