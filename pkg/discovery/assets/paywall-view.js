@@ -92,13 +92,13 @@ function show({ stage, status = "", problem = null, body = [], actions = [] }) {
  */
 function reveal() {
   const node = part("wallet").querySelector("#stage button, #actions button") ?? part("progress");
-  const seen = () => {
-    const { top, bottom } = node.getBoundingClientRect();
+  const seen = (shown) => {
+    const { top, bottom } = shown.getBoundingClientRect();
     return top >= 0 && bottom <= innerHeight;
   };
-  if (!engaged || seen()) return;
+  if (!engaged || seen(part("pay")) && seen(node)) return;
   part("pay").scrollIntoView();
-  if (!seen()) node.scrollIntoView({ block: "end" });
+  if (!seen(node)) node.scrollIntoView({ block: "end" });
 }
 
 /** Shows a problem, or takes the last one away. */

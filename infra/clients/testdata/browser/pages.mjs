@@ -178,7 +178,8 @@ export async function scrollsToTheButton(stage) {
     await away();
     await page.evaluate((address) => window.emitFromWallet("accountsChanged", [address]), late.address);
     await page.waitForFunction((address) => document.querySelector("[data-signs=from]").textContent === address, late.address);
-    while ((await page.evaluate(outOfSight)).length > 0) await page.evaluate(() => new Promise(requestAnimationFrame));
+    for (let frame = 0; frame < 600 && (await page.evaluate(outOfSight)).length > 0; frame++) await page.evaluate(() => new Promise(requestAnimationFrame));
+    assert.deepEqual(await page.evaluate(outOfSight), [], "not in view after another account");
     await page.evaluate((address) => window.emitFromWallet("accountsChanged", [address]), wallet.address);
     odd = true;
     await page.getByRole("button", { name: /^Sign and pay/ }).click();
