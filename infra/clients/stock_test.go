@@ -40,7 +40,7 @@ const (
 	mostCalls   = 300
 	callsInVain = 45
 	loopPause   = time.Second
-	// wideWindow is DUPLICATE_WINDOW_SECONDS: on a machine that is busy with
+	// wideWindow is DUPLICATE_WINDOW_SECONDS, as testbed.Shop has it: on a machine that is busy with
 	// something else a loop may need longer than the default of 45 seconds to come
 	// back for the answer that was lost.
 	wideWindow = "600"
@@ -201,7 +201,7 @@ func (p *loopProgram) loop(results chan<- loopResult) error {
 // returns the table, with the most settlements of a purchase.
 func judge(t *testing.T, clients []stockClient, trials []*trial) string {
 	t.Helper()
-	const atTheShop = "any of these, at the shop of 35 lines in [`infra/shop`](../shop)"
+	const atTheShop = "any of these, at the shop of 40 lines in [`infra/shop`](../shop)"
 	var rows []string
 	most := map[string][]int{}
 	for _, m := range failureModes() {

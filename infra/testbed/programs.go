@@ -94,13 +94,13 @@ func Functions(tb testing.TB) string {
 }
 
 // Shop is the command of the shop of infra/shop, a separate module, with its ledger in
-// a folder.
+// a folder. Its window is long enough for a machine that is busy with something else.
 func Shop(tb testing.TB, dir, addr, facilitator string) *exec.Cmd {
 	tb.Helper()
 	cmd := exec.Command(programs.get(tb, "shop", func(to string) error { return buildShop(tb, "server", to) }))
 	cmd.Dir = dir
 	cmd.Env = Environment(map[string]string{
-		"ADDR": addr, "FACILITATOR": facilitator, "PAY_TO": Account(1), "LEDGER_FILE": filepath.Join(dir, "ledger.db"),
+		"ADDR": addr, "FACILITATOR": facilitator, "PAY_TO": Account(1), "LEDGER_FILE": filepath.Join(dir, "ledger.db"), "WINDOW": "600s",
 	})
 	return cmd
 }

@@ -1,5 +1,5 @@
-// A shop that sells the weather for a cent, over HTTP and as a tool of the Model Context
-// Protocol. FACILITATOR is the URL of who settles, and PAY_TO the account that is paid.
+// A shop that sells the weather for a cent, over HTTP and as an MCP tool. It reads PAY_TO,
+// FACILITATOR (a URL), WINDOW (how long an answer stands without a key), LEDGER_FILE, ADDR.
 package main
 
 import (
@@ -8,20 +8,18 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 func main() {
-	ledger, err := file.Open(cmp.Or(os.Getenv("LEDGER_FILE"), "ledger.db"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	seller, err := x402http.New(x402http.Config{PayTo: os.Getenv("PAY_TO"), Facilitator: os.Getenv("FACILITATOR"), Ledger: ledger, Name: "Weather"})
-	if err != nil {
-		log.Fatal(err)
-	}
+	seller := must(x402http.New(x402http.Config{
+		PayTo: os.Getenv("PAY_TO"), Facilitator: os.Getenv("FACILITATOR"),
+		Ledger: must(file.Open(cmp.Or(os.Getenv("LEDGER_FILE"), "ledger.db"))), Name: "Weather",
+		Window: must(time.ParseDuration(cmp.Or(os.Getenv("WINDOW"), "45s"))),
+	}))
 	weather := seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"city":%q,"weather":"fair"}`, r.URL.Query().Get("city"))
@@ -32,4 +30,11 @@ func main() {
 		Params: []x402http.Param{{Name: "city", Description: "Name of the city.", Required: true}},
 	}))
 	log.Fatal(http.ListenAndServe(cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8403"), nil))
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return value
 }
