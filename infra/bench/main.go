@@ -5,6 +5,7 @@
 //	bench table     measure everything; write the table
 //	bench peers     do the lookups of the service by libraries and tools of others
 //	bench shop      sell a handler, as any program can
+//	bench bare      give one answer by net/http
 //
 // It compares: lookups with their round trips and with well-known tools
 // (infra/simnet), challenges and paid calls with the middleware for Express of the
@@ -70,8 +71,10 @@ func run(ctx context.Context, arguments []string) (err error) {
 		return runPeers(arguments[1:])
 	case "shop":
 		return runShop(ctx, arguments[1:])
+	case "bare":
+		return runBare(ctx, arguments[1:])
 	}
-	return errors.New("usage: bench table | bench peers | bench shop (make bench builds what they need)")
+	return errors.New("usage: bench table | bench peers | bench shop | bench bare (make bench builds what they need)")
 }
 
 type site struct {
@@ -104,7 +107,7 @@ func runTable(ctx context.Context, arguments []string) {
 	flags.IntVar(&s.runs, "runs", 15, "how often each thing is measured")
 	flags.DurationVar(&s.rtt, "rtt", 50*time.Millisecond, "how far away everything is for the lookups")
 	flags.IntVar(&s.records, "records", 1_000_000, "payments in the largest ledger")
-	only := flags.String("only", "", "measure this part alone, and write nothing: lookups, http, growth, handlers, functions, table, limits, cost")
+	only := flags.String("only", "", "measure this part alone, and write nothing: lookups, http, parts, growth, handlers, functions, table, limits, cost")
 	check(flags.Parse(arguments))
 	where := machine()
 	var all []section
@@ -112,7 +115,7 @@ func runTable(ctx context.Context, arguments []string) {
 		name    string
 		measure func() []section
 	}{
-		{"lookups", s.lookups}, {"http", s.middleware}, {"growth", s.growth}, {"handlers", s.handlers},
+		{"lookups", s.lookups}, {"http", s.middleware}, {"parts", s.parts}, {"growth", s.growth}, {"handlers", s.handlers},
 		{"functions", s.functions}, {"table", s.table}, {"limits", s.limits}, {"cost", s.cost},
 	} {
 		// Network namespaces are Linux's.

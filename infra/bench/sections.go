@@ -28,6 +28,8 @@ const (
 	targetChallenges = 2.3  // challenges a second beside the middleware's
 	targetPayments   = 1.5  // paid pings
 	targetAlone      = 1.3  // p50 of a paid ping of one client beside the middleware's
+	targetChallenge  = 1.4  // processor time of a challenge beside that of a bare answer
+	targetPaid       = 2.0  // processor time of a paid ping beside that of its parts
 	targetGrowth     = 0.90 // paid pings a second on the largest ledger beside those on the smallest
 	targetClients    = 32   // at how many clients they hold
 )

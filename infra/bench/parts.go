@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/decred/dcrd/dcrec/secp256k1/v4"
+	"github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
+)
+
+// copied is an answer of the service, which a bare server repeats.
+type copied struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	// Settle is what the bare server sends to the facilitator before it answers, if
+	// anything.
+	Settle []byte
+}
+
+// runBare serves one answer by net/http and writes one log line for each request, as
+// the service does. It is what a challenge and a paid call cost at least.
+func runBare(ctx context.Context, arguments []string) error {
+	flags := flag.NewFlagSet("bare", flag.ContinueOnError)
+	answer := flags.String("answer", "", "file with the answer")
+	facilitator := flags.String("facilitator", "", "URL of the facilitator")
+	check(flags.Parse(arguments))
+	var c copied
+	check(json.Unmarshal(must(os.ReadFile(*answer)), &c))
+	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: targetClients}}
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun := time.Now()
+		if len(c.Settle) > 0 {
+			res := must(client.Do(must(http.NewRequestWithContext(r.Context(), http.MethodPost, *facilitator+"/settle", bytes.NewReader(c.Settle)))))
+			_, _ = io.Copy(io.Discard, res.Body)
+			check(res.Body.Close())
+		}
+		for name, values := range c.Header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(c.Status)
+		_, _ = w.Write(c.Body)
+		log.LogAttrs(r.Context(), slog.LevelInfo, "request", slog.String("operation", "ping"), slog.String("method", r.Method),
+			slog.Int("status", c.Status), slog.Duration("took", time.Since(begun)))
+	})}
+	listener := must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"))
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	fmt.Printf("ready on http://%s\n", listener.Addr())
+	_ = server.Serve(listener)
+	return nil
+}
+
+// bare starts a server that gives the answer that a target gives to its next request.
+func (s site) bare(t target, settle []byte) *server {
+	request := t.make()
+	conn := must(new(net.Dialer).DialContext(s.ctx, "tcp", t.server.host()))
+	defer conn.Close()
+	must(conn.Write(request))
+	res := must(http.ReadResponse(bufio.NewReader(conn), nil))
+	body := must(io.ReadAll(io.LimitReader(res.Body, maxAnswer)))
+	check(res.Body.Close())
+	name := filepath.Join(s.dir, strings.ReplaceAll(t.name, " ", "-")+".json")
+	check(os.WriteFile(name, must(json.Marshal(copied{res.StatusCode, res.Header, body, settle})), 0o600))
+	return start("ready on ", exec.CommandContext(s.ctx, must(os.Executable()), "bare", "-answer", name, "-facilitator", s.facilitator))
+}
+
+// each is the server's processor time of one request.
+func (r round) each() time.Duration {
+	return time.Duration(r.processors / r.perSecond * float64(time.Second))
+}
+
+// parts compares the processor time of a challenge and of a paid ping with that of what
+// each cannot do without.
+func (s site) parts() []section {
+	progress("the parts of a call")
+	mine := s.ours(filepath.Join(s.dir, "parts.db"))
+	defer mine.stop()
+	b := newBuyer()
+	all := section{title: fmt.Sprintf("Processor time of the server, %d clients, beside what a call cannot do without", targetClients)}
+	add := func(what string, whole, least time.Duration, parts string, most float64) {
+		r := all.add(what, "%s", micros(whole))
+		r.Beside, r.Ratio = fmt.Sprintf("%s: %s", parts, micros(least)), fmt.Sprintf("%.2f", whole.Seconds()/least.Seconds())
+		r.held(fmt.Sprintf("≤ %.1f", most), whole.Seconds() <= most*least.Seconds())
+	}
+	challenge := challenges(mine)
+	bare := s.bare(challenge, nil)
+	defer bare.stop()
+	m := s.measure(targetClients, challenge, challenges(bare))
+	add("challenge", m[0].each(), m[1].each(), "net/http with the same bytes and one log line", targetChallenge)
+
+	paid := b.payments(mine)
+	header := b.signed(mine)
+	settle := must(json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": json.RawMessage(must(base64.StdEncoding.DecodeString(header)))}))
+	paying := s.bare(paid, settle)
+	defer paying.stop()
+	there := paid
+	there.server = paying
+	m = s.measure(targetClients, paid, there)
+	recovery, decoding, commit := s.recovery(), s.decoding(header), s.commit(s.sample(b)[0])
+	web := m[1].each()
+	add("paid ping", m[0].each(), web+recovery+decoding+commit,
+		fmt.Sprintf("HTTP in and out %s, one recovery of a signature %s, strict decoding of the payment %s, one durable commit shared by %d %s; together",
+			micros(web), micros(recovery), micros(decoding), targetClients, micros(commit)), targetPaid)
+	return []section{all}
+}
+
+func micros(d time.Duration) string { return fmt.Sprintf("%d µs", d.Microseconds()) }
+
+// signed is the header of a new payment.
+func (b buyer) signed(s *server) string {
+	required := must(b.Challenge(context.Background(), s.origin+catalog.Ping().Path))
+	return must(b.Wallet.Pay(required, time.Now()))
+}
+
+// alone is the processor time of one of n calls by so many goroutines.
+func alone(n, goroutines int, do func(i int)) time.Duration {
+	used := func() time.Duration {
+		var u syscall.Rusage
+		check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	before := used()
+	var next atomic.Int64
+	var crowd sync.WaitGroup
+	for range goroutines {
+		crowd.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				do(int(i))
+			}
+		})
+	}
+	crowd.Wait()
+	return (used() - before) / time.Duration(n)
+}
+
+func (s site) recovery() time.Duration {
+	key := must(secp256k1.GeneratePrivateKey())
+	digest := make([]byte, 32)
+	must(rand.Read(digest))
+	signature := ecdsa.SignCompact(key, digest, false)
+	return alone(5000, 1, func(int) {
+		_, _, err := ecdsa.RecoverCompact(signature, digest)
+		check(err)
+	})
+}
+
+func (s site) decoding(header string) time.Duration {
+	return alone(5000, 1, func(int) { must(x402.DecodePayment(header)) })
+}
+
+func (s site) commit(r ledger.Record) time.Duration {
+	store := must(file.Open(filepath.Join(s.dir, "commit.db")))
+	defer func() { check(store.Close()) }()
+	return alone(10_000, targetClients, func(i int) {
+		r := r
+		r.Key = fmt.Sprintf("%s%d", r.Key, i)
+		must(store.Create(s.ctx, r))
+	})
+}
