@@ -183,8 +183,13 @@ type Answer struct {
 	Body []byte `json:"-"`
 }
 
-// Marshal returns the stored form of a record: JSON, and the answer's body.
+// Marshal returns the stored form: the record as JSON, and the body of its answer
+// apart. It refuses what Unmarshal would refuse: a row that its own writer calls corrupt
+// would hold somebody's money.
 func (r Record) Marshal() (doc, body []byte, err error) {
+	if err := r.check(); err != nil {
+		return nil, nil, fmt.Errorf("marshal ledger record: %w", err)
+	}
 	doc, err = json.Marshal(r)
 	if err != nil {
 		return nil, nil, fmt.Errorf("marshal ledger record: %w", err)
@@ -195,6 +200,17 @@ func (r Record) Marshal() (doc, body []byte, err error) {
 	return doc, body, nil
 }
 
+// check says what is wrong with the members that every record has.
+func (r Record) check() error {
+	switch {
+	case r.Key == "" || r.Version < 1 || r.WriteID == "":
+		return errors.New("key, version or write id is missing")
+	case !slices.Contains(States(), r.State):
+		return fmt.Errorf("unknown state %q", r.State)
+	}
+	return nil
+}
+
 // Unmarshal reads the stored form. Anything that is not a record that this
 // code could have written is ErrCorrupt.
 func Unmarshal(doc, body []byte) (*Record, error) {
@@ -202,11 +218,8 @@ func Unmarshal(doc, body []byte) (*Record, error) {
 	if err := json.Unmarshal(doc, &r); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	if r.Key == "" || r.Version < 1 || r.WriteID == "" {
-		return nil, fmt.Errorf("%w: key, version or write id is missing", ErrCorrupt)
-	}
-	if !slices.Contains(States(), r.State) {
-		return nil, fmt.Errorf("%w: unknown state %q", ErrCorrupt, r.State)
+	if err := r.check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if r.Answer != nil {
 		r.Answer.Body = body

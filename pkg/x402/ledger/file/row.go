@@ -33,8 +33,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// encode returns the values of a row, the key last. It refuses what could not be read
-// back.
+// encode returns the values of a row, the key last.
 func encode(r ledger.Record) ([]any, error) {
 	if err := checkKey(r.Key); err != nil {
 		return nil, err
@@ -45,9 +44,6 @@ func encode(r ledger.Record) ([]any, error) {
 	}
 	if n := len(r.Key) + len(doc) + len(body); n > maxRow {
 		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
-	}
-	if back, err := ledger.Unmarshal(doc, body); err != nil || back.WriteID != r.WriteID {
-		return nil, fmt.Errorf("refusing to write what could not be read back: %v", err) //nolint:errorlint // nothing stored is corrupt
 	}
 	list, since := 0, int64(0)
 	switch {
