@@ -42,66 +42,92 @@ type Members map[string]json.RawMessage
 
 // Parse reads one object that is nested at most depth deep, itself included.
 // What its errors show of the document is short and in ASCII.
-func Parse(doc []byte, depth int) (Object, error) {
-	var o map[string]any
-	if err := read(doc, depth, &o); err != nil {
-		return nil, err
-	}
-	return typed(o).(Object), nil //nolint:forcetypeassert // of an object
-}
-
-// typed is a decoded value whose objects are of the type Object.
-func typed(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for name, member := range v {
-			v[name] = typed(member)
-		}
-		return Object(v)
-	case []any:
-		for i, element := range v {
-			v[i] = typed(element)
-		}
-	}
-	return v
-}
+func Parse(doc []byte, depth int) (Object, error) { return read(doc, depth, value) }
 
 // Split reads one object that is nested at most depth deep, itself included, and
 // leaves its members as they are written.
 func Split(doc []byte, depth int) (Members, error) {
-	var o Members
-	if err := read(doc, depth, &o); err != nil {
+	return read(doc, depth, func(d *jsontext.Decoder) (json.RawMessage, error) {
+		v, err := d.ReadValue()
+		return json.RawMessage(v.Clone()), err
+	})
+}
+
+// read decodes a document that is one object and nothing else, and its members by a
+// function.
+func read[V any](doc []byte, depth int, member func(*jsontext.Decoder) (V, error)) (o map[string]V, err error) {
+	if !utf8.Valid(doc) {
+		return nil, ErrUTF8
+	}
+	if err := (Limits{Depth: depth}).Check(doc); err != nil {
 		return nil, err
+	}
+	d := jsontext.NewDecoder(bytes.NewBuffer(doc))
+	if d.PeekKind() == '{' {
+		o, err = members(d, member)
+	} else if _, err = d.ReadValue(); err == nil {
+		return nil, ErrObject
+	}
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		const most = 40
+		e, _ := errors.AsType[*jsontext.SyntacticError](err)
+		return nil, fmt.Errorf("key %s appears twice", printable.Quote(e.JSONPointer.LastToken(), most))
+	case err != nil:
+		return nil, ErrSyntax
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return nil, ErrAfter
 	}
 	return o, nil
 }
 
-// read decodes a document that is one object and nothing else. What jsontext takes,
-// encoding/json reads in the same way.
-func read(doc []byte, depth int, into any) error {
-	if !utf8.Valid(doc) {
-		return ErrUTF8
+// members reads an object.
+func members[V any](d *jsontext.Decoder, member func(*jsontext.Decoder) (V, error)) (map[string]V, error) {
+	all := map[string]V{}
+	_, err := d.ReadToken()
+	for err == nil && d.PeekKind() != '}' {
+		var name jsontext.Token
+		if name, err = d.ReadToken(); err == nil {
+			name := name.String()
+			all[name], err = member(d)
+		}
 	}
-	if err := (Limits{Depth: depth}).Check(doc); err != nil {
-		return err
+	if err == nil {
+		_, err = d.ReadToken()
 	}
-	text := jsontext.NewDecoder(bytes.NewReader(doc))
-	switch v, err := text.ReadValue(); {
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		const most = 40
-		e, _ := errors.AsType[*jsontext.SyntacticError](err)
-		return fmt.Errorf("key %s appears twice", printable.Quote(e.JSONPointer.LastToken(), most))
-	case err != nil:
-		return ErrSyntax
-	case v.Kind() != '{':
-		return ErrObject
+	return all, err
+}
+
+// value reads a value of an Object.
+func value(d *jsontext.Decoder) (any, error) {
+	switch d.PeekKind() {
+	case '{':
+		o, err := members(d, value)
+		return Object(o), err
+	case '[':
+		all := []any{}
+		_, err := d.ReadToken()
+		for err == nil && d.PeekKind() != ']' {
+			var v any
+			v, err = value(d)
+			all = append(all, v)
+		}
+		if err == nil {
+			_, err = d.ReadToken()
+		}
+		return all, err
 	}
-	if _, err := text.ReadToken(); !errors.Is(err, io.EOF) {
-		return ErrAfter
+	t, err := d.ReadToken()
+	switch t.Kind() {
+	case '"':
+		return t.String(), err
+	case '0':
+		return json.Number(t.String()), err
+	case 't', 'f':
+		return t.Bool(), err
 	}
-	d := json.NewDecoder(bytes.NewReader(doc))
-	d.UseNumber()
-	return d.Decode(into)
+	return nil, err
 }
 
 // Text returns a member that must be a string.
