@@ -22,8 +22,8 @@ func CheckOrigin(origin, proof, payTo string) error {
 	if v := sig[64]; v != 27 && v != 28 {
 		return fmt.Errorf("proof: v is %d, must be 27 or 28", v)
 	}
-	digest := keccak([]byte(fmt.Sprintf("\x19Ethereum Signed Message:\n%d%s", len(origin), origin)))
-	key, _, err := ecdsa.RecoverCompact(append([]byte{sig[64]}, sig[:64]...), digest)
+	digest := OriginDigest(origin)
+	key, _, err := ecdsa.RecoverCompact(append([]byte{sig[64]}, sig[:64]...), digest[:])
 	if err != nil {
 		return errors.New("proof: no signer can be recovered")
 	}
@@ -31,4 +31,9 @@ func CheckOrigin(origin, proof, payTo string) error {
 		return fmt.Errorf("proof: signed by %s for this origin, the payee is %s", signer, payee)
 	}
 	return nil
+}
+
+// OriginDigest is what a payee signs to prove that an origin is its (EIP-191).
+func OriginDigest(origin string) [32]byte {
+	return [32]byte(keccak([]byte(fmt.Sprintf("\x19Ethereum Signed Message:\n%d%s", len(origin), origin))))
 }

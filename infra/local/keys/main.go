@@ -9,7 +9,8 @@ package main
 
 import (
 	"crypto/ed25519"
-	"crypto/rand"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -27,28 +28,43 @@ func main() { os.Exit(run(os.Args[1:], os.Getenv, os.Stdout, os.Stderr)) }
 
 // run is the whole program; it returns the exit status.
 func run(args []string, getenv func(string) string, out, notes io.Writer) int {
-	if len(args) == 0 {
-		args = []string{""}
+	flags := flag.NewFlagSet("keys", flag.ContinueOnError)
+	flags.SetOutput(notes)
+	origin := flags.String("origin", "", "origin of the deployment, such as https://api.example.com")
+	payTo := flags.String("pay-to", "", "PAY_TO of the deployment, to compare the key's account with")
+	file := flags.String("key-file", "", "file with the private key; default: the terminal, or standard input")
+	flags.Usage = func() {
+		fmt.Fprintln(notes, "usage: make receipt-key [RECEIPT_PUBLIC_KEYS=…]\n       make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x…] [KEY_FILE=…]")
 	}
-	switch args[0] {
-	case "receipt-key":
-		if err := makeReceiptKey(rand.Reader, getenv("RECEIPT_PUBLIC_KEYS"), out, notes); err != nil {
-			fmt.Fprintln(notes, err)
-			return exitFailed
-		}
+	var err error
+	if len(args) > 0 {
+		err = flags.Parse(args[1:])
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp):
 		return 0
-	case "sign-origin":
-		return runSignOrigin(args[1:], out, notes)
+	case err != nil:
+		return exitUsage
+	case len(args) == 1 && args[0] == "receipt-key":
+		err = makeReceiptKey(getenv("RECEIPT_PUBLIC_KEYS"), out, notes)
+	case len(args) > 0 && args[0] == "sign-origin" && *origin != "" && flags.NArg() == 0:
+		err = signOrigin(*origin, *payTo, func() ([]byte, error) { return keyText(*file) }, out, notes)
+	default:
+		flags.Usage()
+		return exitUsage
 	}
-	fmt.Fprintln(notes, "usage: keys receipt-key|sign-origin ...; make help lists what runs them")
-	return exitUsage
+	if err != nil {
+		fmt.Fprintln(notes, err)
+		return exitFailed
+	}
+	return 0
 }
 
 // makeReceiptKey makes a key for signed receipts. It prints the two settings of a
 // deployment on out, and what they are for on notes. published are the public keys
 // so far, which stay in the list.
-func makeReceiptKey(random io.Reader, published string, out, notes io.Writer) error {
-	public, private, err := ed25519.GenerateKey(random)
+func makeReceiptKey(published string, out, notes io.Writer) error {
+	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		return fmt.Errorf("make a key: %w", err)
 	}
