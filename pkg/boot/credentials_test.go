@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"strings"
@@ -48,7 +47,6 @@ func TestSecret(t *testing.T) {
 			config, now := configured(t, v.secretVars(), vars{"FACILITATOR_URL": f.URL}), time.Unix(1_800_000_000, 0)
 			client := must(facilitator.New(facilitator.Config{
 				URL: config.FacilitatorURL, Credentials: config.credentials, Now: func() time.Time { return now },
-				Logger: slog.New(slog.DiscardHandler),
 			}))
 			settle := func() x402.Settlement {
 				payload := x402.Payload{X402Version: 2, Payload: x402.ExactPayload{Authorization: x402.Authorization{From: LocalPayTo}}}

@@ -85,7 +85,7 @@ func (e *environment) credentials(of string) (facilitator.Credentials, *secret) 
 		e.fault(of+"_SECRET_ARN", "and other credentials of the facilitator are both set: choose one")
 	}
 	lazily := func(read func() (facilitator.Credentials, error)) facilitator.Credentials {
-		return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return read() }, func() {})
+		return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return read() }, nil)
 	}
 	switch {
 	case arn != "":
@@ -101,7 +101,7 @@ func (e *environment) credentials(of string) (facilitator.Credentials, *secret) 
 	case id != "" && key != "":
 		return lazily(func() (facilitator.Credentials, error) { return facilitator.CDP(id, key) }), nil
 	}
-	return facilitator.None(), nil
+	return facilitator.Credentials{}, nil
 }
 
 // Words of RPC_URL in the place of nodes.
@@ -182,7 +182,7 @@ type facilitators struct {
 
 func (c Config) facilitators(p service.Platform) (facilitators, error) {
 	client := func(url string, creds facilitator.Credentials) (*facilitator.Client, error) {
-		return facilitator.New(facilitator.Config{URL: url, Credentials: creds, Now: p.Now, Logger: p.Log, UserAgent: c.userAgent()})
+		return facilitator.New(facilitator.Config{URL: url, Credentials: creds, Now: p.Now, UserAgent: c.userAgent()})
 	}
 	var f facilitators
 	var err error

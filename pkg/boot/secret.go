@@ -31,7 +31,7 @@ const (
 
 // errSecretSilent says that Secrets Manager was not reached, or could not answer:
 // nothing is known about the secret.
-var errSecretSilent = facilitator.Unreachable(errors.New("secrets manager did not answer"))
+var errSecretSilent = fmt.Errorf("%w: secrets manager did not answer", facilitator.ErrUnreachable)
 
 // secretConfig says which secret, and who asks.
 type secretConfig struct {

@@ -171,7 +171,7 @@ func noted(what string) func(*shop) {
 // unsigned is a facilitator whose credentials cannot be read, and which therefore is sent nothing.
 func unsigned(p *parts) {
 	missing := func(context.Context, time.Time) (facilitator.Credentials, error) {
-		return nil, errors.New("bug: no secret")
+		return facilitator.Credentials{}, errors.New("bug: no secret")
 	}
 	p.Facilitator = must(facilitator.New(facilitator.Config{
 		URL: "https://facilitator.example", Credentials: facilitator.Lazy(missing, nil),

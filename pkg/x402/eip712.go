@@ -34,6 +34,13 @@ func ParseAddress(s string) (Address, error) {
 	return a, nil
 }
 
+// IsHash reports whether s is 32 bytes in hexadecimal after 0x, in either letter case, as
+// the hash of a transaction is.
+func IsHash(s string) bool {
+	_, err := decodeHex(s, 32, 32)
+	return err == nil
+}
+
 // String is the address in lower case.
 func (a Address) String() string { return "0x" + hex.EncodeToString(a[:]) }
 

@@ -3,7 +3,6 @@ package facilitator
 import (
 	"bytes"
 	"cmp"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,24 +41,24 @@ func parseObject(b []byte) (object, error) {
 	return object(o), nil
 }
 
-func (o object) has(name string) bool { _, ok := o[name]; return ok }
-
-// boolean returns a member that must be there as true or false.
-func (o object) boolean(name string) (bool, error) {
-	is := string(o[name])
-	if is != "true" && is != "false" {
-		return false, fmt.Errorf("member %s is not a boolean", name)
+// read reads members of an object into bool and string variables. A bool must be there as
+// true or false. A string may be missing, or null: some implementations write that for a
+// member that they leave out.
+func (o object) read(into map[string]any) (err error) {
+	for name, v := range into {
+		raw, is := o[name]
+		switch v := v.(type) {
+		case *bool:
+			*v = string(raw) == "true"
+			is = *v || string(raw) == "false"
+		case *string:
+			is = !is || json.Unmarshal(raw, v) == nil
+		}
+		if !is {
+			err = fmt.Errorf("member %s is not of its type", name)
+		}
 	}
-	return is == "true", nil
-}
-
-// text returns a string member. Missing and null are both empty: some implementations
-// write null for a member that they leave out.
-func (o object) text(name string) (s string, err error) {
-	if raw, ok := o[name]; ok && json.Unmarshal(raw, &s) != nil {
-		return "", fmt.Errorf("member %s is not a string", name)
-	}
-	return s, nil
+	return err
 }
 
 // platformReason is what the word of an error means that is not in the form of x402:
@@ -67,10 +66,7 @@ func (o object) text(name string) (s string, err error) {
 // request.
 func (re reply) platformReason() (r reason, word string) {
 	o, err := parseObject(re.body)
-	if err != nil {
-		return reason{}, ""
-	}
-	if word, err = o.text("errorType"); err != nil {
+	if err != nil || o.read(map[string]any{"errorType": &word}) != nil {
 		return reason{}, ""
 	}
 	return re.interpret(word), word
@@ -94,19 +90,17 @@ func parseAnswer(body []byte) (*answer, error) {
 		// Something that begins like an object and cannot be read may have been a
 		// verdict; an error page or an empty body cannot.
 		return nil, err
-	case !o.has("success") && !o.has("errorReason") && !o.has("transaction"):
+	case o["success"] == nil && o["errorReason"] == nil && o["transaction"] == nil:
 		return nil, nil
 	}
 	a := new(answer)
-	a.success, err = o.boolean("success")
-	for name, into := range map[string]*string{
-		"errorReason": &a.errorReason, "errorMessage": &a.errorMessage,
+	if err := o.read(map[string]any{
+		"success": &a.success, "errorReason": &a.errorReason, "errorMessage": &a.errorMessage,
 		"transaction": &a.transaction, "network": &a.network, "payer": &a.payer,
-	} {
-		s, textErr := o.text(name)
-		*into, err = s, errors.Join(err, textErr)
+	}); err != nil {
+		return nil, err
 	}
-	return a, err
+	return a, nil
 }
 
 // classify says what one request to /settle has led to. resend asks for the one resend.
@@ -120,29 +114,39 @@ func parseAnswer(body []byte) (*answer, error) {
 //  3. A body that is not an x402 answer leaves the status, and the word of a platform's
 //     error that is the operator's affair.
 func classify(re reply, want expectation) (s x402.Settlement, resend bool) {
-	if re.err != nil {
-		s = unanswered(re)
-		s.NoVerdict = s.Class == x402.Unknown
-		return s, false
-	}
 	a, err := parseAnswer(re.body)
 	switch {
+	case a != nil:
+		s, resend = verdict(*a, want, re)
 	case err != nil:
 		s = unknown("malformed_answer", fmt.Errorf("status %d: %w", re.status, err))
-	case a == nil:
-		s = withoutVerdict(re)
 	default:
-		s, resend = verdict(*a, want, re)
+		s = withoutVerdict(re)
 	}
-	s.NoVerdict = (a == nil || err != nil) && s.Class == x402.Unknown
+	s.NoVerdict = a == nil && s.Class == x402.Unknown
 	s.ExtensionResponses = extensionResponses(re.header)
 	return s, resend
 }
 
+// withoutVerdict classes a request that brought no x402 answer: by what stood in its way,
+// by the answer's status, or by a platform's word.
+func withoutVerdict(re reply) x402.Settlement {
+	if re.err != nil {
+		return unanswered(re)
+	}
+	s := unknown(fmt.Sprintf("http_%d", re.status), fmt.Errorf("facilitator answered status %d without a verdict", re.status))
+	r, word := re.platformReason()
+	s.AboutPayer = aboutPayer(word)
+	if code, _ := re.turnsAway(); code != "" {
+		s.Class, s.Code = x402.TurnedAway, code
+	} else if r.meaning == turnedAway {
+		s.Class, s.Code, s.Reason = x402.TurnedAway, r.answer, word
+	}
+	return s
+}
+
 // unanswered classes a request that brought no complete answer.
 func unanswered(re reply) x402.Settlement {
-	var creds *credentialsError
-	var unreachable *unreachableError
 	switch {
 	case re.sent && re.expired:
 		return unknown("timeout", re.err)
@@ -153,27 +157,14 @@ func unanswered(re reply) x402.Settlement {
 	}
 	s := x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed", Cause: re.err}
 	switch {
-	case errors.Is(re.err, errNoURL):
-		s.Code, s.Reason = fault.FacilitatorMisconfigured, "no_facilitator"
-	case errors.As(re.err, &unreachable):
-		s.Reason = "credentials_unreachable"
-	case errors.As(re.err, &creds):
-		s.Code, s.Reason = fault.FacilitatorMisconfigured, "credentials_unreadable"
 	case re.expired:
 		s.Reason = "timeout"
-	}
-	return s
-}
-
-// withoutVerdict classes an answer that is not an x402 one.
-func withoutVerdict(re reply) x402.Settlement {
-	s := unknown(fmt.Sprintf("http_%d", re.status), fmt.Errorf("facilitator answered status %d without an x402 body", re.status))
-	r, word := re.platformReason()
-	s.AboutPayer = aboutPayer(word)
-	if code, _ := re.turnsAway(); code != "" {
-		s.Class, s.Code = x402.TurnedAway, code
-	} else if r.meaning == turnedAway {
-		s.Class, s.Code, s.Reason = x402.TurnedAway, r.answer, word
+	case errors.Is(re.err, errNoURL):
+		s.Code, s.Reason = fault.FacilitatorMisconfigured, "no_facilitator"
+	case errors.Is(re.err, ErrUnreachable):
+		s.Reason = "credentials_unreachable"
+	case errors.Is(re.err, errCredentials):
+		s.Code, s.Reason = fault.FacilitatorMisconfigured, "credentials_unreadable"
 	}
 	return s
 }
@@ -185,7 +176,7 @@ func verdict(a answer, want expectation, re reply) (s x402.Settlement, resend bo
 		return unknown("contradictory_answer", err), false
 	}
 	s = x402.Settlement{Reason: foreign(a.errorReason, maxReason), Payer: a.payer, Network: a.network}
-	if isHash(a.transaction) {
+	if x402.IsHash(a.transaction) && strings.Trim(a.transaction, "0x") != "" {
 		s.Transaction = a.transaction
 	}
 	switch {
@@ -242,33 +233,28 @@ func unknown(reason string, cause error) x402.Settlement {
 // because facilitators send it with 200 and with 400; a "yes" counts only as the boolean
 // true with a 2xx status, since nothing that anyone could check comes with it. Anything
 // else is not a verdict: a facilitator that could not look says "no" as well.
-func judge(re reply, want expectation) x402.Verification {
+func judge(re reply, from string) x402.Verification {
 	o, err := parseObject(re.body)
-	if re.err != nil || err != nil || !o.has("isValid") {
+	if re.err != nil || err != nil || o["isValid"] == nil {
 		_, word := re.platformReason()
-		return x402.Verification{Fault: noVerdict(re, err), AboutPayer: re.err == nil && aboutPayer(word)}
+		return x402.Verification{Fault: noVerdict(re, err), AboutPayer: aboutPayer(word)}
 	}
-	valid, err1 := o.boolean("isValid")
-	word, err2 := o.text("invalidReason")
-	payer, err3 := o.text("payer")
-	said := foreign(word, maxReason)
-	switch err := errors.Join(err1, err2, err3); {
-	case err != nil:
+	var valid bool
+	var word, payer string
+	if err := o.read(map[string]any{"isValid": &valid, "invalidReason": &word, "payer": &payer}); err != nil {
 		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, err)}
-	case payer != "" && !strings.EqualFold(payer, want.payer):
-		return x402.Verification{Fault: noVerdict(re, fmt.Errorf("answer is about payer %q", foreign(payer, maxReason)))}
-	case valid && (word != "" || re.status/100 != 2):
-		return x402.Verification{Fault: noVerdict(re, fmt.Errorf("isValid is true, with reason %q", said))}
-	case valid:
-		return x402.Verification{Valid: true}
 	}
-	cause := fmt.Errorf("not valid: %q", said)
-	switch r := re.interpret(word); r.meaning {
-	case refusal, expired, nonceUsed:
+	cause := fmt.Errorf("isValid is %t, with reason %q, about payer %q", valid, foreign(word, maxReason), foreign(payer, maxReason))
+	r := re.interpret(word)
+	switch {
+	case payer != "" && !strings.EqualFold(payer, from):
+	case valid && word == "" && re.status/100 == 2:
+		return x402.Verification{Valid: true}
+	case valid:
+	case r.meaning == refusal, r.meaning == expired, r.meaning == nonceUsed:
 		return x402.Verification{Reason: word, BadSignature: r.signature, NonceUsed: r.meaning == nonceUsed}
-	case turnedAway:
+	case r.meaning == turnedAway:
 		return x402.Verification{Fault: fault.New(r.answer, cause), AboutPayer: aboutPayer(word)}
-	case doubt, pending:
 	}
 	return x402.Verification{Fault: noVerdict(re, cause)}
 }
@@ -277,7 +263,7 @@ func judge(re reply, want expectation) x402.Verification {
 // cannot be read is another facilitator feature, not an error.
 func supports(re reply, network string) *fault.Error {
 	o, err := parseObject(re.body)
-	if re.err != nil || re.status/100 != 2 || err != nil || !o.has("kinds") {
+	if re.err != nil || re.status/100 != 2 || o["kinds"] == nil {
 		return noVerdict(re, err)
 	}
 	type kind struct {
@@ -301,26 +287,9 @@ func supports(re reply, network string) *fault.Error {
 // noVerdict is the fault of a request that moves no money and brought no usable answer. A
 // redirect is a wrong URL, and may be called so here.
 func noVerdict(re reply, cause error) *fault.Error {
-	if re.err != nil {
-		code := unanswered(re).Code // empty if the request was sent
-		return fault.New(cmp.Or(code, fault.FacilitatorUnavailable), re.err)
+	s := withoutVerdict(re)
+	if s.Code == "" && re.err == nil && re.status/100 == 3 {
+		s.Code = fault.FacilitatorMisconfigured
 	}
-	code := fault.FacilitatorUnavailable
-	r, _ := re.platformReason()
-	if turned, _ := re.turnsAway(); turned != "" {
-		code = turned
-	} else if r.meaning == turnedAway {
-		code = r.answer
-	} else if re.status/100 == 3 {
-		code = fault.FacilitatorMisconfigured
-	}
-	return fault.New(code, fmt.Errorf("facilitator answered status %d: %w", re.status, orNone(cause)))
-}
-
-// isHash reports whether s is a transaction hash of an EVM chain: 0x and 64 hex digits,
-// not all zero. The package settles on no other kind of chain.
-func isHash(s string) bool {
-	digits, prefixed := strings.CutPrefix(s, "0x")
-	b, err := hex.DecodeString(digits)
-	return prefixed && err == nil && len(b) == 32 && strings.Trim(digits, "0") != ""
+	return fault.New(cmp.Or(s.Code, fault.FacilitatorUnavailable), errors.Join(s.Cause, cause))
 }

@@ -2,15 +2,15 @@ package facilitator
 
 import (
 	"bytes"
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
+	"crypto/rand"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -38,26 +38,25 @@ const (
 func CDP(keyID, keySecret string) (Credentials, error) {
 	switch {
 	case keyID == "" || keySecret == "":
-		return nil, errors.New("facilitator key needs both an id and a secret")
+		return Credentials{}, errors.New("facilitator key needs both an id and a secret")
 	case len(keyID) > maxKeyID || !printable.ASCII(keyID):
-		return nil, fmt.Errorf("facilitator key id is longer than %d bytes or not printable ASCII", maxKeyID)
+		return Credentials{}, fmt.Errorf("facilitator key id is longer than %d bytes or not printable ASCII", maxKeyID)
 	case len(keySecret) > maxSecret:
-		return nil, fmt.Errorf("facilitator key secret is longer than %d bytes", maxSecret)
+		return Credentials{}, fmt.Errorf("facilitator key secret is longer than %d bytes", maxSecret)
 	}
 	var key crypto.Signer
-	var method jwt.SigningMethod
+	var method jwt.SigningMethod = jwt.SigningMethodEdDSA
 	var err error
 	if strings.Contains(keySecret, "-----BEGIN") {
 		method = jwt.SigningMethodES256
 		key, err = parseECKey(keySecret)
 	} else {
-		method = jwt.SigningMethodEdDSA
 		key, err = parseEd25519Key(keySecret)
 	}
 	if err != nil {
-		return nil, err
+		return Credentials{}, err
 	}
-	return fixed("CDP credentials", func(c Call) (string, error) { return token(c, keyID, method, key) }), nil
+	return Credentials{"CDP credentials", func(_ context.Context, c Call) (string, error) { return token(c, keyID, method, key) }, nil}, nil
 }
 
 // parseECKey drops the parser's error, which may quote its input.
@@ -88,10 +87,6 @@ func parseEd25519Key(secret string) (ed25519.PrivateKey, error) {
 
 // token signs a token for one request.
 func token(c Call, keyID string, m jwt.SigningMethod, key crypto.Signer) (string, error) {
-	var nonce [16]byte
-	if _, err := io.ReadFull(c.Random, nonce[:]); err != nil {
-		return "", fmt.Errorf("random bytes for a token: %w", err)
-	}
 	from := c.Now.Add(-tokenBackdate).Unix()
 	t := jwt.NewWithClaims(m, jwt.MapClaims{
 		"sub":  keyID,
@@ -101,8 +96,9 @@ func token(c Call, keyID string, m jwt.SigningMethod, key crypto.Signer) (string
 		"nbf":  from,
 		"exp":  from + int64(tokenLife/time.Second),
 	})
-	t.Header["kid"] = keyID
-	t.Header["nonce"] = hex.EncodeToString(nonce[:])
+	var nonce [16]byte
+	_, _ = rand.Read(nonce[:]) // which never fails
+	t.Header["kid"], t.Header["nonce"] = keyID, fmt.Sprintf("%x", nonce)
 	s, err := t.SignedString(key)
 	if err != nil {
 		return "", fmt.Errorf("sign a token: %w", err)

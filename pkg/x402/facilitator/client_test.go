@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -38,11 +39,11 @@ func TestNewRefusesBadConfig(t *testing.T) {
 func TestNothingIsSent(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("access denied")
-	unreadable := Lazy(func(context.Context, time.Time) (Credentials, error) { return nil, broken }, nil)
+	unreadable := Lazy(func(context.Context, time.Time) (Credentials, error) { return Credentials{}, broken }, nil)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	ending, cancel := context.WithCancel(t.Context())
-	slow := Lazy(func(context.Context, time.Time) (Credentials, error) { cancel(); return nil, broken }, nil)
+	slow := Lazy(func(context.Context, time.Time) (Credentials, error) { cancel(); return Credentials{}, broken }, nil)
 	good, bad := testPayload(), testPayload()
 	bad.Accepted = json.RawMessage(`{`) // cannot be encoded
 	for name, c := range map[string]struct {
@@ -57,15 +58,13 @@ func TestNothingIsSent(t *testing.T) {
 		"ended context":     {ended, good, Config{URL: origin}, fault.FacilitatorUnavailable, "timeout"},
 		"no secret":         {t.Context(), good, Config{URL: origin, Credentials: unreadable}, fault.FacilitatorMisconfigured, "credentials_unreadable"},
 		"no secret in time": {ending, good, Config{URL: origin, Credentials: slow}, fault.FacilitatorUnavailable, "timeout"},
-		"no randomness": {t.Context(), good, Config{URL: origin, Credentials: mustCDP(t), Random: strings.NewReader("short")},
-			fault.FacilitatorMisconfigured, "credentials_unreadable"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.config.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+			f := newClient(t, c.config)
+			f.transport = roundTrip(func(*http.Request) (*http.Response, error) {
 				t.Error("something was sent")
 				return nil, broken
 			})
-			f := newClient(t, c.config)
 			s := f.Settle(c.ctx, c.payload, testRequirements())
 			if s.Class != x402.NotSent || s.Code != c.code || s.Reason != c.reason || s.Cause == nil {
 				t.Errorf("settle: %+v", s)
@@ -86,7 +85,7 @@ func TestNothingIsSent(t *testing.T) {
 // TestRequestsOnTheWire: the resend is the same bytes, and each request has a token of
 // its own.
 func TestRequestsOnTheWire(t *testing.T) {
-	t.Parallel()
+	t.Parallel() // the pause before the resend is a real one
 	const agent = "Hostfacts/1 (+https://example.com)"
 	script := []string{pendingA, settled, `{"isValid":true,"payer":"` + strings.ToLower(payer) + `"}`, `{"kinds":[]}`}
 	type seen struct{ Line, Type, Agent, Encoding, Idempotency, Body, URI string }
@@ -149,75 +148,72 @@ func TestRequestsOnTheWire(t *testing.T) {
 	}
 }
 
-// TestResendBudget runs on a fake clock: what happens when, to the second.
-func TestResendBudget(t *testing.T) {
-	for _, row := range []struct {
-		name   string
-		wait   time.Duration
-		budget time.Duration // 0: the caller sets no deadline
-		at     []time.Duration
-		class  x402.Class
-		second string // answer; a third is never asked for
+// A settlement that is pending is asked about once more, a second later, if the caller's
+// time allows it. Only success clears the doubt of the first answer. The clock is a fake.
+func TestResend(t *testing.T) {
+	const once, twice = "[0s]", "[0s 1s]"
+	for name, c := range map[string]struct {
+		first, second string
+		budget        time.Duration // 0: the caller sets no deadline
+		at            string        // when each request was made
+		want          string        // class and transaction
 	}{
-		{"default pause", 0, 10 * time.Second, []time.Duration{0, time.Second}, x402.Moved, settled},
-		{"no deadline", 0, 0, []time.Duration{0, time.Second}, x402.Moved, settled},
-		{"longer pause", 3 * time.Second, 10 * time.Second, []time.Duration{0, 3 * time.Second}, x402.Moved, settled},
-		{"no pause", -1, 10 * time.Second, []time.Duration{0, 0}, x402.Moved, settled},
-		{"still pending", -1, 10 * time.Second, []time.Duration{0, 0}, x402.Unknown, pendingA},
-		{"just enough", 0, 2 * time.Second, []time.Duration{0, time.Second}, x402.Moved, settled},
-		{"too little", 0, 2*time.Second - 1, []time.Duration{0}, x402.Unknown, ""},
-		{"too little without a pause", -1, time.Second - 1, []time.Duration{0}, x402.Unknown, ""},
+		"settled":                   {pendingA, settled, 10 * time.Second, twice, "settled " + hash},
+		"settled, by no deadline":   {pendingA, settled, 0, twice, "settled " + hash},
+		"settled, by another hash":  {pendingA, strings.ReplaceAll(settled, hash, hash2), 0, twice, "settled " + hash2},
+		"still pending":             {pendingA, pendingA, 0, twice, "unknown " + hash},
+		"refused":                   {pendingA, refusalAnswer("insufficient_funds"), 0, twice, "unknown " + hash},
+		"used":                      {pendingA, refusalAnswer(x402.ReasonNonceUsed), 0, twice, "unknown " + hash},
+		"not sent":                  {pendingA, "", 0, twice, "unknown " + hash},
+		"a hash that comes late":    {refusalAnswer("settlement_pending"), pendingA, 0, twice, "unknown " + hash},
+		"just enough time":          {pendingA, settled, 2 * time.Second, twice, "settled " + hash},
+		"too little":                {pendingA, settled, 2*time.Second - 1, once, "unknown " + hash},
+		"the caller gives up":       {pendingA, settled, -1, once, "unknown " + hash},
+		"what is not pending stays": {refusalAnswer("insufficient_funds"), settled, 0, once, "refused "},
 	} {
-		t.Run(row.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
 				var at []time.Duration
-				f := mustNew(t, Config{URL: origin, ResendWait: row.wait,
-					Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-						hooks(r, true)
-						if at = append(at, time.Since(start)); len(at) == 1 {
-							return respond(500, pendingA), nil
-						}
-						return respond(200, row.second), nil
-					})})
-				ctx := t.Context()
-				if row.budget > 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, row.budget)
+				start := time.Now()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if c.budget > 0 {
+					ctx, cancel = context.WithTimeout(ctx, c.budget)
 					defer cancel()
 				}
-				s := f.Settle(ctx, testPayload(), testRequirements())
-				if s.Class != row.class || s.Transaction != hash || (s.Reason == "settlement_pending") != (row.class == x402.Unknown) {
-					t.Errorf("got %+v", s)
+				s := over(t, func(r *http.Request) (*http.Response, error) {
+					at = append(at, time.Since(start))
+					if len(at) == 1 && c.budget < 0 {
+						time.AfterFunc(resendWait/2, cancel)
+					}
+					body := map[int]string{1: c.first, 2: c.second}[len(at)] // a third is never asked for
+					hooks(r, body != "")
+					if body == "" {
+						return nil, errors.New("not connected")
+					}
+					return respond(500, body), nil
+				}).Settle(ctx, testPayload(), testRequirements())
+				if got := s.Class.String() + " " + s.Transaction; got != c.want || fmt.Sprint(at) != c.at || s.NonceUsed || s.Code != "" {
+					t.Errorf("%s at %v: %+v", got, at, s)
 				}
-				equal(t, "requests at", row.at, at)
+				if doubt := s.Class == x402.Unknown; doubt != (s.Reason == "settlement_pending") || c.at == twice && doubt != (s.Cause != nil) {
+					t.Errorf("reason %q, cause %v", s.Reason, s.Cause)
+				}
 			})
 		})
 	}
-}
-
-// The caller gives up during the pause, and a call without a deadline has one.
-func TestTimeOfACall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		ctx, cancel := context.WithCancel(t.Context())
-		start := time.Now()
-		f := mustNew(t, Config{URL: origin, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-			hooks(r, true)
-			if calls++; calls == 1 {
-				time.AfterFunc(defaultResendWait/2, cancel)
-				return respond(500, pendingA), nil
+	t.Run("a call has an end", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			s := over(t, func(r *http.Request) (*http.Response, error) {
+				hooks(r, true)
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}).Settle(t.Context(), testPayload(), testRequirements())
+			if s.Class != x402.Unknown || s.Reason != "timeout" || time.Since(start) != ceiling {
+				t.Errorf("after %s: %+v", time.Since(start), s)
 			}
-			<-r.Context().Done()
-			return nil, r.Context().Err()
-		})})
-		if s := f.Settle(ctx, testPayload(), testRequirements()); s.Class != x402.Unknown || s.Transaction != hash || calls != 1 {
-			t.Errorf("%d calls, got %+v", calls, s)
-		}
-		s := f.Settle(t.Context(), testPayload(), testRequirements())
-		if s.Class != x402.Unknown || s.Reason != "timeout" || time.Since(start) != ceiling+defaultResendWait/2 {
-			t.Errorf("after %s: %+v", time.Since(start), s)
-		}
+		})
 	})
 }
 
@@ -241,8 +237,7 @@ func TestProofOfNotSent(t *testing.T) {
 		}, x402.Unknown},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			f := newClient(t, Config{URL: origin, Transport: row.transport})
-			if s := f.Settle(t.Context(), testPayload(), testRequirements()); s.Class != row.class || !errors.Is(s.Cause, broken) {
+			if s := over(t, row.transport).Settle(t.Context(), testPayload(), testRequirements()); s.Class != row.class || !errors.Is(s.Cause, broken) {
 				t.Errorf("got %+v", s)
 			}
 		})

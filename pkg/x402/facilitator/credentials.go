@@ -2,7 +2,6 @@ package facilitator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,18 +19,6 @@ type Call struct {
 	Host   string // host[:port], as in the URL
 	Path   string // escaped, without a query
 	Now    time.Time
-	Random io.Reader
-}
-
-// Credentials prove to a facilitator who we are. Implementations are safe for
-// concurrent use, and print themselves without their secret.
-type Credentials interface {
-	// Authorization returns the Authorization header of one request; empty
-	// means that none is sent. An error means that the credentials cannot be
-	// read, and that nothing is sent.
-	Authorization(ctx context.Context, c Call) (string, error)
-	// Rejected says that the facilitator answered 401.
-	Rejected()
 }
 
 const (
@@ -49,36 +36,31 @@ func (r redacted) LogValue() slog.Value       { return slog.StringValue(string(r
 // MarshalText keeps JSON and text encoders from looking inside.
 func (r redacted) MarshalText() ([]byte, error) { return []byte(r), nil }
 
-// credentials are of any kind. The secret is inside a closure and not in a field, because
-// fmt walks through the unexported fields of any struct that it is handed, and no method
-// can stop it there.
-type credentials struct {
+// Credentials prove to a facilitator who we are; the zero value proves nothing. They are
+// safe for concurrent use. The secret is inside a closure and not in a field, because fmt
+// walks through the unexported fields of any struct that it is handed, and no method can
+// stop it there.
+type Credentials struct {
 	redacted
 	authorize func(ctx context.Context, c Call) (string, error)
-	rejected  func()
+	rejected  func() // the facilitator has answered 401; may be nil
 }
 
-func (c *credentials) Authorization(ctx context.Context, call Call) (string, error) {
+// Authorization returns the Authorization header of one request; empty means that none is
+// sent. An error means that the credentials cannot be read, and that nothing is sent.
+func (c Credentials) Authorization(ctx context.Context, call Call) (string, error) {
+	if c.authorize == nil {
+		return "", nil
+	}
 	return c.authorize(ctx, call)
-}
-func (c *credentials) Rejected() { c.rejected() }
-
-// fixed are credentials that never change.
-func fixed(name redacted, authorize func(Call) (string, error)) Credentials {
-	return &credentials{name, func(_ context.Context, c Call) (string, error) { return authorize(c) }, func() {}}
-}
-
-// None sends no Authorization header.
-func None() Credentials {
-	return fixed("no credentials", func(Call) (string, error) { return "", nil })
 }
 
 // Bearer sends one fixed token. The errors never contain it.
 func Bearer(token string) (Credentials, error) {
 	if token == "" || len(token) > maxSecret || strings.Contains(token, " ") || !printable.ASCII(token) {
-		return nil, fmt.Errorf("facilitator token is empty, longer than %d bytes, or not of ASCII without blanks", maxSecret)
+		return Credentials{}, fmt.Errorf("facilitator token is empty, longer than %d bytes, or not of ASCII without blanks", maxSecret)
 	}
-	return fixed("bearer credentials", func(Call) (string, error) { return "Bearer " + token, nil }), nil
+	return Credentials{"bearer credentials", func(context.Context, Call) (string, error) { return "Bearer " + token, nil }, nil}, nil
 }
 
 // ParseCredentials reads a secret document: {"key_id":…,"key_secret":…} for
@@ -88,54 +70,46 @@ func Bearer(token string) (Credentials, error) {
 // a misspelt one, is an error. The errors never contain what was read.
 func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 	if len(doc) > maxDocument {
-		return nil, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)
+		return Credentials{}, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)
 	}
 	o, err := parseObject(doc)
 	if err != nil || len(o) == 0 {
-		return nil, errors.New("facilitator secret is not a JSON object with members")
+		return Credentials{}, errors.New("facilitator secret is not a JSON object with members")
 	}
-	var v struct{ keyID, keySecret, token string }
-	for name, into := range map[string]*string{"key_id": &v.keyID, "key_secret": &v.keySecret, "token": &v.token} {
-		if raw, ok := o[name]; ok && json.Unmarshal(raw, into) != nil {
-			return nil, fmt.Errorf("facilitator secret: member %s is not a string", name)
-		}
+	var keyID, keySecret, token string
+	if err := o.read(map[string]any{"key_id": &keyID, "key_secret": &keySecret, "token": &token}); err != nil {
+		return Credentials{}, fmt.Errorf("facilitator secret: %w", err)
 	}
-	cdp := v.keyID != "" || v.keySecret != ""
+	cdp := keyID != "" || keySecret != ""
 	switch {
-	case cdp && v.token != "":
-		return nil, errors.New("facilitator secret has both a key and a token")
+	case cdp && token != "":
+		return Credentials{}, errors.New("facilitator secret has both a key and a token")
 	case cdp:
-		return CDP(v.keyID, v.keySecret)
-	case v.token != "":
-		return Bearer(v.token)
+		return CDP(keyID, keySecret)
+	case token != "":
+		return Bearer(token)
 	}
 	for name := range o {
 		if !slices.Contains(others, name) {
-			return nil, errors.New("facilitator secret has neither key_id and key_secret nor token")
+			return Credentials{}, errors.New("facilitator secret has neither key_id and key_secret nor token")
 		}
 	}
-	return None(), nil
+	return Credentials{}, nil
 }
 
-// unreachableError says that credentials could not be fetched from where they
-// are kept, which says nothing about them.
-type unreachableError struct{ err error }
-
-func (e *unreachableError) Error() string { return e.err.Error() }
-func (e *unreachableError) Unwrap() error { return e.err }
-
-// Unreachable marks the error of a reading that did not reach where the
-// credentials are kept. A call that fails of it is facilitator_unavailable and
-// not facilitator_misconfigured: nothing is wrong with the deployment.
-func Unreachable(err error) error { return &unreachableError{err} }
+// ErrUnreachable marks the error of a reading that did not reach where the credentials are
+// kept. A call that fails of it is facilitator_unavailable and not
+// facilitator_misconfigured: nothing is wrong with the deployment.
+var ErrUnreachable = errors.New("the credentials cannot be reached")
 
 // Lazy are the credentials that load returns for each call. rejected is called when the
-// facilitator has answered 401. The error of load must not contain the secret.
+// facilitator has answered 401; it may be nil. The error of load must not contain the
+// secret.
 func Lazy(load func(ctx context.Context, now time.Time) (Credentials, error), rejected func()) Credentials {
-	return &credentials{"lazy credentials", func(ctx context.Context, c Call) (string, error) {
+	return Credentials{"lazy credentials", func(ctx context.Context, c Call) (string, error) {
 		creds, err := load(ctx, c.Now)
 		if err != nil {
-			return "", fmt.Errorf("read facilitator credentials: %w", err)
+			return "", err
 		}
 		return creds.Authorization(ctx, c)
 	}, rejected}

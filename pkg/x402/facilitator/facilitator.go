@@ -19,12 +19,11 @@ package facilitator
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -36,10 +35,10 @@ import (
 )
 
 const (
-	// defaultResendWait is how long a pending settlement is left alone before
+	// resendWait is how long a pending settlement is left alone before
 	// it is asked about again. Base makes a block every two seconds, and a
 	// facilitator waits for the receipt itself, so a short pause is enough.
-	defaultResendWait = time.Second
+	resendWait = time.Second
 	// minResend is the least time worth a second request: a connection, a TLS
 	// handshake and a receipt lookup at the facilitator.
 	minResend = time.Second
@@ -58,35 +57,24 @@ type Config struct {
 	// URL is the facilitator's base; /settle and so on are appended. Empty is
 	// legal: the service starts, and every call is facilitator_misconfigured.
 	URL string
-	// Credentials prove who we are; nil means none.
+	// Credentials prove who we are.
 	Credentials Credentials
-	// Transport replaces the client's own. It must not repeat a POST that has
-	// no GetBody, must not follow redirects, and must report to httptrace: a
-	// failure of a transport that reports nothing is classed as unknown.
-	Transport http.RoundTripper
 	// Now is the clock of the credentials; nil means time.Now.
 	Now func() time.Time
-	// Random is the source of the credentials' nonces; nil means crypto/rand.
-	Random io.Reader
-	// Logger takes the few things that no result can carry; nil means none.
-	Logger *slog.Logger
 	// UserAgent names the service to the facilitator's operator.
 	UserAgent string
-	// ResendWait is the pause before the one resend of a pending settlement;
-	// 0 means one second, less than 0 means none.
-	ResendWait time.Duration
 }
 
 // Client talks to one facilitator. It is safe for concurrent use.
 type Client struct {
-	base       *url.URL // nil when no URL is configured
-	creds      Credentials
-	transport  http.RoundTripper
-	now        func() time.Time
-	random     io.Reader
-	log        *slog.Logger
-	userAgent  string
-	resendWait time.Duration
+	base      *url.URL // nil when no URL is configured
+	creds     Credentials
+	now       func() time.Time
+	userAgent string
+	sessions  tls.ClientSessionCache
+	dial      func(ctx context.Context, network, addr string) (net.Conn, error)
+	// transport replaces that of each call in tests; nil otherwise.
+	transport http.RoundTripper
 }
 
 var _ x402.Facilitator = (*Client)(nil)
@@ -101,23 +89,11 @@ func New(c Config) (*Client, error) {
 		return nil, fmt.Errorf("facilitator user agent is longer than %d bytes or not printable ASCII", maxReason)
 	}
 	f := &Client{
-		base: base, creds: c.Credentials, transport: c.Transport, now: c.Now, random: c.Random, log: c.Logger,
-		userAgent: cmp.Or(c.UserAgent, defaultUserAgent), resendWait: cmp.Or(c.ResendWait, defaultResendWait),
-	}
-	if f.creds == nil {
-		f.creds = None()
-	}
-	if f.transport == nil {
-		f.transport = newTransport(nil)
+		base: base, creds: c.Credentials, now: c.Now, userAgent: cmp.Or(c.UserAgent, defaultUserAgent),
+		sessions: tls.NewLRUClientSessionCache(4), dial: (&net.Dialer{Timeout: dialTimeout}).DialContext,
 	}
 	if f.now == nil {
 		f.now = time.Now
-	}
-	if f.random == nil {
-		f.random = rand.Reader
-	}
-	if f.log == nil {
-		f.log = slog.New(slog.DiscardHandler)
 	}
 	return f, nil
 }
@@ -149,40 +125,34 @@ func parseBase(raw string) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/")}, nil
 }
 
-// request is the body of /verify and /settle. Requirements are our own, not
-// the client's echo of them.
-type request struct {
-	X402Version  int               `json:"x402Version"`
-	Payload      x402.Payload      `json:"paymentPayload"`
-	Requirements x402.Requirements `json:"paymentRequirements"`
-}
-
-func encode(p x402.Payload, r x402.Requirements) ([]byte, error) {
-	b, err := json.Marshal(request{X402Version: x402.Version, Payload: p, Requirements: r})
+// call sends a payment to a path, once for each time that the function that it returns is
+// called. The body is encoded once, so that the resend of a pending settlement is the same
+// bytes: that is what makes a facilitator look its transaction up instead of broadcasting
+// a second one. Requirements are our own, not the client's echo of them.
+func (c *Client) call(ctx context.Context, path string, p x402.Payload, r x402.Requirements) (func() reply, error) {
+	body, err := json.Marshal(struct {
+		X402Version  int               `json:"x402Version"`
+		Payload      x402.Payload      `json:"paymentPayload"`
+		Requirements x402.Requirements `json:"paymentRequirements"`
+	}{x402.Version, p, r})
 	if err != nil {
 		return nil, fmt.Errorf("encode facilitator request: %w", err)
 	}
-	return b, nil
+	return func() reply { return c.exchange(ctx, http.MethodPost, path, body) }, nil
 }
 
 // Settle moves the money, or says how far it got. See x402.Facilitator.
-//
-// The body is encoded once, so that the resend of a pending settlement is the
-// same bytes: that is what makes a facilitator look its transaction up instead
-// of broadcasting a second one.
 func (c *Client) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
-	body, err := encode(p, r)
+	send, err := c.call(ctx, "/settle", p, r)
 	if err != nil {
 		return x402.Settlement{Class: x402.NotSent, Code: fault.PaymentUnavailable, Reason: "not_encodable", Cause: err}
 	}
 	want := expectation{network: r.Network, payer: p.Payload.Authorization.From}
-	first, pending := classify(c.exchange(ctx, http.MethodPost, "/settle", body), want)
-	if !pending || !c.pause(ctx) {
+	first, pending := classify(send(), want)
+	if !pending || !pause(ctx) {
 		return first
 	}
-	second, _ := classify(c.exchange(ctx, http.MethodPost, "/settle", body), want)
-	c.log.InfoContext(ctx, "pending settlement was asked about again",
-		"class", second.Class.String(), "reason", second.Reason, "transaction", second.Transaction)
+	second, _ := classify(send(), want)
 	return afterResend(first, second)
 }
 
@@ -194,37 +164,24 @@ func afterResend(first, second x402.Settlement) x402.Settlement {
 	if second.Class == x402.Moved {
 		return second
 	}
-	out := first
-	if out.Transaction == "" {
-		out.Transaction = second.Transaction
+	first.Transaction = cmp.Or(first.Transaction, second.Transaction)
+	if first.ExtensionResponses == nil {
+		first.ExtensionResponses = second.ExtensionResponses
 	}
-	if out.ExtensionResponses == nil {
-		out.ExtensionResponses = second.ExtensionResponses
-	}
-	out.Cause = errors.Join(first.Cause, fmt.Errorf("resend: %s: %s: %w", second.Class, second.Reason, orNone(second.Cause)))
-	return out
-}
-
-func orNone(err error) error {
-	if err == nil {
-		return errors.New("no cause")
-	}
-	return err
+	first.Cause = errors.Join(first.Cause, fmt.Errorf("resend: %s: %s", second.Class, second.Reason), second.Cause)
+	return first
 }
 
 // pause waits before the resend. It returns false, at once, when the caller's
 // deadline does not leave room for the pause and a request.
-func (c *Client) pause(ctx context.Context) bool {
-	wait := max(c.resendWait, 0)
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait+minResend {
+func pause(ctx context.Context) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < resendWait+minResend {
 		return false
 	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-t.C:
+	case <-time.After(resendWait):
 		return true
 	}
 }
@@ -232,12 +189,11 @@ func (c *Client) pause(ctx context.Context) bool {
 // Verify judges a signature that cannot be judged locally. See
 // x402.Facilitator.
 func (c *Client) Verify(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Verification {
-	body, err := encode(p, r)
+	send, err := c.call(ctx, "/verify", p, r)
 	if err != nil {
 		return x402.Verification{Fault: fault.New(fault.PaymentUnavailable, err)}
 	}
-	want := expectation{network: r.Network, payer: p.Payload.Authorization.From}
-	return judge(c.exchange(ctx, http.MethodPost, "/verify", body), want)
+	return judge(send(), p.Payload.Authorization.From)
 }
 
 // Supported returns nil when the facilitator settles scheme exact of protocol

@@ -60,35 +60,28 @@ func extensionResponses(h http.Header) map[string]string {
 	if err != nil {
 		return nil
 	}
-	all, err := parseObject(raw)
-	if err != nil {
-		return nil
-	}
-	out, kept := map[string]string{}, 0
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		one, err := parseObject(all[name])
-		if err != nil || !isExtension(name) || kept == maxExtensions {
-			continue
-		}
-		kept++
+	all, _ := parseObject(raw)
+	names := slices.Sorted(maps.Keys(all))
+	var out map[string]string
+	for _, name := range names[:min(len(names), maxExtensions)] {
+		one, _ := parseObject(all[name])
 		for _, field := range extensionFields() {
-			if v := scalar(one[field]); v != "" {
-				out[name+"."+field] = v
+			v := scalar(one[field])
+			if v == "" || !isExtension(name) {
+				continue
 			}
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[name+"."+field] = v
 		}
-	}
-	if len(out) == 0 {
-		return nil
 	}
 	return out
 }
 
 // isExtension reports whether a name looks like that of an extension.
 func isExtension(name string) bool {
-	other := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("_-.", r)
-	}
-	return name != "" && strings.IndexFunc(name, other) < 0 && foreign(name, maxExtensionName) == name
+	return regexp.MustCompile(`^[0-9A-Za-z_.-]+$`).MatchString(name) && foreign(name, maxExtensionName) == name
 }
 
 // scalar is a string or a number as bounded text, empty for anything else.

@@ -60,18 +60,18 @@ func equal(t *testing.T, what string, want, got any) {
 	}
 }
 
-func mustNew(t *testing.T, c Config) *Client {
+func newClient(t testing.TB, c Config) *Client {
 	t.Helper()
 	f, err := New(c)
 	must(t, err)
 	return f
 }
 
-// newClient returns a client without a pause before a resend.
-func newClient(t *testing.T, c Config) *Client {
-	t.Helper()
-	c.ResendWait = -1
-	return mustNew(t, c)
+// over is a client of the origin with a transport made of a function.
+func over(t testing.TB, transport func(*http.Request) (*http.Response, error)) *Client {
+	f := newClient(t, Config{URL: origin})
+	f.transport = roundTrip(transport)
+	return f
 }
 
 // settle is a call that is expected to end by itself.
@@ -88,13 +88,6 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	return srv.URL
-}
-
-func mustBearer(t *testing.T, token string) Credentials {
-	t.Helper()
-	b, err := Bearer(token)
-	must(t, err)
-	return b
 }
 
 func mustCDP(t *testing.T) Credentials {

@@ -3,6 +3,7 @@ package facilitator
 import (
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -37,7 +38,7 @@ type reason struct {
 	// answer is the fault to answer after turnedAway. facilitator_unauthorized means
 	// facilitator_misconfigured where no credentials are configured.
 	answer fault.Code
-	words  []string // exactly; letter case counts
+	words  []string // exactly; in doubt alone, one that ends in * stands for all that begin so
 }
 
 // reasons is the table of what facilitators say, for /settle and /verify alike;
@@ -118,17 +119,7 @@ func reasons() []reason {
 			"Payment required", "No matching payment requirements", "extension_echo_mismatch",
 			"invalid_payment", "payment_required", "signature_invalid", "payment_expired",
 			"failed_to_marshal_payload", "failed_to_marshal_requirements", "invalid_settlement_override",
-			"invalid_permit2_spender", "invalid_permit2_recipient_mismatch", "permit2_deadline_expired",
-			"permit2_not_yet_valid", "permit2_amount_mismatch", "permit2_insufficient_amount",
-			"permit2_token_mismatch", "invalid_permit2_signature", "permit2_allowance_required",
-			"permit2_simulation_failed", "permit2_insufficient_balance", "permit2_proxy_not_deployed",
-			"permit2_invalid_amount", "permit2_invalid_destination", "permit2_invalid_owner",
-			"permit2_payment_too_early", "permit2_invalid_nonce", "permit2_2612_amount_mismatch",
-			"permit2_disabled", "erc20_approval_tx_failed", "erc20_approval_from_mismatch",
-			"erc20_approval_asset_mismatch", "erc20_approval_spender_not_permit2",
-			"erc20_approval_tx_parse_failed", "erc20_approval_tx_wrong_target",
-			"erc20_approval_tx_wrong_selector", "erc20_approval_tx_wrong_spender",
-			"erc20_approval_tx_signer_mismatch", "erc20_approval_tx_invalid_signature",
+			"permit2_*", "invalid_permit2_*", "erc20_approval_*",
 			"invalid_erc20_approval_extension_format", "invalid_eip2612_extension_format",
 		}},
 	}
@@ -137,7 +128,10 @@ func reasons() []reason {
 // lookup is what a word means, and whether it is in the table.
 func lookup(word string) (reason, bool) {
 	for _, r := range reasons() {
-		if slices.Contains(r.words, word) {
+		if slices.ContainsFunc(r.words, func(w string) bool {
+			prefix, many := strings.CutSuffix(w, "*")
+			return w == word || many && strings.HasPrefix(word, prefix)
+		}) {
 			return r, true
 		}
 	}

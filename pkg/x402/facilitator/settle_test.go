@@ -28,7 +28,8 @@ func answered(status int, body string) reply {
 
 func credentialed(r reply) reply { r.authorized = true; return r }
 
-// settlesAs is an outcome with its reason, and with what a log needs.
+// settlesAs is an outcome with its reason, and what a second facilitator is asked after and
+// what counts against this one.
 func settlesAs(t *testing.T, re reply) string {
 	t.Helper()
 	outcome, s := settles(re)
@@ -38,7 +39,14 @@ func settlesAs(t *testing.T, re reply) string {
 	if (s.Class == x402.NotSent || s.Class == x402.TurnedAway) && s.Cause == nil {
 		t.Errorf("%d %q: %s without a cause for the log", re.status, re.body, s.Class)
 	}
-	return strings.TrimSpace(outcome + " " + s.Reason)
+	said := strings.TrimSpace(outcome + " " + s.Reason)
+	if s.AboutPayer {
+		said += ", about the payer"
+	}
+	if s.NoVerdict {
+		said += ", no verdict"
+	}
+	return said
 }
 
 // What these bodies say holds at every status.
@@ -61,7 +69,7 @@ func TestClassifyByBody(t *testing.T) {
 			`{"success":false,"errorReason":"insufficient_funds","payer":"` + other + `"}`,
 			`{"success":false,"errorReason":"insufficient_funds","network":"base"}`,
 		},
-		"unknown malformed_answer": {
+		"unknown malformed_answer, no verdict": {
 			`{"success":true,"transaction":7}`, `{"success":"true","transaction":"` + hash + `"}`, `{"success":null}`, `{"success":"no"}`,
 			`{"transaction":"` + hash + `"}`, `{"errorReason":"invalid_payload"}`, `{"Success":true,"transaction":"` + hash + `"}`,
 			`{"success":false,"success":true,"transaction":"` + hash + `"}`, moved(hash2, `,"transaction":"`+hash+`"`),
@@ -105,7 +113,11 @@ func TestClassifyByStatus(t *testing.T) {
 				if !re.authorized {
 					settle, verify = strings.ReplaceAll(settle, denied, wrong), strings.ReplaceAll(verify, denied, wrong)
 				}
-				if got, want := settlesAs(t, re), fmt.Sprintf("%s http_%d", settle, status); got != want {
+				want := fmt.Sprintf("%s http_%d", settle, status)
+				if settle == "unknown" {
+					want += ", no verdict"
+				}
+				if got := settlesAs(t, re); got != want {
 					t.Errorf("settle: %d %q: %s, want %s", status, body, got, want)
 				}
 				if got, _ := verifies(re); got != verify {
@@ -128,22 +140,30 @@ func TestClassify(t *testing.T) {
 		in           reply
 		settle, call string // the outcome of /settle, and of the others where there is no answer
 	}{
-		{"a refusal in a 403", answered(403, refusalAnswer("kyt_risk_detected")), "turned_away facilitator_misconfigured kyt_risk_detected", ""},
-		{"unauthorized, no credentials", answered(200, refusalAnswer("unauthorized")), "turned_away facilitator_misconfigured unauthorized", ""},
-		{"unauthorized, by a platform", answered(400, `{"errorType":"unauthorized"}`), "turned_away facilitator_misconfigured unauthorized", ""},
+		{"a refusal in a 403", answered(403, refusalAnswer("kyt_risk_detected")),
+			"turned_away facilitator_misconfigured kyt_risk_detected, about the payer", ""},
+		{"a refusal, by a platform", answered(403, `{"errorType":"kyt_risk_detected"}`),
+			"turned_away facilitator_misconfigured http_403, about the payer", "facilitator_misconfigured"},
+		{"a refusal, by a platform, 500", answered(500, `{"errorType":"kyt_risk_detected"}`),
+			"unknown http_500, about the payer, no verdict", "facilitator_unavailable"},
+		{"a refusal with a transaction", answered(200, refusalWith("insufficient_funds", hash)), "unknown insufficient_funds, about the payer", ""},
+		{"half a hash", answered(200, refusalWith("insufficient_funds", "0x12")), "unknown insufficient_funds, about the payer", ""},
 		{"null transaction", answered(200, `{"success":false,"errorReason":"kyt_risk_detected","transaction":null}`), "refused kyt_risk_detected", ""},
-		{"half a hash", answered(200, refusalWith("insufficient_funds", "0x12")), "unknown insufficient_funds", ""},
+		{"unauthorized, no credentials", answered(200, refusalAnswer("unauthorized")), "turned_away facilitator_misconfigured unauthorized", ""},
+		{"unauthorized, by a platform", answered(400, `{"errorType":"unauthorized"}`),
+			"turned_away facilitator_misconfigured unauthorized", "facilitator_misconfigured"},
+		{"a new word", answered(500, refusalAnswer("Oops!")), "unknown Oops!", ""},
 		{"no reason", answered(200, `{"success":false}`), "unknown refusal_without_reason", ""},
 
 		{"no URL", reply{err: errNoURL}, "not_sent facilitator_misconfigured no_facilitator", "facilitator_misconfigured"},
-		{"credentials unreadable", reply{err: &credentialsError{lost}},
+		{"credentials unreadable", reply{err: fmt.Errorf("%w: %w", errCredentials, lost)},
 			"not_sent facilitator_misconfigured credentials_unreadable", "facilitator_misconfigured"},
-		{"credentials unreachable", reply{err: &credentialsError{fmt.Errorf("read: %w", Unreachable(lost))}},
+		{"credentials unreachable", reply{err: fmt.Errorf("%w: %w", errCredentials, ErrUnreachable)},
 			"not_sent facilitator_unavailable credentials_unreachable", "facilitator_unavailable"},
 		{"not connected", reply{err: lost}, "not_sent facilitator_unavailable connect_failed", "facilitator_unavailable"},
 		{"time up before writing", reply{err: lost, expired: true}, "not_sent facilitator_unavailable timeout", "facilitator_unavailable"},
-		{"time up after writing", reply{err: lost, sent: true, expired: true}, "unknown timeout", "facilitator_unavailable"},
-		{"answer too long", reply{err: errTooLarge, sent: true, status: 200}, "unknown answer_too_large", "facilitator_unavailable"},
+		{"time up after writing", reply{err: lost, sent: true, expired: true}, "unknown timeout, no verdict", "facilitator_unavailable"},
+		{"answer too long", reply{err: errTooLarge, sent: true, status: 200}, "unknown answer_too_large, no verdict", "facilitator_unavailable"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if got := settlesAs(t, row.in); got != row.settle {
@@ -152,7 +172,10 @@ func TestClassify(t *testing.T) {
 			if row.call == "" {
 				return
 			}
-			got, _ := verifies(row.in)
+			got, v := verifies(row.in)
+			if v.AboutPayer != strings.Contains(row.settle, "about the payer") {
+				t.Errorf("verify: %+v", v)
+			}
 			if f := supports(row.in, network); f == nil || string(f.Code) != row.call || got != row.call {
 				t.Errorf("verify: %s, supported: %v, want %s", got, f, row.call)
 			}
@@ -182,7 +205,7 @@ func TestSignatureIsNotKept(t *testing.T) {
 			s, _ := classify(answered(400, fmt.Sprintf(`{"success":false,%q:%q}`, member, text)), wanted())
 			said = append(said, s.Reason, s.Cause, s.Payer, s.Network)
 		}
-		v := judge(answered(200, fmt.Sprintf(`{"isValid":false,"invalidReason":%q}`, text)), wanted())
+		v := judge(answered(200, fmt.Sprintf(`{"isValid":false,"invalidReason":%q,"payer":%[1]q}`, text)), payer)
 		all := strings.ToLower(fmt.Sprint(append(said, v.Reason, v.Fault)...))
 		for at := range len(signature) - maxDigits {
 			if strings.Contains(all, signature[at:at+maxDigits+1]) {
@@ -261,29 +284,4 @@ func TestRecordedAnswers(t *testing.T) {
 		delete(want, said)
 	}
 	equal(t, "outcomes that did not come", map[string]string{}, want)
-}
-
-func TestAfterResend(t *testing.T) {
-	t.Parallel()
-	first, _ := classify(answered(500, pendingA), wanted())
-	for name, re := range map[string]reply{
-		"still pending": answered(500, pendingA),
-		"refused":       answered(200, refusalAnswer("insufficient_funds")),
-		"not sent":      {err: errors.New("refused")},
-	} {
-		second, _ := classify(re, wanted())
-		out := afterResend(first, second)
-		if out.Class != x402.Unknown || out.Transaction != hash || out.NonceUsed || out.Code != "" || out.Cause == nil ||
-			out.Reason != "settlement_pending" {
-			t.Errorf("%s: got %+v", name, out)
-		}
-	}
-	second, _ := classify(answered(200, strings.ReplaceAll(settled, hash, hash2)), wanted())
-	if out := afterResend(first, second); out.Class != x402.Moved || out.Transaction != hash2 {
-		t.Errorf("settled under another hash: %+v", out)
-	}
-	nameless, _ := classify(answered(500, refusalAnswer("settlement_pending")), wanted())
-	if out := afterResend(nameless, first); out.Transaction != hash {
-		t.Errorf("the hash of the second answer was lost: %+v", out)
-	}
 }

@@ -25,18 +25,13 @@ const (
 	tlsTimeout  = 5 * time.Second
 )
 
-// Private causes of an exchange that brought no answer.
+// Private causes of an exchange that brought no answer. errCredentials says that the
+// credentials could not be read or used.
 var (
-	errNoURL    = errors.New("no facilitator URL is configured")
-	errTooLarge = fmt.Errorf("facilitator answer is longer than %d bytes", maxBody)
+	errNoURL       = errors.New("no facilitator URL is configured")
+	errTooLarge    = fmt.Errorf("facilitator answer is longer than %d bytes", maxBody)
+	errCredentials = errors.New("facilitator credentials")
 )
-
-// credentialsError says that the credentials could not be read or used, so
-// that nothing was sent.
-type credentialsError struct{ err error }
-
-func (e *credentialsError) Error() string { return "facilitator credentials: " + e.err.Error() }
-func (e *credentialsError) Unwrap() error { return e.err }
 
 // reply is everything that one request to the facilitator has led to.
 type reply struct {
@@ -71,16 +66,29 @@ func (c *Client) exchange(ctx context.Context, method, path string, body []byte)
 		return reply{err: err, expired: ctx.Err() != nil}
 	}
 	out := reply{authorized: req.Header.Get("Authorization") != ""}
-	trace := new(wire)
-	resp, err := c.transport.RoundTrip(req.WithContext(trace.watch(ctx)))
+	// The hooks may run on the transport's own goroutines. The first header field counts
+	// as written although it may still be in a buffer: every byte that can have left comes
+	// after that report, and on an error net/http ends its writing goroutine before
+	// RoundTrip returns, so that no report comes late.
+	var reported, written atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:          func(string) { reported.Store(true) },
+		WroteHeaderField: func(string, []string) { written.Store(true) },
+	})
+	transport := c.transport
+	if transport == nil {
+		transport = c.newTransport(ctx)
+	}
+	resp, err := transport.RoundTrip(req.WithContext(traced))
 	if err != nil {
-		out.err, out.sent, out.expired = err, trace.maybeSent(), ctx.Err() != nil
+		// Silence from a transport that reports nothing proves nothing.
+		out.err, out.sent, out.expired = err, written.Load() || !reported.Load(), ctx.Err() != nil
 		return out
 	}
 	defer resp.Body.Close()
 	out.sent, out.status, out.header = true, resp.StatusCode, resp.Header
-	if out.status == http.StatusUnauthorized {
-		c.creds.Rejected()
+	if out.status == http.StatusUnauthorized && c.creds.rejected != nil {
+		c.creds.rejected()
 	}
 	// What was read of a body that is cut short or too long is dropped: half an answer
 	// is not an answer.
@@ -102,14 +110,9 @@ func (c *Client) exchange(ctx context.Context, method, path string, body []byte)
 func (c *Client) newRequest(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
 	target := *c.base
 	target.Path += path
-	auth, err := c.creds.Authorization(ctx, Call{
-		Method: method, Host: target.Host, Path: target.EscapedPath(), Now: c.now(), Random: c.random,
-	})
+	auth, err := c.creds.Authorization(ctx, Call{Method: method, Host: target.Host, Path: target.EscapedPath(), Now: c.now()})
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, &credentialsError{err}
+		return nil, fmt.Errorf("%w: %w", errCredentials, err)
 	}
 	req := (&http.Request{
 		Method: method, URL: &target, Host: target.Host,
@@ -133,90 +136,35 @@ func (c *Client) newRequest(ctx context.Context, method, path string, body []byt
 	return req, nil
 }
 
-// wire watches how far a request gets. The hooks may run on the transport's
-// own goroutines.
-type wire struct {
-	reported atomic.Bool // the transport reports to httptrace at all
-	written  atomic.Bool // the first header field was put into the write buffer
-}
-
-// watch returns a context that reports to w. The first header field counts as
-// written although it may still be in a buffer: every byte that can have left
-// comes after that report, and on an error net/http ends its writing goroutine
-// before RoundTrip returns, so that no report comes late.
-func (w *wire) watch(ctx context.Context) context.Context {
-	ctx = context.WithValue(ctx, callKey{}, ctx)
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn:          func(string) { w.reported.Store(true) },
-		WroteHeaderField: func(string, []string) { w.written.Store(true) },
-		WroteHeaders:     func() { w.written.Store(true) },
-		WroteRequest:     func(httptrace.WroteRequestInfo) { w.written.Store(true) },
-	})
-}
-
-// maybeSent is false only when the transport looked for a connection and wrote
-// nothing to one. Silence from a transport that reports nothing proves nothing.
-func (w *wire) maybeSent() bool { return w.written.Load() || !w.reported.Load() }
-
-// dialFunc is the shape of net.Dialer.DialContext.
-type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
-
-// newTransport returns the client's own transport: HTTP/1.1, no proxy from the
-// environment, and a new connection for every call. Nil arguments mean a plain
-// dialer and the system's roots.
+// newTransport returns the transport of one call: HTTP/1.1, no proxy from the environment,
+// and one connection, which ends with the call. net/http detaches dials and handshakes from
+// the request that asked for them; here they are bound to it again, because one that
+// outlived its call would still be there when a frozen Lambda environment thaws.
 //
-// A kept connection could save a settle two round trips, but only inside the
-// few seconds for which it may idle, while its price is doubt: a server closes
-// idle connections too (Node after exactly 5 s), a Lambda environment is
-// frozen between requests and learns of it late, and a settle written into a
-// connection that is being closed ends as "unknown", which blocks the payer
-// until the chain has answered. Measured on loopback (both ends on the same two
-// cores), a settle takes 0.45 ms over a new connection that resumes its TLS
-// session, 1.1 ms over one that does not, and 0.02 ms over a kept one. Across a
-// network a new one adds two round trips, a few milliseconds inside a region, to
-// a settle that waits for a block of two seconds.
+// A kept connection could save a settle two round trips, a few milliseconds of a call that
+// waits for a block of two seconds. Its price is doubt: a server closes idle connections
+// too, a frozen environment learns of it late, and a settle written into a connection that
+// is being closed ends as "unknown", which blocks the payer until the chain has answered.
+// TLS sessions are resumed.
 //
 // HTTP/1.1 because nothing is multiplexed, and because net/http then sends a
 // request at most once without further conditions.
-func newTransport(dial dialFunc) *http.Transport {
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	}
+func (c *Client) newTransport(ctx context.Context) *http.Transport {
 	only1 := new(http.Protocols)
 	only1.SetHTTP1(true)
 	return &http.Transport{
-		DialContext:            perCall(dial),
-		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(4)},
+		DialContext: func(_ context.Context, network, addr string) (net.Conn, error) {
+			conn, err := c.dial(ctx, network, addr)
+			if err == nil {
+				context.AfterFunc(ctx, func() { conn.Close() })
+			}
+			return conn, err
+		},
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: c.sessions},
 		TLSHandshakeTimeout:    tlsTimeout,
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeader,
 		Protocols:              only1,
-	}
-}
-
-// callKey is the context key of the call that a connection is made for.
-type callKey struct{}
-
-// perCall ties a connection to the call that asked for it. net/http detaches
-// dials from their request, so that a later request can use them; here none
-// can, and a dial or a TLS handshake that outlived its call would still be
-// there when a frozen Lambda environment thaws.
-func perCall(dial dialFunc) dialFunc {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		call, ok := ctx.Value(callKey{}).(context.Context)
-		if !ok {
-			return dial(ctx, network, addr)
-		}
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		stop := context.AfterFunc(call, cancel)
-		defer stop()
-		conn, err := dial(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		context.AfterFunc(call, func() { conn.Close() })
-		return conn, nil
 	}
 }

@@ -96,7 +96,7 @@ func TestFailuresBeforeWriting(t *testing.T) {
 	hang := func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }
 	for _, row := range []struct {
 		name, url string
-		dial      dialFunc
+		dial      func(context.Context, string, string) (net.Conn, error)
 		limit     time.Duration
 		reason    string
 	}{
@@ -106,7 +106,10 @@ func TestFailuresBeforeWriting(t *testing.T) {
 		{"dial hangs", origin, hang, 100 * time.Millisecond, "timeout"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			f := newClient(t, Config{URL: row.url, Transport: newTransport(row.dial)})
+			f := newClient(t, Config{URL: row.url})
+			if row.dial != nil {
+				f.dial = row.dial
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), row.limit)
 			s := f.Settle(ctx, testPayload(), testRequirements())
 			cancel()
@@ -133,35 +136,8 @@ func TestOwnTransportKeepsNoConnection(t *testing.T) {
 		}
 	}
 	// What a new connection costs is less where it resumes a TLS session.
-	if tr := newTransport(nil); tr.Proxy != nil || tr.TLSClientConfig.ClientSessionCache == nil {
+	if tr := f.newTransport(t.Context()); tr.Proxy != nil || tr.TLSClientConfig.ClientSessionCache != f.sessions || f.sessions == nil {
 		t.Errorf("the transport is %+v", tr)
-	}
-}
-
-// TestStaleConnection drives an injected transport that does keep connections.
-// The server takes the second settle on the kept one and closes without an
-// answer, exactly as a server does whose idle time-out is up. The settle may
-// have been read, so it is unknown, and it is not written again.
-func TestStaleConnection(t *testing.T) {
-	t.Parallel()
-	over := make(chan string, 3)
-	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if over <- r.RemoteAddr; len(over) > 1 {
-			panic(http.ErrAbortHandler)
-		}
-		_, _ = io.WriteString(w, settled)
-	})
-	keeping := &http.Transport{}
-	defer keeping.CloseIdleConnections()
-	f := newClient(t, Config{URL: url, Transport: keeping})
-	if s := settle(t, f); s.Class != x402.Moved {
-		t.Fatalf("first: %+v", s)
-	}
-	if s := settle(t, f); s.Class != x402.Unknown || s.Reason != "connection_lost" || len(over) != 2 {
-		t.Fatalf("second: %+v after %d settles, want 2", s, len(over))
-	}
-	if first, second := <-over, <-over; first != second {
-		t.Errorf("settles over %s and %s, want one connection", first, second)
 	}
 }
 
@@ -186,9 +162,11 @@ func TestHandshakeThatHangsEndsWithTheCall(t *testing.T) {
 		}
 		gone <- err
 	}()
-	transport := newTransport(nil)
+	f := newClient(t, Config{URL: "https://" + l.Addr().String()})
+	transport := f.newTransport(ctx)
 	transport.TLSHandshakeTimeout = time.Hour
-	s := newClient(t, Config{URL: "https://" + l.Addr().String(), Transport: transport}).Settle(ctx, testPayload(), testRequirements())
+	f.transport = transport
+	s := f.Settle(ctx, testPayload(), testRequirements())
 	if s.Class != x402.NotSent || s.Code != fault.FacilitatorUnavailable || s.Reason != "timeout" {
 		t.Errorf("got %+v", s)
 	}

@@ -95,7 +95,7 @@ func New(c Config) (*Seller, error) {
 	c.fill()
 	err := c.check()
 	if c.Settler == nil && c.Facilitator != "" {
-		client, failed := facilitator.New(facilitator.Config{URL: c.Facilitator, Credentials: c.Credentials, Now: c.Now, Logger: c.Log})
+		client, failed := facilitator.New(facilitator.Config{URL: c.Facilitator, Credentials: c.Credentials, Now: c.Now})
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("x402http: Facilitator: %w", failed))
 		}
