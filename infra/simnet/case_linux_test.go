@@ -284,12 +284,10 @@ func bundleRows() []row {
 		uptime("expired", "degraded", want{"ssl.expired": true, "headers.status": 200}),
 		uptime("old", "up", want{"ssl.tls_version": "tlsv1.2", "headers.status": 200}),
 		uptime("refused", "down", want{"ssl.error.message": guard.Unresolved, "headers.error.message": guard.Unresolved}),
-		uptime("imperva", "up", want{"headers.status": 200}),
-		uptime("http999", "degraded", want{"headers.status": 999}),
+		uptime("http500", "degraded", want{"headers.status": 500}),
 		uptime("mtls13", "down", want{"ssl.hostname_match": true, "headers.error.code": lookup.HandshakeFailed}),
 		uptime("gone", "down", want{"dns.error.code": lookup.NXDomain, "ssl.error.code": lookup.NXDomain, "headers.error.code": lookup.NXDomain}),
 		uptime("silent", "down", want{"dns.error.code": lookup.DNSTimeout, "ssl.error.code": lookup.SSLTimeout, "headers.error.code": lookup.HeadersTimeout}),
-		uptime("nxalone", "down", want{"dns.error.code": lookup.UpstreamUnavailable, "ssl.error.code": lookup.SSLTimeout, "headers.error.code": lookup.HeadersTimeout}),
 		uptime("loopback", "down", want{"dns.records.0.address": "127.0.0.1", "ssl.error.code": lookup.BlockedAddress, "headers.error.code": lookup.BlockedAddress}),
 		asks("uptime-check")("10.0.0.1", fails(lookup.InvalidDomain)),
 		intel("example.com", want{"dns.type": "A", "ssl.serial": "0a1b2c", "whois.handle": "1234_DOMAIN_COM-VRSN"}),
@@ -305,7 +303,7 @@ func bundleRows() []row {
 
 // tableRows are the tables of what the operations answer; no two alike.
 var tableRows = sync.OnceValue(func() []row {
-	all := slices.Concat(dnsRows(), sslRows(), headersRows(), redirectRows(), whoisRows(), bundleRows(), guardRows())
+	all := slices.Concat(dnsRows(), sslRows(), headersRows(), redirectRows(), whoisRows(), bundleRows())
 	for _, s := range sites() {
 		all = append(all, s.rows...)
 	}

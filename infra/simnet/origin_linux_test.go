@@ -10,6 +10,7 @@ import (
 	"net"
 	"os/exec"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
@@ -20,7 +21,7 @@ type authority = testbed.Authority
 type edit = func(*x509.Certificate)
 
 // server makes what talks to everybody who connects to port 443 of a host.
-type server func(ca *authority, name string) func(net.Conn)
+type server func(t *testing.T, ca *authority, name string) func(net.Conn)
 
 // page is what an origin answers to a request, byte for byte; "" closes the
 // connection. hang is not sent.
@@ -73,25 +74,16 @@ func web(p page, edits ...edit) server { return webTLS(asIs, p, edits...) }
 
 // webTLS is an HTTPS origin with another TLS configuration.
 func webTLS(change func(*tls.Config), p page, edits ...edit) server {
-	return secured(change, func(secure *tls.Conn) { answer(secure, p) }, func(ca *authority, name string) tls.Certificate {
-		return ca.Leaf(name, edits...)
-	})
-}
-
-// shows is an HTTPS origin with another certificate.
-func shows(certificate func(ca *authority, name string) tls.Certificate) server {
-	return secured(asIs, func(secure *tls.Conn) { answer(secure, ok()) }, certificate)
+	return secured(change, func(secure *tls.Conn) { answer(secure, p) }, edits...)
 }
 
 // talks has talk have each connection over TLS.
-func talks(talk func(*tls.Conn)) server {
-	return secured(asIs, talk, func(ca *authority, name string) tls.Certificate { return ca.Leaf(name) })
-}
+func talks(talk func(*tls.Conn)) server { return secured(asIs, talk) }
 
 // secured has talk have each connection over which a handshake has succeeded.
-func secured(change func(*tls.Config), talk func(*tls.Conn), certificate func(ca *authority, name string) tls.Certificate) server {
-	return func(ca *authority, name string) func(net.Conn) {
-		config := &tls.Config{Certificates: []tls.Certificate{certificate(ca, name)}, MinVersion: tls.VersionTLS10}
+func secured(change func(*tls.Config), talk func(*tls.Conn), edits ...edit) server {
+	return func(_ *testing.T, ca *authority, name string) func(net.Conn) {
+		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name, edits...)}, MinVersion: tls.VersionTLS10}
 		change(config)
 		return func(conn net.Conn) {
 			if secure := tls.Server(conn, config); secure.Handshake() == nil {
@@ -138,64 +130,59 @@ func dripOut(conn net.Conn, text string) {
 	}
 }
 
-func only(version uint16) func(*tls.Config) {
-	return func(c *tls.Config) { c.MinVersion, c.MaxVersion = version, version }
-}
-
 func wantsCertificate(c *tls.Config) {
-	only(tls.VersionTLS13)(c)
+	c.MinVersion = tls.VersionTLS13
 	c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 }
 
-// refusesHello ends every handshake with an alert.
-func refusesHello(c *tls.Config) {
-	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, io.ErrUnexpectedEOF }
-}
-
-func raw(talk func(conn net.Conn)) server {
-	return func(*authority, string) func(net.Conn) { return talk }
-}
-
-// byOpenSSL has a new openssl s_server talk to each connection, with a
-// certificate for a key of a kind, as openssl req -newkey takes it.
-func byOpenSSL(key string, args ...string) server {
-	return func(_ *authority, name string) func(net.Conn) {
-		file := builtIn(name + ".pem") // key and certificate
-		request := append([]string{"req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=" + name, "-addext", "subjectAltName=DNS:" + name,
-			"-keyout", file, "-out", file, "-newkey"}, strings.Fields(key)...)
-		must(exec.Command("openssl", request...).Output())
-		return func(conn net.Conn) {
-			cmd := exec.Command("openssl", append([]string{"s_server", "-accept", "127.0.0.1:0", "-naccept", "1", "-www", "-cert", file}, args...)...)
-			out := must(cmd.StdoutPipe())
-			if err := cmd.Start(); err != nil {
-				panic(err)
+// refuses ends the handshake at a hello that offers more than a version.
+func refuses(highest uint16) func(*tls.Config) {
+	return func(c *tls.Config) {
+		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			if h.SupportedVersions[0] > highest {
+				return nil, io.ErrUnexpectedEOF
 			}
-			defer func() {
-				_ = cmd.Process.Kill()
-				_ = cmd.Wait()
-			}()
-			for lines := bufio.NewScanner(out); lines.Scan(); {
-				at, ready := strings.CutPrefix(lines.Text(), "ACCEPT ")
-				if !ready {
-					continue
-				}
-				server := must(net.Dial("tcp", at))
-				defer server.Close()
-				go func() { _, _ = io.Copy(server, conn) }()
-				_, _ = io.Copy(conn, server)
-				return
-			}
+			return nil, nil
 		}
 	}
 }
 
-// from13 refuses every hello with TLS 1.3 in it.
-func from13(c *tls.Config) {
-	c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-		if h.SupportedVersions[0] == tls.VersionTLS13 {
-			return nil, io.ErrUnexpectedEOF
+func raw(talk func(conn net.Conn)) server {
+	return func(*testing.T, *authority, string) func(net.Conn) { return talk }
+}
+
+// byOpenSSL has an openssl s_server talk to each connection in its turn, with a
+// certificate for a key of a kind, as openssl req -newkey takes it. It listens before
+// anything is asked of it, so that no lookup's time goes by while a program starts, and
+// sends back what it is sent, reversed, so that no client has to be waited for.
+func byOpenSSL(key string, args ...string) server {
+	return func(t *testing.T, _ *authority, name string) func(net.Conn) {
+		file := builtIn(name + ".pem") // key and certificate
+		request := append([]string{"req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=" + name, "-addext", "subjectAltName=DNS:" + name,
+			"-keyout", file, "-out", file, "-newkey"}, strings.Fields(key)...)
+		must(exec.Command("openssl", request...).Output())
+		cmd := exec.CommandContext(t.Context(), "openssl", append([]string{"s_server", "-accept", "127.0.0.1:0", "-rev", "-cert", file}, args...)...)
+		out := must(cmd.StdoutPipe())
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
 		}
-		return nil, nil
+		t.Cleanup(func() { _ = cmd.Wait() })
+		lines := bufio.NewScanner(out)
+		var at string
+		for ready := false; !ready; at, ready = strings.CutPrefix(lines.Text(), "ACCEPT ") {
+			if !lines.Scan() {
+				t.Fatalf("openssl does not serve %s", name)
+			}
+		}
+		go func() { _, _ = io.Copy(io.Discard, out) }()
+		return func(conn net.Conn) {
+			server := must(net.Dial("tcp", at))
+			go func() {
+				_, _ = io.Copy(server, conn)
+				server.Close()
+			}()
+			_, _ = io.Copy(conn, server)
+		}
 	}
 }
 
@@ -206,7 +193,7 @@ func hear(conn net.Conn) { _, _ = conn.Read(make([]byte, 1<<14)) }
 // greets greets with a version and a cipher suite, whatever it was offered, shows its
 // certificate (RFC 5246 §7.4), and says no more.
 func greets(version, suite uint16) server {
-	return func(ca *authority, name string) func(net.Conn) {
+	return func(_ *testing.T, ca *authority, name string) func(net.Conn) {
 		sized := func(b []byte) []byte {
 			return append([]byte{byte(len(b) >> 16), byte(len(b) >> 8), byte(len(b))}, b...)
 		}
