@@ -11,12 +11,12 @@ import (
 // Behind is the real guard for an example: every name has the public address
 // 93.184.215.14, behind which is a server on loopback.
 func Behind(server net.Addr) *guard.Dialer {
-	return guard.NewDialer(guard.DialerConfig{
+	return &guard.Dialer{
 		Resolver: everyName{netip.MustParseAddr("93.184.215.14")},
-		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		Connect: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, server.String())
 		},
-	})
+	}
 }
 
 type everyName []netip.Addr

@@ -193,10 +193,10 @@ func (w *Origins) listen(name, addr string) net.Listener {
 
 // Dialer is the real guard in front of this world, IPv6 included.
 func (w *Origins) Dialer() *guard.Dialer {
-	return guard.NewDialer(guard.DialerConfig{
-		Resolver: w, Dial: w.dial,
+	return &guard.Dialer{
+		Resolver: w, Connect: w.dial,
 		HasRoute: func(context.Context, netip.Addr) bool { return true },
-	})
+	}
 }
 
 // Dials are the public ip:port that were connected to, in order.

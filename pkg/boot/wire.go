@@ -75,7 +75,7 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 	signs := c.receipts(now)
 	p := Parts{Platform: c.platform(log, now), Offering: c.offering(signs), Limits: c.limits(stores.Limits, now), config: c}
 	p.Resolver = dns.New(dns.Config{Resolvers: c.Resolvers})
-	p.Connector = guard.NewDialer(guard.DialerConfig{Resolver: p.Resolver})
+	p.Connector = &guard.Dialer{Resolver: p.Resolver}
 	settle, err := c.facilitators(p.Platform)
 	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
 		err = errors.Join(err, errors.New("FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough"))

@@ -14,16 +14,13 @@ import (
 // Dialer's business. It is never changed.
 var public = ssrf.New(
 	ssrf.WithAnyPort(), ssrf.WithAnyNetwork(),
-	// Azure's WireServer answers metadata at an address that is in no
-	// registry.
+	// Azure's WireServer answers metadata at an address that is in no registry.
 	ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")),
 )
 
 // checkAddr returns nil for an address that is public unicast and
-// blocked_address for every other: private, loopback, link-local, metadata,
-// shared, documentation, benchmarking, multicast, reserved, and all forms of
-// IPv6 that carry an IPv4 address (mapped, compatible, translated, 6to4,
-// Teredo), whichever they carry. An address with a zone is never public.
+// blocked_address for every other, all forms of IPv6 that carry an IPv4 address
+// (mapped, compatible, translated, 6to4, Teredo) and any with a zone among them.
 //
 // The message names the address: it is in the public DNS, and without it nobody
 // could tell a sinkhole from a mistake in the zone.
@@ -42,19 +39,16 @@ func checkAddr(a netip.Addr) error {
 func isSpecial(name string) bool {
 	for rest, more := name, true; more; _, rest, more = strings.Cut(rest, ".") {
 		switch rest {
-		// Special-use domain names (IANA registry of RFC 6761 and its
-		// successors: RFC 6762, 7686, 9476 and the whole of arpa, which holds
-		// home.arpa, ipv4only.arpa and the reverse trees).
-		case "localhost", "local", "test", "example", "invalid", "onion", "alt", "arpa":
-			return true
-		// Kept for private use, or refused delegation, by ICANN.
-		case "internal", "corp", "home", "mail":
-			return true
-		// Private by practice (RFC 6762 appendix G).
-		case "lan", "intranet", "private", "localdomain", "domain", "workgroup":
-			return true
-		// A cloud's metadata service under a public top-level domain.
-		case "metadata.goog":
+		case
+			// Special-use domain names (IANA registry of RFC 6761 and its
+			// successors: RFC 6762, 7686, 9476 and the whole of arpa).
+			"localhost", "local", "test", "example", "invalid", "onion", "alt", "arpa",
+			// Kept for private use, or refused delegation, by ICANN.
+			"internal", "corp", "home", "mail",
+			// Private by practice (RFC 6762 appendix G).
+			"lan", "intranet", "private", "localdomain", "domain", "workgroup",
+			// A cloud's metadata service under a public top-level domain.
+			"metadata.goog":
 			return true
 		}
 	}

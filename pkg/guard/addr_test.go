@@ -139,7 +139,7 @@ func (o one) Addresses(context.Context, string) ([]netip.Addr, error) {
 // resolved is what the guard says of a name with this address.
 func resolved(t *testing.T, a netip.Addr) error {
 	t.Helper()
-	_, err := guard.NewDialer(guard.DialerConfig{Resolver: one{a}}).Resolve(t.Context(), "a.test.com")
+	_, err := (&guard.Dialer{Resolver: one{a}}).Resolve(t.Context(), "a.test.com")
 	return err
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 const (
@@ -35,177 +34,6 @@ const (
 type Resolver interface {
 	// Addresses returns every A and AAAA address of a name, unchecked.
 	Addresses(ctx context.Context, name string) ([]netip.Addr, error)
-}
-
-// DialerConfig is what a Dialer needs.
-type DialerConfig struct {
-	Resolver Resolver
-	// Dial opens a "tcp" connection to a literal ip:port. It is for
-	// tests whose peers are on loopback, and takes the last check, that of the
-	// socket's address, upon itself. Default: a net.Dialer with that check.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// HasRoute reports whether this machine has a route to an IPv6 address.
-	// Default: the kernel is asked, and nothing is sent.
-	HasRoute func(ctx context.Context, a netip.Addr) bool
-}
-
-// Dialer is the Connector of production: it resolves a name once, refuses it
-// when any of its addresses is not public, and connects to the literal
-// addresses that it checked. It is safe for concurrent use. It speaks TCP only
-// and knows no proxies.
-type Dialer struct{ config DialerConfig }
-
-var _ Connector = (*Dialer)(nil)
-
-// NewDialer returns a Dialer. It panics without a resolver.
-func NewDialer(cfg DialerConfig) *Dialer {
-	if cfg.Resolver == nil {
-		panic("guard: no resolver")
-	}
-	if cfg.Dial == nil {
-		// Connections live for seconds, so keep-alive probes are never sent.
-		cfg.Dial = (&net.Dialer{Control: checkSocket, KeepAlive: -1}).DialContext
-	}
-	if cfg.HasRoute == nil {
-		cfg.HasRoute = hasRoute
-	}
-	return &Dialer{cfg}
-}
-
-// Resolve implements Connector. It takes at most half of the time that ctx
-// leaves.
-func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
-	ctx, cancel := part(ctx, resolveShare)
-	defer cancel()
-	addrs, err := d.config.Resolver.Addresses(ctx, name)
-	if err == nil {
-		err = checkAll(addrs)
-	}
-	if err != nil {
-		return Target{}, err
-	}
-	return Target{Name: name, Addrs: addrs}, nil
-}
-
-// checkAll is blocked_address unless all addresses are public.
-func checkAll(addrs []netip.Addr) error {
-	for _, a := range addrs {
-		if err := checkAddr(a); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Dial implements Connector. IPv4 addresses come first, at most eight are
-// tried, and all together take at most three quarters of the time that ctx
-// leaves. When ctx itself ends, the error wraps its error and is not a fault.
-func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error) {
-	if err := checkAll(t.Addrs); err != nil {
-		return nil, netip.Addr{}, err
-	}
-	addrs, err := d.reachable(ctx, t)
-	if err != nil {
-		return nil, netip.Addr{}, err
-	}
-	all, cancel := part(ctx, dialShare)
-	defer cancel()
-	var failed []error
-	for i, a := range addrs {
-		// An equal share of the time left for each address that is left, so that
-		// what one does not use is the others'.
-		one, cancel := part(all, 1/float64(len(addrs)-i))
-		conn, err := d.config.Dial(one, "tcp", netip.AddrPortFrom(a, port).String())
-		cancel()
-		switch {
-		case err == nil:
-			return conn, a, nil
-		case ctx.Err() != nil:
-			return nil, netip.Addr{}, fmt.Errorf("guard: connect: %w", ctx.Err())
-		}
-		failed = append(failed, fmt.Errorf("connect to %s: %w", a, err))
-	}
-	return nil, netip.Addr{}, connectFailed(failed)
-}
-
-// reachable are the addresses to try, in their order.
-func (d *Dialer) reachable(ctx context.Context, t Target) ([]netip.Addr, error) {
-	if len(t.Addrs) == 0 {
-		return nil, lookup.Faultf(lookup.ConnectFailed, nil, "The domain has no IPv4 or IPv6 address to connect to.")
-	}
-	var v4, v6 []netip.Addr
-	for _, a := range t.Addrs {
-		family := &v6
-		if a.Is4() {
-			family = &v4
-		}
-		if !slices.Contains(*family, a) {
-			*family = append(*family, a)
-		}
-	}
-	// One look answers for the family: public IPv6 has one route or none.
-	if len(v6) > 0 && d.config.HasRoute(ctx, v6[0]) {
-		v4 = append(v4, v6...)
-	}
-	if len(v4) == 0 {
-		return nil, fmt.Errorf("%w: IPv6 addresses only", ErrNoRoute)
-	}
-	return v4[:min(len(v4), maxAddrs)], nil
-}
-
-// part is ctx with a share of the time that it leaves.
-func part(ctx context.Context, share float64) (context.Context, context.CancelFunc) {
-	left := defaultTimeout
-	if end, ok := ctx.Deadline(); ok {
-		left = time.Until(end)
-	}
-	return context.WithTimeout(ctx, time.Duration(float64(left)*share))
-}
-
-// connectFailed says in our own words how the addresses failed, each way once.
-func connectFailed(failed []error) *fault.Error {
-	var ways []string
-	for _, err := range failed {
-		if w := way(err); !slices.Contains(ways, w) {
-			ways = append(ways, w)
-		}
-	}
-	return lookup.Faultf(lookup.ConnectFailed, errors.Join(failed...),
-		"The TCP connection to the host failed: %s (addresses tried: %d).", strings.Join(ways, ", "), len(failed))
-}
-
-func way(err error) string {
-	timed, ok := errors.AsType[net.Error](err)
-	switch {
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "connection refused"
-	case ok && timed.Timeout():
-		return "timed out"
-	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
-		return "unreachable"
-	}
-	return "no connection"
-}
-
-// checkSocket is the last look, at the address that the socket is about to
-// connect to (net.Dialer.Control).
-func checkSocket(network, address string, _ syscall.RawConn) error {
-	a, err := netip.ParseAddrPort(address)
-	if err != nil || network != "tcp4" && network != "tcp6" {
-		return lookup.Fault(lookup.BlockedAddress, fmt.Errorf("socket %s to %s", network, address))
-	}
-	return checkAddr(a.Addr())
-}
-
-// hasRoute connects a UDP socket, for which the kernel looks the route up and
-// sends nothing.
-func hasRoute(ctx context.Context, a netip.Addr) bool {
-	conn, err := new(net.Dialer).DialContext(ctx, "udp6", netip.AddrPortFrom(a, 443).String())
-	if err != nil {
-		return false
-	}
-	conn.Close()
-	return true
 }
 
 // Target is a name whose addresses were resolved once and were all found to be
@@ -242,3 +70,166 @@ var (
 	// no IPv6 route.
 	ErrNoRoute = errors.New("guard: no route to the target's address family")
 )
+
+// Dialer is the Connector of production: it resolves a name once, refuses it
+// when any of its addresses is not public, and connects to the literal
+// addresses that it checked. It is safe for concurrent use. It speaks TCP only
+// and knows no proxies.
+type Dialer struct {
+	Resolver Resolver
+	// Connect opens a "tcp" connection to a literal ip:port. It is for tests whose
+	// peers are on loopback, and takes the last check, that of the socket's address,
+	// upon itself. Default: a net.Dialer with that check.
+	Connect func(ctx context.Context, network, address string) (net.Conn, error)
+	// HasRoute reports whether this machine has a route to an IPv6 address.
+	// Default: the kernel is asked, and nothing is sent.
+	HasRoute func(ctx context.Context, a netip.Addr) bool
+}
+
+var _ Connector = (*Dialer)(nil)
+
+// Resolve implements Connector. It takes at most half of the time that ctx
+// leaves.
+func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
+	ctx, cancel := part(ctx, resolveShare)
+	defer cancel()
+	addrs, err := d.Resolver.Addresses(ctx, name)
+	if err == nil {
+		err = checkAll(addrs)
+	}
+	if err != nil {
+		return Target{}, err
+	}
+	return Target{Name: name, Addrs: addrs}, nil
+}
+
+// checkAll is blocked_address unless all addresses are public.
+func checkAll(addrs []netip.Addr) error {
+	for _, a := range addrs {
+		if err := checkAddr(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Dial implements Connector. IPv4 addresses come first, at most eight are
+// tried, and all together take at most three quarters of the time that ctx
+// leaves. When ctx itself ends, the error wraps its error and is not a fault.
+func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error) {
+	none := netip.Addr{}
+	if err := checkAll(t.Addrs); err != nil {
+		return nil, none, err
+	}
+	addrs, err := d.reachable(ctx, t)
+	if err != nil {
+		return nil, none, err
+	}
+	connect := d.Connect
+	if connect == nil {
+		connect = connectChecked
+	}
+	all, cancel := part(ctx, dialShare)
+	defer cancel()
+	var failed []error
+	var ways []string
+	for i, a := range addrs {
+		// An equal share of the time left for each address that is left, so that
+		// what one does not use is the others'.
+		one, cancel := part(all, 1/float64(len(addrs)-i))
+		conn, err := connect(one, "tcp", netip.AddrPortFrom(a, port).String())
+		cancel()
+		switch {
+		case err == nil:
+			return conn, a, nil
+		case ctx.Err() != nil:
+			return nil, none, fmt.Errorf("guard: connect: %w", ctx.Err())
+		}
+		failed = append(failed, fmt.Errorf("connect to %s: %w", a, err))
+		if w := way(err); !slices.Contains(ways, w) {
+			ways = append(ways, w)
+		}
+	}
+	return nil, none, lookup.Faultf(lookup.ConnectFailed, errors.Join(failed...),
+		"The TCP connection to the host failed: %s (addresses tried: %d).", strings.Join(ways, ", "), len(failed))
+}
+
+// reachable are the addresses to try, in their order.
+func (d *Dialer) reachable(ctx context.Context, t Target) ([]netip.Addr, error) {
+	if len(t.Addrs) == 0 {
+		return nil, lookup.Faultf(lookup.ConnectFailed, nil, "The domain has no IPv4 or IPv6 address to connect to.")
+	}
+	var v4, v6 []netip.Addr
+	for _, a := range t.Addrs {
+		if slices.Contains(v4, a) || slices.Contains(v6, a) {
+			continue
+		}
+		if a.Is4() {
+			v4 = append(v4, a)
+		} else {
+			v6 = append(v6, a)
+		}
+	}
+	routed := d.HasRoute
+	if routed == nil {
+		routed = hasRoute
+	}
+	// One look answers for the family: public IPv6 has one route or none.
+	if len(v6) > 0 && routed(ctx, v6[0]) {
+		v4 = append(v4, v6...)
+	}
+	if len(v4) == 0 {
+		return nil, fmt.Errorf("%w: IPv6 addresses only", ErrNoRoute)
+	}
+	return v4[:min(len(v4), maxAddrs)], nil
+}
+
+// part is ctx with a share of the time that it leaves.
+func part(ctx context.Context, share float64) (context.Context, context.CancelFunc) {
+	left := defaultTimeout
+	if end, ok := ctx.Deadline(); ok {
+		left = time.Until(end)
+	}
+	return context.WithTimeout(ctx, time.Duration(float64(left)*share))
+}
+
+// way says in our own words how an address failed.
+func way(err error) string {
+	timed, ok := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case ok && timed.Timeout():
+		return "timed out"
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
+		return "unreachable"
+	}
+	return "no connection"
+}
+
+// connectChecked is Connect by default. Connections live for seconds, so keep-alive probes
+// are never sent.
+func connectChecked(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&net.Dialer{Control: checkSocket, KeepAlive: -1}).DialContext(ctx, network, address)
+}
+
+// checkSocket is the last look, at the address that the socket is about to
+// connect to (net.Dialer.Control).
+func checkSocket(network, address string, _ syscall.RawConn) error {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil || network != "tcp4" && network != "tcp6" {
+		return lookup.Fault(lookup.BlockedAddress, fmt.Errorf("socket %s to %s", network, address))
+	}
+	return checkAddr(a.Addr())
+}
+
+// hasRoute connects a UDP socket, for which the kernel looks the route up and
+// sends nothing.
+func hasRoute(ctx context.Context, a netip.Addr) bool {
+	conn, err := new(net.Dialer).DialContext(ctx, "udp6", netip.AddrPortFrom(a, 443).String())
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}

@@ -46,14 +46,14 @@ func addrs(texts ...string) []netip.Addr {
 
 func TestResolve(t *testing.T) {
 	t.Parallel()
-	d := guard.NewDialer(guard.DialerConfig{Resolver: zone{
+	d := &guard.Dialer{Resolver: zone{
 		"public.test.com":  {"93.184.216.34", "2606:4700::1"},
 		"private.test.com": {"10.0.0.1"},
 		"mixed.test.com":   {"93.184.216.34", "8.8.8.8", "10.0.0.1"},
 		"mixed6.test.com":  {"93.184.216.34", "fd00::1"},
 		"mapped.test.com":  {"93.184.216.34", "::ffff:93.184.216.34"},
 		"late.test.com":    append(many("93.184.216.%d", 200), "127.0.0.1"),
-	}})
+	}}
 	for name, want := range map[string]fault.Code{
 		"public.test.com": "", "private.test.com": lookup.BlockedAddress, "mixed.test.com": lookup.BlockedAddress,
 		"mixed6.test.com": lookup.BlockedAddress, "mapped.test.com": lookup.BlockedAddress,
@@ -83,7 +83,7 @@ func many(format string, n int) []string {
 func TestResolveLeavesTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := guard.NewDialer(guard.DialerConfig{Resolver: zone{"a.test.com": nil}})
+		d := &guard.Dialer{Resolver: zone{"a.test.com": nil}}
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		defer cancel()
 		begin := time.Now()
@@ -146,13 +146,13 @@ func TestDial(t *testing.T) {
 			var dialed []string
 			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 			defer cancel()
-			d := guard.NewDialer(guard.DialerConfig{
-				Resolver: zone{}, HasRoute: func(context.Context, netip.Addr) bool { return c.route },
-				Dial: func(ctx context.Context, _, address string) (net.Conn, error) {
+			d := &guard.Dialer{
+				HasRoute: func(context.Context, netip.Addr) bool { return c.route },
+				Connect: func(ctx context.Context, _, address string) (net.Conn, error) {
 					dialed = append(dialed, fmt.Sprintf("%s at %v", address, time.Since(begin)))
 					return behave(ctx, c.world[netip.MustParseAddrPort(address).Addr().String()])
 				},
-			})
+			}
 			conn, peer, err := d.Dial(ctx, guard.Target{Name: "a.test.com", Addrs: addrs(c.addrs...)}, 443)
 			if err == nil {
 				conn.Close()
@@ -196,9 +196,9 @@ func behave(ctx context.Context, how string) (net.Conn, error) {
 func TestDialCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := guard.NewDialer(guard.DialerConfig{Resolver: zone{}, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		d := &guard.Dialer{Connect: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return behave(ctx, hole)
-		}})
+		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		_, _, err := d.Dial(ctx, guard.Target{Name: "a.test.com", Addrs: addrs("1.1.1.1", "8.8.8.8")}, 443)

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/net/idna"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Grammar says which labels a name may have.
@@ -52,9 +51,8 @@ func DomainParam(q url.Values, g Grammar) (string, error) {
 		return "", refuse("domain is missing: pass one public fully-qualified domain name, such as example.com.")
 	case 1:
 		return Domain(v[0], g)
-	default:
-		return "", refuse("domain is repeated: pass it once.")
 	}
+	return "", refuse("domain is repeated: pass it once.")
 }
 
 // Domain returns raw as a normalised name: A-labels, lower case, no trailing
@@ -77,14 +75,22 @@ func Domain(raw string, g Grammar) (string, error) {
 	}
 	// The dots of UTS #46 §2.3: ideographic, fullwidth and halfwidth ideographic.
 	raw = strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".").Replace(raw)
-	if isAddress(raw) {
+	// Forms of addresses that would be refused for a colon or a bracket.
+	_, noAddress := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(raw, "["), "]"))
+	if _, noAddressPort := netip.ParseAddrPort(raw); noAddress == nil || noAddressPort == nil {
 		return "", refuse(isAnAddress)
 	}
-	name, err := toASCII(raw, g)
-	if err != nil {
-		return "", err
+	parts := []string{raw}
+	if g == DNSName && strings.Contains(raw, "_") { // which IDNA does not know: label by label
+		parts = strings.Split(raw, ".")
 	}
-	name = strings.TrimSuffix(name, ".")
+	for i, p := range parts {
+		var err error
+		if parts[i], err = mapIDNA(p); err != nil {
+			return "", err
+		}
+	}
+	name := strings.TrimSuffix(strings.Join(parts, "."), ".")
 	if err := check(name, g); err != nil {
 		return "", err
 	}
@@ -133,32 +139,16 @@ func checkLabel(label string, g Grammar) error {
 			return refuseRune(r)
 		}
 	}
-	if label[0] == '-' || label[len(label)-1] == '-' {
+	if strings.Trim(label, "-") != label {
 		return refuse("domain has a label that starts or ends with a hyphen.")
 	}
 	return nil
 }
 
-// toASCII maps a name to lower-case A-labels.
-func toASCII(raw string, g Grammar) (string, error) {
-	if g == Hostname || !strings.Contains(raw, "_") {
-		return mapIDNA(raw)
-	}
-	// IDNA knows no underscore, so the labels are mapped one by one.
-	labels := strings.Split(raw, ".")
-	for i, l := range labels {
-		var err error
-		if labels[i], err = mapIDNA(l); err != nil {
-			return "", err
-		}
-	}
-	return strings.Join(labels, "."), nil
-}
-
-// mapIDNA runs UTS #46 with strict ASCII rules and the bidi rule. Names in plain
-// ASCII stay away from it, because it would refuse real hosts with "--" in the third
-// and fourth place. Lengths and empty labels are left to check: the library's own
-// test refuses a trailing dot in some versions and accepts two in others.
+// mapIDNA maps a name to lower-case A-labels by UTS #46 with strict ASCII rules and the
+// bidi rule. Names in plain ASCII stay away from it, because it would refuse real hosts
+// with "--" in the third and fourth place. Lengths and empty labels are left to check:
+// the library's own test refuses a trailing dot in some versions and accepts two in others.
 func mapIDNA(name string) (string, error) {
 	lower := strings.ToLower(name)
 	plain := !strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf })
@@ -194,17 +184,6 @@ func isNumber(label string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
-// isAddress recognises the address forms that the grammar would refuse for a
-// colon or a bracket, so that the message can say what is wrong.
-func isAddress(raw string) bool {
-	bare := strings.TrimSuffix(strings.TrimPrefix(raw, "["), "]")
-	if _, err := netip.ParseAddr(bare); err == nil {
-		return true
-	}
-	_, err := netip.ParseAddrPort(raw)
-	return err == nil
-}
-
 func isHostRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-'
 }
@@ -215,11 +194,11 @@ const (
 	isAnAddress = "domain is an IP address: pass a domain name."
 )
 
-func refuse(message string) *fault.Error {
+func refuse(message string) error {
 	return lookup.Faultf(lookup.InvalidDomain, nil, "%s", message)
 }
 
-func refuseRune(r rune) *fault.Error {
+func refuseRune(r rune) error {
 	q := strconv.QuoteRuneToASCII(r)
 	switch {
 	case r == '_':

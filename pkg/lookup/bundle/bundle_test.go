@@ -309,7 +309,7 @@ func TestResolvesOnce(t *testing.T) {
 					})}, nil
 				}
 				resolvers := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: dial})
-				dialer := guard.NewDialer(guard.DialerConfig{Resolver: resolvers})
+				dialer := &guard.Dialer{Resolver: resolvers}
 				registry := look[whois.Query, whois.Result](func(ctx context.Context, _ whois.Query) (whois.Result, error) {
 					_, err := dialer.Resolve(ctx, "rdap.example.net") // as the registry lookup does
 					return whois.Result{}, err
