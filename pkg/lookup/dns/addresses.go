@@ -1,16 +1,19 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	miekg "github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // grace is how long the IPv6 addresses have when the IPv4 addresses are there
@@ -46,8 +49,8 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 	four, six := ask(miekg.TypeA), ask(miekg.TypeAAAA)
 	v4 := <-four
 	switch {
-	case v4.missing != nil: // the name, not only its IPv4 addresses, does not exist
-		return nil, v4.missing
+	case v4.denied:
+		return nil, v4.err
 	case len(v4.addrs) > 0:
 		over := time.AfterFunc(grace, g.cancel)
 		defer over.Stop()
@@ -59,30 +62,33 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 	return nil, unresolved(v4, v6)
 }
 
-// family is what the resolvers say about one family of a name. It has no
-// addresses and no error when the name exists and has none.
+// family is what the resolvers say about one family of a name. It has no addresses
+// and no error when the name exists and has none. The error is a fault if a resolver
+// said something about the name.
 type family struct {
-	addrs      []netip.Addr
-	missing    error // the name does not exist
-	broken     bool  // SERVFAIL
-	unanswered error // no resolver answered
+	addrs  []netip.Addr
+	err    error
+	denied bool // the name, not only its addresses, does not exist
 }
 
 // family asks for the addresses of one family, without a bound: each must be
 // checked, and a message of 64 KiB holds some 4,000.
 func (c *Client) family(ctx context.Context, name string, qtype uint16) (f family) {
+	const no = "The domain has no address to connect to: "
 	r, err := c.resolve(ctx, name, qtype)
 	if err != nil {
-		return family{unanswered: err}
+		// %v: the codes inside are those of the dns tool, not of the tool that wants to connect.
+		return family{err: fmt.Errorf("%w: %v", guard.ErrResolvers, err)} //nolint:errorlint // the codes of the dns tool must not become another tool's
 	}
 	switch r.msg.Rcode {
 	case miekg.RcodeNameError:
-		_, f.missing = r.result(Query{})
+		_, f.err = r.result(Query{})
+		f.denied = true
 	case miekg.RcodeYXDomain:
-		f.missing = lookup.Faultf(lookup.ConnectFailed, nil,
-			"The domain has no address to connect to: the resolvers answer YXDOMAIN for it, a DNAME leads to a name that is too long.")
+		f.err = lookup.Faultf(lookup.ConnectFailed, nil, no+"the resolvers answer YXDOMAIN for it, a DNAME leads to a name that is too long.")
+		f.denied = true
 	case miekg.RcodeServerFailure:
-		f.broken = true
+		f.err = lookup.Faultf(lookup.ConnectFailed, nil, no+"the resolvers answer SERVFAIL for it.")
 	default:
 		for _, rr := range r.found {
 			if a, ok := record(rr).(Address); ok { // mapped addresses stay mapped, so that the guard sees them
@@ -94,22 +100,21 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) (f famil
 }
 
 // unresolved weighs two families without an address. What a resolver said
-// about the name counts more than silence, except that a family nobody spoke
+// about the name counts more than silence, except that a family that nobody spoke
 // of may have addresses when the other has none. A name that exists without
 // IPv4 exists, so NXDOMAIN for IPv6 is an old server's mistake (RFC 4074 §4.2)
 // and means none.
 func unresolved(v4, v6 family) error {
+	errs := []error{v4.err, v6.err}
 	switch {
-	case v6.missing != nil && (v4.broken || v4.unanswered != nil):
-		return v6.missing
-	case v4.broken || v6.broken:
-		return lookup.Faultf(lookup.ConnectFailed, nil,
-			"The domain has no address to connect to: the resolvers answer SERVFAIL for it.")
-	case v4.unanswered != nil || v6.unanswered != nil:
-		// %v: the codes inside are those of the dns tool, not of the tool that
-		// wants to connect.
-		return fmt.Errorf("%w: %v", guard.ErrResolvers, errors.Join(v4.unanswered, v6.unanswered)) //nolint:errorlint // the codes of the dns tool must not become another tool's
+	case v6.denied && v4.err != nil:
+		return v6.err
+	case v6.denied:
+		errs[1] = nil
 	}
-	return lookup.Faultf(lookup.ConnectFailed, nil,
-		"The domain has no address to connect to: it exists without A and AAAA records.")
+	if i := slices.IndexFunc(errs, func(err error) bool { return errors.As(err, new(*fault.Error)) }); i >= 0 {
+		return errs[i]
+	}
+	return cmp.Or[error](errs[0], errs[1], lookup.Faultf(lookup.ConnectFailed, nil,
+		"The domain has no address to connect to: it exists without A and AAAA records."))
 }

@@ -80,8 +80,7 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Client asks resolvers. It is safe for concurrent use, and nothing of it runs
-// between calls.
+// Client asks resolvers. It is safe for concurrent use, and runs nothing between calls.
 type Client struct {
 	resolvers []netip.AddrPort
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
@@ -125,17 +124,13 @@ func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error)
 }
 
 // Probe reports whether lookups work: it asks for the name servers of com as
-// Lookup asks, letter case included, and takes nothing else for an answer. A
-// resolver that says of com that it does not exist, or has none, says so of
-// other names, too. The error is dns_timeout or upstream_unavailable, and
+// Lookup asks. A resolver that says of com that it does not exist, or has none, says
+// so of other names, too. The error is dns_timeout or upstream_unavailable, and
 // internal_error after a panic.
 func (c *Client) Probe(ctx context.Context) error {
 	r, err := c.Lookup(ctx, Query{Domain: "com", Type: "NS"})
-	switch {
-	case err == nil && len(r.Records) == 0:
-		return lookup.Fault(lookup.UpstreamUnavailable, fmt.Errorf("resolver %s: %s, and no name servers for com", r.Resolver, r.Rcode))
-	case err != nil && fault.From(err).Code == lookup.NXDomain:
-		return lookup.Fault(lookup.UpstreamUnavailable, err)
+	if err == nil && len(r.Records) == 0 || err != nil && fault.From(err).Code == lookup.NXDomain {
+		return lookup.Fault(lookup.UpstreamUnavailable, fmt.Errorf("no name servers for com: %+v, %v", r, err))
 	}
 	return err
 }

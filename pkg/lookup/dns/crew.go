@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -17,8 +18,7 @@ type crew struct {
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	once    sync.Once
-	bug     *bug // the first panic
+	bug     atomic.Pointer[bug] // the first panic
 }
 
 func newCrew(parent context.Context) *crew {
@@ -31,8 +31,7 @@ func (c *crew) start(work func()) {
 	c.running.Go(func() {
 		defer func() {
 			if p := recover(); p != nil {
-				b := newBug(p)
-				c.once.Do(func() { c.bug = b })
+				c.bug.CompareAndSwap(nil, newBug(p))
 				c.cancel()
 			}
 		}()
@@ -45,12 +44,12 @@ func (c *crew) start(work func()) {
 func (c *crew) end() {
 	c.cancel()
 	c.running.Wait()
-	if c.bug != nil {
-		panic(c.bug)
+	if b := c.bug.Load(); b != nil {
+		panic(b)
 	}
 }
 
-// bug is a panic that was recovered, and where it was: nobody else will say.
+// bug is a panic that was recovered, and where it was.
 type bug struct {
 	value any
 	stack []byte

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"time"
+
+	miekg "github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
@@ -46,33 +49,33 @@ func (c *Client) exchange(parent context.Context, name string, qtype uint16, ser
 	denied, timedOut := false, false
 	for len(causes) < started {
 		select {
-		case r := <-replies:
-			switch r.outcome {
-			case answering:
-				return r, nil
-			case unproven:
-				if denied { // two agree
-					return r, nil
-				}
-				denied = true
-			case failing:
-				servfail.CompareAndSwap(nil, r)
-			case silent:
-				timedOut = true
-			case useless:
-			}
-			causes = append(causes, r.err)
-			start()
 		case <-hedge.C:
+			start()
+			continue
+		case r := <-replies:
+			switch {
+			case r.outcome == answering, r.outcome == unproven && denied: // two agree
+				return r, nil
+			case r.outcome == failing:
+				servfail.CompareAndSwap(nil, r)
+			}
+			denied = denied || r.outcome == unproven
+			timedOut = timedOut || r.outcome == silent
+			causes = append(causes, r.err)
 			start()
 		}
 	}
 	return verdict(parent, servfail.Load(), timedOut, causes...)
 }
 
-// attempt asks one resolver.
+// attempt asks one resolver, and once more without EDNS if the resolver may know nothing
+// of it, or not this version (RFC 6891 §7; old ones say NOTIMP).
 func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string, qtype uint16) *reply {
-	msg, err := c.ask(ctx, server.String(), name, qtype)
+	refusals := []int{miekg.RcodeFormatError, miekg.RcodeNotImplemented, miekg.RcodeBadVers}
+	msg, err := c.ask(ctx, server.String(), newQuestion(name, qtype, true))
+	if err == nil && slices.Contains(refusals, msg.Rcode) {
+		msg, err = c.ask(ctx, server.String(), newQuestion(name, qtype, false))
+	}
 	if err == nil {
 		return newReply(msg, server.Addr(), name, qtype)
 	}

@@ -49,7 +49,7 @@ func FuzzReply(f *testing.F) {
 			return
 		}
 		got, err := r.result(Query{Domain: "example.com", Type: typ})
-		if m.Rcode == miekg.RcodeNameError && !r.aliased {
+		if m.Rcode == miekg.RcodeNameError && !r.aliased() {
 			if f := fault.From(err); f.Code != lookup.NXDomain || len(m.Question) != 1 || len(m.Ns) == 0 {
 				t.Errorf("NXDOMAIN gave %v, questions %v, authority %v", err, m.Question, m.Ns)
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	miekg "github.com/miekg/dns"
@@ -38,10 +39,7 @@ type question struct {
 // (draft-vixie-dnsext-dns0x20). It panics unless name is a domain name.
 func newQuestion(name string, qtype uint16, edns bool) question {
 	q := question{id: miekg.Id(), name: drawCase(miekg.Fqdn(name)), qtype: qtype}
-	m := miekg.Msg{
-		MsgHdr:   miekg.MsgHdr{Id: q.id, RecursionDesired: true},
-		Question: []miekg.Question{{Name: q.name, Qtype: qtype, Qclass: miekg.ClassINET}},
-	}
+	m := miekg.Msg{MsgHdr: miekg.MsgHdr{Id: q.id, RecursionDesired: true}, Question: q.section()}
 	if edns {
 		m.SetEdns0(ednsSize, false)
 	}
@@ -52,18 +50,19 @@ func newQuestion(name string, qtype uint16, edns bool) question {
 	return q
 }
 
+func (q question) section() []miekg.Question {
+	return []miekg.Question{{Name: q.name, Qtype: q.qtype, Qclass: miekg.ClassINET}}
+}
+
 // drawCase sets the case of each letter at random. It draws again when all come
 // out small: a resolver that lowers names never gives the right reply then,
 // instead of giving it now and then to a question about a short name.
 func drawCase(name string) string {
 	small := lower(name)
-	if small == strings.ToUpper(small) {
-		return name // no letters
-	}
 	out, random := []byte(small), make([]byte, len(small))
-	for string(out) == small {
+	for string(out) == small && small != strings.ToUpper(small) {
 		rand.Read(random) // never fails: the runtime ends the process instead
-		for i, c := range small {
+		for i, c := range out {
 			if 'a' <= c && c <= 'z' && random[i]&1 == 1 {
 				out[i] -= 'a' - 'A'
 			}
@@ -83,20 +82,16 @@ func drawCase(name string) string {
 // from sending it. Nobody refuses with NOERROR or NXDOMAIN, so these do not even
 // end the wait.
 func (q question) read(raw []byte) (*miekg.Msg, error) {
-	const (
-		qrOpcode = 0xf8 // of the third byte; a reply to a query has just QR
-		qr       = 0x80
-	)
-	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != q.id || raw[2]&qrOpcode != qr {
+	// Of QR and the opcode, a reply to a query has just QR.
+	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != q.id || raw[2]&0xf8 != 0x80 {
 		return nil, errStray
 	}
 	m, complete := parse(raw)
 	questions := binary.BigEndian.Uint16(raw[4:])
 	bare := questions == 0 || len(raw) == headerSize
-	if !bare && (questions != 1 || len(m.Question) != 1 || m.Question[0] != miekg.Question{Name: q.name, Qtype: q.qtype, Qclass: miekg.ClassINET}) {
-		return nil, errStray
-	}
 	switch {
+	case !bare && (questions != 1 || !slices.Equal(m.Question, q.section())):
+		return nil, errStray
 	case m.Truncated:
 		return nil, errCut
 	case bare && (!complete || m.Rcode == miekg.RcodeSuccess || m.Rcode == miekg.RcodeNameError):
@@ -121,16 +116,7 @@ func (q question) read(raw []byte) (*miekg.Msg, error) {
 func parse(raw []byte) (m *miekg.Msg, complete bool) {
 	m = new(miekg.Msg)
 	err := m.Unpack(raw)
-	counted := 0
-	for at := 6; at < headerSize; at += 2 {
-		counted += int(binary.BigEndian.Uint16(raw[at:]))
-	}
-	records := len(m.Answer) + len(m.Ns) + len(m.Extra)
-	return m, err == nil && (records == counted || len(raw) == headerSize)
-}
-
-// rejectsEDNS reports whether a resolver may know nothing of EDNS, or not this
-// version of it (RFC 6891 §7; old ones say NOTIMP).
-func rejectsEDNS(m *miekg.Msg) bool {
-	return m.Rcode == miekg.RcodeFormatError || m.Rcode == miekg.RcodeNotImplemented || m.Rcode == miekg.RcodeBadVers
+	count := func(at int) int { return int(binary.BigEndian.Uint16(raw[at:])) }
+	counted := count(6) + count(8) + count(10)
+	return m, err == nil && (len(m.Answer)+len(m.Ns)+len(m.Extra) == counted || len(raw) == headerSize)
 }

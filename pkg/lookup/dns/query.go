@@ -27,10 +27,7 @@ func ParseQuery(q url.Values) (Query, error) {
 		return Query{}, err
 	}
 	typ, err := TypeParam(q, "type")
-	if err != nil {
-		return Query{}, err
-	}
-	return Query{Domain: domain, Type: typ}, nil
+	return Query{Domain: domain, Type: typ}, err
 }
 
 // TypeParam reads a record type in either letter case from the parameter with
@@ -44,13 +41,11 @@ func TypeParam(q url.Values, name string) (string, error) {
 	case len(values) != 1:
 		return "", lookup.Faultf(lookup.InvalidType, nil, "%s is repeated: pass one of A, AAAA, MX, TXT, CNAME, NS, SOA.", name)
 	}
-	// Longer than any type, and strings.ToUpper would make an S of U+017F.
-	if v := values[0]; len(v) <= len("CNAME") && !strings.ContainsFunc(v, func(r rune) bool { return r > '~' }) {
-		if t := strings.ToUpper(v); qtype(t) != miekg.TypeNone {
-			return t, nil
-		}
+	t := strings.ToUpper(values[0])
+	if qtype(t) == miekg.TypeNone || strings.ToLower(t) != strings.ToLower(values[0]) { // U+017F becomes an S
+		return "", lookup.Fault(lookup.InvalidType, nil)
 	}
-	return "", lookup.Fault(lookup.InvalidType, nil)
+	return t, nil
 }
 
 // Values are the parameters as understood, defaults filled in. Two requests

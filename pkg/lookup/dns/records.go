@@ -2,8 +2,8 @@ package dns
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -17,9 +17,10 @@ const (
 	maxRecords = 1000
 	maxText    = 512 << 10
 
-	// minSOA is the shortest SOA on the wire: two roots and five numbers. The
-	// parser takes a shorter one for a record with zeros.
-	minSOA = 2 + 5*4
+	// The shortest MX and SOA on the wire: numbers, and one or two roots. The parser
+	// takes a shorter one for a record with zeros.
+	minMX  = 2 + 1
+	minSOA = 5*4 + 2
 )
 
 // records are the answers in the result's shape, and the lowest TTL among them
@@ -55,41 +56,30 @@ func ttl(rr miekg.RR) uint32 {
 // record is a resource record in the result's shape, nil for one without
 // proper data: the parser takes empty or short data for absent fields.
 func record(rr miekg.RR) Record {
+	shortest := map[uint16]uint16{miekg.TypeMX: minMX, miekg.TypeSOA: minSOA}
+	if h := rr.Header(); h.Rdlength < max(1, shortest[h.Rrtype]) {
+		return nil
+	}
 	switch r := rr.(type) {
 	case *miekg.A:
-		return address(r.A)
+		return Address{Address: r.A.String()}
 	case *miekg.AAAA:
-		return address(r.AAAA)
+		return Address{Address: netip.AddrFrom16([16]byte(r.AAAA)).String()} // also a mapped one
 	case *miekg.MX:
-		if r.Mx != "" {
-			return MX{Preference: r.Preference, Exchange: host(r.Mx)}
-		}
+		return MX{Preference: r.Preference, Exchange: host(r.Mx)}
 	case *miekg.TXT:
-		if len(r.Txt) > 0 {
-			return text(r.Txt)
-		}
+		return text(r.Txt)
 	case *miekg.CNAME:
-		if r.Target != "" {
-			return Target{Target: host(r.Target)}
-		}
+		return Target{Target: host(r.Target)}
 	case *miekg.NS:
-		if r.Ns != "" {
-			return Target{Target: host(r.Ns)}
-		}
+		return Target{Target: host(r.Ns)}
 	case *miekg.SOA:
-		if r.Mbox != "" && r.Hdr.Rdlength >= minSOA {
+		if r.Mbox != "" {
 			return SOA{
 				MName: host(r.Ns), RName: host(r.Mbox), Serial: r.Serial,
 				Refresh: r.Refresh, Retry: r.Retry, Expire: r.Expire, Minimum: r.Minttl,
 			}
 		}
-	}
-	return nil
-}
-
-func address(ip net.IP) Record {
-	if a, ok := netip.AddrFromSlice(ip); ok {
-		return Address{Address: a.String()}
 	}
 	return nil
 }
@@ -123,18 +113,17 @@ func text(escaped []string) TXT {
 // unescape gives the bytes of a character-string in the presentation form of
 // the DNS library: \DDD for bytes outside printable ASCII, \X for the
 // character X.
-func unescape(s string) []byte {
-	out := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c == '\\' && i+1 < len(s) {
-			i++
-			if c = s[i]; threeDigits(s[i:]) {
-				c = (s[i]-'0')*100 + (s[i+1]-'0')*10 + (s[i+2] - '0')
-				i += 2
+func unescape(s string) (out []byte) {
+	for ; s != ""; s = s[1:] {
+		if s[0] == '\\' {
+			if s = s[1:]; threeDigits(s) {
+				n, _ := strconv.Atoi(s[:3]) // below 256
+				out = append(out, byte(n))
+				s = s[2:]
+				continue
 			}
 		}
-		out = append(out, c)
+		out = append(out, s[0])
 	}
 	return out
 }
@@ -142,13 +131,11 @@ func unescape(s string) []byte {
 // readable writes bytes as valid UTF-8 by the rule that TXT documents.
 func readable(b []byte) string {
 	var out strings.Builder
-	out.Grow(len(b))
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
-		switch {
-		case r == utf8.RuneError && n == 1, r == '\\' && threeDigits(b[1:]):
+		if r == utf8.RuneError && n == 1 || r == '\\' && threeDigits(string(b[1:min(4, len(b))])) {
 			fmt.Fprintf(&out, `\%03d`, b[0])
-		default:
+		} else {
 			out.Write(b[:n])
 		}
 		b = b[n:]
@@ -156,14 +143,4 @@ func readable(b []byte) string {
 	return out.String()
 }
 
-func threeDigits[T string | []byte](s T) bool {
-	if len(s) < 3 {
-		return false
-	}
-	for i := range 3 {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return true
-}
+func threeDigits(s string) bool { return len(s) >= 3 && strings.Trim(s[:3], "0123456789") == "" }

@@ -32,64 +32,79 @@ type reply struct {
 	resolver netip.Addr
 	msg      *miekg.Msg
 
-	// chain is the name and those that the aliases in the answer section lead to
-	// from there. found are the records of the type asked for at one of these, or
-	// for CNAME at the name itself: that question is about the alias and follows
-	// none. ttl is the lowest of the aliases that were followed.
+	// chain is the name and those that its aliases lead to. A question for CNAME is
+	// about the alias and follows none. found are the records of the type asked for at
+	// one of these, ttl is the lowest of the aliases that were followed.
 	chain []string
 	found []miekg.RR
 	ttl   uint32
-	// aliased is whether an NXDOMAIN has the alias that was asked for. It is about
-	// what the alias leads to, which was not: some servers look that up all the same
-	// (RFC 6604 §3).
-	aliased bool
 }
 
 // newReply reads what a message says about a name. Of several aliases of one name,
 // which none may have, the first counts. A chain that is a loop repeats its names.
 // DNAMEs need no care: the CNAMEs that resolvers make from them are there too.
 func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *reply {
-	is := func(rr miekg.RR, rtype uint16, owners ...string) bool {
-		h := rr.Header()
-		return h.Rrtype == rtype && h.Class == miekg.ClassINET && slices.Contains(owners, lower(h.Name))
+	of := func(rtype uint16, owners []string) (found []miekg.RR) {
+		for _, rr := range m.Answer {
+			if h := rr.Header(); h.Rrtype == rtype && h.Class == miekg.ClassINET && slices.Contains(owners, lower(h.Name)) {
+				found = append(found, rr)
+			}
+		}
+		return found
 	}
-	name = lower(miekg.Fqdn(name))
-	r := &reply{msg: m, resolver: resolver.WithZone(""), chain: []string{name}, ttl: ^uint32(0)}
-	for range maxChain {
-		i := slices.IndexFunc(m.Answer, func(rr miekg.RR) bool { return is(rr, miekg.TypeCNAME, name) })
-		if i < 0 {
+	r := &reply{msg: m, resolver: resolver.WithZone(""), chain: []string{lower(miekg.Fqdn(name))}, ttl: ^uint32(0)}
+	for qtype != miekg.TypeCNAME && len(r.chain) <= maxChain {
+		aliases := of(miekg.TypeCNAME, r.chain[len(r.chain)-1:])
+		if len(aliases) == 0 {
 			break
 		}
-		if qtype != miekg.TypeCNAME {
-			r.ttl = min(r.ttl, ttl(m.Answer[i]))
-		}
-		name = lower(m.Answer[i].(*miekg.CNAME).Target) //nolint:forcetypeassert // the parser makes one of that type
-		r.chain = append(r.chain, name)
+		r.ttl = min(r.ttl, ttl(aliases[0]))
+		r.chain = append(r.chain, lower(aliases[0].(*miekg.CNAME).Target)) //nolint:forcetypeassert // the parser makes one of that type
 	}
-	owners := r.chain
-	if qtype == miekg.TypeCNAME {
-		owners = owners[:1]
-	}
-	for _, rr := range m.Answer {
-		if is(rr, qtype, owners...) {
-			r.found = append(r.found, rr)
-		}
-	}
-	r.aliased = m.Rcode == miekg.RcodeNameError && qtype == miekg.TypeCNAME && len(r.found) > 0
+	r.found = of(qtype, r.chain)
 	r.outcome = r.judge()
 	r.err = fmt.Errorf("resolver %s: %s, %d questions, %d answers, %d authorities",
 		r.resolver, miekg.RcodeToString[m.Rcode], len(m.Question), len(m.Answer), len(m.Ns))
 	return r
 }
 
+// aliased reports whether an NXDOMAIN has the alias that was asked for. It is about
+// what the alias leads to, which was not: some servers look that up all the same
+// (RFC 6604 §3).
+func (r *reply) aliased() bool {
+	return r.msg.Rcode == miekg.RcodeNameError && len(r.found) > 0 && r.found[0].Header().Rrtype == miekg.TypeCNAME
+}
+
 // judge tells what a reply says about the name from what a resolver says about
 // itself. A reply without a question is the latter whatever its code.
+//
+// NXDOMAIN is proven by the SOA record of a zone that the name, or one that its aliases
+// lead to, is in (RFC 2308 §2.1). Whatever asked the servers of the zone has it. What
+// answers in their place, such as a filter or the portal of a network, often has none,
+// or that of a zone that it made up. A name with an SOA record exists, so its own
+// proves nothing.
+//
+// A NOERROR without an answer and with servers, but no SOA, sends us to those servers
+// (RFC 2308 §2.2). A resolver that does not recurse says that, and it is not a fact
+// about the name.
 func (r *reply) judge() outcome {
+	proven, soa, servers := false, false, false
+	for _, rr := range r.msg.Ns {
+		zone := lower(rr.Header().Name)
+		switch rr.(type) {
+		case *miekg.NS:
+			servers = true
+		case *miekg.SOA:
+			soa = true
+			proven = proven || slices.ContainsFunc(r.chain, func(name string) bool { return name != zone && miekg.IsSubDomain(zone, name) })
+		}
+	}
+	refers := len(r.found) == 0 && servers && !soa
 	switch rcode := r.msg.Rcode; {
 	case len(r.msg.Question) == 0:
 		return useless
-	case rcode == miekg.RcodeSuccess && !r.refers(), rcode == miekg.RcodeYXDomain,
-		rcode == miekg.RcodeNameError && (r.aliased || r.proven()):
+	case rcode == miekg.RcodeSuccess && !refers, rcode == miekg.RcodeYXDomain,
+		rcode == miekg.RcodeNameError && (proven || r.aliased()):
 		return answering
 	case rcode == miekg.RcodeNameError:
 		return unproven
@@ -99,45 +114,22 @@ func (r *reply) judge() outcome {
 	return useless
 }
 
-// proven reports whether an NXDOMAIN has the SOA record of a zone that the name,
-// or one that its aliases lead to, is in (RFC 2308 §2.1). Whatever asked the
-// servers of the zone has it. What answers in their place, such as a filter or the
-// portal of a network, often has none, or that of a zone that it made up. A name with an
-// SOA record exists, so its own proves nothing.
-func (r *reply) proven() bool {
-	return slices.ContainsFunc(r.msg.Ns, func(rr miekg.RR) bool {
-		zone := lower(rr.Header().Name)
-		_, ok := rr.(*miekg.SOA)
-		return ok && slices.ContainsFunc(r.chain, func(name string) bool { return name != zone && miekg.IsSubDomain(zone, name) })
-	})
-}
-
-// refers reports whether a NOERROR without an answer sends us to other servers
-// (RFC 2308 §2.2). A resolver that does not recurse says that, and it is not a
-// fact about the name. With an SOA, or with no servers either, there are no
-// records.
-func (r *reply) refers() bool {
-	has := func(rtype uint16) bool {
-		return slices.ContainsFunc(r.msg.Ns, func(rr miekg.RR) bool { return rr.Header().Rrtype == rtype })
-	}
-	return len(r.found) == 0 && has(miekg.TypeNS) && !has(miekg.TypeSOA)
-}
-
 // result is a reply in the shape of spec §2.1. NXDOMAIN is an error, also when
 // it is about the target of an alias (RFC 6604 §3), unless the alias itself is what
 // was asked for.
 func (r *reply) result(q Query) (Result, error) {
-	if r.msg.Rcode == miekg.RcodeNameError && !r.aliased {
-		if len(r.chain) > 1 {
-			return Result{}, lookup.Faultf(lookup.NXDomain, nil, "The domain name is an alias, and the name it leads to does not exist.")
-		}
+	switch {
+	case r.msg.Rcode != miekg.RcodeNameError || r.aliased():
+	case len(r.chain) > 1:
+		return Result{}, lookup.Faultf(lookup.NXDomain, nil, "The domain name is an alias, and the name it leads to does not exist.")
+	default:
 		return Result{}, lookup.Fault(lookup.NXDomain, nil)
 	}
 	out := Result{
 		Domain: q.Domain, Type: q.Type, Records: []Record{},
 		Rcode: miekg.RcodeToString[r.msg.Rcode], Resolver: r.resolver.String(),
 	}
-	if r.aliased || r.msg.Rcode == miekg.RcodeSuccess {
+	if r.aliased() || r.msg.Rcode == miekg.RcodeSuccess {
 		out.Records, out.TTL = r.records()
 	}
 	return out, nil

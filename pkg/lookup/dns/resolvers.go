@@ -16,15 +16,14 @@ func ParseResolvers(csv string) ([]string, error) {
 	seen := map[netip.AddrPort]bool{}
 	for i, entry := range strings.Split(csv, ",") {
 		r, err := parseResolver(strings.TrimSpace(entry))
-		switch {
-		case err != nil:
-			faults = append(faults, fmt.Sprintf("entry %d: %v", i+1, err))
-		case seen[r]:
-			faults = append(faults, fmt.Sprintf("entry %d: %s is listed twice", i+1, r))
-		default:
-			seen[r] = true
-			out = append(out, r.String())
+		if err == nil && seen[r] {
+			err = fmt.Errorf("%s is listed twice", r)
 		}
+		if err != nil {
+			faults = append(faults, fmt.Sprintf("entry %d: %v", i+1, err))
+		}
+		seen[r] = true
+		out = append(out, r.String())
 	}
 	if faults != nil {
 		return nil, fmt.Errorf("DNS resolvers: %s", strings.Join(faults, "; "))
@@ -33,9 +32,6 @@ func ParseResolvers(csv string) ([]string, error) {
 }
 
 func parseResolver(s string) (netip.AddrPort, error) {
-	if s == "" {
-		return netip.AddrPort{}, errors.New("empty, want ip or ip:port")
-	}
 	r, err := netip.ParseAddrPort(s)
 	if err != nil {
 		r, err = netip.ParseAddrPort(s + ":53")
@@ -45,6 +41,8 @@ func parseResolver(s string) (netip.AddrPort, error) {
 	}
 	r = netip.AddrPortFrom(r.Addr().Unmap(), r.Port())
 	switch {
+	case s == "":
+		return r, errors.New("empty, want ip or ip:port")
 	case err != nil:
 		return r, fmt.Errorf("%q is not ip or ip:port", s)
 	case r.Port() == 0:

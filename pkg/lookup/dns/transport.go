@@ -22,23 +22,13 @@ const (
 	resendAfter = 2 * time.Second
 )
 
-// ask puts the question to one resolver, and once more without EDNS if the
-// resolver does not take it.
-func (c *Client) ask(ctx context.Context, server, name string, qtype uint16) (*miekg.Msg, error) {
-	m, err := c.askOnce(ctx, server, newQuestion(name, qtype, true))
-	if err == nil && rejectsEDNS(m) {
-		m, err = c.askOnce(ctx, server, newQuestion(name, qtype, false))
-	}
-	return m, err
-}
-
-// askOnce sends one question over UDP and, if need be, over TCP, and returns the
+// ask sends one question over UDP and, if need be, over TCP, and returns the
 // reply that comes first. Over TCP it is asked at once when the reply over UDP
 // was cut; hedgeDelay after a datagram that is not the reply, which may be right
 // behind it; and when UDP has been silent for as long as a lost datagram is
 // waited for, or for half of the time that is left: the other half is for TCP.
 // In the latter two cases UDP is still waited for, in case that TCP is blocked.
-func (c *Client) askOnce(ctx context.Context, server string, q question) (*miekg.Msg, error) {
+func (c *Client) ask(ctx context.Context, server string, q question) (*miekg.Msg, error) {
 	g := newCrew(ctx)
 	defer g.end()
 	type received struct {
@@ -46,16 +36,17 @@ func (c *Client) askOnce(ctx context.Context, server string, q question) (*miekg
 		err error
 	}
 	replies, waiting := make(chan received, 2), 0
-	begin := func(over func() (*miekg.Msg, error)) {
+	begin := func(network string, over func(net.Conn) (*miekg.Msg, error)) {
 		waiting++
 		g.start(func() {
-			m, err := over()
+			m, err := c.connected(g, network, server, over)
 			replies <- received{m, err}
 		})
 	}
 	stray := make(chan struct{})
-	begin(func() (*miekg.Msg, error) { return c.overUDP(g, server, q, sync.OnceFunc(func() { close(stray) })) })
-	tcp := sync.OnceFunc(func() { begin(func() (*miekg.Msg, error) { return c.overTCP(g, server, q) }) })
+	foreign := sync.OnceFunc(func() { close(stray) })
+	begin("udp", func(conn net.Conn) (*miekg.Msg, error) { return q.overUDP(g, conn, foreign) })
+	tcp := sync.OnceFunc(func() { begin("tcp", q.overTCP) })
 
 	after := resendAfter
 	if end, ok := ctx.Deadline(); ok {
@@ -88,43 +79,41 @@ func (c *Client) askOnce(ctx context.Context, server string, q question) (*miekg
 	return nil, errors.Join(failed...)
 }
 
-// open dials a resolver. The connection is closed when the crew's context ends,
-// which ends any read or write at once.
-func (c *Client) open(g *crew, network, server string) (net.Conn, error) {
-	conn, err := c.dial(g, network, server)
+// connected dials a resolver and talks to it. When the context ends, any read or write
+// does.
+func (c *Client) connected(ctx context.Context, network, server string, talk func(net.Conn) (*miekg.Msg, error)) (*miekg.Msg, error) {
+	conn, err := c.dial(ctx, network, server)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", network, err)
 	}
-	g.start(func() {
-		<-g.Done()
-		conn.Close()
-	})
-	return conn, nil
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	m, err := talk(conn)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", network, err)
+	}
+	return m, nil
 }
 
 // overUDP sends the question from a socket that nothing else uses, and so from a
-// port drawn for it, and waits for the reply until g ends. It calls stray for
+// port drawn for it, and waits for the reply until ctx ends. It calls foreign for
 // each datagram that is not the reply, and waits on.
-func (c *Client) overUDP(g *crew, server string, q question, stray func()) (*miekg.Msg, error) {
-	conn, err := c.open(g, "udp", server)
-	if err != nil {
-		return nil, err
-	}
+func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*miekg.Msg, error) {
 	buf := make([]byte, udpBuffer)
 	var resend time.Time
-	for {
+	for ctx.Err() == nil {
 		if now := time.Now(); !now.Before(resend) {
 			if _, err := conn.Write(q.wire); err != nil {
-				return nil, fmt.Errorf("send over udp: %w", err)
+				return nil, err
 			}
 			resend = now.Add(resendAfter)
 			if err := conn.SetReadDeadline(resend); err != nil {
-				return nil, fmt.Errorf("receive over udp: %w", err)
+				return nil, err
 			}
+			continue // unless the context has ended, and its deadline was just replaced
 		}
 		n, err := conn.Read(buf)
-		switch {
-		case err == nil:
+		if err == nil {
 			m, err := q.read(buf[:n])
 			if err == nil && n == len(buf) {
 				return nil, errCut
@@ -132,27 +121,24 @@ func (c *Client) overUDP(g *crew, server string, q question, stray func()) (*mie
 			if !errors.Is(err, errStray) {
 				return m, err
 			}
-			stray()
-		case !isTimeout(err) || g.Err() != nil:
-			return nil, fmt.Errorf("receive over udp: %w", err)
+			foreign()
+		} else if !isTimeout(err) {
+			return nil, err
 		}
 	}
+	return nil, ctx.Err()
 }
 
 // overTCP asks over a connection that carries nothing else. The reply is framed
 // by a length of two bytes, so it has at most 64 KiB.
-func (c *Client) overTCP(g *crew, server string, q question) (*miekg.Msg, error) {
-	conn, err := c.open(g, "tcp", server)
-	if err != nil {
-		return nil, err
-	}
+func (q question) overTCP(conn net.Conn) (*miekg.Msg, error) {
 	framed := miekg.Conn{Conn: conn}
 	if _, err := framed.Write(q.wire); err != nil {
-		return nil, fmt.Errorf("send over tcp: %w", err)
+		return nil, err
 	}
 	raw, err := framed.ReadMsgHeader(nil)
 	if err != nil {
-		return nil, fmt.Errorf("receive over tcp: %w", err)
+		return nil, err
 	}
 	return q.read(raw)
 }
