@@ -51,7 +51,9 @@ func runBare(ctx context.Context, arguments []string) error {
 	var c copied
 	check(json.Unmarshal(must(os.ReadFile(*answer)), &c))
 	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: targetClients}}
+	// The service opens a connection for each settlement, too: one that was kept can end
+	// under it, and leave the payment in doubt.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		if len(c.Settle) > 0 {
@@ -123,7 +125,7 @@ func (s site) parts() []section {
 	recovery, decoding, commit := s.recovery(), s.decoding(header), s.commit(s.sample(b)[0])
 	web := m[1].each()
 	add("paid ping", m[0].each(), web+recovery+decoding+commit,
-		fmt.Sprintf("HTTP in and out %s, one recovery of a signature %s, strict decoding of the payment %s, one durable commit shared by %d %s; together",
+		fmt.Sprintf("HTTP in, and out over a new connection %s, one recovery of a signature %s, strict decoding of the payment %s, one durable commit shared by %d %s; together",
 			micros(web), micros(recovery), micros(decoding), targetClients, micros(commit)), targetPaid)
 	return []section{all}
 }
