@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -143,17 +140,9 @@ func (l opened) paymentAs(r ledger.Record, s standing) payment {
 // answerOf is an answer's status, and the code of an error that it holds.
 func answerOf(a ledger.Answer) string {
 	text := strconv.Itoa(a.Status)
-	body := io.Reader(bytes.NewReader(a.Body))
-	if a.Encoding == "gzip" {
-		z, err := gzip.NewReader(body)
-		if err != nil {
-			return text
-		}
-		body = z
-	}
 	var doc struct{ Error struct{ Code string } }
-	const most = 1 << 20 // bytes; errors are short
-	if a.Status < http.StatusBadRequest || json.NewDecoder(io.LimitReader(body, most)).Decode(&doc) != nil || doc.Error.Code == "" {
+	body, err := a.Plain()
+	if err != nil || a.Status < http.StatusBadRequest || json.Unmarshal(body, &doc) != nil || doc.Error.Code == "" {
 		return text
 	}
 	return text + " " + doc.Error.Code

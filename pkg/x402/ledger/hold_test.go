@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"bytes"
 	"crypto/rand"
+	"strings"
 	"testing"
 	"time"
 
@@ -300,7 +301,7 @@ func TestAnswerRoundTrip(t *testing.T) {
 	if got, err := (ledger.Answer{Stored: true, Body: []byte("as it is")}).Plain(); err != nil || string(got) != "as it is" {
 		t.Errorf("an answer that is not compressed: %q, %v", got, err)
 	}
-	whole := answer(t, "cut short")
+	whole := answer(t, strings.Repeat("cut short", 100))
 	whole.Body = whole.Body[:len(whole.Body)-4]
 	for _, bad := range []ledger.Answer{{}, whole, {Stored: true, Encoding: "gzip", Body: []byte("junk")}} {
 		if _, err := bad.Plain(); err == nil {

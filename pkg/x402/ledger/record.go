@@ -248,9 +248,16 @@ const maxAnswer = 8 << 20
 // a paid request allocates.
 var compressors sync.Pool
 
-// NewAnswer prepares an answer for storing, compressed. One that stays above
-// MaxStored is kept without its body; a repeat then runs the lookup again.
+// leastCompressed is the length of a body, in bytes, below which gzip saves less than
+// its header and its time are worth.
+const leastCompressed = 256
+
+// NewAnswer prepares an answer for storing, compressed unless it is short. One that
+// stays above MaxStored is kept without its body; a repeat then runs the lookup again.
 func NewAnswer(status int, body []byte) (Answer, error) {
+	if len(body) < leastCompressed {
+		return Answer{Status: status, Stored: true, Body: body}, nil
+	}
 	var b bytes.Buffer
 	z, ok := compressors.Get().(*gzip.Writer)
 	if !ok {
