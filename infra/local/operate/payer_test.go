@@ -149,7 +149,7 @@ func TestAnswerOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, a := range map[string]ledger.Answer{
-		"200": {Stored: true, Status: 200, Body: []byte(`{"error":{"code":"nxdomain"}}`)}, "404 not_found": {Status: 404, Body: []byte(`{"error":{"code":"not_found"}}`)},
+		"200": {Stored: true, Status: 200, Body: []byte(`{"error":{"code":"nxdomain"}}`)}, "404 not_found": {Stored: true, Status: 404, Body: []byte(`{"error":{"code":"not_found"}}`)},
 		"404 nxdomain": {Stored: true, Status: 404, Encoding: "gzip", Body: zipped.Bytes()}, "410": {Status: 410, Encoding: "gzip", Body: []byte("x")},
 		"418": {Stored: true, Status: 418, Body: []byte("a teapot")}, "403": {Status: 403},
 	} {
