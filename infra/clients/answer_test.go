@@ -20,13 +20,13 @@ func served(t *testing.T) (site discovery.Site, description, page string) {
 		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
 		PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Name: "USD Coin", Version: "2",
 	}}
-	d, err := discovery.Render(site)
+	d, err := discovery.New(site)
 	if err != nil {
 		t.Fatal(err)
 	}
 	api, _ := d.Find(catalog.PathOpenAPI)
 	docs, _ := d.Find(catalog.PathDocs)
-	return site, string(api.Body), string(docs.Body)
+	return site, string(api.Body()), string(docs.Body())
 }
 
 const settlement = `{"success":true,"transaction":"0xab","network":"eip155:8453","payer":"0x1"}`

@@ -27,9 +27,7 @@ func Serve(compose func(Parts) http.Handler) {
 }
 
 // Documents runs the function of the static documents, which needs neither
-// ledger nor facilitator. It counts its clients' requests in the ledger's table, and
-// renders at start if it knows its origin: Lambda gives a function a whole processor
-// until its first request.
+// ledger nor facilitator. It counts its clients' requests in the ledger's table.
 func Documents() {
 	relaxCollector()
 	config, err := readDocuments(os.Getenv)
@@ -39,11 +37,7 @@ func Documents() {
 	if config.Limits.PerMinute > 0 { // else there is no table
 		limits = config.limits(config.Ledger.Stores().Limits, time.Now)
 	}
-	var origins []string // that are known before the first request
-	if config.BaseURL != "" {
-		origins = append(origins, config.BaseURL)
-	}
-	start(service.Discovery(p, config.offering(nil), limits.Rate, origins...), p.Log)
+	start(service.Discovery(p, config.offering(nil), limits.Rate), p.Log)
 }
 
 // Reconcile runs the scheduled function. It does not return.

@@ -25,9 +25,7 @@ const (
 	Service         = "Hostfacts"
 	Tagline         = "Live facts about a public hostname, one x402 payment each."
 	APIVersion      = "0.1.0"
-	X402Version     = 2
 	ManifestVersion = 1
-	Scheme          = "exact"
 	Method          = "GET"
 	Homepage        = "https://github.com/hostfacts/hostfacts"
 	// Runbook is the operator's guide, to which alarms and dashboard link.

@@ -3,6 +3,7 @@ package catalog
 import (
 	"net/http"
 	"slices"
+	"sync"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -22,18 +23,20 @@ func NoSuchPath() fault.Info {
 
 // Codes returns every code that the service answers with, in the order of spec §7 and
 // those of our own last: the payments', the lookups', and that of the paths.
-func Codes() []fault.Info {
+func Codes() []fault.Info { return slices.Clone(codes()) }
+
+// codes is made once, as all is.
+var codes = sync.OnceValue(func() []fault.Info {
 	payments := fault.All()
 	own := slices.IndexFunc(payments, func(i fault.Info) bool { return i.Code == fault.InternalError })
 	return slices.Concat(payments[:own], lookup.Codes(), payments[own:own+1], []fault.Info{NoSuchPath()}, payments[own+1:])
-}
+})
 
 // CodeOf returns what is known about a code; ok is false for one that the service does
 // not answer with.
 func CodeOf(c fault.Code) (info fault.Info, ok bool) {
-	all := Codes()
-	if i := slices.IndexFunc(all, func(i fault.Info) bool { return i.Code == c }); i >= 0 {
-		return all[i], true
+	if i := slices.IndexFunc(codes(), func(i fault.Info) bool { return i.Code == c }); i >= 0 {
+		return codes()[i], true
 	}
 	return fault.Info{}, false
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 const (
@@ -22,24 +21,24 @@ const securityDays = 180
 
 // security is security.txt (RFC 9116). It is made for each request, because a copy
 // that is kept would expire, and is the same for a day.
-func (s Site) security() Document {
+func (s Site) security() []byte {
 	ends := s.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, securityDays)
 	body := "Contact: " + s.Contact + "\nExpires: " + ends.Format(time.RFC3339) + "\n"
 	if strings.HasPrefix(s.Origin, "https://") { // section 2.5.2 takes no other
 		body += "Canonical: " + s.Origin + pathSecurity + "\n"
 	}
-	return Document{Path: pathSecurity, ContentType: typeText, Body: []byte(body), ETag: etagOf([]byte(body))}
+	return []byte(body)
 }
 
 // claims are the files by which indexes find out whose the service is.
-func (s Site) claims() []source {
-	var all []source
+func (s Site) claims() []Document {
+	var all []Document
 	for _, name := range slices.Sorted(maps.Keys(s.Claims)) {
 		kind := typeText
 		if strings.HasSuffix(name, ".json") {
 			kind = typeJSON
 		}
-		all = append(all, source{wellKnown + name, kind, func() ([]byte, error) { return []byte(s.Claims[name]), nil }})
+		all = append(all, document(wellKnown+name, kind, func() []byte { return []byte(s.Claims[name]) }))
 	}
 	return all
 }
@@ -51,12 +50,4 @@ func apiContactOf(s Site) object {
 		return append(c, member{"email", address})
 	}
 	return append(c, member{"url", cmp.Or(s.Contact, catalog.Homepage)})
-}
-
-// howToAsk says how to ask the operator about a payment.
-func howToAsk(s Site) string {
-	if s.Contact == "" {
-		return "The operator of this deployment gave no address at which to ask about one."
-	}
-	return "To ask about one, write to " + strings.TrimPrefix(s.Contact, "mailto:") + " with the `transaction` of its `" + x402.HeaderResponse + "`."
 }

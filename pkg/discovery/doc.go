@@ -4,9 +4,13 @@
 // each operation and the paywall page.
 //
 // All of it comes from package catalog, package fault and the deployment's
-// Site, so a document cannot promise what the code does not know. Rendering is
-// deterministic: the same Site gives the same bytes, hence the same ETags, in
-// every execution environment.
+// Site, so a document cannot promise what the code does not know. A document is
+// rendered at the first request for it. That is deterministic: the same Site gives
+// the same bytes, hence the same ETags, in every execution environment.
+//
+// What is the same for every deployment is in assets: the sentences that several
+// documents share (prose.txt.tmpl), and the frame of the OpenAPI description
+// (openapi.json).
 //
 // Its templates are executed by a copy of the standard library's packages that calls
 // no methods: a template that can name any method keeps the linker from dropping

@@ -15,7 +15,7 @@ import (
 
 func TestDocsPage(t *testing.T) {
 	doc, _ := rendered().Find(catalog.PathDocs)
-	root := checkPage(t, doc.Body, doc.CSP)
+	root := checkPage(t, doc.Body(), doc.content().CSP)
 	seen := 0
 	for _, table := range elements(root, "table") {
 		heads := elements(elements(table, "thead")[0], "th")
@@ -77,7 +77,7 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s leads to %s, which has no such place", name, m[0])
 			}
 		}
-		if text := !slices.Contains([]string{pathRoot, pathRobots, pathFavicon, receipt.Path}, name); text != (found > 0) {
+		if text := !slices.Contains([]string{"/", pathRobots, pathFavicon, receipt.Path}, name); text != (found > 0) {
 			t.Errorf("%s has %d links", name, found)
 		}
 	}
@@ -92,7 +92,7 @@ func TestLinks(t *testing.T) {
 // means for the payment, on the page, with an anchor, and in both texts.
 func TestEveryCodeIsDocumented(t *testing.T) {
 	for _, info := range catalog.Codes() {
-		o := outcomeOf(info.Code)
+		o := outcomeOf(info)
 		for path, pattern := range map[string]string{
 			catalog.PathDocs: `<tr id="` + catalog.ErrorAnchor(o.Code) + `">.*<code>CODE</code></th>` +
 				`<td data-label="Charged">CHARGED</td><td data-label="Retryable">RETRYABLE</td>.*REMEDY`,
@@ -111,10 +111,10 @@ func TestSnippetsAreOfThisDeployment(t *testing.T) {
 	s := testSite()
 	s.Terms.Network, s.Terms.Asset = "eip155:10", "0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85"
 	shown := map[string]string{}
-	for _, n := range elements(parse(t, body(t, must(Render(s)), catalog.PathDocs)), "pre") {
+	for _, n := range elements(parse(t, body(t, must(New(s)), catalog.PathDocs)), "pre") {
 		shown[attr(n, "id")] = textOf(n)
 	}
-	for _, sn := range must(programs(s)) {
+	for _, sn := range programs(s) {
 		text := shown["code-"+sn.ID]
 		if text != sn.Code || text == "" || !strings.Contains(text, s.Origin) {
 			t.Errorf("%s: the page shows %q", sn.ID, text)

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -15,7 +16,6 @@ import (
 
 // Paths beyond the spec's: browsers and crawlers ask for them anyway.
 const (
-	pathRoot    = "/"
 	pathFavicon = "/favicon.svg"
 	pathRobots  = "/robots.txt"
 )
@@ -31,142 +31,127 @@ const (
 // cacheControl lets a price change reach everyone in five minutes.
 const cacheControl = "public, max-age=300"
 
-// Document is one rendered document. It is shared by all requests and must not
-// be changed.
+// Document is one document. Its content is made at the first request for it, so that a
+// new process renders nothing that nobody asks for, and is then shared by all requests.
 type Document struct {
 	Path        string
 	ContentType string
-	Body        []byte
-	ETag        string // strong, of the body
-	// Gzip is the body compressed, with its own ETag. A redirect has
-	// none, and neither has what is made for each request.
-	Gzip     []byte
-	GzipETag string
-	// CSP is the Content-Security-Policy of an HTML page, else empty.
-	CSP string
 	// Location makes the document a 302 to that path.
 	Location string
+	content  func() content
 }
+
+// content is a document as it is and compressed, each with a strong ETag. What is made for
+// each request is not compressed.
+type content struct {
+	Page
+	etag       string
+	zipped     []byte
+	zippedETag string
+}
+
+// document makes its body, which is then kept.
+func document(path, contentType string, body func() []byte) Document {
+	return page(path, contentType, func() Page { return Page{Body: body()} })
+}
+
+func page(path, contentType string, made func() Page) Document {
+	return Document{Path: path, ContentType: contentType, content: sync.OnceValue(func() content {
+		c := content{Page: made()}
+		c.zipped = Gzip(c.Body)
+		c.etag, c.zippedETag = etagOf(c.Body), etagOf(c.zipped)
+		return c
+	})}
+}
+
+// Body is the document as it is. It must not be changed.
+func (d Document) Body() []byte { return d.content().Body }
 
 // ServeHTTP answers GET and HEAD; the caller has turned away other methods. The body is
 // compressed if the client would have it so; http.ServeContent does the rest.
 func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
+	c, h := d.content(), w.Header()
 	h.Set("Content-Type", d.ContentType)
 	h.Set("Cache-Control", cacheControl)
 	h.Set("X-Content-Type-Options", "nosniff")
-	if d.CSP != "" {
-		h.Set("Content-Security-Policy", d.CSP)
+	if c.CSP != "" {
+		h.Set("Content-Security-Policy", c.CSP)
 		h.Set("Referrer-Policy", "no-referrer")
 	}
-	body, etag := d.Body, d.ETag
 	if d.Location != "" {
 		h.Set("Location", d.Location)
 		w.WriteHeader(http.StatusFound)
 		if r.Method != http.MethodHead {
-			_, _ = w.Write(body) // the client left; nobody to tell
+			_, _ = w.Write(c.Body) // the client left; nobody to tell
 		}
 		return
 	}
 	h.Add("Vary", "Accept-Encoding")
-	if d.Gzip != nil && WantsGzip(strings.Join(r.Header.Values("Accept-Encoding"), ",")) {
-		body, etag = d.Gzip, d.GzipETag
+	if c.zipped != nil && WantsGzip(strings.Join(r.Header.Values("Accept-Encoding"), ",")) {
+		c.Body, c.etag = c.zipped, c.zippedETag
 		h.Set("Content-Encoding", "gzip")
-		h.Set("Content-Length", strconv.Itoa(len(body))) // ServeContent leaves it out of what is encoded
+		h.Set("Content-Length", strconv.Itoa(len(c.Body))) // ServeContent leaves it out of what is encoded
 	}
-	h.Set("ETag", etag)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
-}
-
-// source is how a document is made; one without a body is left out.
-type source struct {
-	path, contentType string
-	body              func() ([]byte, error)
+	h.Set("ETag", c.etag)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(c.Body))
 }
 
 // Documents are all free documents of one deployment.
 type Documents struct {
-	site    Site
-	list    []Document
-	missing Page
+	list []Document
+	// Missing is the page that a browser gets with the 404 of an unknown path. No word
+	// of the request is on it.
+	Missing func() Page
 }
 
-// Render renders every document once. It fails on a Site that is not complete.
-func Render(s Site) (*Documents, error) {
-	return render(s, catalog.All(), catalog.Playbooks())
-}
-
-// render is Render for any set of operations, so that tests can hold shapes
-// against it that no operation has yet.
-func render(s Site, ops []catalog.Operation, books []catalog.Playbook) (*Documents, error) {
+// New returns the documents of a Site. It fails on one that is not complete.
+func New(s Site) (*Documents, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("site: %w", err)
 	}
-	v, err := newView(s, ops, books)
-	if err != nil {
-		return nil, err
+	v := sync.OnceValue(func() *view { return newView(s) })
+	d := &Documents{Missing: sync.OnceValue(func() Page { return v().page("missing.html.tmpl", missingStyle) })}
+	d.list = append(s.claims(),
+		document(catalog.PathCatalog, typeJSON, func() []byte { return encode(toolCatalogOf(s)) }),
+		document(catalog.PathManifest, typeJSON, func() []byte { return encode(manifestOf(v())) }),
+		document(catalog.PathOpenAPI, typeJSON, func() []byte { return openAPIOf(v()) }),
+		document(catalog.PathLLMs, typeText, func() []byte { return []byte(v().said("llms.txt.tmpl")) }),
+		document(catalog.PathLLMsFull, typeText, func() []byte { return []byte(v().said("llms-full.txt.tmpl")) }),
+		document(catalog.PathServer, typeJSON, func() []byte { return encode(serverEntryOf(s)) }),
+		page(catalog.PathDocs, typeHTML, func() Page { return v().page("docs.html.tmpl", docsStyle, earlyScript, docsScript) }),
+		Document{Path: "/", ContentType: typeText, Location: catalog.PathDocs, content: func() content {
+			return content{Page: Page{Body: []byte("See " + catalog.PathDocs + "\n")}}
+		}},
+		document(pathFavicon, typeSVG, func() []byte { return favicon }),
+		document(pathRobots, typeText, func() []byte { return []byte("User-agent: *\nAllow: /\n") }),
+	)
+	if len(s.ReceiptKeys) > 0 {
+		d.list = append(d.list, document(receipt.Path, typeJSON, s.keys))
 	}
-	d := &Documents{site: s}
-	for _, source := range append(s.claims(), []source{
-		{catalog.PathCatalog, typeJSON, func() ([]byte, error) { return encode(toolCatalogOf(s, ops, v.Playbooks)) }},
-		{catalog.PathManifest, typeJSON, func() ([]byte, error) { return encode(manifestOf(v)) }},
-		{catalog.PathOpenAPI, typeJSON, func() ([]byte, error) { return encode(openAPIOf(v)) }},
-		{catalog.PathLLMs, typeText, func() ([]byte, error) { return v.text("llms.txt.tmpl") }},
-		{catalog.PathLLMsFull, typeText, func() ([]byte, error) { return v.text("llms-full.txt.tmpl") }},
-		{catalog.PathServer, typeJSON, func() ([]byte, error) { return encode(serverEntryOf(s)) }},
-		{catalog.PathDocs, typeHTML, v.docs},
-		{pathRoot, typeText, func() ([]byte, error) { return []byte("See " + catalog.PathDocs + "\n"), nil }},
-		{pathFavicon, typeSVG, favicon},
-		{receipt.Path, typeJSON, func() ([]byte, error) { return keysOf(s) }},
-		{pathRobots, typeText, func() ([]byte, error) { return []byte("User-agent: *\nAllow: /\n"), nil }},
-	}...) {
-		body, err := source.body()
-		if err != nil {
-			return nil, fmt.Errorf("render %s: %w", source.path, err)
-		}
-		if body == nil {
-			continue
-		}
-		d.list = append(d.list, documentOf(source.path, source.contentType, body))
-	}
-	if d.missing, err = v.missing(); err != nil {
-		return nil, fmt.Errorf("render the page for unknown paths: %w", err)
+	if s.Contact != "" {
+		d.list = append(d.list, Document{Path: pathSecurity, ContentType: typeText, content: func() content {
+			body := s.security()
+			return content{Page: Page{Body: body}, etag: etagOf(body)}
+		}})
 	}
 	return d, nil
 }
 
-// keysOf is the DID document, which says who may sign receipts for this origin.
-func keysOf(s Site) ([]byte, error) {
-	u, err := url.Parse(s.Origin)
-	if err != nil || len(s.ReceiptKeys) == 0 {
-		return nil, err
+// keys is the DID document, which says who may sign receipts for this origin.
+func (s Site) keys() []byte {
+	_, host, _ := strings.Cut(s.Origin, "://")
+	doc, err := receipt.Document(host, s.ReceiptKeys)
+	if err != nil {
+		panic(err)
 	}
-	return receipt.Document(u.Host, s.ReceiptKeys)
-}
-
-func documentOf(path, contentType string, body []byte) Document {
-	doc := Document{Path: path, ContentType: contentType, Body: body, ETag: etagOf(body)}
-	switch path {
-	case catalog.PathDocs:
-		doc.CSP = pageCSP()
-	case pathRoot:
-		doc.Location = catalog.PathDocs
-		return doc
-	}
-	doc.Gzip = Gzip(body)
-	doc.GzipETag = etagOf(doc.Gzip)
 	return doc
 }
 
 // Find returns the document of a path, exactly as spelled.
-func (d *Documents) Find(path string) (Document, bool) {
-	for _, doc := range d.list {
-		if doc.Path == path {
-			return doc, true
-		}
+func (d *Documents) Find(path string) (doc Document, ok bool) {
+	i := slices.IndexFunc(d.list, func(doc Document) bool { return doc.Path == path })
+	if i < 0 {
+		return Document{}, false
 	}
-	if path == pathSecurity && d.site.Contact != "" {
-		return d.site.security(), true
-	}
-	return Document{}, false
+	return d.list[i], true
 }

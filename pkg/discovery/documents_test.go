@@ -17,8 +17,7 @@ func TestDocumentsAgainstGoldenFiles(t *testing.T) {
 		catalog.PathCatalog: "catalog.json", catalog.PathManifest: "manifest.json", catalog.PathOpenAPI: "openapi.json", catalog.PathServer: "server.json",
 		catalog.PathLLMs: "llms.txt", catalog.PathLLMsFull: "llms-full.txt", catalog.PathDocs: "docs.html", receipt.Path: "did.txt",
 	}
-	icon := must(assets.ReadFile("assets/favicon.svg"))
-	whole := map[string]string{pathRoot: "See /docs\n", pathRobots: "User-agent: *\nAllow: /\n", pathFavicon: string(icon)}
+	whole := map[string]string{"/": "See /docs\n", pathRobots: "User-agent: *\nAllow: /\n", pathFavicon: string(favicon), pathSecurity: string(testSite().security())}
 	for _, path := range paths(d) {
 		got := body(t, d, path)
 		if name, ok := names[path]; ok {
@@ -43,7 +42,7 @@ func TestReceiptKeys(t *testing.T) {
 	newer := make(ed25519.PublicKey, ed25519.PublicKeySize)
 	for _, keys := range [][]ed25519.PublicKey{{newer, old}, nil} {
 		site.ReceiptKeys = keys
-		d := must(Render(site))
+		d := must(New(site))
 		for _, path := range []string{catalog.PathDocs, catalog.PathLLMs, catalog.PathLLMsFull} {
 			if said := strings.Contains(string(body(t, d, path)), receipt.Path); said != (keys != nil) {
 				t.Errorf("%d keys: %s says where they are: %v", len(keys), path, said)
@@ -55,7 +54,7 @@ func TestReceiptKeys(t *testing.T) {
 		}
 		for _, key := range keys {
 			kid := receipt.KeyID(strings.TrimPrefix(site.Origin, "https://"), key)
-			if got, err := receipt.FindKey(doc.Body, kid); err != nil || !got.Equal(key) {
+			if got, err := receipt.FindKey(doc.Body(), kid); err != nil || !got.Equal(key) {
 				t.Errorf("%s: %v, %v", kid, got, err)
 			}
 		}
@@ -75,7 +74,7 @@ func TestContact(t *testing.T) {
 		now := s.Now()
 		s.Contact, s.Now = c.contact, func() time.Time { return now }
 		s.Claims = map[string]string{"glama.json": `{"a":1}`, "x402-trust.txt": "0x12\n"}
-		d := must(Render(s))
+		d := must(New(s))
 		for name, kind := range map[string]string{"glama.json": "application/json", "x402-trust.txt": "text/plain; charset=utf-8"} {
 			if w := ask(d, http.MethodGet, "/.well-known/"+name, nil); w.Body.String() != s.Claims[name] || w.Header().Get("Content-Type") != kind {
 				t.Errorf("%s: %s as %s", name, w.Body, w.Header())
@@ -106,7 +105,7 @@ func TestContact(t *testing.T) {
 func TestOwnershipProofsReachBothDocuments(t *testing.T) {
 	s := testSite()
 	s.OwnershipProofs = []string{"0xabc"}
-	d := must(Render(s))
+	d := must(New(s))
 	for _, path := range []string{catalog.PathManifest, catalog.PathOpenAPI} {
 		says(t, path, string(body(t, d, path)), `"ownershipProofs":["0xabc"]`)
 	}
@@ -148,32 +147,9 @@ func TestRenderRefusesAnIncompleteSite(t *testing.T) {
 	} {
 		s := testSite()
 		c.change(&s)
-		_, err := Render(s)
+		_, err := New(s)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
 		}
 	}
-}
-
-func TestAnOperationWithoutAReadableExampleIsRefused(t *testing.T) {
-	op := catalog.DNS()
-	for _, response := range []string{"", "{", `{"a":1}{"b":2}`} {
-		op.Response = response
-		if _, err := render(testSite(), []catalog.Operation{op}, nil); err == nil {
-			t.Errorf("example %q was rendered", response)
-		}
-		if _, _, err := Paywall(op, testSite(), visit(catalog.DNS(), "example.com")); err == nil {
-			t.Errorf("example %q is on a page", response)
-		}
-	}
-	if _, err := render(testSite(), nil, nil); err == nil {
-		t.Error("documents without operations")
-	}
-	op.Response = "{"
-	defer func() {
-		if recover() == nil {
-			t.Error("Extensions did not panic")
-		}
-	}()
-	Extensions(op)
 }

@@ -4,7 +4,6 @@ import (
 	_ "embed" // the recorded handshake
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -53,43 +52,35 @@ type wireExample struct {
 }
 
 // wireExampleOf composes the example for an operation of a site.
-func wireExampleOf(op catalog.Operation, s Site) (wireExample, error) {
-	e := wireExample{Key: publishedKey}
+func wireExampleOf(op catalog.Operation, s Site) wireExample {
 	required := Offer(op, s).WithToken(shownToken)
-	offer, err := encode(required)
-	if err != nil {
-		return e, err
-	}
-	body, err := encode(ChallengeOf(s.DuplicateWindow, required, fault.New(fault.PaymentRequired, nil)))
-	if err != nil {
-		return e, err
-	}
-	e.Body = string(body)
 	var r recording
-	if err := json.Unmarshal(recordedJSON, &r); err != nil {
-		return e, fmt.Errorf("recorded handshake: %w", err)
-	}
+	mustRead(recordedJSON, &r)
+	signature := decodeHeader(x402.HeaderSignature, r.Signature)
 	var p x402.Payload
-	for _, h := range []struct {
-		to            *wireHeader
-		name, encoded string
-		into          any
-	}{
-		{&e.Required, x402.HeaderRequired, base64.StdEncoding.EncodeToString(offer), new(x402.PaymentRequired)},
-		{&e.Signature, x402.HeaderSignature, r.Signature, &p}, {&e.Response, x402.HeaderResponse, r.Response, new(x402.SettleResponse)},
-	} {
-		raw, err := base64.StdEncoding.DecodeString(h.encoded)
-		if err == nil {
-			err = json.Unmarshal(raw, h.into)
-		}
-		if err != nil {
-			return e, fmt.Errorf("recorded handshake: %w", err)
-		}
-		*h.to = wireHeader{h.name, h.encoded, laid(raw)}
-	}
+	mustRead([]byte(signature.Decoded), &p)
 	a := p.Payload.Authorization
-	before, err := strconv.ParseInt(a.ValidBefore, 10, 64)
-	e.Origin, e.Payer, e.Payee = p.Resource.URL, a.From, a.To
-	e.Signed = time.Unix(before-x402.MaxTimeoutSeconds, 0).UTC().Format(time.DateTime)
-	return e, err
+	before, _ := strconv.ParseInt(a.ValidBefore, 10, 64)
+	return wireExample{
+		Required:  decodeHeader(x402.HeaderRequired, base64.StdEncoding.EncodeToString(encode(required))),
+		Body:      string(encode(ChallengeOf(s.DuplicateWindow, required, fault.New(fault.PaymentRequired, nil)))),
+		Signature: signature, Response: decodeHeader(x402.HeaderResponse, r.Response),
+		Origin: p.Resource.URL, Payer: a.From, Payee: a.To, Key: publishedKey,
+		Signed: time.Unix(before-x402.MaxTimeoutSeconds, 0).UTC().Format(time.DateTime),
+	}
+}
+
+func decodeHeader(name, encoded string) wireHeader {
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		panic(err)
+	}
+	return wireHeader{name, encoded, laid(raw)}
+}
+
+// mustRead decodes JSON of ours.
+func mustRead(raw []byte, into any) {
+	if err := json.Unmarshal(raw, into); err != nil {
+		panic(err)
+	}
 }

@@ -38,7 +38,7 @@ func testSite() Site {
 }
 
 // rendered are the documents of testSite, which take a while: once.
-var rendered = sync.OnceValue(func() *Documents { return must(Render(testSite())) })
+var rendered = sync.OnceValue(func() *Documents { return must(New(testSite())) })
 
 func body(t *testing.T, d *Documents, path string) []byte {
 	t.Helper()
@@ -46,7 +46,7 @@ func body(t *testing.T, d *Documents, path string) []byte {
 	if !ok {
 		t.Fatalf("no document at %s", path)
 	}
-	return doc.Body
+	return doc.Body()
 }
 
 // tree decodes JSON into plain Go values, numbers as float64.
@@ -96,7 +96,7 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 // validator compiles a JSON Schema of the 2020-12 draft.
-func validator(v any) *jsonschema.Schema { return schemaAt(must(encode(v)), "") }
+func validator(v any) *jsonschema.Schema { return schemaAt(encode(v), "") }
 
 // schemaAt compiles the schema at a place in a document.
 func schemaAt(document []byte, pointer string) *jsonschema.Schema {

@@ -21,36 +21,52 @@ type member struct {
 	value any
 }
 
-// MarshalJSON writes the members in order.
-func (o object) MarshalJSON() ([]byte, error) {
-	b := []byte{'{'}
-	for i, m := range o {
+// MarshalJSON implements json.Marshaler, for an object in a struct.
+func (o object) MarshalJSON() ([]byte, error) { return encode(o), nil }
+
+// encode is compact JSON that leaves & < > readable: nothing of it is put into HTML
+// without escaping. It panics on what cannot be encoded: values are made of the catalog
+// and of text, and the tests encode all of them.
+func encode(v any) []byte { return appendJSON(nil, v) }
+
+// appendJSON goes through objects and schemas by itself, because encoding/json reads
+// what a MarshalJSON returns once more at each level of nesting.
+func appendJSON(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case object:
+		b = append(b, '{')
+		for i, m := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendJSON(append(appendJSON(b, m.key), ':'), m.value)
+		}
+		return append(b, '}')
+	case schema:
+		return appendJSON(b, v.members())
+	case []schema:
+		return appendList(b, v)
+	case []object:
+		return appendList(b, v)
+	}
+	out := bytes.NewBuffer(b)
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(fmt.Sprintf("discovery: %T: %v", v, err))
+	}
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}
+
+func appendList[T any](b []byte, list []T) []byte {
+	b = append(b, '[')
+	for i, v := range list {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		key, err := encode(m.key)
-		if err != nil {
-			return nil, err
-		}
-		value, err := encode(m.value)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", m.key, err)
-		}
-		b = append(append(append(b, key...), ':'), value...)
+		b = appendJSON(b, v)
 	}
-	return append(b, '}'), nil
-}
-
-// encode is compact JSON that leaves & < > readable: nothing of it is put into
-// HTML without escaping.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return append(b, ']')
 }
 
 // laid is JSON for people: indented, with the arrays that fit on one line on one.
@@ -59,7 +75,6 @@ func laid(raw []byte) string {
 }
 
 // typed is the text of a value as the JSON type that its parameter or field declares.
-// Text that is not of that type stays text; the catalog's tests exclude it.
 func typed(kind, text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && kind == "integer" {
 		return n

@@ -14,16 +14,12 @@ import (
 
 // Tools are the operations as the Model Context Protocol lists them: a JSON
 // array in the catalog's order.
-func Tools(s Site) (json.RawMessage, error) {
+func Tools(s Site) json.RawMessage {
 	var all []object
 	for _, op := range catalog.All() {
 		all = append(all, mcpToolOf(s, op))
 	}
-	raw, err := encode(all)
-	if err != nil {
-		return nil, fmt.Errorf("tools: %w", err)
-	}
-	return raw, nil
+	return encode(all)
 }
 
 // mcpToolOf is an entry of tools/list. Its annotations are hints for the decision
@@ -47,8 +43,9 @@ func mcpToolOf(s Site, op catalog.Operation) object {
 func toolText(s Site, op catalog.Operation) string {
 	text := fmt.Sprintf("%s Price: %s USDC per call on %s, x402 %s. If a reply is lost, or an error says retryable, send the same %s again, with the same %s if it had one: it is never charged twice. Do not make a new payment for a retry.",
 		op.Description, op.PriceUSD(), s.networkName(), x402.Scheme, mcp.KeyPayment, mcp.KeyPurchase)
-	if w := s.window(" after an answer over HTTP, ", " after one over MCP"); w != "" && op.Kind != catalog.SmokeTest {
-		text += " One with the same arguments is not charged until " + w + ", or for " + keptFor() + " under the same key."
+	if w := seconds(s.DuplicateWindow); w > 0 && op.Kind != catalog.SmokeTest {
+		text += fmt.Sprintf(" One with the same arguments is not charged until %d seconds after an answer over HTTP, %d after one over MCP, or for %s under the same key.",
+			w, 2*w, keptFor())
 	}
 	return text
 }
@@ -57,7 +54,7 @@ func toolText(s Site, op catalog.Operation) string {
 // and no others.
 func argumentsSchema(op catalog.Operation, notes bool) schema {
 	s := querySchema(op, notes)
-	s.AdditionalProperties = false
+	s.Exact = true
 	return s
 }
 
@@ -71,7 +68,7 @@ func answerSchema(op catalog.Operation) schema {
 			{"x402Version", schema{Type: "integer", Const: x402.Version}},
 			{"error", schema{Type: "string"}},
 			{"resource", schema{Type: "object"}},
-			{"accepts", schema{Type: "array", MinItems: 1, Items: &schema{Type: "object"}}},
+			{"accepts", schema{Type: "array", MinItems: 1, Items: schema{Type: "object"}}},
 			{"extensions", schema{Type: "object"}},
 		},
 		Required: []string{"x402Version", "accepts"},
@@ -119,43 +116,11 @@ func (s Site) serverName() string {
 	return strings.Join(labels, ".") + "/" + strings.ToLower(catalog.Service)
 }
 
-// mcpView is what the documents say about the operations as tools.
-type mcpView struct {
-	URL string
-	// Payment, Purchase and Response are members of _meta.
-	Payment, Purchase, Response string
-	Server                      string // the URL of the entry for registries
-	Config                      string // of an agent's host, JSON
-	Steps                       []string
-	Notes                       []string
-	Keys                        []row // of _meta in a result
-}
-
-func mcpViewOf(s Site) (mcpView, error) {
+func mcpViewOf(s Site) mcpView {
 	url := s.Origin + catalog.PathMCP
-	raw, err := encode(object{{"mcpServers", object{{mcp.ServerName, object{{"type", "http"}, {"url", url}}}}}})
 	return mcpView{
-		Payment: mcp.KeyPayment, Purchase: mcp.KeyPurchase, Response: mcp.KeyResponse, URL: url, Server: s.Origin + catalog.PathServer,
-		Config: laid(raw), Steps: toolSteps(), Notes: toolNotes(), Keys: resultKeys(),
-	}, err
-}
-
-// toolSteps is how a call of a tool is paid for.
-func toolSteps() []string {
-	return []string{
-		"Call a tool, such as `" + catalog.DNS().Tool + "` with `{\"domain\": \"example.com\"}`. The result is an error whose `structuredContent`, and whose text, is what must be paid: the same object that HTTP has in `PAYMENT-REQUIRED`. It costs nothing. Arguments that are wrong are an error before that, and not charged.",
-		"Sign its `accepts[0]`, and call again with the same arguments and the payment as an object in `params._meta[\"" + mcp.KeyPayment + "\"]`: what HTTP has in base64 in `PAYMENT-SIGNATURE`. Beside it, `_meta[\"" + mcp.KeyPurchase + "\"]` names the purchase, as the header `Idempotency-Key` does: send the same one with every attempt.",
-		"The result has the answer as `structuredContent` and, byte for byte what HTTP answers, as text, and the settlement in `_meta[\"" + mcp.KeyResponse + "\"]`.",
-	}
-}
-
-// toolNotes are what is the same as by HTTP, and what is not.
-func toolNotes() []string {
-	return []string{
-		"A tool is its path: the same price, limits, purchases and ledger. A payment whose answer was lost is answered by either: send it as the header `PAYMENT-SIGNATURE` to the operation's path, or as `" + mcp.KeyPayment + "` to the tool.",
-		"Only a result with the member `accepts` asks for a payment. Whatever is in doubt, in progress, limited or owed is an error of text alone, the error body of HTTP with `retry_after` in seconds: send the same payment again when it is `retryable`, and never a new one.",
-		"Who can pay: clients that hold a key, such as the program below or one with `@x402/mcp`. No host for people that is known here (Claude, Cursor and others) has a wallet: it lists the tools and shows the price. Beside one, pay by HTTP, or put a paying proxy between.",
-		fmt.Sprintf("Spoken are the revisions %s, without sessions and without streams: `POST` only, answered with JSON. A message has at most %d KiB. Any origin may call.", listed(mcp.Versions()), mcp.MaxBody>>10),
+		URL: url, Server: s.Origin + catalog.PathServer, Keys: resultKeys(), Versions: listed(mcp.Versions()), MaxBody: kilobytes(mcp.MaxBody),
+		Config: laid(encode(object{{"mcpServers", object{{mcp.ServerName, object{{"type", "http"}, {"url", url}}}}}})),
 	}
 }
 

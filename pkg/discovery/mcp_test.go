@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-func TestToolsAgainstGoldenFile(t *testing.T) { golden(t, "tools.json", must(Tools(testSite()))) }
+func TestToolsAgainstGoldenFile(t *testing.T) { golden(t, "tools.json", Tools(testSite())) }
 
 // Clients hold what they send and get to the schemas of a tool: its example fits,
 // and so does its price, and nothing else does.
@@ -22,7 +22,7 @@ func TestToolSchemas(t *testing.T) {
 		Name, Description         string
 		InputSchema, OutputSchema json.RawMessage
 	}
-	if err := json.Unmarshal(must(Tools(testSite())), &tools); err != nil {
+	if err := json.Unmarshal(Tools(testSite()), &tools); err != nil {
 		t.Fatal(err)
 	}
 	for i, op := range catalog.All() {
@@ -38,11 +38,11 @@ func TestToolSchemas(t *testing.T) {
 			raw  []byte
 			want bool
 		}{
-			{"the example's arguments", in, must(encode(exampleQuery(op))), true},
+			{"the example's arguments", in, encode(exampleQuery(op)), true},
 			{"an argument that is not there", in, []byte(`{"domain":"example.com","hostname":"example.com"}`), false},
 			{"no arguments", in, []byte(`{}`), op.Kind == catalog.SmokeTest},
 			{"the example", out, []byte(op.Response), true},
-			{"the price", out, must(encode(ToolOffer(op, testSite()).WithToken(shownToken))), true},
+			{"the price", out, encode(ToolOffer(op, testSite()).WithToken(shownToken)), true},
 			{"an error", out, []byte(`{"error":{"code":"nxdomain","message":""}}`), false},
 			{"a price without a way to pay", out, []byte(`{"x402Version":2,"accepts":[]}`), false},
 			{"an empty object", out, []byte(`{}`), false},
@@ -80,7 +80,7 @@ func TestServerEntry(t *testing.T) {
 		site := testSite()
 		site.Origin = origin
 		entry := serverEntryOf(site)
-		text := string(must(encode(entry)))
+		text := string(encode(entry))
 		if err := fits(s, []byte(text)); err != nil || !strings.Contains(text, `"name":"`+name+`"`) || !strings.Contains(text, `"url":"`+origin+`/mcp"`) {
 			t.Errorf("%s: %+v, %v", origin, entry, err)
 		}

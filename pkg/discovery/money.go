@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -22,26 +23,19 @@ type outcome struct {
 	charged *bool
 }
 
-// outcomeOf explains a code. One that is in no table is explained as the internal error
-// that it is answered as.
-func outcomeOf(c fault.Code) outcome {
-	info, ok := catalog.CodeOf(c)
-	if !ok {
-		info = fault.New(fault.InternalError, nil).Info()
-	}
+func outcomeOf(info fault.Info) outcome {
 	charge := x402.ChargeOf(info)
-	o := outcome{Info: info, Charged: charge.String(), Anchor: catalog.ErrorAnchor(info.Code)}
+	o := outcome{Info: info, Charged: charge.String(), Retryable: "no", Anchor: catalog.ErrorAnchor(info.Code)}
 	if charge.Yes != charge.No && !charge.Unknown {
 		o.charged = &charge.Yes
 	}
 	switch {
-	case c == fault.PaymentRequired: // its body is the offer, and has no charged
+	case info.Code == fault.PaymentRequired: // its body is the offer, and has no charged
 		o.Charged, o.charged = "no", new(bool)
-	case c == fault.InternalError: // owed if it followed a settlement
+	case info.Code == fault.InternalError: // owed if it followed a settlement
 	case info.Class == fault.Owed:
 		o.Charged = "yes, answer owed"
 	}
-	o.Retryable = "no"
 	if info.Retry {
 		o.Retryable = "yes"
 	}
@@ -52,7 +46,8 @@ func outcomeOf(c fault.Code) outcome {
 func outcomes(codes []fault.Code) []outcome {
 	var all []outcome
 	for _, c := range codes {
-		all = append(all, outcomeOf(c))
+		info, _ := catalog.CodeOf(c)
+		all = append(all, outcomeOf(info))
 	}
 	return all
 }
@@ -62,27 +57,50 @@ func outsideCodes() []fault.Code {
 	return []fault.Code{fault.InternalError, catalog.UnknownPath, fault.MethodNotAllowed, fault.IdempotencyConflict, fault.InvalidIdempotencyKey, fault.InvalidArguments}
 }
 
-// everyOutcome are all codes that can be answered, in the order of spec §7: those
-// of the operations, and those that none lists.
-func everyOutcome(ops []catalog.Operation) []outcome {
+// everyOutcome explains all codes, in the order of spec §7.
+func everyOutcome() []outcome {
 	var all []outcome
-	outside := outsideCodes()
 	for _, info := range catalog.Codes() {
-		if slices.Contains(outside, info.Code) || slices.ContainsFunc(ops, func(o catalog.Operation) bool { return o.Can(info.Code) }) {
-			all = append(all, outcomeOf(info.Code))
-		}
+		all = append(all, outcomeOf(info))
 	}
 	return all
 }
 
-// codesOf are the codes of one class among those that any operation answers,
-// in the order of spec §7.
-func codesOf(class fault.Class, ops []catalog.Operation) []fault.Code {
+// codesIn are the codes of one class in a list.
+func codesIn(list []outcome, class fault.Class) []fault.Code {
 	var codes []fault.Code
-	for _, info := range catalog.Codes() {
-		if info.Class == class && slices.ContainsFunc(ops, func(o catalog.Operation) bool { return o.Can(info.Code) }) {
-			codes = append(codes, info.Code)
+	for _, o := range list {
+		if o.Class == class {
+			codes = append(codes, o.Code)
 		}
 	}
 	return codes
+}
+
+func quoteCodes(codes []fault.Code) string {
+	var quoted []string
+	for _, c := range codes {
+		quoted = append(quoted, "`"+string(c)+"`")
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// moneyGroup is the codes that mean the same for a payment.
+type moneyGroup struct {
+	Charged, Retryable string
+	Codes              []fault.Info
+}
+
+// moneyGroups sorts codes by what they mean for the payment.
+func moneyGroups(list []outcome) []moneyGroup {
+	var groups []moneyGroup
+	for _, o := range list {
+		i := slices.IndexFunc(groups, func(g moneyGroup) bool { return g.Charged == o.Charged && g.Retryable == o.Retryable })
+		if i < 0 {
+			groups = append(groups, moneyGroup{Charged: o.Charged, Retryable: o.Retryable})
+			i = len(groups) - 1
+		}
+		groups[i].Codes = append(groups[i].Codes, o.Info)
+	}
+	return groups
 }

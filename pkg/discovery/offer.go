@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -22,9 +21,6 @@ const reasonUnpaid = "Payment required"
 // Extensions are the x402 extensions of an operation's offer. They are fixed
 // per operation: clients echo them, and the echo is compared. A result that is
 // too large for a header is described in less detail, see bazaarOf.
-//
-// It panics when the operation's example is not JSON: the catalog is code, and
-// a test of this package renders all of it.
 func Extensions(op catalog.Operation) map[string]json.RawMessage {
 	return map[string]json.RawMessage{
 		"bazaar":                 bazaarOf(op),
@@ -42,15 +38,15 @@ const identifier = `{"info":{"required":false},"schema":{"$schema":"https://json
 // bazaarOf is the discovery extension of x402 for a path: an example call, and the
 // schema that it validates against. Facilitators drop a listing whose info fails its own
 // schema. It says as much as fits: example and whole schema, then example and the
-// top-level fields, then schemas alone, in the end only that the result is an object.
+// top-level fields, then schemas alone, in the end only that of the top-level fields.
 func bazaarOf(op catalog.Operation) json.RawMessage {
 	type try struct {
 		example bool
 		fields  detail
 		notes   bool
 	}
-	return richest(op, []try{
-		{true, deep, true}, {true, shallow, true}, {true, shallow, false}, {false, deep, false}, {false, shallow, false}, {false, bare, false},
+	return richest([]try{
+		{true, deep, true}, {true, shallow, true}, {false, deep, false}, {false, shallow, false},
 	}, func(t try) object {
 		input := object{{"type", "http"}, {"method", catalog.Method}, {"queryParams", exampleQuery(op)}}
 		return bazaar(op, t.example, input, schema{
@@ -60,7 +56,7 @@ func bazaarOf(op catalog.Operation) json.RawMessage {
 				{"method", schema{Type: "string", Enum: []any{catalog.Method}}},
 				{"queryParams", querySchema(op, t.notes)},
 			},
-			Required: []string{"type", "method"}, AdditionalProperties: false,
+			Required: []string{"type", "method"}, Exact: true,
 		}, resultSchema(op.Fields, t.fields))
 	})
 }
@@ -71,7 +67,7 @@ func bazaarOf(op catalog.Operation) json.RawMessage {
 func toolBazaar(op catalog.Operation) json.RawMessage {
 	str, obj := schema{Type: "string"}, schema{Type: "object"}
 	type try struct{ example, notes bool }
-	return richest(op, []try{{true, true}, {true, false}, {false, true}, {false, false}}, func(t try) object {
+	return richest([]try{{true, true}, {false, true}, {false, false}}, func(t try) object {
 		input := object{
 			{"type", "mcp"}, {"toolName", op.Tool}, {"description", op.Summary}, {"transport", "streamable-http"},
 			{"inputSchema", argumentsSchema(op, t.notes)}, {"example", exampleQuery(op)},
@@ -82,7 +78,7 @@ func toolBazaar(op catalog.Operation) json.RawMessage {
 				{"type", schema{Type: "string", Const: "mcp"}}, {"toolName", str}, {"description", str},
 				{"transport", schema{Type: "string", Enum: []any{"streamable-http"}}}, {"inputSchema", obj}, {"example", obj},
 			},
-			Required: []string{"type", "toolName", "inputSchema"}, AdditionalProperties: false,
+			Required: []string{"type", "toolName", "inputSchema"}, Exact: true,
 		}, obj)
 	})
 }
@@ -105,14 +101,9 @@ func bazaar(op catalog.Operation, example bool, input object, inputs, result sch
 }
 
 // richest is the first of the tries that fits, or the last.
-func richest[T any](op catalog.Operation, tries []T, with func(T) object) json.RawMessage {
-	var raw []byte
+func richest[T any](tries []T, with func(T) object) (raw json.RawMessage) {
 	for _, t := range tries {
-		var err error
-		if raw, err = encode(with(t)); err != nil {
-			panic(fmt.Sprintf("discovery: the example of %s: %v", op.Slug, err))
-		}
-		if len(raw) <= maxBazaar {
+		if raw = encode(with(t)); len(raw) <= maxBazaar {
 			break
 		}
 	}

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	_ "embed" // what is the same for every deployment
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,126 +9,66 @@ import (
 	"strconv"
 	"strings"
 
+	layout "github.com/tidwall/pretty"
+
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// openAPIOf is the OpenAPI 3.1 description (spec §4.1, §9). It lists every path:
-// crawlers read only this file.
-func openAPIOf(v *view) object {
-	s := v.Site
-	doc := object{
-		{"openapi", "3.1.0"},
-		{"info", object{
-			{"title", catalog.Service}, {"version", catalog.APIVersion}, {"summary", catalog.Tagline}, {"description", apiDescription(v)},
-			{"contact", apiContactOf(s)}, {"license", object{{"name", "MIT"}, {"identifier", "MIT"}}}, {"x-guidance", v.Guidance},
-		}},
-		{"servers", []object{{{"url", s.Origin}}}},
-		{"tags", apiTags(v)},
-		{"security", []struct{}{}},
-		{"paths", apiPaths(v)},
-		{"components", components(v.operations)},
-		{"x-error-codes", apiErrorCodes(v.operations)},
-		{"externalDocs", object{{"description", "Documentation"}, {"url", s.Origin + catalog.PathDocs}}},
-	}
-	if len(s.OwnershipProofs) > 0 {
-		doc = append(doc, member{"x-discovery", object{{"ownershipProofs", s.OwnershipProofs}}})
-	}
-	return append(doc, member{"x-agentcash-guidance", object{{"llmsTxtUrl", s.Origin + catalog.PathLLMs}}})
-}
+// openAPISource is the OpenAPI 3.1 description as it is for every deployment, with the
+// values of one as {{name}}.
+//
+//go:embed assets/openapi.json
+var openAPISource []byte
 
-// apiErrorCodes is the table of all codes that the operations list, and of those
-// that none does. It says of a code what the error body would say: charged is null
-// where only the body knows.
-func apiErrorCodes(ops []catalog.Operation) object {
-	var table object
-	for _, o := range everyOutcome(ops) {
-		table = append(table, member{string(o.Code), object{
-			{"status", o.Status}, {"charged", o.charged}, {"retryable", o.Retry}, {"message", o.Message},
-		}})
-	}
-	return table
-}
-
-func apiDescription(v *view) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s Paid per request in USDC on %s; no account, no API key.\n\nHow to pay:\n\n", catalog.Tagline, v.Network)
-	for i, step := range v.Handshake {
-		fmt.Fprintf(&b, "%d. %s\n", i+1, step)
-	}
-	b.WriteString("\nMoney:\n\n")
-	for _, rule := range v.Essentials {
-		fmt.Fprintf(&b, "- %s\n", rule)
-	}
-	fmt.Fprintf(&b, "\nx-error-codes of an operation are all codes that it answers, also with a status that its responses do not declare; those of the document say what they mean, charged null where only the error body knows.\n\n%s", v.Untrusted)
-	return b.String()
-}
-
-// Tags of the description.
-const (
-	tagTools   = "Tools"
-	tagBundles = "Bundles"
-	tagSmoke   = "Smoke test"
-	tagFree    = "Discovery"
-	tagProbes  = "Probes"
-)
-
-func apiTags(v *view) []object {
-	var tags []object
-	for _, t := range []struct{ name, description string }{
-		{tagTools, "One fact each, paid per request."},
-		{tagBundles, "Several lookups for one payment."},
-		{tagSmoke, "Checks the payment gate; not a product."},
-		{tagFree, "Free documents that describe the service."},
-		{tagProbes, "Free probes of the service itself."},
-	} {
-		if t.name != tagBundles || hasKind(v.operations, catalog.Bundle) {
-			tags = append(tags, object{{"name", t.name}, {"description", t.description}})
-		}
-	}
-	return tags
-}
-
-func hasKind(ops []catalog.Operation, k catalog.Kind) bool {
-	return slices.ContainsFunc(ops, func(op catalog.Operation) bool { return op.Kind == k })
-}
-
-// apiPaths are the free paths of spec §4.1 and every operation.
-func apiPaths(v *view) object {
-	var paths object
-	free := func(tag, id, path, summary, description string, responses object) {
-		paths = append(paths, member{path, object{{"get", object{
-			{"tags", []string{tag}}, {"operationId", id}, {"summary", summary}, {"description", description},
-			{"security", []struct{}{}}, {"responses", responses},
-		}}}})
-	}
-	probe := func(id, path, summary string, responses object) {
-		free(tagProbes, id, path, summary, "Free; needs no payment.", responses)
-	}
-	document := func(id, path, summary, mediaType string, s schema) {
-		free(tagFree, id, path, summary, "Free. Served with an ETag; the same on every call until the next deployment.", object{
-			{"200", response(summary, nil, mediaType, s)},
-			{"429", ref("responses/TooManyRequests")},
-		})
-	}
-	text := schema{Type: "string"}
-	probe("get_health", catalog.PathHealth, "Liveness probe", object{{"200", response("The service is up.", nil, typeJSON, component("Health"))}})
-	probe("get_readiness", catalog.PathReady, "Readiness probe", object{
-		{"200", response("Ready for paid calls.", nil, typeJSON, component("Readiness"))},
-		{"503", response("Not ready: paid calls would fail.", object{{fault.HeaderRetryAfter, ref("headers/RetryAfter")}}, typeJSON, component("Readiness"))},
-	})
-	document("get_catalog", catalog.PathCatalog, "Machine-readable tool catalog", typeJSON, component("ToolCatalog"))
-	document("get_openapi", catalog.PathOpenAPI, "OpenAPI 3.1 description of the service", typeJSON, schema{Type: "object"})
-	document("get_manifest", catalog.PathManifest, "Payment manifest", typeJSON, component("PaymentManifest"))
-	document("get_llms", catalog.PathLLMs, "Short text onboarding file", "text/plain", text)
-	document("get_llms_full", catalog.PathLLMsFull, "Text file with full parameters", "text/plain", text)
-	document("get_docs", catalog.PathDocs, "Human documentation", "text/html", text)
-	sets := errorSets(v.operations)
+// openAPIOf is the OpenAPI description (spec §4.1, §9). It lists every path: crawlers
+// read only this file.
+func openAPIOf(v *view) []byte {
+	s, sets := v.Site, errorSets()
+	value := func(v any) string { return string(encode(v)) }
+	inside := func(o object) string { text := value(o); return text[1 : len(text)-1] }
+	var paths, responses, codes object
 	for _, op := range v.Ops {
 		paths = append(paths, member{op.Path, object{{"get", pricedOperation(op, sets)}}})
 	}
-	return paths
+	for _, e := range sets {
+		responses = append(responses, member{e.name, errorResponse(e)})
+	}
+	var withBody []fault.Code
+	for _, o := range v.Every {
+		// It says of a code what the error body would say: charged is null where only
+		// the body knows.
+		codes = append(codes, member{string(o.Code), object{
+			{"status", o.Status}, {"charged", o.charged}, {"retryable", o.Retry}, {"message", o.Message},
+		}})
+		if o.Code != fault.PaymentRequired { // its body is the offer
+			withBody = append(withBody, o.Code)
+		}
+	}
+	proofs := ""
+	if len(s.OwnershipProofs) > 0 {
+		proofs = `"x-discovery":` + value(object{{"ownershipProofs", s.OwnershipProofs}}) + ","
+	}
+	return []byte(strings.NewReplacer(
+		"{{origin}}", s.Origin, "{{service}}", catalog.Service, "{{version}}", catalog.APIVersion, "{{tagline}}", catalog.Tagline,
+		`"{{description}}"`, value(v.Description), `"{{guidance}}"`, value(v.Guidance), `"{{contact}}"`, value(apiContactOf(s)),
+		`"{{operations}}":{}`, inside(paths), `"{{results}}":{}`, inside(documentSchemas()), `"{{errors}}":{}`, inside(responses),
+		`{"{{outcomes}}":{}}`, value(codes), `"{{codes}}"`, value(withBody), `"x-discovery":"{{proofs}}",`, proofs,
+	).Replace(string(layout.Ugly(openAPISource))))
+}
+
+// documentSchemas are the schemas of all results and of the documents, and of what
+// inside them has a name.
+func documentSchemas() object {
+	var tops []catalog.Field
+	for _, op := range catalog.All() {
+		tops = append(tops, catalog.Field{Type: "object", Schema: op.Result, Description: "Result of " + op.Title + ".", Fields: op.Fields})
+	}
+	return namedSchemas(append(tops,
+		catalog.Field{Type: "object", Schema: "ToolCatalog", Description: "Every operation.", Fields: catalog.FieldsOf[toolCatalog]()},
+		catalog.Field{Type: "object", Schema: "PaymentManifest", Description: "What each path costs.", Fields: catalog.FieldsOf[manifest]()},
+	))
 }
 
 // answerableCodes are all codes that an operation answers over HTTP: those that it lists,
@@ -138,7 +79,7 @@ func answerableCodes(op catalog.Operation) []fault.Code {
 
 // codesAt are those of them that have one status.
 func codesAt(op catalog.Operation, status int) []fault.Code {
-	return slices.DeleteFunc(answerableCodes(op), func(c fault.Code) bool { return outcomeOf(c).Status != status })
+	return slices.DeleteFunc(answerableCodes(op), func(c fault.Code) bool { info, _ := catalog.CodeOf(c); return info.Status != status })
 }
 
 // declaredStatuses are the statuses that an operation's responses declare. For
@@ -161,8 +102,8 @@ func declaredStatuses(op catalog.Operation) []int {
 }
 
 func pricedOperation(op opView, sets []errorSet) object {
-	tags := map[catalog.Kind]string{catalog.Tool: tagTools, catalog.Bundle: tagBundles, catalog.SmokeTest: tagSmoke}
-	var parameters []any
+	tags := map[catalog.Kind]string{catalog.Tool: "Tools", catalog.Bundle: "Bundles", catalog.SmokeTest: "Smoke test"}
+	var parameters []object
 	for _, p := range op.Params {
 		parameters = append(parameters, object{
 			{"name", p.Name}, {"in", "query"}, {"required", p.Required}, {"description", p.Description}, {"schema", paramSchema(p)},
@@ -212,38 +153,27 @@ type errorSet struct {
 
 // errorSets are those of all statuses that operations declare, each once, and that of the
 // documents first. The first of a status has its name; the next ones have a number, too.
-func errorSets(ops []catalog.Operation) []errorSet {
-	names := map[int]string{
-		http.StatusConflict: "Conflict", http.StatusTooManyRequests: "TooManyRequests", http.StatusBadRequest: "BadRequest",
-		http.StatusNotFound: "NotFound", http.StatusInternalServerError: "InternalError", http.StatusBadGateway: "BadGateway",
-		http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "GatewayTimeout",
-	}
-	sets, seen := []errorSet{{names[http.StatusTooManyRequests], http.StatusTooManyRequests, []fault.Code{fault.RateLimited}}}, map[int]int{}
-	for _, op := range ops {
+func errorSets() []errorSet {
+	name := strings.NewReplacer(" ", "", "Server ", "")
+	sets, seen := []errorSet{{"TooManyRequests", http.StatusTooManyRequests, []fault.Code{fault.RateLimited}}}, map[int]int{}
+	for _, op := range catalog.All() {
 		for _, status := range declaredStatuses(op) {
 			codes := codesAt(op, status)
 			known := slices.ContainsFunc(sets, func(e errorSet) bool { return slices.Equal(e.codes, codes) })
-			if name := names[status]; name != "" && !known {
-				if seen[status]++; seen[status] > 1 {
-					name += strconv.Itoa(seen[status])
-				}
-				sets = append(sets, errorSet{name, status, codes})
+			if status == http.StatusOK || status == http.StatusPaymentRequired || known {
+				continue
 			}
+			e := errorSet{name.Replace(http.StatusText(status)), status, codes}
+			if seen[status]++; seen[status] > 1 {
+				e.name += strconv.Itoa(seen[status])
+			}
+			sets = append(sets, e)
 		}
 	}
 	return sets
 }
 
 func ref(place string) object { return object{{"$ref", "#/components/" + place}} }
-
-// response is a response of one media type.
-func response(description string, headers object, mediaType string, s schema) object {
-	r := object{{"description", description}}
-	if headers != nil {
-		r = append(r, member{"headers", headers})
-	}
-	return append(r, member{"content", object{{mediaType, object{{"schema", s}}}}})
-}
 
 // replayedHeaders are the headers of an answer that can come from the ledger.
 func replayedHeaders() object {
@@ -255,20 +185,11 @@ func paidResponse(op opView) object {
 	if op.Kind == catalog.Bundle {
 		headers = append(headers, member{x402.HeaderOwed, ref("headers/AnswerOwed")})
 	}
-	media := object{{"schema", resultRef(op.Operation)}}
+	media := object{{"schema", schema{Ref: schemaRef(op.Result)}}}
 	if op.OwnExample {
 		media = append(media, member{"example", json.RawMessage(op.Response)})
 	}
 	return object{{"description", "The result. Payment has settled."}, {"headers", headers}, {"content", object{{typeJSON, media}}}}
-}
-
-// resultRef is a reference to the schema of an operation's result, or the schema itself
-// where it has no name.
-func resultRef(op catalog.Operation) schema {
-	if op.Result == "" {
-		return resultSchema(op.Fields, named)
-	}
-	return component(op.Result)
 }
 
 // errorResponse is an error of one status, with the headers that any of its codes can
@@ -292,21 +213,9 @@ func errorResponse(e errorSet) object {
 	case e.status == http.StatusConflict || e.status >= http.StatusInternalServerError:
 		headers = append(headers, member{fault.HeaderRetryAfter, ref("headers/MayRetryAfter")})
 	}
-	return response(listed(names)+".", headers, typeJSON, component("ErrorBody"))
-}
-
-// sharedResponses are the challenge and the errors, to which operations refer.
-func sharedResponses(ops []catalog.Operation) object {
-	all := object{{"PaymentRequired", object{
-		{"description", "payment_required: PAYMENT-SIGNATURE is missing or invalid. After a settlement that failed, PAYMENT-RESPONSE says why."},
-		{"headers", object{{x402.HeaderRequired, ref("headers/PaymentRequired")}, {x402.HeaderResponse, ref("headers/PaymentResponse")}}},
-		{"content", object{
-			{typeJSON, object{{"schema", component("PaymentRequiredBody")}}},
-			{"text/html", object{{"schema", schema{Type: "string", Description: "The same for people, when text/html is preferred and no payment was sent."}}}},
-		}},
-	}}}
-	for _, e := range errorSets(ops) {
-		all = append(all, member{e.name, errorResponse(e)})
+	body := object{{typeJSON, object{{"schema", schema{Ref: schemaRef("ErrorBody")}}}}}
+	if headers == nil {
+		return object{{"description", listed(names) + "."}, {"content", body}}
 	}
-	return all
+	return object{{"description", listed(names) + "."}, {"headers", headers}, {"content", body}}
 }

@@ -57,10 +57,7 @@ type Visit struct {
 // §5), and its Content-Security-Policy. It pays with a wallet in the browser,
 // and is complete as text without one.
 func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, err error) {
-	o, err := opViewOf(s, op)
-	if err != nil {
-		return nil, "", err
-	}
+	o := opViewOf(s, op)
 	a := askedOf(op, v)
 	data, err := dataOf(o, s, v, a)
 	if err != nil {
@@ -103,14 +100,6 @@ func dataOf(o opView, s Site, v Visit, a asked) (string, error) {
 	}
 	rules, hints := map[string][][]string{"": rulesOf(o.Operation)}, map[string]string{}
 	showing(o.Fields, "", rules, hints)
-	verdicts, err := encode(rules)
-	if err != nil {
-		return "", err
-	}
-	shown, err := encode(hints)
-	if err != nil {
-		return "", err
-	}
 	offer, err := base64.StdEncoding.DecodeString(v.Offer)
 	if err != nil {
 		return "", err
@@ -119,7 +108,7 @@ func dataOf(o opView, s Site, v Visit, a asked) (string, error) {
 	var b strings.Builder
 	for _, d := range []struct{ name, value string }{
 		{"slug", o.Slug}, {"ready", cmp.Or(said[a.ready()], "no")}, {"play", said[s.PlayMoney]}, {"chain", n.Name}, {"explorer", s.explorer()}, {"rpc", n.PublicNode},
-		{"owed", strings.Join(owed, " ")}, {"request", v.Request}, {"offer", string(offer)}, {"verdicts", string(verdicts)}, {"hints", string(shown)},
+		{"owed", strings.Join(owed, " ")}, {"request", v.Request}, {"offer", string(offer)}, {"verdicts", string(encode(rules))}, {"hints", string(encode(hints))},
 	} {
 		// In apostrophes the quotes of JSON are a byte each.
 		b.WriteString(" data-" + d.name + "='" + strings.ReplaceAll(html.EscapeString(d.value), "&#34;", `"`) + "'")
@@ -148,12 +137,8 @@ func showing(fields []catalog.Field, path string, rules map[string][][]string, h
 		inner := f.Fields
 		if f.Type == "object" && len(f.Items) > 0 {
 			inner = f.Items[0].Fields
-			rules[path+f.Name] = [][]string{}
-			for _, op := range catalog.All() {
-				if op.Result == f.Items[0].Schema {
-					rules[path+f.Name] = rulesOf(op)
-				}
-			}
+			op, _ := resultOf(f)
+			rules[path+f.Name] = append([][]string{}, rulesOf(op)...)
 		}
 		showing(inner, path+f.Name+".", rules, hints)
 	}
@@ -166,17 +151,6 @@ func fieldsOf(op catalog.Operation) string {
 		names = append(names, "`"+f.Name+"`")
 	}
 	return prose(listed(names))
-}
-
-// codesIn are the codes of one class among an operation's own.
-func codesIn(list []outcome, class fault.Class) []fault.Code {
-	var codes []fault.Code
-	for _, e := range list {
-		if e.Class == class {
-			codes = append(codes, e.Code)
-		}
-	}
-	return codes
 }
 
 // outcomeNotes says of the operation's own errors what they cost.

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
@@ -10,70 +11,59 @@ import (
 // dialect is the JSON Schema dialect of everything here, also of OpenAPI 3.1.
 const dialect = "https://json-schema.org/draft/2020-12/schema"
 
-// schema is the part of JSON Schema that the documents use.
+// schema is the part of JSON Schema that the documents use. What is empty is left out.
 type schema struct {
-	Dialect              string   `json:"$schema,omitempty"`
-	Ref                  string   `json:"$ref,omitempty"`
-	Title                string   `json:"title,omitempty"`
-	Type                 any      `json:"type,omitempty"` // a name, or names with "null"
-	Description          string   `json:"description,omitempty"`
-	Const                any      `json:"const,omitempty"`
-	Enum                 []any    `json:"enum,omitempty"`
-	Default              any      `json:"default,omitempty"`
-	Examples             []any    `json:"examples,omitempty"`
-	Format               string   `json:"format,omitempty"`
-	Pattern              string   `json:"pattern,omitempty"`
-	ContentEncoding      string   `json:"contentEncoding,omitempty"`
-	ContentMediaType     string   `json:"contentMediaType,omitempty"`
-	ContentSchema        *schema  `json:"contentSchema,omitempty"`
-	Properties           object   `json:"properties,omitempty"`
-	Required             []string `json:"required,omitempty"`
-	AdditionalProperties any      `json:"additionalProperties,omitempty"` // false, or a schema
-	Items                *schema  `json:"items,omitempty"`
-	MinItems             int      `json:"minItems,omitempty"`
-	Minimum              any      `json:"minimum,omitempty"`
-	AnyOf                []schema `json:"anyOf,omitempty"`
+	Dialect     string
+	Ref         string
+	Type        any // a name, or names with "null"
+	Description string
+	Const       any
+	Enum        []any
+	Default     any
+	Examples    []any
+	Format      string
+	Pattern     string
+	Properties  object
+	Required    []string
+	Exact       bool // no other properties
+	Items       any  // a schema
+	MinItems    any
+	Minimum     any
+	AnyOf       []schema
+}
+
+func (s schema) members() object {
+	all := object{
+		{"$schema", s.Dialect}, {"$ref", s.Ref}, {"type", s.Type}, {"description", s.Description}, {"const", s.Const}, {"enum", s.Enum},
+		{"default", s.Default}, {"examples", s.Examples}, {"format", s.Format}, {"pattern", s.Pattern},
+		{"properties", s.Properties}, {"required", s.Required}, {"additionalProperties", map[bool]any{true: false}[s.Exact]},
+		{"items", s.Items}, {"minItems", s.MinItems}, {"minimum", s.Minimum}, {"anyOf", s.AnyOf},
+	}
+	return slices.DeleteFunc(all, func(m member) bool {
+		v := reflect.ValueOf(m.value)
+		return !v.IsValid() || v.Kind() == reflect.String && v.Len() == 0 || v.Kind() == reflect.Slice && v.Len() == 0
+	})
 }
 
 // detail is how much of a field tree a schema says.
 type detail int
 
 const (
-	bare    detail = iota // that it is an object
-	shallow               // the top-level fields and their types
+	shallow detail = iota // the top-level fields and their types
 	deep                  // the whole tree, types only
 	full                  // the whole tree, exactly, with descriptions
 	named                 // like full, where an object that has a name is a reference to it
 )
 
-// record is an object with exactly these properties; all but the optional ones
-// are always present.
-func record(description string, properties object, optional ...string) schema {
-	s := schema{Type: "object", Description: description, Properties: properties, AdditionalProperties: false}
-	for _, p := range properties {
-		if !slices.Contains(optional, p.key) {
-			s.Required = append(s.Required, p.key)
-		}
-	}
-	return s
-}
-
 // resultSchema is the schema of an object with these fields. In full detail the shape
 // is exact, as the spec's is: no field more.
 func resultSchema(fields []catalog.Field, d detail) schema {
-	s := schema{Type: "object"}
-	if d == bare {
-		return s
-	}
-	var optional []string
+	s := schema{Type: "object", Exact: d == full || d == named}
 	for _, f := range fields {
 		s.Properties = append(s.Properties, member{f.Name, fieldSchema(f, d)})
-		if f.Optional {
-			optional = append(optional, f.Name)
+		if s.Exact && !f.Optional {
+			s.Required = append(s.Required, f.Name)
 		}
-	}
-	if d == full || d == named {
-		return record("", s.Properties, optional...)
 	}
 	return s
 }
@@ -81,10 +71,7 @@ func resultSchema(fields []catalog.Field, d detail) schema {
 // fieldSchema is the schema of one field. An object with several shapes, like
 // an array item with several, lists them in Items.
 func fieldSchema(f catalog.Field, d detail) schema {
-	s := schema{Format: f.Format, Pattern: f.Pattern, Enum: typedAll("string", f.Enum)}
-	if f.Type != "" {
-		s.Type = f.Type
-	}
+	s := schema{Type: f.Type, Format: f.Format, Pattern: f.Pattern, Enum: typedAll("string", f.Enum)}
 	if f.Const != "" {
 		s.Const = typed(f.Type, f.Const)
 	}
@@ -101,8 +88,7 @@ func fieldSchema(f catalog.Field, d detail) schema {
 	if d != shallow {
 		switch {
 		case f.Type == "array" && len(f.Items) > 0:
-			item := oneOrAny(f.Items, d)
-			s.Items = &item
+			s.Items = oneOrAny(f.Items, d)
 		case f.Type == "object" && len(f.Items) > 0:
 			s = oneOrAny(f.Items, d)
 		case f.Type == "object" && len(f.Fields) > 0:
@@ -132,7 +118,7 @@ func oneOrAny(shapes []catalog.Field, d detail) schema {
 
 // nullable allows null beside what a schema allows.
 func nullable(s schema) schema {
-	if s.Type == nil {
+	if s.Type == nil || s.Type == "" {
 		s.AnyOf = append(s.AnyOf, schema{Type: "null"})
 		return s
 	}
@@ -205,10 +191,8 @@ func describe(f catalog.Field) string {
 	return f.Description + ": one of " + strings.Join(f.Enum, ", ")
 }
 
-// schemaRef is where the OpenAPI description has a schema, and component a reference to
-// it.
+// schemaRef is where the OpenAPI description has a schema.
 func schemaRef(name string) string { return "#/components/schemas/" + name }
-func component(name string) schema { return schema{Ref: schemaRef(name)} }
 
 // namedSchemas are these schemas and those of what inside them has a name, each once,
 // in the order in which they are met.

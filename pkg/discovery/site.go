@@ -64,15 +64,6 @@ func (s Site) check() error {
 	return errors.Join(faults...)
 }
 
-// window is DuplicateWindow in words, with the one of MCP; empty where it is off.
-func (s Site) window(overHTTP, overMCP string) string {
-	w := seconds(s.DuplicateWindow)
-	if w == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d seconds%s%d%s", w, overHTTP, 2*w, overMCP)
-}
-
 // iconURL is the icon that an offer may name, or "". Facilitators drop icons
 // that are not https or sit on an IP address or a local name.
 func (s Site) iconURL() string {

@@ -2,9 +2,9 @@ package discovery
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -81,13 +81,13 @@ type playbookStep struct {
 	ExampleURL string `json:"example_url" format:"uri"`
 }
 
-func toolCatalogOf(s Site, ops []catalog.Operation, books []playbook) toolCatalog {
+func toolCatalogOf(s Site) toolCatalog {
 	c := toolCatalog{
 		Service: catalog.Service, BaseURL: s.Origin, DocsURL: s.Origin + catalog.PathDocs,
-		X402Version: catalog.X402Version, Idempotency: idempotencyOf(s.DuplicateWindow), Tools: []tool{}, Playbooks: append([]playbook{}, books...),
+		X402Version: x402.Version, Idempotency: idempotencyOf(s.DuplicateWindow), Playbooks: playbooksOf(s),
 	}
 	said := map[fault.Code]string{}
-	for _, op := range ops {
+	for _, op := range catalog.All() {
 		c.Tools = append(c.Tools, toolOf(s, op, said))
 	}
 	return c
@@ -98,10 +98,8 @@ func toolCatalogOf(s Site, ops []catalog.Operation, books []playbook) toolCatalo
 func toolOf(s Site, op catalog.Operation, said map[fault.Code]string) tool {
 	t := tool{
 		Path: op.Path, Method: catalog.Method, Description: op.Description, DisplayPrice: op.Price(), Amount: op.Amount,
-		Network: s.Terms.Network, Asset: s.Terms.Asset, Scheme: catalog.Scheme, X402Version: catalog.X402Version,
-		Parameters: []parameter{}, ExampleURL: op.ExampleURL(s.Origin),
-		ExampleResponse: json.RawMessage(op.Response), ResponseFields: []responseField{},
-		Errors: []toolError{}, DocsURL: op.DocsURL(s.Origin),
+		Network: s.Terms.Network, Asset: s.Terms.Asset, Scheme: x402.Scheme, X402Version: x402.Version,
+		ExampleURL: op.ExampleURL(s.Origin), ExampleResponse: json.RawMessage(op.Response), DocsURL: op.DocsURL(s.Origin),
 	}
 	for _, p := range op.Params {
 		ps := paramSchema(p)
@@ -146,21 +144,21 @@ func describeWhole(f catalog.Field) string {
 	return text
 }
 
-func playbookOf(s Site, ops []catalog.Operation, b catalog.Playbook) playbook {
-	p := playbook{Slug: b.Slug, Name: b.Name, Description: b.Description, Sequence: []playbookStep{}}
-	find := func(slug string) (op catalog.Operation) {
-		if i := slices.IndexFunc(ops, func(op catalog.Operation) bool { return op.Slug == slug }); i >= 0 {
-			op = ops[i]
+func playbooksOf(s Site) []playbook {
+	var all []playbook
+	for _, b := range catalog.Playbooks() {
+		bundle, _ := catalog.BySlug(b.Bundle)
+		p := playbook{
+			Slug: b.Slug, Name: b.Name, Description: b.Description,
+			BundlePath: bundle.Path, BundleURL: s.Origin + bundle.Path, DocsURL: bundle.DocsURL(s.Origin),
 		}
-		return op
+		for _, slug := range b.Sequence {
+			op, _ := catalog.BySlug(slug)
+			p.Sequence = append(p.Sequence, playbookStep{Path: op.Path, Method: catalog.Method, ExampleURL: op.StepURL(s.Origin, bundle)})
+		}
+		all = append(all, p)
 	}
-	bundle := find(b.Bundle)
-	p.BundlePath, p.BundleURL, p.DocsURL = bundle.Path, s.Origin+bundle.Path, bundle.DocsURL(s.Origin)
-	for _, slug := range b.Sequence {
-		op := find(slug)
-		p.Sequence = append(p.Sequence, playbookStep{Path: op.Path, Method: catalog.Method, ExampleURL: op.StepURL(s.Origin, bundle)})
-	}
-	return p
+	return all
 }
 
 // manifest is the payment manifest of spec §2.10, served at /.well-known/x402.
@@ -191,14 +189,14 @@ type endpoint struct {
 // as a resource: resources are what crawlers put on sale.
 func manifestOf(v *view) manifest {
 	m := manifest{
-		Version: catalog.ManifestVersion, Resources: []string{}, Endpoints: []endpoint{},
+		Version:      catalog.ManifestVersion,
 		Instructions: v.Instructions, OwnershipProofs: append([]string{}, v.Site.OwnershipProofs...),
 	}
-	for _, op := range v.operations {
+	for _, op := range v.Ops {
 		e := endpoint{
-			URL: v.Site.Origin + op.Path, Method: catalog.Method, Description: op.Description, Price: op.Price(), Amount: op.Amount,
-			Network: v.Site.Terms.Network, Asset: v.Site.Terms.Asset, PayTo: v.Site.Terms.PayTo, Scheme: catalog.Scheme,
-			QueryParams: object{}, Example: op.ExampleURL(v.Site.Origin),
+			URL: op.URL, Method: catalog.Method, Description: op.Description, Price: op.Price(), Amount: op.Amount,
+			Network: v.Site.Terms.Network, Asset: v.Site.Terms.Asset, PayTo: v.Site.Terms.PayTo, Scheme: x402.Scheme,
+			Example: op.ExampleURL,
 		}
 		for _, p := range op.Params {
 			shown := paramSchema(p)

@@ -27,7 +27,7 @@ func TestOutcomeOfEveryCode(t *testing.T) {
 		case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
 			want.Charged = "no or not known yet"
 		}
-		got := outcomeOf(info.Code)
+		got := outcomeOf(info)
 		if got.Charged != want.Charged || !cmp.Equal(got.charged, want.charged) {
 			t.Errorf("%s: %+v", info.Code, got)
 		}
@@ -35,27 +35,22 @@ func TestOutcomeOfEveryCode(t *testing.T) {
 			t.Errorf("%s: retryable %s", info.Code, got.Retryable)
 		}
 	}
-	if got := outcomeOf("no_such_code"); got.Code != fault.InternalError {
-		t.Errorf("an unknown code is explained as %+v", got)
-	}
 }
 
-// No document promises what the configuration has turned off, or what no operation does.
-func TestRulesNameOnlyWhatCanHappen(t *testing.T) {
+// No document promises what the configuration has turned off.
+func TestTheWindow(t *testing.T) {
 	off := testSite()
 	off.DuplicateWindow = 0
 	for name, c := range map[string]struct {
 		site Site
-		ops  []catalog.Operation
 		says string
 		not  []string
 	}{
-		"no window":            {off, catalog.All(), "while their first payment is undecided", []string{"0 seconds after", "over MCP"}},
-		"the window":           {testSite(), catalog.All(), "for 45 seconds after an answer given over HTTP, 90 after one given over MCP", nil},
-		"the smoke test alone": {testSite(), []catalog.Operation{catalog.Ping()}, "", []string{"nxdomain", "A failure of ours", "After the last try", "A bundle"}},
-		"no smoke test":        {testSite(), []catalog.Operation{catalog.DNS()}, "", []string{"smoke test"}},
+		"no window":  {site: off, says: "while their first payment is undecided", not: []string{" seconds after an", "over MCP", "a repeat within"}},
+		"the window": {site: testSite(), says: "for 45 seconds after an answer given over HTTP, 90 after one given over MCP"},
 	} {
-		text := strings.Join(append(rules(c.site, c.ops), fresh(c.site), once(c.site), toolText(c.site, c.ops[0])), "\n")
+		v := newView(c.site)
+		text := strings.Join(append(v.Rules, v.Fresh, v.Once, toolText(c.site, catalog.DNS())), "\n")
 		says(t, name, text, c.says)
 		for _, not := range c.not {
 			if strings.Contains(text, not) {
@@ -83,12 +78,9 @@ func TestNetworkName(t *testing.T) {
 	}
 }
 
-func TestObjectKeepsItsOrderAndReportsWhatCannotBeEncoded(t *testing.T) {
-	got, err := encode(object{{"z", 1}, {"a", object{}}, {"<&>", "<&>"}})
-	if want := `{"z":1,"a":{},"<&>":"<&>"}`; err != nil || string(got) != want {
-		t.Errorf("%s, %v, want %s", got, err, want)
-	}
-	if _, err := encode(object{{"bad", func() {}}}); err == nil || !strings.Contains(err.Error(), "bad") {
-		t.Errorf("error %v does not name the member", err)
+func TestEncode(t *testing.T) {
+	got := string(encode(object{{"z", 1}, {"a", object{}}, {"<&>", "<&>"}, {"s", []schema{{Minimum: 0, Exact: true}}}}))
+	if want := `{"z":1,"a":{},"<&>":"<&>","s":[{"additionalProperties":false,"minimum":0}]}`; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

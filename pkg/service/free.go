@@ -21,15 +21,9 @@ import (
 // Discovery is every static document, and the answer to every unknown path
 // (spec §4.1, §2.10). Its requests count as those without a payment do, in a tally of
 // their own, so that a client over its limit can read the docs_url of that error; a nil
-// rate is no limit. The documents of origins that are known beforehand are rendered at
-// once, so that no request waits for that.
-func Discovery(p Platform, o Offering, rate *limit.Rate, origins ...string) http.Handler {
+// rate is no limit.
+func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	d := &documents{platform: p, offering: o, rate: rate, byOrigin: map[string]*discovery.Documents{}}
-	for _, origin := range origins {
-		if _, err := d.of(origin); err != nil { // a request gets the error, too
-			p.Log.Error("documents cannot be rendered", "origin", origin, "error", err)
-		}
-	}
 	return p.front(false).Handler("discovery", d)
 }
 
@@ -37,7 +31,7 @@ func Discovery(p Platform, o Offering, rate *limit.Rate, origins ...string) http
 // platform names and not the client.
 const maxOrigins = 8
 
-// documents renders once per origin.
+// documents are kept by origin.
 type documents struct {
 	platform Platform
 	offering Offering
@@ -128,7 +122,7 @@ func (s *documents) of(origin string) (*discovery.Documents, error) {
 	if d, ok := s.byOrigin[origin]; ok {
 		return d, nil
 	}
-	d, err := discovery.Render(s.platform.site(s.offering, origin))
+	d, err := discovery.New(s.platform.site(s.offering, origin))
 	if err != nil {
 		return nil, err
 	}

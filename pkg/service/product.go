@@ -75,8 +75,7 @@ func (s *Seller) MCP(operations []Operation) http.Handler {
 		Name: mcp.ServerName, Title: catalog.Service, Version: catalog.APIVersion, KeepFor: keepTools, At: s.platform.Origin, Compress: zipped,
 		Describe: func(origin string) (string, json.RawMessage, error) {
 			site := s.platform.site(s.offering, origin)
-			tools, err := discovery.Tools(site)
-			return discovery.ToolInstructions(site), tools, err
+			return discovery.ToolInstructions(site), discovery.Tools(site), nil
 		},
 	}, tools...)
 }

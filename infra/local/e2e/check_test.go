@@ -308,8 +308,8 @@ var description = sync.OnceValue(func() string { return rendered(catalog.PathOpe
 func rendered(path string) string {
 	config := must(boot.ReadLocal(func(string) string { return "" }))
 	site := discovery.Site{Origin: describedOrigin, Terms: config.Terms, DuplicateWindow: config.DuplicateWindow}
-	doc, _ := must(discovery.Render(site)).Find(path)
-	return string(doc.Body)
+	doc, _ := must(discovery.New(site)).Find(path)
+	return string(doc.Body())
 }
 
 var described = sync.OnceValue(func() *clients.OpenAPI {
