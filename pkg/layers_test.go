@@ -58,7 +58,7 @@ func layers() []layer {
 		{"pkg/x402/ledger/dynamo", []string{"pkg/x402/limit", "pkg/x402/ledger"}, "a store compares and swaps, or adds, and nothing else; a file in the table is anybody's"},
 		{"pkg/x402/limit/limittest", []string{"pkg/x402/fault", "pkg/x402/limit"}, "one suite for every store"},
 		{"pkg/service", []string{"pkg/lookup", "pkg/catalog", "pkg/discovery", "pkg/x402/fault", "pkg/guard", "pkg/x402/limit", "pkg/lookup/*", "pkg/mcp", "pkg/origin", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt", "pkg/x402/x402http"}, "service joins lookups and payments, and runs anywhere"},
-		{"pkg/boot", []string{"pkg/lookup", "pkg/*", "pkg/lookup/*", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/x402/receipt"}, "boot wires what is deployed, and no test package"},
+		{"pkg/boot", []string{"pkg/lookup", "pkg/*", "pkg/lookup/*", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/x402/receipt", "pkg/x402/x402http"}, "boot wires what is deployed, and no test package"},
 		{"pkg/operations", []string{"pkg/lookup", "pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "every operation with its client, for programs that run all of them"},
 		{"functions/mcp", []string{"pkg/boot", "pkg/operations", "pkg/service"}, "the tools are every operation"},
 		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "a main joins one operation and its client"},

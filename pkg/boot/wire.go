@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
@@ -32,6 +33,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Open returns the ledger's table, without a look at it: the functions may not
@@ -145,10 +147,10 @@ func (p Parts) Documents() http.Handler {
 func (c Config) offering(signs x402.Receipts) service.Offering {
 	caps := catalog.Caps{PerMinute: c.Limits.PerMinute, Single: c.Limits.Single, Bundle: c.Limits.Bundle}
 	caps.Undecided, caps.Refused = limit.Weights(c.Limits.PerMinute)
-	return service.Offering{
-		Terms: c.Terms, Former: c.Former, OwnershipProofs: c.OwnershipProofs, DuplicateWindow: c.DuplicateWindow, Receipts: signs, ReceiptKeys: c.ReceiptKeys,
+	return service.Offering{Former: c.Former, Receipts: signs, Site: discovery.Site{
+		Terms: c.Terms, OwnershipProofs: c.OwnershipProofs, DuplicateWindow: c.DuplicateWindow, ReceiptKeys: c.ReceiptKeys,
 		Caps: caps, Contact: c.Contact, Claims: c.Claims, PlayMoney: c.PlayMoney,
-	}
+	}}
 }
 
 func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platform {
@@ -241,18 +243,14 @@ func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Tim
 		return Reconciling{}, err
 	}
 	r := Reconciling{Platform: c.platform(log, now), Terms: c.Terms, Ledger: ledger.New(stores.Ledger, now, randomID), Chain: view, Cheapest: catalog.Cheapest()}
-	watches, scanner := evidence(view)
+	reconcile := x402.ReconcilerConfig{Ledger: r.Ledger, Index: stores.Index, Now: now, Log: r.Platform.Log}
+	reconcile.Evidence, reconcile.Scanner = evidence(view)
 	if c.LowestPrice == nil {
-		r.Reconciler = service.Reconciler(r.Platform, c.Terms, c.Former, r.Ledger, stores.Index, watches, scanner)
-		return r, nil
+		r.Reconciler, err = service.Reconciler(reconcile, c.Terms, c.Former)
+		return r, err
 	}
-	// The ledger is another shop's, which has other prices and words.
-	asset, errAsset := x402.ParseAddress(c.Terms.Asset)
-	payee, errPayee := x402.ParseAddress(c.Terms.PayTo)
-	r.Cheapest = c.LowestPrice
-	r.Reconciler = x402.NewReconciler(x402.ReconcilerConfig{
-		Ledger: r.Ledger, Index: stores.Index, Evidence: watches, Scanner: scanner,
-		Network: c.Terms.Network, Asset: asset, Payee: payee, Cheapest: r.Cheapest, Now: now, Log: log,
-	})
-	return r, errors.Join(errAsset, errPayee)
+	// The ledger is another shop's, which has other prices.
+	r.Cheapest, reconcile.Cheapest = c.LowestPrice, c.LowestPrice
+	r.Reconciler, err = x402http.Reconciler(reconcile, c.Terms)
+	return r, err
 }

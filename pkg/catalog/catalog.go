@@ -103,6 +103,8 @@ type Param struct {
 	Default     string // empty: none
 	Enum        []string
 	Example     string
+	// Code is the error of a wrong value; empty where every value is taken.
+	Code fault.Code
 }
 
 // Value is one query parameter of an example.

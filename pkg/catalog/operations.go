@@ -31,7 +31,7 @@ func priced(o Operation) Operation {
 		o.Amount, o.Deadline = "15000", 12*time.Second
 	}
 	o.Params = append([]Param{{
-		Name: "domain", Type: "string", Required: true, Example: "example.com",
+		Name: "domain", Type: "string", Required: true, Example: "example.com", Code: lookup.InvalidDomain,
 		Description: "Public domain name; no IP address, URL, port or internal name.",
 	}}, o.Params...)
 	o.Errors = slices.Concat([]fault.Code{lookup.InvalidDomain}, o.Errors, []fault.Code{fault.Overloaded})
@@ -42,7 +42,7 @@ func priced(o Operation) Operation {
 // recordType is a parameter that takes a DNS record type (spec §4.2).
 func recordType(name, example, description string) Param {
 	return Param{
-		Name: name, Type: "string", Default: "A", Example: example, Description: description,
+		Name: name, Type: "string", Default: "A", Example: example, Description: description, Code: lookup.InvalidType,
 		Enum: []string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"},
 	}
 }
@@ -74,8 +74,11 @@ func SSLCheck() Operation {
 		Summary: "The leaf TLS certificate that a public hostname presents right now.",
 		Description: "Connects to port 443 of a public hostname and reports the leaf TLS certificate as presented: subject, issuer, serial, validity, names, fingerprint, protocol and cipher. " +
 			"Expired, not yet valid and mismatching certificates are results with flags, not errors. The chain is not validated.",
-		Tags:     []string{"tls", "certificate", "security"},
-		Params:   []Param{{Name: "port", Type: "integer", Default: "443", Enum: []string{"443"}, Example: "443", Description: "TLS port; 443 only."}},
+		Tags: []string{"tls", "certificate", "security"},
+		Params: []Param{{
+			Name: "port", Type: "integer", Default: "443", Enum: []string{"443"}, Example: "443", Description: "TLS port; 443 only.",
+			Code: lookup.InvalidPort,
+		}},
 		Errors:   []fault.Code{lookup.InvalidPort, lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.SSLTimeout},
 		Fields:   FieldsOf[ssl.Result](),
 		Verdicts: ssl.Verdicts(),

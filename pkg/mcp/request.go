@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -72,80 +73,63 @@ type Request struct {
 // Notification says that the sender waits for no answer.
 func (q *Request) Notification() bool { return q.ID == nil }
 
-// Read reads the body of a POST and holds it to its headers. With an error comes
-// the request, too, if its id could be read.
+// Read reads the body of a POST and holds it to its headers. With an error the request
+// is what could be read of it.
 func Read(h http.Header, body []byte) (*Request, *Error) {
+	q := &Request{Params: strictjson.Object{}, meta: strictjson.Object{}}
+	err := q.readMessage(h, body)
+	if err == nil {
+		err = q.readVersion(h)
+	}
+	if err == nil && q.Modern {
+		err = q.readHeaders(h)
+	}
+	return q, err
+}
+
+func (q *Request) readMessage(h http.Header, body []byte) *Error {
 	if t := h.Get("Content-Type"); t != "" {
 		if media, _, err := mime.ParseMediaType(t); err != nil || media != "application/json" {
-			return nil, &Error{Status: http.StatusUnsupportedMediaType, Code: CodeInvalidRequest, Message: "the body must be application/json"}
+			return &Error{Status: http.StatusUnsupportedMediaType, Code: CodeInvalidRequest, Message: "the body must be application/json"}
 		}
 	}
 	if len(body) > MaxBody {
-		return nil, &Error{
-			Status: http.StatusRequestEntityTooLarge, Code: CodeInvalidRequest,
-			Message: fmt.Sprintf("the message is longer than %d bytes", MaxBody),
-		}
+		says := fmt.Sprintf("the message is longer than %d bytes", MaxBody)
+		return &Error{Status: http.StatusRequestEntityTooLarge, Code: CodeInvalidRequest, Message: says}
 	}
 	tree, err := strictjson.Parse(body, maxDepth)
 	switch {
 	case err != nil && json.Valid(body):
-		return nil, invalid(CodeInvalidRequest, "one JSON-RPC request or notification, please: %v", err)
+		return q.invalid(CodeInvalidRequest, "one JSON-RPC request or notification, please: %v", err)
 	case err != nil:
-		return nil, invalid(CodeParse, "the body is not JSON")
+		return q.invalid(CodeParse, "the body is not JSON")
+	case tree["jsonrpc"] != rpcVersion:
+		return q.invalid(CodeInvalidRequest, `jsonrpc must be "2.0"`)
 	}
-	q, fault := readMessage(tree)
-	if fault == nil {
-		fault = q.readParams(tree)
-	}
-	if fault == nil {
-		fault = q.readVersion(h)
-	}
-	if fault == nil && q.Modern {
-		fault = q.readHeaders(h)
-	}
-	if fault != nil && q != nil {
-		fault.id = q.ID
-	}
-	return q, fault
-}
-
-func readMessage(tree strictjson.Object) (*Request, *Error) {
-	if tree["jsonrpc"] != rpcVersion {
-		return nil, invalid(CodeInvalidRequest, `jsonrpc must be "2.0"`)
-	}
-	q := &Request{Params: strictjson.Object{}, meta: strictjson.Object{}}
 	if id, there := tree["id"]; there {
 		switch id.(type) {
 		case string, json.Number:
 			q.ID = encode(id)
 		default:
-			return nil, invalid(CodeInvalidRequest, "id must be a string or a number")
+			return q.invalid(CodeInvalidRequest, "id must be a string or a number")
 		}
 	}
-	var ok bool
-	if q.Method, ok = tree["method"].(string); !ok || q.Method == "" {
-		return q, invalid(CodeInvalidRequest, "method must be a string: a server without requests of its own takes no responses")
+	if q.Method, _ = tree["method"].(string); q.Method == "" {
+		return q.invalid(CodeInvalidRequest, "method must be a string: a server that asks for nothing takes no responses")
 	}
-	return q, nil
-}
-
-func (q *Request) readParams(tree strictjson.Object) *Error {
-	params, there := tree["params"]
-	if !there {
-		return nil
+	if params, there := tree["params"]; there {
+		object, ok := params.(strictjson.Object)
+		if !ok {
+			return q.invalid(CodeInvalidParams, "params must be an object")
+		}
+		q.Params = object
 	}
-	p, ok := params.(strictjson.Object)
-	if !ok {
-		return invalid(CodeInvalidParams, "params must be an object")
-	}
-	q.Params = p
-	meta, there := p["_meta"]
-	if !there {
-		return nil
-	}
-	if q.meta, ok = meta.(strictjson.Object); !ok {
-		q.meta = strictjson.Object{}
-		return invalid(CodeInvalidParams, "params._meta must be an object")
+	if meta, there := q.Params["_meta"]; there {
+		object, ok := meta.(strictjson.Object)
+		if !ok {
+			return q.invalid(CodeInvalidParams, "params._meta must be an object")
+		}
+		q.meta = object
 	}
 	return nil
 }
@@ -153,93 +137,72 @@ func (q *Request) readParams(tree strictjson.Object) *Error {
 // readVersion decides by which revision the request is judged. What it says in
 // _meta counts; only where that is silent does the header alone.
 func (q *Request) readVersion(h http.Header) *Error {
-	named, more := single(h, HeaderVersion)
-	if more {
-		return invalid(CodeHeaderMismatch, "the header MCP-Protocol-Version was sent more than once")
-	}
+	named, once := single(h, HeaderVersion)
 	said, there := q.meta[metaVersion]
-	version, ok := said.(string)
+	version, text := said.(string)
 	switch {
-	case there && !ok:
-		return invalid(CodeInvalidParams, "_meta[%q] must be a string", metaVersion)
+	case !once:
+		return q.invalid(CodeHeaderMismatch, "the header MCP-Protocol-Version was sent more than once")
+	case there && !text:
+		return q.invalid(CodeInvalidParams, "_meta[%q] must be a string", metaVersion)
 	case there && named != version:
-		return invalid(CodeHeaderMismatch, "the header MCP-Protocol-Version must be what _meta[%q] says", metaVersion)
-	case !there && named == "":
-		version = assumed
+		return q.invalid(CodeHeaderMismatch, "the header MCP-Protocol-Version must be what _meta[%q] says", metaVersion)
 	case !there:
-		version = named
+		version = cmp.Or(named, assumed)
 	}
 	if !slices.Contains(Versions(), version) {
-		e := invalid(CodeVersion, "this server does not speak protocol version %s", printable.Quote(version, 40))
-		e.Data = unspoken{Supported: Versions(), Requested: version}
+		e := q.invalid(CodeVersion, "this server does not speak protocol version %s", printable.Quote(version, 40))
+		e.Data = struct {
+			Supported []string `json:"supported"`
+			Requested string   `json:"requested"`
+		}{Versions(), version}
 		return e
 	}
-	q.Modern = version == Modern
-	if q.Modern && !there {
-		return invalid(CodeInvalidParams, "_meta[%q] is missing", metaVersion)
+	if q.Modern = version == Modern; q.Modern && !there {
+		return q.invalid(CodeInvalidParams, "_meta[%q] is missing", metaVersion)
 	}
 	return nil
-}
-
-// unspoken is the data of an error about a version.
-type unspoken struct {
-	Supported []string `json:"supported"`
-	Requested string   `json:"requested"`
 }
 
 // readHeaders holds a request of revision 2026-07-28 to the headers that repeat
 // it for whatever routes it (basic/transports/streamable-http).
 func (q *Request) readHeaders(h http.Header) *Error {
 	if _, ok := q.meta[metaCapabilities].(strictjson.Object); !ok {
-		return invalid(CodeInvalidParams, "_meta[%q] must be an object", metaCapabilities)
+		return q.invalid(CodeInvalidParams, "_meta[%q] must be an object", metaCapabilities)
 	}
-	method, more := single(h, HeaderMethod)
-	if more || method != q.Method {
-		return invalid(CodeHeaderMismatch, "the header Mcp-Method must be the request's method")
+	if method, once := single(h, HeaderMethod); !once || method != q.Method {
+		return q.invalid(CodeHeaderMismatch, "the header Mcp-Method must be the request's method")
 	}
-	member := ""
-	switch q.Method {
-	case MethodCall, "prompts/get":
-		member = "name"
-	case "resources/read":
-		member = "uri"
-	default:
+	member, repeated := map[string]string{MethodCall: "name", "prompts/get": "name", "resources/read": "uri"}[q.Method]
+	if !repeated {
 		return nil
 	}
 	name, ok := q.Params[member].(string)
 	if !ok {
-		return invalid(CodeInvalidParams, "params.%s must be a string", member)
+		return q.invalid(CodeInvalidParams, "params.%s must be a string", member)
 	}
-	named, more := single(h, HeaderName)
-	plain, ok := decodeName(named)
-	if named == "" || more || !ok || plain != name {
-		return invalid(CodeHeaderMismatch, "the header Mcp-Name must be params.%s", member)
+	named, once := single(h, HeaderName)
+	if plain, ok := decodeName(named); named == "" || !once || !ok || plain != name {
+		return q.invalid(CodeHeaderMismatch, "the header Mcp-Name must be params.%s", member)
 	}
 	return nil
 }
 
-// decodeName undoes the encoding of a name that is no header value by itself.
+// decodeName undoes the encoding of a name that cannot be a header's value by itself.
 func decodeName(s string) (name string, ok bool) {
-	const begin, end = "=?base64?", "?="
-	inner, ok := strings.CutPrefix(s, begin)
-	if !ok {
+	inner, encoded := strings.CutPrefix(s, "=?base64?")
+	if !encoded {
 		return s, true
 	}
-	if inner, ok = strings.CutSuffix(inner, end); !ok {
-		return "", false
-	}
+	inner, ok = strings.CutSuffix(inner, "?=")
 	raw, err := base64.StdEncoding.Strict().DecodeString(inner)
-	return string(raw), err == nil
+	return string(raw), ok && err == nil
 }
 
-// single is the value of a header that may be sent once, without the white
-// space around it.
-func single(h http.Header, name string) (value string, more bool) {
-	values := h.Values(name)
-	if len(values) == 0 {
-		return "", false
-	}
-	return strings.Trim(values[0], " \t"), len(values) > 1
+// single is the value of a header without the white space around it; once is false if
+// it was sent more often.
+func single(h http.Header, name string) (value string, once bool) {
+	return strings.Trim(h.Get(name), " \t"), len(h.Values(name)) <= 1
 }
 
 // Keys of _meta that carry payments (x402 transports v2, MCP). The last one is
@@ -253,13 +216,13 @@ const (
 // Call asks for a tool.
 type Call struct {
 	Tool      string
-	Arguments strictjson.Object // never nil
+	Arguments strictjson.Object
 	// Payment is the x402 payment that came with it; nil is none.
 	Payment strictjson.Object
-	// BadPayment says what is wrong with a payment that is no JSON object, in
+	// BadPayment says what is wrong with a payment that is not a JSON object, in
 	// words that may be shown to the client.
 	BadPayment error
-	// Keys is the purchase key, once at most. One that is no text is empty, which
+	// Keys is the purchase key, once at most. One that is not a text is empty, which
 	// no key may be.
 	Keys []string
 }
@@ -271,7 +234,7 @@ func (c *Call) Paid() bool { return c.Payment != nil || c.BadPayment != nil }
 // also with an error, as far as it could be read, so that it can be counted as
 // what it is.
 func (q *Request) Call(has func(tool string) bool) (*Call, *Error) {
-	c := &Call{Arguments: strictjson.Object{}}
+	c := &Call{}
 	c.readPayment(q.meta[KeyPayment])
 	if key, there := q.meta[KeyPurchase]; there {
 		text, _ := key.(string)
@@ -281,16 +244,13 @@ func (q *Request) Call(has func(tool string) bool) (*Call, *Error) {
 	if !ok {
 		return c, q.refuse(http.StatusBadRequest, CodeInvalidParams, "params.name must be a string")
 	}
-	if !has(name) {
+	if c.Tool = name; !has(name) {
 		return c, q.refuse(http.StatusBadRequest, CodeInvalidParams, "unknown tool %s", printable.Quote(name, 40))
 	}
-	c.Tool = name
-	switch a := q.Params["arguments"].(type) {
-	case nil: // missing, or null
-	case strictjson.Object:
-		c.Arguments = a
-	default:
-		return c, q.refuse(http.StatusBadRequest, CodeInvalidParams, "params.arguments must be an object")
+	if sent := q.Params["arguments"]; sent != nil {
+		if c.Arguments, ok = sent.(strictjson.Object); !ok {
+			return c, q.refuse(http.StatusBadRequest, CodeInvalidParams, "params.arguments must be an object")
+		}
 	}
 	return c, nil
 }
@@ -303,12 +263,10 @@ func (c *Call) readPayment(v any) {
 	case strictjson.Object:
 		c.Payment = p
 	case string:
-		tree, err := strictjson.Parse([]byte(p), maxDepth)
-		if err != nil {
+		var err error
+		if c.Payment, err = strictjson.Parse([]byte(p), maxDepth); err != nil {
 			c.BadPayment = fmt.Errorf("%s is not acceptable JSON: %w", KeyPayment, err)
-			return
 		}
-		c.Payment = tree
 	default:
 		c.BadPayment = errors.New(KeyPayment + " must be an object")
 	}

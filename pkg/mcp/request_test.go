@@ -29,8 +29,7 @@ func routed(method string, more ...string) http.Header {
 
 func server() *mcp.Server {
 	return &mcp.Server{
-		Name: mcp.ServerName, Title: "Hostfacts", Version: "1.0.0", Instructions: "Pay.",
-		Tools: json.RawMessage(`[{"name":"dns_lookup"}]`), KeepFor: 300e9,
+		Name: mcp.ServerName, Title: "Hostfacts", Version: "1.0.0", KeepFor: 300e9,
 	}
 }
 
@@ -47,7 +46,7 @@ func ask(h http.Header, body string) mcp.Response {
 	if bad != nil {
 		return bad.Response()
 	}
-	return server().Respond(q)
+	return server().Respond(q, mcp.Description{Instructions: "Pay.", Tools: json.RawMessage(`[{"name":"dns_lookup"}]`)})
 }
 
 // What each message is answered with: HTTP status, and what the body has in it;

@@ -74,22 +74,20 @@ type Implementation struct {
 	Version string `json:"version"`
 }
 
-type textContent struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
-type callResult struct {
-	Type       string          `json:"resultType,omitempty"`
-	IsError    bool            `json:"isError,omitempty"`
-	Structured json.RawMessage `json:"structuredContent,omitempty"`
-	Content    []textContent   `json:"content"`
-	Meta       json.RawMessage `json:"_meta"`
-}
-
 // Answer is a result as the revision of its request has it.
 func (s *Server) Answer(q *Request, r Result) Response {
-	out := callResult{IsError: r.IsError, Content: []textContent{{Type: "text", Text: string(r.Text)}}}
+	type text struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	var out struct {
+		Type       string          `json:"resultType,omitempty"`
+		IsError    bool            `json:"isError,omitempty"`
+		Structured json.RawMessage `json:"structuredContent,omitempty"`
+		Content    [1]text         `json:"content"`
+		Meta       json.RawMessage `json:"_meta"`
+	}
+	out.IsError, out.Content[0] = r.IsError, text{Type: "text", Text: string(r.Text)}
 	if r.Structured {
 		out.Structured = r.Text
 	}
@@ -174,20 +172,22 @@ func (e *Error) Response() Response {
 	}{rpcVersion, e.id, detail{e.Code, e.Message, e.Data}})}
 }
 
-func invalid(code int, format string, args ...any) *Error {
-	return &Error{Status: http.StatusBadRequest, Code: code, Message: fmt.Sprintf(format, args...)}
-}
-
 // Fail answers a request with an error of the server's own.
 func (q *Request) Fail(status, code int, message string, data any) Response {
 	return (&Error{Status: status, Code: code, Message: message, Data: data, id: q.ID}).Response()
 }
 
+// invalid is an error about a request that is not one of its revision.
+func (q *Request) invalid(code int, format string, args ...any) *Error {
+	return &Error{Status: http.StatusBadRequest, Code: code, Message: fmt.Sprintf(format, args...), id: q.ID}
+}
+
 // refuse is an error about a request that could be read. Before revision
 // 2026-07-28 such an error is an answer like any other.
 func (q *Request) refuse(status, code int, format string, args ...any) *Error {
-	if !q.Modern {
-		status = http.StatusOK
+	e := q.invalid(code, format, args...)
+	if e.Status = status; !q.Modern {
+		e.Status = http.StatusOK
 	}
-	return &Error{Status: status, Code: code, Message: fmt.Sprintf(format, args...), id: q.ID}
+	return e
 }

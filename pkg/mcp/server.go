@@ -24,10 +24,6 @@ const ServerName = "hostfacts"
 // Server answers everything but calls of tools. It is fixed once it is made.
 type Server struct {
 	Name, Title, Version string
-	// Instructions tell a model how to use the tools.
-	Instructions string
-	// Tools is the JSON array that tools/list answers, always in one order.
-	Tools json.RawMessage
 	// KeepFor is how long clients may keep what tools/list and server/discover
 	// answer.
 	KeepFor time.Duration
@@ -37,75 +33,56 @@ func (s *Server) self() *Implementation {
 	return &Implementation{Name: s.Name, Title: s.Title, Version: s.Version}
 }
 
-// capabilities are tools, whose list does not change while a client looks at it.
-type capabilities struct {
-	Tools struct{} `json:"tools"`
+// Description is what a server says of its tools.
+type Description struct {
+	// Instructions tell a model how to use the tools.
+	Instructions string
+	// Tools is the JSON array that tools/list answers, always in one order.
+	Tools json.RawMessage
 }
 
-// lasting are the members of a result of revision 2026-07-28 that may be kept.
-type lasting struct {
-	Type  string          `json:"resultType"`
-	TTL   int64           `json:"ttlMs"`
-	Scope string          `json:"cacheScope"`
-	Meta  json.RawMessage `json:"_meta"`
+// described is the result of what asks about the server, with the members that a request
+// of its kind and revision gets.
+type described struct {
+	Type         string                    `json:"resultType,omitempty"`
+	TTL          int64                     `json:"ttlMs,omitempty"`
+	Scope        string                    `json:"cacheScope,omitempty"`
+	Meta         json.RawMessage           `json:"_meta,omitempty"`
+	Version      string                    `json:"protocolVersion,omitempty"`
+	Versions     []string                  `json:"supportedVersions,omitempty"`
+	Capabilities map[string]map[string]any `json:"capabilities,omitempty"`
+	Server       *Implementation           `json:"serverInfo,omitempty"`
+	Instructions string                    `json:"instructions,omitempty"`
+	Tools        json.RawMessage           `json:"tools,omitempty"`
 }
 
-func (s *Server) lasting(q *Request) *lasting {
-	if !q.Modern {
-		return nil
+// Respond answers a request that does not call a tool, and takes note of a notification.
+func (s *Server) Respond(q *Request, d Description) Response {
+	var r described
+	if q.Modern {
+		r = described{Type: complete, TTL: s.KeepFor.Milliseconds(), Scope: "public", Meta: Meta{}.json(s.Name, s.self())}
 	}
-	return &lasting{Type: complete, TTL: s.KeepFor.Milliseconds(), Scope: "public", Meta: Meta{}.json(s.Name, s.self())}
-}
-
-// Respond answers a request that is no tools/call, and takes note of a
-// notification.
-func (s *Server) Respond(q *Request) Response {
-	if q.Notification() {
-		return Accepted()
-	}
+	tools := map[string]map[string]any{"tools": {}} // whose list does not change while a client looks at it
 	switch {
-	case q.Method == MethodList:
-		return s.list(q)
-	case q.Method == MethodDiscover && q.Modern:
-		return s.discover(q)
-	case q.Method == MethodInitialize && !q.Modern:
-		return s.initialize(q)
-	case q.Method == MethodPing && !q.Modern:
-		return q.result(struct{}{})
-	}
-	return q.refuse(http.StatusNotFound, CodeMethodNotFound, "this server has no such method: it has tools/list and tools/call").Response()
-}
-
-func (s *Server) list(q *Request) Response {
-	if cursor, there := q.Params["cursor"]; there && cursor != nil {
+	case q.Notification():
+		return Accepted()
+	case q.Method == MethodList && q.Params["cursor"] != nil:
 		return q.refuse(http.StatusBadRequest, CodeInvalidParams, "the list has one page, and no cursor").Response()
+	case q.Method == MethodList:
+		r.Tools = d.Tools
+	case q.Method == MethodDiscover && q.Modern:
+		r.Versions, r.Capabilities, r.Instructions = Versions(), tools, d.Instructions
+	case q.Method == MethodInitialize && !q.Modern:
+		// The asked revision if it is one of those with a handshake, and else the newest of
+		// them, which a client may take or leave.
+		r.Version, _ = q.Params["protocolVersion"].(string)
+		if !slices.Contains(Legacy(), r.Version) {
+			r.Version = Legacy()[0]
+		}
+		r.Capabilities, r.Server, r.Instructions = tools, s.self(), d.Instructions
+	case q.Method == MethodPing && !q.Modern: // is an empty result
+	default:
+		return q.refuse(http.StatusNotFound, CodeMethodNotFound, "this server has no such method: it has tools/list and tools/call").Response()
 	}
-	return q.result(struct {
-		*lasting
-		Tools json.RawMessage `json:"tools"`
-	}{s.lasting(q), s.Tools})
-}
-
-func (s *Server) discover(q *Request) Response {
-	return q.result(struct {
-		*lasting
-		Versions     []string     `json:"supportedVersions"`
-		Capabilities capabilities `json:"capabilities"`
-		Instructions string       `json:"instructions"`
-	}{s.lasting(q), Versions(), capabilities{}, s.Instructions})
-}
-
-// initialize answers the asked revision if it is one of those with a handshake,
-// and else the newest of them, which a client may take or leave.
-func (s *Server) initialize(q *Request) Response {
-	version, _ := q.Params["protocolVersion"].(string)
-	if !slices.Contains(Legacy(), version) {
-		version = Legacy()[0]
-	}
-	return q.result(struct {
-		Version      string          `json:"protocolVersion"`
-		Capabilities capabilities    `json:"capabilities"`
-		Server       *Implementation `json:"serverInfo"`
-		Instructions string          `json:"instructions"`
-	}{version, capabilities{}, s.self(), s.Instructions})
+	return q.result(r)
 }

@@ -32,8 +32,7 @@ func reader[Q interface{ Values() url.Values }](parse func(url.Values) (Q, error
 // pkg/guard.
 func TestQueries(t *testing.T) {
 	readers := map[string]func(*testing.T, url.Values) string{
-		"dns": reader(dns.ParseQuery), "ssl": reader(ssl.ParseQuery), "whois": reader(guard.ParseQuery), "headers": reader(guard.ParseQuery),
-		"redirect": reader(guard.ParseQuery), "intel": reader(bundle.ParseHostIntel), "uptime": reader(bundle.ParseUptime),
+		"dns": reader(dns.ParseQuery), "ssl": reader(ssl.ParseQuery), "host": reader(guard.ParseQuery), "intel": reader(bundle.ParseHostIntel),
 	}
 	rows := map[string]string{
 		"dns domain=EXAMPLE.com.":                   "domain=example.com&type=A",
@@ -47,6 +46,8 @@ func TestQueries(t *testing.T) {
 		"intel domain=example.com&type=MX":          "dns_type=A&domain=example.com",
 		"intel domain=example.com&dns_type=SRV":     "invalid_type",
 		"intel domain=_dmarc.example.com":           "invalid_domain",
+		"host domain=Example.COM.&type=MX&x=1":      "domain=example.com",
+		"host domain=_dmarc.example.com":            "invalid_domain",
 		"ssl domain=EXAMPLE.com.&port=443&x=1&x=2":  "domain=example.com&port=443",
 		"ssl domain=b%C3%BCcher.de&Port=80":         "domain=xn--bcher-kva.de&port=443",
 		"ssl domain=localhost&port=80":              "invalid_domain",
@@ -61,10 +62,6 @@ func TestQueries(t *testing.T) {
 	}
 	for _, port := range []string{"", "=0443", "=%2B443", "=443+", "=443.0", "=8443", "=%D9%A4%D9%A4%D9%A3"} { // the last are Arabic-Indic digits
 		rows["ssl domain=example.com&port"+port] = "invalid_port"
-	}
-	for _, operation := range []string{"whois", "headers", "redirect", "uptime"} {
-		rows[operation+" domain=Example.COM.&type=MX&x=1"] = "domain=example.com"
-		rows[operation+" domain=_dmarc.example.com"] = "invalid_domain"
 	}
 	for ask, want := range rows {
 		operation, query, _ := strings.Cut(ask, " ")

@@ -10,6 +10,7 @@ package printable
 
 import (
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -76,6 +77,19 @@ func Quote(s string, most int) string {
 		return strconv.QuoteToASCII(s[:most]) + ellipsis
 	}
 	return strconv.QuoteToASCII(s)
+}
+
+// Marshal encodes an answer whose text may be a stranger's. What a reader would not see,
+// or what steers what he sees, is written as an escape, so that a record, a registry or a
+// certificate cannot show a person or a model something else than it says. These bytes
+// are what is stored, digested for receipts, and sent, over HTTP and MCP. It panics for a
+// value that JSON does not have, which is a bug.
+func Marshal(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encode %T: %v", v, err))
+	}
+	return JSON(b)
 }
 
 // JSON is a JSON text whole, with every character that a reader would not see

@@ -11,44 +11,24 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// exposedHeaders are the response headers that a page of another origin may read.
-func exposedHeaders() []string {
-	return []string{
-		x402.HeaderRequired, x402.HeaderResponse, fault.HeaderRetryAfter, x402.HeaderReplayed, x402.HeaderAge,
-		x402.HeaderOwed, limit.HeaderPolicy, limit.HeaderLimit, "X-Request-Id",
-	}
-}
+// exposed are the response headers that a page of another origin may read.
+const exposed = x402.HeaderRequired + ", " + x402.HeaderResponse + ", " + fault.HeaderRetryAfter + ", " + x402.HeaderReplayed + ", " +
+	x402.HeaderAge + ", " + x402.HeaderOwed + ", " + limit.HeaderPolicy + ", " + limit.HeaderLimit + ", X-Request-Id"
 
-// allowedHeaders are the request headers that a page of another origin may send,
-// in lower case as browsers compare them. The reference clients send the name of a
-// response header, access-control-expose-headers, on the paid retry.
-func allowedHeaders() []string {
-	return []string{
-		strings.ToLower(x402.HeaderSignature), strings.ToLower(x402.HeaderKey), "access-control-expose-headers", "accept", "content-type",
-	}
-}
-
-// allowedByTools are those that it may send to the tools. The last two belong to
-// transports that clients try as well.
-func allowedByTools() []string {
-	return append(allowedHeaders(), strings.ToLower(mcp.HeaderVersion), strings.ToLower(mcp.HeaderMethod), strings.ToLower(mcp.HeaderName),
-		"mcp-session-id", "last-event-id")
-}
-
-// preflight answers OPTIONS.
+// preflight answers OPTIONS with the request headers that a page of another origin may
+// send, in lower case as browsers compare them. The reference clients send the name of a
+// response header, access-control-expose-headers, on the paid retry. The last two of what
+// tools take belong to transports that clients try as well.
 func preflight(methods []string) http.Header {
-	h := http.Header{}
-	h.Set("Access-Control-Allow-Methods", allow(methods))
-	allowed := allowedHeaders()
+	allowed := []string{x402.HeaderSignature, x402.HeaderKey, "access-control-expose-headers", "accept", "content-type"}
 	if slices.Contains(methods, http.MethodPost) {
-		allowed = allowedByTools()
+		allowed = append(allowed, mcp.HeaderVersion, mcp.HeaderMethod, mcp.HeaderName, "mcp-session-id", "last-event-id")
 	}
-	h.Set("Access-Control-Allow-Headers", strings.Join(allowed, ", "))
+	allow := strings.Join(append(slices.Clone(methods), http.MethodOptions), ", ")
+	h := http.Header{}
+	h.Set("Access-Control-Allow-Methods", allow)
+	h.Set("Access-Control-Allow-Headers", strings.ToLower(strings.Join(allowed, ", ")))
 	h.Set("Access-Control-Max-Age", "86400")
-	h.Set("Allow", allow(methods))
+	h.Set("Allow", allow)
 	return h
-}
-
-func allow(methods []string) string {
-	return strings.Join(append(append([]string{}, methods...), http.MethodOptions), ", ")
 }

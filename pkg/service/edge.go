@@ -39,22 +39,19 @@ func (p Platform) front(priced bool) x402http.Front {
 // toolsName is the name of /mcp in logs, for what is not a call of a tool.
 const toolsName = "mcp"
 
+// edgeHeader adds what every response has, and a page for browsers.
 func edgeHeader(h http.Header) {
 	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Expose-Headers", strings.Join(exposedHeaders(), ", "))
+	h.Set("Access-Control-Expose-Headers", exposed)
 	h.Set("X-Content-Type-Options", "nosniff")
 	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
-		protectPage(h)
+		// A window that a page opens keeps its opener, because some wallets are such a
+		// window. HSTS is for this host alone: other hosts of the operator's domain are not
+		// ours.
+		h.Set("Strict-Transport-Security", "max-age=31536000")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
+		h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()")
 	}
-}
-
-// protectPage adds the headers that protect pages in browsers. A window that a page
-// opens keeps its opener, because some wallets are such a window. HSTS is for this
-// host alone, because other hosts of the operator's domain are not ours.
-func protectPage(h http.Header) {
-	h.Set("Strict-Transport-Security", "max-age=31536000")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
-	h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()")
 }
 
 // logAlways writes a record at any LOG_LEVEL, because alarms are computed from it.

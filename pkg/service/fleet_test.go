@@ -19,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -151,7 +152,7 @@ func newFleet(t testing.TB, environments int, op func(parts) service.Operation, 
 	for range environments {
 		f.parts = parts{
 			Platform: platform(),
-			Offering: service.Offering{Terms: testTerms(), Receipts: receipts, DuplicateWindow: 45 * time.Second},
+			Offering: service.Offering{Receipts: receipts, Site: discovery.Site{Terms: testTerms(), DuplicateWindow: 45 * time.Second}},
 			Ledger:   f.table.ledger, Facilitator: f.peers, Evidence: f.peers, DNS: f.peers,
 			Limits: service.Limits{
 				Rate:   limit.NewRate(limit.RateConfig{PerMinute: 300, Counter: limits, Now: time.Now}),

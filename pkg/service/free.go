@@ -1,10 +1,8 @@
 package service
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
@@ -23,8 +22,8 @@ import (
 // their own, so that a client over its limit can read the docs_url of that error; a nil
 // rate is no limit.
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
-	d := &documents{platform: p, offering: o, rate: rate, byOrigin: map[string]*discovery.Documents{}}
-	return p.front(false).Handler("discovery", d)
+	d := &documents{platform: p, offering: o, byOrigin: map[string]*discovery.Documents{}}
+	return p.front(false).Handler("discovery", d, rate)
 }
 
 // maxOrigins bounds the memory. A deployment has one or two origins, which the
@@ -35,7 +34,6 @@ const maxOrigins = 8
 type documents struct {
 	platform Platform
 	offering Offering
-	rate     *limit.Rate
 	mu       sync.Mutex
 	byOrigin map[string]*discovery.Documents
 }
@@ -51,50 +49,38 @@ func (s *documents) Methods(r *http.Request) []string {
 }
 
 // Serve implements x402http.Path.
-func (s *documents) Serve(r *http.Request, id string) x402http.Response {
-	m, limited := s.platform.freely(s.rate, r, id)
-	if limited != nil {
-		// A document is one by its path and encoding; this is one by the client.
-		limited.Header.Set("Vary", "Accept-Encoding")
-		return *limited
-	}
+func (s *documents) Serve(r *http.Request, _ string) x402http.Response {
 	docs, err := s.of(s.platform.Origin(r))
 	if err != nil {
-		return s.platform.front(false).Failed(r, id, fault.New(fault.InternalError, err))
+		return x402http.Failed(fault.New(fault.InternalError, err))
 	}
 	doc, ok := docs.Find(r.URL.Path)
 	if !ok {
-		return s.missing(r, id, docs)
+		return missing(r, docs)
 	}
-	w := &recorder{header: http.Header{}, status: http.StatusOK}
-	doc.ServeHTTP(w, r)
-	res := x402http.Response{Status: w.status, Header: w.header, Body: w.body.Bytes()}
-	m.Sent(r, res)
+	res := x402http.Respond(doc, r)
+	res.Public = true
 	return res
 }
 
 // missing answers an unknown path: with a page for a person who looks around, as
 // an error for everybody else. What is below /.well-known is for programs (RFC
 // 8615), some of which ask for HTML, too.
-func (s *documents) missing(r *http.Request, id string, docs *discovery.Documents) x402http.Response {
+func missing(r *http.Request, docs *discovery.Documents) x402http.Response {
 	f := catalog.NoSuchPath().New(nil)
 	if path := meant(r.URL.Path, docs); path != "" {
 		f = catalog.NoSuchPath().Newf(nil, "There is nothing at this path. Did you mean %s?", path)
 	}
-	res := s.platform.front(false).Failed(r, id, f)
+	res := x402http.Failed(f)
+	res.Public = true
 	res.Header.Set("Vary", "Accept, "+x402.HeaderSignature)
 	visit := r.Method == http.MethodGet || r.Method == http.MethodHead
 	signed := len(r.Header.Values(x402.HeaderSignature)) > 0
-	if !visit || signed || strings.HasPrefix(r.URL.Path, "/.well-known/") || !discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", ")) {
+	if !visit || signed || strings.HasPrefix(r.URL.Path, "/.well-known/") || !wantsPage(r) {
 		return res
 	}
-	page := docs.Missing()
-	res.Header.Set("Content-Type", "text/html; charset=utf-8")
-	res.Header.Set("Content-Security-Policy", page.CSP)
-	res.Header.Set("Referrer-Policy", "no-referrer")
-	res.Header.Set("X-Robots-Tag", "noindex")
-	res.Body = page.Body
-	return res
+	res.Status = http.StatusNotFound
+	return page(res, docs.Missing().Body, docs.Missing().CSP)
 }
 
 // meant is the path of which an unknown one is a slip: other capitals, a slash at its end,
@@ -109,7 +95,7 @@ func meant(path string, docs *discovery.Documents) string {
 		known = append(known, op.Path)
 	}
 	for _, k := range known {
-		if oneEdit(path, k) {
+		if catalog.OneEdit(path, k) {
 			return k
 		}
 	}
@@ -132,17 +118,6 @@ func (s *documents) of(origin string) (*discovery.Documents, error) {
 	return d, nil
 }
 
-// recorder keeps what a handler writes.
-type recorder struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (w *recorder) Header() http.Header         { return w.header }
-func (w *recorder) WriteHeader(status int)      { w.status = status }
-func (w *recorder) Write(b []byte) (int, error) { return w.body.Write(b) }
-
 // probeCache is how long an answer of /ready stands (design §8).
 const probeCache = 15 * time.Second
 
@@ -151,13 +126,20 @@ const probeCache = 15 * time.Second
 // limit. The warnings are what /ready says without asking, by name; they leave the
 // service ready.
 func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings map[string]string) http.Handler {
-	return p.front(false).Handler("health", &health{platform: p, offering: o, rate: rate, probes: probes, warnings: warnings})
+	h := &health{platform: p, offering: o, probes: probes, warnings: warnings}
+	alive, ready := p.front(false).Handler("health", h, nil), p.front(false).Handler("health", h, rate)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == catalog.PathHealth {
+			alive.ServeHTTP(w, r)
+			return
+		}
+		ready.ServeHTTP(w, r)
+	})
 }
 
 type health struct {
 	platform Platform
 	offering Offering
-	rate     *limit.Rate
 	probes   []Probe
 	warnings map[string]string
 
@@ -176,27 +158,23 @@ type readiness struct {
 func (h *health) Methods(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
 
 // Serve implements x402http.Path.
-func (h *health) Serve(r *http.Request, id string) x402http.Response {
-	head := http.Header{}
-	head.Set("Content-Type", x402http.TypeJSON)
-	head.Set("Cache-Control", "no-store")
+func (h *health) Serve(r *http.Request, _ string) x402http.Response {
+	res := x402http.Response{Status: http.StatusOK, Header: http.Header{}}
+	res.Header.Set("Content-Type", x402http.TypeJSON)
+	res.Header.Set("Cache-Control", "no-store")
 	switch r.URL.Path {
 	case catalog.PathHealth:
-		return x402http.Response{Status: http.StatusOK, Header: head, Body: x402http.JSON(map[string]string{"status": "ok", "service": catalog.Service})}
+		res.Body = printable.Marshal(map[string]string{"status": "ok", "service": catalog.Service})
 	case catalog.PathReady:
-		m, limited := h.platform.freely(h.rate, r, id)
-		if limited != nil {
-			return *limited
-		}
-		maps.Copy(head, m.Header())
 		state := h.ready(r.Context(), h.platform.Origin(r))
-		if state.Status != "ready" {
-			head.Set(fault.HeaderRetryAfter, "15")
-			return x402http.Response{Status: http.StatusServiceUnavailable, Header: head, Body: x402http.JSON(state)}
+		if res.Body = printable.Marshal(state); state.Status != "ready" {
+			res.Status = http.StatusServiceUnavailable
+			res.Header.Set(fault.HeaderRetryAfter, "15")
 		}
-		return x402http.Response{Status: http.StatusOK, Header: head, Body: x402http.JSON(state)}
+	default:
+		return x402http.Failed(catalog.NoSuchPath().New(nil))
 	}
-	return h.platform.front(false).Failed(r, id, catalog.NoSuchPath().New(nil))
+	return res
 }
 
 // ready asks every probe, side by side, and remembers the answer for a while:
@@ -206,7 +184,8 @@ func (h *health) ready(ctx context.Context, origin string) readiness {
 	defer h.mu.Unlock()
 	// By wall clock: the other one may stand still while Lambda has the process
 	// frozen. A clock that was set back makes nothing fresh.
-	if age := h.wall().Sub(h.at); h.last.Status != "" && age >= 0 && age < probeCache {
+	wall := func() time.Time { return h.platform.Now().Round(0) }
+	if age := wall().Sub(h.at); h.last.Status != "" && age >= 0 && age < probeCache {
 		return h.last
 	}
 	state := readiness{Status: "ready", Checks: h.platform.probe(context.WithoutCancel(ctx), h.probes)}
@@ -215,15 +194,13 @@ func (h *health) ready(ctx context.Context, origin string) readiness {
 			state.Status = "not_ready"
 		}
 	}
-	if wrong := len(h.offering.OwnershipProofs) - len(h.platform.proofs(h.offering, origin)); wrong > 0 {
+	if wrong := len(h.offering.OwnershipProofs) - len(h.platform.site(h.offering, origin).OwnershipProofs); wrong > 0 {
 		// The service works without them, so it stays ready.
 		state.Checks["ownership_proofs"] = check{Status: statusWarning, Message: fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, origin)}
 	}
 	for name, text := range h.warnings {
 		state.Checks[name] = check{Status: statusWarning, Message: text}
 	}
-	h.last, h.at = state, h.wall()
+	h.last, h.at = state, wall()
 	return state
 }
-
-func (h *health) wall() time.Time { return h.platform.Now().Round(0) }

@@ -157,51 +157,45 @@ func (p Platform) ofVersion(values []metric, weight float64) []metric {
 	return append(values, metric{MetricVersion, unitCount, weight})
 }
 
-// tally is a set of metrics: each name counts once.
-type tally []metric
-
-func (t *tally) count(name string) {
-	if !slices.Contains(*t, count(name)) {
-		*t = append(*t, count(name))
-	}
-}
-
-func (t *tally) countIf(yes bool, name string) {
-	if yes {
-		t.count(name)
-	}
-}
-
-// metrics are what one priced request counts as.
+// metrics are what one priced request counts as, each at most once.
 func metrics(res x402http.Response) []metric {
-	values := tally{count(MetricRequests)}
+	values := []metric{count(MetricRequests)}
+	countIf := func(yes bool, name string) {
+		if yes && !slices.Contains(values, count(name)) {
+			values = append(values, count(name))
+		}
+	}
 	answered := res.Fault == nil
 	if f := res.Fault; f != nil {
-		values.countIf(res.Status >= http.StatusInternalServerError, MetricFaults)
+		countIf(res.Status >= http.StatusInternalServerError, MetricFaults)
 		name, counts := codeMetrics()[f.Code]
-		values.countIf(counts, name)
+		countIf(counts, name)
 		// After a bug before any payment nothing is owed.
-		values.countIf(f.Info().Class == fault.Owed && receipted(res), MetricOwed)
+		countIf(f.Info().Class == fault.Owed && receipted(res), MetricOwed)
 		answered = f.Info().Class == fault.Answer
 	}
 	t := res.Trace
 	if t == nil {
-		values.countIf(res.Status == http.StatusPaymentRequired, MetricChallenges)
+		countIf(res.Status == http.StatusPaymentRequired, MetricChallenges)
 		return values
 	}
-	values.countIf(t.Unrecorded, MetricLedger)
-	values.countIf(res.Replayed, MetricReplayed)
-	values.countIf(!res.Replayed && t.Lookup > 0 && answered, MetricAnswers)
-	values.countIf(t.UsedAsPaid, MetricUsedAsPaid)
-	values.countIf(t.Unreceipted, MetricUnreceipted)
+	countIf(t.Unrecorded, MetricLedger)
+	countIf(res.Replayed, MetricReplayed)
+	countIf(!res.Replayed && t.Lookup > 0 && answered, MetricAnswers)
+	countIf(t.UsedAsPaid, MetricUsedAsPaid)
+	countIf(t.Unreceipted, MetricUnreceipted)
 	listed, name := listing(t.Extensions)
-	values.countIf(listed, name)
-	for _, a := range t.Asked {
-		values.source(a)
+	countIf(listed, name)
+	for _, a := range t.Asked { // where there are two facilitators
+		moved := a.Class == x402.Moved.String()
+		failed := !moved && a.Class != x402.Refused.String()
+		countIf(a.Fallback && moved, MetricFallbackSettled)
+		countIf(a.Fallback && failed, MetricFallbackFailed)
+		countIf(!a.Fallback && failed, MetricPrimaryFailed)
 	}
 	if t.Settle > 0 {
 		values = append(values, latency(MetricSettle, t.Settle))
-		values.count(settlementMetric(cmp.Or(t.Class, x402.Unknown.String())))
+		countIf(true, settlementMetric(cmp.Or(t.Class, x402.Unknown.String())))
 	}
 	if n, err := strconv.ParseUint(t.Payer[max(len(t.Payer)-6, 0):], 16, 64); err == nil && t.Class == x402.Refused.String() && res.Status == http.StatusPaymentRequired {
 		values = append(values, counted(MetricRefusedPayer, int(n)))
@@ -210,15 +204,6 @@ func metrics(res x402http.Response) []metric {
 		values = append(values, latency(MetricLookup, t.Lookup))
 	}
 	return values
-}
-
-// source counts the outcome of one of two facilitators, each once a payment.
-func (t *tally) source(a x402.Ask) {
-	moved := a.Class == x402.Moved.String()
-	failed := !moved && a.Class != x402.Refused.String()
-	t.countIf(a.Fallback && moved, MetricFallbackSettled)
-	t.countIf(a.Fallback && failed, MetricFallbackFailed)
-	t.countIf(!a.Fallback && failed, MetricPrimaryFailed)
 }
 
 // receipted says that the answer names the settlement that paid for it.

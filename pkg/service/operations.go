@@ -3,10 +3,14 @@ package service
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
@@ -15,9 +19,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Operation is an operation of the catalog with the client that answers it.
@@ -36,12 +40,12 @@ func (op Operation) Entry() catalog.Operation { return op.entry }
 
 // DNS is /v1/tools/dns (spec §4.2).
 func DNS(c lookup.Looker[dns.Query, dns.Result]) Operation {
-	return looks(catalog.DNS(), lookup.DNSTimeout, dns.ParseQuery, c)
+	return looks(catalog.DNS(), dns.ParseQuery, c)
 }
 
 // SSLCheck is /v1/tools/ssl-check (spec §4.3).
 func SSLCheck(c lookup.Looker[ssl.Query, ssl.Result]) Operation {
-	return looks(catalog.SSLCheck(), lookup.SSLTimeout, ssl.ParseQuery, c)
+	return looks(catalog.SSLCheck(), ssl.ParseQuery, c)
 }
 
 // registries look up what registries say, and know of some that they say nothing.
@@ -52,7 +56,7 @@ type registries interface {
 
 // Whois is /v1/tools/whois (spec §4.4).
 func Whois(c registries) Operation {
-	op := looks(catalog.Whois(), lookup.WhoisTimeout, guard.ParseQuery, c)
+	op := looks(catalog.Whois(), guard.ParseQuery, c)
 	op.known = func(values url.Values) string {
 		if !c.NoServer(values.Get("domain")) {
 			return ""
@@ -64,48 +68,52 @@ func Whois(c registries) Operation {
 
 // Headers is /v1/tools/headers (spec §4.5).
 func Headers(c lookup.Looker[headers.Query, headers.Result]) Operation {
-	return looks(catalog.Headers(), lookup.HeadersTimeout, guard.ParseQuery, c)
+	return looks(catalog.Headers(), guard.ParseQuery, c)
 }
 
 // ResolveRedirect is /v1/tools/resolve-redirect (spec §4.6).
 func ResolveRedirect(c lookup.Looker[redirect.Query, redirect.Result]) Operation {
-	return looks(catalog.ResolveRedirect(), lookup.RedirectTimeout, guard.ParseQuery, c)
+	return looks(catalog.ResolveRedirect(), guard.ParseQuery, c)
 }
 
 // HostIntel is /v1/bundles/host-intel (spec §4.7).
 func HostIntel(c lookup.Looker[bundle.HostIntelQuery, bundle.HostIntelResult]) Operation {
-	return looks(catalog.HostIntel(), lookup.HostIntelTimeout, bundle.ParseHostIntel, c)
+	return looks(catalog.HostIntel(), bundle.ParseHostIntel, c)
 }
 
 // UptimeCheck is /v1/bundles/uptime-check (spec §4.8).
-func UptimeCheck(c lookup.Looker[bundle.UptimeQuery, bundle.UptimeResult]) Operation {
-	return looks(catalog.UptimeCheck(), lookup.UptimeCheckTimeout, bundle.ParseUptime, c)
+func UptimeCheck(c lookup.Looker[guard.Query, bundle.UptimeResult]) Operation {
+	return looks(catalog.UptimeCheck(), guard.ParseQuery, c)
 }
 
 // looks is the operation of a lookup: how its parameters are read, and who
 // looks it up. It panics, so that the program does not start, when the catalog does not
 // list the code of its time-out, or of a wrong value of one of its parameters.
 func looks[Q interface{ Values() url.Values }, R any](
-	op catalog.Operation, timeout fault.Code, read func(url.Values) (Q, error), c lookup.Looker[Q, R],
+	entry catalog.Operation, read func(url.Values) (Q, error), c lookup.Looker[Q, R],
 ) Operation {
-	needed := []fault.Code{timeout}
-	for _, p := range op.Params {
-		if code, known := refusal(p.Name); known {
-			needed = append(needed, code)
+	op := Operation{entry: entry}
+	for _, code := range entry.Errors {
+		if i := lookup.Info(code); i.Status == http.StatusGatewayTimeout {
+			op.timeout = i
 		}
 	}
-	for _, code := range needed {
-		if !op.Can(code) {
-			panic(fmt.Sprintf("service: %s answers %s, which its entry in the catalog does not list", op.Slug, code))
+	if op.timeout.Code == "" {
+		panic("service: the catalog lists no time-out of " + entry.Slug)
+	}
+	for _, p := range entry.Params {
+		if !entry.Can(p.Code) {
+			panic(fmt.Sprintf("service: %s answers %s, which its entry in the catalog does not list", entry.Slug, p.Code))
 		}
 	}
-	return Operation{entry: op, timeout: lookup.Info(timeout), parse: func(values url.Values) (url.Values, run, error) {
+	op.parse = func(values url.Values) (url.Values, run, error) {
 		q, err := read(values)
 		if err != nil {
 			return nil, nil, err
 		}
 		return q.Values(), func(ctx context.Context) (any, error) { return c.Lookup(ctx, q) }, nil
-	}}
+	}
+	return op
 }
 
 // Ping is /v1/tools/ping (spec §4.9). It takes no input and has no lookup that
@@ -157,7 +165,7 @@ var _, _ debtor = bundle.HostIntelResult{}, bundle.UptimeResult{}
 
 // reply is what the Gate is told of a result.
 func reply(result any) x402.Reply {
-	r := x402.Reply{Body: x402http.JSON(result)}
+	r := x402.Reply{Body: printable.Marshal(result)}
 	if d, ok := result.(debtor); ok {
 		r.Owed, r.Prevented, r.Silent = d.Owed()
 	}
@@ -166,36 +174,44 @@ func reply(result any) x402.Reply {
 
 // asked is what a page may show of a query string: the parameters as the operation
 // reads them, or why it would refuse them. All is empty while a required parameter is
-// missing, because then nothing is asked yet. request names what is asked.
-func (op Operation) asked(rawQuery string) (values url.Values, request, refused string) {
+// missing, because then nothing is asked yet.
+func (op Operation) asked(rawQuery string) discovery.Visit {
+	visit := discovery.Visit{Typed: parameters(rawQuery)}
 	sent, err := query(op.entry, rawQuery)
 	if err != nil {
-		return nil, "", fault.From(err).Public()
+		visit.Refused = fault.From(err).Public()
+		return visit
 	}
 	for _, param := range op.entry.Params {
 		if param.Required && strings.Join(sent[param.Name], "") == "" {
-			return nil, "", ""
+			return visit
 		}
 	}
 	normal, _, err := op.parse(sent)
 	if err != nil {
-		return nil, "", fault.From(err).Public()
+		visit.Refused = fault.From(err).Public()
+		return visit
 	}
-	request = op.entry.Request(normal)
+	visit.Asked, visit.Request = normal, op.entry.Request(normal)
+	if op.known != nil {
+		visit.Known = op.known(normal)
+	}
 	for _, param := range op.entry.Params { // defaults are not shown
 		if !sent.Has(param.Name) && normal.Get(param.Name) == param.Default {
 			normal.Del(param.Name)
 		}
 	}
-	return normal, request, ""
+	return visit
 }
 
 // maxQuery bounds a query string; the longest honest one is a domain of 253
 // bytes, percent-encoded, and a type.
 const maxQuery = 2048
 
-// query parses the query string of an operation that takes one, and refuses a slip
-// in the name of a parameter.
+// query parses the query string of an operation that takes one. A slip in the name of a
+// parameter is refused, because its sender would pay for an answer to another question:
+// with the code of a wrong value of the parameter that was meant. Any other unknown
+// parameter is ignored.
 func query(op catalog.Operation, raw string) (url.Values, error) {
 	if op.Kind == catalog.SmokeTest {
 		return nil, nil // takes no input
@@ -204,7 +220,12 @@ func query(op catalog.Operation, raw string) (url.Values, error) {
 		return nil, lookup.Faultf(lookup.InvalidDomain, nil, "The query string is longer than %d bytes.", maxQuery)
 	}
 	values := parameters(raw)
-	return values, slipped(op, values)
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if meant, ok := op.Slip(name); ok {
+			return nil, lookup.Faultf(meant.Code, nil, "There is no parameter %s: it is called %s.", printable.Quote(name, 40), meant.Name)
+		}
+	}
+	return values, nil
 }
 
 // parameters reads a query string pair by pair, so that a malformed pair does not

@@ -96,12 +96,8 @@ func TestMetricsBySource(t *testing.T) {
 		"both":              {[]x402.Ask{one(x402.TurnedAway), two(x402.Unknown)}, "[PrimaryFailed FallbackFailed]"},
 		"refused by second": {[]x402.Ask{one(x402.NotSent), two(x402.Refused)}, "[PrimaryFailed]"},
 	} {
-		var values tally
 		got := []string{}
-		for _, a := range c.asked {
-			values.source(a)
-		}
-		for _, m := range values {
+		for _, m := range metrics(x402http.Response{Trace: &x402.Trace{Asked: c.asked}})[1:] {
 			got = append(got, m.Name)
 		}
 		if fmt.Sprint(got) != c.want {

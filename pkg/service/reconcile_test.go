@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -69,7 +70,7 @@ func reconciles(t *testing.T, test func(s *scheduled)) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := new(ledgertest.Memory)
 		s := &scheduled{T: t, parts: parts{
-			Platform: platform(), Offering: service.Offering{Terms: testTerms()},
+			Platform: platform(), Offering: service.Offering{Site: discovery.Site{Terms: testTerms()}},
 		}, Index: memory, Ledger: ledger.New(memory, time.Now, rand.Text)}
 		s.Platform.Log = slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 		for nonce := range 3 {
@@ -99,7 +100,9 @@ func (s *scheduled) claim(p ledger.Payment) *ledger.Hold {
 // run runs the function, and returns the one line that it leaves.
 func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Probe) map[string]any {
 	s.Helper()
-	reconciler := service.Reconciler(s.Platform, s.Terms, s.former, s.Ledger, s.Index, s.Evidence, s.Scanner)
+	reconciler := must(service.Reconciler(x402.ReconcilerConfig{
+		Ledger: s.Ledger, Index: s.Index, Evidence: s.Evidence, Scanner: s.Scanner, Now: s.Platform.Now, Log: s.Platform.Log,
+	}, s.Terms, s.former))
 	if err := service.Reconcile(s.Platform, reconciler, s.Evidence != nil, probes...)(ctx); !errors.Is(err, fails) {
 		s.Errorf("%v, want %v", err, fails)
 	}
@@ -288,7 +291,7 @@ type checks map[string]struct{ Status, Code, Message string }
 func ready(t *testing.T, shift *time.Duration, probes ...service.Probe) func(what string, status int) checks {
 	at := platform()
 	at.Now = func() time.Time { return time.Now().Round(0).Add(*shift) }
-	offering := service.Offering{Terms: testTerms(), OwnershipProofs: []string{"0x00"}}
+	offering := service.Offering{Site: discovery.Site{Terms: testTerms(), OwnershipProofs: []string{"0x00"}}}
 	h := service.Health(at, offering, nil, probes, map[string]string{"payee": "not yours"})
 	return func(what string, status int) checks {
 		t.Helper()

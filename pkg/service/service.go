@@ -13,8 +13,6 @@
 package service
 
 import (
-	"cmp"
-	"crypto/ed25519"
 	"fmt"
 	"io"
 	"log/slog"
@@ -27,6 +25,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
@@ -53,27 +52,14 @@ type Platform struct {
 
 // Offering is what a deployment asks for its answers, and to whom it is paid.
 type Offering struct {
-	Terms x402.Terms
+	// Site is what the documents say of the deployment. Its Origin and its clock are not
+	// set. An answer over MCP stands for twice the DuplicateWindow, because the official
+	// SDK gives up after 60 s and its host may call again then.
+	discovery.Site
 	// Former are the terms before the last change; nil is none.
-	Former          *FormerTerms
-	OwnershipProofs []string
-	// DuplicateWindow is how long after an answer another payment for the same
-	// request, without a purchase key, counts as the same purchase; 0 is off. An
-	// answer over MCP stands twice as long, because the official SDK gives up after
-	// 60 s and its host may call again then.
-	DuplicateWindow time.Duration
-	// Receipts sign offers and answers; nil is none. ReceiptKeys are the set of public
-	// keys that are published.
-	Receipts    x402.Receipts
-	ReceiptKeys []ed25519.PublicKey
-	// Caps are what the documents say of Limits.
-	Caps catalog.Caps
-	// Contact is a URL at which the operator can be reached; empty is none. Claims
-	// are the operator's files below /.well-known/, by name.
-	Contact string
-	Claims  map[string]string
-	// PlayMoney says that the facilitator moves no real money.
-	PlayMoney bool
+	Former *FormerTerms
+	// Receipts sign offers and answers; nil is none.
+	Receipts x402.Receipts
 }
 
 // FormerTerms are terms that payments pass under, too, which were signed before a
@@ -84,22 +70,19 @@ type FormerTerms struct {
 	Until  time.Time
 }
 
-// required makes what is asked for an operation at an origin.
-type required func(catalog.Operation, discovery.Site) x402.PaymentRequired
-
-// offer prepares an operation's offer on one transport, beside its sibling on the
-// other, with the former one behind it.
-func (o Offering) offer(op catalog.Operation, site discovery.Site, own, sibling required) (*x402.Offer, error) {
-	offer, err := x402.NewOffer(own(op, site), sibling(op, site))
-	if err != nil || o.Former == nil {
-		return offer, err
+// Limits are the caps of a deployment (spec §8, design §6). The zero value
+// limits nothing.
+type Limits struct {
+	// Rate limits each client over all paths but /health; nil is no limit.
+	Rate *limit.Rate
+	// Leases keep who is at work; nil counts in this process.
+	Leases interface {
+		limit.Counter
+		limit.Leases
 	}
-	op.Amount, site.Terms = cmp.Or(o.Former.Prices[op.Slug], op.Amount), o.Former.Terms
-	former, err := x402.NewOffer(own(op, site), sibling(op, site))
-	if err != nil {
-		return nil, err
-	}
-	return offer.Succeeding(former, o.Former.Until), nil
+	// Single and Bundle cap the paid lookups at once of one tool and of one
+	// bundle; 0 is no cap. The smoke test has none, because it looks nothing up.
+	Single, Bundle int
 }
 
 // Seller sells operations: it has what every one of them needs to be paid.
@@ -118,14 +101,9 @@ func NewSeller(
 	seller, err := x402http.New(x402http.Config{
 		PayTo: o.Terms.PayTo, Network: o.Terms.Network, Asset: o.Terms.Asset, AssetName: o.Terms.Name, AssetVersion: o.Terms.Version,
 		Ledger: l, Settler: f, Fallback: fallback, Evidence: evidence, Receipts: o.Receipts, Rate: limits.Rate, PerMinute: -1, Concurrent: -1,
-		Front: p.front(true), Random: p.Random,
+		Limits: limits.Leases, Front: p.front(true), Random: p.Random,
 	})
 	return &Seller{platform: p, offering: o, limits: limits, seller: seller}, err
-}
-
-// Handler answers an operation's path.
-func (s *Seller) Handler(op Operation) http.Handler {
-	return s.seller.Endpoint(s.product(op))
 }
 
 // All is the whole service on one mux: the same handlers that the functions
@@ -168,24 +146,17 @@ func complete(operations []Operation) error {
 	return nil
 }
 
+// site is what the documents say at an origin. An ownership proof that is not valid there
+// would say that the service belongs to somebody else, so it is left out; /ready names it.
 func (p Platform) site(o Offering, origin string) discovery.Site {
-	return discovery.Site{
-		Origin: origin, Terms: o.Terms, OwnershipProofs: p.proofs(o, origin), DuplicateWindow: o.DuplicateWindow,
-		ReceiptKeys: o.ReceiptKeys, Caps: o.Caps, Contact: o.Contact, Claims: o.Claims, Now: p.Now, PlayMoney: o.PlayMoney,
-	}
-}
-
-// proofs are the configured ownership proofs that are valid for an origin. A wrong
-// one would say that the service belongs to somebody else, so it is left out;
-// /ready names it.
-func (p Platform) proofs(o Offering, origin string) []string {
-	var good []string
-	for _, proof := range o.OwnershipProofs {
-		if err := x402.CheckOrigin(origin, proof, o.Terms.PayTo); err != nil {
+	site := o.Site
+	site.Origin, site.Now = origin, p.Now
+	site.OwnershipProofs = slices.DeleteFunc(slices.Clone(site.OwnershipProofs), func(proof string) bool {
+		err := x402.CheckOrigin(origin, proof, o.Terms.PayTo)
+		if err != nil {
 			p.Log.Warn("ownership proof left out", "origin", origin, "error", err)
-			continue
 		}
-		good = append(good, proof)
-	}
-	return good
+		return err != nil
+	})
+	return site
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -118,7 +119,7 @@ func TestDocumentsAreKept(t *testing.T) {
 	var log bytes.Buffer
 	p := platform()
 	p.Log = slog.New(slog.NewJSONHandler(&log, nil))
-	h := service.Discovery(p, service.Offering{Terms: testTerms(), OwnershipProofs: []string{"0x00"}}, nil)
+	h := service.Discovery(p, service.Offering{Site: discovery.Site{Terms: testTerms(), OwnershipProofs: []string{"0x00"}}}, nil)
 	for range 2 {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/catalog", nil))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/operations"
@@ -130,7 +131,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	t.Cleanup(settler.Close)
 	id := leaseIDs()
 	p := parts{
-		Platform: platform(), Offering: service.Offering{Terms: terms, DuplicateWindow: 45 * time.Second},
+		Platform: platform(), Offering: service.Offering{Site: discovery.Site{Terms: terms, DuplicateWindow: 45 * time.Second}},
 		Facilitator: must(facilitator.New(facilitator.Config{
 			URL: settler.URL, Credentials: must(facilitator.Bearer("token")),
 		})), DNS: s,

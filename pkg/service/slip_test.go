@@ -4,14 +4,10 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"errors"
 	"strings"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/lookup"
-	"github.com/hostfacts/hostfacts/pkg/service"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -52,52 +48,6 @@ func TestSlips(t *testing.T) {
 		}
 	}
 	s.settled(2) // of ping
-}
-
-// One edit, and no other name, is a slip.
-func TestEdits(t *testing.T) {
-	t.Parallel()
-	const name, letters = "type", "typex"
-	op := catalog.Operation{Params: []catalog.Param{{Name: name}}, Errors: []fault.Code{lookup.InvalidType}}
-	edits := map[string]bool{}
-	for i := range len(name) + 1 {
-		head, tail := name[:i], name[i:]
-		for _, c := range letters {
-			edits[head+string(c)+tail] = true
-			if tail != "" {
-				edits[head+string(c)+tail[1:]], edits[head+tail[1:]] = true, true
-			}
-		}
-		if len(tail) > 1 {
-			edits[head+tail[1:2]+tail[:1]+tail[2:]] = true
-		}
-	}
-	delete(edits, name)
-	for names, n := []string{""}, 0; n < 7; n++ {
-		var longer []string
-		for _, sent := range names {
-			if refused := service.Slipped(op, map[string][]string{sent: nil}) != nil; refused != edits[sent] {
-				t.Errorf("%s is refused: %v", sent, refused)
-			}
-			for _, c := range letters {
-				longer = append(longer, sent+string(c))
-			}
-		}
-		names = longer
-	}
-}
-
-// Every parameter but that of ping has a code for a slip in its name.
-func TestSlipsOfEveryParameter(t *testing.T) {
-	for _, op := range every(nil) {
-		for _, p := range op.Entry().Params {
-			err := service.Slipped(op.Entry(), map[string][]string{p.Name + "s": nil})
-			var f *fault.Error
-			if ping := op.Entry().Kind == catalog.SmokeTest; errors.As(err, &f) == ping || !ping && !op.Entry().Can(f.Code) {
-				t.Errorf("%s of %s: %v", p.Name, op.Entry().Slug, err)
-			}
-		}
-	}
 }
 
 // signer signs offers and receipts, as long as real ones.

@@ -34,7 +34,7 @@ var (
 
 // Object is a JSON object, decoded as a whole. Its values are Object, []any,
 // string, json.Number, bool or nil.
-type Object map[string]any
+type Object = map[string]any
 
 // Members is a JSON object whose values are the text that stood there. The
 // text has been checked as a document is.
@@ -103,8 +103,7 @@ func members[V any](d *jsontext.Decoder, member func(*jsontext.Decoder) (V, erro
 func value(d *jsontext.Decoder) (any, error) {
 	switch d.PeekKind() {
 	case '{':
-		o, err := members(d, value)
-		return Object(o), err
+		return members(d, value)
 	case '[':
 		all := []any{}
 		_, err := d.ReadToken()
@@ -128,24 +127,6 @@ func value(d *jsontext.Decoder) (any, error) {
 		return t.Bool(), err
 	}
 	return nil, err
-}
-
-// Text returns a member that must be a string.
-func (o Object) Text(name string) (string, error) {
-	s, ok := o[name].(string)
-	if !ok {
-		return "", fmt.Errorf("%s must be a string", name)
-	}
-	return s, nil
-}
-
-// Object returns a member that must be an object.
-func (o Object) Object(name string) (Object, error) {
-	c, ok := o[name].(Object)
-	if !ok {
-		return nil, fmt.Errorf("%s must be an object", name)
-	}
-	return c, nil
 }
 
 // Limits bound what decoding a document allocates: a few bytes of text can

@@ -24,18 +24,6 @@ func TestParse(t *testing.T) {
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("%v\n%s", err, d)
 	}
-	if s, err := got.Text("a"); err != nil || s != "b" {
-		t.Errorf("%q, %v", s, err)
-	}
-	if _, err := got.Text("n"); err == nil || err.Error() != "n must be a string" {
-		t.Error(err)
-	}
-	if o, err := got.Object("o"); err != nil || len(o) != 1 {
-		t.Errorf("%v, %v", o, err)
-	}
-	if _, err := got.Object("nothing"); err == nil || err.Error() != "nothing must be an object" {
-		t.Error(err)
-	}
 }
 
 func TestSplit(t *testing.T) {

@@ -122,9 +122,9 @@ func (r *reader) object(o object, path, key string) object {
 	if r.err != nil {
 		return nil
 	}
-	v, err := o.Object(key)
-	if err != nil {
-		r.err = fmt.Errorf("%s%w", path, err)
+	v, ok := o[key].(object)
+	if !ok {
+		r.err = fmt.Errorf("%s%s must be an object", path, key)
 	}
 	return v
 }
@@ -134,11 +134,12 @@ func read[T any](r *reader, o object, path, key string, parse func(string) (T, e
 	if r.err != nil {
 		return v
 	}
-	s, err := o.Text(key)
-	if err != nil {
-		r.err = fmt.Errorf("%s%w", path, err)
+	s, ok := o[key].(string)
+	if !ok {
+		r.err = fmt.Errorf("%s%s must be a string", path, key)
 		return v
 	}
+	var err error
 	if v, err = parse(s); err != nil {
 		r.err = fmt.Errorf("%s%s: %w", path, key, err)
 	}

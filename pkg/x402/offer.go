@@ -166,9 +166,9 @@ func (o *Offer) readExtensions(extensions map[string]json.RawMessage) error {
 		if err != nil {
 			return fmt.Errorf("extension %s: %w", key, err)
 		}
-		info, err := tree.Object("info")
-		if err != nil {
-			return fmt.Errorf("extension %s: %w", key, err)
+		info, ok := tree["info"].(object)
+		if !ok {
+			return fmt.Errorf("extension %s: info must be an object", key)
 		}
 		o.infos[key] = append(o.infos[key], info)
 	}

@@ -37,7 +37,7 @@ func TestLedgerOfAnotherShop(t *testing.T) {
 	store, err := file.Open(path)
 	must(err)
 	config := x402http.Config{PayTo: payee, Facilitator: settles.URL, Ledger: store}
-	config.Log = slog.New(slog.DiscardHandler)
+	config.Front.Log = slog.New(slog.DiscardHandler)
 	seller, err := x402http.New(config)
 	must(err)
 	mux := http.NewServeMux()

@@ -25,7 +25,7 @@ func main() {
 		fmt.Fprintf(w, `{"city":%q,"weather":"fair"}`, r.URL.Query().Get("city"))
 	}), x402http.Describe("The weather of a city.", "application/json"))
 	http.Handle("GET /weather", weather)
-	http.Handle("POST /mcp", seller.MCP("weather", "1.0", x402http.MCPTool{
+	http.Handle("POST /mcp", seller.MCP("weather", "1.0", x402http.Tool{
 		Endpoint: weather, Path: "/weather", Name: "weather", Description: "The weather of a city.",
 		Params: []x402http.Param{{Name: "city", Description: "Name of the city.", Required: true}},
 	}))

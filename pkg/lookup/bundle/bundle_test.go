@@ -161,7 +161,7 @@ func TestBundlesOutOfTime(t *testing.T) {
 			return err
 		}, want: lookup.HostIntelTimeout},
 		"uptime-check": {look: func(ctx context.Context) error {
-			_, err := NewUptime(h, stubborn, h, h).Lookup(ctx, UptimeQuery{Domain: "example.com"})
+			_, err := NewUptime(h, stubborn, h, h).Lookup(ctx, guard.Query{Domain: "example.com"})
 			return err
 		}, want: lookup.UptimeCheckTimeout},
 	} {
@@ -248,7 +248,7 @@ func TestUptime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := good()
 			c.change(h)
-			r, err := NewUptime(h, h, h, h).Lookup(t.Context(), UptimeQuery{Domain: "example.com"})
+			r, err := NewUptime(h, h, h, h).Lookup(t.Context(), guard.Query{Domain: "example.com"})
 			got := string(r.Verdict)
 			for _, f := range []*fault.Error{r.DNS.Fault, r.SSL.Fault, r.Headers.Fault} {
 				if f != nil {
@@ -314,7 +314,7 @@ func TestResolvesOnce(t *testing.T) {
 					_, err := dialer.Resolve(ctx, "rdap.example.net") // as the registry lookup does
 					return whois.Result{}, err
 				})
-				u, uerr := NewUptime(dialer, resolvers, good(), good()).Lookup(t.Context(), UptimeQuery{Domain: "example.com"})
+				u, uerr := NewUptime(dialer, resolvers, good(), good()).Lookup(t.Context(), guard.Query{Domain: "example.com"})
 				uptime := open.Load()
 				h, herr := NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry).
 					Lookup(t.Context(), HostIntelQuery{Domain: "example.com", DNSType: kind})

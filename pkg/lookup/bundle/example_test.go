@@ -9,6 +9,7 @@ import (
 	miekg "github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
@@ -38,7 +39,7 @@ func ExampleUptime_Lookup() {
 	fetched := headers.New(&origin.Client{Connector: connector, UserAgent: "example"})
 	resolver := dns.New(dns.Config{Resolvers: []string{server.Addr}})
 	client := bundle.NewUptime(connector, resolver, ssl.New(ssl.Config{Connector: connector}), fetched)
-	r, err := client.Lookup(context.Background(), bundle.UptimeQuery{Domain: "example.com"})
+	r, err := client.Lookup(context.Background(), guard.Query{Domain: "example.com"})
 	if err != nil {
 		fmt.Println(err)
 		return

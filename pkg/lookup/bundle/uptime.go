@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"net/http"
 	"net/netip"
-	"net/url"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
@@ -15,20 +14,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/origin"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
-
-// UptimeQuery is a normalised question to Uptime.
-type UptimeQuery struct {
-	Domain string // as guard.Domain returns it
-}
-
-// ParseUptime reads domain. It returns invalid_domain.
-func ParseUptime(q url.Values) (UptimeQuery, error) {
-	domain, err := guard.DomainParam(q, guard.Hostname)
-	return UptimeQuery{Domain: domain}, err
-}
-
-// Values are the parameters as understood.
-func (q UptimeQuery) Values() url.Values { return url.Values{"domain": {q.Domain}} }
 
 // Verdict says how the host is (spec §3.1).
 type Verdict string
@@ -87,7 +72,7 @@ func NewUptime(c guard.Connector, d lookup.Looker[dns.Query, dns.Result], s insp
 
 // Lookup answers a query. A child that fails is in its field; the only error
 // is uptime_check_timeout, when ctx ends first.
-func (c Uptime) Lookup(ctx context.Context, q UptimeQuery) (UptimeResult, error) {
+func (c Uptime) Lookup(ctx context.Context, q guard.Query) (UptimeResult, error) {
 	r := UptimeResult{Domain: q.Domain}
 	err := together(ctx, lookup.UptimeCheckTimeout,
 		func(ctx context.Context) {

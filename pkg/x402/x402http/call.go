@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"time"
 	"unicode/utf8"
 
@@ -14,102 +15,76 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// toolRequest is one call of a tool.
-type toolRequest struct {
-	box     *Toolbox
-	r       *http.Request
-	id      string
-	arrived time.Time
-	q       *mcp.Request
-	call    *mcp.Call
-	meter   *Meter
-	tool    *tool
+// call is a call of a tool, which is an exchange over the Model Context Protocol.
+type call struct {
+	*mcp.Call
+	Tool  Tool
+	q     *mcp.Request
+	r     *http.Request
+	id    string
+	box   *Toolbox
+	meter *meter
 }
 
-// answer is the result of the call; limited says that its client is over the
-// limit, or is nil.
-func (t *toolRequest) answer(limited *fault.Error) (res Response) {
+// answer is the result of the call. What is wrong with the arguments of one without a
+// payment comes before the price: a model can correct it, and need not pay for that.
+func (c *call) answer(arrived time.Time) (res Response) {
 	defer func() {
 		if p := recover(); p != nil {
-			res = t.fail(t.box.seller.config.panicked(t.r.Context(), t.id, p))
+			res = c.fails(c.box.seller.config.Front.panicked(c.r.Context(), c.id, p))
 		}
 	}()
-	if limited != nil {
-		return t.fail(limited)
+	if !c.Paid() {
+		if _, err := c.job(); err != nil {
+			return c.fails(fault.From(err))
+		}
 	}
-	o, err := t.tool.quotes.of(t.tool.Product.At(t.r))
+	e := c.Tool.Endpoint
+	return e.sell(c, c.r, e.product.At(c.get(nil)), arrived, c.meter)
+}
+
+// get is the GET that the call stands for.
+func (c *call) get(values url.Values) *http.Request {
+	at := &url.URL{Path: c.Tool.Path, RawQuery: values.Encode()}
+	r := &http.Request{Method: http.MethodGet, URL: at, Host: c.r.Host, TLS: c.r.TLS, RemoteAddr: c.r.RemoteAddr, Header: http.Header{}, Body: http.NoBody}
+	return r.WithContext(c.r.Context())
+}
+
+func (c *call) job() (x402.Job, error) {
+	values, err := c.Tool.values(c.Arguments)
 	if err != nil {
-		return t.fail(fault.New(fault.InternalError, err))
+		return x402.Job{}, err
 	}
-	if !t.call.Paid() {
-		return t.challenge(o)
+	return c.Tool.Endpoint.product.Job(c.get(values))
+}
+
+// payment has the purchase key by whatever carries it; the header comes first.
+func (c *call) payment(q *x402.Request) (paid bool, err error) {
+	q.Payload, q.Keys = c.Payment, c.Keys
+	if h := c.r.Header.Values(x402.HeaderKey); len(h) > 0 {
+		q.Keys = h
 	}
-	if err := t.call.BadPayment; err != nil {
-		return t.refused(o, x402.Outcome{Fault: fault.Newf(fault.PaymentRequired, nil, "%s", err)})
+	return c.Paid(), c.BadPayment
+}
+
+func (c *call) asks(q *quote, token string, refused *fault.Error, receipt *x402.SettleResponse) (Response, error) {
+	reason := ""
+	if refused != nil {
+		reason = mcp.Words(refused.Public())
 	}
-	out := t.tool.gate.Serve(t.r.Context(), x402.Request{
-		Payload: t.call.Payment, Offer: o.offer, Arrived: t.arrived, Deadline: t.arrived.Add(deadline),
-		Keys: t.keys(), Window: t.tool.Product.Window, Client: client(t.r), Meter: t.meter,
-		Prepare: func() (x402.Job, error) { return t.tool.call(t.call.Arguments) }, Error: t.errorJSON,
+	res := c.result(http.StatusPaymentRequired, mcp.Result{
+		Text: q.text(refused, reason, token), Structured: true, IsError: true, Meta: mcp.Meta{Payment: receipt},
 	})
-	if out.Status == http.StatusPaymentRequired {
-		return t.refused(o, out)
-	}
-	return t.paid(out)
+	res.Reason = "the call has no payment"
+	return res, nil
 }
 
-// keys are the purchase key by whatever carries it; the header comes first.
-func (t *toolRequest) keys() []string {
-	if h := t.r.Header.Values(x402.HeaderKey); len(h) > 0 {
-		return h
-	}
-	return t.call.Keys
-}
-
-// challenge answers a call without a payment. What is wrong with its arguments
-// comes before the price: a model can correct it, and need not pay for that.
-func (t *toolRequest) challenge(o *quote) Response {
-	if _, err := t.tool.call(t.call.Arguments); err != nil {
-		return t.fail(fault.From(err))
-	}
-	return t.unpaid(o, nil, nil)
-}
-
-// refused answers a payment that was not accepted: the offer again, with the
-// reason.
-func (t *toolRequest) refused(o *quote, out x402.Outcome) Response {
-	res := t.unpaid(o, out.Fault, out.Receipt)
-	res.Trace = &out.Trace
-	return res
-}
-
-// unpaid asks for the payment, and says why an earlier one was refused.
-func (t *toolRequest) unpaid(o *quote, refused *fault.Error, receipt *x402.SettleResponse) Response {
-	f, reason := refused, ""
-	if f == nil {
-		f = fault.New(fault.PaymentRequired, nil)
-	} else {
-		reason = mcp.Words(f.Public())
-	}
-	token, err := x402.NewToken(t.box.seller.config.Random)
-	if err != nil {
-		return t.fail(fault.New(fault.InternalError, err))
-	}
-	res := t.result(http.StatusPaymentRequired, mcp.Result{
-		Text: o.text(refused, reason, token), Structured: true, IsError: true, Meta: mcp.Meta{Payment: receipt},
-	})
-	res.Fault = f
-	return res
-}
-
-// paid answers a payment that was accepted, whatever came of it. Only a result of
-// the tool has structured content: clients hold that of an error to the output
-// schema, and look in it for a price.
-func (t *toolRequest) paid(out x402.Outcome) Response {
+// paid has structured content only for a result of the tool: clients hold that of an
+// error to the output schema, and look in it for a price.
+func (c *call) paid(out x402.Outcome) Response {
 	meta := mcp.Meta{Payment: out.Receipt, Replayed: out.Replayed, Owed: out.Owed}
 	if out.Replayed && !out.Answered.IsZero() {
-		meta.Age = new(int)
-		*meta.Age = age(out.Answered, t.box.seller.config.Now())
+		meta.Age = new(age(out.Answered, c.box.seller.config.Front.Now()))
 	}
 	failed := out.Status >= http.StatusBadRequest
 	if out.Fault != nil {
@@ -122,49 +97,35 @@ func (t *toolRequest) paid(out x402.Outcome) Response {
 			result.Text = []byte(base64.StdEncoding.EncodeToString(out.Body))
 		}
 	}
-	res := t.result(out.Status, result)
+	res := c.result(out.Status, result)
 	res.Fault, res.Trace, res.Replayed = out.Fault, &out.Trace, out.Replayed
 	return res
 }
 
-// fail answers an error outside the payment flow.
-func (t *toolRequest) fail(f *fault.Error) Response {
-	standing := x402.PaymentStatus{Retryable: f.Info().Retry}
-	if !t.call.Paid() {
-		standing.Charged = new(bool)
+func (c *call) fails(f *fault.Error) Response {
+	status := x402.PaymentStatus{Retryable: f.Info().Retry}
+	if !c.Paid() {
+		status.Charged = new(bool)
 	}
-	res := t.result(f.Info().Status, mcp.Result{
-		Text: t.errorJSON(f, standing), IsError: true, Meta: mcp.Meta{RetryAfter: seconds(f)},
+	res := c.result(f.Info().Status, mcp.Result{
+		Text: c.errorBody(f, status), IsError: true, Meta: mcp.Meta{RetryAfter: seconds(f)},
 	})
 	res.Fault = f
 	return res
 }
 
-func (t *toolRequest) result(status int, result mcp.Result) Response {
-	limits := t.meter.Header()
-	result.Meta.RateLimit, result.Meta.RateLimitPolicy = limits.Get(limit.HeaderLimit), limits.Get(limit.HeaderPolicy)
-	result.Meta.RequestID = t.id
-	res := rpc(t.box.bare().Answer(t.q, result))
+func (c *call) result(status int, result mcp.Result) Response {
+	limits := c.meter.verdict.Headers()
+	result.Meta.RateLimit, result.Meta.RateLimitPolicy = limits[limit.HeaderLimit], limits[limit.HeaderPolicy]
+	result.Meta.RequestID = c.id
+	res := rpc(c.box.server.Answer(c.q, result))
 	res.Status = status
-	res.Call = &Call{Product: t.tool.Product.Name, Tool: t.tool.Name, Receipted: result.Meta.Payment != nil}
+	res.Call = &Call{Product: c.Tool.Endpoint.product.Name, Tool: c.Tool.Name, Receipted: result.Meta.Payment != nil}
 	return res
 }
 
-// errorJSON is the text of an error: the body that HTTP has, in the words of this
-// transport, and with what a header says there.
-func (t *toolRequest) errorJSON(f *fault.Error, s x402.PaymentStatus) []byte {
-	return JSON(fault.Body{
-		Error: fault.Detail{
-			Code: f.Info().Code, Message: mcp.Words(f.Public()), Charged: s.Charged, Retryable: s.Retryable, RetryAfter: seconds(f),
-		},
-		RequestID: t.id, DocsURL: t.box.seller.config.docs(t.r, f),
-	})
-}
-
-// seconds is the wait that an error asks for; 0 is none.
-func seconds(f *fault.Error) int {
-	if wait := f.Wait(); wait > 0 {
-		return wholeSeconds(wait)
-	}
-	return 0
+// errorBody is the body that HTTP has, in the words of this transport, and with what a
+// header says there.
+func (c *call) errorBody(f *fault.Error, s x402.PaymentStatus) []byte {
+	return c.box.seller.config.Front.errorBody(c.r, c.id, f, s, true)
 }

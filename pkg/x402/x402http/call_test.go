@@ -23,20 +23,20 @@ import (
 var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
 
 // aCall is a call of a tool, paid or not, by a client of either era.
-func aCall(paid, modern bool) *toolRequest {
+func aCall(paid, modern bool) *call {
 	docs := func(_ *http.Request, c fault.Code) string { return catalog.ErrorURL("https://api.example.com", c) }
 	front := Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }, Docs: docs}
 	seller := &Seller{config: Config{Front: front, Random: rand.Reader}}
 	r := httptest.NewRequest(http.MethodPost, catalog.PathMCP, nil)
-	call := &mcp.Call{Tool: "dns_lookup"}
+	c := &call{
+		Call: &mcp.Call{Tool: "dns_lookup"}, Tool: Tool{Endpoint: &Endpoint{seller: seller}}, r: r, id: "id", meter: newMeter(front.Log, nil, r, "id", paid),
+		box: &Toolbox{seller: seller, server: ToolServer{Server: mcp.Server{Name: mcp.ServerName}}},
+		q:   &mcp.Request{ID: json.RawMessage("1"), Method: mcp.MethodCall, Modern: modern},
+	}
 	if paid {
-		call.BadPayment = errors.New("bad")
+		c.BadPayment = errors.New("bad")
 	}
-	return &toolRequest{
-		box: &Toolbox{seller: seller, server: ToolServer{Name: mcp.ServerName}}, r: r, id: "id", call: call,
-		meter: newMeter(seller.config.Log, nil, r, "id", paid), tool: &tool{},
-		q: &mcp.Request{ID: json.RawMessage("1"), Method: mcp.MethodCall, Modern: modern},
-	}
+	return c
 }
 
 // No answer but a challenge looks like one: clients sign anew when they see
@@ -52,10 +52,10 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 		always := []string{`"isError":true`, string(info.Code), catalog.ErrorURL("https://api.example.com", info.Code) + `\"`}
 		for i := range 4 {
 			v, f := aCall(i&1 > 0, i&2 > 0), info.New(errors.New("x402Version accepts"))
-			answers := []Response{v.fail(f), v.fail(f.After(time.Minute)), v.fail(f.Final())}
+			answers := []Response{v.fails(f), v.fails(f.After(time.Minute)), v.fails(f.Final())}
 			for _, charged := range []*bool{nil, new(false), new(true)} {
 				s := x402.PaymentStatus{Charged: charged, Retryable: info.Retry}
-				out := x402.Outcome{Status: info.Status, Body: v.errorJSON(f, s), Payment: s}
+				out := x402.Outcome{Status: info.Status, Body: v.errorBody(f, s), Payment: s}
 				answers = append(answers, v.paid(out))
 				out.Receipt = &x402.SettleResponse{Success: true, Transaction: "0x01", Network: "eip155:8453"}
 				out.Fault, out.Replayed, out.Answered = f, true, noon
@@ -70,7 +70,7 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 				}
 			}
 			f, s := info.New(nil), x402.PaymentStatus{Charged: new(bool)}
-			path, tool := ErrorBody(v.id, catalog.ErrorURL("https://api.example.com", info.Code), f, s), v.errorJSON(f, s)
+			path, tool := (&get{e: v.Tool.Endpoint, r: v.r, id: v.id}).errorBody(f, s), v.errorBody(f, s)
 			if info.Class == fault.Answer && string(path) != string(tool) {
 				t.Errorf("%s and %s", path, tool)
 			}
@@ -113,7 +113,7 @@ func TestHeadersOfAPurchase(t *testing.T) {
 	} {
 		v := aCall(true, false)
 		c.out.Body = []byte(`{"a":"<&>"}`)
-		h := (&Endpoint{seller: v.box.seller}).paid(c.out).Header
+		h := (&get{e: v.Tool.Endpoint}).paid(c.out).Header
 		for header, want := range map[string]string{
 			x402.HeaderReplayed: c.replayed, "Age": c.age, x402.HeaderOwed: c.owed, "Retry-After": c.wait,
 		} {
@@ -159,7 +159,6 @@ func TestArguments(t *testing.T) {
 		"integer as text": {Param{Name: "port", Integer: true}, "443", "443"},
 		"boolean":         {Param{Name: "port", Integer: true}, true, "The argument port must be an integer."},
 		"text":            {Param{Name: "domain"}, "example.com", "example.com"},
-		"null":            {Param{Name: "domain"}, nil, ""},
 		"number for text": {Param{Name: "domain"}, json.Number("7"), "The argument domain must be a string."},
 		"list":            {Param{Name: "domain"}, []any{"example.com"}, "The argument domain must be a string."},
 	} {

@@ -12,8 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
 // Path answers the requests for a path. It returns a response, which a Front writes.
@@ -54,6 +57,9 @@ func (f *Front) fill() {
 	if f.Header == nil {
 		f.Header = func(http.Header) {}
 	}
+	if f.Docs == nil {
+		f.Docs = func(*http.Request, fault.Code) string { return "" }
+	}
 	if f.Observe == nil {
 		f.Observe = func(r *http.Request, name, id string, res Response, took time.Duration) {
 			level, attrs := res.Line(r, name, id, took)
@@ -62,15 +68,39 @@ func (f *Front) fill() {
 	}
 }
 
-// Handler answers requests by a path, whose name is for logs.
-func (f Front) Handler(name string, p Path) http.Handler {
+// Handler answers requests by a path, whose name is for logs. They are free: each counts
+// in a tally of its client's that is apart from that of its other requests. A nil rate is
+// no limit.
+func (f Front) Handler(name string, p Path, rate *limit.Rate) http.Handler {
 	f.fill()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, name, p) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, name, free{p, &f, rate}) })
+}
+
+// free is a path whose requests cost nothing.
+type free struct {
+	Path
+	front *Front
+	rate  *limit.Rate
+}
+
+// Serve implements Path.
+func (p free) Serve(r *http.Request, id string) Response {
+	m := newMeter(p.front.Log, p.rate, r, id, false)
+	m.client = limit.DocumentsKey(r.RemoteAddr)
+	return m.count(r, func(f *fault.Error) Response {
+		res := Failed(f)
+		res.Header.Set("Vary", "Accept-Encoding") // as what it stands for
+		return res
+	}, func() Response { return p.Path.Serve(r, id) })
 }
 
 func (f *Front) serve(w http.ResponseWriter, r *http.Request, name string, p Path) {
 	begun, id := f.Now(), f.RequestID(r)
 	res := f.answer(r, id, p)
+	if res.Status == 0 {
+		res.Status = res.Fault.Info().Status
+		res.Body = f.errorBody(r, id, res.Fault, x402.PaymentStatus{Charged: unpaid(r), Retryable: res.Fault.Info().Retry}, false)
+	}
 	h := w.Header()
 	for key, values := range res.Header {
 		h[key] = values
@@ -92,7 +122,7 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request, name string, p Pat
 func (f *Front) answer(r *http.Request, id string, p Path) (res Response) {
 	defer func() {
 		if v := recover(); v != nil {
-			res = f.Failed(r, id, f.panicked(r.Context(), id, v))
+			res = Failed(f.panicked(r.Context(), id, v))
 		}
 	}()
 	methods := p.Methods(r)
@@ -106,7 +136,7 @@ func (f *Front) answer(r *http.Request, id string, p Path) (res Response) {
 		methods = append(methods, http.MethodOptions)
 	}
 	allow := strings.Join(methods, ", ")
-	res = f.Failed(r, id, fault.Newf(fault.MethodNotAllowed, nil, "This path takes %s.", allow))
+	res = Failed(fault.Newf(fault.MethodNotAllowed, nil, "This path takes %s.", allow))
 	res.Header.Set("Allow", allow)
 	return res
 }
@@ -115,4 +145,26 @@ func (f *Front) answer(r *http.Request, id string, p Path) (res Response) {
 func (f *Front) panicked(ctx context.Context, id string, v any) *fault.Error {
 	f.Log.ErrorContext(ctx, "panic", "request_id", id, "panic", fmt.Sprint(v), "stack", printable.Own(debug.Stack()))
 	return fault.New(fault.InternalError, fmt.Errorf("panic: %v", v))
+}
+
+// unpaid is the charged of an answer for which no payment was read: false, or nil (not
+// known) if the request carries one.
+func unpaid(r *http.Request) *bool {
+	if len(r.Header.Values(x402.HeaderSignature)) > 0 {
+		return nil
+	}
+	return new(bool)
+}
+
+// errorBody is the JSON of an error. That of a tool's call is in the words of its
+// transport, and says how long to wait, which is in a header elsewhere.
+func (f *Front) errorBody(r *http.Request, id string, e *fault.Error, s x402.PaymentStatus, tool bool) []byte {
+	body := fault.Body{
+		Error:     fault.Detail{Code: e.Info().Code, Message: e.Public(), Charged: s.Charged, Retryable: s.Retryable},
+		RequestID: id, DocsURL: f.Docs(r, e.Info().Code),
+	}
+	if tool {
+		body.Error.Message, body.Error.RetryAfter = mcp.Words(body.Error.Message), seconds(e)
+	}
+	return printable.Marshal(body)
 }

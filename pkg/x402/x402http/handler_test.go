@@ -52,7 +52,7 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 		h(w, r)
 	}), options...)
 	mux.Handle("GET /weather", fixed)
-	mux.Handle("POST /mcp", seller.MCP("weather", "1.0", x402http.MCPTool{
+	mux.Handle("POST /mcp", seller.MCP("weather", "1.0", x402http.Tool{
 		Endpoint: fixed, Path: "/weather", Name: "weather", Description: "The weather.", Params: []x402http.Param{{Name: "city", Required: true}},
 	}))
 	shop := httptest.NewServer(mux)

@@ -24,10 +24,10 @@ func (p gateSlots) Acquire(ctx context.Context, client string, until time.Time) 
 	return s, nil
 }
 
-// Meter counts one request against its client's limit. It implements x402.Meter: the
-// Gate counts a request whose payment is valid as far as the request shows, and Enter or
-// leave count every other request.
-type Meter struct {
+// meter counts one request against its client's limit. It implements x402.Meter: the
+// Gate counts a request whose payment is valid as far as the request shows, and count
+// every other request.
+type meter struct {
 	log    *slog.Logger
 	rate   *limit.Rate // nil is no limit
 	id     string
@@ -40,60 +40,59 @@ type Meter struct {
 	verdict   limit.Verdict
 }
 
-func newMeter(log *slog.Logger, rate *limit.Rate, r *http.Request, id string, signed bool) *Meter {
-	return &Meter{log: log, rate: rate, id: id, client: limit.ClientKey(r.RemoteAddr), site: client(r), signed: signed}
+func newMeter(log *slog.Logger, rate *limit.Rate, r *http.Request, id string, signed bool) *meter {
+	return &meter{log: log, rate: rate, id: id, client: limit.ClientKey(r.RemoteAddr), site: limit.SiteKey(r.RemoteAddr), signed: signed}
 }
 
-// FreeMeter counts a request for what is free, in a tally of its client's that is apart
-// from that of its other requests. A nil rate is no limit.
-func FreeMeter(log *slog.Logger, rate *limit.Rate, r *http.Request, id string) *Meter {
-	m := newMeter(log, rate, r, id, false)
-	m.client = limit.DocumentsKey(r.RemoteAddr)
-	return m
-}
-
-// Enter says whether a request may be served. A request without a payment is counted.
-// One with a payment is not counted yet, and is refused only if its client is known to
-// be over the limit.
-func (m *Meter) Enter(ctx context.Context) *fault.Error {
-	switch {
-	case m.rate == nil:
-		return nil
-	case m.signed:
+// count serves a request, unless its client is over the limit. A request without a
+// payment is counted before, and by the size of its answer. One with a payment is
+// refused only if its client is known to be over the limit, and counted afterwards if
+// the Gate found the payment to be invalid.
+func (m *meter) count(r *http.Request, limited func(*fault.Error) Response, serve func() Response) Response {
+	if m.rate == nil {
+		return serve()
+	}
+	if m.signed {
 		m.verdict = m.rate.Peek(m.client)
-	default:
-		m.count(ctx)
+	} else {
+		m.allow(r.Context())
 	}
-	return m.verdict.Fault()
+	if f := m.verdict.Fault(); f != nil {
+		res := limited(f)
+		m.setHeader(res.Header)
+		return res
+	}
+	res := serve()
+	if m.signed && !m.opened {
+		m.allow(r.Context())
+	}
+	// A unit for each started 16 KiB that leave us, of which the request was the first.
+	const unit = 16 << 10
+	if more := (len(res.Body) - 1) / unit; !m.signed && more > 0 && r.Method != http.MethodHead {
+		m.verdict = m.rate.Spend(m.client, more)
+	}
+	if !res.Public {
+		m.setHeader(res.Header)
+	}
+	return res
 }
 
-// leave counts a request whose payment the Gate found to be invalid.
-func (m *Meter) leave(ctx context.Context) {
-	if m.rate != nil && m.signed && !m.opened && m.verdict.OK {
-		m.count(ctx)
-	}
-}
-
-func (m *Meter) count(ctx context.Context) {
+func (m *meter) allow(ctx context.Context) {
 	m.verdict = m.rate.Allow(ctx, m.client)
 	if m.verdict.Err != nil {
 		m.log.WarnContext(ctx, "rate limit store failed", "request_id", m.id, "error", m.verdict.Err)
 	}
 }
 
-// unitBytes is how much of an answer without a payment is one unit.
-const unitBytes = 16 << 10
-
-// Sent counts an answer to a request without a payment by its size: a unit for each
-// started 16 KiB that leave us, of which the request itself was the first.
-func (m *Meter) Sent(r *http.Request, res Response) {
-	if more := (len(res.Body) - 1) / unitBytes; m.rate != nil && !m.signed && m.verdict.OK && more > 0 && r.Method != http.MethodHead {
-		m.verdict = m.rate.Spend(m.client, more)
+// setHeader sets the rate limit's response headers.
+func (m *meter) setHeader(h http.Header) {
+	for name, value := range m.verdict.Headers() {
+		h.Set(name, value)
 	}
 }
 
 // Open implements x402.Meter.
-func (m *Meter) Open(ctx context.Context) error {
+func (m *meter) Open(ctx context.Context) error {
 	if m.rate == nil {
 		return nil
 	}
@@ -111,7 +110,7 @@ func (m *Meter) Open(ctx context.Context) error {
 
 // Close implements x402.Meter. If it fails, the client keeps some units too many;
 // nothing else is affected.
-func (m *Meter) Close(ctx context.Context, atFault bool) {
+func (m *meter) Close(ctx context.Context, atFault bool) {
 	if m.rate == nil {
 		return
 	}
@@ -120,15 +119,3 @@ func (m *Meter) Close(ctx context.Context, atFault bool) {
 	}
 	m.verdict = m.undecided.Verdict()
 }
-
-// Header are the rate limit's response headers.
-func (m *Meter) Header() http.Header {
-	h := http.Header{}
-	for name, value := range m.verdict.Headers() {
-		h.Set(name, value)
-	}
-	return h
-}
-
-// client names the sender of a request to the slots.
-func client(r *http.Request) string { return limit.SiteKey(r.RemoteAddr) }

@@ -1,9 +1,9 @@
 package x402http
 
 import (
-	"net/http"
 	"sync"
 
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -33,66 +33,49 @@ func (q *quote) text(refused *fault.Error, reason, token string) []byte {
 	if refused == nil {
 		return q.body.JSON(token)
 	}
-	return JSON(q.says(q.offer.Required(reason).WithToken(token), refused))
+	return printable.Marshal(q.says(q.offer.Required(reason).WithToken(token), refused))
 }
 
-// respond is the 402 that asks for the payment, and says why an earlier one was refused.
-func (q *quote) respond(refused *fault.Error, token string) (Response, error) {
-	f, reason := refused, ""
-	if f == nil {
-		f = fault.New(fault.PaymentRequired, nil)
-	} else {
-		reason = f.Public()
-	}
-	header, err := q.offer.Challenge(q.offer.Required(reason).Error, token)
-	if err != nil {
-		return Response{}, err
-	}
-	h := http.Header{}
-	h.Set("Content-Type", TypeJSON)
-	h.Set("Cache-Control", "no-store")
-	h.Set(x402.HeaderRequired, header)
-	return Response{Status: http.StatusPaymentRequired, Header: h, Body: q.text(refused, reason, token), Fault: f}, nil
-}
-
-// quotes keeps the quote of each place at which a product is asked for.
-type quotes struct {
-	receipts x402.Receipts
-	make     func(at string) (*x402.Offer, error)
-	says     func(x402.PaymentRequired, *fault.Error) any
-	mu       sync.Mutex
-	at       map[string]*quote
-}
-
-// maxQuotes bounds the memory. More are made for each request anew.
-const maxQuotes = 64
-
-// of is the quote at a place, made again when its offer can be signed.
-func (o *quotes) of(at string) (*quote, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	q, known := o.at[at]
-	var offer *x402.Offer
-	if known {
-		offer = q.offer
-	} else {
+// quote is the quote at a place, made again when its offer can be signed.
+func (e *Endpoint) quote(at string) (*quote, error) {
+	return e.quotes.of(at, func(had *quote) (*quote, error) {
+		var offer *x402.Offer
 		var err error
-		if offer, err = o.make(at); err != nil {
+		if had != nil {
+			offer = had.offer
+		} else if offer, err = e.product.Offer(at); err != nil {
 			return nil, err
 		}
+		if offer, err = offer.Signed(e.seller.config.Receipts); err != nil || had != nil && offer == had.offer {
+			return had, err
+		}
+		return newQuote(offer, e.product.Says)
+	})
+}
+
+// maxPlaces bounds the memory. What belongs to more places is made for each request anew.
+const maxPlaces = 64
+
+// places keeps what is made once for each place.
+type places[T any] struct {
+	mu sync.Mutex
+	at map[string]*T
+}
+
+// of is what belongs to a place: update makes it, of what was kept, which is nil at first.
+func (p *places[T]) of(at string, update func(had *T) (*T, error)) (*T, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	had := p.at[at]
+	v, err := update(had)
+	if err != nil || v == had {
+		return v, err
 	}
-	offer, err := offer.Signed(o.receipts)
-	if err != nil || known && offer == q.offer {
-		return q, err
+	if p.at == nil {
+		p.at = map[string]*T{}
 	}
-	if q, err = newQuote(offer, o.says); err != nil {
-		return nil, err
+	if had != nil || len(p.at) < maxPlaces {
+		p.at[at] = v
 	}
-	if o.at == nil {
-		o.at = map[string]*quote{}
-	}
-	if known || len(o.at) < maxQuotes {
-		o.at[at] = q
-	}
-	return q, nil
+	return v, nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/big"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -77,7 +78,7 @@ type Config struct {
 	Rate *limit.Rate
 
 	// Front is what every response has in common.
-	Front
+	Front  Front
 	Random io.Reader // nil is crypto/rand
 }
 
@@ -86,30 +87,17 @@ type Seller struct {
 	config   Config
 	terms    x402.Terms
 	ledger   *ledger.Ledger
-	slots    x402.Slots
 	cheapest *big.Int // in atomic units; nil before anything is sold
 }
 
 // New returns a Seller. Its error names every setting that is wrong.
 func New(c Config) (*Seller, error) {
 	c.fill()
-	err := c.check()
-	if c.Settler == nil && c.Facilitator != "" {
-		client, failed := facilitator.New(facilitator.Config{URL: c.Facilitator, Credentials: c.Credentials, Now: c.Now})
-		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("x402http: Facilitator: %w", failed))
-		}
-		c.Settler = client
-	}
-	if err != nil {
+	terms := x402.Terms{Network: c.Network, Asset: c.Asset, PayTo: c.PayTo, Name: c.AssetName, Version: c.AssetVersion}
+	if err := c.check(terms); err != nil {
 		return nil, err
 	}
-	s := &Seller{config: c, ledger: ledger.New(c.Ledger, c.Now, rand.Text)}
-	s.terms = x402.Terms{Network: c.Network, Asset: c.Asset, PayTo: c.PayTo, Name: c.AssetName, Version: c.AssetVersion}
-	if c.Concurrent > 0 {
-		s.slots = Slots("x402http", c.Concurrent, c.Limits, c.Now)
-	}
-	return s, nil
+	return &Seller{config: c, terms: terms, ledger: ledger.New(c.Ledger, c.Front.Now, rand.Text)}, nil
 }
 
 // Reconcile decides once, by Config.Evidence, what requests left in doubt, and returns
@@ -122,17 +110,34 @@ func (s *Seller) Reconcile(ctx context.Context) (x402.Summary, error) {
 		return x402.Summary{}, fmt.Errorf("x402http: the ledger %T keeps no index of open payments", s.config.Ledger)
 	}
 	c := x402.ReconcilerConfig{
-		Ledger: s.ledger, Index: index, Evidence: s.config.Evidence, Network: s.terms.Network, Cheapest: s.cheapest, Now: s.config.Now, Log: s.config.Log,
-		Error: func(f *fault.Error, st x402.PaymentStatus) []byte { return ErrorBody("reconcile", "", f, st) },
+		Ledger: s.ledger, Index: index, Evidence: s.config.Evidence, Cheapest: s.cheapest, Now: s.config.Front.Now, Log: s.config.Front.Log,
 	}
 	c.Scanner, _ = s.config.Evidence.(x402.Scanner)
-	var err, failed error
-	c.Asset, err = x402.ParseAddress(s.terms.Asset)
-	c.Payee, failed = x402.ParseAddress(s.terms.PayTo)
-	if err := errors.Join(err, failed); err != nil {
+	r, err := Reconciler(c, s.terms)
+	if err != nil {
 		return x402.Summary{}, err
 	}
-	return x402.NewReconciler(c).Run(ctx)
+	return r.Run(ctx)
+}
+
+// Reconciler returns the Reconciler of what is sold under these terms, whose network,
+// asset and payee it sets; an address that cannot be read is its error. What it stores is
+// the error that a request stores, under a name of no request, and without the place
+// where it is explained, because the origin may be known by requests only.
+func Reconciler(c x402.ReconcilerConfig, t x402.Terms) (*x402.Reconciler, error) {
+	var err, failed error
+	c.Network = t.Network
+	c.Asset, err = x402.ParseAddress(t.Asset)
+	c.Payee, failed = x402.ParseAddress(t.PayTo)
+	if err := errors.Join(err, failed); err != nil {
+		return nil, err
+	}
+	c.Error = func(f *fault.Error, s x402.PaymentStatus) []byte {
+		front := Front{}
+		front.fill()
+		return front.errorBody(nil, "reconcile", f, s, false)
+	}
+	return x402.NewReconciler(c), nil
 }
 
 func (c *Config) fill() {
@@ -152,55 +157,45 @@ func (c *Config) fill() {
 		c.Random = rand.Reader
 	}
 	if c.Rate == nil && c.PerMinute > 0 {
-		c.Rate = limit.NewRate(limit.RateConfig{PerMinute: c.PerMinute, Counter: c.Limits, Now: c.Now})
+		c.Rate = limit.NewRate(limit.RateConfig{PerMinute: c.PerMinute, Counter: c.Limits, Now: c.Front.Now})
 	}
 }
 
 // mostBudget leaves time to settle, and to ask what came of it.
 const mostBudget = 12 * time.Second
 
-func (c *Config) check() error {
+// check makes the Settler of Facilitator, and returns what is wrong with the settings.
+func (c *Config) check(t x402.Terms) error {
 	var all []error
-	wrong := func(setting, format string, args ...any) {
-		all = append(all, fmt.Errorf("x402http: "+setting+" "+format, args...))
-	}
-	if a, err := x402.ParseAddress(c.PayTo); err != nil || a == (x402.Address{}) {
-		wrong("PayTo", "is %q, and must be the address that is paid, 0x and 40 hexadecimal digits", c.PayTo)
-	}
-	if c.Settler == nil {
-		u, err := url.Parse(c.Facilitator)
-		if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !local(u.Hostname())) {
-			wrong("Facilitator", "is %q, and must be an https URL, or an http URL of this machine", c.Facilitator)
+	check := func(ok bool, setting string, is any, must string) {
+		if !ok {
+			all = append(all, fmt.Errorf("x402http: %s is %v, and must be %s", setting, is, must))
 		}
 	}
-	if c.Ledger == nil {
-		wrong("Ledger", "is missing: open one with package ledger/file, or a DynamoDB table")
+	payee, err := x402.ParseAddress(c.PayTo)
+	check(err == nil && payee != (x402.Address{}), "PayTo", strconv.Quote(c.PayTo), "the address that is paid, 0x and 40 hexadecimal digits")
+	if c.Settler == nil {
+		client, err := facilitator.New(facilitator.Config{
+			URL: c.Facilitator, Credentials: c.Credentials, Now: c.Front.Now,
+		})
+		u, _ := url.Parse(c.Facilitator) // which New has parsed
+		check(err == nil && (u.Scheme == "https" || local(u.Hostname())), "Facilitator", strconv.Quote(c.Facilitator), "an https URL, or an http URL of this machine")
+		c.Settler = client
 	}
-	if _, err := (x402.Terms{Network: c.Network, Asset: c.Asset, PayTo: c.PayTo, Name: c.AssetName, Version: c.AssetVersion}).TokenDomain(); err != nil {
-		wrong("Network, Asset, AssetName, AssetVersion", "go together: %v", err)
-	}
-	if c.Budget < 0 || c.Budget > mostBudget {
-		wrong("Budget", "is %s, and must be more than 0 and at most %s", c.Budget, mostBudget)
-	}
-	if u, err := url.Parse(c.Origin); c.Origin != "" && (err != nil || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Scheme != "https" && u.Scheme != "http") {
-		wrong("Origin", "is %q, and must be an origin such as https://shop.example", c.Origin)
-	}
-	if c.Concurrent > limit.MaxCap {
-		wrong("Concurrent", "is %d, and must be at most %d", c.Concurrent, limit.MaxCap)
-	}
-	if c.Decimals < 0 || c.Decimals > 36 {
-		wrong("Decimals", "is %d, and must be from 1 to 36", c.Decimals)
-	}
+	check(c.Ledger != nil, "Ledger", "missing", "one of package ledger/file, or a DynamoDB table")
+	_, err = t.TokenDomain()
+	check(err == nil, "Network, Asset, AssetName, AssetVersion", fmt.Sprintf("refused (%v)", err), "those of one token")
+	check(c.Budget > 0 && c.Budget <= mostBudget, "Budget", c.Budget, "more than 0 and at most "+mostBudget.String())
+	u, err := url.Parse(c.Origin)
+	origin := err == nil && u.Host != "" && u.Path == "" && u.RawQuery == "" && (u.Scheme == "https" || u.Scheme == "http")
+	check(origin || c.Origin == "", "Origin", strconv.Quote(c.Origin), "an origin such as https://shop.example")
+	check(c.Concurrent <= limit.MaxCap, "Concurrent", c.Concurrent, fmt.Sprint("at most ", limit.MaxCap))
+	check(c.Decimals > 0 && c.Decimals <= 36, "Decimals", c.Decimals, "from 1 to 36")
 	return errors.Join(all...)
 }
 
 func local(host string) bool {
 	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
-}
-
-// Slots cap the jobs of an operation, over all processes that share leases.
-func Slots(operation string, most int, leases limit.Leases, now func() time.Time) x402.Slots {
-	return gateSlots{limit.NewSlots(limit.SlotsConfig{Operation: operation, Cap: most, Leases: leases, Now: now, NewID: leaseID})}
 }
 
 // leaseID is 30 random bits: it stands in an item with all others, and every write is
@@ -212,15 +207,15 @@ func leaseID() string {
 }
 
 // atomic is a decimal price, such as "0.01", in the smallest units of an asset.
-func atomic(price string, decimals int) (string, error) {
+func atomic(price string, decimals int) (*big.Int, error) {
 	whole, part, _ := strings.Cut(price, ".")
 	digits := whole + part
 	if whole == "" || len(part) > decimals || strings.Trim(digits, "0123456789") != "" || strings.HasSuffix(price, ".") {
-		return "", fmt.Errorf("price %q is no decimal number with at most %d places", price, decimals)
+		return nil, fmt.Errorf("price %q is not a decimal number with at most %d places", price, decimals)
 	}
 	n, ok := new(big.Int).SetString(digits+strings.Repeat("0", decimals-len(part)), 10)
 	if !ok || n.Sign() == 0 || n.BitLen() > 128 {
-		return "", fmt.Errorf("price %q is not above 0, or too large", price)
+		return nil, fmt.Errorf("price %q is not above 0, or too large", price)
 	}
-	return n.String(), nil
+	return n, nil
 }

@@ -2,78 +2,82 @@ package x402http
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
+	"math"
 	"net/http"
 	"net/url"
-	"sync"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/mcp"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
-	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Tool is a product that is sold over the Model Context Protocol. It is sold as an
-// endpoint is, by the same terms and on the same ledger: where its jobs have the
-// fingerprints of an endpoint's, what was paid for on one is answered on the other.
+// Tool is an endpoint that is sold over the Model Context Protocol, too. A call of the
+// tool is a GET of Path with the arguments as its query: where the endpoint of that path
+// makes the same job of it, it is the same purchase.
 type Tool struct {
-	// Name is what calls name.
-	Name    string
-	Product Product
-	// Params are the arguments that a call may have, and Job makes the work that they ask
-	// for, in place of the product's.
-	Params []Param
-	Job    func(url.Values) (x402.Job, error)
+	Endpoint *Endpoint
+	Path     string // such as /weather; no wildcard
+	// Name is what calls name, and Description tells a model when to use the tool.
+	Name, Description string
+	Params            []Param
+}
+
+// Param is a parameter of a query, as a tool describes it to a model.
+type Param struct {
+	Name, Description string
+	Required          bool
+	Integer           bool // it is a whole number; otherwise it is text
 }
 
 // ToolServer describes the tools.
 type ToolServer struct {
-	Name, Title, Version string
-	// KeepFor is how long clients may keep the description.
-	KeepFor time.Duration
-	// At is the place of a request, such as its origin, and Describe what is said there:
-	// instructions for a model, and the JSON array that tools/list answers. It is asked
-	// once for each place.
+	mcp.Server
+	// At is the place of a request, such as its origin, and Describe what is said there,
+	// which is asked once for each place.
 	At       func(*http.Request) string
-	Describe func(at string) (instructions string, tools json.RawMessage, err error)
+	Describe func(at string) mcp.Description
 	// Compress compresses what is not the result of a call; nil leaves it as it is.
 	Compress func(*http.Request, Response) Response
 }
 
-// Tools sells products as tools, at one path.
-func (s *Seller) Tools(server ToolServer, tools ...Tool) *Toolbox {
-	b := &Toolbox{seller: s, server: server, tools: map[string]*tool{}, described: map[string]*mcp.Server{}}
+// MCP sells endpoints as tools of the Model Context Protocol, at one path that takes
+// POST. name and version are the server's.
+func (s *Seller) MCP(name, version string, tools ...Tool) *Toolbox {
+	listed := []map[string]any{}
 	for _, t := range tools {
-		b.tools[t.Name] = &tool{Tool: t, gate: s.gate(t.Product), quotes: s.quotes(t.Product)}
+		listed = append(listed, map[string]any{"name": t.Name, "description": t.Description, "inputSchema": t.schema()})
+	}
+	return s.Tools(ToolServer{
+		Server: mcp.Server{Name: name, Title: name, Version: version, KeepFor: 5 * time.Minute}, At: s.origin,
+		Describe: func(string) mcp.Description {
+			words := "Each call of a tool is paid for: see x402. Repeat one that fails with the same payment."
+			return mcp.Description{Instructions: words, Tools: printable.Marshal(listed)}
+		},
+	}, tools...)
+}
+
+// Tools is MCP for a server that describes its tools itself.
+func (s *Seller) Tools(server ToolServer, tools ...Tool) *Toolbox {
+	b := &Toolbox{seller: s, server: server, tools: map[string]Tool{}}
+	for _, t := range tools {
+		b.tools[t.Name] = t
 	}
 	return b
 }
 
 // Toolbox answers the POST requests of clients of the Model Context Protocol.
 type Toolbox struct {
-	seller *Seller
-	server ToolServer
-	tools  map[string]*tool // by their names
-
-	mu        sync.Mutex
-	described map[string]*mcp.Server
-}
-
-// tool is a tool and what sells it.
-type tool struct {
-	Tool
-	gate   *x402.Gate
-	quotes quotes
-}
-
-// call is the work that the arguments of a call ask for.
-func (t *tool) call(args strictjson.Object) (x402.Job, error) {
-	values, err := t.values(args)
-	if err != nil {
-		return x402.Job{}, err
-	}
-	return t.Job(values)
+	seller    *Seller
+	server    ToolServer
+	tools     map[string]Tool // by their names
+	described places[mcp.Description]
 }
 
 // Methods implements Path.
@@ -81,44 +85,43 @@ func (b *Toolbox) Methods(*http.Request) []string { return []string{http.MethodP
 
 // ServeHTTP implements http.Handler.
 func (b *Toolbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	b.seller.config.serve(w, r, "mcp", b)
+	b.seller.config.Front.serve(w, r, "mcp", b)
 }
 
 // Serve implements Path.
 func (b *Toolbox) Serve(r *http.Request, id string) Response {
-	arrived := b.seller.config.Now()
+	front := &b.seller.config.Front
+	arrived := front.Now()
 	body, err := io.ReadAll(io.LimitReader(r.Body, mcp.MaxBody+1))
 	if err != nil {
 		return rpc(mcp.Response{Status: http.StatusBadRequest}) // the client is gone
 	}
 	q, bad := mcp.Read(r.Header, body)
-	var call *mcp.Call
+	var c *mcp.Call
 	if bad == nil && q.Method == mcp.MethodCall && !q.Notification() {
-		call, bad = q.Call(func(tool string) bool { return b.tools[tool] != nil })
+		c, bad = q.Call(func(tool string) bool { return b.tools[tool].Endpoint != nil })
 	}
-	m := newMeter(b.seller.config.Log, b.seller.config.Rate, r, id, bad == nil && call != nil && call.Paid())
-	f := m.Enter(r.Context())
-	var res Response
-	switch {
-	case f == nil && bad != nil:
-		res = rpc(bad.Response())
-	case bad == nil && call != nil:
-		res = (&toolRequest{box: b, r: r, id: id, arrived: arrived, q: q, call: call, meter: m, tool: b.tools[call.Tool]}).answer(f)
-	case f != nil:
-		res = limitedRPC(q, f)
-	default:
-		if res = b.respond(r, q); b.server.Compress != nil {
+	if bad == nil && c != nil {
+		x := &call{Call: c, Tool: b.tools[c.Tool], q: q, r: r, id: id, box: b}
+		x.meter = newMeter(front.Log, b.seller.config.Rate, r, id, c.Paid())
+		return x.meter.count(r, x.fails, func() Response { return x.answer(arrived) })
+	}
+	return newMeter(front.Log, b.seller.config.Rate, r, id, false).count(r, func(f *fault.Error) Response {
+		// There is no result that could say it.
+		res := rpc(q.Fail(f.Info().Status, mcp.CodeInternal, mcp.Words(f.Public()), map[string]any{"code": f.Code, "retry_after": seconds(f)}))
+		res.Header.Set(fault.HeaderRetryAfter, strconv.Itoa(seconds(f)))
+		res.Fault = f
+		return res
+	}, func() Response {
+		if bad != nil {
+			return rpc(bad.Response())
+		}
+		res := b.respond(r, q)
+		if b.server.Compress != nil {
 			res = b.server.Compress(r, res)
 		}
-	}
-	if f == nil {
-		m.leave(r.Context())
-		m.Sent(r, res)
-	}
-	for name, values := range m.Header() {
-		res.Header[name] = values
-	}
-	return res
+		return res
+	})
 }
 
 // respond answers what costs nothing.
@@ -126,36 +129,14 @@ func (b *Toolbox) respond(r *http.Request, q *mcp.Request) Response {
 	if q.Notification() {
 		return rpc(mcp.Accepted())
 	}
-	server, err := b.at(b.server.At(r))
-	if err != nil {
-		res := rpc(q.Fail(http.StatusInternalServerError, mcp.CodeInternal, fault.New(fault.InternalError, nil).Public(), nil))
-		res.Fault = fault.New(fault.InternalError, err)
-		return res
-	}
-	return rpc(server.Respond(q))
-}
-
-// bare is the server without its description, which the answers of calls do not need.
-func (b *Toolbox) bare() *mcp.Server {
-	return &mcp.Server{Name: b.server.Name, Title: b.server.Title, Version: b.server.Version, KeepFor: b.server.KeepFor}
-}
-
-// at describes the tools at a place.
-func (b *Toolbox) at(place string) (*mcp.Server, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s, ok := b.described[place]; ok {
-		return s, nil
-	}
-	s := b.bare()
-	var err error
-	if s.Instructions, s.Tools, err = b.server.Describe(place); err != nil {
-		return nil, err
-	}
-	if len(b.described) < maxQuotes {
-		b.described[place] = s
-	}
-	return s, nil
+	at := b.server.At(r)
+	d, _ := b.described.of(at, func(had *mcp.Description) (*mcp.Description, error) {
+		if had == nil {
+			had = new(b.server.Describe(at))
+		}
+		return had, nil
+	})
+	return rpc(b.server.Respond(q, *d))
 }
 
 // rpc is a message as a response.
@@ -169,13 +150,72 @@ func rpc(m mcp.Response) Response {
 	return Response{Status: m.Status, Header: h, Body: m.Body}
 }
 
-// limitedRPC turns away what is no call: there is no result that could say it.
-func limitedRPC(q *mcp.Request, f *fault.Error) Response {
-	if q == nil {
-		q = &mcp.Request{}
+func (t Tool) schema() map[string]any {
+	properties, required := map[string]any{}, []string{}
+	for _, p := range t.Params {
+		kind, _ := p.kind()
+		properties[p.Name] = map[string]any{"type": kind, "description": p.Description}
+		if p.Required {
+			required = append(required, p.Name)
+		}
 	}
-	res := rpc(q.Fail(f.Info().Status, mcp.CodeInternal, mcp.Words(f.Public()), map[string]any{"code": f.Code, "retry_after": wholeSeconds(f.Wait())}))
-	res.Header.Set(fault.HeaderRetryAfter, errorHeader(f).Get(fault.HeaderRetryAfter))
-	res.Fault = f
-	return res
+	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
+}
+
+// values are the arguments of a call as the parameters of a query. null is a parameter
+// that is left out. An argument that the tool does not have is refused, where HTTP may
+// ignore it: a model that misspells one should hear of it before it pays.
+func (t Tool) values(args map[string]any) (url.Values, error) {
+	values, names := url.Values{}, []string{}
+	for _, p := range t.Params {
+		names = append(names, p.Name)
+		switch v := args[p.Name]; {
+		case v != nil:
+			text, err := p.text(v)
+			if err != nil {
+				return nil, err
+			}
+			values.Set(p.Name, text)
+		case p.Required:
+			return nil, fault.Newf(fault.InvalidArguments, nil, "The argument %s is missing.", p.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if !slices.Contains(names, name) {
+			return nil, fault.Newf(fault.InvalidArguments, nil, "There is no argument %s: %s takes %s.",
+				printable.Quote(name, 40), t.Name, strings.Join(names, ", "))
+		}
+	}
+	return values, nil
+}
+
+// kind is the parameter's type in JSON Schema, and in a sentence.
+func (p Param) kind() (kind, words string) {
+	if p.Integer {
+		return "integer", "an integer"
+	}
+	return "string", "a string"
+}
+
+// text is an argument as a query has it. The text of a number is taken for an integer.
+func (p Param) text(v any) (string, error) {
+	switch x := v.(type) {
+	case string:
+		return x, nil
+	case json.Number:
+		if p.Integer {
+			return whole(x), nil
+		}
+	}
+	_, words := p.kind()
+	return "", fault.Newf(fault.InvalidArguments, fmt.Errorf("it is a %T", v), "The argument %s must be %s.", p.Name, words)
+}
+
+// whole writes a number without a fraction as an integer: 443.0 and 4.43e2 are
+// integers in JSON Schema.
+func whole(n json.Number) string {
+	if f, err := n.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+		return strconv.FormatInt(int64(f), 10)
+	}
+	return n.String()
 }

@@ -2,11 +2,12 @@ package x402http
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
-	"math/big"
 	"net/http"
 	"net/url"
 	"slices"
@@ -48,7 +49,7 @@ func Describe(description, mimeType string) Option {
 // header says, or else text.
 func Refuse(w http.ResponseWriter, status int, body string) {
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(body))
+	_, _ = io.WriteString(w, body)
 }
 
 // sale is a handler and its price.
@@ -74,16 +75,16 @@ func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint
 	if h == nil {
 		panic("x402http: a nil handler is sold")
 	}
-	if n, ok := new(big.Int).SetString(amount, 10); ok && (s.cheapest == nil || n.Cmp(s.cheapest) < 0) {
-		s.cheapest = n
+	if s.cheapest == nil || amount.Cmp(s.cheapest) < 0 {
+		s.cheapest = amount
 	}
-	x := &sale{seller: s, handler: h, amount: amount, resource: x402.Resource{
+	x := &sale{seller: s, handler: h, amount: amount.String(), resource: x402.Resource{
 		Description: s.config.Description, MimeType: "application/json", ServiceName: s.config.Name,
 	}}
 	for _, o := range options {
 		o(x)
 	}
-	return s.Endpoint(Product{Name: "sold", At: s.at, Offer: x.offer, Job: x.job, Slots: s.slots, Window: s.config.Window})
+	return s.Endpoint(Product{Name: "sold", At: s.at, Offer: x.offer, Job: x.job, Cap: s.config.Concurrent, Window: s.config.Window})
 }
 
 // Handle registers a handler that is sold for a pattern of mux. It panics for a pattern
@@ -191,9 +192,7 @@ func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
 	if w.tooLong {
 		return x402.Reply{}, fault.New(fault.InternalError, fmt.Errorf("the answer is longer than %d bytes", maxAnswer))
 	}
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.status = cmp.Or(w.status, http.StatusOK)
 	if x.owes(w.status) {
 		return x402.Reply{}, owedWith(max(w.status, http.StatusBadRequest), waitOf(w.header)).New(w.own())
 	}
@@ -278,6 +277,13 @@ type recorder struct {
 
 func newRecorder() *recorder { return &recorder{header: http.Header{}} }
 
+// Respond has a handler answer a request.
+func Respond(h http.Handler, r *http.Request) Response {
+	w := newRecorder()
+	h.ServeHTTP(w, r)
+	return Response{Status: cmp.Or(w.status, http.StatusOK), Header: w.header, Body: w.body.Bytes()}
+}
+
 func (w *recorder) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -307,9 +313,7 @@ func (w *recorder) Write(b []byte) (int, error) {
 	if w.closed {
 		return 0, http.ErrHandlerTimeout
 	}
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
+	w.status = cmp.Or(w.status, http.StatusOK)
 	if w.body.Len()+len(b) > maxAnswer {
 		w.tooLong = true
 		return 0, http.ErrContentLength
