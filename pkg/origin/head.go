@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -16,43 +18,41 @@ import (
 // maxHead bounds what is read for one head, in bytes, interim answers included.
 const maxHead = 64 << 10
 
-// What is wrong with an answer.
 var (
 	errStatusLine = errors.New("malformed status line")
 	errStatus     = errors.New("status below 100")
 )
 
-// head is the head of an answer.
-type head struct {
-	status int // 101, or 200 to 999
-	minor  int // 0 for HTTP/1.0 and 1 for everything later
-	// header has the fields in their order under each name. Lines that are not a field
+// Answer is the head of an origin's answer.
+type Answer struct {
+	Method string // HEAD, or GET if the origin takes no HEAD
+	Status int    // 101, or 200 to 999
+	Peer   netip.Addr
+	// Header has the fields in their order under each name. Lines that are not a field
 	// are left out, and values have no control bytes but tabs; their bytes need not be
 	// UTF-8.
-	header http.Header
+	Header http.Header
+
+	minor int // 0 for HTTP/1.0 and 1 for everything later
 }
 
 // readHead reads the head of the final answer and passes over interim ones. 101 is
 // final, though nobody asked for it.
-func readHead(from *bufio.Reader) (head, error) {
+func readHead(from *bufio.Reader) (a Answer, err error) {
 	text := textproto.NewReader(from)
-	for {
+	for a.Status < 200 && a.Status != http.StatusSwitchingProtocols {
 		first, err := text.ReadLine()
 		if err != nil {
-			return head{}, fmt.Errorf("status line: %w", err)
+			return a, fmt.Errorf("status line: %w", err)
 		}
-		status, minor, err := statusLine(first)
-		if err != nil {
-			return head{}, err
+		if a.Status, a.minor, err = statusLine(first); err != nil {
+			return a, err
 		}
-		fields, err := readFields(text)
-		if err != nil {
-			return head{}, fmt.Errorf("header: %w", err)
-		}
-		if status >= 200 || status == http.StatusSwitchingProtocols {
-			return head{status, minor, fields}, nil
+		if a.Header, err = readFields(text); err != nil {
+			return a, fmt.Errorf("header: %w", err)
 		}
 	}
+	return a, nil
 }
 
 // readFields reads the lines up to the empty one. As browsers do, it passes over those
@@ -87,12 +87,7 @@ func field(line string) (name, value string, ok bool) {
 	if !ok || !httpguts.ValidHeaderFieldName(name) {
 		return "", "", false
 	}
-	kept := make([]byte, 0, len(value))
-	for i := range len(value) {
-		if b := value[i]; b >= ' ' && b != 0x7f || b == '\t' {
-			kept = append(kept, b)
-		}
-	}
+	kept := slices.DeleteFunc([]byte(value), func(b byte) bool { return b < ' ' && b != '\t' || b == 0x7f })
 	return textproto.CanonicalMIMEHeaderKey(name), strings.Trim(string(kept), " \t"), true
 }
 
@@ -109,28 +104,24 @@ func statusLine(s string) (status, minor int, err error) {
 	if !ok || major < 1 || len(rest)-len(strings.TrimLeft(rest, "0123456789")) != len("200") {
 		return 0, 0, errStatusLine
 	}
-	if major > 1 || minor > 1 {
-		minor = 1
-	}
-	status, _ = strconv.Atoi(rest[:3]) // three digits
-	if status < 100 {
+	if status, _ = strconv.Atoi(rest[:3]); status < 100 { // three digits
 		return 0, 0, errStatus
 	}
-	return status, minor, nil
+	if major > 1 {
+		minor = 1
+	}
+	return status, min(minor, 1), nil
 }
 
 // persists reports whether the connection can take another request after this answer:
 // the server keeps it open (RFC 9112 §9.3), and the answer ends with its head (§6.3).
-func (h head) persists(method string) bool {
-	if h.minor == 0 || h.status == http.StatusSwitchingProtocols ||
-		strings.Contains(strings.ToLower(strings.Join(h.header["Connection"], ",")), "close") {
+func (a Answer) persists() bool {
+	if a.minor == 0 || a.Status == http.StatusSwitchingProtocols ||
+		strings.Contains(strings.ToLower(strings.Join(a.Header["Connection"], ",")), "close") {
 		return false
 	}
-	if method == http.MethodHead || h.status == http.StatusNoContent || h.status == http.StatusNotModified {
-		return true
-	}
-	length := h.header["Content-Length"]
-	return len(length) == 1 && length[0] == "0" && len(h.header["Transfer-Encoding"]) == 0
+	return a.Method == http.MethodHead || a.Status == http.StatusNoContent || a.Status == http.StatusNotModified ||
+		slices.Equal(a.Header["Content-Length"], []string{"0"}) && len(a.Header["Transfer-Encoding"]) == 0
 }
 
 // Text is a header value as JSON can hold it. One that is not UTF-8 is read as

@@ -28,10 +28,10 @@ func FuzzAnswer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if h.status < 200 && h.status != 101 || h.status > 999 || h.minor < 0 || h.minor > 1 {
-			t.Errorf("status %d, minor version %d", h.status, h.minor)
+		if h.Status < 200 && h.Status != 101 || h.Status > 999 || h.minor < 0 || h.minor > 1 {
+			t.Errorf("status %d, minor version %d", h.Status, h.minor)
 		}
-		for k, values := range h.header {
+		for k, values := range h.Header {
 			if textproto.CanonicalMIMEHeaderKey(k) != k || !httpguts.ValidHeaderFieldName(k) {
 				t.Errorf("name %q", k)
 			}

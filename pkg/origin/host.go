@@ -15,7 +15,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/printable"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Host is one origin. It keeps its connection from one request to the next
@@ -23,37 +22,17 @@ import (
 type Host struct {
 	client *Client
 	target guard.Target
-	// conn is past its handshake and was used before; nil while there is none.
-	conn  *tls.Conn
-	peer  netip.Addr
-	limit *io.LimitedReader // what may still be read from conn
-	in    *bufio.Reader     // reads from limit
+	conn   *tls.Conn // past its handshake; nil while there is none
+	peer   netip.Addr
+	limit  *io.LimitedReader // what may still be read from conn
+	in     *bufio.Reader     // reads from limit
 }
 
-// Answer is the head of an origin's answer.
-type Answer struct {
-	Method string // HEAD, or GET if the origin takes no HEAD
-	Status int    // 101, or 200 to 999
-	Peer   netip.Addr
-	// Header has the fields in their order under each name, without lines that are not
-	// a field and control bytes in values. Values need not be UTF-8.
-	Header http.Header
-}
-
-// Host returns the origin at a target, not connected yet.
-func (c *Client) Host(t guard.Target) *Host { return &Host{client: c, target: t} }
-
-// HostOn returns the origin at a target, connected to a peer of it already and
-// past the TLS handshake. The connection is the Host's from here on.
-func (c *Client) HostOn(t guard.Target, conn *tls.Conn, peer netip.Addr) *Host {
-	h := c.Host(t)
-	h.connected(conn, peer)
-	return h
-}
-
-func (h *Host) connected(conn *tls.Conn, peer netip.Addr) {
-	h.conn, h.peer, h.limit = conn, peer, &io.LimitedReader{R: conn}
-	h.in = bufio.NewReader(h.limit)
+// Host returns the origin at a target. conn is nil, or a connection to a peer of it that is
+// past the TLS handshake, and is the Host's from here on.
+func (c *Client) Host(t guard.Target, conn *tls.Conn, peer netip.Addr) *Host {
+	limit := &io.LimitedReader{R: conn}
+	return &Host{client: c, target: t, conn: conn, peer: peer, limit: limit, in: bufio.NewReader(limit)}
 }
 
 // Close drops the connection, if there is one, without a TLS farewell, which could
@@ -85,8 +64,7 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 // a new one.
 func (h *Host) ask(ctx context.Context, method, path string) (Answer, error) {
 	if h.conn != nil {
-		a, err := h.exchange(ctx, method, path)
-		if err == nil || ctx.Err() != nil {
+		if a, err := h.exchange(ctx, method, path); err == nil || ctx.Err() != nil {
 			return a, err
 		}
 	}
@@ -120,12 +98,12 @@ func (h *Host) connect(ctx context.Context) error {
 	}
 	peer, err := Greet(ctx, h.client.Connector, h.target, hello(tls.VersionTLS13), hello(tls.VersionTLS12))
 	if err == nil {
-		h.connected(conn, peer)
+		*h = *h.client.Host(h.target, conn, peer)
 	}
 	return err
 }
 
-func handshakeFailed(err error) *fault.Error {
+func handshakeFailed(err error) error {
 	switch {
 	case errors.As(err, new(tls.RecordHeaderError)):
 		return lookup.Faultf(lookup.HandshakeFailed, err, "The TLS handshake failed: the host does not speak TLS on port 443.")
@@ -154,35 +132,37 @@ func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error
 		"Host: "+h.target.Name+"\r\n"+
 		"User-Agent: "+h.client.UserAgent+"\r\n"+
 		"Accept: */*\r\n\r\n")
-	got, err := readHead(h.in)
-	if stop(); err != nil || sendErr != nil || h.in.Buffered() > 0 || !got.persists(method) {
+	a, err := readHead(h.in)
+	a.Method, a.Peer = method, h.peer
+	if stop(); err != nil || sendErr != nil || h.in.Buffered() > 0 || !a.persists() {
 		h.Close()
 	}
 	switch {
 	case err == nil:
-		return Answer{Method: method, Status: got.status, Peer: h.peer, Header: got.header}, nil
+		return a, nil
 	case ctx.Err() != nil:
-		return Answer{}, fmt.Errorf("%w while %s waited for %s: %w", Late(ctx), method, h.peer, err)
+		return a, fmt.Errorf("%w while %s waited for %s: %w", Late(ctx), method, h.peer, err)
 	}
-	return Answer{}, h.failed(fmt.Errorf("%s to %s: %w", method, h.peer, errors.Join(err, sendErr)))
+	return a, h.failed(fmt.Errorf("%s to %s: %w", method, h.peer, errors.Join(err, sendErr)))
 }
 
 // failed says in our own words how a request failed.
-func (h *Host) failed(err error) *fault.Error {
+func (h *Host) failed(err error) error {
 	nothing := h.limit.N == maxHead
+	why := "the response headers are incomplete"
 	switch {
 	case h.limit.N == 0: // the cut may look like a malformed line
-		return lookup.Faultf(lookup.HTTPFailed, err, "The HTTPS request failed: the response headers are longer than 64 KiB.")
+		why = "the response headers are longer than 64 KiB"
 	case errors.Is(err, errStatus):
-		return lookup.Faultf(lookup.HTTPFailed, err, "The HTTPS request failed: the response status is below 100.")
+		why = "the response status is below 100"
 	case isAlert(err) && nothing:
 		// TLS 1.3 servers refuse a client, for want of its certificate for
 		// instance, when the client has finished.
 		return handshakeFailed(err)
 	case errors.Is(err, errStatusLine):
-		return lookup.Faultf(lookup.HTTPFailed, err, "The HTTPS request failed: the response is not HTTP/1.1.")
+		why = "the response is not HTTP/1.1"
 	case nothing:
-		return lookup.Faultf(lookup.HTTPFailed, err, "The HTTPS request failed: the connection ended without a response.")
+		why = "the connection ended without a response"
 	}
-	return lookup.Faultf(lookup.HTTPFailed, err, "The HTTPS request failed: the response headers are incomplete.")
+	return lookup.Faultf(lookup.HTTPFailed, err, "The HTTPS request failed: %s.", why)
 }

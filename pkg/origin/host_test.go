@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -135,7 +136,7 @@ func host(ctx context.Context, t *testing.T, w *testbed.Origins) *origin.Host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := c.Host(target)
+	h := c.Host(target, nil, netip.Addr{})
 	t.Cleanup(h.Close)
 	return h
 }

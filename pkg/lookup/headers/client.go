@@ -23,9 +23,8 @@ type Client struct{ origins *origin.Client }
 // New returns a Client.
 func New(origins *origin.Client) *Client { return &Client{origins} }
 
-// Lookup answers a query within the time of ctx. Its errors are blocked_address,
-// nxdomain, connect_failed, handshake_failed, http_failed and headers_timeout, the
-// last also when our resolvers are silent or we have no route.
+// Lookup answers a query within the time of ctx. Its errors are those of package origin,
+// with headers_timeout for what says nothing about the target.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	target, err := c.origins.Connector.Resolve(ctx, q.Domain)
 	if err != nil {
@@ -38,10 +37,7 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 // not nil, over a connection to its peer that is past the TLS handshake. The
 // connection is used up. If it turns out to be dead, another is made.
 func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, conn *tls.Conn, peer netip.Addr) (Result, error) {
-	host := c.origins.Host(target)
-	if conn != nil {
-		host = c.origins.HostOn(target, conn, peer)
-	}
+	host := c.origins.Host(target, conn, peer)
 	defer host.Close()
 	a, err := host.Fetch(ctx, "/")
 	if err != nil {

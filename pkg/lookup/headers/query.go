@@ -2,6 +2,8 @@ package headers
 
 import (
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
@@ -51,37 +53,27 @@ type Headers struct {
 // Policy, and Fetch and HTML, which split both X- options at commas. Of
 // Strict-Transport-Security only the first counts (RFC 6797 §8.1). The order of
 // X-Powered-By is that of the layers that added to it.
-func allowlisted(h http.Header) Headers {
-	return Headers{
-		AccessControlAllowOrigin:        first(h.Values("access-control-allow-origin")),
-		CacheControl:                    joined(h.Values("cache-control")),
-		ContentSecurityPolicy:           joined(h.Values("content-security-policy")),
-		ContentSecurityPolicyReportOnly: joined(h.Values("content-security-policy-report-only")),
-		ContentType:                     first(h.Values("content-type")),
-		CrossOriginOpenerPolicy:         first(h.Values("cross-origin-opener-policy")),
-		CrossOriginResourcePolicy:       first(h.Values("cross-origin-resource-policy")),
-		Location:                        first(h.Values("location")),
-		PermissionsPolicy:               joined(h.Values("permissions-policy")),
-		ReferrerPolicy:                  joined(h.Values("referrer-policy")),
-		Server:                          first(h.Values("server")),
-		StrictTransportSecurity:         first(h.Values("strict-transport-security")),
-		WWWAuthenticate:                 joined(h.Values("www-authenticate")),
-		XContentTypeOptions:             joined(h.Values("x-content-type-options")),
-		XFrameOptions:                   joined(h.Values("x-frame-options")),
-		XPoweredBy:                      joined(h.Values("x-powered-by")),
+func allowlisted(h http.Header) (out Headers) {
+	lists := []string{
+		"cache-control", "content-security-policy", "content-security-policy-report-only", "permissions-policy",
+		"referrer-policy", "www-authenticate", "x-content-type-options", "x-frame-options", "x-powered-by",
 	}
-}
-
-func first(values []string) *string { return joined(values[:min(len(values), 1)]) }
-
-func joined(values []string) *string {
-	if len(values) == 0 {
-		return nil
+	fields := reflect.ValueOf(&out).Elem()
+	for i := range fields.NumField() {
+		name := fields.Type().Field(i).Tag.Get("json")
+		values := h.Values(name)
+		if len(values) == 0 {
+			continue
+		}
+		if !slices.Contains(lists, name) {
+			values = values[:1]
+		}
+		// One by one: a field in ISO 8859-1 must not spoil its neighbour in UTF-8.
+		texts := make([]string, len(values))
+		for i, v := range values {
+			texts[i] = origin.Text(v)
+		}
+		fields.Field(i).Set(reflect.ValueOf(new(strings.Join(texts, ", "))))
 	}
-	// One by one: a field in ISO 8859-1 must not spoil its neighbour in UTF-8.
-	texts := make([]string, len(values))
-	for i, v := range values {
-		texts[i] = origin.Text(v)
-	}
-	return new(strings.Join(texts, ", "))
+	return out
 }

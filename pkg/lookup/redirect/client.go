@@ -21,7 +21,7 @@ package redirect
 
 import (
 	"context"
-	"net/http"
+	"net/netip"
 	"slices"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
@@ -38,10 +38,9 @@ type Client struct{ origins *origin.Client }
 // New returns a Client.
 func New(origins *origin.Client) *Client { return &Client{origins} }
 
-// Lookup answers a query within the time of ctx. Its errors are redirect_timeout and,
-// when the first hop fails, blocked_address, nxdomain, connect_failed,
-// handshake_failed and http_failed. redirect_timeout also stands for our resolvers
-// being silent and for a missing route.
+// Lookup answers a query within the time of ctx. Its errors are redirect_timeout, which
+// also stands for our resolvers being silent and for a missing route, and those of the
+// first hop.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	hosts := map[string]*origin.Host{} // resolved once, and connected where they allow it
 	defer func() {
@@ -70,7 +69,7 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 		}
 		r.Hops = append(r.Hops, hop)
 		r.FinalURL, r.HopCount = hop.URL, len(r.Hops)
-		if !redirects(a.Status) {
+		if !slices.Contains([]int{301, 302, 303, 307, 308}, a.Status) { // the Fetch standard's redirect statuses
 			return r, nil
 		}
 		next, stop := follow(at, location)
@@ -95,18 +94,7 @@ func (c *Client) fetch(ctx context.Context, hosts map[string]*origin.Host, u htt
 		if err != nil {
 			return origin.Answer{}, err
 		}
-		hosts[u.host] = c.origins.Host(target)
+		hosts[u.host] = c.origins.Host(target, nil, netip.Addr{})
 	}
 	return hosts[u.host].Fetch(ctx, u.path)
-}
-
-// redirects are the statuses that send a client on (Fetch standard); 300, 304
-// and 305 do not.
-func redirects(status int) bool {
-	switch status {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return true
-	}
-	return false
 }

@@ -30,16 +30,13 @@ func follow(from httpsURL, location []string) (httpsURL, StopReason) {
 		return httpsURL{}, MissingLocation
 	}
 	raw := location[0]
-	if len(raw) > maxURL || emptyAuthority(raw) {
-		return httpsURL{}, InvalidLocation
-	}
 	base, err := url.Parse(from.url())
 	if err != nil {
 		return httpsURL{}, InvalidLocation
 	}
 	u, err := base.Parse(raw)
 	switch {
-	case err != nil:
+	case err != nil, len(raw) > maxURL, emptyAuthority(raw):
 		return httpsURL{}, InvalidLocation
 	case u.Scheme != "https":
 		return httpsURL{}, InsecureRedirect
@@ -48,11 +45,10 @@ func follow(from httpsURL, location []string) (httpsURL, StopReason) {
 	case !isPort443(u.Port()):
 		return httpsURL{}, BlockedPort
 	}
-	host, err := guard.Domain(u.Hostname(), guard.Hostname)
-	if err != nil {
+	next := httpsURL{path: requestPath(u)}
+	if next.host, err = guard.Domain(u.Hostname(), guard.Hostname); err != nil {
 		return httpsURL{}, BlockedHost
 	}
-	next := httpsURL{host: host, path: requestPath(u)}
 	if len(next.url()) > maxURL {
 		return httpsURL{}, InvalidLocation
 	}
@@ -86,8 +82,8 @@ func requestPath(u *url.URL) string {
 	var out strings.Builder
 	out.WriteString(path)
 	out.WriteByte('?')
-	for i := 0; i < len(u.RawQuery); i++ {
-		if c := u.RawQuery[i]; c <= ' ' || c > '~' || strings.IndexByte(`"<>`, c) >= 0 {
+	for _, c := range []byte(u.RawQuery) {
+		if c <= ' ' || c > '~' || strings.IndexByte(`"<>`, c) >= 0 {
 			fmt.Fprintf(&out, "%%%02X", c)
 		} else {
 			out.WriteByte(c)

@@ -25,7 +25,7 @@ type Result struct {
 
 // Hop is one URL that was answered. A HEAD that fell back to GET is one hop.
 type Hop struct {
-	Index  int    `json:"index" doc:"From 0"`      // from 0
+	Index  int    `json:"index" doc:"From 0"`
 	URL    string `json:"url" doc:"URL requested"` // as requested: normalised, without fragment
 	Method string `json:"method" doc:"Method that produced the answer" enum:"HEAD,GET" schema:"ProbeMethod"`
 	Status int    `json:"status" doc:"HTTP status"`
@@ -35,8 +35,7 @@ type Hop struct {
 	Location *string `json:"location" doc:"Location as received"`
 }
 
-// StopReason says why a trace ended other than by a status that is no
-// redirect.
+// StopReason says why a trace ended other than by a status that does not redirect.
 type StopReason string
 
 // The stop reasons of spec §2.5. The last five are error codes of the next

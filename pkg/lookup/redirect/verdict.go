@@ -13,21 +13,19 @@ func Verdicts() []lookup.Verdict {
 		{If: "stop_reason = loop", Says: "Redirects in a loop: {final_url} leads back", Tone: lookup.Bad},
 		{If: "stop_reason = missing_location", Says: "{final_url} redirects and does not say where to", Tone: lookup.Bad},
 	}
-	for _, stop := range []struct {
-		reason StopReason
-		to     string
-	}{
-		{InvalidLocation, "something that is not a URL"},
-		{InsecureRedirect, "plain HTTP"},
-		{BlockedHost, "a host that is not public"},
-		{BlockedPort, "a port other than 443"},
-		{BlockedAddress, "an address that is not public"},
-		{NXDomain, "a domain that does not exist"},
-		{ConnectFailed, "a host that cannot be connected to"},
-		{HandshakeFailed, "a host whose TLS handshake fails"},
-		{HTTPFailed, "a host that does not answer over HTTPS"},
-	} {
-		rules = append(rules, lookup.Verdict{If: "stop_reason = " + string(stop.reason), Says: "{final_url} redirects to " + stop.to, Tone: lookup.Bad})
+	to := map[StopReason]string{
+		InvalidLocation:  "something that is not a URL",
+		InsecureRedirect: "plain HTTP",
+		BlockedHost:      "a host that is not public",
+		BlockedPort:      "a port other than 443",
+		BlockedAddress:   "an address that is not public",
+		NXDomain:         "a domain that does not exist",
+		ConnectFailed:    "a host that cannot be connected to",
+		HandshakeFailed:  "a host whose TLS handshake fails",
+		HTTPFailed:       "a host that does not answer over HTTPS",
+	}
+	for _, reason := range StopReasons()[3:] {
+		rules = append(rules, lookup.Verdict{If: "stop_reason = " + string(reason), Says: "{final_url} redirects to " + to[reason], Tone: lookup.Bad})
 	}
 	for hops, times := range []string{"Does not redirect", "Redirects once", "Redirects 2 times", "Redirects 3 times", "Redirects 4 times"} {
 		last := fmt.Sprintf("hop_count = %d", hops+1)

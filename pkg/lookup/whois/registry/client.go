@@ -44,16 +44,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Limits of what is read. Honest answers have some kilobytes and hundreds of values;
-// the bootstrap file of 2026 has 49 KB, 600 services and 1,200 top-level domains.
+// Limits of an answer. Honest ones have some kilobytes and hundreds of values.
 const (
 	maxAnswer       = 1 << 20
 	maxAnswerDepth  = 64
 	maxAnswerValues = 20_000
-
-	maxBootstrap       = 512 << 10
-	maxBootstrapDepth  = 8
-	maxBootstrapValues = 50_000
 )
 
 // Client asks registries. It is safe for concurrent use.
@@ -65,19 +60,14 @@ type Client struct {
 // New returns a Client.
 func New(cfg whois.Config) *Client {
 	cfg.BootstrapURL = cmp.Or(cfg.BootstrapURL, whois.DefaultBootstrapURL)
-	b := &bootstrap{cfg: cfg, turn: make(chan struct{}, 1), http: &http.Client{CheckRedirect: stay, Transport: transport{
-		unguarded, cfg.RootCAs, maxBootstrap, strictjson.Limits{Depth: maxBootstrapDepth, Values: maxBootstrapValues},
-	}}}
-	b.state.Store(&state{})
+	answers := strictjson.Limits{Depth: maxAnswerDepth, Values: maxAnswerValues}
 	return &Client{
-		bootstrap: b,
+		bootstrap: newBootstrap(cfg),
 		// With every field preset that the library would otherwise fill in or swap during
 		// a request, and the server given with each request, nothing of its client is
 		// written to, and it can be shared.
 		rdap: &rdap.Client{
-			HTTP: &http.Client{CheckRedirect: follow, Transport: transport{
-				guarded(cfg.Connector), cfg.RootCAs, maxAnswer, strictjson.Limits{Depth: maxAnswerDepth, Values: maxAnswerValues},
-			}},
+			HTTP:      &http.Client{CheckRedirect: follow, Transport: transport{guarded(cfg.Connector), cfg.RootCAs, maxAnswer, answers}},
 			Bootstrap: &rdapbootstrap.Client{}, // never asked
 			Verbose:   func(string) {},
 			UserAgent: cfg.UserAgent,
@@ -95,10 +85,7 @@ func (c *Client) NoServer(domain string) bool {
 }
 
 // Lookup answers a query within the time of ctx. Its errors are rdap_unavailable,
-// not_found, rdap_upstream, bootstrap_unavailable and whois_timeout. A
-// bootstrap_unavailable is marked as prevented (fault.Error.IsPrevented) when neither
-// the bootstrap URL nor a registry was asked, because of the pause after a failed
-// download.
+// not_found, rdap_upstream, bootstrap_unavailable and whois_timeout.
 func (c *Client) Lookup(ctx context.Context, q whois.Query) (whois.Result, error) {
 	servers, err := c.bootstrap.load(ctx)
 	if err != nil {
@@ -110,8 +97,14 @@ func (c *Client) Lookup(ctx context.Context, q whois.Query) (whois.Result, error
 		return whois.Result{}, lookup.Fault(lookup.RDAPUnavailable, nil)
 	}
 	domain, err := c.ask(ctx, base, name)
-	if up, ok := webHostOf(name); ok && err != nil && fault.From(err).Code == lookup.NotFound {
-		domain, err = c.ask(ctx, base, up)
+	// The public suffix list takes the web host of gov.uk for a name that somebody could
+	// register there, and no registry registers it: where it has no registration, that of
+	// the suffix is the name's, if there is one. Other names below such a suffix can be
+	// free, as those below co.uk, or registered with somebody else, as those below ac.uk,
+	// while the registry has an object for the suffix.
+	suffix, web := strings.CutPrefix(name, "www.")
+	if web && strings.Contains(suffix, ".") && err != nil && fault.From(err).Code == lookup.NotFound {
+		domain, err = c.ask(ctx, base, suffix)
 	}
 	if err != nil {
 		return whois.Result{}, err
@@ -125,33 +118,36 @@ func (c *Client) ask(ctx context.Context, base, name string) (*rdap.Domain, erro
 	if err != nil {
 		return nil, fmt.Errorf("whois: base URL: %w", err)
 	}
+	unusable := func(format string, args ...any) error {
+		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server answered "+format, args...)
+	}
 	resp, err := c.rdap.Do(rdap.NewDomainRequest(name).WithContext(ctx).WithServer(server))
 	if err != nil {
 		// The library's error says little; the exchange that it reports says more.
-		exchange := resp.HTTP[0]
-		switch {
+		switch exchange := resp.HTTP[0]; {
 		case exchange.Error != nil:
 			return nil, broken(ctx, exchange.Error)
 		case exchange.Response.StatusCode == http.StatusNotFound:
 			return nil, lookup.Fault(lookup.NotFound, err)
 		case exchange.Response.StatusCode == http.StatusOK: // and an empty body
 			return nil, lookup.Fault(lookup.RDAPUpstream, err)
+		default:
+			return nil, unusable("with HTTP status %d.", exchange.Response.StatusCode)
 		}
-		return nil, lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server answered with HTTP status %d.", exchange.Response.StatusCode)
 	}
 	switch o := resp.Object.(type) {
 	case *rdap.Domain:
-		if !about(o, name) {
-			return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered about another name.")
+		if about(o, name) {
+			return o, nil
 		}
-		return o, nil
+		return nil, unusable("about another name.")
 	case *rdap.Error:
 		if o.ErrorCode != nil && *o.ErrorCode == http.StatusNotFound {
 			return nil, lookup.Fault(lookup.NotFound, nil)
 		}
-		return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered with an error.")
+		return nil, unusable("with an error.")
 	}
-	return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered with something other than a domain.")
+	return nil, unusable("with something other than a domain.")
 }
 
 // broken says what an exchange that failed means. http.Client puts the address
@@ -167,8 +163,6 @@ func broken(ctx context.Context, err error) error {
 		return lookup.Faultf(lookup.WhoisTimeout, err, "The RDAP server's name could not be resolved: no DNS resolver gave a usable answer.")
 	case errors.Is(err, guard.ErrNoRoute):
 		return lookup.Faultf(lookup.WhoisTimeout, err, "The RDAP server has IPv6 addresses only, and this deployment has no IPv6 route.")
-	case errors.Is(ctx.Err(), context.Canceled):
-		return lookup.Fault(lookup.WhoisTimeout, err) // ours, whatever it was doing
 	case code == lookup.BlockedAddress, code == lookup.InvalidDomain:
 		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server is not at a public address.")
 	case code == lookup.ConnectFailed, code == lookup.NXDomain:
@@ -199,16 +193,4 @@ func registrable(name string) string {
 		return name
 	}
 	return rest[strings.LastIndexByte(rest, '.')+1:] + "." + suffix
-}
-
-// webHostOf is the suffix of several labels whose own web host a registrable name
-// is: gov.uk for www.gov.uk. The public suffix list takes such a name for one that
-// somebody could register there, and no registry registers it: where it has no
-// registration, that of the suffix is the name's, if there is one. Other names below
-// such a suffix are not asked for so. They can be free, as those below co.uk, or
-// registered with somebody else, as those below ac.uk, while the registry has an
-// object for the suffix.
-func webHostOf(registrable string) (suffix string, ok bool) {
-	suffix, ok = strings.CutPrefix(registrable, "www.")
-	return suffix, ok && strings.Contains(suffix, ".")
 }

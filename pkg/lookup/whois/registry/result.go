@@ -25,9 +25,7 @@ const (
 // result takes the facts of spec §2.3 out of a domain object.
 func result(q whois.Query, base string, d *rdap.Domain) whois.Result {
 	r := whois.Result{
-		Domain:      q.Domain,
-		Source:      whois.Source,
-		RDAPServer:  base,
+		Domain: q.Domain, Source: whois.Source, RDAPServer: base,
 		Status:      words(raw(d.DecodeData, "status")),
 		Registrar:   registrar(d.Entities, 0),
 		CreatedAt:   event(d.Events, "registration"),
@@ -67,11 +65,8 @@ func raw(d *rdap.DecodeData, member string) any {
 // list is a member that should be an array; some registries send the only
 // element alone.
 func list(v any) []any {
-	switch v := v.(type) {
-	case nil:
-		return nil
-	case []any:
-		return v
+	if all, ok := v.([]any); ok || v == nil {
+		return all
 	}
 	return []any{v}
 }
@@ -166,8 +161,7 @@ func property(card any, name string, depth int) string {
 		return ""
 	}
 	if len(fields) >= 3 && is(fields[0], name) {
-		value := list(fields[len(fields)-1])
-		if len(value) > 0 { // org: the units follow
+		if value := list(fields[len(fields)-1]); len(value) > 0 { // org: the units follow
 			if s, ok := value[0].(string); ok && text(s) != "" {
 				return text(s)
 			}
@@ -201,14 +195,8 @@ func date(published string) string {
 	}
 	// RFC 3339 §5.6 allows t and z in lower case; Go's layouts do not.
 	published = strings.ToUpper(strings.TrimSpace(published))
-	for _, layout := range []string{
-		time.RFC3339,
-		"2006-01-02T15:04:05Z0700",
-		"2006-01-02T15:04:05",
-		"2006-01-02 15:04:05Z07:00",
-		"2006-01-02 15:04:05",
-		time.DateOnly,
-	} {
+	published = strings.Replace(published, " ", "T", 1) // some write a space
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05", time.DateOnly} {
 		t, err := time.Parse(layout, published)
 		if t = t.UTC(); err == nil && 1 <= t.Year() && t.Year() <= 9999 { // an offset can leave the years of RFC 3339
 			return t.Format(time.RFC3339)
@@ -237,11 +225,8 @@ func hostname(published string) string {
 	if mapped, err := guard.Domain(published, guard.DNSName); err == nil {
 		name = mapped
 	}
-	if len(name) > 253 {
-		return ""
-	}
 	for l := range strings.SplitSeq(name, ".") {
-		if l == "" || len(l) > 63 || strings.Trim(l, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+		if l == "" || len(l) > 63 || len(name) > 253 || strings.Trim(l, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 			return ""
 		}
 	}

@@ -26,11 +26,7 @@ const (
 	maxRedirects = 3
 )
 
-var (
-	errBody     = errors.New("whois: the body is too long")
-	errLocation = errors.New("whois: a malformed location")
-	errRedirect = fmt.Errorf("whois: a redirect to where none may lead, or more than %d", maxRedirects)
-)
+var errRedirect = fmt.Errorf("whois: a redirect to where none may lead, or more than %d", maxRedirects)
 
 // dial connects to a port of a host.
 type dial func(ctx context.Context, host string, port uint16) (net.Conn, error)
@@ -109,7 +105,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		body, err = t.read(resp)
 	case resp.StatusCode/100 == 3:
 		if _, bad := resp.Location(); bad != nil && !errors.Is(bad, http.ErrNoLocation) {
-			err = errLocation // http.Client would quote it
+			err = errors.New("a malformed location") // http.Client would quote it
 		}
 	}
 	if err != nil {
@@ -133,7 +129,7 @@ func (t transport) read(resp *http.Response) (_ []byte, err error) {
 		return nil, err
 	}
 	if int64(len(b)) > t.maxBody {
-		return nil, errBody
+		return nil, errors.New("the body is too long")
 	}
 	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
 	return b, t.limits.Check(b)
