@@ -165,14 +165,11 @@ func readName(rdns cryptobyte.String, out *string) bool {
 
 // readAttribute reads one AttributeTypeAndValue.
 func readAttribute(rdn *cryptobyte.String, out *string) bool {
-	var attribute, whole, value cryptobyte.String
+	var attribute, element, value cryptobyte.String
 	var tag asn1.Tag
 	var oid string
-	if !rdn.ReadASN1(&attribute, asn1.SEQUENCE) || !readOID(&attribute, &oid) || !attribute.ReadAnyASN1Element(&whole, &tag) {
-		return false
-	}
-	element := whole
-	if !whole.ReadAnyASN1(&value, &tag) {
+	ok := rdn.ReadASN1(&attribute, asn1.SEQUENCE) && readOID(&attribute, &oid) && attribute.ReadAnyASN1Element(&element, &tag)
+	if whole := element; !ok || !whole.ReadAnyASN1(&value, &tag) {
 		return false
 	}
 	// RFC 4514 §2.3: a dotted type goes with a hex value.

@@ -14,15 +14,13 @@
 //	no TLS, or no certificate that reads       handshake_failed
 //	silence, or bytes too slow                 ssl_timeout, marked as the host's silence
 //
-// The certificate is read by this package and not by crypto/x509, which
-// refuses many that are in use. crypto/tls refuses the handshake when
-// crypto/x509 refuses any certificate of the chain, so what the server sent is
-// recorded during the handshake, and the leaf is taken from the recording when
-// crypto/tls does not hand it out: in plain text up to TLS 1.2, decrypted with
-// the handshake's own secret in TLS 1.3. No second connection is made for that.
-// The hello that offers all that there is, DHE, CCM, Camellia and old curves among
-// it, is made by hand: it gets the leaf of a TLS 1.2 server, which needs no key
-// exchange, and no connection.
+// The certificate is read by this package, because crypto/x509 refuses many that are in
+// use. crypto/tls refuses the handshake when crypto/x509 refuses any certificate of the
+// chain, so what the server sent is recorded, and the leaf is taken from the recording: in
+// plain text up to TLS 1.2, decrypted with the handshake's own secret in TLS 1.3. The
+// hello that offers all that there is, DHE, CCM, Camellia and old curves among it, is made
+// by hand: it gets the leaf of a TLS 1.2 server, which needs no key exchange, and no
+// connection.
 //
 // It does not build or verify chains, check revocation, resume sessions or
 // send application data. It connects to nothing but the addresses of a

@@ -9,7 +9,6 @@ import (
 	"crypto/sha512"
 	"crypto/tls"
 	"encoding/binary"
-	"errors"
 	"hash"
 	"io"
 	"slices"
@@ -60,11 +59,10 @@ func readFlight(in io.Reader, secret []byte) flight {
 		if _, err := io.ReadFull(in, header[:]); err != nil {
 			break
 		}
-		kind, size := header[0], binary.BigEndian.Uint16(header[3:])
-		if header[1] != 3 || size > maxRecord {
+		kind, payload := header[0], make([]byte, binary.BigEndian.Uint16(header[3:]))
+		if header[1] != 3 || len(payload) > maxRecord {
 			break
 		}
-		payload := make([]byte, size)
 		if _, err := io.ReadFull(in, payload); err != nil {
 			break
 		}
@@ -132,10 +130,9 @@ func (f *flight) readHello(s cryptobyte.String) {
 // firstCertificate returns the first entry of a Certificate message, nil while
 // it is not there in full. Lengths of what is around it only have to leave
 // room for it.
-func firstCertificate(body cryptobyte.String, version uint16) []byte {
+func firstCertificate(body cryptobyte.String, version uint16) (der []byte) {
 	var context cryptobyte.String
 	var list, size uint32
-	var der []byte
 	if version == tls.VersionTLS13 && !body.ReadUint8LengthPrefixed(&context) ||
 		!body.ReadUint24(&list) || !body.ReadUint24(&size) || size == 0 || size+3 > list || !body.ReadBytes(&der, int(size)) {
 		return nil
@@ -166,14 +163,11 @@ func newOpener(f flight, secret []byte) *opener {
 	if f.version != tls.VersionTLS13 || len(secret) != newHash().Size() {
 		return nil
 	}
-	key, failed := expandLabel(newHash, secret, "key", size)
-	iv, err := expandLabel(newHash, secret, "iv", 12)
-	failed = errors.Join(failed, err)
-	aead, err := newAEAD(key)
-	if errors.Join(failed, err) != nil {
+	aead, err := newAEAD(expandLabel(newHash, secret, "key", size))
+	if err != nil {
 		return nil
 	}
-	return &opener{aead: aead, iv: iv}
+	return &opener{aead: aead, iv: expandLabel(newHash, secret, "iv", 12)}
 }
 
 // open decrypts one record's payload and returns the type and the content inside
@@ -205,8 +199,9 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 }
 
 // expandLabel is HKDF-Expand-Label with an empty context (RFC 8446 §7.1).
-func expandLabel(h func() hash.Hash, secret []byte, label string, size int) ([]byte, error) {
+func expandLabel(h func() hash.Hash, secret []byte, label string, size int) []byte {
 	label = "tls13 " + label
 	info := string([]byte{0, byte(size), byte(len(label))}) + label + "\x00"
-	return hkdf.Expand(h, secret, info, size)
+	out, _ := hkdf.Expand(h, secret, info, size) // fails for sizes above those here
+	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +13,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-
-	"golang.org/x/crypto/cryptobyte"
 )
 
 // suites are the cipher suites of TLS 1.2 and earlier with which a server shows a
@@ -110,8 +109,8 @@ func widest(domain string) []byte {
 		ids = append(ids, id)
 	}
 	curves := []uint16{29, 23, 24, 25} // in use
-	for id := range uint16(42) {
-		if id > 0 && !slices.Contains(curves[:4], id) {
+	for id := uint16(1); id < 42; id++ {
+		if !slices.Contains(curves, id) {
 			curves = append(curves, id)
 		}
 	}
@@ -121,45 +120,31 @@ func widest(domain string) []byte {
 		0x0840, 0x0841, 0xeded, 0xeeee, 0xefef, // GOST: RFC 9189 §7.1, and its drafts
 		0x0402, 0x0502, 0x0602, 0x0303, 0x0301, 0x0302, 0x0203, 0x0201, 0x0202, 0x0101, // DSA, SHA-224, SHA-1, MD5
 	}
-	type builder = *cryptobyte.Builder
-	list := func(numbers []uint16) cryptobyte.BuilderContinuation {
-		return func(b builder) {
-			for _, n := range numbers {
-				b.AddUint16(n)
-			}
-		}
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // never fails
+	sized := func(width int, parts ...[]byte) []byte {
+		body := slices.Concat(parts...)
+		size := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
+		return append(size[4-width:], body...)
 	}
-	b := cryptobyte.NewBuilder([]byte{recordHandshake, 3, 1})
-	b.AddUint16LengthPrefixed(func(b builder) {
-		b.AddUint8(messageClientHello)
-		b.AddUint24LengthPrefixed(func(b builder) {
-			random := make([]byte, 32)
-			_, _ = rand.Read(random) // never fails
-			b.AddUint16(tls.VersionTLS12)
-			b.AddBytes(random)
-			b.AddUint8(0) // no session
-			b.AddUint16LengthPrefixed(list(ids))
-			b.AddBytes([]byte{1, 0}) // no compression
-			b.AddUint16LengthPrefixed(func(b builder) {
-				extension := func(kind uint16, body cryptobyte.BuilderContinuation) {
-					b.AddUint16(kind)
-					b.AddUint16LengthPrefixed(body)
-				}
-				extension(extensionName, func(b builder) {
-					b.AddUint16LengthPrefixed(func(b builder) {
-						b.AddUint8(0) // host_name
-						b.AddUint16LengthPrefixed(func(b builder) { b.AddBytes([]byte(domain)) })
-					})
-				})
-				extension(extensionCurves, func(b builder) { b.AddUint16LengthPrefixed(list(curves)) })
-				extension(extensionPoints, func(b builder) { b.AddBytes([]byte{3, 0, 1, 2}) })
-				extension(extensionSignatures, func(b builder) { b.AddUint16LengthPrefixed(list(schemes)) })
-				extension(extensionExtendedMaster, func(builder) {})
-				extension(extensionRenegotiation, func(b builder) { b.AddUint8(0) })
-			})
-		})
-	})
-	return b.BytesOrPanic()
+	list := func(numbers ...uint16) (b []byte) {
+		for _, n := range numbers {
+			b = binary.BigEndian.AppendUint16(b, n)
+		}
+		return b
+	}
+	extension := func(kind uint16, body []byte) []byte { return slices.Concat(list(kind), sized(2, body)) }
+	hello := slices.Concat(
+		list(tls.VersionTLS12), random, []byte{0}, // no session
+		sized(2, list(ids...)), []byte{1, 0}, // no compression
+		sized(2,
+			extension(extensionName, sized(2, []byte{0}, sized(2, []byte(domain)))), // host_name
+			extension(extensionCurves, sized(2, list(curves...))),
+			extension(extensionPoints, []byte{3, 0, 1, 2}),
+			extension(extensionSignatures, sized(2, list(schemes...))),
+			extension(extensionExtendedMaster, nil),
+			extension(extensionRenegotiation, []byte{0})))
+	return append([]byte{recordHandshake, 3, 1}, sized(2, []byte{messageClientHello}, sized(3, hello))...)
 }
 
 // maxFlight bounds what is read of an answer to the widest hello. The largest

@@ -9,6 +9,7 @@ import (
 	"math/big"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,11 +31,10 @@ func ParseQuery(q url.Values) (Query, error) {
 	if err != nil {
 		return Query{}, err
 	}
-	// Spelled exactly so: a port that needs interpretation is not 443.
-	if p, ok := q["port"]; ok && (len(p) != 1 || p[0] != strconv.Itoa(origin.Port)) {
-		if len(p) > 1 {
-			return Query{}, lookup.Faultf(lookup.InvalidPort, nil, "port is repeated: leave it out or pass 443 once.")
-		}
+	switch p, ok := q["port"]; {
+	case len(p) > 1:
+		return Query{}, lookup.Faultf(lookup.InvalidPort, nil, "port is repeated: leave it out or pass 443 once.")
+	case ok && !slices.Equal(p, []string{strconv.Itoa(origin.Port)}): // a port that needs interpretation is not 443
 		return Query{}, lookup.Fault(lookup.InvalidPort, nil)
 	}
 	return Query{Domain: domain}, nil
