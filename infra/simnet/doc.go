@@ -15,10 +15,10 @@
 //
 // To add a case, add a line to one of the sites_*_linux_test.go files: a row asks
 // about a host of the tables, and a site is a host with what is answered about it. What
-// the package of a lookup proves of peers on loopback has one row of its kind here.
-// testdata/corpora holds names, addresses and redirects that try to lead to addresses
-// that are not public; HOSTFACTS_SIMNET_CORPORA names a folder with more. A tap on the
-// namespace's packets sees whom anybody tries to connect to.
+// the package of a lookup proves of peers on loopback is not repeated here: the rows are
+// every code, and every field, of the whole service. testdata/corpora holds addresses
+// that are not public, and redirects that try to lead to such. A tap on the namespace's
+// packets sees whom anybody tries to connect to.
 //
 // In the end openssl is asked about the certificates of the same hosts. Where it says
 // something else, a list says why. How records and registrations are read is held to

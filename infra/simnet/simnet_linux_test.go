@@ -55,7 +55,6 @@ func TestSimnet(t *testing.T) {
 	}
 	play(t, "table", r, tableRows())
 	play(t, "addresses", r, specialRows())
-	play(t, "names", r, corporaRows())
 	t.Run("beside each other", func(t *testing.T) {
 		t.Run("deployed", func(t *testing.T) {
 			t.Parallel()

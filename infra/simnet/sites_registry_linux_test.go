@@ -5,12 +5,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
@@ -136,63 +133,27 @@ func registryPages() page {
 		pages[at+r.name+".com"] = r.answer
 	}
 	// What it answers about special addresses.
-	for i := range corpora()["address"] {
+	for i := range specialAddresses() {
 		pages[at+rdapName(i)] = body(302, "", "Location: https://"+hostile("direct", i)+"/domain/"+rdapName(i))
 	}
 	return paths(pages)
 }
 
-// specimen is a value of a corpus, a line of a kind, a tab and a quoted value: "refused" is a
-// domain that is none; "name" a public name, though it may look like an address, which this
-// internet does not have; "address" is not public, and is reached in all ways; "location" is
-// where a redirect leads, where nobody of this internet is but example.com.
-type specimen struct {
-	from  string // the file, and the line in it
-	value string
-}
-
-// corpora are all values by kind: those of testdata, the names that the guard's own test refuses,
-// and those of a folder of further files, for collections that are not ours to hand on.
-var corpora = sync.OnceValue(func() map[string][]specimen {
-	files := must(filepath.Glob("testdata/corpora/*.txt"))
-	files = append(files, must(filepath.Glob(filepath.Join(os.Getenv("HOSTFACTS_SIMNET_CORPORA"), "*.txt")))...)
-	const guards = "../../pkg/guard/testdata/hostile.txt"
-	all := map[string][]specimen{}
-	for _, file := range append(files, guards) {
-		for n, line := range strings.Split(string(must(os.ReadFile(file))), "\n") {
-			if kind, quoted, found := strings.Cut(line, "\t"); found && line[0] != '#' {
-				if file == guards {
-					kind = "refused" // there it says why
-				}
-				s := specimen{fmt.Sprintf("%s:%d", filepath.Base(file), n+1), must(strconv.Unquote(quoted))}
-				all[kind] = append(all[kind], s)
-			}
+// corpus are the values of a file of testdata/corpora, a quoted one on each line.
+func corpus(file string) (values []string) {
+	for line := range strings.Lines(string(must(os.ReadFile("testdata/corpora/" + file)))) {
+		if line[0] != '#' {
+			values = append(values, must(strconv.Unquote(strings.TrimSpace(line))))
 		}
 	}
-	return all
-})
-
-// corporaRows are the names of all corpora, asked for through the whole service, and the
-// locations. The addresses are among those of specialRows.
-func corporaRows() []row {
-	ops := catalog.All() // ping, the last, takes no domain
-	refused := corpora()["refused"]
-	if len(refused) < 450 {
-		panic(fmt.Sprintf("the corpora have only %d names that are refused", len(refused)))
-	}
-	var rows []row
-	for i, s := range refused {
-		rows = append(rows, row{name: s.from, op: ops[i%(len(ops)-1)].Slug, domain: s.value, want: fails(lookup.InvalidDomain)})
-	}
-	connects := []string{"dns", "ssl-check", "headers", "resolve-redirect"}
-	for i, s := range corpora()["name"] {
-		rows = append(rows, row{name: s.from, op: connects[i%len(connects)], domain: s.value, want: fails(lookup.NXDomain)})
-	}
-	for i, s := range corpora()["location"] {
-		rows = append(rows, row{name: s.from, op: "resolve-redirect", domain: hostile("location", i), want: want{"hops.0.status": 302}})
-	}
-	return rows
+	return values
 }
+
+// specialAddresses are not public.
+func specialAddresses() []string { return corpus("addresses.txt") }
+
+// foreignLocations are where a redirect leads to nobody of this internet but example.com.
+func foreignLocations() []string { return corpus("locations.txt") }
 
 // hostile is a name with a number, of one of the hosts that lead to an address or a
 // location of the corpora.
@@ -201,25 +162,25 @@ func hostile(way string, i int) string { return fmt.Sprintf("%s%d.hostile.exampl
 func rdapName(i int) string { return fmt.Sprintf("rdap%d.com", i) }
 
 // specialHosts lead to every special address in every way, and redirect to every
-// location of the corpora. What is turning was public when it was asked for first.
+// foreign location. What is turning was public when it was asked for first.
 func specialHosts() []host {
 	var out []host
-	for i, s := range corpora()["address"] {
+	for i, a := range specialAddresses() {
 		beside := "93.184.3.1" // public and closed, first in the answer
-		if netip.MustParseAddr(s.value).Is6() {
+		if netip.MustParseAddr(a).Is6() {
 			beside = "2606:2800:220:1::8"
 		}
 		direct := hostile("direct", i)
 		out = append(out,
-			host{name: direct, addrs: []string{s.value}},
+			host{name: direct, addrs: []string{a}},
 			host{name: hostile("alias", i), alias: direct},
-			host{name: hostile("mixed", i), addrs: []string{beside, s.value}},
+			host{name: hostile("mixed", i), addrs: []string{beside, a}},
 			host{name: hostile("redirect", i), serve: web(to("https://" + direct + "/"))},
-			host{name: hostile("turning", i), later: []string{s.value}, serve: web(chain(1))},
+			host{name: hostile("turning", i), later: []string{a}, serve: web(chain(1))},
 		)
 	}
-	for i, s := range corpora()["location"] {
-		out = append(out, host{name: hostile("location", i), serve: web(root(status(302, "Location: "+s.value), status(200)))})
+	for i, location := range foreignLocations() {
+		out = append(out, host{name: hostile("location", i), serve: web(root(status(302, "Location: "+location), status(200)))})
 	}
 	return out
 }
@@ -227,9 +188,9 @@ func specialHosts() []host {
 func specialRows() []row {
 	connects := []string{"ssl-check", "headers", "resolve-redirect"}
 	var all []row
-	for i, s := range corpora()["address"] {
+	for i, a := range specialAddresses() {
 		add := func(way, op, domain string, w want) {
-			all = append(all, row{name: s.from + " " + s.value + ", " + way, op: op, domain: domain, want: w})
+			all = append(all, row{name: a + ", " + way, op: op, domain: domain, want: w})
 		}
 		for j, way := range []string{"direct", "alias", "mixed"} {
 			add(way, connects[(i+j)%len(connects)], hostile(way, i), fails(lookup.BlockedAddress))
@@ -238,6 +199,9 @@ func specialRows() []row {
 		// Resolved once, so it stays what it was.
 		add("turning", "resolve-redirect", hostile("turning", i), want{"stop_reason": nil, "hop_count": 2})
 		add("rdap", "whois", rdapName(i), fails(lookup.RDAPUpstream, "The RDAP server is not at a public address"))
+	}
+	for i, location := range foreignLocations() {
+		all = append(all, row{name: location, op: "resolve-redirect", domain: hostile("location", i), want: want{"hops.0.status": 302}})
 	}
 	return all
 }

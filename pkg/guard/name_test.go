@@ -212,14 +212,25 @@ func isInet(s string) bool {
 	return true
 }
 
-// hostile are values that no grammar takes, by class: those of
-// testdata/hostile.txt, which other suites send to the service too, and long ones.
-func hostile(tb testing.TB) map[string][]string {
+// corpus are the lines of a file of testdata, without comments.
+func corpus(tb testing.TB, file string) (lines []string) {
 	tb.Helper()
-	text, err := os.ReadFile("testdata/hostile.txt")
+	text, err := os.ReadFile("testdata/" + file)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	for line := range strings.Lines(string(text)) {
+		if line[0] != '#' {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}
+
+// hostile are values that no grammar takes, by class: those of
+// testdata/hostile.txt, and long ones.
+func hostile(tb testing.TB) map[string][]string {
+	tb.Helper()
 	long := func(n int) string { return strings.Repeat("a", n) }
 	all := map[string][]string{
 		"length": {long(64) + ".com", long(255) + ".com", long(250) + "." + long(2), name253 + "c", strings.Repeat("a.", 126) + "com", long(1024), long(1025), long(1 << 20),
@@ -233,11 +244,8 @@ func hostile(tb testing.TB) map[string][]string {
 			"-_x.example.com", "_x-.example.com",
 		},
 	}
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		class, quoted, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+	for _, line := range corpus(tb, "hostile.txt") {
+		class, quoted, _ := strings.Cut(line, "\t")
 		value, err := strconv.Unquote(quoted)
 		if err != nil {
 			tb.Fatalf("%q: %v", line, err)
@@ -247,7 +255,8 @@ func hostile(tb testing.TB) map[string][]string {
 	return all
 }
 
-func TestDomainRefusesHostile(t *testing.T) {
+// TestCorpora: the guard takes no hostile value, and every public one.
+func TestCorpora(t *testing.T) {
 	t.Parallel()
 	n := 0
 	for class, values := range hostile(t) {
@@ -263,7 +272,13 @@ func TestDomainRefusesHostile(t *testing.T) {
 			}
 		}
 	}
-	if n < 300 {
+	if n < 450 {
 		t.Errorf("the corpus has only %d values", n)
+	}
+	for _, quoted := range corpus(t, "public.txt") {
+		raw, err := strconv.Unquote(quoted)
+		if name, refused := guard.Domain(raw, guard.Hostname); err != nil || refused != nil {
+			t.Errorf("Domain(%s) = %q, %v, %v", quoted, name, refused, err)
+		}
 	}
 }

@@ -1,0 +1,117 @@
+package lookup_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/verdicttest"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+)
+
+// hold compares the tone and the line that rules have for results with those they stand for.
+func hold[R any](t *testing.T, rules []lookup.Verdict, results map[string]R) {
+	t.Helper()
+	for want, r := range results {
+		t.Run(want, func(t *testing.T) {
+			line, tone := verdicttest.Of(rules, r, time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC))
+			if got := string(tone) + " " + line; got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		})
+	}
+}
+
+func TestDNSVerdicts(t *testing.T) {
+	of := func(typ, rcode string, records ...dns.Record) dns.Result {
+		return dns.Result{Domain: "example.com", Type: typ, Rcode: rcode, Records: records}
+	}
+	address, mx, alias := dns.Address{Address: "192.0.2.1"}, dns.MX{Exchange: "mx1.example.com"}, dns.Target{Target: "b.example.net"}
+	hold(t, dns.Verdicts(), map[string]dns.Result{
+		"good A: 192.0.2.1":                                                   of("A", "", address),
+		"good AAAA: 2 addresses":                                              of("AAAA", "", address, address),
+		"good MX: 1 mail server":                                              of("MX", "", mx),
+		"good MX: 2 mail servers":                                             of("MX", "", dns.MX{Exchange: "."}, mx),
+		" MX: the domain accepts no mail":                                     of("MX", "", dns.MX{Exchange: "."}),
+		"good TXT: 2 text records":                                            of("TXT", "", dns.TXT{}, dns.TXT{}),
+		"good CNAME: an alias of b.example.net":                               of("CNAME", "", alias),
+		"good NS: 2 name servers":                                             of("NS", "", dns.Target{}, dns.Target{}),
+		"good SOA: ns1.example.com, serial 7":                                 of("SOA", "", dns.SOA{MName: "ns1.example.com", Serial: 7}),
+		" No TXT records":                                                     of("TXT", "", []dns.Record{}...),
+		"warn CNAME: an alias of b.example.net, which does not exist":         of("CNAME", "NXDOMAIN", alias),
+		"bad The resolvers could not look example.com up (SERVFAIL)":          of("A", "SERVFAIL"),
+		"bad A DNAME leads example.com to a name that is too long (YXDOMAIN)": of("A", "YXDOMAIN"),
+	})
+}
+
+func TestSSLVerdicts(t *testing.T) {
+	of := func(expired, early, match bool, until string) ssl.Result {
+		return ssl.Result{Domain: "example.com", Expired: expired, NotYetValid: early, HostnameMatch: match, NotBefore: "2026-11-27T00:00:00Z", NotAfter: until}
+	}
+	const later = "2027-08-13T00:00:00Z"
+	hold(t, ssl.Verdicts(), map[string]ssl.Result{
+		"good In date, and for example.com, until 13 August 2027 (in 260 days)": of(false, false, true, later),
+		"bad Expired 16 November 2026, 10 days ago":                             of(true, false, false, "2026-11-16T00:00:00Z"),
+		"bad Not valid before 27 November 2026, in 1 day":                       of(false, true, true, later),
+		"bad The certificate is not for example.com":                            of(false, false, false, later),
+	})
+}
+
+func TestWhoisVerdicts(t *testing.T) {
+	hold(t, whois.Verdicts(), map[string]whois.Result{
+		" Registered until 13 August 2027 (in 260 days)":                         {ExpiresAt: new("2027-08-13T04:00:00Z")},
+		" Registered since 14 August 1995; the registry does not say until when": {CreatedAt: new("1995-08-14T04:00:00Z")},
+		" Registered; the registry does not say since or until when":             {},
+	})
+}
+
+func TestHeadersVerdicts(t *testing.T) {
+	strict, to := headers.Headers{StrictTransportSecurity: new("max-age=1")}, headers.Headers{Location: new("https://www.example.com/")}
+	hold(t, headers.Verdicts(), map[string]headers.Result{
+		"good HTTP 200, with Strict-Transport-Security":    {Status: 200, Headers: strict},
+		"warn HTTP 299, without Strict-Transport-Security": {Status: 299, Headers: to},
+		" HTTP 300, redirects to https://www.example.com/": {Status: 300, Headers: to},
+		"good HTTP 399, with Strict-Transport-Security":    {Status: 399, Headers: strict},
+		"warn The page is refused: HTTP 400":               {Status: 400, Headers: strict},
+		"warn The page is refused: HTTP 499":               {Status: 499, Headers: to},
+		"bad The server fails: HTTP 500":                   {Status: 500, Headers: strict},
+	})
+}
+
+func TestRedirectVerdicts(t *testing.T) {
+	const at = "https://b.example.com/"
+	of := func(stop redirect.StopReason, statuses ...int) redirect.Result {
+		r := redirect.Result{FinalURL: at, HopCount: len(statuses)}
+		for _, status := range statuses {
+			r.Hops = append(r.Hops, redirect.Hop{Status: status})
+		}
+		if stop != "" {
+			r.StopReason = &stop
+		}
+		return r
+	}
+	results := map[string]redirect.Result{
+		"good Does not redirect, ends at " + at + " with HTTP 200": of("", 200),
+		"good Redirects once, ends at " + at + " with HTTP 399":    of("", 301, 399),
+		"warn Redirects 2 times, ends at " + at + " with HTTP 400": of("", 301, 302, 400),
+		"bad Redirects 3 times, ends at " + at + " with HTTP 500":  of("", 301, 302, 302, 500),
+		"good Redirects 4 times, ends at " + at + " with HTTP 200": of("", 301, 302, 302, 302, 200),
+		"warn Still redirects after 5 requests, at " + at:          of(redirect.MaxHops, 301, 302, 302, 302, 301),
+		"bad Redirects in a loop: " + at + " leads back":           of(redirect.Loop, 301),
+		"bad " + at + " redirects and does not say where to":       of(redirect.MissingLocation, 301),
+	}
+	for stop, to := range map[redirect.StopReason]string{
+		redirect.InvalidLocation: "something that is not a URL", redirect.InsecureRedirect: "plain HTTP",
+		redirect.BlockedHost: "a host that is not public", redirect.BlockedPort: "a port other than 443",
+		redirect.BlockedAddress: "an address that is not public", redirect.NXDomain: "a domain that does not exist",
+		redirect.ConnectFailed: "a host that cannot be connected to", redirect.HandshakeFailed: "a host whose TLS handshake fails",
+		redirect.HTTPFailed: "a host that does not answer over HTTPS",
+	} {
+		results["bad "+at+" redirects to "+to] = of(stop, 301)
+	}
+	hold(t, redirect.Verdicts(), results)
+}
