@@ -107,8 +107,8 @@ func readPayment(tree object) (*Payment, error) {
 	const in = "payload.authorization."
 	a := r.object(payload, "payload.", "authorization")
 	p.From, p.To = read(r, a, in, "from", ParseAddress), read(r, a, in, "to", ParseAddress)
-	p.Value = read(r, a, in, "value", parseUint256)
-	p.ValidAfter, p.ValidBefore = read(r, a, in, "validAfter", parseUint256), read(r, a, in, "validBefore", parseUint256)
+	p.Value = read(r, a, in, "value", ParseUint256)
+	p.ValidAfter, p.ValidBefore = read(r, a, in, "validAfter", ParseUint256), read(r, a, in, "validBefore", ParseUint256)
 	nonce := read(r, a, in, "nonce", func(s string) ([]byte, error) { return decodeHex(s, len(p.Nonce), len(p.Nonce)) })
 	copy(p.Nonce[:], nonce)
 	return p, r.err
@@ -195,8 +195,8 @@ func decodeHex(s string, least, most int) ([]byte, error) {
 	return b, nil
 }
 
-// parseUint256 reads a decimal uint256 in its only canonical spelling.
-func parseUint256(s string) (*big.Int, error) {
+// ParseUint256 reads a decimal uint256 in its only canonical spelling.
+func ParseUint256(s string) (*big.Int, error) {
 	const mostDigits = 78 // of 2^256-1
 	if s == "" || len(s) > mostDigits || strings.Trim(s, "0123456789") != "" {
 		return nil, errors.New("must be a decimal uint256")

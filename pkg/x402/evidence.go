@@ -92,7 +92,7 @@ func QuestionOf(r ledger.Record) (Question, error) {
 	var nonce []byte
 	q.Payer, bad[0] = ParseAddress(parts[2])
 	q.Payee, bad[1] = ParseAddress(terms.PayTo)
-	q.Value, bad[2] = parseUint256(terms.Amount)
+	q.Value, bad[2] = ParseUint256(terms.Amount)
 	nonce, bad[3] = decodeHex(parts[3], len(q.Nonce), len(q.Nonce))
 	copy(q.Nonce[:], nonce)
 	if err := errors.Join(bad[:]...); err != nil {

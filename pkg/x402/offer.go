@@ -150,7 +150,7 @@ func (o *Offer) readTerms(r Requirements) error {
 	}
 	in := &reader{}
 	o.asset, o.payTo = read(in, o.accepted, "", "asset", ParseAddress), read(in, o.accepted, "", "payTo", ParseAddress)
-	if o.amount = read(in, o.accepted, "", "amount", parseUint256); in.err != nil {
+	if o.amount = read(in, o.accepted, "", "amount", ParseUint256); in.err != nil {
 		return in.err
 	}
 	o.domain, err = Terms{Network: r.Network, Asset: r.Asset, Name: r.Extra.Name, Version: r.Extra.Version}.TokenDomain()

@@ -5,49 +5,87 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
+	"math/big"
+	"os"
 	"regexp"
 	"strings"
+
+	"golang.org/x/term"
 
 	"github.com/hostfacts/hostfacts/infra/local/keyfile"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// consent is what has to be so before a charge is signed.
-type consent struct {
-	most     limit
-	real     bool // the key may have money
-	yes      bool // nobody is asked
-	terminal bool // in is one
-	in       io.Reader
-	notes    io.Writer
+// defaultMax is the most that is paid with a real key unless MAX says otherwise.
+const defaultMax = "0.10"
+
+// limit is the most that may be paid: so many units of a known token, or so many
+// atomic units of any.
+type limit struct {
+	text   string
+	most   *big.Rat
+	atomic bool
+}
+
+// parseLimit reads MAX.
+func parseLimit(s string) (limit, error) {
+	digits, atomic := strings.CutSuffix(s, "atomic")
+	form := `^[0-9]{1,60}(\.[0-9]{1,18})?$`
+	if atomic {
+		form = `^[0-9]{1,78}$`
+	}
+	most, ok := new(big.Rat).SetString(digits)
+	if !ok || !regexp.MustCompile(form).MatchString(digits) {
+		return limit{}, typed("MAX=%.40q is not an amount: write 0.10 for so much of the token, or 5000atomic for so many of its atomic units", s)
+	}
+	return limit{s, most, atomic}, nil
+}
+
+// allows returns an error unless a charge is within the limit.
+func (l limit) allows(w way) error {
+	most := l.most
+	if !l.atomic {
+		if !w.usdc {
+			return explain("how many decimals the token %s on %s has is not known here, so that MAX=%s cannot be compared with the price; "+
+				"MAX=%satomic allows this many atomic units", w.Asset, w.Network, l.text, w.amount.String())
+		}
+		if most = new(big.Rat).Mul(most, big.NewRat(unit, 1)); !most.IsInt() {
+			return typed("MAX=%s has more than the %d decimals of USDC", l.text, decimals)
+		}
+	}
+	if new(big.Rat).SetInt(w.amount).Cmp(most) > 0 {
+		return explain("the price of %s is above MAX=%s. A higher MAX allows it", w.price(), l.text)
+	}
+	return nil
 }
 
 // maxReply is how much of the reply to a question is read, in bytes.
 const maxReply = 64
 
-// agree returns an error unless the charge is within the limit and, for a real
-// key, somebody says yes to it.
-func (c consent) agree(ctx context.Context, w way) error {
-	if err := c.most.allows(w); err != nil {
-		return err
+// agree returns an error unless the charge is within the limit and, if that has to be,
+// somebody says yes to it.
+func (p *payer) agree(ctx context.Context, w way) error {
+	if p.most != nil {
+		if err := p.most.allows(w); err != nil {
+			return err
+		}
 	}
-	if !c.real || c.yes {
+	if !p.ask {
 		return nil
 	}
-	if !c.terminal {
-		return errors.New("standard input is no terminal, so that nobody can be asked whether to pay. YES=1 pays without a question")
+	if f, is := p.in.(*os.File); is && !term.IsTerminal(int(f.Fd())) {
+		return errors.New("standard input is not a terminal, so that nobody can be asked whether to pay. YES=1 pays without a question")
 	}
-	fmt.Fprint(c.notes, "Sign this payment? [y/N] ")
+	p.say("Sign this payment? [y/N] ")
 	reply := make(chan string, 1)
 	go func() { // a read from a terminal cannot be interrupted
-		line, _ := bufio.NewReader(io.LimitReader(c.in, maxReply)).ReadString('\n') // no reply is no
+		line, _ := bufio.NewReader(io.LimitReader(p.in, maxReply)).ReadString('\n') // no reply is no
 		reply <- line
 	}()
 	select {
 	case <-ctx.Done():
-		fmt.Fprintln(c.notes)
+		p.say("\n")
 		return errors.New("stopped before it was decided")
 	case line := <-reply:
 		switch strings.ToLower(strings.TrimSpace(line)) {
@@ -65,15 +103,9 @@ func readKey(path string) (*x402test.Wallet, error) {
 		return nil, typed("KEY_FILE: %v", err)
 	}
 	defer clear(text)
-	digits := strings.TrimPrefix(strings.TrimSpace(string(text)), "0x")
-	wallet, err := x402test.WalletFromHex(digits, rand.Reader)
+	wallet, err := x402test.WalletFromHex(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x"), rand.Reader)
 	if err != nil {
 		return nil, typed("KEY_FILE: %q has to hold a private key: 32 bytes of hex, with 0x or without, and nothing else", path)
 	}
 	return wallet, nil
 }
-
-var privateKey = regexp.MustCompile(`^\s*(?:0x)?[0-9a-fA-F]{64}\s*$`)
-
-// looksPrivate says whether a text could be a private key.
-func looksPrivate(s string) bool { return privateKey.MatchString(s) }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -27,13 +26,9 @@ const (
 func wayOf(t *testing.T, change func(*x402.PaymentRequired)) way {
 	t.Helper()
 	o, err := readOffer(offerOf(t, change))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w, err := o.choose()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return w
 }
 
@@ -76,16 +71,11 @@ func TestLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l, err := parseLimit(c.max)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = l.allows(wayOf(t, c.change))
-			if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v, want %q", err, c.says)
-			}
+			must(t, err)
+			fails(t, l.allows(wayOf(t, c.change)), c.says)
 		})
 	}
-	for _, bad := range []string{"", " ", "-1", "+1", ".5", "1.", "1e3", "0x10", "$1", "1,5", "1 USDC", "NaN", "1.5atomic", "atomic", strings.Repeat("9", 79) + "atomic", strings.Repeat("9", 78) + "atomic", "0." + strings.Repeat("1", 19), strings.Repeat("1", 61)} {
+	for _, bad := range []string{"", " ", "-1", "+1", ".5", "1.", "1e3", "0x10", "$1", "1,5", "1 USDC", "NaN", "1.5atomic", "atomic", strings.Repeat("9", 79) + "atomic", "0." + strings.Repeat("1", 19), strings.Repeat("1", 61)} {
 		if l, err := parseLimit(bad); !errors.Is(err, errTyped) {
 			t.Errorf("%q is %+v, %v", bad, l, err)
 		}
@@ -95,67 +85,63 @@ func TestLimit(t *testing.T) {
 // A real key signs only what somebody agreed to, and within the limit.
 func TestConsent(t *testing.T) {
 	t.Parallel()
-	const question = "Sign this payment? [y/N] "
+	const question, ask = "Sign this payment? [y/N] ", true
+	nobody, err := os.Open(os.DevNull)
+	must(t, err)
+	silent, end := io.Pipe()
+	t.Cleanup(func() { end.Close() })
+	typed := func(text string) io.Reader { return strings.NewReader(text) }
 	for name, c := range map[string]struct {
-		typed         string
-		yes, terminal bool
-		max           string
-		says          string // "" is paid
-		asks          bool
+		in    io.Reader
+		ask   bool
+		max   string
+		says  string // "" is paid
+		asked bool
 	}{
-		"y":                       {"y\n", false, true, "0.10", "", true},
-		"YES":                     {" YES \n", false, true, "0.10", "", true},
-		"n":                       {"n\n", false, true, "0.10", "not agreed to\nNothing was signed", true},
-		"enter":                   {"\n", false, true, "0.10", "not agreed to", true},
-		"the end":                 {"", false, true, "0.10", "not agreed to", true},
-		"something long":          {strings.Repeat(" ", maxReply) + "y\n", false, true, "0.10", "not agreed to", true},
-		"no terminal":             {"y\n", false, false, "0.10", "YES=1 pays without a question\nNothing was signed", false},
-		"agreed before":           {"", true, false, "0.10", "", false},
-		"too dear":                {"y\n", false, true, "0.004", "is above MAX=0.004", false},
-		"too dear, agreed before": {"", true, false, "0.004", "is above MAX=0.004. A higher MAX allows it\nNothing was signed", false},
+		"y":                       {typed("y\n"), ask, "0.10", "", true},
+		"YES":                     {typed(" YES \n"), ask, "0.10", "", true},
+		"n":                       {typed("n\n"), ask, "0.10", "not agreed to\nNothing was signed", true},
+		"enter":                   {typed("\n"), ask, "0.10", "not agreed to", true},
+		"the end":                 {typed(""), ask, "0.10", "not agreed to", true},
+		"something long":          {typed(strings.Repeat(" ", maxReply) + "y\n"), ask, "0.10", "not agreed to", true},
+		"Ctrl-C":                  {silent, ask, "0.10", "stopped before it was decided\nNothing was signed", true},
+		"no terminal":             {nobody, ask, "0.10", "YES=1 pays without a question\nNothing was signed", false},
+		"agreed before":           {nobody, false, "0.10", "", false},
+		"too dear":                {typed("y\n"), ask, "0.004", "is above MAX=0.004", false},
+		"too dear, agreed before": {nobody, false, "0.004", "is above MAX=0.004. A higher MAX allows it\nNothing was signed", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := serve(t, answer{200, "", `{"ok":true}`})
 			most, err := parseLimit(c.max)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			b := newBuyer(t, s.URL, "")
-			b.agree = consent{most: most, real: true, yes: c.yes, terminal: c.terminal, in: strings.NewReader(c.typed), notes: b.payer.notes}.agree
-			o := b.buy(t)
-			paid := c.says == ""
-			if (o.err == nil) != paid || o.err != nil && !strings.Contains(o.err.Error(), c.says) {
-				t.Errorf("%v, want %q", o.err, c.says)
+			b.most, b.payer.ask, b.in = &most, c.ask, c.in
+			if c.in == silent {
+				b.payer.notes = stopper{b}
 			}
-			if asked := strings.Contains(o.notes, question); asked != c.asks {
+			o := b.buy(t)
+			fails(t, o.err, c.says)
+			if asked := strings.Contains(o.notes, question); asked != c.asked {
 				t.Errorf("asked: %v\n%s", asked, o.notes)
 			}
-			if n := len(s.sent()); n != len(o.kept) || (n == 1) != paid {
+			if n := len(s.signatures); n != len(o.kept) || (n == 1) != (c.says == "") {
 				t.Errorf("%d signatures sent, %d kept", n, len(o.kept))
 			}
-			if c.asks {
+			if c.asked {
 				says(t, "stderr", o.notes, "price:   0.005 USDC on Base to 0x209693Bc", "payer:   0x", question)
 			}
 		})
 	}
 }
 
-// Ctrl-C at the question signs nothing.
-func TestInterruptedQuestion(t *testing.T) {
-	t.Parallel()
-	most, err := parseLimit(defaultMax)
-	if err != nil {
-		t.Fatal(err)
+// stopper is where a buyer says things who is stopped at the question.
+type stopper struct{ *buyer }
+
+func (s stopper) Write(b []byte) (int, error) {
+	if strings.HasSuffix(string(b), "[y/N] ") {
+		s.stop()
 	}
-	silent, end := io.Pipe()
-	t.Cleanup(func() { end.Close() })
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	err = consent{most: most, real: true, terminal: true, in: silent, notes: io.Discard}.agree(ctx, wayOf(t, amountOf("1")))
-	if err == nil || err.Error() != "stopped before it was decided" {
-		t.Error(err)
-	}
+	return s.buyer.notes.Write(b)
 }
 
 // A key is read from a file of its owner's, and is nowhere in what is said.
@@ -169,12 +155,7 @@ func TestReadKey(t *testing.T) {
 	file := func(text string, mode os.FileMode) string {
 		n++
 		path := filepath.Join(dir, fmt.Sprint(n))
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode))
 		return path
 	}
 	for _, path := range []string{file(key1, 0o600), file(key1[2:]+"\n", 0o400), file("  "+key1+" \r\n", 0o600)} {
@@ -212,9 +193,7 @@ func TestReadKey(t *testing.T) {
 func TestTyped(t *testing.T) {
 	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(key, []byte(key1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(key, []byte(key1), 0o600))
 	for name, c := range map[string]struct {
 		o    options
 		says string
@@ -226,7 +205,7 @@ func TestTyped(t *testing.T) {
 		"no amount":               {options{url: "https://api.example.com/", keyFile: key, max: "much"}, "MAX="},
 		"no amount, no key":       {options{url: "https://api.example.com/", max: "much"}, "MAX="},
 		"no such file":            {options{again: filepath.Join(key, "none")}, "AGAIN=1 sends the last payment"},
-		"not a payment":           {options{again: key}, "is no kept payment"},
+		"not a payment":           {options{again: key}, "is not a kept payment"},
 	} {
 		err := run(t.Context(), c.o)
 		if !errors.Is(err, errTyped) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), key1[2:]) {
@@ -243,32 +222,21 @@ func TestEcho(t *testing.T) {
 		`{"scheme":"exact","network":"eip155:8453","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","amount":"7","payTo":"0x209693Bc6afc0C5328bA36FaF03C514EF312287C","maxTimeoutSeconds":999999999999,"extra":{"name":"USD Coin","version":"2","more":{"a":1}},"outputSchema":null}],` +
 		`"extensions":{"x":{"info":{"n":1.0},"schema":{"type":"object"}}}}`
 	o, err := readOffer(base64.StdEncoding.EncodeToString([]byte(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w, err := o.choose()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	header, err := seal(newBuyer(t, "", "").client.Wallet, o, w, noon())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	raw, err := base64.StdEncoding.DecodeString(header)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var got signed
-	if err := json.Unmarshal(raw, &got); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err, json.Unmarshal(raw, &got))
 	if string(got.Accepted) != string(o.Accepts[2]) || string(got.Resource) != string(o.Resource) || string(got.Extensions) != string(o.Extensions) {
 		t.Errorf("echoed: %s", raw)
 	}
 	if until := fmt.Sprint(noon().Unix() + maxValidity); got.Payload.Authorization.ValidBefore != until || got.Payload.Authorization.Value != "7" {
 		t.Errorf("%+v, want it valid until %s", got.Payload.Authorization, until)
 	}
-	if shown := decoded(header); strings.Contains(shown, "schema\"") || !strings.Contains(shown, `"n": 1.0`) {
+	if shown := decoded(header); strings.Contains(string(shown), "schema\"") || !strings.Contains(string(shown), `"n": 1.0`) {
 		t.Errorf("shown:\n%s", shown)
 	}
 }
@@ -280,7 +248,7 @@ func FuzzOffer(f *testing.F) {
 	f.Add([]byte(`{"x402Version":2,"accepts":[null],"extensions":{"a":null}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		header := base64.StdEncoding.EncodeToString(raw)
-		if where, found := steers(decoded(header)); found {
+		if where, found := steers(string(decoded(header))); found {
 			t.Errorf("shown: %s", where)
 		}
 		o, err := readOffer(header)
@@ -310,7 +278,7 @@ func FuzzLimit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		w := way{amount: new(big.Int).SetUint64(amount), token: token{"USDC", 6}}
+		w := way{amount: new(big.Int).SetUint64(amount), usdc: true}
 		most, ok := new(big.Rat).SetString(strings.TrimSuffix(s, "atomic"))
 		if !ok {
 			t.Fatalf("%q was read", s)

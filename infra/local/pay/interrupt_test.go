@@ -29,58 +29,38 @@ func TestMain(m *testing.M) {
 // Ctrl-C while the real command waits: the signature is kept.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
-	s := serve(t, answer{503, "59", failing("settlement_uncertain")})
+	s, dir := serve(t, answer{503, "59", failing("settlement_uncertain")}), t.TempDir()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
+	must(t, err)
 	cmd := exec.CommandContext(t.Context(), self, "-dir", dir, s.URL)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err, cmd.Start())
 	var notes strings.Builder
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		fmt.Fprintln(&notes, lines.Text())
 		if strings.Contains(lines.Text(), "again in 59s") {
-			if err := cmd.Process.Signal(os.Interrupt); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Process.Signal(os.Interrupt))
 		}
 	}
-	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-		t.Errorf("it ended with %v, want exit status 1", err)
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || out.Len() > 0 {
+		t.Errorf("it ended with %v, want exit status 1; stdout %q", err, out.String())
 	}
 	says(t, "stderr", notes.String(), "again in 59s", "stopped before there was an answer\nmake pay AGAIN=1 goes on with this payment\n")
 	path, err := folder(dir).last()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kept, err := readPayment(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	isKept(t, outcome{kept: []payment{kept}}, s, s.URL)
-	if out.Len() > 0 {
-		t.Errorf("stdout %q", out.String())
-	}
+	must(t, err)
+	isKept(t, []payment{kept}, s, s.URL)
 }
 
 // A pipe is not a file with a key, and nobody waits for its writer.
 func TestKeyFromPipe(t *testing.T) {
 	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(pipe, 0o600))
 	if _, err := readKey(pipe); !errors.Is(err, errTyped) || !strings.Contains(err.Error(), "not a regular file") {
 		t.Error(err)
 	}

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -15,10 +16,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -79,51 +79,42 @@ var errTyped = errors.New("")
 
 // typed is an error in what a person typed.
 func typed(format string, args ...any) error {
-	return fmt.Errorf("%w"+format, append([]any{errTyped}, args...)...)
+	return fmt.Errorf("%w%s", errTyped, text(format, args...))
 }
 
-func run(ctx context.Context, o options) error {
-	if looksPrivate(o.key) {
+func run(ctx context.Context, o options) (err error) {
+	if regexp.MustCompile(`^\s*(0x)?[0-9a-fA-F]{64}\s*$`).MatchString(o.key) {
 		return typed("KEY is the name of a purchase, which goes to the service; this one looks like a private key.\nA private key is read from a file: KEY_FILE=...")
 	}
-	p := &payer{
-		keys: http.DefaultTransport, wait: wait, store: folder(o.dir), key: o.key,
-		verbose: o.verbose, out: os.Stdout, notes: os.Stderr,
-	}
+	p := &payer{after: time.After, store: folder(o.dir), key: o.key, verbose: o.verbose, in: os.Stdin, out: os.Stdout, notes: os.Stderr}
 	if o.again != "" {
-		return again(ctx, p, o)
+		return p.again(ctx, o)
 	}
 	if o.url == "" {
-		local, err := localPing(os.Getenv("LOCAL_ADDR"))
-		if err != nil {
+		if o.url, err = localPing(os.Getenv("LOCAL_ADDR")); err != nil {
 			return err
 		}
-		o.url = local
 	}
-	var err error
 	if p.url, err = target(o.url); err != nil {
 		return err
-	}
-	if p.key == "" {
-		p.key = rand.Text()
 	}
 	wallet, err := p.wallet(o)
 	if err != nil {
 		return err
 	}
-	p.client = client(wallet, p.key)
+	p.key = cmp.Or(p.key, rand.Text())
+	p.client = client(wallet, p)
 	return p.pay(ctx)
 }
 
 // again sends a payment that is kept: to the same address and under the same key,
 // unless others are typed.
-func again(ctx context.Context, p *payer, o options) error {
+func (p *payer) again(ctx context.Context, o options) (err error) {
 	if o.keyFile != "" {
 		return typed("AGAIN sends what is signed already and needs no KEY_FILE")
 	}
 	path := o.again
 	if path == "1" {
-		var err error
 		if path, err = p.store.last(); err != nil {
 			return err
 		}
@@ -132,77 +123,41 @@ func again(ctx context.Context, p *payer, o options) error {
 	if err != nil {
 		return err
 	}
-	if o.url != "" {
-		kept.URL = o.url
-	}
-	if p.url, err = target(kept.URL); err != nil {
+	if p.url, err = target(cmp.Or(o.url, kept.URL)); err != nil {
 		return err
 	}
-	if p.key == "" {
-		p.key = kept.Key
-	}
-	p.client = client(nil, p.key)
+	p.key = cmp.Or(p.key, kept.Key)
+	p.client = client(nil, p)
 	return p.repeat(ctx, kept, path)
 }
 
-// wallet is the one to pay with. With a real key it also sets what is asked
-// before the payment is signed.
+// wallet is the one to pay with. It also sets what has to be so before it signs.
 func (p *payer) wallet(o options) (*x402test.Wallet, error) {
-	if o.keyFile == "" {
-		p.whose = "a throw-away key"
-		if o.max != "" {
-			most, err := parseLimit(o.max)
-			if err != nil {
-				return nil, err
-			}
-			p.agree = consent{most: most, yes: true, notes: p.notes}.agree
+	p.whose, p.real, p.ask = "a throw-away key", o.keyFile != "", !o.yes && o.keyFile != ""
+	if p.real {
+		p.whose, o.max = "the key in "+o.keyFile, cmp.Or(o.max, defaultMax)
+		if p.url.Scheme != "https" && !loopback(p.url) {
+			return nil, typed("with a real key the service has to be asked over https: over http anybody on the way could name another payee")
 		}
-		return x402test.NewWallet(rand.Reader)
 	}
-	if !private(p.url) {
-		return nil, typed("with a real key the service has to be asked over https: over http anybody on the way could name another payee")
+	if o.max != "" {
+		most, err := parseLimit(o.max)
+		if err != nil {
+			return nil, err
+		}
+		p.most = &most
 	}
-	if o.max == "" {
-		o.max = defaultMax
+	if p.real {
+		return readKey(o.keyFile)
 	}
-	most, err := parseLimit(o.max)
-	if err != nil {
-		return nil, err
-	}
-	p.agree = consent{most: most, yes: o.yes, real: true, terminal: term.IsTerminal(int(os.Stdin.Fd())), in: os.Stdin, notes: p.notes}.agree
-	p.whose, p.real = "the key in "+o.keyFile, true
-	return readKey(o.keyFile)
+	return x402test.NewWallet(rand.Reader)
 }
 
 // client follows no redirect: what was signed is for the address that was asked.
-func client(wallet *x402test.Wallet, key string) *x402test.Client {
+func client(wallet *x402test.Wallet, over http.RoundTripper) *x402test.Client {
 	return &x402test.Client{Wallet: wallet, Now: time.Now, HTTP: &http.Client{
 		Timeout:       60 * time.Second,
-		Transport:     keyed{http.DefaultTransport, key},
+		Transport:     over,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-}
-
-// keyed names the purchase in every request; no key is none.
-type keyed struct {
-	next http.RoundTripper
-	key  string
-}
-
-func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
-	if k.key != "" {
-		r = r.Clone(r.Context()) // whose it is stays as it was
-		r.Header.Set("Idempotency-Key", k.key)
-	}
-	return k.next.RoundTrip(r)
-}
-
-// wait returns after a time, or when ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,8 +42,12 @@ func (a answer) write(w http.ResponseWriter) {
 	fmt.Fprint(w, a.body)
 }
 
-// give answers any request.
-func (a answer) give(w http.ResponseWriter, _ *http.Request) { a.write(w) }
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // failing is the body of an error.
 func failing(code string) string {
@@ -56,21 +62,6 @@ type service struct {
 	keys       []string // that came with them
 }
 
-// note takes down a signature and its key, and returns how many there were.
-func (s *service) note(signature, key string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.signatures, s.keys = append(s.signatures, signature), append(s.keys, key)
-	return len(s.signatures) - 1
-}
-
-// sent are the signatures that arrived.
-func (s *service) sent() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.signatures)
-}
-
 // sell serves an offer, and answers what is signed; n counts from 0.
 func sell(t *testing.T, offer string, answer func(w http.ResponseWriter, n int)) *service {
 	t.Helper()
@@ -82,7 +73,10 @@ func sell(t *testing.T, offer string, answer func(w http.ResponseWriter, n int))
 			w.WriteHeader(http.StatusPaymentRequired)
 			return
 		}
-		answer(w, s.note(signature, r.Header.Get(x402.HeaderKey)))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.signatures, s.keys = append(s.signatures, signature), append(s.keys, r.Header.Get(x402.HeaderKey))
+		answer(w, len(s.signatures)-1)
 	}))
 	t.Cleanup(s.Close)
 	return s
@@ -122,23 +116,25 @@ type buyer struct {
 	stop       context.CancelFunc
 }
 
-func newBuyer(t *testing.T, url, key string) *buyer {
+func newBuyer(t testing.TB, address, key string) *buyer {
 	t.Helper()
 	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u, bad := url.Parse(address)
+	must(t, err, bad)
 	b := &buyer{}
 	b.payer = &payer{
-		client: client(wallet, key), keys: http.DefaultTransport, url: url, key: key, whose: "a throw-away key",
-		store: folder(filepath.Join(t.TempDir(), "payments")), out: &b.out, notes: &b.notes,
-		wait: func(ctx context.Context, d time.Duration) error {
+		url: u, key: key, whose: "a throw-away key", store: folder(filepath.Join(t.TempDir(), "payments")), out: &b.out, notes: &b.notes,
+		after: func(d time.Duration) <-chan time.Time {
+			over := make(chan time.Time)
 			if b.waits = append(b.waits, d); len(b.waits) == b.stopAt {
 				b.stop()
+			} else {
+				close(over)
 			}
-			return ctx.Err()
+			return over
 		},
 	}
+	b.client = client(wallet, b.payer)
 	b.client.Now = noon
 	return b
 }
@@ -152,39 +148,34 @@ func (b *buyer) buy(t *testing.T) (o outcome) {
 	o.err = b.pay(ctx)
 	o.out, o.notes, o.waits = b.out.String(), b.notes.String(), b.waits
 	files, err := filepath.Glob(filepath.Join(string(b.store), "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range files {
 		p, err := readPayment(f)
-		if err != nil {
-			t.Error(err)
-		}
+		must(t, err)
 		o.kept = append(o.kept, p)
 	}
 	return o
 }
 
-// buy pays for a URL. Waiting takes no time.
-func buy(t *testing.T, url string) outcome {
-	t.Helper()
-	return newBuyer(t, url, "").buy(t)
-}
-
 // isKept fails unless what was sent is one signature under one key, which are kept
 // with their address.
-func isKept(t *testing.T, o outcome, s *service, url string) {
+func isKept(t *testing.T, kept []payment, s *service, address string) {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n := len(s.signatures); n == 0 || len(o.kept) != 1 {
-		t.Fatalf("%d signatures sent, %d kept", n, len(o.kept))
+	if n := len(s.signatures); n == 0 || len(kept) != 1 {
+		t.Fatalf("%d signatures sent, %d kept", n, len(kept))
 	}
-	got := o.kept[0]
 	for i := range s.signatures {
-		if got.URL != url || got.Signature != s.signatures[i] || got.Key != s.keys[i] {
-			t.Errorf("kept: %+v\nsent to %s: %q with %q", got, url, s.signatures, s.keys)
+		if got := kept[0]; got.URL != address || got.Signature != s.signatures[i] || got.Key != s.keys[i] {
+			t.Errorf("kept: %+v\nsent to %s: %q with %q", got, address, s.signatures, s.keys)
 		}
+	}
+}
+
+// fails fails unless an error says something; "" is no error.
+func fails(t *testing.T, err error, says string) {
+	t.Helper()
+	if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+		t.Errorf("%v, want %q", err, says)
 	}
 }
 
@@ -277,16 +268,14 @@ func TestPay(t *testing.T) {
 			b := newBuyer(t, s.URL+c.path, c.key)
 			b.stopAt = c.stopAt
 			o := b.buy(t)
-			isKept(t, o, s, s.URL+c.path)
+			isKept(t, o.kept, s, s.URL+c.path)
 			if n := len(s.signatures); c.tries > 0 && n != c.tries || s.keys[0] != c.key {
 				t.Errorf("%d signatures under the keys %q, want %d", n, s.keys, c.tries)
 			}
 			if !slices.Equal(o.waits, c.waits) {
 				t.Errorf("waits %v, want %v", o.waits, c.waits)
 			}
-			if (o.err == nil) != (c.says == "") || o.err != nil && !strings.HasSuffix(o.err.Error(), c.says) {
-				t.Errorf("%v, want %q", o.err, c.says)
-			}
+			fails(t, o.err, c.says)
 			says(t, "stderr", o.notes, c.notes...)
 			for what, n := range map[string]int{"DNS_RESOLVERS=": c.hints, "\nreceipt: ": strings.Count(c.out, whole)} {
 				if got := strings.Count(o.notes, what); got != n {

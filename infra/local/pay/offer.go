@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -9,9 +10,9 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
+	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -36,48 +37,43 @@ type way struct {
 	x402.Requirements
 	raw    json.RawMessage
 	amount *big.Int
-	token  token
+	usdc   bool
 }
 
-// ask asks for the price without paying, and chooses a way to pay it.
-func (p *payer) ask(ctx context.Context) (offer, way, error) {
-	p.showRequest("")
+// offered asks for the price without paying, and chooses a way to pay it.
+func (p *payer) offered(ctx context.Context) (offer, way, error) {
 	limited, cancel := context.WithTimeout(ctx, firstAnswer)
 	defer cancel()
-	r, err := p.client.Get(limited, p.url, "")
+	r, err := p.client.Get(limited, p.url.String(), "")
 	if err != nil {
 		return offer{}, way{}, unreachable(p.url, err)
 	}
-	p.show(r)
 	if r.Status != http.StatusPaymentRequired {
 		return offer{}, way{}, notForSale(p.url, r)
 	}
 	header := r.Header.Get(x402.HeaderRequired)
 	if header == "" {
-		return offer{}, way{}, fmt.Errorf("%s asks for a payment, but not by x402 version %d: its 402 has no %s header", printable.Text(p.url), x402.Version, x402.HeaderRequired)
+		return offer{}, way{}, explain("%s asks for a payment, but not by x402 version %d: its 402 has no %s header", p.url, x402.Version, x402.HeaderRequired)
 	}
 	o, err := readOffer(header)
 	if err != nil {
-		return o, way{}, said(err)
+		return o, way{}, err
 	}
 	w, err := o.choose()
-	if err != nil {
-		return o, w, said(err)
-	}
-	return o, w, nil
+	return o, w, err
 }
 
 // readOffer decodes a PAYMENT-REQUIRED header.
 func readOffer(header string) (o offer, err error) {
 	raw, err := base64.StdEncoding.DecodeString(header)
-	if err != nil {
-		return o, fmt.Errorf("%s: %w", x402.HeaderRequired, err)
+	if err == nil {
+		err = json.Unmarshal(raw, &o)
 	}
-	if err := json.Unmarshal(raw, &o); err != nil {
-		return o, fmt.Errorf("%s: %w", x402.HeaderRequired, err)
-	}
-	if o.Version != x402.Version {
-		return o, fmt.Errorf("%s is of x402 version %d, and this client speaks version %d", x402.HeaderRequired, o.Version, x402.Version)
+	switch {
+	case err != nil:
+		return o, explain("%s: %s", x402.HeaderRequired, err)
+	case o.Version != x402.Version:
+		return o, explain("%s is of x402 version %d, and this client speaks version %d", x402.HeaderRequired, o.Version, x402.Version)
 	}
 	return o, nil
 }
@@ -94,7 +90,7 @@ func (o offer) choose() (way, error) {
 			none = err
 		}
 	}
-	return way{}, fmt.Errorf("the offer has no way to pay that this client knows, which is the scheme exact with EIP-3009: %w", none)
+	return way{}, explain("the offer has no way to pay that this client knows, which is the scheme exact with EIP-3009: %s", none)
 }
 
 // readWay reads one way to pay.
@@ -107,40 +103,43 @@ func readWay(raw json.RawMessage) (w way, err error) {
 	if err := errors.Join(json.Unmarshal(raw, &w.Requirements), json.Unmarshal(raw, &method)); err != nil {
 		return w, err
 	}
-	w.raw = raw
-	if w.Scheme != x402.Scheme {
-		return w, fmt.Errorf("its scheme is %q", w.Scheme)
-	}
-	if m := method.Extra.Method; m != "" && m != "eip3009" {
-		return w, fmt.Errorf("its assetTransferMethod is %q", m)
-	}
 	terms := x402.Terms{Network: w.Network, Asset: w.Asset, PayTo: w.PayTo, Name: w.Extra.Name, Version: w.Extra.Version}
-	if _, err := terms.TokenDomain(); err != nil {
-		return w, err
+	_, errToken := terms.TokenDomain()
+	_, errPayee := x402.ParseAddress(w.PayTo)
+	amount, errAmount := x402.ParseUint256(w.Amount)
+	switch m := method.Extra.Method; {
+	case w.Scheme != x402.Scheme:
+		return w, fmt.Errorf("its scheme is %q", w.Scheme)
+	case m != "" && m != "eip3009":
+		return w, fmt.Errorf("its assetTransferMethod is %q", m)
+	case errToken != nil || errPayee != nil || errAmount != nil || w.MaxTimeoutSeconds <= 0:
+		return w, fmt.Errorf("it is not complete: %w", errors.Join(errToken, errPayee, errAmount))
 	}
-	if _, err := x402.ParseAddress(w.PayTo); err != nil {
-		return w, fmt.Errorf("payTo: %w", err)
+	w.raw, w.amount = raw, amount
+	// What an offer says about its own token counts for nothing: a service could call
+	// anything USDC.
+	switch w.Network + " " + strings.ToLower(w.Asset) {
+	case "eip155:8453 0x833589fcd6edb6e08f4c7c32d4f71b54bda02913",
+		"eip155:84532 0x036cbd53842c5426634e7929541ec2318f3dcf7e":
+		w.usdc = true
 	}
-	if w.amount, err = atomic(w.Amount); err != nil {
-		return w, fmt.Errorf("amount: %w", err)
-	}
-	if w.MaxTimeoutSeconds <= 0 {
-		return w, fmt.Errorf("maxTimeoutSeconds is %d", w.MaxTimeoutSeconds)
-	}
-	w.token = knownToken(w.Network, w.Asset)
 	return w, nil
 }
 
+// USDC has six decimals wherever Circle issues it.
+const (
+	decimals = 6
+	unit     = 1_000_000
+)
+
 // price is the amount with its token and network, for a person.
 func (w way) price() string {
-	network := x402.Network(w.Network).Name
-	if network == "" {
-		network = printable.Text(w.Network)
+	network := cmp.Or(x402.Network(w.Network).Name, w.Network)
+	if !w.usdc {
+		return text("%s atomic units of the token %s on %s", w.amount.String(), w.Asset, network)
 	}
-	if w.token.name == "" {
-		return fmt.Sprintf("%s atomic units of the token %s on %s", w.amount, printable.Text(w.Asset), network)
-	}
-	return fmt.Sprintf("%s %s on %s", w.token.units(w.amount), w.token.name, network)
+	units := new(big.Rat).SetFrac(w.amount, big.NewInt(unit)).FloatString(decimals)
+	return text("%s USDC on %s", strings.TrimSuffix(strings.TrimRight(units, "0"), "."), network)
 }
 
 // signed is a PAYMENT-SIGNATURE.

@@ -74,13 +74,9 @@ func sellSigned(t *testing.T, change func(*sold)) *service {
 	}
 	change(&a)
 	signer, err := receipt.NewSigner(sellerKey(1), public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	jws, err := signer.Sign(a.delivery)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if jws = a.jws(jws); jws != "" {
 		a.settled.Extensions.OfferReceipt.Info.Receipt = x402.SignedReceipt{Format: a.format, Signature: jws}
 	}
@@ -95,18 +91,14 @@ func sellSigned(t *testing.T, change func(*sold)) *service {
 func withoutHash(t *testing.T, d receipt.Delivery) string {
 	t.Helper()
 	u, err := url.Parse(d.ResourceURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var parts []string
 	for _, v := range []map[string]any{
 		{"alg": "EdDSA", "kid": receipt.KeyID(u.Host, publicOf(sellerKey(1)))},
 		{"version": 1, "network": d.Network, "resourceUrl": d.ResourceURL, "payer": d.Payer, "issuedAt": d.At.Unix(), "transaction": d.Transaction},
 	} {
 		raw, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		parts = append(parts, base64.RawURLEncoding.EncodeToString(raw))
 	}
 	signed := strings.Join(parts, ".")
@@ -190,9 +182,7 @@ func TestQuestion(t *testing.T) {
 		"/weather%2Fnow?town=Oslo&day=1": "GET /weather%2Fnow?day=1&town=Oslo",
 	} {
 		u, err := url.Parse("https://api.example.com" + asked)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := question(u); got != want {
 			t.Errorf("%s: %s, want %s", asked, got, want)
 		}
@@ -202,17 +192,14 @@ func TestQuestion(t *testing.T) {
 // A key is not read over a connection that anybody could have changed.
 func TestReceiptOverHTTP(t *testing.T) {
 	t.Parallel()
-	p := &payer{}
 	for where, want := range map[string]string{
 		"http://api.example.com/v1": "over http anybody on the way could give others",
 		"http://10.0.0.1:80/v1":     "over http anybody on the way could give others",
 		"ftp://api.example.com/v1":  "over http anybody on the way could give others",
 	} {
 		u, err := url.Parse(where)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.keyOf(t.Context(), u, receipt.KeyID(u.Host, publicOf(sellerKey(1)))); err == nil || !strings.Contains(err.Error(), want) {
+		must(t, err)
+		if _, err := keyOf(t.Context(), u, receipt.KeyID(u.Host, publicOf(sellerKey(1)))); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", where, err)
 		}
 	}

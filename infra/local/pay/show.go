@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -13,75 +15,87 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// status prints in a line what a signature was answered.
-func (p *payer) status(r x402test.Reply) {
-	parts := []string{strings.TrimSpace(fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status)))}
-	for _, name := range []string{x402.HeaderReplayed, x402.HeaderAge, x402.HeaderOwed} {
-		if v := r.Header.Get(name); v != "" {
-			parts = append(parts, name+": "+printable.Text(v))
+// block is text of several lines that is fit for a terminal.
+type block string
+
+// text formats for a terminal. What is not a number or a block may hold what a server says
+// or a person typed: each is made to stand in one line.
+func text(format string, args ...any) string {
+	for i, arg := range args {
+		switch v := arg.(type) {
+		case string:
+			args[i] = printable.Text(v)
+		case error:
+			args[i] = printable.Text(v.Error())
+		case fmt.Stringer:
+			args[i] = printable.Text(v.String())
 		}
 	}
-	settled, err := r.Receipt()
-	if err == nil && settled.Transaction != "" {
-		parts = append(parts, "transaction "+printable.Text(settled.Transaction))
+	return fmt.Sprintf(format, args...)
+}
+
+// explain is an error whose text is fit for a terminal.
+func explain(format string, args ...any) error { return errors.New(text(format, args...)) }
+
+func (p *payer) say(format string, args ...any) { fmt.Fprint(p.notes, text(format, args...)) }
+
+// status prints in a line what a signature was answered.
+func (p *payer) status(r x402test.Reply) {
+	line := text("%d %s", r.Status, http.StatusText(r.Status))
+	more := func(format string, args ...any) { line += ", " + text(format, args...) }
+	for _, name := range []string{x402.HeaderReplayed, x402.HeaderAge, x402.HeaderOwed} {
+		if v := r.Header.Get(name); v != "" {
+			more("%s: %s", name, v)
+		}
+	}
+	settled, _ := r.Receipt()
+	if settled.Transaction != "" {
+		more("transaction %s", settled.Transaction)
 	}
 	f := failure(r.Body)
 	switch {
 	case f.Code != "":
-		parts = append(parts, fmt.Sprintf("%s: %s (charged: %s, retryable: %s)", printable.Text(f.Code), printable.Text(f.Message), word(f.Charged, "not known"), word(f.Retryable, "not said")))
+		more("%s: %s (charged: %s, retryable: %s)", f.Code, f.Message,
+			cmp.Or(strings.TrimPrefix(string(f.Charged), "null"), "not known"), cmp.Or(string(f.Retryable), "not said"))
 	case r.Status == http.StatusPaymentRequired:
 		if o, err := readOffer(r.Header.Get(x402.HeaderRequired)); err == nil && o.Error != "" {
-			parts = append(parts, printable.Text(o.Error))
+			more("%s", o.Error)
 		}
 	}
-	if err == nil && settled.ErrorReason != "" {
-		parts = append(parts, printable.Text(settled.ErrorReason))
+	if settled.ErrorReason != "" {
+		more("%s", settled.ErrorReason)
 	}
 	if v := r.Header.Get("X-Request-Id"); v != "" && r.Status != http.StatusOK {
-		parts = append(parts, "request "+printable.Text(v))
+		more("request %s", v)
 	}
-	fmt.Fprintf(p.notes, "status:  %s\n", strings.Join(parts, ", "))
+	p.say("status:  %s\n", block(line))
 }
 
-// showRequest prints a request, decoded, when everything is to be shown.
-func (p *payer) showRequest(signature string) {
+// show prints the first line of a request or an answer and its payment headers, decoded,
+// when everything is to be shown.
+func (p *payer) show(h http.Header, first string, args ...any) {
 	if !p.verbose {
 		return
 	}
-	fmt.Fprintf(p.notes, "→ GET %s\n", printable.Text(p.url))
-	if p.key != "" {
-		fmt.Fprintf(p.notes, "  %s: %s\n", x402.HeaderKey, printable.Text(p.key))
-	}
-	if signature != "" {
-		fmt.Fprintf(p.notes, "  %s, decoded:\n%s\n", x402.HeaderSignature, decoded(signature))
-	}
-}
-
-// show prints an answer's status and its payment headers, decoded, when everything
-// is to be shown.
-func (p *payer) show(r x402test.Reply) {
-	if !p.verbose {
-		return
-	}
-	fmt.Fprintf(p.notes, "← %d %s\n", r.Status, http.StatusText(r.Status))
-	for _, name := range []string{x402.HeaderReplayed, x402.HeaderAge, x402.HeaderOwed, "Retry-After", "X-Request-Id"} {
-		if v := r.Header.Get(name); v != "" {
-			fmt.Fprintf(p.notes, "  %s: %s\n", name, printable.Text(v))
+	p.say(first, args...)
+	for _, name := range []string{x402.HeaderKey, x402.HeaderReplayed, x402.HeaderAge, x402.HeaderOwed, "Retry-After", "X-Request-Id"} {
+		if v := h.Get(name); v != "" {
+			p.say("  %s: %s\n", name, v)
 		}
 	}
-	for _, name := range []string{x402.HeaderRequired, x402.HeaderResponse} {
-		if v := r.Header.Get(name); v != "" {
-			fmt.Fprintf(p.notes, "  %s, decoded:\n%s\n", name, decoded(v))
+	for _, name := range []string{x402.HeaderSignature, x402.HeaderRequired, x402.HeaderResponse} {
+		if v := h.Get(name); v != "" {
+			p.say("  %s, decoded:\n%s\n", name, decoded(v))
 		}
 	}
 }
 
 // failed is the error of an answer; empty when it is none.
 type failed struct {
-	Code      string `json:"code"`
-	Message   string `json:"message"`
-	Charged   *bool  `json:"charged"`
-	Retryable *bool  `json:"retryable"`
+	Code      string          `json:"code"`
+	Message   string          `json:"message"`
+	Charged   json.RawMessage `json:"charged"`
+	Retryable json.RawMessage `json:"retryable"`
 }
 
 func failure(body []byte) failed {
@@ -95,53 +109,37 @@ func failure(body []byte) failed {
 	return b.Error
 }
 
-func word(b *bool, unknown string) string {
-	if b == nil {
-		return unknown
-	}
-	return fmt.Sprint(*b)
-}
-
-func decoded(header string) string {
+// decoded is a header in JSON, without the JSON Schemas of its extensions, which are
+// longer than everything else.
+func decoded(header string) block {
 	raw, err := base64.StdEncoding.DecodeString(header)
 	if err != nil {
 		return "    (not base64)"
 	}
-	var b bytes.Buffer
-	if err := json.Indent(&b, withoutSchemas(raw), "    ", "  "); err != nil {
+	var top map[string]any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if d.Decode(&top) != nil {
 		return "    (not JSON)"
 	}
-	return "    " + string(printable.JSON(b.Bytes()))
-}
-
-// withoutSchemas leaves out the JSON Schemas of a header's extensions, which are
-// longer than everything else. A text that has none is returned as it is.
-func withoutSchemas(raw []byte) []byte {
-	var top map[string]json.RawMessage
-	var extensions map[string]map[string]json.RawMessage
-	if json.Unmarshal(raw, &top) != nil || json.Unmarshal(top["extensions"], &extensions) != nil {
-		return raw
-	}
+	extensions, _ := top["extensions"].(map[string]any)
 	for _, e := range extensions {
-		delete(e, "schema")
+		if e, is := e.(map[string]any); is {
+			delete(e, "schema")
+		}
 	}
-	all, err := json.Marshal(extensions)
+	all, err := json.MarshalIndent(top, "    ", "  ")
 	if err != nil {
-		return raw
+		return "    (not JSON)"
 	}
-	top["extensions"] = all
-	short, err := json.Marshal(top)
-	if err != nil {
-		return raw
-	}
-	return short
+	return block("    " + string(printable.JSON(all)))
 }
 
 // readable is a body as a person reads it.
-func readable(body []byte) string {
+func readable(body []byte) block {
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(body), "", "  "); err != nil {
-		return printable.Lines(string(body))
+		return block(printable.Lines(string(body)))
 	}
-	return string(printable.JSON(b.Bytes()))
+	return block(printable.JSON(b.Bytes()))
 }

@@ -5,14 +5,17 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // A wrong address is refused with what is wrong and what to do.
@@ -46,7 +49,7 @@ func TestTarget(t *testing.T) {
 		}
 	}
 	for typed, want := range map[string]string{"http://127.0.0.1:8402/a b": "http://127.0.0.1:8402/a%20b", "https://example.com/x?y=%zz": "https://example.com/x?y=%zz", "http://[::1]:80/": "http://[::1]:80/"} {
-		if got, err := target(typed); err != nil || got != want {
+		if got, err := target(typed); err != nil || got.String() != want {
 			t.Errorf("%q: %q, %v", typed, got, err)
 		}
 	}
@@ -77,14 +80,17 @@ func TestLocalPing(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
-		"http://127.0.0.1:8403/v1/tools/ping?x=1": " Perhaps:\n  make pay URL='http://127.0.0.1:8402/v1/tools/ping?x=1'", "http://localhost:1/": "", "http://localhost/": "",
+		"http://127.0.0.1:8403/ping?x=1": " Perhaps:\n  make pay URL='http://127.0.0.1:8402/ping?x=1'", "http://localhost:1/": "play money's.", "http://localhost/": "play money's.",
+		"http://example.com/": "Is the path in URL right?", "https://127.0.0.1:8403/": "Is the path in URL right?",
 	} {
-		if got := portBefore(address); got != want {
+		u, err := url.Parse(address)
+		must(t, err)
+		if got := notForSale(u, x402test.Reply{Status: 404}); !strings.HasSuffix(got.Error(), want) {
 			t.Errorf("%s: %q, want %q", address, got, want)
 		}
 	}
-	for host, want := range map[string]string{"127.0.0.1:8402": "make run", "127.0.0.1:9402": "LOCAL_ADDR=127.0.0.1:9402 make run"} {
-		if got := starts(host); got != want {
+	for host, want := range map[string]string{"127.0.0.1:8402": "\n  make run", "127.0.0.1:9402": "\n  LOCAL_ADDR=127.0.0.1:9402 make run", "example.com": "is the port right?"} {
+		if got := unreachable(&url.URL{Host: host}, syscall.ECONNREFUSED); !strings.HasSuffix(got.Error(), want) {
 			t.Errorf("%s: %q, want %q", host, got, want)
 		}
 	}
@@ -98,7 +104,7 @@ func TestNobodyThere(t *testing.T) {
 		b := newBuyer(t, "http://silent.example/", "")
 		b.client.HTTP = &http.Client{Transport: silence{}}
 		begun := time.Now()
-		_, _, err := b.ask(t.Context())
+		_, _, err := b.offered(t.Context())
 		if took := time.Since(begun); err == nil || !strings.Contains(err.Error(), "silent.example does not answer within 15s") || took != firstAnswer {
 			t.Errorf("%v after %s", err, took)
 		}
@@ -122,9 +128,7 @@ func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestNotForSale(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	closed := l.Addr().String()
 	l.Close()
 	plain := httptest.NewServer(http.NotFoundHandler())
@@ -133,6 +137,9 @@ func TestNotForSale(t *testing.T) {
 		s := httptest.NewServer(h)
 		t.Cleanup(s.Close)
 		return s.URL
+	}
+	says404 := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { answer{404, "", body}.write(w) }
 	}
 	for name, c := range map[string]struct{ url, says string }{
 		"nobody there":   {"http://" + closed + "/v1", "nobody answers on " + closed + ". Is the service running? Its first line says where it is. This starts it there:\n  LOCAL_ADDR=" + closed + " make run"},
@@ -143,14 +150,14 @@ func TestNotForSale(t *testing.T) {
 		"a redirect":     {gives(http.RedirectHandler("https://example.com/"+"a\u202eb", http.StatusFound).ServeHTTP), `got 302.` + "\n" + `It redirects to "https://example.com/a`},
 		"version 1":      {gives(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(402) }), "not by x402 version 2: its 402 has no PAYMENT-REQUIRED header"},
 		"busy":           {gives(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Retry-After", "7"); w.WriteHeader(429) }), "Nothing was signed. Again in 7s"},
-		"an error":       {gives(answer{404, "", `{"error":{"code":"unknown_path","message":"No such path."}}` + "\n"}.give), "got 404:\nunknown_path: No such path.\nWhat is sold there, and for how much: http://127.0.0.1:"},
-		"a terminal":     {gives(answer{404, "", "\x1b[2J\x9bgone\x07"}.give), "got 404:\n?[2J\ufffdgone?"},
-		"an empty error": {gives(answer{404, "", ""}.give), "got 404.\nIs the port in URL right?"},
+		"an error":       {gives(says404(`{"error":{"code":"unknown_path","message":"No such path."}}` + "\n")), "got 404:\nunknown_path: No such path.\nWhat is sold there, and for how much: http://127.0.0.1:"},
+		"a terminal":     {gives(says404("\x1b[2J\x9bgone\x07")), "got 404:\n?[2J\ufffdgone?"},
+		"an empty error": {gives(says404("")), "got 404.\nIs the port in URL right?"},
 		"no HTTP at all": {"http://" + speaks(t, "SSH-2.0-x\r\n") + "/", "a service that speaks HTTP? make run starts one on http://127.0.0.1:8402"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := buy(t, c.url)
+			o := newBuyer(t, c.url, "").buy(t)
 			if o.err == nil || !strings.Contains(strings.ReplaceAll(o.err.Error(), "not found\n\n", "not found \n"), c.says) || o.out+o.notes != "" || len(o.kept) > 0 {
 				t.Errorf("%v, want %q; stdout %q, stderr %q", o.err, c.says, o.out, o.notes)
 			}
@@ -165,9 +172,7 @@ func TestNotForSale(t *testing.T) {
 func speaks(t *testing.T, what string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -192,9 +197,9 @@ func TestRedirectedSignature(t *testing.T) {
 		w.Header().Set("Location", other.URL)
 		redirecting.ServeHTTP(w, r)
 	})
-	o := buy(t, s.URL)
-	if !errors.Is(o.err, errAnswered) || len(other.sent()) > 0 {
-		t.Errorf("%v, %d signatures at the other service", o.err, len(other.sent()))
+	o := newBuyer(t, s.URL, "").buy(t)
+	if !errors.Is(o.err, errAnswered) || len(other.signatures) > 0 {
+		t.Errorf("%v, %d signatures at the other service", o.err, len(other.signatures))
 	}
 	says(t, "stderr", o.notes, "status:  302 Found")
 }
@@ -206,15 +211,11 @@ func TestKeep(t *testing.T) {
 	if _, err := f.last(); err == nil || !strings.Contains(err.Error(), "make pay makes one") {
 		t.Error(err)
 	}
-	if err := os.MkdirAll(string(f), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(string(f), 0o755))
 	for i, at := range []time.Duration{0, time.Nanosecond, time.Second, 24 * time.Hour} {
 		want := payment{URL: "http://127.0.0.1/" + strings.Repeat("a", i), Key: "k", Signature: "s", Payer: "p"}
 		path, err := f.keep(want, noon().Add(at))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		last, err := f.last()
 		if err != nil || last != path {
 			t.Errorf("the last is %s (%v), want %s", last, err, path)
@@ -239,12 +240,10 @@ func TestCannotKeep(t *testing.T) {
 	s := serve(t, answer{200, "", `{}`})
 	b := newBuyer(t, s.URL, "")
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	b.store = folder(filepath.Join(file, "payments"))
-	if err := b.pay(t.Context()); err == nil || !strings.Contains(err.Error(), "Nothing was paid") || len(s.sent()) > 0 {
-		t.Errorf("%v, %d signatures sent", err, len(s.sent()))
+	if err := b.pay(t.Context()); err == nil || !strings.Contains(err.Error(), "Nothing was paid") || len(s.signatures) > 0 {
+		t.Errorf("%v, %d signatures sent", err, len(s.signatures))
 	}
 }
 
@@ -256,13 +255,8 @@ func TestAgain(t *testing.T) {
 	if o := b.buy(t); !errors.Is(o.err, errAnswered) {
 		t.Fatal(o.err)
 	}
-	if err := run(t.Context(), options{again: "1", dir: string(b.store)}); err != nil {
-		t.Error(err)
-	}
-	if err := run(t.Context(), options{again: "1", dir: string(b.store), key: "another"}); err != nil {
-		t.Error(err)
-	}
-	sent := s.sent()
+	must(t, run(t.Context(), options{again: "1", dir: string(b.store)}), run(t.Context(), options{again: "1", dir: string(b.store), key: "another"}))
+	sent := s.signatures
 	if len(sent) != 3 || sent[1] != sent[0] || sent[2] != sent[0] || strings.Join(s.keys, ",") != "a key,a key,another" {
 		t.Errorf("%d signatures, keys %q", len(sent), s.keys)
 	}

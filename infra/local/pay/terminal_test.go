@@ -40,9 +40,7 @@ func offerOf(t *testing.T, change func(*x402.PaymentRequired)) string {
 		change(&offer)
 	}
 	raw, err := json.Marshal(offer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// encoding/json escapes the line separators; a server need not.
 	return base64.StdEncoding.EncodeToString([]byte(strings.NewReplacer(`\u2028`, "\u2028").Replace(string(raw))))
 }
@@ -51,15 +49,11 @@ func offerOf(t *testing.T, change func(*x402.PaymentRequired)) string {
 func signedBy(t *testing.T, kid string) string {
 	t.Helper()
 	head, err := json.Marshal(map[string]string{"alg": "EdDSA", "kid": kid})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := x402.SettleResponse{Success: true}
 	r.Extensions.OfferReceipt.Info.Receipt = x402.SignedReceipt{Format: x402.FormatJWS, Signature: base64.RawURLEncoding.EncodeToString(head) + ".e30.e30"}
 	header, err := x402.EncodeHeader(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return header
 }
 

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// payer pays for one URL.
+type payer struct {
+	client  *x402test.Client
+	after   func(time.Duration) <-chan time.Time
+	url     *url.URL
+	key     string // Idempotency-Key; empty: none
+	whose   string // what the wallet's key is, for a person
+	real    bool   // the key may have money
+	most    *limit // that may be signed; nil: anything
+	ask     bool   // somebody has to say yes
+	store   folder
+	verbose bool
+	in      io.Reader
+	out     io.Writer
+	notes   io.Writer
+
+	hinted bool // what is said once
+}
+
+const (
+	// maxTries is how often one signature is sent while the server says that
+	// it may be: 409 and 503 are not answers yet.
+	maxTries = 8
+	// maxWait is how long a person is kept waiting for the next try.
+	maxWait = time.Minute
+)
+
+// errAnswered says that the answer, which was shown, is not a 200.
+var errAnswered = errors.New("the answer is not a 200")
+
+// howAgain is the command that sends the last signature again.
+const howAgain = "make pay AGAIN=1"
+
+// pay asks for the price, signs it, keeps the signature and sends it. The
+// signature is in the file before it is sent: from then on it may be charged, and
+// is the only way to the answer.
+func (p *payer) pay(ctx context.Context) error {
+	o, w, err := p.offered(ctx)
+	if err != nil {
+		return err
+	}
+	from := p.client.Wallet.Address().Checksum()
+	p.say("price:   %s to %s, for %s\npayer:   %s (%s)\n", w.price(), w.PayTo, p.url, from, p.whose)
+	if err := p.agree(ctx, w); err != nil {
+		return fmt.Errorf("%w\nNothing was signed", err)
+	}
+	signature, err := seal(p.client.Wallet, o, w, p.client.Now())
+	if err != nil {
+		return explain("%s", err)
+	}
+	path, err := p.store.keep(payment{URL: p.url.String(), Key: p.key, Signature: signature, Payer: from}, p.client.Now())
+	if err != nil {
+		return fmt.Errorf("keep the signature: %w\nNothing was paid: a signature that is lost could not be sent again", err)
+	}
+	p.say("kept:    %s (%s sends it again; it is never charged twice)\n", path, howAgain)
+	return p.send(ctx, signature)
+}
+
+// repeat sends a payment that is kept.
+func (p *payer) repeat(ctx context.Context, kept payment, path string) error {
+	p.say("again:   %s, for %s\npayer:   %s\n", path, p.url, kept.Payer)
+	return p.send(ctx, kept.Signature)
+}
+
+// send sends a signature until there is an answer or waiting for it would take
+// too long.
+func (p *payer) send(ctx context.Context, signature string) error {
+	for try := 1; ; try++ {
+		r, err := p.client.Get(ctx, p.url.String(), signature)
+		switch {
+		case errors.Is(err, context.Canceled):
+			return errors.New("stopped before there was an answer\nThe payment may have been made. " + howAgain + " goes on with it")
+		case err != nil && unconnected(err):
+			return fmt.Errorf("%w\nNothing was sent this time. When the service runs: %s", unreachable(p.url, err), howAgain)
+		case err != nil:
+			return explain("%s\nThere was no answer, and the payment may have been made. %s goes on with it", err, howAgain)
+		}
+		p.status(r)
+		p.hint(r)
+		pause := r.RetryAfter()
+		unanswered := (r.Status == http.StatusConflict || r.Status >= 500) && pause > 0
+		switch {
+		case unanswered && pause > maxWait:
+			p.say("         Not an answer yet. Not before %s, which is in %s: %s\n", p.client.Now().Add(pause).Format("15:04:05"), pause, howAgain)
+			return p.finish(r)
+		case unanswered && try == maxTries:
+			p.say("         Not an answer yet, after %d tries. Later: %s\n", try, howAgain)
+			return p.finish(r)
+		case !unanswered:
+			p.receipt(ctx, r)
+			return p.finish(r)
+		}
+		p.say("         not an answer yet; the same signature again in %s\n", pause)
+		select {
+		case <-ctx.Done():
+			return errors.New("stopped before there was an answer\n" + howAgain + " goes on with this payment")
+		case <-p.after(pause):
+		}
+	}
+}
+
+// finish prints the answer.
+func (p *payer) finish(r x402test.Reply) error {
+	fmt.Fprintln(p.out, readable(r.Body))
+	if r.Status != http.StatusOK {
+		return errAnswered
+	}
+	return nil
+}
+
+// hint says what helps against the failures that a newcomer is most likely to
+// meet: a network that lets no DNS out, and a service that takes real money.
+func (p *payer) hint(r x402test.Reply) {
+	code := failure(r.Body).Code
+	switch {
+	case p.hinted:
+		return
+	case code == "dns_timeout", code == "upstream_unavailable":
+		p.say("         The service's DNS resolvers do not answer it; many networks block UDP port 53 to the outside.\n" +
+			"         Start it with a resolver that it can reach: DNS_RESOLVERS=192.0.2.53 make run\n")
+	case r.Status == http.StatusPaymentRequired && p.client.Wallet != nil && !p.real:
+		p.say("         A throw-away key has no money; make run takes it, as play money. KEY_FILE=... pays with a real key.\n")
+	default:
+		return
+	}
+	p.hinted = true
+}
+
+// RoundTrip names the purchase in a request, sends it, and shows both it and the answer
+// when everything is to be shown.
+func (p *payer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context()) // whose it is stays as it was
+	if p.key != "" {
+		r.Header.Set(x402.HeaderKey, p.key)
+	}
+	p.show(r.Header, "→ %s %s\n", r.Method, p.url)
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err == nil {
+		p.show(res.Header, "← %d %s\n", res.StatusCode, http.StatusText(res.StatusCode))
+	}
+	return res, err
+}
