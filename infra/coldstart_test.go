@@ -33,19 +33,19 @@ func TestColdStartAsksNobody(t *testing.T) {
 	maps.Copy(params, map[string]string{
 		"FacilitatorUrl": web, "FacilitatorSecretArn": testSecret, "RpcUrl": web, "DnsResolvers": names, "RdapBootstrapUrl": web, "LogLevel": "debug",
 	})
-	host, logs := hosted(t, params, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": web, "AWS_ENDPOINT_URL_SECRETS_MANAGER": web}, functionSlugs()...)
+	host, logs := hosted(t, params, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": web, "AWS_ENDPOINT_URL_SECRETS_MANAGER": web})
 	for slug := range deployed.Routes() {
 		if slug == sam.Reconcile {
 			continue // its work is to ask
 		}
 		event := must(os.ReadFile(filepath.Join("../events", slug+".json")))(t)
-		result, err := host.Call(t.Context(), sam.LogicalID(slug), event)
+		payload, cold, err := host.Call(sam.LogicalID(slug), event)
 		if err != nil {
 			t.Errorf("%s: %v", slug, err)
 			continue
 		}
 		var resp events.APIGatewayV2HTTPResponse
-		check(t, json.Unmarshal(result.Payload, &resp))
+		check(t, json.Unmarshal(payload, &resp))
 		want := http.StatusOK
 		if _, priced := catalog.BySlug(slug); priced {
 			want = http.StatusPaymentRequired
@@ -57,7 +57,7 @@ func TestColdStartAsksNobody(t *testing.T) {
 			t.Errorf("%s: status %d, want %d: %.200s", slug, resp.StatusCode, want, resp.Body)
 		}
 		binary := must(os.Stat(filepath.Join(testbed.Functions(t), slug, "bootstrap")))(t)
-		t.Attr(slug, fmt.Sprint(result.First.Microseconds(), " ", binary.Size())) // make bench shows both
+		t.Attr(slug, fmt.Sprint(cold.Microseconds(), " ", binary.Size())) // make bench shows both
 		if n := asked.Swap(0); n != 0 {
 			t.Errorf("%s asked somebody %d times before its first answer", slug, n)
 		}
@@ -65,7 +65,7 @@ func TestColdStartAsksNobody(t *testing.T) {
 	// They would be heard: readiness does ask.
 	ready := must(os.ReadFile("../events/" + sam.Health + ".json"))(t)
 	ready = bytes.ReplaceAll(ready, []byte(catalog.PathHealth), []byte(catalog.PathReady))
-	if _, err := host.Call(t.Context(), sam.LogicalID(sam.Health), ready); err != nil || asked.Load() == 0 {
+	if _, _, err := host.Call(sam.LogicalID(sam.Health), ready); err != nil || asked.Load() == 0 {
 		t.Errorf("nobody was asked for readiness: %v", err)
 	}
 	if t.Failed() {

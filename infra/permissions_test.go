@@ -19,7 +19,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
@@ -176,14 +175,12 @@ func newShopper(t *testing.T) *shopper {
 			t.Logf("the functions logged:\n%s", logs)
 		}
 	})
-	_, s.base = testbed.Deployment{Functions: testbed.Functions(t), Parameters: params, Configure: func(c *lambdahost.Config) {
-		for _, slug := range functionSlugs() {
-			at := slices.IndexFunc(c.Functions, func(f lambdahost.Function) bool { return f.Name == sam.LogicalID(slug) })
-			maps.Copy(c.Functions[at].Env, s.environment(t, slug, ""))
-		}
+	s.base = testbed.Deployment{
+		Functions: testbed.Functions(t), Parameters: params, Logs: logs,
+		Own: func(slug string) map[string]string { return s.environment(t, slug, "") },
 		// The next request is sent when the one before was answered.
-		c.Logs, c.SourceIP = logs, func(string) string { return fmt.Sprint("192.0.2.", s.clients) }
-	}}.Open(t)
+		Source: func() string { return fmt.Sprint("192.0.2.", s.clients) },
+	}.Open(t).URL
 	return s
 }
 

@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/local/runtimeapi"
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
@@ -26,20 +25,19 @@ import (
 
 const reconcileEvent = "../events/" + sam.Reconcile + ".json"
 
-// hosted are some of the built functions, configured by the template; logs waits for
-// their end.
-func hosted(t *testing.T, params, env map[string]string, slugs ...string) (h *lambdahost.Host, logs func() string) {
+// hosted are the built functions, configured by the template; logs waits for their end.
+func hosted(t *testing.T, params, env map[string]string) (h *testbed.Host, logs func() string) {
 	t.Helper()
 	var text bytes.Buffer
-	h, _ = testbed.Deployment{
-		Functions: testbed.Functions(t), Parameters: params, Environment: env,
-		Configure: func(c *lambdahost.Config) {
-			*c = lambdahost.Config{Logs: &text, Functions: slices.DeleteFunc(c.Functions, func(f lambdahost.Function) bool {
-				return !slices.ContainsFunc(slugs, func(slug string) bool { return f.Name == sam.LogicalID(slug) })
-			})}
-		},
-	}.Open(t)
+	h = testbed.Deployment{Functions: testbed.Functions(t), Parameters: params, Environment: env, Logs: &text}.Open(t)
 	return h, func() string { h.Close(); return text.String() }
+}
+
+// reconciled is what the scheduled function makes of its event.
+func reconciled(t *testing.T, h *testbed.Host) ([]byte, error) {
+	t.Helper()
+	payload, _, err := h.Call(sam.LogicalID(sam.Reconcile), must(os.ReadFile(reconcileEvent))(t))
+	return payload, err
 }
 
 // claim drafts a payment on a chain, signs it and claims it in a ledger.
@@ -99,10 +97,9 @@ func TestReconcileFunction(t *testing.T) {
 	abandon(t, store, unsent)
 	params := bothFacilitators(t, watch.table)
 	params["RpcUrl"], params["LogLevel"] = "secret", "error"
-	h, logs := hosted(t, params, watch.environment(t, sam.Reconcile, `,"rpc_urls":["`+node.URL+`"]`), sam.Reconcile)
-	result, err := h.Call(t.Context(), sam.LogicalID(sam.Reconcile), must(os.ReadFile(reconcileEvent))(t))
-	if err != nil || string(result.Payload) != "null" {
-		t.Errorf("it answered %s, %v", result.Payload, err)
+	h, logs := hosted(t, params, watch.environment(t, sam.Reconcile, `,"rpc_urls":["`+node.URL+`"]`))
+	if payload, err := reconciled(t, h); err != nil || string(payload) != "null" {
+		t.Errorf("it answered %s, %v", payload, err)
 	}
 	for key, want := range map[string]ledger.State{paid: ledger.Settled, open: ledger.Uncertain, unsent: ledger.Refused, owed: ledger.Settled} {
 		r, err := store.Fetch(t.Context(), key)
@@ -128,11 +125,10 @@ func TestReconcileFunction(t *testing.T) {
 func TestReconcileFunctionFails(t *testing.T) {
 	t.Parallel()
 	h, logs := hosted(t, map[string]string{"Ledger": "Ledger", "RpcUrl": "none", "DnsResolvers": testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))},
-		map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"}, sam.Reconcile)
-	_, err := h.Call(t.Context(), sam.LogicalID(sam.Reconcile), must(os.ReadFile(reconcileEvent))(t))
-	var failed *lambdahost.FunctionError
-	if !errors.As(err, &failed) || !strings.Contains(failed.Message, "list open records") {
-		t.Errorf("it answered %v, want a function error", err)
+		map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
+	var failed runtimeapi.Failed
+	if _, err := reconciled(t, h); !errors.As(err, &failed) || !strings.Contains(string(failed), "list open records") {
+		t.Errorf("it answered %s, want a function error", failed)
 	}
 	checkLine(t, logs(), map[string]any{
 		"level": "ERROR", "evidence": false, "Open": nil, "ReconcileFailed": 1.0, "not_ready": []any{"facilitator", "ledger"},

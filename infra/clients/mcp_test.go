@@ -3,7 +3,6 @@ package clients
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -50,14 +48,11 @@ func lambdaTools(t *testing.T) service {
 	w, db := newWorld(t, anyName(t)), testbed.StartDynamo(t)
 	extra := testbed.Alone()
 	extra["AWS_ENDPOINT_URL_DYNAMODB"] = db.URL
-	_, url := testbed.Deployment{
+	url := testbed.Deployment{
 		Functions:   testbed.Functions(t),
 		Parameters:  map[string]string{"Ledger": db.Table(t), "FacilitatorUrl": w.books.URL, "DnsResolvers": w.env["DNS_RESOLVERS"]},
 		Environment: extra,
-		Configure: func(c *lambdahost.Config) {
-			c.Logs, c.Domain = io.Discard, "agents.execute-api.us-east-1.amazonaws.com"
-		},
-	}.Open(t)
+	}.Open(t).URL
 	return service{url: url, goods: w.goods, books: w.books}
 }
 

@@ -2,13 +2,10 @@ package gameday
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
 	"testing"
-
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 )
 
 // gatewayLog is the access log of the API, as the template has it, and the metrics
@@ -52,13 +49,11 @@ var variable = regexp.MustCompile(`\$context\.([\w.]+)`)
 
 // line is what the gateway logs of an invocation: what belongs to one request is
 // left out, as "-", which the gateway writes where there is nothing.
-func (g gatewayLog) line(e lambdahost.Ended) []byte {
+func (g gatewayLog) line(payload []byte, err error) []byte {
 	var answer struct{ StatusCode int }
-	_ = json.Unmarshal(e.Result.Payload, &answer) // a function that failed has none
+	_ = json.Unmarshal(payload, &answer) // a function that failed has none
 	says := map[string]string{"status": fmt.Sprint(answer.StatusCode)}
-	if errors.Is(e.Err, lambdahost.ErrThrottled) {
-		says["status"], says["integrationErrorMessage"] = fmt.Sprint(http.StatusServiceUnavailable), "Rate Exceeded."
-	} else if e.Err != nil {
+	if err != nil {
 		says["status"], says["integrationErrorMessage"] = fmt.Sprint(http.StatusInternalServerError), "The Lambda function returned an error."
 	}
 	return variable.ReplaceAllFunc([]byte(g.format), func(name []byte) []byte {
@@ -69,11 +64,11 @@ func (g gatewayLog) line(e lambdahost.Ended) []byte {
 	})
 }
 
-func (g gatewayLog) counts(e lambdahost.Ended) (all []Metric) {
-	if e.Function == reconcileFunction {
+func (g gatewayLog) counts(function string, payload []byte, err error) (all []Metric) {
+	if function == reconcileFunction {
 		return nil // the schedule calls it, not the gateway
 	}
-	line := g.line(e)
+	line := g.line(payload, err)
 	for _, f := range g.filters {
 		if f.Finds(line) {
 			all = append(all, f.Metric)

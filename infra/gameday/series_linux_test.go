@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 )
 
 // measured are the metrics of a world: what its functions print and what is counted
@@ -61,13 +59,13 @@ func (s *measured) Write(p []byte) (int, error) {
 }
 
 // ended takes down what is counted in the gateway's log of an invocation.
-func (s *measured) ended(e lambdahost.Ended) {
+func (s *measured) ended(function string, payload []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.Err != nil {
-		fmt.Fprintln(&s.text, e.Err)
+	if err != nil {
+		fmt.Fprintln(&s.text, err)
 	}
-	for _, m := range s.gateway.counts(e) {
+	for _, m := range s.gateway.counts(function, payload, err) {
 		s.values = append(s.values, dated{Sample{m, 1}, s.roundOf(time.Now().UnixMilli())})
 	}
 }

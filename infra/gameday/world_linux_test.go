@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -38,7 +37,7 @@ type world struct {
 	db          testbed.Dynamo
 	resolvers   *resolvers
 	receiptKey  atomic.Pointer[string] // what the secret of the facilitator holds
-	host        *lambdahost.Host
+	host        *testbed.Host
 	url         string // of the gateway
 	opened      time.Time
 	series      *measured
@@ -48,7 +47,7 @@ type world struct {
 
 	mu     sync.Mutex
 	payers map[string]*payer             // by address, those who pay while it is broken
-	procs  map[string]lambdahost.Process // PAYMENT-SIGNATURE -> who has it
+	procs  map[string]*testbed.Execution // PAYMENT-SIGNATURE -> who has it
 	// crashes kills a process that is handed an event, by function.
 	crashes map[string]bool
 }
@@ -70,7 +69,7 @@ func (s *stage) open(t testing.TB) *world {
 	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
 	w := &world{
 		TB: t, opened: time.Now(), db: s.db, name: s.db.Table(t), series: &measured{gateway: s.gateway},
-		turnstile: s.turnstile, payers: map[string]*payer{}, procs: map[string]lambdahost.Process{}, crashes: map[string]bool{},
+		turnstile: s.turnstile, payers: map[string]*payer{}, procs: map[string]*testbed.Execution{}, crashes: map[string]bool{},
 		http: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
 	}
 	w.facilitator = newFacilitator(t, own(9, 8080))
@@ -83,7 +82,7 @@ func (s *stage) open(t testing.TB) *world {
 	file := serve(t, own(7, 80), http.HandlerFunc(bootstrap), nil)
 	w.sign(receiptKey())
 	secrets := serve(t, own(10, 80), http.HandlerFunc(w.secret), nil)
-	w.host, w.url = testbed.Deployment{
+	w.host = testbed.Deployment{
 		Functions: builtIn("functions"),
 		Parameters: map[string]string{
 			"AWS::StackName": stack, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": w.resolvers.addr,
@@ -91,8 +90,9 @@ func (s *stage) open(t testing.TB) *world {
 			"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:gameday-AbCdEf", "ReceiptPublicKeys": receipt.FormatPublic(receiptKey().Public().(ed25519.PublicKey)),
 		},
 		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://" + w.table.addr, "AWS_ENDPOINT_URL_SECRETS_MANAGER": "http://" + secrets.addr, "SSL_CERT_FILE": s.ca.File},
-		Configure:   func(c *lambdahost.Config) { c.Logs, c.OnEnd, c.OnEvent = w.series, w.series.ended, w.handed },
+		Logs:        w.series, OnEnd: w.series.ended, OnEvent: w.handed,
 	}.Open(t)
+	w.url = w.host.URL
 	return w
 }
 
@@ -122,14 +122,14 @@ func (w *world) secret(out http.ResponseWriter, _ *http.Request) {
 }
 
 // handed notes which process an event goes to, and kills it if it is to crash.
-func (w *world) handed(p lambdahost.Process, _ string, event []byte) {
+func (w *world) handed(p *testbed.Execution, event []byte) {
 	var e struct{ Headers map[string]string }
 	_ = json.Unmarshal(event, &e) // a schedule's has none
 	w.mu.Lock()
 	if s := e.Headers[strings.ToLower(x402.HeaderSignature)]; s != "" {
 		w.procs[s] = p
 	}
-	crash := w.crashes[p.Function]
+	crash := w.crashes[p.Of]
 	w.mu.Unlock()
 	if crash {
 		p.Kill()
@@ -138,7 +138,7 @@ func (w *world) handed(p lambdahost.Process, _ string, event []byte) {
 
 // pays is the process that has a payment of who pays from an address while it is
 // broken, and nil for anybody else.
-func (w *world) pays(address string) (p *payer, at lambdahost.Process) {
+func (w *world) pays(address string) (p *payer, at *testbed.Execution) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p = w.payers[address]; p != nil {
@@ -177,7 +177,7 @@ const reconcileFunction = "ReconcileFunction"
 func (w *world) reconcile() error {
 	event, err := os.ReadFile(filepath.Join(root, "events", "reconcile.json"))
 	must(w, err)
-	_, err = w.host.Invoke(w.Context(), reconcileFunction, event)
+	_, _, err = w.host.Call(reconcileFunction, event)
 	return err
 }
 

@@ -52,7 +52,6 @@ type Properties struct {
 	Runtime     string `yaml:"Runtime"`
 	Timeout     int    `yaml:"Timeout"` // seconds
 	MemorySize  int    `yaml:"MemorySize"`
-	Concurrency int    `yaml:"ReservedConcurrentExecutions"`
 	Environment struct {
 		Variables map[string]yaml.Node `yaml:"Variables"`
 	} `yaml:"Environment"`
@@ -68,14 +67,13 @@ type Properties struct {
 
 // Function is a function with everything resolved.
 type Function struct {
-	Name        string // its logical id
-	Slug        string // the last element of its CodeUri
-	Handler     string
-	Timeout     time.Duration
-	Memory      int // MB
-	Concurrency int // reserved; 0 is none
-	Env         map[string]string
-	Routes      []string // of the HTTP API, such as "ANY /path" and "$default"; sorted
+	Name    string // its logical id
+	Slug    string // the last element of its CodeUri
+	Handler string
+	Timeout time.Duration
+	Memory  int // MB
+	Env     map[string]string
+	Routes  []string // of the HTTP API, such as "ANY /path" and "$default"; sorted
 }
 
 // Read parses a template.
@@ -189,7 +187,7 @@ func (t *Template) function(name string, values scope) (Function, error) {
 	}
 	f := Function{
 		Name: name, Slug: path.Base(p.CodeURI), Handler: p.Handler,
-		Timeout: time.Duration(p.Timeout) * time.Second, Memory: p.MemorySize, Concurrency: p.Concurrency,
+		Timeout: time.Duration(p.Timeout) * time.Second, Memory: p.MemorySize,
 		Env: make(map[string]string),
 	}
 	var faults []error

@@ -34,7 +34,6 @@ Resources:
       CodeUri: functions/a
       Timeout: 5
       MemorySize: 512
-      ReservedConcurrentExecutions: 2
       Environment: {Variables: {TABLE: !If [Own, !Ref Table, other], FIXED: 7}}
       Events:
         One: {Type: HttpApi, Properties: {ApiId: !Ref Api, Method: any, Path: /a}}
@@ -70,7 +69,7 @@ func TestFunctions(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []sam.Function{{
-		Name: "AFunction", Slug: "a", Handler: "bootstrap", Timeout: 5 * time.Second, Memory: 512, Concurrency: 2,
+		Name: "AFunction", Slug: "a", Handler: "bootstrap", Timeout: 5 * time.Second, Memory: 512,
 		Env:    map[string]string{"PAYEE": "0xab", "LEVEL": "info", "STACK": "local", "TABLE": "ledger", "FIXED": "7"},
 		Routes: []string{"$default", "ANY /a"},
 	}, {
@@ -104,7 +103,7 @@ func TestResolve(t *testing.T) {
 		"a number is too high":        {params: []string{"Rate", "11"}, fault: "Rate: is not a number within its bounds"},
 		"not a number":                {params: []string{"Rate", "many"}, fault: "Rate: is not a number within its bounds"},
 		"a parameter is unknown":      {params: []string{"Payer", "x"}, fault: `no parameter or resource "Payer"`},
-		"a resource is not named":     {params: []string{"Table", "-"}, fault: "TABLE: line 24: !Ref Table cannot be resolved"},
+		"a resource is not named":     {params: []string{"Table", "-"}, fault: "TABLE: line 23: !Ref Table cannot be resolved"},
 		"another intrinsic":           {old: "!Ref Table", new: "!GetAtt Table.Arn", fault: "!GetAtt cannot be resolved"},
 		"a long intrinsic":            {old: "!Ref Table", new: "{'Fn::Sub': x}", fault: "only scalars, !Ref and !If"},
 		"the implicit API":            {old: "{ApiId: !Ref Api, Method: any, Path: /a}", new: "{Method: any, Path: /a}", fault: "ApiId must be a !Ref"},

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/clients"
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -95,15 +94,15 @@ func deploy(t *testing.T, n *internet) *runner {
 	r := &runner{log: new(testbed.Output), turns: make(chan struct{}, 12)} // each has a process
 	db := testbed.StartDynamo(t)
 	t.Cleanup(func() { r.sound(t) }) // when the host is closed
-	_, r.url = testbed.Deployment{
+	r.url = testbed.Deployment{
 		Functions: builtIn("functions"), Sound: true,
 		Parameters: map[string]string{
 			"Ledger": db.Table(t), "FacilitatorUrl": testbed.StartFacilitator(t).URL, "RpcUrl": "none", "RdapBootstrapUrl": n.bootstrap,
 			"RateLimitPerMinute": "0", "ConcurrencySingle": "0", "ConcurrencyBundle": "0",
 		},
 		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": db.URL, "SSL_CERT_FILE": n.ca.File},
-		Configure:   func(c *lambdahost.Config) { c.Logs = r.log },
-	}.Open(t)
+		Logs:        r.log,
+	}.Open(t).URL
 	return r
 }
 

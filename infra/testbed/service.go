@@ -2,13 +2,9 @@ package testbed
 
 import (
 	"maps"
-	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"testing"
-
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 )
 
 // Alone are the settings of a service that is to reach nothing but what its
@@ -39,47 +35,4 @@ func Environment(variables map[string]string) []string {
 		list = append(list, name+"="+variables[name])
 	}
 	return list
-}
-
-// Deployment is the built functions as the template deploys them.
-type Deployment struct {
-	Functions string // the folder with <slug>/bootstrap
-	// Parameters are the template's; without PayTo that of the local runner is
-	// paid.
-	Parameters map[string]string
-	// Environment is on top of what the template gives the functions.
-	Environment map[string]string
-	// Sound wants every invocation to have ended by itself when the test ends.
-	Sound bool
-	// Configure may change the host before it starts; nil does not.
-	Configure func(*lambdahost.Config)
-}
-
-// Open runs the functions behind a gateway until the test ends, and returns the
-// gateway's URL.
-func (d Deployment) Open(tb testing.TB) (host *lambdahost.Host, url string) {
-	tb.Helper()
-	parameters := map[string]string{"PayTo": Account(1)}
-	maps.Copy(parameters, d.Parameters)
-	config, err := lambdahost.FromTemplate(filepath.Join(Root(tb), "template.yaml"), d.Functions, parameters, d.Environment)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	if d.Configure != nil {
-		d.Configure(&config)
-	}
-	if host, err = lambdahost.New(config); err != nil {
-		tb.Fatal(err)
-	}
-	gateway := httptest.NewServer(host)
-	tb.Cleanup(func() {
-		gateway.Close()
-		host.Close()
-		for _, name := range host.Names() {
-			if st := host.Stats(name); d.Sound && st.Errors != 0 {
-				tb.Errorf("%s: %d invocations failed, %d of them timed out", name, st.Errors, st.TimedOut)
-			}
-		}
-	})
-	return host, gateway.URL
 }

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -114,7 +113,7 @@ func BenchmarkMemory(b *testing.B) {
 		l, db := newLab(b), testbed.StartDynamo(b)
 		s, pid := l.setup(), 0
 		s.table, s.endpoint = db.Table(b), db.URL
-		d := openFunctions(b, l, s, func(c *lambdahost.Config) { c.OnSpawn = func(p lambdahost.Process) { pid = p.PID } })
+		d := openFunctions(b, l, s, func(d *testbed.Deployment) { d.OnIdle = func(p *testbed.Execution) { pid = p.PID } })
 		batch := newBatch(b, l, []*deployment{d}, requests)
 		for i, p := range batch.payments {
 			if e := batch.ask(http.MethodGet, p.path, paidBy(p.header)); e.Status != http.StatusOK {
@@ -122,7 +121,7 @@ func BenchmarkMemory(b *testing.B) {
 			}
 		}
 		batch.booked(catalog.DNS().Amount, requests, requests)
-		is(b, "processes", d.host.Stats(dnsFunction).Spawned, 1)
+		is(b, "processes", d.host.Started(dnsFunction), 1)
 		b.ReportMetric(0, "ns/op") // it would count the suite's own work
 		b.ReportMetric(float64(testbed.Memory(b, pid, "VmRSS"))/1024, "MB/1000th")
 	}

@@ -42,7 +42,7 @@ func (w *chainWorld) payer() *payer {
 func (w *chainWorld) pauper() *payer {
 	p := &payer{run: newRun(w, w.lab, w.d, pacedClient(w.pace)), w: w}
 	p.moved = p.transfer
-	p.path = p.fill(lookUp("{healthy}", "A"))
+	p.path = p.lookUp(modeHealthy)
 	return p
 }
 

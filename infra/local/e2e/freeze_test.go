@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -21,7 +20,7 @@ type freezer struct {
 	d                      *deployment
 	node                   *testbed.Chain
 	table, rpc, settlement *proxy
-	frozen                 chan lambdahost.Process
+	frozen                 chan *testbed.Execution
 }
 
 func (f *freezer) await(t testing.TB) {
@@ -50,13 +49,13 @@ func TestFreeze(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs the built functions, and Node for the DynamoDB server")
 	db := testbed.StartDynamo(t)
-	f := &freezer{lab: newLab(t), frozen: make(chan lambdahost.Process, 100), node: testbed.StartChain(t)}
+	f := &freezer{lab: newLab(t), frozen: make(chan *testbed.Execution, 100), node: testbed.StartChain(t)}
 	f.table, f.rpc, f.settlement = newProxy(t, db.URL), newProxy(t, f.node.URL), newProxy(t, f.lab.url)
 	s := f.lab.setup()
 	s.facilitator, s.table, s.endpoint = "http://"+f.settlement.addr, db.Table(t), "http://"+f.table.addr
 	s.more["RPC_URL"] = "http://" + f.rpc.addr
-	f.d = openFunctions(t, f.lab, s, func(c *lambdahost.Config) {
-		c.OnIdle = func(p lambdahost.Process) { f.frozen <- p }
+	f.d = openFunctions(t, f.lab, s, func(d *testbed.Deployment) {
+		d.OnIdle = func(p *testbed.Execution) { f.frozen <- p }
 	})
 	for _, c := range []freeze{ // one after the other: the function is one
 		{name: "nothing happens", spoil: func(*strand) {}},
@@ -82,7 +81,7 @@ func TestFreeze(t *testing.T) {
 // failed twice without doing anything, and what happens, happens on the chain.
 func (f *freezer) play(t testing.TB, c freeze) {
 	r := newRun(t, f.lab, f.d, newClient(), x402test.FailBefore, x402test.FailBefore)
-	r.sign(r.fill(lookUp("{healthy}", "A")), nil, nil)
+	r.sign(r.lookUp(modeHealthy), nil, nil)
 	f.await(t)
 	f.node.Mint(t, r.wallet.Address(), dnsPrice())
 	r.pays(fails(fault.SettlementUncertain))
@@ -107,7 +106,7 @@ func (f *freezer) play(t testing.TB, c freeze) {
 	is(t, "transfers in play money", len(f.lab.facilitator.Moved(r.payer)), 0)
 	is(t, "lookups", f.lab.dns.lookups(r.name), 1)
 	f.await(t)
-	is(t, "processes", f.d.host.Stats(dnsFunction).Spawned, 1)
+	is(t, "processes", f.d.host.Started(dnsFunction), 1)
 }
 
 // through plays a freeze for the connections through proxies. wake is the next

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -76,7 +75,7 @@ func TestKilledAtMoments(t *testing.T) {
 		"shop":  func(tb testing.TB, s setup, _ *tap) *deployment { return openShop(tb, s, tb.TempDir()) },
 		"lambda": func(tb testing.TB, s setup, at *tap) *deployment {
 			s.table, s.endpoint = db.Table(tb), at.front(writeOf, testbed.ProxyTo(tb, db.URL))
-			return openFunctions(tb, l, s, func(c *lambdahost.Config) { c.OnResponse = at.answered })
+			return openFunctions(tb, l, s, func(d *testbed.Deployment) { d.OnResponse = at.answered })
 		},
 	} {
 		for _, c := range deaths() {
@@ -96,7 +95,7 @@ func TestKilledAtMoments(t *testing.T) {
 }
 
 // answered has the process of a function killed when it has given its answer to Lambda.
-func (p *tap) answered(process lambdahost.Process, _ string, _ []byte) {
+func (p *tap) answered(process *testbed.Execution) {
 	if p.choose(sendAnswer) != unharmed {
 		process.Kill()
 		close(p.struck)
@@ -105,26 +104,29 @@ func (p *tap) answered(process lambdahost.Process, _ string, _ []byte) {
 
 func die(t testing.TB, p *pace, l *lab, at *tap, d *deployment, c death) {
 	r := newRun(t, l, d, pacedClient(p))
-	path, sealed := lookUp("{healthy}", "A"), map[string]func(string) string{callVerify: contractWallet}[c.kind]
+	mode, sealed := modeHealthy, map[string]func(string) string{callVerify: contractWallet}[c.kind]
 	if c.kind == "" {
-		path = lookUp("{held}", "A")
+		mode = modeHeld
 	}
+	path := r.lookUp(mode)
 	if d.stranger {
 		path = "/weather?city=Oslo"
 	}
-	r.sign(r.fill(path), nil, sealed)
+	r.sign(path, nil, sealed)
 	r.killedAt(at, c)
 	r.d = d.revive()
 
 	busy, answered, calls := fails(fault.PaymentInProgress), r.answer(), 1
 	if c.settled {
-		busy = busy.charge(moved)
+		busy = busy.afterPaying()
 	}
 	if answered.replay = c.answered; c.blind {
 		answered.blind, calls = true, 2
 	}
 	e, waits := r.repeats(r.pause, func(e exchange) bool { return e.Status != http.StatusConflict })
-	r.checks(waits, busy)
+	for _, e := range waits {
+		r.check(e, busy)
+	}
 	if c.answered {
 		r.first = e // what it repeats was never seen
 	}
@@ -150,8 +152,10 @@ func (r *run) killedAt(at *tap, c death) {
 		settled, before := r.repeats(func(time.Duration) { r.pause(5 * time.Millisecond) }, func(e exchange) bool {
 			return e.Header.Get(x402.HeaderResponse) != ""
 		})
-		r.checks(before, fails(fault.PaymentInProgress))
-		r.check(settled, fails(fault.PaymentInProgress).charge(moved))
+		for _, e := range before {
+			r.check(e, fails(fault.PaymentInProgress))
+		}
+		r.check(settled, fails(fault.PaymentInProgress).afterPaying())
 		r.d.kill()
 		r.lab.dns.gate(r.name).open()
 	}

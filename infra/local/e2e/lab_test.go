@@ -16,7 +16,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -156,11 +155,6 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 	}
 }
 
-func keyOf(l *lab, header string) string {
-	p := must(x402.DecodePayment(header))
-	return ledger.Key(l.terms.Network, strings.ToLower(l.terms.Asset), p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
-}
-
 // resolver is the recursive resolver that every world asks, over UDP and TCP
 // on one port of 127.0.0.1. Most names are those of zone; a name of the form
 // <anything>.<mode>.lab.example.com is answered as its mode says.
@@ -176,7 +170,6 @@ type resolver struct {
 // The modes of lab names. A name that is healed answers like healthy.
 const (
 	modeHealthy = "healthy" // A 192.0.2.77, TTL 30
-	modeSilent  = "silent"  // no answer
 	modeRefused = "refused" // REFUSED
 	modeHeld    = "held"    // healthy, once its gate is open
 )
@@ -207,23 +200,21 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	m := testbed.Reply(q)
 	if !strings.HasSuffix(name, labDomain) {
 		r.zone.Answer(m, name, qtype)
-	} else if !r.lab(name, q, m) {
-		return
+	} else {
+		r.lab(name, q, m)
 	}
 	testbed.Send(w, q, m)
 }
 
-// lab fills in the answer for a lab name, or says that there is none.
-func (r *resolver) lab(name string, q, m *dns.Msg) bool {
+// lab fills in the answer for a lab name.
+func (r *resolver) lab(name string, q, m *dns.Msg) {
 	labels := dns.SplitDomainName(name)
 	mode := labels[len(labels)-4]
 	switch g := r.gate(name); {
 	case g.isOpen():
-	case mode == modeSilent:
-		return false
 	case mode == modeRefused:
 		m.Rcode = dns.RcodeRefused
-		return true
+		return
 	case mode == modeHeld:
 		g.pass(nil)
 	}
@@ -233,7 +224,6 @@ func (r *resolver) lab(name string, q, m *dns.Msg) bool {
 			A:   net.IPv4(192, 0, 2, 77),
 		}}
 	}
-	return true
 }
 
 func (r *resolver) lookups(name string) int {

@@ -95,7 +95,7 @@ func (b *batch) rush(t *testing.T) {
 				d := b.fleet[int(b.next.Add(1))%len(b.fleet)]
 				p.answer, faults[i] = d.send(ctx, b.client, http.MethodGet, p.path, paidBy(p.header))
 				b.answered()
-				switch codeOf(p.answer) {
+				switch code, _, _ := p.answer.fault(); code {
 				case string(fault.SettlementUncertain), string(lookup.DNSTimeout):
 					b.doubts.Add(1)
 				case string(fault.PaymentInProgress):
@@ -106,7 +106,7 @@ func (b *batch) rush(t *testing.T) {
 				}
 				faults[i] = pause(ctx, p.answer.RetryAfter())
 			}
-			if want := strings.ReplaceAll(healthy().body, "{name}", p.name); faults[i] == nil && string(p.answer.Body) != want {
+			if want := answerTo(p.name); faults[i] == nil && string(p.answer.Body) != want {
 				t.Errorf("%s is answered %s", p.name, p.answer)
 			}
 		})

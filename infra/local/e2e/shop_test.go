@@ -3,8 +3,9 @@ package e2e
 import (
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"net/http"
-	"net/http/httptest"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/infra/local/lambdahost"
+	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -31,16 +32,13 @@ func TestShopFunction(t *testing.T) {
 	}))
 	env := db.Settings(table)
 	env["FACILITATOR"], env["PAY_TO"], env["NODE"] = bank.URL, testbed.Account(1), "http://127.0.0.1:1" // nobody is there
-	host := must(lambdahost.New(lambdahost.Config{
-		Logs:      log,
-		Functions: []lambdahost.Function{{Name: "Shop", Dir: testbed.ShopFunction(t), Timeout: 29 * time.Second, Env: env}},
-		Routes:    []lambdahost.Route{{Key: "GET /weather", Function: "Shop"}},
-	}))
-	gateway := httptest.NewServer(host)
-	t.Cleanup(func() { gateway.Close(); host.Close() })
+	folder, slug := filepath.Split(testbed.ShopFunction(t))
+	host := testbed.Deployment{Logs: log, Functions: folder, Only: []sam.Function{
+		{Name: "Shop", Slug: slug, Timeout: 29 * time.Second, Env: env, Routes: []string{"GET /weather"}},
+	}}.Open(t)
 
-	client := &x402test.Client{HTTP: gateway.Client(), Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
-	url := gateway.URL + "/weather?city=Oslo"
+	client := &x402test.Client{HTTP: http.DefaultClient, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
+	url := host.URL + "/weather?city=Oslo"
 	signature, err := client.Sign(t.Context(), url)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log.String())
@@ -56,7 +54,8 @@ func TestShopFunction(t *testing.T) {
 		t.Errorf("%d transfers", len(moved))
 	}
 	var found struct{ Failed, Listed, Owed int }
-	if err := json.Unmarshal(must(host.Invoke(t.Context(), "Shop", []byte(`{"reconcile":true}`))), &found); err != nil || found.Failed+found.Listed+found.Owed > 0 {
+	payload, _, err := host.Call("Shop", []byte(`{"reconcile":true}`))
+	if err := errors.Join(err, json.Unmarshal(payload, &found)); err != nil || found.Failed+found.Listed+found.Owed > 0 {
 		t.Errorf("%+v, %v\n%s", found, err, log.String())
 	}
 }

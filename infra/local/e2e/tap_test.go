@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
@@ -144,12 +143,10 @@ func writeOf(r *http.Request, body []byte) string {
 	return writeClaim
 }
 
-// proxy forwards TCP connections. It can be cut, and it can spoil the connections
-// that are open, as a peer does that restarts or a network that forgets.
+// proxy forwards TCP connections. It can spoil those that are open, as a peer does that
+// restarts or a network that forgets.
 type proxy struct {
 	addr, to string
-
-	down atomic.Bool
 
 	mu      sync.Mutex
 	strands map[*strand]bool // open
@@ -179,7 +176,10 @@ func newProxy(tb testing.TB, to string) *proxy {
 	})
 	tb.Cleanup(func() {
 		_ = listener.Close()
-		p.cut()
+		open, _ := p.open()
+		for _, w := range open {
+			w.close()
+		}
 		all.Wait()
 	})
 	return p
@@ -194,10 +194,6 @@ func (p *proxy) forward(near net.Conn) {
 	defer far.Close()
 	w := &strand{near: near, far: far}
 	p.mu.Lock()
-	if p.down.Load() {
-		p.mu.Unlock()
-		return
-	}
 	p.strands[w] = true
 	p.dialed++
 	p.mu.Unlock()
@@ -218,17 +214,6 @@ func (p *proxy) forward(near net.Conn) {
 	defer p.mu.Unlock()
 	delete(p.strands, w)
 }
-
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.down.Store(true)
-	for w := range p.strands {
-		w.close()
-	}
-}
-
-func (p *proxy) mend() { p.down.Store(false) }
 
 // open are the connections that are open, and dials is how many there have been.
 func (p *proxy) open() (strands []*strand, dials int) {

@@ -3,8 +3,8 @@
 //
 //	go run ./infra/local/invoke -fn dns [-event events/dns.json]
 //
-// The function is the built bootstrap behind a Lambda Runtime API, or with -sam run by "sam local invoke", in Docker. Template parameters
-// are those of [default.local_invoke.parameters] in samconfig.toml; a variable of
+// The function is the built bootstrap behind a Lambda Runtime API, or with -sam run by
+// "sam local invoke", in Docker. Template parameters are those of [default.local_invoke.parameters] in samconfig.toml; a variable of
 // the function that is set in the environment wins over the template's value, and
 // AWS_ENDPOINT_URL_DYNAMODB is passed on. No AWS credentials are passed on.
 //
@@ -20,6 +20,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/base64"
@@ -28,7 +29,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -37,12 +37,13 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/hostfacts/hostfacts/infra/local/runtimeapi"
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
@@ -63,71 +64,55 @@ func main() {
 
 // options are the command line.
 type options struct {
-	slug, event, template, samconfig, build string
-	sam                                     bool
+	slug, event, build string
+	sam                bool
 }
 
-func parse(args []string, stderr io.Writer) (options, error) {
+func run(ctx context.Context, args []string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
 	var o options
 	set := flag.NewFlagSet("invoke", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	set.StringVar(&o.slug, "fn", "", "`function`, such as dns")
 	set.StringVar(&o.event, "event", "", "event `file` (default events/<function>.json)")
-	set.StringVar(&o.template, "template", "template.yaml", "SAM template")
-	set.StringVar(&o.samconfig, "samconfig", "samconfig.toml", "SAM configuration with the test parameters")
 	set.StringVar(&o.build, "build", "build", "`directory` with <function>/bootstrap")
 	set.BoolVar(&o.sam, "sam", false, "run it by sam local invoke, in Docker")
-	if err := set.Parse(args); err != nil {
-		return o, err
-	}
-	if o.slug == "" || set.NArg() != 0 {
-		set.Usage()
-		return o, errors.New("name one function with -fn")
-	}
-	if o.event == "" {
-		o.event = filepath.Join("events", o.slug+".json")
-	}
-	return o, nil
-}
-
-func run(ctx context.Context, args []string, lookup func(string) (string, bool), stdout, stderr io.Writer) int {
-	o, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	var r result
-	if err == nil {
-		r, err = invoke(ctx, o, lookup, stderr)
-	}
-	if r.again {
-		fmt.Fprintln(stderr, "invoke: it costs play money: the event was sent again, signed with a key that was made for it")
-	}
+	err := set.Parse(args)
 	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err == nil && (o.slug == "" || set.NArg() != 0):
+		set.Usage()
+		err = errors.New("name one function with -fn")
+	}
+	o.event = cmp.Or(o.event, filepath.Join("events", o.slug+".json"))
+	var payload []byte
+	if err == nil {
+		payload, err = invoke(ctx, o, lookup, stderr)
+	}
+	var failed runtimeapi.Failed
+	switch {
+	case errors.As(err, &failed):
+		fmt.Fprintf(stdout, "%s\n", failed)
+		fmt.Fprintln(stderr, "invoke: the function returned an error")
+		return exitFunction
 	case err != nil:
 		fmt.Fprintln(stderr, "invoke:", err)
 		return exitUsage
-	case r.failed:
-		fmt.Fprintf(stdout, "%s\n", r.payload)
-		fmt.Fprintln(stderr, "invoke: the function returned an error")
-		return exitFunction
 	}
-	show(stdout, r.payload)
+	show(stdout, payload)
 	return 0
 }
 
 // invoke starts the function and sends it the event, and again with a payment if its
 // answer asks for one.
-func invoke(ctx context.Context, o options, lookup func(string) (string, bool), notes io.Writer) (r result, err error) {
+func invoke(ctx context.Context, o options, lookup func(string) (string, bool), notes io.Writer) ([]byte, error) {
 	event, err := os.ReadFile(o.event)
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, fmt.Errorf("there is no event %s; a function %s has its example in %s", o.event, o.slug, filepath.Join("events", o.slug+".json"))
-	}
 	if err != nil {
-		return r, err
+		return nil, fmt.Errorf("%w (a function has its example in events)", err)
 	}
-	f, err := described(o)
+	f, err := described(o.slug)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	for _, name := range append(slices.Collect(maps.Keys(f.Env)), varEndpoint) {
 		if value, ok := lookup(name); ok { // the environment wins over the template
@@ -136,117 +121,103 @@ func invoke(ctx context.Context, o options, lookup func(string) (string, bool), 
 	}
 	dir := filepath.Join(o.build, o.slug)
 	if _, err := os.Stat(filepath.Join(dir, "bootstrap")); err != nil {
-		return r, fmt.Errorf("%w (make build)", err)
+		return nil, fmt.Errorf("%w (make build)", err)
 	}
-	call := func(event []byte) (result, error) { return bySAM(ctx, f, dir, event, notes) }
+	said := ""
+	defer func() { fmt.Fprint(notes, said) }() // when the function prints no more
+	call := func(event []byte) ([]byte, error) { return bySAM(ctx, f, dir, event, notes) }
 	if !o.sam {
-		p, err := start(ctx, f, dir, notes)
+		p, err := runtimeapi.Start(f, dir, &syscall.SysProcAttr{Setpgid: true}, notes) // with what it starts
 		if err != nil {
-			return r, err
+			return nil, err
 		}
-		defer p.close(notes)
-		call = p.call
+		defer p.Kill()
+		defer context.AfterFunc(ctx, p.Kill)()
+		call = func(event []byte) ([]byte, error) {
+			payload, err := p.Call(event)
+			said += fmt.Sprintf("invoke: init %s, answer %s after start\n", p.Init, time.Since(p.Started))
+			return payload, err
+		}
 	}
-	r, err = call(event)
-	if err != nil || r.failed {
-		return r, err
+	payload, err := call(event)
+	if err != nil {
+		return nil, err
 	}
-	event, err = signed(event, r.payload, time.Now())
+	event, err = signed(event, payload, time.Now())
 	if err != nil || event == nil {
-		return r, err
+		return payload, err
 	}
-	r, err = call(event)
-	r.again = true
-	return r, err
+	said += "invoke: it costs play money: the event was sent again, signed with a key that was made for it\n"
+	return call(event)
 }
 
-// described is the function as the template and samconfig.toml describe it.
-func described(o options) (f sam.Function, err error) {
-	text, err := os.ReadFile(o.samconfig)
+// described is a function as the template and samconfig.toml describe it.
+func described(slug string) (f sam.Function, err error) {
+	text, err := os.ReadFile("samconfig.toml")
 	if err != nil {
 		return f, err
 	}
-	params, err := parameters(string(text))
-	if err != nil {
-		return f, fmt.Errorf("%s: %w", o.samconfig, err)
-	}
-	params["Ledger"] = "Ledger" // as sam local does: a resource is called by its logical id
-	t, err := sam.Read(o.template)
+	t, err := sam.Read("template.yaml")
 	if err != nil {
 		return f, err
 	}
-	all, err := t.Functions(params)
+	all, err := t.Functions(parameters(string(text)))
 	if err != nil {
-		return f, fmt.Errorf("%s: %w", o.template, err)
+		return f, fmt.Errorf("template.yaml, with the parameters of samconfig.toml: %w", err)
 	}
-	i := slices.IndexFunc(all, func(f sam.Function) bool { return f.Slug == o.slug })
+	i := slices.IndexFunc(all, func(f sam.Function) bool { return f.Slug == slug })
 	if i < 0 {
-		return f, fmt.Errorf("%s has no function with the CodeUri functions/%s", o.template, o.slug)
+		return f, fmt.Errorf("template.yaml has no function with the CodeUri functions/%s", slug)
 	}
 	return all[i], nil
 }
 
 // parameters reads parameter_overrides, "Key=Value Key=Value", from the section of
-// samconfig.toml that sam local invoke itself reads.
-func parameters(samconfig string) (map[string]string, error) {
-	params := map[string]string{}
+// samconfig.toml that sam local invoke itself reads. The template refuses what is no pair.
+func parameters(samconfig string) map[string]string {
+	params := map[string]string{"Ledger": "Ledger"} // as sam local does: a resource is called by its logical id
 	_, section, _ := strings.Cut(samconfig, "\n[default.local_invoke.parameters]\n")
 	section, _, _ = strings.Cut(section, "\n[")
-	m := regexp.MustCompile(`(?m)^parameter_overrides\s*=\s*(.*)$`).FindStringSubmatch(section)
-	if m == nil {
-		return params, nil
-	}
-	overrides, err := strconv.Unquote(strings.TrimSpace(m[1])) // a basic TOML string is one of Go, but for rare escapes
-	if err != nil {
-		return nil, errors.New("parameter_overrides must be one quoted string")
-	}
-	for _, pair := range strings.Fields(overrides) {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok {
-			return nil, fmt.Errorf("%q of parameter_overrides is not Key=Value", pair)
+	m := regexp.MustCompile(`(?m)^parameter_overrides\s*=\s*"(.*)"$`).FindStringSubmatch(section)
+	if m != nil {
+		for pair := range strings.FieldsSeq(m[1]) {
+			name, value, _ := strings.Cut(pair, "=")
+			params[name] = value
 		}
-		params[name] = value
 	}
-	return params, nil
+	return params
 }
 
 // bySAM has the SAM CLI run a function in Lambda's image, out of a template that has
 // its settings. Every call is a new container.
-func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs io.Writer) (result, error) {
+func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs io.Writer) ([]byte, error) {
 	code, err := filepath.Abs(dir)
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
 	type object map[string]any
+	architecture := map[string]string{"arm64": "arm64", "amd64": "x86_64"}[runtime.GOARCH]
 	template, err := json.Marshal(object{"Transform": "AWS::Serverless-2016-10-31", "Resources": object{f.Name: object{
 		"Type": "AWS::Serverless::Function", "Properties": object{
-			"CodeUri": code, "Handler": "bootstrap", "Runtime": "provided.al2023", "Architectures": []string{architecture()},
+			"CodeUri": code, "Handler": "bootstrap", "Runtime": "provided.al2023", "Architectures": []string{architecture},
 			"MemorySize": f.Memory, "Timeout": int(f.Timeout.Seconds()), "Environment": object{"Variables": f.Env},
 		},
 	}}})
 	if err != nil {
-		return result{}, err
+		return nil, err
 	}
 	files := code + ".sam" // beside it, because SAM ships the folder
 	if err := errors.Join(os.MkdirAll(files, 0o750), os.WriteFile(filepath.Join(files, "template.json"), template, 0o600),
 		os.WriteFile(filepath.Join(files, "event.json"), event, 0o600)); err != nil {
-		return result{}, err
+		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, "sam", "local", "invoke", f.Name, "--template", "template.json", "--event", "event.json")
 	cmd.Dir, cmd.Stderr = files, logs
 	out, err := cmd.Output()
 	if err != nil {
-		return result{}, fmt.Errorf("sam local invoke: %w", err)
+		return nil, fmt.Errorf("sam local invoke: %w", err)
 	}
-	return result{payload: bytes.TrimSpace(out)}, nil
-}
-
-// architecture is that of the built function, as SAM calls it.
-func architecture() string {
-	if runtime.GOARCH == "arm64" {
-		return runtime.GOARCH
-	}
-	return "x86_64"
+	return bytes.TrimSpace(out), nil
 }
 
 // varEndpoint is the SDK's own variable for a DynamoDB elsewhere.
@@ -263,41 +234,27 @@ func show(w io.Writer, payload []byte) {
 	for _, name := range slices.Sorted(maps.Keys(resp.Headers)) {
 		fmt.Fprintf(w, "%s: %s\n", name, resp.Headers[name])
 	}
-	for _, cookie := range resp.Cookies {
-		fmt.Fprintf(w, "set-cookie: %s\n", cookie)
+	text, ok := textOf(resp)
+	var pretty bytes.Buffer
+	switch {
+	case !ok:
+		text = fmt.Sprintf("(%d characters of base64)", len(resp.Body))
+	case json.Indent(&pretty, []byte(text), "", "  ") == nil:
+		text = pretty.String()
 	}
-	fmt.Fprintln(w)
-	if text, ok := unzipped(resp); ok {
-		resp.Body, resp.IsBase64Encoded = text, false
-	}
-	switch text, isJSON := indent(resp.Body); {
-	case isJSON:
-		fmt.Fprintln(w, text)
-	case resp.IsBase64Encoded:
-		fmt.Fprintf(w, "(%d characters of base64)\n", len(resp.Body))
-	case resp.Body != "":
-		fmt.Fprintln(w, strings.TrimRight(resp.Body, "\n"))
-	}
+	fmt.Fprintf(w, "\n%s\n", strings.TrimRight(text, "\n"))
 }
 
-// unzipped is the text of a compressed answer.
-func unzipped(resp events.APIGatewayV2HTTPResponse) (string, bool) {
-	if !resp.IsBase64Encoded || resp.Headers["content-encoding"] != "gzip" {
-		return "", false
+// textOf is the text of an answer, which may be compressed.
+func textOf(resp events.APIGatewayV2HTTPResponse) (text string, ok bool) {
+	if !resp.IsBase64Encoded {
+		return resp.Body, true
 	}
 	z, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(resp.Body)))
 	if err != nil {
 		return "", false
 	}
 	const most = 6 << 20 // of an answer of a function
-	text, err := io.ReadAll(io.LimitReader(z, most))
-	return string(text), err == nil
-}
-
-func indent(body string) (string, bool) {
-	if !json.Valid([]byte(body)) {
-		return "", false
-	}
-	out, err := json.MarshalIndent(json.RawMessage(body), "", "  ")
-	return string(out), err == nil
+	raw, err := io.ReadAll(io.LimitReader(z, most))
+	return string(raw), err == nil
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -20,27 +21,18 @@ import (
 // made here and forgotten. It is nil for an answer that asks for none.
 func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	var resp events.APIGatewayV2HTTPResponse
-	_ = json.Unmarshal(answer, &resp) // what is not an HTTP answer asks for nothing
-	var tool struct {
-		Result struct {
-			StructuredContent x402.PaymentRequired
+	var offered struct {
+		x402.PaymentRequired // of a 402
+		Result               struct {
+			StructuredContent x402.PaymentRequired // of a tool
 		}
 	}
-	required := &tool.Result.StructuredContent
-	if resp.StatusCode == http.StatusPaymentRequired {
-		raw, err := base64.StdEncoding.DecodeString(resp.Headers[strings.ToLower(x402.HeaderRequired)])
-		if err == nil {
-			err = json.Unmarshal(raw, required)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the offer: %w", err)
-		}
-	} else {
-		text, zipped := unzipped(resp)
-		if !zipped {
-			text = resp.Body
-		}
-		_ = json.Unmarshal([]byte(text), &tool) // nor does what is not an answer of a tool
+	_ = json.Unmarshal(answer, &resp) // what is no HTTP answer, or not JSON, asks for nothing
+	text, _ := textOf(resp)
+	_ = json.Unmarshal([]byte(text), &offered)
+	required, byTool := offered.PaymentRequired, resp.StatusCode != http.StatusPaymentRequired
+	if byTool {
+		required = offered.Result.StructuredContent
 	}
 	if len(required.Accepts) == 0 {
 		return nil, nil
@@ -49,7 +41,7 @@ func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	header, err := wallet.Pay(*required, now)
+	header, err := wallet.Pay(required, now)
 	if err != nil {
 		return nil, fmt.Errorf("sign the offer: %w", err)
 	}
@@ -57,38 +49,36 @@ func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	if err := json.Unmarshal(event, &e); err != nil {
 		return nil, fmt.Errorf("read the event: %w", err)
 	}
-	headers, _ := e["headers"].(map[string]any)
-	if headers == nil {
-		headers = map[string]any{}
-		e["headers"] = headers
+	headers, ok := e["headers"].(map[string]any)
+	if !ok {
+		return nil, errors.New("the event has no headers")
 	}
-	if resp.StatusCode == http.StatusPaymentRequired {
+	if !byTool {
 		headers[strings.ToLower(x402.HeaderSignature)] = header
 		return json.Marshal(e)
 	}
-	body, err := toolCall(e["body"], header)
-	e["body"], headers["content-length"] = body, strconv.Itoa(len(body))
+	body, err := toolCall(fmt.Sprint(e["body"]), header)
 	if err != nil {
 		return nil, fmt.Errorf("read the event's body: %w", err)
 	}
+	e["body"], headers["content-length"] = body, strconv.Itoa(len(body))
 	return json.Marshal(e)
 }
 
 // toolCall is a call of a tool over MCP, with a payment in its _meta.
-func toolCall(body any, header string) (string, error) {
-	text, _ := body.(string)
-	var call map[string]any
-	if err := json.Unmarshal([]byte(text), &call); err != nil {
-		return "", err
-	}
+func toolCall(body, header string) (string, error) {
 	payment, err := base64.StdEncoding.DecodeString(header)
 	if err != nil {
+		return "", err
+	}
+	var call map[string]any
+	if err := json.Unmarshal([]byte(body), &call); err != nil {
 		return "", err
 	}
 	params, _ := call["params"].(map[string]any)
 	meta, ok := params["_meta"].(map[string]any)
 	if !ok {
-		return "", fmt.Errorf("it has no params._meta")
+		return "", errors.New("it has no params._meta")
 	}
 	meta["x402/payment"] = json.RawMessage(payment)
 	out, err := json.Marshal(call)

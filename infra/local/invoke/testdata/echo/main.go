@@ -1,0 +1,25 @@
+// The function that invoke is tested with: its event says what it does.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+)
+
+func main() {
+	lambda.Start(func(event struct{ Do string }) (any, error) {
+		switch event.Do {
+		case "env":
+			body, err := json.Marshal(os.Environ())
+			return map[string]any{"statusCode": 200, "headers": map[string]string{"content-type": "text/plain"}, "body": string(body)}, err
+		case "fail":
+			return nil, errors.New("as asked")
+		case "exit":
+			os.Exit(4)
+		}
+		return json.RawMessage(event.Do), nil // anything else is answered as it is
+	})
+}

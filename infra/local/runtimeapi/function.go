@@ -1,0 +1,207 @@
+// Package runtimeapi runs a built function behind the Lambda Runtime API of 2018-06-01
+// (AWS: Lambda, using the Lambda runtime API), on loopback.
+package runtimeapi
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/sam"
+)
+
+const (
+	initTimeout = 10 * time.Second       // Lambda's for an initialisation
+	maxAnswer   = 6 << 20                // bytes that Lambda takes of an answer
+	outputGrace = 500 * time.Millisecond // for the output of a process that has ended
+)
+
+// Function is one process of a function. It takes one event after the other.
+type Function struct {
+	PID     int           // also that of its process group
+	Started time.Time     // when it was started
+	Init    time.Duration // from then to the first time that it asked for an event
+
+	timeout time.Duration
+	cmd     *exec.Cmd
+	idle    bool          // it has asked for an event, and got none since
+	asks    chan struct{} // it asks for an event
+	events  chan []byte
+	answers chan answer
+	exited  chan struct{} // closed when it has ended
+}
+
+type answer struct {
+	payload []byte
+	err     error
+}
+
+// Failed is the document that describes an error which a function returned.
+type Failed json.RawMessage
+
+// Error is the document.
+func (f Failed) Error() string { return "the function failed: " + string(f) }
+
+// Start runs the bootstrap in a folder, as attr says, and returns at once. Nothing of
+// this process's environment is passed on. It prints to logs, from one goroutine.
+func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer) (*Function, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it lives as long as the process
+	if err != nil {
+		return nil, err
+	}
+	p := &Function{
+		timeout: f.Timeout, asks: make(chan struct{}, 1), events: make(chan []byte),
+		answers: make(chan answer), exited: make(chan struct{}),
+	}
+	api := &http.Server{Handler: p.api(), ReadHeaderTimeout: time.Minute}
+	p.cmd = exec.Command(filepath.Join(dir, "bootstrap")) // #nosec G204 //nolint:noctx // it was built; Kill ends it
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr, p.cmd.WaitDelay = dir, logs, logs, outputGrace
+	p.cmd.Env, p.cmd.SysProcAttr = environment(f, dir, l.Addr().String()), attr
+	started := make(chan error)
+	go func() {
+		defer close(p.exited)
+		defer api.Close()
+		runtime.LockOSThread() // what attr may say of the parent is about the thread
+		p.Started = time.Now()
+		err := p.cmd.Start()
+		if started <- err; err == nil {
+			_ = p.cmd.Wait() // ProcessState says how it ended
+			_ = p.Signal(syscall.SIGKILL)
+		}
+	}()
+	if err := <-started; err != nil {
+		l.Close()
+		return nil, err
+	}
+	p.PID = p.cmd.Process.Pid
+	go func() { _ = api.Serve(l) }() // until it is closed
+	return p, nil
+}
+
+// environment is what Lambda sets for a function on provided.al2023 (AWS: Lambda,
+// defined runtime environment variables), and the function's own variables, which win.
+func environment(f sam.Function, dir, api string) (list []string) {
+	env := map[string]string{
+		"AWS_LAMBDA_RUNTIME_API": api, "AWS_LAMBDA_FUNCTION_NAME": f.Name, "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": strconv.Itoa(f.Memory), "AWS_LAMBDA_LOG_FORMAT": "JSON",
+		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "AWS_SESSION_TOKEN": "local",
+		"LAMBDA_TASK_ROOT": dir, "_HANDLER": f.Handler, "TZ": ":UTC",
+	}
+	maps.Copy(env, f.Env)
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	return list
+}
+
+// Call sends the function an event, when it asks for one, and returns its answer. It is
+// an error when the function returns one (Failed), ends, or takes too long, which ends it.
+func (p *Function) Call(event []byte) ([]byte, error) {
+	if err := p.Idle(); err != nil {
+		return nil, err
+	}
+	p.idle = false
+	late := time.NewTimer(p.timeout)
+	defer late.Stop()
+	for events := p.events; ; events = nil {
+		select {
+		case events <- event:
+		case a := <-p.answers:
+			return a.payload, a.err
+		case <-p.exited:
+			return nil, p.ended()
+		case <-late.C:
+			p.Kill()
+			return nil, fmt.Errorf("the function does not answer within %s", p.timeout)
+		}
+	}
+}
+
+// Idle waits until the function asks for an event. It is an error when it ends, or does
+// not ask for one in time, which ends it.
+func (p *Function) Idle() error {
+	if p.idle {
+		return nil
+	}
+	late := time.NewTimer(initTimeout)
+	defer late.Stop()
+	select {
+	case <-p.asks:
+		p.idle = true
+		return nil
+	case a := <-p.answers:
+		return a.err
+	case <-p.exited:
+		return p.ended()
+	case <-late.C:
+		p.Kill()
+		return fmt.Errorf("the function does not ask for an event within %s", initTimeout)
+	}
+}
+
+func (p *Function) ended() error { return fmt.Errorf("the function ended: %s", p.cmd.ProcessState) }
+
+// Exited is closed when the process has ended.
+func (p *Function) Exited() <-chan struct{} { return p.exited }
+
+// Signal reaches the whole process group. An error says that there is none.
+func (p *Function) Signal(s syscall.Signal) error { return syscall.Kill(-p.cmd.Process.Pid, s) }
+
+// Kill ends the process group, and returns when the process has ended.
+func (p *Function) Kill() {
+	_ = p.Signal(syscall.SIGKILL) // it may have ended by itself
+	<-p.exited
+}
+
+// api is as much of the Runtime API as a function's runtime asks for.
+func (p *Function) api() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", func(w http.ResponseWriter, r *http.Request) {
+		if p.Init == 0 {
+			p.Init = time.Since(p.Started)
+		}
+		p.asks <- struct{}{}
+		select {
+		case event := <-p.events:
+			w.Header().Set("Lambda-Runtime-Aws-Request-Id", rand.Text())
+			w.Header().Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(p.timeout).UnixMilli(), 10))
+			_, _ = w.Write(event) // a process that is gone is waited for
+		case <-r.Context().Done():
+		}
+	})
+	answered := func(failed bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			payload, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer))
+			if err != nil {
+				return // the process died while it was answering
+			}
+			a := answer{payload: payload}
+			if failed {
+				a.err = Failed(payload)
+			}
+			w.WriteHeader(http.StatusAccepted)
+			select {
+			case p.answers <- a:
+			case <-p.exited:
+			}
+		}
+	}
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", answered(false))
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", answered(true))
+	mux.HandleFunc("POST /2018-06-01/runtime/init/error", answered(true))
+	return mux
+}

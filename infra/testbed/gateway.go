@@ -1,0 +1,170 @@
+package testbed
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aws/aws-lambda-go/events"
+)
+
+// The gateway's limits: of the request line and the headers, in bytes (AWS: quotas for
+// HTTP APIs), and of the time that a function may take.
+const (
+	maxHead            = 10240
+	integrationTimeout = 30 * time.Second
+)
+
+// serve treats a request as an HTTP API with the $default stage does. To a client, a
+// function that fails, crashes or is too late for Lambda is a 500, and one that is too
+// late for the gateway a 503; it goes on, as it does when its client hangs up.
+func (h *Host) serve(w http.ResponseWriter, r *http.Request) {
+	id := rand.Text()
+	w.Header().Set("Apigw-Requestid", id)
+	if headSize(r) > maxHead {
+		refuse(w, http.StatusRequestHeaderFieldsTooLarge)
+		return
+	}
+	key, function := h.route(r)
+	if function == "" {
+		refuse(w, http.StatusNotFound)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client is gone
+	}
+	event, err := json.Marshal(h.event(r, key, id, body))
+	if err != nil {
+		refuse(w, http.StatusInternalServerError)
+		return
+	}
+	answers := make(chan []byte, 1)
+	go func() {
+		payload, _, err := h.Call(function, event)
+		if err != nil {
+			payload = nil
+		}
+		answers <- payload
+	}()
+	late := time.NewTimer(integrationTimeout)
+	defer late.Stop()
+	select {
+	case payload := <-answers:
+		respond(w, payload)
+	case <-late.C:
+		refuse(w, http.StatusServiceUnavailable)
+	}
+}
+
+// route finds the most specific route: method and path, ANY and path, $default.
+func (h *Host) route(r *http.Request) (key, function string) {
+	for _, key := range []string{r.Method + " " + r.URL.Path, "ANY " + r.URL.Path, "$default"} {
+		if name, ok := h.routes[key]; ok {
+			return key, name
+		}
+	}
+	return "", ""
+}
+
+// headSize is the size of the request line and the headers on the wire.
+func headSize(r *http.Request) int {
+	n := len(r.Method+r.RequestURI+r.Proto+r.Host) + len("  \r\nHost: \r\n")
+	for name, values := range r.Header {
+		for _, v := range values {
+			n += len(name+v) + len(": \r\n")
+		}
+	}
+	return n
+}
+
+// event is the request in payload format 2.0 (AWS: Create AWS Lambda proxy integrations
+// for HTTP APIs): the path decoded, names of headers in lower case, repeated headers and
+// query parameters joined with commas, cookies apart.
+func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGatewayV2HTTPRequest {
+	source, _, _ := net.SplitHostPort(r.RemoteAddr) // of a server
+	if h.d.Source != nil {
+		source = h.d.Source()
+	}
+	now := time.Now().UTC()
+	prefix, _, _ := strings.Cut(h.d.Domain, ".")
+	e := events.APIGatewayV2HTTPRequest{
+		Version: "2.0", RouteKey: key, RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery,
+		Headers: map[string]string{"host": r.Host, "x-forwarded-port": "443", "x-forwarded-proto": "https"},
+		RequestContext: events.APIGatewayV2HTTPRequestContext{
+			RouteKey: key, AccountID: "123456789012", Stage: "$default", RequestID: id, APIID: prefix,
+			DomainName: h.d.Domain, DomainPrefix: prefix,
+			Time: now.Format("02/Jan/2006:15:04:05 -0700"), TimeEpoch: now.UnixMilli(),
+			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
+				Method: r.Method, Path: r.URL.Path, Protocol: r.Proto, SourceIP: source, UserAgent: r.UserAgent(),
+			},
+		},
+	}
+	for name, values := range r.Header {
+		if lower := strings.ToLower(name); !ofConnection(lower) {
+			e.Headers[lower] = strings.Join(values, ",")
+		}
+	}
+	e.Headers["x-forwarded-for"] = strings.TrimPrefix(e.Headers["x-forwarded-for"]+", "+source, ", ")
+	e.Headers["x-amzn-trace-id"] = fmt.Sprintf("Root=1-%08x-%024x", now.Unix(), now.UnixNano())
+	if cookies, ok := e.Headers["cookie"]; ok {
+		delete(e.Headers, "cookie")
+		e.Cookies = strings.Split(cookies, "; ")
+	}
+	for name, values := range r.URL.Query() {
+		if e.QueryStringParameters == nil {
+			e.QueryStringParameters = map[string]string{}
+		}
+		e.QueryStringParameters[name] = strings.Join(values, ",")
+	}
+	if e.Body = string(body); !utf8.Valid(body) {
+		e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString(body), true
+	}
+	return e
+}
+
+// ofConnection says which headers belong to one connection (RFC 9110 section 7.6.1).
+func ofConnection(lower string) bool {
+	return slices.Contains([]string{
+		"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
+	}, lower)
+}
+
+// respond writes what a function answered.
+func respond(w http.ResponseWriter, payload []byte) {
+	var answer events.APIGatewayV2HTTPResponse
+	err := json.Unmarshal(payload, &answer)
+	body := []byte(answer.Body)
+	if err == nil && answer.IsBase64Encoded {
+		body, err = base64.StdEncoding.DecodeString(answer.Body)
+	}
+	if err != nil || answer.StatusCode < 200 || answer.StatusCode > 599 {
+		refuse(w, http.StatusInternalServerError)
+		return
+	}
+	for name, value := range answer.Headers {
+		if lower := strings.ToLower(name); lower != "content-length" && !ofConnection(lower) {
+			w.Header().Set(name, value)
+		}
+	}
+	for _, cookie := range answer.Cookies {
+		w.Header().Add("Set-Cookie", cookie)
+	}
+	w.WriteHeader(answer.StatusCode)
+	_, _ = w.Write(body) // the client may be gone
+}
+
+// refuse is an answer of the gateway itself.
+func refuse(w http.ResponseWriter, status int) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"message": http.StatusText(status)})
+}

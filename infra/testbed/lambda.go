@@ -1,0 +1,225 @@
+package testbed
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/runtimeapi"
+	"github.com/hostfacts/hostfacts/infra/sam"
+)
+
+// Deployment is built functions behind a gateway as AWS runs them: each event has a
+// process to itself, which is frozen between two events. Hooks that are nil are not
+// called; each may kill the process.
+type Deployment struct {
+	Functions string // the folder with <slug>/bootstrap
+	// Only are the functions that are not those of the template.
+	Only []sam.Function
+	// Parameters are the template's; without PayTo that of the local runner is paid.
+	Parameters map[string]string
+	// Environment is on top of what the template gives the functions, and Own of that.
+	Environment map[string]string
+	Own         func(slug string) map[string]string
+	// Sound wants every invocation to have ended by itself when the test ends.
+	Sound  bool
+	Domain string        // that events name; an execute-api name where it is empty
+	Source func() string // the address that events come from; nil is the client's
+	Logs   io.Writer     // gets whole lines of what the functions print; nil discards them
+
+	OnEvent    func(p *Execution, event []byte) // before it gets an event
+	OnResponse func(p *Execution)               // it has answered, and nobody knows: killed, it has failed
+	OnIdle     func(p *Execution)               // it is frozen
+	OnEnd      func(function string, payload []byte, err error)
+}
+
+// Execution is a process of a function, by its logical id.
+type Execution struct {
+	*runtimeapi.Function
+	Of string
+}
+
+// Host runs the functions of a Deployment.
+type Host struct {
+	URL string // of the gateway
+
+	d         Deployment
+	functions map[string]sam.Function
+	routes    map[string]string
+	logs      sync.Mutex
+
+	mu      sync.Mutex
+	closed  bool
+	idle    map[string][]*Execution // the last one to become idle is used first
+	started map[string][]*Execution
+	failed  []error
+}
+
+// Open runs the functions until the test ends.
+func (d Deployment) Open(tb testing.TB) *Host {
+	tb.Helper()
+	d.Domain = cmp.Or(d.Domain, "abc123.execute-api.us-east-1.amazonaws.com")
+	if d.Only == nil {
+		parameters := map[string]string{"PayTo": Account(1)}
+		maps.Copy(parameters, d.Parameters)
+		t, err := sam.Read(filepath.Join(Root(tb), "template.yaml"))
+		if err == nil {
+			d.Only, err = t.Functions(parameters)
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	h := &Host{d: d, functions: map[string]sam.Function{}, routes: map[string]string{}, idle: map[string][]*Execution{}, started: map[string][]*Execution{}}
+	for _, f := range d.Only {
+		maps.Copy(f.Env, d.Environment)
+		if d.Own != nil {
+			maps.Copy(f.Env, d.Own(f.Slug))
+		}
+		h.functions[f.Name] = f
+		for _, route := range f.Routes {
+			h.routes[route] = f.Name
+		}
+	}
+	gateway := httptest.NewServer(http.HandlerFunc(h.serve))
+	h.URL = gateway.URL
+	tb.Cleanup(func() {
+		gateway.Close()
+		h.Close()
+		if err := errors.Join(h.failed...); d.Sound && err != nil {
+			tb.Errorf("invocations have failed: %v", err)
+		}
+	})
+	return h
+}
+
+// Names are the functions, sorted.
+func (h *Host) Names() []string { return slices.Sorted(maps.Keys(h.functions)) }
+
+// Started is how many processes of a function were started.
+func (h *Host) Started(function string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.started[function])
+}
+
+// Kill ends every process of a function, working or idle. Their invocations fail.
+func (h *Host) Kill(function string) {
+	h.mu.Lock()
+	all := slices.Clone(h.started[function])
+	h.mu.Unlock()
+	for _, p := range all {
+		p.Kill()
+	}
+}
+
+// Close ends every process. No event is taken any more.
+func (h *Host) Close() {
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	for _, name := range h.Names() {
+		h.Kill(name)
+	}
+}
+
+// Call runs an event through a function without the gateway. cold is how long its first
+// answer took from the start of the process, 0 of one that was there.
+func (h *Host) Call(function string, event []byte) (payload []byte, cold time.Duration, err error) {
+	p, fresh, err := h.take(function)
+	if err == nil {
+		if h.d.OnEvent != nil {
+			h.d.OnEvent(p, event)
+		}
+		payload, err = p.Call(event)
+		if fresh {
+			cold = time.Since(p.Started)
+		}
+		if err == nil && h.d.OnResponse != nil {
+			h.d.OnResponse(p)
+		}
+		gone := h.rest(p)
+		if err == nil {
+			err = gone
+		}
+	}
+	if err != nil {
+		h.mu.Lock()
+		h.failed = append(h.failed, err)
+		h.mu.Unlock()
+	}
+	if h.d.OnEnd != nil {
+		h.d.OnEnd(function, payload, err)
+	}
+	return payload, cold, err
+}
+
+// take thaws an idle process, or starts one.
+func (h *Host) take(function string) (p *Execution, fresh bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f, known := h.functions[function]
+	if h.closed || !known {
+		return nil, false, errors.New("there is no function " + function)
+	}
+	for n := len(h.idle[function]); n > 0; n-- {
+		p, h.idle[function] = h.idle[function][n-1], h.idle[function][:n-1]
+		if p.Signal(syscall.SIGCONT) == nil {
+			return p, false, nil
+		}
+	}
+	attr := dieWithUs()
+	if attr == nil {
+		attr = &syscall.SysProcAttr{}
+	}
+	attr.Setpgid = true
+	started, err := runtimeapi.Start(f, filepath.Join(h.d.Functions, f.Slug), attr, &wholeLines{host: h})
+	if err != nil {
+		return nil, false, err
+	}
+	p = &Execution{started, function}
+	h.started[function] = append(h.started[function], p)
+	return p, true, nil
+}
+
+// rest freezes a process when it asks for its next event.
+func (h *Host) rest(p *Execution) error {
+	if err := p.Idle(); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	err := p.Signal(syscall.SIGSTOP)
+	h.idle[p.Of] = append(h.idle[p.Of], p)
+	h.mu.Unlock()
+	if h.d.OnIdle != nil {
+		h.d.OnIdle(p)
+	}
+	return err
+}
+
+// wholeLines keeps the lines of one process whole among those of others.
+type wholeLines struct {
+	host *Host
+	rest []byte
+}
+
+func (l *wholeLines) Write(p []byte) (int, error) {
+	l.rest = append(l.rest, p...)
+	if end := bytes.LastIndexByte(l.rest, '\n') + 1; end > 0 && l.host.d.Logs != nil {
+		l.host.logs.Lock()
+		defer l.host.logs.Unlock()
+		_, _ = l.host.d.Logs.Write(l.rest[:end])
+		l.rest = slices.Clone(l.rest[end:])
+	}
+	return len(p), nil
+}
