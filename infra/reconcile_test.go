@@ -91,7 +91,7 @@ func TestReconcileFunction(t *testing.T) {
 	signed, lost, paid := claim(t, l, payer)
 	receipt := node.Transfer(t, signed)
 	_, silent, open := claim(t, l, payer)
-	check(t, errors.Join(lost.Uncertain(t.Context(), "timeout", ""), silent.Uncertain(t.Context(), "timeout", "")))
+	check(t, errors.Join(lost.End(t.Context(), ledger.EventUncertain, "timeout", ""), silent.End(t.Context(), ledger.EventUncertain, "timeout", "")))
 	owed := pays(t, l)
 	_, _, unsent := claim(t, l, payer)
 	abandon(t, store, unsent)

@@ -249,7 +249,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 	check(t, h.Settled(t.Context(), ledger.Receipt{Transaction: owedIn}, true))
 	check(t, h.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
 	doubt, _ := w.paid(ago)
-	check(t, w.claimed(doubt, ago).Uncertain(t.Context(), "timeout", ""))
+	check(t, w.claimed(doubt, ago).End(t.Context(), ledger.EventUncertain, "timeout", ""))
 	w.safe.Store(int64(50 * time.Minute))
 	backFor := map[string]string{}
 	back := func(key string) func() {

@@ -51,7 +51,7 @@ func strangeRecord() breakage {
 				Key: key, AuthDigest: "a", SigDigest: "s", Request: "GET /", Terms: json.RawMessage("{}"), ValidBefore: past.Add(time.Minute),
 			}, past.Add(time.Minute))
 			must(w, err)
-			must(w, c.Hold.Uncertain(w.Context(), "timeout", ""))
+			must(w, c.Hold.End(w.Context(), ledger.EventUncertain, "timeout", ""))
 		},
 		mends: func(w *world) {
 			_, err := dynamo.NewClient(w.db.Config()).DeleteItem(w.Context(), &dynamodb.DeleteItemInput{

@@ -80,7 +80,7 @@ func reconciles(t *testing.T, test func(s *scheduled)) {
 				AuthDigest: fmt.Sprint(nonce), SigDigest: fmt.Sprint(nonce), Request: "GET /a",
 				Terms: must(json.Marshal(testTerms().Requirements("5000"))), ValidBefore: time.Now().Add(5 * time.Minute),
 			})
-			err := h.Uncertain(t.Context(), "timeout", "")
+			err := h.End(t.Context(), ledger.EventUncertain, "timeout", "")
 			if nonce == 2 {
 				err = h.Settled(t.Context(), ledger.Receipt{Transaction: "0x1"}, false)
 			}
@@ -227,7 +227,7 @@ func TestReconcileSays(t *testing.T) {
 		}},
 		{"chain", func(s *scheduled) {
 			corrupt := s.claim(ledger.Payment{Key: "strange", AuthDigest: "a", Terms: json.RawMessage("{}")})
-			if err := corrupt.Uncertain(s.Context(), "timeout", ""); err != nil {
+			if err := corrupt.End(s.Context(), ledger.EventUncertain, "timeout", ""); err != nil {
 				s.Fatal(err)
 			}
 			time.Sleep(time.Minute) // its lease is over

@@ -163,12 +163,12 @@ func (p *process) list(after ledger.Place, limit int) ([]ledger.Place, error) {
 
 // ListInDoubt implements ledger.Index, up to date.
 func (s decodedStore) ListInDoubt(_ context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return s.list(after, limit, func(r *ledger.Record) bool { return (r.InDoubt() || r.LookingUp()) && !r.ListedAt().After(before) })
+	return s.list(after, limit, func(r *ledger.Record) bool { return r.ListedIn() == ledger.ListOpen && !r.ListedAt().After(before) })
 }
 
 // ListOwed implements ledger.Index.
 func (s decodedStore) ListOwed(_ context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return s.list(after, limit, func(r *ledger.Record) bool { return r.Owed() && !r.LookingUp() })
+	return s.list(after, limit, func(r *ledger.Record) bool { return r.ListedIn() == ledger.ListOwed })
 }
 
 func (s decodedStore) list(after ledger.Place, limit int, wanted func(*ledger.Record) bool) ([]ledger.Place, error) {

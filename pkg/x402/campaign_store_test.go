@@ -232,7 +232,7 @@ func (s decodedStore) put(r ledger.Record) error {
 	if err != nil {
 		return err
 	}
-	kept, err := ledger.Unmarshal(doc, body)
+	kept, err := ledger.Unmarshal(r.Key, doc, body)
 	if err == nil {
 		s[r.Key] = kept
 	}

@@ -184,7 +184,7 @@ func (a *attempt) pause(ctx context.Context, d time.Duration, until time.Time) b
 // endUnsent records that an attempt sent nothing, so that the same signature can be
 // sent again, and returns the answer.
 func (a *attempt) endUnsent(ctx context.Context, h *ledger.Hold, out Outcome) Outcome {
-	if err := h.NotSent(withoutDeadline(ctx), orElse(h.Record().Reason, "another payment of the purchase was under way")); err != nil {
+	if err := h.End(withoutDeadline(ctx), ledger.EventNotSent, orElse(h.Record().Reason, "another payment of the purchase was under way"), ""); err != nil {
 		a.unrecorded(ctx, "attempt not ended", err)
 	}
 	a.seen(h.Record().State)

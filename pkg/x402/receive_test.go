@@ -133,9 +133,9 @@ func (d *reconcilerHarness) watched() *fakeScanner {
 func (d *reconcilerHarness) refused(n int, disproved bool) {
 	d.t.Helper()
 	if h := d.claim(n); disproved {
-		d.must(h.Disproved(d.t.Context(), "cancelled"))
+		d.must(h.End(d.t.Context(), ledger.EventDisproved, "cancelled", ""))
 	} else {
-		d.must(h.Refused(d.t.Context(), "insufficient_funds"))
+		d.must(h.End(d.t.Context(), ledger.EventRefused, "insufficient_funds", ""))
 	}
 }
 
@@ -255,7 +255,7 @@ func TestReceiveOtherTerms(t *testing.T) {
 			func(p *ledger.Payment) { p.Terms = json.RawMessage(`[]`) },
 		} {
 			h := d.claim(i+1, change)
-			d.must(h.Refused(t.Context(), "no"))
+			d.must(h.End(t.Context(), ledger.EventRefused, "no", ""))
 			others[h.Record().Key] = h.Record()
 			tp.send(i + 1)
 		}

@@ -268,13 +268,13 @@ func (r *run) decide(ctx context.Context, record ledger.Record, q Question, f Fi
 		r.config.Log.InfoContext(ctx, "found paid", "key", record.Key, "transaction", f.Transaction)
 	case NeverPaid:
 		number = &r.RefusedLate
-		err = h.Disproved(ctx, f.Reason)
+		err = h.End(ctx, ledger.EventDisproved, f.Reason, "")
 		r.config.Log.InfoContext(ctx, "found never paid", "key", record.Key, "reason", f.Reason)
 	case StillOpen:
 		number = &r.StillOpen
 		fallthrough
 	default: // CannotTell
-		err = h.Uncertain(ctx, orElse(h.Record().Reason, "no evidence yet"), "")
+		err = h.End(ctx, ledger.EventUncertain, orElse(h.Record().Reason, "no evidence yet"), "")
 	}
 	if errors.Is(err, ledger.ErrLost) { // another holder has the record now
 		return &r.Skipped, nil

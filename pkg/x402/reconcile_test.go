@@ -140,7 +140,7 @@ func (d *reconcilerHarness) must(err error) {
 // attempt died.
 func (d *reconcilerHarness) uncertain(n int, changes ...func(*ledger.Payment)) {
 	d.t.Helper()
-	d.must(d.claim(n, changes...).Uncertain(d.t.Context(), "connection lost", tx))
+	d.must(d.claim(n, changes...).End(d.t.Context(), ledger.EventUncertain, "connection lost", tx))
 }
 
 func (d *reconcilerHarness) abandoned(n int) {
@@ -278,7 +278,7 @@ func TestReconcileStaleIndex(t *testing.T) {
 		d.uncertain(1)
 		time.Sleep(40*24*time.Hour + attemptTime)
 		redeem(d, d.claim(2))
-		d.must(d.claim(3).Refused(t.Context(), "no"))
+		d.must(d.claim(3).End(t.Context(), ledger.EventRefused, "no", ""))
 		d.owed(4, 1)
 		d.uncertain(5)
 		var all []string

@@ -122,7 +122,6 @@ func (a *attempt) find(ctx context.Context, r ledger.Record, s Settlement, budge
 func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, t *attempted) Outcome {
 	write, reason := withoutDeadline(ctx), t.Reason
 	c := conclusionOf(t.Class, t.doubt, t.finding.Verdict)
-	var err error
 	switch c.event {
 	case ledger.EventSettled:
 		a.trace.UsedAsPaid = t.Class == used && t.finding.Verdict == noNode
@@ -130,20 +129,15 @@ func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, t *attempted) Ou
 		return a.lookUp(ctx, h, &ledger.Receipt{Transaction: a.trace.Transaction, Payer: a.payment.From.Checksum(), Network: a.terms.Network})
 	case ledger.EventDisproved:
 		reason = orElse(t.finding.Reason, reason)
-		err = h.Disproved(write, reason)
 	case ledger.EventRefused:
-		refused := h.Refused
 		if t.BadSignature {
-			refused = h.RefusedSignature
+			c.event = ledger.EventBadSignature
 		}
-		err = refused(write, reason)
-	case ledger.EventTurnedAway:
-		err = h.TurnedAway(write, reason)
-	case ledger.EventNotSent:
-		err = h.NotSent(write, reason)
-	default: // ledger.EventUncertain, and a combination that no row names
-		err = h.Uncertain(write, reason, t.Transaction)
+	case "": // a combination that no row names
+		c.event = ledger.EventUncertain
+	default:
 	}
+	err := h.End(write, c.event, reason, t.Transaction)
 	a.seen(h.Record().State)
 	charged := chargedBy(h.Record())
 	if err != nil {

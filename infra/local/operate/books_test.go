@@ -79,12 +79,12 @@ func (s *shop) exhausted(n int) {
 
 func (s *shop) refused(n int) {
 	s.t.Helper()
-	s.must(s.claim(keyOf(n)).Refused(s.t.Context(), "insufficient_funds"))
+	s.must(s.claim(keyOf(n)).End(s.t.Context(), ledger.EventRefused, "insufficient_funds", ""))
 }
 
 func (s *shop) inDoubt(n int) {
 	s.t.Helper()
-	s.must(s.claim(keyOf(n)).Uncertain(s.t.Context(), "timeout", ""))
+	s.must(s.claim(keyOf(n)).End(s.t.Context(), ledger.EventUncertain, "timeout", ""))
 }
 
 func (s *shop) refund(n int, value string) {

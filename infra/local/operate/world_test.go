@@ -107,7 +107,7 @@ type filling func(b *buyer)
 // fill is one payment in doubt, one answer that can still be asked for, one refund,
 // and one that is answered.
 func fill(b *buyer) {
-	b.must(b.claim(keyOf(1)).Uncertain(b.t.Context(), "timeout", ""))
+	b.must(b.claim(keyOf(1)).End(b.t.Context(), ledger.EventUncertain, "timeout", ""))
 	b.must(b.settled(2, "0x02").Release(b.t.Context(), ledger.Failure{Code: "dns_timeout", Message: "No resolver answered."}))
 	b.must(b.settled(4, "0x04").Redeem(b.t.Context(), ledger.Answer{Status: 200, Stored: true}, 0, false))
 	b.exhausted(3, paidIn, "upstream\x1b[31m")
@@ -118,7 +118,7 @@ func fill(b *buyer) {
 // state.
 func complete(b *buyer) {
 	b.now = b.now.Add(time.Minute)
-	b.must(b.claim(keyOf(5)).Refused(b.t.Context(), "insufficient_funds"))
+	b.must(b.claim(keyOf(5)).End(b.t.Context(), ledger.EventRefused, "insufficient_funds", ""))
 	b.must(b.claim(ledger.Key("eip155:8453", asset, sender, "0x05")).Settled(b.t.Context(), ledger.Receipt{Transaction: "0x55"}, false))
 	b.now = b.now.Add(time.Minute)
 	_, err := b.Testify(b.t.Context(), ledger.Witness{Key: keyOf(6), Terms: b.terms, At: b.now, Receipt: receiptOf("0x06")})

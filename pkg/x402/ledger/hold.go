@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -15,18 +14,12 @@ var ErrLost = errors.New("ledger: the lease was lost")
 // Its methods are the edges of the state machine. It is not safe for
 // concurrent use.
 type Hold struct {
-	ledger *Ledger
-	record Record
-	// pending is a write whose fate is not known: it is asked for before the
-	// next one.
-	pending  *Record
-	lookupAt time.Time // of the lookup before this claim's
-	// refusedBy is who refused the payment in this attempt, for the write that
-	// ends it.
-	refusedBy string
+	ledger    *Ledger
+	record    Record
+	pending   *Record   // a write whose fate is not known; the next one asks for it
+	lookupAt  time.Time // of the lookup before this claim's
+	refusedBy string    // see RefusedBy
 }
-
-func (l *Ledger) hold(r Record) *Hold { return &Hold{ledger: l, record: r} }
 
 // Record is the record as this holder last wrote it.
 func (h *Hold) Record() Record { return h.record }
@@ -61,37 +54,12 @@ func (h *Hold) Ask(ctx context.Context, facilitator string) error {
 // facilitator that refused the payment for a reason about the payer.
 func (h *Hold) RefusedBy(facilitator string) { h.refusedBy = facilitator }
 
-// Refused records that the facilitator said no. A record in doubt becomes
-// uncertain: a refusal proves nothing about an earlier attempt.
-func (h *Hold) Refused(ctx context.Context, reason string) error {
-	return h.write(ctx, EventRefused, change{reason: reason})
-}
-
-// RefusedSignature is Refused for the signature of the payment.
-func (h *Hold) RefusedSignature(ctx context.Context, reason string) error {
-	return h.write(ctx, EventRefused, change{reason: reason, badSignature: true})
-}
-
-// TurnedAway records that the facilitator would not deal with the request, for a
-// reason that is the operator's affair.
-func (h *Hold) TurnedAway(ctx context.Context, reason string) error {
-	return h.write(ctx, EventTurnedAway, change{reason: reason})
-}
-
-// Disproved records proof that the authorization moved nothing and never will.
-func (h *Hold) Disproved(ctx context.Context, reason string) error {
-	return h.write(ctx, EventDisproved, change{reason: reason})
-}
-
-// NotSent records that this attempt provably sent nothing.
-func (h *Hold) NotSent(ctx context.Context, reason string) error {
-	return h.write(ctx, EventNotSent, change{reason: reason})
-}
-
-// Uncertain records that money may have moved. transaction is its hash when it
-// is known, else empty.
-func (h *Hold) Uncertain(ctx context.Context, reason, transaction string) error {
-	return h.write(ctx, EventUncertain, change{reason: reason, transaction: transaction})
+// End records how an attempt to settle ended without proof of payment: EventRefused,
+// EventBadSignature, EventTurnedAway, EventDisproved, EventNotSent or EventUncertain. A
+// record in doubt stays so after all but EventDisproved: a refusal proves nothing about an
+// earlier attempt. transaction is the hash of a payment that is EventUncertain, or empty.
+func (h *Hold) End(ctx context.Context, event Event, reason, transaction string) error {
+	return h.write(ctx, event, change{reason: reason, transaction: transaction})
 }
 
 // Redeem stores the answer. The payment is used up. stands is for how long the
@@ -139,11 +107,7 @@ func (h *Hold) write(ctx context.Context, event Event, c change) error {
 		return err
 	}
 	c.refusedBy = h.refusedBy
-	next, err := h.ledger.apply(ctx, h.record, event, c)
-	if errors.Is(err, ErrIllegal) {
-		return err
-	}
-	return h.wrote(next, err)
+	return h.wrote(h.ledger.apply(ctx, h.record, event, c))
 }
 
 // wrote goes on from a write that has ended.
@@ -151,12 +115,13 @@ func (h *Hold) wrote(next Record, err error) error {
 	switch {
 	case errors.Is(err, ErrConflict):
 		return ErrLost
+	case errors.Is(err, ErrIllegal): // nothing was sent
 	case err != nil:
 		h.pending = &next
-		return err
+	default:
+		h.record, h.pending = next, nil
 	}
-	h.record, h.pending = next, nil
-	return nil
+	return err
 }
 
 // confirm settles the fate of a write that failed: it is sent again with the
@@ -174,31 +139,20 @@ func (h *Hold) confirm(ctx context.Context) error {
 	return err
 }
 
-// evidence writes a receipt over whatever another attempt has made of the
-// record, unless it already knows. The lease of a live attempt is left to it.
-// It returns ErrLost when the receipt is on record and the lease is not ours.
+// evidence writes a receipt over whatever another attempt has made of the record,
+// unless it already knows. It returns ErrLost when the receipt is on record and the
+// lease is not ours.
 func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error {
-	r, written, err := h.ledger.testify(ctx, h.record.Key, func(Record) change { return change{receipt: &receipt} })
+	r, written, err := h.ledger.testify(ctx, Witness{Key: h.record.Key, Receipt: receipt, Terms: h.record.Terms})
 	switch {
 	case err != nil:
-		return fmt.Errorf("record evidence: %w", err)
-	case r == nil:
-		return fmt.Errorf("record evidence: %w: the record is gone", ErrCorrupt)
-	case written:
+		return err
+	case written, !begins, r.State != Settled, r.Attempt != h.record.Attempt, leasePast(*r, h.ledger.now()):
 		return ErrLost
 	}
-	return h.adopt(*r, begins)
-}
-
-// adopt goes on from a record that somebody else has found to be paid while
-// this attempt held the lease: nobody has claimed it since, so the lookup that
-// began is ours. Anything else is lost.
-func (h *Hold) adopt(r Record, begins bool) error {
-	ours := r.State == Settled && r.Attempt == h.record.Attempt && !leasePast(r, h.ledger.now())
-	if !ours || !begins {
-		return ErrLost
-	}
+	// Somebody else has found it to be paid while this attempt held the lease. Nobody has
+	// claimed it since, so the lookup that began is ours.
 	r.Lookups, r.LookupAt = r.Lookups+1, h.ledger.now()
-	h.record, h.pending = r, nil
+	h.record, h.pending = *r, nil
 	return nil
 }

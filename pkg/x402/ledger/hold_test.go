@@ -24,11 +24,11 @@ func TestVerdicts(t *testing.T) {
 		claim   ledger.ClaimResult // a moment later
 	}{
 		"superseded":  {func(h *ledger.Hold) error { return h.Supersede(ctx, owner) }, ledger.Superseded, doubt, ledger.Replaced},
-		"turned away": {func(h *ledger.Hold) error { return h.TurnedAway(ctx, "quota") }, refused, doubt, ledger.Held},
-		"refused":     {func(h *ledger.Hold) error { return h.Refused(ctx, "no") }, refused, doubt, ledger.Over},
-		"not sent":    {func(h *ledger.Hold) error { return h.NotSent(ctx, "full") }, refused, doubt, ledger.Held},
-		"disproved":   {func(h *ledger.Hold) error { return h.Disproved(ctx, "cancelled") }, refused, refused, ledger.Over},
-		"uncertain":   {func(h *ledger.Hold) error { return h.Uncertain(ctx, "?", "0x03") }, doubt, doubt, ledger.Held},
+		"turned away": {func(h *ledger.Hold) error { return h.End(ctx, ledger.EventTurnedAway, "quota", "") }, refused, doubt, ledger.Held},
+		"refused":     {func(h *ledger.Hold) error { return h.End(ctx, ledger.EventRefused, "no", "") }, refused, doubt, ledger.Over},
+		"not sent":    {func(h *ledger.Hold) error { return h.End(ctx, ledger.EventNotSent, "full", "") }, refused, doubt, ledger.Held},
+		"disproved":   {func(h *ledger.Hold) error { return h.End(ctx, ledger.EventDisproved, "cancelled", "") }, refused, refused, ledger.Over},
+		"uncertain":   {func(h *ledger.Hold) error { return h.End(ctx, ledger.EventUncertain, "?", "0x03") }, doubt, doubt, ledger.Held},
 		"settled":     {func(h *ledger.Hold) error { return h.Settled(ctx, receipt(), false) }, ledger.Settled, ledger.Settled, ledger.Held},
 		"abandoned":   {func(*ledger.Hold) error { return nil }, ledger.Settling, ledger.Settling, ledger.InFlight},
 	} {
@@ -36,7 +36,7 @@ func TestVerdicts(t *testing.T) {
 			d := newTestLedger(t)
 			h, want := d.hold(t), c.state
 			if doubted {
-				must(t, h.Uncertain(ctx, "timeout", "0x02"))
+				must(t, h.End(ctx, ledger.EventUncertain, "timeout", "0x02"))
 				h, want = d.hold(t), c.doubted
 			}
 			must(t, c.write(h))
@@ -65,7 +65,7 @@ func TestKept(t *testing.T) {
 	d.state(t)
 
 	d = newTestLedger(t)
-	must(t, d.hold(t).Refused(t.Context(), "no"))
+	must(t, d.hold(t).End(t.Context(), ledger.EventRefused, "no", ""))
 	d.pass(35*day + 5*time.Minute - time.Nanosecond)
 	before := d.state(t)
 	d.pass(time.Nanosecond)
@@ -76,7 +76,7 @@ func TestKept(t *testing.T) {
 	if r := c.Record; r.Attempt != 1 || r.Doubt || r.Version != before.Version+1 {
 		t.Errorf("claimed anew: %+v", r)
 	}
-	must(t, c.Hold.Uncertain(t.Context(), "?", ""))
+	must(t, c.Hold.End(t.Context(), ledger.EventUncertain, "?", ""))
 	d.pass(1000 * day)
 	d.state(t)
 }
@@ -86,8 +86,8 @@ func TestKept(t *testing.T) {
 func TestEvidenceBeatsTheLease(t *testing.T) {
 	for name, other := range map[string]func(h *ledger.Hold) error{
 		"settling":  func(*ledger.Hold) error { return nil },
-		"uncertain": func(h *ledger.Hold) error { return h.Uncertain(t.Context(), "?", "") },
-		"refused":   func(h *ledger.Hold) error { return h.Disproved(t.Context(), "wrongly") },
+		"uncertain": func(h *ledger.Hold) error { return h.End(t.Context(), ledger.EventUncertain, "?", "") },
+		"refused":   func(h *ledger.Hold) error { return h.End(t.Context(), ledger.EventDisproved, "wrongly", "") },
 		"settled":   func(h *ledger.Hold) error { return h.Settled(t.Context(), receipt(), true) },
 	} {
 		d := newTestLedger(t)
@@ -104,7 +104,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 			// The live attempt keeps its lease, nobody runs beside it, and
 			// a refusal of its own does not overwrite the receipt.
 			d.claim(t, ledger.InFlight)
-			wants(t, ledger.ErrLost, taken.Refused(t.Context(), "no"))
+			wants(t, ledger.ErrLost, taken.End(t.Context(), ledger.EventRefused, "no", ""))
 			d.pass(lease)
 			d.claim(t, ledger.Held)
 		default:
@@ -185,14 +185,14 @@ func TestEvidenceAgainstWriters(t *testing.T) {
 	for others, want := range map[int]error{0: ledger.ErrLost, 3: ledger.ErrLost, 4: ledger.ErrConflict} {
 		d := newTestLedger(t)
 		old, taken := d.overtaken(t)
-		must(t, taken.Uncertain(t.Context(), "?", ""))
+		must(t, taken.End(t.Context(), ledger.EventUncertain, "?", ""))
 		// The first write of the old holder is on a version that is gone.
-		wants(t, ledger.ErrLost, old.Refused(t.Context(), "no"))
+		wants(t, ledger.ErrLost, old.End(t.Context(), ledger.EventRefused, "no", ""))
 		left := others
 		d.decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 			if op == ledgertest.Replace && r.State == ledger.Settled && left > 0 {
 				left--
-				must(t, d.hold(t).Uncertain(t.Context(), "?", "")) // it comes first
+				must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) // it comes first
 			}
 			return ledgertest.None
 		}

@@ -19,9 +19,6 @@ type Ledger struct {
 // New returns a Ledger over a store. newID returns a random write id, another
 // one on every call.
 func New(store Store, now func() time.Time, newID func() string) *Ledger {
-	if store == nil || now == nil || newID == nil {
-		panic("ledger.New: store, now and newID are required")
-	}
 	return &Ledger{store: store, now: now, newID: newID}
 }
 
@@ -131,12 +128,20 @@ func (l *Ledger) Claim(ctx context.Context, p Payment, lease time.Time) (Claim, 
 	old, err := l.store.Create(ctx, first)
 	switch {
 	case err != nil || old == nil:
-		return l.claimed(nil, first, err)
+		return l.claimed(first, err, time.Time{})
 	case l.expired(*old):
-		first.Version, first.WriteID, old.LookupAt = old.Version+1, l.newID(), time.Time{}
-		return l.claimed(old, first, l.store.Replace(ctx, first))
+		first.Version, first.WriteID = old.Version+1, l.newID()
+		return l.claimed(first, l.store.Replace(ctx, first), time.Time{})
+	case old.AuthDigest != p.AuthDigest:
+		return Claim{Result: OtherAuthorization, Record: *old}, nil
+	case !old.Vouches(p):
+		return Claim{Result: Unproven, Record: *old}, nil
+	case old.Request != p.Request:
+		return Claim{Result: OtherRequest, Record: *old}, nil
+	case old.Purchase != p.Purchase:
+		return Claim{Result: OtherPurchase, Record: *old}, nil
 	}
-	return l.claimExisting(ctx, p, *old, lease)
+	return l.Resume(ctx, *old, p.Asks, lease)
 }
 
 // fresh completes a record that is new under its key.
@@ -159,38 +164,48 @@ func (l *Ledger) apply(ctx context.Context, r Record, event Event, c change) (Re
 	}
 	next.WriteID = l.newID()
 	if err := l.store.Replace(ctx, next); err != nil {
-		return next, fmt.Errorf("write %s: %w", next.State, err)
+		return next, fmt.Errorf("%s: %w", event, err)
 	}
 	return next, nil
 }
 
-// claimed is the outcome of a claim that wrote next over old, nil where there was none.
-func (l *Ledger) claimed(old *Record, next Record, err error) (Claim, error) {
+// create writes a new record, unless there is one under its key: then it returns that,
+// which must be of the same kind.
+func (l *Ledger) create(ctx context.Context, r Record) (old *Record, err error) {
+	if old, err = l.store.Create(ctx, r); err == nil && old != nil {
+		err = old.isA(r.State)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create what is %s: %w", r.State, err)
+	}
+	return old, nil
+}
+
+// fetch reads a record that is not a payment, of the kind that its key says.
+func (l *Ledger) fetch(ctx context.Context, key string, kind State) (*Record, error) {
+	r, err := l.Fetch(ctx, key)
+	if err == nil && r != nil {
+		err = r.isA(kind)
+	}
+	return r, err
+}
+
+func (r Record) isA(kind State) error {
+	if r.State != kind {
+		return fmt.Errorf("%w: %s is %s, and not %s", ErrCorrupt, r.Key, r.State, kind)
+	}
+	return nil
+}
+
+// claimed is the outcome of a claim that wrote next. lookupAt is of the lookup before.
+func (l *Ledger) claimed(next Record, err error, lookupAt time.Time) (Claim, error) {
 	switch {
 	case errors.Is(err, ErrConflict):
-		return l.inFlight(*old, next.LeaseUntil), nil
+		return l.inFlight(next), nil
 	case err != nil:
 		return Claim{}, fmt.Errorf("claim: %w", err)
 	}
-	h := l.hold(next)
-	if old != nil {
-		h.lookupAt = old.LookupAt
-	}
-	return Claim{Result: Held, Record: next, Hold: h}, nil
-}
-
-func (l *Ledger) claimExisting(ctx context.Context, p Payment, old Record, lease time.Time) (Claim, error) {
-	switch {
-	case old.AuthDigest != p.AuthDigest:
-		return Claim{Result: OtherAuthorization, Record: old}, nil
-	case !old.Vouches(p):
-		return Claim{Result: Unproven, Record: old}, nil
-	case old.Request != p.Request:
-		return Claim{Result: OtherRequest, Record: old}, nil
-	case old.Purchase != p.Purchase:
-		return Claim{Result: OtherPurchase, Record: old}, nil
-	}
-	return l.Resume(ctx, old, p.Asks, lease)
+	return Claim{Result: Held, Record: next, Hold: &Hold{ledger: l, record: next, lookupAt: lookupAt}}, nil
 }
 
 // Resume takes the lease of a payment that is on record, or says why not, like
@@ -200,68 +215,49 @@ func (l *Ledger) claimExisting(ctx context.Context, p Payment, old Record, lease
 func (l *Ledger) Resume(ctx context.Context, old Record, asks string, lease time.Time) (Claim, error) {
 	now := l.now()
 	c := Claim{Record: old}
-	switch {
-	case old.State == Refunded || old.State == Refused && (old.Disproved || tooSoon(old, now) > 0):
-		c.Result, c.Wait = Over, tooSoon(old, now)
-		return c, nil
+	switch soon := tooSoon(old, now); {
+	case old.State == Refunded || old.State == Refused && (old.Disproved || soon > 0):
+		c.Result, c.Wait = Over, soon
 	case old.State == Superseded:
 		c.Result = Replaced
-		return c, nil
-	case old.State == Redeemed && !incomplete(old, now):
+	case old.State == Redeemed && (!incomplete(old, now) || !leasePast(old, now) && old.Answer.Stored):
 		c.Result = Answered
-		return c, nil
 	case old.State != Uncertain && old.State != Refused && !leasePast(old, now):
-		return l.busy(old), nil
+		return l.inFlight(old), nil
+	default:
+		c.Result, c.Wait = lookupNow(old, now)
 	}
-	if result, wait := l.lookupNow(old, now); result != Held {
-		c.Result, c.Wait = result, wait
+	if c.Result != Held {
 		return c, nil
 	}
 	next, err := l.apply(ctx, old, EventClaim, change{lease: lease, asks: asks})
-	return l.claimed(&old, next, err)
+	return l.claimed(next, err, old.LookupAt)
 }
 
-// busy is a record that another attempt holds. What is stored of an incomplete
-// answer is there for others meanwhile.
-func (l *Ledger) busy(r Record) Claim {
-	if r.State == Redeemed && r.Answer.Stored {
-		return Claim{Result: Answered, Record: r}
+// lookupNow decides whether the lookup of a record may run now; one that is not known to
+// be paid is settled first. An answer that was too large to keep is looked up like one that
+// is owed, for as long as it would have been kept. A bundle that is not complete has an
+// answer while it waits, and when no lookup is left. A part of it that could not even be
+// tried has used none up, so that the spacing does not begin with none.
+func lookupNow(r Record, now time.Time) (ClaimResult, time.Duration) {
+	if !r.Paid() {
+		return Held, 0
 	}
-	return l.inFlight(r, r.LeaseUntil)
-}
-
-// lookupNow decides whether the lookup of a paid record may run now. A bundle
-// that is not complete has an answer while it waits, and when no lookup is left.
-func (l *Ledger) lookupNow(r Record, now time.Time) (ClaimResult, time.Duration) {
+	result, wait := owed(r, now)
 	switch {
 	case r.State == Settled:
-		return owed(r, now)
-	case r.State != Redeemed:
-		return Held, 0
-	case r.Answer.Stored:
-		// A part that could not even be tried has used no lookup up, so that the
-		// spacing does not begin with none.
-		at := r.LookupAt.Add(spacing(max(r.Lookups, 2)))
-		if result, _ := owed(r, now); result != Held || at.After(now) {
-			return Answered, 0
-		}
-		return Held, 0
-	}
-	// Too large to keep: the job runs again as an owed one does, for as long as the
-	// answer would have been kept.
-	standing, wait := owed(r, now)
-	if standing == Exhausted || now.Sub(r.AnsweredAt) > KeptFor {
+	case r.Answer.Stored && (result != Held || r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now)),
+		!r.Answer.Stored && (result == Exhausted || now.Sub(r.AnsweredAt) > KeptFor):
 		return Answered, 0
 	}
-	return standing, wait
+	return result, wait
 }
 
 // inFlight tells a client to come back when the other attempt must be over,
 // but soon at first: most attempts end long before their lease.
-func (l *Ledger) inFlight(r Record, until time.Time) Claim {
+func (l *Ledger) inFlight(r Record) Claim {
 	const most = 5 * time.Second
-	wait := min(max(until.Sub(l.now()), time.Second), most)
-	return Claim{Result: InFlight, Record: r, Wait: wait}
+	return Claim{Result: InFlight, Record: r, Wait: min(max(r.LeaseUntil.Sub(l.now()), time.Second), most)}
 }
 
 // Owed lookups (design: which outcomes use up a payment).
@@ -330,3 +326,29 @@ func (r Record) cutOff(now time.Time) bool {
 
 // NextLookup is how long after a failed lookup the next one is allowed.
 func NextLookup(r Record) time.Duration { return spacing(r.Lookups) }
+
+// LastLookup says that a lookup which ends now is the last one that a settled
+// record has. Where its target was silent, that is the answer.
+func LastLookup(r Record, now time.Time) bool {
+	r.LookupAt, r.LeaseUntil = now, time.Time{}
+	return r.State == Settled && Spent(r, now)
+}
+
+// SilenceStands says that a paid record has no lookup left, by number or by time,
+// and that the target was silent in the last one, which ran to its end: its payer
+// is owed neither a lookup nor a refund, and AnswerSilence may store the answer.
+func SilenceStands(r Record, now time.Time) bool {
+	return r.State == Settled && r.LeaseUntil.IsZero() && r.LastFault != nil && r.LastFault.Silence && Spent(r, now)
+}
+
+// AnswerSilence stores the silence of the target as the answer of a payment for which
+// SilenceStands, and returns the record as it is written. stands is as with Hold.Redeem.
+// ErrConflict means that somebody else has written it, and ErrIllegal that the silence
+// does not stand.
+func (l *Ledger) AnswerSilence(ctx context.Context, r Record, a Answer, stands time.Duration) (*Record, error) {
+	if !SilenceStands(r, l.now()) {
+		return nil, fmt.Errorf("answer silence: %w", ErrIllegal)
+	}
+	next, err := l.apply(ctx, r, EventRedeem, change{answer: &a, stands: stands})
+	return &next, err
+}

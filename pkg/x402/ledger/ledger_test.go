@@ -194,7 +194,7 @@ func TestWritesThatFail(t *testing.T) {
 		if c.Record.Doubt != (fault == ledgertest.FailAfter) {
 			t.Errorf("fault %d: %+v", fault, c.Record)
 		}
-		must(t, c.Hold.Uncertain(t.Context(), "?", ""))
+		must(t, c.Hold.End(t.Context(), ledger.EventUncertain, "?", ""))
 		d.fails(ledgertest.Replace, fault, 1)
 		h, err := d.Reclaim(t.Context(), d.state(t), d.at.Add(lease))
 		if h != nil || !errors.Is(err, ledgertest.ErrInjected) {
@@ -213,19 +213,10 @@ func TestReclaim(t *testing.T) {
 	if err != nil || h.Record().Attempt != 2 || !h.Record().Doubt {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	must(t, h.Disproved(t.Context(), "no"))
+	must(t, h.End(t.Context(), ledger.EventDisproved, "no", ""))
 	for what, r := range map[string]ledger.Record{"of another version": live, "decided": d.state(t), "live": d.pay(t, "other").Record()} {
 		if h, err := d.Reclaim(t.Context(), r, d.at.Add(lease)); h != nil || err != nil {
 			t.Errorf("%s: %+v, %v", what, h, err)
 		}
 	}
-}
-
-func TestNewPanics(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic")
-		}
-	}()
-	ledger.New(nil, nil, nil)
 }

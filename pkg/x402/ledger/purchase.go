@@ -6,17 +6,12 @@ import (
 	"time"
 )
 
-// Purchase is what a payer means to buy once, and the payment that it is bought
-// with. A payment is sent only by an attempt that has opened its purchase and
-// found it to be its own; so of all the payments that a payer signs for one
-// purchase only one can be sent, until that one is known to be dead. The item
-// has no clock of its own: the record of its owner decides.
-type Purchase struct {
-	Owner string // the key of the payment
-	// Digest is of the owner's authorization.
-	Digest string
-	record Record
-}
+// Purchase is what a payer means to buy once, and the payment that it is bought with, its
+// Owner: a record in state Bought. A payment is sent only by an attempt that has opened its
+// purchase and found it to be its own; so of all the payments that a payer signs for one
+// purchase only one can be sent, until that one is known to be dead. The item has no clock:
+// the record of its owner decides.
+type Purchase = Record
 
 // PurchaseKey names a purchase of a payer: by the digest of a key that the payer
 // chose, or of a request. All parts must be in lower case.
@@ -24,32 +19,21 @@ func PurchaseKey(network, asset, payer, id string) string {
 	return "purchase|" + Key(network, asset, payer, id)
 }
 
-func purchaseOf(r Record) *Purchase {
-	return &Purchase{Owner: r.Owner, Digest: r.AuthDigest, record: r}
-}
-
-// Mine says that the purchase is made with the payment of a hold.
-func (p *Purchase) Mine(h *Hold) bool {
-	return p.Owner == h.record.Key && p.Digest == h.record.AuthDigest
+// Mine says that a purchase is made with the payment of a hold.
+func (r Record) Mine(h *Hold) bool {
+	return r.Owner == h.record.Key && r.AuthDigest == h.record.AuthDigest
 }
 
 // Purchase reads a purchase; nil when there is none, or it has expired.
 func (l *Ledger) Purchase(ctx context.Context, key string) (*Purchase, error) {
-	r, err := l.Fetch(ctx, key)
-	if err != nil || r == nil {
-		return nil, err
-	}
-	if r.State != Bought {
-		return nil, fmt.Errorf("%w: %s is not a purchase", ErrCorrupt, key)
-	}
-	return purchaseOf(*r), nil
+	return l.fetch(ctx, key, Bought)
 }
 
 // Owner reads the record of the payment that a purchase is made with; nil when
 // there is none any more.
 func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Record, error) {
 	r, err := l.Fetch(ctx, p.Owner)
-	if err != nil || r == nil || r.AuthDigest != p.Digest {
+	if err != nil || r == nil || r.AuthDigest != p.AuthDigest {
 		return nil, err
 	}
 	return r, nil
@@ -61,17 +45,14 @@ func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Record, error) {
 // another payment. ErrConflict means that somebody else opens it now.
 func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 	item := l.item(h)
-	old, err := l.store.Create(ctx, item)
+	old, err := l.create(ctx, item)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("open purchase: %w", err)
+		return nil, err
 	case old == nil:
-		return purchaseOf(item), nil
-	case old.State != Bought:
-		return nil, fmt.Errorf("open purchase: %w: %s is not a purchase", ErrCorrupt, item.Key)
-	}
-	if p := purchaseOf(*old); !p.Mine(h) && !l.expired(*old) {
-		return p, nil
+		return &item, nil
+	case !old.Mine(h) && !l.expired(*old):
+		return old, nil
 	}
 	return l.swap(ctx, *old, h)
 }
@@ -83,39 +64,37 @@ func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 // ErrConflict means that something has changed since it was read; an owner that
 // was closed stays closed.
 func (l *Ledger) TakeOver(ctx context.Context, p *Purchase, owner *Record, h *Hold) (*Purchase, error) {
-	if owner != nil && owner.closable() {
+	if owner != nil {
 		if err := l.close(ctx, *owner, h.record.Key); err != nil {
 			return nil, fmt.Errorf("take over: %w", err)
 		}
 	}
-	return l.swap(ctx, p.record, h)
+	return l.swap(ctx, *p, h)
 }
 
-// closable says that an attempt on a payment can begin, or still end: it can be sent
-// again, or a lookup of it can be under way. Nothing changes any other.
-func (r Record) closable() bool {
-	return r.State == Refused || r.State == Settled || r.State == Redeemed && incomplete(r, time.Time{})
-}
-
-// close writes the record of an owner that loses its purchase to the payment with a key.
-// One that was paid keeps its state, and an attempt that still works on it has another
-// version.
+// close writes the record of an owner that loses its purchase to the payment with a key,
+// if an attempt on it can begin, or still end: it can be sent again, or a lookup of it can
+// be under way. Nothing changes any other. One that was paid keeps its state; an attempt
+// that still works on it finds another version.
 func (l *Ledger) close(ctx context.Context, owner Record, key string) error {
-	if owner.State == Refused {
+	switch {
+	case owner.State == Refused:
 		_, err := l.apply(ctx, owner, EventSupersede, change{owner: key})
 		return err
+	case owner.State == Settled, owner.State == Redeemed && incomplete(owner, time.Time{}):
+		owner.Version, owner.WriteID = owner.Version+1, l.newID()
+		return l.store.Replace(ctx, owner)
 	}
-	owner.Version, owner.WriteID = owner.Version+1, l.newID()
-	return l.store.Replace(ctx, owner)
+	return nil
 }
 
 func (l *Ledger) swap(ctx context.Context, old Record, h *Hold) (*Purchase, error) {
 	next := l.item(h)
 	next.Version, next.CreatedAt = old.Version+1, old.CreatedAt
 	if err := l.store.Replace(ctx, next); err != nil {
-		return nil, fmt.Errorf("open purchase: %w", err)
+		return nil, fmt.Errorf("open a purchase: %w", err)
 	}
-	return purchaseOf(next), nil
+	return &next, nil
 }
 
 // item is the purchase of a payment as it is stored.

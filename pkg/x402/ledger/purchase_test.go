@@ -82,13 +82,13 @@ func TestOpenPurchase(t *testing.T) {
 func TestTakeOver(t *testing.T) {
 	d := newTestLedger(t)
 	first, second := d.opened(t)
-	must(t, first.NotSent(t.Context(), "overloaded"))
+	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	p := d.opens(t, second, first)
 	dead := d.owner(t, p)
 	first = d.pay(t, "first") // once more in between: nothing is taken over
 	d.takesOver(t, p, dead, second, ledger.ErrConflict)
 	d.opens(t, first, first)
-	must(t, first.NotSent(t.Context(), "overloaded"))
+	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	p = d.opens(t, second, first)
 	dead = d.owner(t, p)
 	d.decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
@@ -105,7 +105,7 @@ func TestTakeOver(t *testing.T) {
 	d.takesOver(t, p, r, third, nil)
 	d.claims(t, d.offer("first"), ledger.Replaced)
 
-	must(t, third.NotSent(t.Context(), "overloaded"))
+	must(t, third.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	d.pass(20 * day)
 	d.opens(t, third, third)   // prolonged
 	d.pass(15*day + time.Hour) // the record ends before the purchase does
@@ -147,7 +147,7 @@ func TestSending(t *testing.T) {
 		"without a purchase":               {func(d *testLedger) *ledger.Hold { return d.hold(t) }, lease, ledger.MayBeSent, 0},
 		"in doubt": {func(d *testLedger) *ledger.Hold {
 			h := waits(d)
-			must(t, h.Uncertain(t.Context(), "timeout", ""))
+			must(t, h.End(t.Context(), ledger.EventUncertain, "timeout", ""))
 			return h
 		}, window + 1, ledger.MayBeSent, 0},
 		"abandoned twice": {func(d *testLedger) *ledger.Hold {

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 )
@@ -20,9 +19,9 @@ func (l *Ledger) Reclaim(ctx context.Context, r Record, lease time.Time) (*Hold,
 	case errors.Is(err, ErrConflict):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reclaim: %w", err)
+		return nil, err
 	}
-	return l.hold(next), nil
+	return &Hold{ledger: l, record: next}, nil
 }
 
 // Sending is what is known, without evidence, of whether an undecided payment that
@@ -59,7 +58,7 @@ func (l *Ledger) Sending(ctx context.Context, r Record) (Sending, error) {
 	age := now.Sub(r.CreatedAt)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("read the purchase: %w", err)
+		return 0, err
 	case p != nil && p.Owner == r.Key, age >= purchaseKept:
 		return MayBeSent, nil
 	case p == nil && age < purchaseKept/2:
@@ -72,16 +71,13 @@ func (l *Ledger) Sending(ctx context.Context, r Record) (Sending, error) {
 // It reports whether it wrote that; somebody else may have come first.
 func (l *Ledger) CloseUnsent(ctx context.Context, r Record) (bool, error) {
 	_, err := l.apply(ctx, r, EventNotSent, change{reason: "its attempt ended before it was sent"})
-	switch {
-	case errors.Is(err, ErrConflict):
+	if errors.Is(err, ErrConflict) {
 		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("close unsent: %w", err)
 	}
-	return true, nil
+	return err == nil, err
 }
 
-// InDoubt says that the outcome of a record is not known: what Index.ListInDoubt lists.
+// InDoubt says that the outcome of a record is not known.
 func (r Record) InDoubt() bool { return r.State == Settling || r.State == Uncertain }
 
 // Owed says that a record is paid and not answered.
@@ -90,19 +86,29 @@ func (r Record) Owed() bool { return r.State == Settled }
 // Unasked says that a record is money that came without a request.
 func (r Record) Unasked() bool { return r.Owed() && r.AuthDigest == "" }
 
-// LookingUp says that a record is owed, and that a lookup was under way when it
-// was last written. Index.ListInDoubt lists it, also when that lookup has died since.
-func (r Record) LookingUp() bool { return r.Owed() && r.LeaseUntil.After(r.UpdatedAt) }
-
 // Sleeping says that a record has been in doubt, or was abandoned, and nobody
 // holds it.
-func (l *Ledger) Sleeping(r Record) bool {
-	return r.InDoubt() && leasePast(r, l.now())
-}
+func (l *Ledger) Sleeping(r Record) bool { return r.InDoubt() && leasePast(r, l.now()) }
 
 // Unclaimed says that a record is paid, not answered, and nobody is looking up.
-func (l *Ledger) Unclaimed(r Record) bool {
-	return r.Owed() && leasePast(r, l.now())
+func (l *Ledger) Unclaimed(r Record) bool { return r.Owed() && leasePast(r, l.now()) }
+
+// The lists of an Index.
+const (
+	ListOpen = "open" // ListInDoubt
+	ListOwed = "owed" // ListOwed
+)
+
+// ListedIn is the list of an Index that a record belongs in; empty for none. A paid one
+// is open when a lookup was under way as it was last written, also when that has died since.
+func (r Record) ListedIn() string {
+	switch {
+	case r.InDoubt(), r.Owed() && r.LeaseUntil.After(r.UpdatedAt):
+		return ListOpen
+	case r.Owed():
+		return ListOwed
+	}
+	return ""
 }
 
 // ListedAt is what an Index sorts by: the end of the lease while there is one,
@@ -120,30 +126,18 @@ func RepaymentKey(network, asset, payer, transaction, amount string, n int) stri
 	return "refund|" + Key(network, asset, payer, transaction) + "|" + amount + "|" + strconv.Itoa(n)
 }
 
-// Reserve takes a transfer for the refund of one debt, so that no other is closed on
-// it, also when another operator tries that at the same time. It reports whether the transfer is that
-// debt's. A reservation has no end: a transaction stays on the chain.
+// Reserve takes a transfer for the refund of one debt, so that no other is closed on it,
+// also when another operator tries that at the same time. It reports whether the transfer
+// is that debt's. A reservation has no end: a transaction stays on the chain.
 func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, error) {
-	old, err := l.store.Create(ctx, l.fresh(Record{Key: transfer, State: Repaid, Owner: debt}))
-	switch {
-	case err != nil:
-		return false, fmt.Errorf("reserve a transfer: %w", err)
-	case old == nil:
-		return true, nil
-	case old.State != Repaid:
-		return false, fmt.Errorf("reserve a transfer: %w: %s is none", ErrCorrupt, transfer)
-	}
-	return old.Owner == debt, nil
+	old, err := l.create(ctx, l.fresh(Record{Key: transfer, State: Repaid, Owner: debt}))
+	return err == nil && (old == nil || old.Owner == debt), err
 }
 
-// Cursor is how far the chain was read for transfers of one token to one payee.
-type Cursor struct {
-	Next uint64 // the first block that was not read
-	// DebtsFrom is the first block in which a transfer without a record is a debt:
-	// what is older may have been answered before the cursor was made.
-	DebtsFrom uint64
-	record    Record
-}
+// Cursor is how far the chain was read for transfers of one token to one payee: a record
+// in state Scanned. A transfer without a record is a debt from DebtsFrom on: what is older
+// may have been answered before the cursor was made.
+type Cursor = Record
 
 // CursorKey names the cursor of a token and a payee. All parts must be in lower
 // case.
@@ -151,31 +145,19 @@ func CursorKey(network, asset, payee string) string {
 	return "cursor|" + network + "|" + asset + "|" + payee
 }
 
-func cursorOf(r Record) *Cursor { return &Cursor{Next: r.Block, DebtsFrom: r.DebtsFrom, record: r} }
-
 // Cursor reads a cursor; nil when there is none yet.
 func (l *Ledger) Cursor(ctx context.Context, key string) (*Cursor, error) {
-	r, err := l.store.Fetch(ctx, key)
-	if err != nil || r == nil {
-		return nil, err
-	}
-	if r.State != Scanned {
-		return nil, fmt.Errorf("%w: %s is not a cursor", ErrCorrupt, key)
-	}
-	return cursorOf(*r), nil
+	return l.fetch(ctx, key, Scanned)
 }
 
 // Begin makes a cursor. ErrConflict means that somebody else has made it.
 func (l *Ledger) Begin(ctx context.Context, key string, next, debtsFrom uint64) (*Cursor, error) {
-	r := l.fresh(Record{Key: key, State: Scanned, Block: next, DebtsFrom: debtsFrom})
-	old, err := l.store.Create(ctx, r)
+	c := l.fresh(Record{Key: key, State: Scanned, Next: next, DebtsFrom: debtsFrom})
+	old, err := l.create(ctx, c)
 	if err == nil && old != nil {
 		err = ErrConflict
 	}
-	if err != nil {
-		return nil, fmt.Errorf("begin cursor: %w", err)
-	}
-	return cursorOf(r), nil
+	return &c, err
 }
 
 // Advance moves a cursor forward. ErrConflict means that somebody else has moved
@@ -184,10 +166,6 @@ func (l *Ledger) Advance(ctx context.Context, c Cursor, next uint64) (*Cursor, e
 	if next < c.Next {
 		return nil, errors.New("ledger: a cursor does not go back")
 	}
-	r := c.record
-	r.Block, r.Version, r.WriteID, r.UpdatedAt = next, r.Version+1, l.newID(), l.now()
-	if err := l.store.Replace(ctx, r); err != nil {
-		return nil, fmt.Errorf("advance cursor: %w", err)
-	}
-	return cursorOf(r), nil
+	c.Next, c.Version, c.WriteID, c.UpdatedAt = next, c.Version+1, l.newID(), l.now()
+	return &c, l.store.Replace(ctx, c)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // State says what is true of a payment.
@@ -116,9 +117,9 @@ type Record struct {
 	Refund    string    `json:"refund,omitempty"` // transaction that sent the amount back
 	// SendingBack says that an operator was told to send the amount back.
 	SendingBack *SendingBack `json:"sending_back,omitempty"`
-	// Block and DebtsFrom are of a cursor: the first block that was not read, and the
+	// Next and DebtsFrom are of a cursor: the first block that was not read, and the
 	// one from which on a transfer without a record is a debt.
-	Block     uint64 `json:"block,omitempty"`
+	Next      uint64 `json:"block,omitempty"`
 	DebtsFrom uint64 `json:"debts_from,omitempty"`
 
 	Lookups   int       `json:"lookups,omitempty"`    // lookups begun since settlement
@@ -183,58 +184,63 @@ type Answer struct {
 	Body []byte `json:"-"`
 }
 
+// What a store takes of a key and of a record, in bytes: what fits into an item of
+// DynamoDB, also where the store is another one. The rest of the 400 KB of an item are
+// its other attributes.
+const (
+	maxKey    = 2048
+	maxRecord = 399 << 10
+)
+
 // Marshal returns the stored form: the record as JSON, and the body of its answer
-// apart. It refuses what Unmarshal would refuse: a row that its own writer calls corrupt
-// would hold somebody's money.
+// apart. It refuses what a store cannot take, and what Unmarshal would refuse: a row that
+// its own writer calls corrupt would hold somebody's money.
 func (r Record) Marshal() (doc, body []byte, err error) {
-	if err := r.check(); err != nil {
-		return nil, nil, fmt.Errorf("marshal ledger record: %w", err)
-	}
-	doc, err = json.Marshal(r)
-	if err != nil {
-		return nil, nil, fmt.Errorf("marshal ledger record: %w", err)
+	if err = r.check(r.Key); err == nil {
+		doc, err = json.Marshal(r)
 	}
 	if r.Answer != nil {
 		body = r.Answer.Body
 	}
+	if n := len(r.Key) + len(doc) + len(body); err == nil && n > maxRecord {
+		err = fmt.Errorf("%d bytes are too many to be stored", n)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("marshal ledger record: %w", err)
+	}
 	return doc, body, nil
 }
 
-// check says what is wrong with the members that every record has.
-func (r Record) check() error {
+// check says what is wrong with the members that every record under a key has.
+func (r Record) check(key string) error {
 	switch {
 	case r.Key == "" || r.Version < 1 || r.WriteID == "":
 		return errors.New("key, version or write id is missing")
+	case r.Key != key:
+		return errors.New("it belongs to another key")
+	case len(key) > maxKey || !utf8.ValidString(key):
+		return fmt.Errorf("a key has at most %d bytes of UTF-8, not %d bytes %.80q", maxKey, len(key), key)
 	case !slices.Contains(States(), r.State):
 		return fmt.Errorf("unknown state %q", r.State)
 	}
 	return nil
 }
 
-// Unmarshal reads the stored form. Anything that is not a record that this
-// code could have written is ErrCorrupt.
-func Unmarshal(doc, body []byte) (*Record, error) {
+// Unmarshal reads what is stored under a key. Anything that is not a record that this
+// code could have written there is ErrCorrupt.
+func Unmarshal(key string, doc, body []byte) (*Record, error) {
 	var r Record
-	if err := json.Unmarshal(doc, &r); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	err := json.Unmarshal(doc, &r)
+	if err == nil {
+		err = r.check(key)
 	}
-	if err := r.check(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if r.Answer != nil {
 		r.Answer.Body = body
 	}
 	return &r, nil
-}
-
-// Bodiless is the record without the body of its answer.
-func (r Record) Bodiless() Record {
-	if r.Answer != nil {
-		a := *r.Answer
-		a.Body = nil
-		r.Answer = &a
-	}
-	return r
 }
 
 // MaxStored bounds a stored answer, compressed, in bytes. DynamoDB charges a write
@@ -246,7 +252,7 @@ const maxAnswer = 8 << 20
 
 // compressors are kept because each takes 800 KB, which would be most of what
 // a paid request allocates.
-var compressors sync.Pool
+var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 // leastCompressed is the length of a body, in bytes, below which gzip saves less than
 // its header and its time are worth.
@@ -259,16 +265,11 @@ func NewAnswer(status int, body []byte) (Answer, error) {
 		return Answer{Status: status, Stored: true, Body: body}, nil
 	}
 	var b bytes.Buffer
-	z, ok := compressors.Get().(*gzip.Writer)
-	if !ok {
-		z = gzip.NewWriter(&b)
-	}
+	z := compressors.Get().(*gzip.Writer) //nolint:forcetypeassert // the pool has nothing else
 	defer compressors.Put(z)
 	z.Reset(&b)
-	if _, err := z.Write(body); err != nil {
-		return Answer{}, fmt.Errorf("compress answer: %w", err)
-	}
-	if err := z.Close(); err != nil {
+	_, err := z.Write(body)
+	if err = errors.Join(err, z.Close()); err != nil {
 		return Answer{}, fmt.Errorf("compress answer: %w", err)
 	}
 	a := Answer{Status: status, Encoding: "gzip"}
@@ -287,10 +288,10 @@ func (a Answer) Plain() ([]byte, error) {
 		return a.Body, nil
 	}
 	z, err := gzip.NewReader(bytes.NewReader(a.Body))
-	if err != nil {
-		return nil, fmt.Errorf("%w: stored answer: %w", ErrCorrupt, err)
+	var body []byte
+	if err == nil {
+		body, err = io.ReadAll(io.LimitReader(z, maxAnswer))
 	}
-	body, err := io.ReadAll(io.LimitReader(z, maxAnswer))
 	if err != nil {
 		return nil, fmt.Errorf("%w: stored answer: %w", ErrCorrupt, err)
 	}

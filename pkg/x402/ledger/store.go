@@ -49,11 +49,10 @@ var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 // One that is shorter is the end. A record that is written while a list is read moves
 // towards its end, so that it can be met again there.
 type Index interface {
-	// ListInDoubt lists records that an attempt has, or had, in hand: settling and
-	// uncertain, and the paid ones that were LookingUp when they were last written,
-	// none whose lease ends after before. A payment that is answered in one go never
-	// leaves this list, so that a store writes its index twice for it, and not four
-	// times.
+	// ListInDoubt lists records that an attempt has, or had, in hand: those that are
+	// ListedIn ListOpen, none whose lease ends after before. A payment that is answered
+	// in one go never leaves this list, so that a store writes its index twice for it,
+	// and not four times.
 	ListInDoubt(ctx context.Context, before time.Time, after Place, limit int) ([]Place, error)
 
 	// ListOwed lists the other records that are paid and not answered.

@@ -20,13 +20,15 @@ const (
 	EventDisproved  Event = "disproved"   // proof that the authorization never moved money and never will
 	EventNotSent    Event = "not_sent"    // the request provably never left
 	EventUncertain  Event = "uncertain"   // the attempt ended without learning whether money moved
-	EventRedeem     Event = "redeem"      // the answer is here
-	EventRelease    Event = "release"     // the lookup failed on our side; the answer stays owed
-	EventRefund     Event = "refund"      // the operator has sent the amount back
-	EventSupersede  Event = "supersede"   // another payment answers its purchase
-	EventAsk        Event = "ask"         // one more facilitator is about to be asked
-	EventSendBack   Event = "send_back"   // an operator is about to send the amount back
-	EventAttest     Event = "attest"      // the operator has shown that it was answered, and the record does not know
+	// EventBadSignature is EventRefused, for the signature of the payment.
+	EventBadSignature Event = "bad_signature"
+	EventRedeem       Event = "redeem"    // the answer is here
+	EventRelease      Event = "release"   // the lookup failed on our side; the answer stays owed
+	EventRefund       Event = "refund"    // the operator has sent the amount back
+	EventSupersede    Event = "supersede" // another payment answers its purchase
+	EventAsk          Event = "ask"       // one more facilitator is about to be asked
+	EventSendBack     Event = "send_back" // an operator is about to send the amount back
+	EventAttest       Event = "attest"    // the operator has shown that it was answered, and the record does not know
 )
 
 // ErrIllegal says that an event cannot happen in the record's state. It is a
@@ -36,79 +38,76 @@ var ErrIllegal = errors.New("ledger: illegal transition")
 // edge is one row of the transition table.
 type edge struct {
 	from  State
-	event Event
+	event []Event
 	when  func(r Record, now time.Time) bool // nil: always
 	to    State
-	apply func(r *Record, c change)
+	apply func(r *Record, c change) // after the state has changed
 }
 
 // change is what an event brings along.
 type change struct {
-	now          time.Time
-	lease        time.Time
-	receipt      *Receipt
-	reason       string
-	transaction  string
-	owner        string
-	asks         string // Claim, Ask: the facilitator that is asked next
-	refusedBy    string // the end of an attempt: who refused it for a reason about the payer
-	begins       bool   // Settled: the lookup begins at once
-	spent        bool   // Settled: no lookup is left, the amount must go back
-	answer       *Answer
-	stands       time.Duration // Redeem: for how long the answer stands for a purchase without a key
-	failure      *Failure
-	operator     string    // SendBack: who
-	badSignature bool      // Refused: for its signature
-	unused       bool      // Redeem, Release: the lookup uses none up
-	lookupAt     time.Time // Release, unused: when the one before began
+	event       Event
+	now         time.Time
+	lease       time.Time
+	receipt     *Receipt
+	reason      string
+	transaction string
+	owner       string
+	asks        string // Claim, Ask: the facilitator that is asked next
+	refusedBy   string // the end of an attempt: who refused it for a reason about the payer
+	begins      bool   // Settled: the lookup begins at once
+	spent       bool   // Settled: no lookup is left, the amount must go back
+	answer      *Answer
+	stands      time.Duration // Redeem: for how long the answer stands for a purchase without a key
+	failure     *Failure
+	operator    string    // SendBack: who
+	unused      bool      // Redeem, Release: the lookup uses none up
+	lookupAt    time.Time // Release, unused: when the one before began
 }
 
 // edges is the state machine. The first row that fits is taken; a pair without
 // a row is illegal. Claim on a missing record is Create and has no row.
 func edges() []edge {
+	unproven := []Event{EventRefused, EventBadSignature, EventTurnedAway, EventNotSent}
 	return []edge{
-		{Settling, EventClaim, leasePast, Settling, takeOver},
-		{Settling, EventSettled, nil, Settled, keepReceipt},
-		{Settling, EventRefused, inDoubt, Uncertain, refuse},
-		{Settling, EventRefused, nil, Refused, decline},
-		{Settling, EventTurnedAway, inDoubt, Uncertain, refuse},
-		{Settling, EventTurnedAway, nil, Refused, refuse},
-		{Settling, EventDisproved, nil, Refused, disprove},
-		{Settling, EventNotSent, inDoubt, Uncertain, giveUp},
-		{Settling, EventNotSent, nil, Refused, giveUp},
-		{Settling, EventUncertain, nil, Uncertain, doubt},
-		{Settling, EventSupersede, undoubted, Superseded, supersede},
-		{Settling, EventAsk, leaseLive, Settling, ask},
+		{Settling, []Event{EventClaim}, leasePast, Settling, takeOver},
+		{Settling, []Event{EventSettled}, nil, Settled, keepReceipt},
+		{Settling, unproven, inDoubt, Uncertain, end},
+		{Settling, unproven, nil, Refused, end},
+		{Settling, []Event{EventDisproved}, nil, Refused, end},
+		{Settling, []Event{EventUncertain}, nil, Uncertain, end},
+		{Settling, []Event{EventSupersede}, undoubted, Superseded, supersede},
+		{Settling, []Event{EventAsk}, leaseLive, Settling, ask},
 
-		{Uncertain, EventClaim, nil, Settling, takeLease},
-		{Uncertain, EventSettled, nil, Settled, keepReceipt},
+		{Uncertain, []Event{EventClaim}, nil, Settling, takeLease},
+		{Uncertain, []Event{EventSettled}, nil, Settled, keepReceipt},
 
-		{Refused, EventClaim, undisproved, Settling, takeLease},
-		{Refused, EventSettled, nil, Settled, keepReceipt},
-		{Refused, EventSupersede, leasePast, Superseded, supersede},
+		{Refused, []Event{EventClaim}, undisproved, Settling, takeLease},
+		{Refused, []Event{EventSettled}, nil, Settled, keepReceipt},
+		{Refused, []Event{EventSupersede}, leasePast, Superseded, supersede},
 
-		{Superseded, EventSettled, nil, Settled, keepReceipt},
+		{Superseded, []Event{EventSettled}, nil, Settled, keepReceipt},
 
-		{Settled, EventClaim, leasePast, Settled, beginLookup},
-		{Settled, EventRedeem, nil, Redeemed, keepAnswer},
-		{Settled, EventRelease, nil, Settled, release},
-		{Settled, EventRefund, refundDue, Refunded, refund},
-		{Settled, EventSendBack, refundDue, Settled, sendBack},
-		{Settled, EventAttest, refundDue, Redeemed, attest},
+		{Settled, []Event{EventClaim}, leasePast, Settled, beginLookup},
+		{Settled, []Event{EventRedeem}, nil, Redeemed, keepAnswer},
+		{Settled, []Event{EventRelease}, nil, Settled, release},
+		{Settled, []Event{EventRefund}, refundDue, Refunded, refund},
+		{Settled, []Event{EventSendBack}, refundDue, Settled, sendBack},
+		{Settled, []Event{EventAttest}, refundDue, Redeemed, attest},
 
-		{Redeemed, EventClaim, incomplete, Redeemed, beginLookup},
-		{Redeemed, EventRedeem, incomplete, Redeemed, keepAnswer},
-		{Redeemed, EventRelease, incomplete, Redeemed, release},
+		{Redeemed, []Event{EventClaim}, incomplete, Redeemed, beginLookup},
+		{Redeemed, []Event{EventRedeem}, incomplete, Redeemed, keepAnswer},
+		{Redeemed, []Event{EventRelease}, incomplete, Redeemed, release},
 	}
 }
 
 // step applies an event to a copy of r: the state machine, free of I/O.
 func step(r Record, event Event, c change) (Record, error) {
 	for _, e := range edges() {
-		if e.from != r.State || e.event != event || (e.when != nil && !e.when(r, c.now)) {
+		if e.from != r.State || !slices.Contains(e.event, event) || (e.when != nil && !e.when(r, c.now)) {
 			continue
 		}
-		r.State = e.to
+		r.State, c.event = e.to, event
 		e.apply(&r, c)
 		r.Version++
 		r.UpdatedAt = c.now
@@ -134,17 +133,12 @@ const purchaseKept = 2 * keep
 // what is owed, of what was read, and of what a transfer was for.
 func expiry(r Record, now time.Time) time.Time {
 	switch {
-	case r.endless():
+	case r.InDoubt(), r.Owed(), r.State == Scanned, r.State == Repaid:
 		return time.Time{}
 	case r.State == Bought:
 		return now.Add(purchaseKept)
 	}
 	return later(r.ValidBefore, now).Add(keep)
-}
-
-// endless says that a record is kept until its state changes.
-func (r Record) endless() bool {
-	return r.InDoubt() || r.Owed() || r.State == Scanned || r.State == Repaid
 }
 
 func later(a, b time.Time) time.Time {
@@ -211,30 +205,25 @@ func keepReceipt(r *Record, c change) {
 	}
 }
 
-// giveUp ends an attempt that learned nothing new about earlier doubt.
-func giveUp(r *Record, c change) {
-	r.Reason = c.reason
-	r.LeaseUntil = time.Time{}
-	r.Owner = cmp.Or(c.owner, r.Owner)
-	r.RefusedBy = cmp.Or(r.RefusedBy, c.refusedBy)
-}
-
-// decline ends an attempt that a facilitator refused for a reason about the payer.
-func decline(r *Record, c change) {
-	refuse(r, c)
-	r.Refusals++
-	r.RefusedAt, r.BadSignature = c.now, c.badSignature
-}
-
-// refuse ends an attempt that a facilitator answered with a no.
-func refuse(r *Record, c change) {
-	giveUp(r, c)
-	r.Sent = true
-}
-
-func disprove(r *Record, c change) {
-	giveUp(r, c)
-	r.Doubt, r.Disproved, r.Payload = false, true, nil
+// end ends an attempt to settle that brought no proof of payment. What it leaves alone
+// was true before the attempt, and still is.
+func end(r *Record, c change) {
+	r.Reason, r.LeaseUntil = c.reason, time.Time{}
+	r.Owner, r.RefusedBy = cmp.Or(c.owner, r.Owner), cmp.Or(r.RefusedBy, c.refusedBy)
+	signature := c.event == EventBadSignature
+	switch {
+	case c.event == EventUncertain:
+		r.Doubt, r.Sent, r.Transaction = true, true, cmp.Or(c.transaction, r.Transaction)
+	case c.event == EventDisproved:
+		r.Doubt, r.Disproved, r.Payload = false, true, nil
+	case c.event == EventTurnedAway:
+		r.Sent = true
+	case c.event == EventRefused, signature:
+		r.Sent = true
+		if r.State == Refused {
+			r.Refusals, r.RefusedAt, r.BadSignature = r.Refusals+1, c.now, signature
+		}
+	}
 }
 
 func supersede(r *Record, c change) {
@@ -250,14 +239,6 @@ func attest(r *Record, c change) {
 }
 
 func sendBack(r *Record, c change) { r.SendingBack = &SendingBack{At: c.now, By: c.operator} }
-
-func doubt(r *Record, c change) {
-	giveUp(r, c)
-	r.Doubt, r.Sent = true, true
-	if c.transaction != "" {
-		r.Transaction = c.transaction
-	}
-}
 
 // beginLookup counts a lookup. One that ended with its process is taken off first.
 func beginLookup(r *Record, c change) {

@@ -29,11 +29,11 @@ type situation struct {
 func situations() []situation {
 	live, past := epoch.Add(time.Minute), epoch.Add(-time.Minute)
 	ended := moves{
-		EventSettled: Settled, EventRefused: Refused, EventTurnedAway: Refused, EventDisproved: Refused, EventNotSent: Refused,
+		EventSettled: Settled, EventRefused: Refused, EventBadSignature: Refused, EventTurnedAway: Refused, EventDisproved: Refused, EventNotSent: Refused,
 		EventUncertain: Uncertain, EventSupersede: Superseded,
 	}
 	doubted := moves{
-		EventSettled: Settled, EventRefused: Uncertain, EventTurnedAway: Uncertain, EventDisproved: Refused, EventNotSent: Uncertain,
+		EventSettled: Settled, EventRefused: Uncertain, EventBadSignature: Uncertain, EventTurnedAway: Uncertain, EventDisproved: Refused, EventNotSent: Uncertain,
 		EventUncertain: Uncertain,
 	}
 	owed := moves{EventRedeem: Redeemed, EventRelease: Settled}
@@ -71,7 +71,9 @@ func TestEveryStateAndEvent(t *testing.T) {
 	c := change{now: epoch, lease: epoch.Add(time.Minute), receipt: &Receipt{Transaction: "0x1"}, reason: "r", answer: &Answer{}, failure: &Failure{}}
 	seen, events := map[State]bool{}, map[Event]bool{}
 	for _, e := range edges() {
-		events[e.event] = true
+		for _, ev := range e.event {
+			events[ev] = true
+		}
 	}
 	for _, r := range situations() {
 		seen[r.State] = true
@@ -98,7 +100,7 @@ func TestEveryStateAndEvent(t *testing.T) {
 // checkStep holds every transition to what is true of all of them.
 func checkStep(t *testing.T, key string, old, next Record, ev Event) {
 	t.Helper()
-	told := ev == EventRefused || ev == EventTurnedAway || ev == EventUncertain
+	told := ev == EventRefused || ev == EventBadSignature || ev == EventTurnedAway || ev == EventUncertain
 	expires := old.ValidBefore.Add(keep)
 	if next.State == Settling || next.State == Uncertain || next.State == Settled {
 		expires = time.Time{}

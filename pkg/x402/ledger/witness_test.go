@@ -3,7 +3,6 @@ package ledger_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -30,7 +29,7 @@ func (d *testLedger) testifies(t *testing.T, w ledger.Witness, want ledger.Testi
 // payment before. A store that fails at any call loses nothing: the next time it is
 // recorded.
 func TestTestify(t *testing.T) {
-	refused := func(d *testLedger) { must(t, d.hold(t).Refused(t.Context(), "no")) }
+	refused := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventRefused, "no", "")) }
 	for name, c := range map[string]struct {
 		before  func(d *testLedger)
 		want    ledger.Testimony
@@ -43,8 +42,8 @@ func TestTestify(t *testing.T) {
 			d.pass(40 * day)
 		}, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
 		"refused":   {refused, ledger.Found, ledger.Settled, 0},
-		"disproved": {func(d *testLedger) { must(t, d.hold(t).Disproved(t.Context(), "no")) }, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
-		"uncertain": {func(d *testLedger) { must(t, d.hold(t).Uncertain(t.Context(), "?", "")) }, ledger.Found, ledger.Settled, 0},
+		"disproved": {func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventDisproved, "no", "")) }, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
+		"uncertain": {func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }, ledger.Found, ledger.Settled, 0},
 		"in flight": {func(d *testLedger) { d.hold(t) }, ledger.Found, ledger.Settled, 0},
 		"settled":   {func(d *testLedger) { d.settled(t) }, ledger.Known, ledger.Settled, 1},
 		"redeemed":  {func(d *testLedger) { must(t, d.settled(t).Redeem(t.Context(), answer(t, "x"), 0, false)) }, ledger.Known, ledger.Redeemed, 1},
@@ -92,42 +91,45 @@ func TestTestify(t *testing.T) {
 	}
 }
 
-// Other writers may come between a witness's reading and its writing. Then it
-// has no say, and the next time it has.
+// Other writers may come between a witness's reading and its writing: it reads again, and
+// not for ever.
 func TestTestifyMeetsOthers(t *testing.T) {
-	uncertain := func(d *testLedger) { must(t, d.hold(t).Uncertain(t.Context(), "?", "")) }
+	uncertain := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }
+	expired := func(d *testLedger) {
+		must(t, d.hold(t).End(t.Context(), ledger.EventRefused, "no", ""))
+		d.pass(40 * day)
+	}
 	for name, c := range map[string]struct {
 		before func(d *testLedger)
 		op     ledgertest.Op // of the witness's call that something comes before
-		then   ledger.Testimony
+		times  int
+		want   ledger.Testimony // 0 is a conflict
 	}{
-		"claimed meanwhile": {func(*testLedger) {}, ledgertest.Create, ledger.Found},
-		"claimed instead of the expired one": {func(d *testLedger) {
-			must(t, d.hold(t).Refused(t.Context(), "no"))
-			d.pass(40 * day)
-		}, ledgertest.Replace, ledger.Found},
-		"others write whenever it does": {uncertain, ledgertest.Replace, ledger.Found},
-		"deleted meanwhile":             {func(d *testLedger) { d.hold(t) }, ledgertest.Fetch, ledger.RefundDue},
+		"claimed meanwhile":                  {func(*testLedger) {}, ledgertest.Create, 1, ledger.Found},
+		"claimed instead of the expired one": {expired, ledgertest.Replace, 1, ledger.Found},
+		"others write twice":                 {uncertain, ledgertest.Replace, 2, ledger.Found},
+		"others write whenever it does":      {uncertain, ledgertest.Replace, 3, 0},
+		"deleted meanwhile":                  {func(d *testLedger) { d.hold(t) }, ledgertest.Replace, -1, ledger.RefundDue},
 	} {
 		d := newTestLedger(t)
 		c.before(d)
 		w := witness(d.payment().Key)
 		w.At = w.At.Add(100 * day)
-		d.decide = func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
+		d.decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 			switch {
-			case op != c.op:
-			case op == ledgertest.Fetch && n == 2:
+			case op != c.op || r.State != ledger.Settled || c.times == 0:
+			case c.times < 0:
+				c.times = 0
 				d.memory.Delete(w.Key)
-			case r.State == ledger.Settled:
+			default:
+				c.times--
 				uncertain(d)
 			}
 			return ledgertest.None
 		}
-		if _, err := d.Testify(t.Context(), w); !errors.Is(err, ledger.ErrConflict) {
-			t.Errorf("%s: %v, want ErrConflict", name, err)
+		if got, err := d.Testify(t.Context(), w); got != c.want || errors.Is(err, ledger.ErrConflict) != (c.want == 0) {
+			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
 		}
-		d.decide = nil
-		d.testifies(t, w, c.then)
 	}
 }
 
@@ -144,8 +146,7 @@ func TestRefund(t *testing.T) {
 			closing, state = d.Attest, ledger.Redeemed
 		}
 		r, err := closing(t.Context(), key, word)
-		if !errors.Is(err, want) || want != nil && r != nil ||
-			want == nil && (r.State != state || r.Refund+r.Reason != word || r.Attested() != (word == answered) || r.ExpiresAt.IsZero()) {
+		if !errors.Is(err, want) || want == nil && (r.State != state || r.Refund+r.Reason != word || r.Attested() != (word == answered) || r.ExpiresAt.IsZero()) {
 			t.Fatalf("%s: %+v, %v; want %v", when, r, err, want)
 		}
 	}
@@ -161,19 +162,17 @@ func TestRefund(t *testing.T) {
 		closes(d, "lookups left", word, ledger.ErrIllegal)
 		d.pass(25 * time.Hour)
 		closes(d, "due", word, nil)
-		closes(d, "again", word, nil)
+		closes(d, "again", word, ledger.ErrIllegal)
 		closes(d, "a second end", c.other, ledger.ErrIllegal)
 		if r := d.claim(t, c.standing).Record; r.Attested() != (word == answered) {
 			t.Errorf("%+v", r)
 		}
-		for _, fault := range faults {
-			for _, op := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
-				d := newTestLedger(t)
-				d.testifies(t, witness(key), ledger.RefundDue)
-				d.fails(op, fault, 1)
-				closes(d, fmt.Sprint(fault, " at ", op), word, ledgertest.ErrInjected)
-				closes(d, "then", word, nil)
-			}
+		for _, op := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
+			d := newTestLedger(t)
+			d.testifies(t, witness(key), ledger.RefundDue)
+			d.fails(op, ledgertest.FailBefore, 1)
+			closes(d, "a failing "+string(op), word, ledgertest.ErrInjected)
+			closes(d, "then", word, nil)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"time"
 
@@ -83,24 +84,23 @@ func NewClient(c aws.Config) *dynamodb.Client {
 // that does not know it, as some local ones do not.
 func Check(ctx context.Context, client *dynamodb.Client, table string) error {
 	d, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
-	var missing *types.ResourceNotFoundException
+	_, missing := errors.AsType[*types.ResourceNotFoundException](err)
 	switch {
-	case errors.As(err, &missing):
+	case missing:
 		return fmt.Errorf("dynamo: there is no table %s; create it with the partition key %s (S), the index %s over %s (S) and %s (N) with keys only, and TTL on %s",
 			table, AttrKey, IndexName, AttrOpen, AttrLeaseUntil, AttrExpiresAt)
 	case err != nil:
 		return fmt.Errorf("dynamo: describe table %s: %w", table, err)
-	case !sameKey(d.Table.KeySchema, tableKey()):
+	case !reflect.DeepEqual(d.Table.KeySchema, keys(AttrKey)):
 		return fmt.Errorf("dynamo: table %s has another key than %s", table, AttrKey)
 	case !slices.ContainsFunc(d.Table.GlobalSecondaryIndexes, func(x types.GlobalSecondaryIndexDescription) bool {
-		return aws.ToString(x.IndexName) == IndexName && sameKey(x.KeySchema, indexKey())
+		return aws.ToString(x.IndexName) == IndexName && reflect.DeepEqual(x.KeySchema, keys(AttrOpen, AttrLeaseUntil))
 	}):
 		return fmt.Errorf("dynamo: table %s has no index %s over %s and %s", table, IndexName, AttrOpen, AttrLeaseUntil)
 	}
 	ttl, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
-	var said smithy.APIError
-	switch {
-	case errors.As(err, &said) && said.ErrorCode() == "UnknownOperationException":
+	switch said, ok := errors.AsType[smithy.APIError](err); {
+	case ok && said.ErrorCode() == "UnknownOperationException":
 		return nil
 	case err != nil:
 		return fmt.Errorf("dynamo: describe the TTL of table %s: %w", table, err)
@@ -118,18 +118,18 @@ func Check(ctx context.Context, client *dynamodb.Client, table string) error {
 // protection, is made by the deployment and never by a program.
 func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
-		TableName: &table, BillingMode: types.BillingModePayPerRequest, KeySchema: tableKey(),
+		TableName: &table, BillingMode: types.BillingModePayPerRequest, KeySchema: keys(AttrKey),
 		AttributeDefinitions: []types.AttributeDefinition{
 			{AttributeName: aws.String(AttrKey), AttributeType: types.ScalarAttributeTypeS},
 			{AttributeName: aws.String(AttrOpen), AttributeType: types.ScalarAttributeTypeS},
 			{AttributeName: aws.String(AttrLeaseUntil), AttributeType: types.ScalarAttributeTypeN},
 		},
 		GlobalSecondaryIndexes: []types.GlobalSecondaryIndex{{
-			IndexName: aws.String(IndexName), KeySchema: indexKey(), Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly},
+			IndexName: aws.String(IndexName), KeySchema: keys(AttrOpen, AttrLeaseUntil),
+			Projection: &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly},
 		}},
 	})
-	var there *types.ResourceInUseException
-	if err != nil && !errors.As(err, &there) {
+	if _, there := errors.AsType[*types.ResourceInUseException](err); err != nil && !there {
 		return fmt.Errorf("dynamo: create table %s: %w", table, err)
 	}
 	wait := dynamodb.NewTableExistsWaiter(client, func(o *dynamodb.TableExistsWaiterOptions) {
@@ -141,19 +141,10 @@ func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	return nil
 }
 
-func tableKey() []types.KeySchemaElement {
-	return []types.KeySchemaElement{{AttributeName: aws.String(AttrKey), KeyType: types.KeyTypeHash}}
-}
-
-func indexKey() []types.KeySchemaElement {
-	return []types.KeySchemaElement{
-		{AttributeName: aws.String(AttrOpen), KeyType: types.KeyTypeHash},
-		{AttributeName: aws.String(AttrLeaseUntil), KeyType: types.KeyTypeRange},
+// keys is the schema of a partition key, and perhaps of a sort key.
+func keys(attributes ...string) (schema []types.KeySchemaElement) {
+	for i, a := range attributes {
+		schema = append(schema, types.KeySchemaElement{AttributeName: &a, KeyType: []types.KeyType{types.KeyTypeHash, types.KeyTypeRange}[i]})
 	}
-}
-
-func sameKey(a, b []types.KeySchemaElement) bool {
-	return slices.EqualFunc(a, b, func(x, y types.KeySchemaElement) bool {
-		return aws.ToString(x.AttributeName) == aws.ToString(y.AttributeName) && x.KeyType == y.KeyType
-	})
+	return schema
 }

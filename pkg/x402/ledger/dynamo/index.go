@@ -19,12 +19,10 @@ import (
 // keys only, and only the records that are not over.
 const IndexName = "open"
 
-// The lists of the index, and over how many partitions each is spread, so that
-// the records of a busy minute do not share one.
 const (
-	listOpen = "open"
-	listOwed = "owed"
-	shards   = 16
+	// shards is over how many partitions a list is spread, so that the records of a busy
+	// minute do not share one.
+	shards = 16
 	// atOnce is how many partitions are asked side by side.
 	atOnce = 8
 	// pageSize bounds one reply, so that each is there within an attempt's time.
@@ -36,12 +34,12 @@ const (
 // ListInDoubt implements ledger.Index. DynamoDB brings the index up to date after the table,
 // so it can be behind by some moments.
 func (t *Table) ListInDoubt(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return t.list(ctx, listOpen, before, after, limit)
+	return t.list(ctx, ledger.ListOpen, before, after, limit)
 }
 
 // ListOwed implements ledger.Index.
 func (t *Table) ListOwed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return t.list(ctx, listOwed, time.UnixMilli(1<<53), after, limit) // later than any
+	return t.list(ctx, ledger.ListOwed, time.UnixMilli(1<<53), after, limit) // later than any
 }
 
 // list asks every partition of a list for as much as is wanted in all, since
@@ -58,7 +56,7 @@ func (t *Table) list(ctx context.Context, name string, before time.Time, after l
 	asking.SetLimit(atOnce)
 	for i := range shards {
 		asking.Go(func() (err error) {
-			parts[i], err = t.partition(ctx, place(name, i), before, after, limit)
+			parts[i], err = t.places(ctx, partition(name, i), before, after, limit)
 			return err
 		})
 	}
@@ -76,10 +74,10 @@ func (t *Table) list(ctx context.Context, name string, before time.Time, after l
 	return all[:min(limit, len(all))], nil
 }
 
-// partition reads one partition in order, from the time of a place on, page by page,
+// places reads one partition in order, from the time of a place on, page by page,
 // until it has as many places behind after as are wanted, and every other one of the
 // last one's time: the places of one time are in no order there.
-func (t *Table) partition(ctx context.Context, partition string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+func (t *Table) places(ctx context.Context, partition string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	pages := dynamodb.NewQueryPaginator(t.api, &dynamodb.QueryInput{
 		TableName: &t.name, IndexName: aws.String(IndexName), Limit: aws.Int32(int32(min(limit, pageSize-1) + 1)),
 		KeyConditionExpression:    aws.String("#open = :open AND " + AttrLeaseUntil + " BETWEEN :after AND :before"),
@@ -111,18 +109,7 @@ func (t *Table) partition(ctx context.Context, partition string, before time.Tim
 	return found, nil
 }
 
-// placeOf is the partition of the index that a record belongs in, if any.
-func placeOf(r ledger.Record) (string, bool) {
-	switch {
-	case r.InDoubt() || r.LookingUp():
-		return place(listOpen, shardOf(r.Key)), true
-	case r.Owed():
-		return place(listOwed, shardOf(r.Key)), true
-	}
-	return "", false
-}
-
-func place(list string, shard int) string { return list + "#" + strconv.Itoa(shard) }
+func partition(list string, shard int) string { return list + "#" + strconv.Itoa(shard) }
 
 // shardOf spreads keys. It must never change: what is in the table was placed
 // by it.

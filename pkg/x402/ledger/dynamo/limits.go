@@ -16,31 +16,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// The kinds of key.
-const (
-	slotsPrefix = "slots|"
-	ratePrefix  = "rate|"
-)
-
-const (
-	// keepCounts is how long a rate item stays after its window began: longer
-	// than clocks differ, and short, because its key holds an address.
-	keepCounts = 10 * time.Minute
-	// maxName bounds the name of a client and the id of a lease.
-	maxName = 64
-)
+// keepCounts is how long a rate item stays after its window began: longer than clocks
+// differ, and short, because its key holds an address.
+const keepCounts = 10 * time.Minute
 
 // Add implements limit.Counter, with one update. It is not sent twice: an
 // addition whose reply was lost would count twice. The caller bounds its time.
 func (t *Table) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
-	if err := checkName(client); err != nil {
-		return limit.Units{}, err
-	}
-	now, _, err := t.update(ctx, t.addition(client, window, n), func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
-	if err != nil {
-		return limit.Units{}, err
-	}
-	return unitsOf(now)
+	total, _, err := t.count(ctx, client, window, n, nil, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
+	return total, err
 }
 
 // Take implements limit.Counter, with one update, and a consistent read after a
@@ -48,63 +32,48 @@ func (t *Table) Add(ctx context.Context, client string, window time.Time, n limi
 // It is sent again when a reply is lost, and can count twice then: better a
 // client with fewer units than a payer who is turned away.
 func (t *Table) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
-	if err := checkName(client); err != nil {
-		return limit.Units{}, false, err
-	}
-	in := t.addition(client, window, n)
-	condition := AttrRequests + " <= :most"
-	if n.All <= most {
-		condition = "attribute_not_exists(" + AttrRequests + ") OR " + condition
-	}
-	in.ConditionExpression, in.ExpressionAttributeValues[":most"] = &condition, number(int64(most-n.All))
-	now, ok, err := t.update(ctx, in)
-	if err != nil || !ok && len(now) == 0 {
-		return limit.Units{}, false, err
-	}
-	total, err := unitsOf(now)
-	return total, ok && err == nil, err
+	return t.count(ctx, client, window, n, &most)
 }
 
-// addition is the update that counts units.
-func (t *Table) addition(client string, window time.Time, n limit.Units) *dynamodb.UpdateItemInput {
-	return &dynamodb.UpdateItemInput{
-		Key:              keyed(ratePrefix + client + "|" + strconv.FormatInt(window.Unix(), 10)),
+// count counts units, unless there would be more than most; nil is no bound.
+func (t *Table) count(ctx context.Context, client string, window time.Time, n limit.Units, most *int, o ...func(*dynamodb.Options)) (limit.Units, bool, error) {
+	in := &dynamodb.UpdateItemInput{
+		Key:              keyed("rate|" + client + "|" + strconv.FormatInt(window.Unix(), 10)),
 		UpdateExpression: aws.String("ADD " + AttrRequests + " :n, " + AttrUndecided + " :open SET " + AttrExpiresAt + " = :expires"),
 		ExpressionAttributeValues: item{
 			":n": number(int64(n.All)), ":open": number(int64(n.Open)), ":expires": number(window.Add(keepCounts).Unix()),
 		},
 	}
-}
-
-// unitsOf reads a rate item.
-func unitsOf(it item) (limit.Units, error) {
-	var n struct {
+	if most != nil {
+		in.ConditionExpression = condition(AttrRequests+" <= :most", AttrRequests, n.All <= *most)
+		in.ExpressionAttributeValues[":most"] = number(int64(*most - n.All))
+	}
+	now, ok, err := t.update(ctx, in, o...)
+	if err != nil || !ok && len(now) == 0 {
+		return limit.Units{}, false, err
+	}
+	var counted struct {
 		Requests  *int `dynamodbav:"requests"`
 		Undecided *int `dynamodbav:"undecided"`
 	}
-	if err := read(it, &n); err != nil {
-		return limit.Units{}, err
+	err = read(now, &counted)
+	if err == nil && (counted.Requests == nil || counted.Undecided == nil) {
+		err = fmt.Errorf("dynamo: the client's item lacks %s or %s", AttrRequests, AttrUndecided)
 	}
-	if n.Requests == nil || n.Undecided == nil {
-		return limit.Units{}, fmt.Errorf("dynamo: the client's item lacks %s or %s", AttrRequests, AttrUndecided)
+	if err != nil {
+		return limit.Units{}, false, err
 	}
-	return limit.Units{All: *n.Requests, Open: *n.Undecided}, nil
+	return limit.Units{All: *counted.Requests, Open: *counted.Undecided}, ok, nil
 }
 
 // Acquire implements limit.Leases, with one update, whose reply carries the new item; a
 // refusal costs a consistent read on top where the server does not return the old item
 // with a failed condition.
 func (t *Table) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
-	if err := checkName(l.ID); err != nil {
-		return nil, false, err
-	}
-	condition := "size(" + AttrSlots + ") < :most"
-	if most > 0 {
-		condition = "attribute_not_exists(" + AttrSlots + ") OR " + condition
-	}
 	now, ok, err := t.update(ctx, &dynamodb.UpdateItemInput{
-		Key: keyed(slotsPrefix + operation), UpdateExpression: aws.String("ADD " + AttrSlots + " :lease"),
-		ConditionExpression: &condition, ExpressionAttributeValues: item{":lease": setOf(l), ":most": number(int64(most))},
+		Key: keyed("slots|" + operation), UpdateExpression: aws.String("ADD " + AttrSlots + " :lease"),
+		ConditionExpression:       condition("size("+AttrSlots+") < :most", AttrSlots, most > 0),
+		ExpressionAttributeValues: item{":lease": setOf(l), ":most": number(int64(most))},
 	})
 	if err != nil {
 		return nil, false, err
@@ -121,10 +90,18 @@ func (t *Table) Remove(ctx context.Context, operation string, leases ...limit.Le
 		return nil
 	}
 	_, _, err := t.update(ctx, &dynamodb.UpdateItemInput{
-		Key: keyed(slotsPrefix + operation), UpdateExpression: aws.String("DELETE " + AttrSlots + " :leases"),
+		Key: keyed("slots|" + operation), UpdateExpression: aws.String("DELETE " + AttrSlots + " :leases"),
 		ExpressionAttributeValues: item{":leases": setOf(leases...)},
 	})
 	return err
+}
+
+// condition is a condition on an attribute, which an item without that meets or not.
+func condition(c, attribute string, absent bool) *string {
+	if absent {
+		c = "attribute_not_exists(" + attribute + ") OR " + c
+	}
+	return &c
 }
 
 // setOf is the string set of leases: each is its id and its end in base 36, which is
@@ -159,13 +136,6 @@ func leasesOf(it item) (leases []limit.Lease, err error) {
 	return leases, nil
 }
 
-func checkName(name string) error {
-	if name == "" || len(name) > maxName {
-		return fmt.Errorf("dynamo: the name of a client or a lease has 1 to %d bytes, not %d", maxName, len(name))
-	}
-	return nil
-}
-
 // update sends an update. It returns the item as the update left it, or, where ok says
 // that its condition does not hold, as it was then or a moment later.
 func (t *Table) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (now item, ok bool, err error) {
@@ -174,10 +144,8 @@ func (t *Table) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...f
 	in.TableName, in.ReturnValues = &t.name, types.ReturnValueAllNew
 	in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
 	out, err := t.api.UpdateItem(ctx, in, o...)
-	var failed *types.ConditionalCheckFailedException
-	if errors.As(err, &failed) {
-		key := in.Key[AttrKey].(*types.AttributeValueMemberS).Value //nolint:forcetypeassert // as keyed made it
-		now, err = t.old(ctx, key, failed)
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		now, err = t.item(ctx, in.Key, failed.Item)
 		return now, false, err
 	}
 	if err != nil {

@@ -175,8 +175,7 @@ func TestLimitsErrors(t *testing.T) {
 		fails string
 	}{
 		"update": {fake{update: down}, "[acquire add remove take]"}, "read": {reads(nil, errDown), "[acquire add remove take]"},
-		"comes and goes": {reads(nil, nil), "[add]"},
-		"text":           {stored(str("full")), "[acquire add take]"}, "number": {stored(num("1")), "[acquire add take]"},
+		"text": {stored(str("full")), "[acquire add take]"}, "number": {stored(num("1")), "[acquire add take]"},
 		"no end":         {stored(set("a")), "[acquire add take]"},
 		"an odd end":     {stored(set("a 1.5")), "[acquire add take]"},
 		"a huge end":     {stored(set("a zzzzzzzzzzzzzzzz")), "[acquire add take]"},

@@ -5,60 +5,48 @@ import (
 	"compress/flate"
 	"fmt"
 	"io"
-	"sync"
-	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-const (
-	// maxItem is DynamoDB's limit: 400 KB for names and values together.
-	maxItem = 400 << 10
-	// overhead is more than the names, numbers and placement of an item take of it.
-	overhead = 256
-	// maxKey is DynamoDB's limit for a partition key.
-	maxKey = 2048
-)
+// maxDocument is far above the JSON form of any record.
+const maxDocument = 400 << 10
 
-// recordItem is the item of a record, with the attributes of the constants in doc.go. The
-// record itself is packed; the other attributes repeat what conditions, the index, the
-// TTL and operators go by.
-type recordItem struct {
-	Key        string       `dynamodbav:"pk"`
-	Version    int64        `dynamodbav:"version"`
-	WriteID    string       `dynamodbav:"write_id"`
-	State      ledger.State `dynamodbav:"state"`
-	Record     []byte       `dynamodbav:"record"`
-	Answer     []byte       `dynamodbav:"answer,omitempty"`
-	ExpiresAt  int64        `dynamodbav:"expires_at,omitempty"`
-	Open       string       `dynamodbav:"open,omitempty"`
-	LeaseUntil int64        `dynamodbav:"lease_until,omitempty"`
+// storedRecord is what is read of the item of a record, with the attributes of the
+// constants in doc.go. The record itself is packed; the other attributes repeat what
+// conditions and operators go by.
+type storedRecord struct {
+	Key     string       `dynamodbav:"pk"`
+	Version int64        `dynamodbav:"version"`
+	WriteID string       `dynamodbav:"write_id"`
+	State   ledger.State `dynamodbav:"state"`
+	Record  []byte       `dynamodbav:"record"`
+	Answer  []byte       `dynamodbav:"answer,omitempty"`
 }
 
-// encode turns a record into the whole item. It refuses what DynamoDB would refuse.
-func (p *packer) encode(r ledger.Record) (item, error) {
-	if err := checkKey(r.Key); err != nil {
-		return nil, err
-	}
+// recordItem is the whole item. The attributes of the TTL and the index are made anew by
+// every write, and a wrong one costs nobody an answer.
+type recordItem struct {
+	storedRecord
+	ExpiresAt  int64  `dynamodbav:"expires_at,omitempty"`
+	Open       string `dynamodbav:"open,omitempty"`
+	LeaseUntil int64  `dynamodbav:"lease_until,omitempty"`
+}
+
+// encode turns a record into the whole item.
+func (t *Table) encode(r ledger.Record) (item, error) {
 	doc, body, err := r.Marshal()
 	if err != nil {
 		return nil, err
 	}
-	packed, err := p.pack(doc)
-	if err != nil {
-		return nil, err
-	}
-	if n := overhead + len(r.Key) + len(r.WriteID) + len(packed) + len(body); n > maxItem || len(doc) > maxItem {
-		return nil, fmt.Errorf("%w: %d bytes, with a record of %d", ErrTooLarge, n, len(doc))
-	}
-	w := recordItem{Key: r.Key, Version: r.Version, WriteID: r.WriteID, State: r.State, Record: packed, Answer: body}
+	w := recordItem{storedRecord: storedRecord{r.Key, r.Version, r.WriteID, r.State, t.pack(doc), body}}
 	if !r.ExpiresAt.IsZero() {
 		w.ExpiresAt = r.ExpiresAt.Unix()
 	}
-	if place, ok := placeOf(r); ok {
-		w.Open, w.LeaseUntil = place, ceilMilli(r.ListedAt())
+	if list := r.ListedIn(); list != "" {
+		w.Open, w.LeaseUntil = partition(list, shardOf(r.Key)), ceilMilli(r.ListedAt())
 	}
 	it, err := attributevalue.MarshalMap(w)
 	if err != nil {
@@ -67,39 +55,21 @@ func (p *packer) encode(r ledger.Record) (item, error) {
 	return it, nil
 }
 
-// checkKey refuses what cannot be a key. Bytes that are not UTF-8 would become
-// another key on the wire.
-func checkKey(key string) error {
-	if key == "" || len(key) > maxKey || !utf8.ValidString(key) {
-		return fmt.Errorf("dynamo: a key is 1 to %d bytes of UTF-8, not %d bytes %.80q", maxKey, len(key), key)
-	}
-	return nil
-}
-
-// decode reads the item stored under key. The attributes that conditions and
-// operators go by must say what the record says. Those of the TTL and the index
-// are hints, made anew by every write: a wrong one costs nobody an answer.
+// decode reads the item stored under key. Its attributes must say what the record says.
 func decode(key string, it item) (*ledger.Record, error) {
-	var stored struct { // without the hints
-		Key     string       `dynamodbav:"pk"`
-		Version int64        `dynamodbav:"version"`
-		WriteID string       `dynamodbav:"write_id"`
-		State   ledger.State `dynamodbav:"state"`
-		Record  []byte       `dynamodbav:"record"`
-		Answer  []byte       `dynamodbav:"answer"`
-	}
+	var stored storedRecord
 	if err := read(it, &stored); err != nil {
 		return nil, err
 	}
-	doc, err := Unpack(stored.Record)
+	doc, err := unpack(stored.Record)
 	if err != nil {
 		return nil, err
 	}
-	r, err := ledger.Unmarshal(doc, stored.Answer)
+	r, err := ledger.Unmarshal(key, doc, stored.Answer)
 	if err != nil {
 		return nil, err
 	}
-	if r.Key != key || stored.Key != key || stored.Version != r.Version || stored.WriteID != r.WriteID || stored.State != r.State {
+	if stored.Key != key || stored.Version != r.Version || stored.WriteID != r.WriteID || stored.State != r.State {
 		return nil, fmt.Errorf("%w: the key, version, write id or state of the item is not that of its record", ledger.ErrCorrupt)
 	}
 	return r, nil
@@ -133,43 +103,34 @@ const dictionary = `"last_fault":{"code":"","message":""},"refusals":1,"refused_
 	`","answer":{"status":200,"encoding":"gzip","stored":true},"valid_before":"2026-` +
 	`","created_at":"2026-11-22T12:00:00.123456789Z","updated_at":"2026-","settled_at":"2026-","answered_at":"2026-","expires_at":"2026-"}`
 
-// packer turns the JSON form of a record into what the table keeps of it. It
-// keeps its compressors, which are large, from one record to the next.
-type packer struct{ free sync.Pool }
-
-func newPacker() *packer {
-	return &packer{free: sync.Pool{New: func() any {
-		w, _ := flate.NewWriterDict(nil, flate.DefaultCompression, []byte(dictionary)) // fails for another level only
-		return w
-	}}}
+// newCompressor returns what packs records. It is large, and kept from one to the next.
+func newCompressor() any {
+	w, _ := flate.NewWriterDict(nil, flate.DefaultCompression, []byte(dictionary)) // fails for another level only
+	return w
 }
 
-func (p *packer) pack(doc []byte) ([]byte, error) {
-	w := p.free.Get().(*flate.Writer) //nolint:forcetypeassert // the pool has nothing else
-	defer p.free.Put(w)
-	var b bytes.Buffer
-	b.WriteByte(packing)
-	w.Reset(&b)
-	if _, err := w.Write(doc); err != nil {
-		return nil, fmt.Errorf("dynamo: pack record: %w", err)
-	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("dynamo: pack record: %w", err)
-	}
-	return b.Bytes(), nil
+// pack returns what the table keeps of the JSON form of a record.
+func (t *Table) pack(doc []byte) []byte {
+	w := t.compressors.Get().(*flate.Writer) //nolint:forcetypeassert // the pool has nothing else
+	defer t.compressors.Put(w)
+	b := bytes.NewBuffer([]byte{packing})
+	w.Reset(b)
+	_, _ = w.Write(doc) // a buffer takes everything
+	_ = w.Close()
+	return b.Bytes()
 }
 
-// Unpack returns the JSON form of a record, of the value of AttrRecord.
-func Unpack(packed []byte) ([]byte, error) {
+// unpack returns the JSON form of a record, of the value of AttrRecord.
+func unpack(packed []byte) ([]byte, error) {
 	if len(packed) == 0 || packed[0] != packing {
 		return nil, fmt.Errorf("%w: the record is not packed in a way that is known here", ledger.ErrCorrupt)
 	}
-	doc, err := io.ReadAll(io.LimitReader(flate.NewReaderDict(bytes.NewReader(packed[1:]), []byte(dictionary)), maxItem+1))
+	doc, err := io.ReadAll(io.LimitReader(flate.NewReaderDict(bytes.NewReader(packed[1:]), []byte(dictionary)), maxDocument+1))
+	if err == nil && len(doc) > maxDocument {
+		err = fmt.Errorf("more than %d bytes", maxDocument)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: unpack record: %w", ledger.ErrCorrupt, err)
-	}
-	if len(doc) > maxItem {
-		return nil, fmt.Errorf("%w: unpack record: more than %d bytes", ledger.ErrCorrupt, maxItem)
 	}
 	return doc, nil
 }

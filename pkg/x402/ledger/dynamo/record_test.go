@@ -25,10 +25,13 @@ func numeric(n string) types.AttributeValue { return &types.AttributeValueMember
 
 func binary(b ...byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
 
+// nothing is an API that nobody calls.
+type nothing struct{ API }
+
 // encoded is the item of a record.
 func encoded(t testing.TB, r ledger.Record) item {
 	t.Helper()
-	it, err := newPacker().encode(r)
+	it, err := New(nothing{}, "t").encode(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,30 +129,23 @@ func TestPacking(t *testing.T) {
 		t.Errorf("the dictionary is another one (%s): records that are stored cannot be read with it", got)
 	}
 	stored, doc := packed(t, ledgertest.Full("k"))
-	bomb, err := newPacker().pack(make([]byte, maxItem+1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bomb := New(nothing{}, "t").pack(make([]byte, maxDocument+1))
 	for what, b := range map[string][]byte{
 		"nothing": nil, "plain": doc, "another packing": {packing + 1}, "the packing alone": {packing}, "cut": stored[:len(stored)-1],
 		"another dictionary": {packing, 0xff, 0xff}, "too large": bomb,
 	} {
-		if got, err := Unpack(b); got != nil || !errors.Is(err, ledger.ErrCorrupt) {
-			t.Errorf("%s: Unpack = %.40q, %v; want ErrCorrupt", what, got, err)
+		if got, err := unpack(b); got != nil || !errors.Is(err, ledger.ErrCorrupt) {
+			t.Errorf("%s: unpack = %.40q, %v; want ErrCorrupt", what, got, err)
 		}
 	}
-	if got, err := Unpack(stored); string(got) != string(doc) || err != nil {
-		t.Errorf("Unpack = %q, %v; want %q", got, err, doc)
+	if got, err := unpack(stored); string(got) != string(doc) || err != nil {
+		t.Errorf("unpack = %q, %v; want %q", got, err, doc)
 	}
 }
 
 // Packed is the JSON form of a record as the table has it.
 func Packed(doc string) types.AttributeValue {
-	v, err := newPacker().pack([]byte(doc))
-	if err != nil {
-		panic(err)
-	}
-	return binary(v...)
+	return binary(New(nothing{}, "t").pack([]byte(doc))...)
 }
 
 // Dial has a client of HTTPClient connect as it is told.
@@ -191,7 +187,7 @@ func FuzzDecode(f *testing.F) {
 			if r.Key != key || r.WriteID != writeID || string(r.State) != state {
 				t.Fatalf("decode made %q %q %q of %q %q %q", r.Key, r.WriteID, r.State, key, writeID, state)
 			}
-			again, err := newPacker().encode(*r)
+			again, err := New(nothing{}, "t").encode(*r)
 			if err != nil {
 				continue // too large, or a key that the table cannot have
 			}

@@ -2,7 +2,6 @@ package dynamo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,13 +12,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
-
-// maxScanned is how many items one call of ByPayer reads: what DynamoDB charges for is
-// what is read, not what is found.
-const maxScanned = 5_000_000
-
-// ErrTooMany says that a table has more items than ByPayer reads.
-var ErrTooMany = fmt.Errorf("dynamo: the table has more than %d items", maxScanned)
 
 // ByPayer and Page read the whole table: what nobody needs but an operator, who looks up
 // one payer or makes the books of a day, is not worth an index that every payment pays
@@ -32,9 +24,9 @@ var ErrTooMany = fmt.Errorf("dynamo: the table has more than %d items", maxScann
 // million units; an index by day would cost each payment a write unit or two, which is
 // 63 cents to $1.25 a million.
 
-// ByPayer implements ledger.Payers. It fails with ErrTooMany after 5,000,000 items.
+// ByPayer implements ledger.Payers.
 func (t *Table) ByPayer(ctx context.Context, prefix string, limit int) ([]string, error) {
-	if err := errors.Join(ctx.Err(), checkKey(prefix)); err != nil || limit <= 0 {
+	if err := ctx.Err(); err != nil || limit <= 0 {
 		return nil, err
 	}
 	pages := dynamodb.NewScanPaginator(t.api, &dynamodb.ScanInput{
@@ -44,9 +36,6 @@ func (t *Table) ByPayer(ctx context.Context, prefix string, limit int) ([]string
 	})
 	var keys []string
 	for read := 0; pages.HasMorePages() && len(keys) < limit; {
-		if read >= maxScanned {
-			return nil, ErrTooMany
-		}
 		out, err := pages.NextPage(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("dynamo: scan: %w", err)

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -18,9 +20,6 @@ import (
 // DefaultTimeout bounds one call of a Table, resends and the read after a failed
 // condition included (design §3).
 const DefaultTimeout = 1500 * time.Millisecond
-
-// ErrTooLarge says that something does not fit into one item. Nothing was sent.
-var ErrTooLarge = errors.New("dynamo: the item would be larger than 400 KB")
 
 // item is an item, or a part of one.
 type item = map[string]types.AttributeValue
@@ -43,9 +42,9 @@ type Table struct {
 	// and how many were found. Optional.
 	Progress func(read, found int)
 
-	api    API
-	name   string
-	packer *packer
+	api         API
+	name        string
+	compressors sync.Pool
 }
 
 var (
@@ -64,7 +63,7 @@ func New(api API, name string) *Table {
 	if api == nil || name == "" {
 		panic("dynamo.New: an API and a table are needed")
 	}
-	return &Table{Timeout: DefaultTimeout, Progress: func(int, int) {}, api: api, name: name, packer: newPacker()}
+	return &Table{Timeout: DefaultTimeout, Progress: func(int, int) {}, api: api, name: name, compressors: sync.Pool{New: newCompressor}}
 }
 
 // The two conditions of the ledger.
@@ -75,9 +74,9 @@ const (
 
 // Create implements ledger.Store.
 func (t *Table) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
-	written, held, err := t.put(ctx, r, ifAbsent, nil)
+	held, err := t.put(ctx, r, ifAbsent, nil)
 	switch {
-	case err != nil || written:
+	case err != nil || held != nil && held.WriteID == r.WriteID:
 		return nil, err
 	case held == nil:
 		return nil, errors.New("dynamo: the record that was in the way is gone")
@@ -87,8 +86,8 @@ func (t *Table) Create(ctx context.Context, r ledger.Record) (*ledger.Record, er
 
 // Replace implements ledger.Store.
 func (t *Table) Replace(ctx context.Context, r ledger.Record) error {
-	written, _, err := t.put(ctx, r, ifVersion, item{":read": number(r.Version - 1)})
-	if err == nil && !written {
+	held, err := t.put(ctx, r, ifVersion, item{":read": number(r.Version - 1)})
+	if err == nil && (held == nil || held.WriteID != r.WriteID) {
 		err = ledger.ErrConflict
 	}
 	return err
@@ -96,22 +95,18 @@ func (t *Table) Replace(ctx context.Context, r ledger.Record) error {
 
 // Fetch implements ledger.Store.
 func (t *Table) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
-	if err := checkKey(key); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
-	it, err := t.get(ctx, key)
-	return found(key, it, err)
+	return t.held(ctx, key, nil)
 }
 
-// put writes the whole record if the condition holds. If it does not, held is
-// what the table holds instead (nil for nothing), unless that is this very
-// write: then the client sent it again after a lost reply, and it is written.
-func (t *Table) put(ctx context.Context, r ledger.Record, condition string, values item) (written bool, held *ledger.Record, err error) {
-	write, err := t.packer.encode(r)
+// put writes the whole record if the condition holds, and returns what the table holds
+// then. If that is this very write although the condition does not hold, the client had
+// sent it again after a lost reply.
+func (t *Table) put(ctx context.Context, r ledger.Record, condition string, values item) (*ledger.Record, error) {
+	write, err := t.encode(r)
 	if err != nil {
-		return false, nil, err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
@@ -119,51 +114,43 @@ func (t *Table) put(ctx context.Context, r ledger.Record, condition string, valu
 		TableName: &t.name, Item: write, ConditionExpression: &condition, ExpressionAttributeValues: values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
-	if err == nil {
-		return true, nil, nil
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		return t.held(ctx, r.Key, failed.Item)
 	}
-	var failed *types.ConditionalCheckFailedException
-	if errors.As(err, &failed) {
-		old, err := t.old(ctx, r.Key, failed)
-		held, err := found(r.Key, old, err)
-		return held != nil && held.WriteID == r.WriteID, held, err
+	if err == nil {
+		return &r, nil
 	}
 	// A write whose replies were all lost is looked for, in what is left of the call's
 	// time. Without that a claim would stand whose owner was told that there is none, and
 	// its payer would wait for a lease that nobody holds. That it is not found proves
 	// nothing: it may still be on its way.
-	it, unread := t.get(ctx, r.Key)
-	if held, _ := found(r.Key, it, unread); held != nil && held.WriteID == r.WriteID {
-		return true, nil, nil
+	if held, _ := t.held(ctx, r.Key, nil); held != nil && held.WriteID == r.WriteID {
+		return held, nil
 	}
-	return false, nil, fmt.Errorf("dynamo: put item: %w", err)
+	return nil, fmt.Errorf("dynamo: put item: %w", err)
 }
 
-// get reads the item of a key, consistently; empty when there is none.
-func (t *Table) get(ctx context.Context, key string) (item, error) {
-	consistent := true
-	out, err := t.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: &t.name, Key: keyed(key), ConsistentRead: &consistent})
-	if err != nil {
-		return nil, fmt.Errorf("dynamo: get item: %w", err)
-	}
-	return out.Item, nil
-}
-
-// old is the item that failed a condition, or what is there a moment later where
-// the server does not return it; empty when nothing is there.
-func (t *Table) old(ctx context.Context, key string, failed *types.ConditionalCheckFailedException) (item, error) {
-	if len(failed.Item) > 0 {
-		return failed.Item, nil
-	}
-	return t.get(ctx, key)
-}
-
-// found reads an item as the record of a key; nil when there is none.
-func found(key string, it item, err error) (*ledger.Record, error) {
+// held is the record under a key; nil when there is none. it is the item, if the server
+// has returned it.
+func (t *Table) held(ctx context.Context, key string, it item) (*ledger.Record, error) {
+	it, err := t.item(ctx, keyed(key), it)
 	if err != nil || len(it) == 0 {
 		return nil, err
 	}
 	return decode(key, it)
+}
+
+// item reads an item, consistently, unless the server has returned it; empty when there is
+// none.
+func (t *Table) item(ctx context.Context, key, it item) (item, error) {
+	if len(it) > 0 {
+		return it, nil
+	}
+	out, err := t.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: &t.name, Key: key, ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		return nil, fmt.Errorf("dynamo: get item: %w", err)
+	}
+	return out.Item, nil
 }
 
 // keyed is an item that has its key alone.

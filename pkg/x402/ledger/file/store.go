@@ -54,13 +54,12 @@ CREATE INDEX IF NOT EXISTS lists ON records (list, since, key) WHERE list > 0;`
 
 // Store is a ledger.Store on a file. It is safe for concurrent use.
 type Store struct {
-	db *sql.DB
-	// writer is the connection that writes; the statements are its.
-	writer                *sql.Conn
-	insert, update, fetch *sql.Stmt
-	writes                chan *change
-	closed                chan struct{} // closed by Close
-	ended                 chan struct{} // closed when the last transaction is over
+	db             *sql.DB
+	writer         *sql.Conn // the connection that writes
+	insert, update *sql.Stmt // of the writer
+	writes         chan *change
+	closed         chan struct{} // closed by Close
+	ended          chan struct{} // closed when the last transaction is over
 }
 
 var _ ledger.Store = (*Store)(nil)
@@ -70,21 +69,20 @@ var _ ledger.Store = (*Store)(nil)
 // that its pages are damaged.
 func Open(path string) (*Store, error) {
 	if err := create(path); err != nil {
-		return nil, fmt.Errorf("open the ledger: %w", err)
+		return nil, wrap("open", err)
 	}
 	// Another process that writes is waited for.
 	settings := url.Values{"_pragma": {"busy_timeout(5000)", "synchronous(FULL)"}}.Encode()
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+settings)
 	if err != nil {
-		return nil, fmt.Errorf("open the ledger: %w", err)
+		return nil, wrap("open", err)
 	}
 	s := &Store{db: db, writes: make(chan *change), closed: make(chan struct{}), ended: make(chan struct{})}
-	err = told(s.open(context.Background()))
-	if errors.Is(err, ledger.ErrCorrupt) {
-		err = fmt.Errorf("%w (%w)%s", ErrUnreadable, err, advice)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the ledger %s: %w", path, err), db.Close())
+	if err := s.open(context.Background()); err != nil {
+		if err = wrap("open "+path, err); errors.Is(err, ledger.ErrCorrupt) {
+			err = fmt.Errorf("%w (%w)%s", ErrUnreadable, err, advice)
+		}
+		return nil, errors.Join(err, db.Close())
 	}
 	go s.run()
 	return s, nil
@@ -95,11 +93,12 @@ func create(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
+	// To close a file that is there would end the locks that this process has on it.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
+	switch {
+	case errors.Is(err, fs.ErrExist):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	return f.Close()
@@ -115,18 +114,14 @@ const mostChecked = 1 << 16
 func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 	var pages, app, form int
 	health := "ok"
-	for _, p := range []struct {
-		pragma string
-		value  any
-	}{{"page_count", &pages}, {"application_id", &app}, {"user_version", &form}, {"integrity_check(1)", &health}} {
-		if p.value == &health && pages > mostChecked {
-			break
-		}
-		if err := db.QueryRowContext(ctx, "PRAGMA "+p.pragma).Scan(p.value); err != nil {
-			return err
-		}
+	read := func(pragma string, into any) error { return db.QueryRowContext(ctx, "PRAGMA "+pragma).Scan(into) }
+	err := errors.Join(read("page_count", &pages), read("application_id", &app), read("user_version", &form))
+	if err == nil && pages <= mostChecked {
+		err = read("integrity_check(1)", &health)
 	}
 	switch {
+	case err != nil:
+		return err
 	case health != "ok":
 		return fmt.Errorf("%w: %.200s", ledger.ErrCorrupt, health)
 	case pages > 0 && (app != application || form != version):
@@ -136,38 +131,25 @@ func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 	if _, err := db.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil || pages > 0 {
 		return err
 	}
-	_, err := db.ExecContext(ctx, fmt.Sprintf("BEGIN IMMEDIATE; %s PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", schema, application, version))
+	_, err = db.ExecContext(ctx, fmt.Sprintf("BEGIN IMMEDIATE; %s PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", schema, application, version))
 	return err
 }
 
 // open checks the file and prepares what writes use.
 func (s *Store) open(ctx context.Context) (err error) {
-	if err := prepare(ctx, s.db, mostChecked); err != nil {
+	if err = prepare(ctx, s.db, mostChecked); err != nil {
 		return err
 	}
 	if s.writer, err = s.db.Conn(ctx); err != nil {
 		return err
 	}
-	for statement, text := range map[**sql.Stmt]string{
-		&s.insert: `INSERT INTO records (version, write_id, list, since, expires, doc, body, sum, key)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		&s.update: `UPDATE records SET version = ?1, write_id = ?2, list = ?3, since = ?4, expires = ?5, doc = ?6, body = ?7, sum = ?8
-			WHERE key = ?9 AND version = ?1 - 1`,
-		&s.fetch: "SELECT key, doc, body, sum FROM records WHERE key = ?",
-	} {
-		if *statement, err = s.writer.PrepareContext(ctx, text); err != nil {
-			return err
-		}
+	if s.insert, err = s.writer.PrepareContext(ctx, `INSERT INTO records (version, write_id, list, since, expires, doc, body, sum, key)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`); err != nil {
+		return err
 	}
-	return nil
-}
-
-// told names an error of SQLite that means damage ledger.ErrCorrupt.
-func told(err error) error {
-	var e *sqlite.Error
-	if errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_CORRUPT || e.Code()&0xff == sqlite3.SQLITE_NOTADB) {
-		return fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
-	}
+	s.update, err = s.writer.PrepareContext(ctx, `UPDATE records
+		SET version = ?1, write_id = ?2, list = ?3, since = ?4, expires = ?5, doc = ?6, body = ?7, sum = ?8
+		WHERE key = ?9 AND version = ?1 - 1`)
 	return err
 }
 
@@ -176,7 +158,7 @@ func told(err error) error {
 func (s *Store) Close() error {
 	close(s.closed)
 	<-s.ended
-	return errors.Join(s.insert.Close(), s.update.Close(), s.fetch.Close(), s.writer.Close(), s.db.Close())
+	return errors.Join(s.insert.Close(), s.update.Close(), s.writer.Close(), s.db.Close())
 }
 
 // Sweep deletes the records that have expired. What is in doubt or owed has no end and
@@ -188,37 +170,47 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) error {
 
 // Create implements ledger.Store.
 func (s *Store) Create(ctx context.Context, r ledger.Record) (existing *ledger.Record, err error) {
-	o := s.write(ctx, r, s.insert)
-	if o.err != nil || o.written || o.held.WriteID == r.WriteID {
-		return nil, wrap("create", o.err)
+	held, err := s.write(ctx, r, s.insert)
+	if err != nil || held.WriteID == r.WriteID {
+		return nil, wrap("create", err)
 	}
-	return o.held, nil
+	return held, nil
 }
 
 // Replace implements ledger.Store.
 func (s *Store) Replace(ctx context.Context, r ledger.Record) error {
-	o := s.write(ctx, r, s.update)
-	if o.err == nil && !o.written && (o.held == nil || o.held.WriteID != r.WriteID) {
+	held, err := s.write(ctx, r, s.update)
+	if err == nil && (held == nil || held.WriteID != r.WriteID) {
 		return ledger.ErrConflict
 	}
-	return wrap("replace", o.err)
+	return wrap("replace", err)
 }
 
 // Fetch implements ledger.Store.
 func (s *Store) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
-	if err := errors.Join(ctx.Err(), checkKey(key)); err != nil {
-		return nil, err
-	}
-	r, err := read(s.db.QueryRowContext(ctx, "SELECT key, doc, body, sum FROM records WHERE key = ?", key))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
+	r, err := fetch(s.db.QueryRowContext(ctx, fetching, key))
 	return r, wrap("fetch", err)
 }
 
+const fetching = "SELECT " + columns + " FROM records WHERE key = ?"
+
+// fetch reads the record of a query that has a row at most; nil where it has none.
+func fetch(row *sql.Row) (*ledger.Record, error) {
+	_, r, err := scan(row)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return r, err
+}
+
+// wrap says what failed, and names an error of SQLite that means damage ledger.ErrCorrupt.
 func wrap(verb string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("ledger file: %s: %w", verb, told(err))
+	var e *sqlite.Error
+	if errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_CORRUPT || e.Code()&0xff == sqlite3.SQLITE_NOTADB) {
+		err = fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
+	}
+	return fmt.Errorf("ledger file: %s: %w", verb, err)
 }

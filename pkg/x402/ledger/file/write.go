@@ -14,42 +14,42 @@ const maxCommit = 64
 
 // change is one write that waits for a transaction.
 type change struct {
-	key       string
+	record    ledger.Record
 	statement *sql.Stmt
 	values    []any
 	done      chan result
 }
 
-// result is the result of one change. held is the record that is there where nothing
-// was written.
+// result is the record that is there after a change, nil where there is none, or why that
+// is not known.
 type result struct {
-	written bool
-	held    *ledger.Record
-	err     error
+	held *ledger.Record
+	err  error
 }
 
 var errClosed = errors.New("the ledger file is closed")
 
-// write changes what is stored under the key of r by a statement. Writes that wait for
-// the same transaction to end share the next one, and with it its sync to disk; one
-// alone waits for no other.
-func (s *Store) write(ctx context.Context, r ledger.Record, statement *sql.Stmt) result {
+// write changes what is stored under the key of r by a statement, and returns what is
+// there then. Writes that wait for the same transaction to end share the next one, and
+// with it its sync to disk; one alone waits for no other.
+func (s *Store) write(ctx context.Context, r ledger.Record, statement *sql.Stmt) (*ledger.Record, error) {
 	values, err := encode(r)
 	if err = errors.Join(err, ctx.Err()); err != nil {
-		return result{err: err}
+		return nil, err
 	}
-	c := &change{r.Key, statement, values, make(chan result, 1)}
+	c := &change{r, statement, values, make(chan result, 1)}
 	select {
 	case s.writes <- c:
-		return <-c.done // only the end of the transaction says whether it was written
+		o := <-c.done // only the end of the transaction says whether it was written
+		return o.held, o.err
 	case <-ctx.Done():
-		return result{err: ctx.Err()}
+		return nil, ctx.Err()
 	case <-s.closed:
-		return result{err: errClosed}
+		return nil, errClosed
 	}
 }
 
-// run writes until the store is closed.
+// run writes until the store is closed, all changes that wait at a time.
 func (s *Store) run() {
 	defer close(s.ended)
 	for {
@@ -57,22 +57,18 @@ func (s *Store) run() {
 		case <-s.closed:
 			return
 		case c := <-s.writes:
-			s.commit(append([]*change{c}, s.waiting()...))
+			changes := []*change{c}
+			for more := true; more && len(changes) < maxCommit; {
+				select {
+				case c := <-s.writes:
+					changes = append(changes, c)
+				default:
+					more = false
+				}
+			}
+			s.commit(changes)
 		}
 	}
-}
-
-// waiting takes the other changes that wait now.
-func (s *Store) waiting() (all []*change) {
-	for len(all) < maxCommit-1 {
-		select {
-		case c := <-s.writes:
-			all = append(all, c)
-		default:
-			return all
-		}
-	}
-	return all
 }
 
 // commit makes changes in one transaction, in their order. When it fails, all of them
@@ -83,7 +79,7 @@ func (s *Store) commit(changes []*change) {
 	_, err := s.writer.ExecContext(ctx, "BEGIN IMMEDIATE")
 	if err == nil {
 		for i, c := range changes {
-			results[i] = s.apply(ctx, c)
+			results[i].held, results[i].err = s.apply(ctx, c)
 		}
 		if _, err = s.writer.ExecContext(ctx, "COMMIT"); err != nil {
 			_, _ = s.writer.ExecContext(ctx, "ROLLBACK") // the first error matters
@@ -98,17 +94,13 @@ func (s *Store) commit(changes []*change) {
 }
 
 // apply makes one change in the open transaction.
-func (s *Store) apply(ctx context.Context, c *change) (o result) {
+func (s *Store) apply(ctx context.Context, c *change) (*ledger.Record, error) {
 	done, err := c.statement.ExecContext(ctx, c.values...)
 	if err != nil {
-		return result{err: err}
+		return nil, err
 	}
-	n, err := done.RowsAffected()
-	if err != nil || n > 0 {
-		return result{written: true, err: err}
+	if n, err := done.RowsAffected(); err != nil || n > 0 {
+		return &c.record, err
 	}
-	if o.held, o.err = read(s.fetch.QueryRowContext(ctx, c.key)); errors.Is(o.err, sql.ErrNoRows) {
-		o.err = nil
-	}
-	return o
+	return fetch(s.writer.QueryRowContext(ctx, fetching, c.record.Key))
 }

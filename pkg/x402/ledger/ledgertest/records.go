@@ -52,7 +52,7 @@ func Full(key string) ledger.Record {
 	r.Purchase, r.Owner, r.Sent = "p"+text, "o"+text, true
 	r.Refusals, r.BadSignature, r.RefusedAt = 4, true, at.Add(9*time.Second)
 	r.Asked, r.RefusedBy = []string{"o" + text, text}, text
-	r.Disproved, r.Refund, r.Block, r.DebtsFrom = true, "0xfed", 1<<63-1, 1<<63
+	r.Disproved, r.Refund, r.Next, r.DebtsFrom = true, "0xfed", 1<<63-1, 1<<63
 	r.Receipt = &ledger.Receipt{Transaction: "0xdef", Payer: text, Network: "eip155:8453"}
 	r.Lookups, r.CutOff, r.LookupAt = 2, 1, at.Add(1*time.Second)
 	r.LastFault = &ledger.Failure{Code: "dns_timeout", Status: 504, Message: text, Silence: true}
