@@ -14,6 +14,6 @@ import (
 func main() {
 	boot.Serve(func(p boot.Parts) http.Handler {
 		certificates := ssl.New(ssl.Config{Connector: p.Connector})
-		return p.Seller.Handler(service.HostIntel(bundle.NewHostIntel(p.Resolver, certificates, registry.New(p.Registries()))))
+		return p.Seller.Handler(service.HostIntel(bundle.HostIntel{DNS: p.Resolver, SSL: certificates, Whois: registry.New(p.Registries())}))
 	})
 }

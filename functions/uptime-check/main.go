@@ -14,6 +14,6 @@ import (
 func main() {
 	boot.Serve(func(p boot.Parts) http.Handler {
 		certificates := ssl.New(ssl.Config{Connector: p.Connector})
-		return p.Seller.Handler(service.UptimeCheck(bundle.NewUptime(p.Connector, p.Resolver, certificates, headers.New(p.Origins()))))
+		return p.Seller.Handler(service.UptimeCheck(bundle.Uptime{Connector: p.Connector, DNS: p.Resolver, SSL: certificates, Headers: headers.New(p.Origins())}))
 	})
 }

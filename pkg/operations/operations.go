@@ -26,8 +26,8 @@ func All(p boot.Parts) []service.Operation {
 		service.Whois(registries),
 		service.Headers(fetched),
 		service.ResolveRedirect(redirect.New(p.Origins())),
-		service.HostIntel(bundle.NewHostIntel(p.Resolver, certificates, registries)),
-		service.UptimeCheck(bundle.NewUptime(p.Connector, p.Resolver, certificates, fetched)),
+		service.HostIntel(bundle.HostIntel{DNS: p.Resolver, SSL: certificates, Whois: registries}),
+		service.UptimeCheck(bundle.Uptime{Connector: p.Connector, DNS: p.Resolver, SSL: certificates, Headers: fetched}),
 		service.Ping(),
 	}
 }

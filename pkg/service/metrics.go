@@ -85,7 +85,7 @@ func KeptBy(name string) (total, operation bool) {
 		return false, false
 	case MetricRequests, MetricChallenges, MetricAnswers, MetricReplayed, MetricFaults:
 		return false, true
-	case MetricOwed, MetricUncertain, MetricInternal, MetricSettle, MetricLookup, SettlementMetrics()[0]:
+	case MetricOwed, MetricUncertain, MetricInternal, MetricSettle, MetricLookup, MetricSettlement + "Settled":
 		return true, true
 	}
 	return true, false
@@ -121,32 +121,45 @@ func settlementMetric(class string) string {
 	return name
 }
 
-// codeMetrics are the codes that have a metric.
-func codeMetrics() map[fault.Code]string {
-	return map[fault.Code]string{
-		fault.SettlementUncertain: MetricUncertain, fault.RateLimited: MetricRateLimited, fault.Overloaded: MetricOverloaded,
-		fault.FacilitatorUnavailable: MetricFacilitator, fault.FacilitatorMisconfigured: MetricFacilitator, fault.FacilitatorUnauthorized: MetricFacilitator,
-		fault.LedgerUnavailable: MetricLedger, fault.PaymentUnavailable: MetricLedger, fault.InternalError: MetricInternal,
+// codeMetric is the metric of a code; most have none.
+func codeMetric(c fault.Code) string {
+	switch c {
+	case fault.SettlementUncertain:
+		return MetricUncertain
+	case fault.RateLimited:
+		return MetricRateLimited
+	case fault.Overloaded:
+		return MetricOverloaded
+	case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
+		return MetricFacilitator
+	case fault.LedgerUnavailable, fault.PaymentUnavailable:
+		return MetricLedger
+	case fault.InternalError:
+		return MetricInternal
 	}
+	return ""
 }
 
 // measured are the metrics of one priced request. That there is no facilitator is no
 // fault where none is wanted.
 func (p Platform) measured(res x402http.Response) []metric {
-	values := metrics(res)
+	values, weight := metrics(res), 0.0
 	if p.Paused {
 		values = slices.DeleteFunc(values, func(m metric) bool { return m.Name == MetricFacilitator })
 	}
-	faulty := slices.ContainsFunc(values, func(m metric) bool {
-		return slices.Contains([]string{MetricFacilitator, MetricLedger, MetricInternal, MetricUncertain}, m.Name)
-	})
-	switch {
-	case faulty:
-		return p.ofVersion(values, faultWeight)
-	case res.Trace != nil && res.Status != http.StatusPaymentRequired:
-		return p.ofVersion(values, goodWeight)
+	if res.Trace != nil && res.Status != http.StatusPaymentRequired {
+		weight = goodWeight
 	}
-	return values
+	for _, m := range values {
+		switch m.Name {
+		case MetricFacilitator, MetricLedger, MetricInternal, MetricUncertain:
+			weight = faultWeight
+		}
+	}
+	if weight == 0 {
+		return values
+	}
+	return p.ofVersion(values, weight)
 }
 
 // ofVersion adds the metric that a release is judged by, where Lambda says what runs.
@@ -168,8 +181,8 @@ func metrics(res x402http.Response) []metric {
 	answered := res.Fault == nil
 	if f := res.Fault; f != nil {
 		countIf(res.Status >= http.StatusInternalServerError, MetricFaults)
-		name, counts := codeMetrics()[f.Code]
-		countIf(counts, name)
+		name := codeMetric(f.Code)
+		countIf(name != "", name)
 		// After a bug before any payment nothing is owed.
 		countIf(f.Info().Class == fault.Owed && receipted(res), MetricOwed)
 		answered = f.Info().Class == fault.Answer
@@ -184,8 +197,13 @@ func metrics(res x402http.Response) []metric {
 	countIf(!res.Replayed && t.Lookup > 0 && answered, MetricAnswers)
 	countIf(t.UsedAsPaid, MetricUsedAsPaid)
 	countIf(t.Unreceipted, MetricUnreceipted)
-	listed, name := listing(t.Extensions)
-	countIf(listed, name)
+	listed, rejected := false, false
+	for key, value := range t.Extensions { // if one of several is rejected, that counts
+		status := strings.HasSuffix(key, ".status")
+		listed, rejected = listed || status, rejected || status && value == "rejected"
+	}
+	countIf(listed && !rejected, MetricListed)
+	countIf(rejected, MetricUnlisted)
 	for _, a := range t.Asked { // where there are two facilitators
 		moved := a.Class == x402.Moved.String()
 		failed := !moved && a.Class != x402.Refused.String()
@@ -209,21 +227,6 @@ func metrics(res x402http.Response) []metric {
 // receipted says that the answer names the settlement that paid for it.
 func receipted(r x402http.Response) bool {
 	return r.Header.Get(x402.HeaderResponse) != "" || r.Call != nil && r.Call.Receipted
-}
-
-// listing is the metric of what a facilitator said about extensions. If it rejected one
-// of several, that counts as rejected.
-func listing(said map[string]string) (listed bool, name string) {
-	name = MetricListed
-	for key, value := range said {
-		if strings.HasSuffix(key, ".status") {
-			listed = true
-			if value == "rejected" {
-				name = MetricUnlisted
-			}
-		}
-	}
-	return listed, name
 }
 
 // metric is one value of CloudWatch's embedded metric format: a log line that

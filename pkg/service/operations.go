@@ -131,15 +131,23 @@ type run func(ctx context.Context) (any, error)
 // defaults filled in, and the work they ask for.
 type parse func(url.Values) (url.Values, run, error)
 
+// read reads a query string: what was sent, how the operation understands it, and the
+// work that is asked for.
+func (op Operation) read(rawQuery string) (sent, normal url.Values, work run, err error) {
+	if sent, err = query(op.entry, rawQuery); err != nil {
+		return nil, nil, nil, err
+	}
+	if normal, work, err = op.parse(sent); err != nil {
+		err = listed(op.entry, err)
+	}
+	return sent, normal, work, err
+}
+
 // job makes a priced request's work from its query string.
 func (op Operation) job(rawQuery string) (x402.Job, error) {
-	values, err := query(op.entry, rawQuery)
+	_, normal, work, err := op.read(rawQuery)
 	if err != nil {
 		return x402.Job{}, err
-	}
-	normal, work, err := op.parse(values)
-	if err != nil {
-		return x402.Job{}, listed(op.entry, err)
 	}
 	return x402.Job{
 		Fingerprint:     op.entry.Request(normal),
@@ -151,25 +159,13 @@ func (op Operation) job(rawQuery string) (x402.Job, error) {
 			if err != nil {
 				return x402.Reply{}, listed(op.entry, err)
 			}
-			return reply(result), nil
+			r := x402.Reply{Body: printable.Marshal(result)}
+			if b, ok := result.(interface{ Owed() ([]string, bool, bool) }); ok { // a bundle
+				r.Owed, r.Prevented, r.Silent = b.Owed()
+			}
+			return r, nil
 		},
 	}, nil
-}
-
-// debtor is the result of a bundle: an answer of which parts may be owed.
-type debtor interface {
-	Owed() (fields []string, prevented, silent bool)
-}
-
-var _, _ debtor = bundle.HostIntelResult{}, bundle.UptimeResult{}
-
-// reply is what the Gate is told of a result.
-func reply(result any) x402.Reply {
-	r := x402.Reply{Body: printable.Marshal(result)}
-	if d, ok := result.(debtor); ok {
-		r.Owed, r.Prevented, r.Silent = d.Owed()
-	}
-	return r
 }
 
 // asked is what a page may show of a query string: the parameters as the operation
@@ -177,17 +173,12 @@ func reply(result any) x402.Reply {
 // missing, because then nothing is asked yet.
 func (op Operation) asked(rawQuery string) discovery.Visit {
 	visit := discovery.Visit{Typed: parameters(rawQuery)}
-	sent, err := query(op.entry, rawQuery)
-	if err != nil {
-		visit.Refused = fault.From(err).Public()
-		return visit
-	}
+	sent, normal, _, err := op.read(rawQuery)
 	for _, param := range op.entry.Params {
-		if param.Required && strings.Join(sent[param.Name], "") == "" {
+		if sent != nil && param.Required && strings.Join(sent[param.Name], "") == "" {
 			return visit
 		}
 	}
-	normal, _, err := op.parse(sent)
 	if err != nil {
 		visit.Refused = fault.From(err).Public()
 		return visit

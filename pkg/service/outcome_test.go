@@ -37,7 +37,7 @@ func TestReplies(t *testing.T) {
 	tool := func(err error) Operation { return DNS(ends[dns.Query, dns.Result]{err}) }
 	whole := func(err error) Operation { return HostIntel(ends[bundle.HostIntelQuery, bundle.HostIntelResult]{err}) }
 	parts := func(err error) Operation {
-		return HostIntel(bundle.NewHostIntel(ends[dns.Query, dns.Result]{}, ends[ssl.Query, ssl.Result]{}, ends[whois.Query, whois.Result]{err}))
+		return HostIntel(bundle.HostIntel{DNS: ends[dns.Query, dns.Result]{}, SSL: ends[ssl.Query, ssl.Result]{}, Whois: ends[whois.Query, whois.Result]{err}})
 	}
 	for name, c := range map[string]struct {
 		op   Operation

@@ -41,17 +41,6 @@ type Probe struct {
 	Optional bool
 }
 
-// try makes an error of a panic, which would end the process: probes run in
-// goroutines of their own.
-func (p Probe) try(ctx context.Context) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v", v)
-		}
-	}()
-	return p.Check(ctx)
-}
-
 // States of a check.
 const (
 	statusOK      = "ok"
@@ -70,32 +59,41 @@ type check struct {
 func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	results := make([]check, len(probes))
+	checks := map[string]check{}
+	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for i, b := range probes {
-		wg.Go(func() { results[i] = p.ask(ctx, b) })
+	for _, b := range probes {
+		wg.Go(func() {
+			c := p.ask(ctx, b)
+			mu.Lock()
+			defer mu.Unlock()
+			checks[b.Name] = c
+		})
 	}
 	wg.Wait()
-	checks := map[string]check{}
-	for i, b := range probes {
-		checks[b.Name] = results[i]
-	}
 	return checks
 }
 
-func (p Platform) ask(ctx context.Context, b Probe) check {
-	err := b.try(ctx)
-	if err == nil {
-		return check{Status: statusOK}
+// ask asks a probe. A panic, which would end the process, is a failure of it.
+func (p Platform) ask(ctx context.Context, b Probe) (c check) {
+	failed := func(err error) check {
+		p.Log.Warn("not ready", "check", b.Name, "error", err)
+		failed := check{Status: statusFailing, Message: b.Name + " does not answer"}
+		if b.Optional {
+			failed.Status = statusWarning
+		}
+		if f, ok := errors.AsType[*fault.Error](err); ok {
+			failed.Code, failed.Message = string(f.Code), f.Public()
+		}
+		return failed
 	}
-	p.Log.Warn("not ready", "check", b.Name, "error", err)
-	failed := check{Status: statusFailing, Message: b.Name + " does not answer"}
-	if b.Optional {
-		failed.Status = statusWarning
+	defer func() {
+		if v := recover(); v != nil {
+			c = failed(fmt.Errorf("panic: %v", v))
+		}
+	}()
+	if err := b.Check(ctx); err != nil {
+		return failed(err)
 	}
-	var f *fault.Error
-	if errors.As(err, &f) {
-		failed.Code, failed.Message = string(f.Code), f.Public()
-	}
-	return failed
+	return check{Status: statusOK}
 }

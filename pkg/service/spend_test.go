@@ -105,7 +105,7 @@ func freeRequests() []free {
 
 // silentBundle is a bundle whose certificate's host says nothing.
 func silentBundle(p parts) service.Operation {
-	return service.HostIntel(bundle.NewHostIntel(p.DNS, silent[ssl.Query, ssl.Result](lookup.SSLTimeout), registered{}))
+	return service.HostIntel(bundle.HostIntel{DNS: p.DNS, SSL: silent[ssl.Query, ssl.Result](lookup.SSLTimeout), Whois: registered{}})
 }
 
 // registered is a registry that answers.

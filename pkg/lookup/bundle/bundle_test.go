@@ -127,7 +127,7 @@ func TestSlowChild(t *testing.T) {
 				defer cancel()
 				begun := time.Now()
 				d, w := takes[dns.Query, dns.Result](2*time.Second), takes[whois.Query, whois.Result](time.Second)
-				r, err := NewHostIntel(d, takes[ssl.Query, ssl.Result](c.slow), w).Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
+				r, err := HostIntel{d, takes[ssl.Query, ssl.Result](c.slow), w}.Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
 				if err != nil || (r.SSL.Fault != nil) != (c.slow == time.Hour) || r.DNS.Fault != nil || r.Whois.Fault != nil || time.Since(begun) != c.at {
 					t.Errorf("%s: %+v, %v after %s", name, r, err, time.Since(begun))
 				}
@@ -156,12 +156,12 @@ func TestBundlesOutOfTime(t *testing.T) {
 		want fault.Code
 	}{
 		"host-intel": {look: func(ctx context.Context) error {
-			b := NewHostIntel(stubborn, takes[ssl.Query, ssl.Result](0), takes[whois.Query, whois.Result](0))
+			b := HostIntel{stubborn, takes[ssl.Query, ssl.Result](0), takes[whois.Query, whois.Result](0)}
 			_, err := b.Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
 			return err
 		}, want: lookup.HostIntelTimeout},
 		"uptime-check": {look: func(ctx context.Context) error {
-			_, err := NewUptime(h, stubborn, h, h).Lookup(ctx, guard.Query{Domain: "example.com"})
+			_, err := Uptime{h, stubborn, h, h}.Lookup(ctx, guard.Query{Domain: "example.com"})
 			return err
 		}, want: lookup.UptimeCheckTimeout},
 	} {
@@ -248,7 +248,7 @@ func TestUptime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := good()
 			c.change(h)
-			r, err := NewUptime(h, h, h, h).Lookup(t.Context(), guard.Query{Domain: "example.com"})
+			r, err := Uptime{h, h, h, h}.Lookup(t.Context(), guard.Query{Domain: "example.com"})
 			got := string(r.Verdict)
 			for _, f := range []*fault.Error{r.DNS.Fault, r.SSL.Fault, r.Headers.Fault} {
 				if f != nil {
@@ -314,9 +314,9 @@ func TestResolvesOnce(t *testing.T) {
 					_, err := dialer.Resolve(ctx, "rdap.example.net") // as the registry lookup does
 					return whois.Result{}, err
 				})
-				u, uerr := NewUptime(dialer, resolvers, good(), good()).Lookup(t.Context(), guard.Query{Domain: "example.com"})
+				u, uerr := Uptime{dialer, resolvers, good(), good()}.Lookup(t.Context(), guard.Query{Domain: "example.com"})
 				uptime := open.Load()
-				h, herr := NewHostIntel(resolvers, ssl.New(ssl.Config{Connector: dialer}), registry).
+				h, herr := HostIntel{resolvers, ssl.New(ssl.Config{Connector: dialer}), registry}.
 					Lookup(t.Context(), HostIntelQuery{Domain: "example.com", DNSType: kind})
 				if n := open.Load(); asked.Load() != want || uptime != 0 || n != 0 || uerr != nil || herr != nil {
 					t.Errorf("%s: %d questions, %d and %d under way after the answer, %v, %v", kind, asked.Load(), uptime, n, uerr, herr)

@@ -38,7 +38,7 @@ func ExampleUptime_Lookup() {
 	connector := testbed.Behind(web.Listener.Addr())
 	fetched := headers.New(&origin.Client{Connector: connector, UserAgent: "example"})
 	resolver := dns.New(dns.Config{Resolvers: []string{server.Addr}})
-	client := bundle.NewUptime(connector, resolver, ssl.New(ssl.Config{Connector: connector}), fetched)
+	client := bundle.Uptime{Connector: connector, DNS: resolver, SSL: ssl.New(ssl.Config{Connector: connector}), Headers: fetched}
 	r, err := client.Lookup(context.Background(), guard.Query{Domain: "example.com"})
 	if err != nil {
 		fmt.Println(err)

@@ -46,9 +46,7 @@ type HostIntelResult struct {
 	Whois  Child[whois.Result] `json:"whois" doc:"WHOIS result, or an error object" schema:"WhoisResult"`
 }
 
-// Owed names the fields, in the order of the JSON, whose child failed for a
-// reason that is ours or by its silence; prevented says that none of those was
-// tried, silent that a silence is among them.
+// Owed is what the children of the bundle owe.
 func (r HostIntelResult) Owed() (fields []string, prevented, silent bool) {
 	return owed([...]string{"dns", "ssl", "whois"}, [...]*fault.Error{r.DNS.Fault, r.SSL.Fault, r.Whois.Fault})
 }
@@ -57,14 +55,9 @@ func (r HostIntelResult) Owed() (fields []string, prevented, silent bool) {
 // a name, looked up side by side for one payment (spec §2.6, §4.7). Where they want
 // the same records, one resolution serves them.
 type HostIntel struct {
-	dns   lookup.Looker[dns.Query, dns.Result]
-	ssl   lookup.Looker[ssl.Query, ssl.Result]
-	whois lookup.Looker[whois.Query, whois.Result]
-}
-
-// NewHostIntel returns the bundle of the three lookups.
-func NewHostIntel(d lookup.Looker[dns.Query, dns.Result], s lookup.Looker[ssl.Query, ssl.Result], w lookup.Looker[whois.Query, whois.Result]) HostIntel {
-	return HostIntel{dns: d, ssl: s, whois: w}
+	DNS   lookup.Looker[dns.Query, dns.Result]
+	SSL   lookup.Looker[ssl.Query, ssl.Result]
+	Whois lookup.Looker[whois.Query, whois.Result]
 }
 
 // Lookup answers a query. A child that fails is in its field; the only error
@@ -73,12 +66,28 @@ func (c HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (HostIntelResul
 	r := HostIntelResult{Domain: q.Domain}
 	err := together(ctx, lookup.HostIntelTimeout,
 		func(ctx context.Context) {
-			r.DNS = run(ctx, c.dns.Lookup, dns.Query{Domain: q.Domain, Type: q.DNSType})
+			r.DNS = run(ctx, c.DNS.Lookup, dns.Query{Domain: q.Domain, Type: q.DNSType})
 		},
-		func(ctx context.Context) { r.SSL = run(ctx, c.ssl.Lookup, ssl.Query{Domain: q.Domain}) },
-		func(ctx context.Context) { r.Whois = run(ctx, c.whois.Lookup, whois.Query{Domain: q.Domain}) })
+		func(ctx context.Context) { r.SSL = run(ctx, c.SSL.Lookup, ssl.Query{Domain: q.Domain}) },
+		func(ctx context.Context) { r.Whois = run(ctx, c.Whois.Lookup, whois.Query{Domain: q.Domain}) })
 	if err != nil {
 		return HostIntelResult{}, err
 	}
 	return r, nil
+}
+
+// HostIntelVerdicts are the rules for the line that says in words what a
+// HostIntelResult found. Its children have their own.
+func HostIntelVerdicts() []lookup.Verdict {
+	return []lookup.Verdict{
+		{If: "dns.error.code = nxdomain", Says: "The domain name does not exist", Tone: lookup.Bad},
+		{If: "ssl.expired = true", Says: "The certificate expired {ssl.not_after date}, {ssl.not_after distance}", Tone: lookup.Bad},
+		{If: "ssl.not_yet_valid = true", Says: "The certificate is not valid before {ssl.not_before date}", Tone: lookup.Bad},
+		{If: "ssl.hostname_match = false", Says: "The certificate is not for {domain}", Tone: lookup.Bad},
+		{If: "ssl.error.code != null", Says: "No certificate: {ssl.error.message}", Tone: lookup.Bad},
+		{If: "dns.error.code != null", Says: "No DNS records: {dns.error.message}", Tone: lookup.Warn},
+		{If: "whois.error.code != null", Says: "Certificate until {ssl.not_after date}; no registry data: {whois.error.message}", Tone: lookup.Warn},
+		{If: "whois.expires_at != null", Says: "Certificate until {ssl.not_after date}, registered until {whois.expires_at date}", Tone: lookup.Good},
+		{Says: "Certificate until {ssl.not_after date}, registered", Tone: lookup.Good},
+	}
 }

@@ -38,9 +38,7 @@ type UptimeResult struct {
 	Headers Child[headers.Result] `json:"headers" doc:"Headers result, or an error object" schema:"HeadersResult"`
 }
 
-// Owed names the fields, in the order of the JSON, whose child failed for a
-// reason that is ours or by its silence; prevented says that none of those was
-// tried, silent that a silence is among them.
+// Owed is what the children of the bundle owe.
 func (r UptimeResult) Owed() (fields []string, prevented, silent bool) {
 	return owed([...]string{"dns", "ssl", "headers"}, [...]*fault.Error{r.DNS.Fault, r.SSL.Fault, r.Headers.Fault})
 }
@@ -50,24 +48,15 @@ func (r UptimeResult) Owed() (fields []string, prevented, silent bool) {
 // resolution serves all three, and the certificate and the answer come over one
 // connection.
 type Uptime struct {
-	connector guard.Connector
-	dns       lookup.Looker[dns.Query, dns.Result]
-	ssl       inspector
-	headers   fetcher
-}
-
-type inspector interface {
-	Inspect(ctx context.Context, q ssl.Query, t guard.Target) (ssl.Result, *tls.Conn, error)
-}
-
-type fetcher interface {
-	LookupOn(ctx context.Context, q headers.Query, t guard.Target, c *tls.Conn, from netip.Addr) (headers.Result, error)
-}
-
-// NewUptime returns the bundle of the lookups. The connector finds the host once, for
-// its certificate and for its answer.
-func NewUptime(c guard.Connector, d lookup.Looker[dns.Query, dns.Result], s inspector, h fetcher) Uptime {
-	return Uptime{connector: c, dns: d, ssl: s, headers: h}
+	// Connector finds the host once, for its certificate and for its answer.
+	Connector guard.Connector
+	DNS       lookup.Looker[dns.Query, dns.Result]
+	SSL       interface {
+		Inspect(ctx context.Context, q ssl.Query, t guard.Target) (ssl.Result, *tls.Conn, error)
+	}
+	Headers interface {
+		LookupOn(ctx context.Context, q headers.Query, t guard.Target, c *tls.Conn, from netip.Addr) (headers.Result, error)
+	}
 }
 
 // Lookup answers a query. A child that fails is in its field; the only error
@@ -76,7 +65,7 @@ func (c Uptime) Lookup(ctx context.Context, q guard.Query) (UptimeResult, error)
 	r := UptimeResult{Domain: q.Domain}
 	err := together(ctx, lookup.UptimeCheckTimeout,
 		func(ctx context.Context) {
-			r.DNS = run(ctx, c.dns.Lookup, dns.Query{Domain: q.Domain, Type: dns.DefaultType})
+			r.DNS = run(ctx, c.DNS.Lookup, dns.Query{Domain: q.Domain, Type: dns.DefaultType})
 		},
 		func(ctx context.Context) { r.SSL, r.Headers = c.web(ctx, q.Domain) })
 	if err != nil {
@@ -93,10 +82,10 @@ func (c Uptime) web(ctx context.Context, domain string) (certificate Child[ssl.R
 	var target guard.Target
 	var conn *tls.Conn
 	certificate = run(ctx, func(ctx context.Context, q ssl.Query) (r ssl.Result, err error) {
-		if target, err = c.connector.Resolve(ctx, domain); err != nil {
+		if target, err = c.Connector.Resolve(ctx, domain); err != nil {
 			return r, origin.Fault(ctx, err, lookup.SSLTimeout)
 		}
-		r, conn, err = c.ssl.Inspect(ctx, q, target)
+		r, conn, err = c.SSL.Inspect(ctx, q, target)
 		return r, err
 	}, ssl.Query{Domain: domain})
 	if f := certificate.Fault; f != nil {
@@ -107,7 +96,7 @@ func (c Uptime) web(ctx context.Context, domain string) (certificate Child[ssl.R
 	}
 	peer, _ := netip.ParseAddr(certificate.Result.PeerIP) // which an address was printed to
 	return certificate, run(ctx, func(ctx context.Context, q headers.Query) (headers.Result, error) {
-		return c.headers.LookupOn(ctx, q, target, conn, peer)
+		return c.Headers.LookupOn(ctx, q, target, conn, peer)
 	}, headers.Query{Domain: domain})
 }
 
@@ -119,4 +108,19 @@ func verdict(r UptimeResult) Verdict {
 		return Degraded
 	}
 	return Up
+}
+
+// UptimeVerdicts are the rules for the line that says in words what an UptimeResult
+// found. Its children have their own.
+func UptimeVerdicts() []lookup.Verdict {
+	return []lookup.Verdict{
+		{If: "verdict = up", Says: "Up: certificate in date and for {domain}, HTTP {headers.status}", Tone: lookup.Good},
+		{If: "dns.error.code != null", Says: "Down: {dns.error.message}", Tone: lookup.Bad},
+		{If: "ssl.error.code != null", Says: "Down: {ssl.error.message}", Tone: lookup.Bad},
+		{If: "headers.error.code != null", Says: "Down: {headers.error.message}", Tone: lookup.Bad},
+		{If: "ssl.expired = true", Says: "Degraded: the certificate expired {ssl.not_after date}, {ssl.not_after distance}", Tone: lookup.Warn},
+		{If: "ssl.not_yet_valid = true", Says: "Degraded: the certificate is not valid before {ssl.not_before date}", Tone: lookup.Warn},
+		{If: "ssl.hostname_match = false", Says: "Degraded: the certificate is not for {domain}", Tone: lookup.Warn},
+		{Says: "Degraded: HTTP {headers.status}", Tone: lookup.Warn},
+	}
 }

@@ -1,6 +1,7 @@
 package x402http
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -45,9 +46,7 @@ type Front struct {
 
 // fill sets what has a default.
 func (f *Front) fill() {
-	if f.Log == nil {
-		f.Log = slog.Default()
-	}
+	f.Log = cmp.Or(f.Log, slog.Default())
 	if f.Now == nil {
 		f.Now = time.Now
 	}
