@@ -29,7 +29,7 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	const one, other = "https://one.example/x402", "https://other.example"
 	const claims = "WELL_KNOWN_FILES"
-	const window, windowSays = "DUPLICATE_WINDOW_SECONDS", "whole seconds from 0 to 86400"
+	const window, windowSays = "DUPLICATE_WINDOW_SECONDS", "a whole number from 0 to 86400"
 	_, public := keyPair(1)
 	secret := vars{"FACILITATOR_SECRET_ARN": secretARN}
 	two := func(more vars) vars {
@@ -56,7 +56,7 @@ func TestFaults(t *testing.T) {
 		{vars{"STACK_NAME": "1-is-first"}, "a letter first"},
 		{vars{window: "-1"}, windowSays},
 		{vars{window: "86401"}, windowSays},
-		{vars{window: "45s"}, "whole seconds"},
+		{vars{window: "45s"}, "whole number"},
 		{vars{"CONTACT": "https://example.com/contact?of=us#form"}, ""},
 		{vars{"CONTACT": "mailto:op@example.com", "WELL_KNOWN_FILES": `{"glama.json": "{\"a\":1}", "402index-verify.txt": "hush\n"}`}, ""},
 		{vars{"CONTACT": "op@example.com"}, "CONTACT must be"},
@@ -142,7 +142,7 @@ func TestFaults(t *testing.T) {
 	}
 	_, err := readFunction(env(vars{"FACILITATOR_URL": "ftp://x", "RPC_URL": "x"}))
 	for _, says := range []string{
-		"5 fault(s)", "PAY_TO is not set", "LEDGER_TABLE is not set", "AWS_REGION is not set", "RPC_URL must be", "FACILITATOR_URL must be",
+		"7 fault(s)", "AWS_ACCESS_KEY_ID is not set", "AWS_SECRET_ACCESS_KEY is not set", "PAY_TO is not set", "LEDGER_TABLE is not set", "AWS_REGION is not set", "RPC_URL must be", "FACILITATOR_URL must be",
 	} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q is not said in:\n%v", says, err)
@@ -220,7 +220,7 @@ func TestValues(t *testing.T) {
 			"[::]:8410":             "http://[::1]:8410 on [::]:8410", "192.0.2.1:80": "http://192.0.2.1:80 on 192.0.2.1:80",
 			"localhost:8410": "http://localhost:8410 on localhost:8410", "8410": "http://8410 on 8410",
 		}},
-		{"DUPLICATE_WINDOW_SECONDS", func(v vars) any { return local(v).offering(nil).DuplicateWindow }, values{
+		{"DUPLICATE_WINDOW_SECONDS", func(v vars) any { return local(v).DuplicateWindow }, values{
 			"": 45 * time.Second, "0": time.Duration(0), " 90 ": 90 * time.Second, "86400": 24 * time.Hour,
 		}},
 		{"CONTACT", func(v vars) any { return local(v).userAgent() }, values{
@@ -262,7 +262,7 @@ func TestBlanksAreNone(t *testing.T) {
 // The documents need the ledger's table to count who asks for them, and nothing
 // where nobody is counted.
 func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
-	v := vars{"PAY_TO": LocalPayTo, "AWS_REGION": "us-east-1"}
+	v := deployed(vars{"LEDGER_TABLE": ""})
 	if _, err := readDocuments(env(v)); err == nil || !strings.Contains(err.Error(), "LEDGER_TABLE is not set") {
 		t.Errorf("without a table: %v", err)
 	}
@@ -270,8 +270,8 @@ func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 	same(t, "a table that is not needed", must(readDocuments(env(v))).Ledger.Name, "")
 	v["RATE_LIMIT_PER_MINUTE"], v["LEDGER_TABLE"] = "", "ledger"
 	c := must(readDocuments(env(v)))
-	if c.Limits.PerMinute != 300 || c.Ledger.Name != "ledger" || c.limits(&limit.Memory{}, time.Now).Rate == nil {
-		t.Errorf("%+v of %s", c.Limits, c.Ledger.Name)
+	if c.Caps.PerMinute != 300 || c.Ledger.Name != "ledger" || c.limits(&limit.Memory{}, time.Now).Rate == nil {
+		t.Errorf("%+v of %s", c.Caps, c.Ledger.Name)
 	}
 }
 

@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"context"
 	"encoding/json"
 	"hash/crc32"
 	"net/http"
@@ -10,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
 // What one process keeps, another one reads, with when it was fetched to the second. An
@@ -43,9 +40,7 @@ func TestBootstrapFile(t *testing.T) {
 	}))
 	defer table.Close()
 	open := func() bootstrapFile {
-		return bootstrapFile{Table{Region: "us-east-1", Endpoint: table.URL, Credentials: func(context.Context) (aws.Credentials, error) {
-			return aws.Credentials{AccessKeyID: "k", SecretAccessKey: "s"}, nil
-		}}.Client(), "t"}
+		return bootstrapFile{Table{Region: "us-east-1", Endpoint: table.URL, Credentials: testKeys()}.Client(), "t"}
 	}
 	for _, none := range []string{"{}", `{"Item":{"pk":{"S":"rdap|bootstrap"},"file":{"B":"eA=="},"fetched":{"N":"1"}}}`} {
 		stored = none

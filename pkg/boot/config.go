@@ -2,17 +2,17 @@ package boot
 
 import (
 	"cmp"
-	"context"
 	"crypto/ed25519"
-	"errors"
 	"log/slog"
 	"math/big"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -25,25 +25,14 @@ import (
 
 // Config is the environment, read and found valid.
 type Config struct {
+	// Offering is what is sold, without its Receipts. No variable sets PlayMoney.
+	service.Offering
 	// BaseURL is the public origin; empty on Lambda means the domain name of
 	// each request.
 	BaseURL string
 	// Paused says that SELLING is no: there is no facilitator, by intent.
-	Paused bool
-	Terms  x402.Terms
-	// Former are the terms before the last change; nil is none.
-	Former          *service.FormerTerms
-	OwnershipProofs []string
-	// Contact is an https or mailto URL at which the operator can be reached; empty
-	// is none. Claims are files below /.well-known/, by name.
-	Contact string
-	Claims  map[string]string
-	// PlayMoney says that the facilitator moves no real money. No variable sets it.
-	PlayMoney bool
-	// DuplicateWindow is how long after an answer another payment for the same
-	// request, without a purchase key, counts as the same purchase; 0 is off.
-	DuplicateWindow time.Duration
-	FacilitatorURL  string
+	Paused         bool
+	FacilitatorURL string
 	// FallbackURL is a second facilitator, which is asked when the first one
 	// fails; empty is none.
 	FallbackURL string
@@ -54,10 +43,7 @@ type Config struct {
 	Resolvers []string
 	// BootstrapURL is the IANA RDAP bootstrap file; empty means IANA's own.
 	BootstrapURL string
-	Limits       Limits
 	LogLevel     slog.Level
-	// ReceiptKeys are the set of public keys of offers and receipts.
-	ReceiptKeys []ed25519.PublicKey
 	// Stack is the deployment's name, which its metrics are kept under; empty
 	// is none.
 	Stack string
@@ -77,16 +63,10 @@ type Config struct {
 	receiptKey    ed25519.PrivateKey // of the environment; nil: the secret's, if it has one
 }
 
-// Limits are the numbers of design §6; 0 turns one off.
-type Limits struct {
-	PerMinute      int // units of one client
-	Single, Bundle int // paid lookups at once of one operation
-}
-
 // Table says where the ledger is in DynamoDB; empty Name means nowhere.
 type Table struct {
 	Name, Region, Endpoint string
-	Credentials            func(context.Context) (aws.Credentials, error)
+	Credentials            aws.CredentialsProvider
 }
 
 // InAWS reports whether the table is in AWS, where payments are real. One behind
@@ -101,14 +81,12 @@ type Local struct {
 	OwnPayee   bool   // PAY_TO is set; without, the payee is LocalPayTo
 }
 
-const payToHelp = "the address that receives the payments, 0x and 40 hexadecimal digits"
-
 // readDocuments reads what the function of the documents needs: no money.
 func readDocuments(get func(string) string) (Config, error) {
 	e := newEnvironment(get)
-	c := e.shared(e.required("PAY_TO", payToHelp))
-	if c.Limits.PerMinute > 0 {
-		c.Ledger = e.ledger(e.required("LEDGER_TABLE", "the DynamoDB table of the payment ledger"))
+	c := e.shared(e.required("PAY_TO"))
+	if c.Caps.PerMinute > 0 {
+		c.Ledger = e.ledger(e.required("LEDGER_TABLE"))
 	}
 	return c, e.err()
 }
@@ -116,9 +94,9 @@ func readDocuments(get func(string) string) (Config, error) {
 // readFunction reads what every other function needs.
 func readFunction(get func(string) string) (Config, error) {
 	e := newEnvironment(get)
-	c := e.shared(e.required("PAY_TO", payToHelp))
+	c := e.shared(e.required("PAY_TO"))
 	e.money(&c, x402.Network(c.Terms.Network).PublicNode)
-	c.Ledger = e.ledger(e.required("LEDGER_TABLE", "the DynamoDB table of the payment ledger"))
+	c.Ledger = e.ledger(e.required("LEDGER_TABLE"))
 	return c, e.err()
 }
 
@@ -147,17 +125,19 @@ func (e *environment) shared(payTo string) Config {
 	e.address("USDC_ASSET", terms.Asset, "")
 	terms.PayTo = e.address("PAY_TO", payTo, terms.Asset)
 	c := Config{
-		BaseURL: e.origin("BASE_URL"), Paused: e.text("SELLING") == "no", Terms: terms, Former: e.formerTerms(terms),
-		OwnershipProofs: e.list("OWNERSHIP_PROOFS"), Contact: e.contact(), Claims: e.claims(),
-		DuplicateWindow: time.Duration(e.number("DUPLICATE_WINDOW_SECONDS", int(ledger.KeptFor/time.Second), "whole seconds", "window")) * time.Second,
-		Stack:           e.text("STACK_NAME"), Function: e.text("AWS_LAMBDA_FUNCTION_NAME"), Version: e.text("AWS_LAMBDA_FUNCTION_VERSION"),
-		ReceiptKeys: e.receiptKeys(),
+		Offering: service.Offering{Former: e.formerTerms(terms), Site: discovery.Site{
+			Terms: terms, OwnershipProofs: e.list("OWNERSHIP_PROOFS"), ReceiptKeys: e.receiptKeys(), Contact: e.contact(), Claims: e.claims(),
+			DuplicateWindow: time.Duration(e.number("DUPLICATE_WINDOW_SECONDS", int(ledger.KeptFor/time.Second))) * time.Second,
+			Caps: catalog.Caps{
+				PerMinute: e.number("RATE_LIMIT_PER_MINUTE", 1_000_000),
+				Single:    e.number("CONCURRENCY_SINGLE", limit.MaxCap), Bundle: e.number("CONCURRENCY_BUNDLE", limit.MaxCap),
+			},
+		}},
+		BaseURL: e.origin("BASE_URL"), Paused: e.text("SELLING") == "no",
+		Stack: e.text("STACK_NAME"), Function: e.text("AWS_LAMBDA_FUNCTION_NAME"), Version: e.text("AWS_LAMBDA_FUNCTION_VERSION"),
 	}
+	c.Caps.Undecided, c.Caps.Refused = limit.Weights(c.Caps.PerMinute)
 	_ = c.LogLevel.UnmarshalText([]byte(e.text("LOG_LEVEL"))) // what has its form is a level
-	const most = 1_000_000
-	c.Limits.PerMinute = e.number("RATE_LIMIT_PER_MINUTE", most, "a number", "limit")
-	c.Limits.Single = e.number("CONCURRENCY_SINGLE", limit.MaxCap, "a number", "limit")
-	c.Limits.Bundle = e.number("CONCURRENCY_BUNDLE", limit.MaxCap, "a number", "limit")
 	return c
 }
 
@@ -200,26 +180,15 @@ func (e *environment) money(c *Config, usual string) {
 	}
 }
 
-// ledger reads how to reach a table. On Lambda the platform sets region and keys.
+// ledger reads how to reach a table.
 func (e *environment) ledger(table string) Table {
-	return Table{
-		Name: table, Region: e.required("AWS_REGION", "the region of the ledger table, such as us-east-1"),
-		Endpoint: e.text("AWS_ENDPOINT_URL_DYNAMODB"), Credentials: e.awsKeys(),
-	}
+	return Table{Name: table, Region: e.required("AWS_REGION"), Endpoint: e.text("AWS_ENDPOINT_URL_DYNAMODB"), Credentials: e.awsKeys()}
 }
 
-// awsKeys reads who we are to AWS. The keys do not change while a process lives.
-func (e *environment) awsKeys() func(context.Context) (aws.Credentials, error) {
-	keys := aws.Credentials{
-		AccessKeyID: e.text("AWS_ACCESS_KEY_ID"), SecretAccessKey: e.text("AWS_SECRET_ACCESS_KEY"), SessionToken: e.text("AWS_SESSION_TOKEN"),
-		Source: "environment",
-	}
-	return func(context.Context) (aws.Credentials, error) {
-		if !keys.HasKeys() {
-			return aws.Credentials{}, errors.New("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set")
-		}
-		return keys, nil
-	}
+// awsKeys reads who we are to AWS, which Lambda sets. The keys do not change while a
+// process lives.
+func (e *environment) awsKeys() aws.CredentialsProvider {
+	return credentials.NewStaticCredentialsProvider(e.required("AWS_ACCESS_KEY_ID"), e.required("AWS_SECRET_ACCESS_KEY"), e.text("AWS_SESSION_TOKEN"))
 }
 
 // userAgent names the service to those it calls, with where its operator can be

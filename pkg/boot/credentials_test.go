@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
@@ -150,7 +151,7 @@ func TestReadyWithAFallback(t *testing.T) {
 func TestSharedSecret(t *testing.T) {
 	t.Parallel()
 	reads, doc, fails := 0, "", errors.New("throttled")
-	s := newSecret(func(context.Context) ([]byte, error) { reads++; return []byte(doc), fails })
+	s := &secret{load: func(context.Context) ([]byte, error) { reads++; return []byte(doc), fails }}
 	now := time.Unix(1_800_000_000, 0)
 	for _, c := range []struct {
 		what   string
@@ -183,56 +184,28 @@ func TestSharedSecret(t *testing.T) {
 			t.Errorf("%s: %s, %v after %d readings; want %s after %d", c.what, got, err, reads, c.want, c.reads)
 		}
 	}
-	doc, fails, now = `{"a":5}`, nil, now.Add(rereadAfter)
-	same(t, "a part for which it was of no use", string(must(part(t.Context(), s, now, true, func(doc []byte) ([]byte, error) { return doc, nil }))), doc)
+	now = now.Add(rereadAfter)
+	s.failed()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	fails = gone.Err()
+	if _, err := s.read(gone, now); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller who gave up: %v", err)
+	}
+	doc, fails = `{"a":5}`, nil
+	same(t, "the minute's reading is not used up", string(must(s.read(t.Context(), now))), doc)
 	if _, err := s.read(t.Context(), time.Now()); err != nil || s.at != s.at.Round(0) {
 		t.Errorf("the reading of %s goes by a clock that stands still with the process: %v", s.at, err)
 	}
 }
 
-// Nobody waits for a reading longer than he would, and who gives up has not used up the
-// minute's one reading.
-func TestSharedSecretWaitsNoLongerThanItsCaller(t *testing.T) {
-	t.Parallel()
-	started, release, readings := make(chan struct{}), make(chan struct{}), 0
-	s := newSecret(func(ctx context.Context) ([]byte, error) {
-		if readings++; readings > 1 {
-			return []byte(`{}`), nil
-		}
-		close(started)
-		<-release
-		return nil, ctx.Err()
-	})
-	ask := func(ctx context.Context) error {
-		_, err := s.read(ctx, time.Unix(1, 0))
-		return err
-	}
-	first, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- ask(first) }()
-	<-started
-	second, cancelSecond := context.WithCancel(t.Context())
-	cancelSecond()
-	if err := ask(second); !errors.Is(err, context.Canceled) {
-		t.Errorf("second: %v", err)
-	}
-	cancel()
-	close(release)
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("first: %v", err)
-	}
-	if err := ask(t.Context()); err != nil {
-		t.Errorf("third: %v", err)
-	}
-}
-
-func testKeys(context.Context) (aws.Credentials, error) {
-	return aws.Credentials{AccessKeyID: "AK", SecretAccessKey: "SK", SessionToken: "ST"}, nil
+func testKeys() aws.CredentialsProvider {
+	return credentials.NewStaticCredentialsProvider("AK", "SK", "ST")
 }
 
 // reads reads the secret of a vault as the team's role does, whose token goes along.
 func (v *vault) reads(ctx context.Context, timeout time.Duration) ([]byte, error) {
-	return readSecret(ctx, secretConfig{ARN: secretARN, Credentials: testKeys, Endpoint: v.URL, Timeout: timeout})
+	return readSecret(ctx, secretConfig{secretARN, testKeys(), v.URL, timeout})
 }
 
 func TestReadSecret(t *testing.T) {
@@ -293,7 +266,7 @@ func TestReadSecret(t *testing.T) {
 }
 
 // A store that does not answer costs the time-out and no more, and a caller who gives up
-// less; no attempt outlives its reading. Without keys nobody is asked.
+// less; no attempt outlives its reading.
 func TestReadSecretEnds(t *testing.T) {
 	t.Parallel()
 	gone, asked := make(chan struct{}, 8), make(chan struct{}, 8)
@@ -302,13 +275,6 @@ func TestReadSecretEnds(t *testing.T) {
 		silent(w, r)
 		gone <- struct{}{}
 	})
-	none := func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, errors.New("no keys") }
-	for arn, keys := range map[string]func(context.Context) (aws.Credentials, error){secretARN: none, "facilitator": testKeys} {
-		_, err := readSecret(t.Context(), secretConfig{ARN: arn, Credentials: keys, Endpoint: v.URL})
-		if err == nil || errors.Is(err, errSecretSilent) || v.asked.Load() != 0 {
-			t.Errorf("%s: %v after %d requests", arn, err, v.asked.Load())
-		}
-	}
 	if _, err := v.reads(t.Context(), 200*time.Millisecond); !errors.Is(err, errSecretSilent) {
 		t.Errorf("a silent store: %v", err)
 	}

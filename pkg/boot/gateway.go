@@ -48,14 +48,10 @@ type EventHandler func(ctx context.Context, event json.RawMessage) (events.APIGa
 // answered for with a generic error; its text and stack go to the log only. Nothing of
 // a request is logged but its id.
 //
-// Faults are written to log; a nil log means slog.Default. It returns errNotHTTP for an event without a
-// version or a gateway's request id (EventBridge events have a version too),
-// and answers 500 for one of another version or one that cannot be turned into
-// a request.
+// Faults are written to log. It returns errNotHTTP for an event without a version or a
+// gateway's request id (EventBridge events have a version too), and answers 500 for one
+// of another version or one that cannot be turned into a request.
 func NewEventHandler(h http.Handler, log *slog.Logger) EventHandler {
-	if log == nil {
-		log = slog.Default()
-	}
 	return func(ctx context.Context, event json.RawMessage) (events.APIGatewayV2HTTPResponse, error) {
 		var e events.APIGatewayV2HTTPRequest
 		if err := json.Unmarshal(event, &e); err != nil {

@@ -34,10 +34,10 @@ func Documents() {
 	exitOn(err)
 	p := config.platform(config.Logger(os.Stdout), time.Now)
 	var limits service.Limits
-	if config.Limits.PerMinute > 0 { // else there is no table
+	if config.Caps.PerMinute > 0 { // else there is no table
 		limits = config.limits(config.Ledger.Stores().Limits, time.Now)
 	}
-	start(service.Discovery(p, config.offering(nil), limits.Rate), p.Log)
+	start(service.Discovery(p, config.Offering, limits.Rate), p.Log)
 }
 
 // Reconcile runs the scheduled function. It does not return.

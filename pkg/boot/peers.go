@@ -84,22 +84,22 @@ func (e *environment) credentials(of string) (facilitator.Credentials, *secret) 
 	if arn != "" && (id != "" || key != "" || token != "") {
 		e.fault(of+"_SECRET_ARN", "and other credentials of the facilitator are both set: choose one")
 	}
-	lazily := func(read func() (facilitator.Credentials, error)) facilitator.Credentials {
-		return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return read() }, nil)
+	fixed := func(c facilitator.Credentials, err error) facilitator.Credentials {
+		return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return c, err }, nil)
 	}
 	switch {
 	case arn != "":
-		where := secretConfig{ARN: arn, Credentials: e.awsKeys(), Endpoint: e.text("AWS_ENDPOINT_URL_SECRETS_MANAGER")}
-		s := newSecret(func(ctx context.Context) ([]byte, error) { return readSecret(ctx, where) })
+		where := secretConfig{arn, e.awsKeys(), e.text("AWS_ENDPOINT_URL_SECRETS_MANAGER"), secretTimeout}
+		s := &secret{load: func(ctx context.Context) ([]byte, error) { return readSecret(ctx, where) }}
 		return facilitator.Lazy(func(ctx context.Context, now time.Time) (facilitator.Credentials, error) {
-			return part(ctx, s, now, false, func(doc []byte) (facilitator.Credentials, error) {
+			return part(ctx, s, now, func(doc []byte) (facilitator.Credentials, error) {
 				return facilitator.ParseCredentials(doc, "receipt_key", "rpc_urls")
 			})
 		}, s.failed), s
 	case token != "":
-		return lazily(func() (facilitator.Credentials, error) { return facilitator.Bearer(token) }), nil
+		return fixed(facilitator.Bearer(token)), nil
 	case id != "" && key != "":
-		return lazily(func() (facilitator.Credentials, error) { return facilitator.CDP(id, key) }), nil
+		return fixed(facilitator.CDP(id, key)), nil
 	}
 	return facilitator.Credentials{}, nil
 }
@@ -159,7 +159,10 @@ func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 	n := chain.Config{URLs: c.Nodes, Network: c.Terms.Network, Asset: c.Terms.Asset, Now: now, UserAgent: c.userAgent()}
 	if c.nodesInSecret {
 		n.Read = func(ctx context.Context, now time.Time, failed bool) ([]string, error) {
-			return part(ctx, c.secret, now, failed, nodesOf)
+			if failed {
+				c.secret.failed()
+			}
+			return part(ctx, c.secret, now, nodesOf)
 		}
 	}
 	return chain.New(n)

@@ -28,7 +28,6 @@ type receipts struct {
 
 	signer atomic.Pointer[receipt.Signer]
 	mu     sync.Mutex // held while the key is read
-	failed bool       // the key of the last reading is not published
 }
 
 // receipts reads a key that is in the environment at once.
@@ -62,9 +61,6 @@ func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
 }
 
 func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
-	if s := r.signer.Load(); s != nil {
-		return s, nil
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.signer.Load(); s != nil {
@@ -73,17 +69,18 @@ func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
 	private := r.private
 	if private == nil && r.secret != nil {
 		var err error
-		if private, err = part(ctx, r.secret, r.now(), r.failed, receiptKeyOf); err != nil {
-			r.failed = false
+		if private, err = part(ctx, r.secret, r.now(), receiptKeyOf); err != nil {
 			return nil, err
 		}
 	}
 	if private == nil {
-		r.failed = false
 		return nil, errNoReceiptKey
 	}
 	s, err := receipt.NewSigner(private, r.published)
-	if r.failed = errors.Is(err, receipt.ErrMismatch); r.failed {
+	if errors.Is(err, receipt.ErrMismatch) {
+		if r.secret != nil {
+			r.secret.failed()
+		}
 		return nil, errors.New("RECEIPT_KEY is none of the keys in RECEIPT_PUBLIC_KEYS: answers come without a signed receipt")
 	}
 	r.signer.Store(s)

@@ -81,7 +81,7 @@ func TestNodesOfTheSecret(t *testing.T) {
 		"not a secret": {"", holds(`hush`), "", "not a JSON object"},
 	} {
 		config := must(readFunction(env(deployed(vars{"RPC_URL": c.rpc}, newVault(t, c.answer).secretVars()))))
-		got, err := part(t.Context(), config.secret, time.Now(), false, nodesOf)
+		got, err := part(t.Context(), config.secret, time.Now(), nodesOf)
 		if strings.Join(got, " ") != c.want || (err == nil) != (c.says == "") ||
 			err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hush")) {
 			t.Errorf("%s: %v, %v", name, got, err)
@@ -120,7 +120,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("RPC_URL=%s: evidence %v, scanner %v", rpc, watches, scanner)
 		}
 	}
-	store := Table{Name: "t", Region: "us-east-1", Credentials: testKeys}.Stores()
+	store := Table{Name: "t", Region: "us-east-1", Credentials: testKeys()}.Stores()
 	if _, err := (Config{Nodes: []string{"https://rpc.example"}}).Reconciling(store, quiet(), time.Now); err == nil {
 		t.Error("terms without a network were accepted")
 	}

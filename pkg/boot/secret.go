@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,13 +35,10 @@ var errSecretSilent = fmt.Errorf("%w: secrets manager did not answer", facilitat
 
 // secretConfig says which secret, and who asks.
 type secretConfig struct {
-	ARN string // complete; see secretForm
-	// Credentials are asked for on every attempt. Required.
-	Credentials func(context.Context) (aws.Credentials, error)
-	// Endpoint replaces the region's own, for a local server. Optional.
-	Endpoint string
-	// Timeout bounds the reading; secretTimeout when 0.
-	Timeout time.Duration
+	ARN         string // complete; see secretForm
+	Credentials aws.CredentialsProvider
+	Endpoint    string        // in place of the region's own, of a local server
+	Timeout     time.Duration // of the reading as a whole
 }
 
 // readSecret returns the secret's current value. The error is errSecretSilent, or
@@ -49,21 +46,11 @@ type secretConfig struct {
 // leaves nothing behind: no cache, no connection, no goroutine. No error contains what
 // was read.
 func readSecret(ctx context.Context, c secretConfig) ([]byte, error) {
-	arn := regexp.MustCompile(`^` + secretForm + `$`).FindStringSubmatch(c.ARN)
-	if arn == nil {
-		return nil, errors.New("not the complete ARN of a secret")
-	}
-	if c.Timeout == 0 {
-		c.Timeout = secretTimeout
-	}
-	if _, err := c.Credentials(ctx); err != nil {
-		return nil, fmt.Errorf("secrets manager: %w", err)
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	options := secretsmanager.Options{
-		Region:      arn[1],
-		Credentials: aws.CredentialsProviderFunc(c.Credentials),
+		Region:      strings.Split(c.ARN, ":")[3],
+		Credentials: c.Credentials,
 		HTTPClient:  dynamo.HTTPClient(c.Timeout/secretAttempts, maxSecretReply, 0),
 		Retryer:     retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = secretAttempts, c.Timeout/20 }),
 	}
@@ -114,30 +101,22 @@ const rereadAfter = time.Minute
 // first needs it, which is when somebody pays, and again after a reading that failed and
 // after what it holds has failed one of them, at most once a minute.
 type secret struct {
-	load func(context.Context) ([]byte, error)
-	turn chan struct{} // holds one token; the goroutine that takes it owns doc, err and at
-	doc  []byte        // as it was read last; nil before
-	err  error         // of the last reading
-	at   time.Time     // of the last reading
+	load func(context.Context) ([]byte, error) // takes no longer than secretTimeout
+
+	mu  sync.Mutex // held while the secret is read
+	doc []byte     // as it was read last; nil before
+	err error      // of the last reading
+	at  time.Time  // of the last reading
 
 	wrong atomic.Bool // what it holds has failed
-}
-
-func newSecret(load func(context.Context) ([]byte, error)) *secret {
-	s := &secret{load: load, turn: make(chan struct{}, 1)}
-	s.turn <- struct{}{}
-	return s
 }
 
 // failed says that what the secret holds was of no use.
 func (s *secret) failed() { s.wrong.Store(true) }
 
-// part returns what a part is configured by, decoded from the secret. failed says that
-// what it was given before was of no use. No error quotes the secret, unless decode's does.
-func part[T any](ctx context.Context, s *secret, now time.Time, failed bool, decode func(doc []byte) (T, error)) (v T, err error) {
-	if failed {
-		s.failed()
-	}
+// part returns what a part is configured by, decoded from the secret. No error quotes the
+// secret, unless decode's does.
+func part[T any](ctx context.Context, s *secret, now time.Time, decode func(doc []byte) (T, error)) (v T, err error) {
 	doc, err := s.read(ctx, now)
 	if err != nil {
 		return v, fmt.Errorf("read the secret: %w", err)
@@ -148,15 +127,10 @@ func part[T any](ctx context.Context, s *secret, now time.Time, failed bool, dec
 	return v, err
 }
 
-// read returns the secret. It waits no longer than ctx, so that a slow store delays a
-// caller by no more than that.
+// read returns the secret.
 func (s *secret) read(ctx context.Context, now time.Time) ([]byte, error) {
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-s.turn:
-	}
-	defer func() { s.turn <- struct{}{} }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if (s.doc == nil || s.wrong.Load()) && !s.tooSoon(now) {
 		doc, err := s.load(ctx)
 		if err == nil && json.Unmarshal(doc, new(map[string]json.RawMessage)) != nil {

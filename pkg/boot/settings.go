@@ -37,7 +37,7 @@ const (
 // secretForm is a complete ARN. A permission on exactly this secret, and the region to
 // ask in, follow from it.
 const (
-	secretForm = `arn:aws[a-z-]*:secretsmanager:([a-z0-9-]+):[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+-[A-Za-z0-9]{6}`
+	secretForm = `arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@-]+-[A-Za-z0-9]{6}`
 	secretMust = "must be the complete ARN of a Secrets Manager secret, with its six random characters at the end"
 )
 
@@ -87,9 +87,9 @@ func Settings() []Setting {
 		deployed[i].Template = true
 	}
 	return append(deployed, []Setting{
-		{Name: "AWS_REGION", Meaning: "set by Lambda; locally only with `LEDGER_TABLE`"},
-		{Name: "AWS_ACCESS_KEY_ID", Meaning: "the same"},
-		{Name: "AWS_SECRET_ACCESS_KEY", Meaning: "the same"},
+		{Name: "AWS_REGION", Meaning: "set by Lambda; elsewhere needed with `LEDGER_TABLE`"},
+		{Name: "AWS_ACCESS_KEY_ID", Meaning: "set by Lambda; elsewhere needed with `LEDGER_TABLE` or a secret"},
+		{Name: "AWS_SECRET_ACCESS_KEY", Meaning: "set by Lambda, and needed as its ID is"},
 		{Name: "AWS_SESSION_TOKEN", Meaning: "the same"},
 		{Name: "AWS_LAMBDA_FUNCTION_NAME", Meaning: "set by Lambda: what the metric `VersionFaults` is kept by"},
 		{Name: "AWS_LAMBDA_FUNCTION_VERSION", Meaning: "the same"},
@@ -130,10 +130,14 @@ func (e *environment) err() error {
 	return fmt.Errorf("the configuration has %d fault(s):\n%w", len(e.faults), errors.Join(e.faults...))
 }
 
+func (e *environment) setting(name string) Setting {
+	return e.settings[slices.IndexFunc(e.settings, func(s Setting) bool { return s.Name == name })]
+}
+
 // text reads a variable; an empty or blank one is its default. One that does not have
 // its form is a fault. A variable that is not in the list panics.
 func (e *environment) text(name string) string {
-	s := e.settings[slices.IndexFunc(e.settings, func(s Setting) bool { return s.Name == name })]
+	s := e.setting(name)
 	v := strings.TrimSpace(e.get(name))
 	if v == "" {
 		return s.Default
@@ -144,19 +148,20 @@ func (e *environment) text(name string) string {
 	return v
 }
 
-func (e *environment) required(name, help string) string {
+// required is text, of which nothing is a fault.
+func (e *environment) required(name string) string {
 	v := e.text(name)
 	if v == "" {
-		e.fault(name, "is not set: %s", help)
+		e.fault(name, "is not set: %s", e.setting(name).Meaning)
 	}
 	return v
 }
 
-// number reads a count of so much at most; 0 turns something off.
-func (e *environment) number(name string, most int, what, off string) int {
+// number reads a count; 0 turns something off.
+func (e *environment) number(name string, most int) int {
 	n, err := strconv.Atoi(e.text(name))
 	if err != nil || n < 0 || n > most {
-		e.fault(name, "must be %s from 0 to %d; 0 turns the %s off", what, most, off)
+		e.fault(name, "must be a whole number from 0 to %d; 0 turns it off", most)
 	}
 	return n
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
@@ -42,7 +41,7 @@ func (t Table) Open() *dynamo.Table { return dynamo.New(t.Client(), t.Name) }
 
 // AWS is the configuration of a client for the table's region or endpoint.
 func (t Table) AWS() aws.Config {
-	c := aws.Config{Region: t.Region, Credentials: aws.CredentialsProviderFunc(t.Credentials)}
+	c := aws.Config{Region: t.Region, Credentials: t.Credentials}
 	if t.Endpoint != "" {
 		c.BaseEndpoint = &t.Endpoint
 	}
@@ -75,7 +74,8 @@ type Parts struct {
 // read, whatever handler log has.
 func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Parts, error) {
 	signs := c.receipts(now)
-	p := Parts{Platform: c.platform(log, now), Offering: c.offering(signs), Limits: c.limits(stores.Limits, now), config: c}
+	p := Parts{Platform: c.platform(log, now), Offering: c.Offering, Limits: c.limits(stores.Limits, now), config: c}
+	p.Offering.Receipts = signs
 	p.Resolver = dns.New(dns.Config{Resolvers: c.Resolvers})
 	p.Connector = &guard.Dialer{Resolver: p.Resolver}
 	settle, err := c.facilitators(p.Platform)
@@ -141,16 +141,6 @@ func (p Parts) Health() http.Handler {
 // Documents is every static document.
 func (p Parts) Documents() http.Handler {
 	return service.Discovery(p.Platform, p.Offering, p.Limits.Rate)
-}
-
-// offering says what is sold; signs is nil where nothing is.
-func (c Config) offering(signs x402.Receipts) service.Offering {
-	caps := catalog.Caps{PerMinute: c.Limits.PerMinute, Single: c.Limits.Single, Bundle: c.Limits.Bundle}
-	caps.Undecided, caps.Refused = limit.Weights(c.Limits.PerMinute)
-	return service.Offering{Former: c.Former, Receipts: signs, Site: discovery.Site{
-		Terms: c.Terms, OwnershipProofs: c.OwnershipProofs, DuplicateWindow: c.DuplicateWindow, ReceiptKeys: c.ReceiptKeys,
-		Caps: caps, Contact: c.Contact, Claims: c.Claims, PlayMoney: c.PlayMoney,
-	}}
 }
 
 func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platform {
@@ -219,9 +209,9 @@ func (t Table) Stores() Stores {
 
 // limits wires the caps over a store.
 func (c Config) limits(store LimitStore, now func() time.Time) service.Limits {
-	l := service.Limits{Leases: store, Single: c.Limits.Single, Bundle: c.Limits.Bundle}
-	if c.Limits.PerMinute > 0 {
-		l.Rate = limit.NewRate(limit.RateConfig{PerMinute: c.Limits.PerMinute, Counter: store, Now: now})
+	l := service.Limits{Leases: store, Single: c.Caps.Single, Bundle: c.Caps.Bundle}
+	if c.Caps.PerMinute > 0 {
+		l.Rate = limit.NewRate(limit.RateConfig{PerMinute: c.Caps.PerMinute, Counter: store, Now: now})
 	}
 	return l
 }

@@ -25,7 +25,7 @@ func TestCannot(t *testing.T) {
 		t.Fatal(err)
 	}
 	type env = map[string]string
-	table := env{"LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1"}
+	table := env{"LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
 	const usage, programs, origin = "usage: operate ", "usage: operate reconcile|owed|payer|refund|answered|books|restore|smoke", "is not an origin such as"
 	for name, c := range map[string]struct {
 		code int
@@ -63,7 +63,7 @@ func TestCannot(t *testing.T) {
 		"a copy over it":      {exitFailed, table, "restore -to ledger", "-to must name"},
 		"a copy at no time":   {exitFailed, table, "restore -to copy -at yesterday", "is not a time such as"},
 		"a copy, and more":    {exitUsage, table, "restore -to copy now", usage + "restore"},
-		"a copy by nobody":    {exitFailed, table, "restore -to copy", "AWS_ACCESS_KEY_ID"},
+		"a copy by nobody":    {exitFailed, env{"LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1"}, "restore -to copy", "AWS_ACCESS_KEY_ID"},
 		"no deployment":       {exitUsage, nil, "smoke", usage + "smoke ORIGIN"},
 		"two deployments":     {exitUsage, nil, "smoke https://a https://b", usage + "smoke ORIGIN"},
 		"a host":              {exitFailed, nil, "smoke api.example.com", origin},
