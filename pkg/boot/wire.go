@@ -233,14 +233,14 @@ func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Tim
 		return Reconciling{}, err
 	}
 	r := Reconciling{Platform: c.platform(log, now), Terms: c.Terms, Ledger: ledger.New(stores.Ledger, now, randomID), Chain: view, Cheapest: catalog.Cheapest()}
-	reconcile := x402.ReconcilerConfig{Ledger: r.Ledger, Index: stores.Index, Now: now, Log: r.Platform.Log}
+	reconcile := x402.ReconcilerConfig{Ledger: r.Ledger, Index: stores.Index, Terms: c.Terms, Now: now, Log: r.Platform.Log}
 	reconcile.Evidence, reconcile.Scanner = evidence(view)
 	if c.LowestPrice == nil {
-		r.Reconciler, err = service.Reconciler(reconcile, c.Terms, c.Former)
-		return r, err
+		r.Reconciler = service.Reconciler(reconcile, c.Former)
+		return r, nil
 	}
 	// The ledger is another shop's, which has other prices.
 	r.Cheapest, reconcile.Cheapest = c.LowestPrice, c.LowestPrice
-	r.Reconciler, err = x402http.Reconciler(reconcile, c.Terms)
-	return r, err
+	r.Reconciler = x402http.Reconciler(reconcile)
+	return r, nil
 }

@@ -33,20 +33,17 @@ const reconcileMargin = 10 * time.Second
 // Reconciler settles by evidence what requests left in doubt, under the terms of a
 // deployment and its former ones, which may be nil. It completes the configuration with
 // these and the lowest price.
-func Reconciler(c x402.ReconcilerConfig, t x402.Terms, former *FormerTerms) (*x402.Reconciler, error) {
+func Reconciler(c x402.ReconcilerConfig, former *FormerTerms) *x402.Reconciler {
 	c.Cheapest = catalog.Cheapest()
 	if former != nil {
-		var err error
-		if c.Former, err = x402.ParseAddress(former.Terms.PayTo); err != nil {
-			return nil, err
-		}
+		c.Former = former.Terms.PayTo
 		for _, price := range former.Prices {
 			if n, ok := new(big.Int).SetString(price, 10); ok && n.Cmp(c.Cheapest) < 0 {
 				c.Cheapest = n
 			}
 		}
 	}
-	return x402http.Reconciler(c, t)
+	return x402http.Reconciler(c)
 }
 
 // Reconcile is the scheduled function: it asks the probes, runs the Reconciler once

@@ -2,6 +2,7 @@ package x402
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -18,65 +19,64 @@ import (
 func (a *attempt) admit(ctx context.Context) *Outcome {
 	p, err := a.request.payment()
 	if err != nil {
-		return a.reject(err)
+		return a.refuse(err.Error(), nil)
 	}
 	a.payment = p
 	a.trace.Payer, a.trace.Nonce, a.trace.Amount = p.From.String(), "0x"+hex.EncodeToString(p.Nonce[:]), p.Value.String()
-	offer := a.request.Offer.of(p, a.gate.now())
+	offer := a.request.Offer.of(p, a.gate.Now())
 	a.request.Offer = offer
 	if err := offer.fixed(p); err != nil {
-		return a.reject(err)
+		return a.refuse(err.Error(), nil)
 	}
 	digest := p.Digest(offer.domain)
 	err = p.Check(digest)
 	if err != nil && !errors.Is(err, errForeign) {
-		return a.reject(err)
+		return a.refuse(err.Error(), nil)
 	}
 	a.terms = offer.required.Accepts[0]
 	a.identify(digest, err == nil)
 	if m := a.request.Meter; m != nil { // after every check that needs no call
 		if err := m.Open(ctx); err != nil {
-			return new(a.fail(fault.From(err), nil))
+			return a.fail(fault.From(err), nil)
 		}
 		a.dues.meter = m
 	}
-	return a.judge(ctx, offer.today(p, a.gate.now()))
+	return a.judge(ctx, offer.today(p, a.gate.Now()), false)
 }
 
 // judge decides by the terms that are offered now, the signer and, where they do not
 // decide, the record of the payment. mismatch is how the payment differs from the
-// terms, or nil.
-func (a *attempt) judge(ctx context.Context, mismatch error) *Outcome {
+// terms, or nil; used says that the facilitator has called its authorization used.
+//
+// An authorization on record is claimed under the terms in its record, but one that a
+// facilitator refused, and evidence did not, under those that are offered now: that
+// payment can still be made.
+func (a *attempt) judge(ctx context.Context, mismatch error, used bool) *Outcome {
 	if mismatch == nil && a.claim.Recovered {
-		return nil // claimed under the terms that are offered now
+		return nil
 	}
-	r, err := a.gate.ledger.Fetch(ctx, a.claim.Key)
+	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
 	switch {
 	case err != nil:
-		return new(a.ledgerFault(err, nil))
+		return a.ledgerFault(err, nil)
 	case r == nil && mismatch != nil:
-		return recorded(*a.reject(mismatch))
-	case r == nil:
+		return a.refuse(mismatch.Error(), nil).byRecord()
+	case r == nil && !used:
 		return a.verify(ctx)
+	case r == nil: // somebody else has submitted it, or it was cancelled: if money came, reconcile finds it
+		out := a.refuse(alreadyUsed, nil)
+		out.Payment.Charged = nil
+		return out
 	case r.AuthDigest != a.claim.AuthDigest:
-		return recorded(a.otherNonce(*r, a.claim.Recovered))
-	}
-	return a.judgeRepeat(ctx, *r, mismatch)
-}
-
-// judgeRepeat decides about an authorization that is on record. It is claimed under
-// the terms in its record, but one that a facilitator refused, and evidence did not,
-// under those that are offered now: that payment can still be made.
-func (a *attempt) judgeRepeat(ctx context.Context, r ledger.Record, mismatch error) *Outcome {
-	switch {
+		return a.otherNonce(*r, a.claim.Recovered).byRecord()
 	case !r.Vouches(a.claim):
-		return new(a.unproven(r))
+		return a.unproven(*r)
 	case r.State != ledger.Refused || r.Disproved:
-		return a.adopt(r)
+		return a.adopt(*r)
 	case mismatch == nil:
 		return nil
 	}
-	return a.refusedBefore(ctx, r, mismatch)
+	return a.refusedBefore(ctx, *r, mismatch)
 }
 
 // identify names the payment for the ledger. recovered says that the payer's own key
@@ -91,10 +91,10 @@ func (a *attempt) identify(digest [32]byte, recovered bool) {
 		ValidBefore: a.validBefore(),
 		Payload:     p.stored(),
 		Recovered:   recovered,
-		Asks:        a.gate.asksFirst(),
+		Asks:        a.gate.Fallback.asksFirst(),
 	}
 	a.key, a.badKey = purchaseKey(a.request.Keys, p)
-	if t := a.payment.token(); t != "" {
+	if t := p.token(); t != "" {
 		a.claim.Token = digestOf(t) // only the digest is stored, and neither is logged
 	}
 }
@@ -102,30 +102,29 @@ func (a *attempt) identify(digest [32]byte, recovered bool) {
 // validBefore is the end of the authorization's window, bounded so that a hostile
 // value cannot keep a row for ever. The window of a first claim ends earlier.
 func (a *attempt) validBefore() time.Time {
-	most := a.gate.now().Add(2 * mostWindow)
+	most := a.gate.Now().Add(2 * mostWindow)
 	if v := a.payment.ValidBefore; v.IsInt64() && v.Int64() < most.Unix() {
 		return time.Unix(v.Int64(), 0).UTC()
 	}
 	return most.UTC()
 }
 
-// refusedBefore answers a payment that was refused and does not fit the terms offered now.
-// A failed PAYMENT-RESPONSE tells a client that was left in doubt that it may sign
-// anew. But a third party can have submitted the payment since. So where the chain
-// can be asked, that header is sent only if the chain shows that the payment was
-// not and will not be made.
+// refusedBefore answers a payment that was refused and does not fit the terms offered
+// now. A failed PAYMENT-RESPONSE tells a client that was left in doubt that it may sign
+// anew, but a third party can have submitted the payment since: where the chain can be
+// asked, that header is sent only if the chain shows that it was not and will not be.
 func (a *attempt) refusedBefore(ctx context.Context, r ledger.Record, mismatch error) *Outcome {
-	out := a.refuse(mismatch.Error(), a.failure(orElse(r.Reason, "refused")))
+	out := a.refuse(mismatch.Error(), a.failure(cmp.Or(r.Reason, "refused")))
 	switch f := a.find(ctx, r, Settlement{}, evidenceBudget); f.Verdict {
 	case noNode:
-		out.recorded = true
+		return out.byRecord()
 	case Paid:
 		return a.adopt(r) // the claim asks the chain too, and finds it
 	case CannotTell, StillOpen:
 		out.Receipt = nil
 	default: // NeverPaid
 	}
-	return &out
+	return out
 }
 
 // adopt makes the terms in the record those that the payment is judged by.
@@ -134,44 +133,31 @@ func (a *attempt) adopt(r ledger.Record) *Outcome {
 		return nil
 	}
 	if err := unmarshalTerms(r, &a.terms); err != nil {
-		return new(a.ledgerFault(err, nil))
+		return a.ledgerFault(err, nil)
 	}
 	a.claim.Terms = r.Terms
 	return nil
 }
 
-// verify asks the facilitator about a signature that cannot be verified locally,
-// of a payment that has no record. It does not judge the signature of an authorization
-// that is used already. That may have been claimed while the facilitator was asked: then
-// the record decides. Otherwise somebody else has submitted it, or it was cancelled; if
-// money came, reconcile finds it.
+// verify asks the facilitator about a signature that cannot be verified locally, of a
+// payment that has no record. It cannot judge that of an authorization that is used
+// already. That may have been claimed while the facilitator was asked.
 func (a *attempt) verify(ctx context.Context) *Outcome {
-	begun := a.gate.now()
-	v := a.gate.verify(ctx, a.request.Offer.payload(a.payment.exact(), a.claim.Terms), a.terms)
+	begun := a.gate.Now()
+	v := a.verification(ctx)
 	a.trace.Verify = a.since(begun)
 	switch {
 	case v.Fault != nil:
 		a.dues.doubted = true
-		return new(a.fail(v.Fault, new(false)))
+		return a.fail(v.Fault, new(false))
 	case v.Valid:
 		return nil
 	case v.BadSignature:
-		return a.reject(errors.New("signature is not the payer's: " + v.Reason))
+		return a.refuse("signature is not the payer's: "+v.Reason, nil)
 	case !v.NonceUsed:
-		return a.reject(errors.New("the facilitator does not accept the payment: " + v.Reason))
+		return a.refuse("the facilitator does not accept the payment: "+v.Reason, nil)
 	}
-	r, err := a.gate.ledger.Fetch(ctx, a.claim.Key)
-	switch {
-	case err != nil:
-		return new(a.ledgerFault(err, nil))
-	case r == nil:
-		out := a.refuse(alreadyUsed, nil)
-		out.Payment.Charged = nil
-		return &out
-	case r.AuthDigest != a.claim.AuthDigest:
-		return new(a.unproven(*r))
-	}
-	return a.judgeRepeat(ctx, *r, nil)
+	return a.judge(ctx, nil, true)
 }
 
 // alreadyUsed is the reason of a 402 that says the same whatever the record is: who
@@ -182,26 +168,17 @@ const alreadyUsed = "authorization already used: sign a new one for the same req
 // unproven answers an authorization that has a record, from a sender who does not
 // prove to be its payer. Anybody can copy it from the chain, so the answer has no
 // receipt, and no alarm counts it.
-func (a *attempt) unproven(r ledger.Record) Outcome {
-	out := a.refuse(alreadyUsed, nil)
-	out.Payment.Charged, out.recorded = chargedBy(r), true
+func (a *attempt) unproven(r ledger.Record) *Outcome {
+	out := a.refuse(alreadyUsed, nil).byRecord()
+	out.Payment.Charged = chargedBy(r)
 	return out
 }
 
-func (a *attempt) reject(reason error) *Outcome { return new(a.refuse(reason.Error(), nil)) }
-
-// recorded marks an answer as one that neither the facilitator nor the chain was
+// byRecord marks an answer as one that neither the facilitator nor the chain was
 // asked for.
-func recorded(out Outcome) *Outcome {
-	out.recorded = true
-	return &out
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
+func (o *Outcome) byRecord() *Outcome {
+	o.recorded = true
+	return o
 }
 
 // chargedBy is whether money has moved by what a record says; nil is not known.
@@ -215,36 +192,36 @@ func chargedBy(r ledger.Record) *bool {
 	return nil
 }
 
-// refuseAs answers 402, with charged and receipt from the record.
-func (a *attempt) refuseAs(reason string, r ledger.Record) Outcome {
-	out := a.refuse(reason, responseOf(r))
-	out.Payment.Charged = chargedBy(r)
-	return out
-}
-
 // refuse answers 402 with a reason, which is also logged. receipt is set after a
 // failed settlement.
-func (a *attempt) refuse(reason string, receipt *SettleResponse) Outcome {
+func (a *attempt) refuse(reason string, receipt *SettleResponse) *Outcome {
 	a.trace.Reason = reason
-	return Outcome{
+	return &Outcome{
 		Status: http.StatusPaymentRequired, Fault: fault.Newf(fault.PaymentRequired, nil, "%s", reason),
 		Payment: PaymentStatus{Charged: new(false)}, Receipt: receipt,
 	}
 }
 
+// refuseAs answers 402, with charged and receipt from the record.
+func (a *attempt) refuseAs(reason string, r ledger.Record) *Outcome {
+	out := a.refuse(reason, responseOf(r))
+	out.Payment.Charged = chargedBy(r)
+	return out
+}
+
 // fail answers an error. charged is whether money has moved; nil is not known.
-func (a *attempt) fail(f *fault.Error, charged *bool) Outcome {
+func (a *attempt) fail(f *fault.Error, charged *bool) *Outcome {
 	return a.failWith(f, PaymentStatus{Charged: charged, Retryable: f.Info().Retry})
 }
 
-func (a *attempt) failWith(f *fault.Error, s PaymentStatus) Outcome {
+func (a *attempt) failWith(f *fault.Error, s PaymentStatus) *Outcome {
 	a.trace.Cause = f
-	return Outcome{Status: f.Info().Status, Body: a.request.Error(f, s), Fault: f, Payment: s}
+	return &Outcome{Status: f.Info().Status, Body: a.request.Error(f, s), Fault: f, Payment: s}
 }
 
 // ledgerFault answers a store that failed, or a record that breaks the ledger's
 // rules.
-func (a *attempt) ledgerFault(err error, charged *bool) Outcome {
+func (a *attempt) ledgerFault(err error, charged *bool) *Outcome {
 	code := fault.LedgerUnavailable
 	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal) {
 		code = fault.PaymentUnavailable

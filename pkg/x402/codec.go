@@ -51,7 +51,7 @@ func DecodePayment(header string) (*Payment, error) {
 	if len(header) > maxHeader {
 		return nil, fmt.Errorf("PAYMENT-SIGNATURE is longer than %d bytes", maxHeader)
 	}
-	raw, err := decodeBase64(header)
+	raw, err := base64.RawStdEncoding.Strict().DecodeString(strings.TrimRight(header, "="))
 	if err != nil {
 		return nil, errors.New("PAYMENT-SIGNATURE is not base64")
 	}
@@ -59,7 +59,7 @@ func DecodePayment(header string) (*Payment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("PAYMENT-SIGNATURE is not acceptable JSON: %w", err)
 	}
-	return readPaymentOf("PAYMENT-SIGNATURE", tree)
+	return readPayment("PAYMENT-SIGNATURE", tree)
 }
 
 // payment reads what the request pays with, from whatever carries it.
@@ -67,41 +67,24 @@ func (r Request) payment() (*Payment, error) {
 	if r.Payload == nil {
 		return DecodePayment(r.Signature)
 	}
-	return readPaymentOf("the payment", r.Payload)
+	return readPayment("the payment", r.Payload)
 }
 
-func readPaymentOf(carrier string, tree object) (*Payment, error) {
-	p, err := readPayment(tree)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", carrier, err)
-	}
-	return p, nil
-}
-
-// decodeBase64 takes the standard alphabet, with padding or without.
-func decodeBase64(s string) ([]byte, error) {
-	s = strings.TrimRight(s, "=")
-	return base64.RawStdEncoding.Strict().DecodeString(s)
-}
-
-func readPayment(tree object) (*Payment, error) {
-	version, ok := tree["x402Version"].(json.Number)
-	switch {
-	case !ok:
-		return nil, errors.New("x402Version must be a number")
-	case version != "2":
-		return nil, fmt.Errorf("x402Version is %s, this server speaks 2", excerpt(version.String()))
-	}
+func readPayment(carrier string, tree object) (*Payment, error) {
 	r := &reader{}
+	switch version, ok := tree["x402Version"].(json.Number); {
+	case !ok:
+		r.err = errors.New("x402Version must be a number")
+	case version != "2":
+		r.err = fmt.Errorf("x402Version is %s, this server speaks 2", excerpt(version.String()))
+	}
 	p := &Payment{accepted: r.object(tree, "", "accepted"), extensions: object{}}
-	if e := tree["extensions"]; e != nil && r.err == nil {
-		if p.extensions, ok = e.(object); !ok {
-			return nil, errors.New("extensions must be an object")
-		}
+	if tree["extensions"] != nil {
+		p.extensions = r.object(tree, "", "extensions")
 	}
 	payload := r.object(tree, "", "payload")
 	if _, other := payload["permit2Authorization"]; other {
-		return nil, errors.New("payload is a Permit2 one, this server takes EIP-3009")
+		r.err = errors.New("payload is a Permit2 one, this server takes EIP-3009")
 	}
 	p.Signature = read(r, payload, "payload.", "signature", func(s string) ([]byte, error) { return decodeHex(s, keySignature, maxSignature) })
 	const in = "payload.authorization."
@@ -109,9 +92,16 @@ func readPayment(tree object) (*Payment, error) {
 	p.From, p.To = read(r, a, in, "from", ParseAddress), read(r, a, in, "to", ParseAddress)
 	p.Value = read(r, a, in, "value", ParseUint256)
 	p.ValidAfter, p.ValidBefore = read(r, a, in, "validAfter", ParseUint256), read(r, a, in, "validBefore", ParseUint256)
-	nonce := read(r, a, in, "nonce", func(s string) ([]byte, error) { return decodeHex(s, len(p.Nonce), len(p.Nonce)) })
-	copy(p.Nonce[:], nonce)
-	return p, r.err
+	if p.Nonce = read(r, a, in, "nonce", parseNonce); r.err != nil {
+		return nil, fmt.Errorf("%s: %w", carrier, r.err)
+	}
+	return p, nil
+}
+
+func parseNonce(s string) (nonce [32]byte, err error) {
+	b, err := decodeHex(s, len(nonce), len(nonce))
+	copy(nonce[:], b)
+	return nonce, err
 }
 
 // reader reads members of objects up to the first error.

@@ -43,18 +43,18 @@ const signBudget = time.Second
 // signed is the receipt of an answer that this attempt gives; empty without a key,
 // or without one in time. An answer without a receipt is an answer all the same.
 func (a *attempt) signed(ctx context.Context, paid *SettleResponse, body []byte) string {
-	if a.gate.receipts == nil {
+	if a.gate.Receipts == nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(withoutDeadline(ctx), signBudget)
 	defer cancel()
-	jws, err := a.gate.receipts.Sign(ctx, receipt.Delivery{
-		At: a.gate.now(), Network: paid.Network, Payer: paid.Payer, Transaction: paid.Transaction,
+	jws, err := a.gate.Receipts.Sign(ctx, receipt.Delivery{
+		At: a.gate.Now(), Network: paid.Network, Payer: paid.Payer, Transaction: paid.Transaction,
 		Request: a.job.Fingerprint, ResourceURL: a.request.Offer.required.Resource.URL, Body: body,
 	})
 	if err != nil {
 		a.trace.Unreceipted = true
-		a.gate.log.WarnContext(ctx, "no receipt", "error", err)
+		a.gate.Log.WarnContext(ctx, "no receipt", "error", err)
 		return ""
 	}
 	return jws

@@ -27,11 +27,8 @@ type Address [20]byte
 func ParseAddress(s string) (Address, error) {
 	var a Address
 	b, err := decodeHex(s, len(a), len(a))
-	if err != nil {
-		return a, err
-	}
 	copy(a[:], b)
-	return a, nil
+	return a, err
 }
 
 // IsHash reports whether s is 32 bytes in hexadecimal after 0x, in either letter case, as

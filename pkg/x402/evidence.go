@@ -23,9 +23,8 @@ type Evidence interface {
 type Question struct {
 	Payer, Payee Address
 	Nonce        [32]byte
-	Value        *big.Int // atomic units, exactly
-	// ValidBefore is when the authorization expires on chain.
-	ValidBefore time.Time
+	Value        *big.Int  // atomic units, exactly
+	ValidBefore  time.Time // when the authorization expires on chain
 	// Since is when the payment was first claimed here. A transfer in a block that
 	// is more than a minute older (ten when Sent) belongs to another request.
 	Since time.Time
@@ -56,16 +55,9 @@ const (
 
 // String is the verdict as logs name it.
 func (v Verdict) String() string {
-	switch v {
-	case Paid:
-		return "paid"
-	case NeverPaid:
-		return "never_paid"
-	case StillOpen:
-		return "still_open"
-	default:
-		return "cannot_tell"
-	}
+	return [...]string{
+		CannotTell: "cannot_tell", Paid: "paid", NeverPaid: "never_paid", StillOpen: "still_open", notAsked: "not_asked", noNode: "no_node",
+	}[v]
 }
 
 // Finding is a verdict with its reason.
@@ -89,12 +81,10 @@ func QuestionOf(r ledger.Record) (Question, error) {
 	}
 	q := Question{ValidBefore: r.ValidBefore, Since: r.CreatedAt, Sent: r.Sent, Transaction: r.Transaction}
 	var bad [4]error
-	var nonce []byte
 	q.Payer, bad[0] = ParseAddress(parts[2])
 	q.Payee, bad[1] = ParseAddress(terms.PayTo)
 	q.Value, bad[2] = ParseUint256(terms.Amount)
-	nonce, bad[3] = decodeHex(parts[3], len(q.Nonce), len(q.Nonce))
-	copy(q.Nonce[:], nonce)
+	q.Nonce, bad[3] = parseNonce(parts[3])
 	if err := errors.Join(bad[:]...); err != nil {
 		return Question{}, fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
 	}

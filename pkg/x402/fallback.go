@@ -1,6 +1,7 @@
 package x402
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -20,8 +21,8 @@ const (
 	firstBudget   = 4 * time.Second
 	// chainBudget is for the chain, before the fallback is asked in doubt.
 	chainBudget = 2 * time.Second
-	// fallbackBudget is for the fallback. What it says in doubt is checked on the
-	// chain within it: checkBudget is kept for that.
+	// fallbackBudget is for the fallback. checkBudget of it is kept for checking on the
+	// chain what it says in doubt.
 	fallbackBudget = 5 * time.Second
 	checkBudget    = time.Second
 	// leastResend is the least time with which a request is sent again.
@@ -45,9 +46,7 @@ const (
 // chain where there is one. It is never asked after a refusal about the payer, also
 // when that is on record from an earlier attempt: then only the facilitator that
 // refused is asked again.
-type Fallback struct {
-	primary, second source
-}
+type Fallback struct{ primary, second source }
 
 // FallbackConfig are the parts of a Fallback; all are required.
 type FallbackConfig struct {
@@ -65,8 +64,8 @@ func NewFallback(c FallbackConfig) *Fallback {
 		panic("x402.NewFallback: facilitator, two names and clock are required")
 	}
 	return &Fallback{
-		second:  source{Facilitator: c.Facilitator, name: c.Name, breaker: &breaker{now: c.Now}},
 		primary: source{name: c.Primary, breaker: &breaker{now: c.Now}},
+		second:  source{Facilitator: c.Facilitator, name: c.Name, fallback: true, breaker: &breaker{now: c.Now}},
 	}
 }
 
@@ -74,6 +73,7 @@ func NewFallback(c FallbackConfig) *Fallback {
 type source struct {
 	Facilitator // of the primary: each Gate's own
 	name        string
+	fallback    bool
 	breaker     *breaker
 }
 
@@ -88,35 +88,35 @@ type Ask struct {
 
 // asksFirst names who is asked first about a payment that has no record yet, empty
 // where there is one facilitator only.
-func (g *Gate) asksFirst() string {
-	switch f := g.fallback; {
+func (f *Fallback) asksFirst() string {
+	switch {
 	case f == nil:
 		return ""
-	case !f.primary.breaker.closed() && f.second.breaker.closed():
+	case !f.primary.breaker.admits(false) && f.second.breaker.admits(false):
 		return f.second.name
-	default:
-		return f.primary.name
 	}
+	return f.primary.name
 }
 
-// verify asks the primary about a signature, and the fallback where the primary
-// gave no verdict. A reason about the payer is final, whichever gives it. No money
-// moves, so that nothing of this is in doubt or on record.
-func (g *Gate) verify(ctx context.Context, p Payload, r Requirements) Verification {
+// verification is what the primary says about the payment's signature, or the fallback
+// where the primary gave no verdict. A reason about the payer is final, whichever gives
+// it. No money moves, so that nothing of this is in doubt or on record.
+func (a *attempt) verification(ctx context.Context) Verification {
 	ctx, cancel := context.WithTimeout(ctx, verifyBudget)
 	defer cancel()
-	f := g.fallback
+	payload := a.request.Offer.payload(a.payment.exact(), a.claim.Terms)
+	primary, f := a.gate.Facilitator, a.gate.Fallback
 	switch {
-	case f == nil || !f.second.breaker.closed():
-		return g.facilitator.Verify(ctx, p, r)
-	case !f.primary.breaker.closed():
-		return f.second.Verify(ctx, p, r)
+	case f == nil || !f.second.breaker.admits(false):
+		return primary.Verify(ctx, payload, a.terms)
+	case !f.primary.breaker.admits(false):
+		return f.second.Verify(ctx, payload, a.terms)
 	}
 	first, stop := context.WithTimeout(ctx, primaryVerify)
 	defer stop()
-	v := g.facilitator.Verify(first, p, r)
+	v := primary.Verify(first, payload, a.terms)
 	if v.Fault != nil && !v.AboutPayer {
-		if other := f.second.Verify(ctx, p, r); other.Fault == nil {
+		if other := f.second.Verify(ctx, payload, a.terms); other.Fault == nil {
 			return other
 		}
 	}
@@ -127,8 +127,8 @@ func (g *Gate) verify(ctx context.Context, p Payload, r Requirements) Verificati
 // the fallback. One that refused it for a reason about its payer is asked alone, with
 // the whole budget.
 func (a *attempt) settleWithFallback(ctx context.Context, h *ledger.Hold, t *attempted, budget time.Duration) {
-	primary, second, r := a.gate.fallback.primary, a.gate.fallback.second, h.Record()
-	primary.Facilitator = a.gate.facilitator
+	primary, second, r := a.gate.Fallback.primary, a.gate.Fallback.second, h.Record()
+	primary.Facilitator = a.gate.Facilitator
 	if r.RefusedBy == "" && r.Refusals == 0 {
 		t.Settlement = a.ask(ctx, h, primary, firstBudget, min(budget, primaryBudget))
 		pin(h, primary, t.Settlement)
@@ -144,7 +144,7 @@ func (a *attempt) settleWithFallback(ctx context.Context, h *ledger.Hold, t *att
 	}
 	t.Settlement = a.ask(ctx, h, alone, budget, budget)
 	pin(h, alone, t.Settlement)
-	if t.Class == Moved && t.doubt == inDoubt && alone.name == second.name && a.gate.evidence != nil {
+	if t.Class == Moved && t.doubt == inDoubt && alone.fallback && a.gate.Evidence != nil {
 		t.Class = Unknown
 		a.traced(t.Settlement)
 		a.checkFallback(ctx, h, t, true)
@@ -161,7 +161,7 @@ func (a *attempt) settleWithFallback(ctx context.Context, h *ledger.Hold, t *att
 // been sent it before can say how that ended.
 func (a *attempt) askSecond(ctx context.Context, h *ledger.Hold, t *attempted, second source, doubtful bool) {
 	budget := min(fallbackBudget, a.spare())
-	if doubtful && a.gate.evidence != nil {
+	if doubtful && a.gate.Evidence != nil {
 		budget -= checkBudget
 	}
 	if budget < leastSettle || !a.executable(h.Record()) {
@@ -182,10 +182,10 @@ func (a *attempt) askSecond(ctx context.Context, h *ledger.Hold, t *attempted, s
 	case !doubtful:
 		t.Settlement, t.Cause = s, cause
 		a.askChain(ctx, h, t, evidenceBudget)
-	case s.Class == Moved && a.gate.evidence == nil:
+	case s.Class == Moved && a.gate.Evidence == nil:
 		t.Settlement, t.Cause = s, cause
 	default:
-		t.Class, t.Cause, t.Transaction = Unknown, cause, orElse(s.Transaction, t.Transaction)
+		t.Class, t.Cause, t.Transaction = Unknown, cause, cmp.Or(s.Transaction, t.Transaction)
 		a.traced(t.Settlement)
 		a.checkFallback(ctx, h, t, s.Class == Moved)
 	}
@@ -194,9 +194,9 @@ func (a *attempt) askSecond(ctx context.Context, h *ledger.Hold, t *attempted, s
 // checkFallback looks at the chain after the fallback was asked in doubt, again and
 // again while it should have the payment and does not.
 func (a *attempt) checkFallback(ctx context.Context, h *ledger.Hold, t *attempted, moved bool) {
-	until := a.gate.now().Add(min(a.spare(), chainBudget))
+	until := a.gate.Now().Add(min(a.spare(), chainBudget))
 	for {
-		t.finding = a.find(ctx, h.Record(), t.Settlement, until.Sub(a.gate.now()))
+		t.finding = a.find(ctx, h.Record(), t.Settlement, until.Sub(a.gate.Now()))
 		if t.decided() || !moved || t.finding.Verdict == noNode || !a.pause(ctx, checkPause, until.Add(-leastEvidence)) {
 			t.Cause = errors.Join(t.Cause, t.finding.Cause)
 			return
@@ -209,17 +209,17 @@ func (a *attempt) checkFallback(ctx context.Context, h *ledger.Hold, t *attempte
 // is sent once more. Nothing but success clears that doubt. A payment whose transaction
 // the facilitator has named is on its way, and is looked up on the chain.
 func (a *attempt) ask(ctx context.Context, h *ledger.Hold, f source, first, budget time.Duration) Settlement {
-	end := a.gate.now().Add(budget)
-	if !f.breaker.enter() {
+	end := a.gate.Now().Add(budget)
+	if !f.breaker.admits(true) {
 		err := errors.New("the facilitator " + f.name + " is left alone for a while after a number of failures")
-		return a.unasked(f, Settlement{Code: fault.FacilitatorUnavailable, Reason: "paused", Cause: err})
+		return a.unasked(f, fault.FacilitatorUnavailable, "paused", err)
 	}
-	if f.name != a.gate.fallback.primary.name || !slices.Contains(h.Record().Asked, f.name) { // the claim has named the primary
+	if f.fallback || !slices.Contains(h.Record().Asked, f.name) { // the claim has named the primary
 		if err := h.Ask(withoutDeadline(ctx), f.name); err != nil {
-			return a.unasked(f, Settlement{Code: fault.LedgerUnavailable, Reason: "not recorded", Cause: err})
+			return a.unasked(f, fault.LedgerUnavailable, "not recorded", err)
 		}
 	}
-	left := func() time.Duration { return end.Sub(a.gate.now()) }
+	left := func() time.Duration { return end.Sub(a.gate.Now()) }
 	s := a.sendTo(ctx, h, f, min(first, left()))
 	if first < budget && s.Class == Unknown && s.Transaction == "" && !s.AboutPayer && left() >= leastResend && a.executable(h.Record()) {
 		s = resent(s, a.sendTo(ctx, h, f, left()))
@@ -234,9 +234,9 @@ func (a *attempt) ask(ctx context.Context, h *ledger.Hold, f source, first, budg
 // sendTo sends the payment to a facilitator that may be asked.
 func (a *attempt) sendTo(ctx context.Context, h *ledger.Hold, f source, budget time.Duration) Settlement {
 	if budget < leastResend {
-		return a.unasked(f, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
+		return a.unasked(f, fault.PaymentUnavailable, "no time left to settle", nil)
 	}
-	begun := a.gate.now()
+	begun := a.gate.Now()
 	s := a.send(ctx, h.Record(), f, budget)
 	if s.Class != notResent {
 		a.asked(f, s, a.since(begun))
@@ -245,8 +245,8 @@ func (a *attempt) sendTo(ctx context.Context, h *ledger.Hold, f source, budget t
 }
 
 // unasked is the reply of a facilitator that is not asked.
-func (a *attempt) unasked(f source, s Settlement) Settlement {
-	s.Class = NotSent
+func (a *attempt) unasked(f source, code fault.Code, reason string, cause error) Settlement {
+	s := Settlement{Class: NotSent, Code: code, Reason: reason, Cause: cause}
 	a.asked(f, s, 0)
 	a.traced(s)
 	return s
@@ -254,8 +254,7 @@ func (a *attempt) unasked(f source, s Settlement) Settlement {
 
 // asked notes the reply of one facilitator for the log.
 func (a *attempt) asked(f source, s Settlement, took time.Duration) {
-	second := f.name == a.gate.fallback.second.name
-	a.trace.Asked = append(a.trace.Asked, Ask{Facilitator: f.name, Fallback: second, Class: s.Class.String(), Reason: s.Reason, Took: took})
+	a.trace.Asked = append(a.trace.Asked, Ask{f.name, f.fallback, s.Class.String(), s.Reason, took})
 }
 
 // pin has the record name a facilitator that refused the payment for a reason about
@@ -279,15 +278,12 @@ func resent(first, again Settlement) Settlement {
 	return first
 }
 
-// Bounds of a breaker.
+// Bounds of a breaker: after how many payments in a row that met a time-out or a fault
+// of a facilitator's operator it is left alone (a request and its resend count once), and
+// for how long. Then one live payment is taken to it, and its outcome decides.
 const (
-	// breakerFailures is how many payments in a row must meet a time-out or a fault
-	// of a facilitator's operator before it is left alone. A request and its resend
-	// count once.
 	breakerFailures = 5
-	// breakerPause is how long it is left alone. Then one live payment is taken to
-	// it, and its outcome decides.
-	breakerPause = 30 * time.Second
+	breakerPause    = 30 * time.Second
 )
 
 // breaker keeps payments away from a facilitator that is down, so that each need
@@ -300,30 +296,25 @@ type breaker struct {
 	until    time.Time // when the next payment may try
 }
 
-// closed says whether a payment may be taken to the facilitator now.
-func (b *breaker) closed() bool {
+// admits says whether a payment may be taken to the facilitator now. enters says that
+// it is taken there at once: while the breaker is open one payment may enter in each
+// pause, and others wait for its outcome, or for the next pause if it has none.
+func (b *breaker) admits(enters bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.failures < breakerFailures || !b.now().Before(b.until)
-}
-
-// enter is closed for a payment that is taken there at once. While the breaker is
-// open it lets one payment pass in each pause: others wait for its outcome, or
-// for the next pause if it has none.
-func (b *breaker) enter() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.failures < breakerFailures {
+	now := b.now()
+	switch {
+	case b.failures < breakerFailures:
 		return true
-	}
-	if b.now().Before(b.until) {
+	case now.Before(b.until):
 		return false
+	case enters:
+		b.until = now.Add(breakerPause)
 	}
-	b.until = b.now().Add(breakerPause)
 	return true
 }
 
-// leave counts the reply to a payment that was let in. A time-out is not counted of
+// leave counts the reply to a payment that entered. A time-out is not counted of
 // one whose signer was not recovered: its wallet's contract can cause that.
 func (b *breaker) leave(s Settlement, recovered bool) {
 	b.mu.Lock()

@@ -10,19 +10,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Time budgets of a signed request.
+// Time budgets of a signed request. Of a settlement and of a question to the chain
+// there is a most that it may take, and a least with which it is started.
 const (
-	verifyBudget = 3 * time.Second
-	// settleBudget is the most that one settlement may take.
-	settleBudget = 15 * time.Second
-	// leastSettle is the least time with which one is started.
-	leastSettle = 2 * time.Second
-	// afterwork is kept for writing the verdict and the answer to the ledger.
-	afterwork = 2 * time.Second
-	// evidenceBudget is the most that asking the chain may take, and
-	// leastEvidence the least time with which it is started.
+	verifyBudget   = 3 * time.Second
+	settleBudget   = 15 * time.Second
+	leastSettle    = 2 * time.Second
 	evidenceBudget = 4 * time.Second
 	leastEvidence  = time.Second / 2
+	// afterwork is kept for writing the verdict and the answer to the ledger.
+	afterwork = 2 * time.Second
 	// leaseMargin is how long a lease outlives its invocation.
 	leaseMargin = 3 * time.Second
 )
@@ -30,30 +27,21 @@ const (
 // Gate takes a signed request through claim, settlement, lookup and redemption.
 // It never settles one authorization twice, never runs the job before money has
 // moved, and never loses the record of money that moved or may have moved.
-type Gate struct {
-	ledger      *ledger.Ledger
-	facilitator Facilitator
-	fallback    *Fallback
-	evidence    Evidence
-	slots       Slots
-	receipts    Receipts
-	now         func() time.Time
-	log         *slog.Logger
-}
+type Gate struct{ config GateConfig }
 
 // GateConfig are the parts of a Gate; all but Fallback, Evidence, Slots and
 // Receipts are required.
 type GateConfig struct {
 	Ledger      *ledger.Ledger
 	Facilitator Facilitator
-	// Fallback is asked when Facilitator fails; nil is none.
+	// Fallback is asked when Facilitator fails.
 	Fallback *Fallback
 	// Evidence reads the chain. Without it a payment in doubt can stay in doubt,
 	// and the used nonce of a payment in doubt counts as paid.
 	Evidence Evidence
-	// Slots cap how many settle and look up at once; nil is no cap.
+	// Slots cap how many requests settle and look up at once.
 	Slots Slots
-	// Receipts sign answers; nil is none.
+	// Receipts sign answers.
 	Receipts Receipts
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -64,7 +52,7 @@ func NewGate(c GateConfig) *Gate {
 	if c.Ledger == nil || c.Facilitator == nil || c.Now == nil || c.Log == nil {
 		panic("x402.NewGate: ledger, facilitator, clock and log are required")
 	}
-	return &Gate{ledger: c.Ledger, facilitator: c.Facilitator, fallback: c.Fallback, evidence: c.Evidence, slots: c.Slots, receipts: c.Receipts, now: c.Now, log: c.Log}
+	return &Gate{c}
 }
 
 // Request is a priced request that carries a payment.
@@ -75,14 +63,12 @@ type Request struct {
 	Payload strictjson.Object
 	Offer   *Offer
 	// Window is for how long after it was given an answer to this request stands
-	// for a purchase without a key: another payment of the same payer for the same
-	// request that arrives before is the same purchase. It is written with the
-	// answer, and depends on the transport, whose clients wait for an answer and
-	// call again after times of their own. With 0 a purchase ends with its answer.
+	// for a purchase without a key (design §21 D). It is written with the answer. With
+	// 0 a purchase ends with its answer.
 	Window time.Duration
 	// Client is the sender, as the Slots tell clients apart.
 	Client string
-	// Meter counts it; nil counts nothing.
+	// Meter counts the request; nil counts nothing.
 	Meter Meter
 	// Keys are the values of the header Idempotency-Key, or of what carries the
 	// purchase key on another transport.
@@ -117,10 +103,8 @@ type Job struct {
 
 // Reply is the result of the work.
 type Reply struct {
-	// Status is the HTTP status of the answer; 0 is 200.
-	Status int
-	// Header are stored with the body, such as its type; nil is none.
-	Header map[string][]string
+	Status int                 // of HTTP; 0 is 200
+	Header map[string][]string // stored with the body, such as its type
 	Body   []byte
 	// Owed names the parts of a bundle that failed on our side and not on the
 	// target's. They are looked up again without a charge.
@@ -153,12 +137,9 @@ type Outcome struct {
 	Payment  PaymentStatus
 	Receipt  *SettleResponse // PAYMENT-RESPONSE, when set
 	Replayed bool            // the answer comes from the ledger
-	// Answered is when a replayed answer was stored.
-	Answered time.Time
-	// Owed names the parts of a bundle that are owed still; the header
-	// Answer-Owed.
-	Owed  []string
-	Trace Trace
+	Answered time.Time       // when a replayed answer was stored
+	Owed     []string        // the parts of a bundle that are owed still: Answer-Owed
+	Trace    Trace
 	// recorded says that the request itself or the record decided, so that
 	// neither the facilitator nor the chain was asked.
 	recorded bool
@@ -172,9 +153,8 @@ type Trace struct {
 	States  []ledger.State
 	Class   string // of the settlement, when one was tried
 	Verdict string // the chain's, when it was asked
-	// Asked are the facilitators that were asked, where there are two.
-	Asked  []Ask
-	Reason string // why not, as far as it may be logged
+	Asked   []Ask  // the facilitators that were asked, where there are two
+	Reason  string // why not, as far as it may be logged
 	// Purchase is "joined" when another payment of the same purchase answered,
 	// "taken_over" when this one replaced another, and empty otherwise.
 	Purchase string

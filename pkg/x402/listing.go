@@ -30,10 +30,10 @@ type Lists struct {
 // before the index did. A corrupt record is counted in missed and logged, and is not an
 // error. What the target's silence answers (ledger.SilenceStands) is not outstanding.
 func (c *Reconciler) Outstanding(ctx context.Context, l Lists) (missed int, err error) {
-	died, now := map[string]bool{}, c.config.Now
+	died, now := map[string]bool{}, c.Now
 	tellOwed := func(r ledger.Record) {
 		switch {
-		case !c.ledger.Unclaimed(r) || died[r.Key] || ledger.SilenceStands(r, now()):
+		case !c.Ledger.Unclaimed(r) || died[r.Key] || ledger.SilenceStands(r, now()):
 		case r.Unasked():
 			l.Unasked(r)
 		default:
@@ -45,16 +45,16 @@ func (c *Reconciler) Outstanding(ctx context.Context, l Lists) (missed int, err 
 	open := c.visit(ctx, "open", c.opened(), func(r ledger.Record) error {
 		tellOwed(r)
 		died[r.Key] = r.Owed() // it may be in the other list a moment later
-		if !c.ledger.Sleeping(r) {
+		if !c.Ledger.Sleeping(r) {
 			return nil
 		}
-		sending, err := c.ledger.Sending(ctx, r)
+		sending, err := c.Ledger.Sending(ctx, r)
 		if sending == ledger.MayBeSent {
 			l.Doubt(r)
 		}
 		return err
 	})
-	owed := c.visit(ctx, "owed", c.config.Index.ListOwed, func(r ledger.Record) error { tellOwed(r); return nil })
+	owed := c.visit(ctx, "owed", c.Index.ListOwed, func(r ledger.Record) error { tellOwed(r); return nil })
 	if err = errors.Join(open.err, owed.err); err == nil && !(open.whole && owed.whole) {
 		err = fmt.Errorf("the index was not read to its end: %w", ctx.Err())
 	}
@@ -64,9 +64,9 @@ func (c *Reconciler) Outstanding(ctx context.Context, l Lists) (missed int, err 
 // opened reads the list of open records that nobody holds at this moment. What is written
 // from now on is not in it.
 func (c *Reconciler) opened() func(context.Context, ledger.Place, int) ([]ledger.Place, error) {
-	begun := c.config.Now()
+	begun := c.Now()
 	return func(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-		return c.config.Index.ListInDoubt(ctx, begun, after, limit)
+		return c.Index.ListInDoubt(ctx, begun, after, limit)
 	}
 }
 
@@ -87,7 +87,7 @@ func (c *Reconciler) visit(
 	for after := (ledger.Place{}); ; {
 		page, err := read(ctx, after, pageOfPlaces)
 		if err != nil {
-			if after == (ledger.Place{}) || !timeUp(ctx) {
+			if after == (ledger.Place{}) || ctx.Err() == nil {
 				v.err = errors.Join(fmt.Errorf("list %s records: %w", name, err), v.err)
 			}
 			return v
@@ -108,8 +108,8 @@ func (c *Reconciler) visit(
 // each fetches records and calls see for each of those that there are.
 func (c *Reconciler) each(ctx context.Context, keys []string, v *visited, see func(ledger.Record) error) {
 	for i, key := range keys {
-		r, err := c.ledger.Fetch(ctx, key)
-		if timeUp(ctx) {
+		r, err := c.Ledger.Fetch(ctx, key)
+		if ctx.Err() != nil {
 			v.left += len(keys) - i
 			return
 		}
@@ -124,7 +124,7 @@ func (c *Reconciler) each(ctx context.Context, keys []string, v *visited, see fu
 			continue
 		}
 		v.failed++
-		c.config.Log.ErrorContext(ctx, "not reconciled", "key", key, "error", err)
+		c.Log.ErrorContext(ctx, "not reconciled", "key", key, "error", err)
 		if v.err == nil && !errors.Is(err, ledger.ErrCorrupt) && !errors.Is(err, ledger.ErrIllegal) {
 			v.err = fmt.Errorf("reconcile %s: %w", key, err)
 		}

@@ -1,8 +1,10 @@
 package x402
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -42,42 +44,46 @@ func (a *attempt) ownershipOf(r *ledger.Record) ownership {
 	if r.Request != a.job.Fingerprint {
 		return ownerElsewhere
 	}
-	now, keyed := a.gate.now(), named(r.Purchase)
+	now, keyed := a.gate.Now(), named(r.Purchase)
 	held := r.LeaseUntil.After(now)
-	switch r.State { //nolint:exhaustive // the others are not those of a payment
+	until := r.StandsUntil // the end of what the payment answers
+	switch r.State {
+	case ledger.Superseded, ledger.Refunded:
+		return ownerDead
+	case ledger.Refused:
+		if r.Disproved || !r.Sent || a.gate.Evidence == nil && !r.Doubt && now.After(r.ValidBefore.Add(deadAfter)) {
+			return ownerDead
+		}
+		return ownerDoubt
 	case ledger.Settling, ledger.Uncertain:
 		if held {
 			return ownerBusy
 		}
 		return ownerDoubt
-	case ledger.Refused:
-		if r.Disproved || !r.Sent || a.gate.evidence == nil && !r.Doubt && now.After(r.ValidBefore.Add(deadAfter)) {
-			return ownerDead
-		}
-		return ownerDoubt
-	case ledger.Superseded, ledger.Refunded:
-		return ownerDead
 	case ledger.Settled:
 		// When no lookup is left a refund is due. A payer who named the purchase is
 		// told so for a day; one who did not buys anew.
 		switch {
 		case held:
 			return ownerBusy
-		case !ledger.Spent(*r, now), keyed && a.request.Arrived.Before(r.LookupAt.Add(ledger.KeptFor)):
+		case !ledger.Spent(*r, now):
 			return ownerAnswers
 		}
-		return ownerOver
+		until = time.Time{}
+		if keyed {
+			until = r.LookupAt.Add(ledger.KeptFor)
+		}
 	case ledger.Redeemed:
-		until := r.StandsUntil
 		if keyed {
 			until = r.AnsweredAt.Add(ledger.KeptFor)
 		}
-		if a.request.Arrived.Before(until) {
-			return ownerAnswers
-		}
-		return ownerOver
+	default:
+		return 0 // not the state of a payment
 	}
-	return 0
+	if a.request.Arrived.Before(until) {
+		return ownerAnswers
+	}
+	return ownerOver
 }
 
 // Bounds of joining a purchase.
@@ -87,9 +93,8 @@ const (
 	mostTurns = 8
 	// mostWait is how long a payment waits for another of the same purchase. It is
 	// not answered 409 at once, because the reference clients do not retry that.
-	mostWait = 8 * time.Second
-	// firstLook and lastLook are the first and longest pause between two reads of
-	// that payment's record.
+	// Between two reads of that payment's record are firstLook to lastLook.
+	mostWait  = 8 * time.Second
 	firstLook = 50 * time.Millisecond
 	lastLook  = time.Second
 )
@@ -97,13 +102,13 @@ const (
 // buy goes on with a claim that may have to be sent. It opens the purchase first,
 // and sends only if this very payment owns it. If another payment owns it, the
 // answer comes from that one.
-func (a *attempt) buy(ctx context.Context, h *ledger.Hold) Outcome {
+func (a *attempt) buy(ctx context.Context, h *ledger.Hold) *Outcome {
 	if h.Record().Purchase == "" {
 		return a.held(ctx, h)
 	}
-	until := a.gate.now().Add(min(mostWait, a.spare()))
+	until := a.gate.Now().Add(min(mostWait, a.spare()))
 	for range mostTurns {
-		p, err := a.gate.ledger.OpenPurchase(ctx, h)
+		p, err := a.gate.Ledger.OpenPurchase(ctx, h)
 		switch {
 		case errors.Is(err, ledger.ErrConflict):
 			continue
@@ -113,7 +118,7 @@ func (a *attempt) buy(ctx context.Context, h *ledger.Hold) Outcome {
 			return a.held(ctx, h)
 		}
 		if out := a.join(ctx, h, p, until); out != nil {
-			return *out
+			return out
 		}
 	}
 	return a.endUnsent(ctx, h, a.inProgress(nil))
@@ -124,43 +129,43 @@ func (a *attempt) buy(ctx context.Context, h *ledger.Hold) Outcome {
 func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, until time.Time) *Outcome {
 	r, err := a.await(ctx, p, until)
 	if err != nil {
-		return new(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))
+		return a.endUnsent(ctx, h, a.ledgerFault(err, nil))
 	}
 	switch a.ownershipOf(r) {
 	case ownerElsewhere:
-		return new(a.endUnsent(ctx, h, a.fail(fault.New(fault.IdempotencyConflict, nil), new(false))))
+		return a.endUnsent(ctx, h, a.fail(fault.New(fault.IdempotencyConflict, nil), new(false)))
 	case ownerBusy:
-		return new(a.endUnsent(ctx, h, a.inProgress(r)))
+		return a.endUnsent(ctx, h, a.inProgress(r))
 	case ownerAnswers:
 		a.supersede(ctx, h, r.Key)
-		return new(a.follow(ctx, *r))
+		return a.follow(ctx, *r)
 	case ownerDoubt:
 		return a.resolve(ctx, h, *r, until)
 	case ownerDead, ownerOver:
 		if h.Record().Owner != "" { // in doubt, and answered by another payment before
 			if out := a.fromOwner(ctx, r); out != nil {
-				return new(a.endUnsent(ctx, h, *out))
+				return a.endUnsent(ctx, h, out)
 			}
 		}
-		p, err := a.gate.ledger.TakeOver(ctx, p, r, h)
+		p, err := a.gate.Ledger.TakeOver(ctx, p, r, h)
 		switch {
 		case errors.Is(err, ledger.ErrConflict):
 			return nil
 		case err != nil:
-			return new(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))
+			return a.endUnsent(ctx, h, a.ledgerFault(err, nil))
 		case p.Mine(h):
 			a.trace.Purchase = "taken_over"
-			return new(a.held(ctx, h))
+			return a.held(ctx, h)
 		}
 	}
-	return new(a.endUnsent(ctx, h, a.fail(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil)))
+	return a.endUnsent(ctx, h, a.fail(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil))
 }
 
 // await reads the record of a purchase's owner, again and again while an attempt
 // on it is under way, until a point in time.
 func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time) (*ledger.Record, error) {
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
-		r, err := a.gate.ledger.Owner(ctx, p)
+		r, err := a.gate.Ledger.Owner(ctx, p)
 		if err != nil || a.ownershipOf(r) != ownerBusy || !a.pause(ctx, pause, until) {
 			return r, err
 		}
@@ -170,7 +175,7 @@ func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time
 // pause waits, and reports whether it did: not beyond a point in time, nor when
 // the request has ended.
 func (a *attempt) pause(ctx context.Context, d time.Duration, until time.Time) bool {
-	if !a.gate.now().Add(d).Before(until) {
+	if !a.gate.Now().Add(d).Before(until) {
 		return false
 	}
 	select {
@@ -182,53 +187,44 @@ func (a *attempt) pause(ctx context.Context, d time.Duration, until time.Time) b
 }
 
 // endUnsent records that an attempt sent nothing, so that the same signature can be
-// sent again, and returns the answer.
-func (a *attempt) endUnsent(ctx context.Context, h *ledger.Hold, out Outcome) Outcome {
-	if err := h.End(withoutDeadline(ctx), ledger.EventNotSent, orElse(h.Record().Reason, "another payment of the purchase was under way"), ""); err != nil {
-		a.unrecorded(ctx, "attempt not ended", err)
-	}
+// sent again, and returns the answer. To a payment that is in doubt that must not say
+// that nothing was charged, because its payer would sign anew.
+func (a *attempt) endUnsent(ctx context.Context, h *ledger.Hold, out *Outcome) *Outcome {
+	err := h.End(withoutDeadline(ctx), ledger.EventNotSent, cmp.Or(h.Record().Reason, "another payment of the purchase was under way"), "")
+	a.wrote(ctx, "attempt not ended", err)
 	a.seen(h.Record().State)
-	if h.Record().Doubt && out.Payment.Charged != nil && !*out.Payment.Charged {
-		return a.unsure(out)
-	}
-	return out
-}
-
-// unsure is the answer to a payment that is in doubt, when the payment that owns
-// its purchase was not charged. It must not tell the payer to sign anew.
-func (a *attempt) unsure(out Outcome) Outcome {
-	if out.Status == 402 {
+	switch charged := out.Payment.Charged; {
+	case !h.Record().Doubt || charged == nil || *charged:
+		return out
+	case out.Status == http.StatusPaymentRequired:
 		return a.fail(fault.New(fault.SettlementUncertain, out.Fault), nil)
 	}
 	return a.fail(out.Fault, nil)
 }
 
-func (a *attempt) inProgress(owner *ledger.Record) Outcome {
+func (a *attempt) inProgress(owner *ledger.Record) *Outcome {
+	f := fault.New(fault.PaymentInProgress, nil)
 	if owner == nil || !owner.Paid() {
-		return a.fail(fault.New(fault.PaymentInProgress, nil), nil)
+		return a.fail(f, nil)
 	}
-	return a.fail(fault.New(fault.PaymentInProgress, nil), new(true)).with(responseOf(*owner))
+	return a.fail(f, new(true)).with(responseOf(*owner))
 }
 
 // supersede ends a payment, whose authorization expires unused, because the owner of its
 // purchase has paid.
 func (a *attempt) supersede(ctx context.Context, h *ledger.Hold, owner string) {
-	if err := h.Supersede(withoutDeadline(ctx), owner); err != nil {
-		a.unrecorded(ctx, "superseded payment not ended", err)
-	}
+	a.wrote(ctx, "superseded payment not ended", h.Supersede(withoutDeadline(ctx), owner))
 	a.seen(h.Record().State)
 }
 
 // follow answers from the record of the payment that owns the purchase, and runs
 // its lookup if the answer is owed.
-func (a *attempt) follow(ctx context.Context, owner ledger.Record) Outcome {
+func (a *attempt) follow(ctx context.Context, owner ledger.Record) *Outcome {
 	b, c, err := a.resume(ctx, owner)
 	if err != nil {
 		return a.ledgerFault(err, new(true)).with(responseOf(owner))
 	}
-	out := b.proceed(ctx, c)
-	a.trace = b.trace
-	return out
+	return b.proceed(ctx, c)
 }
 
 // resume is this attempt, continued on another payment of the same payer, whose lease
@@ -240,7 +236,7 @@ func (a *attempt) resume(ctx context.Context, r ledger.Record) (*attempt, ledger
 	if err := unmarshalTerms(r, &b.terms); err != nil {
 		return nil, ledger.Claim{}, err
 	}
-	c, err := a.gate.ledger.Resume(ctx, r, a.gate.asksFirst(), a.request.Deadline.Add(leaseMargin))
+	c, err := a.gate.Ledger.Resume(ctx, r, a.gate.Fallback.asksFirst(), a.lease())
 	return &b, c, err
 }
 
@@ -253,43 +249,41 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, 
 	b, c, err := a.resume(ctx, r)
 	switch {
 	case err != nil:
-		return new(a.endUnsent(ctx, h, a.ledgerFault(err, nil)))
+		return a.endUnsent(ctx, h, a.ledgerFault(err, nil))
 	case c.Result == ledger.Over && c.Wait > 0:
 		if a.pause(ctx, c.Wait, until) {
 			return nil
 		}
-		return new(a.endUnsent(ctx, h, heldByRefused(a.ended(c.Record), c.Record)))
+		return a.endUnsent(ctx, h, heldByRefused(a.ended(c.Record), c.Record))
 	case c.Hold == nil:
 		return nil // another attempt has it
 	}
-	p, err := a.gate.ledger.OpenPurchase(ctx, c.Hold)
+	p, err := a.gate.Ledger.OpenPurchase(ctx, c.Hold)
 	switch {
 	case errors.Is(err, ledger.ErrConflict) || err == nil && !p.Mine(c.Hold):
-		a.endUnsent(ctx, c.Hold, Outcome{})
+		a.endUnsent(ctx, c.Hold, &Outcome{})
 		return nil
 	case err != nil:
-		return new(a.endUnsent(ctx, h, a.endUnsent(ctx, c.Hold, a.ledgerFault(err, nil))))
+		return a.endUnsent(ctx, h, a.endUnsent(ctx, c.Hold, a.ledgerFault(err, nil)))
 	}
 	out := b.held(ctx, c.Hold)
-	a.trace = b.trace
 	switch now := c.Hold.Record(); {
 	case now.Paid():
 		a.supersede(ctx, h, r.Key)
-		return &out
+		return out
 	case now.Disproved:
 		return nil
 	default:
-		return new(a.endUnsent(ctx, h, a.unresolved(heldByRefused(out, now), r)))
+		return a.endUnsent(ctx, h, a.unresolved(heldByRefused(out, now), r))
 	}
 }
 
 // heldByRefused adds to the refusal of an owner's signature what the payer can do:
 // its authorization can still execute, as far as anybody can tell, and so holds the
 // purchase. The other reasons hold for a new signature of the payer's as well.
-func heldByRefused(out Outcome, owner ledger.Record) Outcome {
-	if out.Status == 402 && owner.State == ledger.Refused && owner.BadSignature {
-		out.Fault = fault.Newf(fault.PaymentRequired, out.Fault.Unwrap(),
-			"%s, for an earlier signature, which holds the purchase for as long as it is valid: a new Idempotency-Key buys at once", out.Fault.Public())
+func heldByRefused(out *Outcome, owner ledger.Record) *Outcome {
+	if out.Status == http.StatusPaymentRequired && owner.State == ledger.Refused && owner.BadSignature {
+		out.Fault = out.Fault.Saying(out.Fault.Public() + ", for an earlier signature, which holds the purchase for as long as it is valid: a new Idempotency-Key buys at once")
 	}
 	return out
 }
@@ -297,35 +291,33 @@ func heldByRefused(out Outcome, owner ledger.Record) Outcome {
 // unresolved adds to an uncertain answer until when it can stay uncertain, and
 // what else the payer can do. It leaves other answers alone, among them that of an
 // attempt that lost its lease and knows that the money moved.
-func (a *attempt) unresolved(out Outcome, r ledger.Record) Outcome {
+func (a *attempt) unresolved(out *Outcome, r ledger.Record) *Outcome {
 	if out.Fault == nil || out.Fault.Code != fault.SettlementUncertain || out.Payment.Charged != nil {
 		return out
 	}
 	until := ""
-	if a.gate.evidence != nil {
+	if a.gate.Evidence != nil {
 		until = " The chain decides it some minutes after " + r.ValidBefore.UTC().Format(time.RFC3339) + "."
 	}
-	f := fault.Newf(fault.SettlementUncertain, out.Fault.Unwrap(),
-		"An earlier payment for this request may have moved money; that is not known yet.%s Send this again; it is never charged twice. With a new Idempotency-Key it is bought anew, at the risk of paying twice.", until)
-	return a.fail(f, out.Payment.Charged)
+	return a.fail(out.Fault.Saying("An earlier payment for this request may have moved money; that is not known yet."+until+
+		" Send this again; it is never charged twice. With a new Idempotency-Key it is bought anew, at the risk of paying twice."), nil)
 }
 
 // replaced answers an authorization that another one of the same purchase
 // superseded: from that one, while it has an answer or owes one. This one is never
 // sent.
-func (a *attempt) replaced(ctx context.Context, r ledger.Record) Outcome {
-	p, err := a.gate.ledger.Purchase(ctx, r.Purchase)
+func (a *attempt) replaced(ctx context.Context, r ledger.Record) *Outcome {
+	p, err := a.gate.Ledger.Purchase(ctx, r.Purchase)
+	if err == nil && p != nil && p.Owner != r.Key {
+		var owner *ledger.Record
+		if owner, err = a.await(ctx, p, a.gate.Now().Add(min(mostWait, a.spare()))); err == nil {
+			if out := a.fromOwner(ctx, owner); out != nil {
+				return out
+			}
+		}
+	}
 	if err != nil {
 		return a.ledgerFault(err, nil)
-	}
-	if p != nil && p.Owner != r.Key {
-		owner, err := a.await(ctx, p, a.gate.now().Add(min(mostWait, a.spare())))
-		if err != nil {
-			return a.ledgerFault(err, nil)
-		}
-		if out := a.fromOwner(ctx, owner); out != nil {
-			return *out
-		}
 	}
 	return a.refuse("this authorization was replaced by another payment for the same request, and is not charged: sign a new one", nil)
 }
@@ -334,16 +326,13 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Record) Outcome {
 // purchase, for as long as answers are replayed. It returns nil when there is no
 // such answer.
 func (a *attempt) fromOwner(ctx context.Context, owner *ledger.Record) *Outcome {
-	switch a.ownershipOf(owner) {
-	case ownerBusy:
-		return new(a.inProgress(owner))
-	case ownerAnswers:
-		return new(a.follow(ctx, *owner))
-	case ownerOver:
-		if owner.State == ledger.Redeemed && a.request.Arrived.Before(owner.AnsweredAt.Add(ledger.KeptFor)) {
-			return new(a.follow(ctx, *owner))
-		}
-	case ownerElsewhere, ownerDoubt, ownerDead:
+	o := a.ownershipOf(owner)
+	switch {
+	case o == ownerBusy:
+		return a.inProgress(owner)
+	case o == ownerAnswers,
+		o == ownerOver && owner.State == ledger.Redeemed && a.request.Arrived.Before(owner.AnsweredAt.Add(ledger.KeptFor)):
+		return a.follow(ctx, *owner)
 	}
 	return nil
 }

@@ -25,11 +25,10 @@ const (
 	firstStretch = mostWindow + time.Hour
 	// maxPayees is how many former payees are read in a run.
 	maxPayees = 8
+	// maxUnmatched is how many transfers that an operator has to look at are logged
+	// one by one in a run.
+	maxUnmatched = 10
 )
-
-// maxUnmatched is how many transfers that an operator has to look at are logged
-// one by one in a run.
-const maxUnmatched = 10
 
 // receive reads the payee's incoming transfers from the ledger's cursor on, and
 // compares each with its record. So it finds money for a payment that a
@@ -37,32 +36,36 @@ const maxUnmatched = 10
 // transferred, not on what was refused. Payees of other undecided payments, which were
 // ours before a change of configuration, are read as long as there are such payments.
 func (r *run) receive(ctx context.Context) error {
-	if r.config.Scanner == nil {
+	if r.Scanner == nil {
 		return nil
 	}
 	former := slices.SortedFunc(maps.Keys(r.former), func(a, b Address) int { return bytes.Compare(a[:], b[:]) })
 	var broken error
-	for _, payee := range append([]Address{r.config.Payee}, former...) {
-		if !timeUp(ctx) {
+	for _, payee := range append([]Address{r.payee}, former...) {
+		if ctx.Err() == nil {
 			broken = errors.Join(broken, r.receiveOf(ctx, payee))
 		}
 	}
 	return broken
 }
 
-// noteFormer notes the payee of an undecided payment, if it is another one than ours.
-func (r *run) noteFormer(record ledger.Record) {
-	var terms Requirements
-	if !strings.HasPrefix(record.Key, r.sees) || unmarshalTerms(record, &terms) != nil {
-		return
-	}
-	if payee, err := ParseAddress(terms.PayTo); err == nil && payee != r.config.Payee && len(r.former) < maxPayees {
+// noteFormer notes a payee whose transfers are read beside ours.
+func (r *run) noteFormer(payTo string) {
+	if payee, err := ParseAddress(payTo); err == nil && payee != r.payee && len(r.former) < maxPayees {
 		r.former[payee] = true
 	}
 }
 
+// noteFormerOf notes the payee of an undecided payment, if it is another one than ours.
+func (r *run) noteFormerOf(record ledger.Record) {
+	var terms Requirements
+	if strings.HasPrefix(record.Key, r.sees) && unmarshalTerms(record, &terms) == nil {
+		r.noteFormer(terms.PayTo)
+	}
+}
+
 func (r *run) receiveOf(ctx context.Context, payee Address) error {
-	key := ledger.CursorKey(strings.ToLower(r.config.Network), r.config.Asset.String(), payee.String())
+	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), r.asset.String(), payee.String())
 	at, err := r.cursor(ctx, key)
 	moved := false
 	for done := false; err == nil && !done; {
@@ -72,12 +75,12 @@ func (r *run) receiveOf(ctx context.Context, payee Address) error {
 	}
 	_, node := errors.AsType[unreadable](err)
 	switch {
-	case node && !(moved && timeUp(ctx)): // one that does not answer until the time is up has failed, too
+	case node && !(moved && ctx.Err() != nil): // one that does not answer until the time is up has failed, too
 		r.Unread = true
-		r.config.Log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
-	case err == nil || timeUp(ctx): // what was not read is read by the next run
+		r.Log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
+	case err == nil || ctx.Err() != nil: // what was not read is read by the next run
 	case errors.Is(err, ledger.ErrConflict):
-		r.config.Log.InfoContext(ctx, "another writer came first, the next run reads on", "error", err)
+		r.Log.InfoContext(ctx, "another writer came first, the next run reads on", "error", err)
 	default:
 		return fmt.Errorf("record incoming transfers: %w", err)
 	}
@@ -92,7 +95,7 @@ type unreadable struct{ error }
 // are finished: otherwise every run would begin, and none finish, a batch that
 // takes longer than a run may.
 func (r *run) batch(ctx context.Context, payee Address, at *ledger.Cursor) (done bool, err error) {
-	b, err := r.config.Scanner.Transfers(ctx, payee, at.Next)
+	b, err := r.Scanner.Transfers(ctx, payee, at.Next)
 	if err != nil {
 		return false, unreadable{err}
 	}
@@ -108,7 +111,7 @@ func (r *run) batch(ctx context.Context, payee Address, at *ledger.Cursor) (done
 	}
 	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), verdictBudget)
 	defer cancel()
-	moved, stuck := r.ledger.Advance(write, *at, next)
+	moved, stuck := r.Ledger.Advance(write, *at, next)
 	if stuck == nil {
 		*at = *moved
 	}
@@ -121,26 +124,26 @@ func (r *run) batch(ctx context.Context, payee Address, at *ledger.Cursor) (done
 // cursor is where reading goes on. The first time it stands so far back that every
 // authorization that can still execute was signed since.
 func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
-	at, err := r.ledger.Cursor(ctx, key)
+	at, err := r.Ledger.Cursor(ctx, key)
 	if err != nil || at != nil {
 		return at, err
 	}
-	safe, err := r.config.Scanner.SafeBlock(ctx)
+	safe, err := r.Scanner.SafeBlock(ctx)
 	if err != nil {
 		return nil, unreadable{err}
 	}
-	from, err := r.config.Scanner.BlockAt(ctx, r.config.Now().Add(-firstStretch))
+	from, err := r.Scanner.BlockAt(ctx, r.Now().Add(-firstStretch))
 	if err != nil {
 		return nil, unreadable{err}
 	}
-	return r.ledger.Begin(ctx, key, min(from, safe+1), safe+1)
+	return r.Ledger.Begin(ctx, key, min(from, safe+1), safe+1)
 }
 
 // match compares one transfer with the ledger. early says that it is from before the
 // cursor was made: then it counts only if it is of a record. Only an error of the store
 // ends the run: a record that cannot be read must not hide every later transfer.
 func (r *run) match(ctx context.Context, t Transfer, early bool) error {
-	key := ledger.Key(r.config.Network, r.config.Asset.String(), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
+	key := ledger.Key(r.Terms.Network, r.asset.String(), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
 	result, err := r.testify(ctx, key, t, early)
 	attention := ""
 	switch {
@@ -165,7 +168,7 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	}
 	r.Received++
 	if attention != "" && r.Found+r.Unasked+r.Unmatched <= maxUnmatched {
-		r.config.Log.WarnContext(ctx, attention, "key", key, "transaction", t.Transaction, "amount", t.Value.String())
+		r.Log.WarnContext(ctx, attention, "key", key, "transaction", t.Transaction, "amount", t.Value.String())
 	}
 	return nil
 }
@@ -184,27 +187,27 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 	switch {
 	case early:
 		unrecorded = ignored
-	case !authorized || t.Value.Cmp(r.config.Cheapest) < 0:
+	case !authorized || t.Value.Cmp(r.Cheapest) < 0:
 		unrecorded = deposit
-	case t.Time.Before(r.config.Now().Add(-oldestTransfer)):
+	case t.Time.Before(r.Now().Add(-oldestTransfer)):
 		unrecorded = forgotten
 	}
 	if unrecorded != 0 {
 		if !authorized {
 			return unrecorded, nil
 		}
-		if record, err := r.ledger.Fetch(ctx, key); err != nil || record == nil || !paidBy(*record, t) {
+		if record, err := r.Ledger.Fetch(ctx, key); err != nil || record == nil || !paidBy(*record, t) {
 			return unrecorded, err
 		}
 	}
 	// What a refund of a transfer without a record needs.
-	terms, err := json.Marshal(Requirements{Scheme: Scheme, Network: r.config.Network, Amount: t.Value.String(), Asset: r.config.Asset.Checksum(), PayTo: t.To.Checksum()})
+	terms, err := json.Marshal(Requirements{Scheme: Scheme, Network: r.Terms.Network, Amount: t.Value.String(), Asset: r.asset.Checksum(), PayTo: t.To.Checksum()})
 	if err != nil {
 		return 0, err
 	}
-	return r.ledger.Testify(ctx, ledger.Witness{
+	return r.Ledger.Testify(ctx, ledger.Witness{
 		Key: key, Terms: terms, At: t.Time,
-		Receipt: ledger.Receipt{Transaction: t.Transaction, Payer: t.From.Checksum(), Network: r.config.Network},
+		Receipt: ledger.Receipt{Transaction: t.Transaction, Payer: t.From.Checksum(), Network: r.Terms.Network},
 		Of:      func(record ledger.Record) bool { return paidBy(record, t) },
 	})
 }

@@ -1,11 +1,13 @@
 package x402
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"math/big"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -16,9 +18,9 @@ import (
 // owed to payers who have not come back. It runs concurrently with requests: it
 // writes only under a lease that it takes itself, and it moves no money.
 type Reconciler struct {
-	config ReconcilerConfig
-	ledger *ledger.Ledger
-	sees   string // the keys that evidence can judge begin with it
+	ReconcilerConfig
+	asset, payee Address
+	sees         string // the keys that evidence can judge begin with it
 }
 
 // ReconcilerConfig are the parts of a Reconciler; Ledger, Index, Now and Log
@@ -29,18 +31,17 @@ type ReconcilerConfig struct {
 	// Evidence reads the chain. Without it the Reconciler counts, and ends only
 	// payments that the ledger shows to be unsent.
 	Evidence Evidence
-	// Scanner reads what reached Payee. Without one, money that came for a
+	// Scanner reads what reached the payee. Without one, money that came for a
 	// payment that is not in doubt is not found.
 	Scanner Scanner
-	// Network, Asset and Payee are what Evidence and Scanner look at. Payments
+	// Terms are what Evidence and Scanner look at; their addresses are valid. Payments
 	// under other terms, which a table can hold after a change of configuration,
-	// are left in doubt: that another chain does not have them proves nothing.
-	// Empty means that Evidence looks at every payment.
-	Network      string
-	Asset, Payee Address
-	// Former is the payee before the last change, which Scanner reads too; the zero
-	// address is none.
-	Former Address
+	// are left in doubt: that another chain does not have them proves nothing. The zero
+	// value, which no Scanner can have, means that Evidence looks at every payment.
+	Terms Terms
+	// Former is the payee before the last change, which Scanner reads too; empty is
+	// none.
+	Former string
 	// Cheapest is the lowest price, in atomic units. A transfer of less that is of no
 	// payment on record is a deposit. Nil is no price.
 	Cheapest *big.Int
@@ -56,16 +57,20 @@ func NewReconciler(c ReconcilerConfig) *Reconciler {
 	if c.Ledger == nil || c.Index == nil || c.Now == nil || c.Log == nil {
 		panic("x402.NewReconciler: ledger, index, clock and log are required")
 	}
-	if c.Scanner != nil && (c.Network == "" || c.Asset == Address{} || c.Payee == Address{}) {
-		panic("x402.NewReconciler: a scanner needs network, asset and payee")
-	}
 	if c.Cheapest == nil {
 		c.Cheapest = new(big.Int)
 	}
-	r := &Reconciler{config: c, ledger: c.Ledger}
-	if c.Network != "" {
-		r.sees = strings.TrimSuffix(ledger.Key(c.Network, c.Asset.String(), "", ""), "|")
+	r := &Reconciler{ReconcilerConfig: c}
+	if c.Scanner == nil && c.Terms == (Terms{}) {
+		return r
 	}
+	var bad, worse error
+	r.asset, bad = ParseAddress(c.Terms.Asset)
+	r.payee, worse = ParseAddress(c.Terms.PayTo)
+	if bad != nil || worse != nil || c.Terms.Network == "" {
+		panic("x402.NewReconciler: terms need a network, an asset and a payee")
+	}
+	r.sees = strings.TrimSuffix(ledger.Key(c.Terms.Network, r.asset.String(), "", ""), "|")
 	return r
 }
 
@@ -116,29 +121,21 @@ type Summary struct {
 // error.
 func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	r := &run{Reconciler: c, judged: map[string]bool{}, died: map[string]bool{}, former: map[Address]bool{}}
-	if former := c.config.Former; former != (Address{}) && former != c.config.Payee {
-		r.former[former] = true
-	}
+	r.noteFormer(c.Former)
 	quarters := 3
-	if c.config.Scanner != nil {
+	if c.Scanner != nil {
 		quarters = 2 // the rest is shared with reading the chain
 	}
 	settling, cancel := c.share(ctx, quarters)
 	defer cancel()
-	var received bool
-	var broken error
-	receive := func() {
-		if received {
-			return
-		}
-		received = true
+	receive := sync.OnceValue(func() error {
 		ctx, cancel := c.share(ctx, 2)
 		defer cancel()
-		broken = r.receive(ctx)
-	}
+		return r.receive(ctx)
+	})
 	open := c.visit(ctx, "open", c.opened(), func(record ledger.Record) error {
-		if timeUp(settling) { // what is left of this list is only counted
-			receive()
+		if settling.Err() != nil { // what is left of this list is only counted
+			_ = receive()
 		}
 		number, err := r.one(ctx, settling, record)
 		if err == nil && number != nil {
@@ -147,9 +144,9 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 		}
 		return err
 	})
-	receive()
-	owed := c.visit(ctx, "owed", c.config.Index.ListOwed, func(record ledger.Record) error {
-		if !r.ledger.Unclaimed(record) || r.died[record.Key] {
+	broken := receive()
+	owed := c.visit(ctx, "owed", c.Index.ListOwed, func(record ledger.Record) error {
+		if !c.Ledger.Unclaimed(record) || r.died[record.Key] {
 			return nil
 		}
 		return r.owes(ctx, record)
@@ -166,7 +163,7 @@ type run struct {
 	Summary
 	judged map[string]bool  // whom evidence was asked about
 	died   map[string]bool  // whose lookup died, and that are counted
-	former map[Address]bool // payees of undecided payments, other than ours
+	former map[Address]bool // payees other than ours, whose transfers are read
 }
 
 // share is ctx with a part of the time that is left, in quarters. The last quarter
@@ -176,7 +173,7 @@ func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, 
 	if !ok {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, deadline.Sub(c.config.Now())*time.Duration(quarters)/4)
+	return context.WithTimeout(ctx, deadline.Sub(c.Now())*time.Duration(quarters)/4)
 }
 
 // one deals with one record of the first list, and asks for evidence while settling has
@@ -186,31 +183,31 @@ func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, er
 	switch {
 	case r.judged[record.Key]:
 		return nil, nil
-	case r.ledger.Unclaimed(record):
+	case r.Ledger.Unclaimed(record):
 		r.died[record.Key] = true
 		return &r.Skipped, r.owes(ctx, record)
 	case !record.InDoubt():
 		return &r.Skipped, nil
-	case timeUp(settling) || len(r.judged) == maxJudged:
+	case settling.Err() != nil || len(r.judged) == maxJudged:
 		return &r.Left, nil
 	}
-	r.noteFormer(record)
-	if !r.ledger.Sleeping(record) {
+	r.noteFormerOf(record)
+	if !r.Ledger.Sleeping(record) {
 		return &r.Skipped, nil
 	}
-	sending, err := r.ledger.Sending(ctx, record)
+	sending, err := r.Ledger.Sending(ctx, record)
 	switch {
 	case err != nil:
 		return nil, err
 	case sending == ledger.NeverSent:
-		closed, err := r.ledger.CloseUnsent(ctx, record)
+		closed, err := r.Ledger.CloseUnsent(ctx, record)
 		if err == nil && !closed {
 			return &r.Skipped, nil
 		}
 		return &r.RefusedLate, err
 	case sending == ledger.MayBeSent:
 		r.Open++
-	case sending == ledger.Undue || r.config.Evidence == nil:
+	case sending == ledger.Undue || r.Evidence == nil:
 		return &r.Undue, nil
 	}
 	r.judged[record.Key] = true
@@ -226,7 +223,7 @@ func (r *run) judge(ctx context.Context, record ledger.Record, doubtful bool) (*
 	if err != nil {
 		return nil, err // corrupt: the record is left as it is
 	}
-	if r.config.Evidence == nil {
+	if r.Evidence == nil {
 		return &r.CannotTell, nil
 	}
 	q.Sent = true // what is open may have been sent, abandoned attempts too
@@ -234,15 +231,15 @@ func (r *run) judge(ctx context.Context, record ledger.Record, doubtful bool) (*
 	if strings.HasPrefix(record.Key, r.sees) {
 		bounded, cancel := context.WithTimeout(ctx, evidenceBudget)
 		defer cancel()
-		f = r.config.Evidence.Find(bounded, q)
+		f = r.Evidence.Find(bounded, q)
 	}
 	switch {
 	case !doubtful && f.Verdict != Paid && f.Verdict != NeverPaid:
 		return &r.Undue, nil
-	case f.Verdict == CannotTell && timeUp(ctx):
+	case f.Verdict == CannotTell && ctx.Err() != nil:
 		return &r.Left, nil // there was no time to ask
 	case f.Verdict == CannotTell && r.CannotTell < maxDoubts:
-		r.config.Log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", f.Cause)
+		r.Log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", f.Cause)
 	}
 	return r.decide(ctx, record, q, f)
 }
@@ -252,7 +249,7 @@ func (r *run) judge(ctx context.Context, record ledger.Record, doubtful bool) (*
 func (r *run) decide(ctx context.Context, record ledger.Record, q Question, f Finding) (*int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verdictBudget)
 	defer cancel()
-	h, err := r.ledger.Reclaim(ctx, record, r.config.Now().Add(reclaimLease))
+	h, err := r.Ledger.Reclaim(ctx, record, r.Now().Add(reclaimLease))
 	if err != nil || h == nil {
 		return &r.Skipped, err
 	}
@@ -265,16 +262,16 @@ func (r *run) decide(ctx context.Context, record ledger.Record, q Question, f Fi
 		if errors.Is(err, ledger.ErrLost) {
 			err = nil // on record all the same
 		}
-		r.config.Log.InfoContext(ctx, "found paid", "key", record.Key, "transaction", f.Transaction)
+		r.Log.InfoContext(ctx, "found paid", "key", record.Key, "transaction", f.Transaction)
 	case NeverPaid:
 		number = &r.RefusedLate
 		err = h.End(ctx, ledger.EventDisproved, f.Reason, "")
-		r.config.Log.InfoContext(ctx, "found never paid", "key", record.Key, "reason", f.Reason)
+		r.Log.InfoContext(ctx, "found never paid", "key", record.Key, "reason", f.Reason)
 	case StillOpen:
 		number = &r.StillOpen
 		fallthrough
 	default: // CannotTell
-		err = h.End(ctx, ledger.EventUncertain, orElse(h.Record().Reason, "no evidence yet"), "")
+		err = h.End(ctx, ledger.EventUncertain, cmp.Or(h.Record().Reason, "no evidence yet"), "")
 	}
 	if errors.Is(err, ledger.ErrLost) { // another holder has the record now
 		return &r.Skipped, nil
@@ -285,7 +282,7 @@ func (r *run) decide(ctx context.Context, record ledger.Record, q Question, f Fi
 // owes counts a record that is owed and unclaimed, or closes it with its target's
 // silence.
 func (r *run) owes(ctx context.Context, record ledger.Record) error {
-	now := r.config.Now()
+	now := r.Now()
 	if !ledger.SilenceStands(record, now) {
 		r.Owed++
 		if ledger.Spent(record, now) {
@@ -293,14 +290,14 @@ func (r *run) owes(ctx context.Context, record ledger.Record) error {
 		}
 		return nil
 	}
-	if r.config.Error == nil {
+	if r.Error == nil {
 		return nil
 	}
-	answer, err := silentAnswer(record, r.config.Error)
+	answer, err := silentAnswer(record, r.Error)
 	if err != nil {
 		return err
 	}
-	switch _, err := r.ledger.AnswerSilence(ctx, record, answer, 0); {
+	switch _, err := r.Ledger.AnswerSilence(ctx, record, answer, 0); {
 	case errors.Is(err, ledger.ErrConflict):
 		return nil
 	case err != nil:
@@ -309,6 +306,3 @@ func (r *run) owes(ctx context.Context, record ledger.Record) error {
 	r.Silent++
 	return nil
 }
-
-// timeUp says that the time of a run has ended.
-func timeUp(ctx context.Context) bool { return ctx.Err() != nil }

@@ -248,11 +248,11 @@ func TestNewReconcilerPanics(t *testing.T) {
 	memory := new(ledgertest.Memory)
 	whole := x402.ReconcilerConfig{
 		Ledger: ledger.New(memory, time.Now, func() string { return "w" }), Index: memory, Scanner: &fakeScanner{},
-		Network: terms().Network, Asset: addressOf(terms().Asset), Payee: addressOf(terms().PayTo),
+		Terms: terms(),
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
-	// A reconciler that reads the chain has to know for whom: the last three.
-	needsEach(t, whole, x402.NewReconciler, "Ledger", "Index", "Now", "Log", "Network", "Asset", "Payee")
+	// A reconciler that reads the chain has to know for whom: the last one.
+	needsEach(t, whole, x402.NewReconciler, "Ledger", "Index", "Now", "Log", "Terms")
 }
 
 // 1,500 records in doubt and runs of 1,000: the second run sees the rest.

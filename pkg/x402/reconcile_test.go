@@ -61,7 +61,7 @@ func verdict(f x402.Finding) func(context.Context, x402.Question) x402.Finding {
 
 func (d *reconcilerHarness) reconciler() *x402.Reconciler {
 	c := x402.ReconcilerConfig{
-		Ledger: d.ledger, Index: d.index, Now: time.Now, Network: terms().Network, Asset: addressOf(terms().Asset),
+		Ledger: d.ledger, Index: d.index, Now: time.Now, Terms: terms(),
 		Log: slog.New(slog.NewTextHandler(&d.log, nil)), Cheapest: big.NewInt(cheapest),
 		Error: func(f *fault.Error, s x402.PaymentStatus) []byte {
 			return fmt.Appendf(nil, "%s, charged %v, retryable %v", f.Code, *s.Charged, s.Retryable)
@@ -71,7 +71,7 @@ func (d *reconcilerHarness) reconciler() *x402.Reconciler {
 		c.Evidence = d
 	}
 	if d.chain != nil {
-		c.Scanner, c.Payee = d.chain, addressOf(terms().PayTo)
+		c.Scanner = d.chain
 	}
 	return x402.NewReconciler(c)
 }

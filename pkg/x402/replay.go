@@ -16,22 +16,22 @@ const answerGone = "authorization already used"
 
 // replay answers a redeemed payment with the stored answer, for a day. After that, and
 // where the answer was too large to be stored, it answers 402.
-func (a *attempt) replay(r ledger.Record) Outcome {
+func (a *attempt) replay(r ledger.Record) *Outcome {
 	if r.Receipt == nil || r.Answer == nil {
 		return a.ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), new(true))
 	}
-	if !r.Answer.Stored || a.gate.now().Sub(r.AnsweredAt) > ledger.KeptFor {
+	if !r.Answer.Stored || a.gate.Now().Sub(r.AnsweredAt) > ledger.KeptFor {
 		return a.refuseAs(answerGone, r)
 	}
 	body, err := r.Answer.Plain()
 	if err != nil {
 		return a.ledgerFault(err, new(true))
 	}
-	out := Outcome{
+	out := &Outcome{
 		Status: r.Answer.Status, Header: r.Answer.Header, Body: body, Payment: PaymentStatus{Charged: new(true)},
 		Receipt: responseOf(r).with(r.Answer.Receipt), Replayed: true, Answered: r.AnsweredAt,
 	}
-	if !ledger.Spent(r, a.gate.now()) {
+	if !ledger.Spent(r, a.gate.Now()) {
 		out.Owed = r.Answer.Owed
 	}
 	return out
@@ -40,7 +40,7 @@ func (a *attempt) replay(r ledger.Record) Outcome {
 // owedAgain answers a payment whose lookup may not run now with the fault of the
 // last lookup. wait is 0 when no lookup is left. An answer that was too large to
 // store is looked up again, and has no fault.
-func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
+func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) *Outcome {
 	f := fault.New(fault.InternalError, errors.New("the last lookup ended without a verdict"))
 	switch l := r.LastFault; {
 	case r.State == ledger.Redeemed:
@@ -53,12 +53,16 @@ func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) Outcome {
 }
 
 // owed answers a fault after settlement: charged, and retryable with the same
-// signature while lookups are left.
-func (a *attempt) owed(f *fault.Error, r ledger.Record, left bool) Outcome {
+// signature while lookups are left. When none is, the message asks for no retry.
+func (a *attempt) owed(f *fault.Error, r ledger.Record, left bool) *Outcome {
 	if left {
 		f = a.repeatable(f, r)
 	} else {
-		f = beyondRetrying(f)
+		text := "No lookup is left for this payment, and none gave an answer. Repeats change nothing: a refund is due."
+		if f.Code != fault.InternalError {
+			text = f.Public() + " " + text
+		}
+		f = f.Saying(text).Final()
 	}
 	return a.failWith(f, PaymentStatus{Charged: new(true), Retryable: left})
 }
@@ -66,24 +70,28 @@ func (a *attempt) owed(f *fault.Error, r ledger.Record, left bool) Outcome {
 // silence is the fault of the last lookup of a payment, in which the target was
 // silent: it is the answer.
 func silence(f *fault.Error) *fault.Error {
-	last := *f
-	last.Message = f.Public() + " This was the last lookup of the payment: that the host did not answer is the answer."
-	return last.Final()
+	return f.Saying(f.Public() + " This was the last lookup of the payment: that the host did not answer is the answer.").Final()
 }
 
 // silenceStands answers a payment whose last lookup met a silent target, and for
 // whose others the time is over. It stores that as the answer.
-func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) Outcome {
+func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) *Outcome {
 	answer, err := silentAnswer(r, a.request.Error)
 	var now *ledger.Record
 	if err == nil {
-		now, err = a.gate.ledger.AnswerSilence(ctx, r, answer, a.request.Window)
+		now, err = a.gate.Ledger.AnswerSilence(ctx, r, answer, a.request.Window)
 	}
 	if err != nil {
 		return a.ledgerFault(err, new(true)).with(responseOf(r))
 	}
 	a.seen(now.State)
 	return a.replay(*now)
+}
+
+// silentAnswer is what a payment for which ledger.SilenceStands is answered with.
+func silentAnswer(r ledger.Record, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
+	f := silence(failureOf(r.LastFault))
+	return ledger.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
 }
 
 // repeatable adds to a fault that asks for a retry what the payer of a record has to
@@ -94,27 +102,17 @@ func (a *attempt) repeatable(f *fault.Error, r ledger.Record) *fault.Error {
 	if r.Token != "" || a.resend {
 		return f
 	}
-	told := *f
+	text := f.Public()
 	switch f.Code { //nolint:exhaustive // the others' messages ask for no repetition
 	case fault.PaymentInProgress:
-		told.Message = "A payment for this request is already being settled."
+		text = "A payment for this request is already being settled."
 	case fault.InternalError:
-		told.Message = "Internal error. Nothing you sent caused it."
-	default:
-		told.Message = f.Public()
+		text = "Internal error. Nothing you sent caused it."
 	}
 	if r.Purchase == "" {
-		told.Message += " This payment came without the extensions of its offer and without an Idempotency-Key, so that it cannot be repeated once it is paid."
-	} else {
-		told.Message += " This payment came without the extensions of its offer: instead of repeating it, sign a new one, which is not charged again."
+		return f.Saying(text + " This payment came without the extensions of its offer and without an Idempotency-Key, so that it cannot be repeated once it is paid.")
 	}
-	return &told
-}
-
-// silentAnswer is what a payment for which ledger.SilenceStands is answered with.
-func silentAnswer(r ledger.Record, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
-	f := silence(failureOf(r.LastFault))
-	return ledger.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
+	return f.Saying(text + " This payment came without the extensions of its offer: instead of repeating it, sign a new one, which is not charged again.")
 }
 
 // failureOf is the fault of a lookup that is on record. Earlier releases kept no status:
@@ -125,24 +123,13 @@ func failureOf(l *ledger.Failure) *fault.Error {
 		before = http.StatusGatewayTimeout
 	}
 	info := fault.Info{Code: fault.Code(l.Code), Status: cmp.Or(l.Status, before), Class: fault.Owed, Retry: true, After: time.Second}
-	return info.Newf(nil, "%s", l.Message)
-}
-
-// beyondRetrying is the fault of a lookup after which none is left. It takes the
-// place of a message that asks for a retry.
-func beyondRetrying(f *fault.Error) *fault.Error {
-	last := *f
-	last.Message = "No lookup is left for this payment, and none gave an answer. Repeats change nothing: a refund is due."
-	if f.Code != fault.InternalError {
-		last.Message = f.Public() + " " + last.Message
-	}
-	return last.Final()
+	return info.New(nil).Saying(l.Message)
 }
 
 // otherNonce answers a payment whose nonce is on record for another authorization,
 // or for money that came without a request. The latter has no authorization to
 // compare with, and may be this one's. vouched says that the payer has signed.
-func (a *attempt) otherNonce(r ledger.Record, vouched bool) Outcome {
+func (a *attempt) otherNonce(r ledger.Record, vouched bool) *Outcome {
 	switch {
 	case r.AuthDigest != "":
 		return a.refuse("nonce already used for another authorization", nil)
@@ -155,7 +142,7 @@ func (a *attempt) otherNonce(r ledger.Record, vouched bool) Outcome {
 }
 
 // ended answers a payment that is refunded, refused for good, or closed as answered.
-func (a *attempt) ended(r ledger.Record) Outcome {
+func (a *attempt) ended(r ledger.Record) *Outcome {
 	switch {
 	case r.State == ledger.Refunded:
 		return a.refuseAs("the payment was refunded by transaction "+r.Refund, r)
@@ -178,7 +165,7 @@ func success(r ledger.Receipt) *SettleResponse {
 }
 
 // with is the outcome of a payment that was made: it says so unless it does already.
-func (o Outcome) with(paid *SettleResponse) Outcome {
+func (o *Outcome) with(paid *SettleResponse) *Outcome {
 	if o.Receipt == nil {
 		o.Receipt = paid
 	}

@@ -30,15 +30,14 @@ type Meter interface {
 	// Close is called once after an Open, when the outcome of the payment is
 	// known, concurrently with the last write of the request. atFault says that
 	// the payer can have caused the outcome, and that this took a call to find
-	// out: the payment was refused, or the facilitator gave a verdict that leaves
-	// doubt or none on a signature that only it can judge, or the target of the
-	// lookup was silent.
+	// out (design §21, weights).
 	Close(ctx context.Context, atFault bool)
 }
 
 // dues are what a request has opened and must close: the count of its Meter and its
 // slot. Both are closed once, concurrently with its last write if it looks up.
 type dues struct {
+	log   *slog.Logger
 	meter Meter // nil when there is none, or it is closed
 	slot  Slot  // nil when there is none, or it is released
 	// doubted says that a facilitator's verdict left doubt, or that it gave none
@@ -48,17 +47,16 @@ type dues struct {
 }
 
 // close begins to close what is open.
-func (d *dues) close(ctx context.Context, log *slog.Logger, atFault bool) {
-	if m := d.meter; m != nil {
-		d.meter = nil
-		d.closing.Go(func() { m.Close(ctx, atFault) })
+func (d *dues) close(ctx context.Context, atFault bool) {
+	meter, slot := d.meter, d.slot
+	d.meter, d.slot = nil, nil
+	if meter != nil {
+		d.closing.Go(func() { meter.Close(ctx, atFault) })
 	}
-	if s := d.slot; s != nil {
-		d.slot = nil
+	if slot != nil {
 		d.closing.Go(func() {
-			if err := s.Release(ctx); err != nil {
-				// The slot expires by itself.
-				log.WarnContext(ctx, "slot not released", "error", err)
+			if err := slot.Release(ctx); err != nil { // it expires by itself
+				d.log.WarnContext(ctx, "slot not released", "error", err)
 			}
 		})
 	}

@@ -16,21 +16,23 @@ import (
 // Serve answers a signed request. It does not end with the client's context:
 // once money may move, the work is finished even if the client has gone. No
 // goroutine of the request outlives it.
-func (g *Gate) Serve(ctx context.Context, r Request) (out Outcome) {
+func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), r.Deadline)
 	defer cancel()
-	a := &attempt{gate: g, request: r, dues: &dues{}}
+	a := &attempt{gate: &g.config, request: r, dues: &dues{log: g.config.Log}, trace: &Trace{}}
+	out := &Outcome{}
 	defer func() {
-		a.dues.close(ctx, g.log, a.dues.doubted || out.Status == http.StatusPaymentRequired && !out.recorded)
+		a.dues.close(ctx, a.dues.doubted || out.Status == http.StatusPaymentRequired && !out.recorded)
 		a.dues.closing.Wait()
-		out.Trace = a.trace
 	}()
-	return a.serve(ctx)
+	out = a.serve(ctx)
+	out.Trace = *a.trace
+	return *out
 }
 
 // attempt is one signed request while it is served.
 type attempt struct {
-	gate    *Gate
+	gate    *GateConfig
 	request Request
 	payment *Payment
 	claim   ledger.Payment
@@ -40,12 +42,12 @@ type attempt struct {
 	job     Job
 	resend  bool // it sends another payment of the purchase again, before its window ends
 	dues    *dues
-	trace   Trace
+	trace   *Trace
 }
 
-func (a *attempt) serve(ctx context.Context) Outcome {
+func (a *attempt) serve(ctx context.Context) *Outcome {
 	if out := a.admit(ctx); out != nil {
-		return *out
+		return out
 	}
 	if a.badKey != nil {
 		return a.unclaimed(ctx, fault.From(a.badKey))
@@ -59,8 +61,8 @@ func (a *attempt) serve(ctx context.Context) Outcome {
 	if a.settleTime(false) < leastSettle {
 		return a.fail(fault.New(fault.PaymentUnavailable, errors.New("too little time left to settle")), nil)
 	}
-	begun := a.gate.now()
-	c, err := a.gate.ledger.Claim(ctx, a.claim, a.request.Deadline.Add(leaseMargin))
+	begun := a.gate.Now()
+	c, err := a.gate.Ledger.Claim(ctx, a.claim, a.lease())
 	a.trace.Claim = a.since(begun)
 	if err != nil {
 		return a.ledgerFault(err, nil)
@@ -71,8 +73,8 @@ func (a *attempt) serve(ctx context.Context) Outcome {
 
 // unclaimed answers a request that fails before its claim. The same payment may
 // have been used before, so the record says whether it is charged.
-func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) Outcome {
-	r, err := a.gate.ledger.Fetch(ctx, a.claim.Key)
+func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) *Outcome {
+	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
 	switch {
 	case err != nil:
 		return a.fail(f.Because(errors.Join(f, err)), nil)
@@ -85,23 +87,21 @@ func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) Outcome {
 }
 
 // proceed answers by the result of a claim.
-func (a *attempt) proceed(ctx context.Context, c ledger.Claim) Outcome {
+func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	if c.Result != ledger.Held {
-		out := a.fromRecord(ctx, c)
-		out.recorded = true
-		return out
+		return a.fromRecord(ctx, c).byRecord()
 	}
 	if c.Record.State != ledger.Settling || a.resend {
 		return a.held(ctx, c.Hold)
 	}
 	if out := a.adopt(c.Record); out != nil {
-		return a.endUnsent(ctx, c.Hold, *out)
+		return a.endUnsent(ctx, c.Hold, out)
 	}
 	return a.buy(ctx, c.Hold)
 }
 
 // fromRecord answers a claim that was not won.
-func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) Outcome {
+func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	r := c.Record
 	switch c.Result {
 	case ledger.InFlight:
@@ -115,7 +115,7 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) Outcome {
 	case ledger.Waiting:
 		return a.owedAgain(r, c.Wait)
 	case ledger.Exhausted:
-		if ledger.SilenceStands(r, a.gate.now()) {
+		if ledger.SilenceStands(r, a.gate.Now()) {
 			return a.silenceStands(ctx, r)
 		}
 		return a.owedAgain(r, 0)
@@ -138,10 +138,10 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) Outcome {
 
 // held goes on with a claim that was won: it acquires a slot, settles unless the
 // money has moved already, and looks up.
-func (a *attempt) held(ctx context.Context, h *ledger.Hold) Outcome {
-	if a.gate.slots != nil && a.dues.slot == nil {
-		begun := a.gate.now()
-		slot, err := a.gate.slots.Acquire(ctx, a.request.Client, a.request.Deadline.Add(leaseMargin))
+func (a *attempt) held(ctx context.Context, h *ledger.Hold) *Outcome {
+	if a.gate.Slots != nil && a.dues.slot == nil {
+		begun := a.gate.Now()
+		slot, err := a.gate.Slots.Acquire(ctx, a.request.Client, a.lease())
 		a.trace.Slot = a.since(begun)
 		if err != nil {
 			return a.noSlot(ctx, h, fault.From(err))
@@ -155,20 +155,18 @@ func (a *attempt) held(ctx context.Context, h *ledger.Hold) Outcome {
 }
 
 // noSlot gives the claim back: nothing was sent, and no lookup is counted.
-func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) Outcome {
+func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) *Outcome {
 	if h.Record().State == ledger.Settling {
 		return a.unsent(ctx, h, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
 	}
-	if err := h.Return(withoutDeadline(ctx)); err != nil {
-		a.unrecorded(ctx, "claim not given back", err)
-	}
+	a.wrote(ctx, "claim not given back", h.Return(withoutDeadline(ctx)))
 	return a.fail(f, new(true)).with(responseOf(h.Record()))
 }
 
 // lookUp runs the job of a payment whose money has moved, if its whole budget is left
 // but for the moment that passes between the end of the settlement and the call. receipt
 // is nil when the ledger already holds it; otherwise it is written while the job runs.
-func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Receipt) Outcome {
+func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Receipt) *Outcome {
 	const moment = time.Second / 2
 	begins := a.spare() >= -moment
 	var wrote sync.WaitGroup
@@ -182,26 +180,24 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 	var reply Reply
 	failed := a.job.Timeout.New(errors.New("no time left for the lookup"))
 	if begins {
-		reply, failed = a.run(context.WithValue(ctx, saleKey{}, Sale{
+		reply, failed = a.run(ctx, Sale{
 			Payer: receipt.Payer, Network: receipt.Network, Transaction: receipt.Transaction, Amount: a.trace.Amount, Repeat: repeat,
-		}))
+		})
 	}
 	wrote.Wait()
 	// The lookup has ended, so that what the request counts as is known.
-	a.dues.close(ctx, a.gate.log, reply.Silent || failed != nil && failed.IsSilence())
+	a.dues.close(ctx, reply.Silent || failed != nil && failed.IsSilence())
 	paid := success(*receipt)
-	if settled != nil {
-		a.unrecorded(ctx, "settlement not recorded", settled)
-		if errors.Is(settled, ledger.ErrLost) {
-			// The receipt is on record, and another attempt has the lease: the
-			// next retry gets the answer.
-			return a.fail(fault.New(fault.SettlementUncertain, settled), new(true)).with(paid)
-		}
-	} else {
+	if !a.wrote(ctx, "settlement not recorded", settled) && errors.Is(settled, ledger.ErrLost) {
+		// The receipt is on record, and another attempt has the lease: the next
+		// retry gets the answer.
+		return a.fail(fault.New(fault.SettlementUncertain, settled), new(true)).with(paid)
+	}
+	if settled == nil {
 		a.seen(ledger.Settled)
 	}
 	if failed != nil && failed.Info().Class != fault.Answer {
-		if !begins || !failed.IsSilence() || !ledger.LastLookup(h.Record(), a.gate.now()) {
+		if !begins || !failed.IsSilence() || !ledger.LastLookup(h.Record(), a.gate.Now()) {
 			return a.owe(ctx, h, failed, begins && !failed.IsPrevented()).with(paid)
 		}
 		failed = silence(failed)
@@ -211,10 +207,10 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 
 // run runs the job within its budget. After a panic, which is a bug of ours, the
 // answer is owed.
-func (a *attempt) run(ctx context.Context) (reply Reply, failed *fault.Error) {
-	ctx, cancel := context.WithTimeout(ctx, a.job.Budget)
+func (a *attempt) run(ctx context.Context, sale Sale) (reply Reply, failed *fault.Error) {
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, saleKey{}, sale), a.job.Budget)
 	defer cancel()
-	begun := a.gate.now()
+	begun := a.gate.Now()
 	defer func() {
 		a.trace.Lookup = a.since(begun)
 		if p := recover(); p != nil {
@@ -231,15 +227,15 @@ func (a *attempt) run(ctx context.Context) (reply Reply, failed *fault.Error) {
 // redeem stores the answer that uses the payment up: a result, or a fault that is
 // a fact about the target. The answer of a lookup that ran again is stored only if
 // fewer of its parts are owed.
-func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fault.Error, paid *SettleResponse) Outcome {
+func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fault.Error, paid *SettleResponse) *Outcome {
 	if had := h.Record().Answer; f == nil && had != nil && had.Stored && len(reply.Owed) >= len(had.Owed) {
 		return a.noBetter(ctx, h, reply.Prevented)
 	}
-	out := Outcome{Status: cmp.Or(reply.Status, http.StatusOK), Header: reply.Header, Body: reply.Body, Payment: PaymentStatus{Charged: new(true)}}
+	out := &Outcome{Status: cmp.Or(reply.Status, http.StatusOK), Header: reply.Header, Body: reply.Body, Payment: PaymentStatus{Charged: new(true)}}
 	if f != nil {
 		out.Status, out.Fault, out.Body = f.Info().Status, f, a.request.Error(f, out.Payment)
 	}
-	begun := a.gate.now()
+	begun := a.gate.Now()
 	signed := a.signed(ctx, paid, out.Body)
 	out.Receipt = paid.with(signed)
 	answer, err := ledger.NewAnswer(out.Status, out.Body)
@@ -251,37 +247,34 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 	if errors.Is(err, ledger.ErrLost) {
 		return a.fail(fault.New(fault.SettlementUncertain, err), new(true))
 	}
-	if !ledger.Spent(h.Record(), a.gate.now()) {
+	if !ledger.Spent(h.Record(), a.gate.Now()) {
 		out.Owed = reply.Owed
 	}
-	if err != nil {
-		// The payer has paid and gets the answer although it is not stored. The next
-		// claim finds the payment settled, or asks for evidence.
-		a.unrecorded(ctx, "answer not recorded", err)
+	// The payer has paid and gets the answer also where it is not stored. The next
+	// claim finds the payment settled, or asks for evidence.
+	if a.wrote(ctx, "answer not recorded", err) {
+		a.seen(ledger.Redeemed)
+	} else {
 		a.trace.Cause = err
-		return out
 	}
-	a.seen(ledger.Redeemed)
 	return out
 }
 
 // noBetter ends a lookup of a bundle whose answer has no more parts than the one
 // that is stored, and replays that.
-func (a *attempt) noBetter(ctx context.Context, h *ledger.Hold, prevented bool) Outcome {
-	if err := h.KeepAnswer(withoutDeadline(ctx), prevented); err != nil {
-		a.unrecorded(ctx, "lookup of a bundle not recorded", err)
-	}
+func (a *attempt) noBetter(ctx context.Context, h *ledger.Hold, prevented bool) *Outcome {
+	a.wrote(ctx, "lookup of a bundle not recorded", h.KeepAnswer(withoutDeadline(ctx), prevented))
 	return a.replay(h.Record())
 }
 
 // owe ends a lookup that gave no answer: the payment stays settled. It is charged, and
 // retryable with the same signature until the lookups are used up.
-func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began bool) Outcome {
+func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began bool) *Outcome {
 	if had := h.Record().Answer; had != nil && had.Stored {
 		return a.noBetter(ctx, h, !began)
 	}
 	var err error
-	begun := a.gate.now()
+	begun := a.gate.Now()
 	if began {
 		err = h.Release(withoutDeadline(ctx), ledger.Failure{Code: string(f.Code), Status: f.Info().Status, Message: f.Public(), Silence: f.IsSilence()})
 	} else if !h.Released() {
@@ -289,20 +282,21 @@ func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began
 	}
 	a.trace.Record = a.since(begun)
 	r := h.Record()
-	if err != nil {
-		a.unrecorded(ctx, "owed lookup not recorded", err)
+	if !a.wrote(ctx, "owed lookup not recorded", err) {
 		r.Lookups-- // it may not count, so the payer is not told that none is left
 	}
-	return a.owed(f.After(max(ledger.NextLookup(r), f.Wait())), r, !ledger.Spent(r, a.gate.now()))
+	return a.owed(f.After(max(ledger.NextLookup(r), f.Wait())), r, !ledger.Spent(r, a.gate.Now()))
 }
 
-// unrecorded notes a verdict that could not be written, for the log and the
-// alarm. A lost lease is not a failure of the ledger.
-func (a *attempt) unrecorded(ctx context.Context, what string, err error) {
-	if !errors.Is(err, ledger.ErrLost) {
-		a.trace.Unrecorded = true
+// wrote says whether a verdict was written, and notes one that could not be, for the
+// log and the alarm. A lost lease is not a failure of the ledger.
+func (a *attempt) wrote(ctx context.Context, otherwise string, err error) bool {
+	if err == nil {
+		return true
 	}
-	a.gate.log.ErrorContext(ctx, what, "error", err, "key", a.claim.Key, "transaction", a.trace.Transaction)
+	a.trace.Unrecorded = a.trace.Unrecorded || !errors.Is(err, ledger.ErrLost)
+	a.gate.Log.ErrorContext(ctx, otherwise, "error", err, "key", a.claim.Key, "transaction", a.trace.Transaction)
+	return false
 }
 
 // withoutDeadline is ctx without its deadline, for writing a verdict. A process that was
@@ -310,10 +304,13 @@ func (a *attempt) unrecorded(ctx context.Context, what string, err error) {
 // record it; each call of a store has a time-out.
 func withoutDeadline(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
 
+// lease is when what this attempt holds ends.
+func (a *attempt) lease() time.Time { return a.request.Deadline.Add(leaseMargin) }
+
 // spare is the time that is left when the lookup's budget and the writes to the
 // ledger are subtracted.
 func (a *attempt) spare() time.Duration {
-	return a.request.Deadline.Sub(a.gate.now()) - a.job.Budget - afterwork
+	return a.request.Deadline.Sub(a.gate.Now()) - a.job.Budget - afterwork
 }
 
 // settleTime is how long a settlement may take. Of a payment that was sent before it
@@ -321,8 +318,8 @@ func (a *attempt) spare() time.Duration {
 func (a *attempt) settleTime(sent bool) time.Duration {
 	left := a.spare()
 	switch {
-	case !sent || a.gate.evidence == nil:
-	case a.gate.fallback != nil:
+	case !sent || a.gate.Evidence == nil:
+	case a.gate.Fallback != nil:
 		left -= chainBudget
 	default:
 		left -= evidenceBudget
@@ -330,7 +327,7 @@ func (a *attempt) settleTime(sent bool) time.Duration {
 	return min(left, settleBudget)
 }
 
-func (a *attempt) since(begun time.Time) time.Duration { return a.gate.now().Sub(begun) }
+func (a *attempt) since(begun time.Time) time.Duration { return a.gate.Now().Sub(begun) }
 
 func (a *attempt) seen(s ledger.State) {
 	if n := len(a.trace.States); n == 0 || a.trace.States[n-1] != s {

@@ -1,6 +1,7 @@
 package x402
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,23 +25,23 @@ func (t *attempted) decided() bool {
 
 // settle has the money moved, once, and looks up when it has moved. The claim's own
 // write took time, so the budget is computed again.
-func (a *attempt) settle(ctx context.Context, h *ledger.Hold) Outcome {
+func (a *attempt) settle(ctx context.Context, h *ledger.Hold) *Outcome {
 	budget := a.settleTime(h.Record().Sent)
 	if budget < leastSettle {
 		return a.unsent(ctx, h, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
 	}
 	t := &attempted{doubt: doubtOf(h.Record())}
-	if a.gate.fallback != nil {
+	if a.gate.Fallback != nil {
 		a.settleWithFallback(ctx, h, t, budget)
 	} else {
-		t.Settlement = a.send(ctx, h.Record(), a.gate.facilitator, budget)
+		t.Settlement = a.send(ctx, h.Record(), a.gate.Facilitator, budget)
 		a.askChain(ctx, h, t, evidenceBudget)
 	}
 	return a.conclude(ctx, h, t)
 }
 
 // unsent ends an attempt that sent nothing.
-func (a *attempt) unsent(ctx context.Context, h *ledger.Hold, s Settlement) Outcome {
+func (a *attempt) unsent(ctx context.Context, h *ledger.Hold, s Settlement) *Outcome {
 	s.Class = NotSent
 	return a.conclude(ctx, h, &attempted{Settlement: s, doubt: doubtOf(h.Record()), finding: Finding{Verdict: notAsked}})
 }
@@ -50,7 +51,7 @@ func (a *attempt) unsent(ctx context.Context, h *ledger.Hold, s Settlement) Outc
 // window counts as one about the window, which facilitators check first.
 func (a *attempt) send(ctx context.Context, r ledger.Record, f Facilitator, budget time.Duration) Settlement {
 	if a.resend && !a.executable(r) {
-		return Settlement{Class: notResent, Reason: orElse(r.Reason, "the window of the authorization is over")}
+		return Settlement{Class: notResent, Reason: cmp.Or(r.Reason, "the window of the authorization is over")}
 	}
 	var exact ExactPayload
 	if err := json.Unmarshal(r.Payload, &exact); err != nil {
@@ -58,7 +59,7 @@ func (a *attempt) send(ctx context.Context, r ledger.Record, f Facilitator, budg
 	}
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	begun := a.gate.now()
+	begun := a.gate.Now()
 	s := f.Settle(ctx, a.request.Offer.payload(exact, r.Terms), a.terms)
 	a.trace.Settle += a.since(begun)
 	switch {
@@ -76,7 +77,7 @@ func (a *attempt) send(ctx context.Context, r ledger.Record, f Facilitator, budg
 
 // executable says that a facilitator can still execute the authorization of a record.
 func (a *attempt) executable(r ledger.Record) bool {
-	return a.gate.now().Add(leastWindow).Before(r.ValidBefore)
+	return a.gate.Now().Add(leastWindow).Before(r.ValidBefore)
 }
 
 // traced notes the reply of the facilitators together for the log.
@@ -97,7 +98,7 @@ func (a *attempt) askChain(ctx context.Context, h *ledger.Hold, t *attempted, bu
 // find asks the chain about a payment within a budget, if there is a node and time for
 // it. s is the facilitator's last reply.
 func (a *attempt) find(ctx context.Context, r ledger.Record, s Settlement, budget time.Duration) (f Finding) {
-	if a.gate.evidence == nil {
+	if a.gate.Evidence == nil {
 		return Finding{Verdict: noNode}
 	}
 	defer func() { a.trace.Verdict = f.Verdict.String() }()
@@ -108,57 +109,50 @@ func (a *attempt) find(ctx context.Context, r ledger.Record, s Settlement, budge
 	if err != nil {
 		return Finding{Cause: err}
 	}
-	q.Transaction = orElse(s.Transaction, r.Transaction)
+	q.Transaction = cmp.Or(s.Transaction, r.Transaction)
 	q.Sent = q.Sent || s.Class == Unknown
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	begun := a.gate.now()
+	begun := a.gate.Now()
 	defer func() { a.trace.Evidence += a.since(begun) }()
-	return a.gate.evidence.Find(ctx, q)
+	return a.gate.Evidence.Find(ctx, q)
 }
 
 // conclude records the conclusion of an attempt to settle, and answers. If it could
 // not be written, the answer is as uncertain as the record.
-func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, t *attempted) Outcome {
-	write, reason := withoutDeadline(ctx), t.Reason
+func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, t *attempted) *Outcome {
+	reason := t.Reason
 	c := conclusionOf(t.Class, t.doubt, t.finding.Verdict)
 	switch c.event {
 	case ledger.EventSettled:
 		a.trace.UsedAsPaid = t.Class == used && t.finding.Verdict == noNode
-		a.trace.Transaction = orElse(t.finding.Transaction, orElse(t.Transaction, h.Record().Transaction))
+		a.trace.Transaction = cmp.Or(t.finding.Transaction, t.Transaction, h.Record().Transaction)
 		return a.lookUp(ctx, h, &ledger.Receipt{Transaction: a.trace.Transaction, Payer: a.payment.From.Checksum(), Network: a.terms.Network})
 	case ledger.EventDisproved:
-		reason = orElse(t.finding.Reason, reason)
+		reason = cmp.Or(t.finding.Reason, reason)
 	case ledger.EventRefused:
 		if t.BadSignature {
 			c.event = ledger.EventBadSignature
 		}
-	case "": // a combination that no row names
-		c.event = ledger.EventUncertain
-	default:
 	}
-	err := h.End(write, c.event, reason, t.Transaction)
+	err := h.End(withoutDeadline(ctx), cmp.Or(c.event, ledger.EventUncertain), reason, t.Transaction) // no row: a bug
 	a.seen(h.Record().State)
-	charged := chargedBy(h.Record())
-	if err != nil {
-		a.unrecorded(ctx, "verdict not recorded", err)
-		charged = nil
-	}
+	recorded := a.wrote(ctx, "verdict not recorded", err)
+	cause := errors.Join(t.Cause, err)
 	switch {
 	case c.reply == replyFault:
-		code := t.Code
-		if code == "" {
-			code = fault.FacilitatorUnavailable
-		}
-		f := fault.New(code, errors.Join(t.Cause, err))
-		if own, ok := errors.AsType[*fault.Error](t.Cause); ok && own.Code == code {
+		f := fault.New(cmp.Or(t.Code, fault.FacilitatorUnavailable), cause)
+		if own, ok := errors.AsType[*fault.Error](t.Cause); ok && own.Code == f.Code {
 			f.Message = own.Message // such as that about a client's share of the slots
 		}
-		return a.fail(f, charged)
-	case c.reply == replyRefused && err == nil:
-		return a.refuse("settlement refused: "+reason, a.failure(orElse(t.Reason, reason)))
+		if !recorded {
+			return a.fail(f, nil)
+		}
+		return a.fail(f, chargedBy(h.Record()))
+	case c.reply == replyRefused && recorded:
+		return a.refuse("settlement refused: "+reason, a.failure(cmp.Or(t.Reason, reason)))
 	}
-	return a.fail(fault.New(fault.SettlementUncertain, errors.Join(t.Cause, err)), nil)
+	return a.fail(fault.New(fault.SettlementUncertain, cause), nil)
 }
 
 // failure is the PAYMENT-RESPONSE of a settlement that failed.

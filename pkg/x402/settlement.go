@@ -41,18 +41,10 @@ const (
 
 // String is the class as logs and metrics name it.
 func (c Class) String() string {
-	switch c {
-	case Moved:
-		return "settled"
-	case Refused, used, expired:
-		return "refused"
-	case TurnedAway:
-		return "turned_away"
-	case NotSent, notResent:
-		return "not_sent"
-	default:
-		return "unknown"
-	}
+	return [...]string{
+		Unknown: "unknown", Moved: "settled", Refused: "refused", used: "refused", expired: "refused", TurnedAway: "turned_away",
+		NotSent: "not_sent", notResent: "not_sent",
+	}[c]
 }
 
 // ReasonNonceUsed is the facilitator's word for an authorization that is
@@ -63,9 +55,8 @@ const ReasonNonceUsed = "invalid_exact_evm_nonce_already_used"
 type Settlement struct {
 	Class Class
 	// Transaction is set when Moved, and when Unknown with a known hash.
-	Transaction string
-	Payer       string
-	Network     string
+	Transaction    string
+	Payer, Network string
 	// Reason is the facilitator's errorReason, bounded and printable, or a
 	// short reason of our own such as "timeout".
 	Reason string
@@ -88,9 +79,8 @@ type Settlement struct {
 	// cause that.
 	NoVerdict bool
 	// Code is the fault to answer when Class is TurnedAway or NotSent.
-	Code fault.Code
-	// Cause is for the log.
-	Cause error
+	Code  fault.Code
+	Cause error // for the log
 	// ExtensionResponses is what the facilitator says about extensions, reduced
 	// to the fields that may be logged. It is never sent to a client.
 	ExtensionResponses map[string]string

@@ -9,6 +9,7 @@
 package fault
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,15 +61,7 @@ const (
 
 // String is the class in the words that the documents print.
 func (c Class) String() string {
-	switch c {
-	case NoCharge:
-		return "standing"
-	case Answer:
-		return "answer"
-	case Owed:
-		return "owed"
-	}
-	return fmt.Sprintf("class(%d)", int(c))
+	return [...]string{NoCharge: "standing", Answer: "answer", Owed: "owed"}[c]
 }
 
 // Info is what is known about a code.
@@ -87,50 +80,46 @@ type Info struct {
 	Remedy string
 }
 
-// Of returns what is known about a code of this package; ok is false for any other.
-func Of(c Code) (info Info, ok bool) {
+// infoOf returns what is known about a code of this package; of any other that of
+// InternalError.
+func infoOf(c Code) (internal Info) {
 	for _, i := range table() {
-		if i.Code == c {
-			return i, true
+		switch i.Code {
+		case c:
+			return i
+		case InternalError:
+			internal = i
 		}
 	}
-	return Info{}, false
+	return internal
 }
 
 // All returns every code of this package: those of spec §7.1 in its order, then the
 // others, of which InternalError is the first.
 func All() []Info { return slices.Clone(table()) }
 
-// Error is an error with a code, a public message and a private cause.
+// Error is an error with a code, a public message and a private cause. Its methods that
+// return an Error return a changed copy.
 type Error struct {
 	Code Code
 	// Message is public. Empty means the default of the code.
-	Message string
-	// RetryAfter replaces the default Retry-After of the code when positive;
-	// below 0 none is sent.
-	RetryAfter time.Duration
-	info       Info
-	cause      error
-	prevented  bool
-	silence    bool
+	Message            string
+	after              time.Duration // replaces that of the code when positive; below 0 none is sent
+	info               Info
+	cause              error
+	prevented, silence bool
 }
 
 // New returns an error of this package's table with the default message. cause is
 // logged, never shown, and may be nil. A code that is not in the table is answered as
 // internal_error.
 func New(c Code, cause error) *Error {
-	info, ok := Of(c)
-	if !ok {
-		info, _ = Of(InternalError)
-	}
-	return &Error{Code: c, info: info, cause: cause}
+	return &Error{Code: c, info: infoOf(c), cause: cause}
 }
 
 // Newf is New with another public message.
 func Newf(c Code, cause error, format string, args ...any) *Error {
-	e := New(c, cause)
-	e.Message = fmt.Sprintf(format, args...)
-	return e
+	return New(c, cause).Saying(fmt.Sprintf(format, args...))
 }
 
 // New returns an error of this code, whatever table it is in, with its default message.
@@ -138,36 +127,39 @@ func (i Info) New(cause error) *Error { return &Error{Code: i.Code, info: i, cau
 
 // Newf is New with another public message.
 func (i Info) Newf(cause error, format string, args ...any) *Error {
-	return &Error{Code: i.Code, Message: fmt.Sprintf(format, args...), info: i, cause: cause}
+	return i.New(cause).Saying(fmt.Sprintf(format, args...))
 }
 
-// with is a copy of the error, changed.
 func (e *Error) with(change func(c *Error)) *Error {
 	c := *e
 	change(&c)
 	return &c
 }
 
-// WithCode is a copy of the error under another code, with its own message and marks.
+// WithCode is the error under another code, with its own message and marks.
 func (e *Error) WithCode(i Info) *Error {
 	return e.with(func(c *Error) { c.Code, c.info = i.Code, i })
 }
 
-// Because is a copy of the error with another cause.
+// Saying is the error with another public message.
+func (e *Error) Saying(public string) *Error {
+	return e.with(func(c *Error) { c.Message = public })
+}
+
+// Because is the error with another cause.
 func (e *Error) Because(cause error) *Error { return e.with(func(c *Error) { c.cause = cause }) }
 
-// After returns a copy that asks the client to wait for d.
-func (e *Error) After(d time.Duration) *Error { return e.with(func(c *Error) { c.RetryAfter = d }) }
+// After is the error with a request to wait for d.
+func (e *Error) After(d time.Duration) *Error { return e.with(func(c *Error) { c.after = d }) }
 
-// Final returns a copy that asks nobody to come back.
+// Final is the error without a request to come back.
 func (e *Error) Final() *Error { return e.After(-1) }
 
-// Prevented returns a copy which says that nothing was tried: the lookup ended
-// before it asked anybody outside this deployment, because an earlier attempt
-// of ours failed and the pause after it is not over. Only the code that decided
-// not to ask may say so. A lookup that asked and got no answer, one whose time
-// ran out while it waited for another to ask, and one that a bug ended were not
-// prevented.
+// Prevented says that nothing was tried: the lookup ended before it asked anybody
+// outside this deployment, because an earlier attempt of ours failed and the pause
+// after it is not over. Only the code that decided not to ask may say so. A lookup that
+// asked and got no answer, one whose time ran out while it waited for another to ask,
+// and one that a bug ended were not prevented.
 func (e *Error) Prevented() *Error { return e.with(func(c *Error) { c.prevented = true }) }
 
 // IsPrevented reports whether this error is one that Prevented returned, or a
@@ -175,15 +167,13 @@ func (e *Error) Prevented() *Error { return e.with(func(c *Error) { c.prevented 
 // a new code for another reason.
 func (e *Error) IsPrevented() bool { return e.prevented }
 
-// Silence returns a copy which says that the target was silent: it had accepted a
-// connection, and the time of the lookup was over before its answer was complete.
-// Only the code that talked to the target may say so; resolvers and registries are
-// not the target. Such a failure is owed like any other of its code, until no lookup
-// is left: then it is the answer.
+// Silence says that the target was silent: it had accepted a connection, and the time of
+// the lookup was over before its answer was complete. Only the code that talked to the
+// target may say so; resolvers and registries are not the target. Such a failure is
+// owed like any other of its code, until no lookup is left: then it is the answer.
 func (e *Error) Silence() *Error { return e.with(func(c *Error) { c.silence = true }) }
 
-// IsSilence reports whether this error is one that Silence returned, or a copy of
-// one, and not whether its cause is.
+// IsSilence reports of Silence what IsPrevented does of Prevented.
 func (e *Error) IsSilence() bool { return e.silence }
 
 // Error is for logs: code, message and cause. The cause may quote a peer.
@@ -206,26 +196,15 @@ func (e *Error) Unwrap() error { return e.cause }
 func (e *Error) Info() Info { return e.info }
 
 // Public is the message a client may read.
-func (e *Error) Public() string {
-	if e.Message != "" {
-		return e.Message
-	}
-	return e.Info().Message
-}
+func (e *Error) Public() string { return cmp.Or(e.Message, e.info.Message) }
 
 // Wait is the Retry-After of this error; 0 means that none is sent.
-func (e *Error) Wait() time.Duration {
-	if e.RetryAfter != 0 {
-		return max(e.RetryAfter, 0)
-	}
-	return e.Info().After
-}
+func (e *Error) Wait() time.Duration { return max(cmp.Or(e.after, e.info.After), 0) }
 
 // From returns err as an Error. An error of any other type becomes an
 // internal_error that hides its text from clients and keeps it for the log.
 func From(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return New(InternalError, err)

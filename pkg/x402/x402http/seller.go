@@ -110,34 +110,23 @@ func (s *Seller) Reconcile(ctx context.Context) (x402.Summary, error) {
 		return x402.Summary{}, fmt.Errorf("x402http: the ledger %T keeps no index of open payments", s.config.Ledger)
 	}
 	c := x402.ReconcilerConfig{
-		Ledger: s.ledger, Index: index, Evidence: s.config.Evidence, Cheapest: s.cheapest, Now: s.config.Front.Now, Log: s.config.Front.Log,
+		Ledger: s.ledger, Index: index, Evidence: s.config.Evidence, Terms: s.terms, Cheapest: s.cheapest,
+		Now: s.config.Front.Now, Log: s.config.Front.Log,
 	}
 	c.Scanner, _ = s.config.Evidence.(x402.Scanner)
-	r, err := Reconciler(c, s.terms)
-	if err != nil {
-		return x402.Summary{}, err
-	}
-	return r.Run(ctx)
+	return Reconciler(c).Run(ctx)
 }
 
-// Reconciler returns the Reconciler of what is sold under these terms, whose network,
-// asset and payee it sets; an address that cannot be read is its error. What it stores is
-// the error that a request stores, under a name of no request, and without the place
-// where it is explained, because the origin may be known by requests only.
-func Reconciler(c x402.ReconcilerConfig, t x402.Terms) (*x402.Reconciler, error) {
-	var err, failed error
-	c.Network = t.Network
-	c.Asset, err = x402.ParseAddress(t.Asset)
-	c.Payee, failed = x402.ParseAddress(t.PayTo)
-	if err := errors.Join(err, failed); err != nil {
-		return nil, err
-	}
+// Reconciler returns the Reconciler of a configuration. What it stores is the error that
+// a request stores, under a name of no request, and without the place where it is
+// explained, because the origin may be known by requests only.
+func Reconciler(c x402.ReconcilerConfig) *x402.Reconciler {
 	c.Error = func(f *fault.Error, s x402.PaymentStatus) []byte {
 		front := Front{}
 		front.fill()
 		return front.errorBody(nil, "reconcile", f, s, false)
 	}
-	return x402.NewReconciler(c), nil
+	return x402.NewReconciler(c)
 }
 
 func (c *Config) fill() {
