@@ -40,7 +40,7 @@ func (c Config) receipts(now func() time.Time) *receipts {
 }
 
 // Sign implements x402.Receipts.
-func (r *receipts) Sign(ctx context.Context, d receipt.Delivery) (string, error) {
+func (r *receipts) Sign(ctx context.Context, said receipt.Statement) (string, error) {
 	s, err := r.key(ctx)
 	switch {
 	case errors.Is(err, errNoReceiptKey):
@@ -48,7 +48,7 @@ func (r *receipts) Sign(ctx context.Context, d receipt.Delivery) (string, error)
 	case err != nil:
 		return "", err
 	}
-	return s.Sign(d)
+	return s.Sign(said)
 }
 
 // SignOffer implements x402.Receipts.

@@ -19,9 +19,9 @@ func keyPair(n byte) (private, public string) {
 	return receipt.FormatKey(key), receipt.FormatPublic(key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // what Public says
 }
 
-func delivery() receipt.Delivery {
-	return receipt.Delivery{
-		At: time.Unix(1_800_000_000, 0), Network: "eip155:8453", Payer: "0x00", ResourceURL: "https://api.example.com/v1/tools/dns", Body: []byte("{}"),
+func delivery() receipt.Statement {
+	return receipt.Statement{
+		IssuedAt: 1_800_000_000, Network: "eip155:8453", Payer: "0x00", ResourceURL: "https://api.example.com/v1/tools/dns", ResponseHash: receipt.HashOf([]byte("{}")),
 	}
 }
 

@@ -20,7 +20,7 @@ const longHost = "the-facts-about-hosts.an-organisation.a-long-registry-name.tes
 // signer signs with one key, as a deployment does.
 type signer struct{ *receipt.Signer }
 
-func (s signer) Sign(_ context.Context, d receipt.Delivery) (string, error) { return s.Signer.Sign(d) }
+func (s signer) Sign(_ context.Context, d receipt.Statement) (string, error) { return s.Signer.Sign(d) }
 
 // TestOffers holds every offer, by HTTP and of the tool, to its size and to what those who
 // list offers demand: they drop what exceeds their limits, or fails its own schema.

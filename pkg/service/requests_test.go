@@ -70,7 +70,7 @@ func (b traced) Stack() string { return b.stack }
 // noKey signs nothing, as with a key that is not published.
 type noKey struct{}
 
-func (noKey) Sign(context.Context, receipt.Delivery) (string, error) { return "", receipt.ErrMismatch }
+func (noKey) Sign(context.Context, receipt.Statement) (string, error) { return "", receipt.ErrMismatch }
 func (noKey) SignOffer(receipt.Offer) (string, error)                { return "", nil }
 
 func failsWith(err error) func() (dns.Result, error) {

@@ -338,7 +338,7 @@ func (c *actors) reconcile(sees bool) {
 	p.kind = asReconciler
 	config := x402.ReconcilerConfig{
 		Ledger: ledger.New(p, p.now, c.ids()), Index: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
-		Terms: terms(),
+		Terms:    terms(),
 		Cheapest: big.NewInt(5000), Error: p.renderError,
 	}
 	switch c.w.brokenRule {

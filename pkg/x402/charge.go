@@ -1,10 +1,6 @@
 package x402
 
-import (
-	"strings"
-
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
-)
+import "github.com/hostfacts/hostfacts/pkg/x402/fault"
 
 // Charge says what charged can be in an answer with a code: whether money has
 // moved for the authorization that came with the request.
@@ -12,19 +8,10 @@ type Charge struct{ No, Yes, Unknown bool }
 
 // String is the charge as documents print it.
 func (c Charge) String() string {
-	if c.No && c.Unknown && c.Yes {
-		return "see body"
-	}
-	var all []string
-	for _, v := range []struct {
-		can  bool
-		what string
-	}{{c.No, "no"}, {c.Unknown, "not known yet"}, {c.Yes, "yes"}} {
-		if v.can {
-			all = append(all, v.what)
-		}
-	}
-	return strings.Join(all, " or ")
+	return map[Charge]string{
+		{No: true}: "no", {Unknown: true}: "not known yet", {Yes: true}: "yes", {No: true, Unknown: true}: "no or not known yet",
+		{Unknown: true, Yes: true}: "not known yet or yes", {No: true, Yes: true}: "no or yes", {No: true, Unknown: true, Yes: true}: "see body",
+	}[c]
 }
 
 // ChargeOf says what charged can be with a code. Every answer of the campaign is held

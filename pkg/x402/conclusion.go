@@ -4,12 +4,9 @@ import "github.com/hostfacts/hostfacts/pkg/x402/ledger"
 
 // The classes that the Gate adds to those of facilitators, for its own decisions.
 const (
-	// used is Refused with Settlement.NonceUsed.
-	used Class = NotSent + 1 + iota
-	// expired is Refused with Settlement.Expired, or near the end of the window.
-	expired
-	// notResent: not sent again, because the window is over.
-	notResent
+	used      Class = NotSent + 1 + iota // Refused with Settlement.NonceUsed
+	expired                              // Refused with Settlement.Expired, or near the end of the window
+	notResent                            // not sent again, because the window is over
 	anyClass
 )
 
@@ -18,10 +15,8 @@ func (c Class) refused() bool { return c == Refused || c == used || c == expired
 
 // The verdicts that the Gate adds to those of Evidence.
 const (
-	// notAsked: the facilitator's reply decides alone.
-	notAsked Verdict = StillOpen + 1 + iota
-	// noNode: the chain has to be asked, and no node is configured.
-	noNode
+	notAsked Verdict = StillOpen + 1 + iota // the facilitator's reply decides alone
+	noNode                                  // the chain has to be asked, and no node is configured
 	anyVerdict
 )
 
@@ -30,13 +25,10 @@ const (
 type doubt int
 
 const (
-	// noDoubt: none of them may have reached a facilitator.
-	noDoubt doubt = 1 << iota
-	// sentBefore: one has, and its facilitator said that it did not settle.
-	sentBefore
-	// inDoubt: one may have, and its outcome is not known.
-	inDoubt
-	anyDoubt = noDoubt | sentBefore | inDoubt
+	noDoubt    doubt = 1 << iota // none of them may have reached a facilitator
+	sentBefore                   // one has, and its facilitator said that it did not settle
+	inDoubt                      // one may have, and its outcome is not known
+	anyDoubt   = noDoubt | sentBefore | inDoubt
 )
 
 func doubtOf(r ledger.Record) doubt {
@@ -53,14 +45,10 @@ func doubtOf(r ledger.Record) doubt {
 type reply int
 
 const (
-	// replyLookUp runs the work: the money has moved.
-	replyLookUp reply = iota + 1
-	// replyRefused is 402 with the reason.
-	replyRefused
-	// replyFault is the facilitator_* code of a fault that is not the payer's.
-	replyFault
-	// replyUnsure is 503 settlement_uncertain.
-	replyUnsure
+	replyLookUp  reply = iota + 1 // the answer of the work: the money has moved
+	replyRefused                  // 402 with the reason
+	replyFault                    // the facilitator_* code of a fault that is not the payer's
+	replyUnsure                   // 503 settlement_uncertain
 )
 
 // conclusion is one row of the conclusion table: the event that is recorded and

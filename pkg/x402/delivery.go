@@ -11,7 +11,7 @@ import (
 type Receipts interface {
 	// Sign returns the receipt of an answer, a compact JWS, or nothing where no key
 	// is configured.
-	Sign(ctx context.Context, d receipt.Delivery) (string, error)
+	Sign(ctx context.Context, s receipt.Statement) (string, error)
 	// SignOffer returns a signed offer, a compact JWS, or nothing while no key is in
 	// memory: it waits for nothing, because a challenge does not.
 	SignOffer(o receipt.Offer) (string, error)
@@ -48,9 +48,9 @@ func (a *attempt) signed(ctx context.Context, paid *SettleResponse, body []byte)
 	}
 	ctx, cancel := context.WithTimeout(withoutDeadline(ctx), signBudget)
 	defer cancel()
-	jws, err := a.gate.Receipts.Sign(ctx, receipt.Delivery{
-		At: a.gate.Now(), Network: paid.Network, Payer: paid.Payer, Transaction: paid.Transaction,
-		Request: a.job.Fingerprint, ResourceURL: a.request.Offer.required.Resource.URL, Body: body,
+	jws, err := a.gate.Receipts.Sign(ctx, receipt.Statement{
+		IssuedAt: a.gate.Now().Unix(), Network: paid.Network, Payer: paid.Payer, Transaction: paid.Transaction,
+		Request: a.job.Fingerprint, ResourceURL: a.request.Offer.required.Resource.URL, ResponseHash: receipt.HashOf(body),
 	})
 	if err != nil {
 		a.trace.Unreceipted = true

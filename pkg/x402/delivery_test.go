@@ -30,7 +30,7 @@ func newReceipts(t *testing.T) *receipts {
 	return &receipts{Signer: s, public: public}
 }
 
-func (r *receipts) Sign(_ context.Context, d receipt.Delivery) (string, error) {
+func (r *receipts) Sign(_ context.Context, d receipt.Statement) (string, error) {
 	if r.err != nil {
 		return "", r.err
 	}

@@ -24,24 +24,21 @@
 //	redeem, or owe                   serve.go: ledger.Hold.Redeem, Release
 //
 // What a second facilitator changes is in fallback.go. A request that is answered
-// without any of this, from its record, is in replay.go.
-//
-// Everything that needs no network comes first, so that a malformed or forged
-// header costs neither a write nor a call.
+// without any of this, from its record, is in replay.go. Everything that needs no
+// network comes first, so that a malformed or forged header costs neither a write nor
+// a call. The Reconciler does what no request is left to do: it settles by evidence
+// what is in doubt, and finds money on the chain that no record knows.
 //
 // # Decisions
 //
 // Settlement comes before the job. In the other order an answer can be served
 // that is never paid for, because an authorization can be cancelled, or its
-// account emptied, while the job runs; clients are told by extra.paymentFlow
-// "upfront" in the offer. The price of this order is that money can be held
-// without an answer. The ledger remembers such a debt, and the same signature
+// account emptied, while the job runs. The price of this order is that money can be
+// held without an answer. The ledger remembers such a debt, and the same signature
 // runs the job again.
 //
-// The signature of a key pair is recovered locally. Only signatures of contract
-// wallets go to the facilitator's /verify. What is settled is composed from what
-// was checked, in one fixed spelling, so that two readers of one header cannot
-// see two payments.
+// What is settled is composed from what was checked, in one fixed spelling, so that
+// two readers of one header cannot see two payments.
 //
 // A settlement publishes payer, nonce and signature on the chain, where anybody
 // can copy them. So a repeated authorization must bring the retry token of its
@@ -49,13 +46,6 @@
 // without answer, receipt or job. One that came without a token at first may be
 // repeated until it is known that its money moved; then its payer signs anew.
 //
-// What a facilitator refused is not asked about again at once, but after 1, 10
-// and then every 60 seconds. Its second refusal is answered when the chain has been
-// asked: the first one may have been false.
-//
 // The reference server's packages are not used, because they verify, work, settle
 // and keep no record. The official clients pay the real service in the tests.
-//
-// The Reconciler does what no request is left to do: it settles by evidence what
-// is in doubt, and finds money on the chain that no record knows.
 package x402

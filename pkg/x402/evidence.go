@@ -30,9 +30,8 @@ type Question struct {
 	Since time.Time
 	// Sent says that the authorization may have been sent to the facilitator, so
 	// that a transfer most likely comes from that.
-	Sent bool
-	// Transaction is a hash that the facilitator named, or empty.
-	Transaction string
+	Sent        bool
+	Transaction string // a hash that the facilitator named, or empty
 }
 
 // Verdict is what the chain says.

@@ -23,28 +23,13 @@ type Lists struct {
 	Doubt func(r ledger.Record)
 }
 
-// Outstanding reads the index to its end, and tells l of everything in it: first what
-// is in doubt and what is owed because a lookup died, and then what else is owed, each
-// least recently written first. missed is how many records could not be read; the
-// error is that of the index, or of the ledger on some record, or says that ctx ended
-// before the index did. A corrupt record is counted in missed and logged, and is not an
-// error. What the target's silence answers (ledger.SilenceStands) is not outstanding.
+// Outstanding reads the index to its end, and tells l of everything in it. missed is how
+// many records could not be read; the error is that of the index, or of the ledger on
+// some record, or says that ctx ended before the index did. A corrupt record is counted
+// in missed and logged, and is not an error. What the target's silence answers
+// (ledger.SilenceStands) is not outstanding.
 func (c *Reconciler) Outstanding(ctx context.Context, l Lists) (missed int, err error) {
-	died, now := map[string]bool{}, c.Now
-	tellOwed := func(r ledger.Record) {
-		switch {
-		case !c.Ledger.Unclaimed(r) || died[r.Key] || ledger.SilenceStands(r, now()):
-		case r.Unasked():
-			l.Unasked(r)
-		default:
-			l.Owed(r, ledger.Spent(r, now()))
-		}
-	}
-	// In this order: a lookup that ends in between moves its record from the first
-	// list to the second.
-	open := c.visit(ctx, "open", c.opened(), func(r ledger.Record) error {
-		tellOwed(r)
-		died[r.Key] = r.Owed() // it may be in the other list a moment later
+	open, owed := c.walk(ctx, func(r ledger.Record) error {
 		if !c.Ledger.Sleeping(r) {
 			return nil
 		}
@@ -53,21 +38,55 @@ func (c *Reconciler) Outstanding(ctx context.Context, l Lists) (missed int, err 
 			l.Doubt(r)
 		}
 		return err
-	})
-	owed := c.visit(ctx, "owed", c.Index.ListOwed, func(r ledger.Record) error { tellOwed(r); return nil })
+	}, func(r ledger.Record) error {
+		switch now := c.Now(); {
+		case ledger.SilenceStands(r, now):
+		case r.Unasked():
+			l.Unasked(r)
+		default:
+			l.Owed(r, ledger.Spent(r, now))
+		}
+		return nil
+	}, func() {})
 	if err = errors.Join(open.err, owed.err); err == nil && !(open.whole && owed.whole) {
 		err = fmt.Errorf("the index was not read to its end: %w", ctx.Err())
 	}
 	return open.failed + open.left + owed.failed + owed.left, err
 }
 
-// opened reads the list of open records that nobody holds at this moment. What is written
-// from now on is not in it.
-func (c *Reconciler) opened() func(context.Context, ledger.Place, int) ([]ledger.Place, error) {
-	begun := c.Now()
-	return func(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-		return c.Index.ListInDoubt(ctx, begun, after, limit)
+// Each fetches records and calls see once for each of those that there are. missed
+// is how many could not be read, or not before ctx ended; the error is as with
+// Outstanding.
+func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Record)) (missed int, err error) {
+	var v visited
+	c.each(ctx, keys, &v, func(r ledger.Record) error { see(r); return nil })
+	return v.failed + v.left, v.err
+}
+
+// walk reads the two lists of the index, each least recently written first, and calls
+// between in between. What is written from now on is not in the first. It calls open for
+// each record of that, and owed once for each of both that is owed and that no attempt
+// holds. In this order: a lookup that ends meanwhile moves its record from the first list
+// to the second.
+func (c *Reconciler) walk(ctx context.Context, open, owed func(ledger.Record) error, between func()) (first, second visited) {
+	begun, seen := c.Now(), map[string]bool{}
+	once := func(r ledger.Record) error {
+		if !c.Ledger.Unclaimed(r) || seen[r.Key] {
+			return nil
+		}
+		seen[r.Key] = true
+		return owed(r)
 	}
+	first = c.visit(ctx, "open", func(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
+		return c.Index.ListInDoubt(ctx, begun, after, limit)
+	}, func(r ledger.Record) error {
+		if err := once(r); err != nil {
+			return err
+		}
+		return open(r)
+	})
+	between()
+	return first, c.visit(ctx, "owed", c.Index.ListOwed, once)
 }
 
 // visited is the result of reading records.
@@ -84,7 +103,7 @@ type visited struct {
 func (c *Reconciler) visit(
 	ctx context.Context, name string, read func(context.Context, ledger.Place, int) ([]ledger.Place, error), see func(ledger.Record) error,
 ) (v visited) {
-	for after := (ledger.Place{}); ; {
+	for after := (ledger.Place{}); !v.whole; {
 		page, err := read(ctx, after, pageOfPlaces)
 		if err != nil {
 			if after == (ledger.Place{}) || ctx.Err() == nil {
@@ -93,16 +112,13 @@ func (c *Reconciler) visit(
 			return v
 		}
 		keys := make([]string, 0, len(page))
-		for _, p := range page {
-			keys = append(keys, p.Key)
+		for _, after = range page {
+			keys = append(keys, after.Key)
 		}
 		c.each(ctx, keys, &v, see)
-		if len(page) < pageOfPlaces {
-			v.whole = true
-			return v
-		}
-		after = page[len(page)-1]
+		v.whole = len(page) < pageOfPlaces
 	}
+	return v
 }
 
 // each fetches records and calls see for each of those that there are.
@@ -129,13 +145,4 @@ func (c *Reconciler) each(ctx context.Context, keys []string, v *visited, see fu
 			v.err = fmt.Errorf("reconcile %s: %w", key, err)
 		}
 	}
-}
-
-// Each fetches records and calls visit once for each of those that there are. missed
-// is how many could not be read, or not before ctx ended; the error is as with
-// Outstanding.
-func (c *Reconciler) Each(ctx context.Context, keys []string, visit func(ledger.Record)) (missed int, err error) {
-	var v visited
-	c.each(ctx, keys, &v, func(r ledger.Record) error { visit(r); return nil })
-	return v.failed + v.left, v.err
 }

@@ -1,7 +1,9 @@
 package x402
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -28,22 +30,20 @@ const (
 // it is encoded once, and what a client echoes can be compared with it. Only the
 // retry token is new in each challenge.
 type Offer struct {
-	required PaymentRequired
-	signed   bool            // required has a signature of its terms
-	terms    json.RawMessage // required.Accepts[0]
-	domain   Domain
-	asset    Address
-	payTo    Address
-	amount   *big.Int
-	accepted object // Accepts[0] as a tree, to match against
+	required     PaymentRequired
+	signed       bool            // required has a signature of its terms
+	terms        json.RawMessage // required.Accepts[0]
+	accepted     object          // the same as a tree, to match against
+	domain       Domain
+	asset, payTo Address
+	amount       *big.Int
 	// infos are by extension key what may be echoed: the info that this offer
 	// advertises, and those of its siblings. The retry token is not among them.
-	infos map[string][]object
-	form  Form // PAYMENT-REQUIRED with the offer's own reason
-	// forwarded are the extensions that go to the facilitator with a payment.
-	forwarded map[string]json.RawMessage
-	// former is the offer before the last change, which can be paid until a time; nil
-	// is none.
+	infos     map[string][]object
+	form      Form                       // PAYMENT-REQUIRED with the offer's own reason
+	forwarded map[string]json.RawMessage // the extensions that go to the facilitator with a payment
+	// former is the offer before the last change, which can be paid until a time, if
+	// there is one.
 	former *Offer
 	until  time.Time
 }
@@ -86,13 +86,10 @@ func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, er
 	// A payment's name is between the payer and this server: a facilitator
 	// that keeps results by it would answer one payer with another's.
 	o.forwarded = maps.Clone(required.Extensions)
-	delete(o.forwarded, ExtensionIdentifier)
-	delete(o.forwarded, ExtensionToken)
-	delete(o.forwarded, ExtensionReceipt)
-	if err := o.encode(); err != nil {
-		return nil, err
+	for _, own := range []string{ExtensionIdentifier, ExtensionToken, ExtensionReceipt} {
+		delete(o.forwarded, own)
 	}
-	return o, nil
+	return o, o.encode()
 }
 
 // encode prepares the header.
@@ -127,10 +124,7 @@ func (o *Offer) Signed(r Receipts) (*Offer, error) {
 	}
 	next := *o
 	next.signed, next.required = true, o.required.with(ExtensionReceipt, offerExtension(jws))
-	if err := next.encode(); err != nil {
-		return nil, err
-	}
-	return &next, nil
+	return &next, next.encode()
 }
 
 // offerExtension is the extension offer-receipt of an offer, with its JSON Schema.
@@ -163,12 +157,12 @@ func (o *Offer) readExtensions(extensions map[string]json.RawMessage) error {
 			continue // each challenge has another token, and a signed offer is its client's to keep
 		}
 		tree, err := parseObject(raw)
+		info, ok := tree["info"].(object)
+		if err == nil && !ok {
+			err = errors.New("info must be an object")
+		}
 		if err != nil {
 			return fmt.Errorf("extension %s: %w", key, err)
-		}
-		info, ok := tree["info"].(object)
-		if !ok {
-			return fmt.Errorf("extension %s: info must be an object", key)
 		}
 		o.infos[key] = append(o.infos[key], info)
 	}
@@ -188,9 +182,7 @@ func (o *Offer) Challenge(reason, token string) (string, error) {
 // offer's own reason.
 func (o *Offer) Required(reason string) PaymentRequired {
 	required := o.required
-	if reason != "" {
-		required.Error = reason
-	}
+	required.Error = cmp.Or(reason, required.Error)
 	return required
 }
 
@@ -259,17 +251,17 @@ func (o *Offer) echo(p *Payment) error {
 
 // window checks when the authorization can execute.
 func window(p *Payment, now time.Time) error {
-	at := big.NewInt(now.Unix())
-	if p.ValidAfter.Cmp(at) > 0 {
-		return fmt.Errorf("authorization.validAfter is in the future by this server's clock, which says %d", now.Unix())
+	in := func(d time.Duration) *big.Int { return big.NewInt(now.Add(d).Unix()) }
+	wrong := ""
+	switch {
+	case p.ValidAfter.Cmp(in(0)) > 0:
+		wrong = "validAfter is in the future"
+	case p.ValidBefore.Cmp(in(leastWindow)) < 0:
+		wrong = fmt.Sprintf("validBefore is past or less than %d seconds away", leastWindow/time.Second)
+	case p.ValidBefore.Cmp(in(mostWindow)) > 0:
+		wrong = fmt.Sprintf("validBefore is more than %d hours away", mostWindow/time.Hour)
+	default:
+		return nil
 	}
-	least := big.NewInt(now.Add(leastWindow).Unix())
-	if p.ValidBefore.Cmp(least) < 0 {
-		return fmt.Errorf("authorization.validBefore is past or less than %d seconds away by this server's clock, which says %d", int(leastWindow/time.Second), now.Unix())
-	}
-	most := big.NewInt(now.Add(mostWindow).Unix())
-	if p.ValidBefore.Cmp(most) > 0 {
-		return fmt.Errorf("authorization.validBefore is more than %d hours away by this server's clock, which says %d", int(mostWindow/time.Hour), now.Unix())
-	}
-	return nil
+	return fmt.Errorf("authorization.%s by this server's clock, which says %d", wrong, now.Unix())
 }

@@ -120,7 +120,7 @@ type Summary struct {
 // is valid with an error, too. A corrupt record is counted and logged, and is not an
 // error.
 func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
-	r := &run{Reconciler: c, judged: map[string]bool{}, died: map[string]bool{}, former: map[Address]bool{}}
+	r := &run{Reconciler: c, judged: map[string]bool{}, former: map[Address]bool{}}
 	r.noteFormer(c.Former)
 	quarters := 3
 	if c.Scanner != nil {
@@ -128,14 +128,18 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	}
 	settling, cancel := c.share(ctx, quarters)
 	defer cancel()
-	receive := sync.OnceValue(func() error {
-		ctx, cancel := c.share(ctx, 2)
-		defer cancel()
-		return r.receive(ctx)
-	})
-	open := c.visit(ctx, "open", c.opened(), func(record ledger.Record) error {
+	var once sync.Once
+	var broken error
+	receive := func() {
+		once.Do(func() {
+			ctx, cancel := c.share(ctx, 2)
+			defer cancel()
+			broken = r.receive(ctx)
+		})
+	}
+	open, owed := c.walk(ctx, func(record ledger.Record) error {
 		if settling.Err() != nil { // what is left of this list is only counted
-			_ = receive()
+			receive()
 		}
 		number, err := r.one(ctx, settling, record)
 		if err == nil && number != nil {
@@ -143,14 +147,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 			r.Listed++
 		}
 		return err
-	})
-	broken := receive()
-	owed := c.visit(ctx, "owed", c.Index.ListOwed, func(record ledger.Record) error {
-		if !c.Ledger.Unclaimed(record) || r.died[record.Key] {
-			return nil
-		}
-		return r.owes(ctx, record)
-	})
+	}, func(record ledger.Record) error { return r.owes(ctx, record) }, receive)
 	r.Listed += open.gone + open.failed + open.left
 	r.Skipped, r.Failed, r.Left = r.Skipped+open.gone, open.failed, r.Left+open.left
 	r.Uncounted, r.Unfinished = owed.failed+owed.left, !open.whole || !owed.whole || open.left > 0
@@ -162,7 +159,6 @@ type run struct {
 	*Reconciler
 	Summary
 	judged map[string]bool  // whom evidence was asked about
-	died   map[string]bool  // whose lookup died, and that are counted
 	former map[Address]bool // payees other than ours, whose transfers are read
 }
 
@@ -183,9 +179,6 @@ func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, er
 	switch {
 	case r.judged[record.Key]:
 		return nil, nil
-	case r.Ledger.Unclaimed(record):
-		r.died[record.Key] = true
-		return &r.Skipped, r.owes(ctx, record)
 	case !record.InDoubt():
 		return &r.Skipped, nil
 	case settling.Err() != nil || len(r.judged) == maxJudged:
@@ -294,15 +287,14 @@ func (r *run) owes(ctx context.Context, record ledger.Record) error {
 		return nil
 	}
 	answer, err := silentAnswer(record, r.Error)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = r.Ledger.AnswerSilence(ctx, record, answer, 0)
 	}
-	switch _, err := r.Ledger.AnswerSilence(ctx, record, answer, 0); {
+	switch {
+	case err == nil:
+		r.Silent++
 	case errors.Is(err, ledger.ErrConflict):
 		return nil
-	case err != nil:
-		return err
 	}
-	r.Silent++
-	return nil
+	return err
 }

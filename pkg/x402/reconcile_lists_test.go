@@ -249,7 +249,7 @@ func TestNewReconcilerPanics(t *testing.T) {
 	whole := x402.ReconcilerConfig{
 		Ledger: ledger.New(memory, time.Now, func() string { return "w" }), Index: memory, Scanner: &fakeScanner{},
 		Terms: terms(),
-		Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Now:   time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	// A reconciler that reads the chain has to know for whom: the last one.
 	needsEach(t, whole, x402.NewReconciler, "Ledger", "Index", "Now", "Log", "Terms")

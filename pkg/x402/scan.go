@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Scanner reads a payee's incoming transfers from the chain, from a block that the
-// caller keeps up to the newest block that will not be undone. What that costs
+// Scanner reads a payee's incoming transfers from the chain. What that costs
 // depends on what was transferred, not on what was requested and never paid.
 type Scanner interface {
 	// Transfers reads what reached payee from block from on, in bounded work. With
@@ -24,18 +23,15 @@ type Scanner interface {
 	SafeBlock(ctx context.Context) (uint64, error)
 }
 
-// Batch is what one run has read.
+// Batch is what one call of a Scanner has read.
 type Batch struct {
 	// Transfers are in the order of the chain, and of whole blocks only.
 	Transfers []Transfer
-	// Next is the first block that was not read. Everything before it, from
-	// the block that was asked for, is in Transfers. It never lies before that
-	// block.
+	// Next is the first block that was not read, from the one that was asked for on.
 	Next uint64
-	// Safe is the newest block that could have been read. A node that lags may
-	// give one below Next-1; then there was nothing to read.
-	Safe uint64
-	// SafeTime is the time of that block.
+	// Safe is the newest block that could have been read, and SafeTime its time. A node
+	// that lags may give one below Next-1; then there was nothing to read.
+	Safe     uint64
 	SafeTime time.Time
 }
 

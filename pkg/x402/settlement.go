@@ -60,27 +60,22 @@ type Settlement struct {
 	// Reason is the facilitator's errorReason, bounded and printable, or a
 	// short reason of our own such as "timeout".
 	Reason string
-	// NonceUsed says that the authorization is already used or cancelled on
-	// chain, by anybody. Class is then Refused.
-	NonceUsed bool
-	// BadSignature says that it was refused for its signature. Class is then Refused.
-	BadSignature bool
-	// Expired says that the authorization's window is over by the facilitator's
-	// clock. Facilitators look at it before they look at the nonce, so it says
-	// nothing about what has moved. Class is then Refused.
-	Expired bool
+	// Of Refused: NonceUsed says that the authorization is already used or cancelled on
+	// chain, by anybody; BadSignature that it was refused for its signature; Expired that
+	// its window is over by the facilitator's clock, which facilitators look at before
+	// the nonce, so that it says nothing about what has moved.
+	NonceUsed, BadSignature, Expired bool
 	// AboutPayer says of TurnedAway and Unknown that the reason is one about the
 	// payer all the same: a refusal with a status that is the operator's affair,
-	// or with a transaction. No other facilitator may be asked after it. After
-	// Refused none may be asked in any case.
+	// or with a transaction. No other facilitator may be asked after it, nor after
+	// Refused.
 	AboutPayer bool
 	// NoVerdict says of Unknown that the facilitator has given none: it was
 	// silent, broke off, or its answer is not one of x402. A payer cannot
 	// cause that.
 	NoVerdict bool
-	// Code is the fault to answer when Class is TurnedAway or NotSent.
-	Code  fault.Code
-	Cause error // for the log
+	Code      fault.Code // to answer when Class is TurnedAway or NotSent
+	Cause     error      // for the log
 	// ExtensionResponses is what the facilitator says about extensions, reduced
 	// to the fields that may be logged. It is never sent to a client.
 	ExtensionResponses map[string]string
@@ -88,8 +83,7 @@ type Settlement struct {
 
 // Verification is the outcome of one verify.
 type Verification struct {
-	// Valid is true only when the facilitator said so.
-	Valid  bool
+	Valid  bool   // only when the facilitator said so
 	Reason string // why not, bounded and printable
 	// BadSignature: not valid, because the signature is not the payer's. When
 	// it is false, Reason is about something else, such as the balance.
@@ -100,7 +94,6 @@ type Verification struct {
 	// Fault is set when there was no verdict about the payer: the facilitator
 	// is unavailable, unauthorized or misconfigured, or did not say why not.
 	Fault *fault.Error
-	// AboutPayer says of a Fault that the facilitator's reason is one about the
-	// payer all the same (see Settlement). No other one may be asked after it.
+	// AboutPayer is of a Fault what it is of a Settlement.
 	AboutPayer bool
 }

@@ -11,18 +11,13 @@ import (
 // bazaar schema, at about twelve.
 const maxDepth = 32
 
-// object is a decoded JSON object.
 type object = strictjson.Object
 
-// parseObject decodes one JSON object strictly.
 func parseObject(data []byte) (object, error) { return strictjson.Parse(data, maxDepth) }
 
-// excerpt quotes what a client sent, shortened and in ASCII, so that a reason
-// can name it without carrying it.
-func excerpt(s string) string {
-	const most = 40
-	return printable.Quote(s, most)
-}
+// excerpt quotes what a client sent, in 40 characters of ASCII at most, so that a
+// reason can name it without carrying it.
+func excerpt(s string) string { return printable.Quote(s, 40) }
 
 // contains says whether got holds everything of want: an object may have more
 // members, arrays and everything else must be equal (x402 v2, extension echo
@@ -34,13 +29,9 @@ func contains(want, got any) bool {
 		return reflect.DeepEqual(want, got)
 	}
 	g, ok := got.(object)
-	if !ok {
-		return false
-	}
 	for k, v := range w {
-		if have, there := g[k]; !there || !contains(v, have) {
-			return false
-		}
+		have, there := g[k]
+		ok = ok && there && contains(v, have)
 	}
-	return true
+	return ok
 }

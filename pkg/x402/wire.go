@@ -7,25 +7,26 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Version is the protocol version (x402 specification v2).
-const Version = 2
+// The constants of the protocol (x402 specification v2).
+const (
+	Version     = 2
+	Scheme      = "exact"   // the only payment scheme offered
+	PaymentFlow = "upfront" // this server settles before it looks up
+	// MaxTimeoutSeconds is how long an offer may be acted on; clients turn it into
+	// validBefore.
+	MaxTimeoutSeconds = 300
 
-// Scheme is the only payment scheme offered.
-const Scheme = "exact"
-
-// PaymentFlow says that this server settles before it looks up.
-const PaymentFlow = "upfront"
-
-// ExtensionIdentifier is the extension by which a payer names a payment.
-const ExtensionIdentifier = "payment-identifier"
-
-// ExtensionToken is the extension that carries the retry token of a challenge.
-// Clients echo extensions, and a settlement does not publish them. So the token
-// tells the payer's own retry from a copy of what is on the chain.
-const ExtensionToken = "retry-token"
-
-// ExtensionReceipt is the extension of signed offers and receipts.
-const ExtensionReceipt = "offer-receipt"
+	// ExtensionIdentifier is the extension by which a payer names a payment.
+	ExtensionIdentifier = "payment-identifier"
+	// ExtensionToken is the extension that carries the retry token of a challenge.
+	// Clients echo extensions, and a settlement does not publish them. So the token
+	// tells the payer's own retry from a copy of what is on the chain.
+	ExtensionToken = "retry-token"
+	// ExtensionReceipt is the extension of signed offers and receipts, and FormatJWS its
+	// format of those that are a compact JWS.
+	ExtensionReceipt = "offer-receipt"
+	FormatJWS        = "jws"
+)
 
 // ReplayTime is how long the answer of a purchase that has a key is replayed to
 // any later payment with that key.
@@ -64,12 +65,9 @@ func (p PaymentRequired) WithToken(token string) PaymentRequired {
 
 // with returns a copy with one more extension.
 func (p PaymentRequired) with(key string, extension json.RawMessage) PaymentRequired {
-	extensions := maps.Clone(p.Extensions)
-	if extensions == nil {
-		extensions = map[string]json.RawMessage{}
-	}
-	extensions[key] = extension
-	p.Extensions = extensions
+	extensions := map[string]json.RawMessage{}
+	maps.Copy(extensions, p.Extensions)
+	extensions[key], p.Extensions = extension, extensions
 	return p
 }
 
@@ -154,9 +152,6 @@ type SignedReceipt struct {
 	Signature string `json:"signature"` // a compact JWS
 }
 
-// FormatJWS is the format of a receipt that is a compact JWS.
-const FormatJWS = "jws"
-
 // Terms are what a deployment asks of every payer: which token on which
 // network, paid to whom.
 type Terms struct {
@@ -166,10 +161,6 @@ type Terms struct {
 	Name    string // EIP-712 domain name of the token
 	Version string // EIP-712 domain version of the token
 }
-
-// MaxTimeoutSeconds is how long an offer may be acted on; clients turn it into
-// validBefore.
-const MaxTimeoutSeconds = 300
 
 // Requirements is what a payment of amount atomic units must look like.
 func (t Terms) Requirements(amount string) Requirements {

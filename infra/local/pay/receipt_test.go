@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -17,7 +16,7 @@ import (
 
 // sold are the parts of an answer that a test may change.
 type sold struct {
-	delivery receipt.Delivery
+	delivery receipt.Statement
 	settled  x402.SettleResponse
 	body     string
 	format   string
@@ -65,7 +64,7 @@ func sellSigned(t *testing.T, change func(*sold)) *service {
 		a.keys(w, doc)
 	})
 	a = sold{
-		delivery: receipt.Delivery{At: time.Unix(1795219500, 0), Network: "eip155:8453", Payer: payerOf, Request: "GET " + soldPath + "?domain=example.com&type=A", ResourceURL: s.URL + soldPath, Transaction: hashOf, Body: []byte(`{"ok":true}` + "\n")},
+		delivery: receipt.Statement{IssuedAt: 1795219500, Network: "eip155:8453", Payer: payerOf, Request: "GET " + soldPath + "?domain=example.com&type=A", ResourceURL: s.URL + soldPath, Transaction: hashOf, ResponseHash: receipt.HashOf([]byte(`{"ok":true}` + "\n"))},
 		settled:  x402.SettleResponse{Success: true, Network: "eip155:8453", Payer: strings.ToLower(payerOf), Transaction: hashOf},
 		body:     `{"ok":true}` + "\n",
 		format:   x402.FormatJWS,
@@ -88,14 +87,14 @@ func sellSigned(t *testing.T, change func(*sold)) *service {
 
 // withoutHash is a receipt as the extension's own package makes one: it does not
 // say what was answered.
-func withoutHash(t *testing.T, d receipt.Delivery) string {
+func withoutHash(t *testing.T, d receipt.Statement) string {
 	t.Helper()
 	u, err := url.Parse(d.ResourceURL)
 	must(t, err)
 	var parts []string
 	for _, v := range []map[string]any{
 		{"alg": "EdDSA", "kid": receipt.KeyID(u.Host, publicOf(sellerKey(1)))},
-		{"version": 1, "network": d.Network, "resourceUrl": d.ResourceURL, "payer": d.Payer, "issuedAt": d.At.Unix(), "transaction": d.Transaction},
+		{"version": 1, "network": d.Network, "resourceUrl": d.ResourceURL, "payer": d.Payer, "issuedAt": d.IssuedAt, "transaction": d.Transaction},
 	} {
 		raw, err := json.Marshal(v)
 		must(t, err)

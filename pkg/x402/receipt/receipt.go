@@ -21,19 +21,17 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 )
 
-// Statement is what a receipt says.
+// Statement is what a receipt says. It has its members in the order of their names, as
+// RFC 8785 wants them.
 type Statement struct {
-	IssuedAt int64  `json:"issuedAt" doc:"When the answer was given, unix seconds"` // unix seconds
-	Network  string `json:"network" doc:"CAIP-2 network of the payment"`            // CAIP-2
+	IssuedAt int64  `json:"issuedAt" doc:"When the answer was given, unix seconds"`
+	Network  string `json:"network" doc:"CAIP-2 network of the payment"`
 	Payer    string `json:"payer" doc:"Whose payment it was"`
-	// Request is what was asked, as the seller understood it, such as
-	// GET /v1/tools/dns?domain=example.com&type=A; empty when that is not said.
-	Request     string `json:"request,omitempty" doc:"What was asked: GET, path and all parameters as the service reads them, in the order of their names, such as GET /v1/tools/dns?domain=example.com&type=A"`
-	ResourceURL string `json:"resourceUrl" doc:"URL that was paid for, without its query"`
-	// ResponseHash is the SHA-256 of the answer's body, byte for byte, 0x and hexadecimal digits.
+	// Request is what was asked, as the seller understood it; empty when that is not said.
+	Request              string `json:"request,omitempty" doc:"What was asked: GET, path and all parameters as the service reads them, in the order of their names, such as GET /v1/tools/dns?domain=example.com&type=A"`
+	ResourceURL          string `json:"resourceUrl" doc:"URL that was paid for, without its query"`
 	ResponseHash         string `json:"responseHash" doc:"SHA-256 of the body as it was sent, 0x and hexadecimal"`
 	ResponseHashAlg      string `json:"responseHashAlg" doc:"sha256"`
 	ResponseHashEncoding string `json:"responseHashEncoding" doc:"raw: the bytes themselves"`
@@ -49,22 +47,6 @@ const (
 	hashAlg  = "sha256"
 	encoding = "raw" // of the body: as it is
 )
-
-// Delivery is what happened.
-type Delivery struct {
-	At                                                time.Time
-	Network, Payer, Request, ResourceURL, Transaction string
-	Body                                              []byte
-}
-
-// statement has its members in the order of their names, as RFC 8785 wants them.
-func (d Delivery) statement() Statement {
-	return Statement{
-		IssuedAt: d.At.Unix(), Network: d.Network, Payer: d.Payer, Request: d.Request, ResourceURL: d.ResourceURL,
-		ResponseHash: HashOf(d.Body), ResponseHashAlg: hashAlg, ResponseHashEncoding: encoding,
-		Transaction: d.Transaction, Version: version,
-	}
-}
 
 // HashOf is the digest of an answer's body in the form in which a receipt has it.
 func HashOf(body []byte) string {
@@ -117,10 +99,14 @@ func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Sign
 	return nil, ErrMismatch
 }
 
-// Sign returns the receipt of a delivery, a compact JWS. The same delivery has the
-// same receipt. It fails for a resource that is at no URL, and for text that JSON
-// could write in more than one way.
-func (s *Signer) Sign(d Delivery) (string, error) { return s.sign(d.ResourceURL, d.statement()) }
+// Sign returns the receipt that says what is given, a compact JWS: the same of the same.
+// ResponseHash is HashOf the body; how it is made, and the version, are filled in. It
+// fails for a resource that is at no URL, and for text that JSON could write in more
+// than one way.
+func (s *Signer) Sign(said Statement) (string, error) {
+	said.ResponseHashAlg, said.ResponseHashEncoding, said.Version = hashAlg, encoding, version
+	return s.sign(said.ResourceURL, said)
+}
 
 // SignOffer returns a signed offer, a compact JWS, and fails as Sign does.
 func (s *Signer) SignOffer(o Offer) (string, error) {
@@ -133,16 +119,15 @@ func (s *Signer) sign(resource string, said any) (string, error) {
 	if err != nil || u.Host == "" {
 		return "", errors.New("receipt: the resource is at no URL")
 	}
-	head, err := canonical(header{Alg: algorithm, Kid: DID(u.Host) + "#" + s.name})
-	if err != nil {
-		return "", err
+	jws := ""
+	for _, part := range []any{header{Alg: algorithm, Kid: DID(u.Host) + "#" + s.name}, said} {
+		doc, err := canonical(part)
+		if err != nil {
+			return "", err
+		}
+		jws += "." + encode(doc)
 	}
-	payload, err := canonical(said)
-	if err != nil {
-		return "", err
-	}
-	signed := base64.RawURLEncoding.EncodeToString(head) + "." + base64.RawURLEncoding.EncodeToString(payload)
-	return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(s.private, []byte(signed))), nil
+	return jws[1:] + "." + encode(ed25519.Sign(s.private, []byte(jws[1:]))), nil
 }
 
 // canonical is JSON as RFC 8785 has it, of a flat value whose members are in the
@@ -180,7 +165,7 @@ func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (State
 	var decoded [3][]byte
 	for i, part := range parts {
 		var err error
-		if decoded[i], err = base64.RawURLEncoding.Strict().DecodeString(part); err != nil {
+		if decoded[i], err = decode(part); err != nil {
 			return Statement{}, "", fmt.Errorf("%w: not base64url: %w", ErrInvalid, err)
 		}
 	}
@@ -218,30 +203,34 @@ const MaxKeys = 16
 // ParseKey reads a private key: the 32 bytes of an Ed25519 seed (RFC 8032), in
 // base64url without padding.
 func ParseKey(text string) (ed25519.PrivateKey, error) {
-	seed, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(seed) != ed25519.SeedSize {
-		return nil, errors.New("must be 32 bytes in base64url, as make receipt-key prints them")
+	seed, err := parse(text)
+	if err != nil {
+		return nil, err
 	}
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
 // FormatKey is the text that ParseKey reads.
-func FormatKey(key ed25519.PrivateKey) string {
-	return base64.RawURLEncoding.EncodeToString(key.Seed())
-}
+func FormatKey(key ed25519.PrivateKey) string { return encode(key.Seed()) }
 
 // ParsePublic reads a public key in base64url without padding, the member x of a
 // JWK (RFC 8037).
-func ParsePublic(text string) (ed25519.PublicKey, error) {
-	key, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(key) != ed25519.PublicKeySize {
+func ParsePublic(text string) (ed25519.PublicKey, error) { return parse(text) }
+
+// FormatPublic is the text that ParsePublic reads.
+func FormatPublic(key ed25519.PublicKey) string { return encode(key) }
+
+func parse(text string) ([]byte, error) {
+	key, err := decode(text)
+	if err != nil || len(key) != ed25519.PublicKeySize { // which is ed25519.SeedSize, too
 		return nil, errors.New("must be 32 bytes in base64url, as make receipt-key prints them")
 	}
 	return key, nil
 }
 
-// FormatPublic is the text that ParsePublic reads.
-func FormatPublic(key ed25519.PublicKey) string { return base64.RawURLEncoding.EncodeToString(key) }
+func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+func decode(text string) ([]byte, error) { return base64.RawURLEncoding.Strict().DecodeString(text) }
 
 // DID is the did:web identifier of a host, with its port if there is one.
 func DID(host string) string { return "did:web:" + strings.ReplaceAll(host, ":", "%3A") }
@@ -253,27 +242,25 @@ func KeyID(host string, key ed25519.PublicKey) string { return DID(host) + "#" +
 // thumbprint is the SHA-256 thumbprint of a key (RFC 7638 and RFC 8037) in base64url.
 func thumbprint(key ed25519.PublicKey) string {
 	sum := sha256.Sum256([]byte(`{"crv":"Ed25519","kty":"OKP","x":"` + FormatPublic(key) + `"}`))
-	return base64.RawURLEncoding.EncodeToString(sum[:])
+	return encode(sum[:])
 }
 
 type document struct {
-	Context            []string             `json:"@context"`
-	ID                 string               `json:"id"`
-	VerificationMethod []verificationMethod `json:"verificationMethod"`
-	AssertionMethod    []string             `json:"assertionMethod"`
+	Context            []string `json:"@context"`
+	ID                 string   `json:"id"`
+	VerificationMethod []method `json:"verificationMethod"`
+	AssertionMethod    []string `json:"assertionMethod"`
 }
 
-type verificationMethod struct {
+type method struct {
 	ID           string `json:"id"`
 	Type         string `json:"type"`
 	Controller   string `json:"controller"`
-	PublicKeyJWK jwk    `json:"publicKeyJwk"`
-}
-
-type jwk struct {
-	Kty string `json:"kty"`
-	Crv string `json:"crv"`
-	X   string `json:"x"`
+	PublicKeyJWK struct {
+		Kty string `json:"kty"`
+		Crv string `json:"crv"`
+		X   string `json:"x"`
+	} `json:"publicKeyJwk"`
 }
 
 // Document is the DID document of a host with a set of keys.
@@ -283,14 +270,11 @@ func Document(host string, keys []ed25519.PublicKey) ([]byte, error) {
 		ID:      DID(host),
 	}
 	for _, key := range keys {
-		id := KeyID(host, key)
-		if slices.Contains(d.AssertionMethod, id) {
-			continue
+		m := method{ID: KeyID(host, key), Type: "JsonWebKey2020", Controller: d.ID}
+		m.PublicKeyJWK.Kty, m.PublicKeyJWK.Crv, m.PublicKeyJWK.X = "OKP", "Ed25519", FormatPublic(key)
+		if !slices.Contains(d.AssertionMethod, m.ID) {
+			d.VerificationMethod, d.AssertionMethod = append(d.VerificationMethod, m), append(d.AssertionMethod, m.ID)
 		}
-		d.VerificationMethod = append(d.VerificationMethod, verificationMethod{
-			ID: id, Type: "JsonWebKey2020", Controller: d.ID, PublicKeyJWK: jwk{Kty: "OKP", Crv: "Ed25519", X: FormatPublic(key)},
-		})
-		d.AssertionMethod = append(d.AssertionMethod, id)
 	}
 	doc, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
@@ -305,15 +289,15 @@ func FindKey(doc []byte, kid string) (ed25519.PublicKey, error) {
 	if err := json.Unmarshal(doc, &d); err != nil {
 		return nil, fmt.Errorf("%w: the DID document cannot be read", ErrInvalid)
 	}
-	allowed := slices.Contains(d.AssertionMethod, kid)
 	for _, m := range d.VerificationMethod {
-		if m.ID == kid && allowed && m.PublicKeyJWK.Kty == "OKP" && m.PublicKeyJWK.Crv == "Ed25519" {
-			key, err := ParsePublic(m.PublicKeyJWK.X)
-			if err != nil {
-				return nil, fmt.Errorf("%w: the key %s of the DID document is not one", ErrInvalid, kid)
-			}
-			return key, nil
+		if m.ID != kid || m.PublicKeyJWK.Kty != "OKP" || m.PublicKeyJWK.Crv != "Ed25519" || !slices.Contains(d.AssertionMethod, kid) {
+			continue
 		}
+		key, err := ParsePublic(m.PublicKeyJWK.X)
+		if err != nil {
+			return nil, fmt.Errorf("%w: the key %s of the DID document is not one", ErrInvalid, kid)
+		}
+		return key, nil
 	}
 	return nil, fmt.Errorf("%w: the DID document does not list %.200q", ErrInvalid, kid)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
@@ -32,11 +31,11 @@ func key(last byte) ed25519.PrivateKey {
 
 func public(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) } //nolint:forcetypeassert // what Public says
 
-func delivery() receipt.Delivery {
-	return receipt.Delivery{
-		At: time.Unix(1795219500, 999999999), Network: "eip155:8453", Payer: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
+func delivery() receipt.Statement {
+	return receipt.Statement{
+		IssuedAt: 1795219500, Network: "eip155:8453", Payer: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
 		Request: "GET /v1/tools/dns?domain=example.com&type=A", ResourceURL: "https://api.example.com/v1/tools/dns",
-		Transaction: "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9", Body: []byte(body),
+		Transaction: "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9", ResponseHash: receipt.HashOf([]byte(body)),
 	}
 }
 
@@ -153,10 +152,10 @@ func TestUnsignable(t *testing.T) {
 	t.Parallel()
 	s, err := receipt.NewSigner(key(1), []ed25519.PublicKey{public(key(1))})
 	must(t, err)
-	for name, change := range map[string]func(*receipt.Delivery){
-		"no resource": func(d *receipt.Delivery) { d.ResourceURL = "" }, "a path": func(d *receipt.Delivery) { d.ResourceURL = "/v1" },
-		"quotes": func(d *receipt.Delivery) { d.Payer = `"` }, "not ASCII": func(d *receipt.Delivery) { d.Transaction = "é" },
-		"control": func(d *receipt.Delivery) { d.Network = "\n" }, "a request": func(d *receipt.Delivery) { d.Request = `GET /\` },
+	for name, change := range map[string]func(*receipt.Statement){
+		"no resource": func(d *receipt.Statement) { d.ResourceURL = "" }, "a path": func(d *receipt.Statement) { d.ResourceURL = "/v1" },
+		"quotes": func(d *receipt.Statement) { d.Payer = `"` }, "not ASCII": func(d *receipt.Statement) { d.Transaction = "é" },
+		"control": func(d *receipt.Statement) { d.Network = "\n" }, "a request": func(d *receipt.Statement) { d.Request = `GET /\` },
 	} {
 		d := delivery()
 		change(&d)
