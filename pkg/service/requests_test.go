@@ -71,7 +71,7 @@ func (b traced) Stack() string { return b.stack }
 type noKey struct{}
 
 func (noKey) Sign(context.Context, receipt.Statement) (string, error) { return "", receipt.ErrMismatch }
-func (noKey) SignOffer(receipt.Offer) (string, error)                { return "", nil }
+func (noKey) SignOffer(receipt.Offer) (string, error)                 { return "", nil }
 
 func failsWith(err error) func() (dns.Result, error) {
 	return func() (dns.Result, error) { return dns.Result{}, err }
