@@ -161,20 +161,15 @@ func byOpenSSL(key string, args ...string) server {
 		request := append([]string{"req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=" + name, "-addext", "subjectAltName=DNS:" + name,
 			"-keyout", file, "-out", file, "-newkey"}, strings.Fields(key)...)
 		must(exec.Command("openssl", request...).Output())
-		cmd := exec.CommandContext(t.Context(), "openssl", append([]string{"s_server", "-accept", "127.0.0.1:0", "-rev", "-cert", file}, args...)...)
-		out := must(cmd.StdoutPipe())
-		if err := cmd.Start(); err != nil {
+		at := testbed.FreeAddr(t)
+		p, err := testbed.Launch(exec.Command("openssl", append([]string{"s_server", "-accept", at, "-rev", "-cert", file}, args...)...), nil)
+		if err == nil {
+			t.Cleanup(p.Kill)
+			err = p.Listens(at)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = cmd.Wait() })
-		lines := bufio.NewScanner(out)
-		var at string
-		for ready := false; !ready; at, ready = strings.CutPrefix(lines.Text(), "ACCEPT ") {
-			if !lines.Scan() {
-				t.Fatalf("openssl does not serve %s", name)
-			}
-		}
-		go func() { _, _ = io.Copy(io.Discard, out) }()
 		return func(conn net.Conn) {
 			server := must(net.Dial("tcp", at))
 			go func() {

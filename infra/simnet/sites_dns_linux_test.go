@@ -22,7 +22,6 @@ func dnsRows() []row {
 		dns("_dmarc.example.com", want{"records.0.text": "v=DMARC1; p=none"}, "type=TXT"),
 		dns("refused", fails(lookup.UpstreamUnavailable)),
 		dns("silent", fails(lookup.DNSTimeout)),
-		{op: "dns", domain: "localhost", want: fails(lookup.InvalidDomain)},
 		dns("example.com", fails(lookup.InvalidType), "type=PTR"),
 		dns("example.com", fails(lookup.InvalidDomain), "domain=example.com"),
 	}, alike("dns", fails(lookup.NXDomain), "gone", "dangling")...)

@@ -70,7 +70,6 @@ func whoisRows() []row {
 		whois("free.gov.uk", fails(lookup.NotFound)),
 		whois("bücher.com", want{"domain": "xn--bcher-kva.com"}),
 		whois("example.de", fails(lookup.RDAPUnavailable)),
-		whois("_dmarc.example.com", fails(lookup.InvalidDomain)),
 	}
 	for _, r := range registries() {
 		rows = append(rows, whois(r.asked, r.want))

@@ -57,7 +57,6 @@ func sslRows() []row {
 		ssl("six", want{"peer_ip": "2606:2800:220:1::6"}),
 		ssl("loopback", fails(lookup.BlockedAddress)),
 		ssl("example.com", fails(lookup.InvalidPort), "port=8443"),
-		ssl("127.0.0.1", fails(lookup.InvalidDomain)),
 	},
 		alike("ssl-check", want{"hostname_match": true}, "long", "drips"),
 		alike("ssl-check", fails(lookup.NXDomain), "gone", "dangling"),

@@ -163,8 +163,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestForeignQueries: what ParseQuery did not make is refused, and so are resolvers
-// that ParseResolvers did not.
+// TestForeignQueries: what ParseQuery did not make is refused.
 func TestForeignQueries(t *testing.T) {
 	t.Parallel()
 	c := dns.New(dns.Config{Resolvers: []string{first}})
@@ -179,16 +178,6 @@ func TestForeignQueries(t *testing.T) {
 	}
 	if _, err := c.Addresses(t.Context(), strings.Repeat("a", 300)+".com"); code(err) != lookup.InvalidDomain {
 		t.Errorf("addresses: %v, want invalid_domain", err)
-	}
-	for _, resolvers := range [][]string{nil, {"1.1.1.1"}, {"one.example:53"}} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("New took the resolvers %q", resolvers)
-				}
-			}()
-			dns.New(dns.Config{Resolvers: resolvers})
-		}()
 	}
 }
 
@@ -208,24 +197,15 @@ func TestProbe(t *testing.T) {
 		"NXDOMAIN":         {says: bad(miekg.RcodeNameError), want: lookup.UpstreamUnavailable},
 		"nothing":          {says: answer(), want: lookup.UpstreamUnavailable},
 		"another's":        {says: answer("net. 172800 IN NS a.gtld-servers.net."), want: lookup.UpstreamUnavailable},
-		"another type":     {says: answer("com. 60 IN A 192.0.2.1"), want: lookup.UpstreamUnavailable},
-		"lower case": {says: both(answer(com, "t.co. 60 IN A 192.0.2.1"), func(m *miekg.Msg) {
-			m.Question[0].Name = strings.ToLower(m.Question[0].Name)
-		}), want: lookup.DNSTimeout},
+		"lower case":       {says: both(answer(com), func(m *miekg.Msg) { m.Question[0].Name = "com." }), want: lookup.DNSTimeout},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, host{}, host{udp: after(ms, c.says)})
 		for range 64 { // a short name is spelled in few ways
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if err := w.client().Probe(ctx); code(err) != c.want {
-				t.Errorf("probe: %v, want %q", err, c.want)
+				t.Errorf("%v, want %q", err, c.want)
 			}
 			cancel()
-			if c.want != lookup.DNSTimeout {
-				continue
-			}
-			if _, err := w.client().Lookup(t.Context(), dns.Query{Domain: "t.co", Type: "A"}); code(err) != c.want {
-				t.Errorf("lookup: %v, want %q", err, c.want)
-			}
 		}
 		if asked := w.questions(); asked[0] != "com. NS" {
 			t.Errorf("asked %v", asked)
@@ -234,48 +214,38 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// TestParseResolvers: the resolvers, and the plain IP address that a result shows of the
-// first; or parts of the error.
+// TestParseResolvers: the resolvers, or parts of the error.
 func TestParseResolvers(t *testing.T) {
 	t.Parallel()
 	for csv, want := range map[string]string{
-		"1.1.1.1":                           "1.1.1.1:53 as 1.1.1.1",
-		" 1.1.1.1:5353 ,\t8.8.8.8":          "1.1.1.1:5353 8.8.8.8:53 as 1.1.1.1",
-		"2606:4700:4700::1111":              "[2606:4700:4700::1111]:53 as 2606:4700:4700::1111",
-		"[2620:FE:0::10]":                   "[2620:fe::10]:53 as 2620:fe::10",
-		"[2606:4700:4700::1111]:54,::1":     "[2606:4700:4700::1111]:54 [::1]:53 as 2606:4700:4700::1111",
-		"[fe80::1%eth0]:53":                 "[fe80::1%eth0]:53 as fe80::1",
-		"[::ffff:127.0.0.1]:9,1.1.1.1:053":  "127.0.0.1:9 1.1.1.1:53 as 127.0.0.1",
-		"127.0.0.1:1,127.0.0.1:2,127.0.0.1": "127.0.0.1:1 127.0.0.1:2 127.0.0.1:53 as 127.0.0.1",
+		" 1.1.1.1:5353 ,\t8.8.8.8":          "1.1.1.1:5353 8.8.8.8:53",
+		"[2620:FE:0::10]":                   "[2620:fe::10]:53",
+		"[2606:4700:4700::1111]:54,::1":     "[2606:4700:4700::1111]:54 [::1]:53",
+		"[fe80::1%eth0]:53":                 "[fe80::1%eth0]:53",
+		"[::ffff:127.0.0.1]:9,1.1.1.1:053":  "127.0.0.1:9 1.1.1.1:53",
+		"127.0.0.1:1,127.0.0.1:2,127.0.0.1": "127.0.0.1:1 127.0.0.1:2 127.0.0.1:53",
 		"":                                  "entry 1: empty",
 		"1.1.1.1,":                          "entry 2: empty",
-		"one.one.one.one":                   `entry 1: "one.one.one.one" is not ip or ip:port`,
-		"1.1.1.1:x,8.8.8.8,9.9.9":           `entry 1: "1.1.1.1:x" … entry 3: "9.9.9"`,
+		"1.1.1.1:x,8.8.8.8,9.9.9":           `entry 1: "1.1.1.1:x" is not ip or ip:port … entry 3: "9.9.9"`,
 		"1.1.1.1:0":                         "entry 1: … has port 0",
 		"1.1.1.1:65536":                     `entry 1: "1.1.1.1:65536" is not`,
 		"[1.1.1.1]":                         `entry 1: "[1.1.1.1]" is not`,
 		"1.1.1.1,1.1.1.1:53":                "entry 2: 1.1.1.1:53 is listed twice",
 		"0.0.0.0,[::]:53,224.0.0.1":         "entry 1: … entry 2: … entry 3:",
-		"https://1.1.1.1/dns-query,":        "entry 1: … entry 2: empty",
 		"::1]":                              "entry 1:",
 	} {
 		t.Run(csv, func(t *testing.T) {
 			got, err := dns.ParseResolvers(csv)
-			if !strings.HasPrefix(want, "entry") {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t)
-					w.list = got
-					w.hosts[got[0]] = resolver(answer(good))
-					r, failed := w.lookup("A")
-					if shown := strings.Join(got, " ") + " as " + r.Resolver; shown != want || err != nil || failed != nil {
-						t.Errorf("ParseResolvers(%q) = %s, %v, %v, want %s", csv, shown, err, failed, want)
-					}
-				})
+			if err == nil {
+				dns.New(dns.Config{Resolvers: got}) // which takes what this returns
+				if s := strings.Join(got, " "); s != want {
+					t.Errorf("%s, want %s", s, want)
+				}
 				return
 			}
 			for part := range strings.SplitSeq(want, " … ") {
-				if err == nil || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
-					t.Errorf("ParseResolvers(%q) = %q, %v, want one line with %q", csv, got, err, part)
+				if !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%v, want one line with %q", err, part)
 				}
 			}
 		})

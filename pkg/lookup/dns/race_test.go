@@ -28,7 +28,7 @@ func (w *world) outcome(r dns.Result, err error) string {
 	}
 	switch r.Rcode {
 	case "NOERROR":
-		wantGood(w.t, r, err)
+		wantAddress(w.t, r, err, "192.0.2.1")
 	case "SERVFAIL":
 		if r.TTL != nil || r.Records == nil || len(r.Records) > 0 {
 			w.t.Errorf("SERVFAIL came with %+v", r)

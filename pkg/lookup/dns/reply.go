@@ -52,7 +52,7 @@ func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *rep
 		}
 		return found
 	}
-	r := &reply{msg: m, resolver: resolver.WithZone(""), chain: []string{lower(miekg.Fqdn(name))}, ttl: ^uint32(0)}
+	r := &reply{msg: m, resolver: resolver, chain: []string{lower(miekg.Fqdn(name))}, ttl: ^uint32(0)}
 	for qtype != miekg.TypeCNAME && len(r.chain) <= maxChain {
 		aliases := of(miekg.TypeCNAME, r.chain[len(r.chain)-1:])
 		if len(aliases) == 0 {

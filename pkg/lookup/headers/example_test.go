@@ -22,13 +22,7 @@ func ExampleClient_Lookup() {
 	defer server.Close()
 	client := headers.New(&origin.Client{Connector: testbed.Behind(server.Listener.Addr()), UserAgent: "example"})
 	r, err := client.Lookup(context.Background(), headers.Query{Domain: "www.example.com"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(r.Method, r.URL, r.Status, r.PeerIP)
-	fmt.Println("server:", *r.Headers.Server)
+	fmt.Println(r.Method, r.URL, r.Status, r.PeerIP, *r.Headers.Server, err)
 	// Output:
-	// HEAD https://www.example.com/ 204 93.184.215.14
-	// server: example
+	// HEAD https://www.example.com/ 204 93.184.215.14 example <nil>
 }

@@ -24,16 +24,12 @@ func ExampleClient_Lookup() {
 	defer server.Close()
 	client := redirect.New(&origin.Client{Connector: testbed.Behind(server.Listener.Addr()), UserAgent: "example"})
 	r, err := client.Lookup(context.Background(), redirect.Query{Domain: "example.com"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
 	for _, hop := range r.Hops {
 		fmt.Println(hop.Index, hop.Status, hop.URL, "->", *hop.Location)
 	}
-	fmt.Println("stopped:", *r.StopReason)
+	fmt.Println("stopped:", *r.StopReason, err)
 	// Output:
 	// 0 301 https://example.com/ -> https://www.example.com/start
 	// 1 301 https://www.example.com/start -> http://www.example.com/
-	// stopped: insecure_redirect
+	// stopped: insecure_redirect <nil>
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log"
 	"net/http/httptest"
-	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
@@ -19,18 +18,9 @@ func ExampleClient_Lookup() {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	defer server.Close()
-	client := ssl.New(ssl.Config{
-		Connector: testbed.Behind(server.Listener.Addr()),
-		Now:       func() time.Time { return time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC) },
-	})
+	client := ssl.New(ssl.Config{Connector: testbed.Behind(server.Listener.Addr())})
 	r, err := client.Lookup(context.Background(), ssl.Query{Domain: "example.com"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(r.PeerIP, *r.TLSVersion, r.Subject)
-	fmt.Println("expired", r.Expired, "matches", r.HostnameMatch)
+	fmt.Println(r.PeerIP, *r.TLSVersion, r.Subject, r.HostnameMatch, err)
 	// Output:
-	// 93.184.215.14 tlsv1.3 O=Acme Co
-	// expired false matches true
+	// 93.184.215.14 tlsv1.3 O=Acme Co true <nil>
 }

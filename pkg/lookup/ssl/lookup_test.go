@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -88,42 +87,20 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// connector fails.
-type connector struct{ resolve, dial error }
-
-func (c connector) Resolve(context.Context, string) (guard.Target, error) {
-	return guard.Target{}, c.resolve
-}
-
-func (c connector) Dial(context.Context, guard.Target, uint16) (net.Conn, netip.Addr, error) {
-	return nil, netip.Addr{}, c.dial
-}
-
-// TestConnectorErrors goes through what a Connector may return. A host that was not
-// connected to was not silent.
-func TestConnectorErrors(t *testing.T) {
-	secret := errors.New("secret")
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	type row struct {
-		connector
-		ctx  context.Context
-		want fault.Code
-	}
-	testbed.Each(t, map[string]row{
-		"nxdomain":            {connector{resolve: fmt.Errorf("wrapped: %w", lookup.Fault(lookup.NXDomain, secret))}, t.Context(), lookup.NXDomain},
-		"resolvers":           {connector{resolve: fmt.Errorf("dns: %w", guard.ErrResolvers)}, t.Context(), lookup.SSLTimeout},
-		"over":                {connector{resolve: secret}, over, lookup.SSLTimeout},
-		"not connected, over": {connector{dial: lookup.Fault(lookup.ConnectFailed, secret)}, over, lookup.ConnectFailed},
-		"no route":            {connector{dial: fmt.Errorf("v6: %w", guard.ErrNoRoute)}, t.Context(), lookup.SSLTimeout},
-		"a bug":               {connector{dial: secret}, t.Context(), fault.InternalError},
-		"over, dialled":       {connector{dial: secret}, over, lookup.SSLTimeout},
-	}, func(t *testing.T, c row) {
-		_, err := client(c.connector).Lookup(c.ctx, query())
-		if f := fault.From(err); f.Code != c.want || f.IsSilence() || strings.Contains(f.Public(), "secret") {
-			t.Errorf("%v, public %q, want %s", err, f.Public(), c.want)
+// TestFaults: what fails before the handshake has the tool's code, as origin.Fault gives it. A
+// host that was not connected to was not silent.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	w := testbed.NewOrigins(t)
+	w.Resolve("silent.example.com", testbed.OriginName{Err: fmt.Errorf("dns: %w", guard.ErrResolvers)})
+	w.Resolve("closed.example.com", testbed.OriginName{Addrs: []string{address}})
+	for name, want := range map[string]fault.Code{
+		"nobody.example.com": lookup.NXDomain, "silent.example.com": lookup.SSLTimeout, "closed.example.com": lookup.ConnectFailed,
+	} {
+		if _, err := client(w.Dialer()).Lookup(t.Context(), Query{Domain: name}); code(err) != want || fault.From(err).IsSilence() {
+			t.Errorf("%s: %v, want %s", name, err, want)
 		}
-	})
+	}
 }
 
 // recording is what a client reads in a real handshake with a server of crypto/tls,

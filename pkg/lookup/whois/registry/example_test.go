@@ -37,12 +37,8 @@ func ExampleClient_Lookup() {
 		Connector: testbed.Behind(rdap.Listener.Addr()),
 	})
 	r, err := client.Lookup(context.Background(), whois.Query{Domain: "www.example.org"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(r.Domain, *r.Handle, r.Status, r.Nameservers)
+	fmt.Println(r.Domain, *r.Handle, r.Status, r.Nameservers, err)
 	// Output:
 	// asked for /rdap/domain/example.org
-	// www.example.org D1-EX [active] [a.iana-servers.net]
+	// www.example.org D1-EX [active] [a.iana-servers.net] <nil>
 }

@@ -70,8 +70,6 @@ func TestRedirects(t *testing.T) {
 		"to a private address":   {"https://blocked.registry.com/", lookup.RDAPUpstream},
 		"to an IP address":       {"https://127.0.0.1/", lookup.RDAPUpstream},
 		"to http":                {"http://end.registry.com/", lookup.RDAPUpstream},
-		"to localhost":           {"https://localhost/", lookup.RDAPUpstream},
-		"without a host":         {"https:///x", lookup.RDAPUpstream},
 		"not a URL, long":        {"http://[sid=SECRET" + strings.Repeat("x", 62000), lookup.RDAPUpstream},
 		"long":                   {"https://nobody.registry.com/sid=SECRET" + strings.Repeat("%80", 20000), lookup.RDAPUpstream},
 		"names what was asked":   {"https://nobody.registry.com/domain/example.com", lookup.RDAPUpstream},
@@ -84,7 +82,7 @@ func TestRedirects(t *testing.T) {
 			}
 			drip("HTTP/1.1 302 x\r\nLocation: "+c.to+"\r\n\r\n")(w, r) // a body that is not waited for
 		})
-		for _, name := range []string{"end.registry.com", "a.b.registry.com", "localhost", "127.0.0.1"} {
+		for _, name := range []string{"end.registry.com", "a.b.registry.com", "127.0.0.1"} {
 			s.https(name, says(domain()))
 		}
 		s.place("end.registry.com:80", serve(says(domain())))
