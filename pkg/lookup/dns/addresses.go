@@ -74,10 +74,8 @@ type family struct {
 // family asks for the addresses of one family, without a bound: each must be
 // checked, and a message of 64 KiB holds some 4,000.
 func (c *Client) family(ctx context.Context, name string, qtype uint16) (f family) {
-	const no = "The domain has no address to connect to: "
 	r, err := c.resolve(ctx, name, qtype)
 	if err != nil {
-		// %v: the codes inside are those of the dns tool, not of the tool that wants to connect.
 		return family{err: fmt.Errorf("%w: %v", guard.ErrResolvers, err)} //nolint:errorlint // the codes of the dns tool must not become another tool's
 	}
 	switch r.msg.Rcode {
@@ -85,10 +83,10 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) (f famil
 		_, f.err = r.result(Query{})
 		f.denied = true
 	case miekg.RcodeYXDomain:
-		f.err = lookup.Faultf(lookup.ConnectFailed, nil, no+"the resolvers answer YXDOMAIN for it, a DNAME leads to a name that is too long.")
+		f.err = noAddress("the resolvers answer YXDOMAIN for it, a DNAME leads to a name that is too long")
 		f.denied = true
 	case miekg.RcodeServerFailure:
-		f.err = lookup.Faultf(lookup.ConnectFailed, nil, no+"the resolvers answer SERVFAIL for it.")
+		f.err = noAddress("the resolvers answer SERVFAIL for it")
 	default:
 		for _, rr := range r.found {
 			if a, ok := record(rr).(Address); ok { // mapped addresses stay mapped, so that the guard sees them
@@ -115,6 +113,9 @@ func unresolved(v4, v6 family) error {
 	if i := slices.IndexFunc(errs, func(err error) bool { return errors.As(err, new(*fault.Error)) }); i >= 0 {
 		return errs[i]
 	}
-	return cmp.Or[error](errs[0], errs[1], lookup.Faultf(lookup.ConnectFailed, nil,
-		"The domain has no address to connect to: it exists without A and AAAA records."))
+	return cmp.Or(errs[0], errs[1], noAddress("it exists without A and AAAA records"))
+}
+
+func noAddress(why string) error {
+	return lookup.Faultf(lookup.ConnectFailed, nil, "The domain has no address to connect to: %s.", why)
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// crew is a context and the goroutines that work under it. A panic in one of
-// them, which would end the process, ends the context instead and comes out of
-// end, in the goroutine that waits for them.
+// crew is a context and the goroutines that work under it. A panic in one of them ends
+// the context and comes out of end, in the goroutine that waits for them.
 type crew struct {
 	context.Context
 
@@ -26,7 +25,6 @@ func newCrew(parent context.Context) *crew {
 	return &crew{Context: ctx, cancel: cancel}
 }
 
-// start runs work in a goroutine.
 func (c *crew) start(work func()) {
 	c.running.Go(func() {
 		defer func() {

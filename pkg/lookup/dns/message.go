@@ -19,11 +19,8 @@ const ednsSize = 1232
 const headerSize = 12
 
 var (
-	// errStray: bytes that do not answer our question, be it junk, a forgery
-	// or the answer to somebody else's.
 	errStray = errors.New("not a reply to this question")
-	// errCut: our reply, but not all of it.
-	errCut = errors.New("truncated or damaged reply")
+	errCut   = errors.New("truncated or damaged reply")
 )
 
 // question is one message to one resolver.
@@ -75,12 +72,10 @@ func drawCase(name string) string {
 // errStray or errCut. TC is looked at before the parser's verdict, because a
 // truncated reply need not parse.
 //
-// A reply without a question is the short form in which some resolvers refuse.
-// It may end the attempt at this resolver, or send us to TCP or away from EDNS,
-// but whatever its rcode says is of the resolver and not of the name: with
-// neither the name nor its case in it, only the ID and the port keep a forger
-// from sending it. Nobody refuses with NOERROR or NXDOMAIN, so these do not even
-// end the wait.
+// A reply without a question is the short form in which some resolvers refuse. It may
+// end the attempt at this resolver, or send us to TCP or away from EDNS, but with
+// neither the name nor its case in it, only the ID and the port keep a forger from
+// sending it. Nobody refuses with NOERROR or NXDOMAIN, so these do not even end the wait.
 func (q question) read(raw []byte) (*miekg.Msg, error) {
 	// Of QR and the opcode, a reply to a query has just QR.
 	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != q.id || raw[2]&0xf8 != 0x80 {
@@ -101,9 +96,8 @@ func (q question) read(raw []byte) (*miekg.Msg, error) {
 	case !complete:
 		return nil, errCut
 	}
-	// The header may count too few, and then the parser does not look at the
-	// rest. Resolvers pad within the OPT (RFC 7830); what leaves bytes behind are
-	// translators that change datagrams on their way, and TCP passes them by.
+	// The header may count too few, and then the parser does not look at the rest.
+	// Resolvers pad within the OPT (RFC 7830).
 	if _, complete := parse(raw[:len(raw)-1]); complete {
 		return nil, errCut
 	}
@@ -111,8 +105,8 @@ func (q question) read(raw []byte) (*miekg.Msg, error) {
 }
 
 // parse reads a message. It is complete when it has all the records that its
-// header counts, or is just a header: when it was cut between two records, the
-// parser takes the cut for the end, and so loses the OPT with half of the rcode.
+// header counts, or is just a header: the parser takes a cut between two records for
+// the end.
 func parse(raw []byte) (m *miekg.Msg, complete bool) {
 	m = new(miekg.Msg)
 	err := m.Unpack(raw)

@@ -2,6 +2,7 @@ package dns
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 
 	miekg "github.com/miekg/dns"
@@ -19,8 +20,8 @@ type Query struct {
 	Type   string // A, AAAA, MX, TXT, CNAME, NS or SOA
 }
 
-// ParseQuery reads domain and type of spec §4.2. It returns invalid_domain or
-// invalid_type. Other parameters are ignored.
+// ParseQuery reads domain and type of spec §4.2, and ignores other parameters. It
+// returns invalid_domain or invalid_type.
 func ParseQuery(q url.Values) (Query, error) {
 	domain, err := guard.DomainParam(q, guard.DNSName)
 	if err != nil {
@@ -54,11 +55,9 @@ func (q Query) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "type": {q.Type}}
 }
 
-// qtype is the number of a record type, TypeNone for one that cannot be asked
-// for.
+// qtype is the number of a record type, TypeNone for one that cannot be asked for.
 func qtype(t string) uint16 {
-	switch t {
-	case "A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA":
+	if slices.Contains([]string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"}, t) {
 		return miekg.StringToType[t]
 	}
 	return miekg.TypeNone
@@ -101,9 +100,8 @@ type MX struct {
 // without a separator.
 //
 // UTF-8 stands as it is, control characters included. A byte that is not part
-// of UTF-8 is written \DDD in decimal. To tell the two apart, a backslash that
-// three digits follow in the record is written \092; every other backslash
-// stands as it is. So reading each \DDD as a byte gives back the record. Text
+// of UTF-8 is written \DDD in decimal, and so is a backslash that three digits follow
+// in the record, as \092. So reading each \DDD as a byte gives back the record. Text
 // is escaped after joining: a character that is cut in two by a string's end
 // is whole there.
 type TXT struct {

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// maxRecords and maxText bound what one result can hold. A reply over TCP
-	// has room for 4,000 addresses, and compression lets it repeat a long name
-	// in every record. 512 KiB hold any TXT answer, each byte escaped.
+	// Bounds of a result. A reply over TCP has room for 4,000 addresses, and
+	// compression lets it repeat a long name in every record. 512 KiB hold any TXT
+	// answer, each byte escaped.
 	maxRecords = 1000
 	maxText    = 512 << 10
 
@@ -110,9 +110,8 @@ func text(escaped []string) TXT {
 	return out
 }
 
-// unescape gives the bytes of a character-string in the presentation form of
-// the DNS library: \DDD for bytes outside printable ASCII, \X for the
-// character X.
+// unescape gives the bytes of a character-string in the DNS library's form: \DDD for
+// bytes outside printable ASCII, \X for the character X.
 func unescape(s string) (out []byte) {
 	for ; s != ""; s = s[1:] {
 		if s[0] == '\\' {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -11,24 +12,22 @@ import (
 // in brackets, and returns each as ip:port, with port 53 if it has none. Its
 // error names every entry that is wrong, in one line; the text is meant for the
 // operator.
-func ParseResolvers(csv string) ([]string, error) {
-	var out, faults []string
-	seen := map[netip.AddrPort]bool{}
+func ParseResolvers(csv string) (resolvers []string, err error) {
+	var faults []string
 	for i, entry := range strings.Split(csv, ",") {
 		r, err := parseResolver(strings.TrimSpace(entry))
-		if err == nil && seen[r] {
+		if err == nil && slices.Contains(resolvers, r.String()) {
 			err = fmt.Errorf("%s is listed twice", r)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Sprintf("entry %d: %v", i+1, err))
 		}
-		seen[r] = true
-		out = append(out, r.String())
+		resolvers = append(resolvers, r.String())
 	}
 	if faults != nil {
 		return nil, fmt.Errorf("DNS resolvers: %s", strings.Join(faults, "; "))
 	}
-	return out, nil
+	return resolvers, nil
 }
 
 func parseResolver(s string) (netip.AddrPort, error) {
