@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -220,50 +221,33 @@ func (a alarm) runbook() string { return catalog.Runbook + "#alarm-" + a.name }
 
 // add makes an alarm that notifies a topic when it begins. That it ends wakes nobody.
 func (e *envelope) add(a alarm, to topics) {
-	comparison := "GreaterThanThreshold"
+	comparison, actions := "GreaterThanThreshold", &[]*string{to.ticket}
 	if a.below {
 		comparison = "LessThanThreshold"
 	}
-	periods, breaching, missing := max(a.periods, 1), max(a.breaching, 1), a.missing
-	if a.breaching == 0 {
-		breaching = periods
-	}
-	if missing == "" {
-		missing = missingGood
-	}
-	actions := &[]*string{to.ticket}
 	if a.page {
 		actions = &[]*string{to.page}
 	}
+	periods, missing := max(a.periods, 1), cmp.Or(a.missing, missingGood)
 	props := &awscloudwatch.CfnAlarmProps{
 		AlarmName:          jsii.String(e.settings.stack + "-" + a.name),
 		AlarmDescription:   jsii.String(a.means + " " + a.runbook()),
 		ComparisonOperator: &comparison,
 		Threshold:          &a.bound,
 		EvaluationPeriods:  jsii.Number(periods),
-		DatapointsToAlarm:  jsii.Number(breaching),
+		DatapointsToAlarm:  jsii.Number(cmp.Or(a.breaching, periods)),
 		TreatMissingData:   &missing,
 		AlarmActions:       actions,
 	}
 	if missing == missingTells {
 		props.InsufficientDataActions = actions
 	}
-	if a.expression == "" {
-		plain(props, a.of[0], a.period)
+	if one := a.of[0]; a.expression == "" {
+		props.Namespace, props.MetricName, props.Statistic, props.Period = &one.namespace, &one.name, &one.stat, jsii.Number(a.period)
 	} else {
 		props.Metrics = a.queries()
 	}
 	awscloudwatch.NewCfnAlarm(e.Stack, jsii.String(sam.Pascal(a.name)+"Alarm"), props)
-}
-
-// plain sets the metric of an alarm on one series.
-func plain(props *awscloudwatch.CfnAlarmProps, s series, period int) {
-	props.Namespace, props.MetricName, props.Period = &s.namespace, &s.name, jsii.Number(period)
-	if strings.HasPrefix(s.stat, "p") {
-		props.ExtendedStatistic = &s.stat
-	} else {
-		props.Statistic = &s.stat
-	}
 }
 
 // queries are the series and the expression, as an alarm on metric math has them.

@@ -89,20 +89,30 @@ func (e *envelope) graph(title string, of map[string]*string, stats, names []str
 	var metrics []awscloudwatch.IMetric
 	for _, name := range names {
 		for _, stat := range stats {
-			props := &awscloudwatch.MetricProps{
-				Namespace: jsii.String(service.Namespace(e.settings.stack)), MetricName: &name, Statistic: &stat,
-				Period: awscdk.Duration_Seconds(jsii.Number(minutes5)),
-			}
-			if of != nil {
-				props.DimensionsMap = &of
-			}
+			m := series{namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
+			label := ""
 			if len(stats) > 1 {
-				props.Label = jsii.String(name + " " + stat)
+				label = name + " " + stat
 			}
-			metrics = append(metrics, awscloudwatch.NewMetric(props))
+			metrics = append(metrics, m.metric(of, label))
 		}
 	}
 	return widget(title, metrics)
+}
+
+// metric is the series of a dimension's value, or of all of them, under a label; without
+// one CloudWatch chooses it.
+func (s series) metric(of map[string]*string, label string) awscloudwatch.IMetric {
+	props := &awscloudwatch.MetricProps{
+		Namespace: &s.namespace, MetricName: &s.name, Statistic: &s.stat, Period: awscdk.Duration_Seconds(jsii.Number(minutes5)),
+	}
+	if of != nil {
+		props.DimensionsMap = &of
+	}
+	if label != "" {
+		props.Label = &label
+	}
+	return awscloudwatch.NewMetric(props)
 }
 
 // widget is a graph of metrics, from 0 on.
@@ -127,13 +137,10 @@ func readyMetrics() []string {
 
 // gateway is a graph of what API Gateway measures of the API.
 func (e *envelope) gateway(title, stat string, names ...string) awscloudwatch.IWidget {
-	of := map[string]*string{"ApiId": e.resource(idAPI).Ref()}
 	var metrics []awscloudwatch.IMetric
 	for _, name := range names {
-		metrics = append(metrics, awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
-			Namespace: jsii.String("AWS/ApiGateway"), MetricName: &name, Statistic: &stat, DimensionsMap: &of,
-			Period: awscdk.Duration_Seconds(jsii.Number(minutes5)),
-		}))
+		m := series{namespace: "AWS/ApiGateway", name: name, stat: stat}
+		metrics = append(metrics, m.metric(map[string]*string{"ApiId": e.resource(idAPI).Ref()}, ""))
 	}
 	return widget(title, metrics)
 }
@@ -145,10 +152,8 @@ func (e *envelope) concurrency() awscloudwatch.IWidget {
 	for _, slug := range functionSlugs() {
 		of := map[string]*string{"FunctionName": e.resource(sam.LogicalID(slug)).Ref()}
 		for _, m := range []series{{name: "ConcurrentExecutions", stat: statMax}, {name: "Throttles", stat: statSum}} {
-			metrics = append(metrics, awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
-				Namespace: jsii.String("AWS/Lambda"), MetricName: &m.name, Statistic: &m.stat, DimensionsMap: &of,
-				Label: jsii.String(slug + " " + m.name), Period: awscdk.Duration_Seconds(jsii.Number(minutes5)),
-			}))
+			m.namespace = "AWS/Lambda"
+			metrics = append(metrics, m.metric(of, slug+" "+m.name))
 		}
 	}
 	return widget("Concurrency", metrics)
@@ -161,11 +166,7 @@ func (e *envelope) revenue() awscloudwatch.IWidget {
 	var terms []string
 	for i, o := range catalog.All() {
 		id := fmt.Sprintf("m%d", i)
-		of := map[string]*string{service.DimensionOperation: jsii.String(o.Slug)}
-		using[id] = awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
-			Namespace: jsii.String(service.Namespace(e.settings.stack)), MetricName: jsii.String(service.SettlementMetrics()[0]),
-			Statistic: jsii.String(statSum), DimensionsMap: &of,
-		})
+		using[id] = e.own(id, service.SettlementMetrics()[0], statSum).metric(map[string]*string{service.DimensionOperation: &o.Slug}, "")
 		terms = append(terms, fmt.Sprintf("FILL(%s, 0) * %s", id, o.Amount))
 	}
 	return widget("Revenue: USD", []awscloudwatch.IMetric{awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
@@ -174,14 +175,14 @@ func (e *envelope) revenue() awscloudwatch.IWidget {
 	})})
 }
 
-// savedQuery is a saved query of CloudWatch Logs Insights.
+// savedQuery is a query of CloudWatch Logs Insights.
 type savedQuery struct {
 	name, text string
 	gateway    bool // over the gateway's log, not those of the functions
 }
 
-// savedQueries are those that the runbook begins with. The person who asks
-// fills in a word in capitals.
+// savedQueries are those that the runbook begins with. A word in capitals is to be
+// filled in.
 func savedQueries() []savedQuery {
 	return []savedQuery{{
 		name: "failures",
@@ -242,9 +243,8 @@ func (e *envelope) queries() {
 		if q.gateway {
 			group = idLog
 		}
-		groups := &[]*string{e.resource(group).Ref()}
 		awslogs.NewCfnQueryDefinition(e.Stack, jsii.String(q.id()), &awslogs.CfnQueryDefinitionProps{
-			Name: jsii.String(e.settings.stack + "/" + q.name), QueryString: jsii.String(q.text), LogGroupNames: groups,
+			Name: jsii.String(e.settings.stack + "/" + q.name), QueryString: &q.text, LogGroupNames: &[]*string{e.resource(group).Ref()},
 		})
 	}
 }

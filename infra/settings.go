@@ -112,8 +112,8 @@ func (c *contextReader) yes(key string, fallback bool) bool {
 // days is how long logs are kept. CloudWatch Logs takes certain numbers only.
 func (c *contextReader) days(key string, fallback float64) float64 {
 	known := []float64{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653}
-	n, err := strconv.ParseFloat(c.text(key, strconv.FormatFloat(fallback, 'g', -1, 64)), 64)
-	if err != nil || !slices.Contains(known, n) {
+	n := c.number(key, fallback)
+	if n > 0 && !slices.Contains(known, n) {
 		c.fault(key, "must be a number of days, one of %v", known)
 	}
 	return n
@@ -171,15 +171,12 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 func (c *contextReader) nodes(params map[string]any) string {
 	v := c.text(ctxNodes, "")
 	switch {
-	case v == nodesParameter:
+	case v != nodesParameter && v != nodesSecret:
+		c.fault(ctxNodes, "must be %s (rpc_urls in the secret of FacilitatorSecretArn) or %s (cdk deploy --parameters RpcUrl=…): production needs nodes of its own. The network's public node promises nothing, and with none at all a refused payer can get an answer free", nodesSecret, nodesParameter)
 	case v == nodesSecret && params["FacilitatorSecretArn"] == "":
 		c.fault(ctxNodes, "is %s, and FacilitatorSecretArn is not set", nodesSecret)
-	case v == nodesSecret:
-		if params != nil {
-			params["RpcUrl"] = nodesSecret
-		}
-	default:
-		c.fault(ctxNodes, "must be %s (rpc_urls in the secret of FacilitatorSecretArn) or %s (cdk deploy --parameters RpcUrl=…): production needs nodes of its own. The network's public node promises nothing, and with none at all a refused payer can get an answer free", nodesSecret, nodesParameter)
+	case v == nodesSecret && params != nil:
+		params["RpcUrl"] = nodesSecret
 	}
 	return v
 }
@@ -234,32 +231,20 @@ func (c *contextReader) built(root, build string) {
 	if err != nil {
 		c.fault("functions", "cannot be read: %v", err)
 	}
-	var missing, foreign, closed []string
 	for _, f := range functions {
 		path := filepath.Join(build, f.Name(), "bootstrap")
 		binary, err := elf.Open(path)
+		if err == nil {
+			const others = 0o005 // the archive keeps the mode, and Lambda runs the file as another user
+			if info, _ := os.Stat(path); info == nil || info.Mode().Perm()&others != others {
+				err = errors.New("others may not run it (chmod 755, or umask 022)")
+			} else if binary.Machine != elf.EM_AARCH64 {
+				err = errors.New("it is for another machine")
+			}
+			_ = binary.Close()
+		}
 		if err != nil {
-			missing = append(missing, f.Name())
-			continue
+			c.fault(path, "cannot be deployed: %v (make build ARCH=arm64)", err)
 		}
-		if binary.Machine != elf.EM_AARCH64 {
-			foreign = append(foreign, f.Name())
-		}
-		// The archive keeps the mode, and Lambda runs the file as another user.
-		const others = 0o005
-		if info, err := os.Stat(path); err != nil || info.Mode().Perm()&others != others {
-			closed = append(closed, f.Name())
-		}
-		_ = binary.Close()
-	}
-	const help = "(make build ARCH=arm64)"
-	if len(missing) > 0 {
-		c.fault(build, "has no %s %s", strings.Join(missing, ", "), help)
-	}
-	if len(foreign) > 0 {
-		c.fault(build, "has %s for another machine %s", strings.Join(foreign, ", "), help)
-	}
-	if len(closed) > 0 {
-		c.fault(build, "has %s that others may not run (chmod 755, or umask 022 and %s)", strings.Join(closed, ", "), strings.Trim(help, "()"))
 	}
 }

@@ -169,10 +169,10 @@ func TestCodeIsForLambda(t *testing.T) {
 		says    string
 	}{
 		{elf.EM_AARCH64, 0o755, ""},
-		{elf.EM_X86_64, 0o755, "has dns for another machine (make build ARCH=arm64)"},
-		{elf.EM_AARCH64, 0o700, "has dns that others may not run (chmod 755"},
-		{elf.EM_AARCH64, 0o644, "has dns that others may not run (chmod 755"},
-		{elf.EM_AARCH64, 0, "has no dns (make build ARCH=arm64)"},
+		{elf.EM_X86_64, 0o755, "dns/bootstrap cannot be deployed: it is for another machine (make build ARCH=arm64)"},
+		{elf.EM_AARCH64, 0o700, "others may not run it (chmod 755"},
+		{elf.EM_AARCH64, 0o644, "others may not run it (chmod 755"},
+		{elf.EM_AARCH64, 0, "no such file or directory (make build ARCH=arm64)"},
 	} {
 		build("dns", c.machine)
 		check(t, os.Chmod(bootstrap, c.mode))

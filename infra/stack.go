@@ -44,11 +44,13 @@ func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 	e.include = cloudformationinclude.NewCfnInclude(e.Stack, jsii.String("Application"), &cloudformationinclude.CfnIncludeProps{
 		TemplateFile: &s.template, Parameters: &s.params,
 	})
-	if s.reserve {
-		e.reserveReconcile()
+	if s.reserve { // so that it runs while requests use up the account's concurrency
+		e.resource(sam.LogicalID(sam.Reconcile)).AddPropertyOverride(jsii.String("ReservedConcurrentExecutions"), 1)
 	}
-	for _, slug := range functionSlugs() {
-		e.code(slug)
+	if e.build != "" {
+		for _, slug := range functionSlugs() {
+			e.code(slug)
+		}
 	}
 	for _, id := range []string{idLog, idFunctionsLog} {
 		e.resource(id).AddPropertyOverride(jsii.String("RetentionInDays"), s.retention)
@@ -77,17 +79,8 @@ func (e *envelope) demandNodes() {
 
 func (e *envelope) resource(id string) awscdk.CfnResource { return e.include.GetResource(&id) }
 
-// reserveReconcile reserves a concurrency of exactly one for the scheduled
-// function, so that it runs while requests use up the account's concurrency.
-func (e *envelope) reserveReconcile() {
-	e.resource(sam.LogicalID(sam.Reconcile)).AddPropertyOverride(jsii.String("ReservedConcurrentExecutions"), 1)
-}
-
 // code replaces the template's CodeUri by the built binary.
 func (e *envelope) code(slug string) {
-	if e.build == "" {
-		return
-	}
 	asset := awss3assets.NewAsset(e.Stack, jsii.String(sam.Pascal(slug)+"Code"), &awss3assets.AssetProps{
 		Path: jsii.String(filepath.Join(e.build, slug)),
 	})

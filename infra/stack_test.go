@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -24,7 +25,7 @@ import (
 // own tests: alarms, and the dashboard.
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
-	s := must(readSettings("..", from(*example())))(t)
+	s := must(readSettings("..", from(deployed.Context())))(t)
 	want, got := written(t, s.params), synthesized(t)
 	type m = document
 	ref := func(id string) m { return m{"Ref": id} }
@@ -61,7 +62,7 @@ func TestEnvelope(t *testing.T) {
 		"NotificationsWithSubscribers": []any{notice("ACTUAL", 80), notice("FORECASTED", 100)},
 	})["DependsOn"] = []any{"TicketsPolicy"}
 	add("Domain", "ApiGatewayV2::DomainName", m{"DomainName": "api.hostfacts.example", "DomainNameConfigurations": []any{
-		m{"CertificateArn": (*example())[ctxCertificate], "EndpointType": "REGIONAL", "SecurityPolicy": "TLS_1_2"},
+		m{"CertificateArn": deployed.Context()[ctxCertificate], "EndpointType": "REGIONAL", "SecurityPolicy": "TLS_1_2"},
 	}})
 	// It waits for the stage, which SAM makes, and TestTransform finds.
 	add("DomainMapping", "ApiGatewayV2::ApiMapping", m{"ApiId": ref(idAPI), "DomainName": ref("Domain"), "Stage": "$default"})["DependsOn"] = []any{idStage}

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -19,6 +17,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if path := os.Getenv("NAG_TEMPLATE"); path != "" { // see nag
+		if err := lint(path, os.Getenv("NAG_REPORT")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	testbed.Parallel(4) // most tests wait for programs of one thread
 	os.Exit(testbed.Main(m))
 }
@@ -41,49 +46,26 @@ func check(t *testing.T, err error) {
 
 type document = map[string]any
 
-// synth runs the app in a folder with a context, as the CDK CLI does, or with its
-// example for nil, and returns the template that it wrote. It is another process:
-// the library under it has a data race when it ends.
+// synth runs the app in a folder with a context. It is another process: the library under
+// it has a data race when it ends.
 func synth(t *testing.T, dir string, context map[string]any) ([]byte, error) {
 	t.Helper()
-	out := t.TempDir()
-	cmd := exec.Command(testbed.Program(t, "./infra"))
-	cmd.Dir, cmd.Env = dir, os.Environ()
-	if context == nil {
-		cmd.Args = append(cmd.Args, "-out", out)
-	} else {
-		cmd.Env = append(cmd.Env, "CDK_OUTDIR="+out, "CDK_CONTEXT_JSON="+string(must(json.Marshal(context))(t)))
-	}
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("synthesize: %w\n%s", err, said)
-	}
-	text, err := os.ReadFile(filepath.Join(out, defaultStack+".template.json"))
+	text, err := deployed.Synthesize(t, testbed.Program(t, "./infra"), dir, context)
 	// The CDK writes some attributes as "Id.Name", the transform all as a list.
 	return regexp.MustCompile(`("Fn::GetAtt": )"(\w+)\.(\w+)"`).ReplaceAll(text, []byte(`$1["$2","$3"]`)), err
 }
 
-// kept are texts that are made once.
-var kept struct {
-	sync.Mutex
-	texts map[string][]byte
-}
-
-func once(name string, compute func() []byte) []byte {
-	kept.Lock()
-	defer kept.Unlock()
-	if kept.texts == nil {
-		kept.texts = map[string][]byte{}
-	}
-	if kept.texts[name] == nil {
-		kept.texts[name] = compute()
-	}
-	return kept.texts[name]
+// example is the synthesized example, made once.
+var example struct {
+	sync.Once
+	text []byte
 }
 
 // synthesized is the synthesized example, a copy for each caller.
 func synthesized(t *testing.T) (d document) {
 	t.Helper()
-	check(t, json.Unmarshal(once("the example", func() []byte { return must(synth(t, ".", nil))(t) }), &d))
+	example.Do(func() { example.text = must(synth(t, ".", deployed.Context()))(t) })
+	check(t, json.Unmarshal(example.text, &d))
 	return d
 }
 

@@ -2,24 +2,20 @@ package gameday
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
-// stack is the name of the stack that the CDK app synthesizes as its example. The
-// name of every alarm begins with it.
-const stack = "hostfacts-production"
+// stack is the name of the stack, with which the name of every alarm begins.
+const stack = deployed.Stack
 
-// synthesized is the template that the CDK app makes, without credentials and
-// without a network.
+// synthesized is the template that the CDK app makes.
 func synthesized(t *testing.T) []byte {
 	t.Helper()
-	testbed.Find(t, "Node for the CDK", "node")
 	// The app is a separate program; reading its sources tells the cache of
 	// go test that the result depends on them.
 	sources, _ := filepath.Glob("../*.go") // the pattern is well-formed
@@ -28,13 +24,7 @@ func synthesized(t *testing.T) []byte {
 			t.Fatal(err)
 		}
 	}
-	out := t.TempDir()
-	cmd := exec.Command(builtIn("cdk"), "-out", out)
-	cmd.Dir = ".."
-	if said, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("synthesize: %v\n%s", err, said)
-	}
-	doc, err := os.ReadFile(filepath.Join(out, stack+".template.json"))
+	doc, err := deployed.Synthesize(t, builtIn("cdk"), "..", deployed.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

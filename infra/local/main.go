@@ -12,13 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -190,6 +191,20 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (done func(
 	return func() { server.Close(); logClose("play-money journal", f.Close()) }, nil
 }
 
+// newLog writes lines for a person: without the level of what is usual, and without the
+// metrics, which are for CloudWatch and begin with a capital or an underscore.
+func newLog(out io.Writer, level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		switch {
+		case a.Key == slog.TimeKey:
+			return slog.String(a.Key, a.Value.Time().Format("15:04:05.000"))
+		case a.Key < "a", a.Key == slog.LevelKey && a.Value.Any() == slog.LevelInfo:
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
 func logClose(what string, err error) {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "close the %s: %v\n", what, err)
@@ -209,22 +224,19 @@ func reachable(listening net.Addr, configured string) string {
 
 // nextPort is the port after the service's, or any where the service has any.
 func nextPort(service, configured string) (string, error) {
-	host, port, err := net.SplitHostPort(service)
-	if err != nil {
+	addr, err := netip.ParseAddrPort(service)
+	_, asked, _ := net.SplitHostPort(configured)
+	switch next := addr.Port() + 1; {
+	case err != nil:
 		return "", err
-	}
-	if _, asked, _ := net.SplitHostPort(configured); asked == "0" {
-		return net.JoinHostPort(host, "0"), nil
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	if err != nil {
-		return "", err
-	}
-	if n == 65535 {
+	case asked == "0":
+		return netip.AddrPortFrom(addr.Addr(), 0).String(), nil
+	case next == 0:
 		return "", errors.New("LOCAL_ADDR has the last port, 65535, and the play-money facilitator takes the next one: " +
 			"set a lower port, or FACILITATOR_URL to use another facilitator")
+	default:
+		return netip.AddrPortFrom(addr.Addr(), next).String(), nil
 	}
-	return net.JoinHostPort(host, strconv.FormatUint(n+1, 10)), nil
 }
 
 // warnUnresolved says at start what would otherwise be learnt by paying for lookups.

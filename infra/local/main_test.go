@@ -347,14 +347,14 @@ func TestLineLog(t *testing.T) {
 	var b bytes.Buffer
 	log := newLog(&b, slog.LevelInfo)
 	log.Debug("hidden")
-	log.With("a", 1).WithGroup("g").Info("said", "text", "two words", "empty", "", "plain", "x", "line", "a\nb")
+	log.With("a", 1).Info("said", "text", "two words", "Requests", 1, "_aws", []int{1}, "line", "a\nb")
 	log.Warn("careful")
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 	if len(lines) != 2 {
 		t.Fatalf("%d lines: %s", len(lines), b.String())
 	}
 	for i, want := range []string{
-		`^\d\d:\d\d:\d\d\.\d{3} said a=1 text="two words" empty="" plain=x line="a\\nb"$`, `^\d\d:\d\d:\d\d\.\d{3} WARN careful$`,
+		`^time=\d\d:\d\d:\d\d\.\d{3} msg=said a=1 text="two words" line="a\\nb"$`, `^time=\d\d:\d\d:\d\d\.\d{3} level=WARN msg=careful$`,
 	} {
 		if !regexp.MustCompile(want).MatchString(lines[i]) {
 			t.Errorf("line %q, want %s", lines[i], want)

@@ -26,30 +26,18 @@ func atHome(listening net.Addr, baseURL string, next http.Handler) http.Handler 
 	}
 	known := func(host string) bool { return loopback(host) || own != "" && strings.EqualFold(host, own) }
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == catalog.PathMCP && !(known(nameOf(r.Host)) && knownOrigins(r.Header.Values("Origin"), known)) {
+		host := url.URL{Host: r.Host} // its Hostname is without the port
+		home := known(host.Hostname())
+		for _, origin := range r.Header.Values("Origin") {
+			u, err := url.Parse(origin)
+			home = home && err == nil && (u.Scheme == "http" || u.Scheme == "https") && known(u.Hostname())
+		}
+		if r.URL.Path == catalog.PathMCP && !home {
 			http.Error(w, "this service answers tools to this machine only", http.StatusForbidden)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func knownOrigins(origins []string, known func(host string) bool) bool {
-	for _, origin := range origins {
-		u, err := url.Parse(origin)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || !known(u.Hostname()) {
-			return false
-		}
-	}
-	return true
-}
-
-// nameOf is the host of a Host header without its port.
-func nameOf(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		return name
-	}
-	return strings.Trim(host, "[]")
 }
 
 func loopback(host string) bool {

@@ -58,9 +58,8 @@ type Properties struct {
 	Events map[string]struct {
 		Type       string `yaml:"Type"`
 		Properties struct {
-			APIID  yaml.Node `yaml:"ApiId"`
-			Method string    `yaml:"Method"`
-			Path   string    `yaml:"Path"`
+			Method string `yaml:"Method"`
+			Path   string `yaml:"Path"`
 		} `yaml:"Properties"`
 	} `yaml:"Events"`
 }
@@ -196,19 +195,13 @@ func (t *Template) function(name string, values scope) (Function, error) {
 			faults = append(faults, fmt.Errorf("%s: %w", variable, err))
 		}
 	}
-	for event, e := range p.Events {
+	for _, e := range p.Events {
 		if e.Type != "HttpApi" {
 			continue // schedules and the like are invoked by hand
 		}
 		key := "$default" // SAM: neither path nor method
 		if e.Properties.Path != "" || e.Properties.Method != "" {
 			key = strings.ToUpper(e.Properties.Method) + " " + e.Properties.Path
-		}
-		if api := e.Properties.APIID; api.Tag != "!Ref" || t.Resources[api.Value].Type != "AWS::Serverless::HttpApi" {
-			faults = append(faults, fmt.Errorf("event %s: ApiId must be a !Ref to an AWS::Serverless::HttpApi of the template", event))
-		}
-		if strings.Contains(key, "{") {
-			faults = append(faults, fmt.Errorf("event %s: path variables are not supported", event))
 		}
 		f.Routes = append(f.Routes, key)
 	}
@@ -268,4 +261,24 @@ func (s scope) holds(node *yaml.Node) (bool, error) {
 		return left == right, err
 	}
 	return false, fmt.Errorf("line %d: the condition %s cannot be resolved here", node.Line, node.Tag)
+}
+
+// Functions that no operation of the catalog has.
+const (
+	Discovery = "discovery"
+	Health    = "health"
+	MCP       = "mcp"
+	Reconcile = "reconcile"
+)
+
+// LogicalID is the template's name of a function: PascalCase slug + Function.
+func LogicalID(slug string) string { return Pascal(slug) + "Function" }
+
+// Pascal is a name with hyphens in PascalCase.
+func Pascal(name string) string {
+	var id strings.Builder
+	for part := range strings.SplitSeq(name, "-") {
+		id.WriteString(strings.ToUpper(part[:1]) + part[1:])
+	}
+	return id.String()
 }

@@ -3,7 +3,10 @@
 package deployed
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +19,41 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
+
+// Stack is the name of the stack that the CDK app synthesizes.
+const Stack = "hostfacts-production"
+
+// Context is a context of the CDK app, with which it adds everything that it can add and
+// needs no built functions.
+func Context() map[string]any {
+	return map[string]any{
+		"PayTo": testbed.Account(1), "FacilitatorUrl": "https://facilitator.example", "nodes": "parameter", "assets": "none",
+		"domain": "api.hostfacts.example", "alarmEmail": "ops@hostfacts.example", "ticketEmail": "tickets@hostfacts.example",
+		"certificateArn":       "arn:aws:acm:us-east-1:111122223333:certificate/00000000-0000-4000-8000-000000000000",
+		"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf",
+
+		"FacilitatorFallbackUrl":       "https://fallback.example",
+		"FacilitatorFallbackSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:fallback-GhIjKl",
+	}
+}
+
+// Synthesize runs the CDK app, a program, in a folder with a context, as the CDK CLI does,
+// without credentials and without a network. It returns the template that it wrote.
+func Synthesize(tb testing.TB, app, dir string, context map[string]any) ([]byte, error) {
+	tb.Helper()
+	testbed.Find(tb, "Node for the CDK", "node")
+	out := tb.TempDir()
+	text, err := json.Marshal(context)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(app)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CDK_OUTDIR="+out, "CDK_CONTEXT_JSON="+string(text))
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("synthesize: %w\n%s", err, said)
+	}
+	return os.ReadFile(filepath.Join(out, Stack+".template.json"))
+}
 
 // Template is template.yaml as JSON has it, with the long forms of intrinsic functions.
 func Template(tb testing.TB) map[string]any {
