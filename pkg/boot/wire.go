@@ -211,7 +211,7 @@ func (t Table) Stores() Stores {
 func (c Config) limits(store LimitStore, now func() time.Time) service.Limits {
 	l := service.Limits{Leases: store, Single: c.Caps.Single, Bundle: c.Caps.Bundle}
 	if c.Caps.PerMinute > 0 {
-		l.Rate = limit.NewRate(limit.RateConfig{PerMinute: c.Caps.PerMinute, Counter: store, Now: now})
+		l.Rate = limit.NewRate(c.Caps.PerMinute, store, now)
 	}
 	return l
 }

@@ -5,14 +5,12 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -136,15 +134,6 @@ type fleet struct {
 	tool         string // the operation's
 }
 
-// leaseIDs numbers leases, in the length that production uses. Two leases of one
-// client with the same id are one lease, so that one more of its requests would be
-// let in; of random ids with the 25 bits that rand.Text has in that length, some
-// of the thousands that these tests draw are the same now and then.
-func leaseIDs() func() string {
-	var n atomic.Int64
-	return func() string { return fmt.Sprintf("%0*d", limit.IDLength, n.Add(1)) }
-}
-
 func newFleet(t testing.TB, environments int, op func(parts) service.Operation, changes ...func(*parts)) *fleet {
 	f := &fleet{TB: t, peers: &peers{table: newTable(t), settles: 300 * time.Millisecond, looks: 200 * time.Millisecond}}
 	limits := f.table.limits()
@@ -155,7 +144,7 @@ func newFleet(t testing.TB, environments int, op func(parts) service.Operation, 
 			Offering: service.Offering{Receipts: receipts, Site: discovery.Site{Terms: testTerms(), DuplicateWindow: 45 * time.Second}},
 			Ledger:   f.table.ledger, Facilitator: f.peers, Evidence: f.peers, DNS: f.peers,
 			Limits: service.Limits{
-				Rate:   limit.NewRate(limit.RateConfig{PerMinute: 300, Counter: limits, Now: time.Now}),
+				Rate:   limit.NewRate(300, limits, time.Now),
 				Leases: limits, Single: 50, Bundle: 20,
 			},
 		}
@@ -345,7 +334,7 @@ func (t *table) pays(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault 
 func (t *table) limits() *limittest.Watched {
 	s := &limittest.Watched{}
 	s.Before = func(ctx context.Context, c limittest.Call) error {
-		if c.Verb == "add" || c.Verb == "take" {
+		if c.Verb == "count" {
 			return t.write("count "+c.Of, 1) // below a kilobyte (see package dynamo)
 		}
 		held, _, err := s.Memory.Acquire(ctx, c.Of, limit.Lease{}, 0)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -104,7 +105,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	t.Helper()
 	s := &shop{T: t, memory: &ledgertest.Memory{}}
 	s.limits.Before = func(_ context.Context, c limittest.Call) error {
-		if s.uncounts.Load() && (c.Verb == "add" || c.Verb == "take") {
+		if s.uncounts.Load() && c.Verb == "count" {
 			return errors.New("the store is down")
 		}
 		return nil
@@ -129,7 +130,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 		}
 	}))
 	t.Cleanup(settler.Close)
-	id := leaseIDs()
+	var requests atomic.Int64
 	p := parts{
 		Platform: platform(), Offering: service.Offering{Site: discovery.Site{Terms: terms, DuplicateWindow: 45 * time.Second}},
 		Facilitator: must(facilitator.New(facilitator.Config{
@@ -138,7 +139,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 		Limits: service.Limits{Leases: &s.limits},
 	}
 	p.Log = printable.Log(slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: &s.level})))
-	p.RequestID = func(*http.Request) string { return id() }
+	p.RequestID = func(*http.Request) string { return fmt.Sprint(requests.Add(1)) }
 	for _, change := range changes {
 		if change != nil {
 			change(&p)
@@ -151,9 +152,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	if p.perMinute > 0 {
 		// Its minute does not end, however long a test takes.
 		begun := time.Now()
-		p.Limits.Rate = limit.NewRate(limit.RateConfig{
-			PerMinute: p.perMinute, Counter: &s.limits, Now: func() time.Time { return begun },
-		})
+		p.Limits.Rate = limit.NewRate(p.perMinute, &s.limits, func() time.Time { return begun })
 	}
 	server := httptest.NewServer(p.whole())
 	t.Cleanup(server.Close)

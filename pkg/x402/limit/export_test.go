@@ -1,5 +1,16 @@
 package limit
 
+import "time"
+
+// StoreTimeout bounds a report.
+const StoreTimeout = storeTimeout
+
+// Patient has a Rate wait for its store as long as a busy machine may need.
+func (r *Rate) Patient() *Rate {
+	r.timeout = time.Minute
+	return r
+}
+
 // Clients returns how many clients are tracked.
 func (r *Rate) Clients() int {
 	r.mu.Lock()

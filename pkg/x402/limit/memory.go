@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -22,71 +23,52 @@ var (
 
 // Acquire implements Leases.
 func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, limit int) ([]Lease, bool, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, false, err
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	held := m.leases[operation]
 	ok := slices.ContainsFunc(held, l.equal)
-	if !ok && len(held) < limit {
+	if ctx.Err() == nil && !ok && len(held) < limit {
 		if m.leases == nil {
 			m.leases = map[string][]Lease{}
 		}
 		held, ok = append(held, l), true
 		m.leases[operation] = held
 	}
-	return slices.Clone(held), ok, nil
+	return slices.Clone(held), ok && ctx.Err() == nil, ctx.Err()
 }
 
 func (l Lease) equal(other Lease) bool { return l.ID == other.ID && l.Until.Equal(other.Until) }
 
 // Remove implements Leases.
 func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, gone := range leases {
-		if held, ok := m.leases[operation]; ok {
+		if held, ok := m.leases[operation]; ok && ctx.Err() == nil {
 			m.leases[operation] = slices.DeleteFunc(held, gone.equal)
 		}
 	}
-	return nil
+	return ctx.Err()
 }
 
-// Add implements Counter.
-func (m *Memory) Add(ctx context.Context, client string, window time.Time, n Units) (Units, error) {
-	total, _, err := m.Take(ctx, client, window, n, 1<<62)
-	return total, err
-}
-
-// Take implements Counter. Windows that ended more than a minute before the one
+// Count implements Counter. Windows that ended more than a minute before the one
 // that begins are deleted.
-func (m *Memory) Take(ctx context.Context, client string, window time.Time, n Units, most int) (Units, bool, error) {
-	if err := ctx.Err(); err != nil {
-		return Units{}, false, err
-	}
+func (m *Memory) Count(ctx context.Context, client string, window time.Time, n Units, most int) (Units, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	window = window.UTC()
-	had := m.counts[window][client]
-	if had.All+n.All > most {
-		return had, false, nil
+	total := m.counts[window][client]
+	if ctx.Err() != nil || total.All+n.All > most {
+		return total, false, ctx.Err()
 	}
+	total = Units{All: total.All + n.All, Open: total.Open + n.Open}
 	if m.counts == nil {
 		m.counts = map[time.Time]map[string]Units{}
 	}
 	if m.counts[window] == nil {
-		for w := range m.counts {
-			if w.Before(window.Add(-Window)) {
-				delete(m.counts, w)
-			}
-		}
+		maps.DeleteFunc(m.counts, func(w time.Time, _ map[string]Units) bool { return w.Before(window.Add(-Window)) })
 		m.counts[window] = map[string]Units{}
 	}
-	total := Units{All: had.All + n.All, Open: had.Open + n.Open}
 	m.counts[window][client] = total
 	return total, true, nil
 }

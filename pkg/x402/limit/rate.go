@@ -1,8 +1,22 @@
+// Package limit limits the requests of one client, and the concurrent calls of one
+// operation (spec §7.1 rate_limited and overloaded, §8).
+//
+// Rate counts the requests of a client in units: one without a payment approximately,
+// because that is cheap, one with a payment exactly. What costs us counts against its
+// sender. Requests without a payment pass while the store is down.
+//
+// Slots caps how many calls of an operation run at once, and gives one client at
+// most a quarter of them. It is exact: over all environments no more than the cap hold
+// a lease that has not expired. While the store is down nothing is let in. Slots
+// does not queue.
+//
+// Both use stores with two implementations, which pass one suite (limittest):
+// Memory, for one process, and the Table of package dynamo.
 package limit
 
 import (
-	"cmp"
 	"context"
+	"math"
 	"sync"
 	"time"
 )
@@ -14,68 +28,38 @@ import (
 // but needs a second item to be read with each report.
 const Window = time.Minute
 
-const windowSeconds = int64(Window / time.Second)
-
-// DefaultStoreTimeout is that of RateConfig.
-const DefaultStoreTimeout = 250 * time.Millisecond
-
-// maxClients bounds the memory: some 150 bytes a client.
-const maxClients = 10_000
-
-// A store that fails is not called again for firstPause, and for twice as long
-// each time it fails again, at most maxPause.
 const (
-	firstPause = time.Second
-	maxPause   = 30 * time.Second
+	// maxClients bounds the memory: some 150 bytes a client.
+	maxClients = 10_000
+	// storeTimeout bounds one report to the Counter, and pause is for how long one that
+	// fails is not called again. Weigh is bounded by the Counter and its context alone.
+	storeTimeout = 250 * time.Millisecond
+	pause        = time.Second
+	// shares says how much of the limit an environment may let pass before it
+	// reports: a tenth.
+	shares = 10
+	// recheck is how long a client is refused without asking the store, when it is
+	// over the limit only by units that its undecided requests may give back.
+	recheck = time.Second
 )
-
-// shares says how much of the limit an environment may let pass before it
-// reports: a tenth.
-const shares = 10
-
-// What a request with a payment weighs in units, at a limit of weighedAt; one
-// without a payment weighs 1. The weights are in proportion to the limit, so that
-// the number of failing payments that one client can send does not grow with it.
-const (
-	weighedAt       = 300
-	weightUndecided = 5
-	weightAtFault   = 20
-)
-
-// recheck is how long a client is refused without asking the store, when it is
-// over the limit only by units that its undecided requests may give back.
-const recheck = time.Second
 
 // Units are what a client has used of its limit in a window.
 type Units struct {
-	// All is how many units count now.
-	All int
-	// Open is how many of them belong to undecided requests and may be given
-	// back.
-	Open int
+	All  int // how many units count now
+	Open int // how many of them belong to undecided requests and may be given back
 }
+
+// Unbounded has a Counter count whatever the total is.
+const Unbounded = math.MaxInt
 
 // Counter adds up what the environments report.
 type Counter interface {
-	// Add adds n, which may be negative, to the units of a client in the window
-	// that begins at window, and returns the client's total in it, n included. A
-	// call that returns an error may or may not have counted.
-	Add(ctx context.Context, client string, window time.Time, n Units) (total Units, err error)
-
-	// Take is Add if the total then stays within most. Otherwise it counts nothing
-	// and ok is false.
-	Take(ctx context.Context, client string, window time.Time, n Units, most int) (total Units, ok bool, err error)
-}
-
-// RateConfig configures a Rate.
-type RateConfig struct {
-	// PerMinute is the limit of one client in units; 0 is no limit.
-	PerMinute int
-	Counter   Counter          // required with a limit
-	Now       func() time.Time // required with a limit
-	// StoreTimeout bounds one report to the Counter; DefaultStoreTimeout when 0.
-	// Weigh is bounded by the Counter and its context alone.
-	StoreTimeout time.Duration
+	// Count adds n, which may be negative, to the units of a client in the window
+	// that begins at window, if the total then stays within most. It returns the
+	// client's total in the window, n included. Otherwise it counts nothing, and ok is
+	// false. A call that returns an error may or may not have counted. One that is
+	// Unbounded never counts twice.
+	Count(ctx context.Context, client string, window time.Time, n Units, most int) (total Units, ok bool, err error)
 }
 
 // Rate limits how many units a client may use in a Window, over all
@@ -97,40 +81,49 @@ type RateConfig struct {
 //
 // A client that is over the limit is refused until the window ends, without asking
 // the store again; only for a second, if it is over the limit by units that may be
-// given back. It is told to come back after the one or the other: when a request of
-// the same weight would pass. Refused requests are not counted.
+// given back. It is told to come back when a request of the same weight would pass.
+// Refused requests are not counted.
 //
 // When the store fails, a request without a payment passes, and so do the next
 // ones until the store is asked again. Each environment still applies the limit to
 // its own count. A report whose outcome is unknown is not repeated: a client may
 // get a few requests more, but is never refused for requests that it did not send.
 type Rate struct {
-	limit, share int
-	// What a request with a payment weighs until it is decided, and when its
-	// payer was at fault.
-	undecided, atFault int
-
-	policy  string
-	counter Counter
-	now     func() time.Time
-	timeout time.Duration
+	limit              int
+	undecided, atFault int // see Weights
+	counter            Counter
+	now                func() time.Time
+	timeout            time.Duration
 
 	mu      sync.Mutex
 	window  int64 // the current window, in windows since 1970
 	clients map[string]*tally
-	// failures in a row, and until when the store is not called after them
-	failures int
-	resume   time.Time
+	resume  time.Time // until when the store is not called after it has failed; else zero
+}
+
+// NewRate returns a Rate of perMinute units for each client, which must be positive.
+func NewRate(perMinute int, c Counter, now func() time.Time) *Rate {
+	r := &Rate{limit: perMinute, counter: c, now: now, timeout: storeTimeout, clients: map[string]*tally{}}
+	r.undecided, r.atFault = Weights(perMinute)
+	return r
+}
+
+// Weights are the units of a request with a payment at a limit in units a minute: until it
+// is decided, 5 of 300, and if its payer was at fault, 20 of 300. One without a payment
+// weighs 1. They are in proportion to the limit, so that the number of failing payments
+// that one client can send does not grow with it.
+func Weights(perMinute int) (undecided, atFault int) {
+	weight := func(of300 int) int { return max((of300*perMinute+299)/300, 1) } // never more than the limit
+	return weight(5), weight(20)
 }
 
 // tally is what this environment knows of a client in the current window.
 type tally struct {
 	window int64
-	count  int   // units without a payment that this environment let pass or reported
-	sent   int   // those of them that were reported, or may have been
-	total  Units // the store's last answer
-	// heard is when that answer came.
-	heard time.Time
+	count  int       // units without a payment that this environment let pass or reported
+	sent   int       // those of them that were reported, or may have been
+	total  Units     // the store's last answer
+	heard  time.Time // when that came
 	// firm is the highest number of units, of all answers, that cannot be given
 	// back. Answers can arrive in another order, so it never decreases.
 	firm int
@@ -142,7 +135,7 @@ type tally struct {
 func (t *tally) unsent() int { return t.count - t.sent }
 
 // used is how many units the client uses now, at least.
-func (t *tally) used() int { return max(t.count, t.total.All+t.unsent(), t.final()) }
+func (t *tally) used() int { return max(t.total.All+t.unsent(), t.final()) }
 
 // final is the number of units, at least, that the client will have used when all
 // its requests are decided.
@@ -159,19 +152,12 @@ func (t *tally) hear(total Units, now time.Time) {
 	t.firm = max(t.firm, total.All-total.Open)
 }
 
-// NewRate returns a Rate. It panics when a required part is missing or a number
-// is negative.
-func NewRate(c RateConfig) *Rate {
-	if c.PerMinute < 0 || c.StoreTimeout < 0 || c.PerMinute > 0 && (c.Counter == nil || c.Now == nil) {
-		panic("limit.NewRate: a limit is not negative, and needs a counter and a clock")
-	}
-	undecided, atFault := Weights(c.PerMinute)
-	return &Rate{
-		limit: c.PerMinute, share: c.PerMinute / shares, policy: policyOf(c.PerMinute),
-		undecided: undecided, atFault: atFault,
-		counter: c.Counter, now: c.Now, timeout: cmp.Or(c.StoreTimeout, DefaultStoreTimeout),
-		clients: map[string]*tally{},
-	}
+// of answers by what is known of a client, under the lock.
+func (r *Rate) of(client string, answer func(t *tally, now time.Time) Verdict) Verdict {
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return answer(r.tally(client, now), now)
 }
 
 // Peek says whether a client, a ClientKey, may send a request with a payment, by
@@ -179,119 +165,95 @@ func NewRate(c RateConfig) *Rate {
 // turn out to be none. It counts nothing and does not ask the store. A refused client
 // is told when the payment could pass.
 func (r *Rate) Peek(client string) Verdict {
-	if r.limit == 0 {
-		return Verdict{OK: true}
-	}
-	now := r.now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.tally(client, now)
-	return r.verdict(t, now, !t.exceeds(1, r.limit, now), r.undecided)
-}
-
-// Weights are the units of a request with a payment at a limit in units a minute:
-// until it is decided, and if its payer was at fault.
-func Weights(perMinute int) (undecided, atFault int) {
-	weight := func(units int) int { return max((units*perMinute+weighedAt-1)/weighedAt, 1) } // never more than the limit
-	return weight(weightUndecided), weight(weightAtFault)
-}
-
-// Allow counts a request of a client, a ClientKey, that carries no payment or no
-// valid one, and says whether it may go on. It takes at most the time of one store
-// call, and of those before it when several requests of one client arrive at once.
-func (r *Rate) Allow(ctx context.Context, client string) Verdict {
-	if r.limit == 0 {
-		return Verdict{OK: true}
-	}
-	for {
-		now := r.now()
-		r.mu.Lock()
-		t := r.tally(client, now)
-		switch {
-		case t.exceeds(1, r.limit, now):
-			v := r.verdict(t, now, false, 1)
-			r.mu.Unlock()
-			return v
-		case r.paused(now) || t.report == nil && t.unsent() < r.share && t.used() < r.limit:
-			t.count++
-			v := r.verdict(t, now, true, 1)
-			r.mu.Unlock()
-			return v
-		case t.report == nil:
-			return r.report(ctx, client, t, now)
-		}
-		// Another request of the client is reporting. Without waiting for it this
-		// environment could get further ahead of the store than a tenth.
-		over := t.report
-		r.mu.Unlock()
-		select {
-		case <-over:
-		case <-ctx.Done(): // the client has gone
-			return Verdict{OK: true, Err: ctx.Err()}
-		}
-	}
+	return r.of(client, func(t *tally, now time.Time) Verdict {
+		return r.verdict(t, now, !t.exceeds(1, r.limit, now), r.undecided)
+	})
 }
 
 // Spend counts units that a client, a ClientKey, whose request was allowed has used
 // beyond the one of the request. The next request reports them. It returns the state
 // of the limit for the headers of the answer.
 func (r *Rate) Spend(client string, units int) Verdict {
-	if r.limit == 0 {
-		return Verdict{OK: true}
+	return r.of(client, func(t *tally, now time.Time) Verdict {
+		t.count += units
+		return r.verdict(t, now, true, 1)
+	})
+}
+
+// Allow counts a request of a client, a ClientKey, that carries no payment or no
+// valid one, and says whether it may go on. It takes at most the time of one store
+// call, and of those before it when several requests of one client arrive at once.
+func (r *Rate) Allow(ctx context.Context, client string) Verdict {
+	for {
+		now := r.now()
+		r.mu.Lock()
+		t := r.tally(client, now)
+		reporting := t.report
+		switch {
+		case t.exceeds(1, r.limit, now):
+			defer r.mu.Unlock()
+			return r.verdict(t, now, false, 1)
+		case now.Before(r.resume) || reporting == nil && t.unsent() < r.limit/shares && t.used() < r.limit:
+			defer r.mu.Unlock()
+			t.count++
+			return r.verdict(t, now, true, 1)
+		case reporting == nil:
+			return r.report(ctx, client, t, now)
+		}
+		// Another request of the client is reporting. Without waiting for it this
+		// environment could get further ahead of the store than a tenth.
+		r.mu.Unlock()
+		select {
+		case <-reporting:
+		case <-ctx.Done(): // the client has gone
+			return Verdict{OK: true, Err: ctx.Err()}
+		}
 	}
-	now := r.now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.tally(client, now)
-	t.count += units
-	return r.verdict(t, now, true, 1)
 }
 
 // report reports what was not reported yet, the current request included. It is
-// called with the lock held and returns without it. It does not end when the
-// client hangs up, because that would look like a failing store.
+// called with the lock held and returns without it.
 func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Time) Verdict {
 	t.count++
-	n := t.count - t.sent
-	t.sent = t.count
-	over := make(chan struct{})
-	t.report = over
-	failures := r.failures
-	if failures > 0 {
+	n := t.unsent()
+	t.sent, t.report = t.count, make(chan struct{})
+	if !r.resume.IsZero() {
 		r.resume = now.Add(r.timeout) // one request at a time tries a store that failed
 	}
 	r.mu.Unlock()
 
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
-	total, err := r.counter.Add(ctx, client, start(t.window), Units{All: n})
-	cancel()
+	total, err := r.count(ctx, client, t.window, Units{All: n})
 
 	now = r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	close(t.report)
 	t.report = nil
-	close(over)
 	if err != nil {
-		// Calls that failed at the same time are one failure.
-		r.failures = max(r.failures, failures+1)
-		r.resume = now.Add(min(firstPause<<min(r.failures-1, 8), maxPause))
+		r.resume = now.Add(pause)
 		v := r.verdict(t, now, true, 1)
 		v.Err = err
 		return v
 	}
-	r.failures = 0
+	r.resume = time.Time{}
 	t.hear(total, now)
 	return r.verdict(t, now, total.All <= r.limit, 1)
 }
 
-// paused says that the store is left alone.
-func (r *Rate) paused(now time.Time) bool { return r.failures > 0 && now.Before(r.resume) }
+// count has the store count. It does not end when the client hangs up, because that
+// would look like a failing store.
+func (r *Rate) count(ctx context.Context, client string, window int64, n Units) (Units, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
+	defer cancel()
+	total, _, err := r.counter.Count(ctx, client, start(window), n, Unbounded)
+	return total, err
+}
 
 // tally returns what is known of a client in the window of now.
 func (r *Rate) tally(client string, now time.Time) *tally {
 	// A clock that is set back a little at the turn of a minute does not throw
 	// the new window's counts away.
-	if w := now.Unix() / windowSeconds; w != r.window && w != r.window-1 {
+	if w := windowOf(now); w != r.window && w != r.window-1 {
 		r.window = w
 		clear(r.clients)
 	}
@@ -310,9 +272,9 @@ func (r *Rate) tally(client string, now time.Time) *tally {
 // a few of this one, it drops the one that sent least, and so loses least.
 func (r *Rate) evict() {
 	const sample = 8
-	victim, least, seen := "", 0, 0
+	victim, least, seen := "", math.MaxInt, 0
 	for client, t := range r.clients {
-		if k := t.used(); seen == 0 || k < least {
+		if k := t.used(); k < least {
 			victim, least = client, k
 		}
 		if seen++; seen == sample {
@@ -322,13 +284,15 @@ func (r *Rate) evict() {
 	delete(r.clients, victim)
 }
 
-// start is when a window begins.
-func start(window int64) time.Time { return time.Unix(window*windowSeconds, 0).UTC() }
+// windowOf is the window of a time, and start when a window begins.
+func windowOf(t time.Time) int64 { return t.Unix() / int64(Window/time.Second) }
+
+func start(window int64) time.Time { return time.Unix(0, window*int64(Window)).UTC() }
 
 // verdict is the answer by what is known now to a request of so many units.
 func (r *Rate) verdict(t *tally, now time.Time, ok bool, units int) Verdict {
 	// The window may have ended while its total was asked for.
-	v := Verdict{OK: ok, Policy: r.policy, Reset: max(start(t.window+1).Sub(now), time.Second)}
+	v := Verdict{OK: ok, Limit: r.limit, Reset: max(start(t.window+1).Sub(now), time.Second)}
 	switch {
 	case ok:
 		v.Remaining = max(r.limit-t.used(), 0)

@@ -19,9 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
 )
 
-// newRate waits for its store as long as a busy machine may need.
 func newRate(perMinute int, c limit.Counter, clock *limittest.Clock) *limit.Rate {
-	return limit.NewRate(limit.RateConfig{PerMinute: perMinute, Counter: c, Now: clock.Now, StoreTimeout: time.Minute})
+	return limit.NewRate(perMinute, c, clock.Now).Patient()
 }
 
 // passed sends n requests and returns how many may go on.
@@ -52,20 +51,6 @@ func TestRate(t *testing.T) {
 		same(t, fmt.Sprintf("%+v: store calls", c), len(calls), c.calls)
 		for _, n := range calls {
 			same(t, "a report of "+fmt.Sprint(calls), n, c.perMinute/10+1)
-		}
-	}
-}
-
-func TestRateOff(t *testing.T) {
-	r := limit.NewRate(limit.RateConfig{})
-	for range 1000 {
-		v := r.Allow(t.Context(), client)
-		u, weighed := r.Weigh(t.Context(), client)
-		decide(t, true, u)
-		for _, v := range []limit.Verdict{v, weighed, u.Verdict(), r.Peek(client)} {
-			if !v.OK || v.Headers() != nil || v.Fault() != nil {
-				t.Fatalf("%+v", v)
-			}
 		}
 	}
 }
@@ -185,56 +170,37 @@ func TestRateMemoryIsBounded(t *testing.T) {
 	same(t, "calls to know it", len(s.Calls()), 0)
 }
 
-// While the store is down requests pass up to the limit per environment, and it
-// is asked after 1, 2, 4, 8, 16 and then every 30 seconds.
+// While the store is down requests pass up to the limit per environment, and it is asked
+// once a second. Then the report that failed is not repeated, and what was counted since is.
 func TestRateStoreDown(t *testing.T) {
 	s, clock := &store{Before: down}, at(0)
-	r := newRate(9, s, clock) // so low that every request is reported
-	var asked []int
-	for second := range 130 {
-		for i := range 5 {
-			v := r.Allow(t.Context(), fmt.Sprintf("%d at %d s", i, second))
-			if !v.OK || v.Err != nil && (i > 0 || !errors.Is(v.Err, errDown)) {
-				t.Fatalf("request %d after %d s: %+v", i, second, v)
-			}
-			if v.Err != nil {
-				asked = append(asked, second)
-			}
-		}
-		clock.Advance(time.Second)
-	}
-	if diff := cmp.Diff([]int{0, 1, 3, 7, 15, 31, 61, 91, 121}, asked); diff != "" || len(s.Calls()) != len(asked) {
-		t.Errorf("asked after seconds (-want +got):\n%s", diff)
-	}
-	ok := 0
-	for range 1000 {
-		if r.Allow(t.Context(), client).OK {
-			ok++
-		}
-	}
-	same(t, "passed of one client, by the environment's own count", ok, 9)
-}
-
-// After a failure the report is not repeated, and what was counted since is.
-func TestRateStoreComesBack(t *testing.T) {
-	s, clock := &store{Before: down}, at(0)
 	r := newRate(100, s, clock)
-	send := func(n int) {
+	sends := func(n, ok int, want error) {
 		t.Helper()
-		for range n {
-			if !r.Allow(t.Context(), client).OK {
-				t.Fatal("refused")
+		for i := range n {
+			if v := r.Allow(t.Context(), client); v.OK != (i < ok) || i == 0 && !errors.Is(v.Err, want) || i > 0 && v.Err != nil {
+				t.Fatalf("request %d: %+v", i, v)
 			}
 		}
 	}
-	send(31) // 11 in the report that fails, 20 after it
-	s.Before = nil
+	sends(10, 10, nil)
+	sends(41, 41, errDown)
 	clock.Advance(time.Second - 1)
-	send(1)
+	sends(1, 1, nil)
 	clock.Advance(1)
-	send(1)
-	send(11) // a success ends the back-off: the next report is due after a tenth
-	if diff := cmp.Diff([]int{11, 22, 11}, added(s)); diff != "" {
+	sends(50, 48, errDown) // by the environment's own count
+	clock.Advance(59*time.Second - 1)
+	s.Before = nil
+	sends(1, 0, nil)
+	clock.Advance(1)
+	s.Before = down
+	sends(10, 10, nil)
+	sends(21, 21, errDown)
+	s.Before = nil
+	clock.Advance(time.Second)
+	sends(1, 1, nil)
+	sends(11, 11, nil) // the next report is due after a tenth
+	if diff := cmp.Diff([]int{11, 42, 11, 21, 11}, added(s)); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)
 	}
 }
@@ -243,12 +209,12 @@ func TestRateStoreComesBack(t *testing.T) {
 func bubbled(t *testing.T, perMinute int, s *store, test func(*testing.T, *limit.Rate)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, limit.NewRate(limit.RateConfig{PerMinute: perMinute, Counter: s, Now: time.Now}))
+		test(t, limit.NewRate(perMinute, s, time.Now))
 	})
 }
 
-// A store that says nothing costs the time-out once; then it is left alone. When the
-// back-off is over, one request tries it, and the others do not wait for that.
+// A store that says nothing costs the time-out once; then it is left alone. After a second
+// one request tries it, and the others do not wait for that.
 func TestRateStoreSlow(t *testing.T) {
 	s := &store{Before: silent}
 	bubbled(t, 9, s, func(t *testing.T, r *limit.Rate) {
@@ -256,14 +222,13 @@ func TestRateStoreSlow(t *testing.T) {
 		if v := r.Allow(t.Context(), client); !v.OK || !errors.Is(v.Err, context.DeadlineExceeded) {
 			t.Errorf("Allow = %+v", v)
 		}
-		same(t, "the first took", time.Since(begun), limit.DefaultStoreTimeout)
 		for range 2 {
 			for i := range 8 {
 				if v := r.Allow(t.Context(), fmt.Sprint(i)); !v.OK || v.Err != nil {
 					t.Errorf("Allow = %+v", v)
 				}
 			}
-			same(t, "with the others", time.Since(begun), limit.DefaultStoreTimeout)
+			same(t, "with the others", time.Since(begun), limit.StoreTimeout)
 			same(t, "calls", len(s.Calls()), 1)
 			time.Sleep(time.Second)
 			go r.Allow(t.Context(), "late")
@@ -271,17 +236,6 @@ func TestRateStoreSlow(t *testing.T) {
 			begun = begun.Add(time.Second)
 		}
 		time.Sleep(time.Second)
-		r, begun = limit.NewRate(limit.RateConfig{PerMinute: 9, Counter: s, Now: time.Now, StoreTimeout: 2}), time.Now()
-		r.Allow(t.Context(), client)
-		same(t, "with a time-out of its own", time.Since(begun), 2)
-		r = limit.NewRate(limit.RateConfig{PerMinute: 9, Counter: s, Now: time.Now})
-		for i := range 10 { // failures at the same time count as one
-			go r.Allow(t.Context(), fmt.Sprint(i))
-		}
-		time.Sleep(limit.DefaultStoreTimeout + time.Second + 1)
-		s.Calls()
-		r.Allow(t.Context(), "late")
-		same(t, "calls a second later", len(s.Calls()), 1)
 	})
 }
 
@@ -310,7 +264,7 @@ func TestRateClientHangsUp(t *testing.T) {
 func TestRateWaitsForReport(t *testing.T) {
 	s := &store{Before: slow}
 	bubbled(t, 100, s, func(t *testing.T, r *limit.Rate) {
-		if _, err := s.Memory.Add(t.Context(), client, time.Now().Truncate(limit.Window), limit.Units{All: 90}); err != nil { // elsewhere
+		if _, _, err := s.Memory.Count(t.Context(), client, time.Now().Truncate(limit.Window), limit.Units{All: 90}, limit.Unbounded); err != nil { // elsewhere
 			t.Fatal(err)
 		}
 		var ok, refused atomic.Int64

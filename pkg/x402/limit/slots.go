@@ -2,11 +2,11 @@ package limit
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -41,30 +41,15 @@ type Leases interface {
 // takes 1,000 write units a second for one.
 const MaxCap = 100
 
-// SlotsConfig configures a Slots.
-type SlotsConfig struct {
-	Operation string // its name in the store
-	// Cap is how many may run at once, at most MaxCap; 0 is no cap, and then nothing
-	// else is needed.
-	Cap    int
-	Leases Leases
-	Now    func() time.Time
-	// NewID returns an identifier that no other live lease of the same client has.
-	// It is written with each call of the operation, up to Cap times, so it should
-	// be short: 30 random bits in IDLength characters are enough.
-	NewID func() string
-}
-
-// Lengths of the two parts of a lease id. With them and an end in whole seconds
-// the item of an operation with 50 leases stays below the 1,024 bytes that one
-// DynamoDB write unit pays for.
+// Lengths of the two parts of a lease id, in characters of 6 bits. With them and an end in
+// whole seconds the item of an operation with 50 leases stays below the 1,024 bytes that
+// one DynamoDB write unit pays for.
 const (
-	// IDLength is the most that NewID should return, in bytes.
-	IDLength = 5
-	// tagLength is the part that names the client: 36 bits of a hash. A client that
-	// finds an address whose tag is another's can do no more than share that
-	// client's slots.
+	// tagLength is the part that names the client by a hash. A client that finds an
+	// address whose tag is another's can do no more than share that client's slots.
 	tagLength = 6
+	// randomLength is the rest, which no other live lease of the client has.
+	randomLength = 5
 )
 
 // clientShare is which part of the slots one client may hold: a quarter, and at
@@ -83,26 +68,24 @@ const (
 // Slots caps how many calls of an operation run at once, over all environments,
 // and how many of them are one client's (see clientShare).
 type Slots struct {
-	config    SlotsConfig
-	clientCap int
+	operation       string
+	most, clientCap int
+	leases          Leases
+	now             func() time.Time
 }
 
-// NewSlots returns a Slots. It panics when the cap is out of range, or a part is missing
-// that it needs.
-func NewSlots(c SlotsConfig) *Slots {
-	if c.Cap < 0 || c.Cap > MaxCap || c.Cap > 0 && (c.Operation == "" || c.Leases == nil || c.Now == nil || c.NewID == nil) {
-		panic("limit.NewSlots: a cap is at most MaxCap, and needs an operation, leases, a clock and identifiers")
+// NewSlots returns the Slots of an operation, at most MaxCap.
+func NewSlots(operation string, most int, l Leases, now func() time.Time) *Slots {
+	if most < 1 || most > MaxCap {
+		panic("limit.NewSlots: the cap is out of range")
 	}
-	return &Slots{config: c, clientCap: max(c.Cap/clientShare, 1)}
+	return &Slots{operation, most, max(most/clientShare, 1), l, now}
 }
 
-// Slot is an acquired lease. The zero Slot holds none.
+// Slot is an acquired lease.
 type Slot struct {
 	slots *Slots
 	lease Lease
-
-	mu       sync.Mutex
-	released bool
 }
 
 // Acquire takes a slot for a client, a SiteKey. The slot is free again at until or
@@ -118,30 +101,30 @@ type Slot struct {
 // lease was added, so that a client below its share costs no read. Such a lease is
 // removed at once, and clients that were refused because of it try again.
 func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (*Slot, error) {
-	if s.config.Cap == 0 {
-		return &Slot{}, nil
-	}
 	tag := tagOf(client)
-	mine := Lease{ID: tag + s.config.NewID(), Until: until.Add(time.Second - 1).Truncate(time.Second)}
+	mine := Lease{ID: tag + random(), Until: until.Add(time.Second - 1).Truncate(time.Second)}
+	failed := func(err error) error {
+		return fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.operation, err))
+	}
 	for pause := firstWait; ; pause *= 2 {
-		held, ok, err := s.config.Leases.Acquire(ctx, s.config.Operation, mine, s.config.Cap)
+		held, ok, err := s.leases.Acquire(ctx, s.operation, mine, s.most)
 		if err != nil {
-			return nil, s.failed(err)
+			return nil, failed(err)
 		}
 		u := s.usage(held, tag)
+		free := u.alive-u.overShare < s.most // now, or when what is above a share was given back
 		switch {
 		case u.ofClient > s.clientCap || !ok && u.ofClient == s.clientCap:
 			return nil, s.refuseClient(ctx, mine, ok)
 		case ok:
-			return &Slot{slots: s, lease: mine}, nil
-		case u.alive-u.overShare >= s.config.Cap || pause > lastWait:
-			return nil, s.full(len(held))
-		case u.alive >= s.config.Cap && !wait(ctx, pause):
-			return nil, s.full(len(held))
+			return &Slot{s, mine}, nil
+		case !free || pause > lastWait || u.alive >= s.most && !wait(ctx, pause):
+			err := fmt.Errorf("%d slots of %s are taken, the cap is %d", len(held), s.operation, s.most)
+			return nil, fault.New(fault.Overloaded, err)
 		}
 		if len(u.expired) > 0 {
-			if err := s.config.Leases.Remove(ctx, s.config.Operation, u.expired...); err != nil {
-				return nil, s.failed(err)
+			if err := s.leases.Remove(ctx, s.operation, u.expired...); err != nil {
+				return nil, failed(err)
 			}
 		}
 	}
@@ -156,7 +139,7 @@ type usage struct {
 }
 
 func (s *Slots) usage(held []Lease, tag string) (u usage) {
-	now, shares := s.config.Now(), map[string]int{}
+	now, shares := s.now(), map[string]int{}
 	for _, l := range held {
 		if !l.Until.After(now) {
 			u.expired = append(u.expired, l)
@@ -173,33 +156,27 @@ func (s *Slots) usage(held []Lease, tag string) (u usage) {
 	return u
 }
 
-// full says that every slot is taken.
-func (s *Slots) full(held int) error {
-	return fault.New(fault.Overloaded, fmt.Errorf("%d slots of %s are taken, the cap is %d", held, s.config.Operation, s.config.Cap))
-}
-
-// failed says that the store failed.
-func (s *Slots) failed(err error) error {
-	return fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.config.Operation, err))
-}
-
 // refuseClient refuses a client that holds its share, and removes its lease if that
 // was added. A lease that could not be removed expires.
 func (s *Slots) refuseClient(ctx context.Context, mine Lease, added bool) error {
-	cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.config.Operation)
+	cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.operation)
 	if added {
-		if err := s.config.Leases.Remove(ctx, s.config.Operation, mine); err != nil {
-			cause = errors.Join(cause, fmt.Errorf("give the slot back: %w", err))
-		}
+		cause = errors.Join(cause, (&Slot{s, mine}).Release(ctx))
 	}
 	return fault.Newf(fault.Overloaded, cause, "Calls of this client hold its share of this tool's concurrency cap already, %d of %d. "+
-		"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.config.Cap)
+		"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.most)
 }
 
 // tagOf is what the ids of a client's leases begin with.
 func tagOf(client string) string {
 	sum := sha256.Sum256([]byte(client))
 	return base64.RawURLEncoding.EncodeToString(sum[:])[:tagLength]
+}
+
+func random() string {
+	b := make([]byte, 4)
+	rand.Read(b) // never fails
+	return base64.RawURLEncoding.EncodeToString(b)[:randomLength]
 }
 
 // wait returns false when the context ended first.
@@ -212,21 +189,11 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Release releases the slot. It may be called again: after a success it does
-// nothing, after an error it tries again. The error is for the log; a slot that is
-// not released expires.
+// Release releases the slot. The error is for the log; a slot that is not released
+// expires.
 func (s *Slot) Release(ctx context.Context) error {
-	if s == nil || s.slots == nil {
-		return nil
+	if err := s.slots.leases.Remove(ctx, s.slots.operation, s.lease); err != nil {
+		return fmt.Errorf("release a slot of %s: %w", s.slots.operation, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.released {
-		return nil
-	}
-	if err := s.slots.config.Leases.Remove(ctx, s.slots.config.Operation, s.lease); err != nil {
-		return fmt.Errorf("release a slot of %s: %w", s.slots.config.Operation, err)
-	}
-	s.released = true
 	return nil
 }

@@ -34,7 +34,7 @@ func newHarness(t *testing.T, most int) *harness {
 // over is another environment of the same clock, with a cap and a store of its own.
 func (b *harness) over(most int, s limit.Leases) *harness {
 	other := *b
-	other.Slots = limittest.NewSlots(s, "dns", most, most, b.clock.Now)
+	other.Slots = limit.NewSlots("dns", most, s, b.clock.Now)
 	return &other
 }
 
@@ -125,7 +125,7 @@ func TestSlots(t *testing.T) {
 				held = append(held, taken{client, slot, now.Add(31*time.Second - 1).Truncate(time.Second)})
 			}
 			if i := random.IntN(2 * (len(held) + 1)); i < len(held) {
-				b.give(held[i].slot, held[i].slot)
+				b.give(held[i].slot)
 				held = slices.Delete(held, i, i+1)
 			}
 			b.clock.Advance([]time.Duration{0, time.Second, 10 * time.Second, 30*time.Second - time.Millisecond, time.Millisecond}[random.IntN(5)])
@@ -154,8 +154,8 @@ func TestSlotsCost(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	b.took("a refusal with nothing dead", 1, 0)
-	b.give(first, first, nil)
-	b.took("two releases of one slot", 0, 1)
+	b.give(first)
+	b.took("a release", 0, 1)
 	b.take()
 	b.took("the slot that came free", 1, 0)
 	b.clock.Advance(30 * time.Second)
@@ -168,8 +168,6 @@ func TestSlotsCost(t *testing.T) {
 	b.store.Calls()
 	b.over(2, b.store).refused(fault.Overloaded)
 	b.took("a refusal by a lower cap with one dead, which would free no slot", 1, 0)
-	b.Slots = limit.NewSlots(limit.SlotsConfig{}) // no cap
-	b.give(b.take(), b.take(), b.take(), b.take(), b.take())
 }
 
 // A slot that came free between the refusal and the look at it is taken.
@@ -240,7 +238,7 @@ func TestSlotsOverShareTurnsNobodyAway(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
-			slots := limittest.NewSlots(&store{Before: wait, After: wait}, "dns", 50, 0, time.Now)
+			slots := limit.NewSlots("dns", 50, &store{Before: wait, After: wait}, time.Now)
 			var greedy [3]atomic.Int64
 			var all sync.WaitGroup
 			for i := range 112 {
@@ -280,7 +278,7 @@ func TestSlotsOverShareStays(t *testing.T) {
 				t.Fatal(ok, err)
 			}
 		}
-		slots := limittest.NewSlots(&memory, "dns", 4, 0, time.Now)
+		slots := limit.NewSlots("dns", 4, &memory, time.Now)
 		for limit, want := range map[time.Duration]time.Duration{
 			time.Hour: 150 * time.Millisecond, 25 * time.Millisecond: 25 * time.Millisecond,
 		} {

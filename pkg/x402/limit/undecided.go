@@ -2,7 +2,11 @@ package limit
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Weigh counts a request of a client, a SiteKey, whose payment is valid as far as
@@ -10,12 +14,7 @@ import (
 // before it. The request may go on if the verdict is OK; then Decide must be
 // called. A verdict with an error is no refusal: how much the client has used is
 // not known.
-//
-// The request weighs 5 units of a limit of 300 until it is decided.
 func (r *Rate) Weigh(ctx context.Context, client string) (*Undecided, Verdict) {
-	if r.limit == 0 {
-		return nil, Verdict{OK: true}
-	}
 	now := r.now()
 	r.mu.Lock()
 	t := r.tally(client, now)
@@ -28,7 +27,7 @@ func (r *Rate) Weigh(ctx context.Context, client string) (*Undecided, Verdict) {
 	r.mu.Unlock()
 
 	n := Units{All: r.undecided, Open: r.undecided - 1}
-	total, ok, err := r.counter.Take(ctx, client, start(window), n, most)
+	total, ok, err := r.counter.Count(ctx, client, start(window), n, most)
 
 	now = r.now()
 	r.mu.Lock()
@@ -70,25 +69,20 @@ func (u *Undecided) Decide(ctx context.Context, atFault bool) (err error) {
 func (u *Undecided) decide(ctx context.Context, atFault bool) error {
 	r := u.rate
 	now := r.now()
-	window := max(now.Unix()/windowSeconds, u.window)
+	window := max(windowOf(now), u.window)
 	n := Units{All: 1 - r.undecided, Open: 1 - r.undecided}
-	if atFault {
+	switch {
+	case window > u.window && !atFault:
+		return nil // in a window that has ended nothing is given back
+	case window > u.window:
+		n = Units{All: r.atFault} // a fault would cost nothing there: it counts in full now
+	case atFault:
 		n.All = r.atFault - r.undecided
-	}
-	if window > u.window {
-		// In a window that has ended nothing is given back, and a fault costs nothing.
-		// So it counts in full in the current one.
-		n = Units{}
-		if atFault {
-			n.All = r.atFault
-		}
 	}
 	if n == (Units{}) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
-	defer cancel()
-	total, err := r.counter.Add(ctx, u.client, start(window), n)
+	total, err := r.count(ctx, u.client, window, n)
 	if err != nil {
 		return err
 	}
@@ -106,9 +100,61 @@ func (u *Undecided) Verdict() Verdict {
 	if u == nil {
 		return Verdict{OK: true}
 	}
-	r := u.rate
-	now := r.now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.verdict(r.tally(u.client, now), now, true, r.undecided)
+	return u.rate.of(u.client, func(t *tally, now time.Time) Verdict { return u.rate.verdict(t, now, true, u.rate.undecided) })
 }
+
+// The headers that say where a client stands
+// (draft-ietf-httpapi-ratelimit-headers-11).
+const (
+	HeaderPolicy = "RateLimit-Policy"
+	HeaderLimit  = "RateLimit"
+)
+
+// policyName ties the two headers together (draft §3, §4.1).
+const policyName = `"default"`
+
+// Verdict says whether a request may go on. The zero Verdict refuses.
+type Verdict struct {
+	OK bool
+	// RetryAfter is how long a refused client has to wait: two seconds while its
+	// undecided requests may give back what the refused one needs, and otherwise
+	// until its window ends. 0 when the request may go on.
+	RetryAfter time.Duration
+	// Limit is the units of a window, 0 when there is no limit.
+	Limit int
+	// Remaining is how many more units this environment would let pass by what it
+	// knows. Other environments may know of more requests.
+	Remaining int
+	// Reset is the time until the window ends.
+	Reset time.Duration
+	// Err is why the store could not be asked, for the log: the verdict is then by
+	// what this environment counted on its own. It is nil while the store is not
+	// called after a failure (see Rate).
+	Err error
+}
+
+// Headers are the response headers by name, nil when there is no limit. They carry
+// the policy and what this environment knows. That is no promise: the draft allows
+// a server to refuse earlier, and this one may refuse later.
+func (v Verdict) Headers() map[string]string {
+	if v.Limit == 0 {
+		return nil
+	}
+	return map[string]string{
+		HeaderPolicy: fmt.Sprintf("%s;q=%d;w=%d", policyName, v.Limit, wholeSeconds(Window)),
+		HeaderLimit:  fmt.Sprintf("%s;r=%d;t=%d", policyName, v.Remaining, wholeSeconds(v.Reset)),
+	}
+}
+
+// Fault is the rate_limited of a refused request with its Retry-After, and nil
+// for one that may go on.
+func (v Verdict) Fault() *fault.Error {
+	if v.OK {
+		return nil
+	}
+	return fault.New(fault.RateLimited, nil).After(v.RetryAfter)
+}
+
+// wholeSeconds rounds up, so that a client which returns after that many seconds
+// is not too early.
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

@@ -38,7 +38,7 @@ func decide(t *testing.T, atFault bool, all ...*limit.Undecided) {
 // counted compares what is counted of a client in a window.
 func counted(t *testing.T, s *store, what, client string, window time.Time, want limit.Units) {
 	t.Helper()
-	got, err := s.Memory.Add(t.Context(), client, window, limit.Units{})
+	got, _, err := s.Memory.Count(t.Context(), client, window, limit.Units{}, limit.Unbounded)
 	if err != nil || got != want {
 		t.Errorf("%s: %+v, %v; want %+v", what, got, err, want)
 	}
@@ -246,7 +246,7 @@ func TestWeighStoreDown(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		begun := time.Now()
-		if err := u.Decide(ctx, false); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != limit.DefaultStoreTimeout {
+		if err := u.Decide(ctx, false); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != limit.StoreTimeout {
 			t.Errorf("Decide = %v after %s", err, time.Since(begun))
 		}
 	})

@@ -51,9 +51,7 @@ func (s *Seller) Endpoint(p Product) *Endpoint {
 		Receipts: s.config.Receipts, Now: s.config.Front.Now, Log: s.config.Front.Log,
 	}
 	if p.Cap > 0 {
-		c.Slots = gateSlots{limit.NewSlots(limit.SlotsConfig{
-			Operation: p.Name, Cap: p.Cap, Leases: s.config.Limits, Now: s.config.Front.Now, NewID: leaseID,
-		})}
+		c.Slots = gateSlots{limit.NewSlots(p.Name, p.Cap, s.config.Limits, s.config.Front.Now)}
 	}
 	return &Endpoint{seller: s, product: p, gate: x402.NewGate(c)}
 }

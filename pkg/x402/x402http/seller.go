@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -146,7 +145,7 @@ func (c *Config) fill() {
 		c.Random = rand.Reader
 	}
 	if c.Rate == nil && c.PerMinute > 0 {
-		c.Rate = limit.NewRate(limit.RateConfig{PerMinute: c.PerMinute, Counter: c.Limits, Now: c.Front.Now})
+		c.Rate = limit.NewRate(c.PerMinute, c.Limits, c.Front.Now)
 	}
 }
 
@@ -185,14 +184,6 @@ func (c *Config) check(t x402.Terms) error {
 
 func local(host string) bool {
 	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
-}
-
-// leaseID is 30 random bits: it stands in an item with all others, and every write is
-// paid by its size.
-func leaseID() string {
-	b := make([]byte, 4)
-	rand.Read(b) // never fails
-	return base64.RawURLEncoding.EncodeToString(b)[:limit.IDLength]
 }
 
 // atomic is a decimal price, such as "0.01", in the smallest units of an asset.

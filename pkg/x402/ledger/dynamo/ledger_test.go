@@ -102,8 +102,7 @@ func TestItems(t *testing.T) {
 	owed.State, owed.LeaseUntil = ledger.Settled, owed.LeaseUntil.Add(time.Nanosecond)
 	for _, id := range []string{"a", "b"} {
 		acquires(t, w.Table, "host-intel", id, 2, true)
-		_, err := w.Add(t.Context(), "2001:db8:1:2::/64", noon, limit.Units{All: 31, Open: 2})
-		must(t, err)
+		must(t, errOf3(w.Count(t.Context(), "2001:db8:1:2::/64", noon, limit.Units{All: 31, Open: 2}, limit.Unbounded)))
 	}
 	want := map[string]item{
 		"full":                              {"answer": bin(full.Answer.Body), "expires_at": num("1793534407")}, // 2026-11-01T12:00:07Z
@@ -229,7 +228,7 @@ func TestTimeout(t *testing.T) {
 				"replace": func() error { return store.Replace(ctx, ledgertest.First("k")) },
 				"fetch":   func() error { return errOf(store.Fetch(ctx, "k")) },
 				"acquire": func() error { return errOf3(store.Acquire(ctx, "dns", lease("a"), 1)) },
-				"take":    func() error { return errOf3(store.Take(ctx, "c", noon, limit.Units{All: 1}, 9)) },
+				"take":    func() error { return errOf3(store.Count(ctx, "c", noon, limit.Units{All: 1}, 9)) },
 				"owed":    func() error { return errOf(store.ListOwed(ctx, ledger.Place{}, 10)) },
 			} {
 				want := configured

@@ -20,23 +20,12 @@ import (
 // differ, and short, because its key holds an address.
 const keepCounts = 10 * time.Minute
 
-// Add implements limit.Counter, with one update. It is not sent twice: an
-// addition whose reply was lost would count twice. The caller bounds its time.
-func (t *Table) Add(ctx context.Context, client string, window time.Time, n limit.Units) (limit.Units, error) {
-	total, _, err := t.count(ctx, client, window, n, nil, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
-	return total, err
-}
-
-// Take implements limit.Counter, with one update, and a consistent read after a
-// refusal where the server does not return the old item with a failed condition.
-// It is sent again when a reply is lost, and can count twice then: better a
-// client with fewer units than a payer who is turned away.
-func (t *Table) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
-	return t.count(ctx, client, window, n, &most)
-}
-
-// count counts units, unless there would be more than most; nil is no bound.
-func (t *Table) count(ctx context.Context, client string, window time.Time, n limit.Units, most *int, o ...func(*dynamodb.Options)) (limit.Units, bool, error) {
+// Count implements limit.Counter, with one update, and a consistent read after a
+// refusal where the server does not return the old item with a failed condition. What
+// is unbounded is not sent twice: an addition whose reply was lost would count twice.
+// The units of a payment may: better a client with fewer units than a payer who is
+// turned away.
+func (t *Table) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
 	in := &dynamodb.UpdateItemInput{
 		Key:              keyed("rate|" + client + "|" + strconv.FormatInt(window.Unix(), 10)),
 		UpdateExpression: aws.String("ADD " + AttrRequests + " :n, " + AttrUndecided + " :open SET " + AttrExpiresAt + " = :expires"),
@@ -44,11 +33,13 @@ func (t *Table) count(ctx context.Context, client string, window time.Time, n li
 			":n": number(int64(n.All)), ":open": number(int64(n.Open)), ":expires": number(window.Add(keepCounts).Unix()),
 		},
 	}
-	if most != nil {
-		in.ConditionExpression = condition(AttrRequests+" <= :most", AttrRequests, n.All <= *most)
-		in.ExpressionAttributeValues[":most"] = number(int64(*most - n.All))
+	tries := func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
+	if most != limit.Unbounded {
+		in.ConditionExpression = condition(AttrRequests+" <= :most", AttrRequests, n.All <= most)
+		in.ExpressionAttributeValues[":most"] = number(int64(most - n.All))
+		tries = func(*dynamodb.Options) {}
 	}
-	now, ok, err := t.update(ctx, in, o...)
+	now, ok, err := t.update(ctx, in, tries)
 	if err != nil || !ok && len(now) == 0 {
 		return limit.Units{}, false, err
 	}

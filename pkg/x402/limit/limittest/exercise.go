@@ -11,13 +11,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
@@ -33,12 +31,9 @@ func Exercise(t *testing.T, open func(t *testing.T) Store) {
 	t.Helper()
 	for name, f := range map[string]func(*testing.T, Store){
 		"agrees with a model": agrees,
-		"remove many":         removesMany,
 		"race":                race,
 		"race of removals":    raceRemove,
-		"share race":          raceShare,
 		"counts at once":      countsAtOnce,
-		"takes at once":       takesAtOnce,
 		"cancelled":           cancelled,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,9 +65,7 @@ func agrees(t *testing.T, s Store) {
 	for range 300 {
 		op := pick("a", "a|b", "b")
 		l := lease(pick("a.b", "#id", ":limit", "leases", "0", " ", "ü", "a[0]", "NULL", strings.Repeat("x", 64)))
-		client, window := pick("203.0.113.7", "203.0.113.70", "2001:db8::/64", limit.DocumentsKey("203.0.113.7")), noon.Add(time.Duration(random.IntN(2))*limit.Window)
-		n := limit.Units{All: random.IntN(6) - 1, Open: random.IntN(4) - 1}
-		mine, key := slices.Contains(held[op], l), client+window.String()
+		mine := slices.Contains(held[op], l)
 		switch random.IntN(5) {
 		case 0, 1: // a lease that is held takes no second place
 			most := random.IntN(6)
@@ -83,31 +76,31 @@ func agrees(t *testing.T, s Store) {
 			got, took, err := s.Acquire(t.Context(), op, l, most)
 			check(err, ok, took, "Acquire(%s, %s, %d) beside %v", op, l.ID, most, held[op])
 			check(nil, sorted(held[op]), sorted(got), "Acquire(%s, %s, %d) holds", op, l.ID, most)
-		case 2:
-			gone := []limit.Lease{l}
+		case 2: // what is gone already does not keep the others
+			gone := []limit.Lease{l, lease("gone")}
 			switch {
 			case random.IntN(3) == 0:
 				gone[0].Until = l.Until.Add(time.Second) // not what is stored
 			case mine:
-				gone = held[op][slices.Index(held[op], l):]
-				held[op] = slices.Clone(held[op][:len(held[op])-len(gone)])
+				at := slices.Index(held[op], l)
+				gone = append(gone, held[op][at:]...)
+				held[op] = slices.Clone(held[op][:at])
 			case random.IntN(2) == 0:
 				gone = nil
 			}
 			check(s.Remove(t.Context(), op, gone...), nil, nil, "Remove(%s, %v)", op, gone)
-		case 3:
-			counted[key] = limit.Units{All: counted[key].All + n.All, Open: counted[key].Open + n.Open}
-			got, err := s.Add(t.Context(), client, window.In(time.FixedZone("", 3600)), n)
-			check(err, counted[key], got, "Add(%s, %s, %+v)", client, window, n)
-		case 4: // what would pass the limit counts nothing
-			most := counted[key].All + random.IntN(4)
+		default: // what would pass the limit counts nothing
+			client := pick("203.0.113.7", "203.0.113.70", "2001:db8::/64", limit.DocumentsKey("203.0.113.7"))
+			window := noon.Add(time.Duration(random.IntN(2)) * limit.Window)
+			n, key := limit.Units{All: random.IntN(6) - 1, Open: random.IntN(4) - 1}, client+window.String()
+			most := []int{limit.Unbounded, counted[key].All + random.IntN(4)}[random.IntN(2)]
 			ok := counted[key].All+n.All <= most
 			if ok {
 				counted[key] = limit.Units{All: counted[key].All + n.All, Open: counted[key].Open + n.Open}
 			}
-			got, took, err := s.Take(t.Context(), client, window, n, most)
-			check(err, ok, took, "Take(%s, %s, %+v, %d)", client, window, n, most)
-			check(nil, counted[key], got, "Take(%s, %s, %+v, %d) of", client, window, n, most)
+			got, took, err := s.Count(t.Context(), client, window.In(time.FixedZone("", 3600)), n, most)
+			check(err, ok, took, "Count(%s, %s, %+v, %d)", client, window, n, most)
+			check(nil, counted[key], got, "Count(%s, %s, %+v, %d) of", client, window, n, most)
 		}
 	}
 }
@@ -124,26 +117,6 @@ func acquire(t *testing.T, s limit.Leases, operation string, l limit.Lease, most
 	}
 }
 
-// Of many leases some may stay, but the first goes, and what is gone already
-// does not keep the others.
-func removesMany(t *testing.T, s Store) {
-	const n = 120
-	var left []limit.Lease
-	for i := range n {
-		left = append(left, lease(fmt.Sprintf("lease-%03d", i)))
-		acquire(t, s, "op", left[i], n)
-	}
-	for len(left) > 0 {
-		first := left[0]
-		removed := s.Remove(t.Context(), "op", append([]limit.Lease{first, lease("gone")}, left[1:]...)...)
-		held, _, err := s.Acquire(t.Context(), "op", lease("new"), 0)
-		if removed != nil || err != nil || slices.Contains(held, first) || len(held) >= len(left) {
-			t.Fatalf("%d are held after a removal of %d, and %s may be: %v, %v", len(held), len(left), first.ID, removed, err)
-		}
-		left = sorted(held)
-	}
-}
-
 // No more than the cap get a lease at once, of an operation that was never used, too.
 func race(t *testing.T, s Store) {
 	for operation, warm := range map[string]int{"warm 0": 4, "warm 1": 4, "new 0": 0, "new 1": 0} {
@@ -157,31 +130,6 @@ func race(t *testing.T, s Store) {
 			}
 			return ok, err
 		})
-	}
-}
-
-func takesAtOnce(t *testing.T, s Store) {
-	races(t, 30, 7, func(int) (bool, error) {
-		_, ok, err := s.Take(t.Context(), "c", noon, limit.Units{All: 5, Open: 4}, 35)
-		return ok, err
-	})
-}
-
-func countsAtOnce(t *testing.T, s Store) {
-	const n, each = 20, 3
-	totals := make([]int, n)
-	atOnce(n, func(i int) {
-		total, err := s.Add(t.Context(), "c", noon, limit.Units{All: each})
-		if err != nil {
-			t.Errorf("Add: %v", err)
-		}
-		totals[i] = total.All
-	})
-	slices.Sort(totals)
-	for i, got := range totals {
-		if want := each * (i + 1); got != want {
-			t.Fatalf("totals are %v, want each multiple of %d once", totals, each)
-		}
 	}
 }
 
@@ -205,71 +153,30 @@ func raceRemove(t *testing.T, s Store) {
 	}
 }
 
-// slotFor asks for a slot; nil is a refusal.
-func slotFor(t *testing.T, slots *limit.Slots, client string, until time.Time) *limit.Slot {
-	slot, err := slots.Acquire(t.Context(), client, until)
-	if err != nil && fault.From(err).Code != fault.Overloaded {
-		t.Errorf("Acquire: %v", err)
-	}
-	return slot
-}
-
-// raceShare lets one client ask for everything at once, over several environments: it gets no
-// more than its quarter, and the rest is there for the others, and there again when what nobody
-// gave back has run out.
-func raceShare(t *testing.T, s Store) {
-	const most, calls = 12, 24
-	var clock Clock
-	clock.Set(noon)
-	var slots []*limit.Slots
-	for e := range 3 {
-		slots = append(slots, NewSlots(s, "op", most, e, clock.Now))
-	}
-	until := clock.Now().Add(time.Minute)
-	got := make(chan *limit.Slot, calls)
-	atOnce(calls, func(i int) {
-		if slot := slotFor(t, slots[i%len(slots)], "greedy", until); slot != nil {
-			got <- slot
-		}
+func countsAtOnce(t *testing.T, s Store) {
+	races(t, 30, 7, func(int) (bool, error) {
+		_, ok, err := s.Count(t.Context(), "bounded", noon, limit.Units{All: 5, Open: 4}, 35)
+		return ok, err
 	})
-	// Each of those that were above the share gave its lease back, also where at
-	// that moment another one that did the same was counted.
-	if won := len(got); won > most/4 || won == 0 {
-		t.Fatalf("one client has %d of %d slots", won, most)
-	}
-	modest := func(most int) {
-		t.Helper()
-		for i := range most {
-			if slotFor(t, slots[0], fmt.Sprint("modest ", i), clock.Now().Add(time.Minute)) == nil {
-				t.Errorf("another client does not get slot %d", i)
-			}
-		}
-	}
-	modest(most - most/4)
-	if err := (<-got).Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if slotFor(t, slots[1], "greedy", until) == nil {
-		t.Error("refused below its share again")
-	}
-	clock.Advance(time.Minute)
-	modest(most)
+	const n, each = 20, 3
+	totals := map[int]int{}
+	var mu sync.Mutex
+	races(t, n, n, func(int) (bool, error) {
+		total, ok, err := s.Count(t.Context(), "c", noon, limit.Units{All: each}, limit.Unbounded)
+		mu.Lock()
+		defer mu.Unlock()
+		totals[total.All]++
+		return ok && total.All%each == 0 && totals[total.All] == 1, err
+	})
 }
 
 func cancelled(t *testing.T, s Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, ok, err := s.Acquire(ctx, "op", lease("a"), 1); err == nil || ok {
-		t.Errorf("Acquire = %v, %v", ok, err)
-	}
-	if err := s.Remove(ctx, "op", lease("a")); err == nil {
-		t.Error("Remove: no error")
-	}
-	if _, err := s.Add(ctx, "c", noon, limit.Units{All: 1}); err == nil {
-		t.Error("Add: no error")
-	}
-	if _, ok, err := s.Take(ctx, "c", noon, limit.Units{All: 1}, 10); err == nil || ok {
-		t.Errorf("Take = %v, %v", ok, err)
+	_, acquired, acquiring := s.Acquire(ctx, "op", lease("a"), 1)
+	_, counted, counting := s.Count(ctx, "c", noon, limit.Units{All: 1}, limit.Unbounded)
+	if removing := s.Remove(ctx, "op", lease("a")); acquired || counted || acquiring == nil || counting == nil || removing == nil {
+		t.Errorf("Acquire = %v, %v; Count = %v, %v; Remove = %v", acquired, acquiring, counted, counting, removing)
 	}
 	acquire(t, s, "op", lease("b"), 1)
 }
@@ -277,31 +184,23 @@ func cancelled(t *testing.T, s Store) {
 // races runs f n times at once; so many of them must win.
 func races(t *testing.T, n, winners int, f func(i int) (bool, error)) {
 	t.Helper()
-	var won atomic.Int64
-	atOnce(n, func(i int) {
-		ok, err := f(i)
-		if err != nil {
-			t.Error(err)
-		}
-		if ok {
-			won.Add(1)
-		}
-	})
-	if got := int(won.Load()); got != winners {
-		t.Errorf("%d of %d won, want %d", got, n, winners)
-	}
-}
-
-// atOnce runs f n times at the same time and waits.
-func atOnce(n int, f func(i int)) {
-	var wg sync.WaitGroup
-	ready := make(chan struct{})
+	var all sync.WaitGroup
+	ready, won := make(chan struct{}), make(chan bool, n)
 	for i := range n {
-		wg.Go(func() {
+		all.Go(func() {
 			<-ready
-			f(i)
+			ok, err := f(i)
+			if err != nil {
+				t.Error(err)
+			}
+			if ok {
+				won <- true
+			}
 		})
 	}
 	close(ready)
-	wg.Wait()
+	all.Wait()
+	if got := len(won); got != winners {
+		t.Errorf("%d of %d won, want %d", got, n, winners)
+	}
 }

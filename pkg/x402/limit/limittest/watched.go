@@ -3,7 +3,6 @@ package limittest
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +12,7 @@ import (
 
 // Call is one call of a store.
 type Call struct {
-	Verb  string // acquire, remove, add or take
+	Verb  string // acquire, remove or count
 	Of    string // the operation, or the client
 	Units int    // that are added
 }
@@ -51,19 +50,10 @@ func (w *Watched) Remove(ctx context.Context, operation string, leases ...limit.
 	return w.do(ctx, Call{Verb: "remove", Of: operation}, func() error { return w.Memory.Remove(ctx, operation, leases...) })
 }
 
-// Add implements limit.Counter.
-func (w *Watched) Add(ctx context.Context, client string, window time.Time, n limit.Units) (total limit.Units, err error) {
-	err = w.do(ctx, Call{"add", client, n.All}, func() error {
-		total, err = w.Memory.Add(ctx, client, window, n)
-		return err
-	})
-	return total, err
-}
-
-// Take implements limit.Counter.
-func (w *Watched) Take(ctx context.Context, client string, window time.Time, n limit.Units, most int) (total limit.Units, ok bool, err error) {
-	err = w.do(ctx, Call{"take", client, n.All}, func() error {
-		total, ok, err = w.Memory.Take(ctx, client, window, n, most)
+// Count implements limit.Counter.
+func (w *Watched) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (total limit.Units, ok bool, err error) {
+	err = w.do(ctx, Call{"count", client, n.All}, func() error {
+		total, ok, err = w.Memory.Count(ctx, client, window, n, most)
 		return err
 	})
 	return total, ok, err
@@ -83,16 +73,6 @@ func (w *Watched) do(ctx context.Context, c Call, call func() error) error {
 		err = cmp.Or(err, w.After(ctx, c))
 	}
 	return err
-}
-
-// NewSlots returns the Slots of an environment, whose lease ids begin with its
-// number.
-func NewSlots(s limit.Leases, operation string, most, environment int, now func() time.Time) *limit.Slots {
-	var n atomic.Int64
-	return limit.NewSlots(limit.SlotsConfig{
-		Operation: operation, Cap: most, Leases: s, Now: now,
-		NewID: func() string { return fmt.Sprintf("%d-%d", environment, n.Add(1)) },
-	})
 }
 
 // Clock is a clock that is moved by hand. It is safe for concurrent use.
