@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -24,17 +24,10 @@ import (
 type audit struct {
 	opened
 	*books
-	asset      string // as keys have it
-	payee      x402.Address
-	moved      map[spend]*movement
-	mismatched []ledger.Record // not what their transfer says
-	asked      int
-}
-
-// spend names an authorization.
-type spend struct {
-	from  x402.Address
-	nonce [32]byte
+	asset, payee x402.Address
+	moved        map[string]*movement // by the key of the authorization that made it
+	mismatched   []recorded           // not what their transfer says
+	asked        int
 }
 
 // movement is a transfer that an authorization has made.
@@ -53,7 +46,7 @@ func (l opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
 	if l.Chain == nil {
 		return nil, errors.New("RPC_URL names no node, and the books compare the ledger with the chain")
 	}
-	a := &audit{opened: l, payee: payee, asset: asset.String(), moved: map[spend]*movement{}, books: &books{
+	a := &audit{opened: l, payee: payee, asset: asset, moved: map[string]*movement{}, books: &books{
 		Day: day.Format(time.DateOnly), From: day, Until: day.AddDate(0, 0, 1), Network: t.Network, Asset: asset.Checksum(), Payee: payee.Checksum(),
 		Ledger: l.name, Operations: map[string]*sum{}, Differences: []difference{},
 	}}
@@ -87,7 +80,7 @@ func (a *audit) readChain(ctx context.Context) error {
 			switch {
 			case t.Block >= end:
 			case t.Authorized && t.Value.Sign() > 0:
-				a.moved[spend{t.From, t.Nonce}] = &movement{Transfer: t}
+				a.moved[a.keyOf(t)] = &movement{Transfer: t}
 			case a.within(t.Time):
 				a.Deposits.add(t.Value)
 			}
@@ -147,14 +140,17 @@ func (a *audit) readLedger(ctx context.Context) error {
 	}
 }
 
-// recorded is what a record says of its payment.
+// keyOf is the key of the authorization that made a transfer.
+func (a *audit) keyOf(t x402.Transfer) string {
+	return ledger.Key(strings.ToLower(a.Network), a.asset.String(), t.From.String(), fmt.Sprintf("0x%x", t.Nonce))
+}
+
+// recorded is a record, and what it says of its payment.
 type recorded struct {
-	spend
+	ledger.Record
+	debtKey
 	amount *big.Int
 	payee  string
-	// transaction is the part of the key that says which transfer it is about,
-	// where another record has its nonce.
-	transaction string
 }
 
 // recordedOf reads a record under the terms of these books; ok is false for every
@@ -165,7 +161,7 @@ func (a *audit) recordedOf(r ledger.Record) (p recorded, ok bool) {
 	if !ok || key.network != strings.ToLower(a.Network) || key.asset != a.asset || json.Unmarshal(r.Terms, &terms) != nil {
 		return p, false
 	}
-	p = recorded{spend: spend{key.payer, key.nonce}, payee: terms.PayTo, transaction: key.moved}
+	p = recorded{Record: r, debtKey: key, payee: terms.PayTo}
 	p.amount, ok = atomic(terms.Amount)
 	return p, ok
 }
@@ -193,22 +189,20 @@ func (a *audit) record(ctx context.Context, r ledger.Record) error {
 		return nil
 	}
 	if r.State == ledger.Refunded && a.within(r.UpdatedAt) {
-		if err := a.refunded(ctx, r, p); err != nil {
-			return err
-		}
+		a.refunded(ctx, p)
 	}
-	m := a.moved[p.spend]
+	m := a.moved[p.authorization]
 	switch {
-	case m == nil || p.transaction != "" && p.transaction != m.Transaction:
-		return a.unmoved(ctx, r, p)
+	case m == nil || p.moved != "" && p.moved != m.Transaction:
+		a.unmoved(ctx, p)
 	case a.of(p, m):
 		a.match(ctx, m, r)
 	case len(a.mismatched) < maxDifferences:
-		a.mismatched = append(a.mismatched, r)
+		a.mismatched = append(a.mismatched, p)
 	default:
 		a.Unchecked++
 	}
-	return nil
+	return ctx.Err()
 }
 
 // match counts a transfer with its record.
@@ -222,126 +216,102 @@ func (a *audit) match(ctx context.Context, m *movement, r ledger.Record) {
 
 // question says whether the chain may be asked one more question.
 func (a *audit) question() bool {
-	if a.asked >= maxQuestions {
-		a.Unchecked++
-		return false
-	}
 	a.asked++
-	return true
+	if a.asked > maxQuestions {
+		a.Unchecked++
+	}
+	return a.asked <= maxQuestions
 }
 
 // unanswered counts a record about which the chain could not be asked. The first is noted.
-func (a *audit) unanswered(r ledger.Record, why error) {
+func (a *audit) unanswered(p recorded, why error) {
 	if a.Unchecked++; a.Unchecked == 1 {
-		fmt.Fprintf(a.notes, "%s: %v\n", r.Key, why)
+		fmt.Fprintf(a.notes, "%s: %v\n", p.key, why)
 	}
 }
 
 // unmoved deals with a record that says paid, and whose transfer is not among those
 // that were read: it moved at another time, or never.
-func (a *audit) unmoved(ctx context.Context, r ledger.Record, p recorded) error {
-	if !a.within(r.SettledAt) {
-		return nil // it is in the books of another day
-	}
-	if !strings.EqualFold(p.payee, a.payee.String()) {
+func (a *audit) unmoved(ctx context.Context, p recorded) {
+	switch {
+	case !a.within(p.SettledAt): // it is in the books of another day
+		return
+	case !strings.EqualFold(p.payee, a.payee.String()):
 		a.Foreign++
-		return nil
+		return
+	case !a.question():
+		return
 	}
-	if !a.question() {
-		return nil
+	asked := p.Record
+	asked.Key = p.authorization
+	if p.AuthDigest == "" { // it came without a request: its record is younger than the transfer
+		asked.ValidBefore, asked.CreatedAt = p.CreatedAt, p.CreatedAt.Add(-oldestDay)
 	}
-	asked := r
-	asked.Key = strings.TrimSuffix(r.Key, "|"+p.transaction)
-	if r.AuthDigest == "" { // it came without a request: its record is younger than the transfer
-		asked.ValidBefore, asked.CreatedAt = r.CreatedAt, r.CreatedAt.Add(-oldestDay)
+	if p.Receipt != nil {
+		asked.Transaction = p.Receipt.Transaction
 	}
-	q, err := x402.QuestionOf(asked)
-	if err != nil {
-		return err
-	}
-	q.Sent = true
-	if r.Receipt != nil {
-		q.Transaction = r.Receipt.Transaction
-	}
-	limited, cancel := context.WithTimeout(ctx, questionTime)
-	defer cancel()
-	f := a.Chain.Find(limited, q)
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	switch f.Verdict {
+	switch f := a.ask(ctx, asked); f.Verdict {
 	case x402.Paid:
 		a.Elsewhere++
 	case x402.NeverPaid, x402.StillOpen:
-		a.claimed(ctx, r, p, f.Reason)
+		a.claimed(ctx, p, f.Reason)
 	case x402.CannotTell:
-		a.unanswered(r, f.Cause)
+		a.unanswered(p, f.Cause)
 	}
-	return nil
 }
 
 // claimed is the difference of a record that says paid although no money came.
-func (a *audit) claimed(ctx context.Context, r ledger.Record, p recorded, note string) {
-	d := a.differenceOf(ctx, noTransfer, r, p.amount.String())
-	if r.State == ledger.Redeemed {
+func (a *audit) claimed(ctx context.Context, p recorded, note string) {
+	d := a.differenceOf(ctx, noTransfer, p)
+	if p.State == ledger.Redeemed {
 		d.Kind = gift
 	}
 	d.Note = note
 	a.differ(d)
 }
 
-func (a *audit) differenceOf(ctx context.Context, k kind, r ledger.Record, amount string) difference {
-	p := a.paymentOf(ctx, r)
-	return difference{Kind: k, Key: r.Key, Payer: p.Payer, Standing: p.Standing, Recorded: amount, Transaction: p.Transaction, Request: r.Request, At: p.Since}
+func (a *audit) differenceOf(ctx context.Context, k kind, p recorded) difference {
+	q := a.paymentOf(ctx, p.Record)
+	return difference{Kind: k, Key: p.key, Payer: q.Payer, Standing: q.Standing, Recorded: p.amount.String(), Transaction: q.Transaction, Request: q.Request, At: q.Since}
 }
 
 // refunded counts a refund, and asks the chain for its transaction.
-func (a *audit) refunded(ctx context.Context, r ledger.Record, p recorded) error {
+func (a *audit) refunded(ctx context.Context, p recorded) {
 	a.RefundsOut.add(p.amount)
 	if !a.question() {
-		return nil
+		return
 	}
-	list, err := a.Chain.Received(ctx, r.Refund, p.from)
-	sent := slices.ContainsFunc(list, func(t x402.Transfer) bool { return t.From != p.from && t.Value.Cmp(p.amount) == 0 })
+	list, err := a.Chain.Received(ctx, p.Refund, p.payer)
 	switch {
-	case sent:
+	case slices.ContainsFunc(list, func(t x402.Transfer) bool { return t.From != p.payer && t.Value.Cmp(p.amount) == 0 }):
 	case err == nil || errors.Is(err, chain.ErrUnknownTransaction) || errors.Is(err, chain.ErrFailedTransaction):
-		d := a.differenceOf(ctx, noRefund, r, p.amount.String())
-		d.Transaction, d.At = r.Refund, r.UpdatedAt
+		d := a.differenceOf(ctx, noRefund, p)
+		d.Transaction, d.At = p.Refund, p.UpdatedAt
 		a.differ(d)
-	case ctx.Err() != nil:
-		return ctx.Err()
 	default:
-		a.unanswered(r, err)
+		a.unanswered(p, err)
 	}
-	return nil
 }
 
 // settle looks up what is left when all was read: records whose transfer says
 // something else, and transfers without a record.
 func (a *audit) settle(ctx context.Context) error {
-	for _, r := range a.mismatched {
-		p, _ := a.recordedOf(r)
-		m := a.moved[p.spend]
+	for _, p := range a.mismatched {
+		m := a.moved[p.authorization]
 		switch {
 		case m.matched: // by another record, so that this one has no transfer
-			if a.within(r.SettledAt) {
-				a.claimed(ctx, r, p, "its nonce was used for another transfer")
+			if a.within(p.SettledAt) {
+				a.claimed(ctx, p, "its nonce was used for another transfer")
 			}
 		case a.within(m.Time):
-			d := a.differenceOf(ctx, otherAmount, r, p.amount.String())
+			d := a.differenceOf(ctx, otherAmount, p)
 			if p.amount.Cmp(m.Value) == 0 {
 				d.Note = "the record names another payee: " + p.payee
 			}
 			a.differs(m, d)
 		}
 	}
-	var left []*movement
-	for _, m := range a.moved {
-		if !m.matched && a.within(m.Time) {
-			left = append(left, m)
-		}
-	}
+	left := slices.DeleteFunc(slices.Collect(maps.Values(a.moved)), func(m *movement) bool { return m.matched || !a.within(m.Time) })
 	slices.SortFunc(left, func(x, y *movement) int { return cmp.Or(x.Time.Compare(y.Time), bytes.Compare(x.Nonce[:], y.Nonce[:])) })
 	for _, m := range left {
 		if err := a.unrecorded(ctx, m); err != nil {
@@ -363,7 +333,7 @@ func (a *audit) differs(m *movement, d difference) {
 // unrecorded looks for the record of a transfer once more, because what was read
 // may be older than the record.
 func (a *audit) unrecorded(ctx context.Context, m *movement) error {
-	key := ledger.Key(strings.ToLower(a.Network), a.asset, m.From.String(), "0x"+hex.EncodeToString(m.Nonce[:]))
+	key := a.keyOf(m.Transfer)
 	d := difference{Kind: noRecord, Key: key, Payer: m.From.Checksum()}
 	known := false // it is that of a payment on record
 	for _, k := range []string{key, key + "|" + m.Transaction} {

@@ -22,10 +22,8 @@ const (
 	maxTransfers = 1_000_000
 	// maxDifferences is how many differences are listed; all are counted.
 	maxDifferences = 1000
-	// maxQuestions is how many records the chain is asked about one by one, and
-	// questionTime what each may take.
+	// maxQuestions is how many records the chain is asked about one by one.
 	maxQuestions = 1000
-	questionTime = 10 * time.Second
 	// maxTries is how often the same blocks are asked for, with a pause of a second
 	// after the first time and one more after each other: nodes limit how often one
 	// asks.
@@ -157,17 +155,17 @@ func listBooks(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	return o.within(true, func(l opened) error { return l.books(ctx, day, o.json) })
+	return o.within(true, func(l opened) error { return l.books(ctx, day) })
 }
 
-func (l opened) books(ctx context.Context, day time.Time, asJSON bool) error {
+func (l opened) books(ctx context.Context, day time.Time) error {
 	b, err := l.booksOf(ctx, day)
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("the books of %s: %w", day.Format(time.DateOnly), err)
-	}
-	if asJSON {
+	case l.json:
 		err = printJSON(l.out, b)
-	} else {
+	default:
 		l.printBooks(b)
 	}
 	switch {

@@ -313,6 +313,15 @@ func TestBooksDifferences(t *testing.T) {
 			s.terms = ours
 			s.move(0x10c, "4")
 		}, "10c transfer_not_recorded refused received 4 recorded 4"},
+		"its money came in another transaction": {func(s *shop) {
+			s.refused(0x10d)
+			at := s.now
+			s.now = s.day.Add(-time.Hour)
+			s.testify(0x10d, "6000")
+			s.now = at
+			s.move(0x10d, "6000")
+			s.moved[len(s.moved)-1].Transaction = txOf(0x20d)
+		}, "10d transfer_not_recorded refused received 6000 recorded 5000"},
 		"refunded, and never paid": {func(s *shop) {
 			s.exhausted(0x10b)
 			s.refund(0x10b, "5000")
@@ -353,5 +362,5 @@ func TestBooksDifferences(t *testing.T) {
 		t.Errorf("%d received, and %d of them accounted for:\n%s", b.Received.Count, n, out)
 	}
 	text, _ := all.books(exitDiffers, all.env(), all.day)
-	prints(t, text, "; 12 differences\n", "answered unpaid")
+	prints(t, text, "; 13 differences\n", "answered unpaid")
 }

@@ -42,7 +42,7 @@ func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc s
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := opened{name: "memory", node: "N", rows: memory, payers: memory, out: io.Discard, notes: io.Discard}
+	o := opened{order: order{out: io.Discard, notes: io.Discard}, name: "memory", node: "N", rows: memory, payers: memory}
 	if o.Reconciling, err = config.Reconciling(boot.Stores{Ledger: store, Index: memory}, slog.New(slog.DiscardHandler), time.Now); err != nil {
 		t.Fatal(err)
 	}
@@ -71,8 +71,8 @@ func TestBooksUnreadable(t *testing.T) {
 	})
 	var out, notes bytes.Buffer
 	o := inMemory(t, memory, memory, node)
-	o.out, o.notes = &out, &notes
-	if err := o.books(t.Context(), s.day, true); !errors.Is(err, errDifferences) {
+	o.out, o.notes, o.json = &out, &notes, true
+	if err := o.books(t.Context(), s.day); !errors.Is(err, errDifferences) {
 		t.Errorf("error %v", err)
 	}
 	want := []string{"004 answered_unpaid answered received  recorded 5000", "002 record_unreadable  received 5000 recorded"}
@@ -80,8 +80,9 @@ func TestBooksUnreadable(t *testing.T) {
 		t.Errorf("differences (-want +got):\n%s", diff)
 	}
 	mute = true
+	o.json = false
 	out.Reset()
-	if err := o.books(t.Context(), s.day, false); !errors.Is(err, errIncomplete) {
+	if err := o.books(t.Context(), s.day); !errors.Is(err, errIncomplete) {
 		t.Errorf("error %v", err)
 	}
 	prints(t, notes.String(), keyOf(4)+": ask the chain")
@@ -110,7 +111,7 @@ func TestBooksReadTwice(t *testing.T) {
 	var out bytes.Buffer
 	o := inMemory(t, memory, memory, s.node(willing))
 	o.out, o.rows = &out, twice{memory}
-	s.must(o.books(t.Context(), s.day, false))
+	s.must(o.books(t.Context(), s.day))
 	prints(t, out.String(), "2 records\n", "total   1 answer sold for $0.005, $0.005 received in 1 payment; no differences")
 }
 

@@ -28,7 +28,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // The exit statuses other than 0.
@@ -37,10 +36,6 @@ const (
 	exitUsage   = 2
 	exitDiffers = 3
 )
-
-// pollEvery is how often a table that is being made is looked at: a restore takes
-// minutes to hours.
-const pollEvery = 10 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -62,22 +57,21 @@ type order struct {
 
 // command is one thing to do. It checks what was typed before it opens a ledger.
 type command struct {
-	name, usage string
-	flags       string // their names, separated by spaces
+	usage       string // its name, its flags as -name, and its arguments
 	least, most int    // arguments
 	do          func(context.Context, order) error
 }
 
 func commands() []command {
 	return []command{
-		{name: "reconcile", do: reconcile},
-		{name: "owed", usage: "[-json]", flags: "json", do: listOwed},
-		{name: "payer", usage: "[-json] WALLET", flags: "json", least: 1, most: 1, do: listPayer},
-		{name: "refund", usage: "[-force] KEY [TRANSACTION]", flags: "force", least: 1, most: 2, do: refund},
-		{name: "answered", usage: "[-force] KEY TRANSACTION", flags: "force", least: 2, most: 2, do: answer},
-		{name: "books", usage: "[-json] DAY", flags: "json", least: 1, most: 1, do: listBooks},
-		{name: "restore", usage: "-to NAME [-at TIME] [-drill]", flags: "to at drill", do: restore},
-		{name: "smoke", usage: "ORIGIN", least: 1, most: 1, do: smoke},
+		{"reconcile", 0, 0, reconcile},
+		{"owed [-json]", 0, 0, listOwed},
+		{"payer [-json] WALLET", 1, 1, listPayer},
+		{"refund [-force] KEY [TRANSACTION]", 1, 2, refund},
+		{"answered [-force] KEY TRANSACTION", 2, 2, answer},
+		{"books [-json] DAY", 1, 1, listBooks},
+		{"restore -to NAME [-at TIME] [-drill]", 0, 0, restore},
+		{"smoke ORIGIN", 1, 1, smoke},
 	}
 }
 
@@ -85,10 +79,11 @@ func commands() []command {
 func run(ctx context.Context, args []string, getenv func(string) string, out, notes io.Writer) int {
 	var names []string
 	for _, c := range commands() {
-		if len(args) > 0 && args[0] == c.name {
+		name, _, _ := strings.Cut(c.usage, " ")
+		if len(args) > 0 && args[0] == name {
 			return c.run(ctx, args[1:], order{getenv: getenv, out: out, notes: notes})
 		}
-		names = append(names, c.name)
+		names = append(names, name)
 	}
 	fmt.Fprintf(notes, "usage: operate %s ...; make help lists what runs them\n", strings.Join(names, "|"))
 	return exitUsage
@@ -96,35 +91,32 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, no
 
 // run reads the command line and does what it says; it returns the exit status.
 func (c command) run(ctx context.Context, args []string, o order) int {
-	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(o.notes)
-	flags.Usage = func() { fmt.Fprintf(o.notes, "usage: operate %s %s\n", c.name, c.usage) }
-	for name := range strings.FieldsSeq(c.flags) {
-		switch name {
-		case "json":
-			flags.BoolVar(&o.json, name, false, "")
-		case "force":
-			flags.BoolVar(&o.force, name, false, "")
-		case "drill":
-			flags.BoolVar(&o.drill, name, false, "")
-		case "to":
-			flags.StringVar(&o.to, name, "", "")
-		case "at":
-			flags.StringVar(&o.at, name, "", "")
+	flags.Usage = func() { fmt.Fprintln(o.notes, "usage: operate", c.usage) }
+	for name, to := range map[string]any{"json": &o.json, "force": &o.force, "drill": &o.drill, "to": &o.to, "at": &o.at} {
+		if !strings.Contains(c.usage, "-"+name) {
+			continue
+		}
+		switch to := to.(type) {
+		case *bool:
+			flags.BoolVar(to, name, false, "")
+		case *string:
+			flags.StringVar(to, name, "", "")
 		}
 	}
-	switch err := flags.Parse(args); {
+	err := flags.Parse(args)
+	o.args = flags.Args()
+	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
 		return exitUsage
-	case flags.NArg() < c.least || flags.NArg() > c.most:
+	case len(o.args) < c.least || len(o.args) > c.most:
 		flags.Usage()
 		return exitUsage
 	}
-	o.args = flags.Args()
-	err := c.do(ctx, o)
-	if err == nil {
+	if err = c.do(ctx, o); err == nil {
 		return 0
 	}
 	fmt.Fprintln(o.notes, err)

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -16,29 +14,25 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// opened is a ledger, ready to be looked at.
+// opened is a ledger, ready to be looked at, with the order that it is opened for.
 type opened struct {
+	order
 	boot.Reconciling
 	name   string // of the ledger
 	node   string // of the chain, for a person
 	payers ledger.Payers
 	rows   ledger.Rows
-	// operator is the person who runs this, as user@host.
-	operator string
-	out      io.Writer
-	notes    io.Writer
-	close    func()
 }
 
 // operator names who runs this, for the person who comes next.
 func operator() string {
-	const unknown = "unknown"
-	name, at := unknown, unknown
+	name := "unknown"
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	if h, err := os.Hostname(); err == nil {
-		at = h
+	at, err := os.Hostname()
+	if err != nil {
+		at = "unknown"
 	}
 	return plain(name + "@" + at)
 }
@@ -48,32 +42,28 @@ func operator() string {
 var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDGER_TABLE with what its payee received. " +
 	"Set PAY_TO to the address that the deployment has as PayTo")
 
-// open opens the ledger that the environment names. byPayee says that transfers to
-// the payee will be looked for.
-func (o order) open(byPayee bool) (opened, error) {
+// within opens the ledger that the environment names for as long as something is done with
+// it. byPayee says that transfers to the payee will be looked for.
+func (o order) within(byPayee bool, do func(opened) error) error {
 	c, err := boot.ReadLocal(o.getenv)
-	if err != nil {
-		return opened{}, err
+	switch {
+	case err != nil:
+		return err
+	case byPayee && c.Ledger.Name != "" && !c.OwnPayee:
+		return errNoPayee
 	}
-	if byPayee && c.Ledger.Name != "" && !c.OwnPayee {
-		return opened{}, errNoPayee
-	}
-	l := opened{name: "DynamoDB table " + c.Ledger.Name, node: host(c.Nodes), operator: operator(), out: o.out, notes: o.notes, close: func() {}}
+	l := opened{order: o, name: "DynamoDB table " + c.Ledger.Name, node: host(c.Nodes)}
 	stores := boot.Stores{}
 	if c.Ledger.Name == "" {
 		if _, err := os.Stat(c.LedgerFile); err != nil {
-			return opened{}, fmt.Errorf("there is no ledger to look at: %w (LEDGER_FILE and LEDGER_TABLE name one)", err)
+			return fmt.Errorf("there is no ledger to look at: %w (LEDGER_FILE and LEDGER_TABLE name one)", err)
 		}
 		s, err := file.Open(c.LedgerFile)
 		if err != nil {
-			return opened{}, err
+			return err
 		}
+		defer s.Close() //nolint:errcheck // what was written is durable since then
 		stores.Ledger, stores.Index, l.payers, l.rows, l.name = s, s, s, s, c.LedgerFile
-		l.close = func() {
-			if err := s.Close(); err != nil {
-				fmt.Fprintln(o.notes, "close the ledger:", err)
-			}
-		}
 	} else {
 		table, said := c.Ledger.Open(), progress(o.notes)
 		table.Progress = func(read, found int) { said("%d records read, %d found", read, found) }
@@ -81,19 +71,8 @@ func (o order) open(byPayee bool) (opened, error) {
 	}
 	log := slog.New(slog.NewTextHandler(o.notes, &slog.HandlerOptions{Level: c.LogLevel}))
 	if l.Reconciling, err = c.Reconciling(stores, log, time.Now); err != nil {
-		l.close()
-		return opened{}, err
-	}
-	return l, nil
-}
-
-// within opens the ledger for as long as something is done with it.
-func (o order) within(byPayee bool, do func(opened) error) error {
-	l, err := o.open(byPayee)
-	if err != nil {
 		return err
 	}
-	defer l.close()
 	return do(l)
 }
 
@@ -107,13 +86,4 @@ func host(nodes []string) string {
 		return ""
 	}
 	return u.Host
-}
-
-// checkSound returns an error when the ledger's table lacks what protects it.
-func (o order) checkSound(ctx context.Context) error {
-	c, err := boot.ReadLocal(o.getenv)
-	if err != nil || c.Ledger.Name == "" {
-		return err
-	}
-	return checkTable(ctx, c.Ledger)
 }

@@ -33,20 +33,12 @@ type account struct {
 	Verdict  string    `json:"verdict"`
 }
 
-// readWallet reads WALLET, in any letter case.
-func readWallet(s string) (x402.Address, error) {
-	a, err := x402.ParseAddress(strings.ToLower(strings.TrimSpace(s)))
-	if err != nil {
-		return a, fmt.Errorf("WALLET %.60q is not an address: that is 0x and 40 hexadecimal digits", s)
-	}
-	return a, nil
-}
-
-// listPayer prints what there is of a payer, and what it comes to.
+// listPayer prints what there is of a payer, whose address may be in any letter case, and
+// what it comes to.
 func listPayer(ctx context.Context, o order) error {
-	wallet, err := readWallet(o.args[0])
+	wallet, err := x402.ParseAddress(strings.ToLower(strings.TrimSpace(o.args[0])))
 	if err != nil {
-		return err
+		return fmt.Errorf("WALLET %.60q is not an address: that is 0x and 40 hexadecimal digits", o.args[0])
 	}
 	return o.within(false, func(l opened) error {
 		a, err := l.account(ctx, wallet)
@@ -56,7 +48,14 @@ func listPayer(ctx context.Context, o order) error {
 		case o.json:
 			return printJSON(o.out, a)
 		}
-		l.printAccount(a)
+		facts(o.out, "payer", a.Wallet, "ledger", a.Ledger, "token", plain(a.Asset)+" on "+plain(a.Network), "chain", l.node)
+		fmt.Fprintln(o.out)
+		printPayments(o.out, a.Payments)
+		if len(a.Payments) > 0 {
+			fmt.Fprintln(o.out)
+		}
+		printRefunds(o.out, a.Payments)
+		fmt.Fprintln(o.out, a.Verdict)
 		return nil
 	})
 }
@@ -79,7 +78,11 @@ func (l opened) account(ctx context.Context, wallet x402.Address) (account, erro
 		p := l.paymentOf(ctx, r)
 		if p.Standing == inDoubt && l.Chain != nil && asked < maxAsked {
 			asked++
-			p.Chain = l.ask(ctx, r)
+			f := l.ask(ctx, r)
+			p.Chain = &evidence{Verdict: f.Verdict.String(), Transaction: f.Transaction, Reason: f.Reason}
+			if f.Cause != nil {
+				p.Chain.Reason = f.Cause.Error()
+			}
 		}
 		a.Payments = append(a.Payments, p)
 	}
@@ -87,34 +90,15 @@ func (l opened) account(ctx context.Context, wallet x402.Address) (account, erro
 	return a, nil
 }
 
-// ask asks the chain about a payment in doubt, as a run of the reconciler does.
-func (l opened) ask(ctx context.Context, r ledger.Record) *evidence {
+// ask asks the chain about a record, as a run of the reconciler does. What is in doubt may
+// have been sent.
+func (l opened) ask(ctx context.Context, r ledger.Record) x402.Finding {
+	r.Sent = true
 	q, err := x402.QuestionOf(r)
 	if err != nil {
-		return &evidence{Verdict: x402.CannotTell.String(), Reason: err.Error()}
+		return x402.Finding{Cause: err}
 	}
-	q.Sent = true // what is open may have been sent
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	f := l.Chain.Find(ctx, q)
-	e := evidence{Verdict: f.Verdict.String(), Transaction: f.Transaction, Reason: f.Reason}
-	if f.Cause != nil {
-		e.Reason = f.Cause.Error()
-	}
-	return &e
-}
-
-func (l opened) printAccount(a account) {
-	facts(l.out, "payer", a.Wallet, "ledger", a.Ledger, "token", plain(a.Asset)+" on "+plain(a.Network), "chain", l.node)
-	var rows [][]string
-	for _, p := range a.Payments {
-		rows = append(rows, []string{minute(p.Since), minute(p.Updated), words(p.Standing), dollars(p.Amount), plain(p.Request), plain(p.Transaction), p.note()})
-	}
-	fmt.Fprintln(l.out)
-	table(l.out, "SINCE\tUPDATED\tSTATE\tAMOUNT\tREQUEST\tTRANSACTION\tNOTE", rows)
-	if len(rows) > 0 {
-		fmt.Fprintln(l.out)
-	}
-	l.printRefunds(a.Payments)
-	fmt.Fprintln(l.out, a.Verdict)
+	return l.Chain.Find(ctx, q)
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -166,37 +168,37 @@ func payerOf(r ledger.Record) string {
 
 // note is what there is to say of a payment beside its columns.
 func (p payment) note() string {
-	var about string
-	switch p.Standing {
-	case answerOwed:
-		about = "until " + minute(p.AskUntil)
-	case refunded:
-		about = "by " + p.Refund
-	case refused:
-		about = p.Reason + ", not proven"
-	case inDoubt, notCharged, underWay:
-		about = p.Reason
-	case answered:
-		about = cmp.Or(p.Answer, p.Reason)
-	case superseded:
-		about = "by " + p.SupersededBy
-	case refundDue, unknown:
+	about := map[standing]string{
+		answerOwed: "until " + minute(p.AskUntil), refunded: "by " + p.Refund, refused: p.Reason + ", not proven", superseded: "by " + p.SupersededBy,
+		inDoubt: p.Reason, notCharged: p.Reason, underWay: p.Reason, answered: cmp.Or(p.Answer, p.Reason),
+	}[p.Standing]
+	if p.SendingBack != nil && p.Standing == refundDue {
+		about = "begun " + minute(p.SendingBack.At) + " by " + p.SendingBack.By
 	}
 	if p.LastError != nil {
-		about = strings.TrimPrefix(about+", last error "+p.LastError.Code, ", ")
+		about += ", last error " + p.LastError.Code
 	}
 	if p.Chain != nil {
-		about = strings.TrimPrefix(about+"; the chain: "+p.Chain.text(), "; ")
+		about += ", the chain: " + words(p.Chain.Verdict) + ", " + cmp.Or(p.Chain.Transaction, p.Chain.Reason)
 	}
-	return plain(about)
+	return plain(strings.TrimPrefix(about, ", "))
 }
 
-func (e evidence) text() string {
-	text := words(e.Verdict)
-	for _, more := range []string{e.Transaction, e.Reason} {
-		if more != "" {
-			text += ", " + more
+// printPayments prints a line for each payment.
+func printPayments(out io.Writer, list []payment) {
+	var rows [][]string
+	for _, p := range list {
+		rows = append(rows, []string{minute(p.Since), minute(p.Updated), plain(p.Payer), words(p.Standing), dollars(p.Amount),
+			fmt.Sprintf("%d of %d", p.Lookups, ledger.MaxLookups), plain(p.Request), plain(p.Transaction), p.note()})
+	}
+	table(out, "SINCE\tUPDATED\tPAYER\tSTATE\tAMOUNT\tLOOKUPS\tREQUEST\tTRANSACTION\tNOTE", rows)
+}
+
+// printRefunds says how to make the refunds that are due.
+func printRefunds(out io.Writer, list []payment) {
+	for _, p := range list {
+		if _, ok := readKey(p.Key); ok && p.Standing == refundDue {
+			fmt.Fprintf(out, "make refund KEY='%s'\n", p.Key)
 		}
 	}
-	return text
 }

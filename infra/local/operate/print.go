@@ -11,28 +11,25 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // facts prints names and values in two columns.
-func facts(out io.Writer, pairs ...string) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for pair := range slices.Chunk(pairs, 2) {
-		fmt.Fprintln(w, strings.Join(pair, "\t"))
-	}
-	_ = w.Flush() // as with every other print: there is nobody to tell
-}
+func facts(out io.Writer, pairs ...string) { table(out, "", slices.Collect(slices.Chunk(pairs, 2))) }
 
-// table prints rows below their heads, and nothing without rows.
+// table prints rows below their heads, if there are any, and nothing without rows.
 func table(out io.Writer, head string, rows [][]string) {
 	if len(rows) == 0 {
 		return
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, head)
+	if head != "" {
+		fmt.Fprintln(w, head)
+	}
 	for _, cells := range rows {
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	_ = w.Flush()
+	_ = w.Flush() // as with every other print: there is nobody to tell
 }
 
 // count is a number of things, in words.
@@ -69,38 +66,30 @@ func progress(notes io.Writer) func(format string, args ...any) {
 
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 
-func second(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
-
-// dollars is an amount of USDC (6 decimals) as a price; a text that is not a number
+// dollars is an amount of USDC (6 decimals) as a price; a text that is not an amount
 // stays what it is.
 func dollars(atomic string) string {
-	const decimals = 6
-	if atomic == "" || strings.Trim(atomic, "0123456789") != "" {
+	n, err := x402.ParseUint256(atomic)
+	if err != nil {
 		return plain(atomic)
 	}
-	padded := strings.Repeat("0", max(decimals+1-len(atomic), 0)) + atomic
-	whole, part := padded[:len(padded)-decimals], strings.TrimRight(padded[len(padded)-decimals:], "0")
-	return "$" + whole + "." + part + strings.Repeat("0", max(2-len(part), 0))
+	const decimals, cents = 6, 2
+	s := new(big.Rat).SetFrac(n, big.NewInt(1_000_000)).FloatString(decimals)
+	return "$" + s[:max(len(strings.TrimRight(s, "0")), len(s)-decimals+cents)]
 }
 
 // atomic reads an amount of a record: a positive number that a transfer can have.
 func atomic(amount string) (*big.Int, bool) {
-	const mostBits, mostDigits = 256, 78
-	if amount == "" || len(amount) > mostDigits || amount[0] == '0' || strings.Trim(amount, "0123456789") != "" {
-		return nil, false
-	}
-	n, ok := new(big.Int).SetString(amount, 10)
-	return n, ok && n.BitLen() <= mostBits
+	n, err := x402.ParseUint256(amount)
+	return n, err == nil && n.Sign() > 0
 }
 
 // counted is a number of things, each of which is called one.
-func counted(n int, one string) string { return fmt.Sprintf("%d %s", n, plural(n, one, one+"s")) }
-
-func plural(n int, one, more string) string {
+func counted(n int, one string) string {
 	if n == 1 {
-		return one
+		return "1 " + one
 	}
-	return more
+	return fmt.Sprintf("%d %ss", n, one)
 }
 
 // enumerated is a list in a sentence.

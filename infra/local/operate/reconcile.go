@@ -23,11 +23,6 @@ func reconcile(ctx context.Context, o order) error {
 }
 
 func printSummary(out io.Writer, s x402.Summary, scanned bool) {
-	yes := func(is bool, what string) {
-		if is {
-			fmt.Fprintf(out, "           %s\n", what)
-		}
-	}
 	fmt.Fprintf(out, "in doubt   %d of %d listed\n", s.Open, s.Listed)
 	counts(out, count{s.SettledLate, "found paid"}, count{s.RefusedLate, "found never paid"}, count{s.StillOpen, "can still be paid"},
 		count{s.CannotTell, "no evidence"}, count{s.Undue, "too early to tell whether they were sent"},
@@ -38,9 +33,13 @@ func printSummary(out io.Writer, s x402.Summary, scanned bool) {
 			count{s.Found, "for a payment thought to be unpaid: the answer is owed now"},
 			count{s.Unasked, "that nobody here asked an answer for: a refund is due"},
 			count{s.Unmatched, "too old to be recorded, or with a broken record: look for the answer by hand"})
-		yes(s.Unread, "the chain could not be read to its end: the next run reads on")
+		if s.Unread {
+			fmt.Fprintln(out, "           the chain could not be read to its end: the next run reads on")
+		}
 	}
 	fmt.Fprintf(out, "owed       %d, refunds due: %d (make owed lists them)\n", s.Owed, s.Exhausted)
 	counts(out, count{s.Silent, "closed: the target's silence is the answer"}, count{s.Uncounted, "not counted"})
-	yes(s.Unfinished, "the index was not read to its end: there is more of everything")
+	if s.Unfinished {
+		fmt.Fprintln(out, "           the index was not read to its end: there is more of everything")
+	}
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,35 +11,6 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
-
-func TestReconcile(t *testing.T) {
-	t.Parallel()
-	path, _ := stored(t, fill)
-	env := map[string]string{"LEDGER_FILE": path}
-	out, notes := operate(t, 0, env, "reconcile")
-	want := "ledger    " + env["LEDGER_FILE"] + `
-evidence  not asked (RPC_URL)
-in doubt   1 of 1 listed
-           1 no evidence
-owed       2, refunds due: 1 (make owed lists them)
-took       T
-`
-	out = regexp.MustCompile(`(?m)^took .*$`).ReplaceAllString(out, "took       T")
-	if diff := cmp.Diff(want, out); diff != "" || notes != "" {
-		t.Errorf("printed (-want +got):\n%s\n%s", diff, notes)
-	}
-}
-
-// A node that does not answer decides nothing, and its key is not printed.
-func TestReconcileNodeDown(t *testing.T) {
-	t.Parallel()
-	path, _ := stored(t, fill)
-	out, notes := operate(t, 0, map[string]string{"LEDGER_FILE": path, "RPC_URL": "http://127.0.0.1:1/v1/s3cr3t"}, "reconcile")
-	prints(t, out, "evidence  127.0.0.1:1\n", "1 no evidence\n", "received   0 transfers since the last run\n", "the chain could not be read to its end")
-	if !strings.Contains(notes, "no evidence") || strings.Contains(out+notes, "s3cr3t") {
-		t.Errorf("noted:\n%s", notes)
-	}
-}
 
 // What has come in, in words.
 func TestPrintSummary(t *testing.T) {
@@ -65,76 +34,6 @@ owed       0, refunds due: 0 (make owed lists them)
 		_, received, _ := strings.Cut(out.String(), "listed\n")
 		if diff := cmp.Diff(c.want, received); diff != "" {
 			t.Errorf("%s: printed (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-func TestOwed(t *testing.T) {
-	t.Parallel()
-	path, paid := stored(t, fill)
-	env := map[string]string{"LEDGER_FILE": path}
-	out, notes := operate(t, 0, env, "owed")
-	row := func(cells ...string) string { return strings.Join(cells, "  ") }
-	want := strings.Join([]string{
-		"SINCE PAYER AMOUNT OWED LOOKUPS LAST ERROR REQUEST TRANSACTION",
-		row(minute(paid), payer, "$0.005", "answer, until "+minute(paid.Add(24*time.Hour)), "1 of 5", "dns_timeout", lookup, "0x02"),
-		row(minute(paid), payer, "$0.005", "refund", "5 of 5", "upstream?[31m", lookup, paidIn),
-		row(minute(paid), payer, "$0.005", "IN DOUBT: timeout", "0 of 5", "-", lookup, "-"),
-		"",
-		"2 owed in " + env["LEDGER_FILE"] + ", refunds due: 1, in doubt: 1",
-		"make refund KEY='" + keyOf(3) + "'",
-		"",
-	}, "\n")
-	spaces := regexp.MustCompile(` +`)
-	tidy := func(s string) string { return spaces.ReplaceAllString(s, " ") }
-	if diff := cmp.Diff(tidy(want), tidy(out)); diff != "" || notes != "" {
-		t.Errorf("printed (-want +got):\n%s\n%s", diff, notes)
-	}
-	lines := strings.Split(out, "\n")
-	for i := range 3 { // a table: the columns stand below each other
-		if at := strings.LastIndex(lines[i], []string{"TRANSACTION", "0x02", paidIn}[i]); at != strings.Index(lines[0], "TRANSACTION") {
-			t.Errorf("line %d: column at %d", i, at)
-		}
-	}
-}
-
-func TestOwedJSON(t *testing.T) {
-	t.Parallel()
-	path, paid := stored(t, fill)
-	out, notes := operate(t, 0, map[string]string{"LEDGER_FILE": path}, "owed", "-json")
-	var got []map[string]any
-	if err := json.Unmarshal([]byte(out), &got); err != nil || notes != "" {
-		t.Fatalf("%v\n%s%s", err, out, notes)
-	}
-	at := func(d time.Duration) string { return paid.Add(d).Format(time.RFC3339) }
-	debt := func(n int, tx string, lookups float64, refund bool, code, message, standing string, updated time.Duration) map[string]any {
-		return map[string]any{
-			"key": keyOf(n), "standing": standing, "updated": at(updated),
-			"payer": payer, "amount": "5000", "asset": asset, "network": "eip155:8453", "transaction": tx, "request": lookup,
-			"since": at(0), "lookups": lookups, "last_error": map[string]any{"code": code, "message": message},
-			"refund_due": refund, "ask_until": at(24 * time.Hour),
-		}
-	}
-	want := []map[string]any{
-		debt(2, "0x02", 1, false, "dns_timeout", "No resolver answered.", "answer_owed", 0),
-		debt(3, paidIn, 5, true, "upstream\x1b[31m", "m", "refund_due", time.Hour),
-		{
-			"key": keyOf(1), "standing": "in_doubt", "updated": at(0), "payer": payer, "amount": "5000", "asset": asset, "network": "eip155:8453",
-			"transaction": "", "request": lookup, "since": at(0), "lookups": 0.0, "last_error": nil, "reason": "timeout", "refund_due": false,
-		},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("printed (-want +got):\n%s", diff)
-	}
-}
-
-func TestNothingOwed(t *testing.T) {
-	t.Parallel()
-	path, _ := stored(t)
-	env := map[string]string{"LEDGER_FILE": path}
-	for flag, want := range map[string]string{"-json=false": "nothing is owed, and nothing in doubt, in " + path + "\n", "-json": "[]\n"} {
-		if out, _ := operate(t, 0, env, "owed", flag); out != want {
-			t.Errorf("printed %q, want %q", out, want)
 		}
 	}
 }

@@ -17,11 +17,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// callTimeout is for calls that work on a whole table, or on a page of it.
-const callTimeout = 30 * time.Second
-
-// maxReply bounds a reply, in bytes: a page of a scan has at most 1 MB.
-const maxReply = 4 << 20
+const (
+	// callTimeout is for calls that work on a whole table, or on a page of it.
+	callTimeout = 30 * time.Second
+	// maxReply bounds a reply, in bytes: a page of a scan has at most 1 MB.
+	maxReply = 4 << 20
+	// A restore takes minutes to hours: how often the copy is looked at, and how long.
+	pollEvery = 10 * time.Second
+	longest   = 48 * time.Hour
+)
 
 // tableCopy is a table that is brought back under another name.
 type tableCopy struct {
@@ -124,36 +128,14 @@ func (o tableCopy) resume(ctx context.Context) error {
 
 // finish waits for the copy, gives it what DynamoDB does not restore, and describes it.
 func (o tableCopy) finish(ctx context.Context) error {
-	if err := o.waitActive(ctx); err != nil {
-		return err
+	active := dynamodb.NewTableExistsWaiter(o.api, func(w *dynamodb.TableExistsWaiterOptions) { w.MinDelay, w.MaxDelay = pollEvery, pollEvery })
+	if err := active.Wait(ctx, &dynamodb.DescribeTableInput{TableName: &o.to}, longest); err != nil {
+		return fmt.Errorf("wait until %s can be used: %w", o.to, err)
 	}
 	if err := errors.Join(protectTable(ctx, o.api, o.to), dynamo.Check(ctx, o.api, o.to)); err != nil {
 		return err
 	}
-	for _, table := range []string{o.from, o.to} {
-		if err := o.describe(ctx, table); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// waitActive waits until the copy can be used.
-func (o tableCopy) waitActive(ctx context.Context) error {
-	for {
-		d, err := o.api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &o.to})
-		if err != nil {
-			return fmt.Errorf("describe %s: %w", o.to, err)
-		}
-		if d.Table.TableStatus == types.TableStatusActive {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s is still %s: %w", o.to, d.Table.TableStatus, ctx.Err())
-		case <-time.After(pollEvery):
-		}
-	}
+	return errors.Join(o.describe(ctx, o.from), o.describe(ctx, o.to))
 }
 
 // countPlaces reads a list of an index to its end.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
 const (
@@ -50,6 +52,7 @@ func receiptOf(transaction string) ledger.Receipt {
 // buyer makes the payments of a test in a ledger, by a clock that the test moves.
 type buyer struct {
 	*ledger.Ledger
+	store ledger.Store
 	t     *testing.T
 	now   time.Time
 	terms json.RawMessage
@@ -57,7 +60,7 @@ type buyer struct {
 
 func newBuyer(t *testing.T, store ledger.Store, now time.Time) *buyer {
 	t.Helper()
-	b := &buyer{t: t, now: now, terms: termsOf(t, payer, "5000")}
+	b := &buyer{t: t, store: store, now: now, terms: termsOf(t, payer, "5000")}
 	b.Ledger = ledger.New(store, func() time.Time { return b.now }, rand.Text)
 	return b
 }
@@ -183,6 +186,30 @@ type node struct {
 	unpaid  bool // the payment is not known
 }
 
+// nodeOf is a node by the words of a script: numbers are what was sent.
+func nodeOf(words []string) (n node) {
+	for _, w := range words {
+		switch w {
+		case "from-payer":
+			n.from = payer
+		case "failed":
+			n.failed = true
+		case "unknown":
+			n.unknown = true
+		case "down":
+			n.down = true
+		case "early":
+			n.early = true
+		case "unpaid":
+			n.unpaid = true
+		default:
+			value, _ := strconv.Atoi(w)
+			n.sent = append(n.sent, value)
+		}
+	}
+	return n
+}
+
 func startNode(t *testing.T, n node) *node {
 	t.Helper()
 	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -271,6 +298,36 @@ func prints(t *testing.T, out string, parts ...string) {
 			t.Errorf("it does not say %q:\n%s", part, out)
 		}
 	}
+}
+
+// contradictions are records of payment 8 that contradict themselves, by what is wrong.
+func contradictions(t *testing.T) map[string]filling {
+	t.Helper()
+	all := map[string]filling{}
+	for name, spoil := range map[string]func(*ledger.Record, *x402.Requirements){
+		"no-amount":       func(_ *ledger.Record, q *x402.Requirements) { q.Amount = "" },
+		"amount-0":        func(_ *ledger.Record, q *x402.Requirements) { q.Amount = "0" },
+		"amount-5e3":      func(_ *ledger.Record, q *x402.Requirements) { q.Amount = "5e3" },
+		"over-a-uint256":  func(_ *ledger.Record, q *x402.Requirements) { q.Amount = strings.Repeat("9", 78) },
+		"another-network": func(_ *ledger.Record, q *x402.Requirements) { q.Network = "eip155:1" },
+		"another-token":   func(_ *ledger.Record, q *x402.Requirements) { q.Asset = payer },
+		"no-receipt":      func(r *ledger.Record, _ *x402.Requirements) { r.Receipt = nil },
+		"another-payer":   func(r *ledger.Record, _ *x402.Requirements) { r.Receipt.Payer = sender },
+	} {
+		all[name] = func(b *buyer) {
+			terms := x402.Terms{Network: "eip155:8453", Asset: asset, PayTo: payer}.Requirements("5000")
+			r := ledgertest.First(keyOf(8))
+			r.State, r.SettledAt, r.Lookups, r.ExpiresAt = ledger.Settled, r.CreatedAt, ledger.MaxLookups, time.Time{}
+			r.Receipt = &ledger.Receipt{Transaction: "0x08", Payer: payer}
+			spoil(&r, &terms)
+			var err error
+			r.Terms, err = json.Marshal(terms)
+			b.must(err)
+			_, err = b.store.Create(b.t.Context(), r)
+			b.must(err)
+		}
+	}
+	return all
 }
 
 // verifyOnly skips what a quick run leaves out: go test -short needs Go alone.

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
+)
+
+var update = flag.Bool("update", false, "write into the scripts what the commands print")
+
+// TestScripts runs the scripts of testdata: commands of an operator, each with all that it
+// prints (the notes after what goes to standard output), its exit status, and for a command
+// that can close a debt, the debt's record afterwards. A section begins with its name and
+// what there is before the first command:
+//
+//	% ledger NAME...  a ledger with these fillings; without one there is none
+//	% node WORD...    a chain, as node describes it: RPC_URL
+//	% set NAME=VALUE  a variable of the environment
+//	% damage          the ledger's file is damaged
+//
+// What differs from run to run is written as a word: see words of scripted.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, rest, _ := strings.Cut(string(text), "== ")
+		got := head
+		for section := range strings.SplitSeq(rest, "\n== ") {
+			title, body, _ := strings.Cut(strings.TrimSuffix(section, "\n")+"\n", "\n")
+			t.Run(filepath.Base(name)+" "+title, func(t *testing.T) {
+				said := newScripted(t).play(body)
+				got += "== " + title + "\n" + said
+				if diff := cmp.Diff(body, said); diff != "" && !*update {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+		if *update {
+			if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// scripted is one section of a script.
+type scripted struct {
+	t     *testing.T
+	env   map[string]string
+	words []string // pairs of what differs from run to run, and its word
+}
+
+func newScripted(t *testing.T) *scripted {
+	s := &scripted{t: t, env: map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "none.db")}}
+	for n := range 10 {
+		s.words = append(s.words, keyOf(n), fmt.Sprintf("$KEY%d", n))
+	}
+	s.words = append(s.words, back, "$BACK", paidIn, "$PAID", payer, "$PAYER", strings.ToLower(payer), "$payer", "$PAYER", payer,
+		operator(), "$OPERATOR", s.env["LEDGER_FILE"], "$LEDGER")
+	return s
+}
+
+func (s *scripted) play(body string) string {
+	var said strings.Builder
+	for line := range strings.Lines(body) {
+		args := strings.Fields(s.spelled(line))
+		switch {
+		case strings.HasPrefix(line, "% "):
+			said.WriteString(line)
+			s.prepare(args[1], args[2:])
+		case strings.HasPrefix(line, "$ "), line == "$\n":
+			said.WriteString(line + s.command(args[1:]))
+		}
+	}
+	return said.String()
+}
+
+func (s *scripted) prepare(what string, args []string) {
+	switch what {
+	case "ledger":
+		var list []filling
+		for _, name := range args {
+			list = append(list, fillings(s.t)[name])
+		}
+		path, paid := stored(s.t, list...)
+		s.env["LEDGER_FILE"] = path
+		s.words = append(s.words, path, "$LEDGER")
+		for _, form := range []string{"2006-01-02 15:04Z", time.RFC3339} {
+			for _, d := range []time.Duration{0, time.Minute, 2 * time.Minute, time.Hour, 24 * time.Hour, 24*time.Hour + time.Minute} {
+				s.words = append(s.words, paid.Add(d).Format(form), strings.TrimSuffix("$T+"+d.String(), "+0s"))
+			}
+			for _, d := range []time.Duration{-time.Minute, 0, time.Minute} {
+				s.words = append(s.words, time.Now().UTC().Add(d).Format(form), "$NOW")
+			}
+		}
+	case "node":
+		u, err := url.Parse(startNode(s.t, nodeOf(args)).URL)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.env["RPC_URL"] = u.String() + "/s3cr3t"
+		s.words = append(s.words, u.Host, "$NODE")
+	case "damage":
+		if err := os.Truncate(s.env["LEDGER_FILE"], 9000); err != nil {
+			s.t.Fatal(err)
+		}
+	case "set":
+		name, value, _ := strings.Cut(args[0], "=")
+		s.env[name] = value
+	}
+}
+
+// spelled replaces the words of a line.
+func (s *scripted) spelled(line string) string {
+	for i := len(s.words) - 2; i >= 0; i -= 2 {
+		if strings.HasPrefix(s.words[i+1], "$") {
+			line = strings.ReplaceAll(line, s.words[i+1], s.words[i])
+		}
+	}
+	return strings.NewReplacer("$TODAY", time.Now().UTC().Format(time.DateOnly), `\e`, "\x1b").Replace(line)
+}
+
+func (s *scripted) command(args []string) string {
+	var out, notes bytes.Buffer
+	code := run(s.t.Context(), args, func(name string) string { return s.env[name] }, &out, &notes)
+	said := out.String()
+	if notes.Len() > 0 {
+		said += "notes:\n" + notes.String()
+	}
+	if code != 0 {
+		said += fmt.Sprintf("exit status %d\n", code)
+	}
+	if len(args) > 0 && (args[0] == "refund" || args[0] == "answered") {
+		said += s.state(args)
+	}
+	if strings.Contains(said, "s3cr3t") || strings.ContainsRune(said, '\x1b') {
+		s.t.Errorf("%q shows the node's key, or steers the terminal: %q", args, said)
+	}
+	said = strings.NewReplacer(s.words...).Replace(said)
+	return regexp.MustCompile(`(?m)[0-9]{4}-[0-9-]+[T ][0-9:]+(\.[0-9]+)?(Z| \+0000 UTC)|[0-9.]+m?s$`).ReplaceAllString(said, "TIME")
+}
+
+// state is that of the record whose key is among the arguments, nothing if there is none.
+func (s *scripted) state(args []string) string {
+	store, err := file.Open(s.env["LEDGER_FILE"])
+	if err != nil {
+		return ""
+	}
+	defer store.Close()
+	for _, key := range args {
+		r, err := store.Fetch(s.t.Context(), strings.ToLower(key))
+		if err == nil && r != nil {
+			return strings.TrimSpace(fmt.Sprintf("record: %s %s", r.State, r.Refund)) + "\n"
+		}
+	}
+	return ""
+}
+
+// fillings are those that a script can name.
+func fillings(t *testing.T) map[string]filling {
+	t.Helper()
+	all := map[string]filling{
+		"nothing": func(*buyer) {}, "fill": fill, "complete": complete,
+		"reserved-for-3": func(b *buyer) { b.reserves(3, 0) }, "reserved-for-4": func(b *buyer) { b.reserves(4, 0) },
+	}
+	maps.Copy(all, contradictions(t))
+	return all
+}
