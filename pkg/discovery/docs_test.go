@@ -13,38 +13,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-func TestDocsPage(t *testing.T) {
-	doc, _ := rendered().Find(catalog.PathDocs)
-	root := checkPage(t, doc.Body(), doc.content().CSP)
-	seen := 0
-	for _, table := range elements(root, "table") {
-		heads := elements(elements(table, "thead")[0], "th")
-		for _, tr := range elements(elements(table, "tbody")[0], "tr") {
-			for i, cell := range elements(tr, "th", "td") {
-				// Where the table is shown as a list, which has no heads of columns, a
-				// yes or a no says what it is about.
-				head := textOf(heads[i])
-				if !slices.Contains([]string{"Charged", "Retryable", "Default", "Atomic units"}, head) {
-					continue
-				}
-				if seen++; attr(cell, "data-label") != head {
-					t.Errorf("%q is called %q in a list, and %q in the table", textOf(cell), attr(cell, "data-label"), head)
-				}
-			}
-		}
-	}
-	if seen < 50 {
-		t.Errorf("%d cells", seen)
-	}
-}
-
 // TestLinks follows what a document or a page says of this service's own addresses:
 // each is served or priced, and its place in the documentation is there, once.
 func TestLinks(t *testing.T) {
 	d, s := rendered(), testSite()
+	docs, _ := d.Find(catalog.PathDocs)
+	checkPage(t, docs.Body(), docs.content().CSP)
+	checkPage(t, d.Missing().Body, d.Missing().CSP)
 	pages := map[string]string{"missing": string(d.Missing().Body)}
-	for _, path := range paths(d) {
-		pages[path] = string(body(t, d, path))
+	for _, doc := range d.list {
+		pages[doc.Path] = string(doc.Body())
 	}
 	for _, op := range catalog.All() {
 		_, page := mustVisit(t, op, visit(op, "www.example.org"))

@@ -91,13 +91,7 @@ func TestGenerated(t *testing.T) {
 		"missing.css": joined("css", "%s", "style", "missing"), "paywall.css": joined("css", "%s", "style", "paywall"),
 		"paywall.js": joined("js", "(() => {%s})()", "paywall-view", "paywall-answer", "paywall-wallet", "paywall-send"),
 	} {
-		file := "assets/generated/" + name
-		if *update {
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // a file of the repository
-				t.Fatal(err)
-			}
-		}
-		same(t, file+", run with -update", string(must(os.ReadFile(file))), want)
+		generated(t, "assets/generated/"+name, want)
 	}
 }
 

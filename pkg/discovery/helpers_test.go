@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -59,12 +58,6 @@ func tree(t *testing.T, raw []byte) map[string]any {
 	return v
 }
 
-// decoded is a document of JSON as plain Go values.
-func decoded(t *testing.T, d *Documents, path string) map[string]any {
-	t.Helper()
-	return tree(t, body(t, d, path))
-}
-
 // same compares a document, or a part of it, with what it must be.
 func same(t *testing.T, what string, want, got any) {
 	t.Helper()
@@ -77,7 +70,6 @@ func same(t *testing.T, what string, want, got any) {
 // the reader.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
-	file := filepath.Join("testdata", "golden", name)
 	if strings.HasSuffix(name, ".json") {
 		var b bytes.Buffer
 		if err := json.Indent(&b, got, "", "  "); err != nil {
@@ -85,14 +77,18 @@ func golden(t *testing.T, name string, got []byte) {
 		}
 		got = append(b.Bytes(), '\n')
 	}
+	generated(t, "testdata/golden/"+name, string(got))
+}
+
+// generated compares a file with what it must be, or writes it with -update.
+func generated(t *testing.T, file, want string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // a file of the repository
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff(string(must(os.ReadFile(file))), string(got)); diff != "" {
-		t.Errorf("%s (-golden +rendered; run with -update to accept):\n%s", name, diff)
-	}
+	same(t, file+", which -update accepts", string(must(os.ReadFile(file))), want)
 }
 
 // validator compiles a JSON Schema of the 2020-12 draft.
@@ -130,13 +126,4 @@ func says(t *testing.T, where, text string, parts ...string) {
 			t.Errorf("%s does not say %q", where, part)
 		}
 	}
-}
-
-// paths are those of all documents that are kept.
-func paths(d *Documents) []string {
-	var all []string
-	for _, doc := range d.list {
-		all = append(all, doc.Path)
-	}
-	return all
 }

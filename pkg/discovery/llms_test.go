@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // TestLLMsGrammar is the grammar of llmstxt.org: a title, a summary in a quotation,
@@ -57,38 +56,6 @@ func TestSizesInTokens(t *testing.T) {
 		t.Logf("%s: %d tokens of %d", path, tokens, most)
 		if tokens > most {
 			t.Errorf("%s has %d tokens, at most %d are allowed", path, tokens, most)
-		}
-	}
-}
-
-// TestSignFromTheShortText: what an agent signs and sends stands in llms.txt.
-func TestSignFromTheShortText(t *testing.T) {
-	says(t, catalog.PathLLMs, string(body(t, rendered(), catalog.PathLLMs)), `"payload": {"signature", "authorization": {"from", "to", "value", "validAfter", "validBefore", "nonce"}}`,
-		`domain name "USD Coin", version "2", chainId 8453`, "TransferWithAuthorization(address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce)",
-		"6 seconds to 24 hours ahead", testSite().Terms.Asset)
-}
-
-// TestErrorSentencesAreSaidOnce: what a code means is said in one place of each
-// text for machines.
-func TestErrorSentencesAreSaidOnce(t *testing.T) {
-	d, messages := rendered(), ""
-	for _, info := range catalog.Codes() {
-		messages += info.Message + "\n"
-	}
-	for _, path := range []string{catalog.PathLLMs, catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathLLMsFull} {
-		// The error of a child in an example is no explanation.
-		text := regexp.MustCompile(`"error":\{[^}]*\}`).ReplaceAllString(string(body(t, d, path)), "")
-		for _, info := range catalog.Codes() {
-			if info.Code == fault.PaymentRequired {
-				continue // an example of an offer carries it
-			}
-			for _, sentence := range regexp.MustCompile(`[^.]{25,}\.`).FindAllString(info.Message, -1) {
-				sentence = strings.TrimSpace(sentence)
-				// Some are several codes' own, such as "Repeat the request unchanged."
-				if n := strings.Count(text, sentence); n > 1 && strings.Count(messages, sentence) == 1 {
-					t.Errorf("%s says %d times: %s", path, n, sentence)
-				}
-			}
 		}
 	}
 }

@@ -2,18 +2,19 @@ package discovery
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 func TestWantsGzip(t *testing.T) {
@@ -47,93 +48,60 @@ func ask(d *Documents, method, path string, header map[string]string) *httptest.
 	return w
 }
 
-func unzip(b []byte) []byte {
-	return must(io.ReadAll(must(gzip.NewReader(bytes.NewReader(b)))))
-}
-
-// Every document comes as it is and compressed: the same text, each with
-// its ETag, and HEAD and 304 say what GET says.
+// Every document comes as it is and compressed: the same text, each with its ETag, and
+// HEAD and 304 say what GET says.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
-	d := rendered()
-	types := map[string]string{
-		catalog.PathCatalog: "application/json", catalog.PathManifest: "application/json", catalog.PathOpenAPI: "application/json",
-		catalog.PathServer: "application/json", receipt.Path: "application/json",
-		catalog.PathLLMs: "text/plain; charset=utf-8", catalog.PathLLMsFull: "text/plain; charset=utf-8", pathRobots: "text/plain; charset=utf-8",
-		catalog.PathDocs: "text/html; charset=utf-8", pathFavicon: "image/svg+xml",
-	}
-	etags := map[string]string{}
+	d, etags := rendered(), map[string]string{}
 	for _, doc := range d.list {
-		if doc.Location != "" {
+		if doc.Path == "/" || doc.Path == pathSecurity {
 			continue
 		}
-		if doc.Path == pathSecurity {
-			continue
-		}
-		if other, ok := etags[doc.content().etag]; ok {
-			t.Errorf("%s has the ETag of %s", doc.Path, other)
-		}
-		etags[doc.content().etag] = doc.Path
-		t.Run(doc.Path, func(t *testing.T) {
-			t.Parallel()
-			plain, zipped := served(t, d, doc, types[doc.Path], ""), served(t, d, doc, types[doc.Path], "gzip")
-			if other := served(t, d, doc, types[doc.Path], "br;q=1, gzip;q=0.5, *;q=0"); other != zipped {
-				t.Errorf("the ETag %s, and %s", zipped, other)
+		kind := map[string]string{".txt": typeText, ".svg": typeSVG, "docs": typeHTML}[doc.Path[max(0, len(doc.Path)-4):]]
+		for _, accept := range []string{"", "gzip;q=0", "gzip", "br;q=1, gzip;q=0.5, *;q=0"} {
+			c, zipped := doc.content(), WantsGzip(accept)
+			whole := http.Header{
+				"Content-Type": {cmp.Or(kind, typeJSON)}, "Cache-Control": {"public, max-age=300"}, "X-Content-Type-Options": {"nosniff"},
+				"Vary": {"Accept-Encoding"}, "Accept-Ranges": {"bytes"}, "Etag": {c.etag}, "Content-Length": {strconv.Itoa(len(c.Body))},
 			}
-			if other := served(t, d, doc, types[doc.Path], "gzip;q=0"); other != plain || plain == zipped {
-				t.Errorf("the ETags %s and %s, compressed %s", plain, other, zipped)
+			other := c.zippedETag
+			if zipped {
+				other = c.etag
+				whole["Etag"], whole["Content-Length"], whole["Content-Encoding"] = []string{c.zippedETag}, []string{strconv.Itoa(len(c.zipped))}, []string{"gzip"}
 			}
-			w := ask(d, http.MethodGet, doc.Path, map[string]string{
-				"Accept-Encoding": "gzip", "If-None-Match": plain,
-			})
-			if w.Code != http.StatusOK || w.Body.Len() != len(doc.content().zipped) {
-				t.Errorf("with the plain text's ETag: %d with %d bytes", w.Code, w.Body.Len())
+			if doc.Path == catalog.PathDocs {
+				whole["Content-Security-Policy"], whole["Referrer-Policy"] = []string{c.CSP}, []string{"no-referrer"}
 			}
-		})
-	}
-}
-
-// served asks for a document in every way, with one Accept-Encoding, and returns
-// its ETag.
-func served(t *testing.T, d *Documents, doc Document, contentType, accept string) string {
-	t.Helper()
-	get := ask(d, http.MethodGet, doc.Path, map[string]string{"Accept-Encoding": accept})
-	h, text, encoding := get.Header(), get.Body.Bytes(), ""
-	if strings.Contains(accept, "gzip") && accept != "gzip;q=0" {
-		text, encoding = unzip(text), "gzip"
-	}
-	if get.Code != http.StatusOK || !bytes.Equal(text, doc.Body()) || len(text) == 0 {
-		t.Fatalf("%q: %d, another text", accept, get.Code)
-	}
-	for name, want := range map[string]string{
-		"Content-Encoding": encoding, "Content-Type": contentType, "Vary": "Accept-Encoding", "Cache-Control": "public, max-age=300",
-		"X-Content-Type-Options": "nosniff", "Content-Length": strconv.Itoa(get.Body.Len()),
-	} {
-		if got := strings.Join(h.Values(name), ", "); got != want {
-			t.Errorf("%q: %s is %q, want %q", accept, name, got, want)
-		}
-	}
-	etag := h.Get("ETag")
-	if !strings.HasPrefix(etag, `"`) || len(etag) < 18 {
-		t.Errorf("ETag %q is not a strong one", etag)
-	}
-	head := ask(d, http.MethodHead, doc.Path, map[string]string{"Accept-Encoding": accept})
-	if diff := cmp.Diff(h, head.Header()); diff != "" || head.Code != http.StatusOK || head.Body.Len() > 0 {
-		t.Errorf("%q: HEAD is %d with %d bytes (-GET +HEAD):\n%s", accept, head.Code, head.Body.Len(), diff)
-	}
-	want := http.Header{"Cache-Control": h["Cache-Control"], "Etag": h["Etag"], "Vary": h["Vary"], "X-Content-Type-Options": {"nosniff"}}
-	if doc.content().CSP != "" {
-		want["Content-Security-Policy"], want["Referrer-Policy"] = h["Content-Security-Policy"], h["Referrer-Policy"]
-	}
-	for _, match := range []string{etag, "W/" + etag, `"other", ` + etag, "*"} {
-		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			w := ask(d, method, doc.Path, map[string]string{"Accept-Encoding": accept, "If-None-Match": match})
-			if diff := cmp.Diff(want, w.Header()); diff != "" || w.Code != http.StatusNotModified || w.Body.Len() > 0 {
-				t.Errorf("%q, %s %s: %d with %d bytes (-want +got):\n%s", accept, method, match, w.Code, w.Body.Len(), diff)
+			kept, etag := maps.Clone(whole), whole.Get("Etag")
+			for _, name := range []string{"Content-Type", "Accept-Ranges", "Content-Length", "Content-Encoding"} {
+				kept.Del(name)
+			}
+			if by, twice := etags[etag]; twice && by != doc.Path || len(etag) < 18 || etag[0] != '"' {
+				t.Errorf("%s has the ETag %s, which %s has", doc.Path, etag, by)
+			}
+			etags[etag] = doc.Path
+			for match, status := range map[string]int{
+				"": 200, other: 200, etag: 304, "W/" + etag: 304, `"other", ` + etag: 304, "*": 304,
+			} {
+				for _, method := range []string{http.MethodGet, http.MethodHead} {
+					w := ask(d, method, doc.Path, map[string]string{"Accept-Encoding": accept, "If-None-Match": match})
+					text, want, head := w.Body.Bytes(), c.Body, whole
+					if zipped && len(text) > 0 {
+						text = must(io.ReadAll(must(gzip.NewReader(w.Body))))
+					}
+					if method == http.MethodHead || status == http.StatusNotModified {
+						want = nil
+					}
+					if status == http.StatusNotModified {
+						head = kept
+					}
+					if diff := gocmp.Diff(head, w.Header()); diff != "" || w.Code != status || !bytes.Equal(text, want) {
+						t.Errorf("%s %s, %q, %s: %d with %d bytes (-want +got):\n%s", method, doc.Path, accept, match, w.Code, len(text), diff)
+					}
+				}
 			}
 		}
 	}
-	return etag
 }
 
 func FuzzAcceptEncoding(f *testing.F) {

@@ -118,9 +118,3 @@ func TestHighlightKeepsTheText(t *testing.T) {
 	}
 	same(t, "the elements", `{<b>"k"</b>: <i>"v"</i>, <b>"n"</b>: <u>1</u>}`, highlight(`{"k": "v", "n": 1}`))
 }
-
-// TestMissing is the page for unknown paths; TestLinks follows its links.
-func TestMissing(t *testing.T) {
-	page := rendered().Missing()
-	checkPage(t, page.Body, page.CSP)
-}

@@ -4,38 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
-
-func TestOutcomeOfEveryCode(t *testing.T) {
-	yes, no := true, false
-	for _, info := range catalog.Codes() {
-		want := map[fault.Class]outcome{
-			fault.NoCharge: {Charged: "see body"},
-			fault.Answer:   {Charged: "yes", charged: &yes}, fault.Owed: {Charged: "yes, answer owed", charged: &yes},
-		}[info.Class]
-		switch info.Code {
-		case fault.InternalError: // owed only when it follows a settlement
-			want = outcome{Charged: "see body"}
-		case fault.PaymentRequired:
-			want = outcome{Charged: "no", charged: &no}
-		case fault.PaymentInProgress, fault.SettlementUncertain:
-			want.Charged = "not known yet or yes"
-		case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
-			want.Charged = "no or not known yet"
-		}
-		got := outcomeOf(info)
-		if got.Charged != want.Charged || !cmp.Equal(got.charged, want.charged) {
-			t.Errorf("%s: %+v", info.Code, got)
-		}
-		if (got.Retryable == "yes") != info.Retry {
-			t.Errorf("%s: retryable %s", info.Code, got.Retryable)
-		}
-	}
-}
 
 // No document promises what the configuration has turned off.
 func TestTheWindow(t *testing.T) {
