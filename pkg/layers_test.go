@@ -40,7 +40,6 @@ func layers() []layer {
 		{"pkg/lookup/redirect", []string{"pkg/lookup", "pkg/x402/fault", "pkg/guard", "pkg/origin"}, "lookups know nothing of money, nor of each other"},
 		{"pkg/lookup/bundle", []string{"pkg/lookup", "pkg/x402/fault", "pkg/guard", "pkg/lookup/dns", "pkg/lookup/headers", "pkg/lookup/ssl", "pkg/lookup/whois", "pkg/origin"}, "a bundle knows its children"},
 		{"pkg/lookup/ssl", []string{"pkg/lookup", "pkg/x402/fault", "pkg/guard", "pkg/origin"}, "lookups know nothing of money, nor of each other"},
-		{"pkg/lookup/verdicttest", []string{"pkg/lookup"}, "rules are judged by what an answer says"},
 		{"pkg/lookup/*", []string{"pkg/lookup", "pkg/x402/fault", "pkg/guard"}, "lookups know nothing of money, nor of each other"},
 		{"pkg/lookup/whois/registry", []string{"pkg/lookup", "pkg/x402/fault", "pkg/guard", "pkg/lookup/whois", "pkg/strictjson"}, "the RDAP library is heavy: only the functions that ask a registry link it"},
 		{"pkg/x402", []string{"pkg/x402/fault", "pkg/printable", "pkg/strictjson", "pkg/x402/ledger", "pkg/x402/receipt"}, "the payment layer knows nothing of lookups and is given its offer"},

@@ -2,8 +2,7 @@ package lookup
 
 // Verdict is a rule for the line that says in words what an answer found, above its
 // table on the page for people. The first rule of an operation that holds is shown. The
-// page's script applies the rules to the JSON of the answer, and package verdicttest
-// does the same for tests.
+// page's script applies the rules to the JSON of the answer.
 type Verdict struct {
 	// If are comparisons joined by " and "; empty always holds. Each is a path into
 	// the answer, an operator (=, !=, <, >=) and a word, such as "records.length = 0"

@@ -1,16 +1,18 @@
 package lookup_test
 
 import (
+	"encoding/json"
 	"testing"
-	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
-	"github.com/hostfacts/hostfacts/pkg/lookup/verdicttest"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // hold compares the tone and the line that rules have for results with those they stand for.
@@ -18,8 +20,7 @@ func hold[R any](t *testing.T, rules []lookup.Verdict, results map[string]R) {
 	t.Helper()
 	for want, r := range results {
 		t.Run(want, func(t *testing.T) {
-			line, tone := verdicttest.Of(rules, r, time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC))
-			if got := string(tone) + " " + line; got != want {
+			if got := verdict(rules, r); got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
 		})
@@ -114,4 +115,72 @@ func TestRedirectVerdicts(t *testing.T) {
 		results["bad "+at+" redirects to "+to] = of(stop, 301)
 	}
 	hold(t, redirect.Verdicts(), results)
+}
+
+// host is a host in order with one change, and what both bundles say of it.
+func host(change func(*bundle.HostIntelResult)) bundle.HostIntelResult {
+	h := bundle.HostIntelResult{Domain: "example.com"}
+	h.SSL.Result = ssl.Result{HostnameMatch: true, NotBefore: "2026-11-27T00:00:00Z", NotAfter: "2027-08-13T00:00:00Z"}
+	h.Whois.Result = whois.Result{ExpiresAt: new("2028-01-01T00:00:00Z")}
+	change(&h)
+	return h
+}
+
+func TestBundleVerdicts(t *testing.T) {
+	failed := lookup.Faultf(lookup.ConnectFailed, nil, "Nobody is there.")
+	inOrder := host(func(*bundle.HostIntelResult) {})
+	noDates := host(func(h *bundle.HostIntelResult) { h.Whois.Result.ExpiresAt = nil })
+	expired := host(func(h *bundle.HostIntelResult) {
+		h.SSL.Result.Expired, h.SSL.Result.NotAfter = true, "2020-12-31T23:59:59Z"
+	})
+	early := host(func(h *bundle.HostIntelResult) { h.SSL.Result.NotYetValid = true })
+	another := host(func(h *bundle.HostIntelResult) { h.SSL.Result.HostnameMatch = false })
+	noName := host(func(h *bundle.HostIntelResult) { h.DNS.Fault, h.SSL.Fault = lookup.Fault(lookup.NXDomain, nil), failed })
+	noRecords := host(func(h *bundle.HostIntelResult) { h.DNS.Fault = failed })
+	noCertificate := host(func(h *bundle.HostIntelResult) { h.SSL.Fault = failed })
+	hold(t, bundle.HostIntelVerdicts(), map[string]bundle.HostIntelResult{
+		"good Certificate until 13 August 2027, registered until 1 January 2028": inOrder,
+		"good Certificate until 13 August 2027, registered":                      noDates,
+		"bad The certificate expired 31 December 2020, 5 years ago":              expired,
+		"bad The certificate is not valid before 27 November 2026":               early,
+		"bad The certificate is not for example.com":                             another,
+		"bad The domain name does not exist":                                     noName,
+		"warn No DNS records: Nobody is there.":                                  noRecords,
+		"bad No certificate: Nobody is there.":                                   noCertificate,
+		"warn Certificate until 13 August 2027; no registry data: Nobody is there.": host(func(h *bundle.HostIntelResult) {
+			h.Whois.Fault = failed
+		}),
+	})
+	up := func(h bundle.HostIntelResult, verdict bundle.Verdict, status int, headers *fault.Error) bundle.UptimeResult {
+		u := bundle.UptimeResult{Domain: h.Domain, Verdict: verdict, DNS: h.DNS, SSL: h.SSL}
+		u.Headers.Result.Status, u.Headers.Fault = status, headers
+		return u
+	}
+	hold(t, bundle.UptimeVerdicts(), map[string]bundle.UptimeResult{
+		"good Up: certificate in date and for example.com, HTTP 200":           up(inOrder, bundle.Up, 200, nil),
+		"warn Degraded: HTTP 500":                                              up(inOrder, bundle.Degraded, 500, nil),
+		"warn Degraded: the certificate expired 31 December 2020, 5 years ago": up(expired, bundle.Degraded, 200, nil),
+		"warn Degraded: the certificate is not valid before 27 November 2026":  up(early, bundle.Degraded, 200, nil),
+		"warn Degraded: the certificate is not for example.com":                up(another, bundle.Degraded, 200, nil),
+		"bad Down: The domain name does not exist.":                            up(noName, bundle.Down, 200, nil),
+		"bad Down: Nobody is there.":                                           up(noCertificate, bundle.Down, 200, nil),
+		"bad Down: Nobody answers.":                                            up(inOrder, bundle.Down, 0, lookup.Faultf(lookup.HTTPFailed, nil, "Nobody answers.")),
+	})
+}
+
+// Every operation says of its example what it found.
+func TestVerdictsOfExamples(t *testing.T) {
+	lines := map[string]string{
+		"dns":              "good MX: 2 mail servers",
+		"ssl-check":        "good In date, and for example.com, until 30 December 2026 (in 34 days)",
+		"whois":            " Registered until 13 August 2027 (in 260 days)",
+		"headers":          "good HTTP 200, with Strict-Transport-Security",
+		"resolve-redirect": "good Redirects once, ends at https://www.example.com/ with HTTP 200",
+		"host-intel":       "good Certificate until 30 December 2026, registered until 13 August 2027",
+		"uptime-check":     "bad Down: The TCP connection to the host failed.",
+		"ping":             "good Paid and answered: the payment works",
+	}
+	for _, o := range catalog.All() {
+		hold(t, o.Verdicts, map[string]json.RawMessage{lines[o.Slug]: json.RawMessage(o.Response)})
+	}
 }

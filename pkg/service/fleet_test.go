@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -28,6 +29,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -379,3 +381,12 @@ func (t *table) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(
 	t.item = in.Item
 	return &dynamodb.PutItemOutput{}, nil
 }
+
+// signer signs offers and receipts, as long as real ones.
+type signer struct{ *receipt.Signer }
+
+func newSigner() signer {
+	public, private, _ := ed25519.GenerateKey(rand.Reader) // never fails
+	return signer{must(receipt.NewSigner(private, []ed25519.PublicKey{public}))}
+}
+func (s signer) Sign(_ context.Context, d receipt.Delivery) (string, error) { return s.Signer.Sign(d) }

@@ -198,6 +198,14 @@ func quietRequests() []request {
 		{name: "paywall", ask: page, httpOnly: true, status: 402, code: "unreadable", counts: "Challenges"},
 		{name: "bad payment", ask: sends("e30="), status: 402, code: "payment_required"},
 		{name: "bad parameters", ask: badName, status: 400, code: "invalid_domain", charged: "false"},
+		{name: "a slip in a parameter", httpOnly: true, ask: func(w way) answer {
+			path := "/v1/tools/dns?tpye=MX&domain=localhost&utm_source=x&q=%zz" // whose value is refused, too
+			a := w.reply(w.get(path, w.sign("example.com")))
+			if !strings.Contains(a.text, "There is no parameter \\\"tpye\\\": it is called type.") {
+				w.Errorf("%s", a.text)
+			}
+			return a
+		}, status: 400, code: "invalid_type", charged: "false"},
 		{name: "a bad key", ask: badlyNamed, status: 400, code: "invalid_idempotency_key", charged: "false"},
 		{name: "rate limited", change: perMinute(20), ask: untilLimited,
 			status: 429, code: "rate_limited", charged: "false", counts: "RateLimited"},
