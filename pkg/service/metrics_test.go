@@ -99,8 +99,8 @@ func (c request) run(w way) {
 	w.showsNothing()
 }
 
-// emf reads the metrics of a line as CloudWatch does. A latency of a millisecond or more
-// is 1, whatever it is.
+// emf reads the metrics of a line as CloudWatch does: each is there once, with its unit and
+// the dimensions that it is kept by. A latency of a millisecond or more is 1, whatever it is.
 func emf(t *testing.T, line map[string]any, namespace string, single [][]string, begun time.Time) map[string]float64 {
 	t.Helper()
 	var doc struct {
@@ -108,7 +108,7 @@ func emf(t *testing.T, line map[string]any, namespace string, single [][]string,
 		CloudWatchMetrics []struct {
 			Namespace  string
 			Dimensions [][]string
-			Metrics    []definition
+			Metrics    []struct{ Name, Unit string }
 		}
 	}
 	if err := json.Unmarshal(must(json.Marshal(line["_aws"])), &doc); err != nil {
@@ -121,7 +121,33 @@ func emf(t *testing.T, line map[string]any, namespace string, single [][]string,
 	got := map[string]float64{}
 	for _, directive := range doc.CloudWatchMetrics {
 		same(t, "namespace", directive.Namespace, namespace)
-		read(t, line, directive.Dimensions, directive.Metrics, single, got)
+		for _, m := range directive.Metrics {
+			want := [][]string{}
+			total, operation := service.KeptBy(m.Name)
+			if total {
+				want = append(want, nil)
+			}
+			if operation {
+				want = append(want, single...)
+			}
+			if m.Name == service.MetricVersion {
+				want = [][]string{{"FunctionName", "ExecutedVersion"}}
+				same(t, "what runs", fmt.Sprint(line["FunctionName"], line["ExecutedVersion"]), "dns-function7")
+			}
+			if d := cmp.Diff(want, directive.Dimensions, cmpopts.EquateEmpty()); d != "" {
+				t.Errorf("dimensions of %s: %s", m.Name, d)
+			}
+			v, ok := line[m.Name].(float64)
+			unit := "Count"
+			if phase, ok := strings.CutSuffix(m.Name, "Latency"); ok {
+				same(t, m.Name, line[strings.ToLower(phase)+"_ms"], any(v))
+				unit, v = "Milliseconds", min(v, 1)
+			}
+			if _, twice := got[m.Name]; !ok || twice || m.Unit != unit {
+				t.Errorf("%s is %v %s, and twice in the line: %t", m.Name, line[m.Name], m.Unit, twice)
+			}
+			got[m.Name] = v
+		}
 	}
 	for key := range line {
 		_, there := got[key]
@@ -130,40 +156,6 @@ func emf(t *testing.T, line map[string]any, namespace string, single [][]string,
 		}
 	}
 	return got
-}
-
-type definition struct{ Name, Unit string }
-
-// read reads the metrics of one directive, each of which is kept by its dimensions.
-func read(t *testing.T, line map[string]any, dimensions [][]string, metrics []definition, single [][]string, got map[string]float64) {
-	t.Helper()
-	for _, m := range metrics {
-		want := [][]string{}
-		total, operation := service.KeptBy(m.Name)
-		if total {
-			want = append(want, nil)
-		}
-		if operation {
-			want = append(want, single...)
-		}
-		if m.Name == service.MetricVersion {
-			want = [][]string{{"FunctionName", "ExecutedVersion"}}
-			same(t, "what runs", fmt.Sprint(line["FunctionName"], line["ExecutedVersion"]), "dns-function7")
-		}
-		if d := cmp.Diff(want, dimensions, cmpopts.EquateEmpty()); d != "" {
-			t.Errorf("dimensions of %s: %s", m.Name, d)
-		}
-		v, ok := line[m.Name].(float64)
-		unit := "Count"
-		if phase, ok := strings.CutSuffix(m.Name, "Latency"); ok {
-			same(t, m.Name, line[strings.ToLower(phase)+"_ms"], any(v))
-			unit, v = "Milliseconds", min(v, 1)
-		}
-		if _, twice := got[m.Name]; !ok || twice || m.Unit != unit {
-			t.Errorf("%s is %v %s, and twice in the line: %t", m.Name, line[m.Name], m.Unit, twice)
-		}
-		got[m.Name] = v
-	}
 }
 
 // What has metrics is written whatever the level of the log, and nothing else is.

@@ -77,38 +77,74 @@ func TestReplies(t *testing.T) {
 // line in the order in which they were asked. With one there is nothing to tell
 // apart.
 func TestMetricsBySource(t *testing.T) {
-	one := func(class x402.Class) x402.Ask {
-		return x402.Ask{Facilitator: "primary.example", Class: class.String(), Reason: "why", Took: time.Second}
-	}
-	two := func(class x402.Class) x402.Ask {
-		a := one(class)
-		a.Facilitator, a.Fallback = "fallback.example", true
-		return a
-	}
-	for name, c := range map[string]struct {
-		asked []x402.Ask
-		want  string
-	}{
-		"one facilitator":   {nil, "[]"},
-		"primary":           {[]x402.Ask{one(x402.Moved)}, "[]"},
-		"refused":           {[]x402.Ask{one(x402.Refused)}, "[]"},
-		"twice, fallback":   {[]x402.Ask{one(x402.Unknown), one(x402.NotSent), two(x402.Moved)}, "[PrimaryFailed FallbackSettled]"},
-		"both":              {[]x402.Ask{one(x402.TurnedAway), two(x402.Unknown)}, "[PrimaryFailed FallbackFailed]"},
-		"refused by second": {[]x402.Ask{one(x402.NotSent), two(x402.Refused)}, "[PrimaryFailed]"},
+	const names = "primary.example fallback.example"
+	for want, asked := range map[string]string{ // the classes of what the first answered, and of what the second did
+		"":                              "",
+		" of one":                       "settled|",
+		" of one that refused":          "refused|",
+		"PrimaryFailed FallbackSettled": "unknown not_sent|settled",
+		"PrimaryFailed FallbackFailed":  "turned_away|unknown",
+		"PrimaryFailed":                 "not_sent|refused",
 	} {
-		got := []string{}
-		for _, m := range metrics(x402http.Response{Trace: &x402.Trace{Asked: c.asked}})[1:] {
+		var all []x402.Ask
+		for i, classes := range strings.Split(asked, "|") {
+			for class := range strings.FieldsSeq(classes) {
+				all = append(all, x402.Ask{Facilitator: strings.Fields(names)[i], Fallback: i > 0, Class: class, Reason: "why", Took: time.Second})
+			}
+		}
+		res := x402http.Response{Trace: &x402.Trace{Asked: all}}
+		var got []string
+		for _, m := range metrics(res)[1:] {
 			got = append(got, m.Name)
 		}
-		if fmt.Sprint(got) != c.want {
-			t.Errorf("%s: %v, want %s", name, got, c.want)
+		if want, _, _ := strings.Cut(want, " of"); strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", asked, got, want)
+		}
+		_, attrs := res.Line(httptest.NewRequest(http.MethodGet, "/", nil), "dns", "id", time.Second)
+		line := "facilitators=[map[ms:1000 name:primary.example reason:why settlement:turned_away] " +
+			"map[ms:1000 name:fallback.example reason:why settlement:unknown]]"
+		if said := strings.Contains(fmt.Sprint(attrs), line); said != (asked == "turned_away|unknown") {
+			t.Errorf("%s: %v", asked, attrs)
 		}
 	}
-	asked := x402http.Response{Trace: &x402.Trace{Asked: []x402.Ask{one(x402.NotSent), two(x402.Moved)}}}
-	_, attrs := asked.Line(httptest.NewRequest(http.MethodGet, "/", nil), "dns", "id", time.Second)
-	line := fmt.Sprint(attrs)
-	if want := "facilitators=[map[ms:1000 name:primary.example reason:why settlement:not_sent] " +
-		"map[ms:1000 name:fallback.example reason:why settlement:settled]]"; !strings.Contains(line, want) {
-		t.Errorf("%s, want %s", line, want)
+}
+
+// unlisted is a client of registries that knows one top-level domain without a server.
+type unlisted struct {
+	ends[whois.Query, whois.Result]
+}
+
+func (unlisted) NoServer(domain string) bool { return strings.HasSuffix(domain, ".io") }
+
+// A page has what is asked as the operation reads it, and no other word of its link, or why
+// it would be refused; and what can be told before. Which names are refused is tested in
+// pkg/guard, and what the page shows in pkg/discovery.
+func TestAsked(t *testing.T) {
+	dnsOp, whoisOp := DNS(ends[dns.Query, dns.Result]{}), Whois(unlisted{})
+	for query, c := range map[string]struct {
+		op                             Operation
+		asked, request, refused, known string // the last two are parts
+	}{
+		"domain=WWW.Example.COM.":                     {op: dnsOp, asked: "domain=www.example.com", request: "GET /v1/tools/dns?domain=www.example.com&type=A"},
+		"domain=%D0%B0pple.com":                       {op: dnsOp, asked: "domain=xn--pple-43d.com", request: "GET /v1/tools/dns?domain=xn--pple-43d.com&type=A"},
+		"domain=a.example.com&type=mx&note=SECURITY":  {op: dnsOp, asked: "domain=a.example.com&type=MX", request: "GET /v1/tools/dns?domain=a.example.com&type=MX"},
+		"domain=send+money":                           {op: dnsOp, refused: "which no domain name has"},
+		"domain=a.example.com&type=send+money":        {op: dnsOp, refused: "The record type must be one of"},
+		"domain=a.example.com&domain=b.example.com":   {op: dnsOp, refused: "domain is repeated"},
+		"domian=a.example.com":                        {op: dnsOp, refused: "it is called domain"},
+		"domain=a.com&x=" + strings.Repeat("x", 2048): {op: dnsOp, refused: "longer than"},
+		"":                    {op: dnsOp},
+		"domain=&type=nope":   {op: dnsOp},
+		"domain=a.example.io": {op: whoisOp, asked: "domain=a.example.io", request: "GET /v1/tools/whois?domain=a.example.io", known: "IANA lists no RDAP server"},
+		"domain=a_b.io":       {op: whoisOp, refused: "domain"},
+		"domain=example.com":  {op: whoisOp, asked: "domain=example.com", request: "GET /v1/tools/whois?domain=example.com"},
+	} {
+		t.Run(query, func(t *testing.T) {
+			v := c.op.asked(query)
+			part := func(got, want string) bool { return (got == "") == (want == "") && strings.Contains(got, want) }
+			if v.Asked.Encode() != c.asked || v.Request != c.request || !part(v.Refused, c.refused) || !part(v.Known, c.known) || len(query) > 0 && len(v.Typed) == 0 {
+				t.Errorf("%+v", v)
+			}
+		})
 	}
 }
