@@ -69,6 +69,7 @@ type shop struct {
 	front  func(w http.ResponseWriter, r *http.Request) (answered bool)
 }
 
+// lockedBuffer is a log that is read while it is written.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
