@@ -91,7 +91,7 @@ func foreign() []layer {
 		{"github.com/openrdap/rdap", []string{"infra/bench", "pkg/lookup/whois/registry"}, "RDAP answers are the lookup's business"},
 		{"github.com/santhosh-tekuri/jsonschema", []string{"infra/clients"}, "schemas are published, and judged by tests only"},
 		{"modernc.org/sqlite", []string{"pkg/x402/ledger/file"}, "the file store is not deployed"},
-		{"github.com/decred/dcrd", []string{"pkg/x402", "pkg/x402/x402test"}, "signatures are the payment layer's business"},
+		{"github.com/decred/dcrd", []string{"infra/bench", "pkg/x402", "pkg/x402/x402test"}, "signatures are the payment layer's business"},
 		{"golang.org/x/term", []string{"infra/local/pay", "infra/local/keys"}, "nothing that is deployed has a terminal"},
 		{"github.com/cdklabs/cdk-nag-go", []string{"infra"}, "the linter of the envelope is a part of it"},
 		{"github.com/aws/aws-cdk-go", []string{"infra"}, "the envelope alone is made of constructs; what it includes is YAML"},

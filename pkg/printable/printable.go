@@ -40,16 +40,11 @@ func Clip(s string, most int) string {
 
 // Lines is Text for a text of several lines: of so much of it, they are kept.
 func Lines(s string) string {
-	shown := strings.Map(func(r rune) rune {
-		if r == '\n' {
-			return r
-		}
-		return onOneLine(r)
-	}, cut(s, Max))
-	if len(s) > Max {
-		shown += ellipsis
+	var shown []string
+	for line := range strings.SplitSeq(cut(s, Max), "\n") {
+		shown = append(shown, strings.Map(onOneLine, line))
 	}
-	return shown
+	return strings.Join(shown, "\n") + map[bool]string{true: ellipsis}[len(s) > Max]
 }
 
 // cut is at most n bytes of s, and ends with a whole character.

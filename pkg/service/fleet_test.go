@@ -389,4 +389,4 @@ func newSigner() signer {
 	public, private, _ := ed25519.GenerateKey(rand.Reader) // never fails
 	return signer{must(receipt.NewSigner(private, []ed25519.PublicKey{public}))}
 }
-func (s signer) Sign(_ context.Context, d receipt.Delivery) (string, error) { return s.Signer.Sign(d) }
+func (s signer) Sign(_ context.Context, d receipt.Statement) (string, error) { return s.Signer.Sign(d) }

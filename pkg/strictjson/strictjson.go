@@ -23,15 +23,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
-// What a document is refused for. There is no variable for a name that appears
-// twice, since that error names it.
-var (
-	ErrUTF8   = errors.New("not valid UTF-8")
-	ErrSyntax = errors.New("not valid JSON")
-	ErrObject = errors.New("not a JSON object")
-	ErrAfter  = errors.New("data after the JSON object")
-)
-
 // Object is a JSON object, decoded as a whole. Its values are Object, []any,
 // string, json.Number, bool or nil.
 type Object = map[string]any
@@ -57,7 +48,7 @@ func Split(doc []byte, depth int) (Members, error) {
 // function.
 func read[V any](doc []byte, depth int, member func(*jsontext.Decoder) (V, error)) (o map[string]V, err error) {
 	if !utf8.Valid(doc) {
-		return nil, ErrUTF8
+		return nil, errors.New("not valid UTF-8")
 	}
 	if err := (Limits{Depth: depth}).Check(doc); err != nil {
 		return nil, err
@@ -66,7 +57,7 @@ func read[V any](doc []byte, depth int, member func(*jsontext.Decoder) (V, error
 	if d.PeekKind() == '{' {
 		o, err = members(d, member)
 	} else if _, err = d.ReadValue(); err == nil {
-		return nil, ErrObject
+		return nil, errors.New("not a JSON object")
 	}
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
@@ -74,10 +65,10 @@ func read[V any](doc []byte, depth int, member func(*jsontext.Decoder) (V, error
 		e, _ := errors.AsType[*jsontext.SyntacticError](err)
 		return nil, fmt.Errorf("key %s appears twice", printable.Quote(e.JSONPointer.LastToken(), most))
 	case err != nil:
-		return nil, ErrSyntax
+		return nil, errors.New("not valid JSON")
 	}
 	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, ErrAfter
+		return nil, errors.New("data after the JSON object")
 	}
 	return o, nil
 }
