@@ -35,11 +35,6 @@ type row struct {
 // answer with an error has its code.
 type want map[string]any
 
-func (w want) with(path string, value any) want {
-	w[path] = value
-	return w
-}
-
 // fails is an error, and how its message begins.
 func fails(code fault.Code, message ...string) want {
 	w := want{"error.code": code}
@@ -198,11 +193,9 @@ func (r *runner) buyUntil(t *testing.T, path string, wanted func(x402test.Reply)
 // observed is what the answers have shown so far.
 type observed struct {
 	mu sync.Mutex
-	// codes by operation, stop reasons, verdicts, and fields that were null or
+	// codes by operation, verdicts, and fields that were null or
 	// not, each as one text.
 	facts map[string]bool
-	// leaves are the values of what ssl-check has said of a host's certificate.
-	leaves map[string]map[string]any
 	// api is the description that every answer is held to.
 	api *clients.OpenAPI
 }
@@ -233,15 +226,9 @@ func (o *observed) play(t *testing.T, s *runner, r row) {
 		return
 	}
 	o.note(op.Slug, " answered ", r.code())
-	values := valuesOf(reply.Body)
-	if op.Slug == catalog.SSLCheck().Slug && r.code() == "" {
-		o.mu.Lock()
-		o.leaves[r.domain] = values
-		o.mu.Unlock()
-	}
-	for path, v := range values {
+	for path, v := range valuesOf(reply.Body) {
 		o.note(op.Slug, ".", index.ReplaceAllString(path, ""), " null: ", v == nil)
-		if path == "stop_reason" || path == "verdict" {
+		if path == "verdict" {
 			o.note(v)
 		}
 	}
@@ -284,7 +271,7 @@ func bundleRows() []row {
 // tableRows are the tables of what the operations answer; no two alike.
 var tableRows = sync.OnceValue(func() []row {
 	all := slices.Concat(dnsRows(), sslRows(), headersRows(), redirectRows(), whoisRows(), bundleRows())
-	for _, s := range sites() {
+	for _, s := range certificateSites() {
 		all = append(all, s.rows...)
 	}
 	for _, op := range catalog.All() {

@@ -19,8 +19,4 @@
 // every code, and every field, of the whole service. testdata/corpora holds addresses
 // that are not public, and redirects that try to lead to such. A tap on the namespace's
 // packets sees whom anybody tries to connect to.
-//
-// In the end openssl is asked about the certificates of the same hosts. Where it says
-// something else, a list says why. How records and registrations are read is held to
-// miekg/dns and openrdap in the tests of their packages.
 package simnet

@@ -12,12 +12,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
-	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // TestSimnet plays the tables to the local runner and to the functions as they are deployed, then
-// looks at what they covered, at who was connected to, and at what other programs say.
+// looks at what they covered, and at who was connected to.
 func TestSimnet(t *testing.T) {
 	if err := testbed.NoNamespaces(); err != nil {
 		t.Skip(err)
@@ -29,7 +28,7 @@ func TestSimnet(t *testing.T) {
 	}
 	own := proveTap(t, n.tap)
 	r := startRunner(t, n)
-	seen := &observed{facts: map[string]bool{}, leaves: map[string]map[string]any{}, api: r.description(t)}
+	seen := &observed{facts: map[string]bool{}, api: r.description(t)}
 	missed := false
 	play := func(t *testing.T, name string, s *runner, rows []row) {
 		done := 0
@@ -79,7 +78,6 @@ func TestSimnet(t *testing.T) {
 		covered(t, seen)
 	})
 	t.Run("nothing else was connected to", func(t *testing.T) { onlyPublic(t, n, own, missed) })
-	t.Run("agrees with openssl", func(t *testing.T) { agreesWithOpenSSL(t, n, seen) })
 	t.Run("nothing was left behind", func(t *testing.T) { nothingLeft(t, r) })
 }
 
@@ -113,8 +111,7 @@ func overload(t *testing.T, r *runner, seen *observed) {
 	}
 }
 
-// covered wants every code of every operation, every stop reason, every
-// verdict, and every nullable field both null and set, to have been answered.
+// covered wants every code of every operation, every verdict, and every nullable field both null and set, to have been answered.
 func covered(t *testing.T, seen *observed) {
 	saw := func(parts ...any) {
 		if fact := fmt.Sprint(parts...); !seen.facts[fact] {
@@ -150,9 +147,6 @@ func covered(t *testing.T, seen *observed) {
 			}
 		}
 		bothWays(op.Slug, op.Fields)
-	}
-	for _, s := range redirect.StopReasons() {
-		saw(s)
 	}
 	for _, v := range []bundle.Verdict{bundle.Up, bundle.Degraded, bundle.Down} {
 		saw(v)

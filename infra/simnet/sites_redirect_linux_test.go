@@ -1,7 +1,6 @@
 package simnet
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
@@ -19,7 +18,8 @@ func redirectHosts() []host {
 	}
 }
 
-// redirectRows are the codes of resolve-redirect, and the fields of spec §2.5.
+// redirectRows are the codes of resolve-redirect, and the fields of spec §2.5. Each stop
+// reason has its row in package redirect.
 func redirectRows() []row {
 	trace := asks("resolve-redirect")
 	return slices.Concat([]row{
@@ -39,39 +39,4 @@ func redirectRows() []row {
 		alike("resolve-redirect", fails(lookup.RedirectTimeout), "quiet", "drips"),
 		alike("resolve-redirect", fails(lookup.RedirectTimeout, guard.Unresolved), "refused"),
 	)
-}
-
-// locationSites redirect once, each to a location, and answer any other path: a location
-// for every reason to stop at it, and one that cannot be waited for.
-func locationSites() []site {
-	stopped := func(reason string) want {
-		return want{"stop_reason": reason, "hop_count": 1, "truncated": false, "hops.0.status": 302}
-	}
-	var sites []site
-	for _, c := range []struct {
-		location string
-		want     want
-	}{
-		{"", stopped("missing_location")},
-		{"#frag", stopped("loop")},
-		{"https://a@example.com/", stopped("invalid_location")},
-		{"http://example.com/", stopped("insecure_redirect")},
-		{"https://example.com:8443/", stopped("blocked_port")},
-		{"https://127.0.0.1/", stopped("blocked_host")},
-		{"https://loopback.example.com/", stopped("blocked_address")},
-		{"https://gone.example.com/", stopped("nxdomain")},
-		{"https://closed.example.com/", stopped("connect_failed")},
-		{"https://hole.example.com/", stopped("connect_failed")},
-		{"https://alert.example.com/", stopped("handshake_failed")},
-		{"https://hangup.example.com/", stopped("http_failed")},
-		{"https://mute.example.com/", fails(lookup.RedirectTimeout)},
-		{"https://silent.example.com/", fails(lookup.RedirectTimeout)},
-		{"https://bücher.com/", want{"final_url": "https://xn--bcher-kva.com/", "hop_count": 2, "stop_reason": nil}},
-		{"https://expired.example.com/", want{"final_url": "https://expired.example.com/", "hop_count": 2, "stop_reason": nil}},
-	} {
-		name := fmt.Sprintf("location%d.example.com", len(sites))
-		r := row{name: fmt.Sprintf("%q", c.location), op: "resolve-redirect", domain: name, want: c.want}
-		sites = append(sites, site{host{name: name, serve: web(root(status(302, "Location: "+c.location), status(200)))}, []row{r}})
-	}
-	return sites
 }

@@ -72,7 +72,8 @@ func sslRows() []row {
 func certificateSites() []site {
 	shown := func(name, key string, ssl, headers want, args ...string) site {
 		h := host{name: full(name), serve: byOpenSSL(key, args...)}
-		return site{h, []row{asks("ssl-check")(name, ssl.with("tls_version", "tlsv1.2")), asks("headers")(name, headers)}}
+		ssl["tls_version"], ssl["subject"], ssl["hostname_match"] = "tlsv1.2", "CN="+h.name, true
+		return site{h, []row{asks("ssl-check")(name, ssl), asks("headers")(name, headers)}}
 	}
 	strange := func(name, key, cipher string, w want, args ...string) site {
 		refused := fails(lookup.HandshakeFailed, "The TLS handshake failed: the host refused it. What was offered")

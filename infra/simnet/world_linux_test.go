@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/miekg/dns"
@@ -39,16 +38,11 @@ type site struct {
 	rows []row
 }
 
-// sites are all of them, made once.
-var sites = sync.OnceValue(func() []site {
-	return slices.Concat(certificateSites(), locationSites())
-})
-
 func allHosts() []host {
 	hosts := slices.Concat(
 		nameHosts(), tlsHosts(), httpHosts(), redirectHosts(), registryHosts(), specialHosts(),
 	)
-	for _, s := range sites() {
+	for _, s := range certificateSites() {
 		hosts = append(hosts, s.host)
 	}
 	for i := range hosts {
