@@ -134,8 +134,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 	var failed []error
 	var ways []string
 	for i, a := range addrs {
-		// An equal share of the time left for each address that is left, so that
-		// what one does not use is the others'.
+		// What one address does not use of its share is the others'.
 		one, cancel := part(all, 1/float64(len(addrs)-i))
 		conn, err := connect(one, "tcp", netip.AddrPortFrom(a, port).String())
 		cancel()

@@ -31,17 +31,15 @@ const (
 	DNSName
 )
 
-// Limits of a name in its A-label form, without the dot of the root
-// (RFC 1035 §2.3.4).
 const (
+	// Limits of a name in its A-label form, without the dot of the root (RFC 1035 §2.3.4).
 	maxName  = 253
 	maxLabel = 63
-)
 
-// maxInput bounds the bytes of a raw value before any work is done on it. A
-// name in Unicode can need more bytes than its A-label form, up to about four
-// for one.
-const maxInput = 1024
+	// maxInput bounds the bytes of a raw value before any work is done on it. A name in
+	// Unicode can need up to about four times the bytes of its A-label form.
+	maxInput = 1024
+)
 
 // DomainParam returns the domain parameter of a query, normalised like
 // Domain. No value, an empty one or several are invalid_domain.

@@ -88,7 +88,7 @@ func Greet(ctx context.Context, c guard.Connector, t guard.Target, hellos ...Hel
 var ErrSilence = errors.New("origin: the host is silent")
 
 // Late is the error of a connected host whose answer is not complete when ctx ends:
-// ErrSilence, or that of a caller who left, which is not the host's silence.
+// ErrSilence, unless the caller left.
 func Late(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ErrSilence

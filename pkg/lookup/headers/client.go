@@ -1,10 +1,9 @@
 // Package headers is HTTP Headers: the allowlisted response headers of
 // https://{domain}/ (spec §2.4, §4.5).
 //
-// It guarantees that the host's addresses were all found to be public before
-// one was connected to, that a result holds the sixteen headers of the spec
-// and no other, so no cookie, and that no connection outlives a call. It
-// verifies no certificate, follows no redirect and reads no body.
+// The host's addresses were all found to be public before one was connected to, a result
+// holds the sixteen headers of the spec and no other, so no cookie, and no connection
+// outlives a call. It verifies no certificate, follows no redirect and reads no body.
 package headers
 
 import (

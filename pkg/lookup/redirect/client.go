@@ -1,9 +1,8 @@
 // Package redirect is the Redirect Tracer: the chain of HTTPS redirects that
 // starts at https://{domain}/ (spec §2.5, §3.2, §4.6).
 //
-// It guarantees that every host of a chain passes the domain guard and the
-// address guard before it is connected to, that only port 443 is, that a chain
-// has at most five hops, and that no connection outlives a call. It
+// Every host of a chain passes the domain guard and the address guard before it is
+// connected to, a chain has at most five hops, and no connection outlives a call. It
 // verifies no certificate, keeps no cookie and reads no body.
 //
 // How a trace ends:

@@ -10,15 +10,11 @@ type Query = guard.Query
 
 // Result is the redirect trace of spec §2.5.
 type Result struct {
-	Domain   string `json:"domain" doc:"Normalized FQDN traced"`
-	StartURL string `json:"start_url" doc:"First URL requested"`
-	// FinalURL is the last that was answered.
-	FinalURL string `json:"final_url" doc:"Last URL successfully fetched"`
-	// HopCount is the length of Hops.
-	HopCount int `json:"hop_count" doc:"Requests that made an entry of hops; a HEAD that fell back to GET made one"`
-	// Truncated says that the fifth hop was still redirecting.
-	Truncated bool `json:"truncated" doc:"True when the hop cap stopped a chain that was still redirecting"`
-	// StopReason is nil when the trace ended at a status that does not redirect.
+	Domain     string      `json:"domain" doc:"Normalized FQDN traced"`
+	StartURL   string      `json:"start_url" doc:"First URL requested"`
+	FinalURL   string      `json:"final_url" doc:"Last URL successfully fetched"`
+	HopCount   int         `json:"hop_count" doc:"Requests that made an entry of hops; a HEAD that fell back to GET made one"`
+	Truncated  bool        `json:"truncated" doc:"True when the hop cap stopped a chain that was still redirecting"`
 	StopReason *StopReason `json:"stop_reason" doc:"Why the trace ended other than by a non-redirect status" schema:"StopReason"`
 	Hops       []Hop       `json:"hops" doc:"Per-hop facts" schema:"Hop"` // never empty
 }

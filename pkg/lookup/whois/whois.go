@@ -61,24 +61,17 @@ const DefaultBootstrapURL = "https://data.iana.org/rdap/dns.json"
 
 // Config is what a client of the registries needs; package registry has one.
 type Config struct {
-	// Connector reaches RDAP servers.
-	Connector guard.Connector
+	Connector guard.Connector // reaches RDAP servers
 	// RootCAs verify the certificates of RDAP servers and of the bootstrap URL's.
 	// Default: the system's.
 	RootCAs *x509.CertPool
-
 	// BootstrapURL is where the bootstrap file is. It is the operator's, and so
 	// it is trusted and not guarded. Default DefaultBootstrapURL.
 	BootstrapURL string
-	// Cache keeps the bootstrap file. Without one each process fetches its own.
-	Cache Cache
-
-	// Now is the clock for the age of the bootstrap file.
-	Now func() time.Time
-	// UserAgent names the service to those it calls.
-	UserAgent string
-	// Log gets what goes wrong with the bootstrap file while lookups go on.
-	Log *slog.Logger
+	Cache        Cache            // of the bootstrap file; without one each process fetches its own
+	Now          func() time.Time // for the age of the bootstrap file
+	UserAgent    string           // names the service to those it calls
+	Log          *slog.Logger     // of what goes wrong with the bootstrap file while lookups go on
 }
 
 // Cache keeps the bootstrap file beyond the life of a process. Both methods must heed

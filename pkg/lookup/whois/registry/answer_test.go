@@ -21,7 +21,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -226,7 +225,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		if len(answer) > maxAnswer || (strictjson.Limits{Depth: maxAnswerDepth, Values: maxAnswerValues}).Check(answer) != nil {
+		if len(answer) > maxAnswer || answers().Check(answer) != nil {
 			return
 		}
 		object, err := rdap.NewDecoder(answer).Decode()

@@ -26,8 +26,7 @@ const (
 	firstPause   = 2 * time.Second
 	longestPause = 10 * time.Minute
 
-	// The bounds of a download and of a call of the Cache; the rest of eight seconds is
-	// the lookup's.
+	// Of eight seconds, the rest is the lookup's.
 	fetchTimeout = 3 * time.Second
 	cacheTimeout = 1500 * time.Millisecond
 )

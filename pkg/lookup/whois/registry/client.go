@@ -1,12 +1,10 @@
 // Package registry is WHOIS Intelligence: what the registry says about a domain,
 // over RDAP (spec §2.3, §4.4).
 //
-// It asks the one server that the IANA bootstrap file names for the top-level
-// domain, once, about the registrable domain of the name it is given: cut by
-// the ICANN section of the public suffix list, because registries do not
-// answer for host names. When it has none of a name like www.gov.uk, it asks once
-// more, about the suffix. It follows no link in an answer, and no redirect but
-// through the same guard. Certificates of RDAP servers are verified.
+// It asks the one server that the IANA bootstrap file names for the top-level domain
+// about the registrable domain of the name it is given, because registries do not answer
+// for host names. It follows no link in an answer, and no redirect but through the same
+// guard. Certificates of RDAP servers are verified.
 //
 // It guarantees that an answer is about the name that was asked, that every byte from
 // outside is bounded, and that nothing it started outlives a call. It keeps no
@@ -44,12 +42,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Limits of an answer. Honest ones have some kilobytes and hundreds of values.
-const (
-	maxAnswer       = 1 << 20
-	maxAnswerDepth  = 64
-	maxAnswerValues = 20_000
-)
+// maxAnswer bounds an answer in bytes, answers in the rest. Honest ones have some kilobytes
+// and hundreds of values.
+const maxAnswer = 1 << 20
+
+func answers() strictjson.Limits { return strictjson.Limits{Depth: 64, Values: 20_000} }
 
 // Client asks registries. It is safe for concurrent use.
 type Client struct {
@@ -60,14 +57,13 @@ type Client struct {
 // New returns a Client.
 func New(cfg whois.Config) *Client {
 	cfg.BootstrapURL = cmp.Or(cfg.BootstrapURL, whois.DefaultBootstrapURL)
-	answers := strictjson.Limits{Depth: maxAnswerDepth, Values: maxAnswerValues}
 	return &Client{
 		bootstrap: newBootstrap(cfg),
 		// With every field preset that the library would otherwise fill in or swap during
 		// a request, and the server given with each request, nothing of its client is
 		// written to, and it can be shared.
 		rdap: &rdap.Client{
-			HTTP:      &http.Client{CheckRedirect: follow, Transport: transport{guarded(cfg.Connector), cfg.RootCAs, maxAnswer, answers}},
+			HTTP:      &http.Client{CheckRedirect: follow, Transport: transport{guarded(cfg.Connector), cfg.RootCAs, maxAnswer, answers()}},
 			Bootstrap: &rdapbootstrap.Client{}, // never asked
 			Verbose:   func(string) {},
 			UserAgent: cfg.UserAgent,
@@ -150,9 +146,8 @@ func (c *Client) ask(ctx context.Context, base, name string) (*rdap.Domain, erro
 	return nil, unusable("with something other than a domain.")
 }
 
-// broken says what an exchange that failed means. http.Client puts the address
-// into its error, and with it the name that is asked about, which is not to be
-// logged.
+// broken says what an exchange that failed means. http.Client puts the address into its
+// error, and with it the name that is asked about, which is not to be logged.
 func broken(ctx context.Context, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err

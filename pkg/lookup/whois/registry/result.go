@@ -13,8 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
-// Limits of a result. An honest answer is far below them; what exceeds them is
-// left out.
+// Limits of a result. What exceeds them is left out.
 const (
 	maxListed = 64  // elements of a list
 	maxText   = 512 // bytes of a string
@@ -75,15 +74,11 @@ func list(v any) []any {
 // anything else. Identifiers are sometimes sent as JSON numbers.
 func text(v any) string {
 	const exact = 1 << 53 // above it a float64 is no longer the number sent
-	switch v := v.(type) {
-	case string:
-		if s := strings.TrimSpace(v); len(s) <= maxText {
-			return s
-		}
-	case float64:
-		if v >= 0 && v < exact && v == float64(int64(v)) {
-			return strconv.FormatInt(int64(v), 10)
-		}
+	if s, ok := v.(string); ok && len(strings.TrimSpace(s)) <= maxText {
+		return strings.TrimSpace(s)
+	}
+	if n, ok := v.(float64); ok && n >= 0 && n < exact && n == float64(int64(n)) {
+		return strconv.FormatInt(int64(n), 10)
 	}
 	return ""
 }
