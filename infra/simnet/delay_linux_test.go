@@ -42,7 +42,6 @@ addr add 2001:db8::2/128 dev far0 nodad
 link set far0 up
 route add 0.0.0.0/0 dev far0
 route add ::/0 dev far0
-route add unreachable 199.232.0.0/16
 `
 	nearRoutes = `link set near0 up
 route add 203.0.113.2/32 dev near0 table local

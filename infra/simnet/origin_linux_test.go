@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
@@ -115,18 +114,6 @@ func answer(conn net.Conn, p page) {
 			swallow(conn)
 			return
 		}
-	}
-}
-
-// dripOut sends one byte every tenth of a second until the client leaves.
-func dripOut(conn net.Conn, text string) {
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for i := range len(text) {
-		if _, err := io.WriteString(conn, text[i:i+1]); err != nil {
-			return
-		}
-		<-tick.C
 	}
 }
 

@@ -36,7 +36,7 @@ func redirectRows() []row {
 	},
 		alike("resolve-redirect", fails(lookup.HandshakeFailed), "alert"),
 		alike("resolve-redirect", fails(lookup.HTTPFailed), "hangup", "endless"),
-		alike("resolve-redirect", fails(lookup.RedirectTimeout), "quiet", "drips"),
+		alike("resolve-redirect", fails(lookup.RedirectTimeout), "quiet"),
 		alike("resolve-redirect", fails(lookup.RedirectTimeout, guard.Unresolved), "refused"),
 	)
 }

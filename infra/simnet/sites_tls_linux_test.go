@@ -36,8 +36,6 @@ func tlsHosts() []host {
 		})},
 		{name: "mute", serve: raw(swallow)},
 		{name: "closed", addrs: []string{closedAddr}},
-		{name: "hole", addrs: []string{holeAddr}},
-		{name: "wall", addrs: []string{wallAddr}},
 	}
 }
 
@@ -58,9 +56,9 @@ func sslRows() []row {
 		ssl("loopback", fails(lookup.BlockedAddress)),
 		ssl("example.com", fails(lookup.InvalidPort), "port=8443"),
 	},
-		alike("ssl-check", want{"hostname_match": true}, "long", "drips"),
+		alike("ssl-check", want{"hostname_match": true}, "long"),
 		alike("ssl-check", fails(lookup.NXDomain), "gone", "dangling"),
-		alike("ssl-check", fails(lookup.ConnectFailed), "closed", "wall", "hole", "empty", "servfail"),
+		alike("ssl-check", fails(lookup.ConnectFailed), "closed", "empty", "servfail"),
 		alike("ssl-check", fails(lookup.HandshakeFailed), "plain", "alert"),
 		alike("ssl-check", fails(lookup.SSLTimeout, "The TLS handshake timed out."), "mute"),
 		alike("ssl-check", fails(lookup.SSLTimeout, guard.Unresolved), "silent", "refused"),
@@ -113,9 +111,6 @@ func httpHosts() []host {
 				_, err = io.WriteString(secure, "X-Filler: "+strings.Repeat("x", 1000)+"\r\n")
 			}
 		})},
-		{name: "drips", serve: talks(func(secure *tls.Conn) { // asked or not
-			dripOut(secure, status(200, "Server: "+strings.Repeat("x", 1000)))
-		})},
 	}
 }
 
@@ -133,10 +128,10 @@ func headersRows() []row {
 		headers("loopback", fails(lookup.BlockedAddress)),
 	},
 		alike("headers", want{"status": 200}, "expired", "old"),
-		alike("headers", fails(lookup.ConnectFailed), "closed", "wall"),
+		alike("headers", fails(lookup.ConnectFailed), "closed"),
 		alike("headers", fails(lookup.HandshakeFailed), "alert", "plain", "mtls13"),
 		alike("headers", fails(lookup.HTTPFailed), "hangup", "endless"),
-		alike("headers", fails(lookup.HeadersTimeout, "The HTTPS header fetch timed out."), "quiet", "drips", "mute"),
+		alike("headers", fails(lookup.HeadersTimeout, "The HTTPS header fetch timed out."), "quiet", "mute"),
 		alike("headers", fails(lookup.HeadersTimeout, guard.Unresolved), "silent", "refused"),
 	)
 }

@@ -29,7 +29,6 @@ type host struct {
 	silent  bool     // no resolver answers
 	overTCP bool     // answers do not fit into a datagram
 	serve   server   // what listens on port 443 of its addresses
-	plain   server   // on port 80, for a host that has serve
 }
 
 // site is a host with the rows that ask about it.
@@ -72,24 +71,13 @@ func nameHosts() []host {
 	}
 }
 
-const (
-	// holeAddr is in a net that swallows whatever is sent to it.
-	holeAddr = "151.101.1.1"
-	// wallAddr is in a net without a route to it.
-	wallAddr = "199.232.1.1"
-	// closedAddr is the address of a host where nothing listens.
-	closedAddr = "93.184.1.1"
-)
+// closedAddr is the address of a host where nothing listens.
+const closedAddr = "93.184.1.1"
 
-// routes give every address of IPv4 to this machine, but for two nets.
+// routes give every address to this machine.
 const routes = `link set lo up
 route add local 0.0.0.0/0 dev lo table local
 route add local ::/0 dev lo table local
-link add hole0 type veth peer name hole1
-link set hole0 arp off up
-link set hole1 up
-route add 151.101.0.0/16 dev hole0 table local
-route add unreachable 199.232.0.0/16 table local
 `
 
 // internet is everything that the service can reach.
@@ -100,17 +88,15 @@ type internet struct {
 	far       *far   // where the service is; nil for here
 	bootstrap string // URL
 	resolvers []*resolver
-	// public are the places that the service may connect to: the ports 443 and 80
-	// of the addresses of a host that has servers there.
+	// public are the places that the service may connect to: port 443 of the addresses of a
+	// host that has a server there, and of closedAddr.
 	public map[netip.AddrPort]bool
 }
 
 func newInternet(t *testing.T) *internet {
 	subject := pkix.Name{CommonName: "Simnet CA", Organization: []string{"Simnet"}, Country: []string{"US"}}
 	n := &internet{ca: testbed.NewAuthority(t, subject), hosts: map[string]host{}, public: map[netip.AddrPort]bool{}}
-	for _, at := range []string{holeAddr + ":443", wallAddr + ":443", closedAddr + ":443"} {
-		n.public[netip.MustParseAddrPort(at)] = true
-	}
+	n.public[netip.MustParseAddrPort(closedAddr+":443")] = true
 	batch := routes
 	next := netip.MustParseAddr("93.184.16.1")
 	for _, h := range allHosts() {
@@ -143,18 +129,14 @@ func newInternet(t *testing.T) *internet {
 }
 
 func (n *internet) open(t *testing.T, h host) {
-	for port, serve := range map[uint16]server{443: h.serve, 80: h.plain} {
-		if serve == nil {
-			continue
-		}
-		talk := serve(t, n.ca, h.name)
-		for _, a := range h.addrs {
-			at := netip.AddrPortFrom(netip.MustParseAddr(a), port)
-			n.public[at] = true
-			if a != closedAddr {
-				listen(t, at.String(), talk)
-			}
-		}
+	if h.serve == nil {
+		return
+	}
+	talk := h.serve(t, n.ca, h.name)
+	for _, a := range h.addrs {
+		at := netip.AddrPortFrom(netip.MustParseAddr(a), 443)
+		n.public[at] = true
+		listen(t, at.String(), talk)
 	}
 }
 

@@ -177,17 +177,24 @@ func TestFallback(t *testing.T) {
 // TestCancel: a cancelled call counts nothing that it has heard, and ends when all that
 // it opened is closed, not when that only cannot be read from any more.
 func TestCancel(t *testing.T) {
-	scripts := map[string]script{"mute": mute, "SERVFAIL": after(10*ms, rcode(miekg.RcodeServerFailure))}
-	eachInBubble(t, scripts, func(t *testing.T, s script) {
-		w := newWorld(t, host{udp: s}, host{udp: mute}, host{udp: mute})
-		w.meddle = reluctantly
+	type row struct {
+		first  script
+		meddle func(network, address, method string, query []byte) error
+		due    time.Duration
+	}
+	eachInBubble(t, map[string]row{
+		"slow to close": {first: mute, meddle: reluctantly, due: 1700 * ms},
+		"SERVFAIL":      {first: after(10*ms, rcode(miekg.RcodeServerFailure)), meddle: nil, due: 700 * ms},
+	}, func(t *testing.T, c row) {
+		w := newWorld(t, host{udp: c.first}, host{udp: mute}, host{udp: mute})
+		w.meddle = c.meddle
 		leaving := func() context.Context {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(700*ms, cancel)
 			return ctx
 		}
 		_, err := w.client().Lookup(leaving(), query("A"))
-		w.at(1700 * ms)
+		w.at(c.due)
 		if code(err) != lookup.DNSTimeout || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want dns_timeout", err)
 		}
@@ -195,7 +202,7 @@ func TestCancel(t *testing.T) {
 		if _, err = w.client().Addresses(leaving(), "example.com"); !errors.Is(err, guard.ErrResolvers) {
 			t.Errorf("%v, want ErrResolvers", err)
 		}
-		w.at(3400 * ms)
+		w.at(2 * c.due)
 		w.check()
 	})
 }
