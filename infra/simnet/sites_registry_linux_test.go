@@ -28,7 +28,7 @@ func registries() []registry {
 			"created_at": "1997-10-30T00:00:00Z", "updated_at": "2025-03-04T02:06:07Z", "expires_at": "2031-10-29T00:00:00Z",
 			"nameservers": []string{"ns1.example.com", "ns2.example.com"}, "dnssec": true,
 		}},
-		{"uk", main + "uk/", "www.example.co.uk", want{"rdap_server": main + "uk/", "domain": "www.example.co.uk", "handle": something}},
+		{"uk", main + "uk/", "www.example.co.uk", want{"rdap_server": main + "uk/", "domain": "www.example.co.uk", "handle": starts("1234_")}},
 		{"org", "https://rdap-mute.registry.net/", "example.org", fails(lookup.WhoisTimeout)},
 	}
 }
@@ -44,7 +44,7 @@ func registrations() []registration {
 		{"missing", body(404, "{}"), fails(lookup.NotFound)},
 		{"hang", hang, fails(lookup.WhoisTimeout)},
 		{"html", body(200, "<html>hello</html>"), upstream()},
-		{"moved", body(302, "", "Location: https://rdap.registry.net/new/moved.com"), want{"handle": something}},
+		{"moved", body(302, "", "Location: https://rdap.registry.net/new/moved.com"), want{"handle": starts("1234_")}},
 	}
 }
 
@@ -60,7 +60,7 @@ func upstream() want { return fails(lookup.RDAPUpstream) }
 func whoisRows() []row {
 	whois := asks("whois")
 	rows := []row{
-		whois("www.gov.uk", want{"domain": "www.gov.uk", "handle": something}),
+		whois("www.gov.uk", want{"domain": "www.gov.uk", "handle": starts("1234_")}),
 		whois("free.gov.uk", fails(lookup.NotFound)),
 		whois("bücher.com", want{"domain": "xn--bcher-kva.com"}),
 		whois("example.de", fails(lookup.RDAPUnavailable)),
