@@ -17,7 +17,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/service"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -235,27 +234,17 @@ func TestValues(t *testing.T) {
 		}, values{"": "eip155:8453: USD Coin 2", "eip155:84532": "eip155:84532: USD Coin 2"}},
 		{"LEDGER_TABLE", func(v vars) any { return local(v).LedgerFile + local(v).Ledger.Name }, values{"": LocalLedgerFile}},
 		{"FACILITATOR_URL", func(v vars) any { return configured(t, v).FacilitatorURL }, values{"": ""}},
+		// A blank is none: the SAM CLI takes no empty answer for what it hides.
+		{"RPC_URL", func(v vars) any { return strings.Join(configured(t, v).Nodes, " ") }, values{" ": "https://mainnet.base.org", " none ": ""}},
+		{"FACILITATOR_TOKEN", func(v vars) any {
+			return must(configured(t, v).credentials.Authorization(t.Context(), facilitator.Call{}))
+		}, values{
+			" ": "", " t": "Bearer t",
+		}},
 	} {
 		for value, want := range c.want {
 			same(t, c.name+"="+value, c.show(vars{c.name: value}), want)
 		}
-	}
-}
-
-// A blank is none: the SAM CLI takes no empty answer for what it hides.
-func TestBlanksAreNone(t *testing.T) {
-	t.Parallel()
-	blank := vars{}
-	for _, name := range []string{
-		"FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "FACILITATOR_FALLBACK_KEY_SECRET", "FACILITATOR_FALLBACK_TOKEN", "RPC_URL",
-	} {
-		blank[name] = " "
-	}
-	c := configured(t, blank, vars{"FACILITATOR_SECRET_ARN": secretARN})
-	same(t, "RPC_URL", strings.Join(c.Nodes, ","), x402.Network("eip155:8453").PublicNode)
-	auth, err := configured(t, blank).credentials.Authorization(t.Context(), facilitator.Call{})
-	if auth != "" || err != nil {
-		t.Errorf("%q, %v; want no credentials", auth, err)
 	}
 }
 

@@ -22,9 +22,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// eventVersion is the only payload format that is understood.
-const eventVersion = "2.0"
-
 // maxEventBody is how much of a request body a handler can read, in bytes; reading
 // on fails with http.MaxBytesError. No operation takes a body, so this is a
 // bound and not a feature.
@@ -35,10 +32,9 @@ const maxEventBody = 1 << 20
 // fails instead of answering something that nobody reads.
 var errNotHTTP = errors.New("not an API Gateway HTTP API event")
 
-// EventHandler is a function that lambda.Start accepts.
-type EventHandler func(ctx context.Context, event json.RawMessage) (events.APIGatewayV2HTTPResponse, error)
+type response = events.APIGatewayV2HTTPResponse
 
-// NewEventHandler returns a handler of API Gateway HTTP API events, payload format 2.0,
+// eventHandler returns a handler of API Gateway HTTP API events, payload format 2.0,
 // and of no other kind of event, that serves them by h.
 //
 // An event is used as it is. Header values are never split: format 2.0 joins repeated
@@ -48,42 +44,35 @@ type EventHandler func(ctx context.Context, event json.RawMessage) (events.APIGa
 // answered for with a generic error; its text and stack go to the log only. Nothing of
 // a request is logged but its id.
 //
-// Faults are written to log. It returns errNotHTTP for an event without a version or a
-// gateway's request id (EventBridge events have a version too), and answers 500 for one
-// of another version or one that cannot be turned into a request.
-func NewEventHandler(h http.Handler, log *slog.Logger) EventHandler {
-	return func(ctx context.Context, event json.RawMessage) (events.APIGatewayV2HTTPResponse, error) {
+// It returns errNotHTTP for an event without a version or a gateway's request id
+// (EventBridge events have a version too), and answers 500 for one of another version or
+// one that cannot be turned into a request.
+func eventHandler(h http.Handler, log *slog.Logger) func(context.Context, json.RawMessage) (response, error) {
+	return func(ctx context.Context, event json.RawMessage) (response, error) {
 		var e events.APIGatewayV2HTTPRequest
 		if err := json.Unmarshal(event, &e); err != nil {
-			return events.APIGatewayV2HTTPResponse{}, fmt.Errorf("%w: %w", errNotHTTP, err)
-		}
-		if e.Version == "" || e.RequestContext.RequestID == "" {
-			return events.APIGatewayV2HTTPResponse{}, errNotHTTP
+			return response{}, fmt.Errorf("%w: %w", errNotHTTP, err)
 		}
 		id := e.RequestContext.RequestID
-		ctx = context.WithValue(ctx, requestIDKey{}, id)
-		r, err := request(ctx, &e)
+		if e.Version == "" || id == "" {
+			return response{}, errNotHTTP
+		}
+		r, err := request(context.WithValue(ctx, requestIDKey{}, id), &e)
 		if err != nil {
 			log.ErrorContext(ctx, "event refused", "request_id", id, "error", err)
 			return internalError(id), nil
 		}
-		return serve(h, r, log), nil
+		return serve(h, r, id, log), nil
 	}
 }
 
+// requestIDKey is the key of the gateway's id in a request's context.
 type requestIDKey struct{}
-
-// RequestID is the gateway's id of the request that ctx belongs to, or empty
-// outside of one.
-func RequestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDKey{}).(string)
-	return id
-}
 
 // request turns an event into a request as a server would see it.
 func request(ctx context.Context, e *events.APIGatewayV2HTTPRequest) (*http.Request, error) {
-	if e.Version != eventVersion {
-		return nil, fmt.Errorf("payload format %q, want %q", e.Version, eventVersion)
+	if e.Version != "2.0" {
+		return nil, fmt.Errorf("payload format %q, want 2.0", e.Version)
 	}
 	if e.RequestContext.HTTP.Method == "" || !strings.HasPrefix(e.RawPath, "/") {
 		return nil, errors.New("method or path is missing")
@@ -139,16 +128,14 @@ func target(rawPath, rawQuery string) *url.URL {
 }
 
 // serve runs the handler and always has an answer.
-func serve(h http.Handler, r *http.Request, log *slog.Logger) (resp events.APIGatewayV2HTTPResponse) {
-	id := RequestID(r.Context())
+func serve(h http.Handler, r *http.Request, id string, log *slog.Logger) (resp response) {
 	defer func() {
 		if p := recover(); p != nil {
-			log.ErrorContext(r.Context(), "handler panicked", "request_id", id,
-				"panic", fmt.Sprint(p), "stack", printable.Own(debug.Stack()))
+			log.ErrorContext(r.Context(), "handler panicked", "request_id", id, "panic", fmt.Sprint(p), "stack", printable.Own(debug.Stack()))
 			resp = internalError(id)
 		}
 	}()
-	w := &recorder{header: make(http.Header)}
+	w := &recorder{header: http.Header{}}
 	h.ServeHTTP(w, r)
 	resp, err := w.response(r.Method)
 	if err != nil {
@@ -161,17 +148,15 @@ func serve(h http.Handler, r *http.Request, log *slog.Logger) (resp events.APIGa
 // internalError is the answer to a fault that no handler has answered. Whether
 // money has moved is not known here, so charged is null; the ledger answers
 // the same signature without a second charge, so it may be sent again.
-func internalError(requestID string) events.APIGatewayV2HTTPResponse {
+func internalError(requestID string) response {
 	f := fault.New(fault.InternalError, nil)
-	body := fault.Body{
+	text, _ := json.Marshal(fault.Body{ // strings and booleans always marshal
 		Error:     fault.Detail{Code: f.Code, Message: f.Public(), Retryable: f.Info().Retry},
 		RequestID: requestID,
-	}
-	text, _ := json.Marshal(body) // strings and booleans always marshal
-	return events.APIGatewayV2HTTPResponse{
-		StatusCode: http.StatusInternalServerError,
-		Headers:    map[string]string{"content-type": "application/json", "cache-control": "no-store"},
-		Body:       string(text),
+	})
+	return response{
+		StatusCode: http.StatusInternalServerError, Body: string(text),
+		Headers: map[string]string{"content-type": "application/json", "cache-control": "no-store"},
 	}
 }
 
@@ -250,13 +235,9 @@ func (w *recorder) Write(p []byte) (int, error) {
 }
 
 // response is what was recorded, in payload format 2.0.
-func (w *recorder) response(method string) (events.APIGatewayV2HTTPResponse, error) {
-	var none events.APIGatewayV2HTTPResponse
-	if w.tooLarge {
-		return none, errTooLarge
-	}
+func (w *recorder) response(method string) (response, error) {
 	w.WriteHeader(http.StatusOK)
-	out := events.APIGatewayV2HTTPResponse{StatusCode: w.status, Headers: make(map[string]string, len(w.sent)+1)}
+	out := response{StatusCode: w.status, Headers: map[string]string{}}
 	if len(w.body) > 0 && w.sent.Get("Content-Type") == "" {
 		// As net/http does; the gateway would guess without looking.
 		w.sent.Set("Content-Type", http.DetectContentType(w.body))
@@ -275,24 +256,20 @@ func (w *recorder) response(method string) (events.APIGatewayV2HTTPResponse, err
 			out.Headers[strings.ToLower(name)] = line.Replace(strings.Join(values, ", "))
 		}
 	}
-	if method == http.MethodHead || w.status == http.StatusNoContent || w.status == http.StatusNotModified {
+	switch {
+	case method == http.MethodHead, w.status == http.StatusNoContent, w.status == http.StatusNotModified:
 		return out, nil
-	}
-	// What is encoded is bytes, whatever they look like.
-	if w.sent.Get("Content-Encoding") == "" && utf8.Valid(w.body) {
+	case w.sent.Get("Content-Encoding") == "" && utf8.Valid(w.body):
 		out.Body = string(w.body)
-	} else {
+	default: // what is encoded is bytes, whatever they look like
 		out.Body, out.IsBase64Encoded = base64.StdEncoding.EncodeToString(w.body), true
 	}
-	if len(w.body) <= surelyFits {
-		return out, nil
+	if len(w.body) > surelyFits {
+		encoded, err := json.Marshal(out)
+		w.tooLarge = w.tooLarge || err != nil || len(encoded) > maxResponse
 	}
-	encoded, err := json.Marshal(out)
-	if err != nil {
-		return none, fmt.Errorf("encode response: %w", err)
-	}
-	if len(encoded) > maxResponse {
-		return none, errTooLarge
+	if w.tooLarge {
+		return response{}, errTooLarge
 	}
 	return out, nil
 }

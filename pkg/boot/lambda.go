@@ -53,7 +53,7 @@ func Reconcile() {
 	lambda.Start(service.Reconcile(parts.Platform, parts.Reconciler, parts.Chain != nil, probes...))
 }
 
-func start(h http.Handler, log *slog.Logger) { lambda.Start(NewEventHandler(h, log)) }
+func start(h http.Handler, log *slog.Logger) { lambda.Start(eventHandler(h, log)) }
 
 func exitOn(err error) {
 	if err != nil {

@@ -151,7 +151,7 @@ func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platfor
 }
 
 // origin is configuration or the domain name that the gateway vouches for:
-// NewEventHandler puts that one into Host, never the Host header.
+// eventHandler puts that one into Host, never the Host header.
 func (c Config) origin(r *http.Request) string {
 	if c.BaseURL != "" {
 		return c.BaseURL
@@ -161,7 +161,7 @@ func (c Config) origin(r *http.Request) string {
 
 // requestID is the gateway's, or one of our own.
 func requestID(r *http.Request) string {
-	if id := RequestID(r.Context()); id != "" {
+	if id, ok := r.Context().Value(requestIDKey{}).(string); ok {
 		return id
 	}
 	return randomID()
