@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -82,68 +81,6 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// A real key signs only what somebody agreed to, and within the limit.
-func TestConsent(t *testing.T) {
-	t.Parallel()
-	const question, ask = "Sign this payment? [y/N] ", true
-	nobody, err := os.Open(os.DevNull)
-	must(t, err)
-	silent, end := io.Pipe()
-	t.Cleanup(func() { end.Close() })
-	typed := func(text string) io.Reader { return strings.NewReader(text) }
-	for name, c := range map[string]struct {
-		in    io.Reader
-		ask   bool
-		max   string
-		says  string // "" is paid
-		asked bool
-	}{
-		"y":                       {typed("y\n"), ask, "0.10", "", true},
-		"YES":                     {typed(" YES \n"), ask, "0.10", "", true},
-		"n":                       {typed("n\n"), ask, "0.10", "not agreed to\nNothing was signed", true},
-		"enter":                   {typed("\n"), ask, "0.10", "not agreed to", true},
-		"the end":                 {typed(""), ask, "0.10", "not agreed to", true},
-		"something long":          {typed(strings.Repeat(" ", maxReply) + "y\n"), ask, "0.10", "not agreed to", true},
-		"Ctrl-C":                  {silent, ask, "0.10", "stopped before it was decided\nNothing was signed", true},
-		"no terminal":             {nobody, ask, "0.10", "YES=1 pays without a question\nNothing was signed", false},
-		"agreed before":           {nobody, false, "0.10", "", false},
-		"too dear":                {typed("y\n"), ask, "0.004", "is above MAX=0.004", false},
-		"too dear, agreed before": {nobody, false, "0.004", "is above MAX=0.004. A higher MAX allows it\nNothing was signed", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := serve(t, answer{200, "", `{"ok":true}`})
-			most, err := parseLimit(c.max)
-			must(t, err)
-			b := newBuyer(t, s.URL, "")
-			b.most, b.payer.ask, b.in = &most, c.ask, c.in
-			if c.in == silent {
-				b.payer.notes = stopper{b}
-			}
-			o := b.buy(t)
-			fails(t, o.err, c.says)
-			if asked := strings.Contains(o.notes, question); asked != c.asked {
-				t.Errorf("asked: %v\n%s", asked, o.notes)
-			}
-			if n := len(s.signatures); n != len(o.kept) || (n == 1) != (c.says == "") {
-				t.Errorf("%d signatures sent, %d kept", n, len(o.kept))
-			}
-			if c.asked {
-				says(t, "stderr", o.notes, "price:   0.005 USDC on Base to 0x209693Bc", "payer:   0x", question)
-			}
-		})
-	}
-}
-
-// stopper is where a buyer says things who is stopped at the question.
-type stopper struct{ *buyer }
-
-func (s stopper) Write(b []byte) (int, error) {
-	if strings.HasSuffix(string(b), "[y/N] ") {
-		s.stop()
-	}
-	return s.buyer.notes.Write(b)
-}
-
 // A key is read from a file of its owner's, and is nowhere in what is said.
 func TestReadKey(t *testing.T) {
 	t.Parallel()
@@ -185,31 +122,6 @@ func TestReadKey(t *testing.T) {
 		}
 		if !errors.Is(err, errTyped) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), key1[40:]) {
 			t.Errorf("%s: %v, want %q", c.path, err, c.says)
-		}
-	}
-}
-
-// What is typed and cannot be right is refused before anything is sent.
-func TestTyped(t *testing.T) {
-	t.Parallel()
-	key := filepath.Join(t.TempDir(), "key")
-	must(t, os.WriteFile(key, []byte(key1), 0o600))
-	for name, c := range map[string]struct {
-		o    options
-		says string
-	}{
-		"a private key as a name": {options{url: "http://127.0.0.1:1/", key: key1}, "looks like a private key"},
-		"the same without 0x":     {options{url: "http://127.0.0.1:1/", key: key1[2:]}, "KEY_FILE="},
-		"a key over http":         {options{url: "http://api.example.com/", keyFile: key}, "over https"},
-		"a key and a signature":   {options{again: "1", keyFile: key}, "needs no KEY_FILE"},
-		"no amount":               {options{url: "https://api.example.com/", keyFile: key, max: "much"}, "MAX="},
-		"no amount, no key":       {options{url: "https://api.example.com/", max: "much"}, "MAX="},
-		"no such file":            {options{again: filepath.Join(key, "none")}, "AGAIN=1 sends the last payment"},
-		"not a payment":           {options{again: key}, "is not a kept payment"},
-	} {
-		err := run(t.Context(), c.o)
-		if !errors.Is(err, errTyped) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), key1[2:]) {
-			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 	}
 }

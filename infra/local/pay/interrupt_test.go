@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 // Ctrl-C while the real command waits: the signature is kept.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
-	s, dir := serve(t, answer{503, "59", failing("settlement_uncertain")}), t.TempDir()
+	s, dir := sell(t, offerOf(t, nil), func(w http.ResponseWriter, _ int) { answer{503, "59", failing("settlement_uncertain")}.write(w) }), t.TempDir()
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.CommandContext(t.Context(), self, "-dir", dir, s.URL)

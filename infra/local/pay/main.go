@@ -31,6 +31,7 @@ type options struct {
 	max     string
 	again   string // a file, or "1" for the last payment
 	dir     string // where payments are kept
+	local   string // LOCAL_ADDR
 	verbose bool
 	yes     bool
 }
@@ -42,7 +43,8 @@ const usage = "usage: make pay [URL='http://127.0.0.1:8402/v1/tools/dns?domain=e
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the next one ends the process
-	err := run(ctx, parse(os.Args[1:]))
+	p := &payer{after: time.After, now: time.Now, in: os.Stdin, out: os.Stdout, notes: os.Stderr}
+	err := p.run(ctx, parse(os.Args[1:]))
 	if err != nil && !errors.Is(err, errAnswered) {
 		fmt.Fprintln(os.Stderr, err.Error())
 	}
@@ -70,7 +72,7 @@ func parse(args []string) (o options) {
 		flags.Usage()
 		os.Exit(2)
 	}
-	o.url = flags.Arg(0)
+	o.url, o.local = flags.Arg(0), os.Getenv("LOCAL_ADDR")
 	return o
 }
 
@@ -82,16 +84,16 @@ func typed(format string, args ...any) error {
 	return fmt.Errorf("%w%s", errTyped, text(format, args...))
 }
 
-func run(ctx context.Context, o options) (err error) {
+func (p *payer) run(ctx context.Context, o options) (err error) {
 	if regexp.MustCompile(`^\s*(0x)?[0-9a-fA-F]{64}\s*$`).MatchString(o.key) {
 		return typed("KEY is the name of a purchase, which goes to the service; this one looks like a private key.\nA private key is read from a file: KEY_FILE=...")
 	}
-	p := &payer{after: time.After, store: folder(o.dir), key: o.key, verbose: o.verbose, in: os.Stdin, out: os.Stdout, notes: os.Stderr}
+	p.store, p.key, p.verbose = folder(o.dir), o.key, o.verbose
 	if o.again != "" {
 		return p.again(ctx, o)
 	}
 	if o.url == "" {
-		if o.url, err = localPing(os.Getenv("LOCAL_ADDR")); err != nil {
+		if o.url, err = localPing(o.local); err != nil {
 			return err
 		}
 	}
@@ -155,7 +157,7 @@ func (p *payer) wallet(o options) (*x402test.Wallet, error) {
 
 // client follows no redirect: what was signed is for the address that was asked.
 func client(wallet *x402test.Wallet, over http.RoundTripper) *x402test.Client {
-	return &x402test.Client{Wallet: wallet, Now: time.Now, HTTP: &http.Client{
+	return &x402test.Client{Wallet: wallet, HTTP: &http.Client{
 		Timeout:       60 * time.Second,
 		Transport:     over,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

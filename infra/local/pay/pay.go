@@ -17,6 +17,7 @@ import (
 type payer struct {
 	client  *x402test.Client
 	after   func(time.Duration) <-chan time.Time
+	now     func() time.Time
 	url     *url.URL
 	key     string // Idempotency-Key; empty: none
 	whose   string // what the wallet's key is, for a person
@@ -59,11 +60,11 @@ func (p *payer) pay(ctx context.Context) error {
 	if err := p.agree(ctx, w); err != nil {
 		return fmt.Errorf("%w\nNothing was signed", err)
 	}
-	signature, err := seal(p.client.Wallet, o, w, p.client.Now())
+	signature, err := seal(p.client.Wallet, o, w, p.now())
 	if err != nil {
 		return explain("%s", err)
 	}
-	path, err := p.store.keep(payment{URL: p.url.String(), Key: p.key, Signature: signature, Payer: from}, p.client.Now())
+	path, err := p.store.keep(payment{URL: p.url.String(), Key: p.key, Signature: signature, Payer: from}, p.now())
 	if err != nil {
 		return fmt.Errorf("keep the signature: %w\nNothing was paid: a signature that is lost could not be sent again", err)
 	}
@@ -96,7 +97,7 @@ func (p *payer) send(ctx context.Context, signature string) error {
 		unanswered := (r.Status == http.StatusConflict || r.Status >= 500) && pause > 0
 		switch {
 		case unanswered && pause > maxWait:
-			p.say("         Not an answer yet. Not before %s, which is in %s: %s\n", p.client.Now().Add(pause).Format("15:04:05"), pause, howAgain)
+			p.say("         Not an answer yet. Not before %s, which is in %s: %s\n", p.now().Add(pause).Format("15:04:05"), pause, howAgain)
 			return p.finish(r)
 		case unanswered && try == maxTries:
 			p.say("         Not an answer yet, after %d tries. Later: %s\n", try, howAgain)

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write into the scripts what is printed")
+
+// TestScripts runs the scripts of testdata: command lines of make pay, each with its notes,
+// standard output and error, which is marked as typed if what was typed is wrong. Whatever a service answers, one signature is sent under one
+// key, it is kept with its address, and nothing steers the terminal. A section begins with
+// its name and what there is:
+//
+//	% STATUS [RETRY-AFTER] CODE|BODY  an answer to a signature, the last one for ever
+//	% header NAME: VALUE              of these answers
+//	% first STATUS [BODY]             the answer to a request without a signature, in place of an offer
+//	% speaks TEXT                     what is said to each connection, by no server
+//	% types TEXT                      what is typed at the terminal; without it there is no terminal
+//	% stop N                          Ctrl-C in the Nth wait; 0 is at the question
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txt")
+	must(t, err)
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		must(t, err)
+		head, rest, _ := strings.Cut(string(text), "== ")
+		got := head
+		for section := range strings.SplitSeq(rest, "\n== ") {
+			title, body, _ := strings.Cut(strings.TrimSuffix(section, "\n")+"\n", "\n")
+			t.Run(filepath.Base(name)+" "+title, func(t *testing.T) {
+				said := newScripted(t).play(body)
+				got += "== " + title + "\n" + said
+				if diff := cmp.Diff(body, said); diff != "" && !*update {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+		if *update {
+			must(t, os.WriteFile(name, []byte(got), 0o600))
+		}
+	}
+}
+
+// scripted is one section of a script.
+type scripted struct {
+	t      *testing.T
+	server *service
+	script []answer
+	header http.Header
+	first  *answer
+	host   string
+	in     io.Reader
+	stopAt int
+	dir    string
+	file   string // with a private key
+}
+
+func newScripted(t *testing.T) *scripted {
+	s := &scripted{t: t, header: http.Header{}, dir: filepath.Join(t.TempDir(), "payments"), file: filepath.Join(t.TempDir(), "key"), stopAt: -1}
+	s.server = sell(t, offerOf(t, nil), func(w http.ResponseWriter, n int) {
+		for name := range s.header {
+			w.Header().Set(name, s.header.Get(name))
+		}
+		s.script[min(n, len(s.script)-1)].write(w)
+	})
+	sells := s.server.Config.Handler
+	s.server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.first != nil {
+			w.Header().Set("Location", "https://example.com/a\u202eb")
+			s.first.write(w)
+			return
+		}
+		sells.ServeHTTP(w, r)
+	})
+	s.host = strings.TrimPrefix(s.server.URL, "http://")
+	nobody, err := os.Open(os.DevNull)
+	must(t, err, os.WriteFile(s.file, []byte(key1), 0o600))
+	s.in = nobody
+	return s
+}
+
+func (s *scripted) play(body string) string {
+	var said strings.Builder
+	for line := range strings.Lines(body) {
+		switch {
+		case strings.HasPrefix(line, "% "):
+			said.WriteString(line)
+			s.prepare(strings.TrimSpace(line[1:]))
+		case strings.HasPrefix(line, "$ "):
+			said.WriteString(line + s.command(strings.Fields(line[1:])))
+		}
+	}
+	return said.String()
+}
+
+// answerOf reads an answer of a script.
+func answerOf(text string) (a answer) {
+	fields := strings.SplitN(text, " ", 3)
+	fmt.Sscan(fields[0], &a.status)
+	a.body = fields[len(fields)-1]
+	switch {
+	case len(fields) == 1:
+		a.body = ""
+	case len(fields) == 3 && strings.Trim(fields[1], "0123456789") == "":
+		a.retry = fields[1]
+	case len(fields) == 3:
+		a.body = fields[1] + " " + fields[2]
+	}
+	if regexp.MustCompile(`^[a-z_]+$`).MatchString(a.body) {
+		a.body = failing(a.body)
+	}
+	return a
+}
+
+func (s *scripted) prepare(text string) {
+	text = strings.NewReplacer(`\e`, "\x1b", `\n`, "\n").Replace(text)
+	what, rest, _ := strings.Cut(text, " ")
+	switch what {
+	case "header":
+		name, value, _ := strings.Cut(rest, ": ")
+		s.header.Set(name, strings.ReplaceAll(value, "$S", s.server.URL))
+	case "first":
+		a := answerOf(rest)
+		s.first = &a
+	case "speaks":
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		must(s.t, err)
+		s.t.Cleanup(func() { l.Close() })
+		s.host = l.Addr().String()
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c.Write([]byte(rest)) // a client that hangs up has seen enough
+				c.Close()
+			}
+		}()
+	case "nobody":
+		s.server.Close()
+	case "types":
+		s.in = strings.NewReader(rest)
+	case "stop":
+		fmt.Sscan(rest, &s.stopAt)
+	default:
+		s.script = append(s.script, answerOf(text))
+	}
+}
+
+func (s *scripted) command(args []string) string {
+	o := options{dir: s.dir}
+	for _, arg := range args {
+		name, value, _ := strings.Cut(arg, "=")
+		value = strings.NewReplacer("$S", "http://"+s.host, "$HOST", s.host, "$FILE", s.file, "$KEY1", key1, `\e`, "\x1b", "$LONG", strings.Repeat("a", 10_000)).Replace(value)
+		switch name {
+		case "URL":
+			o.url = value
+		case "KEY":
+			o.key = value
+		case "KEY_FILE":
+			o.keyFile = value
+		case "MAX":
+			o.max = value
+		case "AGAIN":
+			o.again = value
+		case "YES":
+			o.yes = true
+		case "LOCAL_ADDR":
+			o.local = value
+		}
+	}
+	b := newBuyer(s.t, s.server.URL, "")
+	b.in, b.stopAt = s.in, s.stopAt
+	if s.stopAt == 0 {
+		silent, end := io.Pipe()
+		s.t.Cleanup(func() { end.Close() })
+		b.in, b.payer.notes = silent, stopper{b}
+	}
+	sent := len(s.server.signatures)
+	done := b.does(s.t, func(ctx context.Context) error { return b.run(ctx, o) })
+	said := done.notes
+	if done.out != "" {
+		said += "stdout:\n" + done.out
+	}
+	switch {
+	case errors.Is(done.err, errTyped):
+		said += "typed: " + done.err.Error() + "\n"
+	case done.err != nil:
+		said += "error: " + done.err.Error() + "\n"
+	}
+	said += fmt.Sprintf("signatures sent: %d, kept: %d\n", len(s.server.signatures)-sent, s.kept(o))
+	if where, found := steers(said); found || strings.Contains(said, key1[40:]) || len(said) > 4096 {
+		s.t.Errorf("%d bytes steer the terminal, or show a key: %s", len(said), where)
+	}
+	said = strings.NewReplacer(s.host, "$HOST", s.dir, "$DIR", s.file, "$FILE").Replace(said)
+	_, port, _ := net.SplitHostPort(s.host)
+	var n int
+	fmt.Sscan(port, &n)
+	said = strings.ReplaceAll(said, fmt.Sprintf("127.0.0.1:%d", n-1), "$BEFORE")
+	said = regexp.MustCompile(`(payer:   )0x[0-9a-fA-F]{40}`).ReplaceAllString(said, "${1}PAYER")
+	return regexp.MustCompile(`(\$DIR/)\S+\.json`).ReplaceAllString(said, "${1}KEPT")
+}
+
+// kept is how many payments there are, and holds what was sent to them.
+func (s *scripted) kept(o options) int {
+	files, err := filepath.Glob(filepath.Join(s.dir, "*"))
+	must(s.t, err)
+	for _, name := range files {
+		p, err := readPayment(name)
+		must(s.t, err)
+		if len(files) == 1 && len(s.server.signatures) > 0 && o.again == "" {
+			isKept(s.t, []payment{p}, s.server, strings.ReplaceAll(o.url, "$S", "http://"+s.host))
+		}
+	}
+	return len(files)
+}
+
+// stopper is where a buyer says things who is stopped at the question.
+type stopper struct{ *buyer }
+
+func (s stopper) Write(b []byte) (int, error) {
+	if strings.HasSuffix(string(b), "[y/N] ") {
+		s.stop()
+	}
+	return s.buyer.notes.Write(b)
+}
