@@ -142,7 +142,7 @@ campaign: ## Run random schedules of faults over the payment layer
 .PHONY: gameday
 gameday: ## Break everything once; print what clients see and which alarms go off (Linux)
 	@mkdir -p build && go test -c -o build/gameday.test ./infra/gameday && \
-		cd infra/gameday && ../../build/gameday.test -test.run '^TestGameDay$$' -gameday.print
+		cd infra/gameday && ../../build/gameday.test -test.run '^TestGameDay$$' -test.v
 
 .PHONY: prove
 prove: node-packages ## Prove what CI does not: lists of others, newest linters, a million schedules; write infra/prove/table.md: 20 minutes

@@ -322,7 +322,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 		"What is lost with a region or an account": nil, // by nobody: there is nothing to run
 		"Deploy for production": {
 			"make build ARCH=arm64",          // TestMakeTargets
-			"npx aws-cdk@",                   // TestCodeIsShipped, TestFromSAMToCDK
+			"npx aws-cdk@",                   // TestCodeIsShipped
 			"sam local invoke DnsFunction",   // needs Docker; TestColdStartAsksNobody sends the same event
 			"make local-invoke FN=dns",       // TestTrial
 			"make local-invoke FN=dns SAM=1", // the same

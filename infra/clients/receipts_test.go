@@ -127,37 +127,6 @@ func buy(t *testing.T, c *x402test.Client, url, signature string) bought {
 	return bought{r, asked.Header.Get(x402.HeaderRequired), signature, "GET /v1/" + path}
 }
 
-// buyTool buys by a tool what buy buys at its path.
-func buyTool(t *testing.T, c *x402test.Client, url, question string, args map[string]any, signature string) bought {
-	t.Helper()
-	asked, err := c.Call(t.Context(), url, catalog.DNS().Tool, args, "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	required, err := asked.Required()
-	if err == nil && signature == "" {
-		signature, err = c.Wallet.Pay(required, c.Now())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := c.Call(t.Context(), url, catalog.DNS().Tool, args, signature, "")
-	if err != nil || r.IsError || r.Meta.Receipt == nil {
-		t.Fatalf("%s: %v", r.Raw, err)
-	}
-	offer, err := x402.EncodeHeader(required)
-	if err != nil {
-		t.Fatal(err)
-	}
-	settled, err := x402.EncodeHeader(r.Meta.Receipt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reply := x402test.Reply{Status: r.Status, Header: http.Header{}, Body: []byte(r.Text())}
-	reply.Header.Set(x402.HeaderResponse, settled)
-	return bought{reply, offer, signature, question}
-}
-
 // check has the package look at an answer.
 func (c checker) check(t *testing.T, b bought, body []byte, payers ...string) found {
 	t.Helper()
@@ -208,11 +177,6 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 		again.Header.Get(x402.HeaderResponse) != first.Header.Get(x402.HeaderResponse) {
 		t.Errorf("the replay differs: %v, was %v", again.Header, first.Header)
 	}
-	changed := bytes.Clone(first.Body)
-	changed[len(changed)/2] ^= 1
-	if f := c.check(t, first, changed, payer); f.Hash == f.Said.ResponseHash {
-		t.Error("a byte changed, and the receipt holds")
-	}
 	resold := first
 	resold.Header = first.Header.Clone()
 	changeReceipt(t, resold.Header, resigned(forged))
@@ -221,13 +185,6 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 	}
 	if f := c.check(t, bought{Reply: x402test.Reply{Header: http.Header{}}, required: first.required}, nil); f.Found {
 		t.Errorf("a receipt of nothing: %+v", f)
-	}
-
-	tool := buyTool(t, client, s.tools(), "GET /v1/tools/dns?domain=example.com&type=SOA", map[string]any{"domain": "Example.com", "type": "soa"}, "")
-	c.holds(t, "an answer of the tool", tool, payer, oldKey)
-	joined := buyTool(t, client, s.tools(), first.question, map[string]any{"domain": "example.com", "type": "MX"}, first.signature)
-	if joined.Header.Get(x402.HeaderResponse) != first.Header.Get(x402.HeaderResponse) {
-		t.Errorf("by the tool the answer has another receipt: %v, was %v", joined.Header, first.Header)
 	}
 
 	s.kill()

@@ -2,15 +2,12 @@ package gameday
 
 import (
 	"crypto/x509/pkix"
-	"flag"
 	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
-
-var printReport = flag.Bool("gameday.print", false, "print the report of the game day")
 
 // network gives every address of IPv4 to this machine.
 const network = `link set lo up
@@ -52,9 +49,6 @@ func TestGameDay(t *testing.T) {
 			})
 		}
 	})
-	if *printReport {
-		report(list, outcomes, len(alarms))
-	}
 	t.Run("every alarm", func(t *testing.T) {
 		if slices.Contains(outcomes, nil) {
 			t.Skip("not every scenario was played to its end")

@@ -1,6 +1,7 @@
 package gameday
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -48,12 +49,10 @@ const rest = 4
 // all of them together.
 type outcome struct {
 	payers        []*payer
-	ready         int
 	owed, left    map[string]debt // while it was broken, and in the end
 	fired, ending []string        // alarms
 	quiet         []string        // alarms that are OK in the end
 	transfers     int
-	failed        bool
 }
 
 // play plays the scenario in a new world. Where it fails on a machine that is busy
@@ -83,7 +82,7 @@ func (c scenario) playIn(w *world, alarms []Alarm) *outcome {
 	}
 	c.first(w, payers)
 	if c.ready != 0 {
-		out.ready = c.readiness(w)
+		c.readiness(w)
 	}
 	if c.meanwhile != nil {
 		c.meanwhile(w, payers)
@@ -117,7 +116,22 @@ func (c scenario) playIn(w *world, alarms []Alarm) *outcome {
 	w.host.Close() // its log is complete after that
 	w.logFaults()
 	c.judge(w, alarms, out)
+	out.report(w)
 	return out
+}
+
+// report says what clients saw first and last, what is owed and which alarms went off.
+func (o *outcome) report(w *world) {
+	seen := map[string]int{}
+	for _, p := range o.payers {
+		if len(p.seen) > 0 {
+			seen[p.op.Slug+": "+p.seen[0].String()+"; in the end "+p.last().String()]++
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(seen)) {
+		w.Logf("%d x %s", seen[what], what)
+	}
+	w.Logf("alarms %v, still on %v; owed %d, in the end %d; money moved %d times for %d payments", o.fired, o.ending, len(o.owed), len(o.left), o.transfers, len(o.payers))
 }
 
 func (c scenario) newcomers(w *world, round int) []*payer {
@@ -157,21 +171,21 @@ func (c scenario) calm(w *world) {
 
 // readiness is what /ready says. It gives its probes two seconds, which a busy
 // machine may need longer for, and remembers for fifteen what they said.
-func (c scenario) readiness(w *world) int {
+func (c scenario) readiness(w *world) {
 	w.Helper()
 	begun := time.Now()
 	for {
 		code, body := w.get(catalog.PathReady)
 		if code == c.ready {
-			return code
+			return
 		}
 		if time.Since(begun) > patience {
 			w.Errorf("/ready is %d, want %d: %s", code, c.ready, body)
-			return code
+			return
 		}
 		select {
 		case <-w.Context().Done():
-			return code
+			return
 		case <-time.After(time.Second):
 		}
 	}

@@ -164,4 +164,11 @@ func TestTableIsTheStores(t *testing.T) {
 	if d := cmp.Diff(want, section(deployed.Template(t), "Resources")["Ledger"]); d != "" {
 		t.Errorf("table (-Create +template):\n%s", d)
 	}
+	params := testParams()
+	params["LedgerTableName"] = "of-another-stack"
+	for _, f := range must(template(t).Functions(params))(t) {
+		if f.Env["LEDGER_TABLE"] != "of-another-stack" {
+			t.Errorf("%s is told %q, and a table of another stack is named", f.Name, f.Env["LEDGER_TABLE"])
+		}
+	}
 }

@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -13,9 +12,6 @@ import (
 
 // mavenPlugin copies what the pom.xml names, with all that this needs.
 const mavenPlugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-
-// stamp is a copy of the pom.xml beside what was copied for it.
-const stamp = "installed.xml"
 
 // StartDynamoLocal runs DynamoDB Local, Amazon's own, in memory, until the test ends. It
 // needs Java and fetches the program by Maven once; without them, and under -short,
@@ -40,29 +36,20 @@ func StartDynamoLocal(t testing.TB) Dynamo {
 
 // fetchLocal puts the pinned version in place, unless it is there.
 func fetchLocal(ctx context.Context, dir string) error {
-	pom, err := os.ReadFile(filepath.Join(dir, "pom.xml"))
-	if err != nil {
-		return err
-	}
-	lib := filepath.Join(dir, "lib")
-	missing := func() error {
-		if have, err := os.ReadFile(filepath.Join(lib, stamp)); err != nil || string(have) != string(pom) {
-			return errors.New("it is missing, or of another version")
-		}
-		return nil
-	}
-	return Install(dir, missing, func() error {
+	list, lib := filepath.Join(dir, "pom.xml"), filepath.Join(dir, "lib")
+	stamp := filepath.Join(lib, "installed.xml")
+	return Install(dir, func() error { return current(list, stamp) }, func() error {
 		maven, err := exec.LookPath("mvn")
+		if err == nil {
+			err = os.RemoveAll(lib)
+		}
+		if err == nil {
+			err = succeed(exec.CommandContext(ctx, maven, "-q", "-B", mavenPlugin, "-DoutputDirectory=lib"), dir)
+		}
 		if err != nil {
 			return err
 		}
-		if err := os.RemoveAll(lib); err != nil {
-			return err
-		}
-		if err := succeed(exec.CommandContext(ctx, maven, "-q", "-B", mavenPlugin, "-DoutputDirectory=lib"), dir); err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(lib, stamp), pom, 0o600)
+		return copied(list, stamp)
 	})
 }
 

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -31,39 +32,37 @@ func Install(dir string, missing, install func() error) error {
 	return missing()
 }
 
-// nodePackages puts the npm packages in place that the package-lock.json of a folder
-// pins, unless they are there. Their install scripts run, as by make node-packages:
-// some fetch the program that the package is for. An optional one that is for
-// another platform stays away.
-func nodePackages(ctx context.Context, dir string) error {
-	missing := func() error { return missingPackages(dir) }
-	return Install(dir, missing, func() error {
-		npm, err := exec.LookPath("npm")
-		if err != nil {
-			return fmt.Errorf("%w, and npm is not in PATH", missing())
-		}
-		return succeed(exec.CommandContext(ctx, npm, "ci", "--no-audit", "--no-fund"), dir)
-	})
+// current is an error unless a list is what was installed, of which stamp is a copy.
+func current(list, stamp string) error {
+	want, err := os.ReadFile(list)
+	have, missing := os.ReadFile(stamp)
+	if err == nil && missing == nil && !bytes.Equal(want, have) {
+		missing = errors.New(list + " has changed since it was installed")
+	}
+	return errors.Join(err, missing)
 }
 
-// missingPackages says what is wrong with the npm packages of a folder. npm writes the
-// hidden lock file last: without it an installation was cut short.
-func missingPackages(dir string) error {
-	var wanted, present struct {
-		Packages map[string]struct {
-			Version  string
-			Optional bool
-		}
-	}
-	err := ReadJSON(filepath.Join(dir, "package-lock.json"), &wanted)
-	if err := errors.Join(err, ReadJSON(filepath.Join(dir, "node_modules", ".package-lock.json"), &present)); err != nil {
+// copied makes the stamp.
+func copied(list, stamp string) error {
+	text, err := os.ReadFile(list)
+	if err != nil {
 		return err
 	}
-	delete(wanted.Packages, "") // the folder itself
-	for path, want := range wanted.Packages {
-		if have, there := present.Packages[path]; have.Version != want.Version && (there || !want.Optional) {
-			return fmt.Errorf("%s has version %q, not %q", path, have.Version, want.Version)
+	return os.WriteFile(stamp, text, 0o600)
+}
+
+// nodePackages puts the npm packages in place that the package-lock.json of a folder
+// pins, as make node-packages does, unless they are there.
+func nodePackages(ctx context.Context, dir string) error {
+	list, stamp := filepath.Join(dir, "package-lock.json"), filepath.Join(dir, "node_modules", ".installed-lock")
+	return Install(dir, func() error { return current(list, stamp) }, func() error {
+		npm, err := exec.LookPath("npm")
+		if err != nil {
+			return err
 		}
-	}
-	return nil
+		if err := succeed(exec.CommandContext(ctx, npm, "ci", "--no-audit", "--no-fund"), dir); err != nil {
+			return err
+		}
+		return copied(list, stamp)
+	})
 }
