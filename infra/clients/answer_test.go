@@ -2,6 +2,7 @@ package clients
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -61,8 +62,13 @@ func TestAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	dns, bundle := catalog.DNS(), catalog.HostIntel()
-	paid, limited := answered(200, dns.Response), failed(429, "rate_limited", "false", "true")
-	child := strings.Replace(bundle.Response, `"whois":{`, `"whois":{"error":{"code":"connect_failed","message":"m"}},"was":{`, 1)
+	paid, limited := answered(200, dns.Response), failed(429, "rate_limited", "false", "true").by("GET", catalog.Whois().Path)
+	var parts map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(bundle.Response), &parts); err != nil {
+		t.Fatal(err)
+	}
+	parts["whois"] = json.RawMessage(`{"error":{"code":"connect_failed","message":"m"}}`)
+	child, _ := json.Marshal(parts) // it was JSON before
 	html := answered(404, "<html>").with("Content-Type", "text/html")
 	for name, c := range map[string]struct {
 		answer Answer
@@ -73,7 +79,7 @@ func TestAnswers(t *testing.T) {
 		"not JSON":                    {answered(200, "<html>"), "invalid character"},
 		"not UTF-8":                   {answered(200, "{\"\xff\":1}"), "not UTF-8"},
 		"text for JSON":               {paid.with("Content-Type", "text/plain"), `"text/plain" is not declared`},
-		"a child with another's code": {answered(200, child).by("GET", bundle.Path), "which is not in the list of whois"},
+		"a child with another's code": {answered(200, string(child)).by("GET", bundle.Path), "which is not in the list of whois"},
 		"no receipt":                  {paid.with("PAYMENT-RESPONSE"), "PAYMENT-RESPONSE is there 0 times"},
 		"a receipt not in base64":     {paid.with("PAYMENT-RESPONSE", "{}"), "base64"},
 		"no wait":                     {limited, "Retry-After is there 0 times"},

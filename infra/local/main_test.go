@@ -138,28 +138,19 @@ func TestRunWithPlayMoney(t *testing.T) {
 	buyPing(t, second)
 }
 
-// verifyOnly skips what a quick run leaves out: go test -short needs Go alone.
-func verifyOnly(t *testing.T, why string) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("runs in make verify: " + why)
-	}
-}
-
-// A configured facilitator wins, and a named table is DynamoDB's, created when
-// it is missing.
+// A configured facilitator wins, and a named table is DynamoDB's, created when it is
+// missing.
 func TestRunAsConfigured(t *testing.T) {
 	t.Parallel()
-	verifyOnly(t, "needs Node for the DynamoDB server")
-	db := testbed.StartDynamo(t)
-	play := start(t, map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")})
-	r := start(t, map[string]string{
-		"FACILITATOR_URL": play.line(t, "facilitator"), "LEDGER_TABLE": "made-here", "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db"), "AWS_ENDPOINT_URL_DYNAMODB": db.URL,
-		"AWS_REGION": testbed.DynamoRegion, "AWS_ACCESS_KEY_ID": testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": testbed.DynamoSecret,
-		"BASE_URL": "http://localhost:1",
-	})
+	if testing.Short() {
+		t.Skip("runs in make verify: needs Node for the DynamoDB server")
+	}
+	env := testbed.StartDynamo(t).Settings("made-here")
+	env["FACILITATOR_URL"], env["BASE_URL"] = "http://127.0.0.1:1", "http://localhost:1"
+	env["LEDGER_FILE"] = filepath.Join(t.TempDir(), "ledger.db")
+	r := start(t, env)
 	for what, want := range map[string]string{
-		"facilitator": play.line(t, "facilitator"), "ledger": "DynamoDB table made-here", "is ready on": "http://localhost:1",
+		"facilitator": "http://127.0.0.1:1", "ledger": "DynamoDB table made-here", "is ready on": "http://localhost:1",
 	} {
 		if got := r.line(t, what); got != want {
 			t.Errorf("%s %s, want %s", what, got, want)
@@ -263,37 +254,21 @@ func TestRunEverywhere(t *testing.T) {
 	buyPing(t, r)
 }
 
-// pair takes a port, and leaves the one before it free.
-func pair(t *testing.T) (service string) {
-	t.Helper()
-	for range 50 {
+// The port of the play-money facilitator, which is the next, is taken: it says how to go on.
+func TestRunFacilitatorPortTaken(t *testing.T) {
+	t.Parallel()
+	for range 20 {
 		taken, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := fmt.Sprintf("127.0.0.1:%d", taken.Addr().(*net.TCPAddr).Port-1)
-		if l, err := net.Listen("tcp", before); err == nil {
-			l.Close()
-			t.Cleanup(func() { taken.Close() })
-			return before
+		defer taken.Close()
+		addr := fmt.Sprintf("127.0.0.1:%d", taken.Addr().(*net.TCPAddr).Port-1)
+		err = run(t.Context(), quiet(map[string]string{"LOCAL_ADDR": addr, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}), io.Discard)
+		if err == nil || !strings.Contains(err.Error(), "running already") { // somebody has that port, too
+			says(t, err, "the play-money facilitator, on the port after the service's", "address already in use", "LOCAL_ADDR", "FACILITATOR_URL")
+			return
 		}
-		taken.Close()
-	}
-	t.Fatal("no free port before a taken one")
-	return ""
-}
-
-// The port of the play-money facilitator is taken: it says how to go on.
-func TestRunFacilitatorPortTaken(t *testing.T) {
-	t.Parallel()
-	for range 20 {
-		env := map[string]string{"LOCAL_ADDR": pair(t), "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}
-		err := run(t.Context(), quiet(env), io.Discard)
-		if err != nil && strings.Contains(err.Error(), "running already") {
-			continue // another test took the service's port meanwhile
-		}
-		says(t, err, "the play-money facilitator, on the port after the service's", "address already in use", "LOCAL_ADDR", "FACILITATOR_URL")
-		return
 	}
 	t.Fatal("the service's port was always taken")
 }

@@ -221,11 +221,10 @@ func (s scope) resolve(node *yaml.Node) (string, error) {
 	switch {
 	case node.Tag == "!If" && len(node.Content) == 3:
 		condition, ok := s.conditions[node.Content[0].Value]
-		if !ok {
-			return "", fmt.Errorf("line %d: there is no condition %s", node.Line, node.Content[0].Value)
-		}
 		holds, err := s.holds(&condition)
 		switch {
+		case !ok:
+			return "", fmt.Errorf("line %d: there is no condition %s", node.Line, node.Content[0].Value)
 		case err != nil:
 			return "", err
 		case holds:
@@ -253,12 +252,9 @@ func (s scope) holds(node *yaml.Node) (bool, error) {
 		holds, err := s.holds(node.Content[0])
 		return !holds, err
 	case node.Tag == "!Equals" && len(node.Content) == 2:
-		left, err := s.resolve(node.Content[0])
-		if err != nil {
-			return false, err
-		}
-		right, err := s.resolve(node.Content[1])
-		return left == right, err
+		left, err1 := s.resolve(node.Content[0])
+		right, err2 := s.resolve(node.Content[1])
+		return left == right, errors.Join(err1, err2)
 	}
 	return false, fmt.Errorf("line %d: the condition %s cannot be resolved here", node.Line, node.Tag)
 }

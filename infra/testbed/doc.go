@@ -1,26 +1,16 @@
-// Package testbed is what the tests share: the programs of this module, built and
-// run; the service in its forms (the local runner, the built functions behind a
-// gateway); and the world around it on the loopback interface or in a network
-// namespace. What is special to a suite, such as a name that is answered late, is a
-// handler of the suite's. The world is:
-//
-//   - resolvers, certificates and the play-money facilitator;
-//   - Origins: TLS servers that the real guard reaches under public addresses. Their
-//     certificates are self-signed, expired and for another name;
-//   - Chain: a real Ethereum node (anvil) with an EIP-3009 token at the address of
-//     Base USDC, which takes transactions of the accounts 0 to 9 of its well-known
-//     test mnemonic without a signature. Its token is compiled from
-//     testdata/contracts; everybody may mint it;
-//   - Dynamo: a DynamoDB-compatible server (dynalite, under Node), and DynamoDB Local
-//     (Java). The first differs from DynamoDB in one way that matters to the ledger:
-//     it does not return the old item with a failed condition.
+// Package testbed is what the tests share: the programs of this module, built and run; the
+// service in its forms (the local runner, the built functions behind a gateway); and the
+// world around it on the loopback interface or in a network namespace: resolvers,
+// certificates, the play-money facilitator, TLS servers that the real guard reaches under
+// public addresses (Origins), an Ethereum node with a token like USDC (Chain), DynamoDB
+// (Dynamo: dynalite, which does not return the old item with a failed condition, and
+// DynamoDB Local). What is special to a suite, such as a name that is answered late, is a
+// handler of the suite's, and so is every assertion.
 //
 // Programs of this module are kept in build/tests, so that a suite whose sources have
 // not changed links nothing; those of others are installed in the version that is
 // pinned. Several test binaries run at once: one makes what all of them need, below
 // the lock of a file, and the others wait.
-//
-// Nothing here judges an answer: assertions are the suites'.
 package testbed
 
 import (

@@ -141,7 +141,7 @@ type chainWorld struct {
 	lab         *lab // the resolver, and the signatures that no log may show
 	node        *testbed.Chain
 	facilitator *testbed.Process
-	relay       *tap // the service's way to the facilitator
+	relay       *tap // the service's way to the facilitator; nil with two of them
 	d           *deployment
 	pace        *pace
 	payee       x402.Address
@@ -154,8 +154,6 @@ type chainWorld struct {
 type chainOptions struct {
 	// confirm is how long the facilitator waits for a receipt. 0 is longer than any scenario.
 	confirm time.Duration
-	// direct has the service talk to the facilitator without the relay.
-	direct bool
 	// fallback gives the service a second facilitator, and no duplicate window, and
 	// lets the first one be killed at any of its calls to the node.
 	fallback bool
@@ -178,7 +176,7 @@ func openChain(t testing.TB, p *pace, l *lab, o chainOptions) *chainWorld {
 	}
 	w.startFacilitator("0")
 	s.facilitator = w.facilitator.URL
-	if !o.direct {
+	if !o.fallback {
 		w.relay = newTap(t)
 		s.facilitator = w.relay.front(callOf, testbed.ProxyTo(t, w.facilitator.URL))
 	}

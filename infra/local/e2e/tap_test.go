@@ -45,14 +45,13 @@ type tap struct {
 	mu      sync.Mutex
 	kind    string
 	mishaps []mishap
-	kill    func()        // ends the process that sends, or has it ended
-	struck  chan struct{} // closed when it has ended
-	seen    map[string]int
+	kill    func()              // ends the process that sends, or has it ended
+	struck  chan struct{}       // closed when it has ended
 	replies map[string][][]byte // of the servers, by kind
 }
 
 func newTap(tb testing.TB) *tap {
-	return &tap{tb: tb, seen: map[string]int{}, replies: map[string][][]byte{}}
+	return &tap{tb: tb, replies: map[string][][]byte{}}
 }
 
 func (p *tap) arm(kind string, mishaps ...mishap) {
@@ -61,25 +60,17 @@ func (p *tap) arm(kind string, mishaps ...mishap) {
 	p.kind, p.mishaps, p.struck = kind, mishaps, make(chan struct{})
 }
 
-// left is how many mishaps have not happened since the tap was armed, and sent how often
-// a kind of request was ever sent.
+// left is how many mishaps have not happened since the tap was armed.
 func (p *tap) left() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.mishaps)
 }
 
-func (p *tap) sent(kind string) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.seen[kind]
-}
-
 // choose decides what happens to a request.
 func (p *tap) choose(kind string) mishap {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.seen[kind]++
 	if kind == "" || kind != p.kind || len(p.mishaps) == 0 {
 		return unharmed
 	}

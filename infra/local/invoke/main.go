@@ -1,21 +1,18 @@
-// Command invoke runs one function of template.yaml on one event, without
-// Docker and without AWS: what "make local-invoke FN=dns" does.
-//
-//	go run ./infra/local/invoke -fn dns [-event events/dns.json]
+// Command invoke runs one function of template.yaml on one event, without Docker and
+// without AWS: what "make local-invoke FN=dns" does.
 //
 // The function is the built bootstrap behind a Lambda Runtime API, or with -sam run by
-// "sam local invoke", in Docker. Template parameters are those of [default.local_invoke.parameters] in samconfig.toml; a variable of
-// the function that is set in the environment wins over the template's value, and
-// AWS_ENDPOINT_URL_DYNAMODB is passed on. No AWS credentials are passed on.
+// "sam local invoke", in Docker. Template parameters are those of
+// [default.local_invoke.parameters] in samconfig.toml; a variable of the function that is
+// set in the environment wins, and AWS_ENDPOINT_URL_DYNAMODB is passed on, but no
+// credentials are.
 //
-// An event whose answer asks for a payment is sent again with one, signed by a key
-// that is made for it. As the bootstrap of a folder with a program "function", this
-// program runs that beside play money and a ledger in memory (see trial): "make
-// local-invoke" makes such a folder, so that the payment is answered.
+// An event whose answer asks for a payment is sent again with one, signed by a key that
+// is made for it. As the bootstrap of a folder with a program "function", as "make
+// local-invoke" makes one, this program runs that beside play money and a ledger in memory.
 //
-// The answer goes to standard output, measurements and what the function logs go
-// to standard error. The exit status is 1 when the function fails, 2 when it
-// could not be run.
+// The answer goes to standard output, measurements and what the function logs to standard
+// error. The exit status is 1 when the function fails, 2 when it could not be run.
 package main
 
 import (
@@ -55,7 +52,11 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	if os.Getenv("AWS_LAMBDA_RUNTIME_API") != "" {
-		os.Exit(trial(ctx, os.Getenv))
+		if err := trial(ctx, os.Getenv); err != nil {
+			fmt.Fprintln(os.Stderr, "trial:", err)
+			os.Exit(exitFunction)
+		}
+		return
 	}
 	code := run(ctx, os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr)
 	stop()

@@ -64,7 +64,7 @@ func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer
 		return nil, err
 	}
 	p := &Function{
-		timeout: f.Timeout, asks: make(chan struct{}, 1), events: make(chan []byte),
+		timeout: f.Timeout, asks: make(chan struct{}, 1), events: make(chan []byte, 1),
 		answers: make(chan answer), exited: make(chan struct{}),
 	}
 	api := &http.Server{Handler: p.api(), ReadHeaderTimeout: time.Minute}
@@ -115,48 +115,35 @@ func (p *Function) Call(event []byte) ([]byte, error) {
 		return nil, err
 	}
 	p.idle = false
-	late := time.NewTimer(p.timeout)
-	defer late.Stop()
-	for events := p.events; ; events = nil {
-		select {
-		case events <- event:
-		case a := <-p.answers:
-			return a.payload, a.err
-		case <-p.exited:
-			return nil, p.ended()
-		case <-late.C:
-			p.Kill()
-			return nil, fmt.Errorf("the function does not answer within %s", p.timeout)
-		}
-	}
+	p.events <- event
+	return p.wait(nil, p.timeout)
 }
 
 // Idle waits until the function asks for an event. It is an error when it ends, or does
 // not ask for one in time, which ends it.
-func (p *Function) Idle() error {
-	if p.idle {
-		return nil
+func (p *Function) Idle() (err error) {
+	if !p.idle {
+		_, err = p.wait(p.asks, initTimeout)
+		p.idle = err == nil
 	}
-	late := time.NewTimer(initTimeout)
-	defer late.Stop()
-	select {
-	case <-p.asks:
-		p.idle = true
-		return nil
-	case a := <-p.answers:
-		return a.err
-	case <-p.exited:
-		return p.ended()
-	case <-late.C:
-		p.Kill()
-		return fmt.Errorf("the function does not ask for an event within %s", initTimeout)
-	}
+	return err
 }
 
-func (p *Function) ended() error { return fmt.Errorf("the function ended: %s", p.cmd.ProcessState) }
-
-// Exited is closed when the process has ended.
-func (p *Function) Exited() <-chan struct{} { return p.exited }
+func (p *Function) wait(asked <-chan struct{}, limit time.Duration) ([]byte, error) {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case <-asked:
+		return nil, nil
+	case a := <-p.answers:
+		return a.payload, a.err
+	case <-p.exited:
+		return nil, fmt.Errorf("the function ended: %s", p.cmd.ProcessState)
+	case <-late.C:
+		p.Kill()
+		return nil, fmt.Errorf("the function took longer than %s", limit)
+	}
+}
 
 // Signal reaches the whole process group. An error says that there is none.
 func (p *Function) Signal(s syscall.Signal) error { return syscall.Kill(-p.cmd.Process.Pid, s) }
