@@ -101,8 +101,7 @@ func verdict(parent context.Context, servfail *reply, timedOut bool, causes ...e
 	return nil, lookup.Faultf(code, errors.Join(append(causes, parent.Err())...), guard.Unresolved)
 }
 
-// budget ends a margin before ctx does, so that a verdict can still be
-// returned in time.
+// budget ends before ctx does, so that a verdict can still be returned in time.
 func budget(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {

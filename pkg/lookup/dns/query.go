@@ -69,8 +69,7 @@ type Result struct {
 	Type   string `json:"type" doc:"Record type queried" enum:"A,AAAA,MX,TXT,CNAME,NS,SOA" schema:"RecordType"`
 	// Rcode is NOERROR, YXDOMAIN, SERVFAIL when that is all the resolvers say, or
 	// NXDOMAIN beside the alias that was asked for.
-	Rcode string `json:"rcode" doc:"Resolver response code, such as NOERROR; SERVFAIL and YXDOMAIN come without records"`
-	// Resolver is the IP address of the resolver that answered.
+	Rcode    string `json:"rcode" doc:"Resolver response code, such as NOERROR; SERVFAIL and YXDOMAIN come without records"`
 	Resolver string `json:"resolver" doc:"Public recursive resolver that answered"`
 	// TTL is the lowest of the records and of the aliases that lead to them,
 	// in seconds; nil without records.

@@ -15,12 +15,10 @@ type Query = guard.Query
 
 // Result is the headers result of spec §2.4.
 type Result struct {
-	Domain string `json:"domain" doc:"Normalized FQDN fetched"`
-	URL    string `json:"url" doc:"Always https://{domain}/"`
-	// Method is HEAD or GET, whichever produced the headers.
-	Method string `json:"method" doc:"Method that produced the answer" enum:"HEAD,GET" schema:"ProbeMethod"`
-	Status int    `json:"status" doc:"HTTP status from the origin"`
-	// PeerIP is the address that was connected to.
+	Domain  string  `json:"domain" doc:"Normalized FQDN fetched"`
+	URL     string  `json:"url" doc:"Always https://{domain}/"`
+	Method  string  `json:"method" doc:"Method that produced the answer" enum:"HEAD,GET" schema:"ProbeMethod"`
+	Status  int     `json:"status" doc:"HTTP status from the origin"`
 	PeerIP  string  `json:"peer_ip" doc:"Connected peer IP address"`
 	Headers Headers `json:"headers" doc:"Allowlisted response headers" schema:"ResponseHeaders"`
 }

@@ -35,11 +35,10 @@ type certificate struct {
 	algorithm           string   // dotted OID of the outer signatureAlgorithm
 }
 
-// readCertificate reads a certificate as far as a result needs it. It is much
-// more lenient than crypto/x509 and agrees with it where that reads one: the
-// version, the key, the extensions other than subjectAltName, the inner
-// signature algorithm, the signature and whatever follows the certificate are
-// not looked at.
+// readCertificate reads a certificate as far as a result needs it. It agrees with
+// crypto/x509 where that reads one, and does not look at the version, the key, the
+// extensions other than subjectAltName, the inner signature algorithm, the signature
+// and whatever follows the certificate.
 func readCertificate(raw []byte) (certificate, error) {
 	var c certificate
 	var body, tbs, algorithm, issuer, validity, subject cryptobyte.String

@@ -86,8 +86,7 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Result, *tls.Conn, error) {
 	var f flight
 	var done *tls.Conn
-	// Some servers choke on TLS 1.3, and some keys are too short for its signatures. The
-	// last hello is for servers that take nothing that crypto/tls offers.
+	// Some servers choke on TLS 1.3, and some keys are too short for its signatures.
 	hello := func(highest uint16) origin.Hello {
 		return func(conn net.Conn) (again bool, err error) {
 			f, done, again, err = handshake(ctx, conn, q.Domain, highest)
@@ -111,8 +110,7 @@ func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Res
 	return r, done, nil
 }
 
-// recorder keeps what is read from a connection. A handshake bounds that, and so does
-// the user of a connection after it.
+// recorder keeps what is read from a connection, which its user bounds.
 type recorder struct {
 	net.Conn
 	read bytes.Buffer

@@ -46,10 +46,9 @@ type flight struct {
 
 // readFlight reads what a server sends in a handshake. secret is the
 // server_handshake_traffic_secret of RFC 8446 §7.1; without it nothing behind
-// a TLS 1.3 ServerHello can be read. Reading ends with the first certificate or
-// fatal alert, where the server waits for an answer, at the end of in, or at the
-// first thing that is not TLS. The certificate counts as soon as its record is
-// there in full, even when the message around it is not.
+// a TLS 1.3 ServerHello can be read. Reading ends with the first certificate, whose
+// message need not be there in full, or fatal alert, where the server waits for an
+// answer, at the end of in, or at the first thing that is not TLS.
 func readFlight(in io.Reader, secret []byte) flight {
 	f := flight{alert: -1}
 	var stream []byte

@@ -26,15 +26,12 @@ type Result struct {
 	// Domain is the name that was asked for. The facts are about its
 	// registrable domain.
 	Domain string `json:"domain" doc:"Normalized FQDN queried"`
-	// Source is always Source.
 	Source string `json:"source" doc:"Where the data come from" enum:"rdap"`
 	// RDAPServer is the registry's base URL in the bootstrap file, ending in /.
-	RDAPServer string `json:"rdap_server" doc:"Registry RDAP base URL chosen from the IANA RDAP bootstrap"`
-	// Handle is the registry's handle of the domain, nil if it has none.
-	Handle *string `json:"handle" doc:"Registry object handle, if published"`
+	RDAPServer string  `json:"rdap_server" doc:"Registry RDAP base URL chosen from the IANA RDAP bootstrap"`
+	Handle     *string `json:"handle" doc:"Registry object handle, if published"`
 	// Status is as published, at most 64 words; never nil.
-	Status []string `json:"status" doc:"Registry status strings as published"`
-	// Registrar is nil when the registry does not name one.
+	Status    []string   `json:"status" doc:"Registry status strings as published"`
 	Registrar *Registrar `json:"registrar" doc:"Registrar; null when RDAP omitted it" schema:"Registrar"`
 	// CreatedAt, UpdatedAt and ExpiresAt are the events registration, last
 	// changed and expiration of RFC 9083 §10.2.3, as RFC 3339 in UTC with whole

@@ -28,7 +28,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/openrdap/rdap"
@@ -162,7 +161,7 @@ func broken(ctx context.Context, err error) error {
 		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server is not at a public address.")
 	case code == lookup.ConnectFailed, code == lookup.NXDomain:
 		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server could not be reached.")
-	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+	case ctx.Err() != nil:
 		return lookup.Fault(lookup.WhoisTimeout, err)
 	}
 	return lookup.Fault(lookup.RDAPUpstream, err)
