@@ -35,6 +35,7 @@ package dns
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -121,7 +122,7 @@ func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error)
 func (c *Client) Probe(ctx context.Context) error {
 	r, err := c.Lookup(ctx, Query{Domain: "com", Type: "NS"})
 	if err == nil && len(r.Records) == 0 || err != nil && fault.From(err).Code == lookup.NXDomain {
-		return lookup.Fault(lookup.UpstreamUnavailable, fmt.Errorf("no name servers for com: %+v, %v", r, err))
+		return lookup.Fault(lookup.UpstreamUnavailable, errors.Join(fmt.Errorf("no name servers for com: %+v", r), err))
 	}
 	return err
 }

@@ -43,7 +43,7 @@ func TypeParam(q url.Values, name string) (string, error) {
 		return "", lookup.Faultf(lookup.InvalidType, nil, "%s is repeated: pass one of A, AAAA, MX, TXT, CNAME, NS, SOA.", name)
 	}
 	t := strings.ToUpper(values[0])
-	if qtype(t) == miekg.TypeNone || strings.ToLower(t) != strings.ToLower(values[0]) { // U+017F becomes an S
+	if qtype(t) == miekg.TypeNone || len(t) != len(values[0]) { // U+017F, two bytes, becomes an S
 		return "", lookup.Fault(lookup.InvalidType, nil)
 	}
 	return t, nil
