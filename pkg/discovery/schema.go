@@ -30,6 +30,7 @@ type schema struct {
 	MinItems    any
 	Minimum     any
 	AnyOf       []schema
+	OneOf       []schema
 }
 
 func (s schema) members() object {
@@ -37,7 +38,7 @@ func (s schema) members() object {
 		{"$schema", s.Dialect}, {"$ref", s.Ref}, {"type", s.Type}, {"description", s.Description}, {"const", s.Const}, {"enum", s.Enum},
 		{"default", s.Default}, {"examples", s.Examples}, {"format", s.Format}, {"pattern", s.Pattern},
 		{"properties", s.Properties}, {"required", s.Required}, {"additionalProperties", map[bool]any{true: false}[s.Exact]},
-		{"items", s.Items}, {"minItems", s.MinItems}, {"minimum", s.Minimum}, {"anyOf", s.AnyOf},
+		{"items", s.Items}, {"minItems", s.MinItems}, {"minimum", s.Minimum}, {"anyOf", s.AnyOf}, {"oneOf", s.OneOf},
 	}
 	return slices.DeleteFunc(all, func(m member) bool {
 		v := reflect.ValueOf(m.value)
@@ -81,7 +82,7 @@ func fieldSchema(f catalog.Field, d detail) schema {
 	if d == named && f.Schema != "" {
 		s = schema{Ref: schemaRef(f.Schema)}
 		if f.Nullable {
-			s = schema{AnyOf: []schema{s, {Type: "null"}}}
+			s = schema{OneOf: []schema{s, {Type: "null"}}}
 		}
 		return s
 	}
@@ -104,16 +105,20 @@ func fieldSchema(f catalog.Field, d detail) schema {
 	return s
 }
 
-// oneOrAny is the one shape, or any of several.
+// oneOrAny is the one shape, or any of several. Named shapes exclude each other, which
+// generators of typed clients want to be told.
 func oneOrAny(shapes []catalog.Field, d detail) schema {
 	if len(shapes) == 1 {
 		return fieldSchema(shapes[0], d)
 	}
-	var s schema
+	var list []schema
 	for _, shape := range shapes {
-		s.AnyOf = append(s.AnyOf, fieldSchema(shape, d))
+		list = append(list, fieldSchema(shape, d))
 	}
-	return s
+	if d == named {
+		return schema{OneOf: list}
+	}
+	return schema{AnyOf: list}
 }
 
 // nullable allows null beside what a schema allows.
