@@ -246,10 +246,10 @@ func npmInstallOf(t *testing.T, names ...string) string {
 		t.Fatal(err)
 	}
 	command := "npm install"
-	for _, name := range names {
+	for _, name := range append(names, "tsx") {
 		command += " " + name + "@" + v[name]
 	}
-	return command + " tsx"
+	return command
 }
 
 func pipInstall(t *testing.T) string {

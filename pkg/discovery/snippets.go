@@ -35,7 +35,7 @@ const (
 
 func snippetList() []snippet {
 	const (
-		npm = "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 viem@2.57.0 tsx"
+		npm = "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 viem@2.57.0 tsx@4.23.15"
 		pip = "pip install 'x402[evm,requests]==2.25.0'"
 	)
 	return []snippet{
@@ -78,13 +78,13 @@ func snippetList() []snippet {
 		},
 		{
 			ID: "agent", Title: "Paying over MCP", Name: "agent.mts", file: "agent.mts",
-			Install: "npm install @modelcontextprotocol/sdk@1.32.2 @x402/core@2.27.0 @x402/evm@2.27.0 viem@2.57.0 tsx",
+			Install: "npm install @modelcontextprotocol/sdk@1.32.2 @x402/core@2.27.0 @x402/evm@2.27.0 viem@2.57.0 tsx@4.23.15",
 			Run:     "PRIVATE_KEY=0x… IDEMPOTENCY_KEY=call-1 npx tsx agent.mts",
 			Text:    "A host without a wallet shows the price to its model, and cannot pay. Those that can are programs such as this one: the official SDK, a wallet, and a key that names the purchase.",
 		},
 		{
 			ID: "receipt", Title: "Checking a receipt", Name: "receipt.mts", file: "receipt.mts",
-			Install: "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 @x402/extensions@2.27.0 viem@2.57.0 tsx",
+			Install: "npm install @x402/fetch@2.27.0 @x402/evm@2.27.0 @x402/extensions@2.27.0 viem@2.57.0 tsx@4.23.15",
 			Run:     "PRIVATE_KEY=0x… IDEMPOTENCY_KEY=call-1 npx tsx receipt.mts",
 			Text: "Pays with the official client and checks the receipt with the official package, which reads the key by its `kid`: over https, and over http only from `localhost` and `127.0.0.1`. " +
 				"The package checks the signature and nothing else: that the key is one of the host that was asked, and that request, payer, transaction and bytes are those of this answer, is compared here. " +
