@@ -2,12 +2,12 @@
 publish, or takes too long. It runs every part, or those that are named, and fails when a part does, or when
 a check's verdict is not the one that verdicts.py expects.
 
-    prove.py [linters] [lists] [runbook] [campaign]
+    prove.py [linters] [lists] [runbook] [lighthouse] [campaign]
 
 linters holds template.yaml to the newest SAM CLI and cfn-lint. lists runs the conformance
 lists of others against the service, or as its facilitator. runbook plays the chapters of
-the runbook that start services, and campaign a million random schedules of faults over
-the payment layer. A further part is a function in PARTS: it returns its section of
+the runbook that start services, lighthouse marks the pages for people, and campaign plays
+a million random schedules of faults over the payment layer. A further part is a function in PARTS: it returns its section of
 table.md, and a list of what failed."""
 
 import concurrent.futures
@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ import time
 
 import rules
 import verdicts
-from stage import PING, ROOT, Service, Signer, ask, pay, wallet
+from stage import DNS, PING, ROOT, Service, Signer, ask, pay, wallet
 
 HERE = pathlib.Path(__file__).resolve().parent
 BIN = pathlib.Path(sys.executable).parent
@@ -219,7 +220,43 @@ def runbook():
     return played("The runbook", "-tags", "prove", "./infra", "-run", "^TestRunbookIsPlayed$")
 
 
-PARTS = {"linters": linters, "lists": lists, "runbook": runbook, "campaign": campaign}
+LIGHTHOUSE = "12.8.2"  # the last that runs on Node 20
+
+
+def lighthouse():
+    """Lighthouse's marks for a phone, of the pages that people see: the median of five runs."""
+    folder, chromium = ROOT / "build/prove/lighthouse", shutil.which("chromium") or shutil.which("google-chrome")
+    subprocess.run(["npm", "install", "--prefix", folder, "--no-audit", "--no-fund", "--loglevel=error", "lighthouse@" + LIGHTHOUSE], check=True)
+    text, failed = "", []
+    with Service() as service:
+        for path in "/docs", DNS:
+            runs = []
+            for _ in range(5):
+                done = output("node", folder / "node_modules/lighthouse/cli/index.js", service.url + path, "--quiet", "--ignore-status-code", "--output=json",
+                              "--only-categories=performance,accessibility", "--chrome-flags=--headless=new --no-sandbox --disable-gpu", CHROME_PATH=chromium)
+                runs.append(json.loads(done.stdout))
+            middle = sorted(runs, key=lambda r: r["categories"]["performance"]["score"])[2]
+            marks = [middle["categories"][c]["score"] for c in ("performance", "accessibility")]
+            seen = [middle["audits"][a]["displayValue"].replace("\xa0", " ") for a in ("largest-contentful-paint", "total-blocking-time", "cumulative-layout-shift")]
+            text += "| `%s` | %s |\n" % (path, " | ".join(map(str, marks + seen)))
+            if marks[0] < 0.95 or marks[1] < 1:
+                failed.append("%s: %s (the machine's mark is %d)" % (path, marks, middle["environment"]["benchmarkIndex"]))
+    browser = subprocess.run([chromium, "--version"], capture_output=True, text=True).stdout.strip()
+    return PAGES % (LIGHTHOUSE, browser, middle["environment"]["benchmarkIndex"]) + text, failed
+
+
+PAGES = """## The pages on a phone
+
+Lighthouse %s with its mobile settings, %s; its mark for this machine is %d, and a loaded
+one is marked lower, with its pages. Of five runs the one in the middle. Performance must be
+0.95 and accessibility 1.
+
+| Page | Performance | Accessibility | Largest paint | Blocking | Shift |
+|---|---|---|---|---|---|
+"""
+
+
+PARTS = {"linters": linters, "lists": lists, "runbook": runbook, "lighthouse": lighthouse, "campaign": campaign}
 
 HEAD = "# What is proven outside CI\n\nWritten by `make prove`, part by part.\n"
 
