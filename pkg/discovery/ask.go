@@ -102,14 +102,14 @@ func (a asked) rows() string {
 // missing stands where the wallet would be when there is nothing to pay for:
 // why, and what to do about it.
 func (a asked) missing(op catalog.Operation) string {
-	title, text := "No "+a.lacks+" yet", "Name one to pay for an answer."
+	class, title, text := "box", "No "+a.lacks+" yet", "Name one to pay for an answer."
 	if a.refused != "" {
-		title, text = "This cannot be asked", a.refused
+		class, title, text = "box warn", "This cannot be asked", a.refused
 	}
 	if a.ready() {
 		return ""
 	}
-	return `<div class="box warn"><p><strong>` + html.EscapeString(title) + "</strong></p><p>" + html.EscapeString(text) + "</p>" + a.instead(op) + "</div>\n" + a.form(op)
+	return `<div class="` + class + `"><p><strong>` + html.EscapeString(title) + "</strong></p><p>" + html.EscapeString(text) + "</p>" + a.instead(op) + "</div>\n" + a.form(op)
 }
 
 // instead offers the host of what was typed, where that is a URL or an address of a

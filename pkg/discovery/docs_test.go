@@ -19,8 +19,15 @@ func TestLinks(t *testing.T) {
 	d, s := rendered(), testSite()
 	docs, _ := d.Find(catalog.PathDocs)
 	checkPage(t, docs.Body(), docs.content().CSP)
-	checkPage(t, d.Missing().Body, d.Missing().CSP)
-	pages := map[string]string{"missing": string(d.Missing().Body)}
+	pages := map[string]string{}
+	for _, meant := range []string{"", catalog.DNS().Path} {
+		page := d.Missing(meant)
+		checkPage(t, page.Body, page.CSP)
+		pages["missing"] = string(page.Body)
+		if offer := "Did you mean"; strings.Contains(pages["missing"], offer) != (meant != "") {
+			t.Errorf("%q: the page says %q, or not", meant, offer)
+		}
+	}
 	for _, doc := range d.list {
 		pages[doc.Path] = string(doc.Body())
 	}

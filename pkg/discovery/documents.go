@@ -98,10 +98,8 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Documents are all free documents of one deployment.
 type Documents struct {
-	list []Document
-	// Missing is the page that a browser gets with the 404 of an unknown path. No word
-	// of the request is on it.
-	Missing func() Page
+	list    []Document
+	missing func() Page
 }
 
 // New returns the documents of a Site. It fails on one that is not complete.
@@ -110,7 +108,7 @@ func New(s Site) (*Documents, error) {
 		return nil, fmt.Errorf("site: %w", err)
 	}
 	v := sync.OnceValue(func() *view { return newView(s) })
-	d := &Documents{Missing: sync.OnceValue(func() Page { return v().page("missing.html.tmpl", missingStyle) })}
+	d := &Documents{missing: sync.OnceValue(func() Page { return v().page("missing.html.tmpl", missingStyle) })}
 	d.list = append(s.claims(),
 		document(catalog.PathCatalog, typeJSON, func() []byte { return encode(toolCatalogOf(s)) }),
 		document(catalog.PathManifest, typeJSON, func() []byte { return encode(manifestOf(v())) }),
@@ -118,7 +116,7 @@ func New(s Site) (*Documents, error) {
 		document(catalog.PathLLMs, typeText, func() []byte { return []byte(v().said("llms.txt.tmpl")) }),
 		document(catalog.PathLLMsFull, typeText, func() []byte { return []byte(v().said("llms-full.txt.tmpl")) }),
 		document(catalog.PathServer, typeJSON, func() []byte { return encode(serverEntryOf(s)) }),
-		page(catalog.PathDocs, typeHTML, func() Page { return v().page("docs.html.tmpl", docsStyle, earlyScript, docsScript) }),
+		page(catalog.PathDocs, typeHTML, func() Page { return v().page("docs.html.tmpl", docsStyle, earlyScript, placeScript, docsScript) }),
 		Document{Path: "/", ContentType: typeText, Location: catalog.PathDocs, content: func() content {
 			return content{Page: Page{Body: []byte("See " + catalog.PathDocs + "\n")}}
 		}},

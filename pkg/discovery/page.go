@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	_ "embed" // the page's own style and script
 	"encoding/base64"
+	"html"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 )
@@ -30,10 +31,31 @@ var favicon []byte
 // show has its place from the beginning.
 const earlyScript = `document.documentElement.classList.add("js")`
 
+// placeScript stands behind the tabs. It shows the panel that the address names, and
+// opens the fold, before what comes after them is painted and would have to move.
+const placeScript = `(() => {
+  const place = document.getElementById(location.hash.slice(1));
+  const [panel, fold] = [place?.closest(".panel"), place?.closest("details")];
+  if (panel) for (const other of document.querySelectorAll(".panel")) other.classList.toggle("chosen", other === panel);
+  if (fold) fold.open = true;
+})()`
+
 // Page is an HTML page with its Content-Security-Policy.
 type Page struct {
 	Body []byte
 	CSP  string
+}
+
+// Missing is the page that a browser gets with the 404 of an unknown path. No word of the
+// request is on it. It offers the path of this service that was meant, where there is one.
+func (d *Documents) Missing(meant string) Page {
+	page := d.missing()
+	if meant != "" {
+		path := html.EscapeString(meant)
+		offer := `<p class="box">Did you mean <a href="` + path + `">` + path + "</a>?</p>\n<h2>"
+		page.Body = bytes.Replace(page.Body, []byte("<h2>"), []byte(offer), 1)
+	}
+	return page
 }
 
 // page renders a page of the documents. Its policy allows its style and its scripts by
@@ -46,6 +68,7 @@ func (v *view) page(name, style string, scripts ...string) Page {
 		"css":   func() template.CSS { return template.CSS(style) },                  // #nosec G203 -- ours
 		"js":    func() template.JS { return template.JS(docsScript) },               // #nosec G203 -- ours
 		"early": func() template.JS { return earlyScript },
+		"place": func() template.JS { return placeScript },
 	}).ParseFS(assets, "assets/"+name, "assets/parts.html.tmpl"))
 	var b bytes.Buffer
 	if err := t.ExecuteTemplate(&b, name, v); err != nil {

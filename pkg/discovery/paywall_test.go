@@ -213,7 +213,7 @@ func TestPlayMoney(t *testing.T) {
 	says(t, "the page that is paid on", string(page), "<title>Pay $0.005 of play money", "on Base, as play money", "data-play='yes'", "data-explorer=''")
 	says(t, "its script", string(must(os.ReadFile("assets/paywall-wallet.js"))), "if (!page.play) checkBalance(")
 	says(t, "the documentation", string(body(t, d, catalog.PathDocs)), "This service takes play money: any account can pay")
-	says(t, "the page for unknown paths", string(d.Missing().Body), "this service takes play money only")
+	says(t, "the page for unknown paths", string(d.Missing("").Body), "this service takes play money only")
 	for name, text := range map[string][]byte{"paywall": page, "docs": body(t, d, catalog.PathDocs)} {
 		if strings.Contains(string(text), "basescan") {
 			t.Errorf("%s links to an explorer", name)

@@ -67,8 +67,8 @@ func (s *documents) Serve(r *http.Request, _ string) x402http.Response {
 // an error for everybody else. What is below /.well-known is for programs (RFC
 // 8615), some of which ask for HTML, too.
 func missing(r *http.Request, docs *discovery.Documents) x402http.Response {
-	f := catalog.NoSuchPath().New(nil)
-	if path := meant(r.URL.Path, docs); path != "" {
+	f, path := catalog.NoSuchPath().New(nil), meant(r.URL.Path, docs)
+	if path != "" {
 		f = catalog.NoSuchPath().Newf(nil, "There is nothing at this path. Did you mean %s?", path)
 	}
 	res := x402http.Failed(f)
@@ -80,7 +80,8 @@ func missing(r *http.Request, docs *discovery.Documents) x402http.Response {
 		return res
 	}
 	res.Status = http.StatusNotFound
-	return page(res, docs.Missing().Body, docs.Missing().CSP)
+	missing := docs.Missing(path)
+	return page(res, missing.Body, missing.CSP)
 }
 
 // meant is the path of which an unknown one is a slip: other capitals, a slash at its end,

@@ -31,14 +31,15 @@
     select(panels[to]);
     buttons[to].focus();
   });
-  select(panels[0]);
 
   // The search finds headings, error codes and fields by their words.
   const find = document.getElementById("find"), found = document.getElementById("found");
-  const places = [...document.querySelectorAll("main :is(h2, h3, tr)[id]")].map((node) => ({
-    id: node.id, name: (node.querySelector("code") ?? node).textContent, text: (node.closest("article") ?? node).textContent.toLowerCase(),
+  let places = null;
+  const listPlaces = () => [...document.querySelectorAll("main :is(h2, h3, tr)[id]")].map((node) => ({
+    id: node.id, name: (node.querySelector("code") ?? node.firstChild).textContent, text: (node.closest("article") ?? node).textContent.toLowerCase(),
   }));
   find.addEventListener("input", () => {
+    places ??= listPlaces();
     const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
     const hits = words.length === 0 ? [] : places.filter(({ text }) => words.every((word) => text.includes(word)));
     const rank = ({ name }) => (words.some((word) => name.toLowerCase().includes(word)) ? 0 : 1);
@@ -69,7 +70,37 @@
   addEventListener("hashchange", arrive);
   arrive();
 
-  // The entry of the contents that is read now.
+  // Each heading links to itself, and each block of code can be copied.
+  for (const heading of document.querySelectorAll(":is(h2, h3)[id]")) {
+    heading.append(create("a", { className: "anchor", href: "#" + heading.id, textContent: "#", ariaLabel: "Link to " + heading.textContent }));
+  }
+  const status = document.getElementById("copied");
+  for (const bar of navigator.clipboard ? document.querySelectorAll(".code > .bar") : []) {
+    const name = bar.firstElementChild.textContent;
+    const face = create("span", { textContent: "Copy" });
+    const button = create("button", { type: "button", className: "copy" });
+    let reset;
+    button.append(face, create("span", { className: "unseen", textContent: " " + name }));
+    button.addEventListener("click", async () => {
+      let said = "Copied";
+      try {
+        await navigator.clipboard.writeText(bar.parentElement.querySelector("pre").textContent);
+      } catch {
+        said = "Not copied";
+      }
+      face.textContent = said;
+      status.textContent = said + ": " + name;
+      clearTimeout(reset);
+      reset = setTimeout(() => {
+        face.textContent = "Copy";
+        status.textContent = "";
+      }, 2500);
+    });
+    bar.append(button);
+  }
+
+  // The entry of the contents that is read now. It asks where things are, and comes after
+  // what changes the page, so that all of it is laid out once.
   const side = document.querySelector(".side");
   const entries = [...menu.querySelectorAll("a")].map((link) => ({ link, target: document.getElementById(link.hash.slice(1)) }));
   let current = null;
@@ -96,35 +127,5 @@
   };
   addEventListener("scroll", later, { passive: true });
   addEventListener("resize", later);
-  mark();
-
-  // Each heading links to itself, and each block of code can be copied.
-  for (const heading of document.querySelectorAll(":is(h2, h3)[id]")) {
-    heading.append(create("a", { className: "anchor", href: "#" + heading.id, textContent: "#", ariaLabel: "Link to " + heading.textContent }));
-  }
-  if (!navigator.clipboard) return;
-  const status = document.getElementById("copied");
-  for (const bar of document.querySelectorAll(".code > .bar")) {
-    const name = bar.firstElementChild.textContent;
-    const face = create("span", { textContent: "Copy" });
-    const button = create("button", { type: "button", className: "copy" });
-    let reset;
-    button.append(face, create("span", { className: "unseen", textContent: " " + name }));
-    button.addEventListener("click", async () => {
-      let said = "Copied";
-      try {
-        await navigator.clipboard.writeText(bar.parentElement.querySelector("pre").textContent);
-      } catch {
-        said = "Not copied";
-      }
-      face.textContent = said;
-      status.textContent = said + ": " + name;
-      clearTimeout(reset);
-      reset = setTimeout(() => {
-        face.textContent = "Copy";
-        status.textContent = "";
-      }, 2500);
-    });
-    bar.append(button);
-  }
+  later();
 })();

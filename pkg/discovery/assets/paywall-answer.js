@@ -41,12 +41,12 @@ function distance(text) {
   return days === 0 ? "today" : ms < 0 ? said + " ago" : "in " + said;
 }
 
-const short = ["ip", "url", "sni", "tls", "ttl", "dns", "ssl", "sha256", "dnssec", "iana", "id", "rdap"];
+const short = ["ip", "url", "sni", "tls", "ttl", "rcode", "dns", "ssl", "sha256", "dnssec", "iana", "id", "rdap"];
 
 /** A field's name for people. The names of headers stay as they are. */
-function label(name) {
-  if (name.includes("-")) return el("code", {}, name);
-  const text = name.split("_").map((word) => (short.includes(word) ? word.toUpperCase() : word)).join(" ");
+function label(name, header = false) {
+  if (header) return el("code", {}, name);
+  const text = name.split("_").map((word) => (word === "sans" ? "SANs" : short.includes(word) ? word.toUpperCase() : word)).join(" ");
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
@@ -75,26 +75,28 @@ const heads = (names) => el("thead", {}, el("tr", {}, ...names.map((name) => el(
 /** A list of objects, a row for each. */
 function listTable(name, list) {
   const names = Object.keys(list[0]), most = 200;
-  const body = el("tbody", {}, ...list.slice(0, most).map((item) => el("tr", {}, ...names.map((n) => el("td", { "data-label": textOf(label(n)) }, shown(item[n], name + "." + n))))));
+  const body = el("tbody", {}, ...list.slice(0, most).map((item) => el("tr", {}, ...names.map((n) => el("td", { "data-label": label(n), class: words(item[n]).length < 18 ? "nowrap" : "" }, shown(item[n], name + "." + n))))));
   const rest = list.length > most ? ` (the first ${most} of ${list.length}; all are in the JSON)` : "";
-  return scrolling(textOf(label(name)), el("table", {}, el("caption", {}, textOf(label(name)) + rest), heads(names.map(label)), body));
+  return scrolling(label(name), el("table", {}, el("caption", {}, label(name) + rest), heads(names.map((n) => label(n))), body));
 }
-
-const textOf = (node) => node.textContent ?? node;
 
 /** The fields of an object, a row for each. */
 function fieldTable(caption, fields, path) {
-  return scrolling(caption, el("table", { class: "fields" }, el("caption", {}, caption), el("tbody", {}, ...fields.map(([name, value]) =>
-    el("tr", {}, el("th", { scope: "row" }, label(name)), el("td", {}, shown(value, path + name)))))));
+  return scrolling(caption, el("table", { class: "fields" }, el("tbody", {}, ...fields.map(([name, value]) =>
+    el("tr", {}, el("th", { scope: "row" }, label(name, path.endsWith("headers."))), el("td", {}, shown(value, path + name)))))));
 }
 
-/** The parts of an answer, or of a part of a bundle: lists first, then what has fields, then the rest. */
+/**
+ * The parts of an answer, or of a part of a bundle: lists first, then what has
+ * fields, then the rest, which in a bundle is about all of it and stands before.
+ */
 function tables(answer, title, path = "") {
   const fields = Object.entries(answer), plain = fields.filter(([name, value]) => !isTable(value) && !isSection(path + name, value));
+  const rest = plain.length > 0 ? [fieldTable(title, plain, path)] : [];
+  const sections = fields.filter(([name, value]) => isSection(path + name, value)).flatMap(([name, value]) => section(name, value, path));
   return [
     ...fields.filter(([, value]) => isTable(value)).map(([name, list]) => listTable(name, list)),
-    ...fields.filter(([name, value]) => isSection(path + name, value)).flatMap(([name, value]) => section(name, value, path)),
-    ...(plain.length > 0 ? [fieldTable(title, plain, path)] : []),
+    ...("dns" in verdicts ? [...rest, ...sections] : [...sections, ...rest]),
   ];
 }
 
@@ -102,11 +104,11 @@ function tables(answer, title, path = "") {
 const isSection = (path, value) => isObject(value) && (path.endsWith("headers") || path in verdicts);
 
 function section(name, value, path) {
-  if (!(path + name in verdicts)) return [fieldTable(textOf(label(name)), Object.entries(value), path + name + ".")];
+  if (!(path + name in verdicts)) return [fieldTable(label(name), Object.entries(value), path + name + ".")];
   const line = value.error
     ? { says: `${words(value.error.code)}: ${words(value.error.message)}`, tone: "warn" } : verdict(verdicts[name], value);
   return [
     el("h3", {}, label(name)), ...(line ? [el("p", { class: "verdict " + line.tone }, line.says)] : []),
-    ...(value.error ? [] : tables(value, textOf(label(name)), path + name + ".")),
+    ...(value.error ? [] : tables(value, label(name), path + name + ".")),
   ];
 }

@@ -310,7 +310,7 @@ function done(answer, bytes, body, problem = null) {
   const line = problem ? { says: problem.title, tone: problem.kind ?? "bad" } : verdict(verdicts[""], body) ?? { says: "The answer", tone: "" };
   part("result-title").textContent = line.says;
   part("result-title").className = "verdict " + line.tone;
-  part("outcome").replaceChildren(...(problem ? [el("p", {}, problem.text)] : []), el("p", { class: "soft" }, charge));
+  part("outcome").replaceChildren(...(problem ? [el("p", {}, problem.text)] : []), el("p", { class: "soft" }, charge + " ", el("a", { href: "#paid" }, "Receipt")));
   part("facts").replaceChildren(...(problem ? [] : tables(body, "Facts")));
   part("answer-json").replaceChildren(colored(json));
   part("answer-tools").replaceChildren(copyButton("Copy answer", json), downloadButton("Download answer", name + ".json", json));
@@ -336,7 +336,7 @@ function receipt(answer, bytes, name) {
     ? el("a", { href: `${page.explorer}/tx/${hash}`, rel: "noopener noreferrer", target: "_blank" }, el("code", {}, hash), el("span", { class: "unseen" }, " (opens the explorer in a new tab)"))
     : el("code", {}, hash || "none was sent");
   part("receipt").replaceChildren(...rows([
-    ["Signature", verdict], ["Transaction", link], ["Payer", facts.payer], ["Payee", facts.payee], ["Amount", new Text(usdc(BigInt(terms.amount)) + " USDC"), terms.amount + " atomic units"], ["Network", new Text(chainName), terms.network],
+    ["Signature", verdict], ["Transaction", link], ["Payer", facts.payer], ["Payee", facts.payee], ["Amount", new Text(usdc(BigInt(terms.amount)) + " USDC"), terms.amount + " atomic units"], ["Network", new Text(chainName + (page.play && ", as play money")), terms.network],
   ]));
   const json = JSON.stringify(facts, null, 2);
   part("receipt-tools").replaceChildren(copyButton("Copy receipt", json), downloadButton("Download receipt", name + "-receipt.json", json));

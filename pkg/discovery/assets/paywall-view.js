@@ -19,8 +19,8 @@ const encode = (value) => btoa(Array.from(new TextEncoder().encode(JSON.stringif
 
 const offer = JSON.parse(page.offer);
 const terms = offer.accepts[0];
-const price = "$" + usdc(BigInt(terms.amount)) + (page.play && " of play money");
-const chainName = (page.chain || terms.network) + (page.play && ", as play money");
+const price = "$" + usdc(BigInt(terms.amount));
+const chainName = page.chain || terms.network;
 
 /** Atomic units as USDC, which has six decimals. */
 function usdc(units) {

@@ -1,7 +1,7 @@
 // The paywall as a page: hostile links, the policy, the keyboard, no script.
 
 import assert from "node:assert/strict";
-import { narrow, outOfSight, wide } from "./stage.mjs";
+import { narrow, outOfSight, phone, wide } from "./stage.mjs";
 import { Wallet } from "./wallet.mjs";
 import { answered, answerJSON, toAnswer, toReview } from "./wallets.mjs";
 
@@ -144,6 +144,27 @@ export async function everyPage(stage, { paths }) {
       assert.deepEqual(stopped, [], path);
       await context.close();
     }
+  }
+}
+
+/** The answer of every operation as it is shown. They are the examples of the catalog, in the place of the service's. */
+export async function everyAnswer(stage) {
+  const { tools } = await (await fetch(stage.origin + "/v1/catalog")).json();
+  for (const { path, example_response: json } of tools) {
+    const page = await stage.open({ path: path + "?domain=www.example.com", wallets: [new Wallet()] });
+    await page.route((url) => url.pathname === path, (route) => route.fulfill({ json }));
+    await toReview(stage);
+    await toAnswer(stage);
+    for (const size of [wide, phone]) {
+      await page.setViewportSize(size);
+      const below = await page.evaluate(() => ["#result-title", "#facts tr", innerWidth > 1000 ? "#receipt" : "#outcome a"].filter((name) => {
+        const { top, bottom } = document.querySelector(name).getBoundingClientRect();
+        return top < 0 || bottom > innerHeight;
+      }));
+      assert.deepEqual(below, [], `${path} at ${size.width} px: not in view`);
+    }
+    await stage.look("answer-" + path.split("/").pop(), "page");
+    await stage.contexts.pop().close();
   }
 }
 

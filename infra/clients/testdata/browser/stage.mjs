@@ -12,7 +12,10 @@ import { inject } from "./wallet.mjs";
 export const patience = 60_000;
 export const wide = { width: 1280, height: 800 };
 export const narrow = { width: 320, height: 640 };
+export const phone = { width: 390, height: 844 };
 const views = [["light", wide, "light"], ["dark", wide, "dark"], ["320", narrow, "light"], ["320-dark", narrow, "dark"]];
+const tablet = { width: 768, height: 1024 };
+const moreViews = [["390", phone, "light"], ["390-dark", phone, "dark"], ["768", tablet, "light"], ["768-dark", tablet, "dark"]]; // for screenshots
 
 export class Stage {
   constructor(browser, command, screenshots) {
@@ -71,7 +74,7 @@ export class Stage {
    */
   async look(name, shot = "top", checked = true) {
     const { page } = this;
-    for (const [how, size, colorScheme] of views) {
+    for (const [how, size, colorScheme] of this.screenshots ? [...views, ...moreViews] : views) {
       const what = `${name || "state"} ${how}`;
       await page.setViewportSize(size);
       await page.emulateMedia({ colorScheme });
