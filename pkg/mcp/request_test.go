@@ -46,7 +46,9 @@ func ask(h http.Header, body string) mcp.Response {
 	if bad != nil {
 		return bad.Response()
 	}
-	return server().Respond(q, mcp.Description{Instructions: "Pay.", Tools: json.RawMessage(`[{"name":"dns_lookup"}]`)})
+	return server().Respond(q, func() *mcp.Description {
+		return &mcp.Description{Instructions: "Pay.", Tools: json.RawMessage(`[{"name":"dns_lookup"}]`)}
+	})
 }
 
 // What each message is answered with: HTTP status, and what the body has in it;

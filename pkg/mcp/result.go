@@ -16,9 +16,6 @@ type Response struct {
 	Body   []byte // JSON
 }
 
-// Accepted answers a notification.
-func Accepted() Response { return Response{Status: http.StatusAccepted} }
-
 // Result is the result of a call.
 type Result struct {
 	// Text is the JSON text of the answer.
@@ -48,7 +45,7 @@ type Meta struct {
 }
 
 // json encodes the members that are set. self is added since revision 2026-07-28.
-func (m Meta) json(server string, self *Implementation) json.RawMessage {
+func (m Meta) json(server string, self *Server) json.RawMessage {
 	b := []byte("{")
 	add := func(set bool, name string, v any) {
 		if set {
@@ -65,13 +62,6 @@ func (m Meta) json(server string, self *Implementation) json.RawMessage {
 	add(m.RequestID != "", server+"/request-id", m.RequestID)
 	add(self != nil, "io.modelcontextprotocol/serverInfo", self)
 	return append(bytes.TrimSuffix(b, []byte(",")), '}')
-}
-
-// Implementation names a server.
-type Implementation struct {
-	Name    string `json:"name"`
-	Title   string `json:"title,omitempty"`
-	Version string `json:"version"`
 }
 
 // Answer is a result as the revision of its request has it.
@@ -91,9 +81,9 @@ func (s *Server) Answer(q *Request, r Result) Response {
 	if r.Structured {
 		out.Structured = r.Text
 	}
-	var self *Implementation
+	var self *Server
 	if q.Modern {
-		out.Type, self = complete, s.self()
+		out.Type, self = complete, s
 	}
 	out.Meta = r.Meta.json(s.Name, self)
 	return q.result(out)

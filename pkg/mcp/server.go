@@ -21,16 +21,15 @@ import (
 // ServerName is the server's name for programs.
 const ServerName = "hostfacts"
 
-// Server answers everything but calls of tools. It is fixed once it is made.
+// Server answers everything but calls of tools. It is fixed once it is made. Its JSON names
+// it for clients.
 type Server struct {
-	Name, Title, Version string
+	Name    string `json:"name"`
+	Title   string `json:"title,omitempty"`
+	Version string `json:"version"`
 	// KeepFor is how long clients may keep what tools/list and server/discover
 	// answer.
-	KeepFor time.Duration
-}
-
-func (s *Server) self() *Implementation {
-	return &Implementation{Name: s.Name, Title: s.Title, Version: s.Version}
+	KeepFor time.Duration `json:"-"`
 }
 
 // Description is what a server says of its tools.
@@ -51,27 +50,28 @@ type described struct {
 	Version      string                    `json:"protocolVersion,omitempty"`
 	Versions     []string                  `json:"supportedVersions,omitempty"`
 	Capabilities map[string]map[string]any `json:"capabilities,omitempty"`
-	Server       *Implementation           `json:"serverInfo,omitempty"`
+	Server       *Server                   `json:"serverInfo,omitempty"`
 	Instructions string                    `json:"instructions,omitempty"`
 	Tools        json.RawMessage           `json:"tools,omitempty"`
 }
 
 // Respond answers a request that does not call a tool, and takes note of a notification.
-func (s *Server) Respond(q *Request, d Description) Response {
+// describe is asked where the answer has what is said of the tools.
+func (s *Server) Respond(q *Request, describe func() *Description) Response {
 	var r described
 	if q.Modern {
-		r = described{Type: complete, TTL: s.KeepFor.Milliseconds(), Scope: "public", Meta: Meta{}.json(s.Name, s.self())}
+		r = described{Type: complete, TTL: s.KeepFor.Milliseconds(), Scope: "public", Meta: Meta{}.json(s.Name, s)}
 	}
 	tools := map[string]map[string]any{"tools": {}} // whose list does not change while a client looks at it
 	switch {
 	case q.Notification():
-		return Accepted()
+		return Response{Status: http.StatusAccepted}
 	case q.Method == MethodList && q.Params["cursor"] != nil:
 		return q.refuse(http.StatusBadRequest, CodeInvalidParams, "the list has one page, and no cursor").Response()
 	case q.Method == MethodList:
-		r.Tools = d.Tools
+		r.Tools = describe().Tools
 	case q.Method == MethodDiscover && q.Modern:
-		r.Versions, r.Capabilities, r.Instructions = Versions(), tools, d.Instructions
+		r.Versions, r.Capabilities, r.Instructions = Versions(), tools, describe().Instructions
 	case q.Method == MethodInitialize && !q.Modern:
 		// The asked revision if it is one of those with a handshake, and else the newest of
 		// them, which a client may take or leave.
@@ -79,7 +79,7 @@ func (s *Server) Respond(q *Request, d Description) Response {
 		if !slices.Contains(Legacy(), r.Version) {
 			r.Version = Legacy()[0]
 		}
-		r.Capabilities, r.Server, r.Instructions = tools, s.self(), d.Instructions
+		r.Capabilities, r.Server, r.Instructions = tools, s, describe().Instructions
 	case q.Method == MethodPing && !q.Modern: // is an empty result
 	default:
 		return q.refuse(http.StatusNotFound, CodeMethodNotFound, "this server has no such method: it has tools/list and tools/call").Response()

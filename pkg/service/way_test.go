@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -211,6 +213,19 @@ func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 		if all, once := s.books.Settles(); all != sold || once != 1 || int(s.lookups.Load()) != sold {
 			t.Errorf("%d settles, %d lookups, want %d", all, s.lookups.Load(), sold)
 		}
+	}
+}
+
+// An answer over MCP stands for twice the window of one over HTTP.
+func TestWindowByTransport(t *testing.T) {
+	for _, tool := range []bool{false, true} {
+		var later atomic.Int64
+		w := way{newShop(t, func(p *parts) {
+			p.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+		}), tool}
+		w.buy("example.com")
+		later.Store(int64(time.Minute))
+		same(t, w.String()+": the same purchase", w.buy("example.com").replayed, tool)
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
@@ -129,6 +131,53 @@ func TestHeadersOfAPurchase(t *testing.T) {
 		if body := string(v.paid(c.out).Body); !strings.HasSuffix(body, want) || strings.Contains(body, "structured") != (structured != "") {
 			t.Errorf("%s: %s, want %s", name, body, want)
 		}
+	}
+}
+
+// A purchase key of a call is the member's, or the header's where both are sent.
+func TestKeysOfACall(t *testing.T) {
+	v, q := aCall(true, false), x402.Request{}
+	v.Keys = []string{"member"}
+	for _, want := range []string{"member", "header"} {
+		if paid, err := v.payment(&q); !paid || err == nil || !slices.Equal(q.Keys, []string{want}) {
+			t.Errorf("%v, %v, keys %q, want %s", paid, err, q.Keys, want)
+		}
+		v.r.Header.Set(x402.HeaderKey, "header")
+	}
+}
+
+// lateKey is a key that cannot be read at first.
+type lateKey struct {
+	x402.Receipts
+	jws string
+}
+
+func (k *lateKey) SignOffer(receipt.Offer) (string, error) { return k.jws, nil }
+
+// A quote is made once for each place, and once more when it can be signed. The seller
+// knows its lowest price.
+func TestQuotes(t *testing.T) {
+	key := &lateKey{}
+	seller, err := New(Config{
+		PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Facilitator: "https://a.example", Ledger: &ledgertest.Memory{}, Receipts: key,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, made := seller.Sell("1", http.NotFoundHandler()), map[*quote]bool{}
+	for i, want := range []int{1, 1, 2, 2, 3} {
+		if i == 2 {
+			key.jws = "signed"
+		}
+		q, err := e.quote(map[bool]string{false: "https://b.example/a", true: "https://b.example/b"}[i == 4])
+		if made[q] = true; err != nil || len(made) != want || strings.Contains(string(q.text(nil, "", "x")), "signed") != (i > 1) {
+			t.Errorf("%d: %d quotes, %v", i, len(made), err)
+		}
+	}
+	seller.Sell("0.5", http.NotFoundHandler())
+	seller.Sell("0.7", http.NotFoundHandler())
+	if seller.cheapest.Int64() != 500_000 {
+		t.Errorf("the lowest price is %s", seller.cheapest)
 	}
 }
 

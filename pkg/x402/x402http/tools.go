@@ -126,17 +126,16 @@ func (b *Toolbox) Serve(r *http.Request, id string) Response {
 
 // respond answers what costs nothing.
 func (b *Toolbox) respond(r *http.Request, q *mcp.Request) Response {
-	if q.Notification() {
-		return rpc(mcp.Accepted())
-	}
-	at := b.server.At(r)
-	d, _ := b.described.of(at, func(had *mcp.Description) (*mcp.Description, error) {
-		if had == nil {
-			had = new(b.server.Describe(at))
-		}
-		return had, nil
-	})
-	return rpc(b.server.Respond(q, *d))
+	return rpc(b.server.Respond(q, func() *mcp.Description {
+		at := b.server.At(r)
+		d, _ := b.described.of(at, func(had *mcp.Description) (*mcp.Description, error) {
+			if had == nil {
+				had = new(b.server.Describe(at))
+			}
+			return had, nil
+		})
+		return d
+	}))
 }
 
 // rpc is a message as a response.
