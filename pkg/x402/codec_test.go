@@ -136,6 +136,48 @@ func TestMatching(t *testing.T) {
 	}
 }
 
+// What is echoed must hold all that was advertised, by this offer or by that of another
+// transport and not by a mixture of the two, to any depth: objects may grow, lists and
+// values must be the same.
+func TestEcho(t *testing.T) {
+	const http = `{"type":"http","list":[1,"a",{"k":[true,null]}],"deep":{"a":{"b":"c"}}}`
+	const mcp = `{"type":"mcp","tool":"x"}`
+	with := func(info string) PaymentRequired {
+		p := testOffer(t).Required("")
+		p.Extensions = map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":` + info + `}`)}
+		return p
+	}
+	o, err := NewOffer(with(http), with(mcp))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for echoed, fits := range map[string]bool{
+		http: true, mcp: true, `{"type":"mcp","tool":"x","more":1}`: true,
+		strings.Replace(http, `"b":"c"`, `"more":[],"b":"c"`, 1): true,
+		strings.Replace(http, "null", "false", 1):                false,
+		strings.Replace(http, ",null", "", 1):                    false,
+		strings.Replace(http, `{"k"`, `{"more":1,"k"`, 1):        false,
+		strings.Replace(http, `"k"`, `"j"`, 1):                   false,
+		strings.Replace(http, `]}]`, `]},3]`, 1):                 false,
+		strings.Replace(http, `{"b":"c"}`, `"c"`, 1):             false,
+		strings.Replace(http, "http", "mcp", 1):                  false,
+		`{"type":"http","tool":"x"}`:                             false,
+		`{"type":"http","list":"1"}`:                             false,
+		`{}`:                                                     false,
+	} {
+		tree, err := parseObject([]byte(`{"bazaar":{"info":` + echoed + `}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := o.echo(&Payment{extensions: tree}); (err == nil) != fits {
+			t.Errorf("%s: %v", echoed, err)
+		}
+	}
+	if _, err := NewOffer(with(http), with("7")); err == nil {
+		t.Error("a sibling that nobody could echo is taken")
+	}
+}
+
 func FuzzDecodePayment(f *testing.F) {
 	f.Add(b64(vector))
 	f.Add(b64(offered()))

@@ -201,33 +201,3 @@ func TestSlots(t *testing.T) {
 		}
 	})
 }
-
-// A slot is given back however the request ends, and before it is answered: Lambda
-// freezes what goes on behind an answer.
-func TestSlotsAreGivenBack(t *testing.T) {
-	for name, s := range map[string]x402.Settlement{
-		"refused": {Class: x402.Refused, Reason: "no"}, "not sent": {Class: x402.NotSent}, "unknown": {}, "moved": moved(),
-	} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			r := &countedSlots{release: func() { time.Sleep(time.Second) }}
-			b.withParts(r, nil)
-			b.settle = settles(s)
-			b.ask(b.sign(nil), "GET /a")
-			if r.taken != 1 || r.released != 1 {
-				t.Errorf("%s: %d slots taken, %d given back", name, r.taken, r.released)
-			}
-		})
-	}
-	within(t, nil, func(t *testing.T, b *harness) { // one request takes one, also where it sends two payments
-		r, seen := &countedSlots{}, &fakeEvidence{}
-		b.withParts(r, seen)
-		b.settle = settles(lost(), lost(), moved())
-		b.ask(b.sign(nil), "GET /a")
-		seen.f = x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}
-		b.expect("taken over", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
-		b.expectCalls("taken over", 3, 1)
-		if r.taken != 2 || r.released != 2 {
-			t.Errorf("%d slots taken, %d given back", r.taken, r.released)
-		}
-	})
-}

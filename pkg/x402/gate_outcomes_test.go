@@ -149,86 +149,58 @@ func TestVerdictsThatAreNotOnRecord(t *testing.T) {
 	}
 }
 
-// A refusal with a failed PAYMENT-RESPONSE tells the payer to sign anew, so it needs
-// proof that nothing moved. These tests are of the cases in which an answer of the
-// facilitator is not such a proof.
-
-// Each word of a facilitator that leaves it to the chain, with each verdict. A
-// facilitator looks at the window before the nonce, so that what it says at the end
-// of the window is about that, whatever reason it gives.
-func TestEvidenceVerdicts(t *testing.T) {
+// The words of a facilitator that leave it to the chain; what follows from its verdict is
+// in TestConclusions. A facilitator looks at the window before the nonce, so that what it
+// says at the end of the window is about that, whatever reason it gives. A verdict is
+// written also when the process was frozen past its deadline.
+func TestWordsThatLeaveItToTheChain(t *testing.T) {
 	for name, w := range map[string]struct {
-		s    x402.Settlement
-		late time.Duration
-		end  bool // of the window
+		s     x402.Settlement
+		late  time.Duration
+		asked int
 	}{
-		"unknown": {s: lost()}, "used": {s: usedNonce()}, "refused at the end": {declined(), 2*time.Second + time.Nanosecond, true},
-		"expired by its clock": {s: x402.Settlement{Class: x402.Refused, Reason: "valid_before", Expired: true}, end: true},
+		"refused": {declined(), 2*time.Second - 1, 0}, "refused at the end": {declined(), 2 * time.Second, 1},
+		"unknown": {lost(), 0, 1}, "used": {usedNonce(), 0, 1},
+		"expired by its clock": {x402.Settlement{Class: x402.Refused, Reason: "valid_before", Expired: true}, 0, 1},
 	} {
-		for _, v := range []x402.Verdict{x402.Paid, x402.NeverPaid, x402.StillOpen, x402.CannotTell} {
-			within(t, nil, func(t *testing.T, b *harness) {
-				seen := &fakeEvidence{f: x402.Finding{Verdict: v}}
-				if v == x402.NeverPaid {
-					seen.late = 28 * time.Second // the process is frozen past its deadline
-				}
-				b.withParts(nil, seen)
-				b.settle = func(context.Context, int) x402.Settlement { time.Sleep(w.late); return w.s }
-				out := b.ask(b.sign(func(d *x402test.Draft) {
-					d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 8)
-				}), "GET /a")
-				state, what := ledger.Uncertain, fmt.Sprint(name, ", ", v)
-				switch {
-				case v == x402.Paid:
-					state = ledger.Redeemed
-					b.expect(what, out, 200, "", "true", false, true)
-				case v == x402.NeverPaid, v == x402.StillOpen && w.end:
-					state = ledger.Refused
-					b.expect(what, out, 402, fault.PaymentRequired, "false", false, false)
-				default:
-					b.expect(what, out, 503, fault.SettlementUncertain, "null", true, false)
-				}
-				if last := out.Trace.States[len(out.Trace.States)-1]; last != state || out.Trace.Verdict != v.String() || len(seen.asked) != 1 {
-					t.Errorf("%s: state %s, evidence %s, asked %d times", what, last, out.Trace.Verdict, len(seen.asked))
-				}
+		within(t, nil, func(t *testing.T, b *harness) {
+			seen := &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid}, late: 28 * time.Second}
+			b.withParts(nil, seen)
+			b.settle = func(context.Context, int) x402.Settlement { time.Sleep(w.late); return w.s }
+			h := b.sign(func(d *x402test.Draft) {
+				d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 8)
 			})
-		}
+			out := b.ask(h, "GET /a")
+			b.expect(name, out, 402, fault.PaymentRequired, "false", false, false)
+			if len(seen.asked) != w.asked || b.stored(h).Disproved != (w.asked == 1) || out.Trace.Verdict != map[int]string{1: "never_paid"}[w.asked] {
+				t.Errorf("%s: asked %d times, verdict %s, %+v", name, len(seen.asked), out.Trace.Verdict, b.stored(h))
+			}
+		})
 	}
 }
 
-// A payment that was refused, and that a third party submitted since: when its
-// window is over too, the chain is asked before the answer says that it is unpaid.
+// A refusal with a failed PAYMENT-RESPONSE tells the payer to sign anew, so it needs
+// proof that nothing moved. A payment that was refused, and that a third party submitted
+// since: when its window is over too, the chain is asked before the answer says that it
+// is unpaid.
 func TestRefusedThenSubmittedByAThirdParty(t *testing.T) {
-	for _, c := range []struct {
-		f       x402.Finding
+	for v, c := range map[x402.Verdict]struct {
 		status  int
 		charged string
-		success bool
 		failed  bool // PAYMENT-RESPONSE says that nothing moved
-	}{
-		{x402.Finding{Verdict: x402.Paid, Transaction: tx}, 200, "true", true, false},
-		{x402.Finding{Verdict: x402.NeverPaid, Reason: "expired"}, 402, "false", false, true},
-		{x402.Finding{Verdict: x402.StillOpen}, 402, "false", false, false},
-		{x402.Finding{}, 402, "false", false, false},
-	} {
+	}{x402.Paid: {200, "true", false}, x402.NeverPaid: {402, "false", true}, x402.StillOpen: {402, "false", false}, x402.CannotTell: {402, "false", false}} {
 		within(t, nil, func(t *testing.T, b *harness) {
-			seen := &fakeEvidence{f: c.f}
+			seen := &fakeEvidence{f: x402.Finding{Verdict: v, Transaction: tx}}
 			b.withParts(nil, seen)
-			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"})
+			b.settle = settles(declined(), x402.Settlement{Class: x402.Refused, Reason: "valid_before", Expired: true})
 			h := b.sign(nil)
 			b.expect("no funds", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
-			b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true})
 			time.Sleep(10 * time.Minute)
 			out := b.ask(h, "GET /a")
-			code := fault.PaymentRequired
-			if c.success {
-				code = ""
-			}
-			b.expect(c.f.Verdict.String(), out, c.status, code, c.charged, false, c.success)
-			if failed := out.Receipt != nil && !out.Receipt.Success; failed != c.failed {
-				t.Errorf("%s: PAYMENT-RESPONSE %+v", c.f.Verdict, out.Receipt)
-			}
-			if len(seen.asked) == 0 {
-				t.Errorf("%s: the chain was not asked", c.f.Verdict)
+			code := map[int]fault.Code{402: fault.PaymentRequired}[c.status]
+			b.expect(v.String(), out, c.status, code, c.charged, false, v == x402.Paid)
+			if failed := out.Receipt != nil && !out.Receipt.Success; failed != c.failed || len(seen.asked) == 0 {
+				t.Errorf("%s: PAYMENT-RESPONSE %+v, asked %d times", v, out.Receipt, len(seen.asked))
 			}
 		})
 	}
@@ -237,31 +209,23 @@ func TestRefusedThenSubmittedByAThirdParty(t *testing.T) {
 // The chain is told whether the payment may be our own, and its transaction
 // where the facilitator named one; why it cannot tell is logged.
 func TestWhatTheChainIsAsked(t *testing.T) {
-	for _, c := range []struct {
-		s    x402.Settlement
-		sent bool
-	}{
-		{x402.Settlement{Class: x402.Unknown, Transaction: tx}, true},
-		{x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}, false},
-	} {
+	for _, s := range []x402.Settlement{{Class: x402.Unknown, Transaction: tx}, usedNonce()} {
 		within(t, nil, func(t *testing.T, b *harness) {
 			lost := errors.New("the node is away")
 			seen := &fakeEvidence{f: x402.Finding{Cause: lost}}
 			b.withParts(nil, seen)
-			b.settle = settles(c.s)
+			b.settle = settles(s, x402.Settlement{Class: x402.NotSent})
 			h := b.sign(nil)
 			out := b.ask(h, "GET /a")
-			b.expect(c.s.Class.String(), out, 503, fault.SettlementUncertain, "null", true, false)
-			if q := seen.asked[0]; q.Sent != c.sent || q.Transaction != c.s.Transaction {
-				t.Errorf("%s: asked %+v", c.s.Class, q)
-			}
-			if !errors.Is(out.Trace.Cause, lost) {
-				t.Errorf("%s: cause %v", c.s.Class, out.Trace.Cause)
-			}
-			b.settle = settles(x402.Settlement{Class: x402.NotSent})
+			b.expect(s.Class.String(), out, 503, fault.SettlementUncertain, "null", true, false)
 			b.ask(h, "GET /a")
-			if q := seen.asked[1]; !q.Sent || q.Transaction != c.s.Transaction {
-				t.Errorf("%s, in doubt: asked %+v", c.s.Class, q)
+			for i, q := range seen.asked {
+				if q.Sent != (s.Class == x402.Unknown || i == 1) || q.Transaction != s.Transaction || !errors.Is(out.Trace.Cause, lost) {
+					t.Errorf("%s: asked %+v, cause %v", s.Class, q, out.Trace.Cause)
+				}
+			}
+			if len(seen.asked) != 2 {
+				t.Errorf("%s: asked %d times", s.Class, len(seen.asked))
 			}
 		})
 	}

@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,36 +184,6 @@ func orNone(stored bool, code fault.Code) fault.Code {
 	return code
 }
 
-// A lookup that ended with its process uses none up, three times. A payment whose
-// lookups all ended so is told that a refund is due.
-func TestLookupsCutOff(t *testing.T) {
-	var dies atomic.Bool // then nothing is written
-	within(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
-		if dies.Load() && op == ledgertest.Replace {
-			return ledgertest.FailBefore
-		}
-		return ledgertest.None
-	}, func(t *testing.T, b *harness) {
-		b.work = func(context.Context, int) ([]byte, error) {
-			time.Sleep(time.Second) // the settlement is written meanwhile
-			dies.Store(true)
-			return nil, lookup.Fault(lookup.DNSTimeout, nil)
-		}
-		h := b.sign(nil)
-		for range ledger.MaxLookups + 5 {
-			b.ask(h, "GET /a")
-			dies.Store(false)
-			time.Sleep(11 * time.Minute)
-		}
-		b.expectCalls("in all", 1, ledger.MaxLookups+3)
-		out := b.ask(h, "GET /a")
-		b.expect("in the end", out, 500, fault.InternalError, "true", false, true)
-		if says := out.Fault.Public(); !strings.HasSuffix(says, "Repeats change nothing: a refund is due.") || strings.Contains(says, "retry") {
-			t.Errorf("%q", says)
-		}
-	})
-}
-
 // A request whose client disconnects is continued, and its answer is stored.
 func TestClientGoesAway(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
@@ -234,39 +203,6 @@ func TestClientGoesAway(t *testing.T) {
 			t.Errorf("comes back: %d %v", out.Status, out.Fault)
 		}
 	})
-}
-
-// An attempt that has lost its lease serves no answer: another attempt is running,
-// and the next retry gets its answer. The receipt is on record nevertheless.
-func TestLostLeaseServesNoAnswer(t *testing.T) {
-	for what, late := range map[string]bool{"before the settlement is written": false, "before the answer is written": true} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			h := b.sign(nil)
-			b.settle = func(context.Context, int) x402.Settlement {
-				if !late {
-					b.takeOver(h)
-				}
-				return moved()
-			}
-			b.work = func(_ context.Context, n int) ([]byte, error) {
-				if time.Sleep(time.Second); late && n == 1 { // the settlement is on record by now
-					b.takeOver(h)
-				}
-				return fmt.Appendf(nil, `{"answer":%d}`, n), nil
-			}
-			b.expect(what, b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "true", true, true)
-			if r := b.stored(h); r.State != ledger.Settled || r.Receipt == nil {
-				t.Errorf("%s: the receipt is not on record: %+v", what, r)
-			}
-			b.expect("beside the other", b.ask(h, "GET /a"), 409, fault.PaymentInProgress, "true", true, true)
-			time.Sleep(31 * time.Second)
-			out := b.ask(h, "GET /a")
-			b.expect("the retry", out, 200, "", "true", false, true)
-			if again := b.ask(h, "GET /a"); !again.Replayed || !bytes.Equal(again.Body, out.Body) {
-				t.Errorf("answered %s, then %s", out.Body, again.Body)
-			}
-		})
-	}
 }
 
 // A lookup for which there is no time any more uses none up, and what the last

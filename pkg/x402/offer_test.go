@@ -5,13 +5,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -115,67 +113,4 @@ func challengeOf(t *testing.T, o *x402.Offer, reason, token string) (e offers) {
 		t.Fatalf("%v in %s", err, raw)
 	}
 	return e
-}
-
-// A payer who was offered the operation on another transport may echo that offer, and
-// nothing that is a mixture of two.
-func TestEchoOfASibling(t *testing.T) {
-	bazaar := func(info string) map[string]json.RawMessage {
-		return map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":` + info + `}`)}
-	}
-	const http, mcp = `{"type":"http","query":{"a":1}}`, `{"type":"mcp","tool":"x"}`
-	for echoed, fits := range map[string]bool{
-		http: true, mcp: true, `{"type":"mcp","tool":"x","more":1}`: true,
-		`{"type":"mcp","query":{"a":1}}`: false, `{"type":"http","tool":"x"}`: false, `{}`: false,
-	} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			required, sibling := b.offer.Required(""), b.offer.Required("")
-			required.Extensions, sibling.Extensions = bazaar(http), bazaar(mcp)
-			b.offer = must(x402.NewOffer(required, sibling))
-			out := b.ask(b.sign(func(d *x402test.Draft) { d.Payload.Extensions = bazaar(echoed) }), "GET /a")
-			if (out.Status == 200) != fits {
-				t.Errorf("%s: %d %v", echoed, out.Status, out.Fault)
-			}
-		})
-	}
-	spoilt := x402.PaymentRequired{Accepts: []x402.Requirements{terms().Requirements("5000")}}
-	if _, err := x402.NewOffer(spoilt, x402.PaymentRequired{Extensions: bazaar("7")}); err == nil {
-		t.Error("a sibling that nobody could echo is taken")
-	}
-}
-
-// What is echoed must hold all that was advertised, to any depth: objects may
-// grow, lists and values must be the same.
-func TestEchoOfNestedValues(t *testing.T) {
-	const advertised = `{"list":[1,"a",{"k":[true,null]}],"deep":{"a":{"b":"c"}}}`
-	for echoed, fits := range map[string]bool{
-		advertised: true,
-		`{"more":1,"list":[1,"a",{"k":[true,null]}],"deep":{"more":1,"a":{"b":"c","more":1}}}`: true,
-		`{"list":[1,"a",{"k":[true,false]}],"deep":{"a":{"b":"c"}}}`:                           false,
-		`{"list":[1,"a",{"k":[true]}],"deep":{"a":{"b":"c"}}}`:                                 false,
-		`{"list":[1,"a",{"k":[true,null],"more":1}],"deep":{"a":{"b":"c"}}}`:                   false,
-		`{"list":[1,"a",{"j":[true,null]}],"deep":{"a":{"b":"c"}}}`:                            false,
-		`{"list":[1,"a",7],"deep":{"a":{"b":"c"}}}`:                                            false,
-		`{"list":[1,"a",{"k":[true,null]},3],"deep":{"a":{"b":"c"}}}`:                          false,
-		`{"list":"1","deep":{"a":{"b":"c"}}}`:                                                  false,
-		`{"list":[1,"a",{"k":[true,null]}],"deep":{"a":"c"}}`:                                  false,
-	} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			required := b.offer.Required("")
-			required.Extensions = map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":` + advertised + `}`)}
-			b.offer = must(x402.NewOffer(required))
-			h := b.sign(func(d *x402test.Draft) {
-				d.Payload.Extensions = map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":` + echoed + `}`)}
-			})
-			out := b.ask(h, "GET /a")
-			if fits {
-				b.expect(echoed, out, 200, "", "true", false, true)
-				return
-			}
-			b.expect(echoed, out, 402, fault.PaymentRequired, "false", false, false)
-			if !strings.Contains(fmt.Sprint(out.Fault.Public()), "extension_echo_mismatch") {
-				t.Errorf("%s: %q", echoed, out.Fault.Public())
-			}
-		})
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -196,49 +195,6 @@ func TestOwnerOfAPurchase(t *testing.T) {
 	}
 }
 
-// Payments of one purchase that come at once: one is sent, the others wait for its
-// answer, or are told that it is in progress. None is used up.
-func TestPurchasesAtOnce(t *testing.T) {
-	for takes, want := range map[time.Duration]int{3 * time.Second: 200, 9 * time.Second: 409} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			b.withWindow(nil, nil)
-			b.settle = func(context.Context, int) x402.Settlement { time.Sleep(takes); return moved() }
-			first := b.sign(nil)
-			var all sync.WaitGroup
-			all.Go(func() { b.expect("first", b.ask(first, "GET /a"), 200, "", "true", false, true) })
-			time.Sleep(time.Millisecond)
-			second := b.sign(nil)
-			all.Go(func() {
-				out := b.ask(second, "GET /a")
-				if out.Status != want || out.Replayed != (want == 200) || want == 409 && !out.Payment.Retryable {
-					t.Errorf("second: %d %v", out.Status, out.Fault)
-				}
-			})
-			all.Wait()
-			b.expectCalls("at once", 1, 1)
-			time.Sleep(time.Second)
-			if out := b.ask(second, "GET /a"); out.Status != 200 || !out.Replayed {
-				t.Errorf("sent again: %d %v", out.Status, out.Fault)
-			}
-			b.expectCalls("sent again", 1, 1)
-		})
-	}
-}
-
-// An earlier payment is sent under the terms that it was offered, also when the
-// request's own payment was signed under later terms.
-func TestOwnerKeepsItsTerms(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
-		b.settle = settles(x402.Settlement{Class: x402.Unknown}, moved())
-		b.ask(b.sign(nil), "GET /a")
-		b.offer = offer(t, terms(), "7000", "Oslo")
-		b.expect("signed after the price change", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
-		if len(b.sent) != 2 || b.settles[0] != b.settles[1] || string(b.sent[0].Accepted) != string(b.sent[1].Accepted) {
-			t.Errorf("settled under %+v", b.settles)
-		}
-	})
-}
-
 // A payer's identifier is a purchase key: another payment under it is the same
 // purchase, another request is a conflict, and it opens nobody else's.
 func TestPaymentIdentifier(t *testing.T) {
@@ -313,63 +269,4 @@ func TestInvalidKeys(t *testing.T) {
 		b.keys = []string{"a b"}
 		b.expect("charged before", b.ask(h, "GET /a"), 400, fault.InvalidIdempotencyKey, "false", false, false)
 	})
-}
-
-// An authorization has the name of its first claim. With another one it is answered
-// 409 and nothing is written, whether it was sent, paid or not; with its own it goes on
-// as before; and a new signature under the other name is another purchase.
-func TestOneName(t *testing.T) {
-	const key, other = "order-7d5d747be160e280504c099d984bcfe0", "order-2"
-	for name, names := range map[string][2][]string{"added": {nil, {key}}, "dropped": {{key}, nil}, "changed": {{key}, {other}}} {
-		for first, charged := range map[x402.Class]string{x402.NotSent: "false", x402.Refused: "false", x402.Unknown: "null", x402.Moved: "true"} {
-			t.Run(name+" "+first.String(), func(t *testing.T) {
-				within(t, nil, func(t *testing.T, b *harness) {
-					b.withWindow(nil, nil)
-					b.settle = settles(map[x402.Class]x402.Settlement{
-						x402.NotSent: unreached(), x402.Refused: declined(), x402.Unknown: lost(), x402.Moved: moved(),
-					}[first], moved())
-					h := b.sign(nil)
-					b.keys = names[0]
-					b.ask(h, "GET /a")
-					time.Sleep(time.Second)
-					b.keys = names[1]
-					before := b.writes()
-					b.expect("the other name", b.ask(h, "GET /a"), 409, fault.IdempotencyConflict, charged, false, charged == "true")
-					b.expectCalls("the other name", 1, map[string]int{"true": 1}[charged])
-					if n := b.writes() - before; n != 1 { // the claim's own attempt to create it
-						t.Errorf("%d writes", n)
-					}
-					b.keys = names[0]
-					b.expect("its own name", b.ask(h, "GET /a"), 200, "", "true", false, true)
-					sent := len(b.settles)
-					b.keys = names[1]
-					b.expect("a new signature", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
-					b.expect("another one", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
-					b.expectCalls("in all", sent+1, 2)
-				})
-			})
-		}
-	}
-}
-
-// How long an answer stands without a key is written with it: an arrival with another
-// window, over another transport, compares with that, and a replay prolongs nothing.
-func TestWindowIsStamped(t *testing.T) {
-	for name, c := range map[string]struct {
-		given, arrives time.Duration // windows of the answer and of the next request
-	}{"HTTP, then MCP": {duplicateWindow, 2 * duplicateWindow}, "MCP, then HTTP": {2 * duplicateWindow, duplicateWindow}} {
-		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
-				b.withWindow(nil, nil)
-				b.window = c.given
-				first := b.ask(b.sign(nil), "GET /a")
-				b.window = c.arrives
-				time.Sleep(c.given - time.Nanosecond)
-				b.expectReplay("inside", first, b.ask(b.sign(nil), "GET /a"))
-				time.Sleep(time.Nanosecond)
-				b.expect("outside", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
-				b.expectCalls("in all", 2, 2)
-			})
-		})
-	}
 }

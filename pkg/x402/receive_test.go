@@ -240,35 +240,6 @@ func TestReceiveWithoutARecord(t *testing.T) {
 	})
 }
 
-// A payment on another chain, in another token or to another payee is another
-// payment, also with the same payer and nonce.
-func TestReceiveOtherTerms(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
-		tp := d.watched()
-		others := map[string]ledger.Record{}
-		for i, change := range []func(p *ledger.Payment){
-			elsewhere,
-			func(p *ledger.Payment) { p.Key = strings.Replace(p.Key, "|0x833589", "|0x933589", 1) },
-			func(p *ledger.Payment) {
-				p.Terms = json.RawMessage(strings.Replace(string(p.Terms), terms().PayTo[:8], "0x309693", 1))
-			},
-			func(p *ledger.Payment) { p.Terms = json.RawMessage(`[]`) },
-		} {
-			h := d.claim(i+1, change)
-			d.must(h.End(t.Context(), ledger.EventRefused, "no", ""))
-			others[h.Record().Key] = h.Record()
-			tp.send(i + 1)
-		}
-		d.wants(x402.Summary{Received: 4, Unasked: 4, Owed: 4, Exhausted: 4})
-		for key, before := range others {
-			after, err := d.memory.Fetch(t.Context(), key)
-			if err != nil || after == nil || after.State != ledger.Refused || after.Version != before.Version {
-				t.Errorf("the other payment is %+v, %v", after, err)
-			}
-		}
-	})
-}
-
 // What is older than the ledger's memory, and has no record, is counted and
 // logged: its answer may have been given, and its record deleted.
 func TestReceiveForgotten(t *testing.T) {

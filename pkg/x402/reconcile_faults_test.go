@@ -3,10 +3,8 @@ package x402_test
 import (
 	"encoding/json"
 	"errors"
-	"math"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -44,71 +42,6 @@ func TestReconcileOtherTerms(t *testing.T) {
 		d.wants(x402.Summary{Listed: 1, Open: 1, CannotTell: 1})
 		if len(d.asked) != 0 {
 			t.Error("the wrong chain was asked")
-		}
-	})
-}
-
-// The store fails at each step: the record is counted, the run goes on, the
-// error says so, and the next run finishes the work.
-func TestReconcileStoreFails(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		op    ledgertest.Op
-		n     int // of the run's calls: read 1, take 1, decide 1, read 2, ...
-		fault ledgertest.Fault
-	}{
-		"read":                {ledgertest.Fetch, 1, ledgertest.FailBefore},
-		"lease not taken":     {ledgertest.Replace, 1, ledgertest.FailBefore},
-		"lease taken unheard": {ledgertest.Replace, 1, ledgertest.FailAfter},
-		"verdict not written": {ledgertest.Replace, 2, ledgertest.FailBefore},
-		"verdict unheard":     {ledgertest.Replace, 2, ledgertest.FailAfter},
-	} {
-		t.Run(name, func(t *testing.T) {
-			begun := math.MaxInt32
-			withReconciler(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
-				if op == c.op && n == begun+c.n {
-					return c.fault
-				}
-				return ledgertest.None
-			}, func(t *testing.T, d *reconcilerHarness) {
-				d.uncertain(1)
-				time.Sleep(time.Second)
-				d.uncertain(2)
-				d.find = verdict(x402.Finding{Verdict: x402.Paid, Transaction: tx})
-				begun = d.store.Calls(c.op)
-				s, err := d.run(t.Context())
-				if !errors.Is(err, ledgertest.ErrInjected) || s.Failed != 1 || s.SettledLate != 1 || s.Listed != 2 {
-					t.Errorf("%+v, %v; want one failed, one settled, and the error", s, err)
-				}
-				if !strings.Contains(d.log.String(), "not reconciled") {
-					t.Error("the failure was not logged")
-				}
-				time.Sleep(5 * time.Minute)
-				if s, err = d.run(t.Context()); err != nil || s.Failed != 0 || s.Owed != 2 {
-					t.Errorf("the next run: %+v, %v; want both paid", s, err)
-				}
-			})
-		})
-	}
-}
-
-// The store is down for good: the run ends, with everything counted as failed.
-func TestReconcileStoreDown(t *testing.T) {
-	down := false
-	withReconciler(t, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
-		if down {
-			return ledgertest.FailBefore
-		}
-		return ledgertest.None
-	}, func(t *testing.T, d *reconcilerHarness) {
-		for i := range 5 {
-			d.uncertain(i)
-		}
-		d.owed(10, 1)
-		down = true
-		s, err := d.run(t.Context())
-		if want := (x402.Summary{Listed: 5, Failed: 5, Uncounted: 1}); s != want || !errors.Is(err, ledgertest.ErrInjected) {
-			t.Errorf("%+v, %v; want %+v and the store's error", s, err, want)
 		}
 	})
 }
@@ -177,44 +110,4 @@ func TestReconcileCorruptRecord(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The lease is lost between taking it and the verdict. Evidence of payment is
-// recorded all the same; any other verdict is somebody else's now.
-func TestReconcileLosesTheLease(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		f     x402.Finding
-		want  x402.Summary
-		state ledger.State
-	}{
-		"paid":       {x402.Finding{Verdict: x402.Paid, Transaction: tx}, x402.Summary{SettledLate: 1}, ledger.Settled},
-		"never paid": {x402.Finding{Verdict: x402.NeverPaid}, x402.Summary{Skipped: 1}, ledger.Settling},
-		"still open": {x402.Finding{Verdict: x402.StillOpen}, x402.Summary{Skipped: 1}, ledger.Settling},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var d *reconcilerHarness
-			withReconciler(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
-				// The first write of the verdict: another attempt was quicker.
-				if op == ledgertest.Replace && r.Version == 4 {
-					other := d.stored(1)
-					if other.Version == 3 {
-						other.Version, other.WriteID, other.LeaseUntil = 4, "other", time.Now().Add(attemptTime)
-						d.must(d.memory.Replace(t.Context(), other))
-					}
-				}
-				return ledgertest.None
-			}, func(t *testing.T, inner *reconcilerHarness) {
-				d = inner
-				d.uncertain(1)
-				d.find = verdict(c.f)
-				want := c.want
-				want.Listed, want.Open = 1, 1
-				d.wants(want)
-				if r := d.stored(1); r.State != c.state || c.state == ledger.Settling && r.WriteID != "other" {
-					t.Errorf("the record is %+v", r)
-				}
-			})
-		})
-	}
 }

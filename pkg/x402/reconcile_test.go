@@ -229,39 +229,6 @@ func TestReconcileVerdicts(t *testing.T) {
 	}
 }
 
-// A live request that comes while the chain is asked wins, whatever it does.
-func TestReconcileMeetsALiveRequest(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		live  func(*reconcilerHarness)
-		state ledger.State
-	}{
-		"that goes on":   {func(d *reconcilerHarness) { d.claim(1) }, ledger.Settling},
-		"that redeems":   {func(d *reconcilerHarness) { redeem(d, d.claim(1)) }, ledger.Redeemed},
-		"that is unsure": {func(d *reconcilerHarness) { d.uncertain(1) }, ledger.Uncertain},
-	} {
-		for _, f := range []x402.Finding{
-			{Verdict: x402.Paid, Transaction: "0x07"}, {Verdict: x402.NeverPaid, Reason: "r"}, {Verdict: x402.StillOpen},
-		} {
-			t.Run(fmt.Sprint(name, ", ", f.Verdict), func(t *testing.T) {
-				withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
-					d.uncertain(1)
-					var live ledger.Record
-					d.find = func(context.Context, x402.Question) x402.Finding {
-						c.live(d)
-						live = d.stored(1)
-						return f
-					}
-					d.wants(x402.Summary{Listed: 1, Open: 1, Skipped: 1})
-					if diff := cmp.Diff(live, d.stored(1)); diff != "" || live.State != c.state {
-						t.Errorf("the live attempt's record (-before +after):\n%s", diff)
-					}
-				})
-			})
-		}
-	}
-}
-
 // elsewhere puts a payment on another chain.
 func elsewhere(p *ledger.Payment) { p.Key = strings.Replace(p.Key, terms().Network, "eip155:84532", 1) }
 
