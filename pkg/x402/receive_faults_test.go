@@ -119,28 +119,6 @@ func TestReceiveNodeDown(t *testing.T) {
 	}
 }
 
-// One run reads batch after batch, and moves the cursor after each (fakeScanner
-// compares it at every call).
-func TestReceiveManyBatches(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
-		p := d.watched()
-		first := d.cursor().Next
-		for n := range 30 {
-			p.send(n)
-			time.Sleep(7 * time.Second)
-		}
-		p.width, p.asked = 100, nil
-		d.wants(x402.Summary{Received: 30, Unasked: 30, Owed: 30, Exhausted: 30})
-		last := uint64(time.Now().Unix())
-		if batches := int((last-first)/100) + 1; len(p.asked) != batches || d.cursor().Next != last+1 {
-			t.Errorf("%d batches up to block %d, want %d up to %d", len(p.asked), d.cursor().Next, batches, last)
-		}
-		if n := strings.Count(d.log.String(), "no record"); n != 10 {
-			t.Errorf("%d lines for 30 transfers, want 10", n)
-		}
-	})
-}
-
 // A node that is behind, or has nothing to say, ends the run and moves nothing.
 func TestReceiveNothingNew(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {

@@ -11,41 +11,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// Without a view of the chain nothing is written, and everything is counted.
-func TestReconcileWithoutEvidence(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
-		d.blind = true
-		d.uncertain(1)
-		d.owed(2, 1)
-		d.abandoned(3)
-		writes := d.store.Calls(ledgertest.Replace)
-		d.wants(x402.Summary{Listed: 2, Open: 2, CannotTell: 2, Owed: 1})
-		if n := d.store.Calls(ledgertest.Replace) - writes; n != 0 {
-			t.Errorf("%d writes", n)
-		}
-		if d.log.Len() != 0 {
-			t.Errorf("logged:\n%s", d.log.String())
-		}
-	})
-}
-
-// A table outlives a change of terms. What was paid under others is left in
-// doubt: this chain has never heard of it, and that proves nothing.
-func TestReconcileOtherTerms(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
-		d.find = verdict(x402.Finding{Verdict: x402.NeverPaid})
-		d.uncertain(1, elsewhere, func(p *ledger.Payment) {
-			other := terms()
-			other.Network = "eip155:84532"
-			p.Terms = must(json.Marshal(other.Requirements("5000")))
-		})
-		d.wants(x402.Summary{Listed: 1, Open: 1, CannotTell: 1})
-		if len(d.asked) != 0 {
-			t.Error("the wrong chain was asked")
-		}
-	})
-}
-
 // An index that fails is the run's error, and half of the work is still done.
 func TestReconcileIndexFails(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {

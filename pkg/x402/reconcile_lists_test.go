@@ -326,6 +326,32 @@ func TestReconcileTimeUp(t *testing.T) {
 	})
 }
 
+// When the time for evidence is up, incoming transfers are read before the rest of the
+// list is, however long that takes.
+func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
+	slow := false
+	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+		if slow && op == ledgertest.Fetch {
+			time.Sleep(time.Second)
+		}
+		return ledgertest.None
+	}, func(t *testing.T, d *reconcilerHarness) {
+		p := d.watched()
+		for i := range 15 {
+			d.uncertain(i)
+		}
+		d.find = func(ctx context.Context, _ x402.Question) x402.Finding { <-ctx.Done(); return x402.Finding{} }
+		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+		defer cancel()
+		begun, read := time.Now(), time.Duration(0)
+		p.before = func(context.Context, string) error { read = time.Since(begun); return nil }
+		slow = true
+		if s, err := d.run(ctx); err != nil || s.Left < 10 || read < 20*time.Second || read > 22*time.Second {
+			t.Errorf("%+v, %v; transfers are read after %s, want half of 40 s", s, err, read)
+		}
+	})
+}
+
 // A verdict that is known is written even when the run ends at that moment; nothing
 // is asked any more.
 func TestReconcileFinishesAVerdict(t *testing.T) {

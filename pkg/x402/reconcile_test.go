@@ -237,35 +237,6 @@ func redeem(d *reconcilerHarness, h *ledger.Hold) {
 	d.must(h.Redeem(d.t.Context(), ledger.Answer{Status: 200, Stored: true}, 0, false))
 }
 
-// The index may be out of date: it lists records that are decided or deleted, or that
-// somebody holds, who goes on undisturbed. A record that has been in doubt for long
-// is still processed.
-func TestReconcileStaleIndex(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
-		d.uncertain(1)
-		time.Sleep(40*24*time.Hour + attemptTime)
-		redeem(d, d.claim(2))
-		d.must(d.claim(3).End(t.Context(), ledger.EventRefused, "no", ""))
-		d.owed(4, 1)
-		d.uncertain(5)
-		var all []string
-		live := d.claim(7)
-		for n := range 8 { // 0 and 6 never were
-			all = append(all, payment(n).Key)
-		}
-		d.index = lists{open: all, owed: all}
-		writes := d.store.Calls(ledgertest.Replace)
-		d.wants(x402.Summary{Listed: 8, Open: 2, StillOpen: 2, Skipped: 6, Owed: 1})
-		if n := d.store.Calls(ledgertest.Replace) - writes; n != 4 {
-			t.Errorf("%d writes for two records in doubt, want 4", n)
-		}
-		if len(d.asked) != 2 {
-			t.Errorf("the chain was asked %d times about two records", len(d.asked))
-		}
-		redeem(d, live)
-	})
-}
-
 // lists is an index with fixed lists.
 type lists struct {
 	open, owed           []string
