@@ -34,15 +34,12 @@ func EncodeHeader(v any) (string, error) {
 // Payment is a PAYMENT-SIGNATURE header, decoded and found well-formed. It is
 // not yet known to be what was offered, or to be signed by the payer.
 type Payment struct {
-	From, To    Address
-	Value       *big.Int // atomic units
-	ValidAfter  *big.Int // unix seconds
-	ValidBefore *big.Int // unix seconds
-	Nonce       [32]byte
-	Signature   []byte
-
-	accepted   object
-	extensions object
+	From, To                Address
+	Value                   *big.Int // atomic units
+	ValidAfter, ValidBefore *big.Int // unix seconds
+	Nonce                   [32]byte
+	Signature               []byte
+	accepted, extensions    object
 }
 
 // DecodePayment reads a PAYMENT-SIGNATURE header. An error names the fault in

@@ -15,23 +15,16 @@ import (
 // Time budgets of a settlement where there is a fallback. Together they are what
 // the bundles, the operations with the longest lookups, leave to a settlement.
 const (
-	// primaryBudget is for the primary, its one resend included, and firstBudget
-	// the most that its first answer is waited for.
-	primaryBudget = 6 * time.Second
-	firstBudget   = 4 * time.Second
-	// chainBudget is for the chain, before the fallback is asked in doubt.
-	chainBudget = 2 * time.Second
-	// fallbackBudget is for the fallback. checkBudget of it is kept for checking on the
-	// chain what it says in doubt.
-	fallbackBudget = 5 * time.Second
-	checkBudget    = time.Second
-	// leastResend is the least time with which a request is sent again.
-	leastResend = time.Second
+	primaryBudget  = 6 * time.Second // for the primary, its one resend included
+	firstBudget    = 4 * time.Second // the most that its first answer is waited for
+	leastResend    = time.Second     // the least with which a request is sent again
+	chainBudget    = 2 * time.Second // for the chain, before the fallback is asked in doubt
+	fallbackBudget = 5 * time.Second // for the fallback, and in it
+	checkBudget    = time.Second     // for checking on the chain what it says in doubt
 	// checkPause is between two looks at a chain that does not have yet what the
 	// fallback says that it settled: a node can be a block behind.
-	checkPause = 300 * time.Millisecond
-	// primaryVerify is what the primary has to verify, of verifyBudget.
-	primaryVerify = verifyBudget / 2
+	checkPause    = 300 * time.Millisecond
+	primaryVerify = verifyBudget / 2 // for the primary
 )
 
 // Fallback is a second facilitator, beside the Gate's own, and what this process

@@ -11,15 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Bounds of a purchase key in characters.
-const (
-	mostKey = 255
-	// leastIdentifier and mostIdentifier are those of the extension
-	// payment-identifier, and identifierAlphabet has its characters.
-	leastIdentifier    = 16
-	mostIdentifier     = 128
-	identifierAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
-)
+// identifierAlphabet has the characters of the extension payment-identifier.
+const identifierAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 // purchaseKey is the payer's own name for a purchase that must be charged once: the
 // header Idempotency-Key (draft-ietf-httpapi-idempotency-key-header), with or without
@@ -33,21 +26,27 @@ func purchaseKey(headers []string, p *Payment) (string, error) {
 	if len(key) >= 2 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
 		key = key[1 : len(key)-1]
 	}
-	if len(headers) > 1 || key == "" || len(key) > mostKey || !printable.ASCII(key) || strings.Contains(key, " ") {
+	if len(headers) > 1 || key == "" || len(key) > 255 || !printable.ASCII(key) || strings.Contains(key, " ") {
 		return "", fault.New(fault.InvalidIdempotencyKey, errors.New("the header Idempotency-Key must have 1 to 255 visible ASCII characters, and be sent once"))
 	}
 	return key, nil
 }
 
+// info is what an extension says, or nil.
+func (p *Payment) info(extension string) object {
+	e, _ := p.extensions[extension].(object)
+	info, _ := e["info"].(object)
+	return info
+}
+
 // identifier is the id of the extension payment-identifier, or empty.
 func (p *Payment) identifier() (string, error) {
-	extension, _ := p.extensions[ExtensionIdentifier].(object)
-	info, _ := extension["info"].(object)
+	info := p.info(ExtensionIdentifier)
 	if info["id"] == nil {
 		return "", nil
 	}
 	id, _ := info["id"].(string)
-	if len(id) < leastIdentifier || len(id) > mostIdentifier || strings.Trim(id, identifierAlphabet) != "" {
+	if len(id) < 16 || len(id) > 128 || strings.Trim(id, identifierAlphabet) != "" {
 		return "", fault.New(fault.InvalidIdempotencyKey, errors.New("payment-identifier: id must be 16 to 128 letters, digits, _ and -"))
 	}
 	return id, nil

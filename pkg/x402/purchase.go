@@ -16,19 +16,14 @@ import (
 type ownership int
 
 const (
-	// ownerElsewhere: the payer's key names another request.
-	ownerElsewhere ownership = iota + 1
-	// ownerBusy: an attempt on it is under way.
-	ownerBusy
-	// ownerDoubt: it may have been sent, and is neither paid nor proven dead.
-	ownerDoubt
+	ownerElsewhere ownership = iota + 1 // the payer's key names another request
+	ownerBusy                           // an attempt on it is under way
+	ownerDoubt                          // it may have been sent, and is neither paid nor proven dead
 	// ownerDead: it never moved money and never will, it was never sent, or it was
 	// refunded. The purchase can be made with another payment.
 	ownerDead
-	// ownerAnswers: it is paid, and has an answer or owes one.
-	ownerAnswers
-	// ownerOver: it is paid, and its answer no longer stands for the purchase.
-	ownerOver
+	ownerAnswers // it is paid, and has an answer or owes one
+	ownerOver    // it is paid, and its answer no longer stands for the purchase
 )
 
 // deadAfter is how long after its window a refused payment counts as dead where
@@ -38,10 +33,10 @@ const deadAfter = 10 * time.Minute
 // ownershipOf classifies the payment that currently owns a purchase. It does no I/O.
 // r is nil when its record is gone.
 func (a *attempt) ownershipOf(r *ledger.Record) ownership {
-	if r == nil {
+	switch {
+	case r == nil:
 		return ownerDead
-	}
-	if r.Request != a.job.Fingerprint {
+	case r.Request != a.job.Fingerprint:
 		return ownerElsewhere
 	}
 	now, keyed := a.gate.Now(), named(r.Purchase)

@@ -2,6 +2,7 @@ package x402
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -56,14 +57,6 @@ func (r *run) noteFormer(payTo string) {
 	}
 }
 
-// noteFormerOf notes the payee of an undecided payment, if it is another one than ours.
-func (r *run) noteFormerOf(record ledger.Record) {
-	var terms Requirements
-	if strings.HasPrefix(record.Key, r.sees) && unmarshalTerms(record, &terms) == nil {
-		r.noteFormer(terms.PayTo)
-	}
-}
-
 func (r *run) receiveOf(ctx context.Context, payee Address) error {
 	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), r.asset.String(), payee.String())
 	at, err := r.cursor(ctx, key)
@@ -115,10 +108,7 @@ func (r *run) batch(ctx context.Context, payee Address, at *ledger.Cursor) (done
 	if stuck == nil {
 		*at = *moved
 	}
-	if err == nil {
-		err = stuck
-	}
-	return b.Done(), err
+	return b.Done(), cmp.Or(err, stuck)
 }
 
 // cursor is where reading goes on. The first time it stands so far back that every
@@ -129,10 +119,10 @@ func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
 		return at, err
 	}
 	safe, err := r.Scanner.SafeBlock(ctx)
-	if err != nil {
-		return nil, unreadable{err}
+	var from uint64
+	if err == nil {
+		from, err = r.Scanner.BlockAt(ctx, r.Now().Add(-firstStretch))
 	}
-	from, err := r.Scanner.BlockAt(ctx, r.Now().Add(-firstStretch))
 	if err != nil {
 		return nil, unreadable{err}
 	}

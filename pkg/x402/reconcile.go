@@ -184,7 +184,10 @@ func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, er
 	case settling.Err() != nil || len(r.judged) == maxJudged:
 		return &r.Left, nil
 	}
-	r.noteFormerOf(record)
+	var terms Requirements
+	if strings.HasPrefix(record.Key, r.sees) && unmarshalTerms(record, &terms) == nil {
+		r.noteFormer(terms.PayTo)
+	}
 	if !r.Ledger.Sleeping(record) {
 		return &r.Skipped, nil
 	}
@@ -276,14 +279,14 @@ func (r *run) decide(ctx context.Context, record ledger.Record, q Question, f Fi
 // silence.
 func (r *run) owes(ctx context.Context, record ledger.Record) error {
 	now := r.Now()
-	if !ledger.SilenceStands(record, now) {
+	switch {
+	case !ledger.SilenceStands(record, now):
 		r.Owed++
 		if ledger.Spent(record, now) {
 			r.Exhausted++
 		}
 		return nil
-	}
-	if r.Error == nil {
+	case r.Error == nil:
 		return nil
 	}
 	answer, err := silentAnswer(record, r.Error)

@@ -13,17 +13,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
-// Bounds of retry tokens: the bytes of ours, and the characters of the longest
-// that is read from a client.
-const (
-	tokenBytes   = 16
-	longestToken = 64
-)
+// longestToken is how many characters a retry token of a client has at most.
+const longestToken = 64
 
 // NewToken is a retry token: 16 bytes of random in base64url without padding. It
 // fails only when random does.
 func NewToken(random io.Reader) (string, error) {
-	var b [tokenBytes]byte
+	var b [16]byte
 	if _, err := io.ReadFull(random, b[:]); err != nil {
 		return "", fmt.Errorf("retry token: %w", err)
 	}
@@ -38,9 +34,7 @@ func tokenExtension(token string) json.RawMessage {
 // token is the retry token that the payment echoes, or empty. An echo that is
 // missing or malformed is not an error; it only proves nothing.
 func (p *Payment) token() string {
-	extension, _ := p.extensions[ExtensionToken].(object)
-	info, _ := extension["info"].(object)
-	token, _ := info["token"].(string)
+	token, _ := p.info(ExtensionToken)["token"].(string)
 	if token == "" || len(token) > longestToken || !printable.ASCII(token) || strings.Contains(token, " ") {
 		return ""
 	}
@@ -54,10 +48,8 @@ const placeholder = "*retry-token*"
 // challenge copies it.
 type Form struct {
 	head, tail []byte
-	// encoded is head in base64 up to its last whole group of three bytes, and
-	// loose what is left of it.
-	encoded string
-	loose   []byte
+	encoded    string // head in base64 up to its last whole group of three bytes
+	loose      []byte // what is left of it
 }
 
 // NewForm encodes what build makes of a retry token. It fails when that cannot
