@@ -144,31 +144,6 @@ func answer(t *testing.T, body string) ledger.Answer {
 	return a
 }
 
-// A payment from its claim to its answer, which takes three writes and no read, and
-// what others are told meanwhile.
-func TestHappyPath(t *testing.T) {
-	d := newTestLedger(t)
-	c := d.claim(t, ledger.Held)
-	if c.Record.State != ledger.Settling || c.Record.Attempt != 1 || ledger.Spent(c.Record, d.at) {
-		t.Fatalf("claimed %+v", c.Record)
-	}
-	must(t, c.Hold.Settled(t.Context(), receipt(), true))
-	must(t, c.Hold.Redeem(t.Context(), answer(t, `{"ok":true}`), 0, false))
-	again := d.claim(t, ledger.Answered)
-	body, err := again.Record.Answer.Plain()
-	if err != nil || string(body) != `{"ok":true}` || again.Record.Receipt.Transaction != "0x01" {
-		t.Errorf("stored answer %q, %v; %+v", body, err, again.Record)
-	}
-	if c, r, f := d.store.Calls(ledgertest.Create), d.store.Calls(ledgertest.Replace), d.store.Calls(ledgertest.Fetch); c != 2 || r != 2 || f != 0 {
-		t.Errorf("%d creates, %d replaces, %d fetches; want 3 writes and no read, 1 create for the repeat", c, r, f)
-	}
-	other := d.payment()
-	other.Request += "x"
-	d.claims(t, other, ledger.OtherRequest)
-	other.AuthDigest = "other"
-	d.claims(t, other, ledger.OtherAuthorization)
-}
-
 // Each write fails without being done, and is done but fails. The next one of the hold
 // finds out which. A claim whose write failed sends nothing; the claim that comes after the lease
 // has doubt, because it cannot know. The reconciler's lease is a write like any other.
@@ -201,22 +176,10 @@ func TestWritesThatFail(t *testing.T) {
 			t.Errorf("%v, %v", h, err)
 		}
 	}
-}
-
-// The reconciler takes the lease of what nobody holds and is not decided.
-func TestReclaim(t *testing.T) {
+	// What cannot happen is not sent, so that it is not asked for either.
 	d := newTestLedger(t)
-	d.hold(t)
-	live := d.state(t)
+	h := d.hold(t)
 	d.pass(lease)
-	h, err := d.Reclaim(t.Context(), live, d.at.Add(lease))
-	if err != nil || h.Record().Attempt != 2 || !h.Record().Doubt {
-		t.Fatalf("%+v, %v", h, err)
-	}
-	must(t, h.End(t.Context(), ledger.EventDisproved, "no", ""))
-	for what, r := range map[string]ledger.Record{"of another version": live, "decided": d.state(t), "live": d.pay(t, "other").Record()} {
-		if h, err := d.Reclaim(t.Context(), r, d.at.Add(lease)); h != nil || err != nil {
-			t.Errorf("%s: %+v, %v", what, h, err)
-		}
-	}
+	wants(t, ledger.ErrIllegal, h.Ask(t.Context(), "fallback"))
+	must(t, h.End(t.Context(), ledger.EventUncertain, "?", ""))
 }

@@ -62,20 +62,6 @@ func (d *testLedger) opened(t *testing.T) (first, second *ledger.Hold) {
 	return first, second
 }
 
-// Whoever opens a purchase first owns it, and opens it again before every attempt;
-// others learn who it is.
-func TestOpenPurchase(t *testing.T) {
-	d := newTestLedger(t)
-	first, second := d.opened(t)
-	p := d.opens(t, second, first)
-	d.opens(t, first, first)
-	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened it since
-	d.opens(t, second, first)
-	// A purchase that nobody has opened for its time is as good as none.
-	d.pass(70*day + time.Minute)
-	d.opens(t, second, second)
-}
-
 // The owner is closed before the purchase is swapped, on the very version that was read. A
 // process that ends between the two writes leaves a purchase that the next one takes over,
 // and so does an owner that has no record any more.
@@ -178,24 +164,6 @@ func TestSending(t *testing.T) {
 	d.fails(ledgertest.Fetch, ledgertest.FailBefore, 1)
 	d.pass(window + 1)
 	wants(t, ledgertest.ErrInjected, errOf(d.Sending(t.Context(), first.Record())))
-}
-
-// What was never sent is closed on the version that was read, and on no other.
-func TestCloseUnsent(t *testing.T) {
-	d := newTestLedger(t)
-	_, waits := d.opened(t)
-	for _, fault := range faults {
-		d.fails(ledgertest.Replace, fault, 1)
-		wants(t, ledgertest.ErrInjected, errOf(d.CloseUnsent(t.Context(), waits.Record())))
-		d.decide = nil
-	}
-	if r := d.record(t, waits.Record().Key); r.State != ledger.Refused || r.Sent || r.Doubt || r.Reason == "" {
-		t.Errorf("%+v", r)
-	}
-	if closed, err := d.CloseUnsent(t.Context(), waits.Record()); closed || err != nil {
-		t.Errorf("on a version that is not there: %v, %v", closed, err)
-	}
-	wants(t, ledger.ErrIllegal, errOf(d.CloseUnsent(t.Context(), d.record(t, waits.Record().Key))))
 }
 
 // Who is taken for the payer of a record, by what comes with the payment: the token of

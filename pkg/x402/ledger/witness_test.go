@@ -177,43 +177,6 @@ func TestRefund(t *testing.T) {
 	}
 }
 
-// Who begins a refund first is on record, and the next one learns it. Nothing is begun that
-// is not due.
-func TestSendBack(t *testing.T) {
-	d := newTestLedger(t)
-	h := d.settled(t)
-	_, _, err := d.SendBack(t.Context(), h.Record(), "ann@desk")
-	wants(t, ledger.ErrIllegal, err)
-	must(t, h.Release(t.Context(), timedOut()))
-	d.pass(25 * time.Hour)
-	due, at := d.state(t), d.at
-	d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)
-	_, _, err = d.SendBack(t.Context(), due, "ann@desk")
-	wants(t, ledgertest.ErrInjected, err)
-	for _, who := range []string{"ann@desk", "bob@desk"} {
-		r, begun, err := d.SendBack(t.Context(), d.state(t), who)
-		if err != nil || begun != (who == "bob@desk") || r.State != ledger.Settled || !ledger.Spent(*r, d.at) || *r.SendingBack != (ledger.SendingBack{At: at, By: "ann@desk"}) {
-			t.Errorf("%s: %+v, %v, %v", who, r, begun, err)
-		}
-		d.pass(time.Minute)
-	}
-	_, _, err = d.SendBack(t.Context(), due, "carol@desk") // who has read it before
-	wants(t, ledger.ErrConflict, err)
-	wants(t, nil, errOf(d.Refund(t.Context(), due.Key, "0xback")))
-}
-
-// A transfer is for one debt, the one that asks first, and stays so.
-func TestReserve(t *testing.T) {
-	d := newTestLedger(t)
-	key := ledger.RepaymentKey("eip155:8453", "0xa", "0xb", "0xc", "5000", 0)
-	for _, debt := range []string{"one", "another", "one", "another"} {
-		if mine, err := d.Reserve(t.Context(), key, debt); mine != (debt == "one") || err != nil {
-			t.Errorf("Reserve for %s = %v, %v", debt, mine, err)
-		}
-		d.pass(1000 * day)
-	}
-}
-
 // What has the key of a payment is no purchase, no cursor and no transfer.
 func TestKinds(t *testing.T) {
 	d := newTestLedger(t)
@@ -223,25 +186,4 @@ func TestKinds(t *testing.T) {
 	wants(t, ledger.ErrCorrupt, errOf(d.Purchase(t.Context(), p.Purchase)))
 	wants(t, ledger.ErrCorrupt, errOf(d.Cursor(t.Context(), p.Purchase)))
 	wants(t, ledger.ErrCorrupt, errOf(d.Reserve(t.Context(), p.Purchase, "one")))
-}
-
-func TestCursor(t *testing.T) {
-	d := newTestLedger(t)
-	key := ledger.CursorKey("eip155:8453", "0xa", "0xb")
-	if c, err := d.Cursor(t.Context(), key); c != nil || err != nil {
-		t.Fatalf("%+v, %v", c, err)
-	}
-	first, err := d.Begin(t.Context(), key, 7, 9)
-	must(t, err)
-	wants(t, ledger.ErrConflict, errOf(d.Begin(t.Context(), key, 9, 9)))
-	second, err := d.Advance(t.Context(), *first, 20)
-	must(t, err)
-	wants(t, ledger.ErrConflict, errOf(d.Advance(t.Context(), *first, 30)))
-	if _, err := d.Advance(t.Context(), *second, 19); err == nil {
-		t.Error("a cursor went back")
-	}
-	d.pass(1000 * day)
-	if c, err := d.Cursor(t.Context(), key); err != nil || c == nil || c.Next != 20 || c.DebtsFrom != 9 {
-		t.Errorf("%+v, %v", c, err)
-	}
 }

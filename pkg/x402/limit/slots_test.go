@@ -170,28 +170,6 @@ func TestSlotsCost(t *testing.T) {
 	b.took("a refusal by a lower cap with one dead, which would free no slot", 1, 0)
 }
 
-// A slot that came free between the refusal and the look at it is taken.
-func TestSlotsCameFree(t *testing.T) {
-	b := newHarness(t, 1)
-	held := b.take()
-	b.over(1, &refusedThen{Leases: b.store, then: func() { b.give(held) }}).take()
-}
-
-// refusedThen shows what is held after the first refusal as it is later.
-type refusedThen struct {
-	limit.Leases
-	then func()
-}
-
-func (r *refusedThen) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
-	held, ok, err := r.Leases.Acquire(ctx, operation, l, most)
-	if !ok && err == nil && r.then != nil {
-		r.then()
-		r.then, held = nil, nil
-	}
-	return held, ok, err
-}
-
 // What a store fails at, and when: a lease whose acquisition was written and never answered
 // runs out by itself, a release is tried again, and a lease above its client's share that
 // cannot be removed does not count as a slot.

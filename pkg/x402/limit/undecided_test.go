@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -159,47 +158,6 @@ func TestRetryAfter(t *testing.T) {
 		if peeked := full().Peek(client); !peeked.OK && peeked.RetryAfter != c.signed {
 			t.Errorf("%+v: Peek says %s", c, peeked.RetryAfter)
 		}
-	}
-}
-
-// A client that sends one request at a time, and after a refusal waits as long as it is
-// told, is never refused twice in a row, whatever it sends and whichever environments it
-// reaches.
-func TestRetryAfterIsTrue(t *testing.T) {
-	refusals := 0
-	for seed := range uint64(100) {
-		random := rand.New(rand.NewPCG(seed, 2))
-		var m limit.Memory
-		clock := at(0)
-		environments := make([]*limit.Rate, 1+random.IntN(5))
-		for i := range environments {
-			environments[i] = newRate(60, &m, clock)
-		}
-		send := func(signed bool) limit.Verdict {
-			r := environments[random.IntN(len(environments))]
-			if !signed {
-				return r.Allow(t.Context(), client)
-			}
-			u, v := r.Weigh(t.Context(), client)
-			clock.Advance(time.Duration(random.IntN(400)) * time.Millisecond)
-			decide(t, random.IntN(10) == 0, u)
-			return v
-		}
-		for range 500 {
-			signed := random.IntN(2) == 0
-			v := send(signed)
-			if v.OK {
-				continue
-			}
-			refusals++
-			clock.Advance(v.RetryAfter)
-			if v := send(signed); !v.OK {
-				t.Fatalf("seed %d: refused again, %+v", seed, v)
-			}
-		}
-	}
-	if refusals < 500 {
-		t.Errorf("only %d refusals", refusals)
 	}
 }
 

@@ -22,11 +22,6 @@ const (
 	// connection that died silently must not use up the whole call.
 	DefaultAttemptTimeout = 700 * time.Millisecond
 
-	maxAttempts = 2
-	// The pause before the second attempt, spread so that many clients do not
-	// come back at once.
-	minPause, maxPause = 25 * time.Millisecond, 75 * time.Millisecond
-
 	// idleTimeout is short because Lambda freezes the process between
 	// invocations, and a connection that idled through a freeze is dead.
 	idleTimeout = 5 * time.Second
@@ -68,9 +63,10 @@ func NewClient(c aws.Config) *dynamodb.Client {
 	}
 	c.Retryer = func() aws.Retryer {
 		return retry.NewStandard(func(o *retry.StandardOptions) {
-			o.MaxAttempts = maxAttempts
+			o.MaxAttempts = 2
 			o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) {
-				return minPause + rand.N(maxPause-minPause), nil
+				// Spread, so that many clients do not come back at once.
+				return 25*time.Millisecond + rand.N(50*time.Millisecond), nil
 			})
 		})
 	}

@@ -2,7 +2,6 @@ package dynamo_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"hash/crc32"
@@ -53,10 +52,13 @@ func replies(status int, body string) http.HandlerFunc {
 	}
 }
 
-// Every attempt is signed for its region. What may pass is tried twice; what a reply
-// may be is TestHTTPReplies's.
+// Every attempt is signed for its region. What may pass is tried twice. A reply is whole and
+// no longer than it may be, or the attempt has failed. No redirect is followed, and no
+// connection kept where that is not wanted.
 func TestAttempts(t *testing.T) {
 	t.Parallel()
+	const maxReply = 1000
+	padded := func(n int) http.HandlerFunc { return replies(200, "{"+strings.Repeat(" ", n-2)+"}") }
 	fine := replies(200, "{}")
 	internal := replies(500, `{"__type":"InternalServerError","message":"x"}`)
 	throttled := replies(400, `{"__type":"ProvisionedThroughputExceededException","message":"x"}`)
@@ -70,18 +72,24 @@ func TestAttempts(t *testing.T) {
 		calls    int64
 		ok       bool
 	}{
-		"at once":                 {[]http.HandlerFunc{fine}, 1, true},
-		"after an internal error": {[]http.HandlerFunc{internal, fine}, 2, true},
-		"after throttling":        {[]http.HandlerFunc{throttled, fine}, 2, true},
-		"after half a reply":      {[]http.HandlerFunc{cutShort, fine}, 2, true},
-		"internal errors":         {[]http.HandlerFunc{internal}, 2, false},
-		"an error that will stay": {[]http.HandlerFunc{denied}, 1, false},
-		"a reply that is no JSON": {[]http.HandlerFunc{replies(200, "<html>")}, 1, false},
+		"at once":                  {[]http.HandlerFunc{fine}, 1, true},
+		"after an internal error":  {[]http.HandlerFunc{internal, fine}, 2, true},
+		"after throttling":         {[]http.HandlerFunc{throttled, fine}, 2, true},
+		"after half a reply":       {[]http.HandlerFunc{cutShort, fine}, 2, true},
+		"internal errors":          {[]http.HandlerFunc{internal}, 2, false},
+		"an error that will stay":  {[]http.HandlerFunc{denied}, 1, false},
+		"a reply that is not JSON": {[]http.HandlerFunc{replies(200, "<html>")}, 1, false},
+		"as long as it may be":     {[]http.HandlerFunc{padded(maxReply)}, 1, true},
+		"too long":                 {[]http.HandlerFunc{padded(maxReply + 1)}, 2, false},
+		"a redirect":               {[]http.HandlerFunc{replies(302, "{}"), fine}, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var calls atomic.Int64
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if w.Header().Set("Location", "/elsewhere"); !r.Close {
+					t.Error("the connection is to be kept")
+				}
 				signed := r.Header.Get("Authorization") + " token " + r.Header.Get("X-Amz-Security-Token")
 				for _, part := range []string{"AWS4-HMAC-SHA256 Credential=AKID/", "/eu-north-1/dynamodb/aws4_request", "token tok"} {
 					if !strings.Contains(signed, part) {
@@ -92,7 +100,7 @@ func TestAttempts(t *testing.T) {
 			}))
 			t.Cleanup(s.Close)
 			conf := config(s.URL)
-			conf.HTTPClient = dynamo.HTTPClient(patience, 1<<20, 0)
+			conf.HTTPClient = dynamo.HTTPClient(patience, maxReply, 0)
 			if err := ask(t, dynamo.NewClient(conf)); (err == nil) != c.ok || calls.Load() != c.calls {
 				t.Errorf("%v after %d attempts; want success: %v after %d", err, calls.Load(), c.ok, c.calls)
 			}
@@ -119,62 +127,6 @@ func TestRegionalEndpoint(t *testing.T) {
 	conf.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, none })
 	if err := ask(t, dynamo.NewClient(conf)); !errors.Is(err, none) || dialed != want {
 		t.Errorf("GetItem = %v, want %v; dialed %q", err, none, dialed)
-	}
-}
-
-// fetch sends a request and reads the reply to its end.
-func fetch(t *testing.T, c *http.Client, url string) (int, string, error) {
-	t.Helper()
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	must(t, err)
-	res, err := c.Do(q)
-	if err != nil {
-		return 0, "", err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	return res.StatusCode, string(body), err
-}
-
-// A reply is whole and no longer than it may be, or the attempt has failed. Nothing is
-// repeated, no redirect is followed, and no connection kept where that is not wanted.
-func TestHTTPReplies(t *testing.T) {
-	t.Parallel()
-	const maxReply, tooLong = 1000, "a reply of more than 1000 bytes"
-	for name, c := range map[string]struct {
-		status, promised, sent int
-		fails                  string
-	}{
-		"whole": {200, 5, 5, ""}, "empty": {204, 0, 0, ""}, "an error of the server": {500, 0, 0, ""}, "a redirect": {302, 0, 0, ""},
-		"as long as it may be": {200, 0, maxReply, ""}, "too long": {200, 0, maxReply + 1, tooLong}, "endless": {200, 0, 1 << 20, tooLong},
-		"cut": {200, 100, 4, "read the reply: unexpected EOF"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var calls atomic.Int64
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if calls.Add(1); !r.Close {
-					t.Error("the connection is to be kept")
-				}
-				w.Header().Set("Location", "/elsewhere")
-				if c.promised > 0 {
-					w.Header().Set("Content-Length", strconv.Itoa(c.promised))
-				}
-				w.WriteHeader(c.status)
-				for left := c.sent; left > 0; left -= 500 {
-					_, _ = w.Write(bytes.Repeat([]byte("x"), min(left, 500)))
-					w.(http.Flusher).Flush()
-				}
-			}))
-			t.Cleanup(s.Close)
-			status, body, err := fetch(t, dynamo.HTTPClient(patience, maxReply, 0), s.URL)
-			if c.fails == "" && (status != c.status || len(body) != c.sent || err != nil) || c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)) {
-				t.Errorf("%d, %d bytes, %v", status, len(body), err)
-			}
-			if n := calls.Load(); n != 1 {
-				t.Errorf("%d requests", n)
-			}
-		})
 	}
 }
 
@@ -263,7 +215,7 @@ func TestOpen(t *testing.T) {
 	ttl := func(status, attribute string) string {
 		return `{"TimeToLiveDescription":{"TimeToLiveStatus":"` + status + `","AttributeName":"` + attribute + `"}}`
 	}
-	sound := described("pk", "RANGE")
+	sound, endless := described("pk", "RANGE"), "{"+strings.Repeat(" ", 4<<20)+"}"
 	for name, c := range map[string]struct {
 		table, ttl string
 		want       string // in the error; "" for success
@@ -282,7 +234,7 @@ func TestOpen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				reply := map[string]string{"DescribeTable": c.table, "DescribeTimeToLive": c.ttl, "GetItem": "{}"}[strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB_20120810.")]
+				reply := map[string]string{"DescribeTable": c.table, "DescribeTimeToLive": c.ttl, "GetItem": endless}[strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB_20120810.")]
 				if reply == "" || !strings.Contains(r.Header.Get("Authorization"), "Credential=AKID/") || !strings.Contains(r.Header.Get("Authorization"), "/eu-north-1/dynamodb/") {
 					t.Errorf("%s with %s", r.Header.Get("X-Amz-Target"), r.Header.Get("Authorization"))
 				}
@@ -310,8 +262,8 @@ func TestOpen(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if r, err := table.Fetch(t.Context(), "k"); r != nil || err != nil {
-				t.Errorf("Fetch = %v, %v", r, err)
+			if _, err := table.Fetch(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "a reply of more than") {
+				t.Errorf("an endless reply: %v", err)
 			}
 		})
 	}

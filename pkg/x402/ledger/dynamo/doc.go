@@ -12,9 +12,8 @@
 //
 // # Items
 //
-// The keys of each kind begin differently, and none reads an item of another; one that
-// is read as a record all the same is corrupt. A program may keep items of other kinds
-// in the table.
+// The keys of each kind begin differently, and an item of another kind is not read as a
+// record. A program may keep items of other kinds in the table.
 //
 //	<network>|<asset>|<payer>|<nonce>         a payment; <network> is a CAIP-2 name
 //	purchase|<network>|<asset>|<payer>|<id>   a purchase
@@ -25,8 +24,7 @@
 //	slots|<operation>                         the leases of an operation
 //	ready                                     never there: /ready asks for it
 //
-// Their attributes are the constants below. Records and rate items leave by
-// TTL; slots items stay.
+// Records and rate items leave by TTL; slots items stay.
 //
 // # The ledger
 //

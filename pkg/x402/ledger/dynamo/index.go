@@ -44,7 +44,7 @@ func (t *Table) ListOwed(ctx context.Context, after ledger.Place, limit int) ([]
 
 // list asks every partition of a list for as much as is wanted in all, since
 // one of them may hold it all, and merges. A record that was written between two
-// pages is in both; it is listed once.
+// pages may be in both.
 func (t *Table) list(ctx context.Context, name string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -63,15 +63,7 @@ func (t *Table) list(ctx context.Context, name string, before time.Time, after l
 	if err := asking.Wait(); err != nil {
 		return nil, fmt.Errorf("dynamo: query index: %w", err)
 	}
-	all := slices.Concat(parts[:]...)
-	all = ledger.FirstPlaces(all, after, len(all))
-	seen := make(map[string]bool, len(all))
-	all = slices.DeleteFunc(all, func(p ledger.Place) bool {
-		twice := seen[p.Key]
-		seen[p.Key] = true
-		return twice
-	})
-	return all[:min(limit, len(all))], nil
+	return ledger.FirstPlaces(slices.Concat(parts[:]...), after, limit), nil
 }
 
 // places reads one partition in order, from the time of a place on, page by page,
@@ -91,14 +83,11 @@ func (t *Table) places(ctx context.Context, partition string, before time.Time, 
 			return nil, err
 		}
 		for _, it := range out.Items {
-			var at struct {
-				Key        string `dynamodbav:"pk"`
-				LeaseUntil *int64 `dynamodbav:"lease_until"`
-			}
-			if err := read(it, &at); err != nil || at.Key == "" || at.LeaseUntil == nil {
+			var at recordItem
+			if err := read(it, &at); err != nil || at.Key == "" {
 				return nil, fmt.Errorf("%w: an item of the index: %w", ledger.ErrCorrupt, err)
 			}
-			if p := (ledger.Place{At: time.UnixMilli(*at.LeaseUntil), Key: at.Key}); p.Compare(after) > 0 {
+			if p := (ledger.Place{At: time.UnixMilli(at.LeaseUntil), Key: at.Key}); p.Compare(after) > 0 {
 				found = append(found, p)
 			}
 		}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
@@ -84,41 +83,6 @@ func TestDecodeCorrupt(t *testing.T) {
 	again := encoded(t, *got)
 	if again[AttrOpen] != nil || again[AttrLeaseUntil] != nil || !cmp.Equal(again[AttrExpiresAt], number(r.ExpiresAt.Unix()), exactly) {
 		t.Errorf("written again: %v", again)
-	}
-}
-
-// The index attributes say what the record says, in every state, and survive
-// being read and written.
-func TestIndexAttributes(t *testing.T) {
-	t.Parallel()
-	at := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	lists := map[ledger.State]string{ledger.Settling: "open", ledger.Uncertain: "open", ledger.Settled: "owed"}
-	for _, state := range ledger.States() {
-		for lease, want := range map[time.Time]time.Time{
-			at.Add(time.Minute): at.Add(time.Minute), at.Add(-time.Minute): at, {}: at,
-			at.Add(time.Nanosecond): at.Add(time.Millisecond),
-		} {
-			r := ledgertest.First("eip155:8453|0xa|0xb|0x01")
-			r.State, r.LeaseUntil, r.UpdatedAt = state, lease, at
-			it := encoded(t, r)
-			var open, until types.AttributeValue
-			if list, ok := lists[state]; ok {
-				if lease.After(at) {
-					list = "open"
-				}
-				open, until = text(list+"#0"), number(want.UnixMilli()) // where a key belongs must never change
-			}
-			if diff := cmp.Diff([]types.AttributeValue{open, until}, []types.AttributeValue{it[AttrOpen], it[AttrLeaseUntil]}, exactly); diff != "" {
-				t.Errorf("%s, lease until %v (-want +got):\n%s", state, lease, diff)
-			}
-			back, err := decode(r.Key, it)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(it, encoded(t, *back), exactly); diff != "" {
-				t.Errorf("%s, lease until %v, read and written (-first +second):\n%s", state, lease, diff)
-			}
-		}
 	}
 }
 

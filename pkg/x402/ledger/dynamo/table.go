@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
 // DefaultTimeout bounds one call of a Table, resends and the read after a failed
@@ -33,8 +32,9 @@ type API interface {
 	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
 }
 
-// Table is a DynamoDB table with the payments and purchases of package ledger and the
-// counts and leases of package limit. It is safe for concurrent use.
+// Table is a DynamoDB table with the payments and purchases of package ledger, all of
+// whose interfaces it implements, and the counts and leases of package limit. It is safe
+// for concurrent use.
 type Table struct {
 	// Timeout bounds one call of the ledger or the limits.
 	Timeout time.Duration
@@ -47,22 +47,8 @@ type Table struct {
 	compressors sync.Pool
 }
 
-var (
-	_ API           = (*dynamodb.Client)(nil)
-	_ ledger.Store  = (*Table)(nil)
-	_ ledger.Index  = (*Table)(nil)
-	_ ledger.Payers = (*Table)(nil)
-	_ ledger.Rows   = (*Table)(nil)
-	_ limit.Leases  = (*Table)(nil)
-	_ limit.Counter = (*Table)(nil)
-)
-
-// New returns the table with a name or an ARN, without a look at it (see Open and
-// Check). It panics without an API or a name.
+// New returns the table with a name or an ARN, without a look at it (see Open and Check).
 func New(api API, name string) *Table {
-	if api == nil || name == "" {
-		panic("dynamo.New: an API and a table are needed")
-	}
 	return &Table{Timeout: DefaultTimeout, Progress: func(int, int) {}, api: api, name: name, compressors: sync.Pool{New: newCompressor}}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -38,8 +37,6 @@ func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http
 	}
 }
 
-var errAttempt = errors.New("the attempt took too long")
-
 // attempts bounds each attempt. It reads the whole reply, so that one cut short
 // is a failed attempt, which the SDK repeats, and so that the connection is
 // free again when the call returns.
@@ -53,16 +50,13 @@ type attempts struct {
 	maxReply int64
 }
 
-func (a attempts) RoundTrip(req *http.Request) (*http.Response, error) {
-	res, err := a.once(req)
-	if err != nil {
-		a.next.CloseIdleConnections()
-	}
-	return res, err
-}
-
-func (a attempts) once(req *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithTimeoutCause(req.Context(), a.timeout, errAttempt)
+func (a attempts) RoundTrip(req *http.Request) (_ *http.Response, err error) {
+	defer func() {
+		if err != nil {
+			a.next.CloseIdleConnections()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(req.Context(), a.timeout)
 	defer cancel()
 	res, err := a.next.RoundTrip(req.WithContext(ctx))
 	if err != nil {
@@ -70,10 +64,10 @@ func (a attempts) once(req *http.Request) (*http.Response, error) {
 	}
 	defer func() { _ = res.Body.Close() }() // nothing is left to lose
 	body, err := io.ReadAll(io.LimitReader(res.Body, a.maxReply+1))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("read the reply: %w", err)
-	}
-	if int64(len(body)) > a.maxReply {
+	case int64(len(body)) > a.maxReply:
 		return nil, fmt.Errorf("a reply of more than %d bytes", a.maxReply)
 	}
 	out := *res

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"modernc.org/sqlite"
@@ -52,17 +53,16 @@ CREATE TABLE IF NOT EXISTS records (
 );
 CREATE INDEX IF NOT EXISTS lists ON records (list, since, key) WHERE list > 0;`
 
-// Store is a ledger.Store on a file. It is safe for concurrent use.
+// Store is a ledger on a file, and implements the interfaces of package ledger. It is safe
+// for concurrent use.
 type Store struct {
 	db             *sql.DB
 	writer         *sql.Conn // the connection that writes
 	insert, update *sql.Stmt // of the writer
 	writes         chan *change
 	closed         chan struct{} // closed by Close
-	ended          chan struct{} // closed when the last transaction is over
+	running        sync.WaitGroup
 }
-
-var _ ledger.Store = (*Store)(nil)
 
 // Open opens the ledger at path, and creates it with its folder, readable by this
 // user only, when it is missing. ErrUnreadable says that something else is there, or
@@ -77,14 +77,14 @@ func Open(path string) (*Store, error) {
 	if err != nil {
 		return nil, wrap("open", err)
 	}
-	s := &Store{db: db, writes: make(chan *change), closed: make(chan struct{}), ended: make(chan struct{})}
+	s := &Store{db: db, writes: make(chan *change), closed: make(chan struct{})}
 	if err := s.open(context.Background()); err != nil {
 		if err = wrap("open "+path, err); errors.Is(err, ledger.ErrCorrupt) {
 			err = fmt.Errorf("%w (%w)%s", ErrUnreadable, err, advice)
 		}
 		return nil, errors.Join(err, db.Close())
 	}
-	go s.run()
+	s.running.Go(s.run)
 	return s, nil
 }
 
@@ -157,7 +157,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 // called once.
 func (s *Store) Close() error {
 	close(s.closed)
-	<-s.ended
+	s.running.Wait()
 	return errors.Join(s.insert.Close(), s.update.Close(), s.writer.Close(), s.db.Close())
 }
 
@@ -188,14 +188,12 @@ func (s *Store) Replace(ctx context.Context, r ledger.Record) error {
 
 // Fetch implements ledger.Store.
 func (s *Store) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
-	r, err := fetch(s.db.QueryRowContext(ctx, fetching, key))
+	r, err := fetched(s.db.QueryRowContext(ctx, fetch, key))
 	return r, wrap("fetch", err)
 }
 
-const fetching = "SELECT " + columns + " FROM records WHERE key = ?"
-
-// fetch reads the record of a query that has a row at most; nil where it has none.
-func fetch(row *sql.Row) (*ledger.Record, error) {
+// fetched is the record that fetch has found; nil where there is none.
+func fetched(row *sql.Row) (*ledger.Record, error) {
 	_, r, err := scan(row)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil

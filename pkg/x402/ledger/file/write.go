@@ -27,8 +27,6 @@ type result struct {
 	err  error
 }
 
-var errClosed = errors.New("the ledger file is closed")
-
 // write changes what is stored under the key of r by a statement, and returns what is
 // there then. Writes that wait for the same transaction to end share the next one, and
 // with it its sync to disk; one alone waits for no other.
@@ -45,13 +43,12 @@ func (s *Store) write(ctx context.Context, r ledger.Record, statement *sql.Stmt)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-s.closed:
-		return nil, errClosed
+		return nil, errors.New("the file is closed")
 	}
 }
 
 // run writes until the store is closed, all changes that wait at a time.
 func (s *Store) run() {
-	defer close(s.ended)
 	for {
 		select {
 		case <-s.closed:
@@ -102,5 +99,5 @@ func (s *Store) apply(ctx context.Context, c *change) (*ledger.Record, error) {
 	if n, err := done.RowsAffected(); err != nil || n > 0 {
 		return &c.record, err
 	}
-	return fetch(s.writer.QueryRowContext(ctx, fetching, c.record.Key))
+	return fetched(s.writer.QueryRowContext(ctx, fetch, c.record.Key))
 }
