@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Slip returns the parameter of the operation that a name is a slip for, which is not one
-// of its own: within one edit of it, or the name that another operation has for the same
+// Slip returns the parameter that a name is a slip for, which the operation does not have:
+// within one edit of it, or the name that another operation has for the same
 // thing, whose wrong values have the same code.
 func (o Operation) Slip(name string) (meant Param, ok bool) {
 	if slices.ContainsFunc(o.Params, func(p Param) bool { return p.Name == name }) {

@@ -21,7 +21,7 @@ const MaxBody = 64 << 10
 // maxDepth bounds the nesting of a message, and that of a payment in it.
 const maxDepth = 32
 
-// Modern is the revision since which there is no handshake.
+// Modern is the first revision without a handshake.
 const Modern = "2026-07-28"
 
 // assumed is the revision of a request that does not name one (revision

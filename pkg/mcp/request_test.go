@@ -33,7 +33,7 @@ func server() *mcp.Server {
 	}
 }
 
-// ask is what the server answers to a message that is no call, or to a call that
+// ask is what the server answers to a message that is not a call, or to a call that
 // cannot be read; a call that can is answered with its tool.
 func ask(h http.Header, body string) mcp.Response {
 	q, bad := mcp.Read(h, []byte(body))
@@ -114,7 +114,7 @@ func TestMessages(t *testing.T) {
 		{"Mcp-Name of another tool", routed("tools/call", "Mcp-Name", "ping"), call(`"name":"dns_lookup",` + modern), 400, `"code":-32020`},
 		{"Mcp-Name badly encoded", routed("tools/call", "Mcp-Name", "=?base64?!?="), call(`"name":"dns_lookup",` + modern), 400, `"code":-32020`},
 		{"Mcp-Name half encoded", routed("tools/call", "Mcp-Name", "=?base64?ZG5z"), call(`"name":"dns_lookup",` + modern), 400, `"code":-32020`},
-		{"a name that is no text", routed("tools/call", "Mcp-Name", "1"), call(`"name":1,` + modern), 400, `"code":-32602`},
+		{"a name that is not a text", routed("tools/call", "Mcp-Name", "1"), call(`"name":1,` + modern), 400, `"code":-32602`},
 		{"a uri that is not repeated", routed("resources/read", "Mcp-Name", "a"), `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"b",` + modern + `}}`, 400, `"code":-32020`},
 	} {
 		got := ask(c.header, c.body)

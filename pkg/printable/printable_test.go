@@ -80,7 +80,7 @@ func TestJSON(t *testing.T) {
 		"\"\u202ea\u2066\"": `"\u202ea\u2066"`, "\"a\u200bb\ufeff\"": `"a\u200bb\ufeff"`, "\"\u0085\u009b\x7f\"": `"\u0085\u009b\u007f"`,
 		"\"\u2028\u2029\"": `"\u2028\u2029"`, "\"\U000e0000\U000e0041\U000e007f\"": `"\udb40\udc00\udb40\udc41\udb40\udc7f"`,
 		"\"a\ufe0f\U000e0100\u3164\"": `"a\ufe0f\udb40\udd00\u3164"`, "\"\U000110bd\"": `"\ud804\udcbd"`, "\"\xff\ufffd\"": `"\ufffd` + "\ufffd\"",
-		"\x1b[2J": `\u001b[2J`, // of what is no JSON, nothing steers a terminal either
+		"\x1b[2J": `\u001b[2J`, // of what is not JSON, nothing steers a terminal either
 	} {
 		t.Run(text, func(t *testing.T) {
 			if got := string(printable.JSON([]byte(text))); got != want {

@@ -202,7 +202,7 @@ func kindsOfCalls() []kindOfCall {
 	}
 }
 
-// count counts what a call takes, and what a million of such calls come to.
+// count counts what a call takes, and what a million of such calls cost.
 func (k kindOfCall) count(t testing.TB) map[string]float64 {
 	t.Helper()
 	var log bytes.Buffer

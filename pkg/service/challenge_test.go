@@ -26,7 +26,7 @@ func tokenOf(raw []byte) string {
 }
 
 // TestReasonOf402: the log line of every 402 says by itself why it was answered. Every
-// challenge has a retry token of its own, the same in the header and in the body, of every
+// challenge has another retry token, the same in the header and in the body, of every
 // kind: JSON, a page, no body at all, and a refusal.
 func TestReasonOf402(t *testing.T) {
 	const unsigned, head = "the request has no PAYMENT-SIGNATURE", "HEAD returns the offer and is never charged"
@@ -74,7 +74,7 @@ func TestReasonOf402(t *testing.T) {
 }
 
 // The headers of a payment stay below what gateways take, for every operation. A page of
-// another origin may read what a purchase comes to. The body says that no purchase answers
+// another origin may read how a purchase ended. The body says that no purchase answers
 // another when there is no window for it; the end-to-end suite has a window.
 func TestHeadersOfAChallenge(t *testing.T) {
 	const mostPayment = 6656

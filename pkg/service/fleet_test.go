@@ -198,7 +198,7 @@ func (f *fleet) draftOf(offer x402test.Reply, rich bool) (*x402test.Wallet, x402
 	return wallet, must(wallet.Draft(must(offer.Required()), time.Now()))
 }
 
-// sign signs an offer with a wallet of its own.
+// sign signs an offer with a new wallet.
 func (f *fleet) sign(offer x402test.Reply, rich bool) string {
 	wallet, draft := f.draftOf(offer, rich)
 	return must(wallet.Seal(draft))

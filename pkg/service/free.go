@@ -20,7 +20,7 @@ import (
 // Discovery is every static document, and the answer to every unknown path
 // (spec §4.1, §2.10). Its requests count as those without a payment do, in a tally of
 // their own, so that a client over its limit can read the docs_url of that error; a nil
-// rate is no limit.
+// rate counts nothing.
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	d := &documents{platform: p, offering: o, byOrigin: map[string]*discovery.Documents{}}
 	return p.front(false).Handler("discovery", d, rate)
@@ -123,8 +123,8 @@ func (s *documents) of(origin string) (*discovery.Documents, error) {
 const probeCache = 15 * time.Second
 
 // Health is /health and /ready (spec §4.1), which asks the probes, and counts in the
-// tally of the free documents, because asking costs calls to others; a nil rate is no
-// limit. The warnings are what /ready says without asking, by name; they leave the
+// tally of the free documents, because asking costs calls to others; a nil rate
+// counts nothing. The warnings are what /ready says without asking, by name; they leave the
 // service ready.
 func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings map[string]string) http.Handler {
 	h := &health{platform: p, offering: o, probes: probes, warnings: warnings}

@@ -136,12 +136,13 @@ func codeMetric(c fault.Code) string {
 		return MetricLedger
 	case fault.InternalError:
 		return MetricInternal
+	default:
+		return ""
 	}
-	return ""
 }
 
-// measured are the metrics of one priced request. That there is no facilitator is no
-// fault where none is wanted.
+// measured are the metrics of one priced request. That a facilitator is missing
+// is not a fault where none is wanted.
 func (p Platform) measured(res x402http.Response) []metric {
 	values, weight := metrics(res), 0.0
 	if p.Paused {

@@ -83,7 +83,7 @@ func (c request) run(w way) {
 	for name := range strings.FieldsSeq(c.counts) {
 		counts[name] = 1
 	}
-	// A release is judged by what is no payer's fault, of every payment that is taken up.
+	// A release is judged by what is not a payer's fault, of every payment that is taken up.
 	if slices.ContainsFunc([]string{"FacilitatorFaults", "LedgerFaults", "InternalErrors", "Uncertain"}, func(n string) bool { return counts[n] > 0 }) {
 		counts["VersionFaults"] = 1
 	} else if line["payer"] != nil && c.status != 402 {

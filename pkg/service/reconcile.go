@@ -47,7 +47,7 @@ func Reconciler(c x402.ReconcilerConfig, former *FormerTerms) *x402.Reconciler {
 }
 
 // Reconcile is the scheduled function: it asks the probes, runs the Reconciler once
-// within the time that ctx leaves, and writes one log line with what that came to,
+// within the time that ctx leaves, and writes one log line with the result,
 // which says whether there is a view of the chain. Its error says that the index or
 // the ledger failed.
 func Reconcile(p Platform, r *x402.Reconciler, watched bool, probes ...Probe) func(ctx context.Context) error {

@@ -208,10 +208,10 @@ func transfers() []x402.Transfer {
 }
 
 // What a run's line says. Without evidence it counts, and says that it had none. A corrupt
-// record, or a node that is down, is no error of the invocation. A run that failed is, and has
+// record, or a node that is down, is not an error of the invocation. A run that failed is, and has
 // no other metric than the failure: an incomplete count would end an alarm. What the probes
-// say is in the line and its metrics. A probe that the service can do without is no reason not
-// to be ready, and a run that fails says that the ledger is not.
+// say is in the line and its metrics. A probe that the service can do without does not keep the service from being
+// ready, and a run that fails says that the ledger is not.
 func TestReconcileSays(t *testing.T) {
 	throttled := errors.New("throttled")
 	type line = map[string]any
@@ -245,7 +245,7 @@ func TestReconcileSays(t *testing.T) {
 		{"facilitator", func(s *scheduled) { s.Paused, s.Function, s.Version = true, "f", "7" }, nil, line{
 			"Ready": 1.0, "ReadyFacilitator": nil, "VersionFaults": 0.0, "not_ready": nil,
 		}},
-		// What comes to the payee before the last change is read, too, and its price is no deposit.
+		// What comes to the payee before the last change is read, too, and its price is not a deposit.
 		{"", func(s *scheduled) {
 			s.former = &service.FormerTerms{Terms: testTerms(), Prices: map[string]string{"ping": "1"}}
 			s.former.Terms.PayTo = payer

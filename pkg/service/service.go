@@ -46,7 +46,7 @@ type Platform struct {
 	// that a release is rolled back by; empty elsewhere.
 	Function, Version string
 	// Paused says that the deployment does not sell, by intent: that it has no
-	// facilitator is no fault of it.
+	// facilitator is not its fault.
 	Paused bool
 }
 
@@ -73,7 +73,7 @@ type FormerTerms struct {
 // Limits are the caps of a deployment (spec §8, design §6). The zero value
 // limits nothing.
 type Limits struct {
-	// Rate limits each client over all paths but /health; nil is no limit.
+	// Rate limits each client over all paths but /health; nil counts nothing.
 	Rate *limit.Rate
 	// Leases keep who is at work; nil counts in this process.
 	Leases interface {
@@ -81,7 +81,7 @@ type Limits struct {
 		limit.Leases
 	}
 	// Single and Bundle cap the paid lookups at once of one tool and of one
-	// bundle; 0 is no cap. The smoke test has none, because it looks nothing up.
+	// bundle; 0 means any number. The smoke test has none, because it looks nothing up.
 	Single, Bundle int
 }
 

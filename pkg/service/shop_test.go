@@ -278,7 +278,7 @@ func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
 }
 
 // showsNothing checks that the log shows no secret part of a payment, no retry token, with
-// which whoever copied the payment from the chain would get its answer, and nothing that was
+// which a reader of the chain who copied the payment would get its answer, and nothing that was
 // asked about; and that whatever a peer sends, the length of a line is bounded.
 func (s *shop) showsNothing(secrets ...string) {
 	s.Helper()

@@ -261,7 +261,7 @@ type crowd struct {
 }
 
 // TestNobodyIsTurnedAway: beside empty wallets, wallets whose transactions revert, and
-// buyers who ask about their own silent hosts, whoever pays is served: whether those
+// buyers who ask about their own silent hosts, everyone who pays is served: whether those
 // come as soon as they are let in, or all at once, from three addresses or from
 // everywhere in one network, and at every phase of the limit's minute.
 func TestNobodyIsTurnedAway(t *testing.T) {

@@ -103,7 +103,7 @@ func (w way) reply(r x402test.Reply) answer {
 	return a
 }
 
-// result reads an answer of MCP. An error that is no challenge must not look like
+// result reads an answer of MCP. An error that is not a challenge must not look like
 // one: clients sign anew when they see x402Version and accepts.
 func (w way) result(r x402test.ToolResult) answer {
 	w.Helper()
@@ -184,7 +184,7 @@ func (w way) expect(a answer, status int, code, charged string) {
 // A payment whose answer was lost on one transport gets it on the other, and is
 // settled once. So does one whose request was lost: the echo of one offer is good
 // for the other transport's first claim. Another signature for the same question is
-// the same purchase, and for another question a signature is no payment, on either.
+// the same purchase, and for another question a signature does not pay, on either.
 func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 	s := newShop(t, slots(50))
 	for i, w := range s.ways() {

@@ -107,6 +107,7 @@ func value(d *jsontext.Decoder) (any, error) {
 			_, err = d.ReadToken()
 		}
 		return all, err
+	default:
 	}
 	t, err := d.ReadToken()
 	switch t.Kind() {
@@ -116,8 +117,9 @@ func value(d *jsontext.Decoder) (any, error) {
 		return json.Number(t.String()), err
 	case 't', 'f':
 		return t.Bool(), err
+	default:
+		return nil, err
 	}
-	return nil, err
 }
 
 // Limits bound what decoding a document allocates: a few bytes of text can

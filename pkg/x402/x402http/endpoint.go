@@ -27,7 +27,7 @@ type Product struct {
 	// answered without a charge.
 	Job func(*http.Request) (x402.Job, error)
 	// Cap is how many jobs of products of this name run at once, in all processes that
-	// share Config.Limits; 0 is no cap.
+	// share Config.Limits; 0 means any number.
 	Cap int
 	// Page answers a request without a payment in place of the 402's body, or leaves the
 	// response as it is; nil is never.
@@ -109,7 +109,7 @@ func (e *Endpoint) sell(x exchange, r *http.Request, at string, arrived time.Tim
 		return x.fails(fault.New(fault.InternalError, err))
 	}
 	if res.Fault = cmp.Or(out.Fault, fault.New(fault.PaymentRequired, nil)); paid {
-		res.Trace = &out.Trace
+		res.Trace, res.Reason = &out.Trace, "" // which is in the trace
 	}
 	return res
 }
@@ -175,14 +175,11 @@ func (x *get) asks(q *quote, token string, refused *fault.Error, receipt *x402.S
 	h.Set(x402.HeaderRequired, header)
 	setReceipt(h, receipt)
 	res := Response{Status: http.StatusPaymentRequired, Header: h, Body: q.text(refused, reason, token)}
-	if refused != nil {
-		return res, nil
-	}
 	res.Reason = "the request has no " + x402.HeaderSignature
 	if x.r.Method == http.MethodHead {
 		res.Reason = "HEAD returns the offer and is never charged"
 	}
-	if x.e.product.Page != nil {
+	if refused == nil && x.e.product.Page != nil {
 		return x.e.product.Page(x.r, res)
 	}
 	return res, nil

@@ -29,7 +29,7 @@ func (p gateSlots) Acquire(ctx context.Context, client string, until time.Time) 
 // every other request.
 type meter struct {
 	log    *slog.Logger
-	rate   *limit.Rate // nil is no limit
+	rate   *limit.Rate // nil counts nothing
 	id     string
 	client string // whose requests without a payment it counts
 	site   string // whose requests with one

@@ -25,7 +25,7 @@ type Response struct {
 	Body   []byte
 	Fault  *fault.Error // nil for an answer
 	Trace  *x402.Trace  // nil where no payment was read
-	// Reason says why a 402 was answered where there is no Trace.
+	// Reason says why a 402 was answered without a Trace.
 	Reason string
 	// Replayed says that the answer comes from the ledger.
 	Replayed bool

@@ -199,7 +199,8 @@ func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
 	return x402.Reply{Status: w.status, Header: kept(w.header, w.body.Bytes()), Body: w.body.Bytes()}, nil
 }
 
-// owes says whether a status is no answer: the handler may do better when it runs again.
+// owes says whether a status is not an answer: the handler may do better when it runs
+// again.
 func (x *sale) owes(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:

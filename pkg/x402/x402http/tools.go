@@ -107,7 +107,7 @@ func (b *Toolbox) Serve(r *http.Request, id string) Response {
 		return x.meter.count(r, x.fails, func() Response { return x.answer(arrived) })
 	}
 	return newMeter(front.Log, b.seller.config.Rate, r, id, false).count(r, func(f *fault.Error) Response {
-		// There is no result that could say it.
+		// Only a call has a result that could say it.
 		res := rpc(q.Fail(f.Info().Status, mcp.CodeInternal, mcp.Words(f.Public()), map[string]any{"code": f.Code, "retry_after": seconds(f)}))
 		res.Header.Set(fault.HeaderRetryAfter, strconv.Itoa(seconds(f)))
 		res.Fault = f
