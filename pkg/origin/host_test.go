@@ -46,6 +46,7 @@ func TestConnections(t *testing.T) {
 		"404 stays":                    {[][]string{{"HTTP/1.1 404 No\r\n\r\n", ok}}, "[HEAD 404]", 1},
 		"405 and close":                {[][]string{{"HTTP/1.1 405 No\r\nConnection: Close\r\n\r\n", ok}, {ok}}, "[GET 200]", 2},
 		"405 in HTTP/1.0":              {[][]string{{"HTTP/1.0 405 No\r\n\r\n", ok}, {ok}}, "[GET 200]", 2},
+		"405 in HTTP/3.0":              {[][]string{{"HTTP/3.0 405 No\r\n\r\n", ok}}, "[GET 200]", 1},
 		"405, then gone":               {[][]string{{no}, {ok}}, "[GET 200]", 2},
 		"405 with a body":              {[][]string{{no + "<html>no</html>\r\n\r\n", ok}, {ok}}, "[GET 200]", 2},
 		"405, GET fails on both lines": {[][]string{{no, "?\r\n\r\n"}, {"?\r\n\r\n"}}, "[http_failed]", 2},

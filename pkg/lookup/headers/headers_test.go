@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,10 +13,8 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/origin"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 const (
@@ -85,36 +82,6 @@ func TestResult(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.set, set, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("headers (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// TestErrors: which errors there are is tested in pkg/origin.
-func TestErrors(t *testing.T) {
-	type row struct {
-		set     func(w *testbed.Origins, leave func())
-		want    fault.Code
-		silence bool
-	}
-	testbed.Each(t, map[string]row{
-		"resolvers": {func(w *testbed.Origins, _ func()) {
-			w.Resolve(name, testbed.OriginName{Err: fmt.Errorf("x: %w", guard.ErrResolvers)})
-		}, lookup.HeadersTimeout, false},
-		"no answer": {func(w *testbed.Origins, _ func()) { w.Serve(name, addr, testbed.Answers("")) }, lookup.HTTPFailed, false},
-		"too late": {func(w *testbed.Origins, leave func()) {
-			w.Serve(name, addr, func(conn *tls.Conn) {
-				testbed.Answers("HTTP/1.1 200 OK\r\nSer")(conn)
-				leave()
-				io.Copy(io.Discard, conn)
-			})
-		}, lookup.HeadersTimeout, true},
-	}, func(t *testing.T, c row) {
-		w := testbed.NewOrigins(t)
-		ctx, leave := testbed.Expiring(testbed.Soon(t))
-		c.set(w, leave)
-		_, err := client(w.Dialer()).Lookup(ctx, query)
-		if f := fault.From(err); f.Code != c.want || f.IsSilence() != c.silence {
-			t.Errorf("%v, want %s", err, c.want)
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -19,11 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/origin"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // TestLookup holds what a server is told, and the shape of spec §2.2, byte for byte. The
@@ -83,22 +78,6 @@ func TestLarge(t *testing.T) {
 		got, err := lookUp(t, peer(t, handshakes([][]byte{leaf, make([]byte, 256<<10)}, ecKey(), nil)))
 		if err != nil || !got.HostnameMatch {
 			t.Errorf("a %s leaf above the limit: %+v, %v", what, got, err)
-		}
-	}
-}
-
-// TestFaults: what fails before the handshake has the tool's code, as origin.Fault gives it. A
-// host that was not connected to was not silent.
-func TestFaults(t *testing.T) {
-	t.Parallel()
-	w := testbed.NewOrigins(t)
-	w.Resolve("silent.example.com", testbed.OriginName{Err: fmt.Errorf("dns: %w", guard.ErrResolvers)})
-	w.Resolve("closed.example.com", testbed.OriginName{Addrs: []string{address}})
-	for name, want := range map[string]fault.Code{
-		"nobody.example.com": lookup.NXDomain, "silent.example.com": lookup.SSLTimeout, "closed.example.com": lookup.ConnectFailed,
-	} {
-		if _, err := client(w.Dialer()).Lookup(t.Context(), Query{Domain: name}); code(err) != want || fault.From(err).IsSilence() {
-			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 	}
 }

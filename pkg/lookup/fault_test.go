@@ -1,0 +1,74 @@
+package lookup_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// TestFaults: what a tool that connects says of a host that it does not reach, or that is
+// silent. Which failures there are is tested in the packages guard, origin and ssl.
+func TestFaults(t *testing.T) {
+	const name, addr = "a.test.com", "93.184.216.34"
+	type row struct {
+		set     func(w *testbed.Origins, leave func())
+		want    fault.Code // empty for the tool's time-out
+		silence bool
+	}
+	resolves := func(to testbed.OriginName) func(*testbed.Origins, func()) {
+		return func(w *testbed.Origins, _ func()) { w.Resolve(name, to) }
+	}
+	rows := map[string]row{
+		"nxdomain":  {set: resolves(testbed.OriginName{Err: lookup.Fault(lookup.NXDomain, nil)}), want: lookup.NXDomain},
+		"resolvers": {set: resolves(testbed.OriginName{Err: fmt.Errorf("x: %w", guard.ErrResolvers)})},
+		"closed":    {set: resolves(testbed.OriginName{Addrs: []string{addr}}), want: lookup.ConnectFailed},
+		"silent": {set: func(w *testbed.Origins, leave func()) {
+			w.Accept(name, addr, func(conn net.Conn) {
+				conn.Read(make([]byte, 1))
+				leave()
+				io.Copy(io.Discard, conn)
+			})
+		}, silence: true},
+	}
+	for timeout, look := range map[fault.Code]func(context.Context, *origin.Client) error{
+		lookup.SSLTimeout: func(ctx context.Context, c *origin.Client) error {
+			_, err := ssl.New(ssl.Config{Connector: c.Connector}).Lookup(ctx, ssl.Query{Domain: name})
+			return err
+		},
+		lookup.HeadersTimeout: func(ctx context.Context, c *origin.Client) error {
+			_, err := headers.New(c).Lookup(ctx, headers.Query{Domain: name})
+			return err
+		},
+		lookup.RedirectTimeout: func(ctx context.Context, c *origin.Client) error {
+			_, err := redirect.New(c).Lookup(ctx, redirect.Query{Domain: name})
+			return err
+		},
+	} {
+		t.Run(string(timeout), func(t *testing.T) {
+			testbed.Each(t, rows, func(t *testing.T, c row) {
+				w := testbed.NewOrigins(t)
+				ctx, leave := testbed.Expiring(testbed.Soon(t))
+				c.set(w, leave)
+				want := c.want
+				if want == "" {
+					want = timeout
+				}
+				f := fault.From(look(ctx, &origin.Client{Connector: w.Dialer(), UserAgent: "test"}))
+				if f.Code != want || f.IsSilence() != c.silence {
+					t.Errorf("%v, want %s", f, want)
+				}
+			})
+		})
+	}
+}
