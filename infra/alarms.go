@@ -17,10 +17,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// maxAlarms is how many there may be, those of the template included: more would
-// mean that one cause has several.
-const maxAlarms = 20
-
 // few is how many events in a period are normal, such as payments in doubt, and
 // raise no alarm.
 const few = 2

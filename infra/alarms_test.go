@@ -41,6 +41,10 @@ func readAlarms(t *testing.T) []gameday.Alarm {
 	return must(gameday.ReadAlarms(must(json.Marshal(synthesized(t)))(t), defaultStack))(t)
 }
 
+// maxAlarms is how many there may be, those of the template included: more would
+// mean that one cause has several.
+const maxAlarms = 20
+
 // Quotas of AWS for an alarm that no tool on this machine knows.
 const (
 	maxAlarmName   = 255

@@ -27,7 +27,7 @@ func TestDocuments(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	for name, check := range map[string]func(*testing.T, service){
-		"OpenAPI": checkOpenAPI, "live answers": checkLiveAnswers, "agentcash": checkAgentcash, "HTML": checkHTML,
+		"OpenAPI": checkOpenAPI, "agentcash": checkAgentcash, "HTML": checkHTML,
 		"prices": checkPrices,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -144,29 +144,6 @@ func checkOpenAPI(t *testing.T, s service) {
 	}
 }
 
-// checkLiveAnswers asks for what costs nothing: the free documents,
-// every offer in each form, and what is refused. What is paid for is held to
-// the description in infra/simnet and infra/local/e2e.
-func checkLiveAnswers(t *testing.T, s service) {
-	api, err := FetchOpenAPI(t.Context(), http.DefaultClient, s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	paths := append(freePaths(), "/nope", "/v1/tools/dns/")
-	for _, op := range catalog.All() {
-		paths = append(paths, op.Path, op.Path+"?domain=example.com")
-	}
-	for _, path := range paths {
-		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodOptions} {
-			for _, accept := range []string{"application/json", "text/html"} {
-				if err := api.Check(s.ask(t, method, path, accept)); err != nil {
-					t.Error(err)
-				}
-			}
-		}
-	}
-}
-
 // checkPrices: no document says another price than spec §1, which is written out once
 // more here: no document is held to what it was made of. What is said several times must
 // be the same.

@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +28,17 @@ type freezer struct {
 
 func (f *freezer) await(t testing.TB) {
 	select {
-	case <-f.frozen:
+	case p := <-f.frozen:
+		if runtime.GOOS != "linux" {
+			return
+		}
+		testbed.Until(t, "the function stops", func() error {
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
+			if err == nil && !strings.Contains(string(status), ") T ") {
+				err = fmt.Errorf("it is in the state %.60s", status)
+			}
+			return err
+		})
 	case <-time.After(patience):
 		t.Fatal("the function was not frozen")
 	}

@@ -54,36 +54,22 @@ func (g *gate) await(tb testing.TB, what string) {
 }
 
 // gates are made at their first use, by payer or by name.
-type gates struct {
-	mu  sync.Mutex
-	all map[string]*gate
-}
+type gates struct{ all sync.Map }
 
 func (g *gates) of(name string) *gate {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.all == nil {
-		g.all = map[string]*gate{}
-	}
-	if g.all[name] == nil {
-		g.all[name] = newGate()
-	}
-	return g.all[name]
+	one, _ := g.all.LoadOrStore(name, newGate())
+	return one.(*gate)
 }
 
 // known is a gate that was made before; nil if there is none.
 func (g *gates) known(name string) *gate {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.all[name]
+	one, _ := g.all.Load(name)
+	made, _ := one.(*gate)
+	return made
 }
 
 func (g *gates) open() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, one := range g.all {
-		one.open()
-	}
+	g.all.Range(func(_, one any) bool { one.(*gate).open(); return true })
 }
 
 // patience is how long a test waits for what must happen.

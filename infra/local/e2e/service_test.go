@@ -89,7 +89,7 @@ func stories() []story {
 			r.sign(ping, nil, func(string) string { return strings.Repeat("A", 8<<10) })
 			r.pays(refused("not acceptable JSON"))
 			r.sign(ping, nil, nil)
-			r.check(r.ask(http.MethodHead, ping, paidBy(r.header)), want{status: http.StatusPaymentRequired})
+			r.asks(http.MethodHead, ping, paidBy(r.header), want{status: http.StatusPaymentRequired})
 		}},
 		{name: "declined, then topped up", settle: []x402test.Behaviour{x402test.Refuse}, calls: 2, play: func(r *run) {
 			r.buys(r.lookUp(modeHealthy), want{code: fault.PaymentRequired, receipt: true, message: "invalid_exact_evm_insufficient_balance"})
@@ -192,6 +192,7 @@ func playOffers(r *run) {
 		}
 		page := r.asks(http.MethodGet, op.ExampleURL(""), header{"Accept": "text/html"}, want{status: http.StatusPaymentRequired})
 		mentions(r, "the page", string(page.Body), "<!DOCTYPE html>", op.Price())
+		r.asks(http.MethodHead, op.Path, nil, want{status: http.StatusPaymentRequired})
 		r.asks(http.MethodPost, op.Path, nil, fails(fault.MethodNotAllowed))
 		r.asks(http.MethodOptions, op.Path, header{"Origin": "https://page.example"}, want{status: http.StatusNoContent})
 	}
@@ -206,6 +207,8 @@ func playDocuments(r *run) {
 		if tag := e.Header.Get("ETag"); path != catalog.PathHealth {
 			r.asks(http.MethodGet, path, header{"If-None-Match": tag}, want{status: http.StatusNotModified})
 		}
+		r.asks(http.MethodHead, path, header{"Accept": "text/html"}, want{status: http.StatusOK})
+		r.asks(http.MethodPut, path, nil, fails(fault.MethodNotAllowed))
 		if path == catalog.PathOpenAPI {
 			is(r, "the description", strings.ReplaceAll(string(e.Body), r.d.origin, describedOrigin), rendered(path))
 		}
