@@ -74,6 +74,13 @@ func sell(t *testing.T, offer string, answer func(w http.ResponseWriter, n int))
 	return s
 }
 
+// sent is how many signatures arrived.
+func (s *service) sent() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.signatures)
+}
+
 // outcome is what a payer did.
 type outcome struct {
 	out, notes string
@@ -143,9 +150,11 @@ func (b *buyer) does(t *testing.T, what func(context.Context) error) (o outcome)
 // with their address.
 func isKept(t *testing.T, kept []payment, s *service, address string) {
 	t.Helper()
-	if n := len(s.signatures); n == 0 || len(kept) != 1 {
+	if n := s.sent(); n == 0 || len(kept) != 1 {
 		t.Fatalf("%d signatures sent, %d kept", n, len(kept))
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for i := range s.signatures {
 		if got := kept[0]; got.URL != address || got.Signature != s.signatures[i] || got.Key != s.keys[i] {
 			t.Errorf("kept: %+v\nsent to %s: %q with %q", got, address, s.signatures, s.keys)

@@ -191,7 +191,7 @@ func (s *scripted) command(args []string) string {
 		s.t.Cleanup(func() { end.Close() })
 		b.in, b.payer.notes = silent, stopper{b}
 	}
-	sent := len(s.server.signatures)
+	sent := s.server.sent()
 	done := b.does(s.t, func(ctx context.Context) error { return b.run(ctx, o) })
 	said := done.notes
 	if done.out != "" {
@@ -203,10 +203,11 @@ func (s *scripted) command(args []string) string {
 	case done.err != nil:
 		said += "error: " + done.err.Error() + "\n"
 	}
-	said += fmt.Sprintf("signatures sent: %d, kept: %d\n", len(s.server.signatures)-sent, s.kept(o))
+	said += fmt.Sprintf("signatures sent: %d, kept: %d\n", s.server.sent()-sent, s.kept(o))
 	if where, found := steers(said); found || strings.Contains(said, key1[40:]) || len(said) > 4096 {
 		s.t.Errorf("%d bytes steer the terminal, or show a key: %s", len(said), where)
 	}
+	said = regexp.MustCompile(`(Get "\S+": ).*`).ReplaceAllString(said, "${1}...") // net/http says this or that, by chance
 	said = strings.NewReplacer(s.host, "$HOST", s.dir, "$DIR", s.file, "$FILE").Replace(said)
 	_, port, _ := net.SplitHostPort(s.host)
 	var n int
@@ -223,7 +224,7 @@ func (s *scripted) kept(o options) int {
 	for _, name := range files {
 		p, err := readPayment(name)
 		must(s.t, err)
-		if len(files) == 1 && len(s.server.signatures) > 0 && o.again == "" {
+		if len(files) == 1 && s.server.sent() > 0 && o.again == "" {
 			isKept(s.t, []payment{p}, s.server, strings.ReplaceAll(o.url, "$S", "http://"+s.host))
 		}
 	}

@@ -13,12 +13,10 @@
 //	unused at latest and at safe, safe past validBefore            NeverPaid
 //	everything else                                                CannotTell
 //
-// That an authorization is used does not prove a payment: authorizationState is true
-// after a cancellation, too, and a third party can submit an authorization that it
-// copied. So the log of the authorization itself, and the transfer that it made,
-// decide. The authorization's own Transfer is the token's log with the next log index,
-// because USDC emits the two one after the other; a transaction that holds several
-// payments is read one payment at a time.
+// That an authorization is used does not prove a payment: it may have been cancelled, or
+// submitted by a third party that copied it. So the log of the authorization itself, and
+// the transfer that it made, decide. The authorization's own Transfer is the token's log
+// with the next log index, because USDC emits the two one after the other.
 //
 // A receipt counts at the latest head. A refusal by time needs a block that the node
 // calls safe (or finalized, if it does not know safe), so that no reorganisation makes
@@ -44,13 +42,9 @@
 // Transfers reads what reached a payee since a block, up to the newest that the node
 // calls safe, and which authorization moved each. It finds money that a facilitator had
 // called refused and money that came without a request, and its cost depends on what
-// was transferred; asking about each refused payment would do neither. Transfers are
-// searched for by range of blocks, with the last block of the range, which the node
-// must have. A transfer is an authorization's if the token's log right before it says
-// so, in the same transaction of the same block, and the block's header must be the one
-// on the chain. A run costs three messages if no transfer is new and four if one is, and
-// one more for each further 10,000 blocks or 16 blocks with transfers; more where a node
-// caps ranges or batches.
+// was transferred. A run costs three messages if no transfer is new and four if one is,
+// and one more for each further 10,000 blocks or 16 blocks with transfers; more where a
+// node caps ranges or batches.
 package chain
 
 import (
@@ -87,6 +81,8 @@ const (
 
 	maxURL = 2048
 )
+
+var errNoNode = errors.New("chain: no node")
 
 // Config is what Nodes need. Network, Asset and either URLs or Read have no default.
 type Config struct {
@@ -146,7 +142,7 @@ func New(c Config) (*Nodes, error) {
 		return nil, fmt.Errorf("chain: asset %w", err)
 	}
 	if len(c.URLs) == 0 && c.Read == nil {
-		return nil, errors.New("chain: no node")
+		return nil, errNoNode
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -189,15 +185,12 @@ func (n *Nodes) nodes(ctx context.Context) ([]*node, error) {
 			n.urls, n.read = urls, nodes
 		}
 	}
-	switch {
-	case len(n.read) > 0:
-		return n.read, nil
-	case len(n.static) > 0:
-		return n.static, nil
-	case err == nil:
-		err = errors.New("the list is empty")
+	for _, nodes := range [][]*node{n.read, n.static} {
+		if len(nodes) > 0 {
+			return nodes, nil
+		}
 	}
-	return nil, fmt.Errorf("chain: read the list of nodes: %w", err)
+	return nil, fmt.Errorf("chain: read the list of nodes, which is empty: %w", errors.Join(err, errNoNode))
 }
 
 // each asks one node after the other, each within its share of the time, until one can
@@ -240,9 +233,8 @@ func (n *Nodes) Probe(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	var unfit *unfitError
-	if errors.As(err, &unfit) {
-		return fault.Newf(fault.PaymentUnavailable, err, "%s", unfit.public)
+	if unfit, is := errors.AsType[*fault.Error](err); is {
+		return unfit
 	}
 	return fault.Newf(fault.PaymentUnavailable, err, "the RPC node does not answer as it should")
 }

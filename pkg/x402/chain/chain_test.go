@@ -2,7 +2,6 @@ package chain
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -172,32 +171,6 @@ func TestSeveralInOne(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The life of an authorization that is never used, and a transaction that fails.
-func TestExpiry(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t, 0)
-	a, q := b.claimed(t)
-	q.Transaction = b.failToPay(t, a).Hash
-	b.expect(t, q, open(reasonOpen), callsHint, callsOpen)
-	if _, err := b.client.Received(t.Context(), q.Transaction, b.payee); !errors.Is(err, ErrFailedTransaction) {
-		t.Errorf("a failed transaction: %v", err)
-	}
-	q.Transaction = ""
-	b.IncreaseTime(t, q.ValidBefore.Sub(b.Now(t))-time.Second)
-	b.expect(t, q, open(reasonOpen), callsOpen)
-	b.IncreaseTime(t, time.Second)
-	b.expect(t, q, open(reasonNotSafe), callsNotSafe)
-	if r := b.TryTransfer(t, testbed.SignTransfer(t, b.wallet, a)); r.Success { // one block more
-		t.Error("the token took an authorization at its end")
-	}
-	b.Mine(t, safeDepth-2)
-	b.expect(t, q, open(reasonNotSafe), callsNotSafe)
-	b.Mine(t, 1)
-	b.expect(t, q, never(reasonExpired), callsExpired)
-	b.Cancel(t, b.wallet, a.Nonce) // long after its end
-	b.expect(t, q, never(reasonCancelled), callsSearch)
 }
 
 // The window is found also on a chain that makes blocks faster than Base.

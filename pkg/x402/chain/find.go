@@ -81,8 +81,8 @@ func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
 // counts even if the node that answers the next call is behind. A hash from outside is a
 // hint, which proves nothing by being wrong, and stands in the way of nothing.
 func (i *inquiry) find() (x402.Finding, error) {
-	if hash, ok := parseHash(i.q.Transaction); ok {
-		if f, _, err := i.byReceipt(hash); err == nil {
+	if x402.IsHash(i.q.Transaction) {
+		if f, _, err := i.byReceipt(strings.ToLower(i.q.Transaction)); err == nil {
 			return f, nil
 		}
 	}

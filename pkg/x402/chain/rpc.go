@@ -51,24 +51,19 @@ func (e *nodeError) Error() string {
 }
 
 // statusError is an HTTP answer that is not a JSON-RPC reply.
-type statusError struct{ status int }
+type statusError int
 
-func (e *statusError) Error() string { return fmt.Sprintf("node answered HTTP %d", e.status) }
+func (e statusError) Error() string { return fmt.Sprintf("node answered HTTP %d", int(e)) }
 
 // tooMuch reports whether a call failed in a way that asking for less may cure. What
 // a provider says about too wide a range or too large a batch differs in code, text
 // and HTTP status, so every refusal counts that is not about who we are or how often
 // we ask.
 func tooMuch(err error) bool {
-	var refused *nodeError
-	var status *statusError
-	switch {
-	case errors.As(err, &refused):
+	if refused, is := errors.AsType[*nodeError](err); is {
 		return !barred(refused.status) && refused.code != http.StatusTooManyRequests
-	case errors.As(err, &status):
-		return status.status == http.StatusRequestEntityTooLarge
 	}
-	return errors.Is(err, errTooLong) || errors.Is(err, errNoBatch)
+	return errors.Is(err, statusError(http.StatusRequestEntityTooLarge)) || errors.Is(err, errTooLong) || errors.Is(err, errNoBatch)
 }
 
 // barred reports whether an HTTP status is about who we are or how often we ask.
@@ -183,7 +178,7 @@ func decodeReplies(status int, body []byte, requests []request) ([]json.RawMessa
 		err := json.Unmarshal(body, &replies)
 		switch {
 		case barred(status):
-			return nil, &statusError{status}
+			return nil, statusError(status)
 		case err != nil || status != http.StatusOK || len(replies) != len(requests):
 			return nil, errNoBatch
 		}
@@ -198,7 +193,7 @@ func decodeReplies(status int, body []byte, requests []request) ([]json.RawMessa
 		reply, err := strictjson.Split(raw, maxDepth)
 		switch {
 		case err != nil && status != http.StatusOK:
-			return nil, &statusError{status}
+			return nil, statusError(status)
 		case err != nil:
 			return nil, fmt.Errorf("reply: %w", err)
 		}
@@ -208,7 +203,7 @@ func decodeReplies(status int, body []byte, requests []request) ([]json.RawMessa
 		// An error to a request that the node could not read has a null id.
 		if !asked && (err == nil || id != "null" || len(requests) > 1) {
 			if status != http.StatusOK {
-				return nil, &statusError{status}
+				return nil, statusError(status)
 			}
 			return nil, fmt.Errorf("reply has id %s, which no request had or another reply has", excerpt(id))
 		}
@@ -234,7 +229,7 @@ func resultOf(status int, reply strictjson.Members) (json.RawMessage, error) {
 	case valid && failed:
 		return nil, decodeError(status, failure)
 	case status != http.StatusOK:
-		return nil, &statusError{status}
+		return nil, statusError(status)
 	case !valid:
 		return nil, errors.New("reply is not JSON-RPC 2.0")
 	}

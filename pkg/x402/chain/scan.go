@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -26,12 +27,11 @@ var (
 // authorization made a transfer is not looked at. It is bounded by ctx and by ten
 // seconds.
 func (n *Nodes) Received(ctx context.Context, transaction string, to x402.Address) (transfers []x402.Transfer, err error) {
-	hash, ok := parseHash(transaction)
-	if !ok {
+	if !x402.IsHash(transaction) {
 		return nil, errors.New("chain: a transaction is 0x and 64 hexadecimal digits")
 	}
 	err = n.each(ctx, ceiling, func(s *session) error {
-		r, block, err := s.receipt(hash)
+		r, block, err := s.receipt(strings.ToLower(transaction))
 		switch {
 		case errors.Is(err, errNoReceipt):
 			return ErrUnknownTransaction
@@ -96,30 +96,25 @@ func (s *session) firstAt(t time.Time) (uint64, error) {
 	if high.time().Before(t) {
 		return high.Number + 1, nil
 	}
-	low := high
-	for step := blocksBetween(t, high.time()) + margin; !low.time().Before(t); step *= 2 {
-		if low.Number == 0 {
-			return 0, nil
+	low, back := header{}, blocksBetween(t, high.time())+margin
+	for high.Number-low.Number > 1 || low == (header{}) {
+		number := low.Number + (high.Number-low.Number)/2
+		if low == (header{}) { // none from before t was seen
+			number = high.Number - min(high.Number, back)
+			back *= 2
 		}
-		low, err = s.block(hexQuantity(high.Number - min(high.Number, step)))
-		if err == nil && low.Seconds > high.Seconds {
-			err = errTimes
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-	for high.Number-low.Number > 1 {
-		middle, err := s.block(hexQuantity(low.Number + (high.Number-low.Number)/2))
+		b, err := s.block(hexQuantity(number))
 		switch {
 		case err != nil:
 			return 0, err
-		case middle.Seconds < low.Seconds || middle.Seconds > high.Seconds:
+		case b.Seconds < low.Seconds || b.Seconds > high.Seconds:
 			return 0, errTimes
-		case middle.time().Before(t):
-			low = middle
+		case b.time().Before(t):
+			low = b
+		case number == 0:
+			return 0, nil
 		default:
-			high = middle
+			high = b
 		}
 	}
 	return high.Number, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // newPayments is a play world in which payments were made in blocks of their own, all
@@ -177,8 +178,8 @@ func TestEachAsks(t *testing.T) {
 			}
 			p.proxy.reset(nil)
 			p.ahead = headAge + time.Second
-			var unfit *unfitError
-			if err := ask(p.client); errors.As(err, &unfit) == (name == "received") { // which needs no head
+			err := ask(p.client)
+			if _, unfit := errors.AsType[*fault.Error](err); unfit == (name == "received") { // which needs no head
 				t.Errorf("an old head: %v", err)
 			}
 			p.ahead = 0

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -62,19 +61,5 @@ func TestCappedRanges(t *testing.T) {
 		p.proxy.reset(nil)
 		p.expectNothing(t, q, errOutOfCalls.Error())
 		equal(t, "calls", calls, len(p.proxy.methods()))
-	}
-}
-
-// A head far above the chain, so that a search has no end in itself, ends by its budget.
-func TestSearchWithoutEnd(t *testing.T) {
-	t.Parallel()
-	p := newPlay(t)
-	q, _ := p.settled()
-	far := on(methodHeader, about("latest", member("number", "0xfffffffffffff")))
-	p.proxy.reset(either(on(methodLogs, result("[]")), either(far, on(methodState, func(c *call) bool { return !c.mentions("latest") && result(`"`+hash("00")+`"`)(c) }))))
-	q.Since = q.Since.Add(-time.Hour * 1e5)
-	p.expectNothing(t, q, errOutOfCalls.Error())
-	if n := len(p.proxy.methods()); n > maxCalls {
-		t.Errorf("%d calls", n)
 	}
 }

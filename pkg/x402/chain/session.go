@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 const (
@@ -25,10 +27,10 @@ var (
 	errTimes      = errors.New("node's blocks are not in the order of their times")
 )
 
-// unfitError says that a node cannot be used, and why.
-type unfitError struct{ public, detail string }
-
-func (e *unfitError) Error() string { return e.detail }
+// unfit says that a node cannot be used, and why: public may be read by everybody.
+func unfit(public, detail string, args ...any) error {
+	return fault.Newf(fault.PaymentUnavailable, fmt.Errorf(detail, args...), "%s", public)
+}
 
 // session is one run of calls to one node, within one budget.
 type session struct {
@@ -58,7 +60,7 @@ func (n *Nodes) newSession(ctx context.Context, to *node) (*session, error) {
 	case err != nil:
 		return nil, fmt.Errorf("chain id %w", err)
 	case got != n.chainID:
-		return nil, &unfitError{"the RPC node is on another chain", fmt.Sprintf("node is on chain %d, must be on %d", got, n.chainID)}
+		return nil, unfit("the RPC node is on another chain", "node is on chain %d, must be on %d", got, n.chainID)
 	}
 	to.rightChain.Store(true)
 	return s, nil
@@ -162,7 +164,7 @@ func (s *session) current(within time.Duration) (header, error) {
 		return head, err
 	}
 	if age := s.config.Now().Sub(head.time()); age.Abs() > within {
-		return head, &unfitError{"the RPC node's latest block is not recent", fmt.Sprintf("node's latest block is %s old", age)}
+		return head, unfit("the RPC node's latest block is not recent", "node's latest block is %s old", age)
 	}
 	return head, nil
 }
@@ -172,8 +174,7 @@ func (s *session) current(within time.Duration) (header, error) {
 func (s *session) safe() (header, error) {
 	for _, tag := range []string{"safe", "finalized"} {
 		h, err := s.block(tag)
-		var refused *nodeError
-		if err == nil || !errors.As(err, &refused) && !errors.Is(err, errNoBlock) {
+		if _, refused := errors.AsType[*nodeError](err); err == nil || !refused && !errors.Is(err, errNoBlock) {
 			return h, err
 		}
 	}

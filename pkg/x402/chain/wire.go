@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -165,15 +166,23 @@ func decodeFound(raw json.RawMessage, low, high uint64) ([]entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("logs: %w", err)
 	}
-	for i, l := range logs {
-		switch {
-		case l.Number < low || l.Number > high:
-			return nil, errNotAsked
-		case i > 0 && (l.Number < logs[i-1].Number || l.Number == logs[i-1].Number && l.Index <= logs[i-1].Index):
-			return nil, errors.New("logs: node gave one twice, or not in order")
-		}
+	switch {
+	case slices.ContainsFunc(logs, func(l entry) bool { return l.Number < low || l.Number > high }):
+		return nil, errNotAsked
+	case !inOrder(logs):
+		return nil, errors.New("logs: node gave one twice, or not in order")
 	}
 	return logs, nil
+}
+
+// inOrder reports whether logs are in the order of the chain, and none is there twice.
+func inOrder(logs []entry) bool {
+	for i := 1; i < len(logs); i++ {
+		if cmp.Or(cmp.Compare(logs[i-1].Number, logs[i].Number), cmp.Compare(logs[i-1].Index, logs[i].Index)) >= 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // decodeReceipt reads the receipt of the transaction with this hash, all of whose logs
@@ -189,11 +198,8 @@ func decodeReceipt(raw json.RawMessage, hash string) (receipt, error) {
 		return r, errors.New("status is neither 0 nor 1, or a failed transaction has logs")
 	case slices.ContainsFunc(r.Logs, func(l entry) bool { return l.Tx != r.Tx || l.Block != r.Block || l.Number != r.Number }):
 		return r, errors.New("it has a log of another transaction or block")
-	}
-	for i, l := range r.Logs {
-		if i > 0 && l.Index <= r.Logs[i-1].Index {
-			return r, errors.New("it has logs out of order")
-		}
+	case !inOrder(r.Logs):
+		return r, errors.New("it has logs out of order")
 	}
 	return r, nil
 }
@@ -214,13 +220,6 @@ func decodeHeader(raw json.RawMessage, block string) (header, error) {
 }
 
 var errNoBlock = errors.New("node has no block")
-
-// parseHash reads a transaction hash from outside.
-func parseHash(s string) (string, bool) {
-	digits, prefixed := strings.CutPrefix(s, "0x")
-	b, err := hex.DecodeString(digits)
-	return strings.ToLower(s), prefixed && err == nil && len(b) == 32
-}
 
 func hexQuantity(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
 
