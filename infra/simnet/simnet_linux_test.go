@@ -165,7 +165,7 @@ func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 	}
 	ours := netip.MustParseAddr("127.0.0.1")
 	https := 0
-	for to := range n.tap.all() {
+	for to, packet := range n.tap.all() {
 		switch a := to.Addr(); {
 		case to == own[0] || to == own[1]:
 		case a == ours && to.Port() >= 1024: // runner, facilitator, bootstrap
@@ -175,7 +175,7 @@ func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 			https++
 		case to.Port() >= 32768 && (resolvers[a] || a.IsLoopback()): // answers over UDP
 		default:
-			t.Errorf("somebody sent to %s", to)
+			t.Errorf("somebody sent to %s: %q", to, packet)
 		}
 	}
 	if https < 50 && !missed {

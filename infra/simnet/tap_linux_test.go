@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"bytes"
 	"encoding/binary"
 	"io"
 	"maps"
@@ -19,7 +20,7 @@ import (
 type tap struct {
 	fd   int
 	mu   sync.Mutex
-	seen map[netip.AddrPort]int
+	seen map[netip.AddrPort][]byte // the head of the last packet to each
 }
 
 // opens is a packet filter (BPF) for TCP segments with SYN and without ACK and
@@ -77,7 +78,7 @@ func newTap(t *testing.T) *tap {
 	if err := syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: all}); err != nil {
 		t.Fatalf("tap: %v", err)
 	}
-	p := &tap{fd: fd, seen: map[netip.AddrPort]int{}}
+	p := &tap{fd: fd, seen: map[netip.AddrPort][]byte{}}
 	packets, done := os.NewFile(uintptr(fd), "tap"), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -100,7 +101,7 @@ func (p *tap) read(packets io.Reader) {
 		}
 		if to, ok := destination(b[:n]); ok {
 			p.mu.Lock()
-			p.seen[to]++
+			p.seen[to] = bytes.Clone(b[:n])
 			p.mu.Unlock()
 		}
 	}
@@ -121,8 +122,8 @@ func destination(b []byte) (to netip.AddrPort, ok bool) {
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(b[head+2:])), true
 }
 
-// all are the places that were called so far.
-func (p *tap) all() map[netip.AddrPort]int {
+// all are the places that were called so far, each with a packet.
+func (p *tap) all() map[netip.AddrPort][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.seen)
@@ -152,7 +153,7 @@ func proveTap(t *testing.T, p *tap) []netip.AddrPort {
 		}
 	}
 	limit := time.Now().Add(patience)
-	for ; p.all()[own[0]] == 0 || p.all()[own[1]] == 0; <-time.After(100 * time.Millisecond) {
+	for ; p.all()[own[0]] == nil || p.all()[own[1]] == nil; <-time.After(100 * time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatalf("the tap did not see the connections to %v", own)
 		}
