@@ -15,13 +15,10 @@ import (
 // served are the service's own documents.
 func served(t *testing.T) (description, page string) {
 	t.Helper()
-	d, err := discovery.New(discovery.Site{Origin: "https://api.example.com", Terms: x402.Terms{
+	d := discovery.New(discovery.Site{Origin: "https://api.example.com", Terms: x402.Terms{
 		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
 		PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Name: "USD Coin", Version: "2",
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	api, _ := d.Find(catalog.PathOpenAPI)
 	docs, _ := d.Find(catalog.PathDocs)
 	return string(api.Body()), string(docs.Body())

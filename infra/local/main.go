@@ -148,10 +148,10 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 		}
 		return boot.Stores{Ledger: s, Limits: &limit.Memory{}}, c.LedgerFile, func() { logClose("ledger", s.Close()) }, nil
 	}
-	if c.Ledger.Endpoint != "" {
+	if at := c.Ledger.AWS.BaseEndpoint; at != nil {
 		// A local server starts empty; the deployed table is the template's.
 		if err := dynamo.Create(ctx, c.Ledger.Client(), c.Ledger.Name); err != nil {
-			return stores, "", nil, fmt.Errorf("create table %s at %s: %w", c.Ledger.Name, c.Ledger.Endpoint, err)
+			return stores, "", nil, fmt.Errorf("create table %s at %s: %w", c.Ledger.Name, *at, err)
 		}
 	}
 	return c.Ledger.Stores(), "DynamoDB table " + c.Ledger.Name, func() {}, nil

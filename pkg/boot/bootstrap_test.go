@@ -9,6 +9,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // What one process keeps, another one reads, with when it was fetched to the second. An
@@ -40,7 +44,7 @@ func TestBootstrapFile(t *testing.T) {
 	}))
 	defer table.Close()
 	open := func() bootstrapFile {
-		return bootstrapFile{Table{Region: "us-east-1", Endpoint: table.URL, Credentials: testKeys()}.Client(), "t"}
+		return bootstrapFile{dynamo.NewClient(aws.Config{Region: "us-east-1", BaseEndpoint: &table.URL, Credentials: testKeys()}), "t"}
 	}
 	for _, none := range []string{"{}", `{"Item":{"pk":{"S":"rdap|bootstrap"},"file":{"B":"eA=="},"fetched":{"N":"1"}}}`} {
 		stored = none

@@ -65,13 +65,13 @@ type Config struct {
 
 // Table says where the ledger is in DynamoDB; empty Name means nowhere.
 type Table struct {
-	Name, Region, Endpoint string
-	Credentials            aws.CredentialsProvider
+	Name string
+	AWS  aws.Config
 }
 
 // InAWS reports whether the table is in AWS, where payments are real. One behind
 // another endpoint is a trial.
-func (t Table) InAWS() bool { return t.Name != "" && t.Endpoint == "" }
+func (t Table) InAWS() bool { return t.Name != "" && t.AWS.BaseEndpoint == nil }
 
 // Local is what the local runner reads on top.
 type Local struct {
@@ -182,7 +182,11 @@ func (e *environment) money(c *Config, usual string) {
 
 // ledger reads how to reach a table.
 func (e *environment) ledger(table string) Table {
-	return Table{Name: table, Region: e.required("AWS_REGION"), Endpoint: e.text("AWS_ENDPOINT_URL_DYNAMODB"), Credentials: e.awsKeys()}
+	t := Table{table, aws.Config{Region: e.required("AWS_REGION"), Credentials: e.awsKeys()}}
+	if endpoint := e.text("AWS_ENDPOINT_URL_DYNAMODB"); endpoint != "" {
+		t.AWS.BaseEndpoint = &endpoint
+	}
+	return t
 }
 
 // awsKeys reads who we are to AWS, which Lambda sets. The keys do not change while a

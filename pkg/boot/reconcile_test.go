@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
 // The view of the chain: on Lambda the network's public node unless another is
@@ -120,7 +122,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("RPC_URL=%s: evidence %v, scanner %v", rpc, watches, scanner)
 		}
 	}
-	store := Table{Name: "t", Region: "us-east-1", Credentials: testKeys()}.Stores()
+	store := Table{"t", aws.Config{Region: "us-east-1", Credentials: testKeys()}}.Stores()
 	if _, err := (Config{Nodes: []string{"https://rpc.example"}}).Reconciling(store, quiet(), time.Now); err == nil {
 		t.Error("terms without a network were accepted")
 	}

@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -39,19 +38,8 @@ import (
 // describe it.
 func (t Table) Open() *dynamo.Table { return dynamo.New(t.Client(), t.Name) }
 
-// AWS is the configuration of a client for the table's region or endpoint.
-func (t Table) AWS() aws.Config {
-	c := aws.Config{Region: t.Region, Credentials: t.Credentials}
-	if t.Endpoint != "" {
-		c.BaseEndpoint = &t.Endpoint
-	}
-	return c
-}
-
 // Client is a client for the table.
-func (t Table) Client() *dynamodb.Client {
-	return dynamo.NewClient(t.AWS())
-}
+func (t Table) Client() *dynamodb.Client { return dynamo.NewClient(t.AWS) }
 
 // Parts is what the functions of a deployment are made of. A function takes the
 // clients that its operation needs and links no others.

@@ -96,7 +96,7 @@ func TestSnippetsAreOfThisDeployment(t *testing.T) {
 	s := testSite()
 	s.Terms.Network, s.Terms.Asset = "eip155:10", "0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85"
 	shown := map[string]string{}
-	for _, n := range elements(parse(t, body(t, must(New(s)), catalog.PathDocs)), "pre") {
+	for _, n := range elements(parse(t, body(t, New(s), catalog.PathDocs)), "pre") {
 		shown[attr(n, "id")] = textOf(n)
 	}
 	for _, sn := range programs(s) {

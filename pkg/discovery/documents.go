@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -102,11 +101,8 @@ type Documents struct {
 	missing func() Page
 }
 
-// New returns the documents of a Site. It fails on one that is not complete.
-func New(s Site) (*Documents, error) {
-	if err := s.check(); err != nil {
-		return nil, fmt.Errorf("site: %w", err)
-	}
+// New returns the documents of a Site.
+func New(s Site) *Documents {
 	v := sync.OnceValue(func() *view { return newView(s) })
 	d := &Documents{missing: sync.OnceValue(func() Page { return v().page("missing.html.tmpl", missingStyle) })}
 	d.list = append(s.claims(),
@@ -132,7 +128,7 @@ func New(s Site) (*Documents, error) {
 			return content{Page: Page{Body: body}, etag: etagOf(body)}
 		}})
 	}
-	return d, nil
+	return d
 }
 
 // keys is the DID document, which says who may sign receipts for this origin.

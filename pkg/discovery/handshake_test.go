@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -22,6 +23,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
+// publishedKey is the private key that signed the recorded example: the
+// smallest there is. Everybody has it, so nobody keeps money there.
+const publishedKey = "0x0000000000000000000000000000000000000000000000000000000000000001"
+
 // inProcess is the play-money facilitator without a network in between. Nothing else is
 // asked of it than to settle.
 type inProcess struct {
@@ -34,13 +39,15 @@ func (p inProcess) Settle(_ context.Context, payload x402.Payload, r x402.Requir
 	w := httptest.NewRecorder()
 	p.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/settle", bytes.NewReader(body)))
 	var s x402.SettleResponse
-	mustRead(w.Body.Bytes(), &s)
+	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {
+		panic(err)
+	}
 	return x402.Settlement{Class: x402.Moved, Transaction: s.Transaction}
 }
 
 // recordHandshake signs the offer at the documented origin with the published key, and has
 // a Gate settle and answer it.
-func recordHandshake(t *testing.T) recording {
+func recordHandshake(t *testing.T) wireExample {
 	t.Helper()
 	dns := catalog.DNS()
 	terms := x402.Terms{
@@ -68,7 +75,15 @@ func recordHandshake(t *testing.T) recording {
 	if out.Status != http.StatusOK || out.Receipt == nil || !out.Receipt.Success {
 		t.Fatalf("the Gate answered %d %v, receipt %+v", out.Status, out.Fault, out.Receipt)
 	}
-	return recording{Signature: signature, Response: must(x402.EncodeHeader(out.Receipt))}
+	signed := must(base64.StdEncoding.DecodeString(signature))
+	var p x402.Payload
+	if err := json.Unmarshal(signed, &p); err != nil {
+		t.Fatal(err)
+	}
+	return wireExample{
+		Signature: headerOf(x402.HeaderSignature, signed), Response: headerOf(x402.HeaderResponse, must(json.Marshal(out.Receipt))),
+		Origin: p.Resource.URL, Payer: p.Payload.Authorization.From, Payee: terms.PayTo, Key: publishedKey, Signed: time.Now().UTC().Format(time.DateTime),
+	}
 }
 
 // TestRecordedHandshakeIsReal holds the recorded headers to the code, byte by

@@ -37,7 +37,7 @@ func testSite() Site {
 }
 
 // rendered are the documents of testSite, which take a while: once.
-var rendered = sync.OnceValue(func() *Documents { return must(New(testSite())) })
+var rendered = sync.OnceValue(func() *Documents { return New(testSite()) })
 
 func body(t *testing.T, d *Documents, path string) []byte {
 	t.Helper()

@@ -209,7 +209,7 @@ func TestPlayMoney(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := must(New(s))
+	d := New(s)
 	says(t, "the page that is paid on", string(page), "<title>Pay $0.005 of play money", "on Base, as play money", "data-play='yes'", "data-explorer=''")
 	says(t, "its script", string(must(os.ReadFile("assets/paywall-wallet.js"))), "if (!page.play) checkBalance(")
 	says(t, "the documentation", string(body(t, d, catalog.PathDocs)), "This service takes play money: any account can pay")

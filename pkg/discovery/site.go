@@ -3,8 +3,6 @@ package discovery
 import (
 	"cmp"
 	"crypto/ed25519"
-	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strings"
@@ -41,27 +39,6 @@ type Site struct {
 	Now     func() time.Time
 	// Claims are the operator's files below /.well-known/, by name.
 	Claims map[string]string
-}
-
-// check reports every fault of a Site at once.
-func (s Site) check() error {
-	var faults []error
-	u, err := url.Parse(s.Origin)
-	switch {
-	case err != nil:
-		faults = append(faults, fmt.Errorf("origin: %w", err))
-	case u.Scheme != "https" && u.Scheme != "http", u.Host == "", s.Origin != u.Scheme+"://"+u.Host:
-		faults = append(faults, fmt.Errorf("origin %q is not of the form https://host", s.Origin))
-	}
-	for _, f := range []struct{ name, value string }{
-		{"network", s.Terms.Network}, {"asset", s.Terms.Asset}, {"payee", s.Terms.PayTo},
-		{"token name", s.Terms.Name}, {"token version", s.Terms.Version},
-	} {
-		if f.value == "" {
-			faults = append(faults, fmt.Errorf("%s is empty", f.name))
-		}
-	}
-	return errors.Join(faults...)
 }
 
 // iconURL is the icon that an offer may name, or "". Facilitators drop icons

@@ -40,20 +40,15 @@ type documents struct {
 
 // Methods implements x402http.Path.
 func (s *documents) Methods(r *http.Request) []string {
-	if docs, err := s.of(s.platform.Origin(r)); err == nil {
-		if _, ok := docs.Find(r.URL.Path); ok {
-			return []string{http.MethodGet, http.MethodHead}
-		}
+	if _, ok := s.of(s.platform.Origin(r)).Find(r.URL.Path); ok {
+		return []string{http.MethodGet, http.MethodHead}
 	}
 	return nil
 }
 
 // Serve implements x402http.Path.
 func (s *documents) Serve(r *http.Request, _ string) x402http.Response {
-	docs, err := s.of(s.platform.Origin(r))
-	if err != nil {
-		return x402http.Failed(fault.New(fault.InternalError, err))
-	}
+	docs := s.of(s.platform.Origin(r))
 	doc, ok := docs.Find(r.URL.Path)
 	if !ok {
 		return missing(r, docs)
@@ -103,20 +98,17 @@ func meant(path string, docs *discovery.Documents) string {
 	return ""
 }
 
-func (s *documents) of(origin string) (*discovery.Documents, error) {
+func (s *documents) of(origin string) *discovery.Documents {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d, ok := s.byOrigin[origin]; ok {
-		return d, nil
+		return d
 	}
-	d, err := discovery.New(s.platform.site(s.offering, origin))
-	if err != nil {
-		return nil, err
-	}
+	d := discovery.New(s.platform.site(s.offering, origin))
 	if len(s.byOrigin) < maxOrigins {
 		s.byOrigin[origin] = d
 	}
-	return d, nil
+	return d
 }
 
 // probeCache is how long an answer of /ready stands (design §8).

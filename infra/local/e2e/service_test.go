@@ -236,7 +236,7 @@ const describedOrigin = "https://judge.example.com"
 func rendered(path string) string {
 	config := must(boot.ReadLocal(func(string) string { return "" }))
 	site := discovery.Site{Origin: describedOrigin, Terms: config.Terms, DuplicateWindow: config.DuplicateWindow}
-	doc, _ := must(discovery.New(site)).Find(path)
+	doc, _ := discovery.New(site).Find(path)
 	return string(doc.Body())
 }
 

@@ -64,7 +64,7 @@ func restore(ctx context.Context, o order) error {
 
 // tableClient has time for calls that work on a whole table.
 func tableClient(t boot.Table) *dynamodb.Client {
-	c := t.AWS()
+	c := t.AWS
 	c.HTTPClient = dynamo.HTTPClient(callTimeout, maxReply, callTimeout)
 	return dynamo.NewClient(c)
 }
