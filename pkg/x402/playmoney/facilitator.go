@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,10 +50,7 @@ type Transfer struct {
 // authorization executes at most once, as on the chain. It is an http.Handler
 // with /settle, /verify, /supported, and /transfers for a look at the books.
 type Facilitator struct {
-	terms    x402.Terms
-	now      func() time.Time
-	behave   func(n int, key string) Behaviour
-	contract func(from x402.Address, signature []byte) bool
+	config   FacilitatorConfig
 	mu       sync.Mutex
 	journal  *journal // nil for none
 	moved    map[string]Transfer
@@ -76,10 +75,7 @@ type FacilitatorConfig struct {
 
 // NewFacilitator opens the books.
 func NewFacilitator(c FacilitatorConfig) (*Facilitator, error) {
-	f := &Facilitator{
-		terms: c.Terms, now: c.Now, behave: c.Behave, contract: c.Contract,
-		moved: map[string]Transfer{}, settles: map[string]int{},
-	}
+	f := &Facilitator{config: c, moved: map[string]Transfer{}, settles: map[string]int{}}
 	if c.Journal == "" {
 		return f, nil
 	}
@@ -106,11 +102,7 @@ func (f *Facilitator) Close() error {
 func (f *Facilitator) Transfers() []Transfer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	list := make([]Transfer, 0, len(f.moved))
-	for _, t := range f.moved {
-		list = append(list, t)
-	}
-	return list
+	return slices.AppendSeq([]Transfer{}, maps.Values(f.moved)) // not nil, which JSON has no list for
 }
 
 // Settles is how often /settle was called in all, and the most often for one
@@ -135,7 +127,7 @@ func (f *Facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method + " " + r.URL.Path {
 	case "GET /supported":
 		reply(w, http.StatusOK, map[string]any{
-			"kinds":      []map[string]any{{"x402Version": x402.Version, "scheme": x402.Scheme, "network": f.terms.Network}},
+			"kinds":      []map[string]any{{"x402Version": x402.Version, "scheme": x402.Scheme, "network": f.config.Terms.Network}},
 			"extensions": []string{}, "signers": map[string]any{},
 		})
 	case "GET /transfers":
@@ -174,8 +166,8 @@ func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
 	f.calls++
 	f.settles[key]++
 	how := Honest
-	if f.behave != nil {
-		how = f.behave(n, key)
+	if f.config.Behave != nil {
+		how = f.config.Behave(n, key)
 	}
 	if err != nil {
 		failed(w, requirements, p, err.Error(), "")
@@ -238,7 +230,7 @@ func (f *Facilitator) perform(w http.ResponseWriter, r *http.Request, how Behavi
 // move executes a transfer and writes it down before anybody hears of it.
 func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
 	sum := sha256.Sum256([]byte(key))
-	t := Transfer{Key: key, Transaction: "0x" + hex.EncodeToString(sum[:]), Payee: p.To.String(), Value: p.Value.String(), At: f.now().UTC()}
+	t := Transfer{Key: key, Transaction: "0x" + hex.EncodeToString(sum[:]), Payee: p.To.String(), Value: p.Value.String(), At: f.config.Now().UTC()}
 	if f.journal != nil {
 		line, err := json.Marshal(t)
 		if err != nil {
@@ -253,7 +245,7 @@ func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
 }
 
 func (f *Facilitator) key(p *x402.Payment) string {
-	return strings.ToLower(f.terms.Network + "|" + f.terms.Asset + "|" + p.From.String() + "|0x" + hex.EncodeToString(p.Nonce[:]))
+	return strings.ToLower(f.config.Terms.Network + "|" + f.config.Terms.Asset + "|" + p.From.String() + "|0x" + hex.EncodeToString(p.Nonce[:]))
 }
 
 // read decodes a request and judges it as the reference facilitators do. The
@@ -286,14 +278,14 @@ func (f *Facilitator) judge(p *x402.Payment, q x402.Requirements) error {
 	if p.Value.String() != q.Amount {
 		return errors.New("invalid_exact_evm_payload_authorization_value_mismatch")
 	}
-	if p.ValidBefore.IsInt64() && p.ValidBefore.Int64() < f.now().Add(6*time.Second).Unix() {
+	if p.ValidBefore.IsInt64() && p.ValidBefore.Int64() < f.config.Now().Add(6*time.Second).Unix() {
 		return errors.New("invalid_exact_evm_payload_authorization_valid_before")
 	}
 	domain, err := x402.Terms{Network: q.Network, Asset: q.Asset, Name: q.Extra.Name, Version: q.Extra.Version}.TokenDomain()
 	if err != nil {
 		return errors.New("invalid_exact_evm_missing_eip712_domain")
 	}
-	if p.Check(p.Digest(domain)) != nil && (f.contract == nil || !f.contract(p.From, p.Signature)) {
+	if p.Check(p.Digest(domain)) != nil && (f.config.Contract == nil || !f.config.Contract(p.From, p.Signature)) {
 		return errors.New("invalid_exact_evm_signature")
 	}
 	return nil

@@ -157,30 +157,28 @@ var ErrInvalid = errors.New("receipt: invalid")
 // Verify reads a receipt and checks its signature with the key that find returns
 // for the id of its key (KeyID). It does not say whether that key may speak for the
 // resource: Authorizes does.
-func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (Statement, string, error) {
+func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (s Statement, kid string, err error) {
 	parts := strings.Split(jws, ".")
 	if len(jws) > MaxSize || len(parts) != 3 {
-		return Statement{}, "", fmt.Errorf("%w: not a compact JWS", ErrInvalid)
+		return s, "", fmt.Errorf("%w: not a compact JWS", ErrInvalid)
 	}
 	var decoded [3][]byte
 	for i, part := range parts {
-		var err error
 		if decoded[i], err = decode(part); err != nil {
-			return Statement{}, "", fmt.Errorf("%w: not base64url: %w", ErrInvalid, err)
+			return s, "", fmt.Errorf("%w: not base64url: %w", ErrInvalid, err)
 		}
 	}
 	var h header
 	if err := json.Unmarshal(decoded[0], &h); err != nil || h.Alg != algorithm || h.Kid == "" {
-		return Statement{}, "", fmt.Errorf("%w: its header names no key for %s", ErrInvalid, algorithm)
+		return s, "", fmt.Errorf("%w: its header names no key for %s", ErrInvalid, algorithm)
 	}
 	key, err := find(h.Kid)
-	if err != nil {
-		return Statement{}, h.Kid, err
+	switch {
+	case err != nil:
+		return s, h.Kid, err
+	case len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, []byte(parts[0]+"."+parts[1]), decoded[2]):
+		return s, h.Kid, fmt.Errorf("%w: the signature is not that of %s", ErrInvalid, h.Kid)
 	}
-	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, []byte(parts[0]+"."+parts[1]), decoded[2]) {
-		return Statement{}, h.Kid, fmt.Errorf("%w: the signature is not that of %s", ErrInvalid, h.Kid)
-	}
-	var s Statement
 	if err := json.Unmarshal(decoded[1], &s); err != nil || s.Version != version {
 		return Statement{}, h.Kid, fmt.Errorf("%w: it does not say what version %d says", ErrInvalid, version)
 	}
