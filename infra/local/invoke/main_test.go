@@ -68,6 +68,9 @@ func project(t *testing.T) (flags []string) {
 }
 
 func TestRun(t *testing.T) {
+	if got := parameters("\n[default.local_invoke.parameters]\n[b]\nparameter_overrides = \"A=b\"\n"); got["A"] != "" {
+		t.Errorf("parameters of another section: %v", got)
+	}
 	flags := project(t)
 	environment := func(name string) (string, bool) {
 		v, ok := map[string]string{

@@ -68,7 +68,7 @@ func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer
 		answers: make(chan answer), exited: make(chan struct{}),
 	}
 	api := &http.Server{Handler: p.api(), ReadHeaderTimeout: time.Minute}
-	p.cmd = exec.Command(filepath.Join(dir, "bootstrap")) // #nosec G204 //nolint:noctx // it was built; Kill ends it
+	p.cmd = exec.Command(filepath.Join(dir, "bootstrap")) //nolint:noctx,gosec // it was built, and Kill ends it
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr, p.cmd.WaitDelay = dir, logs, logs, outputGrace
 	p.cmd.Env, p.cmd.SysProcAttr = environment(f, dir, l.Addr().String()), attr
 	started := make(chan error)
