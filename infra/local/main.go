@@ -19,7 +19,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -33,11 +32,6 @@ import (
 )
 
 func main() {
-	if os.Getenv("GOGC") == "" {
-		// The live heap is a few megabytes. Collecting whenever it has doubled, Go's
-		// default, would take a tenth of the processor under load.
-		debug.SetGCPercent(400)
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, func() {
