@@ -155,15 +155,11 @@ func decidedAfter(r ledger.Record) time.Time { return r.ValidBefore.Add(ledger.C
 
 // payerOf is whose payment a record is, by its key: that is who has signed.
 func payerOf(r ledger.Record) string {
-	parts := strings.Split(r.Key, "|")
-	if len(parts) < 3 {
-		return ""
+	parts := append(strings.Split(r.Key, "|"), "", "", "")
+	if a, err := x402.ParseAddress(parts[2]); err == nil {
+		return a.Checksum()
 	}
-	a, err := x402.ParseAddress(parts[2])
-	if err != nil {
-		return parts[2]
-	}
-	return a.Checksum()
+	return parts[2]
 }
 
 // note is what there is to say of a payment beside its columns.

@@ -33,24 +33,12 @@ func smoke(ctx context.Context, o order) error {
 		return fmt.Errorf("ORIGIN=%s is not an origin such as https://api.example.com", printable.Quote(o.args[0], printable.Max))
 	}
 	c, err := boot.ReadLocal(o.getenv)
-	if err == nil {
-		err = checkReady(ctx, u, o.notes)
-	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case c.Ledger.Name != "":
-		return checkTable(ctx, c.Ledger)
 	}
-	fmt.Fprintln(o.notes, "The ledger's table was not looked at: LEDGER_TABLE names none.")
-	return nil
-}
-
-// checkReady prints what /ready says, and returns an error unless the service is ready.
-func checkReady(ctx context.Context, origin *url.URL, notes io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, smokeTimeout)
+	limited, cancel := context.WithTimeout(ctx, smokeTimeout)
 	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, origin.JoinPath(pathReady).String(), nil) //nolint:gosec // the operator names the origin
+	q, err := http.NewRequestWithContext(limited, http.MethodGet, u.JoinPath(pathReady).String(), nil) //nolint:gosec // the operator names the origin
 	if err != nil {
 		return err
 	}
@@ -60,22 +48,22 @@ func checkReady(ctx context.Context, origin *url.URL, notes io.Writer) error {
 		return fmt.Errorf("ask %s: %s", pathReady, printable.Text(err.Error()))
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxReady))
 	var said struct {
 		Checks map[string]struct{ Status, Message string }
 	}
-	if err == nil {
-		err = json.Unmarshal(body, &said)
-	}
-	if err != nil {
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxReady)).Decode(&said); err != nil {
 		return fmt.Errorf("%s answers %d, and not as this service does: %s", pathReady, res.StatusCode, printable.Text(err.Error()))
 	}
 	for _, name := range slices.Sorted(maps.Keys(said.Checks)) {
 		c := said.Checks[name]
-		fmt.Fprintf(notes, "%-16s %s\n", printable.Text(name), printable.Text(strings.TrimSpace(c.Status+" "+c.Message)))
+		fmt.Fprintf(o.notes, "%-16s %s\n", printable.Text(name), printable.Text(strings.TrimSpace(c.Status+" "+c.Message)))
 	}
-	if res.StatusCode != http.StatusOK {
+	switch {
+	case res.StatusCode != http.StatusOK:
 		return fmt.Errorf("not ready: %s answers %d", pathReady, res.StatusCode)
+	case c.Ledger.Name != "":
+		return checkTable(ctx, c.Ledger)
 	}
+	fmt.Fprintln(o.notes, "The ledger's table was not looked at: LEDGER_TABLE names none.")
 	return nil
 }

@@ -159,20 +159,6 @@ func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 	return path, paid
 }
 
-func record(t *testing.T, path, key string) *ledger.Record {
-	t.Helper()
-	s, err := file.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	r, err := s.Fetch(t.Context(), key)
-	if err != nil || r == nil {
-		t.Fatalf("Fetch = %v, %v", r, err)
-	}
-	return r
-}
-
 // node is a chain on which nothing was ever paid, but for what refunds hold:
 // atomic units to the payer, by the transaction back.
 type node struct {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -261,7 +260,7 @@ func judge(re reply, from string) x402.Verification {
 
 // supports looks for the kind of payment that this service takes. An entry of the list that
 // cannot be read is another facilitator feature, not an error.
-func supports(re reply, network string) *fault.Error {
+func supports(re reply, network string) error {
 	o, err := parseObject(re.body)
 	if re.err != nil || re.status/100 != 2 || o["kinds"] == nil {
 		return noVerdict(re, err)
@@ -274,11 +273,11 @@ func supports(re reply, network string) *fault.Error {
 	if err := json.Unmarshal(o["kinds"], &kinds); err != nil {
 		return fault.New(fault.FacilitatorUnavailable, fmt.Errorf("member kinds: %w", err))
 	}
-	if slices.ContainsFunc(kinds, func(raw json.RawMessage) bool {
+	for _, raw := range kinds {
 		var k kind
-		return json.Unmarshal(raw, &k) == nil && k == kind{x402.Version, x402.Scheme, network}
-	}) {
-		return nil
+		if json.Unmarshal(raw, &k) == nil && k == (kind{x402.Version, x402.Scheme, network}) {
+			return nil
+		}
 	}
 	return fault.New(fault.FacilitatorMisconfigured,
 		fmt.Errorf("facilitator does not list scheme %s on network %s", x402.Scheme, printable.Clip(network, maxReason)))

@@ -199,8 +199,5 @@ func (c *Client) Verify(ctx context.Context, p x402.Payload, r x402.Requirements
 // Supported returns nil when the facilitator settles scheme exact of protocol
 // version 2 on network, and a *fault.Error with a facilitator code otherwise.
 func (c *Client) Supported(ctx context.Context, network string) error {
-	if f := supports(c.exchange(ctx, http.MethodGet, "/supported", nil), network); f != nil {
-		return f
-	}
-	return nil
+	return supports(c.exchange(ctx, http.MethodGet, "/supported", nil), network)
 }

@@ -22,11 +22,11 @@ func TestSupports(t *testing.T) {
 		`[]`: fault.FacilitatorMisconfigured, `"all"`: fault.FacilitatorUnavailable,
 	} {
 		f := supports(answered(200, `{"extensions":[],"kinds":`+kinds+`}`), network)
-		if (f == nil) != (want == "") || f != nil && f.Code != want {
+		if (f == nil) != (want == "") || f != nil && fault.From(f).Code != want {
 			t.Errorf("%s: %v, want %q", kinds, f, want)
 		}
 	}
-	if f := supports(answered(404, `{"kinds":[`+kind+`]}`), network); f == nil || f.Code != fault.FacilitatorMisconfigured {
+	if f := supports(answered(404, `{"kinds":[`+kind+`]}`), network); f == nil || fault.From(f).Code != fault.FacilitatorMisconfigured {
 		t.Errorf("listed in a 404: %v", f)
 	}
 }

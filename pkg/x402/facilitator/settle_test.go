@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 func refusalAnswer(reason string) string {
@@ -123,7 +124,7 @@ func TestClassifyByStatus(t *testing.T) {
 				if got, _ := verifies(re); got != verify {
 					t.Errorf("verify: %d %q: %s, want %s", status, body, got, verify)
 				}
-				if f := supports(re, network); f == nil || string(f.Code) != verify {
+				if f := supports(re, network); f == nil || string(fault.From(f).Code) != verify {
 					t.Errorf("supported: %d %q: %v, want %s", status, body, f, verify)
 				}
 			}
@@ -176,7 +177,7 @@ func TestClassify(t *testing.T) {
 			if v.AboutPayer != strings.Contains(row.settle, "about the payer") {
 				t.Errorf("verify: %+v", v)
 			}
-			if f := supports(row.in, network); f == nil || string(f.Code) != row.call || got != row.call {
+			if f := supports(row.in, network); f == nil || string(fault.From(f).Code) != row.call || got != row.call {
 				t.Errorf("verify: %s, supported: %v, want %s", got, f, row.call)
 			}
 		})
