@@ -310,3 +310,33 @@ func TestAnswerRoundTrip(t *testing.T) {
 		}
 	}
 }
+
+// A bundle with parts that are owed can be claimed again, spaced, and answers
+// meanwhile; an attempt that brought nothing better leaves the answer.
+func TestPartsOwed(t *testing.T) {
+	d := newTestLedger(t)
+	h := d.settled(t)
+	owes := answer(t, "one")
+	owes.Owed = []string{"whois"}
+	must(t, h.Redeem(t.Context(), owes, 0, true))
+	if r := d.state(t); r.Lookups != 0 || r.Owed() {
+		t.Errorf("unused: %+v", r)
+	}
+	d.claim(t, ledger.Answered)
+	d.pass(10 * time.Second)
+	h = d.hold(t)
+	d.claim(t, ledger.Answered) // beside the one that looks up
+	must(t, h.KeepAnswer(t.Context(), false))
+	d.pass(10*time.Second - 1)
+	d.claim(t, ledger.Answered)
+	d.pass(1)
+	h = d.hold(t)
+	must(t, h.Redeem(t.Context(), answer(t, "two"), 0, false))
+	if r := d.state(t); !r.AnsweredAt.Equal(d.at) {
+		t.Errorf("the complete answer is kept from %v on, and is of %v", r.AnsweredAt, d.at)
+	}
+	d.pass(time.Hour)
+	if c := d.claim(t, ledger.Answered); c.Record.Lookups != 2 || len(c.Record.Answer.Owed) != 0 {
+		t.Errorf("%+v", c.Record)
+	}
+}

@@ -25,18 +25,11 @@ func New(store Store, now func() time.Time, newID func() string) *Ledger {
 // Payment is a signed authorization that was found to be in order, and the
 // request that it came with.
 type Payment struct {
-	Key         string // see Key
-	AuthDigest  string
-	SigDigest   string
-	Request     string
-	Terms       json.RawMessage
-	ValidBefore time.Time
-	Payload     json.RawMessage // see Record
-	// Purchase is what is bought with it (PurchaseKey), empty when the payment
-	// is a purchase of its own.
-	Purchase string
-	// Token is the hex SHA-256 of the retry token that it came with, or empty.
-	Token string
+	// These are as in the Record that a first claim makes of them.
+	Key, AuthDigest, SigDigest, Request, Purchase, Token string
+
+	Terms, Payload json.RawMessage
+	ValidBefore    time.Time
 	// Asks is the facilitator that the attempt asks first; empty where there is
 	// one only.
 	Asks string

@@ -183,3 +183,21 @@ func TestWritesThatFail(t *testing.T) {
 	wants(t, ledger.ErrIllegal, h.Ask(t.Context(), "fallback"))
 	must(t, h.End(t.Context(), ledger.EventUncertain, "?", ""))
 }
+
+// The reconciler takes the lease of what nobody holds and is not decided.
+func TestReclaim(t *testing.T) {
+	d := newTestLedger(t)
+	d.hold(t)
+	live := d.state(t)
+	d.pass(lease)
+	h, err := d.Reclaim(t.Context(), live, d.at.Add(lease))
+	if err != nil || h.Record().Attempt != 2 || !h.Record().Doubt {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	must(t, h.End(t.Context(), ledger.EventDisproved, "no", ""))
+	for what, r := range map[string]ledger.Record{"of another version": live, "decided": d.state(t), "live": d.pay(t, "other").Record()} {
+		if h, err := d.Reclaim(t.Context(), r, d.at.Add(lease)); h != nil || err != nil {
+			t.Errorf("%s: %+v, %v", what, h, err)
+		}
+	}
+}

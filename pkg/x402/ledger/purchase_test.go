@@ -189,3 +189,35 @@ func TestVouches(t *testing.T) {
 		}
 	}
 }
+
+// The payment that opens a purchase first owns it, and opens it again before every attempt;
+// others learn who it is.
+func TestOpenPurchase(t *testing.T) {
+	d := newTestLedger(t)
+	first, second := d.opened(t)
+	p := d.opens(t, second, first)
+	d.opens(t, first, first)
+	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened it since
+	d.opens(t, second, first)
+	// A purchase that nobody has opened for its time is as good as none.
+	d.pass(70*day + time.Minute)
+	d.opens(t, second, second)
+}
+
+// What was never sent is closed on the version that was read, and on no other.
+func TestCloseUnsent(t *testing.T) {
+	d := newTestLedger(t)
+	_, waits := d.opened(t)
+	for _, fault := range faults {
+		d.fails(ledgertest.Replace, fault, 1)
+		wants(t, ledgertest.ErrInjected, errOf(d.CloseUnsent(t.Context(), waits.Record())))
+		d.decide = nil
+	}
+	if r := d.record(t, waits.Record().Key); r.State != ledger.Refused || r.Sent || r.Doubt || r.Reason == "" {
+		t.Errorf("%+v", r)
+	}
+	if closed, err := d.CloseUnsent(t.Context(), waits.Record()); closed || err != nil {
+		t.Errorf("on a version that is not there: %v, %v", closed, err)
+	}
+	wants(t, ledger.ErrIllegal, errOf(d.CloseUnsent(t.Context(), d.record(t, waits.Record().Key))))
+}

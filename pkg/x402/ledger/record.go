@@ -16,42 +16,36 @@ import (
 // State says what is true of a payment.
 type State string
 
-// The stored states. Computed and never stored: abandoned (settling with its
-// lease past) and expired (past ExpiresAt).
+// The stored states; the package comment says what each is left by. Computed and never
+// stored: abandoned (settling with its lease past) and expired (past ExpiresAt).
 const (
 	// Settling: one attempt holds the lease and may be talking to the
-	// facilitator. Whether money moved is unknown. Left by the holder's
-	// verdict, or by a takeover once the lease has run out.
+	// facilitator. Whether money moved is unknown.
 	Settling State = "settling"
-	// Uncertain: an attempt ended without learning whether money moved. Left
-	// by a new claim, which asks for evidence first.
+	// Uncertain: an attempt ended without learning whether money moved.
 	Uncertain State = "uncertain"
 	// Settled: proof of payment is stored, money has moved, and the answer is
-	// still owed. While the lease is live its holder is looking up. Left by
-	// Redeem.
+	// still owed. While the lease is live its holder is looking up.
 	Settled State = "settled"
 	// Refused: nothing moved. A facilitator said so, or evidence proved it (then
-	// Disproved is set). Without proof it is left by a new claim: the signature
-	// stays valid until it expires, and the payer may top up.
+	// Disproved is set). Without proof the signature stays valid until it expires,
+	// and the payer may top up.
 	Refused State = "refused"
 	// Redeemed: the answer was produced and is stored, or was by an operator's word
-	// (see Attest). Terminal.
+	// (see Attest).
 	Redeemed State = "redeemed"
-	// Superseded: another payment answers the purchase that this one was made
-	// for, and this one is never sent (again). Owner names the other. Nothing
-	// but proof that its own money moved all the same changes it.
-	Superseded State = "superseded"
-	// Bought: not a payment but a purchase; Owner is the payment that it is made
-	// with. See Purchase.
-	Bought State = "bought"
 	// Refunded: money moved, no answer was given, and the operator has sent the
-	// amount back. Terminal.
+	// amount back.
 	Refunded State = "refunded"
-	// Scanned: not a payment but the block up to which the chain was read for
-	// transfers to a payee. See Cursor.
+	// Superseded: another payment answers the purchase that this one was made
+	// for, and this one is never sent (again). Owner names the other.
+	Superseded State = "superseded"
+
+	// Bought: not a payment but a Purchase.
+	Bought State = "bought"
+	// Scanned: not a payment but a Cursor.
 	Scanned State = "scanned"
-	// Repaid: not a payment but a transfer that paid one back; Owner is that one.
-	// See Reserve.
+	// Repaid: not a payment but a transfer that paid one back, its Owner. See Reserve.
 	Repaid State = "repaid"
 )
 

@@ -12,9 +12,8 @@ import (
 // differs between DynamoDB and a file; every rule is above it, in Ledger.
 //
 // A call that returns an error other than those named here may or may not have
-// taken effect. The Ledger decides what that means; a Store must not guess.
-// Every call ends by itself within some seconds, also when ctx has no end:
-// verdicts about money are written under such a context.
+// taken effect. Every call ends by itself within some seconds, also when ctx has no
+// end: verdicts about money are written under such a context.
 // Every Store passes ledgertest.Exercise.
 type Store interface {
 	// Create writes a record whose key is absent. When the key is taken it

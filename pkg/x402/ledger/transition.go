@@ -149,13 +149,9 @@ func later(a, b time.Time) time.Time {
 }
 
 func leasePast(r Record, now time.Time) bool { return !r.LeaseUntil.After(now) }
-
 func leaseLive(r Record, now time.Time) bool { return !leasePast(r, now) }
-
-func inDoubt(r Record, _ time.Time) bool { return r.Doubt }
-
-func undoubted(r Record, _ time.Time) bool { return !r.Doubt }
-
+func inDoubt(r Record, _ time.Time) bool     { return r.Doubt }
+func undoubted(r Record, _ time.Time) bool   { return !r.Doubt }
 func undisproved(r Record, _ time.Time) bool { return !r.Disproved }
 
 // refundDue is a paid record without an answer that nobody is looking up and

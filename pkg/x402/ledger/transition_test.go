@@ -101,6 +101,7 @@ func TestEveryStateAndEvent(t *testing.T) {
 func checkStep(t *testing.T, key string, old, next Record, ev Event) {
 	t.Helper()
 	told := ev == EventRefused || ev == EventBadSignature || ev == EventTurnedAway || ev == EventUncertain
+	refused := next.State == Refused && (ev == EventRefused || ev == EventBadSignature)
 	expires := old.ValidBefore.Add(keep)
 	if next.State == Settling || next.State == Uncertain || next.State == Settled {
 		expires = time.Time{}
@@ -113,6 +114,7 @@ func checkStep(t *testing.T, key string, old, next Record, ev Event) {
 		"settled without a receipt":          ev == EventSettled && next.Receipt == nil,
 		"disproved":                          next.Disproved != (ev == EventDisproved || ev == EventSupersede && old.Disproved),
 		"what may have been sent":            next.Sent != (old.Sent || told || ev == EventClaim && old.State == Settling),
+		"refusals that are counted":          (next.Refusals > 0) != refused || next.BadSignature != (refused && ev == EventBadSignature),
 		"the end":                            !next.ExpiresAt.Equal(expires),
 	} {
 		if wrong {

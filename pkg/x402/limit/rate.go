@@ -23,9 +23,8 @@ import (
 
 // Window is how long a client's requests are counted together. Windows begin with
 // each minute of the clock, the same in every environment, so that one write
-// returns an environment everything that it needs. A client can therefore send up
-// to two limits around the turn of a minute. A sliding window would prevent that,
-// but needs a second item to be read with each report.
+// returns everything that an environment needs. A client can therefore send up
+// to two limits around the turn of a minute.
 const Window = time.Minute
 
 const (
@@ -65,11 +64,9 @@ type Counter interface {
 // Rate limits how many units a client may use in a Window, over all
 // environments.
 //
-// A request without a payment weighs one unit, and Allow counts it approximately,
-// because it costs almost nothing to serve. A request with a payment costs writes
-// and calls to other services before it is known whether it pays, so Weigh counts
-// it exactly and at once. It weighs more until it is decided, and most when its
-// payer is found to be at fault (see Undecided).
+// A request without a payment costs almost nothing to serve, and Allow counts it
+// approximately. A request with a payment costs writes and calls to other services
+// before it is known whether it pays, so Weigh counts it exactly and at once.
 //
 // An environment counts on its own. It reports when a tenth of the limit has
 // passed since its last report, the current request included, and learns the
