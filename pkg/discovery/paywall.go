@@ -137,8 +137,7 @@ func showing(fields []catalog.Field, path string, rules map[string][][]string, h
 		inner := f.Fields
 		if f.Type == "object" && len(f.Items) > 0 {
 			inner = f.Items[0].Fields
-			op, _ := resultOf(f)
-			rules[path+f.Name] = append([][]string{}, rulesOf(op)...)
+			rules[path+f.Name] = append([][]string{}, rulesOf(resultOf(f))...)
 		}
 		showing(inner, path+f.Name+".", rules, hints)
 	}

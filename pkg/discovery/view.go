@@ -253,20 +253,19 @@ func ownRows(op catalog.Operation) []row {
 			all = append(all, rows([]catalog.Field{f})...)
 			continue
 		}
-		other, _ := resultOf(f)
-		all = append(all, row{f.Name, f.TypeText(), "The fields of " + other.Title + ", or {error: {code, message}} if that lookup failed"})
+		all = append(all, row{f.Name, f.TypeText(), "The fields of " + resultOf(f).Title + ", or {error: {code, message}} if that lookup failed"})
 	}
 	return all
 }
 
-// resultOf is the operation whose result a field of a bundle holds.
-func resultOf(f catalog.Field) (op catalog.Operation, ok bool) {
-	all := catalog.All()
-	i := slices.IndexFunc(all, func(op catalog.Operation) bool { return len(f.Items) > 0 && op.Result == f.Items[0].Schema })
-	if i < 0 {
-		return op, false
+// resultOf is the operation whose result a field of a bundle holds, or the zero one.
+func resultOf(f catalog.Field) (op catalog.Operation) {
+	for _, other := range catalog.All() {
+		if len(f.Items) > 0 && other.Result == f.Items[0].Schema {
+			op = other
+		}
 	}
-	return all[i], true
+	return op
 }
 
 func links(s Site) []link {
