@@ -138,7 +138,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 		})
 	}
 	open, owed := c.walk(ctx, func(record ledger.Record) error {
-		if settling.Err() != nil { // what is left of this list is only counted
+		if timeUp(settling) { // what is left of this list is only counted
 			receive()
 		}
 		number, err := r.one(ctx, settling, record)
@@ -181,7 +181,7 @@ func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, er
 		return nil, nil
 	case !record.InDoubt():
 		return &r.Skipped, nil
-	case settling.Err() != nil || len(r.judged) == maxJudged:
+	case timeUp(settling) || len(r.judged) == maxJudged:
 		return &r.Left, nil
 	}
 	var terms Requirements
@@ -232,7 +232,7 @@ func (r *run) judge(ctx context.Context, record ledger.Record, doubtful bool) (*
 	switch {
 	case !doubtful && f.Verdict != Paid && f.Verdict != NeverPaid:
 		return &r.Undue, nil
-	case f.Verdict == CannotTell && ctx.Err() != nil:
+	case f.Verdict == CannotTell && timeUp(ctx):
 		return &r.Left, nil // there was no time to ask
 	case f.Verdict == CannotTell && r.CannotTell < maxDoubts:
 		r.Log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", f.Cause)
@@ -301,3 +301,6 @@ func (r *run) owes(ctx context.Context, record ledger.Record) error {
 	}
 	return err
 }
+
+// timeUp says that the time of a run has ended.
+func timeUp(ctx context.Context) bool { return ctx.Err() != nil }

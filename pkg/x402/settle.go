@@ -123,7 +123,7 @@ func (a *attempt) find(ctx context.Context, r ledger.Record, s Settlement, budge
 func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, t *attempted) *Outcome {
 	reason := t.Reason
 	c := conclusionOf(t.Class, t.doubt, t.finding.Verdict)
-	switch c.event {
+	switch c.event { //nolint:exhaustive // the others need nothing more
 	case ledger.EventSettled:
 		a.trace.UsedAsPaid = t.Class == used && t.finding.Verdict == noNode
 		a.trace.Transaction = cmp.Or(t.finding.Transaction, t.Transaction, h.Record().Transaction)

@@ -84,10 +84,10 @@ type Info struct {
 // InternalError.
 func infoOf(c Code) (internal Info) {
 	for _, i := range table() {
-		switch i.Code {
-		case c:
+		if i.Code == c {
 			return i
-		case InternalError:
+		}
+		if i.Code == InternalError {
 			internal = i
 		}
 	}
