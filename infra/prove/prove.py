@@ -247,9 +247,9 @@ def lighthouse():
 
 PAGES = """## The pages on a phone
 
-Lighthouse %s with its mobile settings, %s; its mark for this machine is %d, and a loaded
-one is marked lower, with its pages. Of five runs the one in the middle. Performance must be
-0.95 and accessibility 1.
+Lighthouse %s with its mobile settings, %s.
+Its mark for this machine is %d; a loaded machine is marked lower, and its pages with it.
+Of five runs the one in the middle. Performance must be 0.95 and accessibility 1.
 
 | Page | Performance | Accessibility | Largest paint | Blocking | Shift |
 |---|---|---|---|---|---|
