@@ -105,7 +105,7 @@ func TestMessages(t *testing.T) {
 		{"modern header without _meta", routed("tools/list"), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, 400, `"code":-32602`},
 		{"modern without capabilities", routed("tools/list"), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, 400, `"code":-32602`},
 		{"modern _meta without a header", nil, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, 400, `"code":-32020`},
-		{"modern, another version in the header", header("MCP-Protocol-Version", "2025-11-25"), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, 400, `"code":-32020`},
+		{"modern, another version in the header", header("MCP-Protocol-Version", "2025-11-25", "Mcp-Method", "tools/list"), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, 400, `"code":-32020`},
 		{"version no text", routed("tools/list"), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":1}}}`, 400, `"code":-32602`},
 		{"version twice", routed("tools/list", "MCP-Protocol-Version", mcp.Modern), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, 400, `"code":-32020`},
 		{"version not spoken", header("MCP-Protocol-Version", "1900-01-01"), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1900-01-01"}}}`, 400, `"code":-32022`},

@@ -175,7 +175,7 @@ func TestBudget(t *testing.T) {
 			tools        bool
 			most         spent
 		}{{1, false, kind.one}, {200, false, kind.many}, {1, true, kind.one}} {
-			if raceDetector() && c.environments > 1 {
+			if raceDetector() && (c.environments > 1 || c.tools) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, %d, tools %v", kind.name, c.environments, c.tools), func(t *testing.T) {
@@ -275,8 +275,8 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 			{"203.0.113.%[1]d:1", 3, 120, time.Second / 2, 15 * time.Second},
 			{"203.0.113.%[1]d:1", 3, 100, 0, time.Minute}, {"[2001:db8:1:%[2]x::1]:1", 1, 100, 0, time.Minute},
 		} {
-			if raceDetector() {
-				a.step *= 4
+			if raceDetector() && a.apart > 0 { // who comes at once races most
+				continue
 			}
 			for phase := time.Duration(0); phase < time.Minute; phase += a.step {
 				t.Run(fmt.Sprintf("%d %s, %s apart, from %s on", a.clients, a.name, a.apart, phase), func(t *testing.T) {
