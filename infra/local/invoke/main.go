@@ -178,7 +178,7 @@ func described(slug string) (f sam.Function, err error) {
 func parameters(samconfig string) map[string]string {
 	params := map[string]string{"Ledger": "Ledger"} // as sam local does: a resource is called by its logical id
 	_, section, _ := strings.Cut(samconfig, "\n[default.local_invoke.parameters]\n")
-	section, _, _ = strings.Cut(section, "\n[")
+	section, _, _ = strings.Cut("\n"+section, "\n[")
 	m := regexp.MustCompile(`(?m)^parameter_overrides\s*=\s*"(.*)"$`).FindStringSubmatch(section)
 	if m != nil {
 		for pair := range strings.FieldsSeq(m[1]) {
