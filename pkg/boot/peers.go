@@ -158,14 +158,17 @@ func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 	}
 	n := chain.Config{URLs: c.Nodes, Network: c.Terms.Network, Asset: c.Terms.Asset, Now: now, UserAgent: c.userAgent()}
 	if c.nodesInSecret {
-		n.Read = func(ctx context.Context, now time.Time, failed bool) ([]string, error) {
-			if failed {
-				c.secret.failed()
-			}
-			return part(ctx, c.secret, now, nodesOf)
-		}
+		n.Read = c.readNodes
 	}
 	return chain.New(n)
+}
+
+// readNodes reads the nodes of the secret; failed says that none of those before works.
+func (c Config) readNodes(ctx context.Context, now time.Time, failed bool) ([]string, error) {
+	if failed {
+		c.secret.failed()
+	}
+	return part(ctx, c.secret, now, nodesOf)
 }
 
 // evidence is a view of the chain as the payment layer takes it. Without one both are

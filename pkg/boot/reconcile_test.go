@@ -83,7 +83,11 @@ func TestNodesOfTheSecret(t *testing.T) {
 		"not a secret": {"", holds(`hush`), "", "not a JSON object"},
 	} {
 		config := must(readFunction(env(deployed(vars{"RPC_URL": c.rpc}, newVault(t, c.answer).secretVars()))))
-		got, err := part(t.Context(), config.secret, time.Now(), nodesOf)
+		now := time.Unix(1_800_000_000, 0)
+		got, err := config.readNodes(t.Context(), now, false)
+		same(t, name+": reads again", config.secret.wrong.Load(), err != nil && !strings.HasPrefix(err.Error(), "read"))
+		_, _ = config.readNodes(t.Context(), now, true)
+		same(t, name+": reads again after a failure", config.secret.wrong.Load(), true)
 		if strings.Join(got, " ") != c.want || (err == nil) != (c.says == "") ||
 			err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hush")) {
 			t.Errorf("%s: %v, %v", name, got, err)
