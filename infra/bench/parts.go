@@ -57,9 +57,10 @@ func runBare(ctx context.Context, arguments []string) error {
 	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		if len(c.Settle) > 0 {
-			res := must(client.Do(must(http.NewRequestWithContext(r.Context(), http.MethodPost, *facilitator+"/settle", bytes.NewReader(c.Settle)))))
+			res, err := client.Do(must(http.NewRequestWithContext(r.Context(), http.MethodPost, *facilitator+"/settle", bytes.NewReader(c.Settle))))
+			check(err)
+			defer res.Body.Close()
 			_, _ = io.Copy(io.Discard, res.Body)
-			check(res.Body.Close())
 		}
 		for name, values := range c.Header {
 			w.Header()[name] = values
@@ -82,9 +83,10 @@ func (s site) bare(t target, settle []byte) *server {
 	conn := must(new(net.Dialer).DialContext(s.ctx, "tcp", t.server.host()))
 	defer conn.Close()
 	must(conn.Write(request))
-	res := must(http.ReadResponse(bufio.NewReader(conn), nil))
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	check(err)
+	defer res.Body.Close()
 	body := must(io.ReadAll(io.LimitReader(res.Body, maxAnswer)))
-	check(res.Body.Close())
 	name := filepath.Join(s.dir, strings.ReplaceAll(t.name, " ", "-")+".json")
 	check(os.WriteFile(name, must(json.Marshal(copied{res.StatusCode, res.Header, body, settle})), 0o600))
 	return start("ready on ", exec.CommandContext(s.ctx, must(os.Executable()), "bare", "-answer", name, "-facilitator", s.facilitator))
