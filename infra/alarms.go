@@ -275,7 +275,7 @@ type topics struct{ page, ticket *string }
 // notify makes the topics, each with the person who is told by e-mail. policy is that of
 // the tickets, which the budget is told to.
 func (e *envelope) notify() (to topics, policy awssns.CfnTopicPolicy) {
-	to.page, _ = e.topic("Alarms", "AlarmTopic", "SNS topic of the pages: whoever is on call", e.email)
+	to.page, _ = e.topic("Alarms", "AlarmTopic", "SNS topic of the pages, for the person on call", e.email)
 	to.ticket, policy = e.topic("Tickets", "TicketTopic", "SNS topic of the tickets and of the budget: for the next working day", e.tickets)
 	return to, policy
 }

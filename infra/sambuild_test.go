@@ -67,7 +67,7 @@ func TestBuild(t *testing.T) {
 	// What was built is what sam deploy takes.
 	built, err := os.ReadFile(filepath.Join(out, "template.yaml"))
 	if err != nil || strings.Count(string(built), "CodeUri: ") != len(functionSlugs()) || strings.Contains(string(built), "CodeUri: functions/") {
-		t.Errorf("the built template names %d folders, want %d of its own: %v", strings.Count(string(built), "CodeUri: "), len(functionSlugs()), err)
+		t.Errorf("the built template names %d folders, want one for each of %d: %v", strings.Count(string(built), "CodeUri: "), len(functionSlugs()), err)
 	}
 }
 

@@ -165,7 +165,7 @@ func TestCodeIsForLambda(t *testing.T) {
 	bootstrap := filepath.Join(root, "build", "dns", "bootstrap")
 	for _, c := range []struct {
 		machine elf.Machine
-		mode    os.FileMode // 0 is no file
+		mode    os.FileMode // 0 is for a file that is missing
 		says    string
 	}{
 		{elf.EM_AARCH64, 0o755, ""},

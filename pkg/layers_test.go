@@ -161,7 +161,7 @@ func TestLayers(t *testing.T) {
 	}
 	for _, l := range layers() {
 		if !used[l.pkg] {
-			t.Errorf("%s is in the table and is no package", l.pkg)
+			t.Errorf("%s is in the table and is not a package", l.pkg)
 		}
 	}
 }

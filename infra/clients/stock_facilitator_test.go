@@ -30,7 +30,7 @@ type failureMode struct {
 	play  func(*testbed.Relayed, settleAnswer)
 	// settles says that the answer, though played with, is that it has settled.
 	settles bool
-	// node is what the service can ask about the chain; nil is no node.
+	// node is what the service can ask about the chain; nil if it has none.
 	node func(*testbed.Facilitator) http.Handler
 	// unanswered says that nobody can know that the money has moved, so that no
 	// answer comes.

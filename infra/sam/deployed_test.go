@@ -120,7 +120,7 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	for name, p := range tpl.Parameters {
 		for _, variable := range set {
 			if node := tpl.Globals.Function.Environment.Variables[variable]; node.Value == name && p.NoEcho != slices.Contains(secret, variable) {
-				t.Errorf("%s is hidden: %v, and %s is no such secret", name, p.NoEcho, variable)
+				t.Errorf("%s is hidden: %v, and %s is not such a secret", name, p.NoEcho, variable)
 			}
 		}
 	}

@@ -58,7 +58,7 @@ func TestPermissions(t *testing.T) {
 			want = append(want, text(statement(permission)))
 		}
 		if f["Role"] != nil {
-			t.Errorf("%s: a role of its own has other permissions", slug)
+			t.Errorf("%s: its role has other permissions", slug)
 		}
 		for _, s := range statements(t, f["Policies"]) {
 			actions := s.(document)["Action"]
@@ -112,7 +112,7 @@ func TestAccessLog(t *testing.T) {
 	format, _ := section(properties(deployed.Template(t), "Api"), "AccessLogSettings")["Format"].(string)
 	var line map[string]string
 	if err := json.Unmarshal([]byte(format), &line); err != nil || strings.Contains(format, "\n") {
-		t.Fatalf("%q is no line of JSON: %v", format, err)
+		t.Fatalf("%q is not a line of JSON: %v", format, err)
 	}
 	want := strings.Fields(`$context.error.message $context.httpMethod $context.integrationErrorMessage $context.integrationLatency
 		$context.integrationStatus $context.protocol $context.requestId $context.requestTime $context.responseLatency

@@ -50,7 +50,7 @@ route add 2001:db8::2/128 dev near0 table local
 )
 
 // far is a network namespace a round trip away from the one that the test process is in. What is
-// opened through it is opened there. A nil far is no delay: everything is in one namespace.
+// opened through it is opened there. A nil far means no delay: everything is in one namespace.
 type far struct {
 	jobs chan func()
 	out  *line // to the internet

@@ -168,7 +168,7 @@ func TestSharedSecret(t *testing.T) {
 		{"until it is of no use", 0, true, `{"a":2}`, `{"a":2}`, 3},
 		{"not within a minute", rereadAfter - time.Second, true, `{"a":3}`, `{"a":2}`, 3},
 		{"a reading that fails leaves it", time.Second, false, "", `{"a":2}`, 4},
-		{"so does what is no object", rereadAfter, false, `["a"]`, `{"a":2}`, 5},
+		{"so does what is not an object", rereadAfter, false, `["a"]`, `{"a":2}`, 5},
 		{"and it tries again", rereadAfter, false, `{"a":3}`, `{"a":3}`, 6},
 		{"once", time.Hour, false, `{"a":4}`, `{"a":3}`, 6},
 		{"a clock that was set back does not hold it up", -2 * time.Hour, true, `{"a":4}`, `{"a":4}`, 7},

@@ -34,7 +34,7 @@ func (e *environment) facilitators(c *Config) {
 		case c.FallbackURL == "":
 			e.fault(fallback+kind, "is set, and %s_URL is not", fallback)
 		case v == e.text(primary+kind):
-			e.fault(fallback+kind, "is that of %s: each facilitator has credentials of its own", primary+kind)
+			e.fault(fallback+kind, "is that of %s: each facilitator has its own credentials", primary+kind)
 		}
 	}
 	if c.FallbackURL != "" && place(c.FallbackURL) == place(c.FacilitatorURL) {

@@ -42,7 +42,7 @@ func Caveats() []Note {
 		{Title: "HTTP/1.1 only", Text: "A host without it is http_failed or handshake_failed here, although browsers reach it.", Slugs: []string{"headers", "resolve-redirect", "uptime-check"}},
 		{Title: "Robots may be answered differently", Text: "A host may refuse this service as a robot (403, 429, 503, 999) and serve a browser.", Slugs: []string{"headers", "resolve-redirect", "uptime-check"}},
 		{Title: "A bundle is one answer", Text: "When its children have ended, the bundle is answered 200, whatever stands in its fields. A child that failed for a reason of ours is named in Answer-Owed, and repeating the request looks it up again without a charge; who does not come back has his answer, and no refund is due.", Slugs: []string{"host-intel", "uptime-check"}},
-		{Title: "Hosts with IPv6 only", Text: "Where the service has no IPv6 route of its own, a host without an IPv4 address cannot be reached. That says nothing about the host: a tool answers with its time-out code and owes the answer, a bundle reports it in the field.", Slugs: []string{"ssl-check", "headers", "resolve-redirect", "host-intel", "uptime-check"}},
+		{Title: "Hosts with IPv6 only", Text: "Where the service has no IPv6 route, a host without an IPv4 address cannot be reached. That says nothing about the host: a tool answers with its time-out code and owes the answer, a bundle reports it in the field.", Slugs: []string{"ssl-check", "headers", "resolve-redirect", "host-intel", "uptime-check"}},
 	}
 }
 

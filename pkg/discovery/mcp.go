@@ -136,7 +136,7 @@ func listed(words []string) string {
 // resultKeys are the members of a result's _meta that are not of the protocol.
 func resultKeys() []row {
 	return []row{
-		{mcp.KeyResponse, "object", "What the settlement came to, decoded PAYMENT-RESPONSE"},
+		{mcp.KeyResponse, "object", "How the settlement ended, decoded PAYMENT-RESPONSE"},
 		{"hostfacts/replayed", "boolean", "true: a stored answer of the same purchase"},
 		{"hostfacts/age", "integer", "Seconds since a stored answer was given"},
 		{"hostfacts/owed", "array of string", "Fields of a bundle that failed for a reason of ours: send the same payment again, and they are looked up without a charge"},

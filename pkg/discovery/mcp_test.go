@@ -28,7 +28,7 @@ func TestToolSchemas(t *testing.T) {
 	for i, op := range catalog.All() {
 		tool := tools[i]
 		if !name.MatchString(tool.Name) || seen[tool.Name] {
-			t.Errorf("%s: %q is no name for a tool, or not the only one", op.Slug, tool.Name)
+			t.Errorf("%s: %q is not a name for a tool, or not the only one", op.Slug, tool.Name)
 		}
 		seen[tool.Name] = true
 		in, out := validator(tool.InputSchema), validator(tool.OutputSchema)

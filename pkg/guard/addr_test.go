@@ -103,7 +103,7 @@ func TestPublic(t *testing.T) {
 		t.Errorf("%d of %d were public: the draw is lopsided", publics, n)
 	}
 	// Metadata services are in these ranges, or in the corpus of infra/simnet. What has a zone
-	// is not public, nor what is no address.
+	// is not public, nor what is not an address.
 	for _, a := range []netip.Addr{{}, netip.MustParseAddr("2606:4700:4700::1111%eth0")} {
 		if code := codeOf(resolved(t, a)); code != lookup.BlockedAddress {
 			t.Errorf("%s: %q, want blocked_address", a, code)

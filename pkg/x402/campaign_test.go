@@ -43,7 +43,7 @@ var (
 // verdict on another version than the one that it asked about; more than eight
 // other signatures; answers too large to keep; bundles that owe a part; a new
 // price between two signatures for one purchase; a client that disconnects.
-// Two effects are no violation by an answer: a third party's transfer after the
+// Two effects are not a violation by an answer: a third party's transfer after the
 // verdict, and what happens to a signature that cannot be verified any more.
 
 // schedule runs the schedule of one seed.

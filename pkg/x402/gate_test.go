@@ -176,7 +176,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// orNone is no code for a stored answer, which has its code in its body.
+// orNone returns no code for a stored answer, which has its code in its body.
 func orNone(stored bool, code fault.Code) fault.Code {
 	if stored {
 		return ""

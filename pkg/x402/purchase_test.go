@@ -37,7 +37,7 @@ func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 
 // A payer who signs anew for the same question is charged once, until the
 // duplicate window ends; with a key, until a day after. Another question, another
-// payer, another key are purchases of their own.
+// payer, another key are separate purchases.
 func TestOnePurchaseOneCharge(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withWindow(nil, nil)
@@ -98,7 +98,7 @@ func TestOwnerOfAPurchase(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		chain  *x402.Finding // when the first is sent, and
-		later  *x402.Finding // when the second comes; nil is no view of it
+		later  *x402.Finding // when the second comes; nil means no view of it
 		first  x402.Settlement
 		before func(b *harness)           // the first
 		after  func(b *harness, h string) // it
@@ -195,7 +195,7 @@ func TestOwnerOfAPurchase(t *testing.T) {
 }
 
 // A payer's identifier is a purchase key: another payment under it is the same
-// purchase, and another request is a conflict. What is no identifier is refused.
+// purchase, and another request is a conflict. What is not an identifier is refused.
 func TestPaymentIdentifier(t *testing.T) {
 	const id = `"pay_7d5d747be160e280504c099d984bcfe0"`
 	within(t, nil, func(t *testing.T, b *harness) {

@@ -43,7 +43,7 @@ type ReconcilerConfig struct {
 	// none.
 	Former string
 	// Cheapest is the lowest price, in atomic units. A transfer of less that is of no
-	// payment on record is a deposit. Nil is no price.
+	// payment on record is a deposit. Nil means no price.
 	Cheapest *big.Int
 	// Error renders the body of an error answer, which is stored where a target's
 	// silence is the answer. Nil leaves that to requests.

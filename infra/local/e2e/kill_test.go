@@ -16,7 +16,7 @@ type death struct {
 	at   string
 	kind string // of the request at which it is killed; empty is the lookup
 	how  mishap
-	// anywhere: also where the store is no server.
+	// anywhere: also where the store is not a server.
 	anywhere bool
 	// leased: the killed attempt had the lease, so that the payer is told to
 	// wait until it has run out.
@@ -63,7 +63,7 @@ func TestKilledAtMoments(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "kills processes, and waits for the end of a lease")
 	l, db := newLab(t), testbed.StartDynamo(t)
-	// Wherever the store is no server, it cannot be told when it is written to, and the
+	// Where the store is not a server, it cannot be told when it is written to, and the
 	// handler of a shop cannot be held.
 	dies := map[string]func(death) bool{
 		"local":  func(c death) bool { return c.anywhere },

@@ -51,7 +51,7 @@ type deployment struct {
 
 	host *testbed.Host // of the built functions
 	// kill ends the process that has a request, and returns when it is gone; revive is the
-	// service afterwards. dead is what the client of a killed process gets: nil is no answer.
+	// service afterwards. dead is what the client of a killed process gets: nil means no answer.
 	kill   func()
 	revive func() *deployment
 	dead   *want

@@ -174,7 +174,7 @@ func described(slug string) (f sam.Function, err error) {
 }
 
 // parameters reads parameter_overrides, "Key=Value Key=Value", from the section of
-// samconfig.toml that sam local invoke itself reads. The template refuses what is no pair.
+// samconfig.toml that sam local invoke itself reads. The template refuses what is not a pair.
 func parameters(samconfig string) map[string]string {
 	params := map[string]string{"Ledger": "Ledger"} // as sam local does: a resource is called by its logical id
 	_, section, _ := strings.Cut(samconfig, "\n[default.local_invoke.parameters]\n")

@@ -1,6 +1,6 @@
 // Command keys is what the operator of a deployment does with keys: receipt-key
 // makes the key that signs receipts, sign-origin signs the deployment's origin with
-// the key of its payee. It works offline, and is a program of its own so that the
+// the key of its payee. It works offline, and is a separate program so that the
 // payee's key is in no process that has the clients of AWS and of the chain.
 //
 //	go run ./infra/local/keys receipt-key

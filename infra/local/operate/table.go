@@ -108,7 +108,7 @@ func checkTable(ctx context.Context, t boot.Table) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("table %s has %s, without which it is no ledger of a deployment.\n"+
+	return fmt.Errorf("table %s has %s, without which it is not the ledger of a deployment.\n"+
 		"If it is a copy, finish it: make restore TO=%s, with LEDGER_TABLE naming the original. Otherwise:%s",
 		t.Name, enumerated(missing), t.Name, strings.Join(commands, ""))
 }

@@ -64,8 +64,8 @@ func TestLimit(t *testing.T) {
 		"the test network": {"0.005", func(o *x402.PaymentRequired) {
 			o.Accepts[0].Network, o.Accepts[0].Asset = "eip155:84532", "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
 		}, ""},
-		"another letter case":  {"0.005", func(o *x402.PaymentRequired) { o.Accepts[0].Asset = strings.ToLower(o.Accepts[0].Asset) }, ""},
-		"its name is no proof": {"1000", func(o *x402.PaymentRequired) { foreign(o); o.Accepts[0].Extra.Name = "USD Coin" }, "MAX=5000atomic allows"},
+		"another letter case":     {"0.005", func(o *x402.PaymentRequired) { o.Accepts[0].Asset = strings.ToLower(o.Accepts[0].Asset) }, ""},
+		"its name proves nothing": {"1000", func(o *x402.PaymentRequired) { foreign(o); o.Accepts[0].Extra.Name = "USD Coin" }, "MAX=5000atomic allows"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

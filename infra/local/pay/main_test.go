@@ -98,7 +98,7 @@ func (o outcome) said() string {
 // noon is the clock of the tests.
 func noon() time.Time { return time.Date(2026, 11, 5, 12, 0, 0, 0, time.Local) }
 
-// buyer is a payer with a key of its own, for whom waiting takes no time.
+// buyer is a payer with a new key, for whom waiting takes no time.
 type buyer struct {
 	*payer
 	out, notes bytes.Buffer
@@ -162,7 +162,7 @@ func isKept(t *testing.T, kept []payment, s *service, address string) {
 	}
 }
 
-// fails fails unless an error says something; "" is no error.
+// fails fails unless an error says something; "" means no error.
 func fails(t *testing.T, err error, says string) {
 	t.Helper()
 	if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {

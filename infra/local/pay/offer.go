@@ -23,7 +23,7 @@ const (
 )
 
 // offer is a PAYMENT-REQUIRED. What a client echoes stays as the server wrote it:
-// servers compare it, and may have members of their own.
+// servers compare it, and may have further members.
 type offer struct {
 	Version    int               `json:"x402Version"`
 	Error      string            `json:"error"`

@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// newPayments is a play world in which payments were made in blocks of their own, all
+// newPayments is a play world in which payments were made in separate blocks, all
 // safe, and the first block of them.
 func newPayments(t testing.TB, n int) (p *play, first uint64) {
 	t.Helper()

@@ -43,7 +43,7 @@ type reason struct {
 
 // reasons is the table of what facilitators say, for /settle and /verify alike;
 // reasons.md says where each word is from. A word that is not in it is in doubt:
-// facilitators answer with words of their own from around the broadcast.
+// facilitators answer with other words from around the broadcast.
 //
 // First comes the closed list of verdicts about the payer. Then comes the operator's
 // affair: credentials, quota, configuration, and the part of the request that this

@@ -102,7 +102,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 		case "settled": // its holder looks up
 		case "settling":
 			// The live attempt keeps its lease, nobody runs beside it, and
-			// a refusal of its own does not overwrite the receipt.
+			// its own refusal does not overwrite the receipt.
 			d.claim(t, ledger.InFlight)
 			wants(t, ledger.ErrLost, taken.End(t.Context(), ledger.EventRefused, "no", ""))
 			d.pass(lease)

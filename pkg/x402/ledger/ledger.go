@@ -312,7 +312,7 @@ func Spent(r Record, now time.Time) bool {
 }
 
 // cutOff says that the last lookup of a paid record neither ended nor gave its lease
-// back: its process died. That is no fault of the payer's.
+// back: its process died. That is not the payer's fault.
 func (r Record) cutOff(now time.Time) bool {
 	return r.Lookups > 0 && !r.LeaseUntil.IsZero() && leasePast(r, now) && r.CutOff < maxCutOff
 }

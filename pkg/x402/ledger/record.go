@@ -76,7 +76,7 @@ type Record struct {
 	// without one.
 	Token string `json:"token,omitempty"`
 	// Purchase is the key of what is bought with it; empty when each payment is
-	// a purchase of its own.
+	// a separate purchase.
 	Purchase string `json:"purchase,omitempty"`
 	// Owner is the key of the payment that a purchase is made with, or that
 	// answers the purchase in the place of this one.

@@ -23,7 +23,7 @@ type Witness struct {
 	Of func(Record) bool
 }
 
-// Testimony is what a witness came to.
+// Testimony is what a witness concludes.
 type Testimony int
 
 const (

@@ -78,7 +78,7 @@ func TestTestify(t *testing.T) {
 	d.testifies(t, w, ledger.RefundDue)
 	d.pass(2 * lease)
 	d.claim(t, ledger.Exhausted)
-	// A transfer of the same nonce that is not the record's gets a record of its own.
+	// A transfer of the same nonce that is not the record's gets a separate record.
 	d = newTestLedger(t)
 	d.hold(t)
 	w = witness(d.payment().Key)
@@ -177,7 +177,7 @@ func TestRefund(t *testing.T) {
 	}
 }
 
-// What has the key of a payment is no purchase, no cursor and no transfer.
+// What has the key of a payment is not a purchase, a cursor or a transfer.
 func TestKinds(t *testing.T) {
 	d := newTestLedger(t)
 	p := d.payment()

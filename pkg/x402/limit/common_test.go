@@ -102,7 +102,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A key is short, is Unknown only for what is no address, and is the key of each address
+// A key is short, is Unknown only for what is not an address, and is the key of each address
 // that it names, however that is written.
 func FuzzClientKey(f *testing.F) {
 	for _, s := range []string{

@@ -91,7 +91,7 @@ type Slot struct {
 // Acquire takes a slot for a client, a SiteKey. The slot is free again at until or
 // less than a second later, even if this process dies; the work must have ended by
 // then. The error is a *fault.Error: overloaded when every slot is taken or, with a
-// message of its own, when the client holds its share already, ledger_unavailable when
+// separate message, when the client holds its share already, ledger_unavailable when
 // the store fails. After a failure the store may keep a lease that nobody holds until
 // it expires. It is not removed, because a second call to a store that just failed
 // would keep the client waiting, and could take effect before the first.

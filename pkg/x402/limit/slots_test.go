@@ -31,7 +31,7 @@ func newHarness(t *testing.T, most int) *harness {
 	return b.over(most, b.store)
 }
 
-// over is another environment of the same clock, with a cap and a store of its own.
+// over is another environment of the same clock, with its own cap and store.
 func (b *harness) over(most int, s limit.Leases) *harness {
 	other := *b
 	other.Slots = limit.NewSlots("dns", most, s, b.clock.Now)

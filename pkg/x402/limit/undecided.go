@@ -12,7 +12,7 @@ import (
 // Weigh counts a request of a client, a SiteKey, whose payment is valid as far as
 // the request itself shows. It asks the store; the caller makes no other call
 // before it. The request may go on if the verdict is OK; then Decide must be
-// called. A verdict with an error is no refusal: how much the client has used is
+// called. A verdict with an error is not a refusal: how much the client has used is
 // not known.
 func (r *Rate) Weigh(ctx context.Context, client string) (*Undecided, Verdict) {
 	now := r.now()
@@ -134,7 +134,7 @@ type Verdict struct {
 }
 
 // Headers are the response headers by name, nil when there is no limit. They carry
-// the policy and what this environment knows. That is no promise: the draft allows
+// the policy and what this environment knows. That is not a promise: the draft allows
 // a server to refuse earlier, and this one may refuse later.
 func (v Verdict) Headers() map[string]string {
 	if v.Limit == 0 {

@@ -94,19 +94,19 @@ func TestSell(t *testing.T) {
 		runs, moved int
 		answer      bool
 	}{
-		"an answer":          {h: answers(200, "text/plain", "fair"), status: 200, kind: "text/plain", body: "fair", runs: 1, moved: 1, answer: true},
-		"binary":             {h: answers(200, "image/png", "\x89PNG\r\n\xff"), status: 200, kind: "image/png", body: "\x89PNG\r\n\xff", runs: 1, moved: 1, answer: true},
-		"not found":          {h: answers(404, "text/html", "<p>no"), status: 404, kind: "text/html", body: "<p>no", runs: 1, moved: 1, answer: true},
-		"a price of its own": {h: answers(402, "text/plain", "more"), status: 402, kind: "text/plain", body: "more", runs: 1, moved: 1, answer: true},
-		"found elsewhere":    {h: answers(302, "text/html", "there"), status: 302, kind: "text/html", body: "there", runs: 1, moved: 1, answer: true},
-		"nothing to say":     {h: answers(204, "text/plain", ""), status: 204, kind: "text/plain", runs: 1, moved: 1, answer: true},
-		"no words":           {h: func(http.ResponseWriter, *http.Request) {}, status: 200, kind: "text/plain; charset=utf-8", runs: 1, moved: 1, answer: true},
-		"busy":               {h: answers(429, "text/plain", "later"), status: 429, kind: "text/plain", body: "later", runs: 1, moved: 1},
-		"broken":             {h: answers(500, "text/plain", "oops"), status: 500, kind: "text/plain", body: "oops", runs: 1, moved: 1},
-		"owed by option":     {h: answers(404, "text/plain", "soon"), options: []x402http.Option{x402http.Owed(404)}, status: 404, kind: "text/plain", body: "soon", runs: 1, moved: 1},
-		"panic":              {h: func(http.ResponseWriter, *http.Request) { panic("no") }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
-		"silent":             {h: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, status: 504, kind: x402http.TypeJSON, body: `"code":"answer_owed"`, runs: 1, moved: 1},
-		"refused by check":   {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 400, "no such city") })}, status: 400, kind: "text/plain; charset=utf-8", body: "no such city"},
+		"an answer":        {h: answers(200, "text/plain", "fair"), status: 200, kind: "text/plain", body: "fair", runs: 1, moved: 1, answer: true},
+		"binary":           {h: answers(200, "image/png", "\x89PNG\r\n\xff"), status: 200, kind: "image/png", body: "\x89PNG\r\n\xff", runs: 1, moved: 1, answer: true},
+		"not found":        {h: answers(404, "text/html", "<p>no"), status: 404, kind: "text/html", body: "<p>no", runs: 1, moved: 1, answer: true},
+		"another price":    {h: answers(402, "text/plain", "more"), status: 402, kind: "text/plain", body: "more", runs: 1, moved: 1, answer: true},
+		"found elsewhere":  {h: answers(302, "text/html", "there"), status: 302, kind: "text/html", body: "there", runs: 1, moved: 1, answer: true},
+		"nothing to say":   {h: answers(204, "text/plain", ""), status: 204, kind: "text/plain", runs: 1, moved: 1, answer: true},
+		"no words":         {h: func(http.ResponseWriter, *http.Request) {}, status: 200, kind: "text/plain; charset=utf-8", runs: 1, moved: 1, answer: true},
+		"busy":             {h: answers(429, "text/plain", "later"), status: 429, kind: "text/plain", body: "later", runs: 1, moved: 1},
+		"broken":           {h: answers(500, "text/plain", "oops"), status: 500, kind: "text/plain", body: "oops", runs: 1, moved: 1},
+		"owed by option":   {h: answers(404, "text/plain", "soon"), options: []x402http.Option{x402http.Owed(404)}, status: 404, kind: "text/plain", body: "soon", runs: 1, moved: 1},
+		"panic":            {h: func(http.ResponseWriter, *http.Request) { panic("no") }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
+		"silent":           {h: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, status: 504, kind: x402http.TypeJSON, body: `"code":"answer_owed"`, runs: 1, moved: 1},
+		"refused by check": {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 400, "no such city") })}, status: 400, kind: "text/plain; charset=utf-8", body: "no such city"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -154,7 +154,7 @@ func TestLostReplyOfUnits(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong on the way, or is stored and is no number or no map of leases, is an
+// Whatever goes wrong on the way, or is stored and is not a number or a map of leases, is an
 // error with its cause, and not a verdict.
 func TestLimitsErrors(t *testing.T) {
 	t.Parallel()

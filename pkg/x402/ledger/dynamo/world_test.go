@@ -143,7 +143,7 @@ func (w *world) ServeHTTP(out http.ResponseWriter, req *http.Request) {
 		w.t.Errorf("a read that is not consistent: %s", body)
 	}
 	body = append([]byte(`{"ReturnConsumedCapacity":"INDEXES",`), body[1:]...)
-	// The server processes it whatever becomes of the client.
+	// The server processes it even when the client has gone.
 	forward, err := http.NewRequest(http.MethodPost, w.target, bytes.NewReader(body))
 	w.check(err)
 	forward.Header = req.Header

@@ -59,7 +59,7 @@ func (f *faulty) Count(ctx context.Context, client string, window time.Time, n l
 	return f.Memory.Count(ctx, client, window, n, most)
 }
 
-// TestFaultyStore is what TestExerciseSeesFaults runs in a process of its own.
+// TestFaultyStore is what TestExerciseSeesFaults runs in a separate process.
 // Without a fault the store passes.
 func TestFaultyStore(t *testing.T) {
 	limittest.Exercise(t, func(*testing.T) limittest.Store { return &faulty{fault: os.Getenv(faultVariable)} })
