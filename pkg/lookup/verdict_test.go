@@ -181,6 +181,9 @@ func TestVerdictsOfExamples(t *testing.T) {
 		"ping":             "good Paid and answered: the payment works",
 	}
 	for _, o := range catalog.All() {
+		if lines[o.Slug] == "" {
+			t.Errorf("%s: this table lacks the line that its verdicts have for its example", o.Slug)
+		}
 		hold(t, o.Verdicts, map[string]json.RawMessage{lines[o.Slug]: json.RawMessage(o.Response)})
 	}
 }
