@@ -101,7 +101,7 @@ func pageVisits(*testing.T) []visit {
 		{name: "every answer", script: "everyAnswer"},
 		ping,
 		{name: "documentation", script: "documentation", path: "/docs"},
-		{name: "nothing moves", script: "nothingMoves", path: "/docs", args: map[string]any{"paths": []string{"/docs", "/docs#retries", "/nowhere", wwwPath, dnsPath, "/v1/tools/ping"}}},
+		{name: "nothing moves", script: "nothingMoves", path: "/docs", args: map[string]any{"paths": []string{"/docs", "/docs#retries", "/docs#errors", "/nowhere", wwwPath, dnsPath, "/v1/tools/ping"}}},
 		{name: "documentation, links within it", script: "docsAnchors", path: "/docs"},
 		{name: "documentation, contents", script: "docsContents", path: "/docs"},
 		{name: "documentation, tabs", script: "docsTabs", path: "/docs"},
