@@ -13,8 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
@@ -33,33 +32,7 @@ var update = flag.Bool("update", false, "write into the scripts what the command
 // What differs from run to run is written as a word: see words of scripted.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		head, rest, _ := strings.Cut(string(text), "== ")
-		got := head
-		for section := range strings.SplitSeq(rest, "\n== ") {
-			title, body, _ := strings.Cut(strings.TrimSuffix(section, "\n")+"\n", "\n")
-			t.Run(filepath.Base(name)+" "+title, func(t *testing.T) {
-				said := newScripted(t).play(body)
-				got += "== " + title + "\n" + said
-				if diff := cmp.Diff(body, said); diff != "" && !*update {
-					t.Errorf("(-want +got):\n%s", diff)
-				}
-			})
-		}
-		if *update {
-			if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	testbed.Scripts(t, *update, newScripted)
 }
 
 // scripted is one section of a script.
@@ -69,7 +42,7 @@ type scripted struct {
 	words []string // pairs of what differs from run to run, and its word
 }
 
-func newScripted(t *testing.T) *scripted {
+func newScripted(t *testing.T) testbed.Script {
 	s := &scripted{t: t, env: map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "none.db")}}
 	for n := range 10 {
 		s.words = append(s.words, keyOf(n), fmt.Sprintf("$KEY%d", n))
@@ -79,23 +52,9 @@ func newScripted(t *testing.T) *scripted {
 	return s
 }
 
-func (s *scripted) play(body string) string {
-	var said strings.Builder
-	for line := range strings.Lines(body) {
-		args := strings.Fields(s.spelled(line))
-		switch {
-		case strings.HasPrefix(line, "% "):
-			said.WriteString(line)
-			s.prepare(args[1], args[2:])
-		case strings.HasPrefix(line, "$ "), line == "$\n":
-			said.WriteString(line + s.command(args[1:]))
-		}
-	}
-	return said.String()
-}
-
-func (s *scripted) prepare(what string, args []string) {
-	switch what {
+func (s *scripted) Prepare(line string) {
+	args := strings.Fields(s.spelled(line))
+	switch what, args := args[0], args[1:]; what {
 	case "ledger":
 		var list []filling
 		for _, name := range args {
@@ -139,7 +98,8 @@ func (s *scripted) spelled(line string) string {
 	return strings.NewReplacer("$TODAY", time.Now().UTC().Format(time.DateOnly), `\e`, "\x1b").Replace(line)
 }
 
-func (s *scripted) command(args []string) string {
+func (s *scripted) Command(line string) string {
+	args := strings.Fields(s.spelled(line))
 	var out, notes bytes.Buffer
 	code := run(s.t.Context(), args, func(name string) string { return s.env[name] }, &out, &notes)
 	said := out.String()

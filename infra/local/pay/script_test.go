@@ -14,15 +14,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 var update = flag.Bool("update", false, "write into the scripts what is printed")
 
 // TestScripts runs the scripts of testdata: command lines of make pay, each with its notes,
-// standard output and error, which is marked as typed if what was typed is wrong. Whatever a service answers, one signature is sent under one
-// key, it is kept with its address, and nothing steers the terminal. A section begins with
-// its name and what there is:
+// standard output and error, which is marked as typed if what was typed is wrong. No matter
+// what a service answers, one signature is sent under one key, it is kept with its address,
+// and nothing steers the terminal. A section begins with its name and what there is:
 //
 //	% STATUS [RETRY-AFTER] CODE|BODY  an answer to a signature, the last one for ever
 //	% header NAME: VALUE              of these answers
@@ -32,27 +32,7 @@ var update = flag.Bool("update", false, "write into the scripts what is printed"
 //	% stop N                          Ctrl-C in the Nth wait; 0 is at the question
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/*.txt")
-	must(t, err)
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		must(t, err)
-		head, rest, _ := strings.Cut(string(text), "== ")
-		got := head
-		for section := range strings.SplitSeq(rest, "\n== ") {
-			title, body, _ := strings.Cut(strings.TrimSuffix(section, "\n")+"\n", "\n")
-			t.Run(filepath.Base(name)+" "+title, func(t *testing.T) {
-				said := newScripted(t).play(body)
-				got += "== " + title + "\n" + said
-				if diff := cmp.Diff(body, said); diff != "" && !*update {
-					t.Errorf("(-want +got):\n%s", diff)
-				}
-			})
-		}
-		if *update {
-			must(t, os.WriteFile(name, []byte(got), 0o600))
-		}
-	}
+	testbed.Scripts(t, *update, newScripted)
 }
 
 // scripted is one section of a script.
@@ -69,7 +49,7 @@ type scripted struct {
 	file   string // with a private key
 }
 
-func newScripted(t *testing.T) *scripted {
+func newScripted(t *testing.T) testbed.Script {
 	s := &scripted{t: t, header: http.Header{}, dir: filepath.Join(t.TempDir(), "payments"), file: filepath.Join(t.TempDir(), "key"), stopAt: -1}
 	s.server = sell(t, offerOf(t, nil), func(w http.ResponseWriter, n int) {
 		for name := range s.header {
@@ -93,20 +73,6 @@ func newScripted(t *testing.T) *scripted {
 	return s
 }
 
-func (s *scripted) play(body string) string {
-	var said strings.Builder
-	for line := range strings.Lines(body) {
-		switch {
-		case strings.HasPrefix(line, "% "):
-			said.WriteString(line)
-			s.prepare(strings.TrimSpace(line[1:]))
-		case strings.HasPrefix(line, "$ "):
-			said.WriteString(line + s.command(strings.Fields(line[1:])))
-		}
-	}
-	return said.String()
-}
-
 // answerOf reads an answer of a script.
 func answerOf(text string) (a answer) {
 	fields := strings.SplitN(text, " ", 3)
@@ -126,7 +92,7 @@ func answerOf(text string) (a answer) {
 	return a
 }
 
-func (s *scripted) prepare(text string) {
+func (s *scripted) Prepare(text string) {
 	text = strings.NewReplacer(`\e`, "\x1b", `\n`, "\n").Replace(text)
 	what, rest, _ := strings.Cut(text, " ")
 	switch what {
@@ -162,9 +128,9 @@ func (s *scripted) prepare(text string) {
 	}
 }
 
-func (s *scripted) command(args []string) string {
+func (s *scripted) Command(line string) string {
 	o := options{dir: s.dir}
-	for _, arg := range args {
+	for arg := range strings.FieldsSeq(line) {
 		name, value, _ := strings.Cut(arg, "=")
 		value = strings.NewReplacer("$S", "http://"+s.host, "$HOST", s.host, "$FILE", s.file, "$KEY1", key1, `\e`, "\x1b", "$LONG", strings.Repeat("a", 10_000)).Replace(value)
 		switch name {

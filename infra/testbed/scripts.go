@@ -1,0 +1,65 @@
+package testbed
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Script plays one section of a script.
+type Script interface {
+	// Prepare reads what stands behind a % at the start of a line: what there is.
+	Prepare(line string)
+	// Command runs what stands behind a $, and returns what that prints.
+	Command(line string) string
+}
+
+// Scripts runs the scripts of testdata, files of sections that begin with "== " and a name.
+// A section has lines that begin with % and with $, and below each of the latter what it
+// printed. Where update is true, that is written anew instead of compared.
+func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no script in testdata: %v", err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, sections, _ := strings.Cut(string(text), "== ")
+		for section := range strings.SplitSeq(sections, "\n== ") {
+			title, body, _ := strings.Cut(strings.TrimSuffix(section, "\n")+"\n", "\n")
+			t.Run(filepath.Base(name)+" "+title, func(t *testing.T) {
+				said := playScript(start(t), body)
+				got += "== " + title + "\n" + said
+				if diff := cmp.Diff(body, said); diff != "" && !update {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
+		}
+		if update {
+			if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func playScript(s Script, body string) string {
+	var said strings.Builder
+	for line := range strings.Lines(body) {
+		switch sign, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); sign {
+		case "%":
+			said.WriteString(line)
+			s.Prepare(rest)
+		case "$":
+			said.WriteString(line + s.Command(rest))
+		}
+	}
+	return said.String()
+}
