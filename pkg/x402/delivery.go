@@ -23,8 +23,9 @@ type Sale struct {
 	Network     string // CAIP-2
 	Transaction string // hash of the transfer; empty where nobody has told it
 	Amount      string // in atomic units
-	// Repeat says that an earlier run for this payment ended without an answer, or with
-	// one that could not be kept.
+	// Repeat says that an earlier run for this payment ended with its process, without an
+	// answer, or with one that could not be kept. A run whose settlement was never recorded
+	// is not known.
 	Repeat bool
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -246,5 +247,46 @@ func TestSale(t *testing.T) {
 		time.Sleep(time.Second)
 		b.expect("again", b.ask(h, "GET /a"), 200, "", "true", false, true)
 		b.expectCalls("in all", 1, 2)
+	})
+}
+
+// TestSaleOfALaterRun: a job is told whose payment it runs for, also where a payment of another amount
+// has joined the purchase, and whether it ran for it before, also where its process died.
+func TestSaleOfALaterRun(t *testing.T) {
+	stuck := false
+	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		if stuck && op == ledgertest.Replace && r.LeaseUntil.IsZero() {
+			return ledgertest.FailBefore // as after a kill: nothing that follows the run is written
+		}
+		return ledgertest.None
+	}, func(t *testing.T, b *harness) {
+		type told struct {
+			amount string
+			repeat bool
+		}
+		var sales []told
+		b.work = func(ctx context.Context, n int) ([]byte, error) {
+			s, ok := x402.SaleOf(ctx)
+			if !ok || s.Payer != b.wallet.Address().Checksum() || s.Transaction != tx {
+				t.Errorf("run %d: %+v, %t", n, s, ok)
+			}
+			sales = append(sales, told{s.Amount, s.Repeat})
+			if n == 2 {
+				return nil, lookup.Fault(lookup.DNSTimeout, nil)
+			}
+			return []byte(`{"ok":true}`), nil
+		}
+		stuck = true
+		h := b.sign(nil)
+		b.ask(h, "GET /a")
+		stuck = false
+		time.Sleep(time.Minute)
+		b.expect("after the kill", b.ask(h, "GET /a"), 504, lookup.DNSTimeout, "true", true, true)
+		time.Sleep(time.Minute)
+		b.offer = offer(t, terms(), "7000", "Oslo")
+		b.expect("at another price", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+		if want := []told{{"5000", false}, {"5000", true}, {"5000", true}}; !slices.Equal(sales, want) {
+			t.Errorf("%+v, want %+v", sales, want)
+		}
 	})
 }

@@ -171,7 +171,8 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 	begins := a.spare() >= -moment
 	var wrote sync.WaitGroup
 	var settled error
-	repeat := receipt == nil && h.Record().Lookups > 1
+	begun := h.Record().Lookups + h.Record().CutOff
+	repeat := receipt == nil && begun > 1
 	if receipt != nil {
 		wrote.Go(func() { settled = h.Settled(withoutDeadline(ctx), *receipt, begins) })
 	} else {
@@ -181,7 +182,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Re
 	failed := a.job.Timeout.New(errors.New("no time left for the lookup"))
 	if begins {
 		reply, failed = a.run(ctx, Sale{
-			Payer: receipt.Payer, Network: receipt.Network, Transaction: receipt.Transaction, Amount: a.trace.Amount, Repeat: repeat,
+			Payer: receipt.Payer, Network: receipt.Network, Transaction: receipt.Transaction, Amount: a.terms.Amount, Repeat: repeat,
 		})
 	}
 	wrote.Wait()

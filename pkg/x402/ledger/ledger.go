@@ -255,7 +255,8 @@ func (l *Ledger) inFlight(r Record) Claim {
 
 // Owed lookups (design: which outcomes use up a payment).
 const (
-	// MaxLookups is how many lookups one payment buys in all.
+	// MaxLookups is how many lookups one payment buys, beside those that end with
+	// their process (maxCutOff).
 	MaxLookups = 5
 	// OwedFor is how long after settlement they can be asked for, and KeptFor
 	// how long after it was given an answer is replayed.
