@@ -18,8 +18,8 @@
 // answer, but the next retry does. The lease covers settlement and lookup, so that
 // a retry never runs concurrently with the attempt before it.
 //
-// The diagram leaves out four edges: refused becomes settled when evidence shows
-// that the money moved after all, settled becomes refunded when no lookup is left
+// The diagram leaves out these edges: refused or superseded becomes settled when evidence
+// shows that the money moved after all, settled becomes refunded when no lookup is left
 // and the operator has sent the amount back, or redeemed when he has shown that it
 // was answered before the ledger was restored, and settling or refused becomes
 // superseded when another payment answers the purchase. What evidence refused is

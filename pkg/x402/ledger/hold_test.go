@@ -2,7 +2,9 @@ package ledger_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/rand"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -277,6 +279,9 @@ func TestAnswerWithoutBody(t *testing.T) {
 	if a.Stored || a.Body != nil {
 		t.Fatal("an answer that does not compress to 32 KB is stored")
 	}
+	if long, err := ledger.NewAnswer(200, make([]byte, 8<<20+1)); err != nil || long.Stored {
+		t.Errorf("an answer that is longer than what is read back is stored: %v", err)
+	}
 	must(t, h.Redeem(t.Context(), a, 0, false))
 	d.claim(t, ledger.Waiting)
 	d.pass(time.Minute)
@@ -304,7 +309,11 @@ func TestAnswerRoundTrip(t *testing.T) {
 	}
 	whole := answer(t, strings.Repeat("cut short", 100))
 	whole.Body = whole.Body[:len(whole.Body)-4]
-	for _, bad := range []ledger.Answer{{}, whole, {Stored: true, Encoding: "gzip", Body: []byte("junk")}} {
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	_, err := z.Write(make([]byte, 8<<20+1))
+	must(t, errors.Join(err, z.Close()))
+	for _, bad := range []ledger.Answer{{}, whole, {Stored: true, Encoding: "gzip", Body: zipped.Bytes()}, {Stored: true, Encoding: "gzip", Body: []byte("junk")}} {
 		if _, err := bad.Plain(); err == nil {
 			t.Errorf("%+v has no error", bad)
 		}

@@ -116,7 +116,7 @@ type Record struct {
 	Next      uint64 `json:"block,omitempty"`
 	DebtsFrom uint64 `json:"debts_from,omitempty"`
 
-	Lookups   int       `json:"lookups,omitempty"`    // lookups begun since settlement
+	Lookups   int       `json:"lookups,omitempty"`    // lookups begun since settlement, less those that CutOff counts
 	CutOff    int       `json:"cut_off,omitempty"`    // of all, those that ended with their process; they use none up
 	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last one began
 	LastFault *Failure  `json:"last_fault,omitempty"` // how the last one failed
@@ -253,7 +253,8 @@ var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 const leastCompressed = 256
 
 // NewAnswer prepares an answer for storing, compressed unless it is short. One that
-// stays above MaxStored is kept without its body; a repeat then runs the lookup again.
+// stays above MaxStored, or is more than Plain reads, is kept without its body; a repeat
+// then runs the lookup again.
 func NewAnswer(status int, body []byte) (Answer, error) {
 	if len(body) < leastCompressed {
 		return Answer{Status: status, Stored: true, Body: body}, nil
@@ -267,7 +268,7 @@ func NewAnswer(status int, body []byte) (Answer, error) {
 		return Answer{}, fmt.Errorf("compress answer: %w", err)
 	}
 	a := Answer{Status: status, Encoding: "gzip"}
-	if b.Len() <= MaxStored {
+	if b.Len() <= MaxStored && len(body) <= maxAnswer {
 		a.Stored, a.Body = true, b.Bytes()
 	}
 	return a, nil
@@ -284,7 +285,10 @@ func (a Answer) Plain() ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(a.Body))
 	var body []byte
 	if err == nil {
-		body, err = io.ReadAll(io.LimitReader(z, maxAnswer))
+		body, err = io.ReadAll(io.LimitReader(z, maxAnswer+1))
+	}
+	if err == nil && len(body) > maxAnswer {
+		err = fmt.Errorf("more than %d bytes", maxAnswer)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: stored answer: %w", ErrCorrupt, err)
