@@ -61,13 +61,13 @@ func extensionResponses(h http.Header) map[string]string {
 		return nil
 	}
 	all, _ := parseObject(raw)
-	names := slices.Sorted(maps.Keys(all))
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !isExtension(name) })
 	var out map[string]string
 	for _, name := range names[:min(len(names), maxExtensions)] {
 		one, _ := parseObject(all[name])
 		for _, field := range extensionFields() {
 			v := scalar(one[field])
-			if v == "" || !isExtension(name) {
+			if v == "" {
 				continue
 			}
 			if out == nil {
@@ -81,7 +81,8 @@ func extensionResponses(h http.Header) map[string]string {
 
 // isExtension reports whether a name looks like that of an extension.
 func isExtension(name string) bool {
-	return regexp.MustCompile(`^[0-9A-Za-z_.-]+$`).MatchString(name) && foreign(name, maxExtensionName) == name
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+	return name != "" && strings.Trim(name, alphabet) == "" && foreign(name, maxExtensionName) == name
 }
 
 // scalar is a string or a number as bounded text, empty for anything else.

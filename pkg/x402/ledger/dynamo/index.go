@@ -2,6 +2,7 @@ package dynamo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -84,10 +85,11 @@ func (t *Table) places(ctx context.Context, partition string, before time.Time, 
 		}
 		for _, it := range out.Items {
 			var at recordItem
-			if err := read(it, &at); err != nil || at.Key == "" {
-				return nil, fmt.Errorf("%w: an item of the index: %w", ledger.ErrCorrupt, err)
+			key, err := keyOf(it)
+			if err = errors.Join(err, read(it, &at)); err != nil {
+				return nil, err
 			}
-			if p := (ledger.Place{At: time.UnixMilli(at.LeaseUntil), Key: at.Key}); p.Compare(after) > 0 {
+			if p := (ledger.Place{At: time.UnixMilli(at.LeaseUntil), Key: key}); p.Compare(after) > 0 {
 				found = append(found, p)
 			}
 		}

@@ -19,7 +19,7 @@ import (
 //
 // DynamoDB charges a scan by the size of the items: half a unit for 4 KB, or a whole
 // one where the read is consistent. A payment that was answered with 1 KB costs 0.29
-// units with its purchase (TestWriteUnits). A million payments a month, kept for 35
+// units with its purchase (checkWriteUnits). A million payments a month, kept for 35
 // days, and their purchases for 70, are 380,000 units, or 5 cents at $0.125 for a
 // million units; an index by day would cost each payment a write unit or two, which is
 // 63 cents to $1.25 a million.
