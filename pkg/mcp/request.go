@@ -230,9 +230,7 @@ type Call struct {
 // Paid says that the call comes with a payment, in order or not.
 func (c *Call) Paid() bool { return c.Payment != nil || c.BadPayment != nil }
 
-// Call reads a tools/call of one of the tools that has knows. The call comes
-// also with an error, as far as it could be read, so that it can be counted as
-// what it is.
+// Call reads a tools/call of one of the tools that has knows.
 func (q *Request) Call(has func(tool string) bool) (*Call, *Error) {
 	c := &Call{}
 	c.readPayment(q.meta[KeyPayment])
@@ -242,14 +240,14 @@ func (q *Request) Call(has func(tool string) bool) (*Call, *Error) {
 	}
 	name, ok := q.Params["name"].(string)
 	if !ok {
-		return c, q.refuse(http.StatusBadRequest, CodeInvalidParams, "params.name must be a string")
+		return nil, q.refuse(http.StatusBadRequest, CodeInvalidParams, "params.name must be a string")
 	}
 	if c.Tool = name; !has(name) {
-		return c, q.refuse(http.StatusBadRequest, CodeInvalidParams, "unknown tool %s", printable.Quote(name, 40))
+		return nil, q.refuse(http.StatusBadRequest, CodeInvalidParams, "unknown tool %s", printable.Quote(name, 40))
 	}
 	if sent := q.Params["arguments"]; sent != nil {
 		if c.Arguments, ok = sent.(strictjson.Object); !ok {
-			return c, q.refuse(http.StatusBadRequest, CodeInvalidParams, "params.arguments must be an object")
+			return nil, q.refuse(http.StatusBadRequest, CodeInvalidParams, "params.arguments must be an object")
 		}
 	}
 	return c, nil

@@ -151,8 +151,11 @@ func TestCallCarries(t *testing.T) {
 			t.Fatalf("%s: %v", meta, bad)
 		}
 		call, bad := q.Call(func(string) bool { return true })
-		if bad != nil || call.Paid() != c.paid || !strings.Contains(fmt.Sprint(call.BadPayment), c.bad) || fmt.Sprintf("%q", call.Keys) != c.keys {
-			t.Errorf("%s: paid %v, %v, keys %q; %v", meta, call.Paid(), call.BadPayment, call.Keys, bad)
+		if bad != nil {
+			t.Fatalf("%s: %v", meta, bad)
+		}
+		if call.Paid() != c.paid || !strings.Contains(fmt.Sprint(call.BadPayment), c.bad) || fmt.Sprintf("%q", call.Keys) != c.keys {
+			t.Errorf("%s: paid %v, %v, keys %q", meta, call.Paid(), call.BadPayment, call.Keys)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -178,6 +179,26 @@ func TestQuotes(t *testing.T) {
 	seller.Sell("0.7", http.NotFoundHandler())
 	if seller.cheapest.Int64() != 500_000 {
 		t.Errorf("the lowest price is %s", seller.cheapest)
+	}
+}
+
+// What is kept for places is bounded, and the latest place is always kept.
+func TestPlaces(t *testing.T) {
+	var p places[int]
+	made := 0
+	for i := range 3 * maxPlaces {
+		for range 2 {
+			v, err := p.of(strconv.Itoa(i), func(had *int) (*int, error) {
+				if had == nil {
+					made++
+					return &i, nil
+				}
+				return had, nil
+			})
+			if err != nil || *v != i || made != i+1 || len(p.at) > maxPlaces {
+				t.Fatalf("place %d: %v, %v, made %d times, %d are kept", i, v, err, made, len(p.at))
+			}
+		}
 	}
 }
 

@@ -175,19 +175,29 @@ func TestMCP(t *testing.T) {
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	good := x402http.Config{PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}}
-	for name, spoil := range map[string]func(*x402http.Config){
-		"PayTo":       func(c *x402http.Config) { c.PayTo = "0x12" },
-		"Facilitator": func(c *x402http.Config) { c.Facilitator = "http://facilitator.example" },
-		"Ledger":      func(c *x402http.Config) { c.Ledger = nil },
-		"Network":     func(c *x402http.Config) { c.Network = "base" },
-		"Budget":      func(c *x402http.Config) { c.Budget = time.Minute },
-		"Origin":      func(c *x402http.Config) { c.Origin = "shop.example" },
-		"Decimals":    func(c *x402http.Config) { c.Decimals = -1 },
+	facilitator := func(url string) func(*x402http.Config) { return func(c *x402http.Config) { c.Facilitator = url } }
+	origin := func(origin string) func(*x402http.Config) { return func(c *x402http.Config) { c.Origin = origin } }
+	for _, c := range []struct {
+		setting string
+		spoil   func(*x402http.Config)
+	}{
+		{"PayTo", func(c *x402http.Config) { c.PayTo = "0x12" }},
+		{"Facilitator", facilitator("http://facilitator.example")},
+		{"Facilitator", facilitator("http://127.facilitator.example")},
+		{"Ledger", func(c *x402http.Config) { c.Ledger = nil }},
+		{"Network", func(c *x402http.Config) { c.Network = "base" }},
+		{"Budget", func(c *x402http.Config) { c.Budget = time.Minute }},
+		{"Origin", origin("shop.example")},
+		{"Origin", origin("https://shop.example/")},
+		{"Origin", origin("https://shop.example?")},
+		{"Origin", origin("https://shop.example#x")},
+		{"Origin", origin("https://a:b@shop.example")},
+		{"Decimals", func(c *x402http.Config) { c.Decimals = -1 }},
 	} {
 		bad := good
-		spoil(&bad)
-		if _, err := x402http.New(bad); err == nil || !strings.Contains(err.Error(), "x402http: "+name) {
-			t.Errorf("%s: %v", name, err)
+		c.spoil(&bad)
+		if _, err := x402http.New(bad); err == nil || !strings.Contains(err.Error(), "x402http: "+c.setting) {
+			t.Errorf("%s of %+v: %v", c.setting, bad, err)
 		}
 	}
 	seller := must(x402http.New(good))

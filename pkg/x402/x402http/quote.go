@@ -53,7 +53,8 @@ func (e *Endpoint) quote(at string) (*quote, error) {
 	})
 }
 
-// maxPlaces bounds the memory. What belongs to more places is made for each request anew.
+// maxPlaces bounds the memory. One place gives way to another above it: a stranger can name
+// hosts, and is not to keep the real one out.
 const maxPlaces = 64
 
 // places keeps what is made once for each place.
@@ -74,8 +75,12 @@ func (p *places[T]) of(at string, update func(had *T) (*T, error)) (*T, error) {
 	if p.at == nil {
 		p.at = map[string]*T{}
 	}
-	if had != nil || len(p.at) < maxPlaces {
-		p.at[at] = v
+	for other := range p.at {
+		if had != nil || len(p.at) < maxPlaces {
+			break
+		}
+		delete(p.at, other)
 	}
+	p.at[at] = v
 	return v, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -175,7 +176,7 @@ func (c *Config) check(t x402.Terms) error {
 	check(err == nil, "Network, Asset, AssetName, AssetVersion", fmt.Sprintf("refused (%v)", err), "those of one token")
 	check(c.Budget > 0 && c.Budget <= mostBudget, "Budget", c.Budget, "more than 0 and at most "+mostBudget.String())
 	u, err := url.Parse(c.Origin)
-	origin := err == nil && u.Host != "" && u.Path == "" && u.RawQuery == "" && (u.Scheme == "https" || u.Scheme == "http")
+	origin := err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") && c.Origin == u.Scheme+"://"+u.Host
 	check(origin || c.Origin == "", "Origin", strconv.Quote(c.Origin), "an origin such as https://shop.example")
 	check(c.Concurrent <= limit.MaxCap, "Concurrent", c.Concurrent, fmt.Sprint("at most ", limit.MaxCap))
 	check(c.Decimals > 0 && c.Decimals <= 36, "Decimals", c.Decimals, "from 1 to 36")
@@ -183,7 +184,8 @@ func (c *Config) check(t x402.Terms) error {
 }
 
 func local(host string) bool {
-	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // atomic is a decimal price, such as "0.01", in the smallest units of an asset.

@@ -101,7 +101,7 @@ func (b *Toolbox) Serve(r *http.Request, id string) Response {
 	if bad == nil && q.Method == mcp.MethodCall && !q.Notification() {
 		c, bad = q.Call(func(tool string) bool { return b.tools[tool].Endpoint != nil })
 	}
-	if bad == nil && c != nil {
+	if c != nil {
 		x := &call{Call: c, Tool: b.tools[c.Tool], q: q, r: r, id: id, box: b}
 		x.meter = newMeter(front.Log, b.seller.config.Rate, r, id, c.Paid())
 		return x.meter.count(r, x.fails, func() Response { return x.answer(arrived) })
