@@ -74,8 +74,8 @@ func request(ctx context.Context, e *events.APIGatewayV2HTTPRequest) (*http.Requ
 	if e.Version != "2.0" {
 		return nil, fmt.Errorf("payload format %q, want 2.0", e.Version)
 	}
-	if e.RequestContext.HTTP.Method == "" || !strings.HasPrefix(e.RawPath, "/") {
-		return nil, errors.New("method or path is missing")
+	if e.RequestContext.HTTP.Method == "" || e.RequestContext.DomainName == "" || !strings.HasPrefix(e.RawPath, "/") {
+		return nil, errors.New("method, domain name or path is missing")
 	}
 	body := []byte(e.Body)
 	if e.IsBase64Encoded {
@@ -195,7 +195,7 @@ func (h identified) WithGroup(name string) slog.Handler {
 const maxResponse = 6 << 20
 
 // surelyFits is a body size below which no encoding of a payload can pass
-// MaxResponse: JSON makes at most six bytes of one, and headers are small.
+// maxResponse: JSON makes at most six bytes of one, and headers are small.
 const surelyFits = 768 << 10
 
 var errTooLarge = errors.New("response is above 6 MB")

@@ -247,6 +247,7 @@ func TestRefusedEvents(t *testing.T) {
 	for name, change := range map[string]func(*event){
 		"format 1.0":       func(e *event) { e.Version = "1.0" },
 		"no method":        func(e *event) { e.RequestContext.HTTP.Method = "" },
+		"no domain name":   func(e *event) { e.RequestContext.DomainName = "" },
 		"a relative path":  func(e *event) { e.RawPath = "v1" },
 		"a body not coded": func(e *event) { e.Body, e.IsBase64Encoded = "!", true },
 	} {
@@ -315,7 +316,10 @@ func FuzzEvent(f *testing.F) {
 		if err != nil {
 			return
 		}
-		asks := e.Version == "2.0" && e.RequestContext.HTTP.Method != "" && strings.HasPrefix(e.RawPath, "/") && !e.IsBase64Encoded
+		if seen && e.RequestContext.DomainName == "" {
+			t.Error("the handler is asked at no origin")
+		}
+		asks := e.Version == "2.0" && e.RequestContext.HTTP.Method != "" && e.RequestContext.DomainName != "" && strings.HasPrefix(e.RawPath, "/") && !e.IsBase64Encoded
 		if unreadable != nil || asks && !seen {
 			t.Error("the handler is not asked what the event asks")
 		}

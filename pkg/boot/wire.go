@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"math/big"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -144,7 +145,7 @@ func (c Config) origin(r *http.Request) string {
 	if c.BaseURL != "" {
 		return c.BaseURL
 	}
-	return "https://" + r.Host
+	return "https://" + strings.ToLower(r.Host)
 }
 
 // requestID is the gateway's, or one of our own.

@@ -113,7 +113,10 @@ func newView(s Site) *view {
 		Wire: wireExampleOf(catalog.All()[0], s),
 	}
 	for _, op := range catalog.All() {
-		v.Ops, v.Prices = append(v.Ops, opViewOf(s, op)), append(v.Prices, priceLine(op))
+		o := opViewOf(s, op)
+		o.PriceLine, o.ParamsText = priceLine(op), paramsText(op)
+		o.ResponseJSON, o.OwnRows = laid([]byte(op.Response)), ownRows(op)
+		v.Ops, v.Prices = append(v.Ops, o), append(v.Prices, o.PriceLine)
 	}
 	for _, p := range v.Listing {
 		v.Programs[p.ID] = p
@@ -210,12 +213,12 @@ func errorBodyOf(op opView, origin string) fault.Body {
 	}
 }
 
+// opViewOf is what the page of an operation says, too. The rest is the documents'.
 func opViewOf(s Site, op catalog.Operation) opView {
 	return opView{
 		Operation: op, URL: s.Origin + op.Path, ExampleURL: op.ExampleURL(s.Origin), DocsURL: op.DocsURL(s.Origin),
-		DisplayPrice: op.Price(), PriceLine: priceLine(op), ParamsText: paramsText(op),
-		Seconds: int(op.Deadline.Seconds()), OwnExample: op.Kind != catalog.Bundle,
-		ResponseJSON: laid([]byte(op.Response)), OwnRows: ownRows(op), Outcomes: outcomes(op.Errors),
+		DisplayPrice: op.Price(), Seconds: int(op.Deadline.Seconds()), OwnExample: op.Kind != catalog.Bundle,
+		Outcomes: outcomes(op.Errors),
 	}
 }
 

@@ -340,7 +340,7 @@ func (t *table) limits() *limittest.Watched {
 			return t.write("count "+c.Of, 1) // below a kilobyte (see package dynamo)
 		}
 		held, _, err := s.Memory.Acquire(ctx, c.Of, limit.Lease{}, 0)
-		// One item, of 20 bytes a lease (dynamo's TestSlotUnits).
+		// One item, of 20 bytes a lease (dynamo's checkSlotUnits).
 		return errors.Join(err, t.write("slots "+c.Of, (20*(len(held)+1)+1023)/1024))
 	}
 	return s

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -104,7 +105,9 @@ func (s *documents) of(origin string) *discovery.Documents {
 	if d, ok := s.byOrigin[origin]; ok {
 		return d
 	}
-	d := discovery.New(s.platform.site(s.offering, origin))
+	site := s.platform.site(s.offering, origin)
+	site.OwnershipProofs = s.platform.proven(s.offering, origin)
+	d := discovery.New(site)
 	if len(s.byOrigin) < maxOrigins {
 		s.byOrigin[origin] = d
 	}
@@ -159,7 +162,12 @@ func (h *health) Serve(r *http.Request, _ string) x402http.Response {
 	case catalog.PathHealth:
 		res.Body = printable.Marshal(map[string]string{"status": "ok", "service": catalog.Service})
 	case catalog.PathReady:
-		state := h.ready(r.Context(), h.platform.Origin(r))
+		state := h.ready(r.Context())
+		if wrong := len(h.offering.OwnershipProofs) - len(h.platform.proven(h.offering, h.platform.Origin(r))); wrong > 0 {
+			// The service works without them, so it stays ready.
+			state.Checks = maps.Clone(state.Checks)
+			state.Checks["ownership_proofs"] = check{Status: statusWarning, Message: fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, h.platform.Origin(r))}
+		}
 		if res.Body = printable.Marshal(state); state.Status != "ready" {
 			res.Status = http.StatusServiceUnavailable
 			res.Header.Set(fault.HeaderRetryAfter, "15")
@@ -172,7 +180,7 @@ func (h *health) Serve(r *http.Request, _ string) x402http.Response {
 
 // ready asks every probe, side by side, and remembers the answer for a while:
 // load balancers and monitors ask often.
-func (h *health) ready(ctx context.Context, origin string) readiness {
+func (h *health) ready(ctx context.Context) readiness {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	// By wall clock: the other one may stand still while Lambda has the process
@@ -186,10 +194,6 @@ func (h *health) ready(ctx context.Context, origin string) readiness {
 		if c.Status == statusFailing {
 			state.Status = "not_ready"
 		}
-	}
-	if wrong := len(h.offering.OwnershipProofs) - len(h.platform.site(h.offering, origin).OwnershipProofs); wrong > 0 {
-		// The service works without them, so it stays ready.
-		state.Checks["ownership_proofs"] = check{Status: statusWarning, Message: fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, origin)}
 	}
 	for name, text := range h.warnings {
 		state.Checks[name] = check{Status: statusWarning, Message: text}

@@ -29,8 +29,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// Platform is what every function gets from where it runs. All but Stack is
-// required.
+// Platform is what every function gets from where it runs. Log, Now, Random, Origin and
+// RequestID are required.
 type Platform struct {
 	Log *slog.Logger
 	Now func() time.Time
@@ -146,17 +146,21 @@ func complete(operations []Operation) error {
 	return nil
 }
 
-// site is what the documents say at an origin. An ownership proof that is not valid there
-// would say that the service belongs to somebody else, so it is left out; /ready names it.
+// site is what offers and pages say at an origin.
 func (p Platform) site(o Offering, origin string) discovery.Site {
 	site := o.Site
 	site.Origin, site.Now = origin, p.Now
-	site.OwnershipProofs = slices.DeleteFunc(slices.Clone(site.OwnershipProofs), func(proof string) bool {
+	return site
+}
+
+// proven are the ownership proofs that are valid at an origin. Another one would say that
+// the service belongs to somebody else, so the documents leave it out; /ready names it.
+func (p Platform) proven(o Offering, origin string) []string {
+	return slices.DeleteFunc(slices.Clone(o.OwnershipProofs), func(proof string) bool {
 		err := x402.CheckOrigin(origin, proof, o.Terms.PayTo)
 		if err != nil {
 			p.Log.Warn("ownership proof left out", "origin", origin, "error", err)
 		}
 		return err != nil
 	})
-	return site
 }
