@@ -312,7 +312,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 	}
 	// A chapter without commands is held by the test that is named.
 	elsewhere := map[string][]string{
-		"Configuration":        nil, // TestRunbookVariables, TestRunbookContext
+		"Configuration":        nil, // TestRunbookSettings, TestRunbookContext
 		"Alarms":               nil, // TestRunbook, TestGameDay
 		"How much it sells":    nil, // TestCapacity
 		"What a year costs":    nil, // TestReadmeCosts

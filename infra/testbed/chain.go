@@ -121,8 +121,7 @@ func (n *Chain) SetAutomine(t testing.TB, on bool) {
 }
 
 // SetBlockInterval sets the time between two blocks, whenever they are made.
-// Without it blocks have the time of the clock on the wall, in whole seconds,
-// shifted by IncreaseTime.
+// Without it blocks have the time of the clock on the wall, in whole seconds.
 func (n *Chain) SetBlockInterval(t testing.TB, d time.Duration) {
 	t.Helper()
 	n.Call(t, "anvil_setBlockTimestampInterval", int64(d/time.Second))
@@ -132,14 +131,6 @@ func (n *Chain) SetBlockInterval(t testing.TB, d time.Duration) {
 func (n *Chain) Mine(t testing.TB, blocks int) {
 	t.Helper()
 	n.Call(t, "anvil_mine", fmt.Sprintf("0x%x", blocks))
-}
-
-// IncreaseTime makes one block that is this much younger than the latest, so
-// that d after it is the node's time.
-func (n *Chain) IncreaseTime(t testing.TB, d time.Duration) {
-	t.Helper()
-	n.Call(t, "evm_setNextBlockTimestamp", n.Now(t).Add(d).Unix())
-	n.Mine(t, 1)
 }
 
 // Now is the time of the latest block.

@@ -214,8 +214,11 @@ type wholeLines struct {
 }
 
 func (l *wholeLines) Write(p []byte) (int, error) {
+	if l.host.d.Logs == nil {
+		return len(p), nil
+	}
 	l.rest = append(l.rest, p...)
-	if end := bytes.LastIndexByte(l.rest, '\n') + 1; end > 0 && l.host.d.Logs != nil {
+	if end := bytes.LastIndexByte(l.rest, '\n') + 1; end > 0 {
 		l.host.logs.Lock()
 		defer l.host.logs.Unlock()
 		_, _ = l.host.d.Logs.Write(l.rest[:end])

@@ -85,6 +85,8 @@ func (s *scripted) Prepare(line string) {
 	case "set":
 		name, value, _ := strings.Cut(args[0], "=")
 		s.env[name] = value
+	default:
+		s.t.Fatalf("%% %s is not known", line)
 	}
 }
 

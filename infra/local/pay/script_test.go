@@ -28,6 +28,7 @@ var update = flag.Bool("update", false, "write into the scripts what is printed"
 //	% header NAME: VALUE              of these answers
 //	% first STATUS [BODY]             the answer to a request without a signature, in place of an offer
 //	% speaks TEXT                     what is said to each connection, by no server
+//	% nobody                          the server is gone
 //	% types TEXT                      what is typed at the terminal; without it there is no terminal
 //	% stop N                          Ctrl-C in the Nth wait; 0 is at the question
 func TestScripts(t *testing.T) {
@@ -76,7 +77,9 @@ func newScripted(t *testing.T) testbed.Script {
 // answerOf reads an answer of a script.
 func answerOf(text string) (a answer) {
 	fields := strings.SplitN(text, " ", 3)
-	fmt.Sscan(fields[0], &a.status)
+	if _, err := fmt.Sscan(fields[0], &a.status); err != nil {
+		panic(fmt.Sprintf("%q is not an answer: %v", text, err))
+	}
 	a.body = fields[len(fields)-1]
 	switch {
 	case len(fields) == 1:
