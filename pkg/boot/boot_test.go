@@ -275,7 +275,7 @@ func TestIDs(t *testing.T) {
 // The origin is configuration, or the platform's word; never the Host header
 // of a client. On Lambda r.Host is the gateway's domain name.
 func TestOrigin(t *testing.T) {
-	r := httptest.NewRequest("GET", "https://abc.execute-api.us-east-1.amazonaws.com/", nil)
+	r := httptest.NewRequest("GET", "https://Abc.execute-api.us-east-1.amazonaws.com/", nil)
 	same(t, "configured", (Config{BaseURL: "https://api.example.com"}).origin(r), "https://api.example.com")
 	same(t, "not configured", Config{}.origin(r), "https://abc.execute-api.us-east-1.amazonaws.com")
 }
