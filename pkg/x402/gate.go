@@ -1,3 +1,39 @@
+// Package x402 is the server side of x402 version 2, scheme exact with
+// EIP-3009 on an EVM chain: wire types, header codec, the offer, local
+// verification, and the Gate that makes every signed authorization count once.
+//
+// It does not know lookups or the catalog. It is given an Offer and, per
+// request, a Job; it decides whether the job runs, runs it only after
+// settlement, and keeps the outcome in the ledger.
+//
+// # The way of a signed request
+//
+// Gate.Serve takes a request through these steps, in this order:
+//
+//	decode, recover the signer       payment.go, signature.go
+//	compare with the offer           offer.go
+//	admit, or answer 402             serve.go: by record, terms and signer
+//	claim the authorization          serve.go: ledger.Ledger.Claim
+//	open its purchase                purchase.go: whose payment is sent
+//	settle, once, and conclude       settle.go: by reply, doubt and chain
+//	look up, and redeem or owe       lookup.go
+//
+// Everything that needs no network comes first, so that a malformed or forged header
+// costs neither a write nor a call. What a second facilitator changes is in fallback.go;
+// what is answered from a record is in record.go. The Reconciler does what no request is
+// left to do: it settles by evidence what is in doubt, and finds money on the chain that
+// no record knows.
+//
+// Settlement comes before the job. In the other order an answer can be served
+// that is never paid for, because an authorization can be cancelled, or its
+// account emptied, while the job runs. The price of this order is that money can be
+// held without an answer. The ledger remembers such a debt, and the same signature
+// runs the job again.
+//
+// A settlement publishes payer, nonce and signature on the chain, where anybody
+// can copy them. So a repeated authorization must bring the retry token of its
+// challenge (ledger.Record.Vouches). Without it every sender gets the same 402,
+// without answer, receipt or job.
 package x402
 
 import (
@@ -8,6 +44,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 // Time budgets of a signed request. Of a settlement and of a question to the chain
@@ -53,6 +90,43 @@ func NewGate(c GateConfig) *Gate {
 		panic("x402.NewGate: ledger, facilitator, clock and log are required")
 	}
 	return &Gate{c}
+}
+
+// Slots cap concurrent work.
+type Slots interface {
+	// Acquire takes a slot for a client. The slot is free again at until, even
+	// if it is never released. The error is a *fault.Error: overloaded, or
+	// ledger_unavailable.
+	Acquire(ctx context.Context, client string, until time.Time) (Slot, error)
+}
+
+// Slot is the right to settle and look up for one request.
+type Slot interface {
+	Release(ctx context.Context) error
+}
+
+// Meter counts what serving a payment costs against the rate limit of its
+// sender.
+type Meter interface {
+	// Open counts a payment that is valid as far as the request itself shows. It
+	// is called before anything is read, written or asked. Its error is a
+	// *fault.Error, with which the request is answered.
+	Open(ctx context.Context) error
+	// Close is called once after an Open, when the outcome of the payment is
+	// known, concurrently with the last write of the request. atFault says that
+	// the payer can have caused the outcome, and that this took a call to find
+	// out (design §21, weights).
+	Close(ctx context.Context, atFault bool)
+}
+
+// Receipts sign what is offered and what was delivered (design §16 and §23).
+type Receipts interface {
+	// Sign returns the receipt of an answer, a compact JWS, or nothing where no key
+	// is configured.
+	Sign(ctx context.Context, s receipt.Statement) (string, error)
+	// SignOffer returns a signed offer, a compact JWS, or nothing while no key is in
+	// memory: it waits for nothing, because a challenge does not.
+	SignOffer(o receipt.Offer) (string, error)
 }
 
 // Request is a priced request that carries a payment.
@@ -101,6 +175,26 @@ type Job struct {
 	Run func(ctx context.Context) (Reply, error)
 }
 
+// Sale is the payment that a job is run for.
+type Sale struct {
+	Payer       string // checksummed address
+	Network     string // CAIP-2
+	Transaction string // hash of the transfer; empty where nobody has told it
+	Amount      string // in atomic units
+	// Repeat says that an earlier run for this payment ended with its process, without an
+	// answer, or with one that could not be kept. A run whose settlement was never recorded
+	// is not known.
+	Repeat bool
+}
+
+type saleKey struct{}
+
+// SaleOf is the payment that a job runs for; ok is false for the context of no job.
+func SaleOf(ctx context.Context) (s Sale, ok bool) {
+	s, ok = ctx.Value(saleKey{}).(Sale)
+	return s, ok
+}
+
 // Reply is the result of the work.
 type Reply struct {
 	Status int                 // of HTTP; 0 is 200
@@ -115,16 +209,6 @@ type Reply struct {
 	// Silent says that a part is owed because the target was silent
 	// (fault.Error.Silence).
 	Silent bool
-}
-
-// PaymentStatus is what an answer says about its payment.
-type PaymentStatus struct {
-	// Charged says whether money has moved for this authorization; nil when
-	// that is not known.
-	Charged *bool
-	// Retryable says that the same signature may be sent again without a new
-	// charge.
-	Retryable bool
 }
 
 // Outcome is what to answer.
@@ -143,6 +227,16 @@ type Outcome struct {
 	// recorded says that the request itself or the record decided, so that
 	// neither the facilitator nor the chain was asked.
 	recorded bool
+}
+
+// PaymentStatus is what an answer says about its payment.
+type PaymentStatus struct {
+	// Charged says whether money has moved for this authorization; nil when
+	// that is not known.
+	Charged *bool
+	// Retryable says that the same signature may be sent again without a new
+	// charge.
+	Retryable bool
 }
 
 // Trace is what the request's log line says about its payment.

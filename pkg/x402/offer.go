@@ -1,10 +1,13 @@
 package x402
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/big"
 	"slices"
@@ -48,23 +51,6 @@ type Offer struct {
 	until  time.Time
 }
 
-// Succeeding is the offer after a change: what the former one asked for is taken as
-// well until a time. Challenges ask for what is offered now.
-func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
-	next := *o
-	next.former, next.until = former, until
-	return &next
-}
-
-// of is the offer that a payment is judged by: the former one for a payment that fits
-// it and does not fit this one, while it is taken.
-func (o *Offer) of(p *Payment, now time.Time) *Offer {
-	if o.former != nil && now.Before(o.until) && o.today(p, now) != nil && o.former.today(p, now) == nil {
-		return o.former
-	}
-	return o
-}
-
 // NewOffer prepares an offer with exactly one way to pay. siblings are offers of
 // the same operation on other transports: a payer who was offered one of them may pay
 // here, so that an echo of their extensions is as good.
@@ -90,48 +76,6 @@ func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, er
 		delete(o.forwarded, own)
 	}
 	return o, o.encode()
-}
-
-// encode prepares the header.
-func (o *Offer) encode() (err error) {
-	if o.form, err = NewForm(func(token string) any { return o.required.WithToken(token) }); err != nil {
-		return fmt.Errorf("offer for %s: %w", o.required.Resource.URL, err)
-	}
-	if n := len(o.form.Header(placeholder)); n >= MaxOfferHeader {
-		return fmt.Errorf("offer for %s: header has %d bytes, must stay below %d", o.required.Resource.URL, n, MaxOfferHeader)
-	}
-	return nil
-}
-
-// Signed is the offer with its terms signed (extension offer-receipt, version 1). It is
-// the offer itself when it is signed already, and while r has no key in memory or is
-// nil. What is signed has no end and nothing of one challenge in it, so that one
-// signature is enough for all of them. A payment is judged as without it: a payer who
-// echoes it is not held to it, and no facilitator is sent it.
-func (o *Offer) Signed(r Receipts) (*Offer, error) {
-	if o.signed || r == nil {
-		return o, nil
-	}
-	terms := o.required.Accepts[0]
-	jws, err := r.SignOffer(receipt.Offer{
-		Amount: terms.Amount, Asset: terms.Asset, Network: terms.Network, PayTo: terms.PayTo, ResourceURL: o.required.Resource.URL, Scheme: terms.Scheme,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sign the offer for %s: %w", o.required.Resource.URL, err)
-	}
-	if jws == "" {
-		return o, nil
-	}
-	next := *o
-	next.signed, next.required = true, o.required.with(ExtensionReceipt, offerExtension(jws))
-	return &next, next.encode()
-}
-
-// offerExtension is the extension offer-receipt of an offer, with its JSON Schema.
-func offerExtension(jws string) json.RawMessage {
-	return json.RawMessage(`{"info":{"offers":[{"format":"` + FormatJWS + `","acceptIndex":0,"signature":"` + jws + `"}]},` +
-		`"schema":{"type":"object","properties":{"offers":{"type":"array","items":{"type":"object",` +
-		`"properties":{"format":{"type":"string"},"signature":{"type":"string"}},"required":["format","signature"]}}},"required":["offers"]}}`)
 }
 
 func (o *Offer) readTerms(r Requirements) error {
@@ -167,6 +111,65 @@ func (o *Offer) readExtensions(extensions map[string]json.RawMessage) error {
 		o.infos[key] = append(o.infos[key], info)
 	}
 	return nil
+}
+
+// encode prepares the header.
+func (o *Offer) encode() (err error) {
+	if o.form, err = NewForm(func(token string) any { return o.required.WithToken(token) }); err != nil {
+		return fmt.Errorf("offer for %s: %w", o.required.Resource.URL, err)
+	}
+	if n := len(o.form.Header(placeholder)); n >= MaxOfferHeader {
+		return fmt.Errorf("offer for %s: header has %d bytes, must stay below %d", o.required.Resource.URL, n, MaxOfferHeader)
+	}
+	return nil
+}
+
+// Succeeding is the offer after a change: what the former one asked for is taken as
+// well until a time. Challenges ask for what is offered now.
+func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
+	next := *o
+	next.former, next.until = former, until
+	return &next
+}
+
+// of is the offer that a payment is judged by: the former one for a payment that fits
+// it and does not fit this one, while it is taken.
+func (o *Offer) of(p *Payment, now time.Time) *Offer {
+	if o.former != nil && now.Before(o.until) && o.today(p, now) != nil && o.former.today(p, now) == nil {
+		return o.former
+	}
+	return o
+}
+
+// Signed is the offer with its terms signed (extension offer-receipt, version 1). It is
+// the offer itself when it is signed already, and while r has no key in memory or is
+// nil. What is signed has no end and nothing of one challenge in it, so that one
+// signature is enough for all of them. A payment is judged as without it: a payer who
+// echoes it is not held to it, and no facilitator is sent it.
+func (o *Offer) Signed(r Receipts) (*Offer, error) {
+	if o.signed || r == nil {
+		return o, nil
+	}
+	terms := o.required.Accepts[0]
+	jws, err := r.SignOffer(receipt.Offer{
+		Amount: terms.Amount, Asset: terms.Asset, Network: terms.Network, PayTo: terms.PayTo, ResourceURL: o.required.Resource.URL, Scheme: terms.Scheme,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sign the offer for %s: %w", o.required.Resource.URL, err)
+	}
+	if jws == "" {
+		return o, nil
+	}
+	next := *o
+	next.signed, next.required = true, o.required.with(ExtensionReceipt, offerExtension(jws))
+	return &next, next.encode()
+}
+
+// offerExtension is the extension offer-receipt of an offer, with its JSON Schema.
+func offerExtension(jws string) json.RawMessage {
+	return json.RawMessage(`{"info":{"offers":[{"format":"` + FormatJWS + `","acceptIndex":0,"signature":"` + jws + `"}]},` +
+		`"schema":{"type":"object","properties":{"offers":{"type":"array","items":{"type":"object",` +
+		`"properties":{"format":{"type":"string"},"signature":{"type":"string"}},"required":["format","signature"]}}},"required":["offers"]}}`)
 }
 
 // Challenge is the PAYMENT-REQUIRED header with a retry token, and with a reason
@@ -264,4 +267,64 @@ func window(p *Payment, now time.Time) error {
 		return nil
 	}
 	return fmt.Errorf("authorization.%s by this server's clock, which says %d", wrong, now.Unix())
+}
+
+// payload is a payment as the facilitator is sent it: the terms that it is judged
+// by, the offer's own description and extensions, and of the client nothing but
+// authorization and signature. A facilitator lists what is sold by the
+// description, and never the client's words under our name.
+func (o *Offer) payload(exact ExactPayload, terms json.RawMessage) Payload {
+	resource := o.required.Resource
+	return Payload{X402Version: Version, Resource: &resource, Accepted: terms, Payload: exact, Extensions: o.forwarded}
+}
+
+// NewToken is a retry token: 16 bytes of random in base64url without padding. It
+// fails only when random does.
+func NewToken(random io.Reader) (string, error) {
+	var b [16]byte
+	if _, err := io.ReadFull(random, b[:]); err != nil {
+		return "", fmt.Errorf("retry token: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(b[:]), nil
+}
+
+// tokenExtension is the extension retry-token with its JSON Schema.
+func tokenExtension(token string) json.RawMessage {
+	return json.RawMessage(`{"info":{"token":"` + token + `"},"schema":{"type":"object","properties":{"token":{"type":"string"}},"required":["token"]}}`)
+}
+
+// placeholder stands for the token in a Form. No base64url has an asterisk.
+const placeholder = "*retry-token*"
+
+// Form is a JSON text with a gap for the retry token. It is encoded once, and each
+// challenge copies it.
+type Form struct {
+	head, tail []byte
+	encoded    string // head in base64 up to its last whole group of three bytes
+	loose      []byte // what is left of it
+}
+
+// NewForm encodes what build makes of a retry token. It fails when that cannot
+// be encoded, or does not have the token exactly once.
+func NewForm(build func(token string) any) (Form, error) {
+	raw, err := json.Marshal(build(placeholder))
+	if err != nil {
+		return Form{}, fmt.Errorf("form of a challenge: %w", err)
+	}
+	head, tail, found := bytes.Cut(raw, []byte(placeholder))
+	if !found || bytes.Contains(tail, []byte(placeholder)) {
+		return Form{}, errors.New("form of a challenge: it must have the retry token once")
+	}
+	whole := len(head) - len(head)%3
+	return Form{head: head, tail: tail, encoded: base64.StdEncoding.EncodeToString(head[:whole]), loose: head[whole:]}, nil
+}
+
+// JSON is the text with a token, in new memory.
+func (f Form) JSON(token string) []byte {
+	return slices.Concat(f.head, []byte(token), f.tail)
+}
+
+// Header is the text with a token as a payment header carries it.
+func (f Form) Header(token string) string {
+	return f.encoded + base64.StdEncoding.EncodeToString(slices.Concat(f.loose, []byte(token), f.tail))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -330,4 +331,22 @@ func (a *attempt) fromOwner(ctx context.Context, owner *ledger.Record) *Outcome 
 		return a.follow(ctx, *owner)
 	}
 	return nil
+}
+
+// byKey begins the id of a purchase that its payer has named.
+const byKey = "key:"
+
+// named says whether the payer has named a purchase. The first claim of a payment
+// decides what it buys.
+func named(purchase string) bool { return strings.Contains(purchase, "|"+byKey) }
+
+// otherName is the fault of a payment that comes with another key than it was sent
+// with first. It belongs to the purchase that its first claim named.
+func otherName(r ledger.Record) *fault.Error {
+	first := "without an Idempotency-Key"
+	if named(r.Purchase) {
+		first = "with another Idempotency-Key"
+	}
+	return fault.Newf(fault.IdempotencyConflict, nil,
+		"This signature was sent %s at first. Send it as it was sent then, or sign a new authorization for this purchase.", first)
 }

@@ -1,10 +1,12 @@
 package x402
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
-	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -45,6 +47,34 @@ type attempt struct {
 	trace   *Trace
 }
 
+// dues are what a request has opened and must close: the count of its Meter and its
+// slot. Both are closed once, concurrently with its last write if it looks up.
+type dues struct {
+	log   *slog.Logger
+	meter Meter // nil when there is none, or it is closed
+	slot  Slot  // nil when there is none, or it is released
+	// doubted says that a facilitator's verdict left doubt, or that it gave none
+	// on a signature that only it can judge: the payer can have caused that.
+	doubted bool
+	closing sync.WaitGroup
+}
+
+// close begins to close what is open.
+func (d *dues) close(ctx context.Context, atFault bool) {
+	meter, slot := d.meter, d.slot
+	d.meter, d.slot = nil, nil
+	if meter != nil {
+		d.closing.Go(func() { meter.Close(ctx, atFault) })
+	}
+	if slot != nil {
+		d.closing.Go(func() {
+			if err := slot.Release(ctx); err != nil { // it expires by itself
+				d.log.WarnContext(ctx, "slot not released", "error", err)
+			}
+		})
+	}
+}
+
 func (a *attempt) serve(ctx context.Context) *Outcome {
 	if out := a.admit(ctx); out != nil {
 		return out
@@ -69,6 +99,166 @@ func (a *attempt) serve(ctx context.Context) *Outcome {
 	}
 	a.seen(c.Record.State)
 	return a.proceed(ctx, c)
+}
+
+// admit decides whether a payment may be claimed. It returns nil if it may, and
+// otherwise the answer. Only the rate limit is written, and the ledger, the
+// facilitator or the chain are asked only where the header does not decide.
+func (a *attempt) admit(ctx context.Context) *Outcome {
+	p, err := a.request.payment()
+	if err != nil {
+		return a.refuse(err.Error(), nil)
+	}
+	a.payment = p
+	a.trace.Payer, a.trace.Nonce, a.trace.Amount = p.From.String(), "0x"+hex.EncodeToString(p.Nonce[:]), p.Value.String()
+	offer := a.request.Offer.of(p, a.gate.Now())
+	a.request.Offer = offer
+	if err := offer.fixed(p); err != nil {
+		return a.refuse(err.Error(), nil)
+	}
+	digest := p.Digest(offer.domain)
+	err = p.Check(digest)
+	if err != nil && !errors.Is(err, errForeign) {
+		return a.refuse(err.Error(), nil)
+	}
+	a.terms = offer.required.Accepts[0]
+	a.identify(digest, err == nil)
+	if m := a.request.Meter; m != nil { // after every check that needs no call
+		if err := m.Open(ctx); err != nil {
+			return a.fail(fault.From(err), nil)
+		}
+		a.dues.meter = m
+	}
+	return a.judge(ctx, offer.today(p, a.gate.Now()), false)
+}
+
+// identify names the payment for the ledger. recovered says that the payer's own key
+// made the signature.
+func (a *attempt) identify(digest [32]byte, recovered bool) {
+	p := a.payment
+	a.claim = ledger.Payment{
+		Key:         ledger.Key(a.terms.Network, a.request.Offer.asset.String(), p.From.String(), a.trace.Nonce),
+		AuthDigest:  hex.EncodeToString(digest[:]),
+		SigDigest:   digestOf(string(p.Signature)),
+		Terms:       a.request.Offer.terms,
+		ValidBefore: a.validBefore(),
+		Payload:     p.stored(),
+		Recovered:   recovered,
+		Asks:        a.gate.Fallback.asksFirst(),
+	}
+	a.key, a.badKey = purchaseKey(a.request.Keys, p)
+	if t := p.token(); t != "" {
+		a.claim.Token = digestOf(t) // only the digest is stored, and neither is logged
+	}
+}
+
+// validBefore is the end of the authorization's window, bounded so that a hostile
+// value cannot keep a row for ever. The window of a first claim ends earlier.
+func (a *attempt) validBefore() time.Time {
+	most := a.gate.Now().Add(2 * mostWindow)
+	if v := a.payment.ValidBefore; v.IsInt64() && v.Int64() < most.Unix() {
+		return time.Unix(v.Int64(), 0).UTC()
+	}
+	return most.UTC()
+}
+
+// purchase is what the payment buys: what the payer's key names, or else the request;
+// empty when it is a purchase by itself.
+func (a *attempt) purchase() string {
+	id := byKey + digestOf(a.key)
+	if a.key == "" {
+		if a.job.NoImplicitRetry {
+			return ""
+		}
+		id = "request:" + digestOf(a.job.Fingerprint)
+	}
+	return ledger.PurchaseKey(a.terms.Network, a.request.Offer.asset.String(), a.payment.From.String(), id)
+}
+
+// judge decides by the terms that are offered now, the signer and, where they do not
+// decide, the record of the payment. mismatch is how the payment differs from the
+// terms, or nil; used says that the facilitator has called its authorization used.
+//
+// An authorization on record is claimed under the terms in its record, but one that a
+// facilitator refused, and evidence did not, under those that are offered now: that
+// payment can still be made.
+func (a *attempt) judge(ctx context.Context, mismatch error, used bool) *Outcome {
+	if mismatch == nil && a.claim.Recovered {
+		return nil
+	}
+	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
+	switch {
+	case err != nil:
+		return a.ledgerFault(err, nil)
+	case r == nil && mismatch != nil:
+		return a.refuse(mismatch.Error(), nil).byRecord()
+	case r == nil && !used:
+		return a.verify(ctx)
+	case r == nil: // somebody else has submitted it, or it was cancelled: if money came, reconcile finds it
+		out := a.refuse(alreadyUsed, nil)
+		out.Payment.Charged = nil
+		return out
+	case r.AuthDigest != a.claim.AuthDigest:
+		return a.otherNonce(*r, a.claim.Recovered).byRecord()
+	case !r.Vouches(a.claim):
+		return a.unproven(*r)
+	case r.State != ledger.Refused || r.Disproved:
+		return a.adopt(*r)
+	case mismatch == nil:
+		return nil
+	}
+	return a.refusedBefore(ctx, *r, mismatch)
+}
+
+// adopt makes the terms in the record those that the payment is judged by.
+func (a *attempt) adopt(r ledger.Record) *Outcome {
+	if bytes.Equal(r.Terms, a.claim.Terms) {
+		return nil
+	}
+	if err := unmarshalTerms(r, &a.terms); err != nil {
+		return a.ledgerFault(err, nil)
+	}
+	a.claim.Terms = r.Terms
+	return nil
+}
+
+// refusedBefore answers a payment that was refused and does not fit the terms offered
+// now. A failed PAYMENT-RESPONSE tells a client that was left in doubt that it may sign
+// anew, but a third party can have submitted the payment since: where the chain can be
+// asked, that header is sent only if the chain shows that it was not and will not be.
+func (a *attempt) refusedBefore(ctx context.Context, r ledger.Record, mismatch error) *Outcome {
+	out := a.refuse(mismatch.Error(), a.failure(cmp.Or(r.Reason, "refused")))
+	switch f := a.find(ctx, r, Settlement{}, evidenceBudget); f.Verdict {
+	case noNode:
+		return out.byRecord()
+	case Paid:
+		return a.adopt(r) // the claim asks the chain too, and finds it
+	case CannotTell, StillOpen:
+		out.Receipt = nil
+	default: // NeverPaid
+	}
+	return out
+}
+
+// verify asks the facilitator about a signature that cannot be verified locally, of a
+// payment that has no record. It cannot judge that of an authorization that is used
+// already. That may have been claimed while the facilitator was asked.
+func (a *attempt) verify(ctx context.Context) *Outcome {
+	begun := a.gate.Now()
+	v := a.verification(ctx)
+	a.trace.Verify = a.since(begun)
+	switch {
+	case v.Fault != nil:
+		a.dues.doubted = true
+		return a.fail(v.Fault, new(false))
+	case v.Valid:
+		return nil
+	case v.BadSignature:
+		return a.refuse("signature is not the payer's: "+v.Reason, nil)
+	case !v.NonceUsed:
+		return a.refuse("the facilitator does not accept the payment: "+v.Reason, nil)
+	}
+	return a.judge(ctx, nil, true)
 }
 
 // unclaimed answers a request that fails before its claim. The same payment may
@@ -100,210 +290,74 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	return a.buy(ctx, c.Hold)
 }
 
-// fromRecord answers a claim that was not won.
-func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
-	r := c.Record
-	switch c.Result {
-	case ledger.InFlight:
-		charged := chargedBy(r)
-		if charged != nil && !*charged {
-			charged = nil // the other attempt may be moving it now
-		}
-		return a.fail(a.repeatable(fault.New(fault.PaymentInProgress, nil).After(c.Wait), r), charged).with(responseOf(r))
-	case ledger.Answered:
-		return a.replay(r)
-	case ledger.Waiting:
-		return a.owedAgain(r, c.Wait)
-	case ledger.Exhausted:
-		if ledger.SilenceStands(r, a.gate.Now()) {
-			return a.silenceStands(ctx, r)
-		}
-		return a.owedAgain(r, 0)
-	case ledger.OtherRequest:
-		return a.refuseAs("authorization already used for another request", r)
-	case ledger.OtherPurchase:
-		return a.fail(otherName(r), chargedBy(r)).with(responseOf(r))
-	case ledger.OtherAuthorization:
-		return a.otherNonce(r, true)
-	case ledger.Over:
-		return a.ended(r)
-	case ledger.Replaced:
-		return a.replaced(ctx, r)
-	case ledger.Unproven:
-		return a.unproven(r)
-	case ledger.Held:
-	}
-	return a.fail(fault.New(fault.PaymentUnavailable, errors.New("unknown result of a claim")), nil)
-}
+// alreadyUsed is the reason of a 402 that says the same whatever the record is: who
+// sends a copy from the chain learns nothing from it, and a payer whose client leaves
+// out the extensions of offers learns what to do.
+const alreadyUsed = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
 
-// held goes on with a claim that was won: it acquires a slot, settles unless the
-// money has moved already, and looks up.
-func (a *attempt) held(ctx context.Context, h *ledger.Hold) *Outcome {
-	if a.gate.Slots != nil && a.dues.slot == nil {
-		begun := a.gate.Now()
-		slot, err := a.gate.Slots.Acquire(ctx, a.request.Client, a.lease())
-		a.trace.Slot = a.since(begun)
-		if err != nil {
-			return a.noSlot(ctx, h, fault.From(err))
-		}
-		a.dues.slot = slot
-	}
-	if h.Record().State == ledger.Settling {
-		return a.settle(ctx, h)
-	}
-	return a.lookUp(ctx, h, nil)
-}
-
-// noSlot gives the claim back: nothing was sent, and no lookup is counted.
-func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) *Outcome {
-	if h.Record().State == ledger.Settling {
-		return a.unsent(ctx, h, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
-	}
-	a.wrote(ctx, "claim not given back", h.Return(withoutDeadline(ctx)))
-	return a.fail(f, new(true)).with(responseOf(h.Record()))
-}
-
-// lookUp runs the job of a payment whose money has moved, if its whole budget is left
-// but for the moment that passes between the end of the settlement and the call. receipt
-// is nil when the ledger already holds it; otherwise it is written while the job runs.
-func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Receipt) *Outcome {
-	const moment = time.Second / 2
-	begins := a.spare() >= -moment
-	var wrote sync.WaitGroup
-	var settled error
-	begun := h.Record().Lookups + h.Record().CutOff
-	repeat := receipt == nil && begun > 1
-	if receipt != nil {
-		wrote.Go(func() { settled = h.Settled(withoutDeadline(ctx), *receipt, begins) })
-	} else {
-		receipt = h.Record().Receipt
-	}
-	var reply Reply
-	failed := a.job.Timeout.New(errors.New("no time left for the lookup"))
-	if begins {
-		reply, failed = a.run(ctx, Sale{
-			Payer: receipt.Payer, Network: receipt.Network, Transaction: receipt.Transaction, Amount: a.terms.Amount, Repeat: repeat,
-		})
-	}
-	wrote.Wait()
-	// The lookup has ended, so that what the request counts as is known.
-	a.dues.close(ctx, reply.Silent || failed != nil && failed.IsSilence())
-	paid := success(*receipt)
-	if !a.wrote(ctx, "settlement not recorded", settled) && errors.Is(settled, ledger.ErrLost) {
-		// The receipt is on record, and another attempt has the lease: the next
-		// retry gets the answer.
-		return a.fail(fault.New(fault.SettlementUncertain, settled), new(true)).with(paid)
-	}
-	if settled == nil {
-		a.seen(ledger.Settled)
-	}
-	if failed != nil && failed.Info().Class != fault.Answer {
-		if !begins || !failed.IsSilence() || !ledger.LastLookup(h.Record(), a.gate.Now()) {
-			return a.owe(ctx, h, failed, begins && !failed.IsPrevented()).with(paid)
-		}
-		failed = silence(failed)
-	}
-	return a.redeem(ctx, h, reply, failed, paid).with(paid)
-}
-
-// run runs the job within its budget. After a panic, which is a bug of ours, the
-// answer is owed.
-func (a *attempt) run(ctx context.Context, sale Sale) (reply Reply, failed *fault.Error) {
-	ctx, cancel := context.WithTimeout(context.WithValue(ctx, saleKey{}, sale), a.job.Budget)
-	defer cancel()
-	begun := a.gate.Now()
-	defer func() {
-		a.trace.Lookup = a.since(begun)
-		if p := recover(); p != nil {
-			reply, failed = Reply{}, fault.New(fault.InternalError, fmt.Errorf("lookup panicked: %v", p))
-		}
-	}()
-	reply, err := a.job.Run(ctx)
-	if err != nil {
-		return Reply{}, fault.From(err)
-	}
-	return reply, nil
-}
-
-// redeem stores the answer that uses the payment up: a result, or a fault that is
-// a fact about the target. The answer of a lookup that ran again is stored only if
-// fewer of its parts are owed.
-func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fault.Error, paid *SettleResponse) *Outcome {
-	if had := h.Record().Answer; f == nil && had != nil && had.Stored && len(reply.Owed) >= len(had.Owed) {
-		return a.noBetter(ctx, h, reply.Prevented)
-	}
-	out := &Outcome{Status: cmp.Or(reply.Status, http.StatusOK), Header: reply.Header, Body: reply.Body, Payment: PaymentStatus{Charged: new(true)}}
-	if f != nil {
-		out.Status, out.Fault, out.Body = f.Info().Status, f, a.request.Error(f, out.Payment)
-	}
-	begun := a.gate.Now()
-	signed := a.signed(ctx, paid, out.Body)
-	out.Receipt = paid.with(signed)
-	answer, err := ledger.NewAnswer(out.Status, out.Body)
-	if err == nil {
-		answer.Owed, answer.Receipt, answer.Header = reply.Owed, signed, reply.Header
-		err = h.Redeem(withoutDeadline(ctx), answer, a.request.Window, reply.Prevented)
-	}
-	a.trace.Record = a.since(begun)
-	if errors.Is(err, ledger.ErrLost) {
-		return a.fail(fault.New(fault.SettlementUncertain, err), new(true))
-	}
-	if !ledger.Spent(h.Record(), a.gate.Now()) {
-		out.Owed = reply.Owed
-	}
-	// The payer has paid and gets the answer also where it is not stored. The next
-	// claim finds the payment settled, or asks for evidence.
-	if a.wrote(ctx, "answer not recorded", err) {
-		a.seen(ledger.Redeemed)
-	} else {
-		a.trace.Cause = err
-	}
+// unproven answers an authorization that has a record, from a sender who does not
+// prove to be its payer. Anybody can copy it from the chain, so the answer has no
+// receipt, and no alarm counts it.
+func (a *attempt) unproven(r ledger.Record) *Outcome {
+	out := a.refuse(alreadyUsed, nil).byRecord()
+	out.Payment.Charged = chargedBy(r)
 	return out
 }
 
-// noBetter ends a lookup of a bundle whose answer has no more parts than the one
-// that is stored, and replays that.
-func (a *attempt) noBetter(ctx context.Context, h *ledger.Hold, prevented bool) *Outcome {
-	a.wrote(ctx, "lookup of a bundle not recorded", h.KeepAnswer(withoutDeadline(ctx), prevented))
-	return a.replay(h.Record())
+// byRecord marks an answer as one that neither the facilitator nor the chain was
+// asked for.
+func (o *Outcome) byRecord() *Outcome {
+	o.recorded = true
+	return o
 }
 
-// owe ends a lookup that gave no answer: the payment stays settled. It is charged, and
-// retryable with the same signature until the lookups are used up.
-func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began bool) *Outcome {
-	if had := h.Record().Answer; had != nil && had.Stored {
-		return a.noBetter(ctx, h, !began)
+// chargedBy is whether money has moved by what a record says; nil is not known.
+func chargedBy(r ledger.Record) *bool {
+	switch r.State { //nolint:exhaustive // the others say nothing about it
+	case ledger.Settled, ledger.Redeemed, ledger.Refunded:
+		return new(true)
+	case ledger.Refused, ledger.Superseded:
+		return new(false)
 	}
-	var err error
-	begun := a.gate.Now()
-	if began {
-		err = h.Release(withoutDeadline(ctx), ledger.Failure{Code: string(f.Code), Status: f.Info().Status, Message: f.Public(), Silence: f.IsSilence()})
-	} else if !h.Released() {
-		err = h.Return(withoutDeadline(ctx))
-	}
-	a.trace.Record = a.since(begun)
-	r := h.Record()
-	if !a.wrote(ctx, "owed lookup not recorded", err) {
-		r.Lookups-- // it may not count, so the payer is not told that none is left
-	}
-	return a.owed(f.After(max(ledger.NextLookup(r), f.Wait())), r, !ledger.Spent(r, a.gate.Now()))
+	return nil
 }
 
-// wrote says whether a verdict was written, and notes one that could not be, for the
-// log and the alarm. A lost lease is not a failure of the ledger.
-func (a *attempt) wrote(ctx context.Context, otherwise string, err error) bool {
-	if err == nil {
-		return true
+// refuse answers 402 with a reason, which is also logged. receipt is set after a
+// failed settlement.
+func (a *attempt) refuse(reason string, receipt *SettleResponse) *Outcome {
+	a.trace.Reason = reason
+	return &Outcome{
+		Status: http.StatusPaymentRequired, Fault: fault.Newf(fault.PaymentRequired, nil, "%s", reason),
+		Payment: PaymentStatus{Charged: new(false)}, Receipt: receipt,
 	}
-	a.trace.Unrecorded = a.trace.Unrecorded || !errors.Is(err, ledger.ErrLost)
-	a.gate.Log.ErrorContext(ctx, otherwise, "error", err, "key", a.claim.Key, "transaction", a.trace.Transaction)
-	return false
 }
 
-// withoutDeadline is ctx without its deadline, for writing a verdict. A process that was
-// frozen past its deadline and then learns that money moved must still be able to
-// record it; each call of a store has a time-out.
-func withoutDeadline(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
+// refuseAs answers 402, with charged and receipt from the record.
+func (a *attempt) refuseAs(reason string, r ledger.Record) *Outcome {
+	out := a.refuse(reason, responseOf(r))
+	out.Payment.Charged = chargedBy(r)
+	return out
+}
+
+// fail answers an error. charged is whether money has moved; nil is not known.
+func (a *attempt) fail(f *fault.Error, charged *bool) *Outcome {
+	return a.failWith(f, PaymentStatus{Charged: charged, Retryable: f.Info().Retry})
+}
+
+func (a *attempt) failWith(f *fault.Error, s PaymentStatus) *Outcome {
+	a.trace.Cause = f
+	return &Outcome{Status: f.Info().Status, Body: a.request.Error(f, s), Fault: f, Payment: s}
+}
+
+// ledgerFault answers a store that failed, or a record that breaks the ledger's
+// rules.
+func (a *attempt) ledgerFault(err error, charged *bool) *Outcome {
+	code := fault.LedgerUnavailable
+	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal) {
+		code = fault.PaymentUnavailable
+	}
+	return a.fail(fault.New(code, err), charged)
+}
 
 // lease is when what this attempt holds ends.
 func (a *attempt) lease() time.Time { return a.request.Deadline.Add(leaseMargin) }

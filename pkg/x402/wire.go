@@ -1,9 +1,12 @@
 package x402
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -46,6 +49,16 @@ const (
 	// HeaderOwed names the parts of a bundle that are owed still.
 	HeaderOwed = "Answer-Owed"
 )
+
+// EncodeHeader is the wire form of the three payment headers: standard base64
+// with padding, of JSON.
+func EncodeHeader(v any) (string, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("encode payment header: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(b), nil
+}
 
 // PaymentRequired says what must be paid: the PAYMENT-REQUIRED header, and part of
 // the body of a 402.
@@ -152,6 +165,16 @@ type SignedReceipt struct {
 	Signature string `json:"signature"` // a compact JWS
 }
 
+// with returns the response with a signed receipt, if there is one.
+func (s *SettleResponse) with(jws string) *SettleResponse {
+	if jws == "" {
+		return s
+	}
+	out := *s
+	out.Extensions.OfferReceipt.Info.Receipt = SignedReceipt{Format: FormatJWS, Signature: jws}
+	return &out
+}
+
 // Terms are what a deployment asks of every payer: which token on which
 // network, paid to whom.
 type Terms struct {
@@ -169,4 +192,64 @@ func (t Terms) Requirements(amount string) Requirements {
 		MaxTimeoutSeconds: MaxTimeoutSeconds,
 		Extra:             Extra{Name: t.Name, Version: t.Version, PaymentFlow: PaymentFlow},
 	}
+}
+
+// USDC are the terms of payments in USDC on Base, without a payee. One USDC has 1,000,000
+// atomic units.
+func USDC() Terms {
+	return Terms{Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", Name: "USD Coin", Version: "2"}
+}
+
+// KnownNetwork is what people, wallets and operators need to know about a
+// network. Payments need none of it.
+type KnownNetwork struct {
+	Name     string
+	Explorer string // of transactions and accounts
+	// PublicNode is the JSON-RPC node that the network's operator runs for
+	// everybody.
+	PublicNode string
+	Test       bool // its money is worth nothing
+}
+
+// Network is what is known about a CAIP-2 network; the zero value for one that
+// we know nothing about.
+func Network(id string) KnownNetwork {
+	switch id {
+	case "eip155:8453":
+		return KnownNetwork{"Base", "https://basescan.org", "https://mainnet.base.org", false}
+	case "eip155:84532":
+		return KnownNetwork{"Base Sepolia", "https://sepolia.basescan.org", "https://sepolia.base.org", true}
+	}
+	return KnownNetwork{}
+}
+
+// Charge says what charged can be in an answer with a code: whether money has
+// moved for the authorization that came with the request.
+type Charge struct{ No, Yes, Unknown bool }
+
+// String is the charge as documents print it.
+func (c Charge) String() string {
+	return map[Charge]string{
+		{No: true}: "no", {Unknown: true}: "not known yet", {Yes: true}: "yes", {No: true, Unknown: true}: "no or not known yet",
+		{Unknown: true, Yes: true}: "not known yet or yes", {No: true, Yes: true}: "no or yes", {No: true, Unknown: true, Yes: true}: "see body",
+	}[c]
+}
+
+// ChargeOf says what charged can be with a code. Every answer of the campaign is held
+// to it.
+func ChargeOf(info fault.Info) Charge {
+	switch info.Code { //nolint:exhaustive // all others are decided by their class
+	case fault.PaymentInProgress, fault.SettlementUncertain:
+		// Another attempt may be moving the money, or has moved it.
+		return Charge{Yes: true, Unknown: true}
+	case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
+		// What was charged is answered as such.
+		return Charge{No: true, Unknown: true}
+	case fault.InternalError: // it can come before the settlement, too
+	default:
+		if info.Class != fault.NoCharge {
+			return Charge{Yes: true}
+		}
+	}
+	return Charge{No: true, Yes: true, Unknown: true}
 }

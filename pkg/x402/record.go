@@ -11,6 +11,42 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
+// fromRecord answers a claim that was not won.
+func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
+	r := c.Record
+	switch c.Result {
+	case ledger.InFlight:
+		charged := chargedBy(r)
+		if charged != nil && !*charged {
+			charged = nil // the other attempt may be moving it now
+		}
+		return a.fail(a.repeatable(fault.New(fault.PaymentInProgress, nil).After(c.Wait), r), charged).with(responseOf(r))
+	case ledger.Answered:
+		return a.replay(r)
+	case ledger.Waiting:
+		return a.owedAgain(r, c.Wait)
+	case ledger.Exhausted:
+		if ledger.SilenceStands(r, a.gate.Now()) {
+			return a.silenceStands(ctx, r)
+		}
+		return a.owedAgain(r, 0)
+	case ledger.OtherRequest:
+		return a.refuseAs("authorization already used for another request", r)
+	case ledger.OtherPurchase:
+		return a.fail(otherName(r), chargedBy(r)).with(responseOf(r))
+	case ledger.OtherAuthorization:
+		return a.otherNonce(r, true)
+	case ledger.Over:
+		return a.ended(r)
+	case ledger.Replaced:
+		return a.replaced(ctx, r)
+	case ledger.Unproven:
+		return a.unproven(r)
+	case ledger.Held:
+	}
+	return a.fail(fault.New(fault.PaymentUnavailable, errors.New("unknown result of a claim")), nil)
+}
+
 // answerGone is why a payment is refused whose answer was given and is not kept.
 const answerGone = "authorization already used"
 

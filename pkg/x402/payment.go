@@ -1,13 +1,19 @@
 package x402
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
+	"reflect"
 	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // maxHeader bounds PAYMENT-SIGNATURE. API Gateway refuses requests whose
@@ -21,15 +27,13 @@ const (
 	maxSignature = 4 << 10
 )
 
-// EncodeHeader is the wire form of the three payment headers: standard base64
-// with padding, of JSON.
-func EncodeHeader(v any) (string, error) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return "", fmt.Errorf("encode payment header: %w", err)
-	}
-	return base64.StdEncoding.EncodeToString(b), nil
-}
+// maxDepth bounds nesting. The deepest honest payload is the echo of the
+// bazaar schema, at about twelve.
+const maxDepth = 32
+
+type object = strictjson.Object
+
+func parseObject(data []byte) (object, error) { return strictjson.Parse(data, maxDepth) }
 
 // Payment is a PAYMENT-SIGNATURE header, decoded and found well-formed. It is
 // not yet known to be what was offered, or to be signed by the payer.
@@ -40,6 +44,14 @@ type Payment struct {
 	Nonce                   [32]byte
 	Signature               []byte
 	accepted, extensions    object
+}
+
+// payment reads what the request pays with, from whatever carries it.
+func (r Request) payment() (*Payment, error) {
+	if r.Payload == nil {
+		return DecodePayment(r.Signature)
+	}
+	return readPayment("the payment", r.Payload)
 }
 
 // DecodePayment reads a PAYMENT-SIGNATURE header. An error names the fault in
@@ -57,14 +69,6 @@ func DecodePayment(header string) (*Payment, error) {
 		return nil, fmt.Errorf("PAYMENT-SIGNATURE is not acceptable JSON: %w", err)
 	}
 	return readPayment("PAYMENT-SIGNATURE", tree)
-}
-
-// payment reads what the request pays with, from whatever carries it.
-func (r Request) payment() (*Payment, error) {
-	if r.Payload == nil {
-		return DecodePayment(r.Signature)
-	}
-	return readPayment("the payment", r.Payload)
 }
 
 func readPayment(carrier string, tree object) (*Payment, error) {
@@ -133,6 +137,65 @@ func read[T any](r *reader, o object, path, key string, parse func(string) (T, e
 	return v
 }
 
+// identifierAlphabet has the characters of the extension payment-identifier.
+const identifierAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+// purchaseKey is the payer's own name for a purchase that must be charged once: the
+// header Idempotency-Key (draft-ietf-httpapi-idempotency-key-header), with or without
+// the quotes of a structured field's string, or else the id of the extension
+// payment-identifier, or else empty. Its error is invalid_idempotency_key.
+func purchaseKey(headers []string, p *Payment) (string, error) {
+	if len(headers) == 0 {
+		return p.identifier()
+	}
+	key := headers[0]
+	if len(key) >= 2 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
+		key = key[1 : len(key)-1]
+	}
+	if len(headers) > 1 || key == "" || len(key) > 255 || !printable.ASCII(key) || strings.Contains(key, " ") {
+		return "", fault.New(fault.InvalidIdempotencyKey, errors.New("the header Idempotency-Key must have 1 to 255 visible ASCII characters, and be sent once"))
+	}
+	return key, nil
+}
+
+// info is what an extension says, or nil.
+func (p *Payment) info(extension string) object {
+	e, _ := p.extensions[extension].(object)
+	info, _ := e["info"].(object)
+	return info
+}
+
+// identifier is the id of the extension payment-identifier, or empty.
+func (p *Payment) identifier() (string, error) {
+	info := p.info(ExtensionIdentifier)
+	if info["id"] == nil {
+		return "", nil
+	}
+	id, _ := info["id"].(string)
+	if len(id) < 16 || len(id) > 128 || strings.Trim(id, identifierAlphabet) != "" {
+		return "", fault.New(fault.InvalidIdempotencyKey, errors.New("payment-identifier: id must be 16 to 128 letters, digits, _ and -"))
+	}
+	return id, nil
+}
+
+func digestOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// longestToken is how many characters a retry token of a client has at most.
+const longestToken = 64
+
+// token is the retry token that the payment echoes, or empty. An echo that is
+// missing or malformed is not an error; it only proves nothing.
+func (p *Payment) token() string {
+	token, _ := p.info(ExtensionToken)["token"].(string)
+	if token == "" || len(token) > longestToken || !printable.ASCII(token) || strings.Contains(token, " ") {
+		return ""
+	}
+	return token
+}
+
 // exact is the authorization with its signature, and nothing else of the
 // client's, in one fixed spelling. So one authorization is always sent as the
 // same bytes, whatever else a client puts around it, which is what a facilitator
@@ -152,15 +215,6 @@ func (p *Payment) exact() ExactPayload {
 func (p *Payment) stored() json.RawMessage {
 	b, _ := json.Marshal(p.exact())
 	return b
-}
-
-// payload is a payment as the facilitator is sent it: the terms that it is judged
-// by, the offer's own description and extensions, and of the client nothing but
-// authorization and signature. A facilitator lists what is sold by the
-// description, and never the client's words under our name.
-func (o *Offer) payload(exact ExactPayload, terms json.RawMessage) Payload {
-	resource := o.required.Resource
-	return Payload{X402Version: Version, Resource: &resource, Accepted: terms, Payload: exact, Extensions: o.forwarded}
 }
 
 // decodeHex reads 0x-prefixed hex of least to most bytes.
@@ -196,4 +250,25 @@ func ParseUint256(s string) (*big.Int, error) {
 		return nil, errors.New("is larger than a uint256")
 	}
 	return n, nil
+}
+
+// excerpt quotes what a client sent, in 40 characters of ASCII at most, so that a
+// reason can name it without carrying it.
+func excerpt(s string) string { return printable.Quote(s, 40) }
+
+// contains says whether got holds everything of want: an object may have more
+// members, arrays and everything else must be equal (x402 v2, extension echo
+// and accepted.extra). Numbers are compared as they are written: everything that this
+// server offers is an integer, and JavaScript and Go write those alike.
+func contains(want, got any) bool {
+	w, ok := want.(object)
+	if !ok {
+		return reflect.DeepEqual(want, got)
+	}
+	g, ok := got.(object)
+	for k, v := range w {
+		have, there := g[k]
+		ok = ok && there && contains(v, have)
+	}
+	return ok
 }

@@ -1,0 +1,208 @@
+package x402
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
+)
+
+// held goes on with a claim that was won: it acquires a slot, settles unless the
+// money has moved already, and looks up.
+func (a *attempt) held(ctx context.Context, h *ledger.Hold) *Outcome {
+	if a.gate.Slots != nil && a.dues.slot == nil {
+		begun := a.gate.Now()
+		slot, err := a.gate.Slots.Acquire(ctx, a.request.Client, a.lease())
+		a.trace.Slot = a.since(begun)
+		if err != nil {
+			return a.noSlot(ctx, h, fault.From(err))
+		}
+		a.dues.slot = slot
+	}
+	if h.Record().State == ledger.Settling {
+		return a.settle(ctx, h)
+	}
+	return a.lookUp(ctx, h, nil)
+}
+
+// noSlot gives the claim back: nothing was sent, and no lookup is counted.
+func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) *Outcome {
+	if h.Record().State == ledger.Settling {
+		return a.unsent(ctx, h, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
+	}
+	a.wrote(ctx, "claim not given back", h.Return(withoutDeadline(ctx)))
+	return a.fail(f, new(true)).with(responseOf(h.Record()))
+}
+
+// lookUp runs the job of a payment whose money has moved, if its whole budget is left
+// but for the moment that passes between the end of the settlement and the call. receipt
+// is nil when the ledger already holds it; otherwise it is written while the job runs.
+func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Receipt) *Outcome {
+	const moment = time.Second / 2
+	begins := a.spare() >= -moment
+	var wrote sync.WaitGroup
+	var settled error
+	begun := h.Record().Lookups + h.Record().CutOff
+	repeat := receipt == nil && begun > 1
+	if receipt != nil {
+		wrote.Go(func() { settled = h.Settled(withoutDeadline(ctx), *receipt, begins) })
+	} else {
+		receipt = h.Record().Receipt
+	}
+	var reply Reply
+	failed := a.job.Timeout.New(errors.New("no time left for the lookup"))
+	if begins {
+		reply, failed = a.run(ctx, Sale{
+			Payer: receipt.Payer, Network: receipt.Network, Transaction: receipt.Transaction, Amount: a.terms.Amount, Repeat: repeat,
+		})
+	}
+	wrote.Wait()
+	// The lookup has ended, so that what the request counts as is known.
+	a.dues.close(ctx, reply.Silent || failed != nil && failed.IsSilence())
+	paid := success(*receipt)
+	if !a.wrote(ctx, "settlement not recorded", settled) && errors.Is(settled, ledger.ErrLost) {
+		// The receipt is on record, and another attempt has the lease: the next
+		// retry gets the answer.
+		return a.fail(fault.New(fault.SettlementUncertain, settled), new(true)).with(paid)
+	}
+	if settled == nil {
+		a.seen(ledger.Settled)
+	}
+	if failed != nil && failed.Info().Class != fault.Answer {
+		if !begins || !failed.IsSilence() || !ledger.LastLookup(h.Record(), a.gate.Now()) {
+			return a.owe(ctx, h, failed, begins && !failed.IsPrevented()).with(paid)
+		}
+		failed = silence(failed)
+	}
+	return a.redeem(ctx, h, reply, failed, paid).with(paid)
+}
+
+// run runs the job within its budget. After a panic, which is a bug of ours, the
+// answer is owed.
+func (a *attempt) run(ctx context.Context, sale Sale) (reply Reply, failed *fault.Error) {
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, saleKey{}, sale), a.job.Budget)
+	defer cancel()
+	begun := a.gate.Now()
+	defer func() {
+		a.trace.Lookup = a.since(begun)
+		if p := recover(); p != nil {
+			reply, failed = Reply{}, fault.New(fault.InternalError, fmt.Errorf("lookup panicked: %v", p))
+		}
+	}()
+	reply, err := a.job.Run(ctx)
+	if err != nil {
+		return Reply{}, fault.From(err)
+	}
+	return reply, nil
+}
+
+// redeem stores the answer that uses the payment up: a result, or a fault that is
+// a fact about the target. The answer of a lookup that ran again is stored only if
+// fewer of its parts are owed.
+func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fault.Error, paid *SettleResponse) *Outcome {
+	if had := h.Record().Answer; f == nil && had != nil && had.Stored && len(reply.Owed) >= len(had.Owed) {
+		return a.noBetter(ctx, h, reply.Prevented)
+	}
+	out := &Outcome{Status: cmp.Or(reply.Status, http.StatusOK), Header: reply.Header, Body: reply.Body, Payment: PaymentStatus{Charged: new(true)}}
+	if f != nil {
+		out.Status, out.Fault, out.Body = f.Info().Status, f, a.request.Error(f, out.Payment)
+	}
+	begun := a.gate.Now()
+	signed := a.signed(ctx, paid, out.Body)
+	out.Receipt = paid.with(signed)
+	answer, err := ledger.NewAnswer(out.Status, out.Body)
+	if err == nil {
+		answer.Owed, answer.Receipt, answer.Header = reply.Owed, signed, reply.Header
+		err = h.Redeem(withoutDeadline(ctx), answer, a.request.Window, reply.Prevented)
+	}
+	a.trace.Record = a.since(begun)
+	if errors.Is(err, ledger.ErrLost) {
+		return a.fail(fault.New(fault.SettlementUncertain, err), new(true))
+	}
+	if !ledger.Spent(h.Record(), a.gate.Now()) {
+		out.Owed = reply.Owed
+	}
+	// The payer has paid and gets the answer also where it is not stored. The next
+	// claim finds the payment settled, or asks for evidence.
+	if a.wrote(ctx, "answer not recorded", err) {
+		a.seen(ledger.Redeemed)
+	} else {
+		a.trace.Cause = err
+	}
+	return out
+}
+
+// noBetter ends a lookup of a bundle whose answer has no more parts than the one
+// that is stored, and replays that.
+func (a *attempt) noBetter(ctx context.Context, h *ledger.Hold, prevented bool) *Outcome {
+	a.wrote(ctx, "lookup of a bundle not recorded", h.KeepAnswer(withoutDeadline(ctx), prevented))
+	return a.replay(h.Record())
+}
+
+// owe ends a lookup that gave no answer: the payment stays settled. It is charged, and
+// retryable with the same signature until the lookups are used up.
+func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began bool) *Outcome {
+	if had := h.Record().Answer; had != nil && had.Stored {
+		return a.noBetter(ctx, h, !began)
+	}
+	var err error
+	begun := a.gate.Now()
+	if began {
+		err = h.Release(withoutDeadline(ctx), ledger.Failure{Code: string(f.Code), Status: f.Info().Status, Message: f.Public(), Silence: f.IsSilence()})
+	} else if !h.Released() {
+		err = h.Return(withoutDeadline(ctx))
+	}
+	a.trace.Record = a.since(begun)
+	r := h.Record()
+	if !a.wrote(ctx, "owed lookup not recorded", err) {
+		r.Lookups-- // it may not count, so the payer is not told that none is left
+	}
+	return a.owed(f.After(max(ledger.NextLookup(r), f.Wait())), r, !ledger.Spent(r, a.gate.Now()))
+}
+
+// signBudget is the most that signing may take. It is a part of afterwork: the key
+// can be in a secret that has to be read first, and the answer must still be stored.
+const signBudget = time.Second
+
+// signed is the receipt of an answer that this attempt gives; empty without a key,
+// or without one in time. An answer without a receipt is an answer all the same.
+func (a *attempt) signed(ctx context.Context, paid *SettleResponse, body []byte) string {
+	if a.gate.Receipts == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(withoutDeadline(ctx), signBudget)
+	defer cancel()
+	jws, err := a.gate.Receipts.Sign(ctx, receipt.Statement{
+		IssuedAt: a.gate.Now().Unix(), Network: paid.Network, Payer: paid.Payer, Transaction: paid.Transaction,
+		Request: a.job.Fingerprint, ResourceURL: a.request.Offer.required.Resource.URL, ResponseHash: receipt.HashOf(body),
+	})
+	if err != nil {
+		a.trace.Unreceipted = true
+		a.gate.Log.WarnContext(ctx, "no receipt", "error", err)
+		return ""
+	}
+	return jws
+}
+
+// wrote says whether a verdict was written, and notes one that could not be, for the
+// log and the alarm. A lost lease is not a failure of the ledger.
+func (a *attempt) wrote(ctx context.Context, otherwise string, err error) bool {
+	if err == nil {
+		return true
+	}
+	a.trace.Unrecorded = a.trace.Unrecorded || !errors.Is(err, ledger.ErrLost)
+	a.gate.Log.ErrorContext(ctx, otherwise, "error", err, "key", a.claim.Key, "transaction", a.trace.Transaction)
+	return false
+}
+
+// withoutDeadline is ctx without its deadline, for writing a verdict. A process that was
+// frozen past its deadline and then learns that money moved must still be able to
+// record it; each call of a store has a time-out.
+func withoutDeadline(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }
