@@ -63,7 +63,7 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 # The packages that make test runs with -short. What it leaves out is in VERIFY: the
 # packages with tests that -short skips, and all others. .ci/run fails when a test or a
 # package is in neither. Those that take longest begin first.
-QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday
+QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet
 VERIFY := ./infra/clients ./infra ./infra/local/e2e ./infra/simnet ./infra/gameday \
 	./infra/bench ./infra/local ./infra/local/operate ./infra/testbed \
 	./pkg/x402/ledger/dynamo ./pkg/x402/chain/...
@@ -128,6 +128,11 @@ fuzz: ## Run every fuzz target
 			echo "== $$d $$f"; go test ./$$d -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) || exit 1; \
 		done || exit 1; \
 	done
+
+.PHONY: update
+update: ## Write what is made of the catalog and the pages: documents, template, events; then read the diff
+	@for i in 1 2; do go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery -update >/dev/null; done # a document is made of another
+	@go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery
 
 .PHONY: stats
 stats: ## Print the sizes of the repository beside their limits: files, packages, lines of tests

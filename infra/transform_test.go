@@ -1,9 +1,9 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,8 +11,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
-	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
 // alias is what callers use.
@@ -30,7 +28,7 @@ func TestTransform(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := transform(t)
-			for id, want := range facts(d) {
+			for id, want := range facts(t, d) {
 				delete(section(properties(d, id), "LoggingConfig"), "LogGroup") // TestEnvelope is about it
 				got := document{}
 				for property := range want {
@@ -51,7 +49,8 @@ func TestTransform(t *testing.T) {
 // facts are properties by logical id: how each function runs, for how long, and that
 // only Lambda may have its role; how it is released; and the stage that the CDK app's
 // domain waits for, with its throttling.
-func facts(d document) map[string]document {
+func facts(t *testing.T, d document) map[string]document {
+	t.Helper()
 	published := versions(d)
 	all := map[string]document{
 		idStage: {
@@ -62,9 +61,9 @@ func facts(d document) map[string]document {
 		"ReconcileFunctionEventInvokeConfig": {"MaximumRetryAttempts": 0.0, "MaximumEventAgeInSeconds": 60.0},
 		"ReconcileFunctionSchedule":          {"ScheduleExpression": "rate(5 minutes)"},
 	}
-	all["ReleaseFaultsAlarm"], all["ReleaseCrashesAlarm"] = watching(published, service.MetricVersion), watching(published, "Errors")
 	var watched []any
-	for _, id := range []string{"ReleaseFaultsAlarm", "ReleaseCrashesAlarm"} {
+	for _, id := range releaseAlarms(t) {
+		all[id] = watching(t, id, published)
 		watched = append(watched, document{"Name": document{"Ref": id}})
 	}
 	for _, slug := range functionSlugs() {
@@ -100,31 +99,16 @@ func configuration(name string) document {
 	return document{"Fn::Sub": []any{"CodeDeployDefault.Lambda${ConfigName}", document{"ConfigName": name}}}
 }
 
-// watching are the queries of an alarm that guards a release: a metric of the newest
-// version of each function, minute by minute.
-func watching(published map[string]string, metric string) document {
-	named := func(name string, value any) document { return document{"Name": name, "Value": value} }
-	own, also, namespace := sam.Reconcile, []any{}, any(document{"Fn::Sub": "Hostfacts/${AWS::StackName}"})
-	if metric == "Errors" {
-		own, namespace = sam.Discovery, "AWS/Lambda"
+// watching are the metrics of an alarm of the template, of the versions that the
+// transform makes.
+func watching(t *testing.T, id string, published map[string]string) (metrics document) {
+	t.Helper()
+	text := string(must(json.Marshal(document{"Metrics": properties(deployed.Template(t), id)["Metrics"]}))(t))
+	for function, version := range published {
+		text = strings.ReplaceAll(text, `["`+function+`","Version.Version"]`, `["`+version+`","Version"]`)
 	}
-	var all []any
-	var terms []string
-	for _, slug := range functionSlugs() {
-		if _, priced := catalog.BySlug(slug); !priced && slug != sam.MCP && slug != own {
-			continue
-		}
-		id, fn := strings.ReplaceAll(slug, "-", "_"), sam.LogicalID(slug)
-		if metric == "Errors" {
-			also = []any{named("Resource", document{"Fn::Sub": "${" + fn + "}:" + alias})}
-		}
-		dimensions := slices.Concat([]any{named(service.DimensionFunction, document{"Ref": fn})}, also,
-			[]any{named(service.DimensionVersion, document{"Fn::GetAtt": []any{published[fn], "Version"}})})
-		all = append(all, document{"Id": id, "ReturnData": false, "MetricStat": document{"Period": 60.0, "Stat": "Sum",
-			"Metric": document{"Namespace": namespace, "MetricName": metric, "Dimensions": dimensions}}})
-		terms = append(terms, "FILL("+id+", 0)")
-	}
-	return document{"Metrics": append(all, document{"Id": "value", "Expression": strings.Join(terms, " + "), "ReturnData": true})}
+	check(t, json.Unmarshal([]byte(text), &metrics))
+	return metrics
 }
 
 // calls are who calls whose alias for what: the gateway each function for each of its

@@ -1,6 +1,7 @@
 package gameday
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -100,20 +101,29 @@ func owedWith(codes map[string]fault.Code) func(string) sight {
 	}
 }
 
-func timeouts() map[string]fault.Code {
-	return map[string]fault.Code{
-		"dns": lookup.DNSTimeout, "ssl-check": lookup.SSLTimeout, "whois": lookup.WhoisTimeout, "headers": lookup.HeadersTimeout,
-		"resolve-redirect": lookup.RedirectTimeout, "host-intel": lookup.HostIntelTimeout, "uptime-check": lookup.UptimeCheckTimeout,
+// timeouts are the codes of lookups that do not end in time, and silences those of lookups
+// that no resolver answers: of a bundle none, because what fails is in its fields.
+func timeouts() (codes, silences map[string]fault.Code) {
+	codes, silences = map[string]fault.Code{}, map[string]fault.Code{}
+	for _, op := range catalog.All() {
+		for _, code := range op.Errors {
+			if lookup.Info(code).Status == http.StatusGatewayTimeout {
+				codes[op.Slug] = code
+			}
+		}
+		switch {
+		case op.Kind == catalog.Tool && op.Can(lookup.UpstreamUnavailable):
+			silences[op.Slug] = lookup.UpstreamUnavailable
+		case op.Kind == catalog.Tool:
+			silences[op.Slug] = codes[op.Slug]
+		}
 	}
+	return codes, silences
 }
 
 // several is how many pay where an alarm wants more than the few that happen
 // now and then.
 const several = 3
-
-func looks() []string {
-	return []string{"dns", "ssl-check", "whois", "headers", "resolve-redirect", "host-intel", "uptime-check"}
-}
 
 // processScenarios are those in which a function dies.
 func processScenarios() []scenario {
@@ -152,18 +162,16 @@ func processScenarios() []scenario {
 
 // lookupScenarios are those in which money is taken and there is no answer.
 func lookupScenarios() []scenario {
-	unreachable := timeouts()
-	unreachable["dns"] = lookup.UpstreamUnavailable
-	delete(unreachable, "host-intel") // what fails is in its fields
-	delete(unreachable, "uptime-check")
+	frozen, unreachable := timeouts()
+	looks := slices.Sorted(maps.Keys(frozen))
 	return []scenario{{
-		name: "the resolvers cannot be reached", ops: looks(), payers: several, together: true, rounds: 4,
+		name: "the resolvers cannot be reached", ops: looks, payers: several, together: true, rounds: 4,
 		breakage: shut(theResolvers),
 		ready:    http.StatusServiceUnavailable, sees: owedWith(unreachable), fires: []string{"resolvers"},
 		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // a day has many runs
 	}, {
-		name: "functions are frozen in the middle of a lookup", ops: looks(), payers: several, together: true,
-		breakage: unheard().and(tabled(freezing)), sees: owedWith(timeouts()), fires: []string{"lookups"},
+		name: "functions are frozen in the middle of a lookup", ops: looks, payers: several, together: true,
+		breakage: unheard().and(tabled(freezing)), sees: owedWith(frozen), fires: []string{"lookups"},
 		// The table's answer and the end of the time for it wait side by side
 		// for a process that goes on, and which one it sees first is open.
 		may: []string{"ledger-faults"},

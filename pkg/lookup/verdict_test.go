@@ -2,7 +2,13 @@ package lookup_test
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
@@ -14,6 +20,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
+
+var update = flag.Bool("update", false, "write what the examples' verdicts are")
 
 // hold compares the tone and the line that rules have for results with those they stand for.
 func hold[R any](t *testing.T, rules []lookup.Verdict, results map[string]R) {
@@ -170,20 +178,22 @@ func TestBundleVerdicts(t *testing.T) {
 
 // Every operation says of its example what it found.
 func TestVerdictsOfExamples(t *testing.T) {
-	lines := map[string]string{
-		"dns":              "good MX: 2 mail servers",
-		"ssl-check":        "good In date, and for example.com, until 30 December 2026 (in 34 days)",
-		"whois":            " Registered until 13 August 2027 (in 260 days)",
-		"headers":          "good HTTP 200, with Strict-Transport-Security",
-		"resolve-redirect": "good Redirects once, ends at https://www.example.com/ with HTTP 200",
-		"host-intel":       "good Certificate until 30 December 2026, registered until 13 August 2027",
-		"uptime-check":     "bad Down: The TCP connection to the host failed.",
-		"ping":             "good Paid and answered: the payment works",
-	}
+	const golden = "testdata/examples.txt"
+	var lines strings.Builder
 	for _, o := range catalog.All() {
-		if lines[o.Slug] == "" {
-			t.Errorf("%s: this table lacks the line that its verdicts have for its example", o.Slug)
+		line := verdict(o.Verdicts, json.RawMessage(o.Response))
+		if strings.TrimSpace(line) == "" {
+			t.Errorf("%s: its verdicts have no line for its example", o.Slug)
 		}
-		hold(t, o.Verdicts, map[string]json.RawMessage{lines[o.Slug]: json.RawMessage(o.Response)})
+		fmt.Fprintf(&lines, "%s: %s\n", o.Slug, line)
+	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(lines.String()), 0o644); err != nil { //nolint:gosec // a file of the repository
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(golden)
+	if d := cmp.Diff(string(text), lines.String()); err != nil || d != "" {
+		t.Errorf("%s, which go test ./pkg/lookup -update writes: %v (-file +verdicts)\n%s", golden, err, d)
 	}
 }
