@@ -3,7 +3,6 @@ package boot
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
-	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -43,7 +41,7 @@ func TestFaults(t *testing.T) {
 		{vars{"PAY_TO": ""}, "PAY_TO is not set"},
 		{vars{"LEDGER_TABLE": ""}, "LEDGER_TABLE is not set"},
 		{vars{"BASE_URL": "api.example.com"}, "must be an origin"},
-		{vars{"BASE_URL": "http://api.example.com"}, "must be https"},
+		{vars{"BASE_URL": "http://api.example.com"}, "http is for this machine only"},
 		{vars{"BASE_URL": "https://u:p@api.example.com"}, "must not have"},
 		{vars{"BASE_URL": "https://api.example.com?"}, "must not have"},
 		{vars{"BASE_URL": "https://*.example.com"}, "host name"},
@@ -66,15 +64,13 @@ func TestFaults(t *testing.T) {
 		{vars{"CONTACT": "mailto:op"}, "CONTACT must be"},
 		{vars{"CONTACT": "mailto:op@example.com?cc=x"}, "CONTACT must be"},
 		{vars{"CONTACT": "https://example.com/" + strings.Repeat("a", 90)}, "CONTACT must be"},
-		{vars{claims: `{"security.txt":"hush","../x":"a"}`}, `WELL_KNOWN_FILES has "security.txt", which is none of|has "../x", which`},
-		{vars{claims: `{"x402-trust.txt":"é"}`}, "has x402-trust.txt, which must be 1 to 1024"},
+		{vars{claims: `{"security.txt":"hush","../x":"a"}`}, `WELL_KNOWN_FILES has "security.txt", which is none of`},
+		{vars{claims: `{"x402-trust.txt":"é"}`}, "has x402-trust.txt, which must be printable"},
 		{vars{claims: `{"x402-trust.txt":""}`}, "has x402-trust.txt"},
-		{vars{claims: `{"x402-trust.txt":1}`}, "has x402-trust.txt"},
-		{vars{claims: `{"x402-trust.txt":"` + strings.Repeat("a", 1025) + `"}`}, "has x402-trust.txt"},
-		{vars{claims: `{"x402-trust.txt":"a","x402-trust.txt":"b"}`}, "must be a JSON object"},
+		{vars{claims: `{"x402-trust.txt":1}`}, "must be a JSON object"},
 		{vars{claims: `{"glama.json":"{"}`}, "glama.json, which is not JSON"},
 		{vars{claims: `["a"]`}, "must be a JSON object"},
-		{vars{claims: strings.Repeat(" {", 1025)}, "is longer than 2048"},
+		{vars{claims: `{"x402-trust.txt":"` + strings.Repeat("a", 2048) + `"}`}, "at most 2048 bytes"},
 		{vars{"RECEIPT_KEY": "hush"}, "RECEIPT_KEY must be 32 bytes"},
 		{vars{"RECEIPT_PUBLIC_KEYS": public + ",short"}, "RECEIPT_PUBLIC_KEYS is a set of keys"},
 		{vars{"RECEIPT_PUBLIC_KEYS": strings.Repeat(public+",", receipt.MaxKeys+1)}, "RECEIPT_PUBLIC_KEYS has more than 16 keys"},
@@ -260,15 +256,8 @@ func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 	same(t, "a table that is not needed", must(readDocuments(env(v))).Ledger.Name, "")
 	v["RATE_LIMIT_PER_MINUTE"], v["LEDGER_TABLE"] = "", "ledger"
 	c := must(readDocuments(env(v)))
-	if c.Caps != (catalog.Caps{PerMinute: 300, Undecided: 5, Refused: 20, Single: 50, Bundle: 20}) || c.Ledger.Name != "ledger" || c.limits(&limit.Memory{}, time.Now).Rate == nil {
+	if c.Caps != (catalog.Caps{PerMinute: 300, Undecided: 5, Refused: 20, Single: 50, Bundle: 20}) || c.Ledger.Name != "ledger" || c.limits(stores(), time.Now).Rate == nil {
 		t.Errorf("%+v of %s", c.Caps, c.Ledger.Name)
-	}
-}
-
-// A request's id is another each time.
-func TestIDs(t *testing.T) {
-	if a, b := randomID(), randomID(); len(a) != 32 || a == b {
-		t.Errorf("%q, %q", a, b)
 	}
 }
 
@@ -288,27 +277,6 @@ func TestPeersInTheLog(t *testing.T) {
 	l.Warn("m", "error", errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
 	if line := out.String(); out.Len() > 1024 || !strings.Contains(line, `"?2J??`) {
 		t.Errorf("%d bytes: %.200s", out.Len(), line)
-	}
-}
-
-// Lambda reads the level and the time of a line under these names; without
-// them it makes up its own.
-func TestLogLine(t *testing.T) {
-	var out bytes.Buffer
-	Config{LogLevel: slog.LevelDebug}.Logger(&out).Debug("m", slog.Group("g", slog.String("time", "kept")))
-	var line struct {
-		Timestamp, Level, Msg string
-		Time                  any
-		G                     struct{ Time string }
-	}
-	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := time.Parse(time.RFC3339, line.Timestamp); err != nil || line.Time != nil {
-		t.Errorf("time %v: %v", line.Time, err)
-	}
-	if line.Level != "DEBUG" || line.Msg != "m" || line.G.Time != "kept" {
-		t.Errorf("%s", &out)
 	}
 }
 

@@ -2,10 +2,8 @@ package boot
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -35,16 +33,13 @@ func (f bootstrapFile) Get(ctx context.Context) ([]byte, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, dynamo.DefaultTimeout)
 	defer cancel()
 	key := map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: bootstrapKey}}
-	out, err := f.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: aws.String(f.table), Key: key})
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("read the bootstrap file: %w", err)
-	}
+	out, err := f.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &f.table, Key: key})
 	var it bootstrapItem
-	if err := attributevalue.UnmarshalMap(out.Item, &it); err != nil {
-		return nil, time.Time{}, fmt.Errorf("read the bootstrap file: %w", err)
+	if err == nil {
+		err = attributevalue.UnmarshalMap(out.Item, &it)
 	}
-	if len(it.Document) == 0 {
-		return nil, time.Time{}, nil
+	if err != nil || len(it.Document) == 0 {
+		return nil, time.Time{}, err
 	}
 	return it.Document, time.Unix(it.Fetched, 0).UTC(), nil
 }
@@ -56,10 +51,7 @@ func (f bootstrapFile) Put(ctx context.Context, doc []byte, fetched time.Time) e
 	defer cancel()
 	it, err := attributevalue.MarshalMap(bootstrapItem{bootstrapKey, doc, fetched.Unix()})
 	if err == nil {
-		_, err = f.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(f.table), Item: it})
+		_, err = f.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &f.table, Item: it})
 	}
-	if err != nil {
-		return fmt.Errorf("keep the bootstrap file: %w", err)
-	}
-	return nil
+	return err
 }

@@ -3,6 +3,7 @@ package boot
 import (
 	"cmp"
 	"crypto/ed25519"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"strings"
@@ -118,22 +119,29 @@ func ReadLocal(get func(string) string) (Local, error) {
 
 // shared reads what does not move money.
 func (e *environment) shared(payTo string) Config {
-	terms := x402.Terms{Network: e.text("NETWORK"), Asset: e.text("USDC_ASSET"), Name: e.text("USDC_NAME"), Version: e.text("USDC_VERSION")}
+	terms := x402.Terms{
+		PayTo: payTo, Network: e.text("NETWORK"), Asset: e.text("USDC_ASSET"), Name: e.text("USDC_NAME"), Version: e.text("USDC_VERSION"),
+	}
 	if _, err := x402.ChainID(terms.Network); err != nil {
 		e.fault("NETWORK", "must be a CAIP-2 id such as eip155:8453")
 	}
-	e.address("USDC_ASSET", terms.Asset, "")
-	terms.PayTo = e.address("PAY_TO", payTo, terms.Asset)
+	if err := checkAddress(terms.Asset, ""); err != nil {
+		e.fault("USDC_ASSET", "%v", err)
+	}
+	if err := checkAddress(payTo, terms.Asset); err != nil && payTo != "" {
+		e.fault("PAY_TO", "%v", err)
+	}
 	c := Config{
 		Offering: service.Offering{Former: e.formerTerms(terms), Site: discovery.Site{
-			Terms: terms, OwnershipProofs: e.list("OWNERSHIP_PROOFS"), ReceiptKeys: e.receiptKeys(), Contact: e.contact(), Claims: e.claims(),
+			Terms: terms, OwnershipProofs: e.list("OWNERSHIP_PROOFS"), ReceiptKeys: parsed(e, "RECEIPT_PUBLIC_KEYS", parseReceiptKeys),
+			Contact: parsed(e, "CONTACT", parseContact), Claims: parsed(e, "WELL_KNOWN_FILES", parseClaims),
 			DuplicateWindow: time.Duration(e.number("DUPLICATE_WINDOW_SECONDS", int(ledger.KeptFor/time.Second))) * time.Second,
 			Caps: catalog.Caps{
 				PerMinute: e.number("RATE_LIMIT_PER_MINUTE", 1_000_000),
 				Single:    e.number("CONCURRENCY_SINGLE", limit.MaxCap), Bundle: e.number("CONCURRENCY_BUNDLE", limit.MaxCap),
 			},
 		}},
-		BaseURL: e.origin("BASE_URL"), Paused: e.text("SELLING") == "no",
+		BaseURL: parsed(e, "BASE_URL", parseOrigin), Paused: e.text("SELLING") == "no",
 		Stack: e.text("STACK_NAME"), Function: e.text("AWS_LAMBDA_FUNCTION_NAME"), Version: e.text("AWS_LAMBDA_FUNCTION_VERSION"),
 	}
 	c.Caps.Undecided, c.Caps.Refused = limit.Weights(c.Caps.PerMinute)
@@ -141,43 +149,19 @@ func (e *environment) shared(payTo string) Config {
 	return c
 }
 
-// receiptKeys reads the public keys of the DID document.
-func (e *environment) receiptKeys() []ed25519.PublicKey {
-	const name = "RECEIPT_PUBLIC_KEYS"
-	var keys []ed25519.PublicKey
-	for _, text := range e.list(name) {
-		key, err := receipt.ParsePublic(text)
-		if err != nil {
-			e.fault(name, "is a set of keys; each %v", err)
-			return nil
-		}
-		keys = append(keys, key)
-	}
-	if len(keys) > receipt.MaxKeys {
-		e.fault(name, "has more than %d keys", receipt.MaxKeys)
-	}
-	return keys
-}
-
 // money reads who settles, who signs receipts and who is asked: registries, resolvers,
 // and nodes, which are usual where none is named.
 func (e *environment) money(c *Config, usual string) {
 	e.facilitators(c)
-	if text := e.text("RECEIPT_KEY"); text != "" {
-		var err error
-		if c.receiptKey, err = receipt.ParseKey(text); err != nil {
-			e.fault("RECEIPT_KEY", "%v", err)
-		}
-	}
+	c.receiptKey = parsed(e, "RECEIPT_KEY", receipt.ParseKey)
 	e.nodes(c, usual)
-	c.BootstrapURL = e.text("RDAP_BOOTSTRAP_URL")
-	if _, err := whois.ParseBootstrapURL(c.BootstrapURL); c.BootstrapURL != "" && err != nil {
-		e.fault("RDAP_BOOTSTRAP_URL", "is %v", err)
-	}
-	var err error
-	if c.Resolvers, err = dns.ParseResolvers(e.text("DNS_RESOLVERS")); err != nil {
-		e.fault("DNS_RESOLVERS", "%v", err)
-	}
+	c.BootstrapURL = parsed(e, "RDAP_BOOTSTRAP_URL", func(text string) (string, error) {
+		if _, err := whois.ParseBootstrapURL(text); err != nil {
+			return "", fmt.Errorf("is %w", err)
+		}
+		return text, nil
+	})
+	c.Resolvers = parsed(e, "DNS_RESOLVERS", dns.ParseResolvers)
 }
 
 // ledger reads how to reach a table.

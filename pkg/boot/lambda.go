@@ -1,14 +1,23 @@
 package boot
 
 import (
+	"context"
+	"encoding/base64"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -21,9 +30,9 @@ func Serve(compose func(Parts) http.Handler) {
 	relaxCollector()
 	config, err := readFunction(os.Getenv)
 	exitOn(err)
-	parts, err := config.Parts(config.Ledger.Stores(), config.Logger(os.Stdout), time.Now)
+	parts, err := config.Parts(config.Ledger.Stores(), config.logger(os.Stdout), time.Now)
 	exitOn(err)
-	start(compose(parts), parts.Platform.Log)
+	lambda.Start(eventHandler(compose(parts)))
 }
 
 // Documents runs the function of the static documents, which needs neither
@@ -32,20 +41,19 @@ func Documents() {
 	relaxCollector()
 	config, err := readDocuments(os.Getenv)
 	exitOn(err)
-	p := config.platform(config.Logger(os.Stdout), time.Now)
 	var limits service.Limits
 	if config.Caps.PerMinute > 0 { // else there is no table
-		limits = config.limits(config.Ledger.Stores().Limits, time.Now)
+		limits = config.limits(config.Ledger.Stores(), time.Now)
 	}
-	start(service.Discovery(p, config.Offering, limits.Rate), p.Log)
+	p := config.platform(config.logger(os.Stdout), time.Now)
+	lambda.Start(eventHandler(service.Discovery(p, config.Offering, limits.Rate)))
 }
 
 // Reconcile runs the scheduled function. It does not return.
 func Reconcile() {
 	config, err := readFunction(os.Getenv)
 	exitOn(err)
-	stores := config.Ledger.Stores()
-	parts, err := config.Reconciling(stores, config.Logger(os.Stdout), time.Now)
+	parts, err := config.Reconciling(config.Ledger.Stores(), config.logger(os.Stdout), time.Now)
 	exitOn(err)
 	settle, err := config.facilitators(parts.Platform)
 	exitOn(err)
@@ -53,18 +61,12 @@ func Reconcile() {
 	lambda.Start(service.Reconcile(parts.Platform, parts.Reconciler, parts.Chain != nil, probes...))
 }
 
-func start(h http.Handler, log *slog.Logger) { lambda.Start(eventHandler(h, log)) }
-
 func exitOn(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
-
-// collectAt is how much the heap grows between two garbage collections, in percent
-// of what is in use.
-const collectAt = 400
 
 // relaxCollector lets a function's heap grow to some 20 MB before garbage is
 // collected. A function serves one request at a time and holds some 4 MB, so that with
@@ -74,7 +76,122 @@ const collectAt = 400
 // The local runner serves many requests at once and holds more, of which this would
 // be a multiple.
 func relaxCollector() {
+	const percent = 400
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
+		debug.SetGCPercent(percent)
 	}
+}
+
+type (
+	event    = events.APIGatewayV2HTTPRequest
+	response = events.APIGatewayV2HTTPResponse
+)
+
+// eventHandler returns a handler of API Gateway HTTP API events, payload format 2.0,
+// that serves them by h, which answers panics by itself. Any other event (a schedule, a
+// console test, another format) is an error, which fails the invocation: nobody reads an
+// answer to it.
+func eventHandler(h http.Handler) func(context.Context, event) (response, error) {
+	return func(ctx context.Context, e event) (response, error) {
+		r, err := request(ctx, &e)
+		if err != nil {
+			return response{}, err
+		}
+		w := &recorder{header: http.Header{}}
+		h.ServeHTTP(w, r)
+		return w.response(), nil
+	}
+}
+
+// requestIDKey is the key of the gateway's id in a request's context.
+type requestIDKey struct{}
+
+// request turns an event into a request as a server would see it. Header values are not
+// split: format 2.0 joins repeated headers with commas, and a comma can as well be part of
+// one value. The host is the domain name that the gateway vouches for and not the Host
+// header, and the client's address is the one that the gateway saw and not
+// X-Forwarded-For. Cookies are left out, which nothing here reads.
+//
+// The path is not parsed from one string, because one such as //host/x must stay a path;
+// it is taken literally where it is not a valid escaping. The query keeps its duplicates,
+// their order and their escaping.
+func request(ctx context.Context, e *event) (*http.Request, error) {
+	c := e.RequestContext
+	if e.Version != "2.0" || c.RequestID == "" || c.HTTP.Method == "" || c.DomainName == "" || !strings.HasPrefix(e.RawPath, "/") {
+		return nil, errors.New("not an API Gateway HTTP API event of payload format 2.0")
+	}
+	u := &url.URL{Path: e.RawPath, RawQuery: e.RawQueryString}
+	if p, err := url.PathUnescape(e.RawPath); err == nil {
+		u.Path = p
+	}
+	var body io.Reader = strings.NewReader(e.Body)
+	if e.IsBase64Encoded {
+		body = base64.NewDecoder(base64.StdEncoding, body)
+	}
+	r := &http.Request{
+		Method: c.HTTP.Method, URL: u, Host: c.DomainName, RemoteAddr: c.HTTP.SourceIP,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: io.NopCloser(body),
+	}
+	for name, value := range e.Headers {
+		r.Header.Add(name, value)
+	}
+	r.Header.Del("Host") // net/http keeps it in r.Host, and here it is not to be trusted
+	return r.WithContext(context.WithValue(ctx, requestIDKey{}, c.RequestID)), nil
+}
+
+// recorder is the http.ResponseWriter of one event, whose answer is kept whole: Lambda's
+// integration with an HTTP API has no streaming. The service's handlers write a status
+// once, after the header. An answer above Lambda's 6 MB fails the invocation.
+type recorder struct {
+	header http.Header
+	status int
+	body   []byte
+}
+
+func (w *recorder) Header() http.Header    { return w.header }
+func (w *recorder) WriteHeader(status int) { w.status = status }
+func (w *recorder) Write(p []byte) (int, error) {
+	w.body = append(w.body, p...)
+	return len(p), nil
+}
+
+// response is what was recorded, in payload format 2.0.
+func (w *recorder) response() response {
+	out := response{StatusCode: w.status, Headers: map[string]string{}, Body: string(w.body)}
+	w.header.Del("Content-Length") // the gateway counts for itself, after decoding
+	for name, values := range w.header {
+		out.Headers[strings.ToLower(name)] = strings.Join(values, ", ")
+	}
+	if w.header.Get("Content-Encoding") != "" || !utf8.Valid(w.body) { // what is encoded is bytes, whatever they look like
+		out.Body, out.IsBase64Encoded = base64.StdEncoding.EncodeToString(w.body), true
+	}
+	return out
+}
+
+// logger writes one JSON record a line, as Lambda and CloudWatch read them. The
+// time has the name that Lambda looks for: to a line without it Lambda gives a
+// time and the level INFO.
+func (c Config) logger(w io.Writer) *slog.Logger {
+	return slog.New(identified{slog.NewJSONHandler(w, &slog.HandlerOptions{
+		Level: c.LogLevel, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) == 0 && a.Key == slog.TimeKey {
+				a.Key = "timestamp"
+			}
+			return a
+		},
+	})})
+}
+
+// identified adds to what is logged with the context of an invocation Lambda's id of it,
+// which Lambda's own lines and its metrics have. The gateway's id is another one. A logger
+// that With makes would lose it; nobody makes one.
+type identified struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h identified) Handle(ctx context.Context, r slog.Record) error {
+	if lc, ok := lambdacontext.FromContext(ctx); ok {
+		r = r.Clone()
+		r.AddAttrs(slog.String("lambda_request_id", lc.AwsRequestID))
+	}
+	return h.Handler.Handle(ctx, r)
 }

@@ -25,13 +25,13 @@ const (
 // must not be the first one, and must not have the first one's credentials, so that
 // neither operator ever sees what proves to the other who we are.
 func (e *environment) facilitators(c *Config) {
-	c.FacilitatorURL, c.FallbackURL = e.peerURL(primary+"_URL"), e.peerURL(fallback+"_URL")
+	c.FacilitatorURL, c.FallbackURL = parsed(e, primary+"_URL", parsePeer), parsed(e, fallback+"_URL", parsePeer)
 	c.credentials, c.secret = e.credentials(primary)
 	c.fallbackCredentials, _ = e.credentials(fallback)
 	for _, kind := range []string{"_KEY_ID", "_KEY_SECRET", "_TOKEN", "_SECRET_ARN"} {
 		switch v := e.text(fallback + kind); {
 		case v == "":
-		case c.FallbackURL == "":
+		case e.text(fallback+"_URL") == "":
 			e.fault(fallback+kind, "is set, and %s_URL is not", fallback)
 		case v == e.text(primary+kind):
 			e.fault(fallback+kind, "is that of %s: each facilitator has its own credentials", primary+kind)
@@ -45,28 +45,13 @@ func (e *environment) facilitators(c *Config) {
 	}
 }
 
-// place is what tells two facilitators apart: host and path of a URL.
+// place is what tells two facilitators apart: host and path of a URL, which is valid.
 func place(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return raw
 	}
 	return strings.ToLower(u.Host) + strings.TrimRight(u.Path, "/")
-}
-
-// peerURL reads the URL of a peer whose word about money is believed; empty is none.
-func (e *environment) peerURL(name string) string {
-	v := e.text(name)
-	if v != "" && insecure(v) {
-		e.fault(name, "must be an https URL; http is for this machine only, because anybody on the way could read credentials and invent a settlement")
-	}
-	return v
-}
-
-// insecure says that raw is neither an https URL nor an http URL of this machine.
-func insecure(raw string) bool {
-	u, err := url.Parse(raw)
-	return err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname()))
 }
 
 // credentials reads a facilitator's. Unreadable ones do not stop the service: its free
@@ -78,10 +63,10 @@ func (e *environment) credentials(of string) (facilitator.Credentials, *secret) 
 	if (id == "") != (key == "") {
 		e.fault(of+"_KEY_ID", "and %s_KEY_SECRET go together", of)
 	}
-	if token != "" && (id != "" || key != "") {
+	if token != "" && id+key != "" {
 		e.fault(of+"_TOKEN", "and %s_KEY_ID are both set: choose one", of)
 	}
-	if arn != "" && (id != "" || key != "" || token != "") {
+	if arn != "" && id+key+token != "" {
 		e.fault(of+"_SECRET_ARN", "and other credentials of the facilitator are both set: choose one")
 	}
 	fixed := func(c facilitator.Credentials, err error) facilitator.Credentials {
@@ -137,17 +122,6 @@ func (e *environment) nodes(c *Config, usual string) {
 	}
 }
 
-// nodesOf are the nodes that a secret names, which may be none.
-func nodesOf(doc []byte) ([]string, error) {
-	var v struct {
-		URLs []string `json:"rpc_urls"`
-	}
-	if json.Unmarshal(doc, &v) != nil || slices.ContainsFunc(v.URLs, insecure) {
-		return nil, errors.New("rpc_urls of the secret is not a list of https URLs") // without quoting it
-	}
-	return v.URLs, nil
-}
-
 // hasChain says that the chain is asked.
 func (c Config) hasChain() bool { return len(c.Nodes) > 0 || c.nodesInSecret }
 
@@ -163,12 +137,21 @@ func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 	return chain.New(n)
 }
 
-// readNodes reads the nodes of the secret; failed says that none of those before works.
+// readNodes reads the nodes that the secret names, which may be none; failed says that none
+// of those before works.
 func (c Config) readNodes(ctx context.Context, now time.Time, failed bool) ([]string, error) {
 	if failed {
 		c.secret.failed()
 	}
-	return part(ctx, c.secret, now, nodesOf)
+	return part(ctx, c.secret, now, func(doc []byte) ([]string, error) {
+		var v struct {
+			URLs []string `json:"rpc_urls"`
+		}
+		if json.Unmarshal(doc, &v) != nil || slices.ContainsFunc(v.URLs, insecure) {
+			return nil, errors.New("rpc_urls of the secret is not a list of https URLs") // without quoting it
+		}
+		return v.URLs, nil
+	})
 }
 
 // evidence is a view of the chain as the payment layer takes it. Without one both are
@@ -186,12 +169,10 @@ type facilitators struct {
 	fallback *facilitator.Client // nil: none
 }
 
-func (c Config) facilitators(p service.Platform) (facilitators, error) {
+func (c Config) facilitators(p service.Platform) (f facilitators, err error) {
 	client := func(url string, creds facilitator.Credentials) (*facilitator.Client, error) {
 		return facilitator.New(facilitator.Config{URL: url, Credentials: creds, Now: p.Now, UserAgent: c.userAgent()})
 	}
-	var f facilitators
-	var err error
 	if f.primary, err = client(c.FacilitatorURL, c.credentials); err == nil && c.FallbackURL != "" {
 		f.fallback, err = client(c.FallbackURL, c.fallbackCredentials)
 	}
@@ -209,23 +190,19 @@ func (f facilitators) fallbackOf(p service.Platform) *x402.Fallback {
 // probes ask whether one of the facilitators settles our kind of payment on a network,
 // and where there are two, whether each of them does: /ready warns of one that does not.
 func (f facilitators) probes(network string) []service.Probe {
-	supports := func(client *facilitator.Client) func(context.Context) error {
-		return func(ctx context.Context) error { return client.Supported(ctx, network) }
+	probe := func(name string, client *facilitator.Client) service.Probe {
+		return service.Probe{Name: name, Optional: true, Check: func(ctx context.Context) error { return client.Supported(ctx, network) }}
 	}
-	first := supports(f.primary)
+	first := probe("facilitator_primary", f.primary)
 	if f.fallback == nil {
-		return []service.Probe{{Name: service.ProbeFacilitator, Check: first}}
+		return []service.Probe{{Name: service.ProbeFacilitator, Check: first.Check}}
 	}
-	second := supports(f.fallback)
-	either := func(ctx context.Context) error {
-		err := first(ctx)
-		if err != nil && second(ctx) == nil {
+	second := probe("facilitator_fallback", f.fallback)
+	return []service.Probe{first, second, {Name: service.ProbeFacilitator, Check: func(ctx context.Context) error {
+		err := first.Check(ctx)
+		if err != nil && second.Check(ctx) == nil {
 			return nil
 		}
 		return err
-	}
-	return []service.Probe{
-		{Name: service.ProbeFacilitator, Check: either}, {Name: "facilitator_primary", Check: first, Optional: true},
-		{Name: "facilitator_fallback", Check: second, Optional: true},
-	}
+	}}}
 }

@@ -157,22 +157,37 @@ func (e *environment) required(name string) string {
 	return v
 }
 
+// parsed reads a variable with a function whose error says what is wrong with it. Nothing
+// is the zero value.
+func parsed[T any](e *environment, name string, parse func(string) (T, error)) (v T) {
+	text := e.text(name)
+	if text == "" {
+		return v
+	}
+	v, err := parse(text)
+	if err != nil {
+		e.fault(name, "%v", err)
+	}
+	return v
+}
+
 // number reads a count; 0 turns something off.
 func (e *environment) number(name string, most int) int {
-	n, err := strconv.Atoi(e.text(name))
-	if err != nil || n < 0 || n > most {
-		e.fault(name, "must be a whole number from 0 to %d; 0 turns it off", most)
-	}
-	return n
+	return parsed(e, name, func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 || n > most {
+			return 0, fmt.Errorf("must be a whole number from 0 to %d; 0 turns it off", most)
+		}
+		return n, nil
+	})
 }
 
 // list reads what is separated by commas.
-func (e *environment) list(name string) []string {
-	var out []string
+func (e *environment) list(name string) (all []string) {
 	for v := range strings.SplitSeq(e.text(name), ",") {
 		if v = strings.TrimSpace(v); v != "" {
-			out = append(out, v)
+			all = append(all, v)
 		}
 	}
-	return out
+	return all
 }

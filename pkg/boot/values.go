@@ -1,7 +1,10 @@
 package boot
 
 import (
+	"crypto/ed25519"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/mail"
@@ -16,57 +19,50 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// Bounds in bytes. A contact is part of the User-Agent. The files are in the
-// environment, of which Lambda takes 4 KB.
-const (
-	maxContact    = 100
-	maxClaim      = 1 << 10
-	maxClaimFiles = 2 << 10
-)
-
-// origin reads a public origin: scheme and host, no path. Plain http is for
-// this machine only.
-func (e *environment) origin(name string) string {
-	v := e.text(name)
-	if v == "" {
-		return ""
-	}
+// parseOrigin reads a public origin: scheme and host, no path.
+func parseOrigin(v string) (string, error) {
 	u, err := url.Parse(v)
 	switch {
-	case err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http"):
-		e.fault(name, "must be an origin such as https://api.example.com")
+	case err != nil || u.Host == "" || insecure(v):
+		return "", errors.New("must be an origin such as https://api.example.com; http is for this machine only")
 	case strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil:
-		e.fault(name, "must not have a path, a query or a user: crawlers read documents at the root of the origin")
-	case u.Scheme == "http" && !loopback(u.Hostname()):
-		e.fault(name, "must be https unless it is this machine")
+		return "", errors.New("must not have a path, a query or a user: crawlers read documents at the root of the origin")
 	case !hostname(u):
-		e.fault(name, "must have a host name or an address, and a port of 65535 at most if there is one")
-	default:
-		return strings.ToLower(u.Scheme + "://" + u.Host)
+		return "", errors.New("must have a host name or an address, and a port of 65535 at most if there is one")
 	}
-	return ""
+	return strings.ToLower(u.Scheme + "://" + u.Host), nil
 }
 
 // hostname says whether the host of a URL is one that clients can reach.
 func hostname(u *url.URL) bool {
-	if port := u.Port(); port != "" {
-		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return false
-		}
+	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
+		return false
 	}
-	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
-		return true
-	}
-	return !strings.HasSuffix(u.Host, ":") && regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?$`).MatchString(u.Hostname())
+	_, err := netip.ParseAddr(u.Hostname())
+	name := regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?$`)
+	return err == nil || !strings.HasSuffix(u.Host, ":") && name.MatchString(u.Hostname())
 }
 
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || (err == nil && ip.IsLoopback())
+// insecure says that raw is neither an https URL nor an http URL of this machine.
+func insecure(raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return true
+	}
+	ip, _ := netip.ParseAddr(u.Hostname())
+	return u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost" && !ip.IsLoopback())
+}
+
+// parsePeer reads the URL of a peer whose word about money is believed.
+func parsePeer(v string) (string, error) {
+	if insecure(v) {
+		return v, errors.New("must be an https URL; http is for this machine only, because anybody on the way could read credentials and invent a settlement")
+	}
+	return v, nil
 }
 
 // Reachable is how this machine reaches what listens on an address: one that
@@ -85,77 +81,82 @@ func Reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// address checks an address: a token's, or with the token's one that can hold money,
-// which that contract cannot. An empty one has another fault.
-func (e *environment) address(name, value, token string) string {
+// checkAddress says what is wrong with an address: a token's, or with the token's one that
+// can hold money, which that contract cannot.
+func checkAddress(value, token string) error {
 	a, err := x402.ParseAddress(value)
 	switch {
-	case value == "":
 	case token != "" && strings.EqualFold(value, token):
-		e.fault(name, "is the token's contract: what is sent there is lost")
+		return errors.New("is the token's contract: what is sent there is lost")
 	case err != nil:
-		e.fault(name, "must be 0x and 40 hexadecimal digits")
+		return errors.New("must be 0x and 40 hexadecimal digits")
 	case a == x402.Address{}:
-		e.fault(name, "is the zero address: what is sent there is lost")
+		return errors.New("is the zero address: what is sent there is lost")
 	case value != strings.ToLower(value) && value[2:] != strings.ToUpper(value[2:]) && value != a.Checksum():
-		e.fault(name, "has a wrong checksum (EIP-55): a digit or the letter case is mistyped, or copy it in lower case")
+		return errors.New("has a wrong checksum (EIP-55): a digit or the letter case is mistyped, or copy it in lower case")
 	}
-	return value
+	return nil
 }
 
-// contact reads where the operator can be reached; empty is nowhere.
-func (e *environment) contact() string {
-	v := e.text("CONTACT")
+// parseContact reads where the operator can be reached, which stands in a comment of the
+// User-Agent.
+func parseContact(v string) (string, error) {
+	const most = 100
+	plain := regexp.MustCompile(`^[A-Za-z0-9._~:/?#@!$&'*+,;=%-]*$`)
 	u, err := url.Parse(v)
-	plain := regexp.MustCompile(`^[A-Za-z0-9._~:/?#@!$&'*+,;=%-]*$`).MatchString(v) // can stand in a comment of a User-Agent
-	if v == "" || err == nil && plain && len(v) <= maxContact && reachesSomebody(u) {
-		return v
-	}
-	e.fault("CONTACT", "must be an https URL or mailto: and one address, of at most %d characters", maxContact)
-	return ""
-}
-
-func reachesSomebody(u *url.URL) bool {
-	if u.Scheme == "mailto" {
+	ok := err == nil && plain.MatchString(v) && len(v) <= most
+	if ok && u.Scheme == "mailto" {
 		a, err := mail.ParseAddress(u.Opaque)
-		return err == nil && a.Address == u.Opaque && u.RawQuery == "" && u.Fragment == ""
+		ok = err == nil && a.Address == u.Opaque && u.RawQuery == "" && u.Fragment == ""
+	} else {
+		ok = ok && u.Scheme == "https" && u.Host != "" && u.User == nil && hostname(u)
 	}
-	return u.Scheme == "https" && u.Host != "" && u.User == nil && hostname(u)
+	if !ok {
+		return "", fmt.Errorf("must be an https URL or mailto: and one address, of at most %d characters", most)
+	}
+	return v, nil
 }
 
-// claims reads what the operator publishes below /.well-known/, by name: the files by
+// parseClaims reads what the operator publishes below /.well-known/, by name: the files by
 // which indexes of services find out whose a service is. They are of 402 Index, x402
-// Trust, the registry of MCP servers, and Glama.
-func (e *environment) claims() map[string]string {
-	const name = "WELL_KNOWN_FILES"
+// Trust, the registry of MCP servers, and Glama. They are in the environment, of which
+// Lambda takes 4 KB.
+func parseClaims(v string) (files map[string]string, err error) {
+	const most = 2 << 10
 	known := []string{"402index-verify.txt", "x402-trust.txt", "mcp-registry-auth", "glama.json"}
-	v := e.text(name)
-	if v == "" {
-		return nil
+	if json.Unmarshal([]byte(v), &files) != nil || len(v) > most {
+		return nil, fmt.Errorf("must be a JSON object of file names and texts, of at most %d bytes", most)
 	}
-	if len(v) > maxClaimFiles {
-		e.fault(name, "is longer than %d bytes", maxClaimFiles)
-		return nil
-	}
-	o, err := strictjson.Parse([]byte(v), 1)
-	if err != nil {
-		e.fault(name, "must be a JSON object of file names and texts: %v", err)
-		return nil
-	}
-	files := map[string]string{}
-	for _, file := range slices.Sorted(maps.Keys(o)) {
-		text, _ := o[file].(string)
-		switch plain := printable.ASCII(strings.ReplaceAll(text, "\n", "")); {
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		text := files[file]
+		switch {
 		case !slices.Contains(known, file):
-			e.fault(name, "has %s, which is none of %s", printable.Quote(file, 40), strings.Join(known, ", "))
-		case text == "" || len(text) > maxClaim || !plain:
-			e.fault(name, "has %s, which must be 1 to %d printable ASCII characters and line feeds", file, maxClaim)
+			err = fmt.Errorf("has %s, which is none of %s", printable.Quote(file, 40), strings.Join(known, ", "))
+		case text == "" || !printable.ASCII(strings.ReplaceAll(text, "\n", "")):
+			err = fmt.Errorf("has %s, which must be printable ASCII characters and line feeds", file)
 		case strings.HasSuffix(file, ".json") && !json.Valid([]byte(text)):
-			e.fault(name, "has %s, which is not JSON", file)
+			err = fmt.Errorf("has %s, which is not JSON", file)
 		}
-		files[file] = text
 	}
-	return files
+	return files, err
+}
+
+// parseReceiptKeys reads the public keys of the DID document.
+func parseReceiptKeys(v string) (keys []ed25519.PublicKey, err error) {
+	for text := range strings.SplitSeq(v, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		key, err := receipt.ParsePublic(text)
+		if err != nil {
+			return nil, fmt.Errorf("is a set of keys; each %w", err)
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) > receipt.MaxKeys {
+		return nil, fmt.Errorf("has more than %d keys", receipt.MaxKeys)
+	}
+	return keys, nil
 }
 
 // formerTerms reads until when the terms before the last change pass, and what of them
@@ -172,15 +173,17 @@ func (e *environment) formerTerms(now x402.Terms) *service.FormerTerms {
 	if f.Until, err = time.Parse(time.RFC3339, v[0]); err != nil || len(v) == 1 {
 		e.fault(name, "must be none, or a time such as 2026-11-20T08:05:00Z with what was different behind it, such as payTo=0x… or dns=5000")
 	}
+	price := regexp.MustCompile(`^[1-9][0-9]{0,17}$`)
 	for _, part := range v[1:] {
 		what, value, _ := strings.Cut(part, "=")
 		_, priced := catalog.BySlug(what)
-		n, err := strconv.ParseUint(value, 10, 63)
-		atomicUnits := err == nil && n > 0 && strconv.FormatUint(n, 10) == value // without leading zeros
 		switch {
 		case what == "payTo" && value != "":
-			f.Terms.PayTo = e.address(name, value, now.Asset)
-		case priced && atomicUnits:
+			f.Terms.PayTo = value
+			if err := checkAddress(value, now.Asset); err != nil {
+				e.fault(name, "%v", err)
+			}
+		case priced && price.MatchString(value):
 			f.Prices[what] = value
 		default:
 			e.fault(name, "has %q, which is neither payTo=0x… nor an operation with a price in atomic units, such as dns=5000", part)

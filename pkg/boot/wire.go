@@ -8,14 +8,16 @@ package boot
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
-	"io"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -32,15 +34,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
-
-// Open returns the ledger's table, without a look at it: the functions may not
-// describe it.
-func (t Table) Open() *dynamo.Table { return dynamo.New(t.Client(), t.Name) }
-
-// Client is a client for the table.
-func (t Table) Client() *dynamodb.Client { return dynamo.NewClient(t.AWS) }
 
 // Parts is what the functions of a deployment are made of. A function takes the
 // clients that its operation needs and links no others.
@@ -62,15 +58,16 @@ type Parts struct {
 // Parts makes them, over the stores. What is logged of a peer's text is fit to be
 // read, whatever handler log has.
 func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Parts, error) {
+	const longestFormer = 24 * time.Hour // bounds a mistake: a payee whose time never ends
+	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
+		return Parts{}, errors.New("FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough")
+	}
 	signs := c.receipts(now)
-	p := Parts{Platform: c.platform(log, now), Offering: c.Offering, Limits: c.limits(stores.Limits, now), config: c}
+	p := Parts{Platform: c.platform(log, now), Offering: c.Offering, Limits: c.limits(stores, now), config: c}
 	p.Offering.Receipts = signs
 	p.Resolver = dns.New(dns.Config{Resolvers: c.Resolvers})
 	p.Connector = &guard.Dialer{Resolver: p.Resolver}
 	settle, err := c.facilitators(p.Platform)
-	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
-		err = errors.Join(err, errors.New("FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough"))
-	}
 	if err != nil {
 		return Parts{}, err
 	}
@@ -78,16 +75,13 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 	if err != nil {
 		return Parts{}, err
 	}
-	p.probes = append(c.probes(ledger.New(stores.Ledger, now, randomID), settle, p.Resolver, view), service.Probe{
+	p.probes = append(c.probes(ledger.New(stores.Ledger, now, rand.Text), settle, p.Resolver, view), service.Probe{
 		Name: service.ProbeReceipts, Optional: true, Check: func(ctx context.Context) error { _, err := signs.key(ctx); return err },
 	})
 	watches, _ := evidence(view)
 	p.Seller, err = service.NewSeller(p.Platform, p.Offering, stores.Ledger, settle.primary, settle.fallbackOf(p.Platform), watches, p.Limits)
 	return p, err
 }
-
-// longestFormer bounds a mistake in FORMER_TERMS: a payee whose time never ends.
-const longestFormer = 24 * time.Hour
 
 // probes ask what the service needs: the ledger by a reading of a key that no record
 // has, which alone is allowed to those who ask; the facilitators with their credentials
@@ -153,41 +147,17 @@ func requestID(r *http.Request) string {
 	if id, ok := r.Context().Value(requestIDKey{}).(string); ok {
 		return id
 	}
-	return randomID()
-}
-
-// randomID is 128 random bits in hex.
-func randomID() string {
-	b := make([]byte, 16)
-	rand.Read(b) // never fails
-	return hex.EncodeToString(b)
-}
-
-// Logger writes one JSON record a line, as Lambda and CloudWatch read them. The
-// time has the name that Lambda looks for: to a line without it Lambda gives a
-// time and the level INFO.
-func (c Config) Logger(w io.Writer) *slog.Logger {
-	return identifies(slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: lambdaNames})))
-}
-
-func lambdaNames(groups []string, a slog.Attr) slog.Attr {
-	if len(groups) == 0 && a.Key == slog.TimeKey {
-		a.Key = "timestamp"
-	}
-	return a
-}
-
-// LimitStore counts requests and keeps leases.
-type LimitStore interface {
-	limit.Counter
-	limit.Leases
+	return rand.Text()
 }
 
 // Stores are where a deployment keeps what it must not forget.
 type Stores struct {
 	Ledger ledger.Store
 	Index  ledger.Index // of the ledger; only reconcile asks it
-	Limits LimitStore
+	Limits interface {
+		limit.Counter
+		limit.Leases
+	}
 }
 
 // Stores opens the table: the ledger with its index, and the limits, which share it.
@@ -196,11 +166,18 @@ func (t Table) Stores() Stores {
 	return Stores{Ledger: table, Index: table, Limits: table}
 }
 
-// limits wires the caps over a store.
-func (c Config) limits(store LimitStore, now func() time.Time) service.Limits {
-	l := service.Limits{Leases: store, Single: c.Caps.Single, Bundle: c.Caps.Bundle}
+// Open returns the ledger's table, without a look at it: the functions may not
+// describe it.
+func (t Table) Open() *dynamo.Table { return dynamo.New(t.Client(), t.Name) }
+
+// Client is a client for the table.
+func (t Table) Client() *dynamodb.Client { return dynamo.NewClient(t.AWS) }
+
+// limits wires the caps over the stores.
+func (c Config) limits(s Stores, now func() time.Time) service.Limits {
+	l := service.Limits{Leases: s.Limits, Single: c.Caps.Single, Bundle: c.Caps.Bundle}
 	if c.Caps.PerMinute > 0 {
-		l.Rate = limit.NewRate(c.Caps.PerMinute, store, now)
+		l.Rate = limit.NewRate(c.Caps.PerMinute, s.Limits, now)
 	}
 	return l
 }
@@ -221,7 +198,7 @@ func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Tim
 	if err != nil {
 		return Reconciling{}, err
 	}
-	r := Reconciling{Platform: c.platform(log, now), Terms: c.Terms, Ledger: ledger.New(stores.Ledger, now, randomID), Chain: view, Cheapest: catalog.Cheapest()}
+	r := Reconciling{Platform: c.platform(log, now), Terms: c.Terms, Ledger: ledger.New(stores.Ledger, now, rand.Text), Chain: view, Cheapest: catalog.Cheapest()}
 	reconcile := x402.ReconcilerConfig{Ledger: r.Ledger, Index: stores.Index, Terms: c.Terms, Now: now, Log: r.Platform.Log}
 	reconcile.Evidence, reconcile.Scanner = evidence(view)
 	if c.LowestPrice == nil {
@@ -232,4 +209,100 @@ func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Tim
 	r.Cheapest, reconcile.Cheapest = c.LowestPrice, c.LowestPrice
 	r.Reconciler = x402http.Reconciler(reconcile)
 	return r, nil
+}
+
+// errNoReceiptKey is what /ready says where no key is configured.
+var errNoReceiptKey = errors.New("RECEIPT_KEY is not set: answers come without a signed receipt; make receipt-key makes a key")
+
+// receipts signs offers and answers with the key of the configuration. One in the
+// environment is in memory at once; the secret is read when the first answer is given,
+// and until then offers are unsigned. Without a key, and with one that is not
+// published, nothing is signed: nobody could check it.
+type receipts struct {
+	config Config
+	now    func() time.Time
+	signer atomic.Pointer[receipt.Signer] // nil until there is a key
+}
+
+// receipts reads a key that is in the environment at once.
+func (c Config) receipts(now func() time.Time) *receipts {
+	r := &receipts{config: c, now: now}
+	if c.receiptKey != nil {
+		_, _ = r.key(context.Background()) // /ready says what is wrong
+	}
+	return r
+}
+
+// Sign implements x402.Receipts.
+func (r *receipts) Sign(ctx context.Context, said receipt.Statement) (string, error) {
+	s, err := r.key(ctx)
+	switch {
+	case errors.Is(err, errNoReceiptKey):
+		return "", nil // not configured: /ready says so, and no log line for each answer
+	case err != nil:
+		return "", err
+	}
+	return s.Sign(said)
+}
+
+// SignOffer implements x402.Receipts.
+func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
+	if s := r.signer.Load(); s != nil {
+		return s.SignOffer(o)
+	}
+	return "", nil
+}
+
+func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
+	if s := r.signer.Load(); s != nil {
+		return s, nil
+	}
+	private, secret := r.config.receiptKey, r.config.secret
+	if private == nil && secret != nil {
+		var err error
+		if private, err = part(ctx, secret, r.now(), receiptKeyOf); err != nil {
+			return nil, err
+		}
+	}
+	if private == nil {
+		return nil, errNoReceiptKey
+	}
+	s, err := receipt.NewSigner(private, r.config.ReceiptKeys)
+	if err != nil {
+		if secret != nil {
+			secret.failed()
+		}
+		return nil, errors.New("RECEIPT_KEY is none of the keys in RECEIPT_PUBLIC_KEYS: answers come without a signed receipt")
+	}
+	r.signer.Store(s)
+	return s, nil
+}
+
+// receiptKeyOf is the receipts' key that a secret has.
+func receiptKeyOf(doc []byte) (ed25519.PrivateKey, error) {
+	var v struct {
+		Key string `json:"receipt_key"`
+	}
+	if json.Unmarshal(doc, &v) != nil { // its text would quote the secret
+		return nil, errors.New("the secret is not a JSON object with the text receipt_key")
+	}
+	if v.Key == "" {
+		return nil, nil
+	}
+	key, err := receipt.ParseKey(v.Key)
+	if err != nil {
+		return nil, fmt.Errorf("receipt_key of the secret %w", err)
+	}
+	return key, nil
+}
+
+// SignReceipts has a configuration that names no receipt key sign with this one.
+func (c *Config) SignReceipts(key ed25519.PrivateKey) {
+	if c.receiptKey != nil || c.secret != nil {
+		return
+	}
+	if public, ok := key.Public().(ed25519.PublicKey); ok && len(c.ReceiptKeys) == 0 {
+		c.ReceiptKeys = []ed25519.PublicKey{public}
+	}
+	c.receiptKey = key
 }

@@ -1,0 +1,195 @@
+package boot
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	gatewayHost = "abc123.execute-api.us-east-1.amazonaws.com"
+	gatewayID   = "JKJaXmPLvHcESHA="
+)
+
+// changed is a GET of /v1/tools/dns that a test changes before it is sent.
+func changed(change func(*event)) event {
+	e := event{
+		Version: "2.0", RouteKey: "ANY /v1/tools/dns", RawPath: "/v1/tools/dns", RawQueryString: "domain=example.com",
+		Headers: map[string]string{"host": "forged.example", "accept": "text/html,application/json;q=0.5", "x-forwarded-for": "192.0.2.1"},
+	}
+	e.RequestContext.RequestID, e.RequestContext.DomainName = gatewayID, gatewayHost
+	e.RequestContext.HTTP.Method, e.RequestContext.HTTP.SourceIP = "GET", "203.0.113.7"
+	change(&e)
+	return e
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// view is what a handler sees of a request.
+type view struct {
+	Method, Host, Remote, ID, URLHost, Path, Query string
+	Header                                         http.Header
+	Body                                           string
+}
+
+func viewOf(r *http.Request) view {
+	b, _ := io.ReadAll(r.Body)
+	return view{r.Method, r.Host, r.RemoteAddr, requestID(r), r.URL.Host, r.URL.Path, r.URL.RawQuery, r.Header, string(b)}
+}
+
+// The host and the address are the gateway's and not those of headers. Headers, with
+// canonical names, are not split; a query keeps its duplicates, their order and their
+// escaping.
+func TestRequest(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*event)
+		want   func(*view) // besides what an event as it is has
+	}{
+		"as it is": {func(*event) {}, func(*view) {}},
+		"a header with a comma": {
+			func(e *event) { e.Headers["if-modified-since"] = "Tue, 15 Nov 1994 12:45:26 GMT" },
+			func(v *view) { v.Header["If-Modified-Since"] = []string{"Tue, 15 Nov 1994 12:45:26 GMT"} }},
+		"a query": {
+			func(e *event) { e.RawQueryString = "domain=%65xample.com&x=a+b;c&domain=b.example" },
+			func(v *view) { v.Query = "domain=%65xample.com&x=a+b;c&domain=b.example" }},
+		"an escape":                           {func(e *event) { e.RawPath = "/v1%2Ftools" }, func(v *view) { v.Path = "/v1/tools" }},
+		"two slashes are a path, not a host":  {func(e *event) { e.RawPath = "//evil.example/v1" }, func(v *view) { v.Path = "//evil.example/v1" }},
+		"a path with a bad escape is literal": {func(e *event) { e.RawPath = "/100%" }, func(v *view) { v.Path = "/100%" }},
+		"another method": {
+			func(e *event) { e.RequestContext.HTTP.Method = "PROPFIND" }, func(v *view) { v.Method = "PROPFIND" }},
+		"a text body":   {func(e *event) { e.Body = "héllo" }, func(v *view) { v.Body = "héllo" }},
+		"a base64 body": {func(e *event) { e.Body, e.IsBase64Encoded = "AP8=", true }, func(v *view) { v.Body = "\x00\xff" }},
+	} {
+		want := view{
+			Method: "GET", Host: gatewayHost, Remote: "203.0.113.7", ID: gatewayID, Path: "/v1/tools/dns", Query: "domain=example.com",
+			Header: http.Header{"Accept": {"text/html,application/json;q=0.5"}, "X-Forwarded-For": {"192.0.2.1"}},
+		}
+		c.want(&want)
+		e := changed(c.change)
+		if d := cmp.Diff(want, viewOf(must(request(t.Context(), &e)))); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
+
+func TestResponse(t *testing.T) {
+	type headers = map[string]string
+	for name, c := range map[string]struct {
+		header http.Header
+		body   string
+		want   response
+	}{
+		"text": {http.Header{"Content-Type": {"application/json"}}, `{"a":"é"}`,
+			response{Headers: headers{"content-type": "application/json"}, Body: `{"a":"é"}`}},
+		"no body": {http.Header{"Etag": {`"1"`}}, "", response{Headers: headers{"etag": `"1"`}}},
+		"bytes that are not text": {http.Header{"Content-Type": {"image/x"}}, "\xff\x00",
+			response{Headers: headers{"content-type": "image/x"}, Body: "/wA=", IsBase64Encoded: true}},
+		"encoded bodies are bytes": {http.Header{"Content-Encoding": {"gzip"}}, "a text",
+			response{Headers: headers{"content-encoding": "gzip"}, Body: "YSB0ZXh0", IsBase64Encoded: true}},
+		"repeated headers are joined": {http.Header{"Vary": {"Accept", "PAYMENT-SIGNATURE"}}, "",
+			response{Headers: headers{"vary": "Accept, PAYMENT-SIGNATURE"}}},
+		"content-length is the gateway's to count": {http.Header{"Content-Length": {"99"}}, "x", response{Headers: headers{}, Body: "x"}},
+	} {
+		c.want.StatusCode = http.StatusPaymentRequired
+		h := eventHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			maps.Copy(w.Header(), c.header)
+			w.WriteHeader(http.StatusPaymentRequired)
+			for _, half := range []string{c.body[:len(c.body)/2], c.body[len(c.body)/2:]} {
+				io.WriteString(w, half)
+			}
+		}))
+		if d := cmp.Diff(c.want, must(h(t.Context(), changed(func(*event) {})))); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
+
+// A line says which invocation it belongs to, also at the end of a context that lost its
+// deadline; outside of one it says nothing. Lambda reads level and time under these names;
+// without them it makes up its own.
+func TestLog(t *testing.T) {
+	const id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
+	for _, want := range []string{id, ""} {
+		ctx := t.Context()
+		if want != "" {
+			ctx = lambdacontext.NewContext(ctx, &lambdacontext.LambdaContext{AwsRequestID: want})
+		}
+		var out bytes.Buffer
+		Config{LogLevel: slog.LevelDebug}.logger(&out).DebugContext(ctx, "m", slog.Group("g", slog.String("time", "kept")))
+		out.Truncate(out.Len() - 1)
+		ends, named := `,"level":"DEBUG","msg":"m","g":{"time":"kept"}}`, `{"timestamp":"2`
+		if want != "" {
+			ends = strings.TrimSuffix(ends, "}") + `,"lambda_request_id":"` + want + `"}`
+		}
+		if line := out.String(); !strings.HasPrefix(line, named) || !strings.HasSuffix(line, ends) {
+			t.Errorf("%s, want %s … %s", line, named, ends)
+		}
+	}
+}
+
+// FuzzEvent: whatever the bytes are, the handler answers something that the gateway accepts,
+// or the invocation fails, and sees what the event says. A host never comes from the client.
+func FuzzEvent(f *testing.F) {
+	for _, file := range must(filepath.Glob("../../events/*.json")) {
+		f.Add(must(os.ReadFile(file)))
+	}
+	for _, change := range []func(*event){
+		func(e *event) {
+			e.RawPath, e.RawQueryString, e.Body, e.IsBase64Encoded = "//%zz/../%2f?#", "a=%&b=1;c=2&a", "AP8=", true
+		},
+		func(e *event) { e.Version = "1.0" },
+		func(e *event) { e.RequestContext.HTTP.Method = "" },
+		func(e *event) { e.RequestContext.DomainName = "" },
+		func(e *event) { e.RequestContext.RequestID = "" },
+		func(e *event) { e.RawPath = "v1" },
+		func(e *event) { e.Body, e.IsBase64Encoded = "!", true },
+	} {
+		f.Add(must(json.Marshal(changed(change))))
+	}
+	for _, text := range []string{
+		"[", "null", "{}", `"2.0"`, `{"version":"2.0","headers":[1]}`, `{"version":"2.0","body":7}`, `{"version":"0","id":"1","source":"aws.events"}`,
+		`{"version":"2.0","rawPath":"/","headers":{"":"","\n":"x","host":"y"},"requestContext":{"requestId":"1","http":{"method":" "}}}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var e struct { // read without the types under test
+			Version, RawPath, RawQueryString string
+			RequestContext                   struct {
+				DomainName, RequestID string
+				HTTP                  struct{ Method, SourceIP string }
+			}
+		}
+		unreadable, seen, c := json.Unmarshal(data, &e), false, &e.RequestContext
+		answer, err := lambda.NewHandler(eventHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			v := viewOf(r)
+			path, err := url.PathUnescape(e.RawPath)
+			if seen = true; err != nil {
+				path = e.RawPath
+			}
+			if v.URLHost != "" || v.Header.Get("Host") != "" || v.Method != c.HTTP.Method || v.Path != path || v.ID != c.RequestID ||
+				v.Query != e.RawQueryString || v.Host != c.DomainName || v.Remote != c.HTTP.SourceIP {
+				t.Errorf("a host of the client's, or not what the event says: %+v", v)
+			}
+			w.Header().Set("X-Path", v.Path)
+			w.WriteHeader(http.StatusOK)
+			w.Write([]byte(r.URL.String() + r.URL.Query().Encode() + v.Body))
+		}))).Invoke(t.Context(), data)
+		asks := e.Version == "2.0" && c.RequestID != "" && c.HTTP.Method != "" && c.DomainName != "" && strings.HasPrefix(e.RawPath, "/")
+		if seen != (err == nil) || seen && (unreadable != nil || !asks) || err == nil && !json.Valid(answer) {
+			t.Errorf("the handler is asked: %v, by an event that asks: %v; %s, %v", seen, asks, answer, err)
+		}
+	})
+}
