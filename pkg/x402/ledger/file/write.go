@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"runtime"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -54,18 +55,29 @@ func (s *Store) run() {
 		case <-s.closed:
 			return
 		case c := <-s.writes:
-			changes := []*change{c}
-			for more := true; more && len(changes) < maxCommit; {
-				select {
-				case c := <-s.writes:
-					changes = append(changes, c)
-				default:
-					more = false
-				}
-			}
-			s.commit(changes)
+			s.commit(s.gather(c))
 		}
 	}
+}
+
+// gather returns a change and those that wait with it. Goroutines that are ready to run
+// have their turn first, because each may bring a change: a commit costs as much as
+// several requests. When none is ready, it returns at once.
+func (s *Store) gather(first *change) []*change {
+	changes := []*change{first}
+	for yielded := false; len(changes) < maxCommit; {
+		select {
+		case c := <-s.writes:
+			changes, yielded = append(changes, c), false
+		default:
+			if yielded {
+				return changes
+			}
+			runtime.Gosched()
+			yielded = true
+		}
+	}
+	return changes
 }
 
 // commit makes changes in one transaction, in their order. When it fails, all of them
