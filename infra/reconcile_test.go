@@ -20,6 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -68,14 +69,12 @@ func abandon(t *testing.T, store ledger.Store, key string) {
 	ago := time.Now().Add(-time.Hour)
 	r.Version, r.WriteID, r.Purchase = r.Version+1, "abandoned", "purchase|"+key
 	r.CreatedAt, r.UpdatedAt, r.LeaseUntil, r.ValidBefore = ago, ago, ago, ago
-	check(t, store.Replace(t.Context(), *r))
+	ledgertest.MustPut(t, store, *r)
 	purchase := ledger.Record{
 		Key: r.Purchase, Version: 1, WriteID: "bought", State: ledger.Bought, Owner: "another", AuthDigest: "another",
 		CreatedAt: ago, UpdatedAt: ago, ExpiresAt: ago.Add(24 * time.Hour),
 	}
-	if old, err := store.Create(t.Context(), purchase); err != nil || old != nil {
-		t.Fatalf("%+v, %v", old, err)
-	}
+	ledgertest.MustPut(t, store, purchase)
 }
 
 // TestReconcileFunction runs the built function, by its event, on a DynamoDB

@@ -21,7 +21,7 @@ func (s site) sample(b buyer) (rows []ledger.Record) {
 	}()
 	store := must(ledgerfile.Open(file))
 	defer func() { check(store.Close()) }()
-	for _, r := range must(store.Page(s.ctx, "", 10)).Records {
+	for _, r := range must(store.Page(s.ctx, "", "", 10)).Records {
 		if strings.Contains(r.Key, b.payer()) { // others are of the service, not of the payment
 			rows = append(rows, *must(store.Fetch(s.ctx, r.Key))) // a page leaves bodies out
 		}
@@ -48,8 +48,9 @@ func (s site) fill(payments int, payer string, left []ledger.Record) (file strin
 			for n := next.Add(1); n <= int64(payments) && failures[w] == nil && s.ctx.Err() == nil; n = next.Add(1) {
 				for _, r := range left {
 					r.Key = strings.ReplaceAll(r.Key, payer, fmt.Sprintf("0x%040x", n))
-					if existing, err := store.Create(s.ctx, r); err != nil || existing != nil {
-						failures[w] = fmt.Errorf("payment %d: %v, %w", n, existing, err)
+					r.Version = 1
+					if stands, err := store.Put(s.ctx, r); err != nil || stands.WriteID != r.WriteID {
+						failures[w] = fmt.Errorf("payment %d: %v, %w", n, stands, err)
 					}
 				}
 			}

@@ -182,6 +182,7 @@ func (s site) commit(r ledger.Record) time.Duration {
 	return alone(10_000, targetClients, func(i int) {
 		r := r
 		r.Key = fmt.Sprintf("%s%d", r.Key, i)
-		must(store.Create(s.ctx, r))
+		r.Version = 1
+		must(store.Put(s.ctx, r))
 	})
 }

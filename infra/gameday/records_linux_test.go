@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
@@ -77,7 +78,7 @@ func exhaust(w *world, payers []*payer) {
 		const back = 2 * time.Hour
 		r.CreatedAt, r.SettledAt, r.LookupAt = r.CreatedAt.Add(-back), r.SettledAt.Add(-back), r.LookupAt.Add(-back)
 		r.Version, r.WriteID = r.Version+1, rand.Text()
-		must(w, store.Replace(w.Context(), *r))
+		ledgertest.MustPut(w, store, *r)
 		now := r.LookupAt
 		l := ledger.New(store, func() time.Time { return now }, rand.Text)
 		paid := ledger.Payment{

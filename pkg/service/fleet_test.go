@@ -352,7 +352,7 @@ func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r.Version = 1
-	if _, err := t.encode.Create(context.Background(), r); err != nil {
+	if _, err := t.encode.Put(context.Background(), r); err != nil {
 		panic(err)
 	}
 	size, until := 0, ""

@@ -37,10 +37,7 @@ func (f chainView) Find(ctx context.Context, q x402.Question) x402.Finding { ret
 // brokenIndex is an Index that fails.
 type brokenIndex struct{ error }
 
-func (x brokenIndex) ListInDoubt(context.Context, time.Time, ledger.Place, int) ([]ledger.Place, error) {
-	return nil, x.error
-}
-func (x brokenIndex) ListOwed(context.Context, ledger.Place, int) ([]ledger.Place, error) {
+func (x brokenIndex) List(context.Context, string, time.Time, ledger.Place, int) ([]ledger.Place, error) {
 	return nil, x.error
 }
 

@@ -62,8 +62,8 @@ func (c *actors) addNearlyUsedUp(a *authorization) {
 		Key: a.purchase, Version: 1, WriteID: "bought", State: ledger.Bought, Owner: a.key, AuthDigest: a.digest,
 		CreatedAt: paid, UpdatedAt: paid, ExpiresAt: paid.Add(35 * 24 * time.Hour),
 	}
-	must(w.store.Create(context.Background(), r))
-	must(w.store.Create(context.Background(), item))
+	must(w.store.keep(r))
+	must(w.store.keep(item))
 	w.execute(a, paid, paid, true)
 	a.lookupsBegun, a.settledAt, a.possibleSends = 4, paid, 1
 }

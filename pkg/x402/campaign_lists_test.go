@@ -128,18 +128,9 @@ func (p *process) SafeBlock(context.Context) (uint64, error) {
 
 func addressOf(s string) x402.Address { return must(x402.ParseAddress(s)) }
 
-// ListInDoubt implements ledger.Index, like Owed, as an index that is not up to date: it
-// may miss a record, and lists records that do not belong on it, or are gone.
-func (p *process) ListInDoubt(_ context.Context, _ time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return p.list(after, limit)
-}
-
-// ListOwed implements ledger.Index.
-func (p *process) ListOwed(_ context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return p.list(after, limit)
-}
-
-func (p *process) list(after ledger.Place, limit int) ([]ledger.Place, error) {
+// List implements ledger.Index, as an index that is not up to date: it may miss a record,
+// and lists records that do not belong on it, or are gone.
+func (p *process) List(_ context.Context, _ string, _ time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	p.await()
 	if p.drawFault(5) {
 		return nil, errors.New("throttled")
@@ -161,20 +152,11 @@ func (p *process) list(after ledger.Place, limit int) ([]ledger.Place, error) {
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// ListInDoubt implements ledger.Index, up to date.
-func (s decodedStore) ListInDoubt(_ context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return s.list(after, limit, func(r *ledger.Record) bool { return r.ListedIn() == ledger.ListOpen && !r.ListedAt().After(before) })
-}
-
-// ListOwed implements ledger.Index.
-func (s decodedStore) ListOwed(_ context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return s.list(after, limit, func(r *ledger.Record) bool { return r.ListedIn() == ledger.ListOwed })
-}
-
-func (s decodedStore) list(after ledger.Place, limit int, wanted func(*ledger.Record) bool) ([]ledger.Place, error) {
+// List implements ledger.Index, up to date.
+func (s decodedStore) List(_ context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	var all []ledger.Place
 	for key, r := range s {
-		if wanted(r) {
+		if r.ListedIn() == list && (before.IsZero() || !r.ListedAt().After(before)) {
 			all = append(all, ledger.Place{At: r.ListedAt(), Key: key})
 		}
 	}

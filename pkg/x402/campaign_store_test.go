@@ -59,19 +59,16 @@ func (p *process) land(write func(context.Context)) {
 	}()
 }
 
-// Create implements ledger.Store.
-func (p *process) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+// Put implements ledger.Store.
+func (p *process) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
 	p.stall(isPurchase(r.Key))
-	write := func(ctx context.Context) (*ledger.Record, error) { return p.create(ctx, r) }
+	write := func(ctx context.Context) (*ledger.Record, error) {
+		if r.Version == 1 {
+			return p.create(ctx, r)
+		}
+		return p.replace(ctx, r)
+	}
 	return p.call(ctx, p.sendTwice(write), func(ctx context.Context) { _, _ = write(ctx) })
-}
-
-// Replace implements ledger.Store.
-func (p *process) Replace(ctx context.Context, r ledger.Record) error {
-	p.stall(isPurchase(r.Key))
-	write := func(ctx context.Context) (*ledger.Record, error) { return nil, p.replace(ctx, r) }
-	_, err := p.call(ctx, p.sendTwice(write), func(ctx context.Context) { _, _ = write(ctx) })
-	return err
 }
 
 // sendTwice sends some writes a second time, without faults too, as the store's
@@ -129,11 +126,11 @@ func (p *process) create(ctx context.Context, r ledger.Record) (*ledger.Record, 
 	defer w.mu.Unlock()
 	if w.brokenRule == "nothing is written before sending" && r.State == ledger.Settling {
 		p.checkWrite(nil, r)
-		return nil, nil
+		return &r, nil
 	}
 	if w.brokenRule == "a purchase has no owner" && r.State == ledger.Bought {
 		p.openedPurchase[w.authorizationOf(r.Owner)] = true
-		return nil, nil
+		return &r, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -142,26 +139,30 @@ func (p *process) create(ctx context.Context, r ledger.Record) (*ledger.Record, 
 	if w.writtenBefore(r) {
 		return w.store.Fetch(ctx, r.Key)
 	}
-	old, err := w.store.Create(ctx, r)
-	if err == nil && old == nil {
+	before := w.store[r.Key]
+	stands, err := w.store.Put(ctx, r)
+	switch {
+	case err != nil:
+		return nil, err
+	case before == nil:
 		p.checkWrite(nil, r)
-	}
-	if old != nil && p.pay != nil && r.Key == p.pay.key {
+		return stands, nil
+	case p.pay != nil && r.Key == p.pay.key && stands.WriteID != r.WriteID:
 		p.readAt = time.Now()
 	}
-	return p.applyBrokenRead(old), err
+	return p.applyBrokenRead(stands), nil
 }
 
-func (p *process) replace(ctx context.Context, r ledger.Record) error {
+func (p *process) replace(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old, err := w.store.Fetch(context.Background(), r.Key)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := p.contextEnded(ctx, old, r); err != nil {
-		return err
+		return nil, err
 	}
 	p.applyBrokenWrite(&r)
 	a := w.authorizationOf(r.Key) // nil for a purchase
@@ -173,27 +174,24 @@ func (p *process) replace(ctx context.Context, r ledger.Record) error {
 	}
 	switch {
 	case w.writtenBefore(r):
-		return ledger.ErrConflict
+		return nil, nil
 	case w.brokenRule == "the owner's record is not closed before a takeover" && r.State == ledger.Superseded && a != p.pay:
-		return nil
+		return &r, nil
 	case w.brokenRule == "a purchase that is there is not opened before a send" && r.State == ledger.Bought && old != nil && old.Owner == r.Owner:
-		return nil
+		return &r, nil
 	case w.brokenRule == "evidence is not written without the lease" && r.State == ledger.Settled && r.Lookups == 0 && !p.claims[a].IsZero() && a.leaseHolder != p:
-		return nil
+		return &r, nil
 	case w.brokenRule == "versions are not compared" || w.brokenRule == "nothing is written before sending":
-		if old == nil {
-			_, err = w.store.Create(ctx, r)
-			return err
+		r.Version = 1
+		if old != nil {
+			r.Version = old.Version + 1
 		}
-		r.Version = old.Version + 1
 	}
-	if err := w.store.Replace(ctx, r); err != nil {
-		return err
-	}
-	if old == nil || old.WriteID != r.WriteID {
+	stands, err := w.store.Put(ctx, r)
+	if err == nil && stands != nil && stands.WriteID == r.WriteID && (old == nil || old.WriteID != r.WriteID) {
 		p.checkWrite(old, r)
 	}
-	return nil
+	return stands, err
 }
 
 // contextEnded fails a write whose context has ended and, under a broken rule, one
@@ -226,41 +224,26 @@ func (p *process) contextEnded(ctx context.Context, old *ledger.Record, r ledger
 // it.
 type decodedStore map[string]*ledger.Record
 
-// put encodes and decodes a row, as a real store would, and keeps it.
-func (s decodedStore) put(r ledger.Record) error {
+// keep encodes and decodes a row, as a real store would, and keeps it.
+func (s decodedStore) keep(r ledger.Record) (*ledger.Record, error) {
 	doc, body, err := r.Marshal()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	kept, err := ledger.Unmarshal(r.Key, doc, body)
 	if err == nil {
 		s[r.Key] = kept
 	}
-	return err
+	return &r, err
 }
 
-// Create implements ledger.Store.
-func (s decodedStore) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
-	switch held := s[r.Key]; {
-	case held == nil && ctx.Err() == nil:
-		return nil, s.put(r)
-	case held != nil && held.WriteID == r.WriteID:
-		return nil, ctx.Err()
+// Put implements ledger.Store.
+func (s decodedStore) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+	held := s[r.Key]
+	if ctx.Err() == nil && (held == nil && r.Version == 1 || held != nil && held.Version == r.Version-1) {
+		return s.keep(r)
 	}
 	return s.Fetch(ctx, r.Key)
-}
-
-// Replace implements ledger.Store.
-func (s decodedStore) Replace(ctx context.Context, r ledger.Record) error {
-	switch held := s[r.Key]; {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case held != nil && held.Version == r.Version-1:
-		return s.put(r)
-	case held == nil || held.WriteID != r.WriteID:
-		return ledger.ErrConflict
-	}
-	return nil
 }
 
 // Fetch implements ledger.Store. The caller may change the copy it gets.

@@ -328,9 +328,7 @@ func (b *harness) rewrite(header string, change func(r *ledger.Record)) {
 	r := b.stored(header)
 	r.Version, r.WriteID = r.Version+1, "rewritten"
 	change(&r)
-	if err := b.store.Replace(context.Background(), r); err != nil {
-		b.t.Fatal(err)
-	}
+	ledgertest.MustPut(b.t, b.store, r)
 }
 
 // writes counts what the store was asked to write.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -77,16 +78,14 @@ func (c *Reconciler) walk(ctx context.Context, open, owed func(ledger.Record) er
 		seen[r.Key] = true
 		return owed(r)
 	}
-	first = c.visit(ctx, "open", func(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-		return c.Index.ListInDoubt(ctx, begun, after, limit)
-	}, func(r ledger.Record) error {
+	first = c.visit(ctx, ledger.ListOpen, begun, func(r ledger.Record) error {
 		if err := once(r); err != nil {
 			return err
 		}
 		return open(r)
 	})
 	between()
-	return first, c.visit(ctx, "owed", c.Index.ListOwed, once)
+	return first, c.visit(ctx, ledger.ListOwed, time.Time{}, once)
 }
 
 // visited is the result of reading records.
@@ -100,14 +99,12 @@ type visited struct {
 
 // visit reads a list of the index page by page, until it or ctx ends, and calls see for
 // each record.
-func (c *Reconciler) visit(
-	ctx context.Context, name string, read func(context.Context, ledger.Place, int) ([]ledger.Place, error), see func(ledger.Record) error,
-) (v visited) {
+func (c *Reconciler) visit(ctx context.Context, list string, before time.Time, see func(ledger.Record) error) (v visited) {
 	for after := (ledger.Place{}); !v.whole; {
-		page, err := read(ctx, after, pageOfPlaces)
+		page, err := c.Index.List(ctx, list, before, after, pageOfPlaces)
 		if err != nil {
 			if after == (ledger.Place{}) || ctx.Err() == nil {
-				v.err = errors.Join(fmt.Errorf("list %s records: %w", name, err), v.err)
+				v.err = errors.Join(fmt.Errorf("list %s records: %w", list, err), v.err)
 			}
 			return v
 		}

@@ -235,8 +235,11 @@ func (x *stopping) context(ctx context.Context) context.Context {
 	return ctx
 }
 
-func (x *stopping) ListOwed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-	page, err := x.Index.ListOwed(ctx, after, limit)
+func (x *stopping) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+	page, err := x.Index.List(ctx, list, before, after, limit)
+	if list != ledger.ListOwed {
+		return page, err
+	}
 	if x.after--; x.after == 0 {
 		x.stop()
 	}

@@ -121,7 +121,7 @@ func (a *audit) transfers(ctx context.Context, from uint64) (x402.Batch, error) 
 func (a *audit) readLedger(ctx context.Context) error {
 	said := progress(a.notes)
 	for after := ""; ; {
-		p, err := a.rows.Page(ctx, after, rowsAtOnce)
+		p, err := a.rows.Page(ctx, "", after, rowsAtOnce)
 		if err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc s
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := opened{order: order{out: io.Discard, notes: io.Discard}, name: "memory", node: "N", rows: memory, payers: memory}
+	o := opened{order: order{out: io.Discard, notes: io.Discard}, name: "memory", node: "N", rows: memory}
 	if o.Reconciling, err = config.Reconciling(boot.Stores{Ledger: store, Index: memory}, slog.New(slog.DiscardHandler), time.Now); err != nil {
 		t.Fatal(err)
 	}
@@ -92,8 +92,8 @@ func TestBooksUnreadable(t *testing.T) {
 // twice gives every record two times, as when it is written while it is read.
 type twice struct{ ledger.Rows }
 
-func (r twice) Page(ctx context.Context, after string, limit int) (ledger.Page, error) {
-	p, err := r.Rows.Page(ctx, strings.TrimPrefix(after, "again"), limit)
+func (r twice) Page(ctx context.Context, prefix, after string, limit int) (ledger.Page, error) {
+	p, err := r.Rows.Page(ctx, prefix, strings.TrimPrefix(after, "again"), limit)
 	if p.Next == "" && after == "" {
 		p.Next = "again"
 	}

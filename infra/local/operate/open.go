@@ -18,10 +18,9 @@ import (
 type opened struct {
 	order
 	boot.Reconciling
-	name   string // of the ledger
-	node   string // of the chain, for a person
-	payers ledger.Payers
-	rows   ledger.Rows
+	name string // of the ledger
+	node string // of the chain, for a person
+	rows ledger.Rows
 }
 
 // operator names who runs this, for the person who comes next.
@@ -63,11 +62,10 @@ func (o order) within(byPayee bool, do func(opened) error) error {
 			return err
 		}
 		defer s.Close() //nolint:errcheck // what was written is durable since then
-		stores.Ledger, stores.Index, l.payers, l.rows, l.name = s, s, s, s, c.LedgerFile
+		stores.Ledger, stores.Index, l.rows, l.name = s, s, s, c.LedgerFile
 	} else {
-		table, said := c.Ledger.Open(), progress(o.notes)
-		table.Progress = func(read, found int) { said("%d records read, %d found", read, found) }
-		stores.Ledger, stores.Index, l.payers, l.rows = table, table, table, table
+		table := c.Ledger.Open()
+		stores.Ledger, stores.Index, l.rows = table, table, table
 	}
 	log := slog.New(slog.NewTextHandler(o.notes, &slog.HandlerOptions{Level: c.LogLevel}))
 	if l.Reconciling, err = c.Reconciling(stores, log, time.Now); err != nil {

@@ -62,7 +62,7 @@ func listPayer(ctx context.Context, o order) error {
 
 func (l opened) account(ctx context.Context, wallet x402.Address) (account, error) {
 	a := account{Wallet: wallet.Checksum(), Network: l.Terms.Network, Asset: l.Terms.Asset, Ledger: l.name, Payments: []payment{}}
-	keys, err := l.payers.ByPayer(ctx, ledger.PayerPrefix(strings.ToLower(a.Network), strings.ToLower(a.Asset), wallet.String()), maxPayments+1)
+	keys, err := l.keysOf(ctx, ledger.PayerPrefix(strings.ToLower(a.Network), strings.ToLower(a.Asset), wallet.String()))
 	if err != nil {
 		return a, fmt.Errorf("look up %s: %w", a.Wallet, err)
 	}
@@ -88,6 +88,28 @@ func (l opened) account(ctx context.Context, wallet x402.Address) (account, erro
 	}
 	a.Verdict = a.verdict()
 	return a, nil
+}
+
+// keysOf lists the keys that begin with a prefix, those of records that cannot be read
+// included. It stops when there are more than maxPayments.
+func (l opened) keysOf(ctx context.Context, prefix string) (keys []string, err error) {
+	said := progress(l.notes)
+	for after, pages := "", 1; len(keys) <= maxPayments; pages++ {
+		p, err := l.rows.Page(ctx, prefix, after, rowsAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range p.Records {
+			keys = append(keys, r.Key)
+		}
+		keys = append(keys, p.Corrupt...)
+		if after = p.Next; after == "" {
+			break
+		}
+		said("%d pages of the ledger read, %d records found", pages, len(keys))
+	}
+	slices.Sort(keys)
+	return keys, nil
 }
 
 // ask asks the chain about a record, as a run of the reconciler does. What is in doubt may

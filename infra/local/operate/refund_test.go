@@ -57,14 +57,16 @@ type meeting struct {
 	both  sync.WaitGroup
 }
 
-func (m *meeting) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
-	select {
-	case m.turns <- struct{}{}:
-		m.both.Done()
-		m.both.Wait()
-	default:
+func (m *meeting) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+	if r.State == ledger.Repaid {
+		select {
+		case m.turns <- struct{}{}:
+			m.both.Done()
+			m.both.Wait()
+		default:
+		}
 	}
-	return m.Store.Create(ctx, r)
+	return m.Store.Put(ctx, r)
 }
 
 // Two debts that are closed at the same time on one transfer: one is closed, and the

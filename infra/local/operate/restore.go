@@ -139,11 +139,11 @@ func (o tableCopy) finish(ctx context.Context) error {
 }
 
 // countPlaces reads a list of an index to its end.
-func countPlaces(list func(after ledger.Place, limit int) ([]ledger.Place, error)) (n int, err error) {
+func countPlaces(ctx context.Context, index ledger.Index, list string, before time.Time) (n int, err error) {
 	const atOnce = 10_000
 	var after ledger.Place
 	for {
-		page, err := list(after, atOnce)
+		page, err := index.List(ctx, list, before, after, atOnce)
 		if n += len(page); err != nil || len(page) < atOnce {
 			return n, err
 		}
@@ -164,11 +164,8 @@ func (o tableCopy) describe(ctx context.Context, table string) error {
 		items += int(page.Count)
 	}
 	index := dynamo.New(o.api, table)
-	now := time.Now()
-	open, errOpen := countPlaces(func(after ledger.Place, limit int) ([]ledger.Place, error) {
-		return index.ListInDoubt(ctx, now, after, limit)
-	})
-	owed, errOwed := countPlaces(func(after ledger.Place, limit int) ([]ledger.Place, error) { return index.ListOwed(ctx, after, limit) })
+	open, errOpen := countPlaces(ctx, index, ledger.ListOpen, time.Now())
+	owed, errOwed := countPlaces(ctx, index, ledger.ListOwed, time.Time{})
 	if err := errors.Join(errOpen, errOwed); err != nil {
 		return fmt.Errorf("%s: %w", table, err)
 	}

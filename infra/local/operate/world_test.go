@@ -309,8 +309,7 @@ func contradictions(t *testing.T) map[string]filling {
 			var err error
 			r.Terms, err = json.Marshal(terms)
 			b.must(err)
-			_, err = b.store.Create(b.t.Context(), r)
-			b.must(err)
+			ledgertest.MustPut(b.t, b.store, r)
 		}
 	}
 	return all

@@ -132,7 +132,8 @@ func (h *Hold) confirm(ctx context.Context) error {
 		return nil
 	}
 	late := h.pending
-	err := h.wrote(*late, h.ledger.store.Replace(ctx, *late))
+	_, err := h.ledger.put(ctx, *late)
+	err = h.wrote(*late, err)
 	if errors.Is(err, ErrLost) && h.record.Receipt == nil && late.Receipt != nil {
 		return h.evidence(ctx, *late.Receipt, late.Lookups > 0)
 	}

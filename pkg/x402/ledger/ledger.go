@@ -118,13 +118,14 @@ func (l *Ledger) Claim(ctx context.Context, p Payment, lease time.Time) (Claim, 
 		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore,
 	})
 	ask(&first, change{asks: p.Asks})
-	old, err := l.store.Create(ctx, first)
+	old, err := l.put(ctx, first)
 	switch {
-	case err != nil || old == nil:
+	case old == nil:
 		return l.claimed(first, err, time.Time{})
 	case l.expired(*old):
 		first.Version, first.WriteID = old.Version+1, l.newID()
-		return l.claimed(first, l.store.Replace(ctx, first), time.Time{})
+		_, err = l.put(ctx, first)
+		return l.claimed(first, err, time.Time{})
 	case old.AuthDigest != p.AuthDigest:
 		return Claim{Result: OtherAuthorization, Record: *old}, nil
 	case !old.Vouches(p):
@@ -156,16 +157,29 @@ func (l *Ledger) apply(ctx context.Context, r Record, event Event, c change) (Re
 		return r, err
 	}
 	next.WriteID = l.newID()
-	if err := l.store.Replace(ctx, next); err != nil {
-		return next, fmt.Errorf("%s: %w", event, err)
+	if _, err = l.put(ctx, next); err != nil {
+		err = fmt.Errorf("%s: %w", event, err)
 	}
-	return next, nil
+	return next, err
+}
+
+// put writes a record. ErrConflict says that it was not written, because the record that
+// put returns is in its way; nil where that is gone.
+func (l *Ledger) put(ctx context.Context, r Record) (other *Record, err error) {
+	other, err = l.store.Put(ctx, r)
+	switch {
+	case err != nil:
+		return nil, err
+	case other == nil || other.WriteID != r.WriteID:
+		return other, ErrConflict
+	}
+	return nil, nil
 }
 
 // create writes a new record, unless there is one under its key: then it returns that,
 // which must be of the same kind.
 func (l *Ledger) create(ctx context.Context, r Record) (old *Record, err error) {
-	if old, err = l.store.Create(ctx, r); err == nil && old != nil {
+	if old, err = l.put(ctx, r); old != nil {
 		err = old.isA(r.State)
 	}
 	if err != nil {

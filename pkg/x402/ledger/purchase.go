@@ -83,7 +83,8 @@ func (l *Ledger) close(ctx context.Context, owner Record, key string) error {
 		return err
 	case owner.State == Settled, owner.State == Redeemed && incomplete(owner, time.Time{}):
 		owner.Version, owner.WriteID = owner.Version+1, l.newID()
-		return l.store.Replace(ctx, owner)
+		_, err := l.put(ctx, owner)
+		return err
 	}
 	return nil
 }
@@ -91,7 +92,7 @@ func (l *Ledger) close(ctx context.Context, owner Record, key string) error {
 func (l *Ledger) swap(ctx context.Context, old Record, h *Hold) (*Purchase, error) {
 	next := l.item(h)
 	next.Version, next.CreatedAt = old.Version+1, old.CreatedAt
-	if err := l.store.Replace(ctx, next); err != nil {
+	if _, err := l.put(ctx, next); err != nil {
 		return nil, fmt.Errorf("open a purchase: %w", err)
 	}
 	return &next, nil

@@ -93,33 +93,6 @@ func (l *Ledger) Sleeping(r Record) bool { return r.InDoubt() && leasePast(r, l.
 // Unclaimed says that a record is paid, not answered, and nobody is looking up.
 func (l *Ledger) Unclaimed(r Record) bool { return r.Owed() && leasePast(r, l.now()) }
 
-// The lists of an Index.
-const (
-	ListOpen = "open" // ListInDoubt
-	ListOwed = "owed" // ListOwed
-)
-
-// ListedIn is the list of an Index that a record belongs in; empty for none. A paid one
-// is open when a lookup was under way as it was last written, also when that has died since.
-func (r Record) ListedIn() string {
-	switch {
-	case r.InDoubt(), r.Owed() && r.LeaseUntil.After(r.UpdatedAt):
-		return ListOpen
-	case r.Owed():
-		return ListOwed
-	}
-	return ""
-}
-
-// ListedAt is what an Index sorts by: the end of the lease while there is one,
-// else the last write.
-func (r Record) ListedAt() time.Time {
-	if r.LeaseUntil.After(r.UpdatedAt) {
-		return r.LeaseUntil
-	}
-	return r.UpdatedAt
-}
-
 // RepaymentKey names a transfer to a payer in a transaction: the nth of an amount, from
 // 0 on. All parts must be in lower case.
 func RepaymentKey(network, asset, payer, transaction, amount string, n int) string {
@@ -167,5 +140,6 @@ func (l *Ledger) Advance(ctx context.Context, c Cursor, next uint64) (*Cursor, e
 		return nil, errors.New("ledger: a cursor does not go back")
 	}
 	c.Next, c.Version, c.WriteID, c.UpdatedAt = next, c.Version+1, l.newID(), l.now()
-	return &c, l.store.Replace(ctx, c)
+	_, err := l.put(ctx, c)
+	return &c, err
 }

@@ -11,22 +11,16 @@ import (
 // Store keeps records and compares before it swaps. It is the whole of what
 // differs between DynamoDB and a file; every rule is above it, in Ledger.
 //
-// A call that returns an error other than those named here may or may not have
-// taken effect. Every call ends by itself within some seconds, also when ctx has no
-// end: verdicts about money are written under such a context.
-// Every Store passes ledgertest.Exercise.
+// A call that returns an error may or may not have taken effect. Every call ends by
+// itself within some seconds, also when ctx has no end: verdicts about money are written
+// under such a context. Every Store passes ledgertest.Exercise.
 type Store interface {
-	// Create writes a record whose key is absent. When the key is taken it
-	// writes nothing and returns the record that is there. When the record
-	// that is there carries the same WriteID, this very write had already
-	// succeeded (a client library sent it twice), and Create returns nil.
-	Create(ctx context.Context, r Record) (existing *Record, err error)
-
-	// Replace writes a record over the one whose version is r.Version-1.
-	// ErrConflict means that the stored version is another one, or that there
-	// is no such record, and that nothing was written. A stored record with
-	// the same WriteID counts as success, as in Create.
-	Replace(ctx context.Context, r Record) error
+	// Put writes a record over the version before its own, or under a key that is
+	// free where its version is 1. It returns the record that stands then. Where that
+	// has the WriteID of r, this very write has succeeded, now or when a client
+	// library sent it for the first time. Otherwise nothing was written: another
+	// record is in the way, or none is there any more (nil).
+	Put(ctx context.Context, r Record) (stands *Record, err error)
 
 	// Fetch reads a record, consistently: it sees every write that has
 	// succeeded. It returns nil without an error when there is none.
@@ -43,20 +37,39 @@ var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 // Index lists records that are not over, for the reconciler and for operators.
 // It may be behind the store by some seconds, so that the record is fetched
 // before anything is done about it.
-//
-// A list is in the order of its Places, from the one behind after on, limit at most.
-// One that is shorter is the end. A record that is written while a list is read moves
-// towards its end, so that it can be met again there.
 type Index interface {
-	// ListInDoubt lists records that an attempt has, or had, in hand: those that are
-	// ListedIn ListOpen, none whose lease ends after before. A payment that is answered
-	// in one go never leaves this list, so that a store writes its index twice for it,
-	// and not four times.
-	ListInDoubt(ctx context.Context, before time.Time, after Place, limit int) ([]Place, error)
-
-	// ListOwed lists the other records that are paid and not answered.
-	ListOwed(ctx context.Context, after Place, limit int) ([]Place, error)
+	// List lists the records that are ListedIn a list, none that is ListedAt a time after
+	// before, unless that is zero. They are in the order of their Places, from the one
+	// behind after on, limit at most; fewer are the end. A record that is written while a
+	// list is read moves towards its end, so that it can be met again there.
+	List(ctx context.Context, list string, before time.Time, after Place, limit int) ([]Place, error)
 }
+
+// The lists of an Index.
+const (
+	// ListOpen has the records that an attempt has, or had, in hand. A payment that is
+	// answered in one go never leaves it, so that a store writes its index twice for it,
+	// and not four times.
+	ListOpen = "open"
+	// ListOwed has the other records that are paid and not answered.
+	ListOwed = "owed"
+)
+
+// ListedIn is the list of an Index that a record belongs in; empty for none. A paid one
+// is open when a lookup was under way as it was last written, also when that has died since.
+func (r Record) ListedIn() string {
+	switch {
+	case r.InDoubt(), r.Owed() && r.LeaseUntil.After(r.UpdatedAt):
+		return ListOpen
+	case r.Owed():
+		return ListOwed
+	}
+	return ""
+}
+
+// ListedAt is what an Index sorts by: the end of the lease while there is one,
+// else the last write.
+func (r Record) ListedAt() time.Time { return later(r.LeaseUntil, r.UpdatedAt) }
 
 // Place is where a record stands in a list of an Index: those untouched for longest
 // come first. The zero Place is before all of them.
@@ -77,23 +90,15 @@ func FirstPlaces(all []Place, after Place, limit int) []Place {
 	return all[:max(min(limit, len(all)), 0)]
 }
 
-// Payers lists what there is of one payer, for operators: records in every state,
-// also those that an Index has no reason to list. It may have to read the whole
-// store.
-type Payers interface {
-	// ByPayer lists the keys that begin with prefix (see PayerPrefix), in their
-	// order, at most limit. Where there are more, the store chooses which. It sees
-	// every write that succeeded before the call.
-	ByPayer(ctx context.Context, prefix string, limit int) ([]string, error)
-}
-
-// Rows reads a whole store, page by page, for operators.
+// Rows reads a store page by page, for operators: records in every state, also those that
+// an Index has no reason to list. It may have to read the whole store.
 type Rows interface {
-	// Page reads at most limit rows: those behind the key after, in an order of the
-	// store's own, or the first ones where after is empty. It may be behind the
-	// store by some seconds. A row that is written while pages are read is in one of
-	// them, as it was before or after that.
-	Page(ctx context.Context, after string, limit int) (Page, error)
+	// Page reads at most limit rows whose keys begin with prefix (see PayerPrefix): those
+	// behind the key after, in an order of the store, or the first ones where after is
+	// empty. With a prefix it sees every write that succeeded before the call, and without
+	// one it may be behind by some seconds. A row that is written while pages are read is
+	// in one of them, as it was before or after that.
+	Page(ctx context.Context, prefix, after string, limit int) (Page, error)
 }
 
 // Page is a part of a store.

@@ -112,12 +112,8 @@ func (l *Ledger) orphan(ctx context.Context, w Witness, old *Record) (*Record, e
 	r.LookupAt, r.SettledAt = r.CreatedAt, r.CreatedAt
 	if old != nil {
 		r.Version = old.Version + 1
-		return &r, l.store.Replace(ctx, r)
 	}
-	there, err := l.store.Create(ctx, r)
-	if err == nil && there != nil {
-		err = ErrConflict
-	}
+	_, err := l.put(ctx, r)
 	return &r, err
 }
 

@@ -32,23 +32,16 @@ const (
 	listTimeout = 15 * time.Second
 )
 
-// ListInDoubt implements ledger.Index. DynamoDB brings the index up to date after the table,
+// List implements ledger.Index. It asks every partition of a list for as much as is
+// wanted in all, since one of them may hold it all, and merges. A record that was written
+// between two pages may be in both. DynamoDB brings the index up to date after the table,
 // so it can be behind by some moments.
-func (t *Table) ListInDoubt(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return t.list(ctx, ledger.ListOpen, before, after, limit)
-}
-
-// ListOwed implements ledger.Index.
-func (t *Table) ListOwed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return t.list(ctx, ledger.ListOwed, time.UnixMilli(1<<53), after, limit) // later than any
-}
-
-// list asks every partition of a list for as much as is wanted in all, since
-// one of them may hold it all, and merges. A record that was written between two
-// pages may be in both.
-func (t *Table) list(ctx context.Context, name string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+func (t *Table) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
+	if before.IsZero() {
+		before = time.UnixMilli(1 << 53) // later than any
+	}
 	if err := ctx.Err(); err != nil || limit <= 0 || after.At.After(before) {
 		return nil, err
 	}
@@ -57,7 +50,7 @@ func (t *Table) list(ctx context.Context, name string, before time.Time, after l
 	asking.SetLimit(atOnce)
 	for i := range shards {
 		asking.Go(func() (err error) {
-			parts[i], err = t.places(ctx, partition(name, i), before, after, limit)
+			parts[i], err = t.places(ctx, partition(list, i), before, after, limit)
 			return err
 		})
 	}

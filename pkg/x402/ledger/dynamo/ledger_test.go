@@ -113,7 +113,7 @@ func TestItems(t *testing.T) {
 		"rate|2001:db8:1:2::/64|1793534400": {"requests": num("62"), "undecided": num("4"), "expires_at": num("1793535000")},
 	}
 	for _, r := range []ledger.Record{full, bare, owed} {
-		ledgertest.MustCreate(t, w, r)
+		ledgertest.MustPut(t, w, r)
 		it := want[r.Key]
 		it["version"], it["write_id"], it["state"] = num("1"), str(r.WriteID), str(string(r.State))
 		doc, _, err := r.Marshal()
@@ -137,7 +137,7 @@ func TestItems(t *testing.T) {
 
 // What a Ledger says of a write by the error that it met and by what it read then.
 // TTL may delete the row between the two. A write whose condition failed and whose read
-// failed is not a conflict yet: it may be our own. A write that failed otherwise and is
+// failed may be our own. A write that failed otherwise and is
 // not there may still be on its way: its error stands, whatever is there instead.
 func TestReadAfterWrite(t *testing.T) {
 	t.Parallel()
@@ -145,28 +145,23 @@ func TestReadAfterWrite(t *testing.T) {
 	inTheWay := &types.ConditionalCheckFailedException{}
 	there := planted("k", `{"key":"k","version":1,"write_id":"w","state":"settled"}`)
 	for name, c := range map[string]struct {
-		put             error
-		item            item
-		get             error
-		create, replace error // nil is any error but a conflict
+		put  error
+		item item
+		get  error
+		want error
 	}{
-		"in the way, and gone":     {inTheWay, nil, nil, nil, ledger.ErrConflict},
-		"in the way, and not read": {inTheWay, nil, noRoute, noRoute, noRoute},
-		"lost, and not there":      {lost, nil, nil, lost, lost},
-		"lost, and another there":  {lost, there, nil, lost, lost},
-		"lost, and not read":       {lost, nil, errors.ErrUnsupported, lost, lost},
+		"in the way, and gone":     {inTheWay, nil, nil, nil},
+		"in the way, and not read": {inTheWay, nil, noRoute, noRoute},
+		"lost, and not there":      {lost, nil, nil, lost},
+		"lost, and another there":  {lost, there, nil, lost},
+		"lost, and not read":       {lost, nil, errors.ErrUnsupported, lost},
 	} {
 		store := fake{
 			put: func() error { return c.put },
 			get: func(context.Context) (item, error) { return c.item, c.get },
 		}.table()
-		existing, create := store.Create(t.Context(), ledgertest.First("k"))
-		replace := store.Replace(t.Context(), ledgertest.Next(ledgertest.First("k")))
-		for err, want := range map[error]error{create: c.create, replace: c.replace} {
-			conflict := errors.Is(err, ledger.ErrConflict)
-			if err == nil || existing != nil || conflict != errors.Is(want, ledger.ErrConflict) || want != nil && !errors.Is(err, want) {
-				t.Errorf("%s: %v, %v; want %v", name, existing, err, want)
-			}
+		if stands, err := store.Put(t.Context(), ledgertest.First("k")); stands != nil || !errors.Is(err, c.want) {
+			t.Errorf("%s: %+v, %v; want %v", name, stands, err, c.want)
 		}
 	}
 }
@@ -187,13 +182,10 @@ func checkLostReply(t *testing.T, w *world, lost func(op string, n int) bool, ok
 	w.loses(lost)
 	r := ledgertest.Full("k")
 	next := ledgertest.Next(r)
-	for _, call := range []func() error{
-		func() error { return errOf(w.Create(t.Context(), r)) },
-		func() error { return w.Replace(t.Context(), next) },
-	} {
-		err := call()
-		if n := w.took()["PutItem"]; (err == nil) != ok || errors.Is(err, ledger.ErrConflict) || n != 2 {
-			t.Errorf("sent %d times: %v; want success: %v, and no named error", n, err, ok)
+	for _, r := range []ledger.Record{r, next} {
+		stands, err := w.Put(t.Context(), r)
+		if n := w.took()["PutItem"]; (err == nil) != ok || ok && stands.WriteID != r.WriteID || n != 2 {
+			t.Errorf("sent %d times: %+v, %v; want success: %v", n, stands, err, ok)
 		}
 	}
 	w.loses(nil)
@@ -225,12 +217,11 @@ func TestTimeout(t *testing.T) {
 			store := api.table()
 			store.Timeout = configured
 			for verb, call := range map[string]func() error{
-				"create":  func() error { return errOf(store.Create(ctx, ledgertest.First("k"))) },
-				"replace": func() error { return store.Replace(ctx, ledgertest.First("k")) },
+				"put":     func() error { return errOf(store.Put(ctx, ledgertest.First("k"))) },
 				"fetch":   func() error { return errOf(store.Fetch(ctx, "k")) },
 				"acquire": func() error { return errOf3(store.Acquire(ctx, "dns", lease("a"), 1)) },
 				"take":    func() error { return errOf3(store.Count(ctx, "c", noon, limit.Units{All: 1}, 9)) },
-				"owed":    func() error { return errOf(store.ListOwed(ctx, ledger.Place{}, 10)) },
+				"owed":    func() error { return errOf(store.List(ctx, ledger.ListOwed, time.Time{}, ledger.Place{}, 10)) },
 			} {
 				want := configured
 				if verb == "owed" {
@@ -285,7 +276,7 @@ func TestIndexPages(t *testing.T) {
 			}
 			return out, nil
 		}}.table()
-		places, err := x.ListOwed(t.Context(), c.after, limit)
+		places, err := x.List(t.Context(), ledger.ListOwed, time.Time{}, c.after, limit)
 		var got []string
 		for _, p := range places {
 			got = append(got, p.Key)
@@ -307,7 +298,7 @@ func TestListsFail(t *testing.T) {
 		"an error":              {nil, errDown, errDown},
 		"an item without a key": {[]item{{"lease_until": num("1")}}, nil, ledger.ErrCorrupt},
 	} {
-		var queries, scans atomic.Int64
+		var queries atomic.Int64
 		x := fake{
 			query: func(ctx context.Context, _ string) (*dynamodb.QueryOutput, error) {
 				if queries.Add(1) != 3 {
@@ -316,19 +307,13 @@ func TestListsFail(t *testing.T) {
 				}
 				return &dynamodb.QueryOutput{Items: c.items}, c.fails
 			},
-			scan: func() (*dynamodb.ScanOutput, error) {
-				if scans.Add(1) == 1 {
-					return &dynamodb.ScanOutput{Items: listed("p|a"), ScannedCount: 1, LastEvaluatedKey: item{"pk": str("next")}}, nil
-				}
-				return &dynamodb.ScanOutput{Items: c.items}, c.fails
-			},
+			scan: func() (*dynamodb.ScanOutput, error) { return &dynamodb.ScanOutput{Items: c.items}, c.fails },
 		}.table()
-		places, listing := x.ListInDoubt(t.Context(), time.Now(), ledger.Place{}, 10)
-		keys, scanning := x.ByPayer(t.Context(), "p|", 10)
-		page, paging := x.Page(t.Context(), "", 7)
-		for _, err := range []error{listing, scanning, paging} {
-			if !errors.Is(err, c.want) || places != nil || keys != nil || len(page.Records) > 0 || page.Next != "" {
-				t.Errorf("%s: %v, want %v; %v, %v, %+v", name, err, c.want, places, keys, page)
+		places, listing := x.List(t.Context(), ledger.ListOpen, time.Now(), ledger.Place{}, 10)
+		page, paging := x.Page(t.Context(), "", "", 7)
+		for _, err := range []error{listing, paging} {
+			if !errors.Is(err, c.want) || places != nil || len(page.Records) > 0 || page.Next != "" {
+				t.Errorf("%s: %v, want %v; %v, %+v", name, err, c.want, places, page)
 			}
 		}
 	}

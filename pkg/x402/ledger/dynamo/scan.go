@@ -3,7 +3,6 @@ package dynamo
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -13,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ByPayer and Page read the whole table: what nobody needs but an operator, who looks up
-// one payer or makes the books of a day, is not worth an index that every payment pays
-// for. They end with their context.
+// Page implements ledger.Rows. It scans the table: what nobody needs but an operator, who
+// looks up one payer or makes the books of a day, is not worth an index that every payment
+// pays for. It ends with its context.
 //
 // DynamoDB charges a scan by the size of the items: half a unit for 4 KB, or a whole
 // one where the read is consistent. A payment that was answered with 1 KB costs 0.29
@@ -23,40 +22,7 @@ import (
 // days, and their purchases for 70, are 380,000 units, or 5 cents at $0.125 for a
 // million units; an index by day would cost each payment a write unit or two, which is
 // 63 cents to $1.25 a million.
-
-// ByPayer implements ledger.Payers.
-func (t *Table) ByPayer(ctx context.Context, prefix string, limit int) ([]string, error) {
-	if err := ctx.Err(); err != nil || limit <= 0 {
-		return nil, err
-	}
-	pages := dynamodb.NewScanPaginator(t.api, &dynamodb.ScanInput{
-		TableName: &t.name, Limit: aws.Int32(pageSize), ConsistentRead: aws.Bool(true),
-		FilterExpression: aws.String("begins_with(" + AttrKey + ", :prefix)"), ProjectionExpression: aws.String(AttrKey),
-		ExpressionAttributeValues: item{":prefix": text(prefix)},
-	})
-	var keys []string
-	for read := 0; pages.HasMorePages() && len(keys) < limit; {
-		out, err := pages.NextPage(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("dynamo: scan: %w", err)
-		}
-		for _, it := range out.Items {
-			key, err := keyOf(it)
-			if err != nil {
-				return nil, err
-			}
-			keys = append(keys, key)
-		}
-		read += int(out.ScannedCount)
-		t.Progress(read, len(keys))
-	}
-	slices.Sort(keys)
-	return keys[:min(limit, len(keys))], nil
-}
-
-// Page implements ledger.Rows. What it reads is not consistent, which costs half; who
-// misses a record there fetches it.
-func (t *Table) Page(ctx context.Context, after string, limit int) (p ledger.Page, err error) {
+func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p ledger.Page, err error) {
 	if err := ctx.Err(); err != nil || limit <= 0 {
 		return p, err
 	}
@@ -65,6 +31,10 @@ func (t *Table) Page(ctx context.Context, after string, limit int) (p ledger.Pag
 		// All but the answer. The state is a reserved word.
 		ProjectionExpression:     aws.String(strings.Join([]string{AttrKey, AttrVersion, AttrWriteID, "#state", "#record"}, ",")),
 		ExpressionAttributeNames: map[string]string{"#state": AttrState, "#record": AttrRecord},
+	}
+	if prefix != "" {
+		in.ConsistentRead, in.FilterExpression = aws.Bool(true), aws.String("begins_with("+AttrKey+", :prefix)")
+		in.ExpressionAttributeValues = item{":prefix": text(prefix)}
 	}
 	if after != "" {
 		in.ExclusiveStartKey = keyed(after)

@@ -38,9 +38,6 @@ type API interface {
 type Table struct {
 	// Timeout bounds one call of the ledger or the limits.
 	Timeout time.Duration
-	// Progress is told after every page of ByPayer how many items were read so far,
-	// and how many were found. Optional.
-	Progress func(read, found int)
 
 	api         API
 	name        string
@@ -49,34 +46,7 @@ type Table struct {
 
 // New returns the table with a name or an ARN, without a look at it (see Open and Check).
 func New(api API, name string) *Table {
-	return &Table{Timeout: DefaultTimeout, Progress: func(int, int) {}, api: api, name: name, compressors: sync.Pool{New: newCompressor}}
-}
-
-// The two conditions of the ledger.
-const (
-	ifAbsent  = "attribute_not_exists(" + AttrKey + ")"
-	ifVersion = AttrVersion + " = :read"
-)
-
-// Create implements ledger.Store.
-func (t *Table) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
-	held, err := t.put(ctx, r, ifAbsent, nil)
-	switch {
-	case err != nil || held != nil && held.WriteID == r.WriteID:
-		return nil, err
-	case held == nil:
-		return nil, errors.New("dynamo: the record that was in the way is gone")
-	}
-	return held, nil
-}
-
-// Replace implements ledger.Store.
-func (t *Table) Replace(ctx context.Context, r ledger.Record) error {
-	held, err := t.put(ctx, r, ifVersion, item{":read": number(r.Version - 1)})
-	if err == nil && (held == nil || held.WriteID != r.WriteID) {
-		err = ledger.ErrConflict
-	}
-	return err
+	return &Table{Timeout: DefaultTimeout, api: api, name: name, compressors: sync.Pool{New: newCompressor}}
 }
 
 // Fetch implements ledger.Store.
@@ -86,13 +56,15 @@ func (t *Table) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
 	return t.held(ctx, key, nil)
 }
 
-// put writes the whole record if the condition holds, and returns what the table holds
-// then. If that is this very write although the condition does not hold, the client had
-// sent it again after a lost reply.
-func (t *Table) put(ctx context.Context, r ledger.Record, condition string, values item) (*ledger.Record, error) {
+// Put implements ledger.Store.
+func (t *Table) Put(ctx context.Context, r ledger.Record) (stands *ledger.Record, err error) {
 	write, err := t.encode(r)
 	if err != nil {
 		return nil, err
+	}
+	condition, values := AttrVersion+" = :read", item{":read": number(r.Version - 1)}
+	if r.Version == 1 {
+		condition, values = "attribute_not_exists("+AttrKey+")", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()

@@ -12,20 +12,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ListInDoubt implements ledger.Index.
-func (s *Store) ListInDoubt(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return s.list(ctx, ledger.ListOpen, before.UnixNano(), after, limit)
-}
-
-// ListOwed implements ledger.Index.
-func (s *Store) ListOwed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return s.list(ctx, ledger.ListOwed, math.MaxInt64, after, limit)
-}
-
-func (s *Store) list(ctx context.Context, name string, before int64, after ledger.Place, limit int) (places []ledger.Place, err error) {
-	from := int64(math.MinInt64)
-	if after != (ledger.Place{}) {
+// List implements ledger.Index.
+func (s *Store) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) (places []ledger.Place, err error) {
+	from, to := int64(math.MinInt64), int64(math.MaxInt64)
+	if !after.At.IsZero() {
 		from = after.At.UnixNano()
+	}
+	if !before.IsZero() {
+		to = before.UnixNano()
 	}
 	err = s.each(ctx, func(rows *sql.Rows) error {
 		var since int64
@@ -34,25 +28,13 @@ func (s *Store) list(ctx context.Context, name string, before int64, after ledge
 		places = append(places, ledger.Place{At: time.Unix(0, since).UTC(), Key: key})
 		return err
 	}, `SELECT since, key FROM records WHERE list = ? AND since <= ? AND (since, key) > (?, ?) ORDER BY since, key LIMIT ?`,
-		lists(name), before, from, after.Key, max(limit, 0))
+		lists(list), to, from, after.Key, max(limit, 0))
 	return places, err
 }
 
-// ByPayer implements ledger.Payers. Rows that cannot be read are listed too, so that
-// fetching them shows that.
-func (s *Store) ByPayer(ctx context.Context, prefix string, limit int) (keys []string, err error) {
-	const last = "\xff" // is behind every byte of UTF-8
-	err = s.each(ctx, func(rows *sql.Rows) error {
-		var key string
-		err := rows.Scan(&key)
-		keys = append(keys, key)
-		return err
-	}, "SELECT key FROM records WHERE key >= ? AND key < ? ORDER BY key LIMIT ?", prefix, prefix+last, max(limit, 0))
-	return keys, err
-}
-
 // Page implements ledger.Rows, in the order of the keys.
-func (s *Store) Page(ctx context.Context, after string, limit int) (p ledger.Page, err error) {
+func (s *Store) Page(ctx context.Context, prefix, after string, limit int) (p ledger.Page, err error) {
+	const end = "\xff" // is behind every byte of UTF-8
 	last, n := "", 0
 	err = s.each(ctx, func(rows *sql.Rows) error {
 		if n++; n > limit {
@@ -71,7 +53,7 @@ func (s *Store) Page(ctx context.Context, after string, limit int) (p ledger.Pag
 		}
 		p.Records = append(p.Records, *r)
 		return nil
-	}, "SELECT "+columns+" FROM records WHERE key > ? ORDER BY key LIMIT ?", after, max(limit, 0)+1)
+	}, "SELECT "+columns+" FROM records WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?", after, prefix, prefix+end, max(limit, 0)+1)
 	return p, err
 }
 
@@ -121,7 +103,7 @@ const (
 // scan reads a row of columns. What cannot be read as a record is ledger.ErrCorrupt.
 func scan(row interface{ Scan(dest ...any) error }) (key string, r *ledger.Record, err error) {
 	var doc, body []byte
-	var want uint32
+	var want any // what is there instead of a number is another one
 	if err := row.Scan(&key, &doc, &body, &want); err != nil {
 		return "", nil, err
 	}
@@ -129,8 +111,8 @@ func scan(row interface{ Scan(dest ...any) error }) (key string, r *ledger.Recor
 	return key, r, err
 }
 
-func decode(key string, doc, body []byte, want uint32) (*ledger.Record, error) {
-	if sum(doc, body) != want {
+func decode(key string, doc, body []byte, want any) (*ledger.Record, error) {
+	if want != any(int64(sum(doc, body))) {
 		return nil, fmt.Errorf("%w: wrong checksum", ledger.ErrCorrupt)
 	}
 	return ledger.Unmarshal(key, doc, body)

@@ -168,22 +168,10 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) error {
 	return wrap("sweep", err)
 }
 
-// Create implements ledger.Store.
-func (s *Store) Create(ctx context.Context, r ledger.Record) (existing *ledger.Record, err error) {
-	held, err := s.write(ctx, r, s.insert)
-	if err != nil || held.WriteID == r.WriteID {
-		return nil, wrap("create", err)
-	}
-	return held, nil
-}
-
-// Replace implements ledger.Store.
-func (s *Store) Replace(ctx context.Context, r ledger.Record) error {
-	held, err := s.write(ctx, r, s.update)
-	if err == nil && (held == nil || held.WriteID != r.WriteID) {
-		return ledger.ErrConflict
-	}
-	return wrap("replace", err)
+// Put implements ledger.Store.
+func (s *Store) Put(ctx context.Context, r ledger.Record) (stands *ledger.Record, err error) {
+	stands, err = s.write(ctx, r)
+	return stands, wrap("put", err)
 }
 
 // Fetch implements ledger.Store.

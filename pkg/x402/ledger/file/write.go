@@ -2,7 +2,6 @@ package file
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"runtime"
 
@@ -15,10 +14,9 @@ const maxCommit = 64
 
 // change is one write that waits for a transaction.
 type change struct {
-	record    ledger.Record
-	statement *sql.Stmt
-	values    []any
-	done      chan result
+	record ledger.Record
+	values []any
+	done   chan result
 }
 
 // result is the record that is there after a change, nil where there is none, or why that
@@ -28,15 +26,14 @@ type result struct {
 	err  error
 }
 
-// write changes what is stored under the key of r by a statement, and returns what is
-// there then. Writes that wait for the same transaction to end share the next one, and
+// write changes what is stored under the key of r, and returns what is there then. Writes that wait for the same transaction to end share the next one, and
 // with it its sync to disk; one alone waits for no other.
-func (s *Store) write(ctx context.Context, r ledger.Record, statement *sql.Stmt) (*ledger.Record, error) {
+func (s *Store) write(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
 	values, err := encode(r)
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, err
 	}
-	c := &change{r, statement, values, make(chan result, 1)}
+	c := &change{r, values, make(chan result, 1)}
 	select {
 	case s.writes <- c:
 		o := <-c.done // only the end of the transaction says whether it was written
@@ -104,7 +101,11 @@ func (s *Store) commit(changes []*change) {
 
 // apply makes one change in the open transaction.
 func (s *Store) apply(ctx context.Context, c *change) (*ledger.Record, error) {
-	done, err := c.statement.ExecContext(ctx, c.values...)
+	statement := s.update
+	if c.record.Version == 1 {
+		statement = s.insert
+	}
+	done, err := statement.ExecContext(ctx, c.values...)
 	if err != nil {
 		return nil, err
 	}

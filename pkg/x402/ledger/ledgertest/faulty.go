@@ -1,7 +1,6 @@
 package ledgertest
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -13,13 +12,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Op is a verb of ledger.Store.
+// Op is what a call of a ledger.Store does.
 type Op string
 
-// The verbs.
 const (
-	Create  Op = "create"
-	Replace Op = "replace"
+	Create  Op = "create"  // Put of version 1
+	Replace Op = "replace" // Put of any other version
 	Fetch   Op = "fetch"
 )
 
@@ -38,12 +36,12 @@ const (
 // ErrInjected is the error of FailBefore and FailAfter.
 var ErrInjected = errors.New("ledgertest: injected fault")
 
-// Decide says what happens to the nth call (from 1) of a verb. For Fetch the
+// Decide says what happens to the nth call (from 1) of a kind. For Fetch the
 // record holds the key and nothing else. It is called from the goroutine of the
 // call, so it must be safe for as many as the test runs.
 type Decide func(op Op, n int, r ledger.Record) Fault
 
-// Failing decides that some calls of one verb fail, counted from 1.
+// Failing decides that some calls of one kind fail, counted from 1.
 func Failing(op Op, how Fault, calls ...int) Decide {
 	return func(o Op, n int, _ ledger.Record) Fault {
 		if o == op && slices.Contains(calls, n) {
@@ -54,9 +52,8 @@ func Failing(op Op, how Fault, calls ...int) Decide {
 }
 
 // Faulty is a ledger.Store that fails on demand, counts its calls, and fails
-// the test on a caller that breaks the rules: a Create of another version than
-// 1, a Replace over a version that nobody has read or written, or a write id
-// used for two different writes.
+// the test on a caller that breaks the rules: a write over a version that nobody
+// has read or written, or a write id used for two different writes.
 type Faulty struct {
 	t      testing.TB
 	store  ledger.Store
@@ -87,35 +84,28 @@ func NewFaulty(t testing.TB, store ledger.Store, decide Decide) *Faulty {
 	}
 }
 
-// Calls returns how often a verb was called, failed calls included.
+// Calls returns how often it was called so, failed calls included.
 func (f *Faulty) Calls(op Op) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[op]
 }
 
-// Create implements ledger.Store.
-func (f *Faulty) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
-	f.t.Helper()
-	if r.Version != 1 {
-		f.t.Errorf("ledgertest: Create of version %d", r.Version)
-	}
-	f.checkWriteID(r)
-	return f.call(ctx, Create, r, func() (*ledger.Record, error) { return f.store.Create(ctx, r) })
-}
-
-// Replace implements ledger.Store.
-func (f *Faulty) Replace(ctx context.Context, r ledger.Record) error {
+// Put implements ledger.Store.
+func (f *Faulty) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
 	f.t.Helper()
 	f.mu.Lock()
-	known := f.known[slot{r.Key, r.Version - 1}]
+	known := r.Version == 1 || f.known[slot{r.Key, r.Version - 1}]
 	f.mu.Unlock()
 	if !known {
-		f.t.Errorf("ledgertest: Replace with version %d of %q, but nobody has seen version %d", r.Version, r.Key, r.Version-1)
+		f.t.Errorf("ledgertest: version %d of %q is written, but nobody has seen version %d", r.Version, r.Key, r.Version-1)
 	}
 	f.checkWriteID(r)
-	_, err := f.call(ctx, Replace, r, func() (*ledger.Record, error) { return nil, f.store.Replace(ctx, r) })
-	return err
+	op := Replace
+	if r.Version == 1 {
+		op = Create
+	}
+	return f.call(ctx, op, r, func() (*ledger.Record, error) { return f.store.Put(ctx, r) })
 }
 
 // Fetch implements ledger.Store.
@@ -125,7 +115,7 @@ func (f *Faulty) Fetch(ctx context.Context, key string) (*ledger.Record, error) 
 }
 
 // call counts a call and makes it, unless its fault keeps it from happening. A caller who
-// is told of no error has learnt what the store holds: what it found, or what it wrote.
+// is told of no error has learnt what the store holds.
 func (f *Faulty) call(ctx context.Context, op Op, r ledger.Record, do func() (*ledger.Record, error)) (*ledger.Record, error) {
 	f.t.Helper()
 	f.mu.Lock()
@@ -150,10 +140,10 @@ func (f *Faulty) call(ctx context.Context, op Op, r ledger.Record, do func() (*l
 	if err != nil {
 		return nil, err
 	}
-	if held := cmp.Or(found, &r); held.Version > 0 {
+	if found != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.known[slot{held.Key, held.Version}] = true
+		f.known[slot{found.Key, found.Version}] = true
 	}
 	return found, nil
 }

@@ -49,12 +49,11 @@ func (r *recorder) Errorf(format string, args ...any) {
 func TestFaultyComplains(t *testing.T) {
 	t.Parallel()
 	type step func(f *Faulty)
-	creates := func(r ledger.Record) step { return func(f *Faulty) { _, _ = f.Create(t.Context(), r) } }
-	replaces := func(r ledger.Record) step { return func(f *Faulty) { _ = f.Replace(t.Context(), r) } }
+	puts := func(r ledger.Record) step { return func(f *Faulty) { _, _ = f.Put(t.Context(), r) } }
 	fetches := func(ctx context.Context) step { return func(f *Faulty) { _, _ = f.Fetch(ctx, "k") } }
 	r := Full("k")
 	second := Next(r)
-	behind := func(f *Faulty) { MustCreate(t, f.store, r) } // nobody has seen it
+	behind := func(f *Faulty) { MustPut(t, f.store, r) } // nobody has seen it
 	other, again := Full("k"), r
 	other.WriteID, other.Answer.Body = r.WriteID, []byte("other")
 	again.Version++
@@ -63,15 +62,14 @@ func TestFaultyComplains(t *testing.T) {
 		decide Decide
 		steps  []step
 	}{
-		"legal use":                          {"", nil, []step{creates(r), creates(r), replaces(second), replaces(second), replaces(Next(second))}},
-		"what was read":                      {"", nil, []step{behind, fetches(t.Context()), replaces(second)}},
-		"what was in the way":                {"", nil, []step{behind, creates(First("k")), replaces(second)}},
-		"create of version 2":                {"Create of version 2", nil, []step{creates(second)}},
-		"skipped version":                    {"nobody has seen version 2", nil, []step{creates(r), replaces(Next(second))}},
-		"version of an unacknowledged write": {"nobody has seen version 1", Failing(Create, FailAfter, 1), []step{creates(r), replaces(second)}},
-		"version of another key":             {"nobody has seen version 1", nil, []step{creates(r), replaces(Next(First("l")))}},
-		"write id used twice":                {"two different writes", nil, []step{creates(r), replaces(again)}},
-		"write id of another body":           {"two different writes", nil, []step{creates(r), creates(other)}},
+		"legal use":                          {"", nil, []step{puts(r), puts(r), puts(second), puts(second), puts(Next(second))}},
+		"what was read":                      {"", nil, []step{behind, fetches(t.Context()), puts(second)}},
+		"what was in the way":                {"", nil, []step{behind, puts(First("k")), puts(second)}},
+		"skipped version":                    {"nobody has seen version 2", nil, []step{puts(r), puts(Next(second))}},
+		"version of an unacknowledged write": {"nobody has seen version 1", Failing(Create, FailAfter, 1), []step{puts(r), puts(second)}},
+		"version of another key":             {"nobody has seen version 1", nil, []step{puts(r), puts(Next(First("l")))}},
+		"write id used twice":                {"two different writes", nil, []step{puts(r), puts(again)}},
+		"write id of another body":           {"two different writes", nil, []step{puts(r), puts(other)}},
 		"block for ever":                     {"never ends", Failing(Fetch, Block, 1), []step{fetches(context.Background())}},
 	} {
 		rec := &recorder{TB: t}

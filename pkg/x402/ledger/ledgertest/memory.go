@@ -24,22 +24,24 @@ type row struct{ doc, body []byte }
 
 var _ Planter = (*Memory)(nil)
 
-// Create implements ledger.Store.
-func (m *Memory) Create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
-	held, err := m.write(ctx, r, func(held *ledger.Record) bool { return held == nil })
-	if err != nil || held.WriteID == r.WriteID {
+// Put implements ledger.Store.
+func (m *Memory) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+	doc, body, err := r.Marshal()
+	if err = errors.Join(ctx.Err(), err); err != nil {
 		return nil, err
 	}
-	return held, nil
-}
-
-// Replace implements ledger.Store.
-func (m *Memory) Replace(ctx context.Context, r ledger.Record) error {
-	held, err := m.write(ctx, r, func(held *ledger.Record) bool { return held != nil && held.Version == r.Version-1 })
-	if err == nil && (held == nil || held.WriteID != r.WriteID) {
-		err = ledger.ErrConflict
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	held, err := m.read(r.Key)
+	version := int64(0)
+	if held != nil {
+		version = held.Version
 	}
-	return err
+	if err != nil || version != r.Version-1 {
+		return held, err
+	}
+	m.put(r.Key, row{doc, slices.Clone(body)})
+	return &r, nil
 }
 
 // Fetch implements ledger.Store.
@@ -68,22 +70,6 @@ func (m *Memory) Plant(_ context.Context, key string, doc []byte) error {
 	return nil
 }
 
-// write puts r in place of what is held if may says so, and returns what is held then.
-func (m *Memory) write(ctx context.Context, r ledger.Record, may func(held *ledger.Record) bool) (*ledger.Record, error) {
-	doc, body, err := r.Marshal()
-	if err = errors.Join(ctx.Err(), err); err != nil {
-		return nil, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	held, err := m.read(r.Key)
-	if err == nil && may(held) {
-		m.put(r.Key, row{doc, slices.Clone(body)})
-		return &r, nil
-	}
-	return held, err
-}
-
 func (m *Memory) put(key string, r row) {
 	if m.rows == nil {
 		m.rows = map[string]row{}
@@ -98,39 +84,22 @@ func (m *Memory) read(key string) (*ledger.Record, error) {
 	return nil, nil
 }
 
-// ListInDoubt implements ledger.Index.
-func (m *Memory) ListInDoubt(ctx context.Context, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return m.list(ctx, ledger.ListOpen, before, after, limit)
-}
-
-// ListOwed implements ledger.Index.
-func (m *Memory) ListOwed(ctx context.Context, after ledger.Place, limit int) ([]ledger.Place, error) {
-	return m.list(ctx, ledger.ListOwed, never(), after, limit)
-}
-
-// list returns the places of at most limit records of a list. What cannot be read has no
-// state to be listed by.
-func (m *Memory) list(ctx context.Context, name string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+// List implements ledger.Index. What cannot be read has no state to be listed by.
+func (m *Memory) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var all []ledger.Place
 	for key := range m.rows {
-		if r, err := m.read(key); err == nil && r.ListedIn() == name && !r.ListedAt().After(before) {
+		if r, err := m.read(key); err == nil && r.ListedIn() == list && (before.IsZero() || !r.ListedAt().After(before)) {
 			all = append(all, ledger.Place{At: r.ListedAt(), Key: key})
 		}
 	}
 	return ledger.FirstPlaces(all, after, limit), ctx.Err()
 }
 
-// ByPayer implements ledger.Payers.
-func (m *Memory) ByPayer(ctx context.Context, prefix string, limit int) ([]string, error) {
-	keys := slices.DeleteFunc(m.Keys(), func(key string) bool { return !strings.HasPrefix(key, prefix) })
-	return keys[:max(min(limit, len(keys)), 0)], ctx.Err()
-}
-
 // Page implements ledger.Rows.
-func (m *Memory) Page(ctx context.Context, after string, limit int) (p ledger.Page, err error) {
-	behind := slices.DeleteFunc(m.Keys(), func(key string) bool { return key <= after })
+func (m *Memory) Page(ctx context.Context, prefix, after string, limit int) (p ledger.Page, err error) {
+	behind := slices.DeleteFunc(m.Keys(), func(key string) bool { return key <= after || !strings.HasPrefix(key, prefix) })
 	keys := behind[:max(min(limit, len(behind)), 0)]
 	if 0 < len(keys) && len(keys) < len(behind) {
 		p.Next = keys[len(keys)-1]

@@ -65,11 +65,11 @@ func Full(key string) ledger.Record {
 	return r
 }
 
-// MustCreate writes a record under a key that is free.
-func MustCreate(t testing.TB, s ledger.Store, r ledger.Record) {
+// MustPut writes a record over the version before its own.
+func MustPut(t testing.TB, s ledger.Store, r ledger.Record) {
 	t.Helper()
-	if existing, err := s.Create(t.Context(), r); existing != nil || err != nil {
-		t.Fatalf("Create of %q = %+v, %v; want success", r.Key, existing, err)
+	if held, err := s.Put(t.Context(), r); err != nil || held == nil || held.WriteID != r.WriteID {
+		t.Fatalf("Put of version %d of %q = %+v, %v; want success", r.Version, r.Key, held, err)
 	}
 }
 
