@@ -13,12 +13,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -34,6 +36,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	collectLess()
 	context.AfterFunc(ctx, func() {
 		stop() // the next one ends the process
 		fmt.Fprintln(os.Stderr, "Stopping when the open requests are answered. Ctrl-C again stops at once; the same signature is then the way to the answer.")
@@ -41,6 +44,16 @@ func main() {
 	if err := run(ctx, os.Getenv, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+}
+
+// collectLess lets the heap grow to 40 MB before garbage is collected, and no further,
+// unless GOMEMLIMIT says otherwise. With Go's defaults the collector runs at every 4 MB,
+// and takes an eighth of the processor time of a paid call.
+func collectLess() {
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
+		debug.SetMemoryLimit(40 << 20)
+		debug.SetGCPercent(400)
 	}
 }
 
