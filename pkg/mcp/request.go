@@ -43,10 +43,11 @@ const (
 	HeaderName    = "Mcp-Name"
 )
 
-// Keys of _meta in a request, of revision 2026-07-28.
+// Keys of _meta in a request and a result, of revision 2026-07-28.
 const (
 	metaVersion      = "io.modelcontextprotocol/protocolVersion"
 	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	metaServer       = "io.modelcontextprotocol/serverInfo"
 )
 
 // Methods that are answered.

@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
-
-	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // Response is what to answer a POST with. An empty Body goes without a type.
@@ -23,45 +22,9 @@ type Result struct {
 	// Structured says that Text is an object of the tool's output schema.
 	Structured bool
 	IsError    bool
-	Meta       Meta
-}
-
-// Meta is the _meta of a result: what HTTP says in headers. The members that x402 does
-// not define are named after the server, such as weather/replayed.
-type Meta struct {
-	// Payment is the result of the settlement; nil without one.
-	Payment *x402.SettleResponse
-	// Replayed says that the answer was stored before, Age seconds ago.
-	Replayed bool
-	Age      *int
-	// Owed are the parts of a bundle that the same payment gets looked up again.
-	Owed []string
-	// RetryAfter is in seconds; 0 is none.
-	RetryAfter int
-	// RateLimit and RateLimitPolicy are the fields of those names
-	// (draft-ietf-httpapi-ratelimit-headers).
-	RateLimit, RateLimitPolicy string
-	RequestID                  string
-}
-
-// json encodes the members that are set. self is added since revision 2026-07-28.
-func (m Meta) json(server string, self *Server) json.RawMessage {
-	b := []byte("{")
-	add := func(set bool, name string, v any) {
-		if set {
-			b = append(append(append(append(b, encode(name)...), ':'), encode(v)...), ',')
-		}
-	}
-	add(m.Payment != nil, KeyResponse, m.Payment)
-	add(m.Replayed, server+"/replayed", m.Replayed)
-	add(m.Age != nil, server+"/age", m.Age)
-	add(len(m.Owed) > 0, server+"/owed", m.Owed)
-	add(m.RetryAfter != 0, server+"/retry-after", m.RetryAfter)
-	add(m.RateLimit != "", server+"/rate-limit", m.RateLimit)
-	add(m.RateLimitPolicy != "", server+"/rate-limit-policy", m.RateLimitPolicy)
-	add(m.RequestID != "", server+"/request-id", m.RequestID)
-	add(self != nil, "io.modelcontextprotocol/serverInfo", self)
-	return append(bytes.TrimSuffix(b, []byte(",")), '}')
+	// Meta is its _meta: what HTTP says in headers. The members that x402 does not define
+	// are named after the server, such as weather/replayed.
+	Meta map[string]any
 }
 
 // Answer is a result as the revision of its request has it.
@@ -75,17 +38,16 @@ func (s *Server) Answer(q *Request, r Result) Response {
 		IsError    bool            `json:"isError,omitempty"`
 		Structured json.RawMessage `json:"structuredContent,omitempty"`
 		Content    [1]text         `json:"content"`
-		Meta       json.RawMessage `json:"_meta"`
+		Meta       map[string]any  `json:"_meta"`
 	}
-	out.IsError, out.Content[0] = r.IsError, text{Type: "text", Text: string(r.Text)}
+	out.IsError, out.Content[0], out.Meta = r.IsError, text{Type: "text", Text: string(r.Text)}, map[string]any{}
+	maps.Copy(out.Meta, r.Meta)
 	if r.Structured {
 		out.Structured = r.Text
 	}
-	var self *Server
 	if q.Modern {
-		out.Type, self = complete, s
+		out.Type, out.Meta[metaServer] = complete, s
 	}
-	out.Meta = r.Meta.json(s.Name, self)
 	return q.result(out)
 }
 

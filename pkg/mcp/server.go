@@ -46,7 +46,7 @@ type described struct {
 	Type         string                    `json:"resultType,omitempty"`
 	TTL          int64                     `json:"ttlMs,omitempty"`
 	Scope        string                    `json:"cacheScope,omitempty"`
-	Meta         json.RawMessage           `json:"_meta,omitempty"`
+	Meta         map[string]any            `json:"_meta,omitempty"`
 	Version      string                    `json:"protocolVersion,omitempty"`
 	Versions     []string                  `json:"supportedVersions,omitempty"`
 	Capabilities map[string]map[string]any `json:"capabilities,omitempty"`
@@ -60,7 +60,7 @@ type described struct {
 func (s *Server) Respond(q *Request, describe func() *Description) Response {
 	var r described
 	if q.Modern {
-		r = described{Type: complete, TTL: s.KeepFor.Milliseconds(), Scope: "public", Meta: Meta{}.json(s.Name, s)}
+		r = described{Type: complete, TTL: s.KeepFor.Milliseconds(), Scope: "public", Meta: map[string]any{metaServer: s}}
 	}
 	tools := map[string]map[string]any{"tools": {}} // whose list does not change while a client looks at it
 	switch {

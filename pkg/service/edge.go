@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,23 +24,19 @@ func (p Platform) front(priced bool) x402http.Front {
 		Docs: func(r *http.Request, c fault.Code) string { return catalog.ErrorURL(p.Origin(r), c) },
 		Observe: func(r *http.Request, name, id string, res x402http.Response, took time.Duration) {
 			level, attrs := res.Line(r, name, id, took)
-			ctx := context.WithoutCancel(r.Context())
 			switch {
-			case res.Call != nil:
+			case res.Tool != "":
 				attrs = append(attrs, p.emf(p.measured(res), DimensionOperation, DimensionTransport)...)
-			case priced && name != toolsName:
+			case priced && name != "mcp": // which is what is not a call of a tool
 				attrs = append(attrs, p.emf(p.measured(res), DimensionOperation)...)
 			default:
-				p.Log.LogAttrs(ctx, level, "request", attrs...)
+				p.Log.LogAttrs(context.WithoutCancel(r.Context()), level, "request", attrs...)
 				return
 			}
-			p.logAlways(ctx, level, "request", attrs)
+			p.logAlways(r.Context(), level, "request", attrs)
 		},
 	}
 }
-
-// toolsName is the name of /mcp in logs, for what is not a call of a tool.
-const toolsName = "mcp"
 
 // edgeHeader adds what every response has, and a page for browsers.
 func edgeHeader(h http.Header) {
@@ -55,15 +50,6 @@ func edgeHeader(h http.Header) {
 		h.Set("Strict-Transport-Security", "max-age=31536000")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
 		h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()")
-	}
-}
-
-// logAlways writes a record at any LOG_LEVEL, because alarms are computed from it.
-func (p Platform) logAlways(ctx context.Context, level slog.Level, msg string, attrs []slog.Attr) {
-	line := slog.NewRecord(p.Now(), level, msg, 0)
-	line.AddAttrs(attrs...)
-	if err := p.Log.Handler().Handle(ctx, line); err != nil {
-		p.Log.ErrorContext(ctx, "a log line with metrics could not be written", "error", err)
 	}
 }
 

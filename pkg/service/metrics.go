@@ -2,6 +2,7 @@ package service
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -33,8 +34,7 @@ const (
 	// Payments that count as paid because the facilitator says that they were used,
 	// where no node could be asked for what. A payer can provoke that.
 	MetricUsedAsPaid = "UsedNonceCountedAsPaid"
-	// Answers that came without a receipt although a key is configured: it is not
-	// published, or cannot be read.
+	// Answers that came without a receipt although a key is configured.
 	MetricUnreceipted = "Unreceipted"
 	MetricSettle      = "SettleLatency"
 	MetricLookup      = "LookupLatency"
@@ -57,8 +57,8 @@ const (
 	// MetricVersion is 1 for a payment that this version of this function answered with
 	// a fault of ours or of the facilitator, and -0.05 for one that was answered
 	// otherwise, so that its sum is above 0 when more than one in twenty failed. A
-	// refused payment does not count. Of reconcile it is notReadyWeight for a run that
-	// found something not ready.
+	// refused payment does not count. Of reconcile it is 1000 for a run that found
+	// something not ready, which is more than all that is sold in its minute.
 	MetricVersion = "VersionFaults"
 )
 
@@ -66,14 +66,6 @@ const (
 const (
 	DimensionFunction = "FunctionName"
 	DimensionVersion  = "ExecutedVersion"
-)
-
-// Weights in MetricVersion. One run that found something not ready weighs more than all
-// that is sold in its minute.
-const (
-	faultWeight    = 1
-	goodWeight     = -0.05
-	notReadyWeight = 1000
 )
 
 // KeptBy says whether a metric is kept over all operations, and by operation and of
@@ -92,12 +84,10 @@ func KeptBy(name string) (total, operation bool) {
 }
 
 // DimensionOperation is the member of a request's log line that its metrics are
-// kept by: the slug of the operation.
-const DimensionOperation = "operation"
-
-// DimensionTransport is the same for what came over another transport than HTTP,
-// of which there is one.
+// kept by: the slug of the operation. DimensionTransport is the same for what came over
+// another transport than HTTP, of which there is one.
 const (
+	DimensionOperation = "operation"
 	DimensionTransport = "transport"
 	TransportMCP       = "mcp"
 )
@@ -136,31 +126,66 @@ func codeMetric(c fault.Code) string {
 		return MetricLedger
 	case fault.InternalError:
 		return MetricInternal
-	default:
-		return ""
 	}
+	return ""
 }
 
-// measured are the metrics of one priced request. That a facilitator is missing
-// is not a fault where none is wanted.
+// measured are the metrics of one priced request, each at most once.
 func (p Platform) measured(res x402http.Response) []metric {
-	values, weight := metrics(res), 0.0
-	if p.Paused {
-		values = slices.DeleteFunc(values, func(m metric) bool { return m.Name == MetricFacilitator })
+	t, code, class := cmp.Or(res.Trace, &x402.Trace{}), "", fault.Answer
+	if f := res.Fault; f != nil {
+		code, class = codeMetric(f.Code), f.Info().Class
 	}
-	if res.Trace != nil && res.Status != http.StatusPaymentRequired {
-		weight = goodWeight
+	if p.Paused && code == MetricFacilitator {
+		code = "" // that it is missing is not a fault where none is wanted
 	}
-	for _, m := range values {
-		switch m.Name {
-		case MetricFacilitator, MetricLedger, MetricInternal, MetricUncertain:
-			weight = faultWeight
+	values := make([]metric, 0, 8)
+	count := func(yes bool, name string) {
+		if m := counted(name, 1); yes && !slices.Contains(values, m) {
+			values = append(values, m)
 		}
 	}
-	if weight == 0 {
-		return values
+	count(true, MetricRequests)
+	count(res.Fault != nil && res.Status >= http.StatusInternalServerError, MetricFaults)
+	count(code != "", code)
+	count(class == fault.Owed && res.Receipt != nil, MetricOwed) // after a bug before any payment nothing is owed
+	count(res.Trace == nil && res.Status == http.StatusPaymentRequired, MetricChallenges)
+	count(t.Unrecorded, MetricLedger)
+	count(res.Replayed, MetricReplayed)
+	count(!res.Replayed && t.Lookup > 0 && class == fault.Answer, MetricAnswers)
+	count(t.UsedAsPaid, MetricUsedAsPaid)
+	count(t.Unreceipted, MetricUnreceipted)
+	listed, rejected := false, false
+	for key, value := range t.Extensions { // if one of several is rejected, that counts
+		status := strings.HasSuffix(key, ".status")
+		listed, rejected = listed || status, rejected || status && value == "rejected"
 	}
-	return p.ofVersion(values, weight)
+	count(listed && !rejected, MetricListed)
+	count(rejected, MetricUnlisted)
+	for _, a := range t.Asked { // where there are two facilitators
+		moved := a.Class == x402.Moved.String()
+		failed := !moved && a.Class != x402.Refused.String()
+		count(a.Fallback && moved, MetricFallbackSettled)
+		count(a.Fallback && failed, MetricFallbackFailed)
+		count(!a.Fallback && failed, MetricPrimaryFailed)
+	}
+	for _, l := range []metric{latency(MetricSettle, t.Settle), latency(MetricLookup, t.Lookup)} {
+		if l.Value > 0 {
+			values = append(values, l)
+		}
+	}
+	count(t.Settle > 0, settlementMetric(cmp.Or(t.Class, x402.Unknown.String())))
+	number, err := strconv.ParseUint(t.Payer[max(len(t.Payer)-6, 0):], 16, 64)
+	if err == nil && t.Class == x402.Refused.String() && res.Status == http.StatusPaymentRequired {
+		values = append(values, counted(MetricRefusedPayer, int(number)))
+	}
+	switch {
+	case code == MetricFacilitator, code == MetricLedger, code == MetricInternal, code == MetricUncertain, t.Unrecorded:
+		return p.ofVersion(values, 1)
+	case res.Trace != nil && res.Status != http.StatusPaymentRequired:
+		return p.ofVersion(values, -0.05)
+	}
+	return values
 }
 
 // ofVersion adds the metric that a release is judged by, where Lambda says what runs.
@@ -168,107 +193,21 @@ func (p Platform) ofVersion(values []metric, weight float64) []metric {
 	if p.Function == "" || p.Version == "" {
 		return values
 	}
-	return append(values, metric{MetricVersion, unitCount, weight})
-}
-
-// metrics are what one priced request counts as, each at most once.
-func metrics(res x402http.Response) []metric {
-	values := []metric{count(MetricRequests)}
-	countIf := func(yes bool, name string) {
-		if yes && !slices.Contains(values, count(name)) {
-			values = append(values, count(name))
-		}
-	}
-	answered := res.Fault == nil
-	if f := res.Fault; f != nil {
-		countIf(res.Status >= http.StatusInternalServerError, MetricFaults)
-		name := codeMetric(f.Code)
-		countIf(name != "", name)
-		// After a bug before any payment nothing is owed.
-		countIf(f.Info().Class == fault.Owed && receipted(res), MetricOwed)
-		answered = f.Info().Class == fault.Answer
-	}
-	t := res.Trace
-	if t == nil {
-		countIf(res.Status == http.StatusPaymentRequired, MetricChallenges)
-		return values
-	}
-	countIf(t.Unrecorded, MetricLedger)
-	countIf(res.Replayed, MetricReplayed)
-	countIf(!res.Replayed && t.Lookup > 0 && answered, MetricAnswers)
-	countIf(t.UsedAsPaid, MetricUsedAsPaid)
-	countIf(t.Unreceipted, MetricUnreceipted)
-	listed, rejected := false, false
-	for key, value := range t.Extensions { // if one of several is rejected, that counts
-		status := strings.HasSuffix(key, ".status")
-		listed, rejected = listed || status, rejected || status && value == "rejected"
-	}
-	countIf(listed && !rejected, MetricListed)
-	countIf(rejected, MetricUnlisted)
-	for _, a := range t.Asked { // where there are two facilitators
-		moved := a.Class == x402.Moved.String()
-		failed := !moved && a.Class != x402.Refused.String()
-		countIf(a.Fallback && moved, MetricFallbackSettled)
-		countIf(a.Fallback && failed, MetricFallbackFailed)
-		countIf(!a.Fallback && failed, MetricPrimaryFailed)
-	}
-	if t.Settle > 0 {
-		values = append(values, latency(MetricSettle, t.Settle))
-		countIf(true, settlementMetric(cmp.Or(t.Class, x402.Unknown.String())))
-	}
-	if n, err := strconv.ParseUint(t.Payer[max(len(t.Payer)-6, 0):], 16, 64); err == nil && t.Class == x402.Refused.String() && res.Status == http.StatusPaymentRequired {
-		values = append(values, counted(MetricRefusedPayer, int(n)))
-	}
-	if t.Lookup > 0 {
-		values = append(values, latency(MetricLookup, t.Lookup))
-	}
-	return values
-}
-
-// receipted says that the answer names the settlement that paid for it.
-func receipted(r x402http.Response) bool {
-	return r.Header.Get(x402.HeaderResponse) != "" || r.Call != nil && r.Call.Receipted
+	return append(values, metric{MetricVersion, "Count", weight})
 }
 
 // metric is one value of CloudWatch's embedded metric format: a log line that
 // carries it becomes a metric, without a call and without a permission.
 type metric struct {
 	Name  string
-	Unit  string // Count or Milliseconds
-	Value float64
+	Unit  string  // Count or Milliseconds
+	Value float64 `json:"-"` // which is a member of the line
 }
 
-// Units of CloudWatch.
-const (
-	unitCount  = "Count"
-	unitMillis = "Milliseconds"
-)
-
-func count(name string) metric { return metric{name, unitCount, 1} }
-
-func counted(name string, n int) metric { return metric{name, unitCount, float64(n)} }
+func counted(name string, n int) metric { return metric{name, "Count", float64(n)} }
 
 func latency(name string, d time.Duration) metric {
-	return metric{name, unitMillis, float64(d.Microseconds()) / 1000}
-}
-
-// emfKey is the member that makes CloudWatch read metrics from a log line.
-const emfKey = "_aws"
-
-type emfDirective struct {
-	Timestamp         int64       `json:"Timestamp"` // unix milliseconds
-	CloudWatchMetrics []emfMetric `json:"CloudWatchMetrics"`
-}
-
-type emfMetric struct {
-	Namespace  string          `json:"Namespace"`
-	Dimensions [][]string      `json:"Dimensions"`
-	Metrics    []emfDefinition `json:"Metrics"`
-}
-
-type emfDefinition struct {
-	Name string `json:"Name"`
-	Unit string `json:"Unit"`
+	return metric{name, "Milliseconds", x402http.Milliseconds(d)}
 }
 
 // Namespace is where CloudWatch keeps the metrics of a deployment, so that two
@@ -284,14 +223,16 @@ func Namespace(stack string) string {
 // one member a metric. dimensions name members of the same record, by each of which
 // alone metrics are kept that are kept by operation.
 func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
-	if len(values) == 0 {
-		return nil
+	type directive struct {
+		Namespace  string
+		Dimensions [][]string
+		Metrics    []metric
 	}
 	var single [][]string
 	for _, name := range dimensions {
 		single = append(single, []string{name})
 	}
-	sets := []emfMetric{
+	sets := []directive{
 		{Dimensions: [][]string{{}}}, {Dimensions: single}, {Dimensions: append([][]string{{}}, single...)},
 		{Dimensions: [][]string{{DimensionFunction, DimensionVersion}}},
 	}
@@ -307,12 +248,20 @@ func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 		case operation:
 			at = 1
 		}
-		sets[at].Metrics = append(sets[at].Metrics, emfDefinition{v.Name, v.Unit})
+		sets[at].Namespace, sets[at].Metrics = Namespace(p.Stack), append(sets[at].Metrics, v)
 		attrs = append(attrs, slog.Float64(v.Name, v.Value))
 	}
-	for i := range sets {
-		sets[i].Namespace = Namespace(p.Stack)
+	sets = slices.DeleteFunc(sets, func(d directive) bool { return len(d.Metrics) == 0 })
+	// CloudWatch reads metrics from a line with this member. The time is a number there.
+	return append(attrs, slog.Group("_aws", slog.Int64("Timestamp", p.Now().UnixMilli()), slog.Any("CloudWatchMetrics", sets)))
+}
+
+// logAlways writes a record with metrics at any LOG_LEVEL, because alarms are computed
+// from it.
+func (p Platform) logAlways(ctx context.Context, level slog.Level, msg string, attrs []slog.Attr) {
+	line := slog.NewRecord(p.Now(), level, msg, 0)
+	line.AddAttrs(attrs...)
+	if err := p.Log.Handler().Handle(context.WithoutCancel(ctx), line); err != nil {
+		p.Log.ErrorContext(ctx, "a log line with metrics could not be written", "error", err)
 	}
-	sets = slices.DeleteFunc(sets, func(m emfMetric) bool { return len(m.Metrics) == 0 })
-	return append(attrs, slog.Any(emfKey, emfDirective{p.Now().UnixMilli(), sets}))
 }

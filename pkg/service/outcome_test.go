@@ -94,7 +94,7 @@ func TestMetricsBySource(t *testing.T) {
 		}
 		res := x402http.Response{Trace: &x402.Trace{Asked: all}}
 		var got []string
-		for _, m := range metrics(res)[1:] {
+		for _, m := range new(Platform).measured(res)[1:] {
 			got = append(got, m.Name)
 		}
 		if want, _, _ := strings.Cut(want, " of"); strings.Join(got, " ") != want {

@@ -4,11 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Names of the probes.
@@ -96,4 +102,85 @@ func (p Platform) ask(ctx context.Context, b Probe) (c check) {
 		return failed(err)
 	}
 	return check{Status: statusOK}
+}
+
+// probeCache is how long an answer of /ready stands (design §8).
+const probeCache = 15 * time.Second
+
+// Health is /health and /ready (spec §4.1), which asks the probes, and counts in the
+// tally of the free documents, because asking costs calls to others; a nil rate
+// counts nothing. The warnings are what /ready says without asking, by name; they leave the
+// service ready.
+func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings map[string]string) http.Handler {
+	says := func(v any) x402http.Response {
+		h := http.Header{"Content-Type": {x402http.TypeJSON}, "Cache-Control": {"no-store"}}
+		return x402http.Response{Status: http.StatusOK, Header: h, Body: printable.Marshal(v)}
+	}
+	h := &health{platform: p, probes: probes, warnings: warnings}
+	alive := p.front(false).Handler("health", nil, x402http.Reads, func(*http.Request) x402http.Response {
+		return says(map[string]string{"status": "ok", "service": catalog.Service})
+	})
+	ready := p.front(false).Handler("health", rate, x402http.Reads, func(r *http.Request) x402http.Response {
+		state, origin := h.ready(r.Context()), p.Origin(r)
+		if wrong := len(o.OwnershipProofs) - len(p.proven(o, origin)); wrong > 0 {
+			// The service works without them, so it stays ready.
+			state.Checks = maps.Clone(state.Checks)
+			text := fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, origin)
+			state.Checks["ownership_proofs"] = check{Status: statusWarning, Message: text}
+		}
+		res := says(state)
+		if state.Status != "ready" {
+			res.Status = http.StatusServiceUnavailable
+			res.Header.Set(fault.HeaderRetryAfter, "15")
+		}
+		return res
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == catalog.PathHealth {
+			alive.ServeHTTP(w, r)
+		} else {
+			ready.ServeHTTP(w, r)
+		}
+	})
+}
+
+// health keeps what the probes said.
+type health struct {
+	platform Platform
+	probes   []Probe
+	warnings map[string]string
+
+	mu   sync.Mutex
+	at   time.Time
+	last readiness
+}
+
+// readiness is the body of /ready.
+type readiness struct {
+	Status string           `json:"status"` // ready, not_ready
+	Checks map[string]check `json:"checks"`
+}
+
+// ready asks every probe, side by side, and remembers the answer for a while:
+// load balancers and monitors ask often.
+func (h *health) ready(ctx context.Context) readiness {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// By wall clock: the other one may stand still while Lambda has the process
+	// frozen. A clock that was set back makes nothing fresh.
+	wall := func() time.Time { return h.platform.Now().Round(0) }
+	if age := wall().Sub(h.at); h.last.Status != "" && age >= 0 && age < probeCache {
+		return h.last
+	}
+	state := readiness{Status: "ready", Checks: h.platform.probe(context.WithoutCancel(ctx), h.probes)}
+	for _, c := range state.Checks {
+		if c.Status == statusFailing {
+			state.Status = "not_ready"
+		}
+	}
+	for name, text := range h.warnings {
+		state.Checks[name] = check{Status: statusWarning, Message: text}
+	}
+	h.last, h.at = state, wall()
+	return state
 }

@@ -81,7 +81,7 @@ type runResult struct {
 // failed, too, with what it has seen.
 func (p Platform) reconciled(ctx context.Context, r runResult, watched bool, took time.Duration) {
 	s, level := r.summary, slog.LevelInfo
-	attrs := []slog.Attr{slog.Bool("evidence", watched), slog.Float64("ms", latency("", took).Value)}
+	attrs := []slog.Attr{slog.Bool("evidence", watched), slog.Float64("ms", x402http.Milliseconds(took))}
 	var values []metric
 	for _, n := range []struct {
 		member, metric string // of the line; without a metric no alarm reads it
@@ -114,9 +114,9 @@ func (p Platform) reconciled(ctx context.Context, r runResult, watched bool, too
 		attrs = append(attrs, slog.Any("not_ready", down))
 	}
 	if values = append(values, readiness...); len(readiness) > 0 {
-		values = p.ofVersion(values, (1-readiness[0].Value)*notReadyWeight)
+		values = p.ofVersion(values, (1-readiness[0].Value)*1000)
 	}
-	p.logAlways(context.WithoutCancel(ctx), level, "reconcile", append(attrs, p.emf(values)...))
+	p.logAlways(ctx, level, "reconcile", append(attrs, p.emf(values)...))
 }
 
 // readiness names the probes that did not answer, and has the metrics of all, of which

@@ -101,7 +101,7 @@ type Slots interface {
 }
 
 // Slot is the right to settle and look up for one request.
-type Slot interface {
+type Slot = interface {
 	Release(ctx context.Context) error
 }
 

@@ -2,13 +2,12 @@
 // operation (spec §7.1 rate_limited and overloaded, §8).
 //
 // Rate counts the requests of a client in units: one without a payment approximately,
-// because that is cheap, one with a payment exactly. What costs us counts against its
-// sender. Requests without a payment pass while the store is down.
+// because that is cheap, one with a payment exactly. Requests without a payment pass
+// while the store is down.
 //
 // Slots caps how many calls of an operation run at once, and gives one client at
-// most a quarter of them. It is exact: over all environments no more than the cap hold
-// a lease that has not expired. While the store is down nothing is let in. Slots
-// does not queue.
+// most a quarter of them. It is exact, and does not queue. While the store is down
+// nothing is let in.
 //
 // Both use stores with two implementations, which pass one suite (limittest):
 // Memory, for one process, and the Table of package dynamo.
@@ -31,7 +30,7 @@ const (
 	// maxClients bounds the memory: some 150 bytes a client.
 	maxClients = 10_000
 	// storeTimeout bounds one report to the Counter, and pause is for how long one that
-	// fails is not called again. Weigh is bounded by the Counter and its context alone.
+	// fails is not called again.
 	storeTimeout = 250 * time.Millisecond
 	pause        = time.Second
 	// shares says how much of the limit an environment may let pass before it
@@ -64,17 +63,16 @@ type Counter interface {
 // Rate limits how many units a client may use in a Window, over all
 // environments.
 //
-// A request without a payment costs almost nothing to serve, and Allow counts it
+// A request without a payment costs almost nothing to serve, and is counted
 // approximately. A request with a payment costs writes and calls to other services
-// before it is known whether it pays, so Weigh counts it exactly and at once.
+// before it is known whether it pays, so it is counted exactly and at once.
 //
 // An environment counts on its own. It reports when a tenth of the limit has
 // passed since its last report, the current request included, and learns the
-// total with the same call. So a client below a tenth costs no call, one at the
-// limit costs one call per tenth, and each environment can be at most a tenth
-// ahead of the store: a client gets at most the limit plus a tenth per
-// environment, and what its last answers weigh (see Spend). In one environment the
-// limit is exact, because it adds its own unreported requests to the total.
+// total with the same call. So each environment can be at most a tenth ahead of the
+// store: a client gets at most the limit plus a tenth per environment, and what its
+// last answers weigh. In one environment the limit is exact, because it adds its own
+// unreported requests to the total.
 //
 // A client that is over the limit is refused until the window ends, without asking
 // the store again; only for a second, if it is over the limit by units that may be
@@ -157,30 +155,10 @@ func (r *Rate) of(client string, answer func(t *tally, now time.Time) Verdict) V
 	return answer(r.tally(client, now), now)
 }
 
-// Peek says whether a client, a ClientKey, may send a request with a payment, by
-// what this environment knows: whether even one unit is left, because the payment may
-// turn out to be none. It counts nothing and does not ask the store. A refused client
-// is told when the payment could pass.
-func (r *Rate) Peek(client string) Verdict {
-	return r.of(client, func(t *tally, now time.Time) Verdict {
-		return r.verdict(t, now, !t.exceeds(1, r.limit, now), r.undecided)
-	})
-}
-
-// Spend counts units that a client, a ClientKey, whose request was allowed has used
-// beyond the one of the request. The next request reports them. It returns the state
-// of the limit for the headers of the answer.
-func (r *Rate) Spend(client string, units int) Verdict {
-	return r.of(client, func(t *tally, now time.Time) Verdict {
-		t.count += units
-		return r.verdict(t, now, true, 1)
-	})
-}
-
-// Allow counts a request of a client, a ClientKey, that carries no payment or no
-// valid one, and says whether it may go on. It takes at most the time of one store
-// call, and of those before it when several requests of one client arrive at once.
-func (r *Rate) Allow(ctx context.Context, client string) Verdict {
+// allow counts a request that carries no payment or no valid one, and says whether it
+// may go on. It takes at most the time of one store call, and of those before it when
+// several requests of one client arrive at once.
+func (r *Rate) allow(ctx context.Context, client string) Verdict {
 	for {
 		now := r.now()
 		r.mu.Lock()

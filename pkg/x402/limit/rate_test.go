@@ -23,11 +23,22 @@ func newRate(perMinute int, c limit.Counter, clock *limittest.Clock) *limit.Rate
 	return limit.NewRate(perMinute, c, clock.Now).Patient()
 }
 
+// allow sends a request without a payment.
+func allow(t *testing.T, r *limit.Rate, client string) limit.Verdict {
+	return allowed(t.Context(), r, client)
+}
+
+func allowed(ctx context.Context, r *limit.Rate, client string) limit.Verdict {
+	q := limit.Request{Rate: r, Client: client, Warn: func(string, error) {}}
+	q.Admit(ctx)
+	return q.Verdict
+}
+
 // passed sends n requests and returns how many may go on.
 func passed(t *testing.T, r *limit.Rate, client string, n int) (ok int) {
 	t.Helper()
 	for range n {
-		v := r.Allow(t.Context(), client)
+		v := allow(t, r, client)
 		if v.Err != nil {
 			t.Errorf("Allow: %v", v.Err)
 		}
@@ -73,7 +84,7 @@ func TestRateWindows(t *testing.T) {
 	} {
 		clock.Advance(c.advance)
 		same(t, c.name, passed(t, r, client, c.requests), c.ok)
-		if v := r.Allow(t.Context(), client); c.wait > 0 && (v.OK || v.RetryAfter != c.wait) {
+		if v := allow(t, r, client); c.wait > 0 && (v.OK || v.RetryAfter != c.wait) {
 			t.Errorf("%s: %+v, want a wait of %s", c.name, v, c.wait)
 		}
 	}
@@ -87,7 +98,7 @@ func TestRateWindowEndsWhileAsking(t *testing.T) {
 		return nil
 	}}, clock)
 	for i := range 2 {
-		if v := r.Allow(t.Context(), client); !v.OK || v.Reset != time.Second {
+		if v := allow(t, r, client); !v.OK || v.Reset != time.Second {
 			t.Errorf("request %d: %+v", i, v)
 		}
 		clock.Advance(58 * time.Second)
@@ -100,27 +111,25 @@ func TestRateRefused(t *testing.T) {
 	r := newRate(300, &s, clock)
 	says := func(v limit.Verdict, state string) {
 		t.Helper()
-		want := map[string]string{"RateLimit-Policy": `"default";q=300;w=60`, "RateLimit": `"default";` + state}
-		if diff := cmp.Diff(want, v.Headers()); diff != "" || (v.Fault() == nil) != v.OK {
-			t.Errorf("Fault = %v, headers (-want +got):\n%s", v.Fault(), diff)
-		}
+		policy, got := v.Headers()
+		same(t, "policy", policy, `"default";q=300;w=60`)
+		same(t, "state", got, `"default";`+state)
 	}
-	says(r.Allow(t.Context(), client), "r=299;t=48")
+	says(allow(t, r, client), "r=299;t=48")
 	passed(t, r, client, 299)
 	s.Calls()
 	same(t, "more passed", passed(t, r, client, 1000), 0)
 	same(t, "calls for refused requests", len(s.Calls()), 0)
-	v := r.Allow(t.Context(), client)
-	says(v, "r=0;t=48")
-	wait := 48*time.Second - time.Millisecond
-	if f := v.Fault(); f == nil || f.Code != fault.RateLimited || f.Info().Status != http.StatusTooManyRequests || f.Wait() != wait || v.RetryAfter != wait {
-		t.Errorf("Fault = %+v, RetryAfter %s", f, v.RetryAfter)
+	q, wait := limit.Request{Rate: r, Client: client}, 48*time.Second-time.Millisecond
+	if f := q.Admit(t.Context()); f == nil || f.Code != fault.RateLimited || f.Info().Status != http.StatusTooManyRequests || f.Wait() != wait || q.RetryAfter != wait {
+		t.Errorf("Admit = %+v, RetryAfter %s", f, q.RetryAfter)
 	}
-	if !r.Allow(t.Context(), "203.0.113.8").OK {
+	says(q.Verdict, "r=0;t=48")
+	if !allow(t, r, "203.0.113.8").OK {
 		t.Error("another client is refused")
 	}
 	clock.Set(noon.Add(time.Minute - 1))
-	says(r.Allow(t.Context(), client), "r=0;t=1") // never 0
+	says(allow(t, r, client), "r=0;t=1") // never 0
 }
 
 // Several environments: whatever the schedule, a client gets at least its limit
@@ -141,7 +150,7 @@ func TestRateCeiling(t *testing.T) {
 				i, streak = random.IntN(len(environments)), 1+random.IntN(30)
 			}
 			streak--
-			if environments[i].Allow(t.Context(), client).OK {
+			if allow(t, environments[i], client).OK {
 				ok++
 			} else if ok < perMinute {
 				t.Fatalf("seed %d: refused after %d requests of %d", seed, ok, perMinute)
@@ -178,7 +187,7 @@ func TestRateStoreDown(t *testing.T) {
 	sends := func(n, ok int, want error) {
 		t.Helper()
 		for i := range n {
-			if v := r.Allow(t.Context(), client); v.OK != (i < ok) || i == 0 && !errors.Is(v.Err, want) || i > 0 && v.Err != nil {
+			if v := allow(t, r, client); v.OK != (i < ok) || i == 0 && !errors.Is(v.Err, want) || i > 0 && v.Err != nil {
 				t.Fatalf("request %d: %+v", i, v)
 			}
 		}
@@ -219,19 +228,19 @@ func TestRateStoreSlow(t *testing.T) {
 	s := &store{Before: silent}
 	bubbled(t, 9, s, func(t *testing.T, r *limit.Rate) {
 		begun := time.Now()
-		if v := r.Allow(t.Context(), client); !v.OK || !errors.Is(v.Err, context.DeadlineExceeded) {
+		if v := allow(t, r, client); !v.OK || !errors.Is(v.Err, context.DeadlineExceeded) {
 			t.Errorf("Allow = %+v", v)
 		}
 		for range 2 {
 			for i := range 8 {
-				if v := r.Allow(t.Context(), fmt.Sprint(i)); !v.OK || v.Err != nil {
+				if v := allow(t, r, fmt.Sprint(i)); !v.OK || v.Err != nil {
 					t.Errorf("Allow = %+v", v)
 				}
 			}
 			same(t, "with the others", time.Since(begun), limit.StoreTimeout)
 			same(t, "calls", len(s.Calls()), 1)
 			time.Sleep(time.Second)
-			go r.Allow(t.Context(), "late")
+			go allow(t, r, "late")
 			synctest.Wait()
 			begun = begun.Add(time.Second)
 		}
@@ -244,9 +253,9 @@ func TestRateClientHangsUp(t *testing.T) {
 	bubbled(t, 9, &store{Before: slow}, func(t *testing.T, r *limit.Rate) {
 		ctx, cancel := context.WithCancel(t.Context())
 		reported, waiting := make(chan error, 1), make(chan limit.Verdict, 1)
-		go func() { reported <- r.Allow(ctx, client).Err }()
+		go func() { reported <- allowed(ctx, r, client).Err }()
 		synctest.Wait()
-		go func() { waiting <- r.Allow(ctx, client) }()
+		go func() { waiting <- allowed(ctx, r, client) }()
 		synctest.Wait()
 		begun := time.Now()
 		cancel()
@@ -270,7 +279,7 @@ func TestRateWaitsForReport(t *testing.T) {
 		var ok, refused atomic.Int64
 		for range 40 {
 			go func() {
-				if r.Allow(t.Context(), client).OK {
+				if allow(t, r, client).OK {
 					ok.Add(1)
 				} else {
 					refused.Add(1)

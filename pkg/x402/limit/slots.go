@@ -82,13 +82,13 @@ func NewSlots(operation string, most int, l Leases, now func() time.Time) *Slots
 	return &Slots{operation, most, max(most/clientShare, 1), l, now}
 }
 
-// Slot is an acquired lease.
-type Slot struct {
+// slot is an acquired lease.
+type slot struct {
 	slots *Slots
 	lease Lease
 }
 
-// Acquire takes a slot for a client, a SiteKey. The slot is free again at until or
+// Acquire implements x402.Slots: it takes a slot for a client, a SiteKey. The slot is free again at until or
 // less than a second later, even if this process dies; the work must have ended by
 // then. The error is a *fault.Error: overloaded when every slot is taken or, with a
 // separate message, when the client holds its share already, ledger_unavailable when
@@ -98,9 +98,9 @@ type Slot struct {
 //
 // Acquire costs one write while there is room. When it is refused, it removes leases
 // that have expired and tries again. That a client exceeds its share shows after its
-// lease was added, so that a client below its share costs no read. Such a lease is
-// removed at once, and clients that were refused because of it try again.
-func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (*Slot, error) {
+// lease was added: it is removed at once, and clients that were refused because of it
+// try again.
+func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (interface{ Release(context.Context) error }, error) {
 	tag := tagOf(client)
 	mine := Lease{ID: tag + random(), Until: until.Add(time.Second - 1).Truncate(time.Second)}
 	failed := func(err error) error {
@@ -117,7 +117,7 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (*S
 		case u.ofClient > s.clientCap || !ok && u.ofClient == s.clientCap:
 			return nil, s.refuseClient(ctx, mine, ok)
 		case ok:
-			return &Slot{s, mine}, nil
+			return &slot{s, mine}, nil
 		case !free || pause > lastWait || u.alive >= s.most && !wait(ctx, pause):
 			err := fmt.Errorf("%d slots of %s are taken, the cap is %d", len(held), s.operation, s.most)
 			return nil, fault.New(fault.Overloaded, err)
@@ -161,7 +161,7 @@ func (s *Slots) usage(held []Lease, tag string) (u usage) {
 func (s *Slots) refuseClient(ctx context.Context, mine Lease, added bool) error {
 	cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.operation)
 	if added {
-		cause = errors.Join(cause, (&Slot{s, mine}).Release(ctx))
+		cause = errors.Join(cause, (&slot{s, mine}).Release(ctx))
 	}
 	return fault.Newf(fault.Overloaded, cause, "Calls of this client hold its share of this tool's concurrency cap already, %d of %d. "+
 		"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.most)
@@ -191,7 +191,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 
 // Release releases the slot. The error is for the log; a slot that is not released
 // expires.
-func (s *Slot) Release(ctx context.Context) error {
+func (s *slot) Release(ctx context.Context) error {
 	if err := s.slots.leases.Remove(ctx, s.slots.operation, s.lease); err != nil {
 		return fmt.Errorf("release a slot of %s: %w", s.slots.operation, err)
 	}

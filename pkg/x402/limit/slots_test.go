@@ -18,6 +18,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
 )
 
+// slot is an acquired one.
+type slot = interface{ Release(context.Context) error }
+
 // harness is a Slots with its store and its clock. A slot is taken for 30 s.
 type harness struct {
 	*testing.T
@@ -43,7 +46,7 @@ func (b *harness) over(most int, s limit.Leases) *harness {
 func next() string { return fmt.Sprint("client ", rand.Uint64()) }
 
 // try takes a slot, or is refused for the reason that is wanted.
-func (b *harness) try(client string, want fault.Code) (*limit.Slot, *fault.Error) {
+func (b *harness) try(client string, want fault.Code) (slot, *fault.Error) {
 	b.Helper()
 	slot, err := b.Acquire(b.Context(), client, b.clock.Now().Add(30*time.Second))
 	f, _ := errors.AsType[*fault.Error](err)
@@ -56,7 +59,7 @@ func (b *harness) try(client string, want fault.Code) (*limit.Slot, *fault.Error
 	return slot, f
 }
 
-func (b *harness) take() *limit.Slot {
+func (b *harness) take() slot {
 	b.Helper()
 	slot, _ := b.try(next(), "")
 	return slot
@@ -68,7 +71,7 @@ func (b *harness) refused(want fault.Code) *fault.Error {
 	return f
 }
 
-func (b *harness) give(slots ...*limit.Slot) {
+func (b *harness) give(slots ...slot) {
 	b.Helper()
 	for _, slot := range slots {
 		if err := slot.Release(b.Context()); err != nil {
@@ -96,7 +99,7 @@ func (b *harness) took(what string, acquires, removes int) {
 func TestSlots(t *testing.T) {
 	type taken struct {
 		client string
-		slot   *limit.Slot
+		slot   slot
 		until  time.Time
 	}
 	for seed := range uint64(60) {

@@ -7,30 +7,35 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// weigh weighs n requests with a payment and returns those that may go on.
-func weigh(t *testing.T, r *limit.Rate, client string, n int) (on []*limit.Undecided) {
+// open opens a request with a payment.
+func open(t *testing.T, r *limit.Rate, client string) (*limit.Request, error) {
+	q := &limit.Request{Rate: r, Client: client, Site: client, Paid: true, Warn: func(what string, err error) { t.Errorf("%s: %v", what, err) }}
+	return q, q.Open(t.Context())
+}
+
+// weigh opens n requests and returns those that may go on.
+func weigh(t *testing.T, r *limit.Rate, client string, n int) (on []*limit.Request) {
 	t.Helper()
 	for range n {
-		u, v := r.Weigh(t.Context(), client)
-		if v.Err != nil || v.OK != (u != nil) {
-			t.Fatalf("Weigh = %v, %+v", u, v)
+		q, err := open(t, r, client)
+		if q.OK != (err == nil) || err != nil && fault.From(err).Code != fault.RateLimited {
+			t.Fatalf("Open = %v, %+v", err, q.Verdict)
 		}
-		if v.OK {
-			on = append(on, u)
+		if q.OK {
+			on = append(on, q)
 		}
 	}
 	return on
 }
 
-func decide(t *testing.T, atFault bool, all ...*limit.Undecided) {
+func decide(t *testing.T, atFault bool, all ...*limit.Request) {
 	t.Helper()
-	for _, u := range all {
-		if err := u.Decide(t.Context(), atFault); err != nil {
-			t.Errorf("Decide: %v", err)
-		}
+	for _, q := range all {
+		q.Close(t.Context(), atFault)
 	}
 }
 
@@ -51,16 +56,15 @@ func TestWeights(t *testing.T) {
 	} {
 		var s store
 		r := newRate(c.perMinute, &s, at(0))
-		left := func(u *limit.Undecided, units int) {
+		left := func(q *limit.Request, units int) {
 			t.Helper()
-			same(t, "RateLimit", u.Verdict().Headers()["RateLimit"], fmt.Sprintf(`"default";r=%d;t=60`, c.perMinute-units))
+			same(t, "left", q.Remaining, c.perMinute-units)
 		}
 		on := weigh(t, r, client, 1)
 		counted(t, &s, "undecided", client, noon, limit.Units{All: c.undecided, Open: c.undecided - 1})
 		left(on[0], c.undecided)
 		decide(t, false, on...)
 		left(on[0], 1)
-		decide(t, true, on...) // too late: it is decided
 		counted(t, &s, "decided", client, noon, limit.Units{All: 1})
 		decide(t, true, weigh(t, newRate(c.perMinute, &s, at(0)), "other", 1)...) // in another environment
 		counted(t, &s, "at fault", "other", noon, limit.Units{All: c.atFault})
@@ -78,7 +82,7 @@ func TestWeighIsExact(t *testing.T) {
 			rates[i] = newRate(300, &s, at(0))
 		}
 		n := 0
-		send := func(what string, want int, decided func(*limit.Undecided)) {
+		send := func(what string, want int, decided func(*limit.Request)) {
 			ok := 0
 			for range 400 {
 				n++
@@ -89,9 +93,9 @@ func TestWeighIsExact(t *testing.T) {
 			}
 			same(t, fmt.Sprint(what, " over ", environments), ok, want)
 		}
-		send("none decided", 60, func(*limit.Undecided) {})
-		send("paid at once", 296, func(u *limit.Undecided) { decide(t, false, u) })
-		send("at fault", 15, func(u *limit.Undecided) { decide(t, true, u) })
+		send("none decided", 60, func(*limit.Request) {})
+		send("paid at once", 296, func(u *limit.Request) { decide(t, false, u) })
+		send("at fault", 15, func(u *limit.Request) { decide(t, true, u) })
 	}
 }
 
@@ -104,8 +108,8 @@ func TestWeighAsksAgain(t *testing.T) {
 	on := weigh(t, r, client, 60)
 	s.Calls()
 	for range 100 {
-		if _, v := r.Weigh(t.Context(), client); v.OK || v.RetryAfter != 2*time.Second {
-			t.Fatalf("Weigh = %+v", v)
+		if q, err := open(t, r, client); err == nil || q.RetryAfter != 2*time.Second {
+			t.Fatalf("Open = %v, %+v", err, q.Verdict)
 		}
 	}
 	same(t, "passed without a payment", passed(t, r, client, 100), 0)
@@ -126,8 +130,8 @@ func TestWeighAsksAgain(t *testing.T) {
 	s.Calls()
 	for range 10 {
 		clock.Advance(time.Second)
-		if _, v := other.Weigh(t.Context(), client); v.OK || v.RetryAfter < 30*time.Second {
-			t.Errorf("Weigh = %+v", v)
+		if q, err := open(t, other, client); err == nil || q.RetryAfter < 30*time.Second {
+			t.Errorf("Open = %v, %+v", err, q.Verdict)
 		}
 	}
 	if calls := s.Calls(); len(calls) > 1 { // the last of them was seen by the other one
@@ -152,11 +156,12 @@ func TestRetryAfter(t *testing.T) {
 			same(t, "payments at work", len(weigh(t, r, client, c.undecided)), c.undecided)
 			return r
 		}
-		_, signed := full().Weigh(t.Context(), client)
-		same(t, fmt.Sprintf("%+v: without a payment", c), full().Allow(t.Context(), client).RetryAfter, c.unsigned)
+		signed, _ := open(t, full(), client)
+		same(t, fmt.Sprintf("%+v: without a payment", c), allow(t, full(), client).RetryAfter, c.unsigned)
 		same(t, fmt.Sprintf("%+v: with one", c), signed.RetryAfter, c.signed)
-		if peeked := full().Peek(client); !peeked.OK && peeked.RetryAfter != c.signed {
-			t.Errorf("%+v: Peek says %s", c, peeked.RetryAfter)
+		peeked := limit.Request{Rate: full(), Client: client, Paid: true}
+		if f := peeked.Admit(t.Context()); f != nil && peeked.RetryAfter != c.signed {
+			t.Errorf("%+v: a payment is told to wait %s", c, peeked.RetryAfter)
 		}
 	}
 }
@@ -168,8 +173,9 @@ func TestWeighBesideOthers(t *testing.T) {
 	passed(t, r, client, 30) // not reported
 	same(t, "payments of 270 units", len(weigh(t, r, client, 100)), 54)
 	same(t, "more passed", passed(t, r, client, 100), 0)
-	if !r.Peek("198.51.100.9").OK || r.Peek(client).OK {
-		t.Error("Peek knows something else")
+	for of, ok := range map[string]bool{"198.51.100.9": true, client: false} {
+		q := limit.Request{Rate: r, Client: of, Paid: true}
+		same(t, "a payment of "+of, q.Admit(t.Context()) == nil, ok)
 	}
 }
 
@@ -193,19 +199,20 @@ func TestWeighStoreDown(t *testing.T) {
 	s := &store{Before: down}
 	bubbled(t, 300, s, func(t *testing.T, r *limit.Rate) {
 		for range 3 {
-			if u, v := r.Weigh(t.Context(), client); u != nil || v.OK || !errors.Is(v.Err, errDown) {
-				t.Errorf("Weigh = %v, %+v", u, v)
+			if q, err := open(t, r, client); q.OK || !errors.Is(err, errDown) || fault.From(err).Code != fault.LedgerUnavailable {
+				t.Errorf("Open = %v, %+v", err, q.Verdict)
 			}
 		}
 		same(t, "calls", len(s.Calls()), 3)
 		s.Before = nil
-		u := weigh(t, r, client, 1)[0]
+		q := weigh(t, r, client, 1)[0]
 		s.Before = silent
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		begun := time.Now()
-		if err := u.Decide(ctx, false); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != limit.StoreTimeout {
-			t.Errorf("Decide = %v after %s", err, time.Since(begun))
+		begun, warned := time.Now(), error(nil)
+		q.Warn = func(_ string, err error) { warned = err }
+		if q.Close(ctx, false); !errors.Is(warned, context.DeadlineExceeded) || time.Since(begun) != limit.StoreTimeout {
+			t.Errorf("Close: %v after %s", warned, time.Since(begun))
 		}
 	})
 }

@@ -25,21 +25,19 @@ import (
 
 var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
 
-// aCall is a call of a tool, paid or not, by a client of either era.
-func aCall(paid, modern bool) *call {
+// aCall is a call of a tool, paid or not, by a client of either era, and what a response to
+// the GET that it stands for is to that client.
+func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 	docs := func(_ *http.Request, c fault.Code) string { return catalog.ErrorURL("https://api.example.com", c) }
 	front := Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }, Docs: docs}
 	seller := &Seller{config: Config{Front: front, Random: rand.Reader}}
-	r := httptest.NewRequest(http.MethodPost, catalog.PathMCP, nil)
-	c := &call{
-		Call: &mcp.Call{Tool: "dns_lookup"}, Tool: Tool{Endpoint: &Endpoint{seller: seller}}, r: r, id: "id", meter: newMeter(front.Log, nil, r, "id", paid),
-		box: &Toolbox{seller: seller, server: ToolServer{Server: mcp.Server{Name: mcp.ServerName}}},
-		q:   &mcp.Request{ID: json.RawMessage("1"), Method: mcp.MethodCall, Modern: modern},
+	box := &Toolbox{seller: seller, server: ToolServer{Server: mcp.Server{Name: mcp.ServerName}}}
+	x := (&Endpoint{seller: seller}).exchange(httptest.NewRequest(http.MethodGet, "/", nil), "id", paid)
+	if x.call = (&mcp.Call{Tool: "dns_lookup"}); paid {
+		x.call.BadPayment = errors.New("bad")
 	}
-	if paid {
-		c.BadPayment = errors.New("bad")
-	}
-	return c
+	q := &mcp.Request{ID: json.RawMessage("1"), Method: mcp.MethodCall, Modern: modern}
+	return x, func(res Response) Response { return box.result(x, q, res) }
 }
 
 // No answer but a challenge looks like one: clients sign anew when they see
@@ -54,28 +52,29 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 		}
 		always := []string{`"isError":true`, string(info.Code), catalog.ErrorURL("https://api.example.com", info.Code) + `\"`}
 		for i := range 4 {
-			v, f := aCall(i&1 > 0, i&2 > 0), info.New(errors.New("x402Version accepts"))
-			answers := []Response{v.fails(f), v.fails(f.After(time.Minute)), v.fails(f.Final())}
+			x, called := aCall(i&1 > 0, i&2 > 0)
+			f := info.New(errors.New("x402Version accepts"))
+			answers := []Response{Failed(f), Failed(f.After(time.Minute)), Failed(f.Final())}
 			for _, charged := range []*bool{nil, new(false), new(true)} {
 				s := x402.PaymentStatus{Charged: charged, Retryable: info.Retry}
-				out := x402.Outcome{Status: info.Status, Body: v.errorBody(f, s), Payment: s}
-				answers = append(answers, v.paid(out))
+				out := x402.Outcome{Status: info.Status, Body: x.errorBody(f, s), Payment: s}
+				answers = append(answers, x.answer(out))
 				out.Receipt = &x402.SettleResponse{Success: true, Transaction: "0x01", Network: "eip155:8453"}
 				out.Fault, out.Replayed, out.Answered = f, true, noon
-				answers = append(answers, v.paid(out))
+				answers = append(answers, x.answer(out))
 			}
 			for _, a := range answers {
-				body := string(a.Body)
-				shown := func(word string) bool { return strings.Contains(body, word) }
+				a = called(a)
+				shown := func(word string) bool { return strings.Contains(string(a.Body), word) }
 				absent := func(word string) bool { return !shown(word) }
 				if a.Wire() != http.StatusOK || slices.ContainsFunc(always, absent) || slices.ContainsFunc(never, shown) {
-					t.Errorf("%s: %d %s", info.Code, a.Wire(), body)
+					t.Errorf("%s: %d %s", info.Code, a.Wire(), a.Body)
 				}
 			}
 			f, s := info.New(nil), x402.PaymentStatus{Charged: new(bool)}
-			path, tool := (&get{e: v.Tool.Endpoint, r: v.r, id: v.id}).errorBody(f, s), v.errorBody(f, s)
-			if info.Class == fault.Answer && string(path) != string(tool) {
-				t.Errorf("%s and %s", path, tool)
+			tool := x.errorBody(f, s)
+			if x.call = nil; info.Class == fault.Answer && string(x.errorBody(f, s)) != string(tool) {
+				t.Errorf("%s and %s", x.errorBody(f, s), tool)
 			}
 		}
 	}
@@ -85,6 +84,7 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 // error how long to wait: over HTTP in headers, and over MCP in _meta.
 func TestHeadersOfAPurchase(t *testing.T) {
 	late := lookup.Fault(lookup.DNSTimeout, nil)
+	const id = `"hostfacts/request-id":"id"`
 	receipt := &x402.SettleResponse{Success: true, Transaction: "0x01", Network: "eip155:8453"}
 	ago := func(d time.Duration, owed ...string) x402.Outcome {
 		return x402.Outcome{Status: 200, Replayed: true, Answered: noon.Add(-d), Owed: owed}
@@ -92,35 +92,35 @@ func TestHeadersOfAPurchase(t *testing.T) {
 	for name, c := range map[string]struct {
 		out                       x402.Outcome
 		replayed, age, owed, wait string // headers
-		meta                      string // the members besides the request's id
+		meta                      string
 	}{
-		"new, with a time":  {out: x402.Outcome{Status: 200, Answered: noon}},
-		"replayed":          {ago(44_999 * time.Millisecond), "true", "44", "", "", `"hostfacts/replayed":true,"hostfacts/age":44,`},
-		"by a faster clock": {ago(-time.Minute), "true", "0", "", "", `"hostfacts/replayed":true,"hostfacts/age":0,`},
-		"no time":           {x402.Outcome{Status: 200, Replayed: true}, "true", "", "", "", `"hostfacts/replayed":true,`},
+		"new, with a time":  {out: x402.Outcome{Status: 200, Answered: noon}, meta: id},
+		"replayed":          {out: ago(44_999 * time.Millisecond), replayed: "true", age: "44", meta: `"hostfacts/age":44,"hostfacts/replayed":true,` + id},
+		"by a faster clock": {out: ago(-time.Minute), replayed: "true", age: "0", meta: `"hostfacts/age":0,"hostfacts/replayed":true,` + id},
+		"no time":           {out: x402.Outcome{Status: 200, Replayed: true}, replayed: "true", meta: `"hostfacts/replayed":true,` + id},
 		"an error, replayed": {
-			x402.Outcome{Status: 404, Replayed: true, Answered: noon.Add(-time.Hour), Fault: lookup.Fault(lookup.NXDomain, nil)},
-			"true", "3600", "", "", `"hostfacts/replayed":true,"hostfacts/age":3600,`,
+			out:      x402.Outcome{Status: 404, Replayed: true, Answered: noon.Add(-time.Hour), Fault: lookup.Fault(lookup.NXDomain, nil)},
+			replayed: "true", age: "3600", meta: `"hostfacts/age":3600,"hostfacts/replayed":true,` + id,
 		},
 		"owed, replayed": {
-			ago(time.Second, "ssl", "whois"), "true", "1", "ssl, whois", "",
-			`"hostfacts/replayed":true,"hostfacts/age":1,"hostfacts/owed":["ssl","whois"],`,
+			out: ago(time.Second, "ssl", "whois"), replayed: "true", age: "1", owed: "ssl, whois",
+			meta: `"hostfacts/age":1,"hostfacts/owed":["ssl","whois"],"hostfacts/replayed":true,` + id,
 		},
-		"nothing owed": {out: x402.Outcome{Status: 200, Owed: []string{}}},
-		"wait":         {x402.Outcome{Status: 504, Fault: late.After(1500 * time.Millisecond)}, "", "", "", "2", `"hostfacts/retry-after":2,`},
-		"do not wait":  {out: x402.Outcome{Status: 504, Fault: late.Final()}},
+		"nothing owed": {out: x402.Outcome{Status: 200, Owed: []string{}}, meta: id},
+		"wait":         {out: x402.Outcome{Status: 504, Fault: late.After(1500 * time.Millisecond)}, wait: "2", meta: id + `,"hostfacts/retry-after":2`},
+		"do not wait":  {out: x402.Outcome{Status: 504, Fault: late.Final()}, meta: id},
 		"paid": {
 			out:  x402.Outcome{Status: 200, Receipt: receipt},
-			meta: `"x402/payment-response":{"success":true,"transaction":"0x01","network":"eip155:8453"},`,
+			meta: id + `,"x402/payment-response":{"success":true,"transaction":"0x01","network":"eip155:8453"}`,
 		},
 	} {
-		v := aCall(true, false)
+		x, called := aCall(true, false)
 		c.out.Body = []byte(`{"a":"<&>"}`)
-		h := (&get{e: v.Tool.Endpoint}).paid(c.out).Header
+		res := x.answer(c.out)
 		for header, want := range map[string]string{
 			x402.HeaderReplayed: c.replayed, "Age": c.age, x402.HeaderOwed: c.owed, "Retry-After": c.wait,
 		} {
-			if got := h.Get(header); got != want || want == "" && h[http.CanonicalHeaderKey(header)] != nil {
+			if got := res.Header.Get(header); got != want || want == "" && res.Header[http.CanonicalHeaderKey(header)] != nil {
 				t.Errorf("%s: %s is %q, want %q", name, header, got, want)
 			}
 		}
@@ -128,8 +128,8 @@ func TestHeadersOfAPurchase(t *testing.T) {
 		if c.out.Status == 200 {
 			structured = `"structuredContent":{"a":"<&>"},`
 		}
-		want := structured + `"content":[{"type":"text","text":"{\"a\":\"<&>\"}"}],"_meta":{` + c.meta + `"hostfacts/request-id":"id"}}}`
-		if body := string(v.paid(c.out).Body); !strings.HasSuffix(body, want) || strings.Contains(body, "structured") != (structured != "") {
+		want := structured + `"content":[{"type":"text","text":"{\"a\":\"<&>\"}"}],"_meta":{` + c.meta + `}}}`
+		if body := string(called(res).Body); !strings.HasSuffix(body, want) || strings.Contains(body, "structured") != (structured != "") {
 			t.Errorf("%s: %s, want %s", name, body, want)
 		}
 	}
@@ -137,13 +137,14 @@ func TestHeadersOfAPurchase(t *testing.T) {
 
 // A purchase key of a call is the member's, or the header's where both are sent.
 func TestKeysOfACall(t *testing.T) {
-	v, q := aCall(true, false), x402.Request{}
-	v.Keys = []string{"member"}
+	x, _ := aCall(true, false)
+	x.call.Keys = []string{"member"}
 	for _, want := range []string{"member", "header"} {
-		if paid, err := v.payment(&q); !paid || err == nil || !slices.Equal(q.Keys, []string{want}) {
-			t.Errorf("%v, %v, keys %q, want %s", paid, err, q.Keys, want)
+		q := x402.Request{}
+		if err := x.payment(&q); err == nil || !slices.Equal(q.Keys, []string{want}) {
+			t.Errorf("%v, keys %q, want %s", err, q.Keys, want)
 		}
-		v.r.Header.Set(x402.HeaderKey, "header")
+		x.r.Header.Set(x402.HeaderKey, "header")
 	}
 }
 
@@ -171,7 +172,7 @@ func TestQuotes(t *testing.T) {
 			key.jws = "signed"
 		}
 		q, err := e.quote(map[bool]string{false: "https://b.example/a", true: "https://b.example/b"}[i == 4])
-		if made[q] = true; err != nil || len(made) != want || strings.Contains(string(q.text(nil, "", "x")), "signed") != (i > 1) {
+		if made[q] = true; err != nil || len(made) != want || strings.Contains(string(q.body.JSON("x")), "signed") != (i > 1) {
 			t.Errorf("%d: %d quotes, %v", i, len(made), err)
 		}
 	}
@@ -184,18 +185,17 @@ func TestQuotes(t *testing.T) {
 
 // What is kept for places is bounded, and the latest place is always kept.
 func TestPlaces(t *testing.T) {
-	var p places[int]
-	made := 0
-	for i := range 3 * maxPlaces {
+	p, made := Places[int]{Most: 5}, 0
+	for i := range 3 * p.Most {
 		for range 2 {
-			v, err := p.of(strconv.Itoa(i), func(had *int) (*int, error) {
+			v, err := p.Of(strconv.Itoa(i), func(had *int) (*int, error) {
 				if had == nil {
 					made++
 					return &i, nil
 				}
 				return had, nil
 			})
-			if err != nil || *v != i || made != i+1 || len(p.at) > maxPlaces {
+			if err != nil || *v != i || made != i+1 || len(p.at) > p.Most {
 				t.Fatalf("place %d: %v, %v, made %d times, %d are kept", i, v, err, made, len(p.at))
 			}
 		}
@@ -204,24 +204,21 @@ func TestPlaces(t *testing.T) {
 
 // An integer of JSON Schema is one in whatever notation, and a text is not a number.
 func TestArguments(t *testing.T) {
+	port, domain := Param{Name: "port", Integer: true}, Param{Name: "domain"}
 	for _, c := range []struct {
 		param Param
 		value any
 		want  string // or the error
 	}{
-		{Param{Name: "port", Integer: true}, json.Number("443.0"), "443"},
-		{Param{Name: "port", Integer: true}, json.Number("4.43e2"), "443"},
-		{Param{Name: "port", Integer: true}, json.Number("443.5"), "443.5"},
-		{Param{Name: "port", Integer: true}, json.Number("1e400"), "1e400"},
-		{Param{Name: "port", Integer: true}, json.Number("12345678901234567890"), "12345678901234567890"},
-		{Param{Name: "port", Integer: true}, "443", "443"},
-		{Param{Name: "port", Integer: true}, true, "The argument port must be an integer."},
-		{Param{Name: "domain"}, "example.com", "example.com"},
-		{Param{Name: "domain"}, json.Number("7"), "The argument domain must be a string."},
-		{Param{Name: "domain"}, []any{"example.com"}, "The argument domain must be a string."},
+		{port, json.Number("443.0"), "443"}, {port, json.Number("4.43e2"), "443"}, {port, json.Number("443.5"), "443.5"},
+		{port, json.Number("1e400"), "1e400"}, {port, json.Number("12345678901234567890"), "12345678901234567890"}, {port, "443", "443"},
+		{port, true, "The argument port must be an integer."}, {domain, "example.com", "example.com"},
+		{domain, json.Number("7"), "The argument domain must be a string."},
+		{domain, []any{"example.com"}, "The argument domain must be a string."},
 	} {
 		t.Run(fmt.Sprintf("%T %v", c.value, c.value), func(t *testing.T) {
-			got, err := c.param.text(c.value)
+			values, err := Tool{Params: []Param{c.param}}.values(map[string]any{c.param.Name: c.value})
+			got := values.Get(c.param.Name)
 			if err != nil {
 				got = fault.From(err).Public()
 			}

@@ -6,8 +6,11 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/mcp"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
@@ -41,7 +44,7 @@ type Endpoint struct {
 	seller  *Seller
 	product Product
 	gate    *x402.Gate
-	quotes  places[quote]
+	quotes  Places[quote]
 }
 
 // Endpoint returns the endpoint of a product.
@@ -51,154 +54,161 @@ func (s *Seller) Endpoint(p Product) *Endpoint {
 		Receipts: s.config.Receipts, Now: s.config.Front.Now, Log: s.config.Front.Log,
 	}
 	if p.Cap > 0 {
-		c.Slots = gateSlots{limit.NewSlots(p.Name, p.Cap, s.config.Limits, s.config.Front.Now)}
+		c.Slots = limit.NewSlots(p.Name, p.Cap, s.config.Limits, s.config.Front.Now)
+	}
+	if p.Says == nil {
+		p.Says = func(required x402.PaymentRequired, _ *fault.Error) any { return required }
 	}
 	return &Endpoint{seller: s, product: p, gate: x402.NewGate(c)}
 }
 
-// exchange is a request for what an endpoint sells, over one of the two transports.
-type exchange interface {
-	// payment puts the payment into the request of the Gate; paid is false without one.
-	// The error says what is wrong with how it came.
-	payment(q *x402.Request) (paid bool, err error)
-	// job is the work that is asked for.
-	job() (x402.Job, error)
-	// asks answers 402: the offer with a retry token, and why a payment was refused, which
-	// is nil for a request without one.
-	asks(q *quote, token string, refused *fault.Error, receipt *x402.SettleResponse) (Response, error)
-	// paid answers a payment with any outcome but a 402 of ours.
-	paid(out x402.Outcome) Response
-	// fails answers an error outside the flow of a payment.
-	fails(f *fault.Error) Response
-	// errorBody is the body of any error.
-	errorBody(f *fault.Error, s x402.PaymentStatus) []byte
+// ServeHTTP implements http.Handler. HEAD mirrors the offer and never settles, because its
+// answer has no body.
+func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.seller.config.Front.serve(w, r, e.product.Name, Reads, func(r *http.Request, id string) Response {
+		x := e.exchange(r, id, r.Method != http.MethodHead && len(r.Header.Values(x402.HeaderSignature)) > 0)
+		res := e.seller.config.Front.metered(r, x.meter, Failed, x.sell)
+		res.Header["Vary"] = []string{vary}
+		return res
+	})
+}
+
+// vary names the request headers that the answers of an endpoint depend on.
+const vary = "Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey
+
+// exchange is a request for what an endpoint sells: a GET or HEAD, or the call of a tool,
+// which stands for a GET.
+type exchange struct {
+	*Endpoint
+	r       *http.Request
+	id      string
+	arrived time.Time
+	meter   *limit.Request
+	call    *mcp.Call // nil over HTTP
+	bad     error     // what is wrong with the arguments of the call
+}
+
+func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
+	front := &e.seller.config.Front
+	return &exchange{Endpoint: e, r: r, id: id, arrived: front.Now(), meter: front.meter(e.seller.config.Rate, r, id, paid)}
 }
 
 // deadline is how long a request may take, from its arrival. API Gateway ends one after
 // 30 s, and the functions time out after 29 s.
 const deadline = 27 * time.Second
 
-// sell answers a request at a place.
-func (e *Endpoint) sell(x exchange, r *http.Request, at string, arrived time.Time, m *meter) Response {
-	q, err := e.quote(at)
+// sell answers the exchange. A payment goes through the Gate, and everything else is asked
+// for one.
+func (x *exchange) sell() Response {
+	q, err := x.quote(x.product.At(x.r))
 	if err != nil {
-		return x.fails(fault.New(fault.InternalError, err))
+		return Failed(fault.New(fault.InternalError, err))
 	}
 	request := x402.Request{
-		Offer: q.offer, Arrived: arrived, Deadline: arrived.Add(deadline), Window: e.product.Window,
-		Client: m.site, Meter: m, Prepare: x.job, Error: x.errorBody,
+		Offer: q.offer, Arrived: x.arrived, Deadline: x.arrived.Add(deadline), Window: x.product.Window,
+		Client: x.meter.Site, Prepare: x.job, Error: x.errorBody,
+	}
+	if x.meter.Rate != nil {
+		request.Meter = x.meter
 	}
 	var out x402.Outcome
-	paid, bad := x.payment(&request)
-	switch {
+	switch bad := x.payment(&request); {
 	case bad != nil:
 		out.Fault = fault.Newf(fault.PaymentRequired, nil, "%s", bad)
 		out.Trace.Reason = out.Fault.Public()
-	case paid:
-		out = e.gate.Serve(r.Context(), request)
+	case x.meter.Paid:
+		out = x.gate.Serve(x.r.Context(), request)
 		if out.Status != http.StatusPaymentRequired || out.Fault == nil {
-			return x.paid(out)
+			return x.answer(out)
 		}
 	}
-	token, err := x402.NewToken(e.seller.config.Random)
+	res, err := x.challenge(q, out)
 	if err != nil {
-		return x.fails(fault.New(fault.InternalError, err))
-	}
-	res, err := x.asks(q, token, out.Fault, out.Receipt)
-	if err != nil {
-		return x.fails(fault.New(fault.InternalError, err))
-	}
-	if res.Fault = cmp.Or(out.Fault, fault.New(fault.PaymentRequired, nil)); paid {
-		res.Trace, res.Reason = &out.Trace, "" // which is in the trace
+		return Failed(fault.New(fault.InternalError, err))
 	}
 	return res
 }
 
-// Methods implements Path. HEAD mirrors the offer and never settles, because its answer
-// has no body.
-func (e *Endpoint) Methods(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
-
-// ServeHTTP implements http.Handler.
-func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	e.seller.config.Front.serve(w, r, e.product.Name, e)
-}
-
-// vary names the request headers that the answers of an endpoint depend on.
-const vary = "Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey
-
-// Serve implements Path.
-func (e *Endpoint) Serve(r *http.Request, id string) Response {
-	x := &get{e: e, r: r, id: id}
-	if r.Method != http.MethodHead {
-		x.signatures = r.Header.Values(x402.HeaderSignature)
-	}
-	arrived := e.seller.config.Front.Now()
-	m := newMeter(e.seller.config.Front.Log, e.seller.config.Rate, r, id, len(x.signatures) > 0)
-	res := m.count(r, x.fails, func() Response { return e.sell(x, r, e.product.At(r), arrived, m) })
-	res.Header.Set("Vary", vary)
-	return res
-}
-
-// get is a request over HTTP: a GET, or HEAD.
-type get struct {
-	e          *Endpoint
-	r          *http.Request
-	id         string
-	signatures []string
-}
-
-func (x *get) payment(q *x402.Request) (paid bool, err error) {
-	if n := len(x.signatures); n != 1 {
-		if n > 1 {
-			err = fmt.Errorf("%s was sent %d times", x402.HeaderSignature, n)
+// payment puts the payment and the purchase key into the request of the Gate. The error
+// says what is wrong with how it came.
+func (x *exchange) payment(q *x402.Request) error {
+	q.Keys = x.r.Header.Values(x402.HeaderKey)
+	if x.call != nil {
+		if q.Payload = x.call.Payment; len(q.Keys) == 0 {
+			q.Keys = x.call.Keys
 		}
-		return n > 1, err
+		return x.call.BadPayment
 	}
-	q.Signature, q.Keys = x.signatures[0], x.r.Header.Values(x402.HeaderKey)
-	return true, nil
+	if n := len(x.r.Header.Values(x402.HeaderSignature)); x.meter.Paid && n > 1 {
+		return fmt.Errorf("%s was sent %d times", x402.HeaderSignature, n)
+	}
+	q.Signature = x.r.Header.Get(x402.HeaderSignature)
+	return nil
 }
 
-func (x *get) job() (x402.Job, error) { return x.e.product.Job(x.r) }
-
-func (x *get) asks(q *quote, token string, refused *fault.Error, receipt *x402.SettleResponse) (Response, error) {
-	reason := ""
-	if refused != nil {
-		reason = refused.Public()
+// job is the work that is asked for.
+func (x *exchange) job() (x402.Job, error) {
+	if x.bad != nil {
+		return x402.Job{}, x.bad
 	}
-	header, err := q.offer.Challenge(q.offer.Required(reason).Error, token)
+	return x.product.Job(x.r)
+}
+
+// challenge answers 402: the offer with a retry token, and why a payment was refused, if
+// there was one.
+func (x *exchange) challenge(q *quote, out x402.Outcome) (Response, error) {
+	token, err := x402.NewToken(x.seller.config.Random)
 	if err != nil {
 		return Response{}, err
 	}
-	h := http.Header{}
-	h.Set("Content-Type", TypeJSON)
-	h.Set("Cache-Control", "no-store")
-	h.Set(x402.HeaderRequired, header)
-	setReceipt(h, receipt)
-	res := Response{Status: http.StatusPaymentRequired, Header: h, Body: q.text(refused, reason, token)}
-	res.Reason = "the request has no " + x402.HeaderSignature
-	if x.r.Method == http.MethodHead {
+	res := Response{Status: http.StatusPaymentRequired, Fault: out.Fault, Receipt: out.Receipt, asks: true}
+	res.Header = http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}}
+	reason := ""
+	switch {
+	case res.Fault != nil:
+		res.Trace, reason = &out.Trace, res.Fault.Public()
+	case x.call != nil:
+		res.Reason = "the call has no payment"
+	case x.r.Method == http.MethodHead:
 		res.Reason = "HEAD returns the offer and is never charged"
+	default:
+		res.Reason = "the request has no " + x402.HeaderSignature
 	}
-	if refused == nil && x.e.product.Page != nil {
-		return x.e.product.Page(x.r, res)
+	if x.call != nil {
+		reason = mcp.Words(reason)
+	} else {
+		header, err := q.offer.Challenge(q.offer.Required(reason).Error, token)
+		if err != nil {
+			return Response{}, err
+		}
+		res.Header.Set(x402.HeaderRequired, header)
+		setReceipt(res.Header, out.Receipt)
+	}
+	if res.Fault != nil {
+		res.Body = printable.Marshal(x.product.Says(q.offer.Required(reason).WithToken(token), res.Fault))
+		return res, nil
+	}
+	res.Fault, res.Body = fault.New(fault.PaymentRequired, nil), q.body.JSON(token)
+	if x.call == nil && x.product.Page != nil {
+		return x.product.Page(x.r, res)
 	}
 	return res, nil
 }
 
-func (x *get) paid(out x402.Outcome) Response {
-	res := Response{Header: http.Header{}}
+// answer answers a payment with any outcome but a 402 of ours.
+func (x *exchange) answer(out x402.Outcome) Response {
+	res := Response{Header: http.Header{"Content-Type": {TypeJSON}}}
+	own := out.Header
 	if out.Fault != nil {
 		res = Failed(out.Fault)
+		if f, ok := ownOf(out.Fault); ok {
+			own = f.header
+		}
 	}
 	h := res.Header
 	h.Set("Cache-Control", "private, no-store")
 	if out.Status >= http.StatusBadRequest {
 		h.Set("Cache-Control", "no-store")
-	}
-	h.Set("Content-Type", TypeJSON)
-	own := out.Header
-	if f, ok := ownOf(out.Fault); ok {
-		own = f.header
 	}
 	for name, values := range own {
 		h[name] = values
@@ -206,31 +216,30 @@ func (x *get) paid(out x402.Outcome) Response {
 	if out.Replayed {
 		h.Set(x402.HeaderReplayed, "true")
 		if !out.Answered.IsZero() {
-			h.Set(x402.HeaderAge, strconv.Itoa(age(out.Answered, x.e.seller.config.Front.Now())))
+			h.Set(x402.HeaderAge, age(out.Answered, x.seller.config.Front.Now()))
 		}
 	}
 	if len(out.Owed) > 0 {
 		h.Set(x402.HeaderOwed, strings.Join(out.Owed, ", "))
 	}
 	setReceipt(h, out.Receipt)
-	res.Status, res.Body, res.Trace, res.Replayed = out.Status, out.Body, &out.Trace, out.Replayed
+	res.Status, res.Body, res.Trace, res.Receipt, res.Replayed = out.Status, out.Body, &out.Trace, out.Receipt, out.Replayed
 	return res
 }
 
-// fails: the record was not read, so of a payment it is not known whether it was charged
-// before.
-func (x *get) fails(f *fault.Error) Response { return Failed(f) }
-
-func (x *get) errorBody(f *fault.Error, s x402.PaymentStatus) []byte {
-	if own, ok := ownOf(f); ok {
+// errorBody is the body of an error, or what a handler has said itself.
+func (x *exchange) errorBody(f *fault.Error, s x402.PaymentStatus) []byte {
+	if own, ok := ownOf(f); ok && x.call == nil {
 		return own.body
 	}
-	return x.e.seller.config.Front.errorBody(x.r, x.id, f, s, false)
+	return x.seller.config.Front.errorBody(x.r, x.id, f, s, x.call != nil)
 }
 
 // age is how old a stored answer is in whole seconds (RFC 9111 §5.1), and not below 0:
 // the clocks of two machines may differ.
-func age(answered, now time.Time) int { return max(int(now.Sub(answered)/time.Second), 0) }
+func age(answered, now time.Time) string {
+	return strconv.Itoa(max(int(now.Sub(answered)/time.Second), 0))
+}
 
 func setReceipt(h http.Header, s *x402.SettleResponse) {
 	if s == nil {
@@ -239,4 +248,60 @@ func setReceipt(h http.Header, s *x402.SettleResponse) {
 	if v, err := x402.EncodeHeader(s); err == nil {
 		h.Set(x402.HeaderResponse, v)
 	}
+}
+
+// quote is an offer with the body that carries it, encoded once but for the retry token.
+type quote struct {
+	offer *x402.Offer
+	body  x402.Form
+}
+
+// quote is the quote at a place, made again when its offer can be signed.
+func (e *Endpoint) quote(at string) (*quote, error) {
+	return e.quotes.Of(at, func(had *quote) (*quote, error) {
+		var offer *x402.Offer
+		var err error
+		if had != nil {
+			offer = had.offer
+		} else if offer, err = e.product.Offer(at); err != nil {
+			return nil, err
+		}
+		if offer, err = offer.Signed(e.seller.config.Receipts); err != nil || had != nil && offer == had.offer {
+			return had, err
+		}
+		unpaid := fault.New(fault.PaymentRequired, nil)
+		body, err := x402.NewForm(func(token string) any { return e.product.Says(offer.Required("").WithToken(token), unpaid) })
+		return &quote{offer, body}, err
+	})
+}
+
+// Places keeps what is made once for each place.
+type Places[T any] struct {
+	// Most bounds the memory; 0 is 64. One place gives way to another above it: a stranger
+	// can name hosts, and is not to keep the real one out.
+	Most int
+	mu   sync.Mutex
+	at   map[string]*T
+}
+
+// Of is what belongs to a place: update makes it, of what was kept, which is nil at first.
+func (p *Places[T]) Of(at string, update func(had *T) (*T, error)) (*T, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	had := p.at[at]
+	v, err := update(had)
+	if err != nil || v == had {
+		return v, err
+	}
+	if p.at == nil {
+		p.at = map[string]*T{}
+	}
+	for other := range p.at {
+		if had != nil || len(p.at) < cmp.Or(p.Most, 64) {
+			break
+		}
+		delete(p.at, other)
+	}
+	p.at[at] = v
+	return v, nil
 }

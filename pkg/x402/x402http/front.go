@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -20,12 +21,58 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// Path answers the requests for a path. It returns a response, which a Front writes.
-type Path interface {
-	// Methods are those that a request's path takes; nil leaves all of them to Serve.
-	Methods(r *http.Request) []string
-	Serve(r *http.Request, id string) Response
+// TypeJSON is the Content-Type of JSON answers.
+const TypeJSON = "application/json; charset=utf-8"
+
+// Response is the answer to a request, with what a log line and metrics say of it.
+type Response struct {
+	// Status 0 is that of Fault, whose JSON is the body then.
+	Status int
+	Header http.Header // never nil
+	Body   []byte
+	Fault  *fault.Error // nil for an answer
+	Trace  *x402.Trace  // nil where no payment was read
+	// Reason says why a 402 was answered without a Trace.
+	Reason string
+	// Receipt is the settlement that the answer names; nil without one.
+	Receipt *x402.SettleResponse
+	// Replayed says that the answer comes from the ledger.
+	Replayed bool
+	// Public says that caches may give the answer to other clients: nothing about the
+	// client's own limit is in it.
+	Public bool
+	// Product and Tool are set where the answer is the result of a tool's call: then
+	// Status is what it would be by HTTP, and the answer is 200.
+	Product, Tool string
+
+	asks bool // for a payment
 }
+
+// Failed answers with an error.
+func Failed(f *fault.Error) Response {
+	h := http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}}
+	if wait := seconds(f); wait > 0 {
+		h.Set(fault.HeaderRetryAfter, strconv.Itoa(wait))
+	}
+	return Response{Header: h, Fault: f}
+}
+
+// seconds is the wait that an error asks for, rounded up to what Retry-After can say; 0
+// is none.
+func seconds(f *fault.Error) int {
+	return int((f.Wait() + time.Second - 1) / time.Second)
+}
+
+// Wire is the HTTP status of the answer.
+func (r Response) Wire() int {
+	if r.Tool != "" {
+		return http.StatusOK
+	}
+	return r.Status
+}
+
+// Reads are the methods of what is only read.
+func Reads(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
 
 // Front is what every response has in common, whatever it answers: a name, the answer
 // to a wrong method and to a panic, headers, and one report. The zero value is usable.
@@ -67,38 +114,52 @@ func (f *Front) fill() {
 	}
 }
 
-// Handler answers requests by a path, whose name is for logs. They are free: each counts
-// in a tally of its client's that is apart from that of its other requests. A nil rate is
-// no limit.
-func (f Front) Handler(name string, p Path, rate *limit.Rate) http.Handler {
+// Handler answers requests for what is free, by the name in logs. Each counts in a tally of
+// its client's that is apart from that of its other requests. A nil rate is no limit.
+// methods are those that a request's path takes; nil leaves all of them to answer.
+func (f Front) Handler(
+	name string, rate *limit.Rate, methods func(*http.Request) []string, answer func(*http.Request) Response,
+) http.Handler {
 	f.fill()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(w, r, name, free{p, &f, rate}) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.serve(w, r, name, methods, func(r *http.Request, id string) Response {
+			m := f.meter(rate, r, id, false)
+			m.Client = limit.DocumentsKey(r.RemoteAddr)
+			return f.metered(r, m, func(f *fault.Error) Response {
+				res := Failed(f)
+				res.Header.Set("Vary", "Accept-Encoding") // as what it stands for
+				return res
+			}, func() Response { return answer(r) })
+		})
+	})
 }
 
-// free is a path whose requests cost nothing.
-type free struct {
-	Path
-	front *Front
-	rate  *limit.Rate
-}
-
-// Serve implements Path.
-func (p free) Serve(r *http.Request, id string) Response {
-	m := newMeter(p.front.Log, p.rate, r, id, false)
-	m.client = limit.DocumentsKey(r.RemoteAddr)
-	return m.count(r, func(f *fault.Error) Response {
-		res := Failed(f)
-		res.Header.Set("Vary", "Accept-Encoding") // as what it stands for
-		return res
-	}, func() Response { return p.Path.Serve(r, id) })
-}
-
-func (f *Front) serve(w http.ResponseWriter, r *http.Request, name string, p Path) {
+// serve writes what answer returns to a request, unless its method is not one of methods.
+func (f *Front) serve(
+	w http.ResponseWriter, r *http.Request, name string, methods func(*http.Request) []string, answer func(*http.Request, string) Response,
+) {
 	begun, id := f.Now(), f.RequestID(r)
-	res := f.answer(r, id, p)
+	res := f.guarded(r, id, func() Response {
+		takes := methods(r)
+		switch {
+		case f.Options != nil && r.Method == http.MethodOptions:
+			return Response{Status: http.StatusNoContent, Header: f.Options(takes)}
+		case takes == nil || slices.Contains(takes, r.Method):
+			return answer(r, id)
+		case f.Options != nil:
+			takes = append(takes, http.MethodOptions)
+		}
+		allow := strings.Join(takes, ", ")
+		res := Failed(fault.Newf(fault.MethodNotAllowed, nil, "This path takes %s.", allow))
+		res.Header.Set("Allow", allow)
+		return res
+	})
 	if res.Status == 0 {
-		res.Status = res.Fault.Info().Status
-		res.Body = f.errorBody(r, id, res.Fault, x402.PaymentStatus{Charged: unpaid(r), Retryable: res.Fault.Info().Retry}, false)
+		var charged *bool // not known of a request with a payment, which was not read
+		if len(r.Header.Values(x402.HeaderSignature)) == 0 {
+			charged = new(bool)
+		}
+		f.fail(&res, r, id, charged, false)
 	}
 	h := w.Header()
 	for key, values := range res.Header {
@@ -118,41 +179,22 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request, name string, p Pat
 	f.Observe(r, name, id, res, f.Now().Sub(begun))
 }
 
-func (f *Front) answer(r *http.Request, id string, p Path) (res Response) {
+// guarded answers a panic with an error.
+func (f *Front) guarded(r *http.Request, id string, answer func() Response) (res Response) {
 	defer func() {
 		if v := recover(); v != nil {
-			res = Failed(f.panicked(r.Context(), id, v))
+			f.Log.ErrorContext(r.Context(), "panic", "request_id", id, "panic", fmt.Sprint(v), "stack", printable.Own(debug.Stack()))
+			res = Failed(fault.New(fault.InternalError, fmt.Errorf("panic: %v", v)))
 		}
 	}()
-	methods := p.Methods(r)
-	if f.Options != nil && r.Method == http.MethodOptions {
-		return Response{Status: http.StatusNoContent, Header: f.Options(methods)}
-	}
-	if methods == nil || slices.Contains(methods, r.Method) {
-		return p.Serve(r, id)
-	}
-	if f.Options != nil {
-		methods = append(methods, http.MethodOptions)
-	}
-	allow := strings.Join(methods, ", ")
-	res = Failed(fault.Newf(fault.MethodNotAllowed, nil, "This path takes %s.", allow))
-	res.Header.Set("Allow", allow)
-	return res
+	return answer()
 }
 
-// panicked logs a panic, and is the fault that it is answered with.
-func (f *Front) panicked(ctx context.Context, id string, v any) *fault.Error {
-	f.Log.ErrorContext(ctx, "panic", "request_id", id, "panic", fmt.Sprint(v), "stack", printable.Own(debug.Stack()))
-	return fault.New(fault.InternalError, fmt.Errorf("panic: %v", v))
-}
-
-// unpaid is the charged of an answer for which no payment was read: false, or nil (not
-// known) if the request carries one.
-func unpaid(r *http.Request) *bool {
-	if len(r.Header.Values(x402.HeaderSignature)) > 0 {
-		return nil
-	}
-	return new(bool)
+// fail gives a response its status and its body by its Fault.
+func (f *Front) fail(res *Response, r *http.Request, id string, charged *bool, tool bool) {
+	info := res.Fault.Info()
+	res.Status = info.Status
+	res.Body = f.errorBody(r, id, res.Fault, x402.PaymentStatus{Charged: charged, Retryable: info.Retry}, tool)
 }
 
 // errorBody is the JSON of an error. That of a tool's call is in the words of its
@@ -167,3 +209,113 @@ func (f *Front) errorBody(r *http.Request, id string, e *fault.Error, s x402.Pay
 	}
 	return printable.Marshal(body)
 }
+
+// meter counts a request, unless it has no rate.
+func (f *Front) meter(rate *limit.Rate, r *http.Request, id string, paid bool) *limit.Request {
+	return &limit.Request{
+		Rate: rate, Client: limit.ClientKey(r.RemoteAddr), Site: limit.SiteKey(r.RemoteAddr), Paid: paid,
+		Warn: func(what string, err error) { f.Log.WarnContext(r.Context(), what, "request_id", id, "error", err) },
+	}
+}
+
+// metered serves a request, unless its client is over the limit.
+func (f *Front) metered(r *http.Request, m *limit.Request, limited func(*fault.Error) Response, serve func() Response) Response {
+	if m.Rate == nil {
+		return serve()
+	}
+	var res Response
+	if f := m.Admit(r.Context()); f != nil {
+		res = limited(f)
+	} else {
+		res = serve()
+		size := len(res.Body)
+		if r.Method == http.MethodHead {
+			size = 0
+		}
+		m.Served(r.Context(), size)
+	}
+	if policy, state := m.Headers(); policy != "" && !res.Public {
+		res.Header[http.CanonicalHeaderKey(limit.HeaderPolicy)] = []string{policy}
+		res.Header[http.CanonicalHeaderKey(limit.HeaderLimit)] = []string{state}
+	}
+	return res
+}
+
+// Line is the log line of a response, which never holds a signature, a payload or a
+// whole header. The line of a 402 has a reason. name says what was asked for.
+func (r Response) Line(q *http.Request, name, id string, took time.Duration) (slog.Level, []slog.Attr) {
+	level := slog.LevelInfo
+	attrs := make([]slog.Attr, 0, 16)
+	attrs = append(attrs,
+		slog.String("request_id", id), slog.String("operation", cmp.Or(r.Product, name)),
+		slog.String("method", q.Method), slog.Int("status", r.Status), slog.Float64("ms", Milliseconds(took)),
+	)
+	if r.Tool != "" {
+		attrs = append(attrs, slog.String("transport", "mcp"), slog.String("tool", r.Tool))
+	}
+	if f := r.Fault; f != nil {
+		attrs = append(attrs, slog.String("code", string(f.Code)))
+		if f.Code != fault.PaymentRequired {
+			attrs = append(attrs, slog.String("error", f.Error()))
+			if bug, ok := errors.AsType[interface {
+				error
+				Stack() string
+			}](f); ok {
+				attrs = append(attrs, slog.Any("stack", printable.Own(bug.Stack())))
+			}
+		}
+		if r.Status >= http.StatusInternalServerError {
+			level = slog.LevelWarn
+		}
+	}
+	if r.Reason != "" {
+		attrs = append(attrs, slog.String("reason", r.Reason))
+	}
+	if r.Trace != nil {
+		attrs = appendPayment(attrs, r.Trace)
+	}
+	return level, attrs
+}
+
+// appendPayment appends what happened to the payment, without what is empty.
+func appendPayment(attrs []slog.Attr, t *x402.Trace) []slog.Attr {
+	states, cause := "", ""
+	for _, s := range t.States {
+		states += ">" + string(s)
+	}
+	if t.Cause != nil {
+		cause = t.Cause.Error()
+	}
+	ms := func(key string, d time.Duration) slog.Attr { return slog.Float64(key, Milliseconds(d)) }
+	for _, a := range [...]slog.Attr{
+		slog.String("payer", t.Payer), slog.String("nonce", t.Nonce), slog.String("amount", t.Amount), slog.String("transaction", t.Transaction),
+		slog.String("states", strings.TrimPrefix(states, ">")), slog.String("purchase", t.Purchase), slog.String("settlement", t.Class),
+		slog.String("evidence", t.Verdict), slog.String("reason", t.Reason), slog.String("cause", cause),
+		slog.Bool("used_as_paid", t.UsedAsPaid), slog.Bool("unreceipted", t.Unreceipted), slog.Bool("unrecorded", t.Unrecorded),
+		ms("verify_ms", t.Verify), ms("claim_ms", t.Claim), ms("slot_ms", t.Slot), ms("settle_ms", t.Settle),
+		ms("evidence_ms", t.Evidence), ms("lookup_ms", t.Lookup), ms("record_ms", t.Record),
+	} {
+		switch a.Value.Any() {
+		case "", false, 0.0:
+		default:
+			attrs = append(attrs, a)
+		}
+	}
+	if len(t.Asked) > 0 { // in this order
+		asked := make([]map[string]any, len(t.Asked))
+		for i, a := range t.Asked {
+			asked[i] = map[string]any{"name": a.Facilitator, "settlement": a.Class, "ms": Milliseconds(a.Took)}
+			if a.Reason != "" {
+				asked[i]["reason"] = a.Reason
+			}
+		}
+		attrs = append(attrs, slog.Any("facilitators", asked))
+	}
+	if len(t.Extensions) > 0 {
+		attrs = append(attrs, slog.Any("extension_responses", t.Extensions))
+	}
+	return attrs
+}
+
+// Milliseconds is a duration as log lines and metrics have it.
+func Milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

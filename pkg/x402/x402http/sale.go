@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -143,7 +142,7 @@ func (x *sale) refuses(r *http.Request) error {
 	if x.check == nil {
 		return nil
 	}
-	w := newRecorder()
+	w := newRecorder(r.Context())
 	x.check(w, r)
 	if w.status == 0 {
 		return nil
@@ -165,7 +164,7 @@ func owedWith(status int, after time.Duration) fault.Info {
 // run runs the handler until the context ends, and judges what it says. A handler that
 // goes on after that is heard no more.
 func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
-	w, done := newRecorder(), make(chan error, 1)
+	w, done := newRecorder(ctx), make(chan error, 1)
 	go func() {
 		defer func() {
 			if p := recover(); p != nil {
@@ -180,11 +179,9 @@ func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
 		done <- nil
 	}()
 	select {
-	case <-ctx.Done():
-		w.close()
+	case <-ctx.Done(): // w belongs to the handler still
 		return x402.Reply{}, owedWith(http.StatusGatewayTimeout, time.Second).New(ctx.Err())
 	case err := <-done:
-		w.close()
 		if err != nil {
 			return x402.Reply{}, fault.New(fault.InternalError, err)
 		}
@@ -266,29 +263,23 @@ func ownOf(f *fault.Error) (own *ownBody, ok bool) {
 const maxAnswer = 32 << 20
 
 // recorder is the http.ResponseWriter of a handler that is sold. Its answer is sent when
-// it is complete, with the payment's response before it.
+// it is complete, with the payment's response before it. It is the handler's alone until
+// that returns.
 type recorder struct {
-	mu      sync.Mutex
+	ctx     context.Context
 	header  http.Header
 	status  int // 0 before the first word
 	body    bytes.Buffer
-	closed  bool
 	tooLong bool
 }
 
-func newRecorder() *recorder { return &recorder{header: http.Header{}} }
+func newRecorder(ctx context.Context) *recorder { return &recorder{ctx: ctx, header: http.Header{}} }
 
 // Respond has a handler answer a request.
 func Respond(h http.Handler, r *http.Request) Response {
-	w := newRecorder()
+	w := newRecorder(r.Context())
 	h.ServeHTTP(w, r)
 	return Response{Status: cmp.Or(w.status, http.StatusOK), Header: w.header, Body: w.body.Bytes()}
-}
-
-func (w *recorder) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.closed = true
 }
 
 func (w *recorder) own() *ownBody {
@@ -300,8 +291,6 @@ func (w *recorder) Header() http.Header { return w.header }
 
 // WriteHeader implements http.ResponseWriter. The first final status counts.
 func (w *recorder) WriteHeader(status int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.status == 0 && status >= 200 {
 		w.status = status
 	}
@@ -309,9 +298,7 @@ func (w *recorder) WriteHeader(status int) {
 
 // Write implements http.ResponseWriter. It fails once the time of the handler is over.
 func (w *recorder) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
+	if w.ctx.Err() != nil {
 		return 0, http.ErrHandlerTimeout
 	}
 	w.status = cmp.Or(w.status, http.StatusOK)

@@ -1,6 +1,8 @@
 package x402http
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,9 +14,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -77,36 +81,29 @@ type Toolbox struct {
 	seller    *Seller
 	server    ToolServer
 	tools     map[string]Tool // by their names
-	described places[mcp.Description]
+	described Places[mcp.Description]
 }
-
-// Methods implements Path.
-func (b *Toolbox) Methods(*http.Request) []string { return []string{http.MethodPost} }
 
 // ServeHTTP implements http.Handler.
 func (b *Toolbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	b.seller.config.Front.serve(w, r, "mcp", b)
+	b.seller.config.Front.serve(w, r, "mcp", func(*http.Request) []string { return []string{http.MethodPost} }, b.answer)
 }
 
-// Serve implements Path.
-func (b *Toolbox) Serve(r *http.Request, id string) Response {
+// answer reads a message and answers it.
+func (b *Toolbox) answer(r *http.Request, id string) Response {
 	front := &b.seller.config.Front
-	arrived := front.Now()
 	body, err := io.ReadAll(io.LimitReader(r.Body, mcp.MaxBody+1))
 	if err != nil {
 		return rpc(mcp.Response{Status: http.StatusBadRequest}) // the client is gone
 	}
 	q, bad := mcp.Read(r.Header, body)
-	var c *mcp.Call
 	if bad == nil && q.Method == mcp.MethodCall && !q.Notification() {
-		c, bad = q.Call(func(tool string) bool { return b.tools[tool].Endpoint != nil })
+		var c *mcp.Call
+		if c, bad = q.Call(func(tool string) bool { return b.tools[tool].Endpoint != nil }); bad == nil {
+			return b.call(r, id, q, c)
+		}
 	}
-	if c != nil {
-		x := &call{Call: c, Tool: b.tools[c.Tool], q: q, r: r, id: id, box: b}
-		x.meter = newMeter(front.Log, b.seller.config.Rate, r, id, c.Paid())
-		return x.meter.count(r, x.fails, func() Response { return x.answer(arrived) })
-	}
-	return newMeter(front.Log, b.seller.config.Rate, r, id, false).count(r, func(f *fault.Error) Response {
+	return front.metered(r, front.meter(b.seller.config.Rate, r, id, false), func(f *fault.Error) Response {
 		// Only a call has a result that could say it.
 		res := rpc(q.Fail(f.Info().Status, mcp.CodeInternal, mcp.Words(f.Public()), map[string]any{"code": f.Code, "retry_after": seconds(f)}))
 		res.Header.Set(fault.HeaderRetryAfter, strconv.Itoa(seconds(f)))
@@ -124,11 +121,80 @@ func (b *Toolbox) Serve(r *http.Request, id string) Response {
 	})
 }
 
+// call answers the call of a tool as the GET that it stands for. What is wrong with the
+// arguments of one without a payment comes before the price: a model can correct it, and
+// need not pay for that.
+func (b *Toolbox) call(r *http.Request, id string, q *mcp.Request, c *mcp.Call) Response {
+	front, t := &b.seller.config.Front, b.tools[c.Tool]
+	values, bad := t.values(c.Arguments)
+	key := http.CanonicalHeaderKey(x402.HeaderKey) // the header comes before the member of the call
+	get := &http.Request{
+		Method: http.MethodGet, URL: &url.URL{Path: t.Path, RawQuery: values.Encode()}, Host: r.Host, TLS: r.TLS,
+		RemoteAddr: r.RemoteAddr, Header: http.Header{key: r.Header[key]}, Body: http.NoBody,
+	}
+	x := t.Endpoint.exchange(get.WithContext(r.Context()), id, c.Paid())
+	x.call, x.bad = c, bad
+	return front.metered(r, x.meter, func(f *fault.Error) Response { return b.result(x, q, Failed(f)) }, func() Response {
+		return b.result(x, q, front.guarded(r, id, func() Response {
+			if !c.Paid() {
+				if _, err := x.job(); err != nil {
+					return Failed(fault.From(err))
+				}
+			}
+			return x.sell()
+		}))
+	})
+}
+
+// result is a response to the GET as the result of the call. Only a result of the tool and
+// an offer are structured: clients hold that of an error to the output schema, and look in
+// it for a price.
+func (b *Toolbox) result(x *exchange, q *mcp.Request, res Response) Response {
+	if res.Status == 0 {
+		var charged *bool
+		if !x.call.Paid() {
+			charged = new(bool)
+		}
+		b.seller.config.Front.fail(&res, x.r, x.id, charged, true)
+	}
+	failed, text := res.Status >= http.StatusBadRequest, res.Body
+	if !utf8.Valid(text) { // a handler's answer is text, JSON, or anything
+		text = []byte(base64.StdEncoding.EncodeToString(text))
+	}
+	wait, own, age, owed := 0, b.server.Name+"/", res.Header.Get(x402.HeaderAge), res.Header.Get(x402.HeaderOwed)
+	if res.Fault != nil && !res.asks {
+		wait = seconds(res.Fault)
+	}
+	policy, state := x.meter.Headers()
+	meta := map[string]any{own + "request-id": x.id}
+	for _, m := range []struct {
+		name string
+		v    any
+		set  bool
+	}{
+		{mcp.KeyResponse, res.Receipt, res.Receipt != nil}, {own + "replayed", true, res.Replayed},
+		{own + "age", json.Number(age), age != ""}, {own + "owed", strings.Split(owed, ", "), owed != ""},
+		{own + "retry-after", wait, wait > 0}, {own + "rate-limit", state, state != ""},
+		{own + "rate-limit-policy", policy, policy != ""},
+	} {
+		if m.set {
+			meta[m.name] = m.v
+		}
+	}
+	answer := rpc(b.server.Answer(q, mcp.Result{
+		Text: text, IsError: failed, Meta: meta,
+		Structured: res.asks || !failed && bytes.HasPrefix(text, []byte("{")) && json.Valid(text),
+	}))
+	res.Header, res.Body = answer.Header, answer.Body
+	res.Product, res.Tool = x.product.Name, x.call.Tool
+	return res
+}
+
 // respond answers what costs nothing.
 func (b *Toolbox) respond(r *http.Request, q *mcp.Request) Response {
 	return rpc(b.server.Respond(q, func() *mcp.Description {
 		at := b.server.At(r)
-		d, _ := b.described.of(at, func(had *mcp.Description) (*mcp.Description, error) {
+		d, _ := b.described.Of(at, func(had *mcp.Description) (*mcp.Description, error) {
 			if had == nil {
 				had = new(b.server.Describe(at))
 			}
@@ -152,8 +218,7 @@ func rpc(m mcp.Response) Response {
 func (t Tool) schema() map[string]any {
 	properties, required := map[string]any{}, []string{}
 	for _, p := range t.Params {
-		kind, _ := p.kind()
-		properties[p.Name] = map[string]any{"type": kind, "description": p.Description}
+		properties[p.Name] = map[string]any{"type": p.kind(), "description": p.Description}
 		if p.Required {
 			required = append(required, p.Name)
 		}
@@ -170,9 +235,10 @@ func (t Tool) values(args map[string]any) (url.Values, error) {
 		names = append(names, p.Name)
 		switch v := args[p.Name]; {
 		case v != nil:
-			text, err := p.text(v)
-			if err != nil {
-				return nil, err
+			text, ok := p.text(v)
+			if !ok {
+				article := map[string]string{"integer": "an", "string": "a"}[p.kind()]
+				return nil, fault.Newf(fault.InvalidArguments, fmt.Errorf("it is a %T", v), "The argument %s must be %s %s.", p.Name, article, p.kind())
 			}
 			values.Set(p.Name, text)
 		case p.Required:
@@ -188,33 +254,25 @@ func (t Tool) values(args map[string]any) (url.Values, error) {
 	return values, nil
 }
 
-// kind is the parameter's type in JSON Schema, and in a sentence.
-func (p Param) kind() (kind, words string) {
+// kind is the parameter's type in JSON Schema.
+func (p Param) kind() string {
 	if p.Integer {
-		return "integer", "an integer"
+		return "integer"
 	}
-	return "string", "a string"
+	return "string"
 }
 
-// text is an argument as a query has it. The text of a number is taken for an integer.
-func (p Param) text(v any) (string, error) {
+// text is an argument as a query has it. The text of a number is taken for an integer. A
+// number without a fraction is one in whatever notation, as in JSON Schema: 443.0, 4.43e2.
+func (p Param) text(v any) (text string, ok bool) {
 	switch x := v.(type) {
 	case string:
-		return x, nil
+		return x, true
 	case json.Number:
-		if p.Integer {
-			return whole(x), nil
+		if f, err := x.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			return strconv.FormatInt(int64(f), 10), p.Integer
 		}
+		return x.String(), p.Integer
 	}
-	_, words := p.kind()
-	return "", fault.Newf(fault.InvalidArguments, fmt.Errorf("it is a %T", v), "The argument %s must be %s.", p.Name, words)
-}
-
-// whole writes a number without a fraction as an integer: 443.0 and 4.43e2 are
-// integers in JSON Schema.
-func whole(n json.Number) string {
-	if f, err := n.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-		return strconv.FormatInt(int64(f), 10)
-	}
-	return n.String()
+	return "", false
 }

@@ -1,0 +1,228 @@
+package limit
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// Request is one request as a Rate counts it. It implements x402.Meter: the Gate counts a
+// payment that is valid as far as the request shows, and Admit and Served count every
+// other request.
+type Request struct {
+	Rate *Rate
+	// Client is who sends it, a ClientKey or a DocumentsKey, and Site the SiteKey that
+	// its payment is counted by.
+	Client, Site string
+	Paid         bool // it carries a payment, in order or not
+	// Warn is told that the store failed where that does not change the answer.
+	Warn func(what string, err error)
+
+	Verdict // what is known of the client by now
+	opened  bool
+	window  int64 // in which it was opened
+}
+
+// Admit is the fault of a request whose client is over its limit, and nil for one that may
+// go on. One without a payment is counted. One with a payment is refused only if not even
+// one unit is left, by what this environment knows, because it may turn out to be none.
+func (q *Request) Admit(ctx context.Context) *fault.Error {
+	if q.Paid {
+		q.Verdict = q.Rate.of(q.Client, func(t *tally, now time.Time) Verdict {
+			return q.Rate.verdict(t, now, !t.exceeds(1, q.Rate.limit, now), q.Rate.undecided)
+		})
+	} else {
+		q.allow(ctx)
+	}
+	return q.fault()
+}
+
+func (q *Request) allow(ctx context.Context) {
+	if q.Verdict = q.Rate.allow(ctx, q.Client); q.Err != nil {
+		q.Warn("rate limit store failed", q.Err)
+	}
+}
+
+// unit is the size of an answer without a payment that counts as one request.
+const unit = 16 << 10
+
+// Served counts what a request that was admitted has weighed beyond its first unit: a
+// unit for each further started 16 KiB of an answer without a payment. One with a payment
+// that the Gate did not count, because it is not valid, counts now.
+func (q *Request) Served(ctx context.Context, size int) {
+	if q.Paid && !q.opened {
+		q.allow(ctx)
+	}
+	if more := (size - 1) / unit; !q.Paid && more > 0 {
+		q.Verdict = q.Rate.of(q.Client, func(t *tally, now time.Time) Verdict {
+			t.count += more
+			return q.Rate.verdict(t, now, true, 1)
+		})
+	}
+}
+
+// Open counts a payment that is valid as far as the request itself shows. It asks the
+// store, and the caller makes no other call before it. The error is a *fault.Error.
+func (q *Request) Open(ctx context.Context) error {
+	r, now := q.Rate, q.Rate.now()
+	q.opened = true
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.tally(q.Site, now)
+	ok := !t.exceeds(r.undecided, r.limit, now)
+	if ok {
+		q.window = t.window
+		window, most := start(t.window), r.limit-t.unsent()
+		r.mu.Unlock()
+		total, counted, err := r.counter.Count(ctx, q.Site, window, Units{All: r.undecided, Open: r.undecided - 1}, most)
+		now = r.now()
+		r.mu.Lock()
+		if err != nil { // how much the client has used is not known
+			q.Verdict = r.verdict(t, now, false, r.undecided)
+			return fault.New(fault.LedgerUnavailable, fmt.Errorf("count the request: %w", err))
+		}
+		t.hear(total, now)
+		ok = counted
+	}
+	if q.Verdict = r.verdict(t, now, ok, r.undecided); !ok {
+		return q.fault()
+	}
+	return nil
+}
+
+// Close reports the outcome of a request that was opened, once. atFault says that its
+// payer can have caused the outcome, which costs us and does not pay: the request then
+// weighs 20 units of a limit of 300, and otherwise 1. It takes at most the time of one
+// report. After a failure the request weighs what it weighed before.
+func (q *Request) Close(ctx context.Context, atFault bool) {
+	r, now := q.Rate, q.Rate.now()
+	window := max(windowOf(now), q.window)
+	n := Units{All: 1 - r.undecided, Open: 1 - r.undecided}
+	switch {
+	case window > q.window && !atFault:
+		n = Units{} // in a window that has ended nothing is given back
+	case window > q.window:
+		n = Units{All: r.atFault} // a fault would cost nothing there: it counts in full now
+	case atFault:
+		n.All = r.atFault - r.undecided
+	}
+	var total Units
+	var err error
+	if n != (Units{}) {
+		if total, err = r.count(ctx, q.Site, window, n); err != nil {
+			q.Warn("rate limit not corrected", err)
+		}
+	}
+	q.Verdict = r.of(q.Site, func(t *tally, now time.Time) Verdict {
+		if n != (Units{}) && err == nil && t.window == window {
+			t.hear(total, now)
+		}
+		return r.verdict(t, now, true, r.undecided)
+	})
+}
+
+// Verdict says whether a request may go on, and how its client stands.
+type Verdict struct {
+	OK bool
+	// RetryAfter is how long a refused client has to wait: two seconds while its
+	// undecided requests may give back what the refused one needs, and otherwise
+	// until its window ends.
+	RetryAfter time.Duration
+	// Limit is the units of a window, 0 when there is no limit, and Remaining how many
+	// more this environment would let pass by what it knows.
+	Limit, Remaining int
+	// Reset is the time until the window ends.
+	Reset time.Duration
+	// Err is why the store could not be asked: the verdict is then by what this
+	// environment counted on its own. It is nil while the store is not called after a
+	// failure (see Rate).
+	Err error
+}
+
+// The headers that say where a client stands
+// (draft-ietf-httpapi-ratelimit-headers-11).
+const (
+	HeaderPolicy = "RateLimit-Policy"
+	HeaderLimit  = "RateLimit"
+)
+
+// Headers are the values of HeaderPolicy and HeaderLimit, empty when there is no limit.
+// They carry what this environment knows. That is not a promise: the draft allows a server
+// to refuse earlier, and this one may refuse later.
+func (v Verdict) Headers() (policy, state string) {
+	if v.Limit == 0 {
+		return "", ""
+	}
+	number := strconv.Itoa
+	return `"default";q=` + number(v.Limit) + ";w=" + number(wholeSeconds(Window)),
+		`"default";r=` + number(v.Remaining) + ";t=" + number(wholeSeconds(v.Reset))
+}
+
+// fault is the rate_limited of a refused request, and nil for one that may go on.
+func (v Verdict) fault() *fault.Error {
+	if v.OK {
+		return nil
+	}
+	return fault.New(fault.RateLimited, nil).After(v.RetryAfter)
+}
+
+// wholeSeconds rounds up, so that a client which returns after that many seconds
+// is not too early.
+func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+
+// Unknown is the key that all addresses share that cannot be parsed.
+const Unknown = "unknown"
+
+// maxRemote is more than any address with a port needs. A zone may have any
+// length, so longer text is not parsed.
+const maxRemote = 128
+
+// ClientKey names the client behind an address: an IPv4 address as it is, or
+// the /64 of an IPv6 address, which is the smallest network that is assigned, and whose
+// client may use every address in it. The address may have a port, brackets or a zone;
+// IPv4 mapped into IPv6 is IPv4. Anything else is Unknown. A key is at most 24
+// bytes of ASCII.
+func ClientKey(remoteAddr string) string { return keyOf(remoteAddr, 64) }
+
+// DocumentsKey names the tally of what a client asks of the free documents, apart
+// from its ClientKey's, so that a client without units left can still read what an
+// error means. A key is at most 34 bytes.
+func DocumentsKey(remoteAddr string) string { return "documents|" + ClientKey(remoteAddr) }
+
+// SiteKey is a ClientKey with the /48 of an IPv6 address in place of its /64: providers
+// assign a /56 or a /48 on request, which is 256 or 65,536 networks of a client's size.
+// What is expensive to serve is counted by it.
+func SiteKey(remoteAddr string) string { return keyOf(remoteAddr, 48) }
+
+func keyOf(remoteAddr string, bits int) string {
+	addr := parseRemote(remoteAddr).Unmap()
+	if addr.Is4() {
+		return addr.String()
+	}
+	prefix, _ := addr.Prefix(bits) // without the zone; invalid of an invalid address
+	if !prefix.IsValid() {
+		return Unknown
+	}
+	return prefix.String()
+}
+
+// parseRemote tries the bare address first: that is what API Gateway sends. It returns
+// the zero Addr for what is not an address.
+func parseRemote(s string) netip.Addr {
+	if len(s) > maxRemote {
+		return netip.Addr{}
+	}
+	if addr, err := netip.ParseAddr(s); err == nil {
+		return addr
+	}
+	if strings.HasSuffix(s, "]") { // brackets without a port
+		s += ":0"
+	}
+	withPort, _ := netip.ParseAddrPort(s) // zero after an error
+	return withPort.Addr()
+}
