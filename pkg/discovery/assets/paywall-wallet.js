@@ -158,10 +158,42 @@ function authorization() {
 const now = () => Date.now() / 1000 + skew;
 const secondsLeft = (a) => Number(a.validBefore) - now();
 
+/** Keccak-256 of at most 135 bytes, in hex. */
+function keccak(bytes) {
+  const block = new Uint8Array(200);
+  block.set(bytes);
+  block[bytes.length] ^= 1;
+  block[135] ^= 0x80;
+  const view = new DataView(block.buffer);
+  const lanes = Array.from({ length: 25 }, (_, i) => view.getBigUint64(8 * i, true));
+  const turned = (lane, by) => BigInt.asUintN(64, lane << BigInt(by)) | lane >> BigInt(64 - by);
+  for (let round = 0, bits = 1; round < 24; round++) {
+    const columns = lanes.slice(0, 5).map((_, x) => lanes[x] ^ lanes[x + 5] ^ lanes[x + 10] ^ lanes[x + 15] ^ lanes[x + 20]);
+    for (let i = 0; i < 25; i++) lanes[i] ^= columns[(i + 4) % 5] ^ turned(columns[(i + 1) % 5], 1);
+    for (let i = 1, at = 1, moved = lanes[1]; i < 25; i++) {
+      at = Math.floor(at / 5) + 5 * ((2 * (at % 5) + 3 * Math.floor(at / 5)) % 5);
+      [moved, lanes[at]] = [lanes[at], turned(moved, i * (i + 1) / 2 % 64)];
+    }
+    for (let y = 0; y < 25; y += 5) {
+      const row = lanes.slice(y, y + 5);
+      for (let x = 0; x < 5; x++) lanes[y + x] ^= ~row[(x + 1) % 5] & row[(x + 2) % 5];
+    }
+    for (let i = 0; i < 7; i++, bits = bits << 1 ^ (bits >> 7) * 0x171) if (bits & 1) lanes[0] ^= 1n << BigInt((1 << i) - 1);
+  }
+  lanes.slice(0, 4).forEach((lane, i) => view.setBigUint64(8 * i, lane, true));
+  return hex(block.slice(0, 32));
+}
+
+/** An address with the capitals that are its checksum (EIP-55). */
+function checksummed(address) {
+  const lower = address.slice(2).toLowerCase();
+  const sum = keccak(new TextEncoder().encode(lower));
+  return "0x" + lower.replace(/./g, (c, i) => sum[i] > "7" ? c.toUpperCase() : c);
+}
 /** Puts what will be signed into its places on the page, or takes it away. */
 function draw(next) {
   draft = next;
-  const values = { ...next, token: terms.asset, chain: String(chainID) };
+  const values = { ...next, ...(next && { from: checksummed(next.from) }), token: terms.asset, chain: String(chainID) };
   for (const node of document.querySelectorAll("[data-signs]")) node.textContent = values[node.dataset.signs] ?? node.dataset.empty ?? node.textContent;
   for (const node of document.querySelectorAll(".mine")) node.hidden = !next;
   part("until").textContent = next ? new Date(next.validBefore * 1000).toLocaleTimeString() : "";

@@ -197,7 +197,7 @@ export async function scrollsToTheButton(stage) {
     assert.ok(Math.abs((await foot()) - read) < 2, "a reader was scrolled");
     await toReview(stage);
     await away();
-    await page.evaluate((address) => window.emitFromWallet("accountsChanged", [address]), late.address);
+    await page.evaluate((address) => window.emitFromWallet("accountsChanged", [address.toLowerCase()]), late.address);
     await page.waitForFunction((address) => document.querySelector("[data-signs=from]").textContent === address, late.address);
     for (let frame = 0; frame < 600 && (await page.evaluate(outOfSight)).length > 0; frame++) await page.evaluate(() => new Promise(requestAnimationFrame));
     assert.deepEqual(await page.evaluate(outOfSight), [], "not in view after another account");
