@@ -3,6 +3,7 @@ package main
 import (
 	"debug/elf"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -20,76 +21,39 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
+var update = flag.Bool("update", false, "write what the envelope adds to template.yaml")
+
 // TestEnvelope: the synthesized template is template.yaml, of which it restates nothing,
-// with what the envelope is there to change and to add. What else it adds has its
-// own tests: alarms, and the dashboard.
+// with what testdata/envelope.json changes and adds; the dashboard has its own test.
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
 	s := must(readSettings("..", from(deployed.Context())))(t)
-	want, got := written(t, s.params), synthesized(t)
-	type m = document
-	ref := func(id string) m { return m{"Ref": id} }
-	all, add := section(want, "Resources"), func(id, kind string, properties m) m {
-		r := m{"Type": "AWS::" + kind, "Properties": properties}
-		section(want, "Resources")[id] = r
-		return r
-	}
-	for _, id := range []string{idLog, idFunctionsLog} {
-		properties(want, id)["RetentionInDays"] = float64(defaultRetention)
-	}
-	properties(want, sam.LogicalID(sam.Reconcile))["ReservedConcurrentExecutions"] = 1.0
-	for id, email := range map[string]string{"Alarms": "ops@hostfacts.example", "Tickets": "tickets@hostfacts.example"} {
-		add(id, "SNS::Topic", m{"DisplayName": defaultStack + " " + strings.ToLower(id)})
-		add(id+"Email", "SNS::Subscription", m{"Protocol": "email", "Endpoint": email, "TopicArn": ref(id)})
-		add(id+"Policy", "SNS::TopicPolicy", m{"Topics": []any{ref(id)}, "PolicyDocument": m{"Version": "2012-10-17", "Statement": []any{m{
-			"Effect": "Allow", "Action": "sns:Publish", "Resource": ref(id),
-			"Principal": m{"Service": []any{"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}},
-			"Condition": m{"StringEquals": m{"aws:SourceAccount": ref("AWS::AccountId")}},
-		}, m{
-			"Effect": "Deny", "Action": "sns:Publish", "Resource": ref(id), "Principal": "*", "Condition": m{"Bool": m{"aws:SecureTransport": "false"}},
-		}}}})
-	}
-	// A budget with a name could not be replaced, nor be in two regions. It waits for
-	// the policy that lets it tell.
-	notice := func(kind string, percent float64) m {
-		return m{
-			"Notification": m{"NotificationType": kind, "ComparisonOperator": "GREATER_THAN", "Threshold": percent, "ThresholdType": "PERCENTAGE"},
-			"Subscribers":  []any{m{"SubscriptionType": "SNS", "Address": ref("Tickets")}},
+	base, got, more := written(t, s.params), synthesized(t), document{}
+	for _, part := range []string{"Resources", "Conditions", "Globals", "Rules", "Outputs"} {
+		has := section(got, part)
+		more[part] = has
+		for name, v := range section(base, part) {
+			if cmp.Equal(v, has[name]) {
+				delete(has, name)
+			} else if has[name] == nil {
+				t.Errorf("%s has no %s any more", part, name)
+			}
 		}
+		maps.DeleteFunc(has, func(_ string, v any) bool { m, _ := v.(document); return m["Type"] == "AWS::CloudWatch::Dashboard" })
 	}
-	add("Budget", "Budgets::Budget", m{
-		"Budget":                       m{"BudgetType": "COST", "TimeUnit": "MONTHLY", "BudgetLimit": m{"Amount": float64(defaultBudget), "Unit": "USD"}},
-		"NotificationsWithSubscribers": []any{notice("ACTUAL", 80), notice("FORECASTED", 100)},
-	})["DependsOn"] = []any{"TicketsPolicy"}
-	add("Domain", "ApiGatewayV2::DomainName", m{"DomainName": "api.hostfacts.example", "DomainNameConfigurations": []any{
-		m{"CertificateArn": deployed.Context()[ctxCertificate], "EndpointType": "REGIONAL", "SecurityPolicy": "TLS_1_2"},
-	}})
-	// It waits for the stage, which SAM makes, and TestTransform finds.
-	add("DomainMapping", "ApiGatewayV2::ApiMapping", m{"ApiId": ref(idAPI), "DomainName": ref("Domain"), "Stage": "$default"})["DependsOn"] = []any{idStage}
-	for _, q := range savedQueries() {
-		groups := []any{ref(idFunctionsLog)}
-		if q.gateway {
-			groups = []any{ref(idLog)}
-		}
-		add(q.id(), "Logs::QueryDefinition", m{"Name": defaultStack + "/" + q.name, "QueryString": q.text, "LogGroupNames": groups})
+	delete(section(got, "Rules"), "CheckBootstrapVersion") // the CDK's own
+	text := append(must(json.MarshalIndent(more, "", "  "))(t), '\n')
+	const golden = "testdata/envelope.json"
+	if *update {
+		check(t, os.WriteFile(golden, text, 0o644)) //nolint:gosec // a file of the repository
 	}
-	for id, r := range section(got, "Resources") {
-		if kind := r.(m)["Type"]; kind == "AWS::CloudWatch::Dashboard" || kind == "AWS::CloudWatch::Alarm" && all[id] == nil {
-			all[id] = r
-		}
+	if d := cmp.Diff(string(must(os.ReadFile(golden))(t)), string(text)); d != "" {
+		t.Errorf("%s, which -update writes (-file +synthesized):\n%s", golden, d)
 	}
 	// What is secret is asked for at deployment.
 	for name, p := range template(t).Parameters {
 		if _, stays := section(got, "Parameters")[name]; stays != p.NoEcho {
 			t.Errorf("parameter %s: secret %v, asked for %v", name, p.NoEcho, stays)
-		}
-	}
-	delete(section(got, "Rules"), "CheckBootstrapVersion") // the CDK's own
-	outputs := section(got, "Outputs")
-	maps.DeleteFunc(outputs, func(id string, _ any) bool { return section(want, "Outputs")[id] == nil })
-	for _, part := range []string{"Resources", "Conditions", "Globals", "Rules", "Outputs"} {
-		if d := cmp.Diff(want[part], any(section(got, part))); d != "" {
-			t.Errorf("%s (-template.yaml and its envelope +synthesized):\n%s", part, d)
 		}
 	}
 }

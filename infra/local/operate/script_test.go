@@ -28,6 +28,8 @@ var update = flag.Bool("update", false, "write into the scripts what the command
 //	% node WORD...    a chain, as node describes it: RPC_URL
 //	% set NAME=VALUE  a variable of the environment
 //	% damage          the ledger's file is damaged
+//	% shop            a ledger and a chain of a day that is over: $DAY
+//	% STEP...         what has happened there, see step
 //
 // What differs from run to run is written as a word: see words of scripted.
 func TestScripts(t *testing.T) {
@@ -40,14 +42,15 @@ type scripted struct {
 	t     *testing.T
 	env   map[string]string
 	words []string // pairs of what differs from run to run, and its word
+	shop  *shop
 }
 
 func newScripted(t *testing.T) testbed.Script {
 	s := &scripted{t: t, env: map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "none.db")}}
 	for n := range 10 {
-		s.words = append(s.words, keyOf(n), fmt.Sprintf("$KEY%d", n))
+		s.words = append(s.words, keyOf(n), fmt.Sprintf("$KEY%d", n), txOf(n), fmt.Sprintf("$TX%d", n))
 	}
-	s.words = append(s.words, back, "$BACK", paidIn, "$PAID", payer, "$PAYER", strings.ToLower(payer), "$payer", "$PAYER", payer,
+	s.words = append(s.words, strings.TrimSuffix(keyOf(0), "000"), "$KEY-", back, "$BACK", paidIn, "$PAID", payer, "$PAYER", strings.ToLower(payer), "$payer", "$PAYER", payer,
 		operator(), "$OPERATOR", s.env["LEDGER_FILE"], "$LEDGER")
 	return s
 }
@@ -85,8 +88,18 @@ func (s *scripted) Prepare(line string) {
 	case "set":
 		name, value, _ := strings.Cut(args[0], "=")
 		s.env[name] = value
+	case "shop":
+		s.shop = newShop(s.t)
+		node := s.shop.node(willing)
+		maps.Copy(s.env, map[string]string{"LEDGER_FILE": s.shop.path, "RPC_URL": node, "PAY_TO": payee})
+		s.words = append(s.words, s.shop.path, "$LEDGER", strings.TrimPrefix(node, "http://"), "$NODE")
+		for offset, word := range map[int]string{-1: "$BEFORE", 0: "$DAY", 1: "$AFTER"} {
+			s.words = append(s.words, s.shop.day.AddDate(0, 0, offset).Format(time.DateOnly), word)
+		}
 	default:
-		s.t.Fatalf("%% %s is not known", line)
+		if s.shop == nil || !s.shop.step(line) {
+			s.t.Fatalf("%% %s is not known", line)
+		}
 	}
 }
 

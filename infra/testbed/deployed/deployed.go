@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
@@ -132,49 +133,79 @@ func Routes() map[string][]string {
 	return all
 }
 
-// On are actions on the table's items with keys of a form, as dynamodb:LeadingKeys has
-// them.
-func On(form string, actions ...string) (all []string) {
-	for _, action := range actions {
-		all = append(all, "dynamodb:"+action+" on Ledger.Arn of "+form)
+// Granted is what the template allows a function, sorted, as "dynamodb:GetItem on
+// Ledger.Arn of rate|*": an action, and the forms of the keys of items, an index of the
+// table, or a secret. There are no other statements: policy templates and AWS's managed
+// policies are wider than needed.
+func Granted(tb testing.TB, slug string) (all []string) {
+	tb.Helper()
+	resources := Template(tb)["Resources"].(object)
+	properties := func(id string) object { return resources[id].(object)["Properties"].(object) }
+	function := properties(sam.LogicalID(slug))
+	if function["Role"] != nil {
+		tb.Errorf("%s: its role has other permissions", slug)
 	}
-	return all
-}
-
-// Slots are actions on the item with an operation's leases.
-func Slots(o catalog.Operation, actions ...string) (all []string) {
-	if o.Kind == catalog.SmokeTest {
-		return nil
-	}
-	return On("slots|"+o.Slug, actions...)
-}
-
-// Permissions lists by hand what each function may do: that what it is granted is what it uses
-// (TestPermissionsUsedAreGranted of infra) does not say that it should.
-func Permissions(slug string) (all []string) {
-	payments, purchases := On("eip155:*", "GetItem", "PutItem"), On("purchase|*", "GetItem", "PutItem")
-	rates := On("rate|*", "UpdateItem") // units of a client
-	ready := On("ready", "GetItem")     // a key that nothing has, for /ready
-	secrets := []string{"secretsmanager:GetSecretValue on FacilitatorSecretArn", "secretsmanager:GetSecretValue on FacilitatorFallbackSecretArn"}
-	switch slug {
-	case sam.Discovery:
-		all = rates
-	case sam.Health:
-		all = slices.Concat(ready, rates, secrets)
-	case sam.Reconcile:
-		all = slices.Concat(payments, On("purchase|*", "GetItem"), On("cursor|*", "GetItem", "PutItem"), ready, secrets) // how far the chain was read
-		all = append(all, "dynamodb:Query on ${Ledger.Arn}/index/"+dynamo.IndexName)
-	default: // priced
-		all = slices.Concat(payments, purchases, rates, secrets)
-		for _, o := range catalog.All() {
-			if slug == o.Slug || slug == sam.MCP {
-				all = append(all, Slots(o, "UpdateItem")...)
-			}
+	for _, p := range function["Policies"].([]any) {
+		policy := p.(object)
+		if ref, shared := policy["Ref"].(string); shared {
+			policy = properties(ref)["PolicyDocument"].(object)
+			delete(policy, "Version")
 		}
-		if slug == "whois" || slug == "host-intel" || slug == sam.MCP {
-			all = append(all, On("rdap|bootstrap", "GetItem", "PutItem")...) // the registries' list
+		statements, _ := policy["Statement"].([]any)
+		if len(policy) != 1 || statements == nil {
+			tb.Errorf("%s: %v is not a list of statements", slug, p)
+		}
+		for _, s := range statements {
+			permissions := permissionsOf(s.(object))
+			if permissions == nil {
+				tb.Errorf("%s: %v grants what no function needs, or under no condition", slug, s)
+			}
+			all = append(all, permissions...)
 		}
 	}
 	slices.Sort(all)
+	return all
+}
+
+type object = map[string]any
+
+// permissionsOf reads a statement: what is on the table is on the stack's own, or on the
+// same part of the one that LedgerTableName names; a secret is there if it is named. It is
+// nil for any other.
+func permissionsOf(statement object) (all []string) {
+	const other = "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table/${LedgerTableName}"
+	table := func(own any, part string) any {
+		return object{"Fn::If": []any{"CreateLedger", own, object{"Fn::Sub": other + part}}}
+	}
+	if choice, named := statement["Fn::If"].([]any); named {
+		statement = choice[1].(object)
+		secret := map[any]string{"HasFacilitatorSecret": "FacilitatorSecretArn", "HasFallbackSecret": "FacilitatorFallbackSecretArn"}[choice[0]]
+		want := object{"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": object{"Ref": secret}}
+		if secret != "" && cmp.Equal(choice[1:], []any{want, object{"Ref": "AWS::NoValue"}}) {
+			all = append(all, "secretsmanager:GetSecretValue on "+secret)
+		}
+		return all
+	}
+	index := "/index/" + dynamo.IndexName
+	query := object{"Effect": "Allow", "Action": "dynamodb:Query", "Resource": table(object{"Fn::Sub": "${Ledger.Arn}" + index}, index)}
+	if cmp.Equal(statement, query) {
+		return []string{"dynamodb:Query on ${Ledger.Arn}" + index}
+	}
+	// A request without keys would pass ForAllValues; none of the actions on items can be
+	// sent without.
+	condition, _ := statement["Condition"].(object)
+	keys, _ := condition["ForAllValues:StringLike"].(object)
+	items := object{"Effect": "Allow", "Action": statement["Action"], "Resource": table(object{"Fn::GetAtt": []any{"Ledger", "Arn"}}, ""),
+		"Condition": object{"ForAllValues:StringLike": object{"dynamodb:LeadingKeys": keys["dynamodb:LeadingKeys"]}}}
+	actions, _ := statement["Action"].([]any)
+	forms, _ := keys["dynamodb:LeadingKeys"].([]any)
+	if !cmp.Equal(statement, items) {
+		return nil
+	}
+	for _, action := range actions {
+		for _, form := range forms {
+			all = append(all, fmt.Sprintf("%v on Ledger.Arn of %v", action, form))
+		}
+	}
 	return all
 }
