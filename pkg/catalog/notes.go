@@ -38,10 +38,10 @@ func Caveats() []Note {
 		{Title: "DNSSEC is not checked here", Text: "A name whose DNSSEC validation fails is SERVFAIL at resolvers that validate, but the answer can then come from one that does not (see resolver), so records here are no proof that a validating client gets any.", Slugs: []string{"dns", "host-intel", "uptime-check"}},
 		{Title: "Bytes of TXT records", Text: "Text is shown as UTF-8, invisible characters as JSON escapes. A byte that is not part of UTF-8 is shown as \\DDD in decimal, and a backslash that three digits follow in the record as \\092, so every \\DDD stands for one byte.", Slugs: []string{"dns", "host-intel"}},
 		{Title: "Order and addresses", Text: "Records come in the order received, which resolvers rotate. Nothing is connected to, so private addresses are returned as published.", Slugs: []string{"dns"}},
-		{Title: "Certificates and TLS that cannot be used", Text: "A certificate chain that breaks the rules of X.509 so far that no connection can be made over it, or a host that takes rare TLS alone (DHE, CCM, Ed448), is handshake_failed here. ssl-check still shows the leaf.", Slugs: []string{"headers", "resolve-redirect", "uptime-check"}},
-		{Title: "HTTP/1.1 only", Text: "A host without it is http_failed or handshake_failed here, although browsers reach it.", Slugs: []string{"headers", "resolve-redirect", "uptime-check"}},
+		{Title: "Certificates and TLS that cannot be used", Text: "A certificate chain so malformed that no connection can be made with it, or a host that accepts only rare TLS (DHE, CCM, Ed448), is handshake_failed here. ssl-check still shows the leaf.", Slugs: []string{"headers", "resolve-redirect", "uptime-check"}},
+		{Title: "HTTP/1.1 only", Text: "A host that does not speak HTTP/1.1 is http_failed or handshake_failed here, although browsers reach it.", Slugs: []string{"headers", "resolve-redirect", "uptime-check"}},
 		{Title: "Robots may be answered differently", Text: "A host may refuse this service as a robot (403, 429, 503, 999) and serve a browser.", Slugs: []string{"headers", "resolve-redirect", "uptime-check"}},
-		{Title: "A bundle is one answer", Text: "When its children have ended, the bundle is answered 200, whatever stands in its fields. A child that failed for a reason of ours is named in Answer-Owed, and repeating the request looks it up again without a charge; who does not come back has his answer, and no refund is due.", Slugs: []string{"host-intel", "uptime-check"}},
+		{Title: "A bundle is one answer", Text: "When its children have ended, the bundle is answered 200, whatever stands in its fields. A child that failed for a reason of ours is named in Answer-Owed, and repeating the request looks it up again without a charge; a payer who does not come back has an answer, and no refund is due.", Slugs: []string{"host-intel", "uptime-check"}},
 		{Title: "Hosts with IPv6 only", Text: "Where the service has no IPv6 route, a host without an IPv4 address cannot be reached. That says nothing about the host: a tool answers with its time-out code and owes the answer, a bundle reports it in the field.", Slugs: []string{"ssl-check", "headers", "resolve-redirect", "host-intel", "uptime-check"}},
 	}
 }
@@ -49,9 +49,9 @@ func Caveats() []Note {
 // Caps are the numbers of a deployment's limits. 0 turns a limit off.
 type Caps struct {
 	// PerMinute are the units that one client may use in a minute. A request
-	// without a payment is one unit for each started 16 KB of its answer; one with a payment is Undecided units until
-	// it is decided, one afterwards, and Refused units if its payer could cause what
-	// became of it.
+	// without a payment is one unit for each started 16 KB of its answer; one with a
+	// payment is Undecided units until it is decided, one afterwards, and Refused units
+	// if its payer could have caused the outcome.
 	PerMinute, Undecided, Refused int
 	// Single and Bundle are the paid lookups at once of one tool and one bundle.
 	Single, Bundle int
