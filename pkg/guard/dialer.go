@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"code.dny.dev/ssrf"
+
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
@@ -29,15 +31,20 @@ const (
 	dialShare    = 0.75
 )
 
-// Resolver finds addresses. Its errors are faults (nxdomain, connect_failed
-// for a name that has none) or wrap ErrResolvers.
+// Resolver finds addresses.
 type Resolver interface {
-	// Addresses returns every A and AAAA address of a name, unchecked.
+	// Addresses returns every A and AAAA address of a name, unchecked. Its errors are
+	// nxdomain, that of NoAddress for a name that has none, or wrap ErrResolvers.
 	Addresses(ctx context.Context, name string) ([]netip.Addr, error)
 }
 
-// Target is a name whose addresses were resolved once and were all found to be
-// public. Nothing is connected to but a Target's addresses.
+// NoAddress is the error about a domain without an address to connect to.
+func NoAddress(why string) error {
+	return lookup.Faultf(lookup.ConnectFailed, nil, "The domain has no address to connect to: %s.", why)
+}
+
+// Target is a name whose addresses, at least one, were resolved once and were all found
+// to be public. Nothing is connected to but a Target's addresses.
 type Target struct {
 	Name  string // as Domain returns it
 	Addrs []netip.Addr
@@ -47,8 +54,7 @@ type Target struct {
 // tests of lookups have their own.
 type Connector interface {
 	// Resolve asks for every A and AAAA address of a name and checks all of
-	// them. Its errors are faults (nxdomain, blocked_address, connect_failed
-	// for a name without addresses) or wrap ErrResolvers.
+	// them. Its errors are those of a Resolver and blocked_address.
 	Resolve(ctx context.Context, name string) (Target, error)
 
 	// Dial connects to the target's addresses in turn and returns the
@@ -95,7 +101,7 @@ func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
 	defer cancel()
 	addrs, err := d.Resolver.Addresses(ctx, name)
 	if err == nil {
-		err = checkAll(addrs)
+		err = checkAddrs(addrs...)
 	}
 	if err != nil {
 		return Target{}, err
@@ -103,27 +109,17 @@ func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
 	return Target{Name: name, Addrs: addrs}, nil
 }
 
-// checkAll is blocked_address unless all addresses are public.
-func checkAll(addrs []netip.Addr) error {
-	for _, a := range addrs {
-		if err := checkAddr(a); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Dial implements Connector. IPv4 addresses come first, at most eight are
 // tried, and all together take at most three quarters of the time that ctx
 // leaves. When ctx itself ends, the error wraps its error and is not a fault.
 func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error) {
 	none := netip.Addr{}
-	if err := checkAll(t.Addrs); err != nil {
+	if err := checkAddrs(t.Addrs...); err != nil {
 		return nil, none, err
 	}
-	addrs, err := d.reachable(ctx, t)
-	if err != nil {
-		return nil, none, err
+	addrs := d.reachable(ctx, t.Addrs)
+	if len(addrs) == 0 {
+		return nil, none, ErrNoRoute
 	}
 	connect := d.Connect
 	if connect == nil {
@@ -153,19 +149,15 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 		"The TCP connection to the host failed: %s (addresses tried: %d).", strings.Join(ways, ", "), len(failed))
 }
 
-// reachable are the addresses to try, in their order.
-func (d *Dialer) reachable(ctx context.Context, t Target) ([]netip.Addr, error) {
-	if len(t.Addrs) == 0 {
-		return nil, lookup.Faultf(lookup.ConnectFailed, nil, "The domain has no IPv4 or IPv6 address to connect to.")
-	}
+// reachable are the addresses to try, each once, in their order.
+func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) []netip.Addr {
 	var v4, v6 []netip.Addr
-	for _, a := range t.Addrs {
-		if slices.Contains(v4, a) || slices.Contains(v6, a) {
-			continue
-		}
-		if a.Is4() {
+	for _, a := range addrs {
+		switch {
+		case slices.Contains(v4, a), slices.Contains(v6, a):
+		case a.Is4():
 			v4 = append(v4, a)
-		} else {
+		default:
 			v6 = append(v6, a)
 		}
 	}
@@ -177,10 +169,7 @@ func (d *Dialer) reachable(ctx context.Context, t Target) ([]netip.Addr, error) 
 	if len(v6) > 0 && routed(ctx, v6[0]) {
 		v4 = append(v4, v6...)
 	}
-	if len(v4) == 0 {
-		return nil, fmt.Errorf("%w: IPv6 addresses only", ErrNoRoute)
-	}
-	return v4[:min(len(v4), maxAddrs)], nil
+	return v4[:min(len(v4), maxAddrs)]
 }
 
 // part is ctx with a share of the time that it leaves.
@@ -212,16 +201,6 @@ func connectChecked(ctx context.Context, network, address string) (net.Conn, err
 	return (&net.Dialer{Control: checkSocket, KeepAlive: -1}).DialContext(ctx, network, address)
 }
 
-// checkSocket is the last look, at the address that the socket is about to
-// connect to (net.Dialer.Control).
-func checkSocket(network, address string, _ syscall.RawConn) error {
-	a, err := netip.ParseAddrPort(address)
-	if err != nil || network != "tcp4" && network != "tcp6" {
-		return lookup.Fault(lookup.BlockedAddress, fmt.Errorf("socket %s to %s", network, address))
-	}
-	return checkAddr(a.Addr())
-}
-
 // hasRoute connects a UDP socket, for which the kernel looks the route up and
 // sends nothing.
 func hasRoute(ctx context.Context, a netip.Addr) bool {
@@ -231,4 +210,41 @@ func hasRoute(ctx context.Context, a netip.Addr) bool {
 	}
 	conn.Close()
 	return true
+}
+
+// public knows every special-purpose range of the IANA registries, multicast
+// and, for IPv6, everything outside 2000::/3. Ports and networks are the
+// Dialer's business. It is never changed.
+var public = ssrf.New(
+	ssrf.WithAnyPort(), ssrf.WithAnyNetwork(),
+	// Azure's WireServer answers metadata at an address that is in no registry.
+	ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")),
+)
+
+// checkAddrs returns nil for addresses that are public unicast and blocked_address where
+// one is not, which all forms of IPv6 that carry an IPv4 address (mapped, compatible,
+// translated, 6to4, Teredo) are not, nor any with a zone.
+//
+// The message names the address: it is in the public DNS, and without it nobody
+// could tell a sinkhole from a mistake in the zone.
+func checkAddrs(addrs ...netip.Addr) error {
+	for _, a := range addrs {
+		if !a.IsValid() { // which the library takes for public
+			return lookup.Fault(lookup.BlockedAddress, nil)
+		}
+		if err := public.SafeAddr(a); err != nil {
+			return lookup.Faultf(lookup.BlockedAddress, err, "The domain resolves to %s, which is not a public address.", a.WithZone(""))
+		}
+	}
+	return nil
+}
+
+// checkSocket is the last look, at the address that the socket is about to
+// connect to (net.Dialer.Control).
+func checkSocket(network, address string, _ syscall.RawConn) error {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil || network != "tcp4" && network != "tcp6" {
+		return lookup.Fault(lookup.BlockedAddress, fmt.Errorf("socket %s to %s", network, address))
+	}
+	return checkAddrs(a.Addr())
 }

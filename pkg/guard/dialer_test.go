@@ -120,7 +120,6 @@ func TestDial(t *testing.T) {
 		"doubles count once": {addrs: "1.1.1.1 1.1.1.1", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "tried: 1"},
 		"at most eight":      {addrs: strings.Join(twenty, " "), dialed: eight, code: lookup.ConnectFailed, says: "tried: 8"},
 		"made by hand":       {addrs: "1.1.1.1 127.0.0.1", code: lookup.BlockedAddress, dialed: ""},
-		"none":               {code: lookup.ConnectFailed, says: "no IPv4 or IPv6 address"},
 	}, func(t *testing.T, c row) {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()

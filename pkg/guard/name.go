@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/idna"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Grammar says which labels a name may have.
@@ -41,6 +42,11 @@ const (
 	maxInput = 1024
 )
 
+// Codes are those of a name, and of a Connector about it.
+func Codes() []fault.Code {
+	return []fault.Code{lookup.InvalidDomain, lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed}
+}
+
 // Query is the question to a tool that takes the name of a host and nothing else.
 type Query struct {
 	Domain string // as Domain returns it for a Hostname
@@ -61,17 +67,16 @@ func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
 func DomainParam(q url.Values, g Grammar) (string, error) {
 	switch v := q["domain"]; len(v) {
 	case 0:
-		return "", refuse("domain is missing: pass one public fully-qualified domain name, such as example.com.")
+		return "", refuse("is missing: pass one public fully-qualified domain name, such as example.com.")
 	case 1:
 		return Domain(v[0], g)
 	}
-	return "", refuse("domain is repeated: pass it once.")
+	return "", refuse("is repeated: pass it once.")
 }
 
 // Domain returns raw as a normalised name: A-labels, lower case, no trailing
 // dot. Everything that is not a public fully-qualified name under the grammar
-// is a *fault.Error with the code invalid_domain. A name that Domain
-// returned is returned as it is.
+// is invalid_domain. A name that Domain returned is returned as it is.
 //
 // Internationalised names are mapped by UTS #46 first and judged afterwards,
 // because the mapping turns other characters into digits, dots and slashes
@@ -80,11 +85,11 @@ func DomainParam(q url.Values, g Grammar) (string, error) {
 func Domain(raw string, g Grammar) (string, error) {
 	switch {
 	case raw == "":
-		return "", refuse("domain is empty.")
+		return "", refuse("is empty.")
 	case len(raw) > maxInput:
 		return "", refuse(tooLong)
 	case !utf8.ValidString(raw):
-		return "", refuse("domain is not valid UTF-8.")
+		return "", refuse("is not valid UTF-8.")
 	}
 	// The dots of UTS #46 §2.3: ideographic, fullwidth and halfwidth ideographic.
 	raw = strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".").Replace(raw)
@@ -115,45 +120,35 @@ func Domain(raw string, g Grammar) (string, error) {
 func check(name string, g Grammar) error {
 	switch {
 	case name == "":
-		return refuse("domain is the root: pass a fully-qualified domain name.")
+		return refuse("is the root: pass a fully-qualified domain name.")
 	case len(name) > maxName:
 		return refuse(tooLong)
 	}
 	labels := strings.Split(name, ".")
 	last := len(labels) - 1
 	for i, label := range labels {
-		if i == last {
-			g = Hostname
+		switch {
+		case label == "":
+			return refuse("has an empty label: dots must not be first, doubled or more than one at the end.")
+		case len(label) > maxLabel:
+			return refuse("has a label that is too long: a label has at most 63 characters.")
 		}
-		if err := checkLabel(label, g); err != nil {
-			return err
+		for _, r := range label {
+			if !isHostRune(r) && (r != '_' || g != DNSName || i == last) {
+				return refuseRune(r)
+			}
+		}
+		if strings.Trim(label, "-") != label {
+			return refuse("has a label that starts or ends with a hyphen.")
 		}
 	}
 	switch {
 	case isNumber(labels[last]):
 		return refuse(isAnAddress)
 	case last == 0:
-		return refuse("domain is a single label: pass a fully-qualified domain name.")
+		return refuse("is a single label: pass a fully-qualified domain name.")
 	case isSpecial(name):
-		return refuse("domain is not public: it lies under a special-use, private or metadata name.")
-	}
-	return nil
-}
-
-func checkLabel(label string, g Grammar) error {
-	switch {
-	case label == "":
-		return refuse("domain has an empty label: dots must not be first, doubled or more than one at the end.")
-	case len(label) > maxLabel:
-		return refuse("domain has a label that is too long: a label has at most 63 characters.")
-	}
-	for _, r := range label {
-		if !isHostRune(r) && (r != '_' || g != DNSName) {
-			return refuseRune(r)
-		}
-	}
-	if strings.Trim(label, "-") != label {
-		return refuse("domain has a label that starts or ends with a hyphen.")
+		return refuse("is not public: it lies under a special-use, private or metadata name.")
 	}
 	return nil
 }
@@ -184,7 +179,7 @@ func mapIDNA(name string) (string, error) {
 		}
 	}
 	// The library's error quotes the label; what is asked about is not logged.
-	return "", refuse("domain is not a valid internationalised name.")
+	return "", refuse("is not a valid internationalised name.")
 }
 
 // isNumber reports whether a last label makes the name an IPv4 address to
@@ -197,27 +192,48 @@ func isNumber(label string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
+// isSpecial reports whether a normalised name is, or lies under, a name that
+// is not part of the public DNS or that must not be asked about.
+func isSpecial(name string) bool {
+	for rest, more := name, true; more; _, rest, more = strings.Cut(rest, ".") {
+		switch rest {
+		case
+			// Special-use domain names (IANA registry of RFC 6761 and its
+			// successors: RFC 6762, 7686, 9476 and the whole of arpa).
+			"localhost", "local", "test", "example", "invalid", "onion", "alt", "arpa",
+			// Kept for private use, or refused delegation, by ICANN.
+			"internal", "corp", "home", "mail",
+			// Private by practice (RFC 6762 appendix G).
+			"lan", "intranet", "private", "localdomain", "domain", "workgroup",
+			// A cloud's metadata service under a public top-level domain.
+			"metadata.goog":
+			return true
+		}
+	}
+	return false
+}
+
 func isHostRune(r rune) bool {
 	return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '-'
 }
 
-// Messages that more than one fault has.
+// What more than one fault says.
 const (
-	tooLong     = "domain is too long: a name has at most 253 characters."
-	isAnAddress = "domain is an IP address: pass a domain name."
+	tooLong     = "is too long: a name has at most 253 characters."
+	isAnAddress = "is an IP address: pass a domain name."
 )
 
-func refuse(message string) error {
-	return lookup.Faultf(lookup.InvalidDomain, nil, "%s", message)
+func refuse(what string) error {
+	return lookup.Faultf(lookup.InvalidDomain, nil, "domain %s", what)
 }
 
 func refuseRune(r rune) error {
 	q := strconv.QuoteRuneToASCII(r)
 	switch {
 	case r == '_':
-		return refuse("domain has an underscore where a host name has none.")
+		return refuse("has an underscore where a host name has none.")
 	case strings.ContainsRune(":/@?#[]\\", r):
-		return refuse("domain has the character " + q + ": pass a bare name, without scheme, user, port, path or query.")
+		return refuse("has the character " + q + ": pass a bare name, without scheme, user, port, path or query.")
 	}
-	return refuse("domain has the character " + q + ", which no domain name has.")
+	return refuse("has the character " + q + ", which no domain name has.")
 }

@@ -5,12 +5,9 @@
 // It speaks HTTP itself, because net/http refuses heads that browsers take, makes a
 // Cache-Control out of a Pragma, and does not tell whether a dial, a handshake or a
 // request failed. HEAD and GET share a connection; nothing is followed, retried on
-// another host or read beyond the head. The head of an answer is bounded in size, and
-// its time by the caller's context, whose end closes the connection. Errors never
-// contain what the server sent, because they are logged.
-//
-// Certificates are not verified: an origin with an expired one must be seen to
-// answer. Bodies are never read.
+// another host or read beyond the head. Errors never contain what the server sent,
+// because they are logged. Certificates are not verified: an origin with an expired one
+// must be seen to answer.
 package origin
 
 import (
@@ -30,6 +27,11 @@ import (
 // Port is the only one that is connected to (spec §8).
 const Port = 443
 
+// Codes are those of a request to a host, beside the time-out that Fault is given.
+func Codes() []fault.Code {
+	return append(guard.Codes(), lookup.HandshakeFailed, lookup.HTTPFailed)
+}
+
 // Client asks origins. It is safe for concurrent use, and holds no connection.
 type Client struct {
 	Connector guard.Connector
@@ -37,9 +39,8 @@ type Client struct {
 }
 
 // TLSConfig is how origins are greeted: any certificate, TLS 1.0 up to the given
-// version, every cipher suite that the library has, no resumption and no ALPN, which
-// leaves HTTP/1.1, and with which servers that have no protocol in common with it
-// would refuse the handshake. The key shares that do not fit into one packet are
+// version, every cipher suite that the library has, no resumption and no ALPN, for which
+// a server could refuse the handshake. The key shares that do not fit into one packet are
 // left out, because some old servers never answer two.
 func TLSConfig(name string, highest uint16) *tls.Config {
 	var suites []uint16

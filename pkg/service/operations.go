@@ -40,12 +40,12 @@ func (op Operation) Entry() catalog.Operation { return op.entry }
 
 // DNS is /v1/tools/dns (spec §4.2).
 func DNS(c lookup.Looker[dns.Query, dns.Result]) Operation {
-	return looks(catalog.DNS(), dns.ParseQuery, c)
+	return looks(catalog.DNS(), dns.Codes(), dns.ParseQuery, c)
 }
 
 // SSLCheck is /v1/tools/ssl-check (spec §4.3).
 func SSLCheck(c lookup.Looker[ssl.Query, ssl.Result]) Operation {
-	return looks(catalog.SSLCheck(), ssl.ParseQuery, c)
+	return looks(catalog.SSLCheck(), ssl.Codes(), ssl.ParseQuery, c)
 }
 
 // registries look up what registries say, and know of some that they say nothing.
@@ -56,7 +56,7 @@ type registries interface {
 
 // Whois is /v1/tools/whois (spec §4.4).
 func Whois(c registries) Operation {
-	op := looks(catalog.Whois(), guard.ParseQuery, c)
+	op := looks(catalog.Whois(), whois.Codes(), guard.ParseQuery, c)
 	op.known = func(values url.Values) string {
 		if !c.NoServer(values.Get("domain")) {
 			return ""
@@ -68,29 +68,36 @@ func Whois(c registries) Operation {
 
 // Headers is /v1/tools/headers (spec §4.5).
 func Headers(c lookup.Looker[headers.Query, headers.Result]) Operation {
-	return looks(catalog.Headers(), guard.ParseQuery, c)
+	return looks(catalog.Headers(), headers.Codes(), guard.ParseQuery, c)
 }
 
 // ResolveRedirect is /v1/tools/resolve-redirect (spec §4.6).
 func ResolveRedirect(c lookup.Looker[redirect.Query, redirect.Result]) Operation {
-	return looks(catalog.ResolveRedirect(), guard.ParseQuery, c)
+	return looks(catalog.ResolveRedirect(), redirect.Codes(), guard.ParseQuery, c)
 }
 
 // HostIntel is /v1/bundles/host-intel (spec §4.7).
 func HostIntel(c lookup.Looker[bundle.HostIntelQuery, bundle.HostIntelResult]) Operation {
-	return looks(catalog.HostIntel(), bundle.ParseHostIntel, c)
+	lists(catalog.DNS(), dns.Codes())
+	lists(catalog.SSLCheck(), ssl.Codes())
+	lists(catalog.Whois(), whois.Codes())
+	return looks(catalog.HostIntel(), bundle.HostIntelCodes(), bundle.ParseHostIntel, c)
 }
 
 // UptimeCheck is /v1/bundles/uptime-check (spec §4.8).
 func UptimeCheck(c lookup.Looker[guard.Query, bundle.UptimeResult]) Operation {
-	return looks(catalog.UptimeCheck(), guard.ParseQuery, c)
+	lists(catalog.DNS(), dns.Codes())
+	lists(catalog.SSLCheck(), ssl.Codes())
+	lists(catalog.Headers(), headers.Codes())
+	return looks(catalog.UptimeCheck(), bundle.UptimeCodes(), guard.ParseQuery, c)
 }
 
-// looks is the operation of a lookup: how its parameters are read, and who
-// looks it up. It panics, so that the program does not start, when the catalog does not
-// list the code of its time-out, or of a wrong value of one of its parameters.
+// looks is the operation of a lookup: the codes that it can answer, how its parameters are
+// read, and who looks it up. It panics, so that the program does not start, when the
+// catalog does not list a time-out, a code of the lookup, or that of a wrong value of one
+// of its parameters.
 func looks[Q interface{ Values() url.Values }, R any](
-	entry catalog.Operation, read func(url.Values) (Q, error), c lookup.Looker[Q, R],
+	entry catalog.Operation, codes []fault.Code, read func(url.Values) (Q, error), c lookup.Looker[Q, R],
 ) Operation {
 	op := Operation{entry: entry}
 	for _, code := range entry.Errors {
@@ -102,10 +109,9 @@ func looks[Q interface{ Values() url.Values }, R any](
 		panic("service: the catalog lists no time-out of " + entry.Slug)
 	}
 	for _, p := range entry.Params {
-		if !entry.Can(p.Code) {
-			panic(fmt.Sprintf("service: %s answers %s, which its entry in the catalog does not list", entry.Slug, p.Code))
-		}
+		lists(entry, []fault.Code{p.Code})
 	}
+	lists(entry, codes)
 	op.parse = func(values url.Values) (url.Values, run, error) {
 		q, err := read(values)
 		if err != nil {
@@ -114,6 +120,16 @@ func looks[Q interface{ Values() url.Values }, R any](
 		return q.Values(), func(ctx context.Context) (any, error) { return c.Lookup(ctx, q) }, nil
 	}
 	return op
+}
+
+// lists panics when an entry of the catalog lacks a code that its lookup, by itself or in
+// a field of a bundle, can answer.
+func lists(entry catalog.Operation, codes []fault.Code) {
+	for _, code := range codes {
+		if !entry.Can(code) {
+			panic(fmt.Sprintf("service: %s answers %s, which its entry in the catalog does not list", entry.Slug, code))
+		}
+	}
 }
 
 // Ping is /v1/tools/ping (spec §4.9). It takes no input and has no lookup that

@@ -16,6 +16,7 @@ import (
 func TestCodesAreListedAtStart(t *testing.T) {
 	for says, code := range map[string]fault.Code{
 		"no time-out of dns": lookup.DNSTimeout, "dns answers invalid_domain": lookup.InvalidDomain, "dns answers invalid_type": lookup.InvalidType,
+		"dns answers nxdomain": lookup.NXDomain, "dns answers upstream_unavailable": lookup.UpstreamUnavailable,
 	} {
 		t.Run(says, func(t *testing.T) {
 			op := catalog.DNS()
@@ -25,7 +26,7 @@ func TestCodesAreListedAtStart(t *testing.T) {
 					t.Errorf("it started: %s", said)
 				}
 			}()
-			looks(op, dns.ParseQuery, lookup.Looker[dns.Query, dns.Result](nil))
+			looks(op, dns.Codes(), dns.ParseQuery, lookup.Looker[dns.Query, dns.Result](nil))
 		})
 	}
 }

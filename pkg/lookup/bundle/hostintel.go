@@ -18,6 +18,12 @@ type HostIntelQuery struct {
 	DNSType string // of the DNS lookup only
 }
 
+// HostIntelCodes are those that a query and its lookup can answer, beside those that its
+// children answer in their fields.
+func HostIntelCodes() []fault.Code {
+	return []fault.Code{lookup.InvalidDomain, lookup.InvalidType, lookup.HostIntelTimeout}
+}
+
 // ParseHostIntel reads domain and dns_type. It returns invalid_domain or
 // invalid_type. Underscore labels are refused: two of the three lookups want a
 // host name.

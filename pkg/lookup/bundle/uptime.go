@@ -38,6 +38,12 @@ type UptimeResult struct {
 	Headers Child[headers.Result] `json:"headers" doc:"Headers result, or an error object" schema:"HeadersResult"`
 }
 
+// UptimeCodes are those that a query and its lookup can answer, beside those that its
+// children answer in their fields.
+func UptimeCodes() []fault.Code {
+	return []fault.Code{lookup.InvalidDomain, lookup.UptimeCheckTimeout}
+}
+
 // Owed is what the children of the bundle owe.
 func (r UptimeResult) Owed() (fields []string, prevented, silent bool) {
 	return owed([...]string{"dns", "ssl", "headers"}, [...]*fault.Error{r.DNS.Fault, r.SSL.Fault, r.Headers.Fault})

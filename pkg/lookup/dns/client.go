@@ -21,9 +21,6 @@
 //	refused, no route
 //	silence                      the next resolver, while this one is waited for
 //
-// One resolver is asked over UDP, and over TCP in the same budget when that does
-// not bring a whole reply. No question opens more than two connections to a resolver.
-//
 // When no resolver answers: SERVFAIL if there was one, else dns_timeout if one
 // did not reply, else upstream_unavailable. A panic anywhere is internal_error,
 // whatever was answered.
@@ -34,30 +31,21 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
-)
-
-const (
-	// hedgeDelay is how long the first resolver has before the second is asked
-	// as well; the third has twice that after it, and so on. It is also how long
-	// a reply may come behind a datagram that is not one before TCP is tried.
-	hedgeDelay = 200 * time.Millisecond
-
-	// timeout bounds a lookup whose context has no deadline.
-	timeout = 8 * time.Second
-
-	// margin is the time before the context's deadline at which the verdict is
-	// reached, at most a tenth of what is left.
-	margin = 50 * time.Millisecond
 )
 
 // Config is what a Client needs.
@@ -94,20 +82,12 @@ func New(cfg Config) *Client {
 }
 
 // Lookup answers a query. Its errors are nxdomain, dns_timeout and
-// upstream_unavailable, internal_error after a panic, and invalid_domain or
-// invalid_type for a query that ParseQuery did not make. It ends before the
+// upstream_unavailable, and internal_error after a panic. It ends before the
 // deadline of ctx, at once when ctx is cancelled, and leaves no goroutine or
 // socket behind.
 func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error) {
 	defer catch(&err)
-	t := qtype(q.Type)
-	if t == miekg.TypeNone {
-		return Result{}, lookup.Fault(lookup.InvalidType, nil)
-	}
-	if _, ok := miekg.IsDomainName(q.Domain); !ok {
-		return Result{}, lookup.Fault(lookup.InvalidDomain, nil)
-	}
-	r, err := c.resolve(ctx, q.Domain, t)
+	r, err := c.resolve(ctx, q.Domain, miekg.StringToType[q.Type])
 	if err != nil {
 		return Result{}, err
 	}
@@ -116,12 +96,131 @@ func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error)
 
 // Probe reports whether lookups work: it asks for the name servers of com as
 // Lookup asks. A resolver that says of com that it does not exist, or has none, says
-// so of other names, too. The error is dns_timeout or upstream_unavailable, and
-// internal_error after a panic.
+// so of other names, too. Its errors are those of Lookup but nxdomain.
 func (c *Client) Probe(ctx context.Context) error {
 	r, err := c.Lookup(ctx, Query{Domain: "com", Type: "NS"})
 	if err == nil && len(r.Records) == 0 || err != nil && fault.From(err).Code == lookup.NXDomain {
 		return lookup.Fault(lookup.UpstreamUnavailable, errors.New("the resolver knows no name servers of com"))
 	}
 	return err
+}
+
+// grace is how long the IPv6 addresses have when the IPv4 addresses are there
+// (RFC 8305 §3 gives the other family the same).
+const grace = 50 * time.Millisecond
+
+var _ guard.Resolver = (*Client)(nil)
+
+// Addresses implements guard.Resolver: IPv4 first, private addresses too, and IPv4-mapped
+// ones as IPv6. Both families are always asked for, side by side. IPv6 that fails, or that
+// is not there 50 ms after IPv4, does not hold up a name with IPv4. A name that the
+// resolvers answer SERVFAIL or YXDOMAIN for is connect_failed, a panic internal_error. It
+// keeps the promises of Lookup about deadlines and goroutines.
+func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr, err error) {
+	defer catch(&err)
+	g := newCrew(ctx)
+	defer g.end()
+	ask := func(qtype uint16) <-chan family {
+		out := make(chan family, 1)
+		g.start(func() {
+			defer close(out)
+			out <- c.family(g, name, qtype)
+		})
+		return out
+	}
+	four, six := ask(miekg.TypeA), ask(miekg.TypeAAAA)
+	v4 := <-four
+	switch {
+	case v4.denied:
+		return nil, v4.err
+	case len(v4.addrs) > 0:
+		over := time.AfterFunc(grace, g.cancel)
+		defer over.Stop()
+	}
+	v6 := <-six
+	if addrs := append(v4.addrs, v6.addrs...); len(addrs) > 0 {
+		return addrs, nil
+	}
+	return nil, unresolved(v4, v6)
+}
+
+// family is what the resolvers say about one family of a name. It has no addresses
+// and no error when the name exists and has none. The error is a fault if a resolver
+// said something about the name.
+type family struct {
+	addrs  []netip.Addr
+	err    error
+	denied bool // the name, not only its addresses, does not exist
+}
+
+// family asks for the addresses of one family, without a bound: each must be checked.
+func (c *Client) family(ctx context.Context, name string, qtype uint16) (f family) {
+	r, err := c.resolve(ctx, name, qtype)
+	if err != nil {
+		return family{err: fmt.Errorf("%w: %v", guard.ErrResolvers, err)} //nolint:errorlint // the codes of the dns tool must not become another tool's
+	}
+	switch r.msg.Rcode {
+	case miekg.RcodeNameError:
+		_, f.err = r.result(Query{})
+		f.denied = true
+	case miekg.RcodeYXDomain:
+		f.err = guard.NoAddress("the resolvers answer YXDOMAIN for it, a DNAME leads to a name that is too long")
+		f.denied = true
+	case miekg.RcodeServerFailure:
+		f.err = guard.NoAddress("the resolvers answer SERVFAIL for it")
+	default:
+		for _, rr := range r.found {
+			if a, ok := record(rr).(Address); ok {
+				f.addrs = append(f.addrs, netip.MustParseAddr(a.Address))
+			}
+		}
+	}
+	return f
+}
+
+// unresolved weighs two families without an address. What a resolver said
+// about the name counts more than silence, except that a family that nobody spoke
+// of may have addresses when the other has none. A name that exists without
+// IPv4 exists, so NXDOMAIN for IPv6 is an old server's mistake (RFC 4074 §4.2)
+// and means none.
+func unresolved(v4, v6 family) error {
+	none := guard.NoAddress("it exists without A and AAAA records")
+	var said *fault.Error
+	switch {
+	case v6.denied && v4.err == nil:
+		return none
+	case v6.denied, !errors.As(v4.err, &said) && errors.As(v6.err, &said):
+		return v6.err
+	}
+	return cmp.Or(v4.err, v6.err, none)
+}
+
+// ParseResolvers reads a comma-separated list of ip or ip:port, IPv6 bare or
+// in brackets, and returns each as ip:port, with port 53 if it has none. Its
+// error names every entry that is wrong, in one line; the text is meant for the
+// operator.
+func ParseResolvers(csv string) (resolvers []string, err error) {
+	var faults []string
+	for i, entry := range strings.Split(csv, ",") {
+		entry = strings.TrimSpace(entry)
+		r, err := netip.ParseAddrPort(entry)
+		if err != nil {
+			r, err = netip.ParseAddrPort(entry + ":53")
+		}
+		if a, bare := netip.ParseAddr(entry); bare == nil {
+			r, err = netip.AddrPortFrom(a, 53), nil
+		}
+		r = netip.AddrPortFrom(r.Addr().Unmap(), r.Port())
+		switch {
+		case err != nil || r.Port() == 0 || r.Addr().IsUnspecified() || r.Addr().IsMulticast():
+			faults = append(faults, fmt.Sprintf("entry %d: %q is not the ip or ip:port of a host", i+1, entry))
+		case slices.Contains(resolvers, r.String()):
+			faults = append(faults, fmt.Sprintf("entry %d: %s is listed twice", i+1, r))
+		}
+		resolvers = append(resolvers, r.String())
+	}
+	if faults != nil {
+		return nil, fmt.Errorf("DNS resolvers: %s", strings.Join(faults, "; "))
+	}
+	return resolvers, nil
 }

@@ -1,11 +1,16 @@
 package ssl
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/big"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +20,8 @@ import (
 
 	"golang.org/x/crypto/cryptobyte"
 	"golang.org/x/crypto/cryptobyte/asn1"
+
+	"github.com/hostfacts/hostfacts/pkg/origin"
 )
 
 // errNotACertificate says that bytes do not have the structure of RFC 5280
@@ -25,43 +32,74 @@ var errNotACertificate = errors.New("ssl: not an X.509 certificate")
 // have some twenty.
 const maxOID = 256
 
-// certificate is what a result needs of a leaf.
-type certificate struct {
-	der                 cryptobyte.String // without anything that follows it
-	serial              cryptobyte.String // content of the INTEGER, at least one byte
-	issuer, subject     string
-	notBefore, notAfter time.Time
-	names               []string // dNSName entries, any bytes
-	algorithm           string   // dotted OID of the outer signatureAlgorithm
-}
-
-// readCertificate reads a certificate as far as a result needs it. It agrees with
-// crypto/x509 where that reads one, and does not look at the version, the key, the
-// extensions other than subjectAltName, the inner signature algorithm, the signature
-// and whatever follows the certificate.
-func readCertificate(raw []byte) (certificate, error) {
-	var c certificate
-	var body, tbs, algorithm, issuer, validity, subject cryptobyte.String
-	in := cryptobyte.String(raw)
-	if !in.ReadASN1Element(&c.der, asn1.SEQUENCE) {
-		return c, errNotACertificate
+// result joins what was seen with the question. It reads the certificate as far as a
+// result needs it, agrees with crypto/x509 where that reads one, and does not look at the
+// version, the key, the extensions other than subjectAltName, the inner signature
+// algorithm, the signature and whatever follows the certificate. The only error is
+// errNotACertificate.
+func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
+	r := Result{Domain: q.Domain, Port: origin.Port, SNI: q.Domain, PeerIP: peer.String()}
+	var der, body, tbs, serial, algorithm, issuer, validity, subject cryptobyte.String
+	var from, to time.Time
+	in := cryptobyte.String(f.leaf)
+	if !in.ReadASN1Element(&der, asn1.SEQUENCE) {
+		return r, errNotACertificate
 	}
-	whole := c.der
+	whole := der
 	ok := whole.ReadASN1(&body, asn1.SEQUENCE) &&
 		body.ReadASN1(&tbs, asn1.SEQUENCE) &&
-		body.ReadASN1(&algorithm, asn1.SEQUENCE) && readOID(&algorithm, &c.algorithm) &&
+		body.ReadASN1(&algorithm, asn1.SEQUENCE) && readOID(&algorithm, &r.SignatureAlgorithm) && // the outer one
 		tbs.SkipOptionalASN1(asn1.Tag(0).ContextSpecific().Constructed()) && // version
-		tbs.ReadASN1(&c.serial, asn1.INTEGER) && len(c.serial) > 0 &&
+		tbs.ReadASN1(&serial, asn1.INTEGER) && len(serial) > 0 &&
 		tbs.SkipASN1(asn1.SEQUENCE) && // signature
-		tbs.ReadASN1(&issuer, asn1.SEQUENCE) && readName(issuer, &c.issuer) &&
-		tbs.ReadASN1(&validity, asn1.SEQUENCE) && readTime(&validity, &c.notBefore) && readTime(&validity, &c.notAfter) &&
-		tbs.ReadASN1(&subject, asn1.SEQUENCE) && readName(subject, &c.subject) &&
+		tbs.ReadASN1(&issuer, asn1.SEQUENCE) && readName(issuer, &r.Issuer) &&
+		tbs.ReadASN1(&validity, asn1.SEQUENCE) && readTime(&validity, &from) && readTime(&validity, &to) &&
+		tbs.ReadASN1(&subject, asn1.SEQUENCE) && readName(subject, &r.Subject) &&
 		tbs.SkipASN1(asn1.SEQUENCE) // subjectPublicKeyInfo
 	if !ok {
-		return c, errNotACertificate
+		return r, errNotACertificate
 	}
-	c.names = alternativeNames(tbs)
-	return c, nil
+	names := alternativeNames(tbs)
+	// RFC 9525: dNSName entries only; the wildcard is the whole left-most label and
+	// stands for exactly one.
+	r.SANs, r.HostnameMatch = namesText(names), (&x509.Certificate{DNSNames: names}).VerifyHostname(q.Domain) == nil
+	const stamp = "2006-01-02T15:04:05Z"
+	r.NotBefore, r.NotAfter = from.Format(stamp), to.Format(stamp)
+	r.Expired, r.NotYetValid = now.After(to), now.Before(from)
+	sum := sha256.Sum256(der)
+	r.Serial, r.FingerprintSHA256 = serialText(serial), hex.EncodeToString(sum[:])
+	r.SignatureAlgorithm = cmp.Or(algorithmNames()[r.SignatureAlgorithm], r.SignatureAlgorithm)
+	versions := map[uint16]string{tls.VersionTLS10: "tlsv1", tls.VersionTLS11: "tlsv1.1", tls.VersionTLS12: "tlsv1.2", tls.VersionTLS13: "tlsv1.3"}
+	if v, ok := versions[f.version]; ok {
+		r.TLSVersion = &v
+	}
+	if name := suiteName(f.suite); name != "" {
+		r.Cipher = new(strings.ToLower(name))
+	}
+	return r, nil
+}
+
+// serialText writes the content of a DER INTEGER.
+func serialText(twos []byte) string {
+	n, sign := new(big.Int).SetBytes(twos), ""
+	if twos[0]&0x80 != 0 {
+		n.Sub(new(big.Int).Lsh(big.NewInt(1), uint(8*len(twos))), n)
+		sign = "-"
+	}
+	return sign + cmp.Or(hex.EncodeToString(n.Bytes()), "00")
+}
+
+func namesText(names []string) []string {
+	out := make([]string, 0, min(len(names), maxNames))
+	size := 0
+	for _, n := range names {
+		n = strings.ToValidUTF8(n, "\uFFFD")
+		if size += len(n); len(out) == maxNames || size > maxNamesText {
+			break
+		}
+		out = append(out, n)
+	}
+	return out
 }
 
 // alternativeNames collects the dNSName entries of every subjectAltName
@@ -241,4 +279,45 @@ func escape(s string) string {
 		b.WriteRune(r)
 	}
 	return b.String()
+}
+
+// attributeNames are the short names of attribute types by OID: those of RFC 4514 §3, then
+// the LDAP descriptors of RFC 4519 and 2985, then what the CA/Browser Forum's profiles
+// and common practice call the rest.
+func attributeNames() map[string]string {
+	return numbered(map[string]string{
+		"2.5.4.": "3 CN 4 SN 5 serialNumber 6 C 7 L 8 ST 9 STREET 10 O 11 OU 12 title 13 description " +
+			"15 businessCategory 17 postalCode 18 postOfficeBox 20 telephoneNumber 41 name 42 givenName " +
+			"43 initials 44 generationQualifier 46 dnQualifier 65 pseudonym 97 organizationIdentifier",
+		"0.9.2342.19200300.100.1.": "1 UID 3 mail 25 DC",
+		"1.2.840.113549.1.9.":      "1 emailAddress 2 unstructuredName 8 unstructuredAddress",
+		"1.3.6.1.4.1.311.60.2.1.":  "1 jurisdictionL 2 jurisdictionST 3 jurisdictionC",
+	})
+}
+
+// algorithmNames are the names of signature algorithms by OID in RFC 8017 and 5754 (RSA,
+// DSA), 5758 (ECDSA), 8410 (Edwards curves) and 9881 (ML-DSA), without the prefix
+// "id-".
+func algorithmNames() map[string]string {
+	return numbered(map[string]string{
+		"1.2.840.113549.1.1.": "2 md2WithRSAEncryption 4 md5WithRSAEncryption 5 sha1WithRSAEncryption 10 rsassaPss " +
+			"11 sha256WithRSAEncryption 12 sha384WithRSAEncryption 13 sha512WithRSAEncryption " +
+			"14 sha224WithRSAEncryption 15 sha512-224WithRSAEncryption 16 sha512-256WithRSAEncryption",
+		"1.2.840.10045.4.":      "1 ecdsa-with-SHA1",
+		"1.2.840.10045.4.3.":    "1 ecdsa-with-SHA224 2 ecdsa-with-SHA256 3 ecdsa-with-SHA384 4 ecdsa-with-SHA512",
+		"1.2.840.10040.4.":      "3 dsa-with-sha1",
+		"2.16.840.1.101.3.4.3.": "1 dsa-with-sha224 2 dsa-with-sha256 17 ml-dsa-44 18 ml-dsa-65 19 ml-dsa-87",
+		"1.3.101.":              "112 Ed25519 113 Ed448",
+	})
+}
+
+// numbered are names by OID: in each line a number and a name in turn, below an OID.
+func numbered(lines map[string]string) map[string]string {
+	names := map[string]string{}
+	for below, line := range lines {
+		for pair := range slices.Chunk(strings.Fields(line), 2) {
+			names[below+pair[0]] = pair[1]
+		}
+	}
+	return names
 }

@@ -19,12 +19,10 @@
 // chain, so what the server sent is recorded, and the leaf is taken from the recording: in
 // plain text up to TLS 1.2, decrypted with the handshake's own secret in TLS 1.3. The
 // hello that offers all that there is, DHE, CCM, Camellia and old curves among it, is made
-// by hand: it gets the leaf of a TLS 1.2 server, which needs no key exchange, and no
-// connection.
+// by hand: it gets the leaf of a TLS 1.2 server, and no connection.
 //
 // It does not build or verify chains, check revocation, resume sessions or
-// send application data. It connects to nothing but the addresses of a
-// guard.Target. crypto/tls takes no Certificate message above 256 KiB; of a larger
+// send application data. crypto/tls takes no Certificate message above 256 KiB; of a larger
 // one in TLS 1.3 only a leaf in its first record, so of at most 16 KiB, is seen.
 package ssl
 
@@ -80,8 +78,7 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 
 // Inspect is Lookup for a target that was resolved before. It also hands on
 // the connection of a completed handshake, which the caller closes: no
-// application data has passed, no ALPN was negotiated, no deadline is set, and
-// the peer's certificate was not verified. conn is nil beside an error, and
+// application data has passed and no deadline is set. conn is nil beside an error, and
 // beside a result whose handshake failed after the certificate came.
 func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Result, *tls.Conn, error) {
 	var f flight
@@ -110,10 +107,12 @@ func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Res
 	return r, done, nil
 }
 
-// recorder keeps what is read from a connection, which its user bounds.
+// recorder keeps what is read from a connection, which its user bounds, and the lines
+// that crypto/tls writes for a KeyLogWriter.
 type recorder struct {
 	net.Conn
 	read bytes.Buffer
+	keys strings.Builder
 }
 
 func (r *recorder) Read(p []byte) (int, error) {
@@ -122,16 +121,13 @@ func (r *recorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// serverSecret finds the one secret that a server's certificate is encrypted under in
-// the lines that crypto/tls writes for a KeyLogWriter; nil if there is none.
-func serverSecret(keys string) []byte {
-	for line := range strings.Lines(keys) {
-		if f := strings.Fields(line); f[0] == "SERVER_HANDSHAKE_TRAFFIC_SECRET" {
-			secret, _ := hex.DecodeString(f[2]) // of crypto/tls's own making
-			return secret
-		}
-	}
-	return nil
+// secret is what a TLS 1.3 server's certificate is encrypted under; nil if there is none.
+func (r *recorder) secret() []byte {
+	_, keys, _ := strings.Cut(r.keys.String(), "SERVER_HANDSHAKE_TRAFFIC_SECRET ")
+	line, _, _ := strings.Cut(keys, "\n")
+	_, digits, _ := strings.Cut(line, " ")
+	secret, _ := hex.DecodeString(digits)
+	return secret
 }
 
 // alertUnrecognizedName is an alert after which no other hello helps.
@@ -143,9 +139,8 @@ const alertUnrecognizedName = 112
 // another hello may show more.
 func handshake(ctx context.Context, conn net.Conn, domain string, highest uint16) (f flight, done *tls.Conn, again bool, err error) {
 	rec := &recorder{Conn: conn}
-	var keys strings.Builder
 	cfg := origin.TLSConfig(domain, highest)
-	cfg.KeyLogWriter = &keys
+	cfg.KeyLogWriter = &rec.keys
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
 		f = flight{leaf: cs.PeerCertificates[0].Raw, version: cs.Version, suite: cs.CipherSuite}
 		return nil
@@ -157,7 +152,7 @@ func handshake(ctx context.Context, conn net.Conn, domain string, highest uint16
 	}
 	conn.Close()
 	if f.leaf == nil {
-		f = readFlight(&rec.read, serverSecret(keys.String()))
+		f = readFlight(&rec.read, rec.secret())
 	}
 	if f.leaf != nil {
 		return f, nil, false, nil

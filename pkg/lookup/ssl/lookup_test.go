@@ -96,13 +96,12 @@ func recording(t testing.TB, highest uint16, curves ...tls.CurveID) (read, secre
 	defer conn.Close()
 	rec := &recorder{Conn: conn}
 	cfg := origin.TLSConfig(domain, highest)
-	var keys strings.Builder
-	cfg.KeyLogWriter = &keys
+	cfg.KeyLogWriter = &rec.keys
 	c := tls.Client(rec, cfg)
 	if err := c.HandshakeContext(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return rec.read.Bytes(), serverSecret(keys.String()), c.ConnectionState()
+	return rec.read.Bytes(), rec.secret(), c.ConnectionState()
 }
 
 func TestFlight(t *testing.T) {
@@ -171,11 +170,11 @@ func TestChoice(t *testing.T) {
 		}
 	}
 	once := map[uint16]bool{}
-	for id, name := range suites() {
-		if once[id] {
-			t.Errorf("%04x %s is there twice", id, name)
+	for _, s := range suites() {
+		if once[s.id] {
+			t.Errorf("%04x %s is there twice", s.id, s.name)
 		}
-		once[id] = true
+		once[s.id] = true
 	}
 }
 

@@ -1,27 +1,24 @@
 package ssl
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/hex"
-	"math/big"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Query is a normalised question; the port is always origin.Port.
 type Query struct {
 	Domain string // as guard.Domain returns it
+}
+
+// Codes are those that a query and its lookup can answer.
+func Codes() []fault.Code {
+	return append(guard.Codes(), lookup.InvalidPort, lookup.HandshakeFailed, lookup.SSLTimeout)
 }
 
 // ParseQuery reads domain and port of spec §4.3. It returns invalid_domain or
@@ -60,8 +57,7 @@ type Result struct {
 	SNI    string `json:"sni" doc:"SNI hostname sent in the handshake"`
 	PeerIP string `json:"peer_ip" doc:"Connected peer IP address"`
 	// TLSVersion is tlsv1, tlsv1.1, tlsv1.2 or tlsv1.3, as the server chose
-	// it; nil when it chose another. A handshake that did not go on after the
-	// certificate has one, too.
+	// it; nil when it chose another.
 	TLSVersion *string `json:"tls_version" doc:"Negotiated TLS protocol, such as tlsv1.3; null if none was"`
 	// Cipher is the IANA name in lower case of what the server chose; nil when it
 	// has none.
@@ -78,65 +74,20 @@ type Result struct {
 	Expired       bool   `json:"expired" doc:"True when now is after not_after"`
 	NotYetValid   bool   `json:"not_yet_valid" doc:"True when now is before not_before"`
 	HostnameMatch bool   `json:"hostname_match" doc:"True when the leaf matches the requested hostname"`
-	// SANs are the dNSName entries in the order and the letter case of the
-	// certificate, at most 5,000 of them and 256 KiB of text; never nil. Bytes
-	// that are not UTF-8 are U+FFFD.
+	// SANs are the dNSName entries as in the certificate, at most 5,000 of them and
+	// 256 KiB of text; never nil. Bytes that are not UTF-8 are U+FFFD.
 	SANs              []string `json:"sans" doc:"DNS names of the subjectAltName"`
 	FingerprintSHA256 string   `json:"fingerprint_sha256" doc:"SHA-256 of the leaf certificate in DER form, hex"`
-	// SignatureAlgorithm is the name that the algorithm's RFC gives it, the
-	// dotted OID for one without a name here.
+	// SignatureAlgorithm is the name that its RFC gives it, else the dotted OID.
 	SignatureAlgorithm string `json:"signature_algorithm" doc:"Leaf signature algorithm name"`
 }
 
-// result joins what was seen with the question. The only error is errNotACertificate.
-func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
-	c, err := readCertificate(f.leaf)
-	if err != nil {
-		return Result{}, err
+// Verdicts are the rules for the line that says in words what a Result found.
+func Verdicts() []lookup.Verdict {
+	return []lookup.Verdict{
+		{If: "expired = true", Says: "Expired {not_after date}, {not_after distance}", Tone: lookup.Bad},
+		{If: "not_yet_valid = true", Says: "Not valid before {not_before date}, {not_before distance}", Tone: lookup.Bad},
+		{If: "hostname_match = false", Says: "The certificate is not for {domain}", Tone: lookup.Bad},
+		{Says: "In date, and for {domain}, until {not_after date} ({not_after distance})", Tone: lookup.Good},
 	}
-	sum := sha256.Sum256(c.der)
-	const stamp = "2006-01-02T15:04:05Z"
-	r := Result{
-		Domain: q.Domain, Port: origin.Port, SNI: q.Domain, PeerIP: peer.String(),
-		Subject: c.subject, Issuer: c.issuer, Serial: serialText(c.serial),
-		NotBefore: c.notBefore.Format(stamp), NotAfter: c.notAfter.Format(stamp),
-		Expired: now.After(c.notAfter), NotYetValid: now.Before(c.notBefore),
-		// RFC 9525: dNSName entries only; the wildcard is the whole left-most label and
-		// stands for exactly one.
-		HostnameMatch:      (&x509.Certificate{DNSNames: c.names}).VerifyHostname(q.Domain) == nil,
-		SANs:               namesText(c.names),
-		FingerprintSHA256:  hex.EncodeToString(sum[:]),
-		SignatureAlgorithm: cmp.Or(algorithmNames()[c.algorithm], c.algorithm),
-	}
-	versions := map[uint16]string{tls.VersionTLS10: "tlsv1", tls.VersionTLS11: "tlsv1.1", tls.VersionTLS12: "tlsv1.2", tls.VersionTLS13: "tlsv1.3"}
-	if v, ok := versions[f.version]; ok {
-		r.TLSVersion = &v
-	}
-	if name := suiteName(f.suite); name != "" {
-		r.Cipher = new(strings.ToLower(name))
-	}
-	return r, nil
-}
-
-// serialText writes the content of a DER INTEGER.
-func serialText(twos []byte) string {
-	n, sign := new(big.Int).SetBytes(twos), ""
-	if twos[0]&0x80 != 0 {
-		n.Sub(new(big.Int).Lsh(big.NewInt(1), uint(8*len(twos))), n)
-		sign = "-"
-	}
-	return sign + cmp.Or(hex.EncodeToString(n.Bytes()), "00")
-}
-
-func namesText(names []string) []string {
-	out := make([]string, 0, min(len(names), maxNames))
-	size := 0
-	for _, n := range names {
-		n = strings.ToValidUTF8(n, "\uFFFD")
-		if size += len(n); len(out) == maxNames || size > maxNamesText {
-			break
-		}
-		out = append(out, n)
-	}
-	return out
 }

@@ -1,6 +1,24 @@
-// Package whois is what WHOIS Intelligence is asked and what it answers (spec
-// §2.3, §4.4). How it finds out is package registry, apart from here because
-// its RDAP library adds four megabytes to a binary.
+// Package whois is WHOIS Intelligence: what the registry says about a domain, over RDAP
+// (spec §2.3, §4.4).
+//
+// It asks the one server that the IANA bootstrap file names for the top-level domain
+// about the registrable domain of the name it is given, because registries do not answer
+// for host names. It follows no link in an answer, and no redirect but through the same
+// guard. Certificates of RDAP servers are verified.
+//
+// An answer is about the name that was asked, every byte from outside is bounded, and
+// nothing that a call started outlives it. There is no store of answers; the bootstrap
+// file (RFC 9224) is kept in memory and in a Cache, a newer one is looked for once a day,
+// and the old one is used for as long as no new one can be had.
+//
+//	a domain object of that name            the result
+//	404, or an error object that says 404   not_found
+//	no server for the top-level domain      rdap_unavailable
+//	any other answer; a server that is not
+//	public or does not connect              rdap_upstream
+//	silence                                 whois_timeout
+//	resolvers down, no route to the server  whois_timeout: ours, not the registry's
+//	no bootstrap file was ever loaded       bootstrap_unavailable
 package whois
 
 import (
@@ -12,10 +30,20 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Query is the question of spec §4.4.
 type Query = guard.Query
+
+// Codes are those that a query and its lookup can answer.
+func Codes() []fault.Code {
+	return []fault.Code{
+		lookup.InvalidDomain, lookup.RDAPUnavailable, lookup.NotFound,
+		lookup.RDAPUpstream, lookup.BootstrapUnavailable, lookup.WhoisTimeout,
+	}
+}
 
 // Source is the only source of a result (spec §2.3).
 const Source = "rdap"
@@ -56,7 +84,7 @@ type Registrar struct {
 // DefaultBootstrapURL is IANA's bootstrap file for domains (RFC 9224 §4).
 const DefaultBootstrapURL = "https://data.iana.org/rdap/dns.json"
 
-// Config is what a client of the registries needs; package registry has one.
+// Config is what a Client needs.
 type Config struct {
 	Connector guard.Connector // reaches RDAP servers
 	// RootCAs verify the certificates of RDAP servers and of the bootstrap URL's.
@@ -92,4 +120,13 @@ func ParseBootstrapURL(s string) (*url.URL, error) {
 		return nil, errors.New("not an http or https URL with a host")
 	}
 	return u, nil
+}
+
+// Verdicts are the rules for the line that says in words what a Result found.
+func Verdicts() []lookup.Verdict {
+	return []lookup.Verdict{
+		{If: "expires_at != null", Says: "Registered until {expires_at date} ({expires_at distance})"},
+		{If: "created_at != null", Says: "Registered since {created_at date}; the registry does not say until when"},
+		{Says: "Registered; the registry does not say since or until when"},
+	}
 }

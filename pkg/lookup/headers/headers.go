@@ -1,17 +1,31 @@
+// Package headers is HTTP Headers: the allowlisted response headers of
+// https://{domain}/ (spec §2.4, §4.5).
+//
+// The host's addresses were all found to be public before one was connected to, a result
+// holds the sixteen headers of the spec and no other, so no cookie, and no connection
+// outlives a call. It verifies no certificate, follows no redirect and reads no body.
 package headers
 
 import (
+	"context"
+	"crypto/tls"
 	"net/http"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Query is the question of spec §4.5.
 type Query = guard.Query
+
+// Codes are those that a query and its lookup can answer.
+func Codes() []fault.Code { return append(origin.Codes(), lookup.HeadersTimeout) }
 
 // Result is the headers result of spec §2.4.
 type Result struct {
@@ -46,6 +60,50 @@ type Headers struct {
 	XPoweredBy                      *string `json:"x-powered-by" doc:"As the origin sent it; null when it did not"`
 }
 
+// Verdicts are the rules for the line that says in words what a Result found.
+func Verdicts() []lookup.Verdict {
+	return []lookup.Verdict{
+		{If: "status >= 500", Says: "The server fails: HTTP {status}", Tone: lookup.Bad},
+		{If: "status >= 400", Says: "The page is refused: HTTP {status}", Tone: lookup.Warn},
+		{If: "status >= 300 and headers.location != null", Says: "HTTP {status}, redirects to {headers.location}"},
+		{If: "headers.strict-transport-security = null", Says: "HTTP {status}, without Strict-Transport-Security", Tone: lookup.Warn},
+		{Says: "HTTP {status}, with Strict-Transport-Security", Tone: lookup.Good},
+	}
+}
+
+// Client looks headers up. It is safe for concurrent use.
+type Client struct{ origins *origin.Client }
+
+// New returns a Client.
+func New(origins *origin.Client) *Client { return &Client{origins} }
+
+// Lookup answers a query within the time of ctx. Its errors are those of package origin,
+// with headers_timeout for what says nothing about the target.
+func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
+	target, err := c.origins.Connector.Resolve(ctx, q.Domain)
+	if err != nil {
+		return Result{}, origin.Fault(ctx, err, lookup.HeadersTimeout)
+	}
+	return c.LookupOn(ctx, q, target, nil, netip.Addr{})
+}
+
+// LookupOn is Lookup at a target that was resolved already and, when conn is
+// not nil, over a connection to its peer that is past the TLS handshake. The
+// connection is used up. If it turns out to be dead, another is made.
+func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, conn *tls.Conn, peer netip.Addr) (Result, error) {
+	host := c.origins.Host(target, conn, peer)
+	defer host.Close()
+	a, err := host.Fetch(ctx, "/")
+	if err != nil {
+		return Result{}, origin.Fault(ctx, err, lookup.HeadersTimeout)
+	}
+	return Result{
+		Domain: q.Domain, URL: "https://" + q.Domain + "/",
+		Method: a.Method, Status: a.Status, PeerIP: a.Peer.String(),
+		Headers: allowlisted(a.Header),
+	}, nil
+}
+
 // allowlisted picks the headers of the spec. Which of them are lists follows
 // their own standards: RFC 9110 and 9111, CSP 3, Referrer Policy, Permissions
 // Policy, and Fetch and HTML, which split both X- options at commas. Of
@@ -59,19 +117,16 @@ func allowlisted(h http.Header) (out Headers) {
 	fields := reflect.ValueOf(&out).Elem()
 	for i := range fields.NumField() {
 		name := fields.Type().Field(i).Tag.Get("json")
-		values := h.Values(name)
-		if len(values) == 0 {
-			continue
+		var texts []string
+		for _, v := range h.Values(name) { // one by one: a field in ISO 8859-1 must not spoil its neighbour in UTF-8
+			texts = append(texts, origin.Text(v))
 		}
-		if !slices.Contains(lists, name) {
-			values = values[:1]
+		if len(texts) > 1 && !slices.Contains(lists, name) {
+			texts = texts[:1]
 		}
-		// One by one: a field in ISO 8859-1 must not spoil its neighbour in UTF-8.
-		texts := make([]string, len(values))
-		for i, v := range values {
-			texts[i] = origin.Text(v)
+		if len(texts) > 0 {
+			fields.Field(i).Set(reflect.ValueOf(new(strings.Join(texts, ", "))))
 		}
-		fields.Field(i).Set(reflect.ValueOf(new(strings.Join(texts, ", "))))
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package registry_test
+package whois_test
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 )
 
 // A lookup of a host name: the registry is asked about its registrable domain. The
@@ -32,7 +31,7 @@ func ExampleClient_Lookup() {
 
 	roots := x509.NewCertPool()
 	roots.AddCert(rdap.Certificate()) // its name is example.com
-	client := registry.New(whois.Config{
+	client := whois.New(whois.Config{
 		BootstrapURL: iana.URL, RootCAs: roots, UserAgent: "example", Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Connector: testbed.Behind(rdap.Listener.Addr()),
 	})

@@ -1,4 +1,4 @@
-package registry
+package whois
 
 import (
 	"bufio"
@@ -27,7 +27,6 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -84,13 +83,11 @@ func each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, s *sta
 func (s *stage) restart() {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.cert.Leaf)
-	s.Client = New(whois.Config{
+	s.Client = New(Config{
 		Connector: s, RootCAs: roots, BootstrapURL: "http://data.iana.org/rdap/dns.json",
 		Cache: &s.cache, UserAgent: "test/1", Now: time.Now, Log: slog.New(slog.NewTextHandler(&s.log, nil)),
 	})
-	own := s.bootstrap.http.Transport.(transport)
-	own.dial = s.connect
-	s.bootstrap.http.Transport = own
+	s.bootstrap.file.dial = s.connect
 }
 
 // memory is a Cache, called by one lookup at a time.
@@ -242,11 +239,11 @@ func domainOf(name string, members ...string) string {
 // lookup asks within eight seconds, and nothing of that may be left when it is answered.
 // It holds the error to a code, empty for none. An error is logged: it has a line's
 // length, and neither a cookie nor the name that was asked about.
-func (s *stage) lookup(ctx context.Context, domain string, code fault.Code) (whois.Result, error) {
+func (s *stage) lookup(ctx context.Context, domain string, code fault.Code) (Result, error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
 	defer cancel()
-	got, err := s.Lookup(ctx, whois.Query{Domain: domain})
+	got, err := s.Lookup(ctx, Query{Domain: domain})
 	if n := s.open.Load(); n != 0 {
 		s.t.Errorf("%d connections or calls were open when the answer came", n)
 	}

@@ -1,0 +1,137 @@
+package lookup_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// unstated are the codes that a package names, or that one that it imports states, and that
+// do not reach its answers.
+func unstated() map[string]string {
+	return map[string]string{
+		// It does not connect.
+		"lookup/dns": "BlockedAddress ConnectFailed",
+		// It sends no request.
+		"lookup/ssl": "HTTPFailed",
+		// They are about the registry's server, and what is said of that is another code.
+		"lookup/whois": "BlockedAddress NXDomain ConnectFailed",
+		// They stand in the fields of children.
+		"lookup/bundle": "BlockedAddress NXDomain ConnectFailed HandshakeFailed HTTPFailed " +
+			"UpstreamUnavailable DNSTimeout SSLTimeout HeadersTimeout",
+	}
+}
+
+// TestCodesAreStated: the functions of a package whose names end in Codes state every code
+// that its other code names otherwise than to compare with it, and those that the packages
+// of ours state that it imports. The service compares what lookups state with the catalog
+// when it starts.
+func TestCodesAreStated(t *testing.T) {
+	packages := []string{"guard", "origin"}
+	entries, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != "testdata" {
+			packages = append(packages, "lookup/"+e.Name())
+		}
+	}
+	for _, pkg := range packages {
+		t.Run(pkg, func(t *testing.T) {
+			stated, named := codesOf(t, pkg)
+			if len(stated) == 0 {
+				t.Errorf("pkg/%s has no function Codes that states what it can answer", pkg)
+			}
+			for code := range named {
+				if !stated[code] && !slices.Contains(strings.Fields(unstated()[pkg]), code) {
+					t.Errorf("pkg/%s can answer lookup.%s, which its Codes do not state", pkg, code)
+				}
+			}
+		})
+	}
+}
+
+// codesOf are the constants of package lookup that a package states, and that it names
+// elsewhere or has from packages that it imports. A code that is not such a constant is an
+// error.
+func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
+	t.Helper()
+	const below = "github.com/hostfacts/hostfacts/pkg/"
+	constants, stated, named := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, d := range parse(t, "code.go").Decls {
+		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
+			for _, s := range g.Specs {
+				constants[s.(*ast.ValueSpec).Names[0].Name] = true
+			}
+		}
+	}
+	files, err := filepath.Glob("../" + pkg + "/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		tree := parse(t, file)
+		for _, i := range tree.Imports {
+			name, _ := strconv.Unquote(i.Path.Value)
+			name, ours := strings.CutPrefix(name, below)
+			if ours && i.Name != nil {
+				t.Errorf("%s imports %s by another name", file, name)
+			}
+			if ours && slices.Contains([]string{"guard", "origin", "lookup/dns"}, name) {
+				codes, _ := codesOf(t, name)
+				for code := range codes {
+					named[code] = true
+				}
+			}
+		}
+		for _, d := range tree.Decls {
+			into := named
+			if f, ok := d.(*ast.FuncDecl); ok && strings.HasSuffix(f.Name.Name, "Codes") {
+				into = stated
+			}
+			compared := map[ast.Node]bool{}
+			ast.Inspect(d, func(n ast.Node) bool {
+				if b, ok := n.(*ast.BinaryExpr); ok && (b.Op == token.EQL || b.Op == token.NEQ) {
+					compared[b.X], compared[b.Y] = true, true
+				}
+				s, ok := n.(*ast.SelectorExpr)
+				if !ok || compared[n] {
+					return true
+				}
+				switch from, _ := s.X.(*ast.Ident); {
+				case from == nil:
+				case from.Name == "lookup" && constants[s.Sel.Name]:
+					into[s.Sel.Name] = true
+				case s.Sel.Name == "Codes": // of a package that states them on its behalf
+					codes, _ := codesOf(t, from.Name)
+					for code := range codes {
+						into[code] = true
+					}
+				case from.Name == "fault" && !slices.Contains([]string{"Code", "Error", "From", "New", "InternalError", "Owed"}, s.Sel.Name):
+					t.Errorf("%s names fault.%s: a lookup's codes are constants of package lookup", file, s.Sel.Name)
+				}
+				return true
+			})
+		}
+	}
+	return stated, named
+}
+
+func parse(t *testing.T, file string) *ast.File {
+	t.Helper()
+	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}

@@ -1,0 +1,378 @@
+package dns
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// DefaultType is the record type when none is asked for (spec §4.2).
+const DefaultType = "A"
+
+// Query is a normalised question, as ParseQuery returns it.
+type Query struct {
+	Domain string // as guard.Domain returns it
+	Type   string // A, AAAA, MX, TXT, CNAME, NS or SOA
+}
+
+// Codes are those that a query and its lookup can answer.
+func Codes() []fault.Code {
+	return []fault.Code{lookup.InvalidDomain, lookup.InvalidType, lookup.NXDomain, lookup.UpstreamUnavailable, lookup.DNSTimeout}
+}
+
+// ParseQuery reads domain and type of spec §4.2, and ignores other parameters. It
+// returns invalid_domain or invalid_type.
+func ParseQuery(q url.Values) (Query, error) {
+	domain, err := guard.DomainParam(q, guard.DNSName)
+	if err != nil {
+		return Query{}, err
+	}
+	typ, err := TypeParam(q, "type")
+	return Query{Domain: domain, Type: typ}, err
+}
+
+// TypeParam reads a record type in either letter case from the parameter with
+// the given name, DefaultType if it is absent. An unknown, empty or repeated
+// value is invalid_type.
+func TypeParam(q url.Values, name string) (string, error) {
+	values, ok := q[name]
+	switch {
+	case !ok:
+		return DefaultType, nil
+	case len(values) != 1:
+		return "", lookup.Faultf(lookup.InvalidType, nil, "%s is repeated: pass one of A, AAAA, MX, TXT, CNAME, NS, SOA.", name)
+	}
+	t := strings.ToUpper(values[0])
+	known := slices.Contains([]string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"}, t)
+	if !known || len(t) != len(values[0]) { // U+017F, two bytes, becomes an S
+		return "", lookup.Fault(lookup.InvalidType, nil)
+	}
+	return t, nil
+}
+
+// Values are the parameters as understood, defaults filled in. Two requests
+// with equal values ask the same question.
+func (q Query) Values() url.Values {
+	return url.Values{"domain": {q.Domain}, "type": {q.Type}}
+}
+
+// Result is the DNS result of spec §2.1.
+type Result struct {
+	Domain string `json:"domain" doc:"Normalized FQDN that was queried"`
+	Type   string `json:"type" doc:"Record type queried" enum:"A,AAAA,MX,TXT,CNAME,NS,SOA" schema:"RecordType"`
+	// Rcode is NOERROR, YXDOMAIN, SERVFAIL when that is all the resolvers say, or
+	// NXDOMAIN beside the alias that was asked for.
+	Rcode    string `json:"rcode" doc:"Resolver response code, such as NOERROR; SERVFAIL and YXDOMAIN come without records"`
+	Resolver string `json:"resolver" doc:"Public recursive resolver that answered"`
+	// TTL is the lowest of the records and of the aliases that lead to them.
+	TTL *uint32 `json:"ttl" doc:"Lowest TTL among the answers, in seconds; null without records"`
+	// Records are of the queried type only, in the order received; never nil.
+	Records []Record `json:"records" doc:"At most 1,000 records and 512 KiB of text; their shape depends on type"`
+}
+
+// Record is one of Address, MX, TXT, Target and SOA. Names in records are in
+// lower case without the trailing dot, in the escapes of RFC 1035 §5.1; the
+// root is ".". Its size is that of its text, once.
+type Record interface{ size() int }
+
+// Address is a record of type A or AAAA, the latter as RFC 5952 writes it.
+type Address struct {
+	Address string `json:"address" doc:"IPv4 or IPv6 address"`
+}
+
+// MX is a mail exchanger.
+type MX struct {
+	Preference uint16 `json:"preference" doc:"Lower is tried first"`
+	Exchange   string `json:"exchange" doc:"Mail host; . is a null MX (RFC 7505)"`
+}
+
+// TXT is a text record. UTF-8 stands as it is, control characters included. A byte that is
+// not part of UTF-8 is written \DDD in decimal, and so is a backslash that three digits
+// follow in the record, as \092. So reading each \DDD as a byte gives back the record. Text
+// is escaped after joining: a character that is cut in two by a string's end
+// is whole there.
+type TXT struct {
+	Text    string   `json:"text" doc:"The strings joined without a separator; bytes that are not UTF-8 as \\DDD, a backslash before three digits as \\092"`
+	Strings []string `json:"strings" doc:"The strings as published" item:"One character-string, written like text"`
+}
+
+// Target is a record of type CNAME or NS.
+type Target struct {
+	Target string `json:"target" doc:"Host name, lower case, no trailing dot"`
+}
+
+// SOA is a start of authority (RFC 1035 §3.3.13).
+type SOA struct {
+	MName   string `json:"mname" doc:"Primary name server"`
+	RName   string `json:"rname" doc:"Mailbox of the zone, in name form"`
+	Serial  uint32 `json:"serial" doc:"Zone version"`
+	Refresh uint32 `json:"refresh" doc:"Seconds"`
+	Retry   uint32 `json:"retry" doc:"Seconds"`
+	Expire  uint32 `json:"expire" doc:"Seconds"`
+	Minimum uint32 `json:"minimum" doc:"Negative-caching TTL, seconds"`
+}
+
+func (r Address) size() int { return len(r.Address) }
+func (r MX) size() int      { return len(r.Exchange) }
+func (r Target) size() int  { return len(r.Target) }
+func (r SOA) size() int     { return len(r.MName) + len(r.RName) }
+func (r TXT) size() int     { return len(r.Text) }
+
+// Verdicts are the rules for the line that says in words what a Result found.
+func Verdicts() []lookup.Verdict {
+	return []lookup.Verdict{
+		{If: "rcode = SERVFAIL", Says: "The resolvers could not look {domain} up (SERVFAIL)", Tone: lookup.Bad},
+		{If: "rcode = YXDOMAIN", Says: "A DNAME leads {domain} to a name that is too long (YXDOMAIN)", Tone: lookup.Bad},
+		{If: "rcode = NXDOMAIN", Says: "CNAME: an alias of {records.0.target}, which does not exist", Tone: lookup.Warn},
+		{If: "records.length = 0", Says: "No {type} records"},
+		{If: "records.length = 1 and records.0.address != null", Says: "{type}: {records.0.address}", Tone: lookup.Good},
+		{If: "records.0.address != null", Says: "{type}: {records.length} addresses", Tone: lookup.Good},
+		{If: "records.length = 1 and records.0.exchange = .", Says: "MX: the domain accepts no mail"},
+		{If: "type = MX", Says: "MX: {records count mail server}", Tone: lookup.Good},
+		{If: "type = TXT", Says: "TXT: {records count text record}", Tone: lookup.Good},
+		{If: "type = CNAME", Says: "CNAME: an alias of {records.0.target}", Tone: lookup.Good},
+		{If: "type = NS", Says: "NS: {records count name server}", Tone: lookup.Good},
+		{If: "type = SOA", Says: "SOA: {records.0.mname}, serial {records.0.serial}", Tone: lookup.Good},
+	}
+}
+
+const (
+	// maxChain bounds the aliases followed from the name asked about. Resolvers
+	// give up earlier.
+	maxChain = 16
+
+	// A reply over TCP has room for 4,000 addresses, and compression lets it repeat a
+	// long name in every record. 512 KiB hold any TXT answer, each byte escaped.
+	maxRecords = 1000
+	maxText    = 512 << 10
+)
+
+// outcome is how far a resolver got.
+type outcome int
+
+const (
+	silent    outcome = iota // no reply in time
+	useless                  // nobody there, or a reply that says nothing about the name
+	failing                  // SERVFAIL
+	unproven                 // NXDOMAIN without its proof
+	answering                // NOERROR, NXDOMAIN with its proof, or YXDOMAIN
+)
+
+// reply is what one resolver has to say about a name.
+type reply struct {
+	outcome  outcome
+	err      error // why it does not answer
+	resolver netip.Addr
+	msg      *miekg.Msg
+
+	chain []string   // the name and those that its aliases lead to
+	found []miekg.RR // records of the type asked for at one of these
+	ttl   uint32     // the lowest of the aliases that were followed
+}
+
+// newReply reads what a message says about a name. A question for CNAME is about the
+// alias and follows none. Of several aliases of one name, which none may have, the first
+// counts. A chain that is a loop repeats its names. DNAMEs need no care: the CNAMEs that
+// resolvers make from them are there too.
+func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *reply {
+	of := func(rtype uint16, owners []string) (found []miekg.RR) {
+		for _, rr := range m.Answer {
+			if h := rr.Header(); h.Rrtype == rtype && h.Class == miekg.ClassINET && slices.Contains(owners, lower(h.Name)) {
+				found = append(found, rr)
+			}
+		}
+		return found
+	}
+	r := &reply{msg: m, resolver: resolver, chain: []string{lower(miekg.Fqdn(name))}, ttl: ^uint32(0)}
+	for qtype != miekg.TypeCNAME && len(r.chain) <= maxChain {
+		aliases := of(miekg.TypeCNAME, r.chain[len(r.chain)-1:])
+		if len(aliases) == 0 {
+			break
+		}
+		r.ttl = min(r.ttl, ttl(aliases[0]))
+		r.chain = append(r.chain, lower(aliases[0].(*miekg.CNAME).Target)) //nolint:forcetypeassert // the parser makes one of that type
+	}
+	r.found = of(qtype, r.chain)
+	r.outcome = r.judge()
+	r.err = fmt.Errorf("resolver %s: %s, %d questions, %d answers, %d authorities",
+		r.resolver, miekg.RcodeToString[m.Rcode], len(m.Question), len(m.Answer), len(m.Ns))
+	return r
+}
+
+// aliased reports whether an NXDOMAIN has the alias that was asked for. It is about
+// what the alias leads to, which was not: some servers look that up all the same
+// (RFC 6604 §3).
+func (r *reply) aliased() bool {
+	return r.msg.Rcode == miekg.RcodeNameError && len(r.found) > 0 && r.found[0].Header().Rrtype == miekg.TypeCNAME
+}
+
+// judge tells what a reply says about the name from what a resolver says about
+// itself. A reply without a question is the latter whatever its code.
+//
+// NXDOMAIN is proven by the SOA record of a zone that the name, or one that its aliases
+// lead to, is in (RFC 2308 §2.1). What answers in place of the zone's servers, such as a
+// filter or the portal of a network, often has none, or that of a zone that it made up. A
+// name with an SOA record exists, so its own proves nothing.
+//
+// A NOERROR without an answer and with servers, but no SOA, is a referral (RFC 2308 §2.2),
+// from a resolver that does not recurse. It is not a fact about the name.
+func (r *reply) judge() outcome {
+	proven, soa, servers := false, false, false
+	for _, rr := range r.msg.Ns {
+		zone := lower(rr.Header().Name)
+		switch rr.(type) {
+		case *miekg.NS:
+			servers = true
+		case *miekg.SOA:
+			soa = true
+			proven = proven || slices.ContainsFunc(r.chain, func(name string) bool { return name != zone && miekg.IsSubDomain(zone, name) })
+		}
+	}
+	refers := len(r.found) == 0 && servers && !soa
+	switch rcode := r.msg.Rcode; {
+	case len(r.msg.Question) == 0:
+		return useless
+	case rcode == miekg.RcodeSuccess && !refers, rcode == miekg.RcodeYXDomain,
+		rcode == miekg.RcodeNameError && (proven || r.aliased()):
+		return answering
+	case rcode == miekg.RcodeNameError:
+		return unproven
+	case rcode == miekg.RcodeServerFailure:
+		return failing
+	}
+	return useless
+}
+
+// result is a reply in the shape of spec §2.1. NXDOMAIN is an error, also when
+// it is about the target of an alias (RFC 6604 §3), unless the alias itself is what
+// was asked for.
+func (r *reply) result(q Query) (Result, error) {
+	switch {
+	case r.msg.Rcode != miekg.RcodeNameError || r.aliased():
+	case len(r.chain) > 1:
+		return Result{}, lookup.Faultf(lookup.NXDomain, nil, "The domain name is an alias, and the name it leads to does not exist.")
+	default:
+		return Result{}, lookup.Fault(lookup.NXDomain, nil)
+	}
+	out := Result{
+		Domain: q.Domain, Type: q.Type, Records: []Record{},
+		Rcode: miekg.RcodeToString[r.msg.Rcode], Resolver: r.resolver.String(),
+	}
+	if r.msg.Rcode != miekg.RcodeSuccess && !r.aliased() {
+		return out, nil
+	}
+	lowest, text := r.ttl, 0
+	for _, rr := range r.found {
+		record := record(rr)
+		if record == nil {
+			continue
+		}
+		if text += record.size(); len(out.Records) == maxRecords || text > maxText {
+			break
+		}
+		out.Records = append(out.Records, record)
+		lowest = min(lowest, ttl(rr))
+		out.TTL = &lowest
+	}
+	return out, nil
+}
+
+// ttl is a record's TTL in seconds; one with the top bit set counts as 0
+// (RFC 2181 §8).
+func ttl(rr miekg.RR) uint32 {
+	if t := rr.Header().Ttl; t < 1<<31 {
+		return t
+	}
+	return 0
+}
+
+// record is a resource record in the result's shape, nil for one without proper data: the
+// parser takes empty or short data for absent fields. The shortest MX and SOA are
+// numbers, and one or two roots.
+func record(rr miekg.RR) Record {
+	shortest := map[uint16]uint16{miekg.TypeMX: 2 + 1, miekg.TypeSOA: 5*4 + 2}
+	if h := rr.Header(); h.Rdlength < max(1, shortest[h.Rrtype]) {
+		return nil
+	}
+	switch r := rr.(type) {
+	case *miekg.A:
+		return Address{Address: r.A.String()}
+	case *miekg.AAAA:
+		return Address{Address: netip.AddrFrom16([16]byte(r.AAAA)).String()} // also a mapped one
+	case *miekg.MX:
+		return MX{Preference: r.Preference, Exchange: host(r.Mx)}
+	case *miekg.TXT:
+		return text(r)
+	case *miekg.CNAME:
+		return Target{Target: host(r.Target)}
+	case *miekg.NS:
+		return Target{Target: host(r.Ns)}
+	case *miekg.SOA:
+		if r.Mbox != "" {
+			return SOA{
+				MName: host(r.Ns), RName: host(r.Mbox), Serial: r.Serial,
+				Refresh: r.Refresh, Retry: r.Retry, Expire: r.Expire, Minimum: r.Minttl,
+			}
+		}
+	}
+	return nil
+}
+
+// lower lowers a name in presentation form, which is ASCII whatever bytes it
+// stands for; so no escape changes. Two names are equal if this is equal.
+func lower(name string) string { return strings.ToLower(name) }
+
+// host is a name from the wire as results show it.
+func host(name string) string {
+	if name == "." {
+		return name
+	}
+	return strings.TrimSuffix(lower(name), ".")
+}
+
+// text reads the character-strings of a record off its wire form (RFC 1035 §3.3.14),
+// because the parser has them with escapes.
+func text(r *miekg.TXT) TXT {
+	var wire miekg.RFC3597
+	if err := wire.ToRFC3597(r); err != nil {
+		panic(fmt.Sprintf("pack what was parsed: %v", err))
+	}
+	rest, _ := hex.DecodeString(wire.Rdata)
+	var all []byte
+	var out TXT
+	for len(rest) > 0 {
+		end := 1 + int(rest[0])
+		out.Strings = append(out.Strings, readable(rest[1:end]))
+		all = append(all, rest[1:end]...)
+		rest = rest[end:]
+	}
+	out.Text = readable(all)
+	return out
+}
+
+// readable writes bytes as valid UTF-8 by the rule that TXT documents.
+func readable(b []byte) string {
+	var out strings.Builder
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 || r == '\\' && threeDigits(string(b[1:min(4, len(b))])) {
+			fmt.Fprintf(&out, `\%03d`, b[0])
+		} else {
+			out.Write(b[:n])
+		}
+		b = b[n:]
+	}
+	return out.String()
+}
+
+func threeDigits(s string) bool { return len(s) >= 3 && strings.Trim(s[:3], "0123456789") == "" }

@@ -1,0 +1,266 @@
+// Package redirect is the Redirect Tracer: the chain of HTTPS redirects that
+// starts at https://{domain}/ (spec §2.5, §3.2, §4.6).
+//
+// Every host of a chain passes the domain guard and the address guard before it is
+// connected to, a chain has at most five hops, and no connection outlives a call. It
+// verifies no certificate, keeps no cookie and reads no body.
+//
+// How a trace ends:
+//
+//	a status that does not redirect  stop_reason null
+//	a Location that is not followed  missing_location, invalid_location,
+//	                                 insecure_redirect, blocked_port,
+//	                                 blocked_host, loop, max_hops: looked for
+//	                                 in this order
+//	the next hop fails               nxdomain, blocked_address, connect_failed,
+//	                                 handshake_failed, http_failed
+//	the first hop fails              an error of the call with that code
+//	time is up, on any hop           redirect_timeout, an error of the call
+package redirect
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+const (
+	maxHops = 5 // spec §8
+
+	// maxURL bounds a URL that is followed. Sign-in redirects reach 8 KiB.
+	maxURL = 16 << 10
+)
+
+// Query is the question of spec §4.6.
+type Query = guard.Query
+
+// Codes are those that a query and its lookup can answer.
+func Codes() []fault.Code { return append(origin.Codes(), lookup.RedirectTimeout) }
+
+// Result is the redirect trace of spec §2.5.
+type Result struct {
+	Domain     string      `json:"domain" doc:"Normalized FQDN traced"`
+	StartURL   string      `json:"start_url" doc:"First URL requested"`
+	FinalURL   string      `json:"final_url" doc:"Last URL successfully fetched"`
+	HopCount   int         `json:"hop_count" doc:"Requests that made an entry of hops; a HEAD that fell back to GET made one"`
+	Truncated  bool        `json:"truncated" doc:"True when the hop cap stopped a chain that was still redirecting"`
+	StopReason *StopReason `json:"stop_reason" doc:"Why the trace ended other than by a non-redirect status" schema:"StopReason"`
+	Hops       []Hop       `json:"hops" doc:"Per-hop facts" schema:"Hop"` // never empty
+}
+
+// Hop is one URL that was answered. A HEAD that fell back to GET is one hop.
+type Hop struct {
+	Index  int    `json:"index" doc:"From 0"`
+	URL    string `json:"url" doc:"URL requested"` // as requested: normalised, without fragment
+	Method string `json:"method" doc:"Method that produced the answer" enum:"HEAD,GET" schema:"ProbeMethod"`
+	Status int    `json:"status" doc:"HTTP status"`
+	PeerIP string `json:"peer_ip" doc:"Connected peer IP address"`
+	// Location is the header as received, whatever the status; nil without one.
+	Location *string `json:"location" doc:"Location as received"`
+}
+
+// StopReason says why a trace ended other than by a status that does not redirect.
+type StopReason string
+
+// The stop reasons of spec §2.5. The last five are error codes of the next
+// hop.
+const (
+	MaxHops          StopReason = "max_hops"
+	Loop             StopReason = "loop"
+	MissingLocation  StopReason = "missing_location"
+	InvalidLocation  StopReason = "invalid_location"
+	InsecureRedirect StopReason = "insecure_redirect"
+	BlockedHost      StopReason = "blocked_host"
+	BlockedPort      StopReason = "blocked_port"
+	BlockedAddress              = StopReason(lookup.BlockedAddress)
+	NXDomain                    = StopReason(lookup.NXDomain)
+	ConnectFailed               = StopReason(lookup.ConnectFailed)
+	HandshakeFailed             = StopReason(lookup.HandshakeFailed)
+	HTTPFailed                  = StopReason(lookup.HTTPFailed)
+)
+
+// StopReasons are all of them, in the order of spec §2.5.
+func StopReasons() []StopReason {
+	return []StopReason{
+		MaxHops, Loop, MissingLocation, InvalidLocation, InsecureRedirect, BlockedHost, BlockedPort,
+		BlockedAddress, NXDomain, ConnectFailed, HandshakeFailed, HTTPFailed,
+	}
+}
+
+// Verdicts are the rules for the line that says in words what a Result found.
+func Verdicts() []lookup.Verdict {
+	rules := []lookup.Verdict{
+		{If: "stop_reason = max_hops", Says: "Still redirects after {hops count request}, at {final_url}", Tone: lookup.Warn},
+		{If: "stop_reason = loop", Says: "Redirects in a loop: {final_url} leads back", Tone: lookup.Bad},
+		{If: "stop_reason = missing_location", Says: "{final_url} redirects and does not say where to", Tone: lookup.Bad},
+	}
+	to := map[StopReason]string{
+		InvalidLocation:  "something that is not a URL",
+		InsecureRedirect: "plain HTTP",
+		BlockedHost:      "a host that is not public",
+		BlockedPort:      "a port other than 443",
+		BlockedAddress:   "an address that is not public",
+		NXDomain:         "a domain that does not exist",
+		ConnectFailed:    "a host that cannot be connected to",
+		HandshakeFailed:  "a host whose TLS handshake fails",
+		HTTPFailed:       "a host that does not answer over HTTPS",
+	}
+	for _, reason := range StopReasons()[3:] {
+		rules = append(rules, lookup.Verdict{If: "stop_reason = " + string(reason), Says: "{final_url} redirects to " + to[reason], Tone: lookup.Bad})
+	}
+	for hops, times := range []string{"Does not redirect", "Redirects once", "Redirects 2 times", "Redirects 3 times", "Redirects 4 times"} {
+		last := fmt.Sprintf("hop_count = %d", hops+1)
+		status := fmt.Sprintf("%s and hops.%d.status", last, hops)
+		says := fmt.Sprintf("%s, ends at {final_url} with HTTP {hops.%d.status}", times, hops)
+		rules = append(rules,
+			lookup.Verdict{If: status + " >= 500", Says: says, Tone: lookup.Bad},
+			lookup.Verdict{If: status + " >= 400", Says: says, Tone: lookup.Warn},
+			lookup.Verdict{If: last, Says: says, Tone: lookup.Good})
+	}
+	return rules
+}
+
+// Client traces redirects. It is safe for concurrent use.
+type Client struct{ origins *origin.Client }
+
+// New returns a Client.
+func New(origins *origin.Client) *Client { return &Client{origins} }
+
+// Lookup answers a query within the time of ctx. Its errors are redirect_timeout, which
+// also stands for our resolvers being silent and for a missing route, and those of the
+// first hop.
+func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
+	hosts := map[string]*origin.Host{} // resolved once, and connected where they allow it
+	defer func() {
+		for _, h := range hosts {
+			h.Close()
+		}
+	}()
+	at := httpsURL{host: q.Domain, path: "/"}
+	r := Result{Domain: q.Domain, StartURL: at.url()}
+	seen := map[httpsURL]bool{}
+	for {
+		a, err := c.fetch(ctx, hosts, at)
+		if err != nil {
+			err = origin.Fault(ctx, err, lookup.RedirectTimeout)
+			if stop := StopReason(fault.From(err).Code); len(r.Hops) > 0 && slices.Contains(StopReasons(), stop) {
+				r.StopReason = &stop
+				return r, nil
+			}
+			return Result{}, err
+		}
+		seen[at] = true
+		location := a.Header["Location"]
+		hop := Hop{Index: len(r.Hops), URL: at.url(), Method: a.Method, Status: a.Status, PeerIP: a.Peer.String()}
+		if len(location) > 0 {
+			hop.Location = new(origin.Text(location[0]))
+		}
+		r.Hops = append(r.Hops, hop)
+		r.FinalURL, r.HopCount = hop.URL, len(r.Hops)
+		if !slices.Contains([]int{301, 302, 303, 307, 308}, a.Status) { // the Fetch standard's redirect statuses
+			return r, nil
+		}
+		next, stop := follow(at, location)
+		switch {
+		case stop != "":
+		case seen[next]:
+			stop = Loop
+		case r.HopCount == maxHops:
+			stop, r.Truncated = MaxHops, true
+		default:
+			at = next
+			continue
+		}
+		r.StopReason = &stop
+		return r, nil
+	}
+}
+
+func (c *Client) fetch(ctx context.Context, hosts map[string]*origin.Host, u httpsURL) (origin.Answer, error) {
+	if hosts[u.host] == nil {
+		target, err := c.origins.Connector.Resolve(ctx, u.host)
+		if err != nil {
+			return origin.Answer{}, err
+		}
+		hosts[u.host] = c.origins.Host(target, nil, netip.Addr{})
+	}
+	return hosts[u.host].Fetch(ctx, u.path)
+}
+
+// httpsURL is a URL of a chain in normal form. Two URLs are the same resource
+// if they are equal.
+type httpsURL struct {
+	host string // as guard.Domain returns it
+	path string // absolute path and query, printable ASCII
+}
+
+func (p httpsURL) url() string { return "https://" + p.host + p.path }
+
+// follow reads the Location fields of an answer that came from a URL. It returns
+// the next URL or why there is none, without any call. What a
+// reference means is RFC 3986's business, not the browsers', which also accept
+// backslashes and missing slashes.
+func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
+	if len(location) == 0 || location[0] == "" {
+		return next, MissingLocation
+	}
+	raw := location[0]
+	u, err := url.Parse(from.url())
+	if err == nil {
+		u, err = u.Parse(raw)
+	}
+	// Of a reference that names no host where it must name one, url.Parse makes one
+	// without an authority (RFC 3986 §4.2), which leads back to where it came from.
+	noHost := raw == "//" || strings.HasPrefix(raw, "//?") || strings.HasPrefix(raw, "//#")
+	switch {
+	case err != nil, len(raw) > maxURL, noHost:
+		return next, InvalidLocation
+	case u.Scheme != "https":
+		return next, InsecureRedirect
+	case u.Hostname() == "" || u.User != nil || u.Opaque != "":
+		return next, InvalidLocation
+	}
+	// No port, an empty one and leading zeros are taken, as URL parsers do.
+	if strings.TrimLeft(u.Port(), "0") != strconv.Itoa(origin.Port) && u.Port() != "" {
+		return next, BlockedPort
+	}
+	next.path = requestPath(u)
+	if next.host, err = guard.Domain(u.Hostname(), guard.Hostname); err != nil {
+		return next, BlockedHost
+	}
+	if len(next.url()) > maxURL {
+		return next, InvalidLocation
+	}
+	return next, ""
+}
+
+// requestPath is what goes into the request line. url.Parse leaves queries as
+// they are, spaces and foreign bytes included, so those are escaped here.
+func requestPath(u *url.URL) string {
+	path := u.EscapedPath()
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	if u.RawQuery == "" && !u.ForceQuery {
+		return path
+	}
+	var out strings.Builder
+	out.WriteString(path + "?")
+	for _, c := range []byte(u.RawQuery) {
+		if c <= ' ' || c > '~' || strings.IndexByte(`"<>`, c) >= 0 {
+			fmt.Fprintf(&out, "%%%02X", c)
+		} else {
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
+}
