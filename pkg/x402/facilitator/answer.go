@@ -3,9 +3,14 @@ package facilitator
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -60,15 +65,14 @@ func (o object) read(into map[string]any) (err error) {
 	return err
 }
 
-// platformReason is what the word of an error means that is not in the form of x402:
+// platformWord is the word of an error that is not in the form of x402:
 // {"errorType":"…"}, which platforms in front of a facilitator answer before it sees the
-// request.
-func (re reply) platformReason() (r reason, word string) {
-	o, err := parseObject(re.body)
-	if err != nil || o.read(map[string]any{"errorType": &word}) != nil {
-		return reason{}, ""
+// request. It is empty if there is none.
+func (re reply) platformWord() (word string) {
+	if o, err := parseObject(re.body); err != nil || o.read(map[string]any{"errorType": &word}) != nil {
+		return ""
 	}
-	return re.interpret(word), word
+	return word
 }
 
 // answer is the part of a SettleResponse that decides (x402 specification v2 §5.3.2).
@@ -80,8 +84,7 @@ type answer struct {
 
 // parseAnswer reads the body of /settle; nil without an error means that it is not an x402
 // answer at all. A body with any of the telling members counts as meant to be one, so that
-// a broken one cannot pass as a plain 401 from a gateway; success must be there as a
-// boolean, because missing is not false.
+// a broken one cannot pass as a plain 401 from a gateway.
 func parseAnswer(body []byte) (*answer, error) {
 	o, err := parseObject(body)
 	switch {
@@ -134,11 +137,11 @@ func withoutVerdict(re reply) x402.Settlement {
 		return unanswered(re)
 	}
 	s := unknown(fmt.Sprintf("http_%d", re.status), fmt.Errorf("facilitator answered status %d without a verdict", re.status))
-	r, word := re.platformReason()
+	word := re.platformWord()
 	s.AboutPayer = aboutPayer(word)
 	if code, _ := re.turnsAway(); code != "" {
 		s.Class, s.Code = x402.TurnedAway, code
-	} else if r.meaning == turnedAway {
+	} else if r := re.interpret(word); r.meaning == turnedAway {
 		s.Class, s.Code, s.Reason = x402.TurnedAway, r.answer, word
 	}
 	return s
@@ -171,8 +174,17 @@ func unanswered(re reply) x402.Settlement {
 // verdict classes an answer that is one. An answer about another payer or another network
 // is not about this request, whatever it says.
 func verdict(a answer, want expectation, re reply) (s x402.Settlement, resend bool) {
-	if err := contradiction(a, want); err != nil {
-		return unknown("contradictory_answer", err), false
+	contradictory := "" // what contradicts the request, or itself
+	switch {
+	case a.network != "" && a.network != want.network:
+		contradictory = "about network " + a.network
+	case a.payer != "" && !strings.EqualFold(a.payer, want.payer):
+		contradictory = "about payer " + a.payer
+	case a.success && a.errorReason != "":
+		contradictory = "success with reason " + a.errorReason
+	}
+	if contradictory != "" {
+		return unknown("contradictory_answer", errors.New(foreign(contradictory, maxReason))), false
 	}
 	s = x402.Settlement{Reason: foreign(a.errorReason, maxReason), Payer: a.payer, Network: a.network}
 	if x402.IsHash(a.transaction) && strings.Trim(a.transaction, "0x") != "" {
@@ -210,19 +222,6 @@ func verdict(a answer, want expectation, re reply) (s x402.Settlement, resend bo
 	return s, false
 }
 
-// contradiction is why an answer cannot be about this request, or cannot be believed.
-func contradiction(a answer, want expectation) error {
-	switch {
-	case a.network != "" && a.network != want.network:
-		return fmt.Errorf("answer is about network %q", foreign(a.network, maxReason))
-	case a.payer != "" && !strings.EqualFold(a.payer, want.payer):
-		return fmt.Errorf("answer is about payer %q", foreign(a.payer, maxReason))
-	case a.success && a.errorReason != "":
-		return fmt.Errorf("success with reason %q", foreign(a.errorReason, maxReason))
-	}
-	return nil
-}
-
 func unknown(reason string, cause error) x402.Settlement {
 	return x402.Settlement{Class: x402.Unknown, Reason: reason, Cause: cause}
 }
@@ -235,8 +234,7 @@ func unknown(reason string, cause error) x402.Settlement {
 func judge(re reply, from string) x402.Verification {
 	o, err := parseObject(re.body)
 	if re.err != nil || err != nil || o["isValid"] == nil {
-		_, word := re.platformReason()
-		return x402.Verification{Fault: noVerdict(re, err), AboutPayer: aboutPayer(word)}
+		return x402.Verification{Fault: noVerdict(re, err), AboutPayer: aboutPayer(re.platformWord())}
 	}
 	var valid bool
 	var word, payer string
@@ -258,8 +256,8 @@ func judge(re reply, from string) x402.Verification {
 	return x402.Verification{Fault: noVerdict(re, cause)}
 }
 
-// supports looks for the kind of payment that this service takes. An entry of the list that
-// cannot be read is another facilitator feature, not an error.
+// supports looks for the kind of payment that this service takes. An entry that cannot be
+// read is another feature of the facilitator, and not an error.
 func supports(re reply, network string) error {
 	o, err := parseObject(re.body)
 	if re.err != nil || re.status/100 != 2 || o["kinds"] == nil {
@@ -291,4 +289,79 @@ func noVerdict(re reply, cause error) *fault.Error {
 		s.Code = fault.FacilitatorMisconfigured
 	}
 	return fault.New(cmp.Or(s.Code, fault.FacilitatorUnavailable), errors.Join(s.Cause, cause))
+}
+
+// maxDigits is how many characters of hexadecimal digits or base64 may stand in a row: as
+// many as in an address.
+const maxDigits = 40
+
+// foreign is a facilitator's text as it may be logged and kept: fit to be read, and
+// without any run of hexadecimal digits or base64 longer than an address, because some
+// facilitators quote the call that they made, signature and all.
+func foreign(s string, limit int) string {
+	s = printable.Clip(s, limit)
+	if len(s) <= maxDigits {
+		return s
+	}
+	return regexp.MustCompile(`[0-9A-Za-z+/]{41,}`).ReplaceAllStringFunc(s, func(run string) string {
+		if len(run) == maxDigits+2 && strings.HasPrefix(run, "0x") {
+			return run
+		}
+		return run[:8] + "..."
+	})
+}
+
+const (
+	// headerExtensionResponses is the facilitator's note to the server about the
+	// extensions of a payment, base64 of a JSON object keyed by extension. It is the
+	// only feedback on discovery listing.
+	headerExtensionResponses = "EXTENSION-RESPONSES"
+
+	maxExtensionHeader = 8 << 10 // bytes, encoded
+	maxExtensions      = 8
+	maxExtensionName   = 64
+)
+
+// extensionFields are what may be logged of an extension's response. The rest can hold
+// anything.
+func extensionFields() []string { return []string{"status", "rejectedReason", "reason", "code"} }
+
+// extensionResponses reduces the note to "extension.field" -> value, bounded and
+// printable. It returns nil when there is nothing to keep; garbage is ignored, because the
+// note must never change the outcome of a payment.
+func extensionResponses(h http.Header) map[string]string {
+	values := h.Values(headerExtensionResponses)
+	if len(values) != 1 || len(values[0]) > maxExtensionHeader {
+		return nil
+	}
+	// The reference servers pad, and others may not. What is not base64 is not an object.
+	raw, _ := base64.RawStdEncoding.DecodeString(strings.TrimRight(values[0], "="))
+	all, _ := strictjson.Parse(raw, maxDepth)
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !isExtension(name) })
+	var out map[string]string
+	for _, name := range names[:min(len(names), maxExtensions)] {
+		fields, _ := all[name].(strictjson.Object)
+		for _, field := range extensionFields() {
+			var v string
+			switch value := fields[field].(type) {
+			case string:
+				v = foreign(value, maxReason)
+			case json.Number:
+				v = foreign(value.String(), maxReason)
+			}
+			switch {
+			case v == "":
+				continue
+			case out == nil:
+				out = map[string]string{}
+			}
+			out[name+"."+field] = v
+		}
+	}
+	return out
+}
+
+// isExtension reports whether a name looks like that of an extension.
+func isExtension(name string) bool {
+	return regexp.MustCompile(`^[0-9A-Za-z_.-]+$`).MatchString(name) && foreign(name, maxExtensionName) == name
 }

@@ -1,7 +1,13 @@
 package facilitator
 
 import (
+	"bytes"
 	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +16,22 @@ import (
 	"strings"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/hostfacts/hostfacts/pkg/printable"
+)
+
+const (
+	maxSecret   = 4096     // of a token or a key, bytes
+	maxDocument = 16 << 10 // of a secret document, bytes
+	maxKeyID    = 512
+
+	// tokenLife is how long a token is good for, as CDP documents it.
+	tokenLife = 120 * time.Second
+	// tokenBackdate is taken off iat and nbf, so that a clock of ours that is
+	// a little ahead does not make tokens that are not valid yet. It is small
+	// because it comes off the other end, where a clock may be behind after a thaw.
+	tokenBackdate = 5 * time.Second
 )
 
 // Call is the request that credentials are asked for.
@@ -20,11 +41,6 @@ type Call struct {
 	Path   string // escaped, without a query
 	Now    time.Time
 }
-
-const (
-	maxSecret   = 4096     // of a token or a key, bytes
-	maxDocument = 16 << 10 // of a secret document, bytes
-)
 
 // redacted is how every kind of credentials prints itself, with any verb.
 type redacted string
@@ -61,6 +77,63 @@ func Bearer(token string) (Credentials, error) {
 		return Credentials{}, fmt.Errorf("facilitator token is empty, longer than %d bytes, or not of ASCII without blanks", maxSecret)
 	}
 	return Credentials{"bearer credentials", func(context.Context, Call) (string, error) { return "Bearer " + token, nil }, nil}, nil
+}
+
+// CDP signs a token for each request, which names its method, host and path
+// (Coinbase Developer Platform API keys). keySecret is the base64 of a 64-byte
+// Ed25519 key, or a P-256 private key in PEM, in which a literal \n stands for
+// a line break as well. The errors never contain either.
+func CDP(keyID, keySecret string) (Credentials, error) {
+	switch {
+	case keyID == "" || keySecret == "":
+		return Credentials{}, errors.New("facilitator key needs both an id and a secret")
+	case len(keyID) > maxKeyID || !printable.ASCII(keyID):
+		return Credentials{}, fmt.Errorf("facilitator key id is longer than %d bytes or not printable ASCII", maxKeyID)
+	case len(keySecret) > maxSecret:
+		return Credentials{}, fmt.Errorf("facilitator key secret is longer than %d bytes", maxSecret)
+	}
+	key, method, err := parseKey(keySecret)
+	if err != nil {
+		return Credentials{}, fmt.Errorf("facilitator key secret is %w", err)
+	}
+	return Credentials{"CDP credentials", func(_ context.Context, c Call) (string, error) {
+		from := c.Now.Add(-tokenBackdate).Unix()
+		t := jwt.NewWithClaims(method, jwt.MapClaims{
+			"sub":  keyID,
+			"iss":  "cdp",
+			"uris": []string{c.Method + " " + c.Host + c.Path},
+			"iat":  from,
+			"nbf":  from,
+			"exp":  from + int64(tokenLife/time.Second),
+		})
+		var nonce [16]byte
+		_, _ = rand.Read(nonce[:]) // which never fails
+		t.Header["kid"], t.Header["nonce"] = keyID, fmt.Sprintf("%x", nonce)
+		s, err := t.SignedString(key)
+		return "Bearer " + s, err
+	}, nil}, nil
+}
+
+// parseKey reads the secret of a CDP key. It drops the parsers' errors, which may quote
+// their input, and checks that the halves of an Ed25519 key belong together: a secret
+// with a slip in it would sign tokens that nobody accepts.
+func parseKey(secret string) (crypto.Signer, jwt.SigningMethod, error) {
+	if strings.Contains(secret, "-----BEGIN") {
+		key, err := jwt.ParseECPrivateKeyFromPEM([]byte(strings.ReplaceAll(secret, `\n`, "\n")))
+		if err != nil || key.Curve != elliptic.P256() {
+			return nil, nil, errors.New("PEM but not an EC private key on the curve P-256")
+		}
+		return key, jwt.SigningMethodES256, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(secret))
+	if err != nil || len(raw) != ed25519.PrivateKeySize {
+		return nil, nil, errors.New("neither the base64 of a 64-byte Ed25519 key nor a PEM EC private key")
+	}
+	key := ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])
+	if !bytes.Equal(key, raw) {
+		return nil, nil, errors.New("64 bytes of base64 but its halves are not one Ed25519 key")
+	}
+	return key, jwt.SigningMethodEdDSA, nil
 }
 
 // ParseCredentials reads a secret document: {"key_id":…,"key_secret":…} for

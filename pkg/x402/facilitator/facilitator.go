@@ -5,28 +5,30 @@
 // request when the first was answered settlement_pending, and that every way
 // in which a request can end has exactly one class: settled, refused, turned
 // away, not sent or unknown. It calls an outcome "not sent" only on proof, and
-// "refused" or "turned away" only for the exact codes and statuses that are
-// known to be given before a broadcast (Reasons); every other outcome is unknown.
-// That list is closed because a reason that is wrongly taken for a refusal turns
-// away a payer who has paid: a reason that facilitators add later leaves a payment
-// in doubt until the chain decides. What the operator has to deal with (401, 403,
-// 429, a wrong URL) is never a refusal.
+// "refused" or "turned away" only for the exact words and statuses that are
+// known to be given before a broadcast; every other outcome is unknown, and leaves the
+// payment in doubt until the chain decides. That list is closed because a word that is
+// wrongly taken for a refusal turns away a payer who has paid.
 //
 // It does not decide what a class means for a payment, and it does not ask the
 // chain: package x402 does.
 package facilitator
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -44,8 +46,15 @@ const (
 	minResend = time.Second
 	// ceiling ends a call whose caller set no deadline. It is above every
 	// budget of the design (settle: 15 s) and below the gateway's 30 s.
-	ceiling = 25 * time.Second
+	ceiling     = 25 * time.Second
+	dialTimeout = 5 * time.Second
+	tlsTimeout  = 5 * time.Second
 
+	// maxBody bounds an answer: a settlement is below 1 KiB, and the longest
+	// /supported seen is a few KiB. maxHeader bounds its header, EXTENSION-RESPONSES
+	// included.
+	maxBody   = 64 << 10
+	maxHeader = 32 << 10
 	// maxURL keeps the request line, percent-encoded, inside net/http's write
 	// buffer: nothing of a request then leaves before httptrace has heard of it.
 	maxURL           = 1024
@@ -125,42 +134,34 @@ func parseBase(raw string) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/")}, nil
 }
 
-// call sends a payment to a path, once for each time that the function that it returns is
-// called. The body is encoded once, so that the resend of a pending settlement is the same
-// bytes: that is what makes a facilitator look its transaction up instead of broadcasting
-// a second one. Requirements are our own, not the client's echo of them.
-func (c *Client) call(ctx context.Context, path string, p x402.Payload, r x402.Requirements) (func() reply, error) {
-	body, err := json.Marshal(struct {
+// encode is the body of a request about a payment. Requirements are our own, not the
+// client's echo of them.
+func encode(p x402.Payload, r x402.Requirements) ([]byte, error) {
+	return json.Marshal(struct {
 		X402Version  int               `json:"x402Version"`
 		Payload      x402.Payload      `json:"paymentPayload"`
 		Requirements x402.Requirements `json:"paymentRequirements"`
 	}{x402.Version, p, r})
-	if err != nil {
-		return nil, fmt.Errorf("encode facilitator request: %w", err)
-	}
-	return func() reply { return c.exchange(ctx, http.MethodPost, path, body) }, nil
 }
 
 // Settle moves the money, or says how far it got. See x402.Facilitator.
+//
+// The resend of a pending settlement is the same bytes: that is what makes a facilitator
+// look its transaction up instead of broadcasting a second one. The first request left
+// doubt, and doubt is cleared by success only: a refusal of the second, "nonce already
+// used" included, and a second request that never left say nothing about the transaction
+// that is already on its way.
 func (c *Client) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
-	send, err := c.call(ctx, "/settle", p, r)
+	body, err := encode(p, r)
 	if err != nil {
 		return x402.Settlement{Class: x402.NotSent, Code: fault.PaymentUnavailable, Reason: "not_encodable", Cause: err}
 	}
 	want := expectation{network: r.Network, payer: p.Payload.Authorization.From}
-	first, pending := classify(send(), want)
+	first, pending := classify(c.exchange(ctx, "/settle", body), want)
 	if !pending || !pause(ctx) {
 		return first
 	}
-	second, _ := classify(send(), want)
-	return afterResend(first, second)
-}
-
-// afterResend joins the answers of a pending settlement and of its resend. The
-// first request left doubt, and doubt is cleared by success only: a refusal of
-// the second, "nonce already used" included, and a second request that never
-// left say nothing about the transaction that is already on its way.
-func afterResend(first, second x402.Settlement) x402.Settlement {
+	second, _ := classify(c.exchange(ctx, "/settle", body), want)
 	if second.Class == x402.Moved {
 		return second
 	}
@@ -189,15 +190,150 @@ func pause(ctx context.Context) bool {
 // Verify judges a signature that cannot be judged locally. See
 // x402.Facilitator.
 func (c *Client) Verify(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Verification {
-	send, err := c.call(ctx, "/verify", p, r)
+	body, err := encode(p, r)
 	if err != nil {
 		return x402.Verification{Fault: fault.New(fault.PaymentUnavailable, err)}
 	}
-	return judge(send(), p.Payload.Authorization.From)
+	return judge(c.exchange(ctx, "/verify", body), p.Payload.Authorization.From)
 }
 
 // Supported returns nil when the facilitator settles scheme exact of protocol
 // version 2 on network, and a *fault.Error with a facilitator code otherwise.
 func (c *Client) Supported(ctx context.Context, network string) error {
-	return supports(c.exchange(ctx, http.MethodGet, "/supported", nil), network)
+	return supports(c.exchange(ctx, "/supported", nil), network)
+}
+
+// Private causes of an exchange that brought no answer. errCredentials says that the
+// credentials could not be read or used.
+var (
+	errNoURL       = errors.New("no facilitator URL is configured")
+	errTooLarge    = fmt.Errorf("facilitator answer is longer than %d bytes", maxBody)
+	errCredentials = errors.New("facilitator credentials")
+)
+
+// reply is everything that one request to the facilitator has led to.
+type reply struct {
+	err        error // why there is no complete answer
+	sent       bool  // a byte of the request may have left; false is a proof
+	expired    bool  // the call's time was up when err was seen
+	authorized bool  // the request carried credentials
+	status     int   // 0 when not even the header of an answer came
+	header     http.Header
+	body       []byte
+}
+
+// exchange sends one request, a GET without a body, and reads its whole answer. It uses
+// the transport directly: http.Client would follow a redirect with the payment in hand.
+func (c *Client) exchange(ctx context.Context, path string, body []byte) reply {
+	if c.base == nil {
+		return reply{err: errNoURL}
+	}
+	ctx, cancel := context.WithTimeout(ctx, ceiling)
+	defer cancel()
+	req, err := c.newRequest(ctx, path, body)
+	if err == nil {
+		// A transport may notice an ended context before or after it reports
+		// to httptrace; seen here, it is a proof that nothing was sent.
+		err = ctx.Err()
+	}
+	if err != nil {
+		return reply{err: err, expired: ctx.Err() != nil}
+	}
+	out := reply{authorized: req.Header.Get("Authorization") != ""}
+	// The hooks may run on the transport's own goroutines. The first header field counts
+	// as written although it may still be in a buffer: every byte that can have left comes
+	// after that report, and on an error net/http ends its writing goroutine before
+	// RoundTrip returns, so that no report comes late.
+	var reported, written atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:          func(string) { reported.Store(true) },
+		WroteHeaderField: func(string, []string) { written.Store(true) },
+	})
+	transport := c.transport
+	if transport == nil {
+		transport = c.newTransport(ctx)
+	}
+	resp, err := transport.RoundTrip(req.WithContext(traced))
+	if err != nil {
+		// Silence from a transport that reports nothing proves nothing.
+		out.err, out.sent, out.expired = err, written.Load() || !reported.Load(), ctx.Err() != nil
+		return out
+	}
+	defer resp.Body.Close()
+	out.sent, out.status, out.header = true, resp.StatusCode, resp.Header
+	if out.status == http.StatusUnauthorized && c.creds.rejected != nil {
+		c.creds.rejected()
+	}
+	// Half an answer is not an answer.
+	out.body, err = io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	switch {
+	case err != nil:
+		out.body, out.err, out.expired = nil, fmt.Errorf("read facilitator answer: %w", err), ctx.Err() != nil
+	case len(out.body) > maxBody:
+		out.body, out.err, out.expired = nil, errTooLarge, ctx.Err() != nil
+	}
+	return out
+}
+
+// newRequest builds one request. GetBody stays nil: it is what net/http needs
+// to send a request again on another connection, and a settle is sent once.
+// For the same reason there is no Idempotency-Key, which net/http reads as a
+// permission to repeat.
+func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*http.Request, error) {
+	target := *c.base
+	target.Path += path
+	req := (&http.Request{
+		Method: http.MethodGet, URL: &target, Host: target.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{
+			"Accept":     {"application/json"},
+			"User-Agent": {c.userAgent},
+			// Asked for by name, so that no transport decodes: the bound on
+			// the body is then a bound on memory.
+			"Accept-Encoding": {"identity"},
+		},
+	}).WithContext(ctx)
+	if body != nil {
+		req.Method, req.Body, req.ContentLength = http.MethodPost, io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		req.Header.Set("Content-Type", "application/json")
+	}
+	auth, err := c.creds.Authorization(ctx, Call{Method: req.Method, Host: target.Host, Path: target.EscapedPath(), Now: c.now()})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errCredentials, err)
+	}
+	if auth != "" {
+		req.Header.Set("Authorization", auth)
+	}
+	return req, nil
+}
+
+// newTransport returns the transport of one call: HTTP/1.1, with which net/http sends a
+// request at most once without further conditions, no proxy from the environment,
+// and one connection, which ends with the call. net/http detaches dials and handshakes from
+// the request that asked for them; here they are bound to it again, because one that
+// outlived its call would still be there when a frozen Lambda environment thaws.
+//
+// A kept connection could save a settle two round trips, a few milliseconds of a call that
+// waits for a block of two seconds. Its price is doubt: a server closes idle connections
+// too, a frozen environment learns of it late, and a settle written into a connection that
+// is being closed ends as "unknown", which blocks the payer until the chain has answered.
+// TLS sessions are resumed.
+func (c *Client) newTransport(ctx context.Context) *http.Transport {
+	only1 := new(http.Protocols)
+	only1.SetHTTP1(true)
+	return &http.Transport{
+		DialContext: func(_ context.Context, network, addr string) (net.Conn, error) {
+			conn, err := c.dial(ctx, network, addr)
+			if err == nil {
+				context.AfterFunc(ctx, func() { conn.Close() })
+			}
+			return conn, err
+		},
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: c.sessions},
+		TLSHandshakeTimeout:    tlsTimeout,
+		DisableKeepAlives:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxHeader,
+		Protocols:              only1,
+	}
 }

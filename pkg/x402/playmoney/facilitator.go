@@ -3,13 +3,16 @@
 package playmoney
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -23,18 +26,15 @@ type Behaviour int
 
 // The ways a settle can go. Some do it and fail, some fail without doing it.
 const (
-	Honest      Behaviour = iota
-	Refuse                // 200 success:false insufficient balance, nothing moves
-	RefuseAfter           // the money moves, insufficient balance all the same
-	FailBefore            // 500 without a body, nothing moves
-	FailAfter             // the money moves, 500 without a body
-	DropBefore            // the connection closes, nothing moves
-	DropAfter             // the money moves, the connection closes
-	Pending               // the money moves, settlement_pending; a resend succeeds
-	Unconfirmed           // the money moves, settlement_pending now and on every resend
-	Unauthorized
-	TooMany
-	Hang // nothing moves, no answer until the client gives up
+	Honest       Behaviour = iota
+	Refuse                 // 200 success:false insufficient balance, nothing moves
+	RefuseAfter            // the money moves, insufficient balance all the same
+	FailBefore             // 500 without a body, nothing moves
+	FailAfter              // the money moves, 500 without a body
+	DropAfter              // the money moves, the connection closes
+	Unconfirmed            // the money moves, settlement_pending now and on every resend
+	Unauthorized           // 401, nothing moves
+	TooMany                // 429, nothing moves
 )
 
 // Transfer is play money that moved.
@@ -52,7 +52,7 @@ type Transfer struct {
 type Facilitator struct {
 	config   FacilitatorConfig
 	mu       sync.Mutex
-	journal  *journal // nil for none
+	journal  *os.File // nil for none
 	moved    map[string]Transfer
 	settles  map[string]int // calls to /settle by key
 	calls    int
@@ -63,8 +63,8 @@ type Facilitator struct {
 type FacilitatorConfig struct {
 	Terms x402.Terms
 	Now   func() time.Time
-	// Journal is a file that keeps the books across restarts; empty keeps
-	// them in memory.
+	// Journal is a file that keeps the books across restarts, a line a transfer; empty
+	// keeps them in memory. It is locked for this process.
 	Journal string
 	// Behave decides how the nth settle (from 0) goes; nil is Honest.
 	Behave func(n int, key string) Behaviour
@@ -79,15 +79,57 @@ func NewFacilitator(c FacilitatorConfig) (*Facilitator, error) {
 	if c.Journal == "" {
 		return f, nil
 	}
-	j, list, err := openJournal(c.Journal)
+	var err error
+	if f.journal, err = os.OpenFile(c.Journal, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
+		return nil, fmt.Errorf("open play-money journal: %w", err)
+	}
+	if err = lock(f.journal); err != nil {
+		err = fmt.Errorf("%w: another process keeps it, whose play-money facilitator FACILITATOR_URL can name", err)
+	} else {
+		err = f.load()
+	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(fmt.Errorf("play-money journal %s: %w", c.Journal, err), f.Close())
 	}
-	for _, t := range list {
-		f.moved[t.Key] = t
-	}
-	f.journal = j
 	return f, nil
+}
+
+// load reads the journal. A last line that a crash has cut is taken away, because the
+// transfer was never acknowledged, and completed if only its end is missing.
+func (f *Facilitator) load() error {
+	text, err := io.ReadAll(f.journal)
+	if err != nil {
+		return err
+	}
+	for line := range bytes.Lines(text) {
+		var t Transfer
+		cut := !bytes.HasSuffix(line, []byte("\n"))
+		switch err := json.Unmarshal(line, &t); {
+		case cut && err != nil:
+			return f.journal.Truncate(int64(len(text) - len(line)))
+		case err != nil || t.Key == "":
+			// Without it an authorization could execute again.
+			return fmt.Errorf("line %d is not a transfer: move the file away to begin without play money spent", len(f.moved)+1)
+		}
+		f.moved[t.Key] = t
+		if cut {
+			return f.write("\n")
+		}
+	}
+	return nil
+}
+
+// write adds to the journal. What cannot be written whole is taken back, or the next line
+// would be lost with it.
+func (f *Facilitator) write(text string) error {
+	end, err := f.journal.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if _, err := f.journal.WriteString(text); err != nil {
+		return errors.Join(fmt.Errorf("write play-money journal: %w", err), f.journal.Truncate(end))
+	}
+	return nil
 }
 
 // Close closes the journal.
@@ -95,7 +137,7 @@ func (f *Facilitator) Close() error {
 	if f.journal == nil {
 		return nil
 	}
-	return f.journal.file.Close()
+	return f.journal.Close()
 }
 
 // Transfers returns everything that moved.
@@ -162,70 +204,63 @@ func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
 	key := f.key(p)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := f.calls
-	f.calls++
-	f.settles[key]++
 	how := Honest
 	if f.config.Behave != nil {
-		how = f.config.Behave(n, key)
+		how = f.config.Behave(f.calls, key)
 	}
+	f.calls++
+	f.settles[key]++
 	if err != nil {
 		failed(w, requirements, p, err.Error(), "")
 		return
 	}
-	f.perform(w, r, how, p, requirements)
+	f.perform(w, how, p, requirements)
 }
 
 // perform goes one of the ways. The lock is held: settlements are in order.
-func (f *Facilitator) perform(w http.ResponseWriter, r *http.Request, how Behaviour, p *x402.Payment, q x402.Requirements) {
-	key := f.key(p)
+func (f *Facilitator) perform(w http.ResponseWriter, how Behaviour, p *x402.Payment, q x402.Requirements) {
 	switch how {
 	case Refuse:
-		failed(w, q, p, "invalid_exact_evm_insufficient_balance", "")
+		failed(w, q, p, insufficient, "")
 		return
 	case FailBefore:
 		w.WriteHeader(http.StatusInternalServerError)
 		return
-	case DropBefore:
-		panic(http.ErrAbortHandler)
 	case Unauthorized:
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	case TooMany:
 		w.WriteHeader(http.StatusTooManyRequests)
 		return
-	case Hang:
-		f.mu.Unlock()
-		<-r.Context().Done()
-		f.mu.Lock()
-		return
 	}
-	earlier, used := f.moved[key]
-	resend := used && f.settles[key] > 1 && (how == Pending || how == Unconfirmed)
-	if used && !resend {
+	key := f.key(p)
+	t, used := f.moved[key]
+	if used && how != Unconfirmed {
 		failed(w, q, p, x402.ReasonNonceUsed, "")
 		return
 	}
 	if !used {
 		var err error
-		if earlier, err = f.move(key, p); err != nil {
+		if t, err = f.move(key, p); err != nil {
 			failed(w, q, p, "unexpected_settle_error", "")
 			return
 		}
 	}
-	switch {
-	case how == RefuseAfter:
-		failed(w, q, p, "invalid_exact_evm_insufficient_balance", "")
-	case how == FailAfter:
+	switch how {
+	case RefuseAfter:
+		failed(w, q, p, insufficient, "")
+	case FailAfter:
 		w.WriteHeader(http.StatusInternalServerError)
-	case how == DropAfter:
+	case DropAfter:
 		panic(http.ErrAbortHandler)
-	case how == Unconfirmed, how == Pending && !resend:
-		failed(w, q, p, "settlement_pending", earlier.Transaction)
+	case Unconfirmed:
+		failed(w, q, p, "settlement_pending", t.Transaction)
 	default:
-		reply(w, http.StatusOK, x402.SettleResponse{Success: true, Transaction: earlier.Transaction, Network: q.Network, Payer: p.From.Checksum()})
+		reply(w, http.StatusOK, x402.SettleResponse{Success: true, Transaction: t.Transaction, Network: q.Network, Payer: p.From.Checksum()})
 	}
 }
+
+const insufficient = "invalid_exact_evm_insufficient_balance"
 
 // move executes a transfer and writes it down before anybody hears of it.
 func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
@@ -233,10 +268,10 @@ func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
 	t := Transfer{Key: key, Transaction: "0x" + hex.EncodeToString(sum[:]), Payee: p.To.String(), Value: p.Value.String(), At: f.config.Now().UTC()}
 	if f.journal != nil {
 		line, err := json.Marshal(t)
-		if err != nil {
-			return t, err
+		if err == nil {
+			err = f.write(string(line) + "\n")
 		}
-		if err := f.journal.write(line); err != nil {
+		if err != nil {
 			return t, err
 		}
 	}

@@ -28,7 +28,7 @@ func process(t *testing.T, journal string, do func(f *Facilitator, settles func(
 	must(t, err)
 	do(f, func(nonce byte) bool {
 		rec := httptest.NewRecorder()
-		f.perform(rec, nil, Honest, &x402.Payment{Nonce: [32]byte{nonce}, Value: big.NewInt(5000)}, x402.Requirements{})
+		f.perform(rec, Honest, &x402.Payment{Nonce: [32]byte{nonce}, Value: big.NewInt(5000)}, x402.Requirements{})
 		executes := strings.Contains(rec.Body.String(), `"success":true`)
 		if !executes && !strings.Contains(rec.Body.String(), x402.ReasonNonceUsed) {
 			t.Errorf("refused: %s", rec.Body)
@@ -79,9 +79,9 @@ func TestJournal(t *testing.T) {
 	}
 	line := string(whole[:begin])
 	for text, says := range map[string]string{
-		line[:40] + line + line:           "line 1 is not a transfer",
-		line + "{}\n":                     "line 2 is not a transfer",
-		line + strings.Repeat("x", 1<<20): "line 2: ",
+		line[:40] + line + line:               "line 1 is not a transfer",
+		line + "{}\n":                         "line 2 is not a transfer",
+		line + strings.Repeat("x", 99) + "\n": "line 2 is not a transfer",
 	} {
 		must(t, os.WriteFile(path, []byte(text), 0o600))
 		_, err := NewFacilitator(FacilitatorConfig{Journal: path})

@@ -21,13 +21,10 @@ const (
 	RefuseAfter  = playmoney.RefuseAfter
 	FailBefore   = playmoney.FailBefore
 	FailAfter    = playmoney.FailAfter
-	DropBefore   = playmoney.DropBefore
 	DropAfter    = playmoney.DropAfter
-	Pending      = playmoney.Pending
 	Unconfirmed  = playmoney.Unconfirmed
 	Unauthorized = playmoney.Unauthorized
 	TooMany      = playmoney.TooMany
-	Hang         = playmoney.Hang
 )
 
 // NewFacilitator opens the books of a play-money facilitator.
