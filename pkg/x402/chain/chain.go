@@ -14,9 +14,9 @@
 //	everything else                                                CannotTell
 //
 // That an authorization is used does not prove a payment: it may have been cancelled, or
-// submitted by a third party that copied it. So the log of the authorization itself, and
-// the transfer that it made, decide. The authorization's own Transfer is the token's log
-// with the next log index, because USDC emits the two one after the other.
+// submitted by a third party that copied it. So the log of the authorization itself
+// decides, and its own Transfer: the token's log with the next log index, because USDC
+// emits the two one after the other.
 //
 // A receipt counts at the latest head. A refusal by time needs a block that the node
 // calls safe (or finalized, if it does not know safe), so that no reorganisation makes
@@ -26,18 +26,6 @@
 // Only complete and consistent replies count: a malformed reply, a log that a
 // reorganisation removed, a receipt of another block than its log's, and two statements
 // that contradict each other are all CannotTell with a cause.
-//
-// Calls per answer, beside one eth_chainId per node (the tests count them):
-//
-//	Paid, the transaction is known               2  receipt, block
-//	Paid, it has to be searched                  6  state, latest, state, logs, receipt, block
-//	another transfer                             6  as above
-//	cancelled                                    6  as above
-//	spent before the first claim                 4  state, latest, state, block
-//	open                                         2  state, latest
-//	expired, not safe yet                        3  state, latest, safe
-//	expired unused                               4  state, latest, safe, state
-//	what one transaction has transferred         2  receipt, block (Received)
 //
 // Transfers reads what reached a payee since a block, up to the newest that the node
 // calls safe, and which authorization moved each. It finds money that a facilitator had

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,9 @@ var (
 type inquiry struct {
 	*session
 	q                   x402.Question
-	payer, payee, nonce string // as topics
+	payer, payee, nonce string        // as topics
+	slack               time.Duration // of the first claim
+	oldest              time.Time     // of a block whose payment can be for us
 }
 
 // Find implements x402.Evidence. It is bounded by ctx and by ten seconds. See the
@@ -65,9 +68,14 @@ func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
 	case q.Since.IsZero() || q.ValidBefore.IsZero():
 		return x402.Finding{Cause: errors.New("chain: the question has no time")}
 	}
+	i := inquiry{q: q, payer: topicOf(q.Payer), payee: topicOf(q.Payee), nonce: fmt.Sprintf("0x%x", q.Nonce), slack: slack}
+	if q.Sent {
+		i.slack = sentSlack
+	}
+	i.oldest = q.Since.Add(-i.slack)
 	var f x402.Finding
 	err := n.each(ctx, ceiling, func(s *session) (err error) {
-		i := &inquiry{session: s, q: q, payer: topicOf(q.Payer), payee: topicOf(q.Payee), nonce: fmt.Sprintf("0x%x", q.Nonce)}
+		i.session = s
 		f, err = i.find()
 		return err
 	})
@@ -100,7 +108,7 @@ func (i *inquiry) find() (x402.Finding, error) {
 	l, err := i.search(head)
 	switch {
 	case errors.Is(err, errEarly):
-		return i.earlier(reasonSpent)
+		return i.never(reasonSpent, i.slack)
 	case err != nil:
 		return x402.Finding{}, err
 	}
@@ -135,36 +143,30 @@ func (i *inquiry) unspent() (x402.Finding, error) {
 }
 
 // search finds the transaction that used or cancelled the authorization, which the latest
-// head says has been spent. The window begins at a block that does not know the
-// authorization as spent. If a block knows it that is too old to be for us, the error is
-// errEarly: the authorization was spent before it reached us, and by what does not matter.
-//
-// A node that keeps no old states cannot say where the window begins. It is searched from
-// the guess on, and then a day further back, the longest that an authorization lasts.
+// head says has been spent. The window begins at a block that is too old for a payment to
+// us. If the authorization was spent before it, the error is errEarly: by what does not
+// matter. A node that keeps no old states cannot say so, and is searched a day further
+// back, the longest that an authorization lasts.
 func (i *inquiry) search(head header) (entry, error) {
-	low, knows := uint64(0), true
-	for step := blocksBetween(i.oldest(), head.time()) + margin; ; step *= 2 {
-		low = head.Number - min(head.Number, step)
-		spent, err := i.spent(hexQuantity(low))
-		if knows = err == nil; !knows && !tooMuch(err) {
+	low := head
+	for step := blocksBetween(i.oldest, low.time()) + margin; low.Number > 0 && !low.time().Before(i.oldest); step *= 2 {
+		var err error
+		if low, err = i.block(hexQuantity(head.Number - min(head.Number, step))); err != nil {
 			return entry{}, err
 		}
-		if !spent {
-			break
-		}
-		floor, err := i.block(hexQuantity(low))
-		switch {
-		case err != nil:
-			return entry{}, err
-		case floor.time().Before(i.oldest()) || low == 0:
-			return entry{}, errEarly
-		}
 	}
-	l, err := i.searchIn(low, head.Number)
-	if errors.Is(err, errNoLog) && !knows {
-		l, err = i.searchIn(low-min(low, longest), low)
+	l, err := i.searchIn(low.Number, head.Number)
+	if !errors.Is(err, errNoLog) {
+		return l, err
 	}
-	return l, err
+	switch spent, old := i.spent(hexQuantity(low.Number)); {
+	case spent:
+		return l, errEarly
+	case tooMuch(old):
+		return i.searchIn(low.Number-min(low.Number, longest), low.Number)
+	default:
+		return l, cmp.Or(old, err)
+	}
 }
 
 // searchIn searches a window, oldest block first: as a rule an authorization is used in
@@ -215,7 +217,7 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 	case slices.ContainsFunc(next, i.spends):
 		err = errors.New("receipt spends one authorization twice")
 	case l.Topics[0] == topicCanceled:
-		f, err = i.never(reasonCancelled)
+		f, err = i.never(reasonCancelled, headAge)
 	case len(next) == 0:
 		err = errors.New("receipt has no transfer after the authorization")
 	default:
@@ -231,41 +233,25 @@ func (i *inquiry) byTransfer(l, used entry, block header) (x402.Finding, error) 
 	}
 	switch {
 	case l.Topics[2] != i.payee || l.value().Cmp(i.q.Value) != 0:
-		return i.never(reasonElse)
-	case block.time().Before(i.oldest()):
-		return i.earlier(reasonEarlier)
+		return i.never(reasonElse, headAge)
+	case block.time().Before(i.oldest):
+		return i.never(reasonEarlier, i.slack)
 	}
 	return x402.Finding{Verdict: x402.Paid, Transaction: l.Tx}, nil
 }
 
-// never is NeverPaid, if the node is not stuck: it is the one verdict that lets a payer's
-// authorization go.
-func (i *inquiry) never(reason string) (x402.Finding, error) {
-	_, err := i.current(headAge)
+// never is NeverPaid, the one verdict that lets a payer's authorization go, if the node's
+// latest block is near our clock. What compares the chain's time with ours needs the two
+// to agree as closely as it measures.
+func (i *inquiry) never(reason string, within time.Duration) (x402.Finding, error) {
+	_, err := i.current(min(within, headAge))
 	return x402.Finding{Verdict: x402.NeverPaid, Reason: reason}, err
-}
-
-// earlier is NeverPaid for a use before the first claim. It compares the chain's time
-// with ours, so it needs the two to agree as closely as it measures.
-func (i *inquiry) earlier(reason string) (x402.Finding, error) {
-	_, err := i.current(min(i.slack(), headAge))
-	return x402.Finding{Verdict: x402.NeverPaid, Reason: reason}, err
-}
-
-// oldest is the time of the oldest block whose payment can be for us.
-func (i *inquiry) oldest() time.Time { return i.q.Since.Add(-i.slack()) }
-
-func (i *inquiry) slack() time.Duration {
-	if i.q.Sent {
-		return sentSlack
-	}
-	return slack
 }
 
 // spent asks the token whether the authorization was used or cancelled at a block.
 func (i *inquiry) spent(block string) (bool, error) {
 	call := map[string]any{"to": i.token, "data": callState + i.payer[2:] + i.nonce[2:]}
-	raw, err := i.call(query{"eth_call", []any{call, block}})
+	raw, err := i.call(query{Method: "eth_call", Params: []any{call, block}})
 	if err != nil {
 		return false, err
 	}

@@ -62,7 +62,7 @@ func FuzzReply(f *testing.F) {
 		f.Add(200, []byte(body))
 	}
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
-		results, err := decodeReplies(status, body, []request{{ID: fuzzID}})
+		results, err := decodeReplies(status, body, []query{{ID: fuzzID}})
 		if err != nil {
 			if results != nil {
 				t.Errorf("a result with the error %v", err)
@@ -135,8 +135,8 @@ func FuzzBatch(f *testing.F) {
 	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":7,"result":"0x1"}]`))
 	f.Add(400, []byte(`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch"}}`))
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
-		requests := []request{{ID: 7, Method: "a"}, {ID: 8, Method: "b"}}
-		results, err := decodeReplies(status, body, requests)
+		queries := []query{{ID: 7, Method: "a"}, {ID: 8, Method: "b"}}
+		results, err := decodeReplies(status, body, queries)
 		if err != nil {
 			if results != nil {
 				t.Errorf("results with the error %v", err)
@@ -147,10 +147,10 @@ func FuzzBatch(f *testing.F) {
 		if err := json.Unmarshal(body, &list); err != nil || status != 200 || len(list) != 2 || len(results) != 2 {
 			t.Fatalf("took HTTP %d %q", status, body)
 		}
-		for i := range requests {
+		for i := range queries {
 			own := 0
 			for _, reply := range list {
-				if single, err := decodeReplies(200, reply, requests[i:i+1]); err == nil && string(single[0]) == string(results[i]) {
+				if single, err := decodeReplies(200, reply, queries[i:i+1]); err == nil && string(single[0]) == string(results[i]) {
 					own++
 				}
 			}

@@ -2,6 +2,7 @@ package chain
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -110,10 +112,10 @@ func newTransport() *http.Transport {
 // exchange posts one message and returns the answer's HTTP status and body. It uses
 // the transport directly: http.Client would follow redirects, and would put the URL
 // into its errors.
-func (s *session) exchange(requests []request) (int, []byte, error) {
-	var message any = requests
-	if len(requests) == 1 {
-		message = requests[0]
+func (s *session) exchange(queries []query) (int, []byte, error) {
+	var message any = queries
+	if len(queries) == 1 {
+		message = queries[0]
 	}
 	encoded, err := json.Marshal(message)
 	if err != nil {
@@ -154,69 +156,64 @@ func (s *session) exchange(requests []request) (int, []byte, error) {
 	return resp.StatusCode, body, nil
 }
 
-// query is a call that has not been made.
+// query is a JSON-RPC request. Its version and ID are set when it is sent.
 type query struct {
-	method string
-	params []any
-}
-
-type request struct {
 	Version string `json:"jsonrpc"`
-	ID      uint64 `json:"id"`
+	ID      int    `json:"id"`
 	Method  string `json:"method"`
 	Params  []any  `json:"params"`
 }
 
-// decodeReplies checks the answer to one message, a batch if it had several requests,
-// and returns the results in the order of the requests. The replies of a batch may
-// have any order, and each request must have exactly one.
-func decodeReplies(status int, body []byte, requests []request) ([]json.RawMessage, error) {
+// decodeReplies checks the answer to one message, a batch if it had several queries,
+// and returns the results in the order of the queries. The replies of a batch may
+// have any order, and each query must have exactly one.
+func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage, error) {
 	var replies []json.RawMessage
-	if len(requests) == 1 {
+	if len(queries) == 1 {
 		replies = append(replies, body)
 	} else {
 		err := json.Unmarshal(body, &replies)
 		switch {
 		case barred(status):
 			return nil, statusError(status)
-		case err != nil || status != http.StatusOK || len(replies) != len(requests):
+		case err != nil || status != http.StatusOK || len(replies) != len(queries):
 			return nil, errNoBatch
 		}
 	}
-	position := make(map[string]int, len(requests))
-	for i, r := range requests {
-		position[strconv.FormatUint(r.ID, 10)] = i
-	}
-	results := make([]json.RawMessage, len(requests))
+	results := make([]json.RawMessage, len(queries))
 	var failed error
 	for _, raw := range replies {
 		reply, err := strictjson.Split(raw, maxDepth)
-		switch {
-		case err != nil && status != http.StatusOK:
-			return nil, statusError(status)
-		case err != nil:
-			return nil, fmt.Errorf("reply: %w", err)
+		if err != nil {
+			return nil, orStatus(status, fmt.Errorf("reply: %w", err))
 		}
-		id := string(reply["id"])
 		result, err := resultOf(status, reply)
-		at, asked := position[id]
+		id := string(reply["id"])
+		at := slices.IndexFunc(queries, func(q query) bool { return strconv.Itoa(q.ID) == id })
 		// An error to a request that the node could not read has a null id.
-		if !asked && (err == nil || id != "null" || len(requests) > 1) {
-			if status != http.StatusOK {
-				return nil, statusError(status)
-			}
-			return nil, fmt.Errorf("reply has id %s, which no request had or another reply has", excerpt(id))
+		if err != nil && id == "null" && len(queries) == 1 {
+			return nil, fmt.Errorf("%s: %w", queries[0].Method, err)
 		}
-		delete(position, id)
-		if err != nil && failed == nil {
-			failed = fmt.Errorf("%s: %w", requests[at].Method, err)
+		if at < 0 || results[at] != nil {
+			err := fmt.Errorf("reply has id %s, which no request had or another reply has", printable.Quote(id, maxExcerpt))
+			return nil, orStatus(status, err)
 		}
-		results[at] = result
+		if results[at] = result; err != nil {
+			results[at], failed = raw, cmp.Or(failed, fmt.Errorf("%s: %w", queries[at].Method, err))
+		}
 	}
 	if failed != nil {
 		return nil, failed
 	}
 	return results, nil
+}
+
+// orStatus is what is wrong with an answer: its HTTP status, where that says so.
+func orStatus(status int, err error) error {
+	if status != http.StatusOK {
+		return statusError(status)
+	}
+	return err
 }
 
 // resultOf is the result of a JSON-RPC 2.0 reply, which has a result or an error and
@@ -225,29 +222,18 @@ func resultOf(status int, reply strictjson.Members) (json.RawMessage, error) {
 	failure, failed := reply["error"]
 	result, succeeded := reply["result"]
 	valid := string(reply["jsonrpc"]) == `"2.0"` && failed != succeeded
-	switch {
-	case valid && failed:
-		return nil, decodeError(status, failure)
-	case status != http.StatusOK:
-		return nil, statusError(status)
-	case !valid:
-		return nil, errors.New("reply is not JSON-RPC 2.0")
+	if valid && succeeded && status == http.StatusOK {
+		return result, nil
 	}
-	return result, nil
-}
-
-// decodeError reads an error object as far as it can be read: whatever it says, it is
-// not an answer.
-func decodeError(status int, raw json.RawMessage) error {
+	if !valid || succeeded {
+		return nil, orStatus(status, errors.New("reply is not JSON-RPC 2.0"))
+	}
 	var e struct {
 		Code    *int64
 		Message json.RawMessage
 	}
-	if json.Unmarshal(raw, &e) != nil || e.Code == nil {
-		return errors.New("reply has an error that is not an object with a code")
+	if json.Unmarshal(failure, &e) != nil || e.Code == nil {
+		return nil, errors.New("reply has an error that is not an object with a code")
 	}
-	return &nodeError{status: status, code: *e.Code, message: excerpt(string(e.Message))}
+	return nil, &nodeError{status: status, code: *e.Code, message: printable.Quote(string(e.Message), maxExcerpt)}
 }
-
-// excerpt quotes a node's words for a cause.
-func excerpt(s string) string { return printable.Quote(s, maxExcerpt) }

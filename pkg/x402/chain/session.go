@@ -35,13 +35,12 @@ func unfit(public, detail string, args ...any) error {
 // session is one run of calls to one node, within one budget.
 type session struct {
 	*Nodes
-	node   *node
-	ctx    context.Context
-	calls  int    // that are left; a batch is one
-	lastID uint64 // of a request
-	width  uint64 // blocks that one search for logs may cover
-	size   int    // requests that one message may hold
-	head   *header
+	node  *node
+	ctx   context.Context
+	calls int    // that are left; a batch is one
+	width uint64 // blocks that one search for logs may cover
+	size  int    // requests that one message may hold
+	head  *header
 }
 
 // newSession begins a run of calls, once the node has said that it is on the right
@@ -51,7 +50,7 @@ func (n *Nodes) newSession(ctx context.Context, to *node) (*session, error) {
 	if to.rightChain.Load() {
 		return s, nil
 	}
-	raw, err := s.call(query{"eth_chainId", []any{}})
+	raw, err := s.call(query{Method: "eth_chainId", Params: []any{}})
 	if err != nil {
 		return nil, err
 	}
@@ -82,19 +81,17 @@ func (s *session) send(queries []query) ([]json.RawMessage, error) {
 		return nil, errOutOfCalls
 	}
 	s.calls--
-	requests := make([]request, len(queries))
-	for i, q := range queries {
-		s.lastID++
-		requests[i] = request{Version: "2.0", ID: s.lastID, Method: q.method, Params: q.params}
+	for i := range queries {
+		queries[i].Version, queries[i].ID = "2.0", i+1
 	}
-	status, body, err := s.exchange(requests)
+	status, body, err := s.exchange(queries)
 	if err == nil {
 		var results []json.RawMessage
-		if results, err = decodeReplies(status, body, requests); err == nil {
+		if results, err = decodeReplies(status, body, queries); err == nil {
 			return results, nil
 		}
 	}
-	return nil, fmt.Errorf("%s: %w", queries[0].method, err)
+	return nil, fmt.Errorf("%s: %w", queries[0].Method, err)
 }
 
 // some makes the first of several calls, as many as the node takes in one message.
@@ -127,12 +124,14 @@ func (s *session) narrower(err error, low, high uint64) bool {
 // logQuery searches a range of blocks for the token's events. A topic of nil matches
 // every one, and a list any of its topics.
 func (s *session) logQuery(low, high uint64, topics ...any) query {
-	return query{"eth_getLogs", []any{map[string]any{
+	return query{Method: "eth_getLogs", Params: []any{map[string]any{
 		"address": s.token, "topics": topics, "fromBlock": hexQuantity(low), "toBlock": hexQuantity(high),
 	}}}
 }
 
-func headerQuery(block string) query { return query{"eth_getBlockByNumber", []any{block, false}} }
+func headerQuery(block string) query {
+	return query{Method: "eth_getBlockByNumber", Params: []any{block, false}}
+}
 
 // block is the block with a number or a tag.
 func (s *session) block(block string) (header, error) {
@@ -183,7 +182,7 @@ func (s *session) safe() (header, error) {
 
 // receipt is that of a transaction, with its block, which must be on the chain.
 func (s *session) receipt(hash string) (r receipt, b header, err error) {
-	raw, err := s.call(query{"eth_getTransactionReceipt", []any{hash}})
+	raw, err := s.call(query{Method: "eth_getTransactionReceipt", Params: []any{hash}})
 	switch {
 	case err != nil:
 		return r, b, err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/big"
 	"reflect"
 	"slices"
@@ -77,7 +78,7 @@ func decode[T any](raw json.RawMessage) (v T, err error) {
 		case *string:
 			*to, err = decodeHex(member, size)
 		case *[]string:
-			*to, err = decodeTopics(member, size)
+			*to, err = decodeList(member, maxTopics, func(raw json.RawMessage) (string, error) { return decodeHex(raw, size) })
 		case *bool:
 			if *to = string(member) == "true"; !*to && member != nil && string(member) != "false" {
 				err = errors.New("is not a boolean")
@@ -122,39 +123,32 @@ func afterPrefix(raw json.RawMessage) (string, bool) {
 	return strings.CutPrefix(s, "0x")
 }
 
-func decodeTopics(raw json.RawMessage, size string) ([]string, error) {
+// decodeList reads a list of at most so many items.
+func decodeList[T any](raw json.RawMessage, most int, item func(json.RawMessage) (T, error)) ([]T, error) {
 	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil || list == nil || len(list) > maxTopics {
-		return nil, errors.New("are not a short list")
+	if json.Unmarshal(raw, &list) != nil || list == nil || len(list) > most {
+		return nil, errors.New("are not a list, or too many")
 	}
-	topics := make([]string, len(list))
-	for i, item := range list {
+	items := make([]T, len(list))
+	for i, raw := range list {
 		var err error
-		if topics[i], err = decodeHex(item, size); err != nil {
-			return nil, err
+		if items[i], err = item(raw); err != nil {
+			return nil, fmt.Errorf("%d: %w", i, err)
 		}
 	}
-	return topics, nil
+	return items, nil
 }
 
 // decodeLogs reads a list of logs. One that a reorganisation has removed makes the whole
 // reply unusable: the node is between two chains.
 func decodeLogs(raw json.RawMessage) ([]entry, error) {
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil || list == nil {
-		return nil, errors.New("are not a list")
-	}
-	logs := make([]entry, len(list))
-	for i, item := range list {
-		var err error
-		if logs[i], err = decode[entry](item); err == nil && logs[i].Removed {
+	return decodeList(raw, math.MaxInt, func(raw json.RawMessage) (entry, error) {
+		l, err := decode[entry](raw)
+		if err == nil && l.Removed {
 			err = errors.New("was removed by a reorganisation")
 		}
-		if err != nil {
-			return nil, fmt.Errorf("log %d: %w", i, err)
-		}
-	}
-	return logs, nil
+		return l, err
+	})
 }
 
 var errNotAsked = errors.New("logs: node gave what was not asked for")
