@@ -208,8 +208,7 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 		within = time.Until(w.authorizations[0].validBefore)
 	}
 	time.Sleep(time.Duration(rng.Int64N(int64(within))) + 1)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	w.executePending()
 	a := w.authorizations[c.lastSent.Load()]
 	switch {
@@ -244,8 +243,7 @@ func (c *actors) returnLate() {
 		return
 	}
 	time.Sleep(80 * time.Hour)
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
+	defer c.w.lock()()
 	c.w.deleteExpired()
 	c.w.checkRecorded()
 }

@@ -11,13 +11,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-func isAnswer(out *x402.Outcome) bool {
-	return out.Fault == nil || out.Fault.Info().Class == fault.Answer || isSilence(out)
-}
+// One payment buys at most this many lookups, within this time, beside some that end with
+// their process, or seem to by another clock.
+const (
+	lookupsPerPayment = 5
+	lookupsCutOff     = 3
+	owedFor           = 24 * time.Hour
+)
 
-// isSilence says that an answer is the silence of the target in the last lookup.
-func isSilence(out *x402.Outcome) bool {
-	return out.Fault != nil && out.Fault.IsSilence() && !out.Payment.Retryable && !strings.Contains(out.Fault.Public(), "refund")
+// isAnswer says whether an outcome is what was paid for. The silence of the target in the
+// last lookup is.
+func isAnswer(out *x402.Outcome) bool {
+	return out.Fault == nil || out.Fault.Info().Class == fault.Answer ||
+		out.Fault.IsSilence() && !out.Payment.Retryable && !strings.Contains(out.Fault.Public(), "refund")
 }
 
 // saysNothingMoved says that an answer has a failed PAYMENT-RESPONSE, after which a
@@ -37,43 +43,42 @@ func isFalse(b *bool) bool { return b != nil && !*b }
 // without proof of being its payer.
 const usedUpMessage = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
 
-// saysUsedUp says whether an answer is usedUpMessage.
 func saysUsedUp(out *x402.Outcome) bool {
-	return out.Status == 402 && out.Receipt == nil && out.Fault.Public() == usedUpMessage
+	return out.Fault != nil && out.Status == 402 && out.Receipt == nil && out.Fault.Public() == usedUpMessage
+}
+
+func isKeyConflict(out *x402.Outcome) bool { return isFault(out, fault.IdempotencyConflict) }
+
+func isFault(out *x402.Outcome, code fault.Code) bool {
+	return out != nil && out.Fault != nil && out.Fault.Code == code
 }
 
 // paymentOf is the payment that an answer is about: the one that its receipt names,
-// or else the last that the process claimed or sent. The lock is held.
+// or else the last that the process claimed or sent.
 func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
+	paid := func(a *authorization) bool { return a != nil && w.record(a) != nil && w.record(a).Paid() }
+	owner := w.owner(p.pay.purchase)
 	if out.Receipt != nil && out.Receipt.Success {
-		// Without chain evidence, a payment can count as paid without a transaction.
 		if a := w.authorizationOf(out.Receipt.Transaction); a != nil {
 			return a
 		}
-		// A receipt without a transaction does not identify the payment, and the
-		// payment can have lost the purchase since it was read. It is the first of
-		// these whose record has this receipt, in the order in which the process is
-		// likely to have used them.
-		for _, b := range append([]*authorization{p.current, p.pay, w.owner(p.pay.purchase)}, w.authorizations...) {
-			if b == nil || b.purchase != p.pay.purchase {
-				continue
-			}
-			if r := w.record(b); r != nil && r.Paid() && r.Receipt.Transaction == out.Receipt.Transaction {
+		// Without chain evidence, a payment can count as paid without a transaction.
+		// Such a receipt does not identify the payment, and the payment can have lost
+		// the purchase since it was read. It is the first of these whose record has this
+		// receipt, in the order in which the process is likely to have used them.
+		for _, b := range append([]*authorization{p.current, p.pay, owner}, w.authorizations...) {
+			if paid(b) && b.purchase == p.pay.purchase && w.record(b).Receipt.Transaction == out.Receipt.Transaction {
 				return b
 			}
 		}
 	}
-	paid := func(a *authorization) bool {
-		r := w.record(a)
-		return r != nil && r.Paid()
-	}
-	switch o := w.owner(p.pay.purchase); {
+	switch {
 	case p.lookups > 0:
 		return p.current
 	case paid(p.pay):
 		return p.pay
-	case o != nil && paid(o):
-		return o
+	case paid(owner):
+		return owner
 	case p.current != nil:
 		return p.current
 	}
@@ -81,32 +86,24 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 }
 
 // checkEnded checks the invariants of a request that has ended, whether or not its
-// answer arrives. The lock is held.
+// answer arrives.
 func (w *world) checkEnded(p *process, out *x402.Outcome) {
-	if p.slots > 0 {
-		w.violated("a slot was not given back")
-	}
-	if !p.disturbed() && time.Since(p.begun) > invocation+time.Second {
-		w.violated("an invocation outlived its deadline")
-	}
 	// An attempt that reports that money moved has recorded it, unless the store
 	// failed. One that lost its lease reports it only if it is on record.
-	lost := out.Fault != nil && out.Fault.Code == fault.SettlementUncertain
 	a := w.paymentOf(p, out)
-	if p.current != nil && isTrue(out.Payment.Charged) && (!p.faulty.Load() || lost) {
-		if r := w.record(a); r == nil || r.Receipt == nil {
-			w.violated("money moved, the payer was told so, and it is not on record")
-		}
-	}
-	if isAnswer(out) && !out.Replayed && !p.faulty.Load() {
-		if r := w.record(a); r == nil || r.State != ledger.Redeemed || a.lastWriter != p {
-			w.violated("an answer that is not on record")
-		}
-	}
+	r := w.record(a)
+	told := p.current != nil && isTrue(out.Payment.Charged) && (!p.faulty.Load() || isFault(out, fault.SettlementUncertain))
+	w.check(map[string]bool{
+		"a slot was not given back":                                   p.slots > 0,
+		"an invocation outlived its deadline":                         !p.disturbed() && time.Since(p.begun) > invocation+time.Second,
+		"money moved, the payer was told so, and it is not on record": told && (r == nil || r.Receipt == nil),
+		"an answer that is not on record": isAnswer(out) && !out.Replayed && !p.faulty.Load() &&
+			(r == nil || r.State != ledger.Redeemed || a.lastWriter != p),
+	})
 	w.checkHeard(p, out)
 }
 
-// checkAnswer checks the invariants of an answer that arrived. The lock is held.
+// checkAnswer checks the invariants of an answer that arrived.
 func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 	w.executePending()
 	if out.Receipt != nil && out.Receipt.Success && out.Receipt.Transaction != "" && w.authorizationOf(out.Receipt.Transaction) == nil {
@@ -121,12 +118,12 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 	if p.kind == asStranger && w.checkStranger(p, out) {
 		return
 	}
-	if out.Fault != nil && (errors.Is(out.Fault, ledger.ErrIllegal) || errors.Is(out.Fault, ledger.ErrCorrupt)) {
-		w.violated("an illegal transition or a corrupt record")
-	}
 	w.checkName(p, out)
-	if out.Fault != nil && !allows(x402.ChargeOf(out.Fault.Info()), out.Payment.Charged) {
-		w.violated("charged is not what the documents say: " + string(out.Fault.Code))
+	if out.Fault != nil {
+		w.check(map[string]bool{
+			"an illegal transition or a corrupt record":                        errors.Is(out.Fault, ledger.ErrIllegal) || errors.Is(out.Fault, ledger.ErrCorrupt),
+			"charged is not what the documents say: " + string(out.Fault.Code): !allows(x402.ChargeOf(out.Fault.Info()), out.Payment.Charged),
+		})
 	}
 	switch {
 	case isAnswer(out):
@@ -140,7 +137,7 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 	case isTrue(out.Payment.Charged):
 		w.checkCharged(p, out)
 	case isFalse(out.Payment.Charged):
-		w.checkUncharged(p, out)
+		w.noteUncharged(p, out)
 	}
 }
 
@@ -148,7 +145,7 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 // chain. Such a copy gets nothing when the payment was recorded as paid, or when
 // its first claim recorded a token. Otherwise anybody who has the authorization may
 // repeat it: the result is then false, and the answer is checked like one to the
-// payer. The lock is held.
+// payer.
 func (w *world) checkStranger(p *process, out *x402.Outcome) bool {
 	if p.pay.token == "" && !p.paidBefore {
 		return false
@@ -156,35 +153,24 @@ func (w *world) checkStranger(p *process, out *x402.Outcome) bool {
 	if p.paidBefore {
 		w.observed("a stranger's copy turned away once paid")
 	}
-	if !saysUsedUp(out) && !p.disturbed() {
-		w.violated("a stranger's copy got another answer than the one for copies")
-	}
-	if isAnswer(out) || out.Receipt != nil || p.sent+p.lookups+p.writes > 0 || p.verified {
-		w.violated("a stranger's copy got something")
-	}
+	w.check(map[string]bool{
+		"a stranger's copy got another answer than the one for copies": !saysUsedUp(out) && !p.disturbed(),
+		"a stranger's copy got something":                              isAnswer(out) || out.Receipt != nil || p.sent+p.lookups+p.writes > 0 || p.verified,
+	})
 	return true
 }
 
 // checkPaidAnswer checks an answer that was paid for.
 func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
-	if !strings.Contains(string(out.Body), strconv.Quote(p.path)) {
-		w.violated("an answer for another request")
-	}
-	if !isTrue(out.Payment.Charged) {
-		w.violated("an answer, and not charged")
-	}
-	if out.Replayed {
-		if p.lookups+p.sends[p.pay] > 0 {
-			w.violated("worked for a replay")
-		}
-	}
 	a := w.paymentOf(p, out)
-	if a.purchase != p.pay.purchase {
-		w.violated("an answer of another purchase")
-	}
-	if r := w.record(a); w.chainVisible && a.moved() && a.movedAt.Before(r.CreatedAt.Add(-10*time.Minute-w.clockSkew)) {
-		w.violated("an answer for a transfer of long before")
-	}
+	long := w.chainVisible && a.moved() && a.movedAt.Before(w.record(a).CreatedAt.Add(-10*time.Minute-w.clockSkew))
+	w.check(map[string]bool{
+		"an answer for another request":           !strings.Contains(string(out.Body), strconv.Quote(p.path)),
+		"an answer, and not charged":              !isTrue(out.Payment.Charged),
+		"worked for a replay":                     out.Replayed && p.lookups+p.of(p.pay).sends > 0,
+		"an answer of another purchase":           a.purchase != p.pay.purchase,
+		"an answer for a transfer of long before": long,
+	})
 	if a.cancelled && !a.moved() {
 		w.observed("used in doubt counts as paid") // an accepted loss where there is no chain evidence
 	}
@@ -193,29 +179,17 @@ func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 
 // checkOwed checks the reply that an answer is still owed.
 func (w *world) checkOwed(p *process, out *x402.Outcome) {
-	if !isTrue(out.Payment.Charged) {
-		w.violated("owed, and not charged")
-	}
+	a, day := w.paymentOf(p, out), owedFor-11*time.Minute-w.clockSkew
+	w.check(map[string]bool{
+		"owed, and not charged":                        !isTrue(out.Payment.Charged),
+		"used up before five lookups and before a day": !out.Payment.Retryable && a.lookupsBegun < lookupsPerPayment && time.Since(a.movedAt) < day,
+	})
 	w.countLookup(p)
-	a := w.paymentOf(p, out)
-	day := owedFor - 11*time.Minute - w.clockSkew
-	if !out.Payment.Retryable && a.lookupsBegun < lookupsPerPayment && time.Since(a.movedAt) < day {
-		w.violated("used up before five lookups and before a day")
-	}
 	a.toldUsedUp = a.toldUsedUp || !out.Payment.Retryable
 	if r := w.record(a); p.lookups > 0 && !p.disturbed() && a.lastWriter == p && r != nil {
 		a.lastLookupCount, a.lastLookupEnd = r.Lookups, p.lookEnded
 	}
 }
-
-// One payment buys at most this many lookups, within this time.
-const (
-	lookupsPerPayment = 5
-	// lookupsCutOff is how many can end with their process, or seem to by another clock,
-	// and use none up.
-	lookupsCutOff = 3
-	owedFor       = 24 * time.Hour
-)
 
 // countLookup counts lookups by attempts that had no fault.
 func (w *world) countLookup(p *process) {
@@ -229,10 +203,10 @@ func (w *world) countLookup(p *process) {
 
 // checkOther checks all other answers: those without the paid answer that owe none.
 func (w *world) checkOther(p *process, out *x402.Outcome) {
-	switch out.Fault.Code {
+	switch code := out.Fault.Code; code {
 	case fault.Overloaded, fault.LedgerUnavailable, fault.PaymentUnavailable, fault.PaymentInProgress, fault.IdempotencyConflict:
-		if p.sends[p.pay]+p.lookups > 0 {
-			w.violated("sent or looked up, and answered " + string(out.Fault.Code))
+		if p.of(p.pay).sends+p.lookups > 0 {
+			w.violated("sent or looked up, and answered " + string(code))
 		}
 	}
 	switch out.Fault.Code {
@@ -242,7 +216,6 @@ func (w *world) checkOther(p *process, out *x402.Outcome) {
 		w.observed("overloaded")
 	case fault.IdempotencyConflict:
 		w.checkKeyConflict(p, out)
-		return
 	case fault.PaymentRequired:
 		if saysUsedUp(out) && p.signed.token != "" && p.pay.token == p.signed.token {
 			w.violated("the payer was taken for a stranger")
@@ -264,56 +237,89 @@ func (w *world) checkWaited(p *process) {
 	}
 }
 
-// replayEnded says that an answer is no longer replayed. The lock is held.
+// checkName checks the answer to an authorization that was on record for another
+// purchase when it came: it belongs to that one. It is refused, and nothing is done or
+// written.
+func (w *world) checkName(p *process, out *x402.Outcome) {
+	a := p.pay
+	if !p.recordedBefore || a.purchase == p.named(w) {
+		return
+	}
+	if p.writes+p.sent+p.lookups > 0 || isAnswer(out) || out.Replayed {
+		w.violated("worked for an authorization under another name")
+		return
+	}
+	r := w.record(a)
+	proven := a.token != "" && a.token == p.signed.token
+	fits := w.deployAt.IsZero() && time.Until(a.validBefore) > 10*time.Second+w.clockSkew
+	if proven && fits && r != nil && r.Request == p.path && !p.disturbed() && !isKeyConflict(out) {
+		w.violated("another name for an authorization is not a conflict, but " + string(out.Fault.Code))
+	}
+}
+
+// checkKeyConflict checks the answer that one key was used for two requests, or one
+// authorization under two names.
+func (w *world) checkKeyConflict(p *process, out *x402.Outcome) {
+	r := w.record(p.pay)
+	if r == nil {
+		w.violated("a conflict of keys, and no record")
+		return
+	}
+	o, named := w.owner(p.pay.purchase), p.pay.purchase != p.named(w)
+	if named {
+		w.observed("a conflict of names")
+	}
+	w.check(map[string]bool{
+		"a conflict of keys, and retryable": out.Payment.Retryable,
+		"a conflict of keys that is none": !named &&
+			(!keyed(p.pay.purchase) || o == nil || w.record(o) != nil && w.record(o).Request == r.Request),
+		"a conflict of keys, and charged": !named && !isFalse(out.Payment.Charged) && !(r.Doubt && out.Payment.Charged == nil),
+	})
+}
+
+// replayEnded says that an answer is no longer replayed.
 func (w *world) replayEnded(a *authorization) bool {
 	r := w.record(a)
 	return r != nil && r.State == ledger.Redeemed && time.Since(r.UpdatedAt) > 24*time.Hour-w.clockSkew
 }
 
-// signatureUnverified says that a payment was refused before its signature was
-// verified, so that the request may not be the payer's. The lock is held.
-func (w *world) signatureUnverified(p *process, out *x402.Outcome) bool {
-	return out.Fault != nil && saysUsedUp(out) && p.claims[p.pay].IsZero()
+// unverified says that a payment was refused before its signature was verified, so that
+// the request may not be the payer's.
+func (p *process) unverified(out *x402.Outcome) bool {
+	return saysUsedUp(out) && p.of(p.pay).claimed.IsZero()
 }
 
 // checkCharged checks an answer with "charged": true.
 func (w *world) checkCharged(p *process, out *x402.Outcome) {
 	a := w.paymentOf(p, out)
-	if busy := out.Fault != nil && out.Fault.Code == fault.PaymentInProgress && out.Receipt == nil; busy && p.otherRead != nil {
+	if isFault(out, fault.PaymentInProgress) && out.Receipt == nil && p.otherRead != nil {
 		a = p.otherRead
 	}
-	if !a.moved() && (w.chainVisible || !a.cancelled) {
-		w.violated("told that money moved, and it did not")
-	}
-	if !w.signatureUnverified(p, out) && !isKeyConflict(out) && (out.Receipt == nil || !out.Receipt.Success) {
-		w.violated("charged, and no receipt")
-	}
+	w.check(map[string]bool{
+		"told that money moved, and it did not": !a.moved() && (w.chainVisible || !a.cancelled),
+		"charged, and no receipt":               !p.unverified(out) && !isKeyConflict(out) && (out.Receipt == nil || !out.Receipt.Success),
+	})
 }
 
-// checkUncharged remembers when a payer was told that no money moved and, with a
+// noteUncharged remembers when a payer was told that no money moved and, with a
 // failed PAYMENT-RESPONSE, that none will. Whether a settlement moved it
 // nevertheless is checked at the end of the schedule. Claims after the verdict are
 // no violation: the payer sent the authorization again.
-func (w *world) checkUncharged(p *process, out *x402.Outcome) {
-	a := p.pay
-	at := p.refusedAt
-	switch {
-	case !at.IsZero():
-	case !p.readAt.IsZero():
+func (w *world) noteUncharged(p *process, out *x402.Outcome) {
+	a, at := p.pay, p.refusedAt
+	if at.IsZero() {
 		at = p.readAt
-	default:
+	}
+	if at.IsZero() {
 		at = p.begun
 	}
-	if w.replayEnded(a) || w.signatureUnverified(p, out) {
+	if w.replayEnded(a) || p.unverified(out) {
 		return
 	}
 	if at.After(a.unchargedToldAt) {
 		a.unchargedToldAt = at
 	}
-	if !saysNothingMoved(out) {
-		return
-	}
-	if at.After(a.refusalToldAt) {
+	if saysNothingMoved(out) && at.After(a.refusalToldAt) {
 		a.refusalToldAt = at
 	}
 }

@@ -10,26 +10,43 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
+// outage is a lasting fault of the primary in a schedule, besides single faults.
+type outage int
+
+const (
+	noOutage         outage = iota
+	unreachable             // connections fail
+	rejecting               // it answers 401 to every request
+	hanging                 // it never answers and does not settle
+	hangingButPaying        // it never answers, but settles
+	outages
+)
+
+// lies are how the primary lies about each authorization, without faults too: so
+// many true answers, and then so many times that the balance is insufficient,
+// although it settles, or has settled. After that it tells the truth.
+type lies struct{ after, times int }
+
+// to says whether a request is lied to, by its number.
+func (l lies) to(n int) bool { return n >= l.after && n < l.after+l.times }
+
 // Verify implements x402.Facilitator: it checks a contract wallet's signature. Once
 // the nonce is used, a call of the token fails for any signature, so that it can
 // only report that.
-func (p *process) Verify(ctx context.Context, pay x402.Payload, _ x402.Requirements) x402.Verification {
+func (p *process) Verify(_ context.Context, pay x402.Payload, _ x402.Requirements) x402.Verification {
 	p.await()
-	down := p.drawFault(3)
-	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	down, w := p.drawFault(3), p.w
+	defer w.lock()()
 	w.executePending()
 	p.verified = true
 	if down {
 		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
 	}
-	a := w.authorizationOf(pay.Payload.Authorization.Nonce)
 	if p.kind == asStranger && p.recordedBefore {
 		w.violated("a stranger's copy was verified")
 	}
-	switch {
-	case a.used || a.cancelled:
+	switch a := w.authorizationOf(pay.Payload.Authorization.Nonce); {
+	case a.spent():
 		return x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
 	case isForged(pay.Payload.Signature):
 		return x402.Verification{Reason: "invalid_exact_evm_signature"}
@@ -37,15 +54,25 @@ func (p *process) Verify(ctx context.Context, pay x402.Payload, _ x402.Requireme
 	return x402.Verification{Valid: true}
 }
 
-// Settle implements x402.Facilitator as the first facilitator. It settles, fast or
-// slowly, loses its answer, executes late, refuses, or never gets the request.
+// Settle implements x402.Facilitator as the primary.
 func (p *process) Settle(ctx context.Context, pay x402.Payload, r x402.Requirements) x402.Settlement {
 	return p.settle(ctx, pay, r, primaryName)
 }
 
+// fallbackFacilitator is the second facilitator as a process reaches it, on the
+// same chain.
+type fallbackFacilitator struct{ *process }
+
+func (s fallbackFacilitator) Settle(ctx context.Context, pay x402.Payload, r x402.Requirements) x402.Settlement {
+	return s.settle(ctx, pay, r, fallbackName)
+}
+
 func (p *process) settle(ctx context.Context, pay x402.Payload, r x402.Requirements, by string) x402.Settlement {
-	a := p.checkSend(ctx, pay, r, by)
+	a := p.checkSend(pay, r, by)
 	s := p.settleWithFaults(ctx, a, by)
+	if p.w.brokenRule == "an unknown outcome is a refusal" && s.Class == x402.Unknown {
+		s.Class = x402.Refused
+	}
 	p.noteAnswer(a, by, s)
 	if p.w.brokenRule == "an unknown outcome at the primary counts as a rejection" && p.w.fallback && by == primaryName && s.Class == x402.Unknown {
 		s.Class, s.Code = x402.TurnedAway, fault.FacilitatorUnavailable
@@ -53,24 +80,24 @@ func (p *process) settle(ctx context.Context, pay x402.Payload, r x402.Requireme
 	return s
 }
 
+// settleWithFaults is a facilitator that settles, fast or slowly, loses its answer,
+// executes late, refuses, lies, or never gets the request.
 func (p *process) settleWithFaults(ctx context.Context, a *authorization, by string) x402.Settlement {
 	p.await()
-	if s, done := p.outage(ctx, a, by); done {
-		return s
-	}
-	if s, done := p.lie(a, by); done {
-		return s
+	for _, exception := range []func(context.Context, *authorization, string) (x402.Settlement, bool){p.outage, p.lie} {
+		if s, done := exception(ctx, a, by); done {
+			return s
+		}
 	}
 	ctx = p.unhurried(ctx)
 	if p.drawFault(8) {
-		p.w.mu.Lock()
+		defer p.w.lock()()
 		a.possibleSends--
-		p.w.mu.Unlock()
 		return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable}
 	}
 	lost, late, refuses, nothing := p.drawFault(10), p.drawFault(8), p.drawFault(6), p.drawFault(6)
 	if p.drawFault(8) || p.w.falseRefusals && p.drawFault(50) {
-		return p.classified(p.settleWithAnyReply(a))
+		return p.settleWithAnyReply(a)
 	}
 	takes, delay := p.drawDuration(2*time.Second), p.drawDuration(90*time.Second)
 	if p.drawFault(15) {
@@ -91,128 +118,72 @@ func (p *process) settleWithFaults(ctx context.Context, a *authorization, by str
 	p.pause(2)
 	switch {
 	case lost:
-		return p.classified(x402.Settlement{Class: x402.Unknown, Reason: "connection_lost"})
+		return x402.Settlement{Class: x402.Unknown, Reason: "connection_lost"}
 	case ctx.Err() != nil && p.chance(50):
 		// The process was frozen beyond its deadline and had not read the answer.
-		return x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
-	}
-	return p.classified(s)
-}
-
-// checkSend checks the invariants of a payment that is being sent to a facilitator.
-func (p *process) checkSend(ctx context.Context, pay x402.Payload, r x402.Requirements, by string) *authorization {
-	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.executePending()
-	a := w.authorizationOf(pay.Payload.Authorization.Nonce)
-	w.trace("  p%d sends %s to %s", p.number, w.number(a.key), by)
-	p.sent++
-	p.sends[a]++
-	p.current = a
-	a.possibleSends++
-	switch {
-	case p.claims[a].IsZero():
-		w.violated("sent without a claim")
-	case p.now().Sub(p.arrived) > minimumLease:
-		w.violated("sent after the lease")
-	}
-	if isForged(pay.Payload.Signature) {
-		w.violated("a forged signature was sent")
-	}
-	if pay.Payload.Signature != a.forms[form{w.ownKey, withToken}].signature {
-		w.violated("sent with another signature")
-	}
-	if r.Amount != "5000" || r.PayTo != terms().PayTo {
-		w.violated("settled under other terms than it was offered")
-	}
-	// For a transfer that is on the chain already, the terms that it paid are right.
-	if fresh := p.readState == "" || p.readState == ledger.Refused; a == p.pay && fresh && !a.used && !w.deployAt.IsZero() && p.begun.After(w.deployAt) {
-		w.violated("settled under the terms of before a deploy")
-	}
-	if p.sends[a] > 1 && !w.fallback {
-		w.violated("sent twice by one request")
-	}
-	if w.fallback {
-		p.checkFacilitatorChoice(ctx, a, by)
-	}
-	if a != p.pay {
-		if !p.now().Add(5 * time.Second).Before(a.validBefore) {
-			w.violated("another payment was sent past its window")
-		}
-	}
-	w.checkSlot(p)
-	p.checkOwnership(a)
-	return a
-}
-
-// checkOwnership checks that a payment that is being sent owns its purchase: this
-// attempt has written the purchase with this payment as the owner. Only a payment
-// that can no longer execute may have lost it since.
-func (p *process) checkOwnership(a *authorization) {
-	w := p.w
-	dead := a.used || a.cancelled || !w.chainNow().Before(a.validBefore)
-	switch owner := w.owner(a.purchase); {
-	case a.purchase == "":
-		w.violated("sent without a purchase")
-	case !p.openedPurchase[a]:
-		w.violated("sent, and this attempt did not open its purchase")
-	case owner != a && !dead:
-		w.violated("sent for a purchase that is made with another payment")
-	}
-	if !a.supersededAt.IsZero() && p.begun.After(a.supersededAt) {
-		w.violated("a superseded payment was sent")
-	}
-}
-
-// executeSettlement is the facilitator's side of one settlement. It drops the
-// request (nothing), refuses, or executes the transfer, late or at once.
-func (p *process) executeSettlement(a *authorization, late, refuses, nothing bool, delay time.Duration) x402.Settlement {
-	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.executePending()
-	now := w.chainNow()
-	switch {
-	case nothing:
-		return x402.Settlement{Class: x402.Unknown, Reason: "timeout"}
-	case !now.Add(6 * time.Second).Before(a.validBefore):
-		// Facilitators check the window before anything else.
-		return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true}
-	}
-	switch {
-	case a.used || a.cancelled:
-		told := w.brokenRule != "a used nonce is a refusal" && (w.brokenRule != "without a chain, used in doubt is not paid" || w.chainVisible)
-		return x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: told}
-	case refuses:
-		return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
-	case late:
-		a.pending = append(a.pending, pendingTransaction{now.Add(delay), p.claims[a]})
-		return x402.Settlement{Class: x402.Unknown, Reason: "settlement_pending", Transaction: a.tx}
-	}
-	w.execute(a, now, p.claims[a], true)
-	return x402.Settlement{Class: x402.Moved, Transaction: a.tx}
-}
-
-// hangUp is the client's timeout. The facilitator still executes the transfer,
-// unless it never got the request or refuses it.
-func (p *process) hangUp(a *authorization, nothing bool, delay time.Duration) x402.Settlement {
-	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !nothing {
-		w.observed("executed after we hung up")
-		a.pending = append(a.pending, pendingTransaction{w.chainNow().Add(delay), p.claims[a]})
-	}
-	return p.classified(x402.Settlement{Class: x402.Unknown, Reason: "timeout"})
-}
-
-// classified is an answer as the facilitator's client reports it.
-func (p *process) classified(s x402.Settlement) x402.Settlement {
-	if p.w.brokenRule == "an unknown outcome is a refusal" && s.Class == x402.Unknown {
-		s.Class = x402.Refused
+		return timedOut()
 	}
 	return s
+}
+
+func timedOut() x402.Settlement { return x402.Settlement{Class: x402.Unknown, Reason: "timeout"} }
+
+// outage is the answer of a facilitator with an outage, which it has most of the
+// time while there are faults. The fallback has none, but in some schedules it lies
+// about payments that the primary may have been sent, without settling them: that the
+// money has moved, where the chain can contradict that, or that it cannot.
+func (p *process) outage(ctx context.Context, a *authorization, by string) (x402.Settlement, bool) {
+	w := p.w
+	if !w.fallback || !p.drawFault(70) {
+		return x402.Settlement{}, false
+	}
+	if by == primaryName && (w.primaryOutage == hanging || w.primaryOutage == hangingButPaying) {
+		<-ctx.Done()
+		return p.hangUp(a, w.primaryOutage == hanging, p.drawDuration(20*time.Second)), true
+	}
+	which := p.drawDuration(3)
+	defer w.lock()()
+	switch {
+	case by == fallbackName && (!w.fallbackLies || p.of(a).requests[primaryName] == 0 || !p.inDoubt(a)):
+		return x402.Settlement{}, false
+	case by == fallbackName && which == 1 && w.chainVisible:
+		w.observed("the fallback reported a success that was none")
+		return x402.Settlement{Class: x402.Moved, Transaction: a.tx}, true
+	case by == fallbackName && which == 2:
+		w.observed("the fallback refused in doubt")
+		return declined(), true
+	case by == fallbackName:
+		return usedNonce(), true
+	case w.primaryOutage == unreachable:
+		a.possibleSends--
+		return unreached(), true
+	case w.primaryOutage == rejecting:
+		return turned(), true
+	}
+	return x402.Settlement{}, false
+}
+
+// lie is the primary's answer where it lies.
+func (p *process) lie(_ context.Context, a *authorization, by string) (x402.Settlement, bool) {
+	w := p.w
+	if w.lies.times == 0 || by != primaryName {
+		return x402.Settlement{}, false
+	}
+	defer w.lock()()
+	w.executePending()
+	n, now := a.reached, w.chainNow()
+	a.reached++
+	if !w.lies.to(n) || !a.used && !now.Add(6*time.Second).Before(a.validBefore) || a.cancelled {
+		return x402.Settlement{}, false
+	}
+	if !a.used {
+		a.movedAfterRefusal = true
+		w.execute(a, now, p.of(a).claimed, true)
+	}
+	if n == w.lies.after && !a.movedAfterRefusal {
+		w.observed("lied after the truth")
+	}
+	return declined(), true
 }
 
 // settleWithAnyReply is a facilitator with any reply of a class. A refusal, or a rejection
@@ -227,92 +198,182 @@ func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 	s := all[p.rng.IntN(len(all))]
 	moves, late, delay := p.chance(60), p.chance(50), p.drawDuration(90*time.Second)
 	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	w.executePending()
-	if (a.used || a.cancelled) && !w.falseRefusals {
-		return x402.Settlement{Class: x402.Refused, Reason: x402.ReasonNonceUsed, NonceUsed: true}
+	if a.spent() && !w.falseRefusals {
+		return usedNonce()
 	}
 	no := s.Class == x402.Refused || s.Class == x402.TurnedAway
 	if !moves || no && !w.falseRefusals {
 		return s
 	}
-	at := w.chainNow()
-	if late {
-		at = at.Add(delay)
+	if !late {
+		delay = 0
 	}
 	a.movedAfterRefusal = a.movedAfterRefusal || no
-	a.pending = append(a.pending, pendingTransaction{at, p.claims[a]})
+	p.submit(a, delay)
 	return s
 }
 
-// fallbackFacilitator is the second facilitator as a process reaches it, on the
-// same chain.
-type fallbackFacilitator struct{ *process }
-
-func (s fallbackFacilitator) Settle(ctx context.Context, pay x402.Payload, r x402.Requirements) x402.Settlement {
-	return s.settle(ctx, pay, r, fallbackName)
+// executeSettlement is the facilitator's side of one settlement. It drops the
+// request (nothing), refuses, or executes the transfer, late or at once.
+func (p *process) executeSettlement(a *authorization, late, refuses, nothing bool, delay time.Duration) x402.Settlement {
+	w := p.w
+	defer w.lock()()
+	w.executePending()
+	switch {
+	case nothing:
+		return timedOut()
+	case !w.chainNow().Add(6 * time.Second).Before(a.validBefore):
+		// Facilitators check the window before anything else.
+		return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true}
+	case a.spent():
+		s := usedNonce()
+		s.NonceUsed = w.brokenRule != "a used nonce is a refusal" && (w.brokenRule != "without a chain, used in doubt is not paid" || w.chainVisible)
+		return s
+	case refuses:
+		return declined()
+	case late:
+		p.submit(a, delay)
+		return x402.Settlement{Class: x402.Unknown, Reason: "settlement_pending", Transaction: a.tx}
+	}
+	w.execute(a, w.chainNow(), p.of(a).claimed, true)
+	return x402.Settlement{Class: x402.Moved, Transaction: a.tx}
 }
 
-// checkFacilitatorChoice checks the rules of which of two facilitators may be asked,
-// how often, and for how long. The lock is held.
-func (p *process) checkFacilitatorChoice(ctx context.Context, a *authorization, by string) {
-	w := p.w
-	if p.requestsTo[a] == nil {
-		p.requestsTo[a] = map[string]int{}
+// submit submits a transaction that executes after a while.
+func (p *process) submit(a *authorization, after time.Duration) {
+	a.pending = append(a.pending, pendingTransaction{p.w.chainNow().Add(after), p.of(a).claimed})
+}
+
+// hangUp is the client's timeout. The facilitator still executes the transfer,
+// unless it never got the request or refuses it.
+func (p *process) hangUp(a *authorization, nothing bool, delay time.Duration) x402.Settlement {
+	defer p.w.lock()()
+	if !nothing {
+		p.w.observed("executed after we hung up")
+		p.submit(a, delay)
 	}
-	p.requestsTo[a][by]++
+	return timedOut()
+}
+
+// checkSend checks the invariants of a payment that is being sent to a facilitator.
+func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *authorization {
+	w := p.w
+	defer w.lock()()
+	w.executePending()
+	a := w.authorizationOf(pay.Payload.Authorization.Nonce)
+	w.trace("  p%d sends %s to %s", p.number, w.number(a.key), by)
+	at := p.of(a)
+	at.sends++
+	at.requests[by]++
+	a.possibleSends++
+	p.sent, p.current = p.sent+1, a
+	// For a transfer that is on the chain already, the terms that it paid are right.
+	fresh := a == p.pay && (p.readState == "" || p.readState == ledger.Refused) && !a.used
+	// Only a payment that can no longer execute may have lost its purchase.
+	dead := a.spent() || !w.chainNow().Before(a.validBefore)
+	w.check(map[string]bool{
+		"sent without a claim":                                  at.claimed.IsZero(),
+		"sent after the lease":                                  !at.claimed.IsZero() && p.now().Sub(p.arrived) > minimumLease,
+		"a forged signature was sent":                           isForged(pay.Payload.Signature),
+		"sent with another signature":                           pay.Payload.Signature != a.forms[form{w.ownKey, withToken}].signature,
+		"settled under other terms than it was offered":         r.Amount != "5000" || r.PayTo != terms().PayTo,
+		"settled under the terms of before a deploy":            fresh && !w.deployAt.IsZero() && p.begun.After(w.deployAt),
+		"sent twice by one request":                             at.sends > 1 && !w.fallback,
+		"another payment was sent past its window":              a != p.pay && !p.now().Add(5*time.Second).Before(a.validBefore),
+		"sent without a purchase":                               a.purchase == "",
+		"sent, and this attempt did not open its purchase":      a.purchase != "" && !at.opened,
+		"sent for a purchase that is made with another payment": a.purchase != "" && w.owner(a.purchase) != a && !dead,
+		"a superseded payment was sent":                         !a.supersededAt.IsZero() && p.begun.After(a.supersededAt),
+		"worked without a slot":                                 p.lacksSlot(),
+	})
+	if w.fallback {
+		p.checkFacilitatorChoice(a, by)
+	}
+	return a
+}
+
+// checkFacilitatorChoice checks the rules of which of two facilitators may be asked.
+func (p *process) checkFacilitatorChoice(a *authorization, by string) {
+	w, at := p.w, p.of(a)
 	if r := w.record(a); r == nil || !slices.Contains(r.Asked, by) {
 		w.violated("asked, and not named on record")
 	}
 	recorded := a.refusedBy
-	if !a.refusedAt.Before(p.lastWrites[a].at) {
+	if !a.refusedAt.Before(at.wroteAt) {
 		recorded = "" // by another process, after this one's last write, which permitted it to ask
 	}
-	for _, refuser := range []string{recorded, p.refusedBy[a]} {
+	for _, refuser := range []string{recorded, at.refusedBy} {
 		if refuser != "" && refuser != by {
 			w.violated("a refusal about the payer was taken to the other facilitator")
 		}
 	}
-	alone := a.refusedBy != ""
-	if by == primaryName || alone {
+	if by == primaryName || a.refusedBy != "" {
 		return
 	}
-	class, asked := p.lastClass[a][primaryName]
+	class, asked := at.classes[primaryName]
 	switch {
 	case !asked:
 		w.violated("the fallback was asked, and not the primary")
 	case class == x402.Moved || class == x402.Refused:
 		w.violated("the fallback was asked after a verdict")
-	case !p.inDoubt(a):
-	case w.chainVisible && !p.asked(a):
+	case p.inDoubt(a) && w.chainVisible && at.verdict == nil:
 		w.violated("the fallback was asked at once in doubt")
 	}
+}
+
+// inDoubt says whether this process must assume that a payment may have been made.
+func (p *process) inDoubt(a *authorization) bool {
+	class, asked := p.of(a).classes[primaryName]
+	return p.of(a).wroteDoubt || asked && class == x402.Unknown
 }
 
 // noteAnswer remembers a facilitator's answer. A process that died before gets none.
 func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if p.lastClass[a] == nil {
-		p.lastClass[a] = map[string]x402.Class{}
-	}
-	doubt := p.inDoubt(a)
-	class := s.Class
-	if p.lastClass[a][by] == x402.Unknown && p.requestsTo[a][by] > 1 && class != x402.Moved {
+	defer w.lock()()
+	at, doubt, class := p.of(a), p.inDoubt(a), s.Class
+	if at.classes[by] == x402.Unknown && at.requests[by] > 1 && class != x402.Moved {
 		class = x402.Unknown // only success resolves the doubt that the first request left
 	}
-	p.lastClass[a][by] = class
-	inDoubt := by == fallbackName && doubt && p.requestsTo[a][primaryName] > 0 // it decides nothing
+	at.classes[by] = class
+	inDoubt := by == fallbackName && doubt && at.requests[primaryName] > 0 // it decides nothing
 	if (s.Class == x402.Refused || s.AboutPayer) && !inDoubt {
-		p.refusedBy[a] = by
+		at.refusedBy = by
 	}
 	if class == x402.Refused && !inDoubt {
-		p.heard[a] = s
+		at.refusal = &s
 	}
 	p.pins = inDoubt && class == x402.Refused && w.brokenRule == "the fallback's refusal in doubt is on record"
 	if by == fallbackName && s.Class == x402.Moved && doubt && a.used {
 		w.observed("the fallback settled in doubt")
+	}
+}
+
+// firstLie says whether this process sent the authorization first, to a facilitator
+// that settled it and refused it. This one refusal stands until reconcile finds the
+// transfer, because a first refusal is not held against the chain.
+func (p *process) firstLie(a *authorization) bool {
+	return p.of(a).refusal != nil && a.movedAfterRefusal && !p.of(a).sentBefore
+}
+
+// checkHeard checks what a process has made of a refusal.
+func (w *world) checkHeard(p *process, out *x402.Outcome) {
+	for a, at := range p.attempts {
+		r, s := w.record(a), at.refusal
+		again := at.sentBefore || at.classes[primaryName] == x402.TurnedAway
+		switch told := saysNothingMoved(out); {
+		case s == nil || !again || r == nil:
+		case s.NonceUsed && a.moved() && a.byUs && told:
+			w.violated("refused a payment that has moved, of which the facilitator says that it is used")
+		case s.NonceUsed && !w.chainVisible && !p.faulty.Load() && !r.Paid():
+			w.violated("what the facilitator calls used was sent before, and is not on record as paid")
+		case s.NonceUsed || s.Expired || !told || !at.sentBefore || !w.chainVisible:
+		case at.verdict == nil:
+			w.violated("refused again, and the chain was not asked")
+		case *at.verdict == x402.CannotTell:
+			w.violated("refused again, and the chain could not tell")
+		}
 	}
 }

@@ -59,8 +59,7 @@ func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) 
 	p.await()
 	down, lag, most := p.drawFault(10), p.drawDuration(time.Minute), 1+p.rng.IntN(3)
 	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	w.executePending()
 	if payee != addressOf(terms().PayTo) {
 		w.violated("the chain was read for another payee")
@@ -90,7 +89,7 @@ func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) 
 	return b, nil
 }
 
-// transfers are those of some blocks, in their order. The lock is held.
+// transfers are those of some blocks, in their order.
 func (w *world) transfers(from, to uint64) (all []x402.Transfer) {
 	for _, a := range w.authorizations {
 		if a.moved() {
@@ -142,8 +141,7 @@ func (p *process) List(_ context.Context, _ string, _ time.Time, after ledger.Pl
 	for n := range p.w.crowd {
 		all = append(all, ledger.Place{At: time.Unix(1, 0), Key: fmt.Sprint("gone ", n)})
 	}
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
+	defer p.w.lock()()
 	for n, a := range p.w.authorizations {
 		if !p.drawFault(10) {
 			all = append(all, ledger.Place{At: time.Unix(int64(2+n), 0), Key: a.key})
@@ -167,7 +165,7 @@ func (s decodedStore) List(_ context.Context, list string, before time.Time, aft
 type operatorLists struct{ owed, spent, unasked, doubt map[string]bool }
 
 // outstanding reads the lists at a time when nobody has a lease. In some schedules, more
-// rows than a page of the index holds stand before the others. The lock is held.
+// rows than a page of the index holds stand before the others.
 func (w *world) outstanding() operatorLists {
 	store := maps.Clone(w.store)
 	for n := range w.crowd {
@@ -195,9 +193,9 @@ func (w *world) outstanding() operatorLists {
 	return l
 }
 
-// checkRecorded checks that every payment that moved money is answered, or is in the
-// list of what is owed or, without chain evidence, in that of what is in doubt, and
-// that no other payment is. The lock is held.
+// checkRecorded checks that every payment that moved money is answered, or is in the list
+// of what is owed or, without chain evidence, in that of what is in doubt, and that no
+// other payment is.
 func (w *world) checkRecorded() {
 	l := w.outstanding()
 	for _, a := range w.authorizations {
@@ -228,16 +226,15 @@ func (w *world) checkRecorded() {
 	w.checkStrays(l)
 }
 
-// read says that the reconciler has read the transfer of a payment. Its first cursor
-// begins a day before it, and what a third party moved in that day counts only if there
-// was a record. The lock is held.
+// read says that the reconciler has read the transfer of a payment. Its first cursor begins
+// a day before it, and what a third party moved in that day counts only if there was a
+// record.
 func (w *world) read(a *authorization) bool {
 	return w.cursorBefore || a.byUs && a.visibleAt.After(w.cursorAt.Add(-24*time.Hour))
 }
 
-// checkDoubt checks that a payment is in the list of what is in doubt if it may have
-// been sent. One whose attempt has ended without a word is not, until it can execute no
-// more. The lock is held.
+// checkDoubt checks that a payment is in the list of what is in doubt if it may have been
+// sent. One whose attempt has ended without a word is not, until it can execute no more.
 func (w *world) checkDoubt(a *authorization, r *ledger.Record, listed bool) {
 	undue := a.validBefore.Add(refusedUntil)
 	switch {
@@ -253,8 +250,8 @@ func (w *world) checkDoubt(a *authorization, r *ledger.Record, listed bool) {
 	}
 }
 
-// checkStrays checks that money without a request is due back if it is worth a price,
-// and in no list if it is dust. The lock is held.
+// checkStrays checks that money without a request is due back if it is worth a price, and
+// in no list if it is dust.
 func (w *world) checkStrays(l operatorLists) {
 	for _, s := range w.strays {
 		listed := l.unasked[s.key]
@@ -296,8 +293,7 @@ func (c *actors) checkSilence(x *patientClient) {
 		return
 	}
 	c.reconcile(w.chainVisible)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	w.observed("closed with the silence of the target")
 	l := w.outstanding()
 	for _, a := range silent {

@@ -9,8 +9,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// applyBrokenRead changes a record that is read, according to the broken rule. The
-// lock is held.
+// applyBrokenRead changes a record that is read, according to the broken rule.
 func (p *process) applyBrokenRead(r *ledger.Record) *ledger.Record {
 	if r == nil {
 		return nil
@@ -71,8 +70,8 @@ func (p *process) closesAt(r *ledger.Record, at time.Time) {
 	}
 }
 
-// applyBrokenOwnerRead changes the record of another payment, which owns the
-// purchase, according to the broken rule. The lock is held.
+// applyBrokenOwnerRead changes the record of another payment, which owns the purchase,
+// according to the broken rule.
 func (p *process) applyBrokenOwnerRead(r *ledger.Record) {
 	held := r.LeaseUntil.After(p.now())
 	dead := func() { r.State, r.Sent, r.LeaseUntil = ledger.Refused, false, time.Time{} }
@@ -103,15 +102,14 @@ func (p *process) applyBrokenOwnerRead(r *ledger.Record) {
 	}
 }
 
-// writtenBefore says whether the store reports a conflict, under a broken rule,
-// because the same write is stored already. The lock is held.
+// writtenBefore says whether the store reports a conflict, under a broken rule, because the
+// same write is stored already.
 func (w *world) writtenBefore(r ledger.Record) bool {
 	held := w.store[r.Key]
 	return w.brokenRule == "write ids are not compared" && held != nil && held.WriteID == r.WriteID
 }
 
 // applyBrokenWrite changes a record that is written, according to the broken rule.
-// The lock is held.
 func (p *process) applyBrokenWrite(r *ledger.Record) {
 	switch p.w.brokenRule {
 	case "the lease is shorter than the invocation":

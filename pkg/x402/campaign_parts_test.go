@@ -18,47 +18,40 @@ type node struct {
 	lag                time.Duration // of a node that is behind
 }
 
-func (p *process) drawNode() node {
-	return node{down: p.drawFault(12), behind: p.drawFault(10), slow: p.drawFault(3), lag: p.drawDuration(time.Minute)}
-}
-
 // Find implements x402.Evidence as chain.Nodes does with one node or two: each can
 // be unreachable, slow or behind, and none is wrong about final blocks. They are
 // asked in order, each with its share of the time, and the first answer is the
 // result.
 func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	p.await()
-	nodes := []node{p.drawNode()}
-	if p.w.nodes == 2 {
-		nodes = append(nodes, p.drawNode())
-	}
 	var answers *node
-	for i, n := range nodes {
+	asked, nodes := 0, p.w.nodes
+	for ; answers == nil && asked < nodes; asked++ {
+		n := node{down: p.drawFault(12), behind: p.drawFault(10), slow: p.drawFault(3), lag: p.drawDuration(time.Minute)}
 		if n.slow { // it does not answer, and is given its share of the time
-			end, _ := ctx.Deadline() // there is one, as is checked below
-			time.Sleep(time.Until(end) / time.Duration(len(nodes)-i))
+			end, _ := ctx.Deadline()
+			time.Sleep(time.Until(end) / time.Duration(nodes-asked))
 		}
 		if !n.down && !n.slow {
 			answers = &n
-			break
 		}
 	}
 	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	w.executePending()
 	a := w.authorizationOf(fmt.Sprintf("0x%x", q.Nonce))
 	if q.Value.String() != "5000" || !strings.EqualFold(q.Payee.String(), terms().PayTo) {
 		w.violated("the chain was asked about other terms")
 	}
-	p.consulted[a] = x402.CannotTell
+	f := x402.Finding{Verdict: x402.CannotTell, Cause: errors.New("down")}
+	p.of(a).verdict = new(x402.CannotTell)
 	if answers == nil {
 		if w.brokenRule == "the window's end is proof by our clock" && !p.now().Before(q.ValidBefore) {
 			return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization expired"}
 		}
-		return x402.Finding{Verdict: x402.CannotTell, Cause: errors.New("down")}
+		return f
 	}
-	if nodes[0].down || nodes[0].slow {
+	if asked > 1 {
 		w.observed("a node was passed over")
 	}
 	at := w.chainNow()
@@ -66,11 +59,11 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 		w.observed("chain behind")
 		at = at.Add(-answers.lag)
 	}
-	if w.brokenRule == "the fallback's success in doubt is not checked" && p.lastClass[a][fallbackName] == x402.Moved {
+	if w.brokenRule == "the fallback's success in doubt is not checked" && p.of(a).classes[fallbackName] == x402.Moved {
 		return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
 	}
-	f := w.finding(a, q, at)
-	p.consulted[a] = f.Verdict
+	f = w.finding(a, q, at)
+	p.of(a).verdict = &f.Verdict
 	return f
 }
 
@@ -82,8 +75,7 @@ func (p *process) Acquire(_ context.Context, _ string, until time.Time) (x402.Sl
 	}
 	full := p.drawFault(4)
 	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	for other, end := range w.slots {
 		if !end.After(p.now()) {
 			delete(w.slots, other)
@@ -116,23 +108,18 @@ func (p *process) Release(context.Context) error {
 	return nil
 }
 
-// checkSlot checks that a process which settles or looks up has a slot, where there
-// is a cap. The lock is held.
-func (w *world) checkSlot(p *process) {
-	if w.slotCap > 0 && p.slots != 1 {
-		w.violated("worked without a slot")
-	}
-}
+// lacksSlot says whether a process that settles or looks up has no slot, where there is a
+// cap.
+func (p *process) lacksSlot() bool { return p.w.slotCap > 0 && p.slots != 1 }
 
 // runLookup is the lookup: it answers, fails with a fault of ours, or panics.
 func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	w := p.w
 	a := w.checkLookup(p)
 	defer func() {
-		w.mu.Lock()
+		defer w.lock()()
 		p.lookEnded = time.Now()
 		delete(a.runningLookups, p)
-		w.mu.Unlock()
 	}()
 	p.await()
 	takes := p.drawDuration(3 * time.Second)
@@ -163,34 +150,26 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 
 // checkLookup checks the invariants of a lookup that begins.
 func (w *world) checkLookup(p *process) *authorization {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	w.executePending()
 	a := p.current
 	p.lookups++
 	w.trace("  p%d looks up for %s", p.number, w.number(a.key))
-	w.checkSlot(p)
-	if !a.moved() && (w.chainVisible || !a.cancelled) {
-		w.violated("a lookup before money moved")
-	}
-	defer func() { a.runningLookups[p] = true }()
-	if p.stopped.Load() { // by its own clock it has its lease still
-		return a
-	}
+	together := false // with another lookup
 	for other := range a.runningLookups {
-		if w.clockSkew <= 2*time.Second && time.Since(other.begun) < minimumLease-w.clockSkew {
-			w.violated("two lookups ran at once")
-		}
+		together = together || w.clockSkew <= 2*time.Second && time.Since(other.begun) < minimumLease-w.clockSkew
 	}
-	if !a.settledAt.IsZero() && p.now().Sub(a.settledAt) > owedFor+time.Minute {
-		w.violated("a lookup more than a day after the settlement")
-	}
-	if a.toldUsedUp {
-		w.violated("a lookup, after the payer was told that none is left")
-	}
+	a.runningLookups[p] = true
 	waits := []time.Duration{0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
-	if n := min(a.lastLookupCount, len(waits)-1); w.clockSkew == 0 && time.Since(a.lastLookupEnd) < waits[n] {
-		w.violated("a lookup came too soon after the last")
-	}
+	wait := waits[min(a.lastLookupCount, len(waits)-1)]
+	late := p.stopped.Load() // by its own clock it has its lease still
+	w.check(map[string]bool{
+		"worked without a slot":                                p.lacksSlot(),
+		"a lookup before money moved":                          !a.moved() && (w.chainVisible || !a.cancelled),
+		"two lookups ran at once":                              !late && together,
+		"a lookup more than a day after the settlement":        !late && !a.settledAt.IsZero() && p.now().Sub(a.settledAt) > owedFor+time.Minute,
+		"a lookup, after the payer was told that none is left": !late && a.toldUsedUp,
+		"a lookup came too soon after the last":                !late && w.clockSkew == 0 && time.Since(a.lastLookupEnd) < wait,
+	})
 	return a
 }

@@ -62,8 +62,7 @@ func (c *actors) runWithoutFaults() *patientClient {
 			before = nil
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	w.result = "stuck in doubt"
 	endless := !w.chainVisible && w.lies.times > len(c.f.later) // the facilitator refuses whatever it settles
 	if r := x.ownerRecord(); !endless && (w.chainVisible || r == nil || !r.InDoubt()) {
@@ -101,8 +100,7 @@ func (x *patientClient) signAnew() bool {
 	if !w.deployAt.IsZero() {
 		return false
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	soonest := time.Now().Add(10*time.Minute + w.clockSkew)
 	for i := range x.c.f.later {
 		b := &x.c.f.later[i]
@@ -123,7 +121,6 @@ func (x *patientClient) request() clientRequest {
 }
 
 // ownerRecord is the record of the payment that owns the client's purchase, or nil.
-// The lock is held.
 func (x *patientClient) ownerRecord() *ledger.Record {
 	o := x.c.w.owner(x.purchase())
 	if o == nil {
@@ -152,8 +149,7 @@ func (x *patientClient) ask(before *x402.Outcome) (out *x402.Outcome, over bool)
 	}
 	x.asked = time.Now()
 	p, out := x.c.ask(x.request())
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	if !w.quietSince(x.asked) && out != nil {
 		x.unsent = false
 		return out, false
@@ -162,25 +158,24 @@ func (x *patientClient) ask(before *x402.Outcome) (out *x402.Outcome, over bool)
 	x.checkNewSignature(p, out, due)
 	// Without chain evidence, an owner that was refused keeps the purchase for a
 	// while. It is sent and refused again, whatever the client signs.
-	if x.ownerRefused = p.sent > 0 && p.sends[p.pay] == 0 || x.ownerRefusedRecently(p); x.unsent && out != nil && out.Status == 402 && !x.ownerRefused {
+	if x.ownerRefused = p.sent > 0 && p.of(p.pay).sends == 0 || x.ownerRefusedRecently(p); x.unsent && out != nil && out.Status == 402 && !x.ownerRefused {
 		x.refusals++
 	}
 	x.unsent = false
 	return out, x.isDefinitive(p, out)
 }
 
-// ownerRefusedRecently says that the owner of the purchase was refused less than a
-// minute ago, so that neither it nor the client's own payment was sent. The lock is
-// held.
+// ownerRefusedRecently says that the owner of the purchase was refused less than a minute
+// ago, so that neither it nor the client's own payment was sent.
 func (x *patientClient) ownerRefusedRecently(p *process) bool {
 	r := x.ownerRecord()
 	return p.sent == 0 && r != nil && r.Key != p.pay.key && r.State == ledger.Refused && time.Since(r.RefusedAt) < time.Minute+x.c.w.clockSkew
 }
 
-// due is the record of the payment that must answer the client's next request,
-// whatever it signs: one that has paid for the purchase and whose answer is owed or
-// still replayed; nil if there is none. over says that there was one which is no
-// longer replayed, so that a new signature makes a new purchase. The lock is held.
+// due is the record of the payment that must answer the client's next request, whatever it
+// signs: one that has paid for the purchase and whose answer is owed or still replayed; nil
+// if there is none. over says that there was one which is no longer replayed, so that a new
+// signature makes a new purchase.
 func (x *patientClient) due() (due *ledger.Record, over bool) {
 	w := x.c.w
 	o := w.owner(x.purchase())
@@ -200,8 +195,8 @@ func (x *patientClient) due() (due *ledger.Record, over bool) {
 	return nil, r.State == ledger.Redeemed && left < -margin
 }
 
-// checkNewSignature compares the answer to a new signature with the one that was
-// due before. The lock is held.
+// checkNewSignature compares the answer to a new signature with the one that was due
+// before.
 func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *ledger.Record) {
 	w := x.c.w
 	usable := !p.pay.cancelled && (p.pay.byUs || !p.pay.moved())
@@ -235,13 +230,8 @@ func (x *patientClient) changeRequest(out *x402.Outcome, mayBuyAnew bool) bool {
 	return false
 }
 
-func isKeyConflict(out *x402.Outcome) bool {
-	return out != nil && out.Fault != nil && out.Fault.Code == fault.IdempotencyConflict
-}
-
-// isDefinitive says whether an answer is definitive, and checks that it is the right
-// one. There are no faults any more, so that no process may have died. The lock is
-// held.
+// isDefinitive says whether an answer is definitive, and checks that it is the right one.
+// There are no faults any more, so that no process may have died.
 func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
 	w := x.c.w
 	if out == nil {
@@ -269,7 +259,7 @@ func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
 	return true
 }
 
-// checkFinalRefusal checks a refusal that is the definitive answer. The lock is held.
+// checkFinalRefusal checks a refusal that is the definitive answer.
 func (x *patientClient) checkFinalRefusal(p *process, out *x402.Outcome) {
 	w, a := x.c.w, p.pay
 	paid := func(a *authorization) bool {
@@ -309,8 +299,7 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 	w.mu.Unlock()
 	begun := time.Now()
 	p, out := c.ask(x.request())
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	if !w.quietSince(begun) {
 		return
 	}
@@ -336,9 +325,8 @@ func sameReceipt(a, b *x402.Outcome) bool {
 	return a.Receipt != nil && b.Receipt != nil && *a.Receipt == *b.Receipt
 }
 
-// checkWithoutFaults checks the invariants of an answer when nothing fails and
-// nobody else sends requests. before is the previous answer, unless much time has
-// passed since. The lock is held.
+// checkWithoutFaults checks the invariants of an answer when nothing fails and nobody else
+// sends requests. before is the previous answer, unless much time has passed since.
 func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 	if out == nil || out.Fault == nil {
 		return

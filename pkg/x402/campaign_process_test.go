@@ -9,7 +9,6 @@ import (
 	"math/big"
 	mathrand "math/rand/v2"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,11 +28,9 @@ type process struct {
 	mu  sync.Mutex // of rng
 	rng *mathrand.Rand
 
-	dead   atomic.Bool
-	offset atomic.Int64 // of its clock, a time.Duration
-	// stopped says that its clock stood still while it was frozen, and is behind
-	// since then.
-	stopped atomic.Bool
+	dead    atomic.Bool
+	offset  atomic.Int64 // of its clock, a time.Duration
+	stopped atomic.Bool  // its clock stood still while it was frozen, and is behind since then
 
 	// The request, and who sent it. Its key is also that of the extension.
 	clientRequest
@@ -47,35 +44,42 @@ type process struct {
 	recordedBefore, paidBefore bool
 
 	// What it has done, and which faults it had. The world's lock guards the rest.
-	froze, faulty  atomic.Bool                  // frozen once; a call of the store failed
-	claims         map[*authorization]time.Time // when it took the lease
-	openedPurchase map[*authorization]bool      // whether it wrote the purchase of the payment
-	sends          map[*authorization]int
-	lastClass      map[*authorization]map[string]x402.Class // of the answers, by facilitator
-	requestsTo     map[*authorization]map[string]int        // count, by facilitator
-	refusedBy      map[*authorization]string                // the facilitator whose refusal, about the payer, it received
-	consulted      map[*authorization]x402.Verdict          // the chain's last, if it was asked
-	sentBefore     map[*authorization]bool                  // whether it may have been sent before this process claimed it
-	heard          map[*authorization]x402.Settlement       // the refusal that counts
-	lastWrites     map[*authorization]writtenRecord
-	current        *authorization // the payment that it claimed or sent last
-	refusedAt      time.Time      // when it wrote a refusal of pay
-	readAt         time.Time      // when it last read the record of pay
-	readState      ledger.State
-	otherRead      *authorization // the last other payment that it read
-	otherVersion   int64          // of that record
-	verified       bool           // whether the facilitator verified its signature
-	writes         int
-	sent, lookups  int
-	lookEnded      time.Time
-	slots          int  // that it holds
-	pins           bool // the fallback refused in doubt, under a broken rule
+	froze, faulty atomic.Bool // frozen once; a call of the store failed
+	attempts      map[*authorization]*attempt
+	current       *authorization // the payment that it claimed or sent last
+	refusedAt     time.Time      // when it wrote a refusal of pay
+	readAt        time.Time      // when it last read the record of pay
+	readState     ledger.State
+	otherRead     *authorization // the last other payment that it read
+	otherVersion  int64          // of that record
+	verified      bool           // whether the facilitator verified its signature
+	writes        int
+	sent, lookups int
+	lookEnded     time.Time
+	slots         int  // that it holds
+	pins          bool // the fallback refused in doubt, under a broken rule
 }
 
-// writtenRecord is the last write of a record by a process.
-type writtenRecord struct {
-	at    time.Time
-	doubt bool
+// attempt is what a process has done about one authorization.
+type attempt struct {
+	claimed    time.Time // when it took the lease
+	sentBefore bool      // it may have been sent before that
+	opened     bool      // the purchase was written
+	sends      int
+	requests   map[string]int        // by facilitator
+	classes    map[string]x402.Class // of the answers, by facilitator
+	refusedBy  string                // the facilitator whose refusal, about the payer, came
+	refusal    *x402.Settlement      // the one that counts
+	verdict    *x402.Verdict         // the chain's last, if it was asked
+	wroteAt    time.Time             // the last write of the record, and whether it said doubt
+	wroteDoubt bool
+}
+
+func (p *process) of(a *authorization) *attempt {
+	if p.attempts[a] == nil {
+		p.attempts[a] = &attempt{requests: map[string]int{}, classes: map[string]x402.Class{}}
+	}
+	return p.attempts[a]
 }
 
 // actorKind is who sends a process its request, or what else it runs.
@@ -151,31 +155,29 @@ func (p *process) drawFreeze() (takes time.Duration, stops bool) {
 // stall freezes a process, where they stall, before it opens a purchase and, if it is a
 // reconciler, when it has read a payment and before it reads a purchase.
 func (p *process) stall(here bool) {
-	switch {
-	case !p.w.stalls || !here || !p.drawFault(30):
-	case p.kind == asReconciler:
-		p.freeze(p.drawDuration(20*time.Minute), false)
-	case p.w.standsStill:
-		p.freeze(p.drawDuration(70*time.Minute), true)
-	default:
-		p.freeze(p.drawDuration(5*time.Minute), true)
+	if !p.w.stalls || !here || !p.drawFault(30) {
+		return
 	}
+	most := 5 * time.Minute
+	switch {
+	case p.kind == asReconciler:
+		most = 20 * time.Minute
+	case p.w.standsStill:
+		most = 70 * time.Minute
+	}
+	p.freeze(p.drawDuration(most), p.kind != asReconciler)
 }
 
-func isPurchase(key string) bool { return strings.HasPrefix(key, "purchase|") }
-
 func (p *process) freeze(takes time.Duration, stops bool) {
-	w := p.w
 	p.froze.Store(true)
-	w.trace("  p%d freezes for %s, its clock stops: %v", p.number, takes, stops)
-	w.restlessFor(takes)
+	p.w.trace("  p%d freezes for %s, its clock stops: %v", p.number, takes, stops)
+	p.w.restlessFor(takes)
 	time.Sleep(takes)
 	if stops {
-		w.observed("thawed with a clock that had stood still")
+		p.w.observed("thawed with a clock that had stood still")
 		p.offset.Add(-int64(takes))
 		p.stopped.Store(true)
 	}
-	w.trace("  p%d thaws", p.number)
 }
 
 // unhurried is ctx without its deadline for a process whose clock stood still: what
@@ -191,10 +193,7 @@ func (c *actors) process() *process {
 	n := c.processes.Add(1)
 	p := &process{
 		w: c.w, number: n, rng: mathrand.New(mathrand.NewPCG(c.seed, 1000+n)), begun: time.Now(), early: !c.w.faultsOver.Load(),
-		claims: map[*authorization]time.Time{}, openedPurchase: map[*authorization]bool{}, sends: map[*authorization]int{},
-		lastClass: map[*authorization]map[string]x402.Class{}, requestsTo: map[*authorization]map[string]int{},
-		refusedBy: map[*authorization]string{}, consulted: map[*authorization]x402.Verdict{}, sentBefore: map[*authorization]bool{}, heard: map[*authorization]x402.Settlement{},
-		lastWrites: map[*authorization]writtenRecord{},
+		attempts: map[*authorization]*attempt{},
 	}
 	p.overMCP = p.chance(40)
 	p.offset.Store(int64(c.w.clockSkew / 2))
@@ -296,7 +295,10 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	heard := make(chan *x402.Outcome, 1)
 	go func() {
 		defer close(heard) // Goexit runs it too
-		signature, payload := inTransport(p)
+		signature, payload := p.signed.encoded, strictjson.Object(nil)
+		if p.overMCP { // a payment comes as an object there
+			signature, payload = "", must(strictjson.Parse(must(base64.StdEncoding.DecodeString(signature)), 32))
+		}
 		out := c.gate(p).Serve(context.Background(), x402.Request{
 			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Window: p.window(), Arrived: p.arrived, Deadline: p.now().Add(invocation),
 			Prepare: func() (x402.Job, error) {
@@ -307,8 +309,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 		if p.dead.Load() {
 			return // it died after Serve returned; nobody gets the answer
 		}
-		c.w.mu.Lock()
-		defer c.w.mu.Unlock()
+		defer c.w.lock()()
 		c.w.trace("p%d answers %d %s %v receipt %+v replayed %v", p.number, out.Status, out.Body, out.Fault, out.Receipt, out.Replayed)
 		c.w.checkEnded(p, &out)
 		if time.Since(p.begun) < gatewayCut {
@@ -353,8 +354,7 @@ func (c *actors) reconcile(sees bool) {
 	var done sync.WaitGroup
 	done.Go(func() {
 		s, _ := x402.NewReconciler(config).Run(context.Background())
-		c.w.mu.Lock()
-		defer c.w.mu.Unlock()
+		defer c.w.lock()()
 		if s.Failed > 0 && !p.disturbed() {
 			c.w.violated("the reconciler failed on a record, and nothing failed it")
 		}
@@ -373,12 +373,3 @@ func (p *process) window() time.Duration {
 
 // named is the purchase that the request names.
 func (q clientRequest) named(w *world) string { return w.purchaseOf(q.key, q.path) }
-
-// inTransport is a payment as its transport delivers it: over HTTP as a header, over the Model
-// Context Protocol as an object.
-func inTransport(p *process) (signature string, payload strictjson.Object) {
-	if !p.overMCP {
-		return p.signed.encoded, nil
-	}
-	return "", must(strictjson.Parse(must(base64.StdEncoding.DecodeString(p.signed.encoded)), 32))
-}

@@ -3,6 +3,7 @@ package x402_test
 import (
 	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -88,8 +89,7 @@ func (p *process) sendTwice(write func(context.Context) (*ledger.Record, error))
 func (p *process) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
 	p.stall(isPurchase(key))
 	found, err := p.call(ctx, func(ctx context.Context) (*ledger.Record, error) {
-		p.w.mu.Lock()
-		defer p.w.mu.Unlock()
+		defer p.w.lock()()
 		r, err := p.w.store.Fetch(ctx, key)
 		if err != nil {
 			return nil, err
@@ -101,7 +101,6 @@ func (p *process) Fetch(ctx context.Context, key string) (*ledger.Record, error)
 }
 
 // noteRead remembers what is read, and returns it as changed by a broken rule.
-// The lock is held.
 func (p *process) noteRead(key string, r *ledger.Record) *ledger.Record {
 	switch a := p.w.authorizationOf(key); {
 	case a == nil || p.kind == asReconciler:
@@ -122,14 +121,13 @@ func (p *process) noteRead(key string, r *ledger.Record) *ledger.Record {
 
 func (p *process) create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
 	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	if w.brokenRule == "nothing is written before sending" && r.State == ledger.Settling {
 		p.checkWrite(nil, r)
 		return &r, nil
 	}
 	if w.brokenRule == "a purchase has no owner" && r.State == ledger.Bought {
-		p.openedPurchase[w.authorizationOf(r.Owner)] = true
+		p.of(w.authorizationOf(r.Owner)).opened = true
 		return &r, nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -155,8 +153,7 @@ func (p *process) create(ctx context.Context, r ledger.Record) (*ledger.Record, 
 
 func (p *process) replace(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
 	w := p.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	old, err := w.store.Fetch(context.Background(), r.Key)
 	if err != nil {
 		return nil, err
@@ -179,7 +176,7 @@ func (p *process) replace(ctx context.Context, r ledger.Record) (*ledger.Record,
 		return &r, nil
 	case w.brokenRule == "a purchase that is there is not opened before a send" && r.State == ledger.Bought && old != nil && old.Owner == r.Owner:
 		return &r, nil
-	case w.brokenRule == "evidence is not written without the lease" && r.State == ledger.Settled && r.Lookups == 0 && !p.claims[a].IsZero() && a.leaseHolder != p:
+	case w.brokenRule == "evidence is not written without the lease" && r.State == ledger.Settled && r.Lookups == 0 && !p.of(a).claimed.IsZero() && a.leaseHolder != p:
 		return &r, nil
 	case w.brokenRule == "versions are not compared" || w.brokenRule == "nothing is written before sending":
 		r.Version = 1
@@ -194,15 +191,14 @@ func (p *process) replace(ctx context.Context, r ledger.Record) (*ledger.Record,
 	return stands, err
 }
 
-// contextEnded fails a write whose context has ended and, under a broken rule, one
-// after the invocation's deadline. The Gate must write a verdict on a payment
-// that this process has claimed under a context that has not ended; a claim, a
-// supersession and a write of a purchase send nothing, and may fail. The lock is
-// held.
+// contextEnded fails a write whose context has ended and, under a broken rule, one after
+// the invocation's deadline. The Gate must write a verdict on a payment that this process
+// has claimed under a context that has not ended; a claim, a supersession and a write of a
+// purchase send nothing, and may fail.
 func (p *process) contextEnded(ctx context.Context, old *ledger.Record, r ledger.Record) error {
 	claims := old != nil && r.Attempt > old.Attempt
 	closes := r.State == ledger.Superseded && p.w.authorizationOf(r.Key) != p.pay
-	verdict := !claims && !closes && p.kind != asReconciler && r.State != ledger.Bought && !p.claims[p.w.authorizationOf(r.Key)].IsZero()
+	verdict := !claims && !closes && p.kind != asReconciler && r.State != ledger.Bought && !p.of(p.w.authorizationOf(r.Key)).claimed.IsZero()
 	if err := ctx.Err(); err != nil {
 		if verdict {
 			p.w.violated("a verdict is written under a context that has ended")
@@ -259,3 +255,5 @@ func (s decodedStore) Fetch(ctx context.Context, key string) (*ledger.Record, er
 	}
 	return &r, nil
 }
+
+func isPurchase(key string) bool { return strings.HasPrefix(key, "purchase|") }

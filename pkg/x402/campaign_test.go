@@ -138,6 +138,24 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
+// requiredEvents are those that some schedule of a large campaign must contain, beside
+// what TestCampaignDetects shows to happen: without them it would not have tested what
+// it is for.
+func requiredEvents(rpc bool) []string {
+	all := []string{
+		"answered", "refused", "used up", "overloaded", "deployed in between", "submitted by a third party", "cancelled",
+		"executed late", "executed after we hung up", "written after the deadline", "a write landed late",
+		"sent twice by the store's client", "thawed with a clock that had stood still", "evidence over a lost lease",
+		"a takeover stopped halfway", "a stranger's copy turned away once paid", "a conflict of names", "gone after a month",
+		"abandoned, and in no list yet", "closed with the silence of the target", "lied after the truth",
+		"the fallback settled in doubt", "the fallback refused in doubt",
+	}
+	if rpc {
+		return append(all, "the fallback reported a success that was none", "money without a request", "moved after the facilitator said no", "a transfer was read", "chain behind", "a node was passed over")
+	}
+	return append(all, "stuck in doubt", "used in doubt counts as paid", "a superseded payment was found to be paid")
+}
+
 // checkCoverage fails a large campaign in which a required event never occurred,
 // too few schedules ended with an answer, or too many ended in doubt.
 func (t *campaignResult) checkCoverage(tt *testing.T, rpc bool) {

@@ -16,6 +16,9 @@ import (
 // world is the state of one schedule: its settings, the chain, the store and what
 // the invariants need to remember. Each actor and process draws from its own
 // generator, seeded by the schedule's seed.
+//
+// Functions that look at the world or at what a process has done, and do not take the
+// lock, are called with it. Those that ask, wait or draw are called without it.
 type world struct {
 	mu           sync.Mutex
 	faultsOver   atomic.Bool // the phase without faults has begun
@@ -63,6 +66,12 @@ type world struct {
 
 	violations, events sync.Map // of their names; no lock is needed
 	result             string   // of the patient client's last answer
+}
+
+// lock takes the lock, and returns what gives it back.
+func (w *world) lock() func() {
+	w.mu.Lock()
+	return w.mu.Unlock
 }
 
 // purchaseNaming is how a payer names a purchase.
@@ -200,8 +209,7 @@ func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, rule string) *world {
 
 // restlessFor says that something which begins now may happen until a while later.
 func (w *world) restlessFor(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.lock()()
 	if until := time.Now().Add(d); until.After(w.restless) {
 		w.restless = until
 	}
@@ -234,6 +242,15 @@ func (w *world) violated(what string) {
 	w.trace("VIOLATION %s", what)
 }
 
+// check records the invariants of a table that do not hold.
+func (w *world) check(broken map[string]bool) {
+	for what, is := range broken {
+		if is {
+			w.violated(what)
+		}
+	}
+}
+
 // trace prints one step, with -campaign.trace.
 func (w *world) trace(format string, args ...any) {
 	if *campaignTrace {
@@ -251,24 +268,6 @@ func (w *world) number(key string) string {
 // observed records that an event occurred in this schedule.
 func (w *world) observed(what string) { w.events.Store(what, true) }
 
-// requiredEvents are those that some schedule of a large campaign must contain, beside
-// what TestCampaignDetects shows to happen: without them it would not have tested what
-// it is for.
-func requiredEvents(rpc bool) []string {
-	all := []string{
-		"answered", "refused", "used up", "overloaded", "deployed in between", "submitted by a third party", "cancelled",
-		"executed late", "executed after we hung up", "written after the deadline", "a write landed late",
-		"sent twice by the store's client", "thawed with a clock that had stood still", "evidence over a lost lease",
-		"a takeover stopped halfway", "a stranger's copy turned away once paid", "a conflict of names", "gone after a month",
-		"abandoned, and in no list yet", "closed with the silence of the target", "lied after the truth",
-		"the fallback settled in doubt", "the fallback refused in doubt",
-	}
-	if rpc {
-		return append(all, "the fallback reported a success that was none", "money without a request", "moved after the facilitator said no", "a transfer was read", "chain behind", "a node was passed over")
-	}
-	return append(all, "stuck in doubt", "used in doubt counts as paid", "a superseded payment was found to be paid")
-}
-
 // chainNow is the chain's clock, which is in the middle of the processes' clocks.
 func (w *world) chainNow() time.Time { return time.Now().Add(w.clockSkew / 2) }
 
@@ -285,8 +284,10 @@ func (w *world) authorizationOf(key string) *authorization {
 // moved says whether money moved to us.
 func (a *authorization) moved() bool { return !a.movedAt.IsZero() }
 
-// executePending executes the pending transactions whose time has come. The lock
-// is held.
+// spent says whether it can execute no more, because it has or was cancelled.
+func (a *authorization) spent() bool { return a.used || a.cancelled }
+
+// executePending executes the pending transactions whose time has come.
 func (w *world) executePending() {
 	now := w.chainNow()
 	for _, a := range w.authorizations {
@@ -305,7 +306,7 @@ func (w *world) executePending() {
 // execute moves the money, if the token permits it. claimed is when the attempt
 // that sent it had claimed the payment.
 func (w *world) execute(a *authorization, at, claimed time.Time, byUs bool) bool {
-	if a.used || a.cancelled || !at.Before(a.validBefore) || w.balance == 0 {
+	if a.spent() || !at.Before(a.validBefore) || w.balance == 0 {
 		return false
 	}
 	a.used, a.movedAt, a.visibleAt, a.claimedAt, a.byUs = true, at, w.chainNow(), claimed, byUs
@@ -317,9 +318,8 @@ func (w *world) execute(a *authorization, at, claimed time.Time, byUs bool) bool
 	return true
 }
 
-// provenUnmoved says whether the chain proves that the authorization has moved
-// nothing for a record that was first claimed at that time, and never will. The
-// lock is held.
+// provenUnmoved says whether the chain proves that the authorization has moved nothing for
+// a record that was first claimed at that time, and never will.
 func (w *world) provenUnmoved(a *authorization, claimed time.Time) bool {
 	w.executePending()
 	if a.used {
@@ -328,8 +328,7 @@ func (w *world) provenUnmoved(a *authorization, claimed time.Time) bool {
 	return a.cancelled || !w.chainNow().Add(-safeHeadDelay).Before(a.validBefore)
 }
 
-// finding is the answer of a correct node whose latest block is of a moment. The
-// lock is held.
+// finding is the answer of a correct node whose latest block is of a moment.
 func (w *world) finding(a *authorization, q x402.Question, at time.Time) x402.Finding {
 	slack := time.Minute
 	if q.Sent {
@@ -353,8 +352,8 @@ func (w *world) finding(a *authorization, q x402.Question, at time.Time) x402.Fi
 
 const usedBefore = "authorization was used before it reached us"
 
-// deleteExpired deletes the rows whose ExpiresAt has passed, as a table's
-// time-to-live does. The lock is held.
+// deleteExpired deletes the rows whose ExpiresAt has passed, as a table's time-to-live
+// does.
 func (w *world) deleteExpired() {
 	for key, r := range w.store {
 		if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(time.Now()) {
@@ -363,8 +362,8 @@ func (w *world) deleteExpired() {
 	}
 }
 
-// undecided are the authorizations whose record is open (in flight or in doubt) or
-// owes an answer. The lock is held.
+// undecided are the authorizations whose record is open (in flight or in doubt) or owes an
+// answer.
 func (w *world) undecided() map[*authorization]bool {
 	all := map[*authorization]bool{}
 	for _, a := range w.authorizations {
@@ -374,6 +373,5 @@ func (w *world) undecided() map[*authorization]bool {
 	return all
 }
 
-// record is the ledger's record of an authorization, or nil. Callers must not
-// change it. The lock is held.
+// record is the ledger's record of an authorization, or nil. Callers must not change it.
 func (w *world) record(a *authorization) *ledger.Record { return w.store[a.key] }

@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// checkWrite checks the invariants of a write that has taken effect. old is nil
-// for the first write of a key. The lock is held.
+// checkWrite checks the invariants of a write that has taken effect. old is nil for the
+// first write of a key.
 func (p *process) checkWrite(old *ledger.Record, r ledger.Record) {
 	w := p.w
 	p.writes++
@@ -31,10 +31,10 @@ func (p *process) checkWrite(old *ledger.Record, r ledger.Record) {
 		return
 	}
 	p.checkTransition(a, *old, r)
-	if by := p.refusedBy[a]; by != "" && a.refusedBy == "" && r.Attempt == old.Attempt {
+	if by := p.of(a).refusedBy; by != "" && a.refusedBy == "" && r.Attempt == old.Attempt {
 		a.refusedBy, a.refusedAt = by, time.Now()
 	}
-	p.lastWrites[a] = writtenRecord{time.Now(), r.Doubt}
+	p.of(a).wroteAt, p.of(a).wroteDoubt = time.Now(), r.Doubt
 	live := a.leaseHolder != p && old.LeaseUntil.After(p.now())
 	testimony := old.State == ledger.Settling && r.State == ledger.Settled && r.LeaseUntil.Equal(old.LeaseUntil)
 	switch {
@@ -44,7 +44,7 @@ func (p *process) checkWrite(old *ledger.Record, r ledger.Record) {
 		w.observed("evidence over a lost lease")
 	}
 	if r.Attempt > old.Attempt {
-		p.claims[a], p.current, p.sentBefore[a] = time.Now(), a, a.possibleSends > 0
+		p.of(a).claimed, p.current, p.of(a).sentBefore = time.Now(), a, a.possibleSends > 0
 		a.leaseHolder = p
 	}
 	if r.State == ledger.Refused {
@@ -74,12 +74,11 @@ func (p *process) checkWrite(old *ledger.Record, r ledger.Record) {
 	}
 }
 
-// checkSuperseded checks the invariants of a payment that another one replaces. The
-// lock is held.
+// checkSuperseded checks the invariants of a payment that another one replaces.
 func (p *process) checkSuperseded(a *authorization, old, r ledger.Record) {
 	w := p.w
 	a.supersededAt = time.Now()
-	if p.pay == a && !p.claims[a].IsZero() {
+	if p.pay == a && !p.of(a).claimed.IsZero() {
 		if o := w.authorizationOf(r.Owner); o == nil || w.record(o) == nil || !w.record(o).Paid() {
 			w.violated("superseded by a payment that has not paid")
 		}
@@ -91,7 +90,7 @@ func (p *process) checkSuperseded(a *authorization, old, r ledger.Record) {
 	}
 }
 
-// checkTransition compares a write with the record before it. The lock is held.
+// checkTransition compares a write with the record before it.
 func (p *process) checkTransition(a *authorization, old, r ledger.Record) {
 	w := p.w
 	if a.purchase != "" && r.Purchase != a.purchase {
@@ -125,9 +124,8 @@ func onlyRaised(old, r ledger.Record) bool {
 	return old.State == r.State && old.Attempt == r.Attempt && old.UpdatedAt.Equal(r.UpdatedAt)
 }
 
-// checkFoundPaid checks a superseded payment that is found to have moved money: its
-// answer is owed, or a refund is due if another payment has paid for the same
-// purchase. The lock is held.
+// checkFoundPaid checks a superseded payment that is found to have moved money: its answer
+// is owed, or a refund is due if another payment has paid for the same purchase.
 func (w *world) checkFoundPaid(a *authorization, r ledger.Record, p *process) {
 	if a.byUs {
 		w.observed("a superseded payment was found to be paid")
@@ -168,7 +166,7 @@ func digestHex(s string) string {
 // keyed says whether a purchase is named by a key of the payer.
 func keyed(purchase string) bool { return strings.Contains(purchase, "|key:") }
 
-// owner is the payment that owns a purchase, or nil. The lock is held.
+// owner is the payment that owns a purchase, or nil.
 func (w *world) owner(purchase string) *authorization {
 	if i := w.store[purchase]; i != nil {
 		return w.authorizationOf(i.Owner)
@@ -176,12 +174,11 @@ func (w *world) owner(purchase string) *authorization {
 	return nil
 }
 
-// checkChargedOnce checks that no facilitator moved money twice for one purchase.
-// The exceptions: the first payment was used up, refunded or no longer replayed
-// when the second began to own the purchase; a third party had submitted the first
-// (whether its ownership could be taken over is checked there); or a facilitator
-// moved money that it had refused, and there is no chain evidence (the end of the
-// schedule checks that a refund is due). The lock is held.
+// checkChargedOnce checks that no facilitator moved money twice for one purchase. The
+// exceptions: the first payment was used up, refunded or no longer replayed when the second
+// began to own the purchase; a third party had submitted the first (whether its ownership
+// could be taken over is checked there); or a facilitator moved money that it had refused,
+// and there is no chain evidence (the end of the schedule checks that a refund is due).
 func (w *world) checkChargedOnce(a *authorization) {
 	for _, b := range w.authorizations {
 		switch {
@@ -195,8 +192,7 @@ func (w *world) checkChargedOnce(a *authorization) {
 	}
 }
 
-// checkPurchaseWrite checks the invariants of a write of a purchase that has taken
-// effect. The lock is held.
+// checkPurchaseWrite checks the invariants of a write of a purchase that has taken effect.
 func (p *process) checkPurchaseWrite(old *ledger.Record, r ledger.Record) {
 	w := p.w
 	a := w.authorizationOf(r.Owner)
@@ -212,7 +208,7 @@ func (p *process) checkPurchaseWrite(old *ledger.Record, r ledger.Record) {
 	case a.purchase != r.Key:
 		w.violated("a payment owns a purchase that is not its own")
 	}
-	p.openedPurchase[a] = true
+	p.of(a).opened = true
 	if r.Owner == old.Owner {
 		return
 	}
@@ -244,9 +240,8 @@ func (p *process) checkPurchaseWrite(old *ledger.Record, r ledger.Record) {
 	}
 }
 
-// isOver says that a payment gives no answer to this process's request any more
-// (it is refunded, used up, or no longer replayed), so that a new payment makes a
-// new purchase. The lock is held.
+// isOver says that a payment gives no answer to this process's request any more (it is
+// refunded, used up, or no longer replayed), so that a new payment makes a new purchase.
 func (p *process) isOver(a *authorization) bool {
 	r := p.w.record(a)
 	switch r.State {
