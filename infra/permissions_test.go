@@ -23,6 +23,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -223,9 +224,11 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 			return paid, r.Header.Get("Idempotent-Replayed") == "true", r
 		},
 	}, {
-		sam.MCP, func() (string, error) { return s.SignCall(t.Context(), s.base+catalog.PathMCP, o.Tool, args) },
+		sam.MCP, func() (string, error) {
+			return mcptest.SignCall(t.Context(), s.Client, s.base+catalog.PathMCP, o.Tool, args)
+		},
 		func(header string) (paid, replayed bool, said any) {
-			r := must(s.Call(t.Context(), s.base+catalog.PathMCP, o.Tool, args, header, ""))(t)
+			r := must(mcptest.Call(t.Context(), s.Client, s.base+catalog.PathMCP, o.Tool, args, header, ""))(t)
 			return r.Meta.Receipt != nil, r.Meta.Replayed, r
 		},
 	}}

@@ -33,6 +33,7 @@ func layers() []layer {
 		{"pkg/x402/fault", []string{"pkg/printable"}, "the error type is the bottom: everything may use it"},
 		{"pkg/lookup", []string{"pkg/x402/fault"}, "the codes of lookups are a table"},
 		{"pkg/mcp", []string{"pkg/printable", "pkg/strictjson", "pkg/x402"}, "the protocol knows how payments travel in it, and not what is sold"},
+		{"pkg/mcp/mcptest", []string{"pkg/x402", "pkg/x402/x402test"}, "a paying client of tools sees the wire only"},
 		{"pkg/catalog", []string{"pkg/lookup", "pkg/lookup/*", "pkg/x402/fault"}, "the catalog is facts: it reads the fields of results, and asks nobody"},
 		{"pkg/guard", []string{"pkg/lookup", "pkg/x402/fault"}, "the guard decides by name and address alone"},
 		{"pkg/origin", []string{"pkg/lookup", "pkg/x402/fault", "pkg/guard", "pkg/printable"}, "an origin is asked; what its answer means is a lookup's business"},
@@ -68,7 +69,7 @@ func layers() []layer {
 		{"infra/local/runtimeapi", []string{"infra/sam"}, "a built function is run whatever it does"},
 		{"infra/local/invoke", []string{"infra/local/runtimeapi", "infra/sam", "pkg/boot", "pkg/x402", "pkg/x402/x402test"}, "it runs one function, beside play money on the terms of its configuration"},
 		{"infra/local/e2e", nil, "the end-to-end suite is tests and nothing else"},
-		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/x402http", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
+		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/mcp/mcptest", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/x402http", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
 		{"infra/testbed/deployed", []string{"infra/sam", "infra/testbed", "pkg/catalog", "pkg/x402/ledger/dynamo"}, "what a template is held to is read from facts"},
 		{"infra/testbed", []string{"infra/local/runtimeapi", "infra/sam", "pkg/x402/ledger/dynamo", "pkg/x402/fault", "pkg/guard", "pkg/lookup", "pkg/x402", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
 		{"infra/clients", []string{"pkg/catalog", "pkg/x402/fault"}, "the description judges; the programs of others are run from outside"},
@@ -165,7 +166,7 @@ func TestLayers(t *testing.T) {
 
 // What is deployed links no test package and no file store.
 func TestDeployedCode(t *testing.T) {
-	banned := []string{"playmoney", "x402test", "ledgertest", "limittest", "testbed", "ledger/file", "modernc.org/sqlite", "net/http/httptest", "testing"}
+	banned := []string{"playmoney", "x402test", "mcptest", "ledgertest", "limittest", "testbed", "ledger/file", "modernc.org/sqlite", "net/http/httptest", "testing"}
 	for _, p := range list(t) {
 		if !strings.HasPrefix(p.ImportPath, module+"functions/") {
 			continue

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
+	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -50,7 +51,7 @@ func calls(s *server) target {
 }
 
 func (b buyer) paidCalls(s *server) target {
-	offer := must(b.Call(context.Background(), s.origin+catalog.PathMCP, catalog.Ping().Tool, map[string]any{}, "", ""))
+	offer := must(mcptest.Call(context.Background(), &b.Client, s.origin+catalog.PathMCP, catalog.Ping().Tool, map[string]any{}, "", ""))
 	required := must(offer.Required())
 	return target{"paid tools/call", s, func() []byte {
 		object := must(base64.StdEncoding.DecodeString(must(b.Wallet.Pay(required, time.Now()))))

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
 )
 
 // tools is the URL of the service's tools.
@@ -104,7 +104,7 @@ func (s service) arguments(t *testing.T) string {
 }
 
 // bought holds results to be those of one purchase.
-func (s service) bought(t *testing.T, paid ...x402test.ToolResult) {
+func (s service) bought(t *testing.T, paid ...mcptest.ToolResult) {
 	t.Helper()
 	for i, r := range paid {
 		if r.IsError || !strings.Contains(r.Text(), s.goods.says) || r.Meta.Receipt == nil || !r.Meta.Receipt.Success || r.Meta.Replayed != (i > 0) {
@@ -160,7 +160,7 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 			build.Dir, build.Env = filepath.Join("testdata", "mcp", "go"), append(build.Env, "GOWORK=off")
 			testbed.Run(t, build)
 			wallet := testbed.NewClient(t, &http.Client{Timeout: patience})
-			header, err := wallet.SignCall(t.Context(), s.tools(), s.goods.tool, s.goods.arguments)
+			header, err := mcptest.SignCall(t.Context(), wallet, s.tools(), s.goods.tool, s.goods.arguments)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +178,7 @@ func TestToolClientsPay(t *testing.T) {
 				t.Parallel()
 				got := printed[struct {
 					Tools                      []string
-					Unpaid, Paid, Again, Wrong x402test.ToolResult
+					Unpaid, Paid, Again, Wrong mcptest.ToolResult
 					Listing                    struct {
 						Valid bool
 						Entry map[string]any
@@ -187,7 +187,7 @@ func TestToolClientsPay(t *testing.T) {
 				if !slices.Equal(got.Tools, s.goods.tools) {
 					t.Errorf("tools %q", got.Tools)
 				}
-				paid := []x402test.ToolResult{got.Paid}
+				paid := []mcptest.ToolResult{got.Paid}
 				if strings.HasPrefix(name, "TypeScript") {
 					paid = append(paid, got.Again)
 					if e := got.Listing.Entry; !s.goods.stranger && (!got.Listing.Valid || e["toolName"] != catalog.DNS().Tool || !strings.HasSuffix(fmt.Sprint(e["resourceUrl"]), catalog.PathMCP)) {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // Seconds after which a client gives a call up: one without a key comes back before
@@ -96,7 +96,7 @@ func TestSwallowedReply(t *testing.T) {
 // called is what a host of the Model Context Protocol prints.
 type called struct {
 	Told []string
-	Paid x402test.ToolResult
+	Paid mcptest.ToolResult
 }
 
 // inTime repeats a trial until its client has called again within the window. On a busy

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
@@ -53,9 +54,9 @@ type shop struct {
 	limits limittest.Watched
 	books  *x402test.Facilitator
 	log    lockedBuffer
-	level  slog.LevelVar    // of the log
-	signed x402test.Secrets // every payment of the client
-	tokens []string         // of the offers that it signed
+	level  slog.LevelVar   // of the log
+	signed testbed.Secrets // every payment of the client
+	tokens []string        // of the offers that it signed
 
 	lookups atomic.Int32 // of the DNS Explorer
 

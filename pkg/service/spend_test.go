@@ -14,6 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -192,7 +193,7 @@ func TestBudget(t *testing.T) {
 					var all sync.WaitGroup
 					comes(&all, requests, (time.Minute-3*time.Second)/requests, func(n int) {
 						if header := headers[n%len(headers)]; c.tools {
-							_, _ = f.from(n, attacker).Call(t.Context(), "http://service/mcp", f.tool, domain(asks), header, "")
+							_, _ = mcptest.Call(t.Context(), f.from(n, attacker), "http://service/mcp", f.tool, domain(asks), header, "")
 						} else {
 							f.to(n, attacker, asks, header)
 						}

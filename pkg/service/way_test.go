@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -22,8 +23,8 @@ import (
 func domain(name string) map[string]any { return map[string]any{"domain": name} }
 
 // call calls dns_lookup.
-func (s *shop) call(args map[string]any, header, key string) x402test.ToolResult {
-	return must(s.client.Call(s.Context(), s.url+"/mcp", lookupTool, args, header, key))
+func (s *shop) call(args map[string]any, header, key string) mcptest.ToolResult {
+	return must(mcptest.Call(s.Context(), s.client, s.url+"/mcp", lookupTool, args, header, key))
 }
 
 // way is one of the two ways to ask for a lookup.
@@ -105,7 +106,7 @@ func (w way) reply(r x402test.Reply) answer {
 
 // result reads an answer of MCP. An error that is not a challenge must not look like
 // one: clients sign anew when they see x402Version and accepts.
-func (w way) result(r x402test.ToolResult) answer {
+func (w way) result(r mcptest.ToolResult) answer {
 	w.Helper()
 	a := answer{
 		said:     said{status: r.Status, receipted: r.Meta.Receipt != nil && r.Meta.Receipt.Success},
@@ -272,9 +273,9 @@ func TestToolRefused(t *testing.T) {
 	s := newShop(t, slots(50))
 	w := way{s, true}
 	payment := string(must(base64.StdEncoding.DecodeString(w.sign("example.com"))))
-	pays := func(payment any) x402test.ToolResult {
+	pays := func(payment any) mcptest.ToolResult {
 		meta := map[string]any{"x402/payment": payment}
-		return must(s.client.Post(s.Context(), s.url+"/mcp", map[string]any{
+		return must(mcptest.Post(s.Context(), s.client, s.url+"/mcp", map[string]any{
 			"name": lookupTool, "arguments": domain("example.com"), "_meta": meta,
 		}))
 	}

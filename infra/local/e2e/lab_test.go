@@ -84,7 +84,7 @@ type lab struct {
 	dns         *resolver
 
 	mu      sync.Mutex
-	secrets x402test.Secrets // payments that were sent
+	secrets testbed.Secrets // payments that were sent
 }
 
 func newLab(tb testing.TB) *lab {

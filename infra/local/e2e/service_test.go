@@ -18,6 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
 	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -223,8 +224,7 @@ func playDocuments(r *run) {
 // answeredByTool: the tool has the last answer of the path, and its receipt.
 func (r *run) answeredByTool() {
 	receipt := must(r.first.Receipt())
-	c := &x402test.Client{HTTP: r.client}
-	a, err := c.Call(r.Context(), r.d.base+catalog.PathMCP, catalog.DNS().Tool, map[string]any{"domain": r.name}, r.header, "")
+	a, err := mcptest.Call(r.Context(), &x402test.Client{HTTP: r.client}, r.d.base+catalog.PathMCP, catalog.DNS().Tool, map[string]any{"domain": r.name}, r.header, "")
 	if err != nil || a.IsError || a.Text() != string(r.first.Body) || !a.Meta.Replayed || a.Meta.Receipt == nil || *a.Meta.Receipt != receipt {
 		r.Errorf("%s, and by the tool %s: %v", r.first, a.Raw, err)
 	}

@@ -27,12 +27,9 @@
 // reorganisation removed, a receipt of another block than its log's, and two statements
 // that contradict each other are all CannotTell with a cause.
 //
-// Transfers reads what reached a payee since a block, up to the newest that the node
-// calls safe, and which authorization moved each. It finds money that a facilitator had
-// called refused and money that came without a request, and its cost depends on what
-// was transferred. A run costs three messages if no transfer is new and four if one is,
-// and one more for each further 10,000 blocks or 16 blocks with transfers; more where a
-// node caps ranges or batches.
+// A run of Transfers costs three messages if no transfer is new and four if one is, and
+// one more for each further 10,000 blocks or 16 blocks with transfers; more where a node
+// caps ranges or batches.
 package chain
 
 import (
@@ -40,6 +37,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -54,14 +52,12 @@ const (
 	MaxNodes = 5
 
 	// ceiling ends a call whose caller set no deadline. The design gives evidence
-	// four seconds. scanCeiling is that of a Transfers: searches over thousands of
-	// blocks are the slowest calls that there are.
+	// four seconds. scanCeiling is that of a Transfers, which searches thousands of blocks.
 	ceiling     = 10 * time.Second
 	scanCeiling = 30 * time.Second
 
-	// maxCalls bounds the messages of one answer. It is some 80 ms for each in four
-	// seconds, and enough to search a day of Base where a node allows 2,000 blocks a
-	// call.
+	// maxCalls bounds the messages of one answer. It is enough to search a day of Base
+	// where a node allows 2,000 blocks a call.
 	maxCalls = 48
 	// headAge is how far a node's latest block may be from our clock for the node to
 	// be believed that something never happened.
@@ -106,8 +102,7 @@ type Nodes struct {
 	maxCalls  int
 	maxBody   int // bytes of a reply
 	static    []*node
-
-	failed atomic.Bool // none of the nodes that were asked last could answer
+	failed    atomic.Bool // none of the nodes that were asked last could answer
 
 	mu   sync.Mutex
 	urls []string // what Read gave
@@ -145,16 +140,20 @@ func New(c Config) (*Nodes, error) {
 	}, nil
 }
 
+// parseNodes reads the URLs of endpoints. The errors do not quote them: they are secrets
+// where providers put keys into them.
 func parseNodes(urls []string) ([]*node, error) {
 	if len(urls) > MaxNodes {
 		return nil, fmt.Errorf("chain: more than %d nodes", MaxNodes)
 	}
 	nodes := make([]*node, len(urls))
-	for i, u := range urls {
-		var err error
-		if nodes[i], err = parseNode(u); err != nil {
-			return nil, fmt.Errorf("node %d: %w", i+1, err)
+	for i, raw := range urls {
+		u, err := url.Parse(raw)
+		if err != nil || len(raw) > maxURL || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Fragment != "" {
+			return nil, fmt.Errorf("node %d: RPC URL is not an http or https URL of at most %d bytes", i+1, maxURL)
 		}
+		nodes[i] = &node{url: u, user: u.User}
+		u.User = nil // it goes into a header, where no transport quotes it
 	}
 	return nodes, nil
 }

@@ -22,12 +22,10 @@ const (
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute
 
-	// blockTime is Base's. It is a first guess only: a chain with slower blocks is
-	// searched a little too far, and on one with faster blocks the guess is doubled.
+	// blockTime is Base's, a first guess. margin is added to it, in blocks, so that a
+	// right guess need not be repeated because of seconds.
 	blockTime = 2 * time.Second
-	// margin is added to a guess, in blocks, so that a right one need not be repeated
-	// because of seconds.
-	margin = 32
+	margin    = 32
 	// longest is the longest authorization that is accepted, in blocks.
 	longest = uint64(24 * time.Hour / blockTime)
 )

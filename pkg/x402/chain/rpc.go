@@ -20,8 +20,7 @@ import (
 )
 
 const (
-	// maxBody bounds an answer. The longest honest one is a list of 10,000 logs, the
-	// most that large providers send; it is some 6 MiB.
+	// maxBody bounds an answer. The longest honest one has 10,000 logs in some 6 MiB.
 	maxBody   = 8 << 20
 	maxHeader = 32 << 10
 	// maxExcerpt bounds what a cause quotes of a node's own words.
@@ -57,10 +56,9 @@ type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("node answered HTTP %d", int(e)) }
 
-// tooMuch reports whether a call failed in a way that asking for less may cure. What
-// a provider says about too wide a range or too large a batch differs in code, text
-// and HTTP status, so every refusal counts that is not about who we are or how often
-// we ask.
+// tooMuch reports whether a call failed in a way that asking for less may cure. Providers
+// differ in how they say that a range is too wide or a batch too large, so every refusal
+// counts that is not about who we are or how often we ask.
 func tooMuch(err error) bool {
 	if refused, is := errors.AsType[*nodeError](err); is {
 		return !barred(refused.status) && refused.code != http.StatusTooManyRequests
@@ -79,18 +77,6 @@ type node struct {
 	user *url.Userinfo // nil for none
 	// rightChain says that the node was on the right chain when it was asked.
 	rightChain atomic.Bool
-}
-
-// parseNode reads the URL of an endpoint. The errors do not quote it: it is a secret
-// where a provider puts its key into it.
-func parseNode(raw string) (*node, error) {
-	u, err := url.Parse(raw)
-	if err != nil || len(raw) > maxURL || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Fragment != "" {
-		return nil, fmt.Errorf("RPC URL is not an http or https URL of at most %d bytes", maxURL)
-	}
-	n := &node{url: u, user: u.User}
-	u.User = nil // it goes into a header, where no transport quotes it
-	return n, nil
 }
 
 // newTransport returns the transport to all nodes: HTTP/1.1, no proxy from the

@@ -11,8 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// maxTransfers ends a run after the message in which it is reached. What the caller does
-// for each transfer has to be bounded too.
+// maxTransfers ends a run after the message in which it is reached.
 const maxTransfers = 2000
 
 // What Received says of a transaction that has moved nothing, or not yet. Any other error
@@ -124,8 +123,7 @@ func (s *session) firstAt(t time.Time) (uint64, error) {
 func blocksBetween(from, to time.Time) uint64 { return uint64(max(0, to.Sub(from)) / blockTime) }
 
 // Transfers implements x402.Scanner: it reads up to the safe block, or some 2,000
-// transfers, at the first node that has read anything or that has nothing new. A node
-// that lags behind what was read before is passed over for one that does not. It is
+// transfers, at the first node that does not lag behind what was read before. It is
 // bounded by ctx and by thirty seconds.
 func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) (x402.Batch, error) {
 	batch, read := x402.Batch{Next: from}, false
@@ -195,9 +193,9 @@ func (s *scan) incoming(low, high uint64, safe header) ([][]entry, error) {
 	queries := []query{s.logQuery(low, high, topicTransfer, nil, s.payee), headerQuery(hexQuantity(high))}
 	results, err := s.some(queries)
 	if err == nil && len(results) == 1 { // the node takes no batches
-		var last []json.RawMessage
-		last, err = s.some(queries[1:])
-		results = append(results, last...)
+		var last json.RawMessage
+		last, err = s.call(queries[1])
+		results = append(results, last)
 	}
 	if err != nil {
 		return nil, err
@@ -233,9 +231,8 @@ func (s *scan) decodeIncoming(raw json.RawMessage, low, high uint64) (blocks [][
 // adds them to the batch, block by block: what ends it on its way leaves whole blocks.
 //
 // For each block it asks for the header, and searches for the uses of authorizations in
-// it. Those of other payers come with them; the receipts of the transactions would show
-// fewer, but a transaction may log so much beside a transfer that its receipt is too long
-// to read, while the token itself cannot be made to log as much in one block.
+// it. The receipts of the transactions would do, but a transaction may log so much beside
+// a transfer that its receipt is too long to read.
 func (s *scan) read(blocks [][]entry) error {
 	var queries []query
 	for _, transfers := range blocks {

@@ -94,8 +94,7 @@ func (s *session) send(queries []query) ([]json.RawMessage, error) {
 	return nil, fmt.Errorf("%s: %w", queries[0].Method, err)
 }
 
-// some makes the first of several calls, as many as the node takes in one message.
-// Providers differ in which methods they take in batches and how they say so, and a
+// some makes the first of several calls, as many as the node takes in one message. A
 // refusal may be about one call's range: a call by itself shows what it was about.
 func (s *session) some(queries []query) ([]json.RawMessage, error) {
 	for {
@@ -154,9 +153,9 @@ func (s *session) latest() (header, error) {
 	return *s.head, nil
 }
 
-// current is the latest block of a node, which must be near our clock, on either side of
-// it: a node that is behind would call open what has long been used, and one from the
-// future would let an authorization expire early.
+// current is the latest block of a node, which must be near our clock: a node that is
+// behind would call open what has long been used, and one from the future would let an
+// authorization expire early.
 func (s *session) current(within time.Duration) (header, error) {
 	head, err := s.latest()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
@@ -148,16 +149,16 @@ func TestMCP(t *testing.T) {
 		_, _ = io.WriteString(w, `{"city":"`+r.URL.Query().Get("city")+`"}`)
 	})
 	at := strings.TrimSuffix(s.url, "/weather/oslo?b=2&a=1")
-	if r := must(s.client.Call(t.Context(), at+"/mcp", "weather", nil, "", "")); !r.IsError || !strings.Contains(r.Text(), "city is missing") {
+	if r := must(mcptest.Call(t.Context(), s.client, at+"/mcp", "weather", nil, "", "")); !r.IsError || !strings.Contains(r.Text(), "city is missing") {
 		t.Errorf("without its argument: %s", r.Raw)
 	}
 	args := map[string]any{"city": "oslo"}
-	offer := must(must(s.client.Call(t.Context(), at+"/mcp", "weather", args, "", "")).Required())
+	offer := must(must(mcptest.Call(t.Context(), s.client, at+"/mcp", "weather", args, "", "")).Required())
 	if offer.Resource.URL != at+"/weather" {
 		t.Errorf("offered: %+v", offer.Resource)
 	}
 	signature := must(s.client.Wallet.Pay(offer, time.Now()))
-	called := must(s.client.Call(t.Context(), at+"/mcp", "weather", args, signature, ""))
+	called := must(mcptest.Call(t.Context(), s.client, at+"/mcp", "weather", args, signature, ""))
 	if called.Text() != `{"city":"oslo"}` || string(called.Structured) != called.Text() || called.Meta.Receipt == nil {
 		t.Errorf("called: %s", called.Raw)
 	}

@@ -1,4 +1,4 @@
-package x402test
+package testbed
 
 import (
 	"crypto/rand"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // What shows a payment is found in whatever form it is shown, and what a log
@@ -16,7 +17,7 @@ import (
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	// The first development account.
-	w, err := WalletFromHex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80", rand.Reader)
+	w, err := x402test.WalletFromHex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80", rand.Reader)
 	must(t, err)
 	if got, want := w.Address().Checksum(), "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"; got != want {
 		t.Errorf("address %s, want %s", got, want)

@@ -1,4 +1,6 @@
-package x402test
+// Package mcptest is a client that pays for calls of tools over the Model Context Protocol,
+// for tests.
+package mcptest
 
 import (
 	"bytes"
@@ -11,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // ToolResult is the result of a call of a tool over the Model Context Protocol.
@@ -73,7 +76,7 @@ func (r ToolResult) Required() (x402.PaymentRequired, error) {
 
 // Call calls a tool of the server at url. header is a PAYMENT-SIGNATURE, or empty:
 // what HTTP has in base64 is here an object. key is a purchase key, or empty.
-func (c *Client) Call(ctx context.Context, url, tool string, args map[string]any, header, key string) (ToolResult, error) {
+func Call(ctx context.Context, c *x402test.Client, url, tool string, args map[string]any, header, key string) (ToolResult, error) {
 	meta := map[string]any{}
 	if header != "" {
 		payment, err := base64.StdEncoding.DecodeString(header)
@@ -85,11 +88,11 @@ func (c *Client) Call(ctx context.Context, url, tool string, args map[string]any
 	if key != "" {
 		meta["x402/idempotency-key"] = key
 	}
-	return c.Post(ctx, url, map[string]any{"name": tool, "arguments": args, "_meta": meta})
+	return Post(ctx, c, url, map[string]any{"name": tool, "arguments": args, "_meta": meta})
 }
 
 // Post sends tools/call with any params.
-func (c *Client) Post(ctx context.Context, url string, params any) (ToolResult, error) {
+func Post(ctx context.Context, c *x402test.Client, url string, params any) (ToolResult, error) {
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
 	if err != nil {
 		return ToolResult{}, err
@@ -105,7 +108,7 @@ func (c *Client) Post(ctx context.Context, url string, params any) (ToolResult, 
 		return ToolResult{}, err
 	}
 	defer res.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	raw, err := io.ReadAll(io.LimitReader(res.Body, 8<<20))
 	if err != nil {
 		return ToolResult{}, err
 	}
@@ -120,8 +123,8 @@ func (c *Client) Post(ctx context.Context, url string, params any) (ToolResult, 
 }
 
 // SignCall asks for a tool's price and signs it.
-func (c *Client) SignCall(ctx context.Context, url, tool string, args map[string]any) (header string, err error) {
-	r, err := c.Call(ctx, url, tool, args, "", "")
+func SignCall(ctx context.Context, c *x402test.Client, url, tool string, args map[string]any) (header string, err error) {
+	r, err := Call(ctx, c, url, tool, args, "", "")
 	if err != nil {
 		return "", err
 	}

@@ -1,4 +1,4 @@
-package x402test
+package testbed
 
 import (
 	"encoding/base64"
