@@ -170,7 +170,7 @@ func checkPrices(t *testing.T, s service) {
 	const line = "(?m)^- .*: \\$(?P<dollars>[0-9.]+) \\((?P<units>[0-9]+) atomic units\\) for `GET (?P<path>\\S+)`"
 	patterns := map[string]string{
 		"README":             "(?m)^\\| .* \\| `(?P<path>/v1/\\S+)` \\| \\$(?P<dollars>[0-9.]+) \\|$",
-		"guidance":           line,
+		"guidance":           "(?m)^- `(?P<path>/v1/\\S+)`: \\$(?P<dollars>[0-9.]+)$",
 		catalog.PathLLMs:     line,
 		catalog.PathLLMsFull: line,
 		catalog.PathCatalog:  `"path":"(?P<path>/v1/[^"]+)",.*?"display_price":"\$(?P<dollars>[^"]+)","amount":"(?P<units>\d+)"`,

@@ -15,7 +15,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -256,7 +256,7 @@ func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 	same(t, "a table that is not needed", must(readDocuments(env(v))).Ledger.Name, "")
 	v["RATE_LIMIT_PER_MINUTE"], v["LEDGER_TABLE"] = "", "ledger"
 	c := must(readDocuments(env(v)))
-	if c.Caps != (catalog.Caps{PerMinute: 300, Undecided: 5, Refused: 20, Single: 50, Bundle: 20}) || c.Ledger.Name != "ledger" || c.limits(stores(), time.Now).Rate == nil {
+	if c.Caps != (discovery.Caps{PerMinute: 300, Undecided: 5, Refused: 20, Single: 50, Bundle: 20}) || c.Ledger.Name != "ledger" || c.limits(stores(), time.Now).Rate == nil {
 		t.Errorf("%+v of %s", c.Caps, c.Ledger.Name)
 	}
 }

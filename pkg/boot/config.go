@@ -136,7 +136,7 @@ func (e *environment) shared(payTo string) Config {
 			Terms: terms, OwnershipProofs: e.list("OWNERSHIP_PROOFS"), ReceiptKeys: parsed(e, "RECEIPT_PUBLIC_KEYS", parseReceiptKeys),
 			Contact: parsed(e, "CONTACT", parseContact), Claims: parsed(e, "WELL_KNOWN_FILES", parseClaims),
 			DuplicateWindow: time.Duration(e.number("DUPLICATE_WINDOW_SECONDS", int(ledger.KeptFor/time.Second))) * time.Second,
-			Caps: catalog.Caps{
+			Caps: discovery.Caps{
 				PerMinute: e.number("RATE_LIMIT_PER_MINUTE", 1_000_000),
 				Single:    e.number("CONCURRENCY_SINGLE", limit.MaxCap), Bundle: e.number("CONCURRENCY_BUNDLE", limit.MaxCap),
 			},

@@ -1,13 +1,38 @@
+// Package discovery renders everything that a machine or a person reads before
+// paying (spec §2.10, §4.1, §5): the tool catalog, the payment manifest, the
+// OpenAPI description, the llms texts, the documentation page, the offer of
+// each operation and the paywall page.
+//
+// All of it comes from package catalog, package fault and the deployment's
+// Site, so a document cannot promise what the code does not know. A document is
+// rendered at the first request for it. That is deterministic: the same Site gives
+// the same bytes, hence the same ETags, in every execution environment.
+//
+// The words are in assets: templates of the documents and pages, and the sentences that
+// several of them share (prose.txt.tmpl).
+//
+// Its templates are executed by a copy of the standard library's packages that calls
+// no methods: a template that can name any method keeps the linker from dropping
+// those that nobody calls, and the function was a third larger. What a template shows
+// is therefore a field or a function.
+//
+// The package answers no request by itself: which methods a path takes, CORS,
+// 404 and 405 belong to package service, which asks Documents.Find.
 package discovery
 
 import (
 	"bytes"
+	"cmp"
+	"maps"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	layout "github.com/tidwall/pretty"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -15,8 +40,10 @@ import (
 
 // Paths beyond the spec's: browsers and crawlers ask for them anyway.
 const (
-	pathFavicon = "/favicon.svg"
-	pathRobots  = "/robots.txt"
+	wellKnown    = "/.well-known/"
+	pathSecurity = wellKnown + "security.txt"
+	pathFavicon  = "/favicon.svg"
+	pathRobots   = "/robots.txt"
 )
 
 // Content types of the documents.
@@ -26,9 +53,6 @@ const (
 	typeHTML = "text/html; charset=utf-8"
 	typeSVG  = "image/svg+xml"
 )
-
-// cacheControl lets a price change reach everyone in five minutes.
-const cacheControl = "public, max-age=300"
 
 // Document is one document. Its content is made at the first request for it, so that a
 // new process renders nothing that nobody asks for, and is then shared by all requests.
@@ -71,7 +95,7 @@ func (d Document) Body() []byte { return d.content().Body }
 func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, h := d.content(), w.Header()
 	h.Set("Content-Type", d.ContentType)
-	h.Set("Cache-Control", cacheControl)
+	h.Set("Cache-Control", "public, max-age=300") // a price change reaches everyone in five minutes
 	h.Set("X-Content-Type-Options", "nosniff")
 	if c.CSP != "" {
 		h.Set("Content-Security-Policy", c.CSP)
@@ -104,23 +128,29 @@ type Documents struct {
 // New returns the documents of a Site.
 func New(s Site) *Documents {
 	v := sync.OnceValue(func() *view { return newView(s) })
-	d := &Documents{missing: sync.OnceValue(func() Page { return v().page("missing.html.tmpl", missingStyle) })}
-	d.list = append(s.claims(),
+	d := &Documents{missing: sync.OnceValue(func() Page { return v().page("missing") })}
+	said := func(name string) func() []byte { return func() []byte { return []byte(v().whole(name)) } }
+	for _, name := range slices.Sorted(maps.Keys(s.Claims)) {
+		kind := map[string]string{".json": typeJSON}[path.Ext(name)]
+		d.list = append(d.list, document(wellKnown+name, cmp.Or(kind, typeText), func() []byte { return []byte(s.Claims[name]) }))
+	}
+	d.list = append(d.list,
 		document(catalog.PathCatalog, typeJSON, func() []byte { return encode(toolCatalogOf(s)) }),
 		document(catalog.PathManifest, typeJSON, func() []byte { return encode(manifestOf(v())) }),
-		document(catalog.PathOpenAPI, typeJSON, func() []byte { return openAPIOf(v()) }),
-		document(catalog.PathLLMs, typeText, func() []byte { return []byte(v().said("llms.txt.tmpl")) }),
-		document(catalog.PathLLMsFull, typeText, func() []byte { return []byte(v().said("llms-full.txt.tmpl")) }),
+		document(catalog.PathOpenAPI, typeJSON, func() []byte { return layout.Ugly(said("openapi.json.tmpl")()) }),
+		document(catalog.PathLLMs, typeText, said("llms.txt.tmpl")),
+		document(catalog.PathLLMsFull, typeText, said("llms-full.txt.tmpl")),
 		document(catalog.PathServer, typeJSON, func() []byte { return encode(serverEntryOf(s)) }),
-		page(catalog.PathDocs, typeHTML, func() Page { return v().page("docs.html.tmpl", docsStyle, earlyScript, placeScript, docsScript) }),
+		page(catalog.PathDocs, typeHTML, func() Page { return v().page("docs", "early", "place", "docs") }),
 		Document{Path: "/", ContentType: typeText, Location: catalog.PathDocs, content: func() content {
 			return content{Page: Page{Body: []byte("See " + catalog.PathDocs + "\n")}}
 		}},
-		document(pathFavicon, typeSVG, func() []byte { return favicon }),
+		document(pathFavicon, typeSVG, func() []byte { return must(assets.ReadFile("assets/favicon.svg")) }),
 		document(pathRobots, typeText, func() []byte { return []byte("User-agent: *\nAllow: /\n") }),
 	)
 	if len(s.ReceiptKeys) > 0 {
-		d.list = append(d.list, document(receipt.Path, typeJSON, s.keys))
+		_, host, _ := strings.Cut(s.Origin, "://")
+		d.list = append(d.list, document(receipt.Path, typeJSON, func() []byte { return must(receipt.Document(host, s.ReceiptKeys)) }))
 	}
 	if s.Contact != "" {
 		d.list = append(d.list, Document{Path: pathSecurity, ContentType: typeText, content: func() content {
@@ -131,14 +161,16 @@ func New(s Site) *Documents {
 	return d
 }
 
-// keys is the DID document, which says who may sign receipts for this origin.
-func (s Site) keys() []byte {
-	_, host, _ := strings.Cut(s.Origin, "://")
-	doc, err := receipt.Document(host, s.ReceiptKeys)
-	if err != nil {
-		panic(err)
+// security is security.txt (RFC 9116). It is made for each request, because a copy
+// that is kept would expire, and is the same for a day.
+func (s Site) security() []byte {
+	const days = 180 // section 2.5.5 wants less than a year
+	ends := s.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, days)
+	body := "Contact: " + s.Contact + "\nExpires: " + ends.Format(time.RFC3339) + "\n"
+	if strings.HasPrefix(s.Origin, "https://") { // section 2.5.2 takes no other
+		body += "Canonical: " + s.Origin + pathSecurity + "\n"
 	}
-	return doc
+	return []byte(body)
 }
 
 // Find returns the document of a path, exactly as spelled.

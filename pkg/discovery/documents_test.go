@@ -3,6 +3,7 @@ package discovery
 import (
 	"crypto/ed25519"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ func TestDocumentsAgainstGoldenFiles(t *testing.T) {
 		catalog.PathCatalog: "catalog.json", catalog.PathManifest: "manifest.json", catalog.PathOpenAPI: "openapi.json", catalog.PathServer: "server.json",
 		catalog.PathLLMs: "llms.txt", catalog.PathLLMsFull: "llms-full.txt", catalog.PathDocs: "docs.html", receipt.Path: "did.txt",
 	}
-	whole := map[string]string{"/": "See /docs\n", pathRobots: "User-agent: *\nAllow: /\n", pathFavicon: string(favicon), pathSecurity: string(testSite().security())}
+	whole := map[string]string{"/": "See /docs\n", pathRobots: "User-agent: *\nAllow: /\n", pathFavicon: string(must(os.ReadFile("assets/favicon.svg"))), pathSecurity: string(testSite().security())}
 	for _, doc := range d.list {
 		path, got := doc.Path, doc.Body()
 		if name, ok := names[path]; ok {

@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	_ "embed" // the recorded handshake
 	"encoding/base64"
 	"encoding/json"
 
@@ -14,21 +13,14 @@ import (
 // every challenge.
 const shownToken = "AAECAwQFBgcICQoLDA0ODw"
 
-// recordedJSON is one paid call for the first operation of a service at
-// https://api.example.com: the signature that the client sent and the receipt
-// that the Gate returned. A signature is made with a key, and the function
-// that serves documents has neither key nor signing code, so the example is
-// recorded by a test (go test ./pkg/discovery -update) and the same test holds
-// it to the code, byte by byte.
-//
-//go:embed assets/handshake.json
-var recordedJSON []byte
-
 // wireHeader is a payment header as it travels and as it reads.
 type wireHeader struct{ Name, Encoded, Decoded string }
 
-// wireExample is a whole handshake: the offer is this deployment's own, the
-// rest is recorded.
+// wireExample is a whole handshake. The offer is this deployment's own; the rest is one
+// paid call for the first operation of a service at https://api.example.com: the signature
+// that the client sent and the receipt that the Gate returned. A signature is made with a
+// key, and the function that serves documents has neither key nor signing code, so
+// TestRecordedHandshakeIsReal records it, and holds it to the code, byte by byte.
 type wireExample struct {
 	Required  wireHeader `json:"-"`
 	Body      string     `json:"-"` // of the 402, as sent
@@ -40,7 +32,7 @@ type wireExample struct {
 
 // wireExampleOf composes the example for an operation of a site.
 func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
-	if err := json.Unmarshal(recordedJSON, &e); err != nil {
+	if err := json.Unmarshal(must(assets.ReadFile("assets/handshake.json")), &e); err != nil {
 		panic(err)
 	}
 	required := Offer(op, s).WithToken(shownToken)

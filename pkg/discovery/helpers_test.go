@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -32,7 +31,7 @@ func testSite() Site {
 		ReceiptKeys:     []ed25519.PublicKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)}, //nolint:forcetypeassert // what Public says
 		Contact:         "mailto:operator@some-registry.test",
 		Now:             func() time.Time { return time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC) },
-		Caps:            catalog.Caps{PerMinute: 300, Undecided: 5, Refused: 20, Single: 50, Bundle: 20},
+		Caps:            Caps{PerMinute: 300, Undecided: 5, Refused: 20, Single: 50, Bundle: 20},
 	}
 }
 
@@ -77,11 +76,11 @@ func golden(t *testing.T, name string, got []byte) {
 		}
 		got = append(b.Bytes(), '\n')
 	}
-	generated(t, "testdata/golden/"+name, string(got))
+	kept(t, "testdata/golden/"+name, string(got))
 }
 
-// generated compares a file with what it must be, or writes it with -update.
-func generated(t *testing.T, file, want string) {
+// kept compares a file with what it must be, or writes it with -update.
+func kept(t *testing.T, file, want string) {
 	t.Helper()
 	if *update {
 		if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // a file of the repository
@@ -108,14 +107,6 @@ func schemaAt(document []byte, pointer string) *jsonschema.Schema {
 // fits says why a JSON text does not fit a schema.
 func fits(s *jsonschema.Schema, raw []byte) error {
 	return s.Validate(must(jsonschema.UnmarshalJSON(bytes.NewReader(raw))))
-}
-
-// must is for set-up that cannot fail unless the test is wrong: an error panics.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }
 
 // says holds a text to all parts.

@@ -17,56 +17,37 @@ import (
 type object []member
 
 type member struct {
-	key   string
-	value any
+	Key   string
+	Value any
 }
 
-// MarshalJSON implements json.Marshaler, for an object in a struct.
-func (o object) MarshalJSON() ([]byte, error) { return encode(o), nil }
+// MarshalJSON implements json.Marshaler.
+func (o object) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for i, m := range o {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, encode(m.Key)...), ':'), encode(m.Value)...)
+	}
+	return append(b, '}'), nil
+}
 
 // encode is compact JSON that leaves & < > readable: nothing of it is put into HTML
 // without escaping. It panics on what cannot be encoded: values are made of the catalog
 // and of text, and the tests encode all of them.
-func encode(v any) []byte { return appendJSON(nil, v) }
-
-// appendJSON goes through objects and schemas by itself, because encoding/json reads
-// what a MarshalJSON returns once more at each level of nesting.
-func appendJSON(b []byte, v any) []byte {
-	switch v := v.(type) {
-	case object:
-		b = append(b, '{')
-		for i, m := range v {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendJSON(append(appendJSON(b, m.key), ':'), m.value)
-		}
-		return append(b, '}')
-	case schema:
-		return appendJSON(b, v.members())
-	case []schema:
-		return appendList(b, v)
-	case []object:
-		return appendList(b, v)
+func encode(v any) []byte {
+	if o, ok := v.(object); ok {
+		b, _ := o.MarshalJSON()
+		return b
 	}
-	out := bytes.NewBuffer(b)
-	e := json.NewEncoder(out)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		panic(fmt.Sprintf("discovery: %T: %v", v, err))
 	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
-}
-
-func appendList[T any](b []byte, list []T) []byte {
-	b = append(b, '[')
-	for i, v := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendJSON(b, v)
-	}
-	return append(b, ']')
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // laid is JSON for people: indented, with the arrays that fit on one line on one.
@@ -83,8 +64,7 @@ func typed(kind, text string) any {
 }
 
 // typedAll is typed for a list.
-func typedAll(kind string, texts []string) []any {
-	var all []any
+func typedAll(kind string, texts []string) (all []any) {
 	for _, t := range texts {
 		all = append(all, typed(kind, t))
 	}
@@ -102,4 +82,12 @@ func exampleQuery(op catalog.Operation) object {
 		}
 	}
 	return query
+}
+
+// must is for what is embedded, and cannot fail unless that is wrong.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

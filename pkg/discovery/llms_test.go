@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -40,6 +41,23 @@ func TestLLMsGrammar(t *testing.T) {
 		if sections == 0 || links == 0 || fenced {
 			t.Errorf("%s: %d sections, %d links, open fence: %v", path, sections, links, fenced)
 		}
+	}
+}
+
+// The guidance for agents is read up to 4,000 characters (agentcash). So much is left for
+// more operations, at 40 characters each.
+func TestGuidanceGrowsSlowly(t *testing.T) {
+	var d struct {
+		Info struct {
+			Guidance string `json:"x-guidance"`
+		}
+	}
+	if err := json.Unmarshal(body(t, rendered(), catalog.PathOpenAPI), &d); err != nil {
+		t.Fatal(err)
+	}
+	const most, each = 3320, 40
+	if n := len(d.Info.Guidance) - each*len(catalog.All()); n > most {
+		t.Errorf("the guidance has %d characters beside %d for each operation, at most %d are allowed", n, each, most)
 	}
 }
 

@@ -54,7 +54,7 @@ func toolText(s Site, op catalog.Operation) string {
 // and no others.
 func argumentsSchema(op catalog.Operation, notes bool) schema {
 	s := querySchema(op, notes)
-	s.Exact = true
+	s.Additional = new(bool)
 	return s
 }
 
@@ -116,14 +116,6 @@ func (s Site) serverName() string {
 	return strings.Join(labels, ".") + "/" + strings.ToLower(catalog.Service)
 }
 
-func mcpViewOf(s Site) mcpView {
-	url := s.Origin + catalog.PathMCP
-	return mcpView{
-		URL: url, Server: s.Origin + catalog.PathServer, Keys: resultKeys(), Versions: listed(mcp.Versions()), MaxBody: kilobytes(mcp.MaxBody),
-		Config: laid(encode(object{{"mcpServers", object{{mcp.ServerName, object{{"type", "http"}, {"url", url}}}}}})),
-	}
-}
-
 // listed is "a, b and c".
 func listed(words []string) string {
 	last := len(words) - 1
@@ -131,18 +123,4 @@ func listed(words []string) string {
 		return strings.Join(words, "")
 	}
 	return strings.Join(words[:last], ", ") + " and " + words[last]
-}
-
-// resultKeys are the members of a result's _meta that are not of the protocol.
-func resultKeys() []row {
-	return []row{
-		{mcp.KeyResponse, "object", "How the settlement ended, decoded PAYMENT-RESPONSE"},
-		{"hostfacts/replayed", "boolean", "true: a stored answer of the same purchase"},
-		{"hostfacts/age", "integer", "Seconds since a stored answer was given"},
-		{"hostfacts/owed", "array of string", "Fields of a bundle that failed for a reason of ours: send the same payment again, and they are looked up without a charge"},
-		{"hostfacts/retry-after", "integer", "Seconds to wait"},
-		{"hostfacts/rate-limit", "string", "RateLimit of HTTP"},
-		{"hostfacts/rate-limit-policy", "string", "RateLimit-Policy of HTTP"},
-		{"hostfacts/request-id", "string", "X-Request-Id of HTTP"},
-	}
 }

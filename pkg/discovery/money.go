@@ -18,20 +18,20 @@ type outcome struct {
 	Charged   string
 	Retryable string
 	Anchor    string // where the documentation explains the code
-	// charged is the value of the body's field: nil where the code alone does
+	// Moved is the value of the body's charged: nil where the code alone does
 	// not tell.
-	charged *bool
+	Moved *bool
 }
 
 func outcomeOf(info fault.Info) outcome {
 	charge := x402.ChargeOf(info)
 	o := outcome{Info: info, Charged: charge.String(), Retryable: "no", Anchor: catalog.ErrorAnchor(info.Code)}
 	if charge.Yes != charge.No && !charge.Unknown {
-		o.charged = &charge.Yes
+		o.Moved = &charge.Yes
 	}
 	switch {
 	case info.Code == fault.PaymentRequired: // its body is the offer, and has no charged
-		o.Charged, o.charged = "no", new(bool)
+		o.Charged, o.Moved = "no", new(bool)
 	case info.Code == fault.InternalError: // owed if it followed a settlement
 	case info.Class == fault.Owed:
 		o.Charged = "yes, answer owed"

@@ -56,7 +56,7 @@ func bazaarOf(op catalog.Operation) json.RawMessage {
 				{"method", schema{Type: "string", Enum: []any{catalog.Method}}},
 				{"queryParams", querySchema(op, t.notes)},
 			},
-			Required: []string{"type", "method"}, Exact: true,
+			Required: []string{"type", "method"}, Additional: new(bool),
 		}, resultSchema(op.Fields, t.fields))
 	})
 }
@@ -78,7 +78,7 @@ func toolBazaar(op catalog.Operation) json.RawMessage {
 				{"type", schema{Type: "string", Const: "mcp"}}, {"toolName", str}, {"description", str},
 				{"transport", schema{Type: "string", Enum: []any{"streamable-http"}}}, {"inputSchema", obj}, {"example", obj},
 			},
-			Required: []string{"type", "toolName", "inputSchema"}, Exact: true,
+			Required: []string{"type", "toolName", "inputSchema"}, Additional: new(bool),
 		}, obj)
 	})
 }

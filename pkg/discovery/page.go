@@ -2,48 +2,96 @@ package discovery
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
-	_ "embed" // the page's own style and script
 	"encoding/base64"
 	"html"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
 
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
+	layout "github.com/tidwall/pretty"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
-
-// The styles and the script of the pages, minified by TestGenerated. The script adds what
-// a page without it does well enough without: tabs, the current entry of the contents,
-// the search, and copy buttons.
-var (
-	//go:embed assets/generated/docs.css
-	docsStyle string
-	//go:embed assets/generated/docs.js
-	docsScript string
-	//go:embed assets/generated/missing.css
-	missingStyle string
-)
-
-// favicon is the service's mark.
-//
-//go:embed assets/favicon.svg
-var favicon []byte
-
-// earlyScript says that there are scripts, before anything is painted: what they hide or
-// show has its place from the beginning.
-const earlyScript = `document.documentElement.classList.add("js")`
-
-// placeScript stands behind the tabs. It shows the panel that the address names, and
-// opens the fold, before what comes after them is painted and would have to move.
-const placeScript = `(() => {
-  const place = document.getElementById(location.hash.slice(1));
-  const [panel, fold] = [place?.closest(".panel"), place?.closest("details")];
-  if (panel) for (const other of document.querySelectorAll(".panel")) other.classList.toggle("chosen", other === panel);
-  if (fold) fold.open = true;
-})()`
 
 // Page is an HTML page with its Content-Security-Policy.
 type Page struct {
 	Body []byte
 	CSP  string
+}
+
+// pageOf reads the template of a page. A style and a script are by name those of
+// assets/generated, which TestGenerated minifies.
+func pageOf(name string, more template.FuncMap) *template.Template {
+	return template.Must(template.New(name).Funcs(template.FuncMap{
+		"prose": prose,
+		"json":  highlight,
+		"code":  func(s snippet) template.HTML { return template.HTML(s.markup) },                 // #nosec G203 -- escaped by TestGenerated
+		"css":   func(name string) template.CSS { return template.CSS(generated(name + ".css")) }, // #nosec G203 -- ours
+		"js":    func(name string) template.JS { return template.JS(generated(name + ".js")) },    // #nosec G203 -- ours
+	}).Funcs(more).ParseFS(assets, "assets/"+name, "assets/parts.html.tmpl"))
+}
+
+func generated(name string) string { return string(must(assets.ReadFile("assets/generated/" + name))) }
+
+func filled(t *template.Template, data any) []byte {
+	var b bytes.Buffer
+	if err := t.Execute(&b, data); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+// prose is a sentence as HTML: escaped, with the words in backticks as code.
+func prose(s string) template.HTML {
+	parts := strings.Split(html.EscapeString(s), "`")
+	for i := 1; i < len(parts); i += 2 {
+		parts[i] = "<code>" + parts[i] + "</code>"
+	}
+	return template.HTML(strings.Join(parts, "")) // #nosec G203 -- escaped above
+}
+
+// highlight is indented JSON as HTML: a name is in b, a string in i and another value in
+// u, which the pages colour and leave plain otherwise. What means something in HTML is
+// escaped; a quote between tags is text as it is.
+func highlight(s string) template.HTML {
+	other := [2]string{"<u>", "</u>"}
+	return template.HTML(layout.Color([]byte(s), &layout.Style{ // #nosec G203 -- escaped by Append
+		Key: [2]string{"<b>", "</b>"}, String: [2]string{"<i>", "</i>"}, Number: other, True: other, False: other, Null: other,
+		Append: func(dst []byte, c byte) []byte {
+			if strings.IndexByte("&<>'", c) >= 0 {
+				return append(dst, html.EscapeString(string(c))...)
+			}
+			return append(dst, c)
+		},
+	}))
+}
+
+// inlineHash allows one inline text and nothing else.
+func inlineHash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// page renders a page of the documents. Its policy allows its style and its scripts by
+// hash, our own icon, no frame, and no other origin.
+func (v *view) page(name string, scripts ...string) Page {
+	policy := "default-src 'none'; style-src " + inlineHash(generated(name+".css"))
+	for i, script := range scripts {
+		policy += []string{"; script-src ", " "}[min(i, 1)] + inlineHash(generated(script+".js"))
+	}
+	return Page{
+		Body: filled(pageOf(name+".html.tmpl", template.FuncMap{"said": v.said, "lines": v.lines, "table": v.table}), v),
+		CSP:  policy + "; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	}
 }
 
 // Missing is the page that a browser gets with the 404 of an unknown path. No word of the
@@ -58,31 +106,200 @@ func (d *Documents) Missing(meant string) Page {
 	return page
 }
 
-// page renders a page of the documents. Its policy allows its style and its scripts by
-// hash, our own icon, no frame, and no other origin.
-func (v *view) page(name, style string, scripts ...string) Page {
-	t := template.Must(template.New(name).Funcs(template.FuncMap{
-		"prose": func(s string) template.HTML { return template.HTML(prose(s)) },     // #nosec G203 -- escaped by prose
-		"json":  func(s string) template.HTML { return template.HTML(highlight(s)) }, // #nosec G203 -- escaped by highlight
-		"code":  func(s snippet) template.HTML { return template.HTML(s.markup) },    // #nosec G203 -- escaped by TestGenerated
-		"css":   func() template.CSS { return template.CSS(style) },                  // #nosec G203 -- ours
-		"js":    func() template.JS { return template.JS(docsScript) },               // #nosec G203 -- ours
-		"early": func() template.JS { return earlyScript },
-		"place": func() template.JS { return placeScript },
-	}).ParseFS(assets, "assets/"+name, "assets/parts.html.tmpl"))
-	var b bytes.Buffer
-	if err := t.ExecuteTemplate(&b, name, v); err != nil {
-		panic(err)
-	}
-	policy := "default-src 'none'; style-src " + inlineHash(style)
-	for i, script := range scripts {
-		policy += []string{"; script-src ", " "}[min(i, 1)] + inlineHash(script)
-	}
-	return Page{b.Bytes(), policy + "; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
+// Visit is what one request adds to the page that it gets in place of the JSON of a 402.
+type Visit struct {
+	// Asked are the parameters as the operation reads them, without those that
+	// were not sent: a name is in A-labels. Other words of the link
+	// are not among them.
+	Asked url.Values
+	// Typed are the parameters as they were sent. Where the request would be refused,
+	// the form keeps them.
+	Typed url.Values
+	// Request is what the receipt of the answer will say was asked; empty when
+	// nothing is.
+	Request string
+	// Refused says why the request would be refused, in public words, or is
+	// empty. Nothing is offered for such a request.
+	Refused string
+	// Known is what can be told of the answer already, in public words; empty where
+	// that is nothing.
+	Known string
+	// Offer is the value of PAYMENT-REQUIRED that the page is answered with;
+	// the page signs that and nothing else.
+	Offer string
+	// Nonce allows the page's script, and no other. It is new for each answer.
+	Nonce string
 }
 
-// inlineHash allows one inline text and nothing else.
-func inlineHash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+// paywall is what the template of the page sees.
+type paywall struct {
+	siteView
+	opView
+	Visit
+	Data       template.HTMLAttr // the values that the script reads
+	FieldNames string
+	// Answers and Owed are the operation's codes that use up a payment, and those after
+	// which an answer is owed.
+	Answers, Owed string
+
+	Asked               []askedValue // of the parameters that there is a choice of
+	Asks                bool         // one of them is required
+	Lacks               string       // a required parameter that is missing
+	Ready               bool         // there is something to pay for
+	Call                string       // the URL that snippets have: what was asked, or the example
+	Instead, InsteadURL string       // the host of what was typed, where that is a URL and not a name
+}
+
+// askedValue is one parameter of the operation: as the service reads it, and as it was
+// typed, for the form alone. Both are empty when it was not sent.
+type askedValue struct {
+	catalog.Param
+	Shown, Typed string
+	Chosen       string // of its values
+	Short, Label string // its name as a person reads it, and where there is more room
+}
+
+// paywallPage is read at the first visit.
+var paywallPage = sync.OnceValue(func() *template.Template { return pageOf("paywall.html.tmpl", nil) })
+
+// Paywall is the page that a person gets in place of the JSON of a 402 (spec
+// §5), and its Content-Security-Policy. It pays with a wallet in the browser,
+// and is complete as text without one.
+func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, err error) {
+	p := &paywall{siteView: siteViewOf(s), opView: opViewOf(s, op), Visit: v}
+	p.read()
+	offer, err := base64.StdEncoding.DecodeString(v.Offer)
+	if err != nil {
+		return nil, "", err
+	}
+	p.Data = p.data(string(offer))
+	p.Answers, p.Owed = quoteCodes(codesIn(p.Outcomes, fault.Answer)), quoteCodes(codesIn(p.Outcomes, fault.Owed))
+	var names []string
+	for _, f := range op.Fields {
+		names = append(names, "`"+f.Name+"`")
+	}
+	p.FieldNames = listed(names)
+	action := map[bool]string{true: "'self'", false: "'none'"}[p.Asks]
+	// Wallets bring their icons as data.
+	return filled(paywallPage(), p), "default-src 'none'; script-src 'nonce-" + v.Nonce + "'; style-src " + inlineHash(generated("paywall.css")) +
+		"; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action " + action + "; frame-ancestors 'none'", nil
+}
+
+// read takes the parameters of the operation and no others, which are the words of the
+// one who made the link.
+func (p *paywall) read() {
+	asked, typed := url.Values{}, url.Values{}
+	for _, param := range p.Params {
+		a := askedValue{Param: param, Shown: p.Visit.Asked.Get(param.Name)}
+		if len(a.Shown) > maxShown || !printable.ASCII(a.Shown) {
+			a.Shown = "" // nothing that a lookup's parser returns
+		}
+		if a.Typed = a.Shown; p.Refused != "" {
+			a.Typed = typedFor(strings.TrimSpace(p.Visit.Typed.Get(param.Name)))
+		}
+		offered := a.Typed
+		if param.Required {
+			p.Asks, p.Instead = true, hostOf(a.Typed)
+			offered = p.Instead
+		}
+		switch {
+		case a.Shown != "":
+			asked.Set(param.Name, a.Shown)
+		case param.Required:
+			p.Lacks = param.Name
+		}
+		if offered != "" {
+			typed.Set(param.Name, offered)
+		}
+		if !param.Required && len(param.Enum) < 2 {
+			continue // there is nothing to choose
+		}
+		if a.Chosen = strings.ToUpper(a.Typed); !slices.Contains(param.Enum, a.Chosen) {
+			a.Chosen = param.Default
+		}
+		a.Short = strings.ReplaceAll(strings.ReplaceAll(param.Name, "_", " "), "dns", "DNS")
+		a.Short = strings.ToUpper(a.Short[:1]) + a.Short[1:]
+		a.Label = cmp.Or(map[string]string{"type": "Record type"}[param.Name], a.Short)
+		p.Asked = append(p.Asked, a)
+	}
+	p.Ready, p.InsteadURL = p.Lacks == "" && p.Refused == "", p.Path+"?"+typed.Encode()
+	if p.Call = p.ExampleURL; p.Ready && len(asked) > 0 {
+		p.Call = p.URL + "?" + asked.Encode()
+	}
+}
+
+// maxShown bounds each parameter that the page repeats; no domain name is
+// longer (RFC 1035 §2.3.4).
+const maxShown = 253
+
+// typedFor is what a form keeps of what was typed. A link can be made by a stranger, so
+// that sentences, and what is longer than a URL with a name in it, are left out.
+func typedFor(text string) string {
+	const most = 300
+	if len(text) > most || strings.ContainsFunc(text, unicode.IsSpace) {
+		return ""
+	}
+	return printable.Text(text)
+}
+
+// hostOf is the host name in a URL, with or without its scheme, or in an address of a
+// mailbox; empty where nothing is to be taken away, or what is left is not a name.
+func hostOf(typed string) string {
+	_, rest, found := strings.Cut(typed, "://")
+	if !found {
+		rest = typed
+	}
+	u, err := url.Parse("https://" + rest)
+	if err != nil || u.Hostname() == typed || len(u.Hostname()) > maxShown || !strings.Contains(u.Hostname(), ".") || net.ParseIP(u.Hostname()) != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// data are the values that the script reads, as attributes.
+func (p *paywall) data(offer string) template.HTMLAttr {
+	said := map[bool]string{true: "yes"}
+	var owed []string
+	for _, c := range append(codesIn(p.Outcomes, fault.Owed), fault.InternalError) {
+		owed = append(owed, string(c))
+	}
+	rules, hints := map[string][][]string{"": rulesOf(p.Operation)}, map[string]string{}
+	showing(p.Fields, "", rules, hints)
+	n := x402.Network(p.Site.Terms.Network)
+	var b strings.Builder
+	for _, d := range []struct{ name, value string }{
+		{"slug", p.Slug}, {"ready", cmp.Or(said[p.Ready], "no")}, {"play", said[p.Site.PlayMoney]}, {"chain", n.Name}, {"explorer", p.Explorer}, {"rpc", n.PublicNode},
+		{"owed", strings.Join(owed, " ")}, {"request", p.Request}, {"offer", offer}, {"verdicts", string(encode(rules))}, {"hints", string(encode(hints))},
+	} {
+		// In apostrophes the quotes of JSON are a byte each.
+		b.WriteString(" data-" + d.name + "='" + strings.ReplaceAll(html.EscapeString(d.value), "&#34;", `"`) + "'")
+	}
+	return template.HTMLAttr(b.String()) // #nosec G203 -- escaped above
+}
+
+// rulesOf are the rules of an operation as the page has them, which is short of bytes:
+// condition, sentence and tone.
+func rulesOf(op catalog.Operation) [][]string {
+	rules := [][]string{}
+	for _, v := range op.Verdicts {
+		rules = append(rules, []string{v.If, v.Says, string(v.Tone)})
+	}
+	return rules
+}
+
+// showing collects what the page needs to show an answer: the rules for the line above
+// each part of a bundle, which are those of the operation whose result it is, and what
+// the fields are shown as, by their paths.
+func showing(fields []catalog.Field, path string, rules map[string][][]string, hints map[string]string) {
+	for _, f := range fields {
+		if f.Show != "" {
+			hints[path+f.Name] = f.Show
+		}
+		inner := f.Fields
+		if f.Type == "object" && len(f.Items) > 0 {
+			inner = f.Items[0].Fields
+			rules[path+f.Name] = rulesOf(resultOf(f))
+		}
+		showing(inner, path+f.Name+".", rules, hints)
+	}
 }

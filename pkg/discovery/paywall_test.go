@@ -76,7 +76,7 @@ func TestPaywall(t *testing.T) {
 			}
 			same(t, "the offer", Offer(op, testSite()).Accepts, offered.Accepts)
 			says(t, "the title", textOf(elements(root, "title")[0]), op.Price(), op.Title)
-			bare := strings.NewReplacer(paywallStyle, "{{css}}", paywallScript, "{{js}}").Replace(string(page))
+			bare := strings.NewReplacer(generated("paywall.css"), "{{css}}", generated("paywall.js"), "{{js}}").Replace(string(page))
 			if len(bare) > len(page)/2 || strings.Contains(string(page), "{{") {
 				t.Error("style and script are not in the page as they are, or a value is missing")
 			}

@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 
@@ -13,37 +12,24 @@ const dialect = "https://json-schema.org/draft/2020-12/schema"
 
 // schema is the part of JSON Schema that the documents use. What is empty is left out.
 type schema struct {
-	Dialect     string
-	Ref         string
-	Type        any // a name, or names with "null"
-	Description string
-	Const       any
-	Enum        []any
-	Default     any
-	Examples    []any
-	Format      string
-	Pattern     string
-	Properties  object
-	Required    []string
-	Exact       bool // no other properties
-	Items       any  // a schema
-	MinItems    any
-	Minimum     any
-	AnyOf       []schema
-	OneOf       []schema
-}
-
-func (s schema) members() object {
-	all := object{
-		{"$schema", s.Dialect}, {"$ref", s.Ref}, {"type", s.Type}, {"description", s.Description}, {"const", s.Const}, {"enum", s.Enum},
-		{"default", s.Default}, {"examples", s.Examples}, {"format", s.Format}, {"pattern", s.Pattern},
-		{"properties", s.Properties}, {"required", s.Required}, {"additionalProperties", map[bool]any{true: false}[s.Exact]},
-		{"items", s.Items}, {"minItems", s.MinItems}, {"minimum", s.Minimum}, {"anyOf", s.AnyOf}, {"oneOf", s.OneOf},
-	}
-	return slices.DeleteFunc(all, func(m member) bool {
-		v := reflect.ValueOf(m.value)
-		return !v.IsValid() || v.Kind() == reflect.String && v.Len() == 0 || v.Kind() == reflect.Slice && v.Len() == 0
-	})
+	Dialect     string   `json:"$schema,omitempty"`
+	Ref         string   `json:"$ref,omitempty"`
+	Type        any      `json:"type,omitempty"` // a name, or names with "null"
+	Description string   `json:"description,omitempty"`
+	Const       any      `json:"const,omitempty"`
+	Enum        []any    `json:"enum,omitempty"`
+	Default     any      `json:"default,omitempty"`
+	Examples    []any    `json:"examples,omitempty"`
+	Format      string   `json:"format,omitempty"`
+	Pattern     string   `json:"pattern,omitempty"`
+	Properties  object   `json:"properties,omitempty"`
+	Required    []string `json:"required,omitempty"`
+	Additional  *bool    `json:"additionalProperties,omitempty"` // new(bool): no other properties
+	Items       any      `json:"items,omitempty"`                // a schema
+	MinItems    int      `json:"minItems,omitempty"`
+	Minimum     any      `json:"minimum,omitempty"`
+	AnyOf       []schema `json:"anyOf,omitempty"`
+	OneOf       []schema `json:"oneOf,omitempty"`
 }
 
 // detail is how much of a field tree a schema says.
@@ -59,10 +45,13 @@ const (
 // resultSchema is the schema of an object with these fields. In full detail the shape
 // is exact, as the spec's is: no field more.
 func resultSchema(fields []catalog.Field, d detail) schema {
-	s := schema{Type: "object", Exact: d == full || d == named}
+	s := schema{Type: "object"}
+	if d == full || d == named {
+		s.Additional = new(bool)
+	}
 	for _, f := range fields {
 		s.Properties = append(s.Properties, member{f.Name, fieldSchema(f, d)})
-		if s.Exact && !f.Optional {
+		if s.Additional != nil && !f.Optional {
 			s.Required = append(s.Required, f.Name)
 		}
 	}
@@ -72,7 +61,10 @@ func resultSchema(fields []catalog.Field, d detail) schema {
 // fieldSchema is the schema of one field. An object with several shapes, like
 // an array item with several, lists them in Items.
 func fieldSchema(f catalog.Field, d detail) schema {
-	s := schema{Type: f.Type, Format: f.Format, Pattern: f.Pattern, Enum: typedAll("string", f.Enum)}
+	s := schema{Format: f.Format, Pattern: f.Pattern, Enum: typedAll("string", f.Enum)}
+	if f.Type != "" {
+		s.Type = f.Type
+	}
 	if f.Const != "" {
 		s.Const = typed(f.Type, f.Const)
 	}
@@ -123,7 +115,7 @@ func oneOrAny(shapes []catalog.Field, d detail) schema {
 
 // nullable allows null beside what a schema allows.
 func nullable(s schema) schema {
-	if s.Type == nil || s.Type == "" {
+	if s.Type == nil {
 		s.AnyOf = append(s.AnyOf, schema{Type: "null"})
 		return s
 	}
@@ -206,7 +198,7 @@ func namedSchemas(tops []catalog.Field) object {
 	var walk func(fields []catalog.Field)
 	walk = func(fields []catalog.Field) {
 		for _, f := range fields {
-			known := slices.ContainsFunc(all, func(m member) bool { return m.key == f.Schema })
+			known := slices.ContainsFunc(all, func(m member) bool { return m.Key == f.Schema })
 			switch {
 			case f.Schema == "" || known:
 			case f.Type == "object" && len(f.Items) == 0:

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -32,7 +31,7 @@ type Site struct {
 	// PlayMoney says that the facilitator moves no real money.
 	PlayMoney bool
 	// Caps are the numbers of the limits.
-	Caps catalog.Caps
+	Caps Caps
 	// Contact is an https or mailto URL at which the operator can be reached. Without
 	// one there is not a security.txt, whose end of validity is reckoned from Now.
 	Contact string
@@ -87,16 +86,19 @@ func (s Site) explorer() string {
 	return x402.Network(s.Terms.Network).Explorer
 }
 
-// price is what an operation costs, in words.
-func (s Site) price(op catalog.Operation) string {
-	if s.PlayMoney {
-		return op.Price() + " of play money"
-	}
-	return op.Price()
-}
-
 // chainID is the number in an EVM network's CAIP-2 name, as EIP-712 wants it.
 func (s Site) chainID() string {
 	_, id, _ := strings.Cut(s.Terms.Network, ":")
 	return id
+}
+
+// Caps are the numbers of a deployment's limits. 0 turns a limit off.
+type Caps struct {
+	// PerMinute are the units that one client may use in a minute. A request without a
+	// payment is one unit for each started 16 KB of its answer; one with a payment is
+	// Undecided units until it is decided, one afterwards, and Refused units if its payer
+	// could cause the outcome.
+	PerMinute, Undecided, Refused int
+	// Single and Bundle are the paid lookups at once of one tool and one bundle.
+	Single, Bundle int
 }

@@ -190,7 +190,7 @@ type endpoint struct {
 func manifestOf(v *view) manifest {
 	m := manifest{
 		Version:      catalog.ManifestVersion,
-		Instructions: v.Instructions, OwnershipProofs: append([]string{}, v.Site.OwnershipProofs...),
+		Instructions: v.said("instructions.txt.tmpl"), OwnershipProofs: append([]string{}, v.Site.OwnershipProofs...),
 	}
 	for _, op := range v.Ops {
 		e := endpoint{

@@ -12,47 +12,52 @@ import (
 	layout "github.com/tidwall/pretty"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-//go:embed assets/*.tmpl assets/snippets assets/generated/colored.html
+//go:embed assets/*.tmpl assets/*.json assets/favicon.svg assets/snippets assets/generated
 var assets embed.FS
 
-// view is what the templates see: the catalog and the Site, already in words. A template
-// reads fields and calls no methods.
+// siteView is what templates see of a Site, in words.
+type siteView struct {
+	Site                  Site
+	Service, Homepage     string
+	Network, ShortNetwork string
+	Chain                 string // the number of the network
+	Explorer              string // empty where there is none
+	Untrusted             string
+	Documents             []link
+}
+
+// view is what the templates of the documents see: the catalog and the Site, already in
+// words. A template reads fields and calls no methods.
 type view struct {
-	Site      Site
-	Service   string
-	Tagline   string
-	Homepage  string
-	Network   string
-	Chain     string // the number of the network
-	Untrusted string
-	Mailbox   string // the operator's contact, as it is written to
-	Ops       []opView
-	Offered   opView // the first operation
-	Playbooks []playbook
-	Documents []link
-	Prices    []string
-	Listing   []snippet          // all programs
-	Programs  map[string]snippet // the same by their IDs
-	Receipt   []row              // members of a receipt
-	Money     []moneyGroup
-	Signing   []row
-	Signature []row
-	Response  []row
-	Wire      wireExample // of the first operation
-	ErrorJSON string      // an error body
-	Payment   []outcome   // the payment errors of every operation
-	Outside   []outcome   // the codes that no operation lists
-	Own       []outcome   // the codes that belong to some operations
-	Every     []outcome   // every code, once
-	Limits    []catalog.Note
-	Caveats   []catalog.Note
-	MCP       mcpView
+	siteView
+	Tagline, Version string
+	Mailbox          string // the operator's contact, as it is written to
+	Ops              []opView
+	Offered          opView // the first operation
+	BundleSeconds    int    // the deadline of a bundle
+	Playbooks        []playbook
+	Listing          []snippet          // all programs
+	Programs         map[string]snippet // the same by their IDs
+	Receipt          []row              // members of a receipt
+	Money            []moneyGroup
+	Signature        []row
+	Response         []row
+	Wire             wireExample // of the first operation
+	ErrorJSON        string      // an error body
+	Payment          []outcome   // the payment errors of every operation
+	Outside          []outcome   // the codes that no operation lists
+	Own              []outcome   // the codes that belong to some operations
+	Every            []outcome   // every code, once
+	Errors           []errorSet
+	Schemas          object
+	MCP              mcpView
 
 	// Numbers of the rules, in words.
 	Kept, OwedFor, Spacing, Stored string
@@ -60,13 +65,7 @@ type view struct {
 	Window                         *window // nil where it is off
 	Answers, Owed                  string  // the codes that use up a payment, and those after which an answer is owed
 
-	// Of assets/prose.txt.tmpl.
-	Fresh, Once, Purchase, Gateway, ReceiptNote, Description    string
-	Handshake, Essentials, Details, Rules, Refunds, ReceiptText []string
-	// Instructions are those of the manifest, and Guidance that of the OpenAPI description.
-	Instructions, Guidance string
-
-	templates *template.Template
+	texts *template.Template
 }
 
 // window is how long another payment without a key counts as the same purchase, in
@@ -77,8 +76,6 @@ type window struct{ HTTP, MCP int }
 type mcpView struct {
 	URL, Server       string // Server is the entry for registries
 	Config            string // of an agent's host, JSON
-	Steps, Notes      []string
-	Keys              []row // of _meta in a result
 	Versions, MaxBody string
 }
 
@@ -89,35 +86,48 @@ type opView struct {
 	ExampleURL   string
 	DocsURL      string
 	DisplayPrice string
-	PriceLine    string
-	ParamsText   string
-	Seconds      int       // the deadline of the lookup
-	OwnExample   bool      // whether the example answer is not made of other operations'
-	ResponseJSON string    // the example answer, indented
-	OwnRows      []row     // without what another operation says
-	Outcomes     []outcome // of the operation's own codes
+	Seconds      int          // the deadline of the lookup
+	OwnExample   bool         // whether the example answer is not made of other operations'
+	ResponseJSON string       // the example answer, indented
+	OwnRows      []row        // without what another operation says
+	Outcomes     []outcome    // of the operation's own codes
+	Codes        []fault.Code // all that it answers over HTTP
+	Declared     []errorSet   // in the OpenAPI description
 }
 
 // link is a document that another one points to.
 type link struct{ Title, Path, URL, Text string }
 
+func siteViewOf(s Site) siteView {
+	return siteView{
+		Site: s, Service: catalog.Service, Homepage: catalog.Homepage, Network: s.networkName(), ShortNetwork: s.shortNetworkName(),
+		Chain: s.chainID(), Explorer: s.explorer(), Untrusted: untrusted, Documents: links(s),
+	}
+}
+
 func newView(s Site) *view {
 	v := &view{
-		Site: s, Service: catalog.Service, Tagline: catalog.Tagline, Homepage: catalog.Homepage,
-		Network: s.networkName(), Chain: s.chainID(), Untrusted: untrusted, Mailbox: strings.TrimPrefix(s.Contact, "mailto:"),
-		Playbooks: playbooksOf(s), Documents: links(s), Listing: programs(s), Programs: map[string]snippet{},
+		siteView: siteViewOf(s), Tagline: catalog.Tagline, Version: catalog.APIVersion, Mailbox: strings.TrimPrefix(s.Contact, "mailto:"),
+		Playbooks: playbooksOf(s), Listing: programs(s), Programs: map[string]snippet{},
 		Receipt: described[receipt.Statement](), Signature: described[x402.Payload](), Response: described[x402.SettleResponse](),
-		Signing: signing(s), Payment: outcomes(catalog.PaymentErrors()), Outside: outcomes(outsideCodes()), Every: everyOutcome(),
-		Limits: catalog.Limits(s.Caps), Caveats: catalog.Caveats(), MCP: mcpViewOf(s),
+		Payment: outcomes(catalog.PaymentErrors()), Outside: outcomes(outsideCodes()), Every: everyOutcome(), Schemas: documentSchemas(),
 		Kept: keptFor(), OwedFor: hours(ledger.OwedFor), Spacing: owedSpacing(), Lookups: ledger.MaxLookups, Stored: kilobytes(ledger.MaxStored),
 		Wire: wireExampleOf(catalog.All()[0], s),
 	}
+	v.MCP = mcpView{
+		URL: s.Origin + catalog.PathMCP, Server: s.Origin + catalog.PathServer, Versions: listed(mcp.Versions()), MaxBody: kilobytes(mcp.MaxBody),
+	}
+	v.MCP.Config = laid(encode(object{{"mcpServers", object{{mcp.ServerName, object{{"type", "http"}, {"url", v.MCP.URL}}}}}}))
 	for _, op := range catalog.All() {
 		o := opViewOf(s, op)
-		o.PriceLine, o.ParamsText = priceLine(op), paramsText(op)
 		o.ResponseJSON, o.OwnRows = laid([]byte(op.Response)), ownRows(op)
-		v.Ops, v.Prices = append(v.Ops, o), append(v.Prices, o.PriceLine)
+		o.Codes, o.Declared = answerableCodes(op), declaredErrors(op)
+		v.Ops = append(v.Ops, o)
+		if op.Kind == catalog.Bundle {
+			v.BundleSeconds = o.Seconds
+		}
 	}
+	v.Errors = errorSets(v.Ops)
 	for _, p := range v.Listing {
 		v.Programs[p.ID] = p
 	}
@@ -131,43 +141,35 @@ func newView(s Site) *view {
 	if w := seconds(s.DuplicateWindow); w > 0 {
 		v.Window = &window{w, 2 * w}
 	}
-	v.write()
+	v.texts = template.Must(template.New("").Funcs(template.FuncMap{
+		"inc": func(i int) int { return i + 1 }, "compact": func(text string) string { return string(layout.Ugly([]byte(text))) },
+		"json": func(v any) string { return string(encode(v)) }, "param": paramSchema, "said": v.said, "lines": v.lines, "table": v.table,
+	}).ParseFS(assets, "assets/*.txt.tmpl", "assets/*.json.tmpl"))
 	return v
 }
 
-// write fills in what is itself made by templates.
-func (v *view) write() {
-	v.templates = template.Must(template.New("").Funcs(template.FuncMap{
-		"inc": func(i int) int { return i + 1 }, "compact": func(text string) string { return string(layout.Ugly([]byte(text))) },
-	}).ParseFS(assets, "assets/*.txt.tmpl"))
-	for _, t := range []struct {
-		to   *[]string
-		name string
-	}{
-		{&v.Handshake, "handshake"}, {&v.Essentials, "essentials"}, {&v.Details, "details"}, {&v.Refunds, "refunds"},
-		{&v.ReceiptText, "receiptText"}, {&v.MCP.Steps, "toolSteps"}, {&v.MCP.Notes, "toolNotes"},
-	} {
-		*t.to = strings.Split(v.said(t.name), "\n")
-	}
-	v.Rules = slices.Concat(v.Essentials, v.Details)
-	for _, t := range []struct {
-		to   *string
-		name string
-	}{
-		{&v.Fresh, "fresh"}, {&v.Once, "once"}, {&v.Purchase, "purchase"}, {&v.Gateway, "gateway"}, {&v.ReceiptNote, "receiptNote"},
-		{&v.Description, "description"}, {&v.Instructions, "instructions.txt.tmpl"}, {&v.Guidance, "guidance.txt.tmpl"},
-	} {
-		*t.to = strings.TrimSpace(v.said(t.name))
-	}
-}
-
-// said is what a text template says.
-func (v *view) said(name string) string {
+// whole is what a text template says.
+func (v *view) whole(name string) string {
 	var b strings.Builder
-	if err := v.templates.ExecuteTemplate(&b, name, v); err != nil {
+	if err := v.texts.ExecuteTemplate(&b, name, v); err != nil {
 		panic(err)
 	}
 	return b.String()
+}
+
+// said is the same as a part of a document.
+func (v *view) said(name string) string { return strings.TrimSpace(v.whole(name)) }
+
+// lines are the lines of that.
+func (v *view) lines(name string) []string { return strings.Split(v.said(name), "\n") }
+
+// table are its lines as rows, whose cells have " | " between them.
+func (v *view) table(name string) (rows []row) {
+	for _, line := range v.lines(name) {
+		cells := strings.SplitN(line, " | ", 3)
+		rows = append(rows, row{cells[0], cells[1], cells[2]})
+	}
+	return rows
 }
 
 // untrusted is the caveat that every document carries.
@@ -190,14 +192,6 @@ func owedSpacing() string {
 	return listed(waits) + " seconds"
 }
 
-// signing is how accepts[0] becomes EIP-712 typed data.
-func signing(s Site) []row {
-	return []row{
-		{"domain", "EIP-712", "name and version from extra, chainId " + s.chainID() + ", verifyingContract from asset"},
-		{"primaryType", "EIP-712", "TransferWithAuthorization(address from, address to, uint256 value, uint256 validAfter, uint256 validBefore, bytes32 nonce)"},
-	}
-}
-
 // described are the rows of a type of the wire that have a description.
 func described[T any]() []row {
 	return slices.DeleteFunc(rows(catalog.FieldsOf[T]()), func(r row) bool { return r.Description == "" })
@@ -208,7 +202,7 @@ func errorBodyOf(op opView, origin string) fault.Body {
 	i := slices.IndexFunc(op.Outcomes, func(o outcome) bool { return o.Class == fault.Answer })
 	shown := op.Outcomes[i]
 	return fault.Body{
-		Error:     fault.Detail{Code: shown.Code, Message: shown.Message, Charged: shown.charged, Retryable: shown.Retry},
+		Error:     fault.Detail{Code: shown.Code, Message: shown.Message, Charged: shown.Moved, Retryable: shown.Retry},
 		RequestID: "Yx3kQhJ5oAMEJ3g=", DocsURL: catalog.ErrorURL(origin, shown.Code),
 	}
 }
@@ -220,28 +214,6 @@ func opViewOf(s Site, op catalog.Operation) opView {
 		DisplayPrice: op.Price(), Seconds: int(op.Deadline.Seconds()), OwnExample: op.Kind != catalog.Bundle,
 		Outcomes: outcomes(op.Errors),
 	}
-}
-
-// priceLine is the operation with its price in words.
-func priceLine(op catalog.Operation) string {
-	return fmt.Sprintf("%s: %s (%s atomic units) for `%s %s`", op.Title, op.Price(), op.Amount, catalog.Method, op.Path)
-}
-
-// paramsText is the operation's parameters in one line, with the values that they
-// take.
-func paramsText(op catalog.Operation) string {
-	var all []string
-	for _, p := range op.Params {
-		text := "`" + p.Name + "`"
-		switch {
-		case len(p.Enum) > 0:
-			text += " (optional: " + strings.Join(p.Enum, ", ") + "; default " + p.Default + ")"
-		case !p.Required:
-			text += " (optional, ignored)"
-		}
-		all = append(all, text)
-	}
-	return "Parameters: " + strings.Join(all, ", ") + "."
 }
 
 // ownRows are the lines of the fields that the operation does not share with

@@ -6,44 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
-
-// Where there is a limit, the documents print its number, and the header as package limit
-// names it.
-func TestNotes(t *testing.T) {
-	on := Caps{PerMinute: 301, Undecided: 6, Refused: 21, Single: 51, Bundle: 19}
-	notes := map[string]string{}
-	for _, n := range append(Limits(on), Caveats()...) {
-		if _, twice := notes[n.Title]; twice || n.Title == "" || !strings.HasSuffix(n.Text, ".") {
-			t.Errorf("note %+v", n)
-		}
-		notes[n.Title] = n.Text
-		for _, slug := range n.Slugs {
-			if _, ok := BySlug(slug); !ok {
-				t.Errorf("%q is about an operation that does not exist: %s", n.Title, slug)
-			}
-		}
-	}
-	for title, says := range map[string][]string{
-		"Request rate": {"301 units", "payment 6 until", "or 21 where", "header " + limit.HeaderPolicy + " "},
-		"Concurrency":  {"51 paid lookups", "19 of each bundle"}, "Time": {"8 seconds", "12;"},
-		"Values are untrusted data": {"as data"}, "The resolver's vantage": {"resolver"}, "TTL counts down": {"ttl"},
-	} {
-		for _, want := range says {
-			if !strings.Contains(notes[title], want) {
-				t.Errorf("%s: %q does not say %s", title, notes[title], want)
-			}
-		}
-	}
-	if off := (Caps{}); off.rate() != "Not limited here." || off.concurrency() != "Not limited here." {
-		t.Errorf("without limits: %q, %q", off.rate(), off.concurrency())
-	}
-	if text := (Caps{Bundle: 3}).concurrency(); !strings.HasPrefix(text, "Any number of paid lookups at once of each tool and 3 of each bundle") {
-		t.Errorf("bundles alone: %q", text)
-	}
-}
 
 // The texts say that a bundle costs what its parts do, and print one deadline for all
 // operations of a kind.

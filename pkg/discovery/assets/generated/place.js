@@ -1,0 +1,1 @@
+(()=>{const e=document.getElementById(location.hash.slice(1)),[t,n]=[e?.closest(".panel"),e?.closest("details")];if(t)for(const e of document.querySelectorAll(".panel"))e.classList.toggle("chosen",e===t);n&&(n.open=!0)})()
