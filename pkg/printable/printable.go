@@ -183,11 +183,11 @@ func (h Handler) Enabled(ctx context.Context, level slog.Level) bool {
 func (h Handler) Handle(ctx context.Context, r slog.Record) error {
 	attrs := make([]slog.Attr, 0, r.NumAttrs())
 	r.Attrs(func(a slog.Attr) bool {
-		attrs = append(attrs, a)
+		attrs = append(attrs, slog.Attr{Key: a.Key, Value: readable(a.Value.Resolve())})
 		return true
 	})
 	clean := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
-	clean.AddAttrs(allReadable(attrs)...)
+	clean.AddAttrs(attrs...)
 	return h.next.Handle(ctx, clean)
 }
 
