@@ -184,7 +184,7 @@ func (f facilitators) fallbackOf(p service.Platform) *x402.Fallback {
 	if f.fallback == nil {
 		return nil
 	}
-	return x402.NewFallback(x402.FallbackConfig{Facilitator: f.fallback, Primary: f.primary.Name(), Name: f.fallback.Name(), Now: p.Now})
+	return &x402.Fallback{Facilitator: f.fallback, Primary: f.primary.Name(), Name: f.fallback.Name(), Now: p.Now}
 }
 
 // probes ask whether one of the facilitators settles our kind of payment on a network,

@@ -212,19 +212,19 @@ func (c *actors) ids() func() string {
 }
 
 func (c *actors) gate(p *process) *x402.Gate {
-	config := x402.GateConfig{
+	gate := &x402.Gate{
 		Ledger: ledger.New(p, p.now, c.ids()), Facilitator: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
 	}
 	if c.w.slotCap > 0 && c.w.brokenRule != "work takes no slot" {
-		config.Slots = p
+		gate.Slots = p
 	}
 	if c.w.chainVisible {
-		config.Evidence = p
+		gate.Evidence = p
 	}
 	if c.w.fallback {
-		config.Fallback = x402.NewFallback(x402.FallbackConfig{Facilitator: fallbackFacilitator{p}, Primary: primaryName, Name: fallbackName, Now: p.now})
+		gate.Fallback = &x402.Fallback{Facilitator: fallbackFacilitator{p}, Primary: primaryName, Name: fallbackName, Now: p.now}
 	}
-	return x402.NewGate(config)
+	return gate
 }
 
 // currentOffer is the service's offer at this moment.

@@ -29,10 +29,10 @@ func ExampleGate_Serve() {
 	server := httptest.NewServer(play)
 	defer server.Close()
 	client := must(facilitator.New(facilitator.Config{URL: server.URL}))
-	gate := x402.NewGate(x402.GateConfig{
+	gate := &x402.Gate{
 		Ledger:      ledger.New(new(ledgertest.Memory), time.Now, rand.Text),
 		Facilitator: client, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
+	}
 	offer := must(x402.NewOffer(x402.PaymentRequired{
 		X402Version: x402.Version, Error: "Payment required.",
 		Resource: x402.Resource{URL: "https://api.example.com/fact", Description: "One fact", MimeType: "application/json"},

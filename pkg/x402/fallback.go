@@ -28,7 +28,8 @@ const (
 )
 
 // Fallback is a second facilitator, beside the Gate's own, and what this process
-// knows of how the two are doing. All Gates of a process share it.
+// knows of how the two are doing. All Gates of a process share it. All fields are
+// required.
 //
 // That one authorization is sent to two facilitators never moves money twice,
 // because the token lets it execute once. What can go wrong is how their answers
@@ -39,35 +40,23 @@ const (
 // chain where there is one. It is never asked after a refusal about the payer, also
 // when that is on record from an earlier attempt: then only the facilitator that
 // refused is asked again.
-type Fallback struct{ primary, second source }
-
-// FallbackConfig are the parts of a Fallback; all are required.
-type FallbackConfig struct {
+type Fallback struct {
 	Facilitator Facilitator
 	// Primary names the Gate's own facilitator and Name this one, in records and
 	// logs. They must differ, and stay what they are from one deployment to the
 	// next.
 	Primary, Name string
 	Now           func() time.Time
-}
 
-// NewFallback returns a Fallback.
-func NewFallback(c FallbackConfig) *Fallback {
-	if c.Facilitator == nil || c.Primary == "" || c.Name == "" || c.Primary == c.Name || c.Now == nil {
-		panic("x402.NewFallback: facilitator, two names and clock are required")
-	}
-	return &Fallback{
-		primary: source{name: c.Primary, breaker: &breaker{now: c.Now}},
-		second:  source{Facilitator: c.Facilitator, name: c.Name, fallback: true, breaker: &breaker{now: c.Now}},
-	}
+	primary, second breaker
 }
 
 // source is one of two facilitators.
 type source struct {
-	Facilitator // of the primary: each Gate's own
-	name        string
-	fallback    bool
-	breaker     *breaker
+	Facilitator
+	name     string
+	fallback bool
+	breaker  *breaker
 }
 
 // Ask is what one facilitator of two replied.
@@ -85,10 +74,10 @@ func (f *Fallback) asksFirst() string {
 	switch {
 	case f == nil:
 		return ""
-	case !f.primary.breaker.admits(false) && f.second.breaker.admits(false):
-		return f.second.name
+	case !f.primary.admits(f.Now(), false) && f.second.admits(f.Now(), false):
+		return f.Name
 	}
-	return f.primary.name
+	return f.Primary
 }
 
 // verification is what the primary says about the payment's signature, or the fallback
@@ -100,16 +89,16 @@ func (a *attempt) verification(ctx context.Context) Verification {
 	payload := a.request.Offer.payload(a.payment.exact(), a.claim.Terms)
 	primary, f := a.gate.Facilitator, a.gate.Fallback
 	switch {
-	case f == nil || !f.second.breaker.admits(false):
+	case f == nil || !f.second.admits(f.Now(), false):
 		return primary.Verify(ctx, payload, a.terms)
-	case !f.primary.breaker.admits(false):
-		return f.second.Verify(ctx, payload, a.terms)
+	case !f.primary.admits(f.Now(), false):
+		return f.Facilitator.Verify(ctx, payload, a.terms)
 	}
 	first, stop := context.WithTimeout(ctx, primaryVerify)
 	defer stop()
 	v := primary.Verify(first, payload, a.terms)
 	if v.Fault != nil && !v.AboutPayer {
-		if other := f.second.Verify(ctx, payload, a.terms); other.Fault == nil {
+		if other := f.Facilitator.Verify(ctx, payload, a.terms); other.Fault == nil {
 			return other
 		}
 	}
@@ -120,8 +109,9 @@ func (a *attempt) verification(ctx context.Context) Verification {
 // the fallback. One that refused it for a reason about its payer is asked alone, with
 // the whole budget.
 func (a *attempt) settleWithFallback(ctx context.Context, h *ledger.Hold, t *attempted, budget time.Duration) {
-	primary, second, r := a.gate.Fallback.primary, a.gate.Fallback.second, h.Record()
-	primary.Facilitator = a.gate.Facilitator
+	f, r := a.gate.Fallback, h.Record()
+	primary := source{a.gate.Facilitator, f.Primary, false, &f.primary}
+	second := source{f.Facilitator, f.Name, true, &f.second}
 	if r.RefusedBy == "" && r.Refusals == 0 {
 		t.Settlement = a.ask(ctx, h, primary, firstBudget, min(budget, primaryBudget))
 		pin(h, primary, t.Settlement)
@@ -139,7 +129,6 @@ func (a *attempt) settleWithFallback(ctx context.Context, h *ledger.Hold, t *att
 	pin(h, alone, t.Settlement)
 	if t.Class == Moved && t.doubt == inDoubt && alone.fallback && a.gate.Evidence != nil {
 		t.Class = Unknown
-		a.traced(t.Settlement)
 		a.checkFallback(ctx, h, t, true)
 		return
 	}
@@ -161,26 +150,24 @@ func (a *attempt) askSecond(ctx context.Context, h *ledger.Hold, t *attempted, s
 		return
 	}
 	s := a.ask(ctx, h, second, budget, budget)
-	if !doubtful {
+	t.Cause = errors.Join(s.Cause, t.Cause)
+	s.Cause = t.Cause
+	switch {
+	case doubtful && s.Class == Moved && a.gate.Evidence == nil:
+		t.Settlement = s
+	case s.Class == NotSent:
+	case doubtful:
+		t.Class, t.Transaction = Unknown, cmp.Or(s.Transaction, t.Transaction)
+		a.checkFallback(ctx, h, t, s.Class == Moved)
+	default:
 		pin(h, second, s)
 		if s.Class == used && t.Class == TurnedAway && t.doubt == noDoubt {
 			t.doubt = sentBefore // to the primary, by this attempt
 		}
-	}
-	cause := errors.Join(s.Cause, t.Cause)
-	switch {
-	case s.Class == NotSent, !doubtful && s.Class == TurnedAway && t.Class == TurnedAway && !s.AboutPayer:
-		t.Cause = cause
-		a.traced(t.Settlement)
-	case !doubtful:
-		t.Settlement, t.Cause = s, cause
-		a.askChain(ctx, h, t, evidenceBudget)
-	case s.Class == Moved && a.gate.Evidence == nil:
-		t.Settlement, t.Cause = s, cause
-	default:
-		t.Class, t.Cause, t.Transaction = Unknown, cause, cmp.Or(s.Transaction, t.Transaction)
-		a.traced(t.Settlement)
-		a.checkFallback(ctx, h, t, s.Class == Moved)
+		if s.Class != TurnedAway || t.Class != TurnedAway || s.AboutPayer {
+			t.Settlement = s
+			a.askChain(ctx, h, t, evidenceBudget)
+		}
 	}
 }
 
@@ -203,51 +190,41 @@ func (a *attempt) checkFallback(ctx context.Context, h *ledger.Hold, t *attempte
 // the facilitator has named is on its way, and is looked up on the chain.
 func (a *attempt) ask(ctx context.Context, h *ledger.Hold, f source, first, budget time.Duration) Settlement {
 	end := a.gate.Now().Add(budget)
-	if !f.breaker.admits(true) {
+	left := func() time.Duration { return end.Sub(a.gate.Now()) }
+	unasked := func(code fault.Code, reason string, cause error) Settlement {
+		return a.asked(f, Settlement{Class: NotSent, Code: code, Reason: reason, Cause: cause}, 0)
+	}
+	if !f.breaker.admits(a.gate.Now(), true) {
 		err := errors.New("the facilitator " + f.name + " is left alone for a while after a number of failures")
-		return a.unasked(f, fault.FacilitatorUnavailable, "paused", err)
+		return unasked(fault.FacilitatorUnavailable, "paused", err)
 	}
 	if f.fallback || !slices.Contains(h.Record().Asked, f.name) { // the claim has named the primary
 		if err := h.Ask(withoutDeadline(ctx), f.name); err != nil {
-			return a.unasked(f, fault.LedgerUnavailable, "not recorded", err)
+			return unasked(fault.LedgerUnavailable, "not recorded", err)
 		}
 	}
-	left := func() time.Duration { return end.Sub(a.gate.Now()) }
-	s := a.sendTo(ctx, h, f, min(first, left()))
+	if left() < leastResend {
+		return unasked(fault.PaymentUnavailable, "no time left to settle", nil)
+	}
+	send := func(budget time.Duration) Settlement {
+		begun := a.gate.Now()
+		s := a.send(ctx, h.Record(), f, budget)
+		return a.asked(f, s, a.since(begun))
+	}
+	s := send(min(first, left()))
 	if first < budget && s.Class == Unknown && s.Transaction == "" && !s.AboutPayer && left() >= leastResend && a.executable(h.Record()) {
-		s = resent(s, a.sendTo(ctx, h, f, left()))
-		a.traced(s)
+		s = resent(s, send(left()))
 	}
+	f.breaker.leave(a.gate.Now(), s, a.claim.Recovered)
+	return s
+}
+
+// asked notes the reply of one facilitator for the log, and returns it.
+func (a *attempt) asked(f source, s Settlement, took time.Duration) Settlement {
 	if s.Class != notResent {
-		f.breaker.leave(s, a.claim.Recovered)
+		a.trace.Asked = append(a.trace.Asked, Ask{f.name, f.fallback, s.Class.String(), s.Reason, took})
 	}
 	return s
-}
-
-// sendTo sends the payment to a facilitator that may be asked.
-func (a *attempt) sendTo(ctx context.Context, h *ledger.Hold, f source, budget time.Duration) Settlement {
-	if budget < leastResend {
-		return a.unasked(f, fault.PaymentUnavailable, "no time left to settle", nil)
-	}
-	begun := a.gate.Now()
-	s := a.send(ctx, h.Record(), f, budget)
-	if s.Class != notResent {
-		a.asked(f, s, a.since(begun))
-	}
-	return s
-}
-
-// unasked is the reply of a facilitator that is not asked.
-func (a *attempt) unasked(f source, code fault.Code, reason string, cause error) Settlement {
-	s := Settlement{Class: NotSent, Code: code, Reason: reason, Cause: cause}
-	a.asked(f, s, 0)
-	a.traced(s)
-	return s
-}
-
-// asked notes the reply of one facilitator for the log.
-func (a *attempt) asked(f source, s Settlement, took time.Duration) {
-	a.trace.Asked = append(a.trace.Asked, Ask{f.name, f.fallback, s.Class.String(), s.Reason, took})
 }
 
 // pin has the record name a facilitator that refused the payment for a reason about
@@ -282,8 +259,6 @@ const (
 // breaker keeps payments away from a facilitator that is down, so that each need
 // not wait for it. It lives in the memory of one process.
 type breaker struct {
-	now func() time.Time
-
 	mu       sync.Mutex
 	failures int       // in a row
 	until    time.Time // when the next payment may try
@@ -292,32 +267,31 @@ type breaker struct {
 // admits says whether a payment may be taken to the facilitator now. enters says that
 // it is taken there at once: while the breaker is open one payment may enter in each
 // pause, and others wait for its outcome, or for the next pause if it has none.
-func (b *breaker) admits(enters bool) bool {
+func (b *breaker) admits(now time.Time, enters bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.now()
-	switch {
-	case b.failures < breakerFailures:
+	if b.failures < breakerFailures {
 		return true
-	case now.Before(b.until):
-		return false
-	case enters:
+	}
+	admits := !now.Before(b.until)
+	if admits && enters {
 		b.until = now.Add(breakerPause)
 	}
-	return true
+	return admits
 }
 
 // leave counts the reply to a payment that entered. A time-out is not counted of
 // one whose signer was not recovered: its wallet's contract can cause that.
-func (b *breaker) leave(s Settlement, recovered bool) {
+func (b *breaker) leave(now time.Time, s Settlement, recovered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
+	case s.Class == notResent:
 	case !operatorsFault(s):
 		b.failures = 0
 	case s.Class != Unknown || recovered:
 		b.failures++
-		b.until = b.now().Add(breakerPause)
+		b.until = now.Add(breakerPause)
 	}
 }
 

@@ -71,9 +71,9 @@ func (b *harness) withFallback(seen func() x402.Finding) *twoFacilitators {
 
 // restart is another process with the same ledger: its breakers are new.
 func (p *twoFacilitators) restart() {
-	p.build(func(c *x402.GateConfig) {
+	p.build(func(c *x402.Gate) {
 		c.Facilitator = oneOfTwo{p, primaryName}
-		c.Fallback = x402.NewFallback(x402.FallbackConfig{Facilitator: oneOfTwo{p, fallbackName}, Primary: primaryName, Name: fallbackName, Now: time.Now})
+		c.Fallback = &x402.Fallback{Facilitator: oneOfTwo{p, fallbackName}, Primary: primaryName, Name: fallbackName, Now: time.Now}
 		if p.chain != nil {
 			c.Evidence = p
 		}

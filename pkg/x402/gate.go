@@ -64,11 +64,8 @@ const (
 // Gate takes a signed request through claim, settlement, lookup and redemption.
 // It never settles one authorization twice, never runs the job before money has
 // moved, and never loses the record of money that moved or may have moved.
-type Gate struct{ config GateConfig }
-
-// GateConfig are the parts of a Gate; all but Fallback, Evidence, Slots and
-// Receipts are required.
-type GateConfig struct {
+// All parts but Fallback, Evidence, Slots and Receipts are required.
+type Gate struct {
 	Ledger      *ledger.Ledger
 	Facilitator Facilitator
 	// Fallback is asked when Facilitator fails.
@@ -76,20 +73,10 @@ type GateConfig struct {
 	// Evidence reads the chain. Without it a payment in doubt can stay in doubt,
 	// and the used nonce of a payment in doubt counts as paid.
 	Evidence Evidence
-	// Slots cap how many requests settle and look up at once.
-	Slots Slots
-	// Receipts sign answers.
-	Receipts Receipts
+	Slots    Slots    // cap how many requests settle and look up at once
+	Receipts Receipts // sign answers
 	Now      func() time.Time
 	Log      *slog.Logger
-}
-
-// NewGate returns a Gate.
-func NewGate(c GateConfig) *Gate {
-	if c.Ledger == nil || c.Facilitator == nil || c.Now == nil || c.Log == nil {
-		panic("x402.NewGate: ledger, facilitator, clock and log are required")
-	}
-	return &Gate{c}
 }
 
 // Slots cap concurrent work.
@@ -224,9 +211,6 @@ type Outcome struct {
 	Answered time.Time       // when a replayed answer was stored
 	Owed     []string        // the parts of a bundle that are owed still: Answer-Owed
 	Trace    Trace
-	// recorded says that the request itself or the record decided, so that
-	// neither the facilitator nor the chain was asked.
-	recorded bool
 }
 
 // PaymentStatus is what an answer says about its payment.

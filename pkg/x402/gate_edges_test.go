@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -103,14 +102,6 @@ func TestNoTime(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestNewGatePanics(t *testing.T) {
-	whole := x402.GateConfig{
-		Ledger:      ledger.New(&ledgertest.Memory{}, time.Now, func() string { return "w" }),
-		Facilitator: &harness{}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	}
-	needsEach(t, whole, x402.NewGate, "Ledger", "Facilitator", "Now", "Log")
 }
 
 // What each call may take: /verify 3 s; a settlement 15 s, and 13 s in doubt,

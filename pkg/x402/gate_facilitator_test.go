@@ -99,7 +99,7 @@ func TestOneAuthorizationIsSentAsTheSameBytes(t *testing.T) {
 			plain := b.sign(change)
 			for i, header := range []string{plain, disguised(plain)} {
 				b.store, b.sent, b.shown = ledgertest.NewFaulty(b.t, &ledgertest.Memory{}, nil), nil, nil
-				b.build(func(*x402.GateConfig) {})
+				b.build(func(*x402.Gate) {})
 				b.verify = x402.Verification{Valid: true}
 				b.ask(header, "GET /a")
 				sent[i] = append(b.shown, b.sent...)

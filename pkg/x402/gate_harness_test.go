@@ -115,19 +115,18 @@ func within(t *testing.T, decide ledgertest.Decide, test func(t *testing.T, b *h
 			work:   func(context.Context, int) ([]byte, error) { return []byte(`{"ok":true}`), nil },
 			store:  ledgertest.NewFaulty(t, &ledgertest.Memory{}, decide),
 		}
-		b.build(func(*x402.GateConfig) {})
+		b.build(func(*x402.Gate) {})
 		test(t, b)
 	})
 }
 
 // build makes the Gate anew, of the harness and what change sets.
-func (b *harness) build(change func(*x402.GateConfig)) {
-	c := x402.GateConfig{
+func (b *harness) build(change func(*x402.Gate)) {
+	b.gate = &x402.Gate{
 		Ledger:      ledger.New(b.store, time.Now, func() string { return fmt.Sprint("w", b.ids.Add(1)) }),
 		Facilitator: b, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
-	change(&c)
-	b.gate = x402.NewGate(c)
+	change(b.gate)
 }
 
 func (b *harness) sign(change func(d *x402test.Draft)) string {
@@ -313,7 +312,7 @@ func left(ctx context.Context) time.Duration {
 
 // withParts builds the Gate with slots and chain evidence; nil is none.
 func (b *harness) withParts(s x402.Slots, e x402.Evidence) {
-	b.build(func(c *x402.GateConfig) { c.Slots, c.Evidence = s, e })
+	b.build(func(c *x402.Gate) { c.Slots, c.Evidence = s, e })
 }
 
 // key is where the ledger keeps a payment.

@@ -14,86 +14,57 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// held goes on with a claim that was won: it acquires a slot, settles unless the
-// money has moved already, and looks up.
-func (a *attempt) held(ctx context.Context, h *ledger.Hold) *Outcome {
-	if a.gate.Slots != nil && a.dues.slot == nil {
-		begun := a.gate.Now()
-		slot, err := a.gate.Slots.Acquire(ctx, a.request.Client, a.lease())
-		a.trace.Slot = a.since(begun)
-		if err != nil {
-			return a.noSlot(ctx, h, fault.From(err))
-		}
-		a.dues.slot = slot
-	}
-	if h.Record().State == ledger.Settling {
-		return a.settle(ctx, h)
-	}
-	return a.lookUp(ctx, h, nil)
-}
-
-// noSlot gives the claim back: nothing was sent, and no lookup is counted.
-func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) *Outcome {
-	if h.Record().State == ledger.Settling {
-		return a.unsent(ctx, h, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
-	}
-	a.wrote(ctx, "claim not given back", h.Return(withoutDeadline(ctx)))
-	return a.fail(f, new(true)).with(responseOf(h.Record()))
-}
-
 // lookUp runs the job of a payment whose money has moved, if its whole budget is left
-// but for the moment that passes between the end of the settlement and the call. receipt
+// but for the moment that passes between the end of the settlement and the call. settled
 // is nil when the ledger already holds it; otherwise it is written while the job runs.
-func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, receipt *ledger.Receipt) *Outcome {
+func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, settled *ledger.Receipt) *Outcome {
 	const moment = time.Second / 2
 	begins := a.spare() >= -moment
-	var wrote sync.WaitGroup
-	var settled error
-	begun := h.Record().Lookups + h.Record().CutOff
-	repeat := receipt == nil && begun > 1
-	if receipt != nil {
-		wrote.Go(func() { settled = h.Settled(withoutDeadline(ctx), *receipt, begins) })
-	} else {
-		receipt = h.Record().Receipt
+	proof := cmp.Or(settled, h.Record().Receipt)
+	sale := Sale{
+		Payer: proof.Payer, Network: proof.Network, Transaction: proof.Transaction, Amount: a.terms.Amount,
+		Repeat: settled == nil && h.Record().Lookups+h.Record().CutOff > 1,
 	}
-	var reply Reply
-	failed := a.job.Timeout.New(errors.New("no time left for the lookup"))
+	var writing sync.WaitGroup
+	var err error
+	if settled != nil {
+		writing.Go(func() { err = h.Settled(withoutDeadline(ctx), *settled, begins) })
+	}
+	reply, f := Reply{}, a.job.Timeout.New(errors.New("no time left for the lookup"))
 	if begins {
-		reply, failed = a.run(ctx, Sale{
-			Payer: receipt.Payer, Network: receipt.Network, Transaction: receipt.Transaction, Amount: a.terms.Amount, Repeat: repeat,
-		})
+		reply, f = a.run(ctx, sale)
 	}
-	wrote.Wait()
+	writing.Wait()
 	// The lookup has ended, so that what the request counts as is known.
-	a.dues.close(ctx, reply.Silent || failed != nil && failed.IsSilence())
-	paid := success(*receipt)
-	if !a.wrote(ctx, "settlement not recorded", settled) && errors.Is(settled, ledger.ErrLost) {
+	a.dues.close(ctx, reply.Silent || f != nil && f.IsSilence())
+	paid := success(*proof)
+	if !a.wrote(ctx, "settlement not recorded", err) && errors.Is(err, ledger.ErrLost) {
 		// The receipt is on record, and another attempt has the lease: the next
 		// retry gets the answer.
-		return a.fail(fault.New(fault.SettlementUncertain, settled), new(true)).with(paid)
+		return failed(fault.New(fault.SettlementUncertain, err), new(true)).with(paid)
 	}
-	if settled == nil {
+	if err == nil {
 		a.seen(ledger.Settled)
 	}
-	if failed != nil && failed.Info().Class != fault.Answer {
-		if !begins || !failed.IsSilence() || !ledger.LastLookup(h.Record(), a.gate.Now()) {
-			return a.owe(ctx, h, failed, begins && !failed.IsPrevented()).with(paid)
+	if f != nil && f.Info().Class != fault.Answer {
+		if !begins || !f.IsSilence() || !ledger.LastLookup(h.Record(), a.gate.Now()) {
+			return a.owe(ctx, h, f, begins && !f.IsPrevented()).with(paid)
 		}
-		failed = silence(failed)
+		f = silence(f)
 	}
-	return a.redeem(ctx, h, reply, failed, paid).with(paid)
+	return a.redeem(ctx, h, reply, f, paid).with(paid)
 }
 
 // run runs the job within its budget. After a panic, which is a bug of ours, the
 // answer is owed.
-func (a *attempt) run(ctx context.Context, sale Sale) (reply Reply, failed *fault.Error) {
+func (a *attempt) run(ctx context.Context, sale Sale) (reply Reply, f *fault.Error) {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, saleKey{}, sale), a.job.Budget)
 	defer cancel()
 	begun := a.gate.Now()
 	defer func() {
 		a.trace.Lookup = a.since(begun)
 		if p := recover(); p != nil {
-			reply, failed = Reply{}, fault.New(fault.InternalError, fmt.Errorf("lookup panicked: %v", p))
+			reply, f = Reply{}, fault.New(fault.InternalError, fmt.Errorf("lookup panicked: %v", p))
 		}
 	}()
 	reply, err := a.job.Run(ctx)
@@ -124,7 +95,7 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 	}
 	a.trace.Record = a.since(begun)
 	if errors.Is(err, ledger.ErrLost) {
-		return a.fail(fault.New(fault.SettlementUncertain, err), new(true))
+		return failed(fault.New(fault.SettlementUncertain, err), new(true))
 	}
 	if !ledger.Spent(h.Record(), a.gate.Now()) {
 		out.Owed = reply.Owed
@@ -137,6 +108,30 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 		a.trace.Cause = err
 	}
 	return out
+}
+
+// signBudget is the most that signing may take. It is a part of afterwork: the key
+// can be in a secret that has to be read first, and the answer must still be stored.
+const signBudget = time.Second
+
+// signed is the receipt of an answer that this attempt gives; empty without a key,
+// or without one in time. An answer without a receipt is an answer all the same.
+func (a *attempt) signed(ctx context.Context, paid *SettleResponse, body []byte) string {
+	if a.gate.Receipts == nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(withoutDeadline(ctx), signBudget)
+	defer cancel()
+	jws, err := a.gate.Receipts.Sign(ctx, receipt.Statement{
+		IssuedAt: a.gate.Now().Unix(), Network: paid.Network, Payer: paid.Payer, Transaction: paid.Transaction,
+		Request: a.job.Fingerprint, ResourceURL: a.request.Offer.required.Resource.URL, ResponseHash: receipt.HashOf(body),
+	})
+	if err != nil {
+		a.trace.Unreceipted = true
+		a.gate.Log.WarnContext(ctx, "no receipt", "error", err)
+		return ""
+	}
+	return jws
 }
 
 // noBetter ends a lookup of a bundle whose answer has no more parts than the one
@@ -165,30 +160,6 @@ func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began
 		r.Lookups-- // it may not count, so the payer is not told that none is left
 	}
 	return a.owed(f.After(max(ledger.NextLookup(r), f.Wait())), r, !ledger.Spent(r, a.gate.Now()))
-}
-
-// signBudget is the most that signing may take. It is a part of afterwork: the key
-// can be in a secret that has to be read first, and the answer must still be stored.
-const signBudget = time.Second
-
-// signed is the receipt of an answer that this attempt gives; empty without a key,
-// or without one in time. An answer without a receipt is an answer all the same.
-func (a *attempt) signed(ctx context.Context, paid *SettleResponse, body []byte) string {
-	if a.gate.Receipts == nil {
-		return ""
-	}
-	ctx, cancel := context.WithTimeout(withoutDeadline(ctx), signBudget)
-	defer cancel()
-	jws, err := a.gate.Receipts.Sign(ctx, receipt.Statement{
-		IssuedAt: a.gate.Now().Unix(), Network: paid.Network, Payer: paid.Payer, Transaction: paid.Transaction,
-		Request: a.job.Fingerprint, ResourceURL: a.request.Offer.required.Resource.URL, ResponseHash: receipt.HashOf(body),
-	})
-	if err != nil {
-		a.trace.Unreceipted = true
-		a.gate.Log.WarnContext(ctx, "no receipt", "error", err)
-		return ""
-	}
-	return jws
 }
 
 // wrote says whether a verdict was written, and notes one that could not be, for the

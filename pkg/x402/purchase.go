@@ -109,7 +109,7 @@ func (a *attempt) buy(ctx context.Context, h *ledger.Hold) *Outcome {
 		case errors.Is(err, ledger.ErrConflict):
 			continue
 		case err != nil:
-			return a.endUnsent(ctx, h, a.ledgerFault(err, nil))
+			return a.endUnsent(ctx, h, ledgerFault(err, nil))
 		case p.Mine(h):
 			return a.held(ctx, h)
 		}
@@ -125,11 +125,11 @@ func (a *attempt) buy(ctx context.Context, h *ledger.Hold) *Outcome {
 func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, until time.Time) *Outcome {
 	r, err := a.await(ctx, p, until)
 	if err != nil {
-		return a.endUnsent(ctx, h, a.ledgerFault(err, nil))
+		return a.endUnsent(ctx, h, ledgerFault(err, nil))
 	}
 	switch a.ownershipOf(r) {
 	case ownerElsewhere:
-		return a.endUnsent(ctx, h, a.fail(fault.New(fault.IdempotencyConflict, nil), new(false)))
+		return a.endUnsent(ctx, h, failed(fault.New(fault.IdempotencyConflict, nil), new(false)))
 	case ownerBusy:
 		return a.endUnsent(ctx, h, a.inProgress(r))
 	case ownerAnswers:
@@ -148,13 +148,13 @@ func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, 
 		case errors.Is(err, ledger.ErrConflict):
 			return nil
 		case err != nil:
-			return a.endUnsent(ctx, h, a.ledgerFault(err, nil))
+			return a.endUnsent(ctx, h, ledgerFault(err, nil))
 		case p.Mine(h):
 			a.trace.Purchase = "taken_over"
 			return a.held(ctx, h)
 		}
 	}
-	return a.endUnsent(ctx, h, a.fail(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil))
+	return a.endUnsent(ctx, h, failed(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil))
 }
 
 // await reads the record of a purchase's owner, again and again while an attempt
@@ -193,17 +193,17 @@ func (a *attempt) endUnsent(ctx context.Context, h *ledger.Hold, out *Outcome) *
 	case !h.Record().Doubt || charged == nil || *charged:
 		return out
 	case out.Status == http.StatusPaymentRequired:
-		return a.fail(fault.New(fault.SettlementUncertain, out.Fault), nil)
+		return failed(fault.New(fault.SettlementUncertain, out.Fault), nil)
 	}
-	return a.fail(out.Fault, nil)
+	return failed(out.Fault, nil)
 }
 
 func (a *attempt) inProgress(owner *ledger.Record) *Outcome {
 	f := fault.New(fault.PaymentInProgress, nil)
 	if owner == nil || !owner.Paid() {
-		return a.fail(f, nil)
+		return failed(f, nil)
 	}
-	return a.fail(f, new(true)).with(responseOf(*owner))
+	return failed(f, new(true)).with(responseOf(*owner))
 }
 
 // supersede ends a payment, whose authorization expires unused, because the owner of its
@@ -218,7 +218,7 @@ func (a *attempt) supersede(ctx context.Context, h *ledger.Hold, owner string) {
 func (a *attempt) follow(ctx context.Context, owner ledger.Record) *Outcome {
 	b, c, err := a.resume(ctx, owner)
 	if err != nil {
-		return a.ledgerFault(err, new(true)).with(responseOf(owner))
+		return ledgerFault(err, new(true)).with(responseOf(owner))
 	}
 	return b.proceed(ctx, c)
 }
@@ -245,7 +245,7 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, 
 	b, c, err := a.resume(ctx, r)
 	switch {
 	case err != nil:
-		return a.endUnsent(ctx, h, a.ledgerFault(err, nil))
+		return a.endUnsent(ctx, h, ledgerFault(err, nil))
 	case c.Result == ledger.Over && c.Wait > 0:
 		if a.pause(ctx, c.Wait, until) {
 			return nil
@@ -260,7 +260,7 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, 
 		a.endUnsent(ctx, c.Hold, &Outcome{})
 		return nil
 	case err != nil:
-		return a.endUnsent(ctx, h, a.endUnsent(ctx, c.Hold, a.ledgerFault(err, nil)))
+		return a.endUnsent(ctx, h, a.endUnsent(ctx, c.Hold, ledgerFault(err, nil)))
 	}
 	out := b.held(ctx, c.Hold)
 	switch now := c.Hold.Record(); {
@@ -295,7 +295,7 @@ func (a *attempt) unresolved(out *Outcome, r ledger.Record) *Outcome {
 	if a.gate.Evidence != nil {
 		until = " The chain decides it some minutes after " + r.ValidBefore.UTC().Format(time.RFC3339) + "."
 	}
-	return a.fail(out.Fault.Saying("An earlier payment for this request may have moved money; that is not known yet."+until+
+	return failed(out.Fault.Saying("An earlier payment for this request may have moved money; that is not known yet."+until+
 		" Send this again; it is never charged twice. With a new Idempotency-Key it is bought anew, at the risk of paying twice."), nil)
 }
 
@@ -313,9 +313,9 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Record) *Outcome {
 		}
 	}
 	if err != nil {
-		return a.ledgerFault(err, nil)
+		return ledgerFault(err, nil)
 	}
-	return a.refuse("this authorization was replaced by another payment for the same request, and is not charged: sign a new one", nil)
+	return refused("this authorization was replaced by another payment for the same request, and is not charged: sign a new one", nil)
 }
 
 // fromOwner answers a superseded authorization from the payment that owns the
@@ -339,14 +339,3 @@ const byKey = "key:"
 // named says whether the payer has named a purchase. The first claim of a payment
 // decides what it buys.
 func named(purchase string) bool { return strings.Contains(purchase, "|"+byKey) }
-
-// otherName is the fault of a payment that comes with another key than it was sent
-// with first. It belongs to the purchase that its first claim named.
-func otherName(r ledger.Record) *fault.Error {
-	first := "without an Idempotency-Key"
-	if named(r.Purchase) {
-		first = "with another Idempotency-Key"
-	}
-	return fault.Newf(fault.IdempotencyConflict, nil,
-		"This signature was sent %s at first. Send it as it was sent then, or sign a new authorization for this purchase.", first)
-}

@@ -23,7 +23,7 @@ const duplicateWindow = 45 * time.Second
 // is none.
 func (b *harness) withWindow(e x402.Evidence, r x402.Receipts) {
 	b.window = duplicateWindow
-	b.build(func(c *x402.GateConfig) { c.Evidence, c.Receipts = e, r })
+	b.build(func(c *x402.Gate) { c.Evidence, c.Receipts = e, r })
 }
 
 // expectReplay checks an answer to being the one that an earlier payment bought.

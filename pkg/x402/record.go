@@ -11,16 +11,89 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
+// failed answers a fault. charged is whether money has moved; nil is not known. Serve
+// renders the body.
+func failed(f *fault.Error, charged *bool) *Outcome {
+	return &Outcome{Status: f.Info().Status, Fault: f, Payment: PaymentStatus{Charged: charged, Retryable: f.Info().Retry}}
+}
+
+// refused answers 402 with a reason, which is also logged. receipt is set after a
+// failed settlement.
+func refused(reason string, receipt *SettleResponse) *Outcome {
+	return failed(fault.New(fault.PaymentRequired, nil).Saying(reason), new(false)).with(receipt)
+}
+
+// ledgerFault answers a store that failed, or a record that breaks the ledger's
+// rules.
+func ledgerFault(err error, charged *bool) *Outcome {
+	code := fault.LedgerUnavailable
+	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal) {
+		code = fault.PaymentUnavailable
+	}
+	return failed(fault.New(code, err), charged)
+}
+
+// charged is the outcome with what is known of whether money has moved.
+func (o *Outcome) charged(moved *bool) *Outcome {
+	o.Payment.Charged = moved
+	return o
+}
+
+// with is the outcome of a payment that was made: it says so unless it does already.
+func (o *Outcome) with(paid *SettleResponse) *Outcome {
+	if o.Receipt == nil {
+		o.Receipt = paid
+	}
+	return o
+}
+
+// by is the outcome with what a record says of its payment.
+func (o *Outcome) by(r ledger.Record) *Outcome { return o.charged(chargedBy(r)).with(responseOf(r)) }
+
+// chargedBy is whether money has moved by what a record says; nil is not known.
+func chargedBy(r ledger.Record) *bool {
+	if paid := r.Paid(); paid || r.State == ledger.Refused || r.State == ledger.Superseded {
+		return &paid
+	}
+	return nil
+}
+
+// responseOf is the PAYMENT-RESPONSE of a record, the same on every answer, or nil.
+func responseOf(r ledger.Record) *SettleResponse {
+	if r.Receipt == nil {
+		return nil
+	}
+	return success(*r.Receipt)
+}
+
+func success(r ledger.Receipt) *SettleResponse {
+	return &SettleResponse{Success: true, Transaction: r.Transaction, Network: r.Network, Payer: r.Payer}
+}
+
+const (
+	// alreadyUsed is the reason of a 402 that says the same whatever the record is: who
+	// sends a copy from the chain learns nothing from it, and a payer whose client leaves
+	// out the extensions of offers learns what to do.
+	alreadyUsed = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
+	// answerGone is why a payment is refused whose answer was given and is not kept.
+	answerGone = "authorization already used"
+)
+
+// unproven answers an authorization that has a record, from a sender who does not
+// prove to be its payer. Anybody can copy it from the chain, so the answer has no
+// receipt, and no alarm counts it.
+func unproven(r ledger.Record) *Outcome { return refused(alreadyUsed, nil).charged(chargedBy(r)) }
+
 // fromRecord answers a claim that was not won.
 func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	r := c.Record
 	switch c.Result {
 	case ledger.InFlight:
-		charged := chargedBy(r)
-		if charged != nil && !*charged {
-			charged = nil // the other attempt may be moving it now
+		out := failed(a.repeatable(fault.New(fault.PaymentInProgress, nil).After(c.Wait), r), nil).with(responseOf(r))
+		if r.Paid() { // else the other attempt may be moving it now
+			out.charged(new(true))
 		}
-		return a.fail(a.repeatable(fault.New(fault.PaymentInProgress, nil).After(c.Wait), r), charged).with(responseOf(r))
+		return out
 	case ledger.Answered:
 		return a.replay(r)
 	case ledger.Waiting:
@@ -31,9 +104,9 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 		}
 		return a.owedAgain(r, 0)
 	case ledger.OtherRequest:
-		return a.refuseAs("authorization already used for another request", r)
+		return refused("authorization already used for another request", nil).by(r)
 	case ledger.OtherPurchase:
-		return a.fail(otherName(r), chargedBy(r)).with(responseOf(r))
+		return failed(otherName(r), nil).by(r)
 	case ledger.OtherAuthorization:
 		return a.otherNonce(r, true)
 	case ledger.Over:
@@ -41,27 +114,24 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	case ledger.Replaced:
 		return a.replaced(ctx, r)
 	case ledger.Unproven:
-		return a.unproven(r)
+		return unproven(r)
 	case ledger.Held:
 	}
-	return a.fail(fault.New(fault.PaymentUnavailable, errors.New("unknown result of a claim")), nil)
+	return failed(fault.New(fault.PaymentUnavailable, errors.New("unknown result of a claim")), nil)
 }
-
-// answerGone is why a payment is refused whose answer was given and is not kept.
-const answerGone = "authorization already used"
 
 // replay answers a redeemed payment with the stored answer, for a day. After that, and
 // where the answer was too large to be stored, it answers 402.
 func (a *attempt) replay(r ledger.Record) *Outcome {
 	if r.Receipt == nil || r.Answer == nil {
-		return a.ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), new(true))
+		return ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), new(true))
 	}
 	if !r.Answer.Stored || a.gate.Now().Sub(r.AnsweredAt) > ledger.KeptFor {
-		return a.refuseAs(answerGone, r)
+		return refused(answerGone, nil).by(r)
 	}
 	body, err := r.Answer.Plain()
 	if err != nil {
-		return a.ledgerFault(err, new(true))
+		return ledgerFault(err, new(true))
 	}
 	out := &Outcome{
 		Status: r.Answer.Status, Header: r.Answer.Header, Body: body, Payment: PaymentStatus{Charged: new(true)},
@@ -80,7 +150,7 @@ func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) *Outcome {
 	f := fault.New(fault.InternalError, errors.New("the last lookup ended without a verdict"))
 	switch l := r.LastFault; {
 	case r.State == ledger.Redeemed:
-		f = fault.Newf(fault.PaymentInProgress, nil,
+		f = fault.New(fault.PaymentInProgress, nil).Saying(
 			"The answer was too large to be stored, and was given once. It is looked up again, without a charge, after Retry-After.")
 	case l != nil:
 		f = failureOf(l)
@@ -100,7 +170,9 @@ func (a *attempt) owed(f *fault.Error, r ledger.Record, left bool) *Outcome {
 		}
 		f = f.Saying(text).Final()
 	}
-	return a.failWith(f, PaymentStatus{Charged: new(true), Retryable: left})
+	out := failed(f, new(true))
+	out.Payment.Retryable = left
+	return out
 }
 
 // silence is the fault of the last lookup of a payment, in which the target was
@@ -118,7 +190,7 @@ func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) *Outcome {
 		now, err = a.gate.Ledger.AnswerSilence(ctx, r, answer, a.request.Window)
 	}
 	if err != nil {
-		return a.ledgerFault(err, new(true)).with(responseOf(r))
+		return ledgerFault(err, new(true)).with(responseOf(r))
 	}
 	a.seen(now.State)
 	return a.replay(*now)
@@ -128,6 +200,12 @@ func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) *Outcome {
 func silentAnswer(r ledger.Record, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
 	f := silence(failureOf(r.LastFault))
 	return ledger.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
+}
+
+// failureOf is the fault of a lookup that is on record. Earlier releases kept no status.
+func failureOf(l *ledger.Failure) *fault.Error {
+	status := cmp.Or(l.Status, http.StatusGatewayTimeout)
+	return fault.Info{Code: fault.Code(l.Code), Status: status, Class: fault.Owed, Retry: true, After: time.Second}.New(nil).Saying(l.Message)
 }
 
 // repeatable adds to a fault that asks for a retry what the payer of a record has to
@@ -151,15 +229,15 @@ func (a *attempt) repeatable(f *fault.Error, r ledger.Record) *fault.Error {
 	return f.Saying(text + " This payment came without the extensions of its offer: instead of repeating it, sign a new one, which is not charged again.")
 }
 
-// failureOf is the fault of a lookup that is on record. Earlier releases kept no status:
-// those of theirs that were silent had run out of time.
-func failureOf(l *ledger.Failure) *fault.Error {
-	before := http.StatusServiceUnavailable
-	if l.Silence {
-		before = http.StatusGatewayTimeout
+// otherName is the fault of a payment that comes with another key than it was sent
+// with first. It belongs to the purchase that its first claim named.
+func otherName(r ledger.Record) *fault.Error {
+	first := "without an Idempotency-Key"
+	if named(r.Purchase) {
+		first = "with another Idempotency-Key"
 	}
-	info := fault.Info{Code: fault.Code(l.Code), Status: cmp.Or(l.Status, before), Class: fault.Owed, Retry: true, After: time.Second}
-	return info.New(nil).Saying(l.Message)
+	return fault.Newf(fault.IdempotencyConflict, nil,
+		"This signature was sent %s at first. Send it as it was sent then, or sign a new authorization for this purchase.", first)
 }
 
 // otherNonce answers a payment whose nonce is on record for another authorization,
@@ -168,11 +246,11 @@ func failureOf(l *ledger.Failure) *fault.Error {
 func (a *attempt) otherNonce(r ledger.Record, vouched bool) *Outcome {
 	switch {
 	case r.AuthDigest != "":
-		return a.refuse("nonce already used for another authorization", nil)
+		return refused("nonce already used for another authorization", nil)
 	case !vouched:
-		return a.unproven(r)
+		return unproven(r)
 	case r.State == ledger.Settled:
-		return a.refuseAs("the money of this authorization came without a request, and is due back", r)
+		return refused("the money of this authorization came without a request, and is due back", nil).by(r)
 	}
 	return a.ended(r)
 }
@@ -181,29 +259,9 @@ func (a *attempt) otherNonce(r ledger.Record, vouched bool) *Outcome {
 func (a *attempt) ended(r ledger.Record) *Outcome {
 	switch {
 	case r.State == ledger.Refunded:
-		return a.refuseAs("the payment was refunded by transaction "+r.Refund, r)
+		return refused("the payment was refunded by transaction "+r.Refund, nil).by(r)
 	case r.Attested():
-		return a.refuseAs(answerGone, r)
+		return refused(answerGone, nil).by(r)
 	}
-	return a.refuse("settlement refused: "+r.Reason, a.failure(r.Reason))
-}
-
-// responseOf is the PAYMENT-RESPONSE of a record, the same on every answer, or nil.
-func responseOf(r ledger.Record) *SettleResponse {
-	if r.Receipt == nil {
-		return nil
-	}
-	return success(*r.Receipt)
-}
-
-func success(r ledger.Receipt) *SettleResponse {
-	return &SettleResponse{Success: true, Transaction: r.Transaction, Network: r.Network, Payer: r.Payer}
-}
-
-// with is the outcome of a payment that was made: it says so unless it does already.
-func (o *Outcome) with(paid *SettleResponse) *Outcome {
-	if o.Receipt == nil {
-		o.Receipt = paid
-	}
-	return o
+	return refused("settlement refused: "+r.Reason, a.failure(r.Reason))
 }

@@ -21,26 +21,31 @@ import (
 func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), r.Deadline)
 	defer cancel()
-	a := &attempt{gate: &g.config, request: r, dues: &dues{log: g.config.Log}, trace: &Trace{}}
+	a := &attempt{gate: g, request: r, dues: &dues{log: g.Log}, trace: &Trace{}}
 	out := &Outcome{}
 	defer func() {
-		a.dues.close(ctx, a.dues.doubted || out.Status == http.StatusPaymentRequired && !out.recorded)
+		a.dues.close(ctx, a.dues.doubted || a.dues.worked && out.Status == http.StatusPaymentRequired)
 		a.dues.closing.Wait()
 	}()
 	out = a.serve(ctx)
+	switch f := out.Fault; {
+	case f == nil || out.Body != nil: // the answer of the work
+	case out.Status == http.StatusPaymentRequired:
+		a.trace.Reason = f.Public()
+	default:
+		a.trace.Cause, out.Body = f, r.Error(f, out.Payment)
+	}
 	out.Trace = *a.trace
 	return *out
 }
 
 // attempt is one signed request while it is served.
 type attempt struct {
-	gate    *GateConfig
+	gate    *Gate
 	request Request
 	payment *Payment
 	claim   ledger.Payment
 	terms   Requirements // what this payment is judged by and settled under
-	key     string       // the purchase key, or empty
-	badKey  error        // what is wrong with it
 	job     Job
 	resend  bool // it sends another payment of the purchase again, before its window ends
 	dues    *dues
@@ -53,6 +58,9 @@ type dues struct {
 	log   *slog.Logger
 	meter Meter // nil when there is none, or it is closed
 	slot  Slot  // nil when there is none, or it is released
+	// worked says that a payment was claimed, or a facilitator or the chain asked: not
+	// the request itself or a record decided.
+	worked bool
 	// doubted says that a facilitator's verdict left doubt, or that it gave none
 	// on a signature that only it can judge: the payer can have caused that.
 	doubted bool
@@ -79,23 +87,22 @@ func (a *attempt) serve(ctx context.Context) *Outcome {
 	if out := a.admit(ctx); out != nil {
 		return out
 	}
-	if a.badKey != nil {
-		return a.unclaimed(ctx, fault.From(a.badKey))
+	key, err := purchaseKey(a.request.Keys, a.payment)
+	if err == nil {
+		a.job, err = a.request.Prepare()
 	}
-	job, err := a.request.Prepare()
 	if err != nil {
 		return a.unclaimed(ctx, fault.From(err))
 	}
-	a.job = job
-	a.claim.Request, a.claim.Purchase = job.Fingerprint, a.purchase()
+	a.claim.Request, a.claim.Purchase = a.job.Fingerprint, a.purchase(key)
 	if a.settleTime(false) < leastSettle {
-		return a.fail(fault.New(fault.PaymentUnavailable, errors.New("too little time left to settle")), nil)
+		return failed(fault.New(fault.PaymentUnavailable, errors.New("too little time left to settle")), nil)
 	}
 	begun := a.gate.Now()
 	c, err := a.gate.Ledger.Claim(ctx, a.claim, a.lease())
 	a.trace.Claim = a.since(begun)
 	if err != nil {
-		return a.ledgerFault(err, nil)
+		return ledgerFault(err, nil)
 	}
 	a.seen(c.Record.State)
 	return a.proceed(ctx, c)
@@ -107,72 +114,42 @@ func (a *attempt) serve(ctx context.Context) *Outcome {
 func (a *attempt) admit(ctx context.Context) *Outcome {
 	p, err := a.request.payment()
 	if err != nil {
-		return a.refuse(err.Error(), nil)
+		return refused(err.Error(), nil)
 	}
 	a.payment = p
 	a.trace.Payer, a.trace.Nonce, a.trace.Amount = p.From.String(), "0x"+hex.EncodeToString(p.Nonce[:]), p.Value.String()
 	offer := a.request.Offer.of(p, a.gate.Now())
 	a.request.Offer = offer
 	if err := offer.fixed(p); err != nil {
-		return a.refuse(err.Error(), nil)
+		return refused(err.Error(), nil)
 	}
 	digest := p.Digest(offer.domain)
 	err = p.Check(digest)
 	if err != nil && !errors.Is(err, errForeign) {
-		return a.refuse(err.Error(), nil)
+		return refused(err.Error(), nil)
 	}
 	a.terms = offer.required.Accepts[0]
-	a.identify(digest, err == nil)
+	a.claim = ledger.Payment{
+		Key:        ledger.Key(a.terms.Network, offer.asset.String(), p.From.String(), a.trace.Nonce),
+		AuthDigest: hex.EncodeToString(digest[:]),
+		SigDigest:  digestOf(string(p.Signature)),
+		Terms:      offer.terms,
+		// The window of a first claim is bounded, and this is read of no other.
+		ValidBefore: time.Unix(p.ValidBefore.Int64(), 0).UTC(),
+		Payload:     p.stored(),
+		Recovered:   err == nil,
+		Asks:        a.gate.Fallback.asksFirst(),
+	}
+	if t := p.token(); t != "" {
+		a.claim.Token = digestOf(t) // only the digest is stored, and neither is logged
+	}
 	if m := a.request.Meter; m != nil { // after every check that needs no call
 		if err := m.Open(ctx); err != nil {
-			return a.fail(fault.From(err), nil)
+			return failed(fault.From(err), nil)
 		}
 		a.dues.meter = m
 	}
 	return a.judge(ctx, offer.today(p, a.gate.Now()), false)
-}
-
-// identify names the payment for the ledger. recovered says that the payer's own key
-// made the signature.
-func (a *attempt) identify(digest [32]byte, recovered bool) {
-	p := a.payment
-	a.claim = ledger.Payment{
-		Key:         ledger.Key(a.terms.Network, a.request.Offer.asset.String(), p.From.String(), a.trace.Nonce),
-		AuthDigest:  hex.EncodeToString(digest[:]),
-		SigDigest:   digestOf(string(p.Signature)),
-		Terms:       a.request.Offer.terms,
-		ValidBefore: a.validBefore(),
-		Payload:     p.stored(),
-		Recovered:   recovered,
-		Asks:        a.gate.Fallback.asksFirst(),
-	}
-	a.key, a.badKey = purchaseKey(a.request.Keys, p)
-	if t := p.token(); t != "" {
-		a.claim.Token = digestOf(t) // only the digest is stored, and neither is logged
-	}
-}
-
-// validBefore is the end of the authorization's window, bounded so that a hostile
-// value cannot keep a row for ever. The window of a first claim ends earlier.
-func (a *attempt) validBefore() time.Time {
-	most := a.gate.Now().Add(2 * mostWindow)
-	if v := a.payment.ValidBefore; v.IsInt64() && v.Int64() < most.Unix() {
-		return time.Unix(v.Int64(), 0).UTC()
-	}
-	return most.UTC()
-}
-
-// purchase is what the payment buys: what the payer's key names, or else the request;
-// empty when it is a purchase by itself.
-func (a *attempt) purchase() string {
-	id := byKey + digestOf(a.key)
-	if a.key == "" {
-		if a.job.NoImplicitRetry {
-			return ""
-		}
-		id = "request:" + digestOf(a.job.Fingerprint)
-	}
-	return ledger.PurchaseKey(a.terms.Network, a.request.Offer.asset.String(), a.payment.From.String(), id)
 }
 
 // judge decides by the terms that are offered now, the signer and, where they do not
@@ -189,25 +166,34 @@ func (a *attempt) judge(ctx context.Context, mismatch error, used bool) *Outcome
 	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
 	switch {
 	case err != nil:
-		return a.ledgerFault(err, nil)
+		return ledgerFault(err, nil)
 	case r == nil && mismatch != nil:
-		return a.refuse(mismatch.Error(), nil).byRecord()
+		return refused(mismatch.Error(), nil)
 	case r == nil && !used:
 		return a.verify(ctx)
 	case r == nil: // somebody else has submitted it, or it was cancelled: if money came, reconcile finds it
-		out := a.refuse(alreadyUsed, nil)
-		out.Payment.Charged = nil
-		return out
+		return refused(alreadyUsed, nil).charged(nil)
 	case r.AuthDigest != a.claim.AuthDigest:
-		return a.otherNonce(*r, a.claim.Recovered).byRecord()
+		return a.otherNonce(*r, a.claim.Recovered)
 	case !r.Vouches(a.claim):
-		return a.unproven(*r)
+		return unproven(*r)
 	case r.State != ledger.Refused || r.Disproved:
 		return a.adopt(*r)
 	case mismatch == nil:
 		return nil
 	}
-	return a.refusedBefore(ctx, *r, mismatch)
+	// A failed PAYMENT-RESPONSE tells a client that was left in doubt that it may sign
+	// anew, but a third party can have submitted the payment since: where the chain can
+	// be asked, that header is sent only if it shows that the payment never will be made.
+	failure := a.failure(cmp.Or(r.Reason, "refused"))
+	switch a.find(ctx, *r, Settlement{}, evidenceBudget).Verdict {
+	case Paid:
+		return a.adopt(*r) // the claim asks the chain too, and finds it
+	case CannotTell, StillOpen:
+		failure = nil
+	default: // NeverPaid, noNode
+	}
+	return refused(mismatch.Error(), failure)
 }
 
 // adopt makes the terms in the record those that the payment is judged by.
@@ -216,49 +202,45 @@ func (a *attempt) adopt(r ledger.Record) *Outcome {
 		return nil
 	}
 	if err := unmarshalTerms(r, &a.terms); err != nil {
-		return a.ledgerFault(err, nil)
+		return ledgerFault(err, nil)
 	}
 	a.claim.Terms = r.Terms
 	return nil
-}
-
-// refusedBefore answers a payment that was refused and does not fit the terms offered
-// now. A failed PAYMENT-RESPONSE tells a client that was left in doubt that it may sign
-// anew, but a third party can have submitted the payment since: where the chain can be
-// asked, that header is sent only if the chain shows that it was not and will not be.
-func (a *attempt) refusedBefore(ctx context.Context, r ledger.Record, mismatch error) *Outcome {
-	out := a.refuse(mismatch.Error(), a.failure(cmp.Or(r.Reason, "refused")))
-	switch f := a.find(ctx, r, Settlement{}, evidenceBudget); f.Verdict {
-	case noNode:
-		return out.byRecord()
-	case Paid:
-		return a.adopt(r) // the claim asks the chain too, and finds it
-	case CannotTell, StillOpen:
-		out.Receipt = nil
-	default: // NeverPaid
-	}
-	return out
 }
 
 // verify asks the facilitator about a signature that cannot be verified locally, of a
 // payment that has no record. It cannot judge that of an authorization that is used
 // already. That may have been claimed while the facilitator was asked.
 func (a *attempt) verify(ctx context.Context) *Outcome {
+	a.dues.worked = true
 	begun := a.gate.Now()
 	v := a.verification(ctx)
 	a.trace.Verify = a.since(begun)
 	switch {
 	case v.Fault != nil:
 		a.dues.doubted = true
-		return a.fail(v.Fault, new(false))
+		return failed(v.Fault, new(false))
 	case v.Valid:
 		return nil
 	case v.BadSignature:
-		return a.refuse("signature is not the payer's: "+v.Reason, nil)
+		return refused("signature is not the payer's: "+v.Reason, nil)
 	case !v.NonceUsed:
-		return a.refuse("the facilitator does not accept the payment: "+v.Reason, nil)
+		return refused("the facilitator does not accept the payment: "+v.Reason, nil)
 	}
 	return a.judge(ctx, nil, true)
+}
+
+// purchase is what the payment buys: what the payer's key names, or else the request;
+// empty when it is a purchase by itself.
+func (a *attempt) purchase(key string) string {
+	id := byKey + digestOf(key)
+	if key == "" {
+		if a.job.NoImplicitRetry {
+			return ""
+		}
+		id = "request:" + digestOf(a.job.Fingerprint)
+	}
+	return ledger.PurchaseKey(a.terms.Network, a.request.Offer.asset.String(), a.payment.From.String(), id)
 }
 
 // unclaimed answers a request that fails before its claim. The same payment may
@@ -267,20 +249,21 @@ func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) *Outcome {
 	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
 	switch {
 	case err != nil:
-		return a.fail(f.Because(errors.Join(f, err)), nil)
+		return failed(f.Because(errors.Join(f, err)), nil)
 	case r == nil || r.AuthDigest != a.claim.AuthDigest && r.AuthDigest != "":
-		return a.fail(f, new(false))
+		return failed(f, new(false))
 	case r.AuthDigest != "" && !r.Vouches(a.claim):
-		return a.fail(f, chargedBy(*r)) // no receipt: charged is public on the chain
+		return failed(f, chargedBy(*r)) // no receipt: charged is public on the chain
 	}
-	return a.fail(f, chargedBy(*r)).with(responseOf(*r))
+	return failed(f, nil).by(*r)
 }
 
 // proceed answers by the result of a claim.
 func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	if c.Result != ledger.Held {
-		return a.fromRecord(ctx, c).byRecord()
+		return a.fromRecord(ctx, c)
 	}
+	a.dues.worked = true
 	if c.Record.State != ledger.Settling || a.resend {
 		return a.held(ctx, c.Hold)
 	}
@@ -288,75 +271,6 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 		return a.endUnsent(ctx, c.Hold, out)
 	}
 	return a.buy(ctx, c.Hold)
-}
-
-// alreadyUsed is the reason of a 402 that says the same whatever the record is: who
-// sends a copy from the chain learns nothing from it, and a payer whose client leaves
-// out the extensions of offers learns what to do.
-const alreadyUsed = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
-
-// unproven answers an authorization that has a record, from a sender who does not
-// prove to be its payer. Anybody can copy it from the chain, so the answer has no
-// receipt, and no alarm counts it.
-func (a *attempt) unproven(r ledger.Record) *Outcome {
-	out := a.refuse(alreadyUsed, nil).byRecord()
-	out.Payment.Charged = chargedBy(r)
-	return out
-}
-
-// byRecord marks an answer as one that neither the facilitator nor the chain was
-// asked for.
-func (o *Outcome) byRecord() *Outcome {
-	o.recorded = true
-	return o
-}
-
-// chargedBy is whether money has moved by what a record says; nil is not known.
-func chargedBy(r ledger.Record) *bool {
-	switch r.State { //nolint:exhaustive // the others say nothing about it
-	case ledger.Settled, ledger.Redeemed, ledger.Refunded:
-		return new(true)
-	case ledger.Refused, ledger.Superseded:
-		return new(false)
-	}
-	return nil
-}
-
-// refuse answers 402 with a reason, which is also logged. receipt is set after a
-// failed settlement.
-func (a *attempt) refuse(reason string, receipt *SettleResponse) *Outcome {
-	a.trace.Reason = reason
-	return &Outcome{
-		Status: http.StatusPaymentRequired, Fault: fault.Newf(fault.PaymentRequired, nil, "%s", reason),
-		Payment: PaymentStatus{Charged: new(false)}, Receipt: receipt,
-	}
-}
-
-// refuseAs answers 402, with charged and receipt from the record.
-func (a *attempt) refuseAs(reason string, r ledger.Record) *Outcome {
-	out := a.refuse(reason, responseOf(r))
-	out.Payment.Charged = chargedBy(r)
-	return out
-}
-
-// fail answers an error. charged is whether money has moved; nil is not known.
-func (a *attempt) fail(f *fault.Error, charged *bool) *Outcome {
-	return a.failWith(f, PaymentStatus{Charged: charged, Retryable: f.Info().Retry})
-}
-
-func (a *attempt) failWith(f *fault.Error, s PaymentStatus) *Outcome {
-	a.trace.Cause = f
-	return &Outcome{Status: f.Info().Status, Body: a.request.Error(f, s), Fault: f, Payment: s}
-}
-
-// ledgerFault answers a store that failed, or a record that breaks the ledger's
-// rules.
-func (a *attempt) ledgerFault(err error, charged *bool) *Outcome {
-	code := fault.LedgerUnavailable
-	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal) {
-		code = fault.PaymentUnavailable
-	}
-	return a.fail(fault.New(code, err), charged)
 }
 
 // lease is when what this attempt holds ends.

@@ -11,6 +11,33 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
+// held goes on with a claim that was won: it acquires a slot, settles unless the
+// money has moved already, and looks up.
+func (a *attempt) held(ctx context.Context, h *ledger.Hold) *Outcome {
+	if a.gate.Slots != nil && a.dues.slot == nil {
+		begun := a.gate.Now()
+		slot, err := a.gate.Slots.Acquire(ctx, a.request.Client, a.lease())
+		a.trace.Slot = a.since(begun)
+		if err != nil {
+			return a.noSlot(ctx, h, fault.From(err))
+		}
+		a.dues.slot = slot
+	}
+	if h.Record().State == ledger.Settling {
+		return a.settle(ctx, h)
+	}
+	return a.lookUp(ctx, h, nil)
+}
+
+// noSlot gives the claim back: nothing was sent, and no lookup is counted.
+func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) *Outcome {
+	if h.Record().State == ledger.Settling {
+		return a.unsent(ctx, h, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
+	}
+	a.wrote(ctx, "claim not given back", h.Return(withoutDeadline(ctx)))
+	return failed(f, nil).by(h.Record())
+}
+
 // attempted is what an attempt to settle has learned.
 type attempted struct {
 	Settlement // of the facilitators together; its class can be one of the Gate's
@@ -36,6 +63,10 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) *Outcome {
 	} else {
 		t.Settlement = a.send(ctx, h.Record(), a.gate.Facilitator, budget)
 		a.askChain(ctx, h, t, evidenceBudget)
+	}
+	if t.Class != notResent {
+		a.trace.Class, a.trace.Reason, a.trace.Transaction = t.Class.String(), t.Reason, t.Transaction
+		a.trace.Cause, a.trace.Extensions = t.Cause, t.ExtensionResponses
 	}
 	return a.conclude(ctx, h, t)
 }
@@ -71,19 +102,12 @@ func (a *attempt) send(ctx context.Context, r ledger.Record, f Facilitator, budg
 	case s.Expired || !a.executable(r):
 		s.Class = expired
 	}
-	a.traced(s)
 	return s
 }
 
 // executable says that a facilitator can still execute the authorization of a record.
 func (a *attempt) executable(r ledger.Record) bool {
 	return a.gate.Now().Add(leastWindow).Before(r.ValidBefore)
-}
-
-// traced notes the reply of the facilitators together for the log.
-func (a *attempt) traced(s Settlement) {
-	a.trace.Class, a.trace.Reason, a.trace.Transaction = s.Class.String(), s.Reason, s.Transaction
-	a.trace.Cause, a.trace.Extensions = s.Cause, s.ExtensionResponses
 }
 
 // askChain asks the chain, if the facilitator's reply leaves it to that.
@@ -101,6 +125,7 @@ func (a *attempt) find(ctx context.Context, r ledger.Record, s Settlement, budge
 	if a.gate.Evidence == nil {
 		return Finding{Verdict: noNode}
 	}
+	a.dues.worked = true
 	defer func() { a.trace.Verdict = f.Verdict.String() }()
 	if budget = min(a.spare(), budget); budget < leastEvidence {
 		return Finding{Cause: errors.New("no time left to ask the chain")}
@@ -146,13 +171,13 @@ func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, t *attempted) *O
 			f.Message = own.Message // such as that about a client's share of the slots
 		}
 		if !recorded {
-			return a.fail(f, nil)
+			return failed(f, nil)
 		}
-		return a.fail(f, chargedBy(h.Record()))
+		return failed(f, chargedBy(h.Record()))
 	case c.reply == replyRefused && recorded:
-		return a.refuse("settlement refused: "+reason, a.failure(cmp.Or(t.Reason, reason)))
+		return refused("settlement refused: "+reason, a.failure(cmp.Or(t.Reason, reason)))
 	}
-	return a.fail(fault.New(fault.SettlementUncertain, cause), nil)
+	return failed(fault.New(fault.SettlementUncertain, cause), nil)
 }
 
 // failure is the PAYMENT-RESPONSE of a settlement that failed.

@@ -49,17 +49,17 @@ type Endpoint struct {
 
 // Endpoint returns the endpoint of a product.
 func (s *Seller) Endpoint(p Product) *Endpoint {
-	c := x402.GateConfig{
+	gate := &x402.Gate{
 		Ledger: s.ledger, Facilitator: s.config.Settler, Fallback: s.config.Fallback, Evidence: s.config.Evidence,
 		Receipts: s.config.Receipts, Now: s.config.Front.Now, Log: s.config.Front.Log,
 	}
 	if p.Cap > 0 {
-		c.Slots = limit.NewSlots(p.Name, p.Cap, s.config.Limits, s.config.Front.Now)
+		gate.Slots = limit.NewSlots(p.Name, p.Cap, s.config.Limits, s.config.Front.Now)
 	}
 	if p.Says == nil {
 		p.Says = func(required x402.PaymentRequired, _ *fault.Error) any { return required }
 	}
-	return &Endpoint{seller: s, product: p, gate: x402.NewGate(c)}
+	return &Endpoint{seller: s, product: p, gate: gate}
 }
 
 // ServeHTTP implements http.Handler. HEAD mirrors the offer and never settles, because its
