@@ -199,7 +199,7 @@ func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Tim
 		return Reconciling{}, err
 	}
 	r := Reconciling{Platform: c.platform(log, now), Terms: c.Terms, Ledger: ledger.New(stores.Ledger, now, rand.Text), Chain: view, Cheapest: catalog.Cheapest()}
-	reconcile := x402.ReconcilerConfig{Ledger: r.Ledger, Index: stores.Index, Terms: c.Terms, Now: now, Log: r.Platform.Log}
+	reconcile := x402.Reconciler{Ledger: r.Ledger, Index: stores.Index, Terms: c.Terms, Now: now, Log: r.Platform.Log}
 	reconcile.Evidence, reconcile.Scanner = evidence(view)
 	if c.LowestPrice == nil {
 		r.Reconciler = service.Reconciler(reconcile, c.Former)

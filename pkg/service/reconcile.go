@@ -33,7 +33,7 @@ const reconcileMargin = 10 * time.Second
 // Reconciler settles by evidence what requests left in doubt, under the terms of a
 // deployment and its former ones, which may be nil. It completes the configuration with
 // these and the lowest price.
-func Reconciler(c x402.ReconcilerConfig, former *FormerTerms) *x402.Reconciler {
+func Reconciler(c x402.Reconciler, former *FormerTerms) *x402.Reconciler {
 	c.Cheapest = catalog.Cheapest()
 	if former != nil {
 		c.Former = former.Terms.PayTo

@@ -96,7 +96,7 @@ func (s *scheduled) claim(p ledger.Payment) *ledger.Hold {
 // run runs the function, and returns the one line that it leaves.
 func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Probe) map[string]any {
 	s.Helper()
-	reconciler := service.Reconciler(x402.ReconcilerConfig{
+	reconciler := service.Reconciler(x402.Reconciler{
 		Ledger: s.Ledger, Index: s.Index, Evidence: s.Evidence, Scanner: s.Scanner, Terms: s.Terms, Now: s.Platform.Now, Log: s.Platform.Log,
 	}, s.former)
 	if err := service.Reconcile(s.Platform, reconciler, s.Evidence != nil, probes...)(ctx); !errors.Is(err, fails) {

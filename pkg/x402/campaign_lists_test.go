@@ -173,13 +173,18 @@ func (w *world) outstanding() operatorLists {
 		store[key] = &ledger.Record{Key: key, Version: 1, State: ledger.Settled, SettledAt: time.Unix(1, 0), UpdatedAt: time.Unix(1, 0)}
 	}
 	l := operatorLists{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
-	r := x402.NewReconciler(x402.ReconcilerConfig{
+	reconciler := x402.Reconciler{
 		Ledger: ledger.New(store, time.Now, func() string { return "" }), Index: store, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
-	missed, err := r.Outstanding(context.Background(), x402.Lists{
-		Owed:    func(r ledger.Record, spent bool) { l.owed[r.Key], l.spent[r.Key] = true, spent },
-		Unasked: func(r ledger.Record) { l.unasked[r.Key] = true },
-		Doubt:   func(r ledger.Record) { l.doubt[r.Key] = true },
+	}
+	missed, err := reconciler.Outstanding(context.Background(), func(r ledger.Record) {
+		switch {
+		case r.InDoubt():
+			l.doubt[r.Key] = true
+		case r.Unasked():
+			l.unasked[r.Key] = true
+		default:
+			l.owed[r.Key], l.spent[r.Key] = true, ledger.Spent(r, time.Now())
+		}
 	})
 	if missed > 0 || err != nil {
 		w.violated("the lists of what is outstanding cannot be read")

@@ -337,23 +337,23 @@ const gatewayCut = 30 * time.Second
 func (c *actors) reconcile(sees bool) {
 	p := c.process()
 	p.kind = asReconciler
-	config := x402.ReconcilerConfig{
+	reconciler := x402.Reconciler{
 		Ledger: ledger.New(p, p.now, c.ids()), Index: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
 		Terms:    terms(),
 		Cheapest: big.NewInt(5000), Error: p.renderError,
 	}
 	switch c.w.brokenRule {
 	case "dust counts as money without a request":
-		config.Cheapest = nil
+		reconciler.Cheapest = nil
 	case "the reconciler leaves silent targets alone":
-		config.Error = nil
+		reconciler.Error = nil
 	}
 	if sees {
-		config.Evidence, config.Scanner = p, p
+		reconciler.Evidence, reconciler.Scanner = p, p
 	}
 	var done sync.WaitGroup
 	done.Go(func() {
-		s, _ := x402.NewReconciler(config).Run(context.Background())
+		s, _ := reconciler.Run(context.Background())
 		defer c.w.lock()()
 		if s.Failed > 0 && !p.disturbed() {
 			c.w.violated("the reconciler failed on a record, and nothing failed it")

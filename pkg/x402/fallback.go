@@ -68,13 +68,9 @@ type Ask struct {
 	Took        time.Duration
 }
 
-// asksFirst names who is asked first about a payment that has no record yet, empty
-// where there is one facilitator only.
+// asksFirst names who is asked first about a payment that has no record yet.
 func (f *Fallback) asksFirst() string {
-	switch {
-	case f == nil:
-		return ""
-	case !f.primary.admits(f.Now(), false) && f.second.admits(f.Now(), false):
+	if !f.primary.admits(f.Now(), false) && f.second.admits(f.Now(), false) {
 		return f.Name
 	}
 	return f.Primary

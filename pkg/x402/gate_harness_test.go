@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -341,23 +340,4 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
-}
-
-// needsEach checks that a constructor takes a whole configuration, and panics when
-// any one part is missing.
-func needsEach[C, T any](t *testing.T, whole C, construct func(C) T, parts ...string) {
-	t.Helper()
-	construct(whole)
-	for _, part := range parts {
-		c := whole
-		reflect.ValueOf(&c).Elem().FieldByName(part).SetZero()
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("no %s: no panic", part)
-				}
-			}()
-			construct(c)
-		}()
-	}
 }

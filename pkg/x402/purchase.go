@@ -34,47 +34,33 @@ const deadAfter = 10 * time.Minute
 // ownershipOf classifies the payment that currently owns a purchase. It does no I/O.
 // r is nil when its record is gone.
 func (a *attempt) ownershipOf(r *ledger.Record) ownership {
-	switch {
+	switch now := a.gate.Now(); {
 	case r == nil:
 		return ownerDead
 	case r.Request != a.job.Fingerprint:
 		return ownerElsewhere
-	}
-	now, keyed := a.gate.Now(), named(r.Purchase)
-	held := r.LeaseUntil.After(now)
-	until := r.StandsUntil // the end of what the payment answers
-	switch r.State {
-	case ledger.Superseded, ledger.Refunded:
+	case r.State == ledger.Superseded, r.State == ledger.Refunded:
 		return ownerDead
-	case ledger.Refused:
+	case r.State == ledger.Refused:
 		if r.Disproved || !r.Sent || a.gate.Evidence == nil && !r.Doubt && now.After(r.ValidBefore.Add(deadAfter)) {
 			return ownerDead
 		}
 		return ownerDoubt
-	case ledger.Settling, ledger.Uncertain:
-		if held {
-			return ownerBusy
-		}
+	case (r.InDoubt() || r.Owed()) && r.LeaseUntil.After(now):
+		return ownerBusy
+	case r.InDoubt():
 		return ownerDoubt
-	case ledger.Settled:
-		// When no lookup is left a refund is due. A payer who named the purchase is
-		// told so for a day; one who did not buys anew.
-		switch {
-		case held:
-			return ownerBusy
-		case !ledger.Spent(*r, now):
-			return ownerAnswers
-		}
-		until = time.Time{}
-		if keyed {
-			until = r.LookupAt.Add(ledger.KeptFor)
-		}
-	case ledger.Redeemed:
-		if keyed {
-			until = r.AnsweredAt.Add(ledger.KeptFor)
-		}
-	default:
+	case r.Owed() && !ledger.Spent(*r, now):
+		return ownerAnswers
+	case !r.Paid():
 		return 0 // not the state of a payment
+	}
+	until := r.StandsUntil // the end of what the payment answers; zero where a refund is due
+	switch keyed := named(r.Purchase); {
+	case keyed && r.Owed(): // told for a day that a refund is due
+		until = r.LookupAt.Add(ledger.KeptFor)
+	case keyed:
+		until = r.AnsweredAt.Add(ledger.KeptFor)
 	}
 	if a.request.Arrived.Before(until) {
 		return ownerAnswers
@@ -99,9 +85,6 @@ const (
 // and sends only if this very payment owns it. If another payment owns it, the
 // answer comes from that one.
 func (a *attempt) buy(ctx context.Context, h *ledger.Hold) *Outcome {
-	if h.Record().Purchase == "" {
-		return a.held(ctx, h)
-	}
 	until := a.gate.Now().Add(min(mostWait, a.spare()))
 	for range mostTurns {
 		p, err := a.gate.Ledger.OpenPurchase(ctx, h)
@@ -117,7 +100,7 @@ func (a *attempt) buy(ctx context.Context, h *ledger.Hold) *Outcome {
 			return out
 		}
 	}
-	return a.endUnsent(ctx, h, a.inProgress(nil))
+	return a.endUnsent(ctx, h, inProgress(nil))
 }
 
 // join answers a payment whose purchase another payment owns. It returns nil when
@@ -131,7 +114,7 @@ func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, 
 	case ownerElsewhere:
 		return a.endUnsent(ctx, h, failed(fault.New(fault.IdempotencyConflict, nil), new(false)))
 	case ownerBusy:
-		return a.endUnsent(ctx, h, a.inProgress(r))
+		return a.endUnsent(ctx, h, inProgress(r))
 	case ownerAnswers:
 		a.supersede(ctx, h, r.Key)
 		return a.follow(ctx, *r)
@@ -189,21 +172,20 @@ func (a *attempt) endUnsent(ctx context.Context, h *ledger.Hold, out *Outcome) *
 	err := h.End(withoutDeadline(ctx), ledger.EventNotSent, cmp.Or(h.Record().Reason, "another payment of the purchase was under way"), "")
 	a.wrote(ctx, "attempt not ended", err)
 	a.seen(h.Record().State)
-	switch charged := out.Payment.Charged; {
-	case !h.Record().Doubt || charged == nil || *charged:
-		return out
-	case out.Status == http.StatusPaymentRequired:
-		return failed(fault.New(fault.SettlementUncertain, out.Fault), nil)
+	if charged := out.Payment.Charged; h.Record().Doubt && charged != nil && !*charged {
+		if out.charged(nil); out.Status == http.StatusPaymentRequired {
+			return failed(fault.New(fault.SettlementUncertain, out.Fault), nil)
+		}
 	}
-	return failed(out.Fault, nil)
+	return out
 }
 
-func (a *attempt) inProgress(owner *ledger.Record) *Outcome {
-	f := fault.New(fault.PaymentInProgress, nil)
-	if owner == nil || !owner.Paid() {
-		return failed(f, nil)
+func inProgress(owner *ledger.Record) *Outcome {
+	out := failed(fault.New(fault.PaymentInProgress, nil), nil)
+	if owner != nil && owner.Paid() {
+		return out.by(*owner)
 	}
-	return failed(f, new(true)).with(responseOf(*owner))
+	return out
 }
 
 // supersede ends a payment, whose authorization expires unused, because the owner of its
@@ -227,12 +209,12 @@ func (a *attempt) follow(ctx context.Context, owner ledger.Record) *Outcome {
 // it claims.
 func (a *attempt) resume(ctx context.Context, r ledger.Record) (*attempt, ledger.Claim, error) {
 	b := *a
-	b.claim = ledger.Payment{Key: r.Key, AuthDigest: r.AuthDigest, Terms: r.Terms}
+	b.claim = ledger.Payment{Key: r.Key, AuthDigest: r.AuthDigest, Terms: r.Terms, Asks: a.claim.Asks}
 	b.resend, b.trace.Purchase = true, "joined"
 	if err := unmarshalTerms(r, &b.terms); err != nil {
 		return nil, ledger.Claim{}, err
 	}
-	c, err := a.gate.Ledger.Resume(ctx, r, a.gate.Fallback.asksFirst(), a.lease())
+	c, err := a.gate.Ledger.Resume(ctx, r, a.claim.Asks, a.lease())
 	return &b, c, err
 }
 
@@ -250,7 +232,7 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, 
 		if a.pause(ctx, c.Wait, until) {
 			return nil
 		}
-		return a.endUnsent(ctx, h, heldByRefused(a.ended(c.Record), c.Record))
+		return a.endUnsent(ctx, h, a.explain(a.ended(c.Record), c.Record))
 	case c.Hold == nil:
 		return nil // another attempt has it
 	}
@@ -270,33 +252,27 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, 
 	case now.Disproved:
 		return nil
 	default:
-		return a.endUnsent(ctx, h, a.unresolved(heldByRefused(out, now), r))
+		return a.endUnsent(ctx, h, a.explain(out, now))
 	}
 }
 
-// heldByRefused adds to the refusal of an owner's signature what the payer can do:
-// its authorization can still execute, as far as anybody can tell, and so holds the
-// purchase. The other reasons hold for a new signature of the payer's as well.
-func heldByRefused(out *Outcome, owner ledger.Record) *Outcome {
-	if out.Status == http.StatusPaymentRequired && owner.State == ledger.Refused && owner.BadSignature {
-		out.Fault = out.Fault.Saying(out.Fault.Public() + ", for an earlier signature, which holds the purchase for as long as it is valid: a new Idempotency-Key buys at once")
+// explain adds to the answer of the payment that owns the purchase what else the payer
+// can do: where a refusal is about that payment's signature and not about the payer, who
+// can still be held to it, and where it is not known whether money has moved.
+func (a *attempt) explain(out *Outcome, owner ledger.Record) *Outcome {
+	switch f := out.Fault; {
+	case f == nil:
+	case out.Status == http.StatusPaymentRequired && owner.State == ledger.Refused && owner.BadSignature:
+		out.Fault = f.Saying(f.Public() + ", for an earlier signature, which holds the purchase for as long as it is valid: a new Idempotency-Key buys at once")
+	case f.Code == fault.SettlementUncertain && out.Payment.Charged == nil:
+		until := ""
+		if a.gate.Evidence != nil {
+			until = " The chain decides it some minutes after " + owner.ValidBefore.UTC().Format(time.RFC3339) + "."
+		}
+		out.Fault = f.Saying("An earlier payment for this request may have moved money; that is not known yet." + until +
+			" Send this again; it is never charged twice. With a new Idempotency-Key it is bought anew, at the risk of paying twice.")
 	}
 	return out
-}
-
-// unresolved adds to an uncertain answer until when it can stay uncertain, and
-// what else the payer can do. It leaves other answers alone, among them that of an
-// attempt that lost its lease and knows that the money moved.
-func (a *attempt) unresolved(out *Outcome, r ledger.Record) *Outcome {
-	if out.Fault == nil || out.Fault.Code != fault.SettlementUncertain || out.Payment.Charged != nil {
-		return out
-	}
-	until := ""
-	if a.gate.Evidence != nil {
-		until = " The chain decides it some minutes after " + r.ValidBefore.UTC().Format(time.RFC3339) + "."
-	}
-	return failed(out.Fault.Saying("An earlier payment for this request may have moved money; that is not known yet."+until+
-		" Send this again; it is never charged twice. With a new Idempotency-Key it is bought anew, at the risk of paying twice."), nil)
 }
 
 // replaced answers an authorization that another one of the same purchase
@@ -304,16 +280,15 @@ func (a *attempt) unresolved(out *Outcome, r ledger.Record) *Outcome {
 // sent.
 func (a *attempt) replaced(ctx context.Context, r ledger.Record) *Outcome {
 	p, err := a.gate.Ledger.Purchase(ctx, r.Purchase)
+	var owner *ledger.Record
 	if err == nil && p != nil && p.Owner != r.Key {
-		var owner *ledger.Record
-		if owner, err = a.await(ctx, p, a.gate.Now().Add(min(mostWait, a.spare()))); err == nil {
-			if out := a.fromOwner(ctx, owner); out != nil {
-				return out
-			}
-		}
+		owner, err = a.await(ctx, p, a.gate.Now().Add(min(mostWait, a.spare())))
 	}
 	if err != nil {
 		return ledgerFault(err, nil)
+	}
+	if out := a.fromOwner(ctx, owner); out != nil {
+		return out
 	}
 	return refused("this authorization was replaced by another payment for the same request, and is not charged: sign a new one", nil)
 }
@@ -325,7 +300,7 @@ func (a *attempt) fromOwner(ctx context.Context, owner *ledger.Record) *Outcome 
 	o := a.ownershipOf(owner)
 	switch {
 	case o == ownerBusy:
-		return a.inProgress(owner)
+		return inProgress(owner)
 	case o == ownerAnswers,
 		o == ownerOver && owner.State == ledger.Redeemed && a.request.Arrived.Before(owner.AnsweredAt.Add(ledger.KeptFor)):
 		return a.follow(ctx, *owner)

@@ -1,14 +1,12 @@
 package x402
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math/big"
 	"slices"
 	"strings"
@@ -73,8 +71,8 @@ const (
 	// firstStretch is how long ago the first cursor of a payee begins: the longest
 	// authorization, before a safe block that is an hour old at most.
 	firstStretch = mostWindow + time.Hour
-	// maxPayees is how many former payees are read in a run.
-	maxPayees = 8
+	// maxFormer is how many former payees are read in a run.
+	maxFormer = 8
 	// maxUnmatched is how many transfers that an operator has to look at are logged
 	// one by one in a run.
 	maxUnmatched = 10
@@ -85,29 +83,30 @@ const (
 // facilitator refused, or that has no record. What it costs depends on what was
 // transferred, not on what was refused. Payees of other undecided payments, which were
 // ours before a change of configuration, are read as long as there are such payments.
-func (r *run) receive(ctx context.Context) error {
-	if r.Scanner == nil {
-		return nil
-	}
-	former := slices.SortedFunc(maps.Keys(r.former), func(a, b Address) int { return bytes.Compare(a[:], b[:]) })
-	var broken error
-	for _, payee := range append([]Address{r.payee}, former...) {
-		if ctx.Err() == nil {
-			broken = errors.Join(broken, r.receiveOf(ctx, payee))
+func (r *run) receive(ctx context.Context) (err error) {
+	for _, payee := range r.payees {
+		if r.Scanner != nil && ctx.Err() == nil {
+			err = errors.Join(err, r.receiveOf(ctx, payee))
 		}
 	}
-	return broken
+	return err
 }
 
-// noteFormer notes a payee whose transfers are read beside ours.
-func (r *run) noteFormer(payTo string) {
-	if payee, err := ParseAddress(payTo); err == nil && payee != r.payee && len(r.former) < maxPayees {
-		r.former[payee] = true
+// note adds a payee to those whose transfers are read.
+func (r *run) note(payTo string) {
+	payee, err := ParseAddress(payTo)
+	if err == nil && len(r.payees) <= maxFormer && !slices.Contains(r.payees, payee) {
+		r.payees = append(r.payees, payee)
 	}
+}
+
+// of says whether a record is of a payment in this token.
+func (t Terms) of(r ledger.Record) bool {
+	return strings.HasPrefix(r.Key, t.Network+"|"+strings.ToLower(t.Asset)+"|")
 }
 
 func (r *run) receiveOf(ctx context.Context, payee Address) error {
-	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), r.asset.String(), payee.String())
+	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String())
 	at, err := r.cursor(ctx, key)
 	moved := false
 	for done := false; err == nil && !done; {
@@ -117,10 +116,10 @@ func (r *run) receiveOf(ctx context.Context, payee Address) error {
 	}
 	_, node := errors.AsType[unreadable](err)
 	switch {
-	case node && !(moved && timeUp(ctx)): // one that does not answer until the time is up has failed, too
+	case node && !(moved && ctx.Err() != nil): // one that does not answer until the time is up has failed, too
 		r.Unread = true
 		r.Log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
-	case err == nil || timeUp(ctx): // what was not read is read by the next run
+	case err == nil || ctx.Err() != nil: // what was not read is read by the next run
 	case errors.Is(err, ledger.ErrConflict):
 		r.Log.InfoContext(ctx, "another writer came first, the next run reads on", "error", err)
 	default:
@@ -182,7 +181,7 @@ func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
 // cursor was made: then it counts only if it is of a record. Only an error of the store
 // ends the run: a record that cannot be read must not hide every later transfer.
 func (r *run) match(ctx context.Context, t Transfer, early bool) error {
-	key := ledger.Key(r.Terms.Network, r.asset.String(), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
+	key := ledger.Key(r.Terms.Network, strings.ToLower(r.Terms.Asset), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
 	result, err := r.testify(ctx, key, t, early)
 	attention := ""
 	switch {
@@ -226,7 +225,7 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 	switch {
 	case early:
 		unrecorded = ignored
-	case !authorized || t.Value.Cmp(r.Cheapest) < 0:
+	case !authorized || r.Cheapest != nil && t.Value.Cmp(r.Cheapest) < 0:
 		unrecorded = deposit
 	case t.Time.Before(r.Now().Add(-oldestTransfer)):
 		unrecorded = forgotten
@@ -240,7 +239,7 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 		}
 	}
 	// What a refund of a transfer without a record needs.
-	terms, err := json.Marshal(Requirements{Scheme: Scheme, Network: r.Terms.Network, Amount: t.Value.String(), Asset: r.asset.Checksum(), PayTo: t.To.Checksum()})
+	terms, err := json.Marshal(Requirements{Scheme: Scheme, Network: r.Terms.Network, Amount: t.Value.String(), Asset: r.Terms.Asset, PayTo: t.To.Checksum()})
 	if err != nil {
 		return 0, err
 	}

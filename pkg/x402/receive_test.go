@@ -212,7 +212,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 			payment(1).Key: "123456789", payment(2).Key + "|" + other.Transaction: "6000", payment(3).Key + "|" + inFlight.Transaction: "4999",
 		}
 		owed := map[string]string{} // amounts; all of them are refunds
-		missed, err := d.reconciler().Outstanding(t.Context(), x402.Lists{Unasked: func(r ledger.Record) {
+		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Record) {
 			var q x402.Requirements
 			d.must(json.Unmarshal(r.Terms, &q))
 			if !ledger.Spent(r, time.Now()) || r.Receipt == nil || r.Receipt.Payer != addressOf(reconcilePayer).Checksum() {
@@ -222,7 +222,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 				t.Errorf("a debt's terms are %+v", q)
 			}
 			owed[r.Key] = q.Amount
-		}})
+		})
 		if diff := gocmp.Diff(want, owed); diff != "" || missed != 0 || err != nil {
 			t.Errorf("owed (-want +got), %d missed, %v:\n%s", missed, err, diff)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"strings"
@@ -16,16 +17,9 @@ import (
 
 // Reconciler settles by evidence what requests left uncertain, and counts what is
 // owed to payers who have not come back. It runs concurrently with requests: it
-// writes only under a lease that it takes itself, and it moves no money.
+// writes only under a lease that it takes itself, and it moves no money. Ledger, Index,
+// Terms, Now and Log are required.
 type Reconciler struct {
-	ReconcilerConfig
-	asset, payee Address
-	sees         string // the keys that evidence can judge begin with it
-}
-
-// ReconcilerConfig are the parts of a Reconciler; Ledger, Index, Now and Log
-// are required.
-type ReconcilerConfig struct {
 	Ledger *ledger.Ledger
 	Index  ledger.Index
 	// Evidence reads the chain. Without it the Reconciler counts, and ends only
@@ -36,8 +30,7 @@ type ReconcilerConfig struct {
 	Scanner Scanner
 	// Terms are what Evidence and Scanner look at; their addresses are valid. Payments
 	// under other terms, which a table can hold after a change of configuration,
-	// are left in doubt: that another chain does not have them proves nothing. The zero
-	// value, which no Scanner can have, means that Evidence looks at every payment.
+	// are left in doubt: that another chain does not have them proves nothing.
 	Terms Terms
 	// Former is the payee before the last change, which Scanner reads too; empty is
 	// none.
@@ -50,28 +43,6 @@ type ReconcilerConfig struct {
 	Error func(f *fault.Error, s PaymentStatus) []byte
 	Now   func() time.Time
 	Log   *slog.Logger
-}
-
-// NewReconciler returns a Reconciler.
-func NewReconciler(c ReconcilerConfig) *Reconciler {
-	if c.Ledger == nil || c.Index == nil || c.Now == nil || c.Log == nil {
-		panic("x402.NewReconciler: ledger, index, clock and log are required")
-	}
-	if c.Cheapest == nil {
-		c.Cheapest = new(big.Int)
-	}
-	r := &Reconciler{ReconcilerConfig: c}
-	if c.Scanner == nil && c.Terms == (Terms{}) {
-		return r
-	}
-	var bad, worse error
-	r.asset, bad = ParseAddress(c.Terms.Asset)
-	r.payee, worse = ParseAddress(c.Terms.PayTo)
-	if bad != nil || worse != nil || c.Terms.Network == "" {
-		panic("x402.NewReconciler: terms need a network, an asset and a payee")
-	}
-	r.sees = strings.TrimSuffix(ledger.Key(c.Terms.Network, r.asset.String(), "", ""), "|")
-	return r
 }
 
 // Bounds of one run.
@@ -120,29 +91,27 @@ type Summary struct {
 // is valid with an error, too. A corrupt record is counted and logged, and is not an
 // error.
 func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
-	r := &run{Reconciler: c, judged: map[string]bool{}, former: map[Address]bool{}}
-	r.noteFormer(c.Former)
+	r := &run{Reconciler: c}
+	r.note(c.Terms.PayTo)
+	r.note(c.Former)
 	quarters := 3
 	if c.Scanner != nil {
 		quarters = 2 // the rest is shared with reading the chain
 	}
 	settling, cancel := c.share(ctx, quarters)
 	defer cancel()
-	var once sync.Once
 	var broken error
-	receive := func() {
-		once.Do(func() {
-			ctx, cancel := c.share(ctx, 2)
-			defer cancel()
-			broken = r.receive(ctx)
-		})
-	}
+	receive := sync.OnceFunc(func() {
+		ctx, cancel := c.share(ctx, 2)
+		defer cancel()
+		broken = r.receive(ctx)
+	})
 	open, owed := c.walk(ctx, func(record ledger.Record) error {
-		if timeUp(settling) { // what is left of this list is only counted
+		if settling.Err() != nil { // what is left of this list is only counted
 			receive()
 		}
 		number, err := r.one(ctx, settling, record)
-		if err == nil && number != nil {
+		if err == nil {
 			*number++
 			r.Listed++
 		}
@@ -158,8 +127,8 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 type run struct {
 	*Reconciler
 	Summary
-	judged map[string]bool  // whom evidence was asked about
-	former map[Address]bool // payees other than ours, whose transfers are read
+	judged int       // how many records evidence was asked about
+	payees []Address // whose transfers are read: ours, and former ones
 }
 
 // share is ctx with a part of the time that is left, in quarters. The last quarter
@@ -173,20 +142,17 @@ func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, 
 }
 
 // one deals with one record of the first list, and asks for evidence while settling has
-// not ended. It returns the number that counts it, or nil for one that was looked at
-// before: what was written about it has moved it behind the others.
+// not ended. It returns the number that counts it.
 func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, error) {
 	switch {
-	case r.judged[record.Key]:
-		return nil, nil
 	case !record.InDoubt():
 		return &r.Skipped, nil
-	case timeUp(settling) || len(r.judged) == maxJudged:
+	case settling.Err() != nil || r.judged == maxJudged:
 		return &r.Left, nil
 	}
 	var terms Requirements
-	if strings.HasPrefix(record.Key, r.sees) && unmarshalTerms(record, &terms) == nil {
-		r.noteFormer(terms.PayTo)
+	if r.Terms.of(record) && unmarshalTerms(record, &terms) == nil {
+		r.note(terms.PayTo)
 	}
 	if !r.Ledger.Sleeping(record) {
 		return &r.Skipped, nil
@@ -206,7 +172,7 @@ func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, er
 	case sending == ledger.Undue || r.Evidence == nil:
 		return &r.Undue, nil
 	}
-	r.judged[record.Key] = true
+	r.judged++
 	return r.judge(settling, record, sending == ledger.MayBeSent)
 }
 
@@ -224,7 +190,7 @@ func (r *run) judge(ctx context.Context, record ledger.Record, doubtful bool) (*
 	}
 	q.Sent = true // what is open may have been sent, abandoned attempts too
 	f := Finding{Cause: errors.New("the payment is on another chain, or in another token, than the one looked at")}
-	if strings.HasPrefix(record.Key, r.sees) {
+	if r.Terms.of(record) {
 		bounded, cancel := context.WithTimeout(ctx, evidenceBudget)
 		defer cancel()
 		f = r.Evidence.Find(bounded, q)
@@ -232,7 +198,7 @@ func (r *run) judge(ctx context.Context, record ledger.Record, doubtful bool) (*
 	switch {
 	case !doubtful && f.Verdict != Paid && f.Verdict != NeverPaid:
 		return &r.Undue, nil
-	case f.Verdict == CannotTell && timeUp(ctx):
+	case f.Verdict == CannotTell && ctx.Err() != nil:
 		return &r.Left, nil // there was no time to ask
 	case f.Verdict == CannotTell && r.CannotTell < maxDoubts:
 		r.Log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", f.Cause)
@@ -263,10 +229,10 @@ func (r *run) decide(ctx context.Context, record ledger.Record, q Question, f Fi
 		number = &r.RefusedLate
 		err = h.End(ctx, ledger.EventDisproved, f.Reason, "")
 		r.Log.InfoContext(ctx, "found never paid", "key", record.Key, "reason", f.Reason)
-	case StillOpen:
-		number = &r.StillOpen
-		fallthrough
-	default: // CannotTell
+	default: // StillOpen, CannotTell
+		if f.Verdict == StillOpen {
+			number = &r.StillOpen
+		}
 		err = h.End(ctx, ledger.EventUncertain, cmp.Or(h.Record().Reason, "no evidence yet"), "")
 	}
 	if errors.Is(err, ledger.ErrLost) { // another holder has the record now
@@ -302,5 +268,121 @@ func (r *run) owes(ctx context.Context, record ledger.Record) error {
 	return err
 }
 
-// timeUp says that the time of a run has ended.
-func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
+// pageOfPlaces is how many places of a list are asked for, and kept, at once.
+const pageOfPlaces = 1000
+
+// Outstanding reads the index to its end, and calls see for everything in it that no
+// attempt holds: payments that may have moved money, of which that is not known
+// (Record.InDoubt), money that came without a request that is known (Unasked), and
+// payments whose answer is owed. What the target's silence answers
+// (ledger.SilenceStands) is not outstanding. missed is how many records could not be
+// read; the error is that of the index, or of the ledger on some record, or says that ctx
+// ended before the index did. A corrupt record is counted in missed and logged, and is
+// not an error.
+func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Record)) (missed int, err error) {
+	open, owed := c.walk(ctx, func(r ledger.Record) error {
+		if !c.Ledger.Sleeping(r) {
+			return nil
+		}
+		sending, err := c.Ledger.Sending(ctx, r)
+		if sending == ledger.MayBeSent {
+			see(r)
+		}
+		return err
+	}, func(r ledger.Record) error {
+		if !ledger.SilenceStands(r, c.Now()) {
+			see(r)
+		}
+		return nil
+	}, func() {})
+	if err = errors.Join(open.err, owed.err); err == nil && !(open.whole && owed.whole) {
+		err = fmt.Errorf("the index was not read to its end: %w", ctx.Err())
+	}
+	return open.failed + open.left + owed.failed + owed.left, err
+}
+
+// Each fetches records and calls see once for each of those that there are. missed
+// is how many could not be read, or not before ctx ended; the error is as with
+// Outstanding.
+func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Record)) (missed int, err error) {
+	var v visited
+	for _, key := range keys {
+		c.visit(ctx, key, &v, func(r ledger.Record) error { see(r); return nil })
+	}
+	return v.failed + v.left, v.err
+}
+
+// walk reads the two lists of the index, each least recently written first, and calls
+// between in between. What is written from now on is not in the first. It calls open for
+// each record of that, and owed once for each of both that is owed and that no attempt
+// holds. In this order: a lookup that ends meanwhile moves its record from the first list
+// to the second.
+func (c *Reconciler) walk(ctx context.Context, open, owed func(ledger.Record) error, between func()) (first, second visited) {
+	begun, seen := c.Now(), map[string]bool{}
+	once := func(r ledger.Record) error {
+		if !c.Ledger.Unclaimed(r) || seen[r.Key] {
+			return nil
+		}
+		seen[r.Key] = true
+		return owed(r)
+	}
+	first = c.list(ctx, ledger.ListOpen, begun, func(r ledger.Record) error {
+		if err := once(r); err != nil {
+			return err
+		}
+		return open(r)
+	})
+	between()
+	return first, c.list(ctx, ledger.ListOwed, time.Time{}, once)
+}
+
+// visited is the result of reading records.
+type visited struct {
+	gone   int   // that there are not
+	failed int   // that could not be read, or seeing them failed
+	left   int   // that were not reached before ctx ended
+	whole  bool  // the list was read to its end
+	err    error // of the index, and the first that was the store's
+}
+
+// list reads a list of the index page by page, until it or ctx ends, and calls see for
+// each record.
+func (c *Reconciler) list(ctx context.Context, name string, before time.Time, see func(ledger.Record) error) (v visited) {
+	for after := (ledger.Place{}); !v.whole; {
+		page, err := c.Index.List(ctx, name, before, after, pageOfPlaces)
+		if err != nil {
+			if after == (ledger.Place{}) || ctx.Err() == nil {
+				v.err = errors.Join(fmt.Errorf("list %s records: %w", name, err), v.err)
+			}
+			return v
+		}
+		for _, after = range page {
+			c.visit(ctx, after.Key, &v, see)
+		}
+		v.whole = len(page) < pageOfPlaces
+	}
+	return v
+}
+
+// visit fetches a record, and calls see if there is one.
+func (c *Reconciler) visit(ctx context.Context, key string, v *visited, see func(ledger.Record) error) {
+	r, err := c.Ledger.Fetch(ctx, key)
+	switch {
+	case ctx.Err() != nil:
+		v.left++
+		return
+	case err == nil && r == nil:
+		v.gone++
+		return
+	case err == nil:
+		err = see(*r)
+	}
+	if err == nil {
+		return
+	}
+	v.failed++
+	c.Log.ErrorContext(ctx, "not reconciled", "key", key, "error", err)
+	if v.err == nil && !errors.Is(err, ledger.ErrCorrupt) && !errors.Is(err, ledger.ErrIllegal) {
+		v.err = fmt.Errorf("reconcile %s: %w", key, err)
+	}
+}

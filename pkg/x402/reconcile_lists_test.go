@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,47 +15,31 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// What is owed, and what of it is a refund.
-func TestReconcileOwed(t *testing.T) {
+// What is owed, and what of it is a refund; what is in doubt, and nothing that somebody
+// holds or that is decided.
+func TestReconcileOutstanding(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.owed(1, ledger.MaxLookups) // no lookup left
 		d.owed(2, 2)
 		d.owed(3, 0)          // settled late, never asked for
 		redeem(d, d.claim(4)) // has its answer
-		d.uncertain(5)        // not known
-		looking := d.claim(6) // somebody is at it
+		d.uncertain(5)
+		looking := d.claim(6)
 		d.must(looking.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
-		d.wants(x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, Exhausted: 1}) // the lease of 6 runs
-		var got []string
-		missed, err := d.reconciler().Outstanding(t.Context(), x402.Lists{Owed: func(r ledger.Record, spent bool) {
-			got = append(got, fmt.Sprint(r.Key[len(r.Key)-1:], " spent: ", spent))
-		}, Doubt: func(ledger.Record) {}})
-		if want := []string{"1 spent: true", "2 spent: false", "3 spent: false"}; !slices.Equal(got, want) || missed != 0 || err != nil {
-			t.Errorf("owed %v, %d missed, %v; want %v", got, missed, err, want)
-		}
-		time.Sleep(25 * time.Hour) // the time for lookups is over; the live one died
-		d.wants(x402.Summary{Listed: 2, Open: 1, Skipped: 1, StillOpen: 1, Owed: 4, Exhausted: 4})
+		d.claim(7)
+		d.wants(x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, Exhausted: 1}) // the leases of 6 and 7 run
+		d.outstanding("doubt 5", "owed 2", "owed 3", "spent 1")
+		time.Sleep(25 * time.Hour) // the time for lookups is over; the live ones died
+		d.outstanding("doubt 5", "doubt 7", "spent 1", "spent 2", "spent 3", "spent 6")
+		d.wants(x402.Summary{Listed: 3, Open: 2, Skipped: 1, StillOpen: 2, Owed: 4, Exhausted: 4})
 	})
 }
 
-// What is in doubt, and nothing that somebody holds or that is decided; a record
-// that cannot be read is missed, and hides no other.
-func TestReconcileInDoubt(t *testing.T) {
+// A record that cannot be read is missed, and hides no other.
+func TestReconcilerEach(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
-		d.uncertain(1)
-		d.owed(2, 1)
-		redeem(d, d.claim(3))
-		d.claim(4)
-		d.uncertain(5)
-		for _, want := range [][]int{{1, 5}, {1, 4, 5}} {
-			var got []int
-			missed, err := d.reconciler().Outstanding(t.Context(), x402.Lists{Owed: func(ledger.Record, bool) {}, Doubt: func(r ledger.Record) {
-				got = append(got, int(r.Key[len(r.Key)-1]-'0'))
-			}})
-			if slices.Sort(got); !slices.Equal(got, want) || missed != 0 || err != nil {
-				t.Errorf("in doubt %v, %d missed, %v; want %v", got, missed, err, want)
-			}
-			time.Sleep(time.Hour) // the attempt that held 4 has died
+		for n := range 5 {
+			d.claim(n)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		missed, err := d.reconciler().Each(ctx, d.memory.Keys(), func(ledger.Record) { cancel() })
@@ -105,23 +87,13 @@ func reconcilesUnsent(t *testing.T, d *reconcilerHarness, blind bool) {
 	d.claim(4)      // a ping
 	d.uncertain(5)  // in doubt
 	time.Sleep(time.Minute)
-	listed := func(when string, want ...string) {
-		t.Helper()
-		var got []string
-		missed, err := d.reconciler().Outstanding(t.Context(), x402.Lists{Doubt: func(r ledger.Record) {
-			got = append(got, strings.TrimLeft(r.Key[len(r.Key)-2:], "0"))
-		}})
-		if slices.Sort(got); !slices.Equal(got, want) || missed != 0 || err != nil {
-			t.Errorf("%s: in doubt are %v, %d missed, %v; want %v", when, got, missed, err, want)
-		}
-	}
 	before, undue := d.stored(2), x402.Summary{Listed: 6, Open: 2, StillOpen: 2, Undue: 4}
 	late := x402.Summary{Listed: 6, Open: 4, RefusedLate: 2, StillOpen: 4}
 	if blind {
 		undue.StillOpen, undue.CannotTell = 0, 2
 		late = x402.Summary{Listed: 6, Open: 4, RefusedLate: 1, CannotTell: 4, Undue: 1}
 	}
-	listed("at first", "4", "5")
+	d.outstanding("doubt 4", "doubt 5")
 	d.wants(undue)
 	if r := d.stored(2); r.Version != before.Version {
 		t.Errorf("it was written: %+v", r)
@@ -133,9 +105,9 @@ func reconcilesUnsent(t *testing.T, d *reconcilerHarness, blind bool) {
 		return x402.Finding{Verdict: x402.StillOpen}
 	}
 	time.Sleep(5*time.Minute + ledger.ClockSlack)
-	listed("when the windows are over", "1", "4", "5", "c")
+	d.outstanding("doubt 1", "doubt 4", "doubt 5", "doubt c")
 	d.wants(late)
-	listed("in the end", "1", "4", "5", "c")
+	d.outstanding("doubt 1", "doubt 4", "doubt 5", "doubt c")
 	if r := d.stored(2); r.State != ledger.Refused || r.Sent || r.Doubt {
 		t.Errorf("who waited: %+v", r)
 	}
@@ -171,14 +143,7 @@ func TestReconcileSilence(t *testing.T) {
 		d.owed(2, 1)
 		d.wants(x402.Summary{Owed: 2}) // it can be asked for still
 		time.Sleep(25 * time.Hour)
-		missed, err := d.reconciler().Outstanding(t.Context(), x402.Lists{Owed: func(r ledger.Record, _ bool) {
-			if r.Key != payment(2).Key {
-				t.Errorf("%s is listed", r.Key)
-			}
-		}})
-		if missed != 0 || err != nil {
-			t.Error(missed, err)
-		}
+		d.outstanding("spent 2")
 		d.wants(x402.Summary{Owed: 1, Exhausted: 1, Silent: 1})
 		r := d.stored(1)
 		if r.State != ledger.Redeemed || r.Answer.Status != 504 || string(must(r.Answer.Plain())) != "ssl_timeout, charged true, retryable false" {
@@ -200,18 +165,17 @@ func TestReconcileReadsToTheEnd(t *testing.T) {
 		time.Sleep(time.Hour)
 		d.owed(1, ledger.MaxLookups)
 		d.wants(x402.Summary{Owed: n + 1, Exhausted: n + 1})
-		unasked, owed := 0, 0
-		all := x402.Lists{Unasked: func(ledger.Record) { unasked++ }, Owed: func(ledger.Record, bool) { owed++ }}
-		if missed, err := d.reconciler().Outstanding(t.Context(), all); unasked != n || owed != 1 || missed != 0 || err != nil {
-			t.Errorf("%d and %d are listed, %d missed, %v", unasked, owed, missed, err)
-		}
 		ctx, cancel := context.WithCancel(t.Context())
-		all.Unasked = func(ledger.Record) {
-			if unasked++; unasked == n+1500 {
+		seen := 0
+		see := func(ledger.Record) {
+			if seen++; seen == n+1+1500 {
 				cancel()
 			}
 		}
-		missed, err := d.reconciler().Outstanding(ctx, all)
+		if missed, err := d.reconciler().Outstanding(t.Context(), see); seen != n+1 || missed != 0 || err != nil {
+			t.Errorf("%d are listed, %d missed, %v", seen, missed, err)
+		}
+		missed, err := d.reconciler().Outstanding(ctx, see)
 		if missed != 500 || !errors.Is(err, context.Canceled) {
 			t.Errorf("stopped: %d missed, %v", missed, err)
 		}
@@ -244,18 +208,6 @@ func (x *stopping) List(ctx context.Context, list string, before time.Time, afte
 		x.stop()
 	}
 	return page, err
-}
-
-func TestNewReconcilerPanics(t *testing.T) {
-	t.Parallel()
-	memory := new(ledgertest.Memory)
-	whole := x402.ReconcilerConfig{
-		Ledger: ledger.New(memory, time.Now, func() string { return "w" }), Index: memory, Scanner: &fakeScanner{},
-		Terms: terms(),
-		Now:   time.Now, Log: slog.New(slog.DiscardHandler),
-	}
-	// A reconciler that reads the chain has to know for whom: the last one.
-	needsEach(t, whole, x402.NewReconciler, "Ledger", "Index", "Now", "Log", "Terms")
 }
 
 // 1,500 records in doubt and runs of 1,000: the second run sees the rest.

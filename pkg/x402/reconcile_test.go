@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -60,7 +61,7 @@ func verdict(f x402.Finding) func(context.Context, x402.Question) x402.Finding {
 }
 
 func (d *reconcilerHarness) reconciler() *x402.Reconciler {
-	c := x402.ReconcilerConfig{
+	c := &x402.Reconciler{
 		Ledger: d.ledger, Index: d.index, Now: time.Now, Terms: terms(),
 		Log: slog.New(slog.NewTextHandler(&d.log, nil)), Cheapest: big.NewInt(cheapest),
 		Error: func(f *fault.Error, s x402.PaymentStatus) []byte {
@@ -73,7 +74,7 @@ func (d *reconcilerHarness) reconciler() *x402.Reconciler {
 	if d.chain != nil {
 		c.Scanner = d.chain
 	}
-	return x402.NewReconciler(c)
+	return c
 }
 
 // run reconciles once, and checks that the parts of the summary add up.
@@ -95,6 +96,29 @@ func (d *reconcilerHarness) wants(want x402.Summary) {
 	got, err := d.run(d.t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		d.t.Errorf("summary (-want +got), %v:\n%s", err, diff)
+	}
+}
+
+// outstanding compares what is outstanding with what it must be, each as its list and
+// number, such as "doubt 1".
+func (d *reconcilerHarness) outstanding(want ...string) {
+	d.t.Helper()
+	var got []string
+	missed, err := d.reconciler().Outstanding(d.t.Context(), func(r ledger.Record) {
+		list := "owed"
+		switch {
+		case r.InDoubt():
+			list = "doubt"
+		case r.Unasked():
+			list = "unasked"
+		case ledger.Spent(r, time.Now()):
+			list = "spent"
+		}
+		got = append(got, list+" "+strings.TrimLeft(strings.Split(r.Key, "|")[3], "0x"))
+	})
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" || missed != 0 || err != nil {
+		d.t.Errorf("outstanding, %d missed, %v (-want +got):\n%s", missed, err, diff)
 	}
 }
 

@@ -89,10 +89,8 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	r := c.Record
 	switch c.Result {
 	case ledger.InFlight:
-		out := failed(a.repeatable(fault.New(fault.PaymentInProgress, nil).After(c.Wait), r), nil).with(responseOf(r))
-		if r.Paid() { // else the other attempt may be moving it now
-			out.charged(new(true))
-		}
+		out := inProgress(&r) // not paid, the other attempt may be moving the money now
+		out.Fault = a.repeatable(out.Fault.After(c.Wait), r)
 		return out
 	case ledger.Answered:
 		return a.replay(r)

@@ -138,7 +138,9 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 		ValidBefore: time.Unix(p.ValidBefore.Int64(), 0).UTC(),
 		Payload:     p.stored(),
 		Recovered:   err == nil,
-		Asks:        a.gate.Fallback.asksFirst(),
+	}
+	if f := a.gate.Fallback; f != nil {
+		a.claim.Asks = f.asksFirst()
 	}
 	if t := p.token(); t != "" {
 		a.claim.Token = digestOf(t) // only the digest is stored, and neither is logged
@@ -270,7 +272,10 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	if out := a.adopt(c.Record); out != nil {
 		return a.endUnsent(ctx, c.Hold, out)
 	}
-	return a.buy(ctx, c.Hold)
+	if c.Record.Purchase != "" {
+		return a.buy(ctx, c.Hold)
+	}
+	return a.held(ctx, c.Hold)
 }
 
 // lease is when what this attempt holds ends.

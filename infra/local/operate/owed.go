@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -34,15 +33,18 @@ func listOwed(ctx context.Context, o order) error {
 			}
 		}
 		refunds := 0
-		missed, err := l.Reconciler.Outstanding(ctx, x402.Lists{
-			Owed: func(r ledger.Record, spent bool) {
-				if spent {
+		missed, err := l.Reconciler.Outstanding(ctx, func(r ledger.Record) {
+			switch {
+			case r.InDoubt():
+				add(doubt, l.paymentAs(r, inDoubt))
+			case r.Unasked():
+				add(unasked, l.paymentOf(ctx, r))
+			default:
+				if ledger.Spent(r, l.Reconciler.Now()) {
 					refunds++
 				}
 				add(owed, l.paymentOf(ctx, r))
-			},
-			Unasked: func(r ledger.Record) { add(unasked, l.paymentOf(ctx, r)) },
-			Doubt:   func(r ledger.Record) { add(doubt, l.paymentAs(r, inDoubt)) },
+			}
 		})
 		all := slices.Concat(list[owed], list[unasked], list[doubt])
 		more := n[owed] + n[doubt] + n[unasked] - len(all)

@@ -109,7 +109,7 @@ func (s *Seller) Reconcile(ctx context.Context) (x402.Summary, error) {
 	if !ok {
 		return x402.Summary{}, fmt.Errorf("x402http: the ledger %T keeps no index of open payments", s.config.Ledger)
 	}
-	c := x402.ReconcilerConfig{
+	c := x402.Reconciler{
 		Ledger: s.ledger, Index: index, Evidence: s.config.Evidence, Terms: s.terms, Cheapest: s.cheapest,
 		Now: s.config.Front.Now, Log: s.config.Front.Log,
 	}
@@ -117,16 +117,16 @@ func (s *Seller) Reconcile(ctx context.Context) (x402.Summary, error) {
 	return Reconciler(c).Run(ctx)
 }
 
-// Reconciler returns the Reconciler of a configuration. What it stores is the error that
+// Reconciler returns a Reconciler with its errors. What it stores is the error that
 // a request stores, under a name of no request, and without the place where it is
 // explained, because the origin may be known by requests only.
-func Reconciler(c x402.ReconcilerConfig) *x402.Reconciler {
+func Reconciler(c x402.Reconciler) *x402.Reconciler {
 	c.Error = func(f *fault.Error, s x402.PaymentStatus) []byte {
 		front := Front{}
 		front.fill()
 		return front.errorBody(nil, "reconcile", f, s, false)
 	}
-	return x402.NewReconciler(c)
+	return &c
 }
 
 func (c *Config) fill() {
