@@ -101,11 +101,14 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	settling, cancel := c.share(ctx, quarters)
 	defer cancel()
 	var broken error
-	receive := sync.OnceFunc(func() {
-		ctx, cancel := c.share(ctx, 2)
-		defer cancel()
-		broken = r.receive(ctx)
-	})
+	var once sync.Once
+	receive := func() {
+		once.Do(func() {
+			ctx, cancel := c.share(ctx, 2)
+			defer cancel()
+			broken = r.receive(ctx)
+		})
+	}
 	open, owed := c.walk(ctx, func(record ledger.Record) error {
 		if settling.Err() != nil { // what is left of this list is only counted
 			receive()
