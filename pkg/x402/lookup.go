@@ -134,6 +134,21 @@ func (a *attempt) signed(ctx context.Context, paid *SettleResponse, body []byte)
 	return jws
 }
 
+// success is the PAYMENT-RESPONSE of a receipt.
+func success(r ledger.Receipt) *SettleResponse {
+	return &SettleResponse{Success: true, Transaction: r.Transaction, Network: r.Network, Payer: r.Payer}
+}
+
+// with returns the response with a signed receipt, if there is one.
+func (s *SettleResponse) with(jws string) *SettleResponse {
+	if jws == "" {
+		return s
+	}
+	out := *s
+	out.Extensions.OfferReceipt.Info.Receipt = SignedReceipt{Format: FormatJWS, Signature: jws}
+	return &out
+}
+
 // noBetter ends a lookup of a bundle whose answer has no more parts than the one
 // that is stored, and replays that.
 func (a *attempt) noBetter(ctx context.Context, h *ledger.Hold, prevented bool) *Outcome {

@@ -278,6 +278,16 @@ func (o *Offer) payload(exact ExactPayload, terms json.RawMessage) Payload {
 	return Payload{X402Version: Version, Resource: &resource, Accepted: terms, Payload: exact, Extensions: o.forwarded}
 }
 
+// EncodeHeader is the wire form of the three payment headers: standard base64
+// with padding, of JSON.
+func EncodeHeader(v any) (string, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "", fmt.Errorf("encode payment header: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(b), nil
+}
+
 // NewToken is a retry token: 16 bytes of random in base64url without padding. It
 // fails only when random does.
 func NewToken(random io.Reader) (string, error) {

@@ -105,9 +105,9 @@ func (t Terms) of(r ledger.Record) bool {
 	return strings.HasPrefix(r.Key, t.Network+"|"+strings.ToLower(t.Asset)+"|")
 }
 
+// receiveOf reads what reached a payee, batch by batch.
 func (r *run) receiveOf(ctx context.Context, payee Address) error {
-	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String())
-	at, err := r.cursor(ctx, key)
+	at, err := r.cursor(ctx, ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String()))
 	moved := false
 	for done := false; err == nil && !done; {
 		was := at.Next
@@ -132,9 +132,8 @@ func (r *run) receiveOf(ctx context.Context, payee Address) error {
 type unreadable struct{ error }
 
 // batch reads one batch, compares it with the ledger and moves the cursor behind
-// it. If the time is up during that, it moves the cursor behind the blocks that
-// are finished: otherwise every run would begin, and none finish, a batch that
-// takes longer than a run may.
+// it, or, if the time is up, behind the blocks that are finished: otherwise every run
+// would begin, and none finish, a batch that takes longer than a run may.
 func (r *run) batch(ctx context.Context, payee Address, at *ledger.Cursor) (done bool, err error) {
 	b, err := r.Scanner.Transfers(ctx, payee, at.Next)
 	if err != nil {

@@ -66,10 +66,6 @@ func responseOf(r ledger.Record) *SettleResponse {
 	return success(*r.Receipt)
 }
 
-func success(r ledger.Receipt) *SettleResponse {
-	return &SettleResponse{Success: true, Transaction: r.Transaction, Network: r.Network, Payer: r.Payer}
-}
-
 const (
 	// alreadyUsed is the reason of a 402 that says the same whatever the record is: who
 	// sends a copy from the chain learns nothing from it, and a payer whose client leaves

@@ -193,6 +193,14 @@ const (
 	anyClass
 )
 
+// String is the class as logs and metrics name it.
+func (c Class) String() string {
+	return [...]string{
+		Unknown: "unknown", Moved: "settled", Refused: "refused", used: "refused", expired: "refused", TurnedAway: "turned_away",
+		NotSent: "not_sent", notResent: "not_sent",
+	}[c]
+}
+
 // refused says that the facilitator gave a reason that is about the payer.
 func (c Class) refused() bool { return c == Refused || c == used || c == expired }
 
@@ -202,6 +210,13 @@ const (
 	noNode                                  // the chain has to be asked, and no node is configured
 	anyVerdict
 )
+
+// String is the verdict as logs name it.
+func (v Verdict) String() string {
+	return [...]string{
+		CannotTell: "cannot_tell", Paid: "paid", NeverPaid: "never_paid", StillOpen: "still_open", notAsked: "not_asked", noNode: "no_node",
+	}[v]
+}
 
 // doubt is what a record says of the attempts before this claim. In the table it
 // is a set.

@@ -29,30 +29,20 @@ type Facilitator interface {
 type Class int
 
 const (
-	// Unknown: the request may have reached the facilitator, and whether
-	// money moved is not known. The zero value, so that forgetting to set a
-	// class fails on the safe side.
+	// Unknown: the request may have reached the facilitator, and whether money moved is
+	// not known. The zero value, so that forgetting to set a class is safe.
 	Unknown Class = iota
 	// Moved: the facilitator says that it settled, with a transaction.
 	Moved
 	// Refused: the facilitator gave a reason that is about the payer, and that
 	// is known to be given before anything is broadcast.
 	Refused
-	// TurnedAway: the facilitator did not process the request, for a reason that
-	// the operator has to deal with (credentials, quota, configuration) and that
-	// is not about the payer. The request was sent.
+	// TurnedAway: the facilitator was sent the request, and did not process it for a
+	// reason that the operator has to deal with (credentials, quota, configuration).
 	TurnedAway
 	// NotSent: the request provably was not sent.
 	NotSent
 )
-
-// String is the class as logs and metrics name it.
-func (c Class) String() string {
-	return [...]string{
-		Unknown: "unknown", Moved: "settled", Refused: "refused", used: "refused", expired: "refused", TurnedAway: "turned_away",
-		NotSent: "not_sent", notResent: "not_sent",
-	}[c]
-}
 
 // ReasonNonceUsed is the facilitator's word for an authorization that is
 // already used or cancelled on chain. It is not a refusal by itself.
@@ -60,13 +50,10 @@ const ReasonNonceUsed = "invalid_exact_evm_nonce_already_used"
 
 // Settlement is the outcome of one settle.
 type Settlement struct {
-	Class Class
-	// Transaction is set when Moved, and when Unknown with a known hash.
-	Transaction    string
+	Class          Class
+	Transaction    string // when Moved, and when Unknown with a known hash
 	Payer, Network string
-	// Reason is the facilitator's errorReason, bounded and printable, or a
-	// short reason of our own such as "timeout".
-	Reason string
+	Reason         string // the facilitator's errorReason, bounded and printable, or ours, such as "timeout"
 	// Of Refused: NonceUsed says that the authorization is already used or cancelled on
 	// chain, by anybody; BadSignature that it was refused for its signature; Expired that
 	// its window is over by the facilitator's clock, which facilitators look at before
@@ -77,9 +64,8 @@ type Settlement struct {
 	// or with a transaction. No other facilitator may be asked after it, nor after
 	// Refused.
 	AboutPayer bool
-	// NoVerdict says of Unknown that the facilitator has given none: it was
-	// silent, broke off, or its answer is not one of x402. A payer cannot
-	// cause that.
+	// NoVerdict says of Unknown that the facilitator was silent, broke off, or gave an
+	// answer that is not one of x402. A payer cannot cause that.
 	NoVerdict bool
 	Code      fault.Code // to answer when Class is TurnedAway or NotSent
 	Cause     error      // for the log
@@ -92,12 +78,10 @@ type Settlement struct {
 type Verification struct {
 	Valid  bool   // only when the facilitator said so
 	Reason string // why not, bounded and printable
-	// BadSignature: not valid, because the signature is not the payer's. When
-	// it is false, Reason is about something else, such as the balance.
-	BadSignature bool
-	// NonceUsed: not valid, because the authorization is used or cancelled. It
-	// says nothing about the signature.
-	NonceUsed bool
+	// BadSignature: not valid, because the signature is not the payer's; otherwise Reason
+	// is about something else, such as the balance. NonceUsed: because the authorization
+	// is used or cancelled, which says nothing about the signature.
+	BadSignature, NonceUsed bool
 	// Fault is set when there was no verdict about the payer: the facilitator
 	// is unavailable, unauthorized or misconfigured, or did not say why not.
 	Fault *fault.Error
@@ -144,13 +128,6 @@ const (
 	// StillOpen: it is unused and can still execute.
 	StillOpen
 )
-
-// String is the verdict as logs name it.
-func (v Verdict) String() string {
-	return [...]string{
-		CannotTell: "cannot_tell", Paid: "paid", NeverPaid: "never_paid", StillOpen: "still_open", notAsked: "not_asked", noNode: "no_node",
-	}[v]
-}
 
 // Finding is a verdict with its reason.
 type Finding struct {

@@ -1,9 +1,7 @@
 package x402
 
 import (
-	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"maps"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -49,16 +47,6 @@ const (
 	// HeaderOwed names the parts of a bundle that are owed still.
 	HeaderOwed = "Answer-Owed"
 )
-
-// EncodeHeader is the wire form of the three payment headers: standard base64
-// with padding, of JSON.
-func EncodeHeader(v any) (string, error) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return "", fmt.Errorf("encode payment header: %w", err)
-	}
-	return base64.StdEncoding.EncodeToString(b), nil
-}
 
 // PaymentRequired says what must be paid: the PAYMENT-REQUIRED header, and part of
 // the body of a 402.
@@ -163,16 +151,6 @@ type ResponseExtensions struct {
 type SignedReceipt struct {
 	Format    string `json:"format"`    // FormatJWS
 	Signature string `json:"signature"` // a compact JWS
-}
-
-// with returns the response with a signed receipt, if there is one.
-func (s *SettleResponse) with(jws string) *SettleResponse {
-	if jws == "" {
-		return s
-	}
-	out := *s
-	out.Extensions.OfferReceipt.Info.Receipt = SignedReceipt{Format: FormatJWS, Signature: jws}
-	return &out
 }
 
 // Terms are what a deployment asks of every payer: which token on which
