@@ -38,8 +38,8 @@ func layers() []layer {
 		{"pkg/guard", []string{"pkg/lookup", "pkg/x402/fault"}, "the guard decides by name and address alone"},
 		{"pkg/origin", []string{"pkg/lookup", "pkg/x402/fault", "pkg/guard", "pkg/printable"}, "an origin is asked; what its answer means is a lookup's business"},
 		{"pkg/lookup/bundle", []string{"pkg/lookup", "pkg/lookup/*", "pkg/x402/fault", "pkg/guard", "pkg/origin"}, "a bundle knows its children"},
-		{"pkg/lookup/whois", []string{"pkg/lookup", "pkg/x402/fault", "pkg/guard", "pkg/strictjson"}, "lookups know nothing of money; what they ask is a registry"},
 		{"pkg/lookup/*", []string{"pkg/lookup", "pkg/lookup/dns", "pkg/x402/fault", "pkg/guard", "pkg/origin"}, "lookups know nothing of money; what they ask is a resolver, an address or an origin"},
+		{"pkg/lookup/whois/registry", []string{"pkg/lookup", "pkg/x402/fault", "pkg/guard", "pkg/lookup/whois", "pkg/strictjson"}, "the RDAP library is heavy: only the functions that ask a registry link it"},
 		{"pkg/x402", []string{"pkg/x402/fault", "pkg/printable", "pkg/strictjson", "pkg/x402/ledger", "pkg/x402/receipt"}, "the payment layer knows nothing of lookups and is given its offer"},
 		{"pkg/x402/ledger", nil, "the ledger's rules depend on nothing that could change them"},
 		{"pkg/x402/receipt", nil, "a receipt is words and a signature; when to give one is the Gate's"},
@@ -56,9 +56,9 @@ func layers() []layer {
 		{"pkg/x402/limit/limittest", []string{"pkg/x402/fault", "pkg/x402/limit"}, "one suite for every store"},
 		{"pkg/service", []string{"pkg/lookup", "pkg/catalog", "pkg/discovery", "pkg/x402/fault", "pkg/guard", "pkg/x402/limit", "pkg/lookup/*", "pkg/mcp", "pkg/origin", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt", "pkg/x402/x402http"}, "service joins lookups and payments, and runs anywhere"},
 		{"pkg/boot", []string{"pkg/lookup", "pkg/*", "pkg/lookup/*", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/x402/receipt", "pkg/x402/x402http"}, "boot wires what is deployed, and no test package"},
-		{"pkg/operations", []string{"pkg/lookup", "pkg/boot", "pkg/lookup/*", "pkg/service"}, "every operation with its client, for programs that run all of them"},
+		{"pkg/operations", []string{"pkg/lookup", "pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "every operation with its client, for programs that run all of them"},
 		{"functions/mcp", []string{"pkg/boot", "pkg/operations", "pkg/service"}, "the tools are every operation"},
-		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/service"}, "a main joins one operation and its client"},
+		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "a main joins one operation and its client"},
 		{"infra/sam", nil, "a template is read whatever it deploys"},
 		{"infra", []string{"infra/sam", "pkg/catalog", "pkg/x402/fault", "pkg/boot", "pkg/service"}, "infrastructure reads facts"},
 		{"infra/local", []string{"infra/local/keyfile", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/operations", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/receipt", "pkg/x402/playmoney"}, "the local runner is the service with other stores and play money"},
@@ -86,7 +86,7 @@ func foreign() []layer {
 		{"code.dny.dev/ssrf", []string{"pkg/guard"}, "one guard judges addresses"},
 		{"github.com/go-json-experiment/json", []string{"pkg/strictjson"}, "one reader of JSON that others wrote"},
 		{"github.com/miekg/dns", []string{"infra/bench", "infra/testbed", "pkg/lookup/dns"}, "DNS messages are the lookup's business"},
-		{"github.com/openrdap/rdap", []string{"infra/bench"}, "it is heavy, and what lookups are compared with"},
+		{"github.com/openrdap/rdap", []string{"infra/bench", "pkg/lookup/whois/registry"}, "RDAP answers are the lookup's business"},
 		{"github.com/santhosh-tekuri/jsonschema", []string{"infra/clients"}, "schemas are published, and judged by tests only"},
 		{"modernc.org/sqlite", []string{"pkg/x402/ledger/file"}, "the file store is not deployed"},
 		{"github.com/decred/dcrd", []string{"infra/bench", "pkg/x402", "pkg/x402/x402test"}, "signatures are the payment layer's business"},
@@ -164,18 +164,29 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// What is deployed links no test package and no file store.
+// What is deployed links no test package and no file store, and a function links the
+// clients of its own operation: the RDAP library is heavy, and only those that ask a
+// registry link it.
 func TestDeployedCode(t *testing.T) {
+	const library = "github.com/openrdap/rdap"
 	banned := []string{"playmoney", "x402test", "mcptest", "ledgertest", "limittest", "testbed", "ledger/file", "modernc.org/sqlite", "net/http/httptest", "testing"}
+	var linked []string
 	for _, p := range list(t) {
-		if !strings.HasPrefix(p.ImportPath, module+"functions/") {
+		name, deployed := strings.CutPrefix(p.ImportPath, module+"functions/")
+		if !deployed {
 			continue
+		}
+		if slices.Contains(p.Deps, library) {
+			linked = append(linked, name)
 		}
 		for _, dep := range p.Deps {
 			if slices.ContainsFunc(banned, func(b string) bool { return dep == b || strings.HasSuffix(dep, "/"+b) }) {
 				t.Errorf("%s links %s", p.ImportPath, dep)
 			}
 		}
+	}
+	if want := []string{"host-intel", "mcp", "whois"}; !slices.Equal(linked, want) {
+		t.Errorf("%s is linked by %v, want %v", library, linked, want)
 	}
 }
 

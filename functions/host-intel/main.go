@@ -7,13 +7,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
 func main() {
 	boot.Serve(func(p boot.Parts) http.Handler {
 		certificates := ssl.New(ssl.Config{Connector: p.Connector})
-		return p.Seller.Handler(service.HostIntel(bundle.HostIntel{DNS: p.Resolver, SSL: certificates, Whois: whois.New(p.Registries())}))
+		return p.Seller.Handler(service.HostIntel(bundle.HostIntel{DNS: p.Resolver, SSL: certificates, Whois: registry.New(p.Registries())}))
 	})
 }

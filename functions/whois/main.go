@@ -5,12 +5,12 @@ import (
 	"net/http"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
 func main() {
 	boot.Serve(func(p boot.Parts) http.Handler {
-		return p.Seller.Handler(service.Whois(whois.New(p.Registries())))
+		return p.Seller.Handler(service.Whois(registry.New(p.Registries())))
 	})
 }

@@ -1,6 +1,7 @@
 package lookup_test
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -73,9 +74,11 @@ func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 		}
 	}
 	files, err := filepath.Glob("../" + pkg + "/*.go")
-	if err != nil || len(files) == 0 {
+	within, bad := filepath.Glob("../" + pkg + "/*/*.go") // whois/registry asks for whois
+	if err = errors.Join(err, bad); err != nil || len(files) == 0 {
 		t.Fatalf("%q, %v", files, err)
 	}
+	files = append(files, within...)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue

@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
-	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
@@ -19,7 +19,7 @@ import (
 func All(p boot.Parts) []service.Operation {
 	certificates := ssl.New(ssl.Config{Connector: p.Connector})
 	fetched := headers.New(p.Origins())
-	registries := whois.New(p.Registries())
+	registries := registry.New(p.Registries())
 	return []service.Operation{
 		service.DNS(p.Resolver),
 		service.SSLCheck(certificates),

@@ -1,24 +1,6 @@
-// Package whois is WHOIS Intelligence: what the registry says about a domain, over RDAP
-// (spec §2.3, §4.4).
-//
-// It asks the one server that the IANA bootstrap file names for the top-level domain
-// about the registrable domain of the name it is given, because registries do not answer
-// for host names. It follows no link in an answer, and no redirect but through the same
-// guard. Certificates of RDAP servers are verified.
-//
-// An answer is about the name that was asked, every byte from outside is bounded, and
-// nothing that a call started outlives it. There is no store of answers; the bootstrap
-// file (RFC 9224) is kept in memory and in a Cache, a newer one is looked for once a day,
-// and the old one is used for as long as no new one can be had.
-//
-//	a domain object of that name            the result
-//	404, or an error object that says 404   not_found
-//	no server for the top-level domain      rdap_unavailable
-//	any other answer; a server that is not
-//	public or does not connect              rdap_upstream
-//	silence                                 whois_timeout
-//	resolvers down, no route to the server  whois_timeout: ours, not the registry's
-//	no bootstrap file was ever loaded       bootstrap_unavailable
+// Package whois is what WHOIS Intelligence is asked and what it answers (spec §2.3, §4.4).
+// Package registry asks the registries. It is another package, because the RDAP
+// library is heavy, and the documents need the fields of the answer only.
 package whois
 
 import (

@@ -1,4 +1,4 @@
-package whois
+package registry
 
 import (
 	"bytes"
@@ -16,9 +16,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/openrdap/rdap"
 	"golang.org/x/tools/txtar"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -184,13 +186,14 @@ func TestWrongTypes(t *testing.T) {
 }
 
 // resultOf is the result of an answer about example.com.
-func resultOf(t *testing.T, answer string) Result {
+func resultOf(t *testing.T, answer string) whois.Result {
 	t.Helper()
-	var d object
-	if err := json.Unmarshal([]byte(answer), &d); err != nil || !about(d, "example.com") {
-		t.Fatalf("%s: %v, %v", answer, d, err)
+	object, err := rdap.NewDecoder([]byte(answer)).Decode()
+	d, ok := object.(*rdap.Domain)
+	if !ok || !about(d, "example.com") {
+		t.Fatalf("%s: %v, %v", answer, object, err)
 	}
-	return result(Query{Domain: "example.com"}, "", d)
+	return result(whois.Query{Domain: "example.com"}, "", d)
 }
 
 func TestLimits(t *testing.T) {
@@ -225,17 +228,21 @@ func FuzzAnswer(f *testing.F) {
 		if len(answer) > maxAnswer || answers().Check(answer) != nil {
 			return
 		}
-		var d object
-		if json.Unmarshal(answer, &d) != nil {
+		object, err := rdap.NewDecoder(answer).Decode()
+		if err != nil {
+			return
+		}
+		d, ok := object.(*rdap.Domain)
+		if !ok {
 			return
 		}
 		if about(d, "example.com") {
-			published := strings.ToLower(plain(d["ldhName"]) + plain(d["unicodeName"]))
+			published := strings.ToLower(d.LDHName + d.UnicodeName)
 			if !strings.Contains(published, "example.com") && isASCII(published) {
 				t.Errorf("%q is about example.com", published)
 			}
 		}
-		holdResult(t, result(Query{Domain: "www.example.com"}, "https://rdap.example.com/", d))
+		holdResult(t, result(whois.Query{Domain: "www.example.com"}, "https://rdap.example.com/", d))
 	})
 }
 
@@ -244,7 +251,7 @@ func isASCII(s string) bool {
 }
 
 // holdResult checks what is true of every result, whatever the answer was.
-func holdResult(t *testing.T, r Result) {
+func holdResult(t *testing.T, r whois.Result) {
 	t.Helper()
 	b, err := json.Marshal(r)
 	if err != nil || !utf8.Valid(b) || len(b) > 1<<20 {

@@ -1,4 +1,4 @@
-package whois_test
+package registry_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois/registry"
 )
 
 // A lookup of a host name: the registry is asked about its registrable domain. The
@@ -31,7 +32,7 @@ func ExampleClient_Lookup() {
 
 	roots := x509.NewCertPool()
 	roots.AddCert(rdap.Certificate()) // its name is example.com
-	client := whois.New(whois.Config{
+	client := registry.New(whois.Config{
 		BootstrapURL: iana.URL, RootCAs: roots, UserAgent: "example", Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Connector: testbed.Behind(rdap.Listener.Addr()),
 	})

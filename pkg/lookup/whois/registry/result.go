@@ -1,4 +1,4 @@
-package whois
+package registry
 
 import (
 	"cmp"
@@ -7,7 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/openrdap/rdap"
+
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
 // Limits of a result. What exceeds them is left out.
@@ -18,32 +21,30 @@ const (
 	maxCard   = 4   // how deep the properties of a jCard may be nested; 3 is right
 )
 
-// object is a JSON object as it was sent.
-type object = map[string]any
-
 // result takes the facts of spec §2.3 out of a domain object.
-func result(q Query, base string, d object) Result {
-	r := Result{
-		Domain: q.Domain, Source: Source, RDAPServer: base,
-		Status:      words(d["status"]),
-		Registrar:   registrar(objects(d["entities"]), 0),
-		CreatedAt:   event(d, "registration"),
-		UpdatedAt:   event(d, "last changed"),
-		ExpiresAt:   event(d, "expiration", "record expires"), // the latter is that of .kg
-		Nameservers: nameservers(d),
+func result(q whois.Query, base string, d *rdap.Domain) whois.Result {
+	r := whois.Result{
+		Domain: q.Domain, Source: whois.Source, RDAPServer: base,
+		Status:      words(raw(d.DecodeData, "status")),
+		Registrar:   registrar(d.Entities, 0),
+		CreatedAt:   event(d.Events, "registration"),
+		UpdatedAt:   event(d.Events, "last changed"),
+		ExpiresAt:   event(d.Events, "expiration", "record expires"), // the latter is that of .kg
+		Nameservers: nameservers(d.Nameservers),
 	}
-	if handle := text(d["handle"]); handle != "" {
+	if handle := text(raw(d.DecodeData, "handle")); handle != "" {
 		r.Handle = &handle
 	}
-	secure, _ := d["secureDNS"].(object)
-	r.DNSSEC = secure["delegationSigned"] == true
+	if d.SecureDNS != nil { // the decoder would take "true" and 1 for true
+		r.DNSSEC = raw(d.SecureDNS.DecodeData, "delegationSigned") == true
+	}
 	return r
 }
 
 // about reports whether an object is about a name. Some registries write the
 // Unicode form into ldhName, or fill only unicodeName.
-func about(d object, name string) bool {
-	published := cmp.Or(plain(d["ldhName"]), plain(d["unicodeName"]))
+func about(d *rdap.Domain, name string) bool {
+	published := cmp.Or(d.LDHName, d.UnicodeName)
 	if strings.EqualFold(strings.TrimSuffix(published, "."), name) {
 		return true
 	}
@@ -51,21 +52,13 @@ func about(d object, name string) bool {
 	return err == nil && mapped == name
 }
 
-// plain is a string as it was sent; empty for anything else.
-func plain(v any) string {
-	s, _ := v.(string)
-	return s
-}
-
-// objects are those among the elements of an array.
-func objects(v any) (all []object) {
-	array, _ := v.([]any)
-	for _, e := range array {
-		if o, ok := e.(object); ok {
-			all = append(all, o)
-		}
+// raw is a member as it was sent: the decoder turns numbers, booleans and null
+// into what a field wants, and drops what it cannot turn.
+func raw(d *rdap.DecodeData, member string) any {
+	if d == nil {
+		return nil
 	}
-	return all
+	return d.Value(member)
 }
 
 // list is a member that should be an array; some registries send the only
@@ -102,29 +95,31 @@ func words(v any) []string {
 }
 
 // is reports whether a value is a word, in any letter case.
-func is(v any, word string) bool { return strings.EqualFold(strings.TrimSpace(plain(v)), word) }
+func is(v any, word string) bool {
+	s, ok := v.(string)
+	return ok && strings.EqualFold(strings.TrimSpace(s), word)
+}
 
 // registrar is the first entity in the role registrar that has a name, nested
 // ones included, in document order. The registrar of .cx has no name, and is named on
 // an entity within, for reports of abuse, whose handle is the registrar's.
-func registrar(entities []object, depth int) *Registrar {
+func registrar(entities []rdap.Entity, depth int) *whois.Registrar {
 	if depth == maxNested {
 		return nil
 	}
 	for _, e := range entities {
-		within := objects(e["entities"])
-		if slices.ContainsFunc(list(e["roles"]), func(role any) bool { return is(role, "registrar") }) {
-			name, handle := entityName(e), text(e["handle"])
-			for _, w := range within {
-				if handle != "" && text(w["handle"]) == handle {
-					name = cmp.Or(name, entityName(w))
+		if slices.ContainsFunc(list(raw(e.DecodeData, "roles")), func(role any) bool { return is(role, "registrar") }) {
+			name, handle := entityName(e), text(raw(e.DecodeData, "handle"))
+			for _, within := range e.Entities {
+				if handle != "" && text(raw(within.DecodeData, "handle")) == handle {
+					name = cmp.Or(name, entityName(within))
 				}
 			}
 			if name != "" {
-				return &Registrar{Name: name, IANAID: ianaID(e)}
+				return &whois.Registrar{Name: name, IANAID: ianaID(e)}
 			}
 		}
-		if r := registrar(within, depth+1); r != nil {
+		if r := registrar(e.Entities, depth+1); r != nil {
 			return r
 		}
 	}
@@ -134,9 +129,9 @@ func registrar(entities []object, depth int) *Registrar {
 // ianaID is the identifier with the type of RFC 9083 §4.8, and takes no other for
 // IANA's: not those of registries, and not the handle, which is the same number with
 // some registries only.
-func ianaID(e object) string {
-	for _, v := range list(e["publicIds"]) {
-		id, _ := v.(object)
+func ianaID(e rdap.Entity) string {
+	for _, v := range list(raw(e.DecodeData, "publicIds")) {
+		id, _ := v.(map[string]any)
 		if s := text(id["identifier"]); s != "" && is(id["type"], "IANA Registrar ID") {
 			return s
 		}
@@ -144,9 +139,12 @@ func ianaID(e object) string {
 	return ""
 }
 
-// entityName is the formatted name of an entity's vCard, else its organisation.
-func entityName(e object) string {
-	return cmp.Or(property(e["vcardArray"], "fn", maxCard), property(e["vcardArray"], "org", maxCard))
+// entityName is the formatted name of an entity's vCard, else its organisation. The
+// decoder drops a whole jCard for one malformed property, and knows property names in
+// lower case only, so the card is read as it was sent.
+func entityName(e rdap.Entity) string {
+	card := raw(e.DecodeData, "vcardArray")
+	return cmp.Or(property(card, "fn", maxCard), property(card, "org", maxCard))
 }
 
 // property reads a text property out of a jCard (RFC 7095) that need not be
@@ -174,10 +172,9 @@ func property(card any, name string, depth int) string {
 
 // event is the time of the first event with one of the actions, in lower case, and
 // a date that can be read.
-func event(d object, actions ...string) *string {
-	for _, e := range objects(d["events"]) {
-		action := strings.ToLower(strings.TrimSpace(plain(e["eventAction"])))
-		if t := date(plain(e["eventDate"])); t != "" && slices.Contains(actions, action) {
+func event(events []rdap.Event, actions ...string) *string {
+	for _, e := range events {
+		if t := date(e.Date); t != "" && slices.Contains(actions, strings.ToLower(strings.TrimSpace(e.Action))) {
 			return &t
 		}
 	}
@@ -205,10 +202,10 @@ func date(published string) string {
 
 // nameservers are the host names among those published, in lower-case A-labels
 // without the trailing dot, each once.
-func nameservers(d object) []string {
+func nameservers(published []rdap.Nameserver) []string {
 	out := []string{}
-	for _, n := range objects(d["nameservers"]) {
-		name := cmp.Or(hostname(plain(n["ldhName"])), hostname(plain(n["unicodeName"])))
+	for _, n := range published {
+		name := cmp.Or(hostname(n.LDHName), hostname(n.UnicodeName))
 		if name != "" && len(out) < maxListed && !slices.Contains(out, name) {
 			out = append(out, name)
 		}

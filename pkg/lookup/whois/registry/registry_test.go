@@ -1,18 +1,20 @@
-package whois
+package registry
 
 import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/openrdap/rdap"
 )
 
 func wrap(services string) string {
 	return `{"version":"1.0","publication":"2026-11-01T00:00:00Z","services":[` + services + `]}`
 }
 
-func TestParseServers(t *testing.T) {
+func TestParseRegistry(t *testing.T) {
 	t.Parallel()
-	r, err := parseServers([]byte(wrap(`[["COM","net",""],["https://rdap.example.com/v1"]],
+	r, err := parseRegistry([]byte(wrap(`[["COM","net",""],["https://rdap.example.com/v1"]],
 		[["kg"],["http://rdap.cctld.kg"]],
 		[["dev"],["http://plain.example.dev/","HTTPS://Secure.Example.dev/RDAP?x","https://Secure.Example.dev/RDAP","https://third.example.dev/"]],
 		[["co.uk"],["https://co.example.uk/"]],
@@ -52,7 +54,7 @@ func TestParseServers(t *testing.T) {
 		"no usable URL":  wrap(`[["com"],["ftp://rdap.example.com/"]]`),
 		"trailing text":  wrap(good) + "x",
 	} {
-		if r, err := parseServers([]byte(doc)); err == nil || r != nil {
+		if r, err := parseRegistry([]byte(doc)); err == nil || r != nil {
 			t.Errorf("%s: took %d entries", name, len(r))
 		}
 	}
@@ -86,7 +88,7 @@ func FuzzBootstrap(f *testing.F) {
 	f.Add([]byte(wrap(`null,[["a"],["https://h:0/","https://h:65535/a?b#c"]]`)))
 	f.Add([]byte("10"))
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		r, err := parseServers(doc)
+		r, err := parseRegistry(doc)
 		if (err == nil) != (len(r) > 0) {
 			t.Fatalf("%d entries, %v", len(r), err)
 		}
@@ -102,6 +104,11 @@ func FuzzBootstrap(f *testing.F) {
 			}
 			if got, ok := r.find("example." + suffix); !ok || got == "" {
 				t.Errorf("example.%s is not found", suffix)
+			}
+			// What the library makes of it is the URL that is asked.
+			asked := rdap.NewDomainRequest("example.com").WithServer(u).URL()
+			if asked == nil || asked.String() != base+"domain/example.com" {
+				t.Errorf("%q becomes %v", base, asked)
 			}
 		}
 	})

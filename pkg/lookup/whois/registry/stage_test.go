@@ -1,4 +1,4 @@
-package whois
+package registry
 
 import (
 	"bufio"
@@ -27,6 +27,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -83,11 +84,13 @@ func each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, s *sta
 func (s *stage) restart() {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.cert.Leaf)
-	s.Client = New(Config{
+	s.Client = New(whois.Config{
 		Connector: s, RootCAs: roots, BootstrapURL: "http://data.iana.org/rdap/dns.json",
 		Cache: &s.cache, UserAgent: "test/1", Now: time.Now, Log: slog.New(slog.NewTextHandler(&s.log, nil)),
 	})
-	s.bootstrap.file.dial = s.connect
+	own := s.bootstrap.http.Transport.(transport)
+	own.dial = s.connect
+	s.bootstrap.http.Transport = own
 }
 
 // memory is a Cache, called by one lookup at a time.
@@ -239,11 +242,11 @@ func domainOf(name string, members ...string) string {
 // lookup asks within eight seconds, and nothing of that may be left when it is answered.
 // It holds the error to a code, empty for none. An error is logged: it has a line's
 // length, and neither a cookie nor the name that was asked about.
-func (s *stage) lookup(ctx context.Context, domain string, code fault.Code) (Result, error) {
+func (s *stage) lookup(ctx context.Context, domain string, code fault.Code) (whois.Result, error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
 	defer cancel()
-	got, err := s.Lookup(ctx, Query{Domain: domain})
+	got, err := s.Lookup(ctx, whois.Query{Domain: domain})
 	if n := s.open.Load(); n != 0 {
 		s.t.Errorf("%d connections or calls were open when the answer came", n)
 	}

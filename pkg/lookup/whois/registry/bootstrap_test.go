@@ -1,4 +1,4 @@
-package whois
+package registry
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -137,7 +138,7 @@ func TestFirstLoadTakenOver(t *testing.T) {
 			all.Go(func() {
 				ctx, leave := context.WithTimeout(t.Context(), patience)
 				defer leave()
-				_, err := s.Lookup(ctx, Query{Domain: "example.com"})
+				_, err := s.Lookup(ctx, whois.Query{Domain: "example.com"})
 				want := fault.Code("")
 				if patience < time.Minute {
 					want = lookup.WhoisTimeout
@@ -175,9 +176,9 @@ func TestUnguarded(t *testing.T) {
 		want fault.Code
 	}{{"/end", lookup.RDAPUnavailable}, {iana.URL + "/end", lookup.RDAPUnavailable}, {other.URL + "/end", lookup.BootstrapUnavailable}} {
 		to = c.to
-		client := New(Config{RootCAs: roots, BootstrapURL: iana.URL, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		client := New(whois.Config{RootCAs: roots, BootstrapURL: iana.URL, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 		before := client.NoServer("example.io")
-		_, err := client.Lookup(t.Context(), Query{Domain: "example.io"})
+		_, err := client.Lookup(t.Context(), whois.Query{Domain: "example.io"})
 		wantCode(t, err, c.want)
 		if before || client.NoServer("www.example.io") != (c.want == lookup.RDAPUnavailable) || client.NoServer("example.com") {
 			t.Errorf("%s: a missing server is known before: %v, after: %v", c.to, before, client.NoServer("www.example.io"))
@@ -202,7 +203,7 @@ func TestShared(t *testing.T) {
 				all.Go(func() {
 					tld := []string{"com", "kg", "io"}[i%3]
 					name := fmt.Sprintf("name%d.%s", i, tld)
-					got, err := s.Lookup(t.Context(), Query{Domain: "www." + name})
+					got, err := s.Lookup(t.Context(), whois.Query{Domain: "www." + name})
 					if tld == "io" {
 						wantCode(t, err, lookup.RDAPUnavailable)
 					} else if err != nil || got.Handle == nil || *got.Handle != name || got.Domain != "www."+name {

@@ -1,0 +1,190 @@
+// Package registry is WHOIS Intelligence: what the registry says about a domain,
+// over RDAP (spec §2.3, §4.4).
+//
+// It asks the one server that the IANA bootstrap file names for the top-level domain
+// about the registrable domain of the name it is given, because registries do not answer
+// for host names. It follows no link in an answer, and no redirect but through the same
+// guard. Certificates of RDAP servers are verified.
+//
+// It guarantees that an answer is about the name that was asked, that every byte from
+// outside is bounded, and that nothing it started outlives a call. It keeps no
+// answers; it keeps the bootstrap file (RFC 9224) in memory and in a Cache, looks for
+// a newer one once a day, and uses the old one for as long as no new one can be had.
+//
+//	a domain object of that name            the result
+//	404, or an error object that says 404   not_found
+//	no server for the top-level domain      rdap_unavailable
+//	any other answer; a server that is not
+//	public or does not connect              rdap_upstream
+//	silence                                 whois_timeout
+//	resolvers down, no route to the server  whois_timeout: ours, not the registry's
+//	no bootstrap file was ever loaded       bootstrap_unavailable
+package registry
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/openrdap/rdap"
+	rdapbootstrap "github.com/openrdap/rdap/bootstrap"
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// maxAnswer bounds an answer in bytes, answers in the rest. Honest ones have some kilobytes
+// and hundreds of values.
+const maxAnswer = 1 << 20
+
+func answers() strictjson.Limits { return strictjson.Limits{Depth: 64, Values: 20_000} }
+
+// Client asks registries. It is safe for concurrent use.
+type Client struct {
+	rdap      *rdap.Client
+	bootstrap *bootstrap
+}
+
+// New returns a Client.
+func New(cfg whois.Config) *Client {
+	cfg.BootstrapURL = cmp.Or(cfg.BootstrapURL, whois.DefaultBootstrapURL)
+	return &Client{
+		bootstrap: newBootstrap(cfg),
+		// With every field preset that the library would otherwise fill in or swap during
+		// a request, and the server given with each request, nothing of its client is
+		// written to, and it can be shared.
+		rdap: &rdap.Client{
+			HTTP:      &http.Client{CheckRedirect: follow, Transport: transport{guarded(cfg.Connector), cfg.RootCAs, maxAnswer, answers()}},
+			Bootstrap: &rdapbootstrap.Client{}, // never asked
+			Verbose:   func(string) {},
+			UserAgent: cfg.UserAgent,
+		},
+	}
+}
+
+// NoServer reports whether the bootstrap file in memory names no RDAP server for a
+// domain, so that a lookup would answer rdap_unavailable unless a newer file has one.
+// It is false while no file was loaded. It asks nobody.
+func (c *Client) NoServer(domain string) bool {
+	s := c.bootstrap.state.Load()
+	_, ok := s.find(registrable(domain))
+	return s.registry != nil && !ok
+}
+
+// Lookup answers a query within the time of ctx. Its errors are rdap_unavailable,
+// not_found, rdap_upstream, bootstrap_unavailable and whois_timeout.
+func (c *Client) Lookup(ctx context.Context, q whois.Query) (whois.Result, error) {
+	servers, err := c.bootstrap.load(ctx)
+	if err != nil {
+		return whois.Result{}, err
+	}
+	name := registrable(q.Domain)
+	base, ok := servers.find(name)
+	if !ok {
+		return whois.Result{}, lookup.Fault(lookup.RDAPUnavailable, nil)
+	}
+	domain, err := c.ask(ctx, base, name)
+	// The public suffix list takes the web host of gov.uk for a name that somebody could
+	// register there, and no registry registers it: where it has no registration, that of
+	// the suffix is the name's, if there is one. Other names below such a suffix can be
+	// free, as those below co.uk, or registered with somebody else, as those below ac.uk,
+	// while the registry has an object for the suffix.
+	suffix, web := strings.CutPrefix(name, "www.")
+	if web && strings.Contains(suffix, ".") && err != nil && fault.From(err).Code == lookup.NotFound {
+		domain, err = c.ask(ctx, base, suffix)
+	}
+	if err != nil {
+		return whois.Result{}, err
+	}
+	return result(q, base, domain), nil
+}
+
+// ask gets the domain object of a registrable name.
+func (c *Client) ask(ctx context.Context, base, name string) (*rdap.Domain, error) {
+	server, err := url.Parse(base) // for this request alone: the library writes to it
+	if err != nil {
+		return nil, fmt.Errorf("whois: base URL: %w", err)
+	}
+	unusable := func(format string, args ...any) error {
+		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server answered "+format, args...)
+	}
+	resp, err := c.rdap.Do(rdap.NewDomainRequest(name).WithContext(ctx).WithServer(server))
+	if err != nil {
+		// The library's error says little; the exchange that it reports says more.
+		switch exchange := resp.HTTP[0]; {
+		case exchange.Error != nil:
+			return nil, broken(ctx, exchange.Error)
+		case exchange.Response.StatusCode == http.StatusNotFound:
+			return nil, lookup.Fault(lookup.NotFound, err)
+		case exchange.Response.StatusCode == http.StatusOK: // and an empty body
+			return nil, lookup.Fault(lookup.RDAPUpstream, err)
+		default:
+			return nil, unusable("with HTTP status %d.", exchange.Response.StatusCode)
+		}
+	}
+	switch o := resp.Object.(type) {
+	case *rdap.Domain:
+		if about(o, name) {
+			return o, nil
+		}
+		return nil, unusable("about another name.")
+	case *rdap.Error:
+		if o.ErrorCode != nil && *o.ErrorCode == http.StatusNotFound {
+			return nil, lookup.Fault(lookup.NotFound, nil)
+		}
+		return nil, unusable("with an error.")
+	}
+	return nil, unusable("with something other than a domain.")
+}
+
+// broken says what an exchange that failed means. http.Client puts the address into its
+// error, and with it the name that is asked about, which is not to be logged.
+func broken(ctx context.Context, err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	code := fault.From(err).Code
+	switch {
+	case errors.Is(err, guard.ErrResolvers):
+		return lookup.Faultf(lookup.WhoisTimeout, err, "The RDAP server's name could not be resolved: no DNS resolver gave a usable answer.")
+	case errors.Is(err, guard.ErrNoRoute):
+		return lookup.Faultf(lookup.WhoisTimeout, err, "The RDAP server has IPv6 addresses only, and this deployment has no IPv6 route.")
+	case code == lookup.BlockedAddress, code == lookup.InvalidDomain:
+		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server is not at a public address.")
+	case code == lookup.ConnectFailed, code == lookup.NXDomain:
+		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server could not be reached.")
+	case ctx.Err() != nil:
+		return lookup.Fault(lookup.WhoisTimeout, err)
+	}
+	return lookup.Fault(lookup.RDAPUpstream, err)
+}
+
+// registrable cuts a name to what a registry registers: one label below its
+// suffix in the ICANN section of the public suffix list. A name that is such a
+// suffix stays as it is.
+//
+// Suffixes of the private section (github.io, uk.com) are domains that somebody
+// registered, so they are passed by.
+func registrable(name string) string {
+	suffix, icann := publicsuffix.PublicSuffix(name)
+	for !icann {
+		_, up, more := strings.Cut(suffix, ".")
+		if !more {
+			break // a top-level domain that the list does not know
+		}
+		suffix, icann = publicsuffix.PublicSuffix(up)
+	}
+	rest, cut := strings.CutSuffix(name, "."+suffix)
+	if !cut {
+		return name
+	}
+	return rest[strings.LastIndexByte(rest, '.')+1:] + "." + suffix
+}
