@@ -43,6 +43,8 @@ type PlayNode struct {
 	Now     func() time.Time
 	// Safe is how old the newest block is that counts as safe.
 	Safe time.Duration
+	// Failed is a transaction that was undone when it ran.
+	Failed string
 }
 
 type call struct {
@@ -104,6 +106,10 @@ func (n PlayNode) answer(method string, params []json.RawMessage) (any, error) {
 
 // receipt is null for a transaction that there is not.
 func (n PlayNode) receipt(hash string) any {
+	if hash == n.Failed {
+		at, _ := n.number("latest")
+		return map[string]any{"transactionHash": hash, "blockHash": blockHash(at), "blockNumber": quantity(at), "status": "0x0", "logs": []event{}}
+	}
 	logs := slices.DeleteFunc(n.events(), func(e event) bool { return e.TransactionHash != hash })
 	if len(logs) == 0 {
 		return nil

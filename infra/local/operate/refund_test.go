@@ -41,10 +41,10 @@ func TestRefundAtOnce(t *testing.T) {
 		for n := range 2 {
 			b.must(b.claim(keyOf(n)).Settled(t.Context(), receiptOf(paidIn), false))
 		}
-		n := startNode(t, node{sent: []int{5000, 5000}[:transfers]})
+		node := startNode(t, []string{"5000", "5000"}[:transfers]...)
 		at := &meeting{Store: memory, turns: make(chan struct{}, 2)}
 		at.both.Add(2)
-		o := inMemory(t, memory, at, n.URL)
+		o := inMemory(t, memory, at, node)
 		var errs [2]error
 		var both sync.WaitGroup
 		for i := range errs {

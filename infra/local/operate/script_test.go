@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,7 +24,7 @@ var update = flag.Bool("update", false, "write into the scripts what the command
 // what there is before the first command:
 //
 //	% ledger NAME...  a ledger with these fillings; without one there is none
-//	% node WORD...    a chain, as node describes it: RPC_URL
+//	% node WORD...    a chain, see startNode: RPC_URL
 //	% set NAME=VALUE  a variable of the environment
 //	% damage          the ledger's file is damaged
 //	% shop            a ledger and a chain of a day that is over: $DAY
@@ -75,12 +74,9 @@ func (s *scripted) Prepare(line string) {
 			}
 		}
 	case "node":
-		u, err := url.Parse(startNode(s.t, nodeOf(args)).URL)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		s.env["RPC_URL"] = u.String() + "/s3cr3t"
-		s.words = append(s.words, u.Host, "$NODE")
+		node := startNode(s.t, args...)
+		s.env["RPC_URL"] = node + "/s3cr3t"
+		s.words = append(s.words, strings.TrimPrefix(node, "http://"), "$NODE")
 	case "damage":
 		if err := os.Truncate(s.env["LEDGER_FILE"], 9000); err != nil {
 			s.t.Fatal(err)
@@ -131,6 +127,7 @@ func (s *scripted) Command(line string) string {
 		s.t.Errorf("%q shows the node's key, or steers the terminal: %q", args, said)
 	}
 	said = strings.NewReplacer(s.words...).Replace(said)
+	said = regexp.MustCompile(`block [0-9]+`).ReplaceAllString(said, "block N")
 	return regexp.MustCompile(`(?m)[0-9]{4}-[0-9-]+[T ][0-9:]+(\.[0-9]+)?(Z| \+0000 UTC)|[0-9.]+m?s$`).ReplaceAllString(said, "TIME")
 }
 

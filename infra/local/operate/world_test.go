@@ -5,31 +5,32 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 const (
 	payer  = "0x857b06519E91e3A54538791bDbb0E22373e36b66"
 	asset  = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
 	lookup = "GET /v1/tools/dns?domain=example.com&type=A"
-	// back is a refund, in block, from sender.
+	// back is a refund, from sender.
 	back   = "0x00000000000000000000000000000000000000000000000000000000000000bb"
-	block  = "0x000000000000000000000000000000000000000000000000000000000000b10c"
 	sender = "0x90f79bf6eb2c4f870365e785982e1f101e93b906"
-	// paidIn is what a node has of payments: one of 5000, in the block before.
-	paidIn    = "0x0000000000000000000000000000000000000000000000000000000000000003"
-	paidBlock = "0x000000000000000000000000000000000000000000000000000000000000b10b"
+	// paidIn is what a node has of payments: one of 5000.
+	paidIn = "0x0000000000000000000000000000000000000000000000000000000000000003"
 )
 
 func keyOf(n int) string {
@@ -159,111 +160,46 @@ func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 	return path, paid
 }
 
-// node is a chain on which nothing was ever paid, but for what refunds hold:
-// atomic units to the payer, by the transaction back.
-type node struct {
-	*httptest.Server
-	from    string // empty is sender
-	sent    []int
-	failed  bool
-	unknown bool
-	down    bool
-	early   bool // the payment came after it
-	unpaid  bool // the payment is not known
-}
-
-// nodeOf is a node by the words of a script: numbers are what was sent.
-func nodeOf(words []string) (n node) {
+// startNode is a chain on which nothing was ever paid, but for what refunds hold, by the
+// words of a script: atomic units that back has sent to the payer, from sender, or, behind
+// from-payer, from himself.
+func startNode(t *testing.T, words ...string) (url string) {
+	t.Helper()
+	var moved []x402test.Transfer
+	now, from := time.Now(), sender
+	moves := func(in, from, to, value string, at time.Time) {
+		moved = append(moved, x402test.Transfer{Key: ledger.Key("eip155:8453", asset, strings.ToLower(from), ""), Transaction: in, Payee: to, Value: value, At: at})
+	}
+	chain := testbed.PlayNode{ChainID: 8453, Now: time.Now, Moved: func() []x402test.Transfer { return moved }}
+	paid := now.Add(-3 * time.Hour)
 	for _, w := range words {
 		switch w {
 		case "from-payer":
-			n.from = payer
+			from = payer
 		case "failed":
-			n.failed = true
-		case "unknown":
-			n.unknown = true
-		case "down":
-			n.down = true
-		case "early":
-			n.early = true
-		case "unpaid":
-			n.unpaid = true
+			chain.Failed = back
+		case "early": // the payment came after it
+			paid = now.Add(time.Hour)
+		case "down", "unknown", "unpaid":
 		default:
-			value, _ := strconv.Atoi(w)
-			n.sent = append(n.sent, value)
+			moves(back, from, payer, w, now)
 		}
 	}
-	return n
-}
-
-func startNode(t *testing.T, n node) *node {
-	t.Helper()
-	n.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var c struct {
-			ID     int
-			Method string
-			Params []any
+	if !slices.Contains(words, "unpaid") {
+		moves(paidIn, payer, payer, "5000", paid)
+	}
+	if !slices.Contains(words, "unknown") {
+		moves(back, sender, sender, "1", now)
+	}
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slices.Contains(words, "down") {
+			_, _ = io.WriteString(w, "!") // which is not JSON
+			return
 		}
-		if err := json.NewDecoder(r.Body).Decode(&c); err != nil {
-			t.Error(err)
-		}
-		result := map[string]string{
-			"eth_chainId": `"0x2105"`, "eth_call": fmt.Sprintf(`"0x%064x"`, 0), "eth_getTransactionReceipt": n.receipt(),
-			"eth_getBlockByNumber": fmt.Sprintf(`{"number":"0x10","hash":%q,"timestamp":"0x%x"}`, block, time.Now().Unix()),
-		}[c.Method]
-		switch about, _ := append(c.Params, nil)[0].(string); about {
-		case paidIn:
-			result = n.payment()
-		case "0xf":
-			result = fmt.Sprintf(`{"number":"0xf","hash":%q,"timestamp":"0x%x"}`, paidBlock, n.paid().Unix())
-		}
-		if n.down {
-			result = "!"
-		}
-		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%d,"result":%s}`, c.ID, result)
+		chain.ServeHTTP(w, r)
 	}))
-	t.Cleanup(n.Close)
-	return &n
-}
-
-// paid is the time of the payment's block.
-func (n node) paid() time.Time {
-	if n.early {
-		return time.Now().Add(time.Hour)
-	}
-	return time.Now().Add(-3 * time.Hour)
-}
-
-func (n node) payment() string {
-	if n.unpaid {
-		return "null"
-	}
-	s := node{from: payer, sent: []int{5000}}.receipt()
-	return strings.NewReplacer(back, paidIn, block, paidBlock, `"0x10"`, `"0xf"`).Replace(s)
-}
-
-func (n node) receipt() string {
-	if n.unknown {
-		return "null"
-	}
-	from, status := n.from, "0x1"
-	if from == "" {
-		from = sender
-	}
-	if n.failed {
-		status = "0x0"
-	}
-	logs := make([]string, len(n.sent))
-	for i, value := range n.sent {
-		logs[i] = fmt.Sprintf(`{"address":%q,"topics":["0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef",%q,%q],"data":"0x%064x",
-			"logIndex":"0x%x","blockNumber":"0x10","blockHash":%q,"transactionHash":%q,"removed":false}`,
-			asset, padded(from), padded(payer), value, i, block, back)
-	}
-	return fmt.Sprintf(`{"transactionHash":%q,"blockHash":%q,"blockNumber":"0x10","status":%q,"logs":[%s]}`, back, block, status, strings.Join(logs, ","))
-}
-
-func padded(address string) string {
-	return "0x" + strings.Repeat("0", 24) + strings.ToLower(strings.TrimPrefix(address, "0x"))
+	t.Cleanup(node.Close)
+	return node.URL
 }
 
 // operate runs a command line, and holds its exit status.
