@@ -32,8 +32,7 @@ func (s site) sample(b buyer) (rows []ledger.Record) {
 	return rows
 }
 
-// fill makes a ledger that holds what one payment left so many times, each time of
-// another payer, and returns its file.
+// fill makes a ledger with what one payment left so many times, each of another payer.
 func (s site) fill(payments int, payer string, left []ledger.Record) (file string) {
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
 	store := must(ledgerfile.Open(file))

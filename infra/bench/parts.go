@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -54,7 +53,7 @@ func runBare(ctx context.Context, arguments []string) error {
 	// The service opens a connection for each settlement, too: one that was kept can end
 	// under it, and leave the payment in doubt.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		if len(c.Settle) > 0 {
 			res, err := client.Do(must(http.NewRequestWithContext(r.Context(), http.MethodPost, *facilitator+"/settle", bytes.NewReader(c.Settle))))
@@ -69,11 +68,7 @@ func runBare(ctx context.Context, arguments []string) error {
 		_, _ = w.Write(c.Body)
 		log.LogAttrs(r.Context(), slog.LevelInfo, "request", slog.String("operation", "ping"), slog.String("method", r.Method),
 			slog.Int("status", c.Status), slog.Duration("took", time.Since(begun)))
-	})}
-	listener := must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"))
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	fmt.Printf("ready on http://%s\n", listener.Addr())
-	_ = server.Serve(listener)
+	}))
 	return nil
 }
 
@@ -89,7 +84,7 @@ func (s site) bare(t target, settle []byte) *server {
 	body := must(io.ReadAll(io.LimitReader(res.Body, maxAnswer)))
 	name := filepath.Join(s.dir, strings.ReplaceAll(t.name, " ", "-")+".json")
 	check(os.WriteFile(name, must(json.Marshal(copied{res.StatusCode, res.Header, body, settle})), 0o600))
-	return start("ready on ", exec.CommandContext(s.ctx, must(os.Executable()), "bare", "-answer", name, "-facilitator", s.facilitator))
+	return s.self("bare", "-answer", name)
 }
 
 // each is the server's processor time of one request.
@@ -97,8 +92,7 @@ func (r round) each() time.Duration {
 	return time.Duration(r.processors / r.perSecond * float64(time.Second))
 }
 
-// parts compares the processor time of a challenge and of a paid ping with that of what
-// each cannot do without.
+// parts compares processor time with that of what a call cannot do without.
 func (s site) parts() []section {
 	progress("the parts of a call")
 	mine := s.ours(filepath.Join(s.dir, "parts.db"))

@@ -1,17 +1,26 @@
 package main
 
 import (
-	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/miekg/dns"
+	"github.com/openrdap/rdap"
+	"github.com/openrdap/rdap/bootstrap"
 )
 
 const patience = 20 * time.Second
@@ -27,35 +36,20 @@ type answer struct {
 	Error string  `json:"error"`
 }
 
-// runPeers does the same lookups as the service by well-known libraries and
-// tools. It reads lines "operation domain" and answers each with a line of JSON:
-// what every peer took in milliseconds, or why not. Package simnet starts it where
-// the service is, so that both have the same way to the same hosts.
+// runPeers does a lookup by well-known libraries and tools, and prints as JSON what each took. Package
+// simnet starts it where the service is. Each asks twice, so that what a library keeps, such as
+// the registries' bootstrap, is there as it is in the service.
 func runPeers(arguments []string) error {
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
 	resolver := flags.String("resolver", "1.1.1.1", "the resolver that a DNS question goes to")
 	bootstrap := flags.String("bootstrap", "", "URL of the RDAP bootstrap file")
 	check(flags.Parse(arguments))
-	return serve(peers(*resolver, *bootstrap), os.Stdin, os.Stdout)
-}
-
-// serve answers until its input ends.
-func serve(all map[string][]peer, in io.Reader, out io.Writer) error {
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		op, domain, ok := strings.Cut(lines.Text(), " ")
-		if !ok {
-			return fmt.Errorf("%q is not an operation and a domain", lines.Text())
-		}
-		answers := []answer{}
-		for _, p := range all[op] {
-			answers = append(answers, p.timeOf(domain))
-		}
-		if err := json.NewEncoder(out).Encode(answers); err != nil {
-			return err
-		}
+	answers := []answer{}
+	for _, p := range peers(*resolver, *bootstrap)[flags.Arg(0)] {
+		p.timeOf(flags.Arg(1))
+		answers = append(answers, p.timeOf(flags.Arg(1)))
 	}
-	return lines.Err()
+	return json.NewEncoder(os.Stdout).Encode(answers)
 }
 
 func (p peer) timeOf(domain string) answer {
@@ -76,11 +70,119 @@ func peers(resolver, bootstrapURL string) map[string][]peer {
 	question, leaf, registered, headed := timed(question(resolver)), timed(certificate), timed(registry(bootstrapURL)), timed(head)
 	return map[string][]peer{
 		"dns":              {{"dig", dig(resolver)}, {"Go miekg/dns Client", question}},
-		"ssl-check":        {{"openssl s_client, its start included", openssl}, {"Go crypto/tls, system resolver", leaf}},
+		"ssl-check":        {{"curl, to the end of the handshake", curl("-I", "time_appconnect")}, {"Go crypto/tls, system resolver", leaf}},
 		"whois":            {{"Go openrdap Client, new connection", registered}},
-		"headers":          {{"curl -I", curl("-I")}, {"Go net/http HEAD", headed}},
-		"resolve-redirect": {{"curl -IL", curl("-IL")}, {"Go net/http HEAD", headed}},
+		"headers":          {{"curl -I", curl("-I", "time_total")}, {"Go net/http HEAD", headed}},
+		"resolve-redirect": {{"curl -IL", curl("-IL", "time_total")}, {"Go net/http HEAD", headed}},
 		"host-intel":       {{"Go miekg/dns, crypto/tls, openrdap at once", together(question, leaf, registered)}},
 		"uptime-check":     {{"Go miekg/dns, crypto/tls, net/http at once", together(question, leaf, headed)}},
 	}
+}
+
+type look = func(ctx context.Context, domain string) (time.Duration, error)
+
+func timed(f func(ctx context.Context, domain string) error) look {
+	return func(ctx context.Context, domain string) (time.Duration, error) {
+		begun := time.Now()
+		err := f(ctx, domain)
+		return time.Since(begun), err
+	}
+}
+
+func question(resolver string) func(ctx context.Context, domain string) error {
+	return func(ctx context.Context, domain string) error {
+		q := new(dns.Msg).SetQuestion(dns.Fqdn(domain), dns.TypeA)
+		r, _, err := new(dns.Client).ExchangeContext(ctx, q, net.JoinHostPort(resolver, "53"))
+		if err == nil && (r.Rcode != dns.RcodeSuccess || len(r.Answer) == 0) {
+			err = fmt.Errorf("no answer: %s", dns.RcodeToString[r.Rcode])
+		}
+		return err
+	}
+}
+
+// certificate resolves with the system's configuration, connects, and takes the leaf.
+func certificate(ctx context.Context, domain string) error {
+	conn, err := new(tls.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(domain, "443"))
+	if err == nil {
+		err = conn.Close() // the handshake is done, and without a certificate it fails
+	}
+	return err
+}
+
+// head follows redirects over connections that the next call does not share.
+func head(ctx context.Context, domain string) error {
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodHead, "https://"+domain+"/", http.NoBody)
+	if err != nil {
+		return err
+	}
+	res, err := (&http.Client{Transport: transport}).Do(r)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close() // an answer to HEAD has none
+	if res.StatusCode >= http.StatusMultipleChoices {
+		return errors.New(res.Status)
+	}
+	return nil
+}
+
+// registry asks RDAP servers, over connections that are not kept, as those of the service.
+func registry(bootstrapURL string) func(ctx context.Context, domain string) error {
+	client := &rdap.Client{
+		HTTP:      &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+		Bootstrap: &bootstrap.Client{BaseURL: must(url.Parse(strings.TrimSuffix(bootstrapURL, "dns.json")))},
+	}
+	return func(ctx context.Context, domain string) error {
+		res, err := client.Do(rdap.NewDomainRequest(domain).WithContext(ctx))
+		if err != nil {
+			return err
+		}
+		if _, ok := res.Object.(*rdap.Domain); !ok {
+			return fmt.Errorf("%T is not a domain", res.Object)
+		}
+		return nil
+	}
+}
+
+// together is the time of lookups that run at once: that of the slowest.
+func together(all ...look) look {
+	return timed(func(ctx context.Context, domain string) error {
+		errs := make([]error, len(all))
+		var running sync.WaitGroup
+		for i, l := range all {
+			running.Go(func() { _, errs[i] = l(ctx, domain) })
+		}
+		running.Wait()
+		return errors.Join(errs...)
+	})
+}
+
+// tool is a look by a program that reports the time itself, where a pattern finds it.
+func tool(pattern string, unit time.Duration, command ...string) look {
+	figure := regexp.MustCompile(pattern)
+	return func(ctx context.Context, domain string) (time.Duration, error) {
+		args := strings.Split(strings.ReplaceAll(strings.Join(command, "\n"), "DOMAIN", domain), "\n")
+		out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
+		if err != nil {
+			return 0, fmt.Errorf("%w %.200s", err, out)
+		}
+		m := figure.FindSubmatch(out)
+		if m == nil {
+			return 0, fmt.Errorf("%s has no answer", args[0])
+		}
+		n, err := strconv.ParseFloat(string(m[1]), 64)
+		return time.Duration(n * float64(unit)), err
+	}
+}
+
+func dig(resolver string) look {
+	return tool(`(?s)status: NOERROR.*Query time: ([0-9]+) usec`, time.Microsecond, "dig", "-u", "+tries=1", "@"+resolver, "DOMAIN", "A")
+}
+
+// curl reports one of its times, redirects included.
+func curl(option, of string) look {
+	return tool(`^2[0-9]{2} ([0-9.]+)$`, time.Second, "curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
+		"-w", "%{http_code} %{"+of+"}", "https://DOMAIN/")
 }

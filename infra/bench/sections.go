@@ -1,11 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,8 +61,7 @@ func counted(n int, what string) string {
 	return thousands(float64(n)) + " " + what
 }
 
-// middleware compares challenges and paid pings with @x402/express, and the same calls
-// over the Model Context Protocol with those over HTTP.
+// middleware compares with @x402/express, and calls of tools with those over HTTP.
 func (s site) middleware() []section {
 	mine, theirs := s.ours(filepath.Join(s.dir, "ledger.db")), s.express()
 	defer mine.stop()
@@ -91,7 +91,7 @@ func (s site) middleware() []section {
 		}
 	}
 	progress("a shop")
-	shop := s.shop(filepath.Join(s.dir, "shop.db"))
+	shop := s.self("shop", "-ledger", filepath.Join(s.dir, "shop.db"))
 	defer shop.stop()
 	m := s.measure(targetClients, b.payments(shop), paid)
 	web.compare("paid calls of a handler that is sold, "+counted(targetClients, "client"), m[0], "paid pings", m[1]).
@@ -126,68 +126,45 @@ func (s site) growth() []section {
 	return []section{grown}
 }
 
-// figures are what one Go benchmark reports by unit: ns/op, B/op and its own; or a test
-// by name.
-type figures map[string]float64
-
-// benchmarks runs benchmarks of a package and returns what each reports.
-func (s site) benchmarks(pkg, pattern string) map[string]figures {
-	all := parseBenchmarks(s.output(".", "go", "test", "-vet=off", "-run", "^$", "-bench", pattern, "-benchmem", pkg))
-	if len(all) == 0 {
-		check(fmt.Errorf("no benchmark of %s is called %s", pkg, pattern))
-	}
-	return all
-}
-
-// parseBenchmarks reads lines such as "BenchmarkX-2  100  12345 ns/op  3 calls".
-func parseBenchmarks(out string) map[string]figures {
-	all := map[string]figures{}
-	for line := range strings.Lines(out) {
-		fields := strings.Fields(line)
-		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
-			continue
-		}
-		name := strings.TrimPrefix(fields[0], "Benchmark")
-		if i := strings.LastIndexByte(name, '-'); i > 0 {
-			name = name[:i]
-		}
-		all[name] = figures{}
-		for i := 2; i+1 < len(fields); i += 2 {
-			all[name][fields[i+1]] = must(strconv.ParseFloat(fields[i], 64))
-		}
-	}
-	return all
-}
-
-// attributes runs a test of a package and returns the figures that it reports, by
-// their names; there have to be so many.
-func (s site) attributes(count int, pkg, test string, arguments ...string) func(name string) []int {
-	arguments = append([]string{"test", "-vet=off", "-count=1", "-v", "-run", "^" + test + "$", pkg}, arguments...)
-	all := parseAttributes(s.output(".", "go", arguments...), test)
-	return func(name string) []int {
+// figures are what tests or benchmarks of a package report by name, so many of each.
+func (s site) figures(pkg string, arguments ...string) func(count int, name string) []float64 {
+	all := parseFigures(s.output(".", "go", append([]string{"test", "-vet=off", pkg}, arguments...)...))
+	return func(count int, name string) []float64 {
 		if len(all[name]) != count {
-			check(fmt.Errorf("%s reported %v of %s, want %d figures", test, all[name], name, count))
+			check(fmt.Errorf("%s reported %v of %s, want %d figures", pkg, all[name], name, count))
 		}
 		return all[name]
 	}
 }
 
-// parseAttributes reads the lines "=== ATTR  TestX/case name 1 2 3" of a test, and
-// of its subtests, whose names come before that of the attribute.
-func parseAttributes(out, test string) map[string][]int {
-	all := map[string][]int{}
+// benchmarks is figures of benchmarks.
+func (s site) benchmarks(pkg, pattern string) func(name, unit string) float64 {
+	all := s.figures(pkg, "-run", "^$", "-bench", pattern, "-benchmem")
+	return func(name, unit string) float64 { return all(1, name+" "+unit)[0] }
+}
+
+// parseFigures reads lines such as "BenchmarkX-2  100  12345 ns/op  3 calls", and those of
+// attributes, "=== ATTR  TestX name 1 2 3", where the name is that of the subtest, if it is
+// one.
+func parseFigures(out string) map[string][]float64 {
+	all := map[string][]float64{}
+	add := func(name, figure string) { all[name] = append(all[name], must(strconv.ParseFloat(figure, 64))) }
 	for line := range strings.Lines(out) {
-		rest, ok := strings.CutPrefix(line, "=== ATTR  "+test)
-		fields := strings.Fields(rest)
-		if !ok || len(fields) < 2 {
-			continue
-		}
-		name := fields[0]
-		if sub, ok := strings.CutPrefix(name, "/"); ok {
-			name, fields = sub, fields[1:]
-		}
-		for _, f := range fields[1:] {
-			all[name] = append(all[name], must(strconv.Atoi(f)))
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) >= 4 && strings.HasPrefix(fields[0], "Benchmark"):
+			name := strings.TrimSuffix(strings.TrimPrefix(fields[0], "Benchmark"), fmt.Sprint("-", runtime.GOMAXPROCS(0)))
+			for i := 2; i+1 < len(fields); i += 2 {
+				add(name+" "+fields[i+1], fields[i])
+			}
+		case len(fields) >= 5 && fields[1] == "ATTR":
+			name := fields[3]
+			if _, sub, ok := strings.Cut(fields[2], "/"); ok {
+				name = sub
+			}
+			for _, figure := range fields[4:] {
+				add(name, figure)
+			}
 		}
 	}
 	return all
@@ -196,17 +173,17 @@ func parseAttributes(out, test string) map[string][]int {
 func (s site) handlers() []section {
 	progress("handlers")
 	b := s.benchmarks("./infra/local/e2e", "^Benchmark(Challenge|ToolChallenge|PaidDNS|Memory)$")
-	micros := func(name string) float64 { return b[name]["ns/op"] / 1000 }
+	micros := func(name string) float64 { return b(name, "ns/op") / 1000 }
 	one := section{title: "Handlers alone"}
 	for _, c := range []struct {
 		what, name string
 		most       float64
 	}{{"challenge (402)", "Challenge", 50}, {"unpaid tools/call", "ToolChallenge", 100}} {
-		calls := b[c.name]["network-calls"]
+		calls := b(c.name, "network-calls")
 		one.add(c.what, "%.0f µs, %.0f network calls", micros(c.name), calls).held(fmt.Sprintf("≤ %g µs, 0 calls", c.most), micros(c.name) <= c.most && calls == 0)
 	}
 	const share = 512.0 / 1769 // of a processor, which Lambda gives to 512 MB: 1,769 MB is one
-	paid, memory := micros("PaidDNS")/1000/share, b["Memory"]["MB/1000th"]
+	paid, memory := micros("PaidDNS")/1000/share, b("Memory", "MB/1000th")
 	one.add("paid DNS lookup, ledger in memory, facilitator and resolver on loopback", "%.0f µs", micros("PaidDNS"))
 	one.add("the same with 512 MB's share of a processor", "%.1f ms", paid).held("≤ 20 ms", paid <= 20)
 	one.add("memory of the dns function after 1,000 paid requests", "%.0f MB", memory).held("≤ 64 MB", memory <= 64)
@@ -216,18 +193,18 @@ func (s site) handlers() []section {
 func (s site) functions() []section {
 	progress("cold starts")
 	const starts = 15
-	measured := s.attributes(2*starts, "./infra", "TestColdStartAsksNobody", fmt.Sprint("-count=", starts))
+	measured := s.figures("./infra", "-v", "-run", "^TestColdStartAsksNobody$", fmt.Sprint("-count=", starts))
 	slugs := []string{"discovery", "health", "mcp"}
 	for _, op := range catalog.All() {
 		slugs = append(slugs, op.Slug)
 	}
 	cold := section{title: "Functions started from nothing: the built binary behind a Runtime API"}
 	for _, slug := range slugs {
-		f, first := measured(slug), 0.0 // microseconds and bytes, in turn
+		f, first := measured(2*starts, slug), 0.0 // microseconds and bytes, in turn
 		for i := range starts {
-			first += float64(f[2*i]) / 1000 / starts
+			first += f[2*i] / 1000 / starts
 		}
-		size := float64(f[1]) / 1e6
+		size := f[1] / 1e6
 		most := 13.0
 		// They hold a registry's client or a TLS client with every cipher suite.
 		if slices.Contains([]string{"ssl-check", "whois", "host-intel", "uptime-check", "mcp"}, slug) {
@@ -241,15 +218,15 @@ func (s site) functions() []section {
 
 func (s site) table() []section {
 	progress("write units")
-	counted := s.attributes(3, "./pkg/service", "TestPaidUnits")
+	counted := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestPaidUnits$")
 	units := section{title: "A paid request on DynamoDB, all tables and the index included, with a receipt"}
 	for _, c := range []struct {
 		name string
-		most int
+		most float64
 	}{{"dns", 12}, {"ping", 10}} {
-		f := counted(c.name)
-		units.add("paid "+c.name, "%d write units in %d writes, %d calls in sequence: %d ms at 3 ms a call", f[0], f[1], f[2], 3*f[2]).
-			held(fmt.Sprintf("≤ %d units, ≤ 5 calls", c.most), f[0] <= c.most && f[2] <= 5)
+		f := counted(3, c.name)
+		units.add("paid "+c.name, "%.0f write units in %.0f writes, %.0f calls in sequence: %.0f ms at 3 ms a call", f[0], f[1], f[2], 3*f[2]).
+			held(fmt.Sprintf("≤ %.0f units, ≤ 5 calls", c.most), f[0] <= c.most && f[2] <= 5)
 	}
 	return []section{units}
 }
@@ -257,13 +234,13 @@ func (s site) table() []section {
 // limits are payments at growing rates over a model of DynamoDB's limits.
 func (s site) limits() []section {
 	progress("a model of DynamoDB's limits")
-	sold := s.attributes(7, "./pkg/service", "TestCapacity", "-capacity")
+	sold := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestCapacity$", "-capacity")
 	most := section{title: "Paid lookups a second on a model of DynamoDB's limits: 1,000 write units a second for an item or an index partition"}
 	for _, name := range []string{"10_a_second", "100_a_second", "1000_a_second", "1000_a_second_and_ping", "10000_a_second", "10000_a_second_and_ping"} {
-		f, ping := sold(name), strings.HasSuffix(name, "ping")
-		what := thousands(float64(f[0])) + " a second of dns" + map[bool]string{true: " and ping, half each"}[ping]
-		r := most.add(what, "%d %% answered; %s write units a second; hottest slots item %d, refused %d; hottest index partition %s, refused %d",
-			f[1], thousands(float64(f[2])), f[3], f[4], thousands(float64(f[5])), f[6])
+		f, ping := sold(7, name), strings.HasSuffix(name, "ping")
+		what := thousands(f[0]) + " a second of dns" + map[bool]string{true: " and ping, half each"}[ping]
+		r := most.add(what, "%.0f %% answered; %s write units a second; hottest slots item %.0f, refused %.0f; hottest index partition %s, refused %.0f",
+			f[1], thousands(f[2]), f[3], f[4], thousands(f[5]), f[6])
 		if f[0] == 1000 {
 			r.held("100 %, none refused", f[1] == 100 && f[4]+f[6] == 0)
 		}
@@ -271,17 +248,69 @@ func (s site) limits() []section {
 	return []section{most}
 }
 
-// cost is what calls cost by AWS's list prices, as a benchmark counts them. The
-// README has a table of it.
+// cost is what calls cost by AWS's list prices, of which the README has a table.
 func (s site) cost() []section {
 	progress("what calls cost")
 	b := s.benchmarks("./pkg/service", "^BenchmarkCost$")
 	prices := section{title: "A million calls by AWS's list prices in us-east-1, at the memory of the template"}
-	for _, name := range slices.Sorted(maps.Keys(b)) {
-		f := b[name]
-		prices.add(strings.ReplaceAll(strings.TrimPrefix(name, "Cost/"), "-", " "),
+	for _, name := range []string{"challenge", "paid-call", "refused-payment"} {
+		f := func(unit string) float64 { return b("Cost/"+name, unit) }
+		prices.add(strings.ReplaceAll(name, "-", " "),
 			"$%.2f: %.4g GB-s, %.0f write and %.0f read units, %.0f bytes of logs, %.0f bytes out, each",
-			f["$/million"], f["GB-s"], f["write-units"], f["read-units"], f["log-bytes"], f["out-bytes"])
+			f("$/million"), f("GB-s"), f("write-units"), f("read-units"), f("log-bytes"), f("out-bytes"))
 	}
 	return []section{prices}
+}
+
+// row is one line of the table. A reader holds it to its target: a busy machine misses some.
+type row struct {
+	What   string `json:"what"`
+	Ours   string `json:"ours"`
+	Beside string `json:"beside,omitempty"` // what it is compared with, and its figure
+	Ratio  string `json:"ratio,omitempty"`
+	Target string `json:"target,omitempty"`
+	Met    *bool  `json:"met,omitempty"`
+}
+
+type section struct {
+	title string
+	rows  []row
+}
+
+func (s *section) add(what, ours string, values ...any) *row {
+	s.rows = append(s.rows, row{What: what, Ours: fmt.Sprintf(ours, values...)})
+	return &s.rows[len(s.rows)-1]
+}
+
+func (r *row) held(target string, met bool) { r.Target, r.Met = target, &met }
+
+const heading = "| What | Ours | Beside | Ratio | Target |\n|---|---|---|---|---|\n"
+
+func (r row) markdown() string {
+	verdict := r.Target
+	if r.Met != nil {
+		verdict += map[bool]string{true: " ✓", false: " missed"}[*r.Met]
+	}
+	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", r.What, r.Ours, r.Beside, r.Ratio, verdict)
+}
+
+func markdown(machine string, all []section) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# What make bench printed\n\n%s\n", machine)
+	for _, s := range all {
+		fmt.Fprintf(&b, "\n## %s\n\n%s", s.title, heading)
+		for _, r := range s.rows {
+			b.WriteString(r.markdown())
+		}
+	}
+	return b.String()
+}
+
+func readRows(file string) (rows []row) {
+	for line := range strings.Lines(string(must(os.ReadFile(file)))) {
+		var r row
+		check(json.Unmarshal([]byte(line), &r))
+		rows = append(rows, r)
+	}
+	return rows
 }

@@ -2,15 +2,24 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // What both servers ask for. Nothing is paid on any chain.
@@ -26,12 +35,10 @@ type server struct {
 
 func (s *server) host() string { return strings.TrimPrefix(s.origin, "http://") }
 
-// readyWithin is how long a server may take to start: a ledger of a million
-// payments is checked first.
+// readyWithin is how long a server may take to start with a million payments.
 const readyWithin = 2 * time.Minute
 
-// start runs a program until it prints a line with ready in it, after which its
-// origin follows.
+// start runs a program until it prints its origin behind ready.
 func start(ready string, cmd *exec.Cmd) *server {
 	out := must(cmd.StdoutPipe())
 	cmd.Stderr = os.Stderr
@@ -52,8 +59,21 @@ func start(ready string, cmd *exec.Cmd) *server {
 	}
 }
 
-// ours starts the local runner of the service with a ledger in a new file.
-// What a client may do in a minute is not limited: one client is all there is.
+// serve serves a handler on this machine, and says where, until the context ends.
+func serve(ctx context.Context, h http.Handler) {
+	listener := must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"))
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	fmt.Printf("ready on http://%s\n", listener.Addr())
+	_ = server.Serve(listener)
+}
+
+// self starts another command of this program, which says where it is ready.
+func (s site) self(arguments ...string) *server {
+	return start("ready on ", exec.CommandContext(s.ctx, must(os.Executable()), append(arguments, "-facilitator", s.facilitator)...))
+}
+
+// ours starts the local runner with a ledger in a new file, and no limit on its one client.
 func (s site) ours(ledgerFile string) *server {
 	cmd := exec.CommandContext(s.ctx, "build/local")
 	cmd.Env = []string{
@@ -77,8 +97,7 @@ func (s *server) stop() {
 	_ = s.cmd.Wait() // of a process that was told to end, the status says nothing
 }
 
-// processorTime is what the process has used so far, or 0 where the system does
-// not say.
+// processorTime is what the process has used so far, where the system says so.
 func (s *server) processorTime() time.Duration {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 	// proc_pid_stat(5): fields 14 and 15, in hundredths of a second; the second
@@ -92,4 +111,25 @@ func (s *server) processorTime() time.Duration {
 	u, _ := strconv.Atoi(fields[user])
 	k, _ := strconv.Atoi(fields[system])
 	return time.Duration(u+k) * time.Second / hertz
+}
+
+// runShop sells a handler that answers as the ping does, without limits, as any program can.
+func runShop(ctx context.Context, arguments []string) error {
+	flags := flag.NewFlagSet("shop", flag.ContinueOnError)
+	ledgerFile := flags.String("ledger", "", "the ledger's file")
+	facilitator := flags.String("facilitator", "", "URL of the facilitator")
+	check(flags.Parse(arguments))
+	ledger := must(file.Open(*ledgerFile))
+	defer func() { check(ledger.Close()) }()
+	seller := must(x402http.New(x402http.Config{
+		PayTo: payTo, Facilitator: *facilitator, Ledger: ledger, PerMinute: -1, Concurrent: -1, Name: catalog.Service,
+		Front: x402http.Front{Log: slog.New(slog.NewJSONHandler(os.Stdout, nil))},
+	}))
+	mux := http.NewServeMux()
+	seller.Handle(mux, "GET "+catalog.Ping().Path, "0.001", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"ok":true}`)
+	}))
+	serve(ctx, mux)
+	return nil
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // served are the service's own documents.
 func served(t *testing.T) (description, page string) {
-	t.Helper()
 	d := discovery.New(discovery.Site{Origin: "https://api.example.com", Terms: x402.Terms{
 		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
 		PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Name: "USD Coin", Version: "2",
@@ -25,27 +25,26 @@ func served(t *testing.T) (description, page string) {
 }
 
 // answered is an answer to a GET of dns, with a receipt.
-func answered(status int, body string) Answer {
+func answered(status int, body string) exchange {
 	receipt := base64.StdEncoding.EncodeToString([]byte(`{"success":true,"transaction":"0xab","network":"eip155:8453","payer":"0x1"}`))
-	return Answer{Method: http.MethodGet, Path: catalog.DNS().Path + "?domain=example.com", Status: status, Body: []byte(body), Header: http.Header{
-		"Content-Type": {"application/json; charset=utf-8"}, "Payment-Response": {receipt},
-	}}
+	header := http.Header{"Content-Type": {"application/json; charset=utf-8"}, "Payment-Response": {receipt}}
+	return exchange{http.MethodGet, catalog.DNS().Path + "?domain=example.com", x402test.Reply{Status: status, Header: header, Body: []byte(body)}}
 }
 
 // failed is {code, charged, retryable} with everything else around it.
-func failed(status int, code, charged, retryable string) Answer {
+func failed(status int, code, charged, retryable string) exchange {
 	return answered(status, `{"error":{"code":"`+code+`","message":"m","charged":`+charged+`,"retryable":`+retryable+`},`+
 		`"request_id":"r","docs_url":"https://api.example.com/docs#error-`+code+`"}`)
 }
 
-func (a Answer) with(name string, values ...string) Answer {
+func (a exchange) with(name string, values ...string) exchange {
 	a.Header = a.Header.Clone()
 	a.Header[http.CanonicalHeaderKey(name)] = values
 	return a
 }
 
-func (a Answer) by(method, path string) Answer {
-	a.Method, a.Path = method, path
+func (a exchange) by(method, path string) exchange {
+	a.method, a.path = method, path
 	return a
 }
 
@@ -54,21 +53,16 @@ func (a Answer) by(method, path string) Answer {
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	description, page := served(t)
-	d, err := ParseOpenAPI([]byte(description), []byte(page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must(ParseOpenAPI([]byte(description), []byte(page)))
 	dns, bundle := catalog.DNS(), catalog.HostIntel()
 	paid, limited := answered(200, dns.Response), failed(429, "rate_limited", "false", "true").by("GET", catalog.Whois().Path)
 	var parts map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(bundle.Response), &parts); err != nil {
-		t.Fatal(err)
-	}
+	check(json.Unmarshal([]byte(bundle.Response), &parts))
 	parts["whois"] = json.RawMessage(`{"error":{"code":"connect_failed","message":"m"}}`)
 	child, _ := json.Marshal(parts) // it was JSON before
 	html := answered(404, "<html>").with("Content-Type", "text/html")
 	for name, c := range map[string]struct {
-		answer Answer
+		answer exchange
 		says   string // a part of it; empty: it is as described
 	}{
 		"paid":                        {paid, ""},
@@ -98,7 +92,7 @@ func TestAnswers(t *testing.T) {
 		"docs_url of another anchor":  {answered(404, strings.Replace(string(failed(404, "nxdomain", "true", "false").Body), "#error-nx", "#error-", 1)), "not a place about nxdomain"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := d.Check(c.answer); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			if err := d.Check(c.answer.method, c.answer.path, c.answer.Reply); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
 		})

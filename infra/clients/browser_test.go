@@ -1,14 +1,10 @@
 package clients
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/json"
-	"fmt"
-	"image"
-	"image/color"
-	"image/draw"
+	"errors"
 	"image/png"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,8 +43,7 @@ func TestBrowser(t *testing.T) {
 	t.Run("screenshots", checkScreenshots)
 }
 
-// browsers bounds those that run at once: each waits for its pages, and for their
-// clocks, as well as it computes.
+// browsers bounds those that run at once: each waits as much as it computes.
 var browsers = make(chan struct{}, 2)
 
 const (
@@ -63,9 +58,8 @@ type scene struct {
 	healed   atomic.Bool // the resolvers refuse no name any more
 }
 
-// browserZone is what the resolver knows; addresses are those of RFC 5737. Every other
-// name does not exist, but those below refused.example.com: they are refused until the
-// scene is healed.
+// browserZone is what the resolver knows. Names below refused.example.com are refused until the
+// scene is healed; others do not exist.
 const browserZone = `
 $ORIGIN example.com.
 $TTL 300
@@ -78,7 +72,6 @@ healed.refused A 192.0.2.77
 `
 
 func newScene(t *testing.T) *scene {
-	t.Helper()
 	s := &scene{}
 	w := newWorld(t, resolverOf(t, browserZone, func(w dns.ResponseWriter, q *dns.Msg) bool {
 		name, _, _ := testbed.Question(q)
@@ -146,10 +139,8 @@ func (v visit) play(t *testing.T, d driver, s *scene) {
 	}
 }
 
-// checkRequests: all go to one address, without a cookie; every payment names its
-// purchase, always by the same key, and there are as many keys as questions were asked.
+// checkRequests: all go to one address, without a cookie; each purchase has one key.
 func (v visit) checkRequests(t *testing.T, sent []paidRequest) {
-	t.Helper()
 	bySignature, keys := map[string]string{}, map[string]bool{}
 	for i, r := range sent {
 		if !v.several && r.signature != sent[0].signature {
@@ -171,15 +162,13 @@ func (v visit) checkRequests(t *testing.T, sent []paidRequest) {
 	}
 }
 
-// pictures is where a screenshot of every state is written when asked for, below the
-// module's folder. The few that README.md shows are kept in screenshots.
+// pictures is where -update-screenshots writes one of every state, below the module's folder.
 const pictures = "build/screenshots"
 
 // driver is the Node process that drives one Chromium.
 type driver struct{ *dialogue }
 
 func newDriver(t *testing.T) driver {
-	t.Helper()
 	args := []string{"testdata/browser/driver.mjs", testbed.Find(t, "a browser", "chromium", "chromium-browser", "google-chrome")}
 	if *updateScreenshots {
 		args = append(args, filepath.Join(testbed.Root(t), pictures))
@@ -191,10 +180,8 @@ func newDriver(t *testing.T) driver {
 	return d
 }
 
-// run plays a visit and returns what came of it: the address of the wallet that paid,
-// and the JSON on show.
+// run plays a visit, and returns the wallet that paid and the JSON on show.
 func (d driver) run(t *testing.T, origin string, v visit) (payer, answer string) {
-	t.Helper()
 	d.say(t, map[string]any{"name": v.script, "origin": origin, "path": v.path, "args": v.args})
 	var o struct {
 		Failed, Payer string
@@ -209,73 +196,26 @@ func (d driver) run(t *testing.T, origin string, v visit) (payer, answer string)
 // maxScreenshots bounds what the repository keeps.
 const maxScreenshots = 512 << 10
 
-// checkScreenshots checks the screenshots that are committed: those that README.md
-// shows, one of each page in each theme, and no others; readable, and small together. It
-// runs after the visits, which take them when asked to.
+// checkScreenshots: those that README.md shows are committed, and no others; readable, and small.
 func checkScreenshots(t *testing.T) {
 	root := testbed.Root(t)
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	total, shown := int64(0), []string{}
+	readme := must(os.ReadFile(filepath.Join(root, "README.md")))
+	total, shown := 0, []string{}
 	for _, name := range []string{"docs-dark.png", "docs-light.png", "paywall-dark.png", "paywall-light.png"} {
 		path := filepath.Join("screenshots", name)
 		if *updateScreenshots {
-			if err := shrink(filepath.Join(root, pictures, name), path); err != nil {
-				t.Errorf("%s: %v", path, err)
+			if err := os.Rename(filepath.Join(root, pictures, name), path); err != nil {
+				t.Error(err)
 			}
 		}
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		c, err := png.DecodeConfig(f)
-		if err != nil || c.Width < 200 || c.Height < 200 || !strings.Contains(string(readme), "infra/clients/"+path) {
+		picture, unread := os.ReadFile(path)
+		c, err := png.DecodeConfig(bytes.NewReader(picture))
+		if err := errors.Join(unread, err); err != nil || c.Width < 200 || c.Height < 200 || !strings.Contains(string(readme), "infra/clients/"+path) {
 			t.Errorf("%s: %d by %d pixels, or README.md does not show it: %v", path, c.Width, c.Height, err)
 		}
-		info, err := f.Stat()
-		if err != nil {
-			t.Fatal(err)
-		}
-		total, shown = total+info.Size(), append(shown, path)
+		total, shown = total+len(picture), append(shown, path)
 	}
 	if files, err := filepath.Glob("screenshots/*"); err != nil || !slices.Equal(files, shown) || total > maxScreenshots {
 		t.Errorf("%v of %d bytes, want %v of at most %d: %v", files, total, shown, maxScreenshots, err)
 	}
-}
-
-// maxColors keeps the screenshots small; a page has some twenty, and those at the edges
-// of letters, which take the nearest.
-const maxColors = 240
-
-// shrink writes a picture with a palette: the colours that most of its pixels have.
-func shrink(from, file string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	m, err := png.Decode(in)
-	if err != nil {
-		return err
-	}
-	count := map[color.Color]int{}
-	for y := range m.Bounds().Dy() {
-		for x := range m.Bounds().Dx() {
-			count[m.At(x, y)]++
-		}
-	}
-	colors := slices.SortedFunc(maps.Keys(count), func(a, b color.Color) int {
-		return cmp.Or(cmp.Compare(count[b], count[a]), strings.Compare(fmt.Sprint(a), fmt.Sprint(b)))
-	})
-	out := image.NewPaletted(m.Bounds(), colors[:min(len(colors), maxColors)])
-	draw.Draw(out, m.Bounds(), m, m.Bounds().Min, draw.Src)
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(f, out)
 }

@@ -45,24 +45,16 @@ func walletVisits(*testing.T) []visit {
 	}
 }
 
-// checkEcho compares what was sent with what the service offers: resource, accepted and
-// extensions go back as they came. The retry token is of the page's own offer.
+// checkEcho: resource, accepted and extensions go back as they were offered, the token apart.
 func checkEcho(t *testing.T, s *scene, header string) {
-	t.Helper()
 	type echo struct {
 		Resource, Accepted any
 		Extensions         map[string]any
 	}
 	c := &x402test.Client{HTTP: http.DefaultClient}
-	offered, err := c.Challenge(t.Context(), s.url+wwwPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := json.Marshal(map[string]any{"resource": offered.Resource, "accepted": offered.Accepts[0], "extensions": offered.Extensions})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sent, want := decoded[echo](t, []byte(unwrapped(t, header))), decoded[echo](t, raw)
+	offered := must(c.Challenge(t.Context(), s.url+wwwPath))
+	raw := must(json.Marshal(map[string]any{"resource": offered.Resource, "accepted": offered.Accepts[0], "extensions": offered.Extensions}))
+	sent, want := decoded[echo](t, []byte(unwrapped(header))), decoded[echo](t, raw)
 	token, other := fmt.Sprint(sent.Extensions[x402.ExtensionToken]), fmt.Sprint(want.Extensions[x402.ExtensionToken])
 	if !regexp.MustCompile(`info:map\[token:[A-Za-z0-9_-]{22}\]`).MatchString(token) || token == other {
 		t.Errorf("the retry token was sent as %s, and the next offer's is %s", token, other)
@@ -125,8 +117,7 @@ func again(text, look string) map[string]any { return map[string]any{"says": tex
 
 func faultVisits(*testing.T) []visit { return append(scriptedFaults(), realFaults()...) }
 
-// realFaults are the service's own, brought about by its facilitator, its
-// resolver or the request.
+// realFaults are the service's own.
 func realFaults() []visit {
 	uncertain := pays("503 settlement_uncertain, then settled", "sameSignature", wwwPath, 2).with(again("Not known yet whether it is paid (settlement_uncertain)", "uncertain"))
 	uncertain.settles = 2 // the same authorization, which moves once
@@ -148,8 +139,7 @@ func realFaults() []visit {
 	}
 }
 
-// owedVisit is a lookup that the resolvers refuse, after the settlement; while the page
-// shows that, they recover.
+// owedVisit is a lookup that the resolvers refuse until the page shows that.
 func owedVisit() visit {
 	v := pays("owed, then answered", "sameSignature", dnsPath+"?domain=healed.refused.example.com", 2).
 		with(again("Paid, and the answer is owed (upstream_unavailable)", "owed"))
@@ -164,8 +154,7 @@ func owedVisit() visit {
 	return v
 }
 
-// scriptedFaults are answers that the proxy gives in place of the service, or
-// keeps from the browser.
+// scriptedFaults are the gateway's.
 func scriptedFaults() []visit {
 	const same = "sameSignature"
 	alone := again("This payment is being settled", "in-progress")
@@ -223,8 +212,7 @@ func moneyVisits(*testing.T) []visit {
 	}, doubtVisits()...)
 }
 
-// doubtVisits are answers after which it is not known, or known, whether a
-// signature is paid.
+// doubtVisits are answers after which it is not known, or known, whether a signature is paid.
 func doubtVisits() []visit {
 	steps := func(texts ...string) map[string]any { return map[string]any{"steps": texts} }
 	overloaded := fails(503, 0, "overloaded", "false", true)
@@ -251,21 +239,13 @@ func doubtVisits() []visit {
 	}
 }
 
-// reoffers answers an offer whose terms are the same and whose extensions are
-// not, as after a deployment.
+// reoffers answers an offer with the same terms and other extensions, as after a deployment.
 func reoffers(r *testbed.Relayed) {
 	r.Request.Header.Del(x402.HeaderSignature)
 	answer := r.Answer()
-	offer, err := (x402test.Reply{Header: answer.Header()}).Required()
-	if err != nil {
-		panic(err)
-	}
+	offer := must(x402test.Reply{Header: answer.Header()}.Required())
 	offer.Extensions = map[string]json.RawMessage{"other": json.RawMessage("{}")}
-	header, err := x402.EncodeHeader(offer)
-	if err != nil {
-		panic(err)
-	}
-	answer.Header().Set(x402.HeaderRequired, header)
+	answer.Header().Set(x402.HeaderRequired, must(x402.EncodeHeader(offer)))
 	r.Send(answer, answer.Body.Len())
 }
 
@@ -329,17 +309,17 @@ func receiptVisits(t *testing.T) []visit {
 	return []visit{
 		pays("the receipt is kept", "receiptKept", wwwPath, 2),
 		says("it holds", "; covers this answer.", ""),
-		says("a changed byte", not, "", changing(t, nil, func(b []byte) []byte { return bytes.Replace(b, []byte("192.0.2.10"), []byte("192.0.2.11"), 1) })),
+		says("a changed byte", not, "", changing(nil, func(b []byte) []byte { return bytes.Replace(b, []byte("192.0.2.10"), []byte("192.0.2.11"), 1) })),
 		says("an answer to another question", not, "", asking("domain=www.example.com", "domain=mail.example.com")),
-		says("white space", not, "", changing(t, nil, func(b []byte) []byte { return append(b, ' ') })),
-		says("another signature", not, "", changing(t, resigned(forged), nil)),
-		says("another transaction", not, "", changing(t, func(r *x402.SettleResponse) { r.Transaction = r.Transaction[:60] + "000000" }, nil)),
-		says("another payer", not, "", changing(t, func(r *x402.SettleResponse) { r.Payer = testbed.LocalTerms(t).PayTo }, nil)),
-		says("no JWS", "It cannot be read.", "", changing(t, resigned(func(string) string { return "<b>" }), nil)),
-		says("a key that is not published", "DOES NOT HOLD: no key of this service.", "", changing(t, resigned(func(jws string) string {
+		says("white space", not, "", changing(nil, func(b []byte) []byte { return append(b, ' ') })),
+		says("another signature", not, "", changing(resigned(forged), nil)),
+		says("another transaction", not, "", changing(func(r *x402.SettleResponse) { r.Transaction = r.Transaction[:60] + "000000" }, nil)),
+		says("another payer", not, "", changing(func(r *x402.SettleResponse) { r.Payer = testbed.LocalTerms(t).PayTo }, nil)),
+		says("no JWS", "It cannot be read.", "", changing(resigned(func(string) string { return "<b>" }), nil)),
+		says("a key that is not published", "DOES NOT HOLD: no key of this service.", "", changing(resigned(func(jws string) string {
 			return "eyJhbGciOiJFZERTQSIsImtpZCI6ImRpZDp3ZWI6eCN5In0" + jws[strings.Index(jws, "."):]
 		}), nil)),
-		says("no receipt", "None: nobody signed for this answer.", "", changing(t, func(r *x402.SettleResponse) { r.Extensions = x402.ResponseExtensions{} }, nil)),
+		says("no receipt", "None: nobody signed for this answer.", "", changing(func(r *x402.SettleResponse) { r.Extensions = x402.ResponseExtensions{} }, nil)),
 		says("a browser without Ed25519", noEd25519, "Ed25519"),
 		says("a browser without WebCrypto", noEd25519, "crypto"),
 		says("no keys", noKeys, "keys"),

@@ -2,9 +2,9 @@ package clients
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,7 +18,147 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
+
+// reports are the complaints about documents, by their names.
+type reports map[string][]string
+
+func (r reports) add(path, format string, args ...any) {
+	name := strings.TrimSuffix(filepath.Base(path), ".json")
+	r[name] = append(r[name], fmt.Sprintf(format, args...))
+}
+
+// validator says what it has to say about each of some descriptions.
+type validator func(t *testing.T, paths []string) reports
+
+// schemaValidator is @seriousme/openapi-schema-validator: is it OpenAPI 3.1.
+func schemaValidator(t *testing.T, paths []string) reports {
+	found := reports{}
+	for _, path := range paths {
+		got := decoded[struct {
+			Valid  bool
+			Errors json.RawMessage
+		}](t, node(t, bin(t, "validate-api"), path))
+		if !got.Valid {
+			found.add(path, "%s", got.Errors)
+		}
+	}
+	return found
+}
+
+// redocly is the lint of Redocly, warnings included.
+func redocly(t *testing.T, paths []string) reports {
+	found, n := reports{}, 0
+	out := node(t, append([]string{bin(t, "redocly"), "lint", "--config", validators + "redocly.yaml", "--format", "json", "--max-problems", "1000"}, paths...)...)
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); n++ { // one after the other
+		var report struct{ Problems []redoclyProblem }
+		check(d.Decode(&report))
+		for _, p := range report.Problems {
+			found.add(p.Location[0].Source.Ref, "%s %s at %s: %s", p.Severity, p.RuleID, p.Location[0].Pointer, p.Message)
+		}
+	}
+	if n != len(paths) {
+		t.Errorf("%d reports on %d documents", n, len(paths))
+	}
+	return found
+}
+
+type redoclyProblem struct {
+	RuleID, Severity, Message string
+	Location                  []struct {
+		Source  struct{ Ref string }
+		Pointer string
+	}
+}
+
+// spectral is spectral:oas and our own rules, warnings included.
+func spectral(t *testing.T, paths []string) reports {
+	out := string(node(t, append([]string{bin(t, "spectral"), "lint", "--ruleset", validators + "spectral.yaml", "--format", "json"}, paths...)...))
+	// It follows the JSON with a word for people when there is nothing to say.
+	out, _, _ = strings.Cut(out, "No results with")
+	found := reports{}
+	for _, p := range decoded[[]struct {
+		Code, Message, Source string
+		Path                  []string
+	}](t, []byte(out)) {
+		found.add(p.Source, "%s at %s: %s", p.Code, strings.Join(p.Path, "."), p.Message)
+	}
+	return found
+}
+
+// spoil breaks a description; the validator must complain about it.
+type spoil struct{ old, other, about string }
+
+// checkOpenAPI: every validator is content with the description as served, and sees in broken
+// ones what it is there for. Spoils that leave each other alone share a document.
+func checkOpenAPI(t *testing.T, s service) {
+	doc := s.document(t, catalog.PathOpenAPI)
+	for name, c := range map[string]struct {
+		validate validator
+		spoils   [][]spoil
+	}{
+		"openapi-schema-validator": {schemaValidator, [][]spoil{{{`"responses":{"200"`, `"responses":[],"was":{"200"`, "responses"}}}},
+		"redocly": {redocly, [][]spoil{{
+			{`"license":{"name"`, `"licence":{"name"`, "info-license"},
+			{`"example":{"ok":true`, `"example":{"ok":"yes"`, "no-invalid-media-type-examples"},
+		}, {
+			{`/headers/RetryAfter"}`, `/headers/Retry"}`, "no-unresolved-refs"},
+		}}},
+		"spectral": {spectral, [][]spoil{{
+			{`"tags":["Smoke test"],"operationId"`, `"operationId"`, "operation-tags"},
+			{`"example":{"ok":true`, `"example":{"ok":"no"`, "oas3-valid-media-example"},
+			{`"x-payment-info"`, `"x-payment-infos"`, "priced-has-a-price"},
+			{`"headers":{"PAYMENT-REQUIRED":`, `"headers":{"PAYMENT":`, "priced-declares-its-402"},
+			{`"operationId":"get_health"`, `"operationId":"get_health","x-payment-info":{}`, "free-has-no-price"},
+			{`"security":[],"parameters"`, `"parameters"`, "no-account-needed"},
+			{`"components":{`, `"components":{"securitySchemes":{"key":{"type":"apiKey","in":"header","name":"k"}},`, "no-security-schemes"},
+		}, {
+			{`"amount":"0.001"`, `"amount":"1000"`, "priced-has-a-price"},
+			{`"402":{`, `"403":{`, "priced-declares-its-402"},
+			{`"security":[],"parameters"`, `"security":[{"key":[]}],"parameters"`, "no-account-needed"},
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			paths := []string{file(t, "served.json", doc)}
+			for i, group := range c.spoils {
+				spoilt := doc
+				for _, s := range group {
+					spoilt = broken(t, spoilt, s.old, s.other)
+				}
+				paths = append(paths, file(t, fmt.Sprint(i)+".json", spoilt))
+			}
+			found := c.validate(t, paths)
+			wantComplaint(t, "as served", found["served"], "")
+			for i, group := range c.spoils {
+				for _, s := range group {
+					wantComplaint(t, "broken", found[fmt.Sprint(i)], s.about)
+				}
+			}
+		})
+	}
+}
+
+// TestPrices: what is sold costs what spec §1 says, which is written out once more here: no
+// price is held to what it was made of. The documents and the README are made of the catalog.
+func TestPrices(t *testing.T) {
+	t.Parallel()
+	const single, bundle = "0.005 5000", "0.015 15000"
+	prices := map[string]string{
+		"/v1/tools/dns": single, "/v1/tools/ssl-check": single, "/v1/tools/whois": single, "/v1/tools/headers": single, "/v1/tools/resolve-redirect": single,
+		"/v1/bundles/host-intel": bundle, "/v1/bundles/uptime-check": bundle, "/v1/tools/ping": "0.001 1000",
+	}
+	sold := map[string]string{}
+	for _, op := range catalog.All() {
+		if _, specified := prices[op.Path]; specified { // the spec has no price of a further one
+			sold[op.Path] = op.PriceUSD() + " " + op.Amount
+		}
+	}
+	if diff := cmp.Diff(prices, sold); diff != "" {
+		t.Errorf("specified (-) and sold (+): %s", diff)
+	}
+}
 
 // TestDocuments holds everything that one service publishes against public
 // validators and against each other. Each validator is also shown a document that is
@@ -28,7 +168,6 @@ func TestDocuments(t *testing.T) {
 	s := start(t)
 	for name, check := range map[string]func(*testing.T, service){
 		"OpenAPI": checkOpenAPI, "agentcash": checkAgentcash, "HTML": checkHTML,
-		"prices": checkPrices,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,42 +177,23 @@ func TestDocuments(t *testing.T) {
 }
 
 // ask makes one request, follows no redirect, and reads the answer whole.
-func (s service) ask(t *testing.T, method, path, accept string) Answer {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if accept != "" {
-		req.Header.Set("Accept", accept)
-	}
+func (s service) ask(t *testing.T, path, accept string) x402test.Reply {
 	client := http.Client{Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	res, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return Answer{Method: method, Path: path, Status: res.StatusCode, Header: res.Header, Body: body}
+	r := must(testbed.Ask(t.Context(), &client, http.MethodGet, s.url+path, "Accept", accept))
+	return r
 }
 
 // document is a free document.
 func (s service) document(t *testing.T, path string) []byte {
-	t.Helper()
-	a := s.ask(t, http.MethodGet, path, "")
-	if a.Status != http.StatusOK {
-		t.Fatalf("%s: %d %.300s", path, a.Status, a.Body)
+	r := s.ask(t, path, "*/*")
+	if r.Status != http.StatusOK {
+		t.Fatalf("%s: %d %.300s", path, r.Status, r.Body)
 	}
-	return a.Body
+	return r.Body
 }
 
-// broken is a document with something replaced, everywhere. It fails the test
-// when there is nothing to replace: a validator would be shown a good one.
+// broken is a document with something replaced, everywhere.
 func broken(t *testing.T, doc []byte, old, other string) []byte {
-	t.Helper()
 	if !bytes.Contains(doc, []byte(old)) {
 		t.Errorf("the document has no %q to break", old)
 	}
@@ -82,7 +202,6 @@ func broken(t *testing.T, doc []byte, old, other string) []byte {
 
 // wantComplaint wants a validator to complain about this; empty: to be content.
 func wantComplaint(t *testing.T, what string, complaints []string, about string) {
-	t.Helper()
 	if about == "" && len(complaints) > 0 || !strings.Contains(strings.Join(complaints, "\n"), about) {
 		t.Errorf("%s: complains of %q, want something about %q", what, complaints, about)
 	}
@@ -91,10 +210,8 @@ func wantComplaint(t *testing.T, what string, complaints []string, about string)
 // validators is the folder of what runs and configures them.
 const validators = "testdata/validators/"
 
-// node runs a JavaScript program and returns what it prints. A validator that finds
-// something may end with 1; any other failure is one of the test.
+// node is what a JavaScript program prints. A validator that finds something may end with 1.
 func node(t *testing.T, args ...string) []byte {
-	t.Helper()
 	for _, name := range args { // so that the cache of go test knows of them
 		_, _ = os.Stat(name)
 	}
@@ -113,16 +230,12 @@ func node(t *testing.T, args ...string) []byte {
 
 // file writes a document to where a validator can read it.
 func file(t *testing.T, name string, doc []byte) string {
-	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, doc, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(os.WriteFile(path, doc, 0o600))
 	return path
 }
 
-// checkAgentcash: the reader that x402scan is built on has no warning, and has
-// understood what is for sale.
+// checkAgentcash: the reader of x402scan has no warning, and understands what is for sale.
 func checkAgentcash(t *testing.T, s service) {
 	type probe struct {
 		Mode          string
@@ -142,7 +255,9 @@ func checkAgentcash(t *testing.T, s service) {
 		t.Errorf("it trusts the origin as %q, and warns: %+v", got.Trust, got.Warnings)
 	}
 	var want []endpoint
-	for _, path := range freePaths() {
+	for _, path := range []string{ // those of spec §4.1
+		catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathManifest, catalog.PathLLMs, catalog.PathLLMsFull, catalog.PathDocs,
+	} {
 		want = append(want, endpoint{Path: path, Mode: "unprotected", Probed: map[string]probe{}})
 	}
 	for _, op := range catalog.All() {
@@ -157,10 +272,8 @@ func checkAgentcash(t *testing.T, s service) {
 	}
 }
 
-// checkHTML is html-validate, with its recommended rules and those of accessibility,
-// warnings included. It reads the pages for people: the documentation, the paywall of
-// every operation, the last one with a query that is not a domain, and the page for
-// unknown paths.
+// checkHTML is html-validate with its rules of accessibility, warnings included, of the pages for
+// people; the last one of each operation has a query that is not a domain.
 func checkHTML(t *testing.T, s service) {
 	wanted := map[string]int{catalog.PathDocs: http.StatusOK, "/nothing/here": http.StatusNotFound}
 	hostile := "?domain=" + url.QueryEscape(`"><script>alert(1)</script>&amp;<b title='x`) + "&type=%00%22'"
@@ -171,7 +284,7 @@ func checkHTML(t *testing.T, s service) {
 	}
 	pages := map[string][]byte{}
 	for path, status := range wanted {
-		a := s.ask(t, http.MethodGet, path, "text/html")
+		a := s.ask(t, path, "text/html")
 		if a.Status != status || a.Header.Get("Content-Type") != "text/html; charset=utf-8" {
 			t.Fatalf("%s: %d %s", path, a.Status, a.Header.Get("Content-Type"))
 		}
@@ -197,12 +310,5 @@ func checkHTML(t *testing.T, s service) {
 	}
 	for path, complaints := range found {
 		wantComplaint(t, names[path], complaints, about[names[path]])
-	}
-}
-
-// freePaths are the free paths of spec §4.1 in its order.
-func freePaths() []string {
-	return []string{
-		catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathManifest, catalog.PathLLMs, catalog.PathLLMsFull, catalog.PathDocs,
 	}
 }

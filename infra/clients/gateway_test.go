@@ -42,7 +42,6 @@ type paidRequest struct {
 
 // newGateway starts one before the service at origin, which to may name later.
 func newGateway(t *testing.T, origin string, plan ...step) *gateway {
-	t.Helper()
 	g := &gateway{plan: plan}
 	g.to(t, origin)
 	g.url = testbed.Serve(t, testbed.Relay{To: http.HandlerFunc(g.forward), Do: g.decide})
@@ -51,7 +50,6 @@ func newGateway(t *testing.T, origin string, plan ...step) *gateway {
 
 // to names the service.
 func (g *gateway) to(t *testing.T, origin string) {
-	t.Helper()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.service = testbed.ProxyTo(t, origin)
@@ -83,12 +81,6 @@ func (g *gateway) paid() []paidRequest {
 	return slices.Clone(g.seen)
 }
 
-// late says that the second payment came later than a time after the first.
-func (g *gateway) late(d time.Duration) bool {
-	paid := g.paid()
-	return len(paid) > 1 && paid[1].at.Sub(paid[0].at) >= d
-}
-
 func (g *gateway) decide(r *testbed.Relayed) {
 	do := pass
 	if signature := paymentOf(r); signature != "" {
@@ -105,8 +97,7 @@ func (g *gateway) decide(r *testbed.Relayed) {
 	do(r)
 }
 
-// paymentOf is the payment that a request carries, in its header or as a member of
-// _meta; empty without one.
+// paymentOf is the payment that a request carries, in its header or in _meta.
 func paymentOf(r *testbed.Relayed) string {
 	var call struct {
 		Params struct {
@@ -156,8 +147,7 @@ func fails(status, retryAfter int, code, charged string, retryable bool) step {
 		`,"retryable":`+strconv.FormatBool(retryable)+`},"request_id":"x","docs_url":"/docs"}`)
 }
 
-// lostThen lets the service do its work, and does something else than to pass its
-// answer on.
+// lostThen lets the service do its work, and does something else with its answer.
 func lostThen(then step) step {
 	return func(r *testbed.Relayed) {
 		r.Answer()
@@ -173,16 +163,14 @@ func settledThen(then step) step {
 	}
 }
 
-// stripped loses the signature on the way, as an intermediary does that takes the header
-// away: the service answers its offer.
+// stripped takes the signature away, as an intermediary may: the service answers its offer.
 func stripped(r *testbed.Relayed) {
 	r.Request.Header.Del(x402.HeaderSignature)
 	r.Pass()
 }
 
-// changing lets the service answer and changes what it has said, as a stranger in
-// between could.
-func changing(t *testing.T, header func(*x402.SettleResponse), body func([]byte) []byte) step {
+// changing lets the service answer and changes what it has said, as a stranger could.
+func changing(header func(*x402.SettleResponse), body func([]byte) []byte) step {
 	return func(r *testbed.Relayed) {
 		answer := r.Answer()
 		if body != nil {
@@ -191,14 +179,13 @@ func changing(t *testing.T, header func(*x402.SettleResponse), body func([]byte)
 			answer.Body.Write(changed)
 		}
 		if header != nil {
-			changeReceipt(t, answer.Header(), header)
+			changeReceipt(answer.Header(), header)
 		}
 		r.Send(answer, answer.Body.Len())
 	}
 }
 
-// asking pays with the client's signature for another question: the service answers that
-// one, and signs for it.
+// asking pays for another question: the service answers that one, and signs for it.
 func asking(old, other string) step {
 	return func(r *testbed.Relayed) {
 		r.URL.RawQuery = strings.Replace(r.URL.RawQuery, old, other, 1)

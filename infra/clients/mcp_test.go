@@ -3,139 +3,67 @@ package clients
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // tools is the URL of the service's tools.
 func (s service) tools() string { return s.url + catalog.PathMCP }
 
-// toolWorlds are the ways to run the service for clients of its tools.
-func toolWorlds() map[string]func(*testing.T) service {
-	return map[string]func(*testing.T) service{"local": localTools, "lambda": lambdaTools, "shop": startShop}
-}
-
-// anyName is a resolver that answers every question about an address with one of
-// documentation.
-func anyName(t *testing.T) string {
-	t.Helper()
-	return resolverOf(t, "*. 30 A 192.0.2.77", nil)
-}
-
-// localTools runs the built local runner, which reaches nothing but its resolver.
-func localTools(t *testing.T) service {
-	t.Helper()
-	s := newWorld(t, anyName(t)).start(t)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the service said:\n%s", s.log())
-		}
-	})
-	return s
-}
-
 // lambdaTools runs the built functions of the template behind a gateway.
 func lambdaTools(t *testing.T) service {
-	t.Helper()
-	w, db := newWorld(t, anyName(t)), testbed.StartDynamo(t)
-	extra := testbed.Alone()
-	extra["AWS_ENDPOINT_URL_DYNAMODB"] = db.URL
+	w, db := newWorld(t, resolver(t)), testbed.StartDynamo(t)
+	parameters := testbed.Parameters(testbed.Alone())
+	maps.Copy(parameters, testbed.Parameters(w.env))
+	parameters["Ledger"] = db.Table(t)
 	url := testbed.Deployment{
-		Functions:   testbed.Functions(t),
-		Parameters:  map[string]string{"Ledger": db.Table(t), "FacilitatorUrl": w.books.URL, "DnsResolvers": w.env["DNS_RESOLVERS"]},
-		Environment: extra,
+		Functions: testbed.Functions(t), Parameters: parameters, Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": db.URL},
 	}.Open(t).URL
 	return service{url: url, goods: w.goods, books: w.books}
 }
 
 // mcpCommand prepares a program that runs in testdata/mcp, with a key to pay with.
 func mcpCommand(t *testing.T, name string, args ...string) *exec.Cmd {
-	t.Helper()
 	cmd := testbed.Command(t, name, args...)
 	cmd.Dir = filepath.Join("testdata", "mcp")
 	cmd.Env = append(cmd.Env, "PRIVATE_KEY="+newPayer())
 	return cmd
 }
 
-// bin is the path of an installed npm program; node itself is one of them, because
-// some need a newer one than many machines have.
+// bin is the path of an installed npm program, of which node is one.
 func bin(t *testing.T, name string) string {
-	t.Helper()
 	testbed.Node(t, ".")
-	path, err := filepath.Abs(filepath.Join("node_modules", ".bin", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must(filepath.Abs(filepath.Join("node_modules", ".bin", name)))
 	return path
 }
 
 // printed decodes the first line of what a program prints that must succeed.
 func printed[T any](t *testing.T, cmd *exec.Cmd) T {
-	t.Helper()
 	line, _, _ := strings.Cut(string(testbed.Run(t, cmd)), "\n")
 	return decoded[T](t, []byte(line))
 }
 
-// toolNames are the tools in their order.
-func toolNames() []string {
-	var all []string
-	for _, op := range catalog.All() {
-		all = append(all, op.Tool)
-	}
-	return all
-}
-
 // arguments are those that every agent asks with.
 func (s service) arguments(t *testing.T) string {
-	t.Helper()
-	text, err := json.Marshal(s.goods.arguments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(json.Marshal(s.goods.arguments))
 	return string(text)
 }
 
-// bought holds results to be those of one purchase.
-func (s service) bought(t *testing.T, paid ...mcptest.ToolResult) {
-	t.Helper()
-	for i, r := range paid {
-		if r.IsError || !strings.Contains(r.Text(), s.goods.says) || r.Meta.Receipt == nil || !r.Meta.Receipt.Success || r.Meta.Replayed != (i > 0) {
-			t.Fatalf("the answer %d: %+v", i, r)
-		}
-		if r.Text() != paid[0].Text() || *r.Meta.Receipt != *paid[0].Meta.Receipt {
-			t.Errorf("another answer to the same payment: %+v", r)
-		}
-		if moved := s.books.Moved(r.Meta.Receipt.Payer); len(moved) != 1 || moved[0].Transaction != r.Meta.Receipt.Transaction {
-			t.Errorf("transfers %+v, the receipt says %s", moved, r.Meta.Receipt.Transaction)
-		}
-	}
-}
-
-// everywhere runs a test in every world.
-func everywhere(t *testing.T, run func(t *testing.T, s service)) {
-	t.Helper()
-	for name, start := range toolWorlds() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			run(t, start(t))
-		})
-	}
-}
-
-// mcpClients are the clients of others, with a wallet each. All list the tools and pay for
-// one; those that can show its price, and pay again.
+// mcpClients are the clients of others. All pay for a tool; some show its price, or pay again.
 func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 	script := func(program, era string) func(*testing.T, service) *exec.Cmd {
 		return func(t *testing.T, s service) *exec.Cmd {
-			t.Helper()
 			cmd := mcpCommand(t, bin(t, "node"), program, s.tools(), s.goods.tool, s.arguments(t))
 			cmd.Env = append(cmd.Env, "ERA="+era)
 			return cmd
@@ -150,21 +78,16 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 		// The x402 project's MCP session asks for the price, signs, pays and reads the
 		// settlement by itself.
 		"Python": func(t *testing.T, s service) *exec.Cmd {
-			t.Helper()
 			return mcpCommand(t, testbed.Python(t, requirements), "session.py", s.tools(), s.goods.tool, s.arguments(t))
 		},
 		"Go": func(t *testing.T, s service) *exec.Cmd {
-			t.Helper()
 			program := filepath.Join(t.TempDir(), "client")
 			build := testbed.Command(t, "go", "build", "-mod=readonly", "-o", program, ".")
 			build.Dir, build.Env = filepath.Join("testdata", "mcp", "go"), append(build.Env, "GOWORK=off")
 			testbed.Run(t, build)
 			wallet := testbed.NewClient(t, &http.Client{Timeout: patience})
-			header, err := mcptest.SignCall(t.Context(), wallet, s.tools(), s.goods.tool, s.goods.arguments)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return mcpCommand(t, program, s.tools(), s.goods.tool, s.arguments(t), unwrapped(t, header))
+			header := must(mcptest.SignCall(t.Context(), wallet, s.tools(), s.goods.tool, s.goods.arguments))
+			return mcpCommand(t, program, s.tools(), s.goods.tool, s.arguments(t), unwrapped(header))
 		},
 	}
 }
@@ -172,36 +95,148 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 // TestToolClientsPay has every client pay for a tool in every world.
 func TestToolClientsPay(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, s service) {
-		for name, client := range mcpClients() {
+	for world, start := range map[string]func(*testing.T) service{
+		"local": func(t *testing.T) service { return start(t) }, "lambda": lambdaTools, "shop": startShop,
+	} {
+		t.Run(world, func(t *testing.T) {
+			t.Parallel()
+			s := start(t)
+			for name, client := range mcpClients() {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					s.paidBy(t, name, client(t, s))
+				})
+			}
+		})
+	}
+}
+
+// paidBy runs a client, and holds what it prints to one purchase of the tool.
+func (s service) paidBy(t *testing.T, name string, client *exec.Cmd) {
+	got := printed[struct {
+		Tools                      []string
+		Unpaid, Paid, Again, Wrong mcptest.ToolResult
+		Listing                    struct {
+			Valid bool
+			Entry map[string]any
+		}
+	}](t, client)
+	if !slices.Equal(got.Tools, s.goods.tools) {
+		t.Errorf("tools %q", got.Tools)
+	}
+	paid := []mcptest.ToolResult{got.Paid}
+	if strings.HasPrefix(name, "TypeScript") {
+		paid = append(paid, got.Again)
+		if e := got.Listing.Entry; !s.goods.stranger && (!got.Listing.Valid || e["toolName"] != catalog.DNS().Tool || !strings.HasSuffix(fmt.Sprint(e["resourceUrl"]), catalog.PathMCP)) {
+			t.Errorf("a facilitator would list %+v", got.Listing)
+		}
+	}
+	for i, r := range paid {
+		if r.IsError || !strings.Contains(r.Text(), s.goods.says) || r.Meta.Receipt == nil || !r.Meta.Receipt.Success || r.Meta.Replayed != (i > 0) {
+			t.Fatalf("the answer %d: %+v", i, r)
+		}
+		if r.Text() != paid[0].Text() || *r.Meta.Receipt != *paid[0].Meta.Receipt {
+			t.Errorf("another answer to the same payment: %+v", r)
+		}
+	}
+	if moved := s.books.Moved(got.Paid.Meta.Receipt.Payer); len(moved) != 1 || moved[0].Transaction != got.Paid.Meta.Receipt.Transaction {
+		t.Errorf("transfers %+v, the receipt says %s", moved, got.Paid.Meta.Receipt.Transaction)
+	}
+	if _, err := got.Unpaid.Required(); name != "Python" && (err != nil || !got.Unpaid.IsError) {
+		t.Errorf("%+v: %v", got.Unpaid, err)
+	}
+	if r := got.Wrong; name != "Go" && (!r.IsError || r.Structured != nil || !s.goods.stranger && !strings.Contains(r.Text(), "invalid_arguments")) {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Seconds after which a client gives a call up: one without a key comes back before
+// its answer's 45 seconds are over, one with a key may come later.
+const (
+	givesUp      = 30
+	givesUpKeyed = 60
+)
+
+// window is how long an answer over HTTP stands without a key, by default.
+const window = 45 * time.Second
+
+// TestSwallowedReply: the service has the payment and answers, and its reply is lost on
+// a connection that stays open. A stock client waits until its own time-out, calls
+// again and signs anew: that is the same purchase, within the window of a service as it
+// is by default. charged.md has the row that it prints.
+//
+// It takes the minute that the client with a key and the SDK of the Model Context
+// Protocol wait.
+func TestSwallowedReply(t *testing.T) {
+	t.Parallel()
+	clients := stockClients()
+	row := fmt.Sprintf("| the reply is swallowed; the client gives up after %d s, with a key or over MCP after %d s |", givesUp, givesUpKeyed)
+	t.Run("gives up", func(t *testing.T) {
+		for _, c := range clients {
+			t.Run(c.title, func(t *testing.T) {
+				t.Parallel()
+				stands, timeout := window, givesUp
+				if c.keyed {
+					stands, timeout = ledger.KeptFor, givesUpKeyed
+				}
+				settledOnce(t, stands, func(s service) (payer, fault string) {
+					order, payer := orderOf(t, s.url+s.goods.path, c.keyed)
+					order.Timeout = timeout
+					p := startLoops(t, c)
+					p.orders = []purchase{order}
+					results, err := p.loop()
+					if err != nil || len(results) != 1 {
+						t.Fatal(err)
+					}
+					faults := results[0].check(s.goods.answer)
+					if told := results[0].Told; len(told) != 3 || told[0] != 0 { // given up, answered, answered once more
+						faults = append(faults, fmt.Sprintf("the loop was told %v", told))
+					}
+					return payer, strings.Join(faults, "\n")
+				})
+			})
+		}
+		for _, name := range []string{"TypeScript 1.x", "TypeScript 2.x, 2026-07-28"} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				got := printed[struct {
-					Tools                      []string
-					Unpaid, Paid, Again, Wrong mcptest.ToolResult
-					Listing                    struct {
-						Valid bool
-						Entry map[string]any
+				settledOnce(t, 2*window, func(s service) (payer, fault string) {
+					cmd := mcpClients()[name](t, s)
+					cmd.Args = append(cmd.Args, "host")
+					got := printed[struct {
+						Told []string
+						Paid mcptest.ToolResult
+					}](t, cmd)
+					if got.Paid.Meta.Receipt == nil {
+						t.Fatalf("%+v", got)
 					}
-				}](t, client(t, s))
-				if !slices.Equal(got.Tools, s.goods.tools) {
-					t.Errorf("tools %q", got.Tools)
-				}
-				paid := []mcptest.ToolResult{got.Paid}
-				if strings.HasPrefix(name, "TypeScript") {
-					paid = append(paid, got.Again)
-					if e := got.Listing.Entry; !s.goods.stranger && (!got.Listing.Valid || e["toolName"] != catalog.DNS().Tool || !strings.HasSuffix(fmt.Sprint(e["resourceUrl"]), catalog.PathMCP)) {
-						t.Errorf("a facilitator would list %+v", got.Listing)
+					if len(got.Told) != 1 || !strings.Contains(got.Told[0], "timed out") || !got.Paid.Meta.Replayed || !strings.Contains(got.Paid.Text(), s.goods.says) {
+						fault = fmt.Sprintf("%+v", got)
 					}
-				}
-				s.bought(t, paid...)
-				if _, err := got.Unpaid.Required(); name != "Python" && (err != nil || !got.Unpaid.IsError) {
-					t.Errorf("%+v: %v", got.Unpaid, err)
-				}
-				if r := got.Wrong; name != "Go" && (!r.IsError || r.Structured != nil || !s.goods.stranger && !strings.Contains(r.Text(), "invalid_arguments")) {
-					t.Errorf("%+v", r)
-				}
+					return got.Paid.Meta.Receipt.Payer, fault
+				})
 			})
 		}
 	})
+	isWritten(t, row+strings.Repeat(" 1 |", len(clients))+"\n")
+}
+
+// settledOnce repeats a trial, which says who has paid and what is wrong, until its client has
+// called again within the window, and holds the payer to one settlement.
+func settledOnce(t *testing.T, window time.Duration, trial func(service) (payer, fault string)) {
+	for range 5 {
+		s := start(t)
+		g := newGateway(t, s.url, swallowed)
+		s.url = g.url
+		payer, fault := trial(s)
+		if paid := g.paid(); len(paid) > 1 && paid[1].at.Sub(paid[0].at) >= window {
+			t.Log("the client called again after the window: once more")
+			continue
+		}
+		moved := s.books.Moved(payer)
+		if fault != "" || len(moved) != 1 || moved[0].Value != catalog.DNS().Amount || len(g.paid()) < 2 || g.paid()[0].signature == g.paid()[1].signature {
+			t.Errorf("%v: moved %+v for %d payments", fault, moved, len(g.paid()))
+		}
+		return
+	}
+	t.Fatal("in five trials the client never called again within the window: is the machine overloaded?")
 }

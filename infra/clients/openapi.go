@@ -4,15 +4,21 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
+	"mime"
 	"net/http"
+	"net/url"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // sharedError is the body of every error that a response does not declare.
@@ -59,24 +65,13 @@ type part struct {
 
 // FetchOpenAPI reads the description of a running service, and its documentation.
 func FetchOpenAPI(ctx context.Context, c *http.Client, origin string) (*OpenAPI, error) {
-	var texts [][]byte
-	for _, path := range []string{catalog.PathOpenAPI, catalog.PathDocs} {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, origin+path, nil)
-		if err != nil {
-			return nil, err
-		}
-		res, err := c.Do(r)
-		if err != nil {
-			return nil, err
-		}
-		defer res.Body.Close()
-		text, err := io.ReadAll(io.LimitReader(res.Body, 4<<20))
-		if err != nil || res.StatusCode != http.StatusOK {
-			return nil, fmt.Errorf("%s answers %s: %.200s (%w)", r.URL, res.Status, text, err)
-		}
-		texts = append(texts, text)
+	client := &x402test.Client{HTTP: c}
+	api, err1 := client.Get(ctx, origin+catalog.PathOpenAPI, "")
+	docs, err2 := client.Get(ctx, origin+catalog.PathDocs, "")
+	if err := errors.Join(err1, err2); err != nil || api.Status+docs.Status != 2*http.StatusOK {
+		return nil, fmt.Errorf("the documents are answered %d and %d: %w", api.Status, docs.Status, err)
 	}
-	return ParseOpenAPI(texts[0], texts[1])
+	return ParseOpenAPI(api.Body, docs.Body)
 }
 
 // anchorsOf are the places of a page that a link can lead to.
@@ -92,15 +87,6 @@ func anchorsOf(page []byte) map[string]bool {
 // error here and not at the first answer that needs it. page is the documentation,
 // to which the errors point.
 func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
-	d, err := parseOpenAPI(raw)
-	if err != nil {
-		return nil, fmt.Errorf("the description: %w", err)
-	}
-	d.anchors = anchorsOf(page)
-	return d, nil
-}
-
-func parseOpenAPI(raw []byte) (*OpenAPI, error) {
 	root, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
 		return nil, err
@@ -134,7 +120,7 @@ func parseOpenAPI(raw []byte) (*OpenAPI, error) {
 	if shared.compiled, err = c.Compile(resource + sharedError); err != nil {
 		return nil, err
 	}
-	d := &OpenAPI{operations: map[string]operation{}, undeclared: response{Content: map[string]*part{jsonType: shared}}, outside: map[string]code{}}
+	d := &OpenAPI{operations: map[string]operation{}, undeclared: response{Content: map[string]*part{jsonType: shared}}, outside: map[string]code{}, anchors: anchorsOf(page)}
 	for _, info := range catalog.Codes() {
 		d.outside[string(info.Code)] = code{Status: info.Status}
 	}
@@ -217,4 +203,165 @@ func pointer(names ...string) string {
 		at.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
 	}
 	return at.String()
+}
+
+// exchange is a request, and what the service answered.
+type exchange struct {
+	method, path string // may have a query
+	x402test.Reply
+}
+
+// Check says what about an answer to a request is not as described, nil when nothing is.
+// The path may have a query.
+//
+// A declared status must have one of its media types, that one's schema, and
+// the headers that are required. Any other status must be an error with the
+// shared body, on a path and for a method that are not described as well; a
+// browser's 404 of a path that is not described can be a page. HEAD is GET
+// without a body. Preflights and 304 are HTTP's own; they are empty.
+func (d *OpenAPI) Check(method, path string, r x402test.Reply) error {
+	err := d.check(exchange{method, path, r})
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %.200s answered %d, and that is not what the OpenAPI description says:\n%w\n%.700s", method, path, r.Status, err, r.Body)
+}
+
+func (d *OpenAPI) check(a exchange) error {
+	path, _, _ := strings.Cut(a.path, "?")
+	op, described := d.operations[path]
+	r, declared := op.Responses[a.Status]
+	visit := a.method == http.MethodGet || a.method == http.MethodHead
+	mediaType, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
+	switch {
+	case a.method == http.MethodOptions && a.Status == http.StatusNoContent, a.Status == http.StatusNotModified:
+		return empty(a.Body)
+	case declared && visit:
+	case !described && visit && a.Status == http.StatusNotFound && mediaType == "text/html" && !strings.HasPrefix(a.path, "/.well-known/"):
+		return nil
+	case a.Status >= http.StatusBadRequest:
+		r = d.undeclared
+	default:
+		return fmt.Errorf("this is not declared (the path is described: %v), and it is not an error", described)
+	}
+	var faults []error
+	for name, want := range r.Headers {
+		if err := want.header(a.Header.Values(name)); err != nil {
+			faults = append(faults, fmt.Errorf("%s %w", name, err))
+		}
+	}
+	return errors.Join(append(faults, d.checkBody(a, mediaType, op, r))...)
+}
+
+func empty(body []byte) error {
+	if len(body) > 0 {
+		return errors.New("it has a body")
+	}
+	return nil
+}
+
+func (p *part) header(values []string) error {
+	if len(values) == 0 && !p.Required {
+		return nil
+	}
+	if len(values) != 1 {
+		return fmt.Errorf("is there %d times", len(values))
+	}
+	var value any = values[0]
+	if p.Schema.Type == "integer" {
+		if !json.Valid([]byte(values[0])) {
+			return fmt.Errorf("%q is not a number", values[0])
+		}
+		value = json.Number(values[0])
+	}
+	return p.compiled.Validate(value)
+}
+
+const jsonType = "application/json"
+
+func (d *OpenAPI) checkBody(a exchange, mediaType string, op operation, r response) error {
+	p, ok := r.Content[mediaType]
+	switch {
+	case !ok:
+		return fmt.Errorf("Content-Type %q is not declared", a.Header.Get("Content-Type"))
+	case a.method == http.MethodHead:
+		return empty(a.Body)
+	case !utf8.Valid(a.Body):
+		return errors.New("the body is not UTF-8")
+	}
+	var value any = string(a.Body)
+	if mediaType == jsonType {
+		var err error
+		if value, err = jsonschema.UnmarshalJSON(bytes.NewReader(a.Body)); err != nil {
+			return err
+		}
+	}
+	if err := p.compiled.Validate(value); err != nil {
+		return err
+	}
+	switch {
+	case p.Schema.Ref == sharedError:
+		return d.checkCode(a, op)
+	case a.Status == http.StatusOK && len(op.codes) > 0:
+		return checkChildren(a.Body)
+	}
+	return nil
+}
+
+// checkCode holds an error to the operation's list: what the list leaves open (null) the body may
+// say, and an answer that is owed is in the end no longer retryable.
+func (d *OpenAPI) checkCode(a exchange, op operation) error {
+	var body struct {
+		Error struct {
+			Code      string
+			Charged   *bool
+			Retryable bool
+		}
+		DocsURL string `json:"docs_url"`
+	}
+	if err := json.Unmarshal(a.Body, &body); err != nil {
+		return err
+	}
+	e := body.Error
+	listed, ok := op.codes[e.Code]
+	if !ok {
+		listed, ok = d.outside[e.Code]
+	}
+	charged := e.Charged != nil && *e.Charged
+	link, err := url.Parse(body.DocsURL)
+	switch {
+	case !ok:
+		return fmt.Errorf("the operation does not list %s", e.Code)
+	case listed.Status != a.Status:
+		return fmt.Errorf("%s is listed with %d", e.Code, listed.Status)
+	case listed.Charged != nil && (e.Charged == nil || charged != *listed.Charged):
+		return fmt.Errorf("%s is listed with charged %v", e.Code, *listed.Charged)
+	case listed.Retryable != nil && e.Retryable != *listed.Retryable && (!*listed.Retryable || !charged):
+		return fmt.Errorf("%s is listed with retryable %v", e.Code, *listed.Retryable)
+	case err != nil || link.Path != catalog.PathDocs || link.Fragment != catalog.ErrorAnchor(fault.Code(e.Code)) || !d.anchors[link.Fragment]:
+		return fmt.Errorf("docs_url is %s, which is not a place about %s", body.DocsURL, e.Code)
+	}
+	return nil
+}
+
+// checkChildren wants a child to fail with a code that its own operation lists for a lookup.
+func checkChildren(body []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return err
+	}
+	for name, op := range map[string]catalog.Operation{"dns": catalog.DNS(), "ssl": catalog.SSLCheck(), "whois": catalog.Whois(), "headers": catalog.Headers()} {
+		var child struct {
+			Error *struct{ Code fault.Code }
+		}
+		// A field of that name that is not a child (headers of a headers result
+		// is an object of texts) has no error, or one of another type.
+		if raw, ok := fields[name]; !ok || json.Unmarshal(raw, &child) != nil || child.Error == nil {
+			continue
+		}
+		if child.Error.Code == fault.Overloaded || !slices.Contains(op.Errors, child.Error.Code) {
+			return fmt.Errorf("%s failed with %s, which is not in the list of %s", name, child.Error.Code, op.Slug)
+		}
+	}
+	return nil
 }

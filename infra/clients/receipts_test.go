@@ -33,12 +33,12 @@ func TestReceiptProgram(t *testing.T) {
 	t.Parallel()
 	p := receiptProgram()
 	for says, change := range map[string]step{
-		"The receipt DOES NOT HOLD: did:web:": changing(t, nil, func(body []byte) []byte {
+		"The receipt DOES NOT HOLD: did:web:": changing(nil, func(body []byte) []byte {
 			return bytes.Replace(body, []byte("mx1"), []byte("mx2"), 1)
 		}),
-		"signature verification failed":                changing(t, resigned(forged), nil),
+		"signature verification failed":                changing(resigned(forged), nil),
 		"The receipt DOES NOT HOLD: did:web:127.0.0.1": asking("type=MX", "type=NS"),
-		"No receipt came with this answer.":            changing(t, func(r *x402.SettleResponse) { r.Extensions = x402.ResponseExtensions{} }, nil),
+		"No receipt came with this answer.":            changing(func(r *x402.SettleResponse) { r.Extensions = x402.ResponseExtensions{} }, nil),
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
@@ -55,19 +55,10 @@ func TestReceiptProgram(t *testing.T) {
 }
 
 // changeReceipt changes what the header of an answer says of its payment.
-func changeReceipt(t *testing.T, h http.Header, change func(*x402.SettleResponse)) {
-	t.Helper()
-	settled, err := (x402test.Reply{Header: h}).Receipt()
-	if err != nil {
-		t.Error(err)
-		return
-	}
+func changeReceipt(h http.Header, change func(*x402.SettleResponse)) {
+	settled := must(x402test.Reply{Header: h}.Receipt())
 	change(&settled)
-	header, err := x402.EncodeHeader(settled)
-	if err != nil {
-		t.Error(err)
-	}
-	h.Set(x402.HeaderResponse, header)
+	h.Set(x402.HeaderResponse, must(x402.EncodeHeader(settled)))
 }
 
 // resigned has another receipt in the place of the one that was signed.
@@ -94,34 +85,25 @@ type found struct {
 type checker struct{ *dialogue }
 
 func (c checker) ask(t *testing.T, job map[string]any) (f found) {
-	t.Helper()
 	c.say(t, job)
 	c.next(t, &f)
 	return f
 }
 
-// bought is an answer with what was asked for before it: the offer, and the question as
-// a receipt has it.
+// bought is an answer with its offer and its question.
 type bought struct {
 	x402test.Reply
 	required, signature, question string
 }
 
 func buy(t *testing.T, c *x402test.Client, url, signature string) bought {
-	t.Helper()
-	asked, err := c.Get(t.Context(), url, "")
-	if err == nil && signature == "" {
-		var required x402.PaymentRequired
-		if required, err = asked.Required(); err == nil {
-			signature, err = c.Wallet.Pay(required, c.Now())
-		}
+	asked := must(c.Get(t.Context(), url, ""))
+	if signature == "" {
+		signature = must(c.Wallet.Pay(must(asked.Required()), c.Now()))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := c.Get(t.Context(), url, signature)
-	if err != nil || r.Status != http.StatusOK {
-		t.Fatalf("%d %s: %v", r.Status, r.Body, err)
+	r := must(c.Get(t.Context(), url, signature))
+	if r.Status != http.StatusOK {
+		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	_, path, _ := strings.Cut(url, "/v1/")
 	return bought{r, asked.Header.Get(x402.HeaderRequired), signature, "GET /v1/" + path}
@@ -129,18 +111,13 @@ func buy(t *testing.T, c *x402test.Client, url, signature string) bought {
 
 // check has the package look at an answer.
 func (c checker) check(t *testing.T, b bought, body []byte, payers ...string) found {
-	t.Helper()
 	return c.ask(t, map[string]any{"job": "answer", "header": b.Header.Get(x402.HeaderResponse), "body": body, "required": b.required, "payers": payers})
 }
 
 // holds fails unless the package finds a receipt that holds for the answer.
 func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) found {
-	t.Helper()
 	f := c.check(t, b, b.Body, payer)
-	settled, err := b.Receipt()
-	if err != nil {
-		t.Fatal(err)
-	}
+	settled := must(b.Receipt())
 	if !f.Found || !f.JWS || f.Kid != kid || !f.Matches || f.MatchesOther || f.Said.ResponseHash != f.Hash || f.Hash != receipt.HashOf(b.Body) ||
 		!f.Offered || !strings.HasPrefix(f.OfferKid, kid[:strings.Index(kid, "#")+1]) || f.Said.Request != b.question ||
 		f.Said.Transaction != settled.Transaction || !strings.EqualFold(f.Said.Payer, payer) || !f.Said.Covers(b.Body) {
@@ -179,7 +156,7 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 	}
 	resold := first
 	resold.Header = first.Header.Clone()
-	changeReceipt(t, resold.Header, resigned(forged))
+	changeReceipt(resold.Header, resigned(forged))
 	if f := c.check(t, resold, resold.Body, payer); f.Failed == "" {
 		t.Errorf("the signature changed, and it holds: %+v", f)
 	}
@@ -193,10 +170,7 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 	if diff := cmp.Diff(theirs.Signature, f.Signature); diff != "" {
 		t.Errorf("the package signs (-), and we (+): %s", diff)
 	}
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	public, private, _ := ed25519.GenerateKey(rand.Reader) // never fails
 	newKey := receipt.KeyID(addr, public)
 	w.env["RECEIPT_KEY"] = receipt.FormatKey(private)
 	w.env["RECEIPT_PUBLIC_KEYS"] = receipt.FormatPublic(public) + "," + receipt.FormatPublic(publicOf(old))
@@ -220,15 +194,8 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 
 // key is the one that the service has made for itself.
 func (w world) key(t *testing.T) ed25519.PrivateKey {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(w.dir, "receipt.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := receipt.ParseKey(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(os.ReadFile(filepath.Join(w.dir, "receipt.key")))
+	key := must(receipt.ParseKey(strings.TrimSpace(string(text))))
 	return key
 }
 

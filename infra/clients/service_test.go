@@ -8,10 +8,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	mathrand "math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +36,18 @@ func TestMain(m *testing.M) {
 	os.Exit(testbed.Main(m))
 }
 
+// must and check are for what only a mistake, or this machine, makes an error.
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
 // goods are what a program sells, and for how much.
 type goods struct {
 	name     string
@@ -48,26 +63,26 @@ type goods struct {
 
 // ours is the service's example lookup.
 func ours(t *testing.T) goods {
-	t.Helper()
 	op := catalog.DNS()
-	return goods{
+	g := goods{
 		name: "the service", path: op.ExampleURL(""), amount: op.Amount, answer: answer(t),
-		tool: op.Tool, says: `"192.0.2.77"`, arguments: map[string]any{"domain": "example.com"}, tools: toolNames(),
+		tool: op.Tool, says: `"192.0.2.77"`, arguments: map[string]any{"domain": "example.com"},
 	}
+	for _, op := range catalog.All() {
+		g.tools = append(g.tools, op.Tool)
+	}
+	return g
 }
 
 // shop is the weather of infra/shop.
-func shop(t *testing.T) goods {
-	t.Helper()
-	city := map[string]any{"city": "Oslo"}
+func shop() goods {
 	return goods{
 		name: "the shop", stranger: true, path: "/weather?city=Oslo", amount: "10000", answer: map[string]any{"city": "Oslo", "weather": "fair"},
-		tool: "weather", says: `"weather":"fair"`, arguments: city, tools: []string{"weather"},
+		tool: "weather", says: `"weather":"fair"`, arguments: map[string]any{"city": "Oslo"}, tools: []string{"weather"},
 	}
 }
 
-// world is what a program that sells works with: the play-money facilitator, a resolver
-// and a ledger that outlives the process.
+// world is what a program that sells works with; its ledger outlives the process.
 type world struct {
 	goods goods
 	books *testbed.Facilitator
@@ -77,7 +92,6 @@ type world struct {
 
 // newWorld makes one, in which the first settlements go as plan says.
 func newWorld(t *testing.T, resolver string, plan ...x402test.Behaviour) world {
-	t.Helper()
 	b := testbed.StartFacilitator(t)
 	b.Plan("", plan...)
 	return world{goods: ours(t), books: b, dir: t.TempDir(), env: map[string]string{"FACILITATOR_URL": b.URL, "DNS_RESOLVERS": resolver}}
@@ -88,38 +102,28 @@ type service struct {
 	url   string
 	goods goods
 	books *testbed.Facilitator
-	kill  func()        // kill -9; it returns when the process is gone
-	log   func() string // what it has printed so far
+	kill  func() // kill -9; it returns when the process is gone
 }
 
 // start starts the whole service on this machine, in a new world.
 func start(t *testing.T, plan ...x402test.Behaviour) service {
-	t.Helper()
 	return newWorld(t, resolver(t), plan...).start(t)
 }
 
 // startShop starts the shop in the same way.
 func startShop(t *testing.T) service {
-	t.Helper()
 	w := newWorld(t, "")
-	w.goods = shop(t)
+	w.goods = shop()
 	return w.startAt(t, fixedAddress(t))
 }
 
 // start starts the service in this world, which may have had one before.
 func (w world) start(t *testing.T) service {
-	t.Helper()
-	s, err := w.tryStart(t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must(w.tryStart(t))
 }
 
-// startAt starts what is sold at an address of which somebody may have the port for a
-// moment. A store that is slow on a busy machine ends the runner, too.
+// startAt starts what is sold at an address, of which somebody may have the port for a moment.
 func (w world) startAt(t *testing.T, addr string) (s service) {
-	t.Helper()
 	w.env["LOCAL_ADDR"] = addr
 	testbed.Until(t, w.goods.name+" at "+addr, func() (err error) {
 		s, err = w.tryStart(t)
@@ -128,34 +132,47 @@ func (w world) startAt(t *testing.T, addr string) (s service) {
 	return s
 }
 
-// tryStart is start for a world in which a first attempt may fail. The service
-// is stopped after the test, unless it was killed.
+// tryStart is start where a first attempt may fail.
 func (w world) tryStart(t *testing.T) (service, error) {
-	t.Helper()
 	cmd := testbed.Local(testbed.Program(t, testbed.LocalRunner), w.dir, w.env)
 	if w.goods.stranger {
 		cmd = testbed.Shop(t, w.dir, w.env["LOCAL_ADDR"], w.env["FACILITATOR_URL"])
 	}
-	p, err := testbed.Launch(cmd, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := service{goods: w.goods, books: w.books, kill: p.Kill, log: p.Log.String}
+	p := must(testbed.Launch(cmd, nil))
+	s := service{goods: w.goods, books: w.books, kill: p.Kill}
 	if w.goods.stranger { // it says nothing when it is ready, or stopped
 		t.Cleanup(p.Kill)
 		s.url = "http://" + w.env["LOCAL_ADDR"]
 		return s, p.Listens(w.env["LOCAL_ADDR"])
 	}
 	t.Cleanup(func() { p.End(t) })
-	err = p.Ready()
+	err := p.Ready()
 	s.url = p.URL
 	return s, err
 }
 
-// answer is the catalog's example answer as the runner gives it here: from the
-// resolver of this machine.
+// given are the ports that fixedAddress has returned, dozens before the first is listened on.
+var given sync.Map
+
+// fixedAddress is free, and below the ports that the kernel gives to connections.
+func fixedAddress(t *testing.T) string {
+	for range 1000 {
+		port := 20000 + mathrand.IntN(12000)
+		if _, before := given.LoadOrStore(port, true); before {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port from 20000 to 31999")
+	return ""
+}
+
+// answer is the catalog's example, from the resolver of this machine.
 func answer(t *testing.T) map[string]any {
-	t.Helper()
 	want := decoded[map[string]any](t, []byte(catalog.DNS().Response))
 	want["resolver"] = "127.0.0.1"
 	return want
@@ -165,18 +182,16 @@ func answer(t *testing.T) map[string]any {
 func resolver(t *testing.T) string { return resolverOf(t, exampleZone(t), nil) }
 
 func exampleZone(t *testing.T) string {
-	t.Helper()
-	var text strings.Builder
+	text := "example.com. 30 A 192.0.2.77\n" // for the tool
 	for _, r := range answer(t)["records"].([]any) {
 		mx := r.(map[string]any)
-		fmt.Fprintf(&text, "example.com. %v MX %v %v.\n", answer(t)["ttl"], mx["preference"], mx["exchange"])
+		text += fmt.Sprintf("example.com. %v MX %v %v.\n", answer(t)["ttl"], mx["preference"], mx["exchange"])
 	}
-	return text.String()
+	return text
 }
 
 // resolverOf answers out of a zone, but what first, which may be nil, has answered.
 func resolverOf(t *testing.T, zone string, first func(dns.ResponseWriter, *dns.Msg) bool) string {
-	t.Helper()
 	z := testbed.ReadZone(t, zone)
 	return testbed.Resolver(t, dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		if first == nil || !first(w, q) {
@@ -187,7 +202,6 @@ func resolverOf(t *testing.T, zone string, first func(dns.ResponseWriter, *dns.M
 
 // decoded is JSON as Go values.
 func decoded[T any](t *testing.T, raw []byte) T {
-	t.Helper()
 	var v T
 	if err := json.Unmarshal(raw, &v); err != nil {
 		t.Fatalf("%v: %.3000s", err, raw)
@@ -204,23 +218,16 @@ type workshop struct {
 
 // nodeWorkshop has the npm packages of package.json, installed as its lock file says.
 func nodeWorkshop(t *testing.T) workshop {
-	t.Helper()
 	testbed.Find(t, "Node for the TypeScript program", "npx")
 	testbed.Node(t, ".")
 	w := workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"npm_config_offline=true", "npm_config_update_notifier=false"}}
-	modules, err := filepath.Abs("node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(modules, filepath.Join(w.dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	modules := must(filepath.Abs("node_modules"))
+	check(os.Symlink(modules, filepath.Join(w.dir, "node_modules")))
 	return w
 }
 
 // pythonWorkshop has a virtual environment with the packages of requirements.
 func pythonWorkshop(t *testing.T) workshop {
-	t.Helper()
 	bin := filepath.Dir(testbed.Python(t, requirements))
 	return workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "VIRTUAL_ENV=" + filepath.Dir(bin)}}
 }
@@ -229,7 +236,6 @@ const requirements = "testdata/requirements.txt"
 
 // goWorkshop has the module file of testdata/go.
 func goWorkshop(t *testing.T) workshop {
-	t.Helper()
 	w := workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"GOFLAGS=-mod=readonly", "GOWORK=off"}}
 	w.fill(t, "go")
 	return w
@@ -237,20 +243,14 @@ func goWorkshop(t *testing.T) workshop {
 
 // fill copies what there is in a folder of testdata.
 func (w workshop) fill(t *testing.T, folder string) {
-	t.Helper()
-	if err := os.CopyFS(w.dir, os.DirFS(filepath.Join("testdata", folder))); err != nil {
-		t.Fatal(err)
-	}
+	check(os.CopyFS(w.dir, os.DirFS(filepath.Join("testdata", folder))))
 }
 
-// programLimit is how long a program may take. The slowest, which loop around the stock
-// clients, take about a minute.
+// programLimit is how long a program may take. The slowest take about a minute.
 const programLimit = 30 * time.Minute
 
-// shell prepares a command line in a workshop. Nothing on this machine is
-// reached through a proxy.
+// shell prepares a command line. Nothing on this machine is reached through a proxy.
 func (w workshop) shell(t *testing.T, line string, env ...string) *exec.Cmd {
-	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), programLimit)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
@@ -263,7 +263,6 @@ func (w workshop) shell(t *testing.T, line string, env ...string) *exec.Cmd {
 
 // keyed prepares a command of the page with the payer's key in its place.
 func (w workshop) keyed(t *testing.T, command string) *exec.Cmd {
-	t.Helper()
 	if !strings.HasPrefix(command, placeholder+" ") {
 		t.Fatalf("the command %q has no place for the key", command)
 	}
@@ -272,13 +271,10 @@ func (w workshop) keyed(t *testing.T, command string) *exec.Cmd {
 
 // save writes a program as a reader does who copies it from the page.
 func (w workshop) save(t *testing.T, name, program string) {
-	t.Helper()
 	if name == "" || strings.ContainsAny(name, "/\\ ") {
 		t.Fatalf("%q is not the name of a file", name)
 	}
-	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(program+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(os.WriteFile(filepath.Join(w.dir, name), []byte(program+"\n"), 0o600))
 }
 
 // dialogue is a program that is spoken to by lines.
@@ -291,27 +287,17 @@ type dialogue struct {
 
 // begin starts a program to speak to.
 func begin(t *testing.T, cmd *exec.Cmd) *dialogue {
-	t.Helper()
 	d := &dialogue{notes: &strings.Builder{}, wait: cmd.Wait}
 	cmd.Stderr = d.notes
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := must(cmd.StdinPipe())
+	out := must(cmd.StdoutPipe())
+	check(cmd.Start())
 	d.in, d.out = in, bufio.NewReader(out)
 	return d
 }
 
 // say writes a line of JSON.
 func (d *dialogue) say(t *testing.T, v any) {
-	t.Helper()
 	if err := json.NewEncoder(d.in).Encode(v); err != nil {
 		_ = d.wait()
 		t.Fatalf("%v\n%s", err, d.notes)
@@ -320,7 +306,6 @@ func (d *dialogue) say(t *testing.T, v any) {
 
 // next reads a line of JSON.
 func (d *dialogue) next(t *testing.T, v any) {
-	t.Helper()
 	line, err := d.out.ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, v)
@@ -334,7 +319,6 @@ func (d *dialogue) next(t *testing.T, v any) {
 
 // end ends it, before the context of the test does. It must have said all.
 func (d *dialogue) end(t *testing.T) {
-	t.Helper()
 	_ = d.in.Close() // it may have ended
 	rest, err := io.ReadAll(d.out)
 	if err = errors.Join(err, d.wait()); err != nil || len(rest) > 0 {

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,7 +72,8 @@ func TestPayingPrograms(t *testing.T) {
 	for _, p := range payingPrograms() {
 		run[p.id] = true
 	}
-	shown := readPage(t, start(t))
+	first := start(t)
+	shown, llms := readPage(t, first), string(first.document(t, catalog.PathLLMs))
 	for id := range shown.programs {
 		if !run[id] {
 			t.Errorf("no test runs %s, which the page shows", id)
@@ -109,6 +112,11 @@ func TestPayingPrograms(t *testing.T) {
 				if p.short {
 					if n := strings.Count(strings.TrimSpace(shown.programs[p.id]), "\n") + 1; n > maxShort {
 						t.Errorf("%d lines", n)
+					}
+					for _, part := range []string{strings.TrimSpace(shown.programs[p.id]), shown.names[p.id], install} {
+						if !strings.Contains(llms, part) {
+							t.Errorf("llms.txt, from which others run the program, lacks %s", part)
+						}
 					}
 					o.notes, o.out, _ = strings.Cut(o.out, " ")
 				}
@@ -163,18 +171,9 @@ func TestPayingPrograms(t *testing.T) {
 	}
 }
 
-// command is the program as the page of a service shows it, ready to run. The address
-// that it calls is url, which leads to that service. One that signs by itself is the
-// same payer whenever it is run in one workshop.
-func (p program) command(t *testing.T, w workshop, s service, url string) *exec.Cmd {
-	t.Helper()
-	return p.at(t, w, s, s.url, url)
-}
-
-// at is the program with another address, or the beginning of one, in the place of what
-// the page has.
+// at is the program as the page of a service shows it, ready to run, with another address, or the
+// beginning of one. It is the same payer whenever it is run in one workshop.
 func (p program) at(t *testing.T, w workshop, s service, old, other string) *exec.Cmd {
-	t.Helper()
 	shown := readPage(t, s)
 	code := strings.ReplaceAll(shown.programs[p.id], old, other)
 	if p.id == "signed" {
@@ -193,12 +192,9 @@ type outcome struct {
 
 // begun starts a program and returns what waits for its end.
 func begun(t *testing.T, cmd *exec.Cmd) (end func() outcome) {
-	t.Helper()
 	var out, notes bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &notes
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	check(cmd.Start())
 	return func() outcome {
 		err := cmd.Wait()
 		return outcome{out.String(), notes.String(), err}
@@ -207,8 +203,7 @@ func begun(t *testing.T, cmd *exec.Cmd) (end func() outcome) {
 
 // run runs a program to its end.
 func (p program) run(t *testing.T, w workshop, s service, url string) outcome {
-	t.Helper()
-	return begun(t, p.command(t, w, s, url))()
+	return begun(t, p.at(t, w, s, s.url, url))()
 }
 
 // newPayer is a fresh private key.
@@ -220,7 +215,6 @@ func newPayer() string {
 
 // checkPaid holds what a program did to the answer, and the books to one payment.
 func (o outcome) checkPaid(t *testing.T, s service) {
-	t.Helper()
 	if o.err != nil {
 		t.Fatalf("%v\n%s\n%s", o.err, o.out, o.notes)
 	}
@@ -240,11 +234,7 @@ func (o outcome) checkPaid(t *testing.T, s service) {
 func npmInstall(t *testing.T) string { return npmInstallOf(t, "@x402/fetch", "@x402/evm", "viem") }
 
 func npmInstallOf(t *testing.T, names ...string) string {
-	t.Helper()
-	v, err := testbed.PackageVersions(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must(testbed.PackageVersions("."))
 	command := "npm install"
 	for _, name := range append(names, "tsx") {
 		command += " " + name + "@" + v[name]
@@ -253,23 +243,17 @@ func npmInstallOf(t *testing.T, names ...string) string {
 }
 
 func pipInstall(t *testing.T) string {
-	t.Helper()
 	return "pip install 'x402[evm,requests]==" + pinned(t, requirements, `(?m)^x402==(\S+)`) + "'"
 }
 
 func goInstall(t *testing.T) string {
-	t.Helper()
 	file := filepath.Join("testdata", "go", "go.mod")
 	return fmt.Sprintf("go mod init pay && go get github.com/decred/dcrd/dcrec/secp256k1/v4@%s golang.org/x/crypto@%s",
 		pinned(t, file, `secp256k1/v4 (v\S+)`), pinned(t, file, `golang.org/x/crypto (v\S+)`))
 }
 
 func pinned(t *testing.T, file, pattern string) string {
-	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must(os.ReadFile(file))
 	m := regexp.MustCompile(pattern).FindSubmatch(b)
 	if m == nil {
 		t.Fatalf("%s does not match %s", file, pattern)
@@ -277,8 +261,7 @@ func pinned(t *testing.T, file, pattern string) string {
 	return string(m[1])
 }
 
-// page is the documentation as it is served: every block of code by the label
-// of its region, and the programs by their ids.
+// page is the documentation: blocks of code by their labels, programs by their ids.
 type page struct {
 	byLabel  map[string][]string
 	programs map[string]string
@@ -286,11 +269,7 @@ type page struct {
 }
 
 func readPage(t *testing.T, s service) page {
-	t.Helper()
-	root, err := html.Parse(bytes.NewReader(s.document(t, catalog.PathDocs)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must(html.Parse(bytes.NewReader(s.document(t, catalog.PathDocs))))
 	p := page{byLabel: map[string][]string{}, programs: map[string]string{}, names: map[string]string{}}
 	for n := range root.Descendants() {
 		if n.Data != "pre" {
@@ -312,7 +291,6 @@ func readPage(t *testing.T, s service) page {
 
 // commands are the two lines of a program's "Install and run" block.
 func (p page) commands(t *testing.T, title string) (install, run string) {
-	t.Helper()
 	block := p.byLabel["Install and run, "+title]
 	if len(block) != 1 {
 		t.Fatalf("%d blocks say how to install and run %s", len(block), title)
@@ -341,4 +319,63 @@ func text(n *html.Node) string {
 		}
 	}
 	return b.String()
+}
+
+// generator makes a client of the description, for a program of testdata/generated.
+type generator struct {
+	tools    func(*testing.T) workshop
+	generate string // makes the client of openapi.json
+	program  string
+	compile  string // must find nothing
+	run      string
+	defines  string // what the client has for a type; NAME is the type's
+}
+
+func generators() map[string]generator {
+	return map[string]generator{
+		"openapi-typescript": {
+			tools:    nodeWorkshop,
+			generate: "npx openapi-typescript openapi.json -o api.d.ts --root-types --root-types-no-schema-prefix",
+			program:  "read.mts", compile: typeCheck + "read.mts", run: "npx tsx read.mts",
+			defines: "export type NAME =",
+		},
+		"openapi-python-client": {
+			tools:    pythonWorkshop,
+			generate: "python -m openapi_python_client generate --path openapi.json --output-path generated --meta none --fail-on-warning",
+			program:  "read.py", compile: "python -m compileall -q generated && python -m mypy --follow-imports=skip --disallow-untyped-defs generated read.py", run: "python read.py",
+			defines: "class NAME:",
+		},
+	}
+}
+
+// TestGeneratedClients: two public generators make clients whose result types have
+// the names of the schemas. The clients compile, and each reads a paid answer.
+func TestGeneratedClients(t *testing.T) {
+	t.Parallel()
+	for name, g := range generators() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := g.tools(t)
+			s := start(t)
+			w.save(t, "openapi.json", string(s.document(t, catalog.PathOpenAPI)))
+			w.fill(t, "generated")
+			lines := []string{g.generate, g.compile}
+			for _, op := range catalog.All() {
+				lines = append(lines, "grep -rqF '"+strings.ReplaceAll(g.defines, "NAME", op.Result)+"' .")
+			}
+			for _, line := range lines {
+				if out, err := w.shell(t, line).CombinedOutput(); err != nil {
+					t.Fatalf("%s: %v\n%.3000s", line, err, out)
+				}
+			}
+			got := decoded[struct {
+				Result    json.RawMessage
+				Exchanges []string
+			}](t, testbed.Run(t, w.shell(t, g.run+" "+s.url, "PRIVATE_KEY="+w.payer)))
+			outcome{out: string(got.Result)}.checkPaid(t, s)
+			if !slices.Equal(got.Exchanges, []string{"mx1.example.com", "mx2.example.com"}) {
+				t.Errorf("the records, read by their type: %q", got.Exchanges)
+			}
+		})
+	}
 }

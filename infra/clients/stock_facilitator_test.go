@@ -10,17 +10,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// failureMode is what the facilitator does with the first settlement of a payer,
-// after the money has moved. The names are those of the seven modes of
-// github.com/x402-foundation/x402 issue 3208, and of the battery
-// aurumflux20/hostile-facilitator, which plays them to clients. Here they are
-// played to the server, whose clients sign anew on every call.
-//
-// Three of our own repeat a refusal that is none, or contradict it.
-//
-// After that the authorization is used, and a repeat of it is answered as
-// facilitators do that ask nobody but the chain: nonce already used. In the
-// modes with recognises it is answered with the settlement that it had.
+// failureMode is what the facilitator does with the first settlements of a payer, after the money
+// has moved. The names are those of github.com/x402-foundation/x402 issue 3208, and of the
+// battery aurumflux20/hostile-facilitator; three of our own repeat a refusal that is none, or
+// contradict it. A repeat is then answered as by who asks nobody but the chain: nonce already
+// used. In the modes with recognises it is answered with the settlement that it had.
 type failureMode struct {
 	name       string
 	means      string
@@ -40,19 +34,21 @@ type failureMode struct {
 // everyTime is how often a facilitator fails that never answers otherwise.
 const everyTime = math.MaxInt
 
-// refuse is the word of a facilitator that looks at the balance after its own
-// transfer: it refuses with a reason that is about the payer and known to be given
-// before any broadcast. A server that believes it challenges its client once more.
+// refuse is the word of a facilitator that looks at the balance after its own transfer. A
+// server that believes it challenges its client once more.
 func refuse(c *testbed.Relayed, a settleAnswer) {
 	a.ErrorReason, a.Success, a.Transaction = "invalid_exact_evm_insufficient_balance", false, ""
 	a.give(c, http.StatusPaymentRequired)
 }
 
-// slowAnswer is just within the 15 seconds that a settlement may take, and long after
-// some clients have given up.
+// slowAnswer is just within what a settlement may take.
 const slowAnswer = 12 * time.Second
 
 func failureModes() []failureMode {
+	instead := func(status int, body string) func(*testbed.Relayed, settleAnswer) {
+		return func(c *testbed.Relayed, _ settleAnswer) { says(status, 0, body)(c) }
+	}
+	honest := func(c *testbed.Relayed, a settleAnswer) { a.give(c, http.StatusOK) }
 	deadNode := func(*testbed.Facilitator) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	}
@@ -60,35 +56,19 @@ func failureModes() []failureMode {
 		return testbed.PlayNode{Moved: f.Transfers, ChainID: testbed.BaseChainID, Now: time.Now, Safe: 2 * time.Second}
 	}
 	return []failureMode{
-		{
-			name: "accept_then_timeout", means: "settles, never answers", plays: 1,
-			play: func(c *testbed.Relayed, _ settleAnswer) { c.Hold() },
-		},
-		{
-			name: "5xx_after_settle", means: "settles, answers 502", plays: 1,
-			play: func(c *testbed.Relayed, _ settleAnswer) {
-				says(http.StatusBadGateway, 0, "<html>Bad Gateway</html>")(c)
-			},
-		},
-		{
-			name: "double_402", means: "settles, refuses the payment", plays: 1, recognises: true, play: refuse,
-		},
-		{
-			// The second word, nonce used, says that the first was not true.
-			name: "contradicts", means: "settles, refuses; a second refusal contradicts the first", plays: 1, play: refuse,
-		},
-		{
-			name: "refuses", means: "refuses every time, settled once, with a node", plays: everyTime, node: liveNode, play: refuse,
-		},
-		{
-			name: "refuses_unseen", means: "the same without a node; no answer comes", plays: everyTime, unanswered: true, play: refuse,
-		},
+		{name: "accept_then_timeout", means: "settles, never answers", plays: 1, play: func(c *testbed.Relayed, _ settleAnswer) { c.Hold() }},
+		{name: "5xx_after_settle", means: "settles, answers 502", plays: 1, play: instead(http.StatusBadGateway, "<html>Bad Gateway</html>")},
+		{name: "double_402", means: "settles, refuses the payment", plays: 1, recognises: true, play: refuse},
+		// The second word, nonce used, says that the first was not true.
+		{name: "contradicts", means: "settles, refuses; a second refusal contradicts the first", plays: 1, play: refuse},
+		{name: "refuses", means: "refuses every time, settled once, with a node", plays: everyTime, node: liveNode, play: refuse},
+		{name: "refuses_unseen", means: "the same without a node; no answer comes", plays: everyTime, unanswered: true, play: refuse},
 		{
 			name: "slow_answer", means: "settles, answers after 12 s", plays: 1, settles: true,
 			play: func(c *testbed.Relayed, a settleAnswer) {
 				select {
 				case <-time.After(slowAnswer):
-					a.give(c, http.StatusOK)
+					honest(c, a)
 				case <-c.Context().Done():
 				}
 			},
@@ -97,7 +77,7 @@ func failureModes() []failureMode {
 			// The settlement is in doubt, and what could say how it ended fails too: the
 			// chain's node always, the facilitator at the first resend.
 			name: "reconcile_unavailable", means: "settles, answers 504 twice, no chain to ask", plays: 2, recognises: true,
-			node: deadNode, play: func(c *testbed.Relayed, _ settleAnswer) { says(http.StatusGatewayTimeout, 0, "")(c) },
+			node: deadNode, play: instead(http.StatusGatewayTimeout, ""),
 		},
 		{
 			// The facilitator declares that a repeat is safe, and keeps its word. It
@@ -106,13 +86,10 @@ func failureModes() []failureMode {
 			name: "declared_safe", means: "settles, declares repeats safe", plays: 1, settles: true, recognises: true,
 			play: func(c *testbed.Relayed, a settleAnswer) {
 				a.Idempotent = true
-				a.give(c, http.StatusOK)
+				honest(c, a)
 			},
 		},
-		{
-			name: "clean", means: "settles, answers", plays: 1, settles: true,
-			play: func(c *testbed.Relayed, a settleAnswer) { a.give(c, http.StatusOK) },
-		},
+		{name: "clean", means: "settles, answers", plays: 1, settles: true, play: honest},
 	}
 }
 
@@ -123,11 +100,7 @@ type settleAnswer struct {
 }
 
 func (a settleAnswer) give(c *testbed.Relayed, status int) {
-	body, err := json.Marshal(a)
-	if err != nil {
-		panic(err) // it was JSON before
-	}
-	says(status, 0, string(body))(c)
+	says(status, 0, string(must(json.Marshal(a))))(c)
 }
 
 // settle has the books settle, and answers as the mode says.
@@ -155,9 +128,8 @@ func (t *trial) settle(c *testbed.Relayed) {
 	}
 }
 
-// settled notes a call to /settle and how an honest facilitator answers it. It
-// returns the answer of this one, and whether the mode spoils it. alive is false
-// when the service is to be killed before it hears anything.
+// settled notes a call to /settle. It returns the answer, whether the mode spoils it, and whether
+// the service lives to hear it.
 func (t *trial) settled(payer, nonce string, honest settleAnswer) (a settleAnswer, plays, alive bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,7 +146,7 @@ func (t *trial) settled(payer, nonce string, honest settleAnswer) (a settleAnswe
 	}
 	if t.moment == beforeVerdict && !t.revived {
 		b.note("settle %.10s: the money moves, and the service does not hear of it", nonce)
-		t.reached(b)
+		t.reach(b)
 		return honest, false, false
 	}
 	b.plays++
@@ -182,7 +154,7 @@ func (t *trial) settled(payer, nonce string, honest settleAnswer) (a settleAnswe
 	b.note("settle %.10s: success %t %s, spoilt %t", nonce, honest.Success, honest.ErrorReason, plays)
 	// Where every word is a refusal, the second has the chain asked.
 	if t.moment == duringLookup && (!plays || t.mode.settles || t.mode.plays == everyTime && b.plays > 1) {
-		t.reached(b)
+		t.reach(b)
 	}
 	return honest, plays, true
 }

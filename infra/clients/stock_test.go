@@ -1,9 +1,11 @@
 package clients
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"strings"
@@ -13,10 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// stockClient is a column of the table: a client of the x402 project as the
-// registry gives it, in a loop that calls until it has a 200.
+// stockClient is a client of the x402 project in a loop that calls until it has a 200.
 type stockClient struct {
 	title   string
 	command string
@@ -56,9 +59,9 @@ const (
 func TestStockClients(t *testing.T) {
 	t.Parallel()
 	clients := stockClients()
-	tools := make([]workshop, len(clients))
+	programs := make([]*loopProgram, len(clients))
 	for i, c := range clients {
-		tools[i] = c.tools(t)
+		programs[i] = startLoops(t, c)
 	}
 	due := make(chan *trial, 100)
 	var trials []*trial
@@ -84,17 +87,50 @@ func TestStockClients(t *testing.T) {
 			r.world.env["LEDGER_FILE"] = ""
 		}
 		if mode.node == nil { // the shop asks none
-			add(shop(t), mode, []killMoment{beforeVerdict, betweenCalls}[i%2], everyClient[i%len(everyClient)])
+			add(shop(), mode, []killMoment{beforeVerdict, betweenCalls}[i%2], everyClient[i%len(everyClient)])
 		}
 	}
 	// Without the window a new signature is a new purchase: the same loops must
 	// be seen to pay for each result that was lost.
 	control := add(ours(t), failureModes()[len(failureModes())-1], betweenCalls, everyClient...)
 	control.world.env["DUPLICATE_WINDOW_SECONDS"] = "0"
+
+	buyers := map[string]*buyer{}
 	for _, r := range trials {
-		r.launch(t)
+		r.service = r.world.startAt(t, r.addr)
 	}
-	runLoops(t, clients, tools, trials, due)
+	for _, r := range trials {
+		r.begun = time.Now()
+		for _, b := range r.buyers {
+			buyers[b.order.ID] = b
+			programs[b.column].orders = append(programs[b.column].orders, b.order)
+		}
+	}
+	type ending struct {
+		results []loopResult
+		err     error
+	}
+	ended := make(chan ending)
+	for _, p := range programs {
+		go func() {
+			results, err := p.loop()
+			ended <- ending{results, err}
+		}()
+	}
+	for running := len(programs); running > 0; {
+		select {
+		case r := <-due:
+			r.restart(t)
+		case e := <-ended:
+			running--
+			if e.err != nil {
+				t.Error(e.err)
+			}
+			for _, result := range e.results {
+				buyers[result.ID].result = result
+			}
+		}
+	}
 	table := judge(t, clients, trials[:len(trials)-1])
 	for _, b := range control.buyers {
 		if n := b.transfers(); !clients[b.column].keyed && n < 2 {
@@ -107,51 +143,9 @@ func TestStockClients(t *testing.T) {
 
 // isWritten wants charged.md to have a part of a table.
 func isWritten(t *testing.T, part string) {
-	t.Helper()
 	written, err := os.ReadFile("charged.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(written), part) {
-		t.Errorf("charged.md does not have\n%s", part)
-	}
-}
-
-// runLoops runs every client's program over all of its purchases, side by side,
-// and kills each service when its moment has come.
-func runLoops(t *testing.T, clients []stockClient, tools []workshop, trials []*trial, due <-chan *trial) {
-	t.Helper()
-	programs := make([]*loopProgram, len(clients))
-	for i, c := range clients {
-		programs[i] = startLoops(t, c, tools[i])
-	}
-	buyers := map[string]*buyer{}
-	for _, r := range trials {
-		r.begun = time.Now()
-		for _, b := range r.buyers {
-			buyers[b.order.ID] = b
-			programs[b.column].orders = append(programs[b.column].orders, b.order)
-		}
-	}
-	results := make(chan loopResult, len(buyers))
-	ended := make(chan error, len(programs))
-	for _, p := range programs {
-		go func() { ended <- p.loop(results) }()
-	}
-	for running := len(programs); running > 0; {
-		select {
-		case r := <-due:
-			r.restart(t)
-		case err := <-ended:
-			running--
-			if err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	for range len(results) {
-		got := <-results
-		buyers[got.ID].result = got
+	if err != nil || !strings.Contains(string(written), part) {
+		t.Errorf("%v; charged.md does not have\n%s", err, part)
 	}
 }
 
@@ -162,9 +156,28 @@ type loopProgram struct {
 	orders []purchase
 }
 
+// purchase is what a client program is told, and loopResult what it prints.
+type purchase struct {
+	ID      string            `json:"id"`
+	URL     string            `json:"url"`
+	Network string            `json:"network"`
+	Key     string            `json:"key"`
+	Headers map[string]string `json:"headers"`
+	// Calls is how many the loop makes at most, and Timeout in how many seconds the
+	// client gives one up; 0 leaves that to the client.
+	Calls   int `json:"calls"`
+	Timeout int `json:"timeout"`
+}
+
+type loopResult struct {
+	ID            string
+	Told          []int // the status of each call; 0: no whole answer
+	Answer, Again struct{ Body string }
+}
+
 // startLoops starts a program and returns when it is ready.
-func startLoops(t *testing.T, c stockClient, w workshop) *loopProgram {
-	t.Helper()
+func startLoops(t *testing.T, c stockClient) *loopProgram {
+	w := c.tools(t)
 	w.fill(t, "stock")
 	p := &loopProgram{dialogue: begin(t, w.shell(t, "exec "+c.command)), name: c.title}
 	if line, err := p.out.ReadString('\n'); err != nil || line != "ready\n" {
@@ -175,107 +188,33 @@ func startLoops(t *testing.T, c stockClient, w workshop) *loopProgram {
 }
 
 // loop gives the program its purchases and returns when it has ended.
-func (p *loopProgram) loop(results chan<- loopResult) error {
-	err := json.NewEncoder(p.in).Encode(map[string]any{"pause": loopPause.Milliseconds(), "purchases": p.orders})
-	if err := errors.Join(err, p.in.Close()); err != nil {
-		return fmt.Errorf("%s: %w", p.name, err)
-	}
-	for {
-		line, err := p.out.ReadBytes('\n')
-		if err != nil {
-			break
-		}
+func (p *loopProgram) loop() (results []loopResult, err error) {
+	err = json.NewEncoder(p.in).Encode(map[string]any{"pause": loopPause.Milliseconds(), "purchases": p.orders})
+	err = errors.Join(err, p.in.Close())
+	for lines := json.NewDecoder(p.out); err == nil; {
 		var r loopResult
-		if err := json.Unmarshal(line, &r); err != nil {
-			return fmt.Errorf("%s prints %q: %w", p.name, line, err)
+		if err = lines.Decode(&r); err == nil {
+			results = append(results, r)
 		}
-		results <- r
 	}
-	if err := p.wait(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", p.name, err, p.notes)
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
-	return nil
+	if err = errors.Join(err, p.wait()); err != nil {
+		err = fmt.Errorf("%s: %w\n%s", p.name, err, p.notes)
+	}
+	return results, err
 }
 
-// judge holds every purchase to its one settlement and its one answer, and
-// returns the table, with the most settlements of a purchase.
-func judge(t *testing.T, clients []stockClient, trials []*trial) string {
-	t.Helper()
-	const atTheShop = "any of these, at the shop of 40 lines in [`infra/shop`](../shop)"
-	var rows []string
-	most := map[string][]int{}
-	for _, m := range failureModes() {
-		rows = append(rows, m.row())
+// orderOf is a purchase of what is at a URL, by a payer with a new key.
+func orderOf(tb testing.TB, url string, keyed bool) (order purchase, payer string) {
+	key := newPayer()
+	w := must(x402test.WalletFromHex(strings.TrimPrefix(key, "0x"), rand.Reader))
+	order = purchase{ID: rand.Text(), URL: url, Network: testbed.BaseNetwork, Key: key, Headers: map[string]string{}, Calls: mostCalls}
+	if keyed {
+		order.Headers[x402.HeaderKey] = rand.Text()
 	}
-	rows = append(rows, atTheShop)
-	for _, r := range trials {
-		row := r.mode.row()
-		if r.world.goods.stranger {
-			row = atTheShop
-		}
-		if most[row] == nil {
-			most[row] = make([]int, len(clients))
-		}
-		for _, b := range r.buyers {
-			n := b.transfers()
-			b.check(t, clients[b.column], n)
-			most[row][b.column] = max(most[row][b.column], n)
-		}
-		if !r.mode.unanswered {
-			r.checkLedger(t)
-		}
-	}
-	var out strings.Builder
-	line := func(first string, cells []string) {
-		fmt.Fprintf(&out, "| %s | %s |\n", first, strings.Join(cells, " | "))
-	}
-	var titles []string
-	for _, c := range clients {
-		titles = append(titles, c.title)
-	}
-	line("Facilitator", titles)
-	fmt.Fprint(&out, "|---|"+strings.Repeat("---|", len(clients))+"\n")
-	for _, row := range rows {
-		line(row, strings.Fields(strings.Trim(fmt.Sprint(most[row]), "[]")))
-	}
-	return out.String()
-}
-
-// row is what the table calls the mode.
-func (m failureMode) row() string { return fmt.Sprintf("`%s`: %s", m.name, m.means) }
-
-// check holds one purchase to its answer, and to its one settlement.
-func (b *buyer) check(t *testing.T, c stockClient, settlements int) {
-	t.Helper()
-	var faults []string
-	mode, sold := b.trial.mode, b.trial.world.goods
-	fault := func(wrong bool, format string, args ...any) {
-		if wrong {
-			faults = append(faults, fmt.Sprintf(format, args...))
-		}
-	}
-	fault(settlements != 1, "paid %d times", settlements)
-	for _, moved := range b.trial.world.books.Moved(b.payer) {
-		fault(moved.Value != sold.amount, "paid %s", moved.Value)
-	}
-	results := 0
-	if !mode.unanswered {
-		results = 1
-		faults = append(faults, b.result.check(sold.answer)...)
-	}
-	fault(len(b.served) != results, "%d different results", len(b.served))
-	least := mode.plays
-	if least == everyTime {
-		least = 1 // a killed service may hear the first refusal only, and has the chain asked
-	}
-	if b.early && b.trial.moment == beforeVerdict {
-		least = 0 // a busy machine took so long that the settlement timed out, and the chain was asked
-	}
-	fault(b.plays < least, "the facilitator failed %d times, not %d", b.plays, least)
-	fault(len(b.signed) < 2, "only %d signatures: the client is not tried", len(b.signed))
-	if len(faults) > 0 {
-		t.Errorf("%s: %s\n%s", c.title, strings.Join(faults, "; "), b.account())
-	}
+	return order, strings.ToLower(w.Address().String())
 }
 
 // check holds what a loop printed to the answer.
@@ -290,3 +229,43 @@ func (r loopResult) check(answer map[string]any) (faults []string) {
 	}
 	return faults
 }
+
+// judge holds every purchase to one settlement and one answer, and returns the table.
+func judge(t *testing.T, clients []stockClient, trials []*trial) string {
+	const atTheShop = "any of these, at the shop of 40 lines in [`infra/shop`](../shop)"
+	var rows []string
+	most := map[string][]int{}
+	for _, m := range failureModes() {
+		rows = append(rows, m.row())
+	}
+	rows = append(rows, atTheShop)
+	for _, row := range rows {
+		most[row] = make([]int, len(clients))
+	}
+	for _, r := range trials {
+		row := r.mode.row()
+		if r.world.goods.stranger {
+			row = atTheShop
+		}
+		for _, b := range r.buyers {
+			n := b.transfers()
+			b.check(t, clients[b.column], n)
+			most[row][b.column] = max(most[row][b.column], n)
+		}
+		if !r.mode.unanswered {
+			r.checkLedger(t)
+		}
+	}
+	out := "| Facilitator |"
+	for _, c := range clients {
+		out += " " + c.title + " |"
+	}
+	out += "\n|---|" + strings.Repeat("---|", len(clients)) + "\n"
+	for _, row := range rows {
+		out += "| " + row + " | " + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(most[row]), "[]")), " | ") + " |\n"
+	}
+	return out
+}
+
+// row is what the table calls the mode.
+func (m failureMode) row() string { return fmt.Sprintf("`%s`: %s", m.name, m.means) }

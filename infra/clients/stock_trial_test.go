@@ -1,14 +1,10 @@
 package clients
 
 import (
-	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
-	"net"
-	"net/http"
 	"os/exec"
 	"strings"
 	"sync"
@@ -36,9 +32,8 @@ const (
 	betweenCalls killMoment = "between calls"
 )
 
-// trial is one service with a facilitator that plays one mode, and its buyers,
-// who reach it through a gateway. The service is killed once and starts again on
-// the same port and ledger.
+// trial is one service with a facilitator that plays one mode, and its buyers. The service is
+// killed once and starts again on the same port and ledger.
 type trial struct {
 	name    string
 	mode    failureMode
@@ -47,7 +42,6 @@ type trial struct {
 	world   world
 	addr    string // of the service
 	service service
-	logs    []func() string // of the service's processes
 
 	begun   time.Time
 	due     chan<- *trial // is told when the service is to be killed
@@ -80,34 +74,55 @@ type buyer struct {
 	story       []string
 }
 
-// purchase is what a client program is told, and loopResult what it prints.
-type purchase struct {
-	ID      string            `json:"id"`
-	URL     string            `json:"url"`
-	Network string            `json:"network"`
-	Key     string            `json:"key"`
-	Headers map[string]string `json:"headers"`
-	// Calls is how many the loop makes at most, and Timeout in how many seconds the
-	// client gives one up; 0 leaves that to the client.
-	Calls   int `json:"calls"`
-	Timeout int `json:"timeout"`
-}
-
-type loopResult struct {
-	ID            string
-	Told          []int // the status of each call; 0: no whole answer
-	Answer, Again struct {
-		Status int
-		Body   string
-	}
-}
-
 func (b *buyer) note(format string, args ...any) {
 	b.story = append(b.story, fmt.Sprintf("%5.1f s  ", time.Since(b.trial.begun).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// reached notes that the moment has come for a buyer. The lock is held.
-func (t *trial) reached(b *buyer) {
+// account is what was seen of a purchase, to find out why it went wrong.
+func (b *buyer) account() string {
+	b.trial.mu.Lock()
+	defer b.trial.mu.Unlock()
+	return fmt.Sprintf("%s: the client was told %v\n%s", b.trial.name, b.result.Told, strings.Join(b.story, "\n"))
+}
+
+// transfers is how often the buyer has paid.
+func (b *buyer) transfers() int { return len(b.trial.world.books.Moved(b.payer)) }
+
+// check holds one purchase to its answer, and to its one settlement.
+func (b *buyer) check(t *testing.T, c stockClient, settlements int) {
+	var faults []string
+	mode, sold := b.trial.mode, b.trial.world.goods
+	fault := func(wrong bool, format string, args ...any) {
+		if wrong {
+			faults = append(faults, fmt.Sprintf(format, args...))
+		}
+	}
+	fault(settlements != 1, "paid %d times", settlements)
+	for _, moved := range b.trial.world.books.Moved(b.payer) {
+		fault(moved.Value != sold.amount, "paid %s", moved.Value)
+	}
+	results := 0
+	if !mode.unanswered {
+		results = 1
+		faults = append(faults, b.result.check(sold.answer)...)
+	}
+	fault(len(b.served) != results, "%d different results", len(b.served))
+	least := mode.plays
+	if least == everyTime {
+		least = 1 // a killed service may hear the first refusal only, and has the chain asked
+	}
+	if b.early && b.trial.moment == beforeVerdict {
+		least = 0 // a busy machine took so long that the settlement timed out, and the chain was asked
+	}
+	fault(b.plays < least, "the facilitator failed %d times, not %d", b.plays, least)
+	fault(len(b.signed) < 2, "only %d signatures: the client is not tried", len(b.signed))
+	if len(faults) > 0 {
+		t.Errorf("%s: %s\n%s", c.title, strings.Join(faults, "; "), b.account())
+	}
+}
+
+// reach notes that the moment has come for a buyer. The lock is held.
+func (t *trial) reach(b *buyer) {
 	if b.reached {
 		return
 	}
@@ -120,12 +135,11 @@ func (t *trial) reached(b *buyer) {
 	t.due <- t
 }
 
-// newTrial prepares a trial of a program that sells; launch starts it.
+// newTrial prepares a trial of a program that sells.
 func newTrial(t *testing.T, sold goods, mode failureMode, moment killMoment, due chan<- *trial) *trial {
-	t.Helper()
 	r := &trial{
 		name: sold.name + ", " + mode.name + ", " + string(moment), mode: mode, moment: moment, addr: fixedAddress(t), due: due,
-		buyers: map[string]*buyer{}, begun: time.Now(), answers: make(chan struct{}),
+		buyers: map[string]*buyer{}, answers: make(chan struct{}),
 	}
 	r.free = sync.OnceFunc(func() { close(r.answers) })
 	r.world = newWorld(t, resolverOf(t, exampleZone(t), r.holdLookup))
@@ -141,9 +155,19 @@ func newTrial(t *testing.T, sold goods, mode failureMode, moment killMoment, due
 	return r
 }
 
-// lookupsHeld is how long the resolver holds its answers back at most. The five
-// lookups of a payment are not used up by then, on a machine that is so busy that
-// the moment has not come for everybody.
+// buy adds a buyer.
+func (t *trial) buy(tb *testing.T, column int, keyed bool) {
+	order, payer := orderOf(tb, t.gateway.url+t.world.goods.path, keyed)
+	if t.mode.unanswered {
+		order.Calls = callsInVain
+	}
+	t.buyers[payer] = &buyer{
+		trial: t, column: column, payer: payer, order: order,
+		settlements: map[string]settleAnswer{}, sent: map[string]bool{}, signed: map[string]bool{}, served: map[string]bool{},
+	}
+}
+
+// lookupsHeld is how long the resolver holds answers back at most: five lookups take longer.
 const lookupsHeld = 20 * time.Second
 
 // holdLookup is called for every question to the resolver.
@@ -155,44 +179,10 @@ func (t *trial) holdLookup(dns.ResponseWriter, *dns.Msg) bool {
 	return false
 }
 
-// given are the ports that fixedAddress has returned. Dozens are chosen before the
-// first is listened on, and of so many two would often be the same.
-var given sync.Map
-
-// fixedAddress is a free address that the service can have twice: its port is
-// below those that the kernel gives to connections.
-func fixedAddress(t *testing.T) string {
-	t.Helper()
-	for range 1000 {
-		n, err := rand.Int(rand.Reader, big.NewInt(12000))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, before := given.LoadOrStore(n.Int64(), true); before {
-			continue
-		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+n.Int64()))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port from 20000 to 31999")
-	return ""
-}
-
-// launch starts the service, or starts it again.
-func (t *trial) launch(tb *testing.T) {
-	tb.Helper()
-	t.service = t.world.startAt(tb, t.addr)
-	t.logs = append(t.logs, t.service.log)
-}
-
 // restart is kill -9, and another process on the same port and ledger.
 func (t *trial) restart(tb *testing.T) {
-	tb.Helper()
 	t.service.kill()
-	t.launch(tb)
+	t.service = t.world.startAt(tb, t.addr)
 	t.free()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,57 +192,9 @@ func (t *trial) restart(tb *testing.T) {
 	}
 }
 
-// buy adds a buyer.
-func (t *trial) buy(tb *testing.T, column int, keyed bool) {
-	tb.Helper()
-	order, payer := orderOf(tb, t.gateway.url+t.world.goods.path, keyed)
-	if t.mode.unanswered {
-		order.Calls = callsInVain
-	}
-	t.buyers[payer] = &buyer{
-		trial: t, column: column, payer: payer, order: order,
-		settlements: map[string]settleAnswer{}, sent: map[string]bool{}, signed: map[string]bool{}, served: map[string]bool{},
-	}
-}
-
-// orderOf is a purchase of what is at a URL, by a payer with a new key.
-func orderOf(tb testing.TB, url string, keyed bool) (order purchase, payer string) {
-	tb.Helper()
-	key := newPayer()
-	w, err := x402test.WalletFromHex(strings.TrimPrefix(key, "0x"), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	order = purchase{ID: rand.Text(), URL: url, Network: testbed.BaseNetwork, Key: key, Headers: map[string]string{}, Calls: mostCalls}
-	if keyed {
-		order.Headers[x402.HeaderKey] = rand.Text()
-	}
-	return order, strings.ToLower(w.Address().String())
-}
-
-// transfers is how often the buyer has paid.
-func (b *buyer) transfers() int { return len(b.trial.world.books.Moved(b.payer)) }
-
-// account is all that is known of a purchase, to find out why it went wrong.
-func (b *buyer) account() string {
-	b.trial.mu.Lock()
-	lines := append([]string{fmt.Sprintf("%s: the client was told %v", b.trial.name, b.result.Told)}, b.story...)
-	b.trial.mu.Unlock()
-	for _, log := range b.trial.logs {
-		for line := range strings.Lines(log()) {
-			if strings.Contains(strings.ToLower(line), b.payer) {
-				lines = append(lines, strings.TrimSpace(line))
-			}
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
-// checkLedger holds what make owed finds when all have their answer: nothing is
-// owed, and nothing is in doubt but claims that were killed while they waited for
-// another payment of their purchase. Those were never sent.
+// checkLedger: make owed finds nothing but claims that waited for another payment when they were
+// killed, and were never sent.
 func (t *trial) checkLedger(tb *testing.T) {
-	tb.Helper()
 	program := testbed.Program(tb, "./infra/local/operate")
 	var list []struct{ Key, Standing, Payer string }
 	testbed.Until(tb, t.name+": make owed", func() error {
@@ -262,47 +204,40 @@ func (t *trial) checkLedger(tb *testing.T) {
 		return errors.Join(err, json.Unmarshal(out, &list))
 	})
 	for _, row := range list {
-		nonce := row.Key[strings.LastIndex(row.Key, "|")+1:]
 		b := t.buyers[strings.ToLower(row.Payer)]
-		switch {
-		case b == nil:
-			tb.Errorf("%s: left in the ledger by a stranger: %+v", t.name, row)
-		case row.Standing != "in_doubt" || b.sent[nonce]:
-			tb.Errorf("%s: left in the ledger: %+v\n%s", t.name, row, b.account())
+		if b == nil || row.Standing != "in_doubt" || b.sent[row.Key[strings.LastIndex(row.Key, "|")+1:]] {
+			tb.Errorf("%s: left in the ledger: %+v", t.name, row)
 		}
 	}
 }
 
-// longDelay is longer than the five seconds that httpx waits for an answer when
-// nothing else is said. The other clients wait without an end.
+// longDelay is longer than the five seconds that httpx waits. The others wait without an end.
 const longDelay = 6 * time.Second
 
-// passOn is what the gateway between clients and service does with every payment. Of
-// each buyer's answers the first is lost, whatever it says, and so is every result before
-// the service was killed. The next result is cut off, the one after it comes late, and
-// then they arrive.
+// passOn loses the first answer of each buyer, and every result before the service was killed.
+// The next result is cut off, the one after it comes late, and then they arrive.
 func (t *trial) passOn(r *testbed.Relayed) {
 	answer := r.Answer()
 	body := answer.Body.Bytes()
-	switch lost, results := t.seen(r.Request.Header.Get(x402.HeaderSignature), answer.Code, body); {
-	case lost:
-		r.Drop()
-	case results == 1:
-		r.Send(answer, len(body)/2)
-	case results == 2:
+	lost, results := t.seen(r.Request.Header.Get(x402.HeaderSignature), x402test.Reply{Status: answer.Code, Body: body})
+	if results == 2 {
 		select {
 		case <-time.After(longDelay):
 		case <-r.Context().Done():
 		}
-		fallthrough
+	}
+	switch {
+	case lost:
+		r.Drop()
+	case results == 1:
+		r.Send(answer, len(body)/2)
 	default:
 		r.Send(answer, len(body))
 	}
 }
 
-// seen notes an answer to a payment. It says whether it is lost, and how many results of
-// its buyer's are not; 0 for any other answer.
-func (t *trial) seen(signature string, status int, body []byte) (lost bool, results int) {
+// seen notes an answer to a payment: is it lost, and how many results of its buyer's are not.
+func (t *trial) seen(signature string, answer x402test.Reply) (lost bool, results int) {
 	var p x402.Payload
 	raw, _ := base64.StdEncoding.DecodeString(signature)
 	_ = json.Unmarshal(raw, &p) // the service judges it
@@ -315,36 +250,20 @@ func (t *trial) seen(signature string, status int, body []byte) (lost bool, resu
 	}
 	b.signed[signed.Nonce] = true
 	b.replies++
-	result := status == http.StatusOK
+	result := answer.Status == 200
 	lost = b.replies == 1 || result && !t.revived
 	if result {
 		b.early = b.early || !t.revived
-		b.served[string(body)] = true
+		b.served[string(answer.Body)] = true
 		if !lost {
 			b.results++
 			results = b.results
 		}
 	}
-	b.note("signed %.10s: %d %s lost %t", signed.Nonce, status, codeIn(status, body), lost)
+	b.note("signed %.10s: %d %v lost %t", signed.Nonce, answer.Status, testbed.FaultOf(answer), lost)
 	// Who has a result before the service was killed has had the lookup, too.
 	if t.moment == betweenCalls || result {
-		t.reached(b)
+		t.reach(b)
 	}
 	return lost, results
-}
-
-// codeIn is the code of an error, or the reason of an offer.
-func codeIn(status int, body []byte) string {
-	var fault struct {
-		Error struct{ Code string }
-	}
-	var offer struct{ Error string }
-	switch {
-	case status == http.StatusOK:
-	case json.Unmarshal(body, &fault) == nil:
-		return fault.Error.Code
-	case json.Unmarshal(body, &offer) == nil:
-		return offer.Error
-	}
-	return ""
 }

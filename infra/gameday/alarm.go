@@ -2,32 +2,32 @@ package gameday
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // Alarm is an alarm as a template defines it.
 type Alarm struct {
-	ID, Name, Description string // logical id, AlarmName, AlarmDescription
-	// Queries are in the order of the template; a plain alarm has one.
-	Queries   []Query
-	returns   string // id of the query that is compared
-	below     bool   // it breaches below the threshold, not above
+	Name    string  // AlarmName
+	Queries []Query // in the order of the template; a plain alarm has one
+	returns string  // id of the query that is compared
+
+	below     bool // it breaches below the threshold, not above
 	threshold float64
-	Period    int // seconds
 	// Of the last Periods data points, Datapoints have to breach.
 	Periods, Datapoints int
 	Missing             string // TreatMissingData
-	// Tells are the logical ids of the topics that are told when it begins, Resolves of
-	// those that are told when it ends, and Lost of those that are told when data stop.
-	Tells, Resolves, Lost []string
+	// Tells are the logical ids of the topics that are told when it begins, and Lost of
+	// those that are told when data stop.
+	Tells, Lost []string
 }
 
 // Query is a metric with its statistic, or an expression over earlier ones.
@@ -35,20 +35,18 @@ type Query struct {
 	ID         string
 	Metric     Metric
 	Statistic  string
-	Expression string // as it is written, empty for a metric
-	expression ast.Expr
+	expression ast.Expr // nil for a metric
 }
 
 // properties are those of AWS::CloudWatch::Alarm that are known here.
 type properties struct {
 	AlarmName, AlarmDescription, ComparisonOperator, TreatMissingData string
-	MetricName, Namespace, Statistic, ExtendedStatistic               string
+	MetricName, Namespace, Statistic                                  string
 
-	Period, EvaluationPeriods, DatapointsToAlarm int
-	Threshold                                    *float64
-	AlarmActions, OKActions                      []string
-	InsufficientDataActions                      []string
-	Metrics                                      []dataQuery
+	Period, EvaluationPeriods, DatapointsToAlarm     int
+	Threshold                                        float64
+	AlarmActions, OKActions, InsufficientDataActions []string
+	Metrics                                          []dataQuery
 }
 
 type dataQuery struct {
@@ -71,9 +69,9 @@ func ReadAlarms(doc []byte, stack string) ([]Alarm, error) {
 	return readAll(doc, stack, "AWS::CloudWatch::Alarm", readAlarm)
 }
 
-// readAll reads the resources of a type, by logical id. Other resources that judge
-// metrics are not known here.
-func readAll[T any](doc []byte, stack, kind string, one func(id string, properties []byte) (T, error)) ([]T, error) {
+// readAll reads the resources of a type, by logical id, all of whose properties have to be
+// known. Other resources that judge metrics are not known here.
+func readAll[P, T any](doc []byte, stack, kind string, one func(P) (T, error)) ([]T, error) {
 	var t struct {
 		Resources map[string]struct {
 			Type       string
@@ -84,28 +82,31 @@ func readAll[T any](doc []byte, stack, kind string, one func(id string, properti
 		return nil, fmt.Errorf("read template: %w", err)
 	}
 	var all []T
-	var faults []error
 	for _, id := range slices.Sorted(maps.Keys(t.Resources)) {
-		switch r := t.Resources[id]; r.Type {
-		case kind:
-			text, err := json.Marshal(plain(r.Properties, stack))
-			var read T
-			if err == nil {
-				read, err = one(id, text)
-			}
-			if err != nil {
-				faults = append(faults, fmt.Errorf("%s: %w", id, err))
-			}
-			all = append(all, read)
-		case "AWS::CloudWatch::CompositeAlarm", "AWS::CloudWatch::AnomalyDetector":
-			faults = append(faults, fmt.Errorf("%s is a %s, which is not known here", id, r.Type))
+		r := t.Resources[id]
+		if r.Type == "AWS::CloudWatch::CompositeAlarm" || r.Type == "AWS::CloudWatch::AnomalyDetector" {
+			return nil, fmt.Errorf("%s is a %s, which is not known here", id, r.Type)
 		}
+		if r.Type != kind {
+			continue
+		}
+		text, err := json.Marshal(plain(r.Properties, stack))
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		var p P
+		var read T
+		if err = cmp.Or(err, d.Decode(&p)); err == nil {
+			read, err = one(p)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", id, err)
+		}
+		all = append(all, read)
 	}
-	return all, errors.Join(faults...)
+	return all, nil
 }
 
-// plain is a value of a template with the stack's name where texts have it, and the
-// logical id where it is referred to.
+// plain is a value of a template with the stack's name and logical ids in their places.
 func plain(v any, stack string) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -129,89 +130,48 @@ func plain(v any, stack string) any {
 	return v
 }
 
-// strictly decodes properties all of which have to be known.
-func strictly(text []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	return d.Decode(into)
-}
-
-func readAlarm(id string, text []byte) (Alarm, error) {
-	var p properties
-	if err := strictly(text, &p); err != nil {
-		return Alarm{}, err
-	}
-	a := Alarm{
-		ID: id, Name: p.AlarmName, Description: p.AlarmDescription, below: p.ComparisonOperator == "LessThanThreshold",
-		Period: p.Period, Periods: p.EvaluationPeriods, Datapoints: p.DatapointsToAlarm,
-		Missing: p.TreatMissingData, Tells: p.AlarmActions, Resolves: p.OKActions, Lost: p.InsufficientDataActions,
-	}
+func readAlarm(p properties) (Alarm, error) {
 	if p.Metrics == nil {
 		one := dataQuery{ID: "m"}
 		one.MetricStat.Metric.Namespace, one.MetricStat.Metric.MetricName = p.Namespace, p.MetricName
-		one.MetricStat.Stat, one.MetricStat.Period = p.Statistic+p.ExtendedStatistic, p.Period
+		one.MetricStat.Stat, one.MetricStat.Period = p.Statistic, p.Period
 		p.Metrics = []dataQuery{one}
-	} else if p.MetricName+p.Namespace+p.Statistic+p.ExtendedStatistic != "" || p.Period != 0 {
-		return a, errors.New("it has Metrics and a metric besides")
 	}
-	faults := []error{a.query(p.Metrics)}
-	fault := func(wrong bool, format string, args ...any) {
-		if wrong {
-			faults = append(faults, fmt.Errorf(format, args...))
-		}
+	a := Alarm{
+		Name: p.AlarmName, below: p.ComparisonOperator == "LessThanThreshold", threshold: p.Threshold,
+		Periods: p.EvaluationPeriods, Datapoints: p.DatapointsToAlarm,
+		Missing: p.TreatMissingData, Tells: p.AlarmActions, Lost: p.InsufficientDataActions,
 	}
-	fault(p.Threshold == nil, "it has no threshold")
-	if p.Threshold != nil {
-		a.threshold = *p.Threshold
-	}
-	fault(!a.below && p.ComparisonOperator != "GreaterThanThreshold", "comparison %q is not known here", p.ComparisonOperator)
-	fault(!slices.Contains([]string{"notBreaching", "breaching", "ignore", "missing"}, a.Missing), "missing data %q is not known here", a.Missing)
-	fault(a.Period < 10 || a.Datapoints < 1 || a.Datapoints > a.Periods, "%d of %d periods of %d s", a.Datapoints, a.Periods, a.Period)
-	return a, errors.Join(faults...)
-}
-
-// query reads what the alarm looks at.
-func (a *Alarm) query(all []dataQuery) error {
 	known := map[string]float64{}
-	for _, m := range all {
+	for _, m := range p.Metrics {
 		stat := m.MetricStat
-		q := Query{ID: m.ID, Metric: Metric{Namespace: stat.Metric.Namespace, Name: stat.Metric.MetricName}, Statistic: stat.Stat, Expression: m.Expression}
+		q := Query{ID: m.ID, Metric: Metric{Namespace: stat.Metric.Namespace, Name: stat.Metric.MetricName}, Statistic: stat.Stat}
 		for _, d := range stat.Metric.Dimensions {
 			q.Metric.Of += d.Name + "=" + d.Value + ";"
 		}
-		var err error
-		switch period := stat.Period; {
-		case (m.Expression == "") == (q.Metric == Metric{}):
-			err = errors.New("it must be a metric or an expression")
-		case m.Expression != "":
+		if m.Expression != "" {
+			var err error
 			if q.expression, err = parser.ParseExpr(m.Expression); err == nil {
 				_, err = calculate(q.expression, known)
 			}
-		case q.Metric.Namespace == "" || q.Metric.Name == "":
-			err = errors.New("a metric without namespace or name")
-		case statistics()[q.Statistic] == nil:
-			err = fmt.Errorf("statistic %q is not known here", q.Statistic)
-		case a.Period != 0 && period != a.Period:
-			err = errors.New("its period differs from that of another query")
-		default:
-			a.Period = period
-		}
-		if err != nil {
-			return fmt.Errorf("query %s: %w", m.ID, err)
+			if err != nil {
+				return a, fmt.Errorf("query %s: %w", m.ID, err)
+			}
+		} else if q.Metric.Namespace == "" || q.Metric.Name == "" || statistics()[q.Statistic] == nil || stat.Period != p.Metrics[0].MetricStat.Period {
+			return a, fmt.Errorf("query %s is not known here: %+v", m.ID, stat)
 		}
 		if m.ReturnData == nil || *m.ReturnData {
-			if a.returns != "" {
-				return errors.New("two queries return data")
-			}
-			a.returns = m.ID
+			a.returns += m.ID
 		}
 		known[m.ID] = math.NaN()
 		a.Queries = append(a.Queries, q)
 	}
-	if a.returns == "" {
-		return errors.New("no query returns data")
+	_, one := known[a.returns]
+	compares := a.below || p.ComparisonOperator == "GreaterThanThreshold"
+	if !one || !compares || !slices.Contains([]string{"notBreaching", "breaching", "ignore", "missing"}, a.Missing) || a.Datapoints < 1 || a.Datapoints > a.Periods {
+		return a, fmt.Errorf("not known here: %+v", p)
 	}
-	return nil
+	return a, nil
 }
 
 // State is the state of an alarm, as CloudWatch names it.
@@ -229,9 +189,8 @@ type Source interface {
 	Values(m Metric, period int) []float64
 }
 
-// lookBack is how many periods before the evaluated ones are asked for too, so
-// that points which came are preferred to points which are missing. AWS does
-// not document the number; its examples have two.
+// lookBack is how many earlier periods are asked for too, so that points which came are preferred.
+// AWS does not document the number; its examples have two.
 const lookBack = 2
 
 // History is the state of an alarm after each of the periods from 0 on, if it
@@ -249,9 +208,8 @@ func (a Alarm) History(src Source, periods int) []State {
 	return history
 }
 
-// after is the state of the alarm at the end of a period, when it has been in a
-// state before. With as many points as the alarm looks at nothing is missing,
-// however they lie.
+// after is the state of the alarm at the end of a period. With as many points as it looks at nothing
+// is missing, however they lie.
 func (a Alarm) after(src Source, period int, before State) State {
 	there, breaching := 0, 0
 	for at := period; at > period-a.Periods-lookBack && there < a.Periods; at-- {
@@ -292,4 +250,89 @@ func (a Alarm) value(src Source, period int) float64 {
 		}
 	}
 	return of[a.returns]
+}
+
+// statistics are those that are known here, of one value at least.
+func statistics() map[string]func(values []float64) float64 {
+	return map[string]func(values []float64) float64{
+		"Minimum": slices.Min[[]float64], "Maximum": slices.Max[[]float64],
+		"SampleCount": func(values []float64) float64 { return float64(len(values)) },
+		"Sum": func(values []float64) (sum float64) {
+			for _, v := range values {
+				sum += v
+			}
+			return sum
+		},
+		// It lies between the two nearest values.
+		"p95": func(values []float64) float64 {
+			sorted := slices.Sorted(slices.Values(values))
+			low, part := math.Modf(0.95 * float64(len(sorted)-1))
+			return sorted[int(low)] + part*(sorted[min(int(low)+1, len(sorted)-1)]-sorted[int(low)])
+		},
+	}
+}
+
+// calculate is an expression of metric math in one period, in which queries have the
+// values that are given; NaN is a missing one. What is known of metric math here is
+// written as Go writes expressions, with the same precedence: numbers, the ids of
+// queries, some operators, FILL with a number, and IF.
+func calculate(n ast.Expr, of map[string]float64) (float64, error) {
+	switch n := n.(type) {
+	case *ast.BasicLit:
+		return strconv.ParseFloat(n.Value, 64)
+	case *ast.Ident:
+		if v, ok := of[n.Name]; ok {
+			return v, nil
+		}
+		return 0, fmt.Errorf("%s is not the id of a query before it", n.Name)
+	case *ast.ParenExpr:
+		return calculate(n.X, of)
+	case *ast.BinaryExpr:
+		return apply(n.Op.String(), of, n.X, n.Y)
+	case *ast.CallExpr:
+		return apply(fmt.Sprint(n.Fun), of, n.Args...)
+	}
+	return 0, fmt.Errorf("%T is not known here", n)
+}
+
+// apply applies an operator or a function. What is missing on one side of an operator, in a
+// condition or in the value that it chooses, is missing in the result.
+func apply(name string, of map[string]float64, parts ...ast.Expr) (float64, error) {
+	var v []float64
+	for _, part := range parts {
+		value, err := calculate(part, of)
+		if err != nil {
+			return 0, err
+		}
+		v = append(v, value)
+	}
+	truth := map[bool]float64{true: 1}
+	switch {
+	case name == "+":
+		return v[0] + v[1], nil
+	case (name == ">" || name == ">=") && math.IsNaN(v[0]+v[1]):
+		return math.NaN(), nil
+	case name == ">":
+		return truth[v[0] > v[1]], nil
+	case name == ">=":
+		return truth[v[0] >= v[1]], nil
+	case name == "FILL" && len(v) == 2:
+		if _, number := parts[1].(*ast.BasicLit); !number {
+			break
+		}
+		if math.IsNaN(v[0]) {
+			return v[1], nil
+		}
+		return v[0], nil
+	case name == "IF" && (len(v) == 2 || len(v) == 3):
+		v = append(v, math.NaN())
+		switch {
+		case math.IsNaN(v[0]):
+			return v[0], nil
+		case v[0] != 0:
+			return v[1], nil
+		}
+		return v[2], nil
+	}
+	return 0, fmt.Errorf("%s is not known here with %d of this kind", name, len(v))
 }

@@ -20,9 +20,7 @@ import (
 // patience is how long a scenario waits for what must happen.
 const patience = 60 * time.Second
 
-// door is something at an address, or at several, that can be shut, so that the
-// machine refuses connections, and opened again. Addresses of the namespace
-// below the ephemeral ports are nobody else's.
+// door is something at addresses that can be shut, so that the machine refuses connections.
 type door struct {
 	addr   string
 	listen func() (end func(), err error)
@@ -32,7 +30,6 @@ type door struct {
 }
 
 func openDoor(t testing.TB, addr string, listen func() (end func(), err error)) *door {
-	t.Helper()
 	d := &door{addr: addr, listen: listen}
 	if err := d.open(); err != nil {
 		t.Fatal(err)
@@ -61,7 +58,6 @@ func (d *door) shut() {
 
 // serve is an HTTP server behind a door, with TLS where there is a configuration.
 func serve(t testing.TB, addr string, h http.Handler, secure *tls.Config) *door {
-	t.Helper()
 	return openDoor(t, addr, func() (func(), error) {
 		listener, err := net.Listen("tcp", addr)
 		if err != nil {
@@ -85,7 +81,6 @@ type resolvers struct {
 }
 
 func newResolvers(t testing.TB, addrs []string, origin, registry net.IP) *resolvers {
-	t.Helper()
 	r := &resolvers{}
 	zone := testbed.ReadZone(t, fmt.Sprintf("*. 30 A %s\n%s. 30 A %s\ncom. 30 NS a.gtld-servers.net.\n", origin, registryName, registry))
 	r.door = openDoor(t, strings.Join(addrs, ","), func() (func(), error) {

@@ -1,12 +1,20 @@
 package gameday
 
 import (
+	"context"
 	"crypto/x509/pkix"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
 )
 
 // network gives every address of IPv4 to this machine.
@@ -73,3 +81,49 @@ func TestGameDay(t *testing.T) {
 		}
 	})
 }
+
+// root is the module, seen from this package.
+const root = "../.."
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		os.Exit(m.Run()) // what judges alarms needs nothing that is built
+	}
+	os.Exit(testbed.Isolate(m, 8, build))
+}
+
+// build makes the functions, the command of make owed, and the CDK app.
+func build(ctx context.Context, dir string) error {
+	return errors.Join(
+		testbed.BuildFunctions(ctx, root, filepath.Join(dir, "functions")),
+		testbed.BuildCommand(ctx, root, "./infra/local/operate", filepath.Join(dir, "operate")),
+		testbed.BuildCommand(ctx, root, "./infra", filepath.Join(dir, "cdk")),
+	)
+}
+
+func builtIn(name string) string { return filepath.Join(testbed.Built(), name) }
+
+// stack is the name of the stack, with which the name of every alarm begins.
+const stack = deployed.Stack
+
+// synthesized is the template that the CDK app makes.
+func synthesized(t *testing.T) []byte {
+	// The app is a separate program; reading its sources tells the cache of
+	// go test that the result depends on them.
+	sources, _ := filepath.Glob("../*.go") // the pattern is well-formed
+	for _, s := range sources {
+		if _, err := os.ReadFile(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	doc, err := deployed.Synthesize(t, builtIn("cdk"), "..", deployed.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+func name(a Alarm) string { return strings.TrimPrefix(a.Name, stack+"-") }
+
+func pages(a Alarm) bool { return slices.Contains(a.Tells, "Alarms") }

@@ -45,19 +45,15 @@ type scenario struct {
 // rest is how many calm rounds follow: enough for every alarm to end.
 const rest = 4
 
-// outcome is what came of a scenario, for the report and for what is true of
-// all of them together.
+// outcome is what is known of a scenario at its end.
 type outcome struct {
-	payers        []*payer
-	owed, left    map[string]debt // while it was broken, and in the end
-	fired, ending []string        // alarms
-	quiet         []string        // alarms that are OK in the end
-	transfers     int
+	payers       []*payer
+	owed, left   map[string]debt // while it was broken, and in the end
+	fired, quiet []string        // alarms that went off, and that are OK in the end
+	transfers    int
 }
 
-// play plays the scenario in a new world. Where it fails on a machine that is busy
-// with something else, which a call that took longer than it may tells, it is played
-// again.
+// play plays the scenario in a new world, and again where a call took longer than it may.
 func (c scenario) play(t *testing.T, s *stage, alarms []Alarm) (out *outcome) {
 	testbed.Fairly(t, patience, func(tb testing.TB, p *testbed.Pace) {
 		w := s.open(tb)
@@ -131,11 +127,10 @@ func (o *outcome) report(w *world) {
 	for _, what := range slices.Sorted(maps.Keys(seen)) {
 		w.Logf("%d x %s", seen[what], what)
 	}
-	w.Logf("alarms %v, still on %v; owed %d, in the end %d; money moved %d times for %d payments", o.fired, o.ending, len(o.owed), len(o.left), o.transfers, len(o.payers))
+	w.Logf("alarms %v; owed %d, in the end %d; money moved %d times for %d payments", o.fired, len(o.owed), len(o.left), o.transfers, len(o.payers))
 }
 
 func (c scenario) newcomers(w *world, round int) []*payer {
-	w.Helper()
 	var payers []*payer
 	for _, op := range c.operations() {
 		for n := range c.payers {
@@ -146,7 +141,6 @@ func (c scenario) newcomers(w *world, round int) []*payer {
 }
 
 func must(w *world, err error) {
-	w.Helper()
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -158,7 +152,6 @@ func (c scenario) operations() []catalog.Operation {
 
 // calm is a round without a fault: each operation is paid for and answered.
 func (c scenario) calm(w *world) {
-	w.Helper()
 	for _, op := range c.operations() {
 		p := w.newPayer(op, -1)
 		if s := p.send(); p.broken != nil || !s.answered() || len(w.facilitator.books.Moved(p.address)) != 1 {
@@ -169,10 +162,8 @@ func (c scenario) calm(w *world) {
 	c.free(w)
 }
 
-// readiness is what /ready says. It gives its probes two seconds, which a busy
-// machine may need longer for, and remembers for fifteen what they said.
+// readiness is what /ready says, which remembers for fifteen seconds what its probes said.
 func (c scenario) readiness(w *world) {
-	w.Helper()
 	begun := time.Now()
 	for {
 		code, body := w.get(catalog.PathReady)
@@ -192,7 +183,6 @@ func (c scenario) readiness(w *world) {
 }
 
 func (c scenario) free(w *world) {
-	w.Helper()
 	for _, path := range []string{catalog.PathHealth, catalog.PathCatalog, catalog.PathOpenAPI} {
 		if code, body := w.get(path); code != http.StatusOK {
 			w.Errorf("%s is %d: %.200s", path, code, body)
@@ -202,7 +192,6 @@ func (c scenario) free(w *world) {
 
 // run is one run of reconcile in this round. A busy machine may need another.
 func (c scenario) run(w *world, well bool) {
-	w.Helper()
 	var err error
 	for begun := time.Now(); time.Since(begun) < patience; {
 		if err = w.reconcile(); (err == nil) == well {
@@ -212,8 +201,7 @@ func (c scenario) run(w *world, well bool) {
 	w.Errorf("reconcile ends with %v", err)
 }
 
-// each does something for every payer, those of different operations side by
-// side.
+// each does something for every payer, those of different operations side by side.
 func (c scenario) each(payers []*payer, do func(*payer)) {
 	by := map[string][]*payer{}
 	for _, p := range payers {
@@ -236,35 +224,33 @@ func (c scenario) each(payers []*payer, do func(*payer)) {
 
 // first lets everybody pay while it is broken.
 func (c scenario) first(w *world, payers []*payer) {
-	w.Helper()
 	c.each(payers, func(p *payer) { p.send() })
 	for _, p := range payers {
-		want, got := c.wants(p), p.last()
+		want, got := wanted(c.sees, p.op.Slug), p.last()
 		if p.broken != nil || !same(got, want) {
 			w.Errorf("%s: the client sees %s %v, want %s", p.op.Slug, got, p.broken, want)
 		}
-		if refusal := got.code != "" && (got.status == http.StatusServiceUnavailable || got.status == http.StatusConflict); refusal && got.wait == 0 {
+		if refusal := got.Code != "" && (got.status == http.StatusServiceUnavailable || got.status == http.StatusConflict); refusal && got.wait == 0 {
 			w.Errorf("%s: %s has no Retry-After", p.op.Slug, got)
 		}
 	}
 }
 
-func (c scenario) wants(p *payer) sight {
-	if c.sees == nil {
+// wanted is what the payers of an operation are to see; nil is an answer.
+func wanted(of func(op string) sight, op string) sight {
+	if of == nil {
 		return sight{status: http.StatusOK}
 	}
-	return c.sees(p.op.Slug)
+	return of(op)
 }
 
-// same compares without the time to wait, which the ledger decides, and without
-// what the request is called.
+// same compares without words, the time to wait and the request's name.
 func same(a, b sight) bool {
-	a.wait, b.wait, a.request, b.request = 0, 0, "", ""
+	a.wait, b.wait, a.request, b.request, a.Message, b.Message = 0, 0, "", "", "", ""
 	return a == b
 }
 
 func (c scenario) back(w *world, payers []*payer) {
-	w.Helper()
 	c.together = true
 	var come []*payer
 	for i, p := range payers {
@@ -274,10 +260,7 @@ func (c scenario) back(w *world, payers []*payer) {
 	}
 	c.each(come, (*payer).comeBack)
 	for _, p := range come {
-		want := sight{status: http.StatusOK}
-		if c.ends != nil {
-			want = c.ends(p.op.Slug)
-		}
+		want := wanted(c.ends, p.op.Slug)
 		if got := p.last(); p.broken != nil || !same(got, want) {
 			w.Errorf("%s: in the end the client sees %s %v, want %s", p.op.Slug, got, p.broken, want)
 		}
@@ -287,7 +270,6 @@ func (c scenario) back(w *world, payers []*payer) {
 // books are balanced when every authorization has moved its price at most once,
 // and has moved it exactly if its payer was answered or is owed something.
 func (c scenario) books(w *world, out *outcome) {
-	w.Helper()
 	for _, p := range out.payers {
 		moved := w.facilitator.books.Moved(p.address)
 		debt, owed := out.left[p.address]
@@ -307,5 +289,28 @@ func (c scenario) books(w *world, out *outcome) {
 	}
 	if len(out.left) != c.owed {
 		w.Errorf("make owed lists %d in the end, want %d", len(out.left), c.owed)
+	}
+}
+
+// judge evaluates every alarm over the rounds.
+func (c scenario) judge(w *world, alarms []Alarm, out *outcome) {
+	for _, a := range alarms {
+		alarm, history := name(a), a.History(w.series, w.series.now()+1)
+		fired, end := slices.Contains(history, Firing), history[len(history)-1]
+		if fired {
+			out.fired = append(out.fired, alarm)
+		}
+		if end == OK {
+			out.quiet = append(out.quiet, alarm)
+		}
+		if due := slices.Contains(c.fires, alarm); due && !fired || fired && !due && !slices.Contains(c.may, alarm) {
+			w.Errorf("alarm %s goes off: %t, wanted: %t: %v", alarm, fired, due, history)
+		}
+		if history[0] == Firing {
+			w.Errorf("alarm %s goes off while it is calm: %v", alarm, history)
+		}
+		if (end == Firing) != slices.Contains(c.lingers, alarm) {
+			w.Errorf("alarm %s is %s after the mending", alarm, end)
+		}
 	}
 }

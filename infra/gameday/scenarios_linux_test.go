@@ -1,27 +1,23 @@
 package gameday
 
 import (
+	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// scenarios are all but the calm one. Those that take longest come first.
-func scenarios() []scenario {
-	return slices.Concat(processScenarios(), lookupScenarios(), facilitatorScenarios(), doubtScenarios(), tableScenarios(),
-		debtScenarios(), customerScenarios())
-}
-
-// breakage is what breaks in a world, and how it is mended. The zero value is
-// nothing.
+// breakage is what breaks in a world, and how it is mended.
 type breakage struct{ breaks, mends func(w *world) }
 
 func shut(behind func(w *world) *door) breakage {
@@ -31,12 +27,11 @@ func shut(behind func(w *world) *door) breakage {
 	}
 }
 
-func theResolvers(w *world) *door { return w.resolvers.door }
-
-func unheard() breakage {
+// set has something in a world be so while it is broken.
+func set(flag func(w *world) *atomic.Bool) breakage {
 	return breakage{
-		breaks: func(w *world) { w.resolvers.mute.Store(true) },
-		mends:  func(w *world) { w.resolvers.mute.Store(false) },
+		breaks: func(w *world) { flag(w).Store(true) },
+		mends:  func(w *world) { flag(w).Store(false) },
 	}
 }
 
@@ -47,32 +42,31 @@ func crashing(functions ...string) breakage {
 	}
 }
 
-// facilitated has the facilitator do something with settlements.
-func facilitated(how func(w *world) failure) breakage {
-	return breakage{
-		breaks: func(world *world) {
-			settles := how(world)
-			f := failure(func(w http.ResponseWriter, r *http.Request, c call, forward func()) bool {
-				if c.operation == "/settle" {
-					return settles(w, r, c, forward)
-				}
-				forward()
-				return true
-			})
-			world.facilitator.breaks.Store(&f)
-		},
-		mends: func(w *world) { w.facilitator.breaks.Store(nil) },
-	}
-}
-
-func tabled(how func(w *world) failure) breakage {
+// failing has something happen to the calls of a server.
+func failing(of func(w *world) *proxy, how func(w *world) failure) breakage {
 	return breakage{
 		breaks: func(w *world) {
 			f := how(w)
-			w.table.breaks.Store(&f)
+			of(w).breaks.Store(&f)
 		},
-		mends: func(w *world) { w.table.breaks.Store(nil) },
+		mends: func(w *world) { of(w).breaks.Store(nil) },
 	}
+}
+
+func theTable(w *world) *proxy { return &w.table.proxy }
+
+// settling has something happen to settlements.
+func settling(how func(w *world) failure) breakage {
+	return failing(func(w *world) *proxy { return &w.facilitator.proxy }, func(w *world) failure {
+		settles := how(w)
+		return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {
+			if c.operation == "/settle" {
+				settles(r, c, carryOut)
+			} else {
+				carryOut()()
+			}
+		}
+	})
 }
 
 // and is two breakages at once.
@@ -83,15 +77,86 @@ func (b breakage) and(c breakage) breakage {
 	}
 }
 
+// answersAfter moves the money at once and answers when the time is up; never for 0.
+func answersAfter(late time.Duration) func(*world) failure {
+	return func(*world) failure {
+		return func(r *testbed.Relayed, _ call, carryOut func() (answer func())) {
+			answer := carryOut()
+			var due <-chan time.Time
+			if late > 0 {
+				due = time.After(late)
+			}
+			select {
+			case <-r.Context().Done():
+			case <-due:
+				answer()
+			}
+		}
+	}
+}
+
+// killing ends the process of each payment before it hears that the money has moved.
+func killing(w *world) failure {
+	return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {
+		carryOut()
+		if p, process := w.pays(c.payer); p != nil {
+			process.Kill()
+		}
+		r.Drop()
+	}
+}
+
+// hanging moves nothing and does not answer.
+func hanging(*world) failure {
+	return func(r *testbed.Relayed, _ call, _ func() (answer func())) { r.Hold() }
+}
+
+// refusing says of every payment what a facilitator says whose token is paused.
+func refusing(*world) failure {
+	return func(r *testbed.Relayed, _ call, _ func() (answer func())) {
+		_, _ = io.WriteString(r.ResponseWriter, `{"success":false,"errorReason":"invalid_exact_evm_transaction_simulation_failed","transaction":"","network":"eip155:8453"}`)
+	}
+}
+
+// frozenFor is longer than any lookup, and leaves the invocation time to end well.
+const frozenFor = 12500 * time.Millisecond
+
+// freezing stops the process of each payment when the settlement is on record, for longer than its
+// lookup may take.
+func freezing(w *world) failure {
+	var frozen sync.Map
+	return func(_ *testbed.Relayed, c call, carryOut func() (answer func())) {
+		defer carryOut()()
+		p, process := w.pays(c.payer)
+		if p == nil || c.state != ledger.Settled {
+			return
+		}
+		if _, twice := frozen.LoadOrStore(c.payer, true); !twice {
+			if err := syscall.Kill(-process.PID, syscall.SIGSTOP); err != nil {
+				w.Errorf("freeze %s: %v", p.op.Slug, err)
+			}
+			time.AfterFunc(frozenFor, func() { _ = syscall.Kill(-process.PID, syscall.SIGCONT) }) // it may be gone
+		}
+	}
+}
+
+// unreachable are the free paths of functions that crash.
+func unreachable(w *world, _ []*payer) {
+	for _, path := range []string{catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathDocs, catalog.PathMCP} {
+		if code, body := w.get(path); code != http.StatusInternalServerError {
+			w.Errorf("%s of a function that crashes is %d: %s", path, code, body)
+		}
+	}
+}
+
 func everybody(s sight) func(string) sight { return func(string) sight { return s } }
 
 func refusal(code fault.Code, charged, retryable string) sight {
 	info, _ := catalog.CodeOf(code)
-	return sight{status: info.Status, code: string(code), charged: charged, retryable: retryable}
+	return sight{status: info.Status, Fault: testbed.Fault{Code: string(code), Charged: charged, Retryable: retryable}}
 }
 
-// owedWith is what payers see who are owed: each operation's code, an answer
-// where there is none.
+// owedWith is what payers see who are owed: each operation's code, or an answer.
 func owedWith(codes map[string]fault.Code) func(string) sight {
 	return func(op string) sight {
 		if code, ok := codes[op]; ok {
@@ -121,169 +186,78 @@ func timeouts() (codes, silences map[string]fault.Code) {
 	return codes, silences
 }
 
-// several is how many pay where an alarm wants more than the few that happen
-// now and then.
+// several is how many pay where an alarm wants more than a few.
 const several = 3
 
-// processScenarios are those in which a function dies.
-func processScenarios() []scenario {
-	// The process of each payment ends when the facilitator has moved the money,
-	// before the process hears of it.
-	killed := facilitated(func(w *world) failure {
-		return func(_ http.ResponseWriter, _ *http.Request, c call, forward func()) bool {
-			forward()
-			if p, process := w.pays(c.payer); p != nil {
-				process.Kill()
-			}
-			panic(http.ErrAbortHandler)
-		}
-	})
-	crashed := func(paths ...string) func(*world, []*payer) {
-		return func(w *world, _ []*payer) {
-			for _, path := range paths {
-				if code, body := w.get(path); code != http.StatusInternalServerError {
-					w.Errorf("%s of a function that crashes is %d: %s", path, code, body)
-				}
-			}
-		}
-	}
+// slow is later than the alarms allow, and in time for a settlement.
+const slow = 8250 * time.Millisecond
+
+// scenarios are all but the calm one. Those that take longest come first.
+func scenarios() []scenario {
+	theResolvers := func(w *world) *door { return w.resolvers.door }
+	late, silent := timeouts()
+	lookups, unresolved := slices.Sorted(maps.Keys(late)), owedWith(silent)
+	inDoubt := everybody(refusal(fault.SettlementUncertain, "null", "true"))
 	return []scenario{{
-		name: "a function is killed when the money has moved", payers: 1, breakage: killed,
+		name: "a function is killed when the money has moved", payers: 1, breakage: settling(killing),
 		sees: everybody(sight{status: http.StatusInternalServerError}), fires: []string{"errors"},
 	}, {
 		name: "the free functions crash", breakage: crashing("HealthFunction", "DiscoveryFunction", "McpFunction"),
-		meanwhile: crashed(catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathDocs, catalog.PathMCP),
-		fires:     []string{"errors"},
+		meanwhile: unreachable, fires: []string{"errors"},
 	}, {
 		name: "reconcile crashes", rounds: 6, blind: true, breakage: crashing(reconcileFunction),
 		fires: []string{"reconcile-silent"},
-	}}
-}
-
-// lookupScenarios are those in which money is taken and there is no answer.
-func lookupScenarios() []scenario {
-	frozen, unreachable := timeouts()
-	looks := slices.Sorted(maps.Keys(frozen))
-	return []scenario{{
-		name: "the resolvers cannot be reached", ops: looks, payers: several, together: true, rounds: 4,
+	}, {
+		name: "the resolvers cannot be reached", ops: lookups, payers: several, together: true, rounds: 4,
 		breakage: shut(theResolvers),
-		ready:    http.StatusServiceUnavailable, sees: owedWith(unreachable), fires: []string{"resolvers"},
+		ready:    http.StatusServiceUnavailable, sees: unresolved, fires: []string{"resolvers"},
 		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // a day has many runs
 	}, {
-		name: "functions are frozen in the middle of a lookup", ops: looks, payers: several, together: true,
-		breakage: unheard().and(tabled(freezing)), sees: owedWith(frozen), fires: []string{"lookups"},
+		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
+		breakage: set(func(w *world) *atomic.Bool { return &w.resolvers.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},
 		// The table's answer and the end of the time for it wait side by side
 		// for a process that goes on, and which one it sees first is open.
 		may: []string{"ledger-faults"},
-	}}
-}
-
-// frozenFor is longer than any lookup may take, and leaves the invocation time
-// to end well.
-const frozenFor = 12500 * time.Millisecond
-
-// freezing stops the process of each payment as soon as the settlement is on
-// record, while its lookup waits for resolvers that say nothing, and lets it go
-// on much later.
-func freezing(w *world) failure {
-	var frozen sync.Map
-	return func(_ http.ResponseWriter, _ *http.Request, c call, forward func()) bool {
-		forward()
-		p, process := w.pays(c.payer)
-		if p == nil || c.state != ledger.Settled {
-			return true
-		}
-		if _, twice := frozen.LoadOrStore(c.payer, true); !twice {
-			if err := syscall.Kill(-process.PID, syscall.SIGSTOP); err != nil {
-				w.Errorf("freeze %s: %v", p.op.Slug, err)
-			}
-			time.AfterFunc(frozenFor, func() { _ = syscall.Kill(-process.PID, syscall.SIGCONT) }) // it may be gone
-		}
-		return true
-	}
-}
-
-// slow is how late a slow facilitator answers: later than the alarms allow, and
-// as long as can be before settlements are given up.
-const slow = 8250 * time.Millisecond
-
-// facilitatorScenarios are those in which nobody can pay, or not at once.
-func facilitatorScenarios() []scenario {
-	return []scenario{{
+	}, {
 		name: "the facilitator is down", payers: 1, rounds: 2, breakage: shut(func(w *world) *door { return w.facilitator.door }),
 		ready: http.StatusServiceUnavailable, sees: everybody(refusal(fault.FacilitatorUnavailable, "false", "true")),
 		fires: []string{"facilitator-faults"},
 	}, {
-		name: "the facilitator is slow", payers: several, together: true,
-		breakage: facilitated(func(*world) failure { return answersAfter(slow) }),
-		fires:    []string{"facilitator-slow"},
+		name: "the facilitator is slow", payers: several, together: true, breakage: settling(answersAfter(slow)), fires: []string{"facilitator-slow"},
 	}, {
-		name: "the facilitator refuses every payment", payers: 1,
-		breakage: facilitated(func(*world) failure { return refuses }),
-		ready:    http.StatusOK, sees: everybody(sight{status: http.StatusPaymentRequired, code: string(fault.PaymentRequired)}),
-		fires: []string{"refused"},
-	}}
-}
-
-// doubtScenarios are those in which nobody knows whether somebody has paid.
-func doubtScenarios() []scenario {
-	mute, inDoubt := facilitated(func(*world) failure { return answersAfter(0) }), refusal(fault.SettlementUncertain, "null", "true")
-	return []scenario{{
+		name: "the facilitator refuses every payment", payers: 1, breakage: settling(refusing),
+		ready: http.StatusOK, sees: everybody(refusal(fault.PaymentRequired, "", "")), fires: []string{"refused"},
+	}, {
 		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: several + 1, together: true, rounds: 4,
-		breakage: mute.and(shut(func(w *world) *door { return w.chain })),
-		ready:    http.StatusOK, sees: everybody(inDoubt), fires: []string{"uncertain", "chain"}, faults: 2,
+		breakage: settling(answersAfter(0)).and(shut(func(w *world) *door { return w.chain })),
+		ready:    http.StatusOK, sees: inDoubt, fires: []string{"uncertain", "chain"}, faults: 2,
 		// The first of each operation never comes back: reconcile finds that
 		// they have paid.
 		absent: 1, owed: len(catalog.All()),
 	}, {
 		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: several, together: true, rounds: 4,
-		breakage: facilitated(func(*world) failure { return hangs }), sees: everybody(inDoubt),
-		fires: []string{"uncertain"}, // the payments can still be made
+		breakage: settling(hanging), sees: inDoubt, fires: []string{"uncertain"}, // the payments can still be made
 	}, {
 		name: "few payments are in doubt, and no node tells of payments", ops: []string{"dns", "ping"}, payers: 1, rounds: 4,
-		breakage: mute.and(breakage{
-			breaks: func(w *world) { w.untold.Store(true) },
-			mends:  func(w *world) { w.untold.Store(false) },
-		}),
-		ready: http.StatusOK, sees: everybody(inDoubt), fires: []string{"reconcile-open"},
-	}}
-}
-
-// tableScenarios are those in which the ledger does not answer.
-func tableScenarios() []scenario {
-	// What comes after the claim of a payment: it is sold and cannot be noted.
-	later := func(c call) bool { return c.state == ledger.Settled || c.state == ledger.Redeemed }
-	unknown := everybody(refusal(fault.LedgerUnavailable, "null", "true"))
-	return []scenario{{
-		name: "DynamoDB is down", payers: 1, rounds: 6, blind: true, breakage: shut(func(w *world) *door { return w.table.door }),
-		ready: http.StatusServiceUnavailable, sees: unknown, fires: []string{"ledger-faults"},
+		breakage: settling(answersAfter(0)).and(set(func(w *world) *atomic.Bool { return &w.untold })),
+		ready:    http.StatusOK, sees: inDoubt, fires: []string{"reconcile-open"},
 	}, {
+		name: "DynamoDB is down", payers: 1, rounds: 6, blind: true, breakage: shut(func(w *world) *door { return w.table.door }),
+		ready: http.StatusServiceUnavailable, sees: everybody(refusal(fault.LedgerUnavailable, "null", "true")), fires: []string{"ledger-faults"},
+	}, {
+		// What comes after the claim of a payment: it is sold and cannot be noted.
 		name: "DynamoDB throttles once the money has moved", payers: 1, steady: true, rounds: 2,
-		breakage: tabled(func(*world) failure { return throttles(later) }),
-		fires:    []string{"ledger-faults"},
-	}}
-}
-
-// debtScenarios are those in which somebody is owed something for long.
-func debtScenarios() []scenario {
-	unreachable := owedWith(map[string]fault.Code{"dns": lookup.UpstreamUnavailable, "ssl-check": lookup.SSLTimeout})
-	return []scenario{{
+		breakage: failing(theTable, throttling), fires: []string{"ledger-faults"},
+	}, {
 		// Each is owed the answer; nothing more happens for a day.
 		name: "payers never come back", ops: []string{"dns", "ssl-check"}, payers: 1, absent: 1,
-		breakage: shut(theResolvers),
-		sees:     unreachable, owed: 2, heals: true,
+		breakage: shut(theResolvers), sees: unresolved, owed: 2, heals: true,
 	}, {
 		name: "every lookup that was paid for has failed", ops: []string{"dns"}, payers: 2,
 		breakage: shut(theResolvers),
-		sees:     unreachable, meanwhile: exhaust, ends: everybody(refusal(lookup.UpstreamUnavailable, "true", "false")), owed: 2,
+		sees:     unresolved, meanwhile: exhaust, ends: everybody(refusal(lookup.UpstreamUnavailable, "true", "false")), owed: 2,
 		fires: []string{"reconcile-refund"}, lingers: []string{"reconcile-refund"},
-	}}
-}
-
-// customerScenarios are those that customers can cause, or a single record: nobody
-// is woken.
-func customerScenarios() []scenario {
-	return []scenario{{
+	}, {
 		name: "all places of an operation are taken", ops: []string{"host-intel"}, payers: several,
 		breakage: placesTaken("host-intel", bundlePlaces),
 		sees:     everybody(refusal(fault.Overloaded, "false", "true")), fires: []string{"overloaded"},
@@ -293,11 +267,9 @@ func customerScenarios() []scenario {
 			breaks: func(w *world) { w.sign(otherKey()); w.restart() },
 			mends:  func(w *world) { w.sign(receiptKey()); w.restart() },
 		},
-		ready: http.StatusOK, sees: everybody(sight{status: http.StatusOK}),
-		fires: []string{"receipts"},
+		ready: http.StatusOK, fires: []string{"receipts"},
 	}, {
 		name: "a record cannot be dealt with", ops: []string{"ping"}, payers: 1, rounds: 2,
-		breakage: strangeRecord(),
-		fires:    []string{"reconcile-failing"},
+		breakage: strangeRecord(), fires: []string{"reconcile-failing"},
 	}}
 }

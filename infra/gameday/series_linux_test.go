@@ -3,15 +3,17 @@ package gameday
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 )
 
-// measured are the metrics of a world: what its functions print and what is counted
-// in the gateway's log, by round. It is the log of the functions, and a Source.
+// measured is the log of the functions and of the gateway, and their metrics by round: a Source.
 type measured struct {
 	gateway gatewayLog
 	mu      sync.Mutex
@@ -27,8 +29,7 @@ type dated struct {
 	round int
 }
 
-// begin ends a round and begins the next one. Timestamps have milliseconds, so
-// it begins with one that no earlier line can have.
+// begin begins a round with a millisecond that no earlier line can have.
 func (s *measured) begin() {
 	now := time.Now().UnixMilli()
 	for time.Now().UnixMilli() == now {
@@ -97,8 +98,7 @@ func (s *measured) now() int {
 	return len(s.rounds) - 1
 }
 
-// says waits until the log contains a text: what a function prints comes through
-// a pipe, and its answer may overtake it.
+// says waits until the log, which comes through a pipe, contains a text.
 func (s *measured) says(ctx context.Context, text string) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -119,4 +119,70 @@ func (s *measured) log() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.String()
+}
+
+// gatewayLog is the access log of the API, and the metrics that are counted in it.
+type gatewayLog struct {
+	format  string
+	filters []Filter
+}
+
+func readGatewayLog(t *testing.T, doc []byte) gatewayLog {
+	type settings = struct {
+		AccessLogSettings struct {
+			DestinationArn struct {
+				GetAtt string `json:"Fn::GetAtt"`
+			}
+			Format string
+		}
+	}
+	var tpl struct {
+		Resources struct{ Api struct{ Properties settings } }
+	}
+	if err := json.Unmarshal(doc, &tpl); err != nil {
+		t.Fatal(err)
+	}
+	log := tpl.Resources.Api.Properties.AccessLogSettings
+	filters, err := ReadFilters(doc, stack)
+	if err != nil || len(filters) == 0 {
+		t.Fatalf("%d metric filters: %v", len(filters), err)
+	}
+	for _, f := range filters {
+		if log.DestinationArn.GetAtt != f.LogGroup+".Arn" {
+			t.Fatalf("the filter of %s reads %s, the gateway writes to %s", f.Metric.Name, f.LogGroup, log.DestinationArn.GetAtt)
+		}
+	}
+	return gatewayLog{log.Format, filters}
+}
+
+// variable is one of the gateway's in the format of its log.
+var variable = regexp.MustCompile(`\$context\.([\w.]+)`)
+
+// line is what the gateway logs of an invocation, with "-" for what belongs to one request.
+func (g gatewayLog) line(payload []byte, err error) []byte {
+	var answer struct{ StatusCode int }
+	_ = json.Unmarshal(payload, &answer) // a function that failed has none
+	says := map[string]string{"status": fmt.Sprint(answer.StatusCode)}
+	if err != nil {
+		says["status"], says["integrationErrorMessage"] = fmt.Sprint(http.StatusInternalServerError), "The Lambda function returned an error."
+	}
+	return variable.ReplaceAllFunc([]byte(g.format), func(name []byte) []byte {
+		if v, ok := says[string(variable.FindSubmatch(name)[1])]; ok {
+			return []byte(v)
+		}
+		return []byte("-")
+	})
+}
+
+func (g gatewayLog) counts(function string, payload []byte, err error) (all []Metric) {
+	if function == reconcileFunction {
+		return nil // the schedule calls it, not the gateway
+	}
+	line := g.line(payload, err)
+	for _, f := range g.filters {
+		if f.Finds(line) {
+			all = append(all, f.Metric)
+		}
+	}
+	return all
 }

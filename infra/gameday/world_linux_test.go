@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,9 +21,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -63,7 +72,6 @@ type stage struct {
 
 // open makes a world. The configuration is production's, but for who is asked.
 func (s *stage) open(t testing.TB) *world {
-	t.Helper()
 	n := byte(s.n.Add(1))
 	own := func(last byte, port int) string { return fmt.Sprintf("127.1.%d.%d:%d", n, last, port) }
 	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
@@ -96,8 +104,7 @@ func (s *stage) open(t testing.TB) *world {
 	return w
 }
 
-// receiptKey is a private key whose public half is published, and otherKey one whose
-// is not.
+// receiptKey is published, and otherKey is not.
 func receiptKey() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
 
 func otherKey() ed25519.PrivateKey {
@@ -136,8 +143,7 @@ func (w *world) handed(p *testbed.Execution, event []byte) {
 	}
 }
 
-// pays is the process that has a payment of who pays from an address while it is
-// broken, and nil for anybody else.
+// pays is the process that has a payment from an address while it is broken.
 func (w *world) pays(address string) (p *payer, at *testbed.Execution) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +154,6 @@ func (w *world) pays(address string) (p *payer, at *testbed.Execution) {
 }
 
 func (w *world) newcomer(op catalog.Operation, n int) *payer {
-	w.Helper()
 	p := w.newPayer(op, n)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,15 +187,9 @@ func (w *world) reconcile() error {
 }
 
 func (w *world) get(path string) (int, []byte) {
-	w.Helper()
-	q, err := http.NewRequestWithContext(w.Context(), http.MethodGet, w.url+path, nil)
+	r, err := testbed.Ask(w.Context(), w.http, http.MethodGet, w.url+path)
 	must(w, err)
-	res, err := w.http.Do(q)
-	must(w, err)
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	must(w, err)
-	return res.StatusCode, body
+	return r.Status, r.Body
 }
 
 type debt struct {
@@ -200,7 +199,6 @@ type debt struct {
 
 // owed is what make owed lists of the world's table, by payer.
 func (w *world) owed() map[string]debt {
-	w.Helper()
 	var list []debt
 	w.operate(&list, nil, "owed")
 	debts := map[string]debt{}
@@ -212,11 +210,8 @@ func (w *world) owed() map[string]debt {
 	return debts
 }
 
-// operate runs the operator's command over the world's table, past its door, and
-// decodes what it prints. A machine so busy that nothing answers in time is not what
-// this is about.
+// operate decodes what the operator's command prints of the world's table, past its door.
 func (w *world) operate(into any, env []string, arguments ...string) {
-	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	for {
@@ -242,7 +237,6 @@ func (w *world) operate(into any, env []string, arguments ...string) {
 }
 
 func (w *world) logFaults() {
-	w.Helper()
 	if crash := testbed.Crash(w.series.log()); crash != "" {
 		w.Errorf("the functions' log says: %s", crash)
 	}
@@ -256,3 +250,105 @@ const settleDown = 100 * time.Millisecond
 
 // ledgerRepeats is longer than the first spacing of refusals and lookups.
 const ledgerRepeats = 1100 * time.Millisecond
+
+// node is a node of play money's chain, on which blocks are safe when they are this old.
+func (f *facilitator) node(safe time.Duration, now func() time.Time) http.Handler {
+	return testbed.PlayNode{Moved: f.books.Transfers, ChainID: 8453, Now: now, Safe: safe}
+}
+
+// dayBooks are what make books prints of a day, in JSON.
+type dayBooks struct {
+	Received   tally `json:"received"`
+	Answered   tally `json:"answered"`
+	AnswerOwed tally `json:"answer_owed"`
+	RefundDue  tally `json:"refund_due"`
+	InDoubt    tally `json:"in_doubt"`
+	Unchecked  int   `json:"unchecked"`
+	Count      int   `json:"difference_count"`
+}
+
+type tally struct{ Count int }
+
+// audited: make books names no differences, has every transfer, and owes what make owed lists. Its
+// node's blocks are safe at once, and its clock is ahead, so that nothing is too young.
+func (c scenario) audited(w *world, out *outcome) {
+	node := httptest.NewServer(w.facilitator.node(0, func() time.Time { return time.Now().Add(5 * time.Second) }))
+	defer node.Close()
+	received, answered, owed := 0, 0, 0
+	now := time.Now().UTC()
+	for day := w.opened.UTC().Truncate(24 * time.Hour); !day.After(now); day = day.AddDate(0, 0, 1) {
+		var b dayBooks
+		w.operate(&b, []string{"RPC_URL=" + node.URL, "PAY_TO=" + boot.LocalPayTo}, "books", day.Format(time.DateOnly))
+		received, answered, owed = received+b.Received.Count, answered+b.Answered.Count, owed+b.AnswerOwed.Count+b.RefundDue.Count
+		if b.Count != 0 || b.Unchecked != 0 || b.InDoubt.Count != 0 {
+			w.Errorf("make books names differences, or doubts, in the end: %+v", b)
+		}
+	}
+	// Where a busy machine was too late to record an answer, it is owed still, and make
+	// owed lists it when its lease has ended.
+	moved, late := len(w.facilitator.books.Transfers()), strings.Count(w.series.log(), `"unrecorded":true`)
+	if received != moved || answered != moved-owed || owed < len(out.left) || owed > len(out.left)+late {
+		w.Errorf("%d transfers, %d debts, %d answers unrecorded; make books says: %d received, %d answered, %d owed", moved, len(out.left), late, received, answered, owed)
+	}
+}
+
+// What scenarios do to the world's table, past its door.
+
+func (w *world) store() *dynamo.Table { return w.db.Open(w.name) }
+
+// bundlePlaces are the places of a bundle, by the template's default.
+const bundlePlaces = 20
+
+// placesTaken takes every place of an operation for clients who are not there.
+func placesTaken(operation string, n int) breakage {
+	var leases []limit.Lease
+	for i := range n {
+		leases = append(leases, limit.Lease{ID: fmt.Sprintf("%04d-elsewhere", i), Until: time.Unix(4_000_000_000, 0)})
+	}
+	return breakage{
+		breaks: func(w *world) {
+			for _, l := range leases {
+				if _, ok, err := w.store().Acquire(w.Context(), operation, l, n); err != nil || !ok {
+					w.Fatalf("a place is not free: %v", err)
+				}
+			}
+		},
+		mends: func(w *world) { must(w, w.store().Remove(w.Context(), operation, leases...)) },
+	}
+}
+
+// strangeRecord is a payment in doubt that nobody can read.
+func strangeRecord() breakage {
+	const key = "eip155:1|strange|strange|strange"
+	return breakage{
+		breaks: func(w *world) {
+			past := time.Now().Add(-time.Hour)
+			l := ledger.New(w.store(), func() time.Time { return past }, rand.Text)
+			c, err := l.Claim(w.Context(), ledger.Payment{
+				Key: key, AuthDigest: "a", SigDigest: "s", Request: "GET /", Terms: json.RawMessage("{}"), ValidBefore: past.Add(time.Minute),
+			}, past.Add(time.Minute))
+			must(w, err)
+			must(w, c.Hold.End(w.Context(), ledger.EventUncertain, "timeout", ""))
+		},
+		mends: func(w *world) {
+			_, err := dynamo.NewClient(w.db.Config()).DeleteItem(w.Context(), &dynamodb.DeleteItemInput{
+				TableName: &w.name, Key: map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: key}},
+			})
+			must(w, err)
+		},
+	}
+}
+
+// exhaust leaves no lookup of each payment.
+func exhaust(w *world, payers []*payer) {
+	debts := w.owed()
+	for _, p := range payers {
+		r, err := w.store().Fetch(w.Context(), debts[p.address].Key)
+		must(w, err)
+		if r == nil || r.State != ledger.Settled || r.Lookups != 1 || r.LastFault == nil {
+			w.Fatalf("the record of a payer who is owed is %+v", r)
+		}
+		r.Lookups, r.Version, r.WriteID = ledger.MaxLookups, r.Version+1, rand.Text()
+		ledgertest.MustPut(w, w.store(), *r)
+	}
+}

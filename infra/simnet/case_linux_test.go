@@ -31,8 +31,7 @@ type row struct {
 	want   want
 }
 
-// want holds values of the answer's body by path, such as hops.0.status; see same. An
-// answer with an error has its code.
+// want holds values of the answer's body by path, such as hops.0.status or error.code; see same.
 type want map[string]any
 
 // fails is an error, and how its message begins.
@@ -60,8 +59,7 @@ func alike(op string, w want, names ...string) []row {
 	return rows
 }
 
-// full is a name as it is in the tables: without a dot, or one of the characters
-// that stand for one in Unicode, it is below example.com.
+// full is a name as it is in the tables: without any kind of dot it is below example.com.
 func full(name string) string {
 	if strings.ContainsAny(name, ".\u3002\uff0e\uff61") {
 		return name
@@ -85,15 +83,13 @@ func (r row) code() fault.Code {
 	return code
 }
 
-// charges says that money has moved when this is answered. Every row is a payment of
-// its own, so Either is before the settlement.
+// charges says that money has moved when this is answered.
 func (r row) charges() bool {
 	info, failed := catalog.CodeOf(r.code())
 	return !failed || info.Class == fault.Answer || info.Class == fault.Owed
 }
 
-// faults are what is wrong with an answer: its status, and its values. What the code of
-// an error says of its other fields is in the description.
+// faults are what is wrong with an answer: its status, and its values.
 func (r row) faults(reply x402test.Reply) []string {
 	status := http.StatusOK
 	if info, failed := catalog.CodeOf(r.code()); failed {
@@ -143,8 +139,7 @@ type (
 	count  int
 )
 
-// same compares a value with the one that is wanted. That it has the right type is
-// what the description says.
+// same compares a value with the one that is wanted; the description knows its type.
 func same(got, want any) bool {
 	switch want := want.(type) {
 	case starts:
@@ -156,33 +151,8 @@ func same(got, want any) bool {
 	return fmt.Sprint(got) == fmt.Sprint(want)
 }
 
-// ranOut matches an answer of a service a call of which took longer than it may: a
-// lookup of the request or of a part of it, or one of the ledger, which then does not
-// know whether the payer is charged.
+// ranOut matches an answer of a service a call of which took longer than it may.
 var ranOut = regexp.MustCompile(`"charged":null|"code":"(\w+_timeout|ledger_unavailable)"`)
-
-// buyUntil pays for a request, each time by another payer, until its answer is as wanted,
-// or is not one for which a busy machine may be the reason, but no more than five times.
-// A ledger that is too slow is given as long as it asks for.
-func (r *runner) buyUntil(t *testing.T, path string, wanted func(x402test.Reply) bool) x402test.Reply {
-	t.Helper()
-	for try, limit := 1, time.Now().Add(testbed.Patience); ; try++ {
-		reply, err := r.buy(t, path)
-		slow := bytes.Contains(reply.Body, []byte(`"ledger_unavailable"`)) && time.Now().Before(limit)
-		// A request may not be written within the time that the service gives a new
-		// connection. Package net/http does not export this error.
-		late := err != nil && strings.Contains(err.Error(), "server closed idle connection") || err == nil && ranOut.Match(reply.Body) && !wanted(reply)
-		if late && (try < 5 || slow) {
-			t.Logf("again, since the service ran out of time: %v %d %.300s", err, reply.Status, reply.Body)
-			<-time.After(reply.RetryAfter())
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reply
-	}
-}
 
 // observed is what the answers have shown so far.
 type observed struct {
@@ -202,15 +172,30 @@ func (o *observed) note(parts ...any) {
 
 var index = regexp.MustCompile(`\.[0-9]+\b`)
 
-// play pays for a row, and holds the answer to it and to the OpenAPI description,
-// which has the exact fields of the catalog.
+// play pays for a row, and holds the answer to it and to the OpenAPI description. It pays again
+// where a busy machine may be the reason of another answer.
 func (o *observed) play(t *testing.T, s *runner, r row) {
+	testbed.Fairly(t, patience, func(tb testing.TB, p *testbed.Pace) { o.playOnce(tb, p, s, r) })
+}
+
+func (o *observed) playOnce(t testing.TB, p *testbed.Pace, s *runner, r row) {
 	op, known := catalog.BySlug(r.op)
 	if !known {
 		t.Fatalf("there is no operation %s", r.op)
 	}
-	reply := s.buyUntil(t, op.Path+r.query(), func(reply x402test.Reply) bool { return len(r.faults(reply)) == 0 })
-	o.described(t, op, reply)
+	reply, err := s.buy(t, op.Path+r.query())
+	// A request may not be written within the time that the service gives a new
+	// connection. Package net/http does not export this error.
+	if err != nil && strings.Contains(err.Error(), "server closed idle connection") || ranOut.Match(reply.Body) && len(r.faults(reply)) > 0 {
+		p.Took(patience)
+		<-time.After(reply.RetryAfter())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.api.Check(http.MethodGet, op.Path, reply); err != nil {
+		t.Error(err)
+	}
 	receipt, err := reply.Receipt()
 	if r.charges() != (err == nil && receipt.Success) {
 		t.Errorf("receipt %+v (%v) on %d %s", receipt, err, reply.Status, r.code())
@@ -225,13 +210,6 @@ func (o *observed) play(t *testing.T, s *runner, r row) {
 		if path == "verdict" {
 			o.note(v)
 		}
-	}
-}
-
-func (o *observed) described(t *testing.T, op catalog.Operation, reply x402test.Reply) {
-	t.Helper()
-	if err := o.api.Check(clients.Answer{Method: http.MethodGet, Path: op.Path, Status: reply.Status, Header: reply.Header, Body: reply.Body}); err != nil {
-		t.Error(err)
 	}
 }
 

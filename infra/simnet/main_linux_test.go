@@ -36,8 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testbed.Isolate(m, 48, build))
 }
 
-// build makes the local runner, and beside it the functions as make build builds
-// them.
+// build makes the local runner, and the functions as make build does.
 func build(ctx context.Context, dir string) error {
 	root := filepath.Join("..", "..")
 	err := testbed.BuildCommand(ctx, root, testbed.LocalRunner, filepath.Join(dir, "local"))
@@ -96,8 +95,7 @@ func useResolvers(dir string) error {
 	return syscall.Mount(file, "/etc/resolv.conf", "", syscall.MS_BIND, "")
 }
 
-// namesCommand writes a program into dir that prints the names of every tool, or of
-// the one that it is given.
+// namesCommand writes the program names, which prints those of every tool, or of one.
 func namesCommand(dir string) error {
 	all := ""
 	for _, op := range catalog.All() {
@@ -128,8 +126,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// namesFor are lines with all names for an operation and what is answered, a code or
-// 200: the outcomes in turn.
+// namesFor are lines of names and what is answered about them, the outcomes in turn.
 func namesFor(slug string) []string {
 	var lines []string
 	nth := map[fault.Code]int{}

@@ -22,8 +22,7 @@ type edit = func(*x509.Certificate)
 // server makes what talks to everybody who connects to port 443 of a host.
 type server func(t *testing.T, ca *authority, name string) func(net.Conn)
 
-// page is what an origin answers to a request, byte for byte; "" closes the
-// connection. hang is not sent.
+// page is what an origin answers to a request, byte for byte; "" closes the connection.
 type page func(method, path string) string
 
 // hang ends an answer after which nothing more comes.
@@ -138,10 +137,8 @@ func raw(talk func(conn net.Conn)) server {
 	return func(*testing.T, *authority, string) func(net.Conn) { return talk }
 }
 
-// byOpenSSL has an openssl s_server talk to each connection in its turn, with a
-// certificate for a key of a kind, as openssl req -newkey takes it. It listens before
-// anything is asked of it, so that no lookup's time goes by while a program starts, and
-// sends back what it is sent, reversed, so that no client has to be waited for.
+// byOpenSSL has an openssl s_server talk to each connection in its turn, with a certificate for a
+// key of a kind. It sends back what it is sent, reversed, so that no client is waited for.
 func byOpenSSL(key string, args ...string) server {
 	return func(t *testing.T, _ *authority, name string) func(net.Conn) {
 		file := builtIn(name + ".pem") // key and certificate
@@ -172,8 +169,7 @@ func swallow(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 
 func hear(conn net.Conn) { _, _ = conn.Read(make([]byte, 1<<14)) }
 
-// greets greets with a version and a cipher suite, whatever it was offered, shows its
-// certificate (RFC 5246 §7.4), and says no more.
+// greets greets with a version and a suite, shows its certificate (RFC 5246 §7.4), and says no more.
 func greets(version, suite uint16) server {
 	return func(_ *testing.T, ca *authority, name string) func(net.Conn) {
 		sized := func(b []byte) []byte {

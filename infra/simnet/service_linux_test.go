@@ -4,11 +4,9 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/clients"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -16,8 +14,7 @@ import (
 
 const patience = 60 * time.Second
 
-// runner is the service: the built local runner with its play-money facilitator, or
-// the built functions, which have many processes.
+// runner is the service: the local runner with play money, or the built functions.
 type runner struct {
 	url     string
 	far     *far // where it runs
@@ -26,9 +23,7 @@ type runner struct {
 	turns   chan struct{} // how many are served at once; nil is any number
 }
 
-// startRunner starts the runner with production's settings: only what names
-// this machine's files and ports is set, the registries' bootstrap, and no
-// limit on the one client that the tests are. env comes on top.
+// startRunner starts the runner with production's settings, but for limits, files and ports.
 func startRunner(t *testing.T, n *internet, env ...string) *runner {
 	dir := t.TempDir()
 	cmd := exec.Command(builtIn("local"))
@@ -53,22 +48,20 @@ func startRunner(t *testing.T, n *internet, env ...string) *runner {
 	return r
 }
 
+// sound wants no crash in the log.
 func (r *runner) sound(t *testing.T) {
-	log := r.log.String()
-	for _, bad := range []string{"panic", "fatal error"} {
-		if at := strings.Index(log, bad); at >= 0 {
-			t.Errorf("the log says %q: %.2000s", bad, log[max(0, at-200):])
-		}
+	if crash := testbed.Crash(r.log.String()); crash != "" {
+		t.Errorf("the log says %s", crash)
 	}
 }
 
 // client has a new wallet, and is where the service is.
-func (r *runner) client(t *testing.T) *x402test.Client {
+func (r *runner) client(t testing.TB) *x402test.Client {
 	transport := &http.Transport{DialContext: r.far.dial, DisableKeepAlives: true, DisableCompression: true}
 	return testbed.NewClient(t, &http.Client{Timeout: patience, Transport: transport})
 }
 
-func (r *runner) buy(t *testing.T, path string) (x402test.Reply, error) {
+func (r *runner) buy(t testing.TB, path string) (x402test.Reply, error) {
 	if r.turns != nil {
 		r.turns <- struct{}{}
 		defer func() { <-r.turns }()
@@ -77,20 +70,13 @@ func (r *runner) buy(t *testing.T, path string) (x402test.Reply, error) {
 	return reply, err
 }
 
-func (r *runner) description(t *testing.T) *clients.OpenAPI {
-	d := must(clients.FetchOpenAPI(t.Context(), r.client(t).HTTP, r.url))
-	return d
-}
-
 // maxResident is design §12's memory of an instance after 1,000 paid requests, in KiB. The runner
 // also holds the ledger's file and the play-money facilitator. maxPeak is what that may hold for
 // a moment, with 48 hostile peers at once that each send as much as they are let.
 const maxResident, maxPeak = 64 << 10, 128 << 10
 
-// deploy starts the built functions in the internet as the template deploys them: one
-// process for each event at a time, behind a gateway, over a DynamoDB table. Their
-// limits are off as the runner's are, and they know no chain. In the end every
-// invocation must have ended by itself, and no crash may be in the logs.
+// deploy starts the built functions as the template deploys them, without limits and without a
+// chain. Every invocation must end by itself.
 func deploy(t *testing.T, n *internet) *runner {
 	r := &runner{log: new(testbed.Output), turns: make(chan struct{}, 12)} // each has a process
 	db := testbed.StartDynamo(t)
@@ -107,8 +93,7 @@ func deploy(t *testing.T, n *internet) *runner {
 	return r
 }
 
-// nothingLeft looks at the memory of a runner that has answered everything, every kind of hostile
-// peer included. What else a lookup could leave behind is in the tests of its package.
+// nothingLeft looks at the memory of a runner that has answered every kind of hostile peer.
 func nothingLeft(t *testing.T, r *runner) {
 	pid := r.process.Cmd.Process.Pid
 	// What the hostile peers took is given back in the course of ordinary requests.

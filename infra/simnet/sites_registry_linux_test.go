@@ -33,8 +33,7 @@ func registries() []registry {
 	}
 }
 
-// registrations are domains of com, what their registry answers, and what the service
-// makes of it.
+// registrations are domains of com, what their registry answers, and what is made of it.
 func registrations() []registration {
 	return []registration{
 		{"bare", body(200, `{"objectClassName":"domain","ldhName":"bare.com"}`), want{
@@ -99,8 +98,7 @@ func body(code int, b string, lines ...string) string {
 	return status(code, lines...) + b
 }
 
-// registryPages is what the registry of com answers, and that of others with the same
-// server.
+// registryPages is what the registry of com answers, and others with the same server.
 func registryPages() page {
 	const at = "/v1/domain/"
 	pages := map[string]string{}
@@ -135,8 +133,7 @@ func specialAddresses() []string { return corpus("addresses.txt") }
 // foreignLocations are where a redirect leads to nobody of this internet but example.com.
 func foreignLocations() []string { return corpus("locations.txt") }
 
-// hostile is a name with a number, of one of the hosts that lead to an address or a
-// location of the corpora.
+// hostile is one of the hosts that lead to an address or a location of the corpora.
 func hostile(way string, i int) string { return fmt.Sprintf("%s%d.hostile.example.com", way, i) }
 
 func rdapName(i int) string { return fmt.Sprintf("rdap%d.com", i) }

@@ -15,8 +15,7 @@ import (
 	"unsafe"
 )
 
-// tap sees every packet of the namespace that opens a TCP connection or
-// carries UDP, whichever process sends it and whether or not anybody listens.
+// tap sees every packet of the namespace that opens a TCP connection or carries UDP.
 type tap struct {
 	fd   int
 	mu   sync.Mutex
@@ -141,8 +140,7 @@ func (p *tap) dropped(t *testing.T) uint32 {
 	return v.drops
 }
 
-// proveTap connects where nothing but the test itself would, over both
-// families, and wants the tap to have seen it. It returns those places.
+// proveTap connects where nobody else would, wants the tap to have seen it, and returns where.
 func proveTap(t *testing.T, p *tap) []netip.AddrPort {
 	own := []netip.AddrPort{netip.MustParseAddrPort("10.99.99.99:443"), netip.MustParseAddrPort("[fd99::99]:443")}
 	for _, to := range own {

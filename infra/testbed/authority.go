@@ -29,38 +29,22 @@ type Authority struct {
 
 // NewAuthority makes one with a new key.
 func NewAuthority(tb testing.TB, subject pkix.Name) *Authority {
-	tb.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: subject,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	a := &Authority{Key: key, File: filepath.Join(tb.TempDir(), "ca.pem")}
-	if a.Cert, err = x509.ParseCertificate(der); err != nil {
-		tb.Fatal(err)
-	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if err := os.WriteFile(a.File, text, 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	der := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
+	a := &Authority{Cert: must(x509.ParseCertificate(der)), Key: key, File: filepath.Join(tb.TempDir(), "ca.pem")}
+	check(os.WriteFile(a.File, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 	return a
 }
 
 // Leaf is a certificate for a name, valid now, with a new key. edits
 // change it before it is signed.
 func (a *Authority) Leaf(name string, edits ...func(*x509.Certificate)) tls.Certificate {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err) // rand.Reader does not fail
-	}
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1000 + a.serial.Add(1)), Subject: pkix.Name{CommonName: name},
 		DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(12 * time.Hour),
@@ -68,10 +52,7 @@ func (a *Authority) Leaf(name string, edits ...func(*x509.Certificate)) tls.Cert
 	for _, e := range edits {
 		e(template)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.Cert, &key.PublicKey, a.Key)
-	if err != nil {
-		panic(err) // a template that cannot be encoded is a mistake of the suite
-	}
+	der := must(x509.CreateCertificate(rand.Reader, template, a.Cert, &key.PublicKey, a.Key))
 	return tls.Certificate{Certificate: [][]byte{der, a.Cert.Raw}, PrivateKey: key}
 }
 

@@ -1,10 +1,15 @@
 package testbed
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -39,7 +44,6 @@ const third = 9
 
 // plant puts the code of the test contracts at their addresses.
 func (n *Chain) plant(t testing.TB) {
-	t.Helper()
 	var artefact struct{ Code map[string]string }
 	if err := json.Unmarshal(contracts, &artefact); err != nil {
 		t.Fatalf("contracts.json: %v", err)
@@ -56,10 +60,8 @@ type ChainReceipt struct {
 	Block   uint64
 }
 
-// send sends a transaction of one of the node's accounts, and waits for its
-// block unless automining is off. A transaction that fails is in a block too.
+// send sends a transaction, and waits for its block unless automining is off.
 func (n *Chain) send(t testing.TB, from, to string, data []byte) ChainReceipt {
-	t.Helper()
 	tx := map[string]string{"from": from, "to": to, "data": hexBytes(data), "gas": gas}
 	if !n.automine {
 		return ChainReceipt{Hash: read[string](t, n.Call(t, "eth_sendTransaction", tx)), Pending: true}
@@ -69,19 +71,16 @@ func (n *Chain) send(t testing.TB, from, to string, data []byte) ChainReceipt {
 
 // Receipt asks for the outcome of a transaction that is in a block.
 func (n *Chain) Receipt(t testing.TB, hash string) ChainReceipt {
-	t.Helper()
 	return readReceipt(t, n.Call(t, "eth_getTransactionReceipt", hash))
 }
 
 func readReceipt(t testing.TB, raw json.RawMessage) ChainReceipt {
-	t.Helper()
 	r := read[struct{ TransactionHash, Status, BlockNumber string }](t, raw)
-	return ChainReceipt{Hash: r.TransactionHash, Success: r.Status == "0x1", Block: number(t, r.BlockNumber)}
+	return ChainReceipt{Hash: r.TransactionHash, Success: r.Status == "0x1", Block: number(r.BlockNumber)}
 }
 
 // must sends a transaction that has to succeed.
 func (n *Chain) must(t testing.TB, from, to string, data []byte) ChainReceipt {
-	t.Helper()
 	r := n.send(t, from, to, data)
 	if !r.Pending && !r.Success {
 		t.Fatalf("transaction %s failed", r.Hash)
@@ -91,13 +90,11 @@ func (n *Chain) must(t testing.TB, from, to string, data []byte) ChainReceipt {
 
 // Mint makes value atomic units of the token for an account.
 func (n *Chain) Mint(t testing.TB, to x402.Address, value int64) {
-	t.Helper()
 	n.must(t, Account(third), BaseUSDC, MintCall(to, value))
 }
 
 // Balance is what an account has of the token, in atomic units.
 func (n *Chain) Balance(t testing.TB, of x402.Address) *big.Int {
-	t.Helper()
 	call := map[string]string{"to": BaseUSDC, "data": hexBytes(calldata("balanceOf(address)", of))}
 	b, ok := new(big.Int).SetString(read[string](t, n.Call(t, "eth_call", call, "latest")), 0)
 	if !ok {
@@ -108,14 +105,12 @@ func (n *Chain) Balance(t testing.TB, of x402.Address) *big.Int {
 
 // Pause stops the token, or lets it go on.
 func (n *Chain) Pause(t testing.TB, on bool) {
-	t.Helper()
 	n.must(t, Account(third), BaseUSDC, calldata(map[bool]string{true: "pause()", false: "unpause()"}[on]))
 }
 
 // SetAutomine says whether every transaction gets a block at once, or waits for
 // Mine.
 func (n *Chain) SetAutomine(t testing.TB, on bool) {
-	t.Helper()
 	n.Call(t, "evm_setAutomine", on)
 	n.automine = on
 }
@@ -123,19 +118,16 @@ func (n *Chain) SetAutomine(t testing.TB, on bool) {
 // SetBlockInterval sets the time between two blocks, whenever they are made.
 // Without it blocks have the time of the clock on the wall, in whole seconds.
 func (n *Chain) SetBlockInterval(t testing.TB, d time.Duration) {
-	t.Helper()
 	n.Call(t, "anvil_setBlockTimestampInterval", int64(d/time.Second))
 }
 
 // Mine makes blocks, some 5 ms each.
 func (n *Chain) Mine(t testing.TB, blocks int) {
-	t.Helper()
 	n.Call(t, "anvil_mine", fmt.Sprintf("0x%x", blocks))
 }
 
 // Now is the time of the latest block.
 func (n *Chain) Now(t testing.TB) time.Time {
-	t.Helper()
 	_, at := n.Block(t, "latest")
 	return at
 }
@@ -143,22 +135,15 @@ func (n *Chain) Now(t testing.TB) time.Time {
 // Block is the number and the time of a block: a tag such as latest or safe, or
 // a number in hex. A block is safe when 32 have followed it.
 func (n *Chain) Block(t testing.TB, which string) (uint64, time.Time) {
-	t.Helper()
 	b := read[struct{ Number, Timestamp string }](t, n.Call(t, "eth_getBlockByNumber", which, false))
-	return number(t, b.Number), time.Unix(int64(number(t, b.Timestamp)), 0)
+	return number(b.Number), time.Unix(int64(number(b.Timestamp)), 0)
 }
 
-func number(t testing.TB, s string) uint64 {
-	t.Helper()
-	v, err := strconv.ParseUint(s, 0, 63)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+func number(s string) uint64 {
+	return must(strconv.ParseUint(s, 0, 63))
 }
 
 func read[T any](t testing.TB, raw json.RawMessage) (v T) {
-	t.Helper()
 	if err := json.Unmarshal(raw, &v); err != nil {
 		t.Fatalf("%.200s: %v", raw, err)
 	}
@@ -166,3 +151,59 @@ func read[T any](t testing.TB, raw json.RawMessage) (v T) {
 }
 
 func hexBytes(b []byte) string { return fmt.Sprintf("0x%x", b) }
+
+// What the node pretends to be: Base, with its BaseUSDC.
+const (
+	BaseChainID = 8453
+	BaseNetwork = "eip155:8453"
+	BaseUSDC    = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+)
+
+// anvilPackage holds the node's binary, where npm has it for the platform.
+const anvilPackage = "@foundry-rs/anvil-linux-amd64"
+
+// Chain is a running node. Its methods end the test when the node does not do
+// as it is told.
+type Chain struct {
+	*Process
+	client   *http.Client
+	automine bool
+}
+
+// StartChain runs a new node until the test ends, with the token at BaseUSDC and
+// a block for every transaction. It installs the node first where it is
+// missing and npm is not, skips the test where that cannot be done and under
+// -short, and fails it where the node is there and does not work.
+func StartChain(t testing.TB) *Chain {
+	if testing.Short() {
+		t.Skip("runs in make verify: needs the Ethereum node anvil")
+	}
+	dir := peerFolder(t, "chain")
+	Node(t, dir)
+	anvil := filepath.Join(dir, "node_modules", filepath.FromSlash(anvilPackage), "bin", "anvil")
+	if _, err := os.Stat(anvil); err != nil {
+		anvil = Find(t, "the Ethereum node anvil, which npm does not have for this platform", "anvil")
+	}
+	cmd := exec.Command(anvil, "--host", "127.0.0.1", "--port", "0", "--chain-id", strconv.Itoa(BaseChainID))
+	home := t.TempDir() // it keeps old states in files
+	cmd.Dir, cmd.Env = home, []string{"HOME=" + home}
+	n := &Chain{Process: startPeer(t, cmd, "Listening on "), client: &http.Client{Timeout: time.Minute}, automine: true}
+	n.URL = "http://" + n.URL
+	n.plant(t)
+	return n
+}
+
+// Call makes one JSON-RPC call and returns its result.
+func (n *Chain) Call(t testing.TB, method string, params ...any) json.RawMessage {
+	body := must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": append([]any{}, params...)}))
+	resp, err := n.client.Post(n.URL, "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatalf("%s: %v", method, err)
+	}
+	defer resp.Body.Close()
+	var reply struct{ Result, Error json.RawMessage }
+	if err := json.NewDecoder(resp.Body).Decode(&reply); err != nil || reply.Error != nil {
+		t.Fatalf("%s: %v %s", method, err, reply.Error)
+	}
+	return reply.Result
+}

@@ -41,49 +41,39 @@ func Authorization(from *x402test.Wallet, to x402.Address, value int64, until ti
 // SignTransfer signs an authorization for transferWithAuthorization, which anybody may
 // submit.
 func SignTransfer(t testing.TB, w *x402test.Wallet, a x402.Authorization) SignedTransfer {
-	t.Helper()
-	digest, err := x402test.Digest(a, Terms(w.Address()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	digest := must(x402test.Digest(a, Terms(w.Address())))
 	return SignedTransfer{Authorization: a, Signature: w.Sign(digest)}
 }
 
 // Transfer has a third party submit a signed payment.
 func (n *Chain) Transfer(t testing.TB, s SignedTransfer) ChainReceipt {
-	t.Helper()
 	return n.must(t, Account(third), BaseUSDC, TransferCall(t, s))
 }
 
 // TryTransfer is Transfer for a payment that may fail.
 func (n *Chain) TryTransfer(t testing.TB, s SignedTransfer) ChainReceipt {
-	t.Helper()
 	return n.send(t, Account(third), BaseUSDC, TransferCall(t, s))
 }
 
 // Cancel has a third party submit a wallet's cancellation of a nonce.
 func (n *Chain) Cancel(t testing.TB, w *x402test.Wallet, nonce string) ChainReceipt {
-	t.Helper()
 	return n.must(t, Account(third), BaseUSDC, CancelCall(t, w, nonce))
 }
 
 // Deposit has one of the node's accounts transfer value atomic units
 // without an authorization.
 func (n *Chain) Deposit(t testing.TB, from string, to x402.Address, value int64) ChainReceipt {
-	t.Helper()
 	return n.must(t, from, BaseUSDC, calldata("transfer(address,uint256)", to, big.NewInt(value)))
 }
 
 // Batch makes several calls to the token in one transaction. A noisy one logs
 // an event after each call.
 func (n *Chain) Batch(t testing.TB, noisy bool, calls ...[]byte) ChainReceipt {
-	t.Helper()
 	return n.must(t, Account(third), batchAddress, calldata("run(address,bool,bytes[])", Address(t, BaseUSDC), noisy, calls))
 }
 
 // TransferCall is the call data of transferWithAuthorization.
 func TransferCall(t testing.TB, s SignedTransfer) []byte {
-	t.Helper()
 	a := s.Authorization
 	args := []any{Address(t, a.From), Address(t, a.To)}
 	for _, s := range []string{a.Value, a.ValidAfter, a.ValidBefore} {
@@ -104,11 +94,7 @@ func MintCall(to x402.Address, value int64) []byte {
 
 // CancelCall is the call data of a signed cancelAuthorization.
 func CancelCall(t testing.TB, w *x402test.Wallet, nonce string) []byte {
-	t.Helper()
-	domain, err := Terms(w.Address()).TokenDomain()
-	if err != nil {
-		t.Fatal(err)
-	}
+	domain := must(Terms(w.Address()).TokenDomain())
 	typ := keccak([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
 	message := keccak(append(typ, encode(w.Address(), NonceBytes(t, nonce))...))
 	signature := w.Sign([32]byte(keccak(append(append([]byte{0x19, 0x01}, domain[:]...), message...))))
@@ -117,7 +103,6 @@ func CancelCall(t testing.TB, w *x402test.Wallet, nonce string) []byte {
 
 // NonceBytes is the nonce of an authorization as bytes.
 func NonceBytes(t testing.TB, nonce string) [32]byte {
-	t.Helper()
 	b, err := hex.DecodeString(strings.TrimPrefix(nonce, "0x"))
 	if err != nil || len(b) != 32 {
 		t.Fatalf("nonce %q is not 32 bytes of hex", nonce)
@@ -127,12 +112,7 @@ func NonceBytes(t testing.TB, nonce string) [32]byte {
 
 // Address reads an account's address.
 func Address(t testing.TB, s string) x402.Address {
-	t.Helper()
-	a, err := x402.ParseAddress(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return must(x402.ParseAddress(s))
 }
 
 // calldata is a function call in the contract ABI.
@@ -140,8 +120,7 @@ func calldata(signature string, args ...any) []byte {
 	return append(keccak([]byte(signature))[:4], encode(args...)...)
 }
 
-// encode is the ABI encoding of arguments: a head of one word each, and behind
-// it a tail for those without a fixed size.
+// encode is the ABI encoding of arguments: heads of one word, and behind them the tails.
 func encode(args ...any) []byte {
 	size := func(n int) []byte { return encode(big.NewInt(int64(n))) }
 	head, tail := make([]byte, 0, 32*len(args)), []byte(nil)

@@ -26,11 +26,7 @@ const Patience = 10 * time.Minute
 
 // Root is the module's folder, as an absolute path.
 func Root(tb testing.TB) string {
-	tb.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	dir := must(os.Getwd())
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir
@@ -45,6 +41,17 @@ func Root(tb testing.TB) string {
 
 // peerFolder is where one of the programs is installed that tests talk to.
 func peerFolder(tb testing.TB, name string) string {
-	tb.Helper()
 	return filepath.Join(Root(tb), "infra", "testbed", "testdata", name)
+}
+
+// must and check are for what only a mistake, or this machine, makes an error.
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
 }

@@ -3,12 +3,20 @@ package testbed
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
@@ -19,8 +27,7 @@ const (
 	DynamoSecret = "local"
 )
 
-// patience replaces the production time-outs in tests, which are about what is
-// written and not about how fast a busy machine is.
+// patience replaces the production time-outs, which are not what is tested.
 const patience = 30 * time.Second
 
 // Dynamo is a running server. StartDynamo starts dynalite, and
@@ -33,7 +40,6 @@ type Dynamo struct {
 // server's Node package first where that is missing and npm is not, and skips
 // the test where that cannot be done, and under -short.
 func StartDynamo(t testing.TB) Dynamo {
-	t.Helper()
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Node for a DynamoDB-compatible server")
 	}
@@ -71,7 +77,6 @@ func (s Dynamo) Open(table string) *dynamo.Table {
 
 // Table creates an empty ledger table with a new name.
 func (s Dynamo) Table(t testing.TB) string {
-	t.Helper()
 	name := "ledger-" + rand.Text()
 	if err := dynamo.Create(t.Context(), dynamo.NewClient(s.Config()), name); err != nil {
 		t.Fatal(err)
@@ -81,6 +86,58 @@ func (s Dynamo) Table(t testing.TB) string {
 
 // Store returns a new, empty table.
 func (s Dynamo) Store(t testing.TB) *dynamo.Table {
-	t.Helper()
 	return s.Open(s.Table(t))
+}
+
+// Written is what a request to a server writes of a payment: its state, and its payer in
+// lower case. Both are empty for any other request.
+func Written(r *http.Request, body []byte) (state ledger.State, payer string) {
+	var q struct {
+		Item map[string]struct{ S string }
+	}
+	_ = json.Unmarshal(body, &q) // only a write has an item
+	key := strings.Split(q.Item[dynamo.AttrKey].S, "|")
+	if !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutItem") || len(key) != 4 {
+		return "", ""
+	}
+	return ledger.State(q.Item[dynamo.AttrState].S), key[2]
+}
+
+// mavenPlugin copies what the pom.xml names, with all that this needs.
+const mavenPlugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+
+// StartDynamoLocal runs DynamoDB Local, Amazon's own, in memory, until the test ends. It
+// needs Java and fetches the program by Maven once; without them, and under -short,
+// it skips the test.
+func StartDynamoLocal(t testing.TB) Dynamo {
+	if testing.Short() {
+		t.Skip("runs in make verify: needs Java for DynamoDB Local")
+	}
+	java, dir := Find(t, "Java for DynamoDB Local", "java"), peerFolder(t, "dynamolocal")
+	if err := fetchLocal(t.Context(), dir); err != nil {
+		t.Skipf("needs DynamoDB Local, which cannot be fetched: %v", err)
+	}
+	addr := FreeAddr(t) // it takes no port 0
+	_, port, _ := strings.Cut(addr, ":")
+	cmd := exec.Command(java, "-Xmx256m", "-Djava.library.path=lib", "-cp", "lib/*",
+		"com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-inMemory", "-disableTelemetry", "-port", port)
+	cmd.Dir = dir
+	startPeer(t, cmd, "Started ServerConnector")
+	return Dynamo{URL: "http://" + addr}
+}
+
+// fetchLocal puts the pinned version in place, unless it is there.
+func fetchLocal(ctx context.Context, dir string) error {
+	lib := filepath.Join(dir, "lib")
+	return install(dir, filepath.Join(dir, "pom.xml"), filepath.Join(lib, "installed.xml"), func() error {
+		err := os.RemoveAll(lib)
+		return errors.Join(err, succeed(exec.CommandContext(ctx, "mvn", "-q", "-B", mavenPlugin, "-DoutputDirectory=lib"), dir))
+	})
+}
+
+// FreeAddr is an address of 127.0.0.1 to listen on. Another process may take it first.
+func FreeAddr(tb testing.TB) string {
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
+	defer l.Close()
+	return l.Addr().String()
 }

@@ -17,7 +17,6 @@ import (
 // LocalTerms are those of the local runner, so that a facilitator agrees with it:
 // it is paid at an account of the development mnemonic (boot.LocalPayTo).
 func LocalTerms(tb testing.TB) x402.Terms {
-	tb.Helper()
 	return Terms(Address(tb, Account(1)))
 }
 
@@ -35,19 +34,14 @@ type Facilitator struct {
 // NewFacilitator makes one on the local runner's terms and the clock of this machine.
 // contract says which signatures the chain takes for those of a contract; nil takes none.
 func NewFacilitator(tb testing.TB, contract func(x402.Address, []byte) bool) *Facilitator {
-	tb.Helper()
 	f := &Facilitator{plans: map[string][]x402test.Behaviour{}, calls: map[string]int{}}
-	inner, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: LocalTerms(tb), Now: time.Now, Behave: f.behave, Contract: contract})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	inner := must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: LocalTerms(tb), Now: time.Now, Behave: f.behave, Contract: contract}))
 	f.Facilitator = inner
 	return f
 }
 
 // StartFacilitator makes one that listens until the test ends.
 func StartFacilitator(tb testing.TB) *Facilitator {
-	tb.Helper()
 	f := NewFacilitator(tb, nil)
 	server := httptest.NewServer(f)
 	tb.Cleanup(server.Close)
@@ -116,10 +110,6 @@ func CallPayer(body []byte) string {
 
 // NewClient is a paying client with a new wallet.
 func NewClient(tb testing.TB, over *http.Client) *x402test.Client {
-	tb.Helper()
-	wallet, err := x402test.NewWallet(rand.Reader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	wallet := must(x402test.NewWallet(rand.Reader))
 	return &x402test.Client{HTTP: over, Wallet: wallet, Now: time.Now}
 }

@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"fmt"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -80,20 +79,12 @@ func (t *trial) Cleanup(f func()) {
 	t.cleanups = append(t.cleanups, f)
 }
 
-// Error keeps a fault, with the lines of tests that led to it.
+// Error keeps a fault.
 func (t *trial) Error(args ...any) {
-	at := make([]uintptr, 32)
-	frames := runtime.CallersFrames(at[:runtime.Callers(1, at)])
-	where := ""
-	for f, more := frames.Next(); more; f, more = frames.Next() {
-		if name := filepath.Base(f.File); strings.HasSuffix(name, "_test.go") {
-			where += fmt.Sprintf("%s:%d: ", name, f.Line)
-		}
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.grave = t.grave || slices.ContainsFunc(args, func(a any) bool { _, is := a.(Grave); return is })
-	t.faults = append(t.faults, where+fmt.Sprint(args...))
+	t.faults = append(t.faults, fmt.Sprint(args...))
 }
 
 func (t *trial) Errorf(format string, args ...any) { t.Error(fmt.Sprintf(format, args...)) }

@@ -16,8 +16,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// The gateway's limits: of the request line and the headers, in bytes (AWS: quotas for
-// HTTP APIs), and of the time that a function may take.
+// The gateway's limits of head (AWS: quotas for HTTP APIs) and of time.
 const (
 	maxHead            = 10240
 	integrationTimeout = 30 * time.Second
@@ -95,13 +94,13 @@ func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGat
 		source = h.d.Source()
 	}
 	now := time.Now().UTC()
-	prefix, _, _ := strings.Cut(h.d.Domain, ".")
+	prefix, _, _ := strings.Cut(Domain, ".")
 	e := events.APIGatewayV2HTTPRequest{
 		Version: "2.0", RouteKey: key, RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery,
 		Headers: map[string]string{"host": r.Host, "x-forwarded-port": "443", "x-forwarded-proto": "https"},
 		RequestContext: events.APIGatewayV2HTTPRequestContext{
 			RouteKey: key, AccountID: "123456789012", Stage: "$default", RequestID: id, APIID: prefix,
-			DomainName: h.d.Domain, DomainPrefix: prefix,
+			DomainName: Domain, DomainPrefix: prefix,
 			Time: now.Format("02/Jan/2006:15:04:05 -0700"), TimeEpoch: now.UnixMilli(),
 			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
 				Method: r.Method, Path: r.URL.Path, Protocol: r.Proto, SourceIP: source, UserAgent: r.UserAgent(),

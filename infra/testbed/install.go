@@ -4,17 +4,28 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
+	"testing"
 )
 
-// Install has install put something into the folder dir, unless missing, which
-// says what is wrong with what is there, finds nothing wrong.
-func Install(dir string, missing, install func() error) error {
-	if missing() == nil {
+// install has put install what a list names, unless stamp is a copy of the list.
+func install(dir, list, stamp string, put func() error) error {
+	current := func() error {
+		want, err := os.ReadFile(list)
+		have, missing := os.ReadFile(stamp)
+		if err == nil && missing == nil && !bytes.Equal(want, have) {
+			missing = errors.New(list + " has changed since it was installed")
+		}
+		return errors.Join(err, missing)
+	}
+	if current() == nil {
 		return nil
 	}
 	// The lock is not in dir: an installation may remove what is there.
@@ -23,46 +34,118 @@ func Install(dir string, missing, install func() error) error {
 		return err
 	}
 	defer unlock()
-	if missing() == nil {
+	if current() == nil {
 		return nil // it was installed by the one that this one waited for
 	}
-	if err := install(); err != nil {
+	if err := put(); err != nil {
 		return err
 	}
-	return missing()
-}
-
-// current is an error unless a list is what was installed, of which stamp is a copy.
-func current(list, stamp string) error {
-	want, err := os.ReadFile(list)
-	have, missing := os.ReadFile(stamp)
-	if err == nil && missing == nil && !bytes.Equal(want, have) {
-		missing = errors.New(list + " has changed since it was installed")
-	}
-	return errors.Join(err, missing)
-}
-
-// copied makes the stamp.
-func copied(list, stamp string) error {
 	text, err := os.ReadFile(list)
+	return errors.Join(err, os.WriteFile(stamp, text, 0o600))
+}
+
+// nodePackages installs what package-lock.json of a folder pins, as make node-packages does.
+func nodePackages(ctx context.Context, dir string) error {
+	list, stamp := filepath.Join(dir, "package-lock.json"), filepath.Join(dir, "node_modules", ".installed-lock")
+	return install(dir, list, stamp, func() error {
+		return succeed(exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund"), dir)
+	})
+}
+
+// lock waits until this process alone holds the file; the kernel releases it at its end.
+func lock(path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
+
+// Find is the path of the first of some programs that this machine has. The
+// test is skipped by name where there is none.
+func Find(tb testing.TB, what string, names ...string) string {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	tb.Skipf("needs %s: %s is not in PATH", what, names[0])
+	return ""
+}
+
+// Command prepares a program that is to end, at the latest with the test. None
+// of this machine is reached through a proxy.
+func Command(tb testing.TB, name string, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(tb.Context(), Patience)
+	tb.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+	return cmd
+}
+
+// Node is the path of Node, with the packages of a folder installed as its lock
+// file says. The test is skipped where that cannot be had.
+func Node(tb testing.TB, dir string) string {
+	node := Find(tb, "Node", "node")
+	if err := nodePackages(tb.Context(), dir); err != nil {
+		tb.Skipf("needs npm packages in %s: %v", dir, err)
+	}
+	return node
+}
+
+// PackageVersions are the npm packages that package.json of a folder names, with
+// their versions.
+func PackageVersions(dir string) (map[string]string, error) {
+	var wanted struct{ Dependencies map[string]string }
+	err := ReadJSON(filepath.Join(dir, "package.json"), &wanted)
+	return wanted.Dependencies, err
+}
+
+// ReadJSON decodes a file.
+func ReadJSON(path string, v any) error {
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(stamp, text, 0o600)
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
-// nodePackages puts the npm packages in place that the package-lock.json of a folder
-// pins, as make node-packages does, unless they are there.
-func nodePackages(ctx context.Context, dir string) error {
-	list, stamp := filepath.Join(dir, "package-lock.json"), filepath.Join(dir, "node_modules", ".installed-lock")
-	return Install(dir, func() error { return current(list, stamp) }, func() error {
-		npm, err := exec.LookPath("npm")
-		if err != nil {
-			return err
+// Python is the interpreter of a virtual environment with the packages of a list.
+// pip holds every file to the hashes of the list, if it has any. The environment is
+// kept beside the suite, under the hash of that list. The test is skipped where it
+// cannot be had.
+func Python(tb testing.TB, requirements string) (interpreter string) {
+	system := Find(tb, "Python", "python3")
+	sum := sha256.Sum256(append(must(os.ReadFile(requirements)), system...))
+	kept := must(filepath.Abs(".venv-" + hex.EncodeToString(sum[:6])))
+	err := install(kept, requirements, filepath.Join(kept, "installed"), func() error {
+		// What was cut short goes. No deadline but the test's: a busy machine takes long
+		// for a long list.
+		var err error
+		for _, command := range [][]string{
+			{"rm", "-rf", kept}, {system, "-m", "venv", kept},
+			{filepath.Join(kept, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "-r", requirements},
+		} {
+			if err == nil {
+				err = succeed(exec.CommandContext(tb.Context(), command[0], command[1:]...), "")
+			}
 		}
-		if err := succeed(exec.CommandContext(ctx, npm, "ci", "--no-audit", "--no-fund"), dir); err != nil {
-			return err
-		}
-		return copied(list, stamp)
+		return err
 	})
+	if err != nil {
+		tb.Skipf("needs a virtual environment (Debian: python3-venv) with packages of PyPI: %v", err)
+	}
+	return filepath.Join(kept, "bin", "python")
 }

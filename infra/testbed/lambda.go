@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"io"
 	"maps"
@@ -33,7 +32,6 @@ type Deployment struct {
 	Own         func(slug string) map[string]string
 	// Sound wants every invocation to have ended by itself when the test ends.
 	Sound  bool
-	Domain string        // that events name; an execute-api name where it is empty
 	Source func() string // the address that events come from; nil is the client's
 	Logs   io.Writer     // gets whole lines of what the functions print; nil discards them
 
@@ -42,6 +40,9 @@ type Deployment struct {
 	OnIdle     func(p *Execution)               // it is frozen
 	OnEnd      func(function string, payload []byte, err error)
 }
+
+// Domain is the name of the gateway that events name.
+const Domain = "abc123.execute-api.us-east-1.amazonaws.com"
 
 // Execution is a process of a function, by its logical id.
 type Execution struct {
@@ -67,8 +68,6 @@ type Host struct {
 
 // Open runs the functions until the test ends.
 func (d Deployment) Open(tb testing.TB) *Host {
-	tb.Helper()
-	d.Domain = cmp.Or(d.Domain, "abc123.execute-api.us-east-1.amazonaws.com")
 	if d.Only == nil {
 		parameters := map[string]string{"PayTo": Account(1)}
 		maps.Copy(parameters, d.Parameters)

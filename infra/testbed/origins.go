@@ -268,10 +268,7 @@ func (c *counted) Close() error {
 
 func certificate(t testing.TB) tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{"elsewhere.test.com"},
 		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1e9, 0), // expired
@@ -281,3 +278,18 @@ func certificate(t testing.TB) tls.Certificate {
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
+
+// Behind is the real guard for an example: every name has the public address
+// 93.184.215.14, behind which is a server on loopback.
+func Behind(server net.Addr) *guard.Dialer {
+	return &guard.Dialer{
+		Resolver: everyName{netip.MustParseAddr("93.184.215.14")},
+		Connect: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, server.String())
+		},
+	}
+}
+
+type everyName []netip.Addr
+
+func (e everyName) Addresses(context.Context, string) ([]netip.Addr, error) { return e, nil }

@@ -2,12 +2,15 @@ package testbed
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -33,10 +36,8 @@ func Launch(cmd *exec.Cmd, begin func(*exec.Cmd) error) (*Process, error) {
 	return p, p.launch(begin)
 }
 
-// startPeer starts a program of others, which is killed when the test ends. It is ready
-// when it prints a mark; its URL is what stands behind that.
+// startPeer starts a program of others; its URL is what stands behind the mark that it prints.
 func startPeer(tb testing.TB, cmd *exec.Cmd, mark string) *Process {
-	tb.Helper()
 	p := &Process{Cmd: cmd, gone: make(chan struct{}), Log: Output{mark: mark}}
 	err := p.launch(nil)
 	if err == nil {
@@ -103,20 +104,17 @@ func (p *Process) Listens(addr string) error {
 	}
 }
 
-// Stop ends the program politely, unless it was told to end before. It is an
-// error when the program does not exit with 0, as it does not when the race
-// detector has seen something.
-func (p *Process) Stop() error {
-	var err error
+// End ends the program politely, unless it was told to end before. The test fails when the
+// program does not exit with 0, as it does not when the race detector has seen something.
+func (p *Process) End(tb testing.TB) {
 	p.once.Do(func() {
 		_ = p.Cmd.Process.Signal(syscall.SIGTERM) // it may be gone
 		late := time.AfterFunc(Patience, func() { _ = p.Cmd.Process.Kill() })
 		defer late.Stop()
 		if <-p.gone; p.err != nil {
-			err = fmt.Errorf("%s ended with %w:\n%s", p, p.err, &p.Log)
+			tb.Errorf("%s ended with %v:\n%s", p, p.err, &p.Log)
 		}
 	})
-	return err
 }
 
 // Kill is kill -9, unless the program was told to end before. It returns when
@@ -137,7 +135,6 @@ func (p *Process) String() string { return filepath.Base(p.Cmd.Path) }
 // Start launches a program and waits until it is ready. At the end of the test
 // it is stopped, and must have ended well.
 func Start(tb testing.TB, cmd *exec.Cmd) *Process {
-	tb.Helper()
 	p, err := Launch(cmd, nil)
 	if err != nil {
 		tb.Fatal(err)
@@ -151,7 +148,6 @@ func Start(tb testing.TB, cmd *exec.Cmd) *Process {
 
 // Run is what a program prints that must succeed.
 func Run(tb testing.TB, cmd *exec.Cmd) []byte {
-	tb.Helper()
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()
@@ -170,10 +166,90 @@ func succeed(cmd *exec.Cmd, dir string) error {
 	return nil
 }
 
-// End is Stop for a test, which fails when the program does not end well.
-func (p *Process) End(tb testing.TB) {
-	tb.Helper()
-	if err := p.Stop(); err != nil {
-		tb.Error(err)
+// Output keeps what a program prints, and finds the address that the local runner
+// prints when it is ready. The zero value is ready to be written to.
+type Output struct {
+	mark  string // what the address stands behind, if not what the local runner prints
+	mu    sync.Mutex
+	text  bytes.Buffer
+	seen  int // bytes of text in whole lines that were looked at
+	told  bool
+	ready chan string
+}
+
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text.Write(p)
+	for !o.told {
+		line, _, whole := bytes.Cut(o.text.Bytes()[o.seen:], []byte("\n"))
+		if !whole {
+			break
+		}
+		o.seen += len(line) + 1
+		if _, url, found := strings.Cut(string(line), cmp.Or(o.mark, " is ready on ")); found {
+			o.told = true
+			o.channel() <- strings.TrimSpace(url)
+		}
 	}
+	return len(p), nil
+}
+
+// Ready gives the address once, as soon as it was printed.
+func (o *Output) Ready() <-chan string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.channel()
+}
+
+func (o *Output) channel() chan string {
+	if o.ready == nil {
+		o.ready = make(chan string, 1)
+	}
+	return o.ready
+}
+
+// String is what was printed so far.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// Memory is a line of what the kernel says about the memory of a process, such as
+// VmRSS, in KiB.
+func Memory(tb testing.TB, pid int, line string) (kib int) {
+	status := must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))
+	_, rest, _ := strings.Cut(string(status), "\n"+line+":")
+	if _, err := fmt.Sscanf(rest, "%d kB", &kib); err != nil {
+		tb.Fatalf("the status of process %d has no %s: %v", pid, line, err)
+	}
+	return kib
+}
+
+// Until tries until there is no error, or the test has waited for as long as Patience.
+func Until(tb testing.TB, what string, try func() error) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(Patience); ; <-tick.C {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+// Crash is the part of a log in which a program says that it has crashed, or that the
+// race detector has seen something; empty if there is none.
+func Crash(log string) string {
+	for _, bad := range []string{"panic", "DATA RACE", "fatal error", "goroutine "} {
+		if at := strings.Index(log, bad); at >= 0 {
+			return log[max(at-500, 0):min(at+2000, len(log))]
+		}
+	}
+	return ""
 }

@@ -34,8 +34,7 @@ func Parallel(n int) {
 // programs are those that were built for this process: one for all tests.
 var programs shelf
 
-// shelf is a temporary folder of programs, each of which is built at its first
-// use.
+// shelf is a temporary folder of programs, each of which is built at its first use.
 type shelf struct {
 	mu  sync.Mutex
 	dir string
@@ -43,7 +42,6 @@ type shelf struct {
 
 // get is the path of a program, or of a folder of them. build puts it there.
 func (s *shelf) get(tb testing.TB, name string, build func(to string) error) string {
-	tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error
@@ -60,44 +58,38 @@ func (s *shelf) get(tb testing.TB, name string, build func(to string) error) str
 	return path
 }
 
+// program is the path of a program of a module of this repository, of a kind.
+func program(tb testing.TB, kind, module, pkg string, flags ...string) string {
+	root, name := Root(tb), filepath.Base(pkg)
+	return programs.get(tb, filepath.Join(kind, name), func(to string) error {
+		return build(context.Background(), root, module, kind, map[string]string{name: to}, append(flags, pkg)...)
+	})
+}
+
 // LocalRunner is the package of the local runner.
 const LocalRunner = "./infra/local"
 
 // Program is the path of a program of this module, such as ./infra/local, as
 // people run it.
-func Program(tb testing.TB, pkg string) string {
-	tb.Helper()
-	root := Root(tb)
-	return programs.get(tb, filepath.Join("plain", filepath.Base(pkg)), func(to string) error {
-		return BuildCommand(context.Background(), root, pkg, to)
-	})
-}
+func Program(tb testing.TB, pkg string) string { return program(tb, "commands", ".", pkg) }
 
 // Watched is Program with the race detector, which needs a C compiler: the
 // program ends with an error when the detector has seen something.
 func Watched(tb testing.TB, pkg string) string {
-	tb.Helper()
-	root := Root(tb)
-	return programs.get(tb, filepath.Join(watched, filepath.Base(pkg)), func(to string) error {
-		return build(context.Background(), root, ".", watched, map[string]string{filepath.Base(pkg): to}, "-race", pkg)
-	})
+	return program(tb, watched, ".", pkg, "-race")
 }
 
 // Functions is a folder that holds <slug>/bootstrap for every function, built as
 // make build builds them.
 func Functions(tb testing.TB) string {
-	tb.Helper()
 	root := Root(tb)
-	return programs.get(tb, "functions", func(to string) error {
-		return BuildFunctions(context.Background(), root, to)
-	})
+	return programs.get(tb, "functions", func(to string) error { return BuildFunctions(context.Background(), root, to) })
 }
 
 // Shop is the command of the shop of infra/shop, a separate module, with its ledger in
 // a folder. Its window is long enough for a machine that is busy with something else.
 func Shop(tb testing.TB, dir, addr, facilitator string) *exec.Cmd {
-	tb.Helper()
-	cmd := exec.Command(programs.get(tb, "shop", func(to string) error { return buildShop(tb, "server", to) }))
+	cmd := exec.Command(shop(tb, "server"))
 	cmd.Dir = dir
 	cmd.Env = Environment(map[string]string{
 		"ADDR": addr, "FACILITATOR": facilitator, "PAY_TO": Account(1), "LEDGER_FILE": filepath.Join(dir, "ledger.db"), "WINDOW": "600s",
@@ -107,14 +99,80 @@ func Shop(tb testing.TB, dir, addr, facilitator string) *exec.Cmd {
 
 // ShopFunction is a folder with the bootstrap of the shop's Lambda function.
 func ShopFunction(tb testing.TB) string {
-	tb.Helper()
-	return programs.get(tb, "shop-function", func(to string) error { return buildShop(tb, "function", filepath.Join(to, "bootstrap")) })
+	folder := filepath.Join(tb.TempDir(), "shop")
+	check(place(shop(tb, "function"), filepath.Join(folder, "bootstrap")))
+	return folder
 }
 
-func buildShop(tb testing.TB, program, to string) error {
-	root, in := Root(tb), filepath.Join("infra", "shop")
-	if _, err := os.ReadFile(filepath.Join(root, in, program, "main.go")); err != nil { // so that the cache of go test knows of it
+func shop(tb testing.TB, name string) string {
+	in := filepath.Join("infra", "shop")
+	_ = must(os.ReadFile(filepath.Join(Root(tb), in, name, "main.go"))) // so that the cache of go test knows of it
+	return program(tb, "shop", in, "./"+name)
+}
+
+// BuildFunctions puts <slug>/bootstrap of every function below the folder to, built
+// as make build builds them. root is the module's folder.
+func BuildFunctions(ctx context.Context, root, to string) error {
+	list, err := os.ReadDir(filepath.Join(root, "functions"))
+	if err != nil {
 		return err
 	}
-	return build(context.Background(), root, in, "shop", map[string]string{program: to}, "./"+program)
+	placed := map[string]string{}
+	for _, f := range list {
+		placed[f.Name()] = filepath.Join(to, f.Name(), "bootstrap")
+	}
+	return build(ctx, root, ".", "functions", placed, "-tags=lambda.norpc", "-ldflags=-s -w", "./functions/...")
+}
+
+// BuildCommand builds the program of a package, such as ./infra/local, to a file.
+func BuildCommand(ctx context.Context, root, pkg, to string) error {
+	return build(ctx, root, ".", "commands", map[string]string{filepath.Base(pkg): to}, pkg)
+}
+
+// build runs the compiler in a folder of the module, which links nothing that is there
+// and current, and puts each program where it is wanted. Only the kind watched has C.
+// Suites run side by side, so one waits for the other.
+func build(ctx context.Context, root, in, kind string, placed map[string]string, arguments ...string) error {
+	kept, err := filepath.Abs(filepath.Join(root, "build", "tests", kind))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(kept, 0o750); err != nil {
+		return err
+	}
+	unlock, err := lock(kept + ".lock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	arguments = append([]string{"build", "-buildvcs=false", "-trimpath", "-o", kept + string(filepath.Separator)}, arguments...)
+	cmd := exec.CommandContext(ctx, "go", arguments...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED="+map[bool]string{true: "1", false: "0"}[kind == watched])
+	if err := succeed(cmd, filepath.Join(root, in)); err != nil {
+		return err
+	}
+	for name, to := range placed {
+		if err := place(filepath.Join(kept, name), to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watched are programs with the race detector.
+const watched = "watched"
+
+// place makes a second name of a program, which a later build does not change.
+func place(from, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	program, err := os.ReadFile(from) // for another file system
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, program, 0o700) //nolint:gosec // a program
 }

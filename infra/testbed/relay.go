@@ -97,11 +97,7 @@ func Reset(c net.Conn) {
 
 // ProxyTo carries requests to a URL. Where that gives no answer, the connection ends.
 func ProxyTo(tb testing.TB, to string) http.Handler {
-	tb.Helper()
-	u, err := url.Parse(to)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	u := must(url.Parse(to))
 	return &httputil.ReverseProxy{
 		Transport:    &http.Transport{DisableCompression: true, DisableKeepAlives: true},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
@@ -113,7 +109,6 @@ func ProxyTo(tb testing.TB, to string) http.Handler {
 // connection to itself: a browser sends a request again by itself when a connection that
 // it has used before is cut.
 func Serve(tb testing.TB, h http.Handler) string {
-	tb.Helper()
 	server := httptest.NewUnstartedServer(h)
 	server.Config.SetKeepAlivesEnabled(false)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -21,16 +21,12 @@ type Script interface {
 // A section has lines that begin with % and with $, and below each of the latter what it
 // printed. Where update is true, that is written anew instead of compared.
 func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
-	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no script in testdata: %v", err)
 	}
 	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(os.ReadFile(name))
 		got, sections, _ := strings.Cut(string(text), "== ")
 		for section := range strings.SplitSeq(sections, "\n== ") {
 			title, body, _ := strings.Cut(strings.TrimSuffix(section, "\n")+"\n", "\n")
@@ -44,9 +40,7 @@ func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
 			got += "== " + title + "\n" + said
 		}
 		if update {
-			if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			check(os.WriteFile(name, []byte(got), 0o600))
 		}
 	}
 }

@@ -17,8 +17,7 @@ import (
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	// The first development account.
-	w, err := x402test.WalletFromHex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80", rand.Reader)
-	must(t, err)
+	w := must(x402test.WalletFromHex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80", rand.Reader))
 	if got, want := w.Address().Checksum(), "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"; got != want {
 		t.Errorf("address %s, want %s", got, want)
 	}
@@ -26,13 +25,11 @@ func TestSecrets(t *testing.T) {
 	var s Secrets
 	var header string
 	for range 3 {
-		header, err = w.Pay(x402.PaymentRequired{Accepts: []x402.Requirements{terms.Requirements("5000")}}, time.Now())
-		must(t, err)
+		header = must(w.Pay(x402.PaymentRequired{Accepts: []x402.Requirements{terms.Requirements("5000")}}, time.Now()))
 		s.Add(header)
 	}
 	s.Add("garbage")
-	p, err := x402.DecodePayment(header)
-	must(t, err)
+	p := must(x402.DecodePayment(header))
 	sig := hex.EncodeToString(p.Signature)
 	for name, text := range map[string]string{
 		"the header":               `{"header":"` + header + `"}`,
@@ -61,12 +58,5 @@ func TestSecrets(t *testing.T) {
 		if run := s.Shown(text); run != "" {
 			t.Errorf("%s counts as a secret: %s", name, run)
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
 // Alone are the settings of a service that is to reach nothing but what its
@@ -26,6 +29,15 @@ func Local(program, dir string, settings ...map[string]string) *exec.Cmd {
 	cmd := exec.Command(program)
 	cmd.Dir, cmd.Env = dir, Environment(all)
 	return cmd
+}
+
+// Parameters are settings by the names that the template's parameters have.
+func Parameters(settings map[string]string) map[string]string {
+	all := map[string]string{}
+	for name, value := range settings {
+		all[sam.Pascal(strings.ToLower(strings.ReplaceAll(name, "_", "-")))] = value
+	}
+	return all
 }
 
 // Environment is a list of variables, as a process takes it.

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// recorder is a testing.TB that counts complaints, and whose test ends when it is
-// told to.
+// recorder is a testing.TB that counts complaints.
 type recorder struct {
 	testing.TB
 	complaints int

@@ -1,11 +1,115 @@
 package testbed
 
 import (
+	"errors"
+	"net"
 	"strings"
 	"testing"
 
 	"github.com/miekg/dns"
 )
+
+// Resolver answers questions as a handler says, over UDP and TCP on one port of
+// 127.0.0.1, until the test ends. It returns the address, ip:port.
+func Resolver(tb testing.TB, h dns.Handler) string {
+	s := must(ListenDNS("127.0.0.1:0", h))
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Errorf("the DNS server: %v", err)
+		}
+	})
+	return s.Addr
+}
+
+// DNSServer answers questions over UDP and TCP.
+type DNSServer struct {
+	Addr string // ip:port
+
+	servers []*dns.Server
+	ended   []chan error
+}
+
+// ListenDNS opens a server on an address; port 0 is one that is free for both UDP
+// and TCP.
+func ListenDNS(addr string, h dns.Handler) (*DNSServer, error) {
+	packets, stream, err := listenBoth(addr)
+	if err != nil {
+		return nil, err
+	}
+	d := &DNSServer{Addr: packets.LocalAddr().String()}
+	for _, s := range []*dns.Server{{PacketConn: packets, Handler: h}, {Listener: stream, Handler: h}} {
+		started, ended := make(chan struct{}), make(chan error, 1)
+		s.NotifyStartedFunc = func() { close(started) }
+		go func() { ended <- s.ActivateAndServe() }()
+		select {
+		case <-started:
+		case err := <-ended:
+			return nil, errors.Join(err, packets.Close(), stream.Close(), d.Close())
+		}
+		d.servers, d.ended = append(d.servers, s), append(d.ended, ended)
+	}
+	return d, nil
+}
+
+// listenBoth opens UDP and TCP on the same port.
+func listenBoth(addr string) (net.PacketConn, net.Listener, error) {
+	for left := 20; ; left-- {
+		p, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			return nil, nil, err
+		}
+		l, err := net.Listen("tcp", p.LocalAddr().String())
+		if err == nil {
+			return p, l, nil
+		}
+		p.Close() // the port is taken for TCP
+		if left == 0 || !strings.HasSuffix(addr, ":0") {
+			return nil, nil, err
+		}
+	}
+}
+
+// Close ends the server, when its handlers have returned: queries are then
+// refused by the machine.
+func (d *DNSServer) Close() error {
+	var faults []error
+	for i, s := range d.servers {
+		faults = append(faults, s.Shutdown(), <-d.ended[i])
+	}
+	return errors.Join(faults...)
+}
+
+// Question is the name and type that a query asks about, the name in lower case
+// with its final dot. It is false for a query that nobody answers: one with
+// another number of questions.
+func Question(q *dns.Msg) (name string, qtype uint16, ok bool) {
+	if len(q.Question) != 1 {
+		return "", 0, false
+	}
+	return strings.ToLower(q.Question[0].Name), q.Question[0].Qtype, true
+}
+
+// Reply is an empty answer of a recursive resolver to a query.
+func Reply(q *dns.Msg) *dns.Msg {
+	m := new(dns.Msg).SetReply(q)
+	m.RecursionAvailable = true
+	if q.IsEdns0() != nil {
+		m.SetEdns0(dns.DefaultMsgSize, false)
+	}
+	return m
+}
+
+// Send sends an answer to who asked q, cut where the datagram is too small for it.
+func Send(w dns.ResponseWriter, q, m *dns.Msg) {
+	size := dns.MinMsgSize
+	if o := q.IsEdns0(); o != nil {
+		size = int(o.UDPSize())
+	}
+	if w.RemoteAddr().Network() == "udp" && m.Len() > size {
+		m.Truncated, m.Answer, m.Ns = true, nil, nil
+	}
+	_ = w.WriteMsg(m) // the client may have given up
+}
 
 // Zone is what a resolver knows. As a dns.Handler it answers every query out of
 // what it knows.
@@ -18,16 +122,13 @@ type Zone struct {
 // ReadZone reads records in the form of a zone file. Without $TTL and $ORIGIN,
 // each has a TTL and a complete owner.
 func ReadZone(tb testing.TB, text string) Zone {
-	tb.Helper()
 	z := Zone{Records: map[string][]dns.RR{}}
 	parser := dns.NewZoneParser(strings.NewReader(text), "", "zone")
 	for rr, ok := parser.Next(); ok; rr, ok = parser.Next() {
 		owner := strings.ToLower(rr.Header().Name)
 		z.Records[owner] = append(z.Records[owner], rr)
 	}
-	if err := parser.Err(); err != nil {
-		tb.Fatal(err)
-	}
+	check(parser.Err())
 	return z
 }
 

@@ -25,12 +25,11 @@ import (
 
 func sellsDNS(p boot.Parts) http.Handler { return p.Seller.Handler(service.DNS(p.Resolver)) }
 
-// openBench makes the parts of a service in this process, as package boot makes them, over
-// a store in memory that counts its calls.
+// openBench makes a service in this process over a store in memory that counts its calls.
 func openBench(b *testing.B, open func(boot.Parts) http.Handler, level string) (*lab, *ledgertest.Faulty, http.Handler) {
 	l := newLab(b)
 	store := ledgertest.NewFaulty(b, &ledgertest.Memory{}, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault { return ledgertest.None })
-	env := l.setup().environment()
+	env := l.setup().env
 	env["LOG_LEVEL"], env["BASE_URL"] = level, "https://bench.example.com"
 	config := must(boot.ReadLocal(func(name string) string { return env[name] }))
 	log := slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: config.LogLevel}))
@@ -99,7 +98,7 @@ func BenchmarkPaidDNS(b *testing.B) {
 			b.Fatalf("status %d: %s", w.Code, w.Body)
 		}
 	}
-	p.booked(catalog.DNS().Amount, n, n)
+	p.booked(n, n)
 }
 
 // BenchmarkMemory is the resident memory of the deployed dns function after
@@ -116,11 +115,11 @@ func BenchmarkMemory(b *testing.B) {
 		d := openFunctions(b, l, s, func(d *testbed.Deployment) { d.OnIdle = func(p *testbed.Execution) { pid = p.PID } })
 		batch := newBatch(b, l, []*deployment{d}, requests)
 		for i, p := range batch.payments {
-			if e := batch.ask(http.MethodGet, p.path, paidBy(p.header)); e.Status != http.StatusOK {
+			if e := batch.ask(http.MethodGet, p.path, x402.HeaderSignature, p.header); e.Status != http.StatusOK {
 				b.Fatalf("payment %d: %s", i, e)
 			}
 		}
-		batch.booked(catalog.DNS().Amount, requests, requests)
+		batch.booked(requests, requests)
 		is(b, "processes", d.host.Started(dnsFunction), 1)
 		b.ReportMetric(0, "ns/op") // it would count the suite's own work
 		b.ReportMetric(float64(testbed.Memory(b, pid, "VmRSS"))/1024, "MB/1000th")

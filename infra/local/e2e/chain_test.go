@@ -1,16 +1,29 @@
 package e2e
 
 import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"maps"
+	"math/big"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // What the reference facilitator says.
@@ -20,19 +33,18 @@ const (
 	saysSettled = "settled"
 )
 
-// brief makes a facilitator give up on a receipt early, so that a settlement in an
-// unmined block is pending.
-var brief = chainOptions{confirm: 700 * time.Millisecond}
-
 // chainCase is one payer's story on a real chain. However it goes, the price has
 // moved once for each answer that he got, and not at all when he was refused; each
 // answer is looked up once, and the last one is replayed at the end.
 type chainCase struct {
-	name    string
-	options chainOptions
-	play    func(*payer)
-	said    []string                 // the results of the calls to /settle, in order; unknown without a relay
-	who     func(*chainWorld) *payer // nil is a payer with money
+	name string
+	// confirm is how long the facilitator waits for a receipt.
+	confirm time.Duration
+	// fallback gives the service a second facilitator, and no duplicate window, and
+	// lets the first one be killed at any of its calls to the node.
+	fallback bool
+	play     func(*payer)
+	said     []string // the results of the calls to /settle, in order; unknown with a fallback
 }
 
 // TestChain settles with the reference facilitator on a real Ethereum node, whatever
@@ -44,40 +56,13 @@ func TestChain(t *testing.T) {
 	verifyOnly(t, "needs Node and an Ethereum node")
 	testbed.Node(t, facilitatorDir)
 	l := newLab(t)
-	for _, c := range chainCases() {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			fairly(t, func(tb testing.TB, p *pace) { c.run(tb, p, l) })
-		})
-	}
-}
-
-func (c chainCase) run(t testing.TB, tempo *pace, l *lab) {
-	w := openChain(t, tempo, l, c.options)
-	if c.who == nil {
-		c.who = (*chainWorld).payer
-	}
-	p := c.who(w)
-	c.play(p)
-	if p.first.Status == http.StatusOK {
-		p.pays(p.answer().replayed())
-	}
-	if w.relay != nil {
-		if d := cmp.Diff(c.said, w.heard()); d != "" {
-			t.Errorf("the facilitator's verdicts (-want +got): %s", d)
-		}
-	}
-	p.books(p.answers)
-	is(t, "lookups of "+p.name, l.dns.lookups(p.name), p.answers)
-}
-
-func chainCases() []chainCase {
-	return []chainCase{
-		{name: "paid", said: []string{saysSettled}, play: (*payer).buy},
+	const patient = 30 * time.Second // longer than any case
+	for _, c := range []chainCase{
+		{name: "paid", confirm: patient, said: []string{saysSettled}, play: (*payer).buy},
 		{
 			// A transaction waits for its block. The service asks once more by
 			// itself, and then has the payer come back.
-			name: "the block is late", options: brief,
+			name: "the block is late", confirm: 700 * time.Millisecond,
 			said: []string{saysPending, saysPending, saysPending, saysPending, saysSettled},
 			play: func(p *payer) {
 				p.w.node.SetAutomine(p, false)
@@ -85,7 +70,6 @@ func chainCases() []chainCase {
 				p.uncertain()
 				p.uncertain()
 				p.books(0)
-				p.w.awaitPool(1)
 				p.w.node.Mine(p, 1)
 				p.pays(p.answer())
 				p.w.node.SetAutomine(p, true)
@@ -93,15 +77,15 @@ func chainCases() []chainCase {
 		},
 		{
 			// The chain knows, so the payer does not even notice.
-			name: "the facilitator's answer is lost", said: []string{saysSettled},
+			name: "the facilitator's answer is lost", confirm: patient, said: []string{saysSettled},
 			play: func(p *payer) {
-				p.w.deaf()
+				p.w.relay.arm(callSettle, slices.Repeat([]mishap{dropped}, 10)...)
 				p.buy()
 			},
 		},
 		{
 			// Anybody who sees the signature may submit it. The payer has paid all the same.
-			name: "somebody else submitted the payment just before it came", said: []string{saysUsed},
+			name: "somebody else submitted the payment just before it came", confirm: patient, said: []string{saysUsed},
 			play: func(p *payer) {
 				p.sign()
 				_, s := signedBy(p.header)
@@ -112,8 +96,9 @@ func chainCases() []chainCase {
 		{
 			// Nobody but the chain can judge the signature, so the facilitator is
 			// asked before anything is claimed.
-			name: "a contract pays", who: (*chainWorld).contract, said: []string{saysSettled},
+			name: "a contract pays", confirm: patient, said: []string{saysSettled},
 			play: func(p *payer) {
+				p.becomeContract()
 				p.buy()
 				p.pays(p.answer().replayed()) // nobody is asked
 				p.prefix = []byte{2}          // of somebody who does not own the account
@@ -123,8 +108,26 @@ func chainCases() []chainCase {
 		},
 		{
 			name:    "one of two facilitators is killed at every point of a settlement",
-			options: chainOptions{fallback: true}, play: playKilledEverywhere,
+			confirm: patient, fallback: true, play: playKilledEverywhere,
 		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			fairly(t, func(tb testing.TB, tempo *pace) {
+				p := c.open(tb, tempo, l)
+				c.play(p)
+				if p.first.Status == http.StatusOK {
+					p.pays(p.answer().replayed())
+				}
+				if !c.fallback {
+					if d := cmp.Diff(c.said, p.w.heard()); d != "" {
+						p.Errorf("the facilitator's verdicts (-want +got): %s", d)
+					}
+				}
+				p.books(p.answers)
+				is(tb, "lookups of "+p.name, l.dns.lookups(p.name), p.answers)
+			})
+		})
 	}
 }
 
@@ -133,7 +136,6 @@ func chainCases() []chainCase {
 // payer gets one answer, at once, for one transfer: what was broadcast is found on
 // the chain, and what was not is settled by the second.
 func playKilledEverywhere(p *payer) {
-	p.mint(100 * dnsPrice())
 	points, senders := 0, map[string]int{}
 	buy := func() {
 		p.buy()
@@ -162,4 +164,176 @@ func playKilledEverywhere(p *payer) {
 		p.Errorf("killed at %d points, settled by %v", points, senders)
 	}
 	p.Logf("killed at %d points, %d payments, %d of them settled by the second", points, p.answers, byFallback)
+}
+
+// chainWorld is the local runner as an operator runs it on Base: an Ethereum
+// node with the token, a facilitator made of the reference packages, and
+// nothing of play money. What goes between the three can be cut or lost.
+type chainWorld struct {
+	testing.TB
+	node        *testbed.Chain
+	facilitator *testbed.Process
+	relay       *tap // the service's way to the facilitator; nil with two of them
+	payee       x402.Address
+	confirm     time.Duration
+
+	toNode  *tap   // the first facilitator's way to the node, if it can be killed there
+	nodeURL string // what a facilitator calls the node by
+}
+
+// open makes a world, and a payer with money.
+func (c chainCase) open(t testing.TB, tempo *pace, l *lab) *payer {
+	w := &chainWorld{TB: t, confirm: c.confirm, payee: must(x402.ParseAddress(l.terms.PayTo)), node: testbed.StartChain(t)}
+	w.nodeURL = w.node.URL
+	s := l.setup()
+	s.env["RPC_URL"], s.env["NETWORK"] = w.node.URL, testbed.BaseNetwork
+	w.startFacilitator("0")
+	if c.fallback {
+		s.env["FACILITATOR_FALLBACK_URL"], s.env["DUPLICATE_WINDOW_SECONDS"] = w.facilitator.URL, "0"
+		w.toNode = newTap(t)
+		w.nodeURL = w.toNode.front(func(*http.Request, []byte) string { return callNode }, testbed.ProxyTo(t, w.node.URL))
+		w.startFacilitator("0")
+		s.env["FACILITATOR_URL"] = w.facilitator.URL
+	} else {
+		w.relay = newTap(t)
+		s.env["FACILITATOR_URL"] = w.relay.front(callOf, testbed.ProxyTo(t, w.facilitator.URL))
+	}
+	p := &payer{run: newRun(w, l, openLocal(t, l, s), pacedClient(tempo)), w: w}
+	p.moved = p.transfer
+	p.fund()
+	return p
+}
+
+var facilitatorDir = filepath.Join("testdata", "facilitator")
+
+// startFacilitator runs the reference facilitator on a port. Its account and its memory are new.
+func (w *chainWorld) startFacilitator(port string) {
+	cmd := exec.Command(must(exec.LookPath("node")), "facilitator.mjs")
+	cmd.Dir = facilitatorDir
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "RPC=" + w.nodeURL, "NETWORK=" + testbed.BaseNetwork, "PORT=" + port,
+		"CONFIRM_MS=" + strconv.FormatInt(w.confirm.Milliseconds(), 10),
+	}
+	p, err := testbed.Launch(cmd, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.facilitator = p
+	w.Cleanup(p.Kill)
+	if err := p.Ready(); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// heard is the result of each settlement: a reason, or "settled".
+func (w *chainWorld) heard() (said []string) {
+	w.relay.mu.Lock()
+	defer w.relay.mu.Unlock()
+	for _, reply := range w.relay.replies[callSettle] {
+		v := x402.SettleResponse{ErrorReason: fmt.Sprintf("unreadable: %.100s", reply)}
+		if json.Unmarshal(reply, &v) == nil && v.Success {
+			v.ErrorReason = saysSettled
+		}
+		said = append(said, v.ErrorReason)
+	}
+	return said
+}
+
+func (w *chainWorld) ask(v any, method string, params ...any) {
+	if raw := w.node.Call(w, method, params...); json.Unmarshal(raw, v) != nil {
+		w.Fatalf("%s: %s", method, raw)
+	}
+}
+
+// payer is a run on a real chain.
+type payer struct {
+	*run
+	w       *chainWorld
+	funds   int64  // what was minted for the account
+	earlier int    // transfers before this payment was signed
+	prefix  []byte // of a contract wallet's signatures
+}
+
+// dnsPrice is what one lookup costs, in atomic units.
+func dnsPrice() int64 { return must(strconv.ParseInt(catalog.DNS().Amount, 10, 64)) }
+
+func (p *payer) fund() {
+	p.funds = 100 * dnsPrice()
+	p.w.node.Mint(p, p.account, p.funds)
+}
+
+// becomeContract has the payer pay from a contract that the key owns, which is deployed.
+func (p *payer) becomeContract() {
+	var code struct{ Creation string }
+	if err := testbed.ReadJSON(filepath.Join("testdata", "contracts", "wallet.json"), &code); err != nil {
+		p.Fatal(err)
+	}
+	var receipt struct{ ContractAddress, Status string }
+	p.w.ask(&receipt, "eth_sendTransactionSync", map[string]string{
+		"from": testbed.Account(8), "gas": "0x100000",
+		"data": code.Creation + strings.Repeat("0", 24) + hex.EncodeToString(p.account[:]),
+	})
+	if receipt.Status != "0x1" {
+		p.Fatalf("deploy the wallet: %+v", receipt)
+	}
+	p.account, p.prefix = must(x402.ParseAddress(receipt.ContractAddress)), []byte{1}
+	p.fund()
+}
+
+// sign asks for the offer and signs it.
+func (p *payer) sign() {
+	p.first, p.earlier = exchange{}, len(p.transfers())
+	p.run.sign(lookUp(p.name, "A"), func(d *x402test.Draft) { d.Payload.Payload.Authorization.From = p.account.Checksum() },
+		func(signature []byte) []byte { return append(p.prefix, signature...) })
+}
+
+func (p *payer) buy() {
+	p.sign()
+	p.pays(p.answer())
+}
+
+// uncertain sends the payment, is told that nobody knows, and waits as long as is asked for.
+func (p *payer) uncertain() {
+	e := p.pays(fails(fault.SettlementUncertain))
+	p.pause(e.RetryAfter())
+	is(p, "Retry-After is within 10 s", e.RetryAfter() <= 10*time.Second, true)
+}
+
+// books: so often the price went from the payer to the payee, and nothing else did.
+func (p *payer) books(transfers int) {
+	moved := int64(transfers) * dnsPrice()
+	if list := p.transfers(); len(list) != transfers {
+		p.Errorf("%d transfers from the payer to the payee, want %d: %v", len(list), transfers, list)
+	}
+	for of, want := range map[x402.Address]int64{p.account: p.funds - moved, p.w.payee: moved} {
+		if got := p.w.node.Balance(p, of); got.Cmp(big.NewInt(want)) != 0 {
+			p.Errorf("%s has %d, want %d", of, got, want)
+		}
+	}
+}
+
+// transfer is the transaction of this payment.
+func (p *payer) transfer() string {
+	list := p.transfers()[p.earlier:]
+	if len(list) != 1 {
+		p.Errorf("%d transfers from the payer to the payee, want 1: %v", len(list), list)
+		return ""
+	}
+	return list[0]
+}
+
+// transfers are the transactions from the payer to the payee, by the token's events.
+func (p *payer) transfers() (hashes []string) {
+	topic := func(a x402.Address) string { return "0x" + strings.Repeat("0", 24) + a.String()[2:] }
+	// Transfer(address,address,uint256)
+	const transfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
+	var logs []struct{ TransactionHash string }
+	p.w.ask(&logs, "eth_getLogs", map[string]any{
+		"fromBlock": "0x0", "toBlock": "latest", "address": testbed.BaseUSDC,
+		"topics": []string{transfer, topic(p.account), topic(p.w.payee)},
+	})
+	for _, l := range logs {
+		hashes = append(hashes, l.TransactionHash)
+	}
+	return hashes
 }

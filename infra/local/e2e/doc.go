@@ -6,7 +6,7 @@
 // Protocol, is in the tests of pkg/service. Every answer is held to the OpenAPI
 // description, its receipt to the payment, and the facilitator to its books.
 //
-// Processes that are killed, functions that are frozen, a real chain with the reference
-// facilitator, and crowds are separate tables over the same programs. The shop of
-// infra/shop, which is built as a stranger's module, is another subject of the first.
+// Functions that are killed or frozen, a real chain with the reference facilitator, and
+// crowds are separate tables over the same programs. The local runner and the shop of
+// infra/shop are killed in infra/clients.
 package e2e

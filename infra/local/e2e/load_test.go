@@ -1,18 +1,16 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -27,8 +25,7 @@ const (
 	crowdTime = 4 * time.Second
 )
 
-// newFleet starts eight processes on one table. They stand behind one name, so that an
-// offer of one is paid at another.
+// newFleet starts eight processes on one table that stand behind one name.
 func newFleet(tb testing.TB, l *lab, s setup) (fleet []*deployment) {
 	const size, origin = 8, "https://fleet.example.com"
 	db := testbed.StartDynamo(tb)
@@ -36,11 +33,10 @@ func newFleet(tb testing.TB, l *lab, s setup) (fleet []*deployment) {
 	var starting []*testbed.Process
 	for range size {
 		addr := testbed.FreeAddr(tb) // what it says when it is ready is the origin
-		p := launchLocal(tb, l, s, db.Settings(table), map[string]string{
+		starting = append(starting, launchLocal(tb, l, s, db.Settings(table), map[string]string{
 			"LEDGER_FILE": "", "LOCAL_ADDR": addr, "BASE_URL": origin, "LOG_LEVEL": "info",
-		})
-		starting = append(starting, p)
-		fleet = append(fleet, &deployment{base: "http://" + addr, origin: origin, log: p.Log.String})
+		}))
+		fleet = append(fleet, &deployment{base: "http://" + addr, origin: origin})
 	}
 	for _, p := range starting {
 		if err := p.Ready(); err != nil {
@@ -55,9 +51,7 @@ type batch struct {
 	*run
 	fleet    []*deployment
 	next     atomic.Int64 // whose turn it is
-	payments []*purchase
-	answered func()       // is told of every answer
-	busy     atomic.Int64 // answers that a payment is in progress
+	payments []purchase
 	doubts   atomic.Int64 // answers after which a machine may have been too slow
 }
 
@@ -70,43 +64,37 @@ type purchase struct {
 func newBatch(tb testing.TB, l *lab, fleet []*deployment, n int) *batch {
 	client := newClient()
 	client.Timeout, client.Transport.(*http.Transport).MaxIdleConnsPerHost = 2*patience, largeCrowd
-	b := &batch{run: newRun(tb, l, fleet[0], client), fleet: fleet, answered: func() {}}
-	required := must(b.ask(http.MethodGet, lookUp("example.com", "A"), nil).Required())
+	b := &batch{run: newRun(tb, l, fleet[0], client), fleet: fleet}
+	required := must(b.ask(http.MethodGet, lookUp("example.com", "A")).Required())
 	for i := range n {
-		p := &purchase{name: fmt.Sprintf("%s-%d.%s%s", b.id, i, modeHealthy, strings.TrimSuffix(labDomain, "."))}
-		p.path, p.header = lookUp(p.name, "A"), must(b.wallet.Pay(required, time.Now()))
+		p := purchase{name: fmt.Sprintf("%d.%s", i, b.name), header: must(b.wallet.Pay(required, time.Now()))}
+		p.path = lookUp(p.name, "A")
 		l.secret(p.header)
 		b.payments = append(b.payments, p)
 	}
 	return b
 }
 
-// rush sends all payments at one moment, each time to another process, until their
-// answers are for good. They heed Retry-After. Each has the answer to its question.
+// rush sends all payments at one moment, each time to another process, until they are answered.
 func (b *batch) rush(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience)
-	defer cancel()
 	begin, faults := make(chan struct{}), make([]error, len(b.payments))
 	var all sync.WaitGroup
-	for i, p := range b.payments {
+	for i := range b.payments {
+		p, one := &b.payments[i], *b.run
 		all.Go(func() {
 			<-begin
 			for faults[i] == nil {
-				d := b.fleet[int(b.next.Add(1))%len(b.fleet)]
-				p.answer, faults[i] = d.send(ctx, b.client, http.MethodGet, p.path, paidBy(p.header))
-				b.answered()
-				switch code, _, _ := p.answer.fault(); code {
-				case string(fault.SettlementUncertain), string(lookup.DNSTimeout):
+				one.d = b.fleet[int(b.next.Add(1))%len(b.fleet)]
+				p.answer, faults[i] = one.try(http.MethodGet, p.path, x402.HeaderSignature, p.header)
+				if code := testbed.FaultOf(p.answer.Reply).Code; code == string(fault.SettlementUncertain) || code == string(lookup.DNSTimeout) {
 					b.doubts.Add(1)
-				case string(fault.PaymentInProgress):
-					b.busy.Add(1)
 				}
 				if faults[i] != nil || p.answer.RetryAfter() == 0 {
 					break
 				}
-				faults[i] = pause(ctx, p.answer.RetryAfter())
+				faults[i] = pause(b.Context(), p.answer.RetryAfter())
 			}
-			if want := answerTo(p.name); faults[i] == nil && string(p.answer.Body) != want {
+			if faults[i] == nil && string(p.answer.Body) != answerTo(p.name) {
 				t.Errorf("%s is answered %s", p.name, p.answer)
 			}
 		})
@@ -134,70 +122,36 @@ func TestLoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t)
 			s := l.setup()
-			s.more["CONCURRENCY_SINGLE"], s.crowd = "0", true
+			s.env["CONCURRENCY_SINGLE"], s.crowd = "0", true
 			fleet := open(t, l, s)
 			begun := time.Now()
 			newBatch(t, l, fleet, smallCrowd).rush(t)
 			n := max(smallCrowd, min(largeCrowd, int(smallCrowd*crowdTime/time.Since(begun))))
 			t.Logf("a crowd of %d", n)
-			payments(t, newBatch(t, l, fleet, n))
-			copies(t, newBatch(t, l, fleet, n))
+
+			b := newBatch(t, l, fleet, n)
+			for range 2 { // each is charged once, also when they come again
+				b.rush(t)
+				calls, doubts := l.facilitator.Asked(b.payer), int(b.doubts.Load())
+				if b.booked(calls, n); calls < n || calls > n+doubts {
+					t.Errorf("%d calls to /settle for %d payments, %d times in doubt", calls, n, doubts)
+				}
+			}
+			b = newBatch(t, l, fleet, 1)
+			b.payments = slices.Repeat(b.payments, n)
+			b.rush(t)
+			looked, receipts := 0, map[string]bool{} // answers that were looked up
+			for _, p := range b.payments {
+				if p.answer.Header.Get(x402.HeaderReplayed) == "" {
+					looked++
+				}
+				receipts[p.answer.Header.Get(x402.HeaderResponse)] = true
+			}
+			calls, asked := l.facilitator.Asked(b.payer), l.dns.lookups(b.payments[0].name)
+			if looked == 1 && len(receipts) > 1 || b.doubts.Load() == 0 && (calls != 1 || asked != looked) {
+				t.Errorf("%d receipts, %d settlements and %d lookups for one purchase that was looked up for %d answers", len(receipts), calls, asked, looked)
+			}
+			b.booked(calls, 1)
 		})
 	}
-}
-
-// payments has many payments on their way at once: all are answered, and each is charged
-// once, also when they come again.
-func payments(t *testing.T, b *batch) {
-	n := len(b.payments)
-	for range 2 {
-		b.rush(t)
-		keys := map[string]bool{}
-		for _, m := range b.lab.facilitator.Moved(b.payer) {
-			is(t, "value", m.Value, catalog.DNS().Amount)
-			keys[m.Key] = true
-		}
-		is(t, "transfers", len(keys), n)
-	}
-	if calls, doubts := b.lab.facilitator.Asked(b.payer), int(b.doubts.Load()); calls < n || calls > n+doubts {
-		t.Errorf("%d calls to /settle for %d payments, %d times in doubt", calls, n, doubts)
-	}
-}
-
-// copies spreads the copies of one payment over the processes of a fleet: one settlement,
-// and one receipt. Each gets the answer, or is told to come back by a 409, and then gets it.
-func copies(t *testing.T, b *batch) {
-	one, n := b.payments[0], len(b.payments)
-	for _, p := range b.payments {
-		p.name, p.path, p.header = one.name, one.path, one.header
-	}
-	// The one that settles is held up until a tenth of the others is answered:
-	// they did arrive while it was under way. On a busy machine all of them take
-	// their time, and a settlement has only so much of it.
-	g := b.lab.settling.of(b.payer)
-	defer time.AfterFunc(5*time.Second, g.open).Stop()
-	var answers atomic.Int64
-	var during atomic.Bool // a tenth was answered while it was under way
-	b.answered = func() {
-		if answers.Add(1) == int64(n/10) {
-			during.Store(!g.isOpen())
-			g.open()
-		}
-	}
-	b.rush(t)
-	if during.Load() && int(b.busy.Load()) < n/10 {
-		t.Errorf("%d times 409 for %d payments", b.busy.Load(), n)
-	}
-	looked, receipts := 0, map[string]bool{} // answers that were looked up
-	for _, p := range b.payments {
-		if p.answer.Header.Get(x402.HeaderReplayed) == "" {
-			looked++
-		}
-		receipts[p.answer.Header.Get(x402.HeaderResponse)] = true
-	}
-	doubts, calls, asked := int(b.doubts.Load()), b.lab.facilitator.Asked(b.payer), b.lab.dns.lookups(one.name)
-	if looked == 1 && len(receipts) > 1 || doubts == 0 && (calls != 1 || asked != looked) {
-		t.Errorf("%d receipts, %d settlements and %d lookups for one purchase that was looked up for %d answers", len(receipts), calls, asked, looked)
-	}
-	b.booked(catalog.DNS().Amount, calls, 1)
 }

@@ -3,7 +3,11 @@ package e2e
 import (
 	"context"
 	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -20,6 +24,36 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
+// must is a value that the suite itself makes.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// exchange is a request, and its answer.
+type exchange struct {
+	method, path string
+	x402test.Reply
+}
+
+func (e exchange) String() string {
+	return fmt.Sprintf("%s %.200s: %d %.1000s", e.method, e.path, e.Status, e.Body)
+}
+
+// newClient follows no redirect and decodes nothing: answers are seen as sent.
+func newClient() *http.Client {
+	return &http.Client{
+		Timeout: patience,
+		Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: patience}).DialContext,
+			MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second, DisableCompression: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
 // run is one payer with a new wallet, and what he is answered.
 type run struct {
 	testing.TB
@@ -29,9 +63,8 @@ type run struct {
 	wallet  *x402test.Wallet
 	payer   string       // the wallet's account, lower case
 	account x402.Address // that pays: the wallet's, or a contract
-	id      string       // of the run
-	name    string       // its lab name
-	// moved is the hash of the transaction that paid, where it is not play money.
+	name    string       // that nobody else asks about
+	// moved is the hash of the transaction that paid, where it is not the first in play money.
 	moved func() string
 
 	path    string // of the payment
@@ -45,7 +78,7 @@ var runs atomic.Int64
 // newRun is a payer whose settlements go as the script says, and then honestly.
 func newRun(tb testing.TB, l *lab, d *deployment, client *http.Client, script ...x402test.Behaviour) *run {
 	tb.Cleanup(client.CloseIdleConnections)
-	r := &run{TB: tb, lab: l, d: d, client: client, id: fmt.Sprintf("run%d", runs.Add(1)), wallet: l.wallet(script...)}
+	r := &run{TB: tb, lab: l, d: d, client: client, name: fmt.Sprintf("run%d.example.com", runs.Add(1)), wallet: l.wallet(script...)}
 	r.account, r.payer = r.wallet.Address(), r.wallet.Address().String()
 	return r
 }
@@ -67,25 +100,15 @@ func refused(reason string) want {
 	return want{code: fault.PaymentRequired, message: reason, charged: "false"}
 }
 
-func unpaid() want { return refused("Payment required") }
-
-// paidFor is an offer to who has paid with this authorization, or has tried to.
-func paidFor(reason string) want { w := refused(reason); w.receipt = true; return w }
-
 func fails(code fault.Code) want {
 	w := want{code: code, charged: "false"}
-	switch info, _ := catalog.CodeOf(code); info.Class {
-	case fault.Answer, fault.Owed:
-		w.charged, w.receipt = "true", true
-	case fault.NoCharge:
-		if !x402.ChargeOf(info).No {
-			w.charged = "null"
-		}
+	if info, _ := catalog.CodeOf(code); info.Class == fault.NoCharge && !x402.ChargeOf(info).No {
+		w.charged = "null"
 	}
 	return w
 }
 
-// result is a 200 with exactly this body; empty stands for any that is described.
+// result is a 200 with exactly this body.
 func result(body string) want {
 	return want{status: http.StatusOK, charged: "true", receipt: true, body: body}
 }
@@ -107,14 +130,12 @@ func (r *run) check(e exchange, w want) {
 	if r.Failed() || w.gateway {
 		return
 	}
-	code, charged, says := e.fault()
-	if offer := w.code == fault.PaymentRequired; !offer || !r.d.stranger {
-		is(r, "code", code, string(w.code))
-		if w.code != "" && !offer {
-			is(r, "charged", charged, w.charged)
-		}
+	says := testbed.FaultOf(e.Reply)
+	is(r, "code", says.Code, string(w.code))
+	if w.code != "" && w.code != fault.PaymentRequired {
+		is(r, "charged", says.Charged, w.charged)
 	}
-	mentions(r, "the answer", says, w.message)
+	mentions(r, "the answer", says.Message, w.message)
 	is(r, x402.HeaderReplayed, e.Header.Get(x402.HeaderReplayed), map[bool]string{true: "true"}[w.replay])
 	is(r, "has PAYMENT-RESPONSE", e.Header.Get(x402.HeaderResponse) != "", w.receipt)
 	if w.body != "" {
@@ -124,14 +145,12 @@ func (r *run) check(e exchange, w want) {
 		is(r, "the replay", string(e.Body), string(r.first.Body))
 		is(r, "its receipt", e.Header.Get(x402.HeaderResponse), r.first.Header.Get(x402.HeaderResponse))
 	}
-	if !r.d.stranger {
-		checkDescribed(r, e)
-		r.checkReceipt(e, w)
-	}
+	checkDescribed(r, e)
+	r.checkReceipt(e, w)
 	if w.charged == "true" && !w.replay {
 		r.first = e
 	}
-	if w.code == "" && !w.replay {
+	if w.code == "" && w.receipt && !w.replay {
 		r.answers++
 	}
 	if r.Failed() {
@@ -158,7 +177,7 @@ func (r *run) checkReceipt(e exchange, w want) {
 	if d := cmp.Diff(wanted, got); d != "" || err != nil {
 		r.Errorf("PAYMENT-RESPONSE: %v %s", err, d)
 	}
-	if info, _ := catalog.CodeOf(w.code); w.code != "" && info.Class != fault.Answer {
+	if w.code != "" {
 		is(r, "the receipt of what is no answer", signed, "")
 		return
 	}
@@ -169,14 +188,12 @@ func (r *run) checkReceipt(e exchange, w want) {
 }
 
 func is[T comparable](tb testing.TB, what string, got, want T) {
-	tb.Helper()
 	if got != want {
 		tb.Errorf("%s: %v, want %v", what, got, want)
 	}
 }
 
 func mentions(tb testing.TB, what, text string, parts ...string) {
-	tb.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
 			tb.Errorf("%s lacks %q:\n%.2000s", what, part, text)
@@ -184,9 +201,8 @@ func mentions(tb testing.TB, what, text string, parts ...string) {
 	}
 }
 
-// booked holds the facilitator to what it did for the payer: calls to /settle, and
-// transfers of the right value to the right payee.
-func (r *run) booked(amount string, calls, transfers int) {
+// booked holds the facilitator to its calls, and to transfers of the price to the payee.
+func (r *run) booked(calls, transfers int) {
 	moved := r.lab.facilitator.Moved(r.payer)
 	if len(moved) > transfers {
 		r.Error(testbed.Grave(fmt.Sprintf("money was moved %d times, want %d", len(moved), transfers)))
@@ -194,75 +210,80 @@ func (r *run) booked(amount string, calls, transfers int) {
 	is(r, "calls to /settle", r.lab.facilitator.Asked(r.payer), calls)
 	is(r, "transfers", len(moved), transfers)
 	for _, t := range moved {
-		is(r, "value", t.Value, amount)
+		is(r, "value", t.Value, catalog.DNS().Amount)
 		is(r, "payee", strings.EqualFold(t.Payee, r.lab.terms.PayTo), true)
 	}
-}
-
-// lookUp is the question about the run's own lab name of a mode.
-func (r *run) lookUp(mode string) string {
-	r.name = r.id + "." + mode + strings.TrimSuffix(labDomain, ".")
-	return lookUp(r.name, "A")
 }
 
 func lookUp(domain, typ string) string {
 	return catalog.DNS().Path + "?domain=" + domain + "&type=" + typ
 }
 
-// answer is the result of the run's purchase.
-func (r *run) answer() want {
-	if r.d.stranger {
-		return result(`{"city":"Oslo","weather":"fair"}`)
-	}
-	return result(answerTo(r.name))
-}
-
 func answerTo(name string) string {
 	return `{"domain":"` + name + `","type":"A","rcode":"NOERROR","resolver":"127.0.0.1","ttl":30,"records":[{"address":"192.0.2.77"}]}`
 }
 
-// sign signs the offer of a path. edit may change it before it is signed, spoil what is signed.
-func (r *run) sign(path string, edit func(*x402test.Draft), spoil func(string) string) {
-	e := r.ask(http.MethodGet, path, nil)
+// answer is the result of the run's purchase.
+func (r *run) answer() want { return result(answerTo(r.name)) }
+
+// sign signs the offer of a path. edit may change it before it is signed, resign the signature.
+func (r *run) sign(path string, edit func(*x402test.Draft), resign func([]byte) []byte) {
+	e := r.ask(http.MethodGet, path)
 	if r.moved == nil { // with two facilitators there is no duplicate window to offer
-		r.check(e, unpaid())
+		r.check(e, refused("Payment required"))
 	}
-	required, err := e.Required()
-	if err != nil {
-		r.Fatal(err)
-	}
-	draft := must(r.wallet.Draft(required, time.Now()))
+	draft := must(r.wallet.Draft(must(e.Required()), time.Now()))
 	if edit != nil {
 		edit(&draft)
 	}
-	if r.header = must(r.wallet.Seal(draft)); spoil != nil {
-		r.header = spoil(r.header)
+	if r.header = must(r.wallet.Seal(draft)); resign != nil {
+		p, s := signedBy(r.header)
+		p.Payload.Signature = "0x" + hex.EncodeToString(resign(s.Signature))
+		r.header = must(x402.EncodeHeader(p))
 	}
 	r.lab.secret(r.header)
 	r.path = path
 }
 
-// ask makes one request. Accept is application/json unless h says otherwise.
-func (r *run) ask(method, path string, h header) exchange {
-	e, err := r.d.send(r.Context(), r.client, method, path, h)
+// contractWallet is a signature that only the chain can judge.
+func contractWallet([]byte) []byte { return append([]byte(contractSignature), make([]byte, 80)...) }
+
+// signedBy is a payment, and the transfer that it signs.
+func signedBy(header string) (p x402.Payload, s testbed.SignedTransfer) {
+	if err := json.Unmarshal(must(base64.StdEncoding.DecodeString(header)), &p); err != nil {
+		panic(err)
+	}
+	s.Signature = must(hex.DecodeString(strings.TrimPrefix(p.Payload.Signature, "0x")))
+	s.Authorization = p.Payload.Authorization
+	return p, s
+}
+
+// try makes one request, as testbed.Ask does.
+func (r *run) try(method, path string, headers ...string) (exchange, error) {
+	reply, err := testbed.Ask(r.Context(), r.client, method, r.d.base+path, headers...)
+	return exchange{method, path, reply}, err
+}
+
+func (r *run) ask(method, path string, headers ...string) exchange {
+	e, err := r.try(method, path, headers...)
 	if err != nil {
 		r.Fatalf("%s %.200s: %v", method, path, err)
 	}
 	return e
 }
 
-// asks is ask for what costs nothing.
-func (r *run) asks(method, path string, h header, w want) exchange {
-	e := r.ask(method, path, h)
+// asks holds the answer to w.
+func (r *run) asks(w want, method, path string, headers ...string) exchange {
+	e := r.ask(method, path, headers...)
 	r.check(e, w)
 	return e
 }
 
-// pays sends the payment for its own path, and holds the answer to w.
+// pays sends the payment for its path, and holds the answer to w.
 func (r *run) pays(w want) exchange { return r.paysFor(r.path, w) }
 
 func (r *run) paysFor(path string, w want) exchange {
-	return r.asks(http.MethodGet, path, paidBy(r.header), w)
+	return r.asks(w, http.MethodGet, path, x402.HeaderSignature, r.header)
 }
 
 // buys signs the offer of a path and pays for it.
@@ -271,40 +292,15 @@ func (r *run) buys(path string, w want) exchange {
 	return r.pays(w)
 }
 
-// repeats sends the payment until enough says so of an answer, and waits as long as
-// each asks for. It returns the last answer and those before.
-func (r *run) repeats(wait func(time.Duration), enough func(exchange) bool) (last exchange, before []exchange) {
+// repeats sends the payment until enough says so, and returns the last answer and those before.
+func (r *run) repeats(enough func(exchange) bool) (last exchange, before []exchange) {
 	for deadline := time.Now().Add(patience); ; {
-		e := r.ask(http.MethodGet, r.path, paidBy(r.header))
+		e := r.ask(http.MethodGet, r.path, x402.HeaderSignature, r.header)
 		if enough(e) || time.Now().After(deadline) {
 			return e, before
 		}
 		before = append(before, e)
-		wait(e.RetryAfter())
-	}
-}
-
-// eventually sends the payment until it is answered with w, as often as the answers
-// allow. A refusal stands for a second.
-func (r *run) eventually(w want) {
-	e, _ := r.repeats(func(d time.Duration) { r.pause(max(d, 5*time.Millisecond)) }, func(e exchange) bool {
-		return e.Status == w.of() || e.RetryAfter() == 0 && e.Status != http.StatusPaymentRequired
-	})
-	r.check(e, w)
-}
-
-// begin sends the payment along, and does not wait for the answer. What it returns waits.
-func (r *run) begin(path string) (wait func() (exchange, error)) {
-	d, signature, ended := r.d, r.header, make(chan struct{})
-	var e exchange
-	var err error
-	go func() {
-		defer close(ended)
-		e, err = d.send(r.Context(), r.client, http.MethodGet, path, paidBy(signature))
-	}()
-	return func() (exchange, error) {
-		<-ended
-		return e, err
+		r.pause(max(e.RetryAfter(), 5*time.Millisecond))
 	}
 }
 

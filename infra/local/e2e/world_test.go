@@ -1,15 +1,24 @@
 package e2e
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/rand"
+	"fmt"
 	"maps"
-	"net/http"
-	"path/filepath"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
+
+// patience is how long a test waits for what must happen.
+const patience = 60 * time.Second
 
 // What every service of this suite signs receipts with: a seed of zeros.
 const (
@@ -17,58 +26,152 @@ const (
 	receiptPublicKey = "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik"
 )
 
-type opener func(testing.TB, *lab, setup) *deployment
+// lab is the outside world of a deployment: the facilitator and the resolver.
+type lab struct {
+	terms       x402.Terms
+	facilitator *testbed.Facilitator
+	url         string // of the facilitator
+	dns         *resolver
+
+	mu      sync.Mutex
+	secrets testbed.Secrets // payments that were sent
+}
+
+func newLab(tb testing.TB) *lab {
+	l := &lab{terms: testbed.LocalTerms(tb), dns: newResolver(tb), facilitator: testbed.NewFacilitator(tb, isContractSignature)}
+	l.url = testbed.Serve(tb, l.facilitator)
+	return l
+}
+
+const contractSignature = "signed by a contract"
+
+// isContractSignature is what the play-money chain takes for the signature of a contract wallet.
+func isContractSignature(_ x402.Address, signature []byte) bool {
+	return bytes.HasPrefix(signature, []byte(contractSignature))
+}
+
+func (l *lab) wallet(script ...x402test.Behaviour) *x402test.Wallet {
+	w := must(x402test.NewWallet(rand.Reader))
+	l.facilitator.Plan(w.Address().String(), script...)
+	return w
+}
+
+// secret remembers a signature: no log may show it.
+func (l *lab) secret(header string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.secrets.Add(header)
+}
+
+// checkLog holds the log of a whole world to what no log may show.
+func (l *lab) checkLog(tb testing.TB, log string) {
+	if tb.Failed() {
+		tb.Logf("the end of the log:\n%s", log[max(len(log)-50_000, 0):])
+	}
+	if crash := testbed.Crash(log); crash != "" {
+		tb.Error(testbed.Grave("the log says: " + crash))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if shown := l.secrets.Shown(log); shown != "" {
+		tb.Error(testbed.Grave("the log shows a part of a payment: " + shown))
+	}
+}
+
+// resolver is the recursive resolver that every world asks. It counts what it is asked.
+type resolver struct {
+	addr string // ip:port
+	zone testbed.Zone
+
+	mu    sync.Mutex
+	asked map[string]map[string]bool // name -> questions, a datagram sent again counted once
+	held  map[string]*hold           // by name
+}
+
+// hold is where questions about a name wait until it ends.
+type hold struct{ arrived, ended chan struct{} }
+
+// zoneText is what the resolver knows. Addresses are those of RFC 5737.
+const zoneText = `
+*.           30   A     192.0.2.77
+com.         3600 NS    a.gtld-servers.net.
+example.com. 300  A     192.0.2.1
+example.com. 300  MX    10 mx1.example.com.
+example.com. 300  MX    20 MX2.example.com.
+`
+
+func newResolver(tb testing.TB) *resolver {
+	r := &resolver{zone: testbed.ReadZone(tb, zoneText), asked: map[string]map[string]bool{}, held: map[string]*hold{}}
+	r.addr = testbed.Resolver(tb, r)
+	return r
+}
+
+func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	name, _, ok := testbed.Question(q)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	if r.asked[name] == nil {
+		r.asked[name] = map[string]bool{}
+	}
+	first := len(r.asked[name]) == 0
+	// When the client fears a loss, it sends the same question again, over TCP as
+	// well: with the same id, and the same letter case of the name.
+	r.asked[name][fmt.Sprint(q.Id, q.Question[0].Name)] = true
+	h := r.held[name]
+	r.mu.Unlock()
+	if h != nil {
+		if first {
+			close(h.arrived)
+		}
+		<-h.ended
+	}
+	r.zone.ServeDNS(w, q)
+}
+
+// hold has the questions about a name wait until the test ends them, or ends.
+func (r *resolver) hold(tb testing.TB, name string) (arrived <-chan struct{}, end func()) {
+	h := &hold{make(chan struct{}), make(chan struct{})}
+	end = sync.OnceFunc(func() { close(h.ended) })
+	tb.Cleanup(end)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held[dns.Fqdn(name)] = h
+	return h.arrived, end
+}
+
+func (r *resolver) lookups(name string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.asked[dns.Fqdn(name)])
+}
 
 // setup is the configuration of a deployment that a test may change.
 type setup struct {
-	facilitator string // URL
-	resolvers   string
-	crowd       bool // see localBinary
+	env   map[string]string
+	crowd bool // see localBinary
 	// table is what the built functions have, and endpoint the URL that they reach its server at.
 	table, endpoint string
-	// more are other variables, or other values of the same; see testbed.Alone.
-	more map[string]string
 }
 
 func (l *lab) setup() setup {
-	return setup{facilitator: l.url, resolvers: l.dns.addr, more: testbed.Alone()}
-}
-
-func (s setup) environment() map[string]string {
-	env := maps.Clone(s.more)
-	env["FACILITATOR_URL"], env["DNS_RESOLVERS"] = s.facilitator, s.resolvers
-	env["RECEIPT_KEY"], env["RECEIPT_PUBLIC_KEYS"] = receiptKey, receiptPublicKey
-	env["LOG_LEVEL"] = cmp.Or(env["LOG_LEVEL"], "debug")
-	return env
+	env := testbed.Alone()
+	maps.Copy(env, map[string]string{
+		"FACILITATOR_URL": l.url, "DNS_RESOLVERS": l.dns.addr, "RECEIPT_KEY": receiptKey, "RECEIPT_PUBLIC_KEYS": receiptPublicKey, "LOG_LEVEL": "debug",
+	})
+	return setup{env: env}
 }
 
 // deployment is a running service.
 type deployment struct {
-	base     string // where it listens
-	origin   string // what it calls itself
-	log      func() string
-	stranger bool // it is the shop of infra/shop
-
-	host *testbed.Host // of the built functions
-	// kill ends the process that has a request, and returns when it is gone; revive is the
-	// service afterwards. dead is what the client of a killed process gets: nil means no answer.
-	kill   func()
-	revive func() *deployment
-	dead   *want
+	base   string        // where it listens
+	origin string        // what it calls itself
+	host   *testbed.Host // of the built functions
 }
 
-// amount is what the purchase of a test costs.
-func (d *deployment) amount() string {
-	if d.stranger {
-		return "10000"
-	}
-	return catalog.DNS().Amount
-}
-
-// localBinary is the local runner, watched by the race detector. A quick run does
-// without it, and so without a C compiler; and so does a crowd: the race detector makes
-// a signature fifteen times as dear, and a thousand of them at once on two cores then
-// wait for the processor until their time is up.
+// localBinary is the local runner, watched by the race detector but in a quick run, which needs no
+// C compiler, and in a crowd, for which the detector is too slow.
 func localBinary(tb testing.TB, crowd bool) string {
 	if testing.Short() || crowd {
 		return testbed.Program(tb, testbed.LocalRunner)
@@ -76,24 +179,18 @@ func localBinary(tb testing.TB, crowd bool) string {
 	return testbed.Watched(tb, testbed.LocalRunner)
 }
 
-// openLocal runs the built local runner over a new ledger file. It can be killed.
+// openLocal runs the built local runner over a new ledger file.
 func openLocal(tb testing.TB, l *lab, s setup) *deployment {
-	return openLocalOver(tb, l, s, filepath.Join(tb.TempDir(), "ledger.db"))
-}
-
-func openLocalOver(tb testing.TB, l *lab, s setup, ledgerFile string) *deployment {
-	p := launchLocal(tb, l, s, map[string]string{"LEDGER_FILE": ledgerFile})
+	p := launchLocal(tb, l, s)
 	if err := p.Ready(); err != nil {
 		tb.Fatal(err)
 	}
-	revive := func() *deployment { return openLocalOver(tb, l, s, ledgerFile) }
-	return &deployment{base: p.URL, origin: p.URL, log: p.Log.String, kill: p.Kill, revive: revive}
+	return &deployment{base: p.URL, origin: p.URL}
 }
 
-// launchLocal starts the local runner. At the end of the test it is stopped, and must
-// have ended well.
+// launchLocal starts the local runner, which must end well at the end of the test.
 func launchLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *testbed.Process {
-	settings := append([]map[string]string{s.environment()}, more...)
+	settings := append([]map[string]string{s.env}, more...)
 	p, err := testbed.Launch(testbed.Local(localBinary(tb, s.crowd), tb.TempDir(), settings...), nil)
 	if err != nil {
 		tb.Fatal(err)
@@ -105,48 +202,22 @@ func launchLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *tes
 	return p
 }
 
-// openShop runs the shop of infra/shop over the ledger in a folder. It can be killed.
-func openShop(tb testing.TB, s setup, dir string) *deployment {
-	d := &deployment{stranger: true, revive: func() *deployment { return openShop(tb, s, dir) }}
-	testbed.Until(tb, "the shop", func() error { // somebody may be faster at the address
-		addr := testbed.FreeAddr(tb)
-		p, err := testbed.Launch(testbed.Shop(tb, dir, addr, s.facilitator), nil)
-		if err != nil {
-			return err
-		}
-		tb.Cleanup(p.Kill)
-		d.base, d.origin, d.log, d.kill = "http://"+addr, "http://"+addr, p.Log.String, p.Kill
-		return p.Listens(addr)
-	})
-	return d
-}
-
 // dnsFunction is the name of the function of DNS lookups in the template.
 const dnsFunction = "DnsFunction"
 
-// openFunctions runs the built functions as the template deploys them, on the setup's table,
-// behind a gateway. They can be killed: the host starts another process for the next request.
-// configure may change the host; nil does not, and then no invocation may fail.
+// openFunctions runs the built functions as the template deploys them, on the setup's table.
+// Without configure no invocation may fail.
 func openFunctions(tb testing.TB, l *lab, s setup, configure func(*testbed.Deployment)) *deployment {
-	const domain = "e2e.execute-api.us-east-1.amazonaws.com"
 	log := new(testbed.Output)
-	d := &deployment{origin: "https://" + domain, log: log.String}
 	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // when the host is closed
-	env := maps.Clone(s.more)
-	env["AWS_ENDPOINT_URL_DYNAMODB"] = s.endpoint
 	functions := testbed.Deployment{
-		Functions: testbed.Functions(tb), Sound: configure == nil, Environment: env, Domain: domain, Logs: log,
-		Parameters: map[string]string{
-			"Ledger": s.table, "LogLevel": "debug", "FacilitatorUrl": s.facilitator,
-			"DnsResolvers": s.resolvers, "ReceiptKey": receiptKey, "ReceiptPublicKeys": receiptPublicKey,
-		},
+		Functions: testbed.Functions(tb), Sound: configure == nil, Logs: log, Parameters: testbed.Parameters(s.env),
+		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": cmp.Or(s.endpoint, "http://127.0.0.1:1")},
 	}
+	functions.Parameters["Ledger"] = s.table
 	if configure != nil {
 		configure(&functions)
 	}
-	d.host = functions.Open(tb)
-	d.base = d.host.URL
-	d.kill = func() { d.host.Kill(dnsFunction) }
-	d.revive, d.dead = func() *deployment { return d }, &want{gateway: true, status: http.StatusInternalServerError}
-	return d
+	host := functions.Open(tb)
+	return &deployment{base: host.URL, origin: "https://" + testbed.Domain, host: host}
 }

@@ -41,7 +41,6 @@ func Context() map[string]any {
 // Synthesize runs the CDK app, a program, in a folder with a context, as the CDK CLI does,
 // without credentials and without a network. It returns the template that it wrote.
 func Synthesize(tb testing.TB, app, dir string, context map[string]any) ([]byte, error) {
-	tb.Helper()
 	testbed.Find(tb, "Node for the CDK", "node")
 	out := tb.TempDir()
 	text, err := json.Marshal(context)
@@ -58,7 +57,6 @@ func Synthesize(tb testing.TB, app, dir string, context map[string]any) ([]byte,
 
 // Template is template.yaml as JSON has it, with the long forms of intrinsic functions.
 func Template(tb testing.TB) map[string]any {
-	tb.Helper()
 	text, err := os.ReadFile(filepath.Join(testbed.Root(tb), "template.yaml"))
 	var root yaml.Node
 	if err == nil {
@@ -138,7 +136,6 @@ func Routes() map[string][]string {
 // table, or a secret. There are no other statements: policy templates and AWS's managed
 // policies are wider than needed.
 func Granted(tb testing.TB, slug string) (all []string) {
-	tb.Helper()
 	resources := Template(tb)["Resources"].(object)
 	properties := func(id string) object { return resources[id].(object)["Properties"].(object) }
 	function := properties(sam.LogicalID(slug))

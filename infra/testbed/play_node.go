@@ -47,99 +47,81 @@ type PlayNode struct {
 	Failed string
 }
 
-type call struct {
-	ID     json.RawMessage
-	Method string
-	Params []json.RawMessage
-}
-
+// ServeHTTP implements http.Handler.
 func (n PlayNode) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCall))
 	single := bytes.HasPrefix(raw, []byte("{"))
 	if single {
 		raw = slices.Concat([]byte("["), raw, []byte("]"))
 	}
-	var calls []call
+	var calls []struct {
+		ID     json.RawMessage
+		Method string
+		Params []json.RawMessage
+	}
 	if err := cmp.Or(err, json.Unmarshal(raw, &calls)); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	replies := make([]any, len(calls))
+	replies := make([]map[string]any, len(calls))
 	for i, c := range calls {
-		reply := map[string]any{"jsonrpc": "2.0", "id": c.ID}
-		if result, err := n.answer(c.Method, c.Params); err == nil {
-			reply["result"] = result
+		replies[i] = map[string]any{"jsonrpc": "2.0", "id": c.ID}
+		if result, err := n.answer(c.Method, append(c.Params, nil, nil)); err == nil {
+			replies[i]["result"] = result
 		} else {
-			reply["error"] = map[string]any{"code": -32602, "message": err.Error()}
+			replies[i]["error"] = map[string]any{"code": -32602, "message": err.Error()}
 		}
-		replies[i] = reply
 	}
+	w.Header().Set("Content-Type", "application/json")
 	var answer any = replies
 	if single {
 		answer = replies[0]
 	}
-	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer) // the client may be gone
 }
 
+// answer is the result of a call with two params at least.
 func (n PlayNode) answer(method string, params []json.RawMessage) (any, error) {
-	params = append(params, nil, nil) // so that there are two
-	text := func(i int) (s string) {
-		_ = json.Unmarshal(params[i], &s) // only a text can be a tag
-		return s
-	}
+	var text, tag string
+	_ = json.Unmarshal(params[0], &text) // only a text can be a tag
+	_ = json.Unmarshal(params[1], &tag)
 	switch method {
 	case "eth_chainId":
 		return quantity(n.ChainID), nil
 	case "eth_getBlockByNumber":
-		at, err := n.number(text(0))
+		at, err := n.number(text)
 		return map[string]string{"number": quantity(at), "timestamp": quantity(at * blockTime), "hash": blockHash(at)}, err
-	case "eth_call":
-		return n.state(params[0], text(1))
+	case "eth_call": // authorizationState(payer, nonce) at a block
+		var q struct{ Data string }
+		if err := json.Unmarshal(params[0], &q); err != nil || len(q.Data) != selectorSize+2*wordSize {
+			return nil, fmt.Errorf("a call with %q", q.Data)
+		}
+		payer, nonce := "0x"+q.Data[selectorSize:][:wordSize], "0x"+q.Data[selectorSize+wordSize:]
+		used, err := n.between("0x0", tag, []topic{{eventUsed}, {payer}, {nonce}})
+		return fmt.Sprintf("0x%0*d", wordSize, len(used)), err
 	case "eth_getLogs":
-		return n.logs(params[0])
+		var q struct {
+			Topics             []topic
+			FromBlock, ToBlock string
+		}
+		if err := json.Unmarshal(params[0], &q); err != nil {
+			return nil, fmt.Errorf("a filter %.200s", params[0])
+		}
+		return n.between(q.FromBlock, q.ToBlock, q.Topics)
 	case "eth_getTransactionReceipt":
-		return n.receipt(text(0)), nil
+		if text == n.Failed {
+			at, err := n.number("latest")
+			return map[string]any{"transactionHash": text, "blockHash": blockHash(at), "blockNumber": quantity(at), "status": "0x0", "logs": []event{}}, err
+		}
+		logs := slices.DeleteFunc(n.events(), func(e event) bool { return e.TransactionHash != text })
+		if len(logs) == 0 {
+			return nil, nil //nolint:nilnil // null, as of a transaction that there is not
+		}
+		return map[string]any{
+			"transactionHash": text, "blockHash": logs[0].BlockHash, "blockNumber": logs[0].BlockNumber, "status": "0x1", "logs": logs,
+		}, nil
 	}
 	return nil, fmt.Errorf("%s is not known here", method)
-}
-
-// receipt is null for a transaction that there is not.
-func (n PlayNode) receipt(hash string) any {
-	if hash == n.Failed {
-		at, _ := n.number("latest")
-		return map[string]any{"transactionHash": hash, "blockHash": blockHash(at), "blockNumber": quantity(at), "status": "0x0", "logs": []event{}}
-	}
-	logs := slices.DeleteFunc(n.events(), func(e event) bool { return e.TransactionHash != hash })
-	if len(logs) == 0 {
-		return nil
-	}
-	return map[string]any{
-		"transactionHash": hash, "blockHash": logs[0].BlockHash, "blockNumber": logs[0].BlockNumber, "status": "0x1", "logs": logs,
-	}
-}
-
-// state is authorizationState(payer, nonce) at a block.
-func (n PlayNode) state(raw json.RawMessage, tag string) (any, error) {
-	var q struct{ Data string }
-	if err := json.Unmarshal(raw, &q); err != nil || len(q.Data) != selectorSize+2*wordSize {
-		return nil, fmt.Errorf("a call with %q", q.Data)
-	}
-	payer, nonce := "0x"+q.Data[selectorSize:][:wordSize], "0x"+q.Data[selectorSize+wordSize:]
-	used, err := n.between("0x0", tag, []topic{{eventUsed}, {payer}, {nonce}})
-	return fmt.Sprintf("0x%0*d", wordSize, len(used)), err
-}
-
-// logs are the events that a filter lets through.
-func (n PlayNode) logs(raw json.RawMessage) (any, error) {
-	var q struct {
-		Topics             []topic
-		FromBlock, ToBlock string
-	}
-	if err := json.Unmarshal(raw, &q); err != nil {
-		return nil, fmt.Errorf("a filter %.200s", raw)
-	}
-	return n.between(q.FromBlock, q.ToBlock, q.Topics)
 }
 
 // between are the events of a range of blocks that have certain topics.
@@ -180,8 +162,7 @@ type event struct {
 	block           uint64
 }
 
-// events are those of all transfers, in the order of the chain: the use of the
-// authorization, if there was one, and right behind it the money.
+// events are those of all transfers: the use of the authorization, and right behind it the money.
 func (n PlayNode) events() []event {
 	moved := slices.Clone(n.Moved())
 	slices.SortFunc(moved, func(a, b x402test.Transfer) int {

@@ -135,3 +135,62 @@ func headersRows() []row {
 		alike("headers", fails(lookup.HeadersTimeout, guard.Unresolved), "silent", "refused"),
 	)
 }
+
+// dnsRows are spec §7.2 and §7.3 for dns, and the fields of §2.1.
+func dnsRows() []row {
+	dns := asks("dns")
+	none := want{"rcode": "NOERROR", "ttl": nil, "records": count(0)}
+	return append([]row{
+		dns("example.com", want{"type": "A", "rcode": "NOERROR", "ttl": 300, "records": count(1), "records.0.address": starts("93.184.")}),
+		dns("example.com", want{"ttl": 200, "records.0.preference": 10, "records.1.exchange": "mx2.example.com"}, "type=MX"),
+		dns("example.com", want{"type": "TXT", "records.0.text": "v=spf1 -all", "records.0.strings": []string{"v=spf1 ", "-all"}}, "type=txt"),
+		dns("example.com", want{"records.0.target": "ns1.example.com"}, "type=NS"),
+		dns("example.com", want{"records.0.mname": "ns1.example.com", "records.0.minimum": 5}, "type=SOA"),
+		dns("www", want{"ttl": 60, "records": count(1)}),
+		dns("six", want{"records.0.address": "2606:2800:220:1::6"}, "type=AAAA"),
+		dns("empty", none),
+		dns("servfail", want{"rcode": "SERVFAIL", "ttl": nil, "records": count(0)}),
+		dns("long", want{"records": count(1), "ttl": 60}, "type=TXT"),
+		dns("loopback", want{"records.0.address": "127.0.0.1"}),
+		dns("BÜCHER.com.", want{"domain": "xn--bcher-kva.com"}),
+		dns("_dmarc.example.com", want{"records.0.text": "v=DMARC1; p=none"}, "type=TXT"),
+		dns("refused", fails(lookup.UpstreamUnavailable)),
+		dns("silent", fails(lookup.DNSTimeout)),
+		dns("example.com", fails(lookup.InvalidType), "type=PTR"),
+		dns("example.com", fails(lookup.InvalidDomain), "domain=example.com"),
+	}, alike("dns", fails(lookup.NXDomain), "gone", "dangling")...)
+}
+
+// redirectHosts are about chains.
+func redirectHosts() []host {
+	return []host{
+		{name: "there", serve: web(to("https://www.example.com/"))},
+		{name: "relative", serve: web(paths(map[string]string{
+			"/": status(301, "Location: a/b?x=1#frag"), "/a/b?x=1": status(308, "Location: ../c"), "/c": status(200),
+		}))},
+		{name: "hops5", serve: web(chain(5))},
+	}
+}
+
+// redirectRows are the codes of resolve-redirect, and the fields of spec §2.5. Each stop
+// reason has its row in package redirect.
+func redirectRows() []row {
+	trace := asks("resolve-redirect")
+	return slices.Concat([]row{
+		trace("example.com", want{"stop_reason": nil, "hop_count": 1, "hops.0.status": 200, "hops.0.location": nil, "final_url": "https://example.com/"}),
+		trace("there", want{
+			"start_url": "https://there.example.com/", "final_url": "https://www.example.com/", "hop_count": 2, "truncated": false, "stop_reason": nil,
+			"hops.0.index": 0, "hops.0.method": "HEAD", "hops.0.status": 302, "hops.0.location": "https://www.example.com/", "hops.1.peer_ip": starts("93.184."),
+		}),
+		trace("relative", want{"final_url": "https://relative.example.com/c", "hop_count": 3, "hops.1.url": "https://relative.example.com/a/b?x=1"}),
+		trace("hops5", want{"hop_count": 5, "truncated": true, "stop_reason": "max_hops"}),
+		trace("gone", fails(lookup.NXDomain)),
+		trace("closed", fails(lookup.ConnectFailed)),
+		trace("loopback", fails(lookup.BlockedAddress)),
+	},
+		alike("resolve-redirect", fails(lookup.HandshakeFailed), "alert"),
+		alike("resolve-redirect", fails(lookup.HTTPFailed), "hangup", "endless"),
+		alike("resolve-redirect", fails(lookup.RedirectTimeout), "quiet"),
+		alike("resolve-redirect", fails(lookup.RedirectTimeout, guard.Unresolved), "refused"),
+	)
+}
