@@ -81,21 +81,6 @@ func TestConnections(t *testing.T) {
 	})
 }
 
-func TestFetchRefusesOddPaths(t *testing.T) {
-	t.Parallel()
-	w := testbed.NewOrigins(t)
-	w.Resolve(name, testbed.OriginName{Addrs: []string{addr}})
-	h := host(t.Context(), t, w)
-	for _, p := range []string{"", "x", "/a b", "/\r\nHost: b", "/\x7f", "/é", "http://b/"} {
-		if _, err := h.Fetch(t.Context(), p); err == nil || fault.From(err).Code != fault.InternalError {
-			t.Errorf("%q: %v, want an error without a code", p, err)
-		}
-	}
-	if len(w.Dials()) != 0 {
-		t.Error("connected")
-	}
-}
-
 // TestFault: which errors are the tool's time-out, and what is said of them. A verdict
 // about the target is not one, even when the time ends with it.
 func TestFault(t *testing.T) {

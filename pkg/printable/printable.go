@@ -4,7 +4,7 @@
 //
 // Such text may be long, may hold what moves a terminal's cursor or colours it
 // (control characters, C1 among them), and may hold marks that reorder or hide
-// what is displayed. Text bounds it and replaces those characters; Handler does
+// what is displayed. Text bounds it and replaces those characters; Log does
 // so for everything that is logged.
 package printable
 
@@ -76,9 +76,8 @@ func Quote(s string, most int) string {
 	return strconv.QuoteToASCII(s)
 }
 
-// Marshal encodes an answer whose text may be a stranger's. What a reader would not see,
-// or what steers what he sees, is written as an escape, so that a record, a registry or a
-// certificate cannot show a person or a model something else than it says. These bytes
+// Marshal encodes an answer as JSON, so that a record, a registry or a certificate in it
+// cannot show a person or a model something else than it says. These bytes
 // are what is stored, digested for receipts, and sent, over HTTP and MCP. It panics for a
 // value that JSON does not have, which is a bug.
 func Marshal(v any) []byte {
@@ -151,79 +150,63 @@ func onOneLine(r rune) rune {
 
 var _ json.Marshaler = Own("")
 
-// Own is a text of our own making, such as a stack trace. Handler passes it on
-// whole.
+// Own is a text of our own making, such as a stack trace, which is logged whole.
 type Own string
 
 // MarshalJSON implements json.Marshaler.
 func (o Own) MarshalJSON() ([]byte, error) { return json.Marshal(string(o)) }
 
-// Handler is a slog.Handler that passes every attribute's text through Text:
-// strings, errors, and maps of strings. Messages and keys are constants of
-// ours, and values of any other type are not a peer's.
-type Handler struct{ next slog.Handler }
-
-var _ slog.Handler = Handler{}
+// handler passes the text of every attribute through Text: strings, errors, and maps of
+// strings. Messages and keys are constants of ours, and values of any other type are not a
+// peer's.
+type handler struct{ slog.Handler }
 
 // Log is a logger to the same place whose attributes are fit to be read. One
 // that is such a logger already is returned as it is.
 func Log(l *slog.Logger) *slog.Logger {
-	if _, done := l.Handler().(Handler); done {
+	if _, done := l.Handler().(handler); done {
 		return l
 	}
-	return slog.New(Handler{l.Handler()})
-}
-
-// Enabled implements slog.Handler.
-func (h Handler) Enabled(ctx context.Context, level slog.Level) bool {
-	return h.next.Enabled(ctx, level)
+	return slog.New(handler{l.Handler()})
 }
 
 // Handle implements slog.Handler.
-func (h Handler) Handle(ctx context.Context, r slog.Record) error {
-	attrs := make([]slog.Attr, 0, r.NumAttrs())
+func (h handler) Handle(ctx context.Context, r slog.Record) error {
+	clean := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
-		attrs = append(attrs, slog.Attr{Key: a.Key, Value: readable(a.Value.Resolve())})
+		clean.AddAttrs(allReadable(a)...)
 		return true
 	})
-	clean := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
-	clean.AddAttrs(attrs...)
-	return h.next.Handle(ctx, clean)
+	return h.Handler.Handle(ctx, clean)
 }
 
 // WithAttrs implements slog.Handler.
-func (h Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return Handler{h.next.WithAttrs(allReadable(attrs))}
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return handler{h.Handler.WithAttrs(allReadable(attrs...))}
 }
 
 // WithGroup implements slog.Handler.
-func (h Handler) WithGroup(name string) slog.Handler { return Handler{h.next.WithGroup(name)} }
+func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name)} }
 
-func allReadable(attrs []slog.Attr) []slog.Attr {
+func allReadable(attrs ...slog.Attr) []slog.Attr {
 	clean := make([]slog.Attr, len(attrs))
 	for i, a := range attrs {
-		clean[i] = slog.Attr{Key: a.Key, Value: readable(a.Value.Resolve())}
+		v := a.Value.Resolve()
+		switch x := v.Any().(type) {
+		case string:
+			v = slog.StringValue(Text(x))
+		case []slog.Attr:
+			v = slog.GroupValue(allReadable(x...)...)
+		case error:
+			v = slog.StringValue(Text(x.Error()))
+		case map[string]string:
+			texts := make(map[string]string, len(x))
+			for key, value := range x {
+				texts[Text(key)] = Text(value)
+			}
+			v = slog.AnyValue(texts)
+		}
+		clean[i] = slog.Attr{Key: a.Key, Value: v}
 	}
 	return clean
-}
-
-func readable(v slog.Value) slog.Value {
-	switch v.Kind() {
-	case slog.KindString:
-		return slog.StringValue(Text(v.String()))
-	case slog.KindGroup:
-		return slog.GroupValue(allReadable(v.Group())...)
-	default:
-	}
-	switch x := v.Any().(type) {
-	case error:
-		return slog.StringValue(Text(x.Error()))
-	case map[string]string:
-		clean := make(map[string]string, len(x))
-		for key, value := range x {
-			clean[Text(key)] = Text(value)
-		}
-		return slog.AnyValue(clean)
-	}
-	return v
 }

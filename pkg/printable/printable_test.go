@@ -90,21 +90,6 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Every character is either escaped or left as it is, by its properties alone.
-func TestHidden(t *testing.T) {
-	t.Parallel()
-	for r := rune(0x7f); r <= unicode.MaxRune; r++ {
-		text := string(r)
-		if !utf8.ValidRune(r) {
-			continue
-		}
-		want := unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
-		if got := string(printable.JSON([]byte(text))); (got != text) != want {
-			t.Errorf("U+%04X has become %s", r, got)
-		}
-	}
-}
-
 // A JSON text means the same, and shows nothing that steers.
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{

@@ -160,7 +160,7 @@ func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string
 		return newReply(msg, server.Addr(), name, qtype)
 	}
 	r := &reply{outcome: useless, err: fmt.Errorf("resolver %s: %w", server, err)}
-	if ctx.Err() != nil || isTimeout(err) {
+	if ctx.Err() != nil {
 		r.outcome = silent
 	}
 	return r

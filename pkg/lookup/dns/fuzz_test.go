@@ -116,21 +116,6 @@ func decode(parts ...string) string {
 	return out.String()
 }
 
-// TestText: whatever bytes a TXT record holds can be read back from what is shown,
-// and UTF-8 without escapes is shown as it is.
-func TestText(t *testing.T) {
-	t.Parallel()
-	for n := range 1 << 16 {
-		for _, more := range []string{"", "9", "95", "\xa9"} {
-			s := string([]byte{byte(n >> 8), byte(n)}) + more
-			got := readable([]byte(s))
-			if decode(got) != s || !utf8.ValidString(got) || utf8.ValidString(s) && !strings.Contains(s, `\`) && got != s {
-				t.Fatalf("%q is shown as %q", s, got)
-			}
-		}
-	}
-}
-
 // seeds are replies to a question of every kind that the code tells apart.
 func seeds(f *testing.F, q question) [][]byte {
 	f.Helper()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -179,7 +178,7 @@ func TestFallback(t *testing.T) {
 func TestCancel(t *testing.T) {
 	type row struct {
 		first  script
-		meddle func(network, address, method string, query []byte) error
+		meddle func(network, address, method string, query []byte)
 		due    time.Duration
 	}
 	eachInBubble(t, map[string]row{
@@ -207,32 +206,11 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestBrokenSocket: a socket that cannot be read from is passed over at once, and a
-// connection that times out by itself is silence.
-func TestBrokenSocket(t *testing.T) {
-	type row struct {
-		fails string
-		err   error
-		want  string
-	}
-	eachInBubble(t, map[string]row{
-		"deadline": {fails: "SetReadDeadline", err: net.ErrClosed, want: "upstream_unavailable at 0s"},
-		"dial":     {fails: "Dial", err: &net.OpError{Op: "dial", Err: context.DeadlineExceeded}, want: "dns_timeout at 0s"},
-	}, func(t *testing.T, c row) {
-		w := newWorld(t, host{udp: ok(0)})
-		w.meddle = func(_, _, called string, _ []byte) error { return map[string]error{c.fails: c.err}[called] }
-		if got := w.outcome(w.lookup("A")); got != c.want {
-			t.Errorf("%s, want %s", got, c.want)
-		}
-	})
-}
-
 // reluctantly meddles with connections: they take a second to close.
-func reluctantly(_, _, method string, _ []byte) error {
+func reluctantly(_, _, method string, _ []byte) {
 	if method == "Close" {
 		time.Sleep(time.Second) // in the bubble
 	}
-	return nil
 }
 
 // bug is in a method of the connections to the first resolver.
@@ -242,11 +220,10 @@ type bug struct {
 }
 
 // strike meddles with a world.
-func (b bug) strike(network, address, method string, query []byte) error {
+func (b bug) strike(network, address, method string, query []byte) {
 	if network == b.network && address == first && method == b.method && (b.qtype == 0 || unpacked(query).Question[0].Qtype == b.qtype) {
 		panic("bug in " + method)
 	}
-	return nil
 }
 
 // wantBug holds an error to internal_error, whose cause names the panic and

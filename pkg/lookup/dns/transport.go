@@ -164,10 +164,8 @@ func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*
 				return nil, err
 			}
 			resend = now.Add(resendAfter)
-			if err := conn.SetReadDeadline(resend); err != nil {
-				return nil, err
-			}
-			continue // unless the context has ended, and its deadline was just replaced
+			_ = conn.SetReadDeadline(resend) // where it fails, Read does
+			continue                         // unless the context has ended, and its deadline was just replaced
 		}
 		n, err := conn.Read(buf)
 		if err == nil {
@@ -179,7 +177,7 @@ func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*
 				return m, err
 			}
 			foreign()
-		} else if !isTimeout(err) {
+		} else if timed, ok := errors.AsType[net.Error](err); !ok || !timed.Timeout() {
 			return nil, err
 		}
 	}
@@ -198,11 +196,6 @@ func (q question) overTCP(conn net.Conn) (*miekg.Msg, error) {
 		return nil, err
 	}
 	return q.read(raw)
-}
-
-func isTimeout(err error) bool {
-	var n net.Error
-	return errors.As(err, &n) && n.Timeout()
 }
 
 // read judges bytes that came back. It returns the reply, or an error that is

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -192,10 +191,9 @@ type world struct {
 	list  []string
 	hosts map[string]host
 	begin time.Time
-	// meddle is called for each Dial, Read, Write, SetReadDeadline and Close of the
-	// client's. It may be nil, sleep and panic; for Dial and SetReadDeadline its
-	// error is the call's.
-	meddle func(network, address, method string, query []byte) error
+	// meddle is called for each Dial, Read, Write and Close of the client's. It may be
+	// nil, sleep and panic.
+	meddle func(network, address, method string, query []byte)
 
 	near  atomic.Int64 // connections whose Close has not returned
 	mu    sync.Mutex
@@ -220,9 +218,7 @@ func (w *world) dial(_ context.Context, network, address string) (net.Conn, erro
 	w.dials = append(w.dials, fmt.Sprintf("%s%s at %v", strings.TrimPrefix(network+" ", "udp "), address, time.Since(w.begin)))
 	near, far := net.Pipe()
 	c := &conn{Conn: near, world: w, network: network, address: address}
-	if err := c.call("Dial", nil); err != nil {
-		return nil, err
-	}
+	c.call("Dial", nil)
 	s := map[string]script{"udp": w.hosts[address].udp, "tcp": w.hosts[address].tcp}[network]
 	if s == nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
@@ -278,11 +274,10 @@ type conn struct {
 	once             sync.Once
 }
 
-func (c *conn) call(method string, query []byte) error {
-	if c.world.meddle == nil {
-		return nil
+func (c *conn) call(method string, query []byte) {
+	if c.world.meddle != nil {
+		c.world.meddle(c.network, c.address, method, query)
 	}
-	return c.world.meddle(c.network, c.address, method, query)
 }
 
 func (c *conn) Read(p []byte) (int, error) {
@@ -295,16 +290,12 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func (c *conn) SetReadDeadline(at time.Time) error {
-	return errors.Join(c.call("SetReadDeadline", nil), c.Conn.SetReadDeadline(at))
-}
-
 // Close lets nobody read any more before it calls, and counts after that.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
 		defer c.world.near.Add(-1)
-		err = errors.Join(err, c.call("Close", nil))
+		c.call("Close", nil)
 	})
 	return err
 }
