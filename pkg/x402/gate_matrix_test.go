@@ -38,11 +38,12 @@ func standings() map[string]standing {
 		}
 	}
 	owed := after(moved(), nil, true)
-	closed := func(end func(l *ledger.Ledger, ctx context.Context, key, word string) (*ledger.Record, error)) func(b *harness, h string) {
+	closed := func(end ledger.Event) func(b *harness, h string) {
 		return func(b *harness, h string) {
 			owed(b, h)
 			time.Sleep(25 * time.Hour)
-			if _, err := end(ledger.New(b.store, time.Now, func() string { return "closed" }), b.t.Context(), b.stored(h).Key, tx); err != nil {
+			l := ledger.New(b.store, time.Now, func() string { return "closed" })
+			if _, err := l.Apply(b.t.Context(), b.stored(h), end, ledger.Change{Transaction: tx}); err != nil {
 				b.t.Fatal(err)
 			}
 		}
@@ -63,8 +64,8 @@ func standings() map[string]standing {
 		"owed":      {"true", owed},
 		"spent":     {"true", func(b *harness, h string) { owed(b, h); time.Sleep(25 * time.Hour) }},
 		"redeemed":  {"true", after(moved(), nil, false)},
-		"refunded":  {"true", closed((*ledger.Ledger).Refund)},
-		"attested":  {"true", closed((*ledger.Ledger).Attest)},
+		"refunded":  {"true", closed(ledger.EventRefund)},
+		"attested":  {"true", closed(ledger.EventAttest)},
 	}
 }
 
@@ -145,7 +146,7 @@ func TestMoneyWithoutARequest(t *testing.T) {
 			b.verify = x402.Verification{Valid: true}
 			h := b.sign(change)
 			l := ledger.New(b.store, time.Now, func() string { return "seen" })
-			if _, err := l.Testify(t.Context(), ledger.Witness{
+			if _, _, err := l.Testify(t.Context(), ledger.Witness{
 				Key: b.key(h), Receipt: ledger.Receipt{Transaction: tx}, At: time.Now(), Of: func(ledger.Record) bool { return true },
 			}); err != nil {
 				t.Fatal(err)
@@ -158,15 +159,15 @@ func TestMoneyWithoutARequest(t *testing.T) {
 		})
 	}
 	// What its payer is told, as long as it is due and once it is closed.
-	for told, end := range map[string]func(l *ledger.Ledger, ctx context.Context, key, word string) (*ledger.Record, error){
-		"is due back": nil, "refunded by transaction 0xback": (*ledger.Ledger).Refund, "authorization already used": (*ledger.Ledger).Attest,
+	for told, end := range map[string]ledger.Event{
+		"is due back": "", "refunded by transaction 0xback": ledger.EventRefund, "authorization already used": ledger.EventAttest,
 	} {
 		within(t, nil, func(t *testing.T, b *harness) {
 			h := b.sign(nil)
 			l := ledger.New(b.store, time.Now, rand.Text)
-			_, err := l.Testify(t.Context(), ledger.Witness{Key: b.key(h), Receipt: ledger.Receipt{Transaction: tx}, At: time.Now()})
-			if err == nil && end != nil {
-				_, err = end(l, t.Context(), b.key(h), "0xback")
+			r, _, err := l.Testify(t.Context(), ledger.Witness{Key: b.key(h), Receipt: ledger.Receipt{Transaction: tx}, At: time.Now()})
+			if err == nil && end != "" {
+				_, err = l.Apply(t.Context(), *r, end, ledger.Change{Transaction: "0xback"})
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -193,10 +193,10 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 		return nil
 	case result == deposit:
 		r.Deposits++
-	case result == ledger.Found:
+	case result == found:
 		r.Found++
 		attention = "a payment that was not known to be paid is paid"
-	case result == ledger.RefundDue:
+	case result == refundDue:
 		r.Unasked++
 		attention = "money came of which there is no record"
 	case result == forgotten:
@@ -210,16 +210,22 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	return nil
 }
 
-// The result of a transfer that is of no record, and of which none is made.
+// testimony is what a transfer says of the ledger.
+type testimony int
+
 const (
-	ignored   ledger.Testimony = -1 - iota // older than the first cursor
-	deposit                                // no payment: without an authorization, or of less than any price
-	forgotten                              // too old to be recorded
+	known     testimony = iota // its record was known to be paid, or paid back
+	found                      // its record was not known to be paid, and the answer is owed now
+	refundDue                  // there was no record, or one whose answer nobody is owed
+	// No record is made of these.
+	ignored   // older than the first cursor
+	deposit   // no payment: without an authorization, or of less than any price
+	forgotten // too old to be recorded
 )
 
 // testify records a transfer. No record is made of one that is early, small or too old.
-func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (ledger.Testimony, error) {
-	var unrecorded ledger.Testimony
+func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (testimony, error) {
+	var unrecorded testimony
 	authorized := t.Authorized && t.Value.Sign() > 0
 	switch {
 	case early:
@@ -242,11 +248,18 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 	if err != nil {
 		return 0, err
 	}
-	return r.Ledger.Testify(ctx, ledger.Witness{
+	record, written, err := r.Ledger.Testify(ctx, ledger.Witness{
 		Key: key, Terms: terms, At: t.Time,
 		Receipt: ledger.Receipt{Transaction: t.Transaction, Payer: t.From.Checksum(), Network: r.Terms.Network},
 		Of:      func(record ledger.Record) bool { return paidBy(record, t) },
 	})
+	switch {
+	case err != nil || !written:
+		return known, err
+	case ledger.Spent(*record, r.Now()):
+		return refundDue, nil
+	}
+	return found, nil
 }
 
 // paidBy says whether a transfer has the amount and payee of a record. The payer

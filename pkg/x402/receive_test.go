@@ -158,11 +158,11 @@ func TestReceive(t *testing.T) {
 		"redeemed":  {func(d *reconcilerHarness) { redeem(d, d.claim(1)) }, known, ""},
 		"refunded": {func(d *reconcilerHarness) {
 			d.owed(1, ledger.MaxLookups)
-			must(d.ledger.Refund(d.t.Context(), payment(1).Key, "0xback"))
+			must(d.ledger.Apply(d.t.Context(), *must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventRefund, ledger.Change{Transaction: "0xback"}))
 		}, known, ""},
 		"closed as answered": {func(d *reconcilerHarness) {
 			d.owed(1, ledger.MaxLookups)
-			must(d.ledger.Attest(d.t.Context(), payment(1).Key, "answered"))
+			must(d.ledger.Apply(d.t.Context(), *must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventAttest, ledger.Change{Reason: "answered"}))
 		}, known, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -165,8 +165,8 @@ func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, er
 	case err != nil:
 		return nil, err
 	case sending == ledger.NeverSent:
-		closed, err := r.Ledger.CloseUnsent(ctx, record)
-		if err == nil && !closed {
+		_, err := r.Ledger.Apply(ctx, record, ledger.EventNotSent, ledger.Change{Reason: "its attempt ended before it was sent"})
+		if errors.Is(err, ledger.ErrConflict) {
 			return &r.Skipped, nil
 		}
 		return &r.RefusedLate, err

@@ -160,7 +160,8 @@ func TestReconcileReadsToTheEnd(t *testing.T) {
 		const n = 2500
 		for i := range n {
 			w := ledger.Witness{Key: payment(100 + i).Key, Terms: payment(1).Terms, At: time.Now(), Receipt: ledger.Receipt{Transaction: tx}}
-			must(d.ledger.Testify(t.Context(), w))
+			_, _, err := d.ledger.Testify(t.Context(), w)
+			d.must(err)
 		}
 		time.Sleep(time.Hour)
 		d.owed(1, ledger.MaxLookups)

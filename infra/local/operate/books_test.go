@@ -57,6 +57,15 @@ func (s *shop) answered(n int, transaction string) {
 	s.must(s.settled(n, transaction).Redeem(s.t.Context(), ledger.Answer{Status: 200, Stored: true, Encoding: "gzip", Body: []byte("x")}, 0, false))
 }
 
+// close writes a step of a refund.
+func (s *shop) close(n int, event ledger.Event, c ledger.Change) {
+	s.t.Helper()
+	r, err := s.Fetch(s.t.Context(), keyOf(n))
+	s.must(err)
+	_, err = s.Apply(s.t.Context(), *r, event, c)
+	s.must(err)
+}
+
 // step does what a line of a script says has happened at the shop's time: a word, the
 // number of a payment in hexadecimal, and for some words another one. It is false for a
 // word that is not known.
@@ -104,17 +113,13 @@ func (s *shop) step(line string) bool {
 	case "in-doubt":
 		s.must(s.claim(keyOf(n)).End(ctx, ledger.EventUncertain, "timeout", ""))
 	case "begun": // to be sent back
-		r, err := s.Fetch(ctx, keyOf(n))
-		s.must(err)
-		_, _, err = s.SendBack(ctx, *r, value)
-		s.must(err)
+		s.close(n, ledger.EventSendBack, ledger.Change{Operator: value})
 	case "refunded":
-		_, err := s.Refund(ctx, keyOf(n), back)
-		s.must(err)
+		s.close(n, ledger.EventRefund, ledger.Change{Transaction: back})
 	case "sent-back":
 		s.send(nobodys, back, payer, value)
 	case "found": // by reconcile, on the chain
-		_, err := s.Testify(ctx, ledger.Witness{
+		_, _, err := s.Testify(ctx, ledger.Witness{
 			Key: keyOf(n), Terms: termsOf(s.t, payee, value), At: s.now, Receipt: receiptOf(txOf(n)),
 			Of: func(r ledger.Record) bool { return strings.Contains(string(r.Terms), value) },
 		})

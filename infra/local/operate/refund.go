@@ -116,7 +116,7 @@ func (l opened) closeAnswered(ctx context.Context, d due) error {
 		return fmt.Errorf("the record stays open: a refund of it was begun at %s, by %s. Ask whether it is on its way; if it is not, FORCE=1 closes the record as answered",
 			minute(b.At), plain(b.By))
 	}
-	_, err := l.Ledger.Attest(ctx, d.key, "answered before the ledger was restored, says "+operator())
+	_, err := l.Ledger.Apply(ctx, d.record, ledger.EventAttest, ledger.Change{Reason: "answered before the ledger was restored, says " + operator()})
 	if err := d.unwritten(err, "it may be closed or not: send the same command again"); err != nil {
 		return err
 	}
@@ -140,13 +140,13 @@ func (d due) unwritten(err error, otherwise string) error {
 // begin writes that the refund is begun, and prints what to transfer. The next one who asks
 // is told who has begun.
 func (l opened) begin(ctx context.Context, d due) error {
-	stands, begun, err := l.Ledger.SendBack(ctx, d.record, operator())
-	if err := d.unwritten(err, "it could not be written that you begin this refund: send the same command again before you transfer anything"); err != nil {
-		return err
-	}
-	if begun {
-		fmt.Fprintf(l.out, "this refund was begun at %s, by %s: ask whether it is on its way before you transfer anything\n\n",
-			minute(stands.SendingBack.At), plain(stands.SendingBack.By))
+	if b := d.record.SendingBack; b != nil {
+		fmt.Fprintf(l.out, "this refund was begun at %s, by %s: ask whether it is on its way before you transfer anything\n\n", minute(b.At), plain(b.By))
+	} else {
+		_, err := l.Ledger.Apply(ctx, d.record, ledger.EventSendBack, ledger.Change{Operator: operator()})
+		if err := d.unwritten(err, "it could not be written that you begin this refund: send the same command again before you transfer anything"); err != nil {
+			return err
+		}
 	}
 	why := "no lookup is left"
 	if f := d.record.LastFault; f != nil {
@@ -242,7 +242,7 @@ func (l opened) closeDebt(ctx context.Context, d due) error {
 	if err := l.reserve(ctx, d, transfers); err != nil {
 		return err
 	}
-	_, err = l.Ledger.Refund(ctx, d.key, d.transaction)
+	_, err = l.Ledger.Apply(ctx, d.record, ledger.EventRefund, ledger.Change{Transaction: d.transaction})
 	if err := d.unwritten(err, "it may be closed or not: send the same command again"); err != nil {
 		return err
 	}

@@ -125,9 +125,9 @@ func complete(b *buyer) {
 	b.must(b.claim(keyOf(5)).End(b.t.Context(), ledger.EventRefused, "insufficient_funds", ""))
 	b.must(b.claim(ledger.Key("eip155:8453", asset, sender, "0x05")).Settled(b.t.Context(), ledger.Receipt{Transaction: "0x55"}, false))
 	b.now = b.now.Add(time.Minute)
-	_, err := b.Testify(b.t.Context(), ledger.Witness{Key: keyOf(6), Terms: b.terms, At: b.now, Receipt: receiptOf("0x06")})
+	r, _, err := b.Testify(b.t.Context(), ledger.Witness{Key: keyOf(6), Terms: b.terms, At: b.now, Receipt: receiptOf("0x06")})
 	b.must(err)
-	_, err = b.Refund(b.t.Context(), keyOf(6), back)
+	_, err = b.Apply(b.t.Context(), *r, ledger.EventRefund, ledger.Change{Transaction: back})
 	b.must(err)
 	b.reserves(6, 0)
 }

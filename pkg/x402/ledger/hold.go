@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -31,7 +32,7 @@ func (h *Hold) Released() bool { return h.record.LeaseUntil.IsZero() }
 // it keeps the lease; otherwise the lease is released. If the lease was lost
 // the receipt is recorded all the same, and the error is ErrLost.
 func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error {
-	c := change{receipt: &receipt, begins: begins}
+	c := Change{receipt: &receipt, begins: begins}
 	if begins {
 		c.lease = h.record.LeaseUntil
 	}
@@ -47,7 +48,7 @@ func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error 
 // an attempt that has lost its lease finds out before it asks anybody else. It fails
 // with ErrIllegal once the lease is past.
 func (h *Hold) Ask(ctx context.Context, facilitator string) error {
-	return h.write(ctx, EventAsk, change{asks: facilitator})
+	return h.write(ctx, EventAsk, Change{asks: facilitator})
 }
 
 // RefusedBy has the write that ends this attempt, whichever it is, name the
@@ -59,14 +60,14 @@ func (h *Hold) RefusedBy(facilitator string) { h.refusedBy = facilitator }
 // record in doubt stays so after all but EventDisproved: a refusal proves nothing about an
 // earlier attempt. transaction is the hash of a payment that is EventUncertain, or empty.
 func (h *Hold) End(ctx context.Context, event Event, reason, transaction string) error {
-	return h.write(ctx, event, change{reason: reason, transaction: transaction})
+	return h.write(ctx, event, Change{Reason: reason, Transaction: transaction})
 }
 
 // Redeem stores the answer. The payment is used up. stands is for how long the
 // answer stands for a purchase without a key. unused says that the lookup uses none
 // up: a bundle whose owed parts were not tried.
 func (h *Hold) Redeem(ctx context.Context, a Answer, stands time.Duration, unused bool) error {
-	return h.write(ctx, EventRedeem, change{answer: &a, stands: stands, unused: unused})
+	return h.write(ctx, EventRedeem, Change{answer: &a, stands: stands, unused: unused})
 }
 
 // Supersede ends an attempt that sent nothing, because another payment, whose
@@ -74,21 +75,21 @@ func (h *Hold) Redeem(ctx context.Context, a Answer, stands time.Duration, unuse
 // its record names the owner, so that it is not sent for the purchase any more.
 func (h *Hold) Supersede(ctx context.Context, owner string) error {
 	if h.record.Doubt {
-		return h.write(ctx, EventNotSent, change{reason: h.record.Reason, owner: owner})
+		return h.write(ctx, EventNotSent, Change{Reason: h.record.Reason, owner: owner})
 	}
-	return h.write(ctx, EventSupersede, change{owner: owner})
+	return h.write(ctx, EventSupersede, Change{owner: owner})
 }
 
 // Release gives the lease back after a lookup that failed on our side. The
 // answer stays owed.
 func (h *Hold) Release(ctx context.Context, f Failure) error {
-	return h.write(ctx, EventRelease, change{failure: &f})
+	return h.write(ctx, EventRelease, Change{failure: &f})
 }
 
 // KeepAnswer gives the lease back after a lookup that brought no better answer than the
 // one that is stored. unused says that it uses none up.
 func (h *Hold) KeepAnswer(ctx context.Context, unused bool) error {
-	return h.write(ctx, EventRelease, change{unused: unused, lookupAt: h.ledger.now()})
+	return h.write(ctx, EventRelease, Change{unused: unused, lookupAt: h.ledger.now()})
 }
 
 // Return gives the lease back without having begun the lookup of this claim:
@@ -97,17 +98,17 @@ func (h *Hold) Return(ctx context.Context) error {
 	if err := h.confirm(ctx); err != nil || h.Released() {
 		return err
 	}
-	return h.write(ctx, EventRelease, change{unused: true, lookupAt: h.lookupAt})
+	return h.write(ctx, EventRelease, Change{unused: true, lookupAt: h.lookupAt})
 }
 
 // write applies an event and compares and swaps. After an error other than
 // ErrLost and ErrIllegal the write may have happened; the next one finds out.
-func (h *Hold) write(ctx context.Context, event Event, c change) error {
+func (h *Hold) write(ctx context.Context, event Event, c Change) error {
 	if err := h.confirm(ctx); err != nil {
 		return err
 	}
 	c.refusedBy = h.refusedBy
-	return h.wrote(h.ledger.apply(ctx, h.record, event, c))
+	return h.wrote(h.ledger.Apply(ctx, h.record, event, c))
 }
 
 // wrote goes on from a write that has ended.
@@ -144,7 +145,7 @@ func (h *Hold) confirm(ctx context.Context) error {
 // unless it already knows. It returns ErrLost when the receipt is on record and the
 // lease is not ours.
 func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error {
-	r, written, err := h.ledger.testify(ctx, Witness{Key: h.record.Key, Receipt: receipt, Terms: h.record.Terms})
+	r, written, err := h.ledger.Testify(ctx, Witness{Key: h.record.Key, Receipt: receipt, Terms: h.record.Terms})
 	switch {
 	case err != nil:
 		return err
@@ -156,4 +157,112 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 	r.Lookups, r.LookupAt = r.Lookups+1, h.ledger.now()
 	h.record, h.pending = *r, nil
 	return nil
+}
+
+// Purchase is what a payer means to buy once, and the payment that it is bought with, its
+// Owner: a record in state Bought. A payment is sent only by an attempt that has opened its
+// purchase and found it to be its own; so of all the payments that a payer signs for one
+// purchase only one can be sent, until that one is known to be dead. The item has no clock:
+// the record of its owner decides.
+type Purchase = Record
+
+// PurchaseKey names a purchase of a payer: by the digest of a key that the payer
+// chose, or of a request. All parts must be in lower case.
+func PurchaseKey(network, asset, payer, id string) string {
+	return "purchase|" + Key(network, asset, payer, id)
+}
+
+// Mine says that a purchase is made with the payment of a hold.
+func (r Record) Mine(h *Hold) bool {
+	return r.Owner == h.record.Key && r.AuthDigest == h.record.AuthDigest
+}
+
+// Purchase reads a purchase; nil when there is none, or it has expired.
+func (l *Ledger) Purchase(ctx context.Context, key string) (*Purchase, error) {
+	return l.Fetch(ctx, key)
+}
+
+// Owner reads the record of the payment that a purchase is made with; nil when
+// there is none any more.
+func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Record, error) {
+	r, err := l.Fetch(ctx, p.Owner)
+	if err != nil || r == nil || r.AuthDigest != p.AuthDigest {
+		return nil, err
+	}
+	return r, nil
+}
+
+// OpenPurchase opens the purchase of a payment, which every attempt does before it
+// sends. It returns the purchase as it stands: the payment's own, which another
+// attempt cannot have opened before and take over after this, or that of
+// another payment. ErrConflict means that somebody else opens it now.
+func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
+	item := l.item(h)
+	old, err := l.put(ctx, item)
+	switch {
+	case err == nil:
+		return &item, nil
+	case old == nil:
+		return nil, fmt.Errorf("open a purchase: %w", err)
+	case !old.Mine(h) && !l.expired(*old):
+		return old, nil
+	}
+	return l.swap(ctx, *old, h)
+}
+
+// TakeOver gives a purchase whose owner is dead, or over, to another payment.
+// owner is the record of the owner, on which that was found, or nil when there is
+// none. It is closed first, so that no attempt on it can begin any more, and none
+// that had lost its lease can end, and only then is the purchase swapped.
+// ErrConflict means that something has changed since it was read; an owner that
+// was closed stays closed.
+func (l *Ledger) TakeOver(ctx context.Context, p *Purchase, owner *Record, h *Hold) (*Purchase, error) {
+	if owner != nil {
+		if err := l.close(ctx, *owner, h.record.Key); err != nil {
+			return nil, fmt.Errorf("take over: %w", err)
+		}
+	}
+	return l.swap(ctx, *p, h)
+}
+
+// close writes the record of an owner that loses its purchase to the payment with a key,
+// if an attempt on it can begin, or still end: it can be sent again, or a lookup of it can
+// be under way. Nothing changes any other. One that was paid keeps its state; an attempt
+// that still works on it finds another version.
+func (l *Ledger) close(ctx context.Context, owner Record, key string) error {
+	switch {
+	case owner.State == Refused:
+		_, err := l.Apply(ctx, owner, EventSupersede, Change{owner: key})
+		return err
+	case owner.State == Settled, owner.State == Redeemed && incomplete(owner, time.Time{}):
+		owner.Version, owner.WriteID = owner.Version+1, l.newID()
+		_, err := l.put(ctx, owner)
+		return err
+	}
+	return nil
+}
+
+func (l *Ledger) swap(ctx context.Context, old Record, h *Hold) (*Purchase, error) {
+	next := l.item(h)
+	next.Version, next.CreatedAt = old.Version+1, old.CreatedAt
+	if _, err := l.put(ctx, next); err != nil {
+		return nil, fmt.Errorf("open a purchase: %w", err)
+	}
+	return &next, nil
+}
+
+// item is the purchase of a payment as it is stored.
+func (l *Ledger) item(h *Hold) Record {
+	return l.fresh(Record{Key: h.record.Purchase, State: Bought, Owner: h.record.Key, AuthDigest: h.record.AuthDigest})
+}
+
+// answered says whether the purchase of a superseded payment was paid for with
+// another one, so that money of this one is due back.
+func (l *Ledger) answered(ctx context.Context, r Record) (bool, error) {
+	p, err := l.Purchase(ctx, r.Purchase)
+	if err != nil || p == nil || p.Owner == r.Key {
+		return false, err
+	}
+	owner, err := l.Owner(ctx, p)
+	return owner != nil && owner.Paid(), err
 }

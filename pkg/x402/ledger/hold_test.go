@@ -181,30 +181,6 @@ func TestAdopts(t *testing.T) {
 	}
 }
 
-// Evidence is written against two other writers, and not for ever. The first
-// of those here comes before the write that finds the lease lost.
-func TestEvidenceAgainstWriters(t *testing.T) {
-	for others, want := range map[int]error{0: ledger.ErrLost, 3: ledger.ErrLost, 4: ledger.ErrConflict} {
-		d := newTestLedger(t)
-		old, taken := d.overtaken(t)
-		must(t, taken.End(t.Context(), ledger.EventUncertain, "?", ""))
-		// The first write of the old holder is on a version that is gone.
-		wants(t, ledger.ErrLost, old.End(t.Context(), ledger.EventRefused, "no", ""))
-		left := others
-		d.decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
-			if op == ledgertest.Replace && r.State == ledger.Settled && left > 0 {
-				left--
-				must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) // it comes first
-			}
-			return ledgertest.None
-		}
-		wants(t, want, old.Settled(t.Context(), receipt(), true))
-		if r := d.state(t); (r.State == ledger.Settled) != (others < 4) {
-			t.Errorf("%d other writers: %s", others, r.State)
-		}
-	}
-}
-
 // Five lookups in all, spaced, within a day of the settlement.
 func TestOwedLookups(t *testing.T) {
 	d := newTestLedger(t)

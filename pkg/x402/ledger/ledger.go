@@ -49,6 +49,18 @@ func Key(network, asset, payer, nonce string) string {
 // be in lower case.
 func PayerPrefix(network, asset, payer string) string { return Key(network, asset, payer, "") }
 
+// Vouches says whether a payment that names a record's authorization comes from
+// its payer: it brings the retry token of the first claim, which no settlement
+// publishes as it does the authorization and its signature. A first claim that came
+// without a token may be repeated until it is known that its money moved, by anybody
+// who has the payer's key or the very signature.
+func (r Record) Vouches(p Payment) bool {
+	if r.Token != "" {
+		return p.Token == r.Token
+	}
+	return (p.Recovered || r.SigDigest == p.SigDigest) && !r.Paid()
+}
+
 // ClaimResult is how a claim ended.
 type ClaimResult int
 
@@ -108,6 +120,13 @@ func (l *Ledger) expired(r Record) bool {
 	return !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(l.now())
 }
 
+// Sleeping says that a record has been in doubt, or was abandoned, and nobody
+// holds it.
+func (l *Ledger) Sleeping(r Record) bool { return r.InDoubt() && leasePast(r, l.now()) }
+
+// Unclaimed says that a record is paid, not answered, and nobody is looking up.
+func (l *Ledger) Unclaimed(r Record) bool { return r.Owed() && leasePast(r, l.now()) }
+
 // Claim takes the lease of a payment until a point in time, or says why not.
 // An error is a store that failed; nothing may be sent then.
 func (l *Ledger) Claim(ctx context.Context, p Payment, lease time.Time) (Claim, error) {
@@ -117,7 +136,7 @@ func (l *Ledger) Claim(ctx context.Context, p Payment, lease time.Time) (Claim, 
 		Payload: p.Payload, Token: p.Token, Purchase: p.Purchase,
 		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore,
 	})
-	ask(&first, change{asks: p.Asks})
+	ask(&first, Change{asks: p.Asks})
 	old, err := l.put(ctx, first)
 	switch {
 	case old == nil:
@@ -146,11 +165,11 @@ func (l *Ledger) fresh(r Record) Record {
 	return r
 }
 
-// apply writes what an event makes of a record over the version that was read, and
+// Apply writes what an event makes of a record over the version that was read, and
 // returns it, also after an error of the store, when it may have been written.
 // ErrConflict says that somebody else has written the record since, and ErrIllegal that
 // the event cannot happen.
-func (l *Ledger) apply(ctx context.Context, r Record, event Event, c change) (Record, error) {
+func (l *Ledger) Apply(ctx context.Context, r Record, event Event, c Change) (Record, error) {
 	c.now = l.now()
 	next, err := step(r, event, c)
 	if err != nil {
@@ -174,34 +193,6 @@ func (l *Ledger) put(ctx context.Context, r Record) (other *Record, err error) {
 		return other, ErrConflict
 	}
 	return nil, nil
-}
-
-// create writes a new record, unless there is one under its key: then it returns that,
-// which must be of the same kind.
-func (l *Ledger) create(ctx context.Context, r Record) (old *Record, err error) {
-	if old, err = l.put(ctx, r); old != nil {
-		err = old.isA(r.State)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("create what is %s: %w", r.State, err)
-	}
-	return old, nil
-}
-
-// fetch reads a record that is not a payment, of the kind that its key says.
-func (l *Ledger) fetch(ctx context.Context, key string, kind State) (*Record, error) {
-	r, err := l.Fetch(ctx, key)
-	if err == nil && r != nil {
-		err = r.isA(kind)
-	}
-	return r, err
-}
-
-func (r Record) isA(kind State) error {
-	if r.State != kind {
-		return fmt.Errorf("%w: %s is %s, and not %s", ErrCorrupt, r.Key, r.State, kind)
-	}
-	return nil
 }
 
 // claimed is the outcome of a claim that wrote next. lookupAt is of the lookup before.
@@ -237,7 +228,7 @@ func (l *Ledger) Resume(ctx context.Context, old Record, asks string, lease time
 	if c.Result != Held {
 		return c, nil
 	}
-	next, err := l.apply(ctx, old, EventClaim, change{lease: lease, asks: asks})
+	next, err := l.Apply(ctx, old, EventClaim, Change{lease: lease, asks: asks})
 	return l.claimed(next, err, old.LookupAt)
 }
 
@@ -357,6 +348,6 @@ func (l *Ledger) AnswerSilence(ctx context.Context, r Record, a Answer, stands t
 	if !SilenceStands(r, l.now()) {
 		return nil, fmt.Errorf("answer silence: %w", ErrIllegal)
 	}
-	next, err := l.apply(ctx, r, EventRedeem, change{answer: &a, stands: stands})
+	next, err := l.Apply(ctx, r, EventRedeem, Change{answer: &a, stands: stands})
 	return &next, err
 }

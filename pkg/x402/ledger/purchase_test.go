@@ -203,21 +203,3 @@ func TestOpenPurchase(t *testing.T) {
 	d.pass(70*day + time.Minute)
 	d.opens(t, second, second)
 }
-
-// What was never sent is closed on the version that was read, and on no other.
-func TestCloseUnsent(t *testing.T) {
-	d := newTestLedger(t)
-	_, waits := d.opened(t)
-	for _, fault := range faults {
-		d.fails(ledgertest.Replace, fault, 1)
-		wants(t, ledgertest.ErrInjected, errOf(d.CloseUnsent(t.Context(), waits.Record())))
-		d.decide = nil
-	}
-	if r := d.record(t, waits.Record().Key); r.State != ledger.Refused || r.Sent || r.Doubt || r.Reason == "" {
-		t.Errorf("%+v", r)
-	}
-	if closed, err := d.CloseUnsent(t.Context(), waits.Record()); closed || err != nil {
-		t.Errorf("on a version that is not there: %v, %v", closed, err)
-	}
-	wants(t, ledger.ErrIllegal, errOf(d.CloseUnsent(t.Context(), d.record(t, waits.Record().Key))))
-}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
@@ -14,7 +15,7 @@ func (l *Ledger) Reclaim(ctx context.Context, r Record, lease time.Time) (*Hold,
 	if !l.Sleeping(r) {
 		return nil, nil
 	}
-	next, err := l.apply(ctx, r, EventClaim, change{lease: lease})
+	next, err := l.Apply(ctx, r, EventClaim, Change{lease: lease})
 	switch {
 	case errors.Is(err, ErrConflict):
 		return nil, nil
@@ -67,31 +68,86 @@ func (l *Ledger) Sending(ctx context.Context, r Record) (Sending, error) {
 	return NeverSent, nil
 }
 
-// CloseUnsent closes a payment that was NeverSent, on the version that was read.
-// It reports whether it wrote that; somebody else may have come first.
-func (l *Ledger) CloseUnsent(ctx context.Context, r Record) (bool, error) {
-	_, err := l.apply(ctx, r, EventNotSent, change{reason: "its attempt ended before it was sent"})
-	if errors.Is(err, ErrConflict) {
-		return false, nil
-	}
-	return err == nil, err
+// ClockSlack is how far a process's clock may be ahead of the chain's. A transfer
+// that is older than the first claim of its payment by more than that was made
+// for something else.
+const ClockSlack = 10 * time.Minute
+
+// Witness is money that the chain shows to have reached a payee.
+type Witness struct {
+	Key     string
+	Receipt Receipt
+	At      time.Time       // by the chain's clock; zero of what a facilitator has just said
+	Terms   json.RawMessage // of the transfer: asset, payee, amount
+	// Of says whether the transfer is the one that a record is about.
+	Of func(Record) bool
 }
 
-// InDoubt says that the outcome of a record is not known.
-func (r Record) InDoubt() bool { return r.State == Settling || r.State == Uncertain }
+// Testify records money that was seen on the chain, over whatever other writers have made
+// of its record, also where a facilitator or evidence said that none would move. It returns
+// the record that stands, and whether this call wrote it: it does not where the money is
+// known. An answer is owed then, or, of a record that is Spent, a refund: where there was
+// no record of the money, or one whose payer had been told for good that nothing moves,
+// because the transfer is older than the request, and where another payment has paid for
+// the purchase. Testify may be called again for the same transfer.
+func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Record, written bool, err error) {
+	const tries = 3 // against other writers; each of them is a verdict, and those end
+	for range tries {
+		if r, err = l.store.Fetch(ctx, w.Key); err != nil {
+			return nil, false, err
+		}
+		gone := r == nil || l.expired(*r)
+		if !gone && w.Of != nil && !w.Of(*r) {
+			// The same nonce in another authorization: both cannot have moved
+			// money, and the record that is there did not.
+			w.Key, w.Of = w.Key+"|"+w.Receipt.Transaction, nil
+			continue
+		}
+		if !gone && r.Paid() {
+			return r, false, nil
+		}
+		if gone {
+			r, err = l.orphan(ctx, w, r)
+		} else {
+			r, err = l.prove(ctx, w, *r)
+		}
+		if !errors.Is(err, ErrConflict) {
+			return r, err == nil, err
+		}
+	}
+	return nil, false, ErrConflict
+}
 
-// Owed says that a record is paid and not answered.
-func (r Record) Owed() bool { return r.State == Settled }
+// prove writes that a record is paid, over the version that was read. The lease of a live
+// attempt is left to it.
+func (l *Ledger) prove(ctx context.Context, w Witness, r Record) (*Record, error) {
+	c := Change{receipt: &w.Receipt, spent: !w.At.IsZero() && (r.Disproved || w.At.Before(r.CreatedAt.Add(-ClockSlack)))}
+	if r.Owner != "" && !c.spent {
+		var err error
+		if c.spent, err = l.answered(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	if !leasePast(r, l.now()) {
+		c.lease = r.LeaseUntil
+	}
+	next, err := l.Apply(ctx, r, EventSettled, c)
+	return &next, err
+}
 
-// Unasked says that a record is money that came without a request.
-func (r Record) Unasked() bool { return r.Owed() && r.AuthDigest == "" }
-
-// Sleeping says that a record has been in doubt, or was abandoned, and nobody
-// holds it.
-func (l *Ledger) Sleeping(r Record) bool { return r.InDoubt() && leasePast(r, l.now()) }
-
-// Unclaimed says that a record is paid, not answered, and nobody is looking up.
-func (l *Ledger) Unclaimed(r Record) bool { return r.Owed() && leasePast(r, l.now()) }
+// orphan makes a record for money that there was none for. old is one that has
+// expired, or nil.
+func (l *Ledger) orphan(ctx context.Context, w Witness, old *Record) (*Record, error) {
+	r := l.fresh(Record{
+		Key: w.Key, State: Settled, Terms: w.Terms, Receipt: &w.Receipt, Transaction: w.Receipt.Transaction, Lookups: MaxLookups,
+	})
+	r.LookupAt, r.SettledAt = r.CreatedAt, r.CreatedAt
+	if old != nil {
+		r.Version = old.Version + 1
+	}
+	_, err := l.put(ctx, r)
+	return &r, err
+}
 
 // RepaymentKey names a transfer to a payer in a transaction: the nth of an amount, from
 // 0 on. All parts must be in lower case.
@@ -103,8 +159,11 @@ func RepaymentKey(network, asset, payer, transaction, amount string, n int) stri
 // also when another operator tries that at the same time. It reports whether the transfer
 // is that debt's. A reservation has no end: a transaction stays on the chain.
 func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, error) {
-	old, err := l.create(ctx, l.fresh(Record{Key: transfer, State: Repaid, Owner: debt}))
-	return err == nil && (old == nil || old.Owner == debt), err
+	old, err := l.put(ctx, l.fresh(Record{Key: transfer, State: Repaid, Owner: debt}))
+	if old != nil {
+		return old.Owner == debt, nil
+	}
+	return err == nil, err
 }
 
 // Cursor is how far the chain was read for transfers of one token to one payee: a record
@@ -120,16 +179,13 @@ func CursorKey(network, asset, payee string) string {
 
 // Cursor reads a cursor; nil when there is none yet.
 func (l *Ledger) Cursor(ctx context.Context, key string) (*Cursor, error) {
-	return l.fetch(ctx, key, Scanned)
+	return l.Fetch(ctx, key)
 }
 
 // Begin makes a cursor. ErrConflict means that somebody else has made it.
 func (l *Ledger) Begin(ctx context.Context, key string, next, debtsFrom uint64) (*Cursor, error) {
 	c := l.fresh(Record{Key: key, State: Scanned, Next: next, DebtsFrom: debtsFrom})
-	old, err := l.create(ctx, c)
-	if err == nil && old != nil {
-		err = ErrConflict
-	}
+	_, err := l.put(ctx, c)
 	return &c, err
 }
 

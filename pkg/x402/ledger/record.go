@@ -32,7 +32,7 @@ const (
 	// and the payer may top up.
 	Refused State = "refused"
 	// Redeemed: the answer was produced and is stored, or was by an operator's word
-	// (see Attest).
+	// (EventAttest).
 	Redeemed State = "redeemed"
 	// Refunded: money moved, no answer was given, and the operator has sent the
 	// amount back.
@@ -134,6 +134,21 @@ type Record struct {
 	// or owed, which is kept until that ends.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 }
+
+// InDoubt says that the outcome of a record is not known.
+func (r Record) InDoubt() bool { return r.State == Settling || r.State == Uncertain }
+
+// Owed says that a record is paid and not answered.
+func (r Record) Owed() bool { return r.State == Settled }
+
+// Paid says that money is known to have moved for a record.
+func (r Record) Paid() bool { return r.State == Settled || r.State == Redeemed || r.State == Refunded }
+
+// Unasked says that a record is money that came without a request.
+func (r Record) Unasked() bool { return r.Owed() && r.AuthDigest == "" }
+
+// Attested says that a record was closed by EventAttest.
+func (r Record) Attested() bool { return r.State == Redeemed && r.AnsweredAt.IsZero() }
 
 // Receipt is proof that money moved.
 type Receipt struct {

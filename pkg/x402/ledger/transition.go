@@ -41,28 +41,29 @@ type edge struct {
 	event []Event
 	when  func(r Record, now time.Time) bool // nil: always
 	to    State
-	apply func(r *Record, c change) // after the state has changed
+	apply func(r *Record, c Change) // after the state has changed
 }
 
-// change is what an event brings along.
-type change struct {
-	event       Event
-	now         time.Time
-	lease       time.Time
-	receipt     *Receipt
-	reason      string
-	transaction string
-	owner       string
-	asks        string // Claim, Ask: the facilitator that is asked next
-	refusedBy   string // the end of an attempt: who refused it for a reason about the payer
-	begins      bool   // Settled: the lookup begins at once
-	spent       bool   // Settled: no lookup is left, the amount must go back
-	answer      *Answer
-	stands      time.Duration // Redeem: for how long the answer stands for a purchase without a key
-	failure     *Failure
-	operator    string    // SendBack: who
-	unused      bool      // Redeem, Release: the lookup uses none up
-	lookupAt    time.Time // Release, unused: when the one before began
+// Change is what an event brings along.
+type Change struct {
+	Reason      string
+	Transaction string // Uncertain: of the payment; Refund: of the transfer back
+	Operator    string // SendBack: who
+
+	event     Event
+	now       time.Time
+	lease     time.Time
+	receipt   *Receipt
+	owner     string
+	asks      string // Claim, Ask: the facilitator that is asked next
+	refusedBy string // the end of an attempt: who refused it for a reason about the payer
+	begins    bool   // Settled: the lookup begins at once
+	spent     bool   // Settled: no lookup is left, the amount must go back
+	answer    *Answer
+	stands    time.Duration // Redeem: for how long the answer stands for a purchase without a key
+	failure   *Failure
+	unused    bool      // Redeem, Release: the lookup uses none up
+	lookupAt  time.Time // Release, unused: when the one before began
 }
 
 // edges is the state machine. The first row that fits is taken; a pair without
@@ -102,7 +103,7 @@ func edges() []edge {
 }
 
 // step applies an event to a copy of r: the state machine, free of I/O.
-func step(r Record, event Event, c change) (Record, error) {
+func step(r Record, event Event, c Change) (Record, error) {
 	for _, e := range edges() {
 		if e.from != r.State || !slices.Contains(e.event, event) || (e.when != nil && !e.when(r, c.now)) {
 			continue
@@ -165,7 +166,7 @@ func incomplete(r Record, _ time.Time) bool {
 	return r.Answer != nil && (!r.Answer.Stored || len(r.Answer.Owed) > 0)
 }
 
-func takeLease(r *Record, c change) {
+func takeLease(r *Record, c Change) {
 	r.Attempt++
 	r.LeaseUntil, r.RefusedAt = c.lease, time.Time{}
 	if r.State == Settling && r.RefusedBy == "" {
@@ -174,20 +175,20 @@ func takeLease(r *Record, c change) {
 }
 
 // ask names a facilitator before it is asked.
-func ask(r *Record, c change) {
+func ask(r *Record, c Change) {
 	if c.asks != "" && !slices.Contains(r.Asked, c.asks) {
 		r.Asked = append(slices.Clip(r.Asked), c.asks)
 	}
 }
 
 // takeOver follows an attempt that died with the lease: it may have sent.
-func takeOver(r *Record, c change) {
+func takeOver(r *Record, c Change) {
 	takeLease(r, c)
 	r.Doubt, r.Sent = true, true
 	r.Reason = "an earlier attempt ended without a verdict"
 }
 
-func keepReceipt(r *Record, c change) {
+func keepReceipt(r *Record, c Change) {
 	r.Receipt = c.receipt
 	r.Transaction = c.receipt.Transaction
 	r.Reason, r.Disproved, r.Payload, r.Owner = "", false, nil, ""
@@ -203,13 +204,13 @@ func keepReceipt(r *Record, c change) {
 
 // end ends an attempt to settle that brought no proof of payment. What it leaves alone
 // was true before the attempt, and still is.
-func end(r *Record, c change) {
-	r.Reason, r.LeaseUntil = c.reason, time.Time{}
+func end(r *Record, c Change) {
+	r.Reason, r.LeaseUntil = c.Reason, time.Time{}
 	r.Owner, r.RefusedBy = cmp.Or(c.owner, r.Owner), cmp.Or(r.RefusedBy, c.refusedBy)
 	signature := c.event == EventBadSignature
 	switch {
 	case c.event == EventUncertain:
-		r.Doubt, r.Sent, r.Transaction = true, true, cmp.Or(c.transaction, r.Transaction)
+		r.Doubt, r.Sent, r.Transaction = true, true, cmp.Or(c.Transaction, r.Transaction)
 	case c.event == EventDisproved:
 		r.Doubt, r.Disproved, r.Payload = false, true, nil
 	case c.event == EventTurnedAway:
@@ -222,22 +223,22 @@ func end(r *Record, c change) {
 	}
 }
 
-func supersede(r *Record, c change) {
+func supersede(r *Record, c Change) {
 	r.LeaseUntil = time.Time{}
 	r.Owner, r.Payload = c.owner, nil
 }
 
-func refund(r *Record, c change) { r.Refund = c.transaction }
+func refund(r *Record, c Change) { r.Refund = c.Transaction }
 
 // attest leaves AnsweredAt zero: no answer is kept, so that none is replayed.
-func attest(r *Record, c change) {
-	r.Answer, r.Reason, r.LastFault = &Answer{Stored: true}, c.reason, nil
+func attest(r *Record, c Change) {
+	r.Answer, r.Reason, r.LastFault = &Answer{Stored: true}, c.Reason, nil
 }
 
-func sendBack(r *Record, c change) { r.SendingBack = &SendingBack{At: c.now, By: c.operator} }
+func sendBack(r *Record, c Change) { r.SendingBack = &SendingBack{At: c.now, By: c.Operator} }
 
 // beginLookup counts a lookup. One that ended with its process is taken off first.
-func beginLookup(r *Record, c change) {
+func beginLookup(r *Record, c Change) {
 	if r.cutOff(c.now) {
 		r.CutOff++
 		r.Lookups = max(r.Lookups-1, 0)
@@ -247,7 +248,7 @@ func beginLookup(r *Record, c change) {
 	r.LookupAt = c.now
 }
 
-func keepAnswer(r *Record, c change) {
+func keepAnswer(r *Record, c Change) {
 	if r.AnsweredAt.IsZero() || c.answer.Stored {
 		// What is not stored can be had for a day from the first time.
 		r.AnsweredAt, r.StandsUntil = c.now, c.now.Add(c.stands)
@@ -262,7 +263,7 @@ func keepAnswer(r *Record, c change) {
 
 // release returns the lease after a lookup that gave no answer. One that never
 // began uses none up.
-func release(r *Record, c change) {
+func release(r *Record, c Change) {
 	r.LeaseUntil = time.Time{}
 	if c.unused {
 		r.Lookups--

@@ -68,7 +68,7 @@ func situations() []situation {
 }
 
 func TestEveryStateAndEvent(t *testing.T) {
-	c := change{now: epoch, lease: epoch.Add(time.Minute), receipt: &Receipt{Transaction: "0x1"}, reason: "r", answer: &Answer{}, failure: &Failure{}}
+	c := Change{now: epoch, lease: epoch.Add(time.Minute), receipt: &Receipt{Transaction: "0x1"}, Reason: "r", answer: &Answer{}, failure: &Failure{}}
 	seen, events := map[State]bool{}, map[Event]bool{}
 	for _, e := range edges() {
 		for _, ev := range e.event {

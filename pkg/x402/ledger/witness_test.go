@@ -17,11 +17,27 @@ func witness(key string) ledger.Witness {
 	}
 }
 
-// testifies has a witness speak, who comes to what is wanted.
-func (d *testLedger) testifies(t *testing.T, w ledger.Witness, want ledger.Testimony) {
+// The conclusions of a witness.
+const known, found, refundDue, failed = "known", "found", "a refund is due", "failed"
+
+// testify has a witness speak, and says what it comes to.
+func (d *testLedger) testify(t *testing.T, w ledger.Witness) (string, error) {
+	r, written, err := d.Testify(t.Context(), w)
+	switch {
+	case err != nil:
+		return failed, err
+	case !written:
+		return known, nil
+	case ledger.Spent(*r, d.at):
+		return refundDue, nil
+	}
+	return found, nil
+}
+
+func (d *testLedger) testifies(t *testing.T, w ledger.Witness, want string) {
 	t.Helper()
-	if got, err := d.Testify(t.Context(), w); err != nil || got != want {
-		t.Errorf("Testify = %v, %v; want %v", got, err, want)
+	if got, err := d.testify(t, w); got != want {
+		t.Errorf("Testify = %s, %v; want %s", got, err, want)
 	}
 }
 
@@ -32,21 +48,21 @@ func TestTestify(t *testing.T) {
 	refused := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventRefused, "no", "")) }
 	for name, c := range map[string]struct {
 		before  func(d *testLedger)
-		want    ledger.Testimony
+		want    string
 		state   ledger.State
 		lookups int
 	}{
-		"no record": {func(*testLedger) {}, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
+		"no record": {func(*testLedger) {}, refundDue, ledger.Settled, ledger.MaxLookups},
 		"expired": {func(d *testLedger) {
 			refused(d)
 			d.pass(40 * day)
-		}, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
-		"refused":   {refused, ledger.Found, ledger.Settled, 0},
-		"disproved": {func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventDisproved, "no", "")) }, ledger.RefundDue, ledger.Settled, ledger.MaxLookups},
-		"uncertain": {func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }, ledger.Found, ledger.Settled, 0},
-		"in flight": {func(d *testLedger) { d.hold(t) }, ledger.Found, ledger.Settled, 0},
-		"settled":   {func(d *testLedger) { d.settled(t) }, ledger.Known, ledger.Settled, 1},
-		"redeemed":  {func(d *testLedger) { must(t, d.settled(t).Redeem(t.Context(), answer(t, "x"), 0, false)) }, ledger.Known, ledger.Redeemed, 1},
+		}, refundDue, ledger.Settled, ledger.MaxLookups},
+		"refused":   {refused, found, ledger.Settled, 0},
+		"disproved": {func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventDisproved, "no", "")) }, refundDue, ledger.Settled, ledger.MaxLookups},
+		"uncertain": {func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }, found, ledger.Settled, 0},
+		"in flight": {func(d *testLedger) { d.hold(t) }, found, ledger.Settled, 0},
+		"settled":   {func(d *testLedger) { d.settled(t) }, known, ledger.Settled, 1},
+		"redeemed":  {func(d *testLedger) { must(t, d.settled(t).Redeem(t.Context(), answer(t, "x"), 0, false)) }, known, ledger.Redeemed, 1},
 	} {
 		for _, fault := range faults {
 			for at := range 4 { // the call that fails, none at first
@@ -57,15 +73,15 @@ func TestTestify(t *testing.T) {
 					n++
 					return map[bool]ledgertest.Fault{true: fault}[n == at]
 				}
-				if got, err := d.Testify(t.Context(), witness(d.payment().Key)); at == 0 && (got != c.want || err != nil) {
+				if got, err := d.testify(t, witness(d.payment().Key)); at == 0 && got != c.want {
 					t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
 				}
 				d.decide = nil
-				_, err := d.Testify(t.Context(), witness(d.payment().Key))
+				_, err := d.testify(t, witness(d.payment().Key))
 				if r := d.state(t); r.State != c.state || r.Lookups != c.lookups || r.Receipt == nil || r.Disproved || err != nil {
 					t.Errorf("%s, %v at call %d: %+v, %v", name, fault, at, r, err)
 				}
-				d.testifies(t, witness(d.payment().Key), ledger.Known)
+				d.testifies(t, witness(d.payment().Key), known)
 			}
 		}
 	}
@@ -75,7 +91,7 @@ func TestTestify(t *testing.T) {
 	d.hold(t)
 	w := witness(d.payment().Key)
 	w.At = d.at.Add(-time.Hour)
-	d.testifies(t, w, ledger.RefundDue)
+	d.testifies(t, w, refundDue)
 	d.pass(2 * lease)
 	d.claim(t, ledger.Exhausted)
 	// A transfer of the same nonce that is not the record's gets a separate record.
@@ -83,8 +99,8 @@ func TestTestify(t *testing.T) {
 	d.hold(t)
 	w = witness(d.payment().Key)
 	w.Of = func(ledger.Record) bool { return false }
-	d.testifies(t, w, ledger.RefundDue)
-	d.testifies(t, w, ledger.Known)
+	d.testifies(t, w, refundDue)
+	d.testifies(t, w, known)
 	other := d.record(t, d.payment().Key+"|"+w.Receipt.Transaction)
 	if r := d.state(t); r.State != ledger.Settling || !ledger.Spent(other, d.at) {
 		t.Errorf("the record became %+v, the other is %+v", r, other)
@@ -103,13 +119,13 @@ func TestTestifyMeetsOthers(t *testing.T) {
 		before func(d *testLedger)
 		op     ledgertest.Op // of the witness's call that something comes before
 		times  int
-		want   ledger.Testimony // 0 is a conflict
+		want   string
 	}{
-		"claimed meanwhile":                  {func(*testLedger) {}, ledgertest.Create, 1, ledger.Found},
-		"claimed instead of the expired one": {expired, ledgertest.Replace, 1, ledger.Found},
-		"others write twice":                 {uncertain, ledgertest.Replace, 2, ledger.Found},
-		"others write whenever it does":      {uncertain, ledgertest.Replace, 3, 0},
-		"deleted meanwhile":                  {func(d *testLedger) { d.hold(t) }, ledgertest.Replace, -1, ledger.RefundDue},
+		"claimed meanwhile":                  {func(*testLedger) {}, ledgertest.Create, 1, found},
+		"claimed instead of the expired one": {expired, ledgertest.Replace, 1, found},
+		"others write twice":                 {uncertain, ledgertest.Replace, 2, found},
+		"others write whenever it does":      {uncertain, ledgertest.Replace, 3, failed},
+		"deleted meanwhile":                  {func(d *testLedger) { d.hold(t) }, ledgertest.Replace, -1, refundDue},
 	} {
 		d := newTestLedger(t)
 		c.before(d)
@@ -127,63 +143,42 @@ func TestTestifyMeetsOthers(t *testing.T) {
 			}
 			return ledgertest.None
 		}
-		if got, err := d.Testify(t.Context(), w); got != c.want || errors.Is(err, ledger.ErrConflict) != (c.want == 0) {
+		if got, err := d.testify(t, w); got != c.want || errors.Is(err, ledger.ErrConflict) != (c.want == failed) {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
 		}
 	}
 }
 
 // A refund closes a debt that has no lookup left, once, and nothing else; so does an
-// operator's word that it was answered, after which nothing is a refund. One whose
-// writing fails may be repeated, and is one.
+// operator's word that it was answered, after which nothing is a refund.
 func TestRefund(t *testing.T) {
-	const answered = "answered, says ann@desk" // instead of a transaction
-	key := newTestLedger(t).payment().Key
-	closes := func(d *testLedger, when, word string, want error) {
-		t.Helper()
-		closing, state := d.Refund, ledger.Refunded
-		if word == answered {
-			closing, state = d.Attest, ledger.Redeemed
-		}
-		r, err := closing(t.Context(), key, word)
-		if !errors.Is(err, want) || want == nil && (r.State != state || r.Refund+r.Reason != word || r.Attested() != (word == answered) || r.ExpiresAt.IsZero()) {
-			t.Fatalf("%s: %+v, %v; want %v", when, r, err, want)
-		}
-	}
-	for word, c := range map[string]struct {
-		other    string
-		standing ledger.ClaimResult
-	}{"0xback": {"0xother", ledger.Over}, answered: {"0xback", ledger.Answered}} {
+	for event, want := range map[ledger.Event]ledger.State{
+		ledger.EventRefund: ledger.Refunded, ledger.EventAttest: ledger.Redeemed, ledger.EventSendBack: ledger.Settled,
+	} {
 		d := newTestLedger(t)
-		closes(d, "no record", word, ledger.ErrIllegal)
+		closes := func(event ledger.Event, want error) {
+			t.Helper()
+			wants(t, want, errOf(d.Apply(t.Context(), d.state(t), event, ledger.Change{Reason: "r", Transaction: "0xback", Operator: "o"})))
+		}
 		h := d.settled(t)
-		closes(d, "in flight", word, ledger.ErrIllegal)
+		closes(event, ledger.ErrIllegal)
 		must(t, h.Release(t.Context(), timedOut()))
-		closes(d, "lookups left", word, ledger.ErrIllegal)
+		closes(event, ledger.ErrIllegal)
 		d.pass(25 * time.Hour)
-		closes(d, "due", word, nil)
-		closes(d, "again", word, ledger.ErrIllegal)
-		closes(d, "a second end", c.other, ledger.ErrIllegal)
-		if r := d.claim(t, c.standing).Record; r.Attested() != (word == answered) {
-			t.Errorf("%+v", r)
+		closes(event, nil)
+		r := d.state(t)
+		closed := event != ledger.EventSendBack
+		if r.State != want || r.Attested() != (event == ledger.EventAttest) || r.ExpiresAt.IsZero() == closed || (r.Refund == "0xback") != (event == ledger.EventRefund) {
+			t.Errorf("%s: %+v", event, r)
 		}
-		for _, op := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
-			d := newTestLedger(t)
-			d.testifies(t, witness(key), ledger.RefundDue)
-			d.fails(op, ledgertest.FailBefore, 1)
-			closes(d, "a failing "+string(op), word, ledgertest.ErrInjected)
-			closes(d, "then", word, nil)
+		if !closed {
+			if by := r.SendingBack; by == nil || by.By != "o" || !by.At.Equal(d.at) {
+				t.Errorf("%s: %+v", event, r)
+			}
+			continue
 		}
+		closes(ledger.EventRefund, ledger.ErrIllegal)
+		closes(ledger.EventAttest, ledger.ErrIllegal)
+		d.claim(t, map[bool]ledger.ClaimResult{true: ledger.Answered, false: ledger.Over}[r.Attested()])
 	}
-}
-
-// What has the key of a payment is not a purchase, a cursor or a transfer.
-func TestKinds(t *testing.T) {
-	d := newTestLedger(t)
-	p := d.payment()
-	p.Key, p.Purchase = "other", d.hold(t).Record().Key
-	wants(t, ledger.ErrCorrupt, errOf(d.OpenPurchase(t.Context(), d.claims(t, p, ledger.Held).Hold)))
-	wants(t, ledger.ErrCorrupt, errOf(d.Purchase(t.Context(), p.Purchase)))
-	wants(t, ledger.ErrCorrupt, errOf(d.Cursor(t.Context(), p.Purchase)))
-	wants(t, ledger.ErrCorrupt, errOf(d.Reserve(t.Context(), p.Purchase, "one")))
 }

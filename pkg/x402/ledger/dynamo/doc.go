@@ -24,7 +24,9 @@
 //	slots|<operation>                         the leases of an operation
 //	ready                                     never there: /ready asks for it
 //
-// Records and rate items leave by TTL; slots items stay.
+// Records and rate items leave by TTL; slots items stay. A slots item has "slots" (SS),
+// the id and the end of each lease, and a rate item "requests" (N), the units that a
+// client has used in a window, and "undecided" (N), how many of them may be given back.
 //
 // # The ledger
 //
@@ -46,44 +48,24 @@
 // call is answered ledger_unavailable.
 package dynamo
 
-// The attributes of every item; a test compares them with the template's.
+// The attributes of an item that programs outside this package name; a test compares
+// those of the keys, the TTL and the index with the template's.
 const (
 	// AttrKey is the partition key (S).
 	AttrKey = "pk"
 	// AttrExpiresAt is the TTL (N, unix seconds). DynamoDB deletes late, so the
 	// time in a record decides. Absent when there is none.
 	AttrExpiresAt = "expires_at"
-)
-
-// The attributes of a record.
-const (
-	// AttrVersion is the record's version (N), the fencing token that the
-	// condition of Replace compares.
-	AttrVersion = "version"
-	// AttrWriteID names the write that left the item as it is (S).
-	AttrWriteID = "write_id"
-	// AttrState is the record's state (S), for operators. It is a reserved
+	// AttrState is a record's state (S), for operators. It is a reserved
 	// word: expressions need a placeholder for it.
 	AttrState = "state"
-	// AttrRecord is the record's JSON form, packed (B).
-	AttrRecord = "record"
-	// AttrAnswer is the body of the answer (B), absent when there is none.
-	AttrAnswer = "answer"
+	// IndexName is the table's global secondary index: AttrOpen and AttrLeaseUntil,
+	// keys only, and only the records that are not over.
+	IndexName = "open"
 	// AttrOpen is the partition key of the index (S), "open#<shard>" or
-	// "owed#<shard>"; absent in a record that is over, which is then not in the
-	// index. A reserved word too.
+	// "owed#<shard>"; absent in a record that is over. A reserved word too.
 	AttrOpen = "open"
 	// AttrLeaseUntil is the sort key of the index (N, unix milliseconds of the
 	// record's ListedAt, rounded up), there when AttrOpen is.
 	AttrLeaseUntil = "lease_until"
-)
-
-// The attributes of the limits.
-const (
-	// AttrSlots is the set of leases of an operation (SS): the id and the end of each.
-	AttrSlots = "slots"
-	// AttrRequests is how many units a client has used in a window (N), and
-	// AttrUndecided how many of them may be given back still (N).
-	AttrRequests  = "requests"
-	AttrUndecided = "undecided"
 )

@@ -28,14 +28,14 @@ const keepCounts = 10 * time.Minute
 func (t *Table) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
 	in := &dynamodb.UpdateItemInput{
 		Key:              keyed("rate|" + client + "|" + strconv.FormatInt(window.Unix(), 10)),
-		UpdateExpression: aws.String("ADD " + AttrRequests + " :n, " + AttrUndecided + " :open SET " + AttrExpiresAt + " = :expires"),
+		UpdateExpression: aws.String("ADD requests :n, undecided :open SET expires_at = :expires"),
 		ExpressionAttributeValues: item{
 			":n": number(int64(n.All)), ":open": number(int64(n.Open)), ":expires": number(window.Add(keepCounts).Unix()),
 		},
 	}
 	tries := func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
 	if most != limit.Unbounded {
-		in.ConditionExpression = condition(AttrRequests+" <= :most", AttrRequests, n.All <= most)
+		in.ConditionExpression = condition("requests <= :most", "requests", n.All <= most)
 		in.ExpressionAttributeValues[":most"] = number(int64(most - n.All))
 		tries = func(*dynamodb.Options) {}
 	}
@@ -49,7 +49,7 @@ func (t *Table) Count(ctx context.Context, client string, window time.Time, n li
 	}
 	err = read(now, &counted)
 	if err == nil && (counted.Requests == nil || counted.Undecided == nil) {
-		err = fmt.Errorf("dynamo: the client's item lacks %s or %s", AttrRequests, AttrUndecided)
+		err = errors.New("dynamo: the client's item lacks requests or undecided")
 	}
 	if err != nil {
 		return limit.Units{}, false, err
@@ -62,8 +62,8 @@ func (t *Table) Count(ctx context.Context, client string, window time.Time, n li
 // with a failed condition.
 func (t *Table) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
 	now, ok, err := t.update(ctx, &dynamodb.UpdateItemInput{
-		Key: keyed("slots|" + operation), UpdateExpression: aws.String("ADD " + AttrSlots + " :lease"),
-		ConditionExpression:       condition("size("+AttrSlots+") < :most", AttrSlots, most > 0),
+		Key: keyed("slots|" + operation), UpdateExpression: aws.String("ADD slots :lease"),
+		ConditionExpression:       condition("size(slots) < :most", "slots", most > 0),
 		ExpressionAttributeValues: item{":lease": setOf(l), ":most": number(int64(most))},
 	})
 	if err != nil {
@@ -81,7 +81,7 @@ func (t *Table) Remove(ctx context.Context, operation string, leases ...limit.Le
 		return nil
 	}
 	_, _, err := t.update(ctx, &dynamodb.UpdateItemInput{
-		Key: keyed("slots|" + operation), UpdateExpression: aws.String("DELETE " + AttrSlots + " :leases"),
+		Key: keyed("slots|" + operation), UpdateExpression: aws.String("DELETE slots :leases"),
 		ExpressionAttributeValues: item{":leases": setOf(leases...)},
 	})
 	return err

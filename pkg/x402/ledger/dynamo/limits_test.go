@@ -215,38 +215,29 @@ func checkWriteUnits(t *testing.T, w *world) {
 		_, _ = rand.Read(b) // never fails
 		return hex.EncodeToString(b)
 	}
-	until := time.Now().Add(5 * time.Minute)
+	until, nonce := time.Now().Add(5*time.Minute), "0x"+digits(32)
 	terms := fmt.Sprintf(`{"scheme":"exact","network":%q,"asset":%q,"amount":"5000","payTo":%q,"maxTimeoutSeconds":300,`+
 		`"extra":{"name":"USD Coin","version":"2","paymentFlow":"upfront"}}`, network, asset, payee)
-	pay := func() *ledger.Hold {
-		nonce := "0x" + digits(32)
-		payload := fmt.Sprintf(`{"signature":"0x%s","authorization":{"from":%q,"to":%q,"value":"5000","validAfter":"0","validBefore":"%d","nonce":%q}}`,
-			digits(65), payer, payee, until.Unix(), nonce)
-		c, err := l.Claim(t.Context(), ledger.Payment{
-			Key: ledger.Key(network, asset, payer, nonce), AuthDigest: digits(32), SigDigest: digits(32),
-			Request: digits(32), Terms: json.RawMessage(terms), Payload: json.RawMessage(payload),
-			ValidBefore: until, Token: digits(32), Recovered: true,
-			Purchase: ledger.PurchaseKey(network, asset, payer, "request:"+digits(32)),
-		}, time.Now().Add(30*time.Second))
-		if err != nil || c.Hold == nil {
-			t.Fatalf("claim: %d, %v", c.Result, err)
-		}
-		return c.Hold
-	}
-	settle := func(h *ledger.Hold) error {
-		return h.Settled(t.Context(), ledger.Receipt{Transaction: "0x" + digits(32), Payer: payer, Network: network}, true)
-	}
+	payload := fmt.Sprintf(`{"signature":"0x%s","authorization":{"from":%q,"to":%q,"value":"5000","validAfter":"0","validBefore":"%d","nonce":%q}}`,
+		digits(65), payer, payee, until.Unix(), nonce)
+	c, err := l.Claim(t.Context(), ledger.Payment{
+		Key: ledger.Key(network, asset, payer, nonce), AuthDigest: digits(32), SigDigest: digits(32),
+		Request: digits(32), Terms: json.RawMessage(terms), Payload: json.RawMessage(payload),
+		ValidBefore: until, Token: digits(32), Recovered: true,
+		Purchase: ledger.PurchaseKey(network, asset, payer, "request:"+digits(32)),
+	}, time.Now().Add(30*time.Second))
+	must(t, err)
+	receipt := ledger.Receipt{Transaction: "0x" + digits(32), Payer: payer, Network: network}
 	answer := ledger.Answer{Status: 200, Stored: true, Body: bytes.Repeat([]byte("x"), 1024)}
-	first := pay()
 	for _, step := range []struct {
 		name        string
 		most, index float64
 		do          func() error
 	}{
 		{"claim", 1, 1, func() error { return nil }},
-		{"open the purchase", 1, 0, func() error { return errOf(l.OpenPurchase(t.Context(), first)) }},
-		{"settled", 1, 0, func() error { return settle(first) }},
-		{"redeemed, 1 KB", 2, 1, func() error { return first.Redeem(t.Context(), answer, 0, false) }},
+		{"open the purchase", 1, 0, func() error { return errOf(l.OpenPurchase(t.Context(), c.Hold)) }},
+		{"settled", 1, 0, func() error { return c.Hold.Settled(t.Context(), receipt, true) }},
+		{"redeemed, 1 KB", 2, 1, func() error { return c.Hold.Redeem(t.Context(), answer, 0, false) }},
 	} {
 		must(t, step.do())
 		units, index, _, calls := w.spent()
@@ -254,25 +245,6 @@ func checkWriteUnits(t *testing.T, w *world) {
 		if units > step.most || index > step.index || calls != 1 {
 			t.Errorf("%s: %.0f write units and %.0f of the index in %d calls, want %.0f and %.0f in one", step.name, units, index, calls, step.most, step.index)
 		}
-	}
-	const more = 49
-	for range more {
-		h := pay()
-		must(t, errors.Join(errOf(l.OpenPurchase(t.Context(), h)), settle(h), h.Redeem(t.Context(), answer, 0, false)))
-	}
-	w.spent()
-	for after, more := "", true; more; more = after != "" {
-		p, err := w.Page(t.Context(), "", after, 1000)
-		if err != nil || len(p.Corrupt) > 0 {
-			t.Fatalf("%q, %v", p.Corrupt, err)
-		}
-		after = p.Next
-	}
-	units, _, _, _ := w.spent()
-	scanned := units / (1 + more)
-	t.Logf("%-18s %.2f read units of a payment", "a scan by pages", scanned)
-	if scanned > 0.35 {
-		t.Errorf("a scan by pages costs %.2f read units a payment", scanned)
 	}
 }
 

@@ -44,7 +44,7 @@ func packed(t testing.TB, r ledger.Record) (stored, doc []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return encoded(t, r)[AttrRecord].(*types.AttributeValueMemberB).Value, doc //nolint:forcetypeassert // a failed test
+	return encoded(t, r)["record"].(*types.AttributeValueMemberB).Value, doc //nolint:forcetypeassert // a failed test
 }
 
 // An item whose attributes and record disagree is corrupt, whatever reads it. So is
@@ -58,10 +58,10 @@ func TestDecodeCorrupt(t *testing.T) {
 		t.Fatalf("decode of a sound item = %v, %v", got, err)
 	}
 	for name, wrong := range map[string][]types.AttributeValue{
-		AttrKey: {text("l"), numeric("1"), nil}, AttrWriteID: {text("v"), nil}, AttrState: {text("settled"), nil},
-		AttrVersion: {numeric("2"), numeric("1.5"), numeric("1e30"), text("1"), nil},
-		AttrRecord:  {nil, binary([]byte("{}")...), encoded(t, other)[AttrRecord]},
-		AttrAnswer:  {text("x"), numeric("1")},
+		AttrKey: {text("l"), numeric("1"), nil}, "write_id": {text("v"), nil}, AttrState: {text("settled"), nil},
+		"version": {numeric("2"), numeric("1.5"), numeric("1e30"), text("1"), nil},
+		"record":  {nil, binary([]byte("{}")...), encoded(t, other)["record"]},
+		"answer":  {text("x"), numeric("1")},
 	} {
 		for _, value := range wrong {
 			it := encoded(t, r)
@@ -135,12 +135,12 @@ func FuzzDecode(f *testing.F) {
 		f.Add(v[0], v[1], v[2], v[3], v[4], []byte(nil))
 	}
 	f.Fuzz(func(t *testing.T, key, version, writeID, state, doc string, body []byte) {
-		it := item{AttrKey: text(key), AttrVersion: numeric(version), AttrWriteID: text(writeID), AttrState: text(state)}
+		it := item{AttrKey: text(key), "version": numeric(version), "write_id": text(writeID), AttrState: text(state)}
 		if len(body) > 0 {
-			it[AttrAnswer] = binary(body...)
+			it["answer"] = binary(body...)
 		}
 		for _, record := range []types.AttributeValue{binary([]byte(doc)...), Packed(doc)} { // as it came, and packed
-			it[AttrRecord] = record
+			it["record"] = record
 			r, err := decode(key, it)
 			if err != nil {
 				if !errors.Is(err, ledger.ErrCorrupt) || r != nil {

@@ -56,12 +56,14 @@ CREATE INDEX IF NOT EXISTS lists ON records (list, since, key) WHERE list > 0;`
 // Store is a ledger on a file, and implements the interfaces of package ledger. It is safe
 // for concurrent use.
 type Store struct {
-	db             *sql.DB
-	writer         *sql.Conn // the connection that writes
-	insert, update *sql.Stmt // of the writer
-	writes         chan *change
-	closed         chan struct{} // closed by Close
-	running        sync.WaitGroup
+	db      *sql.DB
+	fetches *sql.Stmt
+
+	writer                     *sql.Conn     // the connection that writes, in turn
+	begin, insert, update, end *sql.Stmt     // of the writer
+	turn                       chan struct{} // holds one of those that write
+	mu                         sync.Mutex
+	waiting                    []*change
 }
 
 // Open opens the ledger at path, and creates it with its folder, readable by this
@@ -77,16 +79,21 @@ func Open(path string) (*Store, error) {
 	if err != nil {
 		return nil, wrap("open", err)
 	}
-	s := &Store{db: db, writes: make(chan *change), closed: make(chan struct{})}
+	db.SetMaxOpenConns(maxOpen)
+	db.SetMaxIdleConns(maxOpen)
+	s := &Store{db: db, turn: make(chan struct{}, 1)}
 	if err := s.open(context.Background()); err != nil {
 		if err = wrap("open "+path, err); errors.Is(err, ledger.ErrCorrupt) {
 			err = fmt.Errorf("%w (%w)%s", ErrUnreadable, err, advice)
 		}
 		return nil, errors.Join(err, db.Close())
 	}
-	s.running.Go(s.run)
 	return s, nil
 }
+
+// maxOpen is how many connections there are, one that writes and the others that read. A
+// connection that is kept knows its statements and its pages.
+const maxOpen = 5
 
 // create makes an empty file, unless there is one.
 func create(path string) error {
@@ -143,22 +150,28 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if s.writer, err = s.db.Conn(ctx); err != nil {
 		return err
 	}
-	if s.insert, err = s.writer.PrepareContext(ctx, `INSERT INTO records (version, write_id, list, since, expires, doc, body, sum, key)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`); err != nil {
-		return err
+	for into, query := range map[**sql.Stmt]string{
+		&s.begin: "BEGIN IMMEDIATE", &s.end: "COMMIT",
+		&s.insert: `INSERT INTO records (version, write_id, list, since, expires, doc, body, sum, key)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		&s.update: `UPDATE records
+			SET version = ?1, write_id = ?2, list = ?3, since = ?4, expires = ?5, doc = ?6, body = ?7, sum = ?8
+			WHERE key = ?9 AND version = ?1 - 1`,
+	} {
+		if *into, err = s.writer.PrepareContext(ctx, query); err != nil {
+			return err
+		}
 	}
-	s.update, err = s.writer.PrepareContext(ctx, `UPDATE records
-		SET version = ?1, write_id = ?2, list = ?3, since = ?4, expires = ?5, doc = ?6, body = ?7, sum = ?8
-		WHERE key = ?9 AND version = ?1 - 1`)
+	s.fetches, err = s.db.PrepareContext(ctx, fetch)
 	return err
 }
 
-// Close waits for running writes and closes the file. Calls after it fail. It is
-// called once.
+// Close waits for the transaction that is under way and closes the file. Calls after it
+// fail. It is called once.
 func (s *Store) Close() error {
-	close(s.closed)
-	s.running.Wait()
-	return errors.Join(s.insert.Close(), s.update.Close(), s.writer.Close(), s.db.Close())
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	return errors.Join(s.begin.Close(), s.insert.Close(), s.update.Close(), s.end.Close(), s.fetches.Close(), s.writer.Close(), s.db.Close())
 }
 
 // Sweep deletes the records that have expired. What is in doubt or owed has no end and
@@ -168,15 +181,9 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) error {
 	return wrap("sweep", err)
 }
 
-// Put implements ledger.Store.
-func (s *Store) Put(ctx context.Context, r ledger.Record) (stands *ledger.Record, err error) {
-	stands, err = s.write(ctx, r)
-	return stands, wrap("put", err)
-}
-
 // Fetch implements ledger.Store.
 func (s *Store) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
-	r, err := fetched(s.db.QueryRowContext(ctx, fetch, key))
+	r, err := fetched(s.fetches.QueryRowContext(ctx, key))
 	return r, wrap("fetch", err)
 }
 

@@ -174,7 +174,9 @@ func TestOpenOther(t *testing.T) {
 		must(t, err)
 		if strings.HasPrefix(name, "zeros") && prepare(t.Context(), db, 1) == nil {
 			unchecked++
-			reads(name+", unchecked", &Store{db: db})
+			fetches, err := db.Prepare(fetch)
+			must(t, err)
+			reads(name+", unchecked", &Store{db: db, fetches: fetches})
 		}
 		must(t, db.Close())
 	}

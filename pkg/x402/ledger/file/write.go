@@ -16,7 +16,7 @@ const maxCommit = 64
 type change struct {
 	record ledger.Record
 	values []any
-	done   chan result
+	done   chan result // buffered
 }
 
 // result is the record that is there after a change, nil where there is none, or why that
@@ -26,68 +26,59 @@ type result struct {
 	err  error
 }
 
-// write changes what is stored under the key of r, and returns what is there then. Writes that wait for the same transaction to end share the next one, and
-// with it its sync to disk; one alone waits for no other.
-func (s *Store) write(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+// Put implements ledger.Store. Writes that wait for the same transaction to end share the
+// next one, and with it its sync to disk: the first of them that has its turn commits for
+// all. Only the end of the transaction says whether a change was written, so that nothing
+// else is waited for.
+func (s *Store) Put(ctx context.Context, r ledger.Record) (stands *ledger.Record, err error) {
 	values, err := encode(r)
 	if err = errors.Join(err, ctx.Err()); err != nil {
-		return nil, err
+		return nil, wrap("put", err)
 	}
 	c := &change{r, values, make(chan result, 1)}
-	select {
-	case s.writes <- c:
-		o := <-c.done // only the end of the transaction says whether it was written
-		return o.held, o.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-s.closed:
-		return nil, errors.New("the file is closed")
-	}
-}
-
-// run writes until the store is closed, all changes that wait at a time.
-func (s *Store) run() {
+	s.mu.Lock()
+	s.waiting = append(s.waiting, c)
+	s.mu.Unlock()
 	for {
 		select {
-		case <-s.closed:
-			return
-		case c := <-s.writes:
-			s.commit(s.gather(c))
+		case o := <-c.done:
+			return o.held, wrap("put", o.err)
+		case s.turn <- struct{}{}:
+			s.commit(s.gather())
+			<-s.turn
 		}
 	}
 }
 
-// gather returns a change and those that wait with it. Goroutines that are ready to run
-// have their turn first, because each may bring a change: a commit costs as much as
-// several requests. When none is ready, it returns at once.
-func (s *Store) gather(first *change) []*change {
-	changes := []*change{first}
-	for yielded := false; len(changes) < maxCommit; {
-		select {
-		case c := <-s.writes:
-			changes, yielded = append(changes, c), false
-		default:
-			if yielded {
-				return changes
-			}
-			runtime.Gosched()
-			yielded = true
+// gather takes the changes that wait. Goroutines that are ready to run have their turn
+// first, because each may bring a change: a commit costs as much as several requests.
+func (s *Store) gather() (changes []*change) {
+	for {
+		runtime.Gosched()
+		s.mu.Lock()
+		n := min(len(s.waiting), maxCommit-len(changes))
+		changes, s.waiting = append(changes, s.waiting[:n]...), s.waiting[n:]
+		s.mu.Unlock()
+		if n == 0 {
+			return changes
 		}
 	}
-	return changes
 }
 
 // commit makes changes in one transaction, in their order. When it fails, all of them
 // have failed, those too that had nothing to write: what they read was never stored.
 func (s *Store) commit(changes []*change) {
+	if len(changes) == 0 {
+		return
+	}
 	ctx := context.Background() // SQLite ends by itself: it waits for locks only, for 5 s
 	results := make([]result, len(changes))
-	_, err := s.writer.ExecContext(ctx, "BEGIN IMMEDIATE")
+	_, err := s.begin.ExecContext(ctx)
 	if err == nil {
 		for i, c := range changes {
 			results[i].held, results[i].err = s.apply(ctx, c)
 		}
-		if _, err = s.writer.ExecContext(ctx, "COMMIT"); err != nil {
+		if _, err = s.end.ExecContext(ctx); err != nil {
 			_, _ = s.writer.ExecContext(ctx, "ROLLBACK") // the first error matters
 		}
 	}

@@ -2,7 +2,6 @@ package ledgertest
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -61,8 +60,8 @@ type Faulty struct {
 
 	mu     sync.Mutex
 	calls  map[Op]int
-	known  map[slot]bool // versions that a caller has learnt of
-	writes map[string][sha256.Size]byte
+	known  map[slot]bool     // versions that a caller has learnt of
+	writes map[string]string // by their ids
 }
 
 type slot struct {
@@ -70,18 +69,12 @@ type slot struct {
 	version int64
 }
 
-var _ ledger.Store = (*Faulty)(nil)
-
 // NewFaulty wraps a store. A nil decide never fails.
 func NewFaulty(t testing.TB, store ledger.Store, decide Decide) *Faulty {
 	if decide == nil {
 		decide = func(Op, int, ledger.Record) Fault { return None }
 	}
-	return &Faulty{
-		t: t, store: store, decide: decide,
-		calls: map[Op]int{}, known: map[slot]bool{},
-		writes: map[string][sha256.Size]byte{},
-	}
+	return &Faulty{t: t, store: store, decide: decide, calls: map[Op]int{}, known: map[slot]bool{}, writes: map[string]string{}}
 }
 
 // Calls returns how often it was called so, failed calls included.
@@ -94,18 +87,32 @@ func (f *Faulty) Calls(op Op) int {
 // Put implements ledger.Store.
 func (f *Faulty) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
 	f.t.Helper()
-	f.mu.Lock()
-	known := r.Version == 1 || f.known[slot{r.Key, r.Version - 1}]
-	f.mu.Unlock()
-	if !known {
-		f.t.Errorf("ledgertest: version %d of %q is written, but nobody has seen version %d", r.Version, r.Key, r.Version-1)
-	}
-	f.checkWriteID(r)
+	f.check(r)
 	op := Replace
 	if r.Version == 1 {
 		op = Create
 	}
 	return f.call(ctx, op, r, func() (*ledger.Record, error) { return f.store.Put(ctx, r) })
+}
+
+// check says what is wrong with a write. It lets one be sent again, but not another one
+// under its id.
+func (f *Faulty) check(r ledger.Record) {
+	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.Version > 1 && !f.known[slot{r.Key, r.Version - 1}] {
+		f.t.Errorf("ledgertest: version %d of %q is written, but nobody has seen version %d", r.Version, r.Key, r.Version-1)
+	}
+	doc, body, err := r.Marshal()
+	if err != nil {
+		return // the store will say so
+	}
+	write := string(doc) + "\n" + string(body)
+	if first, used := f.writes[r.WriteID]; used && first != write {
+		f.t.Errorf("ledgertest: write id %q of %q is used for two different writes", r.WriteID, r.Key)
+	}
+	f.writes[r.WriteID] = write
 }
 
 // Fetch implements ledger.Store.
@@ -146,21 +153,4 @@ func (f *Faulty) call(ctx context.Context, op Op, r ledger.Record, do func() (*l
 		f.known[slot{found.Key, found.Version}] = true
 	}
 	return found, nil
-}
-
-// checkWriteID lets a write be sent again, but not another one under its id.
-func (f *Faulty) checkWriteID(r ledger.Record) {
-	f.t.Helper()
-	doc, body, err := r.Marshal()
-	if err != nil {
-		return // the store will say so
-	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d|%s%s", len(doc), doc, body))
-	f.mu.Lock()
-	first, used := f.writes[r.WriteID]
-	f.writes[r.WriteID] = sum
-	f.mu.Unlock()
-	if used && first != sum {
-		f.t.Errorf("ledgertest: write id %q of %q is used for two different writes", r.WriteID, r.Key)
-	}
 }
