@@ -48,7 +48,7 @@ func checkCosts(t *testing.T, w *world) {
 	var clock limittest.Clock
 	clock.Set(noon)
 	slots := limit.NewSlots("dns", 2, w, clock.Now)
-	var last *limit.Slot
+	var last interface{ Release(context.Context) error }
 	take := func() (err error) {
 		last, err = slots.Acquire(ctx, rand.Text(), clock.Now().Add(30*time.Second))
 		return err
@@ -256,7 +256,7 @@ func checkSlotUnits(t *testing.T, w *world) {
 	slots := limit.NewSlots(operation, most, w, func() time.Time { return noon })
 	// An end with all the digits that it can have.
 	until := time.Unix(1793534411, 123456789)
-	var last *limit.Slot
+	var last interface{ Release(context.Context) error }
 	for i := range most {
 		slot, err := slots.Acquire(t.Context(), fmt.Sprint("client ", i), until)
 		must(t, err)
