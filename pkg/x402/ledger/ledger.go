@@ -67,33 +67,21 @@ type ClaimResult int
 const (
 	// Held: the caller holds the lease and goes on. The record is settling
 	// (settle first) or settled (look up at once).
-	Held ClaimResult = iota + 1
-	// InFlight: another attempt holds the lease.
-	InFlight
-	// Answered: the answer is stored; replay it.
-	Answered
-	// Waiting: the answer is owed, and it is too early for the next lookup.
-	Waiting
-	// Exhausted: every lookup that a payment buys is used up, or the time for
-	// them. What the last one said stands.
-	Exhausted
-	// OtherRequest: this authorization was used for another request.
-	OtherRequest
-	// OtherPurchase: this authorization was claimed for another purchase first,
-	// with another key or without one.
-	OtherPurchase
-	// OtherAuthorization: the payer signed something else with this nonce, or
-	// its money came without a request that we know.
-	OtherAuthorization
+	Held      ClaimResult = iota + 1
+	InFlight              // another attempt holds the lease
+	Answered              // the answer is stored; replay it
+	Waiting               // the answer is owed, and it is too early for the next lookup
+	Exhausted             // no lookup is left, by number or by time; what the last one said stands
+
+	OtherRequest       // the authorization was used for another request
+	OtherPurchase      // it was claimed with another key first, or without one
+	OtherAuthorization // the payer signed something else with this nonce, or its money came unasked
 	// Over: evidence proved that the authorization moves nothing for this
 	// record, or the facilitator has just refused it, or the amount was sent
 	// back. It is answered from the record.
 	Over
-	// Replaced: another payment answers the purchase that this one was for.
-	Replaced
-	// Unproven: nothing shows that the one who sends the authorization again is its
-	// payer.
-	Unproven
+	Replaced // another payment answers the purchase that this one was for
+	Unproven // nothing shows that the one who sends the authorization again is its payer
 )
 
 // Claim is the outcome of Ledger.Claim.

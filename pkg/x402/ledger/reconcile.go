@@ -30,15 +30,12 @@ func (l *Ledger) Reclaim(ctx context.Context, r Record, lease time.Time) (*Hold,
 type Sending int
 
 const (
-	// MayBeSent: it may have been sent, so that only evidence decides about it.
-	MayBeSent Sending = iota + 1
-	// Undue: an attempt died with it, and it is too early to tell.
-	Undue
+	MayBeSent Sending = iota + 1 // only evidence decides about it
+	Undue                        // an attempt died with it, and it is too early to tell
 	// Unopened: the same, and its window is over. Its purchase is missing. Evidence
 	// may decide about it; nothing else does until the row is older.
 	Unopened
-	// NeverSent: it was not sent, and cannot be any more.
-	NeverSent
+	NeverSent // it was not sent, and cannot be any more
 )
 
 // Sending says it. Nothing but the payment that its purchase names is sent. An attempt

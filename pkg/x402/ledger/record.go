@@ -19,34 +19,25 @@ type State string
 // The stored states; the package comment says what each is left by. Computed and never
 // stored: abandoned (settling with its lease past) and expired (past ExpiresAt).
 const (
-	// Settling: one attempt holds the lease and may be talking to the
-	// facilitator. Whether money moved is unknown.
-	Settling State = "settling"
-	// Uncertain: an attempt ended without learning whether money moved.
-	Uncertain State = "uncertain"
+	Settling  State = "settling"  // one attempt holds the lease and may be talking to the facilitator
+	Uncertain State = "uncertain" // an attempt ended without learning whether money moved
 	// Settled: proof of payment is stored, money has moved, and the answer is
 	// still owed. While the lease is live its holder is looking up.
 	Settled State = "settled"
 	// Refused: nothing moved. A facilitator said so, or evidence proved it (then
 	// Disproved is set). Without proof the signature stays valid until it expires,
 	// and the payer may top up.
-	Refused State = "refused"
-	// Redeemed: the answer was produced and is stored, or was by an operator's word
-	// (EventAttest).
-	Redeemed State = "redeemed"
-	// Refunded: money moved, no answer was given, and the operator has sent the
-	// amount back.
-	Refunded State = "refunded"
+	Refused  State = "refused"
+	Redeemed State = "redeemed" // the answer is stored, or was given by an operator's word (EventAttest)
+	Refunded State = "refunded" // money moved, no answer was given, and the operator has sent it back
 	// Superseded: another payment answers the purchase that this one was made
 	// for, and this one is never sent (again). Owner names the other.
 	Superseded State = "superseded"
 
-	// Bought: not a payment but a Purchase.
-	Bought State = "bought"
-	// Scanned: not a payment but a Cursor.
-	Scanned State = "scanned"
-	// Repaid: not a payment but a transfer that paid one back, its Owner. See Reserve.
-	Repaid State = "repaid"
+	// These are not of a payment.
+	Bought  State = "bought"  // of a Purchase
+	Scanned State = "scanned" // of a Cursor
+	Repaid  State = "repaid"  // of a transfer that paid a payment back, its Owner (see Reserve)
 )
 
 // States lists every stored state.

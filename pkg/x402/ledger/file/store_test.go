@@ -229,6 +229,7 @@ func TestSharedCommit(t *testing.T) {
 			t.Errorf("change %d of a failed transaction: %+v", i, o)
 		}
 	}
+	ledgertest.MustPut(t, s, ledgertest.First("after it"))
 }
 
 // Whatever a row holds, decode reads what encode wrote or calls it corrupt.

@@ -44,9 +44,16 @@ func (s *Store) Put(ctx context.Context, r ledger.Record) (stands *ledger.Record
 		case o := <-c.done:
 			return o.held, wrap("put", o.err)
 		case s.turn <- struct{}{}:
-			s.commit(s.gather())
-			<-s.turn
+			s.lead()
 		}
+	}
+}
+
+// lead commits what waits, in the turn that the caller has taken.
+func (s *Store) lead() {
+	defer func() { <-s.turn }()
+	if changes := s.gather(); len(changes) > 0 {
+		s.commit(changes)
 	}
 }
 
@@ -68,26 +75,27 @@ func (s *Store) gather() (changes []*change) {
 // commit makes changes in one transaction, in their order. When it fails, all of them
 // have failed, those too that had nothing to write: what they read was never stored.
 func (s *Store) commit(changes []*change) {
-	if len(changes) == 0 {
-		return
-	}
 	ctx := context.Background() // SQLite ends by itself: it waits for locks only, for 5 s
-	results := make([]result, len(changes))
-	_, err := s.begin.ExecContext(ctx)
-	if err == nil {
-		for i, c := range changes {
-			results[i].held, results[i].err = s.apply(ctx, c)
-		}
-		if _, err = s.end.ExecContext(ctx); err != nil {
+	results, err := make([]result, len(changes)), errors.New("the transaction was not finished")
+	defer func() { // also after a panic, so that nobody waits for ever
+		if err != nil {
 			_, _ = s.writer.ExecContext(ctx, "ROLLBACK") // the first error matters
 		}
+		for i, c := range changes {
+			if err != nil {
+				results[i] = result{err: err}
+			}
+			c.done <- results[i]
+		}
+	}()
+	if _, begun := s.begin.ExecContext(ctx); begun != nil {
+		err = begun
+		return
 	}
 	for i, c := range changes {
-		if err != nil {
-			results[i] = result{err: err}
-		}
-		c.done <- results[i]
+		results[i].held, results[i].err = s.apply(ctx, c)
 	}
+	_, err = s.end.ExecContext(ctx)
 }
 
 // apply makes one change in the open transaction.
