@@ -141,6 +141,22 @@ func (r Record) Unasked() bool { return r.Owed() && r.AuthDigest == "" }
 // Attested says that a record was closed by EventAttest.
 func (r Record) Attested() bool { return r.State == Redeemed && r.AnsweredAt.IsZero() }
 
+// ListedIn is the list of an Index that a record belongs in; empty for none. A paid one
+// is open when a lookup was under way as it was last written, also when that has died since.
+func (r Record) ListedIn() string {
+	switch {
+	case r.InDoubt(), r.Owed() && r.LeaseUntil.After(r.UpdatedAt):
+		return ListOpen
+	case r.Owed():
+		return ListOwed
+	}
+	return ""
+}
+
+// ListedAt is what an Index sorts by: the end of the lease while there is one,
+// else the last write.
+func (r Record) ListedAt() time.Time { return later(r.LeaseUntil, r.UpdatedAt) }
+
 // Receipt is proof that money moved.
 type Receipt struct {
 	Transaction string `json:"transaction"`

@@ -55,22 +55,6 @@ const (
 	ListOwed = "owed"
 )
 
-// ListedIn is the list of an Index that a record belongs in; empty for none. A paid one
-// is open when a lookup was under way as it was last written, also when that has died since.
-func (r Record) ListedIn() string {
-	switch {
-	case r.InDoubt(), r.Owed() && r.LeaseUntil.After(r.UpdatedAt):
-		return ListOpen
-	case r.Owed():
-		return ListOwed
-	}
-	return ""
-}
-
-// ListedAt is what an Index sorts by: the end of the lease while there is one,
-// else the last write.
-func (r Record) ListedAt() time.Time { return later(r.LeaseUntil, r.UpdatedAt) }
-
 // Place is where a record stands in a list of an Index: those untouched for longest
 // come first. The zero Place is before all of them.
 type Place struct {
