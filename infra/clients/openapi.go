@@ -91,9 +91,7 @@ func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := inline(root, root); err != nil {
-		return nil, err
-	}
+	inline(root, root)
 	if raw, err = json.Marshal(root); err != nil {
 		return nil, err
 	}
@@ -144,36 +142,30 @@ func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
 	return d, nil
 }
 
-// inline puts the components that are not schemas in the place of what refers to them.
-func inline(root, node any) error {
-	switch n := node.(type) {
-	case []any:
-		for _, child := range n {
-			if err := inline(root, child); err != nil {
-				return err
-			}
-		}
-	case map[string]any:
-		for key, child := range n {
-			o, _ := child.(map[string]any)
-			ref, _ := o["$ref"].(string)
-			if place, ok := strings.CutPrefix(ref, "#/components/"); ok && !strings.HasPrefix(place, "schemas/") {
-				child = root
-				for _, name := range append([]string{"components"}, strings.Split(place, "/")...) {
-					parent, _ := child.(map[string]any)
-					child = parent[name]
-				}
-				if child == nil {
-					return fmt.Errorf("nothing is called %s", place)
-				}
-				n[key] = child
-			}
-			if err := inline(root, child); err != nil {
-				return err
-			}
+// inline puts the components that are not schemas in the place of what refers to them. A
+// reference that leads nowhere stays, and does not compile.
+func inline(root, node any) {
+	if list, ok := node.([]any); ok {
+		for _, child := range list {
+			inline(root, child)
 		}
 	}
-	return nil
+	members, _ := node.(map[string]any)
+	for key, child := range members {
+		o, _ := child.(map[string]any)
+		ref, _ := o["$ref"].(string)
+		if place, ok := strings.CutPrefix(ref, "#/components/"); ok && !strings.HasPrefix(place, "schemas/") {
+			component := root
+			for _, name := range append([]string{"components"}, strings.Split(place, "/")...) {
+				parent, _ := component.(map[string]any)
+				component = parent[name]
+			}
+			if component != nil {
+				members[key], child = component, component
+			}
+		}
+		inline(root, child)
+	}
 }
 
 // resource is what the description is called among the compiled schemas.

@@ -137,7 +137,6 @@ func (t *trial) settled(payer, nonce string, honest settleAnswer) (a settleAnswe
 	if b == nil {
 		return honest, false, true
 	}
-	b.sent[nonce] = true
 	if honest.Success {
 		b.settlements[nonce] = honest
 	}

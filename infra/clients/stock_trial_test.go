@@ -3,9 +3,7 @@ package clients
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -64,7 +62,6 @@ type buyer struct {
 	// What was seen of it; the trial's lock protects it.
 	reached     bool
 	settlements map[string]settleAnswer // by nonce
-	sent        map[string]bool         // nonces that reached the facilitator
 	plays       int
 	early       bool // a result came before the service was killed, which was too late for it
 	replies     int
@@ -163,7 +160,7 @@ func (t *trial) buy(tb *testing.T, column int, keyed bool) {
 	}
 	t.buyers[payer] = &buyer{
 		trial: t, column: column, payer: payer, order: order,
-		settlements: map[string]settleAnswer{}, sent: map[string]bool{}, signed: map[string]bool{}, served: map[string]bool{},
+		settlements: map[string]settleAnswer{}, signed: map[string]bool{}, served: map[string]bool{},
 	}
 }
 
@@ -189,25 +186,6 @@ func (t *trial) restart(tb *testing.T) {
 	t.revived = true
 	for _, b := range t.buyers {
 		b.note("the service was killed and is back")
-	}
-}
-
-// checkLedger: make owed finds nothing but claims that waited for another payment when they were
-// killed, and were never sent.
-func (t *trial) checkLedger(tb *testing.T) {
-	program := testbed.Program(tb, "./infra/local/operate")
-	var list []struct{ Key, Standing, Payer string }
-	testbed.Until(tb, t.name+": make owed", func() error {
-		cmd := exec.CommandContext(tb.Context(), program, "owed", "-json")
-		cmd.Dir, cmd.Env = t.world.dir, testbed.Local("", t.world.dir, t.world.env).Env
-		out, err := cmd.Output()
-		return errors.Join(err, json.Unmarshal(out, &list))
-	})
-	for _, row := range list {
-		b := t.buyers[strings.ToLower(row.Payer)]
-		if b == nil || row.Standing != "in_doubt" || b.sent[row.Key[strings.LastIndex(row.Key, "|")+1:]] {
-			tb.Errorf("%s: left in the ledger: %+v", t.name, row)
-		}
 	}
 }
 

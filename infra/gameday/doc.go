@@ -6,7 +6,7 @@
 // The test binary starts itself again in a new network namespace. There
 // every address of IPv4 is on the loopback interface, so each scenario has a
 // separate world: public addresses with an HTTPS origin and an RDAP registry,
-// three resolvers, a play-money facilitator and a node of its chain, a DynamoDB
+// a resolver, a play-money facilitator and a node of its chain, a DynamoDB
 // table behind a proxy, and the functions behind the Lambda host. No packet can
 // leave the namespace.
 //

@@ -20,7 +20,7 @@ import (
 // patience is how long a scenario waits for what must happen.
 const patience = 60 * time.Second
 
-// door is something at addresses that can be shut, so that the machine refuses connections.
+// door is something at an address that can be shut, so that the machine refuses connections.
 type door struct {
 	addr   string
 	listen func() (end func(), err error)
@@ -74,35 +74,25 @@ func serve(t testing.TB, addr string, h http.Handler, secure *tls.Config) *door 
 
 const registryName = "rdap.registry.net"
 
-// resolvers are the public recursive resolvers of one world. Every name exists.
-type resolvers struct {
+// resolver is the recursive resolver of one world. Every name exists.
+type resolver struct {
 	*door
-	mute atomic.Bool // they hear and say nothing
+	mute atomic.Bool // it hears and says nothing
 }
 
-func newResolvers(t testing.TB, addrs []string, origin, registry net.IP) *resolvers {
-	r := &resolvers{}
+func newResolver(t testing.TB, addr string, origin, registry net.IP) *resolver {
+	r := &resolver{}
 	zone := testbed.ReadZone(t, fmt.Sprintf("*. 30 A %s\n%s. 30 A %s\ncom. 30 NS a.gtld-servers.net.\n", origin, registryName, registry))
-	r.door = openDoor(t, strings.Join(addrs, ","), func() (func(), error) {
-		var servers []*testbed.DNSServer
-		end := func() {
-			for _, s := range servers {
-				_ = s.Close() // it has started
+	r.door = openDoor(t, addr, func() (func(), error) {
+		s, err := testbed.ListenDNS(addr, dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+			if !r.mute.Load() {
+				zone.ServeDNS(w, q)
 			}
+		}))
+		if err != nil {
+			return nil, err
 		}
-		for _, a := range addrs {
-			s, err := testbed.ListenDNS(a, dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-				if !r.mute.Load() {
-					zone.ServeDNS(w, q)
-				}
-			}))
-			if err != nil {
-				end()
-				return nil, err
-			}
-			servers = append(servers, s)
-		}
-		return end, nil
+		return func() { _ = s.Close() }, nil // it has started
 	})
 	return r
 }

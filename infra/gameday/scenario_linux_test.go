@@ -134,7 +134,7 @@ func (c scenario) newcomers(w *world, round int) []*payer {
 	var payers []*payer
 	for _, op := range c.operations() {
 		for n := range c.payers {
-			payers = append(payers, w.newcomer(op, 1000*round+n+1))
+			payers = append(payers, w.newPayer(op, 1000*round+n+1))
 		}
 	}
 	return payers

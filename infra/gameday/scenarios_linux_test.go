@@ -99,7 +99,7 @@ func answersAfter(late time.Duration) func(*world) failure {
 func killing(w *world) failure {
 	return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {
 		carryOut()
-		if p, process := w.pays(c.payer); p != nil {
+		if process := w.serving(c.payer); process != nil {
 			process.Kill()
 		}
 		r.Drop()
@@ -127,13 +127,13 @@ func freezing(w *world) failure {
 	var frozen sync.Map
 	return func(_ *testbed.Relayed, c call, carryOut func() (answer func())) {
 		defer carryOut()()
-		p, process := w.pays(c.payer)
-		if p == nil || c.state != ledger.Settled {
+		process := w.serving(c.payer)
+		if process == nil || c.state != ledger.Settled {
 			return
 		}
 		if _, twice := frozen.LoadOrStore(c.payer, true); !twice {
 			if err := syscall.Kill(-process.PID, syscall.SIGSTOP); err != nil {
-				w.Errorf("freeze %s: %v", p.op.Slug, err)
+				w.Errorf("freeze: %v", err)
 			}
 			time.AfterFunc(frozenFor, func() { _ = syscall.Kill(-process.PID, syscall.SIGCONT) }) // it may be gone
 		}
@@ -194,7 +194,7 @@ const slow = 8250 * time.Millisecond
 
 // scenarios are all but the calm one. Those that take longest come first.
 func scenarios() []scenario {
-	theResolvers := func(w *world) *door { return w.resolvers.door }
+	theResolver := func(w *world) *door { return w.resolver.door }
 	late, silent := timeouts()
 	lookups, unresolved := slices.Sorted(maps.Keys(late)), owedWith(silent)
 	inDoubt := everybody(refusal(fault.SettlementUncertain, "null", "true"))
@@ -208,13 +208,13 @@ func scenarios() []scenario {
 		name: "reconcile crashes", rounds: 6, blind: true, breakage: crashing(reconcileFunction),
 		fires: []string{"reconcile-silent"},
 	}, {
-		name: "the resolvers cannot be reached", ops: lookups, payers: several, together: true, rounds: 4,
-		breakage: shut(theResolvers),
+		name: "the resolver cannot be reached", ops: lookups, payers: several, together: true, rounds: 4,
+		breakage: shut(theResolver),
 		ready:    http.StatusServiceUnavailable, sees: unresolved, fires: []string{"resolvers"},
 		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // a day has many runs
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
-		breakage: set(func(w *world) *atomic.Bool { return &w.resolvers.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},
+		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},
 		// The table's answer and the end of the time for it wait side by side
 		// for a process that goes on, and which one it sees first is open.
 		may: []string{"ledger-faults"},
@@ -251,10 +251,10 @@ func scenarios() []scenario {
 	}, {
 		// Each is owed the answer; nothing more happens for a day.
 		name: "payers never come back", ops: []string{"dns", "ssl-check"}, payers: 1, absent: 1,
-		breakage: shut(theResolvers), sees: unresolved, owed: 2, heals: true,
+		breakage: shut(theResolver), sees: unresolved, owed: 2, heals: true,
 	}, {
 		name: "every lookup that was paid for has failed", ops: []string{"dns"}, payers: 2,
-		breakage: shut(theResolvers),
+		breakage: shut(theResolver),
 		sees:     unresolved, meanwhile: exhaust, ends: everybody(refusal(lookup.UpstreamUnavailable, "true", "false")), owed: 2,
 		fires: []string{"reconcile-refund"}, lingers: []string{"reconcile-refund"},
 	}, {

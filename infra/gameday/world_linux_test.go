@@ -26,7 +26,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -44,7 +43,7 @@ type world struct {
 	table       *table
 	name        string // of the table
 	db          testbed.Dynamo
-	resolvers   *resolvers
+	resolver    *resolver
 	receiptKey  atomic.Pointer[string] // what the secret of the facilitator holds
 	host        *testbed.Host
 	url         string // of the gateway
@@ -54,9 +53,8 @@ type world struct {
 
 	turnstile *turnstile
 
-	mu     sync.Mutex
-	payers map[string]*payer             // by address, those who pay while it is broken
-	procs  map[string]*testbed.Execution // PAYMENT-SIGNATURE -> who has it
+	mu    sync.Mutex
+	procs map[string]*testbed.Execution // payer -> who has the payment
 	// crashes kills a process that is handed an event, by function.
 	crashes map[string]bool
 }
@@ -77,13 +75,13 @@ func (s *stage) open(t testing.TB) *world {
 	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
 	w := &world{
 		TB: t, opened: time.Now(), db: s.db, name: s.db.Table(t), series: &measured{gateway: s.gateway},
-		turnstile: s.turnstile, payers: map[string]*payer{}, procs: map[string]*testbed.Execution{}, crashes: map[string]bool{},
+		turnstile: s.turnstile, procs: map[string]*testbed.Execution{}, crashes: map[string]bool{},
 		http: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
 	}
 	w.facilitator = newFacilitator(t, own(9, 8080))
 	w.chain = serve(t, own(6, 8545), untelling(w.facilitator.node(time.Minute, time.Now), &w.untold), nil)
 	w.table = newTable(t, own(8, 8000), s.db.URL, s.turnstile.passed)
-	w.resolvers = newResolvers(t, []string{own(1, 53), own(2, 53), own(3, 53)}, web, rdap)
+	w.resolver = newResolver(t, own(1, 53), web, rdap)
 	secure := &tls.Config{GetCertificate: s.ca.For}
 	serve(t, net.JoinHostPort(web.String(), "443"), http.HandlerFunc(origin), secure)
 	serve(t, net.JoinHostPort(rdap.String(), "443"), http.HandlerFunc(registry), secure)
@@ -93,7 +91,7 @@ func (s *stage) open(t testing.TB) *world {
 	w.host = testbed.Deployment{
 		Functions: builtIn("functions"),
 		Parameters: map[string]string{
-			"AWS::StackName": stack, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": w.resolvers.addr,
+			"AWS::StackName": stack, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": w.resolver.addr,
 			"FacilitatorUrl": "http://" + w.facilitator.addr, "RdapBootstrapUrl": "http://" + file.addr + "/dns.json",
 			"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:gameday-AbCdEf", "ReceiptPublicKeys": receipt.FormatPublic(receiptKey().Public().(ed25519.PublicKey)),
 		},
@@ -133,8 +131,8 @@ func (w *world) handed(p *testbed.Execution, event []byte) {
 	var e struct{ Headers map[string]string }
 	_ = json.Unmarshal(event, &e) // a schedule's has none
 	w.mu.Lock()
-	if s := e.Headers[strings.ToLower(x402.HeaderSignature)]; s != "" {
-		w.procs[s] = p
+	if paid, err := x402.DecodePayment(e.Headers[strings.ToLower(x402.HeaderSignature)]); err == nil {
+		w.procs[paid.From.String()] = p
 	}
 	crash := w.crashes[p.Of]
 	w.mu.Unlock()
@@ -143,22 +141,11 @@ func (w *world) handed(p *testbed.Execution, event []byte) {
 	}
 }
 
-// pays is the process that has a payment from an address while it is broken.
-func (w *world) pays(address string) (p *payer, at *testbed.Execution) {
+// serving is the process that has the payment of an account; nil if none has.
+func (w *world) serving(payer string) *testbed.Execution {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p = w.payers[address]; p != nil {
-		at = w.procs[p.signature]
-	}
-	return p, at
-}
-
-func (w *world) newcomer(op catalog.Operation, n int) *payer {
-	p := w.newPayer(op, n)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.payers[p.address] = p
-	return p
+	return w.procs[payer]
 }
 
 func (w *world) crash(yes bool, functions ...string) {
