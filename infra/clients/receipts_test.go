@@ -110,20 +110,20 @@ func buy(t *testing.T, c *x402test.Client, url, signature string) bought {
 }
 
 // check has the package look at an answer.
-func (c checker) check(t *testing.T, b bought, body []byte, payers ...string) found {
-	return c.ask(t, map[string]any{"job": "answer", "header": b.Header.Get(x402.HeaderResponse), "body": body, "required": b.required, "payers": payers})
+func (c checker) check(t *testing.T, b bought, payers ...string) found {
+	return c.ask(t, map[string]any{"job": "answer", "header": b.Header.Get(x402.HeaderResponse), "body": b.Body, "required": b.required, "payers": payers})
 }
 
 // holds fails unless the package finds a receipt that holds for the answer.
 func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) found {
-	f := c.check(t, b, b.Body, payer)
+	f := c.check(t, b, payer)
 	settled := must(b.Receipt())
 	if !f.Found || !f.JWS || f.Kid != kid || !f.Matches || f.MatchesOther || f.Said.ResponseHash != f.Hash || f.Hash != receipt.HashOf(b.Body) ||
 		!f.Offered || !strings.HasPrefix(f.OfferKid, kid[:strings.Index(kid, "#")+1]) || f.Said.Request != b.question ||
 		f.Said.Transaction != settled.Transaction || !strings.EqualFold(f.Said.Payer, payer) || !f.Said.Covers(b.Body) {
 		t.Errorf("%s: %+v\nwant a receipt of %s for %s", what, f, kid, b.Header)
 	}
-	if f := c.check(t, b, b.Body, "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"); f.Matches {
+	if f := c.check(t, b, "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"); f.Matches {
 		t.Errorf("%s: the receipt is another payer's, too", what)
 	}
 	return f
@@ -142,30 +142,19 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 	s := w.startAt(t, addr)
 	client := testbed.NewClient(t, &http.Client{Timeout: patience})
 	payer, call := client.Wallet.Address().Checksum(), catalog.DNS().ExampleURL(s.url)
-	oldKey := receipt.KeyID(addr, publicOf(w.key(t)))
+	oldKey := receipt.KeyID(addr, publicOf(w.key()))
 
 	first := buy(t, client, call, "")
 	f := c.holds(t, "an answer", first, payer, oldKey)
-	if other := buy(t, client, s.url+catalog.DNS().Path+"?domain=example.com&type=NS", ""); c.holds(t, "another answer", other, payer, oldKey).Said.Request == first.question {
-		t.Error("two questions have one name")
-	}
-	again := buy(t, client, call, first.signature)
-	if again.Header.Get(x402.HeaderReplayed) != "true" || !bytes.Equal(again.Body, first.Body) ||
-		again.Header.Get(x402.HeaderResponse) != first.Header.Get(x402.HeaderResponse) {
-		t.Errorf("the replay differs: %v, was %v", again.Header, first.Header)
-	}
 	resold := first
 	resold.Header = first.Header.Clone()
 	changeReceipt(resold.Header, resigned(forged))
-	if f := c.check(t, resold, resold.Body, payer); f.Failed == "" {
+	if f := c.check(t, resold, payer); f.Failed == "" {
 		t.Errorf("the signature changed, and it holds: %+v", f)
-	}
-	if f := c.check(t, bought{Reply: x402test.Reply{Header: http.Header{}}, required: first.required}, nil); f.Found {
-		t.Errorf("a receipt of nothing: %+v", f)
 	}
 
 	s.kill()
-	old := w.key(t)
+	old := w.key()
 	theirs := c.ask(t, map[string]any{"job": "sign", "payload": f.Said, "kid": oldKey, "seed": receipt.FormatKey(old)})
 	if diff := cmp.Diff(theirs.Signature, f.Signature); diff != "" {
 		t.Errorf("the package signs (-), and we (+): %s", diff)
@@ -176,7 +165,7 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 	w.env["RECEIPT_PUBLIC_KEYS"] = receipt.FormatPublic(public) + "," + receipt.FormatPublic(publicOf(old))
 	s = w.startAt(t, addr)
 	c.holds(t, "an answer of before the change", first, payer, oldKey)
-	again = buy(t, client, call, first.signature)
+	again := buy(t, client, call, first.signature)
 	if got := c.holds(t, "a replay after the change", again, payer, oldKey); got.Signature != f.Signature {
 		t.Errorf("the receipt was %s, and is %s", f.Signature, got.Signature)
 	}
@@ -187,16 +176,15 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 	w.env["RECEIPT_PUBLIC_KEYS"] = receipt.FormatPublic(public)
 	w.startAt(t, addr)
 	c.holds(t, "an answer of the key that stays", after, payer, newKey)
-	if f := c.check(t, first, first.Body, payer); !strings.Contains(f.Failed, "No verification method found") {
+	if f := c.check(t, first, payer); !strings.Contains(f.Failed, "No verification method found") {
 		t.Errorf("a receipt of the key that was taken away: %+v", f)
 	}
 }
 
 // key is the one that the service has made for itself.
-func (w world) key(t *testing.T) ed25519.PrivateKey {
+func (w world) key() ed25519.PrivateKey {
 	text := must(os.ReadFile(filepath.Join(w.dir, "receipt.key")))
-	key := must(receipt.ParseKey(strings.TrimSpace(string(text))))
-	return key
+	return must(receipt.ParseKey(strings.TrimSpace(string(text))))
 }
 
 func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) } //nolint:forcetypeassert // what Public says

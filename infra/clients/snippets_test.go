@@ -325,34 +325,29 @@ func text(n *html.Node) string {
 type generator struct {
 	tools    func(*testing.T) workshop
 	generate string // makes the client of openapi.json
-	program  string
 	compile  string // must find nothing
 	run      string
 	defines  string // what the client has for a type; NAME is the type's
-}
-
-func generators() map[string]generator {
-	return map[string]generator{
-		"openapi-typescript": {
-			tools:    nodeWorkshop,
-			generate: "npx openapi-typescript openapi.json -o api.d.ts --root-types --root-types-no-schema-prefix",
-			program:  "read.mts", compile: typeCheck + "read.mts", run: "npx tsx read.mts",
-			defines: "export type NAME =",
-		},
-		"openapi-python-client": {
-			tools:    pythonWorkshop,
-			generate: "python -m openapi_python_client generate --path openapi.json --output-path generated --meta none --fail-on-warning",
-			program:  "read.py", compile: "python -m compileall -q generated && python -m mypy --follow-imports=skip --disallow-untyped-defs generated read.py", run: "python read.py",
-			defines: "class NAME:",
-		},
-	}
 }
 
 // TestGeneratedClients: two public generators make clients whose result types have
 // the names of the schemas. The clients compile, and each reads a paid answer.
 func TestGeneratedClients(t *testing.T) {
 	t.Parallel()
-	for name, g := range generators() {
+	for name, g := range map[string]generator{
+		"openapi-typescript": {
+			tools:    nodeWorkshop,
+			generate: "npx openapi-typescript openapi.json -o api.d.ts --root-types --root-types-no-schema-prefix",
+			compile:  typeCheck + "read.mts", run: "npx tsx read.mts",
+			defines: "export type NAME =",
+		},
+		"openapi-python-client": {
+			tools:    pythonWorkshop,
+			generate: "python -m openapi_python_client generate --path openapi.json --output-path generated --meta none --fail-on-warning",
+			compile:  "python -m compileall -q generated && python -m mypy --follow-imports=skip --disallow-untyped-defs generated read.py", run: "python read.py",
+			defines: "class NAME:",
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := g.tools(t)

@@ -113,7 +113,7 @@ func valuesOf(text []byte) map[string]any {
 	var whole any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	_ = d.Decode(&whole) // what is no JSON has no values
+	_ = d.Decode(&whole) // what is not JSON has no values
 	all := map[string]any{}
 	var add func(path string, v any)
 	add = func(path string, v any) {

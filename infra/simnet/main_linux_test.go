@@ -102,11 +102,7 @@ func namesCommand(dir string) error {
 		all += strings.Join(namesFor(op.Slug), "")
 	}
 	file := filepath.Join(dir, "names.txt")
-	program := fmt.Sprintf(`#!/bin/sh
-grep "^${1:+$1 }" '%s' && exit
-echo "names: there is no tool $1 with names; there are:" $(cut -d' ' -f1 '%[1]s' | uniq) >&2
-exit 2
-`, file)
+	program := fmt.Sprintf("#!/bin/sh\ngrep \"^${1:+$1 }\" '%s'\n", file)
 	return errors.Join(os.WriteFile(file, []byte(all), 0o600), os.WriteFile(filepath.Join(dir, "names"), []byte(program), 0o700)) //nolint:gosec // a program is executable
 }
 

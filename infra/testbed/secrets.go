@@ -3,7 +3,9 @@ package testbed
 import (
 	"encoding/base64"
 	"encoding/hex"
-	"iter"
+	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -56,46 +58,22 @@ func varied(digits string) bool {
 // base64, or of a signature in hexadecimal digits of either case, with 0x or
 // without. It returns "" when the text shows nothing.
 func (s *Secrets) Shown(text string) string {
-	for run := range runs(strings.ToLower(text), hexPiece, isHex) {
+	for _, run := range regexp.MustCompile(fmt.Sprintf("[0-9a-f]{%d,}", hexPiece)).FindAllString(strings.ToLower(text), -1) {
 		for i := range len(run) - hexPiece + 1 {
 			if s.hex[run[i:i+hexPiece]] {
 				return run
 			}
 		}
 	}
-	for run := range runs(text, headerPiece, isBase64) {
+	for _, run := range regexp.MustCompile(fmt.Sprintf("[0-9A-Za-z+/]{%d,}", headerPiece)).FindAllString(text, -1) {
 		if strings.Trim(strings.TrimPrefix(run, "0x"), "0123456789abcdefABCDEF") == "" {
 			continue // a hash
 		}
 		for i := range len(run) - headerPiece + 1 {
-			for _, secret := range s.base64 {
-				if strings.Contains(secret, run[i:i+headerPiece]) {
-					return run
-				}
+			if slices.ContainsFunc(s.base64, func(secret string) bool { return strings.Contains(secret, run[i:i+headerPiece]) }) {
+				return run
 			}
 		}
 	}
 	return ""
-}
-
-// runs are the longest parts of a text, of least bytes or more, that have only
-// bytes of one kind.
-func runs(text string, least int, kind func(byte) bool) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for i := 0; i < len(text); i++ {
-			begin := i
-			for i < len(text) && kind(text[i]) {
-				i++
-			}
-			if i-begin >= least && !yield(text[begin:i]) {
-				return
-			}
-		}
-	}
-}
-
-func isHex(c byte) bool { return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' }
-
-func isBase64(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '+' || c == '/'
 }

@@ -178,7 +178,7 @@ func (r *run) checkReceipt(e exchange, w want) {
 		r.Errorf("PAYMENT-RESPONSE: %v %s", err, d)
 	}
 	if w.code != "" {
-		is(r, "the receipt of what is no answer", signed, "")
+		is(r, "the receipt of what is not an answer", signed, "")
 		return
 	}
 	s, kid, err := receipt.Verify(signed, func(string) (ed25519.PublicKey, error) { return receipt.ParsePublic(receiptPublicKey) })

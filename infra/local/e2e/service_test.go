@@ -90,6 +90,9 @@ func playPaid(r *run) {
 	other.receipt = true
 	r.paysFor(dns+"?domain="+r.name+"&type=AAAA", other)
 	r.paysFor(catalog.Ping().Path, other)
+	if r.Failed() {
+		return
+	}
 	receipt := must(r.first.Receipt())
 	a, err := mcptest.Call(r.Context(), &x402test.Client{HTTP: r.client}, r.d.base+catalog.PathMCP, catalog.DNS().Tool, map[string]any{"domain": r.name}, r.header, "")
 	if err != nil || a.IsError || a.Text() != string(r.first.Body) || !a.Meta.Replayed || a.Meta.Receipt == nil || *a.Meta.Receipt != receipt {
