@@ -232,7 +232,11 @@ func (r *run) sign(path string, edit func(*x402test.Draft), resign func([]byte) 
 	if r.moved == nil { // with two facilitators there is no duplicate window to offer
 		r.check(e, refused("Payment required"))
 	}
-	draft := must(r.wallet.Draft(must(e.Required()), time.Now()))
+	required, err := e.Required()
+	if err != nil {
+		r.Fatal(err)
+	}
+	draft := must(r.wallet.Draft(required, time.Now()))
 	if edit != nil {
 		edit(&draft)
 	}
