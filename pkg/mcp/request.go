@@ -21,18 +21,16 @@ const MaxBody = 64 << 10
 // maxDepth bounds the nesting of a message, and that of a payment in it.
 const maxDepth = 32
 
-// Modern is the first revision without a handshake.
-const Modern = "2026-07-28"
+// Modern is the first revision without a handshake, and assumed that of a request that
+// does not name one (revision 2025-11-25, transports).
+const (
+	Modern  = "2026-07-28"
+	assumed = "2025-03-26"
+)
 
-// assumed is the revision of a request that does not name one (revision
-// 2025-11-25, transports).
-const assumed = "2025-03-26"
-
-// Legacy are the revisions that begin with initialize, the newest first.
-func Legacy() []string { return []string{"2025-11-25", "2025-06-18", assumed} }
-
-// Versions are all revisions that are spoken, the newest first.
-func Versions() []string { return append([]string{Modern}, Legacy()...) }
+// Versions are all revisions that are spoken, the newest first. All but the first begin with
+// initialize.
+func Versions() []string { return []string{Modern, "2025-11-25", "2025-06-18", assumed} }
 
 const rpcVersion = "2.0"
 
@@ -74,61 +72,59 @@ type Request struct {
 // Notification says that the sender waits for no answer.
 func (q *Request) Notification() bool { return q.ID == nil }
 
-// Read reads the body of a POST and holds it to its headers. With an error the request
-// is what could be read of it.
-func Read(h http.Header, body []byte) (*Request, *Error) {
-	q := &Request{Params: strictjson.Object{}, meta: strictjson.Object{}}
-	err := q.readMessage(h, body)
-	if err == nil {
-		err = q.readVersion(h)
+// Read reads the body of a POST and holds it to its headers. What is wrong with it is its
+// answer, and the request is then what could be read of it.
+func Read(h http.Header, body []byte) (q *Request, bad *Response) {
+	q = &Request{Params: strictjson.Object{}, meta: strictjson.Object{}}
+	if bad = q.readMessage(h, body); bad == nil {
+		bad = q.readVersion(h)
 	}
-	if err == nil && q.Modern {
-		err = q.readHeaders(h)
+	if bad == nil && q.Modern {
+		bad = q.readHeaders(h)
 	}
-	return q, err
+	return q, bad
 }
 
-func (q *Request) readMessage(h http.Header, body []byte) *Error {
+func (q *Request) readMessage(h http.Header, body []byte) *Response {
 	if t := h.Get("Content-Type"); t != "" {
 		if media, _, err := mime.ParseMediaType(t); err != nil || media != "application/json" {
-			return &Error{Status: http.StatusUnsupportedMediaType, Code: CodeInvalidRequest, Message: "the body must be application/json"}
+			return q.Fail(http.StatusUnsupportedMediaType, codeInvalidRequest, "the body must be application/json", nil)
 		}
 	}
 	if len(body) > MaxBody {
-		says := fmt.Sprintf("the message is longer than %d bytes", MaxBody)
-		return &Error{Status: http.StatusRequestEntityTooLarge, Code: CodeInvalidRequest, Message: says}
+		return q.Fail(http.StatusRequestEntityTooLarge, codeInvalidRequest, fmt.Sprintf("the message is longer than %d bytes", MaxBody), nil)
 	}
 	tree, err := strictjson.Parse(body, maxDepth)
 	switch {
 	case err != nil && json.Valid(body):
-		return q.invalid(CodeInvalidRequest, "one JSON-RPC request or notification, please: %v", err)
+		return q.invalid(codeInvalidRequest, "one JSON-RPC request or notification, please: %v", err)
 	case err != nil:
-		return q.invalid(CodeParse, "the body is not JSON")
+		return q.invalid(codeParse, "the body is not JSON")
 	case tree["jsonrpc"] != rpcVersion:
-		return q.invalid(CodeInvalidRequest, `jsonrpc must be "2.0"`)
+		return q.invalid(codeInvalidRequest, `jsonrpc must be "2.0"`)
 	}
 	if id, there := tree["id"]; there {
 		switch id.(type) {
 		case string, json.Number:
 			q.ID = encode(id)
 		default:
-			return q.invalid(CodeInvalidRequest, "id must be a string or a number")
+			return q.invalid(codeInvalidRequest, "id must be a string or a number")
 		}
 	}
 	if q.Method, _ = tree["method"].(string); q.Method == "" {
-		return q.invalid(CodeInvalidRequest, "method must be a string: a server that asks for nothing takes no responses")
+		return q.invalid(codeInvalidRequest, "method must be a string: a server that asks for nothing takes no responses")
 	}
 	if params, there := tree["params"]; there {
 		object, ok := params.(strictjson.Object)
 		if !ok {
-			return q.invalid(CodeInvalidParams, "params must be an object")
+			return q.invalid(codeInvalidParams, "params must be an object")
 		}
 		q.Params = object
 	}
 	if meta, there := q.Params["_meta"]; there {
 		object, ok := meta.(strictjson.Object)
 		if !ok {
-			return q.invalid(CodeInvalidParams, "params._meta must be an object")
+			return q.invalid(codeInvalidParams, "params._meta must be an object")
 		}
 		q.meta = object
 	}
@@ -137,42 +133,41 @@ func (q *Request) readMessage(h http.Header, body []byte) *Error {
 
 // readVersion decides by which revision the request is judged. What it says in
 // _meta counts; only where that is silent does the header alone.
-func (q *Request) readVersion(h http.Header) *Error {
+func (q *Request) readVersion(h http.Header) *Response {
 	named, once := single(h, HeaderVersion)
 	said, there := q.meta[metaVersion]
 	version, text := said.(string)
 	switch {
 	case !once:
-		return q.invalid(CodeHeaderMismatch, "the header MCP-Protocol-Version was sent more than once")
+		return q.invalid(codeHeaderMismatch, "the header MCP-Protocol-Version was sent more than once")
 	case there && !text:
-		return q.invalid(CodeInvalidParams, "_meta[%q] must be a string", metaVersion)
+		return q.invalid(codeInvalidParams, "_meta[%q] must be a string", metaVersion)
 	case there && named != version:
-		return q.invalid(CodeHeaderMismatch, "the header MCP-Protocol-Version must be what _meta[%q] says", metaVersion)
+		return q.invalid(codeHeaderMismatch, "the header MCP-Protocol-Version must be what _meta[%q] says", metaVersion)
 	case !there:
 		version = cmp.Or(named, assumed)
 	}
 	if !slices.Contains(Versions(), version) {
-		e := q.invalid(CodeVersion, "this server does not speak protocol version %s", printable.Quote(version, 40))
-		e.Data = struct {
+		says := "this server does not speak protocol version " + printable.Quote(version, 40)
+		return q.Fail(http.StatusBadRequest, codeVersion, says, struct {
 			Supported []string `json:"supported"`
 			Requested string   `json:"requested"`
-		}{Versions(), version}
-		return e
+		}{Versions(), version})
 	}
 	if q.Modern = version == Modern; q.Modern && !there {
-		return q.invalid(CodeInvalidParams, "_meta[%q] is missing", metaVersion)
+		return q.invalid(codeInvalidParams, "_meta[%q] is missing", metaVersion)
 	}
 	return nil
 }
 
 // readHeaders holds a request of revision 2026-07-28 to the headers that repeat
 // it for whatever routes it (basic/transports/streamable-http).
-func (q *Request) readHeaders(h http.Header) *Error {
+func (q *Request) readHeaders(h http.Header) *Response {
 	if _, ok := q.meta[metaCapabilities].(strictjson.Object); !ok {
-		return q.invalid(CodeInvalidParams, "_meta[%q] must be an object", metaCapabilities)
+		return q.invalid(codeInvalidParams, "_meta[%q] must be an object", metaCapabilities)
 	}
 	if method, once := single(h, HeaderMethod); !once || method != q.Method {
-		return q.invalid(CodeHeaderMismatch, "the header Mcp-Method must be the request's method")
+		return q.invalid(codeHeaderMismatch, "the header Mcp-Method must be the request's method")
 	}
 	member, repeated := map[string]string{MethodCall: "name", "prompts/get": "name", "resources/read": "uri"}[q.Method]
 	if !repeated {
@@ -180,11 +175,11 @@ func (q *Request) readHeaders(h http.Header) *Error {
 	}
 	name, ok := q.Params[member].(string)
 	if !ok {
-		return q.invalid(CodeInvalidParams, "params.%s must be a string", member)
+		return q.invalid(codeInvalidParams, "params.%s must be a string", member)
 	}
 	named, once := single(h, HeaderName)
 	if plain, ok := decodeName(named); named == "" || !once || !ok || plain != name {
-		return q.invalid(CodeHeaderMismatch, "the header Mcp-Name must be params.%s", member)
+		return q.invalid(codeHeaderMismatch, "the header Mcp-Name must be params.%s", member)
 	}
 	return nil
 }
@@ -231,33 +226,11 @@ type Call struct {
 // Paid says that the call comes with a payment, in order or not.
 func (c *Call) Paid() bool { return c.Payment != nil || c.BadPayment != nil }
 
-// Call reads a tools/call of one of the tools that has knows.
-func (q *Request) Call(has func(tool string) bool) (*Call, *Error) {
+// Call reads a tools/call of one of the tools that has knows. The payment is an object, or
+// the text of one, which some clients send.
+func (q *Request) Call(has func(tool string) bool) (*Call, *Response) {
 	c := &Call{}
-	c.readPayment(q.meta[KeyPayment])
-	if key, there := q.meta[KeyPurchase]; there {
-		text, _ := key.(string)
-		c.Keys = []string{text}
-	}
-	name, ok := q.Params["name"].(string)
-	if !ok {
-		return nil, q.refuse(http.StatusBadRequest, CodeInvalidParams, "params.name must be a string")
-	}
-	if c.Tool = name; !has(name) {
-		return nil, q.refuse(http.StatusBadRequest, CodeInvalidParams, "unknown tool %s", printable.Quote(name, 40))
-	}
-	if sent := q.Params["arguments"]; sent != nil {
-		if c.Arguments, ok = sent.(strictjson.Object); !ok {
-			return nil, q.refuse(http.StatusBadRequest, CodeInvalidParams, "params.arguments must be an object")
-		}
-	}
-	return c, nil
-}
-
-// readPayment takes the payment as an object, or as the text of one, which some
-// clients send.
-func (c *Call) readPayment(v any) {
-	switch p := v.(type) {
+	switch p := q.meta[KeyPayment].(type) {
 	case nil:
 	case strictjson.Object:
 		c.Payment = p
@@ -269,4 +242,21 @@ func (c *Call) readPayment(v any) {
 	default:
 		c.BadPayment = errors.New(KeyPayment + " must be an object")
 	}
+	if key, there := q.meta[KeyPurchase]; there {
+		text, _ := key.(string)
+		c.Keys = []string{text}
+	}
+	name, ok := q.Params["name"].(string)
+	if !ok {
+		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "params.name must be a string")
+	}
+	if c.Tool = name; !has(name) {
+		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "unknown tool %s", printable.Quote(name, 40))
+	}
+	if sent := q.Params["arguments"]; sent != nil {
+		if c.Arguments, ok = sent.(strictjson.Object); !ok {
+			return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "params.arguments must be an object")
+		}
+	}
+	return c, nil
 }

@@ -35,7 +35,7 @@ func server() *mcp.Server {
 
 // ask is what the server answers to a message that is not a call, or to a call that
 // cannot be read; a call that can is answered with its tool.
-func ask(h http.Header, body string) mcp.Response {
+func ask(h http.Header, body string) *mcp.Response {
 	q, bad := mcp.Read(h, []byte(body))
 	if bad == nil && q.Method == mcp.MethodCall && !q.Notification() {
 		var call *mcp.Call
@@ -44,7 +44,7 @@ func ask(h http.Header, body string) mcp.Response {
 		}
 	}
 	if bad != nil {
-		return bad.Response()
+		return bad
 	}
 	return server().Respond(q, func() *mcp.Description {
 		return &mcp.Description{Instructions: "Pay.", Tools: json.RawMessage(`[{"name":"dns_lookup"}]`)}

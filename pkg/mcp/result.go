@@ -28,7 +28,7 @@ type Result struct {
 }
 
 // Answer is a result as the revision of its request has it.
-func (s *Server) Answer(q *Request, r Result) Response {
+func (s *Server) Answer(q *Request, r Result) *Response {
 	type text struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
@@ -54,8 +54,8 @@ func (s *Server) Answer(q *Request, r Result) Response {
 // complete is the type of every result of revision 2026-07-28 here.
 const complete = "complete"
 
-func (q *Request) result(v any) Response {
-	return Response{Status: http.StatusOK, Body: encode(struct {
+func (q *Request) result(v any) *Response {
+	return &Response{Status: http.StatusOK, Body: encode(struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
 		Result  any             `json:"result"`
@@ -88,58 +88,40 @@ func Words(message string) string {
 
 // Codes of JSON-RPC errors: JSON-RPC 2.0 §5.1, and those of revision 2026-07-28.
 const (
-	CodeParse          = -32700
-	CodeInvalidRequest = -32600
-	CodeMethodNotFound = -32601
-	CodeInvalidParams  = -32602
+	codeParse          = -32700
+	codeInvalidRequest = -32600
+	codeMethodNotFound = -32601
+	codeInvalidParams  = -32602
 	CodeInternal       = -32603
-	CodeHeaderMismatch = -32020
-	CodeVersion        = -32022
+	codeHeaderMismatch = -32020
+	codeVersion        = -32022
 )
 
-// Error is a message that is answered with a JSON-RPC error. Its message may be
-// read by clients.
-type Error struct {
-	Status  int // of the HTTP answer
-	Code    int
-	Message string
-	Data    any // optional
-	id      json.RawMessage
-}
-
-// Error is for logs.
-func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Message) }
-
-// Response is the answer that says so.
-func (e *Error) Response() Response {
+// Fail answers a request with an error of JSON-RPC, which clients may read. data is
+// optional.
+func (q *Request) Fail(status, code int, message string, data any) *Response {
 	type detail struct {
 		Code    int    `json:"code"`
 		Message string `json:"message"`
 		Data    any    `json:"data,omitempty"`
 	}
-	return Response{Status: e.Status, Body: encode(struct {
+	return &Response{Status: status, Body: encode(struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id,omitempty"` // none: the request could not be read
 		Error   detail          `json:"error"`
-	}{rpcVersion, e.id, detail{e.Code, e.Message, e.Data}})}
+	}{rpcVersion, q.ID, detail{code, message, data}})}
 }
 
-// Fail answers a request with an error of the server's own.
-func (q *Request) Fail(status, code int, message string, data any) Response {
-	return (&Error{Status: status, Code: code, Message: message, Data: data, id: q.ID}).Response()
+// invalid is the answer to a request that is not one of its revision.
+func (q *Request) invalid(code int, format string, args ...any) *Response {
+	return q.Fail(http.StatusBadRequest, code, fmt.Sprintf(format, args...), nil)
 }
 
-// invalid is an error about a request that is not one of its revision.
-func (q *Request) invalid(code int, format string, args ...any) *Error {
-	return &Error{Status: http.StatusBadRequest, Code: code, Message: fmt.Sprintf(format, args...), id: q.ID}
-}
-
-// refuse is an error about a request that could be read. Before revision
-// 2026-07-28 such an error is an answer like any other.
-func (q *Request) refuse(status, code int, format string, args ...any) *Error {
-	e := q.invalid(code, format, args...)
-	if e.Status = status; !q.Modern {
-		e.Status = http.StatusOK
+// refuse is the answer to a request that could be read and asks for nothing that exists.
+// Before revision 2026-07-28 it is an answer like any other.
+func (q *Request) refuse(status, code int, format string, args ...any) *Response {
+	if !q.Modern {
+		status = http.StatusOK
 	}
-	return e
+	return q.Fail(status, code, fmt.Sprintf(format, args...), nil)
 }

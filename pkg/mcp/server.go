@@ -57,7 +57,7 @@ type described struct {
 
 // Respond answers a request that does not call a tool, and takes note of a notification.
 // describe is asked where the answer has what is said of the tools.
-func (s *Server) Respond(q *Request, describe func() *Description) Response {
+func (s *Server) Respond(q *Request, describe func() *Description) *Response {
 	var r described
 	if q.Modern {
 		r = described{Type: complete, TTL: s.KeepFor.Milliseconds(), Scope: "public", Meta: map[string]any{metaServer: s}}
@@ -65,9 +65,9 @@ func (s *Server) Respond(q *Request, describe func() *Description) Response {
 	tools := map[string]map[string]any{"tools": {}} // whose list does not change while a client looks at it
 	switch {
 	case q.Notification():
-		return Response{Status: http.StatusAccepted}
+		return &Response{Status: http.StatusAccepted}
 	case q.Method == MethodList && q.Params["cursor"] != nil:
-		return q.refuse(http.StatusBadRequest, CodeInvalidParams, "the list has one page, and no cursor").Response()
+		return q.refuse(http.StatusBadRequest, codeInvalidParams, "the list has one page, and no cursor")
 	case q.Method == MethodList:
 		r.Tools = describe().Tools
 	case q.Method == MethodDiscover && q.Modern:
@@ -76,13 +76,13 @@ func (s *Server) Respond(q *Request, describe func() *Description) Response {
 		// The asked revision if it is one of those with a handshake, and else the newest of
 		// them, which a client may take or leave.
 		r.Version, _ = q.Params["protocolVersion"].(string)
-		if !slices.Contains(Legacy(), r.Version) {
-			r.Version = Legacy()[0]
+		if legacy := Versions()[1:]; !slices.Contains(legacy, r.Version) {
+			r.Version = legacy[0]
 		}
 		r.Capabilities, r.Server, r.Instructions = tools, s, describe().Instructions
 	case q.Method == MethodPing && !q.Modern: // is an empty result
 	default:
-		return q.refuse(http.StatusNotFound, CodeMethodNotFound, "this server has no such method: it has tools/list and tools/call").Response()
+		return q.refuse(http.StatusNotFound, codeMethodNotFound, "this server has no such method: it has tools/list and tools/call")
 	}
 	return q.result(r)
 }

@@ -62,7 +62,9 @@ func TestReplies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := j.Run(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), j.Budget)
+		defer cancel()
+		got, err := j.Run(ctx)
 		code, prevented, silent := fault.Code(""), got.Prevented, got.Silent
 		if f := fault.From(err); err != nil {
 			code, prevented, silent = f.Code, f.IsPrevented(), f.IsSilence()

@@ -94,7 +94,7 @@ func (b *Toolbox) answer(r *http.Request, id string) Response {
 	front := &b.seller.config.Front
 	body, err := io.ReadAll(io.LimitReader(r.Body, mcp.MaxBody+1))
 	if err != nil {
-		return rpc(mcp.Response{Status: http.StatusBadRequest}) // the client is gone
+		return rpc(&mcp.Response{Status: http.StatusBadRequest}) // the client is gone
 	}
 	q, bad := mcp.Read(r.Header, body)
 	if bad == nil && q.Method == mcp.MethodCall && !q.Notification() {
@@ -111,7 +111,7 @@ func (b *Toolbox) answer(r *http.Request, id string) Response {
 		return res
 	}, func() Response {
 		if bad != nil {
-			return rpc(bad.Response())
+			return rpc(bad)
 		}
 		res := b.respond(r, q)
 		if b.server.Compress != nil {
@@ -205,7 +205,7 @@ func (b *Toolbox) respond(r *http.Request, q *mcp.Request) Response {
 }
 
 // rpc is a message as a response.
-func rpc(m mcp.Response) Response {
+func rpc(m *mcp.Response) Response {
 	h := http.Header{}
 	h.Set("Cache-Control", "no-store")
 	h.Set("Vary", "Accept-Encoding")
