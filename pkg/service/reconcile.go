@@ -47,9 +47,9 @@ func Reconciler(c x402.Reconciler, former *FormerTerms) *x402.Reconciler {
 }
 
 // Reconcile is the scheduled function: it asks the probes, runs the Reconciler once
-// within the time that ctx leaves, and writes one log line with the result,
-// which says whether there is a view of the chain. Its error says that the index or
-// the ledger failed.
+// within the time that ctx leaves, and writes one log line with the result, at any
+// LOG_LEVEL, because alarms are computed from it. watched says that there is a view of the
+// chain. Its error says that the index or the ledger failed.
 func Reconcile(p Platform, r *x402.Reconciler, watched bool, probes ...Probe) func(ctx context.Context) error {
 	if p.Paused { // nobody is to miss the facilitator
 		probes = slices.DeleteFunc(probes, func(b Probe) bool { return b.Name == ProbeFacilitator })
@@ -63,82 +63,63 @@ func Reconcile(p Platform, r *x402.Reconciler, watched bool, probes ...Probe) fu
 		}
 		defer cancel()
 		s, err := r.Run(run)
-		p.reconciled(ctx, runResult{s, err, checks}, watched, p.Now().Sub(begun))
+		level, attrs, values := slog.LevelInfo, lineOf(s), metricsOf(s)
+		if err != nil {
+			// A run that failed counts only as failed: its other numbers may be too low, and
+			// would end an alarm.
+			level, values = slog.LevelError, []metric{counted(MetricReconcileFailed, max(s.Failed+s.Uncounted, 1))}
+			attrs = append(attrs, slog.String("error", err.Error()))
+		}
+		ready, down := 1, []string(nil)
+		for _, name := range slices.Sorted(maps.Keys(checks)) {
+			status, answers := checks[name].Status, 1
+			if status != statusOK {
+				down = append(down, name)
+			}
+			// A run fails when the ledger or its index does, whatever its probe says.
+			if status != statusOK || name == ProbeLedger && err != nil {
+				answers = 0
+			}
+			if answers == 0 && status != statusWarning {
+				ready = 0
+			}
+			values = append(values, counted(ReadyMetric(name), answers))
+		}
+		if len(down) > 0 {
+			attrs = append(attrs, slog.Any("not_ready", down))
+		}
+		if len(checks) > 0 {
+			values = p.ofVersion(append(values, counted(MetricReady, ready)), float64(1-ready)*1000)
+		}
+		attrs = append(attrs, slog.Bool("evidence", watched), slog.Float64("ms", x402http.Milliseconds(p.Now().Sub(begun))))
+		p.logAlways(ctx, level, "reconcile", append(attrs, p.emf(values)...))
 		return err
 	}
 }
 
-// runResult is the result of a run.
-type runResult struct {
-	summary x402.Summary
-	err     error
-	checks  map[string]check // by probe
+// lineOf is what the line of a run says of its result.
+func lineOf(s x402.Summary) []slog.Attr {
+	return []slog.Attr{
+		slog.Int("listed", s.Listed), slog.Int("settled_late", s.SettledLate), slog.Int("refused_late", s.RefusedLate),
+		slog.Int("still_open", s.StillOpen), slog.Int("cannot_tell", s.CannotTell), slog.Int("undue", s.Undue),
+		slog.Int("skipped", s.Skipped), slog.Int("failed", s.Failed), slog.Int("left", s.Left), slog.Int("open", s.Open),
+		slog.Int("received", s.Received), slog.Int("deposits", s.Deposits), slog.Int("found", s.Found), slog.Int("unasked", s.Unasked),
+		slog.Int("unmatched", s.Unmatched), slog.Int("owed", s.Owed), slog.Int("exhausted", s.Exhausted),
+		slog.Int("silent", s.Silent), slog.Int("uncounted", s.Uncounted),
+		slog.Bool("unread", s.Unread), slog.Bool("unfinished", s.Unfinished),
+	}
 }
 
-// reconciled writes the line of one run, at any LOG_LEVEL, because alarms are
-// computed from it. A run that failed counts only as failed: its other numbers may be too
-// low, and would end an alarm. One that did not read the index to its end counts as
-// failed, too, with what it has seen.
-func (p Platform) reconciled(ctx context.Context, r runResult, watched bool, took time.Duration) {
-	s, level := r.summary, slog.LevelInfo
-	attrs := []slog.Attr{slog.Bool("evidence", watched), slog.Float64("ms", x402http.Milliseconds(took))}
-	var values []metric
-	for _, n := range []struct {
-		member, metric string // of the line; without a metric no alarm reads it
-		n              int
-	}{
-		{"listed", "", s.Listed}, {"settled_late", MetricSettledLate, s.SettledLate}, {"refused_late", MetricRefusedLate, s.RefusedLate},
-		{"still_open", MetricStillOpen, s.StillOpen}, {"cannot_tell", MetricCannotTell, s.CannotTell}, {"undue", "", s.Undue},
-		{"skipped", "", s.Skipped}, {"failed", "", s.Failed}, {"left", MetricLeft, s.Left}, {"open", MetricOpen, s.Open},
-		{"received", "", s.Received}, {"deposits", "", s.Deposits}, {"found", "", s.Found}, {"unasked", "", s.Unasked},
-		{"unmatched", "", s.Unmatched}, {"owed", MetricOwedUnclaimed, s.Owed}, {"exhausted", MetricRefundsDue, s.Exhausted},
-		{"silent", "", s.Silent}, {"uncounted", "", s.Uncounted},
-	} {
-		attrs = append(attrs, slog.Int(n.member, n.n))
-		if n.metric != "" && r.err == nil {
-			values = append(values, counted(n.metric, n.n))
-		}
-	}
-	attrs = append(attrs, slog.Bool("unread", s.Unread), slog.Bool("unfinished", s.Unfinished))
+// metricsOf are the metrics of a run that did not fail. One that did not read the index to
+// its end counts as failed, too, with what it has seen.
+func metricsOf(s x402.Summary) []metric {
 	failed := s.Failed + s.Uncounted
-	if r.err != nil || s.Unfinished {
+	if s.Unfinished {
 		failed = max(failed, 1)
 	}
-	values = append(values, counted(MetricReconcileFailed, failed))
-	if r.err != nil {
-		level = slog.LevelError
-		attrs = append(attrs, slog.String("error", r.err.Error()))
+	return []metric{
+		counted(MetricSettledLate, s.SettledLate), counted(MetricRefusedLate, s.RefusedLate), counted(MetricStillOpen, s.StillOpen),
+		counted(MetricCannotTell, s.CannotTell), counted(MetricLeft, s.Left), counted(MetricOpen, s.Open),
+		counted(MetricOwedUnclaimed, s.Owed), counted(MetricRefundsDue, s.Exhausted), counted(MetricReconcileFailed, failed),
 	}
-	down, readiness := r.readiness()
-	if len(down) > 0 {
-		attrs = append(attrs, slog.Any("not_ready", down))
-	}
-	if values = append(values, readiness...); len(readiness) > 0 {
-		values = p.ofVersion(values, (1-readiness[0].Value)*1000)
-	}
-	p.logAlways(ctx, level, "reconcile", append(attrs, p.emf(values)...))
-}
-
-// readiness names the probes that did not answer, and has the metrics of all, of which
-// MetricReady is the first; there are none without probes. A run fails when the ledger or
-// its index does, so the ledger is not ready then, whatever its probe says.
-func (r runResult) readiness() (down []string, all []metric) {
-	ready := 1
-	for _, name := range slices.Sorted(maps.Keys(r.checks)) {
-		status, answers := r.checks[name].Status, 1
-		if status != statusOK {
-			down = append(down, name)
-		}
-		if status != statusOK || name == ProbeLedger && r.err != nil {
-			answers = 0
-		}
-		if answers == 0 && status != statusWarning {
-			ready = 0
-		}
-		all = append(all, counted(ReadyMetric(name), answers))
-	}
-	if len(all) > 0 {
-		all = append([]metric{counted(MetricReady, ready)}, all...)
-	}
-	return down, all
 }

@@ -15,14 +15,15 @@ package limit
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
 
 // Window is how long a client's requests are counted together. Windows begin with
-// each minute of the clock, the same in every environment, so that one write
-// returns everything that an environment needs. A client can therefore send up
+// each minute of the clock, the same in every environment, so that a client can send up
 // to two limits around the turn of a minute.
 const Window = time.Minute
 
@@ -76,13 +77,11 @@ type Counter interface {
 //
 // A client that is over the limit is refused until the window ends, without asking
 // the store again; only for a second, if it is over the limit by units that may be
-// given back. It is told to come back when a request of the same weight would pass.
-// Refused requests are not counted.
+// given back. Refused requests are not counted.
 //
-// When the store fails, a request without a payment passes, and so do the next
-// ones until the store is asked again. Each environment still applies the limit to
-// its own count. A report whose outcome is unknown is not repeated: a client may
-// get a few requests more, but is never refused for requests that it did not send.
+// When the store fails, requests without a payment pass, up to the limit in each
+// environment. A report whose outcome is unknown is not repeated: a client may get a few
+// requests more, but is never refused for requests that it did not send.
 type Rate struct {
 	limit              int
 	undecided, atFault int // see Weights
@@ -126,15 +125,11 @@ type tally struct {
 	report chan struct{}
 }
 
-// unsent is how many units were not reported to the store.
+// unsent is how many units were not reported to the store, used how many the client uses
+// now, at least, and final how many, at least, when all its requests are decided.
 func (t *tally) unsent() int { return t.count - t.sent }
-
-// used is how many units the client uses now, at least.
-func (t *tally) used() int { return max(t.total.All+t.unsent(), t.final()) }
-
-// final is the number of units, at least, that the client will have used when all
-// its requests are decided.
-func (t *tally) final() int { return max(t.count, t.firm+t.unsent()) }
+func (t *tally) used() int   { return max(t.total.All+t.unsent(), t.final()) }
+func (t *tally) final() int  { return max(t.count, t.firm+t.unsent()) }
 
 // exceeds says that the client must not use more units now, by what is known here.
 func (t *tally) exceeds(more, limit int, now time.Time) bool {
@@ -235,28 +230,20 @@ func (r *Rate) tally(client string, now time.Time) *tally {
 	t := r.clients[client]
 	if t == nil {
 		if len(r.clients) >= maxClients {
-			r.evict()
+			// Of a few it drops the one that has sent least, and so loses least.
+			const sample = 8
+			some := make([]string, 0, sample)
+			for client := range maps.Keys(r.clients) {
+				if some = append(some, client); len(some) == sample {
+					break
+				}
+			}
+			delete(r.clients, slices.MinFunc(some, func(a, b string) int { return r.clients[a].used() - r.clients[b].used() }))
 		}
 		t = &tally{window: r.window}
 		r.clients[client] = t
 	}
 	return t
-}
-
-// evict makes room for one client. Those of older windows are gone already; of
-// a few of this one, it drops the one that sent least, and so loses least.
-func (r *Rate) evict() {
-	const sample = 8
-	victim, least, seen := "", math.MaxInt, 0
-	for client, t := range r.clients {
-		if k := t.used(); k < least {
-			victim, least = client, k
-		}
-		if seen++; seen == sample {
-			break
-		}
-	}
-	delete(r.clients, victim)
 }
 
 // windowOf is the window of a time, and start when a window begins.

@@ -41,28 +41,23 @@ type Leases interface {
 // takes 1,000 write units a second for one.
 const MaxCap = 100
 
-// Lengths of the two parts of a lease id, in characters of 6 bits. With them and an end in
-// whole seconds the item of an operation with 50 leases stays below the 1,024 bytes that
-// one DynamoDB write unit pays for.
 const (
-	// tagLength is the part that names the client by a hash. A client that finds an
-	// address whose tag is another's can do no more than share that client's slots.
-	tagLength = 6
-	// randomLength is the rest, which no other live lease of the client has.
-	randomLength = 5
-)
+	// tagLength and randomLength are the two parts of a lease id, in characters of 6 bits:
+	// the client by a hash, and what no other live lease of the client has. With them and an
+	// end in whole seconds the item of an operation with 50 leases stays below the 1,024
+	// bytes that one DynamoDB write unit pays for. A client that finds an address whose tag is
+	// another's can do no more than share that client's slots.
+	tagLength, randomLength = 6, 5
 
-// clientShare is which part of the slots one client may hold: a quarter, and at
-// least one slot. Two clients with a half each could keep everybody else out for as
-// long as their calls take.
-const clientShare = 4
+	// clientShare is which part of the slots one client may hold: a quarter, and at
+	// least one slot. Two clients with a half each could keep everybody else out for as
+	// long as their calls take.
+	clientShare = 4
 
-// An acquisition that was refused because other clients hold more than their share
-// is tried again after pauses, the first of firstWait and each twice as long, at most
-// lastWait: each of those is about to release what is above its share.
-const (
-	firstWait = 10 * time.Millisecond
-	lastWait  = 80 * time.Millisecond
+	// An acquisition that was refused because other clients hold more than their share
+	// is tried again after pauses, each twice as long as the one before: each of those
+	// clients is about to release what is above its share.
+	firstWait, lastWait = 10 * time.Millisecond, 80 * time.Millisecond
 )
 
 // Slots caps how many calls of an operation run at once, over all environments,
@@ -101,13 +96,17 @@ type slot struct {
 // lease was added: it is removed at once, and clients that were refused because of it
 // try again.
 func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (interface{ Release(context.Context) error }, error) {
-	tag := tagOf(client)
-	mine := Lease{ID: tag + random(), Until: until.Add(time.Second - 1).Truncate(time.Second)}
+	var unique [4]byte
+	rand.Read(unique[:]) // never fails
+	hash := sha256.Sum256([]byte(client))
+	tag := base64.RawURLEncoding.EncodeToString(hash[:])[:tagLength]
+	id := tag + base64.RawURLEncoding.EncodeToString(unique[:])[:randomLength]
+	mine := &slot{s, Lease{ID: id, Until: until.Add(time.Second - 1).Truncate(time.Second)}}
 	failed := func(err error) error {
 		return fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.operation, err))
 	}
 	for pause := firstWait; ; pause *= 2 {
-		held, ok, err := s.leases.Acquire(ctx, s.operation, mine, s.most)
+		held, ok, err := s.leases.Acquire(ctx, s.operation, mine.lease, s.most)
 		if err != nil {
 			return nil, failed(err)
 		}
@@ -115,9 +114,14 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (in
 		free := u.alive-u.overShare < s.most // now, or when what is above a share was given back
 		switch {
 		case u.ofClient > s.clientCap || !ok && u.ofClient == s.clientCap:
-			return nil, s.refuseClient(ctx, mine, ok)
+			cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.operation)
+			if ok { // was added; a lease that cannot be removed expires
+				cause = errors.Join(cause, mine.Release(ctx))
+			}
+			return nil, fault.Newf(fault.Overloaded, cause, "Calls of this client hold its share of this tool's concurrency cap already, %d of %d. "+
+				"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.most)
 		case ok:
-			return &slot{s, mine}, nil
+			return mine, nil
 		case !free || pause > lastWait || u.alive >= s.most && !wait(ctx, pause):
 			err := fmt.Errorf("%d slots of %s are taken, the cap is %d", len(held), s.operation, s.most)
 			return nil, fault.New(fault.Overloaded, err)
@@ -154,29 +158,6 @@ func (s *Slots) usage(held []Lease, tag string) (u usage) {
 	}
 	u.ofClient = shares[tag]
 	return u
-}
-
-// refuseClient refuses a client that holds its share, and removes its lease if that
-// was added. A lease that could not be removed expires.
-func (s *Slots) refuseClient(ctx context.Context, mine Lease, added bool) error {
-	cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.operation)
-	if added {
-		cause = errors.Join(cause, (&slot{s, mine}).Release(ctx))
-	}
-	return fault.Newf(fault.Overloaded, cause, "Calls of this client hold its share of this tool's concurrency cap already, %d of %d. "+
-		"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.most)
-}
-
-// tagOf is what the ids of a client's leases begin with.
-func tagOf(client string) string {
-	sum := sha256.Sum256([]byte(client))
-	return base64.RawURLEncoding.EncodeToString(sum[:])[:tagLength]
-}
-
-func random() string {
-	b := make([]byte, 4)
-	rand.Read(b) // never fails
-	return base64.RawURLEncoding.EncodeToString(b)[:randomLength]
 }
 
 // wait returns false when the context ended first.
