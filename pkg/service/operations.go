@@ -140,12 +140,13 @@ func Ping() Operation {
 	}}
 }
 
-// run does the work of one priced request.
-type run func(ctx context.Context) (any, error)
-
-// parse validates the parameters of an operation. It returns them normalised,
-// defaults filled in, and the work they ask for.
-type parse func(url.Values) (url.Values, run, error)
+type (
+	// run does the work of one priced request.
+	run func(ctx context.Context) (any, error)
+	// parse validates the parameters of an operation. It returns them normalised,
+	// defaults filled in, and the work they ask for.
+	parse func(url.Values) (url.Values, run, error)
+)
 
 // read reads a query string: what was sent, how the operation understands it, and the
 // work that is asked for.

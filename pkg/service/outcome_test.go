@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -147,6 +149,25 @@ func TestAsked(t *testing.T) {
 			if v.Asked.Encode() != c.asked || v.Request != c.request || !part(v.Refused, c.refused) || !part(v.Known, c.known) || len(query) > 0 && len(v.Typed) == 0 {
 				t.Errorf("%+v", v)
 			}
+		})
+	}
+}
+
+// A program does not start with an operation that answers a code which its entry lacks.
+func TestCodesAreListedAtStart(t *testing.T) {
+	for says, code := range map[string]fault.Code{
+		"no time-out of dns": lookup.DNSTimeout, "dns answers invalid_domain": lookup.InvalidDomain, "dns answers invalid_type": lookup.InvalidType,
+		"dns answers nxdomain": lookup.NXDomain, "dns answers upstream_unavailable": lookup.UpstreamUnavailable,
+	} {
+		t.Run(says, func(t *testing.T) {
+			op := catalog.DNS()
+			op.Errors = slices.DeleteFunc(op.Errors, func(c fault.Code) bool { return c == code })
+			defer func() {
+				if said := fmt.Sprint(recover()); !strings.Contains(said, says) {
+					t.Errorf("it started: %s", said)
+				}
+			}()
+			looks(op, dns.Codes(), dns.ParseQuery, lookup.Looker[dns.Query, dns.Result](nil))
 		})
 	}
 }

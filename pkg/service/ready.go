@@ -81,27 +81,27 @@ func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 }
 
 // ask asks a probe. A panic, which would end the process, is a failure of it.
-func (p Platform) ask(ctx context.Context, b Probe) (c check) {
-	failed := func(err error) check {
-		p.Log.Warn("not ready", "check", b.Name, "error", err)
-		failed := check{Status: statusFailing, Message: b.Name + " does not answer"}
-		if b.Optional {
-			failed.Status = statusWarning
-		}
-		if f, ok := errors.AsType[*fault.Error](err); ok {
-			failed.Code, failed.Message = string(f.Code), f.Public()
-		}
-		return failed
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			c = failed(fmt.Errorf("panic: %v", v))
-		}
+func (p Platform) ask(ctx context.Context, b Probe) check {
+	err := func() (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("panic: %v", v)
+			}
+		}()
+		return b.Check(ctx)
 	}()
-	if err := b.Check(ctx); err != nil {
-		return failed(err)
+	if err == nil {
+		return check{Status: statusOK}
 	}
-	return check{Status: statusOK}
+	p.Log.Warn("not ready", "check", b.Name, "error", err)
+	failed := check{Status: statusFailing, Message: b.Name + " does not answer"}
+	if b.Optional {
+		failed.Status = statusWarning
+	}
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		failed.Code, failed.Message = string(f.Code), f.Public()
+	}
+	return failed
 }
 
 // probeCache is how long an answer of /ready stands (design §8).
@@ -116,12 +116,18 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings m
 		h := http.Header{"Content-Type": {x402http.TypeJSON}, "Cache-Control": {"no-store"}}
 		return x402http.Response{Status: http.StatusOK, Header: h, Body: printable.Marshal(v)}
 	}
-	h := &health{platform: p, probes: probes, warnings: warnings}
 	alive := p.front(false).Handler("health", nil, x402http.Reads, func(*http.Request) x402http.Response {
 		return says(map[string]string{"status": "ok", "service": catalog.Service})
 	})
+	var asked kept
 	ready := p.front(false).Handler("health", rate, x402http.Reads, func(r *http.Request) x402http.Response {
-		state, origin := h.ready(r.Context()), p.Origin(r)
+		state, origin := asked.readiness(p, func() map[string]check {
+			checks := p.probe(context.WithoutCancel(r.Context()), probes)
+			for name, text := range warnings {
+				checks[name] = check{Status: statusWarning, Message: text}
+			}
+			return checks
+		}), p.Origin(r)
 		if wrong := len(o.OwnershipProofs) - len(p.proven(o, origin)); wrong > 0 {
 			// The service works without them, so it stays ready.
 			state.Checks = maps.Clone(state.Checks)
@@ -144,43 +150,35 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings m
 	})
 }
 
-// health keeps what the probes said.
-type health struct {
-	platform Platform
-	probes   []Probe
-	warnings map[string]string
-
-	mu   sync.Mutex
-	at   time.Time
-	last readiness
-}
-
 // readiness is the body of /ready.
 type readiness struct {
 	Status string           `json:"status"` // ready, not_ready
 	Checks map[string]check `json:"checks"`
 }
 
-// ready asks every probe, side by side, and remembers the answer for a while:
-// load balancers and monitors ask often.
-func (h *health) ready(ctx context.Context) readiness {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// kept is an answer of /ready: load balancers and monitors ask often.
+type kept struct {
+	mu   sync.Mutex
+	at   time.Time
+	last readiness
+}
+
+// readiness is what was kept, or is made of what ask says.
+func (k *kept) readiness(p Platform, ask func() map[string]check) readiness {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	// By wall clock: the other one may stand still while Lambda has the process
 	// frozen. A clock that was set back makes nothing fresh.
-	wall := func() time.Time { return h.platform.Now().Round(0) }
-	if age := wall().Sub(h.at); h.last.Status != "" && age >= 0 && age < probeCache {
-		return h.last
+	wall := func() time.Time { return p.Now().Round(0) }
+	if age := wall().Sub(k.at); k.last.Status != "" && age >= 0 && age < probeCache {
+		return k.last
 	}
-	state := readiness{Status: "ready", Checks: h.platform.probe(context.WithoutCancel(ctx), h.probes)}
-	for _, c := range state.Checks {
+	k.last = readiness{Status: "ready", Checks: ask()}
+	for _, c := range k.last.Checks {
 		if c.Status == statusFailing {
-			state.Status = "not_ready"
+			k.last.Status = "not_ready"
 		}
 	}
-	for name, text := range h.warnings {
-		state.Checks[name] = check{Status: statusWarning, Message: text}
-	}
-	h.last, h.at = state, wall()
-	return state
+	k.at = wall()
+	return k.last
 }

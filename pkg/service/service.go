@@ -78,10 +78,7 @@ type Limits struct {
 	// Rate limits each client over all paths but /health; nil counts nothing.
 	Rate *limit.Rate
 	// Leases keep who is at work; nil counts in this process.
-	Leases interface {
-		limit.Counter
-		limit.Leases
-	}
+	Leases limit.Store
 	// Single and Bundle cap the paid lookups at once of one tool and of one
 	// bundle; 0 means any number. The smoke test has none, because it looks nothing up.
 	Single, Bundle int

@@ -8,6 +8,12 @@ import (
 	"time"
 )
 
+// Store is what limits are kept in.
+type Store interface {
+	Counter
+	Leases
+}
+
 // Memory keeps leases and counts in this process, for one server and for tests. The zero
 // value is empty.
 type Memory struct {
@@ -16,10 +22,7 @@ type Memory struct {
 	counts map[time.Time]map[string]Units // total by window and client
 }
 
-var (
-	_ Leases  = (*Memory)(nil)
-	_ Counter = (*Memory)(nil)
-)
+var _ Store = (*Memory)(nil)
 
 // Acquire implements Leases.
 func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, limit int) ([]Lease, bool, error) {

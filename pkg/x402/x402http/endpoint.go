@@ -2,6 +2,7 @@ package x402http
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -68,13 +69,10 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.seller.config.Front.serve(w, r, e.product.Name, Reads, func(r *http.Request, id string) Response {
 		x := e.exchange(r, id, r.Method != http.MethodHead && len(r.Header.Values(x402.HeaderSignature)) > 0)
 		res := e.seller.config.Front.metered(r, x.meter, Failed, x.sell)
-		res.Header["Vary"] = []string{vary}
+		res.Header["Vary"] = []string{"Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey}
 		return res
 	})
 }
-
-// vary names the request headers that the answers of an endpoint depend on.
-const vary = "Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey
 
 // exchange is a request for what an endpoint sells: a GET or HEAD, or the call of a tool,
 // which stands for a GET.
@@ -201,8 +199,8 @@ func (x *exchange) answer(out x402.Outcome) Response {
 	own := out.Header
 	if out.Fault != nil {
 		res = Failed(out.Fault)
-		if f, ok := ownOf(out.Fault); ok {
-			own = f.header
+		if said, ok := errors.AsType[*ownBody](out.Fault); ok {
+			own = said.header
 		}
 	}
 	h := res.Header
@@ -215,8 +213,9 @@ func (x *exchange) answer(out x402.Outcome) Response {
 	}
 	if out.Replayed {
 		h.Set(x402.HeaderReplayed, "true")
-		if !out.Answered.IsZero() {
-			h.Set(x402.HeaderAge, age(out.Answered, x.seller.config.Front.Now()))
+		if !out.Answered.IsZero() { // in whole seconds (RFC 9111 §5.1); the clocks of two machines may differ
+			age := x.seller.config.Front.Now().Sub(out.Answered) / time.Second
+			h.Set(x402.HeaderAge, strconv.Itoa(max(int(age), 0)))
 		}
 	}
 	if len(out.Owed) > 0 {
@@ -229,16 +228,10 @@ func (x *exchange) answer(out x402.Outcome) Response {
 
 // errorBody is the body of an error, or what a handler has said itself.
 func (x *exchange) errorBody(f *fault.Error, s x402.PaymentStatus) []byte {
-	if own, ok := ownOf(f); ok && x.call == nil {
+	if own, ok := errors.AsType[*ownBody](f); ok && x.call == nil {
 		return own.body
 	}
 	return x.seller.config.Front.errorBody(x.r, x.id, f, s, x.call != nil)
-}
-
-// age is how old a stored answer is in whole seconds (RFC 9111 §5.1), and not below 0:
-// the clocks of two machines may differ.
-func age(answered, now time.Time) string {
-	return strconv.Itoa(max(int(now.Sub(answered)/time.Second), 0))
 }
 
 func setReceipt(h http.Header, s *x402.SettleResponse) {

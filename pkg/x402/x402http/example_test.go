@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -61,26 +60,4 @@ func Example() {
 	// the handler runs
 	// 200 fair in Oslo
 	// 200 fair in Oslo
-}
-
-// A check refuses bad input before the payment, so that it costs nothing.
-func ExampleCheck() {
-	facilitator := bank()
-	defer facilitator.Close()
-	seller := must(x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: facilitator.URL, Ledger: new(ledgertest.Memory), Front: quiet(),
-	}))
-	weather := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "fair") })
-	shop := httptest.NewServer(seller.Sell("0.01", weather, x402http.Check(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("city") == "" {
-			x402http.Refuse(w, http.StatusBadRequest, "name a city")
-		}
-	})))
-	defer shop.Close()
-
-	client := &x402test.Client{HTTP: http.DefaultClient, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
-	signature := must(client.Sign(context.Background(), shop.URL))
-	refused := must(client.Get(context.Background(), shop.URL, signature))
-	fmt.Println(refused.Status, string(refused.Body))
-	// Output: 400 name a city
 }

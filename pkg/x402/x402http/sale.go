@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -118,39 +117,34 @@ func (x *sale) offer(at string) (*x402.Offer, error) {
 	})
 }
 
-// maxRequest bounds the path and query of a purchase.
-const maxRequest = 4 << 10
+const (
+	maxRequest = 4 << 10  // the path and query of a purchase
+	maxHeader  = 4 << 10  // the headers that are kept with an answer
+	maxAnswer  = 32 << 20 // what a handler may answer, which is in memory until it is sent
+)
 
-// job is the run of the handler that a request asks for.
+// job is the run of the handler that a request asks for, unless the check refuses it.
 func (x *sale) job(r *http.Request) (x402.Job, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	name := "GET " + r.URL.EscapedPath() + "?" + query.Encode()
 	if err != nil || len(name) > maxRequest {
 		return x402.Job{}, fault.Newf(fault.InvalidArguments, err, "The query cannot be read, or is longer than %d bytes with its path.", maxRequest)
 	}
-	if err := x.refuses(r); err != nil {
-		return x402.Job{}, err
-	}
-	return x402.Job{
-		Fingerprint: name, Budget: x.seller.config.Budget, Timeout: owedWith(http.StatusGatewayTimeout, time.Second),
-		Run: func(ctx context.Context) (x402.Reply, error) { return x.run(ctx, r) },
-	}, nil
-}
-
-// refuses is what the check says against a request.
-func (x *sale) refuses(r *http.Request) error {
-	if x.check == nil {
-		return nil
-	}
 	w := newRecorder(r.Context())
-	x.check(w, r)
-	if w.status == 0 {
-		return nil
+	if x.check != nil {
+		x.check(w, r)
 	}
-	if w.status < http.StatusBadRequest || w.status >= http.StatusInternalServerError {
-		return fault.New(fault.InternalError, fmt.Errorf("a check refused a request with status %d", w.status))
+	switch {
+	case w.status == 0:
+		return x402.Job{
+			Fingerprint: name, Budget: x.seller.config.Budget, Timeout: owedWith(http.StatusGatewayTimeout, time.Second),
+			Run: func(ctx context.Context) (x402.Reply, error) { return x.run(ctx, r) },
+		}, nil
+	case w.status < http.StatusBadRequest || w.status >= http.StatusInternalServerError:
+		return x402.Job{}, fault.New(fault.InternalError, fmt.Errorf("a check refused a request with status %d", w.status))
 	}
-	return fault.Info{Code: Refused, Status: w.status, Class: fault.NoCharge}.Newf(w.own(), "%s", printable.Text(w.body.String()))
+	refused := fault.Info{Code: Refused, Status: w.status, Class: fault.NoCharge}
+	return x402.Job{}, refused.Newf(w.own(), "%s", printable.Text(w.body.String()))
 }
 
 // owedWith is what is known about an answer that is owed with a status.
@@ -191,7 +185,12 @@ func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
 	}
 	w.status = cmp.Or(w.status, http.StatusOK)
 	if x.owes(w.status) {
-		return x402.Reply{}, owedWith(max(w.status, http.StatusBadRequest), waitOf(w.header)).New(w.own())
+		after, err := strconv.Atoi(w.header.Get(fault.HeaderRetryAfter)) // in seconds
+		if err != nil {
+			after = 1
+		}
+		wait := time.Duration(min(max(after, 1), 3600)) * time.Second
+		return x402.Reply{}, owedWith(max(w.status, http.StatusBadRequest), wait).New(w.own())
 	}
 	return x402.Reply{Status: w.status, Header: kept(w.header, w.body.Bytes()), Body: w.body.Bytes()}, nil
 }
@@ -205,18 +204,6 @@ func (x *sale) owes(status int) bool {
 	}
 	return status < 200 || status >= http.StatusInternalServerError || slices.Contains(x.owed, status)
 }
-
-// waitOf is the Retry-After of a handler, in seconds, or one second.
-func waitOf(h http.Header) time.Duration {
-	n, err := strconv.Atoi(h.Get(fault.HeaderRetryAfter))
-	if err != nil {
-		n = 1
-	}
-	return time.Duration(min(max(n, 1), 3600)) * time.Second
-}
-
-// maxHeader bounds the headers that are kept with an answer.
-const maxHeader = 4 << 10
 
 // kept are the headers of an answer that are stored and replayed with it: those that the
 // handler has set, but for what belongs to one connection or one client.
@@ -240,7 +227,8 @@ func kept(h http.Header, body []byte) map[string][]string {
 	return own
 }
 
-// ownBody is what a handler or a check has said itself, as the cause of a fault.
+// ownBody is what a handler or a check has said itself, in place of the body of a fault
+// whose cause it is.
 type ownBody struct {
 	header map[string][]string
 	body   []byte
@@ -248,19 +236,6 @@ type ownBody struct {
 
 // Error is for logs.
 func (o *ownBody) Error() string { return "the handler's own answer" }
-
-// ownOf is what a handler or a check has said itself in place of a fault's body.
-func ownOf(f *fault.Error) (own *ownBody, ok bool) {
-	if f == nil || f.Code != Refused && f.Code != AnswerOwed {
-		return nil, false
-	}
-	ok = errors.As(f, &own)
-	return own, ok
-}
-
-// maxAnswer bounds what a handler may answer, in bytes, because it is kept in memory
-// until it is sent.
-const maxAnswer = 32 << 20
 
 // recorder is the http.ResponseWriter of a handler that is sold. Its answer is sent when
 // it is complete, with the payment's response before it. It is the handler's alone until

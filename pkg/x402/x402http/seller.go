@@ -59,10 +59,7 @@ type Config struct {
 	// than 0 no limit.
 	Concurrent int
 	// Limits counts both for several processes; nil counts in this one.
-	Limits interface {
-		limit.Counter
-		limit.Leases
-	}
+	Limits limit.Store
 
 	// Evidence reads the chain (chain.New); nil is none. Without it a payment whose
 	// settlement cannot be confirmed stays in doubt until its client repeats it, and the
@@ -150,9 +147,6 @@ func (c *Config) fill() {
 	}
 }
 
-// mostBudget leaves time to settle, and to ask what came of it.
-const mostBudget = 12 * time.Second
-
 // check makes the Settler of Facilitator, and returns what is wrong with the settings.
 func (c *Config) check(t x402.Terms) error {
 	var all []error
@@ -164,28 +158,23 @@ func (c *Config) check(t x402.Terms) error {
 	payee, err := x402.ParseAddress(c.PayTo)
 	check(err == nil && payee != (x402.Address{}), "PayTo", strconv.Quote(c.PayTo), "the address that is paid, 0x and 40 hexadecimal digits")
 	if c.Settler == nil {
-		client, err := facilitator.New(facilitator.Config{
-			URL: c.Facilitator, Credentials: c.Credentials, Now: c.Front.Now,
-		})
+		client, err := facilitator.New(facilitator.Config{URL: c.Facilitator, Credentials: c.Credentials, Now: c.Front.Now})
 		u, _ := url.Parse(c.Facilitator) // which New has parsed
-		check(err == nil && (u.Scheme == "https" || local(u.Hostname())), "Facilitator", strconv.Quote(c.Facilitator), "an https URL, or an http URL of this machine")
+		host, _ := netip.ParseAddr(u.Hostname())
+		local := u.Hostname() == "localhost" || host.IsLoopback()
+		check(err == nil && (u.Scheme == "https" || local), "Facilitator", strconv.Quote(c.Facilitator), "an https URL, or an http URL of this machine")
 		c.Settler = client
 	}
 	check(c.Ledger != nil, "Ledger", "missing", "one of package ledger/file, or a DynamoDB table")
 	_, err = t.TokenDomain()
 	check(err == nil, "Network, Asset, AssetName, AssetVersion", fmt.Sprintf("refused (%v)", err), "those of one token")
-	check(c.Budget > 0 && c.Budget <= mostBudget, "Budget", c.Budget, "more than 0 and at most "+mostBudget.String())
+	check(c.Budget > 0 && c.Budget <= 12*time.Second, "Budget", c.Budget, "more than 0 and at most 12s")
 	u, err := url.Parse(c.Origin)
 	origin := err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") && c.Origin == u.Scheme+"://"+u.Host
 	check(origin || c.Origin == "", "Origin", strconv.Quote(c.Origin), "an origin such as https://shop.example")
 	check(c.Concurrent <= limit.MaxCap, "Concurrent", c.Concurrent, fmt.Sprint("at most ", limit.MaxCap))
 	check(c.Decimals > 0 && c.Decimals <= 36, "Decimals", c.Decimals, "from 1 to 36")
 	return errors.Join(all...)
-}
-
-func local(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // atomic is a decimal price, such as "0.01", in the smallest units of an asset.

@@ -71,7 +71,7 @@ func conforms(t *testing.T, s testbed.Dynamo, page int32) {
 	})
 	t.Run("limits", func(t *testing.T) {
 		t.Parallel()
-		limittest.Exercise(t, func(t *testing.T) limittest.Store { return newWorld(t, s) })
+		limittest.Exercise(t, func(t *testing.T) limit.Store { return newWorld(t, s) })
 	})
 }
 

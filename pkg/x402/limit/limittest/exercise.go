@@ -19,17 +19,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// Store is what is exercised.
-type Store interface {
-	limit.Leases
-	limit.Counter
-}
-
 // Exercise runs the suite. open returns an empty store; several values that it
 // returns within one test need not share anything.
-func Exercise(t *testing.T, open func(t *testing.T) Store) {
+func Exercise(t *testing.T, open func(t *testing.T) limit.Store) {
 	t.Helper()
-	for name, f := range map[string]func(*testing.T, Store){
+	for name, f := range map[string]func(*testing.T, limit.Store){
 		"agrees with a model": agrees,
 		"race":                race,
 		"race of removals":    raceRemove,
@@ -52,7 +46,7 @@ func lease(id string) limit.Lease {
 // agrees holds a store to a model of its promises, in random steps over a few operations,
 // clients and identifiers, which are data, whatever they look like. A cap may be lower
 // than what is held, and a window earlier than the last.
-func agrees(t *testing.T, s Store) {
+func agrees(t *testing.T, s limit.Store) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
 	held, counted := map[string][]limit.Lease{}, map[string]limit.Units{}
@@ -118,7 +112,7 @@ func acquire(t *testing.T, s limit.Leases, operation string, l limit.Lease, most
 }
 
 // No more than the cap get a lease at once, of an operation that was never used, too.
-func race(t *testing.T, s Store) {
+func race(t *testing.T, s limit.Store) {
 	for operation, warm := range map[string]int{"warm 0": 4, "warm 1": 4, "new 0": 0, "new 1": 0} {
 		for i := range warm {
 			acquire(t, s, operation, lease(fmt.Sprint("warm ", i)), 7)
@@ -134,7 +128,7 @@ func race(t *testing.T, s Store) {
 }
 
 // Several remove the same dead leases, and nobody's new one.
-func raceRemove(t *testing.T, s Store) {
+func raceRemove(t *testing.T, s limit.Store) {
 	const n = 12
 	var dead []limit.Lease
 	for i := range n {
@@ -153,7 +147,7 @@ func raceRemove(t *testing.T, s Store) {
 	}
 }
 
-func countsAtOnce(t *testing.T, s Store) {
+func countsAtOnce(t *testing.T, s limit.Store) {
 	races(t, 30, 7, func(int) (bool, error) {
 		_, ok, err := s.Count(t.Context(), "bounded", noon, limit.Units{All: 5, Open: 4}, 35)
 		return ok, err
@@ -170,7 +164,7 @@ func countsAtOnce(t *testing.T, s Store) {
 	})
 }
 
-func cancelled(t *testing.T, s Store) {
+func cancelled(t *testing.T, s limit.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, acquired, acquiring := s.Acquire(ctx, "op", lease("a"), 1)

@@ -62,7 +62,7 @@ func (f *faulty) Count(ctx context.Context, client string, window time.Time, n l
 // TestFaultyStore is what TestExerciseSeesFaults runs in a separate process.
 // Without a fault the store passes.
 func TestFaultyStore(t *testing.T) {
-	limittest.Exercise(t, func(*testing.T) limittest.Store { return &faulty{fault: os.Getenv(faultVariable)} })
+	limittest.Exercise(t, func(*testing.T) limit.Store { return &faulty{fault: os.Getenv(faultVariable)} })
 }
 
 // A store that breaks a promise of limit.Leases or limit.Counter fails.
