@@ -4,11 +4,8 @@
 // Two eras of the protocol are served on one path. Since revision 2026-07-28
 // every request carries its version in _meta, and headers repeat what stands in
 // the body; earlier revisions begin with initialize. Nothing is remembered
-// between two requests in either.
-//
-// The package knows the protocol and how x402 puts payments into it
-// (x402 specification, transports v2, MCP: the tool-result binding). What the
-// tools do and what they cost is its caller's affair.
+// between two requests. Payments are in _meta, too (x402 specification, transports v2,
+// MCP: the tool-result binding).
 package mcp
 
 import (
@@ -24,12 +21,10 @@ const ServerName = "hostfacts"
 // Server answers everything but calls of tools. It is fixed once it is made. Its JSON names
 // it for clients.
 type Server struct {
-	Name    string `json:"name"`
-	Title   string `json:"title,omitempty"`
-	Version string `json:"version"`
-	// KeepFor is how long clients may keep what tools/list and server/discover
-	// answer.
-	KeepFor time.Duration `json:"-"`
+	Name    string        `json:"name"`
+	Title   string        `json:"title,omitempty"`
+	Version string        `json:"version"`
+	KeepFor time.Duration `json:"-"` // clients may keep what tools/list and server/discover answer
 }
 
 // Description is what a server says of its tools.

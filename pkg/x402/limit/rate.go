@@ -37,8 +37,8 @@ const (
 	// shares says how much of the limit an environment may let pass before it
 	// reports: a tenth.
 	shares = 10
-	// recheck is how long a client is refused without asking the store, when it is
-	// over the limit only by units that its undecided requests may give back.
+	// recheck is how long a client is refused without asking the store, when its undecided
+	// requests may give back what is above the limit.
 	recheck = time.Second
 )
 
@@ -210,8 +210,7 @@ func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Tim
 	return r.verdict(t, now, total.All <= r.limit, 1)
 }
 
-// count has the store count. It does not end when the client hangs up, because that
-// would look like a failing store.
+// count has the store count, also when the client has hung up.
 func (r *Rate) count(ctx context.Context, client string, window int64, n Units) (Units, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
 	defer cancel()
