@@ -31,7 +31,6 @@ func isAnswer(out *x402.Outcome) bool {
 // authorization is sent once more.
 func saysNothingMoved(out *x402.Outcome) bool { return out.Receipt != nil && !out.Receipt.Success }
 
-// allows says whether an answer may say this of what was charged.
 func allows(c x402.Charge, charged *bool) bool {
 	return c.Unknown && charged == nil || c.Yes && isTrue(charged) || c.No && isFalse(charged)
 }
@@ -103,7 +102,6 @@ func (w *world) checkEnded(p *process, out *x402.Outcome) {
 	w.checkHeard(p, out)
 }
 
-// checkAnswer checks the invariants of an answer that arrived.
 func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 	w.executePending()
 	if out.Receipt != nil && out.Receipt.Success && out.Receipt.Transaction != "" && w.authorizationOf(out.Receipt.Transaction) == nil {
@@ -160,7 +158,6 @@ func (w *world) checkStranger(p *process, out *x402.Outcome) bool {
 	return true
 }
 
-// checkPaidAnswer checks an answer that was paid for.
 func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 	a := w.paymentOf(p, out)
 	long := w.chainVisible && a.moved() && a.movedAt.Before(w.record(a).CreatedAt.Add(-10*time.Minute-w.clockSkew))
@@ -177,7 +174,6 @@ func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 	w.countLookup(p)
 }
 
-// checkOwed checks the reply that an answer is still owed.
 func (w *world) checkOwed(p *process, out *x402.Outcome) {
 	a, day := w.paymentOf(p, out), owedFor-11*time.Minute-w.clockSkew
 	w.check(map[string]bool{
@@ -191,7 +187,6 @@ func (w *world) checkOwed(p *process, out *x402.Outcome) {
 	}
 }
 
-// countLookup counts lookups by attempts that had no fault.
 func (w *world) countLookup(p *process) {
 	if p.lookups == 0 || p.disturbed() {
 		return
@@ -277,7 +272,6 @@ func (w *world) checkKeyConflict(p *process, out *x402.Outcome) {
 	})
 }
 
-// replayEnded says that an answer is no longer replayed.
 func (w *world) replayEnded(a *authorization) bool {
 	r := w.record(a)
 	return r != nil && r.State == ledger.Redeemed && time.Since(r.UpdatedAt) > 24*time.Hour-w.clockSkew
@@ -289,7 +283,6 @@ func (p *process) unverified(out *x402.Outcome) bool {
 	return saysUsedUp(out) && p.of(p.pay).claimed.IsZero()
 }
 
-// checkCharged checks an answer with "charged": true.
 func (w *world) checkCharged(p *process, out *x402.Outcome) {
 	a := w.paymentOf(p, out)
 	if isFault(out, fault.PaymentInProgress) && out.Receipt == nil && p.otherRead != nil {

@@ -27,7 +27,6 @@ const (
 // although it settles, or has settled. After that it tells the truth.
 type lies struct{ after, times int }
 
-// to says whether a request is lied to, by its number.
 func (l lies) to(n int) bool { return n >= l.after && n < l.after+l.times }
 
 // Verify implements x402.Facilitator: it checks a contract wallet's signature. Once
@@ -54,7 +53,6 @@ func (p *process) Verify(_ context.Context, pay x402.Payload, _ x402.Requirement
 	return x402.Verification{Valid: true}
 }
 
-// Settle implements x402.Facilitator as the primary.
 func (p *process) Settle(ctx context.Context, pay x402.Payload, r x402.Requirements) x402.Settlement {
 	return p.settle(ctx, pay, r, primaryName)
 }
@@ -163,7 +161,6 @@ func (p *process) outage(ctx context.Context, a *authorization, by string) (x402
 	return x402.Settlement{}, false
 }
 
-// lie is the primary's answer where it lies.
 func (p *process) lie(_ context.Context, a *authorization, by string) (x402.Settlement, bool) {
 	w := p.w
 	if w.lies.times == 0 || by != primaryName {
@@ -241,7 +238,6 @@ func (p *process) executeSettlement(a *authorization, late, refuses, nothing boo
 	return x402.Settlement{Class: x402.Moved, Transaction: a.tx}
 }
 
-// submit submits a transaction that executes after a while.
 func (p *process) submit(a *authorization, after time.Duration) {
 	a.pending = append(a.pending, pendingTransaction{p.w.chainNow().Add(after), p.of(a).claimed})
 }
@@ -257,7 +253,6 @@ func (p *process) hangUp(a *authorization, nothing bool, delay time.Duration) x4
 	return timedOut()
 }
 
-// checkSend checks the invariants of a payment that is being sent to a facilitator.
 func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *authorization {
 	w := p.w
 	defer w.lock()()
@@ -358,7 +353,6 @@ func (p *process) firstLie(a *authorization) bool {
 	return p.of(a).refusal != nil && a.movedAfterRefusal && !p.of(a).sentBefore
 }
 
-// checkHeard checks what a process has made of a refusal.
 func (w *world) checkHeard(p *process, out *x402.Outcome) {
 	for a, at := range p.attempts {
 		r, s := w.record(a), at.refusal

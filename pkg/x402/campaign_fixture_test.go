@@ -28,7 +28,6 @@ type fixture struct {
 	early, long, later []signedAuthorization
 }
 
-// signedAuthorization is one authorization in every form in which it may be sent.
 type signedAuthorization struct {
 	key, nonce, tx string
 	digest         string // of the authorization, as the ledger keeps it
@@ -37,7 +36,6 @@ type signedAuthorization struct {
 	forms          map[form]paymentHeader
 }
 
-// form is one way to sign and send an authorization.
 type form struct {
 	own  bool // signed by the payer's key; otherwise by a contract wallet
 	with attachment
@@ -54,7 +52,6 @@ const (
 	withForgedSignature                   // a signature that the payer did not make, and no token
 )
 
-// paymentHeader is an encoded PAYMENT-SIGNATURE.
 type paymentHeader struct {
 	encoded   string
 	signature string // in the form that a facilitator is sent
@@ -69,7 +66,6 @@ const (
 	halfDay = 12 * time.Hour
 )
 
-// isForged says whether a signature was not made by the payer.
 func isForged(signature string) bool {
 	return strings.HasPrefix(signature, "0x"+hex.EncodeToString(bytes.Repeat([]byte{forgedByte}, 8)))
 }
@@ -105,7 +101,6 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// bill signs one authorization in every form.
 func (f *fixture) bill(wallet *x402test.Wallet, until time.Time) signedAuthorization {
 	d := must(wallet.Draft(f.offer.Required(""), until.Add(-x402.MaxTimeoutSeconds*time.Second)))
 	a := d.Payload.Payload.Authorization
@@ -150,5 +145,4 @@ func (f *fixture) bill(wallet *x402test.Wallet, until time.Time) signedAuthoriza
 	return b
 }
 
-// payerPaymentID is the identifier that the payer sends in the extension.
 const payerPaymentID = "pay_7d5d747be160e280504c099d984bcfe0"

@@ -29,7 +29,6 @@ type stray struct {
 
 func (s *stray) dust() bool { return s.value < 5000 }
 
-// addStrays draws transfers of the first minutes.
 func (w *world) addStrays(rng *mathrand.Rand) {
 	for n := range 1 + rng.IntN(3) {
 		nonce := fmt.Sprintf("0x%064x", 0xd0000+n)
@@ -104,7 +103,6 @@ func (w *world) transfers(from, to uint64) (all []x402.Transfer) {
 	return all
 }
 
-// BlockAt implements x402.Scanner.
 func (p *process) BlockAt(_ context.Context, t time.Time) (uint64, error) {
 	p.await()
 	if p.drawFault(10) {
@@ -116,7 +114,6 @@ func (p *process) BlockAt(_ context.Context, t time.Time) (uint64, error) {
 	return uint64(t.Unix()), nil
 }
 
-// SafeBlock implements x402.Scanner.
 func (p *process) SafeBlock(context.Context) (uint64, error) {
 	p.await()
 	if p.drawFault(10) {
@@ -150,7 +147,6 @@ func (p *process) List(_ context.Context, _ string, _ time.Time, after ledger.Pl
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// List implements ledger.Index, up to date.
 func (s decodedStore) List(_ context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	var all []ledger.Place
 	for key, r := range s {
@@ -161,7 +157,6 @@ func (s decodedStore) List(_ context.Context, list string, before time.Time, aft
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// operatorLists are what operators see.
 type operatorLists struct{ owed, spent, unasked, doubt map[string]bool }
 
 // outstanding reads the lists at a time when nobody has a lease. In some schedules, more

@@ -9,7 +9,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// applyBrokenRead changes a record that is read, according to the broken rule.
 func (p *process) applyBrokenRead(r *ledger.Record) *ledger.Record {
 	if r == nil {
 		return nil
@@ -102,14 +101,6 @@ func (p *process) applyBrokenOwnerRead(r *ledger.Record) {
 	}
 }
 
-// writtenBefore says whether the store reports a conflict, under a broken rule, because the
-// same write is stored already.
-func (w *world) writtenBefore(r ledger.Record) bool {
-	held := w.store[r.Key]
-	return w.brokenRule == "write ids are not compared" && held != nil && held.WriteID == r.WriteID
-}
-
-// applyBrokenWrite changes a record that is written, according to the broken rule.
 func (p *process) applyBrokenWrite(r *ledger.Record) {
 	switch p.w.brokenRule {
 	case "the lease is shorter than the invocation":

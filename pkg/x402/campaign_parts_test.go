@@ -12,7 +12,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// node is the state of one node of the chain when it is asked.
 type node struct {
 	down, slow, behind bool
 	lag                time.Duration // of a node that is behind
@@ -67,7 +66,6 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return f
 }
 
-// Acquire implements x402.Slots.
 func (p *process) Acquire(_ context.Context, _ string, until time.Time) (x402.Slot, error) {
 	p.await()
 	if p.drawFault(2) {
@@ -91,7 +89,6 @@ func (p *process) Acquire(_ context.Context, _ string, until time.Time) (x402.Sl
 	return p, nil
 }
 
-// Release implements x402.Slot.
 func (p *process) Release(context.Context) error {
 	p.await()
 	w := p.w
@@ -112,7 +109,6 @@ func (p *process) Release(context.Context) error {
 // cap.
 func (p *process) lacksSlot() bool { return p.w.slotCap > 0 && p.slots != 1 }
 
-// runLookup is the lookup: it answers, fails with a fault of ours, or panics.
 func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	w := p.w
 	a := w.checkLookup(p)
@@ -148,7 +144,6 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	return x402.Reply{Body: fmt.Appendf(nil, `{"answer":%d,"to":%q}`, p.drawDuration(1<<40), p.path)}, nil
 }
 
-// checkLookup checks the invariants of a lookup that begins.
 func (w *world) checkLookup(p *process) *authorization {
 	defer w.lock()()
 	w.executePending()

@@ -259,7 +259,6 @@ func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
 	return true
 }
 
-// checkFinalRefusal checks a refusal that is the definitive answer.
 func (x *patientClient) checkFinalRefusal(p *process, out *x402.Outcome) {
 	w, a := x.c.w, p.pay
 	paid := func(a *authorization) bool {

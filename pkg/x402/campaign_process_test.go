@@ -110,7 +110,6 @@ func (p *process) drawFault(percent float64) bool {
 	return !p.w.faultsOver.Load() && p.chance(percent)
 }
 
-// disturbed says whether the process froze, or its store failed.
 func (p *process) disturbed() bool { return p.froze.Load() || p.faulty.Load() }
 
 // await is a point where other processes run, and where this one may freeze or
@@ -135,7 +134,6 @@ func (p *process) pause(freezes float64) {
 	}
 }
 
-// die ends the process at its next await point.
 func (p *process) die() {
 	p.dead.Store(true)
 	p.w.trace("  p%d dies", p.number)
@@ -204,7 +202,6 @@ func (c *actors) process() *process {
 	return p
 }
 
-// ids generates the write ids of one process.
 func (c *actors) ids() func() string {
 	var ids atomic.Int64
 	n := c.processes.Add(1)
@@ -227,7 +224,6 @@ func (c *actors) gate(p *process) *x402.Gate {
 	return gate
 }
 
-// currentOffer is the service's offer at this moment.
 func (c *actors) currentOffer() *x402.Offer {
 	w := c.w
 	switch {
@@ -239,7 +235,6 @@ func (c *actors) currentOffer() *x402.Offer {
 	return c.f.offer
 }
 
-// clientRequest is one request, before it is sent.
 type clientRequest struct {
 	pay  *authorization
 	with attachment
@@ -371,5 +366,4 @@ func (p *process) window() time.Duration {
 	return p.w.window
 }
 
-// named is the purchase that the request names.
 func (q clientRequest) named(w *world) string { return w.purchaseOf(q.key, q.path) }

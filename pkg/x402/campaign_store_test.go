@@ -60,32 +60,20 @@ func (p *process) land(write func(context.Context)) {
 	}()
 }
 
-// Put implements ledger.Store.
 func (p *process) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
 	p.stall(isPurchase(r.Key))
-	write := func(ctx context.Context) (*ledger.Record, error) {
-		if r.Version == 1 {
-			return p.create(ctx, r)
-		}
-		return p.replace(ctx, r)
-	}
-	return p.call(ctx, p.sendTwice(write), func(ctx context.Context) { _, _ = write(ctx) })
-}
-
-// sendTwice sends some writes a second time, without faults too, as the store's
-// client library does when a reply is lost. The caller gets the second reply.
-func (p *process) sendTwice(write func(context.Context) (*ledger.Record, error)) func(context.Context) (*ledger.Record, error) {
-	return func(ctx context.Context) (*ledger.Record, error) {
-		old, err := write(ctx)
+	// Some writes are sent a second time, without faults too, as the store's client
+	// library does when a reply is lost. The caller gets the second reply.
+	return p.call(ctx, func(ctx context.Context) (*ledger.Record, error) {
+		stands, err := p.put(ctx, r)
 		if err != nil || !p.chance(4) {
-			return old, err
+			return stands, err
 		}
 		p.w.observed("sent twice by the store's client")
-		return write(ctx)
-	}
+		return p.put(ctx, r)
+	}, func(ctx context.Context) { _, _ = p.put(ctx, r) })
 }
 
-// Fetch implements ledger.Store.
 func (p *process) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
 	p.stall(isPurchase(key))
 	found, err := p.call(ctx, func(ctx context.Context) (*ledger.Record, error) {
@@ -119,76 +107,56 @@ func (p *process) noteRead(key string, r *ledger.Record) *ledger.Record {
 	return p.applyBrokenRead(r)
 }
 
-func (p *process) create(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+func (p *process) put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
 	w := p.w
 	defer w.lock()()
-	if w.brokenRule == "nothing is written before sending" && r.State == ledger.Settling {
+	rule, first, held := w.brokenRule, r.Version == 1, w.store[r.Key]
+	a := w.authorizationOf(r.Key) // nil for a purchase
+	switch {
+	case rule == "nothing is written before sending" && first && r.State == ledger.Settling:
 		p.checkWrite(nil, r)
 		return &r, nil
-	}
-	if w.brokenRule == "a purchase has no owner" && r.State == ledger.Bought {
+	case rule == "a purchase has no owner" && first && r.State == ledger.Bought:
 		p.of(w.authorizationOf(r.Owner)).opened = true
 		return &r, nil
 	}
-	if err := ctx.Err(); err != nil {
+	if err := p.contextEnded(ctx, held, r); err != nil {
 		return nil, err
 	}
 	p.applyBrokenWrite(&r)
-	if w.writtenBefore(r) {
-		return w.store.Fetch(ctx, r.Key)
-	}
-	before := w.store[r.Key]
-	stands, err := w.store.Put(ctx, r)
 	switch {
-	case err != nil:
-		return nil, err
-	case before == nil:
-		p.checkWrite(nil, r)
-		return stands, nil
-	case p.pay != nil && r.Key == p.pay.key && stands.WriteID != r.WriteID:
-		p.readAt = time.Now()
-	}
-	return p.applyBrokenRead(stands), nil
-}
-
-func (p *process) replace(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
-	w := p.w
-	defer w.lock()()
-	old, err := w.store.Fetch(context.Background(), r.Key)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.contextEnded(ctx, old, r); err != nil {
-		return nil, err
-	}
-	p.applyBrokenWrite(&r)
-	a := w.authorizationOf(r.Key) // nil for a purchase
-	if w.brokenRule != "" && old != nil && onlyRaised(*old, r) {
-		// A broken rule changes what is read; that change must not be stored.
-		raised := *old
-		raised.Version, raised.WriteID = r.Version, r.WriteID
-		r = raised
-	}
-	switch {
-	case w.writtenBefore(r):
+	case first:
+	case rule == "write ids are not compared" && held != nil && held.WriteID == r.WriteID:
 		return nil, nil
-	case w.brokenRule == "the owner's record is not closed before a takeover" && r.State == ledger.Superseded && a != p.pay:
+	case rule == "the owner's record is not closed before a takeover" && r.State == ledger.Superseded && a != p.pay,
+		rule == "a purchase that is there is not opened before a send" && r.State == ledger.Bought && held != nil && held.Owner == r.Owner,
+		rule == "evidence is not written without the lease" && r.State == ledger.Settled && r.Lookups == 0 && !p.of(a).claimed.IsZero() && a.leaseHolder != p:
 		return &r, nil
-	case w.brokenRule == "a purchase that is there is not opened before a send" && r.State == ledger.Bought && old != nil && old.Owner == r.Owner:
-		return &r, nil
-	case w.brokenRule == "evidence is not written without the lease" && r.State == ledger.Settled && r.Lookups == 0 && !p.of(a).claimed.IsZero() && a.leaseHolder != p:
-		return &r, nil
-	case w.brokenRule == "versions are not compared" || w.brokenRule == "nothing is written before sending":
+	case rule != "" && held != nil && onlyRaised(*held, r):
+		// A broken rule changes what is read; that change must not be stored.
+		version, id := r.Version, r.WriteID
+		r = *held
+		r.Version, r.WriteID = version, id
+	}
+	if !first && (rule == "versions are not compared" || rule == "nothing is written before sending") {
 		r.Version = 1
-		if old != nil {
-			r.Version = old.Version + 1
+		if held != nil {
+			r.Version = held.Version + 1
 		}
 	}
 	stands, err := w.store.Put(ctx, r)
-	if err == nil && stands != nil && stands.WriteID == r.WriteID && (old == nil || old.WriteID != r.WriteID) {
-		p.checkWrite(old, r)
+	switch {
+	case err != nil || stands == nil:
+		return nil, err
+	case stands.WriteID == r.WriteID && (held == nil || held.WriteID != r.WriteID):
+		p.checkWrite(held, r)
+	case first && p.pay != nil && r.Key == p.pay.key && stands.WriteID != r.WriteID:
+		p.readAt = time.Now()
 	}
-	return stands, err
+	if first && held != nil {
+		return p.applyBrokenRead(stands), nil
+	}
+	return stands, nil
 }
 
 // contextEnded fails a write whose context has ended and, under a broken rule, one after
@@ -233,7 +201,6 @@ func (s decodedStore) keep(r ledger.Record) (*ledger.Record, error) {
 	return &r, err
 }
 
-// Put implements ledger.Store.
 func (s decodedStore) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
 	held := s[r.Key]
 	if ctx.Err() == nil && (held == nil && r.Version == 1 || held != nil && held.Version == r.Version-1) {

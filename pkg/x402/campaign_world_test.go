@@ -68,13 +68,11 @@ type world struct {
 	result             string   // of the patient client's last answer
 }
 
-// lock takes the lock, and returns what gives it back.
 func (w *world) lock() func() {
 	w.mu.Lock()
 	return w.mu.Unlock
 }
 
-// purchaseNaming is how a payer names a purchase.
 type purchaseNaming int
 
 const (
@@ -223,10 +221,8 @@ func (w *world) quieten() {
 	time.Sleep(max(0, time.Until(until)) + 2*time.Minute)
 }
 
-// stirred says that something which began with the faults has happened.
 func (w *world) stirred() { w.stir.Store(time.Now().UnixNano()) }
 
-// quietSince says that nothing that began with the faults has happened since a time.
 func (w *world) quietSince(t time.Time) bool { return w.stir.Load() < t.UnixNano() }
 
 // add is the payer's signing of one more authorization.
@@ -236,13 +232,11 @@ func (w *world) add(b *signedAuthorization) *authorization {
 	return a
 }
 
-// violated records that an invariant does not hold.
 func (w *world) violated(what string) {
 	w.violations.Store(what, true)
 	w.trace("VIOLATION %s", what)
 }
 
-// check records the invariants of a table that do not hold.
 func (w *world) check(broken map[string]bool) {
 	for what, is := range broken {
 		if is {
@@ -251,7 +245,6 @@ func (w *world) check(broken map[string]bool) {
 	}
 }
 
-// trace prints one step, with -campaign.trace.
 func (w *world) trace(format string, args ...any) {
 	if *campaignTrace {
 		fmt.Printf("%s "+format+"\n", append([]any{time.Now().Format("02 15:04:05.000")}, args...)...)
@@ -265,7 +258,6 @@ func (w *world) number(key string) string {
 	return fmt.Sprint(key[max(0, len(key)-4):], " ", i)
 }
 
-// observed records that an event occurred in this schedule.
 func (w *world) observed(what string) { w.events.Store(what, true) }
 
 // chainNow is the chain's clock, which is in the middle of the processes' clocks.
@@ -281,13 +273,11 @@ func (w *world) authorizationOf(key string) *authorization {
 	return nil
 }
 
-// moved says whether money moved to us.
 func (a *authorization) moved() bool { return !a.movedAt.IsZero() }
 
 // spent says whether it can execute no more, because it has or was cancelled.
 func (a *authorization) spent() bool { return a.used || a.cancelled }
 
-// executePending executes the pending transactions whose time has come.
 func (w *world) executePending() {
 	now := w.chainNow()
 	for _, a := range w.authorizations {

@@ -74,23 +74,18 @@ func (p *process) checkWrite(old *ledger.Record, r ledger.Record) {
 	}
 }
 
-// checkSuperseded checks the invariants of a payment that another one replaces.
 func (p *process) checkSuperseded(a *authorization, old, r ledger.Record) {
 	w := p.w
 	a.supersededAt = time.Now()
-	if p.pay == a && !p.of(a).claimed.IsZero() {
-		if o := w.authorizationOf(r.Owner); o == nil || w.record(o) == nil || !w.record(o).Paid() {
-			w.violated("superseded by a payment that has not paid")
-		}
-		return
-	}
+	mine := p.pay == a && !p.of(a).claimed.IsZero()
+	o := w.authorizationOf(r.Owner)
 	blind := !w.chainVisible && !old.Doubt && p.now().After(a.validBefore.Add(refusedUntil))
-	if !old.Disproved && a.possibleSends > 0 && !blind {
-		w.violated("taken over from a payment that may have been sent")
-	}
+	w.check(map[string]bool{
+		"superseded by a payment that has not paid":         mine && (o == nil || w.record(o) == nil || !w.record(o).Paid()),
+		"taken over from a payment that may have been sent": !mine && !old.Disproved && a.possibleSends > 0 && !blind,
+	})
 }
 
-// checkTransition compares a write with the record before it.
 func (p *process) checkTransition(a *authorization, old, r ledger.Record) {
 	w := p.w
 	if a.purchase != "" && r.Purchase != a.purchase {
@@ -163,10 +158,8 @@ func digestHex(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// keyed says whether a purchase is named by a key of the payer.
 func keyed(purchase string) bool { return strings.Contains(purchase, "|key:") }
 
-// owner is the payment that owns a purchase, or nil.
 func (w *world) owner(purchase string) *authorization {
 	if i := w.store[purchase]; i != nil {
 		return w.authorizationOf(i.Owner)
@@ -192,7 +185,6 @@ func (w *world) checkChargedOnce(a *authorization) {
 	}
 }
 
-// checkPurchaseWrite checks the invariants of a write of a purchase that has taken effect.
 func (p *process) checkPurchaseWrite(old *ledger.Record, r ledger.Record) {
 	w := p.w
 	a := w.authorizationOf(r.Owner)
