@@ -109,7 +109,7 @@ func TestNew(t *testing.T) {
 }
 
 // A node that is down, hangs, is on another chain or behind is passed over, and each is
-// asked within its share of the time.
+// asked within its share of the time. One that is asked too often is not asked again at once.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -120,6 +120,8 @@ func TestNodes(t *testing.T) {
 		"hangs": func(c *call) bool { <-c.gone; return true },
 		"chain": on(methodChain, result(`"0x1"`)),
 		"lies":  either(on(methodChain, result(`"0x2105"`)), result("null")),
+		"often": slowDown(),
+		"old":   about("latest", on(methodHeader, member("timestamp", "0x1"))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := startProxy(t, p.proxy.target, r)
@@ -143,6 +145,9 @@ func TestNodes(t *testing.T) {
 			if err := errors.Join(n.Probe(ctx), err1, err2, err3, err4); err != nil || len(list) != 1 || block != 0 ||
 				safe != p.head()-safeDepth || len(batch.Transfers) != 1 {
 				t.Errorf("received %v, block %d, safe block %d, batch %+v, %v", list, block, safe, batch, err)
+			}
+			if n := len(first.methods()); name == "often" && n != 6 {
+				t.Errorf("%d messages, want one for each question", n)
 			}
 		})
 	}

@@ -72,11 +72,6 @@ func (p *proxy) messages() int {
 	return p.trips
 }
 
-// count is how many of the calls since the last reset were of one method.
-func (p *proxy) count(method string) int {
-	return strings.Count(strings.Join(p.methods(), " "), method)
-}
-
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	user, password, _ := r.BasicAuth()
@@ -179,11 +174,6 @@ func on(method string, r rule) rule {
 // about applies a rule to the calls that mention something.
 func about(what string, r rule) rule {
 	return func(c *call) bool { return c.mentions(what) && r(c) }
-}
-
-// atCall applies a rule to the nth call only.
-func atCall(n int, r rule) rule {
-	return func(c *call) bool { return c.nth == n && r(c) }
 }
 
 // either applies the first of two rules that answers.

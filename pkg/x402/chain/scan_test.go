@@ -12,7 +12,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // newPayments is a play world in which payments were made in separate blocks, all
@@ -157,33 +156,6 @@ func TestTransfersLagging(t *testing.T) {
 	got, err := p.cold(t, behind.url(), p.proxy.url()).Transfers(t.Context(), p.payee, safe)
 	if err != nil || got.Next != safe+1 || len(behind.methods()) == 0 {
 		t.Errorf("of two nodes: %+v, %v", got, err)
-	}
-}
-
-// Each way of asking does not ask a node again that is asked too often, and does not believe
-// one that is behind.
-func TestEachAsks(t *testing.T) {
-	t.Parallel()
-	p, _ := newPayments(t, 1)
-	for name, ask := range map[string]func(*Nodes) error{
-		"received":  func(n *Nodes) error { _, err := n.Received(t.Context(), p.moved[0].Transaction, p.payee); return err },
-		"transfers": func(n *Nodes) error { _, err := n.Transfers(t.Context(), p.payee, 1); return err },
-		"block at":  func(n *Nodes) error { _, err := n.BlockAt(t.Context(), p.now.Add(-time.Minute)); return err },
-		"safe":      func(n *Nodes) error { _, err := n.SafeBlock(t.Context()); return err },
-	} {
-		t.Run(name, func(t *testing.T) {
-			p.proxy.reset(slowDown())
-			if err := ask(p.client); err == nil || p.proxy.messages() != 1 {
-				t.Errorf("rate limited: %v after %d messages", err, p.proxy.messages())
-			}
-			p.proxy.reset(nil)
-			p.ahead = headAge + time.Second
-			err := ask(p.client)
-			if _, unfit := errors.AsType[*fault.Error](err); unfit == (name == "received") { // which needs no head
-				t.Errorf("an old head: %v", err)
-			}
-			p.ahead = 0
-		})
 	}
 }
 
