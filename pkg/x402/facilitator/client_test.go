@@ -39,7 +39,9 @@ func TestNewRefusesBadConfig(t *testing.T) {
 func TestNothingIsSent(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("access denied")
-	unreadable := Lazy(func(context.Context, time.Time) (Credentials, error) { return Credentials{}, broken }, nil)
+	fails := func(with error) Credentials {
+		return Lazy(func(context.Context, time.Time) (Credentials, error) { return Credentials{}, with }, nil)
+	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	ending, cancel := context.WithCancel(t.Context())
@@ -56,7 +58,8 @@ func TestNothingIsSent(t *testing.T) {
 		"no URL":            {t.Context(), good, Config{}, fault.FacilitatorMisconfigured, "no_facilitator"},
 		"bad payload":       {t.Context(), bad, Config{URL: origin}, fault.PaymentUnavailable, "not_encodable"},
 		"ended context":     {ended, good, Config{URL: origin}, fault.FacilitatorUnavailable, "timeout"},
-		"no secret":         {t.Context(), good, Config{URL: origin, Credentials: unreadable}, fault.FacilitatorMisconfigured, "credentials_unreadable"},
+		"no secret":         {t.Context(), good, Config{URL: origin, Credentials: fails(broken)}, fault.FacilitatorMisconfigured, "credentials_unreadable"},
+		"silent secrets":    {t.Context(), good, Config{URL: origin, Credentials: fails(ErrUnreachable)}, fault.FacilitatorUnavailable, "credentials_unreachable"},
 		"no secret in time": {ending, good, Config{URL: origin, Credentials: slow}, fault.FacilitatorUnavailable, "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {

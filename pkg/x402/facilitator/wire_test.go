@@ -71,7 +71,7 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 				})(w, r)
 			})
 			s := newClient(t, Config{URL: url}).Settle(ctx, testPayload(), testRequirements())
-			if s.Class != row.class || s.Reason != row.reason || calls.Load() != 1 {
+			if s.Class != row.class || s.Reason != row.reason || s.NoVerdict != (row.class == x402.Unknown) || calls.Load() != 1 {
 				t.Errorf("got %s %q, want %s %q (cause %v) after %d calls", s.Class, s.Reason, row.class, row.reason, s.Cause, calls.Load())
 			}
 		})
