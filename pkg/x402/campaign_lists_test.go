@@ -17,29 +17,76 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
+type node struct {
+	down, slow, behind bool
+	lag                time.Duration // of a node that is behind
+}
+
+// Find implements x402.Evidence as chain.Nodes does with one node or two: each can
+// be unreachable, slow or behind, and none is wrong about final blocks. They are
+// asked in order, each with its share of the time, and the first answer is the
+// result.
+func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
+	p.await()
+	var answers *node
+	asked, nodes := 0, p.w.nodes
+	for ; answers == nil && asked < nodes; asked++ {
+		n := node{down: p.drawFault(12), behind: p.drawFault(10), slow: p.drawFault(3), lag: p.drawDuration(time.Minute)}
+		if n.slow { // it does not answer, and is given its share of the time
+			end, _ := ctx.Deadline()
+			time.Sleep(time.Until(end) / time.Duration(nodes-asked))
+		}
+		if !n.down && !n.slow {
+			answers = &n
+		}
+	}
+	w := p.w
+	defer w.lock()()
+	w.executePending()
+	a := w.authorizationOf(fmt.Sprintf("0x%x", q.Nonce))
+	if q.Value.String() != "5000" || !strings.EqualFold(q.Payee.String(), terms().PayTo) {
+		w.violated("the chain was asked about other terms")
+	}
+	f := x402.Finding{Verdict: x402.CannotTell, Cause: errors.New("down")}
+	p.of(a).verdict = new(x402.CannotTell)
+	if answers == nil {
+		if w.brokenRule == "the window's end is proof by our clock" && !p.now().Before(q.ValidBefore) {
+			return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization expired"}
+		}
+		return f
+	}
+	if asked > 1 {
+		w.observed("a node was passed over")
+	}
+	at := w.chainNow()
+	if answers.behind {
+		w.observed("chain behind")
+		at = at.Add(-answers.lag)
+	}
+	if w.brokenRule == "the fallback's success in doubt is not checked" && p.of(a).classes[fallbackName] == x402.Moved {
+		return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
+	}
+	f = w.finding(a, q, at)
+	p.of(a).verdict = &f.Verdict
+	return f
+}
+
 // stray is a transfer to us with an authorization of which nobody has asked anything:
 // dust, if it is worth less than the cheapest price.
 type stray struct {
-	key    string
-	value  int64 // atomic units
-	at     time.Time
-	number int
-	read   bool // from a cursor that was there before
+	x402.Transfer
+	key  string
+	read bool // from a cursor that was there before
 }
 
-func (s *stray) dust() bool { return s.value < 5000 }
+func (s *stray) dust() bool { return s.Value.Int64() < 5000 }
 
 func (w *world) addStrays(rng *mathrand.Rand) {
 	for n := range 1 + rng.IntN(3) {
-		nonce := fmt.Sprintf("0x%064x", 0xd0000+n)
-		s := &stray{key: ledger.Key(terms().Network, strings.ToLower(terms().Asset), w.payer, nonce), value: 1 + rng.Int64N(6000), number: n}
-		s.at = time.Now().Add(time.Duration(rng.Int64N(int64(5 * time.Minute))))
-		w.strays = append(w.strays, s)
+		key := ledger.Key(terms().Network, strings.ToLower(terms().Asset), w.payer, fmt.Sprintf("0x%064x", 0xd0000+n))
+		value, at := 1+rng.Int64N(6000), time.Now().Add(time.Duration(rng.Int64N(int64(5*time.Minute))))
+		w.strays = append(w.strays, &stray{Transfer: transferOf(key, fmt.Sprintf("0x%064x", 0xdd000+n), at, at, value), key: key})
 	}
-}
-
-func (s *stray) transfer() x402.Transfer {
-	return transferOf(s.key, fmt.Sprintf("0x%064x", 0xdd000+s.number), s.at, s.at, s.value)
 }
 
 // transferOf is a transfer as the chain shows it. Each second is one block.
@@ -82,7 +129,7 @@ func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) 
 	for _, t := range b.Transfers {
 		w.observed("a transfer was read")
 		for _, s := range w.strays {
-			s.read = s.read || w.cursorBefore && t.Transaction == s.transfer().Transaction
+			s.read = s.read || w.cursorBefore && t.Transaction == s.Transaction
 		}
 	}
 	return b, nil
@@ -96,7 +143,7 @@ func (w *world) transfers(from, to uint64) (all []x402.Transfer) {
 		}
 	}
 	for _, s := range w.strays {
-		all = append(all, s.transfer())
+		all = append(all, s.Transfer)
 	}
 	all = slices.DeleteFunc(all, func(t x402.Transfer) bool { return t.Block < from || t.Block > to })
 	slices.SortStableFunc(all, func(x, y x402.Transfer) int { return int(x.Block) - int(y.Block) })
@@ -157,7 +204,7 @@ func (s decodedStore) List(_ context.Context, list string, before time.Time, aft
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-type operatorLists struct{ owed, spent, unasked, doubt map[string]bool }
+type operatorLists struct{ owed, unasked, doubt map[string]bool }
 
 // outstanding reads the lists at a time when nobody has a lease. In some schedules, more
 // rows than a page of the index holds stand before the others.
@@ -167,7 +214,7 @@ func (w *world) outstanding() operatorLists {
 		key := fmt.Sprint("crowd|", n)
 		store[key] = &ledger.Record{Key: key, Version: 1, State: ledger.Settled, SettledAt: time.Unix(1, 0), UpdatedAt: time.Unix(1, 0)}
 	}
-	l := operatorLists{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	l := operatorLists{map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	reconciler := x402.Reconciler{
 		Ledger: ledger.New(store, time.Now, func() string { return "" }), Index: store, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
@@ -178,7 +225,7 @@ func (w *world) outstanding() operatorLists {
 		case r.Unasked():
 			l.unasked[r.Key] = true
 		default:
-			l.owed[r.Key], l.spent[r.Key] = true, ledger.Spent(r, time.Now())
+			l.owed[r.Key] = true
 		}
 	})
 	if missed > 0 || err != nil {

@@ -55,7 +55,10 @@ func (c *actors) runWithoutFaults() *patientClient {
 		}
 		time.Sleep(wait)
 		if try == 10 && out.Fault.Info().Class != fault.Owed {
-			c.waitForWindows()
+			// No authorization that was used with the faults can be in doubt after that.
+			last := w.authorizations[w.early-1].validBefore
+			time.Sleep(max(0, time.Until(last)) + w.clockSkew + refusedUntil + 2*safeHeadDelay)
+			c.reconcile(w.chainVisible)
 			before = nil
 		}
 		if x.changeRequest(out, try > 12) {
@@ -69,14 +72,6 @@ func (c *actors) runWithoutFaults() *patientClient {
 		w.violated("no end, and not on the list of what is in doubt")
 	}
 	return x
-}
-
-// waitForWindows waits until no authorization that was used with the faults can be in
-// doubt.
-func (c *actors) waitForWindows() {
-	last := c.w.authorizations[c.w.early-1].validBefore
-	time.Sleep(max(0, time.Until(last)) + c.w.clockSkew + refusedUntil + 2*safeHeadDelay)
-	c.reconcile(c.w.chainVisible)
 }
 
 // newPatientClient is a client that begins with the authorization that another one
@@ -195,20 +190,18 @@ func (x *patientClient) due() (due *ledger.Record, over bool) {
 	return nil, r.State == ledger.Redeemed && left < -margin
 }
 
-// checkNewSignature compares the answer to a new signature with the one that was due
-// before.
+// checkNewSignature compares the answer to a new signature with the one that was
+// due before.
 func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *ledger.Record) {
-	w := x.c.w
 	usable := !p.pay.cancelled && (p.pay.byUs || !p.pay.moved())
-	if out == nil || !x.unsent || !usable {
+	if out == nil || due == nil || !x.unsent || !usable {
 		return
 	}
-	switch {
-	case due != nil && (out.Receipt == nil || out.Receipt.Transaction != due.Receipt.Transaction):
-		w.violated("a payer who has paid does not get the answer with a new signature")
-	case due != nil && due.State == ledger.Redeemed && !out.Replayed:
-		w.violated("a payer who has paid gets another answer with a new signature")
-	}
+	another := out.Receipt == nil || out.Receipt.Transaction != due.Receipt.Transaction
+	x.c.w.check(map[string]bool{
+		"a payer who has paid does not get the answer with a new signature": another,
+		"a payer who has paid gets another answer with a new signature":     !another && due.State == ledger.Redeemed && !out.Replayed,
+	})
 }
 
 // changeRequest says whether the client sends something else from now on: another
@@ -261,17 +254,13 @@ func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
 
 func (x *patientClient) checkFinalRefusal(p *process, out *x402.Outcome) {
 	w, a := x.c.w, p.pay
-	paid := func(a *authorization) bool {
-		return a != nil && a.moved() && a.byUs && (w.chainVisible || !a.movedAfterRefusal) && !w.replayEnded(a)
-	}
 	r := w.record(a)
+	paid := a.moved() && a.byUs && (w.chainVisible || !a.movedAfterRefusal) && !w.replayEnded(a)
 	known := w.withoutToken && saysUsedUp(out) || r != nil && r.Request != "GET /a"
-	if paid(a) && !known && !p.firstLie(a) {
-		w.violated("a payer who has paid is refused in the end")
-	}
-	if x.refusals > 2 && w.lies.times == 0 {
-		w.violated("refused in the end, whatever the payer signs")
-	}
+	w.check(map[string]bool{
+		"a payer who has paid is refused in the end":   paid && !known && !p.firstLie(a),
+		"refused in the end, whatever the payer signs": x.refusals > 2 && w.lies.times == 0,
+	})
 }
 
 // repeat asks once more, in some schedules, after the definitive answer. The reply
@@ -324,8 +313,9 @@ func sameReceipt(a, b *x402.Outcome) bool {
 	return a.Receipt != nil && b.Receipt != nil && *a.Receipt == *b.Receipt
 }
 
-// checkWithoutFaults checks the invariants of an answer when nothing fails and nobody else
-// sends requests. before is the previous answer, unless much time has passed since.
+// checkWithoutFaults checks the invariants of an answer when nothing fails and
+// nobody else sends requests. before is the previous answer, unless much time has
+// passed since.
 func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 	if out == nil || out.Fault == nil {
 		return
@@ -340,23 +330,20 @@ func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 		if o := w.owner(a.purchase); o != nil {
 			a = o
 		}
+		own := w.record(p.pay)
+		// Without chain evidence, the facilitator may lie, or the client's own payment be in
+		// doubt while the owner is refused each time.
+		accepted := out.Payment.Charged != nil || !w.chainVisible &&
+			(w.lies.times > 0 && w.lies.to(a.reached-1) || a != p.pay && own != nil && own.Doubt)
 		inside := time.Until(a.validBefore) > 30*time.Second+w.clockSkew
 		final := w.chainVisible && time.Since(a.validBefore) > safeHeadDelay+w.clockSkew+time.Second
-		switch {
-		case out.Payment.Charged != nil:
-		case !w.chainVisible && w.lies.times > 0 && w.lies.to(a.reached-1):
-		case !w.chainVisible && a != p.pay && w.record(p.pay) != nil && w.record(p.pay).Doubt:
-			// The client's own payment is in doubt, and the owner is refused each time.
-		case inside:
-			w.violated("in doubt after the faults, inside the window")
-		case final:
-			w.violated("in doubt after the faults, and the chain has evidence")
-		}
+		w.check(map[string]bool{
+			"in doubt after the faults, inside the window":          !accepted && inside,
+			"in doubt after the faults, and the chain has evidence": !accepted && final,
+		})
 	}
-	if before == nil || before.Fault == nil || before.Fault.Info().Class != fault.Owed {
-		return
-	}
-	if before.Payment.Retryable && p.lookups == 0 && !(w.withoutToken && saysUsedUp(out)) {
+	owed := before != nil && before.Fault != nil && before.Fault.Info().Class == fault.Owed
+	if owed && before.Payment.Retryable && p.lookups == 0 && !(w.withoutToken && saysUsedUp(out)) {
 		w.violated("retryable, and no lookup after the time to wait")
 	}
 }

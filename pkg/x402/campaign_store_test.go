@@ -3,9 +3,14 @@ package x402_test
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
@@ -224,3 +229,106 @@ func (s decodedStore) Fetch(ctx context.Context, key string) (*ledger.Record, er
 }
 
 func isPurchase(key string) bool { return strings.HasPrefix(key, "purchase|") }
+
+func (p *process) Acquire(_ context.Context, _ string, until time.Time) (x402.Slot, error) {
+	p.await()
+	if p.drawFault(2) {
+		return nil, fault.New(fault.LedgerUnavailable, nil)
+	}
+	full := p.drawFault(4)
+	w := p.w
+	defer w.lock()()
+	for other, end := range w.slots {
+		if !end.After(p.now()) {
+			delete(w.slots, other)
+		}
+	}
+	if full || len(w.slots) >= w.slotCap {
+		return nil, fault.New(fault.Overloaded, nil)
+	}
+	if until.Before(p.arrived.Add(minimumLease)) {
+		w.violated("a slot ends before its lease")
+	}
+	p.slots, w.slots[p] = p.slots+1, until
+	return p, nil
+}
+
+func (p *process) Release(context.Context) error {
+	p.await()
+	w := p.w
+	w.mu.Lock()
+	if p.slots != 1 {
+		w.violated("a slot was given back twice")
+	}
+	p.slots--
+	delete(w.slots, p)
+	w.mu.Unlock()
+	if p.drawFault(2) {
+		return errors.New("store down")
+	}
+	return nil
+}
+
+// lacksSlot says whether a process that settles or looks up has no slot, where there is a
+// cap.
+func (p *process) lacksSlot() bool { return p.w.slotCap > 0 && p.slots != 1 }
+
+func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
+	w := p.w
+	a := w.checkLookup(p)
+	defer func() {
+		defer w.lock()()
+		p.lookEnded = time.Now()
+		delete(a.runningLookups, p)
+	}()
+	p.await()
+	takes := p.drawDuration(3 * time.Second)
+	if p.drawFault(25) {
+		takes = p.drawDuration(10 * time.Second)
+	}
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, ctx.Err())
+	}
+	if p.await(); w.nearlyUsedUp {
+		p.pause(20)
+	}
+	switch {
+	case p.drawFault(12), w.lookupsFail && p.chance(85):
+		if f := lookup.Fault(lookup.DNSTimeout, nil); w.silent {
+			return x402.Reply{}, f.Silence()
+		}
+		return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, nil)
+	case p.drawFault(2):
+		panic("a bug of ours")
+	case p.chance(10):
+		return x402.Reply{}, lookup.Fault(lookup.NXDomain, nil)
+	}
+	return x402.Reply{Body: fmt.Appendf(nil, `{"answer":%d,"to":%q}`, p.drawDuration(1<<40), p.path)}, nil
+}
+
+func (w *world) checkLookup(p *process) *authorization {
+	defer w.lock()()
+	w.executePending()
+	a := p.current
+	p.lookups++
+	w.trace("  p%d looks up for %s", p.number, w.number(a.key))
+	together := false // with another lookup
+	for other := range a.runningLookups {
+		together = together || w.clockSkew <= 2*time.Second && time.Since(other.begun) < minimumLease-w.clockSkew
+	}
+	a.runningLookups[p] = true
+	waits := []time.Duration{0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
+	wait := waits[min(a.lastLookupCount, len(waits)-1)]
+	late := p.stopped.Load() // by its own clock it has its lease still
+	w.check(map[string]bool{
+		"worked without a slot":                                p.lacksSlot(),
+		"a lookup before money moved":                          !a.moved() && (w.chainVisible || !a.cancelled),
+		"two lookups ran at once":                              !late && together,
+		"a lookup more than a day after the settlement":        !late && !a.settledAt.IsZero() && p.now().Sub(a.settledAt) > owedFor+time.Minute,
+		"a lookup, after the payer was told that none is left": !late && a.toldUsedUp,
+		"a lookup came too soon after the last":                !late && w.clockSkew == 0 && time.Since(a.lastLookupEnd) < wait,
+	})
+	return a
+}

@@ -105,11 +105,7 @@ func campaign(t *testing.T, f *fixture, n int, rpc bool, rule string, first uint
 		for range runtime.GOMAXPROCS(0) {
 			t.Run("worker", func(t *testing.T) {
 				t.Parallel()
-				for {
-					i := next.Add(1) - 1
-					if i >= uint64(n) {
-						return
-					}
+				for i := next.Add(1) - 1; i < uint64(n); i = next.Add(1) - 1 {
 					schedule(t, f, first+i, rpc, rule, sum)
 					if *campaignShow && i%10000 == 0 {
 						fmt.Printf("%d of %d schedules, %s\n", i, n, time.Since(begun).Round(time.Second))
