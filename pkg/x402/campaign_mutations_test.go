@@ -13,60 +13,42 @@ func (p *process) applyBrokenRead(r *ledger.Record) *ledger.Record {
 	if r == nil {
 		return nil
 	}
-	switch p.w.brokenRule {
-	case "doubt is not sticky", "a used nonce is a refusal":
+	settled, abandoned := r.State == ledger.Settled, r.State == ledger.Settling && !r.Sent && !r.Doubt
+	switch rule := p.w.brokenRule; {
+	case rule == "doubt is not sticky", rule == "a used nonce is a refusal":
 		r.Doubt = false
 		if r.State == ledger.Uncertain || r.State == ledger.Settling && r.LeaseUntil.Before(time.Now()) {
 			r.State = ledger.Refused
 		}
-	case "the lease ends at settled":
-		if r.State == ledger.Settled {
-			r.LeaseUntil, r.LookupAt = time.Time{}, time.Time{}
-		}
-	case "a live lease does not exclude others":
+	case rule == "the lease ends at settled" && settled:
+		r.LeaseUntil, r.LookupAt = time.Time{}, time.Time{}
+	case rule == "a live lease does not exclude others":
 		r.LeaseUntil = time.Time{}
-	case "any signature opens a contract wallet's record":
+	case rule == "any signature opens a contract wallet's record":
 		r.Token, r.SigDigest = "", p.signed.digest
-	case "a repeat needs no proof":
+	case rule == "a repeat needs no proof", rule == "a repeat without a token is permitted once paid" && r.Token == "":
 		r.Token = p.signed.token
-	case "a repeat without a token is permitted once paid":
-		if r.Token == "" {
-			r.Token = p.signed.token
-		}
-	case "a later attempt forgets that an earlier one sent":
+	case rule == "a later attempt forgets that an earlier one sent":
 		r.Sent = false
-	case "who refused is not recorded":
+	case rule == "who refused is not recorded":
 		r.RefusedBy, r.Refusals = "", 0
-	case "an authorization may come under another name":
-		if p.pay != nil && r.Key == p.pay.key {
-			r.Purchase = p.named(p.w)
-		}
-	case "an abandoned payment is closed ten minutes after its lease":
-		p.closesAt(r, r.LeaseUntil.Add(refusedUntil))
-	case "a superseded payment may be sent like a refused one":
-		if r.State == ledger.Superseded {
-			r.State = ledger.Refused
-		}
-	case "lookups are not counted":
+	case rule == "an authorization may come under another name" && p.pay != nil && r.Key == p.pay.key:
+		r.Purchase = p.named(p.w)
+	case rule == "an abandoned payment is closed ten minutes after its lease" && p.kind == asReconciler && abandoned:
+		r.ValidBefore = r.LeaseUntil
+	case rule == "a superseded payment may be sent like a refused one" && r.State == ledger.Superseded:
+		r.State = ledger.Refused
+	case rule == "lookups are not counted":
 		r.Lookups = min(r.Lookups, 1)
-	case "only one lookup is permitted":
-		if r.State == ledger.Settled && r.Lookups > 0 {
-			r.Lookups = ledger.MaxLookups
-		}
-	case "lookups are not spaced":
+	case rule == "only one lookup is permitted" && settled && r.Lookups > 0:
+		r.Lookups = ledger.MaxLookups
+	case rule == "lookups are not spaced":
 		r.LookupAt = time.Time{}
 	}
 	if a := p.w.authorizationOf(r.Key); a != nil && a != p.pay && p.kind == asClient {
 		p.applyBrokenOwnerRead(r)
 	}
 	return r
-}
-
-// closesAt changes when a reconciler may close an abandoned payment as never sent.
-func (p *process) closesAt(r *ledger.Record, at time.Time) {
-	if p.kind == asReconciler && r.State == ledger.Settling && !r.Sent && !r.Doubt {
-		r.ValidBefore = at.Add(-refusedUntil)
-	}
 }
 
 // applyBrokenOwnerRead changes the record of another payment, which owns the purchase,
@@ -102,21 +84,16 @@ func (p *process) applyBrokenOwnerRead(r *ledger.Record) {
 }
 
 func (p *process) applyBrokenWrite(r *ledger.Record) {
-	switch p.w.brokenRule {
-	case "the lease is shorter than the invocation":
-		if !r.LeaseUntil.IsZero() {
-			r.LeaseUntil = p.now().Add(5 * time.Second)
-		}
-	case "what is owed or in doubt is kept for 72 hours":
-		if r.State == ledger.Settling || r.State == ledger.Uncertain || r.State == ledger.Settled {
-			r.ExpiresAt = r.ValidBefore.Add(72 * time.Hour)
-		}
-	case "who is asked is not recorded":
+	undecided := r.State == ledger.Settling || r.State == ledger.Uncertain || r.State == ledger.Settled
+	switch rule := p.w.brokenRule; {
+	case rule == "the lease is shorter than the invocation" && !r.LeaseUntil.IsZero():
+		r.LeaseUntil = p.now().Add(5 * time.Second)
+	case rule == "what is owed or in doubt is kept for 72 hours" && undecided:
+		r.ExpiresAt = r.ValidBefore.Add(72 * time.Hour)
+	case rule == "who is asked is not recorded":
 		r.Asked = nil
-	case "the fallback's refusal in doubt is on record":
-		if p.pins && r.State == ledger.Uncertain && r.RefusedBy == "" {
-			r.RefusedBy = fallbackName
-		}
+	case rule == "the fallback's refusal in doubt is on record" && p.pins && r.State == ledger.Uncertain && r.RefusedBy == "":
+		r.RefusedBy = fallbackName
 	}
 }
 
