@@ -84,7 +84,7 @@ type Local struct {
 
 // readDocuments reads what the function of the documents needs: no money.
 func readDocuments(get func(string) string) (Config, error) {
-	e := newEnvironment(get)
+	e := &environment{get: get, settings: Settings()}
 	c := e.shared(e.required("PAY_TO"))
 	if c.Caps.PerMinute > 0 {
 		c.Ledger = e.ledger(e.required("LEDGER_TABLE"))
@@ -94,7 +94,7 @@ func readDocuments(get func(string) string) (Config, error) {
 
 // readFunction reads what every other function needs.
 func readFunction(get func(string) string) (Config, error) {
-	e := newEnvironment(get)
+	e := &environment{get: get, settings: Settings()}
 	c := e.shared(e.required("PAY_TO"))
 	e.money(&c, x402.Network(c.Terms.Network).PublicNode)
 	c.Ledger = e.ledger(e.required("LEDGER_TABLE"))
@@ -103,7 +103,7 @@ func readFunction(get func(string) string) (Config, error) {
 
 // ReadLocal reads what the local runner needs. Everything has a default.
 func ReadLocal(get func(string) string) (Local, error) {
-	e := newEnvironment(get)
+	e := &environment{get: get, settings: Settings()}
 	payTo := e.text("PAY_TO")
 	l := Local{Config: e.shared(cmp.Or(payTo, LocalPayTo)), OwnPayee: payTo != "", Addr: e.text("LOCAL_ADDR"), LedgerFile: e.text("LEDGER_FILE")}
 	l.BaseURL = cmp.Or(l.BaseURL, "http://"+Reachable(l.Addr))

@@ -76,16 +76,13 @@ func exitOn(err error) {
 // The local runner serves many requests at once and holds more, of which this would
 // be a multiple.
 func relaxCollector() {
-	const percent = 400
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(percent)
+		debug.SetGCPercent(400)
 	}
 }
 
-type (
-	event    = events.APIGatewayV2HTTPRequest
-	response = events.APIGatewayV2HTTPResponse
-)
+type event = events.APIGatewayV2HTTPRequest
+type response = events.APIGatewayV2HTTPResponse
 
 // eventHandler returns a handler of API Gateway HTTP API events, payload format 2.0,
 // that serves them by h, which answers panics by itself. Any other event (a schedule, a

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
@@ -99,33 +98,5 @@ func TestReceiptConfiguration(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// A secret that could not be read is read again a minute later, and one that could
-// is not.
-func TestReceiptKeyIsReadAgain(t *testing.T) {
-	t.Parallel()
-	private, public := keyPair(1)
-	v := newVault(t, reply(http.StatusInternalServerError, ""))
-	c := configured(t, v.secretVars(), vars{"RECEIPT_PUBLIC_KEYS": public})
-	now := time.Unix(1_800_000_000, 0)
-	signs := c.receipts(func() time.Time { return now })
-	readings, wait := int32(0), time.Duration(0)
-	for _, c := range []struct {
-		what          string
-		at            time.Duration
-		signed, reads bool
-	}{
-		{"unreachable", 0, false, true}, {"within the minute", rereadAfter - time.Second, false, false},
-		{"a minute later", rereadAfter, true, true}, {"a day later", 24 * time.Hour, true, false},
-	} {
-		now, wait = now.Add(c.at-wait), c.at
-		if jws, err := signs.Sign(t.Context(), delivery()); (jws != "") != c.signed || (err == nil) != c.signed {
-			t.Errorf("%s: %q, %v", c.what, jws, err)
-		}
-		same(t, c.what+": the secret is read", v.asked.Load() > readings, c.reads)
-		readings = v.asked.Load()
-		v.says(holds(`{"receipt_key":"` + private + `"}`))
 	}
 }

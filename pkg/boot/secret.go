@@ -14,6 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -72,23 +74,18 @@ func readSecret(ctx context.Context, c secretConfig) ([]byte, error) {
 // explainSecret keeps of an error what may be logged. The SDK's text for a reply that
 // it cannot read quotes the reply.
 func explainSecret(err error) error {
-	var api interface {
-		error
-		ErrorCode() string
+	api, named := errors.AsType[smithy.APIError](err)
+	status := 0 // of the reply, if there was one
+	if reply, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
+		status = reply.HTTPStatusCode()
 	}
-	var status interface {
-		error
-		HTTPStatusCode() int
-	}
-	answered := errors.As(err, &status) && status.HTTPStatusCode() != 0
 	switch {
-	case answered && status.HTTPStatusCode() >= http.StatusInternalServerError,
-		errors.As(err, &api) && strings.Contains(api.ErrorCode(), "Throttling"):
-		return fmt.Errorf("%w: status %d", errSecretSilent, status.HTTPStatusCode())
-	case errors.As(err, &api):
+	case status >= http.StatusInternalServerError, named && strings.Contains(api.ErrorCode(), "Throttling"):
+		return fmt.Errorf("%w: status %d", errSecretSilent, status)
+	case named:
 		return fmt.Errorf("secrets manager: %.64q", api.ErrorCode())
-	case answered:
-		return fmt.Errorf("secrets manager: the reply with status %d cannot be read", status.HTTPStatusCode())
+	case status != 0:
+		return fmt.Errorf("secrets manager: the reply with status %d cannot be read", status)
 	}
 	return fmt.Errorf("%w: %w", errSecretSilent, err)
 }
@@ -131,7 +128,11 @@ func part[T any](ctx context.Context, s *secret, now time.Time, decode func(doc 
 func (s *secret) read(ctx context.Context, now time.Time) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if (s.doc == nil || s.wrong.Load()) && !s.tooSoon(now) {
+	// By the clock on the wall: the other one may stand still while Lambda has the process
+	// frozen. A clock that was set back holds nothing up.
+	since := now.Sub(s.at)
+	tooSoon := !s.at.IsZero() && since >= 0 && since < rereadAfter
+	if (s.doc == nil || s.wrong.Load()) && !tooSoon {
 		doc, err := s.load(ctx)
 		if err == nil && json.Unmarshal(doc, new(map[string]json.RawMessage)) != nil {
 			err = errors.New("the secret is not a JSON object") // its text would quote the secret
@@ -149,11 +150,4 @@ func (s *secret) read(ctx context.Context, now time.Time) ([]byte, error) {
 		return s.doc, nil
 	}
 	return nil, s.err
-}
-
-// tooSoon goes by the clock on the wall: the other one may stand still while Lambda
-// has the process frozen. A clock that was set back holds nothing up.
-func (s *secret) tooSoon(now time.Time) bool {
-	since := now.Sub(s.at)
-	return !s.at.IsZero() && since >= 0 && since < rereadAfter
 }

@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -107,27 +106,22 @@ func Settings() []Setting {
 type environment struct {
 	get      func(string) string
 	settings []Setting
-	faults   []error
+	faults   []string
 }
 
-func newEnvironment(get func(string) string) *environment {
-	return &environment{get: get, settings: Settings()}
-}
-
-// fault notes what is wrong with a variable, once however often that is read.
+// fault notes what is wrong with a variable.
 func (e *environment) fault(name, format string, args ...any) {
-	text := name + " " + fmt.Sprintf(format, args...)
-	if !slices.ContainsFunc(e.faults, func(f error) bool { return f.Error() == text }) {
-		e.faults = append(e.faults, errors.New(text))
-	}
+	e.faults = append(e.faults, name+" "+fmt.Sprintf(format, args...))
 }
 
-// err is every fault in one error, a line each.
+// err is every fault in one error, a line each, once however often the variable was read.
 func (e *environment) err() error {
-	if len(e.faults) == 0 {
+	slices.Sort(e.faults)
+	faults := slices.Compact(e.faults)
+	if len(faults) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the configuration has %d fault(s):\n%w", len(e.faults), errors.Join(e.faults...))
+	return fmt.Errorf("the configuration has %d fault(s):\n%s", len(faults), strings.Join(faults, "\n"))
 }
 
 func (e *environment) setting(name string) Setting {
@@ -183,8 +177,10 @@ func (e *environment) number(name string, most int) int {
 }
 
 // list reads what is separated by commas.
-func (e *environment) list(name string) (all []string) {
-	for v := range strings.SplitSeq(e.text(name), ",") {
+func (e *environment) list(name string) []string { return listed(e.text(name)) }
+
+func listed(text string) (all []string) {
+	for v := range strings.SplitSeq(text, ",") {
 		if v = strings.TrimSpace(v); v != "" {
 			all = append(all, v)
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/mail"
 	"net/netip"
@@ -127,26 +126,19 @@ func parseClaims(v string) (files map[string]string, err error) {
 	if json.Unmarshal([]byte(v), &files) != nil || len(v) > most {
 		return nil, fmt.Errorf("must be a JSON object of file names and texts, of at most %d bytes", most)
 	}
-	for _, file := range slices.Sorted(maps.Keys(files)) {
-		text := files[file]
-		switch {
-		case !slices.Contains(known, file):
-			err = fmt.Errorf("has %s, which is none of %s", printable.Quote(file, 40), strings.Join(known, ", "))
-		case text == "" || !printable.ASCII(strings.ReplaceAll(text, "\n", "")):
-			err = fmt.Errorf("has %s, which must be printable ASCII characters and line feeds", file)
-		case strings.HasSuffix(file, ".json") && !json.Valid([]byte(text)):
-			err = fmt.Errorf("has %s, which is not JSON", file)
+	for file, text := range files {
+		plain := text != "" && printable.ASCII(strings.ReplaceAll(text, "\n", ""))
+		if !slices.Contains(known, file) || !plain || strings.HasSuffix(file, ".json") && !json.Valid([]byte(text)) {
+			return nil, fmt.Errorf("has %s; the files are %s, each of printable ASCII characters and line feeds, and JSON where its name says so",
+				printable.Quote(file, 40), strings.Join(known, ", "))
 		}
 	}
-	return files, err
+	return files, nil
 }
 
 // parseReceiptKeys reads the public keys of the DID document.
 func parseReceiptKeys(v string) (keys []ed25519.PublicKey, err error) {
-	for text := range strings.SplitSeq(v, ",") {
-		if text = strings.TrimSpace(text); text == "" {
-			continue
-		}
+	for _, text := range listed(v) {
 		key, err := receipt.ParsePublic(text)
 		if err != nil {
 			return nil, fmt.Errorf("is a set of keys; each %w", err)

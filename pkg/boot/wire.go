@@ -236,10 +236,9 @@ func (c Config) receipts(now func() time.Time) *receipts {
 // Sign implements x402.Receipts.
 func (r *receipts) Sign(ctx context.Context, said receipt.Statement) (string, error) {
 	s, err := r.key(ctx)
-	switch {
-	case errors.Is(err, errNoReceiptKey):
+	if errors.Is(err, errNoReceiptKey) {
 		return "", nil // not configured: /ready says so, and no log line for each answer
-	case err != nil:
+	} else if err != nil {
 		return "", err
 	}
 	return s.Sign(said)

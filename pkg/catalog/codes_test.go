@@ -29,22 +29,3 @@ func TestCodes(t *testing.T) {
 		}
 	}
 }
-
-// The statuses of spec §7, as the spec's tables say them.
-func TestStatusesOfTheSpec(t *testing.T) {
-	for status, codes := range map[int][]fault.Code{
-		400: {"invalid_domain", "invalid_type", "invalid_port", "blocked_address"},
-		402: {"payment_required"}, 409: {"payment_in_progress"}, 429: {"rate_limited"},
-		404: {"nxdomain", "rdap_unavailable", "not_found"},
-		502: {"connect_failed", "handshake_failed", "http_failed", "rdap_upstream"},
-		503: {"settlement_uncertain", "facilitator_unavailable", "facilitator_misconfigured", "facilitator_unauthorized",
-			"ledger_unavailable", "payment_unavailable", "overloaded", "upstream_unavailable", "bootstrap_unavailable"},
-		504: {"dns_timeout", "ssl_timeout", "whois_timeout", "headers_timeout", "redirect_timeout", "host_intel_timeout", "uptime_check_timeout"},
-	} {
-		for _, c := range codes {
-			if i, ok := catalog.CodeOf(c); !ok || i.Status != status {
-				t.Errorf("%s: %d, in the table %v; want %d", c, i.Status, ok, status)
-			}
-		}
-	}
-}

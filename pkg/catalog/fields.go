@@ -64,7 +64,10 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 	}
 	switch kind := t.Kind(); {
 	case t == reflect.TypeFor[redirect.StopReason]():
-		f.Type, f.Enum = "string", stopReasons()
+		f.Type = "string"
+		for _, r := range redirect.StopReasons() {
+			f.Enum = append(f.Enum, string(r))
+		}
 	case kind == reflect.String:
 		f.Type = "string"
 	case kind >= reflect.Int && kind <= reflect.Uint64:
@@ -90,14 +93,6 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 		}
 	}
 	return f
-}
-
-func stopReasons() []string {
-	var all []string
-	for _, r := range redirect.StopReasons() {
-		all = append(all, string(r))
-	}
-	return all
 }
 
 // recordShapes are the shapes of a DNS record, which depend on the type asked for.

@@ -1,6 +1,10 @@
 package catalog
 
 import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -61,8 +65,7 @@ func DNS() Operation {
 		Errors:   []fault.Code{lookup.InvalidType, lookup.NXDomain, lookup.UpstreamUnavailable, lookup.DNSTimeout},
 		Fields:   FieldsOf[dns.Result](),
 		Verdicts: dns.Verdicts(),
-		Response: `{"domain":"example.com","type":"MX","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,` +
-			`"records":[{"preference":10,"exchange":"mx1.example.com"},{"preference":20,"exchange":"mx2.example.com"}]}`,
+		Response: example("dns"),
 	})
 }
 
@@ -82,7 +85,7 @@ func SSLCheck() Operation {
 		Errors:   []fault.Code{lookup.InvalidPort, lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.SSLTimeout},
 		Fields:   FieldsOf[ssl.Result](),
 		Verdicts: ssl.Verdicts(),
-		Response: sslExample,
+		Response: example("ssl-check"),
 	})
 }
 
@@ -98,7 +101,7 @@ func Whois() Operation {
 		Errors:   []fault.Code{lookup.RDAPUnavailable, lookup.NotFound, lookup.RDAPUpstream, lookup.BootstrapUnavailable, lookup.WhoisTimeout},
 		Fields:   FieldsOf[whois.Result](),
 		Verdicts: whois.Verdicts(),
-		Response: whoisExample,
+		Response: example("whois"),
 	})
 }
 
@@ -114,7 +117,7 @@ func Headers() Operation {
 		Errors:   []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.HeadersTimeout},
 		Fields:   FieldsOf[headers.Result](),
 		Verdicts: headers.Verdicts(),
-		Response: headersExample,
+		Response: example("headers"),
 	})
 }
 
@@ -130,9 +133,7 @@ func ResolveRedirect() Operation {
 		Errors:   []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.RedirectTimeout},
 		Fields:   FieldsOf[redirect.Result](),
 		Verdicts: redirect.Verdicts(),
-		Response: `{"domain":"example.com","start_url":"https://example.com/","final_url":"https://www.example.com/","hop_count":2,"truncated":false,` +
-			`"stop_reason":null,"hops":[{"index":0,"url":"https://example.com/","method":"HEAD","status":301,"peer_ip":"93.184.216.34",` +
-			`"location":"https://www.example.com/"},{"index":1,"url":"https://www.example.com/","method":"HEAD","status":200,"peer_ip":"93.184.216.34","location":null}]}`,
+		Response: example("resolve-redirect"),
 	})
 }
 
@@ -149,7 +150,7 @@ func HostIntel() Operation {
 		Errors:   []fault.Code{lookup.InvalidType, lookup.HostIntelTimeout},
 		Fields:   FieldsOf[bundle.HostIntelResult](),
 		Verdicts: bundle.HostIntelVerdicts(),
-		Response: `{"domain":"example.com","dns":` + addressExample + `,"ssl":` + sslExample + `,"whois":` + whoisExample + `}`,
+		Response: example("host-intel"),
 	})
 }
 
@@ -165,7 +166,7 @@ func UptimeCheck() Operation {
 		Errors:   []fault.Code{lookup.UptimeCheckTimeout},
 		Fields:   FieldsOf[bundle.UptimeResult](),
 		Verdicts: bundle.UptimeVerdicts(),
-		Response: `{"domain":"example.com","verdict":"down","dns":` + addressExample + `,"ssl":` + failedExample + `,"headers":` + failedExample + `}`,
+		Response: example("uptime-check"),
 	})
 }
 
@@ -193,24 +194,16 @@ func Ping() Operation {
 	}
 }
 
-// The examples of the tools, which the bundles have, too.
-const (
-	sslExample = `{"domain":"example.com","port":443,"sni":"example.com","peer_ip":"93.184.216.34","tls_version":"tlsv1.3",` +
-		`"cipher":"tls_aes_256_gcm_sha384","subject":"CN=example.com","issuer":"CN=Example CA,O=Example Trust,C=US",` +
-		`"serial":"0a1b2c3d4e5f60718293a4b5c6d7e8f9","not_before":"2026-10-01T00:00:00Z","not_after":"2026-12-30T23:59:59Z",` +
-		`"expired":false,"not_yet_valid":false,"hostname_match":true,"sans":["example.com"],` +
-		`"fingerprint_sha256":"5ef2f214260ab8f58e55eea42e4ac04b0f171807d8d1185fddd67470e9ab6096","signature_algorithm":"ecdsa-with-SHA256"}`
-	whoisExample = `{"domain":"example.com","source":"rdap","rdap_server":"https://rdap.verisign.com/com/v1/","handle":"2336799_DOMAIN_COM-VRSN",` +
-		`"status":["client transfer prohibited"],"registrar":{"name":"Example Registrar, Inc.","iana_id":"376"},` +
-		`"created_at":"1995-08-14T04:00:00Z","updated_at":"2026-08-14T07:01:34Z","expires_at":"2027-08-13T04:00:00Z",` +
-		`"nameservers":["a.iana-servers.net"],"dnssec":true}`
-	headersExample = `{"domain":"example.com","url":"https://example.com/","method":"HEAD","status":200,"peer_ip":"93.184.216.34","headers":{` +
-		`"access-control-allow-origin":null,"cache-control":"max-age=604800","content-security-policy":null,"content-security-policy-report-only":null,` +
-		`"content-type":"text/html; charset=UTF-8","cross-origin-opener-policy":null,"cross-origin-resource-policy":null,"location":null,` +
-		`"permissions-policy":null,"referrer-policy":null,"server":"ECS","strict-transport-security":"max-age=63072000","www-authenticate":null,` +
-		`"x-content-type-options":"nosniff","x-frame-options":null,"x-powered-by":null}}`
-	addressExample = `{"domain":"example.com","type":"A","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,"records":[{"address":"93.184.216.34"}]}`
+//go:embed examples
+var examples embed.FS
 
-	// failedExample is a child that failed: the results are shown by the tools.
-	failedExample = `{"error":{"code":"connect_failed","message":"The TCP connection to the host failed."}}`
-)
+// example is the example answer of an operation, without the white space that it is read
+// with.
+func example(slug string) string {
+	text, err := examples.ReadFile("examples/" + slug + ".json")
+	var b bytes.Buffer
+	if err = errors.Join(err, json.Compact(&b, text)); err != nil {
+		panic(err)
+	}
+	return b.String()
+}

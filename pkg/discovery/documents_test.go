@@ -64,7 +64,7 @@ func TestReceiptKeys(t *testing.T) {
 
 // Where the operator can be reached is in every document that people look for it in,
 // and security.txt is never out of date. A deployment without a contact says so. The
-// files of indexes are what the operator gave.
+// files of indexes and the proofs are what the operator gave.
 func TestContact(t *testing.T) {
 	for _, c := range []struct{ contact, api, shown string }{
 		{"mailto:op@example.com", `"contact":{"name":"Hostfacts","email":"op@example.com"}`, "op@example.com"},
@@ -74,6 +74,7 @@ func TestContact(t *testing.T) {
 		s := testSite()
 		now := s.Now()
 		s.Contact, s.Now = c.contact, func() time.Time { return now }
+		s.OwnershipProofs = []string{"0xabc"}
 		s.Claims = map[string]string{"glama.json": `{"a":1}`, "x402-trust.txt": "0x12\n"}
 		d := New(s)
 		for name, kind := range map[string]string{"glama.json": "application/json", "x402-trust.txt": "text/plain; charset=utf-8"} {
@@ -81,7 +82,8 @@ func TestContact(t *testing.T) {
 				t.Errorf("%s: %s as %s", name, w.Body, w.Header())
 			}
 		}
-		says(t, catalog.PathOpenAPI, string(body(t, d, catalog.PathOpenAPI)), c.api)
+		says(t, catalog.PathOpenAPI, string(body(t, d, catalog.PathOpenAPI)), c.api, `"ownershipProofs":["0xabc"]`)
+		says(t, catalog.PathManifest, string(body(t, d, catalog.PathManifest)), `"ownershipProofs":["0xabc"]`)
 		says(t, catalog.PathLLMsFull, string(body(t, d, catalog.PathLLMsFull)), c.shown)
 		says(t, catalog.PathDocs, string(body(t, d, catalog.PathDocs)), c.shown)
 		if w := ask(d, http.MethodGet, pathSecurity, nil); c.contact == "" {
@@ -100,15 +102,6 @@ func TestContact(t *testing.T) {
 			}
 			now = now.AddDate(0, 0, 540)
 		}
-	}
-}
-
-func TestOwnershipProofsReachBothDocuments(t *testing.T) {
-	s := testSite()
-	s.OwnershipProofs = []string{"0xabc"}
-	d := New(s)
-	for _, path := range []string{catalog.PathManifest, catalog.PathOpenAPI} {
-		says(t, path, string(body(t, d, path)), `"ownershipProofs":["0xabc"]`)
 	}
 }
 

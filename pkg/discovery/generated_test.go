@@ -15,6 +15,7 @@ import (
 	"github.com/tdewolff/minify/v2"
 	"github.com/tdewolff/minify/v2/css"
 	"github.com/tdewolff/minify/v2/js"
+	layout "github.com/tidwall/pretty"
 )
 
 // command is a program that a line of shell starts.
@@ -67,14 +68,14 @@ func classOf(kind chroma.TokenType, called bool) string {
 // of every program, which has other colours and the same text, and the minified styles
 // and scripts of the pages.
 func TestGenerated(t *testing.T) {
-	var all strings.Builder
+	all := map[string]string{}
 	for _, f := range must(fs.ReadDir(assets, "assets/snippets")) {
 		raw := must(fs.ReadFile(assets, "assets/snippets/"+f.Name()))
 		markup := colored(f.Name(), string(raw))
 		if text := textOf(parse(t, []byte("<pre>"+markup+"</pre>"))); text != string(raw) {
 			t.Errorf("%s: the markup says\n%s", f.Name(), text)
 		}
-		all.WriteString(coloredBegin(f.Name()) + markup)
+		all[f.Name()] = markup
 	}
 	m := minify.New()
 	m.AddFunc("css", css.Minify)
@@ -87,7 +88,7 @@ func TestGenerated(t *testing.T) {
 		return must(m.String(kind, fmt.Sprintf(around, b.String())))
 	}
 	for name, want := range map[string]string{
-		"colored.html": all.String(), "docs.css": joined("css", "%s", "style", "docs"), "docs.js": joined("js", "%s", "docs"), "early.js": joined("js", "%s", "early"), "place.js": joined("js", "%s", "place"),
+		"colored.json": string(layout.Pretty(encode(all))), "docs.css": joined("css", "%s", "style", "docs"), "docs.js": joined("js", "%s", "docs"), "early.js": joined("js", "%s", "early"), "place.js": joined("js", "%s", "place"),
 		"missing.css": joined("css", "%s", "style", "missing"), "paywall.css": joined("css", "%s", "style", "paywall"),
 		"paywall.js": joined("js", "(() => {%s})()", "paywall-view", "paywall-answer", "paywall-wallet", "paywall-send"),
 	} {

@@ -3,13 +3,13 @@ package discovery
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // Tools are the operations as the Model Context Protocol lists them: a JSON
@@ -45,7 +45,7 @@ func toolText(s Site, op catalog.Operation) string {
 		op.Description, op.PriceUSD(), s.networkName(), x402.Scheme, mcp.KeyPayment, mcp.KeyPurchase)
 	if w := seconds(s.DuplicateWindow); w > 0 && op.Kind != catalog.SmokeTest {
 		text += fmt.Sprintf(" One with the same arguments is not charged until %d seconds after an answer over HTTP, %d after one over MCP, or for %s under the same key.",
-			w, 2*w, keptFor())
+			w, 2*w, hours(ledger.KeptFor))
 	}
 	return text
 }
@@ -81,7 +81,7 @@ func ToolInstructions(s Site) string {
 		"A call without a payment is answered with the price and costs nothing. Sign its accepts[0], put the PaymentPayload into params._meta[%q] and call again with the same arguments. "+
 		"After a lost reply, and when an error says retryable, send the same payment again; a result without the member accepts never asks for a new one. "+
 		"Send _meta[%q] with every attempt: it names the purchase, which is charged once in %s, and a new one asks anew. %s Documentation: %s#mcp",
-		catalog.Tagline, s.networkName(), mcp.KeyPayment, mcp.KeyPurchase, keptFor(), untrusted, s.Origin+catalog.PathDocs)
+		catalog.Tagline, s.networkName(), mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), untrusted, s.Origin+catalog.PathDocs)
 }
 
 // ToolOffer is what a call of a tool without a payment is answered with: the
@@ -107,10 +107,8 @@ func serverEntryOf(s Site) object {
 // serverName is the server's name in the registry: the host in reverse, which
 // its owner proves, and the service.
 func (s Site) serverName() string {
-	host := "localhost"
-	if u, err := url.Parse(s.Origin); err == nil {
-		host = strings.ReplaceAll(strings.Trim(u.Hostname(), "[]"), ":", "-")
-	}
+	_, host, _ := strings.Cut(s.Origin, "://")
+	host, _, _ = strings.Cut(host, ":")
 	labels := strings.Split(host, ".")
 	slices.Reverse(labels)
 	return strings.Join(labels, ".") + "/" + strings.ToLower(catalog.Service)

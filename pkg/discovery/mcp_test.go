@@ -61,7 +61,7 @@ func TestToolSchemas(t *testing.T) {
 func TestServerName(t *testing.T) {
 	for origin, name := range map[string]string{
 		"https://api.example.com": "com.example.api/hostfacts", "https://api.example.com:8443": "com.example.api/hostfacts",
-		"http://127.0.0.1:8402": "1.0.0.127/hostfacts", "http://[::1]:8402": "--1/hostfacts",
+		"http://127.0.0.1:8402": "1.0.0.127/hostfacts",
 	} {
 		if got := (Site{Origin: origin}).serverName(); got != name {
 			t.Errorf("%s: %s", origin, got)

@@ -57,32 +57,22 @@ func outsideCodes() []fault.Code {
 	return []fault.Code{fault.InternalError, catalog.UnknownPath, fault.MethodNotAllowed, fault.IdempotencyConflict, fault.InvalidIdempotencyKey, fault.InvalidArguments}
 }
 
-// everyOutcome explains all codes, in the order of spec §7.
-func everyOutcome() []outcome {
-	var all []outcome
-	for _, info := range catalog.Codes() {
-		all = append(all, outcomeOf(info))
-	}
-	return all
-}
-
 // codesIn are the codes of one class in a list.
-func codesIn(list []outcome, class fault.Class) []fault.Code {
-	var codes []fault.Code
+func codesIn(list []outcome, class fault.Class) (codes []string) {
 	for _, o := range list {
 		if o.Class == class {
-			codes = append(codes, o.Code)
+			codes = append(codes, string(o.Code))
 		}
 	}
 	return codes
 }
 
-func quoteCodes(codes []fault.Code) string {
-	var quoted []string
-	for _, c := range codes {
-		quoted = append(quoted, "`"+string(c)+"`")
+// quoted are names as code, "" without any.
+func quoted(names []string) string {
+	if len(names) == 0 {
+		return ""
 	}
-	return strings.Join(quoted, ", ")
+	return "`" + strings.Join(names, "`, `") + "`"
 }
 
 // moneyGroup is the codes that mean the same for a payment.

@@ -5,8 +5,8 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"mime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,19 +16,15 @@ import (
 // longer one the answer is as without it.
 const maxAccept = 1024
 
-// preference is an element of Accept or Accept-Encoding (RFC 9110, section 12.4.2).
-type preference struct {
-	name    string // in lower case
-	quality float64
-	variant bool // parameters ask for a variant
-}
-
-// preferences reads such a header; several of one name are to be joined with commas
+// preferences are the qualities in Accept or Accept-Encoding (RFC 9110, section 12.4.2), by
+// names in lower case; of equal names the most favourable counts. A name whose parameters
+// ask for a variant ends in a semicolon. Several headers are to be joined with commas
 // first. ok is false for one that is too long or cannot be read.
-func preferences(header string) (list []preference, ok bool) {
+func preferences(header string) (list map[string]float64, ok bool) {
 	if len(header) > maxAccept {
 		return nil, false
 	}
+	list = map[string]float64{}
 	quoted, escaped := false, false
 	for text := range strings.FieldsFuncSeq(header, func(r rune) bool {
 		quoted, escaped = quoted != (r == '"' && !escaped), quoted && r == '\\' && !escaped
@@ -41,19 +37,19 @@ func preferences(header string) (list []preference, ok bool) {
 		if err != nil {
 			return nil, false
 		}
-		p := preference{name: name, quality: 1}
+		q, variant := 1.0, ""
 		for key, value := range params {
 			switch key {
 			case "q":
-				if p.quality, err = strconv.ParseFloat(value, 64); err != nil || !isQuality(value, p.quality) {
+				if q, err = strconv.ParseFloat(value, 64); err != nil || !isQuality(value, q) {
 					return nil, false
 				}
 			case "charset": // ours is UTF-8, whatever is asked
 			default:
-				p.variant = true
+				variant = ";"
 			}
 		}
-		list = append(list, p)
+		list[name+variant] = max(q, list[name+variant])
 	}
 	return list, true
 }
@@ -64,15 +60,12 @@ func isQuality(text string, q float64) bool {
 }
 
 // quality is that of the most specific of some names, which are given from the least
-// specific on; of equally specific ones the most favourable counts. It is below 0 where
-// none is there. A variant counts only where variants do.
-func quality(list []preference, variants bool, names ...string) float64 {
+// specific on. It is below 0 where none is there.
+func quality(list map[string]float64, names ...string) float64 {
 	q := -1.0
-	for i := len(names) - 1; i >= 0 && q < 0; i-- {
-		for _, p := range list {
-			if p.name == names[i] && (variants || !p.variant) {
-				q = max(q, p.quality)
-			}
+	for _, name := range names {
+		if own, there := list[name]; there {
+			q = own
 		}
 	}
 	return q
@@ -85,21 +78,26 @@ func quality(list []preference, variants bool, names ...string) float64 {
 // HTML wanted; for JSON it does count, which is the safe side.
 func WantsHTML(accept string) bool {
 	list, ok := preferences(accept)
-	ok = ok && !slices.ContainsFunc(list, func(p preference) bool { return !strings.Contains(p.name, "/") })
-	return ok && quality(list, false, "*/*", "text/*", "text/html") > max(0, quality(list, true, "*/*", "application/*", "application/json"))
+	html := quality(list, "*/*", "text/*", "text/html")
+	for name, q := range maps.Clone(list) {
+		ok = ok && strings.Contains(name, "/")
+		if plain := strings.TrimSuffix(name, ";"); plain != name {
+			list[plain] = max(list[plain], q)
+		}
+	}
+	return ok && html > max(0, quality(list, "*/*", "application/*", "application/json"))
 }
 
-// WantsGzip reports whether an Accept-Encoding header allows gzip and does not
-// prefer the plain text (RFC 9110, section 12.5.3). Absent, malformed or too long is
-// false.
+// WantsGzip reports whether an Accept-Encoding header allows gzip, which can be called
+// x-gzip (RFC 9110, section 8.4.1.3), and does not prefer the plain text (section 12.5.3).
+// Absent, malformed or too long is false.
 func WantsGzip(accept string) bool {
 	list, ok := preferences(accept)
-	for i := range list {
-		list[i].name = strings.TrimPrefix(list[i].name, "x-") // x-gzip is gzip (section 8.4.1.3)
-		ok = ok && !list[i].variant
+	for name := range list {
+		ok = ok && !strings.HasSuffix(name, ";")
 	}
-	zipped := quality(list, false, "*", "gzip")
-	return ok && zipped > 0 && zipped >= quality(list, false, "*", "identity")
+	zipped := max(quality(list, "*", "x-gzip", "gzip"), list["x-gzip"])
+	return ok && zipped > 0 && zipped >= quality(list, "*", "identity")
 }
 
 // zippers are kept because each takes a megabyte. They have the default level: the

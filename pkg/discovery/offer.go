@@ -15,19 +15,6 @@ import (
 // 300, the signed offer 1,050, and the rest is left to a longer reason.
 const maxBazaar = 1400
 
-// reasonUnpaid is the error of an offer that answers an unsigned request.
-const reasonUnpaid = "Payment required"
-
-// Extensions are the x402 extensions of an operation's offer. They are fixed
-// per operation: clients echo them, and the echo is compared. A result that is
-// too large for a header is described in less detail, see bazaarOf.
-func Extensions(op catalog.Operation) map[string]json.RawMessage {
-	return map[string]json.RawMessage{
-		"bazaar":                 bazaarOf(op),
-		x402.ExtensionIdentifier: json.RawMessage(identifier),
-	}
-}
-
 // identifier offers that a payer names the payment (x402 extension
 // payment-identifier). It is never required: the nonce already makes a payment
 // count once.
@@ -112,17 +99,18 @@ func richest[T any](tries []T, with func(T) object) (raw json.RawMessage) {
 
 // Offer is what an unsigned request to an operation is answered with. It is
 // fixed per operation and Site: the resource is the path without a query, and
-// nothing in it belongs to one request.
+// nothing in it belongs to one request. Clients echo its extensions, and the echo is
+// compared.
 func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 	return x402.PaymentRequired{
 		X402Version: x402.Version,
-		Error:       reasonUnpaid,
+		Error:       "Payment required",
 		Resource: x402.Resource{
 			URL: s.Origin + op.Path, Description: op.Description, MimeType: typeJSON,
 			ServiceName: catalog.Service, Tags: op.Tags, IconURL: s.iconURL(),
 		},
 		Accepts:    []x402.Requirements{s.Terms.Requirements(op.Amount)},
-		Extensions: Extensions(op),
+		Extensions: map[string]json.RawMessage{"bazaar": bazaarOf(op), x402.ExtensionIdentifier: json.RawMessage(identifier)},
 	}
 }
 

@@ -64,9 +64,10 @@ func declaredErrors(op catalog.Operation) (sets []errorSet) {
 // 402 is the challenge, whatever its code.
 func errorSets(ops []opView) []errorSet {
 	name := strings.NewReplacer(" ", "", "Server ", "")
-	sets, seen := []errorSet{{Status: http.StatusTooManyRequests, Codes: []fault.Code{fault.RateLimited}}}, map[int]int{}
-	sets[0].Name, sets[0].Headers = "TooManyRequests", headersOf(sets[0])
-	for _, op := range ops {
+	documents := opView{Declared: []errorSet{{Status: http.StatusTooManyRequests, Codes: []fault.Code{fault.RateLimited}}}}
+	var sets []errorSet
+	seen := map[int]int{}
+	for _, op := range append([]opView{documents}, ops...) {
 		for i, e := range op.Declared {
 			known := slices.IndexFunc(sets, func(s errorSet) bool { return slices.Equal(s.Codes, e.Codes) })
 			switch {

@@ -173,7 +173,7 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, er
 		return nil, "", err
 	}
 	p.Data = p.data(string(offer))
-	p.Answers, p.Owed = quoteCodes(codesIn(p.Outcomes, fault.Answer)), quoteCodes(codesIn(p.Outcomes, fault.Owed))
+	p.Answers, p.Owed = quoted(codesIn(p.Outcomes, fault.Answer)), quoted(codesIn(p.Outcomes, fault.Owed))
 	var names []string
 	for _, f := range op.Fields {
 		names = append(names, "`"+f.Name+"`")
@@ -259,10 +259,7 @@ func hostOf(typed string) string {
 // data are the values that the script reads, as attributes.
 func (p *paywall) data(offer string) template.HTMLAttr {
 	said := map[bool]string{true: "yes"}
-	var owed []string
-	for _, c := range append(codesIn(p.Outcomes, fault.Owed), fault.InternalError) {
-		owed = append(owed, string(c))
-	}
+	owed := append(codesIn(p.Outcomes, fault.Owed), string(fault.InternalError))
 	rules, hints := map[string][][]string{"": rulesOf(p.Operation)}, map[string]string{}
 	showing(p.Fields, "", rules, hints)
 	n := x402.Network(p.Site.Terms.Network)

@@ -2,8 +2,6 @@ package discovery
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/base64"
 	"slices"
 	"strings"
 	"testing"
@@ -21,12 +19,11 @@ func parse(t *testing.T, page []byte) *html.Node {
 
 // checkPage is what holds for every page: nothing is loaded from anywhere but here, and
 // what scrolls has a name and is reached with the keyboard. Whether it is well formed
-// and accessible is judged in infra/clients, by html-validate and axe.
+// and accessible, and whether its policy stops anything of it, is judged in infra/clients.
 func checkPage(t *testing.T, page []byte, csp string) *html.Node {
 	t.Helper()
 	root := parse(t, page)
 	checkLoads(t, root)
-	checkInline(t, root, csp)
 	for _, n := range elements(root, "pre", "table") {
 		if attr(n.Parent, "tabindex") != "0" || attr(n.Parent, "aria-label") == "" {
 			t.Errorf("a scrolling %s without a name, or without the keyboard", n.Data)
@@ -47,38 +44,6 @@ func checkPage(t *testing.T, page []byte, csp string) *html.Node {
 		}
 	}
 	return root
-}
-
-// checkInline holds every inline style and script to the policy: each is named
-// in it by hash or by nonce, and the policy names no other.
-func checkInline(t *testing.T, root *html.Node, csp string) {
-	t.Helper()
-	for element, directive := range map[string]string{"style": "style-src", "script": "script-src"} {
-		allowed := map[string]bool{}
-		for _, d := range strings.Split(csp, "; ") {
-			if name, sources, _ := strings.Cut(d, " "); name == directive {
-				for _, source := range strings.Fields(sources) {
-					allowed[source] = false
-				}
-			}
-		}
-		for _, n := range elements(root, element) {
-			sum := sha256.Sum256([]byte(textOf(n)))
-			source := "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-			if nonce := attr(n, "nonce"); nonce != "" {
-				source = "'nonce-" + nonce + "'"
-			}
-			if _, ok := allowed[source]; !ok {
-				t.Errorf("the policy %q does not allow a <%s>", csp, element)
-			}
-			allowed[source] = true
-		}
-		for source, used := range allowed {
-			if !used {
-				t.Errorf("the policy allows %s %s, which the page does not use", directive, source)
-			}
-		}
-	}
 }
 
 func checkLoads(t *testing.T, root *html.Node) {
@@ -104,17 +69,6 @@ func checkLoads(t *testing.T, root *html.Node) {
 	}
 }
 
-func TestHighlightKeepsTheText(t *testing.T) {
-	for _, s := range []string{
-		"{\n  \"a\": \"<b>&\\\"x\\\\\", \"n\": -1.5e3, \"t\": true, \"z\": null, \"l\": []\n}", `"unterminated \`, `"`, "", "{}", "truth",
-	} {
-		root := parse(t, []byte("<pre>"+string(highlight(s))+"</pre>"))
-		same(t, "the text", s, textOf(root))
-		for _, n := range elements(root) {
-			if !slices.Contains([]string{"html", "head", "body", "pre", "b", "i", "u"}, n.Data) {
-				t.Errorf("%q: an element <%s>", s, n.Data)
-			}
-		}
-	}
-	same(t, "the elements", `{<b>"k"</b>: <i>"v"</i>, <b>"n"</b>: <u>1</u>}`, string(highlight(`{"k": "v", "n": 1}`)))
+func TestHighlight(t *testing.T) {
+	same(t, "the elements", `{<b>"k"</b>: <i>"&lt;&amp;&gt;&#39;"</i>, <b>"n"</b>: <u>1</u>}`, string(highlight(`{"k": "<&>'", "n": 1}`)))
 }

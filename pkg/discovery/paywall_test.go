@@ -181,10 +181,10 @@ func TestPaywallOfAVisit(t *testing.T) {
 }
 
 func TestPaywallNamesItsNetwork(t *testing.T) {
-	for network, want := range map[string][3]string{
-		"eip155:8453":  {"Base", "https://basescan.org", "https://mainnet.base.org"},
-		"eip155:84532": {"Base Sepolia", "https://sepolia.basescan.org", "https://sepolia.base.org"},
-		"eip155:31337": {"", "", ""},
+	for network, want := range map[string][4]string{
+		"eip155:8453":  {"Base", "https://basescan.org", "https://mainnet.base.org", "Base (eip155:8453)"},
+		"eip155:84532": {"Base Sepolia", "https://sepolia.basescan.org", "https://sepolia.base.org", "Base Sepolia, a test network (eip155:84532)"},
+		"eip155:31337": {"", "", "", "eip155:31337"},
 	} {
 		s := testSite()
 		s.Terms.Network = network
@@ -193,7 +193,7 @@ func TestPaywallNamesItsNetwork(t *testing.T) {
 			t.Fatal(err)
 		}
 		main := mainOf(parse(t, page))
-		same(t, network, want, [3]string{attr(main, "data-chain"), attr(main, "data-explorer"), attr(main, "data-rpc")})
+		same(t, network, want, [4]string{attr(main, "data-chain"), attr(main, "data-explorer"), attr(main, "data-rpc"), s.networkName()})
 		links := strings.Count(string(page), `href="`+want[1]+"/address/") + strings.Count(string(page), `href="`+want[1]+"/token/")
 		if explorer := want[1] != ""; explorer != (links == 2) {
 			t.Errorf("%s: %d links to the explorer", network, links)

@@ -72,7 +72,7 @@ func fieldSchema(f catalog.Field, d detail) schema {
 		s.Minimum = typed(f.Type, f.Minimum)
 	}
 	if d == named && f.Schema != "" {
-		s = schema{Ref: schemaRef(f.Schema)}
+		s = schema{Ref: "#/components/schemas/" + f.Schema}
 		if f.Nullable {
 			s = schema{OneOf: []schema{s, {Type: "null"}}}
 		}
@@ -187,9 +187,6 @@ func describe(f catalog.Field) string {
 	}
 	return f.Description + ": one of " + strings.Join(f.Enum, ", ")
 }
-
-// schemaRef is where the OpenAPI description has a schema.
-func schemaRef(name string) string { return "#/components/schemas/" + name }
 
 // namedSchemas are these schemas and those of what inside them has a name, each once,
 // in the order in which they are met.

@@ -77,21 +77,6 @@ func (s Site) shortNetworkName() string {
 	return s.Terms.Network
 }
 
-// explorer is where accounts and transactions of the network can be seen; empty where
-// there is none, and for play money, of which it would show nothing.
-func (s Site) explorer() string {
-	if s.PlayMoney {
-		return ""
-	}
-	return x402.Network(s.Terms.Network).Explorer
-}
-
-// chainID is the number in an EVM network's CAIP-2 name, as EIP-712 wants it.
-func (s Site) chainID() string {
-	_, id, _ := strings.Cut(s.Terms.Network, ":")
-	return id
-}
-
 // Caps are the numbers of a deployment's limits. 0 turns a limit off.
 type Caps struct {
 	// PerMinute are the units that one client may use in a minute. A request without a

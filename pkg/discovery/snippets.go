@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"encoding/json"
+	"errors"
 	"html"
 	"strings"
 )
@@ -36,25 +37,18 @@ const (
 // programs are those of the list with the values of a site.
 func programs(s Site) []snippet {
 	var list []snippet
-	if err := json.Unmarshal(must(assets.ReadFile("assets/snippets.json")), &list); err != nil {
+	var colored map[string]string // the markup of every file, by its name
+	err := errors.Join(json.Unmarshal(must(assets.ReadFile("assets/snippets.json")), &list), json.Unmarshal([]byte(generated("colored.json")), &colored))
+	if err != nil {
 		panic(err)
 	}
 	own := strings.NewReplacer(documentedOrigin, s.Origin, documentedNetwork, s.Terms.Network, documentedAsset, s.Terms.Asset)
 	ownMarkup := strings.NewReplacer(documentedOrigin, html.EscapeString(s.Origin), documentedNetwork, html.EscapeString(s.Terms.Network),
 		documentedAsset, html.EscapeString(s.Terms.Asset))
-	colored := must(assets.ReadFile(coloredFile))
 	for i := range list {
 		raw := must(assets.ReadFile("assets/snippets/" + list[i].File))
 		list[i].Code = strings.TrimSuffix(own.Replace(string(raw)), "\n")
-		_, markup, _ := strings.Cut(string(colored), coloredBegin(list[i].File))
-		markup, _, _ = strings.Cut(markup, "<!--")
-		list[i].markup = strings.TrimSuffix(ownMarkup.Replace(markup), "\n")
+		list[i].markup = strings.TrimSuffix(ownMarkup.Replace(colored[list[i].File]), "\n")
 	}
 	return list
 }
-
-// coloredFile is the markup of every file of assets/snippets, each after the line
-// that coloredBegin makes of its name. The markup has no other comment.
-const coloredFile = "assets/generated/colored.html"
-
-func coloredBegin(file string) string { return "<!-- " + file + " -->\n" }

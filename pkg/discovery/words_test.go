@@ -60,25 +60,3 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
-
-func TestNetworkName(t *testing.T) {
-	for network, want := range map[string]string{
-		"eip155:8453": "Base (eip155:8453)", "eip155:84532": "Base Sepolia, a test network (eip155:84532)", "eip155:1": "eip155:1",
-	} {
-		s := testSite()
-		s.Terms.Network = network
-		if got := s.networkName(); got != want {
-			t.Errorf("%s: %q", network, got)
-		}
-		if got := s.chainID(); "eip155:"+got != network {
-			t.Errorf("%s: chain %s", network, got)
-		}
-	}
-}
-
-func TestEncode(t *testing.T) {
-	got := string(encode(object{{"z", 1}, {"a", object{}}, {"<&>", "<&>"}, {"s", []schema{{Minimum: 0, Additional: new(bool)}}}}))
-	if want := `{"z":1,"a":{},"<&>":"<&>","s":[{"additionalProperties":false,"minimum":0}]}`; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}

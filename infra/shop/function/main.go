@@ -14,6 +14,7 @@ import (
 
 	"github.com/akrylysov/algnhsa"
 	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-sdk-go-v2/config"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
@@ -22,7 +23,11 @@ import (
 )
 
 func main() {
-	table, err := dynamo.Open(context.Background(), os.Getenv("LEDGER_TABLE"))
+	aws, err := config.LoadDefaultConfig(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	table, err := dynamo.Open(context.Background(), aws, os.Getenv("LEDGER_TABLE"))
 	if err != nil {
 		log.Fatal(err)
 	}

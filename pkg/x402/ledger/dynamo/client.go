@@ -16,7 +16,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
@@ -37,19 +36,16 @@ const (
 )
 
 // Open returns the table with a name or an ARN, which it looks at first. Its region,
-// credentials and endpoint are found as the AWS SDK finds them for every program: in
-// the environment (AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB), in the shared configuration,
-// or from the machine that it runs on. Open creates nothing: a table that is missing or
-// lacks its key, its index or the end of old items (TTL) is an error that says so.
+// credentials and endpoint are those of c, as config.LoadDefaultConfig of the AWS SDK finds
+// them for every program: in the environment (AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB), in the
+// shared configuration, or from the machine that it runs on. Open creates nothing: a table
+// that is missing or lacks its key, its index or the end of old items (TTL) is an error that
+// says so.
 //
 // Open needs the permissions dynamodb:DescribeTable and DescribeTimeToLive; what the
 // table does needs GetItem, PutItem and UpdateItem, and Query of its index and Scan for
 // the operator's lists.
-func Open(ctx context.Context, table string) (*Table, error) {
-	c, err := config.LoadDefaultConfig(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("dynamo: %w", err)
-	}
+func Open(ctx context.Context, c aws.Config, table string) (*Table, error) {
 	if c.Region == "" {
 		return nil, errors.New("dynamo: no AWS region is configured; AWS_REGION names one")
 	}

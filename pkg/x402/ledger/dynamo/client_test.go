@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -245,17 +246,12 @@ func TestOpen(t *testing.T) {
 				replies(status, reply)(w, r)
 			}))
 			defer s.Close()
-			t.Setenv("AWS_CONFIG_FILE", "/dev/null")
-			t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
-			t.Setenv("AWS_ACCESS_KEY_ID", "AKID")
-			t.Setenv("AWS_SECRET_ACCESS_KEY", "s")
-			t.Setenv("AWS_ENDPOINT_URL_DYNAMODB", s.URL)
-			t.Setenv("AWS_REGION", "")
-			if _, err := dynamo.Open(t.Context(), "t"); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
+			config := aws.Config{BaseEndpoint: &s.URL, Credentials: credentials.NewStaticCredentialsProvider("AKID", "s", "")}
+			if _, err := dynamo.Open(t.Context(), config, "t"); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
 				t.Errorf("without a region: %v", err)
 			}
-			t.Setenv("AWS_REGION", "eu-north-1")
-			table, err := dynamo.Open(t.Context(), "t")
+			config.Region = "eu-north-1"
+			table, err := dynamo.Open(t.Context(), config, "t")
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("Open = %v, want %q", err, c.want)
 			}

@@ -1,7 +1,8 @@
 // Package dynamo keeps the payment ledger and the limits in one DynamoDB table. Open
 // returns a Table, which is all that a seller needs:
 //
-//	table, err := dynamo.Open(ctx, "ledger")
+//	aws, err := config.LoadDefaultConfig(ctx) // of aws-sdk-go-v2
+//	table, err := dynamo.Open(ctx, aws, "ledger")
 //	seller, err := x402http.New(x402http.Config{Ledger: table, Limits: table, …})
 //
 // # The table
