@@ -50,17 +50,15 @@ type Target struct {
 	Addrs []netip.Addr
 }
 
-// Connector finds and reaches public hosts, and no others. *Dialer is one;
-// tests of lookups have their own.
+// Connector finds and reaches public hosts, and no others.
 type Connector interface {
 	// Resolve asks for every A and AAAA address of a name and checks all of
 	// them. Its errors are those of a Resolver and blocked_address.
 	Resolve(ctx context.Context, name string) (Target, error)
 
 	// Dial connects to the target's addresses in turn and returns the
-	// connection with the peer that it reached. Each address has its share of
-	// the time that ctx leaves. Its errors are faults (connect_failed,
-	// blocked_address) or wrap ErrNoRoute.
+	// connection with the peer that it reached. Its errors are connect_failed and
+	// blocked_address, or wrap ErrNoRoute.
 	Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error)
 }
 
@@ -79,8 +77,7 @@ var (
 
 // Dialer is the Connector of production: it resolves a name once, refuses it
 // when any of its addresses is not public, and connects to the literal
-// addresses that it checked. It is safe for concurrent use. It speaks TCP only
-// and knows no proxies.
+// addresses that it checked. It is safe for concurrent use.
 type Dialer struct {
 	Resolver Resolver
 	// Connect opens a "tcp" connection to a literal ip:port. It is for tests whose

@@ -69,7 +69,9 @@ func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	for _, d := range parse(t, "code.go").Decls {
 		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
 			for _, s := range g.Specs {
-				constants[s.(*ast.ValueSpec).Names[0].Name] = true
+				v := s.(*ast.ValueSpec)
+				typ, _ := v.Type.(*ast.SelectorExpr) // of fault.Code
+				constants[v.Names[0].Name] = typ != nil && typ.Sel.Name == "Code"
 			}
 		}
 	}

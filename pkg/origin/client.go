@@ -84,8 +84,8 @@ func Greet(ctx context.Context, c guard.Connector, t guard.Target, hellos ...Hel
 	return netip.Addr{}, f.Info().Newf(verdict, "%s What was offered to the host may have been too narrow.", f.Public())
 }
 
-// ErrSilence says that a host had accepted a connection, and had all of the caller's
-// time, and that its handshake or its answer was not complete then.
+// ErrSilence says that a host had accepted a connection and had all of the caller's
+// time for its handshake and its answer.
 var ErrSilence = errors.New("origin: the host is silent")
 
 // Late is the error of a connected host whose answer is not complete when ctx ends:
@@ -99,8 +99,7 @@ func Late(ctx context.Context) error {
 
 // Fault gives an error of this package or of a guard.Connector its code: its own, or
 // the tool's time-out for one that says nothing about the target and, marked as its
-// silence (fault.Error.Silence), for ErrSilence. Only that is called a time-out of the
-// host. Any other error is returned as it is while ctx goes on.
+// silence (fault.Error.Silence), for ErrSilence.
 func Fault(ctx context.Context, err error, timeout fault.Code) error {
 	switch {
 	case errors.As(err, new(*fault.Error)):

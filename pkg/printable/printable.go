@@ -172,41 +172,49 @@ func Log(l *slog.Logger) *slog.Logger {
 
 // Handle implements slog.Handler.
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
-	clean := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	attrs := make([]slog.Attr, 0, r.NumAttrs())
 	r.Attrs(func(a slog.Attr) bool {
-		clean.AddAttrs(allReadable(a)...)
+		attrs = append(attrs, slog.Attr{Key: a.Key, Value: readable(a.Value.Resolve())})
 		return true
 	})
+	clean := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	clean.AddAttrs(attrs...)
 	return h.Handler.Handle(ctx, clean)
 }
 
 // WithAttrs implements slog.Handler.
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return handler{h.Handler.WithAttrs(allReadable(attrs...))}
+	return handler{h.Handler.WithAttrs(allReadable(attrs))}
 }
 
 // WithGroup implements slog.Handler.
 func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name)} }
 
-func allReadable(attrs ...slog.Attr) []slog.Attr {
+func allReadable(attrs []slog.Attr) []slog.Attr {
 	clean := make([]slog.Attr, len(attrs))
 	for i, a := range attrs {
-		v := a.Value.Resolve()
-		switch x := v.Any().(type) {
-		case string:
-			v = slog.StringValue(Text(x))
-		case []slog.Attr:
-			v = slog.GroupValue(allReadable(x...)...)
-		case error:
-			v = slog.StringValue(Text(x.Error()))
-		case map[string]string:
-			texts := make(map[string]string, len(x))
-			for key, value := range x {
-				texts[Text(key)] = Text(value)
-			}
-			v = slog.AnyValue(texts)
-		}
-		clean[i] = slog.Attr{Key: a.Key, Value: v}
+		clean[i] = slog.Attr{Key: a.Key, Value: readable(a.Value.Resolve())}
 	}
 	return clean
+}
+
+func readable(v slog.Value) slog.Value {
+	switch v.Kind() {
+	case slog.KindString:
+		return slog.StringValue(Text(v.String()))
+	case slog.KindGroup:
+		return slog.GroupValue(allReadable(v.Group())...)
+	default:
+	}
+	switch x := v.Any().(type) {
+	case error:
+		return slog.StringValue(Text(x.Error()))
+	case map[string]string:
+		clean := make(map[string]string, len(x))
+		for key, value := range x {
+			clean[Text(key)] = Text(value)
+		}
+		return slog.AnyValue(clean)
+	}
+	return v
 }

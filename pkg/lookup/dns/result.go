@@ -42,8 +42,7 @@ func ParseQuery(q url.Values) (Query, error) {
 }
 
 // TypeParam reads a record type in either letter case from the parameter with
-// the given name, DefaultType if it is absent. An unknown, empty or repeated
-// value is invalid_type.
+// the given name, DefaultType if it is absent.
 func TypeParam(q url.Values, name string) (string, error) {
 	values, ok := q[name]
 	switch {

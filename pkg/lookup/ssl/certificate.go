@@ -103,9 +103,7 @@ func namesText(names []string) []string {
 }
 
 // alternativeNames collects the dNSName entries of every subjectAltName
-// extension (RFC 5280 §4.2.1.6) in what follows the key: issuerUniqueID,
-// subjectUniqueID and extensions, all of them optional. What is malformed is
-// passed over.
+// extension (RFC 5280 §4.2.1.6) in what follows the key. What is malformed is passed over.
 func alternativeNames(rest cryptobyte.String) []string {
 	var names []string
 	var tag asn1.Tag
@@ -172,10 +170,7 @@ func readOID(s *cryptobyte.String, out *string) bool {
 
 // readName writes the content of an RDNSequence by RFC 4514: the last RDN
 // first, the attributes of one RDN joined by "+" in the order of the
-// certificate. An attribute whose type has a short name shows its value as text if
-// the value is text by its type; everything else is "#" and the value's DER in
-// hex. Beyond the characters that RFC 4514 §2.4 requires, control characters
-// are escaped.
+// certificate.
 func readName(rdns cryptobyte.String, out *string) bool {
 	var parts []string
 	for !rdns.Empty() {
@@ -200,7 +195,8 @@ func readName(rdns cryptobyte.String, out *string) bool {
 	return true
 }
 
-// readAttribute reads one AttributeTypeAndValue.
+// readAttribute reads one AttributeTypeAndValue. One whose type has a short name shows its
+// value as text if it is text by its type; everything else is "#" and the value's DER.
 func readAttribute(rdn *cryptobyte.String, out *string) bool {
 	var attribute, element, value cryptobyte.String
 	var tag asn1.Tag

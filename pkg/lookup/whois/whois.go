@@ -43,14 +43,12 @@ type Result struct {
 	// Status is as published, at most 64 words; never nil.
 	Status    []string   `json:"status" doc:"Registry status strings as published"`
 	Registrar *Registrar `json:"registrar" doc:"Registrar; null when RDAP omitted it" schema:"Registrar"`
-	// CreatedAt, UpdatedAt and ExpiresAt are the events registration, last
-	// changed and expiration of RFC 9083 §10.2.3, as RFC 3339 in UTC with whole
-	// seconds; nil without one, or without a date that can be read.
+	// CreatedAt, UpdatedAt and ExpiresAt are events of RFC 9083 §10.2.3, as RFC 3339 in
+	// UTC with whole seconds; nil without one, or without a date that can be read.
 	CreatedAt *string `json:"created_at" doc:"Registration event, ISO 8601 UTC" show:"time"`
 	UpdatedAt *string `json:"updated_at" doc:"Last-changed event, ISO 8601 UTC" show:"time"`
 	ExpiresAt *string `json:"expires_at" doc:"Expiration event, ISO 8601 UTC" show:"time"`
-	// Nameservers are host names in lower case without the trailing dot, each
-	// once, in the order received, at most 64; never nil.
+	// Nameservers are each there once, in the order received, at most 64; never nil.
 	Nameservers []string `json:"nameservers" doc:"LDH nameserver hostnames, lowercase, no trailing dot"`
 	// DNSSEC is true only when secureDNS.delegationSigned is the boolean true.
 	DNSSEC bool `json:"dnssec" doc:"The registry's secureDNS delegationSigned"`
