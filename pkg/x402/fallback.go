@@ -77,8 +77,7 @@ func (f *Fallback) asksFirst() string {
 }
 
 // verification is what the primary says about the payment's signature, or the fallback
-// where the primary gave no verdict. A reason about the payer is final, whichever gives
-// it. No money moves, so that nothing of this is in doubt or on record.
+// where the primary gave no verdict. A reason about the payer is final.
 func (a *attempt) verification(ctx context.Context) Verification {
 	ctx, cancel := context.WithTimeout(ctx, verifyBudget)
 	defer cancel()
@@ -102,8 +101,7 @@ func (a *attempt) verification(ctx context.Context) Verification {
 }
 
 // settleWithFallback takes a payment to the primary and, where the rules let it, to
-// the fallback. One that refused it for a reason about its payer is asked alone, with
-// the whole budget.
+// the fallback. One that refused it before is asked alone, with the whole budget.
 func (a *attempt) settleWithFallback(ctx context.Context, h *ledger.Hold, t *attempted, budget time.Duration) {
 	f, r := a.gate.Fallback, h.Record()
 	primary := source{a.gate.Facilitator, f.Primary, false, &f.primary}
@@ -132,11 +130,9 @@ func (a *attempt) settleWithFallback(ctx context.Context, h *ledger.Hold, t *att
 }
 
 // askSecond asks the fallback. Without doubt it takes the place of a primary that has
-// done nothing with the payment; where both have not, the answer is the primary's, and it
-// counts as sent if it was sent to either. In doubt, if it says that it has made the
-// payment, the chain confirms it, or nobody can. Whatever else it says leaves the doubt
-// that there was, and it is not pinned to the payment: only the facilitator that may have
-// been sent it before can say how that ended.
+// done nothing with the payment; where both have not, the answer is the primary's. In
+// doubt, if it says that it has made the payment, the chain confirms it, or nobody can.
+// Whatever else it says leaves the doubt that there was, and is not pinned to the payment.
 func (a *attempt) askSecond(ctx context.Context, h *ledger.Hold, t *attempted, second source, doubtful bool) {
 	budget := min(fallbackBudget, a.spare())
 	if doubtful && a.gate.Evidence != nil {
@@ -182,8 +178,7 @@ func (a *attempt) checkFallback(ctx context.Context, h *ledger.Hold, t *attempte
 
 // ask takes the payment to one facilitator of two, within a budget, and has the record
 // name it before. Where the first answer has less than that and leaves doubt, the same
-// is sent once more. Nothing but success clears that doubt. A payment whose transaction
-// the facilitator has named is on its way, and is looked up on the chain.
+// is sent once more. Nothing but success clears that doubt.
 func (a *attempt) ask(ctx context.Context, h *ledger.Hold, f source, first, budget time.Duration) Settlement {
 	end := a.gate.Now().Add(budget)
 	left := func() time.Duration { return end.Sub(a.gate.Now()) }
@@ -245,8 +240,7 @@ func resent(first, again Settlement) Settlement {
 }
 
 // Bounds of a breaker: after how many payments in a row that met a time-out or a fault
-// of a facilitator's operator it is left alone (a request and its resend count once), and
-// for how long. Then one live payment is taken to it, and its outcome decides.
+// of a facilitator's operator it is left alone, and for how long.
 const (
 	breakerFailures = 5
 	breakerPause    = 30 * time.Second
@@ -291,9 +285,8 @@ func (b *breaker) leave(now time.Time, s Settlement, recovered bool) {
 	}
 }
 
-// operatorsFault says that a facilitator is down or misconfigured, as far as one
-// payment shows it. It is false for everything that a payer can cause, or else a
-// payer could close a facilitator for all.
+// operatorsFault says that a facilitator is down or misconfigured. It is false for
+// everything that a payer can cause, or else a payer could close a facilitator for all.
 func operatorsFault(s Settlement) bool {
 	switch s.Class { //nolint:exhaustive // what else a facilitator replies is about the payer
 	case NotSent:

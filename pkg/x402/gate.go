@@ -124,13 +124,10 @@ type Request struct {
 	Payload strictjson.Object
 	Offer   *Offer
 	// Window is for how long after it was given an answer to this request stands
-	// for a purchase without a key (design §21 D). It is written with the answer. With
-	// 0 a purchase ends with its answer.
+	// for a purchase without a key (design §21 D). It is written with the answer.
 	Window time.Duration
-	// Client is the sender, as the Slots tell clients apart.
-	Client string
-	// Meter counts the request; nil counts nothing.
-	Meter Meter
+	Client string // the sender, as the Slots tell clients apart
+	Meter  Meter  // counts the request; nil counts nothing
 	// Keys are the values of the header Idempotency-Key, or of what carries the
 	// purchase key on another transport.
 	Keys []string
@@ -147,13 +144,10 @@ type Request struct {
 // Job is the work that is paid for.
 type Job struct {
 	// Fingerprint names the request: method, path, the operation's parameters
-	// after normalisation. The receipt says it, so that it is printable ASCII and
-	// holds nothing that the payer may not show.
+	// after normalisation. The receipt says it, so that it is printable ASCII.
 	Fingerprint string
-	// Budget is what Run may take.
-	Budget time.Duration
-	// Timeout is the fault when Run cannot have its budget; its class is owed.
-	Timeout fault.Info
+	Budget      time.Duration // what Run may take
+	Timeout     fault.Info    // the fault when Run cannot have its budget; its class is owed
 	// NoImplicitRetry says that without a purchase key every payment is another
 	// purchase, because there is no answer that two of them could share (ping).
 	NoImplicitRetry bool
@@ -215,12 +209,8 @@ type Outcome struct {
 
 // PaymentStatus is what an answer says about its payment.
 type PaymentStatus struct {
-	// Charged says whether money has moved for this authorization; nil when
-	// that is not known.
-	Charged *bool
-	// Retryable says that the same signature may be sent again without a new
-	// charge.
-	Retryable bool
+	Charged   *bool // whether money has moved for this authorization; nil is not known
+	Retryable bool  // the same signature may be sent again without a new charge
 }
 
 // Trace is what the request's log line says about its payment.

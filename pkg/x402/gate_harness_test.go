@@ -324,7 +324,7 @@ func (b *harness) key(header string) string {
 func (b *harness) rewrite(header string, change func(r *ledger.Record)) {
 	b.t.Helper()
 	r := b.stored(header)
-	r.Version, r.WriteID = r.Version+1, "rewritten"
+	r.Version, r.WriteID = r.Version+1, fmt.Sprint("rewritten ", r.Version+1)
 	change(&r)
 	ledgertest.MustPut(b.t, b.store, r)
 }

@@ -137,46 +137,37 @@ func TestAssetRespelled(t *testing.T) {
 	})
 }
 
-// A transfer without a request is on record, too: a request with its nonce is not
-// told that nothing was charged. A signature that cannot be recovered could be
-// anybody's, and gets no receipt.
+// A transfer without a request is on record, too: its payer is told what holds of it, as
+// long as it is due and once it is closed, and that he was charged. A signature that cannot
+// be recovered could be anybody's, and gets no receipt.
 func TestMoneyWithoutARequest(t *testing.T) {
-	for name, change := range map[string]func(*x402test.Draft){"a key": nil, "a contract wallet": contractPayer} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			b.verify = x402.Verification{Valid: true}
-			h := b.sign(change)
-			l := ledger.New(b.store, time.Now, func() string { return "seen" })
-			if _, _, err := l.Testify(t.Context(), ledger.Witness{
-				Key: b.key(h), Receipt: ledger.Receipt{Transaction: tx}, At: time.Now(), Of: func(ledger.Record) bool { return true },
-			}); err != nil {
-				t.Fatal(err)
-			}
-			b.expect(name, b.ask(h, "GET /a"), 402, fault.PaymentRequired, "true", false, change == nil)
-			if change == nil {
-				b.expect("wrong parameter", b.askWith(h, "GET /a", lookup.Fault(lookup.InvalidDomain, nil)), 400, lookup.InvalidDomain, "true", false, true)
-			}
-			b.expectCalls("money without a request", 0, 0)
-		})
-	}
-	// What its payer is told, as long as it is due and once it is closed.
-	for told, end := range map[string]ledger.Event{
-		"is due back": "", "refunded by transaction 0xback": ledger.EventRefund, "authorization already used": ledger.EventAttest,
+	for told, c := range map[string]struct {
+		payer func(*x402test.Draft)
+		end   ledger.Event
+	}{
+		"is due back": {}, "refunded by transaction 0xback": {end: ledger.EventRefund}, "authorization already used": {end: ledger.EventAttest},
+		"comes without another charge": {payer: contractPayer},
 	} {
 		within(t, nil, func(t *testing.T, b *harness) {
-			h := b.sign(nil)
+			b.verify = x402.Verification{Valid: true}
+			h := b.sign(c.payer)
 			l := ledger.New(b.store, time.Now, rand.Text)
 			r, _, err := l.Testify(t.Context(), ledger.Witness{Key: b.key(h), Receipt: ledger.Receipt{Transaction: tx}, At: time.Now()})
-			if err == nil && end != "" {
-				_, err = l.Apply(t.Context(), *r, end, ledger.Change{Transaction: "0xback"})
+			if err == nil && c.end != "" {
+				_, err = l.Apply(t.Context(), *r, c.end, ledger.Change{Transaction: "0xback"})
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			out := b.ask(h, "GET /a")
-			b.expect(told, out, 402, fault.PaymentRequired, "true", false, true)
+			b.expect(told, out, 402, fault.PaymentRequired, "true", false, c.payer == nil)
 			if !strings.HasSuffix(out.Fault.Public(), told) {
 				t.Errorf("the payer is told %q, want %q", out.Fault.Public(), told)
 			}
+			if c.payer == nil {
+				b.expect("wrong parameter", b.askWith(h, "GET /a", lookup.Fault(lookup.InvalidDomain, nil)), 400, lookup.InvalidDomain, "true", false, true)
+			}
+			b.expectCalls(told, 0, 0)
 		})
 	}
 }

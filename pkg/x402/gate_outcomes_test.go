@@ -1,6 +1,7 @@
 package x402_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,221 +32,190 @@ func TestInvalidParametersAreNotCharged(t *testing.T) {
 	})
 }
 
-func TestSettlementOutcomes(t *testing.T) {
-	for _, c := range []struct {
-		name      string
-		s, then   x402.Settlement
-		status    int
-		code      fault.Code
-		charged   string
-		retryable bool
-		state     ledger.State
-	}{
-		{"refused", declined(), moved(), 402, fault.PaymentRequired, "false", false, ledger.Refused},
-		{"nonce used, first attempt", usedNonce(), moved(), 402, fault.PaymentRequired, "false", false, ledger.Refused},
-		{"unavailable", unreached(), moved(), 503, fault.FacilitatorUnavailable, "false", true, ledger.Refused},
-		{"unauthorized", x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnauthorized}, moved(), 503, fault.FacilitatorUnauthorized, "false", true, ledger.Refused},
-		{"turned away", turned(), moved(), 503, fault.FacilitatorUnauthorized, "false", true, ledger.Refused},
-		{"unknown", x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, moved(), 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
-		{"forgotten class", x402.Settlement{}, moved(), 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
-		// Without a chain it is paid then, in the transaction that was named before.
-		{"unknown, and used", x402.Settlement{Class: x402.Unknown, Reason: "timeout", Transaction: tx}, usedNonce(), 503, fault.SettlementUncertain, "null", true, ledger.Uncertain},
+// What the facilitator says to one request, or to two of the same signature, and what the
+// chain says where it is asked: answer, record and PAYMENT-RESPONSE. What follows from
+// which words is in TestConclusions; here is which words a facilitator's are, when the
+// chain is asked, and what it is asked and shows. A facilitator looks at the window before
+// the nonce, so that what it says at the end of the window is about that. A refusal that
+// was not proven, of a window that is over, has no failed PAYMENT-RESPONSE, which tells
+// the payer to sign anew: a third party can have submitted the payment since.
+func TestSettlements(t *testing.T) {
+	t.Parallel()
+	away := errors.New("the node is away")
+	paid, never := &x402.Finding{Verdict: x402.Paid, Transaction: tx}, &x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}
+	open, unseen := &x402.Finding{Verdict: x402.StillOpen}, &x402.Finding{Cause: away}
+	expired := x402.Settlement{Class: x402.Refused, Reason: "valid_before", Expired: true}
+	named := x402.Settlement{Class: x402.Unknown, Reason: "timeout", Transaction: tx}
+	noKey := x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnauthorized}
+	type said = []x402.Settlement
+	type row struct {
+		said    said
+		chain   *x402.Finding // nil: no node
+		late    time.Duration // what the reply takes, of a window of 8 s
+		wait    time.Duration // before the second request; 0 is a second
+		status  int
+		code    fault.Code // "" for that of the status
+		charged string
+		state   ledger.State
+		asked   int
+		silent  bool // a refusal without a failed PAYMENT-RESPONSE
+	}
+	unpaid := func(state ledger.State, s ...x402.Settlement) row {
+		return row{said: s, status: 402, charged: "false", state: state}
+	}
+	atDoor := func(code fault.Code, s ...x402.Settlement) row {
+		return row{said: s, status: 503, code: code, charged: "false", state: ledger.Refused}
+	}
+	answered := func(s ...x402.Settlement) row {
+		return row{said: s, status: 200, charged: "true", state: ledger.Redeemed}
+	}
+	unsure := func(state ledger.State, s ...x402.Settlement) row {
+		return row{said: s, status: 503, charged: "null", state: state}
+	}
+	seen := func(r row, f *x402.Finding) row { r.chain, r.asked = f, 1; return r }
+	late := func(r row, d time.Duration) row { r.late = d; return r }
+	over := func(r row) row { r.wait, r.silent = 10*time.Minute, r.chain != never; return r }
+	for name, c := range map[string]row{
+		"refused":                 unpaid(ledger.Refused, declined()),
+		"refused, then moved":     answered(declined(), moved()),
+		"used":                    unpaid(ledger.Refused, usedNonce()),
+		"unavailable":             atDoor(fault.FacilitatorUnavailable, unreached()),
+		"unavailable, then moved": answered(unreached(), moved()),
+		"unauthorized":            atDoor(fault.FacilitatorUnauthorized, noKey),
+		"turned away":             atDoor(fault.FacilitatorUnauthorized, turned()),
+		"turned away, then moved": answered(turned(), moved()),
+		"unknown":                 unsure(ledger.Uncertain, lost()),
+		"unknown, then moved":     answered(lost(), moved()),
+		"forgotten class":         unsure(ledger.Uncertain, x402.Settlement{}),
+		"unknown, then used":      answered(named, usedNonce()), // paid, in the transaction that was named before
+
+		"refused, with time left":      late(seen(unpaid(ledger.Refused, declined()), never), 2*time.Second-1),
+		"refused at the end":           late(seen(unpaid(ledger.Refused, declined()), never), 2*time.Second),
+		"unknown, never":               seen(unpaid(ledger.Refused, lost()), never),
+		"used, never":                  seen(unpaid(ledger.Refused, usedNonce()), never),
+		"expired by its clock, never":  seen(unpaid(ledger.Refused, expired), never),
+		"named, and nobody can tell":   seen(unsure(ledger.Uncertain, named), unseen),
+		"used, and nobody can tell":    seen(unsure(ledger.Uncertain, usedNonce()), unseen),
+		"not sent, then unknown, open": seen(unsure(ledger.Uncertain, noKey, lost()), open),
+
+		"refused twice":              unpaid(ledger.Refused, declined(), declined()),
+		"refused, then used":         answered(declined(), usedNonce()),
+		"refused twice, paid":        seen(answered(declined(), declined()), paid),
+		"refused, used, paid":        seen(answered(declined(), usedNonce()), paid),
+		"refused twice, never":       seen(unpaid(ledger.Refused, declined(), declined()), never),
+		"refused, used, never":       seen(unpaid(ledger.Refused, declined(), usedNonce()), never),
+		"refused twice, open":        seen(unpaid(ledger.Refused, declined(), declined()), open),
+		"refused, used, open":        seen(unsure(ledger.Uncertain, declined(), usedNonce()), open),
+		"refused twice, cannot tell": seen(unsure(ledger.Refused, declined(), declined()), unseen),
+		"refused, used, cannot tell": seen(unsure(ledger.Uncertain, declined(), usedNonce()), unseen),
+
+		"refused, over, paid":        over(seen(answered(declined(), expired), paid)),
+		"refused, over, never":       over(seen(unpaid(ledger.Refused, declined(), expired), never)),
+		"refused, over, open":        over(seen(unpaid(ledger.Refused, declined(), expired), open)),
+		"refused, over, cannot tell": over(seen(unpaid(ledger.Refused, declined(), expired), unseen)),
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *harness) {
-				b.settle = settles(c.s, c.then)
-				h := b.sign(nil)
-				out := b.ask(h, "GET /a")
-				b.expect("first", out, c.status, c.code, c.charged, c.retryable, false)
-				if last := out.Trace.States[len(out.Trace.States)-1]; last != c.state || out.Trace.Class != c.s.Class.String() {
-					t.Errorf("state %s, want %s; class %s", last, c.state, out.Trace.Class)
+				chain := &fakeEvidence{}
+				if b.withParts(nil, nil); c.chain != nil {
+					chain.f = *c.chain
+					b.withParts(nil, chain)
 				}
-				if failed := out.Receipt; (c.s.Class == x402.Refused) != (failed != nil) || (failed != nil && (failed.Success || failed.ErrorReason != c.s.Reason)) {
-					t.Errorf("PAYMENT-RESPONSE of the failure: %+v", failed)
+				b.settle = func(_ context.Context, n int) x402.Settlement { time.Sleep(c.late); return c.said[n-1] }
+				h := b.sign(func(d *x402test.Draft) {
+					if c.late > 0 {
+						d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 8)
+					}
+				})
+				var out x402.Outcome
+				for range c.said {
+					out = b.ask(h, "GET /a")
+					time.Sleep(cmp.Or(c.wait, time.Second))
 				}
-				b.expectCalls("first", 1, 0)
-				time.Sleep(time.Second)
-				again := b.ask(h, "GET /a")
-				b.expect("same signature again", again, 200, "", "true", false, true)
-				if again.Receipt.Transaction != tx {
-					t.Errorf("the receipt is %+v", again.Receipt)
+				if c.late > 0 && c.late < 2*time.Second {
+					c.asked = 0
 				}
-				b.expectCalls("second", 2, 1)
+				code := cmp.Or(c.code, map[int]fault.Code{402: fault.PaymentRequired, 503: fault.SettlementUncertain}[c.status])
+				b.expect(name, out, c.status, code, c.charged, c.status == 503, c.status == 200)
+				last, first, r := c.said[len(c.said)-1], c.said[0], b.stored(h)
+				disproved := c.chain == never && c.asked > 0 && c.wait == 0
+				if r.State != c.state || r.Disproved != disproved || out.Trace.UsedAsPaid != (last.NonceUsed && c.status == 200 && c.chain == nil) {
+					t.Errorf("%s, disproved %v, used as paid %v", r.State, r.Disproved, out.Trace.UsedAsPaid)
+				}
+				if failed := out.Receipt != nil && !out.Receipt.Success; failed != (c.status == 402 && !c.silent) {
+					t.Errorf("PAYMENT-RESPONSE %+v", out.Receipt)
+				}
+				blind := out.Trace.UsedAsPaid && first.Transaction == "" // nobody has told in which transaction
+				if c.status == 200 && (out.Receipt.Transaction == tx) == blind || c.wait == 0 && out.Trace.Class != last.Class.String() {
+					t.Errorf("receipt %+v, class %s", out.Receipt, out.Trace.Class)
+				}
+				if len(chain.asked) < c.asked || c.wait == 0 && len(chain.asked) > c.asked {
+					t.Fatalf("the chain was asked %d times", len(chain.asked))
+				}
+				for _, q := range chain.asked {
+					sent := last.Class == x402.Unknown || len(c.said) > 1
+					if q.Sent != sent || q.Transaction != cmp.Or(last.Transaction, first.Transaction) {
+						t.Errorf("asked %+v", q)
+					}
+				}
+				if c.chain == unseen && c.wait == 0 && !errors.Is(out.Trace.Cause, away) {
+					t.Errorf("cause %v", out.Trace.Cause)
+				}
 			})
 		})
 	}
 }
 
-// A verdict that could not be recorded is reported to the operator, whatever the
-// answer to the payer is; a verdict that is on record is not.
+// A verdict that could not be recorded is reported to the operator, and a definite one is
+// answered only when it is on record: if its write failed, or the lease was lost to another
+// attempt, which is not overwritten, the answer is uncertain.
 func TestUnrecorded(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		settle x402.Settlement
+	owed := lookup.Fault(lookup.DNSTimeout, nil)
+	never := x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}
+	noKey := x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnauthorized}
+	for name, c := range map[string]struct {
+		said   x402.Settlement
+		chain  x402.Finding
 		fails  []int // the writes that fail
+		steals bool  // another attempt takes the lease
 		work   error
 		status int
+		code   fault.Code
 	}{
-		{"answered", moved(), nil, nil, 200},
-		{"settlement", moved(), []int{1}, nil, 200},
-		{"answer", moved(), []int{2}, nil, 200},
-		{"owed lookup", moved(), []int{2}, lookup.Fault(lookup.DNSTimeout, nil), 504},
-		{"settlement and owed lookup", moved(), []int{1, 2}, lookup.Fault(lookup.DNSTimeout, nil), 504},
-		{"refused", declined(), nil, nil, 402},
-		{"in doubt", x402.Settlement{Class: x402.Unknown}, nil, nil, 503},
+		"answered":                   {said: moved(), status: 200},
+		"settlement":                 {said: moved(), fails: []int{1}, status: 200},
+		"answer":                     {said: moved(), fails: []int{2}, status: 200},
+		"owed lookup":                {said: moved(), fails: []int{2}, work: owed, status: 504, code: lookup.DNSTimeout},
+		"settlement and owed lookup": {said: moved(), fails: []int{1, 2}, work: owed, status: 504, code: lookup.DNSTimeout},
+		"refused":                    {said: declined(), fails: []int{1}, status: 503, code: fault.SettlementUncertain},
+		"refused, lost":              {said: declined(), steals: true, status: 503, code: fault.SettlementUncertain},
+		"disproved":                  {said: lost(), chain: never, fails: []int{1}, status: 503, code: fault.SettlementUncertain},
+		"disproved, lost":            {said: lost(), chain: never, steals: true, status: 503, code: fault.SettlementUncertain},
+		"not sent":                   {said: noKey, fails: []int{1}, status: 503, code: fault.FacilitatorUnauthorized},
+		"not sent, lost":             {said: noKey, steals: true, status: 503, code: fault.FacilitatorUnauthorized},
+		"unknown":                    {said: lost(), fails: []int{1}, status: 503, code: fault.SettlementUncertain},
+		"unknown, lost":              {said: lost(), steals: true, status: 503, code: fault.SettlementUncertain},
+		"unknown, recorded":          {said: lost(), status: 503, code: fault.SettlementUncertain},
 	} {
 		within(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, c.fails...), func(t *testing.T, b *harness) {
-			b.settle = settles(c.settle)
+			b.withParts(nil, &fakeEvidence{f: c.chain})
 			b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), c.work }
-			out := b.ask(b.sign(nil), "GET /a")
-			if out.Status != c.status || out.Trace.Unrecorded != (c.fails != nil) {
-				t.Errorf("%s, writes %d fail: status %d, unrecorded %t", c.name, c.fails, out.Status, out.Trace.Unrecorded)
-			}
-			if c.status == 504 && (!out.Payment.Retryable || out.Fault.Wait() == 0) { // every lookup is left
-				t.Errorf("%s: not told to come back: %v", c.name, out.Fault)
-			}
-		})
-	}
-}
-
-// A definite verdict is answered only when it is on record: if its write failed, or
-// the lease was lost, the answer is uncertain.
-func TestVerdictsThatAreNotOnRecord(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		s    x402.Settlement
-		f    x402.Finding
-		code fault.Code
-	}{
-		{"disproved", lost(), x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}, fault.SettlementUncertain},
-		{"refused", declined(), x402.Finding{}, fault.SettlementUncertain},
-		{"not sent", x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnauthorized}, x402.Finding{}, fault.FacilitatorUnauthorized},
-		{"unknown", lost(), x402.Finding{}, fault.SettlementUncertain},
-	} {
-		for _, lost := range []bool{false, true} {
-			fails := map[bool]int{false: 1}[lost] // 0 is none
-			within(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, fails), func(t *testing.T, b *harness) {
-				b.withParts(nil, &fakeEvidence{f: c.f})
-				h := b.sign(nil)
-				b.settle = func(context.Context, int) x402.Settlement {
-					if lost {
-						b.takeOver(h)
-					}
-					return c.s
-				}
-				out := b.ask(h, "GET /a")
-				b.expect(fmt.Sprintf("%s, lost %t", c.name, lost), out, 503, c.code, "null", true, false)
-				if out.Receipt != nil {
-					t.Errorf("%s, lost %t: PAYMENT-RESPONSE %+v", c.name, lost, out.Receipt)
-				}
-				if out.Trace.Unrecorded == lost {
-					t.Errorf("%s, lost %t: unrecorded %t", c.name, lost, out.Trace.Unrecorded)
-				}
-				if r := b.stored(h); lost && (r.WriteID != "other" || r.State != ledger.Settling) {
-					t.Errorf("%s: the other attempt was overwritten: %+v", c.name, r)
-				}
-			})
-		}
-	}
-}
-
-// The words of a facilitator that leave it to the chain; what follows from its verdict is
-// in TestConclusions. A facilitator looks at the window before the nonce, so that what it
-// says at the end of the window is about that, whatever reason it gives. A verdict is
-// written also when the process was frozen past its deadline.
-func TestWordsThatLeaveItToTheChain(t *testing.T) {
-	for name, w := range map[string]struct {
-		s     x402.Settlement
-		late  time.Duration
-		asked int
-	}{
-		"refused": {declined(), 2*time.Second - 1, 0}, "refused at the end": {declined(), 2 * time.Second, 1},
-		"unknown": {lost(), 0, 1}, "used": {usedNonce(), 0, 1},
-		"expired by its clock": {x402.Settlement{Class: x402.Refused, Reason: "valid_before", Expired: true}, 0, 1},
-	} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			seen := &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid}, late: 28 * time.Second}
-			b.withParts(nil, seen)
-			b.settle = func(context.Context, int) x402.Settlement { time.Sleep(w.late); return w.s }
-			h := b.sign(func(d *x402test.Draft) {
-				d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 8)
-			})
-			out := b.ask(h, "GET /a")
-			b.expect(name, out, 402, fault.PaymentRequired, "false", false, false)
-			if len(seen.asked) != w.asked || b.stored(h).Disproved != (w.asked == 1) || out.Trace.Verdict != map[int]string{1: "never_paid"}[w.asked] {
-				t.Errorf("%s: asked %d times, verdict %s, %+v", name, len(seen.asked), out.Trace.Verdict, b.stored(h))
-			}
-		})
-	}
-}
-
-// A refusal with a failed PAYMENT-RESPONSE tells the payer to sign anew, so it needs
-// proof that nothing moved. A payment that was refused, and that a third party submitted
-// since: when its window is over too, the chain is asked before the answer says that it
-// is unpaid.
-func TestRefusedThenSubmittedByAThirdParty(t *testing.T) {
-	for v, c := range map[x402.Verdict]struct {
-		status  int
-		charged string
-		failed  bool // PAYMENT-RESPONSE says that nothing moved
-	}{x402.Paid: {200, "true", false}, x402.NeverPaid: {402, "false", true}, x402.StillOpen: {402, "false", false}, x402.CannotTell: {402, "false", false}} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			seen := &fakeEvidence{f: x402.Finding{Verdict: v, Transaction: tx}}
-			b.withParts(nil, seen)
-			b.settle = settles(declined(), x402.Settlement{Class: x402.Refused, Reason: "valid_before", Expired: true})
 			h := b.sign(nil)
-			b.expect("no funds", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
-			time.Sleep(10 * time.Minute)
-			out := b.ask(h, "GET /a")
-			code := map[int]fault.Code{402: fault.PaymentRequired}[c.status]
-			b.expect(v.String(), out, c.status, code, c.charged, false, v == x402.Paid)
-			if failed := out.Receipt != nil && !out.Receipt.Success; failed != c.failed || len(seen.asked) == 0 {
-				t.Errorf("%s: PAYMENT-RESPONSE %+v, asked %d times", v, out.Receipt, len(seen.asked))
-			}
-		})
-	}
-}
-
-// The chain is told whether the payment may be our own, and its transaction
-// where the facilitator named one; why it cannot tell is logged.
-func TestWhatTheChainIsAsked(t *testing.T) {
-	for _, s := range []x402.Settlement{{Class: x402.Unknown, Transaction: tx}, usedNonce()} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			lost := errors.New("the node is away")
-			seen := &fakeEvidence{f: x402.Finding{Cause: lost}}
-			b.withParts(nil, seen)
-			b.settle = settles(s, x402.Settlement{Class: x402.NotSent})
-			h := b.sign(nil)
-			out := b.ask(h, "GET /a")
-			b.expect(s.Class.String(), out, 503, fault.SettlementUncertain, "null", true, false)
-			b.ask(h, "GET /a")
-			for i, q := range seen.asked {
-				if q.Sent != (s.Class == x402.Unknown || i == 1) || q.Transaction != s.Transaction || !errors.Is(out.Trace.Cause, lost) {
-					t.Errorf("%s: asked %+v, cause %v", s.Class, q, out.Trace.Cause)
+			b.settle = func(context.Context, int) x402.Settlement {
+				if c.steals {
+					b.takeOver(h)
 				}
+				return c.said
 			}
-			if len(seen.asked) != 2 {
-				t.Errorf("%s: asked %d times", s.Class, len(seen.asked))
+			out := b.ask(h, "GET /a")
+			paid := c.status != 503
+			b.expect(name, out, c.status, c.code, map[bool]string{true: "true", false: "null"}[paid], c.status != 200, paid)
+			if out.Trace.Unrecorded != (c.fails != nil) || !paid && out.Receipt != nil || c.status == 504 && out.Fault.Wait() == 0 {
+				t.Errorf("%s: unrecorded %t, PAYMENT-RESPONSE %+v, %v", name, out.Trace.Unrecorded, out.Receipt, out.Fault)
 			}
-		})
-	}
-}
-
-// A settlement that comes too late for its lookup, and whose record may fail, begins
-// none, uses none up and gives none away.
-func TestLateSettlement(t *testing.T) {
-	for _, fails := range []ledgertest.Fault{ledgertest.None, ledgertest.FailBefore, ledgertest.FailAfter} {
-		within(t, ledgertest.Failing(ledgertest.Replace, fails, 1), func(t *testing.T, b *harness) {
-			b.settle = func(context.Context, int) x402.Settlement { time.Sleep(20 * time.Second); return moved() }
-			b.work = looksUp(lookup.DNSTimeout)
-			h := b.sign(nil)
-			b.expect("late", b.ask(h, "GET /a"), 504, lookup.DNSTimeout, "true", true, true)
-			b.expectCalls("late", 1, 0)
-			for range ledger.MaxLookups + 2 {
-				time.Sleep(11 * time.Minute)
-				b.ask(h, "GET /a")
+			if r := b.stored(h); c.steals && (r.WriteID != "other" || r.State != ledger.Settling) {
+				t.Errorf("%s: the other attempt was overwritten: %+v", name, r)
 			}
-			b.expectCalls("in all", 1, ledger.MaxLookups)
 		})
 	}
 }

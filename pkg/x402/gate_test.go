@@ -205,29 +205,6 @@ func TestClientGoesAway(t *testing.T) {
 	})
 }
 
-// A lookup for which there is no time any more uses none up, and what the last
-// one said stands.
-func TestNoTimeForAnOwedLookup(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
-		b.work = looksUp(lookup.UpstreamUnavailable)
-		h := b.sign(nil)
-		b.expect("owed", b.ask(h, "GET /a"), 503, lookup.UpstreamUnavailable, "true", true, true)
-		before := b.stored(h)
-		slow := &countedSlots{}
-		b.withParts(slow, nil)
-		for _, late := range []time.Duration{20 * time.Second, 26 * time.Second, 28 * time.Second} { // the last is past the deadline
-			time.Sleep(time.Minute)
-			slow.late = late
-			b.expect("no time", b.ask(h, "GET /a"), 504, lookup.DNSTimeout, "true", true, true)
-		}
-		r := b.stored(h)
-		if r.Lookups != 1 || !r.LookupAt.Equal(before.LookupAt) || *r.LastFault != *before.LastFault || !r.LeaseUntil.IsZero() {
-			t.Errorf("before %+v\nafter %+v", before, r)
-		}
-		b.expectCalls("no time", 1, 1)
-	})
-}
-
 // An answer that is too large to keep is looked up again, counted among the lookups of
 // its payment, and is not a debt.
 func TestLargeAnswers(t *testing.T) {
@@ -301,27 +278,45 @@ func TestRefusedIsSpaced(t *testing.T) {
 	})
 }
 
-// A last lookup that had no time to begin, and whose return to the ledger may have
-// been lost, is not said to be used up.
-func TestNoTimeForTheLastLookup(t *testing.T) {
-	for _, how := range []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter} {
-		var armed bool
-		within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
-			if armed && op == ledgertest.Replace && r.LeaseUntil.IsZero() {
-				return how
-			}
-			return ledgertest.None
-		}, func(t *testing.T, b *harness) {
-			b.work = looksUp(lookup.DNSTimeout)
-			h := b.sign(nil)
-			for range ledger.MaxLookups - 1 {
-				b.ask(h, "GET /a")
-				time.Sleep(11 * time.Minute)
-			}
-			b.withParts(&countedSlots{late: 20 * time.Second}, nil)
-			armed = true
-			b.expect("no time", b.ask(h, "GET /a"), 504, lookup.DNSTimeout, "true", true, true)
-			b.expectCalls("no time", 1, ledger.MaxLookups-1)
-		})
+// A lookup for which there is no time any more, after a settlement that came too late or
+// for a slot that did, begins none, uses none up and gives none away, whichever
+// writes fail; what the last one said stands.
+func TestNoTimeToLookUp(t *testing.T) {
+	for before, late := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, ledger.MaxLookups - 1: 20 * time.Second} {
+		for _, how := range []ledgertest.Fault{ledgertest.None, ledgertest.FailBefore, ledgertest.FailAfter} {
+			armed := before == 0
+			within(t, func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
+				if armed && op == ledgertest.Replace && (before == 0 && n == 1 || before > 0 && r.LeaseUntil.IsZero()) {
+					return how
+				}
+				return ledgertest.None
+			}, func(t *testing.T, b *harness) {
+				slots := &countedSlots{}
+				b.withParts(slots, nil)
+				b.work = looksUp(lookup.UpstreamUnavailable)
+				h := b.sign(nil)
+				for range before {
+					b.ask(h, "GET /a")
+					time.Sleep(11 * time.Minute)
+				}
+				armed = true
+				if before == 0 {
+					b.settle = func(context.Context, int) x402.Settlement { time.Sleep(late); return moved() }
+				} else {
+					slots.late = late
+				}
+				b.expect("no time", b.ask(h, "GET /a"), 504, lookup.DNSTimeout, "true", true, true)
+				b.expectCalls("no time", 1, before)
+				armed, slots.late = false, 0
+				if r := b.stored(h); before > 0 && how != ledgertest.FailBefore && (r.Lookups != before || r.LastFault.Code != string(lookup.UpstreamUnavailable)) {
+					t.Errorf("%d lookups before, %+v", before, r)
+				}
+				for range ledger.MaxLookups + 2 {
+					time.Sleep(11 * time.Minute)
+					b.ask(h, "GET /a")
+				}
+				b.expectCalls("in all", 1, ledger.MaxLookups)
+			})
+		}
 	}
 }

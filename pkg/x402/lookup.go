@@ -188,7 +188,6 @@ func (a *attempt) wrote(ctx context.Context, otherwise string, err error) bool {
 	return false
 }
 
-// withoutDeadline is ctx without its deadline, for writing a verdict. A process that was
-// frozen past its deadline and then learns that money moved must still be able to
-// record it; each call of a store has a time-out.
+// withoutDeadline is ctx without its deadline, for writing a verdict: a process that was
+// frozen past it must still record that money moved. Each call of a store has a time-out.
 func withoutDeadline(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }

@@ -48,111 +48,82 @@ const (
 	atFault = "open, at fault true"
 )
 
-// Every kind of request, and what it counts as. A request before it (nil is
-// none) is not looked at.
+// Every kind of request, and what it counts as. What comes before it is not looked at.
 func TestMeter(t *testing.T) {
-	as := func(s x402.Settlement) func(*harness) string {
-		return func(b *harness) string { b.settle = settles(s); return "" }
+	as := func(s ...x402.Settlement) func(*harness) string {
+		return func(b *harness) string { b.settle = settles(s...); return b.sign(nil) }
+	}
+	on := func(v x402.Verdict, s x402.Settlement) func(*harness) string {
+		return func(b *harness) string {
+			b.withParts(nil, &fakeEvidence{f: x402.Finding{Verdict: v, Transaction: tx}})
+			return as(s)(b)
+		}
 	}
 	signed := func(change func(b *harness, d *x402test.Draft)) func(*harness) string {
 		return func(b *harness) string { return b.sign(func(d *x402test.Draft) { change(b, d) }) }
 	}
-	cancelled := func(b *harness) string {
-		b.withParts(nil, &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}})
-		b.settle = settles(usedNonce())
-		return ""
+	again := func(first func(b *harness) string, path string) func(*harness) string {
+		return func(b *harness) string { h := first(b); b.ask(h, path); time.Sleep(time.Second); return h }
 	}
+	verified := func(v x402.Verification) func(*harness) string {
+		return func(b *harness) string { b.verify = v; return unrecoverable(b) }
+	}
+	silent := func(b *harness) string { b.silent(); return b.sign(nil) }
+	owed := func(b *harness) string { b.work = looksUp(lookup.DNSTimeout); return b.sign(nil) }
 	for name, c := range map[string]struct {
-		before func(b *harness) string // returns the header to send
 		header func(b *harness) string
 		status int
 		want   string
 	}{
-		"paid":    {status: 200, want: paidUp},
-		"garbage": {header: func(*harness) string { return "garbage" }, status: 402, want: ""},
-		"another payee": {header: signed(func(b *harness, d *x402test.Draft) {
+		"paid":    {as(moved()), 200, paidUp},
+		"garbage": {func(*harness) string { return "garbage" }, 402, ""},
+		"another payee": {signed(func(b *harness, d *x402test.Draft) {
 			d.Payload.Payload.Authorization.To = b.wallet.Address().String()
-		}), status: 402, want: paidUp},
-		"another network": {header: signed(func(_ *harness, d *x402test.Draft) {
+		}), 402, paidUp},
+		"another network": {signed(func(_ *harness, d *x402test.Draft) {
 			d.Payload.Accepted = []byte(strings.Replace(string(d.Payload.Accepted), "8453", "1", 1))
-		}), status: 402, want: ""},
-		"expired": {header: signed(func(_ *harness, d *x402test.Draft) {
+		}), 402, ""},
+		"expired": {signed(func(_ *harness, d *x402test.Draft) {
 			d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 1)
-		}), status: 402, want: paidUp},
-		"empty account":    {before: as(declined()), status: 402, want: atFault},
-		"facilitator down": {before: as(unreached()), status: 503, want: paidUp},
-		"in doubt":         {before: as(lost()), status: 503, want: paidUp},
-		"reverted":         {before: as(reverted()), status: 503, want: atFault},
-		"reverted, and paid by the chain": {before: func(b *harness) string {
-			b.withParts(nil, &fakeEvidence{f: x402.Finding{Verdict: x402.Paid, Transaction: tx}})
-			b.settle = settles(reverted())
-			return ""
-		}, status: 200, want: paidUp},
-		"silent host": {before: func(b *harness) string { b.silent(); return "" }, status: 504, want: atFault},
-		"silent host, owed": {before: func(b *harness) string {
-			b.silent()
-			h := paidBefore(b)
-			time.Sleep(time.Second)
-			return h
-		}, status: 504, want: "late, " + atFault},
-		"bundle with a silent host": {before: func(b *harness) string {
+		}), 402, paidUp},
+		"empty account":                   {as(declined()), 402, atFault},
+		"facilitator down":                {as(unreached()), 503, paidUp},
+		"in doubt":                        {as(lost()), 503, paidUp},
+		"reverted":                        {as(reverted()), 503, atFault},
+		"reverted, and paid by the chain": {on(x402.Paid, reverted()), 200, paidUp},
+		"cancelled":                       {on(x402.NeverPaid, usedNonce()), 402, atFault},
+		"cancelled, again":                {again(on(x402.NeverPaid, usedNonce()), "GET /a"), 402, "late, " + paidUp},
+		"silent host":                     {silent, 504, atFault},
+		"silent host, owed":               {again(silent, "GET /a"), 504, "late, " + atFault},
+		"bundle with a silent host": {func(b *harness) string {
 			b.reply = func(int32) (x402.Reply, error) {
 				return x402.Reply{Body: []byte("{}"), Owed: []string{"ssl"}, Silent: true}, nil
 			}
-			return ""
-		}, status: 200, want: atFault},
-		"cancelled":        {before: cancelled, status: 402, want: atFault},
-		"cancelled, again": {before: func(b *harness) string { cancelled(b); return paidBefore(b) }, status: 402, want: "late, " + paidUp},
-		"replay":           {before: paidBefore, status: 200, want: "late, " + paidUp},
-		"copied from the chain": {before: func(b *harness) string {
+			return b.sign(nil)
+		}, 200, atFault},
+		"replay":              {again(as(moved()), "GET /a"), 200, "late, " + paidUp},
+		"for another request": {again(as(moved()), "GET /b"), 402, "late, " + paidUp},
+		"owed":                {again(owed, "GET /a"), 504, "late, " + paidUp},
+		"copied from the chain": {func(b *harness) string {
 			d := must(b.wallet.Draft(b.offer.Required(""), time.Now()))
-			h := must(b.wallet.Seal(d))
-			b.ask(h, "GET /a")
+			b.ask(must(b.wallet.Seal(d)), "GET /a")
 			return another(b.t, d)
-		}, status: 402, want: "late, " + paidUp},
-		"for another request": {before: func(b *harness) string {
-			h := b.sign(nil)
-			b.ask(h, "GET /b")
-			return h
-		}, status: 402, want: "late, " + paidUp},
-		"owed": {before: func(b *harness) string {
-			b.work = looksUp(lookup.DNSTimeout)
-			return paidBefore(b)
-		}, status: 504, want: "late, " + paidUp},
-		"signature that nobody knows": {before: func(b *harness) string {
-			b.verify = x402.Verification{Reason: "signature", BadSignature: true}
-			return ""
-		}, header: unrecoverable, status: 402, want: atFault},
-		"signature that nobody judges": {before: func(b *harness) string {
-			b.verify = x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
-			return ""
-		}, header: unrecoverable, status: 503, want: atFault},
-		"a contract that pays": {before: func(b *harness) string { b.verify = x402.Verification{Valid: true}; return "" },
-			header: unrecoverable, status: 200, want: paidUp},
-		"signed anew in doubt": {before: func(b *harness) string {
-			b.settle = settles(lost(), moved())
-			b.ask(b.sign(nil), "GET /a")
-			time.Sleep(time.Minute)
-			return ""
-		}, status: 200, want: "late, " + paidUp},
-		"no room": {before: func(b *harness) string {
+		}, 402, "late, " + paidUp},
+		"signature that nobody knows":  {verified(x402.Verification{Reason: "signature", BadSignature: true}), 402, atFault},
+		"signature that nobody judges": {verified(x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}), 503, atFault},
+		"a contract that pays":         {verified(x402.Verification{Valid: true}), 200, paidUp},
+		"signed anew in doubt": {func(b *harness) string {
+			again(as(lost(), moved()), "GET /a")(b)
+			return b.sign(nil)
+		}, 200, "late, " + paidUp},
+		"no room": {func(b *harness) string {
 			b.withParts(&countedSlots{full: fault.New(fault.Overloaded, nil)}, nil)
-			return ""
-		},
-			status: 503, want: paidUp},
+			return b.sign(nil)
+		}, 503, paidUp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *harness) {
-				header := ""
-				if c.before != nil {
-					header = c.before(b)
-				}
-				if c.header != nil {
-					header = c.header(b)
-				}
-				if header == "" {
-					header = b.sign(nil)
-				}
+				header := c.header(b)
 				s := &fakeMeter{harness: b}
 				b.meter = s
 				if out := b.ask(header, "GET /a"); out.Status != c.status {
@@ -164,12 +135,6 @@ func TestMeter(t *testing.T) {
 			})
 		})
 	}
-}
-
-func paidBefore(b *harness) string {
-	h := b.sign(nil)
-	b.ask(h, "GET /a")
-	return h
 }
 
 // unrecoverable is a signature that only a facilitator can judge.

@@ -220,9 +220,8 @@ func (a *attempt) resume(ctx context.Context, r ledger.Record) (*attempt, ledger
 
 // resolve finds out whether the payment that owns the purchase was made: it sends
 // its authorization again while that can execute, and asks the chain. It returns
-// nil when that payment is dead, so that the purchase can be taken over. A request
-// with a new signature within a second of the first refusal, as after topping up a
-// wallet, waits for that second here: most clients do not ask again.
+// nil when that payment is dead. A request with a new signature within a second of the
+// first refusal waits for that second here: most clients do not ask again.
 func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, until time.Time) *Outcome {
 	b, c, err := a.resume(ctx, r)
 	switch {
@@ -276,8 +275,7 @@ func (a *attempt) explain(out *Outcome, owner ledger.Record) *Outcome {
 }
 
 // replaced answers an authorization that another one of the same purchase
-// superseded: from that one, while it has an answer or owes one. This one is never
-// sent.
+// superseded: from that one, while it has an answer or owes one.
 func (a *attempt) replaced(ctx context.Context, r ledger.Record) *Outcome {
 	p, err := a.gate.Ledger.Purchase(ctx, r.Purchase)
 	var owner *ledger.Record
@@ -294,8 +292,7 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Record) *Outcome {
 }
 
 // fromOwner answers a superseded authorization from the payment that owns the
-// purchase, for as long as answers are replayed. It returns nil when there is no
-// such answer.
+// purchase, for as long as answers are replayed; nil when there is no such answer.
 func (a *attempt) fromOwner(ctx context.Context, owner *ledger.Record) *Outcome {
 	o := a.ownershipOf(owner)
 	switch {

@@ -79,10 +79,9 @@ const (
 )
 
 // receive reads the payee's incoming transfers from the ledger's cursor on, and
-// compares each with its record. So it finds money for a payment that a
-// facilitator refused, or that has no record. What it costs depends on what was
-// transferred, not on what was refused. Payees of other undecided payments, which were
-// ours before a change of configuration, are read as long as there are such payments.
+// compares each with its record. So it finds money for a payment that a facilitator
+// refused, or that has no record. Payees of other undecided payments, which were ours
+// before a change of configuration, are read as long as there are such payments.
 func (r *run) receive(ctx context.Context) (err error) {
 	for _, payee := range r.payees {
 		if r.Scanner != nil && ctx.Err() == nil {
@@ -177,8 +176,8 @@ func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
 }
 
 // match compares one transfer with the ledger. early says that it is from before the
-// cursor was made: then it counts only if it is of a record. Only an error of the store
-// ends the run: a record that cannot be read must not hide every later transfer.
+// cursor was made: then it counts only if it is of a record. A record that cannot be read
+// hides no later transfer.
 func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	key := ledger.Key(r.Terms.Network, strings.ToLower(r.Terms.Asset), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
 	result, err := r.testify(ctx, key, t, early)

@@ -202,10 +202,8 @@ func failureOf(l *ledger.Failure) *fault.Error {
 	return fault.Info{Code: fault.Code(l.Code), Status: status, Class: fault.Owed, Retry: true, After: time.Second}.New(nil).Saying(l.Message)
 }
 
-// repeatable adds to a fault that asks for a retry what the payer of a record has to
-// know whose payment came without a retry token: this signature proves nothing once
-// its money has moved. A new one joins the purchase, which is not charged again, and
-// without a purchase is another one.
+// repeatable adds to a fault that asks for a retry what a payer has to know whose payment
+// came without a retry token: this signature proves nothing once its money has moved.
 func (a *attempt) repeatable(f *fault.Error, r ledger.Record) *fault.Error {
 	if r.Token != "" || a.resend {
 		return f

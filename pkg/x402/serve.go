@@ -157,10 +157,8 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 // judge decides by the terms that are offered now, the signer and, where they do not
 // decide, the record of the payment. mismatch is how the payment differs from the
 // terms, or nil; used says that the facilitator has called its authorization used.
-//
-// An authorization on record is claimed under the terms in its record, but one that a
-// facilitator refused, and evidence did not, under those that are offered now: that
-// payment can still be made.
+// An authorization on record is claimed under the terms in its record, but one that only
+// a facilitator refused under those that are offered now: it can still be paid.
 func (a *attempt) judge(ctx context.Context, mismatch error, used bool) *Outcome {
 	if mismatch == nil && a.claim.Recovered {
 		return nil

@@ -77,9 +77,9 @@ func (a *attempt) unsent(ctx context.Context, h *ledger.Hold, s Settlement) *Out
 	return a.conclude(ctx, h, &attempted{Settlement: s, doubt: doubtOf(h.Record()), finding: Finding{Verdict: notAsked}})
 }
 
-// send has a facilitator settle the payment of a record. The earlier payment of a
-// purchase is not sent again when its window is over. A refusal near the end of the
-// window counts as one about the window, which facilitators check first.
+// send has a facilitator settle the payment of a record, but the earlier payment of a
+// purchase not when its window is over. A refusal near the end of the window counts as
+// one about the window, which facilitators check first.
 func (a *attempt) send(ctx context.Context, r ledger.Record, f Facilitator, budget time.Duration) Settlement {
 	if a.resend && !a.executable(r) {
 		return Settlement{Class: notResent, Reason: cmp.Or(r.Reason, "the window of the authorization is over")}
@@ -261,8 +261,7 @@ type conclusion struct {
 
 // asksChain says whether the chain is to be asked after a reply: when the payment is
 // in doubt, when the reply does not exclude that money has moved, and when a payment is
-// refused that was sent before. The earlier reply may have been false, and a
-// facilitator that has settled finds the balance too low for another transfer.
+// refused that was sent before: the earlier reply may have been false.
 func asksChain(c Class, d doubt) bool {
 	switch c {
 	case Moved:
@@ -276,9 +275,8 @@ func asksChain(c Class, d doubt) bool {
 	}
 }
 
-// conclusionOf decides about an attempt to settle. It does no I/O. The first row that
-// fits decides. It returns the zero conclusion for a combination that no row names,
-// which is a bug.
+// conclusionOf decides about an attempt to settle: the first row that fits. It does no
+// I/O. A combination that no row names, which is a bug, has the zero conclusion.
 func conclusionOf(class Class, d doubt, chain Verdict) conclusion {
 	for _, c := range []conclusion{
 		{Moved, anyDoubt, anyVerdict, ledger.EventSettled, replyLookUp},

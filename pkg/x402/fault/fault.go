@@ -1,11 +1,7 @@
 // Package fault has the error codes of payments (spec §7.1), and the one error type
-// that carries a code.
-//
-// Everything that is known about a code is in an Info: HTTP status, public message,
-// whether it uses up the payment, and when to come back. Those of payments are in the
-// table of this package. A seller has codes for how what it sells can
-// fail, and makes errors of them with Info.New. An error of any other type is a bug
-// or a foreign error; it reaches a client as internal_error and never as its own text.
+// that carries a code. A seller has codes of what it sells, and makes errors of them with
+// Info.New. An error of any other type reaches a client as internal_error and never as
+// its own text.
 package fault
 
 import (
@@ -82,8 +78,8 @@ type Info struct {
 	Remedy string
 }
 
-// table is spec §7.1, and the codes of our own, with the class of each. It is made once,
-// because every error looks its code up; no caller outside this package gets it.
+// table is spec §7.1, and the codes beside it. It is made once, because every error looks
+// its code up.
 var table = sync.OnceValue(func() []Info {
 	const soon = time.Second
 	return []Info{
@@ -136,9 +132,9 @@ type Error struct {
 	prevented, silence bool
 }
 
-// New returns an error of this package's table with the default message. cause is
-// logged, never shown, and may be nil. A code that is not in the table is answered as
-// internal_error.
+// New returns an error of this package's table with the default message; of a code that
+// is not in it, one that is answered as internal_error. cause is logged, never shown, and
+// may be nil.
 func New(c Code, cause error) *Error {
 	return &Error{Code: c, info: infoOf(c), cause: cause}
 }
@@ -183,9 +179,7 @@ func (e *Error) Final() *Error { return e.After(-1) }
 
 // Prevented says that nothing was tried: the lookup ended before it asked anybody
 // outside this deployment, because an earlier attempt of ours failed and the pause
-// after it is not over. Only the code that decided not to ask may say so. A lookup that
-// asked and got no answer, one whose time ran out while it waited for another to ask,
-// and one that a bug ended were not prevented.
+// after it is not over. Only the code that decided not to ask may say so.
 func (e *Error) Prevented() *Error { return e.with(func(c *Error) { c.prevented = true }) }
 
 // IsPrevented reports whether this error is one that Prevented returned, or a
@@ -194,9 +188,8 @@ func (e *Error) Prevented() *Error { return e.with(func(c *Error) { c.prevented 
 func (e *Error) IsPrevented() bool { return e.prevented }
 
 // Silence says that the target was silent: it had accepted a connection, and the time of
-// the lookup was over before its answer was complete. Only the code that talked to the
-// target may say so; resolvers and registries are not the target. Such a failure is
-// owed like any other of its code, until no lookup is left: then it is the answer.
+// the lookup was over before its answer was complete. Resolvers and registries are not the
+// target. Such a failure is owed until no lookup is left: then it is the answer.
 func (e *Error) Silence() *Error { return e.with(func(c *Error) { c.silence = true }) }
 
 // IsSilence reports of Silence what IsPrevented does of Prevented.
