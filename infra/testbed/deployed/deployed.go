@@ -175,7 +175,6 @@ func permissionsOf(statement object) (all []string) {
 		return object{"Fn::If": []any{"CreateLedger", own, object{"Fn::Sub": other + part}}}
 	}
 	if choice, named := statement["Fn::If"].([]any); named {
-		statement = choice[1].(object)
 		secret := map[any]string{"HasFacilitatorSecret": "FacilitatorSecretArn", "HasFallbackSecret": "FacilitatorFallbackSecretArn"}[choice[0]]
 		want := object{"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": object{"Ref": secret}}
 		if secret != "" && cmp.Equal(choice[1:], []any{want, object{"Ref": "AWS::NoValue"}}) {
