@@ -3,14 +3,11 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsbudgets"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
-	"github.com/aws/jsii-runtime-go"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -33,7 +30,7 @@ const slowSettlement = 8000 // ms
 // in: the dashboard and the log have that by operation.
 func (e *envelope) alarms(to topics) {
 	for _, a := range append(e.forNow(), e.forTomorrow()...) {
-		e.add(a, to)
+		e.alarm(a, to)
 	}
 }
 
@@ -215,52 +212,38 @@ type alarm struct {
 // runbook is the address of an alarm's entry in infra/RUNBOOK.md.
 func (a alarm) runbook() string { return catalog.Runbook + "#alarm-" + a.name }
 
-// add makes an alarm that notifies a topic when it begins. That it ends wakes nobody.
-func (e *envelope) add(a alarm, to topics) {
-	comparison, actions := "GreaterThanThreshold", &[]*string{to.ticket}
+// alarm makes an alarm that notifies a topic when it begins. That it ends wakes nobody.
+func (e *envelope) alarm(a alarm, to topics) {
+	comparison, actions := "GreaterThanThreshold", []*string{to.ticket}
 	if a.below {
 		comparison = "LessThanThreshold"
 	}
 	if a.page {
-		actions = &[]*string{to.page}
+		actions = []*string{to.page}
 	}
 	periods, missing := max(a.periods, 1), cmp.Or(a.missing, missingGood)
-	props := &awscloudwatch.CfnAlarmProps{
-		AlarmName:          jsii.String(e.settings.stack + "-" + a.name),
-		AlarmDescription:   jsii.String(a.means + " " + a.runbook()),
-		ComparisonOperator: &comparison,
-		Threshold:          &a.bound,
-		EvaluationPeriods:  jsii.Number(periods),
-		DatapointsToAlarm:  jsii.Number(cmp.Or(a.breaching, periods)),
-		TreatMissingData:   &missing,
-		AlarmActions:       actions,
+	properties := object{
+		"AlarmName":        e.settings.stack + "-" + a.name,
+		"AlarmDescription": a.means + " " + a.runbook(), "AlarmActions": actions,
+		"ComparisonOperator": comparison, "Threshold": a.bound, "TreatMissingData": missing,
+		"EvaluationPeriods": periods, "DatapointsToAlarm": cmp.Or(a.breaching, periods),
 	}
 	if missing == missingTells {
-		props.InsufficientDataActions = actions
+		properties["InsufficientDataActions"] = actions
 	}
+	metric := func(s series) object { return object{"Namespace": s.namespace, "MetricName": s.name} }
 	if one := a.of[0]; a.expression == "" {
-		props.Namespace, props.MetricName, props.Statistic, props.Period = &one.namespace, &one.name, &one.stat, jsii.Number(a.period)
+		maps.Copy(properties, metric(one))
+		properties["Statistic"], properties["Period"] = one.stat, a.period
 	} else {
-		props.Metrics = a.queries()
+		var queries []any
+		for _, s := range a.of {
+			stat := object{"Metric": metric(s), "Period": a.period, "Stat": s.stat}
+			queries = append(queries, object{"Id": s.id, "ReturnData": false, "MetricStat": stat})
+		}
+		properties["Metrics"] = append(queries, object{"Id": "value", "ReturnData": true, "Expression": a.expression})
 	}
-	awscloudwatch.NewCfnAlarm(e.Stack, jsii.String(sam.Pascal(a.name)+"Alarm"), props)
-}
-
-// queries are the series and the expression, as an alarm on metric math has them.
-func (a alarm) queries() []*awscloudwatch.CfnAlarm_MetricDataQueryProperty {
-	var all []*awscloudwatch.CfnAlarm_MetricDataQueryProperty
-	for _, s := range a.of {
-		all = append(all, &awscloudwatch.CfnAlarm_MetricDataQueryProperty{
-			Id: &s.id, ReturnData: jsii.Bool(false),
-			MetricStat: &awscloudwatch.CfnAlarm_MetricStatProperty{
-				Metric: &awscloudwatch.CfnAlarm_MetricProperty{Namespace: &s.namespace, MetricName: &s.name},
-				Period: jsii.Number(a.period), Stat: &s.stat,
-			},
-		})
-	}
-	return append(all, &awscloudwatch.CfnAlarm_MetricDataQueryProperty{
-		Id: jsii.String("value"), ReturnData: jsii.Bool(true), Expression: &a.expression,
-	})
+	e.add(sam.Pascal(a.name)+"Alarm", "CloudWatch::Alarm", properties)
 }
 
 // own is a metric of the service over all operations, under an id for expressions.
@@ -274,7 +257,7 @@ type topics struct{ page, ticket *string }
 
 // notify makes the topics, each with the person who is told by e-mail. policy is that of
 // the tickets, which the budget is told to.
-func (e *envelope) notify() (to topics, policy awssns.CfnTopicPolicy) {
+func (e *envelope) notify() (to topics, policy awscdk.CfnResource) {
 	to.page, _ = e.topic("Alarms", "AlarmTopic", "SNS topic of the pages, for the person on call", e.email)
 	to.ticket, policy = e.topic("Tickets", "TicketTopic", "SNS topic of the tickets and of the budget: for the next working day", e.tickets)
 	return to, policy
@@ -283,32 +266,23 @@ func (e *envelope) notify() (to topics, policy awssns.CfnTopicPolicy) {
 // topic is an SNS topic with the policy that lets CloudWatch and Budgets publish to
 // it, over TLS alone. It is not encrypted with the account's SNS key, because
 // CloudWatch may not use that; its messages contain names and numbers only.
-func (e *envelope) topic(id, output, description, email string) (arn *string, policy awssns.CfnTopicPolicy) {
-	topic := awssns.NewCfnTopic(e.Stack, &id, &awssns.CfnTopicProps{
-		DisplayName: jsii.String(e.settings.stack + " " + strings.ToLower(id)),
-	})
-	account := map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Aws_ACCOUNT_ID()}}
-	policy = awssns.NewCfnTopicPolicy(e.Stack, jsii.String(id+"Policy"), &awssns.CfnTopicPolicyProps{
-		Topics: &[]*string{topic.Ref()},
-		PolicyDocument: map[string]any{
-			"Version": "2012-10-17",
-			"Statement": []any{map[string]any{
-				"Effect":    "Allow",
-				"Principal": map[string]any{"Service": []any{"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}},
-				"Action":    "sns:Publish", "Resource": topic.Ref(), "Condition": account,
-			}, map[string]any{
-				"Effect": "Deny", "Principal": "*", "Action": "sns:Publish", "Resource": topic.Ref(),
-				"Condition": map[string]any{"Bool": map[string]any{"aws:SecureTransport": "false"}},
-			}},
-		},
-	})
+func (e *envelope) topic(id, output, description, email string) (arn *string, policy awscdk.CfnResource) {
+	arn = e.add(id, "SNS::Topic", object{"DisplayName": e.settings.stack + " " + strings.ToLower(id)}).Ref()
+	policy = e.add(id+"Policy", "SNS::TopicPolicy", object{"Topics": []any{arn}, "PolicyDocument": object{
+		"Version": "2012-10-17", "Statement": []any{object{
+			"Effect": "Allow", "Action": "sns:Publish", "Resource": arn,
+			"Principal": object{"Service": []any{"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}},
+			"Condition": object{"StringEquals": object{"aws:SourceAccount": awscdk.Aws_ACCOUNT_ID()}},
+		}, object{
+			"Effect": "Deny", "Action": "sns:Publish", "Resource": arn, "Principal": "*",
+			"Condition": object{"Bool": object{"aws:SecureTransport": "false"}},
+		}},
+	}})
 	if email != "" {
-		awssns.NewCfnSubscription(e.Stack, jsii.String(id+"Email"), &awssns.CfnSubscriptionProps{
-			TopicArn: topic.Ref(), Protocol: jsii.String("email"), Endpoint: &email,
-		})
+		e.add(id+"Email", "SNS::Subscription", object{"TopicArn": arn, "Protocol": "email", "Endpoint": email})
 	}
-	awscdk.NewCfnOutput(e.Stack, &output, &awscdk.CfnOutputProps{Description: &description, Value: topic.Ref()})
-	return topic.Ref(), policy
+	e.output(output, description, arn)
+	return arn, policy
 }
 
 // budgetAlarm notifies the topic when 80 % of the monthly limit is spent, or the
@@ -316,22 +290,15 @@ func (e *envelope) topic(id, output, description, email string) (arn *string, po
 // stack is known only where its tags are activated for billing. CloudFormation
 // chooses the name: names are unique in the account over all regions, and a change
 // of the notices replaces the budget, which a fixed name would prevent.
-func (e *envelope) budgetAlarm(topic *string) awsbudgets.CfnBudget {
-	tell := []*awsbudgets.CfnBudget_SubscriberProperty{{SubscriptionType: jsii.String("SNS"), Address: topic}}
-	when := func(kind string, percent float64) *awsbudgets.CfnBudget_NotificationWithSubscribersProperty {
-		return &awsbudgets.CfnBudget_NotificationWithSubscribersProperty{
-			Notification: &awsbudgets.CfnBudget_NotificationProperty{
-				NotificationType: &kind, ComparisonOperator: jsii.String("GREATER_THAN"),
-				Threshold: &percent, ThresholdType: jsii.String("PERCENTAGE"),
-			},
-			Subscribers: tell,
+func (e *envelope) budgetAlarm(topic *string) awscdk.CfnResource {
+	when := func(kind string, percent float64) object {
+		return object{
+			"Notification": object{"NotificationType": kind, "ComparisonOperator": "GREATER_THAN", "Threshold": percent, "ThresholdType": "PERCENTAGE"},
+			"Subscribers":  []any{object{"SubscriptionType": "SNS", "Address": topic}},
 		}
 	}
-	return awsbudgets.NewCfnBudget(e.Stack, jsii.String("Budget"), &awsbudgets.CfnBudgetProps{
-		Budget: &awsbudgets.CfnBudget_BudgetDataProperty{
-			BudgetType: jsii.String("COST"), TimeUnit: jsii.String("MONTHLY"),
-			BudgetLimit: &awsbudgets.CfnBudget_SpendProperty{Amount: &e.budget, Unit: jsii.String("USD")},
-		},
-		NotificationsWithSubscribers: []*awsbudgets.CfnBudget_NotificationWithSubscribersProperty{when("ACTUAL", 80), when("FORECASTED", 100)},
+	return e.add("Budget", "Budgets::Budget", object{
+		"Budget":                       object{"BudgetType": "COST", "TimeUnit": "MONTHLY", "BudgetLimit": object{"Amount": e.budget, "Unit": "USD"}},
+		"NotificationsWithSubscribers": []any{when("ACTUAL", 80), when("FORECASTED", 100)},
 	})
 }

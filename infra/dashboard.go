@@ -2,12 +2,10 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
-	"github.com/aws/jsii-runtime-go"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -18,7 +16,7 @@ import (
 const (
 	columns = 24
 	wide    = 8
-	height  = 6
+	high    = 6
 )
 
 // dashboard has a link to the runbook, a row for revenue, concurrency and readiness,
@@ -26,18 +24,17 @@ const (
 // function, one for the tools, and one for each operation, whose calls as a tool are
 // among its own.
 func (e *envelope) dashboard() {
-	board := awscloudwatch.NewDashboard(e.Stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{
-		// Dashboard names are unique in an account, so the region is in it: another
-		// region can have a stack of the same name.
-		DashboardName: jsii.String(e.settings.stack + "-" + *e.Region()),
-		// Longer than the reconcile function may be without data.
-		DefaultInterval: awscdk.Duration_Hours(jsii.Number(6)),
-	})
-	row := func(widgets ...awscloudwatch.IWidget) { board.AddWidgets(widgets...) }
-	row(awscloudwatch.NewTextWidget(&awscloudwatch.TextWidgetProps{
-		Markdown: jsii.String("What each alarm means and what to do about it: [the runbook](" + catalog.Runbook + ")"),
-		Width:    jsii.Number(columns), Height: jsii.Number(1),
-	}))
+	text := "What each alarm means and what to do about it: [the runbook](" + catalog.Runbook + ")"
+	widgets := []any{object{"type": "text", "width": columns, "height": 1, "x": 0, "y": 0, "properties": object{"markdown": text}}}
+	y := 1
+	row := func(graphs ...object) {
+		for i, g := range graphs {
+			g["region"], g["view"] = awscdk.Aws_REGION(), "timeSeries"
+			g["yAxis"] = object{"left": object{"min": 0, "showUnits": false}}
+			widgets = append(widgets, object{"type": "metric", "width": wide, "height": high, "x": i * wide, "y": y, "properties": g})
+		}
+		y += high
+	}
 	row(e.revenue(), e.concurrency(), e.gauges("Ready", readyMetrics()...))
 	row(
 		e.gateway("Gateway: requests", statSum, "Count", "4xx", "5xx"),
@@ -54,73 +51,59 @@ func (e *envelope) dashboard() {
 		e.counts("Reconcile: found", nil, service.MetricSettledLate, service.MetricRefusedLate, service.MetricReconcileFailed),
 		e.gauges("Reconcile: not settled", service.MetricStillOpen, service.MetricCannotTell, service.MetricLeft),
 	)
-	tools := map[string]*string{service.DimensionTransport: jsii.String(service.TransportMCP)}
-	row(
-		e.counts(catalog.PathMCP, tools, service.MetricRequests, service.MetricChallenges, service.MetricAnswers, service.MetricReplayed),
-		e.counts(catalog.PathMCP+": failures", tools, service.MetricFaults, service.MetricUncertain, service.MetricOwed, service.MetricInternal),
-		e.latencies(catalog.PathMCP, tools, service.MetricLookup, service.MetricSettle),
-	)
-	for _, o := range catalog.All() {
-		of := map[string]*string{service.DimensionOperation: jsii.String(o.Slug)}
+	operations := func(title string, of ...any) {
 		row(
-			e.counts(o.Path, of, service.MetricRequests, service.MetricChallenges, service.MetricAnswers, service.MetricReplayed),
-			e.counts(o.Path+": failures", of, service.MetricFaults, service.MetricUncertain, service.MetricOwed, service.MetricInternal),
-			e.latencies(o.Path, of, service.MetricLookup, service.MetricSettle),
+			e.counts(title, of, service.MetricRequests, service.MetricChallenges, service.MetricAnswers, service.MetricReplayed),
+			e.counts(title+": failures", of, service.MetricFaults, service.MetricUncertain, service.MetricOwed, service.MetricInternal),
+			e.latencies(title, of, service.MetricLookup, service.MetricSettle),
 		)
 	}
+	operations(catalog.PathMCP, service.DimensionTransport, service.TransportMCP)
+	for _, o := range catalog.All() {
+		operations(o.Path, service.DimensionOperation, o.Slug)
+	}
+	e.add("Dashboard", "CloudWatch::Dashboard", object{
+		// Dashboard names are unique in an account, so the region is in it: another
+		// region can have a stack of the same name.
+		"DashboardName": e.settings.stack + "-" + *e.Region(),
+		// Six hours are longer than the reconcile function may be without data.
+		"DashboardBody": e.ToJsonString(object{"start": "-PT6H", "widgets": widgets}, nil),
+	})
 }
 
 // counts is a graph of how often something happened in each five minutes.
-func (e *envelope) counts(title string, of map[string]*string, names ...string) awscloudwatch.IWidget {
+func (e *envelope) counts(title string, of []any, names ...string) object {
 	return e.graph(title, of, []string{statSum}, names)
 }
 
 // latencies is a graph of durations, median and 95th percentile.
-func (e *envelope) latencies(title string, of map[string]*string, names ...string) awscloudwatch.IWidget {
+func (e *envelope) latencies(title string, of []any, names ...string) object {
 	return e.graph(title+": ms", of, []string{"p50", statP95}, names)
 }
 
 // gauges is a graph of numbers at a time.
-func (e *envelope) gauges(title string, names ...string) awscloudwatch.IWidget {
+func (e *envelope) gauges(title string, names ...string) object {
 	return e.graph(title, nil, []string{statMax}, names)
 }
 
-func (e *envelope) graph(title string, of map[string]*string, stats, names []string) awscloudwatch.IWidget {
-	var metrics []awscloudwatch.IMetric
+// graph is one of the service's metrics, of a dimension's value or of all of them.
+func (e *envelope) graph(title string, of []any, stats, names []string) object {
+	var metrics []any
 	for _, name := range names {
 		for _, stat := range stats {
-			m := series{namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
-			label := ""
+			shown := object{"stat": stat}
 			if len(stats) > 1 {
-				label = name + " " + stat
+				shown["label"] = name + " " + stat
 			}
-			metrics = append(metrics, m.metric(of, label))
+			metrics = append(metrics, metric(service.Namespace(e.settings.stack), name, of, shown))
 		}
 	}
-	return widget(title, metrics)
+	return object{"title": title, "metrics": metrics}
 }
 
-// metric is the series of a dimension's value, or of all of them, under a label; without
-// one CloudWatch chooses it.
-func (s series) metric(of map[string]*string, label string) awscloudwatch.IMetric {
-	props := &awscloudwatch.MetricProps{
-		Namespace: &s.namespace, MetricName: &s.name, Statistic: &s.stat, Period: awscdk.Duration_Seconds(jsii.Number(minutes5)),
-	}
-	if of != nil {
-		props.DimensionsMap = &of
-	}
-	if label != "" {
-		props.Label = &label
-	}
-	return awscloudwatch.NewMetric(props)
-}
-
-// widget is a graph of metrics, from 0 on.
-func widget(title string, metrics []awscloudwatch.IMetric) awscloudwatch.IWidget {
-	return awscloudwatch.NewGraphWidget(&awscloudwatch.GraphWidgetProps{
-		Title: &title, Left: &metrics, Width: jsii.Number(wide), Height: jsii.Number(height),
-		LeftYAxis: &awscloudwatch.YAxisProps{Min: jsii.Number(0), ShowUnits: jsii.Bool(false)},
-	})
+// metric is a series as a dashboard has it: a metric with its dimension, and how it is shown.
+func metric(namespace, name string, of []any, shown object) []any {
+	return slices.Concat([]any{namespace, name}, of, []any{shown})
 }
 
 // metricGatewayErrors is what the template counts in the gateway's log.
@@ -136,43 +119,40 @@ func readyMetrics() []string {
 }
 
 // gateway is a graph of what API Gateway measures of the API.
-func (e *envelope) gateway(title, stat string, names ...string) awscloudwatch.IWidget {
-	var metrics []awscloudwatch.IMetric
+func (e *envelope) gateway(title, stat string, names ...string) object {
+	var metrics []any
 	for _, name := range names {
-		m := series{namespace: "AWS/ApiGateway", name: name, stat: stat}
-		metrics = append(metrics, m.metric(map[string]*string{"ApiId": e.resource(idAPI).Ref()}, ""))
+		metrics = append(metrics, metric("AWS/ApiGateway", name, []any{"ApiId", e.resource(idAPI).Ref()}, object{"stat": stat}))
 	}
-	return widget(title, metrics)
+	return object{"title": title, "metrics": metrics}
 }
 
 // concurrency is a graph of how many invocations there are at once, by function, and
 // of those that Lambda turned away.
-func (e *envelope) concurrency() awscloudwatch.IWidget {
-	var metrics []awscloudwatch.IMetric
+func (e *envelope) concurrency() object {
+	var metrics []any
 	for _, slug := range functionSlugs() {
-		of := map[string]*string{"FunctionName": e.resource(sam.LogicalID(slug)).Ref()}
-		for _, m := range []series{{name: "ConcurrentExecutions", stat: statMax}, {name: "Throttles", stat: statSum}} {
-			m.namespace = "AWS/Lambda"
-			metrics = append(metrics, m.metric(of, slug+" "+m.name))
+		of := []any{"FunctionName", e.resource(sam.LogicalID(slug)).Ref()}
+		for _, s := range []series{{name: "ConcurrentExecutions", stat: statMax}, {name: "Throttles", stat: statSum}} {
+			metrics = append(metrics, metric("AWS/Lambda", s.name, of, object{"stat": s.stat, "label": slug + " " + s.name}))
 		}
 	}
-	return widget("Concurrency", metrics)
+	return object{"title": "Concurrency", "metrics": metrics}
 }
 
 // revenue is a graph of what the settlements of an hour come to in US dollars, by
 // the prices of the catalog. make books has the amounts that were really paid.
-func (e *envelope) revenue() awscloudwatch.IWidget {
-	using := map[string]awscloudwatch.IMetric{}
+func (e *envelope) revenue() object {
 	var terms []string
+	metrics := []any{nil}
 	for i, o := range catalog.All() {
 		id := fmt.Sprintf("m%d", i)
-		using[id] = e.own(id, service.SettlementMetrics()[0], statSum).metric(map[string]*string{service.DimensionOperation: &o.Slug}, "")
+		shown := object{"id": id, "stat": statSum, "visible": false}
+		metrics = append(metrics, metric(service.Namespace(e.settings.stack), service.SettlementMetrics()[0], []any{service.DimensionOperation, o.Slug}, shown))
 		terms = append(terms, fmt.Sprintf("FILL(%s, 0) * %s", id, o.Amount))
 	}
-	return widget("Revenue: USD", []awscloudwatch.IMetric{awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String("(" + strings.Join(terms, " + ") + ") / 1000000"), UsingMetrics: &using,
-		Label: jsii.String("an hour"), Period: awscdk.Duration_Seconds(jsii.Number(hour)),
-	})})
+	metrics[0] = []any{object{"label": "an hour", "expression": "(" + strings.Join(terms, " + ") + ") / 1000000"}}
+	return object{"title": "Revenue: USD", "metrics": metrics, "period": hour}
 }
 
 // savedQuery is a query of CloudWatch Logs Insights.
@@ -243,8 +223,8 @@ func (e *envelope) queries() {
 		if q.gateway {
 			group = idLog
 		}
-		awslogs.NewCfnQueryDefinition(e.Stack, jsii.String(q.id()), &awslogs.CfnQueryDefinitionProps{
-			Name: jsii.String(e.settings.stack + "/" + q.name), QueryString: &q.text, LogGroupNames: &[]*string{e.resource(group).Ref()},
+		e.add(q.id(), "Logs::QueryDefinition", object{
+			"Name": e.settings.stack + "/" + q.name, "QueryString": q.text, "LogGroupNames": []any{e.resource(group).Ref()},
 		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3assets"
 	"github.com/aws/aws-cdk-go/awscdk/v2/cloudformationinclude"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -77,6 +76,18 @@ func (e *envelope) demandNodes() {
 	e.settings.params["RpcUrl"] = p.ValueAsString()
 }
 
+// object is JSON of a template.
+type object = map[string]any
+
+// add makes a resource of a kind of AWS.
+func (e *envelope) add(id, kind string, properties object) awscdk.CfnResource {
+	return awscdk.NewCfnResource(e.Stack, &id, &awscdk.CfnResourceProps{Type: jsii.String("AWS::" + kind), Properties: &properties})
+}
+
+func (e *envelope) output(id, description string, value *string) {
+	awscdk.NewCfnOutput(e.Stack, &id, &awscdk.CfnOutputProps{Description: &description, Value: value})
+}
+
 func (e *envelope) resource(id string) awscdk.CfnResource { return e.include.GetResource(&id) }
 
 // code replaces the template's CodeUri by the built binary.
@@ -93,23 +104,18 @@ func (e *envelope) code(slug string) {
 // ownDomain gives the API a domain name. The operator makes its DNS record: an
 // alias to the outputs.
 func (e *envelope) ownDomain() {
-	name := awsapigatewayv2.NewCfnDomainName(e.Stack, jsii.String("Domain"), &awsapigatewayv2.CfnDomainNameProps{
-		DomainName: &e.domain,
-		DomainNameConfigurations: []*awsapigatewayv2.CfnDomainName_DomainNameConfigurationProperty{{
-			CertificateArn: &e.certificate, EndpointType: jsii.String("REGIONAL"), SecurityPolicy: jsii.String("TLS_1_2"),
-		}},
-	})
-	mapping := awsapigatewayv2.NewCfnApiMapping(e.Stack, jsii.String("DomainMapping"), &awsapigatewayv2.CfnApiMappingProps{
-		ApiId: e.resource(idAPI).Ref(), DomainName: name.Ref(), Stage: jsii.String("$default"),
+	name := e.add("Domain", "ApiGatewayV2::DomainName", object{"DomainName": e.domain, "DomainNameConfigurations": []any{
+		object{"CertificateArn": e.certificate, "EndpointType": "REGIONAL", "SecurityPolicy": "TLS_1_2"},
+	}})
+	mapping := e.add("DomainMapping", "ApiGatewayV2::ApiMapping", object{
+		"ApiId": e.resource(idAPI).Ref(), "DomainName": name.Ref(), "Stage": "$default",
 	})
 	// SAM makes the stage, so it cannot be referred to here. Without the dependency
 	// CloudFormation may make the mapping first, and fail.
 	mapping.AddOverride(jsii.String("DependsOn"), []string{idStage})
-	output := func(id, description string, value *string) {
-		awscdk.NewCfnOutput(e.Stack, &id, &awscdk.CfnOutputProps{Description: &description, Value: value})
-	}
-	output("DomainTarget", "Where the domain's alias record points to", name.AttrRegionalDomainName())
-	output("DomainZone", "Hosted zone of that target", name.AttrRegionalHostedZoneId())
+	attribute := func(of string) *string { return awscdk.Fn_GetAtt(jsii.String("Domain"), &of).ToString() }
+	e.output("DomainTarget", "Where the domain's alias record points to", attribute("RegionalDomainName"))
+	e.output("DomainZone", "Hosted zone of that target", attribute("RegionalHostedZoneId"))
 }
 
 // functionSlugs are the functions of a deployment: one for each operation, and those that
