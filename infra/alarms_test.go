@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -48,31 +49,55 @@ const (
 // testdata/envelope.json.
 func TestAlarms(t *testing.T) {
 	t.Parallel()
-	for _, a := range readAlarms(t) {
-		t.Run(a.ID, func(t *testing.T) {
-			name, own := strings.CutPrefix(a.Name, defaultStack+"-")
-			if !own || sam.Pascal(name)+"Alarm" != a.ID {
-				t.Errorf("its name is %q", a.Name)
+	d := synthesized(t)
+	for _, id := range ofType(d, "AWS::CloudWatch::Alarm") {
+		p := properties(d, id)
+		_, name, own := strings.Cut(strings.Trim(fmt.Sprint(p["AlarmName"]), "map[]"), map[bool]string{true: "${AWS::StackName}-", false: defaultStack + "-"}[p["AlarmActions"] == nil])
+		if !own || sam.Pascal(name)+"Alarm" != id || len(name) > maxAlarmName-len(defaultStack) {
+			t.Errorf("the name of %s is %v", id, p["AlarmName"])
+		}
+		description := fmt.Sprint(p["AlarmDescription"])
+		means, anchor, ok := strings.Cut(description, " "+catalog.Runbook+"#alarm-")
+		if !ok || !strings.HasSuffix(means, ".") || anchor != strings.TrimRight(name, "-0123456789") || len(description) > maxDescription {
+			t.Errorf("%s does not say what it means and where to read on: %q", name, description)
+		}
+		queries := queriesOf(p)
+		if n := len(queries); n > maxQueries || number(p["EvaluationPeriods"])*number(queries[0]["Period"]) > maxEvaluation {
+			t.Errorf("%s has %d queries over %v periods of %v s", name, n, p["EvaluationPeriods"], queries[0]["Period"])
+		}
+		// A percentile of two calls is the slower one of them.
+		few := !regexp.MustCompile(`IF\((FILL\()?n(, 0\))? >= 20, `).MatchString(fmt.Sprint(queries[len(queries)-1]["Expression"]))
+		for _, q := range queries {
+			if q["Statistic"] == statP95 && few {
+				t.Errorf("a percentile of %s counts few samples, too: %v", name, queries)
 			}
-			means, anchor, ok := strings.Cut(a.Description, " "+catalog.Runbook+"#alarm-")
-			if !ok || !strings.HasSuffix(means, ".") || anchor != strings.TrimRight(name, "-0123456789") {
-				t.Errorf("its description does not say what it means and where to read on: %q", a.Description)
+			of := fmt.Sprint(q["Namespace"])
+			ours := of == service.Namespace(defaultStack) || of == "map[Fn::Sub:Hostfacts/${AWS::StackName}]"
+			if written, _ := q["MetricName"].(string); written != "" && of != "AWS/Lambda" && (!ours || !slices.Contains(writtenMetrics(), written)) {
+				t.Errorf("nobody writes %v", q)
 			}
-			if len(a.Name) > maxAlarmName || len(a.Description) > maxDescription || len(a.Queries) > maxQueries || a.Period*a.Periods > maxEvaluation {
-				t.Errorf("name of %d bytes, description of %d, %d queries, %d periods of %d s", len(a.Name), len(a.Description), len(a.Queries), a.Periods, a.Period)
-			}
-			for _, q := range a.Queries {
-				// A percentile of two calls is the slower one of them.
-				if q.Statistic == statP95 && !regexp.MustCompile(`IF\((FILL\()?n(, 0\))? >= 20, `).MatchString(a.Queries[len(a.Queries)-1].Expression) {
-					t.Errorf("its percentile counts few samples, too: %+v", a.Queries)
-				}
-				if q.Expression == "" && q.Metric.Namespace != "AWS/Lambda" && (q.Metric.Namespace != service.Namespace(defaultStack) || !slices.Contains(writtenMetrics(), q.Metric.Name)) {
-					t.Errorf("nobody writes %v", q.Metric)
-				}
-			}
-		})
+		}
 	}
 }
+
+// queriesOf are what an alarm looks at: each a metric with its statistic, or an expression.
+func queriesOf(alarm document) (all []document) {
+	list, several := alarm["Metrics"].([]any)
+	if !several {
+		return []document{alarm}
+	}
+	for _, q := range list {
+		flat, stat := q.(document), section(q.(document), "MetricStat")
+		maps.Copy(flat, section(stat, "Metric"))
+		if len(stat) > 0 {
+			flat["Statistic"], flat["Period"] = stat["Stat"], stat["Period"]
+		}
+		all = append(all, flat)
+	}
+	return all
+}
+
+func number(v any) float64 { n, _ := v.(float64); return n }
 
 // writtenMetrics are those that somebody writes: the functions' lines, and the
 // filter of the gateway's log.
@@ -94,8 +119,9 @@ func TestRunbook(t *testing.T) {
 	t.Parallel()
 	text := string(must(os.ReadFile("RUNBOOK.md"))(t))
 	var want, have []string
-	for _, a := range readAlarms(t) {
-		_, anchor, _ := strings.Cut(a.Description, catalog.Runbook+"#")
+	d := synthesized(t)
+	for _, id := range ofType(d, "AWS::CloudWatch::Alarm") {
+		_, anchor, _ := strings.Cut(fmt.Sprint(properties(d, id)["AlarmDescription"]), catalog.Runbook+"#")
 		want = append(want, anchor, strings.TrimPrefix(anchor, "alarm-"))
 	}
 	for _, m := range regexp.MustCompile(`(?m)^<a id="(alarm-[a-z-]+)"></a>\n\*\*([a-z-]+)\*\*: \S`).FindAllStringSubmatch(text, -1) {
@@ -165,7 +191,7 @@ func TestBudget(t *testing.T) {
 	billed := 0
 	for _, a := range readAlarms(t) {
 		for _, q := range a.Queries {
-			if q.Expression == "" {
+			if q.Metric.Name != "" {
 				billed++
 			}
 		}
