@@ -2,8 +2,6 @@ package discovery
 
 import (
 	"encoding/json"
-	"regexp"
-	"strings"
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -16,21 +14,12 @@ func TestToolsAgainstGoldenFile(t *testing.T) { golden(t, "tools.json", Tools(te
 // Clients hold what they send and get to the schemas of a tool: its example fits,
 // and so does its price, and nothing else does.
 func TestToolSchemas(t *testing.T) {
-	name := regexp.MustCompile(`^[a-z0-9_]{1,64}$`) // MCP has a few more, some hosts have not
-	seen := map[string]bool{}
-	var tools []struct {
-		Name, Description         string
-		InputSchema, OutputSchema json.RawMessage
-	}
+	var tools []struct{ InputSchema, OutputSchema json.RawMessage }
 	if err := json.Unmarshal(Tools(testSite()), &tools); err != nil {
 		t.Fatal(err)
 	}
 	for i, op := range catalog.All() {
 		tool := tools[i]
-		if !name.MatchString(tool.Name) || seen[tool.Name] {
-			t.Errorf("%s: %q is not a name for a tool, or not the only one", op.Slug, tool.Name)
-		}
-		seen[tool.Name] = true
 		in, out := validator(tool.InputSchema), validator(tool.OutputSchema)
 		for _, c := range []struct {
 			what string
@@ -50,9 +39,6 @@ func TestToolSchemas(t *testing.T) {
 			if err := fits(c.s, c.raw); (err == nil) != c.want {
 				t.Errorf("%s: %s: %v", op.Slug, c.what, err)
 			}
-		}
-		if !strings.Contains(tool.Description, op.PriceUSD()+" USDC") || !strings.Contains(tool.Description, "same x402/payment") {
-			t.Errorf("%s: %s", op.Slug, tool.Description)
 		}
 	}
 }
