@@ -126,8 +126,9 @@ func codeMetric(c fault.Code) string {
 		return MetricLedger
 	case fault.InternalError:
 		return MetricInternal
+	default:
+		return ""
 	}
-	return ""
 }
 
 // measured are the metrics of one priced request, each at most once.

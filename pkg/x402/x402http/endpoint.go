@@ -182,12 +182,12 @@ func (x *exchange) challenge(q *quote, out x402.Outcome) (Response, error) {
 		res.Header.Set(x402.HeaderRequired, header)
 		setReceipt(res.Header, out.Receipt)
 	}
-	if res.Fault != nil {
+	if x.meter.Paid { // and the payment was refused
 		res.Body = printable.Marshal(x.product.Says(q.offer.Required(reason).WithToken(token), res.Fault))
-		return res, nil
+	} else {
+		res.Fault, res.Body = fault.New(fault.PaymentRequired, nil), q.body.JSON(token)
 	}
-	res.Fault, res.Body = fault.New(fault.PaymentRequired, nil), q.body.JSON(token)
-	if x.call == nil && x.product.Page != nil {
+	if !x.meter.Paid && x.call == nil && x.product.Page != nil {
 		return x.product.Page(x.r, res)
 	}
 	return res, nil
