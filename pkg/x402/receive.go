@@ -84,7 +84,7 @@ const (
 // before a change of configuration, are read as long as there are such payments.
 func (r *run) receive(ctx context.Context) (err error) {
 	for _, payee := range r.payees {
-		if r.Scanner != nil && ctx.Err() == nil {
+		if r.Scanner != nil && !timeUp(ctx) {
 			err = errors.Join(err, r.receiveOf(ctx, payee))
 		}
 	}
@@ -115,10 +115,10 @@ func (r *run) receiveOf(ctx context.Context, payee Address) error {
 	}
 	_, node := errors.AsType[unreadable](err)
 	switch {
-	case node && !(moved && ctx.Err() != nil): // one that does not answer until the time is up has failed, too
+	case node && !(moved && timeUp(ctx)): // one that does not answer until the time is up has failed, too
 		r.Unread = true
 		r.Log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
-	case err == nil || ctx.Err() != nil: // what was not read is read by the next run
+	case err == nil || timeUp(ctx): // what was not read is read by the next run
 	case errors.Is(err, ledger.ErrConflict):
 		r.Log.InfoContext(ctx, "another writer came first, the next run reads on", "error", err)
 	default:

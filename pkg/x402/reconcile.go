@@ -110,7 +110,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 		})
 	}
 	open, owed := c.walk(ctx, func(record ledger.Record) error {
-		if settling.Err() != nil { // what is left of this list is only counted
+		if timeUp(settling) { // what is left of this list is only counted
 			receive()
 		}
 		number, err := r.one(ctx, settling, record)
@@ -150,7 +150,7 @@ func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, er
 	switch {
 	case !record.InDoubt():
 		return &r.Skipped, nil
-	case settling.Err() != nil || r.judged == maxJudged:
+	case timeUp(settling) || r.judged == maxJudged:
 		return &r.Left, nil
 	}
 	var terms Requirements
@@ -179,6 +179,9 @@ func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, er
 	return r.judge(settling, record, sending == ledger.MayBeSent)
 }
 
+// timeUp says that the time of a run has ended.
+func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
+
 // judge asks for evidence about a record. The chain is asked without a lease, so that no
 // request waits for it; a verdict is written only on the version of the record that it
 // was found for. doubtful says that the payment may have been sent; what decides nothing
@@ -201,7 +204,7 @@ func (r *run) judge(ctx context.Context, record ledger.Record, doubtful bool) (*
 	switch {
 	case !doubtful && f.Verdict != Paid && f.Verdict != NeverPaid:
 		return &r.Undue, nil
-	case f.Verdict == CannotTell && ctx.Err() != nil:
+	case f.Verdict == CannotTell && timeUp(ctx):
 		return &r.Left, nil // there was no time to ask
 	case f.Verdict == CannotTell && r.CannotTell < maxDoubts:
 		r.Log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", f.Cause)
@@ -371,7 +374,7 @@ func (c *Reconciler) list(ctx context.Context, name string, before time.Time, se
 func (c *Reconciler) visit(ctx context.Context, key string, v *visited, see func(ledger.Record) error) {
 	r, err := c.Ledger.Fetch(ctx, key)
 	switch {
-	case ctx.Err() != nil:
+	case timeUp(ctx):
 		v.left++
 		return
 	case err == nil && r == nil:
