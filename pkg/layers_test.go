@@ -71,8 +71,8 @@ func layers() []layer {
 		{"infra/local/e2e", nil, "the end-to-end suite is tests and nothing else"},
 		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/mcp/mcptest", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/x402http", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
 		{"infra/testbed/deployed", []string{"infra/sam", "infra/testbed", "pkg/catalog", "pkg/x402/ledger/dynamo"}, "what a template is held to is read from facts"},
-		{"infra/testbed", []string{"infra/local/runtimeapi", "infra/sam", "pkg/x402/ledger/dynamo", "pkg/x402/fault", "pkg/guard", "pkg/lookup", "pkg/x402", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
-		{"infra/clients", []string{"pkg/catalog", "pkg/x402/fault"}, "the description judges; the programs of others are run from outside"},
+		{"infra/testbed", []string{"infra/local/runtimeapi", "infra/sam", "pkg/x402/ledger/dynamo", "pkg/x402/fault", "pkg/guard", "pkg/lookup", "pkg/x402", "pkg/x402/ledger", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
+		{"infra/clients", []string{"pkg/catalog", "pkg/x402/fault", "pkg/x402/x402test"}, "the description judges the replies of a client; the programs of others are run from outside"},
 		{"infra/simnet", nil, "the small internet is tests and nothing else"},
 		{"infra/gameday", nil, "alarms are judged by their definition alone; only the tests know a service"},
 	}
