@@ -212,6 +212,7 @@ func TestResult(t *testing.T) {
 		add(want, func(r Result) string { return r.SignatureAlgorithm }, func(p *parts) { p.outer = tlv(0x30, oid(dotted)) })
 	}
 	add("", func(r Result) string { return r.FingerprintSHA256 }, func(p *parts) { p.outer = tlv(0x30, tlv(0x06, bytes.Repeat([]byte{1}, 257))) })
+	add("", func(r Result) string { return r.FingerprintSHA256 }, func(p *parts) { p.serial = tlv(2) })
 
 	for content, want := range map[string]string{
 		"00": "00", "0000": "00", "01": "01", "0080": "80", "80": "-80", "ff": "-01", "ff00": "-0100", "ffff01": "-ff", "8000": "-8000", "0102": "0102",
