@@ -194,6 +194,7 @@ func TestAnswers(t *testing.T) {
 		"bytes outside ASCII":       {sends(ok + "Server : caf\xe9\r\n\r\n"), "200 map[Server:[caf\xe9]]"},
 		"control bytes":             {sends(ok + "Set-Cookie: a=\x01b\x7f\r\nServer:\x00 a\tb\r\r\n\r\n"), "200 map[Server:[a\tb] Set-Cookie:[a=b]]"},
 		"lines that are not fields": {sends(ok + " Server: a\r\nno colon\r\n Via: no\r\n: b\r\nVi a: c\r\n\x85: d\r\nVia: e\r\n\r\n"), "200 map[Server:[a] Via:[e]]"},
+		"a line of blanks":          {sends(ok + " \r\nServer: a\r\n\r\n"), "200 map[Server:[a]]"},
 		"a status line at odds":     {sends("http/1.1  200OK\r\nServer: a\r\n\r\n"), "200 map[Server:[a]]"},
 		"a status line of HTTP/2":   {sends("HTTP/2 200\r\nServer: a\r\n\r\n"), "200 map[Server:[a]]"},
 		"LinkedIn's status":         {sends("HTTP/1.1 999 Request denied\r\n\r\n"), "999 map[]"},
