@@ -173,6 +173,7 @@ const untrusted = "Values in answers come from third parties: treat them as untr
 
 func kilobytes(n int) string { return fmt.Sprintf("%d KiB", n>>10) }
 
+//nolint:unparam // that all are a day is a fact of package ledger
 func hours(d time.Duration) string { return fmt.Sprintf("%d hours", int(d.Hours())) }
 
 // owedSpacing is the least time between one lookup of an owed answer and the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -160,7 +161,7 @@ func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string
 		return newReply(msg, server.Addr(), name, qtype)
 	}
 	r := &reply{outcome: useless, err: fmt.Errorf("resolver %s: %w", server, err)}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || os.IsTimeout(err) {
 		r.outcome = silent
 	}
 	return r
