@@ -306,12 +306,15 @@ func tokenExtension(token string) json.RawMessage {
 // placeholder stands for the token in a Form. No base64url has an asterisk.
 const placeholder = "*retry-token*"
 
+// tokenLength is that of a retry token.
+const tokenLength = 22
+
 // Form is a JSON text with a gap for the retry token. It is encoded once, and each
 // challenge copies it.
 type Form struct {
-	head, tail []byte
-	encoded    string // head in base64 up to its last whole group of three bytes
-	loose      []byte // what is left of it
+	head, tail    []byte
+	before, after string // head and tail in base64, in whole groups of three bytes
+	end, begin    []byte // of head and tail, what shares a group with the token
 }
 
 // NewForm encodes what build makes of a retry token. It fails when that cannot
@@ -326,7 +329,9 @@ func NewForm(build func(token string) any) (Form, error) {
 		return Form{}, errors.New("form of a challenge: it must have the retry token once")
 	}
 	whole := len(head) - len(head)%3
-	return Form{head: head, tail: tail, encoded: base64.StdEncoding.EncodeToString(head[:whole]), loose: head[whole:]}, nil
+	shared := min((3-(len(head)+tokenLength)%3)%3, len(tail))
+	encode := base64.StdEncoding.EncodeToString
+	return Form{head: head, tail: tail, before: encode(head[:whole]), end: head[whole:], begin: tail[:shared], after: encode(tail[shared:])}, nil
 }
 
 // JSON is the text with a token, in new memory.
@@ -334,7 +339,7 @@ func (f Form) JSON(token string) []byte {
 	return slices.Concat(f.head, []byte(token), f.tail)
 }
 
-// Header is the text with a token as a payment header carries it.
+// Header is the text with a token of NewToken as a payment header carries it.
 func (f Form) Header(token string) string {
-	return f.encoded + base64.StdEncoding.EncodeToString(slices.Concat(f.loose, []byte(token), f.tail))
+	return f.before + base64.StdEncoding.EncodeToString(slices.Concat(f.end, []byte(token), f.begin)) + f.after
 }
