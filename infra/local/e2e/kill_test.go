@@ -3,6 +3,7 @@ package e2e
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -177,7 +178,9 @@ func TestFrozen(t *testing.T) {
 		d := openFunctions(tb, l, s, func(d *testbed.Deployment) { d.OnIdle = func(*testbed.Execution) { frozen <- struct{}{} } })
 		// The facilitator takes the money and fails, so that the chain is asked.
 		r := newRun(tb, l, d, pacedClient(p), x402test.FailAfter, x402test.FailAfter)
-		r.moved = func() string { list := l.facilitator.Moved(r.payer); return list[len(list)-1].Transaction }
+		r.moved = func() string { // the last transfer, of a list without an order
+			return slices.MaxFunc(l.facilitator.Moved(r.payer), func(a, b x402test.Transfer) int { return a.At.Compare(b.At) }).Transaction
+		}
 		for _, kind := range []string{"A", "AAAA"} {
 			r.sign(lookUp(r.name, kind), nil, nil)
 			<-frozen
