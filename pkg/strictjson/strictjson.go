@@ -1,7 +1,8 @@
-// Package strictjson reads JSON that others wrote: one object in valid UTF-8,
+// Package strictjson reads JSON that others wrote: one value in valid UTF-8,
 // no name twice in an object, nested to a bounded depth, and nothing after it.
-// encoding/json takes the last of two equal names and text that is not UTF-8, so that two
-// readers of one payment could see two different payments; this one refuses.
+// encoding/json takes the last of two equal names, either letter case of a name
+// and text that is not UTF-8, so that two readers of one payment could see two
+// different payments; this one refuses.
 //
 // The syntax is read by jsontext, the mirror of what is encoding/json/jsontext
 // from Go 1.27 on: it refuses duplicate names, text that is not UTF-8 and lone
@@ -32,45 +33,93 @@ type Members map[string]json.RawMessage
 
 // Parse reads one object that is nested at most depth deep, itself included.
 // What its errors show of the document is short and in ASCII.
-func Parse(doc []byte, depth int) (o Object, err error) {
-	err = read(doc, depth, &o)
-	return o, err
-}
+func Parse(doc []byte, depth int) (Object, error) { return read(doc, depth, value) }
 
 // Split reads one object that is nested at most depth deep, itself included, and
 // leaves its members as they are written.
-func Split(doc []byte, depth int) (m Members, err error) {
-	err = read(doc, depth, &m)
-	return m, err
+func Split(doc []byte, depth int) (Members, error) {
+	return read(doc, depth, func(d *jsontext.Decoder) (json.RawMessage, error) {
+		v, err := d.ReadValue()
+		return json.RawMessage(v.Clone()), err
+	})
 }
 
-// read checks a document that is one object and nothing else, and decodes it.
-func read(doc []byte, depth int, into any) error {
+// read decodes a document that is one object and nothing else, and its members by a
+// function.
+func read[V any](doc []byte, depth int, member func(*jsontext.Decoder) (V, error)) (o map[string]V, err error) {
 	if !utf8.Valid(doc) {
-		return errors.New("not valid UTF-8")
+		return nil, errors.New("not valid UTF-8")
 	}
 	if err := (Limits{Depth: depth}).Check(doc); err != nil {
-		return err
+		return nil, err
 	}
 	d := jsontext.NewDecoder(bytes.NewBuffer(doc))
-	kind := d.PeekKind()
-	_, err := d.ReadValue()
+	if d.PeekKind() == '{' {
+		o, err = members(d, member)
+	} else if _, err = d.ReadValue(); err == nil {
+		return nil, errors.New("not a JSON object")
+	}
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		const most = 40
 		e, _ := errors.AsType[*jsontext.SyntacticError](err)
-		return fmt.Errorf("key %s appears twice", printable.Quote(e.JSONPointer.LastToken(), most))
+		return nil, fmt.Errorf("key %s appears twice", printable.Quote(e.JSONPointer.LastToken(), most))
 	case err != nil:
-		return errors.New("not valid JSON")
-	case kind != '{':
-		return errors.New("not a JSON object")
+		return nil, errors.New("not valid JSON")
 	}
 	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
-		return errors.New("data after the JSON object")
+		return nil, errors.New("data after the JSON object")
 	}
-	numbers := json.NewDecoder(bytes.NewReader(doc))
-	numbers.UseNumber()
-	return numbers.Decode(into)
+	return o, nil
+}
+
+// members reads an object.
+func members[V any](d *jsontext.Decoder, member func(*jsontext.Decoder) (V, error)) (map[string]V, error) {
+	all := map[string]V{}
+	_, err := d.ReadToken()
+	for err == nil && d.PeekKind() != '}' {
+		var name jsontext.Token
+		if name, err = d.ReadToken(); err == nil {
+			name := name.String()
+			all[name], err = member(d)
+		}
+	}
+	if err == nil {
+		_, err = d.ReadToken()
+	}
+	return all, err
+}
+
+// value reads a value of an Object.
+func value(d *jsontext.Decoder) (any, error) {
+	switch d.PeekKind() {
+	case '{':
+		return members(d, value)
+	case '[':
+		all := []any{}
+		_, err := d.ReadToken()
+		for err == nil && d.PeekKind() != ']' {
+			var v any
+			v, err = value(d)
+			all = append(all, v)
+		}
+		if err == nil {
+			_, err = d.ReadToken()
+		}
+		return all, err
+	default:
+	}
+	t, err := d.ReadToken()
+	switch t.Kind() {
+	case '"':
+		return t.String(), err
+	case '0':
+		return json.Number(t.String()), err
+	case 't', 'f':
+		return t.Bool(), err
+	default:
+		return nil, err
+	}
 }
 
 // Limits bound what decoding a document allocates: a few bytes of text can
