@@ -13,14 +13,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -36,7 +34,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	collectLess()
+	boot.RelaxCollector(40 << 20) // many requests at once hold more than a function's one
 	context.AfterFunc(ctx, func() {
 		stop() // the next one ends the process
 		fmt.Fprintln(os.Stderr, "Stopping when the open requests are answered. Ctrl-C again stops at once; the same signature is then the way to the answer.")
@@ -44,16 +42,6 @@ func main() {
 	if err := run(ctx, os.Getenv, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
-	}
-}
-
-// collectLess lets the heap grow to 40 MB before garbage is collected, and no further,
-// unless GOMEMLIMIT says otherwise. With Go's defaults the collector runs at every 4 MB,
-// and takes an eighth of the processor time of a paid call.
-func collectLess() {
-	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
-		debug.SetMemoryLimit(40 << 20)
-		debug.SetGCPercent(400)
 	}
 }
 
