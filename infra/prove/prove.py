@@ -232,9 +232,13 @@ def lighthouse():
         for path in "/docs", DNS:
             runs = []
             for _ in range(5):
-                done = output("node", folder / "node_modules/lighthouse/cli/index.js", service.url + path, "--quiet", "--ignore-status-code", "--output=json",
-                              "--only-categories=performance,accessibility", "--chrome-flags=--headless=new --no-sandbox --disable-gpu", CHROME_PATH=chromium)
-                runs.append(json.loads(done.stdout))
+                # Not from its standard output: a pipe loses what is not written when the process ends.
+                report = folder / "report.json"
+                report.unlink(missing_ok=True)
+                output("node", folder / "node_modules/lighthouse/cli/index.js", service.url + path, "--quiet", "--ignore-status-code", "--output=json",
+                       f"--output-path={report}", "--only-categories=performance,accessibility",
+                       "--chrome-flags=--headless=new --no-sandbox --disable-gpu", CHROME_PATH=chromium)
+                runs.append(json.loads(report.read_text()))
             middle = sorted(runs, key=lambda r: r["categories"]["performance"]["score"])[2]
             marks = [middle["categories"][c]["score"] for c in ("performance", "accessibility")]
             seen = [middle["audits"][a]["displayValue"].replace("\xa0", " ") for a in ("largest-contentful-paint", "total-blocking-time", "cumulative-layout-shift")]

@@ -132,20 +132,6 @@ func (p *Process) Gone() <-chan struct{} { return p.gone }
 // String is the program's name.
 func (p *Process) String() string { return filepath.Base(p.Cmd.Path) }
 
-// Start launches a program and waits until it is ready. At the end of the test
-// it is stopped, and must have ended well.
-func Start(tb testing.TB, cmd *exec.Cmd) *Process {
-	p, err := Launch(cmd, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { p.End(tb) })
-	if err := p.Ready(); err != nil {
-		tb.Fatal(err)
-	}
-	return p
-}
-
 // Run is what a program prints that must succeed.
 func Run(tb testing.TB, cmd *exec.Cmd) []byte {
 	var complaints bytes.Buffer
