@@ -226,9 +226,11 @@ func TestRunbookIsPlayed(t *testing.T) {
 	}}
 	// deploys starts the service over a table.
 	deploys := func(table string) {
-		p := testbed.Start(t, testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), o.env, map[string]string{
+		p := must(testbed.Launch(testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), o.env, map[string]string{
 			"LEDGER_TABLE": table, "AWS_REGION": testbed.DynamoRegion, "FACILITATOR_URL": facilitator.URL, "RPC_URL": node, "DNS_RESOLVERS": names,
-		}))
+		}), nil))(t)
+		t.Cleanup(func() { p.End(t) })
+		check(t, p.Ready())
 		o.words["https://api.example.com"] = p.URL
 	}
 	kept := must(filepath.Glob("../.local/*"))(t)
