@@ -2,13 +2,14 @@
 publish, or takes too long. It runs every part, or those that are named, and fails when a part does, or when
 a check's verdict is not the one that verdicts.py expects.
 
-    prove.py [linters] [lists] [runbook] [lighthouse] [campaign]
+    prove.py [linters] [lists] [runbook] [lighthouse] [mutants] [campaign]
 
 linters holds template.yaml to the newest SAM CLI and cfn-lint. lists runs the conformance
 lists of others against the service, or as its facilitator. runbook plays the chapters of
-the runbook that start services, lighthouse marks the pages for people, and campaign plays
-a million random schedules of faults over the payment layer. A further part is a function in PARTS: it returns its section of
-table.md, and a list of what failed."""
+the runbook that start services, lighthouse marks the pages for people, mutants breaks
+conditions one at a time, each of which a test must notice, and campaign plays
+a million random schedules of faults over the payment layer. A further part is a function in PARTS:
+it returns its section of table.md, and a list of what failed."""
 
 import concurrent.futures
 import importlib.metadata
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 
+import mutants as broken
 import rules
 import verdicts
 from stage import DNS, PING, ROOT, Service, Signer, ask, pay, wallet
@@ -215,6 +217,24 @@ def campaign():
     return played("A million schedules", "./pkg/x402", "-run", "^TestCampaign$", "-campaign.n=1000000")
 
 
+def mutants():
+    """The conditions of mutants/*.toml, broken one at a time."""
+    played, text = broken.play(), ""
+    for mutant, kind in played:
+        text += "| `%s` | %s | `%s` | %s |\n" % (mutant["file"], mutant["what"], mutant["test"], kind)
+    return MUTANTS % len(played) + text, [m["file"] + ": " + m["what"] for m, kind in played if kind != "killed"]
+
+
+MUTANTS = """## Mutants
+
+%d conditions are broken, one at a time (`infra/prove/mutants/*.toml`). The run of `go test` in
+the third column must fail.
+
+| File | With the change | Test | Verdict |
+|---|---|---|---|
+"""
+
+
 def runbook():
     """The chapters of the runbook that start services, from its own text."""
     return played("The runbook", "-tags", "prove", "./infra", "-run", "^TestRunbookIsPlayed$")
@@ -260,7 +280,7 @@ Of five runs the one in the middle. Performance must be 0.95 and accessibility 1
 """
 
 
-PARTS = {"linters": linters, "lists": lists, "runbook": runbook, "lighthouse": lighthouse, "campaign": campaign}
+PARTS = {"linters": linters, "lists": lists, "runbook": runbook, "lighthouse": lighthouse, "mutants": mutants, "campaign": campaign}
 
 HEAD = "# What is proven outside CI\n\nWritten by `make prove`, part by part.\n"
 
