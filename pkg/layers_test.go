@@ -47,8 +47,7 @@ func layers() []layer {
 		{"pkg/x402/chain", []string{"pkg/x402/fault", "pkg/printable", "pkg/strictjson", "pkg/x402"}, "the client says what the chain says; what follows is the Gate's"},
 		{"pkg/x402/ledger/file", []string{"pkg/x402/ledger"}, "a store compares and swaps, and nothing else"},
 		{"pkg/x402/ledger/ledgertest", []string{"pkg/x402/ledger"}, "one suite for every store"},
-		{"pkg/x402/playmoney", []string{"pkg/x402"}, "the other sides of a payment see the wire only"},
-		{"pkg/x402/x402test", []string{"pkg/x402", "pkg/x402/playmoney"}, "the other sides of a payment see the wire only"},
+		{"pkg/x402/x402test", []string{"pkg/x402"}, "the other sides of a payment see the wire only"},
 		{"pkg/x402/x402http", []string{"pkg/x402/limit", "pkg/mcp", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/facilitator", "pkg/x402/fault", "pkg/x402/ledger"}, "the seller knows how requests are answered, and not with what"},
 		{"pkg/discovery", []string{"pkg/catalog", "pkg/lookup", "pkg/x402/fault", "pkg/mcp", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt"}, "documents are rendered from facts"},
 		{"pkg/x402/limit", []string{"pkg/x402/fault"}, "limits count clients and slots; they know neither payments nor lookups"},
@@ -61,7 +60,7 @@ func layers() []layer {
 		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "a main joins one operation and its client"},
 		{"infra/sam", nil, "a template is read whatever it deploys"},
 		{"infra", []string{"infra/sam", "pkg/catalog", "pkg/x402/fault", "pkg/boot", "pkg/service"}, "infrastructure reads facts"},
-		{"infra/local", []string{"infra/local/keyfile", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/operations", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/receipt", "pkg/x402/playmoney"}, "the local runner is the service with other stores and play money"},
+		{"infra/local", []string{"infra/local/keyfile", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/operations", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
 		{"infra/local/pay", []string{"infra/local/keyfile", "pkg/catalog", "pkg/guard", "pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and receipts with how a question is written there"},
 		{"infra/local/operate", []string{"pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/printable", "pkg/service", "pkg/x402", "pkg/x402/chain", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/x402/ledger/file"}, "the operator's commands, on any store; a table is copied whatever is in it, and a deployment is seen as a monitor sees it"},
 		{"infra/local/keys", []string{"infra/local/keyfile", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "an offline tool makes a key, or signs one line and checks it as the service does"},
@@ -169,7 +168,7 @@ func TestLayers(t *testing.T) {
 // registry link it.
 func TestDeployedCode(t *testing.T) {
 	const library = "github.com/openrdap/rdap"
-	banned := []string{"playmoney", "x402test", "mcptest", "ledgertest", "limittest", "testbed", "ledger/file", "modernc.org/sqlite", "net/http/httptest", "testing"}
+	banned := []string{"x402test", "mcptest", "ledgertest", "limittest", "testbed", "ledger/file", "modernc.org/sqlite", "net/http/httptest", "testing"}
 	var linked []string
 	for _, p := range list(t) {
 		name, deployed := strings.CutPrefix(p.ImportPath, module+"functions/")

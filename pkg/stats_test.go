@@ -111,10 +111,11 @@ func (r *tree) isProduction(name string) bool {
 }
 
 // production counts the lines of Go that commands link, below a directory or in all
-// (""). In pkg the play money that the local runner links is support of tests.
+// (""). In pkg the other sides of a payment, which the local runner and the tools link and
+// no function may (TestDeployedCode), are support of tests.
 func (r *tree) production(below string) (n int) {
 	for name, lines := range r.goLines {
-		if strings.HasPrefix(name, below) && r.isProduction(name) && (below == "" || path.Base(path.Dir(name)) != "playmoney") {
+		if strings.HasPrefix(name, below) && r.isProduction(name) && (below == "" || path.Base(path.Dir(name)) != "x402test") {
 			n += lines
 		}
 	}

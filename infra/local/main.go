@@ -28,7 +28,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
-	"github.com/hostfacts/hostfacts/pkg/x402/playmoney"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 func main() {
@@ -166,7 +166,7 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (done func(
 	if err != nil {
 		return nil, err
 	}
-	f, err := playmoney.NewFacilitator(playmoney.FacilitatorConfig{Terms: c.Terms, Now: time.Now, Journal: journal})
+	f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: c.Terms, Now: time.Now, Journal: journal})
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package x402test has the payer's side of a payment, for tests and tools: a wallet and
-// a paying client. No service imports it.
+// Package x402test has the other sides of a payment, for tests and tools: a wallet, a
+// paying client, and a facilitator that settles play money. No function imports it.
 package x402test
 
 import (

@@ -1,4 +1,4 @@
-package playmoney
+package x402test
 
 import (
 	"bytes"

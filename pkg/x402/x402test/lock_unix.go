@@ -1,6 +1,6 @@
 //go:build unix
 
-package playmoney
+package x402test
 
 import (
 	"os"

@@ -1,6 +1,4 @@
-// Package playmoney is a facilitator that settles play money, for tests and for the
-// local runner. No function imports it.
-package playmoney
+package x402test
 
 import (
 	"bytes"
