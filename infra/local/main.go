@@ -25,6 +25,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/operations"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
@@ -189,14 +190,14 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (done func(
 // newLog writes lines for a person: without the level of what is usual, and without the
 // metrics, which are for CloudWatch and begin with a capital or an underscore.
 func newLog(out io.Writer, level slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		switch {
 		case a.Key == slog.TimeKey:
 			return slog.String(a.Key, a.Value.Time().Format("15:04:05.000"))
 		case a.Key < "a", a.Key == slog.LevelKey && a.Value.Any() == slog.LevelInfo:
 			return slog.Attr{}
 		}
-		return a
+		return printable.Attr(groups, a)
 	}}))
 }
 

@@ -329,7 +329,7 @@ func TestLineLog(t *testing.T) {
 		t.Fatalf("%d lines: %s", len(lines), b.String())
 	}
 	for i, want := range []string{
-		`^time=\d\d:\d\d:\d\d\.\d{3} msg=said a=1 text="two words" line="a\\nb"$`, `^time=\d\d:\d\d:\d\d\.\d{3} level=WARN msg=careful$`,
+		`^time=\d\d:\d\d:\d\d\.\d{3} msg=said a=1 text="two words" line="a b"$`, `^time=\d\d:\d\d:\d\d\.\d{3} level=WARN msg=careful$`,
 	} {
 		if !regexp.MustCompile(want).MatchString(lines[i]) {
 			t.Errorf("line %q, want %s", lines[i], want)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -265,12 +264,10 @@ func TestOrigin(t *testing.T) {
 	same(t, "not configured", Config{}.origin(r), "https://abc.execute-api.us-east-1.amazonaws.com")
 }
 
-// Whatever logger the service is wired with, what a peer wrote is bounded in it
-// and steers no terminal.
+// What a peer wrote is bounded in the log, and steers no terminal.
 func TestPeersInTheLog(t *testing.T) {
 	var out bytes.Buffer
-	l := Config{}.platform(slog.New(slog.NewJSONHandler(&out, nil)), time.Now).Log
-	l.Warn("m", "error", errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
+	Config{}.logger(&out).Warn("m", "error", errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
 	if line := out.String(); out.Len() > 1024 || !strings.Contains(line, `"?2J??`) {
 		t.Errorf("%d bytes: %.200s", out.Len(), line)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
@@ -175,7 +176,7 @@ func (c Config) logger(w io.Writer) *slog.Logger {
 			if len(groups) == 0 && a.Key == slog.TimeKey {
 				a.Key = "timestamp"
 			}
-			return a
+			return printable.Attr(groups, a)
 		},
 	})})
 }

@@ -27,7 +27,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/origin"
-	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
@@ -128,7 +127,7 @@ func (p Parts) Documents() http.Handler {
 
 func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platform {
 	return service.Platform{
-		Log: printable.Log(log), Now: now, Random: rand.Reader, Origin: c.origin, RequestID: requestID,
+		Log: log, Now: now, Random: rand.Reader, Origin: c.origin, RequestID: requestID,
 		Stack: c.Stack, Function: c.Function, Version: c.Version, Paused: c.Paused,
 	}
 }

@@ -4,12 +4,11 @@
 //
 // Such text may be long, may hold what moves a terminal's cursor or colours it
 // (control characters, C1 among them), and may hold marks that reorder or hide
-// what is displayed. Text bounds it and replaces those characters; Log does
+// what is displayed. Text bounds it and replaces those characters; Attr does
 // so for everything that is logged.
 package printable
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -156,65 +155,25 @@ type Own string
 // MarshalJSON implements json.Marshaler.
 func (o Own) MarshalJSON() ([]byte, error) { return json.Marshal(string(o)) }
 
-// handler passes the text of every attribute through Text: strings, errors, and maps of
-// strings. Messages and keys are constants of ours, and values of any other type are not a
-// peer's.
-type handler struct{ slog.Handler }
-
-// Log is a logger to the same place whose attributes are fit to be read. One
-// that is such a logger already is returned as it is.
-func Log(l *slog.Logger) *slog.Logger {
-	if _, done := l.Handler().(handler); done {
-		return l
-	}
-	return slog.New(handler{l.Handler()})
-}
-
-// Handle implements slog.Handler.
-func (h handler) Handle(ctx context.Context, r slog.Record) error {
-	attrs := make([]slog.Attr, 0, r.NumAttrs())
-	r.Attrs(func(a slog.Attr) bool {
-		attrs = append(attrs, slog.Attr{Key: a.Key, Value: readable(a.Value.Resolve())})
-		return true
-	})
-	clean := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
-	clean.AddAttrs(attrs...)
-	return h.Handler.Handle(ctx, clean)
-}
-
-// WithAttrs implements slog.Handler.
-func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return handler{h.Handler.WithAttrs(allReadable(attrs))}
-}
-
-// WithGroup implements slog.Handler.
-func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name)} }
-
-func allReadable(attrs []slog.Attr) []slog.Attr {
-	clean := make([]slog.Attr, len(attrs))
-	for i, a := range attrs {
-		clean[i] = slog.Attr{Key: a.Key, Value: readable(a.Value.Resolve())}
-	}
-	return clean
-}
-
-func readable(v slog.Value) slog.Value {
-	switch v.Kind() {
+// Attr is the ReplaceAttr of a slog handler: it passes the text of an attribute through
+// Text, which is a string, an error, or a map of strings. Messages and keys are constants of
+// ours, and values of any other type are not a peer's.
+func Attr(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
 	case slog.KindString:
-		return slog.StringValue(Text(v.String()))
-	case slog.KindGroup:
-		return slog.GroupValue(allReadable(v.Group())...)
+		a.Value = slog.StringValue(Text(a.Value.String()))
+	case slog.KindAny:
+		switch v := a.Value.Any().(type) {
+		case error:
+			a.Value = slog.StringValue(Text(v.Error()))
+		case map[string]string:
+			clean := make(map[string]string, len(v))
+			for key, value := range v {
+				clean[Text(key)] = Text(value)
+			}
+			a.Value = slog.AnyValue(clean)
+		}
 	default:
 	}
-	switch x := v.Any().(type) {
-	case error:
-		return slog.StringValue(Text(x.Error()))
-	case map[string]string:
-		clean := make(map[string]string, len(x))
-		for key, value := range x {
-			clean[Text(key)] = Text(value)
-		}
-		return slog.AnyValue(clean)
-	}
-	return v
+	return a
 }

@@ -141,7 +141,7 @@ func TestLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			c.write(printable.Log(printable.Log(slog.New(slog.NewJSONHandler(&out, nil)))))
+			c.write(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: printable.Attr})))
 			var line map[string]any
 			if err := json.Unmarshal(out.Bytes(), &line); err != nil {
 				t.Fatal(err)

@@ -140,7 +140,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 		})), DNS: s,
 		Limits: service.Limits{Leases: &s.limits},
 	}
-	p.Log = printable.Log(slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: &s.level})))
+	p.Log = slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: &s.level, ReplaceAttr: printable.Attr}))
 	p.RequestID = func(*http.Request) string { return fmt.Sprint(requests.Add(1)) }
 	for _, change := range changes {
 		if change != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
@@ -67,7 +68,7 @@ func (o order) within(byPayee bool, do func(opened) error) error {
 		table := c.Ledger.Open()
 		stores.Ledger, stores.Index, l.rows = table, table, table
 	}
-	log := slog.New(slog.NewTextHandler(o.notes, &slog.HandlerOptions{Level: c.LogLevel}))
+	log := slog.New(slog.NewTextHandler(o.notes, &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: printable.Attr}))
 	if l.Reconciling, err = c.Reconciling(stores, log, time.Now); err != nil {
 		return err
 	}
