@@ -155,9 +155,7 @@ func PaymentErrors() []fault.Code {
 }
 
 // AllErrors are the operation's own codes and the payment errors.
-func (o Operation) AllErrors() []fault.Code {
-	return slices.Concat(o.Errors, PaymentErrors())
-}
+func (o Operation) AllErrors() []fault.Code { return slices.Concat(o.Errors, PaymentErrors()) }
 
 // Can reports whether the operation may answer a code.
 func (o Operation) Can(c fault.Code) bool { return slices.Contains(o.AllErrors(), c) }
@@ -167,8 +165,7 @@ func (o Operation) Price() string { return "$" + o.PriceUSD() }
 
 // Cheapest is the lowest price of all operations, in atomic units.
 func Cheapest() *big.Int {
-	least := slices.MinFunc(all(), func(a, b Operation) int { return a.atomic().Cmp(b.atomic()) })
-	return least.atomic()
+	return slices.MinFunc(all(), func(a, b Operation) int { return a.atomic().Cmp(b.atomic()) }).atomic()
 }
 
 // atomic is the price as a number.

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 )
@@ -80,7 +81,10 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 		f.Type, f.Items = "array", recordShapes()
 	case strings.HasPrefix(t.Name(), "Child["):
 		result, _ := t.FieldByName("Result")
-		f.Items = []Field{{Type: "object", Schema: f.Schema, Fields: fieldOf(result.Type, "").Fields}, childFailure()}
+		f.Items = []Field{
+			{Type: "object", Schema: f.Schema, Fields: fieldOf(result.Type, "").Fields},
+			{Type: "object", Schema: "ChildFailure", Fields: FieldsOf[bundle.Failure]()},
+		}
 		f.Schema = ""
 	case t.Implements(reflect.TypeFor[json.Marshaler]()): // an object that is JSON already
 	case kind == reflect.Slice:
@@ -97,26 +101,11 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 
 // recordShapes are the shapes of a DNS record, which depend on the type asked for.
 func recordShapes() []Field {
-	shape := func(types, schema string, fields []Field) Field {
-		return Field{Type: "object", Description: types, Schema: schema, Fields: fields}
-	}
 	return []Field{
-		shape("A and AAAA", "AddressRecord", FieldsOf[dns.Address]()),
-		shape("MX", "MxRecord", FieldsOf[dns.MX]()),
-		shape("TXT", "TxtRecord", FieldsOf[dns.TXT]()),
-		shape("CNAME and NS", "TargetRecord", FieldsOf[dns.Target]()),
-		shape("SOA", "SoaRecord", FieldsOf[dns.SOA]()),
+		{Type: "object", Description: "A and AAAA", Schema: "AddressRecord", Fields: FieldsOf[dns.Address]()},
+		{Type: "object", Description: "MX", Schema: "MxRecord", Fields: FieldsOf[dns.MX]()},
+		{Type: "object", Description: "TXT", Schema: "TxtRecord", Fields: FieldsOf[dns.TXT]()},
+		{Type: "object", Description: "CNAME and NS", Schema: "TargetRecord", Fields: FieldsOf[dns.Target]()},
+		{Type: "object", Description: "SOA", Schema: "SoaRecord", Fields: FieldsOf[dns.SOA]()},
 	}
-}
-
-// childFailure is what a bundle says in place of the result of a lookup that failed
-// (spec §2.8).
-func childFailure() Field {
-	type failure struct {
-		Error struct {
-			Code    string `json:"code" doc:"Error code"`
-			Message string `json:"message" doc:"Public message"`
-		} `json:"error" doc:"Why this child failed" schema:"ChildError"`
-	}
-	return Field{Type: "object", Schema: "ChildFailure", Fields: FieldsOf[failure]()}
 }

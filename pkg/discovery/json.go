@@ -1,15 +1,13 @@
 package discovery
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 
 	layout "github.com/tidwall/pretty"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
 // object is a JSON object that keeps the order in which it was written, so
@@ -34,20 +32,13 @@ func (o object) MarshalJSON() ([]byte, error) {
 }
 
 // encode is compact JSON that leaves & < > readable: nothing of it is put into HTML
-// without escaping. It panics on what cannot be encoded: values are made of the catalog
-// and of text, and the tests encode all of them.
+// without escaping.
 func encode(v any) []byte {
 	if o, ok := v.(object); ok {
 		b, _ := o.MarshalJSON()
 		return b
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic(fmt.Sprintf("discovery: %T: %v", v, err))
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	return printable.Compact(v)
 }
 
 // laid is JSON for people: indented, with the arrays that fit on one line on one.
@@ -55,10 +46,14 @@ func laid(raw []byte) string {
 	return strings.TrimSuffix(string(layout.PrettyOptions(raw, &layout.Options{Width: 76, Indent: "  "})), "\n")
 }
 
-// typed is the text of a value as the JSON type that its parameter or field declares.
+// typed is the text of a value as the JSON type that its parameter or field declares; nil
+// where there is none.
 func typed(kind, text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && kind == "integer" {
 		return n
+	}
+	if text == "" {
+		return nil
 	}
 	return text
 }

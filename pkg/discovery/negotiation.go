@@ -41,7 +41,9 @@ func preferences(header string) (list map[string]float64, ok bool) {
 		for key, value := range params {
 			switch key {
 			case "q":
-				if q, err = strconv.ParseFloat(value, 64); err != nil || !isQuality(value, q) {
+				q, err = strconv.ParseFloat(value, 64)
+				decimal := strings.Trim(value, "0123456789.") == "" && len(value) <= len("0.000") && !strings.HasPrefix(value, ".")
+				if err != nil || q > 1 || !decimal {
 					return nil, false
 				}
 			case "charset": // ours is UTF-8, whatever is asked
@@ -52,11 +54,6 @@ func preferences(header string) (list map[string]float64, ok bool) {
 		list[name+variant] = max(q, list[name+variant])
 	}
 	return list, true
-}
-
-// isQuality reports whether a number is written as a qvalue, with three decimals at most.
-func isQuality(text string, q float64) bool {
-	return q <= 1 && len(text) <= len("0.000") && strings.Trim(text, "0123456789.") == "" && text[0] != '.'
 }
 
 // quality is that of the most specific of some names, which are given from the least

@@ -61,15 +61,9 @@ func resultSchema(fields []catalog.Field, d detail) schema {
 // fieldSchema is the schema of one field. An object with several shapes, like
 // an array item with several, lists them in Items.
 func fieldSchema(f catalog.Field, d detail) schema {
-	s := schema{Format: f.Format, Pattern: f.Pattern, Enum: typedAll("string", f.Enum)}
-	if f.Type != "" {
-		s.Type = f.Type
-	}
-	if f.Const != "" {
-		s.Const = typed(f.Type, f.Const)
-	}
-	if f.Minimum != "" {
-		s.Minimum = typed(f.Type, f.Minimum)
+	s := schema{
+		Type: typed("string", f.Type), Format: f.Format, Pattern: f.Pattern, Enum: typedAll("string", f.Enum),
+		Const: typed(f.Type, f.Const), Minimum: typed(f.Type, f.Minimum),
 	}
 	if d == named && f.Schema != "" {
 		s = schema{Ref: "#/components/schemas/" + f.Schema}
@@ -129,11 +123,9 @@ func nullable(s schema) schema {
 // paramSchema is the schema of a query parameter, example included: crawlers
 // read examples only from here.
 func paramSchema(p catalog.Param) schema {
-	s := schema{Type: p.Type, Enum: typedAll(p.Type, p.Enum), Examples: []any{typed(p.Type, p.Example)}}
-	if p.Default != "" {
-		s.Default = typed(p.Type, p.Default)
+	return schema{
+		Type: p.Type, Enum: typedAll(p.Type, p.Enum), Default: typed(p.Type, p.Default), Examples: []any{typed(p.Type, p.Example)},
 	}
-	return s
 }
 
 // querySchema is the schema of an operation's parameters as one object, with or without
@@ -155,7 +147,11 @@ func querySchema(op catalog.Operation, notes bool) schema {
 }
 
 // row is a line of a field table: a field, or a part of one.
-type row struct{ Name, Type, Description string }
+type row struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"`
+	Description string `json:"description"`
+}
 
 // rows is the field tree as lines, with names such as records[].address.
 func rows(fields []catalog.Field) []row { return appendRows(nil, fields, "", "") }

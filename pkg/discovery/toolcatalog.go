@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -32,7 +33,7 @@ type tool struct {
 	Parameters      []parameter     `json:"parameters" schema:"ToolParameter" item:"One query parameter."`
 	ExampleURL      string          `json:"example_url" format:"uri"`
 	ExampleResponse json.RawMessage `json:"example_response"`
-	ResponseFields  []responseField `json:"response_fields" schema:"ToolField" item:"One field of a result."`
+	ResponseFields  []row           `json:"response_fields" schema:"ToolField" item:"One field of a result."`
 	Errors          []toolError     `json:"errors" schema:"ToolError" item:"One error code."`
 	DocsURL         string          `json:"docs_url" format:"uri"`
 }
@@ -46,14 +47,6 @@ type parameter struct {
 	Default     any    `json:"default,omitempty"`
 	Enum        []any  `json:"enum,omitempty"`
 	Example     any    `json:"example"`
-}
-
-// responseField is a top-level field of the result: exactly the keys of
-// example_response. What is inside an object or array stands in Description.
-type responseField struct {
-	Name        string `json:"name"`
-	Type        string `json:"type"`
-	Description string `json:"description"`
 }
 
 // toolError has the spec's three keys. Message says what the code means for the
@@ -102,14 +95,13 @@ func toolOf(s Site, op catalog.Operation, said map[fault.Code]string) tool {
 		ExampleURL: op.ExampleURL(s.Origin), ExampleResponse: json.RawMessage(op.Response), DocsURL: op.DocsURL(s.Origin),
 	}
 	for _, p := range op.Params {
-		ps := paramSchema(p)
 		t.Parameters = append(t.Parameters, parameter{
-			Name: p.Name, In: "query", Type: p.Type, Description: p.Description,
-			Required: p.Required, Default: ps.Default, Enum: ps.Enum, Example: ps.Examples[0],
+			Name: p.Name, In: "query", Type: p.Type, Description: p.Description, Required: p.Required,
+			Default: typed(p.Type, p.Default), Enum: typedAll(p.Type, p.Enum), Example: typed(p.Type, p.Example),
 		})
 	}
 	for _, f := range op.Fields {
-		t.ResponseFields = append(t.ResponseFields, responseField{Name: f.Name, Type: f.TypeText(), Description: describeWhole(f)})
+		t.ResponseFields = append(t.ResponseFields, row{f.Name, f.TypeText(), describeWhole(f)})
 	}
 	for _, o := range outcomes(op.AllErrors()) {
 		message := o.Message + map[fault.Class]string{fault.Answer: " Charged.", fault.Owed: " Charged; answer owed."}[o.Class]
@@ -199,11 +191,7 @@ func manifestOf(v *view) manifest {
 			Example: op.ExampleURL,
 		}
 		for _, p := range op.Params {
-			shown := paramSchema(p)
-			if shown.Default == nil {
-				shown.Default = shown.Examples[0]
-			}
-			e.QueryParams = append(e.QueryParams, member{p.Name, shown.Default})
+			e.QueryParams = append(e.QueryParams, member{p.Name, typed(p.Type, cmp.Or(p.Default, p.Example))})
 		}
 		m.Endpoints = append(m.Endpoints, e)
 		if op.Kind != catalog.SmokeTest {

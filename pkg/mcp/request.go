@@ -64,9 +64,9 @@ type Request struct {
 	// gets no answer.
 	ID     json.RawMessage
 	Method string
-	Params strictjson.Object // never nil
+	Params strictjson.Object
 	Modern bool
-	meta   strictjson.Object // never nil
+	meta   strictjson.Object
 }
 
 // Notification says that the sender waits for no answer.
@@ -75,7 +75,7 @@ func (q *Request) Notification() bool { return q.ID == nil }
 // Read reads the body of a POST and holds it to its headers. What is wrong with it is its
 // answer, and the request is then what could be read of it.
 func Read(h http.Header, body []byte) (q *Request, bad *Response) {
-	q = &Request{Params: strictjson.Object{}, meta: strictjson.Object{}}
+	q = new(Request)
 	if bad = q.readMessage(h, body); bad == nil {
 		bad = q.readVersion(h)
 	}
@@ -106,29 +106,29 @@ func (q *Request) readMessage(h http.Header, body []byte) *Response {
 	if id, there := tree["id"]; there {
 		switch id.(type) {
 		case string, json.Number:
-			q.ID = encode(id)
+			q.ID = printable.Compact(id)
 		default:
 			return q.invalid(codeInvalidRequest, "id must be a string or a number")
 		}
 	}
+	var ok bool
 	if q.Method, _ = tree["method"].(string); q.Method == "" {
 		return q.invalid(codeInvalidRequest, "method must be a string: a server that asks for nothing takes no responses")
 	}
-	if params, there := tree["params"]; there {
-		object, ok := params.(strictjson.Object)
-		if !ok {
-			return q.invalid(codeInvalidParams, "params must be an object")
-		}
-		q.Params = object
+	if q.Params, ok = member(tree, "params"); !ok {
+		return q.invalid(codeInvalidParams, "params must be an object")
 	}
-	if meta, there := q.Params["_meta"]; there {
-		object, ok := meta.(strictjson.Object)
-		if !ok {
-			return q.invalid(codeInvalidParams, "params._meta must be an object")
-		}
-		q.meta = object
+	if q.meta, ok = member(q.Params, "_meta"); !ok {
+		return q.invalid(codeInvalidParams, "params._meta must be an object")
 	}
 	return nil
+}
+
+// member is an object in another one; empty where there is nothing by that name.
+func member(of strictjson.Object, name string) (o strictjson.Object, ok bool) {
+	v, there := of[name]
+	o, ok = v.(strictjson.Object)
+	return o, ok || !there
 }
 
 // readVersion decides by which revision the request is judged. What it says in

@@ -1,12 +1,13 @@
 package mcp
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
 // Response is what to answer a POST with. An empty Body goes without a type.
@@ -55,23 +56,11 @@ func (s *Server) Answer(q *Request, r Result) *Response {
 const complete = "complete"
 
 func (q *Request) result(v any) *Response {
-	return &Response{Status: http.StatusOK, Body: encode(struct {
+	return &Response{Status: http.StatusOK, Body: printable.Compact(struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
 		Result  any             `json:"result"`
 	}{rpcVersion, q.ID, v})}
-}
-
-// encode is compact JSON of a value that cannot fail to be encoded: its parts
-// are ours, or were decoded from JSON.
-func encode(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic(fmt.Sprintf("mcp: encode %T: %v", v, err))
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // Words puts a message that was written for HTTP into the words of this
@@ -105,7 +94,7 @@ func (q *Request) Fail(status, code int, message string, data any) *Response {
 		Message string `json:"message"`
 		Data    any    `json:"data,omitempty"`
 	}
-	return &Response{Status: status, Body: encode(struct {
+	return &Response{Status: status, Body: printable.Compact(struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id,omitempty"` // none: the request could not be read
 		Error   detail          `json:"error"`

@@ -9,6 +9,7 @@
 package printable
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -85,6 +86,18 @@ func Marshal(v any) []byte {
 		panic(fmt.Sprintf("encode %T: %v", v, err))
 	}
 	return JSON(b)
+}
+
+// Compact encodes a value of ours as JSON on one line that leaves & < > readable. It panics
+// for a value that JSON does not have, which is a bug.
+func Compact(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(fmt.Sprintf("encode %T: %v", v, err))
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // JSON is a JSON text whole, with every character that a reader would not see

@@ -29,7 +29,9 @@ import (
 type Operation struct {
 	entry   catalog.Operation
 	timeout fault.Info // what a lookup answers that does not end in time
-	parse   parse
+	// parse validates the parameters. It returns them normalised, defaults filled in, and the
+	// work that they ask for.
+	parse func(url.Values) (url.Values, run, error)
 	// known says what can be told of the answer before it is paid for, in public words;
 	// empty, or nil, where that is nothing. It calls nobody.
 	known func(url.Values) string
@@ -140,19 +142,29 @@ func Ping() Operation {
 	}}
 }
 
-type (
-	// run does the work of one priced request.
-	run func(ctx context.Context) (any, error)
-	// parse validates the parameters of an operation. It returns them normalised,
-	// defaults filled in, and the work they ask for.
-	parse func(url.Values) (url.Values, run, error)
-)
+// run does the work of one priced request.
+type run func(ctx context.Context) (any, error)
+
+// maxQuery bounds a query string; the longest honest one is a domain of 253
+// bytes, percent-encoded, and a type.
+const maxQuery = 2048
 
 // read reads a query string: what was sent, how the operation understands it, and the
-// work that is asked for.
+// work that is asked for. A slip in the name of a parameter is refused, because its sender
+// would pay for an answer to another question: with the code of a wrong value of the
+// parameter that was meant. Any other unknown parameter is ignored.
 func (op Operation) read(rawQuery string) (sent, normal url.Values, work run, err error) {
-	if sent, err = query(op.entry, rawQuery); err != nil {
-		return nil, nil, nil, err
+	if op.entry.Kind != catalog.SmokeTest { // which takes no input
+		if len(rawQuery) > maxQuery {
+			return nil, nil, nil, lookup.Faultf(lookup.InvalidDomain, nil, "The query string is longer than %d bytes.", maxQuery)
+		}
+		sent = parameters(rawQuery)
+	}
+	for _, name := range slices.Sorted(maps.Keys(sent)) {
+		if meant, ok := op.entry.Slip(name); ok {
+			err = lookup.Faultf(meant.Code, nil, "There is no parameter %s: it is called %s.", printable.Quote(name, 40), meant.Name)
+			return nil, nil, nil, err
+		}
 	}
 	if normal, work, err = op.parse(sent); err != nil {
 		err = listed(op.entry, err)
@@ -210,30 +222,6 @@ func (op Operation) asked(rawQuery string) discovery.Visit {
 		}
 	}
 	return visit
-}
-
-// maxQuery bounds a query string; the longest honest one is a domain of 253
-// bytes, percent-encoded, and a type.
-const maxQuery = 2048
-
-// query parses the query string of an operation that takes one. A slip in the name of a
-// parameter is refused, because its sender would pay for an answer to another question:
-// with the code of a wrong value of the parameter that was meant. Any other unknown
-// parameter is ignored.
-func query(op catalog.Operation, raw string) (url.Values, error) {
-	if op.Kind == catalog.SmokeTest {
-		return nil, nil // takes no input
-	}
-	if len(raw) > maxQuery {
-		return nil, lookup.Faultf(lookup.InvalidDomain, nil, "The query string is longer than %d bytes.", maxQuery)
-	}
-	values := parameters(raw)
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if meant, ok := op.Slip(name); ok {
-			return nil, lookup.Faultf(meant.Code, nil, "There is no parameter %s: it is called %s.", printable.Quote(name, 40), meant.Name)
-		}
-	}
-	return values, nil
 }
 
 // parameters reads a query string pair by pair, so that a malformed pair does not

@@ -65,43 +65,35 @@ type check struct {
 func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	checks := map[string]check{}
-	var mu sync.Mutex
+	failures := make([]error, len(probes))
 	var wg sync.WaitGroup
-	for _, b := range probes {
+	for i, b := range probes {
 		wg.Go(func() {
-			c := p.ask(ctx, b)
-			mu.Lock()
-			defer mu.Unlock()
-			checks[b.Name] = c
+			defer func() { // a panic would end the process
+				if v := recover(); v != nil {
+					failures[i] = fmt.Errorf("panic: %v", v)
+				}
+			}()
+			failures[i] = b.Check(ctx)
 		})
 	}
 	wg.Wait()
-	return checks
-}
-
-// ask asks a probe. A panic, which would end the process, is a failure of it.
-func (p Platform) ask(ctx context.Context, b Probe) check {
-	err := func() (err error) {
-		defer func() {
-			if v := recover(); v != nil {
-				err = fmt.Errorf("panic: %v", v)
+	checks := map[string]check{}
+	for i, b := range probes {
+		c := check{Status: statusOK}
+		if err := failures[i]; err != nil {
+			p.Log.Warn("not ready", "check", b.Name, "error", err)
+			c = check{Status: statusFailing, Message: b.Name + " does not answer"}
+			if b.Optional {
+				c.Status = statusWarning
 			}
-		}()
-		return b.Check(ctx)
-	}()
-	if err == nil {
-		return check{Status: statusOK}
+			if f, ok := errors.AsType[*fault.Error](err); ok {
+				c.Code, c.Message = string(f.Code), f.Public()
+			}
+		}
+		checks[b.Name] = c
 	}
-	p.Log.Warn("not ready", "check", b.Name, "error", err)
-	failed := check{Status: statusFailing, Message: b.Name + " does not answer"}
-	if b.Optional {
-		failed.Status = statusWarning
-	}
-	if f, ok := errors.AsType[*fault.Error](err); ok {
-		failed.Code, failed.Message = string(f.Code), f.Public()
-	}
-	return failed
+	return checks
 }
 
 // probeCache is how long an answer of /ready stands (design §8).
@@ -121,7 +113,7 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings m
 	})
 	var asked kept
 	ready := p.front(false).Handler("health", rate, x402http.Reads, func(r *http.Request) x402http.Response {
-		state, origin := asked.readiness(p, func() map[string]check {
+		state, origin := asked.readiness(p.Now, func() map[string]check {
 			checks := p.probe(context.WithoutCancel(r.Context()), probes)
 			for name, text := range warnings {
 				checks[name] = check{Status: statusWarning, Message: text}
@@ -164,13 +156,12 @@ type kept struct {
 }
 
 // readiness is what was kept, or is made of what ask says.
-func (k *kept) readiness(p Platform, ask func() map[string]check) readiness {
+func (k *kept) readiness(now func() time.Time, ask func() map[string]check) readiness {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	// By wall clock: the other one may stand still while Lambda has the process
 	// frozen. A clock that was set back makes nothing fresh.
-	wall := func() time.Time { return p.Now().Round(0) }
-	if age := wall().Sub(k.at); k.last.Status != "" && age >= 0 && age < probeCache {
+	if age := now().Round(0).Sub(k.at); k.last.Status != "" && age >= 0 && age < probeCache {
 		return k.last
 	}
 	k.last = readiness{Status: "ready", Checks: ask()}
@@ -179,6 +170,6 @@ func (k *kept) readiness(p Platform, ask func() map[string]check) readiness {
 			k.last.Status = "not_ready"
 		}
 	}
-	k.at = wall()
+	k.at = now().Round(0)
 	return k.last
 }

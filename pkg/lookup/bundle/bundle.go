@@ -40,17 +40,22 @@ type Child[T any] struct {
 	Fault  *fault.Error // nil when Result counts
 }
 
-// MarshalJSON is the result, or an object with the single key error, whose
-// value has a code and a message.
+// Failure is a field of a bundle in which there is no result (spec §2.8).
+type Failure struct {
+	Error struct {
+		Code    fault.Code `json:"code" doc:"Error code"`
+		Message string     `json:"message" doc:"Public message"`
+	} `json:"error" doc:"Why this child failed" schema:"ChildError"`
+}
+
+// MarshalJSON is the result or a Failure.
 func (c Child[T]) MarshalJSON() ([]byte, error) {
 	if c.Fault == nil {
 		return json.Marshal(c.Result)
 	}
-	type failure struct {
-		Code    fault.Code `json:"code"`
-		Message string     `json:"message"`
-	}
-	return json.Marshal(map[string]failure{"error": {c.Fault.Info().Code, c.Fault.Public()}})
+	var f Failure
+	f.Error.Code, f.Error.Message = c.Fault.Info().Code, c.Fault.Public()
+	return json.Marshal(f)
 }
 
 // owed names the fields of a bundle, in the order given, whose child failed with
