@@ -26,13 +26,17 @@ func atHome(listening net.Addr, baseURL string, next http.Handler) http.Handler 
 	}
 	known := func(host string) bool { return loopback(host) || own != "" && strings.EqualFold(host, own) }
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != catalog.PathMCP {
+			next.ServeHTTP(w, r)
+			return
+		}
 		host := url.URL{Host: r.Host} // its Hostname is without the port
 		home := known(host.Hostname())
 		for _, origin := range r.Header.Values("Origin") {
 			u, err := url.Parse(origin)
 			home = home && err == nil && (u.Scheme == "http" || u.Scheme == "https") && known(u.Hostname())
 		}
-		if r.URL.Path == catalog.PathMCP && !home {
+		if !home {
 			http.Error(w, "this service answers tools to this machine only", http.StatusForbidden)
 			return
 		}

@@ -74,6 +74,9 @@ func quality(list map[string]float64, names ...string) float64 {
 // text/html;level=1, asks for a variant that does not exist here, so it does not make
 // HTML wanted; for JSON it does count, which is the safe side.
 func WantsHTML(accept string) bool {
+	if accept == "" || strings.EqualFold(accept, "application/json") || accept == "*/*" {
+		return false // as programs ask
+	}
 	list, ok := preferences(accept)
 	html := quality(list, "*/*", "text/*", "text/html")
 	for name, q := range maps.Clone(list) {

@@ -32,6 +32,9 @@ func Text(s string) string { return Clip(s, Max) }
 // Clip is s on one line, at most so many bytes long; the mark of a cut is among
 // them, so there must be room for it.
 func Clip(s string, most int) string {
+	if len(s) <= most && ASCII(s) {
+		return s
+	}
 	shown := strings.Map(onOneLine, cut(s, most)) // not the rest, however long it is
 	if len(s) <= most && len(shown) <= most {
 		return shown

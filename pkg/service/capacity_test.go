@@ -207,7 +207,7 @@ func (k kindOfCall) count(t testing.TB) map[string]float64 {
 	t.Helper()
 	var log bytes.Buffer
 	f := newFleet(t, 1, explorer, func(p *parts) {
-		p.Stack, p.Log = "hostfacts-production", slog.New(slog.NewJSONHandler(&log, nil))
+		p.Stack, p.Function, p.Log = "hostfacts-production", "hostfacts", slog.New(slog.NewJSONHandler(&log, nil))
 	})
 	k.do(f) // whatever is done once
 	f.table.reset()

@@ -104,7 +104,7 @@ func TestMetricsBySource(t *testing.T) {
 		if want, _, _ := strings.Cut(want, " of"); strings.Join(got, " ") != want {
 			t.Errorf("%s: %v, want %s", asked, got, want)
 		}
-		_, attrs := res.Line(httptest.NewRequest(http.MethodGet, "/", nil), "dns", "id", time.Second)
+		_, attrs := res.Line(nil, httptest.NewRequest(http.MethodGet, "/", nil), "dns", "id", time.Second)
 		line := "facilitators=[map[ms:1000 name:primary.example reason:why settlement:turned_away] " +
 			"map[ms:1000 name:fallback.example reason:why settlement:unknown]]"
 		if said := strings.Contains(fmt.Sprint(attrs), line); said != (asked == "turned_away|unknown") {

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -262,18 +263,21 @@ func (p Platform) proven(o Offering, origin string) []string {
 // metrics, and so do the calls of tools.
 func (p Platform) front(priced bool) x402http.Front {
 	return x402http.Front{
-		Log: p.Log, Now: p.Now, RequestID: p.RequestID, Options: preflight, Header: edgeHeader,
+		Log: p.Log, Now: p.Now, RequestID: p.RequestID, Options: preflight, Header: edgeHeader(),
 		Docs: func(r *http.Request, c fault.Code) string { return catalog.ErrorURL(p.Origin(r), c) },
 		Observe: func(r *http.Request, name, id string, res x402http.Response, took time.Duration) {
-			level, attrs := res.Line(r, name, id, took)
+			level, attrs := res.Line(make([]slog.Attr, 0, 40), r, name, id, took) // on the stack
+			dimensions := []string{DimensionOperation, DimensionTransport}
 			switch {
 			case res.Tool != "":
-				attrs = append(attrs, p.emf(p.measured(res), DimensionOperation, DimensionTransport)...)
 			case priced && name != "mcp": // which is what is not a call of a tool
-				attrs = append(attrs, p.emf(p.measured(res), DimensionOperation)...)
+				dimensions = dimensions[:1]
 			default:
 				p.Log.LogAttrs(context.WithoutCancel(r.Context()), level, "request", attrs...)
 				return
+			}
+			if p.Function != "" { // elsewhere no CloudWatch reads the log
+				attrs = append(attrs, p.emf(p.measured(res), dimensions...)...)
 			}
 			p.logAlways(r.Context(), level, "request", attrs)
 		},
@@ -281,17 +285,20 @@ func (p Platform) front(priced bool) x402http.Front {
 }
 
 // edgeHeader adds what every response has, and a page for browsers.
-func edgeHeader(h http.Header) {
-	h.Set("Access-Control-Allow-Origin", "*")
-	h.Set("Access-Control-Expose-Headers", exposed)
-	h.Set("X-Content-Type-Options", "nosniff")
-	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
-		// A window that a page opens keeps its opener, because some wallets are such a
-		// window. HSTS is for this host alone: other hosts of the operator's domain are not
-		// ours.
-		h.Set("Strict-Transport-Security", "max-age=31536000")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
-		h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()")
+func edgeHeader() func(http.Header) {
+	every := http.Header{
+		"Access-Control-Allow-Origin": {"*"}, "Access-Control-Expose-Headers": {exposed}, "X-Content-Type-Options": {"nosniff"},
+	}
+	return func(h http.Header) {
+		maps.Copy(h, every)
+		if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
+			// A window that a page opens keeps its opener, because some wallets are such a
+			// window. HSTS is for this host alone: other hosts of the operator's domain are not
+			// ours.
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+			h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
+			h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()")
+		}
 	}
 }
 

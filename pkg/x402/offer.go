@@ -11,6 +11,7 @@ import (
 	"maps"
 	"math/big"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -341,5 +342,11 @@ func (f Form) JSON(token string) []byte {
 
 // Header is the text with a token of NewToken as a payment header carries it.
 func (f Form) Header(token string) string {
-	return f.before + base64.StdEncoding.EncodeToString(slices.Concat(f.end, []byte(token), f.begin)) + f.after
+	var b strings.Builder
+	b.Grow(len(f.before) + base64.StdEncoding.EncodedLen(len(f.end)+len(token)+len(f.begin)) + len(f.after))
+	b.WriteString(f.before)
+	group := append(append(append(make([]byte, 0, 2*tokenLength), f.end...), token...), f.begin...)
+	b.Write(base64.StdEncoding.AppendEncode(make([]byte, 0, 2*tokenLength), group))
+	b.WriteString(f.after)
+	return b.String()
 }

@@ -211,18 +211,18 @@ func keyOf(remoteAddr string, bits int) string {
 	return prefix.String()
 }
 
-// parseRemote tries the bare address first: that is what API Gateway sends. It returns
-// the zero Addr for what is not an address.
+// parseRemote returns the zero Addr for what is not an address.
 func parseRemote(s string) netip.Addr {
 	if len(s) > maxRemote {
 		return netip.Addr{}
 	}
-	if addr, err := netip.ParseAddr(s); err == nil {
-		return addr
-	}
 	if strings.HasSuffix(s, "]") { // brackets without a port
 		s += ":0"
 	}
-	withPort, _ := netip.ParseAddrPort(s) // zero after an error
-	return withPort.Addr()
+	if strings.HasPrefix(s, "[") || strings.Count(s, ":") == 1 {
+		withPort, _ := netip.ParseAddrPort(s) // zero after an error
+		return withPort.Addr()
+	}
+	addr, _ := netip.ParseAddr(s)
+	return addr
 }

@@ -140,8 +140,7 @@ func TestKeysOfACall(t *testing.T) {
 	x, _ := aCall(true, false)
 	x.call.Keys = []string{"member"}
 	for _, want := range []string{"member", "header"} {
-		q := x402.Request{}
-		if err := x.payment(&q); err == nil || !slices.Equal(q.Keys, []string{want}) {
+		if q, err := x.payment(nil); err == nil || !slices.Equal(q.Keys, []string{want}) {
 			t.Errorf("%v, keys %q, want %s", err, q.Keys, want)
 		}
 		x.r.Header.Set(x402.HeaderKey, "header")

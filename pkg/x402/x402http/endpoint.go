@@ -99,49 +99,55 @@ const deadline = 27 * time.Second
 // for one.
 func (x *exchange) sell() Response {
 	q, err := x.quote(x.product.At(x.r))
-	if err != nil {
-		return Failed(fault.New(fault.InternalError, err))
-	}
-	request := x402.Request{
-		Offer: q.offer, Arrived: x.arrived, Deadline: x.arrived.Add(deadline), Window: x.product.Window,
-		Client: x.meter.Site, Prepare: x.job, Error: x.errorBody,
-	}
-	if x.meter.Rate != nil {
-		request.Meter = x.meter
-	}
-	var out x402.Outcome
-	switch bad := x.payment(&request); {
-	case bad != nil:
-		out.Fault = fault.Newf(fault.PaymentRequired, nil, "%s", bad)
-		out.Trace.Reason = out.Fault.Public()
+	var res Response
+	switch {
+	case err != nil:
 	case x.meter.Paid:
-		out = x.gate.Serve(x.r.Context(), request)
+		out := x.settle(q.offer)
 		if out.Status != http.StatusPaymentRequired || out.Fault == nil {
 			return x.answer(out)
 		}
+		res, err = x.challenge(q, &out)
+	default:
+		res, err = x.challenge(q, nil)
 	}
-	res, err := x.challenge(q, out)
 	if err != nil {
 		return Failed(fault.New(fault.InternalError, err))
 	}
 	return res
 }
 
-// payment puts the payment and the purchase key into the request of the Gate. The error
+// settle passes the payment through the Gate, unless something is wrong with how it came.
+func (x *exchange) settle(offer *x402.Offer) x402.Outcome {
+	request, err := x.payment(offer)
+	if err == nil {
+		return x.gate.Serve(x.r.Context(), request)
+	}
+	f := fault.Newf(fault.PaymentRequired, nil, "%s", err)
+	return x402.Outcome{Status: http.StatusPaymentRequired, Fault: f, Trace: x402.Trace{Reason: f.Public()}}
+}
+
+// payment is the payment with its purchase key, as the Gate is asked about it. The error
 // says what is wrong with how it came.
-func (x *exchange) payment(q *x402.Request) error {
-	q.Keys = x.r.Header.Values(x402.HeaderKey)
+func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
+	q := x402.Request{
+		Offer: offer, Arrived: x.arrived, Deadline: x.arrived.Add(deadline), Window: x.product.Window,
+		Client: x.meter.Site, Keys: x.r.Header.Values(x402.HeaderKey), Prepare: x.job, Error: x.errorBody,
+	}
+	if x.meter.Rate != nil {
+		q.Meter = x.meter
+	}
 	if x.call != nil {
 		if q.Payload = x.call.Payment; len(q.Keys) == 0 {
 			q.Keys = x.call.Keys
 		}
-		return x.call.BadPayment
+		return q, x.call.BadPayment
 	}
-	if n := len(x.r.Header.Values(x402.HeaderSignature)); x.meter.Paid && n > 1 {
-		return fmt.Errorf("%s was sent %d times", x402.HeaderSignature, n)
+	sent := x.r.Header.Values(x402.HeaderSignature)
+	if q.Signature = sent[0]; len(sent) > 1 {
+		return q, fmt.Errorf("%s was sent %d times", x402.HeaderSignature, len(sent))
 	}
-	q.Signature = x.r.Header.Get(x402.HeaderSignature)
-	return nil
+	return q, nil
 }
 
 // job is the work that is asked for.
@@ -152,19 +158,19 @@ func (x *exchange) job() (x402.Job, error) {
 	return x.product.Job(x.r)
 }
 
-// challenge answers 402: the offer with a retry token, and why a payment was refused, if
-// there was one.
-func (x *exchange) challenge(q *quote, out x402.Outcome) (Response, error) {
+// challenge answers 402: the offer with a retry token, and why a payment was refused; nil
+// is that there was none.
+func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) {
 	token, err := x402.NewToken(x.seller.config.Random)
 	if err != nil {
 		return Response{}, err
 	}
-	res := Response{Status: http.StatusPaymentRequired, Fault: out.Fault, Receipt: out.Receipt, asks: true}
-	res.Header = http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}}
+	res := Response{Status: http.StatusPaymentRequired, Header: headerJSON(), asks: true}
 	reason := ""
 	switch {
-	case res.Fault != nil:
-		res.Trace, reason = &out.Trace, res.Fault.Public()
+	case refused != nil:
+		res.Fault, res.Receipt, res.Trace = refused.Fault, refused.Receipt, &refused.Trace
+		reason = res.Fault.Public()
 	case x.call != nil:
 		res.Reason = "the call has no payment"
 	case x.r.Method == http.MethodHead:
@@ -180,14 +186,14 @@ func (x *exchange) challenge(q *quote, out x402.Outcome) (Response, error) {
 			return Response{}, err
 		}
 		res.Header.Set(x402.HeaderRequired, header)
-		setReceipt(res.Header, out.Receipt)
+		setReceipt(res.Header, res.Receipt)
 	}
-	if x.meter.Paid { // and the payment was refused
+	if refused != nil {
 		res.Body = printable.Marshal(x.product.Says(q.offer.Required(reason).WithToken(token), res.Fault))
-	} else {
-		res.Fault, res.Body = fault.New(fault.PaymentRequired, nil), q.body.JSON(token)
+		return res, nil
 	}
-	if !x.meter.Paid && x.call == nil && x.product.Page != nil {
+	res.Fault, res.Body = q.unpaid, q.body.JSON(token)
+	if x.call == nil && x.product.Page != nil {
 		return x.product.Page(x.r, res)
 	}
 	return res, nil
@@ -195,7 +201,7 @@ func (x *exchange) challenge(q *quote, out x402.Outcome) (Response, error) {
 
 // answer answers a payment with any outcome but a 402 of ours.
 func (x *exchange) answer(out x402.Outcome) Response {
-	res := Response{Header: http.Header{"Content-Type": {TypeJSON}}}
+	res := Response{Header: headerJSON()}
 	own := out.Header
 	if out.Fault != nil {
 		res = Failed(out.Fault)
@@ -243,10 +249,12 @@ func setReceipt(h http.Header, s *x402.SettleResponse) {
 	}
 }
 
-// quote is an offer with the body that carries it, encoded once but for the retry token.
+// quote is an offer with the body that carries it, encoded once but for the retry token,
+// and the fault of a request without a payment.
 type quote struct {
-	offer *x402.Offer
-	body  x402.Form
+	offer  *x402.Offer
+	body   x402.Form
+	unpaid *fault.Error
 }
 
 // quote is the quote at a place, made again when its offer can be signed.
@@ -264,7 +272,7 @@ func (e *Endpoint) quote(at string) (*quote, error) {
 		}
 		unpaid := fault.New(fault.PaymentRequired, nil)
 		body, err := x402.NewForm(func(token string) any { return e.product.Says(offer.Required("").WithToken(token), unpaid) })
-		return &quote{offer, body}, err
+		return &quote{offer, body, unpaid}, err
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -50,11 +51,15 @@ type Response struct {
 
 // Failed answers with an error.
 func Failed(f *fault.Error) Response {
-	h := http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}}
+	h := headerJSON()
 	if wait := seconds(f); wait > 0 {
 		h.Set(fault.HeaderRetryAfter, strconv.Itoa(wait))
 	}
 	return Response{Header: h, Fault: f}
+}
+
+func headerJSON() http.Header {
+	return http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}}
 }
 
 // seconds is the wait that an error asks for, rounded up to what Retry-After can say; 0
@@ -108,7 +113,7 @@ func (f *Front) fill() {
 	}
 	if f.Observe == nil {
 		f.Observe = func(r *http.Request, name, id string, res Response, took time.Duration) {
-			level, attrs := res.Line(r, name, id, took)
+			level, attrs := res.Line(nil, r, name, id, took)
 			f.Log.LogAttrs(context.WithoutCancel(r.Context()), level, "request", attrs...)
 		}
 	}
@@ -162,9 +167,7 @@ func (f *Front) serve(
 		f.fail(&res, r, id, charged, false)
 	}
 	h := w.Header()
-	for key, values := range res.Header {
-		h[key] = values
-	}
+	maps.Copy(h, res.Header)
 	h.Set("X-Request-Id", id)
 	f.Header(h)
 	if r.Method != http.MethodHead && res.Wire() != http.StatusNoContent && res.Wire() != http.StatusNotModified {
@@ -212,10 +215,14 @@ func (f *Front) errorBody(r *http.Request, id string, e *fault.Error, s x402.Pay
 
 // meter counts a request, unless it has no rate.
 func (f *Front) meter(rate *limit.Rate, r *http.Request, id string, paid bool) *limit.Request {
-	return &limit.Request{
-		Rate: rate, Client: limit.ClientKey(r.RemoteAddr), Site: limit.SiteKey(r.RemoteAddr), Paid: paid,
+	m := &limit.Request{
+		Rate: rate, Client: limit.ClientKey(r.RemoteAddr), Paid: paid,
 		Warn: func(what string, err error) { f.Log.WarnContext(r.Context(), what, "request_id", id, "error", err) },
 	}
+	if paid {
+		m.Site = limit.SiteKey(r.RemoteAddr)
+	}
+	return m
 }
 
 // metered serves a request, unless its client is over the limit.
@@ -235,17 +242,16 @@ func (f *Front) metered(r *http.Request, m *limit.Request, limited func(*fault.E
 		m.Served(r.Context(), size)
 	}
 	if policy, state := m.Headers(); policy != "" && !res.Public {
-		res.Header[http.CanonicalHeaderKey(limit.HeaderPolicy)] = []string{policy}
-		res.Header[http.CanonicalHeaderKey(limit.HeaderLimit)] = []string{state}
+		res.Header.Set(limit.HeaderPolicy, policy)
+		res.Header.Set(limit.HeaderLimit, state)
 	}
 	return res
 }
 
-// Line is the log line of a response, which never holds a signature, a payload or a
+// Line appends the log line of a response, which never holds a signature, a payload or a
 // whole header. The line of a 402 has a reason. name says what was asked for.
-func (r Response) Line(q *http.Request, name, id string, took time.Duration) (slog.Level, []slog.Attr) {
+func (r Response) Line(attrs []slog.Attr, q *http.Request, name, id string, took time.Duration) (slog.Level, []slog.Attr) {
 	level := slog.LevelInfo
-	attrs := make([]slog.Attr, 0, 16)
 	attrs = append(attrs,
 		slog.String("request_id", id), slog.String("operation", cmp.Or(r.Product, name)),
 		slog.String("method", q.Method), slog.Int("status", r.Status), slog.Float64("ms", Milliseconds(took)),
