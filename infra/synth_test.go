@@ -17,11 +17,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if path := os.Getenv("NAG_TEMPLATE"); path != "" { // see nag
+	switch path := os.Getenv("NAG_TEMPLATE"); {
+	case path != "": // see nag
 		if err := lint(path, os.Getenv("NAG_REPORT")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+		return
+	case os.Getenv("CDK_OUTDIR") != "": // see synth
+		main()
 		return
 	}
 	testbed.Parallel(4) // most tests wait for programs of one thread
@@ -46,11 +50,11 @@ func check(t *testing.T, err error) {
 
 type document = map[string]any
 
-// synth runs the app in a folder with a context. It is another process: the library under
-// it has a data race when it ends.
+// synth runs the app in a folder with a context. It is another process of this binary:
+// the library under it has a data race when it ends.
 func synth(t *testing.T, dir string, context map[string]any) ([]byte, error) {
 	t.Helper()
-	text, err := deployed.Synthesize(t, testbed.Program(t, "./infra"), dir, context)
+	text, err := deployed.Synthesize(t, must(os.Executable())(t), dir, context)
 	// The CDK writes some attributes as "Id.Name", the transform all as a list.
 	return regexp.MustCompile(`("Fn::GetAtt": )"(\w+)\.(\w+)"`).ReplaceAll(text, []byte(`$1["$2","$3"]`)), err
 }

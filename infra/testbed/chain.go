@@ -187,7 +187,7 @@ func StartChain(t testing.TB) *Chain {
 	cmd := exec.Command(anvil, "--host", "127.0.0.1", "--port", "0", "--chain-id", strconv.Itoa(BaseChainID))
 	home := t.TempDir() // it keeps old states in files
 	cmd.Dir, cmd.Env = home, []string{"HOME=" + home}
-	n := &Chain{Process: startPeer(t, cmd, "Listening on "), client: &http.Client{Timeout: time.Minute}, automine: true}
+	n := &Chain{Process: StartPeer(t, cmd, "Listening on "), client: &http.Client{Timeout: time.Minute}, automine: true}
 	n.URL = "http://" + n.URL
 	n.plant(t)
 	return n

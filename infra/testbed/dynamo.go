@@ -46,7 +46,7 @@ func StartDynamo(t testing.TB) Dynamo {
 	dir := peerFolder(t, "dynalite")
 	cmd := exec.Command(Node(t, dir), "serve.js")
 	cmd.Dir = dir
-	return Dynamo{URL: startPeer(t, cmd, "").URL}
+	return Dynamo{URL: StartPeer(t, cmd, "").URL}
 }
 
 // Config returns what dynamo.NewClient needs to talk to the server, with time-outs for a
@@ -122,7 +122,7 @@ func StartDynamoLocal(t testing.TB) Dynamo {
 	cmd := exec.Command(java, "-Xmx256m", "-Djava.library.path=lib", "-cp", "lib/*",
 		"com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-inMemory", "-disableTelemetry", "-port", port)
 	cmd.Dir = dir
-	startPeer(t, cmd, "Started ServerConnector")
+	StartPeer(t, cmd, "Started ServerConnector")
 	return Dynamo{URL: "http://" + addr}
 }
 

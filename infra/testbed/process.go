@@ -36,8 +36,9 @@ func Launch(cmd *exec.Cmd, begin func(*exec.Cmd) error) (*Process, error) {
 	return p, p.launch(begin)
 }
 
-// startPeer starts a program of others; its URL is what stands behind the mark that it prints.
-func startPeer(tb testing.TB, cmd *exec.Cmd, mark string) *Process {
+// StartPeer starts a program of others until the test ends. Its URL is what stands behind
+// the mark that it prints, or where mark is empty, what the local runner prints.
+func StartPeer(tb testing.TB, cmd *exec.Cmd, mark string) *Process {
 	p := &Process{Cmd: cmd, gone: make(chan struct{}), Log: Output{mark: mark}}
 	err := p.launch(nil)
 	if err == nil {

@@ -76,14 +76,14 @@ func Program(tb testing.TB, pkg string) string { return program(tb, "commands", 
 // Watched is Program with the race detector, which needs a C compiler: the
 // program ends with an error when the detector has seen something.
 func Watched(tb testing.TB, pkg string) string {
-	return program(tb, watched, ".", pkg, "-race")
+	return program(tb, "watched", ".", pkg, "-race")
 }
 
 // Functions is a folder that holds <slug>/bootstrap for every function, built as
 // make build builds them.
 func Functions(tb testing.TB) string {
 	root := Root(tb)
-	return programs.get(tb, "functions", func(to string) error { return BuildFunctions(context.Background(), root, to) })
+	return programs.get(tb, functions, func(to string) error { return BuildFunctions(context.Background(), root, to) })
 }
 
 // Shop is the command of the shop of infra/shop, a separate module, with its ledger in
@@ -121,7 +121,7 @@ func BuildFunctions(ctx context.Context, root, to string) error {
 	for _, f := range list {
 		placed[f.Name()] = filepath.Join(to, f.Name(), "bootstrap")
 	}
-	return build(ctx, root, ".", "functions", placed, "-tags=lambda.norpc", "-ldflags=-s -w", "./functions/...")
+	return build(ctx, root, ".", functions, placed, "-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w", "./functions/...")
 }
 
 // BuildCommand builds the program of a package, such as ./infra/local, to a file.
@@ -130,8 +130,10 @@ func BuildCommand(ctx context.Context, root, pkg, to string) error {
 }
 
 // build runs the compiler in a folder of the module, which links nothing that is there
-// and current, and puts each program where it is wanted. Only the kind watched has C.
-// Suites run side by side, so one waits for the other.
+// and current, and puts each program where it is wanted. Suites run side by side, so one
+// waits for the other. Commands are built with the flags of go vet and go test, which
+// have compiled their packages, so that only linking is left; functions need packages
+// that are compiled for a machine without C.
 func build(ctx context.Context, root, in, kind string, placed map[string]string, arguments ...string) error {
 	kept, err := filepath.Abs(filepath.Join(root, "build", "tests", kind))
 	if err != nil {
@@ -145,9 +147,11 @@ func build(ctx context.Context, root, in, kind string, placed map[string]string,
 		return err
 	}
 	defer unlock()
-	arguments = append([]string{"build", "-buildvcs=false", "-trimpath", "-o", kept + string(filepath.Separator)}, arguments...)
+	arguments = append([]string{"build", "-buildvcs=false", "-o", kept + string(filepath.Separator)}, arguments...)
 	cmd := exec.CommandContext(ctx, "go", arguments...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED="+map[bool]string{true: "1", false: "0"}[kind == watched])
+	if kind == functions {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	}
 	if err := succeed(cmd, filepath.Join(root, in)); err != nil {
 		return err
 	}
@@ -159,8 +163,8 @@ func build(ctx context.Context, root, in, kind string, placed map[string]string,
 	return nil
 }
 
-// watched are programs with the race detector.
-const watched = "watched"
+// functions are programs as make build builds them.
+const functions = "functions"
 
 // place makes a second name of a program, which a later build does not change.
 func place(from, to string) error {
