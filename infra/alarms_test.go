@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -49,55 +48,32 @@ const (
 // testdata/envelope.json.
 func TestAlarms(t *testing.T) {
 	t.Parallel()
-	d := synthesized(t)
-	for _, id := range ofType(d, "AWS::CloudWatch::Alarm") {
-		p := properties(d, id)
-		_, name, own := strings.Cut(strings.Trim(fmt.Sprint(p["AlarmName"]), "map[]"), map[bool]string{true: "${AWS::StackName}-", false: defaultStack + "-"}[p["AlarmActions"] == nil])
-		if !own || sam.Pascal(name)+"Alarm" != id || len(name) > maxAlarmName-len(defaultStack) {
-			t.Errorf("the name of %s is %v", id, p["AlarmName"])
+	for _, a := range readAlarms(t) {
+		name, own := strings.CutPrefix(a.Name, defaultStack+"-")
+		if !own || sam.Pascal(name)+"Alarm" != a.ID || len(name) > maxAlarmName-len(defaultStack) {
+			t.Errorf("the name of %s is %s", a.ID, a.Name)
 		}
-		description := fmt.Sprint(p["AlarmDescription"])
-		means, anchor, ok := strings.Cut(description, " "+catalog.Runbook+"#alarm-")
-		if !ok || !strings.HasSuffix(means, ".") || anchor != strings.TrimRight(name, "-0123456789") || len(description) > maxDescription {
-			t.Errorf("%s does not say what it means and where to read on: %q", name, description)
+		means, anchor, ok := strings.Cut(a.Means, " "+catalog.Runbook+"#alarm-")
+		if !ok || !strings.HasSuffix(means, ".") || anchor != strings.TrimRight(name, "-0123456789") || len(a.Means) > maxDescription {
+			t.Errorf("%s does not say what it means and where to read on: %q", name, a.Means)
 		}
-		queries := queriesOf(p)
-		if n := len(queries); n > maxQueries || number(p["EvaluationPeriods"])*number(queries[0]["Period"]) > maxEvaluation {
-			t.Errorf("%s has %d queries over %v periods of %v s", name, n, p["EvaluationPeriods"], queries[0]["Period"])
+		last := len(a.Queries) - 1
+		if last >= maxQueries || a.Periods*a.Period > maxEvaluation {
+			t.Errorf("%s has %d queries over %d periods of %d s", name, last+1, a.Periods, a.Period)
 		}
 		// A percentile of two calls is the slower one of them.
-		few := !regexp.MustCompile(`IF\((FILL\()?n(, 0\))? >= 20, `).MatchString(fmt.Sprint(queries[len(queries)-1]["Expression"]))
-		for _, q := range queries {
-			if q["Statistic"] == statP95 && few {
-				t.Errorf("a percentile of %s counts few samples, too: %v", name, queries)
+		few := !regexp.MustCompile(`IF\((FILL\()?n(, 0\))? >= 20, `).MatchString(a.Queries[last].Expression)
+		for _, q := range a.Queries {
+			if q.Statistic == statP95 && few {
+				t.Errorf("a percentile of %s counts few samples, too: %v", name, a.Queries)
 			}
-			of := fmt.Sprint(q["Namespace"])
-			ours := of == service.Namespace(defaultStack) || of == "map[Fn::Sub:Hostfacts/${AWS::StackName}]"
-			if written, _ := q["MetricName"].(string); written != "" && of != "AWS/Lambda" && (!ours || !slices.Contains(writtenMetrics(), written)) {
-				t.Errorf("nobody writes %v", q)
+			ours := q.Metric.Namespace == service.Namespace(defaultStack) && slices.Contains(writtenMetrics(), q.Metric.Name)
+			if q.Expression == "" && !ours && q.Metric.Namespace != "AWS/Lambda" {
+				t.Errorf("nobody writes %v", q.Metric)
 			}
 		}
 	}
 }
-
-// queriesOf are what an alarm looks at: each a metric with its statistic, or an expression.
-func queriesOf(alarm document) (all []document) {
-	list, several := alarm["Metrics"].([]any)
-	if !several {
-		return []document{alarm}
-	}
-	for _, q := range list {
-		flat, stat := q.(document), section(q.(document), "MetricStat")
-		maps.Copy(flat, section(stat, "Metric"))
-		if len(stat) > 0 {
-			flat["Statistic"], flat["Period"] = stat["Stat"], stat["Period"]
-		}
-		all = append(all, flat)
-	}
-	return all
-}
-
-func number(v any) float64 { n, _ := v.(float64); return n }
 
 // writtenMetrics are those that somebody writes: the functions' lines, and the
 // filter of the gateway's log.
@@ -119,9 +95,8 @@ func TestRunbook(t *testing.T) {
 	t.Parallel()
 	text := string(must(os.ReadFile("RUNBOOK.md"))(t))
 	var want, have []string
-	d := synthesized(t)
-	for _, id := range ofType(d, "AWS::CloudWatch::Alarm") {
-		_, anchor, _ := strings.Cut(fmt.Sprint(properties(d, id)["AlarmDescription"]), catalog.Runbook+"#")
+	for _, a := range readAlarms(t) {
+		_, anchor, _ := strings.Cut(a.Means, catalog.Runbook+"#")
 		want = append(want, anchor, strings.TrimPrefix(anchor, "alarm-"))
 	}
 	for _, m := range regexp.MustCompile(`(?m)^<a id="(alarm-[a-z-]+)"></a>\n\*\*([a-z-]+)\*\*: \S`).FindAllStringSubmatch(text, -1) {

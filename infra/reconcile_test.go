@@ -40,21 +40,27 @@ func reconciled(t *testing.T, h *testbed.Host) ([]byte, error) {
 	return payload, err
 }
 
+// held claims a payment in a ledger at a time.
+func held(t *testing.T, l *ledger.Ledger, key string, at time.Time) *ledger.Hold {
+	t.Helper()
+	c := must(l.Claim(t.Context(), ledger.Payment{
+		Key: key, AuthDigest: key, SigDigest: "s", Request: "GET /v1/tools/dns?domain=example.com&type=A",
+		Terms: must(json.Marshal(testbed.LocalTerms(t).Requirements("5000")))(t), ValidBefore: at.Add(5 * time.Minute),
+	}, at.Add(time.Minute)))(t)
+	if c.Result != ledger.Held {
+		t.Fatalf("claim: %+v", c)
+	}
+	return c.Hold
+}
+
 // claim drafts a payment on a chain, signs it and claims it in a ledger.
 func claim(t *testing.T, l *ledger.Ledger, payer *x402test.Wallet) (testbed.SignedTransfer, *ledger.Hold, string) {
 	t.Helper()
 	payee := must(x402.ParseAddress(boot.LocalPayTo))(t)
-	terms, until := testbed.Terms(payee), time.Now().Add(5*time.Minute)
-	signed := testbed.SignTransfer(t, payer, testbed.Authorization(payer, payee, 5000, until))
+	terms, now := testbed.Terms(payee), time.Now()
+	signed := testbed.SignTransfer(t, payer, testbed.Authorization(payer, payee, 5000, now.Add(5*time.Minute)))
 	key := ledger.Key(terms.Network, strings.ToLower(terms.Asset), payer.Address().String(), signed.Authorization.Nonce)
-	c := must(l.Claim(t.Context(), ledger.Payment{
-		Key: key, AuthDigest: key, SigDigest: "s", Request: "GET /v1/tools/dns?domain=example.com",
-		Terms: must(json.Marshal(terms.Requirements("5000")))(t), ValidBefore: until,
-	}, time.Now().Add(time.Minute)))(t)
-	if c.Result != ledger.Held {
-		t.Fatalf("claim: %+v", c)
-	}
-	return signed, c.Hold, key
+	return signed, held(t, l, key, now), key
 }
 
 // abandon makes a payment one whose attempt died an hour ago, before it was sent: its
@@ -83,7 +89,7 @@ func TestReconcileFunction(t *testing.T) {
 	t.Parallel()
 	watch, node := newRecorder(t), testbed.StartChain(t)
 	store := testbed.Dynamo{URL: watch.url}.Open(watch.table)
-	payer, l := must(x402test.NewWallet(rand.Reader))(t), ledger.New(store, time.Now, rand.Text)
+	payer, l := must(x402test.NewWallet(rand.Reader))(t), ledgerOf(store)
 	node.Mint(t, payer.Address(), 1_000_000)
 
 	signed, lost, paid := claim(t, l, payer)

@@ -1,40 +1,69 @@
 package main
 
 import (
+	"crypto/rand"
 	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
+
+// startEmulator starts moto, a DynamoDB in memory that can restore a table.
+func startEmulator(t *testing.T) testbed.Dynamo {
+	t.Helper()
+	moto := python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
+	return testbed.Dynamo{URL: testbed.StartPeer(t, moto, " Running on ").URL}
+}
+
+func ledgerOf(store ledger.Store) *ledger.Ledger { return ledger.New(store, time.Now, rand.Text) }
+
+// pays leaves a payment in a ledger whose answer is owed, and returns its key.
+func pays(t *testing.T, l *ledger.Ledger) string {
+	t.Helper()
+	_, hold, key := claim(t, l, must(x402test.NewWallet(rand.Reader))(t))
+	check(t, hold.Settled(t.Context(), ledger.Receipt{Transaction: "0x1"}, false))
+	check(t, hold.Release(t.Context(), ledger.Failure{Code: "dns_timeout", Message: "m"}))
+	return key
+}
+
+func owes(t *testing.T, store ledger.Store, key string) bool {
+	t.Helper()
+	r := must(store.Fetch(t.Context(), key))(t)
+	return r != nil && r.State == ledger.Settled
+}
+
+// backUp turns point-in-time recovery on.
+func backUp(t *testing.T, api *dynamodb.Client, table string) {
+	t.Helper()
+	yes := true
+	must(api.UpdateContinuousBackups(t.Context(), &dynamodb.UpdateContinuousBackupsInput{
+		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: &yes},
+	}))(t)
+}
 
 // TestRestoreDrill: on a server that can restore a table, make restore brings the
 // ledger back with what is owed in it, and with the protection that a restored table
 // lacks. A drill deletes the copy and leaves the original alone.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
-	e := startEmulator(t)
-	api := e.client()
+	server := startEmulator(t)
+	api := dynamo.NewClient(server.Config())
 	check(t, dynamo.Create(t.Context(), api, "ledger"))
-	table, yes := "ledger", true
-	if _, err := api.UpdateContinuousBackups(t.Context(), &dynamodb.UpdateContinuousBackupsInput{
-		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: &yes},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	key := pays(t, e.ledger("ledger"))
+	backUp(t, api, "ledger")
+	key := pays(t, ledgerOf(server.Open("ledger")))
 	operate := testbed.Program(t, "./infra/local/operate")
 	restore := func(arguments ...string) (string, error) {
 		cmd := exec.Command(operate, append([]string{"restore"}, arguments...)...)
-		cmd.Env = []string{
-			"LEDGER_TABLE=ledger", "AWS_REGION=" + testbed.DynamoRegion, "AWS_ENDPOINT_URL_DYNAMODB=" + e.url,
-			"AWS_ACCESS_KEY_ID=" + testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY=" + testbed.DynamoSecret,
-		}
+		cmd.Env = testbed.Environment(server.Settings("ledger"))
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -43,7 +72,7 @@ func TestRestoreDrill(t *testing.T) {
 	if err != nil || !strings.Contains(out, holds("ledger")+holds("ledger-copy")) || !strings.HasSuffix(out, "deploy with LedgerTableName=ledger-copy\n") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if !owes(t, e.ledger("ledger-copy"), key) {
+	if !owes(t, server.Open("ledger-copy"), key) {
 		t.Error("the copy has forgotten what is owed")
 	}
 	checkProtected(t, api, "ledger-copy")
@@ -67,7 +96,7 @@ func TestRestoreDrill(t *testing.T) {
 	if err != nil || strings.Join(tables.TableNames, " ") != "ledger ledger-copy other" {
 		t.Errorf("tables %v, %v", tables, err)
 	}
-	if !owes(t, e.ledger("ledger"), key) {
+	if !owes(t, server.Open("ledger"), key) {
 		t.Error("the original has forgotten what is owed")
 	}
 }

@@ -6,12 +6,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,29 +127,11 @@ func (o *operator) chapter(t *testing.T, printed []string, steps []step) {
 	}
 }
 
-// dynamoDown is an emulator's DynamoDB in front of which an operator's session can expire.
-type dynamoDown struct {
-	url     string
-	expired atomic.Int32 // so many answers to DescribeTable
-}
-
-func (d *dynamoDown) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".DescribeTable") && d.expired.Add(-1) >= 0 {
-		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#ExpiredTokenException","message":"The security token included in the request is expired"}`)
-		return
-	}
-	to, _ := url.Parse(d.url)
-	httputil.NewSingleHostReverseProxy(to).ServeHTTP(w, r)
-}
-
 // world is a deployment's ledger on an emulator, its chain, and the service.
 type world struct {
 	t     *testing.T
 	api   *dynamodb.Client
 	store ledger.Store
-	terms json.RawMessage
 	payer *x402test.Wallet
 	safe  atomic.Int64 // how old a block is that is safe, in nanoseconds
 	mu    sync.Mutex
@@ -175,26 +154,17 @@ func (w *world) move(key, transaction, to string, at time.Time) {
 
 // claimed is a payment that is on record since a time.
 func (w *world) claimed(key string, at time.Time) *ledger.Hold {
-	l := ledger.New(w.store, func() time.Time { return at }, rand.Text)
-	c := must(l.Claim(w.t.Context(), ledger.Payment{
-		Key: key, AuthDigest: key, SigDigest: "s", Request: "GET /v1/tools/dns?domain=example.com&type=A", Terms: w.terms, ValidBefore: at.Add(5 * time.Minute),
-	}, at.Add(time.Minute)))(w.t)
-	return c.Hold
+	return held(w.t, ledger.New(w.store, func() time.Time { return at }, rand.Text), key, at)
 }
 
 // protect gives a table what a deployment's has.
 func (w *world) protect(table string) {
 	yes, expires := true, dynamo.AttrExpiresAt
-	_, err := w.api.UpdateContinuousBackups(w.t.Context(), &dynamodb.UpdateContinuousBackupsInput{
-		TableName: &table, PointInTimeRecoverySpecification: &types.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: &yes},
-	})
-	check(w.t, err)
-	_, err = w.api.UpdateTimeToLive(w.t.Context(), &dynamodb.UpdateTimeToLiveInput{
+	backUp(w.t, w.api, table)
+	must(w.api.UpdateTimeToLive(w.t.Context(), &dynamodb.UpdateTimeToLiveInput{
 		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &expires, Enabled: &yes},
-	})
-	check(w.t, err)
-	_, err = w.api.UpdateTable(w.t.Context(), &dynamodb.UpdateTableInput{TableName: &table, DeletionProtectionEnabled: &yes})
-	check(w.t, err)
+	}))(w.t)
+	must(w.api.UpdateTable(w.t.Context(), &dynamodb.UpdateTableInput{TableName: &table, DeletionProtectionEnabled: &yes}))(w.t)
 }
 
 // TestRunbookIsPlayed plays the runbook from its own text: what an operator does with a ledger
@@ -202,13 +172,22 @@ func (w *world) protect(table string) {
 // named here with where; a command that is in neither fails.
 func TestRunbookIsPlayed(t *testing.T) {
 	t.Parallel()
-	down := &dynamoDown{url: startEmulator(t).url}
-	server := serve(t, down.ServeHTTP)
+	emulator := startEmulator(t)
+	var expired atomic.Int32 // so many answers to DescribeTable are that the operator's session has
+	server := testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, emulator.URL), Do: func(r *testbed.Relayed) {
+		if !strings.HasSuffix(r.Request.Header.Get("X-Amz-Target"), ".DescribeTable") || expired.Add(-1) < 0 {
+			r.Pass()
+			return
+		}
+		r.ResponseWriter.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		r.WriteHeader(http.StatusBadRequest)
+		const token = "com.amazonaws.dynamodb.v20120810#ExpiredTokenException"
+		_, _ = io.WriteString(r.ResponseWriter, `{"__type":"`+token+`","message":"The security token included in the request is expired"}`)
+	}})
 	facilitator := testbed.StartFacilitator(t)
-	w := &world{t: t, api: dynamo.NewClient(testbed.Dynamo{URL: down.url}.Config()), payer: must(x402test.NewWallet(rand.Reader))(t)}
-	w.terms = must(json.Marshal(testbed.LocalTerms(t).Requirements("5000")))(t)
+	w := &world{t: t, api: dynamo.NewClient(emulator.Config()), payer: must(x402test.NewWallet(rand.Reader))(t)}
 	check(t, dynamo.Create(t.Context(), w.api, "ledger"))
-	w.store = testbed.Dynamo{URL: down.url}.Open("ledger")
+	w.store = emulator.Open("ledger")
 	node := serve(t, func(rw http.ResponseWriter, r *http.Request) {
 		testbed.PlayNode{ChainID: 8453, Now: time.Now, Safe: time.Duration(w.safe.Load()), Moved: func() []x402test.Transfer {
 			w.mu.Lock()
@@ -282,7 +261,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 		}, false, []string{"no differences"}}},
 		"Restoring the table": {
 			{"TO=<drill>", nil, false, []string{"ledger-drill is deleted: the drill is over"}},
-			{"TO=<copy>", func() { down.expired.Store(1) }, true, []string{"ExpiredTokenException", "The same command goes on where this one stopped"}},
+			{"TO=<copy>", func() { expired.Store(1) }, true, []string{"ExpiredTokenException", "The same command goes on where this one stopped"}},
 			{"TO=<copy>", func() {
 				o.env["LEDGER_TABLE"] = "ledger-copy"
 				out, err := o.play(t, "make owed")

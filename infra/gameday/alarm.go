@@ -16,15 +16,17 @@ import (
 
 // Alarm is an alarm as a template defines it.
 type Alarm struct {
+	ID      string  // logical
 	Name    string  // AlarmName
+	Means   string  // AlarmDescription
 	Queries []Query // in the order of the template; a plain alarm has one
 	returns string  // id of the query that is compared
 
 	below     bool // it breaches below the threshold, not above
 	threshold float64
-	// Of the last Periods data points, Datapoints have to breach.
-	Periods, Datapoints int
-	Missing             string // TreatMissingData
+	// Of the last Periods data points, Datapoints have to breach. Period is in seconds.
+	Period, Periods, Datapoints int
+	Missing                     string // TreatMissingData
 	// Tells are the logical ids of the topics that are told when it begins, and Lost of
 	// those that are told when data stop.
 	Tells, Lost []string
@@ -35,7 +37,8 @@ type Query struct {
 	ID         string
 	Metric     Metric
 	Statistic  string
-	expression ast.Expr // nil for a metric
+	Expression string   // empty for a metric
+	parsed     ast.Expr // nil for a metric
 }
 
 // properties are those of AWS::CloudWatch::Alarm that are known here.
@@ -71,7 +74,7 @@ func ReadAlarms(doc []byte, stack string) ([]Alarm, error) {
 
 // readAll reads the resources of a type, by logical id, all of whose properties have to be
 // known. Other resources that judge metrics are not known here.
-func readAll[P, T any](doc []byte, stack, kind string, one func(P) (T, error)) ([]T, error) {
+func readAll[P, T any](doc []byte, stack, kind string, one func(id string, p P) (T, error)) ([]T, error) {
 	var t struct {
 		Resources map[string]struct {
 			Type       string
@@ -96,7 +99,7 @@ func readAll[P, T any](doc []byte, stack, kind string, one func(P) (T, error)) (
 		var p P
 		var read T
 		if err = cmp.Or(err, d.Decode(&p)); err == nil {
-			read, err = one(p)
+			read, err = one(id, p)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", id, err)
@@ -130,7 +133,7 @@ func plain(v any, stack string) any {
 	return v
 }
 
-func readAlarm(p properties) (Alarm, error) {
+func readAlarm(id string, p properties) (Alarm, error) {
 	if p.Metrics == nil {
 		one := dataQuery{ID: "m"}
 		one.MetricStat.Metric.Namespace, one.MetricStat.Metric.MetricName = p.Namespace, p.MetricName
@@ -138,26 +141,26 @@ func readAlarm(p properties) (Alarm, error) {
 		p.Metrics = []dataQuery{one}
 	}
 	a := Alarm{
-		Name: p.AlarmName, below: p.ComparisonOperator == "LessThanThreshold", threshold: p.Threshold,
-		Periods: p.EvaluationPeriods, Datapoints: p.DatapointsToAlarm,
+		ID: id, Name: p.AlarmName, Means: p.AlarmDescription, below: p.ComparisonOperator == "LessThanThreshold", threshold: p.Threshold,
+		Period: p.Metrics[0].MetricStat.Period, Periods: p.EvaluationPeriods, Datapoints: p.DatapointsToAlarm,
 		Missing: p.TreatMissingData, Tells: p.AlarmActions, Lost: p.InsufficientDataActions,
 	}
 	known := map[string]float64{}
 	for _, m := range p.Metrics {
 		stat := m.MetricStat
-		q := Query{ID: m.ID, Metric: Metric{Namespace: stat.Metric.Namespace, Name: stat.Metric.MetricName}, Statistic: stat.Stat}
+		q := Query{ID: m.ID, Metric: Metric{Namespace: stat.Metric.Namespace, Name: stat.Metric.MetricName}, Statistic: stat.Stat, Expression: m.Expression}
 		for _, d := range stat.Metric.Dimensions {
 			q.Metric.Of += d.Name + "=" + d.Value + ";"
 		}
 		if m.Expression != "" {
 			var err error
-			if q.expression, err = parser.ParseExpr(m.Expression); err == nil {
-				_, err = calculate(q.expression, known)
+			if q.parsed, err = parser.ParseExpr(m.Expression); err == nil {
+				_, err = calculate(q.parsed, known)
 			}
 			if err != nil {
 				return a, fmt.Errorf("query %s: %w", m.ID, err)
 			}
-		} else if q.Metric.Namespace == "" || q.Metric.Name == "" || statistics()[q.Statistic] == nil || stat.Period != p.Metrics[0].MetricStat.Period {
+		} else if q.Metric.Namespace == "" || q.Metric.Name == "" || statistics()[q.Statistic] == nil || stat.Period != a.Period {
 			return a, fmt.Errorf("query %s is not known here: %+v", m.ID, stat)
 		}
 		if m.ReturnData == nil || *m.ReturnData {
@@ -241,8 +244,8 @@ func (a Alarm) value(src Source, period int) float64 {
 	of := map[string]float64{}
 	for _, q := range a.Queries {
 		of[q.ID] = math.NaN()
-		if q.expression != nil {
-			of[q.ID], _ = calculate(q.expression, of) // ReadAlarms knows the expression
+		if q.parsed != nil {
+			of[q.ID], _ = calculate(q.parsed, of) // ReadAlarms knows the expression
 		} else if period >= 0 {
 			if values := src.Values(q.Metric, period); len(values) > 0 {
 				of[q.ID] = statistics()[q.Statistic](values)

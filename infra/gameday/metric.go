@@ -91,7 +91,7 @@ func ReadFilters(doc []byte, stack string) ([]Filter, error) {
 		LogGroupName, FilterPattern string
 		MetricTransformations       []struct{ MetricNamespace, MetricName, MetricValue, Unit string }
 	}
-	return readAll(doc, stack, "AWS::Logs::MetricFilter", func(p properties) (Filter, error) {
+	return readAll(doc, stack, "AWS::Logs::MetricFilter", func(_ string, p properties) (Filter, error) {
 		if len(p.MetricTransformations) != 1 || p.MetricTransformations[0].MetricValue != "1" || p.LogGroupName == "" {
 			return Filter{}, errors.New("it must count one metric of a log group of the template")
 		}

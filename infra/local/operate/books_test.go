@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
@@ -27,6 +25,8 @@ type shop struct {
 	path  string
 	day   time.Time
 	moved []x402test.Transfer
+	// refuse is with what status its node turns a call away, 0 if it does not; nil is never.
+	refuse func(call []byte) int
 }
 
 func newShop(t *testing.T) *shop {
@@ -124,41 +124,33 @@ func (s *shop) step(line string) bool {
 			Of: func(r ledger.Record) bool { return strings.Contains(string(r.Terms), value) },
 		})
 		s.must(err)
+	case "turned-away": // a call of the node, once
+		s.refuse = func(call []byte) (status int) {
+			if bytes.Contains(call, []byte(words[1])) {
+				s.refuse, status = nil, http.StatusTooManyRequests
+			}
+			return status
+		}
 	default:
 		return false
 	}
 	return true
 }
 
-// node serves the shop's chain, but for the calls that are refused with a status.
-func (s *shop) node(refuse func(call []byte) (status int)) string {
-	s.t.Helper()
+// node serves the shop's chain.
+func (s *shop) node() string {
 	chain := testbed.PlayNode{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: time.Now, Safe: time.Minute}
-	n := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		call, err := io.ReadAll(r.Body)
-		if err != nil {
-			s.t.Error(err)
+	return testbed.Serve(s.t, testbed.Relay{To: chain, Do: func(r *testbed.Relayed) {
+		if s.refuse != nil {
+			if status := s.refuse(r.Sent); status != 0 {
+				r.WriteHeader(status)
+				return
+			}
 		}
-		if status := refuse(call); status != 0 {
-			w.WriteHeader(status)
-			return
-		}
-		r.Body = io.NopCloser(bytes.NewReader(call))
-		chain.ServeHTTP(w, r)
-	}))
-	s.t.Cleanup(n.Close)
-	return n.URL
+		r.Pass()
+	}})
 }
-
-// willing refuses no call.
-func willing([]byte) int { return 0 }
 
 func (s *shop) env() map[string]string {
-	return map[string]string{"LEDGER_FILE": s.path, "RPC_URL": s.node(willing), "PAY_TO": payee}
-}
-
-// books runs the command for a day.
-func (s *shop) books(code int, env map[string]string, day time.Time) (out, notes string) {
-	s.t.Helper()
-	return operate(s.t, code, env, "books", day.Format(time.DateOnly))
+	return map[string]string{"LEDGER_FILE": s.path, "RPC_URL": s.node(), "PAY_TO": payee}
 }

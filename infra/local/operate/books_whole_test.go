@@ -45,14 +45,14 @@ func TestBooksUnreadable(t *testing.T) {
 	s.must(memory.Plant(t.Context(), keyOf(3), []byte(`{"key":`))) // no transfer: of whatever day
 	s.answered(4, txOf(4))
 	mute := false
-	node := s.node(func(call []byte) int {
+	s.refuse = func(call []byte) (status int) {
 		if mute && bytes.Contains(call, []byte("eth_call")) {
-			return http.StatusInternalServerError
+			status = http.StatusInternalServerError
 		}
-		return 0
-	})
+		return status
+	}
 	var out, notes bytes.Buffer
-	o := inMemory(t, memory, memory, node)
+	o := inMemory(t, memory, memory, s.node())
 	o.out, o.notes = &out, &notes
 	if err := o.books(t.Context(), s.day); !errors.Is(err, errDifferences) {
 		t.Errorf("error %v", err)
@@ -87,29 +87,10 @@ func TestBooksReadTwice(t *testing.T) {
 	s.move(1, "5000")
 	s.answered(1, txOf(1))
 	var out bytes.Buffer
-	o := inMemory(t, memory, memory, s.node(willing))
+	o := inMemory(t, memory, memory, s.node())
 	o.out, o.rows = &out, twice{memory}
 	s.must(o.books(t.Context(), s.day))
 	prints(t, out.String(), "2 records\n", "total   1 answer sold for $0.005, $0.005 received in 1 payment; no differences")
-}
-
-// A node that turns a question away is asked again.
-func TestBooksAgain(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.step("honest")
-	refused := false
-	env := map[string]string{"LEDGER_FILE": s.path, "PAY_TO": payee, "RPC_URL": s.node(func(call []byte) int {
-		if refused || !bytes.Contains(call, []byte("eth_getLogs")) {
-			return 0
-		}
-		refused = true
-		return http.StatusTooManyRequests
-	})}
-	out, notes := s.books(0, env, s.day)
-	if prints(t, out, "; no differences\n"); !refused || !strings.HasSuffix(notes, ": asking again\n") {
-		t.Errorf("refused: %v, noted %q", refused, notes)
-	}
 }
 
 // A day that is not over has books up to the newest safe block.
@@ -126,7 +107,7 @@ func TestBooksToday(t *testing.T) {
 		s.move(n+1, "5000")
 		s.answered(n+1, txOf(n+1))
 	}
-	out, _ := s.books(0, s.env(), now)
+	out, _ := operate(t, 0, s.env(), "books", now.Format(time.DateOnly))
 	prints(t, out, "what is later is not safe on the chain yet", "total   1 answer sold for $0.005, $0.005 received in 1 payment; no differences\n")
 }
 

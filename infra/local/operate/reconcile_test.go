@@ -12,29 +12,21 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// What has come in, in words.
+// Every number of a run, in words.
 func TestPrintSummary(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		s    x402.Summary
-		want string
-	}{
-		"nothing": {x402.Summary{Owed: 3}, "received   0 transfers since the last run\nowed       3, refunds due: 0 (make owed lists them)\n"},
-		"everything": {x402.Summary{Received: 15, Deposits: 1, Found: 2, Unasked: 3, Unmatched: 4, Unread: true}, `received   15 transfers since the last run
+	var out bytes.Buffer
+	printSummary(&out, x402.Summary{Received: 15, Deposits: 1, Found: 2, Unasked: 3, Unmatched: 4, Unread: true}, true)
+	if diff := cmp.Diff(`in doubt   0 of 0 listed
+received   15 transfers since the last run
            1 no payment: not signed for, or of less than anything costs
            2 for a payment thought to be unpaid: the answer is owed now
            3 that nobody here asked an answer for: a refund is due
            4 too old to be recorded, or with a broken record: look for the answer by hand
            the chain could not be read to its end: the next run reads on
 owed       0, refunds due: 0 (make owed lists them)
-`},
-	} {
-		var out bytes.Buffer
-		printSummary(&out, c.s, true)
-		_, received, _ := strings.Cut(out.String(), "listed\n")
-		if diff := cmp.Diff(c.want, received); diff != "" {
-			t.Errorf("%s: printed (-want +got):\n%s", name, diff)
-		}
+`, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -46,10 +38,8 @@ func TestTable(t *testing.T) {
 	table := server.Table(t)
 	store := server.Open(table)
 	fill(newBuyer(t, store, time.Now().Add(-3*time.Hour)))
-	env := map[string]string{
-		"LEDGER_TABLE": table, "PAY_TO": payee, "AWS_ENDPOINT_URL_DYNAMODB": server.URL, "AWS_REGION": testbed.DynamoRegion,
-		"AWS_ACCESS_KEY_ID": testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": testbed.DynamoSecret,
-	}
+	env := server.Settings(table)
+	env["PAY_TO"] = payee
 	out, _ := operate(t, 0, env, "reconcile")
 	prints(t, out, "ledger    DynamoDB table "+table+"\n", "in doubt   1 of 1 listed\n", "owed       2, refunds due: 1")
 	if out, _ = operate(t, 0, env, "owed"); strings.Count(out, payer) != 3 {

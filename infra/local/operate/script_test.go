@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +30,7 @@ var update = flag.Bool("update", false, "write into the scripts what the command
 //	% node WORD...    a chain, see startNode: RPC_URL
 //	% set NAME=VALUE  a variable of the environment
 //	% damage          the ledger's file is damaged
+//	% ready STATUS BODY  what a deployment says of itself: $ORIGIN
 //	% shop            a ledger and a chain of a day that is over: $DAY
 //	% STEP...         what has happened there, see step
 //
@@ -77,6 +81,16 @@ func (s *scripted) Prepare(line string) {
 		node := startNode(s.t, args...)
 		s.env["RPC_URL"] = node + "/s3cr3t"
 		s.words = append(s.words, strings.TrimPrefix(node, "http://"), "$NODE")
+	case "ready":
+		deployment := testbed.Serve(s.t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			status, body, _ := strings.Cut(strings.TrimPrefix(line, "ready "), " ")
+			if r.URL.Path == pathReady {
+				code, _ := strconv.Atoi(status)
+				w.WriteHeader(code)
+				_, _ = io.WriteString(w, body)
+			}
+		}))
+		s.words = append(s.words, deployment, "$ORIGIN")
 	case "damage":
 		if err := os.Truncate(s.env["LEDGER_FILE"], 9000); err != nil {
 			s.t.Fatal(err)
@@ -86,9 +100,8 @@ func (s *scripted) Prepare(line string) {
 		s.env[name] = value
 	case "shop":
 		s.shop = newShop(s.t)
-		node := s.shop.node(willing)
-		maps.Copy(s.env, map[string]string{"LEDGER_FILE": s.shop.path, "RPC_URL": node, "PAY_TO": payee})
-		s.words = append(s.words, s.shop.path, "$LEDGER", strings.TrimPrefix(node, "http://"), "$NODE")
+		maps.Copy(s.env, s.shop.env())
+		s.words = append(s.words, s.shop.path, "$LEDGER", strings.TrimPrefix(s.env["RPC_URL"], "http://"), "$NODE")
 		for offset, word := range map[int]string{-1: "$BEFORE", 0: "$DAY", 1: "$AFTER"} {
 			s.words = append(s.words, s.shop.day.AddDate(0, 0, offset).Format(time.DateOnly), word)
 		}
@@ -127,7 +140,7 @@ func (s *scripted) Command(line string) string {
 		s.t.Errorf("%q shows the node's key, or steers the terminal: %q", args, said)
 	}
 	said = strings.NewReplacer(s.words...).Replace(said)
-	said = regexp.MustCompile(`block [0-9]+`).ReplaceAllString(said, "block N")
+	said = regexp.MustCompile(`(blocks?) [0-9]+( to [0-9]+)?`).ReplaceAllString(said, "$1 N")
 	return regexp.MustCompile(`(?m)[0-9]{4}-[0-9-]+[T ][0-9:]+(\.[0-9]+)?(Z| \+0000 UTC)|[0-9.]+m?s$`).ReplaceAllString(said, "TIME")
 }
 

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"crypto/rand"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
@@ -22,54 +19,45 @@ import (
 // anything costs here.
 func TestLedgerOfAnotherShop(t *testing.T) {
 	t.Parallel()
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	terms := x402.Terms{Network: "eip155:8453", Asset: asset, PayTo: payee, Name: "USD Coin", Version: "2"}
-	money, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now})
-	must(err)
-	settles := httptest.NewServer(money)
-	defer settles.Close()
+	money, payee := testbed.StartFacilitator(t), testbed.Account(1)
 	path := filepath.Join(t.TempDir(), "shop.db")
 	store, err := file.Open(path)
-	must(err)
-	config := x402http.Config{PayTo: payee, Facilitator: settles.URL, Ledger: store}
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := x402http.Config{PayTo: payee, Facilitator: money.URL, Ledger: store}
 	config.Front.Log = slog.New(slog.DiscardHandler)
 	seller, err := x402http.New(config)
-	must(err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	mux := http.NewServeMux()
 	seller.Handle(mux, "GET /weather", "0.0004", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.FormValue("city") == "Atlantis" {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
-	shop := httptest.NewServer(mux)
-	defer shop.Close()
-	wallet, err := x402test.NewWallet(rand.Reader)
-	must(err)
-	client := &x402test.Client{Wallet: wallet, HTTP: shop.Client(), Now: time.Now}
+	shop, client := testbed.Serve(t, mux), testbed.NewClient(t, http.DefaultClient)
 	for city, status := range map[string]int{"Oslo": http.StatusOK, "Atlantis": http.StatusServiceUnavailable} {
-		if reply, _, err := client.Buy(t.Context(), shop.URL+"/weather?city="+city); err != nil || reply.Status != status {
+		if reply, _, err := client.Buy(t.Context(), shop+"/weather?city="+city); err != nil || reply.Status != status {
 			t.Fatalf("%s: %d %s, %v", city, reply.Status, reply.Body, err)
 		}
 	}
-	must(store.Close())
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
 	sold := money.Transfers()
-	stray := ledger.Key(terms.Network, asset, strings.ToLower(payer), "0x"+strings.Repeat("5", 64)) // of nobody's request
+	stray := ledger.Key("eip155:8453", asset, strings.ToLower(payer), "0x"+strings.Repeat("5", 64)) // of nobody's request
 	moved, ahead := sold, time.Minute                                                               // the chain's clock runs ahead, so that all of it is safe
-	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		testbed.PlayNode{ChainID: 8453, Now: func() time.Time { return time.Now().Add(ahead) }, Safe: 30 * time.Second,
-			Moved: func() []x402test.Transfer { return moved }}.ServeHTTP(w, r)
-	}))
-	defer node.Close()
+	node := testbed.Serve(t, testbed.PlayNode{
+		ChainID: 8453, Now: func() time.Time { return time.Now().Add(ahead) }, Safe: 30 * time.Second,
+		Moved: func() []x402test.Transfer { return moved },
+	})
 	if sold[0].At.Day() != sold[0].At.Add(5*time.Minute).Day() {
 		t.Skip("the day is about to end")
 	}
-	env := map[string]string{"LEDGER_FILE": path, "PAY_TO": payee, "RPC_URL": node.URL, "LOWEST_PRICE": "400"}
-	who, books := wallet.Address().Checksum(), "books "+sold[0].At.UTC().Format(time.DateOnly)
+	env := map[string]string{"LEDGER_FILE": path, "PAY_TO": payee, "RPC_URL": node, "LOWEST_PRICE": "400"}
+	who, books := client.Wallet.Address().Checksum(), "books "+sold[0].At.UTC().Format(time.DateOnly)
 	for _, c := range []struct {
 		line string
 		code int

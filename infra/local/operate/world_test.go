@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -191,15 +190,10 @@ func startNode(t *testing.T, words ...string) (url string) {
 	if !slices.Contains(words, "unknown") {
 		moves(back, sender, sender, "1", now)
 	}
-	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if slices.Contains(words, "down") {
-			_, _ = io.WriteString(w, "!") // which is not JSON
-			return
-		}
-		chain.ServeHTTP(w, r)
-	}))
-	t.Cleanup(node.Close)
-	return node.URL
+	if slices.Contains(words, "down") { // it says what is not JSON
+		return testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "!") }))
+	}
+	return testbed.Serve(t, chain)
 }
 
 // operate runs a command line, and holds its exit status.
