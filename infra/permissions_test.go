@@ -142,7 +142,7 @@ func bothFacilitators(t *testing.T, table string) map[string]string {
 	return map[string]string{
 		"Ledger": table, "DnsResolvers": testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net.")),
 		"FacilitatorUrl": holdsToken(t, testToken, http.NotFoundHandler()), "FacilitatorSecretArn": testSecret,
-		"FacilitatorFallbackUrl":       holdsToken(t, fallbackToken, testbed.NewFacilitator(t, nil)),
+		"FacilitatorFallbackUrl":       holdsToken(t, fallbackToken, testbed.NewFacilitator(t)),
 		"FacilitatorFallbackSecretArn": fallbackSecret,
 	}
 }

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	testbed.Parallel(4) // most tests wait for programs of one thread
-	os.Exit(testbed.Main(m))
+	m.Run()
 }
 
 // must is a value, without which the test cannot go on.

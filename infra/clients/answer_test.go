@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -53,11 +54,11 @@ func (a exchange) by(method, path string) exchange {
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	description, page := served(t)
-	d := must(ParseOpenAPI([]byte(description), []byte(page)))
+	d := testbed.Must(ParseOpenAPI([]byte(description), []byte(page)))
 	dns, bundle := catalog.DNS(), catalog.HostIntel()
 	paid, limited := answered(200, dns.Response), failed(429, "rate_limited", "false", "true").by("GET", catalog.Whois().Path)
 	var parts map[string]json.RawMessage
-	check(json.Unmarshal([]byte(bundle.Response), &parts))
+	testbed.Check(json.Unmarshal([]byte(bundle.Response), &parts))
 	parts["whois"] = json.RawMessage(`{"error":{"code":"connect_failed","message":"m"}}`)
 	child, _ := json.Marshal(parts) // it was JSON before
 	html := answered(404, "<html>").with("Content-Type", "text/html")

@@ -171,7 +171,7 @@ type driver struct{ *dialogue }
 func newDriver(t *testing.T) driver {
 	args := []string{"testdata/browser/driver.mjs", testbed.Find(t, "a browser", "chromium", "chromium-browser", "google-chrome")}
 	if *updateScreenshots {
-		args = append(args, filepath.Join(testbed.Root(t), pictures))
+		args = append(args, filepath.Join(testbed.Root(), pictures))
 	}
 	d := driver{begin(t, exec.CommandContext(t.Context(), testbed.Node(t, "."), args...))}
 	var browser struct{ Version string }
@@ -198,8 +198,8 @@ const maxScreenshots = 512 << 10
 
 // checkScreenshots: those that README.md shows are committed, and no others; readable, and small.
 func checkScreenshots(t *testing.T) {
-	root := testbed.Root(t)
-	readme := must(os.ReadFile(filepath.Join(root, "README.md")))
+	root := testbed.Root()
+	readme := testbed.Must(os.ReadFile(filepath.Join(root, "README.md")))
 	total, shown := 0, []string{}
 	for _, name := range []string{"docs-dark.png", "docs-light.png", "paywall-dark.png", "paywall-light.png"} {
 		path := filepath.Join("screenshots", name)

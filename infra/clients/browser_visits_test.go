@@ -52,8 +52,8 @@ func checkEcho(t *testing.T, s *scene, header string) {
 		Extensions         map[string]any
 	}
 	c := &x402test.Client{HTTP: http.DefaultClient}
-	offered := must(c.Challenge(t.Context(), s.url+wwwPath))
-	raw := must(json.Marshal(map[string]any{"resource": offered.Resource, "accepted": offered.Accepts[0], "extensions": offered.Extensions}))
+	offered := testbed.Must(c.Challenge(t.Context(), s.url+wwwPath))
+	raw := testbed.Must(json.Marshal(map[string]any{"resource": offered.Resource, "accepted": offered.Accepts[0], "extensions": offered.Extensions}))
 	sent, want := decoded[echo](t, []byte(unwrapped(header))), decoded[echo](t, raw)
 	token, other := fmt.Sprint(sent.Extensions[x402.ExtensionToken]), fmt.Sprint(want.Extensions[x402.ExtensionToken])
 	if !regexp.MustCompile(`info:map\[token:[A-Za-z0-9_-]{22}\]`).MatchString(token) || token == other {
@@ -243,9 +243,9 @@ func doubtVisits() []visit {
 func reoffers(r *testbed.Relayed) {
 	r.Request.Header.Del(x402.HeaderSignature)
 	answer := r.Answer()
-	offer := must(x402test.Reply{Header: answer.Header()}.Required())
+	offer := testbed.Must(x402test.Reply{Header: answer.Header()}.Required())
 	offer.Extensions = map[string]json.RawMessage{"other": json.RawMessage("{}")}
-	answer.Header().Set(x402.HeaderRequired, must(x402.EncodeHeader(offer)))
+	answer.Header().Set(x402.HeaderRequired, testbed.Must(x402.EncodeHeader(offer)))
 	r.Send(answer, answer.Body.Len())
 }
 

@@ -53,7 +53,7 @@ func redocly(t *testing.T, paths []string) reports {
 	out := node(t, append([]string{bin(t, "redocly"), "lint", "--config", validators + "redocly.yaml", "--format", "json", "--max-problems", "1000"}, paths...)...)
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); n++ { // one after the other
 		var report struct{ Problems []redoclyProblem }
-		check(d.Decode(&report))
+		testbed.Check(d.Decode(&report))
 		for _, p := range report.Problems {
 			found.add(p.Location[0].Source.Ref, "%s %s at %s: %s", p.Severity, p.RuleID, p.Location[0].Pointer, p.Message)
 		}
@@ -179,7 +179,7 @@ func TestDocuments(t *testing.T) {
 // ask makes one request, follows no redirect, and reads the answer whole.
 func (s service) ask(t *testing.T, path, accept string) x402test.Reply {
 	client := http.Client{Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	r := must(testbed.Ask(t.Context(), &client, http.MethodGet, s.url+path, "Accept", accept))
+	r := testbed.Must(testbed.Ask(t.Context(), &client, http.MethodGet, s.url+path, "Accept", accept))
 	return r
 }
 
@@ -231,7 +231,7 @@ func node(t *testing.T, args ...string) []byte {
 // file writes a document to where a validator can read it.
 func file(t *testing.T, name string, doc []byte) string {
 	path := filepath.Join(t.TempDir(), name)
-	check(os.WriteFile(path, doc, 0o600))
+	testbed.Check(os.WriteFile(path, doc, 0o600))
 	return path
 }
 

@@ -36,7 +36,7 @@ func curled(t *testing.T, w workshop, line string, env ...string) (*http.Respons
 		t.Fatalf("%v in %s", err, printed)
 	}
 	defer res.Body.Close()
-	body := must(io.ReadAll(res.Body))
+	body := testbed.Must(io.ReadAll(res.Body))
 	if rest, _ := io.ReadAll(in); len(bytes.TrimSpace(rest)) > 0 {
 		t.Fatalf("more than an answer: %s", printed)
 	}
@@ -68,12 +68,14 @@ func TestCurl(t *testing.T) {
 }
 
 // unwrapped is the JSON in a header.
-func unwrapped(header string) string { return string(must(base64.StdEncoding.DecodeString(header))) }
+func unwrapped(header string) string {
+	return string(testbed.Must(base64.StdEncoding.DecodeString(header)))
+}
 
 // sign is a signature that a wallet has made for the example call.
 func sign(t *testing.T, origin string) string {
 	client := testbed.NewClient(t, &http.Client{Timeout: patience})
-	signature := must(client.Sign(t.Context(), catalog.DNS().ExampleURL(origin)))
+	signature := testbed.Must(client.Sign(t.Context(), catalog.DNS().ExampleURL(origin)))
 	return signature
 }
 

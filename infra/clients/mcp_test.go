@@ -44,7 +44,7 @@ func mcpCommand(t *testing.T, name string, args ...string) *exec.Cmd {
 // bin is the path of an installed npm program, of which node is one.
 func bin(t *testing.T, name string) string {
 	testbed.Node(t, ".")
-	path := must(filepath.Abs(filepath.Join("node_modules", ".bin", name)))
+	path := testbed.Must(filepath.Abs(filepath.Join("node_modules", ".bin", name)))
 	return path
 }
 
@@ -56,7 +56,7 @@ func printed[T any](t *testing.T, cmd *exec.Cmd) T {
 
 // arguments are those that every agent asks with.
 func (s service) arguments(t *testing.T) string {
-	text := must(json.Marshal(s.goods.arguments))
+	text := testbed.Must(json.Marshal(s.goods.arguments))
 	return string(text)
 }
 
@@ -86,7 +86,7 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 			build.Dir, build.Env = filepath.Join("testdata", "mcp", "go"), append(build.Env, "GOWORK=off")
 			testbed.Run(t, build)
 			wallet := testbed.NewClient(t, &http.Client{Timeout: patience})
-			header := must(mcptest.SignCall(t.Context(), wallet, s.tools(), s.goods.tool, s.goods.arguments))
+			header := testbed.Must(mcptest.SignCall(t.Context(), wallet, s.tools(), s.goods.tool, s.goods.arguments))
 			return mcpCommand(t, program, s.tools(), s.goods.tool, s.arguments(t), unwrapped(header))
 		},
 	}

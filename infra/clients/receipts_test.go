@@ -56,9 +56,9 @@ func TestReceiptProgram(t *testing.T) {
 
 // changeReceipt changes what the header of an answer says of its payment.
 func changeReceipt(h http.Header, change func(*x402.SettleResponse)) {
-	settled := must(x402test.Reply{Header: h}.Receipt())
+	settled := testbed.Must(x402test.Reply{Header: h}.Receipt())
 	change(&settled)
-	h.Set(x402.HeaderResponse, must(x402.EncodeHeader(settled)))
+	h.Set(x402.HeaderResponse, testbed.Must(x402.EncodeHeader(settled)))
 }
 
 // resigned has another receipt in the place of the one that was signed.
@@ -97,11 +97,11 @@ type bought struct {
 }
 
 func buy(t *testing.T, c *x402test.Client, url, signature string) bought {
-	asked := must(c.Get(t.Context(), url, ""))
+	asked := testbed.Must(c.Get(t.Context(), url, ""))
 	if signature == "" {
-		signature = must(c.Wallet.Pay(must(asked.Required()), c.Now()))
+		signature = testbed.Must(c.Wallet.Pay(testbed.Must(asked.Required()), c.Now()))
 	}
-	r := must(c.Get(t.Context(), url, signature))
+	r := testbed.Must(c.Get(t.Context(), url, signature))
 	if r.Status != http.StatusOK {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
@@ -183,8 +183,8 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 
 // key is the one that the service has made for itself.
 func (w world) key() ed25519.PrivateKey {
-	text := must(os.ReadFile(filepath.Join(w.dir, "receipt.key")))
-	return must(receipt.ParseKey(strings.TrimSpace(string(text))))
+	text := testbed.Must(os.ReadFile(filepath.Join(w.dir, "receipt.key")))
+	return testbed.Must(receipt.ParseKey(strings.TrimSpace(string(text))))
 }
 
 func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) } //nolint:forcetypeassert // what Public says

@@ -33,19 +33,7 @@ var updateScreenshots = flag.Bool("update-screenshots", false, "write build/scre
 
 func TestMain(m *testing.M) {
 	testbed.Parallel(8)
-	os.Exit(testbed.Main(m))
-}
-
-// must and check are for what only a mistake, or this machine, makes an error.
-func must[T any](v T, err error) T {
-	check(err)
-	return v
-}
-
-func check(err error) {
-	if err != nil {
-		panic(err)
-	}
+	m.Run()
 }
 
 // goods are what a program sells, and for how much.
@@ -119,7 +107,7 @@ func startShop(t *testing.T) service {
 
 // start starts the service in this world, which may have had one before.
 func (w world) start(t *testing.T) service {
-	return must(w.tryStart(t))
+	return testbed.Must(w.tryStart(t))
 }
 
 // startAt starts what is sold at an address, of which somebody may have the port for a moment.
@@ -138,7 +126,7 @@ func (w world) tryStart(t *testing.T) (service, error) {
 	if w.goods.stranger {
 		cmd = testbed.Shop(t, w.dir, w.env["LOCAL_ADDR"], w.env["FACILITATOR_URL"])
 	}
-	p := must(testbed.Launch(cmd, nil))
+	p := testbed.Must(testbed.Launch(cmd, nil))
 	s := service{goods: w.goods, books: w.books, kill: p.Kill}
 	if w.goods.stranger { // it says nothing when it is ready, or stopped
 		t.Cleanup(p.Kill)
@@ -221,8 +209,8 @@ func nodeWorkshop(t *testing.T) workshop {
 	testbed.Find(t, "Node for the TypeScript program", "npx")
 	testbed.Node(t, ".")
 	w := workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"npm_config_offline=true", "npm_config_update_notifier=false"}}
-	modules := must(filepath.Abs("node_modules"))
-	check(os.Symlink(modules, filepath.Join(w.dir, "node_modules")))
+	modules := testbed.Must(filepath.Abs("node_modules"))
+	testbed.Check(os.Symlink(modules, filepath.Join(w.dir, "node_modules")))
 	return w
 }
 
@@ -243,7 +231,7 @@ func goWorkshop(t *testing.T) workshop {
 
 // fill copies what there is in a folder of testdata.
 func (w workshop) fill(t *testing.T, folder string) {
-	check(os.CopyFS(w.dir, os.DirFS(filepath.Join("testdata", folder))))
+	testbed.Check(os.CopyFS(w.dir, os.DirFS(filepath.Join("testdata", folder))))
 }
 
 // programLimit is how long a program may take. The slowest take about a minute.
@@ -274,7 +262,7 @@ func (w workshop) save(t *testing.T, name, program string) {
 	if name == "" || strings.ContainsAny(name, "/\\ ") {
 		t.Fatalf("%q is not the name of a file", name)
 	}
-	check(os.WriteFile(filepath.Join(w.dir, name), []byte(program+"\n"), 0o600))
+	testbed.Check(os.WriteFile(filepath.Join(w.dir, name), []byte(program+"\n"), 0o600))
 }
 
 // dialogue is a program that is spoken to by lines.
@@ -289,9 +277,9 @@ type dialogue struct {
 func begin(t *testing.T, cmd *exec.Cmd) *dialogue {
 	d := &dialogue{notes: &strings.Builder{}, wait: cmd.Wait}
 	cmd.Stderr = d.notes
-	in := must(cmd.StdinPipe())
-	out := must(cmd.StdoutPipe())
-	check(cmd.Start())
+	in := testbed.Must(cmd.StdinPipe())
+	out := testbed.Must(cmd.StdoutPipe())
+	testbed.Check(cmd.Start())
 	d.in, d.out = in, bufio.NewReader(out)
 	return d
 }

@@ -194,7 +194,7 @@ type outcome struct {
 func begun(t *testing.T, cmd *exec.Cmd) (end func() outcome) {
 	var out, notes bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &notes
-	check(cmd.Start())
+	testbed.Check(cmd.Start())
 	return func() outcome {
 		err := cmd.Wait()
 		return outcome{out.String(), notes.String(), err}
@@ -234,7 +234,7 @@ func (o outcome) checkPaid(t *testing.T, s service) {
 func npmInstall(t *testing.T) string { return npmInstallOf(t, "@x402/fetch", "@x402/evm", "viem") }
 
 func npmInstallOf(t *testing.T, names ...string) string {
-	v := must(testbed.PackageVersions("."))
+	v := testbed.Must(testbed.PackageVersions("."))
 	command := "npm install"
 	for _, name := range append(names, "tsx") {
 		command += " " + name + "@" + v[name]
@@ -253,7 +253,7 @@ func goInstall(t *testing.T) string {
 }
 
 func pinned(t *testing.T, file, pattern string) string {
-	b := must(os.ReadFile(file))
+	b := testbed.Must(os.ReadFile(file))
 	m := regexp.MustCompile(pattern).FindSubmatch(b)
 	if m == nil {
 		t.Fatalf("%s does not match %s", file, pattern)
@@ -269,7 +269,7 @@ type page struct {
 }
 
 func readPage(t *testing.T, s service) page {
-	root := must(html.Parse(bytes.NewReader(s.document(t, catalog.PathDocs))))
+	root := testbed.Must(html.Parse(bytes.NewReader(s.document(t, catalog.PathDocs))))
 	p := page{byLabel: map[string][]string{}, programs: map[string]string{}, names: map[string]string{}}
 	for n := range root.Descendants() {
 		if n.Data != "pre" {

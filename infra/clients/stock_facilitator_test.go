@@ -100,7 +100,7 @@ type settleAnswer struct {
 }
 
 func (a settleAnswer) give(c *testbed.Relayed, status int) {
-	says(status, 0, string(must(json.Marshal(a))))(c)
+	says(status, 0, string(testbed.Must(json.Marshal(a))))(c)
 }
 
 // settle has the books settle, and answers as the mode says.

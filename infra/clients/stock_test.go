@@ -209,7 +209,7 @@ func (p *loopProgram) loop() (results []loopResult, err error) {
 // orderOf is a purchase of what is at a URL, by a payer with a new key.
 func orderOf(tb testing.TB, url string, keyed bool) (order purchase, payer string) {
 	key := newPayer()
-	w := must(x402test.WalletFromHex(strings.TrimPrefix(key, "0x"), rand.Reader))
+	w := testbed.Must(x402test.WalletFromHex(strings.TrimPrefix(key, "0x"), rand.Reader))
 	order = purchase{ID: rand.Text(), URL: url, Network: testbed.BaseNetwork, Key: key, Headers: map[string]string{}, Calls: mostCalls}
 	if keyed {
 		order.Headers[x402.HeaderKey] = rand.Text()

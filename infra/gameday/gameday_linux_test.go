@@ -1,9 +1,7 @@
 package gameday
 
 import (
-	"context"
 	"crypto/x509/pkix"
-	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -82,27 +80,16 @@ func TestGameDay(t *testing.T) {
 	})
 }
 
-// root is the module, seen from this package.
-const root = "../.."
+// The command of make owed, and the CDK app.
+const operator, cdkApp = "./infra/local/operate", "./infra"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {
 		os.Exit(m.Run()) // what judges alarms needs nothing that is built
 	}
-	os.Exit(testbed.Isolate(m, 8, build))
+	os.Exit(testbed.Isolate(m, 8, testbed.AllFunctions, operator, cdkApp))
 }
-
-// build makes the functions, the command of make owed, and the CDK app.
-func build(ctx context.Context, dir string) error {
-	return errors.Join(
-		testbed.BuildFunctions(ctx, root, filepath.Join(dir, "functions")),
-		testbed.BuildCommand(ctx, root, "./infra/local/operate", filepath.Join(dir, "operate")),
-		testbed.BuildCommand(ctx, root, "./infra", filepath.Join(dir, "cdk")),
-	)
-}
-
-func builtIn(name string) string { return filepath.Join(testbed.Built(), name) }
 
 // stack is the name of the stack, with which the name of every alarm begins.
 const stack = deployed.Stack
@@ -117,7 +104,7 @@ func synthesized(t *testing.T) []byte {
 			t.Fatal(err)
 		}
 	}
-	doc, err := deployed.Synthesize(t, builtIn("cdk"), "..", deployed.Context())
+	doc, err := deployed.Synthesize(t, testbed.Program(t, cdkApp), "..", deployed.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ type facilitator struct {
 }
 
 func newFacilitator(t testing.TB, addr string) *facilitator {
-	f := &facilitator{books: testbed.NewFacilitator(t, nil)}
+	f := &facilitator{books: testbed.NewFacilitator(t)}
 	f.next, f.served = f.books, func(call) {}
 	f.read = func(r *http.Request, body []byte) call {
 		return call{operation: r.URL.Path, payer: testbed.CallPayer(body)}

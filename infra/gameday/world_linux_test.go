@@ -89,7 +89,7 @@ func (s *stage) open(t testing.TB) *world {
 	w.sign(receiptKey())
 	secrets := serve(t, own(10, 80), http.HandlerFunc(w.secret), nil)
 	w.host = testbed.Deployment{
-		Functions: builtIn("functions"),
+		Functions: testbed.Functions(t),
 		Parameters: map[string]string{
 			"AWS::StackName": stack, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": w.resolver.addr,
 			"FacilitatorUrl": "http://" + w.facilitator.addr, "RdapBootstrapUrl": "http://" + file.addr + "/dns.json",
@@ -167,7 +167,7 @@ func (w *world) restart() {
 const reconcileFunction = "ReconcileFunction"
 
 func (w *world) reconcile() error {
-	event, err := os.ReadFile(filepath.Join(root, "events", "reconcile.json"))
+	event, err := os.ReadFile(filepath.Join(testbed.Root(), "events", "reconcile.json"))
 	must(w, err)
 	_, _, err = w.host.Call(reconcileFunction, event)
 	return err
@@ -202,7 +202,7 @@ func (w *world) operate(into any, env []string, arguments ...string) {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	for {
-		cmd := exec.CommandContext(ctx, builtIn("operate"), append([]string{arguments[0], "-json"}, arguments[1:]...)...)
+		cmd := exec.CommandContext(ctx, testbed.Program(w, operator), append([]string{arguments[0], "-json"}, arguments[1:]...)...)
 		cmd.Env = append(env, testbed.Environment(w.db.Settings(w.name))...)
 		var notes bytes.Buffer
 		cmd.Stderr = &notes

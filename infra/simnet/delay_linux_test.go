@@ -271,7 +271,7 @@ func lookupTime(t *testing.T, r *runner, c trip) float64 {
 	line := regexp.MustCompile(`request_id=` + regexp.QuoteMeta(reply.Header.Get("X-Request-Id")) + ` .*lookup_ms=([0-9.]+)`)
 	for limit := time.Now().Add(patience); time.Now().Before(limit); <-time.After(time.Millisecond) {
 		if m := line.FindStringSubmatch(r.log.String()); m != nil {
-			return must(strconv.ParseFloat(m[1], 64))
+			return testbed.Must(strconv.ParseFloat(m[1], 64))
 		}
 	}
 	t.Fatalf("the log does not say how long %s took: %.2000s", c.op.Slug, r.log.String())
@@ -292,7 +292,7 @@ func writeTimes(t *testing.T, n *internet) {
 		t.Fatalf("resolv.conf: %v", err)
 	}
 	r := startRunner(t, n)
-	file := must(os.Create(*rowsPath))
+	file := testbed.Must(os.Create(*rowsPath))
 	defer file.Close()
 	for _, c := range trips() {
 		var ours []float64               // ms

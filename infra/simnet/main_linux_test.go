@@ -2,7 +2,6 @@ package simnet
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -33,20 +32,12 @@ func TestMain(m *testing.M) {
 	if f := flag.Lookup("test.run"); *rtt > 0 && !*shell && f != nil && f.Value.String() == "" {
 		_ = f.Value.Set("^TestDelay$")
 	}
-	os.Exit(testbed.Isolate(m, 48, build))
-}
-
-// build makes the local runner, and the functions as make build does.
-func build(ctx context.Context, dir string) error {
-	root := filepath.Join("..", "..")
-	err := testbed.BuildCommand(ctx, root, testbed.LocalRunner, filepath.Join(dir, "local"))
+	packages := []string{testbed.LocalRunner, testbed.AllFunctions}
 	if *shell || *runs > 1 {
-		return err // neither needs the functions
+		packages = packages[:1] // neither needs the functions
 	}
-	return errors.Join(err, testbed.BuildFunctions(ctx, root, filepath.Join(dir, "functions")))
+	os.Exit(testbed.Isolate(m, 48, packages...))
 }
-
-func builtIn(name string) string { return filepath.Join(testbed.Built(), name) }
 
 // shell asks for a shell in the internet instead of the tests (make simnet).
 var shell = flag.Bool("shell", false, "open a shell in the internet, with the service running")
@@ -72,7 +63,7 @@ func openShell(t *testing.T, n *internet) {
 		"  pay \"$URL/v1/tools/ssl-check?domain=expired.example.com\"\n  curl -I https://example.com/\n\n", r.url)
 	cmd := exec.Command(cmp.Or(os.Getenv("SHELL"), "/bin/sh"))
 	cmd.Env = append(os.Environ(), "URL="+r.url, "SSL_CERT_FILE="+n.ca.File, "CURL_CA_BUNDLE="+n.ca.File,
-		"PATH="+must(filepath.Abs("../../build"))+":"+dir+":"+os.Getenv("PATH"), "PS1=simnet$ ")
+		"PATH="+testbed.Must(filepath.Abs("../../build"))+":"+dir+":"+os.Getenv("PATH"), "PS1=simnet$ ")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := n.far.start(cmd)
 	if err == nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -27,14 +28,6 @@ type page func(method, path string) string
 
 // hang ends an answer after which nothing more comes.
 const hang = "\x00hang"
-
-// must is for what only a mistake in the tables makes an error.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
 
 func says(answer string) page { return func(string, string) string { return answer } }
 
@@ -141,10 +134,10 @@ func raw(talk func(conn net.Conn)) server {
 // key of a kind. It sends back what it is sent, reversed, so that no client is waited for.
 func byOpenSSL(key string, args ...string) server {
 	return func(t *testing.T, _ *authority, name string) func(net.Conn) {
-		file := builtIn(name + ".pem") // key and certificate
+		file := filepath.Join(t.TempDir(), "server.pem") // key and certificate
 		request := append([]string{"req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=" + name, "-addext", "subjectAltName=DNS:" + name,
 			"-keyout", file, "-out", file, "-newkey"}, strings.Fields(key)...)
-		must(exec.Command("openssl", request...).Output())
+		testbed.Must(exec.Command("openssl", request...).Output())
 		at := testbed.FreeAddr(t)
 		p, err := testbed.Launch(exec.Command("openssl", append([]string{"s_server", "-accept", at, "-rev", "-cert", file}, args...)...), nil)
 		if err == nil {
@@ -155,7 +148,7 @@ func byOpenSSL(key string, args ...string) server {
 			t.Fatal(err)
 		}
 		return func(conn net.Conn) {
-			server := must(net.Dial("tcp", at))
+			server := testbed.Must(net.Dial("tcp", at))
 			go func() {
 				_, _ = io.Copy(server, conn)
 				server.Close()

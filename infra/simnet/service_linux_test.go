@@ -26,7 +26,7 @@ type runner struct {
 // startRunner starts the runner with production's settings, but for limits, files and ports.
 func startRunner(t *testing.T, n *internet, env ...string) *runner {
 	dir := t.TempDir()
-	cmd := exec.Command(builtIn("local"))
+	cmd := exec.Command(testbed.Program(t, testbed.LocalRunner))
 	cmd.Dir = dir
 	cmd.Env = append([]string{
 		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + filepath.Join(dir, "ledger.db"), "SSL_CERT_FILE=" + n.ca.File,
@@ -82,7 +82,7 @@ func deploy(t *testing.T, n *internet) *runner {
 	db := testbed.StartDynamo(t)
 	t.Cleanup(func() { r.sound(t) }) // when the host is closed
 	r.url = testbed.Deployment{
-		Functions: builtIn("functions"), Sound: true,
+		Functions: testbed.Functions(t), Sound: true,
 		Parameters: map[string]string{
 			"Ledger": db.Table(t), "FacilitatorUrl": testbed.StartFacilitator(t).URL, "RpcUrl": "none", "RdapBootstrapUrl": n.bootstrap,
 			"RateLimitPerMinute": "0", "ConcurrencySingle": "0", "ConcurrencyBundle": "0",

@@ -26,7 +26,7 @@ func TestSimnet(t *testing.T) {
 	}
 	own := proveTap(t, n.tap)
 	r := startRunner(t, n)
-	seen := &observed{facts: map[string]bool{}, api: must(clients.FetchOpenAPI(t.Context(), r.client(t).HTTP, r.url))}
+	seen := &observed{facts: map[string]bool{}, api: testbed.Must(clients.FetchOpenAPI(t.Context(), r.client(t).HTTP, r.url))}
 	missed := false
 	play := func(t *testing.T, name string, s *runner, rows []row) {
 		done := 0

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
@@ -119,9 +120,9 @@ func registryPages() page {
 
 // corpus are the values of a file of testdata/corpora, a quoted one on each line.
 func corpus(file string) (values []string) {
-	for line := range strings.Lines(string(must(os.ReadFile("testdata/corpora/" + file)))) {
+	for line := range strings.Lines(string(testbed.Must(os.ReadFile("testdata/corpora/" + file)))) {
 		if line[0] != '#' {
-			values = append(values, must(strconv.Unquote(strings.TrimSpace(line))))
+			values = append(values, testbed.Must(strconv.Unquote(strings.TrimSpace(line))))
 		}
 	}
 	return values

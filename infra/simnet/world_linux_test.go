@@ -46,12 +46,12 @@ func (n *internet) openResolvers(t *testing.T) {
 		r := &resolver{hosts: n.hosts, asked: map[dns.Question]bool{}}
 		r.zone.Records, r.later.Records = records, later
 		n.resolvers = append(n.resolvers, r)
-		s := must(testbed.ListenDNS(net.JoinHostPort(a, "53"), r))
+		s := testbed.Must(testbed.ListenDNS(net.JoinHostPort(a, "53"), r))
 		t.Cleanup(func() { _ = s.Close() })
 	}
 }
 
-func record(owner, text string) dns.RR { return must(dns.NewRR(owner + " " + text)) }
+func record(owner, text string) dns.RR { return testbed.Must(dns.NewRR(owner + " " + text)) }
 
 // addresses are A and AAAA records. The zone file form has no mapped ones.
 func addresses(owner string, addrs []string) (list []dns.RR) {
@@ -232,7 +232,7 @@ func (n *internet) open(t *testing.T, h host) {
 }
 
 func listen(t *testing.T, at string, talk func(net.Conn)) {
-	l := must(new(net.ListenConfig).Listen(t.Context(), "tcp", at))
+	l := testbed.Must(new(net.ListenConfig).Listen(t.Context(), "tcp", at))
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -254,7 +254,7 @@ func (n *internet) serveBootstrap(t *testing.T) string {
 	for _, r := range registries() {
 		services = append(services, [][]string{{r.tld}, {r.base}})
 	}
-	doc := must(json.Marshal(map[string]any{"version": "1.0", "publication": "2026-11-01T00:00:00Z", "services": services}))
+	doc := testbed.Must(json.Marshal(map[string]any{"version": "1.0", "publication": "2026-11-01T00:00:00Z", "services": services}))
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(doc) // the service may be gone

@@ -29,22 +29,22 @@ type Authority struct {
 
 // NewAuthority makes one with a new key.
 func NewAuthority(tb testing.TB, subject pkix.Name) *Authority {
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: subject,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	der := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
-	a := &Authority{Cert: must(x509.ParseCertificate(der)), Key: key, File: filepath.Join(tb.TempDir(), "ca.pem")}
-	check(os.WriteFile(a.File, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	der := Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
+	a := &Authority{Cert: Must(x509.ParseCertificate(der)), Key: key, File: filepath.Join(tb.TempDir(), "ca.pem")}
+	Check(os.WriteFile(a.File, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 	return a
 }
 
 // Leaf is a certificate for a name, valid now, with a new key. edits
 // change it before it is signed.
 func (a *Authority) Leaf(name string, edits ...func(*x509.Certificate)) tls.Certificate {
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1000 + a.serial.Add(1)), Subject: pkix.Name{CommonName: name},
 		DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(12 * time.Hour),
@@ -52,7 +52,7 @@ func (a *Authority) Leaf(name string, edits ...func(*x509.Certificate)) tls.Cert
 	for _, e := range edits {
 		e(template)
 	}
-	der := must(x509.CreateCertificate(rand.Reader, template, a.Cert, &key.PublicKey, a.Key))
+	der := Must(x509.CreateCertificate(rand.Reader, template, a.Cert, &key.PublicKey, a.Key))
 	return tls.Certificate{Certificate: [][]byte{der, a.Cert.Raw}, PrivateKey: key}
 }
 

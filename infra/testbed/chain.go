@@ -140,7 +140,7 @@ func (n *Chain) Block(t testing.TB, which string) (uint64, time.Time) {
 }
 
 func number(s string) uint64 {
-	return must(strconv.ParseUint(s, 0, 63))
+	return Must(strconv.ParseUint(s, 0, 63))
 }
 
 func read[T any](t testing.TB, raw json.RawMessage) (v T) {
@@ -178,7 +178,7 @@ func StartChain(t testing.TB) *Chain {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs the Ethereum node anvil")
 	}
-	dir := peerFolder(t, "chain")
+	dir := peerFolder("chain")
 	Node(t, dir)
 	anvil := filepath.Join(dir, "node_modules", filepath.FromSlash(anvilPackage), "bin", "anvil")
 	if _, err := os.Stat(anvil); err != nil {
@@ -195,7 +195,7 @@ func StartChain(t testing.TB) *Chain {
 
 // Call makes one JSON-RPC call and returns its result.
 func (n *Chain) Call(t testing.TB, method string, params ...any) json.RawMessage {
-	body := must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": append([]any{}, params...)}))
+	body := Must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": append([]any{}, params...)}))
 	resp, err := n.client.Post(n.URL, "application/json", bytes.NewReader(body))
 	if err != nil {
 		t.Fatalf("%s: %v", method, err)

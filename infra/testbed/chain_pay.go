@@ -41,7 +41,7 @@ func Authorization(from *x402test.Wallet, to x402.Address, value int64, until ti
 // SignTransfer signs an authorization for transferWithAuthorization, which anybody may
 // submit.
 func SignTransfer(t testing.TB, w *x402test.Wallet, a x402.Authorization) SignedTransfer {
-	digest := must(x402test.Digest(a, Terms(w.Address())))
+	digest := Must(x402test.Digest(a, Terms(w.Address())))
 	return SignedTransfer{Authorization: a, Signature: w.Sign(digest)}
 }
 
@@ -94,7 +94,7 @@ func MintCall(to x402.Address, value int64) []byte {
 
 // CancelCall is the call data of a signed cancelAuthorization.
 func CancelCall(t testing.TB, w *x402test.Wallet, nonce string) []byte {
-	domain := must(Terms(w.Address()).TokenDomain())
+	domain := Must(Terms(w.Address()).TokenDomain())
 	typ := keccak([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
 	message := keccak(append(typ, encode(w.Address(), NonceBytes(t, nonce))...))
 	signature := w.Sign([32]byte(keccak(append(append([]byte{0x19, 0x01}, domain[:]...), message...))))
@@ -112,7 +112,7 @@ func NonceBytes(t testing.TB, nonce string) [32]byte {
 
 // Address reads an account's address.
 func Address(t testing.TB, s string) x402.Address {
-	return must(x402.ParseAddress(s))
+	return Must(x402.ParseAddress(s))
 }
 
 // calldata is a function call in the contract ABI.

@@ -16,7 +16,6 @@ package testbed
 import (
 	"os"
 	"path/filepath"
-	"testing"
 	"time"
 )
 
@@ -25,32 +24,32 @@ import (
 const Patience = 10 * time.Minute
 
 // Root is the module's folder, as an absolute path.
-func Root(tb testing.TB) string {
-	dir := must(os.Getwd())
+func Root() string {
+	dir := Must(os.Getwd())
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			return dir
 		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			tb.Fatal("this package is not below the module's folder")
+		if dir == filepath.Dir(dir) {
+			panic("this package is not below the module's folder")
 		}
-		dir = up
+		dir = filepath.Dir(dir)
 	}
 }
 
 // peerFolder is where one of the programs is installed that tests talk to.
-func peerFolder(tb testing.TB, name string) string {
-	return filepath.Join(Root(tb), "infra", "testbed", "testdata", name)
+func peerFolder(name string) string {
+	return filepath.Join(Root(), "infra", "testbed", "testdata", name)
 }
 
-// must and check are for what only a mistake, or this machine, makes an error.
-func must[T any](v T, err error) T {
-	check(err)
+// Must is a value that only a mistake, or this machine, makes an error.
+func Must[T any](v T, err error) T {
+	Check(err)
 	return v
 }
 
-func check(err error) {
+// Check is Must for what has no value.
+func Check(err error) {
 	if err != nil {
 		panic(err)
 	}

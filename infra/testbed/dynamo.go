@@ -43,7 +43,7 @@ func StartDynamo(t testing.TB) Dynamo {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Node for a DynamoDB-compatible server")
 	}
-	dir := peerFolder(t, "dynalite")
+	dir := peerFolder("dynalite")
 	cmd := exec.Command(Node(t, dir), "serve.js")
 	cmd.Dir = dir
 	return Dynamo{URL: StartPeer(t, cmd, "").URL}
@@ -113,7 +113,7 @@ func StartDynamoLocal(t testing.TB) Dynamo {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Java for DynamoDB Local")
 	}
-	java, dir := Find(t, "Java for DynamoDB Local", "java"), peerFolder(t, "dynamolocal")
+	java, dir := Find(t, "Java for DynamoDB Local", "java"), peerFolder("dynamolocal")
 	if err := fetchLocal(t.Context(), dir); err != nil {
 		t.Skipf("needs DynamoDB Local, which cannot be fetched: %v", err)
 	}
@@ -137,7 +137,7 @@ func fetchLocal(ctx context.Context, dir string) error {
 
 // FreeAddr is an address of 127.0.0.1 to listen on. Another process may take it first.
 func FreeAddr(tb testing.TB) string {
-	l := must(net.Listen("tcp", "127.0.0.1:0"))
+	l := Must(net.Listen("tcp", "127.0.0.1:0"))
 	defer l.Close()
 	return l.Addr().String()
 }

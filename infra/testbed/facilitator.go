@@ -32,17 +32,15 @@ type Facilitator struct {
 }
 
 // NewFacilitator makes one on the local runner's terms and the clock of this machine.
-// contract says which signatures the chain takes for those of a contract; nil takes none.
-func NewFacilitator(tb testing.TB, contract func(x402.Address, []byte) bool) *Facilitator {
+func NewFacilitator(tb testing.TB) *Facilitator {
 	f := &Facilitator{plans: map[string][]x402test.Behaviour{}, calls: map[string]int{}}
-	inner := must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: LocalTerms(tb), Now: time.Now, Behave: f.behave, Contract: contract}))
-	f.Facilitator = inner
+	f.Facilitator = Must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: LocalTerms(tb), Now: time.Now, Behave: f.behave}))
 	return f
 }
 
 // StartFacilitator makes one that listens until the test ends.
 func StartFacilitator(tb testing.TB) *Facilitator {
-	f := NewFacilitator(tb, nil)
+	f := NewFacilitator(tb)
 	server := httptest.NewServer(f)
 	tb.Cleanup(server.Close)
 	f.URL = server.URL
@@ -110,6 +108,6 @@ func CallPayer(body []byte) string {
 
 // NewClient is a paying client with a new wallet.
 func NewClient(tb testing.TB, over *http.Client) *x402test.Client {
-	wallet := must(x402test.NewWallet(rand.Reader))
+	wallet := Must(x402test.NewWallet(rand.Reader))
 	return &x402test.Client{HTTP: over, Wallet: wallet, Now: time.Now}
 }

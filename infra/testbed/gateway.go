@@ -4,27 +4,22 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// The gateway's limits of head (AWS: quotas for HTTP APIs) and of time.
-const (
-	maxHead            = 10240
-	integrationTimeout = 30 * time.Second
-)
+// maxHead is the gateway's limit of a head (AWS: quotas for HTTP APIs).
+const maxHead = 10240
 
 // serve treats a request as an HTTP API with the $default stage does. To a client, a
-// function that fails, crashes or is too late for Lambda is a 500, and one that is too
-// late for the gateway a 503; it goes on, as it does when its client hangs up.
+// function that fails, crashes or is too late for Lambda is a 500. It goes on when its
+// client hangs up.
 func (h *Host) serve(w http.ResponseWriter, r *http.Request) {
 	id := rand.Text()
 	w.Header().Set("Apigw-Requestid", id)
@@ -46,22 +41,11 @@ func (h *Host) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusInternalServerError)
 		return
 	}
-	answers := make(chan []byte, 1)
-	go func() {
-		payload, _, err := h.Call(function, event)
-		if err != nil {
-			payload = nil
-		}
-		answers <- payload
-	}()
-	late := time.NewTimer(integrationTimeout)
-	defer late.Stop()
-	select {
-	case payload := <-answers:
-		respond(w, payload)
-	case <-late.C:
-		refuse(w, http.StatusServiceUnavailable)
+	payload, _, err := h.Call(function, event)
+	if err != nil {
+		payload = nil
 	}
+	respond(w, payload)
 }
 
 // route finds the most specific route: method and path, ANY and path, $default.
@@ -86,44 +70,32 @@ func headSize(r *http.Request) int {
 }
 
 // event is the request in payload format 2.0 (AWS: Create AWS Lambda proxy integrations
-// for HTTP APIs): the path decoded, names of headers in lower case, repeated headers and
-// query parameters joined with commas, cookies apart.
+// for HTTP APIs), as far as a function reads it: the path decoded, names of headers in lower
+// case, repeated headers joined with commas, cookies apart.
 func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGatewayV2HTTPRequest {
 	source, _, _ := net.SplitHostPort(r.RemoteAddr) // of a server
 	if h.d.Source != nil {
 		source = h.d.Source()
 	}
-	now := time.Now().UTC()
-	prefix, _, _ := strings.Cut(Domain, ".")
 	e := events.APIGatewayV2HTTPRequest{
 		Version: "2.0", RouteKey: key, RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery,
 		Headers: map[string]string{"host": r.Host, "x-forwarded-port": "443", "x-forwarded-proto": "https"},
 		RequestContext: events.APIGatewayV2HTTPRequestContext{
-			RouteKey: key, AccountID: "123456789012", Stage: "$default", RequestID: id, APIID: prefix,
-			DomainName: Domain, DomainPrefix: prefix,
-			Time: now.Format("02/Jan/2006:15:04:05 -0700"), TimeEpoch: now.UnixMilli(),
+			RouteKey: key, Stage: "$default", RequestID: id, DomainName: Domain,
 			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{
 				Method: r.Method, Path: r.URL.Path, Protocol: r.Proto, SourceIP: source, UserAgent: r.UserAgent(),
 			},
 		},
 	}
 	for name, values := range r.Header {
-		if lower := strings.ToLower(name); !ofConnection(lower) {
+		if lower := strings.ToLower(name); !ofConnection(lower) && lower != "cookie" {
 			e.Headers[lower] = strings.Join(values, ",")
 		}
 	}
+	for _, cookie := range r.Cookies() {
+		e.Cookies = append(e.Cookies, cookie.String())
+	}
 	e.Headers["x-forwarded-for"] = strings.TrimPrefix(e.Headers["x-forwarded-for"]+", "+source, ", ")
-	e.Headers["x-amzn-trace-id"] = fmt.Sprintf("Root=1-%08x-%024x", now.Unix(), now.UnixNano())
-	if cookies, ok := e.Headers["cookie"]; ok {
-		delete(e.Headers, "cookie")
-		e.Cookies = strings.Split(cookies, "; ")
-	}
-	for name, values := range r.URL.Query() {
-		if e.QueryStringParameters == nil {
-			e.QueryStringParameters = map[string]string{}
-		}
-		e.QueryStringParameters[name] = strings.Join(values, ",")
-	}
 	if e.Body = string(body); !utf8.Valid(body) {
 		e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString(body), true
 	}
@@ -153,9 +125,6 @@ func respond(w http.ResponseWriter, payload []byte) {
 		if lower := strings.ToLower(name); lower != "content-length" && !ofConnection(lower) {
 			w.Header().Set(name, value)
 		}
-	}
-	for _, cookie := range answer.Cookies {
-		w.Header().Add("Set-Cookie", cookie)
 	}
 	w.WriteHeader(answer.StatusCode)
 	_, _ = w.Write(body) // the client may be gone

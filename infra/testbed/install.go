@@ -128,21 +128,14 @@ func ReadJSON(path string, v any) error {
 // cannot be had.
 func Python(tb testing.TB, requirements string) (interpreter string) {
 	system := Find(tb, "Python", "python3")
-	sum := sha256.Sum256(append(must(os.ReadFile(requirements)), system...))
-	kept := must(filepath.Abs(".venv-" + hex.EncodeToString(sum[:6])))
+	sum := sha256.Sum256(append(Must(os.ReadFile(requirements)), system...))
+	kept := Must(filepath.Abs(".venv-" + hex.EncodeToString(sum[:6])))
 	err := install(kept, requirements, filepath.Join(kept, "installed"), func() error {
 		// What was cut short goes. No deadline but the test's: a busy machine takes long
 		// for a long list.
-		var err error
-		for _, command := range [][]string{
-			{"rm", "-rf", kept}, {system, "-m", "venv", kept},
-			{filepath.Join(kept, "bin", "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", "-r", requirements},
-		} {
-			if err == nil {
-				err = succeed(exec.CommandContext(tb.Context(), command[0], command[1:]...), "")
-			}
-		}
-		return err
+		const script = `rm -rf "$0" && "$1" -m venv "$0" &&
+			"$0/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary=:all: -r "$2"`
+		return succeed(exec.CommandContext(tb.Context(), "sh", "-c", script, kept, system, requirements), "")
 	})
 	if err != nil {
 		tb.Skipf("needs a virtual environment (Debian: python3-venv) with packages of PyPI: %v", err)

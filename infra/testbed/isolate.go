@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,41 +9,33 @@ import (
 
 // What Isolate tells the tests through their environment.
 const (
-	builtVar  = "HOSTFACTS_SUITE_BUILT"      // the folder with everything that was built
-	sharedVar = "HOSTFACTS_SUITE_UNCONFINED" // why there are no namespaces
+	isolatedVar = "HOSTFACTS_SUITE_ISOLATED"
+	sharedVar   = "HOSTFACTS_SUITE_UNCONFINED" // why there are no namespaces
 )
 
 // Isolate runs the tests of a suite in new namespaces (see isolated), n at
-// once. Before, and outside, where there is a network, build puts what they run into
-// the folder that Built names. Where there can be no namespaces, the tests that need
-// them are skipped (see NoNamespaces). It returns the exit code. TestMain calls it.
-func Isolate(m *testing.M, n int, build func(ctx context.Context, dir string) error) int {
-	if Built() != "" {
+// once. Before, and outside, where there is a network, it builds the programs of some
+// packages, of which AllFunctions can be one. Where there can be no namespaces, the tests
+// that need them are skipped (see NoNamespaces). It returns the exit code. TestMain calls it.
+func Isolate(m *testing.M, n int, packages ...string) int {
+	if os.Getenv(isolatedVar) != "" {
 		Parallel(n)
 		return m.Run()
 	}
-	dir, err := os.MkdirTemp("", "hostfacts-suite-")
-	if err == nil {
-		defer os.RemoveAll(dir)
-		err = build(context.Background(), dir)
+	for _, pkg := range packages {
+		kind := map[bool]string{true: functions, false: plain}[pkg == AllFunctions]
+		if _, err := build(kind, pkg); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code, err := isolated(builtVar + "=" + dir)
+	code, err := isolated(isolatedVar + "=1")
 	if err == nil {
 		return code
 	}
-	if err := errors.Join(os.Setenv(builtVar, dir), os.Setenv(sharedVar, err.Error())); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+	Check(os.Setenv(sharedVar, err.Error()))
 	return m.Run()
 }
-
-// Built is the folder of what Isolate has had built.
-func Built() string { return os.Getenv(builtVar) }
 
 // NoNamespaces says why the tests are not in separate namespaces, nil when they
 // are.

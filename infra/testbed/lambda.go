@@ -35,10 +35,9 @@ type Deployment struct {
 	Source func() string // the address that events come from; nil is the client's
 	Logs   io.Writer     // gets whole lines of what the functions print; nil discards them
 
-	OnEvent    func(p *Execution, event []byte) // before it gets an event
-	OnResponse func(p *Execution)               // it has answered, and nobody knows: killed, it has failed
-	OnIdle     func(p *Execution)               // it is frozen
-	OnEnd      func(function string, payload []byte, err error)
+	OnEvent func(p *Execution, event []byte) // before it gets an event
+	OnIdle  func(p *Execution)               // it is frozen
+	OnEnd   func(function string, payload []byte, err error)
 }
 
 // Domain is the name of the gateway that events name.
@@ -71,7 +70,7 @@ func (d Deployment) Open(tb testing.TB) *Host {
 	if d.Only == nil {
 		parameters := map[string]string{"PayTo": Account(1)}
 		maps.Copy(parameters, d.Parameters)
-		t, err := sam.Read(filepath.Join(Root(tb), "template.yaml"))
+		t, err := sam.Read(filepath.Join(Root(), "template.yaml"))
 		if err == nil {
 			d.Only, err = t.Functions(parameters)
 		}
@@ -143,9 +142,6 @@ func (h *Host) Call(function string, event []byte) (payload []byte, cold time.Du
 		payload, err = p.Call(event)
 		if fresh {
 			cold = time.Since(p.Started)
-		}
-		if err == nil && h.d.OnResponse != nil {
-			h.d.OnResponse(p)
 		}
 		gone := h.rest(p)
 		if err == nil {

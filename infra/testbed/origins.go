@@ -268,7 +268,7 @@ func (c *counted) Close() error {
 
 func certificate(t testing.TB) tls.Certificate {
 	t.Helper()
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{"elsewhere.test.com"},
 		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1e9, 0), // expired

@@ -207,7 +207,7 @@ func (o *Output) String() string {
 // Memory is a line of what the kernel says about the memory of a process, such as
 // VmRSS, in KiB.
 func Memory(tb testing.TB, pid int, line string) (kib int) {
-	status := must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))
+	status := Must(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))
 	_, rest, _ := strings.Cut(string(status), "\n"+line+":")
 	if _, err := fmt.Sscanf(rest, "%d kB", &kib); err != nil {
 		tb.Fatalf("the status of process %d has no %s: %v", pid, line, err)

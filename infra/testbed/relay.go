@@ -97,7 +97,7 @@ func Reset(c net.Conn) {
 
 // ProxyTo carries requests to a URL. Where that gives no answer, the connection ends.
 func ProxyTo(tb testing.TB, to string) http.Handler {
-	u := must(url.Parse(to))
+	u := Must(url.Parse(to))
 	return &httputil.ReverseProxy{
 		Transport:    &http.Transport{DisableCompression: true, DisableKeepAlives: true},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },

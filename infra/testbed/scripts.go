@@ -26,7 +26,7 @@ func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
 		t.Fatalf("no script in testdata: %v", err)
 	}
 	for _, name := range files {
-		text := must(os.ReadFile(name))
+		text := Must(os.ReadFile(name))
 		got, sections, _ := strings.Cut(string(text), "== ")
 		for section := range strings.SplitSeq(sections, "\n== ") {
 			title, body, _ := strings.Cut(strings.TrimSuffix(section, "\n")+"\n", "\n")
@@ -40,7 +40,7 @@ func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
 			got += "== " + title + "\n" + said
 		}
 		if update {
-			check(os.WriteFile(name, []byte(got), 0o600))
+			Check(os.WriteFile(name, []byte(got), 0o600))
 		}
 	}
 }

@@ -3,9 +3,6 @@ package testbed
 import (
 	"encoding/base64"
 	"encoding/hex"
-	"fmt"
-	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -21,25 +18,25 @@ const (
 
 // Secrets are payments that no log may show. The zero value has none.
 type Secrets struct {
-	base64 []string        // headers, and signatures as JSON writes bytes
-	hex    map[string]bool // every piece of a signature, in lower case
+	pieces map[string]bool // of headers, and of signatures in lower case
 }
 
 // Add remembers a PAYMENT-SIGNATURE header, which need not be in order.
 func (s *Secrets) Add(header string) {
-	s.base64 = append(s.base64, header)
-	p, err := x402.DecodePayment(header)
-	if err != nil {
-		return
+	s.add(header, headerPiece)
+	if p, err := x402.DecodePayment(header); err == nil {
+		s.add(base64.StdEncoding.EncodeToString(p.Signature), headerPiece) // as JSON writes bytes
+		s.add(hex.EncodeToString(p.Signature), hexPiece)
 	}
-	s.base64 = append(s.base64, base64.StdEncoding.EncodeToString(p.Signature))
-	if s.hex == nil {
-		s.hex = map[string]bool{}
+}
+
+func (s *Secrets) add(secret string, size int) {
+	if s.pieces == nil {
+		s.pieces = map[string]bool{}
 	}
-	digits := hex.EncodeToString(p.Signature)
-	for i := range len(digits) - hexPiece + 1 {
-		if piece := digits[i : i+hexPiece]; varied(piece) {
-			s.hex[piece] = true
+	for i := range len(secret) - size + 1 {
+		if piece := secret[i : i+size]; varied(piece) {
+			s.pieces[piece] = true
 		}
 	}
 }
@@ -58,20 +55,10 @@ func varied(digits string) bool {
 // base64, or of a signature in hexadecimal digits of either case, with 0x or
 // without. It returns "" when the text shows nothing.
 func (s *Secrets) Shown(text string) string {
-	for _, run := range regexp.MustCompile(fmt.Sprintf("[0-9a-f]{%d,}", hexPiece)).FindAllString(strings.ToLower(text), -1) {
-		for i := range len(run) - hexPiece + 1 {
-			if s.hex[run[i:i+hexPiece]] {
-				return run
-			}
-		}
-	}
-	for _, run := range regexp.MustCompile(fmt.Sprintf("[0-9A-Za-z+/]{%d,}", headerPiece)).FindAllString(text, -1) {
-		if strings.Trim(strings.TrimPrefix(run, "0x"), "0123456789abcdefABCDEF") == "" {
-			continue // a hash
-		}
-		for i := range len(run) - headerPiece + 1 {
-			if slices.ContainsFunc(s.base64, func(secret string) bool { return strings.Contains(secret, run[i:i+headerPiece]) }) {
-				return run
+	for size, text := range map[int]string{headerPiece: text, hexPiece: strings.ToLower(text)} {
+		for i := range len(text) - size + 1 {
+			if s.pieces[text[i:i+size]] {
+				return text[i : i+size]
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // Resolver answers questions as a handler says, over UDP and TCP on one port of
 // 127.0.0.1, until the test ends. It returns the address, ip:port.
 func Resolver(tb testing.TB, h dns.Handler) string {
-	s := must(ListenDNS("127.0.0.1:0", h))
+	s := Must(ListenDNS("127.0.0.1:0", h))
 	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			tb.Errorf("the DNS server: %v", err)
@@ -128,7 +128,7 @@ func ReadZone(tb testing.TB, text string) Zone {
 		owner := strings.ToLower(rr.Header().Name)
 		z.Records[owner] = append(z.Records[owner], rr)
 	}
-	check(parser.Err())
+	Check(parser.Err())
 	return z
 }
 

@@ -31,10 +31,10 @@ func openBench(b *testing.B, open func(boot.Parts) http.Handler, level string) (
 	store := ledgertest.NewFaulty(b, &ledgertest.Memory{}, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault { return ledgertest.None })
 	env := l.setup().env
 	env["LOG_LEVEL"], env["BASE_URL"] = level, "https://bench.example.com"
-	config := must(boot.ReadLocal(func(name string) string { return env[name] }))
+	config := testbed.Must(boot.ReadLocal(func(name string) string { return env[name] }))
 	log := slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: config.LogLevel}))
 	stores := boot.Stores{Ledger: store, Limits: &limit.Memory{}}
-	return l, store, open(must(config.Parts(stores, log, time.Now)))
+	return l, store, open(testbed.Must(config.Parts(stores, log, time.Now)))
 }
 
 func BenchmarkChallenge(b *testing.B) {
@@ -77,20 +77,20 @@ func unsigned(b *testing.B, open func(boot.Parts) http.Handler, method, path, bo
 // facilitator and resolver on loopback. Signing is the client's and not counted.
 func BenchmarkPaidDNS(b *testing.B) {
 	l, _, h := openBench(b, sellsDNS, "debug")
-	p := newRun(b, l, nil, newClient())
+	p := newRun(b, l, nil, new(testbed.Pace))
 	send := func(header http.Header) *httptest.ResponseRecorder {
 		r, w := httptest.NewRequest(http.MethodGet, lookUp("example.com", "MX"), nil), httptest.NewRecorder()
 		r.Header = header
 		h.ServeHTTP(w, r)
 		return w
 	}
-	required := must(x402test.Reply{Header: send(http.Header{"Accept": {"application/json"}}).Header()}.Required())
+	required := testbed.Must(x402test.Reply{Header: send(http.Header{"Accept": {"application/json"}}).Header()}.Required())
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
 		header := http.Header{}
-		header.Set(x402.HeaderSignature, must(p.wallet.Pay(required, time.Now())))
+		header.Set(x402.HeaderSignature, testbed.Must(p.wallet.Pay(required, time.Now())))
 		header.Set(x402.HeaderKey, rand.Text()) // else it is the purchase of before
 		b.StartTimer()
 		w := send(header)

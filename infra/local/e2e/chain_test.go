@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math/big"
 	"net/http"
@@ -14,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,7 +80,7 @@ func TestChain(t *testing.T) {
 			// The chain knows, so the payer does not even notice.
 			name: "the facilitator's answer is lost", confirm: patient, said: []string{saysSettled},
 			play: func(p *payer) {
-				p.w.relay.arm(callSettle, slices.Repeat([]mishap{dropped}, 10)...)
+				p.w.lost = 10 // before it is asked
 				p.buy()
 			},
 		},
@@ -113,14 +114,14 @@ func TestChain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			fairly(t, func(tb testing.TB, tempo *pace) {
+			fairly(t, func(tb testing.TB, tempo *testbed.Pace) {
 				p := c.open(tb, tempo, l)
 				c.play(p)
 				if p.first.Status == http.StatusOK {
 					p.pays(p.answer().replayed())
 				}
 				if !c.fallback {
-					if d := cmp.Diff(c.said, p.w.heard()); d != "" {
+					if d := cmp.Diff(c.said, p.w.said); d != "" {
 						p.Errorf("the facilitator's verdicts (-want +got): %s", d)
 					}
 				}
@@ -145,16 +146,15 @@ func playKilledEverywhere(p *payer) {
 		p.pays(p.answer().replayed())
 		p.books(p.answers)
 	}
-	for _, how := range []mishap{killedBefore, killedAfter} {
+	for _, p.w.killBefore = range []bool{true, false} {
 		for point := 1; ; point++ {
-			p.w.toNode.kill = p.w.facilitator.Kill
-			p.w.toNode.arm(callNode, append(make([]mishap, point-1), how)...)
+			p.w.killAt.Store(int64(point))
 			buy()
-			if p.w.toNode.left() > 0 {
+			if p.w.killAt.Load() > 0 {
 				break // the settlement makes fewer
 			}
 			points++
-			p.w.startFacilitator(must(url.Parse(p.w.facilitator.URL)).Port())
+			p.w.startFacilitator(testbed.Must(url.Parse(p.w.facilitator.URL)).Port())
 			buy() // the first one is asked again, and its breaker stays closed
 		}
 	}
@@ -172,33 +172,37 @@ func playKilledEverywhere(p *payer) {
 type chainWorld struct {
 	testing.TB
 	node        *testbed.Chain
+	nodeURL     string // what a facilitator calls the node by
 	facilitator *testbed.Process
-	relay       *tap // the service's way to the facilitator; nil with two of them
 	payee       x402.Address
 	confirm     time.Duration
 
-	toNode  *tap   // the first facilitator's way to the node, if it can be killed there
-	nodeURL string // what a facilitator calls the node by
+	mu   sync.Mutex
+	said []string // the results of the calls to /settle; unknown with two facilitators
+	lost int      // so many answers to the next ones are lost
+
+	// The first of two facilitators is killed at a call to its node, which is done unless
+	// it is killed before.
+	killAt     atomic.Int64
+	killBefore bool
 }
 
 // open makes a world, and a payer with money.
-func (c chainCase) open(t testing.TB, tempo *pace, l *lab) *payer {
-	w := &chainWorld{TB: t, confirm: c.confirm, payee: must(x402.ParseAddress(l.terms.PayTo)), node: testbed.StartChain(t)}
+func (c chainCase) open(t testing.TB, tempo *testbed.Pace, l *lab) *payer {
+	w := &chainWorld{TB: t, confirm: c.confirm, payee: testbed.Must(x402.ParseAddress(l.terms.PayTo)), node: testbed.StartChain(t)}
 	w.nodeURL = w.node.URL
 	s := l.setup()
 	s.env["RPC_URL"], s.env["NETWORK"] = w.node.URL, testbed.BaseNetwork
 	w.startFacilitator("0")
 	if c.fallback {
 		s.env["FACILITATOR_FALLBACK_URL"], s.env["DUPLICATE_WINDOW_SECONDS"] = w.facilitator.URL, "0"
-		w.toNode = newTap(t)
-		w.nodeURL = w.toNode.front(func(*http.Request, []byte) string { return callNode }, testbed.ProxyTo(t, w.node.URL))
+		w.nodeURL = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, w.node.URL), Do: w.call})
 		w.startFacilitator("0")
 		s.env["FACILITATOR_URL"] = w.facilitator.URL
 	} else {
-		w.relay = newTap(t)
-		s.env["FACILITATOR_URL"] = w.relay.front(callOf, testbed.ProxyTo(t, w.facilitator.URL))
+		s.env["FACILITATOR_URL"] = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, w.facilitator.URL), Do: w.settle})
 	}
-	p := &payer{run: newRun(w, l, openLocal(t, l, s), pacedClient(tempo)), w: w}
+	p := &payer{run: newRun(w, l, openLocal(t, l, s), tempo), w: w}
 	p.moved = p.transfer
 	p.fund()
 	return p
@@ -208,35 +212,47 @@ var facilitatorDir = filepath.Join("testdata", "facilitator")
 
 // startFacilitator runs the reference facilitator on a port. Its account and its memory are new.
 func (w *chainWorld) startFacilitator(port string) {
-	cmd := exec.Command(must(exec.LookPath("node")), "facilitator.mjs")
+	cmd := exec.Command(testbed.Must(exec.LookPath("node")), "facilitator.mjs")
 	cmd.Dir = facilitatorDir
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "RPC=" + w.nodeURL, "NETWORK=" + testbed.BaseNetwork, "PORT=" + port,
 		"CONFIRM_MS=" + strconv.FormatInt(w.confirm.Milliseconds(), 10),
 	}
-	p, err := testbed.Launch(cmd, nil)
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.facilitator = p
-	w.Cleanup(p.Kill)
-	if err := p.Ready(); err != nil {
-		w.Fatal(err)
-	}
+	w.facilitator = testbed.StartPeer(w, cmd, "")
 }
 
-// heard is the result of each settlement: a reason, or "settled".
-func (w *chainWorld) heard() (said []string) {
-	w.relay.mu.Lock()
-	defer w.relay.mu.Unlock()
-	for _, reply := range w.relay.replies[callSettle] {
-		v := x402.SettleResponse{ErrorReason: fmt.Sprintf("unreadable: %.100s", reply)}
-		if json.Unmarshal(reply, &v) == nil && v.Success {
+// settle passes what the service asks the facilitator on, and notes how settlements go.
+func (w *chainWorld) settle(r *testbed.Relayed) {
+	answer := r.Answer()
+	if r.URL.Path == "/settle" {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		var v x402.SettleResponse
+		testbed.Check(json.Unmarshal(answer.Body.Bytes(), &v))
+		if v.Success {
 			v.ErrorReason = saysSettled
 		}
-		said = append(said, v.ErrorReason)
+		w.said = append(w.said, v.ErrorReason)
+		if w.lost--; w.lost >= 0 {
+			r.Drop()
+			return
+		}
 	}
-	return said
+	r.Send(answer, answer.Body.Len())
+}
+
+// call passes a facilitator's call to its node on, or kills the facilitator.
+func (w *chainWorld) call(r *testbed.Relayed) {
+	kill := w.killAt.Add(-1) == 0
+	if !kill || !w.killBefore {
+		answer := r.Answer()
+		if !kill {
+			r.Send(answer, answer.Body.Len())
+			return
+		}
+	}
+	w.facilitator.Kill()
+	r.Drop()
 }
 
 func (w *chainWorld) ask(v any, method string, params ...any) {
@@ -255,7 +271,7 @@ type payer struct {
 }
 
 // dnsPrice is what one lookup costs, in atomic units.
-func dnsPrice() int64 { return must(strconv.ParseInt(catalog.DNS().Amount, 10, 64)) }
+func dnsPrice() int64 { return testbed.Must(strconv.ParseInt(catalog.DNS().Amount, 10, 64)) }
 
 func (p *payer) fund() {
 	p.funds = 100 * dnsPrice()
@@ -276,7 +292,7 @@ func (p *payer) becomeContract() {
 	if receipt.Status != "0x1" {
 		p.Fatalf("deploy the wallet: %+v", receipt)
 	}
-	p.account, p.prefix = must(x402.ParseAddress(receipt.ContractAddress)), []byte{1}
+	p.account, p.prefix = testbed.Must(x402.ParseAddress(receipt.ContractAddress)), []byte{1}
 	p.fund()
 }
 

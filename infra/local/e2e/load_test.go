@@ -62,12 +62,11 @@ type purchase struct {
 
 // newBatch signs one offer many times, each for a name that nobody else asks about.
 func newBatch(tb testing.TB, l *lab, fleet []*deployment, n int) *batch {
-	client := newClient()
-	client.Timeout, client.Transport.(*http.Transport).MaxIdleConnsPerHost = 2*patience, largeCrowd
-	b := &batch{run: newRun(tb, l, fleet[0], client), fleet: fleet}
-	required := must(b.ask(http.MethodGet, lookUp("example.com", "A")).Required())
+	b := &batch{run: newRun(tb, l, fleet[0], new(testbed.Pace)), fleet: fleet}
+	b.client.Timeout, b.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 2*patience, largeCrowd
+	required := testbed.Must(b.ask(http.MethodGet, lookUp("example.com", "A")).Required())
 	for i := range n {
-		p := purchase{name: fmt.Sprintf("%d.%s", i, b.name), header: must(b.wallet.Pay(required, time.Now()))}
+		p := purchase{name: fmt.Sprintf("%d.%s", i, b.name), header: testbed.Must(b.wallet.Pay(required, time.Now()))}
 		p.path = lookUp(p.name, "A")
 		l.secret(p.header)
 		b.payments = append(b.payments, p)

@@ -61,7 +61,7 @@ func signalGroup(cmd *exec.Cmd, s syscall.Signal) error { return syscall.Kill(-c
 func TestMakePay(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
-	required := must(x402.EncodeHeader(x402.PaymentRequired{
+	required := testbed.Must(x402.EncodeHeader(x402.PaymentRequired{
 		X402Version: x402.Version, Accepts: []x402.Requirements{testbed.LocalTerms(t).Requirements(catalog.Ping().Amount)},
 	}))
 	var mu sync.Mutex
@@ -114,7 +114,7 @@ func TestMakePay(t *testing.T) {
 	pays(http.StatusOK, newcomer(typed), []string{"pay"}, want, want)
 	hostile := strings.ReplaceAll("`touch MARK`$(touch MARK)$b \"it's\" -x; $(shell touch MARK)", "MARK", mark)
 	file := filepath.Join(t.TempDir(), strings.ReplaceAll(hostile, "/", "_"))
-	raw := must(json.Marshal(map[string]string{"url": service.URL + "/v1?a=1", "payment_signature": hostile}))
+	raw := testbed.Must(json.Marshal(map[string]string{"url": service.URL + "/v1?a=1", "payment_signature": hostile}))
 	if err := os.WriteFile(file, raw, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestMakeTargets(t *testing.T) {
 	if groups := regexp.MustCompile(`(?m)^\S+$`).FindAllString(help, -1); !slices.Equal(groups, []string{"Use", "Develop", "Operate"}) {
 		t.Errorf("groups %q", groups)
 	}
-	makefile := must(os.ReadFile(filepath.Join(root, "Makefile")))
+	makefile := testbed.Must(os.ReadFile(filepath.Join(root, "Makefile")))
 	targets := regexp.MustCompile(`(?m)^\.PHONY: (.+)$`).FindAllStringSubmatch(string(makefile), -1)
 	declared := regexp.MustCompile(`(?m)^TYPED := (.+)$`).FindStringSubmatch(string(makefile))
 	if len(targets) < 15 || declared == nil {
@@ -212,7 +212,7 @@ func TestReadme(t *testing.T) {
 	if crash := testbed.Crash(first.Log.String()); crash != "" {
 		t.Errorf("it did not end well:\n%s", crash)
 	}
-	if left := must(filepath.Glob(ledgerFile + "-*")); len(left) > 0 {
+	if left := testbed.Must(filepath.Glob(ledgerFile + "-*")); len(left) > 0 {
 		t.Errorf("a part of the ledger is left beside its file: %q", left)
 	}
 	operator()

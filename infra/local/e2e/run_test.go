@@ -24,14 +24,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// must is a value that the suite itself makes.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 // exchange is a request, and its answer.
 type exchange struct {
 	method, path string
@@ -60,6 +52,7 @@ type run struct {
 	lab     *lab
 	d       *deployment
 	client  *http.Client
+	pace    *testbed.Pace
 	wallet  *x402test.Wallet
 	payer   string       // the wallet's account, lower case
 	account x402.Address // that pays: the wallet's, or a contract
@@ -76,9 +69,10 @@ type run struct {
 var runs atomic.Int64
 
 // newRun is a payer whose settlements go as the script says, and then honestly.
-func newRun(tb testing.TB, l *lab, d *deployment, client *http.Client, script ...x402test.Behaviour) *run {
+func newRun(tb testing.TB, l *lab, d *deployment, pace *testbed.Pace, script ...x402test.Behaviour) *run {
+	client := newClient()
 	tb.Cleanup(client.CloseIdleConnections)
-	r := &run{TB: tb, lab: l, d: d, client: client, name: fmt.Sprintf("run%d.example.com", runs.Add(1)), wallet: l.wallet(script...)}
+	r := &run{TB: tb, lab: l, d: d, client: client, pace: pace, name: fmt.Sprintf("run%d.example.com", runs.Add(1)), wallet: l.wallet(script...)}
 	r.account, r.payer = r.wallet.Address(), r.wallet.Address().String()
 	return r
 }
@@ -91,9 +85,7 @@ type want struct {
 	charged string     // what an error says of it; "true" of a result
 	replay  bool       // the stored answer, byte for byte
 	receipt bool       // PAYMENT-RESPONSE is there
-	blind   bool       // it names no transaction: nobody has told the service
 	body    string     // of a result; empty is any
-	gateway bool       // it is the gateway's own
 }
 
 func refused(reason string) want {
@@ -113,9 +105,7 @@ func result(body string) want {
 	return want{status: http.StatusOK, charged: "true", receipt: true, body: body}
 }
 
-// afterPaying is the answer to who has paid, in the words of the ledger.
-func (w want) afterPaying() want { w.charged, w.receipt = "true", true; return w }
-func (w want) replayed() want    { w.replay = true; return w }
+func (w want) replayed() want { w.replay = true; return w }
 
 func (w want) of() int {
 	if info, ok := catalog.CodeOf(w.code); ok {
@@ -127,7 +117,7 @@ func (w want) of() int {
 // check holds an answer to a want, and to the OpenAPI description, and remembers it.
 func (r *run) check(e exchange, w want) {
 	is(r, "status", e.Status, w.of())
-	if r.Failed() || w.gateway {
+	if r.Failed() {
 		return
 	}
 	says := testbed.FaultOf(e.Reply)
@@ -168,7 +158,7 @@ func (r *run) checkReceipt(e exchange, w want) {
 	hash := ""
 	if list := r.lab.facilitator.Moved(r.payer); r.moved != nil {
 		hash = r.moved()
-	} else if len(list) > 0 && !w.blind {
+	} else if len(list) > 0 {
 		hash = list[0].Transaction
 	}
 	signed := got.Extensions.OfferReceipt.Info.Receipt.Signature
@@ -236,35 +226,34 @@ func (r *run) sign(path string, edit func(*x402test.Draft), resign func([]byte) 
 	if err != nil {
 		r.Fatal(err)
 	}
-	draft := must(r.wallet.Draft(required, time.Now()))
+	draft := testbed.Must(r.wallet.Draft(required, time.Now()))
 	if edit != nil {
 		edit(&draft)
 	}
-	if r.header = must(r.wallet.Seal(draft)); resign != nil {
+	if r.header = testbed.Must(r.wallet.Seal(draft)); resign != nil {
 		p, s := signedBy(r.header)
 		p.Payload.Signature = "0x" + hex.EncodeToString(resign(s.Signature))
-		r.header = must(x402.EncodeHeader(p))
+		r.header = testbed.Must(x402.EncodeHeader(p))
 	}
 	r.lab.secret(r.header)
 	r.path = path
 }
 
-// contractWallet is a signature that only the chain can judge.
-func contractWallet([]byte) []byte { return append([]byte(contractSignature), make([]byte, 80)...) }
-
 // signedBy is a payment, and the transfer that it signs.
 func signedBy(header string) (p x402.Payload, s testbed.SignedTransfer) {
-	if err := json.Unmarshal(must(base64.StdEncoding.DecodeString(header)), &p); err != nil {
+	if err := json.Unmarshal(testbed.Must(base64.StdEncoding.DecodeString(header)), &p); err != nil {
 		panic(err)
 	}
-	s.Signature = must(hex.DecodeString(strings.TrimPrefix(p.Payload.Signature, "0x")))
+	s.Signature = testbed.Must(hex.DecodeString(strings.TrimPrefix(p.Payload.Signature, "0x")))
 	s.Authorization = p.Payload.Authorization
 	return p, s
 }
 
 // try makes one request, as testbed.Ask does.
 func (r *run) try(method, path string, headers ...string) (exchange, error) {
+	begun := time.Now()
 	reply, err := testbed.Ask(r.Context(), r.client, method, r.d.base+path, headers...)
+	r.pace.Took(time.Since(begun))
 	return exchange{method, path, reply}, err
 }
 
@@ -294,18 +283,6 @@ func (r *run) paysFor(path string, w want) exchange {
 func (r *run) buys(path string, w want) exchange {
 	r.sign(path, nil, nil)
 	return r.pays(w)
-}
-
-// repeats sends the payment until enough says so, and returns the last answer and those before.
-func (r *run) repeats(enough func(exchange) bool) (last exchange, before []exchange) {
-	for deadline := time.Now().Add(patience); ; {
-		e := r.ask(http.MethodGet, r.path, x402.HeaderSignature, r.header)
-		if enough(e) || time.Now().After(deadline) {
-			return e, before
-		}
-		before = append(before, e)
-		r.pause(max(e.RetryAfter(), 5*time.Millisecond))
-	}
 }
 
 func (r *run) pause(d time.Duration) {

@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -28,7 +26,7 @@ import (
 func TestMain(m *testing.M) {
 	// Two cases at a time, which is what two cores would get, would take minutes.
 	testbed.Parallel(12)
-	os.Exit(testbed.Main(m))
+	m.Run()
 }
 
 // TestService tells what one payer does, from the outside, with the local runner and with
@@ -68,8 +66,8 @@ func TestService(t *testing.T) {
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					fairly(t, func(tb testing.TB, p *pace) {
-						r := newRun(tb, l, shared, pacedClient(p))
+					fairly(t, func(tb testing.TB, p *testbed.Pace) {
+						r := newRun(tb, l, shared, p)
 						play(r)
 						r.booked(r.answers, r.answers)
 					})
@@ -93,7 +91,7 @@ func playPaid(r *run) {
 	if r.Failed() {
 		return
 	}
-	receipt := must(r.first.Receipt())
+	receipt := testbed.Must(r.first.Receipt())
 	a, err := mcptest.Call(r.Context(), &x402test.Client{HTTP: r.client}, r.d.base+catalog.PathMCP, catalog.DNS().Tool, map[string]any{"domain": r.name}, r.header, "")
 	if err != nil || a.IsError || a.Text() != string(r.first.Body) || !a.Meta.Replayed || a.Meta.Receipt == nil || *a.Meta.Receipt != receipt {
 		r.Errorf("%s, and by the tool %s: %v", r.first, a.Raw, err)
@@ -151,7 +149,7 @@ func playDocuments(r *run) {
 const describedOrigin = "https://judge.example.com"
 
 func rendered(path string) string {
-	config := must(boot.ReadLocal(func(string) string { return "" }))
+	config := testbed.Must(boot.ReadLocal(func(string) string { return "" }))
 	site := discovery.Site{Origin: describedOrigin, Terms: config.Terms, DuplicateWindow: config.DuplicateWindow}
 	doc, _ := discovery.New(site).Find(path)
 	return string(doc.Body())
@@ -159,7 +157,7 @@ func rendered(path string) string {
 
 // described is the OpenAPI description that every answer of every world is held to.
 var described = sync.OnceValue(func() *clients.OpenAPI {
-	return must(clients.ParseOpenAPI([]byte(rendered(catalog.PathOpenAPI)), []byte(rendered(catalog.PathDocs))))
+	return testbed.Must(clients.ParseOpenAPI([]byte(rendered(catalog.PathOpenAPI)), []byte(rendered(catalog.PathDocs))))
 })
 
 func checkDescribed(tb testing.TB, e exchange) {
@@ -179,27 +177,7 @@ func verifyOnly(tb testing.TB, why string) {
 	}
 }
 
-type pace = testbed.Pace
-
-// paced is a transport that notes how long answers take to begin.
-type paced struct {
-	*http.Transport
-	pace *pace
-}
-
-func (t paced) RoundTrip(r *http.Request) (*http.Response, error) {
-	begun := time.Now()
-	defer func() { t.pace.Took(time.Since(begun)) }()
-	return t.Transport.RoundTrip(r)
-}
-
-func pacedClient(p *pace) *http.Client {
-	c := newClient()
-	c.Transport = paced{c.Transport.(*http.Transport), p}
-	return c
-}
-
 // fairly is testbed.Fairly with the shortest time-out of the service.
-func fairly(t testing.TB, play func(tb testing.TB, p *pace)) {
+func fairly(t testing.TB, play func(tb testing.TB, p *testbed.Pace)) {
 	testbed.Fairly(t, dynamo.DefaultAttemptTimeout, play)
 }

@@ -27,7 +27,7 @@ func TestShopFunction(t *testing.T) {
 	t.Parallel()
 	db, bank, log := testbed.StartDynamoLocal(t), testbed.StartFacilitator(t), new(testbed.Output)
 	table := db.Table(t)
-	must(dynamo.NewClient(db.Config()).UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
+	testbed.Must(dynamo.NewClient(db.Config()).UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
 		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.AttrExpiresAt), Enabled: aws.Bool(true)},
 	}))
 	env := db.Settings(table)
@@ -37,14 +37,14 @@ func TestShopFunction(t *testing.T) {
 		{Name: "Shop", Slug: slug, Timeout: 29 * time.Second, Env: env, Routes: []string{"GET /weather"}},
 	}}.Open(t)
 
-	client := &x402test.Client{HTTP: http.DefaultClient, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
+	client := &x402test.Client{HTTP: http.DefaultClient, Wallet: testbed.Must(x402test.NewWallet(rand.Reader)), Now: time.Now}
 	url := host.URL + "/weather?city=Oslo"
 	signature, err := client.Sign(t.Context(), url)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log.String())
 	}
 	for _, replayed := range []string{"", "true"} {
-		r := must(client.Get(t.Context(), url, signature))
+		r := testbed.Must(client.Get(t.Context(), url, signature))
 		if r.Status != http.StatusOK || string(r.Body) != `{"city":"Oslo","weather":"fair"}` || r.Header.Get(x402.HeaderReplayed) != replayed {
 			t.Fatalf("%d %v %s\n%s", r.Status, r.Header, r.Body, log.String())
 		}

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/rand"
 	"fmt"
@@ -30,7 +29,6 @@ const (
 type lab struct {
 	terms       x402.Terms
 	facilitator *testbed.Facilitator
-	url         string // of the facilitator
 	dns         *resolver
 
 	mu      sync.Mutex
@@ -38,20 +36,11 @@ type lab struct {
 }
 
 func newLab(tb testing.TB) *lab {
-	l := &lab{terms: testbed.LocalTerms(tb), dns: newResolver(tb), facilitator: testbed.NewFacilitator(tb, isContractSignature)}
-	l.url = testbed.Serve(tb, l.facilitator)
-	return l
-}
-
-const contractSignature = "signed by a contract"
-
-// isContractSignature is what the play-money chain takes for the signature of a contract wallet.
-func isContractSignature(_ x402.Address, signature []byte) bool {
-	return bytes.HasPrefix(signature, []byte(contractSignature))
+	return &lab{terms: testbed.LocalTerms(tb), dns: newResolver(tb), facilitator: testbed.StartFacilitator(tb)}
 }
 
 func (l *lab) wallet(script ...x402test.Behaviour) *x402test.Wallet {
-	w := must(x402test.NewWallet(rand.Reader))
+	w := testbed.Must(x402test.NewWallet(rand.Reader))
 	l.facilitator.Plan(w.Address().String(), script...)
 	return w
 }
@@ -85,11 +74,7 @@ type resolver struct {
 
 	mu    sync.Mutex
 	asked map[string]map[string]bool // name -> questions, a datagram sent again counted once
-	held  map[string]*hold           // by name
 }
-
-// hold is where questions about a name wait until it ends.
-type hold struct{ arrived, ended chan struct{} }
 
 // zoneText is what the resolver knows. Addresses are those of RFC 5737.
 const zoneText = `
@@ -101,7 +86,7 @@ example.com. 300  MX    20 MX2.example.com.
 `
 
 func newResolver(tb testing.TB) *resolver {
-	r := &resolver{zone: testbed.ReadZone(tb, zoneText), asked: map[string]map[string]bool{}, held: map[string]*hold{}}
+	r := &resolver{zone: testbed.ReadZone(tb, zoneText), asked: map[string]map[string]bool{}}
 	r.addr = testbed.Resolver(tb, r)
 	return r
 }
@@ -115,30 +100,11 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	if r.asked[name] == nil {
 		r.asked[name] = map[string]bool{}
 	}
-	first := len(r.asked[name]) == 0
 	// When the client fears a loss, it sends the same question again, over TCP as
 	// well: with the same id, and the same letter case of the name.
 	r.asked[name][fmt.Sprint(q.Id, q.Question[0].Name)] = true
-	h := r.held[name]
 	r.mu.Unlock()
-	if h != nil {
-		if first {
-			close(h.arrived)
-		}
-		<-h.ended
-	}
 	r.zone.ServeDNS(w, q)
-}
-
-// hold has the questions about a name wait until the test ends them, or ends.
-func (r *resolver) hold(tb testing.TB, name string) (arrived <-chan struct{}, end func()) {
-	h := &hold{make(chan struct{}), make(chan struct{})}
-	end = sync.OnceFunc(func() { close(h.ended) })
-	tb.Cleanup(end)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.held[dns.Fqdn(name)] = h
-	return h.arrived, end
 }
 
 func (r *resolver) lookups(name string) int {
@@ -158,7 +124,7 @@ type setup struct {
 func (l *lab) setup() setup {
 	env := testbed.Alone()
 	maps.Copy(env, map[string]string{
-		"FACILITATOR_URL": l.url, "DNS_RESOLVERS": l.dns.addr, "RECEIPT_KEY": receiptKey, "RECEIPT_PUBLIC_KEYS": receiptPublicKey, "LOG_LEVEL": "debug",
+		"FACILITATOR_URL": l.facilitator.URL, "DNS_RESOLVERS": l.dns.addr, "RECEIPT_KEY": receiptKey, "RECEIPT_PUBLIC_KEYS": receiptPublicKey, "LOG_LEVEL": "debug",
 	})
 	return setup{env: env}
 }

@@ -58,7 +58,7 @@ func Synthesize(tb testing.TB, app, dir string, context map[string]any) ([]byte,
 
 // Template is template.yaml as JSON has it, with the long forms of intrinsic functions.
 func Template(tb testing.TB) map[string]any {
-	text, err := os.ReadFile(filepath.Join(testbed.Root(tb), "template.yaml"))
+	text, err := os.ReadFile(filepath.Join(testbed.Root(), "template.yaml"))
 	var root yaml.Node
 	if err == nil {
 		err = yaml.Unmarshal(text, &root)

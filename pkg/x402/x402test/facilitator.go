@@ -66,9 +66,6 @@ type FacilitatorConfig struct {
 	Journal string
 	// Behave decides how the nth settle (from 0) goes; nil is Honest.
 	Behave func(n int, key string) Behaviour
-	// Contract judges signatures that are not the payer's own key's; nil
-	// refuses them.
-	Contract func(from x402.Address, signature []byte) bool
 }
 
 // NewFacilitator opens the books.
@@ -318,7 +315,7 @@ func (f *Facilitator) judge(p *x402.Payment, q x402.Requirements) error {
 	if err != nil {
 		return errors.New("invalid_exact_evm_missing_eip712_domain")
 	}
-	if p.Check(p.Digest(domain)) != nil && (f.config.Contract == nil || !f.config.Contract(p.From, p.Signature)) {
+	if p.Check(p.Digest(domain)) != nil {
 		return errors.New("invalid_exact_evm_signature")
 	}
 	return nil
