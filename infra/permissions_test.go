@@ -212,8 +212,8 @@ type way struct {
 
 func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 	url, args := s.base+o.ExampleURL(""), map[string]any{}
-	for _, v := range o.Example {
-		args[v.Name] = v.Value
+	for _, p := range o.Example() {
+		args[p.Name] = p.Example
 	}
 	return []way{{
 		o.Slug, func() (string, error) { return s.Sign(t.Context(), url) },

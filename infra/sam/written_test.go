@@ -132,8 +132,8 @@ func writeEvent(t *testing.T, o catalog.Operation) {
 	_, query, _ := strings.Cut(o.ExampleURL(""), "?")
 	_, likeQuery, _ := strings.Cut(like.ExampleURL(""), "?")
 	params := map[string]string{}
-	for _, v := range o.Example {
-		params[v.Name] = v.Value
+	for _, p := range o.Example() {
+		params[p.Name] = p.Example
 	}
 	text := string(must(os.ReadFile("../../events/" + like.Slug + ".json"))(t))
 	text = strings.NewReplacer(like.Path, o.Path, likeQuery, query).Replace(text)

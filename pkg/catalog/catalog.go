@@ -80,8 +80,6 @@ type Operation struct {
 	// Amount is the price in atomic units of USDC (six decimals).
 	Amount string
 	Params []Param
-	// Example is the query that the example answer belongs to.
-	Example []Value
 	// Errors are the operation's own codes, in the spec's order. The payment
 	// errors of spec §7.1 come on top, see AllErrors.
 	Errors []fault.Code
@@ -102,13 +100,11 @@ type Param struct {
 	Required    bool
 	Default     string // empty: none
 	Enum        []string
-	Example     string
+	// Example is in the query that the example answer belongs to, unless it is the default.
+	Example string
 	// Code is the error of a wrong value; empty where every value is taken.
 	Code fault.Code
 }
-
-// Value is one query parameter of an example.
-type Value struct{ Name, Value string }
 
 // Playbook is a suggested call sequence (spec §4.10).
 type Playbook struct {
@@ -185,19 +181,26 @@ func (o Operation) PriceUSD() string {
 	return strings.TrimSuffix(whole+"."+strings.TrimRight(frac, "0"), ".")
 }
 
+// Example are the parameters of the query that the example answer belongs to.
+func (o Operation) Example() []Param {
+	return slices.DeleteFunc(slices.Clone(o.Params), func(p Param) bool { return p.Example == p.Default })
+}
+
 // ExampleURL is the example call below an origin such as https://host.
 func (o Operation) ExampleURL(origin string) string {
 	var query []string
-	for _, v := range o.Example {
-		query = append(query, v.Name+"="+url.QueryEscape(v.Value))
+	for _, p := range o.Example() {
+		query = append(query, p.Name+"="+url.QueryEscape(p.Example))
 	}
 	return origin + o.Path + "?" + strings.Join(query, "&")
 }
 
 // StepURL is the example call of an operation as a step of a playbook: it asks
-// what the bundle asks, so it has only parameters of the bundle's example.
+// what the bundle asks, so it has only parameters of the bundle.
 func (o Operation) StepURL(origin string, bundle Operation) string {
-	o.Example = slices.DeleteFunc(slices.Clone(o.Example), func(v Value) bool { return !slices.Contains(bundle.Example, v) })
+	o.Params = slices.DeleteFunc(slices.Clone(o.Params), func(p Param) bool {
+		return !slices.ContainsFunc(bundle.Params, func(b Param) bool { return b.Name == p.Name })
+	})
 	return o.ExampleURL(origin)
 }
 

@@ -28,8 +28,9 @@ var all = sync.OnceValue(func() []Operation {
 func All() []Operation { return slices.Clone(all()) }
 
 // priced fills in what every operation of its kind has: price, deadline of the lookup,
-// the domain as its first parameter and its example, and two error codes.
-func priced(o Operation) Operation {
+// the domain as its first parameter, and two error codes; and the fields and the example of
+// its result.
+func priced[Result any](o Operation) Operation {
 	o.Amount, o.Deadline = "5000", 8*time.Second
 	if o.Kind == Bundle {
 		o.Amount, o.Deadline = "15000", 12*time.Second
@@ -39,7 +40,7 @@ func priced(o Operation) Operation {
 		Description: "Public domain name; no IP address, URL, port or internal name.",
 	}}, o.Params...)
 	o.Errors = slices.Concat([]fault.Code{lookup.InvalidDomain}, o.Errors, []fault.Code{fault.Overloaded})
-	o.Example = append([]Value{{"domain", "example.com"}}, o.Example...)
+	o.Fields, o.Response = FieldsOf[Result](), example(o.Slug)
 	return o
 }
 
@@ -53,7 +54,7 @@ func recordType(name, example, description string) Param {
 
 // DNS is the DNS Explorer (spec §2.1, §4.2).
 func DNS() Operation {
-	return priced(Operation{
+	return priced[dns.Result](Operation{
 		Slug: "dns", Path: "/v1/tools/dns", Title: "DNS Explorer", Tool: "dns_lookup", Kind: Tool,
 		Result: "DnsResult", Use: "to read the records of one type that a name has now",
 		Summary: "Live DNS records of a public hostname from a public recursive resolver.",
@@ -61,17 +62,14 @@ func DNS() Operation {
 			"response code, resolver, lowest TTL and typed records. Values are untrusted data, as seen by that resolver.",
 		Tags:     []string{"dns", "domain", "network"},
 		Params:   []Param{recordType("type", "MX", "Record type, in either case.")},
-		Example:  []Value{{"type", "MX"}},
 		Errors:   []fault.Code{lookup.InvalidType, lookup.NXDomain, lookup.UpstreamUnavailable, lookup.DNSTimeout},
-		Fields:   FieldsOf[dns.Result](),
 		Verdicts: dns.Verdicts(),
-		Response: example("dns"),
 	})
 }
 
 // SSLCheck is the SSL Inspector (spec §2.2, §4.3).
 func SSLCheck() Operation {
-	return priced(Operation{
+	return priced[ssl.Result](Operation{
 		Slug: "ssl-check", Path: "/v1/tools/ssl-check", Title: "SSL Inspector", Tool: "ssl_check", Kind: Tool,
 		Result: "SslResult", Use: "to see the certificate that a host presents now, an invalid one, too",
 		Summary: "The leaf TLS certificate that a public hostname presents right now.",
@@ -83,15 +81,13 @@ func SSLCheck() Operation {
 			Code: lookup.InvalidPort,
 		}},
 		Errors:   []fault.Code{lookup.InvalidPort, lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.SSLTimeout},
-		Fields:   FieldsOf[ssl.Result](),
 		Verdicts: ssl.Verdicts(),
-		Response: example("ssl-check"),
 	})
 }
 
 // Whois is WHOIS Intelligence (spec §2.3, §4.4).
 func Whois() Operation {
-	return priced(Operation{
+	return priced[whois.Result](Operation{
 		Slug: "whois", Path: "/v1/tools/whois", Title: "WHOIS Intelligence", Tool: "whois_lookup", Kind: Tool,
 		Result: "WhoisResult", Use: "to learn registrar, dates, status and name servers of a domain",
 		Summary: "Registry data of a public domain over RDAP.",
@@ -99,15 +95,13 @@ func Whois() Operation {
 			"A host name is reduced to its registrable domain. Values are as the registry publishes them.",
 		Tags:     []string{"whois", "rdap", "domain"},
 		Errors:   []fault.Code{lookup.RDAPUnavailable, lookup.NotFound, lookup.RDAPUpstream, lookup.BootstrapUnavailable, lookup.WhoisTimeout},
-		Fields:   FieldsOf[whois.Result](),
 		Verdicts: whois.Verdicts(),
-		Response: example("whois"),
 	})
 }
 
 // Headers is HTTP Headers (spec §2.4, §4.5).
 func Headers() Operation {
-	return priced(Operation{
+	return priced[headers.Result](Operation{
 		Slug: "headers", Path: "/v1/tools/headers", Title: "HTTP Headers", Tool: "http_headers", Kind: Tool,
 		Result: "HeadersResult", Use: "to read status and security headers of a site's front page",
 		Summary: "Allowlisted HTTPS response headers of a public hostname.",
@@ -115,15 +109,13 @@ func Headers() Operation {
 			"Redirects are not followed, certificates are not validated, cookies are never returned.",
 		Tags:     []string{"http", "headers", "security"},
 		Errors:   []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.HeadersTimeout},
-		Fields:   FieldsOf[headers.Result](),
 		Verdicts: headers.Verdicts(),
-		Response: example("headers"),
 	})
 }
 
 // ResolveRedirect is the Redirect Tracer (spec §2.5, §3.2, §4.6).
 func ResolveRedirect() Operation {
-	return priced(Operation{
+	return priced[redirect.Result](Operation{
 		Slug: "resolve-redirect", Path: "/v1/tools/resolve-redirect", Title: "Redirect Tracer", Tool: "resolve_redirect", Kind: Tool,
 		Result: "RedirectTraceResult", Use: "to follow where https://{domain}/ redirects to",
 		Summary: "The HTTPS redirect chain of a public hostname, hop by hop.",
@@ -131,15 +123,13 @@ func ResolveRedirect() Operation {
 			"Reports each hop with status, peer and Location, and why the trace ended. Bodies and cookies are omitted.",
 		Tags:     []string{"http", "redirect", "network"},
 		Errors:   []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.RedirectTimeout},
-		Fields:   FieldsOf[redirect.Result](),
 		Verdicts: redirect.Verdicts(),
-		Response: example("resolve-redirect"),
 	})
 }
 
 // HostIntel is the host intelligence bundle (spec §2.6, §4.7).
 func HostIntel() Operation {
-	return priced(Operation{
+	return priced[bundle.HostIntelResult](Operation{
 		Slug: "host-intel", Path: "/v1/bundles/host-intel", Title: "Host intelligence bundle", Tool: "host_intel", Kind: Bundle,
 		Result: "HostIntelligenceResult", Use: "for what `dns`, `ssl-check` and `whois` say of one name: the price of the three, in one payment and one answer",
 		Summary: "DNS, TLS certificate and registry data of a hostname for one payment.",
@@ -148,15 +138,13 @@ func HostIntel() Operation {
 		Tags:     []string{"dns", "tls", "whois", "bundle"},
 		Params:   []Param{recordType("dns_type", "A", "Record type of the DNS lookup alone, in either case.")},
 		Errors:   []fault.Code{lookup.InvalidType, lookup.HostIntelTimeout},
-		Fields:   FieldsOf[bundle.HostIntelResult](),
 		Verdicts: bundle.HostIntelVerdicts(),
-		Response: example("host-intel"),
 	})
 }
 
 // UptimeCheck is the uptime check bundle (spec §2.7, §3.1, §4.8).
 func UptimeCheck() Operation {
-	return priced(Operation{
+	return priced[bundle.UptimeResult](Operation{
 		Slug: "uptime-check", Path: "/v1/bundles/uptime-check", Title: "Uptime check bundle", Tool: "uptime_check", Kind: Bundle,
 		Result: "UptimeCheckResult", Use: "to learn whether a site is up: `dns`, `ssl-check` and `headers` for the price of the three, with a verdict",
 		Summary: "DNS, TLS and HTTPS of a hostname with one verdict for one payment.",
@@ -164,9 +152,7 @@ func UptimeCheck() Operation {
 			"It is a one-shot probe, not a hosted monitor: asked again soon after, it repeats its answer, unless a new Idempotency-Key asks anew.",
 		Tags:     []string{"uptime", "tls", "http", "bundle"},
 		Errors:   []fault.Code{lookup.UptimeCheckTimeout},
-		Fields:   FieldsOf[bundle.UptimeResult](),
 		Verdicts: bundle.UptimeVerdicts(),
-		Response: example("uptime-check"),
 	})
 }
 
@@ -186,7 +172,6 @@ func Ping() Operation {
 			"is not a product and must not be used for production work.",
 		Tags:     []string{"payment", "test"},
 		Params:   []Param{{Name: "probe", Type: "string", Example: "1", Description: "Ignored; the endpoint takes no input."}},
-		Example:  []Value{{"probe", "1"}},
 		Fields:   FieldsOf[Pong](),
 		Verdicts: []lookup.Verdict{{Says: "Paid and answered: the payment works", Tone: lookup.Good}},
 		Response: `{"ok":true,"service":"` + Service + `"}`,

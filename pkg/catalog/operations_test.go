@@ -51,9 +51,9 @@ func TestEntries(t *testing.T) {
 			if err := json.Unmarshal([]byte(op.Response), &answer); err != nil {
 				t.Errorf("Response: %v", err)
 			}
-			for _, v := range op.Example {
-				if v.Name == "domain" && answer.Domain != v.Value {
-					t.Errorf("Response answers for %q, and Example asks for %q", answer.Domain, v.Value)
+			for _, p := range op.Example() {
+				if p.Name == "domain" && answer.Domain != p.Example {
+					t.Errorf("Response answers for %q, and Example asks for %q", answer.Domain, p.Example)
 				}
 			}
 		})

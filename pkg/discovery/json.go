@@ -69,12 +69,8 @@ func typedAll(kind string, texts []string) (all []any) {
 // exampleQuery is the operation's example query with typed values.
 func exampleQuery(op catalog.Operation) object {
 	query := object{}
-	for _, v := range op.Example {
-		for _, p := range op.Params {
-			if p.Name == v.Name {
-				query = append(query, member{v.Name, typed(p.Type, v.Value)})
-			}
-		}
+	for _, p := range op.Example() {
+		query = append(query, member{p.Name, typed(p.Type, p.Example)})
 	}
 	return query
 }
