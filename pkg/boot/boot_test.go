@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/service"
-	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -229,7 +229,7 @@ func TestValues(t *testing.T) {
 		// A blank is none: the SAM CLI takes no empty answer for what it hides.
 		{"RPC_URL", func(v vars) any { return strings.Join(configured(t, v).Nodes, " ") }, values{" ": "https://mainnet.base.org", " none ": ""}},
 		{"FACILITATOR_TOKEN", func(v vars) any {
-			return must(configured(t, v).credentials.Authorization(t.Context(), facilitator.Call{}))
+			return must(configured(t, v).credentials.Authorization(httptest.NewRequest(http.MethodGet, "/", nil), time.Time{}))
 		}, values{
 			" ": "", " t": "Bearer t",
 		}},

@@ -27,12 +27,6 @@ const (
 	maxDepth = 32
 )
 
-// expectation is what an answer must not contradict.
-type expectation struct {
-	network string // CAIP-2
-	payer   string // authorization.from
-}
-
 // object is a JSON object, one level deep. Two readers of a body that is not strict could
 // see two different verdicts.
 type object strictjson.Members
@@ -105,7 +99,8 @@ func parseAnswer(body []byte) (*answer, error) {
 	return a, nil
 }
 
-// classify says what one request to /settle has led to. resend asks for the one resend.
+// classify says what one request to /settle has led to, about a payment of this payer on
+// this network. resend asks for the one resend.
 // The rules, in this order (design §5):
 //
 //  1. No complete answer: not sent if that is proved, unknown otherwise.
@@ -115,11 +110,11 @@ func parseAnswer(body []byte) (*answer, error) {
 //     Otherwise the table of reasons decides, corrected by the status as interpret says.
 //  3. A body that is not an x402 answer leaves the status, and the word of a platform's
 //     error that is the operator's affair.
-func classify(re reply, want expectation) (s x402.Settlement, resend bool) {
+func classify(re reply, network, from string) (s x402.Settlement, resend bool) {
 	a, err := parseAnswer(re.body)
 	switch {
 	case a != nil:
-		s, resend = verdict(*a, want, re)
+		s, resend = verdict(*a, network, from, re)
 	case err != nil:
 		s = unknown("malformed_answer", fmt.Errorf("status %d: %w", re.status, err))
 	default:
@@ -173,12 +168,12 @@ func unanswered(re reply) x402.Settlement {
 
 // verdict classes an answer that is one. An answer about another payer or another network
 // is not about this request, whatever it says.
-func verdict(a answer, want expectation, re reply) (s x402.Settlement, resend bool) {
+func verdict(a answer, network, from string, re reply) (s x402.Settlement, resend bool) {
 	contradictory := "" // what contradicts the request, or itself
 	switch {
-	case a.network != "" && a.network != want.network:
+	case a.network != "" && a.network != network:
 		contradictory = "about network " + a.network
-	case a.payer != "" && !strings.EqualFold(a.payer, want.payer):
+	case a.payer != "" && !strings.EqualFold(a.payer, from):
 		contradictory = "about payer " + a.payer
 	case a.success && a.errorReason != "":
 		contradictory = "success with reason " + a.errorReason
@@ -194,7 +189,7 @@ func verdict(a answer, want expectation, re reply) (s x402.Settlement, resend bo
 	case a.success && s.Transaction == "":
 		return unknown("success_without_transaction", fmt.Errorf("transaction %q", foreign(a.transaction, maxReason))), false
 	case a.success:
-		s.Class, s.Payer, s.Network = x402.Moved, cmp.Or(a.payer, want.payer), cmp.Or(a.network, want.network)
+		s.Class, s.Payer, s.Network = x402.Moved, cmp.Or(a.payer, from), cmp.Or(a.network, network)
 		return s, false
 	}
 	s.Reason = cmp.Or(s.Reason, "refusal_without_reason")
@@ -327,8 +322,8 @@ const (
 func extensionFields() []string { return []string{"status", "rejectedReason", "reason", "code"} }
 
 // extensionResponses reduces the note to "extension.field" -> value, bounded and
-// printable. It returns nil when there is nothing to keep; garbage is ignored, because the
-// note must never change the outcome of a payment.
+// printable. Garbage is ignored, because the note must never change the outcome of a
+// payment.
 func extensionResponses(h http.Header) map[string]string {
 	values := h.Values(headerExtensionResponses)
 	if len(values) != 1 || len(values[0]) > maxExtensionHeader {
@@ -338,24 +333,16 @@ func extensionResponses(h http.Header) map[string]string {
 	raw, _ := base64.RawStdEncoding.DecodeString(strings.TrimRight(values[0], "="))
 	all, _ := strictjson.Parse(raw, maxDepth)
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !isExtension(name) })
-	var out map[string]string
+	out := map[string]string{}
 	for _, name := range names[:min(len(names), maxExtensions)] {
 		fields, _ := all[name].(strictjson.Object)
 		for _, field := range extensionFields() {
-			var v string
-			switch value := fields[field].(type) {
-			case string:
-				v = foreign(value, maxReason)
-			case json.Number:
-				v = foreign(value.String(), maxReason)
+			switch v := fields[field].(type) {
+			case string, json.Number:
+				if v != "" {
+					out[name+"."+field] = foreign(fmt.Sprint(v), maxReason)
+				}
 			}
-			switch {
-			case v == "":
-				continue
-			case out == nil:
-				out = map[string]string{}
-			}
-			out[name+"."+field] = v
 		}
 	}
 	return out

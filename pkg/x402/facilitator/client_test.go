@@ -64,10 +64,7 @@ func TestNothingIsSent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newClient(t, c.config)
-			f.transport = roundTrip(func(*http.Request) (*http.Response, error) {
-				t.Error("something was sent")
-				return nil, broken
-			})
+			f.transport = func(context.Context) http.RoundTripper { t.Error("something was sent"); return nil }
 			s := f.Settle(c.ctx, c.payload, testRequirements())
 			if s.Class != x402.NotSent || s.Code != c.code || s.Reason != c.reason || s.Cause == nil {
 				t.Errorf("settle: %+v", s)

@@ -10,8 +10,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +23,6 @@ import (
 const (
 	maxSecret   = 4096     // of a token or a key, bytes
 	maxDocument = 16 << 10 // of a secret document, bytes
-	maxKeyID    = 512
 
 	// tokenLife is how long a token is good for, as CDP documents it.
 	tokenLife = 120 * time.Second
@@ -34,41 +32,22 @@ const (
 	tokenBackdate = 5 * time.Second
 )
 
-// Call is the request that credentials are asked for.
-type Call struct {
-	Method string
-	Host   string // host[:port], as in the URL
-	Path   string // escaped, without a query
-	Now    time.Time
-}
-
-// redacted is how every kind of credentials prints itself, with any verb.
-type redacted string
-
-func (r redacted) String() string             { return string(r) }
-func (r redacted) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, string(r)) }
-func (r redacted) LogValue() slog.Value       { return slog.StringValue(string(r)) }
-
-// MarshalText keeps JSON and text encoders from looking inside.
-func (r redacted) MarshalText() ([]byte, error) { return []byte(r), nil }
-
 // Credentials prove to a facilitator who we are; the zero value proves nothing. They are
 // safe for concurrent use. The secret is inside a closure and not in a field, because fmt
 // walks through the unexported fields of any struct that it is handed, and no method can
 // stop it there.
 type Credentials struct {
-	redacted
-	authorize func(ctx context.Context, c Call) (string, error)
+	authorize func(r *http.Request, now time.Time) (string, error)
 	rejected  func() // the facilitator has answered 401; may be nil
 }
 
 // Authorization returns the Authorization header of one request; empty means that none is
 // sent. An error means that the credentials cannot be read, and that nothing is sent.
-func (c Credentials) Authorization(ctx context.Context, call Call) (string, error) {
+func (c Credentials) Authorization(r *http.Request, now time.Time) (string, error) {
 	if c.authorize == nil {
 		return "", nil
 	}
-	return c.authorize(ctx, call)
+	return c.authorize(r, now)
 }
 
 // Bearer sends one fixed token. The errors never contain it.
@@ -76,7 +55,7 @@ func Bearer(token string) (Credentials, error) {
 	if token == "" || len(token) > maxSecret || strings.Contains(token, " ") || !printable.ASCII(token) {
 		return Credentials{}, fmt.Errorf("facilitator token is empty, longer than %d bytes, or not of ASCII without blanks", maxSecret)
 	}
-	return Credentials{"bearer credentials", func(context.Context, Call) (string, error) { return "Bearer " + token, nil }, nil}, nil
+	return Credentials{authorize: func(*http.Request, time.Time) (string, error) { return "Bearer " + token, nil }}, nil
 }
 
 // CDP signs a token for each request, which names its method, host and path
@@ -84,24 +63,19 @@ func Bearer(token string) (Credentials, error) {
 // Ed25519 key, or a P-256 private key in PEM, in which a literal \n stands for
 // a line break as well. The errors never contain either.
 func CDP(keyID, keySecret string) (Credentials, error) {
-	switch {
-	case keyID == "" || keySecret == "":
-		return Credentials{}, errors.New("facilitator key needs both an id and a secret")
-	case len(keyID) > maxKeyID || !printable.ASCII(keyID):
-		return Credentials{}, fmt.Errorf("facilitator key id is longer than %d bytes or not printable ASCII", maxKeyID)
-	case len(keySecret) > maxSecret:
-		return Credentials{}, fmt.Errorf("facilitator key secret is longer than %d bytes", maxSecret)
+	if keyID == "" || keySecret == "" || max(len(keyID), len(keySecret)) > maxSecret || !printable.ASCII(keyID) {
+		return Credentials{}, fmt.Errorf("facilitator key needs both an id of printable ASCII and a secret, of at most %d bytes", maxSecret)
 	}
 	key, method, err := parseKey(keySecret)
 	if err != nil {
 		return Credentials{}, fmt.Errorf("facilitator key secret is %w", err)
 	}
-	return Credentials{"CDP credentials", func(_ context.Context, c Call) (string, error) {
-		from := c.Now.Add(-tokenBackdate).Unix()
+	return Credentials{authorize: func(r *http.Request, now time.Time) (string, error) {
+		from := now.Add(-tokenBackdate).Unix()
 		t := jwt.NewWithClaims(method, jwt.MapClaims{
 			"sub":  keyID,
 			"iss":  "cdp",
-			"uris": []string{c.Method + " " + c.Host + c.Path},
+			"uris": []string{r.Method + " " + r.Host + r.URL.EscapedPath()},
 			"iat":  from,
 			"nbf":  from,
 			"exp":  from + int64(tokenLife/time.Second),
@@ -111,7 +85,7 @@ func CDP(keyID, keySecret string) (Credentials, error) {
 		t.Header["kid"], t.Header["nonce"] = keyID, fmt.Sprintf("%x", nonce)
 		s, err := t.SignedString(key)
 		return "Bearer " + s, err
-	}, nil}, nil
+	}}, nil
 }
 
 // parseKey reads the secret of a CDP key. It drops the parsers' errors, which may quote
@@ -179,11 +153,11 @@ var ErrUnreachable = errors.New("the credentials cannot be reached")
 // facilitator has answered 401; it may be nil. The error of load must not contain the
 // secret.
 func Lazy(load func(ctx context.Context, now time.Time) (Credentials, error), rejected func()) Credentials {
-	return Credentials{"lazy credentials", func(ctx context.Context, c Call) (string, error) {
-		creds, err := load(ctx, c.Now)
+	return Credentials{func(r *http.Request, now time.Time) (string, error) {
+		creds, err := load(r.Context(), now)
 		if err != nil {
 			return "", err
 		}
-		return creds.Authorization(ctx, c)
+		return creds.Authorization(r, now)
 	}, rejected}
 }

@@ -14,6 +14,8 @@ import (
 	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -57,10 +59,8 @@ func TestCDPToken(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			creds, err := CDP("organizations/1/apiKeys/2", row.secret)
 			must(t, err)
-			header, err := creds.Authorization(t.Context(), Call{
-				Method: "POST", Host: "api.cdp.coinbase.com", Path: "/platform/v2/x402/settle",
-				Now: now,
-			})
+			call := httptest.NewRequest(http.MethodPost, "https://api.cdp.coinbase.com/platform/v2/x402/settle", nil)
+			header, err := creds.Authorization(call, now)
 			must(t, err)
 			raw, ok := strings.CutPrefix(header, "Bearer ")
 			if !ok {
@@ -130,7 +130,7 @@ func TestParseCredentials(t *testing.T) {
 	} {
 		creds, err := ParseCredentials([]byte(doc), "rpc_urls", "receipt_key")
 		must(t, err)
-		h, err := creds.Authorization(t.Context(), Call{Method: "GET", Host: "h", Path: "/p", Now: time.Unix(1, 0)})
+		h, err := creds.Authorization(httptest.NewRequest(http.MethodGet, "/p", nil), time.Unix(1, 0))
 		if err != nil || !regexp.MustCompile(want).MatchString(h) {
 			t.Errorf("%s: %q, %v", doc, h, err)
 		}
@@ -143,7 +143,7 @@ func TestCredentialsPrintWithoutTheirSecret(t *testing.T) {
 	b, err := Bearer(token)
 	must(t, err)
 	c, l := mustCDP(t), Lazy(func(context.Context, time.Time) (Credentials, error) { return b, nil }, nil)
-	_, err = l.Authorization(t.Context(), Call{Now: time.Unix(1, 0)})
+	_, err = l.Authorization(httptest.NewRequest(http.MethodGet, "/", nil), time.Unix(1, 0))
 	must(t, err)
 	var out bytes.Buffer
 	for _, creds := range []Credentials{{}, b, c, l} {
@@ -168,8 +168,5 @@ func TestCredentialsPrintWithoutTheirSecret(t *testing.T) {
 		if i := strings.Index(out.String(), secret); i >= 0 {
 			t.Errorf("%q was printed: …%s…", secret, out.String()[max(0, i-80):i+20])
 		}
-	}
-	if !strings.Contains(out.String(), "bearer credentials") {
-		t.Error("credentials do not say what they are")
 	}
 }

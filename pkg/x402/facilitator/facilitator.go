@@ -46,9 +46,9 @@ const (
 	minResend = time.Second
 	// ceiling ends a call whose caller set no deadline. It is above every
 	// budget of the design (settle: 15 s) and below the gateway's 30 s.
-	ceiling     = 25 * time.Second
-	dialTimeout = 5 * time.Second
-	tlsTimeout  = 5 * time.Second
+	ceiling = 25 * time.Second
+	// connectTimeout bounds the dial, and the handshake after it.
+	connectTimeout = 5 * time.Second
 
 	// maxBody bounds an answer: a settlement is below 1 KiB, and the longest
 	// /supported seen is a few KiB. maxHeader bounds its header, EXTENSION-RESPONSES
@@ -76,14 +76,12 @@ type Config struct {
 
 // Client talks to one facilitator. It is safe for concurrent use.
 type Client struct {
-	base      *url.URL // nil when no URL is configured
-	creds     Credentials
-	now       func() time.Time
-	userAgent string
-	sessions  tls.ClientSessionCache
-	dial      func(ctx context.Context, network, addr string) (net.Conn, error)
-	// transport replaces that of each call in tests; nil otherwise.
-	transport http.RoundTripper
+	config   Config
+	base     *url.URL // nil when no URL is configured
+	sessions tls.ClientSessionCache
+	dial     func(ctx context.Context, network, addr string) (net.Conn, error)
+	// transport returns the transport of one call: newTransport, or another in tests.
+	transport func(ctx context.Context) http.RoundTripper
 }
 
 var _ x402.Facilitator = (*Client)(nil)
@@ -97,13 +95,13 @@ func New(c Config) (*Client, error) {
 	if len(c.UserAgent) > maxReason || !printable.ASCII(c.UserAgent) {
 		return nil, fmt.Errorf("facilitator user agent is longer than %d bytes or not printable ASCII", maxReason)
 	}
-	f := &Client{
-		base: base, creds: c.Credentials, now: c.Now, userAgent: cmp.Or(c.UserAgent, defaultUserAgent),
-		sessions: tls.NewLRUClientSessionCache(4), dial: (&net.Dialer{Timeout: dialTimeout}).DialContext,
+	c.UserAgent = cmp.Or(c.UserAgent, defaultUserAgent)
+	if c.Now == nil {
+		c.Now = time.Now
 	}
-	if f.now == nil {
-		f.now = time.Now
-	}
+	dialer := &net.Dialer{Timeout: connectTimeout}
+	f := &Client{config: c, base: base, sessions: tls.NewLRUClientSessionCache(4), dial: dialer.DialContext}
+	f.transport = func(ctx context.Context) http.RoundTripper { return f.newTransport(ctx) }
 	return f, nil
 }
 
@@ -123,13 +121,10 @@ func parseBase(raw string) (*url.URL, error) {
 		return nil, nil
 	}
 	u, err := url.Parse(raw)
-	switch {
-	case err != nil || len(raw) > maxURL:
-		return nil, fmt.Errorf("facilitator URL cannot be parsed, or is longer than %d bytes", maxURL)
-	case u.Scheme != "https" && u.Scheme != "http":
-		return nil, errors.New("facilitator URL must begin with https:// or http://")
-	case u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, errors.New("facilitator URL must have a host, and no user name, password, query or fragment")
+	if err != nil || len(raw) > maxURL || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" ||
+		u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return nil, fmt.Errorf("facilitator URL is not an http or https URL of at most %d bytes, "+
+			"without a user name, password, query and fragment", maxURL)
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/")}, nil
 }
@@ -156,17 +151,17 @@ func (c *Client) Settle(ctx context.Context, p x402.Payload, r x402.Requirements
 	if err != nil {
 		return x402.Settlement{Class: x402.NotSent, Code: fault.PaymentUnavailable, Reason: "not_encodable", Cause: err}
 	}
-	want := expectation{network: r.Network, payer: p.Payload.Authorization.From}
-	first, pending := classify(c.exchange(ctx, "/settle", body), want)
+	from := p.Payload.Authorization.From
+	first, pending := classify(c.exchange(ctx, "/settle", body), r.Network, from)
 	if !pending || !pause(ctx) {
 		return first
 	}
-	second, _ := classify(c.exchange(ctx, "/settle", body), want)
+	second, _ := classify(c.exchange(ctx, "/settle", body), r.Network, from)
 	if second.Class == x402.Moved {
 		return second
 	}
 	first.Transaction = cmp.Or(first.Transaction, second.Transaction)
-	if first.ExtensionResponses == nil {
+	if len(first.ExtensionResponses) == 0 {
 		first.ExtensionResponses = second.ExtensionResponses
 	}
 	first.Cause = errors.Join(first.Cause, fmt.Errorf("resend: %s: %s", second.Class, second.Reason), second.Cause)
@@ -224,12 +219,13 @@ type reply struct {
 
 // exchange sends one request, a GET without a body, and reads its whole answer. It uses
 // the transport directly: http.Client would follow a redirect with the payment in hand.
-func (c *Client) exchange(ctx context.Context, path string, body []byte) reply {
+func (c *Client) exchange(ctx context.Context, path string, body []byte) (out reply) {
 	if c.base == nil {
 		return reply{err: errNoURL}
 	}
 	ctx, cancel := context.WithTimeout(ctx, ceiling)
 	defer cancel()
+	defer func() { out.expired = out.err != nil && ctx.Err() != nil }()
 	req, err := c.newRequest(ctx, path, body)
 	if err == nil {
 		// A transport may notice an ended context before or after it reports
@@ -237,9 +233,9 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) reply {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return reply{err: err, expired: ctx.Err() != nil}
+		return reply{err: err}
 	}
-	out := reply{authorized: req.Header.Get("Authorization") != ""}
+	out.authorized = req.Header.Get("Authorization") != ""
 	// The hooks may run on the transport's own goroutines. The first header field counts
 	// as written although it may still be in a buffer: every byte that can have left comes
 	// after that report, and on an error net/http ends its writing goroutine before
@@ -249,28 +245,25 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) reply {
 		GetConn:          func(string) { reported.Store(true) },
 		WroteHeaderField: func(string, []string) { written.Store(true) },
 	})
-	transport := c.transport
-	if transport == nil {
-		transport = c.newTransport(ctx)
-	}
-	resp, err := transport.RoundTrip(req.WithContext(traced))
+	resp, err := c.transport(ctx).RoundTrip(req.WithContext(traced))
 	if err != nil {
 		// Silence from a transport that reports nothing proves nothing.
-		out.err, out.sent, out.expired = err, written.Load() || !reported.Load(), ctx.Err() != nil
+		out.err, out.sent = err, written.Load() || !reported.Load()
 		return out
 	}
 	defer resp.Body.Close()
 	out.sent, out.status, out.header = true, resp.StatusCode, resp.Header
-	if out.status == http.StatusUnauthorized && c.creds.rejected != nil {
-		c.creds.rejected()
+	if out.status == http.StatusUnauthorized && c.config.Credentials.rejected != nil {
+		c.config.Credentials.rejected()
 	}
-	// Half an answer is not an answer.
-	out.body, err = io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	read, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	switch {
-	case err != nil:
-		out.body, out.err, out.expired = nil, fmt.Errorf("read facilitator answer: %w", err), ctx.Err() != nil
-	case len(out.body) > maxBody:
-		out.body, out.err, out.expired = nil, errTooLarge, ctx.Err() != nil
+	case err != nil: // half an answer is not an answer
+		out.err = fmt.Errorf("read facilitator answer: %w", err)
+	case len(read) > maxBody:
+		out.err = errTooLarge
+	default:
+		out.body = read
 	}
 	return out
 }
@@ -287,7 +280,7 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{
 			"Accept":     {"application/json"},
-			"User-Agent": {c.userAgent},
+			"User-Agent": {c.config.UserAgent},
 			// Asked for by name, so that no transport decodes: the bound on
 			// the body is then a bound on memory.
 			"Accept-Encoding": {"identity"},
@@ -297,7 +290,7 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 		req.Method, req.Body, req.ContentLength = http.MethodPost, io.NopCloser(bytes.NewReader(body)), int64(len(body))
 		req.Header.Set("Content-Type", "application/json")
 	}
-	auth, err := c.creds.Authorization(ctx, Call{Method: req.Method, Host: target.Host, Path: target.EscapedPath(), Now: c.now()})
+	auth, err := c.config.Credentials.Authorization(req, c.config.Now())
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errCredentials, err)
 	}
@@ -330,7 +323,7 @@ func (c *Client) newTransport(ctx context.Context) *http.Transport {
 			return conn, err
 		},
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: c.sessions},
-		TLSHandshakeTimeout:    tlsTimeout,
+		TLSHandshakeTimeout:    connectTimeout,
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: maxHeader,

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -77,7 +79,7 @@ func settlement(t *testing.T, re reply, lenient map[string]any, lost bool, words
 	if lost {
 		re.err, re.body = errors.New("lost"), nil
 	}
-	s, pending := classify(re, wanted())
+	s, pending := classify(re, network, payer)
 	success, isBool := lenient["success"].(bool)
 	tx, _ := lenient["transaction"].(string)
 	reason, _ := lenient["errorReason"].(string)
@@ -146,7 +148,7 @@ func FuzzParseCredentials(f *testing.F) {
 		if err != nil {
 			return
 		}
-		h, err := creds.Authorization(t.Context(), Call{Method: "GET", Host: "h", Path: "/"})
+		h, err := creds.Authorization(httptest.NewRequest(http.MethodGet, "/", nil), time.Now())
 		if err != nil || !strings.HasPrefix(h, "Bearer ") || strings.ContainsAny(h[7:], " \r\n") {
 			t.Errorf("header %q, %v", h, err)
 		}

@@ -28,8 +28,6 @@ const (
 	pendingA = `{"success":false,"errorReason":"settlement_pending","transaction":"` + hash + `","network":"` + network + `","payer":"` + payer + `"}`
 )
 
-func wanted() expectation { return expectation{network: network, payer: payer} }
-
 func testPayload() x402.Payload {
 	return x402.Payload{
 		X402Version: 2,
@@ -70,7 +68,7 @@ func newClient(t testing.TB, c Config) *Client {
 // over is a client of the origin with a transport made of a function.
 func over(t testing.TB, transport func(*http.Request) (*http.Response, error)) *Client {
 	f := newClient(t, Config{URL: origin})
-	f.transport = roundTrip(transport)
+	f.transport = func(context.Context) http.RoundTripper { return roundTrip(transport) }
 	return f
 }
 

@@ -73,7 +73,7 @@ func expected() map[string]outcomes {
 // settles is the outcome of an answer to /settle; its reason and transaction are
 // beside it.
 func settles(re reply) (outcome string, s x402.Settlement) {
-	s, pending := classify(re, wanted())
+	s, pending := classify(re, network, payer)
 	flag := func(is bool, name string) string { return strings.Repeat(name, map[bool]int{true: 1}[is]) }
 	words := []string{s.Class.String(), flag(s.Expired, "expired"), flag(s.NonceUsed, "used"), flag(pending, "pending"), string(s.Code)}
 	return strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), " "), s

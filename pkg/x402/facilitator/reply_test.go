@@ -3,6 +3,7 @@ package facilitator
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -62,11 +63,15 @@ func TestExtensionResponses(t *testing.T) {
 		"success": nil, `[{"status":"success"}]`: nil,
 	} {
 		for _, value := range []string{encoded(note), strings.TrimRight(encoded(note), "=")} {
-			equal(t, note, want, extensionResponses(http.Header{"Extension-Responses": {value}}))
+			if got := extensionResponses(http.Header{"Extension-Responses": {value}}); !maps.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", note, got, want)
+			}
 		}
 	}
 	one := encoded(`{"a":{"status":"x"}}`)
 	for _, values := range [][]string{nil, {"{}"}, {one, one}} {
-		equal(t, "no note", map[string]string(nil), extensionResponses(http.Header{"Extension-Responses": values}))
+		if got := extensionResponses(http.Header{"Extension-Responses": values}); len(got) > 0 {
+			t.Errorf("%q: %v", values, got)
+		}
 	}
 }

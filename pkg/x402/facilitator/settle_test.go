@@ -195,7 +195,7 @@ func TestSignatureIsNotKept(t *testing.T) {
 	} {
 		var said []any
 		for _, member := range []string{"errorMessage", "errorReason", "transaction", "network", "payer"} {
-			s, _ := classify(answered(400, fmt.Sprintf(`{"success":false,%q:%q}`, member, text)), wanted())
+			s, _ := classify(answered(400, fmt.Sprintf(`{"success":false,%q:%q}`, member, text)), network, payer)
 			said = append(said, s.Reason, s.Cause, s.Payer, s.Network)
 		}
 		v := judge(answered(200, fmt.Sprintf(`{"isValid":false,"invalidReason":%q,"payer":%[1]q}`, text)), payer)

@@ -165,7 +165,7 @@ func TestHandshakeThatHangsEndsWithTheCall(t *testing.T) {
 	f := newClient(t, Config{URL: "https://" + l.Addr().String()})
 	transport := f.newTransport(ctx)
 	transport.TLSHandshakeTimeout = time.Hour
-	f.transport = transport
+	f.transport = func(context.Context) http.RoundTripper { return transport }
 	s := f.Settle(ctx, testPayload(), testRequirements())
 	if s.Class != x402.NotSent || s.Code != fault.FacilitatorUnavailable || s.Reason != "timeout" {
 		t.Errorf("got %+v", s)
