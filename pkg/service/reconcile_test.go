@@ -187,7 +187,6 @@ func (r received) Transfers(_ context.Context, _ x402.Address, from uint64) (x40
 	return x402.Batch{Transfers: r.transfers, Next: from + 1, Safe: from}, r.err
 }
 func (r received) BlockAt(context.Context, time.Time) (uint64, error) { return 7, nil }
-func (r received) SafeBlock(context.Context) (uint64, error)          { return 7, nil }
 
 // transfers are some that were asked for and some that nobody knows of.
 func transfers() []x402.Transfer {

@@ -155,18 +155,11 @@ func (p *process) BlockAt(_ context.Context, t time.Time) (uint64, error) {
 	if p.drawFault(10) {
 		return 0, errors.New("down")
 	}
+	next := uint64(p.w.chainNow().Add(-safeHeadDelay).Unix()) + 1
 	if p.w.brokenRule == "the first cursor begins at the safe block" {
-		return p.SafeBlock(context.Background())
+		return next - 1, nil
 	}
-	return uint64(t.Unix()), nil
-}
-
-func (p *process) SafeBlock(context.Context) (uint64, error) {
-	p.await()
-	if p.drawFault(10) {
-		return 0, errors.New("down")
-	}
-	return uint64(p.w.chainNow().Add(-safeHeadDelay).Unix()), nil
+	return min(uint64(t.Unix()), next), nil
 }
 
 func addressOf(s string) x402.Address { return must(x402.ParseAddress(s)) }

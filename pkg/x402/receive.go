@@ -24,12 +24,10 @@ type Scanner interface {
 	// a caller that stores Next after every batch misses no transfer and sees none
 	// twice, wherever it is interrupted.
 	Transfers(ctx context.Context, payee Address, from uint64) (Batch, error)
-	// BlockAt is the first block whose time is not before t, where a cursor
-	// for what happened since t starts. Where no safe block is that young, it
-	// is the one after the safe block.
+	// BlockAt is the first block whose time is not before t, where a cursor for what
+	// happened since t starts. Where no safe block is that young, as for a t in the
+	// future, it is the one after the safe block, the newest that will not be undone.
 	BlockAt(ctx context.Context, t time.Time) (uint64, error)
-	// SafeBlock is the newest block that will not be undone.
-	SafeBlock(ctx context.Context) (uint64, error)
 }
 
 // Batch is what one call of a Scanner has read.
@@ -164,7 +162,7 @@ func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
 	if err != nil || at != nil {
 		return at, err
 	}
-	safe, err := r.Scanner.SafeBlock(ctx)
+	next, err := r.Scanner.BlockAt(ctx, r.Now().Add(firstStretch)) // after the safe block
 	var from uint64
 	if err == nil {
 		from, err = r.Scanner.BlockAt(ctx, r.Now().Add(-firstStretch))
@@ -172,7 +170,7 @@ func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
 	if err != nil {
 		return nil, unreadable{err}
 	}
-	return r.Ledger.Begin(ctx, key, min(from, safe+1), safe+1)
+	return r.Ledger.Begin(ctx, key, min(from, next), next)
 }
 
 // match compares one transfer with the ledger. early says that it is from before the

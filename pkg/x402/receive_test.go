@@ -66,12 +66,11 @@ func (p *fakeScanner) Transfers(ctx context.Context, payee x402.Address, from ui
 
 // BlockAt implements x402.Scanner.
 func (p *fakeScanner) BlockAt(ctx context.Context, t time.Time) (uint64, error) {
+	now := uint64(time.Now().Unix())
+	if uint64(t.Unix()) > now {
+		return cmp.Or(p.safe, now) + 1, p.call(ctx, "safe block")
+	}
 	return uint64(t.Unix()), p.call(ctx, "block at")
-}
-
-// SafeBlock implements x402.Scanner.
-func (p *fakeScanner) SafeBlock(ctx context.Context) (uint64, error) {
-	return cmp.Or(p.safe, uint64(time.Now().Unix())), p.call(ctx, "safe block")
 }
 
 // send puts the transfer of the nth payment on the chain, as of now.

@@ -152,8 +152,7 @@ func parseNodes(urls []string) ([]*node, error) {
 		if err != nil || len(raw) > maxURL || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Fragment != "" {
 			return nil, fmt.Errorf("node %d: RPC URL is not an http or https URL of at most %d bytes", i+1, maxURL)
 		}
-		nodes[i] = &node{url: u, user: u.User}
-		u.User = nil // it goes into a header, where no transport quotes it
+		nodes[i] = &node{url: u}
 	}
 	return nodes, nil
 }

@@ -59,11 +59,7 @@ type inquiry struct {
 // Find implements x402.Evidence. It is bounded by ctx and by ten seconds. See the
 // package comment for the verdicts; every CannotTell has a cause.
 func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
-	// The answer to a question with a part missing would be about something else.
-	switch {
-	case q.Value == nil || q.Value.Sign() < 0 || q.Value.BitLen() > 256:
-		return x402.Finding{Cause: errors.New("chain: the question has no value")}
-	case q.Since.IsZero() || q.ValidBefore.IsZero():
+	if q.Since.IsZero() || q.ValidBefore.IsZero() { // the answer would be about something else
 		return x402.Finding{Cause: errors.New("chain: the question has no time")}
 	}
 	i := inquiry{q: q, payer: topicOf(q.Payer), payee: topicOf(q.Payee), nonce: fmt.Sprintf("0x%x", q.Nonce), slack: slack}
@@ -93,17 +89,13 @@ func (i *inquiry) find() (x402.Finding, error) {
 		}
 	}
 	spent, err := i.spent("latest")
-	if err != nil {
-		return x402.Finding{}, err
-	}
-	head, err := i.latest()
 	switch {
 	case err != nil:
 		return x402.Finding{}, err
 	case !spent:
 		return i.unspent()
 	}
-	l, err := i.search(head)
+	l, err := i.search()
 	switch {
 	case errors.Is(err, errEarly):
 		return i.never(reasonSpent, i.slack)
@@ -145,15 +137,18 @@ func (i *inquiry) unspent() (x402.Finding, error) {
 // us. If the authorization was spent before it, the error is errEarly: by what does not
 // matter. A node that keeps no old states cannot say so, and is searched a day further
 // back, the longest that an authorization lasts.
-func (i *inquiry) search(head header) (entry, error) {
+func (i *inquiry) search() (l entry, err error) {
+	head, err := i.latest()
+	if err != nil {
+		return l, err
+	}
 	low := head
 	for step := blocksBetween(i.oldest, low.time()) + margin; low.Number > 0 && !low.time().Before(i.oldest); step *= 2 {
-		var err error
 		if low, err = i.block(hexQuantity(head.Number - min(head.Number, step))); err != nil {
-			return entry{}, err
+			return l, err
 		}
 	}
-	l, err := i.searchIn(low.Number, head.Number)
+	l, err = i.searchIn(low.Number, head.Number)
 	if !errors.Is(err, errNoLog) {
 		return l, err
 	}

@@ -26,8 +26,7 @@ const (
 	// maxExcerpt bounds what a cause quotes of a node's own words.
 	maxExcerpt = 160
 
-	dialTimeout = 3 * time.Second
-	tlsTimeout  = 3 * time.Second
+	connectTimeout = 3 * time.Second // of a dial, and of the handshake after it
 	// idleTimeout is short: a connection is kept for the calls of one answer, and a
 	// frozen Lambda environment must not find an old one.
 	idleTimeout = 5 * time.Second
@@ -73,8 +72,7 @@ func barred(status int) bool {
 
 // node is one JSON-RPC endpoint.
 type node struct {
-	url  *url.URL      // without its user
-	user *url.Userinfo // nil for none
+	url *url.URL
 	// rightChain says that the node was on the right chain when it was asked.
 	rightChain atomic.Bool
 }
@@ -85,8 +83,8 @@ func newTransport() *http.Transport {
 	only1 := new(http.Protocols)
 	only1.SetHTTP1(true)
 	return &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSHandshakeTimeout:    tlsTimeout,
+		DialContext:            (&net.Dialer{Timeout: connectTimeout}).DialContext,
+		TLSHandshakeTimeout:    connectTimeout,
 		IdleConnTimeout:        idleTimeout,
 		MaxIdleConnsPerHost:    4,
 		DisableCompression:     true,
@@ -123,7 +121,7 @@ func (s *session) exchange(queries []query) (int, []byte, error) {
 		// Every call here only reads.
 		"Idempotency-Key": {},
 	}
-	if user := s.node.user; user != nil {
+	if user := s.node.url.User; user != nil {
 		password, _ := user.Password()
 		req.SetBasicAuth(user.Username(), password)
 	}
@@ -154,12 +152,10 @@ type query struct {
 // and returns the results in the order of the queries. The replies of a batch may
 // have any order, and each query must have exactly one.
 func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage, error) {
-	var replies []json.RawMessage
-	if len(queries) == 1 {
-		replies = append(replies, body)
-	} else {
-		err := json.Unmarshal(body, &replies)
-		switch {
+	replies := []json.RawMessage{body}
+	if len(queries) > 1 {
+		replies = nil
+		switch err := json.Unmarshal(body, &replies); {
 		case barred(status):
 			return nil, statusError(status)
 		case err != nil || status != http.StatusOK || len(replies) != len(queries):
@@ -175,11 +171,9 @@ func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage,
 		}
 		result, err := resultOf(status, reply)
 		id := string(reply["id"])
-		at := slices.IndexFunc(queries, func(q query) bool { return strconv.Itoa(q.ID) == id })
 		// An error to a request that the node could not read has a null id.
-		if err != nil && id == "null" && len(queries) == 1 {
-			return nil, fmt.Errorf("%s: %w", queries[0].Method, err)
-		}
+		unread := err != nil && id == "null" && len(queries) == 1
+		at := slices.IndexFunc(queries, func(q query) bool { return unread || strconv.Itoa(q.ID) == id })
 		if at < 0 || results[at] != nil {
 			err := fmt.Errorf("reply has id %s, which no request had or another reply has", printable.Quote(id, maxExcerpt))
 			return nil, orStatus(status, err)

@@ -50,16 +50,6 @@ func (n *Nodes) Received(ctx context.Context, transaction string, to x402.Addres
 	return transfers, nil
 }
 
-// SafeBlock implements x402.Scanner.
-func (n *Nodes) SafeBlock(ctx context.Context) (number uint64, err error) {
-	err = n.each(ctx, ceiling, func(s *session) error {
-		safe, err := s.firm()
-		number = safe.Number
-		return err
-	})
-	return number, err
-}
-
 // BlockAt implements x402.Scanner.
 func (n *Nodes) BlockAt(ctx context.Context, t time.Time) (number uint64, err error) {
 	err = n.each(ctx, scanCeiling, func(s *session) (err error) {

@@ -171,12 +171,9 @@ func decodeFound(raw json.RawMessage, low, high uint64) ([]entry, error) {
 
 // inOrder reports whether logs are in the order of the chain, and none is there twice.
 func inOrder(logs []entry) bool {
-	for i := 1; i < len(logs); i++ {
-		if cmp.Or(cmp.Compare(logs[i-1].Number, logs[i].Number), cmp.Compare(logs[i-1].Index, logs[i].Index)) >= 0 {
-			return false
-		}
-	}
-	return true
+	return slices.IsSortedFunc(logs, func(after, before entry) int {
+		return cmp.Or(cmp.Compare(after.Number, before.Number), cmp.Compare(after.Index, before.Index), -1)
+	})
 }
 
 // decodeReceipt reads the receipt of the transaction with this hash, all of whose logs
