@@ -153,10 +153,7 @@ func requestID(r *http.Request) string {
 type Stores struct {
 	Ledger ledger.Store
 	Index  ledger.Index // of the ledger; only reconcile asks it
-	Limits interface {
-		limit.Counter
-		limit.Leases
-	}
+	Limits limit.Store
 }
 
 // Stores opens the table: the ledger with its index, and the limits, which share it.

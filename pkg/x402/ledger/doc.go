@@ -22,11 +22,9 @@
 // evidence settles it from there (see edges). What evidence refused is final. What is
 // bought once, with whatever payment, is a Purchase.
 //
-// A record in doubt, or paid and not answered, is the only trace of what is owed,
-// so it does not expire: it ends with an answer, a refund, or proof that no money
-// moved. Any other payment is deleted 35 days after its authorization and its last
-// write, which is enough for the books of a month, and a purchase 70 days after it was
-// given to a payment.
+// A record in doubt, or paid and not answered, does not expire: it ends with an answer, a
+// refund, or proof that no money moved. Any other payment is deleted 35 days after its
+// authorization and its last write, and a purchase 70 days after it was given to a payment.
 //
 // The rules are data above a Store that only compares versions and swaps, so that one
 // suite tests every store (ledgertest). The package does not know HTTP, the facilitator

@@ -11,9 +11,8 @@ import (
 // written. Nothing was overwritten; a receipt was still recorded.
 var ErrLost = errors.New("ledger: the lease was lost")
 
-// Hold is a claim that was won: the right to write the verdict of one attempt.
-// Its methods are the edges of the state machine. It is not safe for
-// concurrent use.
+// Hold is a claim that was won: the right to write the verdict of one attempt. It is not
+// safe for concurrent use.
 type Hold struct {
 	ledger    *Ledger
 	record    Record
@@ -28,9 +27,8 @@ func (h *Hold) Record() Record { return h.record }
 // Released says that this holder's last write gave the lease back.
 func (h *Hold) Released() bool { return h.record.LeaseUntil.IsZero() }
 
-// Settled records proof of payment. begins says that the lookup runs already:
-// it keeps the lease; otherwise the lease is released. If the lease was lost
-// the receipt is recorded all the same, and the error is ErrLost.
+// Settled records proof of payment. begins says that the lookup runs already and keeps the
+// lease. If the lease was lost the receipt is recorded all the same, and the error is ErrLost.
 func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error {
 	c := Change{receipt: &receipt, begins: begins}
 	if begins {
@@ -43,10 +41,9 @@ func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error 
 	return err
 }
 
-// Ask records that a facilitator is about to be asked. Only if it succeeds may that
-// one be sent the payment. It writes also where the name is there already, so that
-// an attempt that has lost its lease finds out before it asks anybody else. It fails
-// with ErrIllegal once the lease is past.
+// Ask records that a facilitator is about to be asked. Only if it succeeds may that one be
+// sent the payment. It writes also where the name is there already, so that an attempt that
+// has lost its lease finds out. It fails with ErrIllegal once the lease is past.
 func (h *Hold) Ask(ctx context.Context, facilitator string) error {
 	return h.write(ctx, EventAsk, Change{asks: facilitator})
 }
@@ -125,9 +122,8 @@ func (h *Hold) wrote(next Record, err error) error {
 	return err
 }
 
-// confirm settles the fate of a write that failed: it is sent again with the
-// same write id, which a store takes as success if it had happened. A receipt
-// that comes too late for the lease is recorded as evidence.
+// confirm settles the fate of a write that failed: it is sent again, which succeeds if it
+// had happened. A receipt that comes too late for the lease is recorded as evidence.
 func (h *Hold) confirm(ctx context.Context) error {
 	if h.pending == nil {
 		return nil
@@ -177,11 +173,6 @@ func (r Record) Mine(h *Hold) bool {
 	return r.Owner == h.record.Key && r.AuthDigest == h.record.AuthDigest
 }
 
-// Purchase reads a purchase; nil when there is none, or it has expired.
-func (l *Ledger) Purchase(ctx context.Context, key string) (*Purchase, error) {
-	return l.Fetch(ctx, key)
-}
-
 // Owner reads the record of the payment that a purchase is made with; nil when
 // there is none any more.
 func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Record, error) {
@@ -192,30 +183,27 @@ func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Record, error) {
 	return r, nil
 }
 
-// OpenPurchase opens the purchase of a payment, which every attempt does before it
-// sends. It returns the purchase as it stands: the payment's own, which another
-// attempt cannot have opened before and take over after this, or that of
-// another payment. ErrConflict means that somebody else opens it now.
+// OpenPurchase opens the purchase of a payment, which every attempt does before it sends. It
+// returns the purchase as it stands: the payment's own, or that of another payment.
+// ErrConflict means that somebody else opens it now.
 func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
-	item := l.item(h)
-	old, err := l.put(ctx, item)
+	made, old, err := l.create(ctx, item(h))
 	switch {
 	case err == nil:
-		return &item, nil
+		return &made, nil
 	case old == nil:
 		return nil, fmt.Errorf("open a purchase: %w", err)
-	case !old.Mine(h) && !l.expired(*old):
+	case !old.Mine(h):
 		return old, nil
 	}
 	return l.swap(ctx, *old, h)
 }
 
-// TakeOver gives a purchase whose owner is dead, or over, to another payment.
-// owner is the record of the owner, on which that was found, or nil when there is
-// none. It is closed first, so that no attempt on it can begin any more, and none
-// that had lost its lease can end, and only then is the purchase swapped.
-// ErrConflict means that something has changed since it was read; an owner that
-// was closed stays closed.
+// TakeOver gives a purchase whose owner is dead, or over, to another payment. owner is the
+// record of the owner, on which that was found, or nil when there is none. It is closed
+// first, so that no attempt on it can begin or end any more, and only then is the purchase
+// swapped. ErrConflict means that something has changed since it was read; an owner that was
+// closed stays closed.
 func (l *Ledger) TakeOver(ctx context.Context, p *Purchase, owner *Record, h *Hold) (*Purchase, error) {
 	if owner != nil {
 		if err := l.close(ctx, *owner, h.record.Key); err != nil {
@@ -225,10 +213,9 @@ func (l *Ledger) TakeOver(ctx context.Context, p *Purchase, owner *Record, h *Ho
 	return l.swap(ctx, *p, h)
 }
 
-// close writes the record of an owner that loses its purchase to the payment with a key,
-// if an attempt on it can begin, or still end: it can be sent again, or a lookup of it can
-// be under way. Nothing changes any other. One that was paid keeps its state; an attempt
-// that still works on it finds another version.
+// close writes the record of an owner that loses its purchase to the payment with a key, if
+// it can be sent again, or a lookup of it can be under way. One that was paid keeps its
+// state; an attempt that still works on it finds another version.
 func (l *Ledger) close(ctx context.Context, owner Record, key string) error {
 	switch {
 	case owner.State == Refused:
@@ -243,7 +230,7 @@ func (l *Ledger) close(ctx context.Context, owner Record, key string) error {
 }
 
 func (l *Ledger) swap(ctx context.Context, old Record, h *Hold) (*Purchase, error) {
-	next := l.item(h)
+	next := l.fresh(item(h))
 	next.Version, next.CreatedAt = old.Version+1, old.CreatedAt
 	if _, err := l.put(ctx, next); err != nil {
 		return nil, fmt.Errorf("open a purchase: %w", err)
@@ -251,15 +238,15 @@ func (l *Ledger) swap(ctx context.Context, old Record, h *Hold) (*Purchase, erro
 	return &next, nil
 }
 
-// item is the purchase of a payment as it is stored.
-func (l *Ledger) item(h *Hold) Record {
-	return l.fresh(Record{Key: h.record.Purchase, State: Bought, Owner: h.record.Key, AuthDigest: h.record.AuthDigest})
+// item is the purchase of a payment.
+func item(h *Hold) Record {
+	return Record{Key: h.record.Purchase, State: Bought, Owner: h.record.Key, AuthDigest: h.record.AuthDigest}
 }
 
 // answered says whether the purchase of a superseded payment was paid for with
 // another one, so that money of this one is due back.
 func (l *Ledger) answered(ctx context.Context, r Record) (bool, error) {
-	p, err := l.Purchase(ctx, r.Purchase)
+	p, err := l.Fetch(ctx, r.Purchase)
 	if err != nil || p == nil || p.Owner == r.Key {
 		return false, err
 	}

@@ -49,11 +49,10 @@ func Key(network, asset, payer, nonce string) string {
 // be in lower case.
 func PayerPrefix(network, asset, payer string) string { return Key(network, asset, payer, "") }
 
-// Vouches says whether a payment that names a record's authorization comes from
-// its payer: it brings the retry token of the first claim, which no settlement
-// publishes as it does the authorization and its signature. A first claim that came
-// without a token may be repeated until it is known that its money moved, by anybody
-// who has the payer's key or the very signature.
+// Vouches says whether a payment that names a record's authorization comes from its payer:
+// it brings the retry token of the first claim, which no settlement publishes. A first claim
+// without a token may be repeated until it is known that its money moved, by anybody who has
+// the payer's key or the very signature.
 func (r Record) Vouches(p Payment) bool {
 	if r.Token != "" {
 		return p.Token == r.Token
@@ -118,20 +117,16 @@ func (l *Ledger) Unclaimed(r Record) bool { return r.Owed() && leasePast(r, l.no
 // Claim takes the lease of a payment until a point in time, or says why not.
 // An error is a store that failed; nothing may be sent then.
 func (l *Ledger) Claim(ctx context.Context, p Payment, lease time.Time) (Claim, error) {
-	first := l.fresh(Record{
+	first := Record{
 		Key: p.Key, State: Settling,
 		AuthDigest: p.AuthDigest, SigDigest: p.SigDigest, Request: p.Request, Terms: p.Terms,
 		Payload: p.Payload, Token: p.Token, Purchase: p.Purchase,
 		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore,
-	})
+	}
 	ask(&first, Change{asks: p.Asks})
-	old, err := l.put(ctx, first)
+	first, old, err := l.create(ctx, first)
 	switch {
 	case old == nil:
-		return l.claimed(first, err, time.Time{})
-	case l.expired(*old):
-		first.Version, first.WriteID = old.Version+1, l.newID()
-		_, err = l.put(ctx, first)
 		return l.claimed(first, err, time.Time{})
 	case old.AuthDigest != p.AuthDigest:
 		return Claim{Result: OtherAuthorization, Record: *old}, nil
@@ -143,6 +138,18 @@ func (l *Ledger) Claim(ctx context.Context, p Payment, lease time.Time) (Claim, 
 		return Claim{Result: OtherPurchase, Record: *old}, nil
 	}
 	return l.Resume(ctx, *old, p.Asks, lease)
+}
+
+// create writes a record that is new under its key, also in the place of one that has
+// expired. It returns the record as it is written and, with ErrConflict, the one that is in
+// its way.
+func (l *Ledger) create(ctx context.Context, r Record) (made Record, other *Record, err error) {
+	r = l.fresh(r)
+	if other, err = l.put(ctx, r); other != nil && l.expired(*other) {
+		r.Version, r.WriteID = other.Version+1, l.newID()
+		other, err = l.put(ctx, r)
+	}
+	return r, other, err
 }
 
 // fresh completes a record that is new under its key.
@@ -189,15 +196,14 @@ func (l *Ledger) claimed(next Record, err error, lookupAt time.Time) (Claim, err
 	case errors.Is(err, ErrConflict):
 		return l.inFlight(next), nil
 	case err != nil:
-		return Claim{}, fmt.Errorf("claim: %w", err)
+		return Claim{}, err
 	}
 	return Claim{Result: Held, Record: next, Hold: &Hold{ledger: l, record: next, lookupAt: lookupAt}}, nil
 }
 
-// Resume takes the lease of a payment that is on record, or says why not, like
-// Claim. It is for requests of the same payer that come with another payment for
-// the same purchase, which proves their right to this one. asks is the facilitator
-// that the attempt asks first, as in Payment.
+// Resume takes the lease of a payment that is on record, or says why not, like Claim. It is
+// for a request of the same payer with another payment for the same purchase, which proves
+// its right to this one. asks is as in Payment.
 func (l *Ledger) Resume(ctx context.Context, old Record, asks string, lease time.Time) (Claim, error) {
 	now := l.now()
 	c := Claim{Record: old}
@@ -220,11 +226,10 @@ func (l *Ledger) Resume(ctx context.Context, old Record, asks string, lease time
 	return l.claimed(next, err, old.LookupAt)
 }
 
-// lookupNow decides whether the lookup of a record may run now; one that is not known to
-// be paid is settled first. An answer that was too large to keep is looked up like one that
-// is owed, for as long as it would have been kept. A bundle that is not complete has an
-// answer while it waits, and when no lookup is left. A part of it that could not even be
-// tried has used none up, so that the spacing does not begin with none.
+// lookupNow decides whether the lookup of a record may run now; one that is not known to be
+// paid is settled first. An answer that was too large to keep is looked up like one that is
+// owed, for as long as it would have been kept. A bundle that is not complete is answered
+// while it waits, and when no lookup is left; its spacing begins as if one had been used.
 func lookupNow(r Record, now time.Time) (ClaimResult, time.Duration) {
 	if !r.Paid() {
 		return Held, 0
@@ -255,9 +260,8 @@ const (
 	// how long after it was given an answer is replayed.
 	OwedFor = 24 * time.Hour
 	KeptFor = 24 * time.Hour
-	// maxCutOff is how many lookups of a payment can end with their process and
-	// use none up. The bound keeps a lookup that kills its process from being run
-	// for ever.
+	// maxCutOff is how many lookups of a payment can end with their process and use none
+	// up, so that one which kills its process is not run for ever.
 	maxCutOff = 3
 )
 
@@ -267,9 +271,8 @@ func spacing(lookups int) time.Duration {
 	return waits[min(max(lookups, 0), len(waits)-1)]
 }
 
-// tooSoon is for how long a facilitator is not asked again about a payment that it
-// has refused: for 1 s after the first time, 10 s after the second, and a minute
-// after every other, since asking costs us and not the sender.
+// tooSoon is for how long a facilitator is not asked again about a payment that it has
+// refused, since asking costs us and not the sender.
 func tooSoon(r Record, now time.Time) time.Duration {
 	if r.RefusedAt.IsZero() || r.Disproved {
 		return 0
@@ -277,8 +280,7 @@ func tooSoon(r Record, now time.Time) time.Duration {
 	return max(0, r.RefusedAt.Add(spacing(min(r.Refusals, 3))).Sub(now))
 }
 
-// owed decides whether an owed answer may be looked up now. One that could be
-// asked for only when the day is over is not waited for.
+// owed decides whether an owed answer may be looked up now.
 func owed(r Record, now time.Time) (ClaimResult, time.Duration) {
 	used := r.Lookups
 	if r.cutOff(now) {
@@ -294,9 +296,8 @@ func owed(r Record, now time.Time) (ClaimResult, time.Duration) {
 	return Held, 0
 }
 
-// Spent says that a paid record has no lookup left, or no time for one: what
-// its payer is owed is a refund. A record that is not known to be paid yet,
-// because that could not be written, has all of them.
+// Spent says that a paid record has no lookup left, or no time for one: what its payer is
+// owed is a refund. A record that is not known to be paid yet has all of them.
 func Spent(r Record, now time.Time) bool {
 	if r.SettledAt.IsZero() {
 		return false

@@ -16,13 +16,8 @@ func (l *Ledger) Reclaim(ctx context.Context, r Record, lease time.Time) (*Hold,
 		return nil, nil
 	}
 	next, err := l.Apply(ctx, r, EventClaim, Change{lease: lease})
-	switch {
-	case errors.Is(err, ErrConflict):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return &Hold{ledger: l, record: next}, nil
+	c, err := l.claimed(next, err, time.Time{})
+	return c.Hold, err
 }
 
 // Sending is what is known, without evidence, of whether an undecided payment that
@@ -38,12 +33,11 @@ const (
 	NeverSent // it was not sent, and cannot be any more
 )
 
-// Sending says it. Nothing but the payment that its purchase names is sent. An attempt
-// that stood still for any time may still open the purchase and send, but a facilitator
-// or the chain refuses what comes after the payment's window. So the clock is read
-// first, and says that the window is over, whatever is wrong with it by ClockSlack; and
-// then the purchase is read. A purchase that may have ended since it named the payment
-// says nothing. A payment without a purchase may have been sent by any holder.
+// Sending says it. Nothing but the payment that its purchase names is sent. An attempt that
+// stood still may open the purchase and send at any time, but a facilitator or the chain
+// refuses what comes after the payment's window. So the clock is read first, with ClockSlack,
+// and then the purchase. A purchase that may have ended since it named the payment says
+// nothing. A payment without a purchase may have been sent by any holder.
 func (l *Ledger) Sending(ctx context.Context, r Record) (Sending, error) {
 	if r.State != Settling || r.Sent || r.Doubt || r.Purchase == "" {
 		return MayBeSent, nil
@@ -52,7 +46,7 @@ func (l *Ledger) Sending(ctx context.Context, r Record) (Sending, error) {
 	if !now.After(r.ValidBefore.Add(ClockSlack)) {
 		return Undue, nil
 	}
-	p, err := l.Purchase(ctx, r.Purchase)
+	p, err := l.Fetch(ctx, r.Purchase)
 	age := now.Sub(r.CreatedAt)
 	switch {
 	case err != nil:
@@ -80,32 +74,28 @@ type Witness struct {
 	Of func(Record) bool
 }
 
-// Testify records money that was seen on the chain, over whatever other writers have made
-// of its record, also where a facilitator or evidence said that none would move. It returns
-// the record that stands, and whether this call wrote it: it does not where the money is
-// known. An answer is owed then, or, of a record that is Spent, a refund: where there was
-// no record of the money, or one whose payer had been told for good that nothing moves,
-// because the transfer is older than the request, and where another payment has paid for
-// the purchase. Testify may be called again for the same transfer.
+// Testify records money that was seen on the chain, over whatever other writers have made of
+// its record. It returns the record that stands, and whether this call wrote it: it does not
+// where the money is known. An answer is owed then, or a refund, of a record that is Spent:
+// where there was no record of the money, or its payer had been told for good that nothing
+// moves, or the transfer is older than the request, or another payment has paid for the
+// purchase. Testify may be called again for the same transfer.
 func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Record, written bool, err error) {
 	const tries = 3 // against other writers; each of them is a verdict, and those end
 	for range tries {
-		if r, err = l.store.Fetch(ctx, w.Key); err != nil {
+		switch r, err = l.Fetch(ctx, w.Key); {
+		case err != nil:
 			return nil, false, err
-		}
-		gone := r == nil || l.expired(*r)
-		if !gone && w.Of != nil && !w.Of(*r) {
+		case r == nil:
+			r, err = l.orphan(ctx, w)
+		case w.Of != nil && !w.Of(*r):
 			// The same nonce in another authorization: both cannot have moved
 			// money, and the record that is there did not.
 			w.Key, w.Of = w.Key+"|"+w.Receipt.Transaction, nil
 			continue
-		}
-		if !gone && r.Paid() {
+		case r.Paid():
 			return r, false, nil
-		}
-		if gone {
-			r, err = l.orphan(ctx, w, r)
-		} else {
+		default:
 			r, err = l.prove(ctx, w, *r)
 		}
 		if !errors.Is(err, ErrConflict) {
@@ -132,17 +122,13 @@ func (l *Ledger) prove(ctx context.Context, w Witness, r Record) (*Record, error
 	return &next, err
 }
 
-// orphan makes a record for money that there was none for. old is one that has
-// expired, or nil.
-func (l *Ledger) orphan(ctx context.Context, w Witness, old *Record) (*Record, error) {
-	r := l.fresh(Record{
-		Key: w.Key, State: Settled, Terms: w.Terms, Receipt: &w.Receipt, Transaction: w.Receipt.Transaction, Lookups: MaxLookups,
+// orphan makes a record for money that there was none for.
+func (l *Ledger) orphan(ctx context.Context, w Witness) (*Record, error) {
+	now := l.now()
+	r, _, err := l.create(ctx, Record{
+		Key: w.Key, State: Settled, Terms: w.Terms, Receipt: &w.Receipt, Transaction: w.Receipt.Transaction,
+		Lookups: MaxLookups, LookupAt: now, SettledAt: now,
 	})
-	r.LookupAt, r.SettledAt = r.CreatedAt, r.CreatedAt
-	if old != nil {
-		r.Version = old.Version + 1
-	}
-	_, err := l.put(ctx, r)
 	return &r, err
 }
 
@@ -156,7 +142,7 @@ func RepaymentKey(network, asset, payer, transaction, amount string, n int) stri
 // also when another operator tries that at the same time. It reports whether the transfer
 // is that debt's. A reservation has no end: a transaction stays on the chain.
 func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, error) {
-	old, err := l.put(ctx, l.fresh(Record{Key: transfer, State: Repaid, Owner: debt}))
+	_, old, err := l.create(ctx, Record{Key: transfer, State: Repaid, Owner: debt})
 	if old != nil {
 		return old.Owner == debt, nil
 	}
@@ -174,15 +160,9 @@ func CursorKey(network, asset, payee string) string {
 	return "cursor|" + network + "|" + asset + "|" + payee
 }
 
-// Cursor reads a cursor; nil when there is none yet.
-func (l *Ledger) Cursor(ctx context.Context, key string) (*Cursor, error) {
-	return l.Fetch(ctx, key)
-}
-
 // Begin makes a cursor. ErrConflict means that somebody else has made it.
 func (l *Ledger) Begin(ctx context.Context, key string, next, debtsFrom uint64) (*Cursor, error) {
-	c := l.fresh(Record{Key: key, State: Scanned, Next: next, DebtsFrom: debtsFrom})
-	_, err := l.put(ctx, c)
+	c, _, err := l.create(ctx, Record{Key: key, State: Scanned, Next: next, DebtsFrom: debtsFrom})
 	return &c, err
 }
 

@@ -58,9 +58,9 @@ type Record struct {
 	SigDigest string          `json:"sig_digest"`
 	Request   string          `json:"request"` // fingerprint of the request that was paid for
 	Terms     json.RawMessage `json:"terms"`   // the requirements it was judged by
-	// Payload is the authorization with its signature, in the form that a
-	// facilitator is sent, so that an attempt that finds it in doubt sends the same
-	// bytes. It is kept until it is known whether money moved.
+	// Payload is the authorization with its signature as a facilitator is sent it, so
+	// that every attempt sends the same bytes. It is kept until it is known whether money
+	// moved.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Token is the hex SHA-256 of the retry token that it was claimed with first,
 	// which a repeat must bring to be taken for its payer's. Empty where it came
@@ -75,13 +75,11 @@ type Record struct {
 
 	Attempt    int       `json:"attempt"` // claims so far, 1 is the first
 	LeaseUntil time.Time `json:"lease_until,omitzero"`
-	// Sent says that an attempt that has ended may have reached the facilitator,
-	// whatever came of it. No later attempt takes it back. The one that holds
-	// the lease may have, too.
+	// Sent says that an attempt that has ended may have reached the facilitator. No
+	// later attempt takes it back. The one that holds the lease may have, too.
 	Sent bool `json:"sent,omitempty"`
-	// Asked names the facilitators that may have been sent it, in the order in
-	// which they were first asked. A name is written before its facilitator is
-	// asked. It is empty where there is one facilitator only.
+	// Asked names the facilitators that may have been sent it, in their order, each
+	// written before it is asked. It is empty where there is one facilitator only.
 	Asked []string `json:"asked,omitempty"`
 	// RefusedBy is the first facilitator that refused it for a reason about the
 	// payer. No other one is asked from then on.
@@ -200,9 +198,8 @@ type Answer struct {
 	Body []byte `json:"-"`
 }
 
-// What a store takes of a key and of a record, in bytes: what fits into an item of
-// DynamoDB, also where the store is another one. The rest of the 400 KB of an item are
-// its other attributes.
+// What a store takes of a key and of a record, in bytes: what fits into an item of DynamoDB
+// beside its other attributes.
 const (
 	maxKey    = 2048
 	maxRecord = 399 << 10

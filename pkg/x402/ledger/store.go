@@ -34,9 +34,8 @@ var ErrConflict = errors.New("ledger: the stored version is another one")
 // closed: nothing is settled and nothing is served on it.
 var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 
-// Index lists records that are not over, for the reconciler and for operators.
-// It may be behind the store by some seconds, so that the record is fetched
-// before anything is done about it.
+// Index lists records that are not over, for the reconciler and for operators. It may be
+// behind the store by some seconds, so that a record is fetched before it is acted on.
 type Index interface {
 	// List lists the records that are ListedIn a list, none that is ListedAt a time after
 	// before, unless that is zero. They are in the order of their Places, from the one
@@ -74,8 +73,7 @@ func FirstPlaces(all []Place, after Place, limit int) []Place {
 	return all[:max(min(limit, len(all)), 0)]
 }
 
-// Rows reads a store page by page, for operators: records in every state, also those that
-// an Index has no reason to list. It may have to read the whole store.
+// Rows reads a store page by page, for operators. It may have to read the whole store.
 type Rows interface {
 	// Page reads at most limit rows whose keys begin with prefix (see PayerPrefix): those
 	// behind the key after, in an order of the store, or the first ones where after is

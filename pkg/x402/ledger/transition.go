@@ -122,16 +122,14 @@ func step(r Record, event Event, c Change) (Record, error) {
 // long enough for a month's books.
 const keep = 35 * 24 * time.Hour
 
-// purchaseKept is how long a purchase is kept after it was given to a payment. It must
-// not end before its owner is decided: an authorization is valid for 24 hours at most,
-// and evidence decides it some minutes later. The rest is for a chain that cannot be
-// asked for weeks: with twice the time for which a decided payment is kept, a purchase
-// that is missing says something about every payment of the last 35 days (see Sending).
+// purchaseKept is how long a purchase is kept after it was given to a payment. It must not
+// end before its owner is decided, also where the chain cannot be asked for weeks: with twice
+// the time for which a decided payment is kept, a purchase that is missing says something
+// about every payment of the last 35 days (see Sending).
 const purchaseKept = 2 * keep
 
-// expiry is when a record that was just written may be deleted. A payment in
-// doubt, a debt, a cursor and a reservation have no end: they are the only trace of
-// what is owed, of what was read, and of what a transfer was for.
+// expiry is when a record that was just written may be deleted. A payment in doubt, a debt, a
+// cursor and a reservation have no end.
 func expiry(r Record, now time.Time) time.Time {
 	switch {
 	case r.InDoubt(), r.Owed(), r.State == Scanned, r.State == Repaid:

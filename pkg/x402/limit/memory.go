@@ -8,10 +8,25 @@ import (
 	"time"
 )
 
-// Store is what limits are kept in.
+// Store is what limits are kept in. A call that returns an error may or may not have taken
+// effect.
 type Store interface {
-	Counter
-	Leases
+	// Count adds n, which may be negative, to the units of a client in the window
+	// that begins at window, if the total then stays within most. It returns the
+	// client's total in the window, n included. Otherwise it counts nothing, and ok is
+	// false. A call that is Unbounded never counts twice.
+	Count(ctx context.Context, client string, window time.Time, n Units, most int) (total Units, ok bool, err error)
+
+	// Acquire adds a lease to an operation that has fewer than limit of them,
+	// expired ones included. Otherwise it adds nothing, and ok is false. held are
+	// all leases in no order: with the new one right after it was added, or as they
+	// were when it was refused or a moment later. A lease that is held already
+	// counts as added, so that an Acquire may be sent twice.
+	Acquire(ctx context.Context, operation string, l Lease, limit int) (held []Lease, ok bool, err error)
+
+	// Remove removes leases. It keeps a lease whose Until is another, and ignores
+	// one that does not exist.
+	Remove(ctx context.Context, operation string, leases ...Lease) error
 }
 
 // Memory keeps leases and counts in this process, for one server and for tests. The zero
@@ -22,9 +37,7 @@ type Memory struct {
 	counts map[time.Time]map[string]Units // total by window and client
 }
 
-var _ Store = (*Memory)(nil)
-
-// Acquire implements Leases.
+// Acquire implements Store.
 func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, limit int) ([]Lease, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,7 +55,7 @@ func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, limit i
 
 func (l Lease) equal(other Lease) bool { return l.ID == other.ID && l.Until.Equal(other.Until) }
 
-// Remove implements Leases.
+// Remove implements Store.
 func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -54,7 +67,7 @@ func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) 
 	return ctx.Err()
 }
 
-// Count implements Counter. Windows that ended more than a minute before the one
+// Count implements Store. Windows that ended more than a minute before the one
 // that begins are deleted.
 func (m *Memory) Count(ctx context.Context, client string, window time.Time, n Units, most int) (Units, bool, error) {
 	m.mu.Lock()

@@ -2,35 +2,29 @@
 // operation (spec §7.1 rate_limited and overloaded, §8).
 //
 // Rate counts the requests of a client in units: one without a payment approximately,
-// because that is cheap, one with a payment exactly. Requests without a payment pass
-// while the store is down.
+// because that is cheap, one with a payment exactly. Slots caps how many calls of an
+// operation run at once, and gives one client at most a quarter of them. It is exact, and
+// does not queue. While the store is down requests without a payment pass, and no call.
 //
-// Slots caps how many calls of an operation run at once, and gives one client at
-// most a quarter of them. It is exact, and does not queue. While the store is down
-// nothing is let in.
-//
-// Both use stores with two implementations, which pass one suite (limittest):
-// Memory, for one process, and the Table of package dynamo.
+// The store is a Memory, for one process, or the Table of package dynamo. Both pass one
+// suite (limittest).
 package limit
 
 import (
 	"context"
-	"maps"
 	"math"
-	"slices"
 	"sync"
 	"time"
 )
 
-// Window is how long a client's requests are counted together. Windows begin with
-// each minute of the clock, the same in every environment, so that a client can send up
-// to two limits around the turn of a minute.
+// Window is how long a client's requests are counted together. Windows begin with each
+// minute of the clock, so that a client can send up to two limits around the turn of one.
 const Window = time.Minute
 
 const (
 	// maxClients bounds the memory: some 150 bytes a client.
 	maxClients = 10_000
-	// storeTimeout bounds one report to the Counter, and pause is for how long one that
+	// storeTimeout bounds one report to the Store, and pause is for how long one that
 	// fails is not called again.
 	storeTimeout = 250 * time.Millisecond
 	pause        = time.Second
@@ -48,64 +42,48 @@ type Units struct {
 	Open int // how many of them belong to undecided requests and may be given back
 }
 
-// Unbounded has a Counter count whatever the total is.
+// Unbounded has a Store count whatever the total is.
 const Unbounded = math.MaxInt
 
-// Counter adds up what the environments report.
-type Counter interface {
-	// Count adds n, which may be negative, to the units of a client in the window
-	// that begins at window, if the total then stays within most. It returns the
-	// client's total in the window, n included. Otherwise it counts nothing, and ok is
-	// false. A call that returns an error may or may not have counted. One that is
-	// Unbounded never counts twice.
-	Count(ctx context.Context, client string, window time.Time, n Units, most int) (total Units, ok bool, err error)
-}
-
-// Rate limits how many units a client may use in a Window, over all
-// environments.
+// Rate limits how many units a client may use in a Window, over all environments.
 //
-// A request without a payment costs almost nothing to serve, and is counted
-// approximately. A request with a payment costs writes and calls to other services
-// before it is known whether it pays, so it is counted exactly and at once.
+// An environment counts on its own. It reports when a tenth of the limit has passed since
+// its last report, and learns the total with the same call: a client gets at most the limit
+// plus a tenth per environment, and what its last answers weigh. In one environment the
+// limit is exact. A request with a payment is counted exactly and at once: it costs writes
+// and calls to other services before it is known whether it pays.
 //
-// An environment counts on its own. It reports when a tenth of the limit has
-// passed since its last report, the current request included, and learns the
-// total with the same call. So each environment can be at most a tenth ahead of the
-// store: a client gets at most the limit plus a tenth per environment, and what its
-// last answers weigh. In one environment the limit is exact, because it adds its own
-// unreported requests to the total.
-//
-// A client that is over the limit is refused until the window ends, without asking
-// the store again; only for a second, if it is over the limit by units that may be
-// given back. Refused requests are not counted.
+// A client over the limit is refused until the window ends, without asking the store again;
+// only for a second, if it is over by units that may be given back. Refused requests are
+// not counted.
 //
 // When the store fails, requests without a payment pass, up to the limit in each
-// environment. A report whose outcome is unknown is not repeated: a client may get a few
-// requests more, but is never refused for requests that it did not send.
+// environment. A report whose outcome is unknown is not repeated, so that a client is never
+// refused for requests that it did not send.
 type Rate struct {
 	limit              int
 	undecided, atFault int // see Weights
-	counter            Counter
+	store              Store
 	now                func() time.Time
 	timeout            time.Duration
 
 	mu      sync.Mutex
-	window  int64 // the current window, in windows since 1970
+	window  time.Time // when the current window began
 	clients map[string]*tally
 	resume  time.Time // until when the store is not called after it has failed; else zero
 }
 
 // NewRate returns a Rate of perMinute units for each client, which must be positive.
-func NewRate(perMinute int, c Counter, now func() time.Time) *Rate {
-	r := &Rate{limit: perMinute, counter: c, now: now, timeout: storeTimeout, clients: map[string]*tally{}}
+func NewRate(perMinute int, s Store, now func() time.Time) *Rate {
+	r := &Rate{limit: perMinute, store: s, now: now, timeout: storeTimeout, clients: map[string]*tally{}}
 	r.undecided, r.atFault = Weights(perMinute)
 	return r
 }
 
 // Weights are the units of a request with a payment at a limit in units a minute: until it
-// is decided, 5 of 300, and if its payer was at fault, 20 of 300. One without a payment
-// weighs 1. They are in proportion to the limit, so that the number of failing payments
-// that one client can send does not grow with it.
+// is decided, 5 of 300, and if its payer was at fault, 20 of 300. They are in proportion to
+// the limit, so that the number of failing payments that a client can send does not grow
+// with it.
 func Weights(perMinute int) (undecided, atFault int) {
 	weight := func(of300 int) int { return max((of300*perMinute+299)/300, 1) } // never more than the limit
 	return weight(5), weight(20)
@@ -113,16 +91,13 @@ func Weights(perMinute int) (undecided, atFault int) {
 
 // tally is what this environment knows of a client in the current window.
 type tally struct {
-	window int64
-	count  int       // units without a payment that this environment let pass or reported
-	sent   int       // those of them that were reported, or may have been
-	total  Units     // the store's last answer
-	heard  time.Time // when that came
-	// firm is the highest number of units, of all answers, that cannot be given
-	// back. Answers can arrive in another order, so it never decreases.
-	firm int
-	// report is closed when the report under way is over; nil when none is.
-	report chan struct{}
+	window time.Time     // when it began
+	count  int           // units without a payment that this environment let pass or reported
+	sent   int           // those of them that were reported, or may have been
+	total  Units         // the store's last answer
+	heard  time.Time     // when that came
+	firm   int           // the most units that an answer said cannot be given back
+	report chan struct{} // closed when the report under way is over; nil when none is
 }
 
 // unsent is how many units were not reported to the store, used how many the client uses
@@ -150,10 +125,11 @@ func (r *Rate) of(client string, answer func(t *tally, now time.Time) Verdict) V
 	return answer(r.tally(client, now), now)
 }
 
-// allow counts a request that carries no payment or no valid one, and says whether it
-// may go on. It takes at most the time of one store call, and of those before it when
-// several requests of one client arrive at once.
-func (r *Rate) allow(ctx context.Context, client string) Verdict {
+// allow counts a request that carries no payment or no valid one, and says whether it may
+// go on. It takes at most the time of one store call, and of those before it when several
+// requests of one client arrive at once. The error says why the store could not be asked:
+// the verdict is then by what this environment counted.
+func (r *Rate) allow(ctx context.Context, client string) (Verdict, error) {
 	for {
 		now := r.now()
 		r.mu.Lock()
@@ -162,11 +138,11 @@ func (r *Rate) allow(ctx context.Context, client string) Verdict {
 		switch {
 		case t.exceeds(1, r.limit, now):
 			defer r.mu.Unlock()
-			return r.verdict(t, now, false, 1)
+			return r.verdict(t, now, false, 1), nil
 		case now.Before(r.resume) || reporting == nil && t.unsent() < r.limit/shares && t.used() < r.limit:
 			defer r.mu.Unlock()
 			t.count++
-			return r.verdict(t, now, true, 1)
+			return r.verdict(t, now, true, 1), nil
 		case reporting == nil:
 			return r.report(ctx, client, t, now)
 		}
@@ -176,14 +152,14 @@ func (r *Rate) allow(ctx context.Context, client string) Verdict {
 		select {
 		case <-reporting:
 		case <-ctx.Done(): // the client has gone
-			return Verdict{OK: true, Err: ctx.Err()}
+			return Verdict{OK: true}, ctx.Err()
 		}
 	}
 }
 
 // report reports what was not reported yet, the current request included. It is
 // called with the lock held and returns without it.
-func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Time) Verdict {
+func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Time) (Verdict, error) {
 	t.count++
 	n := t.unsent()
 	t.sent, t.report = t.count, make(chan struct{})
@@ -201,20 +177,18 @@ func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Tim
 	t.report = nil
 	if err != nil {
 		r.resume = now.Add(pause)
-		v := r.verdict(t, now, true, 1)
-		v.Err = err
-		return v
+		return r.verdict(t, now, true, 1), err
 	}
 	r.resume = time.Time{}
 	t.hear(total, now)
-	return r.verdict(t, now, total.All <= r.limit, 1)
+	return r.verdict(t, now, total.All <= r.limit, 1), nil
 }
 
 // count has the store count, also when the client has hung up.
-func (r *Rate) count(ctx context.Context, client string, window int64, n Units) (Units, error) {
+func (r *Rate) count(ctx context.Context, client string, window time.Time, n Units) (Units, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
 	defer cancel()
-	total, _, err := r.counter.Count(ctx, client, start(window), n, Unbounded)
+	total, _, err := r.store.Count(ctx, client, window, n, Unbounded)
 	return total, err
 }
 
@@ -222,7 +196,7 @@ func (r *Rate) count(ctx context.Context, client string, window int64, n Units) 
 func (r *Rate) tally(client string, now time.Time) *tally {
 	// A clock that is set back a little at the turn of a minute does not throw
 	// the new window's counts away.
-	if w := windowOf(now); w != r.window && w != r.window-1 {
+	if w := windowOf(now); !w.Equal(r.window) && !w.Equal(r.window.Add(-Window)) {
 		r.window = w
 		clear(r.clients)
 	}
@@ -230,14 +204,16 @@ func (r *Rate) tally(client string, now time.Time) *tally {
 	if t == nil {
 		if len(r.clients) >= maxClients {
 			// Of a few it drops the one that has sent least, and so loses least.
-			const sample = 8
-			some := make([]string, 0, sample)
-			for client := range maps.Keys(r.clients) {
-				if some = append(some, client); len(some) == sample {
+			least, sample := "", 8
+			for client, t := range r.clients {
+				if least == "" || t.used() < r.clients[least].used() {
+					least = client
+				}
+				if sample--; sample == 0 {
 					break
 				}
 			}
-			delete(r.clients, slices.MinFunc(some, func(a, b string) int { return r.clients[a].used() - r.clients[b].used() }))
+			delete(r.clients, least)
 		}
 		t = &tally{window: r.window}
 		r.clients[client] = t
@@ -245,15 +221,13 @@ func (r *Rate) tally(client string, now time.Time) *tally {
 	return t
 }
 
-// windowOf is the window of a time, and start when a window begins.
-func windowOf(t time.Time) int64 { return t.Unix() / int64(Window/time.Second) }
-
-func start(window int64) time.Time { return time.Unix(0, window*int64(Window)).UTC() }
+// windowOf is when the window of a time began.
+func windowOf(t time.Time) time.Time { return t.Truncate(Window).UTC() }
 
 // verdict is the answer by what is known now to a request of so many units.
 func (r *Rate) verdict(t *tally, now time.Time, ok bool, units int) Verdict {
 	// The window may have ended while its total was asked for.
-	v := Verdict{OK: ok, Limit: r.limit, Reset: max(start(t.window+1).Sub(now), time.Second)}
+	v := Verdict{OK: ok, Limit: r.limit, Reset: max(t.window.Add(Window).Sub(now), time.Second)}
 	switch {
 	case ok:
 		v.Remaining = max(r.limit-t.used(), 0)

@@ -19,19 +19,26 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
 )
 
-func newRate(perMinute int, c limit.Counter, clock *limittest.Clock) *limit.Rate {
-	return limit.NewRate(perMinute, c, clock.Now).Patient()
+func newRate(perMinute int, s limit.Store, clock *limittest.Clock) *limit.Rate {
+	return limit.NewRate(perMinute, s, clock.Now).Patient()
+}
+
+// verdict is what a request without a payment is told, and what was wrong with the store.
+type verdict struct {
+	limit.Verdict
+	Err error
 }
 
 // allow sends a request without a payment.
-func allow(t *testing.T, r *limit.Rate, client string) limit.Verdict {
+func allow(t *testing.T, r *limit.Rate, client string) verdict {
 	return allowed(t.Context(), r, client)
 }
 
-func allowed(ctx context.Context, r *limit.Rate, client string) limit.Verdict {
-	q := limit.Request{Rate: r, Client: client, Warn: func(string, error) {}}
+func allowed(ctx context.Context, r *limit.Rate, client string) (v verdict) {
+	q := limit.Request{Rate: r, Client: client, Warn: func(_ string, err error) { v.Err = err }}
 	q.Admit(ctx)
-	return q.Verdict
+	v.Verdict = q.Verdict
+	return v
 }
 
 // passed sends n requests and returns how many may go on.
@@ -109,7 +116,7 @@ func TestRateRefused(t *testing.T) {
 	var s store
 	clock := at(12*time.Second + time.Millisecond)
 	r := newRate(300, &s, clock)
-	says := func(v limit.Verdict, state string) {
+	says := func(v interface{ Headers() (policy, state string) }, state string) {
 		t.Helper()
 		policy, got := v.Headers()
 		same(t, "policy", policy, `"default";q=300;w=60`)
@@ -124,7 +131,7 @@ func TestRateRefused(t *testing.T) {
 	if f := q.Admit(t.Context()); f == nil || f.Code != fault.RateLimited || f.Info().Status != http.StatusTooManyRequests || f.Wait() != wait || q.RetryAfter != wait {
 		t.Errorf("Admit = %+v, RetryAfter %s", f, q.RetryAfter)
 	}
-	says(q.Verdict, "r=0;t=48")
+	says(q, "r=0;t=48")
 	if !allow(t, r, "203.0.113.8").OK {
 		t.Error("another client is refused")
 	}
@@ -252,7 +259,7 @@ func TestRateStoreSlow(t *testing.T) {
 func TestRateClientHangsUp(t *testing.T) {
 	bubbled(t, 9, &store{Before: slow}, func(t *testing.T, r *limit.Rate) {
 		ctx, cancel := context.WithCancel(t.Context())
-		reported, waiting := make(chan error, 1), make(chan limit.Verdict, 1)
+		reported, waiting := make(chan error, 1), make(chan verdict, 1)
 		go func() { reported <- allowed(ctx, r, client).Err }()
 		synctest.Wait()
 		go func() { waiting <- allowed(ctx, r, client) }()

@@ -12,8 +12,7 @@ import (
 )
 
 // Request is one request as a Rate counts it. It implements x402.Meter: the Gate counts a
-// payment that is valid as far as the request shows, and Admit and Served count every
-// other request.
+// payment that is valid as far as the request shows, and Admit and Served all others.
 type Request struct {
 	Rate *Rate
 	// Client is who sends it, a ClientKey or a DocumentsKey, and Site the SiteKey that
@@ -25,7 +24,7 @@ type Request struct {
 
 	Verdict // what is known of the client by now
 	opened  bool
-	window  int64 // in which it was opened
+	window  time.Time // in which it was opened
 }
 
 // Admit is the fault of a request whose client is over its limit, and nil for one that may
@@ -43,8 +42,9 @@ func (q *Request) Admit(ctx context.Context) *fault.Error {
 }
 
 func (q *Request) allow(ctx context.Context) {
-	if q.Verdict = q.Rate.allow(ctx, q.Client); q.Err != nil {
-		q.Warn("rate limit store failed", q.Err)
+	var err error
+	if q.Verdict, err = q.Rate.allow(ctx, q.Client); err != nil {
+		q.Warn("rate limit store failed", err)
 	}
 }
 
@@ -77,9 +77,9 @@ func (q *Request) Open(ctx context.Context) error {
 	ok := !t.exceeds(r.undecided, r.limit, now)
 	if ok {
 		q.window = t.window
-		window, most := start(t.window), r.limit-t.unsent()
+		most := r.limit - t.unsent()
 		r.mu.Unlock()
-		total, counted, err := r.counter.Count(ctx, q.Site, window, Units{All: r.undecided, Open: r.undecided - 1}, most)
+		total, counted, err := r.store.Count(ctx, q.Site, q.window, Units{All: r.undecided, Open: r.undecided - 1}, most)
 		now = r.now()
 		r.mu.Lock()
 		if err != nil { // how much the client has used is not known
@@ -101,13 +101,12 @@ func (q *Request) Open(ctx context.Context) error {
 // report. After a failure the request weighs what it weighed before.
 func (q *Request) Close(ctx context.Context, atFault bool) {
 	r, now := q.Rate, q.Rate.now()
-	window := max(windowOf(now), q.window)
-	n := Units{All: 1 - r.undecided, Open: 1 - r.undecided}
-	switch {
-	case window > q.window && !atFault:
-		n = Units{} // in a window that has ended nothing is given back
-	case window > q.window:
-		n = Units{All: r.atFault} // a fault would cost nothing there: it counts in full now
+	window, n := q.window, Units{All: 1 - r.undecided, Open: 1 - r.undecided}
+	switch later := windowOf(now); {
+	case later.After(window) && !atFault:
+		window, n = later, Units{} // in a window that has ended nothing is given back
+	case later.After(window):
+		window, n = later, Units{All: r.atFault} // a fault would cost nothing there: it counts in full now
 	case atFault:
 		n.All = r.atFault - r.undecided
 	}
@@ -119,7 +118,7 @@ func (q *Request) Close(ctx context.Context, atFault bool) {
 		}
 	}
 	q.Verdict = r.of(q.Site, func(t *tally, now time.Time) Verdict {
-		if n != (Units{}) && err == nil && t.window == window {
+		if n != (Units{}) && err == nil && t.window.Equal(window) {
 			t.hear(total, now)
 		}
 		return r.verdict(t, now, true, r.undecided)
@@ -129,19 +128,14 @@ func (q *Request) Close(ctx context.Context, atFault bool) {
 // Verdict says whether a request may go on, and how its client stands.
 type Verdict struct {
 	OK bool
-	// RetryAfter is how long a refused client has to wait: two seconds while its
-	// undecided requests may give back what the refused one needs, and otherwise
-	// until its window ends.
+	// RetryAfter is how long a refused client has to wait: two seconds while its undecided
+	// requests may give enough back, and otherwise until its window ends.
 	RetryAfter time.Duration
 	// Limit is the units of a window, 0 when there is no limit, and Remaining how many
 	// more this environment would let pass by what it knows.
 	Limit, Remaining int
 	// Reset is the time until the window ends.
 	Reset time.Duration
-	// Err is why the store could not be asked: the verdict is then by what this
-	// environment counted on its own. It is nil while the store is not called after a
-	// failure (see Rate).
-	Err error
 }
 
 // The headers that say where a client stands
@@ -182,10 +176,9 @@ const Unknown = "unknown"
 // length, so longer text is not parsed.
 const maxRemote = 128
 
-// ClientKey names the client behind an address: an IPv4 address as it is, or
-// the /64 of an IPv6 address, which is the smallest network that is assigned, and whose
-// client may use every address in it. The address may have a port, brackets or a zone;
-// IPv4 mapped into IPv6 is IPv4. Anything else is Unknown. A key is at most 24
+// ClientKey names the client behind an address: an IPv4 address as it is, or the /64 of an
+// IPv6 address, the smallest network that is assigned. The address may have a port, brackets
+// or a zone; IPv4 mapped into IPv6 is IPv4. Anything else is Unknown. A key is at most 24
 // bytes of ASCII.
 func ClientKey(remoteAddr string) string { return keyOf(remoteAddr, 64) }
 

@@ -20,43 +20,23 @@ type Lease struct {
 	Until time.Time
 }
 
-// Leases keeps the leases of each operation. A call that returns an error may or
-// may not have taken effect. Memory and dynamo.Table implement it, and both pass
-// limittest.
-type Leases interface {
-	// Acquire adds a lease to an operation that has fewer than limit of them,
-	// expired ones included. Otherwise it adds nothing, and ok is false. held are
-	// all leases in no order: with the new one right after it was added, or as they
-	// were when it was refused or a moment later. A lease that is held already
-	// counts as added, so that an Acquire may be sent twice.
-	Acquire(ctx context.Context, operation string, l Lease, limit int) (held []Lease, ok bool, err error)
-
-	// Remove removes leases. It keeps a lease whose Until is another, and ignores
-	// one that does not exist.
-	Remove(ctx context.Context, operation string, leases ...Lease) error
-}
-
-// MaxCap is the highest cap. All leases of an operation are in one item of the store,
-// which each of its calls writes twice: DynamoDB charges more for a larger item, and
-// takes 1,000 write units a second for one.
+// MaxCap is the highest cap: all leases of an operation are in one item of the store, and
+// DynamoDB takes 1,000 write units a second for one.
 const MaxCap = 100
 
 const (
 	// tagLength and randomLength are the two parts of a lease id, in characters of 6 bits:
-	// the client by a hash, and what no other live lease of the client has. With them and an
-	// end in whole seconds the item of an operation with 50 leases stays below the 1,024
-	// bytes that one DynamoDB write unit pays for. A client that finds an address whose tag is
-	// another's can do no more than share that client's slots.
+	// a hash of the client, and what no other live lease of the client has. So the item of
+	// an operation with 50 leases stays below the 1,024 bytes that one DynamoDB write unit
+	// pays for. A client whose tag is another's shares that client's slots.
 	tagLength, randomLength = 6, 5
 
-	// clientShare is which part of the slots one client may hold: a quarter, and at
-	// least one slot. Two clients with a half each could keep everybody else out for as
-	// long as their calls take.
+	// clientShare is which part of the slots one client may hold: a quarter, and at least
+	// one slot.
 	clientShare = 4
 
-	// An acquisition that was refused because other clients hold more than their share
-	// is tried again after pauses, each twice as long as the one before: each of those
-	// clients is about to release what is above its share.
+	// An acquisition that was refused because other clients hold more than their share,
+	// which they are about to release, is tried again after pauses of growing length.
 	firstWait, lastWait = 10 * time.Millisecond, 80 * time.Millisecond
 )
 
@@ -65,16 +45,16 @@ const (
 type Slots struct {
 	operation       string
 	most, clientCap int
-	leases          Leases
+	store           Store
 	now             func() time.Time
 }
 
 // NewSlots returns the Slots of an operation, at most MaxCap.
-func NewSlots(operation string, most int, l Leases, now func() time.Time) *Slots {
+func NewSlots(operation string, most int, s Store, now func() time.Time) *Slots {
 	if most < 1 || most > MaxCap {
 		panic("limit.NewSlots: the cap is out of range")
 	}
-	return &Slots{operation, most, max(most/clientShare, 1), l, now}
+	return &Slots{operation, most, max(most/clientShare, 1), s, now}
 }
 
 // slot is an acquired lease.
@@ -83,18 +63,15 @@ type slot struct {
 	lease Lease
 }
 
-// Acquire implements x402.Slots: it takes a slot for a client, a SiteKey. The slot is free again at until or
-// less than a second later, even if this process dies; the work must have ended by
-// then. The error is a *fault.Error: overloaded when every slot is taken or, with a
-// separate message, when the client holds its share already, ledger_unavailable when
-// the store fails. After a failure the store may keep a lease that nobody holds until
-// it expires. It is not removed, because a second call to a store that just failed
-// would keep the client waiting, and could take effect before the first.
+// Acquire implements x402.Slots: it takes a slot for a client, a SiteKey. The slot is free
+// again at until or less than a second later, even if this process dies; the work must have
+// ended by then. The error is a *fault.Error: overloaded when every slot is taken or, with a
+// separate message, when the client holds its share already, ledger_unavailable when the
+// store fails, which may keep a lease that nobody holds until it expires.
 //
-// Acquire costs one write while there is room. When it is refused, it removes leases
-// that have expired and tries again. That a client exceeds its share shows after its
-// lease was added: it is removed at once, and clients that were refused because of it
-// try again.
+// Acquire costs one write while there is room. When it is refused, it removes leases that
+// have expired and tries again. That a client exceeds its share shows after its lease was
+// added: it is removed at once, and clients that were refused because of it try again.
 func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (interface{ Release(context.Context) error }, error) {
 	var unique [4]byte
 	rand.Read(unique[:]) // never fails
@@ -106,7 +83,7 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (in
 		return fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.operation, err))
 	}
 	for pause := firstWait; ; pause *= 2 {
-		held, ok, err := s.leases.Acquire(ctx, s.operation, mine.lease, s.most)
+		held, ok, err := s.store.Acquire(ctx, s.operation, mine.lease, s.most)
 		if err != nil {
 			return nil, failed(err)
 		}
@@ -127,7 +104,7 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (in
 			return nil, fault.New(fault.Overloaded, err)
 		}
 		if len(u.expired) > 0 {
-			if err := s.leases.Remove(ctx, s.operation, u.expired...); err != nil {
+			if err := s.store.Remove(ctx, s.operation, u.expired...); err != nil {
 				return nil, failed(err)
 			}
 		}
@@ -173,7 +150,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 // Release releases the slot. The error is for the log; a slot that is not released
 // expires.
 func (s *slot) Release(ctx context.Context) error {
-	if err := s.slots.leases.Remove(ctx, s.slots.operation, s.lease); err != nil {
+	if err := s.slots.store.Remove(ctx, s.slots.operation, s.lease); err != nil {
 		return fmt.Errorf("release a slot of %s: %w", s.slots.operation, err)
 	}
 	return nil

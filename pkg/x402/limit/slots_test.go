@@ -35,7 +35,7 @@ func newHarness(t *testing.T, most int) *harness {
 }
 
 // over is another environment of the same clock, with its own cap and store.
-func (b *harness) over(most int, s limit.Leases) *harness {
+func (b *harness) over(most int, s limit.Store) *harness {
 	other := *b
 	other.Slots = limit.NewSlots("dns", most, s, b.clock.Now)
 	return &other

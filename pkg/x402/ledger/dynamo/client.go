@@ -26,8 +26,8 @@ const (
 	// connection that died silently must not use up the whole call.
 	DefaultAttemptTimeout = 700 * time.Millisecond
 
-	// idleTimeout is short because Lambda freezes the process between
-	// invocations, and a connection that idled through a freeze is dead.
+	// idleTimeout is short because a connection that idled through a freeze of the
+	// process between two invocations is dead.
 	idleTimeout = 5 * time.Second
 	// maxReply is far above what an item of 400 KB needs in JSON.
 	maxReply = 4 << 20
@@ -35,12 +35,9 @@ const (
 	maxIdle = 64
 )
 
-// Open returns the table with a name or an ARN, which it looks at first. Its region,
-// credentials and endpoint are those of c, as config.LoadDefaultConfig of the AWS SDK finds
-// them for every program: in the environment (AWS_REGION, AWS_ENDPOINT_URL_DYNAMODB), in the
-// shared configuration, or from the machine that it runs on. Open creates nothing: a table
-// that is missing or lacks its key, its index or the end of old items (TTL) is an error that
-// says so.
+// Open returns the table with a name or an ARN, which it looks at first (see Check). Its
+// region, credentials and endpoint are those of c, as config.LoadDefaultConfig of the AWS SDK
+// finds them. Open creates nothing.
 //
 // Open needs the permissions dynamodb:DescribeTable and DescribeTimeToLive; what the
 // table does needs GetItem, PutItem and UpdateItem, and Query of its index and Scan for
@@ -78,9 +75,8 @@ func NewClient(c aws.Config) *dynamodb.Client {
 	return dynamodb.NewFromConfig(c, func(o *dynamodb.Options) { o.AccountIDEndpointMode = aws.AccountIDEndpointModeDisabled })
 }
 
-// Check returns an error that says what a table lacks of a Table: that it exists, its
-// key, its index, or the end of old items (TTL). It does not ask for the TTL of a server
-// that does not know it, as some local ones do not.
+// Check returns an error that says what a table lacks of a Table: that it exists, its key,
+// its index, or the end of old items (TTL), unless the server does not know that.
 func Check(ctx context.Context, client *dynamodb.Client, table string) error {
 	d, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
 	_, missing := errors.AsType[*types.ResourceNotFoundException](err)
@@ -148,11 +144,10 @@ func keys(attributes ...string) (schema []types.KeySchemaElement) {
 	return schema
 }
 
-// HTTPClient returns the HTTP client below a client of the AWS SDK. It bounds each
-// attempt in time, connecting included, and its reply to maxReply bytes. It keeps a
-// connection for another call for idle, which net/http compares with the wall clock, so
-// that the time counts that Lambda has the process frozen; 0 keeps none. It uses no
-// proxy of the environment and follows no redirect, which the API never sends.
+// HTTPClient returns the HTTP client below a client of the AWS SDK. It bounds each attempt in
+// time, connecting included, and its reply to maxReply bytes. It keeps a connection for
+// another call for idle, by the wall clock, so that the time counts for which Lambda has the
+// process frozen; 0 keeps none. It uses no proxy of the environment and follows no redirect.
 func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http.Client {
 	transport := &http.Transport{
 		// No TCP keepalive: no connection idles long enough to need one.
@@ -171,13 +166,10 @@ func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http
 	}
 }
 
-// attempts bounds each attempt. It reads the whole reply, so that one cut short
-// is a failed attempt, which the SDK repeats, and so that the connection is
-// free again when the call returns.
-//
-// A failed attempt takes all idle connections with it. Those that idled through
-// a freeze of less than the idle time may have died together, and the last
-// attempt must not wait for another of them.
+// attempts bounds each attempt. It reads the whole reply, so that one cut short is a failed
+// attempt, which the SDK repeats. A failed attempt takes all idle connections with it: those
+// that idled through a freeze may have died together, and the last attempt must not wait for
+// another of them.
 type attempts struct {
 	next     *http.Transport
 	timeout  time.Duration

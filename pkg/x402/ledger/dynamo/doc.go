@@ -13,8 +13,8 @@
 //
 // # Items
 //
-// The keys of each kind begin differently, and an item of another kind is not read as a
-// record. A program may keep items of other kinds in the table.
+// The keys of each kind begin differently. A program may keep items of other kinds in the
+// table.
 //
 //	<network>|<asset>|<payer>|<nonce>         a payment; <network> is a CAIP-2 name
 //	purchase|<network>|<asset>|<payer>|<id>   a purchase
@@ -31,42 +31,30 @@
 //
 // # The ledger
 //
-// Every write is a PutItem of the whole item under one of two conditions: the
-// key is absent, or the stored version is the one that was read. Every read is
-// consistent. A write whose replies were all lost is looked for once. There are no
-// transactions, no updates and no deletes. So what may replace what is decided by the
-// version alone, and the rules about money are all above, in package ledger.
-//
-// Not guaranteed: when a reply is lost and another writer replaces the record
-// before the request is sent again, the first writer is told that it lost
-// although its write was there for a moment.
+// Every write is a PutItem of the whole item under one of two conditions: the key is absent,
+// or the stored version is the one that was read. Every read is consistent. There are no
+// transactions, no updates and no deletes. A write whose replies were all lost is looked for
+// once; if another writer has replaced it meanwhile, the first is told that it lost.
 //
 // # The limits
 //
-// A slots item is written twice by each paid call. DynamoDB allows 1,000 write units a
-// second on it. A write takes one unit while up to 50 leases are held, and two with up
-// to 100: that is 500 paid calls a second, or 250. Beyond it the store fails, and the
-// call is answered ledger_unavailable.
+// A slots item is written twice by each paid call, and DynamoDB allows 1,000 write units a
+// second on it. A write takes one unit while up to 50 leases are held, and two with up to
+// 100: that is 500 paid calls a second, or 250. Beyond that a call is answered
+// ledger_unavailable.
 package dynamo
 
-// The attributes of an item that programs outside this package name; a test compares
-// those of the keys, the TTL and the index with the template's.
+// The attributes of an item that programs outside this package name, and the table's global
+// secondary index. AttrState and AttrOpen are reserved words: expressions need placeholders
+// for them.
 const (
-	// AttrKey is the partition key (S).
-	AttrKey = "pk"
-	// AttrExpiresAt is the TTL (N, unix seconds). DynamoDB deletes late, so the
-	// time in a record decides. Absent when there is none.
-	AttrExpiresAt = "expires_at"
-	// AttrState is a record's state (S), for operators. It is a reserved
-	// word: expressions need a placeholder for it.
-	AttrState = "state"
-	// IndexName is the table's global secondary index: AttrOpen and AttrLeaseUntil,
-	// keys only, and only the records that are not over.
-	IndexName = "open"
-	// AttrOpen is the partition key of the index (S), "open#<shard>" or
-	// "owed#<shard>"; absent in a record that is over. A reserved word too.
-	AttrOpen = "open"
-	// AttrLeaseUntil is the sort key of the index (N, unix milliseconds of the
-	// record's ListedAt, rounded up), there when AttrOpen is.
+	AttrKey       = "pk"         // the partition key (S)
+	AttrExpiresAt = "expires_at" // the TTL (N, unix seconds); absent when there is none
+	AttrState     = "state"      // a record's state (S), for operators
+	IndexName     = "open"       // of AttrOpen and AttrLeaseUntil: the records that are not over
+	// AttrOpen is the partition key of the index (S), "open#<shard>" or "owed#<shard>",
+	// and AttrLeaseUntil its sort key (N, unix milliseconds of the record's ListedAt,
+	// rounded up). They are absent in a record that is over.
+	AttrOpen       = "open"
 	AttrLeaseUntil = "lease_until"
 )

@@ -20,11 +20,9 @@ import (
 // differ, and short, because its key holds an address.
 const keepCounts = 10 * time.Minute
 
-// Count implements limit.Counter, with one update, and a consistent read after a
-// refusal where the server does not return the old item with a failed condition. What
-// is unbounded is not sent twice: an addition whose reply was lost would count twice.
-// The units of a payment may: better a client with fewer units than a payer who is
-// turned away.
+// Count implements limit.Store. What is unbounded is not sent twice: an addition whose
+// reply was lost would count twice. The units of a payment may: better a client with fewer
+// units than a payer who is turned away.
 func (t *Table) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
 	in := &dynamodb.UpdateItemInput{
 		Key:              keyed("rate|" + client + "|" + strconv.FormatInt(window.Unix(), 10)),
@@ -57,9 +55,7 @@ func (t *Table) Count(ctx context.Context, client string, window time.Time, n li
 	return limit.Units{All: *counted.Requests, Open: *counted.Undecided}, ok, nil
 }
 
-// Acquire implements limit.Leases, with one update, whose reply carries the new item; a
-// refusal costs a consistent read on top where the server does not return the old item
-// with a failed condition.
+// Acquire implements limit.Store.
 func (t *Table) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
 	now, ok, err := t.update(ctx, &dynamodb.UpdateItemInput{
 		Key: keyed("slots|" + operation), UpdateExpression: aws.String("ADD slots :lease"),
@@ -75,7 +71,7 @@ func (t *Table) Acquire(ctx context.Context, operation string, l limit.Lease, mo
 	return held, err == nil && (ok || slices.Contains(held, limit.Lease{ID: l.ID, Until: l.Until.UTC()})), err
 }
 
-// Remove implements limit.Leases, with one update.
+// Remove implements limit.Store.
 func (t *Table) Remove(ctx context.Context, operation string, leases ...limit.Lease) error {
 	if len(leases) == 0 {
 		return nil
@@ -127,8 +123,9 @@ func leasesOf(it item) (leases []limit.Lease, err error) {
 	return leases, nil
 }
 
-// update sends an update. It returns the item as the update left it, or, where ok says
-// that its condition does not hold, as it was then or a moment later.
+// update sends an update. It returns the item as the update left it, or, where ok says that
+// its condition does not hold, as it was then, or a moment later where the server does not
+// return the old item with a failed condition.
 func (t *Table) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (now item, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -28,10 +28,8 @@ const (
 	listTimeout = 15 * time.Second
 )
 
-// List implements ledger.Index. It asks every partition of a list for as much as is
-// wanted in all, since one of them may hold it all, and merges. A record that was written
-// between two pages may be in both. DynamoDB brings the index up to date after the table,
-// so it can be behind by some moments.
+// List implements ledger.Index. It asks every partition of a list for as much as is wanted
+// in all, since one of them may hold it all, and merges.
 func (t *Table) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -108,15 +106,10 @@ func ceilMilli(t time.Time) int64 {
 	return ms
 }
 
-// Page implements ledger.Rows. It scans the table: what nobody needs but an operator, who
-// looks up one payer or makes the books of a day, is not worth an index that every payment
-// pays for. It ends with its context.
-//
-// DynamoDB charges a scan by the size of the items: some 0.3 units for a payment that was
-// answered with 1 KB, and its purchase, or twice that where the read is consistent. So a
-// million payments a month, which are kept for 35 days, cost 5 cents for each day's books;
-// an index by day would cost each of them a write unit or two, which is 63 cents to $1.25
-// a million.
+// Page implements ledger.Rows. It scans the table, and ends with its context. DynamoDB
+// charges some 0.3 read units for a payment that was answered with 1 KB, and its purchase,
+// or twice that where the read is consistent: with a million payments a month the books of a
+// day cost 5 cents. An index by day would cost 63 cents to $1.25 a million payments.
 func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p ledger.Page, err error) {
 	if err := ctx.Err(); err != nil || limit <= 0 {
 		return p, err
@@ -151,10 +144,7 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 }
 
 // keyOf is the key of an item; empty where there is none.
-func keyOf(it item) string {
-	key, _ := it[AttrKey].(*types.AttributeValueMemberS)
-	if key == nil {
-		return ""
-	}
-	return key.Value
+func keyOf(it item) (key string) {
+	_ = attributevalue.Unmarshal(it[AttrKey], &key) // a key is a string
+	return key
 }

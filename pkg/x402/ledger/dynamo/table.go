@@ -44,12 +44,15 @@ type Table struct {
 
 	api         API
 	name        string
-	compressors sync.Pool
+	compressors sync.Pool // of what packs records: each is large
 }
 
 // New returns the table with a name or an ARN, without a look at it (see Open and Check).
 func New(api API, name string) *Table {
-	return &Table{Timeout: DefaultTimeout, api: api, name: name, compressors: sync.Pool{New: newCompressor}}
+	return &Table{Timeout: DefaultTimeout, api: api, name: name, compressors: sync.Pool{New: func() any {
+		w, _ := flate.NewWriterDict(nil, flate.DefaultCompression, []byte(dictionary)) // fails for another level only
+		return w
+	}}}
 }
 
 // Fetch implements ledger.Store.
@@ -82,9 +85,8 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (stands *ledger.Record
 		return &r, nil
 	}
 	// A write whose replies were all lost is looked for, in what is left of the call's
-	// time. Without that a claim would stand whose owner was told that there is none, and
-	// its payer would wait for a lease that nobody holds. That it is not found proves
-	// nothing: it may still be on its way.
+	// time, so that no payer waits for a lease that nobody holds. That it is not found
+	// proves nothing: it may still be on its way.
 	if held, _ := t.held(ctx, r.Key, nil); held != nil && held.WriteID == r.WriteID {
 		return held, nil
 	}
@@ -192,10 +194,9 @@ func decode(key string, it item) (*ledger.Record, error) {
 	return r, nil
 }
 
-// DynamoDB charges a write by whole kilobytes of the item. A record's JSON form
-// has about 1.7 KB, most of it hexadecimal digits and the same field names every
-// time. Compressed with a preset dictionary it has a third of that, so that a
-// claim and a settlement cost one write unit each, and not two.
+// DynamoDB charges a write by whole kilobytes of the item. A record's JSON form has about
+// 1.7 KB. Compressed with a preset dictionary it has a third of that, so that a claim and a
+// settlement cost one write unit each, and not two.
 
 // packing is the first byte of a packed record: DEFLATE (RFC 1951) with the
 // preset dictionary below.
@@ -219,12 +220,6 @@ const dictionary = `"last_fault":{"code":"","message":""},"refusals":1,"refused_
 	`"receipt":{"transaction":"0x","payer":"0x","network":"eip155:8453"},"lookups":1,"lookup_at":"2026-` +
 	`","answer":{"status":200,"encoding":"gzip","stored":true},"valid_before":"2026-` +
 	`","created_at":"2026-11-22T12:00:00.123456789Z","updated_at":"2026-","settled_at":"2026-","answered_at":"2026-","expires_at":"2026-"}`
-
-// newCompressor returns what packs records. It is large, and kept from one to the next.
-func newCompressor() any {
-	w, _ := flate.NewWriterDict(nil, flate.DefaultCompression, []byte(dictionary)) // fails for another level only
-	return w
-}
 
 // pack returns what the table keeps of the JSON form of a record.
 func (t *Table) pack(doc []byte) []byte {

@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"time"
 
 	"modernc.org/sqlite"
@@ -63,8 +62,7 @@ type Store struct {
 	writer                     *sql.Conn     // the connection that writes, in turn
 	begin, insert, update, end *sql.Stmt     // of the writer
 	turn                       chan struct{} // holds one of those that write
-	mu                         sync.Mutex
-	waiting                    []*change
+	waiting                    chan *change  // received from by the one that has the turn
 }
 
 // Open opens the ledger at path, and creates it with its folder, readable by this
@@ -82,7 +80,7 @@ func Open(path string) (*Store, error) {
 	}
 	db.SetMaxOpenConns(maxOpen)
 	db.SetMaxIdleConns(maxOpen)
-	s := &Store{db: db, turn: make(chan struct{}, 1)}
+	s := &Store{db: db, turn: make(chan struct{}, 1), waiting: make(chan *change, maxCommit)}
 	if err := s.open(context.Background()); err != nil {
 		if err = wrap("open "+path, err); errors.Is(err, ledger.ErrCorrupt) {
 			err = fmt.Errorf("%w (%w)%s", ErrUnreadable, err, advice)
@@ -112,10 +110,9 @@ func create(path string) error {
 	return f.Close()
 }
 
-// mostChecked is how many pages of 4 KB a file may have that is checked as a whole when it
-// is opened. That takes some 12 s for 1,000,000 records, with the operator waiting. In a
-// larger file a damaged page is noticed when it is read, by SQLite or by the checksum of
-// a record.
+// mostChecked is how many pages of 4 KB a file may have that is checked as a whole when it is
+// opened: a check takes some 12 s for 1,000,000 records. In a larger file a damaged page is
+// noticed when it is read, by SQLite or by the checksum of a record.
 const mostChecked = 1 << 16
 
 // prepare checks a file, and makes the table in one that is empty. It changes no other.
@@ -202,17 +199,14 @@ type result struct {
 
 // Put implements ledger.Store. Writes that wait for the same transaction to end share the
 // next one, and with it its sync to disk: the first of them that has its turn commits for
-// all. Only the end of the transaction says whether a change was written, so that nothing
-// else is waited for.
+// all.
 func (s *Store) Put(ctx context.Context, r ledger.Record) (stands *ledger.Record, err error) {
 	values, err := encode(r)
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, wrap("put", err)
 	}
 	c := &change{r, values, make(chan result, 1)}
-	s.mu.Lock()
-	s.waiting = append(s.waiting, c)
-	s.mu.Unlock()
+	s.waiting <- c // where it is full, one of those that wait in it has the turn or takes it
 	for {
 		select {
 		case o := <-c.done:
@@ -223,26 +217,22 @@ func (s *Store) Put(ctx context.Context, r ledger.Record) (stands *ledger.Record
 	}
 }
 
-// lead commits what waits, in the turn that the caller has taken.
+// lead commits what waits, in the turn that the caller has taken. Goroutines that are ready
+// to run go first, because each may bring a change: a commit costs as much as several
+// requests.
 func (s *Store) lead() {
 	defer func() { <-s.turn }()
-	if changes := s.gather(); len(changes) > 0 {
-		s.commit(changes)
-	}
-}
-
-// gather takes the changes that wait. Goroutines that are ready to run have their turn
-// first, because each may bring a change: a commit costs as much as several requests.
-func (s *Store) gather() (changes []*change) {
-	for {
+	var changes []*change
+	for more := true; more; {
 		runtime.Gosched()
-		s.mu.Lock()
 		n := min(len(s.waiting), maxCommit-len(changes))
-		changes, s.waiting = append(changes, s.waiting[:n]...), s.waiting[n:]
-		s.mu.Unlock()
-		if n == 0 {
-			return changes
+		for range n {
+			changes = append(changes, <-s.waiting)
 		}
+		more = n > 0
+	}
+	if len(changes) > 0 {
+		s.commit(changes)
 	}
 }
 

@@ -104,7 +104,7 @@ func sorted(leases []limit.Lease) []limit.Lease {
 }
 
 // acquire adds a lease that there is room for.
-func acquire(t *testing.T, s limit.Leases, operation string, l limit.Lease, most int) {
+func acquire(t *testing.T, s limit.Store, operation string, l limit.Lease, most int) {
 	t.Helper()
 	if held, ok, err := s.Acquire(t.Context(), operation, l, most); err != nil || !ok {
 		t.Fatalf("Acquire of %s = %v, %v, %v", l.ID, held, ok, err)

@@ -36,7 +36,7 @@ func (w *Watched) Calls() []Call {
 	return calls
 }
 
-// Acquire implements limit.Leases.
+// Acquire implements limit.Store.
 func (w *Watched) Acquire(ctx context.Context, operation string, l limit.Lease, most int) (held []limit.Lease, ok bool, err error) {
 	err = w.do(ctx, Call{Verb: "acquire", Of: operation}, func() error {
 		held, ok, err = w.Memory.Acquire(ctx, operation, l, most)
@@ -45,12 +45,12 @@ func (w *Watched) Acquire(ctx context.Context, operation string, l limit.Lease, 
 	return held, ok, err
 }
 
-// Remove implements limit.Leases.
+// Remove implements limit.Store.
 func (w *Watched) Remove(ctx context.Context, operation string, leases ...limit.Lease) error {
 	return w.do(ctx, Call{Verb: "remove", Of: operation}, func() error { return w.Memory.Remove(ctx, operation, leases...) })
 }
 
-// Count implements limit.Counter.
+// Count implements limit.Store.
 func (w *Watched) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (total limit.Units, ok bool, err error) {
 	err = w.do(ctx, Call{"count", client, n.All}, func() error {
 		total, ok, err = w.Memory.Count(ctx, client, window, n, most)
