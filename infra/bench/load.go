@@ -116,7 +116,7 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 
 // measure plays targets in turn for a second each, in alternating order, and returns medians. A
 // first round that does not count finds out how many requests that are.
-func (s site) measure(clients int, targets ...target) (medians []round) {
+func (s *site) measure(clients int, targets ...target) (medians []round) {
 	const leastRequests, mostRequests = 100, 20_000
 	least := max(leastRequests, 4*clients)
 	sizes := make([]int, len(targets))

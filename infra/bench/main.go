@@ -61,33 +61,48 @@ func caught(err *error) {
 	}
 }
 
-func run(ctx context.Context, arguments []string) (err error) {
-	defer caught(&err)
-	switch command := append(arguments, "")[0]; command {
-	case "table":
-		runTable(ctx, arguments[1:])
-		return nil
-	case "peers":
-		return runPeers(arguments[1:])
-	case "shop":
-		return runShop(ctx, arguments[1:])
-	case "bare":
-		return runBare(ctx, arguments[1:])
-	}
-	return errors.New("usage: bench table | bench peers | bench shop | bench bare (make bench builds what they need)")
-}
-
+// site is what is measured, where, and what came of it by now.
 type site struct {
 	ctx           context.Context
 	dir           string // of this run's files
 	facilitator   string
 	runs, records int
 	rtt           time.Duration
+	sections      []*section
+}
+
+func run(ctx context.Context, arguments []string) (err error) {
+	defer caught(&err)
+	s := &site{ctx: ctx}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.IntVar(&s.runs, "runs", 15, "table: how often each thing is measured")
+	flags.DurationVar(&s.rtt, "rtt", 50*time.Millisecond, "table: how far away everything is for the lookups")
+	flags.IntVar(&s.records, "records", 1_000_000, "table: payments in the largest ledger")
+	only := flags.String("only", "", "table: measure this part alone, and write nothing: lookups, http, parts, growth, handlers, functions, table, limits, cost")
+	resolver := flags.String("resolver", "1.1.1.1", "peers: the resolver that a DNS question goes to")
+	bootstrap := flags.String("bootstrap", "", "peers: URL of the RDAP bootstrap file")
+	file := flags.String("file", "", "shop: the ledger; bare: the answer")
+	flags.StringVar(&s.facilitator, "facilitator", "", "shop, bare: URL of the facilitator")
+	command := append(arguments, "")[0]
+	check(flags.Parse(arguments[min(1, len(arguments)):]))
+	switch command {
+	case "table":
+		s.measureAll(*only)
+	case "peers":
+		return ask(peers(*resolver, *bootstrap)[flags.Arg(0)], flags.Arg(1))
+	case "shop":
+		s.sell(*file)
+	case "bare":
+		s.repeat(*file)
+	default:
+		return errors.New("usage: bench table | bench peers | bench shop | bench bare (make bench builds what they need)")
+	}
+	return nil
 }
 
 func progress(format string, v ...any) { fmt.Fprintf(os.Stderr, "measuring "+format+" ...\n", v...) }
 
-func (s site) output(dir, name string, arguments ...string) string {
+func (s *site) output(dir, name string, arguments ...string) string {
 	cmd := exec.CommandContext(s.ctx, name, arguments...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
@@ -97,35 +112,28 @@ func (s site) output(dir, name string, arguments ...string) string {
 	return string(out)
 }
 
-// runTable measures everything and writes the table.
-func runTable(ctx context.Context, arguments []string) {
+// measureAll measures everything, or one part only, and writes the table.
+func (s *site) measureAll(only string) {
 	facilitator := newFacilitator()
 	defer facilitator.Close()
-	s := site{ctx: ctx, dir: must(os.MkdirTemp("", "bench")), facilitator: facilitator.URL}
+	s.dir, s.facilitator = must(os.MkdirTemp("", "bench")), facilitator.URL
 	defer func() { _ = os.RemoveAll(s.dir) }() // of a temporary folder
-	flags := flag.NewFlagSet("table", flag.ContinueOnError)
-	flags.IntVar(&s.runs, "runs", 15, "how often each thing is measured")
-	flags.DurationVar(&s.rtt, "rtt", 50*time.Millisecond, "how far away everything is for the lookups")
-	flags.IntVar(&s.records, "records", 1_000_000, "payments in the largest ledger")
-	only := flags.String("only", "", "measure this part alone, and write nothing: lookups, http, parts, growth, handlers, functions, table, limits, cost")
-	check(flags.Parse(arguments))
 	where := machine()
-	var all []section
 	for _, p := range []struct {
 		name    string
-		measure func() []section
+		measure func()
 	}{
 		{"lookups", s.lookups}, {"http", s.middleware}, {"parts", s.parts}, {"growth", s.growth}, {"handlers", s.handlers},
 		{"functions", s.functions}, {"table", s.table}, {"limits", s.limits}, {"cost", s.cost},
 	} {
 		// Network namespaces are Linux's.
-		if *only == p.name || *only == "" && (p.name != "lookups" || runtime.GOOS == "linux") {
-			all = append(all, p.measure()...)
+		if only == p.name || only == "" && (p.name != "lookups" || runtime.GOOS == "linux") {
+			p.measure()
 		}
 	}
-	table := markdown(where, all)
+	table := markdown(where, s.sections)
 	must(os.Stdout.WriteString(table))
-	if *only == "" {
+	if only == "" {
 		check(os.WriteFile("infra/bench/table.md", []byte(table), 0o644)) //nolint:gosec // a document
 	}
 }

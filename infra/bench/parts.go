@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -40,23 +39,19 @@ type copied struct {
 	Settle []byte
 }
 
-// runBare serves one answer by net/http and writes one log line for each request, as
-// the service does. It is what a challenge and a paid call cost at least.
-func runBare(ctx context.Context, arguments []string) error {
-	flags := flag.NewFlagSet("bare", flag.ContinueOnError)
-	answer := flags.String("answer", "", "file with the answer")
-	facilitator := flags.String("facilitator", "", "URL of the facilitator")
-	check(flags.Parse(arguments))
+// repeat serves one answer by net/http and writes one log line for each request, as the
+// service does. It is what a challenge and a paid call cost at least.
+func (s *site) repeat(answer string) {
 	var c copied
-	check(json.Unmarshal(must(os.ReadFile(*answer)), &c))
+	check(json.Unmarshal(must(os.ReadFile(answer)), &c))
 	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
 	// The service opens a connection for each settlement, too: one that was kept can end
 	// under it, and leave the payment in doubt.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
 		if len(c.Settle) > 0 {
-			res, err := client.Do(must(http.NewRequestWithContext(r.Context(), http.MethodPost, *facilitator+"/settle", bytes.NewReader(c.Settle))))
+			res, err := client.Do(must(http.NewRequestWithContext(r.Context(), http.MethodPost, s.facilitator+"/settle", bytes.NewReader(c.Settle))))
 			check(err)
 			defer res.Body.Close()
 			_, _ = io.Copy(io.Discard, res.Body)
@@ -69,11 +64,10 @@ func runBare(ctx context.Context, arguments []string) error {
 		log.LogAttrs(r.Context(), slog.LevelInfo, "request", slog.String("operation", "ping"), slog.String("method", r.Method),
 			slog.Int("status", c.Status), slog.Duration("took", time.Since(begun)))
 	}))
-	return nil
 }
 
 // bare starts a server that gives the answer that a target gives to its next request.
-func (s site) bare(t target, settle []byte) *server {
+func (s *site) bare(t target, settle []byte) *server {
 	request := t.make()
 	conn := must(new(net.Dialer).DialContext(s.ctx, "tcp", t.server.host()))
 	defer conn.Close()
@@ -84,7 +78,7 @@ func (s site) bare(t target, settle []byte) *server {
 	body := must(io.ReadAll(io.LimitReader(res.Body, maxAnswer)))
 	name := filepath.Join(s.dir, strings.ReplaceAll(t.name, " ", "-")+".json")
 	check(os.WriteFile(name, must(json.Marshal(copied{res.StatusCode, res.Header, body, settle})), 0o600))
-	return s.self("bare", "-answer", name)
+	return s.self("bare", name)
 }
 
 // each is the server's processor time of one request.
@@ -93,12 +87,12 @@ func (r round) each() time.Duration {
 }
 
 // parts compares processor time with that of what a call cannot do without.
-func (s site) parts() []section {
+func (s *site) parts() {
 	progress("the parts of a call")
 	mine := s.ours(filepath.Join(s.dir, "parts.db"))
 	defer mine.stop()
 	b := newBuyer()
-	all := section{title: fmt.Sprintf("Processor time of the server, %d clients, beside what a call cannot do without", targetClients)}
+	all := s.section("Processor time of the server, %d clients, beside what a call cannot do without", targetClients)
 	add := func(what string, whole, least time.Duration, parts string, most float64) {
 		r := all.add(what, "%s", micros(whole))
 		r.Beside, r.Ratio = fmt.Sprintf("%s: %s", parts, micros(least)), fmt.Sprintf("%.2f", whole.Seconds()/least.Seconds())
@@ -123,7 +117,6 @@ func (s site) parts() []section {
 	add("paid ping", m[0].each(), web+recovery+decoding+commit,
 		fmt.Sprintf("HTTP in, and out over a new connection %s, one recovery of a signature %s, strict decoding of the payment %s, one durable commit shared by %d %s; together",
 			micros(web), micros(recovery), micros(decoding), targetClients, micros(commit)), targetPaid)
-	return []section{all}
 }
 
 func micros(d time.Duration) string { return fmt.Sprintf("%d µs", d.Microseconds()) }
@@ -155,7 +148,7 @@ func alone(n, goroutines int, do func(i int)) time.Duration {
 	return (used() - before) / time.Duration(n)
 }
 
-func (s site) recovery() time.Duration {
+func (s *site) recovery() time.Duration {
 	key := must(secp256k1.GeneratePrivateKey())
 	digest := make([]byte, 32)
 	must(rand.Read(digest))
@@ -166,11 +159,11 @@ func (s site) recovery() time.Duration {
 	})
 }
 
-func (s site) decoding(header string) time.Duration {
+func (s *site) decoding(header string) time.Duration {
 	return alone(5000, 1, func(int) { must(x402.DecodePayment(header)) })
 }
 
-func (s site) commit(r ledger.Record) time.Duration {
+func (s *site) commit(r ledger.Record) time.Duration {
 	store := must(file.Open(filepath.Join(s.dir, "commit.db")))
 	defer func() { check(store.Close()) }()
 	return alone(10_000, targetClients, func(i int) {

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -36,18 +35,14 @@ type answer struct {
 	Error string  `json:"error"`
 }
 
-// runPeers does a lookup by well-known libraries and tools, and prints as JSON what each took. Package
+// ask does a lookup by well-known libraries and tools, and prints as JSON what each took. Package
 // simnet starts it where the service is. Each asks twice, so that what a library keeps, such as
 // the registries' bootstrap, is there as it is in the service.
-func runPeers(arguments []string) error {
-	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
-	resolver := flags.String("resolver", "1.1.1.1", "the resolver that a DNS question goes to")
-	bootstrap := flags.String("bootstrap", "", "URL of the RDAP bootstrap file")
-	check(flags.Parse(arguments))
+func ask(all []peer, domain string) error {
 	answers := []answer{}
-	for _, p := range peers(*resolver, *bootstrap)[flags.Arg(0)] {
-		p.timeOf(flags.Arg(1))
-		answers = append(answers, p.timeOf(flags.Arg(1)))
+	for _, p := range all {
+		p.timeOf(domain)
+		answers = append(answers, p.timeOf(domain))
 	}
 	return json.NewEncoder(os.Stdout).Encode(answers)
 }
@@ -113,10 +108,7 @@ func certificate(ctx context.Context, domain string) error {
 func head(ctx context.Context, domain string) error {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, http.MethodHead, "https://"+domain+"/", http.NoBody)
-	if err != nil {
-		return err
-	}
+	r := must(http.NewRequestWithContext(ctx, http.MethodHead, "https://"+domain+"/", http.NoBody))
 	res, err := (&http.Client{Transport: transport}).Do(r)
 	if err != nil {
 		return err

@@ -15,13 +15,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-func (s site) lookups() []section {
+func (s *site) lookups() {
 	progress("lookups with a round trip of %s", s.rtt)
 	file := filepath.Join(s.dir, "lookups.json")
 	s.output("infra/simnet", must(filepath.Abs("build/simnet.test")),
 		"-rtt", s.rtt.String(), "-runs", strconv.Itoa(s.runs), "-peers", must(os.Executable()), "-rows", file)
-	rows := readRows(file)
-	return []section{{"Lookups over their round trips, from a warm process", rows}}
+	s.section("Lookups over their round trips, from a warm process").rows = readRows(file)
 }
 
 // Targets of the design's table of numbers.
@@ -62,13 +61,13 @@ func counted(n int, what string) string {
 }
 
 // middleware compares with @x402/express, and calls of tools with those over HTTP.
-func (s site) middleware() []section {
+func (s *site) middleware() {
 	mine, theirs := s.ours(filepath.Join(s.dir, "ledger.db")), s.express()
 	defer mine.stop()
 	defer theirs.stop()
 	b := newBuyer()
 	paid := b.payments(mine)
-	web := section{title: "Requests a second over HTTP: a durable ledger in a file, beside a middleware that keeps none"}
+	web := s.section("Requests a second over HTTP: a durable ledger in a file, beside a middleware that keeps none")
 	for _, c := range []struct {
 		what         string
 		ours, theirs target
@@ -91,23 +90,22 @@ func (s site) middleware() []section {
 		}
 	}
 	progress("a shop")
-	shop := s.self("shop", "-ledger", filepath.Join(s.dir, "shop.db"))
+	shop := s.self("shop", filepath.Join(s.dir, "shop.db"))
 	defer shop.stop()
 	m := s.measure(targetClients, b.payments(shop), paid)
 	web.compare("paid calls of a handler that is sold, "+counted(targetClients, "client"), m[0], "paid pings", m[1]).
 		held("≥ 1", m[0].perSecond >= m[1].perSecond)
-	tools := section{title: fmt.Sprintf("The Model Context Protocol beside HTTP, %d clients", targetClients)}
+	tools := s.section("The Model Context Protocol beside HTTP, %d clients", targetClients)
 	for _, c := range []struct{ tool, plain target }{{calls(mine), challenges(mine)}, {b.paidCalls(mine), paid}} {
 		progress("%s", c.tool.name)
 		m := s.measure(targetClients, c.tool, c.plain)
 		tools.compare(c.tool.name, m[0], "HTTP "+c.plain.name, m[1])
 	}
-	return []section{web, tools}
 }
 
 // growth compares paid pings on ledgers of several sizes.
-func (s site) growth() []section {
-	grown := section{title: fmt.Sprintf("Paid pings a second as the ledger grows, %d clients", targetClients)}
+func (s *site) growth() {
+	grown := s.section("Paid pings a second as the ledger grows, %d clients", targetClients)
 	b := newBuyer()
 	left := s.sample(b)
 	sizes := []int{10, s.records / 10, s.records}
@@ -123,11 +121,10 @@ func (s site) growth() []section {
 		grown.compare(counted(n, "payment")+" in the ledger", m[i+1], fmt.Sprint(sizes[0]), m[0]).
 			held(fmt.Sprintf("≥ %.2f", targetGrowth), m[i+1].perSecond >= targetGrowth*m[0].perSecond)
 	}
-	return []section{grown}
 }
 
 // figures are what tests or benchmarks of a package report by name, so many of each.
-func (s site) figures(pkg string, arguments ...string) func(count int, name string) []float64 {
+func (s *site) figures(pkg string, arguments ...string) func(count int, name string) []float64 {
 	all := parseFigures(s.output(".", "go", append([]string{"test", "-vet=off", pkg}, arguments...)...))
 	return func(count int, name string) []float64 {
 		if len(all[name]) != count {
@@ -138,7 +135,7 @@ func (s site) figures(pkg string, arguments ...string) func(count int, name stri
 }
 
 // benchmarks is figures of benchmarks.
-func (s site) benchmarks(pkg, pattern string) func(name, unit string) float64 {
+func (s *site) benchmarks(pkg, pattern string) func(name, unit string) float64 {
 	all := s.figures(pkg, "-run", "^$", "-bench", pattern, "-benchmem")
 	return func(name, unit string) float64 { return all(1, name+" "+unit)[0] }
 }
@@ -170,11 +167,11 @@ func parseFigures(out string) map[string][]float64 {
 	return all
 }
 
-func (s site) handlers() []section {
+func (s *site) handlers() {
 	progress("handlers")
 	b := s.benchmarks("./infra/local/e2e", "^Benchmark(Challenge|ToolChallenge|PaidDNS|Memory)$")
 	micros := func(name string) float64 { return b(name, "ns/op") / 1000 }
-	one := section{title: "Handlers alone"}
+	one := s.section("Handlers alone")
 	for _, c := range []struct {
 		what, name string
 		most       float64
@@ -187,10 +184,9 @@ func (s site) handlers() []section {
 	one.add("paid DNS lookup, ledger in memory, facilitator and resolver on loopback", "%.0f µs", micros("PaidDNS"))
 	one.add("the same with 512 MB's share of a processor", "%.1f ms", paid).held("≤ 20 ms", paid <= 20)
 	one.add("memory of the dns function after 1,000 paid requests", "%.0f MB", memory).held("≤ 64 MB", memory <= 64)
-	return []section{one}
 }
 
-func (s site) functions() []section {
+func (s *site) functions() {
 	progress("cold starts")
 	const starts = 15
 	measured := s.figures("./infra", "-v", "-run", "^TestColdStartAsksNobody$", fmt.Sprint("-count=", starts))
@@ -198,7 +194,7 @@ func (s site) functions() []section {
 	for _, op := range catalog.All() {
 		slugs = append(slugs, op.Slug)
 	}
-	cold := section{title: "Functions started from nothing: the built binary behind a Runtime API"}
+	cold := s.section("Functions started from nothing: the built binary behind a Runtime API")
 	for _, slug := range slugs {
 		f, first := measured(2*starts, slug), 0.0 // microseconds and bytes, in turn
 		for i := range starts {
@@ -213,13 +209,12 @@ func (s site) functions() []section {
 		cold.add(slug, "first answer after %.0f ms, binary %.1f MB", first, size).
 			held(fmt.Sprintf("≤ 30 ms, ≤ %.0f MB", most), first <= 30 && size <= most)
 	}
-	return []section{cold}
 }
 
-func (s site) table() []section {
+func (s *site) table() {
 	progress("write units")
 	counted := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestPaidUnits$")
-	units := section{title: "A paid request on DynamoDB, all tables and the index included, with a receipt"}
+	units := s.section("A paid request on DynamoDB, all tables and the index included, with a receipt")
 	for _, c := range []struct {
 		name string
 		most float64
@@ -228,14 +223,13 @@ func (s site) table() []section {
 		units.add("paid "+c.name, "%.0f write units in %.0f writes, %.0f calls in sequence: %.0f ms at 3 ms a call", f[0], f[1], f[2], 3*f[2]).
 			held(fmt.Sprintf("≤ %.0f units, ≤ 5 calls", c.most), f[0] <= c.most && f[2] <= 5)
 	}
-	return []section{units}
 }
 
 // limits are payments at growing rates over a model of DynamoDB's limits.
-func (s site) limits() []section {
+func (s *site) limits() {
 	progress("a model of DynamoDB's limits")
 	sold := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestCapacity$", "-capacity")
-	most := section{title: "Paid lookups a second on a model of DynamoDB's limits: 1,000 write units a second for an item or an index partition"}
+	most := s.section("Paid lookups a second on a model of DynamoDB's limits: 1,000 write units a second for an item or an index partition")
 	for _, name := range []string{"10_a_second", "100_a_second", "1000_a_second", "1000_a_second_and_ping", "10000_a_second", "10000_a_second_and_ping"} {
 		f, ping := sold(7, name), strings.HasSuffix(name, "ping")
 		what := thousands(f[0]) + " a second of dns" + map[bool]string{true: " and ping, half each"}[ping]
@@ -245,21 +239,19 @@ func (s site) limits() []section {
 			r.held("100 %, none refused", f[1] == 100 && f[4]+f[6] == 0)
 		}
 	}
-	return []section{most}
 }
 
 // cost is what calls cost by AWS's list prices, of which the README has a table.
-func (s site) cost() []section {
+func (s *site) cost() {
 	progress("what calls cost")
 	b := s.benchmarks("./pkg/service", "^BenchmarkCost$")
-	prices := section{title: "A million calls by AWS's list prices in us-east-1, at the memory of the template"}
+	prices := s.section("A million calls by AWS's list prices in us-east-1, at the memory of the template")
 	for _, name := range []string{"challenge", "paid-call", "refused-payment"} {
 		f := func(unit string) float64 { return b("Cost/"+name, unit) }
 		prices.add(strings.ReplaceAll(name, "-", " "),
 			"$%.2f: %.4g GB-s, %.0f write and %.0f read units, %.0f bytes of logs, %.0f bytes out, each",
 			f("$/million"), f("GB-s"), f("write-units"), f("read-units"), f("log-bytes"), f("out-bytes"))
 	}
-	return []section{prices}
 }
 
 // row is one line of the table. A reader holds it to its target: a busy machine misses some.
@@ -275,6 +267,12 @@ type row struct {
 type section struct {
 	title string
 	rows  []row
+}
+
+// section begins a part of the table.
+func (s *site) section(title string, values ...any) *section {
+	s.sections = append(s.sections, &section{title: fmt.Sprintf(title, values...)})
+	return s.sections[len(s.sections)-1]
 }
 
 func (s *section) add(what, ours string, values ...any) *row {
@@ -294,7 +292,7 @@ func (r row) markdown() string {
 	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", r.What, r.Ours, r.Beside, r.Ratio, verdict)
 }
 
-func markdown(machine string, all []section) string {
+func markdown(machine string, all []*section) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# What make bench printed\n\n%s\n", machine)
 	for _, s := range all {

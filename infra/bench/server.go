@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -60,21 +59,21 @@ func start(ready string, cmd *exec.Cmd) *server {
 }
 
 // serve serves a handler on this machine, and says where, until the context ends.
-func serve(ctx context.Context, h http.Handler) {
-	listener := must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"))
+func (s *site) serve(h http.Handler) {
+	listener := must(new(net.ListenConfig).Listen(s.ctx, "tcp", "127.0.0.1:0"))
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	defer context.AfterFunc(s.ctx, func() { _ = server.Close() })()
 	fmt.Printf("ready on http://%s\n", listener.Addr())
 	_ = server.Serve(listener)
 }
 
 // self starts another command of this program, which says where it is ready.
-func (s site) self(arguments ...string) *server {
-	return start("ready on ", exec.CommandContext(s.ctx, must(os.Executable()), append(arguments, "-facilitator", s.facilitator)...))
+func (s *site) self(command, file string) *server {
+	return start("ready on ", exec.CommandContext(s.ctx, must(os.Executable()), command, "-file", file, "-facilitator", s.facilitator))
 }
 
 // ours starts the local runner with a ledger in a new file, and no limit on its one client.
-func (s site) ours(ledgerFile string) *server {
+func (s *site) ours(ledgerFile string) *server {
 	cmd := exec.CommandContext(s.ctx, "build/local")
 	cmd.Env = []string{
 		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + ledgerFile, "FACILITATOR_URL=" + s.facilitator, "NETWORK=" + network, "PAY_TO=" + payTo,
@@ -83,7 +82,7 @@ func (s site) ours(ledgerFile string) *server {
 	return start(" is ready on ", cmd)
 }
 
-func (s site) express() *server {
+func (s *site) express() *server {
 	cmd := exec.CommandContext(s.ctx, "node", "server.mjs")
 	cmd.Dir = "infra/bench/testdata/express"
 	cmd.Env = append(os.Environ(), "NODE_ENV=production", "FACILITATOR="+s.facilitator, "NETWORK="+network, "PAY_TO="+payTo)
@@ -113,16 +112,12 @@ func (s *server) processorTime() time.Duration {
 	return time.Duration(u+k) * time.Second / hertz
 }
 
-// runShop sells a handler that answers as the ping does, without limits, as any program can.
-func runShop(ctx context.Context, arguments []string) error {
-	flags := flag.NewFlagSet("shop", flag.ContinueOnError)
-	ledgerFile := flags.String("ledger", "", "the ledger's file")
-	facilitator := flags.String("facilitator", "", "URL of the facilitator")
-	check(flags.Parse(arguments))
-	ledger := must(file.Open(*ledgerFile))
+// sell sells a handler that answers as the ping does, without limits, as any program can.
+func (s *site) sell(ledgerFile string) {
+	ledger := must(file.Open(ledgerFile))
 	defer func() { check(ledger.Close()) }()
 	seller := must(x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: *facilitator, Ledger: ledger, PerMinute: -1, Concurrent: -1, Name: catalog.Service,
+		PayTo: payTo, Facilitator: s.facilitator, Ledger: ledger, PerMinute: -1, Concurrent: -1, Name: catalog.Service,
 		Front: x402http.Front{Log: slog.New(slog.NewJSONHandler(os.Stdout, nil))},
 	}))
 	mux := http.NewServeMux()
@@ -130,6 +125,5 @@ func runShop(ctx context.Context, arguments []string) error {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"ok":true}`)
 	}))
-	serve(ctx, mux)
-	return nil
+	s.serve(mux)
 }

@@ -105,6 +105,12 @@ func TestTestify(t *testing.T) {
 	if r := d.state(t); r.State != ledger.Settling || !ledger.Spent(other, d.at) {
 		t.Errorf("the record became %+v, the other is %+v", r, other)
 	}
+	// Where another payment has paid for the purchase, a refund is due.
+	d = newTestLedger(t)
+	first, second := d.opened(t)
+	must(t, second.Supersede(t.Context(), first.Record().Key))
+	must(t, first.Settled(t.Context(), receipt(), true))
+	d.testifies(t, witness(second.Record().Key), refundDue)
 }
 
 // Other writers may come between a witness's reading and its writing: it reads again, and
@@ -180,5 +186,12 @@ func TestRefund(t *testing.T) {
 		closes(ledger.EventRefund, ledger.ErrIllegal)
 		closes(ledger.EventAttest, ledger.ErrIllegal)
 		d.claim(t, map[bool]ledger.ClaimResult{true: ledger.Answered, false: ledger.Over}[r.Attested()])
+	}
+	// No two debts are closed on one transfer.
+	d := newTestLedger(t)
+	for i, debt := range []string{"one", "one", "another"} {
+		if mine, err := d.Reserve(t.Context(), "transfer", debt); mine != (i < 2) || err != nil {
+			t.Errorf("Reserve for %s = %v, %v", debt, mine, err)
+		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
 )
 
-func newRate(perMinute int, s limit.Store, clock *limittest.Clock) *limit.Rate {
-	return limit.NewRate(perMinute, s, clock.Now).Patient()
+func newRate(perMinute int, s limit.Store, clock *clock) *limit.Rate {
+	return limit.NewRate(perMinute, s, clock.now).Patient()
 }
 
 // verdict is what a request without a payment is told, and what was wrong with the store.
@@ -89,7 +89,7 @@ func TestRateWindows(t *testing.T) {
 		{"one that was far off does not lock anybody out", -time.Hour, 5, 5, 0},
 		{"hours later", 3 * time.Hour, 30, 20, 0},
 	} {
-		clock.Advance(c.advance)
+		clock.advance(c.advance)
 		same(t, c.name, passed(t, r, client, c.requests), c.ok)
 		if v := allow(t, r, client); c.wait > 0 && (v.OK || v.RetryAfter != c.wait) {
 			t.Errorf("%s: %+v, want a wait of %s", c.name, v, c.wait)
@@ -101,14 +101,14 @@ func TestRateWindows(t *testing.T) {
 func TestRateWindowEndsWhileAsking(t *testing.T) {
 	clock := at(59 * time.Second)
 	r := newRate(1, &store{Before: func(context.Context, limittest.Call) error {
-		clock.Advance(2 * time.Second)
+		clock.advance(2 * time.Second)
 		return nil
 	}}, clock)
 	for i := range 2 {
 		if v := allow(t, r, client); !v.OK || v.Reset != time.Second {
 			t.Errorf("request %d: %+v", i, v)
 		}
-		clock.Advance(58 * time.Second)
+		clock.advance(58 * time.Second)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestRateRefused(t *testing.T) {
 	if !allow(t, r, "203.0.113.8").OK {
 		t.Error("another client is refused")
 	}
-	clock.Set(noon.Add(time.Minute - 1))
+	clock.advance(wait - 1)
 	says(allow(t, r, client), "r=0;t=1") // never 0
 }
 
@@ -201,19 +201,19 @@ func TestRateStoreDown(t *testing.T) {
 	}
 	sends(10, 10, nil)
 	sends(41, 41, errDown)
-	clock.Advance(time.Second - 1)
+	clock.advance(time.Second - 1)
 	sends(1, 1, nil)
-	clock.Advance(1)
+	clock.advance(1)
 	sends(50, 48, errDown) // by the environment's own count
-	clock.Advance(59*time.Second - 1)
+	clock.advance(59*time.Second - 1)
 	s.Before = nil
 	sends(1, 0, nil)
-	clock.Advance(1)
+	clock.advance(1)
 	s.Before = down
 	sends(10, 10, nil)
 	sends(21, 21, errDown)
 	s.Before = nil
-	clock.Advance(time.Second)
+	clock.advance(time.Second)
 	sends(1, 1, nil)
 	sends(11, 11, nil) // the next report is due after a tenth
 	if diff := cmp.Diff([]int{11, 42, 11, 21, 11}, added(s)); diff != "" {

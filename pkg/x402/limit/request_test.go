@@ -29,11 +29,13 @@ func same[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-func at(offset time.Duration) *limittest.Clock {
-	var c limittest.Clock
-	c.Set(noon.Add(offset))
-	return &c
-}
+// clock is a clock that is moved by hand.
+type clock struct{ time.Time }
+
+func at(offset time.Duration) *clock { return &clock{noon.Add(offset)} }
+
+func (c *clock) now() time.Time          { return c.Time }
+func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
 
 // store is a Memory that notes its calls, and fails as it is told.
 type store = limittest.Watched
@@ -247,7 +249,7 @@ func TestWeighAsksAgain(t *testing.T) {
 	for range 3 {
 		weigh(t, other, client, 50)
 		same(t, "calls", len(s.Calls()), 1)
-		clock.Advance(time.Second)
+		clock.advance(time.Second)
 	}
 	decide(t, false, on...)
 	same(t, "payments after all were decided", len(weigh(t, other, client, 1)), 1)
@@ -258,7 +260,7 @@ func TestWeighAsksAgain(t *testing.T) {
 	}
 	s.Calls()
 	for range 10 {
-		clock.Advance(time.Second)
+		clock.advance(time.Second)
 		if q, err := open(t, other, client); err == nil || q.RetryAfter < 30*time.Second {
 			t.Errorf("Open = %v, %+v", err, q.Verdict)
 		}
@@ -314,7 +316,7 @@ func TestDecideInTheNextWindow(t *testing.T) {
 	var s store
 	clock := at(59 * time.Second)
 	on := weigh(t, newRate(300, &s, clock), client, 2)
-	clock.Advance(2 * time.Second)
+	clock.advance(2 * time.Second)
 	s.Calls()
 	decide(t, false, on[0])
 	same(t, "given back into a window that is over", len(s.Calls()), 0)

@@ -26,7 +26,7 @@ type harness struct {
 	*testing.T
 	*limit.Slots
 	store *store
-	clock *limittest.Clock
+	clock *clock
 }
 
 func newHarness(t *testing.T, most int) *harness {
@@ -37,7 +37,7 @@ func newHarness(t *testing.T, most int) *harness {
 // over is another environment of the same clock, with its own cap and store.
 func (b *harness) over(most int, s limit.Store) *harness {
 	other := *b
-	other.Slots = limit.NewSlots("dns", most, s, b.clock.Now)
+	other.Slots = limit.NewSlots("dns", most, s, b.clock.now)
 	return &other
 }
 
@@ -48,7 +48,7 @@ func next() string { return fmt.Sprint("client ", rand.Uint64()) }
 // try takes a slot, or is refused for the reason that is wanted.
 func (b *harness) try(client string, want fault.Code) (slot, *fault.Error) {
 	b.Helper()
-	slot, err := b.Acquire(b.Context(), client, b.clock.Now().Add(30*time.Second))
+	slot, err := b.Acquire(b.Context(), client, b.clock.now().Add(30*time.Second))
 	f, _ := errors.AsType[*fault.Error](err)
 	if (slot == nil) != (want != "") || (f == nil) != (want == "") || f != nil && f.Code != want {
 		b.Fatalf("Acquire = %v, %v; want %q", slot, err, want)
@@ -110,7 +110,7 @@ func TestSlots(t *testing.T) {
 		var held []taken // those that have run out, too
 		for range 100 {
 			most := []int{high, (high + 1) / 2}[random.IntN(2)] // during a deployment with another cap
-			now, client := b.clock.Now(), fmt.Sprint("client ", random.IntN(8))
+			now, client := b.clock.now(), fmt.Sprint("client ", random.IntN(8))
 			all, mine := 0, 0
 			for _, h := range held {
 				if h.until.After(now) {
@@ -131,7 +131,7 @@ func TestSlots(t *testing.T) {
 				b.give(held[i].slot)
 				held = slices.Delete(held, i, i+1)
 			}
-			b.clock.Advance([]time.Duration{0, time.Second, 10 * time.Second, 30*time.Second - time.Millisecond, time.Millisecond}[random.IntN(5)])
+			b.clock.advance([]time.Duration{0, time.Second, 10 * time.Second, 30*time.Second - time.Millisecond, time.Millisecond}[random.IntN(5)])
 		}
 	}
 }
@@ -161,13 +161,13 @@ func TestSlotsCost(t *testing.T) {
 	b.took("a release", 0, 1)
 	b.take()
 	b.took("the slot that came free", 1, 0)
-	b.clock.Advance(30 * time.Second)
+	b.clock.advance(30 * time.Second)
 	b.take()
 	b.took("a slot in place of a dead one", 2, 1)
-	b.clock.Advance(29 * time.Second)
+	b.clock.advance(29 * time.Second)
 	b.take()
 	b.take()
-	b.clock.Advance(time.Second)
+	b.clock.advance(time.Second)
 	b.store.Calls()
 	b.over(2, b.store).refused(fault.Overloaded)
 	b.took("a refusal by a lower cap with one dead, which would free no slot", 1, 0)
@@ -203,7 +203,7 @@ func TestSlotsStoreFails(t *testing.T) {
 		t.Errorf("%v", f)
 	}
 	b.refused(fault.Overloaded) // with the lost reply, and the lease that could not be removed
-	b.clock.Advance(30 * time.Second)
+	b.clock.advance(30 * time.Second)
 	b.refused(fault.LedgerUnavailable) // the dead leases cannot be removed
 	b.store.Before = nil
 	b.take()

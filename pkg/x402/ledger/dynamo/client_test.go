@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -246,7 +245,8 @@ func TestOpen(t *testing.T) {
 				replies(status, reply)(w, r)
 			}))
 			defer s.Close()
-			config := aws.Config{BaseEndpoint: &s.URL, Credentials: credentials.NewStaticCredentialsProvider("AKID", "s", "")}
+			config := config(s.URL)
+			config.Region = ""
 			if _, err := dynamo.Open(t.Context(), config, "t"); err == nil || !strings.Contains(err.Error(), "AWS_REGION") {
 				t.Errorf("without a region: %v", err)
 			}

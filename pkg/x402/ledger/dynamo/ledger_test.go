@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
@@ -21,39 +19,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
 )
 
-// pages is an API that asks for smaller pages.
-type pages struct {
-	dynamo.API
-	most int32
-}
-
-func (p pages) Query(ctx context.Context, in *dynamodb.QueryInput, o ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
-	c := *in
-	c.Limit = aws.Int32(min(p.most, *in.Limit))
-	return p.API.Query(ctx, &c, o...)
-}
-
-func (p pages) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
-	c := *in
-	c.Limit = aws.Int32(min(p.most, *in.Limit))
-	return p.API.Scan(ctx, &c, o...)
-}
-
-// planter is a Table that can be written behind its back.
-type planter struct {
-	*dynamo.Table
-	world *world
-}
-
-func (p planter) Plant(_ context.Context, key string, doc []byte) error {
-	p.world.put(planted(key, string(doc)))
-	return nil
-}
-
-func planted(key, doc string) item {
-	return item{"pk": str(key), "version": num("1"), "write_id": str("w"), "state": str("settled"), "record": dynamo.Packed(doc)}
-}
-
 // The suites that every store passes, on a server that returns no old item with a
 // failed condition.
 func TestConformance(t *testing.T) {
@@ -61,12 +26,13 @@ func TestConformance(t *testing.T) {
 	conforms(t, testbed.StartDynamo(t), 2)
 }
 
-func conforms(t *testing.T, s testbed.Dynamo, page int32) {
+func conforms(t *testing.T, s testbed.Dynamo, page int) {
 	t.Run("ledger", func(t *testing.T) {
 		t.Parallel()
 		ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter {
 			w := newWorld(t, s)
-			return planter{w.over(pages{w.front, page}), w}
+			dynamo.Paged(w.Table, page)
+			return w
 		})
 	})
 	t.Run("limits", func(t *testing.T) {
@@ -83,7 +49,7 @@ func TestOnDynamoDBLocal(t *testing.T) {
 	s := testbed.StartDynamoLocal(t)
 	conforms(t, s, 1000)
 	for name, check := range map[string]func(*testing.T, *world){
-		"write units": checkWriteUnits, "slot units": checkSlotUnits, "costs": checkCosts,
+		"slot units": checkSlotUnits, "costs": checkCosts,
 		"lost reply": func(t *testing.T, w *world) { checkLostReply(t, w, nth("PutItem", 1), true) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,10 +121,12 @@ func TestReadAfterWrite(t *testing.T) {
 		"lost, and another there":  {lost, there, nil, lost},
 		"lost, and not read":       {lost, nil, errors.ErrUnsupported, lost},
 	} {
-		store := fake{
-			put: func() error { return c.put },
-			get: func(context.Context) (item, error) { return c.item, c.get },
-		}.table()
+		store := fake(func(_ context.Context, op string) (item, error) {
+			if op == "put" {
+				return nil, c.put
+			}
+			return c.item, c.get
+		}).table()
 		if stands, err := store.Put(t.Context(), ledgertest.First("k")); stands != nil || !errors.Is(err, c.want) {
 			t.Errorf("%s: %+v, %v; want %v", name, stands, err, c.want)
 		}
@@ -183,7 +151,7 @@ func checkLostReply(t *testing.T, w *world, lost func(op string, n int) bool, ok
 	next := ledgertest.Next(r)
 	for _, r := range []ledger.Record{r, next} {
 		stands, err := w.Put(t.Context(), r)
-		if n := w.took()["PutItem"]; (err == nil) != ok || ok && stands.WriteID != r.WriteID || n != 2 {
+		if n := w.took().calls["PutItem"]; (err == nil) != ok || ok && stands.WriteID != r.WriteID || n != 2 {
 			t.Errorf("sent %d times: %+v, %v; want success: %v", n, stands, err, ok)
 		}
 	}
@@ -197,21 +165,14 @@ func TestTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
-		api := fake{
-			put: func() error {
+		api := fake(func(ctx context.Context, op string) (item, error) {
+			if op == "put" || op == "update" {
 				<-time.After(10 * time.Millisecond)
-				return &types.ConditionalCheckFailedException{}
-			},
-			get: func(ctx context.Context) (item, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			},
-			query: func(ctx context.Context, _ string) (*dynamodb.QueryOutput, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			},
-		}
-		api.update = func() (item, error) { return nil, api.put() }
+				return nil, &types.ConditionalCheckFailedException{}
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
 		for _, configured := range []time.Duration{dynamo.DefaultTimeout, 20 * time.Millisecond} {
 			store := api.table()
 			store.Timeout = configured
@@ -242,23 +203,23 @@ var errDown = errors.New("down")
 func TestListsFail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		items       []item
+		item        item
 		fails, want error
 	}{
 		"an error":               {nil, errDown, errDown},
-		"a time that is not one": {[]item{{"pk": str("k"), "lease_until": str("1")}}, nil, ledger.ErrCorrupt},
+		"a time that is not one": {item{"pk": str("k"), "lease_until": str("1")}, nil, ledger.ErrCorrupt},
 	} {
 		var queries atomic.Int64
-		x := fake{
-			query: func(ctx context.Context, _ string) (*dynamodb.QueryOutput, error) {
-				if queries.Add(1) != 3 {
-					<-ctx.Done()
-					return nil, ctx.Err()
-				}
-				return &dynamodb.QueryOutput{Items: c.items}, c.fails
-			},
-			scan: func() (*dynamodb.ScanOutput, error) { return &dynamodb.ScanOutput{}, errDown },
-		}.table()
+		x := fake(func(ctx context.Context, op string) (item, error) {
+			switch {
+			case op == "scan":
+				return nil, errDown
+			case queries.Add(1) != 3:
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return c.item, c.fails
+		}).table()
 		if places, err := x.List(t.Context(), ledger.ListOpen, time.Now(), ledger.Place{}, 10); !errors.Is(err, c.want) || places != nil {
 			t.Errorf("%s: List = %v, %v, want %v", name, places, err, c.want)
 		}

@@ -22,8 +22,6 @@ const (
 	shards = 16
 	// atOnce is how many partitions are asked side by side.
 	atOnce = 8
-	// pageSize bounds one reply, so that each is there within an attempt's time.
-	pageSize = 500
 	// listTimeout bounds one list, all its pages included.
 	listTimeout = 15 * time.Second
 )
@@ -59,7 +57,7 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 // last one's time: the places of one time are in no order there.
 func (t *Table) places(ctx context.Context, partition string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	pages := dynamodb.NewQueryPaginator(t.api, &dynamodb.QueryInput{
-		TableName: &t.name, IndexName: aws.String(IndexName), Limit: aws.Int32(int32(min(limit, pageSize-1) + 1)),
+		TableName: &t.name, IndexName: aws.String(IndexName), Limit: aws.Int32(int32(min(limit, t.pageSize-1) + 1)),
 		KeyConditionExpression:    aws.String("#open = :open AND " + AttrLeaseUntil + " BETWEEN :after AND :before"),
 		ExpressionAttributeNames:  map[string]string{"#open": AttrOpen},
 		ExpressionAttributeValues: item{":open": text(partition), ":after": number(after.At.UnixMilli()), ":before": number(before.UnixMilli())},
@@ -115,7 +113,7 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 		return p, err
 	}
 	in := &dynamodb.ScanInput{
-		TableName: &t.name, Limit: aws.Int32(int32(min(limit, pageSize))),
+		TableName: &t.name, Limit: aws.Int32(int32(min(limit, t.pageSize))),
 		// All but the answer. "state" and "record" are reserved words.
 		ProjectionExpression:     aws.String("pk, version, write_id, #state, #record"),
 		ExpressionAttributeNames: map[string]string{"#state": "state", "#record": "record"},

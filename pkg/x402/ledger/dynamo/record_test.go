@@ -112,6 +112,9 @@ func Packed(doc string) types.AttributeValue {
 	return binary(New(nothing{}, "t").pack([]byte(doc))...)
 }
 
+// Paged has a table ask for smaller pages.
+func Paged(t *Table, size int) { t.pageSize = size }
+
 // Dial has a client of HTTPClient connect as it is told.
 func Dial(c *http.Client, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	c.Transport.(attempts).next.DialContext = dial //nolint:forcetypeassert // a failed test

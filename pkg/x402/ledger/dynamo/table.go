@@ -44,12 +44,13 @@ type Table struct {
 
 	api         API
 	name        string
+	pageSize    int       // bounds one reply, so that each is there within an attempt's time
 	compressors sync.Pool // of what packs records: each is large
 }
 
 // New returns the table with a name or an ARN, without a look at it (see Open and Check).
 func New(api API, name string) *Table {
-	return &Table{Timeout: DefaultTimeout, api: api, name: name, compressors: sync.Pool{New: func() any {
+	return &Table{Timeout: DefaultTimeout, api: api, name: name, pageSize: 500, compressors: sync.Pool{New: func() any {
 		w, _ := flate.NewWriterDict(nil, flate.DefaultCompression, []byte(dictionary)) // fails for another level only
 		return w
 	}}}

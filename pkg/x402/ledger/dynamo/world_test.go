@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
-	"maps"
 	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"strings"
 	"sync"
@@ -50,72 +49,77 @@ func errOf[T any](_ T, err error) error { return err }
 
 func errOf3[T, U any](_ T, _ U, err error) error { return err }
 
-// world is a table on a server, and a proxy before it that counts the calls and what they
-// are charged, and loses replies.
+// world is a table on a server, and the HTTP client that it asks with: it notes the calls and
+// what they are charged, and loses replies.
 type world struct {
-	*dynamo.Table // behind the proxy
-	t             *testing.T
-	target        string
-	direct        *dynamodb.Client // past the proxy
-	front         *dynamodb.Client
-	table         string
+	*dynamo.Table
+	t      *testing.T
+	direct *dynamodb.Client // another client
+	client aws.HTTPClient
+	name   string
 
-	mu    sync.Mutex
-	calls map[string]int
-	// units are what the server says it has charged for the table, and for its index,
-	// which DynamoDB charges for what leaves it and for what comes whenever the keys
-	// change that it lists a record by. Dynalite charges nothing for an index.
-	units, index, most float64
-	// lost is asked after the server has processed a call; when it returns true the
-	// connection is closed without a reply.
+	mu   sync.Mutex
+	seen charges
+	// lost is asked after the server has processed a call; when it returns true there is
+	// no reply.
 	lost func(op string, n int) bool
+}
+
+// charges are the calls of each kind, and what the server says it has charged for the table,
+// for one call at most, and for the index: DynamoDB charges that for what leaves it and for
+// what comes whenever the keys change that it lists a record by. Dynalite charges nothing.
+type charges struct {
+	calls              map[string]int
+	units, most, index float64
 }
 
 func newWorld(t *testing.T, s testbed.Dynamo) *world {
 	t.Helper()
-	w := &world{t: t, target: s.URL, direct: dynamo.NewClient(s.Config()), table: s.Table(t), calls: map[string]int{}}
-	front := httptest.NewServer(w)
-	t.Cleanup(front.Close)
-	w.front = dynamo.NewClient(testbed.Dynamo{URL: front.URL}.Config())
-	w.Table = w.over(w.front)
+	c := s.Config()
+	w := &world{t: t, direct: dynamo.NewClient(c), client: c.HTTPClient, name: s.Table(t)}
+	c.HTTPClient = w
+	w.Table, w.seen.calls = dynamo.New(dynamo.NewClient(c), w.name), map[string]int{}
+	w.Timeout = patience
 	return w
-}
-
-// over is the table, behind an API.
-func (w *world) over(api dynamo.API) *dynamo.Table {
-	t := dynamo.New(api, w.table)
-	t.Timeout = patience
-	return t
 }
 
 // put writes an item behind the back of the stores, and item reads one.
 func (w *world) put(it item) {
 	w.t.Helper()
-	_, err := w.direct.PutItem(w.t.Context(), &dynamodb.PutItemInput{TableName: &w.table, Item: it})
+	_, err := w.direct.PutItem(w.t.Context(), &dynamodb.PutItemInput{TableName: &w.name, Item: it})
 	must(w.t, err)
 }
 
 func (w *world) item(key string) item {
 	w.t.Helper()
-	out, err := w.direct.GetItem(w.t.Context(), &dynamodb.GetItemInput{TableName: &w.table, Key: item{"pk": str(key)}, ConsistentRead: aws.Bool(true)})
+	out, err := w.direct.GetItem(w.t.Context(), &dynamodb.GetItemInput{TableName: &w.name, Key: item{"pk": str(key)}, ConsistentRead: aws.Bool(true)})
 	must(w.t, err)
 	return out.Item
 }
 
-// took returns the calls of each kind since the last time.
-func (w *world) took() map[string]int {
+// Plant implements ledgertest.Planter.
+func (w *world) Plant(_ context.Context, key string, doc []byte) error {
+	w.put(planted(key, string(doc)))
+	return nil
+}
+
+func planted(key, doc string) item {
+	return item{"pk": str(key), "version": num("1"), "write_id": str("w"), "state": str("settled"), "record": dynamo.Packed(doc)}
+}
+
+// took returns the calls since the last time.
+func (w *world) took() charges {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	calls := w.calls
-	w.calls = map[string]int{}
-	return calls
+	seen := w.seen
+	w.seen = charges{calls: map[string]int{}}
+	return seen
 }
 
 // loses loses replies from now on; the calls are counted from here. nil loses none.
 func (w *world) loses(which func(op string, n int) bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lost, w.calls = which, map[string]int{}
+	w.took()
+	w.lost = which
 }
 
 // nth is the nth call of a kind.
@@ -123,45 +127,29 @@ func nth(kind string, nth int) func(op string, n int) bool {
 	return func(op string, n int) bool { return op == kind && n == nth }
 }
 
-// check ends a call on an error of the proxy's own.
-func (w *world) check(err error) {
-	if err != nil {
-		w.t.Errorf("proxy: %v", err)
-		panic(http.ErrAbortHandler)
-	}
-}
-
-func (w *world) ServeHTTP(out http.ResponseWriter, req *http.Request) {
+// Do implements aws.HTTPClient.
+func (w *world) Do(req *http.Request) (*http.Response, error) {
 	_, op, _ := strings.Cut(req.Header.Get("X-Amz-Target"), ".")
-	w.mu.Lock()
-	w.calls[op]++
-	n, lost := w.calls[op], w.lost
-	w.mu.Unlock()
 	body, err := io.ReadAll(req.Body)
-	w.check(err)
 	if reads := op == "GetItem" || bytes.Contains(body, []byte("begins_with")); reads && !bytes.Contains(body, []byte(`"ConsistentRead":true`)) {
-		w.t.Errorf("a read that is not consistent: %s", body)
+		w.t.Errorf("a read that is not consistent: %s, %v", body, err)
 	}
 	body = append([]byte(`{"ReturnConsumedCapacity":"INDEXES",`), body[1:]...)
-	// The server processes it even when the client has gone.
-	forward, err := http.NewRequest(http.MethodPost, w.target, bytes.NewReader(body))
-	w.check(err)
-	forward.Header = req.Header
-	res, err := http.DefaultClient.Do(forward)
-	w.check(err)
-	defer func() { _ = res.Body.Close() }()
-	reply, err := io.ReadAll(res.Body)
-	w.check(err)
-	w.charge(reply)
-	if lost != nil && lost(op, n) {
-		panic(http.ErrAbortHandler) // closes the connection
+	req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	res, err := w.client.Do(req)
+	if err != nil {
+		return nil, err
 	}
-	maps.Copy(out.Header(), res.Header)
-	out.WriteHeader(res.StatusCode)
-	_, _ = out.Write(reply) // the client may be gone
+	reply, err := io.ReadAll(res.Body)
+	if lost := w.charge(op, reply); lost || err != nil {
+		return nil, errors.Join(errors.New("the reply is lost"), err)
+	}
+	res.Body = io.NopCloser(bytes.NewReader(reply))
+	return res, nil
 }
 
-func (w *world) charge(reply []byte) {
+// charge notes a call, and says whether its reply is lost.
+func (w *world) charge(op string, reply []byte) (lost bool) {
 	type units struct{ CapacityUnits float64 }
 	var charged struct {
 		ConsumedCapacity struct {
@@ -169,60 +157,46 @@ func (w *world) charge(reply []byte) {
 			GlobalSecondaryIndexes map[string]units
 		}
 	}
-	w.check(json.Unmarshal(reply, &charged))
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	all := charged.ConsumedCapacity.CapacityUnits
-	for _, x := range charged.ConsumedCapacity.GlobalSecondaryIndexes {
-		w.index += x.CapacityUnits
-		all -= x.CapacityUnits
-	}
-	w.units += all
-	w.most = max(w.most, all)
-}
-
-// spent is what was charged since the last time, in how many calls, and for one of them
-// at most.
-func (w *world) spent() (units, index, most float64, calls int) {
-	for _, n := range w.took() {
-		calls += n
+	if err := json.Unmarshal(reply, &charged); err != nil {
+		w.t.Errorf("reply %s: %v", reply, err)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	units, index, most = w.units, w.index, w.most
-	w.units, w.index, w.most = 0, 0, 0
-	return units, index, most, calls
+	table, index := charged.ConsumedCapacity.CapacityUnits, charged.ConsumedCapacity.GlobalSecondaryIndexes[dynamo.IndexName]
+	table -= index.CapacityUnits
+	w.seen.index += index.CapacityUnits
+	w.seen.units += table
+	w.seen.most = max(w.seen.most, table)
+	w.seen.calls[op]++
+	return w.lost != nil && w.lost(op, w.seen.calls[op])
 }
 
-// fake is an API of functions. A call of one that is not there panics.
-type fake struct {
-	put    func() error
-	get    func(context.Context) (item, error)
-	update func() (item, error)
-	query  func(ctx context.Context, partition string) (*dynamodb.QueryOutput, error)
-	scan   func() (*dynamodb.ScanOutput, error)
-}
+// fake is an API whose calls return what it says. Updates return their items, too.
+type fake func(ctx context.Context, op string) (item, error)
 
 func (f fake) table() *dynamo.Table { return dynamo.New(f, "t") }
 
-func (f fake) PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	return &dynamodb.PutItemOutput{}, f.put()
+func (f fake) PutItem(ctx context.Context, _ *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	_, err := f(ctx, "put")
+	return &dynamodb.PutItemOutput{}, err
 }
 
 func (f fake) GetItem(ctx context.Context, _ *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
-	it, err := f.get(ctx)
+	it, err := f(ctx, "get")
 	return &dynamodb.GetItemOutput{Item: it}, err
 }
 
-func (f fake) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
-	it, err := f.update()
+func (f fake) UpdateItem(ctx context.Context, _ *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	it, err := f(ctx, "update")
 	return &dynamodb.UpdateItemOutput{Attributes: it}, err
 }
 
-func (f fake) Query(ctx context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
-	return f.query(ctx, in.ExpressionAttributeValues[":open"].(*types.AttributeValueMemberS).Value) //nolint:forcetypeassert // a failed test
+func (f fake) Query(ctx context.Context, _ *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	it, err := f(ctx, "query")
+	return &dynamodb.QueryOutput{Items: []item{it}}, err
 }
 
-func (f fake) Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
-	return f.scan()
+func (f fake) Scan(ctx context.Context, _ *dynamodb.ScanInput, _ ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
+	it, err := f(ctx, "scan")
+	return &dynamodb.ScanOutput{Items: []item{it}}, err
 }

@@ -29,7 +29,6 @@ const (
 	None       Fault = iota
 	FailBefore       // fails without doing it
 	FailAfter        // does it, and fails
-	Block            // does nothing until the context ends, and returns its error
 )
 
 // ErrInjected is the error of FailBefore and FailAfter.
@@ -92,7 +91,7 @@ func (f *Faulty) Put(ctx context.Context, r ledger.Record) (*ledger.Record, erro
 	if r.Version == 1 {
 		op = Create
 	}
-	return f.call(ctx, op, r, func() (*ledger.Record, error) { return f.store.Put(ctx, r) })
+	return f.call(op, r, func() (*ledger.Record, error) { return f.store.Put(ctx, r) })
 }
 
 // check says what is wrong with a write. It lets one be sent again, but not another one
@@ -118,26 +117,19 @@ func (f *Faulty) check(r ledger.Record) {
 // Fetch implements ledger.Store.
 func (f *Faulty) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
 	f.t.Helper()
-	return f.call(ctx, Fetch, ledger.Record{Key: key}, func() (*ledger.Record, error) { return f.store.Fetch(ctx, key) })
+	return f.call(Fetch, ledger.Record{Key: key}, func() (*ledger.Record, error) { return f.store.Fetch(ctx, key) })
 }
 
 // call counts a call and makes it, unless its fault keeps it from happening. A caller who
 // is told of no error has learnt what the store holds.
-func (f *Faulty) call(ctx context.Context, op Op, r ledger.Record, do func() (*ledger.Record, error)) (*ledger.Record, error) {
+func (f *Faulty) call(op Op, r ledger.Record, do func() (*ledger.Record, error)) (*ledger.Record, error) {
 	f.t.Helper()
 	f.mu.Lock()
 	f.calls[op]++
 	n := f.calls[op]
 	f.mu.Unlock()
 	fault := f.decide(op, n, r)
-	switch {
-	case fault == Block && ctx.Done() != nil:
-		<-ctx.Done()
-		return nil, fmt.Errorf("%s: %w", op, ctx.Err())
-	case fault == Block:
-		f.t.Errorf("ledgertest: %s with a context that never ends was to block", op)
-		fallthrough
-	case fault == FailBefore:
+	if fault == FailBefore {
 		return nil, fmt.Errorf("%s: %w", op, ErrInjected)
 	}
 	found, err := do()

@@ -2,9 +2,9 @@ package ledgertest
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +15,7 @@ import (
 
 // agree compares every list of a store, and its pages, with those of the model, a Memory
 // that has the same records. The other stores share no code with it.
-func agree(t *testing.T, model, s Whole, before time.Time, limit int) {
+func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 	t.Helper()
 	for _, list := range []string{ledger.ListOpen, ledger.ListOwed} {
 		var mine, theirs ledger.Place
@@ -34,7 +34,7 @@ func agree(t *testing.T, model, s Whole, before time.Time, limit int) {
 }
 
 // agreeOf compares the records in the pages of a prefix.
-func agreeOf(t *testing.T, model, s Whole, prefix string, limit int) {
+func agreeOf(t *testing.T, model, s Planter, prefix string, limit int) {
 	t.Helper()
 	want, _ := rows(t, model, prefix, limit)
 	got, _ := rows(t, s, prefix, limit)
@@ -78,6 +78,18 @@ func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string
 	return nil, nil
 }
 
+// oddKeys are keys as bytes, each another one, and so are their prefixes, whatever they mean
+// elsewhere.
+func oddKeys() []string {
+	return []string{
+		"exercise|", "exercise| ", "exercise|\x00", "exercise|\x00\x00", "exercise|\n", `exercise|"`, `exercise|\`, "exercise|%00", "exercise|é",
+		"exercise|e\u0301", "exercise|\u2028", "exercise|\U0001f4b8", "exercise|\ufffd", "exercise|\x7f",
+		"eip155:8453|0xA|0xb|0x01", "eip155:8453|0xa|0xb|0x01", strings.Repeat("k", 2048),
+		"exercise|a", "exercise|a|", "exercise|a|1", "exercise|a|1|0xtx", "exercise|a|\U0001f4b8", "exercise|aa|1", "exercise|A|1", "exercise|b|1",
+		"exercise|%|1", "exercise|_|1", "exercise|*|1", "cursor|exercise|a|1", "id|exercise|a|1", "x exercise|a|1",
+	}
+}
+
 // walk sends a store what its callers may send, in any order, the same write again
 // long after it too, and compares what it says, holds and lists with the model. The
 // times of two records never are the same.
@@ -86,15 +98,15 @@ func walk(seed uint64) func(*testing.T, Planter) {
 		const steps = 200
 		random := rand.New(rand.NewPCG(seed, seed))
 		model, sent, times := &Memory{}, []ledger.Record{}, random.Perm(steps)
-		key := func() string { return fmt.Sprintf("exercise|%d|%d", random.IntN(3), random.IntN(10)) }
+		keys, prefixes := oddKeys(), []string{"exercise|a|", "exercise|%|", "exercise|_|", "exercise|*|", "exercise|c|"}
 		limits := []int{-1, 0, 1, 7, 29, 30, 31, 1 << 20}
 		for step := range steps {
 			if step%10 == 0 {
 				limit := limits[step/10%len(limits)]
 				agree(t, model, s, noon().Add(time.Duration(random.IntN(2*steps))*time.Second), limit)
-				agreeOf(t, model, s, "exercise|1|", limit)
+				agreeOf(t, model, s, prefixes[step/10%len(prefixes)], limit)
 			}
-			w := anyRecord(random, key(), noon().Add(time.Duration(times[step])*time.Second))
+			w := anyRecord(random, keys[step%len(keys)], noon().Add(time.Duration(times[step])*time.Second))
 			if held, _ := model.Fetch(t.Context(), w.Key); held != nil && random.IntN(3) > 0 {
 				w.Version = max(1, held.Version+[]int64{1, 1, 1, 1, 1, 0, 2, 1 << 53, 1<<63 - 1 - steps}[random.IntN(9)])
 			} else if held == nil {
@@ -111,7 +123,7 @@ func walk(seed uint64) func(*testing.T, Planter) {
 			} else if want != nil {
 				same(t, *want, *got)
 			}
-			for _, key := range []string{w.Key, key()} {
+			for _, key := range []string{w.Key, keys[random.IntN(len(keys))]} {
 				if r, _ := model.Fetch(t.Context(), key); r != nil {
 					Holds(t, s, *r)
 				} else {
@@ -123,6 +135,13 @@ func walk(seed uint64) func(*testing.T, Planter) {
 			}
 		}
 		agree(t, model, s, time.Time{}, 1000)
+		for _, prefix := range prefixes {
+			agreeOf(t, model, s, prefix, 1000)
+		}
+		for _, key := range model.Keys() {
+			r, _ := model.Fetch(t.Context(), key)
+			Holds(t, s, *r)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
@@ -74,15 +73,3 @@ func (w *Watched) do(ctx context.Context, c Call, call func() error) error {
 	}
 	return err
 }
-
-// Clock is a clock that is moved by hand. It is safe for concurrent use.
-type Clock struct{ ns atomic.Int64 }
-
-// Now returns the clock's time in UTC.
-func (c *Clock) Now() time.Time { return time.Unix(0, c.ns.Load()).UTC() }
-
-// Set sets the clock.
-func (c *Clock) Set(t time.Time) { c.ns.Store(t.UnixNano()) }
-
-// Advance moves the clock.
-func (c *Clock) Advance(d time.Duration) { c.ns.Add(int64(d)) }
