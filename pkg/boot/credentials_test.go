@@ -102,11 +102,11 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 			})
 			s := must(config.facilitators(config.platform(quiet(), time.Now)))
 			for range 2 {
-				for _, client := range []x402.Facilitator{s.primary, s.fallback} {
+				for _, client := range []x402.Facilitator{s.primary, s.fallback.Facilitator} {
 					client.Settle(t.Context(), x402.Payload{}, config.Terms.Requirements("5000"))
 					client.Verify(t.Context(), x402.Payload{}, config.Terms.Requirements("5000"))
 				}
-				_ = s.probes(config.Terms.Network)[0].Check(t.Context())
+				_ = s.probes[0].Check(t.Context())
 			}
 			toOne, toOther := strings.Join(one.heard, "\n"), strings.Join(other.heard, "\n")
 			if strings.Contains(toOne, "token-of-other") || strings.Contains(toOther, "token-of-one") {
@@ -206,7 +206,7 @@ func testKeys() aws.CredentialsProvider {
 
 // reads reads the secret of a vault as the team's role does, whose token goes along.
 func (v *vault) reads(ctx context.Context, timeout time.Duration) ([]byte, error) {
-	return readSecret(ctx, secretConfig{secretARN, testKeys(), v.URL, timeout})
+	return readSecret(ctx, secretARN, testKeys(), v.URL, timeout)
 }
 
 func TestReadSecret(t *testing.T) {

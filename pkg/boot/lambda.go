@@ -23,6 +23,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Serve runs a function that works with money, made of the parts of the
@@ -96,9 +97,7 @@ func eventHandler(h http.Handler) func(context.Context, event) (response, error)
 		if err != nil {
 			return response{}, err
 		}
-		w := &recorder{header: http.Header{}}
-		h.ServeHTTP(w, r)
-		return w.response(), nil
+		return responseOf(x402http.Respond(h, r)), nil
 	}
 }
 
@@ -138,31 +137,16 @@ func request(ctx context.Context, e *event) (*http.Request, error) {
 	return r.WithContext(context.WithValue(ctx, requestIDKey{}, c.RequestID)), nil
 }
 
-// recorder is the http.ResponseWriter of one event, whose answer is kept whole: Lambda's
-// integration with an HTTP API has no streaming. The service's handlers write a status
-// once, after the header. An answer above Lambda's 6 MB fails the invocation.
-type recorder struct {
-	header http.Header
-	status int
-	body   []byte
-}
-
-func (w *recorder) Header() http.Header    { return w.header }
-func (w *recorder) WriteHeader(status int) { w.status = status }
-func (w *recorder) Write(p []byte) (int, error) {
-	w.body = append(w.body, p...)
-	return len(p), nil
-}
-
-// response is what was recorded, in payload format 2.0.
-func (w *recorder) response() response {
-	out := response{StatusCode: w.status, Headers: map[string]string{}, Body: string(w.body)}
-	w.header.Del("Content-Length") // the gateway counts for itself, after decoding
-	for name, values := range w.header {
+// responseOf is an answer in payload format 2.0, whole: Lambda's integration with an HTTP API
+// has no streaming. One above Lambda's 6 MB fails the invocation.
+func responseOf(r x402http.Response) response {
+	out := response{StatusCode: r.Status, Headers: map[string]string{}, Body: string(r.Body)}
+	r.Header.Del("Content-Length") // the gateway counts for itself, after decoding
+	for name, values := range r.Header {
 		out.Headers[strings.ToLower(name)] = strings.Join(values, ", ")
 	}
-	if w.header.Get("Content-Encoding") != "" || !utf8.Valid(w.body) { // what is encoded is bytes, whatever they look like
-		out.Body, out.IsBase64Encoded = base64.StdEncoding.EncodeToString(w.body), true
+	if r.Header.Get("Content-Encoding") != "" || !utf8.Valid(r.Body) { // what is encoded is bytes, whatever they look like
+		out.Body, out.IsBase64Encoded = base64.StdEncoding.EncodeToString(r.Body), true
 	}
 	return out
 }

@@ -74,8 +74,8 @@ func (e *environment) credentials(of string) (facilitator.Credentials, *secret) 
 	}
 	switch {
 	case arn != "":
-		where := secretConfig{arn, e.awsKeys(), e.text("AWS_ENDPOINT_URL_SECRETS_MANAGER"), secretTimeout}
-		s := &secret{load: func(ctx context.Context) ([]byte, error) { return readSecret(ctx, where) }}
+		keys, endpoint := e.awsKeys(), e.text("AWS_ENDPOINT_URL_SECRETS_MANAGER")
+		s := &secret{load: func(ctx context.Context) ([]byte, error) { return readSecret(ctx, arn, keys, endpoint, secretTimeout) }}
 		return facilitator.Lazy(func(ctx context.Context, now time.Time) (facilitator.Credentials, error) {
 			return part(ctx, s, now, func(doc []byte) (facilitator.Credentials, error) {
 				return facilitator.ParseCredentials(doc, "receipt_key", "rpc_urls")
@@ -163,46 +163,39 @@ func evidence(view *chain.Nodes) (x402.Evidence, x402.Scanner) {
 	return view, view
 }
 
-// facilitators are the clients of the facilitators.
+// facilitators are the clients of the facilitators, and what /ready asks: whether one of
+// them settles our kind of payment on the network, and where there are two, whether each of
+// them does. It warns of one that does not.
 type facilitators struct {
 	primary  *facilitator.Client
-	fallback *facilitator.Client // nil: none
+	fallback *x402.Fallback // nil: none
+	probes   []service.Probe
 }
 
 func (c Config) facilitators(p service.Platform) (f facilitators, err error) {
-	client := func(url string, creds facilitator.Credentials) (*facilitator.Client, error) {
-		return facilitator.New(facilitator.Config{URL: url, Credentials: creds, Now: p.Now, UserAgent: c.userAgent()})
+	client := func(name, url string, own facilitator.Credentials) (*facilitator.Client, error) {
+		client, err := facilitator.New(facilitator.Config{URL: url, Credentials: own, Now: p.Now, UserAgent: c.userAgent()})
+		asks := func(ctx context.Context) error { return client.Supported(ctx, c.Terms.Network) }
+		f.probes = append(f.probes, service.Probe{Name: name, Optional: true, Check: asks})
+		return client, err
 	}
-	if f.primary, err = client(c.FacilitatorURL, c.credentials); err == nil && c.FallbackURL != "" {
-		f.fallback, err = client(c.FallbackURL, c.fallbackCredentials)
+	f.primary, err = client("facilitator_primary", c.FacilitatorURL, c.credentials)
+	if err != nil || c.FallbackURL == "" {
+		f.probes[0].Name, f.probes[0].Optional = service.ProbeFacilitator, false
+		return f, err
 	}
-	return f, err
-}
-
-// fallbackOf is the second facilitator as the payment layer takes it, nil without one.
-func (f facilitators) fallbackOf(p service.Platform) *x402.Fallback {
-	if f.fallback == nil {
-		return nil
+	second, err := client("facilitator_fallback", c.FallbackURL, c.fallbackCredentials)
+	if err != nil {
+		return f, err
 	}
-	return &x402.Fallback{Facilitator: f.fallback, Primary: f.primary.Name(), Name: f.fallback.Name(), Now: p.Now}
-}
-
-// probes ask whether one of the facilitators settles our kind of payment on a network,
-// and where there are two, whether each of them does: /ready warns of one that does not.
-func (f facilitators) probes(network string) []service.Probe {
-	probe := func(name string, client *facilitator.Client) service.Probe {
-		return service.Probe{Name: name, Optional: true, Check: func(ctx context.Context) error { return client.Supported(ctx, network) }}
-	}
-	first := probe("facilitator_primary", f.primary)
-	if f.fallback == nil {
-		return []service.Probe{{Name: service.ProbeFacilitator, Check: first.Check}}
-	}
-	second := probe("facilitator_fallback", f.fallback)
-	return []service.Probe{first, second, {Name: service.ProbeFacilitator, Check: func(ctx context.Context) error {
-		err := first.Check(ctx)
-		if err != nil && second.Check(ctx) == nil {
+	f.fallback = &x402.Fallback{Facilitator: second, Primary: f.primary.Name(), Name: second.Name(), Now: p.Now}
+	each := f.probes
+	f.probes = append(each, service.Probe{Name: service.ProbeFacilitator, Check: func(ctx context.Context) error {
+		err := each[0].Check(ctx)
+		if err != nil && each[1].Check(ctx) == nil {
 			return nil
 		}
 		return err
-	}}}
+	}})
+	return f, nil
 }

@@ -35,31 +35,24 @@ const (
 // nothing is known about the secret.
 var errSecretSilent = fmt.Errorf("%w: secrets manager did not answer", facilitator.ErrUnreachable)
 
-// secretConfig says which secret, and who asks.
-type secretConfig struct {
-	ARN         string // complete; see secretForm
-	Credentials aws.CredentialsProvider
-	Endpoint    string        // in place of the region's own, of a local server
-	Timeout     time.Duration // of the reading as a whole
-}
-
-// readSecret returns the secret's current value. The error is errSecretSilent, or
+// readSecret returns the current value of the secret with a complete ARN (secretForm). An
+// endpoint is asked in place of the region's own. The error is errSecretSilent, or
 // says why there is no value to be had. A reading is bounded in time and size and
 // leaves nothing behind: no cache, no connection, no goroutine. No error contains what
 // was read.
-func readSecret(ctx context.Context, c secretConfig) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+func readSecret(ctx context.Context, arn string, keys aws.CredentialsProvider, endpoint string, timeout time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	options := secretsmanager.Options{
-		Region:      strings.Split(c.ARN, ":")[3],
-		Credentials: c.Credentials,
-		HTTPClient:  dynamo.HTTPClient(c.Timeout/secretAttempts, maxSecretReply, 0),
-		Retryer:     retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = secretAttempts, c.Timeout/20 }),
+		Region:      strings.Split(arn, ":")[3],
+		Credentials: keys,
+		HTTPClient:  dynamo.HTTPClient(timeout/secretAttempts, maxSecretReply, 0),
+		Retryer:     retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = secretAttempts, timeout/20 }),
 	}
-	if c.Endpoint != "" {
-		options.BaseEndpoint = &c.Endpoint
+	if endpoint != "" {
+		options.BaseEndpoint = &endpoint
 	}
-	out, err := secretsmanager.New(options).GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &c.ARN})
+	out, err := secretsmanager.New(options).GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &arn})
 	switch {
 	case err != nil:
 		return nil, explainSecret(err)

@@ -7,6 +7,7 @@
 package boot
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -61,7 +62,10 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
 		return Parts{}, errors.New("FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough")
 	}
-	signs := c.receipts(now)
+	signs := &receipts{config: c, now: now}
+	if c.receiptKey != nil {
+		_, _ = signs.key(context.Background()) // it is in memory, and /ready says what is wrong
+	}
 	p := Parts{Platform: c.platform(log, now), Offering: c.Offering, Limits: c.limits(stores, now), config: c}
 	p.Offering.Receipts = signs
 	p.Resolver = dns.New(dns.Config{Resolvers: c.Resolvers})
@@ -78,7 +82,7 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 		Name: service.ProbeReceipts, Optional: true, Check: func(ctx context.Context) error { _, err := signs.key(ctx); return err },
 	})
 	watches, _ := evidence(view)
-	p.Seller, err = service.NewSeller(p.Platform, p.Offering, stores.Ledger, settle.primary, settle.fallbackOf(p.Platform), watches, p.Limits)
+	p.Seller, err = service.NewSeller(p.Platform, p.Offering, stores.Ledger, settle.primary, settle.fallback, watches, p.Limits)
 	return p, err
 }
 
@@ -90,7 +94,7 @@ func (c Config) probes(books *ledger.Ledger, settle facilitators, resolver *dns.
 	all := append([]service.Probe{
 		{Name: service.ProbeLedger, Check: func(ctx context.Context) error { _, err := books.Fetch(ctx, "ready"); return err }},
 		{Name: service.ProbeResolvers, Check: resolver.Probe},
-	}, settle.probes(c.Terms.Network)...)
+	}, settle.probes...)
 	if view != nil {
 		all = append(all, service.Probe{Name: service.ProbeChain, Check: view.Probe, Optional: true})
 	}
@@ -220,15 +224,6 @@ type receipts struct {
 	signer atomic.Pointer[receipt.Signer] // nil until there is a key
 }
 
-// receipts reads a key that is in the environment at once.
-func (c Config) receipts(now func() time.Time) *receipts {
-	r := &receipts{config: c, now: now}
-	if c.receiptKey != nil {
-		_, _ = r.key(context.Background()) // /ready says what is wrong
-	}
-	return r
-}
-
 // Sign implements x402.Receipts.
 func (r *receipts) Sign(ctx context.Context, said receipt.Statement) (string, error) {
 	s, err := r.key(ctx)
@@ -248,33 +243,34 @@ func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
 	return "", nil
 }
 
-func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
-	if s := r.signer.Load(); s != nil {
+func (r *receipts) key(ctx context.Context) (s *receipt.Signer, err error) {
+	if s = r.signer.Load(); s != nil {
 		return s, nil
 	}
-	private, secret := r.config.receiptKey, r.config.secret
-	if private == nil && secret != nil {
-		var err error
-		if private, err = part(ctx, secret, r.now(), receiptKeyOf); err != nil {
-			return nil, err
-		}
+	switch c := r.config; {
+	case c.receiptKey != nil:
+		s, err = c.signer(c.receiptKey)
+	case c.secret != nil:
+		s, err = part(ctx, c.secret, r.now(), c.secretSigner)
 	}
-	if private == nil {
-		return nil, errNoReceiptKey
-	}
-	s, err := receipt.NewSigner(private, r.config.ReceiptKeys)
-	if err != nil {
-		if secret != nil {
-			secret.failed()
-		}
-		return nil, errors.New("RECEIPT_KEY is none of the keys in RECEIPT_PUBLIC_KEYS: answers come without a signed receipt")
+	if s == nil {
+		return nil, cmp.Or(err, errNoReceiptKey)
 	}
 	r.signer.Store(s)
 	return s, nil
 }
 
-// receiptKeyOf is the receipts' key that a secret has.
-func receiptKeyOf(doc []byte) (ed25519.PrivateKey, error) {
+// signer signs with a key, if it is published.
+func (c Config) signer(key ed25519.PrivateKey) (*receipt.Signer, error) {
+	s, err := receipt.NewSigner(key, c.ReceiptKeys)
+	if err != nil {
+		return nil, errors.New("RECEIPT_KEY is none of the keys in RECEIPT_PUBLIC_KEYS: answers come without a signed receipt")
+	}
+	return s, nil
+}
+
+// secretSigner signs with the receipts' key that a secret has, and is nil without one.
+func (c Config) secretSigner(doc []byte) (*receipt.Signer, error) {
 	var v struct {
 		Key string `json:"receipt_key"`
 	}
@@ -288,7 +284,7 @@ func receiptKeyOf(doc []byte) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("receipt_key of the secret %w", err)
 	}
-	return key, nil
+	return c.signer(key)
 }
 
 // SignReceipts has a configuration that names no receipt key sign with this one.

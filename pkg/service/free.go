@@ -17,7 +17,7 @@ import (
 // rate counts nothing.
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	// A deployment has one or two origins, which the platform names and not the client.
-	kept := x402http.Places[discovery.Documents]{Most: 8}
+	var kept x402http.Places[discovery.Documents]
 	at := func(r *http.Request) *discovery.Documents {
 		origin := p.Origin(r)
 		docs, _ := kept.Of(origin, func(had *discovery.Documents) (*discovery.Documents, error) { // never fails

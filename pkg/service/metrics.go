@@ -213,12 +213,7 @@ func latency(name string, d time.Duration) metric {
 
 // Namespace is where CloudWatch keeps the metrics of a deployment, so that two
 // stacks of one account are told apart. stack may be empty.
-func Namespace(stack string) string {
-	if stack == "" {
-		return catalog.Service
-	}
-	return catalog.Service + "/" + stack
-}
+func Namespace(stack string) string { return strings.TrimSuffix(catalog.Service+"/"+stack, "/") }
 
 // emf are the attributes that make a log record carry metrics: the directives, and
 // one member a metric. dimensions name members of the same record, by each of which
@@ -262,7 +257,5 @@ func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 func (p Platform) logAlways(ctx context.Context, level slog.Level, msg string, attrs []slog.Attr) {
 	line := slog.NewRecord(p.Now(), level, msg, 0)
 	line.AddAttrs(attrs...)
-	if err := p.Log.Handler().Handle(context.WithoutCancel(ctx), line); err != nil {
-		p.Log.ErrorContext(ctx, "a log line with metrics could not be written", "error", err)
-	}
+	_ = p.Log.Handler().Handle(context.WithoutCancel(ctx), line) // there is no other place to say why not
 }

@@ -11,12 +11,10 @@ package service
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -263,42 +261,36 @@ func (p Platform) proven(o Offering, origin string) []string {
 // metrics, and so do the calls of tools.
 func (p Platform) front(priced bool) x402http.Front {
 	return x402http.Front{
-		Log: p.Log, Now: p.Now, RequestID: p.RequestID, Options: preflight, Header: edgeHeader(),
+		Log: p.Log, Now: p.Now, RequestID: p.RequestID, Options: preflight, Header: edgeHeader,
 		Docs: func(r *http.Request, c fault.Code) string { return catalog.ErrorURL(p.Origin(r), c) },
 		Observe: func(r *http.Request, name, id string, res x402http.Response, took time.Duration) {
-			level, attrs := res.Line(make([]slog.Attr, 0, 40), r, name, id, took) // on the stack
-			dimensions := []string{DimensionOperation, DimensionTransport}
-			switch {
-			case res.Tool != "":
-			case priced && name != "mcp": // which is what is not a call of a tool
-				dimensions = dimensions[:1]
-			default:
-				p.Log.LogAttrs(context.WithoutCancel(r.Context()), level, "request", attrs...)
-				return
+			level, attrs := res.Line(make([]slog.Attr, 0, 40), r, name, id, took)     // on the stack
+			sold, dimensions := priced && name != "mcp", []string{DimensionOperation} // mcp is what is not a call
+			if res.Tool != "" {
+				sold, dimensions = true, append(dimensions, DimensionTransport)
 			}
-			if p.Function != "" { // elsewhere no CloudWatch reads the log
+			if sold && p.Function != "" { // elsewhere no CloudWatch reads the log
 				attrs = append(attrs, p.emf(p.measured(res), dimensions...)...)
 			}
-			p.logAlways(r.Context(), level, "request", attrs)
+			if sold || p.Log.Enabled(r.Context(), level) {
+				p.logAlways(r.Context(), level, "request", attrs)
+			}
 		},
 	}
 }
 
 // edgeHeader adds what every response has, and a page for browsers.
-func edgeHeader() func(http.Header) {
-	every := http.Header{
-		"Access-Control-Allow-Origin": {"*"}, "Access-Control-Expose-Headers": {exposed}, "X-Content-Type-Options": {"nosniff"},
-	}
-	return func(h http.Header) {
-		maps.Copy(h, every)
-		if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
-			// A window that a page opens keeps its opener, because some wallets are such a
-			// window. HSTS is for this host alone: other hosts of the operator's domain are not
-			// ours.
-			h.Set("Strict-Transport-Security", "max-age=31536000")
-			h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
-			h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()")
-		}
+func edgeHeader(h http.Header) {
+	h["Access-Control-Allow-Origin"] = []string{"*"}
+	h["Access-Control-Expose-Headers"] = []string{exposed}
+	h["X-Content-Type-Options"] = []string{"nosniff"}
+	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
+		// A window that a page opens keeps its opener, because some wallets are such a
+		// window. HSTS is for this host alone: other hosts of the operator's domain are not
+		// ours.
+		h.Set("Strict-Transport-Security", "max-age=31536000")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin-allow-popups")
+		h.Set("Permissions-Policy", "camera=(), display-capture=(), geolocation=(), microphone=(), payment=()")
 	}
 }
 
@@ -316,10 +308,8 @@ func preflight(methods []string) http.Header {
 		allowed = append(allowed, mcp.HeaderVersion, mcp.HeaderMethod, mcp.HeaderName, "mcp-session-id", "last-event-id")
 	}
 	allow := strings.Join(append(slices.Clone(methods), http.MethodOptions), ", ")
-	h := http.Header{}
-	h.Set("Access-Control-Allow-Methods", allow)
-	h.Set("Access-Control-Allow-Headers", strings.ToLower(strings.Join(allowed, ", ")))
-	h.Set("Access-Control-Max-Age", "86400")
-	h.Set("Allow", allow)
-	return h
+	return http.Header{
+		"Access-Control-Allow-Methods": {allow}, "Access-Control-Allow-Headers": {strings.ToLower(strings.Join(allowed, ", "))},
+		"Access-Control-Max-Age": {"86400"}, "Allow": {allow},
+	}
 }

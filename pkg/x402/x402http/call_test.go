@@ -184,8 +184,8 @@ func TestQuotes(t *testing.T) {
 
 // What is kept for places is bounded, and the latest place is always kept.
 func TestPlaces(t *testing.T) {
-	p, made := Places[int]{Most: 5}, 0
-	for i := range 3 * p.Most {
+	p, made := Places[int]{}, 0
+	for i := range 3 * mostPlaces {
 		for range 2 {
 			v, err := p.Of(strconv.Itoa(i), func(had *int) (*int, error) {
 				if had == nil {
@@ -194,7 +194,7 @@ func TestPlaces(t *testing.T) {
 				}
 				return had, nil
 			})
-			if err != nil || *v != i || made != i+1 || len(p.at) > p.Most {
+			if err != nil || *v != i || made != i+1 || len(p.at) > mostPlaces {
 				t.Fatalf("place %d: %v, %v, made %d times, %d are kept", i, v, err, made, len(p.at))
 			}
 		}

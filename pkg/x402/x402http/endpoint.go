@@ -1,7 +1,6 @@
 package x402http
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -130,6 +129,7 @@ func (x *exchange) settle(offer *x402.Offer) x402.Outcome {
 // payment is the payment with its purchase key, as the Gate is asked about it. The error
 // says what is wrong with how it came.
 func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
+	x.meter.Site = limit.SiteKey(x.r.RemoteAddr)
 	q := x402.Request{
 		Offer: offer, Arrived: x.arrived, Deadline: x.arrived.Add(deadline), Window: x.product.Window,
 		Client: x.meter.Site, Keys: x.r.Header.Values(x402.HeaderKey), Prepare: x.job, Error: x.errorBody,
@@ -165,7 +165,8 @@ func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) 
 	if err != nil {
 		return Response{}, err
 	}
-	res := Response{Status: http.StatusPaymentRequired, Header: headerJSON(), asks: true}
+	res := Response{Status: http.StatusPaymentRequired, asks: true}
+	res.Header = http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}}
 	reason := ""
 	switch {
 	case refused != nil:
@@ -201,7 +202,7 @@ func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) 
 
 // answer answers a payment with any outcome but a 402 of ours.
 func (x *exchange) answer(out x402.Outcome) Response {
-	res := Response{Header: headerJSON()}
+	res := Response{Header: http.Header{"Content-Type": {TypeJSON}}}
 	own := out.Header
 	if out.Fault != nil {
 		res = Failed(out.Fault)
@@ -276,13 +277,14 @@ func (e *Endpoint) quote(at string) (*quote, error) {
 	})
 }
 
+// mostPlaces bounds the memory of Places. One place gives way to another above it: a
+// stranger can name hosts, and is not to keep the real one out.
+const mostPlaces = 64
+
 // Places keeps what is made once for each place.
 type Places[T any] struct {
-	// Most bounds the memory; 0 is 64. One place gives way to another above it: a stranger
-	// can name hosts, and is not to keep the real one out.
-	Most int
-	mu   sync.Mutex
-	at   map[string]*T
+	mu sync.Mutex
+	at map[string]*T
 }
 
 // Of is what belongs to a place: update makes it, of what was kept, which is nil at first.
@@ -298,7 +300,7 @@ func (p *Places[T]) Of(at string, update func(had *T) (*T, error)) (*T, error) {
 		p.at = map[string]*T{}
 	}
 	for other := range p.at {
-		if had != nil || len(p.at) < cmp.Or(p.Most, 64) {
+		if had != nil || len(p.at) < mostPlaces {
 			break
 		}
 		delete(p.at, other)

@@ -51,15 +51,11 @@ type Response struct {
 
 // Failed answers with an error.
 func Failed(f *fault.Error) Response {
-	h := headerJSON()
+	h := http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}}
 	if wait := seconds(f); wait > 0 {
 		h.Set(fault.HeaderRetryAfter, strconv.Itoa(wait))
 	}
 	return Response{Header: h, Fault: f}
-}
-
-func headerJSON() http.Header {
-	return http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}}
 }
 
 // seconds is the wait that an error asks for, rounded up to what Retry-After can say; 0
@@ -215,14 +211,10 @@ func (f *Front) errorBody(r *http.Request, id string, e *fault.Error, s x402.Pay
 
 // meter counts a request, unless it has no rate.
 func (f *Front) meter(rate *limit.Rate, r *http.Request, id string, paid bool) *limit.Request {
-	m := &limit.Request{
+	return &limit.Request{
 		Rate: rate, Client: limit.ClientKey(r.RemoteAddr), Paid: paid,
 		Warn: func(what string, err error) { f.Log.WarnContext(r.Context(), what, "request_id", id, "error", err) },
 	}
-	if paid {
-		m.Site = limit.SiteKey(r.RemoteAddr)
-	}
-	return m
 }
 
 // metered serves a request, unless its client is over the limit.

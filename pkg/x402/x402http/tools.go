@@ -206,9 +206,7 @@ func (b *Toolbox) respond(r *http.Request, q *mcp.Request) Response {
 
 // rpc is a message as a response.
 func rpc(m *mcp.Response) Response {
-	h := http.Header{}
-	h.Set("Cache-Control", "no-store")
-	h.Set("Vary", "Accept-Encoding")
+	h := http.Header{"Cache-Control": {"no-store"}, "Vary": {"Accept-Encoding"}}
 	if len(m.Body) > 0 {
 		h.Set("Content-Type", "application/json")
 	}
