@@ -49,6 +49,7 @@ func failing(code string) string {
 // service is a server that asks for payment, and notes what is sent to it.
 type service struct {
 	*httptest.Server
+	offer      string
 	mu         sync.Mutex
 	signatures []string
 	keys       []string // that came with them
@@ -57,11 +58,11 @@ type service struct {
 // sell serves an offer, and answers what is signed; n counts from 0.
 func sell(t *testing.T, offer string, answer func(w http.ResponseWriter, n int)) *service {
 	t.Helper()
-	s := &service{}
+	s := &service{offer: offer}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		signature := r.Header.Get(x402.HeaderSignature)
 		if signature == "" {
-			w.Header().Set(x402.HeaderRequired, offer)
+			w.Header().Set(x402.HeaderRequired, s.offer)
 			w.WriteHeader(http.StatusPaymentRequired)
 			return
 		}

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 var update = flag.Bool("update", false, "write into the scripts what is printed")
@@ -25,7 +29,8 @@ var update = flag.Bool("update", false, "write into the scripts what is printed"
 // and nothing steers the terminal. A section begins with its name and what there is:
 //
 //	% STATUS [RETRY-AFTER] CODE|BODY  an answer to a signature, the last one for ever
-//	% header NAME: VALUE              of these answers
+//	% header NAME: VALUE              of these answers; JSON is encoded
+//	% offer JSON, % accepts JSON      what is different in the offer, or in its way to pay
 //	% first STATUS [BODY]             the answer to a request without a signature, in place of an offer
 //	% speaks TEXT                     what is said to each connection, by no server
 //	% nobody                          the server is gone
@@ -42,6 +47,7 @@ type scripted struct {
 	server *service
 	script []answer
 	header http.Header
+	offer  x402.PaymentRequired
 	first  *answer
 	host   string
 	in     io.Reader
@@ -51,7 +57,7 @@ type scripted struct {
 }
 
 func newScripted(t *testing.T) testbed.Script {
-	s := &scripted{t: t, header: http.Header{}, dir: filepath.Join(t.TempDir(), "payments"), file: filepath.Join(t.TempDir(), "key"), stopAt: -1}
+	s := &scripted{t: t, header: http.Header{}, offer: usualOffer(), dir: filepath.Join(t.TempDir(), "payments"), file: filepath.Join(t.TempDir(), "key"), stopAt: -1}
 	s.server = sell(t, offerOf(t, nil), func(w http.ResponseWriter, n int) {
 		for name := range s.header {
 			w.Header().Set(name, s.header.Get(name))
@@ -96,12 +102,24 @@ func answerOf(text string) (a answer) {
 }
 
 func (s *scripted) Prepare(text string) {
-	text = strings.NewReplacer(`\e`, "\x1b", `\n`, "\n").Replace(text)
+	flood := strings.Repeat("\u009b2J", 20_000)
+	text = strings.NewReplacer(`\e`, "\x1b", `\n`, "\n", `\r`, "\r", `\x9b`, "\x9b", "$STEER", steering, "$FLOOD", flood,
+		"$DIGITS", strings.Repeat("9", 100_000)).Replace(text)
 	what, rest, _ := strings.Cut(text, " ")
 	switch what {
 	case "header":
 		name, value, _ := strings.Cut(rest, ": ")
+		if strings.HasPrefix(value, "{") {
+			value = base64.StdEncoding.EncodeToString([]byte(value))
+		}
+		value = strings.ReplaceAll(value, "\x7f", "") // which net/http refuses there
 		s.header.Set(name, strings.ReplaceAll(value, "$S", s.server.URL))
+	case "offer":
+		must(s.t, json.Unmarshal([]byte(rest), &s.offer))
+		s.server.offer = encodedOffer(s.t, s.offer)
+	case "accepts":
+		must(s.t, json.Unmarshal([]byte(rest), &s.offer.Accepts[0]))
+		s.server.offer = encodedOffer(s.t, s.offer)
 	case "first":
 		a := answerOf(rest)
 		s.first = &a
@@ -116,7 +134,8 @@ func (s *scripted) Prepare(text string) {
 				if err != nil {
 					return
 				}
-				_, _ = c.Write([]byte(rest)) // a client that hangs up has seen enough
+				_, _ = http.ReadRequest(bufio.NewReader(c)) // whatever it is
+				_, _ = c.Write([]byte(rest))                // a client that hangs up has seen enough
 				c.Close()
 			}
 		}()
@@ -149,6 +168,10 @@ func (s *scripted) Command(line string) string {
 			o.again = value
 		case "YES":
 			o.yes = true
+		case "V":
+			o.verbose = true
+		case "DIR":
+			o.dir = value
 		case "LOCAL_ADDR":
 			o.local = value
 		}
@@ -173,7 +196,7 @@ func (s *scripted) Command(line string) string {
 		said += "error: " + done.err.Error() + "\n"
 	}
 	said += fmt.Sprintf("signatures sent: %d, kept: %d\n", s.server.sent()-sent, s.kept(o))
-	if where, found := steers(said); found || strings.Contains(said, key1[40:]) || len(said) > 4096 {
+	if where, found := steers(said); found || strings.Contains(said, key1[40:]) || len(said) > 4096 && !o.verbose {
 		s.t.Errorf("%d bytes steer the terminal, or show a key: %s", len(said), where)
 	}
 	said = regexp.MustCompile(`(Get "\S+": ).*`).ReplaceAllString(said, "${1}...") // net/http says this or that, by chance
@@ -183,6 +206,7 @@ func (s *scripted) Command(line string) string {
 	fmt.Sscan(port, &n)
 	said = strings.ReplaceAll(said, fmt.Sprintf("127.0.0.1:%d", n-1), "$BEFORE")
 	said = regexp.MustCompile(`(payer:   )0x[0-9a-fA-F]{40}`).ReplaceAllString(said, "${1}PAYER")
+	said = regexp.MustCompile(`("(?:from|nonce|signature|validAfter|validBefore)": )"[0-9a-fA-Fx]+"`).ReplaceAllString(said, "$1...")
 	return regexp.MustCompile(`(\$DIR/)\S+\.json`).ReplaceAllString(said, "${1}KEPT")
 }
 

@@ -74,19 +74,6 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// What cannot be kept is not sent.
-func TestCannotKeep(t *testing.T) {
-	t.Parallel()
-	s := sell(t, offerOf(t, nil), nil)
-	b := newBuyer(t, s.URL, "")
-	file := filepath.Join(t.TempDir(), "file")
-	must(t, os.WriteFile(file, nil, 0o600))
-	b.store = folder(filepath.Join(file, "payments"))
-	if err := b.pay(t.Context()); err == nil || !strings.Contains(err.Error(), "Nothing was paid") || s.sent() > 0 {
-		t.Errorf("%v, %d signatures sent", err, s.sent())
-	}
-}
-
 // What stands in the way is named, with the right command and the right address.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
