@@ -2,9 +2,8 @@
 package pkg_test
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path"
@@ -113,15 +112,14 @@ func list(t *testing.T) []listed {
 		t.Fatalf("go list: %v", err)
 	}
 	var all []listed
-	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
 		var p listed
-		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			return all
-		} else if err != nil {
+		if err := d.Decode(&p); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, p)
 	}
+	return all
 }
 
 func matches(patterns []string, name string) bool {
@@ -132,18 +130,18 @@ func matches(patterns []string, name string) bool {
 }
 
 func TestLayers(t *testing.T) {
-	used := map[string]bool{}
+	all, used := layers(), map[string]bool{}
 	for _, p := range list(t) {
 		name, ours := strings.CutPrefix(p.ImportPath, module)
-		if !ours || name == "pkg" { // pkg itself holds this test only
+		i := slices.IndexFunc(all, func(l layer) bool { return matches([]string{l.pkg}, name) })
+		switch {
+		case !ours || name == "pkg": // pkg itself holds this test only
 			continue
-		}
-		i := slices.IndexFunc(layers(), func(l layer) bool { return matches([]string{l.pkg}, name) })
-		if i < 0 {
+		case i < 0:
 			t.Errorf("%s is in no layer: add it to the table with a reason", name)
 			continue
 		}
-		l := layers()[i]
+		l := all[i]
 		used[l.pkg] = true
 		for _, imported := range p.Imports {
 			if dep, ours := strings.CutPrefix(imported, module); ours && !matches(l.may, dep) {
@@ -156,7 +154,7 @@ func TestLayers(t *testing.T) {
 			}
 		}
 	}
-	for _, l := range layers() {
+	for _, l := range all {
 		if !used[l.pkg] {
 			t.Errorf("%s is in the table and is not a package", l.pkg)
 		}

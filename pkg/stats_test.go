@@ -17,47 +17,42 @@ import (
 
 var printStats = flag.Bool("stats.print", false, "print the sizes of the repository, as make stats does")
 
-// size is a number that the repository keeps small.
-type size struct {
-	what  string
-	count func(*tree) float64
-	most  float64
-	held  bool // more than most fails; the others are only printed
-}
-
-// sizes are the limits. One that is met is held from then on.
-func sizes() []size {
-	return []size{
-		{"files", func(r *tree) float64 { return float64(len(r.files)) }, 900, true},
-		{"packages that are not an operation's", func(r *tree) float64 { return float64(r.shared()) }, 50, true},
-		{"Go files above 400 lines", func(r *tree) float64 { return float64(len(r.long())) }, 0, true},
-		{"lines of Go that commands link", func(r *tree) float64 { return float64(r.production("")) }, 30000, true},
-		{"of these in pkg, without test support", func(r *tree) float64 { return float64(r.production("pkg/")) }, 22500, false},
-		{"lines of all other Go", func(r *tree) float64 { return float64(r.tests()) }, 48000, false},
-	}
-}
-
 // TestStats fails when a size that was met is not any more, and prints all of
 // them with -stats.print.
 func TestStats(t *testing.T) {
 	r := readTree(t)
-	say := func(string, ...any) {}
-	if *printStats {
-		say = func(format string, args ...any) { fmt.Printf(format, args...) }
+	var long []string
+	for f, n := range r.goLines {
+		if n > 400 {
+			long = append(long, f)
+		}
 	}
-	for _, s := range sizes() {
-		n, verdict := s.count(r), "met"
+	for _, s := range []struct {
+		what    string
+		n, most int
+		held    bool // above most it fails; the others are only printed. One that is met is held from then on.
+	}{
+		{"files", len(r.files), 900, true},
+		{"packages that are not an operation's", r.shared(), 50, true},
+		{"Go files above 400 lines", len(long), 0, true},
+		{"lines of Go that commands link", r.production(""), 30000, true},
+		{"of these in pkg, without test support", r.production("pkg/"), 22500, false},
+		{"lines of all other Go", r.tests(), 48000, false},
+	} {
+		verdict := "met"
 		switch {
-		case n > s.most && s.held:
-			t.Errorf("%s: %.0f, of %.0f at most", s.what, n, s.most)
+		case s.n > s.most && s.held:
+			t.Errorf("%s: %d, of %d at most", s.what, s.n, s.most)
 			verdict = "lost"
-		case n > s.most:
+		case s.n > s.most:
 			verdict = "not met"
 		}
-		say("%-44s %7.0f  at most %-6.0f %s\n", s.what, n, s.most, verdict)
+		if *printStats {
+			fmt.Printf("%-44s %7d  at most %-6d %s\n", s.what, s.n, s.most, verdict)
+		}
 	}
-	for _, f := range r.long() {
-		say("  %s has %d lines\n", f, r.goLines[f])
+	for _, f := range slices.Sorted(slices.Values(long)) {
+		t.Logf("%s has %d lines", f, r.goLines[f])
 	}
 }
 
@@ -140,18 +135,6 @@ func (r *tree) shared() (n int) {
 		}
 	}
 	return n
-}
-
-// long are the Go files of more than 400 lines.
-func (r *tree) long() []string {
-	var long []string
-	for name, n := range r.goLines {
-		if n > 400 {
-			long = append(long, name)
-		}
-	}
-	slices.Sort(long)
-	return long
 }
 
 // proseFile is a path of this module in backticks, or in a Markdown link.

@@ -21,9 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -86,14 +83,14 @@ func (s *stage) open(t testing.TB) *world {
 	serve(t, net.JoinHostPort(web.String(), "443"), http.HandlerFunc(origin), secure)
 	serve(t, net.JoinHostPort(rdap.String(), "443"), http.HandlerFunc(registry), secure)
 	file := serve(t, own(7, 80), http.HandlerFunc(bootstrap), nil)
-	w.sign(receiptKey())
+	w.sign(0)
 	secrets := serve(t, own(10, 80), http.HandlerFunc(w.secret), nil)
 	w.host = testbed.Deployment{
 		Functions: testbed.Functions(t),
 		Parameters: map[string]string{
 			"AWS::StackName": stack, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": w.resolver.addr,
 			"FacilitatorUrl": "http://" + w.facilitator.addr, "RdapBootstrapUrl": "http://" + file.addr + "/dns.json",
-			"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:gameday-AbCdEf", "ReceiptPublicKeys": receipt.FormatPublic(receiptKey().Public().(ed25519.PublicKey)),
+			"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:gameday-AbCdEf", "ReceiptPublicKeys": receipt.FormatPublic(receiptKey(0).Public().(ed25519.PublicKey)),
 		},
 		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://" + w.table.addr, "AWS_ENDPOINT_URL_SECRETS_MANAGER": "http://" + secrets.addr, "SSL_CERT_FILE": s.ca.File},
 		Logs:        w.series, OnEnd: w.series.ended, OnEvent: w.handed,
@@ -102,16 +99,14 @@ func (s *stage) open(t testing.TB) *world {
 	return w
 }
 
-// receiptKey is published, and otherKey is not.
-func receiptKey() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) }
-
-func otherKey() ed25519.PrivateKey {
-	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
+// receiptKey is a key to sign receipts with. That of 0 is published.
+func receiptKey(seed byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
 }
 
-// sign gives the functions that start from now on a key to sign receipts with.
-func (w *world) sign(key ed25519.PrivateKey) {
-	text := receipt.FormatKey(key)
+// sign gives the functions that start from now on a key.
+func (w *world) sign(seed byte) {
+	text := receipt.FormatKey(receiptKey(seed))
 	w.receiptKey.Store(&text)
 }
 
@@ -243,17 +238,6 @@ func (f *facilitator) node(safe time.Duration, now func() time.Time) http.Handle
 	return testbed.PlayNode{Moved: f.books.Transfers, ChainID: 8453, Now: now, Safe: safe}
 }
 
-// dayBooks are what make books prints of a day, in JSON.
-type dayBooks struct {
-	Received   tally `json:"received"`
-	Answered   tally `json:"answered"`
-	AnswerOwed tally `json:"answer_owed"`
-	RefundDue  tally `json:"refund_due"`
-	InDoubt    tally `json:"in_doubt"`
-	Unchecked  int   `json:"unchecked"`
-	Count      int   `json:"difference_count"`
-}
-
 type tally struct{ Count int }
 
 // audited: make books names no differences, has every transfer, and owes what make owed lists. Its
@@ -264,7 +248,14 @@ func (c scenario) audited(w *world, out *outcome) {
 	received, answered, owed := 0, 0, 0
 	now := time.Now().UTC()
 	for day := w.opened.UTC().Truncate(24 * time.Hour); !day.After(now); day = day.AddDate(0, 0, 1) {
-		var b dayBooks
+		var b struct { // of what make books prints
+			Received, Answered tally
+			AnswerOwed         tally `json:"answer_owed"`
+			RefundDue          tally `json:"refund_due"`
+			InDoubt            tally `json:"in_doubt"`
+			Unchecked          int
+			Count              int `json:"difference_count"`
+		}
 		w.operate(&b, []string{"RPC_URL=" + node.URL, "PAY_TO=" + boot.LocalPayTo}, "books", day.Format(time.DateOnly))
 		received, answered, owed = received+b.Received.Count, answered+b.Answered.Count, owed+b.AnswerOwed.Count+b.RefundDue.Count
 		if b.Count != 0 || b.Unchecked != 0 || b.InDoubt.Count != 0 {
@@ -304,26 +295,18 @@ func placesTaken(operation string, n int) breakage {
 	}
 }
 
-// strangeRecord is a payment in doubt that nobody can read.
+// strangeRecord is a payment in doubt that nobody can read, until it is refused.
 func strangeRecord() breakage {
-	const key = "eip155:1|strange|strange|strange"
-	return breakage{
-		breaks: func(w *world) {
+	puts := func(version int64, state ledger.State) func(w *world) {
+		return func(w *world) {
 			past := time.Now().Add(-time.Hour)
-			l := ledger.New(w.store(), func() time.Time { return past }, rand.Text)
-			c, err := l.Claim(w.Context(), ledger.Payment{
-				Key: key, AuthDigest: "a", SigDigest: "s", Request: "GET /", Terms: json.RawMessage("{}"), ValidBefore: past.Add(time.Minute),
-			}, past.Add(time.Minute))
-			must(w, err)
-			must(w, c.Hold.End(w.Context(), ledger.EventUncertain, "timeout", ""))
-		},
-		mends: func(w *world) {
-			_, err := dynamo.NewClient(w.db.Config()).DeleteItem(w.Context(), &dynamodb.DeleteItemInput{
-				TableName: &w.name, Key: map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: key}},
+			ledgertest.MustPut(w, w.store(), ledger.Record{
+				Key: "eip155:1|strange|strange|strange", Version: version, WriteID: rand.Text(), State: state, AuthDigest: "a", SigDigest: "s",
+				Request: "GET /", Terms: json.RawMessage("{}"), CreatedAt: past, UpdatedAt: past, ValidBefore: past.Add(time.Minute),
 			})
-			must(w, err)
-		},
+		}
 	}
+	return breakage{breaks: puts(1, ledger.Uncertain), mends: puts(2, ledger.Refused)}
 }
 
 // exhaust leaves no lookup of each payment.

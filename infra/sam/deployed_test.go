@@ -5,16 +5,19 @@
 package sam_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
@@ -171,10 +174,15 @@ func TestTimeAddsUp(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, into any) {
+// readEvent decodes an event strictly: a member that its format does not have is a mistake
+// in the file.
+func readEvent(t *testing.T, slug string, into any) {
 	t.Helper()
-	text := must(os.ReadFile("../../template.yaml"))(t)
-	check(t, yaml.Unmarshal(text, into))
+	d := json.NewDecoder(bytes.NewReader(must(os.ReadFile("../../events/" + slug + ".json"))(t)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		t.Fatalf("%s: %v", slug, err)
+	}
 }
 
 func TestEventsAreOfTheirFunctions(t *testing.T) {
@@ -183,7 +191,15 @@ func TestEventsAreOfTheirFunctions(t *testing.T) {
 		if slug == sam.Reconcile {
 			continue // see TestScheduledEvent
 		}
-		e := readEvent(t, filepath.Join("../../events", slug+".json"))
+		var e events.APIGatewayV2HTTPRequest
+		readEvent(t, slug, &e)
+		method := catalog.Method
+		if slug == sam.MCP {
+			method = http.MethodPost
+		}
+		if e.Version != "2.0" || e.RequestContext.RequestID == "" || e.RequestContext.HTTP.Method != method {
+			t.Errorf("%s: version %q, method %q, request id %q", slug, e.Version, e.RequestContext.HTTP.Method, e.RequestContext.RequestID)
+		}
 		if !slices.Contains(routes, e.RouteKey) || e.RequestContext.RouteKey != e.RouteKey {
 			t.Errorf("%s: routeKey %q, want one of %q, twice", slug, e.RouteKey, routes)
 		}

@@ -1,12 +1,10 @@
 package sam_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -52,11 +50,8 @@ func TestAccessLog(t *testing.T) {
 // TestScheduledEvent: what EventBridge sends, and nothing else.
 func TestScheduledEvent(t *testing.T) {
 	t.Parallel()
-	text := must(os.ReadFile("../../events/" + sam.Reconcile + ".json"))(t)
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
 	var e events.EventBridgeEvent
-	check(t, d.Decode(&e))
+	readEvent(t, sam.Reconcile, &e)
 	if e.Version != "0" || e.DetailType != "Scheduled Event" || e.Source != "aws.events" || string(e.Detail) != "{}" || e.ID == "" || e.Time.IsZero() {
 		t.Errorf("%+v is not what a schedule sends", e)
 	}

@@ -1,67 +1,29 @@
 package sam_test
 
 import (
-	"encoding/json"
-	"net/http"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
-
-// readEvent decodes an event strictly: a field that format 2.0 does not have is
-// a mistake in the file.
-func readEvent(t *testing.T, path string) events.APIGatewayV2HTTPRequest {
-	t.Helper()
-	f := must(os.Open(path))(t)
-	defer f.Close()
-	d := json.NewDecoder(f)
-	d.DisallowUnknownFields()
-	var e events.APIGatewayV2HTTPRequest
-	if err := d.Decode(&e); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	method := catalog.Method
-	if e.RawPath == catalog.PathMCP {
-		method = http.MethodPost
-	}
-	if e.Version != "2.0" || e.RequestContext.RequestID == "" || e.RequestContext.HTTP.Method != method {
-		t.Errorf("%s: version %q, method %q, request id %q", path, e.Version, e.RequestContext.HTTP.Method, e.RequestContext.RequestID)
-	}
-	return e
-}
 
 // TestTemplateRules: what would break a second stack in the same account, or
 // the include of the template in the CDK app.
 func TestTemplateRules(t *testing.T) {
 	t.Parallel()
 	var root yaml.Node
-	read(t, &root)
-	tpl := template(t)
-	declared := map[string]bool{}
-	for name := range tpl.Parameters {
-		declared[name] = true
-	}
-	for name := range tpl.Resources {
-		declared[name] = true
-	}
-	used := map[string]bool{}
-	forbidden := []struct {
-		what string
-		re   *regexp.Regexp
-	}{
-		{"an account id", regexp.MustCompile(`\b\d{12}\b`)},
-		{"a region", regexp.MustCompile(`\b(us|eu|ap|sa|ca|me|af|il|mx|cn)-[a-z]+-\d\b`)},
-		{"an address other than Base USDC", regexp.MustCompile(`0x[0-9a-fA-F]{40}\b`)},
+	check(t, yaml.Unmarshal(must(os.ReadFile("../../template.yaml"))(t), &root))
+	tpl, used := template(t), map[string]bool{}
+	forbidden := map[string]*regexp.Regexp{
+		"an account id": regexp.MustCompile(`\b\d{12}\b`), "a region": regexp.MustCompile(`\b(us|eu|ap|sa|ca|me|af|il|mx|cn)-[a-z]+-\d\b`),
+		"an address other than Base USDC": regexp.MustCompile(`0x[0-9a-fA-F]{40}\b`),
 	}
 	const usdc = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 	walk(&root, func(n *yaml.Node) {
@@ -76,15 +38,16 @@ func TestTemplateRules(t *testing.T) {
 				name = n.Content[0].Value
 			}
 			used[name] = true
-			if !declared[name] && !strings.HasPrefix(name, "AWS::") {
+			_, parameter := tpl.Parameters[name]
+			if _, resource := tpl.Resources[name]; !parameter && !resource && !strings.HasPrefix(name, "AWS::") {
 				t.Errorf("line %d: %s %s is not declared here; what SAM generates must not be referred to", n.Line, n.Tag, n.Value)
 			}
 		case n.Kind == yaml.AliasNode:
 			t.Errorf("line %d: CloudFormation does not understand YAML aliases", n.Line)
 		}
-		for _, f := range forbidden {
-			if v := strings.ReplaceAll(n.Value, usdc, ""); f.re.MatchString(v) {
-				t.Errorf("line %d: %s: %s", n.Line, f.what, n.Value)
+		for what, text := range forbidden {
+			if text.MatchString(strings.ReplaceAll(n.Value, usdc, "")) {
+				t.Errorf("line %d: %s: %s", n.Line, what, n.Value)
 			}
 		}
 	})
