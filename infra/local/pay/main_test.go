@@ -55,10 +55,10 @@ type service struct {
 	keys       []string // that came with them
 }
 
-// sell serves an offer, and answers what is signed; n counts from 0.
-func sell(t *testing.T, offer string, answer func(w http.ResponseWriter, n int)) *service {
+// sell serves the usual offer, and answers what is signed; n counts from 0.
+func sell(t *testing.T, answer func(w http.ResponseWriter, n int)) *service {
 	t.Helper()
-	s := &service{offer: offer}
+	s := &service{offer: encoded(t, usualOffer())}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		signature := r.Header.Get(x402.HeaderSignature)
 		if signature == "" {
@@ -80,20 +80,6 @@ func (s *service) sent() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.signatures)
-}
-
-// outcome is what a payer did.
-type outcome struct {
-	out, notes string
-	err        error
-}
-
-// said is all that was on the terminal.
-func (o outcome) said() string {
-	if o.err != nil {
-		return o.notes + o.err.Error() + "\n" + o.out
-	}
-	return o.notes + o.out
 }
 
 // noon is the clock of the tests.
@@ -131,20 +117,13 @@ func newBuyer(t testing.TB, address, key string) *buyer {
 	return b
 }
 
-// buy pays.
-func (b *buyer) buy(t *testing.T) (o outcome) {
-	t.Helper()
-	return b.does(t, b.pay)
-}
-
-func (b *buyer) does(t *testing.T, what func(context.Context) error) (o outcome) {
+// does has the payer do something, until it ends or is stopped.
+func (b *buyer) does(t *testing.T, what func(context.Context) error) error {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	b.stop = stop
-	o.err = what(ctx)
-	o.out, o.notes = b.out.String(), b.notes.String()
-	return o
+	return what(ctx)
 }
 
 // isKept fails unless what was sent is one signature under one key, which are kept
@@ -168,18 +147,5 @@ func fails(t *testing.T, err error, says string) {
 	t.Helper()
 	if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 		t.Errorf("%v, want %q", err, says)
-	}
-}
-
-// says fails unless every part is in a text, one after the other.
-func says(t *testing.T, what, text string, parts ...string) {
-	t.Helper()
-	rest := text
-	for _, part := range parts {
-		_, after, ok := strings.Cut(rest, part)
-		if !ok {
-			t.Fatalf("%s lacks %q, or has it too early:\n%s", what, part, text)
-		}
-		rest = after
 	}
 }

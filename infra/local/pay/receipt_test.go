@@ -44,7 +44,7 @@ func sellSigned(t *testing.T, change func(*sold)) *service {
 	public := []ed25519.PublicKey{publicOf(sellerKey(2)), publicOf(sellerKey(1))}
 	var a sold
 	header := ""
-	s := sell(t, offerOf(t, nil), func(w http.ResponseWriter, _ int) {
+	s := sell(t, func(w http.ResponseWriter, _ int) {
 		w.Header().Set(x402.HeaderResponse, header)
 		fmt.Fprint(w, a.body)
 	})
@@ -152,15 +152,16 @@ func TestReceipt(t *testing.T) {
 			t.Parallel()
 			s := sellSigned(t, c.change)
 			u := s.URL + soldPath + "?domain=example.com"
-			o := newBuyer(t, u, "a key").buy(t)
+			b := newBuyer(t, u, "a key")
+			err := b.does(t, b.pay)
 			host, _ := strings.CutPrefix(s.URL, "http://")
 			want := strings.ReplaceAll(c.says, "KEY", receipt.KeyID(host, publicOf(sellerKey(1))))
 			want = strings.ReplaceAll(want, "HOST", host)
-			if o.err != nil || o.out != "{\n  \"ok\": true\n}\n" {
-				t.Errorf("%v, stdout %q", o.err, o.out)
+			if err != nil || b.out.String() != "{\n  \"ok\": true\n}\n" {
+				t.Errorf("%v, stdout %q", err, &b.out)
 			}
-			if n := strings.Count(o.notes, "\nreceipt: "); n != 1 || !strings.Contains(o.notes, want) {
-				t.Errorf("%d lines on the receipt, want %s:\n%s", n, want, o.notes)
+			if n := strings.Count(b.notes.String(), "\nreceipt: "); n != 1 || !strings.Contains(b.notes.String(), want) {
+				t.Errorf("%d lines on the receipt, want %s:\n%s", n, want, &b.notes)
 			}
 		})
 	}

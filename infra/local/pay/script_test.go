@@ -58,7 +58,7 @@ type scripted struct {
 
 func newScripted(t *testing.T) testbed.Script {
 	s := &scripted{t: t, header: http.Header{}, offer: usualOffer(), dir: filepath.Join(t.TempDir(), "payments"), file: filepath.Join(t.TempDir(), "key"), stopAt: -1}
-	s.server = sell(t, offerOf(t, nil), func(w http.ResponseWriter, n int) {
+	s.server = sell(t, func(w http.ResponseWriter, n int) {
 		for name := range s.header {
 			w.Header().Set(name, s.header.Get(name))
 		}
@@ -116,10 +116,10 @@ func (s *scripted) Prepare(text string) {
 		s.header.Set(name, strings.ReplaceAll(value, "$S", s.server.URL))
 	case "offer":
 		must(s.t, json.Unmarshal([]byte(rest), &s.offer))
-		s.server.offer = encodedOffer(s.t, s.offer)
+		s.server.offer = encoded(s.t, s.offer)
 	case "accepts":
 		must(s.t, json.Unmarshal([]byte(rest), &s.offer.Accepts[0]))
-		s.server.offer = encodedOffer(s.t, s.offer)
+		s.server.offer = encoded(s.t, s.offer)
 	case "first":
 		a := answerOf(rest)
 		s.first = &a
@@ -184,19 +184,19 @@ func (s *scripted) Command(line string) string {
 		b.in, b.payer.notes = silent, stopper{b}
 	}
 	sent := s.server.sent()
-	done := b.does(s.t, func(ctx context.Context) error { return b.run(ctx, o) })
-	said := done.notes
-	if done.out != "" {
-		said += "stdout:\n" + done.out
+	err := b.does(s.t, func(ctx context.Context) error { return b.run(ctx, o) })
+	said := b.notes.String()
+	if b.out.Len() > 0 {
+		said += "stdout:\n" + b.out.String()
 	}
 	switch {
-	case errors.Is(done.err, errTyped):
-		said += "typed: " + done.err.Error() + "\n"
-	case done.err != nil:
-		said += "error: " + done.err.Error() + "\n"
+	case errors.Is(err, errTyped):
+		said += "typed: " + err.Error() + "\n"
+	case err != nil:
+		said += "error: " + err.Error() + "\n"
 	}
 	said += fmt.Sprintf("signatures sent: %d, kept: %d\n", s.server.sent()-sent, s.kept(o))
-	if where, found := steers(said); found || strings.Contains(said, key1[40:]) || len(said) > 4096 && !o.verbose {
+	if where := steers(said); where != "" || strings.Contains(said, key1[40:]) || len(said) > 4096 && !o.verbose {
 		s.t.Errorf("%d bytes steer the terminal, or show a key: %s", len(said), where)
 	}
 	said = regexp.MustCompile(`(Get "\S+": ).*`).ReplaceAllString(said, "${1}...") // net/http says this or that, by chance

@@ -15,16 +15,16 @@ import (
 // with an escape sequence, reorders what is displayed, and ends the line.
 const steering = "\u009b2J\u009b31mPAID \u202egnp.exe\u2066\u200b\u2028\x7f"
 
-// steers reports the first character of a text that moves a cursor, or hides or
-// reorders what is displayed.
-func steers(text string) (where string, found bool) {
+// steers is where a text first has a character that moves a cursor, or hides or reorders
+// what is displayed; empty if it has none.
+func steers(text string) string {
 	i := strings.IndexFunc(text, func(r rune) bool {
 		return r != '\n' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
 	})
 	if i < 0 {
-		return "", false
+		return ""
 	}
-	return fmt.Sprintf("%+q", text[i:min(i+40, len(text))]), true
+	return fmt.Sprintf("%+q", text[i:min(i+40, len(text))])
 }
 
 // usualOffer costs 5000 atomic units of USDC on Base.
@@ -35,17 +35,8 @@ func usualOffer() x402.PaymentRequired {
 	}.Requirements("5000")}}
 }
 
-// offerOf is the usual offer in a header; change may be nil.
-func offerOf(t *testing.T, change func(*x402.PaymentRequired)) string {
-	t.Helper()
-	offer := usualOffer()
-	if change != nil {
-		change(&offer)
-	}
-	return encodedOffer(t, offer)
-}
-
-func encodedOffer(t *testing.T, offer x402.PaymentRequired) string {
+// encoded is an offer in a header.
+func encoded(t *testing.T, offer x402.PaymentRequired) string {
 	t.Helper()
 	raw, err := json.Marshal(offer)
 	must(t, err)
