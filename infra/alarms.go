@@ -27,10 +27,15 @@ const slowSettlement = 8000 // ms
 
 // alarms are all alarms of the deployment but those of template.yaml, which roll a
 // release back and tell nobody. Each stands for one cause, whatever operation it shows
-// in: the dashboard and the log have that by operation.
-func (e *envelope) alarms(to topics) {
-	for _, a := range append(e.forNow(), e.forTomorrow()...) {
-		e.alarm(a, to)
+// in: the dashboard and the log have that by operation. They are told to one of two
+// topics: that of what somebody has to act on now, and that of what waits for the next
+// working day.
+func (e *envelope) alarms(page, ticket *string) {
+	for _, a := range e.forNow() {
+		e.alarm(a, page)
+	}
+	for _, a := range e.forTomorrow() {
+		e.alarm(a, ticket)
 	}
 }
 
@@ -38,7 +43,7 @@ func (e *envelope) alarms(to topics) {
 // periods of three, by what payers met or by what reconcile found.
 func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	return alarm{
-		name: name, page: true, means: means,
+		name: name, means: means,
 		of:         []series{e.own("faults", metric, statSum), e.own("ready", service.ReadyMetric(probe), statMin)},
 		expression: "FILL(faults, 0) + IF(FILL(ready, 1) > 0, 0, 3)", bound: few, period: minutes5, periods: 3, breaching: 2,
 	}
@@ -48,7 +53,7 @@ func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 // of them.
 func (e *envelope) forNow() []alarm {
 	return []alarm{{
-		name: "errors", page: true,
+		name:       "errors",
 		means:      "A function failed in a way that is a bug: an internal error, a crash, a time-out, or a call that Lambda turned away.",
 		of:         []series{e.own("gateway", metricGatewayErrors, statSum), e.own("internal", service.MetricInternal, statSum)},
 		expression: "FILL(gateway, 0) + FILL(internal, 0)", period: minutes5,
@@ -57,12 +62,12 @@ func (e *envelope) forNow() []alarm {
 		e.faultsAlarm("ledger-faults", service.MetricLedger, service.ProbeLedger,
 			"The ledger's table does not answer or does not take a verdict, or a record in it cannot be read: sales fail, or are not on record."), {
 			// A payer can bring about doubt of his own payments, never of most.
-			name: "uncertain", page: true,
+			name:       "uncertain",
 			means:      "Most payments are sent to the facilitator and it is not known whether they were made.",
 			of:         []series{e.own("uncertain", service.MetricUncertain, statSum), e.own("settled", service.SettlementMetrics()[0], statSum)},
 			expression: "IF(FILL(uncertain, 0) > FILL(settled, 0), FILL(uncertain, 0), 0)", bound: few, period: minutes15,
 		}, {
-			name: "resolvers", page: true,
+			name:  "resolvers",
 			means: "No resolver of DNS_RESOLVERS answers: every lookup fails on our side, and what was paid is owed.",
 			of:    []series{e.own("", service.ReadyMetric(service.ProbeResolvers), statMin)}, bound: 1, below: true,
 			period: minutes5, periods: 3, breaching: 2,
@@ -70,7 +75,7 @@ func (e *envelope) forNow() []alarm {
 			// This alarm alone tells when data stop, and no value is below its bound.
 			// Before the first run its state is the one that it would tell of, so that it
 			// tells nothing.
-			name: "reconcile-silent", page: true,
+			name:  "reconcile-silent",
 			means: "No run of reconcile ended for 15 minutes: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
 			of:    []series{e.own("", service.MetricReady, statMax)}, below: true, period: minutes5, periods: 3, missing: missingTells,
 		}}
@@ -195,10 +200,8 @@ type series struct {
 
 // alarm goes off when its one series, or its expression over them, is above a bound.
 type alarm struct {
-	name  string // in kebab case; unique; also its entry in the runbook
-	means string
-	// page says that somebody is to act now; else it is a ticket for the next day.
-	page       bool
+	name       string // in kebab case; unique; also its entry in the runbook
+	means      string
 	of         []series
 	expression string
 	bound      float64
@@ -209,22 +212,16 @@ type alarm struct {
 	missing                    string // missingGood when empty
 }
 
-// runbook is the address of an alarm's entry in infra/RUNBOOK.md.
-func (a alarm) runbook() string { return catalog.Runbook + "#alarm-" + a.name }
-
 // alarm makes an alarm that notifies a topic when it begins. That it ends wakes nobody.
-func (e *envelope) alarm(a alarm, to topics) {
-	comparison, actions := "GreaterThanThreshold", []*string{to.ticket}
+func (e *envelope) alarm(a alarm, topic *string) {
+	comparison, actions := "GreaterThanThreshold", []*string{topic}
 	if a.below {
 		comparison = "LessThanThreshold"
-	}
-	if a.page {
-		actions = []*string{to.page}
 	}
 	periods, missing := max(a.periods, 1), cmp.Or(a.missing, missingGood)
 	properties := object{
 		"AlarmName":        e.settings.stack + "-" + a.name,
-		"AlarmDescription": a.means + " " + a.runbook(), "AlarmActions": actions,
+		"AlarmDescription": a.means + " " + catalog.Runbook + "#alarm-" + a.name, "AlarmActions": actions,
 		"ComparisonOperator": comparison, "Threshold": a.bound, "TreatMissingData": missing,
 		"EvaluationPeriods": periods, "DatapointsToAlarm": cmp.Or(a.breaching, periods),
 	}
@@ -251,20 +248,8 @@ func (e *envelope) own(id, name, stat string) series {
 	return series{id: id, namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
 }
 
-// topics are where alarms are told: those that somebody has to act on now, and those
-// that wait for the next working day.
-type topics struct{ page, ticket *string }
-
-// notify makes the topics, each with the person who is told by e-mail. policy is that of
-// the tickets, which the budget is told to.
-func (e *envelope) notify() (to topics, policy awscdk.CfnResource) {
-	to.page, _ = e.topic("Alarms", "AlarmTopic", "SNS topic of the pages, for the person on call", e.email)
-	to.ticket, policy = e.topic("Tickets", "TicketTopic", "SNS topic of the tickets and of the budget: for the next working day", e.tickets)
-	return to, policy
-}
-
-// topic is an SNS topic with the policy that lets CloudWatch and Budgets publish to
-// it, over TLS alone. It is not encrypted with the account's SNS key, because
+// topic is an SNS topic, with the person who is told by e-mail and the policy that lets
+// CloudWatch and Budgets publish to it, over TLS alone. It is not encrypted with the account's SNS key, because
 // CloudWatch may not use that; its messages contain names and numbers only.
 func (e *envelope) topic(id, output, description, email string) (arn *string, policy awscdk.CfnResource) {
 	arn = e.add(id, "SNS::Topic", object{"DisplayName": e.settings.stack + " " + strings.ToLower(id)}).Ref()

@@ -86,8 +86,17 @@ func (e *envelope) gauges(title string, names ...string) object {
 	return e.graph(title, nil, []string{statMax}, names)
 }
 
-// graph is one of the service's metrics, of a dimension's value or of all of them.
+// graph is some of the service's metrics, of a dimension's value or of all of them.
 func (e *envelope) graph(title string, of []any, stats, names []string) object {
+	return graphOf(title, service.Namespace(e.settings.stack), of, stats, names)
+}
+
+// gateway is a graph of what API Gateway measures of the API.
+func (e *envelope) gateway(title, stat string, names ...string) object {
+	return graphOf(title, "AWS/ApiGateway", []any{"ApiId", e.resource(idAPI).Ref()}, []string{stat}, names)
+}
+
+func graphOf(title, namespace string, of []any, stats, names []string) object {
 	var metrics []any
 	for _, name := range names {
 		for _, stat := range stats {
@@ -95,7 +104,7 @@ func (e *envelope) graph(title string, of []any, stats, names []string) object {
 			if len(stats) > 1 {
 				shown["label"] = name + " " + stat
 			}
-			metrics = append(metrics, metric(service.Namespace(e.settings.stack), name, of, shown))
+			metrics = append(metrics, metric(namespace, name, of, shown))
 		}
 	}
 	return object{"title": title, "metrics": metrics}
@@ -116,15 +125,6 @@ func readyMetrics() []string {
 		all = append(all, service.ReadyMetric(probe))
 	}
 	return all
-}
-
-// gateway is a graph of what API Gateway measures of the API.
-func (e *envelope) gateway(title, stat string, names ...string) object {
-	var metrics []any
-	for _, name := range names {
-		metrics = append(metrics, metric("AWS/ApiGateway", name, []any{"ApiId", e.resource(idAPI).Ref()}, object{"stat": stat}))
-	}
-	return object{"title": title, "metrics": metrics}
 }
 
 // concurrency is a graph of how many invocations there are at once, by function, and
@@ -223,11 +223,8 @@ func (e *envelope) queries() {
 		if q.gateway {
 			group = idLog
 		}
-		e.add(q.id(), "Logs::QueryDefinition", object{
+		e.add(sam.Pascal(strings.ReplaceAll(q.name, " ", "-"))+"Query", "Logs::QueryDefinition", object{
 			"Name": e.settings.stack + "/" + q.name, "QueryString": q.text, "LogGroupNames": []any{e.resource(group).Ref()},
 		})
 	}
 }
-
-// id is the logical id of a saved query.
-func (q savedQuery) id() string { return sam.Pascal(strings.ReplaceAll(q.name, " ", "-")) + "Query" }

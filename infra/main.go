@@ -4,12 +4,11 @@
 // budget, prebuilt code.
 //
 // It does not repeat any function. It synthesizes without credentials and without a
-// network; the CDK CLI runs it by cdk.json. RUNBOOK.md says how to deploy it, and
-// what each alarm means.
+// network; the CDK CLI runs it by cdk.json, in this folder. RUNBOOK.md says how to
+// deploy it, and what each alarm means.
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,7 +27,7 @@ func main() {
 // run synthesizes the stack of the CDK context to where the CDK CLI says.
 func run() error {
 	defer jsii.Close()
-	root, err := moduleRoot()
+	root, err := filepath.Abs("..")
 	if err != nil {
 		return err
 	}
@@ -40,15 +39,4 @@ func run() error {
 	NewStack(app, s)
 	app.Synth(nil)
 	return nil
-}
-
-// moduleRoot is the folder of the module: the CDK CLI runs the app in infra, "go run
-// ./infra" above it.
-func moduleRoot() (string, error) {
-	for _, at := range []string{".", ".."} {
-		if _, err := os.Stat(filepath.Join(at, templateName)); err == nil {
-			return filepath.Abs(at)
-		}
-	}
-	return "", errors.New("there is no " + templateName + " here, or in the folder above")
 }

@@ -66,7 +66,6 @@ type settings struct {
 	budget      float64
 	retention   float64 // of logs, days
 	reserve     bool    // concurrency for the scheduled function
-	nodes       string
 }
 
 // contextReader reads settings and collects every fault.
@@ -152,7 +151,7 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 	if p := s.params; p["FacilitatorUrl"] == "" && (p["Selling"] == "yes" || p["FacilitatorFallbackUrl"] != "") {
 		c.fault("FacilitatorUrl", "is empty: it is required while Selling is yes, and beside FacilitatorFallbackUrl")
 	}
-	s.nodes = c.nodes(s.params)
+	c.nodes(s.params)
 	switch assets := c.text(ctxAssets, assetsBuild); assets {
 	case assetsNone:
 	case assetsBuild:
@@ -167,18 +166,17 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 	return s, nil
 }
 
-// nodes reads where the chain's nodes are named.
-func (c *contextReader) nodes(params map[string]any) string {
-	v := c.text(ctxNodes, "")
-	switch {
+// nodes reads where the chain's nodes are named: RpcUrl is a parameter that is given, or
+// it stays one.
+func (c *contextReader) nodes(params map[string]any) {
+	switch v := c.text(ctxNodes, ""); {
 	case v != nodesParameter && v != nodesSecret:
 		c.fault(ctxNodes, "must be %s (rpc_urls in the secret of FacilitatorSecretArn) or %s (cdk deploy --parameters RpcUrl=…): production needs nodes of its own. The network's public node promises nothing, and with none at all a refused payer can get an answer free", nodesSecret, nodesParameter)
 	case v == nodesSecret && params["FacilitatorSecretArn"] == "":
 		c.fault(ctxNodes, "is %s, and FacilitatorSecretArn is not set", nodesSecret)
-	case v == nodesSecret && params != nil:
+	case v == nodesSecret:
 		params["RpcUrl"] = nodesSecret
 	}
-	return v
 }
 
 // parameters are the values that replace the template's parameters. They are
@@ -188,12 +186,12 @@ func (c *contextReader) nodes(params map[string]any) string {
 // stays a parameter, because a replaced value is visible in the synthesized
 // template.
 func (c *contextReader) parameters(s settings) map[string]any {
+	values := make(map[string]any)
 	t, err := sam.Read(s.template)
 	if err != nil {
 		c.fault(templateName, "cannot be used: %v", err)
-		return nil
+		return values
 	}
-	values := make(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(t.Parameters)) {
 		p := t.Parameters[name]
 		const absent = "\x00"

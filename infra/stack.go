@@ -37,7 +37,7 @@ func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 	e.Stack = awscdk.NewStack(scope, &s.stack, &awscdk.StackProps{
 		Description: jsii.String(catalog.Service + ": template.yaml with its production envelope"),
 	})
-	if s.nodes == nodesParameter {
+	if s.params["RpcUrl"] == nil {
 		e.demandNodes()
 	}
 	e.include = cloudformationinclude.NewCfnInclude(e.Stack, jsii.String("Application"), &cloudformationinclude.CfnIncludeProps{
@@ -54,11 +54,12 @@ func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 	for _, id := range []string{idLog, idFunctionsLog} {
 		e.resource(id).AddPropertyOverride(jsii.String("RetentionInDays"), s.retention)
 	}
-	to, policy := e.notify()
-	e.alarms(to)
+	page, _ := e.topic("Alarms", "AlarmTopic", "SNS topic of the pages, for the person on call", e.email)
+	ticket, policy := e.topic("Tickets", "TicketTopic", "SNS topic of the tickets and of the budget: for the next working day", e.tickets)
+	e.alarms(page, ticket)
 	e.dashboard()
 	e.queries()
-	e.budgetAlarm(to.ticket).AddDependency(policy)
+	e.budgetAlarm(ticket).AddDependency(policy)
 	if s.domain != "" {
 		e.ownDomain()
 	}

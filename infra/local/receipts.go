@@ -38,27 +38,17 @@ func receiptKey(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// newReceiptKey makes the file unless there is one. It is there as a whole or not at
-// all, so that the first of several runners has made it.
+// newReceiptKey makes the file, unless another runner has made it meanwhile.
 func newReceiptKey(path string) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return err
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return err
+	if err == nil {
+		err = keyfile.Write(path, []byte(receipt.FormatKey(key)+"\n"))
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), receiptFile+"-*") // for its owner alone
-	if err != nil {
-		return err
+	if errors.Is(err, fs.ErrExist) {
+		return nil
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // its other name stays
-	_, err = f.WriteString(receipt.FormatKey(key) + "\n")
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), path); !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return err
 }

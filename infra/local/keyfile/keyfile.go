@@ -1,10 +1,12 @@
-// Package keyfile reads files that hold one private key.
+// Package keyfile reads and writes files that are for their owner alone.
 package keyfile
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 )
 
 // maxText is more than a key with its white space takes, in bytes.
@@ -39,4 +41,19 @@ func Read(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%q belongs to another user, who knows the key: chown it if that is you", path)
 	}
 	return io.ReadAll(io.LimitReader(f, maxText))
+}
+
+// Write makes a file that nobody but its owner can read. It is there as a whole, on the
+// disk, or not at all. A file that is there already stays, and the error is fs.ErrExist.
+func Write(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // its other name stays
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Link(f.Name(), path)
 }

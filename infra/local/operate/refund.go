@@ -116,8 +116,8 @@ func (l opened) closeAnswered(ctx context.Context, d due) error {
 		return fmt.Errorf("the record stays open: a refund of it was begun at %s, by %s. Ask whether it is on its way; if it is not, FORCE=1 closes the record as answered",
 			minute(b.At), plain(b.By))
 	}
-	_, err := l.Ledger.Apply(ctx, d.record, ledger.EventAttest, ledger.Change{Reason: "answered before the ledger was restored, says " + operator()})
-	if err := d.unwritten(err, "it may be closed or not: send the same command again"); err != nil {
+	change := ledger.Change{Reason: "answered before the ledger was restored, says " + operator()}
+	if err := l.write(ctx, d, ledger.EventAttest, change, mayBeClosed); err != nil {
 		return err
 	}
 	fmt.Fprintf(l.out, "closed: %s of %s was answered, says %s. Nothing is due.\n"+
@@ -125,10 +125,13 @@ func (l opened) closeAnswered(ctx context.Context, d due) error {
 	return nil
 }
 
-// unwritten puts into words why a record could not be written; otherwise is for a failure
-// that leaves this open.
-func (d due) unwritten(err error, otherwise string) error {
-	switch {
+// mayBeClosed is for a failure that leaves open whether a record was closed.
+const mayBeClosed = "it may be closed or not: send the same command again"
+
+// write applies an event to the record, and puts into words why that could not be done;
+// otherwise is for a failure that leaves it open.
+func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Change, otherwise string) error {
+	switch _, err := l.Ledger.Apply(ctx, d.record, e, c); {
 	case errors.Is(err, ledger.ErrConflict) || errors.Is(err, ledger.ErrIllegal):
 		return fmt.Errorf("the record has changed meanwhile (%w): look at it again with make refund KEY='%s'", err, d.key)
 	case err != nil:
@@ -142,11 +145,9 @@ func (d due) unwritten(err error, otherwise string) error {
 func (l opened) begin(ctx context.Context, d due) error {
 	if b := d.record.SendingBack; b != nil {
 		fmt.Fprintf(l.out, "this refund was begun at %s, by %s: ask whether it is on its way before you transfer anything\n\n", minute(b.At), plain(b.By))
-	} else {
-		_, err := l.Ledger.Apply(ctx, d.record, ledger.EventSendBack, ledger.Change{Operator: operator()})
-		if err := d.unwritten(err, "it could not be written that you begin this refund: send the same command again before you transfer anything"); err != nil {
-			return err
-		}
+	} else if err := l.write(ctx, d, ledger.EventSendBack, ledger.Change{Operator: operator()},
+		"it could not be written that you begin this refund: send the same command again before you transfer anything"); err != nil {
+		return err
 	}
 	why := "no lookup is left"
 	if f := d.record.LastFault; f != nil {
@@ -242,8 +243,7 @@ func (l opened) closeDebt(ctx context.Context, d due) error {
 	if err := l.reserve(ctx, d, transfers); err != nil {
 		return err
 	}
-	_, err = l.Ledger.Apply(ctx, d.record, ledger.EventRefund, ledger.Change{Transaction: d.transaction})
-	if err := d.unwritten(err, "it may be closed or not: send the same command again"); err != nil {
+	if err := l.write(ctx, d, ledger.EventRefund, ledger.Change{Transaction: d.transaction}, mayBeClosed); err != nil {
 		return err
 	}
 	fmt.Fprintf(l.out, "closed: %s went back to %s in %s (%s).\nA payer who repeats the payment is told that transaction.\n",

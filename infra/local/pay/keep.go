@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/local/keyfile"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
@@ -39,17 +40,8 @@ func (f folder) keep(p payment, now time.Time) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	tmp, err := os.CreateTemp(string(f), "*.tmp") // 0600
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(tmp.Name()) //nolint:errcheck // it has another name by then
-	_, err = tmp.Write(append(text, '\n'))
 	path = filepath.Join(string(f), now.UTC().Format("20060102T150405.000000000Z")+"-"+rand.Text()[:8]+".json")
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	return path, err
+	return path, keyfile.Write(path, append(text, '\n'))
 }
 
 // last is the file of the payment that was made last.
