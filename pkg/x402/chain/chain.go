@@ -100,7 +100,7 @@ type Nodes struct {
 	token     string // lower case
 	chainID   uint64
 	maxCalls  int
-	maxBody   int // bytes of a reply
+	maxBody   int64 // bytes of a reply
 	static    []*node
 	failed    atomic.Bool // none of the nodes that were asked last could answer
 

@@ -206,31 +206,22 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 		return f, l, errors.New("receipt does not spend the authorization")
 	}
 	l = r.Logs[at]
-	switch next := r.Logs[at+1:]; {
+	next := append(r.Logs[at+1:], entry{}) // which is not a transfer
+	moved := next[0]
+	switch err = moved.madeBy(l, i.token); {
 	case slices.ContainsFunc(next, i.spends):
 		err = errors.New("receipt spends one authorization twice")
 	case l.Topics[0] == topicCanceled:
 		f, err = i.never(reasonCancelled, headAge)
-	case len(next) == 0:
-		err = errors.New("receipt has no transfer after the authorization")
+	case err != nil:
+	case moved.Topics[2] != i.payee || moved.value().Cmp(i.q.Value) != 0:
+		f, err = i.never(reasonElse, headAge)
+	case block.time().Before(i.oldest):
+		f, err = i.never(reasonEarlier, i.slack)
 	default:
-		f, err = i.byTransfer(next[0], l, block)
+		f = x402.Finding{Verdict: x402.Paid, Transaction: l.Tx}
 	}
 	return f, l, err
-}
-
-// byTransfer decides by the log behind the one that uses the authorization.
-func (i *inquiry) byTransfer(l, used entry, block header) (x402.Finding, error) {
-	if err := l.madeBy(used, i.token); err != nil {
-		return x402.Finding{}, err
-	}
-	switch {
-	case l.Topics[2] != i.payee || l.value().Cmp(i.q.Value) != 0:
-		return i.never(reasonElse, headAge)
-	case block.time().Before(i.oldest):
-		return i.never(reasonEarlier, i.slack)
-	}
-	return x402.Finding{Verdict: x402.Paid, Transaction: l.Tx}, nil
 }
 
 // never is NeverPaid, the one verdict that lets a payer's authorization go, if the node's

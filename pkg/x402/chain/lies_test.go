@@ -68,7 +68,7 @@ func TestLyingLogs(t *testing.T) {
 		"transfer after a gap":       {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x2"`), "right after"},
 		"logs out of order":          {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x0"`), "out of order"},
 		"used twice":                 {rewrite(receipt, transfer, use), "twice"},
-		"used, and nothing after it": {on(receipt, changed(usedLast)), "no transfer after"},
+		"used, and nothing after it": {on(receipt, changed(usedLast)), "no transfer right after"},
 		"five topics":                {rewrite(receipt, payee, payee+`","`+payee+`","`+payee+`","`+payee), "too many"},
 		"a topic of another size":    {rewrite(receipt, payee, payee+`00`), "32 bytes"},
 		"logs are missing":           {rewrite(receipt, `"logs":`, `"slog":`), "logs are not a list"},

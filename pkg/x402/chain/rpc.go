@@ -32,12 +32,8 @@ const (
 	idleTimeout = 5 * time.Second
 )
 
-// Private causes.
-var (
-	errTooLong = errors.New("reply is too long")
-	// errNoBatch says that a node does not answer a batch of this size.
-	errNoBatch = errors.New("node does not answer a batch of this size")
-)
+// errNoBatch is the private cause of a batch that is too large.
+var errNoBatch = errors.New("node does not answer a batch of this size")
 
 // nodeError is a node's refusal to answer: a JSON-RPC error object.
 type nodeError struct {
@@ -62,7 +58,8 @@ func tooMuch(err error) bool {
 	if refused, is := errors.AsType[*nodeError](err); is {
 		return !barred(refused.status) && refused.code != http.StatusTooManyRequests
 	}
-	return errors.Is(err, statusError(http.StatusRequestEntityTooLarge)) || errors.Is(err, errTooLong) || errors.Is(err, errNoBatch)
+	_, long := errors.AsType[*http.MaxBytesError](err)
+	return long || errors.Is(err, statusError(http.StatusRequestEntityTooLarge)) || errors.Is(err, errNoBatch)
 }
 
 // barred reports whether an HTTP status is about who we are or how often we ask.
@@ -130,12 +127,9 @@ func (s *session) exchange(queries []query) (int, []byte, error) {
 		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(s.maxBody)+1))
-	switch {
-	case err != nil:
+	body, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, s.maxBody))
+	if err != nil {
 		return 0, nil, fmt.Errorf("read the reply: %w", err)
-	case len(body) > s.maxBody:
-		return 0, nil, fmt.Errorf("%w: over %d bytes", errTooLong, s.maxBody)
 	}
 	return resp.StatusCode, body, nil
 }

@@ -73,7 +73,7 @@ func TestTransfersInRuns(t *testing.T) {
 		p.refuses(t, first, errOutOfCalls.Error())
 	}
 	p.client.maxCalls, p.client.maxBody = maxCalls, 600
-	p.refuses(t, first, fmt.Sprintf("blocks %d to %d: %s: %s", first, first, methodLogs, errTooLong))
+	p.refuses(t, first, fmt.Sprintf("blocks %d to %d: %s: %s", first, first, methodLogs, "read the reply: http: request body too large"))
 }
 
 // A run ends after so many transfers, at the end of a block.

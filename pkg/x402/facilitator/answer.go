@@ -27,22 +27,10 @@ const (
 	maxDepth = 32
 )
 
-// object is a JSON object, one level deep. Two readers of a body that is not strict could
-// see two different verdicts.
-type object strictjson.Members
-
-func parseObject(b []byte) (object, error) {
-	o, err := strictjson.Split(b, maxDepth)
-	if err != nil {
-		return nil, fmt.Errorf("answer: %w", err)
-	}
-	return object(o), nil
-}
-
 // read reads members of an object into bool and string variables. A bool must be there as
 // true or false. A string may be missing, or null: some implementations write that for a
 // member that they leave out.
-func (o object) read(into map[string]any) (err error) {
+func read(o strictjson.Members, into map[string]any) (err error) {
 	for name, v := range into {
 		raw, is := o[name]
 		switch v := v.(type) {
@@ -63,7 +51,7 @@ func (o object) read(into map[string]any) (err error) {
 // {"errorType":"…"}, which platforms in front of a facilitator answer before it sees the
 // request. It is empty if there is none.
 func (re reply) platformWord() (word string) {
-	if o, err := parseObject(re.body); err != nil || o.read(map[string]any{"errorType": &word}) != nil {
+	if o, err := strictjson.Split(re.body, maxDepth); err != nil || read(o, map[string]any{"errorType": &word}) != nil {
 		return ""
 	}
 	return word
@@ -80,7 +68,7 @@ type answer struct {
 // answer at all. A body with any of the telling members counts as meant to be one, so that
 // a broken one cannot pass as a plain 401 from a gateway.
 func parseAnswer(body []byte) (*answer, error) {
-	o, err := parseObject(body)
+	o, err := strictjson.Split(body, maxDepth) // two readers of what is not strict could see two verdicts
 	switch {
 	case err != nil && bytes.HasPrefix(bytes.TrimLeft(body, "\ufeff \t\r\n"), []byte("{")):
 		// Something that begins like an object and cannot be read may have been a
@@ -90,7 +78,7 @@ func parseAnswer(body []byte) (*answer, error) {
 		return nil, nil
 	}
 	a := new(answer)
-	if err := o.read(map[string]any{
+	if err := read(o, map[string]any{
 		"success": &a.success, "errorReason": &a.errorReason, "errorMessage": &a.errorMessage,
 		"transaction": &a.transaction, "network": &a.network, "payer": &a.payer,
 	}); err != nil {
@@ -147,9 +135,10 @@ func unanswered(re reply) x402.Settlement {
 	switch {
 	case re.sent && re.expired:
 		return unknown("timeout", re.err)
-	case re.sent && errors.Is(re.err, errTooLarge):
-		return unknown("answer_too_large", re.err)
 	case re.sent:
+		if _, large := errors.AsType[*http.MaxBytesError](re.err); large {
+			return unknown("answer_too_large", re.err)
+		}
 		return unknown("connection_lost", re.err)
 	}
 	s := x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed", Cause: re.err}
@@ -227,13 +216,13 @@ func unknown(reason string, cause error) x402.Settlement {
 // true with a 2xx status, since nothing that anyone could check comes with it. Anything
 // else is not a verdict: a facilitator that could not look says "no" as well.
 func judge(re reply, from string) x402.Verification {
-	o, err := parseObject(re.body)
+	o, err := strictjson.Split(re.body, maxDepth)
 	if re.err != nil || err != nil || o["isValid"] == nil {
 		return x402.Verification{Fault: noVerdict(re, err), AboutPayer: aboutPayer(re.platformWord())}
 	}
 	var valid bool
 	var word, payer string
-	if err := o.read(map[string]any{"isValid": &valid, "invalidReason": &word, "payer": &payer}); err != nil {
+	if err := read(o, map[string]any{"isValid": &valid, "invalidReason": &word, "payer": &payer}); err != nil {
 		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, err)}
 	}
 	cause := fmt.Errorf("isValid is %t, with reason %q, about payer %q", valid, foreign(word, maxReason), foreign(payer, maxReason))
@@ -254,7 +243,7 @@ func judge(re reply, from string) x402.Verification {
 // supports looks for the kind of payment that this service takes. An entry that cannot be
 // read is another feature of the facilitator, and not an error.
 func supports(re reply, network string) error {
-	o, err := parseObject(re.body)
+	o, err := strictjson.Split(re.body, maxDepth)
 	if re.err != nil || re.status/100 != 2 || o["kinds"] == nil {
 		return noVerdict(re, err)
 	}

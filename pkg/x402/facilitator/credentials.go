@@ -18,6 +18,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
 )
 
 const (
@@ -119,12 +120,12 @@ func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 	if len(doc) > maxDocument {
 		return Credentials{}, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)
 	}
-	o, err := parseObject(doc)
+	o, err := strictjson.Split(doc, maxDepth)
 	if err != nil || len(o) == 0 {
 		return Credentials{}, errors.New("facilitator secret is not a JSON object with members")
 	}
 	var keyID, keySecret, token string
-	if err := o.read(map[string]any{"key_id": &keyID, "key_secret": &keySecret, "token": &token}); err != nil {
+	if err := read(o, map[string]any{"key_id": &keyID, "key_secret": &keySecret, "token": &token}); err != nil {
 		return Credentials{}, fmt.Errorf("facilitator secret: %w", err)
 	}
 	cdp := keyID != "" || keySecret != ""

@@ -202,7 +202,6 @@ func (c *Client) Supported(ctx context.Context, network string) error {
 // credentials could not be read or used.
 var (
 	errNoURL       = errors.New("no facilitator URL is configured")
-	errTooLarge    = fmt.Errorf("facilitator answer is longer than %d bytes", maxBody)
 	errCredentials = errors.New("facilitator credentials")
 )
 
@@ -256,14 +255,8 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	if out.status == http.StatusUnauthorized && c.config.Credentials.rejected != nil {
 		c.config.Credentials.rejected()
 	}
-	read, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	switch {
-	case err != nil: // half an answer is not an answer
-		out.err = fmt.Errorf("read facilitator answer: %w", err)
-	case len(read) > maxBody:
-		out.err = errTooLarge
-	default:
-		out.body = read
+	if out.body, err = io.ReadAll(http.MaxBytesReader(nil, resp.Body, maxBody)); err != nil {
+		out.body, out.err = nil, fmt.Errorf("read facilitator answer: %w", err) // half of one is none
 	}
 	return out
 }
