@@ -1,19 +1,24 @@
 package discovery
 
 import (
-	"crypto/ed25519"
 	"net/http"
 	"os"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-func TestDocumentsAgainstGoldenFiles(t *testing.T) {
-	d := rendered()
+// Every document, the list of tools and the offers are kept whole. Clients echo an offer's
+// terms and extensions, and the echo is compared: every byte of every offer stays as it is
+// from one release to the next.
+func TestGoldenFiles(t *testing.T) {
+	d, offers := rendered(), object{}
+	for _, op := range catalog.All() {
+		offers = append(offers, member{op.Slug, Offer(op, testSite())})
+	}
+	golden(t, "offers.json", encode(offers))
+	golden(t, "tools.json", Tools(testSite()))
 	names := map[string]string{
 		catalog.PathCatalog: "catalog.json", catalog.PathManifest: "manifest.json", catalog.PathOpenAPI: "openapi.json", catalog.PathServer: "server.json",
 		catalog.PathLLMs: "llms.txt", catalog.PathLLMsFull: "llms-full.txt", catalog.PathDocs: "docs.html", receipt.Path: "did.txt",
@@ -31,77 +36,6 @@ func TestDocumentsAgainstGoldenFiles(t *testing.T) {
 	}
 	if len(names)+len(whole) > 0 {
 		t.Errorf("no paths of %v and %v", names, whole)
-	}
-}
-
-// Where there are keys, the page and both texts say where receipts are and how to check
-// one, and the keys are published with their names. Where there is none, nothing
-// promises any.
-func TestReceiptKeys(t *testing.T) {
-	site := testSite()
-	old := must(receipt.ParsePublic("TLWr9q15-_WrvMr8wmnYXNJlHtS4hbWGnyQa7fCluik"))
-	newer := make(ed25519.PublicKey, ed25519.PublicKeySize)
-	for _, keys := range [][]ed25519.PublicKey{{newer, old}, nil} {
-		site.ReceiptKeys = keys
-		d := New(site)
-		for _, path := range []string{catalog.PathDocs, catalog.PathLLMs, catalog.PathLLMsFull} {
-			if said := strings.Contains(string(body(t, d, path)), receipt.Path); said != (keys != nil) {
-				t.Errorf("%d keys: %s says where they are: %v", len(keys), path, said)
-			}
-		}
-		doc, published := d.Find(receipt.Path)
-		if published != (keys != nil) {
-			t.Fatalf("%d keys are published: %v", len(keys), published)
-		}
-		for _, key := range keys {
-			kid := receipt.KeyID(strings.TrimPrefix(site.Origin, "https://"), key)
-			if got, err := receipt.FindKey(doc.Body(), kid); err != nil || !got.Equal(key) {
-				t.Errorf("%s: %v, %v", kid, got, err)
-			}
-		}
-	}
-}
-
-// Where the operator can be reached is in every document that people look for it in,
-// and security.txt is never out of date. A deployment without a contact says so. The
-// files of indexes and the proofs are what the operator gave.
-func TestContact(t *testing.T) {
-	for _, c := range []struct{ contact, api, shown string }{
-		{"mailto:op@example.com", `"contact":{"name":"Hostfacts","email":"op@example.com"}`, "op@example.com"},
-		{"https://example.com/contact", `"contact":{"name":"Hostfacts","url":"https://example.com/contact"}`, "https://example.com/contact"},
-		{"", `"contact":{"name":"Hostfacts","url":"` + catalog.Homepage + `"}`, "The operator of this deployment gave no"},
-	} {
-		s := testSite()
-		now := s.Now()
-		s.Contact, s.Now = c.contact, func() time.Time { return now }
-		s.OwnershipProofs = []string{"0xabc"}
-		s.Claims = map[string]string{"glama.json": `{"a":1}`, "x402-trust.txt": "0x12\n"}
-		d := New(s)
-		for name, kind := range map[string]string{"glama.json": "application/json", "x402-trust.txt": "text/plain; charset=utf-8"} {
-			if w := ask(d, http.MethodGet, "/.well-known/"+name, nil); w.Body.String() != s.Claims[name] || w.Header().Get("Content-Type") != kind {
-				t.Errorf("%s: %s as %s", name, w.Body, w.Header())
-			}
-		}
-		says(t, catalog.PathOpenAPI, string(body(t, d, catalog.PathOpenAPI)), c.api, `"ownershipProofs":["0xabc"]`)
-		says(t, catalog.PathManifest, string(body(t, d, catalog.PathManifest)), `"ownershipProofs":["0xabc"]`)
-		says(t, catalog.PathLLMsFull, string(body(t, d, catalog.PathLLMsFull)), c.shown)
-		says(t, catalog.PathDocs, string(body(t, d, catalog.PathDocs)), c.shown)
-		if w := ask(d, http.MethodGet, pathSecurity, nil); c.contact == "" {
-			if w.Code != http.StatusNotFound {
-				t.Errorf("security.txt without a contact: %d", w.Code)
-			}
-			continue
-		}
-		says(t, catalog.PathLLMs, string(body(t, d, catalog.PathLLMs)), c.contact)
-		says(t, catalog.PathDocs, string(body(t, d, catalog.PathDocs)), `<a href="`+c.contact+`">`)
-		for _, expires := range []string{"2027-05-19T00:00:00Z", "2028-11-09T00:00:00Z"} {
-			w := ask(d, http.MethodGet, pathSecurity, map[string]string{"Accept-Encoding": "gzip"})
-			want := "Contact: " + c.contact + "\nExpires: " + expires + "\nCanonical: " + s.Origin + "/.well-known/security.txt\n"
-			if got := w.Body.String(); got != want || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
-				t.Errorf("%v\n%s, want\n%s", w.Header(), got, want)
-			}
-			now = now.AddDate(0, 0, 540)
-		}
 	}
 }
 

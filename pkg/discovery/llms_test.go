@@ -1,10 +1,10 @@
 package discovery
 
 import (
-	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
@@ -44,36 +44,27 @@ func TestLLMsGrammar(t *testing.T) {
 	}
 }
 
-// The guidance for agents is read up to 4,000 characters (agentcash). So much is left for
-// more operations, at 40 characters each.
-func TestGuidanceGrowsSlowly(t *testing.T) {
-	var d struct {
-		Info struct {
-			Guidance string `json:"x-guidance"`
-		}
-	}
-	if err := json.Unmarshal(body(t, rendered(), catalog.PathOpenAPI), &d); err != nil {
-		t.Fatal(err)
-	}
-	const most, each = 3320, 40
-	if n := len(d.Info.Guidance) - each*len(catalog.All()); n > most {
-		t.Errorf("the guidance has %d characters beside %d for each operation, at most %d are allowed", n, each, most)
-	}
-}
-
-// A document that is given to a model costs by its tokens, which are about four
-// characters each. Each operation may take so many. The origin of testSite is the longest
+// A document that is given to a model costs by its tokens, which are about four characters
+// each. Each operation may take so many. Of the guidance for agents 4,000 characters are read
+// (agentcash), of which each operation may take 40. The origin of testSite is the longest
 // that this is promised for.
-func TestSizesInTokens(t *testing.T) {
-	d := rendered()
-	for path, most := range map[string]int{
-		catalog.PathLLMs: 380, catalog.PathCatalog: 900, catalog.PathOpenAPI: 2200, catalog.PathLLMsFull: 1550,
+func TestSizes(t *testing.T) {
+	guidance := newView(testSite()).said("guidance.txt.tmpl")
+	for name, c := range map[string]struct {
+		text       string
+		fixed, per int // characters
+	}{
+		"guidance": {guidance, 3320, 40}, catalog.PathLLMs: {per: 4 * 380}, catalog.PathCatalog: {per: 4 * 900},
+		catalog.PathOpenAPI: {per: 4 * 2200}, catalog.PathLLMsFull: {per: 4 * 1550},
 	} {
-		most *= len(catalog.All())
-		tokens := (len([]rune(string(body(t, d, path)))) + 3) / 4
-		t.Logf("%s: %d tokens of %d", path, tokens, most)
-		if tokens > most {
-			t.Errorf("%s has %d tokens, at most %d are allowed", path, tokens, most)
+		text, most := c.text, c.fixed+c.per*len(catalog.All())
+		if text == "" {
+			text = string(body(t, rendered(), name))
+		}
+		n := utf8.RuneCountInString(text)
+		t.Logf("%s: %d characters of %d", name, n, most)
+		if n > most {
+			t.Errorf("%s has %d characters, at most %d are allowed", name, n, most)
 		}
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-func TestToolsAgainstGoldenFile(t *testing.T) { golden(t, "tools.json", Tools(testSite())) }
-
 // Clients hold what they send and get to the schemas of a tool: its example fits,
 // and so does its price, and nothing else does.
 func TestToolSchemas(t *testing.T) {
@@ -39,18 +37,6 @@ func TestToolSchemas(t *testing.T) {
 			if err := fits(c.s, c.raw); (err == nil) != c.want {
 				t.Errorf("%s: %s: %v", op.Slug, c.what, err)
 			}
-		}
-	}
-}
-
-// The name in the registry is the host in reverse, which its owner proves.
-func TestServerName(t *testing.T) {
-	for origin, name := range map[string]string{
-		"https://api.example.com": "com.example.api/hostfacts", "https://api.example.com:8443": "com.example.api/hostfacts",
-		"http://127.0.0.1:8402": "1.0.0.127/hostfacts",
-	} {
-		if got := (Site{Origin: origin}).serverName(); got != name {
-			t.Errorf("%s: %s", origin, got)
 		}
 	}
 }

@@ -95,27 +95,3 @@ func checkExtension(t *testing.T, op catalog.Operation, kind, name string, raw [
 		}
 	}
 }
-
-// Clients echo an offer's terms and extensions, and the echo is compared: every
-// byte of every offer stays as it is from one release to the next.
-func TestOffersAgainstGoldenFile(t *testing.T) {
-	var offers object
-	for _, op := range catalog.All() {
-		offers = append(offers, member{op.Slug, Offer(op, testSite())})
-	}
-	golden(t, "offers.json", encode(offers))
-}
-
-func TestIconOnlyWhereItIsListed(t *testing.T) {
-	for origin, want := range map[string]string{
-		"https://api.example.com": "https://api.example.com/favicon.svg", "https://api.example.com:8443": "https://api.example.com:8443/favicon.svg",
-		"http://api.example.com": "", "https://localhost": "", "https://a.localhost": "", "https://host": "",
-		"https://192.0.2.1": "", "https://[2001:db8::1]": "", "http://127.0.0.1:8402": "", "https://ho st": "",
-	} {
-		s := testSite()
-		s.Origin = origin
-		if got := Offer(catalog.DNS(), s).Resource.IconURL; got != want {
-			t.Errorf("%s: %q, want %q", origin, got, want)
-		}
-	}
-}

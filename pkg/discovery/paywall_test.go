@@ -3,7 +3,6 @@ package discovery
 import (
 	"encoding/json"
 	"net/url"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -177,47 +176,6 @@ func TestPaywallOfAVisit(t *testing.T) {
 				same(t, "selected", []string{want}, selected)
 			}
 		})
-	}
-}
-
-func TestPaywallNamesItsNetwork(t *testing.T) {
-	for network, want := range map[string][4]string{
-		"eip155:8453":  {"Base", "https://basescan.org", "https://mainnet.base.org", "Base (eip155:8453)"},
-		"eip155:84532": {"Base Sepolia", "https://sepolia.basescan.org", "https://sepolia.base.org", "Base Sepolia, a test network (eip155:84532)"},
-		"eip155:31337": {"", "", "", "eip155:31337"},
-	} {
-		s := testSite()
-		s.Terms.Network = network
-		page, _, err := Paywall(catalog.DNS(), s, visit(catalog.DNS(), "www.example.org"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		main := mainOf(parse(t, page))
-		same(t, network, want, [4]string{attr(main, "data-chain"), attr(main, "data-explorer"), attr(main, "data-rpc"), s.networkName()})
-		links := strings.Count(string(page), `href="`+want[1]+"/address/") + strings.Count(string(page), `href="`+want[1]+"/token/")
-		if explorer := want[1] != ""; explorer != (links == 2) {
-			t.Errorf("%s: %d links to the explorer", network, links)
-		}
-	}
-}
-
-// Every page calls play money play money, links to no explorer, and looks at no balance.
-func TestPlayMoney(t *testing.T) {
-	s := testSite()
-	s.PlayMoney = true
-	page, _, err := Paywall(catalog.DNS(), s, visit(catalog.DNS(), "www.example.org"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := New(s)
-	says(t, "the page that is paid on", string(page), "<title>Pay $0.005 of play money", "on Base, as play money", "data-play='yes'", "data-explorer=''")
-	says(t, "its script", string(must(os.ReadFile("assets/paywall-wallet.js"))), "if (!page.play) checkBalance(")
-	says(t, "the documentation", string(body(t, d, catalog.PathDocs)), "This service takes play money: any account can pay")
-	says(t, "the page for unknown paths", string(d.Missing("").Body), "this service takes play money only")
-	for name, text := range map[string][]byte{"paywall": page, "docs": body(t, d, catalog.PathDocs)} {
-		if strings.Contains(string(text), "basescan") {
-			t.Errorf("%s links to an explorer", name)
-		}
 	}
 }
 

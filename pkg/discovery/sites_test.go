@@ -1,0 +1,171 @@
+package discovery
+
+import (
+	"crypto/ed25519"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
+)
+
+// TestSites: the documents and pages say what the Site of a deployment does, and promise
+// nothing that is turned off or missing there.
+func TestSites(t *testing.T) {
+	const docs, llms, full, api, manifest = catalog.PathDocs, catalog.PathLLMs, catalog.PathLLMsFull, catalog.PathOpenAPI, catalog.PathManifest
+	const paywall, missing, challenge, tool, script = "paywall", "missing", "challenge", "tool", "script" // which are no documents
+	type parts = map[string][]string                                                                      // of the text of each
+	contact := func(contact string) func(*Site) { return func(s *Site) { s.Contact = contact } }
+	caps := func(c Caps) func(*Site) { return func(s *Site) { s.Caps = c } }
+	network := func(name string) func(*Site) { return func(s *Site) { s.Terms.Network = name } }
+	play := func(s *Site) { s.PlayMoney = true }
+	for name, c := range map[string]struct {
+		change    func(*Site)
+		says, not parts
+	}{
+		"a receipt's key":  {func(*Site) {}, parts{docs: {receipt.Path}, llms: {receipt.Path}, full: {receipt.Path}}, nil},
+		"no receipt's key": {func(s *Site) { s.ReceiptKeys = nil }, nil, parts{docs: {receipt.Path}, llms: {receipt.Path}, full: {receipt.Path}}},
+		"a mailbox": {contact("mailto:op@example.com"), parts{
+			api: {`"contact":{"name":"Hostfacts","email":"op@example.com"}`}, full: {"op@example.com"}, llms: {"mailto:op@example.com"},
+			docs: {"op@example.com", `<a href="mailto:op@example.com">`},
+		}, nil},
+		"a page of the operator": {contact("https://example.com/contact"), parts{
+			api: {`"contact":{"name":"Hostfacts","url":"https://example.com/contact"}`}, full: {"https://example.com/contact"},
+			llms: {"https://example.com/contact"}, docs: {`<a href="https://example.com/contact">`},
+		}, nil},
+		"no contact": {contact(""), parts{
+			api: {`"contact":{"name":"Hostfacts","url":"` + catalog.Homepage + `"}`}, full: {"The operator of this deployment gave no"},
+			docs: {"The operator of this deployment gave no"},
+		}, nil},
+		"a proof": {func(s *Site) { s.OwnershipProofs = []string{"0xabc"} }, parts{
+			api: {`"ownershipProofs":["0xabc"]`}, manifest: {`"ownershipProofs":["0xabc"]`},
+		}, nil},
+		"play money": {play, parts{
+			paywall: {"<title>Pay $0.005 of play money", "on Base, as play money", "data-play='yes'", "data-explorer=''"},
+			script:  {"if (!page.play) checkBalance("}, docs: {"This service takes play money: any account can pay"},
+			missing: {"this service takes play money only"},
+		}, parts{paywall: {"basescan"}, docs: {"basescan"}}},
+		"a test network": {network("eip155:84532"), parts{
+			paywall: {
+				"data-chain='Base Sepolia' data-explorer='https://sepolia.basescan.org' data-rpc='https://sepolia.base.org'",
+				`href="https://sepolia.basescan.org/address/`, `href="https://sepolia.basescan.org/token/`,
+			}, docs: {"Base Sepolia, a test network (eip155:84532)"},
+		}, nil},
+		"an unknown network": {network("eip155:31337"), parts{
+			paywall: {"data-chain='' data-explorer='' data-rpc=''"}, docs: {"eip155:31337"},
+		}, parts{paywall: {"/address/", "/token/"}, docs: {"(eip155:31337)"}}},
+		"a window": {func(*Site) {}, parts{full: {"for 45 seconds after an answer given over HTTP, 90 after one given over MCP"}}, nil},
+		"no window": {func(s *Site) { s.DuplicateWindow = 0 }, parts{
+			full: {"while their first payment is undecided"}, challenge: {`"duplicate_window_seconds":0`, `"replay_seconds":86400`},
+		}, parts{
+			full: {" seconds after an", "given over MCP", "a repeat within"}, docs: {" seconds after an", "a repeat within"}, tool: {" seconds after an", "over MCP"},
+		}},
+		"limits": {caps(Caps{PerMinute: 301, Undecided: 6, Refused: 21, Single: 51, Bundle: 19}), parts{full: {
+			"- Request rate: 301 units", "- Concurrency: 51 paid lookups at once of each tool and 19 of each",
+		}}, nil},
+		"one limit": {caps(Caps{Bundle: 3}), parts{full: {
+			"- Request rate: Not limited here.", "- Concurrency: Any number of paid lookups at once of each tool and 3 of each bundle",
+		}}, nil},
+		"no limits": {caps(Caps{}), parts{full: {"- Request rate: Not limited here.", "- Concurrency: Not limited here."}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, dns := testSite(), catalog.DNS()
+			c.change(&s)
+			d := New(s)
+			text := func(of string) string {
+				switch of {
+				case paywall:
+					page, _, err := Paywall(dns, s, visit(dns, "www.example.org"))
+					return string(must(page, err))
+				case missing:
+					return string(d.Missing("").Body)
+				case challenge:
+					return string(encode(ChallengeOf(s.DuplicateWindow, Offer(dns, s), fault.New(fault.PaymentRequired, nil))))
+				case tool:
+					return toolText(s, dns)
+				case script:
+					return string(must(os.ReadFile("assets/paywall-wallet.js")))
+				}
+				return string(body(t, d, of))
+			}
+			for of, parts := range c.says {
+				says(t, of, text(of), parts...)
+			}
+			for of, parts := range c.not {
+				for _, part := range parts {
+					if strings.Contains(text(of), part) {
+						t.Errorf("%s says %q", of, part)
+					}
+				}
+			}
+		})
+	}
+}
+
+// What is served below /.well-known/: the operator's files as they are, with the type of
+// their names; security.txt, never out of date, where there is a contact; and the keys by
+// their names, where there are any.
+func TestWellKnown(t *testing.T) {
+	old := must(receipt.ParsePublic("TLWr9q15-_WrvMr8wmnYXNJlHtS4hbWGnyQa7fCluik"))
+	now, s := testSite().Now(), testSite()
+	s.Now = func() time.Time { return now }
+	s.ReceiptKeys = []ed25519.PublicKey{make(ed25519.PublicKey, ed25519.PublicKeySize), old}
+	s.Claims = map[string]string{"glama.json": `{"a":1}`, "x402-trust.txt": "0x12\n"}
+	d := New(s)
+	served := func(d *Documents, path, kind, body string) {
+		t.Helper()
+		w := ask(d, http.MethodGet, path, map[string]string{"Accept-Encoding": "gzip;q=0"})
+		if w.Body.String() != body || w.Header().Get("Content-Type") != kind || (w.Code == http.StatusNotFound) != (body == "") {
+			t.Errorf("%s: %d %v\n%s, want\n%s", path, w.Code, w.Header(), w.Body, body)
+		}
+	}
+	served(d, "/.well-known/glama.json", typeJSON, `{"a":1}`)
+	served(d, "/.well-known/x402-trust.txt", typeText, "0x12\n")
+	for _, expires := range []string{"2027-05-19T00:00:00Z", "2028-11-09T00:00:00Z"} {
+		served(d, pathSecurity, typeText, "Contact: "+s.Contact+"\nExpires: "+expires+"\nCanonical: "+s.Origin+"/.well-known/security.txt\n")
+		now = now.AddDate(0, 0, 540)
+	}
+	for _, key := range s.ReceiptKeys {
+		kid := receipt.KeyID(strings.TrimPrefix(s.Origin, "https://"), key)
+		if got, err := receipt.FindKey(body(t, d, receipt.Path), kid); err != nil || !got.Equal(key) {
+			t.Errorf("%s: %v, %v", kid, got, err)
+		}
+	}
+	s.Contact, s.ReceiptKeys = "", nil
+	served(New(s), pathSecurity, "", "")
+	served(New(s), receipt.Path, "", "")
+}
+
+// The icon of an offer is one that those who list it take, and the server's name in the
+// registry is the host in reverse, which its owner proves.
+func TestOrigins(t *testing.T) {
+	for origin, want := range map[string][2]string{
+		"https://api.example.com":      {"https://api.example.com/favicon.svg", "com.example.api/hostfacts"},
+		"https://api.example.com:8443": {"https://api.example.com:8443/favicon.svg", "com.example.api/hostfacts"},
+		"http://api.example.com":       {"", "com.example.api/hostfacts"}, "http://127.0.0.1:8402": {"", "1.0.0.127/hostfacts"},
+		"https://192.0.2.1": {"", "1.2.0.192/hostfacts"}, "https://localhost": {"", "localhost/hostfacts"},
+		"https://a.localhost": {"", "localhost.a/hostfacts"}, "https://host": {"", "host/hostfacts"},
+		"https://[2001:db8::1]": {"", "[2001/hostfacts"}, "https://ho st": {"", "ho st/hostfacts"}, // whose names nobody can register
+	} {
+		s := testSite()
+		s.Origin = origin
+		same(t, origin, want, [2]string{Offer(catalog.DNS(), s).Resource.IconURL, s.serverName()})
+	}
+}
+
+// What the tables of limits and caveats are about are operations.
+func TestTablesNameOperations(t *testing.T) {
+	v := newView(testSite())
+	for _, r := range append(v.table("limits"), v.table("caveats")...) {
+		for slug := range strings.SplitSeq(r.Type, ", ") {
+			if _, ok := catalog.BySlug(slug); !ok && slug != "" {
+				t.Errorf("%s is about %s, which is not an operation", r.Name, slug)
+			}
+		}
+	}
+}
