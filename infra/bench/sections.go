@@ -244,13 +244,12 @@ func (s *site) limits() {
 // cost is what calls cost by AWS's list prices, of which the README has a table.
 func (s *site) cost() {
 	progress("what calls cost")
-	b := s.benchmarks("./pkg/service", "^BenchmarkCost$")
+	counted := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestReadmeCosts$")
 	prices := s.section("A million calls by AWS's list prices in us-east-1, at the memory of the template")
 	for _, name := range []string{"challenge", "paid-call", "refused-payment"} {
-		f := func(unit string) float64 { return b("Cost/"+name, unit) }
+		f := counted(6, name)
 		prices.add(strings.ReplaceAll(name, "-", " "),
-			"$%.2f: %.4g GB-s, %.0f write and %.0f read units, %.0f bytes of logs, %.0f bytes out, each",
-			f("$/million"), f("GB-s"), f("write-units"), f("read-units"), f("log-bytes"), f("out-bytes"))
+			"$%.2f: %.4g GB-s, %.0f write and %.0f read units, %.0f bytes of logs, %.0f bytes out, each", f[5], f[0], f[1], f[2], f[3], f[4])
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // longHost has 64 characters, the longest that the size of the offers is promised for.
@@ -22,10 +24,12 @@ type signer struct{ *receipt.Signer }
 
 func (s signer) Sign(_ context.Context, d receipt.Statement) (string, error) { return s.Signer.Sign(d) }
 
-// TestOffers holds every offer, by HTTP and of the tool, to its size and to what those who
-// list offers demand: they drop what exceeds their limits, or fails its own schema.
+// TestOffers holds every offer, by HTTP and of the tool, and the header of its payment, to the
+// sizes that gateways take, and to what those who list offers demand: they drop what exceeds
+// their limits, or fails its own schema.
 func TestOffers(t *testing.T) {
-	s := testSite()
+	const mostPayment = 6656
+	s, wallet := testSite(), must(x402test.NewWallet(rand.Reader))
 	if s.Origin = "https://" + longHost; len(longHost) != 64 {
 		t.Fatalf("the host has %d characters, want 64", len(longHost))
 	}
@@ -50,6 +54,12 @@ func TestOffers(t *testing.T) {
 			}
 			for name, raw := range offer.Extensions {
 				checkExtension(t, op, kind, name, raw)
+			}
+			// With an id of payment-identifier, as the client's helper writes it.
+			offer.Extensions[x402.ExtensionIdentifier] = bytes.Replace(offer.Extensions[x402.ExtensionIdentifier],
+				[]byte(`"required":false`), []byte(`"required":false,"id":"pay_7d5d747be160e280504c099d984bcfe0"`), 1)
+			if payment := must(wallet.Pay(offer, s.Now())); len(payment) >= mostPayment {
+				t.Errorf("%s, %s: a payment of %d bytes", op.Slug, kind, len(payment))
 			}
 		}
 	}

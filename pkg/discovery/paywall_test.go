@@ -130,10 +130,11 @@ func TestPaywallOfAVisit(t *testing.T) {
 			op: dns, asked: "type=mx&domain=" + url.QueryEscape("http://a.example:8080/x?y=z"), refused: refused, call: dns.ExampleURL(""),
 			shown: []string{"a.example"}, says: "Did you mean a.example?",
 		},
-		"an address": {op: dns, asked: "domain=me%40a.example", refused: refused, call: dns.ExampleURL(""), shown: []string{"a.example"}, says: "a.example?"},
-		"an IP URL":  {op: dns, asked: "domain=http%3A%2F%2F192.0.2.1%2F", refused: refused, call: dns.ExampleURL(""), says: refused},
-		"a sentence": {op: dns, asked: "domain=send+money+to+a.example", refused: refused, call: dns.ExampleURL(""), says: refused},
-		"nothing":    {op: ping, asked: "domain=" + url.QueryEscape(stranger), call: ping.ExampleURL("")},
+		"an address":            {op: dns, asked: "domain=me%40a.example", refused: refused, call: dns.ExampleURL(""), shown: []string{"a.example"}, says: "a.example?"},
+		"an IP URL":             {op: dns, asked: "domain=http%3A%2F%2F192.0.2.1%2F", refused: refused, call: dns.ExampleURL(""), says: refused},
+		"a sentence":            {op: dns, asked: "domain=send+money+to+a.example", refused: refused, call: dns.ExampleURL(""), says: refused},
+		"refused without input": {op: ping, refused: refused, call: ping.ExampleURL(""), says: "This cannot be asked" + refused},
+		"nothing":               {op: ping, asked: "domain=" + url.QueryEscape(stranger), call: ping.ExampleURL("")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := visit(c.op, "")

@@ -203,7 +203,7 @@ func kindsOfCalls() []kindOfCall {
 }
 
 // count counts what a call takes, and what a million of such calls cost.
-func (k kindOfCall) count(t testing.TB) map[string]float64 {
+func (k kindOfCall) count(t *testing.T) map[string]float64 {
 	t.Helper()
 	var log bytes.Buffer
 	f := newFleet(t, 1, explorer, func(p *parts) {
@@ -231,7 +231,7 @@ func (k kindOfCall) count(t testing.TB) map[string]float64 {
 }
 
 // memory is what a function has, in MB.
-func memory(t testing.TB) float64 {
+func memory(t *testing.T) float64 {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^    MemorySize: (\d+)$`).FindSubmatch(must(os.ReadFile("../../template.yaml")))
 	if m == nil {
@@ -257,7 +257,7 @@ func near(said string, want float64) bool {
 }
 
 // TestReadmeCosts: the README says what a call costs on AWS, and the runbook what a year
-// does, as it is counted here.
+// does, as it is counted here. make bench prints it.
 func TestReadmeCosts(t *testing.T) {
 	t.Parallel()
 	readme, runbook := must(os.ReadFile("../../README.md")), must(os.ReadFile("../../infra/RUNBOOK.md"))
@@ -269,6 +269,7 @@ func TestReadmeCosts(t *testing.T) {
 		if k.name != "refused payment" {
 			sold += c["$/million"]/1e6 + c["log-bytes"]*priceLogged
 		}
+		t.Attr(strings.ReplaceAll(k.name, " ", "-"), fmt.Sprint(c["GB-s"], c["write-units"], c["read-units"], c["log-bytes"], c["out-bytes"], c["$/million"]))
 		counted := []float64{c["GB-s"], c["write-units"], c["read-units"], c["log-bytes"] / 1024, c["$/million"], 1e6 * k.fee}
 		row := fmt.Sprintf("%s %.4g | %g, %g | %.1f KB | $%.2f | $%g |", name, counted[0], counted[1], counted[2], counted[3], counted[4], counted[5])
 		line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `.*$`).Find(readme)
@@ -290,22 +291,5 @@ func TestReadmeCosts(t *testing.T) {
 				break
 			}
 		}
-	}
-}
-
-// BenchmarkCost prints what a call costs on AWS by list prices, for make bench. The
-// time of the benchmark itself says nothing.
-func BenchmarkCost(b *testing.B) {
-	for _, k := range kindsOfCalls() {
-		b.Run(strings.ReplaceAll(k.name, " ", "-"), func(b *testing.B) {
-			var c map[string]float64
-			for b.Loop() {
-				c = k.count(b)
-			}
-			b.ReportMetric(0, "ns/op")
-			for unit, n := range c {
-				b.ReportMetric(n, unit)
-			}
-		})
 	}
 }

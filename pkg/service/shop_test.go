@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -12,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -53,7 +51,7 @@ type shop struct {
 	store  *ledgertest.Faulty
 	limits limittest.Watched
 	books  *x402test.Facilitator
-	log    lockedBuffer
+	log    testbed.Output
 	level  slog.LevelVar   // of the log
 	signed testbed.Secrets // every payment of the client
 	tokens []string        // of the offers that it signed
@@ -68,24 +66,6 @@ type shop struct {
 	// service in the facilitator's place.
 	behave func(n int, key string) x402test.Behaviour
 	front  func(w http.ResponseWriter, r *http.Request) (answered bool)
-}
-
-// lockedBuffer is a log that is read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // Lookup is the service's DNS lookup.
@@ -126,17 +106,16 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 		return s.behave(n, key)
 	}
 	s.books = must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: behave}))
-	settler := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	settler := testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.front == nil || !s.front(w, r) {
 			s.books.ServeHTTP(w, r)
 		}
 	}))
-	t.Cleanup(settler.Close)
 	var requests atomic.Int64
 	p := parts{
 		Platform: platform(), Offering: service.Offering{Site: discovery.Site{Terms: terms, DuplicateWindow: 45 * time.Second}},
 		Facilitator: must(facilitator.New(facilitator.Config{
-			URL: settler.URL, Credentials: must(facilitator.Bearer("token")),
+			URL: settler, Credentials: must(facilitator.Bearer("token")),
 		})), DNS: s,
 		Limits: service.Limits{Leases: &s.limits},
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -29,32 +28,12 @@ type ToolResult struct {
 	Meta ToolMeta `json:"_meta"`
 }
 
-// ToolMeta is what HTTP says in headers.
+// ToolMeta is what HTTP says in headers. The members that x402 does not define are those of
+// the service.
 type ToolMeta struct {
-	Receipt    *x402.SettleResponse `json:"payment-response"`
-	Replayed   bool                 `json:"replayed"`
-	Age        *int                 `json:"age"`
-	Owed       []string             `json:"owed"`
-	RetryAfter int                  `json:"retry-after"`
-}
-
-// UnmarshalJSON implements json.Unmarshaler. The members' names begin with x402/ or with
-// the name of the server.
-func (m *ToolMeta) UnmarshalJSON(b []byte) error {
-	named, plain := map[string]json.RawMessage{}, map[string]json.RawMessage{}
-	if err := json.Unmarshal(b, &named); err != nil {
-		return err
-	}
-	for name, value := range named {
-		_, name, _ = strings.Cut(name, "/")
-		plain[name] = value
-	}
-	b, err := json.Marshal(plain)
-	if err != nil {
-		return err
-	}
-	type members ToolMeta
-	return json.Unmarshal(b, (*members)(m))
+	Receipt    *x402.SettleResponse `json:"x402/payment-response"`
+	Replayed   bool                 `json:"hostfacts/replayed"`
+	RetryAfter int                  `json:"hostfacts/retry-after"`
 }
 
 // Text is the first text of the result, or empty.
@@ -88,11 +67,7 @@ func Call(ctx context.Context, c *x402test.Client, url, tool string, args map[st
 	if key != "" {
 		meta["x402/idempotency-key"] = key
 	}
-	return Post(ctx, c, url, map[string]any{"name": tool, "arguments": args, "_meta": meta})
-}
-
-// Post sends tools/call with any params.
-func Post(ctx context.Context, c *x402test.Client, url string, params any) (ToolResult, error) {
+	params := map[string]any{"name": tool, "arguments": args, "_meta": meta}
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
 	if err != nil {
 		return ToolResult{}, err
