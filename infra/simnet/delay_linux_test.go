@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -48,73 +47,61 @@ route add 2001:db8::2/128 dev near0 table local
 `
 )
 
-// far is a network namespace a round trip away from the one that the test process is in. What is
-// opened through it is opened there. A nil far means no delay: everything is in one namespace.
-type far struct {
-	jobs chan func()
-	out  *line // to the internet
-	home *line // from it
-}
+// far is a network namespace a round trip away from the one that the test process is in: a thread
+// that works there. A nil far means no delay: everything is in one namespace.
+type far chan func()
 
-func newFar(t *testing.T, rtt time.Duration) *far {
-	f := &far{jobs: make(chan func())}
-	entered := make(chan error)
-	go f.stay(entered)
-	err := <-entered
-	t.Cleanup(func() { close(f.jobs) })
+func newFar(t *testing.T, rtt time.Duration) far {
+	f := make(far)
+	go func() {
+		runtime.LockOSThread() // and it is never given back
+		for job := range f {
+			job()
+		}
+	}()
+	t.Cleanup(func() { close(f) })
 	var here, there *os.File
+	err := f.do(func() (err error) {
+		if err = syscall.Unshare(syscall.CLONE_NEWNET); err == nil {
+			there, err = openTun("far0", farRoutes)
+		}
+		return err
+	})
 	if err == nil {
-		err = f.do(func() error { return openTun("far0", farRoutes, &there) })
-	}
-	if err == nil {
-		err = openTun("near0", nearRoutes, &here)
+		here, err = openTun("near0", nearRoutes)
 	}
 	if err != nil {
 		t.Fatalf("a second network namespace, and the way to it: %v", err)
 	}
-	const most = 8192 // packets on the way at once; a router's queue is shorter
-	f.out = &line{from: there, to: here, delay: rtt / 2, queue: make(chan packet, most)}
-	f.home = &line{from: here, to: there, delay: rtt / 2, queue: make(chan packet, most)}
-	var ended sync.WaitGroup
-	ended.Go(f.out.carry)
-	go f.home.carry()
+	var ways sync.WaitGroup
+	for _, way := range [][2]*os.File{{here, there}, {there, here}} {
+		ways.Go(func() {
+			if lost := carry(way[0], way[1], rtt/2); lost > 0 {
+				t.Errorf("%d packets found the queue full", lost)
+			}
+		})
+	}
 	t.Cleanup(func() {
 		there.Close()
 		here.Close()
-		ended.Wait()
-		if n := f.out.lost.Load() + f.home.lost.Load(); n > 0 {
-			t.Errorf("%d packets found the queue full", n)
-		}
+		ways.Wait()
 	})
 	return f
 }
 
-// stay works in a new namespace on a thread that is never given back.
-func (f *far) stay(entered chan<- error) {
-	runtime.LockOSThread()
-	entered <- syscall.Unshare(syscall.CLONE_NEWNET)
-	for job := range f.jobs {
-		job()
-	}
-}
-
 // do runs a job in the namespace, with what it opens and starts; it must not end the test.
-func (f *far) do(job func() error) (err error) {
+func (f far) do(job func() error) error {
 	if f == nil {
 		return job()
 	}
-	done := make(chan struct{})
-	f.jobs <- func() {
-		defer close(done)
-		err = job()
-	}
-	<-done
-	return err
+	done := make(chan error)
+	f <- func() { done <- job() }
+	return <-done
 }
 
-func (f *far) start(cmd *exec.Cmd) error { return f.do(cmd.Start) }
+func (f far) start(cmd *exec.Cmd) error { return f.do(cmd.Start) }
 
-func (f *far) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+func (f far) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	err = f.do(func() error {
 		conn, err = new(net.Dialer).DialContext(ctx, network, address)
 		return err
@@ -125,10 +112,10 @@ func (f *far) dial(ctx context.Context, network, address string) (conn net.Conn,
 // openTun makes a TUN device in the namespace of the calling thread, with commands of
 // ip after it; it is gone when the file is closed. Each read takes one IP packet that
 // was sent to the device, and each write is one that arrives from it.
-func openTun(name, routes string, device **os.File) error {
+func openTun(name, routes string) (*os.File, error) {
 	fd, err := syscall.Open("/dev/net/tun", syscall.O_RDWR|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return &fs.PathError{Op: "open", Path: "/dev/net/tun", Err: err}
+		return nil, &fs.PathError{Op: "open", Path: "/dev/net/tun", Err: err}
 	}
 	var request struct { // struct ifreq
 		name  [syscall.IFNAMSIZ]byte
@@ -139,49 +126,35 @@ func openTun(name, routes string, device **os.File) error {
 	request.flags = syscall.IFF_TUN | syscall.IFF_NO_PI
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TUNSETIFF, uintptr(unsafe.Pointer(&request))); errno != 0 {
 		syscall.Close(fd)
-		return &fs.PathError{Op: "TUNSETIFF", Path: "/dev/net/tun", Err: errno}
+		return nil, &fs.PathError{Op: "TUNSETIFF", Path: "/dev/net/tun", Err: errno}
 	}
-	*device = os.NewFile(uintptr(fd), "tun "+name)
-	return testbed.IP(routes)
+	return os.NewFile(uintptr(fd), "tun "+name), testbed.IP(routes)
 }
 
-// line carries packets one way, in order, each a fixed time after it came.
-type line struct {
-	from, to *os.File
-	delay    time.Duration
-	queue    chan packet
-	lost     atomic.Int64 // found the queue full
-}
-
-type packet struct {
-	due time.Time
-	b   []byte
-}
-
-// carry returns when an end is closed and nothing is on the way any more.
-func (l *line) carry() {
-	go l.take()
-	for p := range l.queue {
+// carry takes packets one way, in order, each a fixed time after it came, until an end is closed and
+// nothing is on the way any more. It returns how many found the queue full.
+func carry(from, to *os.File, delay time.Duration) (lost int) {
+	type packet struct {
+		due time.Time
+		b   []byte
+	}
+	queue := make(chan packet, 8192) // a router's is shorter
+	go func() {
+		defer close(queue)
+		buf := make([]byte, 1<<16)
+		for n, err := from.Read(buf); err == nil; n, err = from.Read(buf) {
+			select {
+			case queue <- packet{time.Now().Add(delay), bytes.Clone(buf[:n])}:
+			default:
+				lost++
+			}
+		}
+	}()
+	for p := range queue {
 		sleepUntil(p.due)
-		_, _ = l.to.Write(p.b) // lost when the other end is closed, as on any line
+		_, _ = to.Write(p.b) // lost when the other end is closed, as on any line
 	}
-}
-
-func (l *line) take() {
-	defer close(l.queue)
-	buf := make([]byte, 1<<16)
-	for {
-		n, err := l.from.Read(buf)
-		due := time.Now().Add(l.delay)
-		if err != nil {
-			return
-		}
-		select {
-		case l.queue <- packet{due, bytes.Clone(buf[:n])}:
-		default:
-			l.lost.Add(1)
-		}
-	}
+	return lost
 }
 
 // sleepUntil asks the kernel, whose timers are good to a tenth of a
@@ -209,7 +182,7 @@ func TestDelay(t *testing.T) {
 	reason := testbed.NoNamespaces()
 	var probe *os.File
 	if reason == nil {
-		reason = openTun("probe0", "", &probe)
+		probe, reason = openTun("probe0", "")
 		probe.Close()
 	}
 	switch {
@@ -329,7 +302,7 @@ func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(
 
 // askPeers has the program of others do a lookup where the service is.
 func askPeers(t *testing.T, n *internet, c trip) (all []timing) {
-	cmd := exec.Command(*peersPath, "peers", "-bootstrap", n.bootstrap, "-resolver", resolverAddrs()[0], c.op.Slug, c.domain)
+	cmd := exec.Command(*peersPath, "peers", "-bootstrap", bootstrapURL, "-resolver", resolverAddrs()[0], c.op.Slug, c.domain)
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+n.ca.File, "CURL_CA_BUNDLE="+n.ca.File)
 	cmd.Stderr = os.Stderr
 	var out []byte

@@ -1,12 +1,18 @@
 package simnet
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
+	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,19 +26,19 @@ import (
 // resolverAddrs are the service's default resolvers.
 func resolverAddrs() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"} }
 
-// resolver is one public resolver, with the records that hosts have, and have later.
-type resolver struct {
-	hosts       map[string]host
-	zone, later testbed.Zone
-	mu          sync.Mutex
-	asked       map[dns.Question]bool // queries about names whose answers change
+// resolvers answer as one, with the records that hosts have.
+type resolvers struct {
+	hosts map[string]host
+	zone  testbed.Zone
+	asked sync.Map // queries, and whom of the resolvers
 }
 
 func (n *internet) openResolvers(t *testing.T) {
-	records, later := map[string][]dns.RR{}, map[string][]dns.RR{}
+	// The service asks for these when it is asked whether it is ready.
+	records := map[string][]dns.RR{"com.": {record("com.", "300 IN NS a.gtld-servers.net.")}}
 	for name, h := range n.hosts {
 		owner := name + "."
-		records[owner], later[owner] = addresses(owner, h.addrs), addresses(owner, h.later)
+		records[owner] = addresses(owner, h.addrs)
 		if h.alias != "" {
 			h.records = append(h.records, "60 IN CNAME "+h.alias+".")
 		}
@@ -40,12 +46,8 @@ func (n *internet) openResolvers(t *testing.T) {
 			records[owner] = append(records[owner], record(owner, text))
 		}
 	}
-	// The service asks for these when it is asked whether it is ready.
-	records["com."] = []dns.RR{record("com.", "300 IN NS a.gtld-servers.net.")}
+	r := &resolvers{hosts: n.hosts, zone: testbed.Zone{Records: records}}
 	for _, a := range resolverAddrs() {
-		r := &resolver{hosts: n.hosts, asked: map[dns.Question]bool{}}
-		r.zone.Records, r.later.Records = records, later
-		n.resolvers = append(n.resolvers, r)
 		s := testbed.Must(testbed.ListenDNS(net.JoinHostPort(a, "53"), r))
 		t.Cleanup(func() { _ = s.Close() })
 	}
@@ -67,16 +69,7 @@ func addresses(owner string, addrs []string) (list []dns.RR) {
 	return list
 }
 
-// forget lets answers that change begin anew.
-func (n *internet) forget() {
-	for _, r := range n.resolvers {
-		r.mu.Lock()
-		clear(r.asked)
-		r.mu.Unlock()
-	}
-}
-
-func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	name, qtype, ok := testbed.Question(q)
 	h := r.hosts[strings.TrimSuffix(name, ".")]
 	if !ok || h.silent {
@@ -85,8 +78,8 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	m := new(dns.Msg).SetReply(q)
 	m.RecursionAvailable = true
 	zone := r.zone
-	if h.later != nil && r.again(dns.Question{Name: name, Qtype: qtype}) {
-		zone = r.later
+	if _, again := r.asked.LoadOrStore(fmt.Sprint(name, qtype, w.LocalAddr()), true); again && h.later != nil {
+		zone = testbed.Zone{Records: map[string][]dns.RR{name: addresses(name, h.later)}}
 	}
 	switch {
 	case h.rcode != 0:
@@ -97,14 +90,6 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 		zone.Answer(m, name, qtype)
 	}
 	_ = w.WriteMsg(m) // the client may be gone
-}
-
-func (r *resolver) again(q dns.Question) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	before := r.asked[q]
-	r.asked[q] = true
-	return before
 }
 
 type host struct {
@@ -122,19 +107,9 @@ type host struct {
 	serve   server   // what listens on port 443 of its addresses
 }
 
-// site is a host with the rows that ask about it.
-type site struct {
-	host
-	rows []row
-}
-
 func allHosts() []host {
-	hosts := slices.Concat(
-		nameHosts(), tlsHosts(), httpHosts(), redirectHosts(), registryHosts(), specialHosts(),
-	)
-	for _, s := range certificateSites() {
-		hosts = append(hosts, s.host)
-	}
+	certificates, _ := certificateSites()
+	hosts := slices.Concat(certificates, nameHosts(), tlsHosts(), httpHosts(), redirectHosts(), registryHosts(), specialHosts())
 	for i := range hosts {
 		hosts[i].name = full(hosts[i].name)
 	}
@@ -143,27 +118,27 @@ func allHosts() []host {
 
 func nameHosts() []host {
 	return []host{
-		{name: "example.com", serve: web(ok(), named("example.com", "www.example.com"), serial(0x0a1b2c)), records: []string{
+		{name: "example.com", serve: web(ok, named("example.com", "www.example.com"), serial(0x0a1b2c)), records: []string{
 			"300 IN MX 10 mx1.example.com.", "200 IN MX 20 MX2.example.com.", `300 IN TXT "v=spf1 " "-all"`,
 			"300 IN NS ns1.example.com.", "300 IN SOA ns1.example.com. admin.example.com. 1 2 3 4 5",
 		}},
-		{name: "bare.com", serve: web(ok())},
 		{name: "www", alias: "example.com"},
 		{name: "dangling", alias: "gone.example.com"},
 		{name: "empty"},
-		{name: "_dmarc", records: []string{`60 IN TXT "v=DMARC1; p=none"`}},
 		{name: "loopback", addrs: []string{"127.0.0.1"}},
 		{name: "servfail", rcode: dns.RcodeServerFailure},
 		{name: "refused", rcode: dns.RcodeRefused},
 		{name: "silent", silent: true},
-		{name: "long", overTCP: true, serve: web(ok()), records: []string{`60 IN TXT "` + strings.Repeat("a", 255) + `"`}},
-		{name: "six", addrs: []string{"2606:2800:220:1::6"}, serve: web(ok())},
-		{name: "xn--bcher-kva.com", serve: web(ok())},
+		{name: "long", overTCP: true, serve: web(ok), records: []string{`60 IN TXT "` + strings.Repeat("a", 255) + `"`}},
+		{name: "six", addrs: []string{"2606:2800:220:1::6"}, serve: web(ok)},
 	}
 }
 
-// closedAddr is the address of a host where nothing listens.
-const closedAddr = "93.184.1.1"
+const (
+	closedAddr    = "93.184.1.1" // of a host where nothing listens
+	bootstrapAddr = "93.184.2.1:80"
+	bootstrapURL  = "http://" + bootstrapAddr + "/rdap/dns.json"
+)
 
 // routes give every address to this machine.
 const routes = `link set lo up
@@ -173,14 +148,12 @@ route add local ::/0 dev lo table local
 
 // internet is everything that the service can reach.
 type internet struct {
-	ca        *authority
-	tap       *tap
-	hosts     map[string]host
-	far       *far   // where the service is; nil for here
-	bootstrap string // URL
-	resolvers []*resolver
-	// public are the places that the service may connect to: port 443 of the addresses of a
-	// host that has a server there, and of closedAddr.
+	ca    *testbed.Authority
+	tap   *tap
+	hosts map[string]host
+	far   far // where the service is; nil for here
+	// public are the places that the service may connect to: the bootstrap file's, and port 443
+	// of closedAddr and of the addresses of a host that has a server there.
 	public map[netip.AddrPort]bool
 }
 
@@ -188,6 +161,7 @@ func newInternet(t *testing.T) *internet {
 	subject := pkix.Name{CommonName: "Simnet CA", Organization: []string{"Simnet"}, Country: []string{"US"}}
 	n := &internet{ca: testbed.NewAuthority(t, subject), hosts: map[string]host{}, public: map[netip.AddrPort]bool{}}
 	n.public[netip.MustParseAddrPort(closedAddr+":443")] = true
+	n.public[netip.MustParseAddrPort(bootstrapAddr)] = true
 	batch := routes
 	next := netip.MustParseAddr("93.184.16.1")
 	for _, h := range allHosts() {
@@ -212,61 +186,138 @@ func newInternet(t *testing.T) *internet {
 	}
 	n.tap = newTap(t)
 	for _, h := range n.hosts {
-		n.open(t, h)
+		for _, a := range h.addrs {
+			if at := netip.AddrPortFrom(netip.MustParseAddr(a), 443); h.serve != nil {
+				n.public[at] = true
+				h.serve(t, n.ca, h.name, at.String())
+			}
+		}
 	}
 	n.openResolvers(t)
-	n.bootstrap = n.serveBootstrap(t)
+	serveBootstrap(t)
 	return n
 }
 
-func (n *internet) open(t *testing.T, h host) {
-	if h.serve == nil {
-		return
-	}
-	talk := h.serve(t, n.ca, h.name)
-	for _, a := range h.addrs {
-		at := netip.AddrPortFrom(netip.MustParseAddr(a), 443)
-		n.public[at] = true
-		listen(t, at.String(), talk)
-	}
-}
-
-func listen(t *testing.T, at string, talk func(net.Conn)) {
+func listen(t *testing.T, at string) net.Listener {
 	l := testbed.Must(new(net.ListenConfig).Listen(t.Context(), "tcp", at))
 	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				talk(conn)
-			}()
-		}
-	}()
+	return l
 }
 
-// serveBootstrap is IANA's file of RDAP servers (RFC 9224), at an address of the operator's.
-func (n *internet) serveBootstrap(t *testing.T) string {
+// serveBootstrap serves IANA's file of RDAP servers (RFC 9224), at an address of the operator's.
+func serveBootstrap(t *testing.T) {
 	var services [][][]string
-	for _, r := range registries() {
-		services = append(services, [][]string{{r.tld}, {r.base}})
+	for tld, base := range registries() {
+		services = append(services, [][]string{{tld}, {base}})
 	}
 	doc := testbed.Must(json.Marshal(map[string]any{"version": "1.0", "publication": "2026-11-01T00:00:00Z", "services": services}))
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(doc) // the service may be gone
-	}))
-	server.Listener.Close()
-	if err := n.far.do(func() (err error) {
-		server.Listener, err = net.Listen("tcp", "127.0.0.1:0")
-		return err
-	}); err != nil {
-		t.Fatal(err)
+	go func() { _ = http.Serve(listen(t, bootstrapAddr), body(string(doc))) }() //nolint:gosec // until the test ends
+}
+
+type edit = func(*x509.Certificate)
+
+// server listens on an address of a host, ip:port, until the test ends.
+type server func(t *testing.T, ca *testbed.Authority, name, at string)
+
+// says answers with a status and fields, which need not be well-formed.
+func says(status int, fields ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		for _, f := range fields {
+			name, value, _ := strings.Cut(f, ": ")
+			w.Header()[name] = append(w.Header()[name], value)
+		}
+		w.WriteHeader(status)
 	}
-	server.Start()
-	t.Cleanup(server.Close)
-	return server.URL + "/rdap/dns.json"
+}
+
+func ok(w http.ResponseWriter, r *http.Request) {
+	says(http.StatusOK, "Server: simnet", "Content-Type: text/html")(w, r)
+}
+
+func to(location string) http.HandlerFunc { return says(http.StatusFound, "Location: "+location) }
+
+func body(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
+}
+
+func paths(pages map[string]http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if page, ok := pages[r.RequestURI]; ok {
+			page(w, r)
+			return
+		}
+		http.NotFound(w, r)
+	}
+}
+
+// chain redirects n times.
+func chain(n int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if len(r.URL.Path) <= n {
+			to(r.URL.Path+"x")(w, r)
+		}
+	}
+}
+
+func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+// endless sends headers without end.
+func endless(w http.ResponseWriter, _ *http.Request) {
+	conn, out, err := http.NewResponseController(w).Hijack()
+	if err == nil {
+		defer conn.Close()
+		_, err = out.WriteString("HTTP/1.1 200 OK\r\n")
+	}
+	for err == nil {
+		_, err = out.WriteString("X-Filler: " + strings.Repeat("x", 1000) + "\r\n")
+	}
+}
+
+// web is an HTTPS origin.
+func web(h http.HandlerFunc, edits ...edit) server { return picky(tls.VersionTLS13, h, edits...) }
+
+// picky is one that refuses a hello which offers more than a version.
+func picky(highest uint16, h http.HandlerFunc, edits ...edit) server {
+	return func(t *testing.T, ca *testbed.Authority, name, at string) {
+		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name, edits...)}, MinVersion: tls.VersionTLS10}
+		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			if hello.SupportedVersions[0] > highest {
+				return nil, io.ErrUnexpectedEOF
+			}
+			return nil, nil
+		}
+		s := &http.Server{Handler: h, ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
+		l := tls.NewListener(listen(t, at), config)
+		go func() { _ = s.Serve(l) }()
+		t.Cleanup(func() { s.Close() })
+	}
+}
+
+// plain speaks HTTP without TLS, and mute leaves connections to the kernel.
+func plain(t *testing.T, _ *testbed.Authority, _, at string) {
+	l := listen(t, at)
+	go func() { _ = http.Serve(l, nil) }() //nolint:gosec // until the test ends
+}
+
+func mute(t *testing.T, _ *testbed.Authority, _, at string) { listen(t, at) }
+
+// byOpenSSL is an openssl s_server, which talks to one client after the other, with a certificate
+// for a key of a kind. It sends back what it is sent, reversed, so that no client is waited for.
+func byOpenSSL(key string, args ...string) server {
+	return func(t *testing.T, _ *testbed.Authority, name, at string) {
+		file := filepath.Join(t.TempDir(), "server.pem") // key and certificate
+		request := append([]string{"req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=" + name, "-addext", "subjectAltName=DNS:" + name,
+			"-keyout", file, "-out", file, "-newkey"}, strings.Fields(key)...)
+		testbed.Must(exec.Command("openssl", request...).Output())
+		p, err := testbed.Launch(exec.Command("openssl", append([]string{"s_server", "-accept", at, "-rev", "-cert", file}, args...)...), nil)
+		if err == nil {
+			t.Cleanup(p.Kill)
+			err = p.Listens(at)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -2,12 +2,16 @@ package dns
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -250,4 +254,234 @@ func catch(err *error) {
 	if p := recover(); p != nil {
 		*err = fault.New(fault.InternalError, newBug(p))
 	}
+}
+
+const (
+	// ednsSize is the UDP payload we offer: the largest that crosses the internet
+	// without fragments (DNS flag day 2020). udpBuffer takes replies of resolvers that
+	// pay no attention to it; one that fills it may have been cut by the kernel.
+	ednsSize  = 1232
+	udpBuffer = 4096
+
+	// headerSize is that of every message: ID, flags and four counts.
+	headerSize = 12
+
+	// resendAfter is when a question over UDP is sent again, and asked over TCP
+	// as well: datagrams get lost, and with one resolver configured nobody else
+	// would notice.
+	resendAfter = 2 * time.Second
+)
+
+var (
+	errStray = errors.New("not a reply to this question")
+	errCut   = errors.New("truncated or damaged reply")
+)
+
+// ask sends one question over UDP and, if need be, over TCP, and returns the
+// reply that comes first. Over TCP it is asked at once when the reply over UDP
+// was cut; hedgeDelay after a datagram that is not the reply, which may be right
+// behind it; and when UDP has been silent for as long as a lost datagram is
+// waited for, or for half of the time that is left: the other half is for TCP.
+// In the latter two cases UDP is still waited for, in case that TCP is blocked.
+func (c *Client) ask(ctx context.Context, server string, q question) (*miekg.Msg, error) {
+	g := newCrew(ctx)
+	defer g.end()
+	after := resendAfter
+	if end, ok := ctx.Deadline(); ok {
+		after = min(after, time.Until(end)/2)
+	}
+	due := time.Now().Add(after)
+	tcp := time.NewTimer(after) // when TCP is asked
+	defer tcp.Stop()
+	foreign := sync.OnceFunc(func() { tcp.Reset(min(time.Until(due), hedgeDelay)) })
+	type received struct {
+		msg *miekg.Msg
+		err error
+	}
+	replies := make(chan received, 2)
+	g.start(func() {
+		m, err := c.connected(g, "udp", server, func(conn net.Conn) (*miekg.Msg, error) { return q.overUDP(g, conn, foreign) })
+		replies <- received{m, err}
+	})
+	g.start(func() {
+		select {
+		case <-tcp.C:
+			m, err := c.connected(g, "tcp", server, q.overTCP)
+			replies <- received{m, err}
+		case <-g.Done():
+		}
+	})
+	var failed []error
+	for len(failed) < 2 {
+		select {
+		case r := <-replies:
+			if r.err == nil {
+				return r.msg, nil
+			}
+			failed = append(failed, r.err)
+			switch {
+			case errors.Is(r.err, errCut):
+				tcp.Reset(0)
+			case tcp.Stop(): // before it was due
+				return nil, r.err
+			}
+		case <-g.Done():
+			return nil, errors.Join(append(failed, g.Err())...)
+		}
+	}
+	return nil, errors.Join(failed...)
+}
+
+// connected dials a resolver and talks to it. When the context ends, any read or write
+// does.
+func (c *Client) connected(ctx context.Context, network, server string, talk func(net.Conn) (*miekg.Msg, error)) (*miekg.Msg, error) {
+	conn, err := c.dial(ctx, network, server)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", network, err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
+	m, err := talk(conn)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", network, err)
+	}
+	return m, nil
+}
+
+// question is one message to one resolver.
+type question struct {
+	id    uint16
+	name  string // as sent, letter case drawn anew for every message
+	qtype uint16
+	wire  []byte
+}
+
+// newQuestion draws an ID and the letter case of the name. Both come back in
+// the reply, so a forger has to guess the ID, the port and every letter's case
+// (draft-vixie-dnsext-dns0x20). It panics unless name is a domain name.
+func newQuestion(name string, qtype uint16, edns bool) question {
+	q := question{id: miekg.Id(), name: drawCase(miekg.Fqdn(name)), qtype: qtype}
+	m := miekg.Msg{MsgHdr: miekg.MsgHdr{Id: q.id, RecursionDesired: true}, Question: q.section()}
+	if edns {
+		m.SetEdns0(ednsSize, false)
+	}
+	var err error
+	if q.wire, err = m.Pack(); err != nil {
+		panic(fmt.Sprintf("pack question: %v", err))
+	}
+	return q
+}
+
+func (q question) section() []miekg.Question {
+	return []miekg.Question{{Name: q.name, Qtype: q.qtype, Qclass: miekg.ClassINET}}
+}
+
+// drawCase sets the case of each letter at random. It draws again when all come
+// out small: a resolver that lowers names never gives the right reply then,
+// instead of giving it now and then to a question about a short name.
+func drawCase(name string) string {
+	small := lower(name)
+	out, random := []byte(small), make([]byte, len(small))
+	for string(out) == small && small != strings.ToUpper(small) {
+		rand.Read(random) // never fails: the runtime ends the process instead
+		for i, c := range out {
+			if 'a' <= c && c <= 'z' && random[i]&1 == 1 {
+				out[i] -= 'a' - 'A'
+			}
+		}
+	}
+	return string(out)
+}
+
+// overUDP sends the question from a socket that nothing else uses, and so from a
+// port drawn for it, and waits for the reply until ctx ends. It calls foreign for
+// each datagram that is not the reply, and waits on.
+func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*miekg.Msg, error) {
+	buf := make([]byte, udpBuffer)
+	var resend time.Time
+	for ctx.Err() == nil {
+		if now := time.Now(); !now.Before(resend) {
+			if _, err := conn.Write(q.wire); err != nil {
+				return nil, err
+			}
+			resend = now.Add(resendAfter)
+			_ = conn.SetReadDeadline(resend) // where it fails, Read does
+			continue                         // unless the context has ended, and its deadline was just replaced
+		}
+		n, err := conn.Read(buf)
+		if err == nil {
+			m, err := q.read(buf[:n])
+			if err == nil && n == len(buf) {
+				return nil, errCut
+			}
+			if !errors.Is(err, errStray) {
+				return m, err
+			}
+			foreign()
+		} else if timed, ok := errors.AsType[net.Error](err); !ok || !timed.Timeout() {
+			return nil, err
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// overTCP asks over a connection that carries nothing else. The reply is framed
+// by a length of two bytes, so it has at most 64 KiB.
+func (q question) overTCP(conn net.Conn) (*miekg.Msg, error) {
+	framed := miekg.Conn{Conn: conn}
+	if _, err := framed.Write(q.wire); err != nil {
+		return nil, err
+	}
+	raw, err := framed.ReadMsgHeader(nil)
+	if err != nil {
+		return nil, err
+	}
+	return q.read(raw)
+}
+
+// read judges bytes that came back. It returns the reply, or an error that is
+// errStray or errCut. TC is looked at before the parser's verdict, because a
+// truncated reply need not parse.
+//
+// A reply without a question is the short form in which some resolvers refuse. It may
+// end the attempt at this resolver, or send us to TCP or away from EDNS, but with
+// neither the name nor its case in it, only the ID and the port keep a forger from
+// sending it. Nobody refuses with NOERROR or NXDOMAIN, so these do not even end the wait.
+func (q question) read(raw []byte) (*miekg.Msg, error) {
+	// Of QR and the opcode, a reply to a query has just QR.
+	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != q.id || raw[2]&0xf8 != 0x80 {
+		return nil, errStray
+	}
+	m, complete := parse(raw)
+	questions := binary.BigEndian.Uint16(raw[4:])
+	bare := questions == 0 || len(raw) == headerSize
+	switch {
+	case !bare && (questions != 1 || !slices.Equal(m.Question, q.section())):
+		return nil, errStray
+	case m.Truncated:
+		return nil, errCut
+	case bare && (!complete || m.Rcode == miekg.RcodeSuccess || m.Rcode == miekg.RcodeNameError):
+		return nil, errStray
+	case bare:
+		return m, nil
+	case !complete:
+		return nil, errCut
+	}
+	// The header may count too few, and then the parser does not look at the rest.
+	// Resolvers pad within the OPT (RFC 7830).
+	if _, complete := parse(raw[:len(raw)-1]); complete {
+		return nil, errCut
+	}
+	return m, nil
+}
+
+// parse reads a message. It is complete when it has all the records that its
+// header counts, or is just a header: the parser takes a cut between two records for
+// the end.
+func parse(raw []byte) (m *miekg.Msg, complete bool) {
+	m = new(miekg.Msg)
+	err := m.Unpack(raw)
+	count := func(at int) int { return int(binary.BigEndian.Uint16(raw[at:])) }
+	counted := count(6) + count(8) + count(10)
+	return m, err == nil && (len(m.Answer)+len(m.Ns)+len(m.Extra) == counted || len(raw) == headerSize)
 }

@@ -60,7 +60,7 @@ func FuzzCertificate(f *testing.F) {
 // kept are the seeds in a file of testdata: on each line the arguments of one in
 // hex ("-" is none), after a comment that says what makes it worth keeping.
 func kept(file string) [][][]byte {
-	text := must(os.ReadFile("testdata/" + file))
+	text := testbed.Must(os.ReadFile("testdata/" + file))
 	var seeds [][][]byte
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "#") {

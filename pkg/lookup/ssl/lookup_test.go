@@ -3,6 +3,8 @@ package ssl
 import (
 	"bytes"
 	"context"
+	"crypto"
+	"crypto/elliptic"
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
@@ -12,13 +14,17 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // TestLookup holds what a server is told, and the shape of spec §2.2, byte for byte. The
@@ -42,7 +48,7 @@ func TestLookup(t *testing.T) {
 		`"serial":"0102","not_before":"2026-01-01T00:00:00Z","not_after":"2027-01-01T00:00:00Z",` +
 		`"expired":false,"not_yet_valid":false,"hostname_match":true,"sans":["www.example.com"],` +
 		`"fingerprint_sha256":"` + hex.EncodeToString(sum[:]) + `","signature_algorithm":"ecdsa-with-SHA256"}`
-	if d := cmp.Diff(want, string(must(json.Marshal(got)))); d != "" || err != nil {
+	if d := cmp.Diff(want, string(testbed.Must(json.Marshal(got)))); d != "" || err != nil {
 		t.Fatal(err, d)
 	}
 	curves := []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
@@ -87,9 +93,8 @@ func TestLarge(t *testing.T) {
 func recording(t testing.TB, highest uint16, curves ...tls.CurveID) (read, secret []byte, state tls.ConnectionState) {
 	t.Helper()
 	w := peer(t, handshakes([][]byte{with(nil)}, ecKey(), func(c *tls.Config) { c.MinVersion, c.CurvePreferences = tls.VersionTLS10, curves }))
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	conn, _, err := w.Dialer().Dial(ctx, must(w.Dialer().Resolve(ctx, domain)), origin.Port)
+	ctx := testbed.Soon(t)
+	conn, _, err := w.Dialer().Dial(ctx, testbed.Must(w.Dialer().Resolve(ctx, domain)), origin.Port)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,6 +219,318 @@ func FuzzFlight(f *testing.F) {
 		}
 		if again := readFlight(iotest.OneByteReader(bytes.NewReader(raw)), secret); !bytes.Equal(again.leaf, got.leaf) {
 			t.Error("read byte by byte, it differs")
+		}
+	})
+}
+
+// TestRefusedByTheStandardLibrary: chains that crypto/x509 does not parse, or that
+// crypto/tls does not go on with. The leaf is a result all the same.
+func TestRefusedByTheStandardLibrary(t *testing.T) {
+	n := append([]byte{0, 0xff}, bytes.Repeat([]byte{0xff}, 9216/8-1)...)
+	huge := tlv(0x03, []byte{0}, tlv(0x30, tlv(0x02, n), unhex("0203010001")))
+	chains := map[string][][]byte{
+		"trailing data": {append(with(nil), 1, 2, 3)},
+		"broken chain":  {with(nil), {1, 2, 3}},
+	}
+	for name, change := range map[string]func(*parts){
+		"duplicate extension": func(p *parts) { p.rest = extensions(san(dnsName(domain)), san(dnsName("b.example"))) },
+		"UTF-8 in a dNSName":  func(p *parts) { p.rest = names("bücher.example") },
+		"bad IP SAN":          func(p *parts) { p.rest = extensions(san(dnsName(domain), tlv(0x87, []byte{1, 2, 3}))) },
+		"broken UTF-8":        func(p *parts) { p.subject = name(rdn(attr("2.5.4.3", utf8s("a\xff")))) },
+		"fraction of seconds": func(p *parts) { p.validity = validity(generalized("20260101000000.5Z"), utc("270101000000Z")) },
+		"inner is not outer":  func(p *parts) { p.outer = tlv(0x30, oid("1.2.840.10045.4.3.4")) },
+		"version 4":           func(p *parts) { p.version = unhex("a003020103") },
+		"padded serial":       func(p *parts) { p.serial = unhex("020300007f") },
+		"unknown key":         func(p *parts) { p.spki = tlv(0x30, tlv(0x30, oid("1.2.3.4")), unhex("030100")) },
+		"RSA of 9216 bits":    func(p *parts) { p.spki = tlv(0x30, tlv(0x30, oid("1.2.840.113549.1.1.1"), unhex("0500")), huge) },
+	} {
+		chains[name] = [][]byte{with(change)}
+	}
+	versions := map[string]func(*tls.Config){
+		"tlsv1.2": atMost(tls.VersionTLS12), "tlsv1.3": nil,
+		"tlsv1.3 retry": func(c *tls.Config) { c.CurvePreferences = []tls.CurveID{tls.CurveP521} }, // a HelloRetryRequest first
+	}
+	testbed.Each(t, chains, func(t *testing.T, chain [][]byte) {
+		sum := sha256.Sum256(bytes.TrimSuffix(chain[0], []byte{1, 2, 3}))
+		for version, change := range versions {
+			w := peer(t, handshakes(chain, ecKey(), change))
+			r, conn, err := inspect(t, w)
+			if err != nil || r.FingerprintSHA256 != hex.EncodeToString(sum[:]) || text(r.TLSVersion) != version[:7] || text(r.Cipher) == "null" ||
+				conn != nil || len(w.Dials()) != 1 {
+				t.Errorf("%s: %+v, %s %s, connection %v after %q, %v", version, r, text(r.TLSVersion), text(r.Cipher), conn, w.Dials(), err)
+			}
+		}
+	})
+}
+
+// halting is a server's connection that runs end in place of the server: once the
+// first bytes were written, or, when left is 0, once the first flight was.
+type halting struct {
+	net.Conn
+	left  int
+	wrote bool
+	end   func(net.Conn)
+}
+
+func (c *halting) halt() error {
+	c.end(c.Conn)
+	c.Close()
+	return io.ErrClosedPipe
+}
+
+func (c *halting) Write(p []byte) (int, error) {
+	c.wrote = true
+	if c.left == 0 {
+		return c.Conn.Write(p)
+	}
+	n, err := c.Conn.Write(p[:min(len(p), c.left)])
+	if c.left -= n; c.left == 0 && err == nil {
+		err = c.halt()
+	}
+	return n, err
+}
+
+func (c *halting) Read(p []byte) (int, error) {
+	if !c.wrote {
+		return c.Conn.Read(p)
+	}
+	// The client's second flight is taken first: closing on unread bytes would be a
+	// reset.
+	c.Conn.Read(make([]byte, 1<<16))
+	return 0, c.halt()
+}
+
+// halts serves a handshake that halts within its first flight after n bytes, or
+// after it.
+func halts(chain [][]byte, version uint16, n int, end func(net.Conn)) func(net.Conn) {
+	serve := handshakes(chain, ecKey(), atMost(version))
+	return func(c net.Conn) { serve(&halting{Conn: c, left: n, end: end}) }
+}
+
+// script writes bytes to each client and stays until it leaves.
+func script(out ...[]byte) func(net.Conn) {
+	return func(c net.Conn) {
+		c.Read(make([]byte, 1<<16))
+		c.Write(bytes.Join(out, nil))
+		hang(c)
+	}
+}
+
+// endless begins the largest message that there is, and never stops writing. Only its
+// bytes, not the clock, end that.
+func endless(record ...[]byte) func(net.Conn) {
+	return func(c net.Conn) {
+		_, err := c.Write(append(helloTLS12(), 22, 3, 3, 0, 10, 11, 3, 0xff, 0xff, 3, 0xff, 0xfc, 3, 0xff, 0xf9))
+		for err == nil {
+			_, err = c.Write(bytes.Join(record, nil))
+		}
+	}
+}
+
+// hangUp writes text and leaves.
+func hangUp(out string) func(net.Conn) {
+	return func(c net.Conn) {
+		c.Read(make([]byte, 1<<16))
+		io.WriteString(c, out)
+	}
+}
+
+func hang(c net.Conn) { io.Copy(io.Discard, c) }
+
+func reset(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }
+
+// intolerant fails on a TLS 1.3 hello, after an answer.
+func intolerant(answer []byte) func(net.Conn) {
+	return func(c net.Conn) {
+		handshakes([][]byte{with(nil)}, ecKey(), func(cfg *tls.Config) {
+			cfg.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+				if h.SupportedVersions[0] != tls.VersionTLS13 {
+					return nil, nil
+				}
+				c.Write(answer)
+				c.Close()
+				return nil, io.EOF
+			}
+		})(c)
+	}
+}
+
+// wants refuses every hello that is not as it wants, and sends the certificate.
+func wants(ok func(*tls.ClientHelloInfo) bool) func(net.Conn) {
+	return handshakes([][]byte{with(nil)}, ecKey(), func(cfg *tls.Config) {
+		cfg.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			if !ok(h) || h.ServerName != domain {
+				return nil, io.EOF
+			}
+			return nil, nil
+		}
+	})
+}
+
+// TestPeers: what a peer does in its handshake, and what the lookup finds out: version,
+// suite and whether the connection is left, or the error.
+func TestPeers(t *testing.T) {
+	der, other := [][]byte{with(nil)}, curveKey(elliptic.P256())
+	plainly := func(key crypto.Signer, version, suite uint16) func(net.Conn) {
+		return handshakes([][]byte{plain(key).der(key)}, key, atMost(version, suite))
+	}
+	demand := func(highest uint16) func(net.Conn) {
+		return handshakes(der, ecKey(), func(c *tls.Config) { c.MaxVersion, c.ClientAuth = highest, tls.RequireAnyClientCert })
+	}
+	later := func(end func(net.Conn)) func(net.Conn) { return halts(der, tls.VersionTLS12, 0, end) }
+	const (
+		tls12 = "tlsv1.2 tls_ecdhe_ecdsa_with_aes_128_gcm_sha256"
+		tls13 = "tlsv1.3 tls_aes_128_gcm_sha256"
+		open  = " connected"
+
+		noTLS     = "handshake_failed: The host does not speak TLS on port 443."
+		narrow    = " What was offered to the host may have been too narrow."
+		failed    = "handshake_failed: The TLS handshake failed before the host sent a certificate."
+		unread    = "handshake_failed: The host sent a certificate that cannot be read."
+		alert     = "handshake_failed: The host refused the TLS handshake with alert 40 before it sent a certificate." + narrow
+		nameAlert = "handshake_failed: The host refused the TLS handshake with alert 112 before it sent a certificate."
+	)
+	type row struct {
+		serve func(net.Conn)
+		want  string
+		dials int
+	}
+	testbed.Each(t, map[string]row{
+		// Every version and kind of suite that crypto/tls has.
+		"TLS 1.0": {plainly(rsaKey(), tls.VersionTLS10, tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA), "tlsv1 tls_ecdhe_rsa_with_aes_128_cbc_sha" + open, 1},
+		"3DES":    {plainly(rsaKey(), tls.VersionTLS10, tls.TLS_RSA_WITH_3DES_EDE_CBC_SHA), "tlsv1 tls_rsa_with_3des_ede_cbc_sha" + open, 1},
+		"TLS 1.1": {plainly(rsaKey(), tls.VersionTLS11, tls.TLS_RSA_WITH_AES_256_CBC_SHA), "tlsv1.1 tls_rsa_with_aes_256_cbc_sha" + open, 1},
+		"RC4":     {plainly(rsaKey(), tls.VersionTLS12, tls.TLS_RSA_WITH_RC4_128_SHA), "tlsv1.2 tls_rsa_with_rc4_128_sha" + open, 1},
+		"CBC":     {plainly(rsaKey(), tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_CBC_SHA256), "tlsv1.2 tls_rsa_with_aes_128_cbc_sha256" + open, 1},
+		"ChaCha20": {plainly(ecKey(), tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
+			"tlsv1.2 tls_ecdhe_ecdsa_with_chacha20_poly1305_sha256" + open, 1},
+		// Which needs x509negativeserial=1 in go.mod.
+		"negative serial": {handshakes([][]byte{with(func(p *parts) { p.serial = unhex("0202ff00") })}, ecKey(), nil), tls13 + open, 1},
+		// It is asked once more without TLS 1.3.
+		"intolerant, alert": {intolerant([]byte{21, 3, 3, 0, 2, 2, 70}), tls12 + open, 2},
+		"intolerant, close": {intolerant(nil), tls12 + open, 2},
+		// And with everything: the real parser of a server finds it well-formed.
+		"wants GOST":            {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.CipherSuites, 0xc100) }), tls12, 3},
+		"wants Ed448":           {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.SignatureSchemes, 0x0808) }), tls12, 3},
+		"wants brainpoolP256r1": {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.SupportedCurves, 26) }), tls12, 3},
+		"certificate left out": {func(c net.Conn) { // by one that waits for a key then
+			hello := make([]byte, 1<<14)
+			n, _ := c.Read(hello)
+			out := []byte{21, 3, 1, 0, 2, 2, 40}
+			if session := int(hello[43]); int(hello[44+session])<<8+int(hello[45+session]) > 200 { // bytes of suites
+				out = append(helloTLS12(), 22, 3, 3, 0, 4, 14, 0, 0, 0)
+			}
+			c.Write(out[:min(n, len(out))])
+			hang(c)
+		}, alert, 3},
+
+		// The certificate came, and then the handshake failed.
+		"client certificate, TLS 1.2": {demand(tls.VersionTLS12), tls12, 1},
+		"client certificate, TLS 1.3": {demand(tls.VersionTLS13), tls13 + open, 1}, // our side is done before the server says no
+		"key of another, TLS 1.2":     {handshakes(der, other, atMost(tls.VersionTLS12)), tls12, 1},
+		"key of another, TLS 1.3":     {handshakes(der, other, nil), tls13, 1},
+		"late alert":                  {later(func(c net.Conn) { c.Write([]byte{21, 3, 3, 0, 2, 2, 40}) }), tls12, 1},
+		"late close":                  {later(func(net.Conn) {}), tls12, 1},
+		"late reset":                  {later(reset), tls12, 1},
+		"late garbage":                {later(func(c net.Conn) { c.Write(bytes.Repeat([]byte{0xff}, 1<<16)) }), tls12, 1},
+
+		// No certificate came.
+		"HTTP":                {hangUp("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"), noTLS, 1},
+		"close":               {hangUp(""), failed + narrow, 3},
+		"reset":               {func(c net.Conn) { c.Read(make([]byte, 1)); reset(c) }, failed + narrow, 3},
+		"alert":               {script([]byte{21, 3, 1, 0, 2, 2, 40}), alert, 3},
+		"alert for the name":  {script([]byte{21, 3, 1, 0, 2, 2, 112}), nameAlert, 1},
+		"record too long":     {script([]byte{22, 3, 3, 0xff, 0xff}), noTLS, 1},
+		"empty records":       {script(bytes.Repeat([]byte{22, 3, 3, 0, 0}, 1000), []byte{21, 3, 3, 0, 2, 2, 40}), failed + narrow, 3},
+		"no TLS certificate":  {handshakes([][]byte{{0x30, 3, 1, 1, 0xff}}, ecKey(), nil), unread, 1},
+		"message too large":   {hangUp(string([]byte{22, 3, 3, 0, 4, 2, 0xff, 0xff, 0xff})), failed + narrow, 3},
+		"no certificate":      {script(helloTLS12(), []byte{22, 3, 3, 0, 4, 14, 0, 0, 0}), failed, 1},
+		"nothing in common":   {handshakes(der, ecKey(), atMost(tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_GCM_SHA256)), alert, 3},
+		"endless message":     {endless([]byte{22, 3, 3, 0x40, 0}, make([]byte, 0x4000)), unread, 1},
+		"endless headers":     {endless(bytes.Repeat([]byte{22, 3, 3, 0, 1, 0}, 1000)), unread, 1},
+		"empty list, TLS 1.2": {script(helloTLS12(), []byte{22, 3, 3, 0, 7, 11, 0, 0, 3, 0, 0, 0}), failed, 1},
+	}, func(t *testing.T, c row) {
+		w := peer(t, c.serve)
+		r, conn, err := inspect(t, w)
+		got := text(r.TLSVersion) + " " + text(r.Cipher)
+		switch f := fault.From(err); {
+		case err != nil:
+			got = string(f.Code) + ": " + f.Public()
+		case conn != nil:
+			got += open
+		}
+		if got != c.want || len(w.Dials()) != c.dials || err == nil && r.Subject != "CN="+domain {
+			t.Errorf("%s of %q after %q, want %s: %v", got, r.Subject, w.Dials(), c.want, err)
+		}
+	})
+}
+
+// serverHello is the record of one, with a choice of version and suite.
+func serverHello(version, suite uint16) []byte {
+	hello := slices.Concat([]byte{byte(version >> 8), byte(version)}, make([]byte, 33), []byte{byte(suite >> 8), byte(suite), 0})
+	message := append([]byte{2, 0, 0, byte(len(hello))}, hello...)
+	return append([]byte{22, 3, 3, 0, byte(len(message))}, message...)
+}
+
+func helloTLS12() []byte {
+	return serverHello(tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
+}
+
+// TestSlow: peers that do not get to the end of their handshake, in time or before the
+// caller leaves. A certificate that came before that is the result, in time. A lookup
+// that did not heed its time would hang, because its peer never lets go.
+func TestSlow(t *testing.T) {
+	der := with(nil)
+	long := [][]byte{der, with(func(p *parts) { p.rest = tlv(0xa3, make([]byte, 60<<10)) })}
+	drip := func(c net.Conn) {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for _, err := c.Write([]byte{22, 3, 3, 0x40, 0}); err == nil; _, err = c.Write([]byte{0}) {
+			<-tick.C
+		}
+	}
+	var greetings atomic.Int32
+	refuses := func(c net.Conn) {
+		if greetings.Add(1)%2 == 1 {
+			script([]byte{21, 3, 1, 0, 2, 2, 40})(c)
+		}
+		hang(c)
+	}
+	type row struct {
+		serve func(net.Conn)
+		leaf  bool
+	}
+	testbed.Each(t, map[string]row{
+		"silence":                 {script(), false},
+		"refusal, then silence":   {refuses, false},
+		"half a record":           {script([]byte{22, 3, 3}), false},
+		"hello, then silence":     {script(helloTLS12()), false},
+		"half a certificate":      {halts([][]byte{der}, tls.VersionTLS12, 400, hang), false},
+		"drip":                    {drip, false},
+		"after the flight":        {halts([][]byte{der}, tls.VersionTLS12, 0, hang), true},
+		"inside the message":      {halts(long, tls.VersionTLS12, 20<<10, hang), true},
+		"inside the message, 1.3": {halts(long, tls.VersionTLS13, 20<<10, hang), true},
+		"refused and then silent": {halts([][]byte{append(der, 0)}, tls.VersionTLS12, 0, hang), true},
+	}, func(t *testing.T, c row) {
+		w := peer(t, c.serve)
+		for limit := 500 * time.Millisecond; ; limit *= 2 { // a busy machine may stop for longer
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			r, err := client(w.Dialer()).Lookup(ctx, query())
+			if c.leaf && err == nil && r.Subject == "CN="+domain && text(r.TLSVersion) != "null" {
+				return
+			}
+			if !c.leaf || limit > time.Minute {
+				if code(err) != lookup.SSLTimeout || !fault.From(err).IsSilence() || c.leaf {
+					t.Errorf("%+v, %v within %s", r, err, limit)
+				}
+				break
+			}
+		}
+		leaves, leave := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, leave)
+		if r, err := client(w.Dialer()).Lookup(leaves, query()); code(err) != lookup.SSLTimeout || fault.From(err).IsSilence() {
+			t.Errorf("%+v, %v", r, err)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package ssl
 
 import (
 	"bytes"
-	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -16,6 +15,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/cryptobyte"
+	"golang.org/x/crypto/cryptobyte/asn1"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/guard"
@@ -34,15 +36,7 @@ type parts struct {
 func (p parts) der(key crypto.Signer) []byte {
 	tbs := tlv(0x30, p.version, p.serial, p.inner, p.issuer, p.validity, p.subject, p.spki, p.rest)
 	sum := sha256.Sum256(tbs)
-	return tlv(0x30, tbs, p.outer, tlv(0x03, []byte{0}, must(key.Sign(rand.Reader, sum[:], crypto.SHA256))))
-}
-
-// must is for set-up that cannot fail unless the test is wrong.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
+	return tlv(0x30, tbs, p.outer, tlv(0x03, []byte{0}, testbed.Must(key.Sign(rand.Reader, sum[:], crypto.SHA256))))
 }
 
 // names are the extensions of a certificate for names.
@@ -62,7 +56,7 @@ func plain(key crypto.Signer) parts {
 		issuer:   name(rdn(attr("2.5.4.10", utf8s("Example CA")))),
 		validity: validity(utc("260101000000Z"), utc("270101000000Z")),
 		subject:  name(rdn(attr("2.5.4.3", utf8s(domain)))),
-		spki:     must(x509.MarshalPKIXPublicKey(key.Public())),
+		spki:     testbed.Must(x509.MarshalPKIXPublicKey(key.Public())),
 		rest:     names(domain),
 	}
 }
@@ -78,24 +72,14 @@ func with(change func(*parts)) []byte {
 
 // tlv is a DER element.
 func tlv(tag byte, content ...[]byte) []byte {
-	body := bytes.Join(content, nil)
-	out := []byte{tag}
-	switch n := len(body); {
-	case n < 128:
-		out = append(out, byte(n))
-	case n < 256:
-		out = append(out, 0x81, byte(n))
-	case n < 1<<16:
-		out = append(out, 0x82, byte(n>>8), byte(n))
-	default:
-		out = append(out, 0x83, byte(n>>16), byte(n>>8), byte(n))
-	}
-	return append(out, body...)
+	var b cryptobyte.Builder
+	b.AddASN1(asn1.Tag(tag), func(b *cryptobyte.Builder) { b.AddBytes(bytes.Join(content, nil)) })
+	return b.BytesOrPanic()
 }
 
-func oid(dotted string) []byte { return tlv(0x06, must(must(x509.ParseOID(dotted)).MarshalBinary())) }
+func oid(dotted string) []byte { return tlv(0x06, testbed.Must(testbed.Must(x509.ParseOID(dotted)).MarshalBinary())) }
 
-func unhex(s string) []byte { return must(hex.DecodeString(s)) }
+func unhex(s string) []byte { return testbed.Must(hex.DecodeString(s)) }
 
 func name(rdns ...[]byte) []byte          { return tlv(0x30, rdns...) }
 func rdn(attrs ...[]byte) []byte          { return tlv(0x31, attrs...) }
@@ -113,10 +97,10 @@ func ext(typ string, value []byte) []byte { return tlv(0x30, oid(typ), tlv(0x04,
 // Keys are made once: the tests are about certificates.
 var (
 	ecKey  = sync.OnceValue(func() *ecdsa.PrivateKey { return curveKey(elliptic.P256()) })
-	rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
+	rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return testbed.Must(rsa.GenerateKey(rand.Reader, 2048)) })
 )
 
-func curveKey(c elliptic.Curve) *ecdsa.PrivateKey { return must(ecdsa.GenerateKey(c, rand.Reader)) }
+func curveKey(c elliptic.Curve) *ecdsa.PrivateKey { return testbed.Must(ecdsa.GenerateKey(c, rand.Reader)) }
 
 const domain = "www.example.com"
 
@@ -168,9 +152,8 @@ func lookUp(t *testing.T, w *testbed.Origins) (Result, error) {
 // inspect is Inspect with the connection closed at the end of the test.
 func inspect(t *testing.T, w *testbed.Origins) (Result, *tls.Conn, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	r, conn, err := client(w.Dialer()).Inspect(ctx, query(), must(w.Dialer().Resolve(ctx, domain)))
+	ctx := testbed.Soon(t)
+	r, conn, err := client(w.Dialer()).Inspect(ctx, query(), testbed.Must(w.Dialer().Resolve(ctx, domain)))
 	if conn != nil {
 		t.Cleanup(func() { conn.Close() })
 	}

@@ -122,19 +122,11 @@ func (m *memory) Put(ctx context.Context, doc []byte, fetched time.Time) error {
 	return nil
 }
 
-// must is for set-up that cannot fail unless the test is wrong.
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 func certificate() tls.Certificate {
-	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+	key := testbed.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().AddDate(10, 0, 0), DNSNames: []string{"*.registry.com"}}
-	der := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: must(x509.ParseCertificate(der))}
+	der := testbed.Must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: testbed.Must(x509.ParseCertificate(der))}
 }
 
 // site says something to a client that has sent a request.

@@ -1,0 +1,307 @@
+package simnet
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+)
+
+func expired(c *x509.Certificate) {
+	c.NotBefore, c.NotAfter = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2020, 12, 31, 23, 59, 59, 0, time.UTC)
+}
+
+func named(names ...string) edit { return func(c *x509.Certificate) { c.DNSNames = names } }
+func serial(n int64) edit        { return func(c *x509.Certificate) { c.SerialNumber = big.NewInt(n) } }
+
+func tlsHosts() []host {
+	return []host{
+		{name: "expired", serve: web(ok, expired)},
+		{name: "alert", serve: picky(0, ok)},
+		{name: "old", serve: picky(tls.VersionTLS12, ok)},
+		{name: "plain", serve: plain},
+		{name: "mute", serve: mute},
+		{name: "closed", addrs: []string{closedAddr}},
+	}
+}
+
+// sslRows are those of ssl-check, and the fields of spec §2.2.
+func sslRows() []row {
+	ssl := asks("ssl-check")
+	return slices.Concat([]row{
+		ssl("example.com", has(
+			`{"domain":"example.com","port":443,"sni":"example.com","peer_ip":"93.184.`, `"tls_version":"tlsv1.3","cipher":"tls_`,
+			`"subject":"CN=example.com","issuer":"CN=Simnet CA,O=Simnet,C=US","serial":"0a1b2c"`,
+			`"expired":false,"not_yet_valid":false,"hostname_match":true,"sans":["example.com","www.example.com"]`,
+			`"signature_algorithm":"ecdsa-with-SHA256"`)),
+		ssl("expired", has(`"not_before":"2020-01-01T00:00:00Z","not_after":"2020-12-31T23:59:59Z","expired":true,"not_yet_valid":false`)),
+		ssl("old", has(`"tls_version":"tlsv1.2"`)),
+		ssl("six", has(`"peer_ip":"2606:2800:220:1::6"`)),
+		ssl("long", has(`"hostname_match":true`)),
+		ssl("loopback", fails(lookup.BlockedAddress)),
+		ssl("example.com", fails(lookup.InvalidPort), "port=8443"),
+	},
+		alike("ssl-check", fails(lookup.NXDomain), "gone", "dangling"),
+		alike("ssl-check", fails(lookup.ConnectFailed), "closed", "empty", "servfail"),
+		alike("ssl-check", fails(lookup.HandshakeFailed), "plain", "alert"),
+		alike("ssl-check", fails(lookup.SSLTimeout, "The TLS handshake timed out."), "mute"),
+		alike("ssl-check", fails(lookup.SSLTimeout, guard.Unresolved), "silent", "refused"),
+	)
+}
+
+// certificateSites show certificates that only openssl can serve, and that crypto/tls
+// does not get, or only with a setting of go.mod: the leaf is the product.
+func certificateSites() (hosts []host, rows []row) {
+	shown := func(name, key, ssl string, headers want, args ...string) {
+		hosts = append(hosts, host{name: name, serve: byOpenSSL(key, args...)})
+		leaf := has(`"tls_version":"tlsv1.2","cipher":"tls_`, `"subject":"CN=`+full(name)+`"`, `"hostname_match":true`, ssl)
+		rows = append(rows, asks("ssl-check")(name, leaf), asks("headers")(name, headers))
+	}
+	strange := func(name, key, ciphers, ssl string, args ...string) {
+		refused := fails(lookup.HandshakeFailed, "The TLS handshake failed: the host refused it. What was offered")
+		shown(name, key, ssl, refused, append(args, "-cipher", ciphers+":@SECLEVEL=0")...)
+	}
+	const rsa, p256 = "rsa:2048", "ec -pkeyopt ec_paramgen_curve:P-256"
+	strange("dhe", rsa, "DHE-RSA-AES128-GCM-SHA256", `"cipher":"tls_dhe_rsa_with_aes_128_gcm_sha256"`, "-tls1_2")
+	strange("ccm", p256, "ECDHE-ECDSA-AES128-CCM", `"cipher":"tls_ecdhe_ecdsa_with_aes_128_ccm"`, "-tls1_2")
+	strange("camellia", rsa, "ECDHE-RSA-CAMELLIA128-SHA256", `"cipher":"tls_ecdhe_rsa_with_camellia_128_cbc_sha256"`, "-tls1_2")
+	strange("aria", rsa, "ECDHE-ARIA256-GCM-SHA384", `"cipher":"tls_ecdhe_rsa_with_aria_256_gcm_sha384"`, "-tls1_2")
+	strange("brainpool", "ec -pkeyopt ec_paramgen_curve:brainpoolP256r1", "ALL", `"cipher":"tls_ecdhe_ecdsa_with_`, "-curves", "brainpoolP256r1")
+	strange("pss", "rsa-pss -pkeyopt rsa_keygen_bits:2048", "ALL", "")
+	strange("ed448", "ed448", "ALL", `"signature_algorithm":"Ed448"`)
+	// nabla-c0d3/sslyze#729, zmap/zcrypto#449. HTTP fails, but gets through the handshake.
+	shown("sha1only", rsa, "", fails(lookup.HTTPFailed), "-tls1_2", "-sigalgs", "RSA+SHA1", "-cipher", "ECDHE:@SECLEVEL=0")
+	shown("rsa512", "rsa:512", "", fails(lookup.HTTPFailed), "-tls1_2", "-cipher", "ALL:@SECLEVEL=0")
+	return hosts, rows
+}
+
+func httpHosts() []host {
+	every := says(http.StatusOK,
+		"Access-Control-Allow-Origin: *", "Cache-Control: no-cache", "Cache-Control: private", "Content-Security-Policy: default-src 'none'",
+		"Content-Security-Policy-Report-Only: img-src *", "Content-Type: text/html", "Cross-Origin-Opener-Policy: same-origin",
+		"Cross-Origin-Resource-Policy: same-site", "Location: /elsewhere", "Permissions-Policy: camera=()", "Referrer-Policy: no-referrer",
+		"Server: caf\xe9", "Strict-Transport-Security: max-age=1", "Strict-Transport-Security: max-age=2", "WWW-Authenticate: Basic",
+		"X-Content-Type-Options: nosniff", "X-Frame-Options: DENY", "X-Powered-By: simnet", "Set-Cookie: a=b")
+	return []host{
+		{name: "http500", serve: web(says(http.StatusInternalServerError))},
+		{name: "headers", serve: web(every)},
+		{name: "hangup", serve: web(hangUp)},
+		{name: "quiet", serve: web(hang)},
+		{name: "endless", serve: web(endless)},
+	}
+}
+
+// headersRows are those of headers, and the fields of spec §2.4.
+func headersRows() []row {
+	headers := asks("headers")
+	return slices.Concat([]row{
+		headers("headers", has(
+			`"url":"https://headers.example.com/","method":"HEAD","status":200`, `"cache-control":"no-cache, private"`, `"server":"café"`,
+			`"strict-transport-security":"max-age=1"`, `"location":"/elsewhere"`)),
+		headers("there", has(`"status":302`, `"location":"https://www.example.com/"`)),
+		headers("http500", has(`"status":500`)),
+		headers("gone", fails(lookup.NXDomain)),
+		headers("loopback", fails(lookup.BlockedAddress)),
+	},
+		alike("headers", has(`"status":200`), "expired", "old"),
+		alike("headers", fails(lookup.ConnectFailed), "closed"),
+		alike("headers", fails(lookup.HandshakeFailed), "alert", "plain"),
+		alike("headers", fails(lookup.HTTPFailed), "hangup", "endless"),
+		alike("headers", fails(lookup.HeadersTimeout, "The HTTPS header fetch timed out."), "quiet", "mute"),
+		alike("headers", fails(lookup.HeadersTimeout, guard.Unresolved), "silent", "refused"),
+	)
+}
+
+// dnsRows are spec §7.2 and §7.3 for dns, and the fields of §2.1.
+func dnsRows() []row {
+	dns := asks("dns")
+	const none = `"ttl":null,"records":[]`
+	return append([]row{
+		dns("example.com", has(`"type":"A","rcode":"NOERROR"`, `"ttl":300,"records":[{"address":"93.184.`)),
+		dns("example.com", has(`"ttl":200,"records":[{"preference":10,`, `{"preference":20,"exchange":"mx2.example.com"}`), "type=MX"),
+		dns("example.com", has(`"type":"TXT"`, `"records":[{"text":"v=spf1 -all","strings":["v=spf1 ","-all"]}]`), "type=txt"),
+		dns("example.com", has(`"records":[{"target":"ns1.example.com"}]`), "type=NS"),
+		dns("example.com", has(`"records":[{"mname":"ns1.example.com"`, `"minimum":5}`), "type=SOA"),
+		dns("www", has(`"ttl":60,"records":[{"address":"93.184.`)),
+		dns("www", has(`"records":[{"target":"example.com"}]`), "type=CNAME"),
+		dns("six", has(`"records":[{"address":"2606:2800:220:1::6"}]`), "type=AAAA"),
+		dns("empty", has(`"rcode":"NOERROR"`, none)),
+		dns("servfail", has(`"rcode":"SERVFAIL"`, none)),
+		dns("long", has(`"ttl":60,"records":[{"text":"aaaa`), "type=TXT"),
+		dns("loopback", has(`"records":[{"address":"127.0.0.1"}]`)),
+		dns("refused", fails(lookup.UpstreamUnavailable)),
+		dns("silent", fails(lookup.DNSTimeout)),
+		dns("example.com", fails(lookup.InvalidType), "type=PTR"),
+		dns("example.com", fails(lookup.InvalidDomain), "domain=example.com"),
+	}, alike("dns", fails(lookup.NXDomain), "gone", "dangling")...)
+}
+
+// redirectHosts are about chains.
+func redirectHosts() []host {
+	return []host{
+		{name: "there", serve: web(to("https://www.example.com/"))},
+		{name: "relative", serve: web(paths(map[string]http.HandlerFunc{"/": to("a/b?x=1#frag"), "/a/b?x=1": to("../c"), "/c": ok}))},
+		{name: "hops5", serve: web(chain(5))},
+	}
+}
+
+// redirectRows are the codes of resolve-redirect, and the fields of spec §2.5. Each stop
+// reason has its row in package redirect.
+func redirectRows() []row {
+	trace := asks("resolve-redirect")
+	return slices.Concat([]row{
+		trace("example.com", has(`"final_url":"https://example.com/","hop_count":1`, `"stop_reason":null`, `"status":200`, `"location":null`)),
+		trace("there", has(
+			`"start_url":"https://there.example.com/","final_url":"https://www.example.com/","hop_count":2,"truncated":false,"stop_reason":null`,
+			`[{"index":0,"url":"https://there.example.com/","method":"HEAD","status":302,"peer_ip":"93.184.`, `"location":"https://www.example.com/"},`)),
+		trace("relative", has(`"final_url":"https://relative.example.com/c","hop_count":3`, `"url":"https://relative.example.com/a/b?x=1"`)),
+		trace("hops5", has(`"hop_count":5,"truncated":true,"stop_reason":"max_hops"`)),
+		trace("gone", fails(lookup.NXDomain)),
+		trace("closed", fails(lookup.ConnectFailed)),
+		trace("loopback", fails(lookup.BlockedAddress)),
+	},
+		alike("resolve-redirect", fails(lookup.HandshakeFailed), "alert"),
+		alike("resolve-redirect", fails(lookup.HTTPFailed), "hangup", "endless"),
+		alike("resolve-redirect", fails(lookup.RedirectTimeout), "quiet"),
+		alike("resolve-redirect", fails(lookup.RedirectTimeout, guard.Unresolved), "refused"),
+	)
+}
+
+// registries are the RDAP servers, by top-level domain. One that is missing, such as de, has
+// none.
+func registries() map[string]string {
+	const main = "https://rdap.registry.net/"
+	return map[string]string{"com": main + "v1/", "uk": main + "uk/", "org": "https://rdap-mute.registry.net/"}
+}
+
+// whoisRows are those of whois, and the fields of spec §2.3.
+func whoisRows() []row {
+	whois := asks("whois")
+	const registered = `"handle":"1234_DOMAIN_COM-VRSN"`
+	return []row{
+		whois("www.example.com", has(
+			`{"domain":"www.example.com","source":"rdap","rdap_server":"https://rdap.registry.net/v1/",`+registered,
+			`"status":["client transfer prohibited","active"],"registrar":{"name":"Simnet Registrar","iana_id":"376"}`,
+			`"created_at":"1997-10-30T00:00:00Z","updated_at":"2025-03-04T02:06:07Z","expires_at":"2031-10-29T00:00:00Z"`,
+			`"nameservers":["ns1.example.com","ns2.example.com"],"dnssec":true}`)),
+		whois("bare.com", has(`"handle":null,"status":[],"registrar":null,"created_at":null,"updated_at":null,"expires_at":null,"nameservers":[],"dnssec":false`)),
+		whois("www.example.co.uk", has(`"rdap_server":"https://rdap.registry.net/uk/"`, registered)),
+		whois("moved.com", has(registered)),
+		whois("missing.com", fails(lookup.NotFound)),
+		whois("html.com", fails(lookup.RDAPUpstream)),
+		whois("hang.com", fails(lookup.WhoisTimeout)),
+		whois("example.org", fails(lookup.WhoisTimeout)),
+		whois("example.de", fails(lookup.RDAPUnavailable)),
+	}
+}
+
+func registryHosts() []host {
+	return []host{{name: "rdap.registry.net", serve: web(registryPages())}, {name: "rdap-mute.registry.net", serve: mute}}
+}
+
+// domainObject has everything that the result takes out of a domain (RFC 9083).
+const domainObject = `{"objectClassName":"domain","ldhName":"NAME","handle":"1234_DOMAIN_COM-VRSN",` +
+	`"status":["client transfer prohibited","active"],` +
+	`"entities":[{"objectClassName":"entity","handle":"376","roles":["registrar"],"publicIds":[{"type":"IANA Registrar ID","identifier":"376"}],` +
+	`"vcardArray":["vcard",[["version",{},"text","4.0"],["fn",{},"text","Simnet Registrar"]]]}],` +
+	`"events":[{"eventAction":"registration","eventDate":"1997-10-30T00:00:00Z"},` +
+	`{"eventAction":"last changed","eventDate":"2025-03-04T05:06:07+03:00"},` +
+	`{"eventAction":"expiration","eventDate":"2031-10-29T00:00:00Z"},` +
+	`{"eventAction":"last update of RDAP database","eventDate":"2026-01-01T00:00:00Z"}],` +
+	`"nameservers":[{"objectClassName":"nameserver","ldhName":"ns1.example.com"},{"objectClassName":"nameserver","ldhName":"ns2.example.com"}],` +
+	`"secureDNS":{"delegationSigned":true}}`
+
+// registryPages is what the registry of com answers, and that of uk with the same server.
+func registryPages() http.HandlerFunc {
+	registered := func(name string) http.HandlerFunc {
+		return body(strings.ReplaceAll(domainObject, "NAME", strings.ToUpper(name)))
+	}
+	pages := map[string]http.HandlerFunc{
+		"/v1/domain/example.com": registered("example.com"), "/uk/domain/example.co.uk": registered("example.co.uk"),
+		"/v1/domain/bare.com": body(`{"objectClassName":"domain","ldhName":"bare.com"}`), "/v1/domain/html.com": body("<html>hello</html>"),
+		"/v1/domain/moved.com": to("https://rdap.registry.net/new/moved.com"), "/new/moved.com": registered("moved.com"),
+		"/v1/domain/hang.com": hang,
+	}
+	// What it answers about special addresses.
+	for i := range specialAddresses() {
+		pages["/v1/domain/"+rdapName(i)] = to("https://" + hostile("direct", i) + "/domain/" + rdapName(i))
+	}
+	return paths(pages)
+}
+
+// corpus are the values of a file of testdata/corpora, a quoted one on each line.
+func corpus(file string) (values []string) {
+	for line := range strings.Lines(string(testbed.Must(os.ReadFile("testdata/corpora/" + file)))) {
+		if line[0] != '#' {
+			values = append(values, testbed.Must(strconv.Unquote(strings.TrimSpace(line))))
+		}
+	}
+	return values
+}
+
+// specialAddresses are not public.
+func specialAddresses() []string { return corpus("addresses.txt") }
+
+// foreignLocations are where a redirect leads to nobody of this internet but example.com.
+func foreignLocations() []string { return corpus("locations.txt") }
+
+// hostile is one of the hosts that lead to an address or a location of the corpora.
+func hostile(way string, i int) string { return fmt.Sprintf("%s%d.hostile.example.com", way, i) }
+
+func rdapName(i int) string { return fmt.Sprintf("rdap%d.com", i) }
+
+// specialHosts lead to every special address in every way, and redirect to every
+// foreign location. What is turning was public when it was asked for first.
+func specialHosts() []host {
+	var out []host
+	for i, a := range specialAddresses() {
+		beside := "93.184.3.1" // public and closed, first in the answer
+		if netip.MustParseAddr(a).Is6() {
+			beside = "2606:2800:220:1::8"
+		}
+		direct := hostile("direct", i)
+		out = append(out,
+			host{name: direct, addrs: []string{a}},
+			host{name: hostile("alias", i), alias: direct},
+			host{name: hostile("mixed", i), addrs: []string{beside, a}},
+			host{name: hostile("redirect", i), serve: web(to("https://" + direct + "/"))},
+			host{name: hostile("turning", i), later: []string{a}, serve: web(chain(1))},
+		)
+	}
+	for i, location := range foreignLocations() {
+		out = append(out, host{name: hostile("location", i), serve: web(to(location))})
+	}
+	return out
+}
+
+func specialRows() []row {
+	connects := []string{"ssl-check", "headers", "resolve-redirect"}
+	var all []row
+	for i, a := range specialAddresses() {
+		add := func(way, op, domain string, w want) {
+			all = append(all, row{name: a + ", " + way, op: op, domain: domain, want: w})
+		}
+		for j, way := range []string{"direct", "alias", "mixed"} {
+			add(way, connects[(i+j)%len(connects)], hostile(way, i), fails(lookup.BlockedAddress))
+		}
+		add("redirect", "resolve-redirect", hostile("redirect", i), has(`"hop_count":1`, `"stop_reason":"blocked_address"`))
+		// Resolved once, so it stays what it was.
+		add("turning", "resolve-redirect", hostile("turning", i), has(`"hop_count":2`, `"stop_reason":null`))
+		add("rdap", "whois", rdapName(i), fails(lookup.RDAPUpstream, "The RDAP server is not at a public address"))
+	}
+	for i, location := range foreignLocations() {
+		all = append(all, row{name: location, op: "resolve-redirect", domain: hostile("location", i), want: has(`"index":0`, `"status":302`)})
+	}
+	return all
+}
