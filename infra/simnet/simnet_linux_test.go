@@ -2,7 +2,6 @@ package simnet
 
 import (
 	"cmp"
-	"errors"
 	"flag"
 	"fmt"
 	"net/netip"

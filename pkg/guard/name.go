@@ -78,10 +78,8 @@ func DomainParam(q url.Values, g Grammar) (string, error) {
 // dot. Everything that is not a public fully-qualified name under the grammar
 // is invalid_domain. A name that Domain returned is returned as it is.
 //
-// Internationalised names are mapped by UTS #46 first and judged afterwards,
-// because the mapping turns other characters into digits, dots and slashes
-// and drops invisible ones. The dots that separate labels come first of all:
-// they say which labels there are to map.
+// Internationalised names are mapped by UTS #46 first and judged afterwards, because the
+// mapping turns other characters into digits, dots and slashes and drops invisible ones.
 func Domain(raw string, g Grammar) (string, error) {
 	switch {
 	case raw == "":
@@ -153,10 +151,9 @@ func check(name string, g Grammar) error {
 	return nil
 }
 
-// mapIDNA maps a name to lower-case A-labels by UTS #46 with strict ASCII rules and the
-// bidi rule. Names in plain ASCII stay away from it, because it would refuse real hosts
-// with "--" in the third and fourth place. Lengths and empty labels are left to check:
-// the library's own test refuses a trailing dot in some versions and accepts two in others.
+// mapIDNA maps a name to lower-case A-labels by UTS #46 with strict ASCII rules and the bidi
+// rule. It would refuse real hosts in plain ASCII with "--" in the third and fourth place.
+// Lengths and empty labels are left to check.
 func mapIDNA(name string) (string, error) {
 	lower := strings.ToLower(name)
 	plain := !strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf })

@@ -4,10 +4,8 @@
 //
 // It speaks HTTP itself, because net/http refuses heads that browsers take, makes a
 // Cache-Control out of a Pragma, and does not tell whether a dial, a handshake or a
-// request failed. HEAD and GET share a connection; nothing is followed, retried on
-// another host or read beyond the head. Errors never contain what the server sent,
-// because they are logged. Certificates are not verified: an origin with an expired one
-// must be seen to answer.
+// request failed. Errors are logged, and never contain what the server sent. Certificates
+// are not verified: an origin with an expired one must be seen to answer.
 package origin
 
 import (
@@ -152,9 +150,8 @@ func (h *Host) Close() {
 	}
 }
 
-// Fetch requests an absolute path and query, which must be printable ASCII without spaces
-// as FuzzFollow of the redirect trace holds its own, with HEAD, and with GET if the status is 405 or 501 (spec §3.2). Its errors are those that Fault
-// knows.
+// Fetch requests an absolute path and query, printable ASCII without spaces, with HEAD, and
+// with GET if the status is 405 or 501 (spec §3.2). Its errors are those that Fault knows.
 func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	a, err := h.ask(ctx, http.MethodHead, path)
 	if err == nil && (a.Status == http.StatusMethodNotAllowed || a.Status == http.StatusNotImplemented) {

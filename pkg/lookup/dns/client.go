@@ -1,18 +1,15 @@
 // Package dns is the DNS Explorer: live records of a public name, asked of a
 // public recursive resolver (spec §2.1, §4.2).
 //
-// Every reply that it uses belongs to the question that was sent (transport address,
-// ID, and the name in the letter case drawn for that question), and every record that it
-// returns was reached from the name asked about. It does not validate DNSSEC, keeps no
-// cache, and returns private addresses as they are, because it never connects to what
-// it finds. The calls of one bundle can share their questions (Share).
+// Every reply that it uses has the address, the ID and the letter case of its question, and
+// every record that it returns was reached from the name asked about. It does not validate
+// DNSSEC, keeps no cache, and returns private addresses as they are.
 //
 // Several resolvers are asked in a staggered race; the first that says
 // something about the name wins:
 //
 //	NOERROR                      the records, none if there are none
-//	NXDOMAIN with an SOA         nxdomain
-//	NXDOMAIN without one         the next resolver; nxdomain if a second says so
+//	NXDOMAIN                     nxdomain; without an SOA, if a second one says so, too
 //	YXDOMAIN                     the rcode of the result (RFC 6672 §2.2)
 //	SERVFAIL                     the next resolver; the rcode of the result if no other knows better
 //	REFUSED, NOTIMP, FORMERR …,  the next resolver: they speak of the resolver,
@@ -22,12 +19,10 @@
 //	silence                      the next resolver, while this one is waited for
 //
 // When no resolver answers: SERVFAIL if there was one, else dns_timeout if one
-// did not reply, else upstream_unavailable. A panic anywhere is internal_error,
-// whatever was answered.
+// did not reply, else upstream_unavailable. A panic anywhere is internal_error.
 //
-// Messages are packed and parsed by github.com/miekg/dns, but its Client is not
-// used: it stops at the first malformed datagram, does not end when its context is
-// cancelled, and does not compare the question of a reply with its own.
+// The Client of github.com/miekg/dns is not used: it stops at the first malformed datagram,
+// outlives its context, and does not compare the question of a reply with its own.
 package dns
 
 import (
@@ -81,10 +76,9 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// Lookup answers a query. Its errors are nxdomain, dns_timeout and
-// upstream_unavailable, and internal_error after a panic. It ends before the
-// deadline of ctx, at once when ctx is cancelled, and leaves no goroutine or
-// socket behind.
+// Lookup answers a query. Its errors are nxdomain, dns_timeout, upstream_unavailable and, after
+// a panic, internal_error. It ends before the deadline of ctx, at once when ctx is cancelled,
+// and leaves no goroutine or socket behind.
 func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error) {
 	defer catch(&err)
 	r, err := c.resolve(ctx, q.Domain, miekg.StringToType[q.Type])
@@ -144,9 +138,8 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 	return nil, unresolved(v4, v6)
 }
 
-// family is what the resolvers say about one family of a name. It has no addresses
-// and no error when the name exists and has none. The error is a fault if a resolver
-// said something about the name.
+// family is what the resolvers say about one family of a name. The error is a fault if they
+// said something about the name; without one, the name exists.
 type family struct {
 	addrs  []netip.Addr
 	err    error

@@ -37,14 +37,12 @@ const (
 	margin = 50 * time.Millisecond
 )
 
-// Share returns a context for lookups that belong together, those of one
-// bundle: under it a Client asks each question once, and everything else that
-// asks it gets the same answer, through Lookup or Addresses. So what a lookup
-// reports is what another has connected to. Deadlines stay each caller's own:
-// the one with less time judges by what is known then.
+// Share returns a context for the lookups of one bundle: under it a Client asks each question
+// once, for Lookup and Addresses alike, so that what one reports is what another has connected
+// to. Each caller keeps its deadline, and judges by what is known then.
 //
-// end must be called when all lookups have returned. It stops what still runs
-// and returns when nothing of it is left; no answer is kept beyond it.
+// end must be called when all lookups have returned. It stops what still runs, and returns
+// when nothing of it is left.
 func Share(ctx context.Context) (shared context.Context, end func()) {
 	s := &questions{crew: newCrew(ctx)}
 	return context.WithValue(s.crew, sharedKey{}, s), s.crew.end
@@ -101,11 +99,10 @@ func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*re
 	}
 }
 
-// exchange asks the resolvers in their order until one answers: each next one
-// at once when another has failed, else after a delay that doubles. It returns
-// dns_timeout or upstream_unavailable if no resolver answers, shortly before
-// parent ends at the latest, and panics if an attempt did, even one that lost.
-// Every attempt has ended then. It stores the first SERVFAIL while it goes on.
+// exchange asks the resolvers in their order until one answers: each next one at once when
+// another has failed, else after a delay that doubles. It returns the verdict if none
+// answers, shortly before parent ends at the latest, and panics if an attempt did. Every
+// attempt has ended then. It stores the first SERVFAIL while it goes on.
 func (c *Client) exchange(parent context.Context, name string, qtype uint16, servfail *atomic.Pointer[reply]) (*reply, error) {
 	ctx, cancel := budget(parent)
 	defer cancel()
@@ -277,12 +274,10 @@ var (
 	errCut   = errors.New("truncated or damaged reply")
 )
 
-// ask sends one question over UDP and, if need be, over TCP, and returns the
-// reply that comes first. Over TCP it is asked at once when the reply over UDP
-// was cut; hedgeDelay after a datagram that is not the reply, which may be right
-// behind it; and when UDP has been silent for as long as a lost datagram is
-// waited for, or for half of the time that is left: the other half is for TCP.
-// In the latter two cases UDP is still waited for, in case that TCP is blocked.
+// ask sends one question over UDP and, if need be, over TCP, and returns the reply that comes
+// first. Over TCP it is asked at once when the reply over UDP was cut; hedgeDelay after a
+// datagram that is not the reply; and when UDP has been silent for resendAfter, or for half
+// of the time that is left. In the latter two cases UDP is still waited for.
 func (c *Client) ask(ctx context.Context, server string, q question) (*miekg.Msg, error) {
 	g := newCrew(ctx)
 	defer g.end()
@@ -356,9 +351,8 @@ type question struct {
 	wire  []byte
 }
 
-// newQuestion draws an ID and the letter case of the name. Both come back in
-// the reply, so a forger has to guess the ID, the port and every letter's case
-// (draft-vixie-dnsext-dns0x20). It panics unless name is a domain name.
+// newQuestion draws an ID and the letter case of the name, which a forger has to guess beside
+// the port (draft-vixie-dnsext-dns0x20). It panics unless name is a domain name.
 func newQuestion(name string, qtype uint16, edns bool) question {
 	q := question{id: miekg.Id(), name: drawCase(miekg.Fqdn(name)), qtype: qtype}
 	m := miekg.Msg{MsgHdr: miekg.MsgHdr{Id: q.id, RecursionDesired: true}, Question: q.section()}
@@ -443,10 +437,9 @@ func (q question) overTCP(conn net.Conn) (*miekg.Msg, error) {
 // errStray or errCut. TC is looked at before the parser's verdict, because a
 // truncated reply need not parse.
 //
-// A reply without a question is the short form in which some resolvers refuse. It may
-// end the attempt at this resolver, or send us to TCP or away from EDNS, but with
-// neither the name nor its case in it, only the ID and the port keep a forger from
-// sending it. Nobody refuses with NOERROR or NXDOMAIN, so these do not even end the wait.
+// A reply without a question is the short form in which some resolvers refuse. It may end the
+// attempt at this resolver, or send us to TCP or away from EDNS. Nobody refuses with NOERROR or
+// NXDOMAIN, so these do not even end the wait: without the name a forger guesses less.
 func (q question) read(raw []byte) (*miekg.Msg, error) {
 	// Of QR and the opcode, a reply to a query has just QR.
 	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != q.id || raw[2]&0xf8 != 0x80 {

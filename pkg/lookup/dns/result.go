@@ -95,11 +95,9 @@ type MX struct {
 	Exchange   string `json:"exchange" doc:"Mail host; . is a null MX (RFC 7505)"`
 }
 
-// TXT is a text record. UTF-8 stands as it is, control characters included. A byte that is
-// not part of UTF-8 is written \DDD in decimal, and so is a backslash that three digits
-// follow in the record, as \092. So reading each \DDD as a byte gives back the record. Text
-// is escaped after joining: a character that is cut in two by a string's end
-// is whole there.
+// TXT is a text record. A byte that is not part of UTF-8 is written \DDD in decimal, and so is
+// a backslash that three digits follow in the record: reading each \DDD as a byte gives back
+// the record. Text is escaped after joining, so a character that two strings share is whole.
 type TXT struct {
 	Text    string   `json:"text" doc:"The strings joined without a separator; bytes that are not UTF-8 as \\DDD, a backslash before three digits as \\092"`
 	Strings []string `json:"strings" doc:"The strings as published" item:"One character-string, written like text"`
@@ -179,10 +177,9 @@ type reply struct {
 	ttl   uint32     // the lowest of the aliases that were followed
 }
 
-// newReply reads what a message says about a name. A question for CNAME is about the
-// alias and follows none. Of several aliases of one name, which none may have, the first
-// counts. A chain that is a loop repeats its names. DNAMEs need no care: the CNAMEs that
-// resolvers make from them are there too.
+// newReply reads what a message says about a name. A question for CNAME follows none. Of
+// several aliases of one name, which none may have, the first counts. DNAMEs need no care:
+// the CNAMEs that resolvers make from them are there too.
 func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *reply {
 	of := func(rtype uint16, owners []string) (found []miekg.RR) {
 		for _, rr := range m.Answer {
@@ -218,13 +215,11 @@ func (r *reply) aliased() bool {
 // judge tells what a reply says about the name from what a resolver says about
 // itself. A reply without a question is the latter whatever its code.
 //
-// NXDOMAIN is proven by the SOA record of a zone that the name, or one that its aliases
-// lead to, is in (RFC 2308 §2.1). What answers in place of the zone's servers, such as a
-// filter or the portal of a network, often has none, or that of a zone that it made up. A
-// name with an SOA record exists, so its own proves nothing.
+// NXDOMAIN is proven by the SOA record of a zone that the name, or one that its aliases lead
+// to, is in (RFC 2308 §2.1). A filter or a network's portal often sends none, or that of a
+// zone that it made up. A name with an SOA record exists, so its own proves nothing.
 //
-// A NOERROR without an answer and with servers, but no SOA, is a referral (RFC 2308 §2.2),
-// from a resolver that does not recurse. It is not a fact about the name.
+// A NOERROR without an answer and with servers, but no SOA, is a referral (RFC 2308 §2.2).
 func (r *reply) judge() outcome {
 	proven, soa, servers := false, false, false
 	for _, rr := range r.msg.Ns {

@@ -32,10 +32,8 @@ var errNotACertificate = errors.New("ssl: not an X.509 certificate")
 // have some twenty.
 const maxOID = 256
 
-// result joins what was seen with the question. It reads the certificate as far as a
-// result needs it, agrees with crypto/x509 where that reads one, and does not look at the
-// version, the key, the extensions other than subjectAltName, the inner signature
-// algorithm, the signature and whatever follows the certificate. The only error is
+// result joins what was seen with the question. It reads the certificate as far as a result
+// needs it, and agrees with crypto/x509 where that reads one. Its only error is
 // errNotACertificate.
 func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
 	r := Result{Domain: q.Domain, Port: origin.Port, SNI: q.Domain, PeerIP: peer.String()}

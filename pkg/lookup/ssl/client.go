@@ -14,16 +14,12 @@
 //	no TLS, or no certificate that reads       handshake_failed
 //	silence, or bytes too slow                 ssl_timeout, marked as the host's silence
 //
-// The certificate is read by this package, because crypto/x509 refuses many that are in
-// use. crypto/tls refuses the handshake when crypto/x509 refuses any certificate of the
-// chain, so what the server sent is recorded, and the leaf is taken from the recording: in
-// plain text up to TLS 1.2, decrypted with the handshake's own secret in TLS 1.3. The
-// hello that offers all that there is, DHE, CCM, Camellia and old curves among it, is made
-// by hand: it gets the leaf of a TLS 1.2 server, and no connection.
-//
-// It does not build or verify chains, check revocation, resume sessions or
-// send application data. crypto/tls takes no Certificate message above 256 KiB; of a larger
-// one in TLS 1.3 only a leaf in its first record, so of at most 16 KiB, is seen.
+// crypto/x509 refuses many certificates that are in use, and crypto/tls the handshake with it.
+// So what the server sent is recorded, and this package takes the leaf from the recording: in
+// plain text up to TLS 1.2, decrypted with the handshake's own secret in TLS 1.3. The hello
+// that offers all that there is, is made by hand: it gets the leaf of a TLS 1.2 server, and
+// no connection. Of a Certificate message above 256 KiB in TLS 1.3, only a leaf in its first
+// record, so of at most 16 KiB, is seen.
 package ssl
 
 import (
@@ -80,10 +76,9 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	return r, err
 }
 
-// Inspect is Lookup for a target that was resolved before. It also hands on
-// the connection of a completed handshake, which the caller closes: no
-// application data has passed and no deadline is set. conn is nil beside an error, and
-// beside a result whose handshake failed after the certificate came.
+// Inspect is Lookup for a target that was resolved before. It also hands on the connection of a
+// completed handshake, which the caller closes; it is nil beside an error, and beside a result
+// whose handshake failed after the certificate came.
 func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Result, *tls.Conn, error) {
 	var f flight
 	var done *tls.Conn
@@ -137,10 +132,9 @@ func (r *recorder) secret() []byte {
 // alertUnrecognizedName is an alert after which no other hello helps.
 const alertUnrecognizedName = 112
 
-// handshake runs one handshake with at most the given version, and closes conn
-// unless it returns it as a tls.Conn. Without an error there is a leaf; without a
-// tls.Conn as well, it is that of a handshake that failed later. again says that
-// another hello may show more.
+// handshake runs one handshake with at most the given version, and closes conn unless it
+// returns it as a tls.Conn. Without an error there is a leaf, without a tls.Conn as well that
+// of a handshake that failed later. again says that another hello may show more.
 func handshake(ctx context.Context, conn net.Conn, domain string, highest uint16) (f flight, done *tls.Conn, again bool, err error) {
 	rec := &recorder{Conn: conn}
 	cfg := origin.TLSConfig(domain, highest)

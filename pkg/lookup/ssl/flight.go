@@ -50,10 +50,9 @@ type flight struct {
 	done           bool   // a ServerHelloDone came: it is our turn
 }
 
-// readFlight reads what a server sends in a handshake, up to the first certificate, whose
-// message need not be there in full, a fatal alert, where the server waits for an answer,
-// or the first thing that is not TLS. secret is the server_handshake_traffic_secret of
-// RFC 8446 §7.1; without it nothing behind a TLS 1.3 ServerHello can be read.
+// readFlight reads what a server sends in a handshake, up to the first certificate, a fatal
+// alert, the server's turn to wait, or the first thing that is not TLS. secret is the
+// server_handshake_traffic_secret of RFC 8446 §7.1, which TLS 1.3 needs.
 func readFlight(in io.Reader, secret []byte) flight {
 	f := flight{alert: -1}
 	var stream []byte
@@ -299,10 +298,8 @@ const (
 	extensionRenegotiation  = 0xff01
 )
 
-// widest is a TLS 1.2 ClientHello, in its record, that a server which shows its
-// certificate at all has something in common with: every suite, curve and signature
-// scheme that IANA has numbers for, and SNI. A handshake that begins with it cannot be
-// completed.
+// widest is a TLS 1.2 ClientHello, in its record, with every suite, curve and signature scheme
+// that IANA has numbers for, and SNI. A handshake that begins with it cannot be completed.
 func widest(domain string) []byte {
 	var ids []uint16
 	for _, s := range suites() {

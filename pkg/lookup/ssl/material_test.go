@@ -77,7 +77,9 @@ func tlv(tag byte, content ...[]byte) []byte {
 	return b.BytesOrPanic()
 }
 
-func oid(dotted string) []byte { return tlv(0x06, testbed.Must(testbed.Must(x509.ParseOID(dotted)).MarshalBinary())) }
+func oid(dotted string) []byte {
+	return tlv(0x06, testbed.Must(testbed.Must(x509.ParseOID(dotted)).MarshalBinary()))
+}
 
 func unhex(s string) []byte { return testbed.Must(hex.DecodeString(s)) }
 
@@ -100,7 +102,9 @@ var (
 	rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return testbed.Must(rsa.GenerateKey(rand.Reader, 2048)) })
 )
 
-func curveKey(c elliptic.Curve) *ecdsa.PrivateKey { return testbed.Must(ecdsa.GenerateKey(c, rand.Reader)) }
+func curveKey(c elliptic.Curve) *ecdsa.PrivateKey {
+	return testbed.Must(ecdsa.GenerateKey(c, rand.Reader))
+}
 
 const domain = "www.example.com"
 

@@ -63,10 +63,9 @@ func (b *bootstrap) due(s *state) bool {
 }
 
 // load returns the file in use, after it has looked for a newer one if that is due. Of
-// concurrent calls one does, and the others wait for it. Its errors are
-// bootstrap_unavailable, and whois_timeout when ctx ends first. A
-// bootstrap_unavailable of the pause after a failed download is marked as
-// prevented (fault.Error.IsPrevented): this call asked at most the Cache.
+// concurrent calls one does, and the others wait for it. Its errors are whois_timeout when
+// ctx ends first, and bootstrap_unavailable, marked as prevented (fault.Error.IsPrevented)
+// in the pause after a failed download.
 func (b *bootstrap) load(ctx context.Context) (registry, error) {
 	if s := b.state.Load(); !b.due(s) {
 		return s.registry, nil
@@ -174,10 +173,8 @@ func (b *bootstrap) download(ctx context.Context) (doc []byte, r registry, err e
 // changed.
 type registry map[string]string
 
-// parseRegistry reads a bootstrap file for domains (RFC 9224 §3, §4). A file
-// that is not of that form, or that names no usable server, is an error as a
-// whole, so that it never replaces a good one. A single URL that cannot be used
-// is passed over, as an unknown scheme would have to be.
+// parseRegistry reads a bootstrap file for domains (RFC 9224 §3, §4). One that names no usable
+// server is an error, so that it never replaces a good one.
 func parseRegistry(doc []byte) (registry, error) {
 	file, err := rdapbootstrap.NewFile(doc)
 	if err != nil {

@@ -6,10 +6,8 @@
 // for host names. It follows no link in an answer, and no redirect but through the same
 // guard. Certificates of RDAP servers are verified.
 //
-// An answer is about the name that was asked, every byte from outside is bounded, and
-// nothing that a call started outlives it. The bootstrap file (RFC 9224) is kept in memory
-// and in a Cache, a newer one is looked for once a day, and the old one is used for as long
-// as no new one can be had.
+// Nothing that a call started outlives it. The bootstrap file (RFC 9224) is kept in memory and
+// in a Cache, a newer one is looked for once a day, and the old one serves until then.
 //
 //	a domain object of that name            the result
 //	404, or an error object that says 404   not_found
@@ -101,10 +99,8 @@ func (c *Client) Lookup(ctx context.Context, q whois.Query) (whois.Result, error
 	}
 	domain, err := c.ask(ctx, base, name)
 	// The public suffix list takes the web host of gov.uk for a name that somebody could
-	// register there, and no registry registers it: where it has no registration, that of
-	// the suffix is the name's, if there is one. Other names below such a suffix can be
-	// free, as those below co.uk, or registered with somebody else, as those below ac.uk,
-	// while the registry has an object for the suffix.
+	// register there: where it has no registration, that of the suffix is the name's. Other
+	// names below such a suffix can be free, or registered with somebody else.
 	suffix, web := strings.CutPrefix(name, "www.")
 	if web && strings.Contains(suffix, ".") && err != nil && fault.From(err).Code == lookup.NotFound {
 		domain, err = c.ask(ctx, base, suffix)
@@ -175,12 +171,9 @@ func broken(ctx context.Context, err error) error {
 	return lookup.Fault(lookup.RDAPUpstream, err)
 }
 
-// registrable cuts a name to what a registry registers: one label below its
-// suffix in the ICANN section of the public suffix list. A name that is such a
-// suffix stays as it is.
-//
-// Suffixes of the private section (github.io, uk.com) are domains that somebody
-// registered, so they are passed by.
+// registrable cuts a name to what a registry registers: one label below its suffix in the
+// ICANN section of the public suffix list. A name that is such a suffix stays as it is.
+// Suffixes of the private section (github.io) are domains that somebody registered.
 func registrable(name string) string {
 	suffix, icann := publicsuffix.PublicSuffix(name)
 	for !icann {
@@ -228,10 +221,9 @@ func unguarded(ctx context.Context, host string, port uint16) (net.Conn, error) 
 	return new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
 }
 
-// transport makes HTTP/1.1 exchanges for JSON, each over its own connection and in the
-// calling goroutine. An http.Transport would leave goroutines and half-made connections
-// behind when a call is given up, which Lambda then freezes. The body of a success has
-// been read when it is returned; what stands beside an error status is not used.
+// transport makes HTTP/1.1 exchanges for JSON, each over its own connection and in the calling
+// goroutine. An http.Transport would leave goroutines behind when a call is given up, which
+// Lambda then freezes. It reads the body of a success, and no other.
 type transport struct {
 	dial    dial
 	roots   *x509.CertPool // nil means the system's
@@ -309,10 +301,8 @@ func (t transport) read(resp *http.Response) (_ []byte, err error) {
 	return b, t.limits.Check(b)
 }
 
-// follow is the redirect policy for RDAP servers. Where a redirect leads is
-// resolved and checked like the first server; beyond that it never goes from
-// https to http, carries no user, and asks for no port but those of the web
-// and the one it came from.
+// follow is the redirect policy for RDAP servers, which are all guarded: never from https to
+// http, no user, and no port but those of the web and the one it came from.
 func follow(next *http.Request, via []*http.Request) error {
 	to, last := next.URL, via[len(via)-1].URL
 	ports := []string{"", "443", last.Port()}
@@ -326,9 +316,8 @@ func follow(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// stay is the redirect policy for the bootstrap URL. The operator chose its
-// host, which is not guarded: a redirect may lead to https on that host, at
-// the port it came from or that of https, and nowhere else.
+// stay is the redirect policy for the bootstrap URL, whose host the operator chose and which is
+// not guarded: to https on that host, and nowhere else.
 func stay(next *http.Request, via []*http.Request) error {
 	if next.URL.Scheme != "https" || !strings.EqualFold(next.URL.Hostname(), via[0].URL.Hostname()) {
 		return errRedirect
