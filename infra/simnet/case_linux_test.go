@@ -213,18 +213,13 @@ func startRunner(t *testing.T, n *internet, env ...string) *runner {
 		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + filepath.Join(dir, "ledger.db"), "SSL_CERT_FILE=" + n.ca.File,
 		"RDAP_BOOTSTRAP_URL=" + bootstrapURL, "RATE_LIMIT_PER_MINUTE=0", "CONCURRENCY_SINGLE=0", "CONCURRENCY_BUNDLE=0",
 	}, env...)
-	p, err := testbed.Launch(cmd, n.far.start)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testbed.Must(testbed.Launch(cmd, n.far.start))
 	r := &runner{far: n.far, log: &p.Log, process: p}
 	t.Cleanup(func() {
 		p.End(t)
 		r.sound(t)
 	})
-	if err := p.Ready(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Check(p.Ready())
 	r.url = p.URL
 	return r
 }

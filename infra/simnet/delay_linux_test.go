@@ -261,9 +261,7 @@ type timing struct {
 // writeTimes measures every lookup, and beside it the same one by others, turn
 // by turn, after one turn that does not count.
 func writeTimes(t *testing.T, n *internet) {
-	if err := useResolvers(t.TempDir()); err != nil {
-		t.Fatalf("resolv.conf: %v", err)
-	}
+	testbed.Check(useResolvers(t.TempDir()))
 	r := startRunner(t, n)
 	file := testbed.Must(os.Create(*rowsPath))
 	defer file.Close()
@@ -273,7 +271,7 @@ func writeTimes(t *testing.T, n *internet) {
 		var peers []timing               // of the last turn, in their order
 		for turn := range *runs + 1 {
 			took := lookupTime(t, r, c)
-			if peers = askPeers(t, n, c); turn == 0 {
+			if peers = askPeers(n, c); turn == 0 {
 				continue
 			}
 			ours = append(ours, took)
@@ -288,30 +286,23 @@ func writeTimes(t *testing.T, n *internet) {
 			}
 		}
 		over := median(ours) / float64(c.trips) / rtt.Seconds() / 1000
-		if err := json.NewEncoder(file).Encode(map[string]any{
+		testbed.Check(json.NewEncoder(file).Encode(map[string]any{
 			"what": fmt.Sprintf("%s, %d × %s (%s)", c.op.Slug, c.trips, *rtt, c.why),
 			"ours": fmt.Sprintf("%.1f ms", median(ours)), "beside": strings.Join(beside, "; "), "ratio": fmt.Sprintf("%.3f", over),
 			"target": fmt.Sprintf("≤ %.2f of the round trips", target), "met": over <= target,
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 }
 
 func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
 
 // askPeers has the program of others do a lookup where the service is.
-func askPeers(t *testing.T, n *internet, c trip) (all []timing) {
+func askPeers(n *internet, c trip) (all []timing) {
 	cmd := exec.Command(*peersPath, "peers", "-bootstrap", bootstrapURL, "-resolver", resolverAddrs()[0], c.op.Slug, c.domain)
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+n.ca.File, "CURL_CA_BUNDLE="+n.ca.File)
 	cmd.Stderr = os.Stderr
 	var out []byte
-	err := n.far.do(func() (err error) { out, err = cmd.Output(); return err })
-	if err == nil {
-		err = json.Unmarshal(out, &all)
-	}
-	if err != nil {
-		t.Fatalf("%s: %s: %v", *peersPath, c.op.Slug, err)
-	}
+	testbed.Check(n.far.do(func() (err error) { out, err = cmd.Output(); return err }))
+	testbed.Check(json.Unmarshal(out, &all))
 	return all
 }

@@ -233,8 +233,8 @@ func registryPages() http.HandlerFunc {
 		"/v1/domain/moved.com": to("https://rdap.registry.net/new/moved.com"), "/new/moved.com": registered("moved.com"),
 		"/v1/domain/hang.com": hang,
 	}
-	// What it answers about special addresses.
-	for i := range specialAddresses() {
+	addrs, _ := special()
+	for i := range addrs {
 		pages["/v1/domain/"+rdapName(i)] = to("https://" + hostile("direct", i) + "/domain/" + rdapName(i))
 	}
 	return paths(pages)
@@ -250,11 +250,9 @@ func corpus(file string) (values []string) {
 	return values
 }
 
-// specialAddresses are not public.
-func specialAddresses() []string { return corpus("addresses.txt") }
-
-// foreignLocations are where a redirect leads to nobody of this internet but example.com.
-func foreignLocations() []string { return corpus("locations.txt") }
+// special are addresses that are not public, and redirects that lead to nobody of this internet
+// but example.com.
+func special() (addrs, locations []string) { return corpus("addresses.txt"), corpus("locations.txt") }
 
 // hostile is one of the hosts that lead to an address or a location of the corpora.
 func hostile(way string, i int) string { return fmt.Sprintf("%s%d.hostile.example.com", way, i) }
@@ -265,7 +263,8 @@ func rdapName(i int) string { return fmt.Sprintf("rdap%d.com", i) }
 // foreign location. What is turning was public when it was asked for first.
 func specialHosts() []host {
 	var out []host
-	for i, a := range specialAddresses() {
+	addrs, locations := special()
+	for i, a := range addrs {
 		beside := "93.184.3.1" // public and closed, first in the answer
 		if netip.MustParseAddr(a).Is6() {
 			beside = "2606:2800:220:1::8"
@@ -279,7 +278,7 @@ func specialHosts() []host {
 			host{name: hostile("turning", i), later: []string{a}, serve: web(chain(1))},
 		)
 	}
-	for i, location := range foreignLocations() {
+	for i, location := range locations {
 		out = append(out, host{name: hostile("location", i), serve: web(to(location))})
 	}
 	return out
@@ -288,7 +287,8 @@ func specialHosts() []host {
 func specialRows() []row {
 	connects := []string{"ssl-check", "headers", "resolve-redirect"}
 	var all []row
-	for i, a := range specialAddresses() {
+	addrs, locations := special()
+	for i, a := range addrs {
 		add := func(way, op, domain string, w want) {
 			all = append(all, row{name: a + ", " + way, op: op, domain: domain, want: w})
 		}
@@ -300,7 +300,7 @@ func specialRows() []row {
 		add("turning", "resolve-redirect", hostile("turning", i), has(`"hop_count":2`, `"stop_reason":null`))
 		add("rdap", "whois", rdapName(i), fails(lookup.RDAPUpstream, "The RDAP server is not at a public address"))
 	}
-	for i, location := range foreignLocations() {
+	for i, location := range locations {
 		all = append(all, row{name: location, op: "resolve-redirect", domain: hostile("location", i), want: has(`"index":0`, `"status":302`)})
 	}
 	return all

@@ -25,6 +25,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // Origins is the internet of one test. When the test ends, every connection that
@@ -162,6 +163,14 @@ func (e expiring) Err() error {
 // Value hides the context within, from which contexts made of this one would take
 // their error.
 func (expiring) Value(any) any { return nil }
+
+// Code is the fault code of an error, empty for none.
+func Code(err error) fault.Code {
+	if err == nil {
+		return ""
+	}
+	return fault.From(err).Code
+}
 
 // Each runs the cases of a table side by side, each as a test with its name.
 func Each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) {

@@ -64,7 +64,7 @@ func TestResolve(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			target, err := d.Resolve(t.Context(), name)
-			if codeOf(err) != want || (want == "") != (err == nil) {
+			if testbed.Code(err) != want || (want == "") != (err == nil) {
 				t.Errorf("%s: %v, want %q", name, err, want)
 			}
 			if err == nil && (target.Name != name || len(target.Addrs) != 2) {
@@ -148,7 +148,7 @@ func TestDial(t *testing.T) {
 			if err == nil {
 				conn.Close()
 			}
-			if codeOf(err) != c.code || c.is != nil && !errors.Is(err, c.is) || (err == nil) != (c.up != "") || err == nil && peer.String() != c.up {
+			if testbed.Code(err) != c.code || c.is != nil && !errors.Is(err, c.is) || (err == nil) != (c.up != "") || err == nil && peer.String() != c.up {
 				t.Fatalf("%s, %v, want code %q or %v or %s", peer, err, c.code, c.is, c.up)
 			}
 			if err != nil && (strings.Contains(err.Error(), "a.test.com") || !strings.Contains(fault.From(err).Public(), c.says)) {
@@ -175,7 +175,7 @@ func TestDialCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		_, _, err := d.Dial(ctx, guard.Target{Name: "a.test.com", Addrs: addrs("1.1.1.1", "8.8.8.8")}, 443)
-		if !errors.Is(err, context.Canceled) || codeOf(err) != "" {
+		if !errors.Is(err, context.Canceled) || testbed.Code(err) != "" {
 			t.Errorf("%v, want context.Canceled and no code", err)
 		}
 	})
@@ -199,7 +199,7 @@ func TestPublic(t *testing.T) {
 	check := func(a netip.Addr) {
 		within := func(p string) bool { return netip.MustParsePrefix(p).Contains(a) }
 		want := !slices.ContainsFunc(refused, within)
-		if code := codeOf(resolved(t, a)); (code == "") != want || !want && code != lookup.BlockedAddress {
+		if code := testbed.Code(resolved(t, a)); (code == "") != want || !want && code != lookup.BlockedAddress {
 			t.Fatalf("%s: %q, the registries say public %v", a, code, want)
 		}
 		if n++; want {
@@ -240,7 +240,7 @@ func TestPublic(t *testing.T) {
 	// Metadata services are in these ranges, or in the corpus of infra/simnet. What has a zone
 	// is not public, nor what is not an address.
 	for _, a := range []netip.Addr{{}, netip.MustParseAddr("2606:4700:4700::1111%eth0")} {
-		if code := codeOf(resolved(t, a)); code != lookup.BlockedAddress {
+		if code := testbed.Code(resolved(t, a)); code != lookup.BlockedAddress {
 			t.Errorf("%s: %q, want blocked_address", a, code)
 		}
 	}
@@ -258,12 +258,4 @@ func resolved(t *testing.T, a netip.Addr) error {
 	t.Helper()
 	_, err := (&guard.Dialer{Resolver: one{a}}).Resolve(t.Context(), "a.test.com")
 	return err
-}
-
-func codeOf(err error) fault.Code {
-	var f *fault.Error
-	if errors.As(err, &f) {
-		return f.Code
-	}
-	return ""
 }

@@ -118,11 +118,7 @@ const (
 func host(ctx context.Context, t *testing.T, w *testbed.Origins) *origin.Host {
 	t.Helper()
 	c := &origin.Client{Connector: w.Dialer(), UserAgent: "hostfacts (test)"}
-	target, err := c.Connector.Resolve(ctx, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := c.Host(target, nil, netip.Addr{})
+	h := c.Host(testbed.Must(c.Connector.Resolve(ctx, name)), nil, netip.Addr{})
 	t.Cleanup(h.Close)
 	return h
 }

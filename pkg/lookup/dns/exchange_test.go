@@ -12,6 +12,7 @@ import (
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -22,7 +23,7 @@ import (
 // is the answer of good, or "dns_timeout at 8s".
 func (w *world) outcome(r dns.Result, err error) string {
 	w.t.Helper()
-	what := string(code(err))
+	what := string(testbed.Code(err))
 	if err == nil {
 		what = r.Rcode + " from " + r.Resolver
 	}
@@ -195,7 +196,7 @@ func TestCancel(t *testing.T) {
 		}
 		_, err := w.client().Lookup(leaving(), query("A"))
 		w.at(c.due)
-		if code(err) != lookup.DNSTimeout || !errors.Is(err, context.Canceled) {
+		if testbed.Code(err) != lookup.DNSTimeout || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want dns_timeout", err)
 		}
 		w.check()
@@ -424,7 +425,7 @@ func TestPassedOver(t *testing.T) {
 		"TCP: damaged":       tcp(framed(sends(func(q []byte) []byte { return less(1, reply(q, answer(evil))) }))),
 		"TCP: one byte more": tcp(framed(sends(func(q []byte) []byte { return append(reply(q, answer(evil)), 0) }))),
 	}, func(t *testing.T, c row) {
-		if got, err := newWorld(t, c.host, c.host, host{}).lookup(c.typ); code(err) != lookup.UpstreamUnavailable {
+		if got, err := newWorld(t, c.host, c.host, host{}).lookup(c.typ); testbed.Code(err) != lookup.UpstreamUnavailable {
 			t.Errorf("alone: %+v, %v, want upstream_unavailable", got, err)
 		}
 		w := newWorld(t, c.host, resolver(answer(good, "@ 60 IN NS x.", "@ 60 IN CNAME x.")))

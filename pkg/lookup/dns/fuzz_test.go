@@ -10,6 +10,7 @@ import (
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -25,7 +26,7 @@ func types() []string { return []string{"A", "AAAA", "MX", "TXT", "CNAME", "NS",
 // FuzzReply takes bytes as a reply all the way to JSON.
 func FuzzReply(f *testing.F) {
 	for i, typ := range types() {
-		for _, b := range seeds(f, fuzzed(typ)) {
+		for _, b := range seeds(fuzzed(typ)) {
 			f.Add(b, uint8(i))
 		}
 	}
@@ -117,39 +118,26 @@ func decode(parts ...string) string {
 }
 
 // seeds are replies to a question of every kind that the code tells apart.
-func seeds(f *testing.F, q question) [][]byte {
-	f.Helper()
+func seeds(q question) (out [][]byte) {
 	records := []string{
 		"example.com. 60 IN CNAME a.example.net.", "a.example.net. 50 IN CNAME B.example.net.",
 		"example.com. 60 IN A 192.0.2.1", "b.example.net. 4294967295 IN A 192.0.2.2", "b.example.net. 60 IN AAAA 2001:db8::1",
 		"b.example.net. 60 IN MX 10 mx.example.net.", "example.com. 60 IN MX 0 .", `b.example.net. 60 IN TXT "a\195" "\169\\195" ""`,
 		`example.com. 60 IN NS a\.b\200.example.net.`, `b.example.net. 60 IN SOA ns. h\.m. 1 2 3 4 5`, "com. 60 IN DNAME example.net.",
 	}
-	all := miekg.Msg{
-		MsgHdr:   miekg.MsgHdr{Id: q.id, Response: true},
-		Question: []miekg.Question{{Name: q.name, Qtype: q.qtype, Qclass: miekg.ClassINET}},
-		Compress: true,
-	}
+	var all []miekg.RR
 	for _, r := range records {
-		rr, err := miekg.NewRR(r)
-		if err != nil {
-			f.Fatal(err)
-		}
-		all.Answer = append(all.Answer, rr)
+		all = append(all, testbed.Must(miekg.NewRR(r)))
 	}
-	var out [][]byte
-	for _, name := range []string{"NOERROR", "NXDOMAIN", "YXDOMAIN", "SERVFAIL", "FORMERR"} {
-		empty, bare, refers, proven := all, all, all, all
-		empty.Answer, bare.Question, refers.Answer, refers.Ns, proven.Ns = nil, nil, nil, all.Answer[8:9], all.Answer[9:10]
-		cut := all
-		cut.Truncated = true
-		for _, m := range []*miekg.Msg{&all, &empty, &bare, &refers, &proven, &cut} {
-			m.Rcode = miekg.StringToRcode[name]
-			b, err := m.Pack()
-			if err != nil {
-				f.Fatal(err)
+	for _, rcode := range []int{miekg.RcodeSuccess, miekg.RcodeNameError, miekg.RcodeYXDomain, miekg.RcodeServerFailure, miekg.RcodeFormatError} {
+		for _, authority := range [][]miekg.RR{nil, all[8:9], all[9:10]} {
+			for _, answer := range [][]miekg.RR{nil, all} {
+				m := miekg.Msg{Question: q.section(), Answer: answer, Ns: authority, Compress: true}
+				m.MsgHdr = miekg.MsgHdr{Id: q.id, Response: true, Rcode: rcode}
+				whole := testbed.Must(m.Pack())
+				m.Truncated, m.Question = true, nil
+				out = append(out, whole, whole[:len(whole)-1], whole[:12], testbed.Must(m.Pack()))
 			}
-			out = append(out, b, b[:len(b)-1], b[:12])
 		}
 	}
 	return out

@@ -13,6 +13,7 @@ import (
 
 	miekg "github.com/miekg/dns"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -187,7 +188,7 @@ func TestProbe(t *testing.T) {
 		w := newWorld(t, host{}, host{udp: after(ms, c.says)})
 		for range 64 { // a short name is spelled in few ways
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			if err := w.client().Probe(ctx); code(err) != c.want {
+			if err := w.client().Probe(ctx); testbed.Code(err) != c.want {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 			cancel()
@@ -361,7 +362,7 @@ func TestShare(t *testing.T) {
 			}
 			all.Go(func() {
 				addrs, err := cl.Addresses(ctx, "example.com")
-				got[3] = fmt.Sprint(addrs, code(err))
+				got[3] = fmt.Sprint(addrs, testbed.Code(err))
 			})
 			all.Wait()
 			return fmt.Sprintf("%q", got)
@@ -423,7 +424,7 @@ func TestShareEnds(t *testing.T) {
 		defer cancel()
 		for _, cl := range []*dns.Client{cl, w.client()} {
 			for _, name := range []string{"example.com", "www.example.com", "example.com"} {
-				if _, err := cl.Lookup(hurried, dns.Query{Domain: name, Type: "A"}); code(err) != lookup.DNSTimeout {
+				if _, err := cl.Lookup(hurried, dns.Query{Domain: name, Type: "A"}); testbed.Code(err) != lookup.DNSTimeout {
 					t.Errorf("%v, want dns_timeout", err)
 				}
 			}
@@ -436,7 +437,7 @@ func TestShareEnds(t *testing.T) {
 		if took := time.Since(ended); took != time.Second {
 			t.Errorf("end took %v, want the second that connections take to close", took)
 		}
-		if _, err := cl.Lookup(ctx, query("A")); code(err) != lookup.DNSTimeout {
+		if _, err := cl.Lookup(ctx, query("A")); testbed.Code(err) != lookup.DNSTimeout {
 			t.Errorf("after the end: %v, want dns_timeout", err)
 		}
 		w.check()

@@ -105,11 +105,7 @@ func refer(records ...string) change {
 func parse(records []string) []miekg.RR {
 	var out []miekg.RR
 	for _, r := range records {
-		rr, err := miekg.NewRR(strings.Replace(r, "@ ", "example.com. ", 1))
-		if err != nil {
-			panic(err)
-		}
-		out = append(out, rr)
+		out = append(out, testbed.Must(miekg.NewRR(strings.Replace(r, "@ ", "example.com. ", 1))))
 	}
 	return out
 }
@@ -117,9 +113,7 @@ func parse(records []string) []miekg.RR {
 // unpacked is a query as a server understands it.
 func unpacked(query []byte) *miekg.Msg {
 	q := new(miekg.Msg)
-	if err := q.Unpack(query); err != nil {
-		panic(err)
-	}
+	testbed.Check(q.Unpack(query))
 	return q
 }
 
@@ -127,11 +121,7 @@ func unpacked(query []byte) *miekg.Msg {
 func reply(query []byte, changes ...change) []byte {
 	m := new(miekg.Msg).SetReply(unpacked(query))
 	both(changes...)(m)
-	b, err := m.Pack()
-	if err != nil {
-		panic(err)
-	}
-	return b
+	return testbed.Must(m.Pack())
 }
 
 // said is what a resolver sends, and how long after what it sent before.
@@ -363,12 +353,4 @@ func wantAddress(t testing.TB, got dns.Result, err error, want string) {
 	if err != nil || len(got.Records) != 1 || got.Records[0] != (dns.Address{Address: want}) {
 		t.Errorf("got %+v, %v, want %s", got, err, want)
 	}
-}
-
-// code is the fault code of an error, empty for none.
-func code(err error) fault.Code {
-	if err == nil {
-		return ""
-	}
-	return fault.From(err).Code
 }

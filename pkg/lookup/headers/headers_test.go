@@ -62,10 +62,7 @@ func TestResult(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testbed.Must(json.Marshal(r))
 		if want := fmt.Sprintf(`{"domain":"a.test.com","url":"https://a.test.com/","method":"HEAD","status":%d,"peer_ip":"93.184.216.34",`+
 			`"headers":{"access-control-allow-origin":`, c.status); !strings.HasPrefix(string(b), want) {
 			t.Errorf("%s does not begin with %s", b, want)
@@ -98,10 +95,7 @@ func TestLookupOn(t *testing.T) {
 			}
 		})
 		d, ctx := w.Dialer(), testbed.Soon(t)
-		target, err := d.Resolve(ctx, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		target := testbed.Must(d.Resolve(ctx, name))
 		conn, peer, err := d.Dial(ctx, target, 443)
 		if err != nil {
 			t.Fatal(err)

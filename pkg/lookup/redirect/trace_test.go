@@ -136,10 +136,7 @@ func TestJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testbed.Must(json.Marshal(r))
 	want := `{"domain":"a.test.com","start_url":"https://a.test.com/","final_url":"https://a.test.com/caf%E9","hop_count":2,` +
 		`"truncated":false,"stop_reason":null,"hops":[` +
 		`{"index":0,"url":"https://a.test.com/","method":"GET","status":302,"peer_ip":"93.184.216.1","location":"/café#y"},` +

@@ -521,7 +521,7 @@ func TestSlow(t *testing.T) {
 				return
 			}
 			if !c.leaf || limit > time.Minute {
-				if code(err) != lookup.SSLTimeout || !fault.From(err).IsSilence() || c.leaf {
+				if testbed.Code(err) != lookup.SSLTimeout || !fault.From(err).IsSilence() || c.leaf {
 					t.Errorf("%+v, %v within %s", r, err, limit)
 				}
 				break
@@ -529,7 +529,7 @@ func TestSlow(t *testing.T) {
 		}
 		leaves, leave := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, leave)
-		if r, err := client(w.Dialer()).Lookup(leaves, query()); code(err) != lookup.SSLTimeout || fault.From(err).IsSilence() {
+		if r, err := client(w.Dialer()).Lookup(leaves, query()); testbed.Code(err) != lookup.SSLTimeout || fault.From(err).IsSilence() {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})

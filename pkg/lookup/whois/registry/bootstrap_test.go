@@ -19,6 +19,7 @@ import (
 
 	"github.com/openrdap/rdap"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -159,32 +160,22 @@ func TestFirstLoadTakenOver(t *testing.T) {
 // TestUnguarded: the bootstrap URL is the operator's, and may be on loopback; where it
 // redirects to need not be. No server is known to be missing before the file was loaded.
 func TestUnguarded(t *testing.T) {
-	to := ""
-	serve := func() *httptest.Server {
-		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/end" {
-				io.WriteString(w, standard())
-				return
-			}
-			http.Redirect(w, r, to, http.StatusFound)
-		}))
-		t.Cleanup(server.Close)
-		return server
-	}
-	iana, other := serve(), serve()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/file", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, standard()) })
+	mux.Handle("/moved", http.RedirectHandler("/file", http.StatusFound))
+	iana, other := httptest.NewTLSServer(mux), httptest.NewTLSServer(mux) // with the same certificate
+	defer iana.Close()
+	defer other.Close()
+	mux.Handle("/elsewhere", http.RedirectHandler(other.URL+"/file", http.StatusFound))
 	roots := x509.NewCertPool()
 	roots.AddCert(iana.Certificate())
-	for _, c := range []struct {
-		to   string
-		want fault.Code
-	}{{"/end", lookup.RDAPUnavailable}, {iana.URL + "/end", lookup.RDAPUnavailable}, {other.URL + "/end", lookup.BootstrapUnavailable}} {
-		to = c.to
-		client := New(whois.Config{RootCAs: roots, BootstrapURL: iana.URL, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	for path, want := range map[string]fault.Code{"/moved": lookup.RDAPUnavailable, "/elsewhere": lookup.BootstrapUnavailable} {
+		client := New(whois.Config{RootCAs: roots, BootstrapURL: iana.URL + path, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 		before := client.NoServer("example.io")
 		_, err := client.Lookup(t.Context(), whois.Query{Domain: "example.io"})
-		wantCode(t, err, c.want)
-		if before || client.NoServer("www.example.io") != (c.want == lookup.RDAPUnavailable) || client.NoServer("example.com") {
-			t.Errorf("%s: a missing server is known before: %v, after: %v", c.to, before, client.NoServer("www.example.io"))
+		wantCode(t, err, want)
+		if before || client.NoServer("www.example.io") != (want == lookup.RDAPUnavailable) || client.NoServer("example.com") {
+			t.Errorf("%s: a missing server is known before: %v, after: %v", path, before, client.NoServer("www.example.io"))
 		}
 	}
 }
@@ -227,17 +218,14 @@ func wrap(services string) string {
 
 func TestParseRegistry(t *testing.T) {
 	t.Parallel()
-	r, err := parseRegistry([]byte(wrap(`[["COM","net",""],["https://rdap.example.com/v1"]],
+	r := testbed.Must(parseRegistry([]byte(wrap(`[["COM","net",""],["https://rdap.example.com/v1"]],
 		[["kg"],["http://rdap.cctld.kg"]],
 		[["dev"],["http://plain.example.dev/","HTTPS://Secure.Example.dev/RDAP?x","https://Secure.Example.dev/RDAP","https://third.example.dev/"]],
 		[["co.uk"],["https://co.example.uk/"]],
 		[["uk."],["https://rdap.example.uk:8443/a/b/"]],
 		[["xn--fiqs8s"],["https://rdap.example.cn/%2f/x"]],
 		[["none"],[]],
-		[["ftp"],["ftp://x.example.com/","//y.example.com/","https://u:p@z.example.com/","https:///nohost","https://q.example.com/?q","https://f.example.com/#f","https://p.example.com:x/","mailto:x",""]]`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+		[["ftp"],["ftp://x.example.com/","//y.example.com/","https://u:p@z.example.com/","https:///nohost","https://q.example.com/?q","https://f.example.com/#f","https://p.example.com:x/","mailto:x",""]]`))))
 	for name, want := range map[string]string{
 		"example.com":        "https://rdap.example.com/v1/",
 		"example.kg":         "http://rdap.cctld.kg/",

@@ -252,7 +252,7 @@ func (s *stage) lookup(ctx context.Context, domain string, code fault.Code) (who
 // wantCode compares an error's code, empty for none.
 func wantCode(t testing.TB, err error, code fault.Code) {
 	t.Helper()
-	if (err == nil) != (code == "") || err != nil && fault.From(err).Code != code {
+	if testbed.Code(err) != code {
 		t.Errorf("got %v, want %q", err, code)
 	}
 }
