@@ -110,18 +110,11 @@ var ranOut = regexp.MustCompile(`"charged":null|"code":"(\w+_timeout|ledger_unav
 
 // observed is what the answers have shown so far.
 type observed struct {
-	mu sync.Mutex
-	// codes by operation, fields that were null or not, and values that are a word.
-	facts map[string]bool
-	// api is the description that every answer is held to.
-	api *clients.OpenAPI
+	facts sync.Map         // codes by operation, fields that were null or not, and values that are a word
+	api   *clients.OpenAPI // that every answer is held to
 }
 
-func (o *observed) note(parts ...any) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.facts[fmt.Sprint(parts...)] = true
-}
+func (o *observed) note(parts ...any) { o.facts.Store(fmt.Sprint(parts...), true) }
 
 var member = regexp.MustCompile(`"([a-z0-9_-]+)":(null|"[a-z]+")?`)
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/miekg/dns"
+
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
@@ -22,17 +24,53 @@ func expired(c *x509.Certificate) {
 	c.NotBefore, c.NotAfter = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2020, 12, 31, 23, 59, 59, 0, time.UTC)
 }
 
-func named(names ...string) edit { return func(c *x509.Certificate) { c.DNSNames = names } }
-func serial(n int64) edit        { return func(c *x509.Certificate) { c.SerialNumber = big.NewInt(n) } }
+func example(c *x509.Certificate) {
+	c.DNSNames, c.SerialNumber = []string{"example.com", "www.example.com"}, big.NewInt(0x0a1b2c)
+}
 
-func tlsHosts() []host {
+// hosts are those of the tables but certificateSites.
+func hosts() []host {
+	every := says(http.StatusOK,
+		"Access-Control-Allow-Origin: *", "Cache-Control: no-cache", "Cache-Control: private", "Content-Security-Policy: default-src 'none'",
+		"Content-Security-Policy-Report-Only: img-src *", "Content-Type: text/html", "Cross-Origin-Opener-Policy: same-origin",
+		"Cross-Origin-Resource-Policy: same-site", "Location: /elsewhere", "Permissions-Policy: camera=()", "Referrer-Policy: no-referrer",
+		"Server: caf\xe9", "Strict-Transport-Security: max-age=1", "Strict-Transport-Security: max-age=2", "WWW-Authenticate: Basic",
+		"X-Content-Type-Options: nosniff", "X-Frame-Options: DENY", "X-Powered-By: simnet", "Set-Cookie: a=b")
 	return []host{
+		{name: "example.com", serve: web(ok, example), records: []string{
+			"300 IN MX 10 mx1.example.com.", "200 IN MX 20 MX2.example.com.", `300 IN TXT "v=spf1 " "-all"`,
+			"300 IN NS ns1.example.com.", "300 IN SOA ns1.example.com. admin.example.com. 1 2 3 4 5",
+		}},
+		{name: "www", alias: "example.com"},
+		{name: "dangling", alias: "gone.example.com"},
+		{name: "empty"},
+		{name: "loopback", addrs: []string{"127.0.0.1"}},
+		{name: "servfail", rcode: dns.RcodeServerFailure},
+		{name: "refused", rcode: dns.RcodeRefused},
+		{name: "silent", silent: true},
+		{name: "long", overTCP: true, serve: web(ok), records: []string{`60 IN TXT "` + strings.Repeat("a", 255) + `"`}},
+		{name: "six", addrs: []string{"2606:2800:220:1::6"}, serve: web(ok)},
+
+		// What is wrong with TLS, and with HTTP.
 		{name: "expired", serve: web(ok, expired)},
 		{name: "alert", serve: picky(0, ok)},
 		{name: "old", serve: picky(tls.VersionTLS12, ok)},
 		{name: "plain", serve: plain},
 		{name: "mute", serve: mute},
 		{name: "closed", addrs: []string{closedAddr}},
+		{name: "http500", serve: web(says(http.StatusInternalServerError))},
+		{name: "headers", serve: web(every)},
+		{name: "hangup", serve: web(hangUp)},
+		{name: "quiet", serve: web(hang)},
+		{name: "endless", serve: web(endless)},
+
+		// Chains.
+		{name: "there", serve: web(to("https://www.example.com/"))},
+		{name: "relative", serve: web(paths(map[string]http.HandlerFunc{"/": to("a/b?x=1#frag"), "/a/b?x=1": to("../c"), "/c": ok}))},
+		{name: "hops5", serve: web(chain(5))},
+
+		{name: "rdap.registry.net", serve: web(registryPages())},
+		{name: "rdap-mute.registry.net", serve: mute},
 	}
 }
 
@@ -86,22 +124,6 @@ func certificateSites() (hosts []host, rows []row) {
 	return hosts, rows
 }
 
-func httpHosts() []host {
-	every := says(http.StatusOK,
-		"Access-Control-Allow-Origin: *", "Cache-Control: no-cache", "Cache-Control: private", "Content-Security-Policy: default-src 'none'",
-		"Content-Security-Policy-Report-Only: img-src *", "Content-Type: text/html", "Cross-Origin-Opener-Policy: same-origin",
-		"Cross-Origin-Resource-Policy: same-site", "Location: /elsewhere", "Permissions-Policy: camera=()", "Referrer-Policy: no-referrer",
-		"Server: caf\xe9", "Strict-Transport-Security: max-age=1", "Strict-Transport-Security: max-age=2", "WWW-Authenticate: Basic",
-		"X-Content-Type-Options: nosniff", "X-Frame-Options: DENY", "X-Powered-By: simnet", "Set-Cookie: a=b")
-	return []host{
-		{name: "http500", serve: web(says(http.StatusInternalServerError))},
-		{name: "headers", serve: web(every)},
-		{name: "hangup", serve: web(hangUp)},
-		{name: "quiet", serve: web(hang)},
-		{name: "endless", serve: web(endless)},
-	}
-}
-
 // headersRows are those of headers, and the fields of spec §2.4.
 func headersRows() []row {
 	headers := asks("headers")
@@ -125,35 +147,26 @@ func headersRows() []row {
 
 // dnsRows are spec §7.2 and §7.3 for dns, and the fields of §2.1.
 func dnsRows() []row {
-	dns := asks("dns")
+	ask := asks("dns")
 	const none = `"ttl":null,"records":[]`
 	return append([]row{
-		dns("example.com", has(`"type":"A","rcode":"NOERROR"`, `"ttl":300,"records":[{"address":"93.184.`)),
-		dns("example.com", has(`"ttl":200,"records":[{"preference":10,`, `{"preference":20,"exchange":"mx2.example.com"}`), "type=MX"),
-		dns("example.com", has(`"type":"TXT"`, `"records":[{"text":"v=spf1 -all","strings":["v=spf1 ","-all"]}]`), "type=txt"),
-		dns("example.com", has(`"records":[{"target":"ns1.example.com"}]`), "type=NS"),
-		dns("example.com", has(`"records":[{"mname":"ns1.example.com"`, `"minimum":5}`), "type=SOA"),
-		dns("www", has(`"ttl":60,"records":[{"address":"93.184.`)),
-		dns("www", has(`"records":[{"target":"example.com"}]`), "type=CNAME"),
-		dns("six", has(`"records":[{"address":"2606:2800:220:1::6"}]`), "type=AAAA"),
-		dns("empty", has(`"rcode":"NOERROR"`, none)),
-		dns("servfail", has(`"rcode":"SERVFAIL"`, none)),
-		dns("long", has(`"ttl":60,"records":[{"text":"aaaa`), "type=TXT"),
-		dns("loopback", has(`"records":[{"address":"127.0.0.1"}]`)),
-		dns("refused", fails(lookup.UpstreamUnavailable)),
-		dns("silent", fails(lookup.DNSTimeout)),
-		dns("example.com", fails(lookup.InvalidType), "type=PTR"),
-		dns("example.com", fails(lookup.InvalidDomain), "domain=example.com"),
+		ask("example.com", has(`"type":"A","rcode":"NOERROR"`, `"ttl":300,"records":[{"address":"93.184.`)),
+		ask("example.com", has(`"ttl":200,"records":[{"preference":10,`, `{"preference":20,"exchange":"mx2.example.com"}`), "type=MX"),
+		ask("example.com", has(`"type":"TXT"`, `"records":[{"text":"v=spf1 -all","strings":["v=spf1 ","-all"]}]`), "type=txt"),
+		ask("example.com", has(`"records":[{"target":"ns1.example.com"}]`), "type=NS"),
+		ask("example.com", has(`"records":[{"mname":"ns1.example.com"`, `"minimum":5}`), "type=SOA"),
+		ask("www", has(`"ttl":60,"records":[{"address":"93.184.`)),
+		ask("www", has(`"records":[{"target":"example.com"}]`), "type=CNAME"),
+		ask("six", has(`"records":[{"address":"2606:2800:220:1::6"}]`), "type=AAAA"),
+		ask("empty", has(`"rcode":"NOERROR"`, none)),
+		ask("servfail", has(`"rcode":"SERVFAIL"`, none)),
+		ask("long", has(`"ttl":60,"records":[{"text":"aaaa`), "type=TXT"),
+		ask("loopback", has(`"records":[{"address":"127.0.0.1"}]`)),
+		ask("refused", fails(lookup.UpstreamUnavailable)),
+		ask("silent", fails(lookup.DNSTimeout)),
+		ask("example.com", fails(lookup.InvalidType), "type=PTR"),
+		ask("example.com", fails(lookup.InvalidDomain), "domain=example.com"),
 	}, alike("dns", fails(lookup.NXDomain), "gone", "dangling")...)
-}
-
-// redirectHosts are about chains.
-func redirectHosts() []host {
-	return []host{
-		{name: "there", serve: web(to("https://www.example.com/"))},
-		{name: "relative", serve: web(paths(map[string]http.HandlerFunc{"/": to("a/b?x=1#frag"), "/a/b?x=1": to("../c"), "/c": ok}))},
-		{name: "hops5", serve: web(chain(5))},
-	}
 }
 
 // redirectRows are the codes of resolve-redirect, and the fields of spec §2.5. Each stop
@@ -204,10 +217,6 @@ func whoisRows() []row {
 		whois("example.org", fails(lookup.WhoisTimeout)),
 		whois("example.de", fails(lookup.RDAPUnavailable)),
 	}
-}
-
-func registryHosts() []host {
-	return []host{{name: "rdap.registry.net", serve: web(registryPages())}, {name: "rdap-mute.registry.net", serve: mute}}
 }
 
 // domainObject has everything that the result takes out of a domain (RFC 9083).

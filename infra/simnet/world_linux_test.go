@@ -104,29 +104,11 @@ type host struct {
 
 func allHosts() []host {
 	certificates, _ := certificateSites()
-	hosts := slices.Concat(certificates, nameHosts(), tlsHosts(), httpHosts(), redirectHosts(), registryHosts(), specialHosts())
-	for i := range hosts {
-		hosts[i].name = full(hosts[i].name)
+	all := slices.Concat(certificates, hosts(), specialHosts())
+	for i := range all {
+		all[i].name = full(all[i].name)
 	}
-	return hosts
-}
-
-func nameHosts() []host {
-	return []host{
-		{name: "example.com", serve: web(ok, named("example.com", "www.example.com"), serial(0x0a1b2c)), records: []string{
-			"300 IN MX 10 mx1.example.com.", "200 IN MX 20 MX2.example.com.", `300 IN TXT "v=spf1 " "-all"`,
-			"300 IN NS ns1.example.com.", "300 IN SOA ns1.example.com. admin.example.com. 1 2 3 4 5",
-		}},
-		{name: "www", alias: "example.com"},
-		{name: "dangling", alias: "gone.example.com"},
-		{name: "empty"},
-		{name: "loopback", addrs: []string{"127.0.0.1"}},
-		{name: "servfail", rcode: dns.RcodeServerFailure},
-		{name: "refused", rcode: dns.RcodeRefused},
-		{name: "silent", silent: true},
-		{name: "long", overTCP: true, serve: web(ok), records: []string{`60 IN TXT "` + strings.Repeat("a", 255) + `"`}},
-		{name: "six", addrs: []string{"2606:2800:220:1::6"}, serve: web(ok)},
-	}
+	return all
 }
 
 const (
@@ -209,8 +191,6 @@ func serveBootstrap(t *testing.T) {
 	go func() { _ = http.Serve(listen(t, bootstrapAddr), body(string(doc))) }() //nolint:gosec // until the test ends
 }
 
-type edit = func(*x509.Certificate)
-
 // server listens on an address of a host, ip:port, until the test ends.
 type server func(t *testing.T, ca *testbed.Authority, name, at string)
 
@@ -271,10 +251,12 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 }
 
 // web is an HTTPS origin.
-func web(h http.HandlerFunc, edits ...edit) server { return picky(tls.VersionTLS13, h, edits...) }
+func web(h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
+	return picky(tls.VersionTLS13, h, edits...)
+}
 
 // picky is one that refuses a hello which offers more than a version.
-func picky(highest uint16, h http.HandlerFunc, edits ...edit) server {
+func picky(highest uint16, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return func(t *testing.T, ca *testbed.Authority, name, at string) {
 		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name, edits...)}, MinVersion: tls.VersionTLS10}
 		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {

@@ -54,7 +54,7 @@ const Hole = "hole"
 // NewOrigins returns an empty Origins.
 func NewOrigins(t testing.TB) *Origins {
 	t.Helper()
-	w := &Origins{t: t, cert: certificate(t), names: map[string]OriginName{}, peers: map[string]string{}}
+	w := &Origins{t: t, cert: certificate(), names: map[string]OriginName{}, peers: map[string]string{}}
 	t.Cleanup(func() {
 		if n := w.open.Load(); n != 0 {
 			t.Errorf("%d connections were left open", n)
@@ -191,10 +191,7 @@ func (w *Origins) TLS() *tls.Config {
 
 func (w *Origins) listen(name, addr string) net.Listener {
 	w.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	l := Must(net.Listen("tcp", "127.0.0.1:0"))
 	w.Resolve(name, OriginName{Addrs: []string{addr}})
 	w.Peer(addr, l.Addr().String())
 	return l
@@ -275,15 +272,11 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-func certificate(t testing.TB) tls.Certificate {
-	t.Helper()
+func certificate() tls.Certificate {
 	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+	der := Must(x509.CreateCertificate(rand.Reader, &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{"elsewhere.test.com"},
 		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1e9, 0), // expired
-	}, &x509.Certificate{}, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, &x509.Certificate{}, key.Public(), key))
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }

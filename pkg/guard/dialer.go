@@ -17,16 +17,14 @@ import (
 )
 
 const (
-	// maxAddrs bounds the addresses of one target that are tried. All of them
-	// are checked.
+	// maxAddrs bounds the addresses of one target that are tried. All are checked.
 	maxAddrs = 8
 
 	// defaultTimeout bounds a call whose context has no deadline.
 	defaultTimeout = 8 * time.Second
 
-	// Resolving may take half of the time left, and connecting three quarters
-	// of what is left then. So neither ends because the caller's time does,
-	// and a time-out of the dial is told from one of the whole call.
+	// Shares of the time that is left. So neither ends because the caller's time does, and
+	// a time-out of the dial is told from one of the whole call.
 	resolveShare = 0.5
 	dialShare    = 0.75
 )
@@ -70,8 +68,7 @@ const Unresolved = "The domain name could not be resolved: no DNS resolver gave 
 var (
 	// ErrResolvers: our resolvers are down or silent, or say nothing usable.
 	ErrResolvers = errors.New("guard: no resolver gave a usable answer")
-	// ErrNoRoute: the target has IPv6 addresses only and this deployment has
-	// no IPv6 route.
+	// ErrNoRoute: the target has IPv6 addresses only, for which there is no route.
 	ErrNoRoute = errors.New("guard: no route to the target's address family")
 )
 
@@ -91,8 +88,7 @@ type Dialer struct {
 
 var _ Connector = (*Dialer)(nil)
 
-// Resolve implements Connector. It takes at most half of the time that ctx
-// leaves.
+// Resolve implements Connector. It takes at most half of the time that ctx leaves.
 func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
 	ctx, cancel := part(ctx, resolveShare)
 	defer cancel()
@@ -150,12 +146,12 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) []netip.Addr {
 	var v4, v6 []netip.Addr
 	for _, a := range addrs {
-		switch {
-		case slices.Contains(v4, a), slices.Contains(v6, a):
-		case a.Is4():
-			v4 = append(v4, a)
-		default:
-			v6 = append(v6, a)
+		family := &v6
+		if a.Is4() {
+			family = &v4
+		}
+		if !slices.Contains(*family, a) {
+			*family = append(*family, a)
 		}
 	}
 	routed := d.HasRoute
@@ -198,8 +194,7 @@ func connectChecked(ctx context.Context, network, address string) (net.Conn, err
 	return (&net.Dialer{Control: checkSocket, KeepAlive: -1}).DialContext(ctx, network, address)
 }
 
-// hasRoute connects a UDP socket, for which the kernel looks the route up and
-// sends nothing.
+// hasRoute connects a UDP socket: the kernel looks the route up, and sends nothing.
 func hasRoute(ctx context.Context, a netip.Addr) bool {
 	conn, err := new(net.Dialer).DialContext(ctx, "udp6", netip.AddrPortFrom(a, 443).String())
 	if err != nil {

@@ -26,9 +26,7 @@ type Grammar int
 const (
 	// Hostname takes letters, digits and inner hyphens only (RFC 1123).
 	Hostname Grammar = iota
-	// DNSName takes underscores as well, because _dmarc.example.com and its
-	// like are names that only exist to be looked up. The last label is held
-	// to Hostname all the same.
+	// DNSName takes underscores as well, as in _dmarc.example.com, but not in the last label.
 	DNSName
 )
 
@@ -58,8 +56,7 @@ func ParseQuery(q url.Values) (Query, error) {
 	return Query{Domain: domain}, err
 }
 
-// Values are the parameters as understood. Two requests with equal values ask
-// the same question.
+// Values are the parameters as understood: requests with equal ones ask the same question.
 func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
 
 // DomainParam returns the domain parameter of a query, normalised like
@@ -113,8 +110,7 @@ func Domain(raw string, g Grammar) (string, error) {
 	return name, nil
 }
 
-// check holds a mapped name without its trailing dot to the grammar, and to the
-// public DNS.
+// check holds a mapped name without its trailing dot to the grammar and to the public DNS.
 func check(name string, g Grammar) error {
 	switch {
 	case name == "":

@@ -141,8 +141,7 @@ func (c *Client) Host(t guard.Target, conn *tls.Conn, peer netip.Addr) *Host {
 	return &Host{client: c, target: t, conn: conn, peer: peer, limit: limit, in: bufio.NewReader(limit)}
 }
 
-// Close drops the connection without a TLS farewell, which could block on a peer that
-// does not read.
+// Close drops the connection without a TLS farewell, which could block on a peer.
 func (h *Host) Close() {
 	if h.conn != nil {
 		h.conn.NetConn().Close()
@@ -160,9 +159,8 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	return a, err
 }
 
-// ask makes one request. A connection that was used before may be dead or out
-// of step (some servers send a body after HEAD), so its failure is settled on
-// a new one.
+// ask makes one request. A connection that was used before may be dead or out of step (some
+// servers send a body after HEAD), so its failure is settled on a new one.
 func (h *Host) ask(ctx context.Context, method, path string) (Answer, error) {
 	if h.conn != nil {
 		if a, err := h.exchange(ctx, method, path); err == nil || ctx.Err() != nil {

@@ -60,8 +60,7 @@ type Client struct {
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// New returns a Client. It panics without resolvers or when one is not an
-// ip:port, which ParseResolvers rules out.
+// New returns a Client. It panics unless ParseResolvers could have made the resolvers.
 func New(cfg Config) *Client {
 	if len(cfg.Resolvers) == 0 {
 		panic("dns: no resolvers")
@@ -171,11 +170,10 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) (f famil
 	return f
 }
 
-// unresolved weighs two families without an address. What a resolver said
-// about the name counts more than silence, except that a family that nobody spoke
-// of may have addresses when the other has none. A name that exists without
-// IPv4 exists, so NXDOMAIN for IPv6 is an old server's mistake (RFC 4074 §4.2)
-// and means none.
+// unresolved weighs two families without an address. What a resolver said about the name
+// counts more than silence, except that a family that nobody spoke of may have addresses
+// when the other has none. NXDOMAIN for IPv6 of a name that exists is an old server's
+// mistake (RFC 4074 §4.2).
 func unresolved(v4, v6 family) error {
 	none := guard.NoAddress("it exists without A and AAAA records")
 	var said *fault.Error
@@ -188,10 +186,9 @@ func unresolved(v4, v6 family) error {
 	return cmp.Or(v4.err, v6.err, none)
 }
 
-// ParseResolvers reads a comma-separated list of ip or ip:port, IPv6 bare or
-// in brackets, and returns each as ip:port, with port 53 if it has none. Its
-// error names every entry that is wrong, in one line; the text is meant for the
-// operator.
+// ParseResolvers reads a comma-separated list of ip or ip:port, IPv6 bare or in brackets, and
+// returns each as ip:port, with port 53 if it has none. Its error, for the operator, names
+// every entry that is wrong, in one line.
 func ParseResolvers(csv string) (resolvers []string, err error) {
 	var faults []string
 	for i, entry := range strings.Split(csv, ",") {

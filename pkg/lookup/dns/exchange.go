@@ -32,8 +32,7 @@ const (
 	// timeout bounds a lookup whose context has no deadline.
 	timeout = 8 * time.Second
 
-	// margin is the time before the context's deadline at which the verdict is
-	// reached, at most a tenth of what is left.
+	// margin is how long before the deadline the verdict is reached, or a tenth of what is left.
 	margin = 50 * time.Millisecond
 )
 
@@ -220,8 +219,7 @@ func (c *crew) start(work func()) {
 	})
 }
 
-// end ends the context and returns when nothing runs under it any more. It
-// panics if one of the goroutines did.
+// end ends the context, waits for what runs under it, and panics if a part of that did.
 func (c *crew) end() {
 	c.cancel()
 	c.running.Wait()
@@ -245,8 +243,7 @@ func newBug(p any) *bug {
 func (b *bug) Error() string { return "DNS lookup panicked: " + b.value }
 func (b *bug) Stack() string { return b.stack }
 
-// catch is deferred by the methods that others call: it turns a panic into
-// internal_error.
+// catch is deferred by the exported methods: it turns a panic into internal_error.
 func catch(err *error) {
 	if p := recover(); p != nil {
 		*err = fault.New(fault.InternalError, newBug(p))
@@ -263,9 +260,8 @@ const (
 	// headerSize is that of every message: ID, flags and four counts.
 	headerSize = 12
 
-	// resendAfter is when a question over UDP is sent again, and asked over TCP
-	// as well: datagrams get lost, and with one resolver configured nobody else
-	// would notice.
+	// resendAfter is when a question over UDP is sent again, and asked over TCP as well:
+	// datagrams get lost.
 	resendAfter = 2 * time.Second
 )
 
@@ -327,8 +323,7 @@ func (c *Client) ask(ctx context.Context, server string, q question) (*miekg.Msg
 	return nil, errors.Join(failed...)
 }
 
-// connected dials a resolver and talks to it. When the context ends, any read or write
-// does.
+// connected dials a resolver and talks to it, until the context ends.
 func (c *Client) connected(ctx context.Context, network, server string, talk func(net.Conn) (*miekg.Msg, error)) (*miekg.Msg, error) {
 	conn, err := c.dial(ctx, network, server)
 	if err != nil {
@@ -468,9 +463,8 @@ func (q question) read(raw []byte) (*miekg.Msg, error) {
 	return m, nil
 }
 
-// parse reads a message. It is complete when it has all the records that its
-// header counts, or is just a header: the parser takes a cut between two records for
-// the end.
+// parse reads a message. It is complete when it has all the records that its header counts, or
+// is just a header: the parser takes a cut between two records for the end.
 func parse(raw []byte) (m *miekg.Msg, complete bool) {
 	m = new(miekg.Msg)
 	err := m.Unpack(raw)

@@ -59,8 +59,7 @@ func TypeParam(q url.Values, name string) (string, error) {
 	return t, nil
 }
 
-// Values are the parameters as understood, defaults filled in. Two requests
-// with equal values ask the same question.
+// Values are the parameters as understood: requests with equal ones ask the same question.
 func (q Query) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "type": {q.Type}}
 }
@@ -144,8 +143,7 @@ func Verdicts() []lookup.Verdict {
 }
 
 const (
-	// maxChain bounds the aliases followed from the name asked about. Resolvers
-	// give up earlier.
+	// maxChain bounds the aliases that are followed. Resolvers give up earlier.
 	maxChain = 16
 
 	// A reply over TCP has room for 4,000 addresses, and compression lets it repeat a
@@ -205,9 +203,8 @@ func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *rep
 	return r
 }
 
-// aliased reports whether an NXDOMAIN has the alias that was asked for. It is about
-// what the alias leads to, which was not: some servers look that up all the same
-// (RFC 6604 §3).
+// aliased reports whether an NXDOMAIN has the alias that was asked for. It is about what the
+// alias leads to, which some servers look up all the same (RFC 6604 §3).
 func (r *reply) aliased() bool {
 	return r.msg.Rcode == miekg.RcodeNameError && len(r.found) > 0 && r.found[0].Header().Rrtype == miekg.TypeCNAME
 }
@@ -247,9 +244,8 @@ func (r *reply) judge() outcome {
 	return useless
 }
 
-// result is a reply in the shape of spec §2.1. NXDOMAIN is an error, also when
-// it is about the target of an alias (RFC 6604 §3), unless the alias itself is what
-// was asked for.
+// result is a reply in the shape of spec §2.1. NXDOMAIN is an error, also when it is about the
+// target of an alias (RFC 6604 §3), unless the alias was asked for.
 func (r *reply) result(q Query) (Result, error) {
 	switch {
 	case r.msg.Rcode != miekg.RcodeNameError || r.aliased():
@@ -281,8 +277,7 @@ func (r *reply) result(q Query) (Result, error) {
 	return out, nil
 }
 
-// ttl is a record's TTL in seconds; one with the top bit set counts as 0
-// (RFC 2181 §8).
+// ttl is a record's TTL in seconds, 0 with the top bit set (RFC 2181 §8).
 func ttl(rr miekg.RR) uint32 {
 	if t := rr.Header().Ttl; t < 1<<31 {
 		return t

@@ -71,8 +71,7 @@ type Hop struct {
 // StopReason says why a trace ended other than by a status that does not redirect.
 type StopReason string
 
-// The stop reasons of spec §2.5. The last five are error codes of the next
-// hop.
+// The stop reasons of spec §2.5. The last five are error codes of the next hop.
 const (
 	MaxHops          StopReason = "max_hops"
 	Loop             StopReason = "loop"
@@ -196,8 +195,7 @@ func (c *Client) fetch(ctx context.Context, hosts map[string]*origin.Host, u htt
 	return hosts[u.host].Fetch(ctx, u.path)
 }
 
-// httpsURL is a URL of a chain in normal form. Two URLs are the same resource
-// if they are equal.
+// httpsURL is a URL of a chain in normal form: equal ones are the same resource.
 type httpsURL struct {
 	host string // as guard.Domain returns it
 	path string // absolute path and query, printable ASCII

@@ -24,12 +24,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/origin"
 )
 
-// errNotACertificate says that bytes do not have the structure of RFC 5280
-// §4.1 in DER.
+// errNotACertificate says that bytes do not have the structure of RFC 5280 §4.1 in DER.
 var errNotACertificate = errors.New("ssl: not an X.509 certificate")
 
-// maxOID bounds the content bytes of an object identifier; the longest in use
-// have some twenty.
+// maxOID bounds the bytes of an object identifier; the longest in use have some twenty.
 const maxOID = 256
 
 // result joins what was seen with the question. It reads the certificate as far as a result
@@ -144,8 +142,7 @@ func readTime(s *cryptobyte.String, out *time.Time) bool {
 		if err != nil {
 			continue
 		}
-		// Two digits from 50 on are of the last century; time.Parse starts
-		// that at 69.
+		// Two digits from 50 on are of the last century, for time.Parse from 69 on.
 		if tag == asn1.UTCTime && t.Year() >= 2050 {
 			t = t.AddDate(-100, 0, 0)
 		}
@@ -166,9 +163,8 @@ func readOID(s *cryptobyte.String, out *string) bool {
 	return true
 }
 
-// readName writes the content of an RDNSequence by RFC 4514: the last RDN
-// first, the attributes of one RDN joined by "+" in the order of the
-// certificate.
+// readName writes the content of an RDNSequence by RFC 4514: the last RDN first, the attributes
+// of one RDN joined by "+" in the order of the certificate.
 func readName(rdns cryptobyte.String, out *string) bool {
 	var parts []string
 	for !rdns.Empty() {

@@ -196,8 +196,7 @@ func ParseQuery(q url.Values) (Query, error) {
 	return Query{Domain: domain}, nil
 }
 
-// Values are the parameters as understood, defaults filled in. Two requests
-// with equal values ask the same question.
+// Values are the parameters as understood: requests with equal ones ask the same question.
 func (q Query) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "port": {strconv.Itoa(origin.Port)}}
 }
@@ -215,11 +214,9 @@ type Result struct {
 	Port   int    `json:"port" doc:"TLS port; always 443"`
 	SNI    string `json:"sni" doc:"SNI hostname sent in the handshake"`
 	PeerIP string `json:"peer_ip" doc:"Connected peer IP address"`
-	// TLSVersion is tlsv1, tlsv1.1, tlsv1.2 or tlsv1.3, as the server chose
-	// it; nil when it chose another.
+	// TLSVersion is tlsv1, tlsv1.1, tlsv1.2 or tlsv1.3; nil when the server chose another.
 	TLSVersion *string `json:"tls_version" doc:"Negotiated TLS protocol, such as tlsv1.3; null if none was"`
-	// Cipher is the IANA name in lower case of what the server chose; nil when it
-	// has none.
+	// Cipher is the IANA name of what the server chose, in lower case; nil without one.
 	Cipher *string `json:"cipher" doc:"Negotiated cipher suite, lower case with underscores; null if none was"`
 	// Subject and Issuer are in the form of RFC 4514; "" for an empty name.
 	Subject string `json:"subject" doc:"Leaf certificate subject DN"`

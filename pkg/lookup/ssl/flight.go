@@ -128,9 +128,8 @@ func (f *flight) readHello(s cryptobyte.String) {
 	}
 }
 
-// firstCertificate returns the first entry of a Certificate message, nil while
-// it is not there in full. Lengths of what is around it only have to leave
-// room for it.
+// firstCertificate returns the first entry of a Certificate message, nil while it is not there
+// in full. Lengths of what is around it only have to leave room for it.
 func firstCertificate(body cryptobyte.String, version uint16) (der []byte) {
 	var context cryptobyte.String
 	var list, size uint32
@@ -148,8 +147,7 @@ type opener struct {
 	next uint64 // sequence number
 }
 
-// newOpener returns nil for a flight that is not TLS 1.3, an unknown suite, or a
-// secret of the wrong length.
+// newOpener returns nil unless version and suite are of TLS 1.3 and the secret fits them.
 func newOpener(f flight, secret []byte) *opener {
 	newHash, size, newAEAD := sha256.New, 16, newGCM
 	switch f.suite {

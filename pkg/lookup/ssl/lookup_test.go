@@ -339,20 +339,15 @@ func hang(c net.Conn) { io.Copy(io.Discard, c) }
 
 func reset(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }
 
-// intolerant fails on a TLS 1.3 hello, after an answer.
+// intolerant answers a TLS 1.3 hello, and leaves.
 func intolerant(answer []byte) func(net.Conn) {
-	return func(c net.Conn) {
-		handshakes([][]byte{with(nil)}, ecKey(), func(cfg *tls.Config) {
-			cfg.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-				if h.SupportedVersions[0] != tls.VersionTLS13 {
-					return nil, nil
-				}
-				c.Write(answer)
-				c.Close()
-				return nil, io.EOF
-			}
-		})(c)
-	}
+	return wants(func(h *tls.ClientHelloInfo) bool {
+		if h.SupportedVersions[0] == tls.VersionTLS13 {
+			h.Conn.Write(answer)
+			h.Conn.Close()
+		}
+		return h.SupportedVersions[0] != tls.VersionTLS13
+	})
 }
 
 // wants refuses every hello that is not as it wants, and sends the certificate.

@@ -33,8 +33,7 @@ const Source = "rdap"
 // Result is the WHOIS result of spec §2.3. Its text is the registry's, and so
 // untrusted.
 type Result struct {
-	// Domain is the name that was asked for. The facts are about its
-	// registrable domain.
+	// Domain is the name that was asked for; the facts are about its registrable domain.
 	Domain string `json:"domain" doc:"Normalized FQDN queried"`
 	Source string `json:"source" doc:"Where the data come from" enum:"rdap"`
 	// RDAPServer is the registry's base URL in the bootstrap file, ending in /.
@@ -82,15 +81,13 @@ type Config struct {
 // Cache keeps the bootstrap file beyond the life of a process. Both methods must heed
 // their context; an error is logged and costs a download, nothing else.
 type Cache interface {
-	// Get returns the file and when it was fetched; no bytes and no error when
-	// there is none.
+	// Get returns the file and when it was fetched; no bytes and no error without one.
 	Get(ctx context.Context) (doc []byte, fetched time.Time, err error)
 	// Put replaces the file.
 	Put(ctx context.Context, doc []byte, fetched time.Time) error
 }
 
-// ParseBootstrapURL reads the URL of a bootstrap file. Its error is meant for
-// the operator.
+// ParseBootstrapURL reads the URL of a bootstrap file. Its error is for the operator.
 func ParseBootstrapURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil { // whose text may hold a password

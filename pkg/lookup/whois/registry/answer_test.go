@@ -294,7 +294,7 @@ func TestPolicies(t *testing.T) {
 		from, to     string
 		follow, stay bool
 	}
-	rows := map[string]row{}
+	t.Parallel()
 	for _, r := range []row{
 		{"https://a.com/x", "https://A.com:443/y", true, true},
 		{"https://a.com/x", "http://a.com/", false, false},
@@ -310,18 +310,17 @@ func TestPolicies(t *testing.T) {
 		{"https://a.com/1 https://a.com/2 https://a.com/3", "https://a.com/4", true, true},
 		{"https://a.com/1 https://a.com/2 https://a.com/3 https://a.com/4", "https://a.com/5", false, false},
 	} {
-		rows[r.from+" to "+r.to] = r
+		t.Run(r.from+" to "+r.to, func(t *testing.T) {
+			var via []*http.Request
+			for from := range strings.FieldsSeq(r.from) {
+				via = append(via, &http.Request{URL: testbed.Must(url.Parse(from))})
+			}
+			next := &http.Request{URL: testbed.Must(url.Parse(r.to))}
+			if f, s := follow(next, via), stay(next, via); (f == nil) != r.follow || (s == nil) != r.stay {
+				t.Errorf("a registry may lead there: %v, the bootstrap URL: %v", f, s)
+			}
+		})
 	}
-	testbed.Each(t, rows, func(t *testing.T, r row) {
-		var via []*http.Request
-		for from := range strings.FieldsSeq(r.from) {
-			via = append(via, &http.Request{URL: testbed.Must(url.Parse(from))})
-		}
-		next := &http.Request{URL: testbed.Must(url.Parse(r.to))}
-		if f, s := follow(next, via), stay(next, via); (f == nil) != r.follow || (s == nil) != r.stay {
-			t.Errorf("a registry may lead there: %v, the bootstrap URL: %v", f, s)
-		}
-	})
 }
 
 // TestRedirects follows them: each host that one names is resolved and checked like

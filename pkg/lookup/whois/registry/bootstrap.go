@@ -169,8 +169,7 @@ func (b *bootstrap) download(ctx context.Context) (doc []byte, r registry, err e
 	return doc, r, err
 }
 
-// registry is a bootstrap file as read: base URL by domain suffix. It is never
-// changed.
+// registry is a bootstrap file as read: base URL by domain suffix. It is never changed.
 type registry map[string]string
 
 // parseRegistry reads a bootstrap file for domains (RFC 9224 §3, §4). One that names no usable
@@ -196,8 +195,7 @@ func parseRegistry(doc []byte) (registry, error) {
 	return r, nil
 }
 
-// find returns the base URL of the longest suffix of a name, by whole labels
-// (RFC 9224 §4).
+// find returns the base URL of the longest suffix of a name, by whole labels (RFC 9224 §4).
 func (r registry) find(name string) (base string, ok bool) {
 	for more := true; more && !ok; _, name, more = strings.Cut(name, ".") {
 		base, ok = r[name]

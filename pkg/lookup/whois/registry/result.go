@@ -61,8 +61,7 @@ func raw(d *rdap.DecodeData, member string) any {
 	return d.Value(member)
 }
 
-// list is a member that should be an array; some registries send the only
-// element alone.
+// list is a member that should be an array; some registries send the only element alone.
 func list(v any) []any {
 	if all, ok := v.([]any); ok || v == nil {
 		return all
@@ -170,8 +169,7 @@ func property(card any, name string, depth int) string {
 	return ""
 }
 
-// event is the time of the first event with one of the actions, in lower case, and
-// a date that can be read.
+// event is the time of the first event with one of the actions and a date that can be read.
 func event(events []rdap.Event, actions ...string) *string {
 	for _, e := range events {
 		if t := date(e.Date); t != "" && slices.Contains(actions, strings.ToLower(strings.TrimSpace(e.Action))) {
