@@ -267,9 +267,9 @@ func TestHandshakes(t *testing.T) {
 			c.change(cfg)
 			secure := tls.Server(conn, cfg)
 			if secure.Handshake() == nil && secure.ConnectionState().ServerName == name {
-				b := make([]byte, 1<<10)
-				if n, _ := secure.Read(b); n > 0 && string(b[:n]) != request { // it is in one record
-					t.Errorf("request %q, want %q", b[:n], request)
+				got := make([]byte, len(request))
+				if _, err := io.ReadFull(secure, got); err == nil && string(got) != request {
+					t.Errorf("request %q, want %q", got, request)
 				}
 				io.WriteString(secure, "HTTP/1.1 200 OK\r\n\r\n")
 			}

@@ -183,21 +183,12 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// What a cut leaves of a message is in TestFlight.
+// A TLS 1.3 message begins with a context. What a cut leaves of a message is in TestFlight.
 func TestFirstCertificate(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		version    uint16
-		body, want string
-	}{
-		{tls.VersionTLS12, "000004" + "000002dead", ""}, // longer than the list
-		{tls.VersionTLS12, "000003" + "000000", ""},
-		{tls.VersionTLS13, "02aaaa" + "000007" + "000002dead" + "0000", "dead"},
-		{tls.VersionTLS13, "ff" + "000007" + "000002dead" + "0000", ""},
-	} {
-		leaf := firstCertificate(unhex(c.body), c.version)
-		if got := hex.EncodeToString(leaf); got != c.want || (leaf == nil) != (got == "") {
-			t.Errorf("%x %s: %s, want %s", c.version, c.body, got, c.want)
+	for body, want := range map[string]string{"02aaaa000007000002dead0000": "dead", "ff000007000002dead0000": ""} {
+		if got := hex.EncodeToString(firstCertificate(unhex(body), tls.VersionTLS13)); got != want {
+			t.Errorf("%s: %s, want %s", body, got, want)
 		}
 	}
 }
@@ -430,20 +421,22 @@ func TestPeers(t *testing.T) {
 		"late garbage":                {later(func(c net.Conn) { c.Write(bytes.Repeat([]byte{0xff}, 1<<16)) }), tls12, 1},
 
 		// No certificate came.
-		"HTTP":                {hangUp("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"), noTLS, 1},
-		"close":               {hangUp(""), failed + narrow, 3},
-		"reset":               {func(c net.Conn) { c.Read(make([]byte, 1)); reset(c) }, failed + narrow, 3},
-		"alert":               {script([]byte{21, 3, 1, 0, 2, 2, 40}), alert, 3},
-		"alert for the name":  {script([]byte{21, 3, 1, 0, 2, 2, 112}), nameAlert, 1},
-		"record too long":     {script([]byte{22, 3, 3, 0xff, 0xff}), noTLS, 1},
-		"empty records":       {script(bytes.Repeat([]byte{22, 3, 3, 0, 0}, 1000), []byte{21, 3, 3, 0, 2, 2, 40}), failed + narrow, 3},
-		"no TLS certificate":  {handshakes([][]byte{{0x30, 3, 1, 1, 0xff}}, ecKey(), nil), unread, 1},
-		"message too large":   {hangUp(string([]byte{22, 3, 3, 0, 4, 2, 0xff, 0xff, 0xff})), failed + narrow, 3},
-		"no certificate":      {script(helloTLS12(), []byte{22, 3, 3, 0, 4, 14, 0, 0, 0}), failed, 1},
-		"nothing in common":   {handshakes(der, ecKey(), atMost(tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_GCM_SHA256)), alert, 3},
-		"endless message":     {endless([]byte{22, 3, 3, 0x40, 0}, make([]byte, 0x4000)), unread, 1},
-		"endless headers":     {endless(bytes.Repeat([]byte{22, 3, 3, 0, 1, 0}, 1000)), unread, 1},
-		"empty list, TLS 1.2": {script(helloTLS12(), []byte{22, 3, 3, 0, 7, 11, 0, 0, 3, 0, 0, 0}), failed, 1},
+		"HTTP":                 {hangUp("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"), noTLS, 1},
+		"close":                {hangUp(""), failed + narrow, 3},
+		"reset":                {func(c net.Conn) { c.Read(make([]byte, 1)); reset(c) }, failed + narrow, 3},
+		"alert":                {script([]byte{21, 3, 1, 0, 2, 2, 40}), alert, 3},
+		"alert for the name":   {script([]byte{21, 3, 1, 0, 2, 2, 112}), nameAlert, 1},
+		"record too long":      {script([]byte{22, 3, 3, 0xff, 0xff}), noTLS, 1},
+		"empty records":        {script(bytes.Repeat([]byte{22, 3, 3, 0, 0}, 1000), []byte{21, 3, 3, 0, 2, 2, 40}), failed + narrow, 3},
+		"no TLS certificate":   {handshakes([][]byte{{0x30, 3, 1, 1, 0xff}}, ecKey(), nil), unread, 1},
+		"message too large":    {hangUp(string([]byte{22, 3, 3, 0, 4, 2, 0xff, 0xff, 0xff})), failed + narrow, 3},
+		"no certificate":       {script(helloTLS12(), []byte{22, 3, 3, 0, 4, 14, 0, 0, 0}), failed, 1},
+		"nothing in common":    {handshakes(der, ecKey(), atMost(tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_GCM_SHA256)), alert, 3},
+		"endless message":      {endless([]byte{22, 3, 3, 0x40, 0}, make([]byte, 0x4000)), unread, 1},
+		"endless headers":      {endless(bytes.Repeat([]byte{22, 3, 3, 0, 1, 0}, 1000)), unread, 1},
+		"longer than its list": {script(helloTLS12(), []byte{22, 3, 3, 0, 12, 11, 0, 0, 8, 0, 0, 4, 0, 0, 2, 0xde, 0xad}), failed, 1},
+		"empty certificate":    {script(helloTLS12(), []byte{22, 3, 3, 0, 10, 11, 0, 0, 6, 0, 0, 3, 0, 0, 0}), failed, 1},
+		"empty list, TLS 1.2":  {script(helloTLS12(), []byte{22, 3, 3, 0, 7, 11, 0, 0, 3, 0, 0, 0}), failed, 1},
 	}, func(t *testing.T, c row) {
 		w := peer(t, c.serve)
 		r, conn, err := inspect(t, w)
