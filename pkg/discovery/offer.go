@@ -7,6 +7,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // maxBazaar bounds the bazaar extension in bytes of JSON. PAYMENT-REQUIRED
@@ -139,7 +140,7 @@ func ChallengeOf(window time.Duration, required x402.PaymentRequired, f *fault.E
 }
 
 func idempotencyOf(window time.Duration) Idempotency {
-	return Idempotency{Header: x402.HeaderKey, ReplaySeconds: seconds(x402.ReplayTime), DuplicateWindowSeconds: seconds(window)}
+	return Idempotency{Header: x402.HeaderKey, ReplaySeconds: seconds(ledger.KeptFor), DuplicateWindowSeconds: seconds(window)}
 }
 
 func seconds(d time.Duration) int { return int(d / time.Second) }

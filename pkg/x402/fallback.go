@@ -68,9 +68,13 @@ type Ask struct {
 	Took        time.Duration
 }
 
-// asksFirst names who is asked first about a payment that has no record yet.
+// asksFirst names who is asked first about a payment that has no record yet; nobody
+// where there is only one facilitator.
 func (f *Fallback) asksFirst() string {
-	if !f.primary.admits(f.Now(), false) && f.second.admits(f.Now(), false) {
+	switch {
+	case f == nil:
+		return ""
+	case !f.primary.admits(f.Now(), false) && f.second.admits(f.Now(), false):
 		return f.Name
 	}
 	return f.Primary

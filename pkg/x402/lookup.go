@@ -36,7 +36,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, settled *ledger.Re
 	}
 	writing.Wait()
 	// The lookup has ended, so that what the request counts as is known.
-	a.dues.close(ctx, reply.Silent || f != nil && f.IsSilence())
+	a.close(ctx, reply.Silent || f != nil && f.IsSilence())
 	paid := success(*proof)
 	if !a.wrote(ctx, "settlement not recorded", err) && errors.Is(err, ledger.ErrLost) {
 		// The receipt is on record, and another attempt has the lease: the next

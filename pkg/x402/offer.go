@@ -59,15 +59,13 @@ func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, er
 	if len(required.Accepts) != 1 {
 		return nil, fmt.Errorf("an offer has one way to pay, not %d", len(required.Accepts))
 	}
-	o := &Offer{required: required}
-	if err := o.readTerms(required.Accepts[0]); err != nil {
-		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
-	}
-	o.infos = map[string][]object{}
+	o := &Offer{required: required, infos: map[string][]object{}}
+	err := o.readTerms(required.Accepts[0])
 	for _, r := range append([]PaymentRequired{required}, siblings...) {
-		if err := o.readExtensions(r.Extensions); err != nil {
-			return nil, fmt.Errorf("offer for %s: %w", r.Resource.URL, err)
-		}
+		err = errors.Join(err, o.readExtensions(r.Extensions))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
 	}
 	// The facilitator lists the operation by the offer's own bazaar extension.
 	// A payment's name is between the payer and this server: a facilitator

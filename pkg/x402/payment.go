@@ -152,7 +152,7 @@ func purchaseKey(headers []string, p *Payment) (string, error) {
 	if len(key) >= 2 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
 		key = key[1 : len(key)-1]
 	}
-	if len(headers) > 1 || key == "" || len(key) > 255 || !printable.ASCII(key) || strings.Contains(key, " ") {
+	if len(headers) > 1 || !visible(key, 255) {
 		return "", fault.New(fault.InvalidIdempotencyKey, errors.New("the header Idempotency-Key must have 1 to 255 visible ASCII characters, and be sent once"))
 	}
 	return key, nil
@@ -190,10 +190,15 @@ const longestToken = 64
 // missing or malformed is not an error; it only proves nothing.
 func (p *Payment) token() string {
 	token, _ := p.info(ExtensionToken)["token"].(string)
-	if token == "" || len(token) > longestToken || !printable.ASCII(token) || strings.Contains(token, " ") {
+	if !visible(token, longestToken) {
 		return ""
 	}
 	return token
+}
+
+// visible says whether a text has 1 to most characters of ASCII, and no space.
+func visible(s string, most int) bool {
+	return s != "" && len(s) <= most && printable.ASCII(s) && !strings.Contains(s, " ")
 }
 
 // exact is the authorization with its signature, and nothing else of the
@@ -239,17 +244,12 @@ func decodeHex(s string, least, most int) ([]byte, error) {
 // ParseUint256 reads a decimal uint256 in its only canonical spelling.
 func ParseUint256(s string) (*big.Int, error) {
 	const mostDigits = 78 // of 2^256-1
-	if s == "" || len(s) > mostDigits || strings.Trim(s, "0123456789") != "" {
-		return nil, errors.New("must be a decimal uint256")
+	if len(s) <= mostDigits {
+		if n, ok := new(big.Int).SetString(s, 10); ok && n.Sign() >= 0 && n.BitLen() <= 256 && n.String() == s {
+			return n, nil
+		}
 	}
-	if len(s) > 1 && s[0] == '0' {
-		return nil, errors.New("must not have leading zeros")
-	}
-	n, _ := new(big.Int).SetString(s, 10)
-	if n.BitLen() > 256 {
-		return nil, errors.New("is larger than a uint256")
-	}
-	return n, nil
+	return nil, errors.New("must be a decimal uint256 without leading zeros")
 }
 
 // excerpt quotes what a client sent, in 40 characters of ASCII at most, so that a

@@ -211,7 +211,8 @@ func (a *attempt) resume(ctx context.Context, r ledger.Record) (*attempt, ledger
 	b := *a
 	b.claim = ledger.Payment{Key: r.Key, AuthDigest: r.AuthDigest, Terms: r.Terms, Asks: a.claim.Asks}
 	b.resend, b.trace.Purchase = true, "joined"
-	if err := unmarshalTerms(r, &b.terms); err != nil {
+	var err error
+	if b.terms, err = termsOf(r); err != nil {
 		return nil, ledger.Claim{}, err
 	}
 	c, err := a.gate.Ledger.Resume(ctx, r, a.claim.Asks, a.lease())

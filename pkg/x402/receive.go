@@ -173,33 +173,19 @@ func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
 	return r.Ledger.Begin(ctx, key, min(from, next), next)
 }
 
-// match compares one transfer with the ledger. early says that it is from before the
-// cursor was made: then it counts only if it is of a record. A record that cannot be read
-// hides no later transfer.
+// match compares one transfer with the ledger, and counts it. early says that it is from
+// before the cursor was made: then it counts only if it is of a record. A record that
+// cannot be read hides no later transfer.
 func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	key := ledger.Key(r.Terms.Network, strings.ToLower(r.Terms.Asset), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
-	result, err := r.testify(ctx, key, t, early)
-	attention := ""
-	switch {
-	case errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal):
-		r.Unmatched++
-		attention = "a transfer whose record cannot be read"
-	case err != nil:
-		return err
-	case result == ignored:
-		return nil
-	case result == deposit:
-		r.Deposits++
-	case result == found:
-		r.Found++
-		attention = "a payment that was not known to be paid is paid"
-	case result == refundDue:
-		r.Unasked++
-		attention = "money came of which there is no record"
-	case result == forgotten:
-		r.Unmatched++
-		attention = "a transfer from before the ledger's memory"
+	number, attention, err := r.testify(ctx, key, t, early)
+	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal) {
+		number, attention, err = &r.Unmatched, "a transfer whose record cannot be read", nil
 	}
+	if err != nil || number == nil {
+		return err
+	}
+	*number++
 	r.Received++
 	if attention != "" && r.Found+r.Unasked+r.Unmatched <= maxUnmatched {
 		r.Log.WarnContext(ctx, attention, "key", key, "transaction", t.Transaction, "amount", t.Value.String())
@@ -207,43 +193,33 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	return nil
 }
 
-// testimony is what a transfer says of the ledger.
-type testimony int
-
-const (
-	known     testimony = iota // its record was known to be paid, or paid back
-	found                      // its record was not known to be paid, and the answer is owed now
-	refundDue                  // there was no record, or one whose answer nobody is owed
-	// No record is made of these.
-	ignored   // older than the first cursor
-	deposit   // no payment: without an authorization, or of less than any price
-	forgotten // too old to be recorded
-)
-
-// testify records a transfer. No record is made of one that is early, small or too old.
-func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (testimony, error) {
-	var unrecorded testimony
+// testify records a transfer, but not in place of a record one that is early, no payment
+// (made without an authorization, or of less than any price), or too old. It returns the
+// number that counts it, nil for none, and what an operator has to be told of it.
+func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (number *int, attention string, err error) {
 	authorized := t.Authorized && t.Value.Sign() > 0
+	unrecorded := true
 	switch {
 	case early:
-		unrecorded = ignored
 	case !authorized || r.Cheapest != nil && t.Value.Cmp(r.Cheapest) < 0:
-		unrecorded = deposit
+		number = &r.Deposits
 	case t.Time.Before(r.Now().Add(-oldestTransfer)):
-		unrecorded = forgotten
+		number, attention = &r.Unmatched, "a transfer from before the ledger's memory"
+	default:
+		unrecorded = false
 	}
-	if unrecorded != 0 {
-		if !authorized {
-			return unrecorded, nil
-		}
+	if unrecorded && !authorized {
+		return number, attention, nil
+	}
+	if unrecorded {
 		if record, err := r.Ledger.Fetch(ctx, key); err != nil || record == nil || !paidBy(*record, t) {
-			return unrecorded, err
+			return number, attention, err
 		}
 	}
 	// What a refund of a transfer without a record needs.
 	terms, err := json.Marshal(Requirements{Scheme: Scheme, Network: r.Terms.Network, Amount: t.Value.String(), Asset: r.Terms.Asset, PayTo: t.To.Checksum()})
 	if err != nil {
-		return 0, err
+		return nil, "", err
 	}
 	record, written, err := r.Ledger.Testify(ctx, ledger.Witness{
 		Key: key, Terms: terms, At: t.Time,
@@ -251,17 +227,17 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 		Of:      func(record ledger.Record) bool { return paidBy(record, t) },
 	})
 	switch {
-	case err != nil || !written:
-		return known, err
+	case err != nil || !written: // it was known to be paid, or paid back
+		return new(int), "", err
 	case ledger.Spent(*record, r.Now()):
-		return refundDue, nil
+		return &r.Unasked, "money came of which there is no record", nil
 	}
-	return found, nil
+	return &r.Found, "a payment that was not known to be paid is paid", nil
 }
 
 // paidBy says whether a transfer has the amount and payee of a record. The payer
 // chooses the nonce, so another authorization can have the same one.
 func paidBy(r ledger.Record, t Transfer) bool {
-	var terms Requirements
-	return unmarshalTerms(r, &terms) == nil && terms.Amount == t.Value.String() && strings.EqualFold(terms.PayTo, t.To.String())
+	terms, err := termsOf(r)
+	return err == nil && terms.Amount == t.Value.String() && strings.EqualFold(terms.PayTo, t.To.String())
 }

@@ -100,18 +100,14 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	}
 	settling, cancel := c.share(ctx, quarters)
 	defer cancel()
-	var broken error
-	var once sync.Once
-	receive := func() {
-		once.Do(func() {
-			ctx, cancel := c.share(ctx, 2)
-			defer cancel()
-			broken = r.receive(ctx)
-		})
-	}
+	receive := sync.OnceValue(func() error {
+		ctx, cancel := c.share(ctx, 2)
+		defer cancel()
+		return r.receive(ctx)
+	})
 	open, owed := c.walk(ctx, func(record ledger.Record) error {
 		if timeUp(settling) { // what is left of this list is only counted
-			receive()
+			_ = receive()
 		}
 		number, err := r.one(ctx, settling, record)
 		if err == nil {
@@ -119,11 +115,11 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 			r.Listed++
 		}
 		return err
-	}, func(record ledger.Record) error { return r.owes(ctx, record) }, receive)
+	}, func(record ledger.Record) error { return r.owes(ctx, record) }, func() { _ = receive() })
 	r.Listed += open.gone + open.failed + open.left
 	r.Skipped, r.Failed, r.Left = r.Skipped+open.gone, open.failed, r.Left+open.left
 	r.Uncounted, r.Unfinished = owed.failed+owed.left, !open.whole || !owed.whole || open.left > 0
-	return r.Summary, errors.Join(open.err, broken, owed.err)
+	return r.Summary, errors.Join(open.err, receive(), owed.err)
 }
 
 // run is one run on its way.
@@ -153,8 +149,7 @@ func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, er
 	case timeUp(settling) || r.judged == maxJudged:
 		return &r.Left, nil
 	}
-	var terms Requirements
-	if r.Terms.of(record) && unmarshalTerms(record, &terms) == nil {
+	if terms, err := termsOf(record); err == nil && r.Terms.of(record) {
 		r.note(terms.PayTo)
 	}
 	if !r.Ledger.Sleeping(record) {

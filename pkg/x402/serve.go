@@ -1,12 +1,10 @@
 package x402
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
-	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -21,10 +19,10 @@ import (
 func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), r.Deadline)
 	defer cancel()
-	a := &attempt{gate: g, request: r, dues: &dues{log: g.Log}, trace: &Trace{}}
+	a := &attempt{gate: g, request: r, dues: &dues{}, trace: &Trace{}}
 	out := &Outcome{}
 	defer func() {
-		a.dues.close(ctx, a.dues.doubted || a.dues.worked && out.Status == http.StatusPaymentRequired)
+		a.close(ctx, a.dues.doubted || a.dues.worked && out.Status == http.StatusPaymentRequired)
 		a.dues.closing.Wait()
 	}()
 	out = a.serve(ctx)
@@ -55,7 +53,6 @@ type attempt struct {
 // dues are what a request has opened and must close: the count of its Meter and its
 // slot. Both are closed once, concurrently with its last write if it looks up.
 type dues struct {
-	log   *slog.Logger
 	meter Meter // nil when there is none, or it is closed
 	slot  Slot  // nil when there is none, or it is released
 	// worked says that a payment was claimed, or a facilitator or the chain asked: not
@@ -68,19 +65,18 @@ type dues struct {
 }
 
 // close begins to close what is open.
-func (d *dues) close(ctx context.Context, atFault bool) {
-	meter, slot := d.meter, d.slot
-	d.meter, d.slot = nil, nil
-	if meter != nil {
-		d.closing.Go(func() { meter.Close(ctx, atFault) })
+func (a *attempt) close(ctx context.Context, atFault bool) {
+	if m := a.dues.meter; m != nil {
+		a.dues.closing.Go(func() { m.Close(ctx, atFault) })
 	}
-	if slot != nil {
-		d.closing.Go(func() {
-			if err := slot.Release(ctx); err != nil { // it expires by itself
-				d.log.WarnContext(ctx, "slot not released", "error", err)
+	if s := a.dues.slot; s != nil {
+		a.dues.closing.Go(func() {
+			if err := s.Release(ctx); err != nil { // it expires by itself
+				a.gate.Log.WarnContext(ctx, "slot not released", "error", err)
 			}
 		})
 	}
+	a.dues.meter, a.dues.slot = nil, nil
 }
 
 func (a *attempt) serve(ctx context.Context) *Outcome {
@@ -139,9 +135,7 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 		Payload:     p.stored(),
 		Recovered:   err == nil,
 	}
-	if f := a.gate.Fallback; f != nil {
-		a.claim.Asks = f.asksFirst()
-	}
+	a.claim.Asks = a.gate.Fallback.asksFirst()
 	if t := p.token(); t != "" {
 		a.claim.Token = digestOf(t) // only the digest is stored, and neither is logged
 	}
@@ -198,13 +192,11 @@ func (a *attempt) judge(ctx context.Context, mismatch error, used bool) *Outcome
 
 // adopt makes the terms in the record those that the payment is judged by.
 func (a *attempt) adopt(r ledger.Record) *Outcome {
-	if bytes.Equal(r.Terms, a.claim.Terms) {
-		return nil
-	}
-	if err := unmarshalTerms(r, &a.terms); err != nil {
+	terms, err := termsOf(r)
+	if err != nil {
 		return ledgerFault(err, nil)
 	}
-	a.claim.Terms = r.Terms
+	a.terms, a.claim.Terms = terms, r.Terms
 	return nil
 }
 

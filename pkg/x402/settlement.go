@@ -140,8 +140,8 @@ type Finding struct {
 // QuestionOf is what to ask about a record. It is made from the record's key and
 // the terms that the payment was judged by. Its error is ledger.ErrCorrupt.
 func QuestionOf(r ledger.Record) (Question, error) {
-	var terms Requirements
-	if err := unmarshalTerms(r, &terms); err != nil {
+	terms, err := termsOf(r)
+	if err != nil {
 		return Question{}, err
 	}
 	parts := strings.Split(r.Key, "|")
@@ -160,9 +160,10 @@ func QuestionOf(r ledger.Record) (Question, error) {
 	return q, nil
 }
 
-func unmarshalTerms(r ledger.Record, terms *Requirements) error {
-	if err := json.Unmarshal(r.Terms, terms); err != nil {
-		return fmt.Errorf("%w: terms: %w", ledger.ErrCorrupt, err)
+// termsOf are the terms that the payment of a record was judged by.
+func termsOf(r ledger.Record) (terms Requirements, err error) {
+	if err = json.Unmarshal(r.Terms, &terms); err != nil {
+		err = fmt.Errorf("%w: terms: %w", ledger.ErrCorrupt, err)
 	}
-	return nil
+	return terms, err
 }

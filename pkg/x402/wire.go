@@ -5,7 +5,6 @@ import (
 	"maps"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // The constants of the protocol (x402 specification v2).
@@ -28,10 +27,6 @@ const (
 	ExtensionReceipt = "offer-receipt"
 	FormatJWS        = "jws"
 )
-
-// ReplayTime is how long the answer of a purchase that has a key is replayed to
-// any later payment with that key.
-const ReplayTime = ledger.KeptFor
 
 // The headers of a payment (x402 version 2), and of the answer that it bought.
 const (
@@ -181,12 +176,10 @@ func USDC() Terms {
 // KnownNetwork is what people, wallets and operators need to know about a
 // network. Payments need none of it.
 type KnownNetwork struct {
-	Name     string
-	Explorer string // of transactions and accounts
-	// PublicNode is the JSON-RPC node that the network's operator runs for
-	// everybody.
-	PublicNode string
-	Test       bool // its money is worth nothing
+	Name       string
+	Explorer   string // of transactions and accounts
+	PublicNode string // the JSON-RPC node that the network's operator runs for everybody
+	Test       bool   // its money is worth nothing
 }
 
 // Network is what is known about a CAIP-2 network; the zero value for one that
