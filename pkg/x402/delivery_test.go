@@ -85,7 +85,7 @@ func TestReceipts(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *harness) {
 				signs := newReceipts(t)
 				signs.err = c.broken
-				b.withWindow(nil, signs)
+				b.window, b.receipts = duplicateWindow, signs
 				b.keys = []string{"purchase"}
 				b.reply = c.answer
 				first := b.sign(nil)
@@ -168,7 +168,7 @@ func TestBundleOwes(t *testing.T) {
 	} {
 		within(t, nil, func(t *testing.T, b *harness) {
 			signs, receipts := newReceipts(t), map[string]string{} // by answer
-			b.withWindow(nil, signs)
+			b.window, b.receipts = duplicateWindow, signs
 			b.keys = []string{"bundle"}
 			var now run
 			b.reply = func(n int32) (x402.Reply, error) {

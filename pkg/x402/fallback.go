@@ -68,18 +68,6 @@ type Ask struct {
 	Took        time.Duration
 }
 
-// asksFirst names who is asked first about a payment that has no record yet; nobody
-// where there is only one facilitator.
-func (f *Fallback) asksFirst() string {
-	switch {
-	case f == nil:
-		return ""
-	case !f.primary.admits(f.Now(), false) && f.second.admits(f.Now(), false):
-		return f.Name
-	}
-	return f.Primary
-}
-
 // verification is what the primary says about the payment's signature, or the fallback
 // where the primary gave no verdict. A reason about the payer is final.
 func (a *attempt) verification(ctx context.Context) Verification {

@@ -62,15 +62,14 @@ func TestCorruptRecords(t *testing.T) {
 		})
 	}
 	within(t, nil, func(t *testing.T, b *harness) {
-		seen := &fakeEvidence{f: x402.Finding{Verdict: x402.NeverPaid}}
-		b.withParts(nil, seen)
+		b.chain = shows(x402.NeverPaid)
 		b.settle = settles(x402.Settlement{Class: x402.NotSent})
 		h := b.sign(nil)
 		b.expect("not sent", b.ask(h, "GET /a"), 503, fault.FacilitatorUnavailable, "false", true, false)
 		b.rewrite(h, func(r *ledger.Record) { r.Terms = json.RawMessage(`{"amount":"-5"}`) })
 		b.settle = settles(x402.Settlement{Class: x402.Unknown})
 		b.expect("doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
-		if len(seen.asked) != 0 {
+		if len(b.questions) != 0 {
 			t.Error("the chain was asked")
 		}
 	})
@@ -90,7 +89,7 @@ func TestNoTime(t *testing.T) {
 		{27 * time.Second, time.Minute, true, false},
 	} {
 		within(t, nil, func(t *testing.T, b *harness) {
-			b.withParts(&countedSlots{late: c.late}, nil)
+			b.slots = &countedSlots{late: c.late}
 			b.given = c.given
 			out := b.ask(b.sign(nil), "GET /a")
 			if !c.sent {
@@ -108,12 +107,11 @@ func TestNoTime(t *testing.T) {
 // where 4 s are left for the chain, 8 s for the lookup and 2 s for the writes.
 func TestBudgetOfEachCall(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
-		seen := &fakeEvidence{}
-		b.withParts(nil, seen)
+		b.chain = shows(x402.CannotTell)
 		b.verify = x402.Verification{Valid: true}
 		b.work = func(ctx context.Context, _ int) ([]byte, error) {
-			if had := left(ctx); had != 8*time.Second {
-				t.Errorf("the lookup has %s, want 8 s", had)
+			if until, _ := ctx.Deadline(); time.Until(until) != 8*time.Second {
+				t.Errorf("the lookup has %s, want 8 s", time.Until(until))
 			}
 			return []byte("{}"), nil
 		}
@@ -130,10 +128,10 @@ func TestBudgetOfEachCall(t *testing.T) {
 			<-ctx.Done()
 			return x402.Settlement{Class: x402.Unknown}
 		}
-		seen.f = x402.Finding{Verdict: x402.Paid, Transaction: tx}
+		b.chain = shows(x402.Paid)
 		b.expect("in doubt, at the last moment", b.ask(h, "GET /a"), 200, "", "true", false, true)
-		if got := fmt.Sprint(b.verifying, b.settling, seen.left); got != "[3s] [15s 13s] [4s 4s]" {
-			t.Errorf("verify, settle, chain: %s", got)
+		if got := fmt.Sprint(b.left); got != "[3s 15s 4s 13s 4s]" {
+			t.Errorf("verify, and settle and chain twice: %s", got)
 		}
 	})
 }
@@ -147,14 +145,13 @@ func TestChainWithLittleTime(t *testing.T) {
 		time.Minute:                               "[]",
 	} {
 		within(t, nil, func(t *testing.T, b *harness) {
-			seen := &fakeEvidence{f: x402.Finding{Verdict: x402.StillOpen}}
-			b.withParts(nil, seen)
+			b.chain = shows(x402.StillOpen)
 			b.settle = func(context.Context, int) x402.Settlement {
 				time.Sleep(late)
 				return x402.Settlement{Class: x402.Unknown}
 			}
 			b.expect("unknown", b.ask(b.sign(nil), "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
-			if got := fmt.Sprint(seen.left); got != want {
+			if got := fmt.Sprint(b.left[1:]); got != want {
 				t.Errorf("settled after %s: the chain had %s, want %s", late, got, want)
 			}
 		})
@@ -166,7 +163,7 @@ func TestChainWithLittleTime(t *testing.T) {
 func TestSlots(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		r := &countedSlots{full: fault.New(fault.Overloaded, nil)}
-		b.withParts(r, nil)
+		b.slots = r
 		h := b.sign(nil)
 		b.expect("full", b.ask(h, "GET /a"), 503, fault.Overloaded, "false", true, false)
 		b.expectCalls("full", 0, 0)

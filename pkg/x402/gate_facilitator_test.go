@@ -70,15 +70,14 @@ func TestContractWallets(t *testing.T) {
 // but is not said to be unpaid either: the scan of the chain finds its money.
 func TestContractWalletPaidByAThirdParty(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
-		seen := &fakeEvidence{f: x402.Finding{Verdict: x402.Paid, Transaction: tx}}
 		b.verify = x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
 		for range 2 { // without a chain, and with one, which is not asked
 			out := b.ask(b.sign(contractPayer), "GET /a")
 			b.expect("never seen", out, 402, fault.PaymentRequired, "null", false, false)
-			if out.Trace.Unrecorded || b.writes() != 0 || len(seen.asked) != 0 {
+			if out.Trace.Unrecorded || b.writes() != 0 || len(b.questions) != 0 {
 				t.Errorf("unrecorded %t, %d writes", out.Trace.Unrecorded, b.writes())
 			}
-			b.withParts(nil, seen)
+			b.chain = shows(x402.Paid)
 		}
 	})
 }
@@ -99,7 +98,6 @@ func TestOneAuthorizationIsSentAsTheSameBytes(t *testing.T) {
 			plain := b.sign(change)
 			for i, header := range []string{plain, disguised(plain)} {
 				b.store, b.sent, b.shown = ledgertest.NewFaulty(b.t, &ledgertest.Memory{}, nil), nil, nil
-				b.build(func(*x402.Gate) {})
 				b.verify = x402.Verification{Valid: true}
 				b.ask(header, "GET /a")
 				sent[i] = append(b.shown, b.sent...)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,7 +28,6 @@ import (
 // fake and passes only when everybody waits.
 type harness struct {
 	t      *testing.T
-	gate   *x402.Gate
 	store  *ledgertest.Faulty
 	offer  *x402.Offer
 	wallet *x402test.Wallet
@@ -37,19 +37,26 @@ type harness struct {
 	window time.Duration   // x402.Request.Window
 	anew   bool            // x402.Job.NoImplicitRetry: each request is another purchase
 	client context.Context // of the requests; nil does not end
-	// meter counts the requests; nil counts nothing.
-	meter x402.Meter
 
-	// What the facilitator does, and what it saw.
-	settle  func(ctx context.Context, n int) x402.Settlement
-	verify  x402.Verification
-	settles []x402.Requirements
-	// sent are the payments that it was sent to settle, and shown those to verify.
+	// Parts of the Gate; nil is none.
+	meter    x402.Meter
+	slots    x402.Slots
+	receipts x402.Receipts
+	two      *x402.Fallback
+	chain    func() x402.Finding
+
+	// What the facilitators do.
+	settle, fallback       func(ctx context.Context, n int) x402.Settlement
+	verify, fallbackVerify x402.Verification
+	onVerify               func() // called while a signature is looked at
+	// What they saw: the payments that they were sent to settle, and under which terms, and
+	// those that they were shown to verify.
 	sent, shown []x402.Payload
-	// settling and verifying are what its calls had left.
-	settling, verifying []time.Duration
-	// onVerify is called while the facilitator looks at a signature.
-	onVerify func()
+	settles     []x402.Requirements
+	questions   []x402.Question // that the chain was asked
+	asked       string          // who was called: "p" is the facilitator, "f" the fallback, "c" the chain
+	left        []time.Duration // that each of these calls had
+
 	// What the work does, and how often it ran.
 	work  func(ctx context.Context, n int) ([]byte, error)
 	reply func(n int32) (x402.Reply, error) // replaces work, for a bundle
@@ -62,25 +69,85 @@ const tx = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9"
 
 func moved() x402.Settlement { return x402.Settlement{Class: x402.Moved, Transaction: tx} }
 
-func (b *harness) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
-	b.mu.Lock()
-	b.sent, b.settling = append(b.sent, p), append(b.settling, left(ctx))
-	b.settles = append(b.settles, r)
-	n := len(b.settles)
-	b.mu.Unlock()
-	return b.settle(ctx, n)
+const primaryName, fallbackName = "primary.example", "fallback.example/x402"
+
+// facilitator is one of the facilitators of a harness.
+type facilitator struct {
+	*harness
+	name string
 }
 
-func (b *harness) Verify(ctx context.Context, p x402.Payload, _ x402.Requirements) x402.Verification {
-	b.mu.Lock()
-	b.shown, b.verifying = append(b.shown, p), append(b.verifying, left(ctx))
-	b.mu.Unlock()
-	if b.onVerify != nil {
-		b.onVerify()
+func (f facilitator) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
+	f.called(ctx, f.name)
+	f.mu.Lock()
+	f.sent, f.settles = append(f.sent, p), append(f.settles, r)
+	n := len(f.settles)
+	f.mu.Unlock()
+	if a := p.Payload.Authorization; f.two != nil {
+		r := must(f.store.Fetch(ctx, recordKey(strings.ToLower(a.From), a.Nonce)))
+		if !slices.Contains(r.Asked, f.name) || r.State != ledger.Settling {
+			f.t.Errorf("%s is asked, and the record, %s, names %v", f.name, r.State, r.Asked)
+		}
 	}
+	if f.name == fallbackName {
+		return f.fallback(ctx, n)
+	}
+	return f.settle(ctx, n)
+}
+
+func (f facilitator) Verify(ctx context.Context, p x402.Payload, _ x402.Requirements) x402.Verification {
+	f.called(ctx, f.name)
+	f.mu.Lock()
+	f.shown = append(f.shown, p)
+	f.mu.Unlock()
+	if f.onVerify != nil {
+		f.onVerify()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.name == fallbackName {
+		return f.fallbackVerify
+	}
+	return f.verify
+}
+
+// Find is the harness as the chain.
+func (b *harness) Find(ctx context.Context, q x402.Question) x402.Finding {
+	b.called(ctx, "chain")
+	b.questions = append(b.questions, q)
+	return b.chain()
+}
+
+// called notes a call, and the time until its deadline.
+func (b *harness) called(ctx context.Context, who string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.verify
+	b.asked += who[:1]
+	until, _ := ctx.Deadline()
+	b.left = append(b.left, time.Until(until))
+}
+
+// was returns who was called since the last time.
+func (b *harness) was() string {
+	asked := b.asked
+	b.asked = ""
+	return asked
+}
+
+// withFallback gives the Gate two facilitators, and what the chain shows; nil is no chain.
+func (b *harness) withFallback(shows func() x402.Finding) {
+	b.chain, b.fallback = shows, settles(moved())
+	b.restart()
+}
+
+// restart is another process with two facilitators: its breakers are new.
+func (b *harness) restart() {
+	b.two = &x402.Fallback{Facilitator: facilitator{b, fallbackName}, Primary: primaryName, Name: fallbackName, Now: time.Now}
+}
+
+// shows is a chain with a verdict on every payment.
+func shows(v x402.Verdict) func() x402.Finding {
+	return func() x402.Finding { return x402.Finding{Verdict: v, Transaction: tx, Reason: "cancelled"} }
 }
 
 func terms() x402.Terms {
@@ -114,18 +181,8 @@ func within(t *testing.T, decide ledgertest.Decide, test func(t *testing.T, b *h
 			work:   func(context.Context, int) ([]byte, error) { return []byte(`{"ok":true}`), nil },
 			store:  ledgertest.NewFaulty(t, &ledgertest.Memory{}, decide),
 		}
-		b.build(func(*x402.Gate) {})
 		test(t, b)
 	})
-}
-
-// build makes the Gate anew, of the harness and what change sets.
-func (b *harness) build(change func(*x402.Gate)) {
-	b.gate = &x402.Gate{
-		Ledger:      ledger.New(b.store, time.Now, func() string { return fmt.Sprint("w", b.ids.Add(1)) }),
-		Facilitator: b, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	}
-	change(b.gate)
 }
 
 func (b *harness) sign(change func(d *x402test.Draft)) string {
@@ -146,7 +203,14 @@ func (b *harness) ask(header, path string) x402.Outcome {
 }
 
 func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
-	return b.gate.Serve(cmp.Or(b.client, context.Background()), x402.Request{
+	gate := &x402.Gate{
+		Ledger:      ledger.New(b.store, time.Now, func() string { return fmt.Sprint("w", b.ids.Add(1)) }),
+		Facilitator: facilitator{b, primaryName}, Fallback: b.two, Slots: b.slots, Receipts: b.receipts, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	}
+	if b.chain != nil {
+		gate.Evidence = b
+	}
+	return gate.Serve(cmp.Or(b.client, context.Background()), x402.Request{
 		Signature: header, Offer: b.offer, Meter: b.meter, Arrived: time.Now(), Deadline: time.Now().Add(cmp.Or(b.given, 27*time.Second)), Keys: b.keys, Window: b.window,
 		Prepare: func() (x402.Job, error) {
 			if invalid != nil {
@@ -286,38 +350,14 @@ func (r *countedSlots) Release(context.Context) error {
 	return r.broken
 }
 
-// fakeEvidence is chain evidence with a fixed answer. It records the questions.
-type fakeEvidence struct {
-	f     x402.Finding
-	late  time.Duration // that it takes to answer
-	asked []x402.Question
-	left  []time.Duration // that each question had
-}
-
-func (s *fakeEvidence) Find(ctx context.Context, q x402.Question) x402.Finding {
-	s.asked, s.left = append(s.asked, q), append(s.left, left(ctx))
-	time.Sleep(s.late)
-	return s.f
-}
-
-// left is the time until the deadline of a call.
-func left(ctx context.Context) time.Duration {
-	d, ok := ctx.Deadline()
-	if !ok {
-		return 1000 * time.Hour
-	}
-	return time.Until(d)
-}
-
-// withParts builds the Gate with slots and chain evidence; nil is none.
-func (b *harness) withParts(s x402.Slots, e x402.Evidence) {
-	b.build(func(c *x402.Gate) { c.Slots, c.Evidence = s, e })
-}
-
 // key is where the ledger keeps a payment.
 func (b *harness) key(header string) string {
 	p := must(x402.DecodePayment(header))
-	return ledger.Key("eip155:8453", "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913", p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
+	return recordKey(p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
+}
+
+func recordKey(payer, nonce string) string {
+	return ledger.Key(terms().Network, strings.ToLower(terms().Asset), payer, nonce)
 }
 
 // rewrite changes a stored record without the ledger.

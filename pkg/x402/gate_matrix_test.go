@@ -25,12 +25,9 @@ type standing struct {
 // standings bring a payment into each stored state, and say what the record
 // says then of the charge.
 func standings() map[string]standing {
-	after := func(s x402.Settlement, seen *x402.Finding, failing bool) func(*harness, string) {
+	after := func(s x402.Settlement, seen func() x402.Finding, failing bool) func(*harness, string) {
 		return func(b *harness, h string) {
-			if seen != nil {
-				b.withParts(nil, &fakeEvidence{f: *seen})
-			}
-			b.settle = settles(s)
+			b.chain, b.settle = seen, settles(s)
 			if failing {
 				b.work = looksUp(lookup.DNSTimeout)
 			}
@@ -60,7 +57,7 @@ func standings() map[string]standing {
 		}},
 		"uncertain": {"null", after(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, nil, false)},
 		"refused":   {"false", after(x402.Settlement{Class: x402.Refused, Reason: "no"}, nil, false)},
-		"disproved": {"false", after(usedNonce(), &x402.Finding{Verdict: x402.NeverPaid, Reason: "cancelled"}, false)},
+		"disproved": {"false", after(usedNonce(), shows(x402.NeverPaid), false)},
 		"owed":      {"true", owed},
 		"spent":     {"true", func(b *harness, h string) { owed(b, h); time.Sleep(25 * time.Hour) }},
 		"redeemed":  {"true", after(moved(), nil, false)},

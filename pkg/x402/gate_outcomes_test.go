@@ -116,10 +116,8 @@ func TestSettlements(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *harness) {
-				chain := &fakeEvidence{}
-				if b.withParts(nil, nil); c.chain != nil {
-					chain.f = *c.chain
-					b.withParts(nil, chain)
+				if c.chain != nil {
+					b.chain = func() x402.Finding { return *c.chain }
 				}
 				b.settle = func(_ context.Context, n int) x402.Settlement { time.Sleep(c.late); return c.said[n-1] }
 				h := b.sign(func(d *x402test.Draft) {
@@ -149,10 +147,10 @@ func TestSettlements(t *testing.T) {
 				if c.status == 200 && (out.Receipt.Transaction == tx) == blind || c.wait == 0 && out.Trace.Class != last.Class.String() {
 					t.Errorf("receipt %+v, class %s", out.Receipt, out.Trace.Class)
 				}
-				if len(chain.asked) < c.asked || c.wait == 0 && len(chain.asked) > c.asked {
-					t.Fatalf("the chain was asked %d times", len(chain.asked))
+				if len(b.questions) < c.asked || c.wait == 0 && len(b.questions) > c.asked {
+					t.Fatalf("the chain was asked %d times", len(b.questions))
 				}
-				for _, q := range chain.asked {
+				for _, q := range b.questions {
 					sent := last.Class == x402.Unknown || len(c.said) > 1
 					if q.Sent != sent || q.Transaction != cmp.Or(last.Transaction, first.Transaction) {
 						t.Errorf("asked %+v", q)
@@ -198,7 +196,7 @@ func TestUnrecorded(t *testing.T) {
 		"unknown, recorded":          {said: lost(), status: 503, code: fault.SettlementUncertain},
 	} {
 		within(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, c.fails...), func(t *testing.T, b *harness) {
-			b.withParts(nil, &fakeEvidence{f: c.chain})
+			b.chain = func() x402.Finding { return c.chain }
 			b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), c.work }
 			h := b.sign(nil)
 			b.settle = func(context.Context, int) x402.Settlement {

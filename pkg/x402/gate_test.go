@@ -292,7 +292,7 @@ func TestNoTimeToLookUp(t *testing.T) {
 				return ledgertest.None
 			}, func(t *testing.T, b *harness) {
 				slots := &countedSlots{}
-				b.withParts(slots, nil)
+				b.slots = slots
 				b.work = looksUp(lookup.UpstreamUnavailable)
 				h := b.sign(nil)
 				for range before {

@@ -55,7 +55,7 @@ func TestMeter(t *testing.T) {
 	}
 	on := func(v x402.Verdict, s x402.Settlement) func(*harness) string {
 		return func(b *harness) string {
-			b.withParts(nil, &fakeEvidence{f: x402.Finding{Verdict: v, Transaction: tx}})
+			b.chain = shows(v)
 			return as(s)(b)
 		}
 	}
@@ -117,7 +117,7 @@ func TestMeter(t *testing.T) {
 			return b.sign(nil)
 		}, 200, "late, " + paidUp},
 		"no room": {func(b *harness) string {
-			b.withParts(&countedSlots{full: fault.New(fault.Overloaded, nil)}, nil)
+			b.slots = &countedSlots{full: fault.New(fault.Overloaded, nil)}
 			return b.sign(nil)
 		}, 503, paidUp},
 	} {
@@ -175,7 +175,7 @@ func TestBesideTheAnswer(t *testing.T) {
 			meets = func() { all.Done(); all.Wait() }
 			if capped {
 				all.Add(1)
-				b.withParts(&countedSlots{release: meets}, nil)
+				b.slots = &countedSlots{release: meets}
 			}
 			s := &fakeMeter{harness: b, close: meets}
 			b.meter = s

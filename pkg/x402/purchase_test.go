@@ -19,13 +19,6 @@ import (
 
 const duplicateWindow = 45 * time.Second
 
-// withWindow builds the Gate with a duplicate window, chain evidence and receipts; nil
-// is none.
-func (b *harness) withWindow(e x402.Evidence, r x402.Receipts) {
-	b.window = duplicateWindow
-	b.build(func(c *x402.Gate) { c.Evidence, c.Receipts = e, r })
-}
-
 // expectReplay checks an answer to being the one that an earlier payment bought.
 func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 	b.t.Helper()
@@ -40,7 +33,7 @@ func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 // payer, another key are separate purchases.
 func TestOnePurchaseOneCharge(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
-		b.withWindow(nil, nil)
+		b.window = duplicateWindow
 		var n atomic.Int32
 		b.work = func(context.Context, int) ([]byte, error) { return fmt.Appendf(nil, `{"n":%d}`, n.Add(1)), nil }
 		first := b.ask(b.sign(nil), "GET /a")
@@ -84,8 +77,7 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 // The state of the payment that owns a purchase, and the answer to a new signature
 // for the same purchase.
 func TestOwnerOfAPurchase(t *testing.T) {
-	never := x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
-	open := x402.Finding{Verdict: x402.StillOpen}
+	never, open, unseen := shows(x402.NeverPaid), shows(x402.StillOpen), shows(x402.CannotTell)
 	failing := func(b *harness) { b.work = looksUp(lookup.DNSTimeout) }
 	working := func(b *harness) { b.work = looksUp("") }
 	spend := func(b *harness, h string) {
@@ -97,8 +89,8 @@ func TestOwnerOfAPurchase(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		chain  *x402.Finding // when the first is sent, and
-		later  *x402.Finding // when the second comes; nil means no view of it
+		chain  func() x402.Finding // when the first is sent; nil: no view of it
+		later  func() x402.Finding // when the second comes
 		first  x402.Settlement
 		before func(b *harness)           // the first
 		after  func(b *harness, h string) // it
@@ -116,10 +108,10 @@ func TestOwnerOfAPurchase(t *testing.T) {
 	}{
 		{name: "in doubt, and it moves", first: lost(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
 		{name: "in doubt, and still in doubt", first: lost(), second: lost(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Uncertain},
-		{name: "in doubt, the chain saw it move", chain: &x402.Finding{}, later: &x402.Finding{Verdict: x402.Paid, Transaction: tx}, first: lost(), second: lost(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "in doubt, proven dead", chain: &x402.Finding{}, later: &never, first: lost(), second: lost(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 3, own: ledger.Refused, owner: ledger.Superseded},
-		{name: "in doubt past its window, open", chain: &x402.Finding{}, later: &open, first: lost(), wait: 5 * time.Minute, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Uncertain},
-		{name: "in doubt past its window, dead", chain: &x402.Finding{}, later: &never, first: lost(), wait: 5 * time.Minute, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
+		{name: "in doubt, the chain saw it move", chain: unseen, later: shows(x402.Paid), first: lost(), second: lost(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
+		{name: "in doubt, proven dead", chain: unseen, later: never, first: lost(), second: lost(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 3, own: ledger.Refused, owner: ledger.Superseded},
+		{name: "in doubt past its window, open", chain: unseen, later: open, first: lost(), wait: 5 * time.Minute, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Uncertain},
+		{name: "in doubt past its window, dead", chain: unseen, later: never, first: lost(), wait: 5 * time.Minute, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
 		{name: "in doubt past its window, nobody sees it", first: lost(), wait: time.Hour, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Uncertain},
 
 		{name: "refused, and refused again", first: declined(), wait: time.Second, second: declined(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 2, own: ledger.Refused, owner: ledger.Refused},
@@ -129,7 +121,7 @@ func TestOwnerOfAPurchase(t *testing.T) {
 		{name: "refused, and in doubt now", first: declined(), wait: time.Second, second: lost(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Uncertain},
 		{name: "refused past its window, blind, early", first: declined(), wait: 15 * time.Minute, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Refused},
 		{name: "refused past its window, blind", first: declined(), wait: 15*time.Minute + time.Second, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
-		{name: "refused past its window, the chain says open", chain: &x402.Finding{}, later: &open, first: declined(), wait: time.Hour, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Refused},
+		{name: "refused past its window, the chain says open", chain: unseen, later: open, first: declined(), wait: time.Hour, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Refused},
 		{name: "turned away, and turned away again", first: turned(), second: turned(), status: 503, code: fault.FacilitatorUnauthorized, charge: "false", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Refused},
 		{name: "turned away, and it moves now", first: turned(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
 		{name: "never sent", first: unreached(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
@@ -144,12 +136,7 @@ func TestOwnerOfAPurchase(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *harness) {
-				seen := &fakeEvidence{}
-				b.withWindow(nil, nil)
-				if c.chain != nil {
-					seen.f = *c.chain
-					b.withWindow(seen, nil)
-				}
+				b.window, b.chain = duplicateWindow, c.chain
 				if c.keyed {
 					b.keys = []string{"key"}
 				}
@@ -163,9 +150,7 @@ func TestOwnerOfAPurchase(t *testing.T) {
 					c.after(b, first)
 				}
 				time.Sleep(c.wait)
-				if c.later != nil {
-					seen.f = *c.later
-				}
+				b.chain = c.later
 				b.settle = settles(c.second)
 				second := b.sign(nil)
 				out := b.ask(second, "GET /a")
@@ -219,7 +204,7 @@ func TestPaymentIdentifier(t *testing.T) {
 // are one purchase.
 func TestPingIsBoughtAnew(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
-		b.withWindow(nil, nil)
+		b.window = duplicateWindow
 		b.anew = true
 		h := b.sign(nil)
 		b.expect("ping", b.ask(h, "GET /ping"), 200, "", "true", false, true)

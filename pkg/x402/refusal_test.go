@@ -16,7 +16,7 @@ import (
 // can execute. A new signature is told that a new key buys at once, and it does.
 func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
-		b.withWindow(&fakeEvidence{f: x402.Finding{Verdict: x402.StillOpen}}, nil)
+		b.window, b.chain = duplicateWindow, shows(x402.StillOpen)
 		bad := x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_signature", BadSignature: true}
 		b.settle = settles(bad, bad, moved())
 		b.ask(b.sign(nil), "GET /a")
@@ -44,7 +44,7 @@ func TestWithoutExtensions(t *testing.T) {
 	}{"with": {false, true, ""}, "without": {false, false, anew}, "without a purchase": {true, false, never}} {
 		t.Run(name, func(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *harness) {
-				b.withWindow(nil, nil)
+				b.window = duplicateWindow
 				b.anew = c.own
 				h := b.sign(func(d *x402test.Draft) {
 					if !c.token {

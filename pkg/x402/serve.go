@@ -135,7 +135,9 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 		Payload:     p.stored(),
 		Recovered:   err == nil,
 	}
-	a.claim.Asks = a.gate.Fallback.asksFirst()
+	if f := a.gate.Fallback; f != nil {
+		a.claim.Asks = f.Primary
+	}
 	if t := p.token(); t != "" {
 		a.claim.Token = digestOf(t) // only the digest is stored, and neither is logged
 	}
