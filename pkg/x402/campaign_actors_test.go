@@ -2,13 +2,11 @@ package x402_test
 
 import (
 	"context"
-	"encoding/json"
 	mathrand "math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -31,41 +29,7 @@ func newActors(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *actors {
 	if w.cursorBefore {
 		must(ledger.New(w.store, time.Now, c.ids()).Begin(context.Background(), cursorKey(addressOf(terms().PayTo)), 0, 0))
 	}
-	if w.nearlyUsedUp {
-		c.addNearlyUsedUp(w.authorizations[0])
-	}
 	return c
-}
-
-// addNearlyUsedUp begins a schedule with a payment whose answer is owed and that
-// has one lookup left. The ledger permits the fifth lookup twelve minutes after
-// the first, which random schedules would rarely reach while there are faults.
-func (c *actors) addNearlyUsedUp(a *authorization) {
-	w, paid := c.w, time.Now().Add(-13*time.Minute)
-	raw := must(json.Marshal(c.f.offer.Required("").Accepts[0]))
-	q := c.payerRequest(a, "GET /a")
-	key := q.key
-	if q.with == withExtensionID {
-		key = payerPaymentID
-	}
-	s := a.forms[form{w.ownKey, q.with}]
-	a.token = s.token
-	a.purchase = w.purchaseOf(key, q.path)
-	r := ledger.Record{
-		Key: a.key, Version: 9, WriteID: "worn", State: ledger.Settled, AuthDigest: a.digest, SigDigest: s.digest,
-		Request: q.path, Terms: raw, Token: a.token, Purchase: a.purchase, Attempt: 4, ValidBefore: a.validBefore,
-		Receipt: &ledger.Receipt{Transaction: a.tx, Payer: a.payload.Authorization.From, Network: terms().Network}, Transaction: a.tx,
-		Lookups: 4, LookupAt: paid.Add(2 * time.Minute), LastFault: &ledger.Failure{Code: string(lookup.DNSTimeout), Message: "slow"},
-		CreatedAt: paid, UpdatedAt: paid, SettledAt: paid,
-	}
-	item := ledger.Record{
-		Key: a.purchase, Version: 1, WriteID: "bought", State: ledger.Bought, Owner: a.key, AuthDigest: a.digest,
-		CreatedAt: paid, UpdatedAt: paid, ExpiresAt: paid.Add(35 * 24 * time.Hour),
-	}
-	must(w.store.keep(r))
-	must(w.store.keep(item))
-	w.execute(a, paid, paid, true)
-	a.lookupsBegun, a.settledAt, a.possibleSends = 4, paid, 1
 }
 
 func (c *actors) oneIn(n int) bool { return c.rng.IntN(n) == 0 }

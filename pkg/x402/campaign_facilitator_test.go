@@ -68,13 +68,7 @@ func (s fallbackFacilitator) Settle(ctx context.Context, pay x402.Payload, r x40
 func (p *process) settle(ctx context.Context, pay x402.Payload, r x402.Requirements, by string) x402.Settlement {
 	a := p.checkSend(pay, r, by)
 	s := p.settleWithFaults(ctx, a, by)
-	if p.w.brokenRule == "an unknown outcome is a refusal" && s.Class == x402.Unknown {
-		s.Class = x402.Refused
-	}
 	p.noteAnswer(a, by, s)
-	if p.w.brokenRule == "an unknown outcome at the primary counts as a rejection" && p.w.fallback && by == primaryName && s.Class == x402.Unknown {
-		s.Class, s.Code = x402.TurnedAway, fault.FacilitatorUnavailable
-	}
 	return s
 }
 
@@ -225,9 +219,7 @@ func (p *process) executeSettlement(a *authorization, late, refuses, nothing boo
 		// Facilitators check the window before anything else.
 		return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_authorization_valid_before", Expired: true}
 	case a.spent():
-		s := usedNonce()
-		s.NonceUsed = w.brokenRule != "a used nonce is a refusal" && (w.brokenRule != "without a chain, used in doubt is not paid" || w.chainVisible)
-		return s
+		return usedNonce()
 	case refuses:
 		return declined()
 	case late:
@@ -340,7 +332,6 @@ func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 	if class == x402.Refused && !inDoubt {
 		at.refusal = &s
 	}
-	p.pins = inDoubt && class == x402.Refused && w.brokenRule == "the fallback's refusal in doubt is on record"
 	if by == fallbackName && s.Class == x402.Moved && doubt && a.used {
 		w.observed("the fallback settled in doubt")
 	}

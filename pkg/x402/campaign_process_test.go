@@ -56,8 +56,7 @@ type process struct {
 	writes        int
 	sent, lookups int
 	lookEnded     time.Time
-	slots         int  // that it holds
-	pins          bool // the fallback refused in doubt, under a broken rule
+	slots         int // that it holds
 }
 
 // attempt is what a process has done about one authorization.
@@ -212,7 +211,7 @@ func (c *actors) gate(p *process) *x402.Gate {
 	gate := &x402.Gate{
 		Ledger: ledger.New(p, p.now, c.ids()), Facilitator: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
 	}
-	if c.w.slotCap > 0 && c.w.brokenRule != "work takes no slot" {
+	if c.w.slotCap > 0 {
 		gate.Slots = p
 	}
 	if c.w.chainVisible {
@@ -336,12 +335,6 @@ func (c *actors) reconcile(sees bool) {
 		Ledger: ledger.New(p, p.now, c.ids()), Index: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
 		Terms:    terms(),
 		Cheapest: big.NewInt(5000), Error: p.renderError,
-	}
-	switch c.w.brokenRule {
-	case "dust counts as money without a request":
-		reconciler.Cheapest = nil
-	case "the reconciler leaves silent targets alone":
-		reconciler.Error = nil
 	}
 	if sees {
 		reconciler.Evidence, reconciler.Scanner = p, p

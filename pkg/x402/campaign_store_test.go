@@ -93,15 +93,12 @@ func (p *process) Fetch(ctx context.Context, key string) (*ledger.Record, error)
 	return found, err
 }
 
-// noteRead remembers what is read, and returns it as changed by a broken rule.
+// noteRead remembers what is read, and returns it.
 func (p *process) noteRead(key string, r *ledger.Record) *ledger.Record {
 	switch a := p.w.authorizationOf(key); {
 	case a == nil || p.kind == asReconciler:
 	case a == p.pay:
 		p.readAt = time.Now()
-		if p.w.brokenRule == "known payments are judged by today's terms" {
-			return nil
-		}
 		p.readState = ""
 		if r != nil {
 			p.readState = r.State
@@ -109,45 +106,24 @@ func (p *process) noteRead(key string, r *ledger.Record) *ledger.Record {
 	case r != nil:
 		p.otherRead, p.otherVersion = a, r.Version
 	}
-	return p.applyBrokenRead(r)
+	return p.reads(r)
 }
 
 func (p *process) put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
 	w := p.w
 	defer w.lock()()
-	rule, first, held := w.brokenRule, r.Version == 1, w.store[r.Key]
-	a := w.authorizationOf(r.Key) // nil for a purchase
-	switch {
-	case rule == "nothing is written before sending" && first && r.State == ledger.Settling:
-		p.checkWrite(nil, r)
-		return &r, nil
-	case rule == "a purchase has no owner" && first && r.State == ledger.Bought:
-		p.of(w.authorizationOf(r.Owner)).opened = true
-		return &r, nil
-	}
+	first, held := r.Version == 1, w.store[r.Key]
 	if err := p.contextEnded(ctx, held, r); err != nil {
 		return nil, err
 	}
-	p.applyBrokenWrite(&r)
-	switch {
-	case first:
-	case rule == "write ids are not compared" && held != nil && held.WriteID == r.WriteID:
-		return nil, nil
-	case rule == "the owner's record is not closed before a takeover" && r.State == ledger.Superseded && a != p.pay,
-		rule == "a purchase that is there is not opened before a send" && r.State == ledger.Bought && held != nil && held.Owner == r.Owner,
-		rule == "evidence is not written without the lease" && r.State == ledger.Settled && r.Lookups == 0 && !p.of(a).claimed.IsZero() && a.leaseHolder != p:
-		return &r, nil
-	case rule != "" && held != nil && onlyRaised(*held, r):
+	if w.broken != nil && w.broken.write != nil {
+		w.broken.write(p, &r)
+	}
+	if w.broken != nil && !first && held != nil && onlyRaised(*held, r) {
 		// A broken rule changes what is read; that change must not be stored.
 		version, id := r.Version, r.WriteID
 		r = *held
 		r.Version, r.WriteID = version, id
-	}
-	if !first && (rule == "versions are not compared" || rule == "nothing is written before sending") {
-		r.Version = 1
-		if held != nil {
-			r.Version = held.Version + 1
-		}
 	}
 	stands, err := w.store.Put(ctx, r)
 	switch {
@@ -159,13 +135,12 @@ func (p *process) put(ctx context.Context, r ledger.Record) (*ledger.Record, err
 		p.readAt = time.Now()
 	}
 	if first && held != nil {
-		return p.applyBrokenRead(stands), nil
+		return p.reads(stands), nil
 	}
 	return stands, nil
 }
 
-// contextEnded fails a write whose context has ended and, under a broken rule, one after
-// the invocation's deadline. The Gate must write a verdict on a payment that this process
+// contextEnded fails a write whose context has ended. The Gate must write a verdict on a payment that this process
 // has claimed under a context that has not ended; a claim, a supersession and a write of a
 // purchase send nothing, and may fail.
 func (p *process) contextEnded(ctx context.Context, old *ledger.Record, r ledger.Record) error {
@@ -180,9 +155,6 @@ func (p *process) contextEnded(ctx context.Context, old *ledger.Record, r ledger
 	}
 	if verdict && time.Since(p.begun) > invocation {
 		p.w.observed("written after the deadline")
-		if p.w.brokenRule == "verdicts end with the invocation" {
-			return context.DeadlineExceeded
-		}
 	}
 	return nil
 }
@@ -291,9 +263,7 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	case <-ctx.Done():
 		return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, ctx.Err())
 	}
-	if p.await(); w.nearlyUsedUp {
-		p.pause(20)
-	}
+	p.await()
 	switch {
 	case p.drawFault(12), w.lookupsFail && p.chance(85):
 		if f := lookup.Fault(lookup.DNSTimeout, nil); w.silent {

@@ -47,10 +47,10 @@ var (
 // verdict, and what happens to a signature that cannot be verified any more.
 
 // schedule runs the schedule of one seed.
-func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, rule string, sum *campaignResult) {
+func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, broken *brokenRule, sum *campaignResult) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := mathrand.New(mathrand.NewPCG(seed, 1))
-		c := newActors(f, newWorld(f, rng, rpc, rule), rng, seed)
+		c := newActors(f, newWorld(f, rng, rpc, broken), rng, seed)
 		c.runWithFaults()
 		c.returnLate()
 		x := c.runWithoutFaults()
@@ -94,7 +94,7 @@ func raceDetector() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-func campaign(t *testing.T, f *fixture, n int, rpc bool, rule string, first uint64) *campaignResult {
+func campaign(t *testing.T, f *fixture, n int, rpc bool, broken *brokenRule, first uint64) *campaignResult {
 	if raceDetector() && !*campaignShow {
 		n /= 20
 	}
@@ -106,7 +106,7 @@ func campaign(t *testing.T, f *fixture, n int, rpc bool, rule string, first uint
 			t.Run("worker", func(t *testing.T) {
 				t.Parallel()
 				for i := next.Add(1) - 1; i < uint64(n); i = next.Add(1) - 1 {
-					schedule(t, f, first+i, rpc, rule, sum)
+					schedule(t, f, first+i, rpc, broken, sum)
 					if *campaignShow && i%10000 == 0 {
 						fmt.Printf("%d of %d schedules, %s\n", i, n, time.Since(begun).Round(time.Second))
 					}
@@ -124,7 +124,7 @@ func TestCampaign(t *testing.T) {
 	f := newFixture(t)
 	for _, rpc := range []bool{true, false} {
 		t.Run(fmt.Sprintf("chain evidence %v", rpc), func(t *testing.T) {
-			sum := campaign(t, f, *campaignN/2, rpc, "", *campaignSeed)
+			sum := campaign(t, f, *campaignN/2, rpc, nil, *campaignSeed)
 			for what, n := range sum.broken {
 				t.Errorf("%d schedules: %s (first seed %d)", n, what, sum.first[what])
 			}
@@ -143,11 +143,11 @@ func requiredEvents(rpc bool) []string {
 		"executed late", "executed after we hung up", "written after the deadline", "a write landed late",
 		"sent twice by the store's client", "thawed with a clock that had stood still", "evidence over a lost lease",
 		"a takeover stopped halfway", "a stranger's copy turned away once paid", "a conflict of names", "gone after a month",
-		"abandoned, and in no list yet", "closed with the silence of the target", "lied after the truth",
+		"abandoned, and in no list yet", "lied after the truth",
 		"the fallback settled in doubt", "the fallback refused in doubt",
 	}
 	if rpc {
-		return append(all, "the fallback reported a success that was none", "money without a request", "moved after the facilitator said no", "a transfer was read", "chain behind", "a node was passed over")
+		return append(all, "the fallback reported a success that was none", "money without a request", "moved after the facilitator said no", "a transfer was read", "chain behind")
 	}
 	return append(all, "stuck in doubt", "used in doubt counts as paid", "a superseded payment was found to be paid")
 }
@@ -236,7 +236,6 @@ func (w *world) unsettled() (open bool, until time.Time, movedRefused bool) {
 // what is owed or in doubt is still on its list.
 func (c *actors) checkLongAfter(x *patientClient) {
 	w := c.w
-	c.checkSilence(x)
 	if !c.oneIn(12) {
 		return
 	}

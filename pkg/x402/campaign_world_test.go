@@ -4,7 +4,6 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,7 +22,7 @@ type world struct {
 	mu           sync.Mutex
 	faultsOver   atomic.Bool // the phase without faults has begun
 	chainVisible bool        // the Gate has x402.Evidence
-	brokenRule   string      // the mutation under test, of TestCampaignDetects
+	broken       *brokenRule // of TestCampaignDetects; nil breaks none
 
 	// Settings, drawn once.
 	ownKey          bool           // the payer signs with a key; otherwise with a contract wallet
@@ -31,7 +30,6 @@ type world struct {
 	naming          purchaseNaming // how the payer's clients name a purchase
 	manyNames       bool           // they name it otherwise in many requests
 	window          time.Duration  // how long an answer over HTTP stands for a purchase without a key
-	nearlyUsedUp    bool           // the first payment was made before, and four of its lookups failed
 	deployAt        time.Time      // when price and payee change, zero for never
 	clockSkew       time.Duration  // the largest difference between two processes' clocks
 	lateInWindow    bool           // the first request comes near the end of the window
@@ -44,9 +42,7 @@ type world struct {
 	falseRefusals   bool           // the facilitator may refuse and move the money nevertheless
 	slotCap         int            // number of slots, 0 for no cap
 	cursorBefore    bool           // the reconciler has run before
-	crowd           int            // rows in the index that stand before all others
 	fallback        bool           // there is a second facilitator
-	nodes           int            // nodes of the chain, asked in order
 	primaryOutage   outage         // of the first facilitator
 	fallbackLies    bool           // the fallback lies about payments in doubt
 	lies            lies           // of the primary
@@ -54,8 +50,7 @@ type world struct {
 	// State.
 	slots          map[*process]time.Time
 	authorizations []*authorization
-	early          int // how many of them clients may use while there are faults
-	strays         []*stray
+	early          int       // how many of them clients may use while there are faults
 	cursorAt       time.Time // when the reconciler's first cursor was made
 	store          decodedStore
 	payer          string
@@ -145,10 +140,10 @@ const (
 	refusedUntil = 10 * time.Minute
 )
 
-func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, rule string) *world {
+func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, broken *brokenRule) *world {
 	one := func(n int) bool { return rng.IntN(n) == 0 }
 	w := &world{
-		chainVisible: rpc, brokenRule: rule, store: decodedStore{}, balance: initialBalance, payer: f.payer,
+		chainVisible: rpc, broken: broken, store: decodedStore{}, balance: initialBalance, payer: f.payer,
 		lateInWindow: one(8), lookupsFail: one(10), freezesInSettle: one(10), falseRefusals: one(12), slots: map[*process]time.Time{},
 	}
 	w.fallback = one(2)
@@ -177,17 +172,9 @@ func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, rule string) *world {
 		w.window = defaultWindow
 	}
 	w.manyNames, w.silent, w.cursorBefore = one(6), one(3), one(2)
-	if one(4) {
-		w.addStrays(rng)
-	}
-	if one(300) || rule == "one page of the index is read" {
-		w.crowd = 1000 + rng.IntN(1500)
-	}
 	w.withoutToken = one(6) && w.naming != extensionID
-	w.nearlyUsedUp = one(12)
-	w.nodes = 1 + rng.IntN(2)
 	early := f.early
-	w.stalls = one(30) || strings.Contains(rule, "abandoned")
+	w.stalls = one(30) || broken != nil && broken.rule == abandonedIsClosed
 	if w.standsStill = !w.lateInWindow && (one(6) || w.stalls && one(2)); w.standsStill {
 		early = f.long
 	}
@@ -326,15 +313,12 @@ func (w *world) finding(a *authorization, q x402.Question, at time.Time) x402.Fi
 	}
 	switch {
 	case a.cancelled && !a.cancelledAt.After(at):
-		if w.brokenRule == "used alone is paid" {
-			return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
-		}
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization was cancelled"}
-	case a.used && !a.movedAt.After(at) && a.movedAt.Before(q.Since.Add(-slack)) && w.brokenRule != "a transfer from long before pays for this request":
+	case a.used && !a.movedAt.After(at) && a.movedAt.Before(q.Since.Add(-slack)):
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: usedBefore}
 	case a.used && !a.movedAt.After(at):
 		return x402.Finding{Verdict: x402.Paid, Transaction: a.tx}
-	case w.brokenRule == "an unused authorization counts as one that cannot be used", !at.Add(-safeHeadDelay).Before(a.validBefore):
+	case !at.Add(-safeHeadDelay).Before(a.validBefore):
 		return x402.Finding{Verdict: x402.NeverPaid, Reason: "authorization expired unused"}
 	}
 	return x402.Finding{Verdict: x402.StillOpen}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -181,7 +180,7 @@ func (a *attempt) ask(ctx context.Context, h *ledger.Hold, f source, first, budg
 		err := errors.New("the facilitator " + f.name + " is left alone for a while after a number of failures")
 		return unasked(fault.FacilitatorUnavailable, "paused", err)
 	}
-	if f.fallback || !slices.Contains(h.Record().Asked, f.name) { // the claim has named the primary
+	if f.fallback { // the claim has named the primary
 		if err := h.Ask(withoutDeadline(ctx), f.name); err != nil {
 			return unasked(fault.LedgerUnavailable, "not recorded", err)
 		}

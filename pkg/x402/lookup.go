@@ -37,7 +37,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, settled *ledger.Re
 	writing.Wait()
 	// The lookup has ended, so that what the request counts as is known.
 	a.close(ctx, reply.Silent || f != nil && f.IsSilence())
-	paid := success(*proof)
+	paid := success(proof)
 	if !a.wrote(ctx, "settlement not recorded", err) && errors.Is(err, ledger.ErrLost) {
 		// The receipt is on record, and another attempt has the lease: the next
 		// retry gets the answer.
@@ -47,7 +47,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, settled *ledger.Re
 		a.seen(ledger.Settled)
 	}
 	if f != nil && f.Info().Class != fault.Answer {
-		if !begins || !f.IsSilence() || !ledger.LastLookup(h.Record(), a.gate.Now()) {
+		if !f.IsSilence() || !ledger.LastLookup(h.Record(), a.gate.Now()) {
 			return a.owe(ctx, h, f, begins && !f.IsPrevented()).with(paid)
 		}
 		f = silence(f)
@@ -134,8 +134,11 @@ func (a *attempt) signed(ctx context.Context, paid *SettleResponse, body []byte)
 	return jws
 }
 
-// success is the PAYMENT-RESPONSE of a receipt.
-func success(r ledger.Receipt) *SettleResponse {
+// success is the PAYMENT-RESPONSE of a receipt, the same on every answer; nil without one.
+func success(r *ledger.Receipt) *SettleResponse {
+	if r == nil {
+		return nil
+	}
 	return &SettleResponse{Success: true, Transaction: r.Transaction, Network: r.Network, Payer: r.Payer}
 }
 

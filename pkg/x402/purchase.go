@@ -200,7 +200,7 @@ func (a *attempt) supersede(ctx context.Context, h *ledger.Hold, owner string) {
 func (a *attempt) follow(ctx context.Context, owner ledger.Record) *Outcome {
 	b, c, err := a.resume(ctx, owner)
 	if err != nil {
-		return ledgerFault(err, new(true)).with(responseOf(owner))
+		return ledgerFault(err, new(true)).with(success(owner.Receipt))
 	}
 	return b.proceed(ctx, c)
 }

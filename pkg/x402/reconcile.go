@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/big"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -100,14 +99,19 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	}
 	settling, cancel := c.share(ctx, quarters)
 	defer cancel()
-	receive := sync.OnceValue(func() error {
-		ctx, cancel := c.share(ctx, 2)
-		defer cancel()
-		return r.receive(ctx)
-	})
+	var broken error
+	received := false
+	receive := func() {
+		if !received {
+			received = true
+			ctx, cancel := c.share(ctx, 2)
+			defer cancel()
+			broken = r.receive(ctx)
+		}
+	}
 	open, owed := c.walk(ctx, func(record ledger.Record) error {
 		if timeUp(settling) { // what is left of this list is only counted
-			_ = receive()
+			receive()
 		}
 		number, err := r.one(ctx, settling, record)
 		if err == nil {
@@ -115,11 +119,11 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 			r.Listed++
 		}
 		return err
-	}, func(record ledger.Record) error { return r.owes(ctx, record) }, func() { _ = receive() })
+	}, func(record ledger.Record) error { return r.owes(ctx, record) }, receive)
 	r.Listed += open.gone + open.failed + open.left
 	r.Skipped, r.Failed, r.Left = r.Skipped+open.gone, open.failed, r.Left+open.left
 	r.Uncounted, r.Unfinished = owed.failed+owed.left, !open.whole || !owed.whole || open.left > 0
-	return r.Summary, errors.Join(open.err, receive(), owed.err)
+	return r.Summary, errors.Join(open.err, broken, owed.err)
 }
 
 // run is one run on its way.

@@ -1,10 +1,14 @@
 package x402_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -73,6 +77,124 @@ func TestReconcileCorruptRecord(t *testing.T) {
 			if !strings.Contains(d.log.String(), key) {
 				t.Errorf("%s: the log does not name it", name)
 			}
+		}
+	})
+}
+
+// When the time is up in the middle of a batch, the next run goes on behind the
+// last block that was finished; every transfer is recorded once.
+func TestReceiveTimeUp(t *testing.T) {
+	slow := false
+	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+		if slow && op == ledgertest.Create {
+			time.Sleep(time.Second)
+		}
+		return ledgertest.None
+	}, func(t *testing.T, d *reconcilerHarness) {
+		p := d.watched()
+		const n = 41
+		for i := range n {
+			p.send(i)
+			if i%3 == 2 {
+				time.Sleep(time.Second) // three in a block
+			}
+		}
+		time.Sleep(time.Minute)
+		slow = true
+		unasked, runs := 0, 0
+		for ; unasked < n && runs < 10; runs++ {
+			was := d.cursor().Next
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			s, err := d.run(ctx)
+			cancel()
+			if err != nil || s.Unread || s.Unasked == 0 || s.Received != s.Unasked && runs == 0 || s.Owed != unasked+s.Unasked {
+				t.Errorf("run %d: %+v, %v", runs, s, err)
+			}
+			if d.cursor().Next <= was {
+				t.Errorf("run %d left the cursor at %d", runs, was)
+			}
+			unasked += s.Unasked
+		}
+		if unasked != n || runs != 5 { // 10 s of each run, in whole seconds
+			t.Errorf("%d transfers in %d runs", unasked, runs)
+		}
+		slow = false
+		d.wants(x402.Summary{Owed: n, Exhausted: n})
+		if got := d.memory.Len(); got != n+1 {
+			t.Errorf("%d records, want %d and the cursor", got, n)
+		}
+	})
+}
+
+// A node that is unreachable or hangs is reported once and is not an error; the rest of
+// the run is done.
+func TestReceiveNodeDown(t *testing.T) {
+	t.Parallel()
+	down := errors.New("node is down")
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for name, c := range map[string]struct {
+		call  string // that fails
+		fails func(context.Context) error
+		first int // how often transfers were asked for by then
+	}{
+		"transfers":                 {"transfers", func(context.Context) error { return down }, 1},
+		"later transfers":           {"transfers", func(context.Context) error { return down }, 2},
+		"the block of a time":       {"block at", func(context.Context) error { return down }, 0},
+		"the safe block":            {"safe block", func(context.Context) error { return down }, 0},
+		"transfers hang":            {"transfers", hang, 1},
+		"the block of a time hangs": {"block at", hang, 0},
+		"later transfers hang":      {"transfers", hang, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+				d.uncertain(1)
+				d.owed(2, 1)
+				time.Sleep(time.Minute)
+				p := &fakeScanner{d: d, width: 30, safe: uint64(time.Now().Unix())}
+				d.chain = p
+				p.before = func(ctx context.Context, call string) error {
+					if call == c.call && len(p.asked) >= c.first {
+						return c.fails(ctx)
+					}
+					return nil
+				}
+				// What hangs after something was read, was read: there was no time for more.
+				want := x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 1, Unread: name != "later transfers hang"}
+				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+				defer cancel()
+				if s, err := d.run(ctx); s != want || err != nil {
+					t.Errorf("%+v, %v; want %+v", s, err, want)
+				}
+				if said := strings.Contains(d.log.String(), "could not be read"); said != want.Unread {
+					t.Errorf("said: %s", d.log.String())
+				}
+				p.before = nil
+				time.Sleep(time.Second)
+				p.send(3)
+				if s, err := d.run(t.Context()); err != nil || s.Unread || s.Unasked != 1 {
+					t.Errorf("the next run: %+v, %v", s, err)
+				}
+			})
+		})
+	}
+}
+
+// A node that is behind, or has nothing to say, ends the run and moves nothing.
+func TestReceiveNothingNew(t *testing.T) {
+	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+		p := d.watched()
+		d.wants(x402.Summary{})
+		at := d.cursor()
+		for _, b := range []x402.Batch{{Next: at.Next, Safe: at.Next - 1}, {Next: at.Next, Safe: at.Next - 50}, {Next: at.Next, Safe: at.Next + 50}} {
+			p.constant = &b
+			d.wants(x402.Summary{})
+			if diff := cmp.Diff(at, d.cursor(), cmp.AllowUnexported(ledger.Cursor{})); diff != "" {
+				t.Errorf("the cursor (-before +after):\n%s", diff)
+			}
+		}
+		p.constant = &x402.Batch{Next: at.Next - 1, Safe: at.Next}
+		if _, err := d.run(t.Context()); err == nil || d.cursor().Next != at.Next {
+			t.Errorf("a scanner that goes back moved the cursor to %d, %v", d.cursor().Next, err)
 		}
 	})
 }

@@ -48,7 +48,9 @@ func (o *Outcome) with(paid *SettleResponse) *Outcome {
 }
 
 // by is the outcome with what a record says of its payment.
-func (o *Outcome) by(r ledger.Record) *Outcome { return o.charged(chargedBy(r)).with(responseOf(r)) }
+func (o *Outcome) by(r ledger.Record) *Outcome {
+	return o.charged(chargedBy(r)).with(success(r.Receipt))
+}
 
 // chargedBy is whether money has moved by what a record says; nil is not known.
 func chargedBy(r ledger.Record) *bool {
@@ -56,14 +58,6 @@ func chargedBy(r ledger.Record) *bool {
 		return &paid
 	}
 	return nil
-}
-
-// responseOf is the PAYMENT-RESPONSE of a record, the same on every answer, or nil.
-func responseOf(r ledger.Record) *SettleResponse {
-	if r.Receipt == nil {
-		return nil
-	}
-	return success(*r.Receipt)
 }
 
 const (
@@ -129,7 +123,7 @@ func (a *attempt) replay(r ledger.Record) *Outcome {
 	}
 	out := &Outcome{
 		Status: r.Answer.Status, Header: r.Answer.Header, Body: body, Payment: PaymentStatus{Charged: new(true)},
-		Receipt: responseOf(r).with(r.Answer.Receipt), Replayed: true, Answered: r.AnsweredAt,
+		Receipt: success(r.Receipt).with(r.Answer.Receipt), Replayed: true, Answered: r.AnsweredAt,
 	}
 	if !ledger.Spent(r, a.gate.Now()) {
 		out.Owed = r.Answer.Owed
@@ -149,7 +143,7 @@ func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) *Outcome {
 	case l != nil:
 		f = failureOf(l)
 	}
-	return a.owed(f.After(wait), r, wait > 0).with(responseOf(r))
+	return a.owed(f.After(wait), r, wait > 0).with(success(r.Receipt))
 }
 
 // owed answers a fault after settlement: charged, and retryable with the same
@@ -184,7 +178,7 @@ func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) *Outcome {
 		now, err = a.gate.Ledger.AnswerSilence(ctx, r, answer, a.request.Window)
 	}
 	if err != nil {
-		return ledgerFault(err, new(true)).with(responseOf(r))
+		return ledgerFault(err, new(true)).with(success(r.Receipt))
 	}
 	a.seen(now.State)
 	return a.replay(*now)

@@ -3,8 +3,6 @@ package x402
 import (
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -68,38 +66,5 @@ func TestConclusions(t *testing.T) {
 	// An attempt that is given up before anything is sent, in doubt or not.
 	if c := conclusionOf(NotSent, inDoubt, notAsked); (to{c.event, c.reply}) != none {
 		t.Errorf("given up in doubt: %+v", c)
-	}
-}
-
-// What charged can be with each code.
-func TestChargeOf(t *testing.T) {
-	any3 := Charge{No: true, Yes: true, Unknown: true}
-	special := map[fault.Code]Charge{
-		fault.PaymentInProgress:        {Yes: true, Unknown: true},
-		fault.SettlementUncertain:      {Yes: true, Unknown: true},
-		fault.FacilitatorUnavailable:   {No: true, Unknown: true},
-		fault.FacilitatorMisconfigured: {No: true, Unknown: true},
-		fault.FacilitatorUnauthorized:  {No: true, Unknown: true},
-		fault.InternalError:            any3,
-	}
-	for _, info := range catalog.Codes() {
-		want, ok := special[info.Code]
-		switch {
-		case ok:
-		case info.Class == fault.NoCharge:
-			want = any3
-		default:
-			want = Charge{Yes: true}
-		}
-		if got := ChargeOf(info); got != want {
-			t.Errorf("%s: %+v, want %+v", info.Code, got, want)
-		}
-	}
-	for c, want := range map[Charge]string{
-		any3: "see body", {Yes: true}: "yes", {No: true}: "no", {Unknown: true, Yes: true}: "not known yet or yes", {No: true, Unknown: true}: "no or not known yet",
-	} {
-		if c.String() != want {
-			t.Errorf("%+v is %q, want %q", c, c, want)
-		}
 	}
 }
