@@ -271,27 +271,6 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// The token is not a part of what an echo is compared with, or of what the
-// facilitator is sent, even where the offer came with one.
-func TestTokenIsNoPartOfTheOffer(t *testing.T) {
-	required := testOffer(t).Required("").WithToken("AAECAwQFBgcICQoLDA0ODw")
-	o, err := NewOffer(required)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, compared := o.infos[ExtensionToken]; compared {
-		t.Error("the token is among the infos")
-	}
-	if _, forwarded := o.forwarded[ExtensionToken]; forwarded {
-		t.Error("the token goes to the facilitator")
-	}
-	for _, echoed := range []any{nil, object{"info": object{"token": "another"}}, object{"info": object{}}, "text", json.Number("7")} {
-		if err := o.echo(&Payment{extensions: object{ExtensionToken: echoed}}); err != nil {
-			t.Errorf("%v: %v", echoed, err)
-		}
-	}
-}
-
 // What is echoed is read when it can be a token, and is absent otherwise.
 func TestEchoedToken(t *testing.T) {
 	long := strings.Repeat("x", longestToken)

@@ -42,7 +42,8 @@ type Offer struct {
 	asset, payTo Address
 	amount       *big.Int
 	// infos are by extension key what may be echoed: the info that this offer
-	// advertises, and those of its siblings. The retry token is not among them.
+	// advertises, and those of its siblings. Neither the retry token nor a signature is
+	// among them: each challenge has another token, and a client need not echo either.
 	infos     map[string][]object
 	form      Form                       // PAYMENT-REQUIRED with the offer's own reason
 	forwarded map[string]json.RawMessage // the extensions that go to the facilitator with a payment
@@ -52,7 +53,8 @@ type Offer struct {
 	until  time.Time
 }
 
-// NewOffer prepares an offer with exactly one way to pay. siblings are offers of
+// NewOffer prepares an offer with exactly one way to pay, and without a retry token and a
+// signature, which Challenge and Signed add. siblings are offers of
 // the same operation on other transports: a payer who was offered one of them may pay
 // here, so that an echo of their extensions is as good.
 func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, error) {
@@ -71,9 +73,7 @@ func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, er
 	// A payment's name is between the payer and this server: a facilitator
 	// that keeps results by it would answer one payer with another's.
 	o.forwarded = maps.Clone(required.Extensions)
-	for _, own := range []string{ExtensionIdentifier, ExtensionToken, ExtensionReceipt} {
-		delete(o.forwarded, own)
-	}
+	delete(o.forwarded, ExtensionIdentifier)
 	return o, o.encode()
 }
 
@@ -96,9 +96,6 @@ func (o *Offer) readTerms(r Requirements) error {
 
 func (o *Offer) readExtensions(extensions map[string]json.RawMessage) error {
 	for key, raw := range extensions {
-		if key == ExtensionToken || key == ExtensionReceipt {
-			continue // each challenge has another token, and a signed offer is its client's to keep
-		}
 		tree, err := parseObject(raw)
 		info, ok := tree["info"].(object)
 		if err == nil && !ok {
