@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
@@ -114,34 +115,15 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// asCommand makes this test binary the command.
-const asCommand = "KEYS_AS_COMMAND"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asCommand) != "" {
-		main()
-	}
-	os.Exit(m.Run())
-}
-
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append(os.Environ(), asCommand+"=1")
-	return cmd
+	return testbed.Command(t, testbed.Program(t, "./infra/local/keys"), args...)
 }
 
 // The program itself: the key by standard input and by file, never as an argument.
 func TestCommand(t *testing.T) {
 	file, open := filepath.Join(t.TempDir(), "key"), filepath.Join(t.TempDir(), "key")
-	err := errors.Join(os.WriteFile(file, []byte(vectorKey+"\n"), 0o600), os.WriteFile(open, []byte(vectorKey+"\n"), 0o600), os.Chmod(open, 0o644))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testbed.Check(errors.Join(os.WriteFile(file, []byte(vectorKey), 0o600), os.WriteFile(open, []byte(vectorKey), 0o600), os.Chmod(open, 0o644)))
 	for name, c := range map[string]struct {
 		args, stdin string
 		code        int

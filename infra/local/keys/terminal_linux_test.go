@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 func ioctl(t *testing.T, f *os.File, request uintptr, arg unsafe.Pointer) {
@@ -52,22 +54,15 @@ func TestTerminalDoesNotEcho(t *testing.T) {
 	var out, notes bytes.Buffer
 	cmd := command(t, "sign-origin", "-origin", vectorOrigin)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, &out, &notes
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Check(cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
-		if !echoes(t, program) {
-			break
-		}
+	for end := time.Now().Add(time.Minute); echoes(t, program); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the echo was not turned off within a minute")
 		}
 	}
-	if _, err := person.WriteString(vectorKey + "\n"); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Must(person.WriteString(vectorKey + "\n"))
 	if err := <-ended; err != nil {
 		t.Fatalf("%v: %s", err, notes.String())
 	}
@@ -75,17 +70,10 @@ func TestTerminalDoesNotEcho(t *testing.T) {
 		t.Errorf("printed %q and %q, and the terminal echoes: %t", &out, &notes, echoes(t, program))
 	}
 	// What is on the screen ends with a line that the test puts there.
-	if _, err := program.WriteString("end of the screen\n"); err != nil {
-		t.Fatal(err)
-	}
-	screen := make([]byte, 4096)
-	shown := ""
+	testbed.Must(program.WriteString("end of the screen\n"))
+	screen, shown := make([]byte, 4096), ""
 	for !strings.Contains(shown, "end of the screen") {
-		n, err := person.Read(screen)
-		if err != nil {
-			t.Fatal(err)
-		}
-		shown += string(screen[:n])
+		shown += string(screen[:testbed.Must(person.Read(screen))])
 	}
 	if strings.Contains(shown, vectorKey[:16]) {
 		t.Errorf("the key is on the screen: %q", shown)

@@ -2,7 +2,6 @@ package chain
 
 import (
 	"cmp"
-	"fmt"
 	"math/big"
 	"slices"
 	"testing"
@@ -25,7 +24,7 @@ type books struct {
 	sent   []x402.Transfer
 }
 
-func newBooks(t testing.TB, payments int) *books {
+func newBooks(t testing.TB) *books {
 	t.Helper()
 	b := &books{Chain: testbed.StartChain(t), wallet: wallet(t)}
 	b.clock = func() time.Time { return b.Now(t) }
@@ -34,9 +33,6 @@ func newBooks(t testing.TB, payments int) *books {
 	b.Mint(t, b.payer, 1_000_000)
 	b.Mint(t, b.other, 1_000_000)
 	b.ask(t, b.URL)
-	for range payments {
-		b.payment(t)
-	}
 	return b
 }
 
@@ -61,18 +57,6 @@ func (b *books) pay(t testing.TB, a x402.Authorization) testbed.ChainReceipt {
 // payCall is the call with which a contract has the transfer made.
 func (b *books) payCall(t testing.TB, a x402.Authorization) []byte {
 	return testbed.TransferCall(t, testbed.SignTransfer(t, b.wallet, a))
-}
-
-// failToPay is pay for a transfer that fails, because the token is paused meanwhile.
-func (b *books) failToPay(t testing.TB, a x402.Authorization) testbed.ChainReceipt {
-	t.Helper()
-	b.Pause(t, true)
-	r := b.TryTransfer(t, testbed.SignTransfer(t, b.wallet, a))
-	if r.Success {
-		t.Fatal("a paused token moved money")
-	}
-	b.Pause(t, false)
-	return r
 }
 
 // claimed is an authorization that was first claimed now, and the question about it.
@@ -136,62 +120,11 @@ func (b *books) same(t testing.TB, got []x402.Transfer) {
 	}
 }
 
-// All that one transaction can do to several authorizations: each is read by itself. To
-// the payee and of the right value is one transfer only, but it is in the receipt of all
-// four.
-func TestSeveralInOne(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t, 0)
-	for _, noisy := range []bool{false, true} {
-		t.Run(fmt.Sprintf("noisy %t", noisy), func(t *testing.T) {
-			ours, aboutOurs := b.claimed(t)
-			less, aboutLess := b.claimed(t)
-			theirs, aboutTheirs := b.claimed(t)
-			gone, aboutGone := b.claimed(t)
-			tx := b.Batch(t, noisy,
-				b.payCall(t, again(less, b.payee, "1")), // a payment for another request
-				testbed.CancelCall(t, b.wallet, gone.Nonce),
-				b.payCall(t, ours),
-				b.payCall(t, again(theirs, b.other, "5000")),
-			)
-			for _, c := range []struct {
-				name string
-				q    x402.Question
-				want x402.Finding
-			}{
-				{"ours", aboutOurs, paid(tx.Hash)},
-				{"of another value", aboutLess, never(reasonElse)},
-				{"to another payee", aboutTheirs, never(reasonElse)},
-				{"cancelled", aboutGone, never(reasonCancelled)},
-			} {
-				t.Run(c.name, func(t *testing.T) {
-					b.expect(t, c.q, c.want, callsSearch)
-					b.expectHinted(t, c.q, tx.Hash, c.want)
-				})
-			}
-		})
-	}
-}
-
-// The window is found also on a chain that makes blocks faster than Base.
-func TestFastChain(t *testing.T) {
-	t.Parallel()
-	b := newBooks(t, 0)
-	b.SetBlockInterval(t, time.Second)
-	b.Mine(t, 100)
-	a, q := b.claimed(t)
-	tx := b.pay(t, a)
-	b.Mine(t, 280)
-	b.expect(t, q, paid(tx.Hash), callsSearch[:2], callsSearch[1:])
-	q.Since = q.Since.Add(200 * time.Second)
-	b.expect(t, q, never(reasonSpent), callsEarlier[:2], callsEarlier[1:])
-}
-
 // A reorganisation takes a payment away, and the same authorization is used again in
 // another block.
 func TestReorganisation(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t, 0)
+	b := newBooks(t)
 	b.Mine(t, 2)
 	start, _ := b.Block(t, "latest")
 	a, q := b.claimed(t)
@@ -232,7 +165,7 @@ func TestReorganisation(t *testing.T) {
 // Every way in which the token can reach the payee, and many in which it does not.
 func TestTransfers(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t, 0)
+	b := newBooks(t)
 	second, zero := wallet(t), x402.Address{}
 	b.Mint(t, second.Address(), 1_000_000)
 	theirs := func() (x402.Authorization, []byte) {
@@ -252,21 +185,37 @@ func TestTransfers(t *testing.T) {
 	b.Deposit(t, b.payee.Checksum(), b.other, 3) // going out
 	b.pay(t, again(b.authorize(t), b.other, "9"))
 	b.Cancel(t, b.wallet, b.authorize(t).Nonce)
-	b.failToPay(t, b.authorize(t))
+	b.Pause(t, true)
+	if b.TryTransfer(t, testbed.SignTransfer(t, b.wallet, b.authorize(t))).Success {
+		t.Fatal("a paused token moved money")
+	}
+	b.Pause(t, false)
 	// Several in one transaction, with the same values, other people's beside them, and
-	// plain transfers between them.
+	// plain transfers between them. Each authorization of them is read by itself.
 	for _, noisy := range []bool{false, true} {
-		a1, a2, a3 := b.authorize(t), b.authorize(t), b.authorize(t)
+		a1, q1 := b.claimed(t)
+		a2, q2 := b.claimed(t)
+		a3, q3 := b.claimed(t)
+		less, q4 := b.claimed(t)
+		gone, q5 := b.claimed(t)
+		less = again(less, b.payee, "1") // a payment for another request
 		b1, call1 := theirs()
 		b2, call2 := theirs()
-		b.enter(t, b.Batch(t, noisy,
+		tx := b.Batch(t, noisy,
 			testbed.MintCall(b.payee, price),
-			call1, b.payCall(t, a1),
-			testbed.CancelCall(t, b.wallet, b.authorize(t).Nonce),
+			call1, b.payCall(t, less), b.payCall(t, a1),
+			testbed.CancelCall(t, b.wallet, gone.Nonce),
 			b.payCall(t, again(a3, b.other, "5000")), testbed.MintCall(b.payee, price),
 			b.payCall(t, a2), testbed.MintCall(b.other, price), call2,
 			testbed.MintCall(b.payee, 1),
-		), without(zero, price), by(t, b1), by(t, a1), without(zero, price), by(t, a2), by(t, b2), without(zero, 1))
+		)
+		b.enter(t, tx, without(zero, price), by(t, b1), by(t, less), by(t, a1),
+			without(zero, price), by(t, a2), by(t, b2), without(zero, 1))
+		for i, q := range []x402.Question{q1, q2, q3, q4, q5} {
+			want := [...]x402.Finding{paid(tx.Hash), paid(tx.Hash), never(reasonElse), never(reasonElse), never(reasonCancelled)}[i]
+			b.expect(t, q, want, callsSearch)
+			b.expectHinted(t, q, tx.Hash, want)
+		}
 	}
 	safe := b.finish(t) + 1
 	late := again(b.authorize(t), b.payee, "1")

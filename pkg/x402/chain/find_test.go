@@ -28,7 +28,8 @@ func TestFind(t *testing.T) {
 	pruned := oldState(refusal(http.StatusOK, `{"code":-32000,"message":"missing trie node"}`))
 	noLogs, stateBehind := on(methodLogs, result("[]")), on(methodState, instead("latest", "0x1"))
 	cancelled := either(rewrite(methodLogs, topicUsed, topicCanceled), rewrite(methodReceipt, topicUsed, topicCanceled))
-	finalized := slices.Concat(callsNotSafe, callsOpen[1:])
+	finalized, guessedTwice := slices.Concat(callsNotSafe, callsOpen[1:]), slices.Concat(callsSearch[:2], callsSearch[1:])
+	fast := func(c *call) bool { return c.nth == 2 && !c.mentions("latest") && member("timestamp", "0x10000")(c) }
 	for _, c := range []struct {
 		name    string
 		settled bool
@@ -89,6 +90,11 @@ func TestFind(t *testing.T) {
 		{name: "pruned, searches are capped", settled: true, mined: 150, rule: either(pruned, capped(t, 1500, tooWide())), want: paid(tx)},
 		{name: "pruned, claimed late", settled: true, claim: 300 * time.Second, mined: 150, rule: pruned, want: never(reasonEarlier)},
 		{name: "pruned, and no log", settled: true, mined: 150, rule: either(pruned, noLogs), why: "there is no log of it", hinted: new(paid(tx))},
+		// The window is found also on a chain that makes blocks faster than Base: the first
+		// guess is not old enough.
+		{name: "a fast chain", settled: true, mined: 280, rule: fast, want: paid(tx), calls: guessedTwice},
+		{name: "long before, a fast chain", settled: true, claim: 10 * time.Minute, mined: 300, rule: fast,
+			want: never(reasonSpent), calls: slices.Concat(callsEarlier[:2], callsEarlier[1:]), hinted: new(never(reasonEarlier))},
 		{name: "asked too often", settled: true, claim: 300 * time.Second, mined: 150, rule: oldState(slowDown()), why: "429", hinted: new(never(reasonEarlier))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -224,17 +230,8 @@ func TestCappedRanges(t *testing.T) {
 func TestIncompleteQuestion(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
-	end := time.Unix(1, 0)
-	for _, c := range []struct {
-		name       string
-		until, was time.Time
-	}{
-		{"no end", time.Time{}, end},
-		{"no claim", end, time.Time{}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p.expectNothing(t, x402.Question{ValidBefore: c.until, Since: c.was}, "the question has no")
-		})
+	for name, q := range map[string]x402.Question{"no end": {Since: p.now}, "no claim": {ValidBefore: p.now}} {
+		t.Run(name, func(t *testing.T) { p.expectNothing(t, q, "the question has no time") })
 	}
 	equal(t, "calls", 0, len(p.proxy.methods()))
 }

@@ -101,8 +101,7 @@ func TestLyingTransfers(t *testing.T) {
 	q := p.claimed()
 	p.deposit(77)
 	p.mine(safeDepth)
-	got, err := p.next(t, at)
-	must(t, err)
+	got := testbed.Must(p.next(t, at))
 	first, second, third := got.Transfers[0], got.Transfers[1], got.Transfers[2]
 	safe := got.Safe
 	const header = methodHeader

@@ -78,8 +78,7 @@ func TestChainID(t *testing.T) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 	good := Config{URLs: []string{"https://rpc.example/"}, Network: testbed.BaseNetwork, Asset: testbed.BaseUSDC}
-	n, err := New(good)
-	must(t, err)
+	n := testbed.Must(New(good))
 	// The transport takes no proxy from the environment, and keeps nothing for long.
 	tr := n.transport.(*http.Transport)
 	if tr.Proxy != nil || tr.IdleConnTimeout != 5*time.Second || !tr.DisableCompression || tr.Protocols.HTTP2() {
@@ -174,8 +173,7 @@ func TestNodesThatAreRead(t *testing.T) {
 	fails := errors.New("no answer")
 	c := p.config([]string{p.proxy.url()})
 	c.Read = func(_ context.Context, _ time.Time, failed bool) ([]string, error) { told = failed; return list, fails }
-	n, err := New(c)
-	must(t, err)
+	n := testbed.Must(New(c))
 	down := startProxy(t, p.proxy.target, bare(http.StatusBadGateway, ""))
 	for _, c := range []struct {
 		name         string
@@ -201,8 +199,7 @@ func TestNodesThatAreRead(t *testing.T) {
 	}
 	equal(t, "times the first was asked", 4, len(down.methods()))
 	c.URLs, c.Read = nil, func(context.Context, time.Time, bool) ([]string, error) { return nil, nil }
-	only, err := New(c)
-	must(t, err)
+	only := testbed.Must(New(c))
 	if err := only.Probe(t.Context()); err == nil || !strings.Contains(err.Error(), "list of nodes") {
 		t.Errorf("an empty list: %v", err)
 	}

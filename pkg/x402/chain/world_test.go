@@ -60,15 +60,14 @@ func (w *world) ask(t testing.TB, target string) {
 	t.Helper()
 	w.proxy = startProxy(t, target, nil)
 	w.client = w.cold(t, w.proxy.url())
-	must(t, w.client.Probe(t.Context()))
+	testbed.Check(w.client.Probe(t.Context()))
 	w.proxy.reset(nil)
 }
 
 // cold is a client that has not asked its nodes for their chain id.
 func (w *world) cold(t testing.TB, urls ...string) *Nodes {
 	t.Helper()
-	n, err := New(w.config(urls))
-	must(t, err)
+	n := testbed.Must(New(w.config(urls)))
 	return n
 }
 
@@ -84,13 +83,6 @@ func equal(t testing.TB, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -150,10 +142,8 @@ func (p *play) head() uint64 { return uint64(p.now.Unix()) / 2 }
 func (w *world) blockHash(t testing.TB, number uint64) string {
 	t.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"eth_getBlockByNumber","params":["%s",false]}`, hexQuantity(number))
-	results, err := decodeReplies(200, []byte(w.proxy.ask(body)), []query{{ID: 1}})
-	must(t, err)
-	h, err := decodeHeader(results[0], hexQuantity(number))
-	must(t, err)
+	results := testbed.Must(decodeReplies(200, []byte(w.proxy.ask(body)), []query{{ID: 1}}))
+	h := testbed.Must(decodeHeader(results[0], hexQuantity(number)))
 	return h.Hash
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httputil"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -63,7 +64,7 @@ func TestNothingIsSent(t *testing.T) {
 		"no secret in time": {ending, good, Config{URL: origin, Credentials: slow}, fault.FacilitatorUnavailable, "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newClient(t, c.config)
+			f := must(New(c.config))
 			f.transport = func(context.Context) http.RoundTripper { t.Error("something was sent"); return nil }
 			s := f.Settle(c.ctx, c.payload, testRequirements())
 			if s.Class != x402.NotSent || s.Code != c.code || s.Reason != c.reason || s.Cause == nil {
@@ -88,11 +89,9 @@ func TestRequestsOnTheWire(t *testing.T) {
 	t.Parallel() // the pause before the resend is a real one
 	const agent = "Hostfacts/1 (+https://example.com)"
 	script := []string{pendingA, settled, `{"isValid":true,"payer":"` + strings.ToLower(payer) + `"}`, `{"kinds":[]}`}
-	type seen struct{ Line, Type, Agent, Encoding, Idempotency, Body, URI string }
-	var requests []seen
+	var requests []string
 	nonces := map[any]bool{}
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		b, _ := io.ReadAll(r.Body)
 		token, err := jwt.Parse(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), func(*jwt.Token) (any, error) {
 			return ed25519.NewKeyFromSeed(seed).Public(), nil
 		}, jwt.WithIssuedAt())
@@ -101,18 +100,12 @@ func TestRequestsOnTheWire(t *testing.T) {
 			return
 		}
 		nonces[token.Header["nonce"]] = true
-		requests = append(requests, seen{
-			Line: r.Method + " " + r.URL.Path, Type: r.Header.Get("Content-Type"), Agent: r.UserAgent(), Encoding: r.Header.Get("Accept-Encoding"),
-			Idempotency: r.Header.Get("Idempotency-Key") + r.Header.Get("X-Idempotency-Key"), Body: string(b),
-			URI: token.Claims.(jwt.MapClaims)["uris"].([]any)[0].(string),
-		})
-		if r.ContentLength != int64(len(b)) {
-			t.Errorf("%d bytes are announced, %d came", r.ContentLength, len(b))
-		}
+		r.Header.Set("Authorization", fmt.Sprint(token.Claims.(jwt.MapClaims)["uris"]))
+		requests = append(requests, strings.ReplaceAll(string(must(httputil.DumpRequest(r, true))), r.Host, "HOST"))
 		w.Header().Set("EXTENSION-RESPONSES", encoded(`{"bazaar":{"status":"rejected","rejectedReason":"invalid_info","secret":"x"}}`))
 		_, _ = io.WriteString(w, script[len(requests)-1])
 	})
-	f := newClient(t, Config{URL: url + "/platform/v2/x402/", Credentials: mustCDP(t), UserAgent: agent})
+	f := must(New(Config{URL: url + "/platform/v2/x402/", Credentials: must(CDP("key", edSecret())), UserAgent: agent}))
 	equal(t, "settlement", x402.Settlement{
 		Class: x402.Moved, Transaction: hash, Payer: payer, Network: network,
 		ExtensionResponses: map[string]string{"bazaar.status": "rejected", "bazaar.rejectedReason": "invalid_info"},
@@ -129,16 +122,14 @@ func TestRequestsOnTheWire(t *testing.T) {
 		`","value":"1000","validAfter":"0","validBefore":"1795213526","nonce":"0x56"}}},"paymentRequirements":{"scheme":"exact",` +
 		`"network":"eip155:8453","asset":"0x5f","amount":"1000","payTo":"` + other + `","maxTimeoutSeconds":300,` +
 		`"extra":{"name":"USD Coin","version":"2","paymentFlow":"upfront"}}}`
-	var want []seen
-	for _, line := range []string{"POST settle", "POST settle", "POST verify", "GET supported"} {
-		method, call, _ := strings.Cut(line, " ")
-		path := "/platform/v2/x402/" + call
-		r := seen{method + " " + path, "application/json", agent, "identity", "", body, method + " " + url[len("http://"):] + path}
-		if method == "GET" {
-			r.Type, r.Body = "", ""
-		}
-		want = append(want, r)
+	request := func(method, call, ofBody, body string) string {
+		at := "/platform/v2/x402/" + call
+		return strings.ReplaceAll(method+" "+at+" HTTP/1.1\nHost: HOST\nAccept: application/json\nAccept-Encoding: identity\n"+
+			"Authorization: ["+method+" HOST"+at+"]\nConnection: close\n"+ofBody+"User-Agent: "+agent+"\n\n", "\n", "\r\n") + body
 	}
+	ofBody := fmt.Sprintf("Content-Length: %d\nContent-Type: application/json\n", len(body))
+	settle := request("POST", "settle", ofBody, body)
+	want := []string{settle, settle, request("POST", "verify", ofBody, body), request("GET", "supported", "", "")}
 	equal(t, "requests", want, requests)
 	if want := url[len("http://"):] + "/platform/v2/x402"; f.Name() != want {
 		t.Errorf("it is called %q, want %q", f.Name(), want)

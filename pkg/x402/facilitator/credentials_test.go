@@ -31,13 +31,11 @@ func edSecret() string { return base64.StdEncoding.EncodeToString(ed25519.NewKey
 
 func ecSecret(t *testing.T, curve elliptic.Curve, form string) (string, *ecdsa.PrivateKey) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(curve, rand.Reader)
-	must(t, err)
-	der, err := x509.MarshalECPrivateKey(key)
+	key := must(ecdsa.GenerateKey(curve, rand.Reader))
+	der := must(x509.MarshalECPrivateKey(key))
 	if form == "PRIVATE KEY" {
-		der, err = x509.MarshalPKCS8PrivateKey(key)
+		der = must(x509.MarshalPKCS8PrivateKey(key))
 	}
-	must(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: form, Bytes: der})), key
 }
 
@@ -57,18 +55,15 @@ func TestCDPToken(t *testing.T) {
 		{"PKCS 8", pkcs8, "ES256", key8.Public()},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			creds, err := CDP("organizations/1/apiKeys/2", row.secret)
-			must(t, err)
+			creds := must(CDP("organizations/1/apiKeys/2", row.secret))
 			call := httptest.NewRequest(http.MethodPost, "https://api.cdp.coinbase.com/platform/v2/x402/settle", nil)
-			header, err := creds.Authorization(call, now)
-			must(t, err)
+			header := must(creds.Authorization(call, now))
 			raw, ok := strings.CutPrefix(header, "Bearer ")
 			if !ok {
 				t.Errorf("header %q", header)
 			}
-			token, err := jwt.Parse(raw, func(*jwt.Token) (any, error) { return row.public, nil },
-				jwt.WithValidMethods([]string{row.alg}), jwt.WithTimeFunc(func() time.Time { return now }))
-			must(t, err) // the public key verifies it
+			token := must(jwt.Parse(raw, func(*jwt.Token) (any, error) { return row.public, nil },
+				jwt.WithValidMethods([]string{row.alg}), jwt.WithTimeFunc(func() time.Time { return now })))
 			if nonce, _ := token.Header["nonce"].(string); !regexp.MustCompile("^[0-9a-f]{32}$").MatchString(nonce) {
 				t.Errorf("nonce %q", nonce)
 			}
@@ -128,8 +123,7 @@ func TestParseCredentials(t *testing.T) {
 		`{"token":"abc"}`: "^Bearer abc$", `{"rpc_urls":["https://n"]}`: "^$",
 		`{"key_id":"key","key_secret":"` + edSecret() + `"}`: `^Bearer [^.]+\.[^.]+\.[^.]+$`,
 	} {
-		creds, err := ParseCredentials([]byte(doc), "rpc_urls", "receipt_key")
-		must(t, err)
+		creds := must(ParseCredentials([]byte(doc), "rpc_urls", "receipt_key"))
 		h, err := creds.Authorization(httptest.NewRequest(http.MethodGet, "/p", nil), time.Unix(1, 0))
 		if err != nil || !regexp.MustCompile(want).MatchString(h) {
 			t.Errorf("%s: %q, %v", doc, h, err)
@@ -140,15 +134,13 @@ func TestParseCredentials(t *testing.T) {
 func TestCredentialsPrintWithoutTheirSecret(t *testing.T) {
 	t.Parallel()
 	const token = "hunter2-hunter2-hunter2"
-	b, err := Bearer(token)
-	must(t, err)
-	c, l := mustCDP(t), Lazy(func(context.Context, time.Time) (Credentials, error) { return b, nil }, nil)
-	_, err = l.Authorization(httptest.NewRequest(http.MethodGet, "/", nil), time.Unix(1, 0))
-	must(t, err)
+	b := must(Bearer(token))
+	c, l := must(CDP("key", edSecret())), Lazy(func(context.Context, time.Time) (Credentials, error) { return b, nil }, nil)
+	must(l.Authorization(httptest.NewRequest(http.MethodGet, "/", nil), time.Unix(1, 0)))
 	var out bytes.Buffer
 	for _, creds := range []Credentials{{}, b, c, l} {
 		conf := Config{URL: origin, Credentials: creds}
-		client := newClient(t, conf)
+		client := must(New(conf))
 		for _, v := range []any{creds, conf, &conf, client, *client, []Credentials{creds}, map[string]any{"c": creds}} {
 			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 				fmt.Fprintf(&out, verb+"\n", v)

@@ -43,11 +43,11 @@ func testRequirements() x402.Requirements {
 	return x402.Terms{Network: network, Asset: "0x5f", PayTo: other, Name: "USD Coin", Version: "2"}.Requirements("1000")
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
+func must[T any](v T, err error) T {
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
+	return v
 }
 
 // equal compares what there is with what there must be.
@@ -58,16 +58,9 @@ func equal(t *testing.T, what string, want, got any) {
 	}
 }
 
-func newClient(t testing.TB, c Config) *Client {
-	t.Helper()
-	f, err := New(c)
-	must(t, err)
-	return f
-}
-
 // over is a client of the origin with a transport made of a function.
 func over(t testing.TB, transport func(*http.Request) (*http.Response, error)) *Client {
-	f := newClient(t, Config{URL: origin})
+	f := must(New(Config{URL: origin}))
 	f.transport = func(context.Context) http.RoundTripper { return roundTrip(transport) }
 	return f
 }
@@ -86,13 +79,6 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	return srv.URL
-}
-
-func mustCDP(t *testing.T) Credentials {
-	t.Helper()
-	c, err := CDP("key", edSecret())
-	must(t, err)
-	return c
 }
 
 // patience is far more than a call over loopback takes on any machine.

@@ -16,8 +16,7 @@ import (
 // documented are the words of reasons.md by their meanings.
 func documented(t testing.TB) map[string][]string {
 	t.Helper()
-	doc, err := os.ReadFile("reasons.md")
-	must(t, err)
+	doc := must(os.ReadFile("reasons.md"))
 	words := map[string][]string{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(.*?)` \\| (.*?) \\| [^|]+ \\|").FindAllStringSubmatch(string(doc), -1) {
 		words[row[2]] = append(words[row[2]], row[1])

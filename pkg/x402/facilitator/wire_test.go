@@ -30,8 +30,9 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 	t.Parallel()
 	var zipped strings.Builder
 	zip := gzip.NewWriter(&zipped)
-	_, err := zip.Write([]byte(settled))
-	must(t, errors.Join(err, zip.Close()))
+	if _, err := zip.Write([]byte(settled)); err != nil || zip.Close() != nil {
+		t.Fatal(err)
+	}
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for _, row := range []struct {
 		name, text, endless string // which is written until the other side has closed
@@ -70,7 +71,7 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 					}
 				})(w, r)
 			})
-			s := newClient(t, Config{URL: url}).Settle(ctx, testPayload(), testRequirements())
+			s := must(New(Config{URL: url})).Settle(ctx, testPayload(), testRequirements())
 			if s.Class != row.class || s.Reason != row.reason || s.NoVerdict != (row.class == x402.Unknown) || calls.Load() != 1 {
 				t.Errorf("got %s %q, want %s %q (cause %v) after %d calls", s.Class, s.Reason, row.class, row.reason, s.Cause, calls.Load())
 			}
@@ -89,8 +90,7 @@ func TestFailuresBeforeWriting(t *testing.T) {
 	untrusted.StartTLS()
 	defer untrusted.Close()
 	plain := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived without TLS") })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	refused := "http://" + l.Addr().String()
 	l.Close()
 	hang := func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }
@@ -106,7 +106,7 @@ func TestFailuresBeforeWriting(t *testing.T) {
 		{"dial hangs", origin, hang, 100 * time.Millisecond, "timeout"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			f := newClient(t, Config{URL: row.url})
+			f := must(New(Config{URL: row.url}))
 			if row.dial != nil {
 				f.dial = row.dial
 			}
@@ -125,11 +125,11 @@ func TestFailuresBeforeWriting(t *testing.T) {
 func TestOwnTransportKeepsNoConnection(t *testing.T) {
 	t.Parallel()
 	gone, calls := make(chan bool, 3), 0
-	f := newClient(t, Config{URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+	f := must(New(Config{URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
 		calls++
 		raw(http200(settled), untilGone)(w, r)
 		gone <- r.Close
-	})})
+	})}))
 	for n := range 3 {
 		if s := settle(t, f); s.Class != x402.Moved || !<-gone || calls != n+1 {
 			t.Fatalf("call %d of %d: %+v", n, calls, s)
@@ -148,8 +148,7 @@ func TestHandshakeThatHangsEndsWithTheCall(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	gone := make(chan error, 1)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer l.Close()
 	go func() {
 		c, err := l.Accept()
@@ -162,7 +161,7 @@ func TestHandshakeThatHangsEndsWithTheCall(t *testing.T) {
 		}
 		gone <- err
 	}()
-	f := newClient(t, Config{URL: "https://" + l.Addr().String()})
+	f := must(New(Config{URL: "https://" + l.Addr().String()}))
 	transport := f.newTransport(ctx)
 	transport.TLSHandshakeTimeout = time.Hour
 	f.transport = func(context.Context) http.RoundTripper { return transport }

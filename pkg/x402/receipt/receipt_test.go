@@ -39,35 +39,28 @@ func delivery() receipt.Statement {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
+func must[T any](v T, err error) T {
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
+	return v
 }
 
-// signed is the receipt of delivery by the first of some published keys.
-func signed(t *testing.T, k ed25519.PrivateKey, others ...ed25519.PublicKey) string {
-	t.Helper()
-	s, err := receipt.NewSigner(k, append([]ed25519.PublicKey{public(k)}, others...))
-	must(t, err)
-	jws, err := s.Sign(delivery())
-	must(t, err)
-	return jws
+// signer signs with the first of some published keys.
+func signer(k ed25519.PrivateKey, others ...ed25519.PublicKey) *receipt.Signer {
+	return must(receipt.NewSigner(k, append([]ed25519.PublicKey{public(k)}, others...)))
 }
 
 // find looks keys up in the document of a host.
-func find(t *testing.T, keys ...ed25519.PublicKey) func(string) (ed25519.PublicKey, error) {
-	t.Helper()
-	doc, err := receipt.Document("api.example.com", keys)
-	must(t, err)
+func find(keys ...ed25519.PublicKey) func(string) (ed25519.PublicKey, error) {
+	doc := must(receipt.Document("api.example.com", keys))
 	return func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
 }
 
 // What is signed here is, to the byte, what the extension's own package signs.
 func TestVectors(t *testing.T) {
 	t.Parallel()
-	jws := signed(t, key(1))
+	jws := must(signer(key(1)).Sign(delivery()))
 	if !strings.HasSuffix(jws, "."+whole) {
 		t.Errorf("Sign = %s; want the signature %s", jws, whole)
 	}
@@ -76,15 +69,13 @@ func TestVectors(t *testing.T) {
 		all  bool // it says what was asked and answered
 		kept string
 	}{{jws, true, delivery().Request}, {vector, false, ""}} {
-		s, id, err := receipt.Verify(c.jws, find(t, public(key(1))))
+		s, id, err := receipt.Verify(c.jws, find(public(key(1))))
 		if err != nil || id != kid || !receipt.Authorizes(id, s) || s.IssuedAt != 1795219500 || s.Request != c.kept ||
 			s.Covers([]byte(body)) != c.all || s.Covers([]byte(body+" ")) {
 			t.Errorf("%s: %+v, %s, %v; want %s", c.jws, s, id, err, kid)
 		}
 	}
-	s, err := receipt.NewSigner(key(1), []ed25519.PublicKey{public(key(1))})
-	must(t, err)
-	offer, err := s.SignOffer(receipt.Offer{
+	offer, err := signer(key(1)).SignOffer(receipt.Offer{
 		Amount: "5000", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", Network: "eip155:8453", PayTo: "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
 		ResourceURL: "https://api.example.com/v1/tools/dns", Scheme: "exact",
 	})
@@ -99,7 +90,7 @@ func TestVectors(t *testing.T) {
 func TestRevocation(t *testing.T) {
 	t.Parallel()
 	a, b, c := public(key(1)), public(key(2)), public(key(3))
-	jws := signed(t, key(2), a)
+	jws := must(signer(key(2), a).Sign(delivery()))
 	name := receipt.KeyID("api.example.com", b)
 	for what, keys := range map[string]struct {
 		published []ed25519.PublicKey
@@ -115,7 +106,7 @@ func TestRevocation(t *testing.T) {
 		"B removed, C in its place": {[]ed25519.PublicKey{c, a}, false},
 		"no key":                    {nil, false},
 	} {
-		_, id, err := receipt.Verify(jws, find(t, keys.published...))
+		_, id, err := receipt.Verify(jws, find(keys.published...))
 		if (err == nil) != keys.holds || id != name || err != nil && !errors.Is(err, receipt.ErrInvalid) {
 			t.Errorf("%s: %s, %v; want the key %s, holds: %v", what, id, err, name, keys.holds)
 		}
@@ -128,7 +119,7 @@ func TestRevocation(t *testing.T) {
 // Whatever is changed, it is not a receipt any more.
 func TestChanged(t *testing.T) {
 	t.Parallel()
-	jws, ours := signed(t, key(1)), find(t, public(key(1)))
+	jws, ours := must(signer(key(1)).Sign(delivery())), find(public(key(1)))
 	for i := range jws {
 		changed := []byte(jws)
 		changed[i]++
@@ -141,7 +132,7 @@ func TestChanged(t *testing.T) {
 			t.Errorf("%.60q: %v", jws, err)
 		}
 	}
-	if _, _, err := receipt.Verify(jws, find(t, public(key(2)))); !errors.Is(err, receipt.ErrInvalid) {
+	if _, _, err := receipt.Verify(jws, find(public(key(2)))); !errors.Is(err, receipt.ErrInvalid) {
 		t.Errorf("by another key: %v", err)
 	}
 }
@@ -150,8 +141,7 @@ func TestChanged(t *testing.T) {
 // address.
 func TestUnsignable(t *testing.T) {
 	t.Parallel()
-	s, err := receipt.NewSigner(key(1), []ed25519.PublicKey{public(key(1))})
-	must(t, err)
+	s := signer(key(1))
 	for name, change := range map[string]func(*receipt.Statement){
 		"no resource": func(d *receipt.Statement) { d.ResourceURL = "" }, "a path": func(d *receipt.Statement) { d.ResourceURL = "/v1" },
 		"quotes": func(d *receipt.Statement) { d.Payer = `"` }, "not ASCII": func(d *receipt.Statement) { d.Transaction = "é" },
@@ -191,8 +181,7 @@ func TestKeys(t *testing.T) {
 // Whatever is read, it is a receipt of the key or ErrInvalid.
 func FuzzVerify(f *testing.F) {
 	f.Add(vector, []byte(`{}`))
-	doc, err := receipt.Document("api.example.com", []ed25519.PublicKey{public(key(1))})
-	must(f, err)
+	doc := must(receipt.Document("api.example.com", []ed25519.PublicKey{public(key(1))}))
 	f.Add(strings.Replace(vector, "eyJ", "e30", 1), doc)
 	f.Fuzz(func(t *testing.T, jws string, doc []byte) {
 		s, _, err := receipt.Verify(jws, func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) })
