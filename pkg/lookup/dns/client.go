@@ -32,8 +32,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	miekg "github.com/miekg/dns"
@@ -213,4 +216,88 @@ func ParseResolvers(csv string) (resolvers []string, err error) {
 		return nil, fmt.Errorf("DNS resolvers: %s", strings.Join(faults, "; "))
 	}
 	return resolvers, nil
+}
+
+// crew is a context and the goroutines that work under it. A panic in one of them ends
+// the context and comes out of end, in the goroutine that waits for them.
+type crew struct {
+	context.Context
+
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	bug     atomic.Pointer[bug] // the first panic
+}
+
+func newCrew(parent context.Context) *crew {
+	ctx, cancel := context.WithCancel(parent)
+	return &crew{Context: ctx, cancel: cancel}
+}
+
+func (c *crew) start(work func()) {
+	c.running.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				c.bug.CompareAndSwap(nil, newBug(p))
+				c.cancel()
+			}
+		}()
+		work()
+	})
+}
+
+// end ends the context, waits for what runs under it, and panics if a part of that did.
+func (c *crew) end() {
+	c.cancel()
+	c.running.Wait()
+	if b := c.bug.Load(); b != nil {
+		panic(b)
+	}
+}
+
+// bug is a panic that was recovered, and where it was. The stack is logged whole.
+type bug struct{ value, stack string }
+
+// newBug is for deferred functions, where the stack is still that of the panic.
+// A bug that was thrown on stays itself.
+func newBug(p any) *bug {
+	if b, ok := p.(*bug); ok {
+		return b
+	}
+	return &bug{fmt.Sprint(p), string(debug.Stack())}
+}
+
+func (b *bug) Error() string { return "DNS lookup panicked: " + b.value }
+
+func (b *bug) Stack() string { return b.stack }
+
+// catch is deferred by the exported methods: it turns a panic into internal_error.
+func catch(err *error) {
+	if p := recover(); p != nil {
+		*err = fault.New(fault.InternalError, newBug(p))
+	}
+}
+
+// verdict weighs attempts none of which answered. A SERVFAIL counts whatever
+// the others did, because theirs says nothing about the name. When the caller
+// gave up, no failure counts.
+func verdict(parent context.Context, servfail *reply, timedOut bool, causes ...error) (*reply, error) {
+	gaveUp := errors.Is(parent.Err(), context.Canceled)
+	if servfail != nil && !gaveUp {
+		return servfail, nil
+	}
+	code := lookup.UpstreamUnavailable
+	if timedOut || gaveUp {
+		code = lookup.DNSTimeout
+	}
+	return nil, lookup.Faultf(code, errors.Join(append(causes, parent.Err())...), guard.Unresolved)
+}
+
+// budget ends before ctx does, so that a verdict can still be returned in time.
+func budget(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithTimeout(ctx, timeout)
+	}
+	left := time.Until(end)
+	return context.WithTimeout(ctx, left-min(margin, left/10))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -287,222 +288,105 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-// bare is a reply of just the header.
-func bare(code int) func(q []byte) []byte {
-	return func(q []byte) []byte { return reply(q, rcode(code))[:12] }
-}
-
-// padded fills a reply up (RFC 7830).
-func padded(n int) change {
-	return func(m *miekg.Msg) {
-		withEDNS(m)
-		m.IsEdns0().Option = []miekg.EDNS0{&miekg.EDNS0_PADDING{Padding: make([]byte, n)}}
-	}
-}
-
-// less is a message without its last bytes.
-func less(n int, b []byte) []byte { return b[:len(b)-n] }
-
-// fate is how a datagram is treated.
-type fate string
-
-const (
-	stray fate = "stray" // not the reply to our question: the one behind it is
-	cut   fate = "cut"   // our reply, but not all of it: the same resolver is asked over TCP
-	whole fate = "whole" // our reply, whatever it holds beside the answer
-)
-
-// TestDatagrams: a datagram with an answer, with more of others before it
-// and the right reply behind it, and a resolver that answers over TCP.
-func TestDatagrams(t *testing.T) {
-	one := func(changes ...change) func([]byte) []byte {
-		return func(q []byte) []byte { return reply(q, append(changes, answer(evil))...) }
-	}
-	name := func(f func(string) string) change {
-		return func(m *miekg.Msg) { m.Question[0].Name = f(m.Question[0].Name) }
-	}
-	other := name(func(string) string { return "a." })
-	// counts changes a byte of the header, where the counts of sections are.
-	counts := func(at int, n byte, changes ...change) func([]byte) []byte {
-		return func(q []byte) []byte {
-			b := reply(q, append([]change{answer(evil)}, changes...)...)
-			b[at] = n
-			return b
-		}
-	}
-	type row struct {
-		fate  fate
-		bytes func(q []byte) []byte
-	}
-	eachInBubble(t, map[string]row{
-		"empty":           {fate: stray, bytes: func([]byte) []byte { return nil }},
-		"cut header":      {fate: stray, bytes: func(q []byte) []byte { return reply(q, answer(evil))[:11] }},
-		"endless pointer": {fate: stray, bytes: func(q []byte) []byte { return append(reply(q)[:12], 0xc0, 12, 0, 1, 0, 1) }},
-		"no QR":           {fate: stray, bytes: one(func(m *miekg.Msg) { m.Response = false })},
-		"wrong ID":        {fate: stray, bytes: one(otherID)},
-		"opcode NOTIFY":   {fate: stray, bytes: one(func(m *miekg.Msg) { m.Opcode = miekg.OpcodeNotify })},
-		"other name":      {fate: stray, bytes: one(name(func(string) string { return "example.net." }))},
-		"other case":      {fate: stray, bytes: one(name(func(s string) string { return string(s[0]^0x20) + s[1:] }))},
-		"other type":      {fate: stray, bytes: one(func(m *miekg.Msg) { m.Question[0].Qtype = miekg.TypeAAAA })},
-		"other class":     {fate: stray, bytes: one(func(m *miekg.Msg) { m.Question[0].Qclass = miekg.ClassCHAOS })},
-		"two questions":   {fate: stray, bytes: one(func(m *miekg.Msg) { m.Question = append(m.Question, m.Question[0]) })},
-		"two counted":     {fate: stray, bytes: counts(5, 2)},
-		"no question":     {fate: stray, bytes: one(noQuestion)},
-		"REFUSED, damaged": {fate: stray, bytes: func(q []byte) []byte {
-			return less(1, reply(q, rcode(miekg.RcodeRefused), noQuestion, answer(evil)))
-		}},
-		"bare NOERROR":       {fate: stray, bytes: bare(miekg.RcodeSuccess)},
-		"TC, other question": {fate: stray, bytes: one(truncate, other)},
-
-		"TC":                  {fate: cut, bytes: one(truncate)},
-		"TC and damaged":      {fate: cut, bytes: func(q []byte) []byte { return less(3, reply(q, truncate, answer(evil))) }},
-		"TC without question": {fate: cut, bytes: func(q []byte) []byte { return reply(q, truncate)[:12] }},
-		"cut in a record":     {fate: cut, bytes: func(q []byte) []byte { return less(3, reply(q, answer(evil))) }},
-		"answers too many":    {fate: cut, bytes: counts(7, 9)},
-		"answers too few":     {fate: cut, bytes: counts(7, 0)},
-		"authority too few":   {fate: cut, bytes: counts(9, 0, answer(), authority(evil))},
-		"additional too few":  {fate: cut, bytes: counts(11, 0, withEDNS)},
-		"one byte more":       {fate: cut, bytes: func(q []byte) []byte { return append(reply(q, withEDNS, answer(evil)), 0) }},
-		// And so NOERROR, with the upper half of the rcode gone.
-		"cut before the OPT": {fate: cut, bytes: func(q []byte) []byte { return less(11, reply(q, withEDNS, rcode(miekg.RcodeBadVers))) }},
-		// The first 4,096 bytes are whole, and whatever follows is lost.
-		"cut by the buffer": {fate: cut, bytes: func(q []byte) []byte {
-			return reply(q, answer(evil), padded(4096-len(reply(q, answer(evil), padded(0)))))
-		}},
-
-		"EDNS":          {fate: whole, bytes: one(withEDNS)},
-		"TSIG":          {fate: whole, bytes: one(withEDNS, func(m *miekg.Msg) { m.SetTsig("key.", miekg.HmacSHA256, 300, 1) })},
-		"unknown types": {fate: whole, bytes: one(authority(`@ 60 IN TYPE65400 \# 4 01020304`, `@ 60 IN TYPE65401 \# 0`))},
-		"all sections":  {fate: whole, bytes: one(compress, sections(nil, "@ 60 IN NS a.example.com.", "@ 60 IN NS b.example.com."))},
-	}, func(t *testing.T, c row) {
-		w := newWorld(t, host{
-			udp: func(n int, q []byte) []said {
-				before := []func([]byte) []byte{one(otherID), one(otherID)}
-				return sends(append(before, c.bytes, func(q []byte) []byte { return reply(q, answer(good)) })...)(n, q)
-			},
-			tcp: framed(after(0, answer("@ 60 IN A 192.0.2.53"))),
-		})
-		got, err := w.lookup("A")
-		wantAddress(t, got, err, map[fate]string{stray: "192.0.2.1", cut: "192.0.2.53", whole: "192.0.2.66"}[c.fate])
-		if asked := len(w.dials) == 2; asked != (c.fate == cut) {
-			t.Errorf("dialled %q", w.dials)
-		}
-	})
-}
-
-// TestPassedOver: what a resolver says of itself is not an answer, nor are servers to
-// ask instead, nor what comes over TCP in place of a reply. The next resolver is
-// asked at once; when all do the same, the lookup is upstream_unavailable.
-func TestPassedOver(t *testing.T) {
-	const alias = "@ 60 IN CNAME b.example.net."
-	udp := func(typ string, changes ...change) row { return row{typ, host{udp: after(0, changes...)}} }
-	only := func(message func([]byte) []byte) row { return row{"A", host{udp: sends(message)}} }
-	tcp := func(s script) row { return row{"A", host{after(0, truncate), s}} }
-	bytes := func(b ...byte) script { return sends(func([]byte) []byte { return b }) }
-	eachInBubble(t, map[string]row{
-		"REFUSED":                   udp("A", rcode(miekg.RcodeRefused), answer(evil)),
-		"FORMERR":                   udp("A", rcode(miekg.RcodeFormatError), answer(evil)),
-		"bare REFUSED":              only(bare(miekg.RcodeRefused)),
-		"bare SERVFAIL":             only(bare(miekg.RcodeServerFailure)),
-		"bare REFUSED, OPT counted": only(func(q []byte) []byte { return reply(q, withEDNS, rcode(miekg.RcodeRefused))[:12] }),
-		"bare YXDOMAIN":             only(bare(miekg.RcodeYXDomain)),
-		"SERVFAIL without question": udp("A", rcode(miekg.RcodeServerFailure), noQuestion, answer(evil)),
-
-		"a referral":                      udp("A", refer()),
-		"a referral behind an alias":      udp("A", refer(alias)),
-		"a referral and another's":        udp("A", refer(alias, "c.example.net. 60 IN A 192.0.2.66")),
-		"a referral and another type":     udp("A", refer("@ 60 IN TXT x")),
-		"a referral and another class":    udp("A", refer("@ 60 CH A 192.0.2.66")),
-		"a referral to the name's own":    udp("NS", sections(nil, "@ 172800 IN NS a.example.com.")),
-		"a referral and a target's alias": udp("CNAME", refer("b.example.net. 60 IN CNAME c.example.net.")),
-
-		"TCP: closed":        tcp(sends()),
-		"TCP: half a length": tcp(bytes(0)),
-		"TCP: empty frame":   tcp(bytes(0, 0)),
-		"TCP: short frame":   tcp(sends(func(q []byte) []byte { return append([]byte{0xff, 0xff}, reply(q, answer(evil))...) })),
-		"TCP: wrong ID":      tcp(framed(after(0, otherID, answer(evil)))),
-		"TCP: still TC":      tcp(framed(after(0, truncate, answer(evil)))),
-		"TCP: damaged":       tcp(framed(sends(func(q []byte) []byte { return less(1, reply(q, answer(evil))) }))),
-		"TCP: one byte more": tcp(framed(sends(func(q []byte) []byte { return append(reply(q, answer(evil)), 0) }))),
-	}, func(t *testing.T, c row) {
-		if got, err := newWorld(t, c.host, c.host, host{}).lookup(c.typ); testbed.Code(err) != lookup.UpstreamUnavailable {
-			t.Errorf("alone: %+v, %v, want upstream_unavailable", got, err)
-		}
-		w := newWorld(t, c.host, resolver(answer(good, "@ 60 IN NS x.", "@ 60 IN CNAME x.")))
-		if got, err := w.lookup(c.typ); err != nil || len(got.Records) != 1 || got.Resolver != "8.8.8.8" {
-			t.Errorf("with another: %+v, %v, want its record", got, err)
-		}
-		w.at(0)
-	})
-}
-
-// row is a type that is asked for, and a resolver.
-type row struct {
-	typ  string
-	host host
-}
-
-// TestEDNS: the question offers 1232 bytes, and is asked once more without
-// EDNS of a resolver that refuses it, over UDP or TCP.
-func TestEDNS(t *testing.T) {
-	formerr := after(0, rcode(miekg.RcodeFormatError))
-	old := func(refuses script) script {
-		return func(n int, q []byte) []said {
-			if unpacked(q).IsEdns0() == nil {
-				return ok(0)(n, q)
+// TestShare: whatever the resolvers say, lookups that share ask each question once, and
+// answer what they would have answered alone.
+func TestShare(t *testing.T) {
+	const aaaa, mx = "@ 60 IN AAAA 2606:4700::1", "@ 60 IN MX 10 mx.example.com."
+	eachInBubble(t, map[string]change{
+		"both families": answer(good, aaaa, mx),
+		"behind alias":  both(missing(), families(answer("@ 60 IN CNAME b.test."), answer())),
+		"SERVFAIL":      rcode(miekg.RcodeServerFailure),
+		"REFUSED":       rcode(miekg.RcodeRefused),
+		"IPv6 fails":    families(answer(good), rcode(miekg.RcodeServerFailure)),
+	}, func(t *testing.T, says change) {
+		w := newWorld(t, host{udp: after(ms, says)})
+		cl := w.client()
+		ask := func(ctx context.Context) string {
+			var all sync.WaitGroup
+			got := make([]string, 4)
+			for i, typ := range []string{"A", "AAAA", "MX"} {
+				all.Go(func() { got[i] = shown(cl.Lookup(ctx, query(typ))) })
 			}
-			return refuses(n, q)
+			all.Go(func() {
+				addrs, err := cl.Addresses(ctx, "example.com")
+				got[3] = fmt.Sprint(addrs, testbed.Code(err))
+			})
+			all.Wait()
+			return fmt.Sprintf("%q", got)
 		}
-	}
-	eachInBubble(t, map[string]host{
-		"FORMERR":                  {udp: old(formerr)},
-		"FORMERR, header only":     {udp: old(sends(bare(miekg.RcodeFormatError)))},
-		"FORMERR without question": {udp: old(after(0, rcode(miekg.RcodeFormatError), noQuestion))},
-		"NOTIMP":                   {udp: old(after(0, rcode(miekg.RcodeNotImplemented)))},
-		"BADVERS":                  {udp: old(after(0, withEDNS, rcode(miekg.RcodeBadVers)))},
-		"FORMERR over TCP":         {udp: after(0, truncate), tcp: framed(old(formerr))},
-	}, func(t *testing.T, h host) {
-		w := newWorld(t, h, host{})
-		got, err := w.lookup("A")
-		wantAddress(t, got, err, "192.0.2.1")
-		var sizes []int
-		for _, m := range w.heard {
-			if sizes = append(sizes, 0); m.IsEdns0() != nil {
-				sizes[len(sizes)-1] = int(m.IsEdns0().UDPSize())
+		alone := ask(t.Context())
+		w.questions()
+		ctx, end := dns.Share(t.Context())
+		for range 2 {
+			if got := ask(ctx); got != alone {
+				t.Errorf("shared %s, alone %s", got, alone)
 			}
 		}
-		if s := fmt.Sprint(slices.Compact(sizes)); s != "[1232 0]" {
-			t.Errorf("EDNS sizes %s, want 1232 and then none", s)
+		once := []string{"example.com. A", "example.com. AAAA", "example.com. MX"}
+		if asked := w.questions(); !slices.Equal(asked, once) {
+			t.Errorf("asked %v, want %v", asked, once)
 		}
+		end()
+		w.check()
 	})
 }
 
-// TestQuestion: each question has a connection, an ID and letter cases drawn for it,
-// each letter's for itself: neighbours come in all four ways. Recursion is desired.
-func TestQuestion(t *testing.T) {
+// Who has less time judges by what is known then; the question goes on for who
+// has more.
+func TestShareDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const domain = "abcdefghijklmnopqrstuvwxyz.example.com"
-		// A given pair lacks one of its four ways with probability 4 × 0.75^200.
-		const n = 200
-		w := newWorld(t, host{udp: after(0)})
-		for range n {
-			if _, err := w.client().Lookup(t.Context(), dns.Query{Domain: domain, Type: "A"}); err != nil {
-				t.Fatal(err)
+		w := newWorld(t, host{udp: after(10*ms, rcode(miekg.RcodeServerFailure))}, host{udp: ok(3 * time.Second)}, host{udp: mute})
+		cl := w.client()
+		ctx, end := dns.Share(t.Context())
+		var all sync.WaitGroup
+		for budget, want := range map[time.Duration]string{
+			5 * ms: "dns_timeout at 4.5ms", time.Second: "SERVFAIL from 1.1.1.1 at 950ms", time.Minute: "NOERROR from 8.8.8.8 at 3.01s",
+		} {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(ctx, budget)
+				defer cancel()
+				if got := w.outcome(cl.Lookup(ctx, query("A"))); got != want {
+					t.Errorf("with %s: %s, want %s", budget, got, want)
+				}
+			})
+		}
+		all.Wait()
+		end()
+		// Each resolver once by each transport.
+		w.check(first+" at 0s", second+" at 10ms", third+" at 410ms", "tcp "+second+" at 2.01s", "tcp "+third+" at 2.41s")
+	})
+}
+
+// end stops what nobody waits for any more, and returns when it is gone. Nothing is
+// shared with a lookup alone, another client or another name.
+func TestShareEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, host{udp: mute})
+		w.meddle = reluctantly
+		cl := w.client()
+		ctx, end := dns.Share(t.Context())
+		hurried, cancel := context.WithTimeout(ctx, 20*ms)
+		defer cancel()
+		for _, cl := range []*dns.Client{cl, w.client()} {
+			for _, name := range []string{"example.com", "www.example.com", "example.com"} {
+				if _, err := cl.Lookup(hurried, dns.Query{Domain: name, Type: "A"}); testbed.Code(err) != lookup.DNSTimeout {
+					t.Errorf("%v, want dns_timeout", err)
+				}
 			}
 		}
-		ids, pairs := map[uint16]bool{}, map[string]bool{}
-		for _, q := range w.heard {
-			if ids[q.Id] = true; !q.RecursionDesired || q.CheckingDisabled || len(q.Question) != 1 || q.IsEdns0().Do() ||
-				!strings.EqualFold(q.Question[0].Name, domain+".") {
-				t.Errorf("question %v", q)
-			}
-			for i := range 25 {
-				pairs[q.Question[0].Name[i:i+2]] = true
-			}
+		if n := w.near.Load(); n != 4 {
+			t.Errorf("%d questions went on for others, want 4", n)
 		}
-		if len(ids) < n/2 || len(w.dials) != n || len(pairs) != 4*25 {
-			t.Errorf("%d questions had %d IDs, %d connections and %d pairs of letters, want 100", n, len(ids), len(w.dials), len(pairs))
+		ended := time.Now()
+		end()
+		if took := time.Since(ended); took != time.Second {
+			t.Errorf("end took %v, want the second that connections take to close", took)
 		}
+		if _, err := cl.Lookup(ctx, query("A")); testbed.Code(err) != lookup.DNSTimeout {
+			t.Errorf("after the end: %v, want dns_timeout", err)
+		}
+		w.check()
 	})
 }

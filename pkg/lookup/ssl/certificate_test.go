@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,7 +29,6 @@ import (
 	"golang.org/x/crypto/cryptobyte/asn1"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/guard"
 )
 
 // FuzzCertificate takes bytes as a leaf all the way to JSON, and holds the
@@ -63,24 +61,6 @@ func FuzzCertificate(f *testing.F) {
 			holdAgainst(t, r, x)
 		}
 	})
-}
-
-// kept are the seeds in a file of testdata: on each line the arguments of one in
-// hex ("-" is none), after a comment that says what makes it worth keeping.
-func kept(file string) [][][]byte {
-	text := testbed.Must(os.ReadFile("testdata/" + file))
-	var seeds [][][]byte
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
-		var seed [][]byte
-		for _, arg := range strings.Fields(line) {
-			seed = append(seed, unhex(strings.TrimPrefix(arg, "-")))
-		}
-		seeds = append(seeds, seed)
-	}
-	return seeds
 }
 
 // holdResult checks what is true of every result.
@@ -365,61 +345,3 @@ const domain = "www.example.com"
 func now() time.Time { return time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC) }
 
 const address = "93.184.216.34"
-
-// peer serves connections until the test ends.
-func peer(t testing.TB, serve func(net.Conn)) *testbed.Origins {
-	t.Helper()
-	w := testbed.NewOrigins(t)
-	w.Accept(domain, address, serve)
-	return w
-}
-
-// handshakes serves handshakes and keeps each connection until the client leaves.
-// change may be nil.
-func handshakes(chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) func(net.Conn) {
-	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}}
-	if change != nil {
-		change(cfg)
-	}
-	return func(c net.Conn) {
-		s := tls.Server(c, cfg)
-		if s.Handshake() == nil {
-			s.Read(make([]byte, 1))
-		}
-	}
-}
-
-// atMost fixes the version of a server.
-func atMost(version uint16, suites ...uint16) func(*tls.Config) {
-	return func(c *tls.Config) {
-		c.MinVersion, c.MaxVersion, c.CipherSuites = tls.VersionTLS10, version, suites
-	}
-}
-
-func client(c guard.Connector) *Client { return New(Config{Connector: c, Now: now}) }
-
-func query() Query { return Query{Domain: domain} }
-
-// lookUp asks with a deadline that only a hang reaches.
-func lookUp(t *testing.T, w *testbed.Origins) (Result, error) {
-	t.Helper()
-	return client(w.Dialer()).Lookup(testbed.Soon(t), query())
-}
-
-// inspect is Inspect with the connection closed at the end of the test.
-func inspect(t *testing.T, w *testbed.Origins) (Result, *tls.Conn, error) {
-	t.Helper()
-	ctx := testbed.Soon(t)
-	r, conn, err := client(w.Dialer()).Inspect(ctx, query(), testbed.Must(w.Dialer().Resolve(ctx, domain)))
-	if conn != nil {
-		t.Cleanup(func() { conn.Close() })
-	}
-	return r, conn, err
-}
-
-func text(s *string) string {
-	if s == nil {
-		return "null"
-	}
-	return *s
-}

@@ -328,3 +328,39 @@ func TestParseBootstrapURL(t *testing.T) {
 		}
 	}
 }
+
+// TestPolicies: where redirects of RDAP servers and of the bootstrap URL may lead,
+// from one URL to the next.
+func TestPolicies(t *testing.T) {
+	type row struct {
+		from, to     string
+		follow, stay bool
+	}
+	t.Parallel()
+	for _, r := range []row{
+		{"https://a.com/x", "https://A.com:443/y", true, true},
+		{"https://a.com/x", "http://a.com/", false, false},
+		{"https://a.com/x", "https://a.com:80/", false, false},
+		{"https://a.com/x", "https://a.com:6379/", false, false},
+		{"https://a.com:6379/x", "https://a.com/", true, true},
+		{"https://a.com/x", "https://u:p@a.com/", false, false},
+		{"https://a.com/x", "file:///etc/passwd", false, false},
+		{"https://127.0.0.1:8443/x", "https://127.0.0.2:8443/y", true, false},
+		{"http://a.com/x", "http://a.com:80/", true, false},
+		{"http://a.com/x", "https://a.com/", true, true},
+		{"http://a.com/x https://a.com/", "http://a.com/", false, false},
+		{"https://a.com/1 https://a.com/2 https://a.com/3", "https://a.com/4", true, true},
+		{"https://a.com/1 https://a.com/2 https://a.com/3 https://a.com/4", "https://a.com/5", false, false},
+	} {
+		t.Run(r.from+" to "+r.to, func(t *testing.T) {
+			var via []*http.Request
+			for from := range strings.FieldsSeq(r.from) {
+				via = append(via, &http.Request{URL: testbed.Must(url.Parse(from))})
+			}
+			next := &http.Request{URL: testbed.Must(url.Parse(r.to))}
+			if f, s := follow(next, via), stay(next, via); (f == nil) != r.follow || (s == nil) != r.stay {
+				t.Errorf("a registry may lead there: %v, the bootstrap URL: %v", f, s)
+			}
+		})
+	}
+}

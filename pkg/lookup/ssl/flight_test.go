@@ -1,0 +1,232 @@
+package ssl
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/tls"
+	"encoding/hex"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/origin"
+)
+
+// recording is what a client reads in a real handshake with a server of crypto/tls,
+// and what crypto/tls saw of it.
+func recording(t testing.TB, highest uint16, curves ...tls.CurveID) (read, secret []byte, state tls.ConnectionState) {
+	t.Helper()
+	w := peer(t, handshakes([][]byte{with(nil)}, ecKey(), func(c *tls.Config) { c.MinVersion, c.CurvePreferences = tls.VersionTLS10, curves }))
+	ctx := testbed.Soon(t)
+	conn, _, err := w.Dialer().Dial(ctx, testbed.Must(w.Dialer().Resolve(ctx, domain)), origin.Port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	rec := &recorder{Conn: conn}
+	cfg := origin.TLSConfig(domain, highest)
+	cfg.KeyLogWriter = &rec.keys
+	c := tls.Client(rec, cfg)
+	if err := c.HandshakeContext(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return rec.read.Bytes(), rec.secret(), c.ConnectionState()
+}
+
+func TestFlight(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		highest uint16
+		curves  []tls.CurveID
+	}{{tls.VersionTLS10, nil}, {tls.VersionTLS11, nil}, {tls.VersionTLS12, nil}, {tls.VersionTLS13, nil},
+		{tls.VersionTLS13, []tls.CurveID{tls.CurveP384}}, // a HelloRetryRequest first
+	} {
+		read, secret, state := recording(t, c.highest, c.curves...)
+		leaf := state.PeerCertificates[0].Raw
+		f := readFlight(bytes.NewReader(read), secret)
+		if !f.hello || f.version != state.Version || f.suite != state.CipherSuite || f.alert != -1 || !bytes.Equal(f.leaf, leaf) {
+			t.Errorf("%+v, want %x %x %x", f, state.Version, state.CipherSuite, leaf)
+		}
+		// Cut anywhere, it is the same leaf or none.
+		for n := range read {
+			if f := readFlight(bytes.NewReader(read[:n]), secret); f.leaf != nil && !bytes.Equal(f.leaf, leaf) {
+				t.Fatalf("%x: cut at %d the leaf is %x", c.highest, n, f.leaf)
+			}
+		}
+		if f := readFlight(bytes.NewReader(read), nil); (f.leaf == nil) != (c.highest == tls.VersionTLS13) {
+			t.Errorf("%x: without the secret the leaf is %x", c.highest, f.leaf)
+		}
+	}
+	// The other suites of TLS 1.3 were recorded from another server: that of
+	// crypto/tls chooses by the hardware.
+	suites := map[uint16]bool{}
+	for _, seed := range kept("flights.hex") {
+		if len(seed) == 3 {
+			f := readFlight(bytes.NewReader(seed[0]), seed[1])
+			if suites[f.suite] = true; !bytes.Equal(f.leaf, seed[2]) {
+				t.Errorf("%x: the leaf is %x, want %x", f.suite, f.leaf, seed[2])
+			}
+		}
+	}
+	if !suites[tls.TLS_AES_256_GCM_SHA384] || !suites[tls.TLS_CHACHA20_POLY1305_SHA256] {
+		t.Errorf("recorded are %v", suites)
+	}
+}
+
+// A server's choice has the name that IANA and crypto/tls give it, also when it was not
+// offered.
+func TestChoice(t *testing.T) {
+	t.Parallel()
+	certificate := []byte{22, 3, 3, 0, 12, 11, 0, 0, 8, 0, 0, 5, 0, 0, 2, 0xde, 0xad}
+	if f := readFlight(bytes.NewReader(certificate), nil); f.leaf != nil {
+		t.Errorf("a leaf without a hello: %+v", f)
+	}
+	f := readFlight(bytes.NewReader(append(serverHello(0x300, 0x39), certificate...)), nil) // SSL 3.0
+	if !bytes.Equal(f.leaf, []byte{0xde, 0xad}) {
+		t.Errorf("%+v", f)
+	}
+	f.leaf = with(nil)
+	if r, err := f.result(query(), netip.Addr{}, now()); err != nil || r.TLSVersion != nil || text(r.Cipher) != "tls_dhe_rsa_with_aes_256_cbc_sha" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	names := map[uint16]string{0xc09e: "TLS_DHE_RSA_WITH_AES_128_CCM", 0x0011: "TLS_DHE_DSS_EXPORT_WITH_DES40_CBC_SHA", 0xc102: "TLS_GOSTR341112_256_WITH_28147_CNT_IMIT", 0xfefe: ""}
+	for _, s := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
+		names[s.ID] = s.Name
+	}
+	for id, want := range names {
+		if got := suiteName(id); got != want {
+			t.Errorf("%04x is %s, want %s", id, got, want)
+		}
+	}
+	once := map[uint16]bool{}
+	for _, s := range suites() {
+		if once[s.id] {
+			t.Errorf("%04x %s is there twice", s.id, s.name)
+		}
+		once[s.id] = true
+	}
+}
+
+// A TLS 1.3 message begins with a context. What a cut leaves of a message is in TestFlight.
+func TestFirstCertificate(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{"02aaaa000007000002dead0000": "dead", "ff000007000002dead0000": ""} {
+		if got := hex.EncodeToString(firstCertificate(unhex(body), tls.VersionTLS13)); got != want {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
+	}
+}
+
+// FuzzFlight: whatever was recorded, reading it ends, and a leaf is a part of
+// it unless it was decrypted.
+func FuzzFlight(f *testing.F) {
+	for _, highest := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		read, secret, _ := recording(f, highest)
+		f.Add(read, secret)
+	}
+	for _, seed := range kept("flights.hex") {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, raw, secret []byte) {
+		got := readFlight(bytes.NewReader(raw), secret)
+		if len(got.leaf) > len(raw) || got.leaf != nil && (!got.hello || len(got.leaf) == 0) || got.alert < -1 || got.alert > 255 {
+			t.Errorf("%+v", got)
+		}
+		if again := readFlight(iotest.OneByteReader(bytes.NewReader(raw)), secret); !bytes.Equal(again.leaf, got.leaf) {
+			t.Error("read byte by byte, it differs")
+		}
+	})
+}
+
+// serverHello is the record of one, with a choice of version and suite.
+func serverHello(version, suite uint16) []byte {
+	hello := slices.Concat([]byte{byte(version >> 8), byte(version)}, make([]byte, 33), []byte{byte(suite >> 8), byte(suite), 0})
+	message := append([]byte{2, 0, 0, byte(len(hello))}, hello...)
+	return append([]byte{22, 3, 3, 0, byte(len(message))}, message...)
+}
+
+func helloTLS12() []byte {
+	return serverHello(tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
+}
+
+// kept are the seeds in a file of testdata: on each line the arguments of one in
+// hex ("-" is none), after a comment that says what makes it worth keeping.
+func kept(file string) [][][]byte {
+	text := testbed.Must(os.ReadFile("testdata/" + file))
+	var seeds [][][]byte
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		var seed [][]byte
+		for _, arg := range strings.Fields(line) {
+			seed = append(seed, unhex(strings.TrimPrefix(arg, "-")))
+		}
+		seeds = append(seeds, seed)
+	}
+	return seeds
+}
+
+// peer serves connections until the test ends.
+func peer(t testing.TB, serve func(net.Conn)) *testbed.Origins {
+	t.Helper()
+	w := testbed.NewOrigins(t)
+	w.Accept(domain, address, serve)
+	return w
+}
+
+// handshakes serves handshakes and keeps each connection until the client leaves.
+// change may be nil.
+func handshakes(chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) func(net.Conn) {
+	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}}
+	if change != nil {
+		change(cfg)
+	}
+	return func(c net.Conn) {
+		s := tls.Server(c, cfg)
+		if s.Handshake() == nil {
+			s.Read(make([]byte, 1))
+		}
+	}
+}
+
+// atMost fixes the version of a server.
+func atMost(version uint16, suites ...uint16) func(*tls.Config) {
+	return func(c *tls.Config) {
+		c.MinVersion, c.MaxVersion, c.CipherSuites = tls.VersionTLS10, version, suites
+	}
+}
+
+func client(c guard.Connector) *Client { return New(Config{Connector: c, Now: now}) }
+
+func query() Query { return Query{Domain: domain} }
+
+// lookUp asks with a deadline that only a hang reaches.
+func lookUp(t *testing.T, w *testbed.Origins) (Result, error) {
+	t.Helper()
+	return client(w.Dialer()).Lookup(testbed.Soon(t), query())
+}
+
+// inspect is Inspect with the connection closed at the end of the test.
+func inspect(t *testing.T, w *testbed.Origins) (Result, *tls.Conn, error) {
+	t.Helper()
+	ctx := testbed.Soon(t)
+	r, conn, err := client(w.Dialer()).Inspect(ctx, query(), testbed.Must(w.Dialer().Resolve(ctx, domain)))
+	if conn != nil {
+		t.Cleanup(func() { conn.Close() })
+	}
+	return r, conn, err
+}
+
+func text(s *string) string {
+	if s == nil {
+		return "null"
+	}
+	return *s
+}
