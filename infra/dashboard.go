@@ -35,27 +35,29 @@ func (e *envelope) dashboard() {
 		}
 		y += high
 	}
-	row(e.revenue(), e.concurrency(), e.gauges("Ready", readyMetrics()...))
+	// How often in each five minutes; a number at a time; and how long, at the median and the 95th percentile.
+	sums, most, durations := []string{statSum}, []string{statMax}, []string{"p50", statP95}
+	row(e.revenue(), e.concurrency(), e.graph("Ready", nil, most, readyMetrics()...))
 	row(
 		e.gateway("Gateway: requests", statSum, "Count", "4xx", "5xx"),
-		e.counts("Gateway: its own failures", nil, metricGatewayErrors),
+		e.graph("Gateway: its own failures", nil, sums, metricGatewayErrors),
 		e.gateway("Gateway: ms", statP95, "Latency", "IntegrationLatency"),
 	)
 	row(
-		e.counts("Settlements", nil, append(service.SettlementMetrics(), service.MetricListed)...),
-		e.counts("Faults of others", nil, service.MetricFacilitator, service.MetricPrimaryFailed, service.MetricFallbackSettled, service.MetricFallbackFailed, service.MetricUsedAsPaid, service.MetricUnlisted, service.MetricUnreceipted, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
-		e.latencies("Settlement", nil, service.MetricSettle),
+		e.graph("Settlements", nil, sums, append(service.SettlementMetrics(), service.MetricListed)...),
+		e.graph("Faults of others", nil, sums, service.MetricFacilitator, service.MetricPrimaryFailed, service.MetricFallbackSettled, service.MetricFallbackFailed, service.MetricUsedAsPaid, service.MetricUnlisted, service.MetricUnreceipted, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
+		e.graph("Settlement: ms", nil, durations, service.MetricSettle),
 	)
 	row(
-		e.gauges("Reconcile: open and owed", service.MetricOpen, service.MetricOwedUnclaimed, service.MetricRefundsDue),
-		e.counts("Reconcile: found", nil, service.MetricSettledLate, service.MetricRefusedLate, service.MetricReconcileFailed),
-		e.gauges("Reconcile: not settled", service.MetricStillOpen, service.MetricCannotTell, service.MetricLeft),
+		e.graph("Reconcile: open and owed", nil, most, service.MetricOpen, service.MetricOwedUnclaimed, service.MetricRefundsDue),
+		e.graph("Reconcile: found", nil, sums, service.MetricSettledLate, service.MetricRefusedLate, service.MetricReconcileFailed),
+		e.graph("Reconcile: not settled", nil, most, service.MetricStillOpen, service.MetricCannotTell, service.MetricLeft),
 	)
 	operations := func(title string, of ...any) {
 		row(
-			e.counts(title, of, service.MetricRequests, service.MetricChallenges, service.MetricAnswers, service.MetricReplayed),
-			e.counts(title+": failures", of, service.MetricFaults, service.MetricUncertain, service.MetricOwed, service.MetricInternal),
-			e.latencies(title, of, service.MetricLookup, service.MetricSettle),
+			e.graph(title, of, sums, service.MetricRequests, service.MetricChallenges, service.MetricAnswers, service.MetricReplayed),
+			e.graph(title+": failures", of, sums, service.MetricFaults, service.MetricUncertain, service.MetricOwed, service.MetricInternal),
+			e.graph(title+": ms", of, durations, service.MetricLookup, service.MetricSettle),
 		)
 	}
 	operations(catalog.PathMCP, service.DimensionTransport, service.TransportMCP)
@@ -71,23 +73,9 @@ func (e *envelope) dashboard() {
 	})
 }
 
-// counts is a graph of how often something happened in each five minutes.
-func (e *envelope) counts(title string, of []any, names ...string) object {
-	return e.graph(title, of, []string{statSum}, names)
-}
-
-// latencies is a graph of durations, median and 95th percentile.
-func (e *envelope) latencies(title string, of []any, names ...string) object {
-	return e.graph(title+": ms", of, []string{"p50", statP95}, names)
-}
-
-// gauges is a graph of numbers at a time.
-func (e *envelope) gauges(title string, names ...string) object {
-	return e.graph(title, nil, []string{statMax}, names)
-}
-
-// graph is some of the service's metrics, of a dimension's value or of all of them.
-func (e *envelope) graph(title string, of []any, stats, names []string) object {
+// graph is some of the service's metrics with their statistics, of a dimension's value or of
+// all of them.
+func (e *envelope) graph(title string, of []any, stats []string, names ...string) object {
 	return graphOf(title, service.Namespace(e.settings.stack), of, stats, names)
 }
 

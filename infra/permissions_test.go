@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -69,21 +65,18 @@ func (r *recorder) used(slug string) []string {
 func (r *recorder) environment(t *testing.T, slug, more string) map[string]string {
 	t.Helper()
 	secrets := map[string]string{testSecret: `{"token":"` + testToken + `"` + more + `}`, fallbackSecret: `{"token":"` + fallbackToken + `"}`}
-	proxy := httputil.NewSingleHostReverseProxy(must(url.Parse(r.url))(t))
-	to := serve(t, func(w http.ResponseWriter, req *http.Request) {
-		text, err := io.ReadAll(req.Body)
+	to := testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, r.url), Do: func(q *testbed.Relayed) {
 		var body call
-		if err != nil || json.Unmarshal(text, &body) != nil {
-			t.Errorf("%s: %v: %s", slug, err, text)
+		if err := json.Unmarshal(q.Sent, &body); err != nil {
+			t.Errorf("%s: %v: %s", slug, err, q.Sent)
 		}
-		r.note(slug, req.Header.Get("X-Amz-Target"), body)
-		if body.SecretId != "" {
-			_ = json.NewEncoder(w).Encode(map[string]string{"SecretString": secrets[body.SecretId]})
+		r.note(slug, q.Request.Header.Get("X-Amz-Target"), body)
+		if body.SecretId == "" {
+			q.Pass()
 			return
 		}
-		req.Body = io.NopCloser(bytes.NewReader(text))
-		proxy.ServeHTTP(w, req)
-	})
+		_ = json.NewEncoder(q.ResponseWriter).Encode(map[string]string{"SecretString": secrets[body.SecretId]})
+	}})
 	return map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": to, "AWS_ENDPOINT_URL_SECRETS_MANAGER": to}
 }
 
@@ -147,12 +140,7 @@ func bothFacilitators(t *testing.T, table string) map[string]string {
 	}
 }
 
-func serve(t *testing.T, h http.HandlerFunc) string {
-	t.Helper()
-	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
-	return s.URL
-}
+func serve(t *testing.T, h http.HandlerFunc) string { return testbed.Serve(t, h) }
 
 // shopper buys from every function as it is built and configured, with all that it
 // asks of AWS noted. The rate limit is so low that a client's second request is counted

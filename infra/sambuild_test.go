@@ -66,10 +66,8 @@ func TestBuild(t *testing.T) {
 }
 
 // goEnv are variables of the Go tool that it would look for at HOME.
-func goEnv(t *testing.T) (env []string) {
+func goEnv(t *testing.T) []string {
 	t.Helper()
-	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
-		env = append(env, name+"="+strings.TrimSpace(string(testbed.Run(t, exec.Command("go", "env", name)))))
-	}
-	return env
+	values := strings.Fields(string(testbed.Run(t, exec.Command("go", "env", "GOCACHE", "GOMODCACHE", "GOPATH"))))
+	return []string{"GOCACHE=" + values[0], "GOMODCACHE=" + values[1], "GOPATH=" + values[2]}
 }

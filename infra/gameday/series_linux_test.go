@@ -130,10 +130,8 @@ type gatewayLog struct {
 func readGatewayLog(t *testing.T, doc []byte) gatewayLog {
 	type settings = struct {
 		AccessLogSettings struct {
-			DestinationArn struct {
-				GetAtt string `json:"Fn::GetAtt"`
-			}
-			Format string
+			DestinationArn map[string]string
+			Format         string
 		}
 	}
 	var tpl struct {
@@ -148,8 +146,8 @@ func readGatewayLog(t *testing.T, doc []byte) gatewayLog {
 		t.Fatalf("%d metric filters: %v", len(filters), err)
 	}
 	for _, f := range filters {
-		if log.DestinationArn.GetAtt != f.LogGroup+".Arn" {
-			t.Fatalf("the filter of %s reads %s, the gateway writes to %s", f.Metric.Name, f.LogGroup, log.DestinationArn.GetAtt)
+		if log.DestinationArn["Fn::GetAtt"] != f.LogGroup+".Arn" {
+			t.Fatalf("the filter of %s reads %s, the gateway writes to %s", f.Metric.Name, f.LogGroup, log.DestinationArn)
 		}
 	}
 	return gatewayLog{log.Format, filters}

@@ -93,12 +93,8 @@ func (p Parameter) Check(value string) error {
 	if len(p.AllowedValues) > 0 && !slices.Contains(p.AllowedValues, value) {
 		return fmt.Errorf("must be one of %s", strings.Join(p.AllowedValues, ", "))
 	}
-	pattern, err := regexp.Compile("^(?:" + p.AllowedPattern + ")$")
-	if err != nil {
-		return fmt.Errorf("AllowedPattern: %w", err)
-	}
-	if p.AllowedPattern != "" && !pattern.MatchString(value) {
-		return fmt.Errorf("does not match %s", p.AllowedPattern)
+	if ok, err := regexp.MatchString("^(?:"+p.AllowedPattern+")$", value); p.AllowedPattern != "" && !ok {
+		return errors.Join(fmt.Errorf("does not match %s", p.AllowedPattern), err)
 	}
 	if p.Type != "Number" {
 		return nil

@@ -107,7 +107,7 @@ func TestResolve(t *testing.T) {
 		"another intrinsic":           {old: "!Ref Table", new: "!GetAtt Table.Arn", fault: "!GetAtt cannot be resolved"},
 		"a long intrinsic":            {old: "!Ref Table", new: "{'Fn::Sub': x}", fault: "only scalars, !Ref and !If"},
 		"a runtime without bootstrap": {old: "provided.al2023", new: "nodejs22.x", fault: "has no bootstrap"},
-		"a pattern that is none":      {old: "^0x[0-9a-f]+$", new: "(", fault: "AllowedPattern"},
+		"a pattern that is none":      {old: "^0x[0-9a-f]+$", new: "(", fault: "missing closing )"},
 		"not YAML":                    {old: "Parameters:", new: "Parameters: [", fault: "parse"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -88,8 +88,6 @@ func (a *audit) readChain(ctx context.Context) error {
 				return fmt.Errorf("no block of this day is safe yet: the newest is of %s", minute(a.Until))
 			}
 			return nil
-		case batch.Next <= next:
-			return fmt.Errorf("the node gives nothing from block %d on", next)
 		case len(a.moved) > maxTransfers:
 			return fmt.Errorf("there are more than %d transfers on this day, which this tool does not keep", maxTransfers)
 		}
@@ -163,7 +161,7 @@ func (a *audit) recordedOf(r ledger.Record) (p recorded, ok bool) {
 	return p, ok
 }
 
-// of says whether a transfer is the one of a record.
+// of says whether a transfer is that of a record.
 func (a *audit) of(p recorded, m *movement) bool {
 	return p.amount.Cmp(m.Value) == 0 && strings.EqualFold(p.payee, a.payee.String())
 }

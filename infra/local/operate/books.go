@@ -184,22 +184,18 @@ func (b *books) within(t time.Time) bool { return !t.Before(b.From) && t.Before(
 
 // count adds a payment to what came of it.
 func (b *books) count(s standing, amount *big.Int, request string) {
-	switch s {
-	case answered:
+	all := map[standing]*sum{answered: &b.Answered, answerOwed: &b.AnswerOwed, refundDue: &b.RefundDue, refunded: &b.Refunded}
+	if all[s] == nil {
+		return // it is not known to be paid
+	}
+	all[s].add(amount)
+	if s == answered {
 		_, target, _ := strings.Cut(request, " ")
 		path, _, _ := strings.Cut(target, "?")
 		if b.Operations[path] == nil {
 			b.Operations[path] = new(sum)
 		}
 		b.Operations[path].add(amount)
-		b.Answered.add(amount)
-	case answerOwed:
-		b.AnswerOwed.add(amount)
-	case refundDue:
-		b.RefundDue.add(amount)
-	case refunded:
-		b.Refunded.add(amount)
-	case inDoubt, underWay, refused, notCharged, superseded, unknown: // not known to be paid
 	}
 }
 
