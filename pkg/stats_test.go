@@ -21,10 +21,21 @@ var printStats = flag.Bool("stats.print", false, "print the sizes of the reposit
 // them with -stats.print.
 func TestStats(t *testing.T) {
 	r := readTree(t)
+	// Lines that commands link; of these in pkg, where the play money that the local
+	// runner links is support of tests; and all others.
+	var linked, inPkg, others int
 	var long []string
 	for f, n := range r.goLines {
 		if n > 400 {
 			long = append(long, f)
+		}
+		if strings.HasSuffix(f, "_test.go") || !r.linked[path.Dir(f)] {
+			others += n
+			continue
+		}
+		linked += n
+		if strings.HasPrefix(f, "pkg/") && path.Base(path.Dir(f)) != "playmoney" {
+			inPkg += n
 		}
 	}
 	for _, s := range []struct {
@@ -35,9 +46,9 @@ func TestStats(t *testing.T) {
 		{"files", len(r.files), 900, true},
 		{"packages that are not an operation's", r.shared(), 50, true},
 		{"Go files above 400 lines", len(long), 0, true},
-		{"lines of Go that commands link", r.production(""), 30000, true},
-		{"of these in pkg, without test support", r.production("pkg/"), 22500, false},
-		{"lines of all other Go", r.tests(), 48000, false},
+		{"lines of Go that commands link", linked, 30000, true},
+		{"of these in pkg, without test support", inPkg, 22500, false},
+		{"lines of all other Go", others, 48000, false},
 	} {
 		verdict := "met"
 		switch {
@@ -98,32 +109,6 @@ func readTree(t *testing.T) *tree {
 		}
 	}
 	return r
-}
-
-// isProduction says that a file of Go is linked by a command. Any other is a test's.
-func (r *tree) isProduction(name string) bool {
-	return !strings.HasSuffix(name, "_test.go") && r.linked[path.Dir(name)]
-}
-
-// production counts the lines of Go that commands link, below a directory or in all
-// (""). In pkg the other sides of a payment, which the local runner and the tools link and
-// no function may (TestDeployedCode), are support of tests.
-func (r *tree) production(below string) (n int) {
-	for name, lines := range r.goLines {
-		if strings.HasPrefix(name, below) && r.isProduction(name) && (below == "" || path.Base(path.Dir(name)) != "x402test") {
-			n += lines
-		}
-	}
-	return n
-}
-
-func (r *tree) tests() (n int) {
-	for name, lines := range r.goLines {
-		if !r.isProduction(name) {
-			n += lines
-		}
-	}
-	return n
 }
 
 // shared counts the packages that a further operation does not add to.

@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	var failed runtimeapi.Failed
 	switch {
 	case errors.As(err, &failed):
-		fmt.Fprintf(stdout, "%s\n", failed)
+		fmt.Fprintf(stdout, "%s\n", []byte(failed))
 		fmt.Fprintln(stderr, "invoke: the function returned an error")
 		return exitFunction
 	case err != nil:

@@ -53,15 +53,10 @@ type due struct {
 	amount      *big.Int
 }
 
-// refund prints what to transfer, or closes the record on the transaction that has
-// done it.
-func refund(ctx context.Context, o order) error { return o.repay(ctx, false) }
-
-// answer closes a debt that was answered before the ledger was restored.
-func answer(ctx context.Context, o order) error { return o.repay(ctx, true) }
-
-// repay reads KEY and, if it is given, TRANSACTION, in any letter case.
-func (o order) repay(ctx context.Context, answered bool) error {
+// refund prints what to transfer, or closes the record on the transaction that has done it.
+// A debt that is answered was answered before the ledger was restored. KEY and TRANSACTION
+// are in any letter case.
+func refund(ctx context.Context, o order, answered bool) error {
 	key, ok := readKey(strings.ToLower(strings.Trim(o.args[0], " \t\n'\"")))
 	if !ok {
 		return fmt.Errorf("KEY %.300q is not the key of a payment: that is network|asset|payer|nonce, in quotes, as make owed and make payer print it", o.args[0])

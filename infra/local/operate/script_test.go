@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -30,6 +31,7 @@ var update = flag.Bool("update", false, "write into the scripts what the command
 //	% node WORD...    a chain, see startNode: RPC_URL
 //	% set NAME=VALUE  a variable of the environment
 //	% damage          the ledger's file is damaged
+//	% stop            the commands are stopped before they begin
 //	% ready STATUS BODY  what a deployment says of itself: $ORIGIN
 //	% shop            a ledger and a chain of a day that is over: $DAY
 //	% STEP...         what has happened there, see step
@@ -43,13 +45,14 @@ func TestScripts(t *testing.T) {
 // scripted is one section of a script.
 type scripted struct {
 	t     *testing.T
+	ctx   context.Context
 	env   map[string]string
 	words []string // pairs of what differs from run to run, and its word
 	shop  *shop
 }
 
 func newScripted(t *testing.T) testbed.Script {
-	s := &scripted{t: t, env: map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "none.db")}}
+	s := &scripted{t: t, ctx: t.Context(), env: map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "none.db")}}
 	for n := range 10 {
 		s.words = append(s.words, keyOf(n), fmt.Sprintf("$KEY%d", n), txOf(n), fmt.Sprintf("$TX%d", n))
 	}
@@ -91,6 +94,10 @@ func (s *scripted) Prepare(line string) {
 			}
 		}))
 		s.words = append(s.words, deployment, "$ORIGIN")
+	case "stop":
+		stopped, stop := context.WithCancel(s.ctx)
+		stop()
+		s.ctx = stopped
 	case "damage":
 		if err := os.Truncate(s.env["LEDGER_FILE"], 9000); err != nil {
 			s.t.Fatal(err)
@@ -125,7 +132,7 @@ func (s *scripted) spelled(line string) string {
 func (s *scripted) Command(line string) string {
 	args := strings.Fields(s.spelled(line))
 	var out, notes bytes.Buffer
-	code := run(s.t.Context(), args, func(name string) string { return s.env[name] }, &out, &notes)
+	code := run(s.ctx, args, func(name string) string { return s.env[name] }, &out, &notes)
 	said := out.String()
 	if notes.Len() > 0 {
 		said += "notes:\n" + notes.String()

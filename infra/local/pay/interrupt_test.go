@@ -59,12 +59,47 @@ func TestInterrupt(t *testing.T) {
 	isKept(t, []payment{kept}, s, s.URL)
 }
 
-// A pipe is not a file with a key, and nobody waits for its writer.
-func TestKeyFromPipe(t *testing.T) {
+// A key is read from a file of its owner's, and is nowhere in what is said.
+func TestReadKey(t *testing.T) {
 	t.Parallel()
-	pipe := filepath.Join(t.TempDir(), "pipe")
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
 	must(t, syscall.Mkfifo(pipe, 0o600))
-	if _, err := readKey(pipe); !errors.Is(err, errTyped) || !strings.Contains(err.Error(), "not a regular file") {
-		t.Error(err)
+	n := 0
+	file := func(text string, mode os.FileMode) string {
+		n++
+		path := filepath.Join(dir, fmt.Sprint(n))
+		must(t, os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, mode))
+		return path
+	}
+	for _, path := range []string{file(key1, 0o600), file(key1[2:]+"\n", 0o400), file("  "+key1+" \r\n", 0o600)} {
+		if w, err := readKey(path); err != nil || w.Address().Checksum() != account1 {
+			t.Errorf("%s: %v, %v", path, w, err)
+		}
+	}
+	for _, c := range []struct{ path, says string }{
+		{file(key1, 0o640), "chmod 600"},
+		{file(key1, 0o604), "chmod 600"},
+		{file(key1, 0o620), "mode 0620"},
+		{file("", 0o600), "has to hold a private key"},
+		{file(key1[:64], 0o600), "has to hold"},
+		{file(key1+"00", 0o600), "has to hold"},
+		{file(key1+"\n"+key1, 0o600), "has to hold"},
+		{file("0X"+key1[2:], 0o600), "has to hold"},
+		{file(strings.Replace(key1, "1", "g", 1), 0o600), "has to hold"},
+		{file("0x"+strings.Repeat("0", 64), 0o600), "has to hold"},
+		{file("0x"+strings.Repeat("f", 64), 0o600), "has to hold"},
+		{file(key1+strings.Repeat(" ", 1<<20)+"x", 0o600), ""},
+		{dir, "not a regular file"},
+		{pipe, "not a regular file"}, // and nobody waits for its writer
+		{filepath.Join(dir, "none"), "no such file"},
+	} {
+		_, err := readKey(c.path)
+		if c.says == "" {
+			continue // what is beyond the bound is not read
+		}
+		if !errors.Is(err, errTyped) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), key1[40:]) {
+			t.Errorf("%s: %v, want %q", c.path, err, c.says)
+		}
 	}
 }

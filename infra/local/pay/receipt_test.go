@@ -2,8 +2,6 @@ package main
 
 import (
 	"crypto/ed25519"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -85,25 +83,6 @@ func sellSigned(t *testing.T, change func(*sold)) *service {
 	return s
 }
 
-// withoutHash is a receipt as the extension's own package makes one: it does not
-// say what was answered.
-func withoutHash(t *testing.T, d receipt.Statement) string {
-	t.Helper()
-	u, err := url.Parse(d.ResourceURL)
-	must(t, err)
-	var parts []string
-	for _, v := range []map[string]any{
-		{"alg": "EdDSA", "kid": receipt.KeyID(u.Host, publicOf(sellerKey(1)))},
-		{"version": 1, "network": d.Network, "resourceUrl": d.ResourceURL, "payer": d.Payer, "issuedAt": d.IssuedAt, "transaction": d.Transaction},
-	} {
-		raw, err := json.Marshal(v)
-		must(t, err)
-		parts = append(parts, base64.RawURLEncoding.EncodeToString(raw))
-	}
-	signed := strings.Join(parts, ".")
-	return signed + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(sellerKey(1), []byte(signed)))
-}
-
 // What make pay says of the receipt of an answer, which it prints whatever the
 // receipt is.
 func TestReceipt(t *testing.T) {
@@ -122,7 +101,7 @@ func TestReceipt(t *testing.T) {
 		"it holds":              {func(*sold) {}, "receipt: holds: signed by KEY at 2026-11-21T00:05:00Z for these 12 bytes\n"},
 		"none":                  {func(a *sold) { a.jws = func(string) string { return "" } }, "receipt: none came with this answer\n"},
 		"another format":        {func(a *sold) { a.format = "eip712" }, "receipt: not checked: its format is not jws\n"},
-		"version 1 alone":       {func(a *sold) { a.jws = func(string) string { return withoutHash(t, a.delivery) } }, "receipt: holds for the payment, signed by KEY; it does not say what was answered\n"},
+		"version 1 alone":       {func(a *sold) { a.delivery.ResponseHash = "" }, "receipt: holds for the payment, signed by KEY; it does not say what was answered\n"},
 		"a changed byte":        {func(a *sold) { a.body = `{"ok":true}  ` }, not + "it is for another answer: these 13 bytes have the SHA-256 0x"},
 		"one byte less":         {func(a *sold) { a.body = `{"ok":true}` }, not + "it is for another answer: these 11 bytes"},
 		"another transaction":   {func(a *sold) { a.settled.Transaction = "0x1" }, not + `it is for the transaction "` + hashOf + `", and the answer names "0x1"`},
@@ -192,15 +171,7 @@ func TestQuestion(t *testing.T) {
 // A key is not read over a connection that anybody could have changed.
 func TestReceiptOverHTTP(t *testing.T) {
 	t.Parallel()
-	for where, want := range map[string]string{
-		"http://api.example.com/v1": "over http anybody on the way could give others",
-		"http://10.0.0.1:80/v1":     "over http anybody on the way could give others",
-		"ftp://api.example.com/v1":  "over http anybody on the way could give others",
-	} {
-		u, err := url.Parse(where)
-		must(t, err)
-		if _, err := keyOf(t.Context(), u, receipt.KeyID(u.Host, publicOf(sellerKey(1)))); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", where, err)
-		}
-	}
+	u := &url.URL{Scheme: "http", Host: "10.0.0.1:80", Path: "/v1"}
+	_, err := keyOf(t.Context(), u, receipt.KeyID(u.Host, publicOf(sellerKey(1))))
+	fails(t, err, "over http anybody on the way could give others")
 }

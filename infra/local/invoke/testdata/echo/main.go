@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 
 	"github.com/aws/aws-lambda-go/lambda"
 )
@@ -13,7 +14,7 @@ func main() {
 	lambda.Start(func(event struct{ Do string }) (any, error) {
 		switch event.Do {
 		case "env":
-			body, err := json.Marshal(os.Environ())
+			body, err := json.Marshal(slices.Sorted(slices.Values(os.Environ())))
 			return map[string]any{"statusCode": 200, "headers": map[string]string{"content-type": "text/plain"}, "body": string(body)}, err
 		case "fail":
 			return nil, errors.New("as asked")
