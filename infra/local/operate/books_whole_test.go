@@ -31,15 +31,21 @@ func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc s
 	return o
 }
 
+// inOrder is a shop with a ledger in memory, and with one payment that is in order.
+func inOrder(t *testing.T) (*shop, *ledgertest.Memory) {
+	t.Helper()
+	s, memory := newShop(t), new(ledgertest.Memory)
+	s.Ledger = ledger.New(memory, func() time.Time { return s.now }, rand.Text)
+	s.move(1, "5000")
+	s.answered(1, txOf(1))
+	return s, memory
+}
+
 // A row that cannot be read is a difference on the day of its transfer, and what
 // the node cannot say makes the books incomplete. Neither hides anything else.
 func TestBooksUnreadable(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	memory := new(ledgertest.Memory)
-	s.Ledger = ledger.New(memory, func() time.Time { return s.now }, rand.Text)
-	s.move(1, "5000")
-	s.answered(1, txOf(1))
+	s, memory := inOrder(t)
 	s.move(2, "5000")
 	s.must(memory.Plant(t.Context(), keyOf(2), []byte(`{"key":`)))
 	s.must(memory.Plant(t.Context(), keyOf(3), []byte(`{"key":`))) // no transfer: of whatever day
@@ -81,11 +87,7 @@ func (r twice) Page(ctx context.Context, prefix, after string, limit int) (ledge
 // A record that is read twice is counted once.
 func TestBooksReadTwice(t *testing.T) {
 	t.Parallel()
-	s := newShop(t)
-	memory := new(ledgertest.Memory)
-	s.Ledger = ledger.New(memory, func() time.Time { return s.now }, rand.Text)
-	s.move(1, "5000")
-	s.answered(1, txOf(1))
+	s, memory := inOrder(t)
 	var out bytes.Buffer
 	o := inMemory(t, memory, memory, s.node())
 	o.out, o.rows = &out, twice{memory}

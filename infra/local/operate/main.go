@@ -1,14 +1,5 @@
 // Command operate is what the operator of a deployment runs, with the name of a
-// command in front:
-//
-//	go run ./infra/local/operate reconcile
-//	go run ./infra/local/operate owed [-json]
-//	go run ./infra/local/operate payer [-json] 0x...
-//	go run ./infra/local/operate refund [-force] 'network|asset|payer|nonce' [0x...]
-//	go run ./infra/local/operate answered [-force] 'network|asset|payer|nonce' 0x...
-//	go run ./infra/local/operate books [-json] 2026-11-20
-//	go run ./infra/local/operate restore -to NAME [-at 2026-11-20T08:00:00Z] [-drill]
-//	go run ./infra/local/operate smoke https://api.example.com
+// command in front: make help lists them, with examples of what they take.
 //
 // The configuration is that of "make run", from the environment. Without LEDGER_TABLE
 // the ledger is LEDGER_FILE, also while a service has it open; it can be that of any
