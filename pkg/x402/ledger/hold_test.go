@@ -181,58 +181,91 @@ func TestAdopts(t *testing.T) {
 	}
 }
 
-// Five lookups in all, spaced, within a day of the settlement.
-func TestOwedLookups(t *testing.T) {
-	d := newTestLedger(t)
-	h := d.settled(t)
-	for i, wait := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute} {
-		d.pass(2 * time.Second) // the lookup
-		must(t, h.Release(t.Context(), timedOut()))
-		if got := ledger.NextLookup(h.Record()); got != wait || ledger.Spent(h.Record(), d.at) {
-			t.Fatalf("after %d lookups: wait %s, want %s; spent %+v", i+1, got, wait, h.Record())
-		}
-		d.pass(wait - time.Millisecond)
-		if c := d.claim(t, ledger.Waiting); c.Wait != time.Millisecond || *c.Record.LastFault != timedOut() {
-			t.Fatalf("too early by 1 ms: %+v", c)
-		}
-		d.pass(time.Millisecond)
-		h = d.hold(t)
-		if h.Record().State != ledger.Settled || h.Record().Lookups != i+2 {
-			t.Fatalf("lookup %d: %+v", i+2, h.Record())
+// What a paid payment's claims are told, one after another, and how many lookups it has had
+// after each: five in all, spaced, within a day of the settlement. One that never began uses
+// none up and does not move the spacing. An answer that is too large to keep is looked up
+// again like one that is owed. A bundle with parts that are owed is, too, and answered
+// meanwhile; an attempt that brought nothing better leaves the answer.
+func TestLookups(t *testing.T) {
+	const held, waiting, exhausted, answered, inFlight = ledger.Held, ledger.Waiting, ledger.Exhausted, ledger.Answered, ledger.InFlight
+	type does = func(*ledger.Hold) error // by the last one that held the lease
+	type step struct {
+		after   time.Duration
+		claim   ledger.ClaimResult // 0: there is none
+		lookups int
+		then    does
+	}
+	ctx := t.Context()
+	gives := func(a ledger.Answer, unused bool) does {
+		return func(h *ledger.Hold) error {
+			err := h.Redeem(ctx, a, 0, unused)
+			if r := h.Record(); a.Stored && !r.AnsweredAt.Equal(r.UpdatedAt) {
+				t.Errorf("an answer of %v is kept from %v on", r.UpdatedAt, r.AnsweredAt)
+			}
+			return err
 		}
 	}
-	must(t, h.Release(t.Context(), timedOut()))
-	for range 2 { // after the last lookup, and an hour later
-		if c := d.claim(t, ledger.Exhausted); !ledger.Spent(c.Record, d.at) || *c.Record.LastFault != timedOut() {
-			t.Errorf("%+v", c)
-		}
-		d.pass(time.Hour)
+	fails := func(h *ledger.Hold) error { return h.Release(ctx, timedOut()) }
+	returns := func(h *ledger.Hold) error { return h.Return(ctx) }
+	keeps := func(h *ledger.Hold) error { return h.KeepAnswer(ctx, false) }
+	owes, whole, large := answer(t, "one"), answer(t, "two"), ledger.Answer{Status: 200, Encoding: "gzip"}
+	owes.Owed = []string{"whois"}
+	for name, steps := range map[string][]step{
+		"that fail": {
+			{2 * time.Second, 0, 1, fails},
+			{time.Second - 1, waiting, 1, nil}, {1, held, 2, fails},
+			{10*time.Second - 1, waiting, 2, nil}, {1, held, 3, fails},
+			{time.Minute - 1, waiting, 3, nil}, {1, held, 4, fails},
+			{10*time.Minute - 1, waiting, 4, nil}, {1, held, 5, fails},
+			{0, exhausted, 5, nil}, {time.Hour, exhausted, 5, nil},
+		},
+		"that never begin": {
+			{0, 0, 1, fails}, {time.Second, held, 1, returns}, {0, held, 1, returns},
+			{day - time.Second, held, 1, returns}, {time.Second, exhausted, 1, nil},
+		},
+		"of a large answer": {
+			{0, 0, 1, gives(large, false)}, {0, waiting, 1, nil}, {time.Minute, held, 2, nil}, {0, inFlight, 2, nil},
+			{day, answered, 2, nil}, {0, 0, 2, gives(whole, false)}, {0, answered, 2, nil},
+		},
+		"of owed parts": {
+			{0, 0, 0, gives(owes, true)}, {0, answered, 0, nil},
+			{10 * time.Second, held, 1, nil}, {0, answered, 1, keeps}, // beside the one that looks up
+			{10*time.Second - 1, answered, 1, nil}, {1, held, 2, gives(whole, false)}, {time.Hour, answered, 2, nil},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newTestLedger(t)
+			h := d.settled(t)
+			for i, s := range steps {
+				d.pass(s.after)
+				if s.claim != 0 {
+					c := d.claim(t, s.claim)
+					if c.Hold != nil {
+						h = c.Hold
+					}
+					r := c.Record
+					early := s.claim == waiting && !d.at.Add(c.Wait).Equal(r.LookupAt.Add(ledger.NextLookup(r)))
+					spent := s.claim != held && ledger.Spent(r, d.at) != (s.claim == exhausted)
+					if early || r.Owed() && (spent || *r.LastFault != timedOut()) {
+						t.Errorf("step %d: %+v", i, c)
+					}
+				}
+				if s.then != nil {
+					must(t, s.then(h))
+				}
+				if r := d.state(t); r.Lookups != s.lookups {
+					t.Errorf("step %d: %+v", i, r)
+				}
+			}
+		})
 	}
 }
 
-// A lookup that never began uses none up and does not move the spacing, until the day
-// is over.
+// A settlement whose lookup did not begin leaves no lease and no lookup, and a lease that was
+// given back already is not given back again.
 func TestReturn(t *testing.T) {
 	d := newTestLedger(t)
-	h := d.settled(t)
-	must(t, h.Release(t.Context(), timedOut()))
-	released := d.at
-	d.pass(time.Second)
-	for range 20 {
-		must(t, d.hold(t).Return(t.Context()))
-	}
-	if s := d.state(t); s.Lookups != 1 || s.LastFault == nil || !s.LookupAt.Equal(released) {
-		t.Errorf("%+v", s)
-	}
-	d.pass(day - time.Second)
-	must(t, d.hold(t).Return(t.Context()))
-	d.pass(time.Second)
-	d.claim(t, ledger.Exhausted)
-
-	// A settlement whose lookup did not begin leaves no lease and no lookup, and a
-	// lease that was given back already is not given back again.
-	d = newTestLedger(t)
-	h = d.hold(t)
+	h := d.hold(t)
 	must(t, h.Settled(t.Context(), receipt(), false))
 	before := d.state(t)
 	must(t, h.Return(t.Context()))
@@ -244,35 +277,14 @@ func TestReturn(t *testing.T) {
 	}
 }
 
-// An answer that is too large to keep is looked up again, spaced, for a day.
-func TestAnswerWithoutBody(t *testing.T) {
-	d := newTestLedger(t)
-	h := d.settled(t)
+func TestAnswerRoundTrip(t *testing.T) {
 	noise := make([]byte, 2*ledger.MaxStored)
 	rand.Read(noise)
-	a, err := ledger.NewAnswer(200, noise)
-	must(t, err)
-	if a.Stored || a.Body != nil {
-		t.Fatal("an answer that does not compress to 32 KB is stored")
+	for what, long := range map[string][]byte{"does not compress to 32 KB": noise, "is longer than what is read back": make([]byte, 8<<20+1)} {
+		if a, err := ledger.NewAnswer(200, long); err != nil || a.Stored || a.Body != nil {
+			t.Errorf("an answer that %s is stored: %v", what, err)
+		}
 	}
-	if long, err := ledger.NewAnswer(200, make([]byte, 8<<20+1)); err != nil || long.Stored {
-		t.Errorf("an answer that is longer than what is read back is stored: %v", err)
-	}
-	must(t, h.Redeem(t.Context(), a, 0, false))
-	d.claim(t, ledger.Waiting)
-	d.pass(time.Minute)
-	again := d.claim(t, ledger.Held)
-	if again.Record.State != ledger.Redeemed || again.Record.Lookups != 2 {
-		t.Fatalf("%+v", again.Record)
-	}
-	d.claim(t, ledger.InFlight)
-	d.pass(day)
-	d.claim(t, ledger.Answered)
-	must(t, again.Hold.Redeem(t.Context(), answer(t, "small"), 0, false))
-	d.claim(t, ledger.Answered)
-}
-
-func TestAnswerRoundTrip(t *testing.T) {
 	for _, body := range [][]byte{nil, []byte("{}"), bytes.Repeat([]byte("x"), 1<<20)} {
 		a, err := ledger.NewAnswer(404, body)
 		must(t, err)
@@ -293,35 +305,5 @@ func TestAnswerRoundTrip(t *testing.T) {
 		if _, err := bad.Plain(); err == nil {
 			t.Errorf("%+v has no error", bad)
 		}
-	}
-}
-
-// A bundle with parts that are owed can be claimed again, spaced, and answers
-// meanwhile; an attempt that brought nothing better leaves the answer.
-func TestPartsOwed(t *testing.T) {
-	d := newTestLedger(t)
-	h := d.settled(t)
-	owes := answer(t, "one")
-	owes.Owed = []string{"whois"}
-	must(t, h.Redeem(t.Context(), owes, 0, true))
-	if r := d.state(t); r.Lookups != 0 || r.Owed() {
-		t.Errorf("unused: %+v", r)
-	}
-	d.claim(t, ledger.Answered)
-	d.pass(10 * time.Second)
-	h = d.hold(t)
-	d.claim(t, ledger.Answered) // beside the one that looks up
-	must(t, h.KeepAnswer(t.Context(), false))
-	d.pass(10*time.Second - 1)
-	d.claim(t, ledger.Answered)
-	d.pass(1)
-	h = d.hold(t)
-	must(t, h.Redeem(t.Context(), answer(t, "two"), 0, false))
-	if r := d.state(t); !r.AnsweredAt.Equal(d.at) {
-		t.Errorf("the complete answer is kept from %v on, and is of %v", r.AnsweredAt, d.at)
-	}
-	d.pass(time.Hour)
-	if c := d.claim(t, ledger.Answered); c.Record.Lookups != 2 || len(c.Record.Answer.Owed) != 0 {
-		t.Errorf("%+v", c.Record)
 	}
 }

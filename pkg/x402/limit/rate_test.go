@@ -73,30 +73,6 @@ func TestRate(t *testing.T) {
 	}
 }
 
-func TestRateWindows(t *testing.T) {
-	clock := at(-time.Nanosecond) // the last moment of a window
-	r := newRate(20, &limit.Memory{}, clock)
-	for _, c := range []struct {
-		name         string
-		advance      time.Duration
-		requests, ok int
-		wait         time.Duration // of one more, which is refused; 0: there is none
-	}{
-		{"the last moment: a wait of at least a second", 0, 30, 20, time.Second},
-		{"the second window", time.Nanosecond, 30, 20, time.Minute},
-		{"after 17 s", 17*time.Second + time.Millisecond, 1, 0, 43*time.Second - time.Millisecond},
-		{"a clock set back over the turn of a minute forgets nothing", -18 * time.Second, 5, 0, 0},
-		{"one that was far off does not lock anybody out", -time.Hour, 5, 5, 0},
-		{"hours later", 3 * time.Hour, 30, 20, 0},
-	} {
-		clock.advance(c.advance)
-		same(t, c.name, passed(t, r, client, c.requests), c.ok)
-		if v := allow(t, r, client); c.wait > 0 && (v.OK || v.RetryAfter != c.wait) {
-			t.Errorf("%s: %+v, want a wait of %s", c.name, v, c.wait)
-		}
-	}
-}
-
 // A total that arrives after its window says nothing about the next one.
 func TestRateWindowEndsWhileAsking(t *testing.T) {
 	clock := at(59 * time.Second)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"testing"
@@ -170,35 +171,95 @@ func decide(t *testing.T, atFault bool, all ...*limit.Request) {
 	}
 }
 
-// counted compares what is counted of a client in a window.
-func counted(t *testing.T, s *store, what, client string, window time.Time, want limit.Units) {
-	t.Helper()
-	got, _, err := s.Memory.Count(t.Context(), client, window, limit.Units{}, limit.Unbounded)
-	if err != nil || got != want {
-		t.Errorf("%s: %+v, %v; want %+v", what, got, err, want)
-	}
-}
-
-// What payments weigh at several limits, and what of it comes back. Of a limit of 300,
-// the headers of a decided request say what is left after it.
+// What payments weigh at several limits.
 func TestWeights(t *testing.T) {
 	for _, c := range []struct{ perMinute, undecided, atFault int }{
 		{1, 1, 1}, {10, 1, 1}, {30, 1, 2}, {60, 1, 4}, {61, 2, 5}, {150, 3, 10}, {300, 5, 20}, {3000, 50, 200}, {1_000_000, 16_667, 66_667},
 	} {
-		var s store
-		r := newRate(c.perMinute, &s, at(0))
-		left := func(q *limit.Request, units int) {
-			t.Helper()
-			same(t, "left", q.Remaining, c.perMinute-units)
+		if undecided, atFault := limit.Weights(c.perMinute); undecided != c.undecided || atFault != c.atFault {
+			t.Errorf("%+v: %d and %d", c, undecided, atFault)
 		}
-		on := weigh(t, r, client, 1)
-		counted(t, &s, "undecided", client, noon, limit.Units{All: c.undecided, Open: c.undecided - 1})
-		left(on[0], c.undecided)
-		decide(t, false, on...)
-		left(on[0], 1)
-		counted(t, &s, "decided", client, noon, limit.Units{All: 1})
-		decide(t, true, weigh(t, newRate(c.perMinute, &s, at(0)), "other", 1)...) // in another environment
-		counted(t, &s, "at fault", "other", noon, limit.Units{All: c.atFault})
+	}
+}
+
+// Whatever a client sends to one environment, and whenever: a request passes while there is
+// room for it in its window, with all that was sent there: a unit for each request without a
+// payment, and for one with a payment what it weighs until it is decided, and afterwards. A
+// refused client is told when the same request would pass: soon only if undecided requests may
+// give back as much as it weighs. What is found in a later window to be its payer's fault
+// counts there in full, and nothing is given back there. A clock that is set back over the
+// turn of a minute forgets nothing, and one that was far off locks nobody out.
+func TestRateAgreesWithModel(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		clock, perMinute := at(0), []int{1, 10, 61, 300}[random.IntN(4)]
+		r := newRate(perMinute, &limit.Memory{}, clock)
+		undecided, atFault := limit.Weights(perMinute)
+		window, used := clock.now(), limit.Units{}
+		var working []*limit.Request
+		began := map[*limit.Request]time.Time{}
+		// check compares what a request is told that asks for units, and weighs units
+		// where it is refused, and counts it.
+		check := func(v limit.Verdict, asks, weighs int, counts limit.Units) {
+			t.Helper()
+			end := max(window.Add(limit.Window).Sub(clock.now()), time.Second)
+			want := limit.Verdict{OK: used.All+asks <= perMinute, Limit: perMinute, Reset: end}
+			if want.OK {
+				used = limit.Units{All: used.All + counts.All, Open: used.Open + counts.Open}
+				want.Remaining = max(perMinute-used.All, 0)
+			} else if want.RetryAfter = end; used.All-used.Open+weighs <= perMinute {
+				want.RetryAfter = min(2*time.Second, end)
+			}
+			if v != want {
+				t.Fatalf("seed %d, at %s in the window of %s, %+v of %d: %+v, want %+v", seed, clock, window, used, perMinute, v, want)
+			}
+		}
+		for step := range 300 {
+			clock.advance(time.Millisecond)
+			switch random.IntN(min(12*step, 12) + 1) {
+			case 0:
+				clock.Time = window.Add(limit.Window + time.Duration(random.Int64N(int64(2*limit.Window))))
+			case 1:
+				if !clock.Before(window) {
+					clock.advance(-20 * time.Second)
+				}
+			case 2:
+				clock.advance(-time.Duration(100+random.IntN(1000)) * time.Hour)
+				working = nil // theirs is a window to come, with which a Memory forgets this one
+			}
+			now := clock.Truncate(limit.Window)
+			if !now.Equal(window) && !now.Equal(window.Add(-limit.Window)) {
+				window, used = now, limit.Units{}
+			}
+			switch kind := random.IntN(6); {
+			case kind == 0:
+				q := limit.Request{Rate: r, Client: client, Paid: true}
+				q.Admit(t.Context())
+				check(q.Verdict, 1, undecided, limit.Units{})
+			case kind < 3:
+				q, err := open(t, r, client)
+				if check(q.Verdict, undecided, undecided, limit.Units{All: undecided, Open: undecided - 1}); err == nil {
+					working, began[q] = append(working, q), window
+				}
+			case kind < 4 && len(working) > 0:
+				q, fault, counts := working[0], random.IntN(2) == 0, limit.Units{All: 1 - undecided, Open: 1 - undecided}
+				working = working[1:]
+				if fault {
+					counts.All = atFault - undecided
+				}
+				in := began[q]
+				if now.After(in) {
+					in, counts = now, limit.Units{All: map[bool]int{true: atFault}[fault]}
+				}
+				if !in.Equal(window) {
+					counts = limit.Units{}
+				}
+				q.Close(t.Context(), fault)
+				check(q.Verdict, -1<<20, 0, counts)
+			default:
+				check(allow(t, r, client).Verdict, 1, 1, limit.Units{All: 1})
+			}
+		}
 	}
 }
 
@@ -268,60 +329,6 @@ func TestWeighAsksAgain(t *testing.T) {
 	if calls := s.Calls(); len(calls) > 1 { // the last of them was seen by the other one
 		t.Errorf("over for good, and yet the calls %v", calls)
 	}
-}
-
-// A refused client is told when the same request would pass: soon only if its
-// undecided requests may give back as much as this one weighs.
-func TestRetryAfter(t *testing.T) {
-	const soon, later = 2 * time.Second, 40 * time.Second
-	for _, c := range []struct {
-		decided, undecided int
-		unsigned, signed   time.Duration // 0: it passes
-	}{
-		{295, 0, 0, 0}, {296, 0, 0, later}, {299, 0, 0, later}, {300, 0, later, later},
-		{290, 1, 0, 0}, {291, 1, 0, soon}, {294, 1, 0, soon}, {295, 1, soon, later}, {0, 60, soon, soon},
-	} {
-		full := func() *limit.Rate {
-			r := newRate(300, &limit.Memory{}, at(20*time.Second))
-			passed(t, r, client, c.decided)
-			same(t, "payments at work", len(weigh(t, r, client, c.undecided)), c.undecided)
-			return r
-		}
-		signed, _ := open(t, full(), client)
-		same(t, fmt.Sprintf("%+v: without a payment", c), allow(t, full(), client).RetryAfter, c.unsigned)
-		same(t, fmt.Sprintf("%+v: with one", c), signed.RetryAfter, c.signed)
-		peeked := limit.Request{Rate: full(), Client: client, Paid: true}
-		if f := peeked.Admit(t.Context()); f != nil && peeked.RetryAfter != c.signed {
-			t.Errorf("%+v: a payment is told to wait %s", c, peeked.RetryAfter)
-		}
-	}
-}
-
-// Requests with and without a payment share the limit, and what only this
-// environment knows counts.
-func TestWeighBesideOthers(t *testing.T) {
-	r := newRate(300, &limit.Memory{}, at(0))
-	passed(t, r, client, 30) // not reported
-	same(t, "payments of 270 units", len(weigh(t, r, client, 100)), 54)
-	same(t, "more passed", passed(t, r, client, 100), 0)
-	for of, ok := range map[string]bool{"198.51.100.9": true, client: false} {
-		q := limit.Request{Rate: r, Client: of, Paid: true}
-		same(t, "a payment of "+of, q.Admit(t.Context()) == nil, ok)
-	}
-}
-
-// What is found after the turn of a minute to be its payer's fault counts in the new
-// one, as much as what began there, and nothing is given back there.
-func TestDecideInTheNextWindow(t *testing.T) {
-	var s store
-	clock := at(59 * time.Second)
-	on := weigh(t, newRate(300, &s, clock), client, 2)
-	clock.advance(2 * time.Second)
-	s.Calls()
-	decide(t, false, on[0])
-	same(t, "given back into a window that is over", len(s.Calls()), 0)
-	decide(t, true, on[1])
-	counted(t, &s, "in the new window", client, noon.Add(limit.Window), limit.Units{All: 20})
 }
 
 // Each payment asks a store that is down: the ledger is down as well, and nobody else is

@@ -18,9 +18,6 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
@@ -263,20 +260,4 @@ func TestOpen(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Create makes a table that Open takes, and leaves one alone that is there.
-func TestCreate(t *testing.T) {
-	s := testbed.StartDynamoLocal(t)
-	client := dynamo.NewClient(s.Config())
-	for range 2 {
-		must(t, dynamo.Create(t.Context(), client, "ledger"))
-	}
-	if err := dynamo.Check(t.Context(), client, "ledger"); err == nil || !strings.Contains(err.Error(), "TTL") {
-		t.Errorf("Check = %v, want no TTL", err)
-	}
-	_, err := client.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
-		TableName: aws.String("ledger"), TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String("expires_at"), Enabled: aws.Bool(true)},
-	})
-	must(t, errors.Join(err, dynamo.Check(t.Context(), client, "ledger")))
 }

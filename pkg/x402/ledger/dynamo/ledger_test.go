@@ -39,6 +39,7 @@ func conforms(t *testing.T, s testbed.Dynamo, page int) {
 		t.Parallel()
 		limittest.Exercise(t, func(t *testing.T) limit.Store { return newWorld(t, s) })
 	})
+	lostReplies(t, s)
 }
 
 // TestOnDynamoDBLocal: DynamoDB Local shares its code with the service: it returns the
@@ -50,7 +51,7 @@ func TestOnDynamoDBLocal(t *testing.T) {
 	conforms(t, s, 1000)
 	for name, check := range map[string]func(*testing.T, *world){
 		"slot units": checkSlotUnits, "costs": checkCosts,
-		"lost reply": func(t *testing.T, w *world) { checkLostReply(t, w, nth("PutItem", 1), true) },
+		"a table that is there": func(t *testing.T, w *world) { must(t, dynamo.Create(t.Context(), w.direct, w.name)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,30 +134,66 @@ func TestReadAfterWrite(t *testing.T) {
 	}
 }
 
-// The reply to a write is lost, the SDK sends it again, and the failed condition of the
-// second is known for the success of the first. When both replies are lost a read finds
-// the write; when that is lost too, the caller learns that it knows nothing.
-func TestLostReply(t *testing.T) {
-	t.Parallel()
-	s := testbed.StartDynamo(t)
-	checkLostReply(t, newWorld(t, s), nth("PutItem", 1), true)
-	checkLostReply(t, newWorld(t, s), func(op string, _ int) bool { return op == "PutItem" }, true)
-	checkLostReply(t, newWorld(t, s), func(string, int) bool { return true }, false)
-}
-
-func checkLostReply(t *testing.T, w *world, lost func(op string, n int) bool, ok bool) {
-	t.Helper()
-	w.loses(lost)
-	r := ledgertest.Full("k")
-	next := ledgertest.Next(r)
-	for _, r := range []ledger.Record{r, next} {
-		stands, err := w.Put(t.Context(), r)
-		if n := w.took().calls["PutItem"]; (err == nil) != ok || ok && stands.WriteID != r.WriteID || n != 2 {
-			t.Errorf("sent %d times: %+v, %v; want success: %v", n, stands, err, ok)
+// Replies are lost after the server has done what it was asked. The SDK sends a write again,
+// and the failed condition of the second is known for the success of the first. When both
+// replies are lost a read finds the write; when that is lost too, the caller learns that it
+// knows nothing. An addition is not sent twice. Units of a payment are counted again rather
+// than not at all: its payer is not turned away because a reply was lost.
+func lostReplies(t *testing.T, s testbed.Dynamo) {
+	ctx := t.Context()
+	first, other := ledgertest.Full("k"), ledgertest.First("other")
+	next := ledgertest.Next(first)
+	puts := func(r ledger.Record) func(*world) error {
+		return func(w *world) error {
+			stands, err := w.Put(ctx, r)
+			if err == nil {
+				err = differ(r.WriteID, stands.WriteID)
+			}
+			return err
 		}
 	}
-	w.loses(nil)
-	ledgertest.Holds(t, w, next)
+	counts := func(n, most int) func(*world) error {
+		return func(w *world) error { return errOf3(w.Count(ctx, "c", noon, limit.Units{All: n}, most)) }
+	}
+	takes := func(w *world) error { return errOf3(w.Acquire(ctx, "dns", lease("mine"), 2)) }
+	gives := func(w *world) error { return w.Remove(ctx, "dns", lease("held")) }
+	type left struct {
+		Version     int64
+		Held, Units int
+	}
+	for name, c := range map[string]struct {
+		call func(*world) error
+		lost func(op string, n int) bool
+		sent int
+		ok   bool
+		left left
+	}{
+		"a create":        {puts(other), nth("PutItem", 1), 2, true, left{1, 1, 0}},
+		"a replace":       {puts(next), nth("PutItem", 1), 2, true, left{2, 1, 0}},
+		"both of a write": {puts(next), func(op string, _ int) bool { return op == "PutItem" }, 2, true, left{2, 1, 0}},
+		"all":             {puts(next), func(string, int) bool { return true }, 2, false, left{2, 1, 0}},
+		"units":           {counts(31, limit.Unbounded), nth("UpdateItem", 1), 1, false, left{1, 1, 31}},
+		"of a payment":    {counts(5, 300), nth("UpdateItem", 1), 2, true, left{1, 1, 10}},
+		"a lease":         {takes, nth("UpdateItem", 1), 2, true, left{1, 2, 0}},
+		"a release":       {gives, nth("UpdateItem", 1), 2, true, left{1, 0, 0}},
+	} {
+		t.Run("lost reply/"+name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, s)
+			ledgertest.MustPut(t, w, first)
+			acquires(t, w.Table, "dns", "held", 2, true)
+			w.loses(c.lost)
+			err := c.call(w)
+			if calls := w.took().calls; (err == nil) != c.ok || calls["PutItem"]+calls["UpdateItem"] != c.sent {
+				t.Errorf("%v after %v; want success: %v", err, calls, c.ok)
+			}
+			w.loses(nil)
+			r, _ := w.Fetch(ctx, first.Key)
+			held, _, _ := w.Acquire(ctx, "dns", lease("x"), 0)
+			units, _, err := w.Count(ctx, "c", noon, limit.Units{}, limit.Unbounded)
+			must(t, errors.Join(err, differ(c.left, left{r.Version, len(held), units.All})))
+		})
+	}
 }
 
 // A call ends after its time, its own or the configured one: the read after a failed

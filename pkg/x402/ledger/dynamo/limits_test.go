@@ -12,7 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
@@ -89,54 +88,6 @@ func differ[T any](want, got T) error {
 		return fmt.Errorf("(-want +got):\n%s", diff)
 	}
 	return nil
-}
-
-// A reply is lost and the SDK sends the request again: one slot is taken, and
-// one is given back.
-func TestLostReplyOfALease(t *testing.T) {
-	t.Parallel()
-	s := testbed.StartDynamo(t)
-	for _, most := range []int{1, 2} {
-		w := newWorld(t, s)
-		w.loses(nth("UpdateItem", 1))
-		acquires(t, w.Table, "dns", "mine", most, true)
-		if n := w.took().calls["UpdateItem"]; n != 2 {
-			t.Errorf("%d updates, want the acquisition twice", n)
-		}
-		for i := range most - 1 { // the lost reply took no second slot
-			acquires(t, w.Table, "dns", fmt.Sprint(i), most, true)
-		}
-		if held := acquires(t, w.Table, "dns", "x", most, false); len(held) != most {
-			t.Errorf("held are %v", held)
-		}
-		w.loses(nth("UpdateItem", 1))
-		must(t, w.Remove(t.Context(), "dns", lease("mine")))
-		if n := w.took().calls["UpdateItem"]; n != 2 {
-			t.Errorf("%d updates, want the removal twice", n)
-		}
-		acquires(t, w.Table, "dns", "x", most, true)
-	}
-}
-
-// An addition is not sent twice, whatever happens to the reply. Units of a payment
-// are counted again rather than not at all: its payer is not turned away because a
-// reply was lost.
-func TestLostReplyOfUnits(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, testbed.StartDynamo(t))
-	store := w.Table
-	w.loses(nth("UpdateItem", 1))
-	if n, _, err := store.Count(t.Context(), "c", noon, limit.Units{All: 31}, limit.Unbounded); err == nil || w.took().calls["UpdateItem"] != 1 {
-		t.Errorf("Count = %+v, %v; or it was sent again", n, err)
-	}
-	w.loses(nil)
-	if n, _, err := store.Count(t.Context(), "c", noon, limit.Units{All: 1}, limit.Unbounded); n.All != 32 || err != nil {
-		t.Errorf("Count = %+v, %v", n, err)
-	}
-	w.loses(nth("UpdateItem", 1))
-	if n, ok, err := store.Count(t.Context(), "d", noon, limit.Units{All: 5, Open: 4}, 300); err != nil || !ok || n.All != 10 {
-		t.Errorf("Count = %+v, %v, %v", n, ok, err)
-	}
 }
 
 // Whatever goes wrong on the way, or is stored and is not a number or a map of leases, is an
