@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	ledgerfile "github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
@@ -37,25 +37,19 @@ func (s *site) fill(payments int, payer string, left []ledger.Record) (file stri
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
 	store := must(ledgerfile.Open(file))
 	defer func() { check(store.Close()) }()
-	// Writes that come together share a sync of the file.
-	const writers = 2000
-	var next atomic.Int64
-	var crowd sync.WaitGroup
-	failures := make([]error, writers)
-	for w := range min(writers, payments) {
-		crowd.Go(func() {
-			for n := next.Add(1); n <= int64(payments) && failures[w] == nil && s.ctx.Err() == nil; n = next.Add(1) {
-				for _, r := range left {
-					r.Key = strings.ReplaceAll(r.Key, payer, fmt.Sprintf("0x%040x", n))
-					r.Version = 1
-					if stands, err := store.Put(s.ctx, r); err != nil || stands.WriteID != r.WriteID {
-						failures[w] = fmt.Errorf("payment %d: %v, %w", n, stands, err)
-					}
+	crowd, ctx := errgroup.WithContext(s.ctx)
+	crowd.SetLimit(2000) // writes that come together share a sync of the file
+	for n := range payments {
+		crowd.Go(func() error {
+			for _, r := range left {
+				r.Key, r.Version = strings.ReplaceAll(r.Key, payer, fmt.Sprintf("0x%040x", n)), 1
+				if stands, err := store.Put(ctx, r); err != nil || stands.WriteID != r.WriteID {
+					return fmt.Errorf("payment %d: %v, %w", n, stands, err)
 				}
 			}
+			return nil
 		})
 	}
-	crowd.Wait()
-	check(errors.Join(errors.Join(failures...), s.ctx.Err()))
+	check(crowd.Wait())
 	return file
 }

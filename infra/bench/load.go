@@ -15,9 +15,10 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
@@ -51,15 +52,14 @@ func (t target) play(ctx context.Context, clients, n int) round {
 		all[i] = t.make()
 	}
 	var next atomic.Int64
-	var crowd sync.WaitGroup
-	failures := make([]error, clients)
+	var crowd errgroup.Group
 	before, begun := t.server.processorTime(), time.Now()
-	for c := range clients {
-		crowd.Go(func() { failures[c] = t.ask(ctx, all, took, &next) })
+	for range clients {
+		crowd.Go(func() error { return t.ask(ctx, all, took, &next) })
 	}
-	crowd.Wait()
+	err := crowd.Wait()
 	lasted, spent := time.Since(begun), t.server.processorTime()-before
-	if err := errors.Join(failures...); err != nil {
+	if err != nil {
 		check(fmt.Errorf("%s: %w", t.name, err))
 	}
 	slices.Sort(took)
@@ -82,31 +82,31 @@ func (t target) ask(ctx context.Context, all [][]byte, took []time.Duration, nex
 		if i >= len(all) || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if took[i], err = t.exchange(conn, in, all[i]); err != nil {
+		begun := time.Now()
+		res, body, err := exchange(conn, in, all[i])
+		took[i] = time.Since(begun)
+		switch {
+		case err != nil:
 			return err
+		case res.StatusCode != t.status || !strings.Contains(string(body), t.part):
+			return fmt.Errorf("status %d, want %d with %s: %.300s", res.StatusCode, t.status, t.part, body)
+		case res.Close:
+			return errors.New("the server closed a connection that was to be kept")
 		}
 	}
 }
 
-func (t target) exchange(conn net.Conn, in *bufio.Reader, request []byte) (time.Duration, error) {
-	begun := time.Now()
+func exchange(conn net.Conn, in *bufio.Reader, request []byte) (*http.Response, []byte, error) {
 	if _, err := conn.Write(request); err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	res, err := http.ReadResponse(in, nil)
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	took := time.Since(begun)
-	if err == nil && (res.StatusCode != t.status || !strings.Contains(string(body), t.part)) {
-		err = fmt.Errorf("status %d, want %d with %s: %.300s", res.StatusCode, t.status, t.part, body)
-	}
-	if err == nil && res.Close {
-		err = errors.New("the server closed a connection that was to be kept")
-	}
-	return took, err
+	return res, body, err
 }
 
 // percentile is of sorted durations, by the nearest rank.

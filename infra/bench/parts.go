@@ -15,13 +15,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/decred/dcrd/dcrec/secp256k1/v4"
 	"github.com/decred/dcrd/dcrec/secp256k1/v4/ecdsa"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -68,14 +67,10 @@ func (s *site) repeat(answer string) {
 
 // bare starts a server that gives the answer that a target gives to its next request.
 func (s *site) bare(t target, settle []byte) *server {
-	request := t.make()
 	conn := must(new(net.Dialer).DialContext(s.ctx, "tcp", t.server.host()))
 	defer conn.Close()
-	must(conn.Write(request))
-	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	res, body, err := exchange(conn, bufio.NewReader(conn), t.make())
 	check(err)
-	defer res.Body.Close()
-	body := must(io.ReadAll(io.LimitReader(res.Body, maxAnswer)))
 	name := filepath.Join(s.dir, strings.ReplaceAll(t.name, " ", "-")+".json")
 	check(os.WriteFile(name, must(json.Marshal(copied{res.StatusCode, res.Header, body, settle})), 0o600))
 	return s.self("bare", name)
@@ -135,16 +130,15 @@ func alone(n, goroutines int, do func(i int)) time.Duration {
 		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
 	before := used()
-	var next atomic.Int64
-	var crowd sync.WaitGroup
-	for range goroutines {
-		crowd.Go(func() {
-			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
-				do(int(i))
-			}
+	var crowd errgroup.Group
+	crowd.SetLimit(goroutines)
+	for i := range n {
+		crowd.Go(func() error {
+			do(i)
+			return nil
 		})
 	}
-	crowd.Wait()
+	check(crowd.Wait())
 	return (used() - before) / time.Duration(n)
 }
 
@@ -168,8 +162,7 @@ func (s *site) commit(r ledger.Record) time.Duration {
 	defer func() { check(store.Close()) }()
 	return alone(10_000, targetClients, func(i int) {
 		r := r
-		r.Key = fmt.Sprintf("%s%d", r.Key, i)
-		r.Version = 1
+		r.Key, r.Version = fmt.Sprintf("%s%d", r.Key, i), 1
 		must(store.Put(s.ctx, r))
 	})
 }

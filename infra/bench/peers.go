@@ -14,12 +14,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/miekg/dns"
 	"github.com/openrdap/rdap"
 	"github.com/openrdap/rdap/bootstrap"
+	"golang.org/x/sync/errgroup"
 )
 
 const patience = 20 * time.Second
@@ -141,13 +141,14 @@ func registry(bootstrapURL string) func(ctx context.Context, domain string) erro
 // together is the time of lookups that run at once: that of the slowest.
 func together(all ...look) look {
 	return timed(func(ctx context.Context, domain string) error {
-		errs := make([]error, len(all))
-		var running sync.WaitGroup
-		for i, l := range all {
-			running.Go(func() { _, errs[i] = l(ctx, domain) })
+		var running errgroup.Group
+		for _, l := range all {
+			running.Go(func() error {
+				_, err := l(ctx, domain)
+				return err
+			})
 		}
-		running.Wait()
-		return errors.Join(errs...)
+		return running.Wait()
 	})
 }
 

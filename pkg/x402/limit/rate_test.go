@@ -165,33 +165,28 @@ func TestRateMemoryIsBounded(t *testing.T) {
 // While the store is down requests pass up to the limit per environment, and it is asked
 // once a second. Then the report that failed is not repeated, and what was counted since is.
 func TestRateStoreDown(t *testing.T) {
-	s, clock := &store{Before: down}, at(0)
+	s, clock := &store{}, at(0)
 	r := newRate(100, s, clock)
-	sends := func(n, ok int, want error) {
-		t.Helper()
-		for i := range n {
-			if v := allow(t, r, client); v.OK != (i < ok) || i == 0 && !errors.Is(v.Err, want) || i > 0 && v.Err != nil {
-				t.Fatalf("request %d: %+v", i, v)
+	for _, c := range []struct {
+		after time.Duration
+		store func(context.Context, limittest.Call) error
+		n, ok int
+		first error // of the first of them
+	}{
+		{0, down, 10, 10, nil}, {0, down, 41, 41, errDown}, {time.Second - 1, down, 1, 1, nil},
+		{1, down, 50, 48, errDown}, // by the environment's own count
+		{59*time.Second - 1, nil, 1, 0, nil},
+		{1, down, 10, 10, nil}, {0, down, 21, 21, errDown},
+		{time.Second, nil, 1, 1, nil}, {0, nil, 11, 11, nil}, // the next report is due after a tenth
+	} {
+		clock.advance(c.after)
+		s.Before = c.store
+		for i := range c.n {
+			if v := allow(t, r, client); v.OK != (i < c.ok) || i == 0 && !errors.Is(v.Err, c.first) || i > 0 && v.Err != nil {
+				t.Fatalf("%s, request %d: %+v", clock, i, v)
 			}
 		}
 	}
-	sends(10, 10, nil)
-	sends(41, 41, errDown)
-	clock.advance(time.Second - 1)
-	sends(1, 1, nil)
-	clock.advance(1)
-	sends(50, 48, errDown) // by the environment's own count
-	clock.advance(59*time.Second - 1)
-	s.Before = nil
-	sends(1, 0, nil)
-	clock.advance(1)
-	s.Before = down
-	sends(10, 10, nil)
-	sends(21, 21, errDown)
-	s.Before = nil
-	clock.advance(time.Second)
-	sends(1, 1, nil)
-	sends(11, 11, nil) // the next report is due after a tenth
 	if diff := cmp.Diff([]int{11, 42, 11, 21, 11}, added(s)); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)
 	}

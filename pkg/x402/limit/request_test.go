@@ -267,27 +267,27 @@ func TestRateAgreesWithModel(t *testing.T) {
 // over all environments; all of the limit once they are decided; and few whose
 // payer is at fault.
 func TestWeighIsExact(t *testing.T) {
-	for _, environments := range []int{1, 200} {
-		var s store
-		rates := make([]*limit.Rate, environments)
-		for i := range rates {
-			rates[i] = newRate(300, &s, at(0))
-		}
-		n := 0
-		send := func(what string, want int, decided func(*limit.Request)) {
-			ok := 0
-			for range 400 {
-				n++
-				for _, u := range weigh(t, rates[n%environments], what, 1) {
-					ok++
-					decided(u)
-				}
+	var s store
+	rates := make([]*limit.Rate, 200)
+	for i := range rates {
+		rates[i] = newRate(300, &s, at(0))
+	}
+	for what, c := range map[string]struct {
+		ok      int
+		decided func(*limit.Request)
+	}{
+		"none decided": {60, func(*limit.Request) {}},
+		"paid at once": {296, func(u *limit.Request) { decide(t, false, u) }},
+		"at fault":     {15, func(u *limit.Request) { decide(t, true, u) }},
+	} {
+		ok := 0
+		for n := range 400 {
+			for _, u := range weigh(t, rates[n%len(rates)], what, 1) {
+				ok++
+				c.decided(u)
 			}
-			same(t, fmt.Sprint(what, " over ", environments), ok, want)
 		}
-		send("none decided", 60, func(*limit.Request) {})
-		send("paid at once", 296, func(u *limit.Request) { decide(t, false, u) })
-		send("at fault", 15, func(u *limit.Request) { decide(t, true, u) })
+		same(t, what, ok, c.ok)
 	}
 }
 

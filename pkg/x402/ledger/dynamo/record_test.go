@@ -129,14 +129,8 @@ func FuzzDecode(f *testing.F) {
 		f.Add("k", "1", r.WriteID, string(r.State), string(stored), body)
 	}
 	f.Add("k", "01", "w", "settled", `{"key":"k","version":1,"write_id":"w","state":"settled","answer":{}}`, []byte("b"))
-	sound := `{"key":"k","version":1,"write_id":"w","state":"settled","terms":{},"created_at":"2026-11-01T12:00:00Z"}`
-	for _, v := range [][5]string{
-		{"k", "1", "w", "settled", sound}, {"k", "2", "w", "settled", sound}, {"k", "1", "v", "settled", sound},
-		{"k", "1", "w", "refused", sound}, {"l", "1", "w", "settled", sound}, {"k", "1e0", "w", "settled", sound},
-		{"k", "1", "w", "settled", sound[:40]}, {"", "", "", "", "null"},
-	} {
-		f.Add(v[0], v[1], v[2], v[3], v[4], []byte(nil))
-	}
+	f.Add("k", "1e0", "w", "settled", `{"key":"k","version":1,"write_id":"w","state":"settled","terms":{}}`, []byte(nil))
+	f.Add("", "", "", "", "null", []byte(nil))
 	f.Fuzz(func(t *testing.T, key, version, writeID, state, doc string, body []byte) {
 		it := item{AttrKey: text(key), "version": numeric(version), "write_id": text(writeID), AttrState: text(state)}
 		if len(body) > 0 {

@@ -47,33 +47,34 @@ func (r *recorder) Errorf(format string, args ...any) {
 
 func TestFaultyComplains(t *testing.T) {
 	t.Parallel()
-	type step func(f *Faulty)
-	puts := func(r ledger.Record) step { return func(f *Faulty) { _, _ = f.Put(t.Context(), r) } }
-	fetches := func(f *Faulty) { _, _ = f.Fetch(t.Context(), "k") }
 	r := Full("k")
 	second := Next(r)
-	behind := func(f *Faulty) { MustPut(t, f.store, r) } // nobody has seen it
 	other, again := Full("k"), r
 	other.WriteID, other.Answer.Body = r.WriteID, []byte("other")
 	again.Version++
 	for name, c := range map[string]struct {
 		want   string // "" for no complaint
 		decide Decide
-		steps  []step
+		writes []ledger.Record // to a store that holds r; one without a version is read
 	}{
-		"legal use":                          {"", nil, []step{puts(r), puts(r), puts(second), puts(second), puts(Next(second))}},
-		"what was read":                      {"", nil, []step{behind, fetches, puts(second)}},
-		"what was in the way":                {"", nil, []step{behind, puts(First("k")), puts(second)}},
-		"skipped version":                    {"nobody has seen version 2", nil, []step{puts(r), puts(Next(second))}},
-		"version of an unacknowledged write": {"nobody has seen version 1", Failing(Create, FailAfter, 1), []step{puts(r), puts(second)}},
-		"version of another key":             {"nobody has seen version 1", nil, []step{puts(r), puts(Next(First("l")))}},
-		"write id used twice":                {"two different writes", nil, []step{puts(r), puts(again)}},
-		"write id of another body":           {"two different writes", nil, []step{puts(r), puts(other)}},
+		"legal use":                          {"", nil, []ledger.Record{r, r, second, second, Next(second)}},
+		"what was read":                      {"", nil, []ledger.Record{{Key: "k"}, second}},
+		"what was in the way":                {"", nil, []ledger.Record{First("k"), second}},
+		"skipped version":                    {"nobody has seen version 2", nil, []ledger.Record{r, Next(second)}},
+		"version of an unacknowledged write": {"nobody has seen version 1", Failing(Create, FailAfter, 1), []ledger.Record{r, second}},
+		"version of another key":             {"nobody has seen version 1", nil, []ledger.Record{r, Next(First("l"))}},
+		"write id used twice":                {"two different writes", nil, []ledger.Record{r, again}},
+		"write id of another body":           {"two different writes", nil, []ledger.Record{r, other}},
 	} {
-		rec := &recorder{TB: t}
-		f := NewFaulty(rec, new(Memory), c.decide)
-		for _, use := range c.steps {
-			use(f)
+		rec, memory := &recorder{TB: t}, new(Memory)
+		MustPut(t, memory, r)
+		f := NewFaulty(rec, memory, c.decide)
+		for _, w := range c.writes {
+			if w.Version == 0 {
+				_, _ = f.Fetch(t.Context(), w.Key)
+			} else {
+				_, _ = f.Put(t.Context(), w)
+			}
 		}
 		got := strings.Join(rec.got, "\n")
 		if (c.want == "") != (got == "") || !strings.Contains(got, c.want) || len(rec.got) > 1 {
