@@ -3,7 +3,6 @@ package limit_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
