@@ -22,7 +22,7 @@ import (
 // the functions.
 func releaseAlarms(t *testing.T) (ids []string) {
 	t.Helper()
-	function := section(section(deployed.Template(t), "Globals"), "Function")
+	function := section(section(deployed.Template(), "Globals"), "Function")
 	choice, _ := section(function, "DeploymentPreference")["Alarms"].(document)["Fn::If"].([]any)
 	for _, ref := range choice[1].([]any) {
 		ids = append(ids, ref.(document)["Ref"].(string))

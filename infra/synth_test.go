@@ -96,7 +96,7 @@ func ofType(d document, kind string) []string {
 // functions, and with values for the parameters that are given.
 func written(t *testing.T, params map[string]any) (d document) {
 	t.Helper()
-	text := must(json.Marshal(deployed.Template(t)))(t)
+	text := must(json.Marshal(deployed.Template()))(t)
 	var values []string
 	for name, v := range params {
 		values = append(values, `{"Ref":"`+name+`"}`, string(must(json.Marshal(v))(t)), "${"+name+"}", fmt.Sprint(v))

@@ -10,19 +10,21 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // served are the service's own documents.
 func served(t *testing.T) (description, page string) {
-	d := discovery.New(discovery.Site{Origin: "https://api.example.com", Terms: x402.Terms{
-		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-		PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Name: "USD Coin", Version: "2",
-	}})
+	d := discovery.New(discovery.Site{Origin: "https://api.example.com", Terms: testbed.LocalTerms(t)})
 	api, _ := d.Find(catalog.PathOpenAPI)
 	docs, _ := d.Find(catalog.PathDocs)
 	return string(api.Body()), string(docs.Body())
+}
+
+// exchange is a request, and what the service answered.
+type exchange struct {
+	method, target string
+	x402test.Reply
 }
 
 // answered is an answer to a GET of dns, with a receipt.
@@ -44,8 +46,8 @@ func (a exchange) with(name string, values ...string) exchange {
 	return a
 }
 
-func (a exchange) by(method, path string) exchange {
-	a.method, a.path = method, path
+func (a exchange) by(method, target string) exchange {
+	a.method, a.target = method, target
 	return a
 }
 
@@ -93,7 +95,7 @@ func TestAnswers(t *testing.T) {
 		"docs_url of another anchor":  {answered(404, strings.Replace(string(failed(404, "nxdomain", "true", "false").Body), "#error-nx", "#error-", 1)), "not a place about nxdomain"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := d.Check(c.answer.method, c.answer.path, c.answer.Reply); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			if err := d.Check(c.answer.method, c.answer.target, c.answer.Reply); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
 		})

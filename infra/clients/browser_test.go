@@ -3,7 +3,6 @@ package clients
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"image/png"
 	"os"
 	"os/exec"
@@ -26,7 +25,8 @@ func TestBrowser(t *testing.T) {
 	t.Parallel()
 	t.Run("visits", func(t *testing.T) {
 		for name, list := range map[string]func(*testing.T) []visit{
-			"pages": pageVisits, "wallets": walletVisits, "faults": faultVisits, "money": moneyVisits, "tabs": tabVisits, "receipts": receiptVisits,
+			"pages": pageVisits, "wallets": walletVisits, "faults": faultVisits, "losses": lossVisits,
+			"money": moneyVisits, "doubts": doubtVisits, "tabs": tabVisits, "receipts": receiptVisits,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -87,12 +87,15 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
+// args are what a script is told.
+type args = map[string]any
+
 // visit is one to a page, and what it may cost.
 type visit struct {
 	name   string
 	script string // in testdata/browser
 	path   string
-	args   map[string]any
+	args   args
 	before func(*scene)
 	plan   []step
 	// signatures are requests that paid, settles what the facilitator was
@@ -111,8 +114,8 @@ func pays(name, script, path string, n int) visit {
 	return visit{name: name, script: script, path: path, signatures: n, settles: 1, transfers: 1}
 }
 
-func (v visit) with(args map[string]any, plan ...step) visit {
-	v.args, v.plan = args, plan
+func (v visit) with(a args, plan ...step) visit {
+	v.args, v.plan = a, plan
 	return v
 }
 
@@ -182,7 +185,7 @@ func newDriver(t *testing.T) driver {
 
 // run plays a visit, and returns the wallet that paid and the JSON on show.
 func (d driver) run(t *testing.T, origin string, v visit) (payer, answer string) {
-	d.say(t, map[string]any{"name": v.script, "origin": origin, "path": v.path, "args": v.args})
+	d.say(t, args{"name": v.script, "origin": origin, "path": v.path, "args": v.args})
 	var o struct {
 		Failed, Payer string
 		Answer        json.RawMessage
@@ -198,24 +201,21 @@ const maxScreenshots = 512 << 10
 
 // checkScreenshots: those that README.md shows are committed, and no others; readable, and small.
 func checkScreenshots(t *testing.T) {
-	root := testbed.Root()
-	readme := testbed.Must(os.ReadFile(filepath.Join(root, "README.md")))
-	total, shown := 0, []string{}
-	for _, name := range []string{"docs-dark.png", "docs-light.png", "paywall-dark.png", "paywall-light.png"} {
-		path := filepath.Join("screenshots", name)
+	readme := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "README.md"))))
+	shown := []string{"screenshots/docs-dark.png", "screenshots/docs-light.png", "screenshots/paywall-dark.png", "screenshots/paywall-light.png"}
+	total := 0
+	for _, path := range shown {
 		if *updateScreenshots {
-			if err := os.Rename(filepath.Join(root, pictures, name), path); err != nil {
-				t.Error(err)
-			}
+			testbed.Check(os.Rename(filepath.Join(testbed.Root(), pictures, filepath.Base(path)), path))
 		}
-		picture, unread := os.ReadFile(path)
+		picture := testbed.Must(os.ReadFile(path))
 		c, err := png.DecodeConfig(bytes.NewReader(picture))
-		if err := errors.Join(unread, err); err != nil || c.Width < 200 || c.Height < 200 || !strings.Contains(string(readme), "infra/clients/"+path) {
+		if err != nil || c.Width < 200 || c.Height < 200 || !strings.Contains(readme, "infra/clients/"+path) {
 			t.Errorf("%s: %d by %d pixels, or README.md does not show it: %v", path, c.Width, c.Height, err)
 		}
-		total, shown = total+len(picture), append(shown, path)
+		total += len(picture)
 	}
-	if files, err := filepath.Glob("screenshots/*"); err != nil || !slices.Equal(files, shown) || total > maxScreenshots {
-		t.Errorf("%v of %d bytes, want %v of at most %d: %v", files, total, shown, maxScreenshots, err)
+	if files := testbed.Must(filepath.Glob("screenshots/*")); !slices.Equal(files, shown) || total > maxScreenshots {
+		t.Errorf("%v of %d bytes, want %v of at most %d", files, total, shown, maxScreenshots)
 	}
 }

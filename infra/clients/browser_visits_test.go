@@ -53,7 +53,7 @@ func checkEcho(t *testing.T, s *scene, header string) {
 	}
 	c := &x402test.Client{HTTP: http.DefaultClient}
 	offered := testbed.Must(c.Challenge(t.Context(), s.url+wwwPath))
-	raw := testbed.Must(json.Marshal(map[string]any{"resource": offered.Resource, "accepted": offered.Accepts[0], "extensions": offered.Extensions}))
+	raw := testbed.Must(json.Marshal(args{"resource": offered.Resource, "accepted": offered.Accepts[0], "extensions": offered.Extensions}))
 	sent, want := decoded[echo](t, []byte(unwrapped(header))), decoded[echo](t, raw)
 	token, other := fmt.Sprint(sent.Extensions[x402.ExtensionToken]), fmt.Sprint(want.Extensions[x402.ExtensionToken])
 	if !regexp.MustCompile(`info:map\[token:[A-Za-z0-9_-]{22}\]`).MatchString(token) || token == other {
@@ -77,23 +77,23 @@ func pageVisits(*testing.T) []visit {
 	bare := pays("the bare address and its form", "bare", dnsPath, 1)
 	bare.answer = `"2001:db8::1"`
 	return []visit{
-		{name: "hostile links", script: "hostile", path: dnsPath, args: map[string]any{"values": hostileValues()}},
+		{name: "hostile links", script: "hostile", path: dnsPath, args: args{"values": hostileValues()}},
 		pays("a wallet with a hostile name", "hostilePaid", wwwPath, 1),
 		hostile,
 		{name: "scrolls to the button", script: "scrollsToTheButton", path: wwwPath},
 		{name: "an internationalised name", script: "internationalised", path: dnsPath},
-		{name: "names that are refused", script: "refusedNames", path: dnsPath, args: map[string]any{
+		{name: "names that are refused", script: "refusedNames", path: dnsPath, args: args{
 			"names": []string{"localhost", "127.0.0.1", "printer.local", "db.internal", "[::1]", "0x7f.1", "example.com:8080", strings.Repeat("a", 300)},
 		}},
 		{name: "policy", script: "policy", path: wwwPath},
 		pays("with the keyboard alone", "keyboard", dnsPath, 1),
 		bare,
 		{name: "without script", script: "withoutScript", path: wwwPath},
-		{name: "every operation", script: "everyPage", args: map[string]any{"paths": paths}},
+		{name: "every operation", script: "everyPage", args: args{"paths": paths}},
 		{name: "every answer", script: "everyAnswer"},
 		ping,
 		{name: "documentation", script: "documentation", path: "/docs"},
-		{name: "nothing moves", script: "nothingMoves", path: "/docs", args: map[string]any{"paths": []string{"/docs", "/docs#retries", "/docs#errors", "/nowhere", wwwPath, dnsPath, "/v1/tools/ping"}}},
+		{name: "nothing moves", script: "nothingMoves", path: "/docs", args: args{"paths": []string{"/docs", "/docs#retries", "/docs#errors", "/nowhere", wwwPath, dnsPath, "/v1/tools/ping"}}},
 		{name: "documentation, links within it", script: "docsAnchors", path: "/docs"},
 		{name: "documentation, contents", script: "docsContents", path: "/docs"},
 		{name: "documentation, tabs", script: "docsTabs", path: "/docs"},
@@ -113,12 +113,10 @@ func hostileValues() []string {
 }
 
 // again is what a visit of the same signature looks for.
-func again(text, look string) map[string]any { return map[string]any{"says": text, "look": look} }
+func again(text, look string) args { return args{"says": text, "look": look} }
 
-func faultVisits(*testing.T) []visit { return append(scriptedFaults(), realFaults()...) }
-
-// realFaults are the service's own.
-func realFaults() []visit {
+// faultVisits are to the service's own faults.
+func faultVisits(*testing.T) []visit {
 	uncertain := pays("503 settlement_uncertain, then settled", "sameSignature", wwwPath, 2).with(again("Not known yet whether it is paid (settlement_uncertain)", "uncertain"))
 	uncertain.settles = 2 // the same authorization, which moves once
 	uncertain.before = func(s *scene) { s.books.Plan("", x402test.DropAfter) }
@@ -127,42 +125,38 @@ func realFaults() []visit {
 	busy.before = func(s *scene) { s.books.Plan("", x402test.TooMany) }
 	refused := visit{
 		name: "402 with the reason, then another signature", script: "refusedThenPaid", path: wwwPath, several: true,
-		args: map[string]any{"says": "insufficient"}, signatures: 2, settles: 2, transfers: 1,
+		args: args{"says": "insufficient"}, signatures: 2, settles: 2, transfers: 1,
 		before: func(s *scene) { s.books.Plan("", x402test.Refuse) },
 	}
 	nxdomain := pays("404 nxdomain is an answer", "chargedError", dnsPath+"?domain=gone.example.com", 2).
-		with(map[string]any{"says": "This is an answer about the domain, so it is charged.", "look": "nxdomain"})
-	return []visit{
-		uncertain, busy, refused, nxdomain, owedVisit(),
-		{name: "a name that is refused", script: "badParameter", path: dnsPath + "?domain=localhost", args: map[string]any{"says": "domain"}},
-		{name: "a type that is refused", script: "badParameter", path: dnsPath + "?domain=www.example.com&type=BOGUS", args: map[string]any{"says": "type"}},
-	}
-}
-
-// owedVisit is a lookup that the resolvers refuse until the page shows that.
-func owedVisit() visit {
-	v := pays("owed, then answered", "sameSignature", dnsPath+"?domain=healed.refused.example.com", 2).
+		with(args{"says": "This is an answer about the domain, so it is charged.", "look": "nxdomain"})
+	// The resolvers refuse the lookup until the page shows that.
+	owed := pays("owed, then answered", "sameSignature", dnsPath+"?domain=healed.refused.example.com", 2).
 		with(again("Paid, and the answer is owed (upstream_unavailable)", "owed"))
-	v.before = func(s *scene) {
+	owed.answer = `"192.0.2.77"`
+	owed.before = func(s *scene) {
 		s.healed.Store(false)
 		s.play(func(r *testbed.Relayed) {
 			r.Pass()
 			s.healed.Store(true)
 		})
 	}
-	v.answer = `"192.0.2.77"`
-	return v
+	return []visit{
+		uncertain, busy, refused, nxdomain, owed,
+		{name: "a name that is refused", script: "badParameter", path: dnsPath + "?domain=localhost", args: args{"says": "domain"}},
+		{name: "a type that is refused", script: "badParameter", path: dnsPath + "?domain=www.example.com&type=BOGUS", args: args{"says": "type"}},
+	}
 }
 
-// scriptedFaults are the gateway's.
-func scriptedFaults() []visit {
+// lossVisits are to the gateway's faults.
+func lossVisits(*testing.T) []visit {
 	const same = "sameSignature"
 	alone := again("This payment is being settled", "in-progress")
 	alone["alone"] = true
 	reload := again("The connection was lost", "")
 	reload["lost"] = "reload"
 	noReturn := pays("504, and no lookup is left", "chargedError", wwwPath, 1).
-		with(map[string]any{"says": "the operator owes you a refund", "look": "refund", "again": false},
+		with(args{"says": "the operator owes you a refund", "look": "refund", "again": false},
 			settledThen(fails(504, 0, "dns_timeout", "true", false)))
 	return []visit{
 		pays("409 is sent again by itself", same, wwwPath, 2).with(alone, fails(409, 3, "payment_in_progress", "null", true)),
@@ -189,16 +183,15 @@ func owing(r *testbed.Relayed) {
 
 // moneyVisits are the ways to a second payment, none of which is one.
 func moneyVisits(*testing.T) []visit {
-	by := func(how string) map[string]any { return map[string]any{"by": how} }
-	odd := func(short, last string) map[string]any { return map[string]any{"short": short, "last": last} }
+	odd := func(short, last string) args { return args{"short": short, "last": last} }
 	clock := pays("a clock that is wrong", "clockOff", wwwPath, 2)
 	clock.several = true
-	return append([]visit{
+	return []visit{
 		pays("a slow chain while signing", "eventWhileSigning", wwwPath, 1),
 		{name: "two changes in a row", script: "changesInARow", path: wwwPath},
 		pays("the chain changes while signing", "chainWhileSigning", wwwPath, 1),
-		pays("an old copy of the page signs", "historyCopy", wwwPath, 2).with(by("sign"), cutAfter),
-		pays("an old copy of the page is shown", "historyCopy", wwwPath, 2).with(by("pageshow"), cutAfter),
+		pays("an old copy of the page signs", "historyCopy", wwwPath, 2).with(args{"by": "sign"}, cutAfter),
+		pays("an old copy of the page is shown", "historyCopy", wwwPath, 2).with(args{"by": "pageshow"}, cutAfter),
 		pays("several tabs", "tabs", wwwPath, 2).with(nil, cutAfter),
 		pays("another address in doubt", "otherAddress", wwwPath, 2).with(nil, cutAfter),
 		pays("storage off", "storageOff", wwwPath, 2).with(nil, cutAfter),
@@ -209,12 +202,12 @@ func moneyVisits(*testing.T) []visit {
 		pays("an odd wallet, compact odd signatures", "oddWallet", wwwPath, 1).with(odd("compact", "1c")),
 		pays("an odd wallet, low signatures", "oddWallet", wwwPath, 1).with(odd("low", "1b")),
 		pays("an odd wallet, low odd signatures", "oddWallet", wwwPath, 1).with(odd("low", "1c")),
-	}, doubtVisits()...)
+	}
 }
 
 // doubtVisits are answers after which it is not known, or known, whether a signature is paid.
-func doubtVisits() []visit {
-	steps := func(texts ...string) map[string]any { return map[string]any{"steps": texts} }
+func doubtVisits(*testing.T) []visit {
+	steps := func(texts ...string) args { return args{"steps": texts} }
 	overloaded := fails(503, 0, "overloaded", "false", true)
 	// The offer with the receipt is for a payment whose answer is not kept any longer.
 	usedBefore := settledThen(stripped)
@@ -251,41 +244,34 @@ func reoffers(r *testbed.Relayed) {
 
 // tabVisits are what the tabs of a browser know of each other.
 func tabVisits(*testing.T) []visit {
-	args := func(pairs ...any) map[string]any {
-		m := map[string]any{}
-		for i := 0; i < len(pairs); i += 2 {
-			m[pairs[i].(string)] = pairs[i+1]
-		}
-		return m
-	}
 	overloaded := fails(503, 0, "overloaded", "false", true)
 	const day, month = 24, 31 * 24 // hours
 	const before = 1.0 / 6         // a slow machine is faster than that
 	signedFor, paidFor := "You have signed for this address", "You have paid for this address"
 	unpaid := visit{name: "unpaid for certain, and a day later", script: "aged", path: wwwPath, signatures: 1, plan: []step{overloaded}}
-	unpaid.args = args("comes", "Not charged yet (overloaded)", "offers", signedFor, "until", 1, "from", day)
+	unpaid.args = args{"comes": "Not charged yet (overloaded)", "offers": signedFor, "until": 1, "from": day}
 	refused := pays("refused in one tab, another at the wallet", "refusedElsewhere", wwwPath, 2).with(nil, stripped)
 	refused.several, refused.questions = true, 2 // one in each tab
-	anew := pays("forgotten in one tab and paid anew, answered in another", "paidAnewMeanwhile", wwwPath, 3).with(args("hears", true), cutAfter)
+	anew := pays("forgotten in one tab and paid anew, answered in another", "paidAnewMeanwhile", wwwPath, 3).with(args{"hears": true}, cutAfter)
 	anew.several, anew.questions = true, 2
-	deaf := anew.with(args("hears", false), cutAfter)
+	deaf := anew.with(args{"hears": false}, cutAfter)
 	deaf.name += ", which does not hear of it"
 	return []visit{
-		pays("closed in doubt, opened in another tab", "closed", wwwPath, 2).with(args("sending", false, "browser", false), cutAfter),
-		pays("closed in doubt, opened in another browser run", "closed", wwwPath, 2).with(args("sending", false, "browser", true), cutAfter),
-		pays("closed in doubt and not paid, opened in another tab", "closed", wwwPath, 2).with(args("sending", false, "browser", false), cutBefore),
-		pays("closed while sending, opened in another tab", "closed", wwwPath, 1).with(args("sending", true, "browser", false)),
-		pays("answered, and a day later", "aged", wwwPath, 1).with(args("comes", "", "offers", paidFor, "until", day-before, "from", day)),
+		pays("closed in doubt, opened in another tab", "closed", wwwPath, 2).with(args{"sending": false, "browser": false}, cutAfter),
+		pays("closed in doubt, opened in another browser run", "closed", wwwPath, 2).with(args{"sending": false, "browser": true}, cutAfter),
+		pays("closed in doubt and not paid, opened in another tab", "closed", wwwPath, 2).with(args{"sending": false, "browser": false}, cutBefore),
+		pays("closed while sending, opened in another tab", "closed", wwwPath, 1).with(args{"sending": true, "browser": false}),
+		pays("answered, and a day later", "aged", wwwPath, 1).with(args{"comes": "", "offers": paidFor, "until": day - before, "from": day}),
 		pays("in doubt, and a month later", "aged", wwwPath, 1).
-			with(args("comes", "The connection was lost", "offers", signedFor, "until", month-before, "from", month), cutAfter),
-		pays("in doubt, answered days later", "answeredLate", wwwPath, 2).with(args("replayed", false), cutBefore),
-		pays("in doubt, replayed days later", "answeredLate", wwwPath, 2).with(args("replayed", true), cutAfter),
+			with(args{"comes": "The connection was lost", "offers": signedFor, "until": month - before, "from": month}, cutAfter),
+		pays("in doubt, answered days later", "answeredLate", wwwPath, 2).with(args{"replayed": false}, cutBefore),
+		pays("in doubt, replayed days later", "answeredLate", wwwPath, 2).with(args{"replayed": true}, cutAfter),
 		unpaid,
-		pays("two tabs at the sign button", "twoAtTheButton", wwwPath, 2).with(args("asked", false)),
-		pays("two tabs, one of them at the wallet", "twoAtTheButton", wwwPath, 2).with(args("asked", true)),
-		pays("forgotten in one tab", "forgotten", wwwPath, 1).with(args("storage", "on"), cutAfter),
-		pays("forgotten in one tab, storage off", "forgotten", wwwPath, 1).with(args("storage", "off"), cutAfter),
-		pays("forgotten in one tab, storage full", "forgotten", wwwPath, 1).with(args("storage", "full"), cutAfter),
+		pays("two tabs at the sign button", "twoAtTheButton", wwwPath, 2).with(args{"asked": false}),
+		pays("two tabs, one of them at the wallet", "twoAtTheButton", wwwPath, 2).with(args{"asked": true}),
+		pays("forgotten in one tab", "forgotten", wwwPath, 1).with(args{"storage": "on"}, cutAfter),
+		pays("forgotten in one tab, storage off", "forgotten", wwwPath, 1).with(args{"storage": "off"}, cutAfter),
+		pays("forgotten in one tab, storage full", "forgotten", wwwPath, 1).with(args{"storage": "full"}, cutAfter),
 		pays("forgotten in one tab, answered in another", "forgottenMeanwhile", wwwPath, 1),
 		anew, deaf,
 		pays("answered in one tab, lost in another", "answeredElsewhere", wwwPath, 2).with(nil, pass, cutBefore),
@@ -299,7 +285,7 @@ func tabVisits(*testing.T) []visit {
 
 func receiptVisits(t *testing.T) []visit {
 	says := func(name, text, without string, steps ...step) visit {
-		return pays(name, "receiptSays", wwwPath, 1).with(map[string]any{"says": text, "without": without}, steps...)
+		return pays(name, "receiptSays", wwwPath, 1).with(args{"says": text, "without": without}, steps...)
 	}
 	const (
 		not       = "DOES NOT HOLD for this answer."

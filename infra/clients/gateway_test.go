@@ -2,8 +2,8 @@ package clients
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,12 +25,11 @@ type step func(*testbed.Relayed)
 type gateway struct {
 	url string
 
-	mu      sync.Mutex
-	service http.Handler
-	every   step // where there is no plan; nil passes
-	plan    []step
-	seen    []paidRequest
-	got     []http.Header // what the service answered to them
+	mu    sync.Mutex
+	every step // where there is no plan; nil passes
+	plan  []step
+	seen  []paidRequest
+	got   []http.Header // what the service answered to them
 }
 
 // paidRequest is one that carries a payment.
@@ -40,31 +39,18 @@ type paidRequest struct {
 	at                  time.Time
 }
 
-// newGateway starts one before the service at origin, which to may name later.
+// newGateway starts one before the service at origin, which may start later.
 func newGateway(t *testing.T, origin string, plan ...step) *gateway {
-	g := &gateway{plan: plan}
-	g.to(t, origin)
-	g.url = testbed.Serve(t, testbed.Relay{To: http.HandlerFunc(g.forward), Do: g.decide})
+	g, service := &gateway{plan: plan}, testbed.ProxyTo(t, origin)
+	g.url = testbed.Serve(t, testbed.Relay{Do: g.decide, To: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		service.ServeHTTP(w, r)
+		if r.Header.Get(x402.HeaderSignature) != "" {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.got = append(g.got, w.Header().Clone())
+		}
+	})})
 	return g
-}
-
-// to names the service.
-func (g *gateway) to(t *testing.T, origin string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.service = testbed.ProxyTo(t, origin)
-}
-
-func (g *gateway) forward(w http.ResponseWriter, r *http.Request) {
-	g.mu.Lock()
-	service := g.service
-	g.mu.Unlock()
-	service.ServeHTTP(w, r)
-	if r.Header.Get(x402.HeaderSignature) != "" {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.got = append(g.got, w.Header().Clone())
-	}
 }
 
 // play sets the plan and forgets what was seen.
@@ -130,14 +116,12 @@ func says(status, retryAfter int, body string) step {
 		if !strings.HasPrefix(body, "{") {
 			kind = "text/html"
 		}
-		answer := httptest.NewRecorder()
-		answer.Header().Set("Content-Type", kind)
+		r.ResponseWriter.Header().Set("Content-Type", kind)
 		if retryAfter > 0 {
-			answer.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+			r.ResponseWriter.Header().Set("Retry-After", strconv.Itoa(retryAfter))
 		}
-		answer.Code = status
-		answer.Body.WriteString(body)
-		r.Send(answer, len(body))
+		r.WriteHeader(status)
+		_, _ = io.WriteString(r.ResponseWriter, body) // the client may be gone
 	}
 }
 

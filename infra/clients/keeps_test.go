@@ -24,7 +24,7 @@ import (
 
 func curlWorkshop(t *testing.T) workshop {
 	testbed.Find(t, "curl", "curl")
-	return workshop{dir: t.TempDir()}
+	return newWorkshop(t)
 }
 
 // curled is the one answer that a command of the page has printed with curl -i.
@@ -74,9 +74,8 @@ func unwrapped(header string) string {
 
 // sign is a signature that a wallet has made for the example call.
 func sign(t *testing.T, origin string) string {
-	client := testbed.NewClient(t, &http.Client{Timeout: patience})
-	signature := testbed.Must(client.Sign(t.Context(), catalog.DNS().ExampleURL(origin)))
-	return signature
+	client := testbed.NewClient(t, &http.Client{Timeout: testbed.Patience})
+	return testbed.Must(client.Sign(t.Context(), catalog.DNS().ExampleURL(origin)))
 }
 
 // gatewayError is how API Gateway answers by itself: it says nothing of Retry-After.
@@ -126,7 +125,7 @@ func TestPersistentPrograms(t *testing.T) {
 				if name == "interrupted" {
 					select {
 					case <-held:
-					case <-time.After(patience):
+					case <-time.After(testbed.Patience):
 						t.Fatal("the program has not paid")
 					}
 					_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // it is there

@@ -44,8 +44,7 @@ func mcpCommand(t *testing.T, name string, args ...string) *exec.Cmd {
 // bin is the path of an installed npm program, of which node is one.
 func bin(t *testing.T, name string) string {
 	testbed.Node(t, ".")
-	path := testbed.Must(filepath.Abs(filepath.Join("node_modules", ".bin", name)))
-	return path
+	return testbed.Must(filepath.Abs(filepath.Join("node_modules", ".bin", name)))
 }
 
 // printed decodes the first line of what a program prints that must succeed.
@@ -56,8 +55,7 @@ func printed[T any](t *testing.T, cmd *exec.Cmd) T {
 
 // arguments are those that every agent asks with.
 func (s service) arguments(t *testing.T) string {
-	text := testbed.Must(json.Marshal(s.goods.arguments))
-	return string(text)
+	return string(testbed.Must(json.Marshal(s.goods.arguments)))
 }
 
 // mcpClients are the clients of others. All pay for a tool; some show its price, or pay again.
@@ -85,7 +83,7 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 			build := testbed.Command(t, "go", "build", "-mod=readonly", "-o", program, ".")
 			build.Dir, build.Env = filepath.Join("testdata", "mcp", "go"), append(build.Env, "GOWORK=off")
 			testbed.Run(t, build)
-			wallet := testbed.NewClient(t, &http.Client{Timeout: patience})
+			wallet := testbed.NewClient(t, &http.Client{Timeout: testbed.Patience})
 			header := testbed.Must(mcptest.SignCall(t.Context(), wallet, s.tools(), s.goods.tool, s.goods.arguments))
 			return mcpCommand(t, program, s.tools(), s.goods.tool, s.arguments(t), unwrapped(header))
 		},
@@ -163,14 +161,13 @@ const window = 45 * time.Second
 // TestSwallowedReply: the service has the payment and answers, and its reply is lost on
 // a connection that stays open. A stock client waits until its own time-out, calls
 // again and signs anew: that is the same purchase, within the window of a service as it
-// is by default. charged.md has the row that it prints.
+// is by default. charged.md has a row of that.
 //
 // It takes the minute that the client with a key and the SDK of the Model Context
 // Protocol wait.
 func TestSwallowedReply(t *testing.T) {
 	t.Parallel()
 	clients := stockClients()
-	row := fmt.Sprintf("| the reply is swallowed; the client gives up after %d s, with a key or over MCP after %d s |", givesUp, givesUpKeyed)
 	t.Run("gives up", func(t *testing.T) {
 		for _, c := range clients {
 			t.Run(c.title, func(t *testing.T) {
@@ -217,7 +214,7 @@ func TestSwallowedReply(t *testing.T) {
 			})
 		}
 	})
-	isWritten(t, row+strings.Repeat(" 1 |", len(clients))+"\n")
+	isWritten(t, fmt.Sprintf("the reply is swallowed; the client gives up after %d s, with a key or over MCP after %d s", givesUp, givesUpKeyed))
 }
 
 // settledOnce repeats a trial, which says who has paid and what is wrong, until its client has

@@ -2,14 +2,12 @@ package clients
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -30,15 +28,15 @@ const sharedError = "#/components/schemas/ErrorBody"
 type OpenAPI struct {
 	operations map[string]operation // by path; all are GET
 	undeclared response             // of an error that a response does not declare
-	outside    map[string]code      // that no operation lists
-	anchors    map[string]bool      // of the documentation
+	codes      map[string]code      // that an operation lists
+	outside    map[string]code      // that none lists
+	page       string               // the documentation
 }
 
 // operation is one GET.
 type operation struct {
 	Responses map[int]response
-	Listed    []string        `json:"x-error-codes"`
-	codes     map[string]code // those that are listed
+	Listed    []string `json:"x-error-codes"`
 }
 
 // code is an entry of the document's x-error-codes. What is nil only the body knows.
@@ -61,26 +59,6 @@ type part struct {
 		Type string
 	}
 	compiled *jsonschema.Schema
-}
-
-// FetchOpenAPI reads the description of a running service, and its documentation.
-func FetchOpenAPI(ctx context.Context, c *http.Client, origin string) (*OpenAPI, error) {
-	client := &x402test.Client{HTTP: c}
-	api, err1 := client.Get(ctx, origin+catalog.PathOpenAPI, "")
-	docs, err2 := client.Get(ctx, origin+catalog.PathDocs, "")
-	if err := errors.Join(err1, err2); err != nil || api.Status+docs.Status != 2*http.StatusOK {
-		return nil, fmt.Errorf("the documents are answered %d and %d: %w", api.Status, docs.Status, err)
-	}
-	return ParseOpenAPI(api.Body, docs.Body)
-}
-
-// anchorsOf are the places of a page that a link can lead to.
-func anchorsOf(page []byte) map[string]bool {
-	all := map[string]bool{}
-	for _, m := range regexp.MustCompile(`<[a-z0-9]+(?: [^>]*)? id="([^"]+)"`).FindAllSubmatch(page, -1) {
-		all[string(m[1])] = true
-	}
-	return all
 }
 
 // ParseOpenAPI compiles a description, whole: a reference that leads nowhere is an
@@ -106,7 +84,7 @@ func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
 	if !strings.HasPrefix(written.OpenAPI, "3.1.") {
 		return nil, fmt.Errorf("it is OpenAPI %q, not 3.1", written.OpenAPI)
 	}
-	c := compiler{jsonschema.NewCompiler()}
+	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.AssertFormat()
 	c.AssertContent()
@@ -118,7 +96,7 @@ func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
 	if shared.compiled, err = c.Compile(resource + sharedError); err != nil {
 		return nil, err
 	}
-	d := &OpenAPI{operations: map[string]operation{}, undeclared: response{Content: map[string]*part{jsonType: shared}}, outside: map[string]code{}, anchors: anchorsOf(page)}
+	d := &OpenAPI{operations: map[string]operation{}, codes: written.Codes, undeclared: response{Content: map[string]*part{jsonType: shared}}, outside: map[string]code{}, page: string(page)}
 	for _, info := range catalog.Codes() {
 		d.outside[string(info.Code)] = code{Status: info.Status}
 	}
@@ -127,14 +105,13 @@ func ParseOpenAPI(raw, page []byte) (*OpenAPI, error) {
 		if !ok || len(methods) != 1 || len(op.Responses) == 0 {
 			return nil, fmt.Errorf("%s: only GET is understood, and what it answers", path)
 		}
-		op.codes = map[string]code{}
 		for _, name := range op.Listed {
-			if op.codes[name], ok = written.Codes[name]; !ok {
+			if _, ok := d.codes[name]; !ok {
 				return nil, fmt.Errorf("it does not explain the code %q", name)
 			}
 			delete(d.outside, name)
 		}
-		if err := c.operation(pointer("paths", path, "get"), op); err != nil {
+		if err := compile(c, path, op); err != nil {
 			return nil, err
 		}
 		d.operations[path] = op
@@ -171,15 +148,16 @@ func inline(root, node any) {
 // resource is what the description is called among the compiled schemas.
 const resource = "test:///openapi.json"
 
-type compiler struct{ *jsonschema.Compiler }
-
-// operation compiles what an operation, which is at a place of the document, declares.
-func (c compiler) operation(at string, op operation) (err error) {
+// compile compiles what an operation declares, which answers GET at a path.
+func compile(c *jsonschema.Compiler, path string, op operation) (err error) {
 	for status, r := range op.Responses {
 		for kind, parts := range map[string]map[string]*part{"headers": r.Headers, "content": r.Content} {
 			for name, p := range parts {
-				place := at + pointer("responses", fmt.Sprint(status), kind, name, "schema")
-				if p.compiled, err = c.Compile(resource + "#" + place); err != nil {
+				at := resource + "#"
+				for _, step := range []string{"paths", path, "get", "responses", fmt.Sprint(status), kind, name, "schema"} {
+					at += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step) // RFC 6901
+				}
+				if p.compiled, err = c.Compile(at); err != nil {
 					return err
 				}
 			}
@@ -188,48 +166,33 @@ func (c compiler) operation(at string, op operation) (err error) {
 	return nil
 }
 
-// pointer is a JSON pointer.
-func pointer(names ...string) string {
-	var at strings.Builder
-	for _, name := range names {
-		at.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
-	}
-	return at.String()
-}
-
-// exchange is a request, and what the service answered.
-type exchange struct {
-	method, path string // may have a query
-	x402test.Reply
-}
-
 // Check says what about an answer to a request is not as described, nil when nothing is.
-// The path may have a query.
+// The target is a path and may have a query.
 //
 // A declared status must have one of its media types, that one's schema, and
 // the headers that are required. Any other status must be an error with the
 // shared body, on a path and for a method that are not described as well; a
 // browser's 404 of a path that is not described can be a page. HEAD is GET
 // without a body. Preflights and 304 are HTTP's own; they are empty.
-func (d *OpenAPI) Check(method, path string, r x402test.Reply) error {
-	err := d.check(exchange{method, path, r})
+func (d *OpenAPI) Check(method, target string, a x402test.Reply) error {
+	err := d.check(method, target, a)
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s %.200s answered %d, and that is not what the OpenAPI description says:\n%w\n%.700s", method, path, r.Status, err, r.Body)
+	return fmt.Errorf("%s %.200s answered %d, and that is not what the OpenAPI description says:\n%w\n%.700s", method, target, a.Status, err, a.Body)
 }
 
-func (d *OpenAPI) check(a exchange) error {
-	path, _, _ := strings.Cut(a.path, "?")
+func (d *OpenAPI) check(method, target string, a x402test.Reply) error {
+	path, _, _ := strings.Cut(target, "?")
 	op, described := d.operations[path]
 	r, declared := op.Responses[a.Status]
-	visit := a.method == http.MethodGet || a.method == http.MethodHead
+	visit := method == http.MethodGet || method == http.MethodHead
 	mediaType, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	switch {
-	case a.method == http.MethodOptions && a.Status == http.StatusNoContent, a.Status == http.StatusNotModified:
+	case method == http.MethodOptions && a.Status == http.StatusNoContent, a.Status == http.StatusNotModified:
 		return empty(a.Body)
 	case declared && visit:
-	case !described && visit && a.Status == http.StatusNotFound && mediaType == "text/html" && !strings.HasPrefix(a.path, "/.well-known/"):
+	case !described && visit && a.Status == http.StatusNotFound && mediaType == "text/html" && !strings.HasPrefix(target, "/.well-known/"):
 		return nil
 	case a.Status >= http.StatusBadRequest:
 		r = d.undeclared
@@ -242,7 +205,16 @@ func (d *OpenAPI) check(a exchange) error {
 			faults = append(faults, fmt.Errorf("%s %w", name, err))
 		}
 	}
-	return errors.Join(append(faults, d.checkBody(a, mediaType, op, r))...)
+	body, ok := r.Content[mediaType]
+	switch {
+	case !ok:
+		faults = append(faults, fmt.Errorf("Content-Type %q is not declared", a.Header.Get("Content-Type")))
+	case method == http.MethodHead:
+		faults = append(faults, empty(a.Body))
+	default:
+		faults = append(faults, d.checkBody(a, mediaType, op, body))
+	}
+	return errors.Join(faults...)
 }
 
 func empty(body []byte) error {
@@ -271,14 +243,8 @@ func (p *part) header(values []string) error {
 
 const jsonType = "application/json"
 
-func (d *OpenAPI) checkBody(a exchange, mediaType string, op operation, r response) error {
-	p, ok := r.Content[mediaType]
-	switch {
-	case !ok:
-		return fmt.Errorf("Content-Type %q is not declared", a.Header.Get("Content-Type"))
-	case a.method == http.MethodHead:
-		return empty(a.Body)
-	case !utf8.Valid(a.Body):
+func (d *OpenAPI) checkBody(a x402test.Reply, mediaType string, op operation, p *part) error {
+	if !utf8.Valid(a.Body) {
 		return errors.New("the body is not UTF-8")
 	}
 	var value any = string(a.Body)
@@ -294,7 +260,7 @@ func (d *OpenAPI) checkBody(a exchange, mediaType string, op operation, r respon
 	switch {
 	case p.Schema.Ref == sharedError:
 		return d.checkCode(a, op)
-	case a.Status == http.StatusOK && len(op.codes) > 0:
+	case a.Status == http.StatusOK && len(op.Listed) > 0:
 		return checkChildren(a.Body)
 	}
 	return nil
@@ -302,7 +268,7 @@ func (d *OpenAPI) checkBody(a exchange, mediaType string, op operation, r respon
 
 // checkCode holds an error to the operation's list: what the list leaves open (null) the body may
 // say, and an answer that is owed is in the end no longer retryable.
-func (d *OpenAPI) checkCode(a exchange, op operation) error {
+func (d *OpenAPI) checkCode(a x402test.Reply, op operation) error {
 	var body struct {
 		Error struct {
 			Code      string
@@ -315,8 +281,8 @@ func (d *OpenAPI) checkCode(a exchange, op operation) error {
 		return err
 	}
 	e := body.Error
-	listed, ok := op.codes[e.Code]
-	if !ok {
+	listed, ok := d.codes[e.Code]
+	if !slices.Contains(op.Listed, e.Code) {
 		listed, ok = d.outside[e.Code]
 	}
 	charged := e.Charged != nil && *e.Charged
@@ -330,7 +296,7 @@ func (d *OpenAPI) checkCode(a exchange, op operation) error {
 		return fmt.Errorf("%s is listed with charged %v", e.Code, *listed.Charged)
 	case listed.Retryable != nil && e.Retryable != *listed.Retryable && (!*listed.Retryable || !charged):
 		return fmt.Errorf("%s is listed with retryable %v", e.Code, *listed.Retryable)
-	case err != nil || link.Path != catalog.PathDocs || link.Fragment != catalog.ErrorAnchor(fault.Code(e.Code)) || !d.anchors[link.Fragment]:
+	case err != nil || link.Path != catalog.PathDocs || link.Fragment != catalog.ErrorAnchor(fault.Code(e.Code)) || !strings.Contains(d.page, ` id="`+link.Fragment+`"`):
 		return fmt.Errorf("docs_url is %s, which is not a place about %s", body.DocsURL, e.Code)
 	}
 	return nil

@@ -21,9 +21,7 @@ import (
 
 // receiptProgram is the program of the chapter on receipts.
 func receiptProgram() program {
-	install := func(t *testing.T) string {
-		return npmInstallOf(t, "@x402/fetch", "@x402/evm", "@x402/extensions", "viem")
-	}
+	install := npmInstall("@x402/fetch", "@x402/evm", "@x402/extensions", "viem")
 	return program{"receipt", "Checking a receipt", nodeWorkshop, install, false}
 }
 
@@ -42,10 +40,10 @@ func TestReceiptProgram(t *testing.T) {
 	} {
 		t.Run(says, func(t *testing.T) {
 			t.Parallel()
-			g, w, addr := newGateway(t, "", change), newWorld(t, resolver(t)), fixedAddress(t)
+			w, addr := newWorld(t, resolver(t)), testbed.FreeAddr(t)
+			g := newGateway(t, "http://"+addr, change)
 			w.env["BASE_URL"] = g.url // the service's own address leads through the stranger
 			s := w.startAt(t, addr)
-			g.to(t, "http://"+addr)
 			o := p.run(t, p.tools(t), s, s.url)
 			if o.err == nil || !strings.Contains(o.notes, says) || !strings.Contains(o.out, `"domain": "example.com"`) {
 				t.Errorf("%v\n%s\n%s", o.err, o.out, o.notes)
@@ -138,9 +136,9 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 	tools.fill(t, "stock")
 	c := checker{begin(t, tools.shell(t, "exec node receipts.mjs"))}
 	defer c.end(t)
-	w, addr := newWorld(t, resolver(t)), fixedAddress(t)
+	w, addr := newWorld(t, resolver(t)), testbed.FreeAddr(t)
 	s := w.startAt(t, addr)
-	client := testbed.NewClient(t, &http.Client{Timeout: patience})
+	client := testbed.NewClient(t, &http.Client{Timeout: testbed.Patience})
 	payer, call := client.Wallet.Address().Checksum(), catalog.DNS().ExampleURL(s.url)
 	oldKey := receipt.KeyID(addr, publicOf(w.key()))
 

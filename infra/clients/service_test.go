@@ -2,19 +2,16 @@ package clients
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	mathrand "math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,9 +22,6 @@ import (
 	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
-
-// patience is how long a test waits for another process.
-const patience = testbed.Patience
 
 var updateScreenshots = flag.Bool("update-screenshots", false, "write build/screenshots/*.png, and from them screenshots/*.png")
 
@@ -102,7 +96,7 @@ func start(t *testing.T, plan ...x402test.Behaviour) service {
 func startShop(t *testing.T) service {
 	w := newWorld(t, "")
 	w.goods = shop()
-	return w.startAt(t, fixedAddress(t))
+	return w.startAt(t, testbed.FreeAddr(t))
 }
 
 // start starts the service in this world, which may have had one before.
@@ -137,26 +131,6 @@ func (w world) tryStart(t *testing.T) (service, error) {
 	err := p.Ready()
 	s.url = p.URL
 	return s, err
-}
-
-// given are the ports that fixedAddress has returned, dozens before the first is listened on.
-var given sync.Map
-
-// fixedAddress is free, and below the ports that the kernel gives to connections.
-func fixedAddress(t *testing.T) string {
-	for range 1000 {
-		port := 20000 + mathrand.IntN(12000)
-		if _, before := given.LoadOrStore(port, true); before {
-			continue
-		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no free port from 20000 to 31999")
-	return ""
 }
 
 // answer is the catalog's example, from the resolver of this machine.
@@ -204,11 +178,15 @@ type workshop struct {
 	payer string   // private key of who runs programs here
 }
 
+func newWorkshop(t *testing.T, env ...string) workshop {
+	return workshop{dir: t.TempDir(), payer: newPayer(), env: env}
+}
+
 // nodeWorkshop has the npm packages of package.json, installed as its lock file says.
 func nodeWorkshop(t *testing.T) workshop {
 	testbed.Find(t, "Node for the TypeScript program", "npx")
 	testbed.Node(t, ".")
-	w := workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"npm_config_offline=true", "npm_config_update_notifier=false"}}
+	w := newWorkshop(t, "npm_config_offline=true", "npm_config_update_notifier=false")
 	modules := testbed.Must(filepath.Abs("node_modules"))
 	testbed.Check(os.Symlink(modules, filepath.Join(w.dir, "node_modules")))
 	return w
@@ -217,14 +195,14 @@ func nodeWorkshop(t *testing.T) workshop {
 // pythonWorkshop has a virtual environment with the packages of requirements.
 func pythonWorkshop(t *testing.T) workshop {
 	bin := filepath.Dir(testbed.Python(t, requirements))
-	return workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), "VIRTUAL_ENV=" + filepath.Dir(bin)}}
+	return newWorkshop(t, "PATH="+bin+":"+os.Getenv("PATH"), "VIRTUAL_ENV="+filepath.Dir(bin))
 }
 
 const requirements = "testdata/requirements.txt"
 
 // goWorkshop has the module file of testdata/go.
 func goWorkshop(t *testing.T) workshop {
-	w := workshop{dir: t.TempDir(), payer: newPayer(), env: []string{"GOFLAGS=-mod=readonly", "GOWORK=off"}}
+	w := newWorkshop(t, "GOFLAGS=-mod=readonly", "GOWORK=off")
 	w.fill(t, "go")
 	return w
 }
@@ -234,18 +212,11 @@ func (w workshop) fill(t *testing.T, folder string) {
 	testbed.Check(os.CopyFS(w.dir, os.DirFS(filepath.Join("testdata", folder))))
 }
 
-// programLimit is how long a program may take. The slowest take about a minute.
-const programLimit = 30 * time.Minute
-
-// shell prepares a command line. Nothing on this machine is reached through a proxy.
+// shell prepares a command line.
 func (w workshop) shell(t *testing.T, line string, env ...string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(t.Context(), programLimit)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, "sh", "-c", line)
-	cmd.Dir = w.dir
-	cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "PWD="+w.dir)
-	cmd.Env = append(append(cmd.Env, w.env...), env...)
-	cmd.WaitDelay = 5 * time.Second
+	cmd := testbed.Command(t, "sh", "-c", line)
+	cmd.Dir, cmd.WaitDelay = w.dir, 5*time.Second
+	cmd.Env = slices.Concat(cmd.Env, []string{"PWD=" + w.dir}, w.env, env)
 	return cmd
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,30 +25,29 @@ import (
 type program struct {
 	id, title string
 	tools     func(*testing.T) workshop
-	install   func(*testing.T) string
+	install   string
 	short     bool // it prints the status and the answer in one line, and nothing else
 }
 
 const typeCheck = "npx tsc --noEmit --strict --module nodenext --target es2022 --skipLibCheck --types node "
 
 func payingPrograms() []program {
+	npm, pip := npmInstall("@x402/fetch", "@x402/evm", "viem"), pipInstall()
 	return []program{
-		{"typescript", "TypeScript", nodeWorkshop, npmInstall, true},
-		{"typescript-receipt", "TypeScript", nodeWorkshop, npmInstall, false},
+		{"typescript", "TypeScript", nodeWorkshop, npm, true},
+		{"typescript-receipt", "TypeScript", nodeWorkshop, npm, false},
 		retries(),
-		{"python", "Python", pythonWorkshop, pipInstall, true},
-		{"python-receipt", "Python", pythonWorkshop, pipInstall, false},
-		{"go", "Go", goWorkshop, goInstall, false},
+		{"python", "Python", pythonWorkshop, pip, true},
+		{"python-receipt", "Python", pythonWorkshop, pip, false},
+		{"go", "Go", goWorkshop, goInstall(), false},
 		receiptProgram(),
-		{"agent", "Paying over MCP", nodeWorkshop, func(t *testing.T) string {
-			return npmInstallOf(t, "@modelcontextprotocol/sdk", "@x402/core", "@x402/evm", "viem")
-		}, false},
+		{"agent", "Paying over MCP", nodeWorkshop, npmInstall("@modelcontextprotocol/sdk", "@x402/core", "@x402/evm", "viem"), false},
 	}
 }
 
 // retries is the program that asks until it has its answer.
 func retries() program {
-	return program{"retries", "With retries", nodeWorkshop, npmInstall, false}
+	return program{"retries", "With retries", nodeWorkshop, npmInstall("@x402/fetch", "@x402/evm", "viem"), false}
 }
 
 // signedKey is the key that what something else has signed is sent with.
@@ -104,8 +102,8 @@ func TestPayingPrograms(t *testing.T) {
 			t.Parallel()
 			w, s := p.tools(t), start(t)
 			install, _ := shown.commands(t, p.title)
-			if want := p.install(t); install != want {
-				t.Errorf("the page says %q, and what is tested here is %q", install, want)
+			if install != p.install {
+				t.Errorf("the page says %q, and what is tested here is %q", install, p.install)
 			}
 			t.Run("pays", func(t *testing.T) {
 				o := p.run(t, w, s, s.url)
@@ -118,7 +116,6 @@ func TestPayingPrograms(t *testing.T) {
 							t.Errorf("llms.txt, from which others run the program, lacks %s", part)
 						}
 					}
-					o.notes, o.out, _ = strings.Cut(o.out, " ")
 				}
 				o.checkPaid(t, s)
 				if n, _ := s.books.Settles(); n != 1 {
@@ -136,11 +133,7 @@ func TestPayingPrograms(t *testing.T) {
 			if p.short || p.id == "go" {
 				t.Run("pays at the shop", func(t *testing.T) {
 					there := startShop(t)
-					o := begun(t, p.at(t, w, s, catalog.DNS().ExampleURL(s.url), there.url+there.goods.path))()
-					if p.short {
-						o.notes, o.out, _ = strings.Cut(o.out, " ")
-					}
-					o.checkPaid(t, there)
+					p.end(t, p.at(t, w, s, catalog.DNS().ExampleURL(s.url), there.url+there.goods.path)).checkPaid(t, there)
 				})
 			}
 			if p.short {
@@ -203,7 +196,15 @@ func begun(t *testing.T, cmd *exec.Cmd) (end func() outcome) {
 
 // run runs a program to its end.
 func (p program) run(t *testing.T, w workshop, s service, url string) outcome {
-	return begun(t, p.at(t, w, s, s.url, url))()
+	return p.end(t, p.at(t, w, s, s.url, url))
+}
+
+func (p program) end(t *testing.T, cmd *exec.Cmd) outcome {
+	o := begun(t, cmd)()
+	if p.short {
+		o.notes, o.out, _ = strings.Cut(o.out, " ")
+	}
+	return o
 }
 
 // newPayer is a fresh private key.
@@ -231,34 +232,29 @@ func (o outcome) checkPaid(t *testing.T, s service) {
 }
 
 // npmInstall is the page's command for the versions that are tested here.
-func npmInstall(t *testing.T) string { return npmInstallOf(t, "@x402/fetch", "@x402/evm", "viem") }
-
-func npmInstallOf(t *testing.T, names ...string) string {
-	v := testbed.Must(testbed.PackageVersions("."))
+func npmInstall(names ...string) string {
+	var wanted struct{ Dependencies map[string]string }
+	testbed.Check(json.Unmarshal(testbed.Must(os.ReadFile("package.json")), &wanted))
 	command := "npm install"
 	for _, name := range append(names, "tsx") {
-		command += " " + name + "@" + v[name]
+		command += " " + name + "@" + wanted.Dependencies[name]
 	}
 	return command
 }
 
-func pipInstall(t *testing.T) string {
-	return "pip install 'x402[evm,requests]==" + pinned(t, requirements, `(?m)^x402==(\S+)`) + "'"
+func pipInstall() string {
+	return "pip install 'x402[evm,requests]==" + pinned(requirements, `(?m)^x402==(\S+)`) + "'"
 }
 
-func goInstall(t *testing.T) string {
-	file := filepath.Join("testdata", "go", "go.mod")
+func goInstall() string {
+	const file = "testdata/go/go.mod"
 	return fmt.Sprintf("go mod init pay && go get github.com/decred/dcrd/dcrec/secp256k1/v4@%s golang.org/x/crypto@%s",
-		pinned(t, file, `secp256k1/v4 (v\S+)`), pinned(t, file, `golang.org/x/crypto (v\S+)`))
+		pinned(file, `secp256k1/v4 (v\S+)`), pinned(file, `golang.org/x/crypto (v\S+)`))
 }
 
-func pinned(t *testing.T, file, pattern string) string {
-	b := testbed.Must(os.ReadFile(file))
-	m := regexp.MustCompile(pattern).FindSubmatch(b)
-	if m == nil {
-		t.Fatalf("%s does not match %s", file, pattern)
-	}
-	return string(m[1])
+// pinned is the version that a file has where the pattern has a group.
+func pinned(file, pattern string) string {
+	return string(regexp.MustCompile(pattern).FindSubmatch(testbed.Must(os.ReadFile(file)))[1])
 }
 
 // page is the documentation: blocks of code by their labels, programs by their ids.

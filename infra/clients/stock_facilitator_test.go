@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
@@ -113,11 +114,9 @@ func (t *trial) settle(c *testbed.Relayed) {
 		PaymentPayload x402.Payload `json:"paymentPayload"`
 	}
 	var a settleAnswer
-	if json.Unmarshal(c.Sent, &asked) != nil || json.Unmarshal(c.Answer().Body.Bytes(), &a) != nil {
-		c.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	a, plays, alive := t.settled(testbed.CallPayer(c.Sent), asked.PaymentPayload.Payload.Authorization.Nonce, a)
+	testbed.Check(json.Unmarshal(c.Sent, &asked))
+	testbed.Check(json.Unmarshal(c.Answer().Body.Bytes(), &a))
+	a, plays, alive := t.settled(asked.PaymentPayload.Payload.Authorization, a)
 	switch {
 	case !alive:
 		c.Hold() // the service is about to be killed
@@ -130,10 +129,10 @@ func (t *trial) settle(c *testbed.Relayed) {
 
 // settled notes a call to /settle. It returns the answer, whether the mode spoils it, and whether
 // the service lives to hear it.
-func (t *trial) settled(payer, nonce string, honest settleAnswer) (a settleAnswer, plays, alive bool) {
+func (t *trial) settled(asked x402.Authorization, honest settleAnswer) (a settleAnswer, plays, alive bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	b := t.buyers[payer]
+	b, nonce := t.buyers[strings.ToLower(asked.From)], asked.Nonce
 	if b == nil {
 		return honest, false, true
 	}

@@ -8,6 +8,7 @@ go test that must fail. The tree is not touched: go test reads the changed file 
 
 import concurrent.futures
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -35,8 +36,11 @@ def verdict(mutant):
         changed, overlay = pathlib.Path(folder, source.name), pathlib.Path(folder, "overlay.json")
         changed.write_text(text.replace(mutant["old"], mutant["new"]))
         overlay.write_text(json.dumps({"Replace": {str(source): str(changed)}}))
-        command = ["go", "test", "-vet=off", "-count=1", "-timeout=5m", f"-overlay={overlay}", *mutant["test"].split()]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        command = ["go", "test", "-vet=off", "-count=1", "-timeout=5m", *mutant["test"].split()]
+        # The programs that a suite has built have the mutant too, and are kept apart.
+        flags = os.environ.get("GOFLAGS", "") + f" -overlay={overlay}"
+        environment = os.environ | {"GOFLAGS": flags.strip(), "HOSTFACTS_PROGRAMS": folder}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     printed = done.stdout + done.stderr
     if done.returncode == 0:
         return "no test ran" if "[no tests to run]" in printed else "survived", printed

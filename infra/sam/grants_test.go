@@ -34,7 +34,7 @@ func TestPermissions(t *testing.T) {
 // and the signature; the address is his.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
-	format, _ := section(properties(deployed.Template(t), "Api"), "AccessLogSettings")["Format"].(string)
+	format, _ := section(properties(deployed.Template(), "Api"), "AccessLogSettings")["Format"].(string)
 	var line map[string]string
 	if err := json.Unmarshal([]byte(format), &line); err != nil || strings.Contains(format, "\n") {
 		t.Fatalf("%q is not a line of JSON: %v", format, err)
@@ -83,7 +83,7 @@ func TestTableIsTheStores(t *testing.T) {
 		"Type": "AWS::DynamoDB::Table", "Properties": want, "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain",
 		"Condition": "CreateLedger", // or it would be made beside one that is named
 	}
-	if d := cmp.Diff(want, section(deployed.Template(t), "Resources")["Ledger"]); d != "" {
+	if d := cmp.Diff(want, section(deployed.Template(), "Resources")["Ledger"]); d != "" {
 		t.Errorf("table (-Create +template):\n%s", d)
 	}
 	params := testParams()

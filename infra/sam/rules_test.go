@@ -85,7 +85,7 @@ func TestParameters(t *testing.T) {
 	}
 	for name, arn := range map[string]string{"HasFacilitatorSecret": "FacilitatorSecretArn", "HasFallbackSecret": "FacilitatorFallbackSecretArn"} {
 		condition := document{"Fn::Not": []any{document{"Fn::Equals": []any{document{"Ref": arn}, ""}}}}
-		if d := cmp.Diff(condition, section(deployed.Template(t), "Conditions")[name]); d != "" {
+		if d := cmp.Diff(condition, section(deployed.Template(), "Conditions")[name]); d != "" {
 			t.Errorf("when there is a secret (-want +template):\n%s", d)
 		}
 	}

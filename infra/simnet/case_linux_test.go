@@ -230,6 +230,10 @@ func (r *runner) client(t testing.TB) *x402test.Client {
 	return testbed.NewClient(t, &http.Client{Timeout: patience, Transport: transport})
 }
 
+func (r *runner) document(t testing.TB, path string) []byte {
+	return testbed.Must(r.client(t).Get(t.Context(), r.url+path, "")).Body
+}
+
 func (r *runner) buy(t testing.TB, path string) (x402test.Reply, error) {
 	if r.turns != nil {
 		r.turns <- struct{}{}

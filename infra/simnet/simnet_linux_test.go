@@ -43,7 +43,7 @@ func TestSimnet(t *testing.T) {
 	}
 	own := proveTap(t, n.tap)
 	r := startRunner(t, n)
-	seen := &observed{api: testbed.Must(clients.FetchOpenAPI(t.Context(), r.client(t).HTTP, r.url))}
+	seen := &observed{api: testbed.Must(clients.ParseOpenAPI(r.document(t, catalog.PathOpenAPI), r.document(t, catalog.PathDocs)))}
 	play := func(t *testing.T, name string, s *runner, rows []row) {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range rows {

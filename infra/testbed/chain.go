@@ -45,9 +45,7 @@ const third = 9
 // plant puts the code of the test contracts at their addresses.
 func (n *Chain) plant(t testing.TB) {
 	var artefact struct{ Code map[string]string }
-	if err := json.Unmarshal(contracts, &artefact); err != nil {
-		t.Fatalf("contracts.json: %v", err)
-	}
+	Check(json.Unmarshal(contracts, &artefact))
 	n.Call(t, "anvil_setCode", BaseUSDC, artefact.Code["Token"])
 	n.Call(t, "anvil_setCode", batchAddress, artefact.Code["Batch"])
 }

@@ -103,11 +103,7 @@ func CancelCall(t testing.TB, w *x402test.Wallet, nonce string) []byte {
 
 // NonceBytes is the nonce of an authorization as bytes.
 func NonceBytes(t testing.TB, nonce string) [32]byte {
-	b, err := hex.DecodeString(strings.TrimPrefix(nonce, "0x"))
-	if err != nil || len(b) != 32 {
-		t.Fatalf("nonce %q is not 32 bytes of hex", nonce)
-	}
-	return [32]byte(b)
+	return [32]byte(Must(hex.DecodeString(strings.TrimPrefix(nonce, "0x"))))
 }
 
 // Address reads an account's address.

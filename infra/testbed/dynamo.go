@@ -5,12 +5,15 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,9 +81,7 @@ func (s Dynamo) Open(table string) *dynamo.Table {
 // Table creates an empty ledger table with a new name.
 func (s Dynamo) Table(t testing.TB) string {
 	name := "ledger-" + rand.Text()
-	if err := dynamo.Create(t.Context(), dynamo.NewClient(s.Config()), name); err != nil {
-		t.Fatal(err)
-	}
+	Check(dynamo.Create(t.Context(), dynamo.NewClient(s.Config()), name))
 	return name
 }
 
@@ -135,9 +136,23 @@ func fetchLocal(ctx context.Context, dir string) error {
 	})
 }
 
-// FreeAddr is an address of 127.0.0.1 to listen on. Another process may take it first.
+// given are the ports that FreeAddr has returned, dozens before the first is listened on.
+var given sync.Map
+
+// FreeAddr is an address of 127.0.0.1 to listen on. Its port is below those that the kernel
+// gives to connections, so that only a process that wants it can take it first.
 func FreeAddr(tb testing.TB) string {
-	l := Must(net.Listen("tcp", "127.0.0.1:0"))
-	defer l.Close()
-	return l.Addr().String()
+	for range 1000 {
+		port := 20000 + mathrand.IntN(12000)
+		if _, before := given.LoadOrStore(port, true); before {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	tb.Fatal("no free port from 20000 to 31999")
+	return ""
 }

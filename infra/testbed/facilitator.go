@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -41,9 +40,7 @@ func NewFacilitator(tb testing.TB) *Facilitator {
 // StartFacilitator makes one that listens until the test ends.
 func StartFacilitator(tb testing.TB) *Facilitator {
 	f := NewFacilitator(tb)
-	server := httptest.NewServer(f)
-	tb.Cleanup(server.Close)
-	f.URL = server.URL
+	f.URL = Serve(tb, f)
 	return f
 }
 
@@ -58,7 +55,7 @@ func (f *Facilitator) Plan(payer string, next ...x402test.Behaviour) {
 func (f *Facilitator) behave(_ int, key string) x402test.Behaviour {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	payer := KeyPayer(key)
+	payer := keyPayer(key)
 	f.calls[payer]++
 	for _, p := range []string{payer, ""} {
 		if next := f.plans[p]; len(next) > 0 {
@@ -80,20 +77,16 @@ func (f *Facilitator) Asked(payer string) int {
 func (f *Facilitator) Moved(payer string) []x402test.Transfer {
 	var list []x402test.Transfer
 	for _, t := range f.Transfers() {
-		if KeyPayer(t.Key) == strings.ToLower(payer) {
+		if keyPayer(t.Key) == strings.ToLower(payer) {
 			list = append(list, t)
 		}
 	}
 	return list
 }
 
-// KeyPayer is who pays by the payment with a ledger key, in lower case.
-func KeyPayer(key string) string {
-	parts := strings.Split(key, "|")
-	if len(parts) < 3 {
-		return ""
-	}
-	return parts[2]
+// keyPayer is who pays by the payment with a ledger key, in lower case.
+func keyPayer(key string) string {
+	return strings.Split(key+"||", "|")[2] // network, asset, payer, nonce
 }
 
 // CallPayer is who pays by the body of a call to a facilitator, in lower case;

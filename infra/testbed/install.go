@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,39 +16,21 @@ import (
 
 // install has put install what a list names, unless stamp is a copy of the list.
 func install(dir, list, stamp string, put func() error) error {
-	current := func() error {
-		want, err := os.ReadFile(list)
-		have, missing := os.ReadFile(stamp)
-		if err == nil && missing == nil && !bytes.Equal(want, have) {
-			missing = errors.New(list + " has changed since it was installed")
-		}
-		return errors.Join(err, missing)
-	}
-	if current() == nil {
-		return nil
-	}
 	// The lock is not in dir: an installation may remove what is there.
 	unlock, err := lock(filepath.Join(os.TempDir(), fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if current() == nil {
-		return nil // it was installed by the one that this one waited for
+	want, err := os.ReadFile(list)
+	have, missing := os.ReadFile(stamp)
+	if err != nil || missing == nil && bytes.Equal(want, have) {
+		return err
 	}
 	if err := put(); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(list)
-	return errors.Join(err, os.WriteFile(stamp, text, 0o600))
-}
-
-// nodePackages installs what package-lock.json of a folder pins, as make node-packages does.
-func nodePackages(ctx context.Context, dir string) error {
-	list, stamp := filepath.Join(dir, "package-lock.json"), filepath.Join(dir, "node_modules", ".installed-lock")
-	return install(dir, list, stamp, func() error {
-		return succeed(exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund"), dir)
-	})
+	return os.WriteFile(stamp, want, 0o600)
 }
 
 // lock waits until this process alone holds the file; the kernel releases it at its end.
@@ -58,11 +39,8 @@ func lock(path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -96,30 +74,13 @@ func Command(tb testing.TB, name string, args ...string) *exec.Cmd {
 // file says. The test is skipped where that cannot be had.
 func Node(tb testing.TB, dir string) string {
 	node := Find(tb, "Node", "node")
-	if err := nodePackages(tb.Context(), dir); err != nil {
+	err := install(dir, filepath.Join(dir, "package-lock.json"), filepath.Join(dir, "node_modules", ".installed-lock"), func() error {
+		return succeed(exec.CommandContext(tb.Context(), "npm", "ci", "--no-audit", "--no-fund"), dir) // as make node-packages does
+	})
+	if err != nil {
 		tb.Skipf("needs npm packages in %s: %v", dir, err)
 	}
 	return node
-}
-
-// PackageVersions are the npm packages that package.json of a folder names, with
-// their versions.
-func PackageVersions(dir string) (map[string]string, error) {
-	var wanted struct{ Dependencies map[string]string }
-	err := ReadJSON(filepath.Join(dir, "package.json"), &wanted)
-	return wanted.Dependencies, err
-}
-
-// ReadJSON decodes a file.
-func ReadJSON(path string, v any) error {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
 }
 
 // Python is the interpreter of a virtual environment with the packages of a list.

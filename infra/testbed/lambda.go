@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"maps"
@@ -36,7 +37,6 @@ type Deployment struct {
 	Logs   io.Writer     // gets whole lines of what the functions print; nil discards them
 
 	OnEvent func(p *Execution, event []byte) // before it gets an event
-	OnIdle  func(p *Execution)               // it is frozen
 	OnEnd   func(function string, payload []byte, err error)
 }
 
@@ -70,13 +70,7 @@ func (d Deployment) Open(tb testing.TB) *Host {
 	if d.Only == nil {
 		parameters := map[string]string{"PayTo": Account(1)}
 		maps.Copy(parameters, d.Parameters)
-		t, err := sam.Read(filepath.Join(Root(), "template.yaml"))
-		if err == nil {
-			d.Only, err = t.Functions(parameters)
-		}
-		if err != nil {
-			tb.Fatal(err)
-		}
+		d.Only = Must(Must(sam.Read(filepath.Join(Root(), "template.yaml"))).Functions(parameters))
 	}
 	h := &Host{d: d, functions: map[string]sam.Function{}, routes: map[string]string{}, idle: map[string][]*Execution{}, started: map[string][]*Execution{}}
 	for _, f := range d.Only {
@@ -143,10 +137,7 @@ func (h *Host) Call(function string, event []byte) (payload []byte, cold time.Du
 		if fresh {
 			cold = time.Since(p.Started)
 		}
-		gone := h.rest(p)
-		if err == nil {
-			err = gone
-		}
+		err = cmp.Or(err, h.rest(p))
 	}
 	if err != nil {
 		h.mu.Lock()
@@ -173,10 +164,7 @@ func (h *Host) take(function string) (p *Execution, fresh bool, err error) {
 			return p, false, nil
 		}
 	}
-	attr := dieWithUs()
-	if attr == nil {
-		attr = &syscall.SysProcAttr{}
-	}
+	attr := cmp.Or(dieWithUs(), &syscall.SysProcAttr{})
 	attr.Setpgid = true
 	started, err := runtimeapi.Start(f, filepath.Join(h.d.Functions, f.Slug), attr, &wholeLines{host: h})
 	if err != nil {
@@ -196,9 +184,6 @@ func (h *Host) rest(p *Execution) error {
 	err := p.Signal(syscall.SIGSTOP)
 	h.idle[p.Of] = append(h.idle[p.Of], p)
 	h.mu.Unlock()
-	if h.d.OnIdle != nil {
-		h.d.OnIdle(p)
-	}
 	return err
 }
 

@@ -3,15 +3,12 @@ package testbed
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/netip"
@@ -54,7 +51,10 @@ const Hole = "hole"
 // NewOrigins returns an empty Origins.
 func NewOrigins(t testing.TB) *Origins {
 	t.Helper()
-	w := &Origins{t: t, cert: certificate(), names: map[string]OriginName{}, peers: map[string]string{}}
+	cert := NewAuthority(t, pkix.Name{}).Leaf("elsewhere.test.com", func(c *x509.Certificate) {
+		c.NotBefore, c.NotAfter = time.Unix(0, 0), time.Unix(1e9, 0) // expired
+	})
+	w := &Origins{t: t, cert: cert, names: map[string]OriginName{}, peers: map[string]string{}}
 	t.Cleanup(func() {
 		if n := w.open.Load(); n != 0 {
 			t.Errorf("%d connections were left open", n)
@@ -270,13 +270,4 @@ type counted struct {
 func (c *counted) Close() error {
 	c.once.Do(func() { c.open.Add(-1) })
 	return c.Conn.Close()
-}
-
-func certificate() tls.Certificate {
-	key := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
-	der := Must(x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"elsewhere.test.com"},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1e9, 0), // expired
-	}, &x509.Certificate{}, key.Public(), key))
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }

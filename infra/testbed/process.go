@@ -32,15 +32,13 @@ type Process struct {
 // is not to run in the network of this process, and is nil otherwise. On Linux
 // the kernel ends the program when this process ends.
 func Launch(cmd *exec.Cmd, begin func(*exec.Cmd) error) (*Process, error) {
-	p := &Process{Cmd: cmd, gone: make(chan struct{})}
-	return p, p.launch(begin)
+	return launch(cmd, begin, "")
 }
 
 // StartPeer starts a program of others until the test ends. Its URL is what stands behind
 // the mark that it prints, or where mark is empty, what the local runner prints.
 func StartPeer(tb testing.TB, cmd *exec.Cmd, mark string) *Process {
-	p := &Process{Cmd: cmd, gone: make(chan struct{}), Log: Output{mark: mark}}
-	err := p.launch(nil)
+	p, err := launch(cmd, nil, mark)
 	if err == nil {
 		tb.Cleanup(p.Kill)
 		err = p.Ready()
@@ -51,8 +49,8 @@ func StartPeer(tb testing.TB, cmd *exec.Cmd, mark string) *Process {
 	return p
 }
 
-func (p *Process) launch(begin func(*exec.Cmd) error) error {
-	cmd := p.Cmd
+func launch(cmd *exec.Cmd, begin func(*exec.Cmd) error, mark string) (*Process, error) {
+	p := &Process{Cmd: cmd, gone: make(chan struct{}), Log: Output{mark: mark}}
 	cmd.Stdout, cmd.Stderr = &p.Log, &p.Log
 	started := make(chan error)
 	go func() {
@@ -60,7 +58,7 @@ func (p *Process) launch(begin func(*exec.Cmd) error) error {
 			// dieWithUs is about the thread that starts the
 			// process: it must live as long.
 			runtime.LockOSThread()
-			cmd.SysProcAttr, begin = dieWithUs(), (*exec.Cmd).Start
+			cmd.SysProcAttr, begin = cmp.Or(cmd.SysProcAttr, dieWithUs()), (*exec.Cmd).Start
 		}
 		err := begin(cmd)
 		started <- err
@@ -69,7 +67,7 @@ func (p *Process) launch(begin func(*exec.Cmd) error) error {
 			close(p.gone)
 		}
 	}()
-	return <-started
+	return p, <-started
 }
 
 // Ready waits until the program says where it is ready. It is an error when it
@@ -159,7 +157,6 @@ type Output struct {
 	mark  string // what the address stands behind, if not what the local runner prints
 	mu    sync.Mutex
 	text  bytes.Buffer
-	seen  int // bytes of text in whole lines that were looked at
 	told  bool
 	ready chan string
 }
@@ -169,13 +166,9 @@ func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.text.Write(p)
-	for !o.told {
-		line, _, whole := bytes.Cut(o.text.Bytes()[o.seen:], []byte("\n"))
-		if !whole {
-			break
-		}
-		o.seen += len(line) + 1
-		if _, url, found := strings.Cut(string(line), cmp.Or(o.mark, " is ready on ")); found {
+	if !o.told {
+		_, rest, _ := strings.Cut(o.text.String(), cmp.Or(o.mark, " is ready on "))
+		if url, _, whole := strings.Cut(rest, "\n"); whole {
 			o.told = true
 			o.channel() <- strings.TrimSpace(url)
 		}

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"io/fs"
@@ -37,6 +38,9 @@ const (
 	functions = "functions"
 	ofShop    = "shop"
 )
+
+// keptVar names another folder than build/tests: that of programs with a mutant in them.
+const keptVar = "HOSTFACTS_PROGRAMS"
 
 var flagsOf = map[string][]string{watched: {"-race"}, functions: {"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}}
 
@@ -98,7 +102,7 @@ func build(kind, pkg string) (string, error) {
 // test, which have compiled their packages, so that only linking is left; functions need
 // packages that are compiled for a machine without C.
 func compile(kind, pkg string) (string, error) {
-	in, kept := Root(), filepath.Join(Root(), "build", "tests", kind)
+	in, kept := Root(), filepath.Join(cmp.Or(os.Getenv(keptVar), filepath.Join(Root(), "build", "tests")), kind)
 	if kind == ofShop {
 		in = filepath.Join(in, "infra", "shop")
 	}

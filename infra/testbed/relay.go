@@ -3,7 +3,6 @@ package testbed
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"log"
 	"maps"
@@ -80,20 +79,14 @@ func (r *Relayed) Drop() {
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	Reset(connection)
+	if tcp, ok := connection.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // so that closing it sends RST
+	}
+	_ = connection.Close()
 }
 
 // Hold gives no answer while the client waits for one.
 func (r *Relayed) Hold() { <-r.Context().Done() }
-
-// Reset closes a connection over TCP with RST.
-func Reset(c net.Conn) {
-	var err error
-	if tcp, ok := c.(*net.TCPConn); ok {
-		err = tcp.SetLinger(0)
-	}
-	_ = errors.Join(err, c.Close()) // it may be closed
-}
 
 // ProxyTo carries requests to a URL. Where that gives no answer, the connection ends.
 func ProxyTo(tb testing.TB, to string) http.Handler {

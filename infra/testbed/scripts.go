@@ -32,7 +32,17 @@ func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
 			title, body, _ := strings.Cut(strings.TrimSuffix(section, "\n")+"\n", "\n")
 			said := body // of a section that does not run
 			t.Run(filepath.Base(name)+" "+title, func(t *testing.T) {
-				said = playScript(start(t), body)
+				s := start(t)
+				said = ""
+				for line := range strings.Lines(body) {
+					switch sign, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); sign {
+					case "%":
+						said += line
+						s.Prepare(rest)
+					case "$":
+						said += line + s.Command(rest)
+					}
+				}
 				if diff := cmp.Diff(body, said); diff != "" && !update {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
@@ -43,18 +53,4 @@ func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
 			Check(os.WriteFile(name, []byte(got), 0o600))
 		}
 	}
-}
-
-func playScript(s Script, body string) string {
-	var said strings.Builder
-	for line := range strings.Lines(body) {
-		switch sign, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); sign {
-		case "%":
-			said.WriteString(line)
-			s.Prepare(rest)
-		case "$":
-			said.WriteString(line + s.Command(rest))
-		}
-	}
-	return said.String()
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"strings"
+	"sync"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
@@ -18,11 +19,14 @@ const (
 
 // Secrets are payments that no log may show. The zero value has none.
 type Secrets struct {
+	mu     sync.Mutex
 	pieces map[string]bool // of headers, and of signatures in lower case
 }
 
 // Add remembers a PAYMENT-SIGNATURE header, which need not be in order.
 func (s *Secrets) Add(header string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.add(header, headerPiece)
 	if p, err := x402.DecodePayment(header); err == nil {
 		s.add(base64.StdEncoding.EncodeToString(p.Signature), headerPiece) // as JSON writes bytes
@@ -55,6 +59,8 @@ func varied(digits string) bool {
 // base64, or of a signature in hexadecimal digits of either case, with 0x or
 // without. It returns "" when the text shows nothing.
 func (s *Secrets) Shown(text string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for size, text := range map[int]string{headerPiece: text, hexPiece: strings.ToLower(text)} {
 		for i := range len(text) - size + 1 {
 			if s.pieces[text[i:i+size]] {

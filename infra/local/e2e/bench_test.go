@@ -112,15 +112,15 @@ func BenchmarkMemory(b *testing.B) {
 		l, db := newLab(b), testbed.StartDynamo(b)
 		s, pid := l.setup(), 0
 		s.table, s.endpoint = db.Table(b), db.URL
-		d := openFunctions(b, l, s, func(d *testbed.Deployment) { d.OnIdle = func(p *testbed.Execution) { pid = p.PID } })
+		d := openFunctions(b, l, s, func(p *testbed.Execution, _ []byte) { pid = p.PID })
 		batch := newBatch(b, l, []*deployment{d}, requests)
 		for i, p := range batch.payments {
-			if e := batch.ask(http.MethodGet, p.path, x402.HeaderSignature, p.header); e.Status != http.StatusOK {
+			if e := batch.ask(http.MethodGet, lookUp(p.name, "A"), x402.HeaderSignature, p.header); e.Status != http.StatusOK {
 				b.Fatalf("payment %d: %s", i, e)
 			}
 		}
 		batch.booked(requests, requests)
-		is(b, "processes", d.host.Started(dnsFunction), 1)
+		is(b, "processes", d.host.Started("DnsFunction"), 1)
 		b.ReportMetric(0, "ns/op") // it would count the suite's own work
 		b.ReportMetric(float64(testbed.Memory(b, pid, "VmRSS"))/1024, "MB/1000th")
 	}

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,14 +23,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
-)
-
-// What the reference facilitator says.
-const (
-	saysPending = "settlement_pending"
-	saysUsed    = "invalid_exact_evm_nonce_already_used"
-	saysSettled = "settled"
 )
 
 // chainCase is one payer's story on a real chain. However it goes, the price has
@@ -55,54 +46,54 @@ type chainCase struct {
 func TestChain(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs Node and an Ethereum node")
-	testbed.Node(t, facilitatorDir)
+	testbed.Node(t, "testdata/facilitator")
 	l := newLab(t)
 	const patient = 30 * time.Second // longer than any case
 	for _, c := range []chainCase{
-		{name: "paid", confirm: patient, said: []string{saysSettled}, play: (*payer).buy},
+		{name: "paid", confirm: patient, said: []string{"settled"}, play: (*payer).buy},
 		{
 			// A transaction waits for its block. The service asks once more by
 			// itself, and then has the payer come back.
 			name: "the block is late", confirm: 700 * time.Millisecond,
-			said: []string{saysPending, saysPending, saysPending, saysPending, saysSettled},
+			said: []string{"settlement_pending", "settlement_pending", "settlement_pending", "settlement_pending", "settled"},
 			play: func(p *payer) {
-				p.w.node.SetAutomine(p, false)
+				p.node.SetAutomine(p, false)
 				p.sign()
 				p.uncertain()
 				p.uncertain()
 				p.books(0)
-				p.w.node.Mine(p, 1)
+				p.node.Mine(p, 1)
 				p.pays(p.answer())
-				p.w.node.SetAutomine(p, true)
+				p.node.SetAutomine(p, true)
 			},
 		},
 		{
 			// The chain knows, so the payer does not even notice.
-			name: "the facilitator's answer is lost", confirm: patient, said: []string{saysSettled},
+			name: "the facilitator's answer is lost", confirm: patient, said: []string{"settled"},
 			play: func(p *payer) {
-				p.w.lost = 10 // before it is asked
+				p.lost = 10 // before it is asked
 				p.buy()
 			},
 		},
 		{
 			// Anybody who sees the signature may submit it. The payer has paid all the same.
-			name: "somebody else submitted the payment just before it came", confirm: patient, said: []string{saysUsed},
+			name: "somebody else submitted the payment just before it came", confirm: patient, said: []string{"invalid_exact_evm_nonce_already_used"},
 			play: func(p *payer) {
 				p.sign()
 				_, s := signedBy(p.header)
-				p.w.node.Transfer(p, s)
+				p.node.Transfer(p, s)
 				p.pays(p.answer())
 			},
 		},
 		{
 			// Nobody but the chain can judge the signature, so the facilitator is
 			// asked before anything is claimed.
-			name: "a contract pays", confirm: patient, said: []string{saysSettled},
+			name: "a contract pays", confirm: patient, said: []string{"settled"},
 			play: func(p *payer) {
 				p.becomeContract()
 				p.buy()
 				p.pays(p.answer().replayed()) // nobody is asked
-				p.prefix = []byte{2}          // of somebody who does not own the account
+				p.prefix = "0x02"             // of somebody who does not own the account
 				p.sign()
 				p.pays(refused("signature is not the payer's"))
 			},
@@ -121,7 +112,7 @@ func TestChain(t *testing.T) {
 					p.pays(p.answer().replayed())
 				}
 				if !c.fallback {
-					if d := cmp.Diff(c.said, p.w.said); d != "" {
+					if d := cmp.Diff(c.said, p.said); d != "" {
 						p.Errorf("the facilitator's verdicts (-want +got): %s", d)
 					}
 				}
@@ -141,20 +132,20 @@ func playKilledEverywhere(p *payer) {
 	buy := func() {
 		p.buy()
 		var tx struct{ From string }
-		p.w.ask(&tx, "eth_getTransactionByHash", p.transfer())
+		p.query(&tx, "eth_getTransactionByHash", p.transfer())
 		senders[tx.From]++
 		p.pays(p.answer().replayed())
 		p.books(p.answers)
 	}
-	for _, p.w.killBefore = range []bool{true, false} {
+	for _, p.killBefore = range []bool{true, false} {
 		for point := 1; ; point++ {
-			p.w.killAt.Store(int64(point))
+			p.killAt.Store(int64(point))
 			buy()
-			if p.w.killAt.Load() > 0 {
+			if p.killAt.Load() > 0 {
 				break // the settlement makes fewer
 			}
 			points++
-			p.w.startFacilitator(testbed.Must(url.Parse(p.w.facilitator.URL)).Port())
+			p.startFacilitator(testbed.Must(url.Parse(p.facilitator.URL)).Port())
 			buy() // the first one is asked again, and its breaker stays closed
 		}
 	}
@@ -166,16 +157,17 @@ func playKilledEverywhere(p *payer) {
 	p.Logf("killed at %d points, %d payments, %d of them settled by the second", points, p.answers, byFallback)
 }
 
-// chainWorld is the local runner as an operator runs it on Base: an Ethereum
-// node with the token, a facilitator made of the reference packages, and
+// payer is a run on a real chain: the local runner as an operator runs it on Base, an
+// Ethereum node with the token, a facilitator made of the reference packages, and
 // nothing of play money. What goes between the three can be cut or lost.
-type chainWorld struct {
-	testing.TB
+type payer struct {
+	*run
 	node        *testbed.Chain
 	nodeURL     string // what a facilitator calls the node by
 	facilitator *testbed.Process
 	payee       x402.Address
 	confirm     time.Duration
+	earlier     int // transfers before this payment was signed
 
 	mu   sync.Mutex
 	said []string // the results of the calls to /settle; unknown with two facilitators
@@ -187,53 +179,52 @@ type chainWorld struct {
 	killBefore bool
 }
 
-// open makes a world, and a payer with money.
+// open makes a payer with money.
 func (c chainCase) open(t testing.TB, tempo *testbed.Pace, l *lab) *payer {
-	w := &chainWorld{TB: t, confirm: c.confirm, payee: testbed.Must(x402.ParseAddress(l.terms.PayTo)), node: testbed.StartChain(t)}
-	w.nodeURL = w.node.URL
-	s := l.setup()
-	s.env["RPC_URL"], s.env["NETWORK"] = w.node.URL, testbed.BaseNetwork
-	w.startFacilitator("0")
-	if c.fallback {
-		s.env["FACILITATOR_FALLBACK_URL"], s.env["DUPLICATE_WINDOW_SECONDS"] = w.facilitator.URL, "0"
-		w.nodeURL = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, w.node.URL), Do: w.call})
-		w.startFacilitator("0")
-		s.env["FACILITATOR_URL"] = w.facilitator.URL
-	} else {
-		s.env["FACILITATOR_URL"] = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, w.facilitator.URL), Do: w.settle})
+	p := &payer{
+		run: newRun(t, l, nil, tempo), confirm: c.confirm, payee: testbed.Must(x402.ParseAddress(l.terms.PayTo)), node: testbed.StartChain(t),
 	}
-	p := &payer{run: newRun(w, l, openLocal(t, l, s), tempo), w: w}
-	p.moved = p.transfer
-	p.fund()
+	p.nodeURL, p.moved = p.node.URL, p.transfer
+	s := l.setup()
+	s.env["RPC_URL"], s.env["NETWORK"] = p.node.URL, testbed.BaseNetwork
+	p.startFacilitator("0")
+	if c.fallback {
+		s.env["FACILITATOR_FALLBACK_URL"], s.env["DUPLICATE_WINDOW_SECONDS"] = p.facilitator.URL, "0"
+		p.nodeURL = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, p.node.URL), Do: p.call})
+		p.startFacilitator("0")
+		s.env["FACILITATOR_URL"] = p.facilitator.URL
+	} else {
+		s.env["FACILITATOR_URL"] = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, p.facilitator.URL), Do: p.settle})
+	}
+	p.d = openLocal(t, l, s)
+	p.node.Mint(t, p.account, funds)
 	return p
 }
 
-var facilitatorDir = filepath.Join("testdata", "facilitator")
-
 // startFacilitator runs the reference facilitator on a port. Its account and its memory are new.
-func (w *chainWorld) startFacilitator(port string) {
+func (p *payer) startFacilitator(port string) {
 	cmd := exec.Command(testbed.Must(exec.LookPath("node")), "facilitator.mjs")
-	cmd.Dir = facilitatorDir
+	cmd.Dir = "testdata/facilitator"
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "RPC=" + w.nodeURL, "NETWORK=" + testbed.BaseNetwork, "PORT=" + port,
-		"CONFIRM_MS=" + strconv.FormatInt(w.confirm.Milliseconds(), 10),
+		"PATH=" + os.Getenv("PATH"), "RPC=" + p.nodeURL, "NETWORK=" + testbed.BaseNetwork, "PORT=" + port,
+		"CONFIRM_MS=" + strconv.FormatInt(p.confirm.Milliseconds(), 10),
 	}
-	w.facilitator = testbed.StartPeer(w, cmd, "")
+	p.facilitator = testbed.StartPeer(p, cmd, "")
 }
 
 // settle passes what the service asks the facilitator on, and notes how settlements go.
-func (w *chainWorld) settle(r *testbed.Relayed) {
+func (p *payer) settle(r *testbed.Relayed) {
 	answer := r.Answer()
 	if r.URL.Path == "/settle" {
-		w.mu.Lock()
-		defer w.mu.Unlock()
+		p.mu.Lock()
+		defer p.mu.Unlock()
 		var v x402.SettleResponse
 		testbed.Check(json.Unmarshal(answer.Body.Bytes(), &v))
 		if v.Success {
-			v.ErrorReason = saysSettled
+			v.ErrorReason = "settled"
 		}
-		w.said = append(w.said, v.ErrorReason)
-		if w.lost--; w.lost >= 0 {
+		p.said = append(p.said, v.ErrorReason)
+		if p.lost--; p.lost >= 0 {
 			r.Drop()
 			return
 		}
@@ -242,65 +233,51 @@ func (w *chainWorld) settle(r *testbed.Relayed) {
 }
 
 // call passes a facilitator's call to its node on, or kills the facilitator.
-func (w *chainWorld) call(r *testbed.Relayed) {
-	kill := w.killAt.Add(-1) == 0
-	if !kill || !w.killBefore {
+func (p *payer) call(r *testbed.Relayed) {
+	kill := p.killAt.Add(-1) == 0
+	if !kill || !p.killBefore {
 		answer := r.Answer()
 		if !kill {
 			r.Send(answer, answer.Body.Len())
 			return
 		}
 	}
-	w.facilitator.Kill()
+	p.facilitator.Kill()
 	r.Drop()
 }
 
-func (w *chainWorld) ask(v any, method string, params ...any) {
-	if raw := w.node.Call(w, method, params...); json.Unmarshal(raw, v) != nil {
-		w.Fatalf("%s: %s", method, raw)
+func (p *payer) query(v any, method string, params ...any) {
+	if raw := p.node.Call(p, method, params...); json.Unmarshal(raw, v) != nil {
+		p.Fatalf("%s: %s", method, raw)
 	}
 }
 
-// payer is a run on a real chain.
-type payer struct {
-	*run
-	w       *chainWorld
-	funds   int64  // what was minted for the account
-	earlier int    // transfers before this payment was signed
-	prefix  []byte // of a contract wallet's signatures
-}
-
-// dnsPrice is what one lookup costs, in atomic units.
-func dnsPrice() int64 { return testbed.Must(strconv.ParseInt(catalog.DNS().Amount, 10, 64)) }
-
-func (p *payer) fund() {
-	p.funds = 100 * dnsPrice()
-	p.w.node.Mint(p, p.account, p.funds)
-}
+// price is what one lookup costs, in atomic units, and funds what is minted for an account.
+var (
+	price = testbed.Must(strconv.ParseInt(catalog.DNS().Amount, 10, 64))
+	funds = 100 * price
+)
 
 // becomeContract has the payer pay from a contract that the key owns, which is deployed.
 func (p *payer) becomeContract() {
 	var code struct{ Creation string }
-	if err := testbed.ReadJSON(filepath.Join("testdata", "contracts", "wallet.json"), &code); err != nil {
-		p.Fatal(err)
-	}
+	testbed.Check(json.Unmarshal(testbed.Must(os.ReadFile("testdata/contracts/wallet.json")), &code))
 	var receipt struct{ ContractAddress, Status string }
-	p.w.ask(&receipt, "eth_sendTransactionSync", map[string]string{
+	p.query(&receipt, "eth_sendTransactionSync", map[string]string{
 		"from": testbed.Account(8), "gas": "0x100000",
 		"data": code.Creation + strings.Repeat("0", 24) + hex.EncodeToString(p.account[:]),
 	})
 	if receipt.Status != "0x1" {
 		p.Fatalf("deploy the wallet: %+v", receipt)
 	}
-	p.account, p.prefix = testbed.Must(x402.ParseAddress(receipt.ContractAddress)), []byte{1}
-	p.fund()
+	p.account, p.prefix = testbed.Must(x402.ParseAddress(receipt.ContractAddress)), "0x01"
+	p.node.Mint(p, p.account, funds)
 }
 
 // sign asks for the offer and signs it.
 func (p *payer) sign() {
 	p.first, p.earlier = exchange{}, len(p.transfers())
-	p.run.sign(lookUp(p.name, "A"), func(d *x402test.Draft) { d.Payload.Payload.Authorization.From = p.account.Checksum() },
-		func(signature []byte) []byte { return append(p.prefix, signature...) })
+	p.run.sign(lookUp(p.name, "A"))
 }
 
 func (p *payer) buy() {
@@ -310,19 +287,19 @@ func (p *payer) buy() {
 
 // uncertain sends the payment, is told that nobody knows, and waits as long as is asked for.
 func (p *payer) uncertain() {
-	e := p.pays(fails(fault.SettlementUncertain))
-	p.pause(e.RetryAfter())
+	e := p.pays(fails(fault.SettlementUncertain, "null"))
+	testbed.Check(pause(p.Context(), e.RetryAfter()))
 	is(p, "Retry-After is within 10 s", e.RetryAfter() <= 10*time.Second, true)
 }
 
 // books: so often the price went from the payer to the payee, and nothing else did.
 func (p *payer) books(transfers int) {
-	moved := int64(transfers) * dnsPrice()
+	moved := int64(transfers) * price
 	if list := p.transfers(); len(list) != transfers {
 		p.Errorf("%d transfers from the payer to the payee, want %d: %v", len(list), transfers, list)
 	}
-	for of, want := range map[x402.Address]int64{p.account: p.funds - moved, p.w.payee: moved} {
-		if got := p.w.node.Balance(p, of); got.Cmp(big.NewInt(want)) != 0 {
+	for of, want := range map[x402.Address]int64{p.account: funds - moved, p.payee: moved} {
+		if got := p.node.Balance(p, of); got.Cmp(big.NewInt(want)) != 0 {
 			p.Errorf("%s has %d, want %d", of, got, want)
 		}
 	}
@@ -344,9 +321,9 @@ func (p *payer) transfers() (hashes []string) {
 	// Transfer(address,address,uint256)
 	const transfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 	var logs []struct{ TransactionHash string }
-	p.w.ask(&logs, "eth_getLogs", map[string]any{
+	p.query(&logs, "eth_getLogs", map[string]any{
 		"fromBlock": "0x0", "toBlock": "latest", "address": testbed.BaseUSDC,
-		"topics": []string{transfer, topic(p.account), topic(p.w.payee)},
+		"topics": []string{transfer, topic(p.account), topic(p.payee)},
 	})
 	for _, l := range logs {
 		hashes = append(hashes, l.TransactionHash)

@@ -6,7 +6,7 @@
 // Protocol, is in the tests of pkg/service. Every answer is held to the OpenAPI
 // description, its receipt to the payment, and the facilitator to its books.
 //
-// Functions that are killed or frozen, a real chain with the reference facilitator, and
-// crowds are separate tables over the same programs. The local runner and the shop of
-// infra/shop are killed in infra/clients.
+// A real chain with the reference facilitator, and crowds, are separate tables over the same
+// programs. The local runner and the shop of infra/shop are killed in infra/clients, and
+// functions are killed and frozen in infra/gameday.
 package e2e

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -27,21 +26,16 @@ const (
 
 // newFleet starts eight processes on one table that stand behind one name.
 func newFleet(tb testing.TB, l *lab, s setup) (fleet []*deployment) {
-	const size, origin = 8, "https://fleet.example.com"
+	const size = 8
 	db := testbed.StartDynamo(tb)
 	table := db.Table(tb)
-	var starting []*testbed.Process
 	for range size {
-		addr := testbed.FreeAddr(tb) // what it says when it is ready is the origin
-		starting = append(starting, launchLocal(tb, l, s, db.Settings(table), map[string]string{
-			"LEDGER_FILE": "", "LOCAL_ADDR": addr, "BASE_URL": origin, "LOG_LEVEL": "info",
-		}))
-		fleet = append(fleet, &deployment{base: "http://" + addr, origin: origin})
-	}
-	for _, p := range starting {
-		if err := p.Ready(); err != nil {
-			tb.Fatal(err)
-		}
+		addr := testbed.FreeAddr(tb)
+		d := openLocal(tb, l, s, db.Settings(table), map[string]string{
+			"LEDGER_FILE": "", "LOCAL_ADDR": addr, "BASE_URL": "https://fleet.example.com", "LOG_LEVEL": "info",
+		})
+		d.base = "http://" + addr // what it says when it is ready is the origin
+		fleet = append(fleet, d)
 	}
 	return fleet
 }
@@ -56,19 +50,17 @@ type batch struct {
 }
 
 type purchase struct {
-	name, path, header string
-	answer             exchange
+	name, header string
+	answer       exchange
 }
 
 // newBatch signs one offer many times, each for a name that nobody else asks about.
 func newBatch(tb testing.TB, l *lab, fleet []*deployment, n int) *batch {
 	b := &batch{run: newRun(tb, l, fleet[0], new(testbed.Pace)), fleet: fleet}
-	b.client.Timeout, b.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 2*patience, largeCrowd
 	required := testbed.Must(b.ask(http.MethodGet, lookUp("example.com", "A")).Required())
 	for i := range n {
 		p := purchase{name: fmt.Sprintf("%d.%s", i, b.name), header: testbed.Must(b.wallet.Pay(required, time.Now()))}
-		p.path = lookUp(p.name, "A")
-		l.secret(p.header)
+		l.secrets.Add(p.header)
 		b.payments = append(b.payments, p)
 	}
 	return b
@@ -76,32 +68,32 @@ func newBatch(tb testing.TB, l *lab, fleet []*deployment, n int) *batch {
 
 // rush sends all payments at one moment, each time to another process, until they are answered.
 func (b *batch) rush(t *testing.T) {
-	begin, faults := make(chan struct{}), make([]error, len(b.payments))
+	begin := make(chan struct{})
 	var all sync.WaitGroup
 	for i := range b.payments {
 		p, one := &b.payments[i], *b.run
 		all.Go(func() {
 			<-begin
-			for faults[i] == nil {
+			for {
+				var err error
 				one.d = b.fleet[int(b.next.Add(1))%len(b.fleet)]
-				p.answer, faults[i] = one.try(http.MethodGet, p.path, x402.HeaderSignature, p.header)
+				p.answer, err = one.try(http.MethodGet, lookUp(p.name, "A"), x402.HeaderSignature, p.header)
 				if code := testbed.FaultOf(p.answer.Reply).Code; code == string(fault.SettlementUncertain) || code == string(lookup.DNSTimeout) {
 					b.doubts.Add(1)
 				}
-				if faults[i] != nil || p.answer.RetryAfter() == 0 {
-					break
+				if wait := p.answer.RetryAfter(); wait > 0 && pause(b.Context(), wait) == nil {
+					continue
 				}
-				faults[i] = pause(b.Context(), p.answer.RetryAfter())
-			}
-			if faults[i] == nil && string(p.answer.Body) != answerTo(p.name) {
-				t.Errorf("%s is answered %s", p.name, p.answer)
+				if err != nil || string(p.answer.Body) != answerTo(p.name) {
+					t.Errorf("%s is answered %s, %v", p.name, p.answer, err)
+				}
+				return
 			}
 		})
 	}
 	close(begin)
-	all.Wait()
-	if err := errors.Join(faults...); err != nil {
-		t.Fatalf("a payment was not answered: %.2000v", err)
+	if all.Wait(); t.Failed() {
+		t.FailNow()
 	}
 }
 

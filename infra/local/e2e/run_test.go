@@ -3,11 +3,11 @@ package e2e
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -34,18 +34,6 @@ func (e exchange) String() string {
 	return fmt.Sprintf("%s %.200s: %d %.1000s", e.method, e.path, e.Status, e.Body)
 }
 
-// newClient follows no redirect and decodes nothing: answers are seen as sent.
-func newClient() *http.Client {
-	return &http.Client{
-		Timeout: patience,
-		Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: patience}).DialContext,
-			MaxIdleConnsPerHost: 16, IdleConnTimeout: 5 * time.Second, DisableCompression: true,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
 // run is one payer with a new wallet, and what he is answered.
 type run struct {
 	testing.TB
@@ -56,6 +44,7 @@ type run struct {
 	wallet  *x402test.Wallet
 	payer   string       // the wallet's account, lower case
 	account x402.Address // that pays: the wallet's, or a contract
+	prefix  string       // of the contract's signatures, with 0x
 	name    string       // that nobody else asks about
 	// moved is the hash of the transaction that paid, where it is not the first in play money.
 	moved func() string
@@ -68,11 +57,16 @@ type run struct {
 
 var runs atomic.Int64
 
-// newRun is a payer whose settlements go as the script says, and then honestly.
-func newRun(tb testing.TB, l *lab, d *deployment, pace *testbed.Pace, script ...x402test.Behaviour) *run {
-	client := newClient()
+// newRun is a payer whose client follows no redirect and decodes nothing: answers are seen as
+// sent.
+func newRun(tb testing.TB, l *lab, d *deployment, pace *testbed.Pace) *run {
+	client := &http.Client{
+		Timeout:       2 * patience,
+		Transport:     &http.Transport{MaxIdleConnsPerHost: largeCrowd, IdleConnTimeout: 5 * time.Second, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	tb.Cleanup(client.CloseIdleConnections)
-	r := &run{TB: tb, lab: l, d: d, client: client, pace: pace, name: fmt.Sprintf("run%d.example.com", runs.Add(1)), wallet: l.wallet(script...)}
+	r := &run{TB: tb, lab: l, d: d, client: client, pace: pace, name: fmt.Sprintf("run%d.example.com", runs.Add(1)), wallet: testbed.Must(x402test.NewWallet(rand.Reader))}
 	r.account, r.payer = r.wallet.Address(), r.wallet.Address().String()
 	return r
 }
@@ -92,31 +86,16 @@ func refused(reason string) want {
 	return want{code: fault.PaymentRequired, message: reason, charged: "false"}
 }
 
-func fails(code fault.Code) want {
-	w := want{code: code, charged: "false"}
-	if info, _ := catalog.CodeOf(code); info.Class == fault.NoCharge && !x402.ChargeOf(info).No {
-		w.charged = "null"
-	}
-	return w
-}
-
-// result is a 200 with exactly this body.
-func result(body string) want {
-	return want{status: http.StatusOK, charged: "true", receipt: true, body: body}
-}
+func fails(code fault.Code, charged string) want { return want{code: code, charged: charged} }
 
 func (w want) replayed() want { w.replay = true; return w }
 
-func (w want) of() int {
-	if info, ok := catalog.CodeOf(w.code); ok {
-		return info.Status
-	}
-	return w.status
-}
-
 // check holds an answer to a want, and to the OpenAPI description, and remembers it.
 func (r *run) check(e exchange, w want) {
-	is(r, "status", e.Status, w.of())
+	if info, ok := catalog.CodeOf(w.code); ok {
+		w.status = info.Status
+	}
+	is(r, "status", e.Status, w.status)
 	if r.Failed() {
 		return
 	}
@@ -214,10 +193,12 @@ func answerTo(name string) string {
 }
 
 // answer is the result of the run's purchase.
-func (r *run) answer() want { return result(answerTo(r.name)) }
+func (r *run) answer() want {
+	return want{status: http.StatusOK, charged: "true", receipt: true, body: answerTo(r.name)}
+}
 
-// sign signs the offer of a path. edit may change it before it is signed, resign the signature.
-func (r *run) sign(path string, edit func(*x402test.Draft), resign func([]byte) []byte) {
+// sign signs the offer of a path.
+func (r *run) sign(path string) {
 	e := r.ask(http.MethodGet, path)
 	if r.moved == nil { // with two facilitators there is no duplicate window to offer
 		r.check(e, refused("Payment required"))
@@ -227,23 +208,19 @@ func (r *run) sign(path string, edit func(*x402test.Draft), resign func([]byte) 
 		r.Fatal(err)
 	}
 	draft := testbed.Must(r.wallet.Draft(required, time.Now()))
-	if edit != nil {
-		edit(&draft)
-	}
-	if r.header = testbed.Must(r.wallet.Seal(draft)); resign != nil {
-		p, s := signedBy(r.header)
-		p.Payload.Signature = "0x" + hex.EncodeToString(resign(s.Signature))
+	draft.Payload.Payload.Authorization.From = r.account.Checksum()
+	if r.header = testbed.Must(r.wallet.Seal(draft)); r.prefix != "" {
+		p, _ := signedBy(r.header)
+		p.Payload.Signature = strings.Replace(p.Payload.Signature, "0x", r.prefix, 1)
 		r.header = testbed.Must(x402.EncodeHeader(p))
 	}
-	r.lab.secret(r.header)
+	r.lab.secrets.Add(r.header)
 	r.path = path
 }
 
 // signedBy is a payment, and the transfer that it signs.
 func signedBy(header string) (p x402.Payload, s testbed.SignedTransfer) {
-	if err := json.Unmarshal(testbed.Must(base64.StdEncoding.DecodeString(header)), &p); err != nil {
-		panic(err)
-	}
+	testbed.Check(json.Unmarshal(testbed.Must(base64.StdEncoding.DecodeString(header)), &p))
 	s.Signature = testbed.Must(hex.DecodeString(strings.TrimPrefix(p.Payload.Signature, "0x")))
 	s.Authorization = p.Payload.Authorization
 	return p, s
@@ -281,14 +258,8 @@ func (r *run) paysFor(path string, w want) exchange {
 
 // buys signs the offer of a path and pays for it.
 func (r *run) buys(path string, w want) exchange {
-	r.sign(path, nil, nil)
+	r.sign(path)
 	return r.pays(w)
-}
-
-func (r *run) pause(d time.Duration) {
-	if err := pause(r.Context(), d); err != nil {
-		r.Fatal(err)
-	}
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -34,22 +34,16 @@ func TestMain(m *testing.M) {
 func TestService(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	for world, starts := range map[string]func(testing.TB) func(testing.TB, setup) *deployment{
-		"local": func(testing.TB) func(testing.TB, setup) *deployment {
-			return func(tb testing.TB, s setup) *deployment { return openLocal(tb, l, s) }
-		},
-		"lambda": func(tb testing.TB) func(testing.TB, setup) *deployment {
-			verifyOnly(tb, "needs the built functions, and Node for the DynamoDB server")
+	for world, open := range map[string]func(testing.TB, setup) *deployment{
+		"local": func(tb testing.TB, s setup) *deployment { return openLocal(tb, l, s) },
+		"lambda": func(tb testing.TB, s setup) *deployment {
 			db := testbed.StartDynamo(tb)
-			return func(tb testing.TB, s setup) *deployment {
-				s.table, s.endpoint = db.Table(tb), db.URL
-				return openFunctions(tb, l, s, nil)
-			}
+			s.table, s.endpoint = db.Table(tb), db.URL
+			return openFunctions(tb, l, s, nil)
 		},
 	} {
 		t.Run(world, func(t *testing.T) {
 			t.Parallel()
-			open := starts(t)
 			shared := open(t, l.setup())
 			for name, play := range map[string]func(*run){
 				"offers and pages of every operation": playOffers, "free documents": playDocuments,
@@ -60,7 +54,7 @@ func TestService(t *testing.T) {
 					e := r.asks(want{status: http.StatusServiceUnavailable}, http.MethodGet, catalog.PathReady)
 					mentions(r, "/ready", string(e.Body), `"facilitator":{"status":"failing","code":"facilitator_unavailable"`)
 					r.asks(want{status: http.StatusOK}, http.MethodGet, catalog.PathHealth)
-					r.buys(catalog.Ping().Path, fails(fault.FacilitatorUnavailable))
+					r.buys(catalog.Ping().Path, fails(fault.FacilitatorUnavailable, "false"))
 				},
 				"paid, in other words, and by the tool": playPaid,
 			} {
@@ -104,18 +98,17 @@ func playOffers(r *run) {
 	required := want{status: http.StatusPaymentRequired}
 	for _, op := range catalog.All() {
 		e := r.asks(refused("Payment required"), http.MethodGet, op.ExampleURL(""))
-		offer, err := e.Required()
 		var body x402.PaymentRequired
-		if d := cmp.Diff([]x402.Requirements{r.lab.terms.Requirements(op.Amount)}, offer.Accepts); d != "" || err != nil || json.Unmarshal(e.Body, &body) != nil {
-			r.Errorf("%s is offered for %v, %s", op.Slug, err, d)
-		}
-		if d := cmp.Diff(offer, body); d != "" || offer.Resource.URL != r.d.origin+op.Path {
-			r.Errorf("%s: header and body differ, or are not of %s: %s", op.Slug, r.d.origin, d)
+		testbed.Check(json.Unmarshal(e.Body, &body))
+		offer := testbed.Must(e.Required())
+		terms := []x402.Requirements{r.lab.terms.Requirements(op.Amount)}
+		if d := cmp.Diff(offer, body) + cmp.Diff(terms, offer.Accepts); d != "" || offer.Resource.URL != r.d.origin+op.Path {
+			r.Errorf("%s is offered at %s: %s", op.Slug, offer.Resource.URL, d)
 		}
 		page := r.asks(required, http.MethodGet, op.ExampleURL(""), "Accept", "text/html")
 		mentions(r, "the page", string(page.Body), "<!DOCTYPE html>", op.Price())
 		r.asks(required, http.MethodHead, op.Path)
-		r.asks(fails(fault.MethodNotAllowed), http.MethodPost, op.Path)
+		r.asks(fails(fault.MethodNotAllowed, "false"), http.MethodPost, op.Path)
 		r.asks(want{status: http.StatusNoContent}, http.MethodOptions, op.Path, "Origin", "https://page.example")
 	}
 }
@@ -131,7 +124,7 @@ func playDocuments(r *run) {
 			r.asks(want{status: http.StatusNotModified}, http.MethodGet, path, "If-None-Match", tag)
 		}
 		r.asks(ok, http.MethodHead, path, "Accept", "text/html")
-		r.asks(fails(fault.MethodNotAllowed), http.MethodPut, path)
+		r.asks(fails(fault.MethodNotAllowed, "false"), http.MethodPut, path)
 		if path == catalog.PathOpenAPI {
 			is(r, "the description", strings.ReplaceAll(string(e.Body), r.d.origin, describedOrigin), rendered(path))
 		}
@@ -141,7 +134,7 @@ func playDocuments(r *run) {
 	// A letter by its number is the same path (RFC 3986 section 6.2.2.2).
 	r.asks(ok, http.MethodGet, "/doc%73")
 	for _, path := range []string{"/nope", "/v1/tools/dns/", "/v1/tools/DNS", "/v1/tools/dns%2f", "//v1/tools/dns", "/%00", "/%ff", "/v1/tools/..%2fping"} {
-		r.asks(fails(catalog.UnknownPath), http.MethodGet, path)
+		r.asks(fails(catalog.UnknownPath, "false"), http.MethodGet, path)
 	}
 }
 

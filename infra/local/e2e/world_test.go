@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"cmp"
-	"crypto/rand"
 	"fmt"
 	"maps"
 	"sync"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // patience is how long a test waits for what must happen.
@@ -30,26 +27,11 @@ type lab struct {
 	terms       x402.Terms
 	facilitator *testbed.Facilitator
 	dns         *resolver
-
-	mu      sync.Mutex
-	secrets testbed.Secrets // payments that were sent
+	secrets     testbed.Secrets // payments that were sent
 }
 
 func newLab(tb testing.TB) *lab {
 	return &lab{terms: testbed.LocalTerms(tb), dns: newResolver(tb), facilitator: testbed.StartFacilitator(tb)}
-}
-
-func (l *lab) wallet(script ...x402test.Behaviour) *x402test.Wallet {
-	w := testbed.Must(x402test.NewWallet(rand.Reader))
-	l.facilitator.Plan(w.Address().String(), script...)
-	return w
-}
-
-// secret remembers a signature: no log may show it.
-func (l *lab) secret(header string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.secrets.Add(header)
 }
 
 // checkLog holds the log of a whole world to what no log may show.
@@ -60,8 +42,6 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 	if crash := testbed.Crash(log); crash != "" {
 		tb.Error(testbed.Grave("the log says: " + crash))
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if shown := l.secrets.Shown(log); shown != "" {
 		tb.Error(testbed.Grave("the log shows a part of a payment: " + shown))
 	}
@@ -116,7 +96,7 @@ func (r *resolver) lookups(name string) int {
 // setup is the configuration of a deployment that a test may change.
 type setup struct {
 	env   map[string]string
-	crowd bool // see localBinary
+	crowd bool // see openLocal
 	// table is what the built functions have, and endpoint the URL that they reach its server at.
 	table, endpoint string
 }
@@ -136,54 +116,35 @@ type deployment struct {
 	host   *testbed.Host // of the built functions
 }
 
-// localBinary is the local runner, watched by the race detector but in a quick run, which needs no
-// C compiler, and in a crowd, for which the detector is too slow.
-func localBinary(tb testing.TB, crowd bool) string {
-	if testing.Short() || crowd {
-		return testbed.Program(tb, testbed.LocalRunner)
+// openLocal runs the built local runner over a new ledger file. It must end well at the end
+// of the test. The race detector watches it but in a quick run, which needs no C compiler,
+// and in a crowd, for which the detector is too slow.
+func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deployment {
+	program := testbed.Watched
+	if testing.Short() || s.crowd {
+		program = testbed.Program
 	}
-	return testbed.Watched(tb, testbed.LocalRunner)
-}
-
-// openLocal runs the built local runner over a new ledger file.
-func openLocal(tb testing.TB, l *lab, s setup) *deployment {
-	p := launchLocal(tb, l, s)
+	settings := append([]map[string]string{s.env}, more...)
+	p := testbed.Must(testbed.Launch(testbed.Local(program(tb, testbed.LocalRunner), tb.TempDir(), settings...), nil))
+	tb.Cleanup(func() {
+		p.End(tb)
+		l.checkLog(tb, p.Log.String())
+	})
 	if err := p.Ready(); err != nil {
 		tb.Fatal(err)
 	}
 	return &deployment{base: p.URL, origin: p.URL}
 }
 
-// launchLocal starts the local runner, which must end well at the end of the test.
-func launchLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *testbed.Process {
-	settings := append([]map[string]string{s.env}, more...)
-	p, err := testbed.Launch(testbed.Local(localBinary(tb, s.crowd), tb.TempDir(), settings...), nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		p.End(tb)
-		l.checkLog(tb, p.Log.String())
-	})
-	return p
-}
-
-// dnsFunction is the name of the function of DNS lookups in the template.
-const dnsFunction = "DnsFunction"
-
 // openFunctions runs the built functions as the template deploys them, on the setup's table.
-// Without configure no invocation may fail.
-func openFunctions(tb testing.TB, l *lab, s setup, configure func(*testbed.Deployment)) *deployment {
-	log := new(testbed.Output)
+// No invocation may fail. each, unless it is nil, is called with every event.
+func openFunctions(tb testing.TB, l *lab, s setup, each func(*testbed.Execution, []byte)) *deployment {
+	log, parameters := new(testbed.Output), testbed.Parameters(s.env)
 	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // when the host is closed
-	functions := testbed.Deployment{
-		Functions: testbed.Functions(tb), Sound: configure == nil, Logs: log, Parameters: testbed.Parameters(s.env),
-		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": cmp.Or(s.endpoint, "http://127.0.0.1:1")},
-	}
-	functions.Parameters["Ledger"] = s.table
-	if configure != nil {
-		configure(&functions)
-	}
-	host := functions.Open(tb)
+	parameters["Ledger"] = s.table
+	host := testbed.Deployment{
+		Functions: testbed.Functions(tb), Sound: true, Logs: log, Parameters: parameters, OnEvent: each,
+		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": s.endpoint},
+	}.Open(tb)
 	return &deployment{base: host.URL, origin: "https://" + testbed.Domain, host: host}
 }

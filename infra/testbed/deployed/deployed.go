@@ -57,63 +57,37 @@ func Synthesize(tb testing.TB, app, dir string, context map[string]any) ([]byte,
 }
 
 // Template is template.yaml as JSON has it, with the long forms of intrinsic functions.
-func Template(tb testing.TB) map[string]any {
-	text, err := os.ReadFile(filepath.Join(testbed.Root(), "template.yaml"))
+func Template() (d map[string]any) {
 	var root yaml.Node
-	if err == nil {
-		err = yaml.Unmarshal(text, &root)
-	}
-	if err != nil {
-		tb.Fatal(err)
-	}
-	d, _ := long(tb, root.Content[0]).(map[string]any)
+	testbed.Check(yaml.Unmarshal(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "template.yaml"))), &root))
+	long(&root)
+	var v any
+	testbed.Check(root.Decode(&v))
+	testbed.Check(json.Unmarshal(testbed.Must(json.Marshal(v)), &d)) // which has one type of numbers
 	return d
 }
 
-// long is a node of a template in the long form.
-func long(tb testing.TB, n *yaml.Node) any {
-	var v any
-	switch n.Kind { //nolint:exhaustive // a template has no other kinds
-	case yaml.MappingNode:
-		m := map[string]any{}
-		for i := 0; i < len(n.Content); i += 2 {
-			m[n.Content[i].Value] = long(tb, n.Content[i+1])
-		}
-		v = m
-	case yaml.SequenceNode:
-		list := []any{}
-		for _, item := range n.Content {
-			list = append(list, long(tb, item))
-		}
-		v = list
-	default:
-		v = n.Value
-		if !custom(n.Tag) {
-			if err := n.Decode(&v); err != nil {
-				tb.Fatal(err)
-			}
-		}
-		if i, ok := v.(int); ok {
-			v = float64(i) // as JSON has it
-		}
+// long gives a node of a template, and all in it, the long form.
+func long(n *yaml.Node) {
+	for _, child := range n.Content {
+		long(child)
 	}
-	if !custom(n.Tag) {
-		return v
+	name, custom := strings.CutPrefix(n.Tag, "!")
+	if !custom || strings.HasPrefix(name, "!") {
+		return
 	}
-	name := strings.TrimPrefix(n.Tag, "!")
-	switch attribute, ok := v.(string); {
-	case name == "Ref" || name == "Condition":
-	case name == "GetAtt" && ok:
-		resource, of, _ := strings.Cut(attribute, ".")
-		v, name = []any{resource, of}, "Fn::GetAtt"
-	default:
+	text := func(s string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s} }
+	value := &yaml.Node{Kind: n.Kind, Content: n.Content}
+	if n.Kind == yaml.ScalarNode {
+		value = text(n.Value)
+	}
+	if resource, of, dotted := strings.Cut(n.Value, "."); dotted && name == "GetAtt" {
+		value = &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{text(resource), text(of)}}
+	}
+	if name != "Ref" && name != "Condition" {
 		name = "Fn::" + name
 	}
-	return map[string]any{name: v}
-}
-
-func custom(tag string) bool {
-	return strings.HasPrefix(tag, "!") && !strings.HasPrefix(tag, "!!")
+	*n = yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text(name), value}}
 }
 
 // Routes is what the template must route, by function: ANY on each priced path, because
@@ -137,7 +111,7 @@ func Routes() map[string][]string {
 // table, or a secret. There are no other statements: policy templates and AWS's managed
 // policies are wider than needed.
 func Granted(tb testing.TB, slug string) (all []string) {
-	resources := Template(tb)["Resources"].(object)
+	resources := Template()["Resources"].(object)
 	properties := func(id string) object { return resources[id].(object)["Properties"].(object) }
 	function := properties(sam.LogicalID(slug))
 	if function["Role"] != nil {
