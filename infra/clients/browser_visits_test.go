@@ -25,9 +25,6 @@ func walletVisits(*testing.T) []visit {
 		if sent[0].uri != whole.path {
 			t.Errorf("asked for %s, want %s", sent[0].uri, whole.path)
 		}
-		if len(s.got) != 2 || s.got[0].Get(x402.HeaderReplayed) != "" || s.got[1].Get(x402.HeaderReplayed) != "true" {
-			t.Errorf("answers: %v", s.got)
-		}
 		checkEcho(t, s, sent[0].signature)
 	}
 	anew := visit{name: "paid for, and for a new answer", script: "payTwice", path: wwwPath, signatures: 2, settles: 2, transfers: 2, several: true, questions: 2}
