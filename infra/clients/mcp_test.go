@@ -130,7 +130,7 @@ func (s service) paidBy(t *testing.T, name string, client *exec.Cmd) {
 		}
 	}
 	for i, r := range paid {
-		if r.IsError || !strings.Contains(r.Text(), s.goods.says) || r.Meta.Receipt == nil || !r.Meta.Receipt.Success || r.Meta.Replayed != (i > 0) {
+		if r.IsError || !strings.Contains(r.Text(), s.goods.says) || r.Meta.Receipt == nil || !r.Meta.Receipt.Success || (r.Meta.Replayed || r.Meta.Repeated) != (i > 0) {
 			t.Fatalf("the answer %d: %+v", i, r)
 		}
 		if r.Text() != paid[0].Text() || *r.Meta.Receipt != *paid[0].Meta.Receipt {

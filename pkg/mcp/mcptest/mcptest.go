@@ -34,6 +34,7 @@ type ToolMeta struct {
 	Receipt    *x402.SettleResponse `json:"x402/payment-response"`
 	Replayed   bool                 `json:"hostfacts/replayed"`
 	RetryAfter int                  `json:"hostfacts/retry-after"`
+	Repeated   bool                 `json:"weather/replayed"` // Replayed of the shop of infra/shop
 }
 
 // Text is the first text of the result, or empty.
