@@ -11,6 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -299,4 +300,48 @@ func TestTimeoutsOfContractWallets(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A payment that is not sent again, because its window is over, says nothing of a facilitator
+// that hangs, and is not among those that were asked.
+func TestNotSentAgain(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *harness) {
+		b.withFallback(nil)
+		b.settle, b.fallback = hangs, hangs
+		b.ask(b.sign(nil), "GET /0")
+		b.fallback = settles(moved())
+		for i := range 3 {
+			b.ask(b.sign(nil), fmt.Sprint("GET /", i+1))
+		}
+		time.Sleep(5 * time.Minute)
+		b.was()
+		out := b.ask(b.sign(nil), "GET /0")
+		b.expect("past its window", out, 503, fault.SettlementUncertain, "null", true, false)
+		if asked := b.was(); asked != "" || len(out.Trace.Asked) > 0 {
+			t.Errorf("asked %q, noted %+v", asked, out.Trace.Asked)
+		}
+		b.ask(b.sign(nil), "GET /5") // the fifth that meets a time-out
+		b.was()
+		b.expect("left alone", b.ask(b.sign(nil), "GET /6"), 200, "", "true", false, true)
+		if asked := b.was(); asked != "f" {
+			t.Errorf("asked %q", asked)
+		}
+	})
+}
+
+// A facilitator is not asked when naming it on record has taken its time.
+func TestNoTimeToAsk(t *testing.T) {
+	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		if op == ledgertest.Replace && r.State == ledger.Settling && len(r.Asked) == 2 {
+			time.Sleep(4*time.Second + time.Millisecond)
+		}
+		return ledgertest.None
+	}, func(t *testing.T, b *harness) {
+		b.withFallback(nil)
+		b.settle = settles(unreached())
+		b.expect("no time", b.ask(b.sign(nil), "GET /a"), 503, fault.FacilitatorUnavailable, "false", true, false)
+		if b.asked != "p" {
+			t.Errorf("asked %q", b.asked)
+		}
+	})
 }

@@ -364,7 +364,7 @@ func recordKey(payer, nonce string) string {
 func (b *harness) rewrite(header string, change func(r *ledger.Record)) {
 	b.t.Helper()
 	r := b.stored(header)
-	r.Version, r.WriteID = r.Version+1, fmt.Sprint("rewritten ", r.Version+1)
+	r.Version, r.WriteID = r.Version+1, fmt.Sprint("rewritten ", r.Key, r.Version+1)
 	change(&r)
 	ledgertest.MustPut(b.t, b.store, r)
 }

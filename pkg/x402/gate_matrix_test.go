@@ -85,6 +85,10 @@ func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 			return b.askWith(h, "GET /a", lookup.Fault(lookup.InvalidDomain, nil))
 		}},
 		"second signature": {402, fault.PaymentRequired, func(b *harness, _, other string) x402.Outcome { return b.ask(other, "GET /a") }},
+		"past the window, second signature": {402, fault.PaymentRequired, func(b *harness, _, other string) x402.Outcome {
+			time.Sleep(10 * time.Minute)
+			return b.ask(other, "GET /a")
+		}},
 		"another price, wrong URL": {402, fault.PaymentRequired, func(b *harness, h, _ string) x402.Outcome {
 			b.offer = offer(b.t, terms(), "7000", "Rome")
 			return b.ask(h, "GET /b")
@@ -109,8 +113,11 @@ func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 				s.bring(b, h)
 				before, settles, runs := b.stored(h).Version, len(b.settles), b.runs.Load()
 				out := w.ask(b, h, another(t, draft))
-				what := fmt.Sprint(state, ", ", name)
-				b.expect(what, out, w.status, w.code, s.charged, false, s.charged == "true" && name != "second signature")
+				what, stranger := fmt.Sprint(state, ", ", name), strings.HasSuffix(name, "second signature")
+				b.expect(what, out, w.status, w.code, s.charged, false, s.charged == "true" && !stranger)
+				if stranger && out.Receipt != nil {
+					t.Errorf("%s: told %+v", what, out.Receipt)
+				}
 				if len(b.settles) != settles || b.runs.Load() != runs || b.stored(h).Version != before || out.Trace.Unrecorded {
 					t.Errorf("%s: %d settlements, version %d after %d", what, len(b.settles)-settles, b.stored(h).Version, before)
 				}

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -213,6 +216,176 @@ func TestUnrecorded(t *testing.T) {
 			}
 			if r := b.stored(h); c.steals && (r.WriteID != "other" || r.State != ledger.Settling) {
 				t.Errorf("%s: the other attempt was overwritten: %+v", name, r)
+			}
+		})
+	}
+}
+
+// fakeMeter is a Meter that records its calls.
+type fakeMeter struct {
+	harness *harness
+	full    error
+	notes   []string
+	close   func()
+}
+
+func (s *fakeMeter) Open(context.Context) error {
+	b := s.harness
+	if n := b.writes() + b.store.Calls(ledgertest.Fetch); n+len(b.settles)+len(b.shown) > 0 {
+		s.notes = append(s.notes, "late")
+	}
+	s.notes = append(s.notes, "open")
+	return s.full
+}
+
+func (s *fakeMeter) Close(_ context.Context, atFault bool) {
+	if s.close != nil {
+		s.close()
+	}
+	s.notes = append(s.notes, fmt.Sprint("at fault ", atFault))
+}
+
+func (s *fakeMeter) heard() string { return strings.Join(s.notes, ", ") }
+
+const (
+	paidUp  = "open, at fault false"
+	atFault = "open, at fault true"
+)
+
+// Every kind of request, and what it counts as. What comes before it is not looked at.
+func TestMeter(t *testing.T) {
+	as := func(s ...x402.Settlement) func(*harness) string {
+		return func(b *harness) string { b.settle = settles(s...); return b.sign(nil) }
+	}
+	on := func(v x402.Verdict, s x402.Settlement) func(*harness) string {
+		return func(b *harness) string {
+			b.chain = shows(v)
+			return as(s)(b)
+		}
+	}
+	signed := func(change func(b *harness, d *x402test.Draft)) func(*harness) string {
+		return func(b *harness) string { return b.sign(func(d *x402test.Draft) { change(b, d) }) }
+	}
+	again := func(first func(b *harness) string, path string) func(*harness) string {
+		return func(b *harness) string { h := first(b); b.ask(h, path); time.Sleep(time.Second); return h }
+	}
+	verified := func(v x402.Verification) func(*harness) string {
+		return func(b *harness) string { b.verify = v; return unrecoverable(b) }
+	}
+	silent := func(b *harness) string { b.silent(); return b.sign(nil) }
+	owed := func(b *harness) string { b.work = looksUp(lookup.DNSTimeout); return b.sign(nil) }
+	for name, c := range map[string]struct {
+		header func(b *harness) string
+		status int
+		want   string
+	}{
+		"paid":    {as(moved()), 200, paidUp},
+		"garbage": {func(*harness) string { return "garbage" }, 402, ""},
+		"another payee": {signed(func(b *harness, d *x402test.Draft) {
+			d.Payload.Payload.Authorization.To = b.wallet.Address().String()
+		}), 402, paidUp},
+		"another network": {signed(func(_ *harness, d *x402test.Draft) {
+			d.Payload.Accepted = []byte(strings.Replace(string(d.Payload.Accepted), "8453", "1", 1))
+		}), 402, ""},
+		"expired": {signed(func(_ *harness, d *x402test.Draft) {
+			d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 1)
+		}), 402, paidUp},
+		"empty account":                   {as(declined()), 402, atFault},
+		"facilitator down":                {as(unreached()), 503, paidUp},
+		"in doubt":                        {as(lost()), 503, paidUp},
+		"reverted":                        {as(reverted()), 503, atFault},
+		"reverted, and paid by the chain": {on(x402.Paid, reverted()), 200, paidUp},
+		"cancelled":                       {on(x402.NeverPaid, usedNonce()), 402, atFault},
+		"cancelled, again":                {again(on(x402.NeverPaid, usedNonce()), "GET /a"), 402, "late, " + paidUp},
+		"silent host":                     {silent, 504, atFault},
+		"silent host, owed":               {again(silent, "GET /a"), 504, "late, " + atFault},
+		"bundle with a silent host": {func(b *harness) string {
+			b.reply = func(int32) (x402.Reply, error) {
+				return x402.Reply{Body: []byte("{}"), Owed: []string{"ssl"}, Silent: true}, nil
+			}
+			return b.sign(nil)
+		}, 200, atFault},
+		"replay":              {again(as(moved()), "GET /a"), 200, "late, " + paidUp},
+		"for another request": {again(as(moved()), "GET /b"), 402, "late, " + paidUp},
+		"owed":                {again(owed, "GET /a"), 504, "late, " + paidUp},
+		"copied from the chain": {func(b *harness) string {
+			d := must(b.wallet.Draft(b.offer.Required(""), time.Now()))
+			b.ask(must(b.wallet.Seal(d)), "GET /a")
+			return another(b.t, d)
+		}, 402, "late, " + paidUp},
+		"signature that nobody knows":  {verified(x402.Verification{Reason: "signature", BadSignature: true}), 402, atFault},
+		"signature that nobody judges": {verified(x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}), 503, atFault},
+		"a contract that pays":         {verified(x402.Verification{Valid: true}), 200, paidUp},
+		"signed anew in doubt": {func(b *harness) string {
+			again(as(lost(), moved()), "GET /a")(b)
+			return b.sign(nil)
+		}, 200, "late, " + paidUp},
+		"no room": {func(b *harness) string {
+			b.slots = &countedSlots{full: fault.New(fault.Overloaded, nil)}
+			return b.sign(nil)
+		}, 503, paidUp},
+	} {
+		t.Run(name, func(t *testing.T) {
+			within(t, nil, func(t *testing.T, b *harness) {
+				header := c.header(b)
+				s := &fakeMeter{harness: b}
+				b.meter = s
+				if out := b.ask(header, "GET /a"); out.Status != c.status {
+					t.Errorf("status %d, want %d: %v", out.Status, c.status, out.Fault)
+				}
+				if got := s.heard(); got != c.want {
+					t.Errorf("the meter heard %q, want %q", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// unrecoverable is a signature that only a facilitator can judge.
+func unrecoverable(b *harness) string {
+	d := must(b.wallet.Draft(b.offer.Required(""), time.Now()))
+	contractPayer(&d)
+	return another(b.t, d)
+}
+
+// A client without units left is answered before anything is read, written or asked.
+func TestMeterFull(t *testing.T) {
+	for _, code := range []fault.Code{fault.RateLimited, fault.LedgerUnavailable} {
+		within(t, nil, func(t *testing.T, b *harness) {
+			s := &fakeMeter{harness: b, full: fault.New(code, nil)}
+			b.meter = s
+			info, _ := catalog.CodeOf(code)
+			b.expect(string(code), b.ask(b.sign(nil), "GET /a"), info.Status, code, "null", true, false)
+			if n := b.writes() + b.store.Calls(ledgertest.Fetch) + len(b.settles); n > 0 || s.heard() != "open" {
+				t.Errorf("%s: %d calls, and the meter heard %q", code, n, s.notes)
+			}
+		})
+	}
+}
+
+// What a paid request weighs is written, and its slot is given back, while its answer
+// is written: each of the three waits here until the others have begun.
+func TestBesideTheAnswer(t *testing.T) {
+	for name, capped := range map[string]bool{"no cap": false, "with a cap": true} {
+		var meets func()
+		within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+			if op == ledgertest.Replace && r.State == ledger.Redeemed {
+				meets()
+			}
+			return ledgertest.None
+		}, func(t *testing.T, b *harness) {
+			var all sync.WaitGroup
+			all.Add(2)
+			meets = func() { all.Done(); all.Wait() }
+			if capped {
+				all.Add(1)
+				b.slots = &countedSlots{release: meets}
+			}
+			s := &fakeMeter{harness: b, close: meets}
+			b.meter = s
+			b.expect(name, b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+			if got := s.heard(); got != paidUp {
+				t.Errorf("the meter heard %q", got)
 			}
 		})
 	}

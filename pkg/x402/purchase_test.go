@@ -28,6 +28,9 @@ func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 	}
 }
 
+// inDoubt is a record of which an attempt has ended without a word.
+func inDoubt(r *ledger.Record) { r.Doubt, r.Sent = true, true }
+
 // A payer who signs anew for the same question is charged once, until the
 // duplicate window ends; with a key, until a day after. Another question, another
 // payer, another key are separate purchases.
@@ -46,6 +49,7 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 		}
 		b.expectCalls("two signatures", 1, 1)
 		time.Sleep(time.Nanosecond)
+		b.window = 2 * duplicateWindow // of what is answered from now on
 		b.expect("after the window", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
 		b.expectCalls("after the window", 2, 2)
 		b.expectReplay("the superseded one, after the window", x402.Outcome{Status: 200, Body: []byte(`{"n":2}`), Receipt: first.Receipt}, b.ask(second, "GET /a"))
@@ -58,7 +62,10 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 		b.expectCalls("a key", 4, 4)
 		time.Sleep(ledger.KeptFor - time.Nanosecond)
 		b.expectReplay("the same key", keyed, b.ask(b.sign(nil), "GET /a"))
-		b.expect("the same key, elsewhere", b.ask(b.sign(nil), "GET /b"), 409, fault.IdempotencyConflict, "false", false, false)
+		elsewhere := b.sign(nil)
+		b.expect("the same key, elsewhere", b.ask(elsewhere, "GET /b"), 409, fault.IdempotencyConflict, "false", false, false)
+		b.rewrite(elsewhere, inDoubt)
+		b.expect("that, in doubt", b.ask(elsewhere, "GET /b"), 409, fault.IdempotencyConflict, "null", false, false)
 		b.keys = []string{`"order-7"`}
 		b.expectReplay("the same key in quotes", keyed, b.ask(b.sign(nil), "GET /a"))
 		time.Sleep(time.Nanosecond)
@@ -252,11 +259,14 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 		b.ask(b.sign(nil), "GET /a")
 		for _, when := range []string{"asked again", "from the record"} {
 			time.Sleep(2 * time.Second)
-			out := b.ask(b.sign(nil), "GET /a")
+			h := b.sign(nil)
+			out := b.ask(h, "GET /a")
 			b.expect(when, out, 402, fault.PaymentRequired, "false", false, false)
 			if says := out.Fault.Public(); !strings.Contains(says, "a new Idempotency-Key buys at once") {
 				t.Errorf("%s: %q", when, says)
 			}
+			b.rewrite(h, inDoubt)
+			b.expect(when+", in doubt itself", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
 		}
 		b.keys = []string{"order-2"}
 		b.expect("a new key", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
