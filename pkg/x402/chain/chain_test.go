@@ -32,7 +32,7 @@ func newBooks(t testing.TB) *books {
 	b.SetBlockInterval(t, 2*time.Second)
 	b.Mint(t, b.payer, 1_000_000)
 	b.Mint(t, b.other, 1_000_000)
-	b.ask(t, b.URL)
+	b.ask(t, testbed.ProxyTo(t, b.URL))
 	return b
 }
 

@@ -244,7 +244,7 @@ func TestGarbage(t *testing.T) {
 	p := newPlay(t)
 	q, tx := p.settled()
 	giveUp := func() {}
-	honest := serve(t, http.HandlerFunc(p.proxy.ServeHTTP))
+	honest := startProxy(t, p.proxy.target, nil).url()
 	status := func(code int) rule {
 		return func(c *call) bool {
 			c.Header().Set("Location", honest)

@@ -18,7 +18,7 @@ const secret = "s3cr3tk3y"
 // proxy stands before a real node, counts, and lies as told.
 type proxy struct {
 	server *httptest.Server
-	target string
+	target http.Handler
 	mu     sync.Mutex
 	rule   rule
 	calls  []call
@@ -26,22 +26,15 @@ type proxy struct {
 	batch  int // requests that a batch may hold; 0 means any number
 }
 
-func startProxy(t testing.TB, target string, r rule) *proxy {
+func startProxy(t testing.TB, target http.Handler, r rule) *proxy {
 	p := &proxy{target: target, rule: r}
-	p.server = start(t, p)
+	p.server = httptest.NewServer(p)
+	t.Cleanup(func() {
+		p.server.CloseClientConnections() // some are hung on purpose
+		p.server.Close()
+	})
 	return p
 }
-
-func start(t testing.TB, h http.Handler) *httptest.Server {
-	s := httptest.NewServer(h)
-	t.Cleanup(func() {
-		s.CloseClientConnections() // some are hung on purpose
-		s.Close()
-	})
-	return s
-}
-
-func serve(t testing.TB, h http.Handler) string { return start(t, h).URL }
 
 // url holds a secret in every part that can hold one.
 func (p *proxy) url() string {
@@ -127,15 +120,12 @@ func (p *proxy) serve(ctx context.Context, w http.ResponseWriter, body []byte, b
 	}
 }
 
-// ask asks the real node; what cannot be had is an empty answer.
+// ask asks the real node.
 func (p *proxy) ask(body string) string {
-	resp, err := http.Post(p.target, "application/json", strings.NewReader(body))
-	if err != nil {
-		return ""
-	}
-	defer resp.Body.Close()
-	answer, _ := io.ReadAll(resp.Body)
-	return string(answer)
+	r, answer := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)), httptest.NewRecorder()
+	r.Header.Set("Content-Type", "application/json")
+	p.target.ServeHTTP(answer, r)
+	return answer.Body.String()
 }
 
 // call is one call on its way through the proxy.

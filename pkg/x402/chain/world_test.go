@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/big"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -56,7 +57,7 @@ type world struct {
 
 // ask puts a proxy before the node at target, and a client before the proxy, which knows
 // already that the node is on the right chain.
-func (w *world) ask(t testing.TB, target string) {
+func (w *world) ask(t testing.TB, target http.Handler) {
 	t.Helper()
 	w.proxy = startProxy(t, target, nil)
 	w.client = w.cold(t, w.proxy.url())
@@ -98,10 +99,10 @@ func newPlay(t testing.TB) *play {
 	p := &play{now: time.Unix(2000, 0)}
 	p.clock = func() time.Time { return p.now }
 	p.payer, p.payee, p.other = x402.Address{1}, x402.Address{2}, x402.Address{3}
-	p.ask(t, serve(t, testbed.PlayNode{
+	p.ask(t, testbed.PlayNode{
 		Moved: func() []x402test.Transfer { return p.moved }, ChainID: testbed.BaseChainID,
 		Now: p.clock, Safe: safeDepth * blockTime,
-	}))
+	})
 	return p
 }
 

@@ -35,6 +35,9 @@ const unlisted = "|error|ok|brand_new_reason|insufficient_funds_for_gas|INSUFFIC
 // nothing, at 401 and 403, at 404 and 405, and at 429. The request carries credentials.
 type outcomes struct{ settle, verify [4]string }
 
+// ofPayer ends the outcome of a /verify without a verdict after a word about the payer.
+const ofPayer = ", about the payer"
+
 func column(status int) int {
 	switch status {
 	case 401, 403:
@@ -56,9 +59,9 @@ func expected() map[string]outcomes {
 	payers := func(word, at401, at429 string) [4]string { return [4]string{word, at401, word, at429} }
 	none := [4]string{busy, denied, wrong, busy} // what a status means by itself
 	return map[string]outcomes{
-		"refused":                    {payers("refused", away+denied, away+busy), payers("invalid", denied, busy)},
-		"signature refused":          {payers("refused", away+denied, away+busy), payers("invalid signature", denied, busy)},
-		"expired":                    {payers("refused expired", away+denied, away+busy), payers("invalid", denied, busy)},
+		"refused":                    {payers("refused", away+denied, away+busy), payers("invalid", denied+ofPayer, busy+ofPayer)},
+		"signature refused":          {payers("refused", away+denied, away+busy), payers("invalid signature", denied+ofPayer, busy+ofPayer)},
+		"expired":                    {payers("refused expired", away+denied, away+busy), payers("invalid", denied+ofPayer, busy+ofPayer)},
 		"nonce used":                 {payers("refused used", "unknown", "unknown"), payers("invalid used", denied, busy)},
 		"pending":                    {all("unknown pending"), none},
 		"turned away: unauthorized":  {all(away + denied), all(denied)},
@@ -83,6 +86,8 @@ func verifies(re reply) (outcome string, v x402.Verification) {
 	switch {
 	case v.Fault != nil && (v.Valid || v.Reason != ""):
 		return "both a verdict and none", v
+	case v.Fault != nil && v.AboutPayer:
+		return string(v.Fault.Code) + ofPayer, v
 	case v.Fault != nil:
 		return string(v.Fault.Code), v
 	case v.Valid:
@@ -106,6 +111,11 @@ func TestEveryReasonAtEveryStatus(t *testing.T) {
 		platform := all["unlisted"]
 		if strings.HasPrefix(name, "turned away") {
 			platform.settle[0], platform.verify[0] = e.settle[0], e.verify[0]
+		}
+		for at := range platform.verify {
+			if strings.HasSuffix(e.verify[1], ofPayer) {
+				platform.verify[at] += ofPayer
+			}
 		}
 		for _, code := range words[name] {
 			for _, status := range []int{200, 400, 402, 409, 422, 500, 502, 503, 401, 403, 404, 405, 429} {

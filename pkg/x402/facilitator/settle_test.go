@@ -127,43 +127,26 @@ func TestClassifyByStatus(t *testing.T) {
 // that have no answer in TestNothingIsSent and TestSettleAgainstBadPeers.
 func TestClassify(t *testing.T) {
 	t.Parallel()
-	for _, row := range []struct {
-		name         string
-		in           reply
-		settle, call string // the outcome of /settle, and of the others where there is no answer
+	for name, row := range map[string]struct {
+		in   reply
+		want string
 	}{
-		{"a refusal in a 403", answered(403, refusalAnswer("kyt_risk_detected")),
-			"turned_away facilitator_misconfigured kyt_risk_detected, about the payer", ""},
-		{"a refusal, by a platform", answered(403, `{"errorType":"kyt_risk_detected"}`),
-			"turned_away facilitator_misconfigured http_403, about the payer", "facilitator_misconfigured"},
-		{"a refusal, by a platform, 500", answered(500, `{"errorType":"kyt_risk_detected"}`),
-			"unknown http_500, about the payer, no verdict", "facilitator_unavailable"},
-		{"a refusal with a transaction", answered(200, refusalWith("insufficient_funds", hash)), "unknown insufficient_funds, about the payer", ""},
-		{"half a hash", answered(200, refusalWith("insufficient_funds", "0x12")), "unknown insufficient_funds, about the payer", ""},
-		{"null transaction", answered(200, `{"success":false,"errorReason":"kyt_risk_detected","transaction":null}`), "refused kyt_risk_detected", ""},
-		{"unauthorized, no credentials", answered(200, refusalAnswer("unauthorized")), "turned_away facilitator_misconfigured unauthorized", ""},
-		{"unauthorized, by a platform", answered(400, `{"errorType":"unauthorized"}`),
-			"turned_away facilitator_misconfigured unauthorized", "facilitator_misconfigured"},
-		{"a new word", answered(500, refusalAnswer("Oops!")), "unknown Oops!", ""},
-		{"no reason", answered(200, `{"success":false}`), "unknown refusal_without_reason", ""},
-
-		{"not connected", reply{err: errors.New("refused")}, "not_sent facilitator_unavailable connect_failed", "facilitator_unavailable"},
+		"a refusal in a 403": {answered(403, refusalAnswer("kyt_risk_detected")),
+			"turned_away facilitator_misconfigured kyt_risk_detected, about the payer"},
+		"a refusal, by a platform": {answered(403, `{"errorType":"kyt_risk_detected"}`),
+			"turned_away facilitator_misconfigured http_403, about the payer"},
+		"a refusal, by a platform, 500": {answered(500, `{"errorType":"kyt_risk_detected"}`),
+			"unknown http_500, about the payer, no verdict"},
+		"a refusal with a transaction": {answered(200, refusalWith("insufficient_funds", hash)), "unknown insufficient_funds, about the payer"},
+		"half a hash":                  {answered(200, refusalWith("insufficient_funds", "0x12")), "unknown insufficient_funds, about the payer"},
+		"null transaction":             {answered(200, `{"success":false,"errorReason":"kyt_risk_detected","transaction":null}`), "refused kyt_risk_detected"},
+		"unauthorized, no credentials": {answered(200, refusalAnswer("unauthorized")), "turned_away facilitator_misconfigured unauthorized"},
+		"unauthorized, by a platform":  {answered(400, `{"errorType":"unauthorized"}`), "turned_away facilitator_misconfigured unauthorized"},
+		"a new word":                   {answered(500, refusalAnswer("Oops!")), "unknown Oops!"},
+		"no reason":                    {answered(200, `{"success":false}`), "unknown refusal_without_reason"},
+		"not connected":                {reply{err: errors.New("refused")}, "not_sent facilitator_unavailable connect_failed"},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			if got := settlesAs(t, row.in); got != row.settle {
-				t.Errorf("settle: %s, want %s", got, row.settle)
-			}
-			if row.call == "" {
-				return
-			}
-			got, v := verifies(row.in)
-			if v.AboutPayer != strings.Contains(row.settle, "about the payer") {
-				t.Errorf("verify: %+v", v)
-			}
-			if f := supports(row.in, network); f == nil || string(fault.From(f).Code) != row.call || got != row.call {
-				t.Errorf("verify: %s, supported: %v, want %s", got, f, row.call)
-			}
-		})
+		t.Run(name, func(t *testing.T) { equal(t, "outcome", row.want, settlesAs(t, row.in)) })
 	}
 }
 
