@@ -162,3 +162,27 @@ func TestCredentialsPrintWithoutTheirSecret(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParseCredentials: never both an error and credentials, and a token that
+// is accepted goes into the header as it is.
+func FuzzParseCredentials(f *testing.F) {
+	for _, doc := range []string{
+		`{"token":"abc"}`, `{"key_id":"k","key_secret":"` + edSecret() + `"}`, `{"key_secret":"0"}`, `{"a":"","a":""}`,
+		`{"key_id":"k","key_secret":"-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n"}`,
+	} {
+		f.Add([]byte(doc))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		creds, err := ParseCredentials(doc)
+		if (creds.authorize == nil) == (err == nil) {
+			t.Fatalf("%v, %v", creds, err)
+		}
+		if err != nil {
+			return
+		}
+		h, err := creds.Authorization(httptest.NewRequest(http.MethodGet, "/", nil), time.Now())
+		if err != nil || !strings.HasPrefix(h, "Bearer ") || strings.ContainsAny(h[7:], " \r\n") {
+			t.Errorf("header %q, %v", h, err)
+		}
+	})
+}
