@@ -13,10 +13,9 @@
 // A TUN device in each and a forwarder in this process join the two: it hands every
 // packet on in its order, half a round trip after it came.
 //
-// To add a case, add a line to sites_linux_test.go: a row asks
-// about a host of the tables. What the package of a lookup proves of peers on loopback is
-// not repeated here: the rows are every code, and every field, of the whole service.
-// testdata/corpora holds addresses
-// that are not public, and redirects that try to lead to such. A tap on the namespace's
-// packets sees whom anybody tries to connect to.
+// To add a case, add a line to sites_linux_test.go: a row asks about a host of the tables. What
+// the package of a lookup proves of peers on loopback is not repeated here: the rows are every
+// code, and every field, of the whole service. testdata/corpora holds addresses that are not
+// public, and redirects that try to lead to such. A tap on the namespace's packets sees whom
+// anybody tries to connect to.
 package simnet

@@ -274,10 +274,7 @@ func opens() []syscall.SockFilter {
 func newTap(t *testing.T) *tap {
 	// Without a protocol the socket gets nothing, so that no packet comes in
 	// before the filter is there.
-	fd, err := syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
-	if err != nil {
-		t.Fatalf("tap: %v", err)
-	}
+	fd := testbed.Must(syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0))
 	filter := opens()
 	program := syscall.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if _, _, errno := syscall.Syscall6(syscall.SYS_SETSOCKOPT, uintptr(fd), syscall.SOL_SOCKET, syscall.SO_ATTACH_FILTER,
@@ -290,9 +287,7 @@ func newTap(t *testing.T) *tap {
 		_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 16<<20)
 	}
 	const all = 0x0300 // ETH_P_ALL in network order
-	if err := syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: all}); err != nil {
-		t.Fatalf("tap: %v", err)
-	}
+	testbed.Check(syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: all}))
 	p := &tap{fd: fd, seen: map[netip.AddrPort][]byte{}}
 	packets, done := os.NewFile(uintptr(fd), "tap"), make(chan struct{})
 	go func() {

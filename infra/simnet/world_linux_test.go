@@ -39,9 +39,6 @@ func (n *internet) openResolvers(t *testing.T) {
 	for name, h := range n.hosts {
 		owner := name + "."
 		records[owner] = addresses(owner, h.addrs)
-		if h.alias != "" {
-			h.records = append(h.records, "60 IN CNAME "+h.alias+".")
-		}
 		for _, text := range h.records {
 			records[owner] = append(records[owner], record(owner, text))
 		}
@@ -70,21 +67,14 @@ func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	if !ok || h.silent {
 		return
 	}
-	m := new(dns.Msg).SetReply(q)
-	m.RecursionAvailable = true
-	zone := r.zone
+	m, zone := testbed.Reply(q), r.zone
 	if _, again := r.asked.LoadOrStore(fmt.Sprint(name, qtype, w.LocalAddr()), true); again && h.later != nil {
 		zone = testbed.Zone{Records: map[string][]dns.RR{name: addresses(name, h.later)}}
 	}
-	switch {
-	case h.rcode != 0:
-		m.Rcode = h.rcode
-	case h.overTCP && w.RemoteAddr().Network() == "udp":
-		m.Truncated = true
-	default:
+	if m.Rcode = h.rcode; h.rcode == dns.RcodeSuccess {
 		zone.Answer(m, name, qtype)
 	}
-	_ = w.WriteMsg(m) // the client may be gone
+	testbed.Send(w, q, m)
 }
 
 type host struct {
@@ -94,11 +84,9 @@ type host struct {
 	addrs []string
 	// later are its A and AAAA records from each resolver's second query on.
 	later   []string
-	alias   string   // CNAME
 	records []string // others, in zone file form without the owner
 	rcode   int      // of every answer about it
 	silent  bool     // no resolver answers
-	overTCP bool     // answers do not fit into a datagram
 	serve   server   // what listens on port 443 of its addresses
 }
 
@@ -113,14 +101,16 @@ func allHosts() []host {
 
 const (
 	closedAddr    = "93.184.1.1" // of a host where nothing listens
+	sixAddr       = "2606:2800:220:1::6"
 	bootstrapAddr = "93.184.2.1:80"
 	bootstrapURL  = "http://" + bootstrapAddr + "/rdap/dns.json"
 )
 
-// routes give every address to this machine.
+// routes give every address to this machine. A server wants its address of IPv6 one by one.
 const routes = `link set lo up
 route add local 0.0.0.0/0 dev lo table local
 route add local ::/0 dev lo table local
+addr add ` + sixAddr + `/128 dev lo nodad
 `
 
 // internet is everything that the service can reach.
@@ -139,7 +129,6 @@ func newInternet(t *testing.T) *internet {
 	n := &internet{ca: testbed.NewAuthority(t, subject), hosts: map[string]host{}, public: map[netip.AddrPort]bool{}}
 	n.public[netip.MustParseAddrPort(closedAddr+":443")] = true
 	n.public[netip.MustParseAddrPort(bootstrapAddr)] = true
-	batch := routes
 	next := netip.MustParseAddr("93.184.16.1")
 	for _, h := range allHosts() {
 		if _, twice := n.hosts[h.name]; twice {
@@ -148,16 +137,9 @@ func newInternet(t *testing.T) *internet {
 		if h.serve != nil && h.addrs == nil {
 			h.addrs, next = []string{next.String()}, next.Next()
 		}
-		for _, a := range h.addrs {
-			if h.serve != nil && strings.Contains(a, ":") { // a bind wants IPv6 addresses one by one
-				batch += "addr add " + a + "/128 dev lo nodad\n"
-			}
-		}
 		n.hosts[h.name] = h
 	}
-	if err := testbed.IP(batch); err != nil {
-		t.Fatalf("set the network up: %v", err)
-	}
+	testbed.Check(testbed.IP(routes))
 	if *rtt > 0 {
 		n.far = newFar(t, *rtt)
 	}
@@ -188,7 +170,8 @@ func serveBootstrap(t *testing.T) {
 		services = append(services, [][]string{{tld}, {base}})
 	}
 	doc := testbed.Must(json.Marshal(map[string]any{"version": "1.0", "publication": "2026-11-01T00:00:00Z", "services": services}))
-	go func() { _ = http.Serve(listen(t, bootstrapAddr), body(string(doc))) }() //nolint:gosec // until the test ends
+	l := listen(t, bootstrapAddr)
+	go func() { _ = http.Serve(l, body(string(doc))) }() //nolint:gosec // until the test ends
 }
 
 // server listens on an address of a host, ip:port, until the test ends.
@@ -252,11 +235,11 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 
 // web is an HTTPS origin.
 func web(h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
-	return picky(tls.VersionTLS13, h, edits...)
+	return webUpTo(tls.VersionTLS13, h, edits...)
 }
 
-// picky is one that refuses a hello which offers more than a version.
-func picky(highest uint16, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
+// webUpTo is one that refuses a hello that offers more than a version of TLS.
+func webUpTo(highest uint16, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return func(t *testing.T, ca *testbed.Authority, name, at string) {
 		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name, edits...)}, MinVersion: tls.VersionTLS10}
 		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {

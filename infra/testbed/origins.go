@@ -33,7 +33,7 @@ type Origins struct {
 
 	mu    sync.Mutex
 	names map[string]OriginName
-	peers map[string]string // public ip:port to loopback ip:port, or Hole
+	peers map[string]string // public ip:port to loopback ip:port
 	dials []string          // ip:port in order
 	asked []string          // names in order
 	open  atomic.Int64
@@ -44,9 +44,6 @@ type OriginName struct {
 	Addrs []string
 	Err   error
 }
-
-// Hole is a peer that never answers a dial.
-const Hole = "hole"
 
 // NewOrigins returns an empty Origins.
 func NewOrigins(t testing.TB) *Origins {
@@ -68,14 +65,6 @@ func (w *Origins) Resolve(name string, n OriginName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.names[name] = n
-}
-
-// Peer puts a listening address of loopback, or Hole, behind port 443 of a
-// public address.
-func (w *Origins) Peer(addr, to string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.peers[net.JoinHostPort(addr, "443")] = to
 }
 
 // HTTP serves a name at an address with a handler.
@@ -193,7 +182,9 @@ func (w *Origins) listen(name, addr string) net.Listener {
 	w.t.Helper()
 	l := Must(net.Listen("tcp", "127.0.0.1:0"))
 	w.Resolve(name, OriginName{Addrs: []string{addr}})
-	w.Peer(addr, l.Addr().String())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.peers[net.JoinHostPort(addr, "443")] = l.Addr().String()
 	return l
 }
 
@@ -240,12 +231,8 @@ func (w *Origins) dial(ctx context.Context, network, address string) (net.Conn, 
 	to := w.peers[address]
 	w.dials = append(w.dials, address)
 	w.mu.Unlock()
-	switch to {
-	case "":
+	if to == "" {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	case Hole:
-		<-ctx.Done()
-		return nil, &net.OpError{Op: "dial", Net: network, Err: ctx.Err()}
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", to)
 	if err != nil {

@@ -25,18 +25,18 @@ import (
 )
 
 // zone is a Resolver that knows some names. It is silent about those without a slice.
-type zone map[string][]string
+type zone map[string][]netip.Addr
 
 func (z zone) Addresses(ctx context.Context, name string) ([]netip.Addr, error) {
-	texts, ok := z[name]
+	all, ok := z[name]
 	switch {
-	case ok && texts == nil:
+	case ok && all == nil:
 		<-ctx.Done()
 		return nil, fmt.Errorf("%w: %v", guard.ErrResolvers, ctx.Err())
 	case !ok:
 		return nil, lookup.Fault(lookup.NXDomain, nil)
 	}
-	return addrs(texts...), nil
+	return all, nil
 }
 
 func addrs(texts ...string) []netip.Addr {
@@ -50,12 +50,12 @@ func addrs(texts ...string) []netip.Addr {
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	known := zone{
-		"public.test.com":  {"93.184.216.34", "2606:4700::1"},
-		"private.test.com": {"10.0.0.1"},
-		"mixed.test.com":   {"93.184.216.34", "8.8.8.8", "10.0.0.1"},
-		"mixed6.test.com":  {"93.184.216.34", "fd00::1"},
-		"mapped.test.com":  {"93.184.216.34", "::ffff:93.184.216.34"},
-		"late.test.com":    append(many("93.184.216.%d", 200), "127.0.0.1"),
+		"public.test.com":  addrs("93.184.216.34", "2606:4700::1"),
+		"private.test.com": addrs("10.0.0.1"),
+		"mixed.test.com":   addrs("93.184.216.34", "8.8.8.8", "10.0.0.1"),
+		"mixed6.test.com":  addrs("93.184.216.34", "fd00::1"),
+		"mapped.test.com":  addrs("93.184.216.34", "::ffff:93.184.216.34"),
+		"late.test.com":    addrs(append(many("93.184.216.%d", 200), "127.0.0.1")...),
 	}
 	d := &guard.Dialer{Resolver: known}
 	if _, err := d.Resolve(t.Context(), "none.test.com"); testbed.Code(err) != lookup.NXDomain {
@@ -244,16 +244,9 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// one is a Resolver that gives every name one address.
-type one struct{ netip.Addr }
-
-func (o one) Addresses(context.Context, string) ([]netip.Addr, error) {
-	return []netip.Addr{o.Addr}, nil
-}
-
 // resolved is what the guard says of a name with this address.
 func resolved(t *testing.T, a netip.Addr) error {
 	t.Helper()
-	_, err := (&guard.Dialer{Resolver: one{a}}).Resolve(t.Context(), "a.test.com")
+	_, err := (&guard.Dialer{Resolver: zone{"a.test.com": {a}}}).Resolve(t.Context(), "a.test.com")
 	return err
 }

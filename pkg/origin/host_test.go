@@ -13,8 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/guard"
@@ -330,16 +328,6 @@ func TestTimeouts(t *testing.T) {
 			if code := fault.From(origin.Fault(ctx, err, lookup.HeadersTimeout)).Code; code != lookup.HeadersTimeout || errors.Is(err, origin.ErrSilence) != expires {
 				t.Errorf("%v, want a time-out, and silence %v", err, expires)
 			}
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		w := testbed.NewOrigins(t)
-		w.Resolve(name, testbed.OriginName{Addrs: []string{addr}})
-		w.Peer(addr, testbed.Hole)
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-		defer cancel()
-		if _, err := fetch(ctx, t, w); fault.From(err).Code != lookup.ConnectFailed || ctx.Err() != nil {
-			t.Errorf("%v, want connect_failed before the time is up", err)
 		}
 	})
 }

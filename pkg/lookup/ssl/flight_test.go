@@ -207,12 +207,6 @@ func client(c guard.Connector) *Client { return New(Config{Connector: c, Now: no
 
 func query() Query { return Query{Domain: domain} }
 
-// lookUp asks with a deadline that only a hang reaches.
-func lookUp(t *testing.T, w *testbed.Origins) (Result, error) {
-	t.Helper()
-	return client(w.Dialer()).Lookup(testbed.Soon(t), query())
-}
-
 // inspect is Inspect with the connection closed at the end of the test.
 func inspect(t *testing.T, w *testbed.Origins) (Result, *tls.Conn, error) {
 	t.Helper()

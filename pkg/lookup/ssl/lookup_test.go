@@ -68,7 +68,7 @@ func TestLarge(t *testing.T) {
 	der := with(func(p *parts) { // with a match beyond the names that are shown
 		p.rest, p.serial, p.subject = names(append(many, domain)...), tlv(2, serial), name()
 	})
-	got, err := lookUp(t, peer(t, handshakes([][]byte{der}, ecKey(), nil)))
+	got, err := client(peer(t, handshakes([][]byte{der}, ecKey(), nil)).Dialer()).Lookup(testbed.Soon(t), query())
 	if err != nil || len(got.SANs) != 5000 || !got.HostnameMatch || got.Serial != "ab"+strings.Repeat("00", 29) || got.Subject != "" {
 		t.Errorf("%v, %d names, match %v, serial %s, subject %q", err, len(got.SANs), got.HostnameMatch, got.Serial, got.Subject)
 	}
@@ -78,7 +78,8 @@ func TestLarge(t *testing.T) {
 	// Above the limit of crypto/tls, a small leaf is still there to be seen, and a large
 	// one by a reader that does not need the rest of the message.
 	for what, leaf := range map[string][]byte{"large": der, "small": with(nil)} {
-		got, err := lookUp(t, peer(t, handshakes([][]byte{leaf, make([]byte, 256<<10)}, ecKey(), nil)))
+		chain := [][]byte{leaf, make([]byte, 256<<10)}
+		got, err := client(peer(t, handshakes(chain, ecKey(), nil)).Dialer()).Lookup(testbed.Soon(t), query())
 		if err != nil || !got.HostnameMatch {
 			t.Errorf("a %s leaf above the limit: %+v, %v", what, got, err)
 		}
