@@ -82,8 +82,14 @@ func fieldSchema(f catalog.Field, d detail) schema {
 			s = resultSchema(f.Fields, d)
 		}
 	}
-	if f.Nullable {
-		s = nullable(s)
+	switch {
+	case f.Nullable && s.Type == nil: // several shapes
+		s.AnyOf = append(s.AnyOf, schema{Type: "null"})
+	case f.Nullable:
+		s.Type = []any{s.Type, "null"}
+		if s.Enum != nil {
+			s.Enum = append(s.Enum, nil)
+		}
 	}
 	if d == full || d == named {
 		s.Description = f.Description
@@ -105,19 +111,6 @@ func oneOrAny(shapes []catalog.Field, d detail) schema {
 		return schema{OneOf: list}
 	}
 	return schema{AnyOf: list}
-}
-
-// nullable allows null beside what a schema allows.
-func nullable(s schema) schema {
-	if s.Type == nil {
-		s.AnyOf = append(s.AnyOf, schema{Type: "null"})
-		return s
-	}
-	s.Type = []any{s.Type, "null"}
-	if s.Enum != nil {
-		s.Enum = append(s.Enum, nil)
-	}
-	return s
 }
 
 // paramSchema is the schema of a query parameter, example included: crawlers

@@ -56,11 +56,10 @@ func (s Site) iconURL() string {
 
 // networkName is the network in words, with its CAIP-2 name.
 func (s Site) networkName() string {
-	short := s.shortNetworkName()
-	if short == s.Terms.Network {
-		return short
+	if short := s.shortNetworkName(); short != s.Terms.Network {
+		return short + " (" + s.Terms.Network + ")"
 	}
-	return short + " (" + s.Terms.Network + ")"
+	return s.Terms.Network
 }
 
 // shortNetworkName is the network in words, or its CAIP-2 name when it has no

@@ -87,12 +87,12 @@ type opView struct {
 }
 
 // link is a document that another one points to.
-type link struct{ Title, Path, URL, Text string }
+type link struct{ Title, Path, Text string }
 
 func siteViewOf(s Site) siteView {
 	v := siteView{
 		Site: s, Service: catalog.Service, Homepage: catalog.Homepage, Network: s.networkName(), ShortNetwork: s.shortNetworkName(),
-		Untrusted: untrusted, Documents: links(s),
+		Untrusted: untrusted, Documents: links(),
 	}
 	_, v.Chain, _ = strings.Cut(s.Terms.Network, ":")
 	if !s.PlayMoney { // of which the explorer would show nothing
@@ -237,17 +237,13 @@ func resultOf(f catalog.Field) (op catalog.Operation) {
 	return op
 }
 
-func links(s Site) []link {
-	all := []link{
-		{Title: "Documentation", Path: catalog.PathDocs, Text: "every operation with parameters, example, fields and errors, for people"},
-		{Title: "llms.txt", Path: catalog.PathLLMs, Text: "prices and how to pay, in short"},
-		{Title: "llms-full.txt", Path: catalog.PathLLMsFull, Text: "the same with every parameter, field and error"},
-		{Title: "OpenAPI 3.1", Path: catalog.PathOpenAPI, Text: "paths, schemas and prices for generators"},
-		{Title: "Tool catalog", Path: catalog.PathCatalog, Text: "operations, parameters, fields and errors as JSON"},
-		{Title: "Payment manifest", Path: catalog.PathManifest, Text: "what each path costs and whom it pays, as JSON"},
+func links() []link {
+	return []link{
+		{"Documentation", catalog.PathDocs, "every operation with parameters, example, fields and errors, for people"},
+		{"llms.txt", catalog.PathLLMs, "prices and how to pay, in short"},
+		{"llms-full.txt", catalog.PathLLMsFull, "the same with every parameter, field and error"},
+		{"OpenAPI 3.1", catalog.PathOpenAPI, "paths, schemas and prices for generators"},
+		{"Tool catalog", catalog.PathCatalog, "operations, parameters, fields and errors as JSON"},
+		{"Payment manifest", catalog.PathManifest, "what each path costs and whom it pays, as JSON"},
 	}
-	for i := range all {
-		all[i].URL = s.Origin + all[i].Path
-	}
-	return all
 }

@@ -163,13 +163,8 @@ func onOneLine(r rune) rune {
 	return r
 }
 
-var _ json.Marshaler = Own("")
-
 // Own is a text of our own making, such as a stack trace, which is logged whole.
 type Own string
-
-// MarshalJSON implements json.Marshaler.
-func (o Own) MarshalJSON() ([]byte, error) { return json.Marshal(string(o)) }
 
 // Attr is the ReplaceAttr of a slog handler: it passes the text of an attribute through
 // Text, which is a string, an error, or a map of strings. Messages and keys are constants of

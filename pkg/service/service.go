@@ -182,11 +182,11 @@ func (s *Seller) MCP(operations []Operation) http.Handler {
 		}
 		tools = append(tools, t)
 	}
-	// The list may be kept as long as the documents, which a price change reaches as fast.
-	const keep = 5 * time.Minute
 	return s.seller.Tools(x402http.ToolServer{
-		Server: mcp.Server{Name: mcp.ServerName, Title: catalog.Service, Version: catalog.APIVersion, KeepFor: keep},
-		At:     s.platform.Origin, Compress: zipped,
+		Server: mcp.Server{
+			Name: mcp.ServerName, Title: catalog.Service, Version: catalog.APIVersion, KeepFor: 5 * time.Minute, // as the documents
+		},
+		At: s.platform.Origin, Compress: zipped,
 		Describe: func(origin string) mcp.Description {
 			site := s.platform.site(s.offering, origin)
 			return mcp.Description{Instructions: discovery.ToolInstructions(site), Tools: discovery.Tools(site)}
