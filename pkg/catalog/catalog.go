@@ -11,9 +11,11 @@ import (
 	"cmp"
 	"fmt"
 	"math/big"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
@@ -226,3 +228,66 @@ func (o Operation) Request(values url.Values) string {
 
 // DocsURL is the operation's anchor in the human documentation.
 func (o Operation) DocsURL(origin string) string { return origin + PathDocs + "#" + o.Slug }
+
+// UnknownPath is the code of every path that is not in the catalog.
+const UnknownPath fault.Code = "unknown_path"
+
+// NoSuchPath is what is known about UnknownPath.
+func NoSuchPath() fault.Info {
+	return fault.Info{
+		Code: UnknownPath, Status: http.StatusNotFound, Class: fault.NoCharge,
+		Message: "No such path. The catalog is at " + PathCatalog + " and the documentation at " + PathDocs + ".",
+		Remedy:  "Take a path that is listed there, spelt exactly so.",
+	}
+}
+
+// Codes returns every code that the service answers with, in the order of spec §7 and
+// those of our own last: the payments', the lookups', and that of the paths.
+func Codes() []fault.Info { return slices.Clone(codes()) }
+
+// codes is made once, as all is.
+var codes = sync.OnceValue(func() []fault.Info {
+	payments := fault.All()
+	own := slices.IndexFunc(payments, func(i fault.Info) bool { return i.Code == fault.InternalError })
+	return slices.Concat(payments[:own], lookup.Codes(), payments[own:own+1], []fault.Info{NoSuchPath()}, payments[own+1:])
+})
+
+// CodeOf returns what is known about a code; ok is false for one that the service does
+// not answer with.
+func CodeOf(c fault.Code) (info fault.Info, ok bool) {
+	if i := slices.IndexFunc(codes(), func(i fault.Info) bool { return i.Code == c }); i >= 0 {
+		return codes()[i], true
+	}
+	return fault.Info{}, false
+}
+
+// Slip returns the parameter that a name is a slip for, which the operation does not have:
+// within one edit of it, or the name that another operation has for the same
+// thing, whose wrong values have the same code.
+func (o Operation) Slip(name string) (meant Param, ok bool) {
+	if slices.ContainsFunc(o.Params, func(p Param) bool { return p.Name == name }) {
+		return Param{}, false
+	}
+	for _, p := range o.Params {
+		same := func(q Param) bool { return q.Name == name && q.Code == p.Code }
+		elsewhere := func(other Operation) bool { return slices.ContainsFunc(other.Params, same) }
+		if p.Code != "" && (OneEdit(strings.ToLower(name), p.Name) || slices.ContainsFunc(all(), elsewhere)) {
+			return p, true
+		}
+	}
+	return Param{}, false
+}
+
+// OneEdit reports whether two texts are equal, or become so by one insertion, removal
+// or change of a character, or by exchanging two that are beside each other
+// (Damerau-Levenshtein distance of 1 at most).
+func OneEdit(a, b string) bool {
+	x, y := []rune(a), []rune(b)
+	for len(x) > 0 && len(y) > 0 && x[0] == y[0] {
+		x, y = x[1:], y[1:]
+	}
+	for len(x) > 0 && len(y) > 0 && x[len(x)-1] == y[len(y)-1] {
+		x, y = x[:len(x)-1], y[:len(y)-1]
+	}
+	return len(x) <= 1 && len(y) <= 1 || len(x) == 2 && len(y) == 2 && x[0] == y[1] && x[1] == y[0]
+}

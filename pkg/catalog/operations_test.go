@@ -2,10 +2,13 @@ package catalog
 
 import (
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // The texts say that a bundle costs what its parts do, and print one deadline for all
@@ -74,6 +77,47 @@ func described(t *testing.T, fields []Field) {
 			if len(part.Fields) > 0 {
 				described(t, part.Fields)
 			}
+		}
+	}
+}
+
+// A parameter that is misspelt, or called as another operation calls it, is a slip for one
+// whose wrong values are refused.
+func TestSlip(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ op, name, meant string }{
+		{"dns", "tpye", "type"}, {"dns", "types", "type"}, {"dns", "TYPE", "type"}, {"dns", "dns_type", "type"}, {"dns", "typé", "type"},
+		{"dns", "domain ", "domain"}, {"dns", "type", ""}, {"dns", "port", ""}, {"dns", "tp", ""}, {"dns", "name", ""}, {"dns", "%74ype", ""},
+		{"host-intel", "type", "dns_type"}, {"host-intel", "dnstype", "dns_type"}, {"host-intel", "dns-type", "dns_type"},
+		{"ssl-check", "prot", "port"}, {"ssl-check", "type", ""}, {"whois", "domian", "domain"}, {"headers", "domains", "domain"},
+		{"uptime-check", "doman", "domain"}, {"resolve-redirect", "host", ""}, {"ping", "prob", ""}, {"ping", "domain", ""}, {"ping", "", ""},
+	} {
+		t.Run(c.op+" "+c.name, func(t *testing.T) {
+			op, _ := BySlug(c.op)
+			if meant, ok := op.Slip(c.name); meant.Name != c.meant || ok != (c.meant != "") {
+				t.Errorf("%v, %q, want %q", ok, meant.Name, c.meant)
+			}
+		})
+	}
+}
+
+func TestCodes(t *testing.T) {
+	seen := map[fault.Code]bool{}
+	for _, i := range Codes() {
+		if seen[i.Code] {
+			t.Errorf("%s is in the table twice", i.Code)
+		}
+		seen[i.Code] = true
+		if !strings.HasSuffix(i.Message, ".") || http.StatusText(i.Status) == "" || i.Status < 400 || !strings.HasSuffix(i.Remedy, ".") {
+			t.Errorf("%s: status %d, message %q or remedy %q is not a sentence", i.Code, i.Status, i.Message, i.Remedy)
+		}
+		// Who may come back must be told when, but for 402, 400 and 404.
+		if i.Retry != (i.After > 0) {
+			t.Errorf("%s: retry %v, after %s", i.Code, i.Retry, i.After)
+		}
+		// What is owed is our fault, and what uses the payment up cannot be repeated.
+		if i.Class == fault.Answer && i.Retry || i.Class == fault.Owed && (!i.Retry || i.Status < 500) {
+			t.Errorf("%s is %s, with status %d and retry %v", i.Code, i.Class, i.Status, i.Retry)
 		}
 	}
 }

@@ -1,14 +1,21 @@
 package discovery
 
 import (
+	"bytes"
+	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/net/html"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -116,4 +123,200 @@ func textOf(n *html.Node) string {
 		}
 	}
 	return b.String()
+}
+
+func parse(t *testing.T, page []byte) *html.Node {
+	t.Helper()
+	return must(html.Parse(bytes.NewReader(page)))
+}
+
+// checkPage is what holds for every page: nothing is loaded from anywhere but here, and
+// what scrolls has a name and is reached with the keyboard. Whether it is well formed
+// and accessible, and whether its policy stops anything of it, is judged in infra/clients.
+func checkPage(t *testing.T, page []byte, csp string) *html.Node {
+	t.Helper()
+	root := parse(t, page)
+	checkLoads(t, root)
+	for _, n := range elements(root, "pre", "table") {
+		if attr(n.Parent, "tabindex") != "0" || attr(n.Parent, "aria-label") == "" {
+			t.Errorf("a scrolling %s without a name, or without the keyboard", n.Data)
+		}
+		if n.Data == "table" && len(elements(n, "caption")) != 1 {
+			t.Error("a table without a caption")
+		}
+	}
+	action := "form-action 'none'"
+	for _, n := range elements(root, "form") {
+		if action = "form-action 'self'"; !strings.HasPrefix(attr(n, "action"), "/v1/") {
+			t.Errorf("a form goes to %q", attr(n, "action"))
+		}
+	}
+	for _, want := range []string{"default-src 'none'", "base-uri 'none'", action, "frame-ancestors 'none'"} {
+		if !slices.Contains(strings.Split(csp, "; "), want) {
+			t.Errorf("the policy %q lacks %s", csp, want)
+		}
+	}
+	return root
+}
+
+func checkLoads(t *testing.T, root *html.Node) {
+	t.Helper()
+	ours := []string{"/", "#", testSite().Origin + "/", x402.Network(testSite().Terms.Network).Explorer + "/", catalog.Homepage, testSite().Contact}
+	for _, n := range elements(root) {
+		switch n.Data {
+		case "iframe", "object", "embed", "base", "img", "video", "audio", "svg", "template":
+			t.Errorf("<%s>", n.Data)
+		}
+		for _, a := range n.Attr {
+			switch {
+			case a.Key == "style" || strings.HasPrefix(a.Key, "on") || a.Key == "src" || a.Key == "srcset":
+				t.Errorf("<%s %s=%q>", n.Data, a.Key, a.Val)
+			case a.Key == "href" && !slices.ContainsFunc(ours, func(begin string) bool { return strings.HasPrefix(a.Val, begin) }):
+				t.Errorf("<%s> to %s", n.Data, a.Val)
+			}
+		}
+	}
+	css := textOf(elements(root, "style")[0])
+	if strings.Contains(css, "url(") || strings.Contains(css, "@import") {
+		t.Error("the stylesheet loads something")
+	}
+}
+
+func TestHighlight(t *testing.T) {
+	same(t, "the elements", `{<b>"k"</b>: <i>"&lt;&amp;&gt;&#39;"</i>, <b>"n"</b>: <u>1</u>}`, string(highlight(`{"k": "<&>'", "n": 1}`)))
+}
+
+// TestLLMsGrammar is the grammar of llmstxt.org: a title, a summary in a quotation,
+// prose and lists, then sections that are lists of links with notes.
+func TestLLMsGrammar(t *testing.T) {
+	link := regexp.MustCompile(`^- \[[^\]]+\]\([^) ]+\): .+$`)
+	for _, path := range []string{catalog.PathLLMs, catalog.PathLLMsFull} {
+		lines := strings.Split(string(body(t, rendered(), path)), "\n")
+		if !strings.HasPrefix(lines[0], "# ") || lines[1] != "" || !strings.HasPrefix(lines[2], "> ") {
+			t.Errorf("%s starts with %q", path, lines[:3])
+		}
+		sections, links, fenced := 0, 0, false
+		for i, line := range lines {
+			bad := false
+			switch {
+			case strings.HasPrefix(line, "```"):
+				fenced = !fenced
+			case fenced:
+			case strings.HasPrefix(line, "## "):
+				sections++
+				bad = lines[i-1] != "" || lines[i+1] != ""
+			case strings.HasPrefix(line, "- ["):
+				links++
+				bad = !link.MatchString(line)
+			default:
+				bad = i > 0 && (strings.HasPrefix(line, "#") || line == "" && lines[i-1] == "" && i < len(lines)-1)
+			}
+			if bad {
+				t.Errorf("%s, line %d: %q", path, i+1, line)
+			}
+		}
+		if sections == 0 || links == 0 || fenced {
+			t.Errorf("%s: %d sections, %d links, open fence: %v", path, sections, links, fenced)
+		}
+	}
+}
+
+// A document that is given to a model costs by its tokens, which are about four characters
+// each. Each operation may take so many. Of the guidance for agents 4,000 characters are read
+// (agentcash), of which each operation may take 40. The origin of testSite is the longest
+// that this is promised for.
+func TestSizes(t *testing.T) {
+	guidance := newView(testSite()).said("guidance.txt.tmpl")
+	for name, c := range map[string]struct {
+		text       string
+		fixed, per int // characters
+	}{
+		"guidance": {guidance, 3320, 40}, catalog.PathLLMs: {per: 4 * 380}, catalog.PathCatalog: {per: 4 * 900},
+		catalog.PathOpenAPI: {per: 4 * 2200}, catalog.PathLLMsFull: {per: 4 * 1550},
+	} {
+		text, most := c.text, c.fixed+c.per*len(catalog.All())
+		if text == "" {
+			text = string(body(t, rendered(), name))
+		}
+		n := utf8.RuneCountInString(text)
+		t.Logf("%s: %d characters of %d", name, n, most)
+		if n > most {
+			t.Errorf("%s has %d characters, at most %d are allowed", name, n, most)
+		}
+	}
+}
+
+// Clients hold what they send and get to the schemas of a tool: its example fits,
+// and so does its price, and nothing else does.
+func TestToolSchemas(t *testing.T) {
+	var tools []struct{ InputSchema, OutputSchema json.RawMessage }
+	if err := json.Unmarshal(Tools(testSite()), &tools); err != nil {
+		t.Fatal(err)
+	}
+	for i, op := range catalog.All() {
+		tool := tools[i]
+		in, out := validator(tool.InputSchema), validator(tool.OutputSchema)
+		for _, c := range []struct {
+			what string
+			s    *jsonschema.Schema
+			raw  []byte
+			want bool
+		}{
+			{"the example's arguments", in, encode(exampleQuery(op)), true},
+			{"an argument that is not there", in, []byte(`{"domain":"example.com","hostname":"example.com"}`), false},
+			{"no arguments", in, []byte(`{}`), op.Kind == catalog.SmokeTest},
+			{"the example", out, []byte(op.Response), true},
+			{"the price", out, encode(ToolOffer(op, testSite()).WithToken(shownToken)), true},
+			{"an error", out, []byte(`{"error":{"code":"nxdomain","message":""}}`), false},
+			{"a price without a way to pay", out, []byte(`{"x402Version":2,"accepts":[]}`), false},
+			{"an empty object", out, []byte(`{}`), false},
+		} {
+			if err := fits(c.s, c.raw); (err == nil) != c.want {
+				t.Errorf("%s: %s: %v", op.Slug, c.what, err)
+			}
+		}
+	}
+}
+
+// walk visits every object of a document, and where it is.
+func walk(where string, v any, visit func(where string, v map[string]any)) {
+	switch v := v.(type) {
+	case map[string]any:
+		visit(where, v)
+		for key, x := range v {
+			walk(where+"/"+key, x, visit)
+		}
+	case []any:
+		for i, x := range v {
+			walk(where+"/"+strconv.Itoa(i), x, visit)
+		}
+	}
+}
+
+// TestResultSchemas holds every example against both schemas of its result, the exact
+// one and that of the OpenAPI description, and each to refuse the example without a
+// member, and with a foreign object in its place, at any depth.
+func TestResultSchemas(t *testing.T) {
+	description := body(t, rendered(), catalog.PathOpenAPI)
+	for _, op := range catalog.All() {
+		for name, s := range map[string]*jsonschema.Schema{
+			"exact": validator(resultSchema(op.Fields, full)), "described": schemaAt(description, "/components/schemas/"+op.Result),
+		} {
+			if err := fits(s, []byte(op.Response)); err != nil {
+				t.Errorf("%s, %s: %v", op.Slug, name, err)
+			}
+			example := tree(t, []byte(op.Response))
+			walk("", example, func(where string, v map[string]any) {
+				for key, was := range maps.Clone(v) {
+					delete(v, key)
+					without := fits(s, must(json.Marshal(example)))
+					v[key] = map[string]any{"unexpected": 1}
+					if foreign := fits(s, must(json.Marshal(example))); without == nil || foreign == nil {
+						t.Errorf("%s, %s%s: passes without %s (%v), or with a foreign object (%v)", op.Slug, name, where, key, without, foreign)
+					}
+					v[key] = was
+				}
+			})
+		}
+	}
 }

@@ -1,15 +1,180 @@
 package service
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
+
+// Names of the probes.
+const (
+	ProbeLedger      = "ledger"
+	ProbeFacilitator = "facilitator"
+	ProbeResolvers   = "resolvers"
+	ProbeReceipts    = "receipts"
+	ProbeChain       = "chain"
+)
+
+// MetricReady is 1 when every probe of a reconcile run that the service cannot do
+// without has answered, else 0. Followed by the name of a probe, it is the same for
+// that one.
+const MetricReady = "Ready"
+
+// ReadyMetric is the name of the metric of one probe.
+func ReadyMetric(probe string) string {
+	return MetricReady + strings.ToUpper(probe[:1]) + probe[1:]
+}
+
+// probeTimeout is how long a probe may take (design §8).
+const probeTimeout = 2 * time.Second
+
+// Probe is one thing that must work before the service is ready.
+type Probe struct {
+	Name  string
+	Check func(ctx context.Context) error
+	// Optional: the service answers without it, so its failure is a warning.
+	Optional bool
+}
+
+// States of a check.
+const (
+	statusOK      = "ok"
+	statusFailing = "failing"
+	statusWarning = "warning"
+)
+
+type check struct {
+	Status string `json:"status"`
+	// Code and Message say what is wrong, in public words.
+	Code    string `json:"code,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// probe asks every probe, side by side, and returns what each says by its name.
+func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	failures := make([]error, len(probes))
+	var wg sync.WaitGroup
+	for i, b := range probes {
+		wg.Go(func() {
+			defer func() { // a panic would end the process
+				if v := recover(); v != nil {
+					failures[i] = fmt.Errorf("panic: %v", v)
+				}
+			}()
+			failures[i] = b.Check(ctx)
+		})
+	}
+	wg.Wait()
+	checks := map[string]check{}
+	for i, b := range probes {
+		c := check{Status: statusOK}
+		if err := failures[i]; err != nil {
+			p.Log.Warn("not ready", "check", b.Name, "error", err)
+			c = check{Status: statusFailing, Message: b.Name + " does not answer"}
+			if b.Optional {
+				c.Status = statusWarning
+			}
+			if f, ok := errors.AsType[*fault.Error](err); ok {
+				c.Code, c.Message = string(f.Code), f.Public()
+			}
+		}
+		checks[b.Name] = c
+	}
+	return checks
+}
+
+// probeCache is how long an answer of /ready stands (design §8).
+const probeCache = 15 * time.Second
+
+// Health is /health and /ready (spec §4.1), which asks the probes, and counts in the
+// tally of the free documents, because asking costs calls to others; a nil rate
+// counts nothing. The warnings are what /ready says without asking, by name; they leave the
+// service ready.
+func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings map[string]string) http.Handler {
+	says := func(v any) x402http.Response {
+		h := http.Header{"Content-Type": {x402http.TypeJSON}, "Cache-Control": {"no-store"}}
+		return x402http.Response{Status: http.StatusOK, Header: h, Body: printable.Marshal(v)}
+	}
+	alive := p.front(false).Handler("health", nil, x402http.Reads, func(*http.Request) x402http.Response {
+		return says(map[string]string{"status": "ok", "service": catalog.Service})
+	})
+	var asked kept
+	ready := p.front(false).Handler("health", rate, x402http.Reads, func(r *http.Request) x402http.Response {
+		state, origin := asked.readiness(p.Now, func() map[string]check {
+			checks := p.probe(context.WithoutCancel(r.Context()), probes)
+			for name, text := range warnings {
+				checks[name] = check{Status: statusWarning, Message: text}
+			}
+			return checks
+		}), p.Origin(r)
+		if wrong := len(o.OwnershipProofs) - len(p.proven(o, origin)); wrong > 0 {
+			// The service works without them, so it stays ready.
+			state.Checks = maps.Clone(state.Checks)
+			text := fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, origin)
+			state.Checks["ownership_proofs"] = check{Status: statusWarning, Message: text}
+		}
+		res := says(state)
+		if state.Status != "ready" {
+			res.Status = http.StatusServiceUnavailable
+			res.Header.Set(fault.HeaderRetryAfter, "15")
+		}
+		return res
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == catalog.PathHealth {
+			alive.ServeHTTP(w, r)
+		} else {
+			ready.ServeHTTP(w, r)
+		}
+	})
+}
+
+// readiness is the body of /ready.
+type readiness struct {
+	Status string           `json:"status"` // ready, not_ready
+	Checks map[string]check `json:"checks"`
+}
+
+// kept is an answer of /ready: load balancers and monitors ask often.
+type kept struct {
+	mu   sync.Mutex
+	at   time.Time
+	last readiness
+}
+
+// readiness is what was kept, or is made of what ask says.
+func (k *kept) readiness(now func() time.Time, ask func() map[string]check) readiness {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	// By wall clock: the other one may stand still while Lambda has the process
+	// frozen. A clock that was set back makes nothing fresh.
+	if age := now().Round(0).Sub(k.at); k.last.Status != "" && age >= 0 && age < probeCache {
+		return k.last
+	}
+	k.last = readiness{Status: "ready", Checks: ask()}
+	for _, c := range k.last.Checks {
+		if c.Status == statusFailing {
+			k.last.Status = "not_ready"
+		}
+	}
+	k.at = now().Round(0)
+	return k.last
+}
 
 // Discovery is every static document, and the answer to every unknown path
 // (spec §4.1, §2.10). Its requests count as those without a payment do, in a tally of

@@ -5,11 +5,17 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -309,4 +315,85 @@ func settledRequests() []request {
 		lookup.line[key] = anything
 	}
 	return append(all, where, pending, lookup)
+}
+
+// TestRequests holds each kind of request to its answer over HTTP and over MCP, and
+// to its metrics: each is there once, with its unit, in one directive of
+// CloudWatch's, and none besides.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	for _, c := range append(quietRequests(), settledRequests()...) {
+		for _, tool := range []bool{false, true} {
+			if tool && c.httpOnly {
+				continue
+			}
+			t.Run(fmt.Sprint(c.name, " over ", way{tool: tool}), func(t *testing.T) {
+				t.Parallel()
+				c.run(way{newShop(t, ticking, c.change), tool})
+			})
+		}
+	}
+}
+
+func (c request) run(w way) {
+	ask := c.ask
+	if ask == nil {
+		header := w.sign("example.com")
+		ask = func(w way) answer { return w.ask("example.com", header) }
+	}
+	if c.before != nil {
+		c.before(w.shop)
+	}
+	begun := time.Now()
+	a := ask(w)
+	w.expect(a, c.status, c.code, c.charged)
+	if a.replayed != c.replayed || strings.Contains(a.text, "bug") {
+		w.Errorf("replayed %v: %s", a.replayed, a.text)
+	}
+	w.settled(c.settles)
+	// What a bug ends has no other headers than those that it had by then.
+	varies := "Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey
+	if !w.tool && c.code != "internal_error" && a.vary != varies {
+		w.Errorf("a cache may give one client the answer of another: Vary %q, want %q", a.vary, varies)
+	}
+	line := w.lineOf(a.id)
+	if amount, paid := line["amount"], line["payer"] != nil; paid != (amount == "5000") || !paid && amount != nil {
+		w.Errorf("amount %v in %v", amount, line)
+	}
+	want := map[string]any{"msg": "request", "operation": "dns", "status": float64(c.status), "tool": nil, "transport": nil}
+	single := [][]string{{"operation"}}
+	if w.tool {
+		want["tool"], want["transport"] = lookupTool, "mcp"
+		single = append(single, []string{"transport"})
+	}
+	maps.Copy(want, c.line)
+	for key, value := range want {
+		if value == anything && line[key] != nil {
+			continue
+		}
+		if d := cmp.Diff(value, line[key]); d != "" {
+			w.Errorf("%s: %s", key, d)
+		}
+	}
+	counts := map[string]float64{"Requests": 1}
+	if c.status >= 500 {
+		counts["Faults"] = 1
+	}
+	for name := range strings.FieldsSeq(c.counts) {
+		counts[name] = 1
+	}
+	// A release is judged by what is not a payer's fault, of every payment that is taken up.
+	if slices.ContainsFunc([]string{"FacilitatorFaults", "LedgerFaults", "InternalErrors", "Uncertain"}, func(n string) bool { return counts[n] > 0 }) {
+		counts["VersionFaults"] = 1
+	} else if line["payer"] != nil && c.status != 402 {
+		counts["VersionFaults"] = -0.05
+	}
+	if line["settlement"] == "refused" && c.status == 402 { // it may be paid, by the chain
+		payer := line["payer"].(string)
+		counts["RefusedPayer"] = float64(must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
+	}
+	if d := cmp.Diff(counts, emf(w.T, line, "Hostfacts/prod", single, begun)); d != "" {
+		w.Errorf("metrics (-want +got):\n%s", d)
+	}
+	w.showsNothing()
 }

@@ -16,6 +16,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
@@ -265,4 +269,76 @@ func TestSlipsInPaths(t *testing.T) {
 			t.Errorf("%s: %d %s, want it to name %q", path, r.Status, r.Body, want)
 		}
 	}
+}
+
+// emf reads the metrics of a line as CloudWatch does: each is there once, with its unit and
+// the dimensions that it is kept by. A latency of a millisecond or more is 1, whatever it is.
+func emf(t *testing.T, line map[string]any, namespace string, single [][]string, begun time.Time) map[string]float64 {
+	t.Helper()
+	var doc struct {
+		Timestamp         int64
+		CloudWatchMetrics []struct {
+			Namespace  string
+			Dimensions [][]string
+			Metrics    []struct{ Name, Unit string }
+		}
+	}
+	if err := json.Unmarshal(must(json.Marshal(line["_aws"])), &doc); err != nil {
+		t.Fatal(err)
+	}
+	at := time.UnixMilli(doc.Timestamp)
+	if at.Before(begun.Truncate(time.Millisecond)) || at.After(time.Now().Add(time.Minute)) {
+		t.Errorf("timestamp %s of a request at %s", at, begun)
+	}
+	got := map[string]float64{}
+	for _, directive := range doc.CloudWatchMetrics {
+		same(t, "namespace", directive.Namespace, namespace)
+		for _, m := range directive.Metrics {
+			want := [][]string{}
+			total, operation := service.KeptBy(m.Name)
+			if total {
+				want = append(want, nil)
+			}
+			if operation {
+				want = append(want, single...)
+			}
+			if m.Name == service.MetricVersion {
+				want = [][]string{{"FunctionName", "ExecutedVersion"}}
+				same(t, "what runs", fmt.Sprint(line["FunctionName"], line["ExecutedVersion"]), "dns-function7")
+			}
+			if d := cmp.Diff(want, directive.Dimensions, cmpopts.EquateEmpty()); d != "" {
+				t.Errorf("dimensions of %s: %s", m.Name, d)
+			}
+			v, ok := line[m.Name].(float64)
+			unit := "Count"
+			if phase, ok := strings.CutSuffix(m.Name, "Latency"); ok {
+				same(t, m.Name, line[strings.ToLower(phase)+"_ms"], any(v))
+				unit, v = "Milliseconds", min(v, 1)
+			}
+			if _, twice := got[m.Name]; !ok || twice || m.Unit != unit {
+				t.Errorf("%s is %v %s, and twice in the line: %t", m.Name, line[m.Name], m.Unit, twice)
+			}
+			got[m.Name] = v
+		}
+	}
+	for key := range line {
+		_, there := got[key]
+		if _, dimension := line[key].(string); !dimension && key[0] >= 'A' && key[0] <= 'Z' && !there {
+			t.Errorf("%s is in the line and not in a directive", key)
+		}
+	}
+	return got
+}
+
+// What has metrics is written whatever the level of the log, and nothing else is.
+func TestMetricsAtEveryLevel(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	s.level.Set(slog.LevelError)
+	s.get("/health", "")
+	s.lineOfReply(s.get(dnsPath, ""))
+	same(t, "lines", strings.Count(s.log.String(), "\n"), 1)
+	// The alarms and the dashboard are made of these.
+	same(t, "settlements", strings.Join(service.SettlementMetrics(), " "),
+		"SettlementSettled SettlementRefused SettlementTurnedAway SettlementNotSent SettlementUnknown")
 }
