@@ -249,10 +249,7 @@ func TestSizes(t *testing.T) {
 // Clients hold what they send and get to the schemas of a tool: its example fits,
 // and so does its price, and nothing else does.
 func TestToolSchemas(t *testing.T) {
-	var tools []struct{ InputSchema, OutputSchema json.RawMessage }
-	if err := json.Unmarshal(Tools(testSite()), &tools); err != nil {
-		t.Fatal(err)
-	}
+	tools := decoded[[]struct{ InputSchema, OutputSchema json.RawMessage }](Tools(testSite()))
 	for i, op := range catalog.All() {
 		tool := tools[i]
 		in, out := validator(tool.InputSchema), validator(tool.OutputSchema)
@@ -305,7 +302,7 @@ func TestResultSchemas(t *testing.T) {
 			if err := fits(s, []byte(op.Response)); err != nil {
 				t.Errorf("%s, %s: %v", op.Slug, name, err)
 			}
-			example := tree(t, []byte(op.Response))
+			example := decoded[map[string]any]([]byte(op.Response))
 			walk("", example, func(where string, v map[string]any) {
 				for key, was := range maps.Clone(v) {
 					delete(v, key)

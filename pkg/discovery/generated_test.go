@@ -1,21 +1,44 @@
 package discovery
 
 import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
 	"fmt"
 	"html"
 	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/alecthomas/chroma/v2"
 	"github.com/alecthomas/chroma/v2/lexers"
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/tdewolff/minify/v2"
 	"github.com/tdewolff/minify/v2/css"
 	"github.com/tdewolff/minify/v2/js"
 	layout "github.com/tidwall/pretty"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // command is a program that a line of shell starts.
@@ -105,6 +128,173 @@ func TestPaywallScript(t *testing.T) {
 	} {
 		if strings.Contains(generated("paywall.js"), bad) {
 			t.Errorf("the script has %q", bad)
+		}
+	}
+}
+
+// publishedKey is the private key that signed the recorded example: the
+// smallest there is. Everybody has it, so nobody keeps money there.
+const publishedKey = "0x0000000000000000000000000000000000000000000000000000000000000001"
+
+// inProcess is the play-money facilitator without a network in between. Nothing else is
+// asked of it than to settle.
+type inProcess struct {
+	x402.Facilitator
+	http.Handler
+}
+
+func (p inProcess) Settle(_ context.Context, payload x402.Payload, r x402.Requirements) x402.Settlement {
+	body := must(json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payload, "paymentRequirements": r}))
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/settle", bytes.NewReader(body)))
+	return x402.Settlement{Class: x402.Moved, Transaction: decoded[x402.SettleResponse](w.Body.Bytes()).Transaction}
+}
+
+// recordHandshake signs the offer at the documented origin with the published key, and has
+// a Gate settle and answer it.
+func recordHandshake(t *testing.T) wireExample {
+	t.Helper()
+	dns := catalog.DNS()
+	terms := x402.Terms{
+		Network: documentedNetwork, Asset: documentedAsset, PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
+	}
+	offer := Offer(dns, Site{Origin: documentedOrigin, Terms: terms})
+	nonce := sha256.Sum256([]byte("the nonce of the documented example"))
+	wallet := must(x402test.WalletFromHex(strings.TrimPrefix(publishedKey, "0x"), bytes.NewReader(nonce[:])))
+	signature := must(wallet.Pay(offer.WithToken(shownToken), time.Now()))
+	gate := &x402.Gate{
+		Ledger:      ledger.New(&ledgertest.Memory{}, time.Now, func() string { return "write" }),
+		Facilitator: inProcess{Handler: must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))},
+		Now:         time.Now, Log: slog.New(slog.DiscardHandler),
+	}
+	out := gate.Serve(t.Context(), x402.Request{
+		Signature: signature, Offer: must(x402.NewOffer(offer)), Deadline: time.Now().Add(27 * time.Second),
+		Prepare: func() (x402.Job, error) {
+			return x402.Job{
+				Fingerprint: "GET dns", Budget: time.Second, Timeout: lookup.Info(lookup.DNSTimeout),
+				Run: func(context.Context) (x402.Reply, error) { return x402.Reply{Body: []byte(dns.Response)}, nil },
+			}, nil
+		},
+		Error: func(f *fault.Error, _ x402.PaymentStatus) []byte { return []byte(f.Public()) },
+	})
+	if out.Status != http.StatusOK || out.Receipt == nil || !out.Receipt.Success {
+		t.Fatalf("the Gate answered %d %v, receipt %+v", out.Status, out.Fault, out.Receipt)
+	}
+	signed := must(base64.StdEncoding.DecodeString(signature))
+	p := decoded[x402.Payload](signed)
+	return wireExample{
+		Signature: headerOf(x402.HeaderSignature, signed), Response: headerOf(x402.HeaderResponse, must(json.Marshal(out.Receipt))),
+		Origin: p.Resource.URL, Payer: p.Payload.Authorization.From, Payee: terms.PayTo, Key: publishedKey, Signed: time.Now().UTC().Format(time.DateTime),
+	}
+}
+
+// TestRecordedHandshakeIsReal holds the recorded headers to the code, byte by
+// byte: the signature is what the published key signs for the offer of today,
+// and the receipt what the Gate answers to it.
+func TestRecordedHandshakeIsReal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC))) // in the bubble's time
+		want := append(must(json.MarshalIndent(recordHandshake(t), "", "  ")), '\n')
+		kept(t, "assets/handshake.json", string(want)) // -update it twice
+	})
+}
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// testSite has a long origin, of 60 characters.
+func testSite() Site {
+	return Site{
+		Origin: "https://facts-about-hosts.an-organisation.some-registry.test",
+		Terms: x402.Terms{
+			Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+			PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Name: "USD Coin", Version: "2",
+		},
+		DuplicateWindow: 45 * time.Second,
+		ReceiptKeys:     []ed25519.PublicKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)}, //nolint:forcetypeassert // what Public says
+		Contact:         "mailto:operator@some-registry.test",
+		Now:             func() time.Time { return time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC) },
+		Caps:            Caps{PerMinute: 300, Undecided: 5, Refused: 20, Single: 50, Bundle: 20},
+	}
+}
+
+// rendered are the documents of testSite, which take a while: once.
+var rendered = sync.OnceValue(func() *Documents { return New(testSite()) })
+
+func body(t *testing.T, d *Documents, path string) []byte {
+	t.Helper()
+	doc, ok := d.Find(path)
+	if !ok {
+		t.Fatalf("no document at %s", path)
+	}
+	return doc.Body()
+}
+
+// decoded is what a JSON text says, which must be in order.
+func decoded[T any](raw []byte) (v T) {
+	if err := json.Unmarshal(raw, &v); err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// same compares a document, or a part of it, with what it must be.
+func same(t *testing.T, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// golden compares with a file below testdata/golden. JSON is indented there for
+// the reader.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	if strings.HasSuffix(name, ".json") {
+		var b bytes.Buffer
+		if err := json.Indent(&b, got, "", "  "); err != nil {
+			t.Fatal(err)
+		}
+		got = append(b.Bytes(), '\n')
+	}
+	kept(t, "testdata/golden/"+name, string(got))
+}
+
+// kept compares a file with what it must be, or writes it with -update.
+func kept(t *testing.T, file, want string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // a file of the repository
+			t.Fatal(err)
+		}
+	}
+	same(t, file+", which -update accepts", string(must(os.ReadFile(file))), want)
+}
+
+// validator compiles a JSON Schema of the 2020-12 draft.
+func validator(v any) *jsonschema.Schema { return schemaAt(encode(v), "") }
+
+// schemaAt compiles the schema at a place in a document.
+func schemaAt(document []byte, pointer string) *jsonschema.Schema {
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	if err := c.AddResource("test:///schema.json", must(jsonschema.UnmarshalJSON(bytes.NewReader(document)))); err != nil {
+		panic(err)
+	}
+	return must(c.Compile("test:///schema.json#" + pointer))
+}
+
+// fits says why a JSON text does not fit a schema.
+func fits(s *jsonschema.Schema, raw []byte) error {
+	return s.Validate(must(jsonschema.UnmarshalJSON(bytes.NewReader(raw))))
+}
+
+// says holds a text to all parts.
+func says(t *testing.T, where, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s does not say %q", where, part)
 		}
 	}
 }

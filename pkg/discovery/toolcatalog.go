@@ -3,10 +3,15 @@ package discovery
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // toolCatalog is the tool catalog of spec §2.10, served at /v1/catalog.
@@ -199,4 +204,115 @@ func manifestOf(v *view) manifest {
 		}
 	}
 	return m
+}
+
+// Tools are the operations as the Model Context Protocol lists them: a JSON
+// array in the catalog's order.
+func Tools(s Site) json.RawMessage {
+	var all []object
+	for _, op := range catalog.All() {
+		all = append(all, mcpToolOf(s, op))
+	}
+	return encode(all)
+}
+
+// mcpToolOf is an entry of tools/list. Its annotations are hints for the decision
+// whether a model may call it: a lookup changes nothing, and what it costs is for the
+// wallet to allow. Its _meta shows the price before the first call.
+func mcpToolOf(s Site, op catalog.Operation) object {
+	return object{
+		{"name", op.Tool}, {"title", op.Title}, {"description", toolText(s, op)},
+		{"inputSchema", argumentsSchema(op, true)}, {"outputSchema", answerSchema(op)},
+		{"annotations", object{
+			{"title", op.Title}, {"readOnlyHint", true}, {"destructiveHint", false}, {"idempotentHint", true}, {"openWorldHint", op.Kind != catalog.SmokeTest},
+		}},
+		{"_meta", object{{"x402", object{
+			{"scheme", x402.Scheme}, {"network", s.Terms.Network}, {"amount", op.Amount}, {"asset", s.Terms.Asset}, {"payTo", s.Terms.PayTo},
+		}}}},
+	}
+}
+
+// toolText is what a model reads of a tool: what it does, what it costs, and the
+// one rule that saves money.
+func toolText(s Site, op catalog.Operation) string {
+	text := fmt.Sprintf("%s Price: %s USDC per call on %s, x402 %s. If a reply is lost, or an error says retryable, send the same %s again, with the same %s if it had one: it is never charged twice. Do not make a new payment for a retry.",
+		op.Description, op.PriceUSD(), s.networkName(), x402.Scheme, mcp.KeyPayment, mcp.KeyPurchase)
+	if w := seconds(s.DuplicateWindow); w > 0 && op.Kind != catalog.SmokeTest {
+		text += fmt.Sprintf(" One with the same arguments is not charged until %d seconds after an answer over HTTP, %d after one over MCP, or for %s under the same key.",
+			w, 2*w, hours(ledger.KeptFor))
+	}
+	return text
+}
+
+// argumentsSchema is the schema of a tool's arguments: the operation's parameters
+// and no others.
+func argumentsSchema(op catalog.Operation, notes bool) schema {
+	s := querySchema(op, notes)
+	s.Additional = new(bool)
+	return s
+}
+
+// answerSchema is the schema of structuredContent: the result, or what must be
+// paid. Clients hold the structured content of an error to it, too, so that a
+// schema of the result alone would keep the price from them.
+func answerSchema(op catalog.Operation) schema {
+	return schema{Type: "object", AnyOf: []schema{resultSchema(op.Fields, full), {
+		Type: "object", Description: "What must be paid first (x402 version 2).",
+		Properties: object{
+			{"x402Version", schema{Type: "integer", Const: x402.Version}},
+			{"error", schema{Type: "string"}},
+			{"resource", schema{Type: "object"}},
+			{"accepts", schema{Type: "array", MinItems: 1, Items: schema{Type: "object"}}},
+			{"extensions", schema{Type: "object"}},
+		},
+		Required: []string{"x402Version", "accepts"},
+	}}}
+}
+
+// ToolInstructions tell a model how to use and pay for the tools.
+func ToolInstructions(s Site) string {
+	return fmt.Sprintf("%s Each call of a tool costs money: USDC on %s through x402 version 2. "+
+		"A call without a payment is answered with the price and costs nothing. Sign its accepts[0], put the PaymentPayload into params._meta[%q] and call again with the same arguments. "+
+		"After a lost reply, and when an error says retryable, send the same payment again; a result without the member accepts never asks for a new one. "+
+		"Send _meta[%q] with every attempt: it names the purchase, which is charged once in %s, and a new one asks anew. %s Documentation: %s#mcp",
+		catalog.Tagline, s.networkName(), mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), untrusted, s.Origin+catalog.PathDocs)
+}
+
+// ToolOffer is what a call of a tool without a payment is answered with: the
+// terms of Offer, for the tool.
+func ToolOffer(op catalog.Operation, s Site) x402.PaymentRequired {
+	required := Offer(op, s)
+	required.Resource.URL = s.Origin + catalog.PathMCP
+	required.Extensions["bazaar"] = toolBazaar(op)
+	return required
+}
+
+// serverEntryOf is the entry of the MCP server for registries: server.json of the
+// official one, revision 2025-12-11.
+func serverEntryOf(s Site) object {
+	return object{
+		{"$schema", "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"},
+		{"name", s.serverName()}, {"title", catalog.Service}, {"description", catalog.Tagline},
+		{"version", catalog.APIVersion}, {"websiteUrl", s.Origin + catalog.PathDocs + "#mcp"},
+		{"remotes", []object{{{"type", "streamable-http"}, {"url", s.Origin + catalog.PathMCP}}}},
+	}
+}
+
+// serverName is the server's name in the registry: the host in reverse, which
+// its owner proves, and the service.
+func (s Site) serverName() string {
+	_, host, _ := strings.Cut(s.Origin, "://")
+	host, _, _ = strings.Cut(host, ":")
+	labels := strings.Split(host, ".")
+	slices.Reverse(labels)
+	return strings.Join(labels, ".") + "/" + strings.ToLower(catalog.Service)
+}
+
+// listed is "a, b and c".
+func listed(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }

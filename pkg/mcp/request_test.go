@@ -147,15 +147,9 @@ func TestCallCarries(t *testing.T) {
 		`{"x402/idempotency-key":1}`:             {false, "<nil>", `[""]`},
 	} {
 		q, bad := mcp.Read(nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":`+meta+`}}`))
-		if bad != nil {
-			t.Fatalf("%s: %v", meta, bad)
-		}
-		call, bad := q.Call(func(string) bool { return true })
-		if bad != nil {
-			t.Fatalf("%s: %v", meta, bad)
-		}
-		if call.Paid() != c.paid || !strings.Contains(fmt.Sprint(call.BadPayment), c.bad) || fmt.Sprintf("%q", call.Keys) != c.keys {
-			t.Errorf("%s: paid %v, %v, keys %q", meta, call.Paid(), call.BadPayment, call.Keys)
+		call, none := q.Call(func(string) bool { return true })
+		if bad != nil || none != nil || call.Paid() != c.paid || !strings.Contains(fmt.Sprint(call.BadPayment), c.bad) || fmt.Sprintf("%q", call.Keys) != c.keys {
+			t.Errorf("%s: %v, %v, %+v", meta, bad, none, call)
 		}
 	}
 }

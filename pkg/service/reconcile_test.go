@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/service"
@@ -52,12 +52,10 @@ func testTerms() x402.Terms {
 // refund that is due.
 type scheduled struct {
 	*testing.T
-	former *service.FormerTerms
 	parts
-	Scanner x402.Scanner
-	Index   ledger.Index
-	Ledger  *ledger.Ledger
-	log     bytes.Buffer
+	Index  ledger.Index
+	Ledger *ledger.Ledger
+	log    bytes.Buffer
 }
 
 // reconciles runs a test of the scheduled function in a bubble.
@@ -80,9 +78,7 @@ func reconciles(t *testing.T, test func(s *scheduled)) {
 			if nonce == 2 {
 				err = h.Settled(t.Context(), ledger.Receipt{Transaction: "0x1"}, false)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testbed.Check(err)
 		}
 		time.Sleep(25 * time.Hour) // the time for lookups is over
 		test(s)
@@ -97,8 +93,8 @@ func (s *scheduled) claim(p ledger.Payment) *ledger.Hold {
 func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Probe) map[string]any {
 	s.Helper()
 	reconciler := service.Reconciler(x402.Reconciler{
-		Ledger: s.Ledger, Index: s.Index, Evidence: s.Evidence, Scanner: s.Scanner, Terms: s.Terms, Now: s.Platform.Now, Log: s.Platform.Log,
-	}, s.former)
+		Ledger: s.Ledger, Index: s.Index, Evidence: s.Evidence, Terms: s.Terms, Now: s.Platform.Now, Log: s.Platform.Log,
+	}, nil)
 	if err := service.Reconcile(s.Platform, reconciler, s.Evidence != nil, probes...)(ctx); !errors.Is(err, fails) {
 		s.Errorf("%v, want %v", err, fails)
 	}
@@ -153,11 +149,8 @@ func TestReconcileStoresSilence(t *testing.T) {
 	reconciles(t, func(s *scheduled) {
 		p := ledger.Payment{Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), payer, "0x09"), AuthDigest: "9", ValidBefore: time.Now().Add(time.Minute)}
 		h := s.claim(p)
-		err := errors.Join(h.Settled(s.Context(), ledger.Receipt{Transaction: "0x1"}, true),
-			h.Release(s.Context(), ledger.Failure{Code: string(lookup.SSLTimeout), Message: "The host did not answer.", Silence: true}))
-		if err != nil {
-			s.Fatal(err)
-		}
+		testbed.Check(h.Settled(s.Context(), ledger.Receipt{Transaction: "0x1"}, true))
+		testbed.Check(h.Release(s.Context(), ledger.Failure{Code: string(lookup.SSLTimeout), Message: "The host did not answer.", Silence: true}))
 		time.Sleep(25 * time.Hour)
 		same(s.T, "closed", s.run(s.Context(), nil)["silent"], any(1.0))
 		r := must(s.Ledger.Fetch(s.Context(), p.Key))
@@ -169,36 +162,9 @@ func TestReconcileStoresSilence(t *testing.T) {
 	})
 }
 
-// received is a Scanner that reads the same once.
-type received struct {
-	transfers []x402.Transfer
-	err       error
-}
-
-func (r received) Transfers(_ context.Context, _ x402.Address, from uint64) (x402.Batch, error) {
-	return x402.Batch{Transfers: r.transfers, Next: from + 1, Safe: from}, r.err
-}
-func (r received) BlockAt(context.Context, time.Time) (uint64, error) { return 7, nil }
-
-// transfers are some that were asked for and some that nobody knows of.
-func transfers() []x402.Transfer {
-	transfer := func(nonce byte, age time.Duration) x402.Transfer {
-		return x402.Transfer{
-			Transaction: fmt.Sprintf("0x0%d", nonce), Block: 8, Time: time.Now().Add(-age), From: must(x402.ParseAddress(payer)),
-			To: must(x402.ParseAddress(testTerms().PayTo)), Value: big.NewInt(5000), Authorized: nonce > 0, Nonce: [32]byte{31: nonce},
-		}
-	}
-	return []x402.Transfer{
-		transfer(1, 25*time.Hour), transfer(3, 25*time.Hour), // in doubt, and known to be paid
-		transfer(4, 0), transfer(5, 35*24*time.Hour), // unknown, and too old
-		transfer(0, 0), transfer(0, 0), transfer(0, 0),
-	}
-}
-
-// What a run's line says. Without evidence it counts, and says that it had none. A corrupt
-// record, or a node that is down, is not an error of the invocation. A run that failed is, and has
-// no other metric than the failure: an incomplete count would end an alarm. What the probes
-// say is in the line and its metrics. A probe that the service can do without does not keep the service from being
+// Without evidence a run counts, and says that it had none. A corrupt record is not an error of
+// the invocation. A run that failed is, and has no other metric than the failure: an incomplete
+// count would end an alarm. A probe that the service can do without does not keep it from being
 // ready, and a run that fails says that the ledger is not.
 func TestReconcileSays(t *testing.T) {
 	throttled := errors.New("throttled")
@@ -215,33 +181,20 @@ func TestReconcileSays(t *testing.T) {
 		}},
 		{"chain", func(s *scheduled) {
 			corrupt := s.claim(ledger.Payment{Key: "strange", AuthDigest: "a", Terms: json.RawMessage("{}")})
-			if err := corrupt.End(s.Context(), ledger.EventUncertain, "timeout", ""); err != nil {
-				s.Fatal(err)
-			}
+			testbed.Check(corrupt.End(s.Context(), ledger.EventUncertain, "timeout", ""))
 			time.Sleep(time.Minute) // its lease is over
 		}, nil, line{
 			"ReconcileFailed": 1.0, "failed": 1.0, "level": "INFO",
 			"Ready": 1.0, "ReadyFacilitator": 1.0, "ReadyChain": 0.0, "not_ready": []any{"chain"},
 		}},
-		{"facilitator resolvers", func(s *scheduled) { s.Scanner = received{transfers: transfers()} }, nil, line{
-			"received": 7.0, "deposits": 3.0, "found": 1.0, "unasked": 1.0, "unmatched": 1.0, "unread": false,
-			"owed": 3.0, "exhausted": 2.0, "RefundsDue": 2.0, "level": "INFO", "not_ready": []any{"facilitator", "resolvers"},
+		{"facilitator resolvers", func(*scheduled) {}, nil, line{
+			"level": "INFO", "not_ready": []any{"facilitator", "resolvers"},
 			"Ready": 0.0, "ReadyLedger": 1.0, "ReadyFacilitator": 0.0, "ReadyResolvers": 0.0, "ReadyChain": 1.0,
 		}},
 		{"resolvers", func(s *scheduled) { s.Function, s.Version = "f", "7" }, nil, line{"Ready": 0.0, "VersionFaults": 1000.0, "ExecutedVersion": "7"}},
 		// A facilitator is not missed where nothing is to be sold.
 		{"facilitator", func(s *scheduled) { s.Paused, s.Function, s.Version = true, "f", "7" }, nil, line{
 			"Ready": 1.0, "ReadyFacilitator": nil, "VersionFaults": 0.0, "not_ready": nil,
-		}},
-		// What comes to the payee before the last change is read, too, and its price is not a deposit.
-		{"", func(s *scheduled) {
-			s.former = &service.FormerTerms{Terms: testTerms(), Prices: map[string]string{"ping": "1"}}
-			s.former.Terms.PayTo = payer
-			s.Scanner = received{transfers: transfers()}
-		}, nil, line{"received": 14.0, "deposits": 6.0}},
-		{"", func(s *scheduled) { s.Scanner = received{transfers(), errors.New("down")} }, nil, line{
-			"received": 0.0, "deposits": 0.0, "found": 0.0, "unasked": 0.0, "unmatched": 0.0, "unread": true,
-			"owed": 1.0, "exhausted": 1.0, "RefundsDue": 1.0, "level": "INFO",
 		}},
 		{"", func(s *scheduled) { s.Index = brokenIndex{throttled} }, throttled, line{
 			"level": "ERROR", "ReconcileFailed": 1.0, "Open": nil, "CannotTell": nil, "OwedUnclaimed": nil, "RefundsDue": nil, "Left": nil,

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -158,9 +159,7 @@ func corrupted(w way) answer {
 	header := w.sign("example.com")
 	p, terms := must(x402.DecodePayment(header)), testTerms()
 	key := ledger.Key(terms.Network, strings.ToLower(terms.Asset), p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
-	if err := w.memory.Plant(w.Context(), key, []byte(`{"key":"`+key+`","state":"paid twice"}`)); err != nil {
-		w.Fatal(err)
-	}
+	testbed.Check(w.memory.Plant(w.Context(), key, []byte(`{"key":"`+key+`","state":"paid twice"}`)))
 	return w.ask("example.com", header)
 }
 

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,7 +25,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // A client over its rate gets 429 from every message to the tools, and still reads the
@@ -129,25 +127,6 @@ func TestDocumentsAreKept(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/.well-known/x402", nil))
 		same(t, w.Body.String(), strings.Contains(w.Body.String(), `"ownershipProofs":[]`), true)
 		same(t, "warnings", strings.Count(log.String(), "ownership proof left out"), 1)
-	}
-}
-
-// The README says what the ledger does.
-func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
-	text := strings.Join(strings.Fields(string(must(os.ReadFile("../../README.md")))), " ")
-	var waits []string
-	for n := 1; n < ledger.MaxLookups; n++ {
-		waits = append(waits, fmt.Sprint(int(ledger.NextLookup(ledger.Record{Lookups: n}).Seconds())))
-	}
-	last := len(waits) - 1
-	for _, want := range []string{
-		fmt.Sprintf("up to %d in all within %d hours, at least %s and %s seconds apart",
-			ledger.MaxLookups, int(ledger.OwedFor.Hours()), strings.Join(waits[:last], ", "), waits[last]),
-		fmt.Sprintf("returns the stored answer for %d hours", int(ledger.KeptFor.Hours())),
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("README.md does not say %q", want)
-		}
 	}
 }
 

@@ -150,7 +150,6 @@ func TestPaidUnits(t *testing.T) {
 			}
 			same(t, "units left, of which the offer took one", r.Header.Get("RateLimit"), `"default";r=298;t=60`)
 			got := f.table.spent
-			t.Logf("%-6s %+v, %d calls in sequence", c.name, got, trips)
 			t.Attr(c.name, fmt.Sprintf("%d %d %d", got.Units, got.Writes, trips))
 			f.table.reset()
 			f.served(victim, "example.com", must(wallet.Seal(must(wallet.Draft(must(offer.Required()), time.Now())))))

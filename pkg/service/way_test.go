@@ -231,21 +231,6 @@ func TestWindowByTransport(t *testing.T) {
 	}
 }
 
-// A purchase key names one purchase over both transports, by whatever carries it.
-func TestKeyOverBothTransports(t *testing.T) {
-	s := newShop(t, slots(50))
-	w := way{s, true}
-	const key = "0b9d6c1e-8a51-4f4e-9d86-5f0a5d1f2c3e"
-	w.expect(w.result(s.call(domain("example.com"), w.sign("example.com"), key)), 200, "", "")
-	r := s.send(http.MethodGet, dnsPath, "", x402.HeaderSignature, s.sign(dnsPath), x402.HeaderKey, key)
-	if r.Status != http.StatusOK || r.Header.Get(x402.HeaderReplayed) != "true" {
-		t.Errorf("%d %s", r.Status, r.Body)
-	}
-	other := s.call(domain("other.example.com"), w.sign("other.example.com"), key)
-	w.expect(w.result(other), 409, "idempotency_conflict", "false")
-	s.settled(1)
-}
-
 // Wrong arguments are an error that a model can correct, and cost nothing.
 func TestToolArguments(t *testing.T) {
 	s := newShop(t, slots(50))
