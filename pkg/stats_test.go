@@ -17,12 +17,12 @@ import (
 
 var printStats = flag.Bool("stats.print", false, "print the sizes of the repository, as make stats does")
 
-// TestStats fails when a size that was met is not any more, and prints all of
-// them with -stats.print.
+// TestStats fails when a size is above its limit, and prints all of them with
+// -stats.print.
 func TestStats(t *testing.T) {
 	r := readTree(t)
-	// Lines that commands link; of these in pkg, where the play money that the local
-	// runner links is support of tests; and all others.
+	// Lines that commands link; of these in pkg, where x402test, whose play money the local
+	// runner links, is support of tests; and all others.
 	var linked, inPkg, others int
 	var long []string
 	for f, n := range r.goLines {
@@ -34,29 +34,25 @@ func TestStats(t *testing.T) {
 			continue
 		}
 		linked += n
-		if strings.HasPrefix(f, "pkg/") && path.Base(path.Dir(f)) != "playmoney" {
+		if strings.HasPrefix(f, "pkg/") && path.Base(path.Dir(f)) != "x402test" {
 			inPkg += n
 		}
 	}
 	for _, s := range []struct {
 		what    string
 		n, most int
-		held    bool // above most it fails; the others are only printed. One that is met is held from then on.
 	}{
-		{"files", len(r.files), 900, true},
-		{"packages that are not an operation's", r.shared(), 50, true},
-		{"Go files above 400 lines", len(long), 0, true},
-		{"lines of Go that commands link", linked, 30000, true},
-		{"of these in pkg, without test support", inPkg, 22500, false},
-		{"lines of all other Go", others, 48000, false},
+		{"files", len(r.files), 900},
+		{"packages that are not an operation's", r.shared(), 50},
+		{"Go files above 400 lines", len(long), 0},
+		{"lines of Go that commands link", linked, 30000},
+		{"of these in pkg, without test support", inPkg, 22500},
+		{"lines of all other Go", others, 48000},
 	} {
 		verdict := "met"
-		switch {
-		case s.n > s.most && s.held:
+		if s.n > s.most {
 			t.Errorf("%s: %d, of %d at most", s.what, s.n, s.most)
 			verdict = "lost"
-		case s.n > s.most:
-			verdict = "not met"
 		}
 		if *printStats {
 			fmt.Printf("%-44s %7d  at most %-6d %s\n", s.what, s.n, s.most, verdict)
