@@ -23,6 +23,18 @@ import (
 
 var update = flag.Bool("update", false, "write what the envelope adds to template.yaml")
 
+// golden holds a text to what is in a file, or writes that with -update.
+func golden(t *testing.T, file string, text []byte) {
+	t.Helper()
+	text = append(text, '\n')
+	if *update {
+		check(t, os.WriteFile(file, text, 0o644)) //nolint:gosec // a file of the repository
+	}
+	if d := cmp.Diff(string(must(os.ReadFile(file))(t)), string(text)); d != "" {
+		t.Errorf("%s, which -update writes (-file +now):\n%s", file, d)
+	}
+}
+
 // TestEnvelope: the synthesized template is template.yaml, of which it restates nothing,
 // with what testdata/envelope.json changes and adds; the dashboard has its own test.
 func TestEnvelope(t *testing.T) {
@@ -42,14 +54,7 @@ func TestEnvelope(t *testing.T) {
 		maps.DeleteFunc(has, func(_ string, v any) bool { m, _ := v.(document); return m["Type"] == "AWS::CloudWatch::Dashboard" })
 	}
 	delete(section(got, "Rules"), "CheckBootstrapVersion") // the CDK's own
-	text := append(must(json.MarshalIndent(more, "", "  "))(t), '\n')
-	const golden = "testdata/envelope.json"
-	if *update {
-		check(t, os.WriteFile(golden, text, 0o644)) //nolint:gosec // a file of the repository
-	}
-	if d := cmp.Diff(string(must(os.ReadFile(golden))(t)), string(text)); d != "" {
-		t.Errorf("%s, which -update writes (-file +synthesized):\n%s", golden, d)
-	}
+	golden(t, "testdata/envelope.json", must(json.MarshalIndent(more, "", "  "))(t))
 	// What is secret is asked for at deployment.
 	for name, p := range template(t).Parameters {
 		if _, stays := section(got, "Parameters")[name]; stays != p.NoEcho {

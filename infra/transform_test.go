@@ -2,12 +2,9 @@ package main
 
 import (
 	"encoding/json"
-	"os"
 	"regexp"
 	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // alias is what callers use.
@@ -20,11 +17,11 @@ const alias = "live"
 // cfn-lint say of all has its own tests.
 func TestTransform(t *testing.T) {
 	t.Parallel()
-	for golden, transform := range map[string]func(t *testing.T) document{
+	for file, transform := range map[string]func(t *testing.T) document{
 		"testdata/transformed.json":     func(t *testing.T) document { return transformed(t, templatePath, payTo) },
 		"testdata/transformed.cdk.json": func(t *testing.T) document { return transformed(t, saved(t, synthesized(t))) },
 	} {
-		t.Run(golden, func(t *testing.T) {
+		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			d, kept := transform(t), document{}
 			for id, r := range section(d, "Resources") {
@@ -45,14 +42,8 @@ func TestTransform(t *testing.T) {
 					delete(paths, path)
 				}
 			}
-			text := append(must(json.MarshalIndent(kept, "", "  "))(t), '\n')
-			text = regexp.MustCompile(`(Version|Deployment)[0-9a-f]{10}`).ReplaceAll(text, []byte("$1"))
-			if *update {
-				check(t, os.WriteFile(golden, text, 0o644)) //nolint:gosec // a file of the repository
-			}
-			if diff := cmp.Diff(string(must(os.ReadFile(golden))(t)), string(text)); diff != "" {
-				t.Errorf("-update writes it (-file +transformed):\n%s", diff)
-			}
+			text := must(json.MarshalIndent(kept, "", "  "))(t)
+			golden(t, file, regexp.MustCompile(`(Version|Deployment)[0-9a-f]{10}`).ReplaceAll(text, []byte("$1")))
 		})
 	}
 }

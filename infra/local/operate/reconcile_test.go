@@ -33,7 +33,6 @@ owed       0, refunds due: 0 (make owed lists them)
 // With LEDGER_TABLE set the same is done on DynamoDB.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	verifyOnly(t, "needs Node for the DynamoDB server")
 	server := testbed.StartDynamo(t)
 	table := server.Table(t)
 	store := server.Open(table)

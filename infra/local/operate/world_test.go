@@ -244,11 +244,3 @@ func contradictions(t *testing.T) map[string]filling {
 	}
 	return all
 }
-
-// verifyOnly skips what a quick run leaves out: go test -short needs Go alone.
-func verifyOnly(t *testing.T, why string) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("runs in make verify: " + why)
-	}
-}
