@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -131,9 +132,17 @@ func TestRunWithPlayMoney(t *testing.T) {
 	if err := first.end(); err != nil {
 		t.Errorf("stopped: %v", err)
 	}
+	// Listening everywhere, it calls itself by an address that can be called, in the
+	// welcome and in every offer.
+	env["LOCAL_ADDR"] = "0.0.0.0:0"
 	second := start(t, env)
 	if n := transfers(t, second.line(t, "facilitator")); n != 1 {
 		t.Errorf("%d transfers after a restart, want 1", n)
+	}
+	ping := second.line(t, "is ready on") + catalog.Ping().Path
+	offer, err := (&x402test.Client{HTTP: &http.Client{Timeout: time.Minute}}).Challenge(t.Context(), ping)
+	if err != nil || offer.Resource.URL != ping || !strings.HasPrefix(ping, "http://127.0.0.1:") || strings.Contains(second.out.String(), "://0.0.0.0") {
+		t.Errorf("the offer is for %s, want %s (%v):\n%s", offer.Resource.URL, ping, err, second.out.String())
 	}
 	buyPing(t, second)
 }
@@ -175,6 +184,10 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { taken.Close() })
+	damaged := filepath.Join(t.TempDir(), "ledger.db")
+	if err := os.WriteFile(damaged, []byte("not a ledger"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name  string
 		env   map[string]string
@@ -187,6 +200,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // or it is taken
 		{"play money in AWS", map[string]string{"LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}, []string{"LEDGER_TABLE", "FACILITATOR_URL"}},
 		{"a ledger that cannot be", map[string]string{"LEDGER_FILE": filepath.Join("/dev/null", "ledger.db")}, []string{"LEDGER_FILE"}},
+		{"a damaged ledger", map[string]string{"LEDGER_FILE": damaged}, []string{damaged, "is damaged", "move it away", "LEDGER_FILE", "owed"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -200,58 +214,29 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestNextPort(t *testing.T) {
+// How the service is called by what it listens on and was told, and where play money listens.
+func TestAddresses(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ service, configured, want, says string }{
-		{"127.0.0.1:8402", "127.0.0.1:8402", "127.0.0.1:8403", ""},
-		{"127.0.0.1:40000", "127.0.0.1:0", "127.0.0.1:0", ""},
-		{"127.0.0.1:9000", ":9000", "127.0.0.1:9001", ""},
-		{"[::1]:65534", "[::1]:65534", "[::1]:65535", ""},
-		{"127.0.0.1:65535", "127.0.0.1:65535", "", "LOCAL_ADDR has the last port"},
-		{"127.0.0.1:65535", "127.0.0.1:0", "127.0.0.1:0", ""},
+	for _, c := range []struct{ listening, configured, called, next string }{
+		{"[::]:41234", ":8410", "127.0.0.1:41234", "127.0.0.1:41235"},
+		{"[::]:41234", "0.0.0.0:0", "127.0.0.1:41234", "127.0.0.1:0"},
+		{"[::]:65534", "[::]:65534", "[::1]:65534", "[::1]:65535"},
+		{"127.0.0.1:41234", "localhost:0", "127.0.0.1:41234", "127.0.0.1:0"},
+		{"192.0.2.7:41234", "192.0.2.7:41234", "192.0.2.7:41234", "192.0.2.7:41235"},
+		{"127.0.0.1:65535", "127.0.0.1:0", "127.0.0.1:65535", "127.0.0.1:0"},
+		{"127.0.0.1:65535", "127.0.0.1:65535", "127.0.0.1:65535", ""},
 	} {
-		got, err := nextPort(c.service, c.configured)
-		if got != c.want || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("nextPort(%s, %s) = %s, %v; want %s", c.service, c.configured, got, err, c.want)
-		}
+		t.Run(c.listening+" for "+c.configured, func(t *testing.T) {
+			called := reachable(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.listening)), c.configured)
+			next, err := nextPort(called, c.configured)
+			if called != c.called || next != c.next {
+				t.Errorf("called by %s, want %s; play money at %s (%v), want %s", called, c.called, next, err, c.next)
+			}
+			if c.next == "" {
+				says(t, err, "LOCAL_ADDR has the last port")
+			}
+		})
 	}
-}
-
-func TestReachable(t *testing.T) {
-	t.Parallel()
-	all := &net.TCPAddr{IP: net.IPv6unspecified, Port: 41234}
-	for _, c := range []struct {
-		listening  net.Addr
-		configured string
-		want       string
-	}{
-		{all, ":8410", "127.0.0.1:41234"},
-		{all, "0.0.0.0:0", "127.0.0.1:41234"},
-		{all, "[::]:8410", "[::1]:41234"},
-		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 41234}, "127.0.0.1:0", "127.0.0.1:41234"},
-		{&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 41234}, "localhost:0", "127.0.0.1:41234"},
-		{&net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 41234}, "192.0.2.7:0", "192.0.2.7:41234"},
-	} {
-		if got := reachable(c.listening, c.configured); got != c.want {
-			t.Errorf("reachable(%s, %s) = %s, want %s", c.listening, c.configured, got, c.want)
-		}
-	}
-}
-
-// Listening everywhere, it calls itself by an address that can be called, in
-// the welcome and in every offer.
-func TestRunEverywhere(t *testing.T) {
-	t.Parallel()
-	r := start(t, map[string]string{"LOCAL_ADDR": "0.0.0.0:0", "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")})
-	base := r.line(t, "is ready on")
-	if !strings.HasPrefix(base, "http://127.0.0.1:") || strings.Contains(r.out.String(), "://0.0.0.0") {
-		t.Errorf("it calls itself %s:\n%s", base, r.out.String())
-	}
-	offer, err := (&x402test.Client{HTTP: &http.Client{Timeout: time.Minute}}).Challenge(t.Context(), base+catalog.Ping().Path)
-	if err != nil || offer.Resource.URL != base+catalog.Ping().Path {
-		t.Errorf("the offer is for %s, want %s (%v)", offer.Resource.URL, base+catalog.Ping().Path, err)
-	}
-	buyPing(t, r)
 }
 
 // The port of the play-money facilitator, which is the next, is taken: it says how to go on.
@@ -271,32 +256,6 @@ func TestRunFacilitatorPortTaken(t *testing.T) {
 		}
 	}
 	t.Fatal("the service's port was always taken")
-}
-
-// A damaged ledger ends it with a message, not with a panic, and there is a
-// way on.
-func TestRunDamagedLedger(t *testing.T) {
-	t.Parallel()
-	env := map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}
-	r := start(t, env)
-	for range 3 {
-		buyPing(t, r)
-	}
-	if err := r.end(); err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(env["LEDGER_FILE"])
-	if err == nil {
-		err = os.Truncate(env["LEDGER_FILE"], info.Size()/2)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	says(t, run(t.Context(), quiet(env), io.Discard), env["LEDGER_FILE"], "is damaged", "move it away", "LEDGER_FILE", "owed")
-	if err := os.Rename(env["LEDGER_FILE"], env["LEDGER_FILE"]+".damaged"); err != nil {
-		t.Fatal(err)
-	}
-	buyPing(t, start(t, env))
 }
 
 func TestWarnUnresolved(t *testing.T) {

@@ -1,9 +1,7 @@
 package boot
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"flag"
 	"fmt"
 	"net/http"
@@ -29,6 +27,7 @@ func TestFaults(t *testing.T) {
 	const window, windowSays = "DUPLICATE_WINDOW_SECONDS", "a whole number from 0 to 86400"
 	_, public := keyPair(1)
 	secret := vars{"FACILITATOR_SECRET_ARN": secretARN}
+	const rpcSays = "RPC_URL must be an https URL (http only for this machine), or none"
 	two := func(more vars) vars {
 		more["FACILITATOR_URL"], more["FACILITATOR_FALLBACK_URL"] = one, other
 		return more
@@ -89,6 +88,7 @@ func TestFaults(t *testing.T) {
 		{vars{"FACILITATOR_TOKEN": "hush", "FACILITATOR_KEY_ID": "id", "FACILITATOR_KEY_SECRET": "hush"}, "choose one"},
 		{secret, ""},
 		{deployed(secret, vars{"FACILITATOR_TOKEN": "hush"}), "FACILITATOR_SECRET_ARN and other"},
+		{deployed(secret, vars{"AWS_ACCESS_KEY_ID": ""}), "1 fault(s)"}, // of two that read it
 		{deployed(secret, vars{"FACILITATOR_KEY_ID": "i"}),
 			"FACILITATOR_SECRET_ARN and other|FACILITATOR_KEY_ID and FACILITATOR_KEY_SECRET go together"},
 		{vars{"FACILITATOR_SECRET_ARN": "facilitator"}, "FACILITATOR_SECRET_ARN must be the complete ARN"},
@@ -103,13 +103,23 @@ func TestFaults(t *testing.T) {
 		// A second facilitator, with other credentials.
 		{vars{"FACILITATOR_URL": one}, ""},
 		{vars{"FACILITATOR_URL": "http://198.51.100.9/hush"}, "FACILITATOR_URL must be an https URL"},
+		{vars{"FACILITATOR_URL": "ftp://127.0.0.1/hush"}, "FACILITATOR_URL must be an https URL"},
 		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "http://other.example"}, "FACILITATOR_FALLBACK_URL must be an https URL"},
 		{vars{"FACILITATOR_URL": "http://127.0.0.1:8403", "RPC_URL": "http://[::1]:8545,http://localhost:8546"}, ""},
-		{vars{"RPC_URL": "https://one.example,http://10.0.0.1/hush"}, "RPC_URL must be an https URL"},
+		{vars{"RPC_URL": "https://one.example,http://10.0.0.1/hush"}, rpcSays},
+		{vars{"RPC_URL": "https:///hush"}, rpcSays},
+		{vars{"RPC_URL": "wss://rpc.example/hush"}, rpcSays},
+		{vars{"RPC_URL": "http://[hush"}, rpcSays},
+		{vars{"RPC_URL": ","}, rpcSays},
+		{vars{"RPC_URL": strings.Repeat("https://one.example,", 6)}, rpcSays},
+		{vars{"RPC_URL": "secret"}, "RPC_URL is secret, and FACILITATOR_SECRET_ARN is not set"},
+		{vars{"NETWORK": "eip155:1"}, "RPC_URL is not set, and no public node of eip155:1"},
+		{vars{"NETWORK": "eip155:1", "RPC_URL": "none"}, ""},
+		{vars{"NETWORK": "base"}, "1 fault(s)"},
 		{two(vars{"FACILITATOR_FALLBACK_TOKEN": "hush"}), ""},
 		{two(vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": otherARN}), ""},
 		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "https://one.example/other"}, ""},
-		{vars{"FACILITATOR_FALLBACK_URL": other}, ""}, // see TestPaused
+		{vars{"FACILITATOR_FALLBACK_URL": other}, ""}, // see TestValues
 		{vars{"SELLING": "perhaps"}, "SELLING must be yes or no"},
 		{vars{"FORMER_TERMS": "2026-11-20T08:05:00Z"}, "FORMER_TERMS must be none, or a time"},
 		{vars{"FORMER_TERMS": "soon,dns=5000"}, "FORMER_TERMS must be none, or a time"},
@@ -163,31 +173,15 @@ func TestFormerTerms(t *testing.T) {
 	}
 }
 
-// Nothing is sold where that is said, or where there is no facilitator, whatever else
-// is configured.
-func TestPaused(t *testing.T) {
-	both := vars{"FACILITATOR_URL": "https://one.example", "FACILITATOR_FALLBACK_URL": "https://other.example"}
-	for _, c := range []struct {
-		vars          vars
-		paused, sells bool
-	}{
-		{both, false, true}, {deployed(both, vars{"SELLING": "yes"}), false, true}, {deployed(both, vars{"SELLING": "no"}), true, false},
-		{vars{"FACILITATOR_FALLBACK_URL": "https://other.example"}, false, false}, {vars{"SELLING": "no"}, true, false},
-	} {
-		got := configured(t, c.vars)
-		if got.Paused != c.paused || (got.FacilitatorURL != "") != c.sells || !c.sells && got.FallbackURL != "" {
-			t.Errorf("%v: paused %v, facilitators %q and %q", c.vars, got.Paused, got.FacilitatorURL, got.FallbackURL)
-		}
-	}
-}
-
-// What is right is taken as it was meant, and nothing needs to be said on this machine.
+// What is right is taken as it was meant. Nothing is sold where that is said, or where there
+// is no facilitator, whatever else is configured. Nothing needs to be said on this machine.
 // Nobody can call an address that stands for all of them. Who takes real money to an
 // address whose key is public is told.
 func TestValues(t *testing.T) {
 	type values map[string]any
 	local := func(v vars) Local { return must(ReadLocal(env(v))) }
 	payTo := func(v vars) any { return local(v).Terms.PayTo }
+	nodes := func(v vars) any { return strings.Join(configured(t, v).Nodes, " ") }
 	warned := func(v vars) any { return configured(t, v).warnings()["payee"] != "" }
 	const payee, upper = "0x209693bc6afc0c5328ba36faf03c514ef312287c", "0x209693BC6AFC0C5328BA36FAF03C514EF312287C"
 	for _, c := range []struct {
@@ -223,11 +217,24 @@ func TestValues(t *testing.T) {
 		{"NETWORK", func(v vars) any {
 			terms := local(v).Terms
 			return terms.Network + ": " + terms.Name + " " + terms.Version
-		}, values{"": "eip155:8453: USD Coin 2", "eip155:84532": "eip155:84532: USD Coin 2"}},
+		}, values{"": "eip155:8453: USD Coin 2", "eip155:84532": "eip155:84532: USD Coin 2", "eip155:1": "eip155:1: USD Coin 2"}},
+		{"NETWORK", nodes, values{"eip155:84532": "https://sepolia.base.org"}},
 		{"LEDGER_TABLE", func(v vars) any { return local(v).LedgerFile + local(v).Ledger.Name }, values{"": LocalLedgerFile}},
-		{"FACILITATOR_URL", func(v vars) any { return configured(t, v).FacilitatorURL }, values{"": ""}},
+		{"FACILITATOR_URL", func(v vars) any {
+			v["FACILITATOR_FALLBACK_URL"] = "https://other.example"
+			c := configured(t, v)
+			return fmt.Sprintln(c.Paused, c.FacilitatorURL, c.FallbackURL)
+		}, values{"": "false  \n", "https://one.example": "false https://one.example https://other.example\n"}},
+		{"SELLING", func(v vars) any {
+			c := configured(t, v, vars{"FACILITATOR_URL": "https://one.example", "FACILITATOR_FALLBACK_URL": "https://other.example"})
+			return fmt.Sprintln(c.Paused, c.FacilitatorURL, c.FallbackURL)
+		}, values{"yes": "false https://one.example https://other.example\n", "no": "true  \n"}},
 		// A blank is none: the SAM CLI takes no empty answer for what it hides.
-		{"RPC_URL", func(v vars) any { return strings.Join(configured(t, v).Nodes, " ") }, values{" ": "https://mainnet.base.org", " none ": ""}},
+		{"RPC_URL", nodes, values{
+			" ": "https://mainnet.base.org", " none ": "", " https://rpc.example/v2/key ": "https://rpc.example/v2/key",
+			"https://one.example/k, http://127.0.0.1:8545": "https://one.example/k http://127.0.0.1:8545",
+		}},
+		{"RPC_URL", func(v vars) any { return strings.Join(local(v).Nodes, " ") }, values{"": "", "https://one.example": "https://one.example"}},
 		{"FACILITATOR_TOKEN", func(v vars) any {
 			return must(configured(t, v).credentials.Authorization(httptest.NewRequest(http.MethodGet, "/", nil), time.Time{}))
 		}, values{
@@ -262,15 +269,6 @@ func TestOrigin(t *testing.T) {
 	r := httptest.NewRequest("GET", "https://Abc.execute-api.us-east-1.amazonaws.com/", nil)
 	same(t, "configured", (Config{BaseURL: "https://api.example.com"}).origin(r), "https://api.example.com")
 	same(t, "not configured", Config{}.origin(r), "https://abc.execute-api.us-east-1.amazonaws.com")
-}
-
-// What a peer wrote is bounded in the log, and steers no terminal.
-func TestPeersInTheLog(t *testing.T) {
-	var out bytes.Buffer
-	Config{}.logger(&out).Warn("m", "error", errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
-	if line := out.String(); out.Len() > 1024 || !strings.Contains(line, `"?2J??`) {
-		t.Errorf("%d bytes: %.200s", out.Len(), line)
-	}
 }
 
 var update = flag.Bool("update", false, "write the table of settings into the runbook")

@@ -3,6 +3,7 @@ package boot
 import (
 	"encoding/json"
 	"hash/crc32"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -20,54 +21,40 @@ import (
 // error.
 func TestBootstrapFile(t *testing.T) {
 	t.Parallel()
-	stored := "{}"
+	stored, down := "{}", false
 	table := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var call struct {
-			Key, Item json.RawMessage
-		}
-		if err := json.NewDecoder(r.Body).Decode(&call); err != nil {
-			t.Error(err)
-		}
+		var call struct{ Key, Item json.RawMessage }
+		check(t, json.NewDecoder(r.Body).Decode(&call))
 		reply := "{}"
-		down := stored == "down"
-		switch {
-		case strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutItem"):
+		if call.Item != nil && !down {
 			stored = `{"Item":` + string(call.Item) + "}"
-		case string(call.Key) == `{"pk":{"S":"rdap|bootstrap"}}`:
+		} else if string(call.Key) == `{"pk":{"S":"rdap|bootstrap"}}` {
 			reply = stored
 		}
 		w.Header().Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(reply))), 10))
-		if down {
-			w.WriteHeader(http.StatusBadRequest)
-		}
-		_, _ = w.Write([]byte(reply))
+		w.WriteHeader(map[bool]int{false: http.StatusOK, true: http.StatusBadRequest}[down])
+		_, _ = io.WriteString(w, reply)
 	}))
 	defer table.Close()
-	open := func() bootstrapFile {
-		return bootstrapFile{dynamo.NewClient(aws.Config{Region: "us-east-1", BaseEndpoint: &table.URL, Credentials: testKeys()}), "t"}
-	}
+	f := bootstrapFile{dynamo.NewClient(aws.Config{Region: "us-east-1", BaseEndpoint: &table.URL, Credentials: testKeys()}), "t"}
 	for _, none := range []string{"{}", `{"Item":{"pk":{"S":"rdap|bootstrap"},"file":{"B":"eA=="},"fetched":{"N":"1"}}}`} {
 		stored = none
-		if doc, at, err := open().Get(t.Context()); doc != nil || !at.IsZero() || err != nil {
+		if doc, at, err := f.Get(t.Context()); doc != nil || !at.IsZero() || err != nil {
 			t.Errorf("Get of %s = %q, %v, %v", none, doc, at, err)
 		}
 	}
 	at := time.Date(2026, 11, 1, 12, 0, 0, 999, time.UTC)
-	if err := open().Put(t.Context(), []byte(`{"version":"1.0"}`), at); err != nil {
-		t.Fatal(err)
-	}
-	if doc, fetched, err := open().Get(t.Context()); string(doc) != `{"version":"1.0"}` || !fetched.Equal(at.Truncate(time.Second)) || err != nil {
+	check(t, f.Put(t.Context(), []byte(`{"version":"1.0"}`), at))
+	if doc, fetched, err := f.Get(t.Context()); string(doc) != `{"version":"1.0"}` || !fetched.Equal(at.Truncate(time.Second)) || err != nil {
 		t.Errorf("Get = %q, %v, %v", doc, fetched, err)
 	}
 	stored = strings.Replace(stored, `"document":{"B"`, `"document":{"S"`, 1)
-	if doc, _, err := open().Get(t.Context()); doc != nil || err == nil {
+	if doc, _, err := f.Get(t.Context()); doc != nil || err == nil {
 		t.Errorf("Get of a text = %q, %v", doc, err)
 	}
-	stored = "down"
-	if _, _, err := open().Get(t.Context()); err == nil {
-		t.Error("Get of a table that is down: no error")
-	}
-	if err := open().Put(t.Context(), []byte("x"), at); err == nil {
-		t.Error("Put into a table that is down: no error")
+	down = true
+	_, _, get := f.Get(t.Context())
+	if put := f.Put(t.Context(), []byte("x"), at); put == nil || get == nil {
+		t.Errorf("a table that is down: Get %v, Put %v", get, put)
 	}
 }

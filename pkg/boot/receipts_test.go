@@ -50,6 +50,7 @@ func TestReceiptConfiguration(t *testing.T) {
 		"not in it":        {vars: published, answer: holds(`{"token":"t"}`), says: "RECEIPT_KEY is not set"},
 		"a number in it":   {answer: holds(`{"receipt_key":17}`), says: "receipt_key", fails: true},
 		"no key in it":     {answer: holds(`{"receipt_key":"hush"}`), says: "receipt_key of the secret must be", fails: true},
+		"another in it":    {vars: vars{"RECEIPT_PUBLIC_KEYS": twoPublic}, answer: holds(`{"receipt_key":"` + one + `"}`), says: "none of the keys", fails: true},
 		"no secret":        {answer: reply(503, ""), says: "read the secret", fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,6 +78,9 @@ func TestReceiptConfiguration(t *testing.T) {
 				t.Errorf("signed %q, %v", jws, err)
 			}
 			same(t, "an offer is signed after an answer", signsOffer(), c.signs)
+			if config.secret != nil {
+				same(t, "the secret is read again", config.secret.wrong.Load(), c.fails && config.secret.doc != nil)
+			}
 			if err != nil && strings.Contains(err.Error(), "hush") {
 				t.Errorf("the error quotes the secret: %v", err)
 			}

@@ -7,57 +7,6 @@ import (
 	"time"
 )
 
-// The view of the chain: on Lambda the network's public node unless another is
-// named, on this machine none unless one is.
-func TestRPCURL(t *testing.T) {
-	t.Parallel()
-	const mustBe, unset = "RPC_URL must be an https URL (http only for this machine), or none", "RPC_URL is not set, and no public node of eip155:1"
-	const public = "https://mainnet.base.org"
-	rpc := func(url string) vars { return vars{"RPC_URL": url} }
-	for name, c := range map[string]struct {
-		vars vars
-		want string
-		says string // a fault
-	}{
-		"Base":            {nil, public, ""},
-		"Base Sepolia":    {vars{"NETWORK": "eip155:84532"}, "https://sepolia.base.org", ""},
-		"off":             {rpc("none"), "", ""},
-		"a node":          {rpc(" https://rpc.example/v2/key "), "https://rpc.example/v2/key", ""},
-		"another chain":   {vars{"NETWORK": "eip155:1"}, "", unset},
-		"another, off":    {vars{"NETWORK": "eip155:1", "RPC_URL": "none"}, "", ""},
-		"no host":         {rpc("https:///s3cr3t"), "", mustBe},
-		"another scheme":  {rpc("wss://rpc.example/s3cr3t"), "", mustBe},
-		"no URL":          {rpc("http://[s3cr3t"), "", mustBe},
-		"two nodes":       {rpc("https://one.example/k, http://127.0.0.1:8545"), "https://one.example/k,http://127.0.0.1:8545", ""},
-		"one is no URL":   {rpc("https://one.example,s3cr3t"), "", mustBe},
-		"a comma":         {rpc(","), "", mustBe},
-		"too many":        {rpc(strings.Repeat("https://one.example,", 6)), "", mustBe},
-		"secret, default": {vars{"FACILITATOR_SECRET_ARN": secretARN}, public, ""},
-		"secret alone":    {vars{"FACILITATOR_SECRET_ARN": secretARN, "RPC_URL": "secret"}, "", ""},
-		"no secret":       {rpc("secret"), "", "RPC_URL is secret, and FACILITATOR_SECRET_ARN is not set"},
-		"no network":      {vars{"NETWORK": "base"}, "", "1 fault(s)"},
-	} {
-		v := deployed(c.vars)
-		check := func(who, url string, err error, want, says string) {
-			t.Helper()
-			switch {
-			case says == "" && (err != nil || url != want):
-				t.Errorf("%s, %s: %q, %v; want %q", name, who, url, err, want)
-			case says != "" && (err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cr3t")):
-				t.Errorf("%s, %s: %v; want %q, and the URL hidden", name, who, err, says)
-			}
-		}
-		function, err := readFunction(env(v))
-		check("function", strings.Join(function.Nodes, ","), err, c.want, c.says)
-		delete(v, "LEDGER_TABLE")
-		local, err := ReadLocal(env(v))
-		if v["RPC_URL"] == "" { // on this machine nobody is asked then
-			c.want, c.says = "", strings.TrimPrefix(c.says, unset)
-		}
-		check("local", strings.Join(local.Nodes, ","), err, c.want, c.says)
-	}
-}
-
 // The secret's nodes come first, the others only where it names none; with the word
 // secret there are no others, and a secret that cannot be read does not make it ask
 // the public node then.

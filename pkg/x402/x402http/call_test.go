@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -155,8 +154,8 @@ type lateKey struct {
 
 func (k *lateKey) SignOffer(receipt.Offer) (string, error) { return k.jws, nil }
 
-// A quote is made once for each place, and once more when it can be signed. The seller
-// knows its lowest price.
+// A quote is made once for each place, and once more when it can be signed. What is kept is
+// bounded, the latest place among it. The seller knows its lowest price.
 func TestQuotes(t *testing.T) {
 	key := &lateKey{}
 	seller, err := New(Config{
@@ -175,29 +174,16 @@ func TestQuotes(t *testing.T) {
 			t.Errorf("%d: %d quotes, %v", i, len(made), err)
 		}
 	}
+	for i := range 3 * mostPlaces {
+		at := fmt.Sprint("https://c.example/", i)
+		if _, err := e.quote(at); err != nil || e.quotes.at[at] == nil || len(e.quotes.at) > mostPlaces {
+			t.Fatalf("%s: %v, %d are kept", at, err, len(e.quotes.at))
+		}
+	}
 	seller.Sell("0.5", http.NotFoundHandler())
 	seller.Sell("0.7", http.NotFoundHandler())
 	if seller.cheapest.Int64() != 500_000 {
 		t.Errorf("the lowest price is %s", seller.cheapest)
-	}
-}
-
-// What is kept for places is bounded, and the latest place is always kept.
-func TestPlaces(t *testing.T) {
-	p, made := Places[int]{}, 0
-	for i := range 3 * mostPlaces {
-		for range 2 {
-			v, err := p.Of(strconv.Itoa(i), func(had *int) (*int, error) {
-				if had == nil {
-					made++
-					return &i, nil
-				}
-				return had, nil
-			})
-			if err != nil || *v != i || made != i+1 || len(p.at) > mostPlaces {
-				t.Fatalf("place %d: %v, %v, made %d times, %d are kept", i, v, err, made, len(p.at))
-			}
-		}
 	}
 }
 

@@ -18,16 +18,16 @@ import (
 // quiet keeps log lines out of the examples.
 func quiet() x402http.Front { return x402http.Front{Log: slog.New(slog.DiscardHandler)} }
 
-// bank is a facilitator that settles play money for payTo.
-func bank() *httptest.Server {
+// books are a facilitator that settles play money for payTo.
+func books() *x402test.Facilitator {
 	terms := x402.Terms{Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", PayTo: payTo, Name: "USD Coin", Version: "2"}
-	return httptest.NewServer(must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now})))
+	return must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))
 }
 
 // A handler is sold for a cent. The client asks for the price, signs a payment, and sends
 // it twice, as one does whose first answer was lost: it is charged once.
 func Example() {
-	facilitator := bank()
+	facilitator := httptest.NewServer(books())
 	defer facilitator.Close()
 
 	seller, err := x402http.New(x402http.Config{
