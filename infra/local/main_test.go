@@ -60,14 +60,6 @@ func start(t *testing.T, env map[string]string) *runner {
 	return r
 }
 
-// end stops it, and returns what run returned.
-func (r *runner) end() error {
-	r.stop()
-	err := <-r.ended
-	r.ended <- nil
-	return err
-}
-
 // line is what the welcome says about something.
 func (r *runner) line(t *testing.T, what string) string {
 	t.Helper()
@@ -86,17 +78,13 @@ func buyPing(t *testing.T, r *runner) {
 	}
 }
 
+// visitor is a client without money.
+func visitor() *x402test.Client { return &x402test.Client{HTTP: &http.Client{Timeout: time.Minute}} }
+
 func transfers(t *testing.T, facilitator string) int {
 	t.Helper()
-	res, err := http.Get(facilitator + "/transfers")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
 	var list []x402test.Transfer
-	if err := json.NewDecoder(res.Body).Decode(&list); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Check(json.Unmarshal(testbed.Must(visitor().Get(t.Context(), facilitator+"/transfers", "")).Body, &list))
 	return len(list)
 }
 
@@ -115,13 +103,9 @@ func TestRunWithPlayMoney(t *testing.T) {
 
 	// It says that its money is none, and that nothing resolves, and drops who sends no
 	// whole request.
-	page, err := http.Get(first.line(t, "is ready on") + "/docs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer page.Body.Close()
-	if text, err := io.ReadAll(page.Body); err != nil || !strings.Contains(string(text), "takes play money") {
-		t.Errorf("the page does not say so: %v", err)
+	page := testbed.Must(visitor().Get(t.Context(), first.line(t, "is ready on")+"/docs", ""))
+	if !strings.Contains(string(page.Body), "takes play money") {
+		t.Errorf("the page does not say so: %s", page.Body)
 	}
 	if s := newServer(nil); s.ReadTimeout == 0 || s.IdleTimeout == 0 || s.WriteTimeout <= 30*time.Second {
 		t.Errorf("%+v waits for ever, or not for a lookup", s)
@@ -129,9 +113,11 @@ func TestRunWithPlayMoney(t *testing.T) {
 
 	// Services share a ledger, but one facilitator at a time has the play money.
 	says(t, run(t.Context(), quiet(env), io.Discard), "play-money journal", "another process", "FACILITATOR_URL")
-	if err := first.end(); err != nil {
+	first.stop()
+	if err := <-first.ended; err != nil {
 		t.Errorf("stopped: %v", err)
 	}
+	first.ended <- nil
 	// Listening everywhere, it calls itself by an address that can be called, in the
 	// welcome and in every offer.
 	env["LOCAL_ADDR"] = "0.0.0.0:0"
@@ -140,7 +126,7 @@ func TestRunWithPlayMoney(t *testing.T) {
 		t.Errorf("%d transfers after a restart, want 1", n)
 	}
 	ping := second.line(t, "is ready on") + catalog.Ping().Path
-	offer, err := (&x402test.Client{HTTP: &http.Client{Timeout: time.Minute}}).Challenge(t.Context(), ping)
+	offer, err := visitor().Challenge(t.Context(), ping)
 	if err != nil || offer.Resource.URL != ping || !strings.HasPrefix(ping, "http://127.0.0.1:") || strings.Contains(second.out.String(), "://0.0.0.0") {
 		t.Errorf("the offer is for %s, want %s (%v):\n%s", offer.Resource.URL, ping, err, second.out.String())
 	}
@@ -179,15 +165,10 @@ func says(t *testing.T, err error, parts ...string) {
 
 func TestRunSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
 	t.Cleanup(func() { taken.Close() })
 	damaged := filepath.Join(t.TempDir(), "ledger.db")
-	if err := os.WriteFile(damaged, []byte("not a ledger"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testbed.Check(os.WriteFile(damaged, []byte("not a ledger"), 0o600))
 	for _, c := range []struct {
 		name  string
 		env   map[string]string
@@ -243,13 +224,10 @@ func TestAddresses(t *testing.T) {
 func TestRunFacilitatorPortTaken(t *testing.T) {
 	t.Parallel()
 	for range 20 {
-		taken, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		taken := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
 		defer taken.Close()
 		addr := fmt.Sprintf("127.0.0.1:%d", taken.Addr().(*net.TCPAddr).Port-1)
-		err = run(t.Context(), quiet(map[string]string{"LOCAL_ADDR": addr, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}), io.Discard)
+		err := run(t.Context(), quiet(map[string]string{"LOCAL_ADDR": addr, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), "running already") { // somebody has that port, too
 			says(t, err, "the play-money facilitator, on the port after the service's", "address already in use", "LOCAL_ADDR", "FACILITATOR_URL")
 			return

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -16,10 +17,7 @@ import (
 func TestReceiptKey(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "local")
-	first, err := receiptKey(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := testbed.Must(receiptKey(dir))
 	again, err := receiptKey(dir)
 	if err != nil || !again.Equal(first) {
 		t.Errorf("another key after a restart, %v", err)
@@ -45,9 +43,7 @@ func TestReceiptKey(t *testing.T) {
 		"a link to no file":   {func() error { return os.Symlink(filepath.Join(dir, "none"), path) }, "not a regular file"},
 		"a folder":            {func() error { return os.Mkdir(path, 0o700) }, "not a regular file"},
 	} {
-		if err := errors.Join(os.RemoveAll(path), c.put()); err != nil {
-			t.Fatal(err)
-		}
+		testbed.Check(errors.Join(os.RemoveAll(path), c.put()))
 		if key, err := receiptKey(dir); key != nil || err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -182,6 +182,10 @@ func TestValues(t *testing.T) {
 	local := func(v vars) Local { return must(ReadLocal(env(v))) }
 	payTo := func(v vars) any { return local(v).Terms.PayTo }
 	nodes := func(v vars) any { return strings.Join(configured(t, v).Nodes, " ") }
+	sells := func(v vars) any {
+		c := configured(t, vars{"FACILITATOR_URL": "https://one.example", "FACILITATOR_FALLBACK_URL": "https://b.example"}, v)
+		return fmt.Sprintln(c.Paused, c.FacilitatorURL, c.FallbackURL)
+	}
 	warned := func(v vars) any { return configured(t, v).warnings()["payee"] != "" }
 	const payee, upper = "0x209693bc6afc0c5328ba36faf03c514ef312287c", "0x209693BC6AFC0C5328BA36FAF03C514EF312287C"
 	for _, c := range []struct {
@@ -220,15 +224,8 @@ func TestValues(t *testing.T) {
 		}, values{"": "eip155:8453: USD Coin 2", "eip155:84532": "eip155:84532: USD Coin 2", "eip155:1": "eip155:1: USD Coin 2"}},
 		{"NETWORK", nodes, values{"eip155:84532": "https://sepolia.base.org"}},
 		{"LEDGER_TABLE", func(v vars) any { return local(v).LedgerFile + local(v).Ledger.Name }, values{"": LocalLedgerFile}},
-		{"FACILITATOR_URL", func(v vars) any {
-			v["FACILITATOR_FALLBACK_URL"] = "https://other.example"
-			c := configured(t, v)
-			return fmt.Sprintln(c.Paused, c.FacilitatorURL, c.FallbackURL)
-		}, values{"": "false  \n", "https://one.example": "false https://one.example https://other.example\n"}},
-		{"SELLING", func(v vars) any {
-			c := configured(t, v, vars{"FACILITATOR_URL": "https://one.example", "FACILITATOR_FALLBACK_URL": "https://other.example"})
-			return fmt.Sprintln(c.Paused, c.FacilitatorURL, c.FallbackURL)
-		}, values{"yes": "false https://one.example https://other.example\n", "no": "true  \n"}},
+		{"FACILITATOR_URL", sells, values{"": "false  \n", "https://a.example": "false https://a.example https://b.example\n"}},
+		{"SELLING", sells, values{"yes": "false https://one.example https://b.example\n", "no": "true  \n"}},
 		// A blank is none: the SAM CLI takes no empty answer for what it hides.
 		{"RPC_URL", nodes, values{
 			" ": "https://mainnet.base.org", " none ": "", " https://rpc.example/v2/key ": "https://rpc.example/v2/key",

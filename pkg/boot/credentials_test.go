@@ -43,7 +43,7 @@ func TestSecret(t *testing.T) {
 			t.Parallel()
 			v, f := newVault(t, c.answer), newSettler(t, &settler{})
 			if name == "a token" {
-				f.token = "one"
+				f.token = "Bearer one"
 			}
 			config, now := configured(t, v.secretVars(), vars{"FACILITATOR_URL": f.URL}), time.Unix(1_800_000_000, 0)
 			client := must(facilitator.New(facilitator.Config{
@@ -62,7 +62,7 @@ func TestSecret(t *testing.T) {
 			case c.code != "" && strings.Contains(s.Cause.Error(), "hush"):
 				t.Error("the cause quotes the secret")
 			}
-			f.token = "two"
+			f.token = "Bearer two"
 			v.says(holds(`{"token":"two"}`))
 			now = now.Add(time.Minute)
 			settle() // where it was good, the facilitator refuses it now

@@ -136,7 +136,7 @@ func secretReply(member string, value any) string {
 	return string(must(json.Marshal(doc)))
 }
 
-// settler is a facilitator that takes one token, or none if that is empty, and notes
+// settler is a facilitator that takes one Authorization, or none if that is empty, and notes
 // what it is told. Its clients ask one after another.
 type settler struct {
 	*httptest.Server
@@ -156,16 +156,12 @@ func newSettler(t *testing.T, s *settler) *settler {
 func (s *settler) serve(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	s.heard = append(s.heard, r.URL.String()+string(must(json.Marshal(r.Header)))+string(body))
-	want := ""
-	if s.token != "" {
-		want = "Bearer " + s.token
-	}
 	switch {
 	case r.URL.Path == "/supported" && s.supports:
 		_, _ = io.WriteString(w, `{"kinds":[{"x402Version":2,"scheme":"exact","network":"eip155:8453"}]}`)
 	case s.status != 0:
 		w.WriteHeader(s.status)
-	case r.Header.Get("Authorization") != want:
+	case r.Header.Get("Authorization") != s.token:
 		w.WriteHeader(http.StatusUnauthorized)
 	default:
 		_, _ = io.WriteString(w, `{"success":true,"network":"eip155:8453",`+

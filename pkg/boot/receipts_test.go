@@ -18,12 +18,6 @@ func keyPair(n byte) (private, public string) {
 	return receipt.FormatKey(key), receipt.FormatPublic(key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // what Public says
 }
 
-func delivery() receipt.Statement {
-	return receipt.Statement{
-		IssuedAt: 1_800_000_000, Network: "eip155:8453", Payer: "0x00", ResourceURL: "https://api.example.com/v1/tools/dns", ResponseHash: receipt.HashOf([]byte("{}")),
-	}
-}
-
 // Whatever the configuration: an answer is signed with a published key or not at
 // all, and /ready says why not. An offer is signed by the same key, where that is in
 // memory: nothing is read for it, and /ready says so.
@@ -31,6 +25,9 @@ func TestReceiptConfiguration(t *testing.T) {
 	t.Parallel()
 	one, onePublic := keyPair(1)
 	_, twoPublic := keyPair(2)
+	delivery := receipt.Statement{
+		IssuedAt: 1_800_000_000, Network: "eip155:8453", Payer: "0x00", ResourceURL: "https://api.example.com/v1/tools/dns", ResponseHash: receipt.HashOf([]byte("{}")),
+	}
 	published := vars{"RECEIPT_PUBLIC_KEYS": onePublic}
 	for name, c := range map[string]struct {
 		vars   vars
@@ -64,7 +61,7 @@ func TestReceiptConfiguration(t *testing.T) {
 			config.FacilitatorURL = "https://facilitator.example"
 			p := partsOf(config, quiet())
 			signsOffer := func() bool {
-				offer, err := p.Offering.Receipts.SignOffer(receipt.Offer{ResourceURL: delivery().ResourceURL})
+				offer, err := p.Offering.Receipts.SignOffer(receipt.Offer{ResourceURL: delivery.ResourceURL})
 				if err != nil {
 					t.Error(err)
 				}
@@ -73,7 +70,7 @@ func TestReceiptConfiguration(t *testing.T) {
 			same(t, "an offer is signed at once", signsOffer(), c.signs && c.answer == nil)
 			same(t, "readings of the secret for an offer", v.asked.Load(), 0)
 			same(t, "/ready says that offers wait for an answer", config.warnings()["offers"] != "", c.answer != nil && len(config.ReceiptKeys) > 0)
-			jws, err := p.Offering.Receipts.Sign(t.Context(), delivery())
+			jws, err := p.Offering.Receipts.Sign(t.Context(), delivery)
 			if (err != nil) != c.fails || (jws != "") != c.signs {
 				t.Errorf("signed %q, %v", jws, err)
 			}
