@@ -40,7 +40,7 @@ def verdict(mutant):
         # The programs that a suite has built have the mutant too, and are kept apart.
         flags = os.environ.get("GOFLAGS", "") + f" -overlay={overlay}"
         environment = os.environ | {"GOFLAGS": flags.strip(), "HOSTFACTS_PROGRAMS": folder}
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, errors="replace")
     printed = done.stdout + done.stderr
     if done.returncode == 0:
         return "no test ran" if "[no tests to run]" in printed else "survived", printed
