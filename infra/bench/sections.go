@@ -283,21 +283,16 @@ func (r *row) held(target string, met bool) { r.Target, r.Met = target, &met }
 
 const heading = "| What | Ours | Beside | Ratio | Target |\n|---|---|---|---|---|\n"
 
-func (r row) markdown() string {
-	verdict := r.Target
-	if r.Met != nil {
-		verdict += map[bool]string{true: " ✓", false: " missed"}[*r.Met]
-	}
-	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", r.What, r.Ours, r.Beside, r.Ratio, verdict)
-}
-
 func markdown(machine string, all []*section) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# What make bench printed\n\n%s\n", machine)
 	for _, s := range all {
 		fmt.Fprintf(&b, "\n## %s\n\n%s", s.title, heading)
 		for _, r := range s.rows {
-			b.WriteString(r.markdown())
+			if r.Met != nil {
+				r.Target += map[bool]string{true: " ✓", false: " missed"}[*r.Met]
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.What, r.Ours, r.Beside, r.Ratio, r.Target)
 		}
 	}
 	return b.String()

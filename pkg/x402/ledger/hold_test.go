@@ -83,37 +83,62 @@ func TestKept(t *testing.T) {
 	d.state(t)
 }
 
-// A receipt that comes too late for the lease is recorded all the same, whatever the
-// next attempt has made of the payment.
+// A receipt that comes too late for the lease is recorded all the same, whatever the next
+// attempt has made of the payment. That one goes on within its lease: the lookup that it
+// began counts, and nobody runs beside it. Afterwards it goes on from nobody's evidence: the
+// next claim may have begun.
 func TestEvidenceBeatsTheLease(t *testing.T) {
-	for name, other := range map[string]func(h *ledger.Hold) error{
-		"settling":  func(*ledger.Hold) error { return nil },
-		"uncertain": func(h *ledger.Hold) error { return h.End(t.Context(), ledger.EventUncertain, "?", "") },
-		"refused":   func(h *ledger.Hold) error { return h.End(t.Context(), ledger.EventDisproved, "wrongly", "") },
-		"settled":   func(h *ledger.Hold) error { return h.Settled(t.Context(), receipt(), true) },
+	ctx := t.Context()
+	type does = func(*ledger.Hold) error
+	nothing := func(*ledger.Hold) error { return nil }
+	settles := func(begins bool) does {
+		return func(h *ledger.Hold) error { return h.Settled(ctx, receipt(), begins) }
+	}
+	ends := func(event ledger.Event) does {
+		return func(h *ledger.Hold) error { return h.End(ctx, event, "?", "") }
+	}
+	for name, c := range map[string]struct {
+		before  does // by the next attempt, before the receipt comes
+		fails   int  // of its writes
+		late    time.Duration
+		then    does
+		want    error              // of then
+		claim   ledger.ClaimResult // of a third attempt
+		answers bool               // the next attempt goes on
+	}{
+		"settling":               {nothing, 0, 0, ends(ledger.EventRefused), ledger.ErrLost, ledger.InFlight, false},
+		"uncertain":              {ends(ledger.EventUncertain), 0, 0, nothing, nil, ledger.Held, false},
+		"refused":                {ends(ledger.EventDisproved), 0, 0, nothing, nil, ledger.Held, false},
+		"settled":                {settles(true), 0, 0, nothing, nil, ledger.InFlight, true},
+		"in time":                {nothing, 0, 0, settles(true), nil, ledger.InFlight, true},
+		"in time, not beginning": {nothing, 0, 0, settles(false), ledger.ErrLost, ledger.InFlight, false},
+		"too late":               {nothing, 0, lease, settles(true), ledger.ErrLost, ledger.Held, false},
+		"after a failed write":   {settles(true), 1, 0, nothing, nil, ledger.InFlight, true},
 	} {
-		d := newTestLedger(t)
-		old, taken := d.overtaken(t)
-		must(t, other(taken))
-		wants(t, ledger.ErrLost, old.Settled(t.Context(), receipt(), true))
-		s := d.state(t)
-		if s.State != ledger.Settled || s.Receipt == nil {
-			t.Fatalf("%s: the receipt is not on record: %+v", name, s)
-		}
-		switch name {
-		case "settled": // its holder looks up
-		case "settling":
-			// The live attempt keeps its lease, nobody runs beside it, and
-			// its own refusal does not overwrite the receipt.
-			d.claim(t, ledger.InFlight)
-			wants(t, ledger.ErrLost, taken.End(t.Context(), ledger.EventRefused, "no", ""))
-			d.pass(lease)
-			d.claim(t, ledger.Held)
-		default:
-			if got := d.claim(t, ledger.Held); !s.LeaseUntil.IsZero() || got.Record.State != ledger.Settled {
-				t.Errorf("%s: the retry is not owed: %+v after %+v", name, got.Record, s)
+		t.Run(name, func(t *testing.T) {
+			d := newTestLedger(t)
+			old, next := d.overtaken(t)
+			d.fails(ledgertest.Replace, ledgertest.FailBefore, c.fails)
+			if err := c.before(next); (err != nil) != (c.fails > 0) {
+				t.Errorf("before: %v", err)
 			}
-		}
+			wants(t, ledger.ErrLost, settles(true)(old))
+			if s := d.state(t); s.State != ledger.Settled || s.Receipt == nil {
+				t.Fatalf("the receipt is not on record: %+v", s)
+			}
+			d.pass(c.late)
+			wants(t, c.want, c.then(next))
+			d.claim(t, c.claim)
+			if !c.answers {
+				d.pass(lease)
+				d.claim(t, ledger.Held)
+				return
+			}
+			must(t, next.Redeem(ctx, answer(t, "x"), 0, false))
+			if r := d.claim(t, ledger.Answered).Record; r.Lookups != 1 {
+				t.Errorf("%d lookups", r.Lookups)
+			}
+		})
 	}
 	// So is one whose first write failed and came too late, when its holder goes on.
 	d := newTestLedger(t)
@@ -126,46 +151,8 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	if s := d.state(t); s.State != ledger.Settled || s.Receipt == nil {
 		t.Errorf("the receipt is not on record: %+v", s)
 	}
-}
-
-// An attempt that finds its own receipt on record already goes on, within its lease:
-// the lookup that it began counts, and nobody runs beside it. Afterwards it goes on from
-// nobody's evidence: the next claim may have begun.
-func TestAdopts(t *testing.T) {
-	for name, c := range map[string]struct {
-		fails  int // writes of the settlement that fail before the receipt is on record
-		late   time.Duration
-		begins bool
-		want   error
-	}{
-		"in time":                {0, 0, true, nil},
-		"in time, not beginning": {0, 0, false, ledger.ErrLost},
-		"too late":               {0, lease, true, ledger.ErrLost},
-		"after a failed write":   {1, 0, true, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := newTestLedger(t)
-			old, taken := d.overtaken(t)
-			if d.fails(ledgertest.Replace, ledgertest.FailBefore, c.fails); c.fails > 0 {
-				wants(t, ledgertest.ErrInjected, taken.Settled(t.Context(), receipt(), true))
-			}
-			wants(t, ledger.ErrLost, old.Settled(t.Context(), receipt(), true))
-			d.pass(c.late)
-			if c.fails == 0 {
-				wants(t, c.want, taken.Settled(t.Context(), receipt(), c.begins))
-			}
-			if c.want != nil {
-				return
-			}
-			d.claim(t, ledger.InFlight)
-			must(t, taken.Redeem(t.Context(), answer(t, "x"), 0, false))
-			if r := d.claim(t, ledger.Answered).Record; r.Lookups != 1 {
-				t.Errorf("%d lookups", r.Lookups)
-			}
-		})
-	}
 	// Nor from evidence that a third attempt has gone on from already.
-	d := newTestLedger(t)
+	d = newTestLedger(t)
 	first, second := d.overtaken(t)
 	wants(t, ledger.ErrLost, first.Settled(t.Context(), receipt(), true))
 	d.pass(lease)

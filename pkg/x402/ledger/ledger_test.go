@@ -17,18 +17,12 @@ type testLedger struct {
 	*ledger.Ledger
 	memory *ledgertest.Memory
 	store  *ledgertest.Faulty
-	decide ledgertest.Decide // nil: nothing fails
 	at     time.Time
 }
 
 func newTestLedger(t *testing.T) *testLedger {
 	d := &testLedger{at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), memory: &ledgertest.Memory{}}
-	d.store = ledgertest.NewFaulty(t, d.memory, func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
-		if d.decide == nil {
-			return ledgertest.None
-		}
-		return d.decide(op, n, r)
-	})
+	d.store = ledgertest.NewFaulty(t, d.memory, nil)
 	d.Ledger = ledger.New(d.store, func() time.Time { return d.at }, rand.Text)
 	return d
 }
@@ -37,7 +31,7 @@ func (d *testLedger) pass(by time.Duration) { d.at = d.at.Add(by) }
 
 // fails has the next n calls of a verb fail.
 func (d *testLedger) fails(op ledgertest.Op, how ledgertest.Fault, n int) {
-	d.decide = func(o ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+	d.store.Decide = func(o ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 		if o != op || n == 0 {
 			return ledgertest.None
 		}

@@ -77,11 +77,11 @@ func TestTakeOver(t *testing.T) {
 	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	p = d.opens(t, second, first)
 	dead = d.owner(t, p)
-	d.decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+	d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 		return map[bool]ledgertest.Fault{true: ledgertest.FailBefore}[op == ledgertest.Replace && r.State == ledger.Bought]
 	}
 	d.takesOver(t, p, dead, second, ledgertest.ErrInjected)
-	d.decide = nil
+	d.store.Decide = nil
 	third := d.pay(t, "third")
 	p = d.opens(t, third, first)
 	r := d.owner(t, p)

@@ -69,14 +69,14 @@ func TestTestify(t *testing.T) {
 				d := newTestLedger(t)
 				c.before(d)
 				n := 0
-				d.decide = func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
+				d.store.Decide = func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
 					n++
 					return map[bool]ledgertest.Fault{true: fault}[n == at]
 				}
 				if got, err := d.testify(t, witness(d.payment().Key)); at == 0 && got != c.want {
 					t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
 				}
-				d.decide = nil
+				d.store.Decide = nil
 				_, err := d.testify(t, witness(d.payment().Key))
 				if r := d.state(t); r.State != c.state || r.Lookups != c.lookups || r.Receipt == nil || r.Disproved || err != nil {
 					t.Errorf("%s, %v at call %d: %+v, %v", name, fault, at, r, err)
@@ -137,7 +137,7 @@ func TestTestifyMeetsOthers(t *testing.T) {
 		c.before(d)
 		w := witness(d.payment().Key)
 		w.At = w.At.Add(100 * day)
-		d.decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 			switch {
 			case op != c.op || r.State != ledger.Settled || c.times == 0:
 			case c.times < 0:

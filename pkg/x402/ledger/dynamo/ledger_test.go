@@ -68,7 +68,7 @@ func TestItems(t *testing.T) {
 	bare.ExpiresAt, owed.ExpiresAt = time.Time{}, time.Time{}
 	owed.State, owed.LeaseUntil = ledger.Settled, owed.LeaseUntil.Add(time.Nanosecond)
 	for _, id := range []string{"a", "b"} {
-		acquires(t, w.Table, "host-intel", id, 2, true)
+		acquires(t, w, "host-intel", id)
 		must(t, errOf3(w.Count(t.Context(), "2001:db8:1:2::/64", noon, limit.Units{All: 31, Open: 2}, limit.Unbounded)))
 	}
 	want := map[string]item{
@@ -181,7 +181,7 @@ func lostReplies(t *testing.T, s testbed.Dynamo) {
 			t.Parallel()
 			w := newWorld(t, s)
 			ledgertest.MustPut(t, w, first)
-			acquires(t, w.Table, "dns", "held", 2, true)
+			acquires(t, w, "dns", "held")
 			w.loses(c.lost)
 			err := c.call(w)
 			if calls := w.took().calls; (err == nil) != c.ok || calls["PutItem"]+calls["UpdateItem"] != c.sent {

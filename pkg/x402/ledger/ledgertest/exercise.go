@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -50,7 +51,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 func roundTrip(t *testing.T, s Planter) {
 	for name, change := range map[string]func(*ledger.Record){
 		"full":    func(*ledger.Record) {},
-		"large":   func(r *ledger.Record) { r.Answer.Body = noise(390 << 10) },
+		"large":   func(r *ledger.Record) { r.Answer.Body = make([]byte, 390<<10) },
 		"no body": func(r *ledger.Record) { r.Answer.Body, r.Answer.Stored = nil, false },
 		"zone":    func(r *ledger.Record) { r.ExpiresAt = r.ExpiresAt.In(time.FixedZone("", 5*3600+1800)) },
 		"bare": func(r *ledger.Record) { // absent terms would come back as null
@@ -91,7 +92,7 @@ func refused(t *testing.T, s Planter) {
 		"no version":      func(r *ledger.Record) { r.Version = 0 },
 		"terms not JSON":  func(r *ledger.Record) { r.Terms = []byte("{") },
 		"impossible time": func(r *ledger.Record) { r.UpdatedAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
-		"too large":       func(r *ledger.Record) { r.Answer = &ledger.Answer{Stored: true, Body: noise(400 << 10)} },
+		"too large":       func(r *ledger.Record) { r.Answer = &ledger.Answer{Stored: true, Body: make([]byte, 400<<10)} },
 	} {
 		r := First("exercise|" + name)
 		spoil(&r)
@@ -213,51 +214,43 @@ func race(t *testing.T, s Planter) {
 	const n, each = 50, 2
 	var sent [n]ledger.Record
 	var stands [n]*ledger.Record
-	must(t, atOnce(n, func(i int) (err error) {
-		sent[i] = First("exercise|race")
-		stands[i], err = s.Put(t.Context(), sent[i])
-		return err
-	}))
+	var writers errgroup.Group
+	for i := range n {
+		writers.Go(func() (err error) {
+			sent[i] = First("exercise|race")
+			stands[i], err = s.Put(t.Context(), sent[i])
+			return err
+		})
+	}
+	must(t, writers.Wait())
 	winner := slices.IndexFunc(sent[:], func(r ledger.Record) bool { return r.WriteID == stands[0].WriteID })
 	for _, r := range stands {
 		same(t, sent[winner], *r)
 	}
-	must(t, atOnce(n, func(int) error {
-		for added, tries := 0, 0; added < each; tries++ {
-			r, err := s.Fetch(t.Context(), sent[0].Key)
-			if err != nil || tries == 1000 { // each conflict is somebody else's success
-				return errors.Join(errors.New("there is no end of conflicts"), err)
+	for range n {
+		writers.Go(func() error {
+			for added, tries := 0, 0; added < each; tries++ {
+				r, err := s.Fetch(t.Context(), sent[0].Key)
+				if err != nil || tries == 1000 { // each conflict is somebody else's success
+					return errors.Join(errors.New("there is no end of conflicts"), err)
+				}
+				next := Next(*r)
+				next.Lookups++
+				held, err := s.Put(t.Context(), next)
+				if err != nil {
+					return err
+				}
+				if held.WriteID == next.WriteID {
+					added++
+				}
 			}
-			next := Next(*r)
-			next.Lookups++
-			held, err := s.Put(t.Context(), next)
-			if err != nil {
-				return err
-			}
-			if held.WriteID == next.WriteID {
-				added++
-			}
-		}
-		return nil
-	}))
+			return nil
+		})
+	}
+	must(t, writers.Wait())
 	if got, err := s.Fetch(t.Context(), sent[0].Key); err != nil || got.Lookups != n*each || got.Version != n*each+1 {
 		t.Errorf("%+v, %v; want a count of %d", got, err, n*each)
 	}
-}
-
-// atOnce calls f from n goroutines that start together, and joins their errors.
-func atOnce(n int, f func(i int) error) error {
-	start, errs := make(chan struct{}), make([]error, n)
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			<-start
-			errs[i] = f(i)
-		})
-	}
-	close(start)
-	all.Wait()
-	return errors.Join(errs...)
 }
 
 func errOf[T any](_ T, err error) error { return err }

@@ -53,9 +53,11 @@ func Failing(op Op, how Fault, calls ...int) Decide {
 // the test on a caller that breaks the rules: a write over a version that nobody
 // has read or written, or a write id used for two different writes.
 type Faulty struct {
-	t      testing.TB
-	store  ledger.Store
-	decide Decide
+	// Decide may be another one between two calls, and nil: nothing fails.
+	Decide Decide
+
+	t     testing.TB
+	store ledger.Store
 
 	mu     sync.Mutex
 	calls  map[Op]int
@@ -68,12 +70,9 @@ type slot struct {
 	version int64
 }
 
-// NewFaulty wraps a store. A nil decide never fails.
+// NewFaulty wraps a store.
 func NewFaulty(t testing.TB, store ledger.Store, decide Decide) *Faulty {
-	if decide == nil {
-		decide = func(Op, int, ledger.Record) Fault { return None }
-	}
-	return &Faulty{t: t, store: store, decide: decide, calls: map[Op]int{}, known: map[slot]bool{}, writes: map[string]string{}}
+	return &Faulty{Decide: decide, t: t, store: store, calls: map[Op]int{}, known: map[slot]bool{}, writes: map[string]string{}}
 }
 
 // Calls returns how often it was called so, failed calls included.
@@ -128,7 +127,10 @@ func (f *Faulty) call(op Op, r ledger.Record, do func() (*ledger.Record, error))
 	f.calls[op]++
 	n := f.calls[op]
 	f.mu.Unlock()
-	fault := f.decide(op, n, r)
+	fault := None
+	if f.Decide != nil {
+		fault = f.Decide(op, n, r)
+	}
 	if fault == FailBefore {
 		return nil, fmt.Errorf("%s: %w", op, ErrInjected)
 	}

@@ -101,13 +101,6 @@ func same(t testing.TB, want, got ledger.Record) {
 	}
 }
 
-// noise returns n bytes that do not compress.
-func noise(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails
-	return b
-}
-
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

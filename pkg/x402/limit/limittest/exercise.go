@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
@@ -178,23 +180,18 @@ func cancelled(t *testing.T, s limit.Store) {
 // races runs f n times at once; so many of them must win.
 func races(t *testing.T, n, winners int, f func(i int) (bool, error)) {
 	t.Helper()
-	var all sync.WaitGroup
-	ready, won := make(chan struct{}), make(chan bool, n)
+	var all errgroup.Group
+	var won atomic.Int64
 	for i := range n {
-		all.Go(func() {
-			<-ready
+		all.Go(func() error {
 			ok, err := f(i)
-			if err != nil {
-				t.Error(err)
-			}
 			if ok {
-				won <- true
+				won.Add(1)
 			}
+			return err
 		})
 	}
-	close(ready)
-	all.Wait()
-	if got := len(won); got != winners {
-		t.Errorf("%d of %d won, want %d", got, n, winners)
+	if err := all.Wait(); err != nil || won.Load() != int64(winners) {
+		t.Errorf("%d of %d won, want %d; %v", won.Load(), n, winners, err)
 	}
 }
