@@ -2,6 +2,7 @@ package x402_test
 
 import (
 	"bytes"
+	"reflect"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -301,16 +302,12 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 	case doubt:
 	case p.lookups+p.sent > 0:
 		w.violated("worked again for what was over")
-	case w.result == "answered" && (!out.Replayed || !bytes.Equal(out.Body, first.Body) || !sameReceipt(out, first)):
+	case w.result == "answered" && (!out.Replayed || !bytes.Equal(out.Body, first.Body) || !reflect.DeepEqual(out.Receipt, first.Receipt)):
 		w.violated("the replay is another answer")
 	case w.result == "used up" && !replaced && (out.Payment.Retryable || out.Fault == nil || out.Fault.Code != first.Fault.Code):
 		w.violated("what was used up is not")
 	}
 	x.unsent = false
-}
-
-func sameReceipt(a, b *x402.Outcome) bool {
-	return a.Receipt != nil && b.Receipt != nil && *a.Receipt == *b.Receipt
 }
 
 // checkWithoutFaults checks the invariants of an answer when nothing fails and

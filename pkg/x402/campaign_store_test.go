@@ -165,25 +165,18 @@ func (p *process) contextEnded(ctx context.Context, old *ledger.Record, r ledger
 // it.
 type decodedStore map[string]*ledger.Record
 
-// keep encodes and decodes a row, as a real store would, and keeps it.
-func (s decodedStore) keep(r ledger.Record) (*ledger.Record, error) {
+// Put encodes and decodes a row, as a real store would, and keeps it.
+func (s decodedStore) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+	held := s[r.Key]
+	if ctx.Err() != nil || held == nil && r.Version != 1 || held != nil && held.Version != r.Version-1 {
+		return s.Fetch(ctx, r.Key)
+	}
 	doc, body, err := r.Marshal()
 	if err != nil {
 		return nil, err
 	}
-	kept, err := ledger.Unmarshal(r.Key, doc, body)
-	if err == nil {
-		s[r.Key] = kept
-	}
+	s[r.Key], err = ledger.Unmarshal(r.Key, doc, body)
 	return &r, err
-}
-
-func (s decodedStore) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
-	held := s[r.Key]
-	if ctx.Err() == nil && (held == nil && r.Version == 1 || held != nil && held.Version == r.Version-1) {
-		return s.keep(r)
-	}
-	return s.Fetch(ctx, r.Key)
 }
 
 // Fetch implements ledger.Store. The caller may change the copy it gets.

@@ -42,7 +42,8 @@ var (
 // its lease; that a lookup which got no time is not counted; a reconciler's
 // verdict on another version than the one that it asked about; more than eight
 // other signatures; answers too large to keep; bundles that owe a part; a new
-// price between two signatures for one purchase; a client that disconnects.
+// price between two signatures for one purchase; a client that disconnects; dust; lists
+// of many pages; a silent target's debt that nobody asks for until a day is over.
 // Two effects are not a violation by an answer: a third party's transfer after the
 // verdict, and what happens to a signature that cannot be verified any more.
 

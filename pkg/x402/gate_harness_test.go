@@ -301,11 +301,6 @@ func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 	}
 }
 
-// silent makes every lookup fail by the silence of its target.
-func (b *harness) silent() {
-	b.work = func(context.Context, int) ([]byte, error) { return nil, lookup.Fault(lookup.SSLTimeout, nil).Silence() }
-}
-
 // stored is the record of a payment.
 func (b *harness) stored(header string) ledger.Record {
 	b.t.Helper()
@@ -314,15 +309,6 @@ func (b *harness) stored(header string) ledger.Record {
 		b.t.Fatal(r, err)
 	}
 	return *r
-}
-
-// takeOver makes another attempt hold a payment, as one does whose clock runs
-// ahead, or after a freeze.
-func (b *harness) takeOver(header string) {
-	b.t.Helper()
-	b.rewrite(header, func(r *ledger.Record) {
-		r.WriteID, r.Attempt, r.LeaseUntil = "other", r.Attempt+1, time.Now().Add(30*time.Second)
-	})
 }
 
 // countedSlots are slots that are free, after some time, unless full is set. They

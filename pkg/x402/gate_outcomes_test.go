@@ -203,8 +203,10 @@ func TestUnrecorded(t *testing.T) {
 			b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), c.work }
 			h := b.sign(nil)
 			b.settle = func(context.Context, int) x402.Settlement {
-				if c.steals {
-					b.takeOver(h)
+				if c.steals { // as one does whose clock runs ahead, or after a freeze
+					b.rewrite(h, func(r *ledger.Record) {
+						r.WriteID, r.Attempt, r.LeaseUntil = "other", r.Attempt+1, time.Now().Add(30*time.Second)
+					})
 				}
 				return c.said
 			}
@@ -272,7 +274,10 @@ func TestMeter(t *testing.T) {
 	verified := func(v x402.Verification) func(*harness) string {
 		return func(b *harness) string { b.verify = v; return unrecoverable(b) }
 	}
-	silent := func(b *harness) string { b.silent(); return b.sign(nil) }
+	silent := func(b *harness) string {
+		b.work = func(context.Context, int) ([]byte, error) { return nil, lookup.Fault(lookup.SSLTimeout, nil).Silence() }
+		return b.sign(nil)
+	}
 	owed := func(b *harness) string { b.work = looksUp(lookup.DNSTimeout); return b.sign(nil) }
 	for name, c := range map[string]struct {
 		header func(b *harness) string

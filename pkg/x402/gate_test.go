@@ -138,7 +138,7 @@ func TestSilence(t *testing.T) {
 	ours := lookup.Fault(lookup.SSLTimeout, nil)
 	for name, c := range map[string]struct {
 		lookups []*fault.Error
-		answer  bool
+		answer  bool // which has its code in its body
 	}{
 		"five":              {[]*fault.Error{ours, quiet, ours, ours, quiet}, true},
 		"five, ours last":   {[]*fault.Error{quiet, quiet, quiet, quiet, ours}, false},
@@ -158,8 +158,9 @@ func TestSilence(t *testing.T) {
 					time.Sleep(ledger.OwedFor)
 				}
 				first, again := b.ask(h, "GET /a"), b.ask(h, "GET /a")
+				code := map[bool]fault.Code{false: lookup.SSLTimeout}[c.answer]
 				for what, out := range map[string]x402.Outcome{"then": first, "again": again} {
-					b.expect(what, out, 504, orNone(c.answer, lookup.SSLTimeout), "true", false, true)
+					b.expect(what, out, 504, code, "true", false, true)
 					if out.Replayed != c.answer || !c.answer && !strings.HasSuffix(out.Fault.Public(), "a refund is due.") {
 						t.Errorf("%s: replayed %v, %v", what, out.Replayed, out.Fault)
 					}
@@ -174,14 +175,6 @@ func TestSilence(t *testing.T) {
 			})
 		})
 	}
-}
-
-// orNone returns no code for a stored answer, which has its code in its body.
-func orNone(stored bool, code fault.Code) fault.Code {
-	if stored {
-		return ""
-	}
-	return code
 }
 
 // A request whose client disconnects is continued, and its answer is stored.

@@ -74,42 +74,40 @@ func TestReconcileUnsent(t *testing.T) {
 	t.Parallel()
 	for _, blind := range []bool{false, true} {
 		t.Run(fmt.Sprint("blind ", blind), func(t *testing.T) {
-			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) { reconcilesUnsent(t, d, blind) })
+			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+				d.blind = blind
+				d.bought(1, 1)  // died as the owner of its purchase
+				d.bought(2, 12) // while it waited for another
+				d.bought(3, -1) // before the purchase was opened
+				d.claim(4)      // a ping
+				d.uncertain(5)  // in doubt
+				time.Sleep(time.Minute)
+				before, undue := d.stored(2), x402.Summary{Listed: 6, Open: 2, StillOpen: 2, Undue: 4}
+				late := x402.Summary{Listed: 6, Open: 4, RefusedLate: 2, StillOpen: 4}
+				if blind {
+					undue.StillOpen, undue.CannotTell = 0, 2
+					late = x402.Summary{Listed: 6, Open: 4, RefusedLate: 1, CannotTell: 4, Undue: 1}
+				}
+				d.outstanding("doubt 4", "doubt 5")
+				d.wants(undue)
+				if r := d.stored(2); r.Version != before.Version {
+					t.Errorf("it was written: %+v", r)
+				}
+				d.find = func(_ context.Context, q x402.Question) x402.Finding {
+					if q.Nonce[31] == 3 {
+						return x402.Finding{Verdict: x402.NeverPaid, Reason: "expired"}
+					}
+					return x402.Finding{Verdict: x402.StillOpen}
+				}
+				time.Sleep(5*time.Minute + ledger.ClockSlack)
+				d.outstanding("doubt 1", "doubt 4", "doubt 5", "doubt c")
+				d.wants(late)
+				d.outstanding("doubt 1", "doubt 4", "doubt 5", "doubt c")
+				if r := d.stored(2); r.State != ledger.Refused || r.Sent || r.Doubt {
+					t.Errorf("who waited: %+v", r)
+				}
+			})
 		})
-	}
-}
-
-func reconcilesUnsent(t *testing.T, d *reconcilerHarness, blind bool) {
-	d.blind = blind
-	d.bought(1, 1)  // died as the owner of its purchase
-	d.bought(2, 12) // while it waited for another
-	d.bought(3, -1) // before the purchase was opened
-	d.claim(4)      // a ping
-	d.uncertain(5)  // in doubt
-	time.Sleep(time.Minute)
-	before, undue := d.stored(2), x402.Summary{Listed: 6, Open: 2, StillOpen: 2, Undue: 4}
-	late := x402.Summary{Listed: 6, Open: 4, RefusedLate: 2, StillOpen: 4}
-	if blind {
-		undue.StillOpen, undue.CannotTell = 0, 2
-		late = x402.Summary{Listed: 6, Open: 4, RefusedLate: 1, CannotTell: 4, Undue: 1}
-	}
-	d.outstanding("doubt 4", "doubt 5")
-	d.wants(undue)
-	if r := d.stored(2); r.Version != before.Version {
-		t.Errorf("it was written: %+v", r)
-	}
-	d.find = func(_ context.Context, q x402.Question) x402.Finding {
-		if q.Nonce[31] == 3 {
-			return x402.Finding{Verdict: x402.NeverPaid, Reason: "expired"}
-		}
-		return x402.Finding{Verdict: x402.StillOpen}
-	}
-	time.Sleep(5*time.Minute + ledger.ClockSlack)
-	d.outstanding("doubt 1", "doubt 4", "doubt 5", "doubt c")
-	d.wants(late)
-	d.outstanding("doubt 1", "doubt 4", "doubt 5", "doubt c")
-	if r := d.stored(2); r.State != ledger.Refused || r.Sent || r.Doubt {
-		t.Errorf("who waited: %+v", r)
 	}
 }
 
