@@ -166,7 +166,7 @@ func TestReasonOf402(t *testing.T) {
 			headers = append(headers, x402.HeaderSignature, h)
 		}
 		r := s.send(c.method, dnsPath, "", headers...)
-		line, header := s.lineOfReply(r), r.Header.Get(x402.HeaderRequired)
+		line, header := s.lineOf(r.Header.Get("X-Request-Id")), r.Header.Get(x402.HeaderRequired)
 		if r.Status != http.StatusPaymentRequired || line["code"] != "payment_required" || line["reason"] != c.reason {
 			t.Errorf("%+v: status %d, code %v, reason %q", c, r.Status, line["code"], line["reason"])
 		}
@@ -214,7 +214,7 @@ func TestPagesByWhoAsks(t *testing.T) {
 			headers = append(headers, x402.HeaderSignature, c.signature)
 		}
 		r := s.send(c.method, c.path, "", headers...)
-		s.lineOfReply(r) // is there
+		s.lineOf(r.Header.Get("X-Request-Id")) // is there
 		s.showsNothing("script", "agent-card")
 		body, h := string(r.Body), r.Header
 		policy := h.Get("Content-Security-Policy")
@@ -315,7 +315,7 @@ func TestMetricsAtEveryLevel(t *testing.T) {
 	s := newShop(t)
 	s.level.Set(slog.LevelError)
 	s.get("/health", "")
-	s.lineOfReply(s.get(dnsPath, ""))
+	s.lineOf(s.get(dnsPath, "").Header.Get("X-Request-Id"))
 	same(t, "lines", strings.Count(s.log.String(), "\n"), 1)
 	// The alarms and the dashboard are made of these.
 	same(t, "settlements", strings.Join(service.SettlementMetrics(), " "),

@@ -298,8 +298,3 @@ func (s *shop) lineOf(id string) map[string]any {
 	s.Fatalf("no line of request %s:\n%s", id, s.log.String())
 	return nil
 }
-
-func (s *shop) lineOfReply(r x402test.Reply) map[string]any {
-	s.Helper()
-	return s.lineOf(r.Header.Get("X-Request-Id"))
-}
