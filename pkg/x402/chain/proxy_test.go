@@ -87,7 +87,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveBatch answers each request of a batch by itself. An answer that is no
+// serveBatch answers each request of a batch by itself. An answer that is not a
 // reply is the answer to all.
 func (p *proxy) serveBatch(ctx context.Context, w http.ResponseWriter, list []json.RawMessage) {
 	replies := make([]json.RawMessage, len(list))
