@@ -99,7 +99,7 @@ func (c scenario) playIn(w *world, alarms []Alarm) *outcome {
 		c.mends(w)
 	}
 	c.blind = false
-	c.back(w, payers)
+	c.back(payers)
 	c.run(w, true)
 	for range rest {
 		w.series.begin()
@@ -226,22 +226,24 @@ func (c scenario) each(payers []*payer, do func(*payer)) {
 func (c scenario) first(w *world, payers []*payer) {
 	c.each(payers, func(p *payer) { p.send() })
 	for _, p := range payers {
-		want, got := wanted(c.sees, p.op.Slug), p.last()
-		if p.broken != nil || !same(got, want) {
-			w.Errorf("%s: the client sees %s %v, want %s", p.op.Slug, got, p.broken, want)
-		}
+		got := p.saw("at first", c.sees)
 		if refusal := got.Code != "" && (got.status == http.StatusServiceUnavailable || got.status == http.StatusConflict); refusal && got.wait == 0 {
 			w.Errorf("%s: %s has no Retry-After", p.op.Slug, got)
 		}
 	}
 }
 
-// wanted is what the payers of an operation are to see; nil is an answer.
-func wanted(of func(op string) sight, op string) sight {
-	if of == nil {
-		return sight{status: http.StatusOK}
+// saw is what a payer has seen last. It is held to what payers of its operation are to see;
+// nil is an answer.
+func (p *payer) saw(when string, of func(op string) sight) sight {
+	got, want := p.last(), sight{status: http.StatusOK}
+	if of != nil {
+		want = of(p.op.Slug)
 	}
-	return of(op)
+	if p.broken != nil || !same(got, want) {
+		p.w.Errorf("%s: %s the client sees %s %v, want %s", p.op.Slug, when, got, p.broken, want)
+	}
+	return got
 }
 
 // same compares without words, the time to wait and the request's name.
@@ -250,7 +252,7 @@ func same(a, b sight) bool {
 	return a == b
 }
 
-func (c scenario) back(w *world, payers []*payer) {
+func (c scenario) back(payers []*payer) {
 	c.together = true
 	var come []*payer
 	for i, p := range payers {
@@ -260,10 +262,7 @@ func (c scenario) back(w *world, payers []*payer) {
 	}
 	c.each(come, (*payer).comeBack)
 	for _, p := range come {
-		want := wanted(c.ends, p.op.Slug)
-		if got := p.last(); p.broken != nil || !same(got, want) {
-			w.Errorf("%s: in the end the client sees %s %v, want %s", p.op.Slug, got, p.broken, want)
-		}
+		p.saw("in the end", c.ends)
 	}
 }
 

@@ -16,8 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// A service that says nothing is given up before anything is signed, and a signature
-// that goes to nobody was not sent.
+// A service that says nothing is given up before anything is signed.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -29,11 +28,6 @@ func TestNobodyThere(t *testing.T) {
 			t.Errorf("%v after %s", err, took)
 		}
 	})
-	b := newBuyer(t, "http://127.0.0.1:1/", "")
-	err := b.repeat(t.Context(), payment{Signature: "s"}, "f")
-	if err == nil || !strings.HasPrefix(err.Error(), "nobody answers on 127.0.0.1:1.") || !strings.HasSuffix(err.Error(), "\nNothing was sent this time. When the service runs: make pay AGAIN=1") {
-		t.Errorf("AGAIN=1 against nothing: %v", err)
-	}
 }
 
 // silence is a network that loses everything.
