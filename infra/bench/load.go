@@ -83,30 +83,32 @@ func (t target) ask(ctx context.Context, all [][]byte, took []time.Duration, nex
 			return ctx.Err()
 		}
 		begun := time.Now()
-		res, body, err := exchange(conn, in, all[i])
+		answer, err := exchange(conn, in, all[i])
 		took[i] = time.Since(begun)
-		switch {
-		case err != nil:
+		if err == nil && (answer.Status != t.status || !strings.Contains(string(answer.Body), t.part)) {
+			err = fmt.Errorf("status %d, want %d with %s: %.300s", answer.Status, t.status, t.part, answer.Body)
+		}
+		if err != nil {
 			return err
-		case res.StatusCode != t.status || !strings.Contains(string(body), t.part):
-			return fmt.Errorf("status %d, want %d with %s: %.300s", res.StatusCode, t.status, t.part, body)
-		case res.Close:
-			return errors.New("the server closed a connection that was to be kept")
 		}
 	}
 }
 
-func exchange(conn net.Conn, in *bufio.Reader, request []byte) (*http.Response, []byte, error) {
+// exchange sends a request over a connection that is kept.
+func exchange(conn net.Conn, in *bufio.Reader, request []byte) (answer copied, err error) {
 	if _, err := conn.Write(request); err != nil {
-		return nil, nil, err
+		return answer, err
 	}
 	res, err := http.ReadResponse(in, nil)
 	if err != nil {
-		return nil, nil, err
+		return answer, err
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	return res, body, err
+	if err == nil && res.Close {
+		err = errors.New("the server closed a connection that was to be kept")
+	}
+	return copied{Status: res.StatusCode, Header: res.Header, Body: body}, err
 }
 
 // percentile is of sorted durations, by the nearest rank.

@@ -69,10 +69,10 @@ func (s *site) repeat(answer string) {
 func (s *site) bare(t target, settle []byte) *server {
 	conn := must(new(net.Dialer).DialContext(s.ctx, "tcp", t.server.host()))
 	defer conn.Close()
-	res, body, err := exchange(conn, bufio.NewReader(conn), t.make())
-	check(err)
+	answer := must(exchange(conn, bufio.NewReader(conn), t.make()))
+	answer.Settle = settle
 	name := filepath.Join(s.dir, strings.ReplaceAll(t.name, " ", "-")+".json")
-	check(os.WriteFile(name, must(json.Marshal(copied{res.StatusCode, res.Header, body, settle})), 0o600))
+	check(os.WriteFile(name, must(json.Marshal(answer)), 0o600))
 	return s.self("bare", name)
 }
 
