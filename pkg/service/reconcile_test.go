@@ -42,10 +42,7 @@ func (x brokenIndex) List(context.Context, string, time.Time, ledger.Place, int)
 }
 
 func testTerms() x402.Terms {
-	return x402.Terms{
-		Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-		PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
-	}
+	return testbed.Terms(must(x402.ParseAddress("0x209693Bc6afc0C5328bA36FaF03C514EF312287C")))
 }
 
 // scheduled is the reconcile function over a ledger with two payments in doubt and a
