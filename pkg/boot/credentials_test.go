@@ -204,11 +204,8 @@ func testKeys() aws.CredentialsProvider {
 	return credentials.NewStaticCredentialsProvider("AK", "SK", "ST")
 }
 
-// reads reads the secret of a vault as the team's role does, whose token goes along.
-func (v *vault) reads(ctx context.Context, timeout time.Duration) ([]byte, error) {
-	return readSecret(ctx, secretARN, testKeys(), v.URL, timeout)
-}
-
+// TestReadSecret: a reading is of the team's role, whose token goes along. What a store that
+// says nothing costs is tested in TestSecret.
 func TestReadSecret(t *testing.T) {
 	t.Parallel()
 	const secret = `{"token":"s3cr3t"}`
@@ -244,7 +241,7 @@ func TestReadSecret(t *testing.T) {
 				same(t, "token", r.Header.Get("X-Amz-Security-Token"), "ST")
 				c.answer(w, r)
 			})
-			got, err := v.reads(t.Context(), time.Minute)
+			got, err := readSecret(t.Context(), secretARN, testKeys(), v.URL, time.Minute)
 			asked := 1
 			switch {
 			case c.fails == "":
@@ -263,18 +260,5 @@ func TestReadSecret(t *testing.T) {
 			}
 			same(t, "times it was asked", int(v.asked.Load()), asked)
 		})
-	}
-}
-
-// A store that does not answer costs the time-out and no more; no attempt outlives its reading, for which Close would wait.
-func TestReadSecretEnds(t *testing.T) {
-	t.Parallel()
-	v := newVault(t, silent)
-	if _, err := v.reads(t.Context(), 200*time.Millisecond); !errors.Is(err, errSecretSilent) {
-		t.Errorf("a silent store: %v", err)
-	}
-	v.Close()
-	if _, err := v.reads(t.Context(), time.Minute); !errors.Is(err, errSecretSilent) {
-		t.Errorf("nobody there: %v", err)
 	}
 }
