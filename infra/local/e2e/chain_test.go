@@ -71,7 +71,9 @@ func TestChain(t *testing.T) {
 			// The chain knows, so the payer does not even notice.
 			name: "the facilitator's answer is lost", confirm: patient, said: []string{"settled"},
 			play: func(p *payer) {
-				p.lost = 10 // before it is asked
+				p.mu.Lock()
+				p.lost = 10
+				p.mu.Unlock()
 				p.buy()
 			},
 		},
@@ -112,7 +114,10 @@ func TestChain(t *testing.T) {
 					p.pays(p.answer().replayed())
 				}
 				if !c.fallback {
-					if d := cmp.Diff(c.said, p.said); d != "" {
+					p.mu.Lock()
+					d := cmp.Diff(c.said, p.said)
+					p.mu.Unlock()
+					if d != "" {
 						p.Errorf("the facilitator's verdicts (-want +got): %s", d)
 					}
 				}
