@@ -150,7 +150,7 @@ gameday: ## Break everything once; print what clients see and which alarms go of
 		cd infra/gameday && ../../build/gameday.test -test.run '^TestGameDay$$' -test.v
 
 .PHONY: prove
-prove: node-packages ## Prove what CI does not: lists of others, newest linters, a million schedules; write infra/prove/table.md: 20 minutes
+prove: node-packages ## Prove what CI does not: lists of others, newest linters, mutants, a million schedules; write infra/prove/table.md: 45 minutes
 ##   PART=linters      this part alone: linters, lists (2 minutes), runbook, lighthouse, mutants or campaign
 	@go build -o build/local ./infra/local && go build -o build/pay ./infra/local/pay
 	@cmp -s infra/prove/requirements.txt build/prove/installed || { python3 -m venv --clear build/prove && \
