@@ -79,7 +79,8 @@ type Record struct {
 	// later attempt takes it back. The one that holds the lease may have, too.
 	Sent bool `json:"sent,omitempty"`
 	// Asked names the facilitators that may have been sent it, in their order, each
-	// written before it is asked. It is empty where there is one facilitator only.
+	// written before it is asked. A claim names the first of two, also where that one is
+	// then left out. It is empty where there is one facilitator only.
 	Asked []string `json:"asked,omitempty"`
 	// RefusedBy is the first facilitator that refused it for a reason about the
 	// payer. No other one is asked from then on.

@@ -55,7 +55,7 @@ const Unbounded = math.MaxInt
 //
 // A client over the limit is refused until the window ends, without asking the store again;
 // only for a second, if it is over by units that may be given back. Refused requests are
-// not counted.
+// not counted, but for one whose report says that its client is over.
 //
 // When the store fails, requests without a payment pass, up to the limit in each
 // environment. A report whose outcome is unknown is not repeated, so that a client is never
