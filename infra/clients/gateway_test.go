@@ -3,6 +3,7 @@ package clients
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -29,6 +30,8 @@ type gateway struct {
 	every step // where there is no plan; nil passes
 	plan  []step
 	seen  []paidRequest
+
+	goesOn chan struct{} // sends the second piece of a page
 }
 
 // paidRequest is one that carries a payment.
@@ -40,7 +43,7 @@ type paidRequest struct {
 
 // newGateway starts one before the service at origin, which may start later.
 func newGateway(t *testing.T, origin string, plan ...step) *gateway {
-	g := &gateway{plan: plan}
+	g := &gateway{plan: plan, goesOn: make(chan struct{})}
 	g.url = testbed.Serve(t, testbed.Relay{Do: g.decide, To: testbed.ProxyTo(t, origin)})
 	return g
 }
@@ -61,6 +64,9 @@ func (g *gateway) paid() []paidRequest {
 
 func (g *gateway) decide(r *testbed.Relayed) {
 	do := pass
+	if place := r.Request.Header.Get("Stop-Within"); place != "" {
+		do = g.inPieces(place)
+	}
 	if signature := paymentOf(r); signature != "" {
 		g.mu.Lock()
 		header := r.Request.Header
@@ -94,6 +100,29 @@ var (
 	cutAfter       = lostThen(cutBefore)
 	swallowed      = lostThen((*testbed.Relayed).Hold)
 )
+
+// inPieces sends a page up to the end of place, and the rest after a request for /go-on, as
+// a slow network does.
+func (g *gateway) inPieces(place string) step {
+	return func(r *testbed.Relayed) {
+		if r.URL.Path == "/go-on" {
+			g.goesOn <- struct{}{}
+			return
+		}
+		r.Request.Header.Del("Accept-Encoding")
+		answer := r.Answer()
+		first, rest, found := strings.Cut(answer.Body.String(), place)
+		if !found {
+			r.Send(answer, answer.Body.Len())
+			return
+		}
+		maps.Copy(r.ResponseWriter.Header(), answer.Header())
+		_, _ = io.WriteString(r.ResponseWriter, first+place) // the client may be gone
+		_ = http.NewResponseController(r.ResponseWriter).Flush()
+		<-g.goesOn
+		_, _ = io.WriteString(r.ResponseWriter, rest)
+	}
+}
 
 // cutWithin loses the second half of the answer.
 func cutWithin(r *testbed.Relayed) {

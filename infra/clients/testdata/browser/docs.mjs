@@ -26,21 +26,29 @@ export async function documentation(stage) {
   await copies(page);
 }
 
-/** Nothing moves once it is painted, at any width: what a script adds has its place from the beginning. */
+/**
+ * Nothing moves once it is painted, at any width: what a script adds has its place from
+ * the beginning, and a page that comes in two pieces is painted when both are there.
+ */
 export async function nothingMoves(stage, { paths }) {
   for (const path of paths) {
-    for (const width of [320, 390, 768, 1280]) {
-      const page = await stage.open({ path, size: { width, height: 800 }, wallets: [new Wallet()] });
-      await page.waitForTimeout(1000); // wallets are looked for during half a second
-      const shifts = await page.evaluate(() => new Promise((done) => {
-        new PerformanceObserver((list) => done(list.getEntries().map((e) => e.value))).observe({ type: "layout-shift", buffered: true });
-        setTimeout(() => done([]), 200);
-      }));
-      const total = shifts.reduce((a, v) => a + v, 0);
-      assert.ok(total <= 0.02, `${path} at ${width}: the layout shifts by ${total}`);
-      await stage.contexts.pop().close();
-    }
+    await Promise.all([320, 390, 768, 1280].map((width) => holdsStill(stage, { path, width })));
   }
+  for (const stop of ["payment_in_progress", "facilitator_misconfigured"]) {
+    for (const width of [768, 1280]) await holdsStill(stage, { path: "/docs#errors", width, stop: `<code>${stop}</code></th>` });
+  }
+}
+
+async function holdsStill(stage, { path, width, stop }) {
+  const page = await stage.open({ path, size: { width, height: 800 }, wallets: [new Wallet()], stop });
+  await page.waitForTimeout(1000); // wallets are looked for during half a second
+  const shifts = await page.evaluate(() => new Promise((done) => {
+    new PerformanceObserver((list) => done(list.getEntries().map((e) => e.value))).observe({ type: "layout-shift", buffered: true });
+    setTimeout(() => done([]), 200);
+  }));
+  const total = shifts.reduce((a, v) => a + v, 0);
+  assert.ok(total <= 0.02, `${path} at ${width}${stop ? ", in pieces" : ""}: the layout shifts by ${total}`);
+  await page.context().close();
 }
 
 /** How many pages follow links side by side: each jump waits for some forty frames. */

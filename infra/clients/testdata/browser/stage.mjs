@@ -25,11 +25,11 @@ export class Stage {
     this.payer = "";
   }
 
-  /** Opens a page with wallets in it. */
-  async open({ path = this.path, wallets = [], script = true, dark = false, size = wide, storageState, motion = false } = {}) {
+  /** Opens a page with wallets in it. Where stop is given, the page comes to the end of that text, and half a second later the rest. */
+  async open({ path = this.path, wallets = [], script = true, dark = false, size = wide, storageState, motion = false, stop } = {}) {
     const context = await this.browser.newContext({
       viewport: size, colorScheme: dark ? "dark" : "light", javaScriptEnabled: script, acceptDownloads: true, reducedMotion: motion ? "no-preference" : "reduce",
-      locale: "en-GB", timezoneId: "UTC", storageState,
+      locale: "en-GB", timezoneId: "UTC", storageState, extraHTTPHeaders: stop ? { "Stop-Within": stop } : {},
     });
     this.contexts.push(context);
     context.setDefaultTimeout(patience);
@@ -39,7 +39,12 @@ export class Stage {
     const page = await context.newPage();
     this.page = page;
     this.watch(page);
-    const response = await page.goto(this.origin + path, { waitUntil: "load" });
+    const response = await page.goto(this.origin + path, { waitUntil: stop ? "commit" : "load" });
+    if (stop) {
+      await page.waitForTimeout(500);
+      await page.request.get(this.origin + "/go-on");
+      await page.waitForLoadState("load");
+    }
     this.policy = response.headers()["content-security-policy"] ?? "";
     return page;
   }
