@@ -233,14 +233,17 @@ func missing(r *http.Request, docs *discovery.Documents) x402http.Response {
 	return page(res, missing.Body, missing.CSP)
 }
 
-// meant is the path of which an unknown one is a slip: other capitals, a slash at its end,
-// or, of a path that is not a document's, any other edit of one character.
+// meant returns the path that an unknown one is most likely a slip for: it has other
+// capitals, a slash at its end, or one edit of a character. It is empty when none is near.
 func meant(path string, docs *discovery.Documents) string {
 	path = strings.TrimRight(strings.ToLower(path), "/")
 	if _, ok := docs.Find(path); ok && path != "" {
 		return path
 	}
-	known := []string{catalog.PathHealth, catalog.PathReady, catalog.PathMCP}
+	known := []string{
+		catalog.PathHealth, catalog.PathReady, catalog.PathMCP, catalog.PathDocs, catalog.PathCatalog,
+		catalog.PathOpenAPI, catalog.PathManifest, catalog.PathLLMs, catalog.PathLLMsFull,
+	}
 	for _, op := range catalog.All() {
 		known = append(known, op.Path)
 	}
