@@ -21,7 +21,11 @@ type Setting struct {
 	// does not read it.
 	Template, Secret bool
 
-	form, must string // a pattern of the whole value, and what is said of another one
+	// form is a pattern of the whole value, and must what is said of another one. A bound
+	// in the hundreds is most and not in the pattern: that would take a twentieth of a
+	// function's start to compile.
+	form, must string
+	most       int // bytes; 0 is any number
 }
 
 // Defaults of the local runner (design §10, §11).
@@ -72,14 +76,14 @@ func Settings() []Setting {
 		{Name: "RATE_LIMIT_PER_MINUTE", Default: "300", Meaning: "units of one client, of priced requests and of free documents (with `/ready`) apart; a request is 1 for each started 16 KB of its answer, one with a payment 5 until it is decided, then 1, or 20 where its payer can be the cause (a refusal, a doubt, a silent target); 0 is off"},
 		{Name: "CONCURRENCY_SINGLE", Default: "50", Meaning: "paid lookups at once of one tool, at most a quarter of them one client's; 0 is off"},
 		{Name: "CONCURRENCY_BUNDLE", Default: "20", Meaning: "the same of one bundle"},
-		{Name: "LEDGER_TABLE", Otherwise: "required on Lambda; locally a file", form: `[a-zA-Z0-9_.-]{3,255}`, must: "must be a DynamoDB table name", Meaning: "DynamoDB table"},
+		{Name: "LEDGER_TABLE", Otherwise: "required on Lambda; locally a file", form: `[a-zA-Z0-9_.-]{3,}`, most: 255, must: "must be a DynamoDB table name", Meaning: "DynamoDB table"},
 		{Name: "DNS_RESOLVERS", Default: "1.1.1.1,8.8.8.8,9.9.9.10", Meaning: "`ip[:port]`, comma separated; recursive, and each must echo the letter case of the question (the common ones do), else every lookup is `dns_timeout` and `/ready` 503"},
 		{Name: "RDAP_BOOTSTRAP_URL", Otherwise: "`https://data.iana.org/rdap/dns.json`", Meaning: "IANA's file of registries"},
 		{Name: "OWNERSHIP_PROOFS", Meaning: "signatures of `BASE_URL` by `PAY_TO`"},
 		{Name: "CONTACT", Otherwise: "none: `/docs` says so, and there is no security.txt", Meaning: "where you can be reached, an `https` or `mailto` URL: in the documents, `/.well-known/security.txt` and the `User-Agent` of lookups"},
 		{Name: "WELL_KNOWN_FILES", Meaning: "files below `/.well-known/` by which indexes find out whose the service is, a JSON object of names and texts of at most 2,048 bytes: `402index-verify.txt`, `x402-trust.txt`, `mcp-registry-auth`, `glama.json`"},
 		{Name: "LOG_LEVEL", Default: "info", form: `(?i)debug|info|warn|error`, must: "must be debug, info, warn or error", Meaning: "debug, info, warn, error"},
-		{Name: "STACK_NAME", Otherwise: "none: `Hostfacts`", form: `[a-zA-Z][a-zA-Z0-9-]{0,127}`, must: "must be letters, digits and hyphens, 128 at most, a letter first",
+		{Name: "STACK_NAME", Otherwise: "none: `Hostfacts`", form: `[a-zA-Z][a-zA-Z0-9-]*`, most: 128, must: "must be letters, digits and hyphens, 128 at most, a letter first",
 			Meaning: "metrics are kept under `Hostfacts/` and this name; the template sets it"},
 	}
 	for i := range deployed {
@@ -136,7 +140,7 @@ func (e *environment) text(name string) string {
 	if v == "" {
 		return s.Default
 	}
-	if s.form != "" && !regexp.MustCompile(`^(?:`+s.form+`)$`).MatchString(v) {
+	if s.form != "" && (s.most > 0 && len(v) > s.most || !regexp.MustCompile(`^(?:`+s.form+`)$`).MatchString(v)) {
 		e.fault(name, "%s", s.must)
 	}
 	return v

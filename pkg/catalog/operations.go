@@ -277,8 +277,9 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 		item.Description, item.Schema, item.Format = tag.Get("item"), f.Schema, f.Format
 		f.Type, f.Items, f.Schema, f.Format = "array", []Field{item}, "", ""
 	case kind == reflect.Struct:
-		for i := range t.NumField() {
-			f.Fields = append(f.Fields, fieldOf(t.Field(i).Type, t.Field(i).Tag))
+		f.Fields = make([]Field, t.NumField())
+		for i := range f.Fields {
+			f.Fields[i] = fieldOf(t.Field(i).Type, t.Field(i).Tag)
 		}
 	}
 	return f
