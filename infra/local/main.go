@@ -146,7 +146,7 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 	}
 	if at := c.Ledger.AWS.BaseEndpoint; at != nil {
 		// A local server starts empty; the deployed table is the template's.
-		if err := dynamo.Create(ctx, c.Ledger.Client(), c.Ledger.Name); err != nil {
+		if err := dynamo.Create(ctx, dynamo.NewClient(c.Ledger.AWS), c.Ledger.Name); err != nil {
 			return stores, "", nil, fmt.Errorf("create table %s at %s: %w", c.Ledger.Name, *at, err)
 		}
 	}

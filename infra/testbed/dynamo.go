@@ -73,7 +73,7 @@ func (s Dynamo) Settings(table string) map[string]string {
 
 // Open returns a table of the server, with time-outs for a busy machine.
 func (s Dynamo) Open(table string) *dynamo.Table {
-	t := dynamo.New(dynamo.NewClient(s.Config()), table)
+	t := dynamo.New(dynamo.APIOf(dynamo.NewClient(s.Config())), table)
 	t.Timeout = patience
 	return t
 }

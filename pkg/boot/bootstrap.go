@@ -18,8 +18,8 @@ const bootstrapKey = "rdap|bootstrap"
 // bootstrapFile keeps the RDAP bootstrap file in the ledger's table, as one item, which
 // never expires: an old file is better than none. It is a whois.Cache.
 type bootstrapFile struct {
-	client *dynamodb.Client
-	table  string
+	api   dynamo.API
+	table string
 }
 
 type bootstrapItem struct {
@@ -33,7 +33,7 @@ func (f bootstrapFile) Get(ctx context.Context) ([]byte, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, dynamo.DefaultTimeout)
 	defer cancel()
 	key := map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: bootstrapKey}}
-	out, err := f.client.GetItem(ctx, &dynamodb.GetItemInput{TableName: &f.table, Key: key})
+	out, err := f.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: &f.table, Key: key})
 	var it bootstrapItem
 	if err == nil {
 		err = attributevalue.UnmarshalMap(out.Item, &it)
@@ -51,7 +51,7 @@ func (f bootstrapFile) Put(ctx context.Context, doc []byte, fetched time.Time) e
 	defer cancel()
 	it, err := attributevalue.MarshalMap(bootstrapItem{bootstrapKey, doc, fetched.Unix()})
 	if err == nil {
-		_, err = f.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &f.table, Item: it})
+		_, err = f.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &f.table, Item: it})
 	}
 	return err
 }

@@ -36,7 +36,7 @@ func TestBootstrapFile(t *testing.T) {
 		_, _ = io.WriteString(w, reply)
 	}))
 	defer table.Close()
-	f := bootstrapFile{dynamo.NewClient(aws.Config{Region: "us-east-1", BaseEndpoint: &table.URL, Credentials: testKeys()}), "t"}
+	f := bootstrapFile{dynamo.APIOf(dynamo.NewClient(aws.Config{Region: "us-east-1", BaseEndpoint: &table.URL, Credentials: testKeys()})), "t"}
 	for _, none := range []string{"{}", `{"Item":{"pk":{"S":"rdap|bootstrap"},"file":{"B":"eA=="},"fetched":{"N":"1"}}}`} {
 		stored = none
 		if doc, at, err := f.Get(t.Context()); doc != nil || !at.IsZero() || err != nil {

@@ -21,8 +21,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -114,7 +112,7 @@ func (p Parts) Registries() whois.Config {
 		Connector: p.Connector, BootstrapURL: p.config.BootstrapURL, Now: p.Platform.Now, UserAgent: p.config.userAgent(), Log: p.Platform.Log,
 	}
 	if t := p.config.Ledger; t.Name != "" {
-		c.Cache = bootstrapFile{t.Client(), t.Name}
+		c.Cache = bootstrapFile{dynamo.APIOf(dynamo.NewClient(t.AWS)), t.Name}
 	}
 	return c
 }
@@ -168,10 +166,7 @@ func (t Table) Stores() Stores {
 
 // Open returns the ledger's table, without a look at it: the functions may not
 // describe it.
-func (t Table) Open() *dynamo.Table { return dynamo.New(t.Client(), t.Name) }
-
-// Client is a client for the table.
-func (t Table) Client() *dynamodb.Client { return dynamo.NewClient(t.AWS) }
+func (t Table) Open() *dynamo.Table { return dynamo.New(dynamo.APIOf(dynamo.NewClient(t.AWS)), t.Name) }
 
 // limits wires the caps over the stores.
 func (c Config) limits(s Stores, now func() time.Time) service.Limits {

@@ -163,7 +163,7 @@ func (o tableCopy) describe(ctx context.Context, table string) error {
 		}
 		items += int(page.Count)
 	}
-	index := dynamo.New(o.api, table)
+	index := dynamo.New(dynamo.APIOf(o.api), table)
 	open, errOpen := countPlaces(ctx, index, ledger.ListOpen, time.Now())
 	owed, errOwed := countPlaces(ctx, index, ledger.ListOwed, time.Time{})
 	if err := errors.Join(errOpen, errOwed); err != nil {

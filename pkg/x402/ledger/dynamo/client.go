@@ -51,7 +51,7 @@ func Open(ctx context.Context, c aws.Config, table string) (*Table, error) {
 	if err := Check(ctx, client, table); err != nil {
 		return nil, err
 	}
-	return New(client, table), nil
+	return New(APIOf(client), table), nil
 }
 
 // NewClient returns a client with the time-outs that a Table needs, unless c has an

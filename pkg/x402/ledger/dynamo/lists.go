@@ -56,18 +56,19 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 // until it has as many places behind after as are wanted, and every other one of the
 // last one's time: the places of one time are in no order there.
 func (t *Table) places(ctx context.Context, partition string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
-	pages := dynamodb.NewQueryPaginator(t.api, &dynamodb.QueryInput{
+	in := &dynamodb.QueryInput{
 		TableName: &t.name, IndexName: aws.String(IndexName), Limit: aws.Int32(int32(min(limit, t.pageSize-1) + 1)),
 		KeyConditionExpression:    aws.String("#open = :open AND " + AttrLeaseUntil + " BETWEEN :after AND :before"),
 		ExpressionAttributeNames:  map[string]string{"#open": AttrOpen},
 		ExpressionAttributeValues: item{":open": text(partition), ":after": number(after.At.UnixMilli()), ":before": number(before.UnixMilli())},
-	})
+	}
 	var found []ledger.Place
-	for pages.HasMorePages() {
-		out, err := pages.NextPage(ctx)
+	for more := true; more; more = len(in.ExclusiveStartKey) > 0 {
+		out, err := t.api.Query(ctx, in)
 		if err != nil {
 			return nil, err
 		}
+		in.ExclusiveStartKey = out.LastEvaluatedKey
 		for _, it := range out.Items {
 			var at recordItem
 			if err := read(it, &at); err != nil {

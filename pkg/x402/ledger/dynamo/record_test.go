@@ -24,13 +24,10 @@ func numeric(n string) types.AttributeValue { return &types.AttributeValueMember
 
 func binary(b ...byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
 
-// nothing is an API that nobody calls.
-type nothing struct{ API }
-
 // encoded is the item of a record.
 func encoded(t testing.TB, r ledger.Record) item {
 	t.Helper()
-	it, err := New(nothing{}, "t").encode(r)
+	it, err := New(API{}, "t").encode(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +90,7 @@ func TestPacking(t *testing.T) {
 		t.Errorf("the dictionary is another one (%s): records that are stored cannot be read with it", got)
 	}
 	stored, doc := packed(t, ledgertest.Full("k"))
-	bomb := New(nothing{}, "t").pack(make([]byte, maxDocument+1))
+	bomb := New(API{}, "t").pack(make([]byte, maxDocument+1))
 	for what, b := range map[string][]byte{
 		"nothing": nil, "plain": doc, "another packing": {packing + 1}, "the packing alone": {packing}, "cut": stored[:len(stored)-1],
 		"another dictionary": {packing, 0xff, 0xff}, "too large": bomb,
@@ -109,7 +106,7 @@ func TestPacking(t *testing.T) {
 
 // Packed is the JSON form of a record as the table has it.
 func Packed(doc string) types.AttributeValue {
-	return binary(New(nothing{}, "t").pack([]byte(doc))...)
+	return binary(New(API{}, "t").pack([]byte(doc))...)
 }
 
 // Paged has a table ask for smaller pages.
@@ -148,7 +145,7 @@ func FuzzDecode(f *testing.F) {
 			if r.Key != key || r.WriteID != writeID || string(r.State) != state {
 				t.Fatalf("decode made %q %q %q of %q %q %q", r.Key, r.WriteID, r.State, key, writeID, state)
 			}
-			again, err := New(nothing{}, "t").encode(*r)
+			again, err := New(API{}, "t").encode(*r)
 			if err != nil {
 				continue // too large, or a key that the table cannot have
 			}

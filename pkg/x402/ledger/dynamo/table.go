@@ -26,14 +26,20 @@ const DefaultTimeout = 1500 * time.Millisecond
 // item is an item, or a part of one.
 type item = map[string]types.AttributeValue
 
-// API is what a Table asks of DynamoDB. A *dynamodb.Client is one.
-type API interface {
-	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
-	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
-	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
-	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
-	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
+// API is what a Table asks of DynamoDB: operations of a *dynamodb.Client (see APIOf). It is
+// not an interface, because of a type that is converted to one the linker keeps every method
+// in a program that can call methods by name, as each with text/template can. A client has
+// fifty operations more, which are 1.6 MB.
+type API struct {
+	GetItem    func(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
+	PutItem    func(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	UpdateItem func(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	Query      func(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
+	Scan       func(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
 }
+
+// APIOf returns what a Table asks, of a client.
+func APIOf(c *dynamodb.Client) API { return API{c.GetItem, c.PutItem, c.UpdateItem, c.Query, c.Scan} }
 
 // Table is a DynamoDB table with the payments and purchases of package ledger, all of
 // whose interfaces it implements, and the counts and leases of package limit. It is safe

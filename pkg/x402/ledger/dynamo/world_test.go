@@ -78,7 +78,7 @@ func newWorld(t *testing.T, s testbed.Dynamo) *world {
 	c := s.Config()
 	w := &world{t: t, direct: dynamo.NewClient(c), client: c.HTTPClient, name: s.Table(t)}
 	c.HTTPClient = w
-	w.Table, w.seen.calls = dynamo.New(dynamo.NewClient(c), w.name), map[string]int{}
+	w.Table, w.seen.calls = dynamo.New(dynamo.APIOf(dynamo.NewClient(c)), w.name), map[string]int{}
 	w.Timeout = patience
 	return w
 }
@@ -174,7 +174,9 @@ func (w *world) charge(op string, reply []byte) (lost bool) {
 // fake is an API whose calls return what it says. Updates return their items, too.
 type fake func(ctx context.Context, op string) (item, error)
 
-func (f fake) table() *dynamo.Table { return dynamo.New(f, "t") }
+func (f fake) table() *dynamo.Table {
+	return dynamo.New(dynamo.API{GetItem: f.GetItem, PutItem: f.PutItem, UpdateItem: f.UpdateItem, Query: f.Query, Scan: f.Scan}, "t")
+}
 
 func (f fake) PutItem(ctx context.Context, _ *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	_, err := f(ctx, "put")
