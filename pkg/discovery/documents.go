@@ -139,7 +139,7 @@ func New(s Site) *Documents {
 		d.list = append(d.list, document(wellKnown+name, cmp.Or(kind, typeText), func() []byte { return []byte(s.Claims[name]) }))
 	}
 	d.list = append(d.list,
-		document(catalog.PathCatalog, typeJSON, func() []byte { return encode(toolCatalogOf(s)) }),
+		document(catalog.PathCatalog, typeJSON, func() []byte { return toolCatalogOf(s) }),
 		document(catalog.PathManifest, typeJSON, func() []byte { return encode(manifestOf(v())) }),
 		document(catalog.PathOpenAPI, typeJSON, func() []byte { return layout.Ugly(said("openapi.json.tmpl")()) }),
 		document(catalog.PathLLMs, typeText, said("llms.txt.tmpl")),

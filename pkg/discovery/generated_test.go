@@ -88,8 +88,8 @@ func classOf(kind chroma.TokenType, called bool) string {
 }
 
 // TestGenerated makes (with -update) what is embedded in place of its sources: the markup
-// of every program, which has other colours and the same text, and the minified styles
-// and scripts of the pages.
+// of every program, which has other colours and the same text, the minified styles and
+// scripts of the pages, and the tool catalog.
 func TestGenerated(t *testing.T) {
 	all := map[string]string{}
 	for _, f := range must(fs.ReadDir(assets, "assets/snippets")) {
@@ -111,12 +111,82 @@ func TestGenerated(t *testing.T) {
 		return must(m.String(kind, fmt.Sprintf(around, b.String())))
 	}
 	for name, want := range map[string]string{
-		"colored.json": string(layout.Pretty(encode(all))), "docs.css": joined("css", "%s", "style", "docs"), "docs.js": joined("js", "%s", "docs"), "early.js": joined("js", "%s", "early"), "place.js": joined("js", "%s", "place"),
+		"catalog.json": string(encode(madeCatalog(blankSite()))), "colored.json": string(layout.Pretty(encode(all))), "docs.css": joined("css", "%s", "style", "docs"), "docs.js": joined("js", "%s", "docs"), "early.js": joined("js", "%s", "early"), "place.js": joined("js", "%s", "place"),
 		"missing.css": joined("css", "%s", "style", "missing"), "paywall.css": joined("css", "%s", "style", "paywall"),
 		"paywall.js": joined("js", "(() => {%s})()", "paywall-view", "paywall-answer", "paywall-wallet", "paywall-send"),
 	} {
 		kept(t, "assets/generated/"+name, want)
 	}
+}
+
+// The tool catalog of a Site is the one that is made of package catalog.
+func TestCatalogOfAnySite(t *testing.T) {
+	for _, s := range []Site{testSite(), {Origin: "http://127.0.0.1:8402", Terms: x402.Terms{Network: "eip155:84532", Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e"}}} {
+		same(t, s.Origin, string(encode(madeCatalog(s))), string(toolCatalogOf(s)))
+	}
+}
+
+// madeCatalog is the tool catalog of a Site, made of package catalog.
+func madeCatalog(s Site) toolCatalog {
+	c := toolCatalog{
+		Service: catalog.Service, BaseURL: s.Origin, DocsURL: s.Origin + catalog.PathDocs,
+		X402Version: x402.Version, Idempotency: idempotencyOf(s.DuplicateWindow), Playbooks: playbooksOf(s),
+	}
+	said := map[fault.Code]string{}
+	for _, op := range catalog.All() {
+		c.Tools = append(c.Tools, toolOf(s, op, said))
+	}
+	return c
+}
+
+// toolOf is an entry of the catalog. said are the codes that an entry before it
+// has explained, by that entry's slug: each sentence is said once.
+func toolOf(s Site, op catalog.Operation, said map[fault.Code]string) tool {
+	t := tool{
+		Path: op.Path, Method: catalog.Method, Description: op.Description, DisplayPrice: op.Price(), Amount: op.Amount,
+		Network: s.Terms.Network, Asset: s.Terms.Asset, Scheme: x402.Scheme, X402Version: x402.Version,
+		ExampleURL: op.ExampleURL(s.Origin), ExampleResponse: json.RawMessage(op.Response), DocsURL: op.DocsURL(s.Origin),
+	}
+	for _, p := range op.Params {
+		t.Parameters = append(t.Parameters, parameter{
+			Name: p.Name, In: "query", Type: p.Type, Description: p.Description, Required: p.Required,
+			Default: typed(p.Type, p.Default), Enum: typedAll(p.Type, p.Enum), Example: typed(p.Type, p.Example),
+		})
+	}
+	for _, f := range op.Fields {
+		t.ResponseFields = append(t.ResponseFields, row{f.Name, f.TypeText(), describeWhole(f)})
+	}
+	for _, o := range outcomes(op.AllErrors()) {
+		message := o.Message + map[fault.Class]string{fault.Answer: " Charged.", fault.Owed: " Charged; answer owed."}[o.Class]
+		if by, ok := said[o.Code]; ok {
+			message = "See " + by + "."
+		} else {
+			said[o.Code] = op.Slug
+		}
+		t.Errors = append(t.Errors, toolError{Code: string(o.Code), Message: message, Status: o.Status})
+	}
+	return t
+}
+
+// describeWhole is a field's description with what the items of an array look like, as
+// in "A and AAAA {address}; MX {preference, exchange}". What is inside an object the
+// example shows, or that of the tool whose result it is.
+func describeWhole(f catalog.Field) string {
+	text, joint := describe(f), ": "
+	for _, item := range f.Items {
+		if f.Type != "array" || len(item.Fields) == 0 {
+			continue
+		}
+		text += joint
+		if joint = "; "; len(f.Items) > 1 {
+			text += item.Description + " "
+		}
+		for i, field := range item.Fields {
+			text += []string{"{", ", "}[min(i, 1)] + field.Name
+		}
+		text += "}"
+	}
+	return text
 }
 
 // TestPaywallScript holds the script to what keeps strangers' words text, and the page in
