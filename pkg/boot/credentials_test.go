@@ -147,11 +147,17 @@ func TestReadyWithAFallback(t *testing.T) {
 
 // A secret is kept once it was read. It is read again when the reading failed, or what it
 // holds has failed, at most once a minute by the clock on the wall, and a reading that
-// fails leaves what there was.
+// fails leaves what there was. A payer waits for it two seconds at most.
 func TestSharedSecret(t *testing.T) {
 	t.Parallel()
 	reads, doc, fails := 0, "", errors.New("throttled")
-	s := &secret{load: func(context.Context) ([]byte, error) { reads++; return []byte(doc), fails }}
+	s := &secret{load: func(ctx context.Context) ([]byte, error) {
+		reads++
+		if end, ok := ctx.Deadline(); !ok || time.Until(end) > 2*time.Second {
+			t.Errorf("reading %d may last until %s", reads, end)
+		}
+		return []byte(doc), fails
+	}}
 	now := time.Unix(1_800_000_000, 0)
 	for _, c := range []struct {
 		what   string

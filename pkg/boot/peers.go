@@ -75,7 +75,9 @@ func (e *environment) credentials(of string) (facilitator.Credentials, *secret) 
 	switch {
 	case arn != "":
 		keys, endpoint := e.awsKeys(), e.text("AWS_ENDPOINT_URL_SECRETS_MANAGER")
-		s := &secret{load: func(ctx context.Context) ([]byte, error) { return readSecret(ctx, arn, keys, endpoint, secretTimeout) }}
+		s := &secret{load: func(ctx context.Context) ([]byte, error) {
+			return readSecret(ctx, arn, keys, endpoint, secretTimeout/secretAttempts)
+		}}
 		return facilitator.Lazy(func(ctx context.Context, now time.Time) (facilitator.Credentials, error) {
 			return part(ctx, s, now, func(doc []byte) (facilitator.Credentials, error) {
 				return facilitator.ParseCredentials(doc, "receipt_key", "rpc_urls")

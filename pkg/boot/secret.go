@@ -36,18 +36,16 @@ const (
 var errSecretSilent = fmt.Errorf("%w: secrets manager did not answer", facilitator.ErrUnreachable)
 
 // readSecret returns the current value of the secret with a complete ARN (secretForm). An
-// endpoint is asked in place of the region's own. The error is errSecretSilent, or
-// says why there is no value to be had. A reading is bounded in time and size and
-// leaves nothing behind: no cache, no connection, no goroutine. No error contains what
-// was read.
-func readSecret(ctx context.Context, arn string, keys aws.CredentialsProvider, endpoint string, timeout time.Duration) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+// endpoint is asked in place of the region's own. attempt is the time limit of each of
+// secretAttempts. The error is errSecretSilent, or says why there is no value to be had. A
+// reading is bounded in size and leaves nothing behind: no cache, no connection, no
+// goroutine. No error contains what was read.
+func readSecret(ctx context.Context, arn string, keys aws.CredentialsProvider, endpoint string, attempt time.Duration) ([]byte, error) {
 	options := secretsmanager.Options{
 		Region:      strings.Split(arn, ":")[3],
 		Credentials: keys,
-		HTTPClient:  dynamo.HTTPClient(timeout/secretAttempts, maxSecretReply, 0),
-		Retryer:     retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = secretAttempts, timeout/20 }),
+		HTTPClient:  dynamo.HTTPClient(attempt, maxSecretReply, 0),
+		Retryer:     retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = secretAttempts, attempt/10 }),
 	}
 	if endpoint != "" {
 		options.BaseEndpoint = &endpoint
@@ -91,7 +89,7 @@ const rereadAfter = time.Minute
 // first needs it, which is when somebody pays, and again after a reading that failed and
 // after what it holds has failed one of them, at most once a minute.
 type secret struct {
-	load func(context.Context) ([]byte, error) // takes no longer than secretTimeout
+	load func(context.Context) ([]byte, error)
 
 	mu  sync.Mutex // held while the secret is read
 	doc []byte     // as it was read last; nil before
@@ -126,7 +124,9 @@ func (s *secret) read(ctx context.Context, now time.Time) ([]byte, error) {
 	since := now.Sub(s.at)
 	tooSoon := !s.at.IsZero() && since >= 0 && since < rereadAfter
 	if (s.doc == nil || s.wrong.Load()) && !tooSoon {
-		doc, err := s.load(ctx)
+		bounded, cancel := context.WithTimeout(ctx, secretTimeout)
+		defer cancel()
+		doc, err := s.load(bounded)
 		if err == nil && json.Unmarshal(doc, new(map[string]json.RawMessage)) != nil {
 			err = errors.New("the secret is not a JSON object") // its text would quote the secret
 		}

@@ -2,7 +2,6 @@ package limit
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -32,10 +31,20 @@ type Store interface {
 // Memory keeps leases and counts in this process, for one server and for tests. The zero
 // value is empty.
 type Memory struct {
-	mu     sync.Mutex
-	leases map[string][]Lease             // by operation
-	counts map[time.Time]map[string]Units // total by window and client
+	mu      sync.Mutex
+	leases  map[string][]Lease // by operation
+	windows []counts           // the last ones that were counted in, the latest at the end
 }
+
+// counts are the totals of one window, by client.
+type counts struct {
+	begun  time.Time
+	totals map[string]Units
+}
+
+// keptWindows is how many windows a Memory keeps: the present one, the one before it, in
+// which a late report counts, and two that a clock which was wrong for a moment has named.
+const keptWindows = 4
 
 // Acquire implements Store.
 func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, limit int) ([]Lease, bool, error) {
@@ -67,24 +76,30 @@ func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) 
 	return ctx.Err()
 }
 
-// Count implements Store. Windows that ended more than a minute before the one
-// that begins are deleted.
+// Count implements Store. The windows that it keeps are those that were counted in last,
+// whatever they are by the clock: one that is wrong by hours and set right within the
+// minute does not lift the limit.
 func (m *Memory) Count(ctx context.Context, client string, window time.Time, n Units, most int) (Units, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	window = window.UTC()
-	total := m.counts[window][client]
+	totals := m.totals(window)
+	total := totals[client]
 	if ctx.Err() != nil || total.All+n.All > most {
 		return total, false, ctx.Err()
 	}
 	total = Units{All: total.All + n.All, Open: total.Open + n.Open}
-	if m.counts == nil {
-		m.counts = map[time.Time]map[string]Units{}
-	}
-	if m.counts[window] == nil {
-		maps.DeleteFunc(m.counts, func(w time.Time, _ map[string]Units) bool { return w.Before(window.Add(-Window)) })
-		m.counts[window] = map[string]Units{}
-	}
-	m.counts[window][client] = total
+	totals[client] = total
 	return total, true, nil
+}
+
+// totals returns the totals of a window, under the lock.
+func (m *Memory) totals(window time.Time) map[string]Units {
+	w := counts{window, map[string]Units{}}
+	if at := slices.IndexFunc(m.windows, func(w counts) bool { return w.begun.Equal(window) }); at >= 0 {
+		w = m.windows[at]
+		m.windows = slices.Delete(m.windows, at, at+1)
+	}
+	m.windows = append(m.windows, w)
+	m.windows = slices.Delete(m.windows, 0, max(len(m.windows)-keptWindows, 0))
+	return w.totals
 }

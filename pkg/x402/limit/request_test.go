@@ -67,14 +67,14 @@ func TestMemory(t *testing.T) {
 	limittest.Exercise(t, func(*testing.T) limit.Store { return &limit.Memory{} })
 }
 
-// Counts of past windows are forgotten.
+// Only the last four windows that were counted in are kept, in the order of the counting.
 func TestMemoryForgets(t *testing.T) {
 	var m limit.Memory
 	const w = limit.Window
 	for i, c := range []struct {
 		after time.Duration
 		want  int
-	}{{0, 1}, {w, 1}, {0, 2}, {2 * w, 1}, {w, 2}, {0, 1}} { // the third is a late report, which counts
+	}{{0, 1}, {w, 1}, {0, 2}, {-9 * time.Hour, 1}, {9 * time.Hour, 1}, {w, 2}, {2 * w, 1}, {w, 3}, {0, 1}, {9 * time.Hour, 2}, {-9 * time.Hour, 1}} {
 		if got, _, err := m.Count(t.Context(), "c", noon.Add(c.after), limit.Units{All: 1}, limit.Unbounded); err != nil || got.All != c.want {
 			t.Errorf("Count %d = %+v, %v; want %d", i, got, err, c.want)
 		}

@@ -47,7 +47,8 @@ func lease(id string) limit.Lease {
 
 // agrees holds a store to a model of its promises, in random steps over a few operations,
 // clients and identifiers, which are data, whatever they look like. A cap may be lower
-// than what is held, and a window earlier than the last.
+// than what is held, and a window earlier than the last, also by the hours by which the
+// clock was wrong.
 func agrees(t *testing.T, s limit.Store) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
@@ -87,7 +88,7 @@ func agrees(t *testing.T, s limit.Store) {
 			check(s.Remove(t.Context(), op, gone...), nil, nil, "Remove(%s, %v)", op, gone)
 		default: // what would pass the limit counts nothing
 			client := pick("203.0.113.7", "203.0.113.70", "2001:db8::/64", limit.DocumentsKey("203.0.113.7"))
-			window := noon.Add(time.Duration(random.IntN(2)) * limit.Window)
+			window := noon.Add([]time.Duration{0, limit.Window, 5 * time.Hour, 5*time.Hour + limit.Window}[random.IntN(4)])
 			n, key := limit.Units{All: random.IntN(6) - 1, Open: random.IntN(4) - 1}, client+window.String()
 			most := []int{limit.Unbounded, counted[key].All + random.IntN(4)}[random.IntN(2)]
 			ok := counted[key].All+n.All <= most
