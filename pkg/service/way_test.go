@@ -331,7 +331,11 @@ func TestChangeOfTerms(t *testing.T) {
 		offer := must(next.client.Challenge(t.Context(), next.url+path))
 		offer.Accepts = []x402.Requirements{offer.Accepts[0]}
 		offer.Accepts[0].PayTo, offer.Accepts[0].Amount = c.payee, c.amount
-		same(t, c.payee+" "+c.amount, next.get(path, next.pay(offer)).Status, c.status)
+		reply := next.get(path, next.pay(offer))
+		same(t, c.payee+" "+c.amount, reply.Status, c.status)
+		if body := string(reply.Body); strings.Contains(body, "the offer says "+former) || strings.Contains(body, "the offer says 7000") {
+			t.Errorf("%s %s is refused by the former terms: %s", c.payee, c.amount, body)
+		}
 	}
 	before := way{old, false}.sign("example.com")
 	later.Store(int64(time.Minute)) // in which the payment itself is valid

@@ -47,8 +47,8 @@ type Offer struct {
 	infos     map[string][]object
 	form      Form                       // PAYMENT-REQUIRED with the offer's own reason
 	forwarded map[string]json.RawMessage // the extensions that go to the facilitator with a payment
-	// former is the offer before the last change, which can be paid until a time, if
-	// there is one.
+	// former is the offer before the last change, which can be paid until a time. Without
+	// one the time is zero.
 	former *Offer
 	until  time.Time
 }
@@ -128,10 +128,10 @@ func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 	return &next
 }
 
-// of is the offer that a payment is judged by: the former one for a payment that fits
-// it and does not fit this one, while it is taken.
+// of is the offer that a payment is judged by: the former one for a payment that fits it,
+// while it is taken. One that fits both may be judged by either.
 func (o *Offer) of(p *Payment, now time.Time) *Offer {
-	if o.former != nil && now.Before(o.until) && o.today(p, now) != nil && o.former.today(p, now) == nil {
+	if now.Before(o.until) && o.former.today(p, now) == nil {
 		return o.former
 	}
 	return o

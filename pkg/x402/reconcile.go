@@ -387,7 +387,7 @@ func (c *Reconciler) visit(ctx context.Context, key string, v *visited, see func
 	}
 	v.failed++
 	c.Log.ErrorContext(ctx, "not reconciled", "key", key, "error", err)
-	if v.err == nil && !errors.Is(err, ledger.ErrCorrupt) && !errors.Is(err, ledger.ErrIllegal) {
+	if v.err == nil && !errors.Is(err, ledger.ErrCorrupt) {
 		v.err = fmt.Errorf("reconcile %s: %w", key, err)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// An index that fails is the run's error, and half of the work is still done.
+// An index that fails is the run's error, and half of the work is still done. So is the
+// first record that the store fails on.
 func TestReconcileIndexFails(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		d.uncertain(1)
@@ -39,6 +40,16 @@ func TestReconcileIndexFails(t *testing.T) {
 				t.Error("the chain was not read")
 			}
 			p.asked = nil
+		}
+		d.uncertain(3)
+		d.index, d.store.Decide = d.memory, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+			return map[bool]ledgertest.Fault{true: ledgertest.FailBefore}[op == ledgertest.Fetch]
+		}
+		s, err := d.run(t.Context())
+		if want := (x402.Summary{Listed: 2, Failed: 2, Uncounted: 1}); s != want || !errors.Is(err, ledgertest.ErrInjected) {
+			t.Errorf("%+v, %v; want %+v and the store's error", s, err, want)
+		} else if text := err.Error(); !strings.Contains(text, payment(1).Key) || strings.Contains(text, payment(3).Key) {
+			t.Errorf("%v; want the first record's", err)
 		}
 	})
 }
