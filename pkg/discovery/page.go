@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"embed"
 	"encoding/base64"
 	"html"
 	"net"
@@ -30,17 +31,19 @@ type Page struct {
 
 // pageOf reads the template of a page. A style and a script are by name those of
 // assets/generated, which TestGenerated minifies.
-func pageOf(name string, more template.FuncMap) *template.Template {
+func pageOf(from embed.FS, name string, more template.FuncMap) *template.Template {
 	return template.Must(template.New(name).Funcs(template.FuncMap{
 		"prose": prose,
 		"json":  highlight,
-		"code":  func(s snippet) template.HTML { return template.HTML(s.markup) },                 // #nosec G203 -- escaped by TestGenerated
-		"css":   func(name string) template.CSS { return template.CSS(generated(name + ".css")) }, // #nosec G203 -- ours
-		"js":    func(name string) template.JS { return template.JS(generated(name + ".js")) },    // #nosec G203 -- ours
-	}).Funcs(more).ParseFS(assets, "assets/"+name, "assets/parts.html.tmpl"))
+		"code":  func(s snippet) template.HTML { return template.HTML(s.markup) },                     // #nosec G203 -- escaped by TestGenerated
+		"css":   func(name string) template.CSS { return template.CSS(generated(from, name+".css")) }, // #nosec G203 -- ours
+		"js":    func(name string) template.JS { return template.JS(generated(from, name+".js")) },    // #nosec G203 -- ours
+	}).Funcs(more).ParseFS(from, "assets/"+name, "assets/parts.html.tmpl"))
 }
 
-func generated(name string) string { return string(must(assets.ReadFile("assets/generated/" + name))) }
+func generated(from embed.FS, name string) string {
+	return string(must(from.ReadFile("assets/generated/" + name)))
+}
 
 func filled(t *template.Template, data any) []byte {
 	var b bytes.Buffer
@@ -84,12 +87,12 @@ func inlineHash(text string) string {
 // page renders a page of the documents. Its policy allows its style and its scripts by
 // hash, our own icon, no frame, and no other origin.
 func (v *view) page(name string, scripts ...string) Page {
-	policy := "default-src 'none'; style-src " + inlineHash(generated(name+".css"))
+	policy := "default-src 'none'; style-src " + inlineHash(generated(assets, name+".css"))
 	for i, script := range scripts {
-		policy += []string{"; script-src ", " "}[min(i, 1)] + inlineHash(generated(script+".js"))
+		policy += []string{"; script-src ", " "}[min(i, 1)] + inlineHash(generated(assets, script+".js"))
 	}
 	return Page{
-		Body: filled(pageOf(name+".html.tmpl", template.FuncMap{"said": v.said, "lines": v.lines, "table": v.table}), v),
+		Body: filled(pageOf(assets, name+".html.tmpl", template.FuncMap{"said": v.said, "lines": v.lines, "table": v.table}), v),
 		CSP:  policy + "; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	}
 }
@@ -159,8 +162,14 @@ type askedValue struct {
 	Short, Label string // its name as a person reads it, and where there is more room
 }
 
+// paywallAssets are those of assets that the paywall needs. Most functions show no other page,
+// and the linker drops the rest from them, 180 KB.
+//
+//go:embed assets/paywall.html.tmpl assets/parts.html.tmpl assets/generated/paywall.css assets/generated/paywall.js
+var paywallAssets embed.FS
+
 // paywallPage is read at the first visit.
-var paywallPage = sync.OnceValue(func() *template.Template { return pageOf("paywall.html.tmpl", nil) })
+var paywallPage = sync.OnceValue(func() *template.Template { return pageOf(paywallAssets, "paywall.html.tmpl", nil) })
 
 // Paywall is the page that a person gets in place of the JSON of a 402 (spec
 // §5), and its Content-Security-Policy. It pays with a wallet in the browser,
@@ -181,7 +190,7 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, er
 	p.FieldNames = listed(names)
 	action := map[bool]string{true: "'self'", false: "'none'"}[p.Asks]
 	// Wallets bring their icons as data.
-	return filled(paywallPage(), p), "default-src 'none'; script-src 'nonce-" + v.Nonce + "'; style-src " + inlineHash(generated("paywall.css")) +
+	return filled(paywallPage(), p), "default-src 'none'; script-src 'nonce-" + v.Nonce + "'; style-src " + inlineHash(generated(paywallAssets, "paywall.css")) +
 		"; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action " + action + "; frame-ancestors 'none'", nil
 }
 

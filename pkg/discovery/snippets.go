@@ -43,7 +43,7 @@ const (
 func programs(s Site) []snippet {
 	var list []snippet
 	var colored map[string]string // the markup of every file, by its name
-	err := errors.Join(json.Unmarshal(must(assets.ReadFile("assets/snippets.json")), &list), json.Unmarshal([]byte(generated("colored.json")), &colored))
+	err := errors.Join(json.Unmarshal(must(assets.ReadFile("assets/snippets.json")), &list), json.Unmarshal([]byte(generated(assets, "colored.json")), &colored))
 	if err != nil {
 		panic(err)
 	}

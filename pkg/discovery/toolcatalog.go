@@ -85,7 +85,7 @@ func toolCatalogOf(s Site) []byte {
 	at := blankSite()
 	return []byte(strings.NewReplacer(at.Origin, s.Origin, at.Terms.Network, s.Terms.Network, at.Terms.Asset, s.Terms.Asset,
 		string(encode(idempotencyOf(at.DuplicateWindow))), string(encode(idempotencyOf(s.DuplicateWindow))),
-	).Replace(generated("catalog.json")))
+	).Replace(generated(assets, "catalog.json")))
 }
 
 // blankSite is the Site of the tool catalog that is embedded.
