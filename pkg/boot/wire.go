@@ -60,7 +60,7 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
 		return Parts{}, errors.New("FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough")
 	}
-	signs := &receipts{config: c, now: now}
+	signs := &receipts{own: c.receiptKey, secret: c.secret, published: c.ReceiptKeys, now: now}
 	if c.receiptKey != nil {
 		_, _ = signs.key(context.Background()) // it is in memory, and /ready says what is wrong
 	}
@@ -214,9 +214,11 @@ var errNoReceiptKey = errors.New("RECEIPT_KEY is not set: answers come without a
 // and until then offers are unsigned. Without a key, and with one that is not
 // published, nothing is signed: nobody could check it.
 type receipts struct {
-	config Config
-	now    func() time.Time
-	signer atomic.Pointer[receipt.Signer] // nil until there is a key
+	own       ed25519.PrivateKey // of the environment
+	secret    *secret
+	published []ed25519.PublicKey
+	now       func() time.Time
+	signer    atomic.Pointer[receipt.Signer] // nil until there is a key
 }
 
 // Sign implements x402.Receipts.
@@ -242,11 +244,11 @@ func (r *receipts) key(ctx context.Context) (s *receipt.Signer, err error) {
 	if s = r.signer.Load(); s != nil {
 		return s, nil
 	}
-	switch c := r.config; {
-	case c.receiptKey != nil:
-		s, err = c.signer(c.receiptKey)
-	case c.secret != nil:
-		s, err = part(ctx, c.secret, r.now(), c.secretSigner)
+	switch {
+	case r.own != nil:
+		s, err = r.signerOf(r.own)
+	case r.secret != nil:
+		s, err = part(ctx, r.secret, r.now(), r.secretSigner)
 	}
 	if s == nil {
 		return nil, cmp.Or(err, errNoReceiptKey)
@@ -255,9 +257,9 @@ func (r *receipts) key(ctx context.Context) (s *receipt.Signer, err error) {
 	return s, nil
 }
 
-// signer signs with a key, if it is published.
-func (c Config) signer(key ed25519.PrivateKey) (*receipt.Signer, error) {
-	s, err := receipt.NewSigner(key, c.ReceiptKeys)
+// signerOf signs with a key, if it is published.
+func (r *receipts) signerOf(key ed25519.PrivateKey) (*receipt.Signer, error) {
+	s, err := receipt.NewSigner(key, r.published)
 	if err != nil {
 		return nil, errors.New("RECEIPT_KEY is none of the keys in RECEIPT_PUBLIC_KEYS: answers come without a signed receipt")
 	}
@@ -265,7 +267,7 @@ func (c Config) signer(key ed25519.PrivateKey) (*receipt.Signer, error) {
 }
 
 // secretSigner signs with the receipts' key that a secret has, and is nil without one.
-func (c Config) secretSigner(doc []byte) (*receipt.Signer, error) {
+func (r *receipts) secretSigner(doc []byte) (*receipt.Signer, error) {
 	var v struct {
 		Key string `json:"receipt_key"`
 	}
@@ -279,7 +281,7 @@ func (c Config) secretSigner(doc []byte) (*receipt.Signer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("receipt_key of the secret %w", err)
 	}
-	return c.signer(key)
+	return r.signerOf(key)
 }
 
 // SignReceipts has a configuration that names no receipt key sign with this one.
