@@ -189,14 +189,19 @@ func (a attempts) RoundTrip(req *http.Request) (_ *http.Response, err error) {
 		return nil, err
 	}
 	defer func() { _ = res.Body.Close() }() // nothing is left to lose
+	if res.ContentLength > a.maxReply {
+		return nil, a.tooLong()
+	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, a.maxReply+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the reply: %w", err)
 	case int64(len(body)) > a.maxReply:
-		return nil, fmt.Errorf("a reply of more than %d bytes", a.maxReply)
+		return nil, a.tooLong()
 	}
 	out := *res
 	out.Body = io.NopCloser(bytes.NewReader(body))
 	return &out, nil
 }
+
+func (a attempts) tooLong() error { return fmt.Errorf("a reply of more than %d bytes", a.maxReply) }

@@ -239,6 +239,7 @@ func TestOpen(t *testing.T) {
 				if strings.HasPrefix(reply, `{"__type`) {
 					status = http.StatusBadRequest
 				}
+				w.Header().Set("Content-Length", strconv.Itoa(len(reply)))
 				replies(status, reply)(w, r)
 			}))
 			defer s.Close()
