@@ -131,7 +131,7 @@ fuzz: ## Run every fuzz target
 
 .PHONY: update
 update: ## Write what is made of the catalog and the pages: documents, template, events; then read the diff
-	@for i in 1 2 3; do go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery -update >/dev/null; done # a document is made of another
+	@for i in 1 2 3; do go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery -update >/dev/null || true; done # a document is made of another; what fails fails again below
 	@go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery
 
 .PHONY: stats

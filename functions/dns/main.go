@@ -1,4 +1,4 @@
-// The DNS Explorer, /v1/tools/dns, as a Lambda function.
+// DNS Explorer, /v1/tools/dns, as a Lambda function. make update writes this file.
 package main
 
 import (

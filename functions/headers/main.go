@@ -1,4 +1,4 @@
-// HTTP Headers, /v1/tools/headers, as a Lambda function.
+// HTTP Headers, /v1/tools/headers, as a Lambda function. make update writes this file.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 
 func main() {
 	boot.Serve(func(p boot.Parts) http.Handler {
-		return p.Seller.Handler(service.Headers(headers.New(p.Origins())))
+		fetched := headers.New(p.Origins())
+		return p.Seller.Handler(service.Headers(fetched))
 	})
 }

@@ -1,4 +1,4 @@
-// The host intelligence bundle, /v1/bundles/host-intel, as a Lambda function.
+// Host intelligence bundle, /v1/bundles/host-intel, as a Lambda function. make update writes this file.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 func main() {
 	boot.Serve(func(p boot.Parts) http.Handler {
 		certificates := ssl.New(ssl.Config{Connector: p.Connector})
-		return p.Seller.Handler(service.HostIntel(bundle.HostIntel{DNS: p.Resolver, SSL: certificates, Whois: registry.New(p.Registries())}))
+		registries := registry.New(p.Registries())
+		return p.Seller.Handler(service.HostIntel(bundle.HostIntel{DNS: p.Resolver, SSL: certificates, Whois: registries}))
 	})
 }

@@ -1,4 +1,4 @@
-// The payment smoke test, /v1/tools/ping, as a Lambda function.
+// Payment smoke test, /v1/tools/ping, as a Lambda function. make update writes this file.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// The Redirect Tracer, /v1/tools/resolve-redirect, as a Lambda function.
+// Redirect Tracer, /v1/tools/resolve-redirect, as a Lambda function. make update writes this file.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// The SSL Inspector, /v1/tools/ssl-check, as a Lambda function.
+// SSL Inspector, /v1/tools/ssl-check, as a Lambda function. make update writes this file.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 
 func main() {
 	boot.Serve(func(p boot.Parts) http.Handler {
-		return p.Seller.Handler(service.SSLCheck(ssl.New(ssl.Config{Connector: p.Connector})))
+		certificates := ssl.New(ssl.Config{Connector: p.Connector})
+		return p.Seller.Handler(service.SSLCheck(certificates))
 	})
 }

@@ -1,4 +1,4 @@
-// The uptime check bundle, /v1/bundles/uptime-check, as a Lambda function.
+// Uptime check bundle, /v1/bundles/uptime-check, as a Lambda function. make update writes this file.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 func main() {
 	boot.Serve(func(p boot.Parts) http.Handler {
 		certificates := ssl.New(ssl.Config{Connector: p.Connector})
-		return p.Seller.Handler(service.UptimeCheck(bundle.Uptime{Connector: p.Connector, DNS: p.Resolver, SSL: certificates, Headers: headers.New(p.Origins())}))
+		fetched := headers.New(p.Origins())
+		return p.Seller.Handler(service.UptimeCheck(bundle.Uptime{Connector: p.Connector, DNS: p.Resolver, SSL: certificates, Headers: fetched}))
 	})
 }

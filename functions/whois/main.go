@@ -1,4 +1,4 @@
-// WHOIS Intelligence, /v1/tools/whois, as a Lambda function.
+// WHOIS Intelligence, /v1/tools/whois, as a Lambda function. make update writes this file.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 
 func main() {
 	boot.Serve(func(p boot.Parts) http.Handler {
-		return p.Seller.Handler(service.Whois(registry.New(p.Registries())))
+		registries := registry.New(p.Registries())
+		return p.Seller.Handler(service.Whois(registries))
 	})
 }

@@ -4,7 +4,13 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
 	"os"
+	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,16 +24,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-var update = flag.Bool("update", false, "write what the catalog decides of template.yaml, the events and the README")
+var update = flag.Bool("update", false, "write what the catalog and pkg/operations decide of template.yaml, the events, the functions and the README")
 
 // written holds a file to what it must be, or writes it with -update.
 func written(t *testing.T, file, want string) {
 	t.Helper()
 	have, err := os.ReadFile("../../" + file)
-	if *update {
+	d := cmp.Diff(want, string(have))
+	switch {
+	case d == "":
+	case *update:
+		check(t, os.MkdirAll(filepath.Dir("../../"+file), 0o755))  //nolint:gosec // a folder of the repository
 		check(t, os.WriteFile("../../"+file, []byte(want), 0o644)) //nolint:gosec // a file of the repository
-	} else if d := cmp.Diff(want, string(have)); d != "" {
-		t.Errorf("%s is not what go test ./infra/sam -update writes: %v (-catalog +file)\n%s", file, err, d)
+	default:
+		t.Errorf("%s is not what make update writes: %v (-catalog +file)\n%s", file, err, d)
 	}
 }
 
@@ -73,7 +83,7 @@ type seller struct {
 	Registries              bool     // it reads and keeps the list of registries
 }
 
-// TestCatalogDecides: what follows from the catalog in template.yaml, the events of
+// TestCatalogDecides: what follows from the catalog in template.yaml, the events and mains of
 // functions that sell, and the README's price list are as -update writes them.
 func TestCatalogDecides(t *testing.T) {
 	t.Parallel()
@@ -90,6 +100,7 @@ func TestCatalogDecides(t *testing.T) {
 		prices += fmt.Sprintf("| %s%s | `%s` | %s |\n", o.Title, note, o.Path, o.Price())
 		writeEvent(t, o)
 	}
+	writeMains(t)
 	sellers = append(sellers, seller{Slug: sam.MCP, Description: "Every operation as a tool of the Model Context Protocol", Path: catalog.PathMCP, Slots: slots})
 	for i := range sellers {
 		sellers[i].Registries = slices.Contains([]string{"whois", "host-intel", sam.MCP}, sellers[i].Slug)
@@ -140,4 +151,60 @@ func writeEvent(t *testing.T, o catalog.Operation) {
 	text = regexp.MustCompile(`(?s)("queryStringParameters": )\{.*?\}`).ReplaceAllLiteralString(text,
 		`"queryStringParameters": `+string(must(json.MarshalIndent(params, "  ", "  "))(t)))
 	written(t, "events/"+o.Slug+".json", text)
+}
+
+// writeMains holds the main of each priced function to the line of pkg/operations that makes the
+// operation: it has what that line needs, and so links no other client.
+func writeMains(t *testing.T) {
+	t.Helper()
+	const source = "pkg/operations/operations.go"
+	text, files := must(os.ReadFile("../../"+source))(t), token.NewFileSet()
+	tree := must(parser.ParseFile(files, source, text, parser.SkipObjectResolution))(t)
+	var all []ast.Stmt
+	for _, d := range tree.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == "All" {
+			all = f.Body.List
+		}
+	}
+	made := map[string]ast.Expr{} // the line, by its constructor
+	for _, line := range all[len(all)-1].(*ast.ReturnStmt).Results[0].(*ast.CompositeLit).Elts {
+		made[strings.ToLower(line.(*ast.CallExpr).Fun.(*ast.SelectorExpr).Sel.Name)] = line
+	}
+	for _, o := range catalog.All() {
+		constructor := strings.ReplaceAll(o.Slug, "-", "")
+		line := made[constructor]
+		delete(made, constructor)
+		if line == nil {
+			t.Errorf("All in %s has no line for the operation %s", source, o.Slug)
+			continue
+		}
+		needs := map[string]bool{"boot": true, "service": true}
+		words := func(n ast.Node) string {
+			ast.Inspect(n, func(n ast.Node) bool {
+				if id, ok := n.(*ast.Ident); ok {
+					needs[id.Name] = true
+				}
+				return true
+			})
+			return string(text[files.Position(n.Pos()).Offset:files.Position(n.End()).Offset])
+		}
+		body := "return p.Seller.Handler(" + words(line) + ")\n"
+		for _, s := range slices.Backward(all[:len(all)-1]) {
+			if needs[s.(*ast.AssignStmt).Lhs[0].(*ast.Ident).Name] {
+				body = words(s) + "\n" + body
+			}
+		}
+		imports := ""
+		for _, i := range tree.Imports {
+			if needs[strings.Trim(path.Base(i.Path.Value), `"`)] {
+				imports += i.Path.Value + "\n"
+			}
+		}
+		main := fmt.Sprintf("// %s, %s, as a Lambda function. make update writes this file.\npackage main\n\nimport (\n\"net/http\"\n\n%s)\n\n"+
+			"func main() {\nboot.Serve(func(p boot.Parts) http.Handler {\n%s})\n}\n", o.Title, o.Path, imports, body)
+		written(t, "functions/"+o.Slug+"/main.go", string(must(format.Source([]byte(main)))(t)))
+	}
+	for constructor := range made {
+		t.Errorf("All in pkg/catalog/operations.go lacks the operation that service.%s in %s is", constructor, source)
+	}
 }

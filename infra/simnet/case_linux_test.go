@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -173,17 +172,6 @@ func bundleRows() []row {
 		intel("silent", has(child("dns", lookup.DNSTimeout), child("ssl", lookup.SSLTimeout), registered)),
 		intel("example.com", fails(lookup.InvalidType), "dns_type=ANY"),
 	}
-}
-
-// tableRows are the tables of what the operations answer; no two alike.
-func tableRows() []row {
-	_, all := certificateSites()
-	for _, op := range catalog.All() {
-		if op.Kind != catalog.SmokeTest {
-			all = append(all, asks(op.Slug)("10.0.0.1", fails(lookup.InvalidDomain)))
-		}
-	}
-	return slices.Concat(all, dnsRows(), sslRows(), headersRows(), redirectRows(), whoisRows(), bundleRows())
 }
 
 const patience = 60 * time.Second

@@ -226,7 +226,7 @@ func TestRows(t *testing.T) {
 	}
 	for _, op := range catalog.All() {
 		if op.Kind != catalog.SmokeTest && ops[op.Slug] < 5 {
-			t.Errorf("there are only %d rows of %s", ops[op.Slug], op.Slug)
+			t.Errorf("tableRows has %d rows of %s, want 5 or more", ops[op.Slug], op.Slug)
 		}
 	}
 }

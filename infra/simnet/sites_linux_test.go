@@ -16,6 +16,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
@@ -74,6 +75,17 @@ func hosts() []host {
 		{name: "rdap.registry.net", serve: web(registryPages())},
 		{name: "rdap-mute.registry.net", serve: mute},
 	}
+}
+
+// tableRows are the tables of what the operations answer; no two alike.
+func tableRows() []row {
+	_, all := certificateSites()
+	for _, op := range catalog.All() {
+		if op.Kind != catalog.SmokeTest {
+			all = append(all, asks(op.Slug)("10.0.0.1", fails(lookup.InvalidDomain)))
+		}
+	}
+	return slices.Concat(all, dnsRows(), sslRows(), headersRows(), redirectRows(), whoisRows(), bundleRows())
 }
 
 // sslRows are those of ssl-check, and the fields of spec §2.2.
