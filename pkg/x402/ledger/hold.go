@@ -177,7 +177,7 @@ func (r Record) Mine(h *Hold) bool {
 // there is none any more.
 func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Record, error) {
 	r, err := l.Fetch(ctx, p.Owner)
-	if err != nil || r == nil || r.AuthDigest != p.AuthDigest {
+	if r == nil || r.AuthDigest != p.AuthDigest {
 		return nil, err
 	}
 	return r, nil
@@ -221,7 +221,7 @@ func (l *Ledger) close(ctx context.Context, owner Record, key string) error {
 	case owner.State == Refused:
 		_, err := l.Apply(ctx, owner, EventSupersede, Change{owner: key})
 		return err
-	case owner.State == Settled, owner.State == Redeemed && incomplete(owner, time.Time{}):
+	case owner.State == Settled, incomplete(owner, time.Time{}):
 		owner.Version, owner.WriteID = owner.Version+1, l.newID()
 		_, err := l.put(ctx, owner)
 		return err
@@ -247,7 +247,7 @@ func item(h *Hold) Record {
 // another one, so that money of this one is due back.
 func (l *Ledger) answered(ctx context.Context, r Record) (bool, error) {
 	p, err := l.Fetch(ctx, r.Purchase)
-	if err != nil || p == nil || p.Owner == r.Key {
+	if p == nil {
 		return false, err
 	}
 	owner, err := l.Owner(ctx, p)

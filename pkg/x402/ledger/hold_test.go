@@ -131,7 +131,9 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 			d.claim(t, c.claim)
 			if !c.answers {
 				d.pass(lease)
-				d.claim(t, ledger.Held)
+				if r := d.claim(t, ledger.Held).Record; r.CutOff > 0 && c.claim == ledger.InFlight {
+					t.Errorf("a lookup that did not begin was cut off: %+v", r)
+				}
 				return
 			}
 			must(t, next.Redeem(ctx, answer(t, "x"), 0, false))
@@ -186,7 +188,7 @@ func TestLookups(t *testing.T) {
 	gives := func(a ledger.Answer, unused bool) does {
 		return func(h *ledger.Hold) error {
 			err := h.Redeem(ctx, a, 0, unused)
-			if r := h.Record(); a.Stored && !r.AnsweredAt.Equal(r.UpdatedAt) {
+			if r := h.Record(); r.Attested() || a.Stored && !r.AnsweredAt.Equal(r.UpdatedAt) {
 				t.Errorf("an answer of %v is kept from %v on", r.UpdatedAt, r.AnsweredAt)
 			}
 			return err
@@ -259,7 +261,7 @@ func TestReturn(t *testing.T) {
 	if s := d.state(t); !s.LeaseUntil.IsZero() || s.Lookups != 0 || !h.Released() || s.Version != before.Version {
 		t.Errorf("%+v after %+v", s, before)
 	}
-	if c := d.claim(t, ledger.Held); c.Record.Lookups != 1 {
+	if c := d.claim(t, ledger.Held); c.Record.Lookups != 1 || d.Unclaimed(c.Record) || !d.Unclaimed(before) {
 		t.Errorf("%+v", c.Record)
 	}
 }

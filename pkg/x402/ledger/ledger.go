@@ -214,7 +214,7 @@ func (l *Ledger) Resume(ctx context.Context, old Record, asks string, lease time
 		c.Result = Replaced
 	case old.State == Redeemed && (!incomplete(old, now) || !leasePast(old, now) && old.Answer.Stored):
 		c.Result = Answered
-	case old.State != Uncertain && old.State != Refused && !leasePast(old, now):
+	case !leasePast(old, now):
 		return l.inFlight(old), nil
 	default:
 		c.Result, c.Wait = lookupNow(old, now)
@@ -228,8 +228,8 @@ func (l *Ledger) Resume(ctx context.Context, old Record, asks string, lease time
 
 // lookupNow decides whether the lookup of a record may run now; one that is not known to be
 // paid is settled first. An answer that was too large to keep is looked up like one that is
-// owed, for as long as it would have been kept. A bundle that is not complete is answered
-// while it waits, and when no lookup is left; its spacing begins as if one had been used.
+// owed. A bundle that is not complete is answered while it waits; its spacing begins as if
+// one had been used. When no lookup is left, what there is is the answer.
 func lookupNow(r Record, now time.Time) (ClaimResult, time.Duration) {
 	if !r.Paid() {
 		return Held, 0
@@ -237,8 +237,7 @@ func lookupNow(r Record, now time.Time) (ClaimResult, time.Duration) {
 	result, wait := owed(r, now)
 	switch {
 	case r.State == Settled:
-	case r.Answer.Stored && (result != Held || r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now)),
-		!r.Answer.Stored && (result == Exhausted || now.Sub(r.AnsweredAt) > KeptFor):
+	case result == Exhausted, r.Answer.Stored && r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now):
 		return Answered, 0
 	}
 	return result, wait
@@ -274,9 +273,6 @@ func spacing(lookups int) time.Duration {
 // tooSoon is for how long a facilitator is not asked again about a payment that it has
 // refused, since asking costs us and not the sender.
 func tooSoon(r Record, now time.Time) time.Duration {
-	if r.RefusedAt.IsZero() || r.Disproved {
-		return 0
-	}
 	return max(0, r.RefusedAt.Add(spacing(min(r.Refusals, 3))).Sub(now))
 }
 

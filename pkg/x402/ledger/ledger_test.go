@@ -145,9 +145,10 @@ func TestWritesThatFail(t *testing.T) {
 	for _, fault := range faults {
 		d := newTestLedger(t)
 		h := d.hold(t)
-		d.fails(ledgertest.Replace, fault, 1)
+		d.fails(ledgertest.Replace, fault, 2)
 		wants(t, ledgertest.ErrInjected, h.Settled(t.Context(), receipt(), true))
-		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // it confirmed the first
+		wants(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // nor is the lease lost
+		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false))                          // it confirmed the first
 		d.claim(t, ledger.Answered)
 
 		d = newTestLedger(t)
@@ -170,8 +171,16 @@ func TestWritesThatFail(t *testing.T) {
 			t.Errorf("%v, %v", h, err)
 		}
 	}
-	// What cannot happen is not sent, so that it is not asked for either.
+	// A write that came too late for the lease is not sent anew.
 	d := newTestLedger(t)
+	old := d.hold(t)
+	d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)
+	wants(t, ledgertest.ErrInjected, old.End(t.Context(), ledger.EventUncertain, "?", ""))
+	d.pass(lease)
+	d.hold(t)
+	wants(t, ledger.ErrLost, old.End(t.Context(), ledger.EventUncertain, "?", ""))
+	// What cannot happen is not sent, so that it is not asked for either.
+	d = newTestLedger(t)
 	h := d.hold(t)
 	d.pass(lease)
 	wants(t, ledger.ErrIllegal, h.Ask(t.Context(), "fallback"))

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -99,7 +100,47 @@ func TestTakeOver(t *testing.T) {
 	if r := d.owner(t, p); r != nil {
 		t.Fatalf("the owner has a record: %+v", r)
 	}
+	// The same nonce in another authorization is another payment.
+	another := d.offer("third")
+	another.AuthDigest = "another"
+	h := d.claims(t, another, ledger.Held).Hold
+	if p, err := d.OpenPurchase(t.Context(), h); err != nil || p.Mine(h) || d.owner(t, p) != nil {
+		t.Errorf("opened with another authorization: %+v, %v", p, err)
+	}
 	d.takesOver(t, p, nil, second, nil)
+}
+
+// An attempt that still works on an owner which is paid loses its lease, also where it goes
+// on from a write that failed. An answer that is complete is left as it is.
+func TestTakeOverOfPaid(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer *ledger.Answer
+		then   error // of the attempt
+	}{
+		"looks up": {nil, ledger.ErrLost}, "too large to keep": {&ledger.Answer{Status: 200}, ledger.ErrLost},
+		"answered": {&ledger.Answer{Status: 200, Stored: true}, ledger.ErrIllegal},
+	} {
+		d := newTestLedger(t)
+		first, second := d.opened(t)
+		must(t, first.Settled(t.Context(), receipt(), true))
+		if c.answer != nil {
+			must(t, first.Redeem(t.Context(), *c.answer, 0, false))
+		}
+		redeem := func() error { return first.Redeem(t.Context(), answer(t, "x"), 0, false) }
+		if errors.Is(c.then, ledger.ErrLost) {
+			d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)
+			wants(t, ledgertest.ErrInjected, redeem())
+		}
+		p := d.opens(t, second, first)
+		owner := d.owner(t, p)
+		d.takesOver(t, p, owner, second, nil)
+		if written := d.record(t, p.Owner).Version > owner.Version; written != errors.Is(c.then, ledger.ErrLost) {
+			t.Errorf("%s: written: %t", name, written)
+		}
+		if err := redeem(); !errors.Is(err, c.then) {
+			t.Errorf("%s: the attempt goes on: %v", name, err)
+		}
+	}
 }
 
 // What an undecided payment is taken for: by its own record, by the clock, and then by its
@@ -135,6 +176,10 @@ func TestSending(t *testing.T) {
 			h := waits(d)
 			must(t, h.End(t.Context(), ledger.EventUncertain, "timeout", ""))
 			return h
+		}, window + 1, ledger.MayBeSent, 0},
+		"turned away, then abandoned": {func(d *testLedger) *ledger.Hold {
+			must(t, waits(d).End(t.Context(), ledger.EventTurnedAway, "quota", ""))
+			return d.pay(t, "second")
 		}, window + 1, ledger.MayBeSent, 0},
 		"abandoned twice": {func(d *testLedger) *ledger.Hold {
 			waits(d)

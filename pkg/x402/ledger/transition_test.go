@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 )
@@ -55,6 +56,7 @@ func situations() []situation {
 		{"redeemed, without a body", Record{State: Redeemed, Answer: &Answer{}}, incomplete},
 		{"redeemed, bodyless, live", Record{State: Redeemed, Answer: &Answer{}, LeaseUntil: live}, incomplete},
 		{"redeemed, parts owed", Record{State: Redeemed, Answer: &Answer{Stored: true, Owed: []string{"ssl"}}}, incomplete},
+		{"redeemed, parts owed, spent", Record{State: Redeemed, Lookups: MaxLookups, Answer: &Answer{Stored: true, Owed: []string{"ssl"}}}, incomplete},
 	}
 	for _, state := range []State{Refunded, Scanned, Repaid, Bought, "paid"} {
 		all = append(all, situation{string(state), Record{State: state}, nil})
@@ -77,6 +79,7 @@ func TestEveryStateAndEvent(t *testing.T) {
 	}
 	for _, r := range situations() {
 		seen[r.State] = true
+		checkRecord(t, r)
 		for ev := range events {
 			key := r.name + "/" + string(ev)
 			next, err := step(r.Record, ev, c)
@@ -93,6 +96,28 @@ func TestEveryStateAndEvent(t *testing.T) {
 	for _, state := range States() {
 		if !seen[state] {
 			t.Errorf("there is no situation in state %s", state)
+		}
+	}
+}
+
+// checkRecord holds what a record says of itself to its situation.
+func checkRecord(t *testing.T, r situation) {
+	t.Helper()
+	owed, spent, live := r.State == Settled, strings.Contains(r.name, "spent"), strings.Contains(r.name, "live")
+	list := map[State]string{Settling: ListOpen, Uncertain: ListOpen, Settled: ListOwed}[r.State]
+	if owed && live {
+		list = ListOpen
+	}
+	r.LastFault = &Failure{Silence: true}
+	for what, wrong := range map[string]bool{
+		"is spent":               Spent(r.Record, epoch) != spent,
+		"has the last lookup":    LastLookup(r.Record, epoch) != (owed && spent),
+		"is answered by silence": SilenceStands(r.Record, epoch) != (owed && spent && !live),
+		"came unasked":           r.Unasked() != owed,
+		"its list":               r.ListedIn() != list,
+	} {
+		if wrong {
+			t.Errorf("%s: %s: %+v", r.name, what, r.Record)
 		}
 	}
 }

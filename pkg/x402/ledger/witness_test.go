@@ -105,12 +105,43 @@ func TestTestify(t *testing.T) {
 	if r := d.state(t); r.State != ledger.Settling || !ledger.Spent(other, d.at) {
 		t.Errorf("the record became %+v, the other is %+v", r, other)
 	}
-	// Where another payment has paid for the purchase, a refund is due.
-	d = newTestLedger(t)
-	first, second := d.opened(t)
-	must(t, second.Supersede(t.Context(), first.Record().Key))
-	must(t, first.Settled(t.Context(), receipt(), true))
-	d.testifies(t, witness(second.Record().Key), refundDue)
+}
+
+// Money for a payment that has lost its purchase to another one is a refund where that one
+// is known to be paid, and otherwise an answer is owed, but to a payer who was told for good
+// that nothing moves.
+func TestTestifyReplaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  ledger.Event // of the payment, at first
+		then func(d *testLedger, owner *ledger.Hold)
+		want string
+	}{
+		"paid":     {ledger.EventUncertain, func(_ *testLedger, h *ledger.Hold) { must(t, h.Settled(t.Context(), receipt(), true)) }, refundDue},
+		"not paid": {ledger.EventUncertain, func(*testLedger, *ledger.Hold) {}, found},
+		"expired": {ledger.EventUncertain, func(d *testLedger, h *ledger.Hold) {
+			must(t, h.End(t.Context(), ledger.EventNotSent, "no", ""))
+			d.pass(36 * day)
+		}, found},
+		"not even the purchase is there": {ledger.EventUncertain, func(d *testLedger, _ *ledger.Hold) { d.pass(71 * day) }, found},
+		"not paid, and told for good":    {ledger.EventDisproved, func(*testLedger, *ledger.Hold) {}, refundDue},
+	} {
+		d := newTestLedger(t)
+		owner, replaced := d.opened(t)
+		if c.end == ledger.EventDisproved {
+			owner, replaced = replaced, owner
+		}
+		must(t, replaced.End(t.Context(), c.end, "?", ""))
+		if c.end == ledger.EventDisproved {
+			p := d.opens(t, owner, replaced)
+			d.takesOver(t, p, d.owner(t, p), owner, nil)
+		} else {
+			must(t, d.pay(t, "second").Supersede(t.Context(), owner.Record().Key))
+		}
+		c.then(d, owner)
+		if got, err := d.testify(t, witness(replaced.Record().Key)); got != c.want || err != nil {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, c.want)
+		}
+	}
 }
 
 // Other writers may come between a witness's reading and its writing: it reads again, and
