@@ -84,6 +84,7 @@ func TestLimits(t *testing.T) {
 		`{"a":[1,2,3,4,5]}`:     "more than 5 values",
 		`{"a":"[[[,,,,,,\"[["}`: "",
 		`{"a":[[]]}`:            "nested deeper than 2",
+		`{"a":{},"b":{}}`:       "",
 	} {
 		t.Run(doc, func(t *testing.T) {
 			got := ""

@@ -224,7 +224,7 @@ func TestRateAgreesWithModel(t *testing.T) {
 				}
 			case 2:
 				clock.advance(-time.Duration(100+random.IntN(1000)) * time.Hour)
-				working = nil // theirs is a window to come, with which a Memory forgets this one
+				working = nil // theirs are windows to come, of which a Memory keeps few
 			}
 			now := clock.Truncate(limit.Window)
 			if !now.Equal(window) && !now.Equal(window.Add(-limit.Window)) {
@@ -311,6 +311,8 @@ func TestWeighAsksAgain(t *testing.T) {
 		same(t, "calls", len(s.Calls()), 1)
 		clock.advance(time.Second)
 	}
+	same(t, "passed without a payment, asked about again", passed(t, other, client, 1), 0)
+	clock.advance(time.Second)
 	decide(t, false, on...)
 	same(t, "payments after all were decided", len(weigh(t, other, client, 1)), 1)
 	same(t, "requests after all were decided", passed(t, other, client, 1), 1)
@@ -351,5 +353,6 @@ func TestWeighStoreDown(t *testing.T) {
 		if q.Close(ctx, false); !errors.Is(warned, context.DeadlineExceeded) || time.Since(begun) != limit.StoreTimeout {
 			t.Errorf("Close: %v after %s", warned, time.Since(begun))
 		}
+		same(t, "left after a correction that failed", q.Remaining, 295)
 	})
 }

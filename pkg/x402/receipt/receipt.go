@@ -141,7 +141,7 @@ func canonical(v any) ([]byte, error) {
 	}
 	doc := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 	for _, c := range doc {
-		if c < ' ' || c > '~' || c == '\\' {
+		if c > '~' || c == '\\' { // below ' ' there is nothing that is not escaped
 			return nil, errors.New("receipt: text that is not printable ASCII, or has to be escaped")
 		}
 	}

@@ -3,6 +3,7 @@ package receipt_test
 import (
 	"bytes"
 	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"strings"
 	"testing"
@@ -70,6 +71,11 @@ func TestVectors(t *testing.T) {
 		kept string
 	}{{jws, true, delivery().Request}, {vector, false, ""}} {
 		s, id, err := receipt.Verify(c.jws, find(public(key(1))))
+		hashed, encoded := s, s
+		hashed.ResponseHashAlg, encoded.ResponseHashEncoding = "sha512", "gzip"
+		if hashed.Covers([]byte(body)) || encoded.Covers([]byte(body)) {
+			t.Errorf("%s: it covers a body by a digest of another kind", c.jws)
+		}
 		if err != nil || id != kid || !receipt.Authorizes(id, s) || s.IssuedAt != 1795219500 || s.Request != c.kept ||
 			s.Covers([]byte(body)) != c.all || s.Covers([]byte(body+" ")) {
 			t.Errorf("%s: %+v, %s, %v; want %s", c.jws, s, id, err, kid)
@@ -137,6 +143,48 @@ func TestChanged(t *testing.T) {
 	}
 }
 
+// Whatever the key has signed, it is a receipt only in the form of version 1.
+func TestForm(t *testing.T) {
+	t.Parallel()
+	const header, said = `{"alg":"EdDSA","kid":"k"}`, `{"version":1,"payer":"p"}`
+	encode := base64.RawURLEncoding.EncodeToString
+	for name, c := range map[string]struct {
+		header, said string
+		holds        bool
+	}{
+		"that of version 1":   {header, said, true},
+		"another algorithm":   {`{"alg":"none","kid":"k"}`, said, false},
+		"no name of a key":    {`{"alg":"EdDSA"}`, said, false},
+		"two names of keys":   {`{"alg":"EdDSA","kid":"k","kid":5}`, said, false},
+		"another version":     {header, `{"version":2,"payer":"p"}`, false},
+		"a payer of no text":  {header, `{"version":1,"payer":5}`, false},
+		"longer than is read": {header, `{"version":1,"payer":"` + strings.Repeat("p", receipt.MaxSize) + `"}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			jws := encode([]byte(c.header)) + "." + encode([]byte(c.said))
+			jws += "." + encode(ed25519.Sign(key(1), []byte(jws)))
+			for size, holds := range map[int]bool{ed25519.PublicKeySize: c.holds, 31: false} {
+				k := public(key(1))[:size]
+				_, _, err := receipt.Verify(jws, func(string) (ed25519.PublicKey, error) { return k, nil })
+				if (err == nil) != holds || err != nil && !errors.Is(err, receipt.ErrInvalid) {
+					t.Errorf("by a key of %d bytes: %v", size, err)
+				}
+			}
+		})
+	}
+}
+
+// A DID document lists a key only as one of Ed25519 that may make assertions.
+func TestFindKey(t *testing.T) {
+	t.Parallel()
+	doc := string(must(receipt.Document("api.example.com", []ed25519.PublicKey{public(key(1))})))
+	for old, replaced := range map[string]string{`"OKP"`: `"EC"`, `"Ed25519"`: `"X25519"`, `"assertionMethod"`: `"authentication"`} {
+		if got, err := receipt.FindKey([]byte(strings.Replace(doc, old, replaced, 1)), kid); !errors.Is(err, receipt.ErrInvalid) {
+			t.Errorf("%s in place of %s: %v, %v", replaced, old, got, err)
+		}
+	}
+}
+
 // Text that canonical JSON would have to escape is not signed, nor is what has no
 // address.
 func TestUnsignable(t *testing.T) {
@@ -144,7 +192,8 @@ func TestUnsignable(t *testing.T) {
 	s := signer(key(1))
 	for name, change := range map[string]func(*receipt.Statement){
 		"no resource": func(d *receipt.Statement) { d.ResourceURL = "" }, "a path": func(d *receipt.Statement) { d.ResourceURL = "/v1" },
-		"quotes": func(d *receipt.Statement) { d.Payer = `"` }, "not ASCII": func(d *receipt.Statement) { d.Transaction = "é" },
+		"not a URL": func(d *receipt.Statement) { d.ResourceURL = "http://[" },
+		"quotes":    func(d *receipt.Statement) { d.Payer = `"` }, "not ASCII": func(d *receipt.Statement) { d.Transaction = "é" },
 		"control": func(d *receipt.Statement) { d.Network = "\n" }, "a request": func(d *receipt.Statement) { d.Request = `GET /\` },
 	} {
 		d := delivery()
@@ -204,6 +253,11 @@ func TestAuthorizesWholeHosts(t *testing.T) {
 	} {
 		if got := receipt.Authorizes(receipt.KeyID(host, public(key(1))), s); got != want {
 			t.Errorf("the key of %s speaks for %s: %v", host, s.ResourceURL, got)
+		}
+	}
+	for _, nowhere := range []string{"", "/v1/tools/ping", "http://["} {
+		if receipt.Authorizes(receipt.KeyID("", public(key(1))), receipt.Statement{ResourceURL: nowhere}) {
+			t.Errorf("the key of no host speaks for %q", nowhere)
 		}
 	}
 }
