@@ -43,7 +43,8 @@ func TestEntries(t *testing.T) {
 	for _, op := range All() {
 		t.Run(op.Slug, func(t *testing.T) {
 			for member, text := range map[string]string{
-				"Title": op.Title, "Tool": op.Tool, "Result": op.Result, "Use": op.Use, "Summary": op.Summary, "Description": op.Description,
+				"Path": op.Path, "Title": op.Title, "Tool": op.Tool, "Kind": string(op.Kind), "Tags": strings.Join(op.Tags, ""),
+				"Result": op.Result, "Use": op.Use, "Summary": op.Summary, "Description": op.Description,
 			} {
 				if text == "" {
 					t.Errorf("the entry has no %s", member)

@@ -337,7 +337,7 @@ func kept(t *testing.T, file, want string) {
 			t.Fatal(err)
 		}
 	}
-	same(t, file+", which -update accepts", string(must(os.ReadFile(file))), want)
+	same(t, file+", which make update writes", string(must(os.ReadFile(file))), want)
 }
 
 // validator compiles a JSON Schema of the 2020-12 draft.
