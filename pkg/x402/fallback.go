@@ -18,8 +18,8 @@ const (
 	firstBudget    = 4 * time.Second // the most that its first answer is waited for
 	leastResend    = time.Second     // the least with which a request is sent again
 	chainBudget    = 2 * time.Second // for the chain, before the fallback is asked in doubt
-	fallbackBudget = 5 * time.Second // for the fallback, and in it
-	checkBudget    = time.Second     // for checking on the chain what it says in doubt
+	fallbackBudget = 5 * time.Second // for the fallback, checkBudget included
+	checkBudget    = time.Second     // for checking on the chain what the fallback says in doubt
 	// checkPause is between two looks at a chain that does not have yet what the
 	// fallback says that it settled: a node can be a block behind.
 	checkPause    = 300 * time.Millisecond
@@ -60,10 +60,10 @@ type source struct {
 
 // Ask is what one facilitator of two replied.
 type Ask struct {
-	Facilitator string
-	Fallback    bool
-	Class       string
-	Reason      string
+	Facilitator string // its name in Fallback
+	Fallback    bool   // it is the fallback
+	Class       string // as Class.String has it
+	Reason      string // that of the Settlement
 	Took        time.Duration
 }
 
@@ -120,10 +120,10 @@ func (a *attempt) settleWithFallback(ctx context.Context, h *ledger.Hold, t *att
 	a.askChain(ctx, h, t, evidenceBudget)
 }
 
-// askSecond asks the fallback. Without doubt it takes the place of a primary that has
-// done nothing with the payment; where both have not, the answer is the primary's. In
-// doubt, if it says that it has made the payment, the chain confirms it, or nobody can.
-// Whatever else it says leaves the doubt that there was, and is not pinned to the payment.
+// askSecond asks the fallback. Without doubt it stands in for a primary that did nothing
+// with the payment; if it does nothing either, the answer is the primary's. In doubt, its
+// success counts if the chain confirms it or cannot be asked. Anything else that it says
+// leaves the doubt as it was, and is not pinned to the payment.
 func (a *attempt) askSecond(ctx context.Context, h *ledger.Hold, t *attempted, second source, doubtful bool) {
 	budget := min(fallbackBudget, a.spare())
 	if doubtful && a.gate.Evidence != nil {
@@ -167,8 +167,8 @@ func (a *attempt) checkFallback(ctx context.Context, h *ledger.Hold, t *attempte
 	}
 }
 
-// ask takes the payment to one facilitator of two, within a budget, and has the record
-// name it before. Where the first answer has less than that and leaves doubt, the same
+// ask has the record name one facilitator of two, and then sends it the payment, within a
+// budget. Where first is less than the budget and the first reply leaves doubt, the same
 // is sent once more. Nothing but success clears that doubt.
 func (a *attempt) ask(ctx context.Context, h *ledger.Hold, f source, first, budget time.Duration) Settlement {
 	end := a.gate.Now().Add(budget)
@@ -177,7 +177,7 @@ func (a *attempt) ask(ctx context.Context, h *ledger.Hold, f source, first, budg
 		return a.asked(f, Settlement{Class: NotSent, Code: code, Reason: reason, Cause: cause}, 0)
 	}
 	if !f.breaker.admits(a.gate.Now(), true) {
-		err := errors.New("the facilitator " + f.name + " is left alone for a while after a number of failures")
+		err := errors.New("the facilitator " + f.name + " is not asked for a while after several failures")
 		return unasked(fault.FacilitatorUnavailable, "paused", err)
 	}
 	if f.fallback { // the claim has named the primary
@@ -230,23 +230,23 @@ func resent(first, again Settlement) Settlement {
 	return first
 }
 
-// Bounds of a breaker: after how many payments in a row that met a time-out or a fault
-// of a facilitator's operator it is left alone, and for how long.
+// Bounds of a breaker: how many payments in a row must meet a time-out or a fault of the
+// facilitator's operator before the facilitator is not asked, and for how long it is not.
 const (
 	breakerFailures = 5
 	breakerPause    = 30 * time.Second
 )
 
-// breaker keeps payments away from a facilitator that is down, so that each need
-// not wait for it. It lives in the memory of one process.
+// breaker keeps payments away from a facilitator that is down, so that not every payment
+// has to wait for it. Each process has its own.
 type breaker struct {
 	mu       sync.Mutex
 	failures int       // in a row
 	until    time.Time // when the next payment may try
 }
 
-// admits says whether a payment may be taken to the facilitator now. enters says that
-// it is taken there at once: while the breaker is open one payment may enter in each
+// admits says whether a payment may be sent to the facilitator now. enters says that the
+// caller sends it at once: while the breaker is open one payment may enter in each
 // pause, and others wait for its outcome, or for the next pause if it has none.
 func (b *breaker) admits(now time.Time, enters bool) bool {
 	b.mu.Lock()
@@ -261,8 +261,8 @@ func (b *breaker) admits(now time.Time, enters bool) bool {
 	return admits
 }
 
-// leave counts the reply to a payment that entered. A time-out is not counted of
-// one whose signer was not recovered: its wallet's contract can cause that.
+// leave counts the reply to a payment that entered. A time-out does not count if the
+// signer was not recovered: the contract of its wallet can cause that.
 func (b *breaker) leave(now time.Time, s Settlement, recovered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -277,7 +277,7 @@ func (b *breaker) leave(now time.Time, s Settlement, recovered bool) {
 }
 
 // operatorsFault says that a facilitator is down or misconfigured. It is false for
-// everything that a payer can cause, or else a payer could close a facilitator for all.
+// everything that a payer can cause: otherwise a payer could open the breaker for all.
 func operatorsFault(s Settlement) bool {
 	switch s.Class { //nolint:exhaustive // what else a facilitator replies is about the payer
 	case NotSent:

@@ -2,11 +2,11 @@
 // EIP-3009 on an EVM chain: wire types, header codec, the offer, local
 // verification, and the Gate that makes every signed authorization count once.
 //
-// It does not know lookups or the catalog. It is given an Offer and, per
+// It knows neither lookups nor the catalog. It is given an Offer and, per
 // request, a Job; it decides whether the job runs, runs it only after
 // settlement, and keeps the outcome in the ledger.
 //
-// # The way of a signed request
+// # How a signed request is served
 //
 // Gate.Serve takes a request through these steps, in this order:
 //
@@ -21,13 +21,13 @@
 // Everything that needs no network comes first, so that a malformed or forged header
 // costs neither a write nor a call. What a second facilitator changes is in fallback.go;
 // what is answered from a record is in record.go. The Reconciler does what no request is
-// left to do: it settles by evidence what is in doubt, and finds money on the chain that
-// no record knows.
+// left to do: it decides payments in doubt by evidence from the chain, and finds
+// transfers that have no record.
 //
-// Settlement comes before the job. In the other order an answer can be served
-// that is never paid for, because an authorization can be cancelled, or its
+// Settlement comes before the job. In the other order an answer could be served
+// and never be paid for, because an authorization can be cancelled, or its
 // account emptied, while the job runs. The price of this order is that money can be
-// held without an answer. The ledger remembers such a debt, and the same signature
+// held without an answer. The ledger records such a debt, and the same signature
 // runs the job again.
 //
 // A settlement publishes payer, nonce and signature on the chain, where anybody
@@ -47,8 +47,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// Time budgets of a signed request. Of a settlement and of a question to the chain
-// there is a most that it may take, and a least with which it is started.
+// Time budgets of a signed request. A settlement and a question to the chain each have a
+// longest duration, and a shortest that must be left when they are started.
 const (
 	verifyBudget   = 3 * time.Second
 	settleBudget   = 15 * time.Second
@@ -64,14 +64,14 @@ const (
 // Gate takes a signed request through claim, settlement, lookup and redemption.
 // It never settles one authorization twice, never runs the job before money has
 // moved, and never loses the record of money that moved or may have moved.
-// All parts but Fallback, Evidence, Slots and Receipts are required.
+// All fields but Fallback, Evidence, Slots and Receipts are required.
 type Gate struct {
 	Ledger      *ledger.Ledger
 	Facilitator Facilitator
 	// Fallback is asked when Facilitator fails.
 	Fallback *Fallback
-	// Evidence reads the chain. Without it a payment in doubt can stay in doubt,
-	// and the used nonce of a payment in doubt counts as paid.
+	// Evidence reads the chain. Without it a payment in doubt can stay in doubt, and one
+	// that was sent before counts as paid when a facilitator says that its nonce is used.
 	Evidence Evidence
 	Slots    Slots    // cap how many requests settle and look up at once
 	Receipts Receipts // sign answers
@@ -101,18 +101,18 @@ type Meter interface {
 	Open(ctx context.Context) error
 	// Close is called once after an Open, when the outcome of the payment is
 	// known, concurrently with the last write of the request. atFault says that
-	// the payer can have caused the outcome, and that this took a call to find
-	// out (design §21, weights).
+	// the payer can have caused the outcome, and that it took a call to find this
+	// out, so that the request counts for more.
 	Close(ctx context.Context, atFault bool)
 }
 
-// Receipts sign what is offered and what was delivered (design §16 and §23).
+// Receipts sign what is offered and what was delivered (extension offer-receipt).
 type Receipts interface {
-	// Sign returns the receipt of an answer, a compact JWS, or nothing where no key
-	// is configured.
+	// Sign returns the receipt of an answer, a compact JWS, or the empty string where no
+	// key is configured.
 	Sign(ctx context.Context, s receipt.Statement) (string, error)
-	// SignOffer returns a signed offer, a compact JWS, or nothing while no key is in
-	// memory: it waits for nothing, because a challenge does not.
+	// SignOffer returns a signed offer, a compact JWS, or the empty string while no key
+	// is in memory. It does no I/O, because a challenge waits for none.
 	SignOffer(o receipt.Offer) (string, error)
 }
 
@@ -123,8 +123,8 @@ type Request struct {
 	// then Signature is not read.
 	Payload strictjson.Object
 	Offer   *Offer
-	// Window is for how long after it was given an answer to this request stands
-	// for a purchase without a key (design §21 D). It is written with the answer.
+	// Window is how long after it was given an answer to this request stands for a
+	// purchase without a key. It is stored with the answer.
 	Window time.Duration
 	Client string // the sender, as the Slots tell clients apart
 	Meter  Meter  // counts the request; nil counts nothing
@@ -144,10 +144,10 @@ type Request struct {
 // Job is the work that is paid for.
 type Job struct {
 	// Fingerprint names the request: method, path, the operation's parameters
-	// after normalisation. The receipt says it, so that it is printable ASCII.
+	// after normalisation. It must be printable ASCII, because the receipt has it.
 	Fingerprint string
 	Budget      time.Duration // what Run may take
-	Timeout     fault.Info    // the fault when Run cannot have its budget; its class is owed
+	Timeout     fault.Info    // the fault when less than Budget is left for Run; its class is Owed
 	// NoImplicitRetry says that without a purchase key every payment is another
 	// purchase, because there is no answer that two of them could share (ping).
 	NoImplicitRetry bool
@@ -160,17 +160,17 @@ type Job struct {
 type Sale struct {
 	Payer       string // checksummed address
 	Network     string // CAIP-2
-	Transaction string // hash of the transfer; empty where nobody has told it
+	Transaction string // hash of the transfer; empty when it is not known
 	Amount      string // in atomic units
-	// Repeat says that an earlier run for this payment ended with its process, without an
-	// answer, or with one that could not be kept. A run whose settlement was never recorded
-	// is not known.
+	// Repeat says that there was an earlier run for this payment: it died with its process,
+	// gave no answer, or gave one that could not be stored. A run whose settlement was never
+	// recorded is not counted.
 	Repeat bool
 }
 
 type saleKey struct{}
 
-// SaleOf is the payment that a job runs for; ok is false for the context of no job.
+// SaleOf returns the payment that a job runs for; ok is false if ctx is not a job's context.
 func SaleOf(ctx context.Context) (s Sale, ok bool) {
 	s, ok = ctx.Value(saleKey{}).(Sale)
 	return s, ok
@@ -184,7 +184,7 @@ type Reply struct {
 	// Owed names the parts of a bundle that failed on our side and not on the
 	// target's. They are looked up again without a charge.
 	Owed []string
-	// Prevented says that no part that is owed was tried, because a pause after
+	// Prevented says that none of the owed parts was tried, because the pause after
 	// an earlier failure of ours is not over. Such a lookup is not counted.
 	Prevented bool
 	// Silent says that a part is owed because the target was silent
@@ -192,7 +192,7 @@ type Reply struct {
 	Silent bool
 }
 
-// Outcome is what to answer.
+// Outcome is the answer to a signed request.
 type Outcome struct {
 	Status int
 	Header map[string][]string // of a Reply
@@ -203,7 +203,7 @@ type Outcome struct {
 	Receipt  *SettleResponse // PAYMENT-RESPONSE, when set
 	Replayed bool            // the answer comes from the ledger
 	Answered time.Time       // when a replayed answer was stored
-	Owed     []string        // the parts of a bundle that are owed still: Answer-Owed
+	Owed     []string        // the parts of a bundle that are still owed: Answer-Owed
 	Trace    Trace
 }
 
@@ -216,7 +216,7 @@ type PaymentStatus struct {
 // Trace is what the request's log line says about its payment.
 type Trace struct {
 	Payer, Nonce, Transaction string
-	// Amount is what the payment is of, in atomic units, whether it was made or not.
+	// Amount is that of the payment in atomic units, whether it was made or not.
 	Amount  string
 	States  []ledger.State
 	Class   string // of the settlement, when one was tried
@@ -230,8 +230,8 @@ type Trace struct {
 	Verify, Claim, Slot, Settle, Evidence, Lookup, Record time.Duration
 	Extensions                                            map[string]string // the facilitator's notes on extensions
 	Cause                                                 error             // private
-	// UsedAsPaid says that the payment counts as paid because the facilitator says
-	// that its authorization is used, and no node could be asked for what.
+	// UsedAsPaid says that the payment counts as paid because a facilitator says that its
+	// authorization is used, and no node is configured that could say what for.
 	UsedAsPaid bool
 	// Unreceipted says that the answer has no receipt although a key is configured.
 	Unreceipted bool

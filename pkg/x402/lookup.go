@@ -14,9 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// lookUp runs the job of a payment whose money has moved, if its whole budget is left
-// but for the moment that passes between the end of the settlement and the call. settled
-// is nil when the ledger already holds it; otherwise it is written while the job runs.
+// lookUp runs the job of a payment whose money has moved, if the job's whole budget is left,
+// give or take the moment between the end of the settlement and this call. settled is nil
+// when the ledger already has it; otherwise it is written while the job runs.
 func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, settled *ledger.Receipt) *Outcome {
 	const moment = time.Second / 2
 	begins := a.spare() >= -moment

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// MaxOfferHeader is what PAYMENT-REQUIRED must stay below, in base64 bytes:
+// MaxOfferHeader is the size, in bytes of base64, that PAYMENT-REQUIRED must stay below:
 // clients echo it, and API Gateway caps all request headers at 10,240 bytes.
 const MaxOfferHeader = 5632
 
@@ -47,16 +47,16 @@ type Offer struct {
 	infos     map[string][]object
 	form      Form                       // PAYMENT-REQUIRED with the offer's own reason
 	forwarded map[string]json.RawMessage // the extensions that go to the facilitator with a payment
-	// former is the offer before the last change, which can be paid until a time. Without
-	// one the time is zero.
+	// former is the offer before the last change, which can be paid until a time; without
+	// one that is zero.
 	former *Offer
 	until  time.Time
 }
 
-// NewOffer prepares an offer with exactly one way to pay, and without a retry token and a
-// signature, which Challenge and Signed add. siblings are offers of
-// the same operation on other transports: a payer who was offered one of them may pay
-// here, so that an echo of their extensions is as good.
+// NewOffer returns an offer. required must have exactly one way to pay, and neither a retry
+// token nor a signature: Challenge and Signed add them. siblings are the offers of the same
+// operation on other transports: an echo of their extensions is accepted, too. The error
+// names the term or extension that cannot be read, or says that the header is too long.
 func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, error) {
 	if len(required.Accepts) != 1 {
 		return nil, fmt.Errorf("an offer has one way to pay, not %d", len(required.Accepts))
@@ -120,8 +120,8 @@ func (o *Offer) encode() (err error) {
 	return nil
 }
 
-// Succeeding is the offer after a change: what the former one asked for is taken as
-// well until a time. Challenges ask for what is offered now.
+// Succeeding returns the offer as it stands after a change: until a time, a payment that
+// fits the former offer is accepted, too. Challenges ask for what is offered now.
 func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 	next := *o
 	next.former, next.until = former, until
@@ -129,7 +129,7 @@ func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 }
 
 // of is the offer that a payment is judged by: the former one for a payment that fits it,
-// while it is taken. One that fits both may be judged by either.
+// while it is accepted. One that fits both may be judged by either.
 func (o *Offer) of(p *Payment, now time.Time) *Offer {
 	if now.Before(o.until) && o.former.today(p, now) == nil {
 		return o.former
@@ -137,11 +137,11 @@ func (o *Offer) of(p *Payment, now time.Time) *Offer {
 	return o
 }
 
-// Signed is the offer with its terms signed (extension offer-receipt, version 1). It is
-// the offer itself when it is signed already, and while r has no key in memory or is
-// nil. What is signed has no end and nothing of one challenge in it, so that one
-// signature is enough for all of them. A payment is judged as without it: a payer who
-// echoes it is not held to it, and no facilitator is sent it.
+// Signed returns the offer with its terms signed (extension offer-receipt, version 1), or
+// the offer itself if it is signed already or while r is nil or has no key in memory. The
+// signed terms do not expire and have nothing of a single challenge, so that one signature
+// serves all of them. It changes nothing about how a payment is judged: an echo of it is
+// not compared, and no facilitator is sent it.
 func (o *Offer) Signed(r Receipts) (*Offer, error) {
 	if o.signed || r == nil {
 		return o, nil
@@ -168,8 +168,8 @@ func offerExtension(jws string) json.RawMessage {
 		`"properties":{"format":{"type":"string"},"signature":{"type":"string"}},"required":["format","signature"]}}},"required":["offers"]}}`)
 }
 
-// Challenge is the PAYMENT-REQUIRED header with a retry token, and with a reason
-// in place of the offer's own.
+// Challenge returns the PAYMENT-REQUIRED header with a retry token (NewToken), and with
+// reason in place of the offer's own.
 func (o *Offer) Challenge(reason, token string) (string, error) {
 	if reason == o.required.Error {
 		return o.form.Header(token), nil
@@ -177,8 +177,8 @@ func (o *Offer) Challenge(reason, token string) (string, error) {
 	return EncodeHeader(o.Required(reason).WithToken(token))
 }
 
-// Required is the offer with a reason, without a retry token; empty keeps the
-// offer's own reason.
+// Required returns the offer with a reason, and without a retry token. An empty reason
+// keeps the offer's own.
 func (o *Offer) Required(reason string) PaymentRequired {
 	required := o.required
 	required.Error = cmp.Or(reason, required.Error)
@@ -265,17 +265,17 @@ func window(p *Payment, now time.Time) error {
 	return fmt.Errorf("authorization.%s by this server's clock, which says %d", wrong, now.Unix())
 }
 
-// payload is a payment as the facilitator is sent it: the terms that it is judged
-// by, the offer's own description and extensions, and of the client nothing but
-// authorization and signature. A facilitator lists what is sold by the
-// description, and never the client's words under our name.
+// payload is a payment as it is sent to the facilitator: the terms that it is judged
+// by, the offer's own description and extensions, and from the client only the
+// authorization and signature. So a facilitator that lists what is sold never shows a
+// client's words under our name.
 func (o *Offer) payload(exact ExactPayload, terms json.RawMessage) Payload {
 	resource := o.required.Resource
 	return Payload{X402Version: Version, Resource: &resource, Accepted: terms, Payload: exact, Extensions: o.forwarded}
 }
 
-// EncodeHeader is the wire form of the three payment headers: standard base64
-// with padding, of JSON.
+// EncodeHeader returns v as the payment headers have it: JSON in standard base64 with
+// padding. It fails when v cannot be marshalled.
 func EncodeHeader(v any) (string, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -284,7 +284,7 @@ func EncodeHeader(v any) (string, error) {
 	return base64.StdEncoding.EncodeToString(b), nil
 }
 
-// NewToken is a retry token: 16 bytes of random in base64url without padding. It
+// NewToken returns a retry token: 16 bytes of random in base64url without padding. It
 // fails only when random does.
 func NewToken(random io.Reader) (string, error) {
 	var b [16]byte
@@ -313,8 +313,8 @@ type Form struct {
 	end, begin    []byte // of head and tail, what shares a group with the token
 }
 
-// NewForm encodes what build makes of a retry token. It fails when that cannot
-// be encoded, or does not have the token exactly once.
+// NewForm encodes what build returns for a retry token. It fails when that cannot
+// be marshalled, or does not contain the token exactly once.
 func NewForm(build func(token string) any) (Form, error) {
 	raw, err := json.Marshal(build(placeholder))
 	if err != nil {
@@ -330,12 +330,12 @@ func NewForm(build func(token string) any) (Form, error) {
 	return Form{head: head, tail: tail, before: encode(head[:whole]), end: head[whole:], begin: tail[:shared], after: encode(tail[shared:])}, nil
 }
 
-// JSON is the text with a token, in new memory.
+// JSON returns the text with a token, in new memory.
 func (f Form) JSON(token string) []byte {
 	return slices.Concat(f.head, []byte(token), f.tail)
 }
 
-// Header is the text with a token of NewToken as a payment header carries it.
+// Header returns the text with a token that NewToken made, encoded as a payment header.
 func (f Form) Header(token string) string {
 	var b strings.Builder
 	b.Grow(len(f.before) + base64.StdEncoding.EncodedLen(len(f.end)+len(token)+len(f.begin)) + len(f.after))

@@ -35,8 +35,8 @@ type object = strictjson.Object
 
 func parseObject(data []byte) (object, error) { return strictjson.Parse(data, maxDepth) }
 
-// Payment is a PAYMENT-SIGNATURE header, decoded and found well-formed. It is
-// not yet known to be what was offered, or to be signed by the payer.
+// Payment is a well-formed payment, as a PAYMENT-SIGNATURE header carries it. It is
+// not yet known to match the offer, or to be signed by the payer.
 type Payment struct {
 	From, To                Address
 	Value                   *big.Int // atomic units
@@ -54,8 +54,8 @@ func (r Request) payment() (*Payment, error) {
 	return readPayment("the payment", r.Payload)
 }
 
-// DecodePayment reads a PAYMENT-SIGNATURE header. An error names the fault in
-// words that may be shown to the client.
+// DecodePayment reads a PAYMENT-SIGNATURE header. Its error says what is wrong, in words
+// that may be shown to the client.
 func DecodePayment(header string) (*Payment, error) {
 	if len(header) > maxHeader {
 		return nil, fmt.Errorf("PAYMENT-SIGNATURE is longer than %d bytes", maxHeader)
@@ -183,7 +183,7 @@ func digestOf(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// longestToken is how many characters a retry token of a client has at most.
+// longestToken bounds the retry token that a client sends, in characters.
 const longestToken = 64
 
 // token is the retry token that the payment echoes, or empty. An echo that is
@@ -252,11 +252,11 @@ func ParseUint256(s string) (*big.Int, error) {
 	return nil, errors.New("must be a decimal uint256 without leading zeros")
 }
 
-// excerpt quotes what a client sent, in 40 characters of ASCII at most, so that a
-// reason can name it without carrying it.
+// excerpt quotes what a client sent, in at most 40 characters of ASCII, so that a
+// reason can show it and stays short.
 func excerpt(s string) string { return printable.Quote(s, 40) }
 
-// contains says whether got holds everything of want: an object may have more
+// contains says whether got has everything that want has: an object may have more
 // members, arrays and everything else must be equal (x402 v2, extension echo
 // and accepted.extra). Numbers are compared as they are written: everything that this
 // server offers is an integer, and JavaScript and Go write those alike.

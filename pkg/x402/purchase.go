@@ -19,7 +19,7 @@ type ownership int
 const (
 	ownerElsewhere ownership = iota + 1 // the payer's key names another request
 	ownerBusy                           // an attempt on it is under way
-	ownerDoubt                          // it may have been sent, and is neither paid nor proven dead
+	ownerDoubt                          // it may have been sent, and is not known to be paid or dead
 	// ownerDead: it never moved money and never will, it was never sent, or it was
 	// refunded. The purchase can be made with another payment.
 	ownerDead
@@ -257,8 +257,8 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, 
 }
 
 // explain adds to the answer of the payment that owns the purchase what else the payer
-// can do: where a refusal is about that payment's signature and not about the payer, who
-// can still be held to it, and where it is not known whether money has moved.
+// can do: after a refusal for that payment's signature, which holds the purchase until it
+// expires, and while it is not known whether money has moved.
 func (a *attempt) explain(out *Outcome, owner ledger.Record) *Outcome {
 	switch f := out.Fault; {
 	case f == nil:

@@ -15,18 +15,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Scanner reads a payee's incoming transfers from the chain. What that costs
-// depends on what was transferred, not on what was requested and never paid.
+// Scanner reads a payee's incoming transfers from the chain. Its cost depends on the
+// number of transfers, and not on the number of requests that were never paid.
 type Scanner interface {
-	// Transfers reads what reached payee from block from on, in bounded work. With
-	// an error nothing was read, and Next is from. A failure after something was
+	// Transfers reads the transfers to payee from block from onwards, in bounded work.
+	// With an error nothing was read, and Next is from. A failure after something was
 	// read ends the batch without an error, and is met again by the next call. So
 	// a caller that stores Next after every batch misses no transfer and sees none
 	// twice, wherever it is interrupted.
 	Transfers(ctx context.Context, payee Address, from uint64) (Batch, error)
-	// BlockAt is the first block whose time is not before t, where a cursor for what
-	// happened since t starts. Where no safe block is that young, as for a t in the
-	// future, it is the one after the safe block, the newest that will not be undone.
+	// BlockAt returns the first block whose time is not before t, where a cursor for what
+	// happened since t starts. If no safe block is that recent, as for a t in the future,
+	// it returns the block after the newest safe one, which will not be undone.
 	BlockAt(ctx context.Context, t time.Time) (uint64, error)
 }
 
@@ -34,7 +34,7 @@ type Scanner interface {
 type Batch struct {
 	// Transfers are in the order of the chain, and of whole blocks only.
 	Transfers []Transfer
-	// Next is the first block that was not read, from the one that was asked for on.
+	// Next is the first block that was not read: the one after the last that was.
 	Next uint64
 	// Safe is the newest block that could have been read, and SafeTime its time. A node
 	// that lags may give one below Next-1; then there was nothing to read.
@@ -174,8 +174,8 @@ func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
 }
 
 // match compares one transfer with the ledger, and counts it. early says that it is from
-// before the cursor was made: then it counts only if it is of a record. A record that
-// cannot be read hides no later transfer.
+// before the cursor was made: then it counts only for a payment on record. A record that
+// cannot be read does not hide later transfers.
 func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	key := ledger.Key(r.Terms.Network, strings.ToLower(r.Terms.Asset), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
 	number, attention, err := r.testify(ctx, key, t, early)
@@ -193,9 +193,9 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	return nil
 }
 
-// testify records a transfer, but not in place of a record one that is early, no payment
-// (made without an authorization, or of less than any price), or too old. It returns the
-// number that counts it, nil for none, and what an operator has to be told of it.
+// testify records a transfer. If it is early, not a payment (made without an authorization,
+// or of less than any price) or too old, it does so only for a payment on record. It returns
+// the number that counts it, nil for none, and what an operator has to be told of it.
 func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (number *int, attention string, err error) {
 	authorized := t.Authorized && t.Value.Sign() > 0
 	unrecorded := true
@@ -230,7 +230,7 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 	case err != nil || !written: // it was known to be paid, or paid back
 		return new(int), "", err
 	case ledger.Spent(*record, r.Now()):
-		return &r.Unasked, "money came of which there is no record", nil
+		return &r.Unasked, "money arrived that has no record", nil
 	}
 	return &r.Found, "a payment that was not known to be paid is paid", nil
 }

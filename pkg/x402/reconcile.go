@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Reconciler settles by evidence what requests left uncertain, and counts what is
-// owed to payers who have not come back. It runs concurrently with requests: it
+// Reconciler decides by evidence what requests left uncertain, and counts what is
+// owed to payers who have not returned. It runs concurrently with requests: it
 // writes only under a lease that it takes itself, and it moves no money. Ledger, Index,
 // Terms, Now and Log are required.
 type Reconciler struct {
@@ -24,7 +24,7 @@ type Reconciler struct {
 	// Evidence reads the chain. Without it the Reconciler counts, and ends only
 	// payments that the ledger shows to be unsent.
 	Evidence Evidence
-	// Scanner reads what reached the payee. Without one, money that came for a
+	// Scanner reads the transfers to the payee. Without one, money that arrived for a
 	// payment that is not in doubt is not found.
 	Scanner Scanner
 	// Terms are what Evidence and Scanner look at; their addresses are valid. Payments
@@ -34,7 +34,7 @@ type Reconciler struct {
 	// Former is the payee before the last change, which Scanner reads too; empty is
 	// none.
 	Former string
-	// Cheapest is the lowest price, in atomic units. A transfer of less that is of no
+	// Cheapest is the lowest price, in atomic units. A smaller transfer that belongs to no
 	// payment on record is a deposit. Nil means no price.
 	Cheapest *big.Int
 	// Error renders the body of an error answer, which is stored where a target's
@@ -72,9 +72,9 @@ type Summary struct {
 	Open int // of the listed, in doubt and held by nobody when looked at
 
 	Received  int  // transfers to the payee that were read
-	Deposits  int  // of those, no payments: made without an authorization, or of less than any price
-	Found     int  // of a payment that was not known to be paid, owed now
-	Unasked   int  // for which nobody asked anything that is known: a refund is due
+	Deposits  int  // of those, not payments: made without an authorization, or of less than any price
+	Found     int  // of a payment that was not known to be paid; its answer is owed now
+	Unasked   int  // without a request that is known: a refund is due
 	Unmatched int  // too old, or with a record too broken, to tell whether they were answered
 	Unread    bool // the chain could not be read
 
@@ -87,8 +87,7 @@ type Summary struct {
 
 // Run looks at every open record once and counts what is owed, until ctx ends.
 // The error says that the index failed, or the ledger on some record; the summary
-// is valid with an error, too. A corrupt record is counted and logged, and is not an
-// error.
+// is valid even then. A corrupt record is counted and logged, and is not an error.
 func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	r := &run{Reconciler: c}
 	r.note(c.Terms.PayTo)
@@ -126,7 +125,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	return r.Summary, errors.Join(open.err, broken, owed.err)
 }
 
-// run is one run on its way.
+// run is the state of one Run.
 type run struct {
 	*Reconciler
 	Summary
@@ -144,7 +143,7 @@ func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, 
 	return context.WithTimeout(ctx, deadline.Sub(c.Now())*time.Duration(quarters)/4)
 }
 
-// one deals with one record of the first list, and asks for evidence while settling has
+// one decides one record of the first list, and asks for evidence while settling has
 // not ended. It returns the number that counts it.
 func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, error) {
 	switch {
@@ -183,8 +182,8 @@ func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
 
 // judge asks for evidence about a record. The chain is asked without a lease, so that no
 // request waits for it; a verdict is written only on the version of the record that it
-// was found for. doubtful says that the payment may have been sent; what decides nothing
-// about any other is not written, because that would put it in doubt.
+// was found for. doubtful says that the payment may have been sent. About any other, only
+// a verdict that decides is written, because the write would put it in doubt.
 func (r *run) judge(ctx context.Context, record ledger.Record, doubtful bool) (*int, error) {
 	q, err := QuestionOf(record)
 	if err != nil {
@@ -276,13 +275,12 @@ func (r *run) owes(ctx context.Context, record ledger.Record) error {
 // pageOfPlaces is how many places of a list are asked for, and kept, at once.
 const pageOfPlaces = 1000
 
-// Outstanding reads the index to its end, and calls see for everything in it that no
-// attempt holds: payments that may have moved money, of which that is not known
-// (Record.InDoubt), money that came without a request that is known (Unasked), and
-// payments whose answer is owed. What the target's silence answers
-// (ledger.SilenceStands) is not outstanding. missed is how many records could not be
-// read; the error is that of the index, or of the ledger on some record, or says that ctx
-// ended before the index did. A corrupt record is counted in missed and logged, and is
+// Outstanding reads the index to its end, and calls see for every record that no attempt
+// holds and that is in doubt (Record.InDoubt), is money without a known request
+// (Record.Unasked), or is paid and not answered. A payment that the target's silence
+// answers (ledger.SilenceStands) is not outstanding. missed is how many records could not
+// be read; the error is that of the index, or of the ledger on some record, or says that
+// ctx ended before the index did. A corrupt record is counted in missed and logged, and is
 // not an error.
 func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Record)) (missed int, err error) {
 	open, owed := c.walk(ctx, func(r ledger.Record) error {
@@ -306,9 +304,8 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Record)) (
 	return open.failed + open.left + owed.failed + owed.left, err
 }
 
-// Each fetches records and calls see once for each of those that there are. missed
-// is how many could not be read, or not before ctx ended; the error is as with
-// Outstanding.
+// Each fetches the records with these keys, and calls see for each one that exists. missed
+// is how many could not be read before ctx ended; the error is as with Outstanding.
 func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Record)) (missed int, err error) {
 	var v visited
 	for _, key := range keys {
@@ -318,10 +315,10 @@ func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Re
 }
 
 // walk reads the two lists of the index, each least recently written first, and calls
-// between in between. What is written from now on is not in the first. It calls open for
-// each record of that, and owed once for each of both that is owed and that no attempt
-// holds. In this order: a lookup that ends meanwhile moves its record from the first list
-// to the second.
+// between after the first, which leaves out what is written from now on. It calls open for
+// each record of the first list, and owed once for each record of both that is owed and
+// that no attempt holds. The order matters: a lookup that ends meanwhile moves its record
+// from the first list to the second.
 func (c *Reconciler) walk(ctx context.Context, open, owed func(ledger.Record) error, between func()) (first, second visited) {
 	begun, seen := c.Now(), map[string]bool{}
 	once := func(r ledger.Record) error {
@@ -343,8 +340,8 @@ func (c *Reconciler) walk(ctx context.Context, open, owed func(ledger.Record) er
 
 // visited is the result of reading records.
 type visited struct {
-	gone   int   // that there are not
-	failed int   // that could not be read, or seeing them failed
+	gone   int   // that do not exist any more
+	failed int   // that could not be read, or for which see failed
 	left   int   // that were not reached before ctx ended
 	whole  bool  // the list was read to its end
 	err    error // of the index, and the first that was the store's

@@ -33,13 +33,13 @@ func ledgerFault(err error, charged *bool) *Outcome {
 	return failed(fault.New(code, err), charged)
 }
 
-// charged is the outcome with what is known of whether money has moved.
+// charged sets whether money has moved; nil is not known.
 func (o *Outcome) charged(moved *bool) *Outcome {
 	o.Payment.Charged = moved
 	return o
 }
 
-// with is the outcome of a payment that was made: it says so unless it does already.
+// with adds the PAYMENT-RESPONSE of a payment to an outcome that has none.
 func (o *Outcome) with(paid *SettleResponse) *Outcome {
 	if o.Receipt == nil {
 		o.Receipt = paid
@@ -47,7 +47,7 @@ func (o *Outcome) with(paid *SettleResponse) *Outcome {
 	return o
 }
 
-// by is the outcome with what a record says of its payment.
+// by adds what a record says of its payment.
 func (o *Outcome) by(r ledger.Record) *Outcome {
 	return o.charged(chargedBy(r)).with(success(r.Receipt))
 }
@@ -61,16 +61,16 @@ func chargedBy(r ledger.Record) *bool {
 }
 
 const (
-	// alreadyUsed is the reason of a 402 that says the same whatever the record is: who
-	// sends a copy from the chain learns nothing from it, and a payer whose client leaves
-	// out the extensions of offers learns what to do.
+	// alreadyUsed is the reason of a 402 that is the same for every record: a sender of a
+	// copy from the chain learns nothing from it, and a payer whose client leaves out the
+	// extensions of offers learns what to do.
 	alreadyUsed = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
-	// answerGone is why a payment is refused whose answer was given and is not kept.
+	// answerGone is the reason of a 402 when the answer was given and is no longer kept.
 	answerGone = "authorization already used"
 )
 
-// unproven answers an authorization that has a record, from a sender who does not
-// prove to be its payer. Anybody can copy it from the chain, so the answer has no
+// unproven answers an authorization that has a record, from a sender who has not proved
+// to be its payer. Anybody can copy it from the chain, so the answer has no
 // receipt, and no alarm counts it.
 func unproven(r ledger.Record) *Outcome { return refused(alreadyUsed, nil).charged(chargedBy(r)) }
 
@@ -163,14 +163,14 @@ func (a *attempt) owed(f *fault.Error, r ledger.Record, left bool) *Outcome {
 	return out
 }
 
-// silence is the fault of the last lookup of a payment, in which the target was
-// silent: it is the answer.
+// silence returns the fault of a payment's last lookup as its answer, because the target
+// was silent.
 func silence(f *fault.Error) *fault.Error {
-	return f.Saying(f.Public() + " This was the last lookup of the payment: that the host did not answer is the answer.").Final()
+	return f.Saying(f.Public() + " This was the last lookup of the payment: the silence of the host is the answer.").Final()
 }
 
-// silenceStands answers a payment whose last lookup met a silent target, and for
-// whose others the time is over. It stores that as the answer.
+// silenceStands answers a payment that has no lookup left, and whose last one met a silent
+// target. It stores that as the answer.
 func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) *Outcome {
 	answer, err := silentAnswer(r, a.request.Error)
 	var now *ledger.Record
@@ -197,7 +197,7 @@ func failureOf(l *ledger.Failure) *fault.Error {
 }
 
 // repeatable adds to a fault that asks for a retry what a payer has to know whose payment
-// came without a retry token: this signature proves nothing once its money has moved.
+// came without a retry token: the signature cannot be repeated once its money has moved.
 func (a *attempt) repeatable(f *fault.Error, r ledger.Record) *fault.Error {
 	if r.Token != "" || a.resend {
 		return f
@@ -215,8 +215,8 @@ func (a *attempt) repeatable(f *fault.Error, r ledger.Record) *fault.Error {
 	return f.Saying(text + " This payment came without the extensions of its offer: instead of repeating it, sign a new one, which is not charged again.")
 }
 
-// otherName is the fault of a payment that comes with another key than it was sent
-// with first. It belongs to the purchase that its first claim named.
+// otherName is the fault of a payment that comes with a different key from the one that it
+// was first sent with. It belongs to the purchase that its first claim named.
 func otherName(r ledger.Record) *fault.Error {
 	first := "without an Idempotency-Key"
 	if named(r.Purchase) {

@@ -153,8 +153,8 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 // judge decides by the terms that are offered now, the signer and, where they do not
 // decide, the record of the payment. mismatch is how the payment differs from the
 // terms, or nil; used says that the facilitator has called its authorization used.
-// An authorization on record is claimed under the terms in its record, but one that only
-// a facilitator refused under those that are offered now: it can still be paid.
+// An authorization on record is claimed under the terms in its record. One that only a
+// facilitator refused can still be paid, and is claimed under those that are offered now.
 func (a *attempt) judge(ctx context.Context, mismatch error, used bool) *Outcome {
 	if mismatch == nil && a.claim.Recovered {
 		return nil
@@ -203,8 +203,8 @@ func (a *attempt) adopt(r ledger.Record) *Outcome {
 }
 
 // verify asks the facilitator about a signature that cannot be verified locally, of a
-// payment that has no record. It cannot judge that of an authorization that is used
-// already. That may have been claimed while the facilitator was asked.
+// payment that has no record. A facilitator cannot judge it once the authorization is
+// used, and the payment may have been claimed while the facilitator was asked.
 func (a *attempt) verify(ctx context.Context) *Outcome {
 	a.dues.worked = true
 	begun := a.gate.Now()
@@ -279,7 +279,7 @@ func (a *attempt) spare() time.Duration {
 	return a.request.Deadline.Sub(a.gate.Now()) - a.job.Budget - afterwork
 }
 
-// settleTime is how long a settlement may take. Of a payment that was sent before it
+// settleTime is how long a settlement may take. For a payment that was sent before, it
 // leaves time to ask the chain afterwards.
 func (a *attempt) settleTime(sent bool) time.Duration {
 	left := a.spare()

@@ -45,12 +45,12 @@ type attempted struct {
 	finding    Finding
 }
 
-// decided says that the chain has the last word.
+// decided says that the chain proves that the payment was made, or never will be.
 func (t *attempted) decided() bool {
 	return t.finding.Verdict == Paid || t.finding.Verdict == NeverPaid
 }
 
-// settle has the money moved, once, and looks up when it has moved. The claim's own
+// settle has the money moved, once, and then runs the lookup. The claim's own
 // write took time, so the budget is computed again.
 func (a *attempt) settle(ctx context.Context, h *ledger.Hold) *Outcome {
 	budget := a.settleTime(h.Record().Sent)
@@ -77,9 +77,9 @@ func (a *attempt) unsent(ctx context.Context, h *ledger.Hold, s Settlement) *Out
 	return a.conclude(ctx, h, &attempted{Settlement: s, doubt: doubtOf(h.Record()), finding: Finding{Verdict: notAsked}})
 }
 
-// send has a facilitator settle the payment of a record, but the earlier payment of a
-// purchase not when its window is over. A refusal near the end of the window counts as
-// one about the window, which facilitators check first.
+// send has a facilitator settle the payment of a record. The earlier payment of a purchase
+// is not sent again once its window is over. A refusal near the end of the window counts
+// as one about the window, which facilitators check first.
 func (a *attempt) send(ctx context.Context, r ledger.Record, f Facilitator, budget time.Duration) Settlement {
 	if a.resend && !a.executable(r) {
 		return Settlement{Class: notResent, Reason: cmp.Or(r.Reason, "the window of the authorization is over")}
@@ -110,7 +110,7 @@ func (a *attempt) executable(r ledger.Record) bool {
 	return a.gate.Now().Add(leastWindow).Before(r.ValidBefore)
 }
 
-// askChain asks the chain, if the facilitator's reply leaves it to that.
+// askChain asks the chain, if the facilitator's reply does not decide.
 func (a *attempt) askChain(ctx context.Context, h *ledger.Hold, t *attempted, budget time.Duration) {
 	t.finding = Finding{Verdict: notAsked}
 	if asksChain(t.Class, t.doubt) {
@@ -297,8 +297,8 @@ func conclusionOf(class Class, d doubt, chain Verdict) conclusion {
 		{expired, noDoubt | sentBefore, CannotTell, ledger.EventUncertain, replyUnsure},
 		{expired, noDoubt | sentBefore, anyVerdict, ledger.EventRefused, replyRefused},
 
-		// A refusal says nothing about an earlier attempt that is in doubt. The
-		// second one of a payment is answered only when the chain has been asked.
+		// A refusal says nothing about an earlier attempt that is in doubt. A second
+		// refusal of a payment is not answered as one while the node cannot tell.
 		{Refused, sentBefore, CannotTell, ledger.EventRefused, replyUnsure},
 		{Refused, noDoubt | sentBefore, anyVerdict, ledger.EventRefused, replyRefused},
 		{Refused, inDoubt, anyVerdict, ledger.EventRefused, replyUnsure},

@@ -44,11 +44,11 @@ const (
 	NotSent
 )
 
-// ReasonNonceUsed is the facilitator's word for an authorization that is
+// ReasonNonceUsed is the errorReason of a facilitator for an authorization that is
 // already used or cancelled on chain. It is not a refusal by itself.
 const ReasonNonceUsed = "invalid_exact_evm_nonce_already_used"
 
-// Settlement is the outcome of one settle.
+// Settlement is the outcome of one call of Settle.
 type Settlement struct {
 	Class          Class
 	Transaction    string // when Moved, and when Unknown with a known hash
@@ -59,10 +59,9 @@ type Settlement struct {
 	// its window is over by the facilitator's clock, which facilitators look at before
 	// the nonce, so that it says nothing about what has moved.
 	NonceUsed, BadSignature, Expired bool
-	// AboutPayer says of TurnedAway and Unknown that the reason is one about the
-	// payer all the same: a refusal with a status that is the operator's affair,
-	// or with a transaction. No other facilitator may be asked after it, nor after
-	// Refused.
+	// AboutPayer says of TurnedAway and Unknown that the reason is nevertheless about the
+	// payer: a refusal with a status that the operator has to deal with, or with a
+	// transaction. As after Refused, no other facilitator may be asked then.
 	AboutPayer bool
 	// NoVerdict says of Unknown that the facilitator was silent, broke off, or gave an
 	// answer that is not one of x402. A payer cannot cause that.
@@ -74,7 +73,7 @@ type Settlement struct {
 	ExtensionResponses map[string]string
 }
 
-// Verification is the outcome of one verify.
+// Verification is the outcome of one call of Verify.
 type Verification struct {
 	Valid  bool   // only when the facilitator said so
 	Reason string // why not, bounded and printable
@@ -85,13 +84,13 @@ type Verification struct {
 	// Fault is set when there was no verdict about the payer: the facilitator
 	// is unavailable, unauthorized or misconfigured, or did not say why not.
 	Fault *fault.Error
-	// AboutPayer is of a Fault what it is of a Settlement.
+	// AboutPayer says that the reason behind Fault is about the payer all the same.
 	AboutPayer bool
 }
 
-// Evidence says by the chain whether an authorization moved money to the payee. It
-// only reads and is bounded by ctx. That an authorization is used does not prove a
-// payment, because a cancelled one is used too.
+// Evidence finds out from the chain whether an authorization moved money to the payee.
+// Find only reads, and is bounded by ctx. That an authorization is used does not prove a
+// payment, because a cancelled one counts as used, too.
 type Evidence interface {
 	Find(ctx context.Context, q Question) Finding
 }
@@ -137,8 +136,8 @@ type Finding struct {
 	Cause       error  // for the log
 }
 
-// QuestionOf is what to ask about a record. It is made from the record's key and
-// the terms that the payment was judged by. Its error is ledger.ErrCorrupt.
+// QuestionOf returns the question about a record, from its key and the terms that the
+// payment was judged by. Its error is ledger.ErrCorrupt.
 func QuestionOf(r ledger.Record) (Question, error) {
 	terms, err := termsOf(r)
 	if err != nil {

@@ -38,10 +38,10 @@ func IsHash(s string) bool {
 	return err == nil
 }
 
-// String is the address in lower case.
+// String returns the address as 0x and lower-case hex.
 func (a Address) String() string { return "0x" + hex.EncodeToString(a[:]) }
 
-// Checksum is the address in the mixed case of EIP-55.
+// Checksum returns the address in the mixed case of EIP-55.
 func (a Address) Checksum() string {
 	digits := []byte(hex.EncodeToString(a[:]))
 	sum := hex.EncodeToString(keccak(digits))
@@ -53,7 +53,7 @@ func (a Address) Checksum() string {
 	return "0x" + string(digits)
 }
 
-// ChainID is the number in a CAIP-2 name such as eip155:8453.
+// ChainID returns the number in a CAIP-2 name such as eip155:8453.
 func ChainID(network string) (uint64, error) {
 	digits, ok := strings.CutPrefix(network, "eip155:")
 	if !ok {
@@ -69,7 +69,8 @@ func ChainID(network string) (uint64, error) {
 // Domain is the EIP-712 domain of a token, hashed.
 type Domain [32]byte
 
-// TokenDomain is the domain separator of the token that terms ask for.
+// TokenDomain returns the domain separator of the token that terms ask for (EIP-712). It
+// fails when Network or Asset cannot be read.
 func (t Terms) TokenDomain() (Domain, error) {
 	id, err := ChainID(t.Network)
 	if err != nil {
@@ -85,7 +86,7 @@ func (t Terms) TokenDomain() (Domain, error) {
 	)), nil
 }
 
-// Digest is what the payer signs: the EIP-712 hash of the authorization under
+// Digest returns what the payer signs: the EIP-712 hash of the authorization under
 // the token's domain. It covers payer, payee, value, window and nonce.
 func (p *Payment) Digest(d Domain) [32]byte {
 	message := keccak(
@@ -99,9 +100,9 @@ func (p *Payment) Digest(d Domain) [32]byte {
 // contract wallet's, or garbage.
 var errForeign = errors.New("signer cannot be recovered locally")
 
-// Check recovers the signer of digest. It returns nil when that is the payer,
-// errForeign when only the chain can tell, and any other error when the token
-// contract is certain to refuse the signature.
+// Check recovers the signer of digest, and returns nil when that is the payer. The error
+// is errForeign when only the chain can tell, as with a contract wallet, and another one
+// when the token contract is certain to refuse the signature.
 func (p *Payment) Check(digest [32]byte) error {
 	if len(p.Signature) != keySignature {
 		return errForeign
@@ -140,9 +141,9 @@ func (p *Payment) signedAs(v byte, s secp256k1.ModNScalar, digest [32]byte) bool
 	return err == nil && KeyAddress(key) == p.From
 }
 
-// CheckOrigin says whether proof is payTo's signature of a bare origin such as
-// https://api.example.com: a personal message of EIP-191, 65 bytes r, s, v in
-// hex. Crawlers show it as proof that the payee owns the service.
+// CheckOrigin returns nil if proof is payTo's signature of a bare origin such as
+// https://api.example.com, and otherwise says why not. proof is 65 bytes r, s, v in hex
+// over a personal message (EIP-191). Crawlers show it to prove who owns the service.
 func CheckOrigin(origin, proof, payTo string) error {
 	payee, err := ParseAddress(payTo)
 	if err != nil {
@@ -166,12 +167,12 @@ func CheckOrigin(origin, proof, payTo string) error {
 	return nil
 }
 
-// OriginDigest is what a payee signs to prove that an origin is its (EIP-191).
+// OriginDigest returns what a payee signs to prove that it owns an origin (EIP-191).
 func OriginDigest(origin string) [32]byte {
 	return [32]byte(keccak([]byte(fmt.Sprintf("\x19Ethereum Signed Message:\n%d%s", len(origin), origin))))
 }
 
-// KeyAddress is the account of a public key.
+// KeyAddress returns the account of a public key.
 func KeyAddress(key *secp256k1.PublicKey) Address {
 	return Address(keccak(key.SerializeUncompressed()[1:])[12:])
 }

@@ -22,8 +22,8 @@ const (
 	// Clients echo extensions, and a settlement does not publish them. So the token
 	// tells the payer's own retry from a copy of what is on the chain.
 	ExtensionToken = "retry-token"
-	// ExtensionReceipt is the extension of signed offers and receipts, and FormatJWS its
-	// format of those that are a compact JWS.
+	// ExtensionReceipt is the extension of signed offers and receipts, and FormatJWS the
+	// name of its format for a compact JWS.
 	ExtensionReceipt = "offer-receipt"
 	FormatJWS        = "jws"
 )
@@ -39,7 +39,7 @@ const (
 	HeaderReplayed = "Idempotent-Replayed"
 	// HeaderAge is the age of a stored answer in seconds (RFC 9111 section 5.1).
 	HeaderAge = "Age"
-	// HeaderOwed names the parts of a bundle that are owed still.
+	// HeaderOwed names the parts of a bundle that are still owed.
 	HeaderOwed = "Answer-Owed"
 )
 
@@ -54,7 +54,7 @@ type PaymentRequired struct {
 }
 
 // WithToken returns a copy with a retry token among its extensions. The token must
-// be base64url.
+// be base64url: it is not escaped.
 func (p PaymentRequired) WithToken(token string) PaymentRequired {
 	return p.with(ExtensionToken, tokenExtension(token))
 }
@@ -128,7 +128,7 @@ type SettleResponse struct {
 	Transaction string `json:"transaction" doc:"Transaction hash; empty when nothing was broadcast"`
 	Network     string `json:"network" doc:"CAIP-2 network of the transaction"`
 	Payer       string `json:"payer,omitempty" doc:"Payer, when known"`
-	// Extensions are what is said beside the settlement.
+	// Extensions say what is not about the settlement.
 	Extensions ResponseExtensions `json:"extensions,omitzero" doc:"The signed receipt of the answer, when the service has a key for receipts"`
 }
 
@@ -158,7 +158,7 @@ type Terms struct {
 	Version string // EIP-712 domain version of the token
 }
 
-// Requirements is what a payment of amount atomic units must look like.
+// Requirements returns the requirements of a payment of amount, in atomic units.
 func (t Terms) Requirements(amount string) Requirements {
 	return Requirements{
 		Scheme: Scheme, Network: t.Network, Asset: t.Asset, Amount: amount, PayTo: t.PayTo,
@@ -177,13 +177,13 @@ func USDC() Terms {
 // network. Payments need none of it.
 type KnownNetwork struct {
 	Name       string
-	Explorer   string // of transactions and accounts
+	Explorer   string // origin of a block explorer
 	PublicNode string // the JSON-RPC node that the network's operator runs for everybody
 	Test       bool   // its money is worth nothing
 }
 
-// Network is what is known about a CAIP-2 network; the zero value for one that
-// we know nothing about.
+// Network returns what is known about a CAIP-2 network: the zero value unless it is Base
+// or Base Sepolia.
 func Network(id string) KnownNetwork {
 	switch id {
 	case "eip155:8453":
@@ -194,8 +194,8 @@ func Network(id string) KnownNetwork {
 	return KnownNetwork{}
 }
 
-// Charge says what charged can be in an answer with a code: whether money has
-// moved for the authorization that came with the request.
+// Charge is the set of values that "charged" can have in an answer with some code. It
+// says whether money has moved for the authorization that came with the request.
 type Charge struct{ No, Yes, Unknown bool }
 
 // String is the charge as documents print it.
@@ -206,8 +206,8 @@ func (c Charge) String() string {
 	}[c]
 }
 
-// ChargeOf says what charged can be with a code. Every answer of the campaign is held
-// to it.
+// ChargeOf returns the values that "charged" can have in answers with a code. The tests
+// check every answer against it.
 func ChargeOf(info fault.Info) Charge {
 	switch info.Code { //nolint:exhaustive // all others are decided by their class
 	case fault.PaymentInProgress, fault.SettlementUncertain:

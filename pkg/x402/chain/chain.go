@@ -1,5 +1,5 @@
 // Package chain answers x402.Evidence and x402.Scanner from Ethereum nodes over
-// JSON-RPC: did this EIP-3009 authorization move money to us, and what else has?
+// JSON-RPC: did this EIP-3009 authorization move money to us, and what other money came?
 //
 // What Find says, and on what:
 //
@@ -51,16 +51,16 @@ const (
 	// MaxNodes bounds a list of nodes: each gets a share of a few seconds.
 	MaxNodes = 5
 
-	// ceiling ends a call whose caller set no deadline. The design gives evidence
-	// four seconds. scanCeiling is that of a Transfers, which searches thousands of blocks.
+	// ceiling ends a call whose caller set no deadline; the Gate sets one of four seconds.
+	// scanCeiling is that of Transfers, which searches thousands of blocks.
 	ceiling     = 10 * time.Second
 	scanCeiling = 30 * time.Second
 
 	// maxCalls bounds the messages of one answer. It is enough to search a day of Base
 	// where a node allows 2,000 blocks a call.
 	maxCalls = 48
-	// headAge is how far a node's latest block may be from our clock for the node to
-	// be believed that something never happened.
+	// headAge is how far a node's latest block may be from our clock if the node is to be
+	// believed when it says that something never happened.
 	headAge = 5 * time.Minute
 
 	maxURL = 2048
@@ -73,10 +73,10 @@ type Config struct {
 	// URLs are the JSON-RPC endpoints of the nodes, the first asked first. Each may
 	// hold an API key in its path, query or user part; it appears in no error.
 	URLs []string
-	// Read gives a list that is asked in place of URLs, such as one with keys that
-	// is kept in a secret; nil is none. It is called each time that the chain is
+	// Read returns a list that is asked in place of URLs, such as one with keys that
+	// is kept in a secret; it may be nil. It is called each time that the chain is
 	// asked, and told whether no node could answer the last time. Until it has
-	// given a list, and when that is empty, URLs are asked. Its errors must not
+	// returned a list, and when that is empty, URLs are asked. Its errors must not
 	// contain a URL.
 	Read func(ctx context.Context, now time.Time, failed bool) ([]string, error)
 	// Network is the chain as CAIP-2 names it, such as eip155:8453. The nodes must

@@ -15,10 +15,9 @@ import (
 
 const (
 	// slack is how much older than the first claim a payment's block may be: block
-	// times and our clock differ by seconds (design §4). sentSlack is the same for a
-	// payment that we may have sent ourselves: a clock that ran ahead at its claim must
-	// not make our own transfer somebody else's, and there is nobody else that it could
-	// belong to.
+	// times and our clock differ by seconds. sentSlack is the same for a payment that we
+	// may have sent ourselves, whose transfer hardly belongs to anybody else: it must also
+	// be found if our clock was ahead at the claim.
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute
 
@@ -80,8 +79,8 @@ func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
 }
 
 // find looks at the named transaction first: it is the shortest way, and its receipt
-// counts even if the node that answers the next call is behind. A hash from outside is a
-// hint, which proves nothing by being wrong, and stands in the way of nothing.
+// counts even if the node that answers the next call is behind. A hash from outside is only
+// a hint: a wrong one proves nothing, and the search goes on.
 func (i *inquiry) find() (x402.Finding, error) {
 	if x402.IsHash(i.q.Transaction) {
 		if f, _, err := i.byReceipt(strings.ToLower(i.q.Transaction)); err == nil {
@@ -109,7 +108,7 @@ func (i *inquiry) find() (x402.Finding, error) {
 	return f, err
 }
 
-// unspent decides about an authorization that the latest head does not know.
+// unspent decides about an authorization that is unused at the latest head.
 func (i *inquiry) unspent() (x402.Finding, error) {
 	head, err := i.current(headAge)
 	if err != nil {
@@ -224,9 +223,9 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 	return f, l, err
 }
 
-// never is NeverPaid, the one verdict that lets a payer's authorization go, if the node's
-// latest block is near our clock. What compares the chain's time with ours needs the two
-// to agree as closely as it measures.
+// never is NeverPaid, after which a payment is given up, if the node's latest block is near
+// our clock. A verdict that compares the chain's time with ours needs the two to agree as
+// closely as it measures.
 func (i *inquiry) never(reason string, within time.Duration) (x402.Finding, error) {
 	_, err := i.current(min(within, headAge))
 	return x402.Finding{Verdict: x402.NeverPaid, Reason: reason}, err

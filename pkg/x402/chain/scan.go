@@ -14,16 +14,16 @@ import (
 // maxTransfers ends a run after the message in which it is reached.
 const maxTransfers = 2000
 
-// What Received says of a transaction that has moved nothing, or not yet. Any other error
-// says that the node could not be asked.
+// Errors of Received for a transaction that has moved nothing, or not yet. Any other error
+// says that no node could answer.
 var (
 	ErrUnknownTransaction = errors.New("the transaction is in no block that the node knows")
 	ErrFailedTransaction  = errors.New("the transaction failed: it has moved nothing")
 )
 
-// Received is what one transaction has transferred to an account, at the latest head, in
-// the order of its logs, by the first node that knows the transaction. Whether an
-// authorization made a transfer is not looked at. It is bounded by ctx and by ten
+// Received returns what one transaction has transferred to an account, at the latest head,
+// in the order of its logs, from the first node that knows the transaction. It does not
+// look for the authorization of a transfer. It is bounded by ctx and by ten
 // seconds.
 func (n *Nodes) Received(ctx context.Context, transaction string, to x402.Address) (transfers []x402.Transfer, err error) {
 	if !x402.IsHash(transaction) {
@@ -62,7 +62,7 @@ func (n *Nodes) BlockAt(ctx context.Context, t time.Time) (number uint64, err er
 	return number, nil
 }
 
-// firm is the safe block of a node of our time.
+// firm is the safe block of a node whose latest block is near our clock.
 func (s *session) firm() (header, error) {
 	head, err := s.current(headAge)
 	if err != nil {
@@ -146,8 +146,8 @@ type scan struct {
 	spent map[string]bool // authorizations of this run
 }
 
-// run reads range after range. What ends it is an error, also when it is only that no
-// more calls are permitted; nil means that there is no more to read, or enough was.
+// run reads range after range. It returns nil when there is no more to read, or enough was
+// read, and otherwise why it ended, even if only no more calls are permitted.
 func (s *scan) run() error {
 	safe, err := s.firm()
 	if err != nil {
@@ -218,7 +218,7 @@ func (s *scan) decodeIncoming(raw json.RawMessage, low, high uint64) (blocks [][
 }
 
 // read finds out by which authorizations the transfers of these blocks were made, and
-// adds them to the batch, block by block: what ends it on its way leaves whole blocks.
+// adds them to the batch, block by block: an error leaves whole blocks.
 //
 // For each block it asks for the header, and searches for the uses of authorizations in
 // it. The receipts of the transactions would do, but a transaction may log so much beside

@@ -44,7 +44,7 @@ type session struct {
 }
 
 // newSession begins a run of calls, once the node has said that it is on the right
-// chain. It is asked that until it was right once.
+// chain. A node is asked that until it has said so once.
 func (n *Nodes) newSession(ctx context.Context, to *node) (*session, error) {
 	s := &session{Nodes: n, node: to, ctx: ctx, calls: n.maxCalls, width: widest, size: largest}
 	if to.rightChain.Load() {
@@ -154,7 +154,7 @@ func (s *session) latest() (header, error) {
 }
 
 // current is the latest block of a node, which must be near our clock: a node that is
-// behind would call open what has long been used, and one from the future would let an
+// behind would call unused what has long been used, and one that is ahead would let an
 // authorization expire early.
 func (s *session) current(within time.Duration) (header, error) {
 	head, err := s.latest()

@@ -257,8 +257,8 @@ func (l entry) value() *big.Int {
 }
 
 // madeBy is nil if a log is the transfer that the use of an authorization has made: the
-// token's log with the very next index in the transaction, from the same account. Nothing
-// else is how the token is known to work.
+// token's log with the very next index in the transaction, from the same account. The token
+// is not known to work in any other way.
 func (l entry) madeBy(used entry, token string) error {
 	switch {
 	case l.Index != used.Index+1 || l.Tx != used.Tx || !l.isTransfer(token):

@@ -68,7 +68,7 @@ type answer struct {
 // answer at all. A body with any of the telling members counts as meant to be one, so that
 // a broken one cannot pass as a plain 401 from a gateway.
 func parseAnswer(body []byte) (*answer, error) {
-	o, err := strictjson.Split(body, maxDepth) // two readers of what is not strict could see two verdicts
+	o, err := strictjson.Split(body, maxDepth) // two lenient readers could see two verdicts
 	switch {
 	case err != nil && bytes.HasPrefix(bytes.TrimLeft(body, "\ufeff \t\r\n"), []byte("{")):
 		// Something that begins like an object and cannot be read may have been a
@@ -89,7 +89,7 @@ func parseAnswer(body []byte) (*answer, error) {
 
 // classify says what one request to /settle has led to, about a payment of this payer on
 // this network. resend asks for the one resend.
-// The rules, in this order (design §5):
+// The rules, in this order:
 //
 //  1. No complete answer: not sent if that is proved, unknown otherwise.
 //  2. The body is read before the status: facilitators send settlement_pending with 500
@@ -155,7 +155,7 @@ func unanswered(re reply) x402.Settlement {
 	return s
 }
 
-// verdict classes an answer that is one. An answer about another payer or another network
+// verdict classes an x402 answer. An answer about another payer or another network
 // is not about this request, whatever it says.
 func verdict(a answer, network, from string, re reply) (s x402.Settlement, resend bool) {
 	contradictory := "" // what contradicts the request, or itself
@@ -191,7 +191,7 @@ func verdict(a answer, network, from string, re reply) (s x402.Settlement, resen
 	}
 	s.AboutPayer = aboutPayer(a.errorReason)
 	if a.transaction != "" {
-		// What names a transaction comes from behind a broadcast.
+		// A reason with a transaction was given after a broadcast.
 		return s, false
 	}
 	switch r.meaning {
@@ -214,7 +214,7 @@ func unknown(reason string, cause error) x402.Settlement {
 // the table knows for a verdict about the payer, with any status but the operator's own,
 // because facilitators send it with 200 and with 400; a "yes" counts only as the boolean
 // true with a 2xx status, since nothing that anyone could check comes with it. Anything
-// else is not a verdict: a facilitator that could not look says "no" as well.
+// else is not a verdict: a facilitator that could not check says "no" as well.
 func judge(re reply, from string) x402.Verification {
 	o, err := strictjson.Split(re.body, maxDepth)
 	if re.err != nil || err != nil || o["isValid"] == nil {

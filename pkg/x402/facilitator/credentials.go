@@ -54,7 +54,7 @@ func (c Credentials) Authorization(r *http.Request, now time.Time) (string, erro
 // Bearer sends one fixed token. The errors never contain it.
 func Bearer(token string) (Credentials, error) {
 	if token == "" || len(token) > maxSecret || strings.Contains(token, " ") || !printable.ASCII(token) {
-		return Credentials{}, fmt.Errorf("facilitator token is empty, longer than %d bytes, or not of ASCII without blanks", maxSecret)
+		return Credentials{}, fmt.Errorf("facilitator token must be 1 to %d visible ASCII characters", maxSecret)
 	}
 	return Credentials{authorize: func(*http.Request, time.Time) (string, error) { return "Bearer " + token, nil }}, nil
 }
@@ -113,8 +113,8 @@ func parseKey(secret string) (crypto.Signer, jwt.SigningMethod, error) {
 
 // ParseCredentials reads a secret document: {"key_id":…,"key_secret":…} for
 // CDP credentials, or {"token":…} for a bearer token. others are the members
-// that the document has for other readers: one that holds nothing but these is
-// of a facilitator without credentials. A document with another member, such as
+// that the document may have for other readers: one that has nothing but these
+// gives the zero Credentials. A document with another member, such as
 // a misspelt one, is an error. The errors never contain what was read.
 func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 	if len(doc) > maxDocument {
@@ -145,14 +145,14 @@ func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 	return Credentials{}, nil
 }
 
-// ErrUnreachable marks the error of a reading that did not reach where the credentials are
-// kept. A call that fails of it is facilitator_unavailable and not
+// ErrUnreachable says that the place where the credentials are kept could not be reached. A
+// call that fails because of it is facilitator_unavailable and not
 // facilitator_misconfigured: nothing is wrong with the deployment.
 var ErrUnreachable = errors.New("the credentials cannot be reached")
 
-// Lazy are the credentials that load returns for each call. rejected is called when the
-// facilitator has answered 401; it may be nil. The error of load must not contain the
-// secret.
+// Lazy returns credentials that load is asked for on each call. rejected is called when the
+// facilitator has answered 401; it may be nil. The error of load wraps ErrUnreachable where
+// that applies, and must not contain the secret.
 func Lazy(load func(ctx context.Context, now time.Time) (Credentials, error), rejected func()) Credentials {
 	return Credentials{func(r *http.Request, now time.Time) (string, error) {
 		creds, err := load(r.Context(), now)

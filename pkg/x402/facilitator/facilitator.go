@@ -56,12 +56,12 @@ const (
 	maxBody   = 64 << 10
 	maxHeader = 32 << 10
 	// maxURL keeps the request line, percent-encoded, inside net/http's write
-	// buffer: nothing of a request then leaves before httptrace has heard of it.
+	// buffer: so no byte of a request leaves before httptrace is told.
 	maxURL           = 1024
 	defaultUserAgent = "hostfacts"
 )
 
-// Config is what a Client needs. Only URL has no usable default.
+// Config is what a Client needs. Every field but URL has a default.
 type Config struct {
 	// URL is the facilitator's base; /settle and so on are appended. Empty is
 	// legal: the service starts, and every call is facilitator_misconfigured.
@@ -217,7 +217,7 @@ type reply struct {
 }
 
 // exchange sends one request, a GET without a body, and reads its whole answer. It uses
-// the transport directly: http.Client would follow a redirect with the payment in hand.
+// the transport directly: http.Client would follow a redirect, and send the payment there.
 func (c *Client) exchange(ctx context.Context, path string, body []byte) (out reply) {
 	if c.base == nil {
 		return reply{err: errNoURL}
@@ -246,7 +246,7 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	})
 	resp, err := c.transport(ctx).RoundTrip(req.WithContext(traced))
 	if err != nil {
-		// Silence from a transport that reports nothing proves nothing.
+		// A transport that does not report to httptrace proves nothing.
 		out.err, out.sent = err, written.Load() || !reported.Load()
 		return out
 	}
@@ -256,7 +256,7 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 		c.config.Credentials.rejected()
 	}
 	if out.body, err = io.ReadAll(http.MaxBytesReader(nil, resp.Body, maxBody)); err != nil {
-		out.body, out.err = nil, fmt.Errorf("read facilitator answer: %w", err) // half of one is none
+		out.body, out.err = nil, fmt.Errorf("read facilitator answer: %w", err)
 	}
 	return out
 }
@@ -300,7 +300,7 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 // outlived its call would still be there when a frozen Lambda environment thaws.
 //
 // A kept connection could save a settle two round trips, a few milliseconds of a call that
-// waits for a block of two seconds. Its price is doubt: a server closes idle connections
+// waits for a block of two seconds. But it could leave doubt: a server closes idle connections
 // too, a frozen environment learns of it late, and a settle written into a connection that
 // is being closed ends as "unknown", which blocks the payer until the chain has answered.
 // TLS sessions are resumed.

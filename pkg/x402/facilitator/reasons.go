@@ -33,24 +33,24 @@ const (
 // reason is what some words of facilitators mean.
 type reason struct {
 	meaning meaning
-	// signature says of a refusal that it is the signature that is wrong.
+	// signature says of a refusal that the signature is wrong.
 	signature bool
 	// answer is the fault to answer after turnedAway. facilitator_unauthorized means
 	// facilitator_misconfigured where no credentials are configured.
 	answer fault.Code
-	words  []string // exactly; in doubt alone, one that ends in * stands for all that begin so
+	words  []string // exactly; of meaning doubt only, one that ends in * stands for a prefix
 }
 
 // reasons is the table of what facilitators say, for /settle and /verify alike;
 // reasons.md says where each word is from. A word that is not in it is in doubt:
 // facilitators answer with other words from around the broadcast.
 //
-// First comes the closed list of verdicts about the payer. Then comes the operator's
-// affair: credentials, quota, configuration, and the part of the request that this
-// service composes. The payment was held to the same terms before it was sent, so a
-// facilitator that finds them different was sent, or reads, something else than the payer
-// signed. Last come known words that prove nothing. They mean what an unknown word means,
-// but for one thing: a status that turns a request away does not clear their doubt.
+// First comes the closed list of verdicts about the payer. Then comes what the operator
+// has to deal with: credentials, quota, configuration, and the part of the request that
+// this service composes. The payment was compared with the same terms before it was sent,
+// so a facilitator that finds them different was sent, or reads, something other than what
+// the payer signed. Last come known words that prove nothing. They mean what an unknown
+// word means, except that a status that turns a request away does not clear their doubt.
 func reasons() []reason {
 	return []reason{
 		{meaning: refusal, words: []string{
@@ -125,7 +125,7 @@ func reasons() []reason {
 	}
 }
 
-// lookup is what a word means, and whether it is in the table.
+// lookup returns what a word means, and whether it is in the table.
 func lookup(word string) (reason, bool) {
 	for _, r := range reasons() {
 		if slices.ContainsFunc(r.words, func(w string) bool {
@@ -157,7 +157,7 @@ func aboutPayer(word string) bool {
 //   - A word that is not in the table, at any of these statuses and at 404 and 405, is a
 //     gateway's or a router's way to say what the status says.
 //
-// A known word from behind a broadcast keeps its doubt at any status.
+// A known word that may follow a broadcast keeps its doubt at any status.
 func (re reply) interpret(word string) reason {
 	r, listed := lookup(word)
 	code, operators := re.turnsAway()

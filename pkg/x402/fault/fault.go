@@ -1,7 +1,7 @@
 // Package fault has the error codes of payments (spec §7.1), and the one error type
-// that carries a code. A seller has codes of what it sells, and makes errors of them with
-// Info.New. An error of any other type reaches a client as internal_error and never as
-// its own text.
+// that carries a code. A seller defines the codes of what it sells as Infos, and makes
+// their errors with Info.New. An error of any other type reaches a client as
+// internal_error, without its text.
 package fault
 
 import (
@@ -46,8 +46,8 @@ const (
 type Class int
 
 const (
-	// NoCharge: what is charged is what the payment's record says, or that
-	// nobody knows yet (x402.ChargeOf). It uses nothing up.
+	// NoCharge: the error charges nothing, and uses nothing up. Whether money has moved
+	// is what the payment's record says (x402.ChargeOf).
 	NoCharge Class = iota
 	// Answer: what was paid for, such as a fact about the target of a lookup. It uses
 	// up the payment and is stored like a result.
@@ -57,9 +57,9 @@ const (
 	Owed
 )
 
-// String is the class in the words that the documents print.
+// String returns the class in lower case, as messages have it.
 func (c Class) String() string {
-	return [...]string{NoCharge: "standing", Answer: "answer", Owed: "owed"}[c]
+	return [...]string{NoCharge: "no_charge", Answer: "answer", Owed: "owed"}[c]
 }
 
 // Info is what is known about a code.
@@ -78,8 +78,8 @@ type Info struct {
 	Remedy string
 }
 
-// table is spec §7.1, and the codes beside it. It is made once, because every error looks
-// its code up.
+// table has the codes of spec §7.1, and the others. It is made once, because every error
+// looks its code up.
 var table = sync.OnceValue(func() []Info {
 	const soon = time.Second
 	return []Info{
@@ -87,23 +87,23 @@ var table = sync.OnceValue(func() []Info {
 		{PaymentInProgress, http.StatusConflict, "A payment for this request is already being settled. Retry with the same PAYMENT-SIGNATURE after Retry-After.", NoCharge, true, 2 * soon, "Wait and send the same again; the answer of the first request is stored for you."},
 		{RateLimited, http.StatusTooManyRequests, "Too many requests from this client. Retry after Retry-After.", NoCharge, true, 60 * soon, "Wait as long as Retry-After says, and ask less often."},
 		{SettlementUncertain, http.StatusServiceUnavailable, "Settlement is not confirmed yet. Retry with the same PAYMENT-SIGNATURE; it is never charged twice.", NoCharge, true, 5 * soon, "Wait and send the same again until it is decided; do not sign anew under another key."},
-		{FacilitatorUnavailable, http.StatusServiceUnavailable, "The payment facilitator is unavailable. Repeat the request unchanged.", NoCharge, true, 5 * soon, "Wait and send the same again; whoever settles the payment could not be reached."},
+		{FacilitatorUnavailable, http.StatusServiceUnavailable, "The payment facilitator is unavailable. Repeat the request unchanged.", NoCharge, true, 5 * soon, "Wait and send the same again; the service that settles payments could not be reached."},
 		{FacilitatorMisconfigured, http.StatusServiceUnavailable, "The payment facilitator is not configured on this deployment.", NoCharge, true, 60 * soon, "Only the operator can mend it: tell them, try again later, and do not sign anew meanwhile."},
 		{FacilitatorUnauthorized, http.StatusServiceUnavailable, "The payment facilitator rejected this deployment's credentials.", NoCharge, true, 60 * soon, "Only the operator can mend it, by new credentials: tell them, and try again later."},
-		{LedgerUnavailable, http.StatusServiceUnavailable, "The payment ledger is unavailable. Repeat the request unchanged.", NoCharge, true, 2 * soon, "Wait and send the same again; nothing is settled while payments cannot be written down."},
-		{PaymentUnavailable, http.StatusServiceUnavailable, "Payment processing is unavailable. Repeat the request unchanged.", NoCharge, true, 30 * soon, "Wait and send the same again; if it stays so, tell the operator."},
+		{LedgerUnavailable, http.StatusServiceUnavailable, "The payment ledger is unavailable. Repeat the request unchanged.", NoCharge, true, 2 * soon, "Wait and send the same again; nothing is settled while payments cannot be recorded."},
+		{PaymentUnavailable, http.StatusServiceUnavailable, "Payment processing is unavailable. Repeat the request unchanged.", NoCharge, true, 30 * soon, "Wait and send the same again; if it keeps failing, tell the operator."},
 		{Overloaded, http.StatusServiceUnavailable, "The concurrency cap of this tool is reached. Repeat the request unchanged.", NoCharge, true, soon, "Wait and send the same again; a bundle asks several things with one request."},
 
-		{InternalError, http.StatusInternalServerError, "Internal error. Nothing you sent caused it; retry with the same PAYMENT-SIGNATURE if you sent one.", Owed, true, soon, "Send the same again; if it stays so, tell the operator the request_id."},
+		{InternalError, http.StatusInternalServerError, "Internal error. Nothing you sent caused it; retry with the same PAYMENT-SIGNATURE if you sent one.", Owed, true, soon, "Send the same again; if it keeps failing, tell the operator the request_id."},
 		{MethodNotAllowed, http.StatusMethodNotAllowed, "This path does not take that method.", NoCharge, false, 0, "Use one of the methods that the header Allow names."},
-		{IdempotencyConflict, http.StatusConflict, "This idempotency key names another request, or this signature was first sent with another key or with none. Repeat the request as it was first sent, or sign anew with a key that no other request has used.", NoCharge, false, 0, "Send the request as it was first sent, or sign anew with a key that nothing else has."},
+		{IdempotencyConflict, http.StatusConflict, "This idempotency key names another request, or this signature was first sent with another key or with none. Repeat the request as it was first sent, or sign anew with a key that no other request has used.", NoCharge, false, 0, "Send the request as it was first sent, or sign anew with a key that no other request has used."},
 		{InvalidIdempotencyKey, http.StatusBadRequest, "An idempotency key is 1 to 255 visible ASCII characters, sent once; an id of payment-identifier is 16 to 128 letters, digits, _ and -.", NoCharge, false, 0, "Send one key of visible ASCII characters, such as a UUID."},
-		{InvalidArguments, http.StatusBadRequest, "The tool does not take these arguments. Its input schema says which it takes.", NoCharge, false, 0, "Correct the arguments by the tool's input schema, and call again."},
+		{InvalidArguments, http.StatusBadRequest, "The tool does not take these arguments. Its input schema says which it takes.", NoCharge, false, 0, "Correct the arguments as the tool's input schema says, and call again."},
 	}
 })
 
-// infoOf returns what is known about a code of this package; of any other that of
-// InternalError.
+// infoOf returns what is known about a code of this package, and for any other code that
+// of InternalError.
 func infoOf(c Code) (internal Info) {
 	for _, i := range table() {
 		if i.Code == c {
@@ -132,14 +132,13 @@ type Error struct {
 	prevented, silence bool
 }
 
-// New returns an error of this package's table with the default message; of a code that
-// is not in it, one that is answered as internal_error. cause is logged, never shown, and
-// may be nil.
+// New returns an error with a code of this package and its default message. Any other code
+// is answered as internal_error. cause is logged, never shown, and may be nil.
 func New(c Code, cause error) *Error {
 	return &Error{Code: c, info: infoOf(c), cause: cause}
 }
 
-// Newf is New with another public message.
+// Newf is like New, with another public message.
 func Newf(c Code, cause error, format string, args ...any) *Error {
 	return New(c, cause).Saying(fmt.Sprintf(format, args...))
 }
@@ -147,7 +146,7 @@ func Newf(c Code, cause error, format string, args ...any) *Error {
 // New returns an error of this code, whatever table it is in, with its default message.
 func (i Info) New(cause error) *Error { return &Error{Code: i.Code, info: i, cause: cause} }
 
-// Newf is New with another public message.
+// Newf is like New, with another public message.
 func (i Info) Newf(cause error, format string, args ...any) *Error {
 	return i.New(cause).Saying(fmt.Sprintf(format, args...))
 }
@@ -158,28 +157,28 @@ func (e *Error) with(change func(c *Error)) *Error {
 	return &c
 }
 
-// WithCode is the error under another code, with its own message and marks.
+// WithCode returns the error under another code. It keeps its message and its marks.
 func (e *Error) WithCode(i Info) *Error {
 	return e.with(func(c *Error) { c.Code, c.info = i.Code, i })
 }
 
-// Saying is the error with another public message.
+// Saying returns the error with another public message.
 func (e *Error) Saying(public string) *Error {
 	return e.with(func(c *Error) { c.Message = public })
 }
 
-// Because is the error with another cause.
+// Because returns the error with another cause.
 func (e *Error) Because(cause error) *Error { return e.with(func(c *Error) { c.cause = cause }) }
 
-// After is the error with a request to wait for d.
+// After returns the error with a request to wait for d.
 func (e *Error) After(d time.Duration) *Error { return e.with(func(c *Error) { c.after = d }) }
 
-// Final is the error without a request to come back.
+// Final returns the error without a request to wait.
 func (e *Error) Final() *Error { return e.After(-1) }
 
-// Prevented says that nothing was tried: the lookup ended before it asked anybody
-// outside this deployment, because an earlier attempt of ours failed and the pause
-// after it is not over. Only the code that decided not to ask may say so.
+// Prevented returns the error with the mark that nothing was tried: the lookup ended before
+// it asked anybody outside this deployment, because an earlier attempt of ours failed and
+// the pause after it is not over. Only the code that decided not to ask may set it.
 func (e *Error) Prevented() *Error { return e.with(func(c *Error) { c.prevented = true }) }
 
 // IsPrevented reports whether this error is one that Prevented returned, or a
@@ -187,12 +186,13 @@ func (e *Error) Prevented() *Error { return e.with(func(c *Error) { c.prevented 
 // a new code for another reason.
 func (e *Error) IsPrevented() bool { return e.prevented }
 
-// Silence says that the target was silent: it had accepted a connection, and the time of
-// the lookup was over before its answer was complete. Resolvers and registries are not the
-// target. Such a failure is owed until no lookup is left: then it is the answer.
+// Silence returns the error with the mark that the target was silent: it had accepted a
+// connection, and the lookup's time was over before its answer was complete. Resolvers and
+// registries are not the target. Such a failure is owed until no lookup is left, and is
+// then the answer.
 func (e *Error) Silence() *Error { return e.with(func(c *Error) { c.silence = true }) }
 
-// IsSilence reports of Silence what IsPrevented does of Prevented.
+// IsSilence reports whether Silence returned this error, or one that it is a copy of.
 func (e *Error) IsSilence() bool { return e.silence }
 
 // Error is for logs: code, message and cause. The cause may quote a peer.
@@ -210,14 +210,14 @@ func (e *Error) Error() string {
 // Unwrap returns the private cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Info returns what is known about the code; of one that nobody knows, that of
+// Info returns what is known about the code, and for an unknown one that of
 // internal_error.
 func (e *Error) Info() Info { return e.info }
 
-// Public is the message a client may read.
+// Public returns the message that a client may read.
 func (e *Error) Public() string { return cmp.Or(e.Message, e.info.Message) }
 
-// Wait is the Retry-After of this error; 0 means that none is sent.
+// Wait returns the Retry-After of this error; 0 means that none is sent.
 func (e *Error) Wait() time.Duration { return max(cmp.Or(e.after, e.info.After), 0) }
 
 // From returns err as an Error. An error of any other type becomes an
@@ -232,7 +232,7 @@ func From(err error) *Error {
 // HeaderRetryAfter has the seconds of Wait (RFC 9110 section 10.2.3).
 const HeaderRetryAfter = "Retry-After"
 
-// Body is the JSON of every error but a 402 (design §3).
+// Body is the JSON of every error but a 402.
 type Body struct {
 	Error     Detail `json:"error"`
 	RequestID string `json:"request_id"`

@@ -60,9 +60,9 @@ func (h *Hold) End(ctx context.Context, event Event, reason, transaction string)
 	return h.write(ctx, event, Change{Reason: reason, Transaction: transaction})
 }
 
-// Redeem stores the answer. The payment is used up. stands is for how long the
-// answer stands for a purchase without a key. unused says that the lookup uses none
-// up: a bundle whose owed parts were not tried.
+// Redeem stores the answer, which uses the payment up. stands is how long the answer stands
+// for a purchase without a key. unused says that the lookup does not count: it was of a
+// bundle whose owed parts were not tried.
 func (h *Hold) Redeem(ctx context.Context, a Answer, stands time.Duration, unused bool) error {
 	return h.write(ctx, EventRedeem, Change{answer: &a, stands: stands, unused: unused})
 }
@@ -84,13 +84,13 @@ func (h *Hold) Release(ctx context.Context, f Failure) error {
 }
 
 // KeepAnswer gives the lease back after a lookup that brought no better answer than the
-// one that is stored. unused says that it uses none up.
+// one that is stored. unused says that it does not count.
 func (h *Hold) KeepAnswer(ctx context.Context, unused bool) error {
 	return h.write(ctx, EventRelease, Change{unused: unused, lookupAt: h.ledger.now()})
 }
 
-// Return gives the lease back without having begun the lookup of this claim:
-// none is used up.
+// Return gives the lease back without having begun the lookup of this claim, which does
+// not count.
 func (h *Hold) Return(ctx context.Context) error {
 	if err := h.confirm(ctx); err != nil || h.Released() {
 		return err
@@ -108,7 +108,7 @@ func (h *Hold) write(ctx context.Context, event Event, c Change) error {
 	return h.wrote(h.ledger.Apply(ctx, h.record, event, c))
 }
 
-// wrote goes on from a write that has ended.
+// wrote takes the result of a write.
 func (h *Hold) wrote(next Record, err error) error {
 	switch {
 	case errors.Is(err, ErrConflict):
@@ -158,8 +158,8 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 // Purchase is what a payer means to buy once, and the payment that it is bought with, its
 // Owner: a record in state Bought. A payment is sent only by an attempt that has opened its
 // purchase and found it to be its own; so of all the payments that a payer signs for one
-// purchase only one can be sent, until that one is known to be dead. The item has no clock:
-// the record of its owner decides.
+// purchase only one can be sent, until that one is known to be dead. Whether it is decided
+// is in the record of its owner.
 type Purchase = Record
 
 // PurchaseKey names a purchase of a payer: by the digest of a key that the payer
@@ -200,7 +200,7 @@ func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 }
 
 // TakeOver gives a purchase whose owner is dead, or over, to another payment. owner is the
-// record of the owner, on which that was found, or nil when there is none. It is closed
+// record in which that was found, or nil when there is none. It is closed
 // first, so that no attempt on it can begin or end any more, and only then is the purchase
 // swapped. ErrConflict means that something has changed since it was read; an owner that was
 // closed stays closed.

@@ -16,13 +16,13 @@ type Ledger struct {
 	newID func() string
 }
 
-// New returns a Ledger over a store. newID returns a random write id, another
+// New returns a Ledger over a store. newID returns a random write id, a different
 // one on every call.
 func New(store Store, now func() time.Time, newID func() string) *Ledger {
 	return &Ledger{store: store, now: now, newID: newID}
 }
 
-// Payment is a signed authorization that was found to be in order, and the
+// Payment is a signed authorization that was found to be valid, and the
 // request that it came with.
 type Payment struct {
 	// These are as in the Record that a first claim makes of them.
@@ -31,7 +31,7 @@ type Payment struct {
 	Terms, Payload json.RawMessage
 	ValidBefore    time.Time
 	// Asks is the facilitator that the attempt asks first; empty where there is
-	// one only.
+	// only one.
 	Asks string
 	// Recovered says that the payer's own key made the signature. Everything
 	// that a settlement publishes is recovered as well.
@@ -52,7 +52,7 @@ func PayerPrefix(network, asset, payer string) string { return Key(network, asse
 // Vouches says whether a payment that names a record's authorization comes from its payer:
 // it brings the retry token of the first claim, which no settlement publishes. A first claim
 // without a token may be repeated until it is known that its money moved, by anybody who has
-// the payer's key or the very signature.
+// the payer's key or the same signature.
 func (r Record) Vouches(p Payment) bool {
 	if r.Token != "" {
 		return p.Token == r.Token
@@ -80,7 +80,7 @@ const (
 	// back. It is answered from the record.
 	Over
 	Replaced // another payment answers the purchase that this one was for
-	Unproven // nothing shows that the one who sends the authorization again is its payer
+	Unproven // nothing shows that the sender of the repeated authorization is its payer
 )
 
 // Claim is the outcome of Ledger.Claim.
@@ -107,7 +107,7 @@ func (l *Ledger) expired(r Record) bool {
 	return !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(l.now())
 }
 
-// Sleeping says that a record has been in doubt, or was abandoned, and nobody
+// Sleeping says that a record is in doubt, or was abandoned, and that nobody
 // holds it.
 func (l *Ledger) Sleeping(r Record) bool { return r.InDoubt() && leasePast(r, l.now()) }
 
@@ -250,13 +250,13 @@ func (l *Ledger) inFlight(r Record) Claim {
 	return Claim{Result: InFlight, Record: r, Wait: min(max(r.LeaseUntil.Sub(l.now()), time.Second), most)}
 }
 
-// Owed lookups (design: which outcomes use up a payment).
+// Bounds of owed lookups, and of replaying an answer.
 const (
 	// MaxLookups is how many lookups one payment buys, beside those that end with
 	// their process (maxCutOff).
 	MaxLookups = 5
-	// OwedFor is how long after settlement they can be asked for, and KeptFor
-	// how long after it was given an answer is replayed.
+	// OwedFor is how long after settlement lookups can run, and KeptFor how long
+	// after it was given an answer is replayed.
 	OwedFor = 24 * time.Hour
 	KeptFor = 24 * time.Hour
 	// maxCutOff is how many lookups of a payment can end with their process and use none
@@ -292,8 +292,8 @@ func owed(r Record, now time.Time) (ClaimResult, time.Duration) {
 	return Held, 0
 }
 
-// Spent says that a paid record has no lookup left, or no time for one: what its payer is
-// owed is a refund. A record that is not known to be paid yet has all of them.
+// Spent says that a paid record has no lookup left, or no time for one. If it has no answer,
+// its payer is owed a refund. It is false of a record that is not known to be paid.
 func Spent(r Record, now time.Time) bool {
 	if r.SettledAt.IsZero() {
 		return false
@@ -308,11 +308,11 @@ func (r Record) cutOff(now time.Time) bool {
 	return r.Lookups > 0 && !r.LeaseUntil.IsZero() && leasePast(r, now) && r.CutOff < maxCutOff
 }
 
-// NextLookup is how long after a failed lookup the next one is allowed.
+// NextLookup returns how long after a failed lookup the next one is allowed.
 func NextLookup(r Record) time.Duration { return spacing(r.Lookups) }
 
-// LastLookup says that a lookup which ends now is the last one that a settled
-// record has. Where its target was silent, that is the answer.
+// LastLookup says that a lookup which ends now is the last one of a settled
+// record. If its target was silent, that is the answer.
 func LastLookup(r Record, now time.Time) bool {
 	r.LookupAt, r.LeaseUntil = now, time.Time{}
 	return r.State == Settled && Spent(r, now)

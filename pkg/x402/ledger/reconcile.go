@@ -25,18 +25,18 @@ func (l *Ledger) Reclaim(ctx context.Context, r Record, lease time.Time) (*Hold,
 type Sending int
 
 const (
-	MayBeSent Sending = iota + 1 // only evidence decides about it
-	Undue                        // an attempt died with it, and it is too early to tell
-	// Unopened: the same, and its window is over. Its purchase is missing. Evidence
-	// may decide about it; nothing else does until the row is older.
+	MayBeSent Sending = iota + 1 // only evidence decides it
+	Undue                        // its attempt died, and it is too early to tell
+	// Unopened: its attempt died, its window is over, and its purchase is missing.
+	// Evidence may decide it; nothing else does until the record is older.
 	Unopened
 	NeverSent // it was not sent, and cannot be any more
 )
 
-// Sending says it. Nothing but the payment that its purchase names is sent. An attempt that
-// stood still may open the purchase and send at any time, but a facilitator or the chain
+// Sending returns what is known. Only the payment that a purchase names is sent. An attempt
+// that was frozen may open the purchase and send at any time, but a facilitator or the chain
 // refuses what comes after the payment's window. So the clock is read first, with ClockSlack,
-// and then the purchase. A purchase that may have ended since it named the payment says
+// and then the purchase. A purchase that may have expired since it named the payment proves
 // nothing. A payment without a purchase may have been sent by any holder.
 func (l *Ledger) Sending(ctx context.Context, r Record) (Sending, error) {
 	if r.State != Settling || r.Sent || r.Doubt || r.Purchase == "" {
@@ -64,22 +64,22 @@ func (l *Ledger) Sending(ctx context.Context, r Record) (Sending, error) {
 // for something else.
 const ClockSlack = 10 * time.Minute
 
-// Witness is money that the chain shows to have reached a payee.
+// Witness is proof of a transfer to a payee.
 type Witness struct {
 	Key     string
 	Receipt Receipt
-	At      time.Time       // by the chain's clock; zero of what a facilitator has just said
+	At      time.Time       // by the chain's clock; zero when a facilitator has just said so
 	Terms   json.RawMessage // of the transfer: asset, payee, amount
 	// Of says whether the transfer is the one that a record is about.
 	Of func(Record) bool
 }
 
-// Testify records money that was seen on the chain, over whatever other writers have made of
-// its record. It returns the record that stands, and whether this call wrote it: it does not
-// where the money is known. An answer is owed then, or a refund, of a record that is Spent:
-// where there was no record of the money, or its payer had been told for good that nothing
-// moves, or the transfer is older than the request, or another payment has paid for the
-// purchase. Testify may be called again for the same transfer.
+// Testify records proof that money moved, over whatever other writers have made of its
+// record. It returns the record that stands, and whether this call wrote it: it does not
+// where the money is known. The record then owes an answer. It is Spent, and owes a refund,
+// if there was no record before, if its payer had been told for good that nothing moves, if
+// the transfer is older than the request, or if another payment has paid for the purchase.
+// Testify may be called again for the same transfer.
 func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Record, written bool, err error) {
 	const tries = 3 // against other writers; each of them is a verdict, and those end
 	for range tries {
@@ -138,9 +138,9 @@ func RepaymentKey(network, asset, payer, transaction, amount string, n int) stri
 	return "refund|" + Key(network, asset, payer, transaction) + "|" + amount + "|" + strconv.Itoa(n)
 }
 
-// Reserve takes a transfer for the refund of one debt, so that no other is closed on it,
-// also when another operator tries that at the same time. It reports whether the transfer
-// is that debt's. A reservation has no end: a transaction stays on the chain.
+// Reserve assigns a transfer to the refund of one debt, so that no other debt is closed with
+// it, even by another operator at the same time. It reports whether the transfer is that
+// debt's. A reservation does not expire: a transaction stays on the chain.
 func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, error) {
 	_, old, err := l.create(ctx, Record{Key: transfer, State: Repaid, Owner: debt})
 	if old != nil {

@@ -26,7 +26,7 @@ const (
 	Settled State = "settled"
 	// Refused: nothing moved. A facilitator said so, or evidence proved it (then
 	// Disproved is set). Without proof the signature stays valid until it expires,
-	// and the payer may top up.
+	// and can still be paid, such as after a payer adds to a low balance.
 	Refused  State = "refused"
 	Redeemed State = "redeemed" // the answer is stored, or was given by an operator's word (EventAttest)
 	Refunded State = "refunded" // money moved, no answer was given, and the operator has sent it back
@@ -50,7 +50,7 @@ func States() []State {
 type Record struct {
 	Key     string `json:"key"`
 	Version int64  `json:"version"`  // +1 on every write; the fencing token
-	WriteID string `json:"write_id"` // random, another one on every write
+	WriteID string `json:"write_id"` // random, different on every write
 	State   State  `json:"state"`
 
 	AuthDigest string `json:"auth_digest"` // of the authorization (EIP-712)
@@ -75,12 +75,12 @@ type Record struct {
 
 	Attempt    int       `json:"attempt"` // claims so far, 1 is the first
 	LeaseUntil time.Time `json:"lease_until,omitzero"`
-	// Sent says that an attempt that has ended may have reached the facilitator. No
-	// later attempt takes it back. The one that holds the lease may have, too.
+	// Sent says that an attempt that has ended may have reached the facilitator. It is
+	// never cleared. The attempt that holds the lease may have reached it, too.
 	Sent bool `json:"sent,omitempty"`
 	// Asked names the facilitators that may have been sent it, in their order, each
-	// written before it is asked. A claim names the first of two, also where that one is
-	// then left out. It is empty where there is one facilitator only.
+	// written before it is asked. A claim names the first of two, even if that one is
+	// then left out. It is empty where there is only one facilitator.
 	Asked []string `json:"asked,omitempty"`
 	// RefusedBy is the first facilitator that refused it for a reason about the
 	// payer. No other one is asked from then on.
@@ -207,8 +207,8 @@ const (
 )
 
 // Marshal returns the stored form: the record as JSON, and the body of its answer
-// apart. It refuses what a store cannot take, and what Unmarshal would refuse: a row that
-// its own writer calls corrupt would hold somebody's money.
+// separately. It fails for a record that a store cannot take or that Unmarshal would not
+// read: stored, it could no longer answer for somebody's money.
 func (r Record) Marshal() (doc, body []byte, err error) {
 	if err = r.check(r.Key); err == nil {
 		doc, err = json.Marshal(r)
@@ -294,7 +294,8 @@ func NewAnswer(status int, body []byte) (Answer, error) {
 	return a, nil
 }
 
-// Plain is the answer's body as it was served.
+// Plain returns the answer's body as it was served. It fails when the body was not stored,
+// and with ErrCorrupt when it cannot be read.
 func (a Answer) Plain() ([]byte, error) {
 	if !a.Stored {
 		return nil, errors.New("ledger: the answer's body was not stored")

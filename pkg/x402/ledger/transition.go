@@ -16,19 +16,19 @@ const (
 	EventClaim      Event = "claim"       // an attempt takes the lease
 	EventSettled    Event = "settled"     // proof of payment, from any source
 	EventRefused    Event = "refused"     // the facilitator said no
-	EventTurnedAway Event = "turned_away" // the facilitator would not deal with it, which is the operator's affair
+	EventTurnedAway Event = "turned_away" // the facilitator did not process it, and the operator must act
 	EventDisproved  Event = "disproved"   // proof that the authorization never moved money and never will
 	EventNotSent    Event = "not_sent"    // the request provably never left
 	EventUncertain  Event = "uncertain"   // the attempt ended without learning whether money moved
 	// EventBadSignature is EventRefused, for the signature of the payment.
 	EventBadSignature Event = "bad_signature"
-	EventRedeem       Event = "redeem"    // the answer is here
+	EventRedeem       Event = "redeem"    // the answer is stored
 	EventRelease      Event = "release"   // the lookup failed on our side; the answer stays owed
 	EventRefund       Event = "refund"    // the operator has sent the amount back
 	EventSupersede    Event = "supersede" // another payment answers its purchase
 	EventAsk          Event = "ask"       // one more facilitator is about to be asked
 	EventSendBack     Event = "send_back" // an operator is about to send the amount back
-	EventAttest       Event = "attest"    // the operator has shown that it was answered, and the record does not know
+	EventAttest       Event = "attest"    // an operator has shown that it was answered
 )
 
 // ErrIllegal says that an event cannot happen in the record's state. It is a
@@ -44,7 +44,7 @@ type edge struct {
 	apply func(r *Record, c Change) // after the state has changed
 }
 
-// Change is what an event brings along.
+// Change has the particulars of an event.
 type Change struct {
 	Reason      string
 	Transaction string // Uncertain: of the payment; Refund: of the transfer back
@@ -62,12 +62,12 @@ type Change struct {
 	answer    *Answer
 	stands    time.Duration // Redeem: for how long the answer stands for a purchase without a key
 	failure   *Failure
-	unused    bool      // Redeem, Release: the lookup uses none up
+	unused    bool      // Redeem, Release: the lookup does not count
 	lookupAt  time.Time // Release, unused: when the one before began
 }
 
 // edges is the state machine. The first row that fits is taken; a pair without
-// a row is illegal. Claim on a missing record is Create and has no row.
+// a row is illegal. The claim of a missing record creates it, and has no row.
 func edges() []edge {
 	unproven := []Event{EventRefused, EventBadSignature, EventTurnedAway, EventNotSent}
 	return []edge{
@@ -102,7 +102,7 @@ func edges() []edge {
 	}
 }
 
-// step applies an event to a copy of r: the state machine, free of I/O.
+// step applies an event to a copy of r. It does no I/O.
 func step(r Record, event Event, c Change) (Record, error) {
 	for _, e := range edges() {
 		if e.from != r.State || !slices.Contains(e.event, event) || (e.when != nil && !e.when(r, c.now)) {
@@ -129,7 +129,7 @@ const keep = 35 * 24 * time.Hour
 const purchaseKept = 2 * keep
 
 // expiry is when a record that was just written may be deleted. A payment in doubt, a debt, a
-// cursor and a reservation have no end.
+// cursor and a reservation are kept.
 func expiry(r Record, now time.Time) time.Time {
 	switch {
 	case r.InDoubt(), r.Owed(), r.State == Scanned, r.State == Repaid:
@@ -260,7 +260,7 @@ func keepAnswer(r *Record, c Change) {
 }
 
 // release returns the lease after a lookup that gave no answer. One that never
-// began uses none up.
+// began does not count.
 func release(r *Record, c Change) {
 	r.LeaseUntil = time.Time{}
 	if c.unused {

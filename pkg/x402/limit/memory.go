@@ -23,7 +23,7 @@ type Store interface {
 	// counts as added, so that an Acquire may be sent twice.
 	Acquire(ctx context.Context, operation string, l Lease, limit int) (held []Lease, ok bool, err error)
 
-	// Remove removes leases. It keeps a lease whose Until is another, and ignores
+	// Remove removes leases. It keeps a lease whose Until differs, and ignores
 	// one that does not exist.
 	Remove(ctx context.Context, operation string, leases ...Lease) error
 }

@@ -4,7 +4,7 @@
 // Rate counts the requests of a client in units: one without a payment approximately,
 // because that is cheap, one with a payment exactly. Slots caps how many calls of an
 // operation run at once, and gives one client at most a quarter of them. It is exact, and
-// does not queue. While the store is down requests without a payment pass, and no call.
+// does not queue. While the store is down, only requests without a payment pass.
 //
 // The store is a Memory, for one process, or the Table of package dynamo. Both pass one
 // suite (limittest).
@@ -42,20 +42,21 @@ type Units struct {
 	Open int // how many of them belong to undecided requests and may be given back
 }
 
-// Unbounded has a Store count whatever the total is.
+// Unbounded, as the bound of a Count, has the Store count whatever the total is.
 const Unbounded = math.MaxInt
 
-// Rate limits how many units a client may use in a Window, over all environments.
+// Rate limits how many units a client may use in a Window, over all environments, which
+// are processes with one Store.
 //
-// An environment counts on its own. It reports when a tenth of the limit has passed since
+// Each environment counts separately. It reports when a tenth of the limit has passed since
 // its last report, and learns the total with the same call: a client gets at most the limit
 // plus a tenth per environment, and what its last answers weigh. In one environment the
 // limit is exact. A request with a payment is counted exactly and at once: it costs writes
 // and calls to other services before it is known whether it pays.
 //
-// A client over the limit is refused until the window ends, without asking the store again;
-// only for a second, if it is over by units that may be given back. Refused requests are
-// not counted, but for one whose report says that its client is over.
+// A client over the limit is refused without asking the store again until the window ends
+// or, if it is over only by units that may be given back, for a second. Refused requests are
+// not counted, except the one whose report shows that its client is over.
 //
 // When the store fails, requests without a payment pass, up to the limit in each
 // environment. A report whose outcome is unknown is not repeated, so that a client is never

@@ -15,10 +15,10 @@ import (
 // payment that is valid as far as the request shows, and Admit and Served all others.
 type Request struct {
 	Rate *Rate
-	// Client is who sends it, a ClientKey or a DocumentsKey, and Site the SiteKey that
-	// its payment is counted by.
+	// Client is its sender, a ClientKey or a DocumentsKey, and Site the SiteKey by which
+	// its payment is counted.
 	Client, Site string
-	Paid         bool // it carries a payment, in order or not
+	Paid         bool // it carries a payment, valid or not
 	// Warn is told that the store failed where that does not change the answer.
 	Warn func(what string, err error)
 
@@ -27,9 +27,9 @@ type Request struct {
 	window  time.Time // in which it was opened
 }
 
-// Admit is the fault of a request whose client is over its limit, and nil for one that may
-// go on. One without a payment is counted. One with a payment is refused only if not even
-// one unit is left, by what this environment knows, because it may turn out to be none.
+// Admit returns rate_limited if the client is over its limit, and nil if the request may go
+// on. A request without a payment is counted. One with a payment is refused only if not even
+// one unit is left, by what this environment knows, because it may turn out not to be valid.
 func (q *Request) Admit(ctx context.Context) *fault.Error {
 	if q.Paid {
 		q.Verdict = q.Rate.of(q.Client, func(t *tally, now time.Time) Verdict {
@@ -95,9 +95,9 @@ func (q *Request) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close reports the outcome of a request that was opened, once. atFault says that its
-// payer can have caused the outcome, which costs us and does not pay: the request then
-// weighs 20 units of a limit of 300, and otherwise 1. It takes at most the time of one
+// Close reports the outcome of a request that was opened, once. atFault says that its payer
+// can have caused an outcome that costs us and pays nothing: the request then weighs 20
+// units of a limit of 300, and otherwise 1. It takes at most the time of one
 // report. After a failure the request weighs what it weighed before.
 func (q *Request) Close(ctx context.Context, atFault bool) {
 	r, now := q.Rate, q.Rate.now()
@@ -145,8 +145,8 @@ const (
 	HeaderLimit  = "RateLimit"
 )
 
-// Headers are the values of HeaderPolicy and HeaderLimit, empty when there is no limit.
-// They carry what this environment knows. That is not a promise: the draft allows a server
+// Headers returns the values of HeaderPolicy and HeaderLimit, empty when there is no limit.
+// They say what this environment knows. That is not a promise: the draft allows a server
 // to refuse earlier, and this one may refuse later.
 func (v Verdict) Headers() (policy, state string) {
 	if v.Limit == 0 {
@@ -169,7 +169,7 @@ func (v Verdict) fault() *fault.Error {
 // is not too early.
 func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
-// Unknown is the key that all addresses share that cannot be parsed.
+// Unknown is the key of all addresses that cannot be parsed.
 const Unknown = "unknown"
 
 // maxRemote is more than any address with a port needs. A zone may have any
@@ -182,9 +182,9 @@ const maxRemote = 128
 // bytes of ASCII.
 func ClientKey(remoteAddr string) string { return keyOf(remoteAddr, 64) }
 
-// DocumentsKey names the tally of what a client asks of the free documents, apart
-// from its ClientKey's, so that a client without units left can still read what an
-// error means. A key is at most 34 bytes.
+// DocumentsKey names the tally of a client's requests for free documents. It is not that
+// of its ClientKey, so that a client without units left can still read what an error
+// means. A key is at most 34 bytes.
 func DocumentsKey(remoteAddr string) string { return "documents|" + ClientKey(remoteAddr) }
 
 // SiteKey is a ClientKey with the /48 of an IPv6 address in place of its /64: providers

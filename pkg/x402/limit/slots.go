@@ -26,7 +26,7 @@ const MaxCap = 100
 
 const (
 	// tagLength and randomLength are the two parts of a lease id, in characters of 6 bits:
-	// a hash of the client, and what no other live lease of the client has. So the item of
+	// a hash of the client, and a random part that no other live lease of it has. So the item of
 	// an operation with 50 leases stays below the 1,024 bytes that one DynamoDB write unit
 	// pays for. A client whose tag is another's shares that client's slots.
 	tagLength, randomLength = 6, 5
@@ -49,7 +49,7 @@ type Slots struct {
 	now             func() time.Time
 }
 
-// NewSlots returns the Slots of an operation, at most MaxCap.
+// NewSlots returns the Slots of an operation. It panics unless most is from 1 to MaxCap.
 func NewSlots(operation string, most int, s Store, now func() time.Time) *Slots {
 	if most < 1 || most > MaxCap {
 		panic("limit.NewSlots: the cap is out of range")
@@ -70,8 +70,8 @@ type slot struct {
 // store fails, which may keep a lease that nobody holds until it expires.
 //
 // Acquire costs one write while there is room. When it is refused, it removes leases that
-// have expired and tries again. That a client exceeds its share shows after its lease was
-// added: it is removed at once, and clients that were refused because of it try again.
+// have expired and tries again. Only after a lease was added does it show that its client
+// exceeds its share: it is removed at once, and clients that it kept out try again.
 func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (interface{ Release(context.Context) error }, error) {
 	var unique [4]byte
 	rand.Read(unique[:]) // never fails
@@ -95,7 +95,7 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (in
 			if ok { // was added; a lease that cannot be removed expires
 				cause = errors.Join(cause, mine.Release(ctx))
 			}
-			return nil, fault.Newf(fault.Overloaded, cause, "Calls of this client hold its share of this tool's concurrency cap already, %d of %d. "+
+			return nil, fault.Newf(fault.Overloaded, cause, "Calls of this client already hold its share of this tool's concurrency cap, %d of %d. "+
 				"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.most)
 		case ok:
 			return mine, nil
@@ -111,7 +111,7 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (in
 	}
 }
 
-// usage is what the leases of an operation amount to.
+// usage counts the leases of an operation.
 type usage struct {
 	expired   []Lease
 	alive     int // those that have not expired

@@ -140,7 +140,7 @@ func TestSlotsCost(t *testing.T) {
 	b := newHarness(t, 4)
 	first, _ := b.try("a", "")
 	b.took("a client's share", "acquire")
-	share := "Calls of this client hold its share of this tool's concurrency cap already, 1 of 4. Retry with the same PAYMENT-SIGNATURE when one of them has ended."
+	share := "Calls of this client already hold its share of this tool's concurrency cap, 1 of 4. Retry with the same PAYMENT-SIGNATURE when one of them has ended."
 	_, f := b.try("a", fault.Overloaded)
 	same(t, "one more", f.Public(), share)
 	b.took("one more, given back", "acquire remove")

@@ -4,8 +4,8 @@
 //
 // The extension proves that something was paid for and delivered, not what. A
 // receipt of this package also has the request and the digest of the answer's body,
-// in members that version 1 allows and does not name; the names of the digest's are
-// those of the proposal for version 2. Keys are published as a did:web document
+// in members that version 1 allows and does not name; those of the digest are named
+// as in the proposal for version 2. Keys are published as a did:web document
 // (Document), each under its thumbprint (RFC 7638).
 package receipt
 
@@ -35,7 +35,7 @@ type Statement struct {
 	ResponseHash         string `json:"responseHash" doc:"SHA-256 of the body as it was sent, 0x and hexadecimal"`
 	ResponseHashAlg      string `json:"responseHashAlg" doc:"sha256"`
 	ResponseHashEncoding string `json:"responseHashEncoding" doc:"raw: the bytes themselves"`
-	// Transaction is empty where the payment is known to have been made, and not
+	// Transaction is empty where the payment is known to have been made, but not
 	// in which transaction.
 	Transaction string `json:"transaction,omitempty" doc:"Transaction hash; absent when it is not known"`
 	Version     int    `json:"version" doc:"1"`
@@ -48,13 +48,13 @@ const (
 	encoding = "raw" // of the body: as it is
 )
 
-// HashOf is the digest of an answer's body in the form in which a receipt has it.
+// HashOf returns the digest of an answer's body as a receipt has it: SHA-256, 0x and hex.
 func HashOf(body []byte) string {
 	sum := sha256.Sum256(body)
 	return "0x" + hex.EncodeToString(sum[:])
 }
 
-// Covers says whether a receipt is one for this body.
+// Covers says whether a receipt is for this body.
 func (s Statement) Covers(body []byte) bool {
 	return s.ResponseHashAlg == hashAlg && s.ResponseHashEncoding == encoding && s.ResponseHash == HashOf(body)
 }
@@ -67,7 +67,7 @@ type header struct {
 
 const algorithm = "EdDSA"
 
-// Offer is what a signed offer says: the terms of one way to pay, without an end.
+// Offer is what a signed offer says: the terms of one way to pay, which do not expire.
 // It has its members in the order of their names.
 type Offer struct {
 	Amount      string `json:"amount"` // atomic units
@@ -85,11 +85,11 @@ type Signer struct {
 	name    string // of the key
 }
 
-// ErrMismatch says that a private key is none of the published ones.
-var ErrMismatch = errors.New("receipt: the private key is none of the published keys")
+// ErrMismatch says that a private key belongs to none of the published keys.
+var ErrMismatch = errors.New("receipt: the private key belongs to none of the published keys")
 
-// NewSigner returns a Signer. published is the set of keys of the DID document; the
-// private key's own is one of them.
+// NewSigner returns a Signer. published is the set of keys of the DID document. The error
+// is ErrMismatch unless the public key of private is one of them.
 func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Signer, error) {
 	for _, key := range published {
 		if key.Equal(private.Public()) {
@@ -99,10 +99,10 @@ func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Sign
 	return nil, ErrMismatch
 }
 
-// Sign returns the receipt that says what is given, a compact JWS: the same of the same.
-// ResponseHash is HashOf the body; how it is made, and the version, are filled in. It
-// fails for a resource that is at no URL, and for text that JSON could write in more
-// than one way.
+// Sign returns a receipt, a compact JWS; equal statements give equal receipts. ResponseHash
+// must be HashOf the body; ResponseHashAlg, ResponseHashEncoding and Version are filled in.
+// It fails for a ResourceURL without a host, and for text that is not printable ASCII or
+// that JSON escapes.
 func (s *Signer) Sign(said Statement) (string, error) {
 	said.ResponseHashAlg, said.ResponseHashEncoding, said.Version = hashAlg, encoding, version
 	return s.sign(said.ResourceURL, said)
@@ -117,7 +117,7 @@ func (s *Signer) SignOffer(o Offer) (string, error) {
 func (s *Signer) sign(resource string, said any) (string, error) {
 	u, err := url.Parse(resource)
 	if err != nil || u.Host == "" {
-		return "", errors.New("receipt: the resource is at no URL")
+		return "", errors.New("receipt: the resource URL has no host")
 	}
 	jws := ""
 	for _, part := range []any{header{Alg: algorithm, Kid: DID(u.Host) + "#" + s.name}, said} {
@@ -154,9 +154,9 @@ const MaxSize = 4 << 10
 // ErrInvalid says that something is not a receipt, or not one of this key.
 var ErrInvalid = errors.New("receipt: invalid")
 
-// Verify reads a receipt and checks its signature with the key that find returns
-// for the id of its key (KeyID). It does not say whether that key may speak for the
-// resource: Authorizes does.
+// Verify reads a receipt and checks its signature with the key that find returns for the
+// id of its key (KeyID). The error is ErrInvalid or that of find. It does not say whether
+// the key may speak for the resource: Authorizes does.
 func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (s Statement, kid string, err error) {
 	parts := strings.Split(jws, ".")
 	if len(jws) > MaxSize || len(parts) != 3 {
@@ -180,7 +180,7 @@ func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (s Sta
 		return s, h.Kid, fmt.Errorf("%w: the signature is not that of %s", ErrInvalid, h.Kid)
 	}
 	if err := json.Unmarshal(decoded[1], &s); err != nil || s.Version != version {
-		return Statement{}, h.Kid, fmt.Errorf("%w: it does not say what version %d says", ErrInvalid, version)
+		return Statement{}, h.Kid, fmt.Errorf("%w: it is not a statement of version %d", ErrInvalid, version)
 	}
 	return s, h.Kid, nil
 }
@@ -195,7 +195,7 @@ func Authorizes(kid string, s Statement) bool {
 // Path is where a host publishes its keys (the did:web method, section 3.2).
 const Path = "/.well-known/did.json"
 
-// MaxKeys is how many keys are published at most.
+// MaxKeys is the most keys that are published.
 const MaxKeys = 16
 
 // ParseKey reads a private key: the 32 bytes of an Ed25519 seed (RFC 8032), in
@@ -208,14 +208,14 @@ func ParseKey(text string) (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// FormatKey is the text that ParseKey reads.
+// FormatKey returns the text that ParseKey reads.
 func FormatKey(key ed25519.PrivateKey) string { return encode(key.Seed()) }
 
 // ParsePublic reads a public key in base64url without padding, the member x of a
 // JWK (RFC 8037).
 func ParsePublic(text string) (ed25519.PublicKey, error) { return parse(text) }
 
-// FormatPublic is the text that ParsePublic reads.
+// FormatPublic returns the text that ParsePublic reads.
 func FormatPublic(key ed25519.PublicKey) string { return encode(key) }
 
 func parse(text string) ([]byte, error) {
@@ -230,11 +230,11 @@ func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
 func decode(text string) ([]byte, error) { return base64.RawURLEncoding.Strict().DecodeString(text) }
 
-// DID is the did:web identifier of a host, with its port if there is one.
+// DID returns the did:web identifier of a host, with its port if there is one.
 func DID(host string) string { return "did:web:" + strings.ReplaceAll(host, ":", "%3A") }
 
-// KeyID names a key of a host by what the key is, so that its name does not depend
-// on which others are published.
+// KeyID returns the name of a key of a host. It is made from the key, so that it does not
+// depend on which others are published.
 func KeyID(host string, key ed25519.PublicKey) string { return DID(host) + "#" + thumbprint(key) }
 
 // thumbprint is the SHA-256 thumbprint of a key (RFC 7638 and RFC 8037) in base64url.
@@ -261,7 +261,7 @@ type method struct {
 	} `json:"publicKeyJwk"`
 }
 
-// Document is the DID document of a host with a set of keys.
+// Document returns the DID document of a host with a set of keys.
 func Document(host string, keys []ed25519.PublicKey) ([]byte, error) {
 	d := document{
 		Context: []string{"https://www.w3.org/ns/did/v1", "https://w3id.org/security/suites/jws-2020/v1"},
@@ -281,7 +281,7 @@ func Document(host string, keys []ed25519.PublicKey) ([]byte, error) {
 	return append(doc, '\n'), nil
 }
 
-// FindKey returns a key of a DID document that may sign receipts.
+// FindKey returns a key of a DID document that may sign receipts. Its error is ErrInvalid.
 func FindKey(doc []byte, kid string) (ed25519.PublicKey, error) {
 	var d document
 	if err := json.Unmarshal(doc, &d); err != nil {

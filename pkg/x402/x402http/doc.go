@@ -6,11 +6,11 @@
 //	seller, err := x402http.New(x402http.Config{PayTo: "0x…", Facilitator: "https://…", Ledger: ledger})
 //	mux.Handle("GET /weather", seller.Sell("0.01", weather))
 //
-// # What a handler must bear
+// # What a handler must tolerate
 //
 // A payment is charged once, and its handler may run up to five times: it runs again when
-// it has not answered, or when its answer could not be kept. It must bear that. Up to three
-// runs that ended with their process are not among the five. A run that
+// it has not answered, or when its answer could not be kept. Up to three runs that ended
+// with their process are not among the five. A run that
 // is over its time (Config.Budget) is not waited for, and can overlap with the next one.
 // SaleOf of package x402 says in the handler's context who has paid, by which transaction,
 // and whether this is a repeat. The signature is not among the request's headers.

@@ -20,22 +20,22 @@ import (
 type Product struct {
 	// Name names it in logs.
 	Name string
-	// At is the place of a request, such as its origin, and Offer what is asked for
-	// there, which is made once for each place.
+	// At returns the place of a request, such as its origin, and Offer the offer at a
+	// place, which is kept.
 	At    func(*http.Request) string
 	Offer func(at string) (*x402.Offer, error)
-	// Says is the body of the 402 that carries an offer; nil is the offer itself.
+	// Says returns the body of a 402; nil means that the offer itself is the body.
 	Says func(x402.PaymentRequired, *fault.Error) any
-	// Job validates a request and makes its work. Its error is a *fault.Error, which is
+	// Job validates a request and returns its work. Its error is a *fault.Error, which is
 	// answered without a charge.
 	Job func(*http.Request) (x402.Job, error)
 	// Cap is how many jobs of products of this name run at once, in all processes that
 	// share Config.Limits; 0 means any number.
 	Cap int
-	// Page answers a request without a payment in place of the 402's body, or leaves the
-	// response as it is; nil is never.
+	// Page may replace the response to a request without a payment by a page for people;
+	// nil leaves every response as it is.
 	Page func(*http.Request, Response) (Response, error)
-	// Window is for how long an answer stands for a purchase without a key.
+	// Window is how long an answer stands for a purchase without a key.
 	Window time.Duration
 }
 
@@ -94,8 +94,8 @@ func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
 // 30 s, and the functions time out after 29 s.
 const deadline = 27 * time.Second
 
-// sell answers the exchange. A payment goes through the Gate, and everything else is asked
-// for one.
+// sell answers the exchange. A payment goes through the Gate, and a request without one is
+// answered with the offer.
 func (x *exchange) sell() Response {
 	q, err := x.quote(x.product.At(x.r))
 	var res Response
@@ -150,7 +150,7 @@ func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
 	return q, nil
 }
 
-// job is the work that is asked for.
+// job is the work that the request asks for.
 func (x *exchange) job() (x402.Job, error) {
 	if x.bad != nil {
 		return x402.Job{}, x.bad
@@ -158,8 +158,8 @@ func (x *exchange) job() (x402.Job, error) {
 	return x.product.Job(x.r)
 }
 
-// challenge answers 402: the offer with a retry token, and why a payment was refused; nil
-// is that there was none.
+// challenge answers 402: the offer with a retry token, and why a payment was refused.
+// refused is nil when there was no payment.
 func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) {
 	token, err := x402.NewToken(x.seller.config.Random)
 	if err != nil {
@@ -277,17 +277,18 @@ func (e *Endpoint) quote(at string) (*quote, error) {
 	})
 }
 
-// mostPlaces bounds the memory of Places. One place gives way to another above it: a
-// stranger can name hosts, and is not to keep the real one out.
+// mostPlaces bounds the memory of Places. Beyond it a new place replaces another: a
+// stranger can send requests for any host, and must not keep the real one out.
 const mostPlaces = 64
 
-// Places keeps what is made once for each place.
+// Places keeps what is made once for each place. The zero value is empty.
 type Places[T any] struct {
 	mu sync.Mutex
 	at map[string]*T
 }
 
-// Of is what belongs to a place: update makes it, of what was kept, which is nil at first.
+// Of returns what update makes for a place, and keeps it. update is given what was kept, which
+// is nil at first, and returns that if it still holds. An error is returned, and keeps nothing.
 func (p *Places[T]) Of(at string, update func(had *T) (*T, error)) (*T, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,7 +27,7 @@ const TypeJSON = "application/json; charset=utf-8"
 
 // Response is the answer to a request, with what a log line and metrics say of it.
 type Response struct {
-	// Status 0 is that of Fault, whose JSON is the body then.
+	// Status 0 means that of Fault, whose JSON is then the body.
 	Status int
 	Header http.Header // never nil
 	Body   []byte
@@ -49,7 +49,7 @@ type Response struct {
 	asks bool // for a payment
 }
 
-// Failed answers with an error.
+// Failed returns the response for an error.
 func Failed(f *fault.Error) Response {
 	h := http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}}
 	if wait := seconds(f); wait > 0 {
@@ -64,7 +64,7 @@ func seconds(f *fault.Error) int {
 	return int((f.Wait() + time.Second - 1) / time.Second)
 }
 
-// Wire is the HTTP status of the answer.
+// Wire returns the HTTP status that is sent: 200 for the result of a tool's call.
 func (r Response) Wire() int {
 	if r.Tool != "" {
 		return http.StatusOK
@@ -72,15 +72,15 @@ func (r Response) Wire() int {
 	return r.Status
 }
 
-// Reads are the methods of what is only read.
+// Reads returns the methods of what can only be read, GET and HEAD.
 func Reads(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
 
 // Front is what every response has in common, whatever it answers: a name, the answer
 // to a wrong method and to a panic, headers, and one report. The zero value is usable.
 type Front struct {
-	// Docs is where an error code is explained; nil is nowhere.
+	// Docs returns the URL where an error code is explained; nil means that there is none.
 	Docs func(*http.Request, fault.Code) string
-	// RequestID is the name of a request; nil draws one.
+	// RequestID returns the name of a request; nil draws one at random.
 	RequestID func(*http.Request) string
 	// Options answers OPTIONS with the headers that it returns; nil refuses the method.
 	Options func(methods []string) http.Header
@@ -115,9 +115,9 @@ func (f *Front) fill() {
 	}
 }
 
-// Handler answers requests for what is free, by the name in logs. Each counts in a tally of
-// its client's that is apart from that of its other requests. A nil rate is no limit.
-// methods are those that a request's path takes; nil leaves all of them to answer.
+// Handler returns a handler of free requests, with its name in logs. A client's free requests
+// are counted apart from its priced ones; a nil rate means no limit. methods returns the
+// methods that a request's path takes; nil leaves all of them to answer.
 func (f Front) Handler(
 	name string, rate *limit.Rate, methods func(*http.Request) []string, answer func(*http.Request) Response,
 ) http.Handler {

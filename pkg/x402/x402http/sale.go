@@ -30,11 +30,11 @@ const Refused fault.Code = "refused"
 type Option func(*sale)
 
 // Check has every payment's request checked before money moves, by a handler that calls
-// Refuse for a request that cannot be answered, and otherwise returns without a word.
-// A refused request is not charged.
+// Refuse for a request that cannot be answered, and otherwise writes nothing. A refused
+// request is not charged.
 func Check(check http.HandlerFunc) Option { return func(s *sale) { s.check = check } }
 
-// Owed has single statuses count as owed, such as a 404 of a store that is a moment
+// Owed makes more statuses count as owed, such as the 404 of a store that is a moment
 // behind: they do not use the payment up, and the handler runs again.
 func Owed(statuses ...int) Option { return func(s *sale) { s.owed = append(s.owed, statuses...) } }
 
@@ -43,8 +43,8 @@ func Describe(description, mimeType string) Option {
 	return func(s *sale) { s.resource.Description, s.resource.MimeType = description, mimeType }
 }
 
-// Refuse answers a check with a status from 400 to 499 and a body of the type that w's
-// header says, or else text.
+// Refuse is called by a check to refuse a request, with a status from 400 to 499. The body has
+// the Content-Type in w's header, or else one that is detected.
 func Refuse(w http.ResponseWriter, status int, body string) {
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, body)
@@ -62,7 +62,7 @@ type sale struct {
 
 // Sell returns a handler that answers a client that has paid the price, a decimal number
 // such as "0.01" of the seller's asset. Like http.ServeMux.Handle it panics when the price
-// is wrong, which is a bug in the program, and is called before the first request.
+// is wrong, which is a bug in the program, and must be called before the first request.
 //
 // It takes GET and HEAD. A purchase is the path with its query, sorted; no header counts.
 func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint {
@@ -71,7 +71,7 @@ func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint
 		panic("x402http: " + err.Error())
 	}
 	if h == nil {
-		panic("x402http: a nil handler is sold")
+		panic("x402http: the handler is nil")
 	}
 	if s.cheapest == nil || amount.Cmp(s.cheapest) < 0 {
 		s.cheapest = amount
@@ -94,7 +94,7 @@ func (s *Seller) Handle(mux *http.ServeMux, pattern, price string, h http.Handle
 	mux.Handle(pattern, s.Sell(price, h, options...))
 }
 
-// at is the address of what is asked for, without its query.
+// at is the URL of a request without its query.
 func (s *Seller) at(r *http.Request) string { return s.origin(r) + r.URL.EscapedPath() }
 
 // origin is the public origin of a request.
@@ -123,7 +123,7 @@ const (
 	maxAnswer  = 32 << 20 // what a handler may answer, which is in memory until it is sent
 )
 
-// job is the run of the handler that a request asks for, unless the check refuses it.
+// job is the run of the handler for a request, unless the check refuses it.
 func (x *sale) job(r *http.Request) (x402.Job, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	name := "GET " + r.URL.EscapedPath() + "?" + query.Encode()
@@ -155,8 +155,8 @@ func owedWith(status int, after time.Duration) fault.Info {
 	}
 }
 
-// run runs the handler until the context ends, and judges what it says. A handler that
-// goes on after that is heard no more.
+// run runs the handler until the context ends, and judges its answer. What a handler writes
+// after that is ignored.
 func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
 	w, done := newRecorder(ctx), make(chan error, 1)
 	go func() {
@@ -173,7 +173,7 @@ func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
 		done <- nil
 	}()
 	select {
-	case <-ctx.Done(): // w belongs to the handler still
+	case <-ctx.Done(): // w still belongs to the handler
 		return x402.Reply{}, owedWith(http.StatusGatewayTimeout, time.Second).New(ctx.Err())
 	case err := <-done:
 		if err != nil {
@@ -227,8 +227,8 @@ func kept(h http.Header, body []byte) map[string][]string {
 	return own
 }
 
-// ownBody is what a handler or a check has said itself, in place of the body of a fault
-// whose cause it is.
+// ownBody is the answer of a handler or a check, which replaces the body of the fault whose
+// cause it is.
 type ownBody struct {
 	header map[string][]string
 	body   []byte
@@ -243,14 +243,14 @@ func (o *ownBody) Error() string { return "the handler's own answer" }
 type recorder struct {
 	ctx     context.Context
 	header  http.Header
-	status  int // 0 before the first word
+	status  int // 0 until it is written
 	body    bytes.Buffer
 	tooLong bool
 }
 
 func newRecorder(ctx context.Context) *recorder { return &recorder{ctx: ctx, header: http.Header{}} }
 
-// Respond has a handler answer a request.
+// Respond returns a handler's answer to a request.
 func Respond(h http.Handler, r *http.Request) Response {
 	w := newRecorder(r.Context())
 	h.ServeHTTP(w, r)

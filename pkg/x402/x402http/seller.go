@@ -26,12 +26,12 @@ import (
 type Config struct {
 	// PayTo is the account that is paid: 0x and 40 hexadecimal digits.
 	PayTo string
-	// Facilitator is the https URL of who settles; http is for this machine only.
+	// Facilitator is the https URL of the service that settles; http is for this machine only.
 	Facilitator string
-	// Credentials are sent to Facilitator; nil is none.
+	// Credentials are sent to Facilitator; the zero value sends none.
 	Credentials facilitator.Credentials
 	// Ledger records every payment: file.Open or dynamo.Open, or ledgertest.Memory in
-	// tests. A record that is lost is an answer that is lost, or a second charge.
+	// tests. A lost record can cost an answer, or a second charge.
 	Ledger ledger.Store
 
 	// Network is where payments are made (CAIP-2), Asset the token's contract, and
@@ -45,30 +45,30 @@ type Config struct {
 	Origin string
 	// Name and Description are what offers say is sold.
 	Name, Description string
-	// Budget is how long a handler may run; 0 is 10 s, and 12 s is the most: the payment
+	// Budget is how long a handler may run; 0 means 10 s, and 12 s is the most: the payment
 	// is settled in what is left of 27 s.
 	Budget time.Duration
-	// Window is for how long after an answer another payment of the same payer for the
-	// same request, without an Idempotency-Key, counts as the same purchase; 0 is 45 s,
-	// and less than 0 none.
+	// Window is how long after an answer another payment of the same payer for the same
+	// request, without an Idempotency-Key, counts as the same purchase; 0 means 45 s, and
+	// a negative value not at all.
 	Window time.Duration
-	// PerMinute are the units of one client, of which a request is one and a payment that
-	// fails by its payer's fault up to twenty; 0 is 300, and less than 0 no limit.
+	// PerMinute are the units of one client. A request is one unit, and a payment that fails
+	// by its payer's fault up to twenty; 0 means 300, and a negative value no limit.
 	PerMinute int
-	// Concurrent is how many handlers run at once; 0 is 50, 100 is the most, and less
-	// than 0 no limit.
+	// Concurrent is how many runs of all handlers there are at once; 0 means 50, 100 is the
+	// most, and a negative value no limit.
 	Concurrent int
 	// Limits counts both for several processes; nil counts in this one.
 	Limits limit.Store
 
-	// Evidence reads the chain (chain.New); nil is none. Without it a payment whose
-	// settlement cannot be confirmed stays in doubt until its client repeats it, and the
-	// word of the facilitator that an authorization was used counts as paid.
+	// Evidence reads the chain (chain.New); it may be nil. Without it a payment whose
+	// settlement cannot be confirmed stays in doubt until its client repeats it, and counts
+	// as paid then if the facilitator says that its authorization was used.
 	Evidence x402.Evidence
 	// Settler takes the place of Facilitator and Credentials.
 	Settler x402.Facilitator
-	// Fallback is asked when the facilitator fails (x402.NewFallback), and Receipts sign
-	// offers and answers. Each is nil without one.
+	// Fallback is a second facilitator, which is asked when the first one fails, and
+	// Receipts sign offers and answers. Both may be nil.
 	Fallback *x402.Fallback
 	Receipts x402.Receipts
 	// Rate takes the place of PerMinute.
@@ -114,9 +114,8 @@ func (s *Seller) Reconcile(ctx context.Context) (x402.Summary, error) {
 	return Reconciler(c).Run(ctx)
 }
 
-// Reconciler returns a Reconciler with its errors. What it stores is the error that
-// a request stores, under a name of no request, and without the place where it is
-// explained, because the origin may be known by requests only.
+// Reconciler returns a copy of c that renders errors as requests do. Their request_id is
+// "reconcile", and docs_url is left out, because the origin may be known from requests only.
 func Reconciler(c x402.Reconciler) *x402.Reconciler {
 	c.Error = func(f *fault.Error, s x402.PaymentStatus) []byte {
 		front := Front{}

@@ -28,7 +28,7 @@ import (
 type Tool struct {
 	Endpoint *Endpoint
 	Path     string // such as /weather; no wildcard
-	// Name is what calls name, and Description tells a model when to use the tool.
+	// Name is what a call names, and Description tells a model when to use the tool.
 	Name, Description string
 	Params            []Param
 }
@@ -43,11 +43,11 @@ type Param struct {
 // ToolServer describes the tools.
 type ToolServer struct {
 	mcp.Server
-	// At is the place of a request, such as its origin, and Describe what is said there,
-	// which is asked once for each place.
+	// At returns the place of a request, such as its origin, and Describe the description
+	// for a place, which is kept.
 	At       func(*http.Request) string
 	Describe func(at string) mcp.Description
-	// Compress compresses what is not the result of a call; nil leaves it as it is.
+	// Compress compresses responses that are not the result of a call; nil leaves them.
 	Compress func(*http.Request, Response) Response
 }
 
@@ -67,7 +67,7 @@ func (s *Seller) MCP(name, version string, tools ...Tool) *Toolbox {
 	}, tools...)
 }
 
-// Tools is MCP for a server that describes its tools itself.
+// Tools is like MCP, for a server that describes its tools itself.
 func (s *Seller) Tools(server ToolServer, tools ...Tool) *Toolbox {
 	b := &Toolbox{seller: s, server: server, tools: map[string]Tool{}}
 	for _, t := range tools {
@@ -147,8 +147,8 @@ func (b *Toolbox) call(r *http.Request, id string, q *mcp.Request, c *mcp.Call) 
 }
 
 // result is a response to the GET as the result of the call. Only a result of the tool and
-// an offer are structured: clients hold that of an error to the output schema, and look in
-// it for a price.
+// an offer have structured content: clients would check that of an error against the output
+// schema, and look in it for a price.
 func (b *Toolbox) result(x *exchange, q *mcp.Request, res Response) Response {
 	if res.Status == 0 {
 		var charged *bool
@@ -226,7 +226,7 @@ func (t Tool) schema() map[string]any {
 
 // values are the arguments of a call as the parameters of a query. null is a parameter
 // that is left out. An argument that the tool does not have is refused, where HTTP may
-// ignore it: a model that misspells one should hear of it before it pays.
+// ignore it: a model that misspells one should be told before it pays.
 func (t Tool) values(args map[string]any) (url.Values, error) {
 	values, names := url.Values{}, []string{}
 	for _, p := range t.Params {
@@ -260,8 +260,8 @@ func (p Param) kind() string {
 	return "string"
 }
 
-// text is an argument as a query has it. The text of a number is taken for an integer. A
-// number without a fraction is one in whatever notation, as in JSON Schema: 443.0, 4.43e2.
+// text is an argument as a query has it. A string is taken for an integer, too. A number
+// without a fraction is an integer in any notation, as in JSON Schema: 443.0, 4.43e2.
 func (p Param) text(v any) (text string, ok bool) {
 	switch x := v.(type) {
 	case string:

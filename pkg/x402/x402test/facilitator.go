@@ -24,15 +24,15 @@ type Behaviour int
 
 // The ways a settle can go. Some do it and fail, some fail without doing it.
 const (
-	Honest       Behaviour = iota
-	Refuse                 // 200 success:false insufficient balance, nothing moves
-	RefuseAfter            // the money moves, insufficient balance all the same
-	FailBefore             // 500 without a body, nothing moves
-	FailAfter              // the money moves, 500 without a body
-	DropAfter              // the money moves, the connection closes
-	Unconfirmed            // the money moves, settlement_pending now and on every resend
-	Unauthorized           // 401, nothing moves
-	TooMany                // 429, nothing moves
+	Honest       Behaviour = iota // the money moves, 200 success:true
+	Refuse                        // 200 success:false insufficient balance, nothing moves
+	RefuseAfter                   // the money moves, insufficient balance all the same
+	FailBefore                    // 500 without a body, nothing moves
+	FailAfter                     // the money moves, 500 without a body
+	DropAfter                     // the money moves, the connection closes
+	Unconfirmed                   // the money moves, settlement_pending now and on every resend
+	Unauthorized                  // 401, nothing moves
+	TooMany                       // 429, nothing moves
 )
 
 // Transfer is play money that moved.
@@ -46,7 +46,7 @@ type Transfer struct {
 
 // Facilitator settles play money: everybody has enough, and every
 // authorization executes at most once, as on the chain. It is an http.Handler
-// with /settle, /verify, /supported, and /transfers for a look at the books.
+// with /settle, /verify, /supported, and /transfers, which lists what has moved.
 type Facilitator struct {
 	config   FacilitatorConfig
 	mu       sync.Mutex
@@ -57,7 +57,7 @@ type Facilitator struct {
 	verifies int
 }
 
-// FacilitatorConfig are the parts of a Facilitator. Terms and Now are needed.
+// FacilitatorConfig has the parts of a Facilitator. Terms and Now are required.
 type FacilitatorConfig struct {
 	Terms x402.Terms
 	Now   func() time.Time
@@ -68,7 +68,7 @@ type FacilitatorConfig struct {
 	Behave func(n int, key string) Behaviour
 }
 
-// NewFacilitator opens the books.
+// NewFacilitator returns a Facilitator. It fails if the journal cannot be read or locked.
 func NewFacilitator(c FacilitatorConfig) (*Facilitator, error) {
 	f := &Facilitator{config: c, moved: map[string]Transfer{}, settles: map[string]int{}}
 	if c.Journal == "" {
@@ -160,6 +160,7 @@ func (f *Facilitator) Verifies() int {
 	return f.verifies
 }
 
+// ServeHTTP implements http.Handler.
 func (f *Facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method + " " + r.URL.Path {
 	case "GET /supported":
@@ -212,7 +213,7 @@ func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
 	f.perform(w, how, p, requirements)
 }
 
-// perform goes one of the ways. The lock is held: settlements are in order.
+// perform behaves in one of the ways. The lock is held: settlements are in order.
 func (f *Facilitator) perform(w http.ResponseWriter, how Behaviour, p *x402.Payment, q x402.Requirements) {
 	switch how {
 	case Refuse:
@@ -257,7 +258,7 @@ func (f *Facilitator) perform(w http.ResponseWriter, how Behaviour, p *x402.Paym
 
 const insufficient = "invalid_exact_evm_insufficient_balance"
 
-// move executes a transfer and writes it down before anybody hears of it.
+// move executes a transfer, and writes it to the journal before it is answered.
 func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
 	sum := sha256.Sum256([]byte(key))
 	t := Transfer{Key: key, Transaction: "0x" + hex.EncodeToString(sum[:]), Payee: p.To.String(), Value: p.Value.String(), At: f.config.Now().UTC()}
@@ -328,6 +329,5 @@ func failed(w http.ResponseWriter, q x402.Requirements, p *x402.Payment, reason,
 func reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// The client may be gone; that is its business.
-	_ = json.NewEncoder(w).Encode(v)
+	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }

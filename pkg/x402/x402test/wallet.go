@@ -32,7 +32,7 @@ func NewWallet(random io.Reader) (*Wallet, error) {
 	return &Wallet{key: key, random: random}, nil
 }
 
-// WalletFromHex is the wallet of a known key: 32 bytes of hex, in the range of the
+// WalletFromHex returns the wallet of a known key: 32 bytes of hex, in the range of the
 // curve.
 func WalletFromHex(key string, random io.Reader) (*Wallet, error) {
 	b, err := hex.DecodeString(key)
@@ -46,10 +46,10 @@ func WalletFromHex(key string, random io.Reader) (*Wallet, error) {
 	return &Wallet{key: secp256k1.NewPrivateKey(&n), random: random}, nil
 }
 
-// Address is the wallet's account.
+// Address returns the wallet's account.
 func (w *Wallet) Address() x402.Address { return x402.KeyAddress(w.key.PubKey()) }
 
-// Sign is the 65-byte signature r, s, v of a digest.
+// Sign returns the 65-byte signature r, s, v of a digest.
 func (w *Wallet) Sign(digest [32]byte) []byte {
 	compact := ecdsa.SignCompact(w.key, digest[:], false) // v, r, s
 	return append(compact[1:], compact[0])
@@ -62,7 +62,7 @@ type Draft struct {
 }
 
 // Draft composes what the reference clients compose: the first offer echoed
-// whole, valid from the beginning of time until the offer's time-out.
+// whole, with validAfter 0 and validBefore at the end of the offer's time-out.
 func (w *Wallet) Draft(required x402.PaymentRequired, now time.Time) (Draft, error) {
 	if len(required.Accepts) == 0 {
 		return Draft{}, fmt.Errorf("the offer has no way to pay")
@@ -100,7 +100,7 @@ func (w *Wallet) Seal(d Draft) (string, error) {
 	return x402.EncodeHeader(d.Payload)
 }
 
-// Pay drafts and seals.
+// Pay drafts a payment, signs it, and returns the PAYMENT-SIGNATURE header.
 func (w *Wallet) Pay(required x402.PaymentRequired, now time.Time) (string, error) {
 	d, err := w.Draft(required, now)
 	if err != nil {
@@ -109,7 +109,7 @@ func (w *Wallet) Pay(required x402.PaymentRequired, now time.Time) (string, erro
 	return w.Seal(d)
 }
 
-// Digest is what an authorization's payer signs.
+// Digest returns what an authorization's payer signs.
 func Digest(a x402.Authorization, t x402.Terms) ([32]byte, error) {
 	domain, err := t.TokenDomain()
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 // DefaultTimeout bounds one call of a Table, resends and the read after a failed
-// condition included (design §3).
+// condition included.
 const DefaultTimeout = 1500 * time.Millisecond
 
 // item is an item, or a part of one.

@@ -172,8 +172,7 @@ func (s *Store) Close() error {
 	return errors.Join(s.begin.Close(), s.insert.Close(), s.update.Close(), s.end.Close(), s.fetches.Close(), s.writer.Close(), s.db.Close())
 }
 
-// Sweep deletes the records that have expired. What is in doubt or owed has no end and
-// stays.
+// Sweep deletes the records that have expired. Those in doubt or owed do not expire.
 func (s *Store) Sweep(ctx context.Context, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, "DELETE FROM records WHERE expires > 0 AND expires < ?", now.Unix())
 	return wrap("sweep", err)

@@ -23,8 +23,8 @@ const (
 // Fault is what happens to one call.
 type Fault int
 
-// The faults. FailBefore and FailAfter look the same to the caller, and that is
-// the point: after an error it cannot know.
+// The faults. The caller cannot tell FailBefore from FailAfter, as after any error of
+// a store.
 const (
 	None       Fault = iota
 	FailBefore       // fails without doing it
