@@ -171,7 +171,7 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 func (c *contextReader) nodes(params map[string]any) {
 	switch v := c.text(ctxNodes, ""); {
 	case v != nodesParameter && v != nodesSecret:
-		c.fault(ctxNodes, "must be %s (rpc_urls in the secret of FacilitatorSecretArn) or %s (cdk deploy --parameters RpcUrl=…): production needs nodes of its own. The network's public node promises nothing, and with none at all a refused payer can get an answer free", nodesSecret, nodesParameter)
+		c.fault(ctxNodes, "must be %s (rpc_urls in the secret of FacilitatorSecretArn) or %s (cdk deploy --parameters RpcUrl=…): production needs its own nodes. The network's public node promises nothing, and without any node a refused payer can get an answer free", nodesSecret, nodesParameter)
 	case v == nodesSecret && params["FacilitatorSecretArn"] == "":
 		c.fault(ctxNodes, "is %s, and FacilitatorSecretArn is not set", nodesSecret)
 	case v == nodesSecret:

@@ -64,7 +64,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	var wrong *net.AddrError
 	switch {
 	case errors.As(err, &wrong):
-		return fmt.Errorf("LOCAL_ADDR=%s is no address to listen on: it is a host and a port from 1 to 65535, such as %s (%s)", config.Addr, boot.LocalAddr, wrong.Err)
+		return fmt.Errorf("LOCAL_ADDR=%s is not an address to listen on: it is a host and a port from 1 to 65535, such as %s (%s)", config.Addr, boot.LocalAddr, wrong.Err)
 	case err != nil:
 		return fmt.Errorf("listen on %s: %w (is it running already? LOCAL_ADDR sets another port)", config.Addr, err)
 	}

@@ -176,8 +176,8 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}{
 		{"every fault at once", map[string]string{"PAY_TO": "me", "DNS_RESOLVERS": "resolver", "LOG_LEVEL": "loud"}, []string{"PAY_TO", "DNS_RESOLVERS", "LOG_LEVEL"}},
 		{"the port is taken", map[string]string{"LOCAL_ADDR": taken.Addr().String()}, []string{"running already", "LOCAL_ADDR"}},
-		{"no port", map[string]string{"LOCAL_ADDR": "8402"}, []string{"LOCAL_ADDR=8402 is no address", "127.0.0.1:8402"}},
-		{"no such port", map[string]string{"LOCAL_ADDR": "127.0.0.1:99999"}, []string{"LOCAL_ADDR=127.0.0.1:99999 is no address", "1 to 65535"}},
+		{"no port", map[string]string{"LOCAL_ADDR": "8402"}, []string{"LOCAL_ADDR=8402 is not an address", "127.0.0.1:8402"}},
+		{"no such port", map[string]string{"LOCAL_ADDR": "127.0.0.1:99999"}, []string{"LOCAL_ADDR=127.0.0.1:99999 is not an address", "1 to 65535"}},
 		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // or it is taken
 		{"play money in AWS", map[string]string{"LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}, []string{"LEDGER_TABLE", "FACILITATOR_URL"}},
 		{"a ledger that cannot be", map[string]string{"LEDGER_FILE": filepath.Join("/dev/null", "ledger.db")}, []string{"LEDGER_FILE"}},

@@ -84,9 +84,9 @@ type seller struct {
 }
 
 // TestCatalogDecides: what follows from the catalog in template.yaml, the events and mains of
-// functions that sell, and the README's price list are as -update writes them.
+// functions that sell, and the README's price list are as -update writes them. It is not
+// parallel, because others read what it writes.
 func TestCatalogDecides(t *testing.T) {
-	t.Parallel()
 	var sellers []seller
 	var slugs, slots []string
 	prices := ""

@@ -48,7 +48,7 @@ type Config struct {
 	// Stack is the deployment's name, which its metrics are kept under; empty
 	// is none.
 	Stack string
-	// Function and Version are what Lambda calls this code; empty elsewhere.
+	// Function and Version are Lambda's names of this code; empty elsewhere.
 	Function, Version string
 
 	// LowestPrice is that of another shop, whose ledger is looked at, in atomic units;
@@ -173,7 +173,7 @@ func (e *environment) ledger(table string) Table {
 	return t
 }
 
-// awsKeys reads who we are to AWS, which Lambda sets. The keys do not change while a
+// awsKeys reads our credentials for AWS, which Lambda sets. They do not change while a
 // process lives.
 func (e *environment) awsKeys() aws.CredentialsProvider {
 	return credentials.NewStaticCredentialsProvider(e.required("AWS_ACCESS_KEY_ID"), e.required("AWS_SECRET_ACCESS_KEY"), e.text("AWS_SESSION_TOKEN"))

@@ -165,9 +165,9 @@ func (c Config) logger(w io.Writer) *slog.Logger {
 	})})
 }
 
-// identified adds to what is logged with the context of an invocation Lambda's id of it,
-// which Lambda's own lines and its metrics have. The gateway's id is another one. A logger
-// that With makes would lose it; nobody makes one.
+// identified adds Lambda's id of the invocation to what is logged with its context. Lambda's
+// own lines and metrics have that id; the gateway's id is a different one. A logger that With
+// makes would lose it; nothing here makes one.
 type identified struct{ slog.Handler }
 
 // Handle implements slog.Handler.

@@ -37,7 +37,7 @@ var errSecretSilent = fmt.Errorf("%w: secrets manager did not answer", facilitat
 
 // readSecret returns the current value of the secret with a complete ARN (secretForm). An
 // endpoint is asked in place of the region's own. attempt is the time limit of each of
-// secretAttempts. The error is errSecretSilent, or says why there is no value to be had. A
+// secretAttempts. The error is errSecretSilent, or says why the secret has no value. A
 // reading is bounded in size and leaves nothing behind: no cache, no connection, no
 // goroutine. No error contains what was read.
 func readSecret(ctx context.Context, arn string, keys aws.CredentialsProvider, endpoint string, attempt time.Duration) ([]byte, error) {
@@ -81,8 +81,8 @@ func explainSecret(err error) error {
 	return fmt.Errorf("%w: %w", errSecretSilent, err)
 }
 
-// rereadAfter is the least time between two readings of a secret, so that nobody
-// who turns away what is in it makes us ask for it all the time.
+// rereadAfter is the least time between two readings of a secret, so that a peer that
+// rejects what is in it does not make us read it all the time.
 const rereadAfter = time.Minute
 
 // secret is a secret that several parts are configured by. It is read when one of them
@@ -99,10 +99,10 @@ type secret struct {
 	wrong atomic.Bool // what it holds has failed
 }
 
-// failed says that what the secret holds was of no use.
+// failed says that what the secret holds did not work.
 func (s *secret) failed() { s.wrong.Store(true) }
 
-// part returns what a part is configured by, decoded from the secret. No error quotes the
+// part returns what the secret says for one part, decoded. No error quotes the
 // secret, unless decode's does.
 func part[T any](ctx context.Context, s *secret, now time.Time, decode func(doc []byte) (T, error)) (v T, err error) {
 	doc, err := s.read(ctx, now)
@@ -119,8 +119,8 @@ func part[T any](ctx context.Context, s *secret, now time.Time, decode func(doc 
 func (s *secret) read(ctx context.Context, now time.Time) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// By the clock on the wall: the other one may stand still while Lambda has the process
-	// frozen. A clock that was set back holds nothing up.
+	// By the wall clock: the monotonic one may stand still while Lambda has the process
+	// frozen. A clock that was set back does not delay a reading.
 	since := now.Sub(s.at)
 	tooSoon := !s.at.IsZero() && since >= 0 && since < rereadAfter
 	if (s.doc == nil || s.wrong.Load()) && !tooSoon {

@@ -28,7 +28,7 @@ type Setting struct {
 	most       int // bytes; 0 is any number
 }
 
-// Defaults of the local runner (design §10, §11).
+// Defaults of the local runner.
 const (
 	LocalAddr       = "127.0.0.1:8402"
 	LocalLedgerFile = ".local/ledger.db"
@@ -71,7 +71,7 @@ func Settings() []Setting {
 			Meaning: "Ed25519 key that signs offers and receipts, as `make receipt-key` prints it, or `receipt_key` in the secret of `FACILITATOR_SECRET_ARN`"},
 		{Name: "RECEIPT_PUBLIC_KEYS", Meaning: "public keys of offers and receipts for `/.well-known/did.json`, a set: their order means nothing; replaced ones stay, a leaked one is [taken out](#changes-while-payments-are-in-flight)"},
 		{Name: "RPC_URL", Secret: true, Otherwise: "`rpc_urls` of the secret, or else the network's public node; locally `none`",
-			Meaning: "nodes for chain evidence over JSON-RPC (https, or http on this machine), separated by commas, five at most: each is asked within its share of the time, and one that is down, behind or on another chain is passed over. `secret`: those of `rpc_urls` in the secret of `FACILITATOR_SECRET_ARN` and no others. `none` turns it off, and `/ready` says so: a payment in doubt can then stay in doubt, and a refused payer who cancels his nonce gets one answer free, because the facilitator's word that it is used counts as paid (the metric `UsedNonceCountedAsPaid`)"},
+			Meaning: "nodes for chain evidence over JSON-RPC (https, or http on this machine), separated by commas, five at most: each is asked within its share of the time, and one that is down, behind or on another chain is passed over. `secret`: those of `rpc_urls` in the secret of `FACILITATOR_SECRET_ARN` and no others. `none` turns it off, and `/ready` says so: a payment in doubt can then stay in doubt, and a refused payer who cancels the nonce gets one answer free, because the facilitator's word that it is used counts as paid (the metric `UsedNonceCountedAsPaid`)"},
 		{Name: "DUPLICATE_WINDOW_SECONDS", Default: "45", Meaning: "how long after an answer over HTTP another payment for the same request, without an `Idempotency-Key`, is the same purchase; twice as long after one over MCP; 0 is off"},
 		{Name: "RATE_LIMIT_PER_MINUTE", Default: "300", Meaning: "units of one client, of priced requests and of free documents (with `/ready`) apart; a request is 1 for each started 16 KB of its answer, one with a payment 5 until it is decided, then 1, or 20 where its payer can be the cause (a refusal, a doubt, a silent target); 0 is off"},
 		{Name: "CONCURRENCY_SINGLE", Default: "50", Meaning: "paid lookups at once of one tool, at most a quarter of them one client's; 0 is off"},

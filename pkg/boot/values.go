@@ -56,7 +56,7 @@ func insecure(raw string) bool {
 	return u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost" && !ip.IsLoopback())
 }
 
-// parsePeer reads the URL of a peer whose word about money is believed.
+// parsePeer reads the URL of a peer that is trusted about money.
 func parsePeer(v string) (string, error) {
 	if insecure(v) {
 		return v, errors.New("must be an https URL; http is for this machine only, because anybody on the way could read credentials and invent a settlement")

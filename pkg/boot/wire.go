@@ -84,10 +84,10 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 	return p, err
 }
 
-// probes ask what the service needs: the ledger by a reading of a key that no record
-// has, which alone is allowed to those who ask; the facilitators with their credentials
-// for what they support; the resolvers; and the chain, without which the service answers
-// as well. view is nil where the chain is not asked.
+// probes ask what the service needs: the ledger by reading a key that no record has,
+// the only one that their function may read; the facilitators with their credentials
+// for what they support; the resolvers; and the chain, without which the service still
+// answers. view is nil where the chain is not asked.
 func (c Config) probes(books *ledger.Ledger, settle facilitators, resolver *dns.Client, view *chain.Nodes) []service.Probe {
 	all := append([]service.Probe{
 		{Name: service.ProbeLedger, Check: func(ctx context.Context) error { _, err := books.Fetch(ctx, "ready"); return err }},
@@ -151,7 +151,7 @@ func requestID(r *http.Request) string {
 	return rand.Text()
 }
 
-// Stores are where a deployment keeps what it must not forget.
+// Stores are where a deployment keeps its payments and its limits.
 type Stores struct {
 	Ledger ledger.Store
 	Index  ledger.Index // of the ledger; only reconcile asks it
@@ -164,8 +164,8 @@ func (t Table) Stores() Stores {
 	return Stores{Ledger: table, Index: table, Limits: table}
 }
 
-// Open returns the ledger's table, without a look at it: the functions may not
-// describe it.
+// Open returns the ledger's table without checking it: the functions are not permitted
+// to describe it.
 func (t Table) Open() *dynamo.Table { return dynamo.New(dynamo.APIOf(dynamo.NewClient(t.AWS)), t.Name) }
 
 // limits wires the caps over the stores.
@@ -177,7 +177,7 @@ func (c Config) limits(s Stores, now func() time.Time) service.Limits {
 	return l
 }
 
-// Reconciling is what the reconcile function and the operator's tools are made of.
+// Reconciling has the parts of the reconcile function and the operator's tools.
 type Reconciling struct {
 	Platform   service.Platform
 	Terms      x402.Terms

@@ -1,9 +1,8 @@
-// Package catalog is the one definition of the service's operations: what each is
-// called, where it lives, what it costs, what it takes, what it answers and
-// how it fails (spec §1, §2, §4, §7).
+// Package catalog defines the service's operations, once: the name, path, price,
+// parameters and answer of each, and how it fails (spec §1, §2, §4, §7).
 //
 // Everything else that mentions such a fact is rendered from this package (the
-// discovery documents, the payment offers) or held to it by a test (the SAM
+// discovery documents, the payment offers) or compared with it by a test (the SAM
 // template, the events, the Go result types).
 package catalog
 
@@ -82,8 +81,8 @@ type Operation struct {
 	// Amount is the price in atomic units of USDC (six decimals).
 	Amount string
 	Params []Param
-	// Errors are the operation's own codes, in the spec's order. The payment
-	// errors of spec §7.1 come on top, see AllErrors.
+	// Errors are the operation's own codes, in the spec's order. AllErrors adds
+	// the payment errors of spec §7.1.
 	Errors []fault.Code
 	Fields []Field
 	// Verdicts are the rules for the line that says in words what the answer found.
@@ -152,16 +151,16 @@ func PaymentErrors() []fault.Code {
 	}
 }
 
-// AllErrors are the operation's own codes and the payment errors.
+// AllErrors returns the operation's own codes and the payment errors.
 func (o Operation) AllErrors() []fault.Code { return slices.Concat(o.Errors, PaymentErrors()) }
 
 // Can reports whether the operation may answer a code.
 func (o Operation) Can(c fault.Code) bool { return slices.Contains(o.AllErrors(), c) }
 
-// Price is the amount as dollars, such as "$0.005".
+// Price returns the amount as dollars, such as "$0.005".
 func (o Operation) Price() string { return "$" + o.PriceUSD() }
 
-// Cheapest is the lowest price of all operations, in atomic units.
+// Cheapest returns the lowest price of all operations, in atomic units.
 func Cheapest() *big.Int {
 	return slices.MinFunc(all(), func(a, b Operation) int { return a.atomic().Cmp(b.atomic()) }).atomic()
 }

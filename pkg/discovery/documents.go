@@ -4,7 +4,7 @@
 // each operation and the paywall page.
 //
 // All of it comes from package catalog, package fault and the deployment's
-// Site, so a document cannot promise what the code does not know. A document is
+// Site, so that no document promises what the code does not do. A document is
 // rendered at the first request for it. That is deterministic: the same Site gives
 // the same bytes, hence the same ETags, in every execution environment.
 //
@@ -91,11 +91,11 @@ func page(path, contentType string, made func() Page) Document {
 	})}
 }
 
-// Body is the document as it is. It must not be changed.
+// Body returns the document uncompressed. It must not be changed.
 func (d Document) Body() []byte { return d.content().Body }
 
 // ServeHTTP answers GET and HEAD; the caller has turned away other methods. The body is
-// compressed if the client would have it so; http.ServeContent does the rest.
+// compressed if the client accepts that; http.ServeContent does the rest.
 func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, h := d.content(), w.Header()
 	h.Set("Content-Type", d.ContentType)
@@ -278,7 +278,7 @@ func WantsGzip(accept string) bool {
 // best takes twice as long for one percent less.
 var zippers sync.Pool
 
-// Gzip is a body in gzip, the same bytes each time.
+// Gzip compresses a body, to the same bytes each time.
 func Gzip(body []byte) []byte {
 	var b bytes.Buffer
 	z, ok := zippers.Get().(*gzip.Writer)

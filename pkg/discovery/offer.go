@@ -16,7 +16,7 @@ import (
 // 300, the signed offer 1,050, and the rest is left to a longer reason.
 const maxBazaar = 1400
 
-// identifier offers that a payer names the payment (x402 extension
+// identifier lets a payer name the payment (x402 extension
 // payment-identifier). It is never required: the nonce already makes a payment
 // count once.
 const identifier = `{"info":{"required":false},"schema":{"$schema":"https://json-schema.org/draft/2020-12/schema",` +
@@ -98,7 +98,7 @@ func richest[T any](tries []T, with func(T) object) (raw json.RawMessage) {
 	return raw
 }
 
-// Offer is what an unsigned request to an operation is answered with. It is
+// Offer returns the answer to a request for an operation without a payment. It is
 // fixed per operation and Site: the resource is the path without a query, and
 // nothing in it belongs to one request. Clients echo its extensions, and the echo is
 // compared.

@@ -110,8 +110,7 @@ func headersOf(e errorSet) (headers object) {
 }
 
 // outcome is what an error code means for the payment that came with the
-// request (design: which outcomes use up a payment), in the words of the
-// documents.
+// request, in the words of the documents.
 type outcome struct {
 	fault.Info
 	// Charged and Retryable are table cells.

@@ -230,7 +230,7 @@ func ToolInstructions(s Site) string {
 		catalog.Tagline, s.networkName(), mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), untrusted, s.Origin+catalog.PathDocs)
 }
 
-// ToolOffer is what a call of a tool without a payment is answered with: the
+// ToolOffer returns the answer to a call of a tool without a payment: the
 // terms of Offer, for the tool.
 func ToolOffer(op catalog.Operation, s Site) x402.PaymentRequired {
 	required := Offer(op, s)

@@ -60,7 +60,7 @@ type Connector interface {
 	Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error)
 }
 
-// Unresolved is what every tool says of ErrResolvers, whatever its code for that is.
+// Unresolved is the message of every tool for ErrResolvers, under its own code.
 const Unresolved = "The domain name could not be resolved: no DNS resolver gave a usable answer."
 
 // Errors that say nothing about the target: a tool answers its own time-out
@@ -78,8 +78,8 @@ var (
 type Dialer struct {
 	Resolver Resolver
 	// Connect opens a "tcp" connection to a literal ip:port. It is for tests whose
-	// peers are on loopback, and takes the last check, that of the socket's address,
-	// upon itself. Default: a net.Dialer with that check.
+	// peers are on loopback, and must make the last check, that of the socket's address,
+	// itself. Default: a net.Dialer with that check.
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
 	// HasRoute reports whether this machine has a route to an IPv6 address.
 	// Default: the kernel is asked, and nothing is sent.
@@ -205,8 +205,8 @@ func hasRoute(ctx context.Context, a netip.Addr) bool {
 }
 
 // public knows every special-purpose range of the IANA registries, multicast
-// and, for IPv6, everything outside 2000::/3. Ports and networks are the
-// Dialer's business. It is never changed.
+// and, for IPv6, everything outside 2000::/3. The Dialer decides about ports and
+// networks. It is never changed.
 var public = ssrf.New(
 	ssrf.WithAnyPort(), ssrf.WithAnyNetwork(),
 	// Azure's WireServer answers metadata at an address that is in no registry.

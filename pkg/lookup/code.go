@@ -56,7 +56,7 @@ func Info(c fault.Code) fault.Info {
 // shown, and may be nil.
 func Fault(c fault.Code, cause error) *fault.Error { return Info(c).New(cause) }
 
-// Faultf is Fault with another public message than that of the code.
+// Faultf is like Fault, with another public message.
 func Faultf(c fault.Code, cause error, format string, args ...any) *fault.Error {
 	return Info(c).Newf(cause, format, args...)
 }

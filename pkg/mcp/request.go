@@ -72,8 +72,8 @@ type Request struct {
 // Notification says that the sender waits for no answer.
 func (q *Request) Notification() bool { return q.ID == nil }
 
-// Read reads the body of a POST and holds it to its headers. What is wrong with it is its
-// answer, and the request is then what could be read of it.
+// Read reads the body of a POST and compares it with its headers. If either is wrong, bad is
+// the answer, and q is what could be read.
 func Read(h http.Header, body []byte) (q *Request, bad *Response) {
 	q = new(Request)
 	if bad = q.readMessage(h, body); bad == nil {
@@ -160,8 +160,8 @@ func (q *Request) readVersion(h http.Header) *Response {
 	return nil
 }
 
-// readHeaders holds a request of revision 2026-07-28 to the headers that repeat
-// it for whatever routes it (basic/transports/streamable-http).
+// readHeaders compares a request of revision 2026-07-28 with the headers that repeat
+// it for what routes it (basic/transports/streamable-http).
 func (q *Request) readHeaders(h http.Header) *Response {
 	if _, ok := q.meta[metaCapabilities].(strictjson.Object); !ok {
 		return q.invalid(codeInvalidParams, "_meta[%q] must be an object", metaCapabilities)
@@ -223,7 +223,7 @@ type Call struct {
 	Keys []string
 }
 
-// Paid says that the call comes with a payment, in order or not.
+// Paid says that the call comes with a payment, valid or not.
 func (c *Call) Paid() bool { return c.Payment != nil || c.BadPayment != nil }
 
 // Call reads a tools/call of one of the tools that has knows. The payment is an object, or

@@ -87,7 +87,7 @@ func (s *Server) Respond(q *Request, describe func() *Description) *Response {
 	return q.result(r)
 }
 
-// Response is what to answer a POST with. An empty Body goes without a type.
+// Response is the answer to a POST. One with an empty Body has no Content-Type.
 type Response struct {
 	Status int
 	Body   []byte // JSON
@@ -141,7 +141,7 @@ func (q *Request) result(v any) *Response {
 }
 
 // Words puts a message that was written for HTTP into the words of this
-// transport: what there is a header is here a member.
+// transport, in which members take the place of headers.
 func Words(message string) string {
 	return strings.NewReplacer(
 		"decode the PAYMENT-REQUIRED header, ", "",

@@ -141,7 +141,7 @@ func (c *Client) Host(t guard.Target, conn *tls.Conn, peer netip.Addr) *Host {
 	return &Host{client: c, target: t, conn: conn, peer: peer, limit: limit, in: bufio.NewReader(limit)}
 }
 
-// Close drops the connection without a TLS farewell, which could block on a peer.
+// Close drops the connection without TLS's close_notify, which could block on a peer.
 func (h *Host) Close() {
 	if h.conn != nil {
 		h.conn.NetConn().Close()

@@ -80,7 +80,7 @@ func Quote(s string, most int) string {
 }
 
 // Marshal encodes an answer as JSON, so that a record, a registry or a certificate in it
-// cannot show a person or a model something else than it says. These bytes
+// cannot show a person or a model something other than what it says. These bytes
 // are what is stored, digested for receipts, and sent, over HTTP and MCP. It panics for a
 // value that JSON does not have, which is a bug.
 func Marshal(v any) []byte {
@@ -104,7 +104,7 @@ func Compact(v any) []byte {
 }
 
 // JSON is a JSON text whole, with every character that a reader would not see
-// where it stands, or that steers what he sees, written as an escape, so that it
+// where it stands, or that changes what is shown, written as an escape, so that it
 // means the same: control and format characters, line and paragraph separators
 // (categories Cc, Cf, Zl and Zp), tag characters and variation selectors, and
 // whatever else has no glyph. White space between the tokens stays. A

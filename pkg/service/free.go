@@ -38,7 +38,7 @@ func ReadyMetric(probe string) string {
 	return MetricReady + strings.ToUpper(probe[:1]) + probe[1:]
 }
 
-// probeTimeout is how long a probe may take (design §8).
+// probeTimeout is how long a probe may take.
 const probeTimeout = 2 * time.Second
 
 // Probe is one thing that must work before the service is ready.
@@ -98,7 +98,7 @@ func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 	return checks
 }
 
-// probeCache is how long an answer of /ready stands (design §8).
+// probeCache is how long an answer of /ready is kept.
 const probeCache = 15 * time.Second
 
 // Health is /health and /ready (spec §4.1), which asks the probes, and counts in the
@@ -161,7 +161,7 @@ type kept struct {
 func (k *kept) readiness(now func() time.Time, ask func() map[string]check) readiness {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// By wall clock: the other one may stand still while Lambda has the process
+	// By the wall clock: the monotonic one may stand still while Lambda has the process
 	// frozen. A clock that was set back makes nothing fresh.
 	if age := now().Round(0).Sub(k.at); k.last.Status != "" && age >= 0 && age < probeCache {
 		return k.last
@@ -177,8 +177,8 @@ func (k *kept) readiness(now func() time.Time, ask func() map[string]check) read
 }
 
 // Discovery is every static document, and the answer to every unknown path
-// (spec §4.1, §2.10). Its requests count as those without a payment do, in a tally of
-// their own, so that a client over its limit can read the docs_url of that error; a nil
+// (spec §4.1, §2.10). Its requests count as those without a payment do, in a separate
+// tally, so that a client over its limit can read the docs_url of that error; a nil
 // rate counts nothing.
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	// A deployment has one or two origins, which the platform names and not the client.
@@ -212,8 +212,8 @@ func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	})
 }
 
-// missing answers an unknown path: with a page for a person who looks around, as
-// an error for everybody else. What is below /.well-known is for programs (RFC
+// missing answers an unknown path: with a page for a browser that looks around, and
+// with an error otherwise. What is below /.well-known is for programs (RFC
 // 8615), some of which ask for HTML, too.
 func missing(r *http.Request, docs *discovery.Documents) x402http.Response {
 	f, path := catalog.NoSuchPath().New(nil), meant(r.URL.Path, docs)

@@ -31,8 +31,8 @@ const (
 	MetricFacilitator = "FacilitatorFaults" // facilitator_*
 	MetricLedger      = "LedgerFaults"      // ledger_unavailable, payment_unavailable, a verdict not recorded
 	MetricInternal    = "InternalErrors"
-	// Payments that count as paid because the facilitator says that they were used,
-	// where no node could be asked for what. A payer can provoke that.
+	// Payments that count as paid because the facilitator says that they were used, with
+	// no node to ask what for. A payer can cause that.
 	MetricUsedAsPaid = "UsedNonceCountedAsPaid"
 	// Answers that came without a receipt although a key is configured.
 	MetricUnreceipted = "Unreceipted"
@@ -51,8 +51,8 @@ const (
 	MetricFallbackSettled = "FallbackSettled"
 	MetricFallbackFailed  = "FallbackFailed"
 	// MetricRefusedPayer is a number of the payer whose payment the facilitator
-	// refused. Where its least and its greatest value differ, payers do, however often
-	// each of them tries.
+	// refused. If its least and its greatest value differ, more than one payer was
+	// refused, however often each of them tried.
 	MetricRefusedPayer = "RefusedPayer"
 	// MetricVersion is 1 for a payment that this version of this function answered with
 	// a fault of ours or of the facilitator, and -0.05 for one that was answered

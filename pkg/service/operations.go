@@ -50,7 +50,7 @@ func SSLCheck(c lookup.Looker[ssl.Query, ssl.Result]) Operation {
 	return looks(catalog.SSLCheck(), ssl.Codes(), ssl.ParseQuery, c)
 }
 
-// registries look up what registries say, and know of some that they say nothing.
+// registries looks registry data up, and knows which top-level domains have no server.
 type registries interface {
 	lookup.Looker[whois.Query, whois.Result]
 	NoServer(domain string) bool
@@ -150,8 +150,8 @@ type run func(ctx context.Context) (any, error)
 const maxQuery = 2048
 
 // read reads a query string: what was sent, how the operation understands it, and the
-// work that is asked for. A slip in the name of a parameter is refused, because its sender
-// would pay for an answer to another question: with the code of a wrong value of the
+// work that it asks for. A slip in the name of a parameter is refused, because its sender
+// would pay for an answer to another question; the code is that of a wrong value of the
 // parameter that was meant. Any other unknown parameter is ignored.
 func (op Operation) read(rawQuery string) (sent, normal url.Values, work run, err error) {
 	if op.entry.Kind != catalog.SmokeTest { // which takes no input

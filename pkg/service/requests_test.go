@@ -121,7 +121,7 @@ func whileAnotherRuns(w way) answer {
 	}()
 	<-begun
 	a := w.buy("example.com")
-	if !strings.Contains(a.text, "Calls of this client hold its share of this tool's concurrency cap already, 1 of 1.") {
+	if !strings.Contains(a.text, "Calls of this client already hold its share of this tool's concurrency cap, 1 of 1.") {
 		w.Errorf("whose calls are in the way is not said: %s", a.text)
 	}
 	close(end)

@@ -43,7 +43,7 @@ type Platform struct {
 	RequestID func(*http.Request) string
 	// Stack is the name of the deployment, for the metrics; it may be empty.
 	Stack string
-	// Function and Version are what Lambda calls the code that runs, for the metric
+	// Function and Version are Lambda's names of the code that runs, for the metric
 	// that a release is rolled back by; empty elsewhere.
 	Function, Version string
 	// Paused says that the deployment does not sell, by intent: that it has no
@@ -71,12 +71,12 @@ type FormerTerms struct {
 	Until  time.Time
 }
 
-// Limits are the caps of a deployment (spec §8, design §6). The zero value
+// Limits are the caps of a deployment (spec §8). The zero value
 // limits nothing.
 type Limits struct {
 	// Rate limits each client over all paths but /health; nil counts nothing.
 	Rate *limit.Rate
-	// Leases keep who is at work; nil counts in this process.
+	// Leases keeps the leases of paid lookups; nil keeps them in this process.
 	Leases limit.Store
 	// Single and Bundle cap the paid lookups at once of one tool and of one
 	// bundle; 0 means any number. The smoke test has none, because it looks nothing up.
@@ -224,11 +224,11 @@ func page(res x402http.Response, body []byte, csp string) x402http.Response {
 	return res
 }
 
-// worthZipping is from how many bytes on an answer is compressed: below, it fits into
-// the first packets anyway.
+// worthZipping is the size in bytes from which an answer is compressed: a smaller one fits
+// into the first packets anyway.
 const worthZipping = 4 << 10
 
-// zipped compresses an answer for a client that takes it so.
+// zipped compresses an answer for a client that accepts gzip.
 func zipped(q *http.Request, r x402http.Response) x402http.Response {
 	if len(r.Body) >= worthZipping && discovery.WantsGzip(strings.Join(q.Header.Values("Accept-Encoding"), ",")) {
 		r.Body = discovery.Gzip(r.Body)

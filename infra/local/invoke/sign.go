@@ -27,7 +27,7 @@ func signed(event, answer []byte, now time.Time) ([]byte, error) {
 			StructuredContent x402.PaymentRequired // of a tool
 		}
 	}
-	_ = json.Unmarshal(answer, &resp) // what is no HTTP answer, or not JSON, asks for nothing
+	_ = json.Unmarshal(answer, &resp) // what is not an HTTP answer, or not JSON, asks for nothing
 	text, _ := textOf(resp)
 	_ = json.Unmarshal([]byte(text), &offered)
 	required, byTool := offered.PaymentRequired, resp.StatusCode != http.StatusPaymentRequired

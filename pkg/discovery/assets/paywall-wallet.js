@@ -62,7 +62,7 @@ const codeOf = (error) => Number(error?.data?.originalError?.code ?? error?.code
 function complaint(error, title, text) {
   const code = codeOf(error);
   if (code === refused) return { kind: "warn", title, text };
-  if (code === pending) return { kind: "warn", title: "The wallet has an open question", text: "Open the wallet, answer it there, and try again." };
+  if (code === pending) return { kind: "warn", title: "The wallet has a pending request", text: "Open the wallet, answer it there, and try again." };
   return { title: "The wallet reported an error", text: (words(typeof error === "string" ? error : error?.message) || "It gave no reason.") + " Nothing was signed or charged." };
 }
 
@@ -73,7 +73,7 @@ async function connect(chosen) {
   try {
     accounts = await chosen.provider.request({ method: "eth_requestAccounts" });
   } catch (error) {
-    choose(complaint(error, "You did not connect", "The wallet was told no. Nothing was signed or charged."));
+    choose(complaint(error, "You did not connect", "The request was rejected in the wallet. Nothing was signed or charged."));
     return;
   }
   if (!isAddress(accounts?.[0])) {
@@ -139,7 +139,7 @@ async function switchChain() {
       });
     }
   } catch (error) {
-    problem = complaint(error, "The chain was not switched", `The wallet was told no. The payment is possible on ${chainName} only. Nothing was signed or charged.`);
+    problem = complaint(error, "The chain was not switched", `The request was rejected in the wallet. The payment is possible on ${chainName} only. Nothing was signed or charged.`);
   }
   await checkChain(problem);
 }
@@ -238,7 +238,7 @@ async function checkBalance(mine) {
 async function sign() {
   if (found()) return;
   if (secondsLeft(draft) < terms.maxTimeoutSeconds / 2) {
-    review({ kind: "warn", title: "The times were renewed", text: "What was on show had become old. Look once more, then sign." });
+    review({ kind: "warn", title: "The times were renewed", text: "The times on show were too old. Check them once more, then sign." });
     return;
   }
   const message = draft;
@@ -247,7 +247,7 @@ async function sign() {
   try {
     signature = await wallet.provider.request({ method: "eth_signTypedData_v4", params: [account, JSON.stringify(typed(message))] });
   } catch (error) {
-    await checkChain(null, complaint(error, "You did not sign", "The wallet was told no. Nothing was charged."));
+    await checkChain(null, complaint(error, "You did not sign", "The request was rejected in the wallet. Nothing was charged."));
     return;
   }
   if (found("Another tab was faster: what you just signed was not sent. ")) return;

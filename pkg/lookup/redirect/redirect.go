@@ -204,8 +204,8 @@ type httpsURL struct {
 func (p httpsURL) url() string { return "https://" + p.host + p.path }
 
 // follow reads the Location fields of an answer that came from a URL. It returns
-// the next URL or why there is none, without any call. What a
-// reference means is RFC 3986's business, not the browsers', which also accept
+// the next URL or why there is none, without any call. It
+// resolves a reference by RFC 3986, and not as browsers do, which also accept
 // backslashes and missing slashes.
 func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
 	if len(location) == 0 || location[0] == "" {

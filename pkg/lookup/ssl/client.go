@@ -1,7 +1,7 @@
 // Package ssl is the SSL Inspector: the leaf certificate that a public host
 // presents on port 443 (spec §2.2, §4.3).
 //
-// The leaf is the product. Nothing about it is verified but that it can be
+// A result is about the leaf. Nothing about it is verified but that it can be
 // read, and a handshake that fails after the certificate came is still a
 // result:
 //
