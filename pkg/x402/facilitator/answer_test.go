@@ -144,12 +144,22 @@ func TestClassify(t *testing.T) {
 		"null transaction":             {answered(200, `{"success":false,"errorReason":"kyt_risk_detected","transaction":null}`), "refused kyt_risk_detected"},
 		"unauthorized, no credentials": {answered(200, refusalAnswer("unauthorized")), "turned_away facilitator_misconfigured unauthorized"},
 		"unauthorized, by a platform":  {answered(400, `{"errorType":"unauthorized"}`), "turned_away facilitator_misconfigured unauthorized"},
+		"rate-limited, no credentials": {answered(429, refusalAnswer("rate_limited")), "turned_away facilitator_unavailable rate_limited"},
 		"a new word":                   {answered(500, refusalAnswer("Oops!")), "unknown Oops!"},
 		"no reason":                    {answered(200, `{"success":false}`), "unknown refusal_without_reason"},
 		"not connected":                {reply{err: errors.New("refused")}, "not_sent facilitator_unavailable connect_failed"},
 	} {
 		t.Run(name, func(t *testing.T) { equal(t, "outcome", row.want, settlesAs(t, row.in)) })
 	}
+	for body, want := range map[string]string{
+		`{"isValid":true}`: "valid", `{"isValid":false,"invalidReason":"insufficient_funds"}`: "invalid", // of nobody that it names
+	} {
+		if got, v := verifies(answered(200, body)); got != want {
+			t.Errorf("verify: %s: %s, %+v, want %s", body, got, v, want)
+		}
+	}
+	s, _ := classify(answered(400, `{"success":false,"errorMessage":"out of gas"}`), network, payer)
+	equal(t, "cause", "out of gas", fmt.Sprint(s.Cause))
 }
 
 // Some facilitators quote the call that they made. Nothing of a signature gets
@@ -165,7 +175,7 @@ func TestSignatureIsNotKept(t *testing.T) {
 		t.Errorf("base64 of a signature: %q", got)
 	}
 	for _, text := range []string{
-		"bad signature 0x" + signature, "args: (" + signature[:64] + ", " + signature[64:128] + ", 28)",
+		"bad signature 0x" + signature, signature[:maxDigits+2], "args: (" + signature[:64] + ", " + signature[64:128] + ", 28)",
 		strings.Repeat("x", maxMessage-50) + signature, strings.ToUpper(signature),
 	} {
 		var said []any

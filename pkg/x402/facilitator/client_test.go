@@ -31,8 +31,22 @@ func TestNewRefusesBadConfig(t *testing.T) {
 			t.Errorf("%s: %v", raw, err)
 		}
 	}
-	if _, err := New(Config{UserAgent: "evil\r\nX: y"}); err == nil {
-		t.Error("user agent with a line break accepted")
+	for _, agent := range []string{"evil\r\nX: y", strings.Repeat("a", maxReason+1)} {
+		if _, err := New(Config{UserAgent: agent}); err == nil {
+			t.Errorf("user agent %q accepted", agent)
+		}
+	}
+}
+
+// Only a 401 says that the credentials are of no use.
+func TestRejected(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{200, 400, 401, 402, 403, 429, 500} {
+		rejected := false
+		load := func(context.Context, time.Time) (Credentials, error) { return Bearer("token") }
+		url := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+		settle(t, must(New(Config{URL: url, Credentials: Lazy(load, func() { rejected = true })})))
+		equal(t, fmt.Sprint("rejected with ", status), status == http.StatusUnauthorized, rejected)
 	}
 }
 

@@ -101,7 +101,7 @@ func TestBadCredentialsAreRefusedWithoutQuotingThem(t *testing.T) {
 		refused(token, creds, err)
 	}
 	for _, key := range [][2]string{
-		{"", edSecret()}, {"hunter2", ""}, {"hunter2\n", edSecret()}, {"key", "hunter2!"}, {"key", base64.StdEncoding.EncodeToString(seed)},
+		{"", edSecret()}, {"hunter2", ""}, {"hunter2\n", edSecret()}, {"key", "hunter2!"}, {"key", "AAAA"}, {"key", base64.StdEncoding.EncodeToString(seed)},
 		{"key", base64.StdEncoding.EncodeToString(torn)}, {"key", "-----BEGIN EC PRIVATE KEY-----\nhunter2\n"}, {"key", p384}, {"key", long},
 	} {
 		creds, err := CDP(key[0], key[1])
@@ -109,7 +109,7 @@ func TestBadCredentialsAreRefusedWithoutQuotingThem(t *testing.T) {
 	}
 	for _, doc := range []string{
 		"hunter2", `{"token":"hunter2"` + strings.Repeat(" ", maxDocument) + `}`, `{"password":"hunter2"}`, `{}`, `{"key_id":"hunter2"}`,
-		`{"rpc_urls":["hunter2"],"tokn":"hunter2"}`, `{"rpc_urls":["hunter2"],"token":""}`, `{"token":"hunter2","key_id":"hunter2"}`,
+		`{"rpc_urls":["hunter2"],"tokn":"hunter2"}`, `{"rpc_urls":["hunter2"],"token":""}`, `{"token":"hunter2","key_id":"hunter2"}`, `{"token":"hunter2","key_secret":"hunter2"}`,
 		`{"token":["hunter2"]}`, `{"token":"hunter2 "}`,
 	} {
 		creds, err := ParseCredentials([]byte(doc), "rpc_urls")

@@ -3,11 +3,13 @@ package x402http_test
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,6 +84,7 @@ func TestSell(t *testing.T) {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", kind)
 			w.Header().Set("Set-Cookie", "a=b")
+			w.Header().Set("Retry-After", "7")
 			w.WriteHeader(status)
 			_, _ = io.WriteString(w, body)
 		}
@@ -89,30 +92,42 @@ func TestSell(t *testing.T) {
 	for name, c := range map[string]struct {
 		h           http.HandlerFunc
 		options     []x402http.Option
+		query       string // in place of the usual one
 		status      int
 		kind, body  string
 		runs, moved int
 		answer      bool
 	}{
-		"an answer":        {h: answers(200, "text/plain", "fair"), status: 200, kind: "text/plain", body: "fair", runs: 1, moved: 1, answer: true},
-		"binary":           {h: answers(200, "image/png", "\x89PNG\r\n\xff"), status: 200, kind: "image/png", body: "\x89PNG\r\n\xff", runs: 1, moved: 1, answer: true},
-		"not found":        {h: answers(404, "text/html", "<p>no"), status: 404, kind: "text/html", body: "<p>no", runs: 1, moved: 1, answer: true},
-		"another price":    {h: answers(402, "text/plain", "more"), status: 402, kind: "text/plain", body: "more", runs: 1, moved: 1, answer: true},
-		"found elsewhere":  {h: answers(302, "text/html", "there"), status: 302, kind: "text/html", body: "there", runs: 1, moved: 1, answer: true},
-		"nothing to say":   {h: answers(204, "text/plain", ""), status: 204, kind: "text/plain", runs: 1, moved: 1, answer: true},
-		"no words":         {h: func(http.ResponseWriter, *http.Request) {}, status: 200, kind: "text/plain; charset=utf-8", runs: 1, moved: 1, answer: true},
-		"busy":             {h: answers(429, "text/plain", "later"), status: 429, kind: "text/plain", body: "later", runs: 1, moved: 1},
-		"broken":           {h: answers(500, "text/plain", "oops"), status: 500, kind: "text/plain", body: "oops", runs: 1, moved: 1},
-		"owed by option":   {h: answers(404, "text/plain", "soon"), options: []x402http.Option{x402http.Owed(404)}, status: 404, kind: "text/plain", body: "soon", runs: 1, moved: 1},
-		"panic":            {h: func(http.ResponseWriter, *http.Request) { panic("no") }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
-		"silent":           {h: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, status: 504, kind: x402http.TypeJSON, body: `"code":"answer_owed"`, runs: 1, moved: 1},
-		"too long":         {h: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 32<<20+1)) }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
-		"refused oddly":    {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 200, "fine") })}, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`},
-		"refused by check": {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 400, "no such city") })}, status: 400, kind: "text/plain; charset=utf-8", body: "no such city"},
+		"an answer":       {h: answers(200, "text/plain", "fair"), status: 200, kind: "text/plain", body: "fair", runs: 1, moved: 1, answer: true},
+		"binary":          {h: answers(200, "image/png", "\x89PNG\r\n\xff"), status: 200, kind: "image/png", body: "\x89PNG\r\n\xff", runs: 1, moved: 1, answer: true},
+		"not found":       {h: answers(404, "text/html", "<p>no"), status: 404, kind: "text/html", body: "<p>no", runs: 1, moved: 1, answer: true},
+		"another price":   {h: answers(402, "text/plain", "more"), status: 402, kind: "text/plain", body: "more", runs: 1, moved: 1, answer: true},
+		"found elsewhere": {h: answers(302, "text/html", "there"), status: 302, kind: "text/html", body: "there", runs: 1, moved: 1, answer: true},
+		"nothing to say":  {h: answers(204, "text/plain", ""), status: 204, kind: "text/plain", runs: 1, moved: 1, answer: true},
+		"no words":        {h: func(http.ResponseWriter, *http.Request) {}, status: 200, kind: "text/plain; charset=utf-8", runs: 1, moved: 1, answer: true},
+		"the first that is final": {h: func(w http.ResponseWriter, _ *http.Request) {
+			for _, status := range []int{103, 404, 200} {
+				w.WriteHeader(status)
+			}
+		}, status: 404, kind: "text/plain; charset=utf-8", runs: 1, moved: 1, answer: true},
+		"a query that cannot be read": {h: answers(200, "text/plain", "fair"), query: "a=%zz", status: 400, kind: x402http.TypeJSON, body: `"code":"invalid_arguments"`},
+		"a query that is too long":    {h: answers(200, "text/plain", "fair"), query: "a=" + strings.Repeat("a", 4<<10), status: 400, kind: x402http.TypeJSON, body: `"code":"invalid_arguments"`},
+		"busy":                        {h: answers(429, "text/plain", "later"), status: 429, kind: "text/plain", body: "later", runs: 1, moved: 1},
+		"broken":                      {h: answers(500, "text/plain", "oops"), status: 500, kind: "text/plain", body: "oops", runs: 1, moved: 1},
+		"owed by option":              {h: answers(404, "text/plain", "soon"), options: []x402http.Option{x402http.Owed(404)}, status: 404, kind: "text/plain", body: "soon", runs: 1, moved: 1},
+		"panic":                       {h: func(http.ResponseWriter, *http.Request) { panic("no") }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
+		"silent":                      {h: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, status: 504, kind: x402http.TypeJSON, body: `"code":"answer_owed"`, runs: 1, moved: 1},
+		"too long":                    {h: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 32<<20+1)) }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
+		"refused oddly":               {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 200, "fine") })}, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`},
+		"refused as broken":           {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 500, "oops") })}, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`},
+		"refused by check":            {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 400, "no such city") })}, status: 400, kind: "text/plain; charset=utf-8", body: "no such city"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, c.h, c.options...)
+			if c.query != "" {
+				s.url = strings.Replace(s.url, "b=2&a=1", c.query, 1)
+			}
 			if asked := s.get(""); asked.Status != http.StatusPaymentRequired || asked.Header.Get(x402.HeaderRequired) == "" || s.runs.Load() > 0 {
 				t.Fatalf("without a payment: %d %v", asked.Status, asked.Header)
 			}
@@ -120,6 +135,9 @@ func TestSell(t *testing.T) {
 			res := s.get(signature)
 			if res.Status != c.status || res.Header.Get("Content-Type") != c.kind || !strings.Contains(string(res.Body), c.body) || res.Header.Get("Set-Cookie") != "" {
 				t.Errorf("%d %v %q", res.Status, res.Header, res.Body)
+			}
+			if name == "busy" && res.Header.Get("Retry-After") != "7" {
+				t.Errorf("to be asked again when the handler says: %v", res.Header)
 			}
 			if paid := res.Header.Get(x402.HeaderResponse) != ""; paid != (c.moved > 0) {
 				t.Errorf("the answer says paid: %v", paid)
@@ -190,6 +208,9 @@ func TestWrongSettings(t *testing.T) {
 		{"Network", func(c *x402http.Config) { c.Network = "base" }},
 		{"Budget", func(c *x402http.Config) { c.Budget = time.Minute }},
 		{"Origin", origin("shop.example")},
+		{"Origin", origin("https://")},
+		{"Origin", origin("ftp://shop.example")},
+		{"Origin", origin("http://[")},
 		{"Origin", origin("https://shop.example/")},
 		{"Origin", origin("https://shop.example?")},
 		{"Origin", origin("https://shop.example#x")},
@@ -202,12 +223,19 @@ func TestWrongSettings(t *testing.T) {
 			t.Errorf("%s of %+v: %v", c.setting, bad, err)
 		}
 	}
+	for _, right := range []func(*x402http.Config){facilitator("http://localhost:1"), origin("https://shop.example"), origin("http://127.0.0.1:8402")} {
+		c := good
+		right(&c)
+		must(x402http.New(c))
+	}
 	seller := must(x402http.New(good))
 	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	for what, sell := range map[string]func(){
 		`"0"`: func() { seller.Sell("0", nothing) }, `"0.0000001"`: func() { seller.Sell("0.0000001", nothing) },
 		`"1e3"`: func() { seller.Sell("1e3", nothing) }, `"-1"`: func() { seller.Sell("-1", nothing) }, `""`: func() { seller.Sell("", nothing) },
-		"nil": func() { seller.Sell("1", nil) }, `"POST /a"`: func() { seller.Handle(http.NewServeMux(), "POST /a", "1", nothing) },
+		`".5"`: func() { seller.Sell(".5", nothing) }, `"1."`: func() { seller.Sell("1.", nothing) },
+		"too large": func() { seller.Sell("1"+strings.Repeat("0", 33), nothing) },
+		"nil":       func() { seller.Sell("1", nil) }, `"POST /a"`: func() { seller.Handle(http.NewServeMux(), "POST /a", "1", nothing) },
 	} {
 		func() {
 			defer func() {
@@ -217,5 +245,59 @@ func TestWrongSettings(t *testing.T) {
 			}()
 			sell()
 		}()
+	}
+}
+
+// A client has the requests of a minute that are configured, and all that it sends where
+// less than none are.
+func TestPerMinute(t *testing.T) {
+	t.Parallel()
+	for perMinute, want := range map[int]int{1: http.StatusTooManyRequests, 2: http.StatusPaymentRequired, -1: http.StatusPaymentRequired} {
+		sold := must(x402http.New(x402http.Config{
+			PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, PerMinute: perMinute,
+			Front: x402http.Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Unix(1_800_000_000, 0) }},
+		})).Sell("0.01", http.NotFoundHandler())
+		var last *httptest.ResponseRecorder
+		for range 2 {
+			last = httptest.NewRecorder()
+			sold.ServeHTTP(last, httptest.NewRequest(http.MethodGet, "/", nil))
+		}
+		if last.Code != want {
+			t.Errorf("%d a minute: the second is answered %d, want %d", perMinute, last.Code, want)
+		}
+	}
+}
+
+// However many places strangers name, 64 are kept, and no place is made twice in a row or
+// gives way to itself.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	var p x402http.Places[int]
+	absent := errors.New("absent")
+	kept := func() (n int) {
+		for i := range 1000 {
+			_, err := p.Of(strconv.Itoa(i), func(had *int) (*int, error) {
+				if had == nil {
+					return nil, absent
+				}
+				return had, nil
+			})
+			if err == nil {
+				n++
+			}
+		}
+		return n
+	}
+	for i := range 1000 {
+		must(p.Of(strconv.Itoa(i), func(*int) (*int, error) { return &i, nil }))
+		must(p.Of(strconv.Itoa(i), func(had *int) (*int, error) {
+			if had == nil || *had != i {
+				t.Errorf("place %d is %v", i, had)
+			}
+			return new(int), nil
+		}))
+		if want := min(i+1, 64); i%100 == 63 && kept() != want {
+			t.Errorf("after %d places %d are kept, want %d", i+1, kept(), want)
+		}
 	}
 }

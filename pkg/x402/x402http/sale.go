@@ -185,10 +185,7 @@ func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
 	}
 	w.status = cmp.Or(w.status, http.StatusOK)
 	if x.owes(w.status) {
-		after, err := strconv.Atoi(w.header.Get(fault.HeaderRetryAfter)) // in seconds
-		if err != nil {
-			after = 1
-		}
+		after, _ := strconv.Atoi(w.header.Get(fault.HeaderRetryAfter)) // in seconds; 0 of what is no number
 		wait := time.Duration(min(max(after, 1), 3600)) * time.Second
 		return x402.Reply{}, owedWith(max(w.status, http.StatusBadRequest), wait).New(w.own())
 	}
@@ -202,7 +199,7 @@ func (x *sale) owes(status int) bool {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
 	}
-	return status < 200 || status >= http.StatusInternalServerError || slices.Contains(x.owed, status)
+	return status >= http.StatusInternalServerError || slices.Contains(x.owed, status)
 }
 
 // kept are the headers of an answer that are stored and replayed with it: those that the
