@@ -205,6 +205,6 @@ func writeMains(t *testing.T) {
 		written(t, "functions/"+o.Slug+"/main.go", string(must(format.Source([]byte(main)))(t)))
 	}
 	for constructor := range made {
-		t.Errorf("All in pkg/catalog/operations.go lacks the operation that service.%s in %s is", constructor, source)
+		t.Errorf("All in pkg/catalog/operations.go lacks %s, of which %s has a line", constructor, source)
 	}
 }

@@ -113,6 +113,10 @@ func Routes() map[string][]string {
 func Granted(tb testing.TB, slug string) (all []string) {
 	resources := Template()["Resources"].(object)
 	properties := func(id string) object { return resources[id].(object)["Properties"].(object) }
+	if resources[sam.LogicalID(slug)] == nil {
+		tb.Errorf("template.yaml has no %s", sam.LogicalID(slug))
+		return nil
+	}
 	function := properties(sam.LogicalID(slug))
 	if function["Role"] != nil {
 		tb.Errorf("%s: its role has other permissions", slug)
