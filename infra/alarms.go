@@ -18,7 +18,7 @@ import (
 // raise no alarm.
 const few = 2
 
-// enough is of how many durations a percentile says something.
+// enough is how many durations a percentile needs to say something.
 const enough = 20
 
 // slowSettlement is far above what a settlement takes, which is one or two blocks
@@ -49,8 +49,8 @@ func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	}
 }
 
-// forNow are the alarms that somebody is woken for. What one customer can cause is none
-// of them.
+// forNow are the alarms that somebody is woken for. Nothing that one customer can cause
+// is among them.
 func (e *envelope) forNow() []alarm {
 	return []alarm{{
 		name:       "errors",
@@ -61,7 +61,7 @@ func (e *envelope) forNow() []alarm {
 		"The facilitator is down, not configured, or refuses our credentials: nobody can pay."),
 		e.faultsAlarm("ledger-faults", service.MetricLedger, service.ProbeLedger,
 			"The ledger's table does not answer or does not take a verdict, or a record in it cannot be read: sales fail, or are not on record."), {
-			// A payer can bring about doubt of his own payments, never of most.
+			// Payers can put their own payments in doubt, but never most.
 			name:       "uncertain",
 			means:      "Most payments are sent to the facilitator and it is not known whether they were made.",
 			of:         []series{e.own("uncertain", service.MetricUncertain, statSum), e.own("settled", service.SettlementMetrics()[0], statSum)},
@@ -72,7 +72,7 @@ func (e *envelope) forNow() []alarm {
 			of:    []series{e.own("", service.ReadyMetric(service.ProbeResolvers), statMin)}, bound: 1, below: true,
 			period: minutes5, periods: 3, breaching: 2,
 		}, {
-			// This alarm alone tells when data stop, and no value is below its bound.
+			// Only this alarm tells when data stop, and no value is below its bound.
 			// Before the first run its state is the one that it would tell of, so that it
 			// tells nothing.
 			name:  "reconcile-silent",
@@ -212,7 +212,7 @@ type alarm struct {
 	missing                    string // missingGood when empty
 }
 
-// alarm makes an alarm that notifies a topic when it begins. That it ends wakes nobody.
+// alarm makes an alarm that notifies a topic when it begins, and not when it ends.
 func (e *envelope) alarm(a alarm, topic *string) {
 	comparison, actions := "GreaterThanThreshold", []*string{topic}
 	if a.below {

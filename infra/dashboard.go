@@ -128,7 +128,7 @@ func (e *envelope) concurrency() object {
 	return object{"title": "Concurrency", "metrics": metrics}
 }
 
-// revenue is a graph of what the settlements of an hour come to in US dollars, by
+// revenue is a graph of what the settlements of an hour add up to in US dollars, by
 // the prices of the catalog. make books has the amounts that were really paid.
 func (e *envelope) revenue() object {
 	var terms []string

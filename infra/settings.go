@@ -34,8 +34,8 @@ const (
 
 // Values of the context's nodes: where those of RPC_URL are named. There is no
 // default, because the network's public node, which the template's is, limits how
-// often it is asked and promises nothing. Nor is none one of them: without a node a
-// payer whose payment was refused gets an answer free when he cancels its nonce.
+// often it is asked and promises nothing. "none" is not accepted, either: without a
+// node a payer whose payment was refused gets an answer free by cancelling its nonce.
 const (
 	nodesSecret    = "secret"    // rpc_urls in the secret of FacilitatorSecretArn
 	nodesParameter = "parameter" // cdk deploy --parameters RpcUrl=…

@@ -239,7 +239,7 @@ func (t *trial) seen(signature string, answer x402test.Reply) (lost bool, result
 		}
 	}
 	b.note("signed %.10s: %d %v lost %t", signed.Nonce, answer.Status, testbed.FaultOf(answer), lost)
-	// Who has a result before the service was killed has had the lookup, too.
+	// A client that has a result before the service was killed has had the lookup, too.
 	if t.moment == betweenCalls || result {
 		t.reach(b)
 	}

@@ -119,7 +119,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return server.Shutdown(ctx)
 }
 
-// newServer returns a server that waits for nobody for ever. A handler may take 27 s,
+// newServer returns a server that bounds how long it waits. A handler may take 27 s,
 // as on Lambda. The bound on headers is above API Gateway's, so that an oversized
 // payment header is answered by our code and not by net/http.
 func newServer(h http.Handler) *http.Server {
@@ -207,8 +207,8 @@ func logClose(what string, err error) {
 	}
 }
 
-// reachable is the address that somebody on this machine calls. For the
-// listener ":8402" and "[::]:8402" are the same; who configured them meant one.
+// reachable is the address that somebody on this machine calls. The listener cannot
+// tell ":8402" from "[::]:8402", so the configured text decides.
 func reachable(listening net.Addr, configured string) string {
 	_, port, err := net.SplitHostPort(listening.String())
 	host, _, _ := net.SplitHostPort(configured)

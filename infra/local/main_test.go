@@ -101,8 +101,8 @@ func TestRunWithPlayMoney(t *testing.T) {
 		t.Errorf("ledger %s", got)
 	}
 
-	// It says that its money is none, and that nothing resolves, and drops who sends no
-	// whole request.
+	// It says that it takes play money, and that nothing resolves, and drops a client that
+	// sends no whole request.
 	page := testbed.Must(visitor().Get(t.Context(), first.line(t, "is ready on")+"/docs", ""))
 	if !strings.Contains(string(page.Body), "takes play money") {
 		t.Errorf("the page does not say so: %s", page.Body)

@@ -31,7 +31,7 @@ func TestPermissions(t *testing.T) {
 
 // TestAccessLog: one JSON line a request that holds nothing of what a client sent. The
 // path, the query and the headers are the client's words, and hold what was asked about
-// and the signature; the address is his.
+// and the signature; the address tells who the client is.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	format, _ := section(properties(deployed.Template(), "Api"), "AccessLogSettings")["Format"].(string)

@@ -247,7 +247,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// The documents need the ledger's table to count who asks for them, and nothing
+// The documents need the ledger's table to count their clients' requests, and nothing
 // where nobody is counted.
 func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 	v := deployed(vars{"LEDGER_TABLE": ""})

@@ -253,7 +253,7 @@ type attack struct {
 	crowd
 }
 
-// crowd is who sends an attack: so many requests of so many clients each.
+// crowd is the source of an attack: so many requests of each of so many clients.
 type crowd struct {
 	from           string // an address, of a client and a request
 	clients, sends int

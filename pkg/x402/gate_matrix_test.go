@@ -142,7 +142,7 @@ func TestAssetRespelled(t *testing.T) {
 }
 
 // A transfer without a request is on record, too: its payer is told what holds of it, as
-// long as it is due and once it is closed, and that he was charged. A signature that cannot
+// long as it is due and once it is closed, and that it was charged. A signature that cannot
 // be recovered could be anybody's, and gets no receipt.
 func TestMoneyWithoutARequest(t *testing.T) {
 	for told, c := range map[string]struct {

@@ -292,7 +292,7 @@ func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 	})
 }
 
-// The cursor of a payee who was ours goes on moving until no payment to him is undecided.
+// The cursor of a former payee goes on moving until no payment to it is undecided.
 func TestReceiveFormerPayee(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		former := addressOf("0x70997970c51812dc3a010c7d01b50e0d17dc79c8")

@@ -26,7 +26,7 @@ import (
 )
 
 // chainCase is one payer's story on a real chain. However it goes, the price has
-// moved once for each answer that he got, and not at all when he was refused; each
+// moved once for each answer that came, and not at all after a refusal; each
 // answer is looked up once, and the last one is replayed at the end.
 type chainCase struct {
 	name string

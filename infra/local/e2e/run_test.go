@@ -34,7 +34,7 @@ func (e exchange) String() string {
 	return fmt.Sprintf("%s %.200s: %d %.1000s", e.method, e.path, e.Status, e.Body)
 }
 
-// run is one payer with a new wallet, and what he is answered.
+// run is one payer with a new wallet, and the answers to it.
 type run struct {
 	testing.TB
 	lab     *lab

@@ -20,7 +20,7 @@ import (
 // trial runs a function beside what it needs to sell: this program is then the
 // bootstrap of its folder, and the function the program beside it. In this process are
 // a facilitator of play money and a ledger in memory, unless the environment names others,
-// so that it works in a container, too. There are no limits, and nobody looks at a chain.
+// so that it works in a container, too. There are no limits, and no chain is asked.
 func trial(ctx context.Context, getenv func(string) string) error {
 	c, err := boot.ReadLocal(getenv)
 	if err != nil {

@@ -49,7 +49,7 @@ type books struct {
 	Payee    string    `json:"payee"`
 	Ledger   string    `json:"ledger"`
 	Received sum       `json:"received"` // payments that moved money on this day
-	// What came of those: each is in one of these.
+	// The outcomes of those: each payment is in one of these.
 	Answered   sum `json:"answered"`
 	AnswerOwed sum `json:"answer_owed"`
 	RefundDue  sum `json:"refund_due"`
@@ -182,7 +182,7 @@ func (l opened) books(ctx context.Context, day time.Time) error {
 // within says whether a time is in the part of the day that the books are of.
 func (b *books) within(t time.Time) bool { return !t.Before(b.From) && t.Before(b.Until) }
 
-// count adds a payment to what came of it.
+// count adds a payment to the sum of its outcome.
 func (b *books) count(s standing, amount *big.Int, request string) {
 	all := map[standing]*sum{answered: &b.Answered, answerOwed: &b.AnswerOwed, refundDue: &b.RefundDue, refunded: &b.Refunded}
 	if all[s] == nil {

@@ -33,8 +33,8 @@ type account struct {
 	Verdict  string    `json:"verdict"`
 }
 
-// listPayer prints what there is of a payer, whose address may be in any letter case, and
-// what it comes to.
+// listPayer prints the payments of a payer, whose address may be in any letter case, and
+// sums them up.
 func listPayer(ctx context.Context, o order) error {
 	wallet, err := x402.ParseAddress(strings.ToLower(strings.TrimSpace(o.args[0])))
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	refundDue  standing = "refund_due"  // paid, and no lookup is left
 	refunded   standing = "refunded"
 	inDoubt    standing = "in_doubt"  // it is not known whether it was paid
-	underWay   standing = "under_way" // somebody is at it just now, or was, and it is too early to tell
+	underWay   standing = "under_way" // an attempt holds it, or did, and it is too early to tell
 	refused    standing = "refused"   // by a facilitator's word, which is not proven
 	notCharged standing = "not_charged"
 	superseded standing = "superseded" // nothing was paid: another payment answers its purchase

@@ -103,9 +103,9 @@ func (l opened) repay(ctx context.Context, d due) error {
 	return l.closeDebt(ctx, d)
 }
 
-// closeAnswered closes a record that was answered before the ledger was restored. That
-// the operator knows the payment's transaction, which is in the log line of the answer,
-// is what speaks for it.
+// closeAnswered closes a record that was answered before the ledger was restored. It
+// relies on the operator to know the payment's transaction, which is in the log line of
+// the answer.
 func (l opened) closeAnswered(ctx context.Context, d due) error {
 	if b := d.record.SendingBack; b != nil && !d.force {
 		return fmt.Errorf("the record stays open: a refund of it was begun at %s, by %s. Ask whether it is on its way; if it is not, FORCE=1 closes the record as answered",
@@ -135,8 +135,8 @@ func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Chang
 	return nil
 }
 
-// begin writes that the refund is begun, and prints what to transfer. The next one who asks
-// is told who has begun.
+// begin writes that the refund is begun, and prints what to transfer. The next operator
+// who asks is told who has begun.
 func (l opened) begin(ctx context.Context, d due) error {
 	if b := d.record.SendingBack; b != nil {
 		fmt.Fprintf(l.out, "this refund was begun at %s, by %s: ask whether it is on its way before you transfer anything\n\n", minute(b.At), plain(b.By))
@@ -253,7 +253,7 @@ func (l opened) verify(ctx context.Context, d due) (transfers int, how string, e
 	case l.Chain == nil:
 		return 0, "", fmt.Errorf("%w: RPC_URL names no node", errUnchecked)
 	case !strings.EqualFold(d.network, l.Terms.Network) || !strings.EqualFold(d.asset.String(), l.Terms.Asset):
-		return 0, "", fmt.Errorf("%w: NETWORK and USDC_ASSET are %s and %s here, the record's others", errUnchecked, l.Terms.Network, l.Terms.Asset)
+		return 0, "", fmt.Errorf("%w: NETWORK and USDC_ASSET are %s and %s here, and others in the record", errUnchecked, l.Terms.Network, l.Terms.Asset)
 	}
 	list, err := l.Chain.Received(ctx, d.transaction, d.payer)
 	switch {
@@ -301,6 +301,6 @@ func (l opened) reserve(ctx context.Context, d due, transfers int) error {
 			return err
 		}
 	}
-	return fmt.Errorf("the record stays open: of the transfers of %s to %s in that transaction, %d known, each has closed another record, or is about to",
+	return fmt.Errorf("the record stays open: each transfer of %s to %s in that transaction (%d known) has closed another record, or is about to",
 		dollars(d.amount.String()), d.payer.Checksum(), transfers)
 }

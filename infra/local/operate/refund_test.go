@@ -58,7 +58,7 @@ func TestRefundAtOnce(t *testing.T) {
 		for i, err := range errs {
 			r, failed := memory.Fetch(t.Context(), keyOf(i))
 			b.must(failed)
-			if (err == nil) != (r.State == ledger.Refunded) || err != nil && !strings.Contains(err.Error(), "the record stays open: of the transfers of $0.005") {
+			if (err == nil) != (r.State == ledger.Refunded) || err != nil && !strings.Contains(err.Error(), "the record stays open: each transfer of $0.005") {
 				t.Errorf("%d transfers: record %d is %s, %v", transfers, i, r.State, err)
 			}
 			if err == nil {

@@ -56,7 +56,7 @@ func restore(ctx context.Context, o order) error {
 	case t.from == "":
 		return errors.New("LEDGER_TABLE is not set: it names the table to restore")
 	case t.to == "" || t.to == t.from:
-		return errors.New("-to must name the copy, another table than LEDGER_TABLE")
+		return errors.New("-to must name the copy, a table other than LEDGER_TABLE")
 	}
 	t.api = tableClient(c.Ledger)
 	return t.make(ctx)

@@ -65,7 +65,7 @@ func (t *tally) dollars() string {
 	return text
 }
 
-// verdict is what it all comes to, in one sentence for the person who asked.
+// verdict sums it up, in one sentence for the person who asked.
 func (a account) verdict() string {
 	clauses := []string{a.Wallet + " " + a.summary()}
 	for _, c := range []struct {
@@ -101,7 +101,7 @@ func (a account) verdict() string {
 	return strings.Join(clauses, "; ") + "."
 }
 
-// summary is what was paid and what came of it.
+// summary says what was paid, and how it ended.
 func (a account) summary() string {
 	paid, owed := a.by(answered, refunded, answerOwed, refundDue), a.by(answerOwed, refundDue)
 	switch {

@@ -161,7 +161,7 @@ func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 
 // startNode is a chain on which nothing was ever paid, but for what refunds hold, by the
 // words of a script: atomic units that back has sent to the payer, from sender, or, behind
-// from-payer, from himself.
+// from-payer, from the payer.
 func startNode(t *testing.T, words ...string) (url string) {
 	t.Helper()
 	var moved []x402test.Transfer

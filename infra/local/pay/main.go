@@ -1,7 +1,7 @@
 // A paying client: what make pay runs. It pays with a throw-away key, or with
 // the key in KEY_FILE after it asked. On stderr it says in five lines what is
-// paid, by whom, where the signature is kept, what was answered and what the
-// receipt comes to; on stdout is the JSON answer alone. It exits with 0 only for
+// paid, by whom, where the signature is kept, what was answered and whether the
+// receipt holds; on stdout is the JSON answer alone. It exits with 0 only for
 // a 200.
 package main
 
@@ -109,7 +109,7 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 	return p.pay(ctx)
 }
 
-// again sends a payment that is kept: to the same address and under the same key,
+// again sends a payment that is kept: to the same URL and under the same key,
 // unless others are typed.
 func (p *payer) again(ctx context.Context, o options) (err error) {
 	if o.keyFile != "" {
@@ -155,7 +155,7 @@ func (p *payer) wallet(o options) (*x402test.Wallet, error) {
 	return x402test.NewWallet(rand.Reader)
 }
 
-// client follows no redirect: what was signed is for the address that was asked.
+// client follows no redirect: what was signed is for the URL that was asked.
 func client(wallet *x402test.Wallet, over http.RoundTripper) *x402test.Client {
 	return &x402test.Client{Wallet: wallet, HTTP: &http.Client{
 		Timeout:       60 * time.Second,

@@ -24,11 +24,11 @@ const (
 )
 
 // errUnchecked says that it is not known whether a receipt holds: the key of
-// the signer could not be had.
+// the signer could not be read.
 var errUnchecked = errors.New("the keys of the service cannot be read")
 
-// receipt says in one line what the signed receipt of an answer comes to. One that
-// does not hold is a warning: the answer is what it is.
+// receipt says in one line whether the signed receipt of an answer holds. One that
+// does not is a warning: the answer is shown all the same.
 func (p *payer) receipt(ctx context.Context, r x402test.Reply) {
 	settled, err := r.Receipt()
 	if err != nil && r.Header.Get(x402.HeaderResponse) != "" {

@@ -331,8 +331,8 @@ func TestShare(t *testing.T) {
 	})
 }
 
-// Who has less time judges by what is known then; the question goes on for who
-// has more.
+// The call with less time judges by what is known then; the question goes on for the one
+// with more.
 func TestShareDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

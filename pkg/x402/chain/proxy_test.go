@@ -211,7 +211,7 @@ func bare(status int, body string) rule {
 	}
 }
 
-// slowDown is an answer to who asks too often.
+// slowDown is an answer to a client that asks too often.
 func slowDown() rule { return bare(http.StatusTooManyRequests, "slow down") }
 
 // changed changes the text of the node's own answers.

@@ -39,7 +39,7 @@ type bootstrap struct {
 	state atomic.Pointer[state]
 }
 
-// state is what is known; it is never changed, but replaced by who has the turn.
+// state is what is known; it is never changed, but replaced by the call that has the turn.
 type state struct {
 	registry // nil until one was loaded
 	fetched  time.Time
