@@ -231,7 +231,7 @@ func (o Operation) DocsURL(origin string) string { return origin + PathDocs + "#
 // UnknownPath is the code of every path that is not in the catalog.
 const UnknownPath fault.Code = "unknown_path"
 
-// NoSuchPath is what is known about UnknownPath.
+// NoSuchPath describes UnknownPath.
 func NoSuchPath() fault.Info {
 	return fault.Info{
 		Code: UnknownPath, Status: http.StatusNotFound, Class: fault.NoCharge,

@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Site is what the documents of one deployment need to know about it.
+// Site describes one deployment to its documents.
 type Site struct {
 	// Origin is scheme and host, such as https://api.example.com, without a
 	// slash at the end. OpenAPI readers look for /openapi.json at the root of

@@ -58,7 +58,7 @@ type source struct {
 	breaker  *breaker
 }
 
-// Ask is what one facilitator of two replied.
+// Ask is the reply of one facilitator of two.
 type Ask struct {
 	Facilitator string // its name in Fallback
 	Fallback    bool   // it is the fallback

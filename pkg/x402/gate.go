@@ -207,13 +207,13 @@ type Outcome struct {
 	Trace    Trace
 }
 
-// PaymentStatus is what an answer says about its payment.
+// PaymentStatus is the part of an answer about its payment.
 type PaymentStatus struct {
 	Charged   *bool // whether money has moved for this authorization; nil is not known
 	Retryable bool  // the same signature may be sent again without a new charge
 }
 
-// Trace is what the request's log line says about its payment.
+// Trace records how a payment was served, for the request's log line.
 type Trace struct {
 	Payer, Nonce, Transaction string
 	// Amount is that of the payment in atomic units, whether it was made or not.

@@ -30,7 +30,7 @@ const (
 	mostWindow = 24 * time.Hour
 )
 
-// Offer is what one operation of one deployment asks for. It does not change, so
+// Offer is the price and the terms of one operation. It does not change, so
 // it is encoded once, and what a client echoes can be compared with it. Only the
 // retry token is new in each challenge.
 type Offer struct {

@@ -158,7 +158,7 @@ func purchaseKey(headers []string, p *Payment) (string, error) {
 	return key, nil
 }
 
-// info is what an extension says, or nil.
+// info returns the info of an extension, or nil.
 func (p *Payment) info(extension string) object {
 	e, _ := p.extensions[extension].(object)
 	info, _ := e["info"].(object)
@@ -203,8 +203,8 @@ func visible(s string, most int) bool {
 
 // exact is the authorization with its signature, and nothing else of the
 // client's, in one fixed spelling. So one authorization is always sent as the
-// same bytes, whatever else a client puts around it, which is what a facilitator
-// recognises a resend by.
+// same bytes, whatever else a client puts around it, and a facilitator recognises
+// a resend.
 func (p *Payment) exact() ExactPayload {
 	return ExactPayload{
 		Signature: "0x" + hex.EncodeToString(p.Signature),

@@ -30,7 +30,7 @@ type Scanner interface {
 	BlockAt(ctx context.Context, t time.Time) (uint64, error)
 }
 
-// Batch is what one call of a Scanner has read.
+// Batch is the result of one call of Scanner.Transfers.
 type Batch struct {
 	// Transfers are in the order of the chain, and of whole blocks only.
 	Transfers []Transfer

@@ -184,7 +184,7 @@ func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) *Outcome {
 	return a.replay(*now)
 }
 
-// silentAnswer is what a payment for which ledger.SilenceStands is answered with.
+// silentAnswer is the answer to a payment for which ledger.SilenceStands.
 func silentAnswer(r ledger.Record, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
 	f := silence(failureOf(r.LastFault))
 	return ledger.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))

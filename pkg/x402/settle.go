@@ -38,7 +38,7 @@ func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) *O
 	return failed(f, nil).by(h.Record())
 }
 
-// attempted is what an attempt to settle has learned.
+// attempted is the result of an attempt to settle, before it is recorded.
 type attempted struct {
 	Settlement // of the facilitators together; its class can be one of the Gate's
 	doubt      doubt
@@ -239,7 +239,7 @@ func doubtOf(r ledger.Record) doubt {
 	return noDoubt
 }
 
-// reply is what a payer is told after an attempt to settle.
+// reply is the answer to a payer after an attempt to settle.
 type reply int
 
 const (

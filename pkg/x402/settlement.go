@@ -110,7 +110,7 @@ type Question struct {
 	Transaction string // a hash that the facilitator named, or empty
 }
 
-// Verdict is what the chain says.
+// Verdict is the answer of the chain to a Question.
 type Verdict int
 
 const (

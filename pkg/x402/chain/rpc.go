@@ -182,7 +182,7 @@ func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage,
 	return results, nil
 }
 
-// orStatus is what is wrong with an answer: its HTTP status, where that says so.
+// orStatus is the error of an answer: its HTTP status, unless that is 200.
 func orStatus(status int, err error) error {
 	if status != http.StatusOK {
 		return statusError(status)

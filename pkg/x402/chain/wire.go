@@ -223,8 +223,8 @@ const (
 	callState     = "0xe94a0102" // authorizationState(address,bytes32)
 )
 
-// accountPrefix is what a topic begins with that holds an account: 20 bytes are padded
-// on the left to 32.
+// accountPrefix begins every topic that holds an account: its 20 bytes are padded on the
+// left to 32.
 const accountPrefix = "0x000000000000000000000000"
 
 // topicOf is an account as an indexed argument.
@@ -269,7 +269,7 @@ func (l entry) madeBy(used entry, token string) error {
 	return nil
 }
 
-// transfer is what a transfer says by itself, in a block of this time.
+// transfer returns a transfer in a block of this time, without its authorization.
 func (l entry) transfer(at time.Time) x402.Transfer {
 	from, to := word(l.Topics[1]), word(l.Topics[2])
 	return x402.Transfer{

@@ -141,8 +141,8 @@ func encode(p x402.Payload, r x402.Requirements) ([]byte, error) {
 
 // Settle moves the money, or says how far it got. See x402.Facilitator.
 //
-// The resend of a pending settlement is the same bytes: that is what makes a facilitator
-// look its transaction up instead of broadcasting a second one. The first request left
+// The resend of a pending settlement is the same bytes, by which a facilitator knows to
+// look its transaction up and not to broadcast a second one. The first request left
 // doubt, and doubt is cleared by success only: a refusal of the second, "nonce already
 // used" included, and a second request that never left say nothing about the transaction
 // that is already on its way.
@@ -261,8 +261,8 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	return out
 }
 
-// newRequest builds one request. GetBody stays nil: it is what net/http needs
-// to send a request again on another connection, and a settle is sent once.
+// newRequest builds one request. GetBody stays nil: net/http needs it to
+// send a request again on another connection, and a settle is sent once.
 // For the same reason there is no Idempotency-Key, which net/http reads as a
 // permission to repeat.
 func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*http.Request, error) {

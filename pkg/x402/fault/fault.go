@@ -62,7 +62,7 @@ func (c Class) String() string {
 	return [...]string{NoCharge: "no_charge", Answer: "answer", Owed: "owed"}[c]
 }
 
-// Info is what is known about a code.
+// Info describes a code.
 type Info struct {
 	Code    Code
 	Status  int    // HTTP status
@@ -241,7 +241,7 @@ type Body struct {
 	DocsURL string `json:"docs_url,omitempty"`
 }
 
-// Detail is what went wrong, and what it means for the payer.
+// Detail says what went wrong, and what that means for the payer.
 type Detail struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`

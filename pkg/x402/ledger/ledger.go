@@ -45,7 +45,7 @@ func Key(network, asset, payer, nonce string) string {
 	return network + "|" + asset + "|" + payer + "|" + nonce
 }
 
-// PayerPrefix is what the keys of a payer's payments begin with. All parts must
+// PayerPrefix returns the prefix of the keys of a payer's payments. All parts must
 // be in lower case.
 func PayerPrefix(network, asset, payer string) string { return Key(network, asset, payer, "") }
 

@@ -20,7 +20,7 @@ func (l *Ledger) Reclaim(ctx context.Context, r Record, lease time.Time) (*Hold,
 	return c.Hold, err
 }
 
-// Sending is what is known, without evidence, of whether an undecided payment that
+// Sending says what is known, without evidence, about whether an undecided payment that
 // nobody holds was sent.
 type Sending int
 

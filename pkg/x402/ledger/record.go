@@ -152,8 +152,8 @@ func (r Record) ListedIn() string {
 	return ""
 }
 
-// ListedAt is what an Index sorts by: the end of the lease while there is one,
-// else the last write.
+// ListedAt returns the time by which an Index sorts: the end of the lease while there
+// is one, else the last write.
 func (r Record) ListedAt() time.Time { return later(r.LeaseUntil, r.UpdatedAt) }
 
 // Receipt is proof that money moved.
@@ -179,7 +179,7 @@ type SendingBack struct {
 	By string    `json:"by"`
 }
 
-// Answer is what the payer bought.
+// Answer is the stored answer to a paid request.
 type Answer struct {
 	Status int `json:"status"` // HTTP status
 	// Header are the headers that belong to the body; nil where it is JSON of this

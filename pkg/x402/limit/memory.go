@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Store is what limits are kept in. A call that returns an error may or may not have taken
+// Store keeps the counts and leases. A call that returns an error may or may not have taken
 // effect.
 type Store interface {
 	// Count adds n, which may be negative, to the units of a client in the window

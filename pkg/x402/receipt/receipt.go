@@ -23,8 +23,8 @@ import (
 	"strings"
 )
 
-// Statement is what a receipt says. It has its members in the order of their names, as
-// RFC 8785 wants them.
+// Statement is the payload of a receipt. Its members are in the order of their names, as
+// RFC 8785 requires.
 type Statement struct {
 	IssuedAt int64  `json:"issuedAt" doc:"When the answer was given, unix seconds"`
 	Network  string `json:"network" doc:"CAIP-2 network of the payment"`
@@ -67,8 +67,8 @@ type header struct {
 
 const algorithm = "EdDSA"
 
-// Offer is what a signed offer says: the terms of one way to pay, which do not expire.
-// It has its members in the order of their names.
+// Offer is the payload of a signed offer: the terms of one way to pay, which do not expire.
+// Its members are in the order of their names.
 type Offer struct {
 	Amount      string `json:"amount"` // atomic units
 	Asset       string `json:"asset"`

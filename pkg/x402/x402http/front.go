@@ -43,7 +43,7 @@ type Response struct {
 	// client's own limit is in it.
 	Public bool
 	// Product and Tool are set where the answer is the result of a tool's call: then
-	// Status is what it would be by HTTP, and the answer is 200.
+	// Status is the one that HTTP would have, and the answer is 200.
 	Product, Tool string
 
 	asks bool // for a payment

@@ -147,7 +147,7 @@ func (x *sale) job(r *http.Request) (x402.Job, error) {
 	return x402.Job{}, refused.Newf(w.own(), "%s", printable.Text(w.body.String()))
 }
 
-// owedWith is what is known about an answer that is owed with a status.
+// owedWith describes an answer that is owed with a status.
 func owedWith(status int, after time.Duration) fault.Info {
 	return fault.Info{
 		Code: AnswerOwed, Status: status, Class: fault.Owed, Retry: true, After: after,

@@ -28,7 +28,7 @@ import (
 type Tool struct {
 	Endpoint *Endpoint
 	Path     string // such as /weather; no wildcard
-	// Name is what a call names, and Description tells a model when to use the tool.
+	// Name is the name in calls, and Description tells a model when to use the tool.
 	Name, Description string
 	Params            []Param
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Behaviour is what the facilitator does with one settle.
+// Behaviour is how the facilitator answers one call of /settle.
 type Behaviour int
 
 // The ways a settle can go. Some do it and fail, some fail without doing it.

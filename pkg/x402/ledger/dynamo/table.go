@@ -209,7 +209,7 @@ func decode(key string, it item) (*ledger.Record, error) {
 // preset dictionary below.
 const packing = 1
 
-// dictionary is what most records have in common. It must never change: what is
+// dictionary has the text that most records share. It must never change: what is
 // in the table was packed with it. Another one needs another packing.
 const dictionary = `"last_fault":{"code":"","message":""},"refusals":1,"refused_at":"","disproved":true,` +
 	`"doubt":true,"sent":true,"reason":"an earlier attempt ended without a verdict","owner":"` +
