@@ -155,7 +155,7 @@ type lateKey struct {
 func (k *lateKey) SignOffer(receipt.Offer) (string, error) { return k.jws, nil }
 
 // A quote is made once for each place, and once more when it can be signed. What is kept is
-// bounded, the latest place among it. The seller knows its lowest price.
+// bounded, the latest place among it, and none is dropped in vain. The seller knows its lowest price.
 func TestQuotes(t *testing.T) {
 	key := &lateKey{}
 	seller, err := New(Config{
@@ -174,9 +174,10 @@ func TestQuotes(t *testing.T) {
 			t.Errorf("%d: %d quotes, %v", i, len(made), err)
 		}
 	}
-	for i := range 3 * mostPlaces {
-		at := fmt.Sprint("https://c.example/", i)
-		if _, err := e.quote(at); err != nil || e.quotes.at[at] == nil || len(e.quotes.at) > mostPlaces {
+	for i := range 6 * mostPlaces { // each is asked for twice, and can be signed the second time
+		at := fmt.Sprint("https://c.example/", i/2)
+		key.jws = []string{"", "signed"}[i%2]
+		if _, err := e.quote(at); err != nil || e.quotes.at[at] == nil || len(e.quotes.at) != min(i/2+3, mostPlaces) {
 			t.Fatalf("%s: %v, %d are kept", at, err, len(e.quotes.at))
 		}
 	}

@@ -3,13 +3,11 @@ package x402http_test
 import (
 	"bytes"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -264,40 +262,6 @@ func TestPerMinute(t *testing.T) {
 		}
 		if last.Code != want {
 			t.Errorf("%d a minute: the second is answered %d, want %d", perMinute, last.Code, want)
-		}
-	}
-}
-
-// However many places strangers name, 64 are kept, and no place is made twice in a row or
-// gives way to itself.
-func TestPlaces(t *testing.T) {
-	t.Parallel()
-	var p x402http.Places[int]
-	absent := errors.New("absent")
-	kept := func() (n int) {
-		for i := range 1000 {
-			_, err := p.Of(strconv.Itoa(i), func(had *int) (*int, error) {
-				if had == nil {
-					return nil, absent
-				}
-				return had, nil
-			})
-			if err == nil {
-				n++
-			}
-		}
-		return n
-	}
-	for i := range 1000 {
-		must(p.Of(strconv.Itoa(i), func(*int) (*int, error) { return &i, nil }))
-		must(p.Of(strconv.Itoa(i), func(had *int) (*int, error) {
-			if had == nil || *had != i {
-				t.Errorf("place %d is %v", i, had)
-			}
-			return new(int), nil
-		}))
-		if want := min(i+1, 64); i%100 == 63 && kept() != want {
-			t.Errorf("after %d places %d are kept, want %d", i+1, kept(), want)
 		}
 	}
 }
