@@ -119,7 +119,7 @@ func (t *tally) hear(total Units, now time.Time) {
 }
 
 // of answers by what is known of a client, under the lock.
-func (r *Rate) of(client string, answer func(t *tally, now time.Time) Verdict) Verdict {
+func (r *Rate) of(client string, answer func(t *tally, now time.Time) Decision) Decision {
 	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,8 +129,8 @@ func (r *Rate) of(client string, answer func(t *tally, now time.Time) Verdict) V
 // allow counts a request that carries no payment or no valid one, and says whether it may
 // go on. It takes at most the time of one store call, and of those before it when several
 // requests of one client arrive at once. The error says why the store could not be asked:
-// the verdict is then by what this environment counted.
-func (r *Rate) allow(ctx context.Context, client string) (Verdict, error) {
+// the decision is then by what this environment counted.
+func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 	for {
 		now := r.now()
 		r.mu.Lock()
@@ -139,11 +139,11 @@ func (r *Rate) allow(ctx context.Context, client string) (Verdict, error) {
 		switch {
 		case t.exceeds(1, r.limit, now):
 			defer r.mu.Unlock()
-			return r.verdict(t, now, false, 1), nil
+			return r.decision(t, now, false, 1), nil
 		case now.Before(r.resume) || reporting == nil && t.unsent() < r.limit/shares && t.used() < r.limit:
 			defer r.mu.Unlock()
 			t.count++
-			return r.verdict(t, now, true, 1), nil
+			return r.decision(t, now, true, 1), nil
 		case reporting == nil:
 			return r.report(ctx, client, t, now)
 		}
@@ -153,14 +153,14 @@ func (r *Rate) allow(ctx context.Context, client string) (Verdict, error) {
 		select {
 		case <-reporting:
 		case <-ctx.Done(): // the client has gone
-			return Verdict{OK: true}, ctx.Err()
+			return Decision{OK: true}, ctx.Err()
 		}
 	}
 }
 
 // report reports what was not reported yet, the current request included. It is
 // called with the lock held and returns without it.
-func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Time) (Verdict, error) {
+func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Time) (Decision, error) {
 	t.count++
 	n := t.unsent()
 	t.sent, t.report = t.count, make(chan struct{})
@@ -178,11 +178,11 @@ func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Tim
 	t.report = nil
 	if err != nil {
 		r.resume = now.Add(pause)
-		return r.verdict(t, now, true, 1), err
+		return r.decision(t, now, true, 1), err
 	}
 	r.resume = time.Time{}
 	t.hear(total, now)
-	return r.verdict(t, now, total.All <= r.limit, 1), nil
+	return r.decision(t, now, total.All <= r.limit, 1), nil
 }
 
 // count has the store count, also when the client has hung up.
@@ -225,10 +225,10 @@ func (r *Rate) tally(client string, now time.Time) *tally {
 // windowOf is when the window of a time began.
 func windowOf(t time.Time) time.Time { return t.Truncate(Window).UTC() }
 
-// verdict is the answer by what is known now to a request of so many units.
-func (r *Rate) verdict(t *tally, now time.Time, ok bool, units int) Verdict {
+// decision is the answer by what is known now to a request of so many units.
+func (r *Rate) decision(t *tally, now time.Time, ok bool, units int) Decision {
 	// The window may have ended while its total was asked for.
-	v := Verdict{OK: ok, Limit: r.limit, Reset: max(t.window.Add(Window).Sub(now), time.Second)}
+	v := Decision{OK: ok, Limit: r.limit, Reset: max(t.window.Add(Window).Sub(now), time.Second)}
 	switch {
 	case ok:
 		v.Remaining = max(r.limit-t.used(), 0)

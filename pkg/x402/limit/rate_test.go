@@ -23,21 +23,21 @@ func newRate(perMinute int, s limit.Store, clock *clock) *limit.Rate {
 	return limit.NewRate(perMinute, s, clock.now).Patient()
 }
 
-// verdict is what a request without a payment is told, and what was wrong with the store.
-type verdict struct {
-	limit.Verdict
+// decision is what a request without a payment is told, and what was wrong with the store.
+type decision struct {
+	limit.Decision
 	Err error
 }
 
 // allow sends a request without a payment.
-func allow(t *testing.T, r *limit.Rate, client string) verdict {
+func allow(t *testing.T, r *limit.Rate, client string) decision {
 	return allowed(t.Context(), r, client)
 }
 
-func allowed(ctx context.Context, r *limit.Rate, client string) (v verdict) {
+func allowed(ctx context.Context, r *limit.Rate, client string) (v decision) {
 	q := limit.Request{Rate: r, Client: client, Warn: func(_ string, err error) { v.Err = err }}
 	q.Admit(ctx)
-	v.Verdict = q.Verdict
+	v.Decision = q.Decision
 	return v
 }
 
@@ -230,7 +230,7 @@ func TestRateStoreSlow(t *testing.T) {
 func TestRateClientHangsUp(t *testing.T) {
 	bubbled(t, 9, &store{Before: slow}, func(t *testing.T, r *limit.Rate) {
 		ctx, cancel := context.WithCancel(t.Context())
-		reported, waiting := make(chan error, 1), make(chan verdict, 1)
+		reported, waiting := make(chan error, 1), make(chan decision, 1)
 		go func() { reported <- allowed(ctx, r, client).Err }()
 		synctest.Wait()
 		go func() { waiting <- allowed(ctx, r, client) }()

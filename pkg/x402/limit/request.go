@@ -22,9 +22,9 @@ type Request struct {
 	// Warn is told that the store failed where that does not change the answer.
 	Warn func(what string, err error)
 
-	Verdict // what is known of the client by now
-	opened  bool
-	window  time.Time // in which it was opened
+	Decision // what is known of the client by now
+	opened   bool
+	window   time.Time // in which it was opened
 }
 
 // Admit returns rate_limited if the client is over its limit, and nil if the request may go
@@ -32,8 +32,8 @@ type Request struct {
 // one unit is left, by what this environment knows, because it may turn out not to be valid.
 func (q *Request) Admit(ctx context.Context) *fault.Error {
 	if q.Paid {
-		q.Verdict = q.Rate.of(q.Client, func(t *tally, now time.Time) Verdict {
-			return q.Rate.verdict(t, now, !t.exceeds(1, q.Rate.limit, now), q.Rate.undecided)
+		q.Decision = q.Rate.of(q.Client, func(t *tally, now time.Time) Decision {
+			return q.Rate.decision(t, now, !t.exceeds(1, q.Rate.limit, now), q.Rate.undecided)
 		})
 	} else {
 		q.allow(ctx)
@@ -43,7 +43,7 @@ func (q *Request) Admit(ctx context.Context) *fault.Error {
 
 func (q *Request) allow(ctx context.Context) {
 	var err error
-	if q.Verdict, err = q.Rate.allow(ctx, q.Client); err != nil {
+	if q.Decision, err = q.Rate.allow(ctx, q.Client); err != nil {
 		q.Warn("rate limit store failed", err)
 	}
 }
@@ -59,9 +59,9 @@ func (q *Request) Served(ctx context.Context, size int) {
 		q.allow(ctx)
 	}
 	if more := (size - 1) / unit; !q.Paid && more > 0 {
-		q.Verdict = q.Rate.of(q.Client, func(t *tally, now time.Time) Verdict {
+		q.Decision = q.Rate.of(q.Client, func(t *tally, now time.Time) Decision {
 			t.count += more
-			return q.Rate.verdict(t, now, true, 1)
+			return q.Rate.decision(t, now, true, 1)
 		})
 	}
 }
@@ -83,13 +83,13 @@ func (q *Request) Open(ctx context.Context) error {
 		now = r.now()
 		r.mu.Lock()
 		if err != nil { // how much the client has used is not known
-			q.Verdict = r.verdict(t, now, false, r.undecided)
+			q.Decision = r.decision(t, now, false, r.undecided)
 			return fault.New(fault.LedgerUnavailable, fmt.Errorf("count the request: %w", err))
 		}
 		t.hear(total, now)
 		ok = counted
 	}
-	if q.Verdict = r.verdict(t, now, ok, r.undecided); !ok {
+	if q.Decision = r.decision(t, now, ok, r.undecided); !ok {
 		return q.fault()
 	}
 	return nil
@@ -117,16 +117,16 @@ func (q *Request) Close(ctx context.Context, atFault bool) {
 			q.Warn("rate limit not corrected", err)
 		}
 	}
-	q.Verdict = r.of(q.Site, func(t *tally, now time.Time) Verdict {
+	q.Decision = r.of(q.Site, func(t *tally, now time.Time) Decision {
 		if n != (Units{}) && err == nil && t.window.Equal(window) {
 			t.hear(total, now)
 		}
-		return r.verdict(t, now, true, r.undecided)
+		return r.decision(t, now, true, r.undecided)
 	})
 }
 
-// Verdict says whether a request may go on, and how its client stands.
-type Verdict struct {
+// Decision says whether a request may go on, and how its client stands.
+type Decision struct {
 	OK bool
 	// RetryAfter is how long a refused client has to wait: two seconds while its undecided
 	// requests may give enough back, and otherwise until its window ends.
@@ -148,7 +148,7 @@ const (
 // Headers returns the values of HeaderPolicy and HeaderLimit, empty when there is no limit.
 // They say what this environment knows. That is not a promise: the draft allows a server
 // to refuse earlier, and this one may refuse later.
-func (v Verdict) Headers() (policy, state string) {
+func (v Decision) Headers() (policy, state string) {
 	if v.Limit == 0 {
 		return "", ""
 	}
@@ -158,7 +158,7 @@ func (v Verdict) Headers() (policy, state string) {
 }
 
 // fault is the rate_limited of a refused request, and nil for one that may go on.
-func (v Verdict) fault() *fault.Error {
+func (v Decision) fault() *fault.Error {
 	if v.OK {
 		return nil
 	}

@@ -154,7 +154,7 @@ func weigh(t *testing.T, r *limit.Rate, client string, n int) (on []*limit.Reque
 	for range n {
 		q, err := open(t, r, client)
 		if q.OK != (err == nil) || err != nil && fault.From(err).Code != fault.RateLimited {
-			t.Fatalf("Open = %v, %+v", err, q.Verdict)
+			t.Fatalf("Open = %v, %+v", err, q.Decision)
 		}
 		if q.OK {
 			on = append(on, q)
@@ -199,10 +199,10 @@ func TestRateAgreesWithModel(t *testing.T) {
 		began := map[*limit.Request]time.Time{}
 		// check compares what a request is told that asks for units, and weighs units
 		// where it is refused, and counts it.
-		check := func(v limit.Verdict, asks, weighs int, counts limit.Units) {
+		check := func(v limit.Decision, asks, weighs int, counts limit.Units) {
 			t.Helper()
 			end := max(window.Add(limit.Window).Sub(clock.now()), time.Second)
-			want := limit.Verdict{OK: used.All+asks <= perMinute, Limit: perMinute, Reset: end}
+			want := limit.Decision{OK: used.All+asks <= perMinute, Limit: perMinute, Reset: end}
 			if want.OK {
 				used = limit.Units{All: used.All + counts.All, Open: used.Open + counts.Open}
 				want.Remaining = max(perMinute-used.All, 0)
@@ -234,10 +234,10 @@ func TestRateAgreesWithModel(t *testing.T) {
 			case kind == 0:
 				q := limit.Request{Rate: r, Client: client, Paid: true}
 				q.Admit(t.Context())
-				check(q.Verdict, 1, undecided, limit.Units{})
+				check(q.Decision, 1, undecided, limit.Units{})
 			case kind < 3:
 				q, err := open(t, r, client)
-				if check(q.Verdict, undecided, undecided, limit.Units{All: undecided, Open: undecided - 1}); err == nil {
+				if check(q.Decision, undecided, undecided, limit.Units{All: undecided, Open: undecided - 1}); err == nil {
 					working, began[q] = append(working, q), window
 				}
 			case kind < 4 && len(working) > 0:
@@ -254,9 +254,9 @@ func TestRateAgreesWithModel(t *testing.T) {
 					counts = limit.Units{}
 				}
 				q.Close(t.Context(), fault)
-				check(q.Verdict, -1<<20, 0, counts)
+				check(q.Decision, -1<<20, 0, counts)
 			default:
-				check(allow(t, r, client).Verdict, 1, 1, limit.Units{All: 1})
+				check(allow(t, r, client).Decision, 1, 1, limit.Units{All: 1})
 			}
 		}
 	}
@@ -300,7 +300,7 @@ func TestWeighAsksAgain(t *testing.T) {
 	s.Calls()
 	for range 100 {
 		if q, err := open(t, r, client); err == nil || q.RetryAfter != 2*time.Second {
-			t.Fatalf("Open = %v, %+v", err, q.Verdict)
+			t.Fatalf("Open = %v, %+v", err, q.Decision)
 		}
 	}
 	same(t, "passed without a payment", passed(t, r, client, 100), 0)
@@ -324,7 +324,7 @@ func TestWeighAsksAgain(t *testing.T) {
 	for range 10 {
 		clock.advance(time.Second)
 		if q, err := open(t, other, client); err == nil || q.RetryAfter < 30*time.Second {
-			t.Errorf("Open = %v, %+v", err, q.Verdict)
+			t.Errorf("Open = %v, %+v", err, q.Decision)
 		}
 	}
 	if calls := s.Calls(); len(calls) > 1 { // the last of them was seen by the other one
@@ -339,7 +339,7 @@ func TestWeighStoreDown(t *testing.T) {
 	bubbled(t, 300, s, func(t *testing.T, r *limit.Rate) {
 		for range 3 {
 			if q, err := open(t, r, client); q.OK || !errors.Is(err, errDown) || fault.From(err).Code != fault.LedgerUnavailable {
-				t.Errorf("Open = %v, %+v", err, q.Verdict)
+				t.Errorf("Open = %v, %+v", err, q.Decision)
 			}
 		}
 		same(t, "calls", len(s.Calls()), 3)
