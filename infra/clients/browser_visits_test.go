@@ -178,7 +178,7 @@ func owing(r *testbed.Relayed) {
 	r.Pass()
 }
 
-// moneyVisits are the ways to a second payment, none of which is one.
+// moneyVisits are visits that could lead to a second payment, and must not.
 func moneyVisits(*testing.T) []visit {
 	odd := func(short, last string) args { return args{"short": short, "last": last} }
 	clock := pays("a clock that is wrong", "clockOff", wwwPath, 2)

@@ -104,7 +104,7 @@ func (w world) start(t *testing.T) service {
 	return testbed.Must(w.tryStart(t))
 }
 
-// startAt starts what is sold at an address, of which somebody may have the port for a moment.
+// startAt starts what is sold at an address, whose port may be taken for a moment longer.
 func (w world) startAt(t *testing.T, addr string) (s service) {
 	w.env["LOCAL_ADDR"] = addr
 	testbed.Until(t, w.goods.name+" at "+addr, func() (err error) {

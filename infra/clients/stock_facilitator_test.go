@@ -14,7 +14,7 @@ import (
 // failureMode is what the facilitator does with the first settlements of a payer, after the money
 // has moved. The names are those of github.com/x402-foundation/x402 issue 3208, and of the
 // battery aurumflux20/hostile-facilitator; three of our own repeat a refusal that is none, or
-// contradict it. A repeat is then answered as by who asks nobody but the chain: nonce already
+// contradict it. A repeat is then answered as by one that asks only the chain: nonce already
 // used. In the modes with recognises it is answered with the settlement that it had.
 type failureMode struct {
 	name       string

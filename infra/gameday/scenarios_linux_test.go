@@ -111,7 +111,7 @@ func hanging(*world) failure {
 	return func(r *testbed.Relayed, _ call, _ func() (answer func())) { r.Hold() }
 }
 
-// refusing says of every payment what a facilitator says whose token is paused.
+// refusing answers every payment as a facilitator does while its token is paused.
 func refusing(*world) failure {
 	return func(r *testbed.Relayed, _ call, _ func() (answer func())) {
 		_, _ = io.WriteString(r.ResponseWriter, `{"success":false,"errorReason":"invalid_exact_evm_transaction_simulation_failed","transaction":"","network":"eip155:8453"}`)

@@ -65,7 +65,7 @@ type stage struct {
 	turnstile *turnstile
 }
 
-// open makes a world. The configuration is production's, but for who is asked.
+// open makes a world. The configuration is production's, except for the peers.
 func (s *stage) open(t testing.TB) *world {
 	n := byte(s.n.Add(1))
 	own := func(last byte, port int) string { return fmt.Sprintf("127.1.%d.%d:%d", n, last, port) }

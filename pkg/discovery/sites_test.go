@@ -26,7 +26,7 @@ import (
 // nothing that is turned off or missing there.
 func TestSites(t *testing.T) {
 	const docs, llms, full, api, manifest = catalog.PathDocs, catalog.PathLLMs, catalog.PathLLMsFull, catalog.PathOpenAPI, catalog.PathManifest
-	const paywall, missing, challenge, tool, script = "paywall", "missing", "challenge", "tool", "script" // which are no documents
+	const paywall, missing, challenge, tool, script = "paywall", "missing", "challenge", "tool", "script" // which are not documents
 	type parts = map[string][]string                                                                      // of the text of each
 	contact := func(contact string) func(*Site) { return func(s *Site) { s.Contact = contact } }
 	caps := func(c Caps) func(*Site) { return func(s *Site) { s.Caps = c } }

@@ -134,7 +134,7 @@ func (b *harness) was() string {
 	return asked
 }
 
-// withFallback gives the Gate two facilitators, and what the chain shows; nil is no chain.
+// withFallback gives the Gate two facilitators, and what the chain shows; nil means that there is no chain.
 func (b *harness) withFallback(shows func() x402.Finding) {
 	b.chain, b.fallback = shows, settles(moved())
 	b.restart()

@@ -52,7 +52,7 @@ func read(o strictjson.Members, into map[string]any) (err error) {
 // request. It is empty if there is none.
 func (re reply) platformWord() (word string) {
 	o, _ := strictjson.Split(re.body, maxDepth)
-	_ = read(o, map[string]any{"errorType": &word}) // which leaves it empty where it is no text
+	_ = read(o, map[string]any{"errorType": &word}) // which leaves it empty where it is not a string
 	return word
 }
 

@@ -185,7 +185,7 @@ func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
 	}
 	w.status = cmp.Or(w.status, http.StatusOK)
 	if x.owes(w.status) {
-		after, _ := strconv.Atoi(w.header.Get(fault.HeaderRetryAfter)) // in seconds; 0 of what is no number
+		after, _ := strconv.Atoi(w.header.Get(fault.HeaderRetryAfter)) // in seconds; 0 if it is not a number
 		wait := time.Duration(min(max(after, 1), 3600)) * time.Second
 		return x402.Reply{}, owedWith(max(w.status, http.StatusBadRequest), wait).New(w.own())
 	}
