@@ -19,6 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -185,6 +186,34 @@ func TestQuotes(t *testing.T) {
 	seller.Sell("0.7", http.NotFoundHandler())
 	if seller.cheapest.Int64() != 500_000 {
 		t.Errorf("the lowest price is %s", seller.cheapest)
+	}
+}
+
+// An answer has its length where it has a body, weighs what is sent of it, and says how its
+// client stands unless it is public.
+func TestServe(t *testing.T) {
+	for name, c := range map[string]struct {
+		method string
+		status int
+		public bool
+		length string
+		left   int
+	}{
+		"whole": {"GET", 200, false, "65536", 296}, "public": {"GET", 200, true, "65536", 296}, "its head": {"HEAD", 200, false, "", 299},
+		"nothing": {"GET", 204, false, "", 296}, "nothing new": {"GET", 304, false, "", 296},
+	} {
+		f, w := Front{Log: slog.New(slog.DiscardHandler)}, httptest.NewRecorder()
+		f.fill()
+		m := &limit.Request{Rate: limit.NewRate(300, &limit.Memory{}, func() time.Time { return noon }), Client: "c"}
+		f.serve(w, httptest.NewRequest(c.method, "/", nil), "name", func(*http.Request) []string { return nil }, func(r *http.Request, _ string) Response {
+			return f.metered(r, m, nil, func() Response {
+				return Response{Status: c.status, Header: http.Header{}, Public: c.public, Body: make([]byte, 4*16<<10)}
+			})
+		})
+		h := w.Result().Header
+		if h.Get("Content-Length") != c.length || m.Remaining != c.left || (h.Get(limit.HeaderPolicy) == "") != c.public {
+			t.Errorf("%s: %v, %d left", name, h, m.Remaining)
+		}
 	}
 }
 

@@ -118,6 +118,7 @@ func TestLimitsErrors(t *testing.T) {
 		"another number": {updates(item{"request": num("3")}, nil), "[add take]"}, "no reply": {updates(nil, nil), "[add take]"},
 		"undecided text": {updates(item{"requests": num("3"), "undecided": str("1")}, nil), "[add take]"},
 		"no undecided":   {updates(item{"requests": num("3")}, nil), "[add take]"},
+		"no requests":    {updates(item{"undecided": num("3")}, nil), "[add take]"},
 	} {
 		store, ctx := c.api.table(), t.Context()
 		_, acquired, acquire := store.Acquire(ctx, "dns", lease("x"), 1)
