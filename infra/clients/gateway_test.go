@@ -106,7 +106,10 @@ var (
 func (g *gateway) inPieces(place string) step {
 	return func(r *testbed.Relayed) {
 		if r.URL.Path == "/go-on" {
-			g.goesOn <- struct{}{}
+			select {
+			case g.goesOn <- struct{}{}:
+			case <-r.Context().Done():
+			}
 			return
 		}
 		r.Request.Header.Del("Accept-Encoding")
@@ -119,8 +122,11 @@ func (g *gateway) inPieces(place string) step {
 		maps.Copy(r.ResponseWriter.Header(), answer.Header())
 		_, _ = io.WriteString(r.ResponseWriter, first+place) // the client may be gone
 		_ = http.NewResponseController(r.ResponseWriter).Flush()
-		<-g.goesOn
-		_, _ = io.WriteString(r.ResponseWriter, rest)
+		select {
+		case <-g.goesOn:
+			_, _ = io.WriteString(r.ResponseWriter, rest)
+		case <-r.Context().Done():
+		}
 	}
 }
 

@@ -186,6 +186,16 @@ func (d *Documents) Find(path string) (doc Document, ok bool) {
 	return d.list[i], true
 }
 
+// Paths returns the paths of the documents, without that of the redirect to one of them.
+func (d *Documents) Paths() (all []string) {
+	for _, doc := range d.list {
+		if doc.Location == "" {
+			all = append(all, doc.Path)
+		}
+	}
+	return all
+}
+
 // maxAccept bounds the headers that are looked at. Browsers send some 150 bytes; for a
 // longer one the answer is as without it.
 const maxAccept = 1024

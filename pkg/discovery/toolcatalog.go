@@ -79,8 +79,8 @@ type playbookStep struct {
 }
 
 // toolCatalogOf is the tool catalog of a Site: the one that is embedded, with what the
-// environment decides, of which nothing needs an escape in JSON. To make it of package catalog
-// takes a tenth of the time in which the function starts and gives its first answer.
+// environment decides, of which nothing needs an escape in JSON. To render it from package
+// catalog would take a tenth of the time from the function's start to its first answer.
 func toolCatalogOf(s Site) []byte {
 	at := blankSite()
 	return []byte(strings.NewReplacer(at.Origin, s.Origin, at.Terms.Network, s.Terms.Network, at.Terms.Asset, s.Terms.Asset,

@@ -240,10 +240,7 @@ func meant(path string, docs *discovery.Documents) string {
 	if _, ok := docs.Find(path); ok && path != "" {
 		return path
 	}
-	known := []string{
-		catalog.PathHealth, catalog.PathReady, catalog.PathMCP, catalog.PathDocs, catalog.PathCatalog,
-		catalog.PathOpenAPI, catalog.PathManifest, catalog.PathLLMs, catalog.PathLLMsFull,
-	}
+	known := append(docs.Paths(), catalog.PathHealth, catalog.PathReady, catalog.PathMCP)
 	for _, op := range catalog.All() {
 		known = append(known, op.Path)
 	}

@@ -241,8 +241,8 @@ func TestSlipsInPaths(t *testing.T) {
 	s := newShop(t)
 	for path, want := range map[string]string{
 		"/v1/tools/dns/": "/v1/tools/dns", "/V1/Tools/DNS": "/v1/tools/dns", "/v1/tools/dnss": "/v1/tools/dns", "/Docs/": "/docs", "/llms.TXT": "/llms.txt",
-		"/heath": "/health", "/mcp/": "/mcp", "/doc": "/docs", "/llm.txt": "/llms.txt", "/openapi.jsn": "/openapi.json",
-		"/v1/tool/pings": "", "//": "", "/nothing": "",
+		"/heath": "/health", "/mcp/": "/mcp", "/doc": "/docs", "/llm.txt": "/llms.txt", "/openapi.jsn": "/openapi.json", "/server.jso": "/server.json",
+		"/v1/tool/pings": "", "//": "", "/x": "", "/nothing": "",
 	} {
 		r := s.send(http.MethodGet, path, "")
 		if _, named, _ := strings.Cut(string(r.Body), "Did you mean "); r.Status != http.StatusNotFound || want == "" && named != "" || !strings.HasPrefix(named, want) {

@@ -27,9 +27,9 @@ const DefaultTimeout = 1500 * time.Millisecond
 type item = map[string]types.AttributeValue
 
 // API is what a Table asks of DynamoDB: operations of a *dynamodb.Client (see APIOf). It is
-// not an interface, because of a type that is converted to one the linker keeps every method
-// in a program that can call methods by name, as each with text/template can. A client has
-// fifty operations more, which are 1.6 MB.
+// not an interface: in a program that can call methods by name, as every one with
+// text/template can, the linker keeps all methods of a type that is converted to an
+// interface, and the fifty other operations of a client take 1.6 MB.
 type API struct {
 	GetItem    func(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem    func(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
