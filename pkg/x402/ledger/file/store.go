@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"modernc.org/sqlite"
@@ -82,7 +83,7 @@ func Open(path string) (*Store, error) {
 	db.SetMaxIdleConns(maxOpen)
 	s := &Store{db: db, turn: make(chan struct{}, 1), waiting: make(chan *change, maxCommit)}
 	if err := s.open(context.Background()); err != nil {
-		if err = wrap("open "+path, err); errors.Is(err, ledger.ErrCorrupt) {
+		if err = wrap("open "+path, err); errors.Is(err, ledger.ErrCorrupt) || code(err) == sqlite3.SQLITE_ERROR {
 			err = fmt.Errorf("%w (%w)%s", ErrUnreadable, err, advice)
 		}
 		return nil, errors.Join(err, db.Close())
@@ -115,14 +116,24 @@ func create(path string) error {
 // noticed when it is read, by SQLite or by the checksum of a record.
 const mostChecked = 1 << 16
 
+// tables selects the statements of schema as SQLite has stored them.
+const tables = `SELECT coalesce(group_concat(sql, ';'), '') FROM sqlite_schema
+	WHERE tbl_name = 'records' AND (type, name) IN (VALUES ('table', 'records'), ('index', 'lists'))`
+
+// asStored is schema as a sound file has it. SQLite's own check does not compare it: with a
+// damaged condition of the index, records would be missing in a list.
+func asStored() string {
+	return strings.NewReplacer("\nCREATE", "CREATE", "IF NOT EXISTS ", "").Replace(strings.TrimSuffix(schema, ";"))
+}
+
 // prepare checks a file, and makes the table in one that is empty. It changes no other.
 func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 	var pages, app, form int
-	health := "ok"
-	read := func(pragma string, into any) error { return db.QueryRowContext(ctx, "PRAGMA "+pragma).Scan(into) }
-	err := errors.Join(read("page_count", &pages), read("application_id", &app), read("user_version", &form))
+	stored, health := "", "ok"
+	read := func(query string, into any) error { return db.QueryRowContext(ctx, query).Scan(into) }
+	err := errors.Join(read("PRAGMA page_count", &pages), read("PRAGMA application_id", &app), read("PRAGMA user_version", &form), read(tables, &stored))
 	if err == nil && pages <= mostChecked {
-		err = read("integrity_check(1)", &health)
+		err = read("PRAGMA integrity_check(1)", &health)
 	}
 	switch {
 	case err != nil:
@@ -131,12 +142,20 @@ func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 		return fmt.Errorf("%w: %.200s", ledger.ErrCorrupt, health)
 	case pages > 0 && (app != application || form != version):
 		return fmt.Errorf("%w: application %#x, form %d", ledger.ErrCorrupt, app, form)
+	case pages > 0 && stored != asStored():
+		return fmt.Errorf("%w: its tables are %.600q", ledger.ErrCorrupt, stored)
 	}
-	// The mode is kept in the file. It cannot be set inside a transaction.
-	if _, err := db.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil || pages > 0 {
+	// What another process sees is an empty file or a whole one, so the tables come first. The
+	// mode is kept in the file, and cannot be set inside a transaction.
+	if pages == 0 {
+		_, err = db.ExecContext(ctx, fmt.Sprintf("BEGIN IMMEDIATE; %s PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", schema, application, version))
+	}
+	if err != nil {
 		return err
 	}
-	_, err = db.ExecContext(ctx, fmt.Sprintf("BEGIN IMMEDIATE; %s PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", schema, application, version))
+	if _, err = db.ExecContext(ctx, "PRAGMA journal_mode = WAL"); code(err) == sqlite3.SQLITE_BUSY {
+		return nil // another process sets it at this moment
+	}
 	return err
 }
 
@@ -297,9 +316,16 @@ func wrap(verb string, err error) error {
 	if err == nil {
 		return nil
 	}
-	var e *sqlite.Error
-	if errors.As(err, &e) && (e.Code()&0xff == sqlite3.SQLITE_CORRUPT || e.Code()&0xff == sqlite3.SQLITE_NOTADB) {
+	if c := code(err); c == sqlite3.SQLITE_CORRUPT || c == sqlite3.SQLITE_NOTADB {
 		err = fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
 	}
 	return fmt.Errorf("ledger file: %s: %w", verb, err)
+}
+
+// code is the primary result code of an error of SQLite, and 0 for any other error.
+func code(err error) int {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return e.Code() & 0xff
+	}
+	return 0
 }
