@@ -251,7 +251,7 @@ func (q *Request) Call(has func(tool string) bool) (*Call, *Response) {
 		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "params.name must be a string")
 	}
 	if c.Tool = name; !has(name) {
-		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "unknown tool %s", printable.Quote(name, 40))
+		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "unknown tool %s: tools/list has their names", printable.Quote(name, 40))
 	}
 	if sent := q.Params["arguments"]; sent != nil {
 		if c.Arguments, ok = sent.(strictjson.Object); !ok {
