@@ -7,6 +7,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -131,7 +132,7 @@ func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 	var pages, app, form int
 	stored, health := "", "ok"
 	read := func(query string, into any) error { return db.QueryRowContext(ctx, query).Scan(into) }
-	err := errors.Join(read("PRAGMA page_count", &pages), read("PRAGMA application_id", &app), read("PRAGMA user_version", &form), read(tables, &stored))
+	err := cmp.Or(read("PRAGMA page_count", &pages), read("PRAGMA application_id", &app), read("PRAGMA user_version", &form), read(tables, &stored))
 	if err == nil && pages <= mostChecked {
 		err = read("PRAGMA integrity_check(1)", &health)
 	}
