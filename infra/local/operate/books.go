@@ -151,7 +151,7 @@ func readDay(s string, now time.Time) (time.Time, error) {
 // listBooks prints the books of a day. errDifferences and errIncomplete are its
 // error when it has printed them.
 func listBooks(ctx context.Context, o order) error {
-	day, err := readDay(o.args[0], time.Now())
+	day, err := readDay(o.args[0], o.now())
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ type shop struct {
 	store *file.Store
 	path  string
 	day   time.Time
+	clock func() time.Time // the chain's
 	moved []x402test.Transfer
 	// refuse is with what status its node turns a call away, 0 if it does not; nil is never.
 	refuse func(call []byte) int
@@ -31,7 +32,7 @@ type shop struct {
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
-	s := &shop{path: t.TempDir() + "/ledger.db", day: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)}
+	s := &shop{path: t.TempDir() + "/ledger.db", day: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3), clock: time.Now}
 	var err error
 	if s.store, err = file.Open(s.path); err != nil {
 		t.Fatal(err)
@@ -139,7 +140,7 @@ func (s *shop) step(line string) bool {
 
 // node serves the shop's chain.
 func (s *shop) node() string {
-	chain := testbed.PlayNode{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: time.Now, Safe: time.Minute}
+	chain := testbed.PlayNode{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: s.clock, Safe: time.Minute}
 	return testbed.Serve(s.t, testbed.Relay{To: chain, Do: func(r *testbed.Relayed) {
 		if s.refuse != nil {
 			if status := s.refuse(r.Sent); status != 0 {

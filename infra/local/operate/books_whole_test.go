@@ -99,17 +99,14 @@ func TestBooksReadTwice(t *testing.T) {
 func TestBooksToday(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	now := time.Now().UTC()
-	early, late := now.Add(-2*time.Minute), now.Add(-10*time.Second) // the node's safe block is a minute old
-	if early.Day() != now.Day() {
-		t.Skip("the day has just begun")
-	}
-	for n, at := range []time.Time{early, late} {
-		s.now = at
+	noon := s.day.Add(12 * time.Hour)
+	s.clock = func() time.Time { return noon }
+	for n, before := range []time.Duration{2 * time.Minute, 10 * time.Second} { // the node's safe block is a minute old
+		s.now = noon.Add(-before)
 		s.move(n+1, "5000")
 		s.answered(n+1, txOf(n+1))
 	}
-	out, _ := operate(t, 0, s.env(), "books", now.Format(time.DateOnly))
+	out, _ := operateAt(t, s.clock, 0, s.env(), "books", s.day.Format(time.DateOnly))
 	prints(t, out, "what is later is not safe on the chain yet", "total   1 answer sold for $0.005, $0.005 received in 1 payment; no differences\n")
 }
 

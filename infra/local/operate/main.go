@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // The exit statuses other than 0.
@@ -30,7 +31,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	code := run(ctx, os.Args[1:], order{getenv: os.Getenv, now: time.Now, out: os.Stdout, notes: os.Stderr})
 	stop()
 	os.Exit(code)
 }
@@ -43,6 +44,7 @@ type order struct {
 	to, at     string // the name of a copy, and the time to restore
 	drill      bool   // delete the copy when it has been looked at
 	getenv     func(string) string
+	now        func() time.Time
 	out, notes io.Writer
 }
 
@@ -67,16 +69,16 @@ func commands() []command {
 }
 
 // run is the whole program; it returns the exit status.
-func run(ctx context.Context, args []string, getenv func(string) string, out, notes io.Writer) int {
+func run(ctx context.Context, args []string, o order) int {
 	var names []string
 	for _, c := range commands() {
 		name, _, _ := strings.Cut(c.usage, " ")
 		if len(args) > 0 && args[0] == name {
-			return c.run(ctx, args[1:], order{getenv: getenv, out: out, notes: notes})
+			return c.run(ctx, args[1:], o)
 		}
 		names = append(names, name)
 	}
-	fmt.Fprintf(notes, "usage: operate %s ...; make help lists what runs them\n", strings.Join(names, "|"))
+	fmt.Fprintf(o.notes, "usage: operate %s ...; make help lists what runs them\n", strings.Join(names, "|"))
 	return exitUsage
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"os/user"
-	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -69,7 +68,7 @@ func (o order) within(byPayee bool, do func(opened) error) error {
 		stores.Ledger, stores.Index, l.rows = table, table, table
 	}
 	log := slog.New(slog.NewTextHandler(o.notes, &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: printable.Attr}))
-	if l.Reconciling, err = c.Reconciling(stores, log, time.Now); err != nil {
+	if l.Reconciling, err = c.Reconciling(stores, log, o.now); err != nil {
 		return err
 	}
 	return do(l)

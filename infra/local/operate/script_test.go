@@ -132,7 +132,7 @@ func (s *scripted) spelled(line string) string {
 func (s *scripted) Command(line string) string {
 	args := strings.Fields(s.spelled(line))
 	var out, notes bytes.Buffer
-	code := run(s.ctx, args, func(name string) string { return s.env[name] }, &out, &notes)
+	code := run(s.ctx, args, order{getenv: func(name string) string { return s.env[name] }, now: time.Now, out: &out, notes: &notes})
 	said := out.String()
 	if notes.Len() > 0 {
 		said += "notes:\n" + notes.String()

@@ -199,8 +199,13 @@ func startNode(t *testing.T, words ...string) (url string) {
 // operate runs a command line, and holds its exit status.
 func operate(t *testing.T, code int, env map[string]string, args ...string) (out, notes string) {
 	t.Helper()
+	return operateAt(t, time.Now, code, env, args...)
+}
+
+func operateAt(t *testing.T, now func() time.Time, code int, env map[string]string, args ...string) (out, notes string) {
+	t.Helper()
 	var o, n bytes.Buffer
-	if got := run(t.Context(), args, func(name string) string { return env[name] }, &o, &n); got != code {
+	if got := run(t.Context(), args, order{getenv: func(name string) string { return env[name] }, now: now, out: &o, notes: &n}); got != code {
 		t.Errorf("%q: exit status %d, want %d\n%s%s", args, got, code, &o, &n)
 	}
 	return o.String(), n.String()
