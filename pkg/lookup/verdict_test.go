@@ -114,8 +114,8 @@ func TestRedirectVerdicts(t *testing.T) {
 		"bad " + at + " redirects and does not say where to":       of(redirect.MissingLocation, 301),
 	}
 	for stop, to := range map[redirect.StopReason]string{
-		redirect.InvalidLocation: "something that is not a URL", redirect.InsecureRedirect: "plain HTTP",
-		redirect.BlockedHost: "a host that is not public", redirect.BlockedPort: "a port other than 443",
+		redirect.InvalidLocation: "something that is not a URL", redirect.InsecureRedirect: "a URL that is not HTTPS",
+		redirect.BlockedHost: "a host that is not a public domain name", redirect.BlockedPort: "a port other than 443",
 		redirect.BlockedAddress: "an address that is not public", redirect.NXDomain: "a domain that does not exist",
 		redirect.ConnectFailed: "a host that cannot be connected to", redirect.HandshakeFailed: "a host whose TLS handshake fails",
 		redirect.HTTPFailed: "a host that does not answer over HTTPS",

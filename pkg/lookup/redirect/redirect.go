@@ -104,8 +104,8 @@ func Verdicts() []lookup.Verdict {
 	}
 	to := map[StopReason]string{
 		InvalidLocation:  "something that is not a URL",
-		InsecureRedirect: "plain HTTP",
-		BlockedHost:      "a host that is not public",
+		InsecureRedirect: "a URL that is not HTTPS",
+		BlockedHost:      "a host that is not a public domain name",
 		BlockedPort:      "a port other than 443",
 		BlockedAddress:   "an address that is not public",
 		NXDomain:         "a domain that does not exist",
@@ -216,9 +216,10 @@ func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
 	if err == nil {
 		u, err = u.Parse(raw)
 	}
-	// Of a reference that names no host where it must name one, url.Parse makes one
-	// without an authority (RFC 3986 §4.2), which leads back to where it came from.
-	noHost := raw == "//" || strings.HasPrefix(raw, "//?") || strings.HasPrefix(raw, "//#")
+	// Of a reference with an empty host (RFC 3986 §4.2), such as ///x, url.Parse makes one
+	// without an authority, which leads back to where it came from.
+	rest, noHost := strings.CutPrefix(raw, "//")
+	noHost = noHost && strings.IndexAny(rest+"/", "/?#") == 0
 	switch {
 	case err != nil, len(raw) > maxURL, noHost:
 		return next, InvalidLocation
