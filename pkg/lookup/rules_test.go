@@ -3,7 +3,6 @@ package lookup_test
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -99,7 +98,7 @@ func says(line string, answer any) string {
 			if parts[2] == "date" {
 				return t.UTC().Format("2 January 2006")
 			}
-			return distance(t.Sub(time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)))
+			return distance(t, time.Date(2026, 11, 26, 18, 0, 0, 0, time.UTC))
 		case "list":
 			var words []string
 			for _, item := range value.([]any) {
@@ -120,17 +119,19 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// distance is how far a time is from now, in whole days, or years from two years on.
-func distance(d time.Duration) string {
-	days := int(math.Floor(math.Abs(d.Hours()) / 24))
+// distance is how far a date is from another, in days, or years from two years on.
+func distance(to, from time.Time) string {
+	const day = 24 * time.Hour
+	ahead := int(to.Truncate(day).Sub(from.Truncate(day)) / day)
+	days := max(ahead, -ahead)
 	said := count(days, "day")
 	if days >= 730 {
 		said = count(days/365, "year")
 	}
 	switch {
-	case days == 0:
+	case ahead == 0:
 		return "today"
-	case d < 0:
+	case ahead < 0:
 		return said + " ago"
 	}
 	return "in " + said

@@ -34,11 +34,11 @@ function verdict(rules, answer) {
 const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
 const dateOf = (text) => new Date(text).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" });
 
-/** How far a time is from now, in whole days, or years from two years on. */
+/** How far a date is from today's, both in UTC, in days, or years from two years on. */
 function distance(text) {
-  const ms = Date.parse(text) - Date.now(), days = Math.floor(Math.abs(ms) / 86_400_000);
+  const day = (ms) => Math.floor(ms / 86_400_000), ahead = day(Date.parse(text)) - day(Date.now()), days = Math.abs(ahead);
   const said = days < 730 ? count(days, "day") : count(Math.floor(days / 365), "year");
-  return days === 0 ? "today" : ms < 0 ? said + " ago" : "in " + said;
+  return ahead === 0 ? "today" : ahead < 0 ? said + " ago" : "in " + said;
 }
 
 const short = ["ip", "url", "sni", "tls", "ttl", "rcode", "dns", "ssl", "sha256", "dnssec", "iana", "id", "rdap"];
