@@ -143,7 +143,9 @@ func TestBundleVerdicts(t *testing.T) {
 	})
 	early := host(func(h *bundle.HostIntelResult) { h.SSL.Result.NotYetValid = true })
 	another := host(func(h *bundle.HostIntelResult) { h.SSL.Result.HostnameMatch = false })
-	noName := host(func(h *bundle.HostIntelResult) { h.DNS.Fault, h.SSL.Fault = lookup.Fault(lookup.NXDomain, nil), failed })
+	noName := host(func(h *bundle.HostIntelResult) {
+		h.DNS.Fault, h.SSL.Fault = lookup.Faultf(lookup.NXDomain, nil, "An alias of none."), failed
+	})
 	noRecords := host(func(h *bundle.HostIntelResult) { h.DNS.Fault = failed })
 	noCertificate := host(func(h *bundle.HostIntelResult) { h.SSL.Fault = failed })
 	hold(t, bundle.HostIntelVerdicts(), map[string]bundle.HostIntelResult{
@@ -152,7 +154,7 @@ func TestBundleVerdicts(t *testing.T) {
 		"bad The certificate expired 31 December 2020, 5 years ago":              expired,
 		"bad The certificate is not valid before 27 November 2026":               early,
 		"bad The certificate is not for example.com":                             another,
-		"bad The domain name does not exist":                                     noName,
+		"bad An alias of none.":                                                  noName,
 		"warn No DNS records: Nobody is there.":                                  noRecords,
 		"bad No certificate: Nobody is there.":                                   noCertificate,
 		"warn Certificate until 13 August 2027; no registry data: Nobody is there.": host(func(h *bundle.HostIntelResult) {
@@ -170,7 +172,7 @@ func TestBundleVerdicts(t *testing.T) {
 		"warn Degraded: the certificate expired 31 December 2020, 5 years ago": up(expired, bundle.Degraded, 200, nil),
 		"warn Degraded: the certificate is not valid before 27 November 2026":  up(early, bundle.Degraded, 200, nil),
 		"warn Degraded: the certificate is not for example.com":                up(another, bundle.Degraded, 200, nil),
-		"bad Down: The domain name does not exist.":                            up(noName, bundle.Down, 200, nil),
+		"bad Down: An alias of none.":                                          up(noName, bundle.Down, 200, nil),
 		"bad Down: Nobody is there.":                                           up(noCertificate, bundle.Down, 200, nil),
 		"bad Down: Nobody answers.":                                            up(inOrder, bundle.Down, 0, lookup.Faultf(lookup.HTTPFailed, nil, "Nobody answers.")),
 	})

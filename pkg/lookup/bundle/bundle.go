@@ -186,7 +186,7 @@ func (c HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (r HostIntelRes
 // HostIntelResult found. Its children have their own.
 func HostIntelVerdicts() []lookup.Verdict {
 	return []lookup.Verdict{
-		{If: "dns.error.code = nxdomain", Says: "The domain name does not exist", Tone: lookup.Bad},
+		{If: "dns.error.code = nxdomain", Says: "{dns.error.message}", Tone: lookup.Bad},
 		{If: "ssl.expired = true", Says: "The certificate expired {ssl.not_after date}, {ssl.not_after distance}", Tone: lookup.Bad},
 		{If: "ssl.not_yet_valid = true", Says: "The certificate is not valid before {ssl.not_before date}", Tone: lookup.Bad},
 		{If: "ssl.hostname_match = false", Says: "The certificate is not for {domain}", Tone: lookup.Bad},
