@@ -86,8 +86,9 @@ func Domain(raw string, g Grammar) (string, error) {
 	case !utf8.ValidString(raw):
 		return "", refuse("is not valid UTF-8.")
 	}
-	// The dots of UTS #46 §2.3: ideographic, fullwidth and halfwidth ideographic.
-	raw = strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".").Replace(raw)
+	// The dots of UTS #46 §2.3: ideographic, fullwidth and halfwidth ideographic. The capital
+	// sharp s is a small one since Unicode 15.1, and "ss" to the library, which has 15.0.
+	raw = strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".", "\u1e9e", "\u00df").Replace(raw)
 	// Forms of addresses that would be refused for a colon or a bracket.
 	_, noAddress := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(raw, "["), "]"))
 	if _, noAddressPort := netip.ParseAddrPort(raw); noAddress == nil || noAddressPort == nil {

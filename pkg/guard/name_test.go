@@ -34,6 +34,7 @@ func TestDomainAccepts(t *testing.T) {
 		"XN--BCHER-KVA.example.com":             "xn--bcher-kva.example.com",
 		"bücher.ab--cd.com":                     "xn--bcher-kva.ab--cd.com",
 		"straße.de":                             "xn--strae-oqa.de",
+		"STRAẞE.de":                             "xn--strae-oqa.de",
 		"مثال.السعودية":                         "xn--mgbh0fb.xn--mgberp4a5d4ar",
 		"中国。移动。中国":                              "xn--fiqs8s.xn--6frz82g.xn--fiqs8s",
 		"exam\u00adple.com":                     "example.com",
