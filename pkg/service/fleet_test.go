@@ -114,7 +114,7 @@ type silent[Q, R any] fault.Code
 
 func (s silent[Q, R]) Lookup(ctx context.Context, _ Q) (r R, err error) {
 	<-ctx.Done()
-	return r, fault.New(fault.Code(s), ctx.Err()).Silence()
+	return r, lookup.Fault(fault.Code(s), ctx.Err()).Silence()
 }
 
 func wait(ctx context.Context, d time.Duration) error {

@@ -346,7 +346,7 @@ func (c request) run(w way) {
 	begun := time.Now()
 	a := ask(w)
 	w.expect(a, c.status, c.code, c.charged)
-	if a.replayed != c.replayed || strings.Contains(a.text, "bug") {
+	if a.replayed != c.replayed || strings.Contains(a.text, "bug:") {
 		w.Errorf("replayed %v: %s", a.replayed, a.text)
 	}
 	w.settled(c.settles)

@@ -94,9 +94,6 @@ func TestFailuresBeforeWriting(t *testing.T) {
 	untrusted.StartTLS()
 	defer untrusted.Close()
 	plain := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a request arrived without TLS") })
-	l := must(net.Listen("tcp", "127.0.0.1:0"))
-	refused := "http://" + l.Addr().String()
-	l.Close()
 	hang := func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }
 	for _, row := range []struct {
 		name, url string
@@ -106,7 +103,7 @@ func TestFailuresBeforeWriting(t *testing.T) {
 	}{
 		{"certificate not trusted", untrusted.URL, nil, patience, "connect_failed"},
 		{"no TLS at the other end", strings.Replace(plain, "http", "https", 1), nil, patience, "connect_failed"},
-		{"port refused", refused, nil, patience, "connect_failed"},
+		{"port refused", "http://127.0.0.1:1", nil, patience, "connect_failed"},
 		{"dial hangs", origin, hang, 100 * time.Millisecond, "timeout"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
