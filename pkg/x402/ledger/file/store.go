@@ -76,7 +76,11 @@ func Open(path string) (*Store, error) {
 	}
 	// Another process that writes is waited for.
 	settings := url.Values{"_pragma": {"busy_timeout(5000)", "synchronous(FULL)"}}.Encode()
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+settings)
+	scheme := "file:./" // alone, file: has another meaning before //a and :memory:
+	if filepath.IsAbs(path) {
+		scheme = "file://"
+	}
+	db, err := sql.Open("sqlite", scheme+(&url.URL{Path: path}).EscapedPath()+"?"+settings)
 	if err != nil {
 		return nil, wrap("open", err)
 	}

@@ -56,7 +56,7 @@ func TestConformance(t *testing.T) {
 // reads and writes what the first one does.
 func TestOpen(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "a", "b c?%", "ledger.db")
+	path := "/" + filepath.Join(t.TempDir(), "a", "b c?%", "ledger.db")
 	first := open(t, path)
 	for at, want := range map[string]os.FileMode{
 		path: 0o600, path + "-wal": 0o600, filepath.Dir(path): 0o700, filepath.Dir(filepath.Dir(path)): 0o700,
