@@ -80,6 +80,11 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	}
 }
 
+// busy is what a handler owes in words of its own.
+func busy() *fault.Error {
+	return owedWith(503, time.Second).New(&ownBody{map[string][]string{"Retry-After": {"7"}}, []byte("busy")})
+}
+
 // A stored answer says how old it is, a bundle which of its parts are owed, and an
 // error how long to wait: over HTTP in headers, and over MCP in _meta.
 func TestHeadersOfAPurchase(t *testing.T) {
@@ -108,7 +113,12 @@ func TestHeadersOfAPurchase(t *testing.T) {
 		},
 		"nothing owed": {out: x402.Outcome{Status: 200, Owed: []string{}}, meta: id},
 		"wait":         {out: x402.Outcome{Status: 504, Fault: late.After(1500 * time.Millisecond)}, wait: "2", meta: id + `,"hostfacts/retry-after":2`},
-		"do not wait":  {out: x402.Outcome{Status: 504, Fault: late.Final()}, meta: id},
+		"owed by a handler, which would be asked too early": {
+			out:  x402.Outcome{Status: 503, Fault: busy().After(10 * time.Second), Payment: x402.PaymentStatus{Retryable: true}},
+			wait: "10", meta: id + `,"hostfacts/retry-after":10`,
+		},
+		"no run is left": {out: x402.Outcome{Status: 503, Fault: busy().Final()}, meta: id},
+		"do not wait":    {out: x402.Outcome{Status: 504, Fault: late.Final()}, meta: id},
 		"paid": {
 			out:  x402.Outcome{Status: 200, Receipt: receipt},
 			meta: id + `,"x402/payment-response":{"success":true,"transaction":"0x01","network":"eip155:8453"}`,
@@ -132,6 +142,18 @@ func TestHeadersOfAPurchase(t *testing.T) {
 		if body := string(called(res).Body); !strings.HasSuffix(body, want) || strings.Contains(body, "structured") != (structured != "") {
 			t.Errorf("%s: %s, want %s", name, body, want)
 		}
+	}
+}
+
+// A handler's own words stand for an error over HTTP, while the answer can still be had.
+func TestOwnWords(t *testing.T) {
+	x, _ := aCall(true, false)
+	said := func(left bool) bool {
+		return string(x.errorBody(busy(), x402.PaymentStatus{Retryable: left})) == "busy"
+	}
+	called := said(true)
+	if x.call = nil; called || said(false) || !said(true) {
+		t.Error("over MCP, when no run is left, or never over HTTP")
 	}
 }
 

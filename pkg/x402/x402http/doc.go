@@ -17,9 +17,11 @@
 //
 // # What is a purchase
 //
-// A purchase is the path of a GET and its query, sorted. Headers do not count: a handler
-// that answers by Accept or by a cookie gives the first answer to both. HEAD returns the
-// price and is never charged. A payer can name a purchase with Idempotency-Key.
+// A purchase is the path of a GET, as the client sent it, and its query, sorted; where the
+// pattern of an http.ServeMux names a host, that is a part of it. Other headers do not count:
+// a handler that answers by Accept or by a cookie gives the first answer to both. Sellers that
+// share a ledger must not sell different things at one path. HEAD returns the price and is
+// never charged. A payer can name a purchase with Idempotency-Key.
 //
 // # What is an answer
 //

@@ -1,7 +1,6 @@
 package x402http
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -206,7 +205,7 @@ func (x *exchange) answer(out x402.Outcome) Response {
 	own := out.Header
 	if out.Fault != nil {
 		res = Failed(out.Fault)
-		if said, ok := errors.AsType[*ownBody](out.Fault); ok {
+		if said := ownOf(out.Fault, out.Payment); said != nil {
 			own = said.header
 		}
 	}
@@ -216,7 +215,9 @@ func (x *exchange) answer(out x402.Outcome) Response {
 		h.Set("Cache-Control", "no-store")
 	}
 	for name, values := range own {
-		h[name] = values
+		if name != fault.HeaderRetryAfter || h[name] == nil { // when the next run is allowed
+			h[name] = values
+		}
 	}
 	if out.Replayed {
 		h.Set(x402.HeaderReplayed, "true")
@@ -235,7 +236,7 @@ func (x *exchange) answer(out x402.Outcome) Response {
 
 // errorBody is the body of an error, or what a handler has said itself.
 func (x *exchange) errorBody(f *fault.Error, s x402.PaymentStatus) []byte {
-	if own, ok := errors.AsType[*ownBody](f); ok && x.call == nil {
+	if own := ownOf(f, s); own != nil && x.call == nil {
 		return own.body
 	}
 	return x.seller.config.Front.errorBody(x.r, x.id, f, s, x.call != nil)

@@ -52,6 +52,8 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 	seller.Handle(mux, "GET /weather/{city}", "0.01", counted, options...)
 	fixed := seller.Sell("0.01", counted, options...)
 	mux.Handle("GET /weather", fixed)
+	mux.Handle("GET /dear/", http.StripPrefix("/dear", seller.Sell("1", counted, options...)))
+	mux.Handle("GET localhost/weather/{city}", seller.Sell("1", counted, options...))
 	mux.Handle("POST /mcp", seller.MCP("weather", "1.0", x402http.Tool{
 		Endpoint: fixed, Path: "/weather", Name: "weather", Description: "The weather.", Params: []x402http.Param{{Name: "city", Required: true}},
 	}))
@@ -87,6 +89,11 @@ func TestSell(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}
 	}
+	unsigned := func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get(x402.HeaderSignature) == "" {
+			x402http.Refuse(w, 400, "no such city")
+		}
+	}
 	for name, c := range map[string]struct {
 		h           http.HandlerFunc
 		options     []x402http.Option
@@ -113,12 +120,14 @@ func TestSell(t *testing.T) {
 		"busy":                        {h: answers(429, "text/plain", "later"), status: 429, kind: "text/plain", body: "later", runs: 1, moved: 1},
 		"broken":                      {h: answers(500, "text/plain", "oops"), status: 500, kind: "text/plain", body: "oops", runs: 1, moved: 1},
 		"owed by option":              {h: answers(404, "text/plain", "soon"), options: []x402http.Option{x402http.Owed(404)}, status: 404, kind: "text/plain", body: "soon", runs: 1, moved: 1},
+		"owed, and asks for more":     {h: answers(402, "text/plain", "more"), options: []x402http.Option{x402http.Owed(402)}, status: 502, kind: "text/plain", body: "more", runs: 1, moved: 1},
+		"no status":                   {h: answers(1000, "text/plain", "fair"), status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
 		"panic":                       {h: func(http.ResponseWriter, *http.Request) { panic("no") }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
 		"silent":                      {h: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, status: 504, kind: x402http.TypeJSON, body: `"code":"answer_owed"`, runs: 1, moved: 1},
 		"too long":                    {h: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 32<<20+1)) }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
 		"refused oddly":               {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 200, "fine") })}, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`},
 		"refused as broken":           {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 500, "oops") })}, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`},
-		"refused by check":            {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 400, "no such city") })}, status: 400, kind: "text/plain; charset=utf-8", body: "no such city"},
+		"refused by check":            {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(unsigned)}, status: 400, kind: "text/plain; charset=utf-8", body: "no such city"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -150,6 +159,21 @@ func TestSell(t *testing.T) {
 				t.Errorf("%d runs and %d transfers, want %d and %d", s.runs.Load(), len(s.books.Transfers()), c.runs, c.moved)
 			}
 		})
+	}
+}
+
+// What is sold at another path or for another host is another purchase, also where the
+// handler sees the same path, and the offer names the path that clients use.
+func TestOtherPurchases(t *testing.T) {
+	t.Parallel()
+	s := open(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	signature := must(s.client.Sign(t.Context(), s.url))
+	s.get(signature) // which is owed
+	for _, s.url = range []string{strings.Replace(s.url, "/weather", "/dear/weather", 1), strings.Replace(s.url, "127.0.0.1", "localhost", 1)} {
+		at, _, _ := strings.Cut(s.url, "?")
+		if res := s.get(signature); res.Status != http.StatusPaymentRequired || !strings.Contains(string(res.Body), `"`+at+`"`) || s.runs.Load() != 1 {
+			t.Errorf("%s: %d %s, %d runs", s.url, res.Status, res.Body, s.runs.Load())
+		}
 	}
 }
 

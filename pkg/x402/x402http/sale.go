@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -35,7 +36,8 @@ type Option func(*sale)
 func Check(check http.HandlerFunc) Option { return func(s *sale) { s.check = check } }
 
 // Owed makes more statuses count as owed, such as the 404 of a store that is a moment
-// behind: they do not use the payment up, and the handler runs again.
+// behind: they do not use the payment up, and the handler runs again. A 402 is sent as 502,
+// because clients would pay again.
 func Owed(statuses ...int) Option { return func(s *sale) { s.owed = append(s.owed, statuses...) } }
 
 // Describe says in the offer what is sold, and its media type.
@@ -95,7 +97,28 @@ func (s *Seller) Handle(mux *http.ServeMux, pattern, price string, h http.Handle
 }
 
 // at is the URL of a request without its query.
-func (s *Seller) at(r *http.Request) string { return s.origin(r) + r.URL.EscapedPath() }
+func (s *Seller) at(r *http.Request) string { return s.origin(r) + path(r) }
+
+// path is the path of a request as its client sent it, which http.StripPrefix shortens in
+// r.URL. The call of a tool has only that.
+func path(r *http.Request) string {
+	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
+		return u.EscapedPath()
+	}
+	return r.URL.EscapedPath()
+}
+
+// named is the path that a purchase is named by. It differs for handlers that are sold at two
+// paths, or for two hosts of a ServeMux: otherwise what was paid for one of them would be
+// answered by the other.
+func named(r *http.Request) string {
+	host, _, _ := strings.Cut(r.Pattern[strings.LastIndexAny(r.Pattern, " \t")+1:], "/")
+	name := host + path(r)
+	if inner := r.URL.EscapedPath(); inner != path(r) {
+		name += " as " + inner
+	}
+	return name
+}
 
 // origin is the public origin of a request.
 func (s *Seller) origin(r *http.Request) string {
@@ -126,11 +149,14 @@ const (
 // job is the run of the handler for a request, unless the check refuses it.
 func (x *sale) job(r *http.Request) (x402.Job, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
-	name := "GET " + r.URL.EscapedPath() + "?" + query.Encode()
+	name := "GET " + named(r) + "?" + query.Encode()
 	if err != nil || len(name) > maxRequest {
 		return x402.Job{}, fault.Newf(fault.InvalidArguments, err, "The query cannot be read, or is longer than %d bytes with its path.", maxRequest)
 	}
-	w := newRecorder(r.Context())
+	w, r := newRecorder(r.Context()), r.Clone(r.Context())
+	for _, secret := range []string{x402.HeaderSignature, x402.HeaderKey} {
+		r.Header.Del(secret)
+	}
 	if x.check != nil {
 		x.check(w, r)
 	}
@@ -165,29 +191,31 @@ func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
 				done <- fmt.Errorf("the handler panicked: %v", p)
 			}
 		}()
-		req := r.Clone(ctx)
-		for _, secret := range []string{x402.HeaderSignature, x402.HeaderKey} {
-			req.Header.Del(secret)
-		}
-		x.handler.ServeHTTP(w, req)
+		x.handler.ServeHTTP(w, r.Clone(ctx))
 		done <- nil
 	}()
+	var err error
 	select {
 	case <-ctx.Done(): // w still belongs to the handler
-		return x402.Reply{}, owedWith(http.StatusGatewayTimeout, time.Second).New(ctx.Err())
-	case err := <-done:
-		if err != nil {
-			return x402.Reply{}, fault.New(fault.InternalError, err)
-		}
+	case err = <-done:
 	}
-	if w.tooLong {
+	switch {
+	case ctx.Err() != nil: // also if the handler has ended at the same moment, because it saw that
+		return x402.Reply{}, owedWith(http.StatusGatewayTimeout, time.Second).New(ctx.Err())
+	case err != nil:
+		return x402.Reply{}, fault.New(fault.InternalError, err)
+	case w.tooLong:
 		return x402.Reply{}, fault.New(fault.InternalError, fmt.Errorf("the answer is longer than %d bytes", maxAnswer))
 	}
 	w.status = cmp.Or(w.status, http.StatusOK)
 	if x.owes(w.status) {
 		after, _ := strconv.Atoi(w.header.Get(fault.HeaderRetryAfter)) // in seconds; 0 if it is not a number
 		wait := time.Duration(min(max(after, 1), 3600)) * time.Second
-		return x402.Reply{}, owedWith(max(w.status, http.StatusBadRequest), wait).New(w.own())
+		status := max(w.status, http.StatusBadRequest)
+		if status == http.StatusPaymentRequired { // which would ask for another payment
+			status = http.StatusBadGateway
+		}
+		return x402.Reply{}, owedWith(status, wait).New(w.own())
 	}
 	return x402.Reply{Status: w.status, Header: kept(w.header, w.body.Bytes()), Body: w.body.Bytes()}, nil
 }
@@ -231,6 +259,16 @@ type ownBody struct {
 	body   []byte
 }
 
+// ownOf is what a handler or a check has said in place of a fault's body; nil for a fault of
+// ours, and when no run is left for an answer that is owed, because a refund is due then.
+func ownOf(f *fault.Error, s x402.PaymentStatus) *ownBody {
+	own, _ := errors.AsType[*ownBody](f)
+	if f.Info().Class == fault.Owed && !s.Retryable {
+		return nil
+	}
+	return own
+}
+
 // Error is for logs.
 func (o *ownBody) Error() string { return "the handler's own answer" }
 
@@ -261,8 +299,12 @@ func (w *recorder) own() *ownBody {
 // Header implements http.ResponseWriter.
 func (w *recorder) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter. The first final status counts.
+// WriteHeader implements http.ResponseWriter. The first final status counts. It panics for
+// what is no status, as that of net/http does.
 func (w *recorder) WriteHeader(status int) {
+	if status < 100 || status > 999 {
+		panic(fmt.Sprintf("invalid WriteHeader code %d", status))
+	}
 	if w.status == 0 && status >= 200 {
 		w.status = status
 	}
