@@ -181,7 +181,8 @@ func event(events []rdap.Event, actions ...string) *string {
 
 // date writes an eventDate as RFC 3339 in UTC; empty when it cannot be read. RFC 9083
 // §4.5 wants RFC 3339; in the other forms that registries use, a time without a zone is
-// UTC, and a date without a time is midnight. Each may have a fraction of a second.
+// UTC, and a date without a time is midnight. Seconds, which may have a fraction, and the
+// minutes of an offset may be missing where they are zero.
 func date(published string) string {
 	if len(published) > 64 {
 		return ""
@@ -189,7 +190,9 @@ func date(published string) string {
 	// RFC 3339 §5.6 allows t and z in lower case; Go's layouts do not.
 	published = strings.ToUpper(strings.TrimSpace(published))
 	published = strings.Replace(published, " ", "T", 1) // some write a space
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05", time.DateOnly} {
+	for _, layout := range []string{
+		time.RFC3339, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", time.DateOnly,
+	} {
 		t, err := time.Parse(layout, published)
 		if t = t.UTC(); err == nil && 1 <= t.Year() && t.Year() <= 9999 { // an offset can leave the years of RFC 3339
 			return t.Format(time.RFC3339)
