@@ -114,11 +114,11 @@ func TestRedirectVerdicts(t *testing.T) {
 		"bad " + at + " redirects and does not say where to":       of(redirect.MissingLocation, 301),
 	}
 	for stop, to := range map[redirect.StopReason]string{
-		redirect.InvalidLocation: "something that is not a URL", redirect.InsecureRedirect: "a URL that is not HTTPS",
+		redirect.InvalidLocation: "a Location that is not a usable URL", redirect.InsecureRedirect: "a URL that is not HTTPS",
 		redirect.BlockedHost: "a host that is not a public domain name", redirect.BlockedPort: "a port other than 443",
 		redirect.BlockedAddress: "an address that is not public", redirect.NXDomain: "a domain that does not exist",
 		redirect.ConnectFailed: "a host that cannot be connected to", redirect.HandshakeFailed: "a host whose TLS handshake fails",
-		redirect.HTTPFailed: "a host that does not answer over HTTPS",
+		redirect.HTTPFailed: "a host where the HTTPS request fails",
 	} {
 		results["bad "+at+" redirects to "+to] = of(stop, 301)
 	}

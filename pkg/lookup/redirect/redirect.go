@@ -103,7 +103,7 @@ func Verdicts() []lookup.Verdict {
 		{If: "stop_reason = missing_location", Says: "{final_url} redirects and does not say where to", Tone: lookup.Bad},
 	}
 	to := map[StopReason]string{
-		InvalidLocation:  "something that is not a URL",
+		InvalidLocation:  "a Location that is not a usable URL",
 		InsecureRedirect: "a URL that is not HTTPS",
 		BlockedHost:      "a host that is not a public domain name",
 		BlockedPort:      "a port other than 443",
@@ -111,7 +111,7 @@ func Verdicts() []lookup.Verdict {
 		NXDomain:         "a domain that does not exist",
 		ConnectFailed:    "a host that cannot be connected to",
 		HandshakeFailed:  "a host whose TLS handshake fails",
-		HTTPFailed:       "a host that does not answer over HTTPS",
+		HTTPFailed:       "a host where the HTTPS request fails",
 	}
 	for _, reason := range StopReasons()[3:] {
 		rules = append(rules, lookup.Verdict{If: "stop_reason = " + string(reason), Says: "{final_url} redirects to " + to[reason], Tone: lookup.Bad})
