@@ -19,6 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -49,7 +50,7 @@ func hostname(u *url.URL) bool {
 // insecure says that raw is neither an https URL nor an http URL of this machine.
 func insecure(raw string) bool {
 	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" {
+	if err != nil || u.Hostname() == "" {
 		return true
 	}
 	ip, _ := netip.ParseAddr(u.Hostname())
@@ -60,6 +61,9 @@ func insecure(raw string) bool {
 func parsePeer(v string) (string, error) {
 	if insecure(v) {
 		return v, errors.New("must be an https URL; http is for this machine only, because anybody on the way could read credentials and invent a settlement")
+	}
+	if _, err := facilitator.New(facilitator.Config{URL: v}); err != nil {
+		return v, fmt.Errorf("cannot be used: %w", err)
 	}
 	return v, nil
 }

@@ -150,7 +150,7 @@ func parseNodes(urls []string) ([]*node, error) {
 	for i, raw := range urls {
 		u, err := url.Parse(raw)
 		if err != nil || len(raw) > maxURL || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Fragment != "" {
-			return nil, fmt.Errorf("node %d: RPC URL is not an http or https URL of at most %d bytes", i+1, maxURL)
+			return nil, fmt.Errorf("node %d: RPC URL is not an http or https URL of at most %d bytes, without a fragment", i+1, maxURL)
 		}
 		nodes[i] = &node{url: u}
 	}
