@@ -77,6 +77,7 @@ func TestAnswers(t *testing.T) {
 		"no receipt":                  {paid.with("PAYMENT-RESPONSE"), "PAYMENT-RESPONSE is there 0 times"},
 		"a receipt not in base64":     {paid.with("PAYMENT-RESPONSE", "{}"), "base64"},
 		"no wait":                     {limited, "Retry-After is there 0 times"},
+		"no wait of a probe":          {limited.by("GET", catalog.PathReady), "Retry-After is there 0 times"},
 		"a wait in words":             {limited.with("Retry-After", "soon"), "not a number"},
 		"HEAD with a body":            {paid.by("HEAD", dns.Path), "it has a body"},
 		"preflight with a body":       {answered(204, "x").by("OPTIONS", dns.Path), "it has a body"},
