@@ -65,9 +65,12 @@ func (p *payer) receipt(ctx context.Context, r x402test.Reply) {
 // of it is so: a key of the service that was asked signed it, for this question, this
 // payment and these bytes.
 func (p *payer) verified(ctx context.Context, jws string, settled x402.SettleResponse, body []byte) (receipt.Statement, string, error) {
-	asked := p.url
+	asked := *p.url
+	s, kid, err := receipt.Verify(jws, func(kid string) (ed25519.PublicKey, error) {
+		asked = namedHere(asked, kid)
+		return keyOf(ctx, &asked, kid)
+	})
 	resource := asked.Scheme + "://" + strings.ToLower(asked.Host) + asked.EscapedPath() // the query may be left out
-	s, kid, err := receipt.Verify(jws, func(kid string) (ed25519.PublicKey, error) { return keyOf(ctx, asked, kid) })
 	switch {
 	case err != nil:
 		return s, kid, err
@@ -75,8 +78,8 @@ func (p *payer) verified(ctx context.Context, jws string, settled x402.SettleRes
 		return s, kid, fmt.Errorf("the key %q may not speak for %q", kid, s.ResourceURL)
 	case s.ResourceURL != resource && s.ResourceURL != resource+"?"+asked.RawQuery:
 		return s, kid, fmt.Errorf("it is for %q, which was not asked", s.ResourceURL)
-	case s.Request != "" && s.Request != question(asked):
-		return s, kid, fmt.Errorf("it is for the question %q, and this was asked: %s", s.Request, question(asked))
+	case s.Request != "" && s.Request != question(&asked):
+		return s, kid, fmt.Errorf("it is for the question %q, and this was asked: %s", s.Request, question(&asked))
 	case s.Transaction != "" && !strings.EqualFold(s.Transaction, settled.Transaction):
 		return s, kid, fmt.Errorf("it is for the transaction %q, and the answer names %q", s.Transaction, settled.Transaction)
 	case !strings.EqualFold(s.Payer, settled.Payer) || s.Network != settled.Network:
@@ -105,6 +108,19 @@ func question(asked *url.URL) string {
 		return op.Request(sent)
 	}
 	return http.MethodGet + " " + asked.EscapedPath() + "?" + sent.Encode()
+}
+
+// namedHere returns an address of this machine under the name that a key has for it: make run
+// calls itself 127.0.0.1, and can be asked as localhost.
+func namedHere(asked url.URL, kid string) url.URL {
+	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
+		here := asked
+		here.Host = strings.TrimSuffix(name+":"+asked.Port(), ":")
+		if loopback(&asked) && strings.HasPrefix(kid, receipt.DID(here.Host)+"#") {
+			return here
+		}
+	}
+	return asked
 }
 
 // keyOf reads a key from the DID document of the service that was asked. A

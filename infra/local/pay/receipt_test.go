@@ -125,6 +125,9 @@ func TestReceipt(t *testing.T) {
 		"keys from elsewhere": {func(a *sold) {
 			a.keys = func(w http.ResponseWriter, _ []byte) { w.Header().Set("Location", "/x"); w.WriteHeader(302) }
 		}, unchecked + "/.well-known/did.json answers 302"},
+		"another name of this machine": {func(a *sold) {
+			a.delivery.ResourceURL = strings.Replace(a.delivery.ResourceURL, "127.0.0.1", "localhost", 1)
+		}, "receipt: holds: signed by did:web:localhost%3A"},
 		"nobody there": {func(a *sold) { a.keys = func(http.ResponseWriter, []byte) { panic(http.ErrAbortHandler) } }, unchecked},
 	} {
 		t.Run(name, func(t *testing.T) {
