@@ -67,7 +67,7 @@ func resigned(change func(jws string) string) func(*x402.SettleResponse) {
 	}
 }
 
-func forged(jws string) string { return jws[:len(jws)-4] + "AAAA" }
+func forged(jws string) string { return jws[:len(jws)-4] + "___w" }
 
 // found is what the unmodified package says of an answer, or signs.
 type found struct {

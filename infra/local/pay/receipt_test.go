@@ -115,7 +115,7 @@ func TestReceipt(t *testing.T) {
 		"another query":         {func(a *sold) { a.delivery.ResourceURL += "?domain=other.example" }, not + `it is for "http://HOST/v1/tools/dns?domain=other.example", which`},
 		"the same query":        {func(a *sold) { a.delivery.ResourceURL += "?domain=example.com" }, "receipt: holds: "},
 		"another host":          {func(a *sold) { a.delivery.ResourceURL = "https://other.example/" }, not + `it is signed by "did:web:other.example#` + name + `", and "127.0.0.1:`},
-		"a forged signature":    {func(a *sold) { a.jws = func(jws string) string { return jws[:len(jws)-4] + "AAAA" } }, not + "receipt: invalid: the signature is not that of did:web:"},
+		"a forged signature":    {func(a *sold) { a.jws = func(jws string) string { return jws[:len(jws)-4] + "___w" } }, not + "receipt: invalid: the signature is not that of did:web:"},
 		"no JWS":                {func(a *sold) { a.jws = func(string) string { return "x" } }, not + "receipt: invalid: not a compact JWS"},
 		"a JWS that is long":    {func(a *sold) { a.jws = func(jws string) string { return strings.Repeat("A", receipt.MaxSize) + jws } }, not + "receipt: invalid: not a compact JWS"},
 		"no keys":               {keys(404, "{}"), unchecked + "/.well-known/did.json answers 404"},

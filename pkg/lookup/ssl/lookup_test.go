@@ -354,7 +354,7 @@ func TestSlow(t *testing.T) {
 		"refusal, then silence":   {refuses, false},
 		"half a record":           {script([]byte{22, 3, 3}), false},
 		"hello, then silence":     {script(helloTLS12()), false},
-		"half a certificate":      {halts([][]byte{der}, tls.VersionTLS12, 400, hang), false},
+		"half a certificate":      {halts([][]byte{der}, tls.VersionTLS12, 200, hang), false},
 		"drip":                    {drip, false},
 		"after the flight":        {halts([][]byte{der}, tls.VersionTLS12, 0, hang), true},
 		"inside the message":      {halts(long, tls.VersionTLS12, 20<<10, hang), true},
