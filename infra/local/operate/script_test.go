@@ -148,7 +148,7 @@ func (s *scripted) Command(line string) string {
 	}
 	said = strings.NewReplacer(s.words...).Replace(said)
 	said = regexp.MustCompile(`(blocks?) [0-9]+( to [0-9]+)?`).ReplaceAllString(said, "$1 N")
-	return regexp.MustCompile(`(?m)[0-9]{4}-[0-9-]+[T ][0-9:]+(\.[0-9]+)?(Z| \+0000 UTC)|[0-9.]+m?s$`).ReplaceAllString(said, "TIME")
+	return regexp.MustCompile(`(?m)[0-9]{4}-[0-9-]+[T ][0-9:]+(\.[0-9]+)?(Z|[+-][0-9:]{5}| \+0000 UTC)|[0-9.]+m?s$`).ReplaceAllString(said, "TIME")
 }
 
 // state is that of the record whose key is among the arguments, nothing if there is none.

@@ -36,7 +36,7 @@ type header struct {
 	Seconds uint64 `json:"timestamp"`
 }
 
-func (h *header) time() time.Time { return time.Unix(int64(h.Seconds), 0) }
+func (h *header) time() time.Time { return time.Unix(int64(h.Seconds), 0).UTC() }
 
 // entry is one log of a transaction.
 type entry struct {

@@ -233,8 +233,8 @@ func (w *world) next(t testing.TB, from uint64) (x402.Batch, error) {
 		t.Errorf("the error tells the URL's secret: %v", err)
 	}
 	for _, x := range got.Transfers {
-		if x.Block < from || x.Block >= got.Next {
-			t.Errorf("a transfer of block %d in a batch from %d to before %d", x.Block, from, got.Next)
+		if x.Block < from || x.Block >= got.Next || x.Time.Location() != time.UTC {
+			t.Errorf("a transfer of block %d, %s, in a batch from %d to before %d", x.Block, x.Time, from, got.Next)
 		}
 	}
 	return got, err
