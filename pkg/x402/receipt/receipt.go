@@ -148,8 +148,8 @@ func canonical(v any) ([]byte, error) {
 	return doc, nil
 }
 
-// MaxSize bounds a receipt that is read.
-const MaxSize = 4 << 10
+// MaxSize bounds a receipt that is read. Request and ResourceURL may have some KB each.
+const MaxSize = 16 << 10
 
 // ErrInvalid says that something is not a receipt, or not one of this key.
 var ErrInvalid = errors.New("receipt: invalid")

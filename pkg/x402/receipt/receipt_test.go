@@ -153,6 +153,7 @@ func TestForm(t *testing.T) {
 		holds        bool
 	}{
 		"that of version 1":   {header, said, true},
+		"of a long request":   {header, `{"version":1,"request":"` + strings.Repeat("r", 8<<10) + `"}`, true},
 		"another algorithm":   {`{"alg":"none","kid":"k"}`, said, false},
 		"no name of a key":    {`{"alg":"EdDSA"}`, said, false},
 		"two names of keys":   {`{"alg":"EdDSA","kid":"k","kid":5}`, said, false},
