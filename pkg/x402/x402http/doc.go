@@ -19,7 +19,8 @@
 //
 // A purchase is the path of a GET, as the client sent it, and its query, sorted; where the
 // pattern of an http.ServeMux names a host, that is a part of it. Other headers do not count:
-// a handler that answers by Accept or by a cookie gives the first answer to both. Sellers that
+// a handler that answers by Accept or by a cookie gives the first answer to both. It does not
+// see Range and conditions such as If-None-Match, because the whole answer is sold. Sellers that
 // share a ledger must not sell different things at one path. HEAD returns the price and is
 // never charged. A payer can name a purchase with Idempotency-Key.
 //

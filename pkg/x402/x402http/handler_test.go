@@ -44,8 +44,8 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 	}))
 	mux := http.NewServeMux()
 	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.runs.Add(1); r.Header.Get(x402.HeaderSignature) != "" {
-			t.Error("the handler sees the signature")
+		if s.runs.Add(1); r.Header.Get(x402.HeaderSignature)+r.Header.Get("Range")+r.Header.Get("If-None-Match") != "" {
+			t.Error("the handler sees the signature, or is asked for a part of its answer")
 		}
 		h(w, r)
 	})
@@ -57,7 +57,10 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 	mux.Handle("POST /mcp", seller.MCP("weather", "1.0", x402http.Tool{
 		Endpoint: fixed, Path: "/weather", Name: "weather", Description: "The weather.", Params: []x402http.Param{{Name: "city", Required: true}},
 	}))
-	shop := httptest.NewServer(mux)
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header["Range"], r.Header["If-None-Match"] = []string{"bytes=0-1"}, []string{"*"}
+		mux.ServeHTTP(w, r)
+	}))
 	t.Cleanup(shop.Close)
 	s.url = shop.URL + "/weather/oslo?b=2&a=1"
 	return s

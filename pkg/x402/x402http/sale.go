@@ -154,8 +154,10 @@ func (x *sale) job(r *http.Request) (x402.Job, error) {
 		return x402.Job{}, fault.Newf(fault.InvalidArguments, err, "The query cannot be read, or is longer than %d bytes with its path.", maxRequest)
 	}
 	w, r := newRecorder(r.Context()), r.Clone(r.Context())
-	for _, secret := range []string{x402.HeaderSignature, x402.HeaderKey} {
-		r.Header.Del(secret)
+	for _, name := range []string{
+		x402.HeaderSignature, x402.HeaderKey, "Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since",
+	} {
+		r.Header.Del(name)
 	}
 	if x.check != nil {
 		x.check(w, r)
