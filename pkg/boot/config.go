@@ -125,10 +125,10 @@ func (e *environment) shared(payTo string) Config {
 	if _, err := x402.ChainID(terms.Network); err != nil {
 		e.fault("NETWORK", "must be a CAIP-2 id such as eip155:8453")
 	}
-	if err := checkAddress(terms.Asset, ""); err != nil {
+	if err := x402.CheckAddress(terms.Asset, ""); err != nil {
 		e.fault("USDC_ASSET", "%v", err)
 	}
-	if err := checkAddress(payTo, terms.Asset); err != nil && payTo != "" {
+	if err := x402.CheckAddress(payTo, terms.Asset); err != nil && payTo != "" {
 		e.fault("PAY_TO", "%v", err)
 	}
 	c := Config{

@@ -84,23 +84,6 @@ func Reachable(addr string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// checkAddress says what is wrong with an address: a token's, or with the token's one that
-// can hold money, which that contract cannot.
-func checkAddress(value, token string) error {
-	a, err := x402.ParseAddress(value)
-	switch {
-	case token != "" && strings.EqualFold(value, token):
-		return errors.New("is the token's contract: what is sent there is lost")
-	case err != nil:
-		return errors.New("must be 0x and 40 hexadecimal digits")
-	case a == x402.Address{}:
-		return errors.New("is the zero address: what is sent there is lost")
-	case value != strings.ToLower(value) && value[2:] != strings.ToUpper(value[2:]) && value != a.Checksum():
-		return errors.New("has a wrong checksum (EIP-55): a digit or the letter case is mistyped, or copy it in lower case")
-	}
-	return nil
-}
-
 // parseContact reads where the operator can be reached, which stands in a comment of the
 // User-Agent.
 func parseContact(v string) (string, error) {
@@ -176,7 +159,7 @@ func (e *environment) formerTerms(now x402.Terms) *service.FormerTerms {
 		switch {
 		case what == "payTo" && value != "":
 			f.Terms.PayTo = value
-			if err := checkAddress(value, now.Asset); err != nil {
+			if err := x402.CheckAddress(value, now.Asset); err != nil {
 				e.fault(name, "%v", err)
 			}
 		case priced && price.MatchString(value):

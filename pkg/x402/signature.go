@@ -31,6 +31,24 @@ func ParseAddress(s string) (Address, error) {
 	return a, err
 }
 
+// CheckAddress says what is wrong with an address as a person gives it: that of a token or,
+// where token names the token's contract, of an account that is paid. One in mixed case must
+// have the checksum of EIP-55. The error begins with a verb, such as "must".
+func CheckAddress(s, token string) error {
+	a, err := ParseAddress(s)
+	switch {
+	case token != "" && strings.EqualFold(s, token):
+		return errors.New("is the token's contract: what is sent there is lost")
+	case err != nil:
+		return errors.New("must be 0x and 40 hexadecimal digits")
+	case a == Address{}:
+		return errors.New("is the zero address: what is sent there is lost")
+	case s != strings.ToLower(s) && s[2:] != strings.ToUpper(s[2:]) && s != a.Checksum():
+		return errors.New("has a wrong checksum (EIP-55): a digit or the letter case is mistyped, or copy it in lower case")
+	}
+	return nil
+}
+
 // IsHash reports whether s is 32 bytes in hexadecimal after 0x, in either letter case, as
 // the hash of a transaction is.
 func IsHash(s string) bool {

@@ -227,6 +227,9 @@ func TestWrongSettings(t *testing.T) {
 		spoil   func(*x402http.Config)
 	}{
 		{"PayTo", func(c *x402http.Config) { c.PayTo = "0x12" }},
+		{"PayTo", func(c *x402http.Config) { c.PayTo = strings.Replace(payTo, "C8", "C9", 1) }},
+		{"PayTo", func(c *x402http.Config) { c.PayTo = x402.USDC().Asset }},
+		{"Facilitator", facilitator("https://facilitator.example:x")},
 		{"Facilitator", facilitator("http://facilitator.example")},
 		{"Facilitator", facilitator("http://127.facilitator.example")},
 		{"Ledger", func(c *x402http.Config) { c.Ledger = nil }},

@@ -24,7 +24,8 @@ import (
 // Config says who is paid, by whom payments are settled, and where they are recorded.
 // PayTo, Facilitator and Ledger are required; everything else has a default.
 type Config struct {
-	// PayTo is the account that is paid: 0x and 40 hexadecimal digits.
+	// PayTo is the account that is paid: 0x and 40 hexadecimal digits, in one letter case or
+	// with the checksum of EIP-55.
 	PayTo string
 	// Facilitator is the https URL of the service that settles; http is for this machine only.
 	Facilitator string
@@ -154,11 +155,12 @@ func (c *Config) check(t x402.Terms) error {
 			all = append(all, fmt.Errorf("x402http: %s is %v, and must be %s", setting, is, must))
 		}
 	}
-	payee, err := x402.ParseAddress(c.PayTo)
-	check(err == nil && payee != (x402.Address{}), "PayTo", strconv.Quote(c.PayTo), "the address that is paid, 0x and 40 hexadecimal digits")
+	err := x402.CheckAddress(c.PayTo, c.Asset)
+	check(err == nil, "PayTo", fmt.Sprintf("%q, which %v", c.PayTo, err), "the address that is paid")
 	if c.Settler == nil {
 		client, err := facilitator.New(facilitator.Config{URL: c.Facilitator, Credentials: c.Credentials, Now: c.Front.Now})
-		u, _ := url.Parse(c.Facilitator) // which New has parsed
+		u, _ := url.Parse(c.Facilitator)
+		u = cmp.Or(u, &url.URL{}) // New has said what is wrong
 		host, _ := netip.ParseAddr(u.Hostname())
 		local := u.Hostname() == "localhost" || host.IsLoopback()
 		check(err == nil && (u.Scheme == "https" || local), "Facilitator", strconv.Quote(c.Facilitator), "an https URL, or an http URL of this machine")
