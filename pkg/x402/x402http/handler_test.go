@@ -92,6 +92,7 @@ func TestSell(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}
 	}
+	long := make([]byte, 32<<20+1) // made beforehand: a handler has a second
 	unsigned := func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(x402.HeaderSignature) == "" {
 			x402http.Refuse(w, 400, "no such city")
@@ -127,7 +128,7 @@ func TestSell(t *testing.T) {
 		"no status":                   {h: answers(1000, "text/plain", "fair"), status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
 		"panic":                       {h: func(http.ResponseWriter, *http.Request) { panic("no") }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
 		"silent":                      {h: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, status: 504, kind: x402http.TypeJSON, body: `"code":"answer_owed"`, runs: 1, moved: 1},
-		"too long":                    {h: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 32<<20+1)) }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
+		"too long":                    {h: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(long) }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
 		"refused oddly":               {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 200, "fine") })}, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`},
 		"refused as broken":           {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 500, "oops") })}, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`},
 		"refused by check":            {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(unsigned)}, status: 400, kind: "text/plain; charset=utf-8", body: "no such city"},
