@@ -94,6 +94,8 @@ export async function twoAtTheButton(stage, { asked }) {
   }
   await pressSign(first);
   await first.locator("#result").waitFor();
+  // What one tab stores, another one reads a moment later.
+  await second.waitForFunction(() => Object.values(localStorage).some((text) => JSON.parse(text).done));
   if (!asked) await pressSign(second);
   held.release();
   await says(second, paidBefore);
