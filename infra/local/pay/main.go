@@ -88,6 +88,9 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 	if regexp.MustCompile(`^\s*(0x)?[0-9a-fA-F]{64}\s*$`).MatchString(o.key) {
 		return typed("KEY is the name of a purchase, which goes to the service; this one looks like a private key.\nA private key is read from a file: KEY_FILE=...")
 	}
+	if !regexp.MustCompile(`^[!-~]{0,255}$`).MatchString(o.key) {
+		return typed("KEY must be at most 255 visible ASCII characters, without spaces")
+	}
 	p.store, p.key, p.verbose = folder(o.dir), o.key, o.verbose
 	if o.again != "" {
 		return p.again(ctx, o)
