@@ -85,9 +85,10 @@ func TestHeadersVerdicts(t *testing.T) {
 		"warn HTTP 299, without Strict-Transport-Security": {Status: 299, Headers: to},
 		" HTTP 300, redirects to https://www.example.com/": {Status: 300, Headers: to},
 		"good HTTP 399, with Strict-Transport-Security":    {Status: 399, Headers: strict},
-		"warn The page is refused: HTTP 400":               {Status: 400, Headers: strict},
-		"warn The page is refused: HTTP 499":               {Status: 499, Headers: to},
+		"warn The page is not served: HTTP 400":            {Status: 400, Headers: strict},
+		"warn The page is not served: HTTP 499":            {Status: 499, Headers: to},
 		"bad The server fails: HTTP 500":                   {Status: 500, Headers: strict},
+		"warn The page is not served: HTTP 999":            {Status: 999},
 	})
 }
 
