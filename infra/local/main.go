@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -257,7 +258,7 @@ func welcome(out io.Writer, c boot.Local, ledgerName string) {
 Ask without paying:
   curl -i '%s'
 
-Pay for an answer (play money), in another terminal:
+Pay for an answer%s, in another terminal:
   make pay URL='%s'
 
 Give an agent the tools (Model Context Protocol):
@@ -268,6 +269,6 @@ Read:
 
 Ctrl-C stops it.
 
-`, catalog.Service, c.BaseURL, ledgerName, c.FacilitatorURL, c.Resolvers, c.Terms.PayTo,
-		dns.ExampleURL(c.BaseURL), dns.ExampleURL(c.BaseURL), c.BaseURL, catalog.PathMCP, c.BaseURL)
+`, catalog.Service, c.BaseURL, ledgerName, cmp.Or(c.FacilitatorURL, "none: SELLING is no"), c.Resolvers, c.Terms.PayTo,
+		dns.ExampleURL(c.BaseURL), map[bool]string{true: " (play money)"}[c.PlayMoney], dns.ExampleURL(c.BaseURL), c.BaseURL, catalog.PathMCP, c.BaseURL)
 }

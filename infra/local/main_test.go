@@ -104,8 +104,8 @@ func TestRunWithPlayMoney(t *testing.T) {
 	// It says that it takes play money, and that nothing resolves, and drops a client that
 	// sends no whole request.
 	page := testbed.Must(visitor().Get(t.Context(), first.line(t, "is ready on")+"/docs", ""))
-	if !strings.Contains(string(page.Body), "takes play money") {
-		t.Errorf("the page does not say so: %s", page.Body)
+	if !strings.Contains(string(page.Body), "takes play money") || first.line(t, "Pay for an answer") != "(play money), in another terminal:" {
+		t.Errorf("the page or the welcome does not say so: %s", page.Body)
 	}
 	if s := newServer(nil); s.ReadTimeout == 0 || s.IdleTimeout == 0 || s.WriteTimeout <= 30*time.Second {
 		t.Errorf("%+v waits for ever, or not for a lookup", s)
@@ -145,7 +145,7 @@ func TestRunAsConfigured(t *testing.T) {
 	env["LEDGER_FILE"] = filepath.Join(t.TempDir(), "ledger.db")
 	r := start(t, env)
 	for what, want := range map[string]string{
-		"facilitator": "http://127.0.0.1:1", "ledger": "DynamoDB table made-here", "is ready on": "http://localhost:1",
+		"facilitator": "http://127.0.0.1:1", "ledger": "DynamoDB table made-here", "is ready on": "http://localhost:1", "Pay for an answer, in": "another terminal:",
 	} {
 		if got := r.line(t, what); got != want {
 			t.Errorf("%s %s, want %s", what, got, want)
