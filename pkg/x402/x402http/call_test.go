@@ -157,6 +157,15 @@ func TestOwnWords(t *testing.T) {
 	}
 }
 
+// What a program makes of a path is a part of its purchase, where that is something else.
+func TestNamed(t *testing.T) {
+	r := httptest.NewRequest(http.MethodGet, "/a?b", nil)
+	sent := named(r)
+	if r.URL.Path = "/c"; sent != "/a" || named(r) != "/a as /c" {
+		t.Errorf("%q, then %q", sent, named(r))
+	}
+}
+
 // A purchase key of a call is the member's, or the header's where both are sent.
 func TestKeysOfACall(t *testing.T) {
 	x, _ := aCall(true, false)

@@ -93,11 +93,6 @@ func TestSell(t *testing.T) {
 		}
 	}
 	long := make([]byte, 32<<20+1) // made beforehand: a handler has a second
-	unsigned := func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get(x402.HeaderSignature) == "" {
-			x402http.Refuse(w, 400, "no such city")
-		}
-	}
 	for name, c := range map[string]struct {
 		h           http.HandlerFunc
 		options     []x402http.Option
@@ -131,7 +126,9 @@ func TestSell(t *testing.T) {
 		"too long":                    {h: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(long) }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
 		"refused oddly":               {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 200, "fine") })}, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`},
 		"refused as broken":           {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 500, "oops") })}, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`},
-		"refused by check":            {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(unsigned)}, status: 400, kind: "text/plain; charset=utf-8", body: "no such city"},
+		"refused by check": {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, r *http.Request) {
+			x402http.Refuse(w, 400+len(r.Header.Values(x402.HeaderSignature)), "no such city")
+		})}, status: 400, kind: "text/plain; charset=utf-8", body: "no such city"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
