@@ -96,7 +96,8 @@ const deadline = 27 * time.Second
 // sell answers the exchange. A payment goes through the Gate, and a request without one is
 // answered with the offer.
 func (x *exchange) sell() Response {
-	q, err := x.quote(x.product.At(x.r))
+	at := x.product.At(x.r)
+	q, err := x.quote(at)
 	var res Response
 	switch {
 	case err != nil:
@@ -109,7 +110,10 @@ func (x *exchange) sell() Response {
 	default:
 		res, err = x.challenge(q, nil)
 	}
-	if err != nil {
+	switch {
+	case q == nil && len(at) > 1<<10: // no header has room for the offer
+		return Failed(fault.Newf(fault.InvalidArguments, err, "The path is too long."))
+	case err != nil:
 		return Failed(fault.New(fault.InternalError, err))
 	}
 	return res

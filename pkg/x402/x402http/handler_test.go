@@ -170,6 +170,9 @@ func TestOtherPurchases(t *testing.T) {
 	s := open(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	signature := must(s.client.Sign(t.Context(), s.url))
 	s.get(signature) // which is owed
+	if long := must(s.client.Get(t.Context(), s.url[:len(s.url)-8]+strings.Repeat("o", 4<<10), "")); long.Status != http.StatusBadRequest {
+		t.Errorf("too long a path: %d %s", long.Status, long.Body)
+	}
 	for _, s.url = range []string{strings.Replace(s.url, "/weather", "/dear/weather", 1), strings.Replace(s.url, "127.0.0.1", "localhost", 1)} {
 		at, _, _ := strings.Cut(s.url, "?")
 		if res := s.get(signature); res.Status != http.StatusPaymentRequired || !strings.Contains(string(res.Body), `"`+at+`"`) || s.runs.Load() != 1 {
