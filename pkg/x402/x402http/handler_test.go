@@ -26,6 +26,7 @@ const payTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 type stall struct {
 	*testing.T
 	url    string
+	seller *x402http.Seller
 	client *x402test.Client
 	books  *x402test.Facilitator
 	runs   atomic.Int32
@@ -39,7 +40,7 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 	s.client = &x402test.Client{HTTP: &http.Client{CheckRedirect: last}, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
 	bank := httptest.NewServer(s.books)
 	t.Cleanup(bank.Close)
-	seller := must(x402http.New(x402http.Config{
+	s.seller = must(x402http.New(x402http.Config{
 		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, Front: x402http.Front{Log: slog.New(slog.DiscardHandler)}, Budget: time.Second,
 	}))
 	mux := http.NewServeMux()
@@ -49,12 +50,12 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 		}
 		h(w, r)
 	})
-	seller.Handle(mux, "GET /weather/{city}", "0.01", counted, options...)
-	fixed := seller.Sell("0.01", counted, options...)
+	s.seller.Handle(mux, "GET /weather/{city}", "0.01", counted, options...)
+	fixed := s.seller.Sell("0.01", counted, options...)
 	mux.Handle("GET /weather", fixed)
-	mux.Handle("GET /dear/", http.StripPrefix("/dear", seller.Sell("1", counted, options...)))
-	mux.Handle("GET localhost/weather/{city}", seller.Sell("1", counted, options...))
-	mux.Handle("POST /mcp", seller.MCP("weather", "1.0", x402http.Tool{
+	mux.Handle("GET /dear/", http.StripPrefix("/dear", s.seller.Sell("1", counted, options...)))
+	mux.Handle("GET localhost/weather/{city}", s.seller.Sell("1", counted, options...))
+	mux.Handle("POST /mcp", s.seller.MCP("weather", "1.0", x402http.Tool{
 		Endpoint: fixed, Path: "/weather", Name: "weather", Description: "The weather.", Params: []x402http.Param{{Name: "city", Required: true}},
 	}))
 	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -155,6 +156,9 @@ func TestSell(t *testing.T) {
 			replayed := again.Header.Get(x402.HeaderReplayed) == "true" && bytes.Equal(again.Body, res.Body) && again.Header.Get("Content-Type") == c.kind
 			if again.Status != c.status || replayed != c.answer {
 				t.Errorf("again: %d %v %q", again.Status, again.Header, again.Body)
+			}
+			if found := must(s.seller.Reconcile(t.Context())); found.Owed > 0 != (c.moved > 0 && !c.answer) {
+				t.Errorf("found: %+v", found)
 			}
 			if int(s.runs.Load()) != c.runs || len(s.books.Transfers()) != c.moved {
 				t.Errorf("%d runs and %d transfers, want %d and %d", s.runs.Load(), len(s.books.Transfers()), c.runs, c.moved)
