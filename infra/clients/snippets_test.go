@@ -271,13 +271,13 @@ func readPage(t *testing.T, s service) page {
 		if n.Data != "pre" {
 			continue
 		}
-		label := attribute(n.Parent, "aria-label")
-		p.byLabel[label] = append(p.byLabel[label], text(n))
-		if id, ok := strings.CutPrefix(attribute(n, "id"), "code-"); ok {
-			p.programs[id] = text(n)
+		label := testbed.Attribute(n.Parent, "aria-label")
+		p.byLabel[label] = append(p.byLabel[label], testbed.Text(n))
+		if id, ok := strings.CutPrefix(testbed.Attribute(n, "id"), "code-"); ok {
+			p.programs[id] = testbed.Text(n)
 			for bar := range n.Parent.Parent.Descendants() { // of the block of code
-				if attribute(bar, "class") == "bar" {
-					p.names[id] = strings.TrimSpace(text(bar))
+				if testbed.Attribute(bar, "class") == "bar" {
+					p.names[id] = strings.TrimSpace(testbed.Text(bar))
 				}
 			}
 		}
@@ -296,25 +296,6 @@ func (p page) commands(t *testing.T, title string) (install, run string) {
 		t.Fatalf("%s: not two commands: %q", title, block[0])
 	}
 	return install, run
-}
-
-func attribute(n *html.Node, name string) string {
-	for _, a := range n.Attr {
-		if a.Key == name {
-			return a.Val
-		}
-	}
-	return ""
-}
-
-func text(n *html.Node) string {
-	var b strings.Builder
-	for d := range n.Descendants() {
-		if d.Type == html.TextNode {
-			b.WriteString(d.Data)
-		}
-	}
-	return b.String()
 }
 
 // generator makes a client of the description, for a program of testdata/generated.

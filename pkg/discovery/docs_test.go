@@ -14,6 +14,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/net/html"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -79,7 +80,7 @@ func TestSnippetsAreOfThisDeployment(t *testing.T) {
 	s.Terms.Network, s.Terms.Asset = "eip155:10", "0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85"
 	shown := map[string]string{}
 	for _, n := range elements(parse(t, body(t, New(s), catalog.PathDocs)), "pre") {
-		shown[attr(n, "id")] = textOf(n)
+		shown[testbed.Attribute(n, "id")] = testbed.Text(n)
 	}
 	for _, sn := range programs(s) {
 		text := shown["code-"+sn.ID]
@@ -105,26 +106,6 @@ func elements(root *html.Node, names ...string) []*html.Node {
 	return found
 }
 
-// attr is an attribute; "" where there is none.
-func attr(n *html.Node, name string) string {
-	for _, a := range n.Attr {
-		if a.Key == name {
-			return a.Val
-		}
-	}
-	return ""
-}
-
-func textOf(n *html.Node) string {
-	var b strings.Builder
-	for d := range n.Descendants() {
-		if d.Type == html.TextNode {
-			b.WriteString(d.Data)
-		}
-	}
-	return b.String()
-}
-
 func parse(t *testing.T, page []byte) *html.Node {
 	t.Helper()
 	return must(html.Parse(bytes.NewReader(page)))
@@ -138,7 +119,7 @@ func checkPage(t *testing.T, page []byte, csp string) *html.Node {
 	root := parse(t, page)
 	checkLoads(t, root)
 	for _, n := range elements(root, "pre", "table") {
-		if attr(n.Parent, "tabindex") != "0" || attr(n.Parent, "aria-label") == "" {
+		if testbed.Attribute(n.Parent, "tabindex") != "0" || testbed.Attribute(n.Parent, "aria-label") == "" {
 			t.Errorf("a scrolling %s without a name, or without the keyboard", n.Data)
 		}
 		if n.Data == "table" && len(elements(n, "caption")) != 1 {
@@ -147,8 +128,8 @@ func checkPage(t *testing.T, page []byte, csp string) *html.Node {
 	}
 	action := "form-action 'none'"
 	for _, n := range elements(root, "form") {
-		if action = "form-action 'self'"; !strings.HasPrefix(attr(n, "action"), "/v1/") {
-			t.Errorf("a form goes to %q", attr(n, "action"))
+		if action = "form-action 'self'"; !strings.HasPrefix(testbed.Attribute(n, "action"), "/v1/") {
+			t.Errorf("a form goes to %q", testbed.Attribute(n, "action"))
 		}
 	}
 	for _, want := range []string{"default-src 'none'", "base-uri 'none'", action, "frame-ancestors 'none'"} {
@@ -176,7 +157,7 @@ func checkLoads(t *testing.T, root *html.Node) {
 			}
 		}
 	}
-	css := textOf(elements(root, "style")[0])
+	css := testbed.Text(elements(root, "style")[0])
 	if strings.Contains(css, "url(") || strings.Contains(css, "@import") {
 		t.Error("the stylesheet loads something")
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/tdewolff/minify/v2/js"
 	layout "github.com/tidwall/pretty"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -95,7 +96,7 @@ func TestGenerated(t *testing.T) {
 	for _, f := range must(fs.ReadDir(assets, "assets/snippets")) {
 		raw := must(fs.ReadFile(assets, "assets/snippets/"+f.Name()))
 		markup := colored(f.Name(), string(raw))
-		if text := textOf(parse(t, []byte("<pre>"+markup+"</pre>"))); text != string(raw) {
+		if text := testbed.Text(parse(t, []byte("<pre>"+markup+"</pre>"))); text != string(raw) {
 			t.Errorf("%s: the markup says\n%s", f.Name(), text)
 		}
 		all[f.Name()] = markup

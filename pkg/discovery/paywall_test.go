@@ -19,6 +19,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -67,17 +68,17 @@ func TestPaywall(t *testing.T) {
 	for _, op := range append(catalog.All(), odd) {
 		t.Run(op.Slug, func(t *testing.T) {
 			root, page := mustVisit(t, op, visit(op, "www.example.org"))
-			says(t, "the page", textOf(root), op.Title, op.Description, op.Price()+" in USDC on Base",
+			says(t, "the page", testbed.Text(root), op.Title, op.Description, op.Price()+" in USDC on Base",
 				op.Amount+" atomic units, "+op.PriceUSD()+" USDC", testSite().Terms.Asset, testSite().Terms.PayTo)
 			for _, o := range outcomes(op.Errors) {
 				if o.Class != fault.NoCharge {
-					says(t, "the page", textOf(root), string(o.Code))
+					says(t, "the page", testbed.Text(root), string(o.Code))
 				}
 			}
 			// The page signs what the answer's header offers.
-			offered := decoded[x402.PaymentRequired]([]byte(attr(mainOf(root), "data-offer")))
+			offered := decoded[x402.PaymentRequired]([]byte(testbed.Attribute(mainOf(root), "data-offer")))
 			same(t, "the offer", Offer(op, testSite()).Accepts, offered.Accepts)
-			says(t, "the title", textOf(elements(root, "title")[0]), op.Price(), op.Title)
+			says(t, "the title", testbed.Text(elements(root, "title")[0]), op.Price(), op.Title)
 			bare := strings.NewReplacer(generated(paywallAssets, "paywall.css"), "{{css}}", generated(paywallAssets, "paywall.js"), "{{js}}").Replace(string(page))
 			if len(bare) > len(page)/2 || strings.Contains(string(page), "{{") {
 				t.Error("style and script are not in the page as they are, or a value is missing")
@@ -126,7 +127,7 @@ func TestPaywallOfAVisit(t *testing.T) {
 				v.Asked = v.Typed
 			}
 			root, _ := mustVisit(t, c.op, v)
-			text := textOf(root)
+			text := testbed.Text(root)
 			says(t, "the page", text, c.says)
 			if strings.Contains(text, "Known already"+v.Known) != (c.says == "") {
 				t.Errorf("the page says what is known: %v", c.says != "")
@@ -139,21 +140,21 @@ func TestPaywallOfAVisit(t *testing.T) {
 			}
 			var shown []string
 			for _, n := range elements(root, "bdi") {
-				shown = append(shown, textOf(n))
+				shown = append(shown, testbed.Text(n))
 			}
 			same(t, "shown", c.shown, shown)
-			if ready := attr(mainOf(root), "data-ready"); (ready == "yes") != (c.says == "") {
+			if ready := testbed.Attribute(mainOf(root), "data-ready"); (ready == "yes") != (c.says == "") {
 				t.Errorf("ready to be paid for: %s", ready)
 			}
 			for _, n := range elements(root, "input") {
-				if want := v.Typed.Get("domain"); name != "a sentence" || attr(n, "value") != "" {
-					same(t, "the form's domain", want, attr(n, "value"))
+				if want := v.Typed.Get("domain"); name != "a sentence" || testbed.Attribute(n, "value") != "" {
+					same(t, "the form's domain", want, testbed.Attribute(n, "value"))
 				}
 			}
 			var selected []string
 			for _, n := range elements(root, "option") {
 				if slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "selected" }) {
-					selected = append(selected, attr(n, "value"))
+					selected = append(selected, testbed.Attribute(n, "value"))
 				}
 			}
 			if want := strings.ToUpper(max(v.Typed.Get("type"), "A")); c.op.Slug == dns.Slug {
@@ -181,20 +182,20 @@ func FuzzPaywallDomain(f *testing.F) {
 			plain = ""
 		}
 		same, _ := mustVisit(t, catalog.DNS(), visit(catalog.DNS(), plain))
-		if ready := attr(mainOf(root), "data-ready"); len(elements(root)) != len(elements(same)) || ready != attr(mainOf(same), "data-ready") {
+		if ready := testbed.Attribute(mainOf(root), "data-ready"); len(elements(root)) != len(elements(same)) || ready != testbed.Attribute(mainOf(same), "data-ready") {
 			t.Fatalf("%q: ready %q, %d elements, want %d", domain, ready, len(elements(root)), len(elements(same)))
 		}
 		if plain == "" {
 			return
 		}
-		if shown := textOf(elements(root, "bdi")[0]); shown != domain {
+		if shown := testbed.Text(elements(root, "bdi")[0]); shown != domain {
 			t.Errorf("%q: shows %q", domain, shown)
 		}
 		for _, n := range elements(root, "pre") {
-			if attr(n.Parent, "aria-label") != "The offer with curl" {
+			if testbed.Attribute(n.Parent, "aria-label") != "The offer with curl" {
 				continue
 			}
-			_, query, _ := strings.Cut(textOf(n), "?domain=")
+			_, query, _ := strings.Cut(testbed.Text(n), "?domain=")
 			value := query[:strings.IndexAny(query, "'\"")]
 			if strings.Trim(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~%+=&") != "" {
 				t.Errorf("%q: the snippet carries %q", domain, value)

@@ -152,29 +152,16 @@ func (s *scripted) Prepare(text string) {
 
 func (s *scripted) Command(line string) string {
 	o := options{dir: s.dir}
+	values := map[string]*string{
+		"URL": &o.url, "KEY": &o.key, "KEY_FILE": &o.keyFile, "MAX": &o.max, "AGAIN": &o.again, "DIR": &o.dir, "LOCAL_ADDR": &o.local,
+	}
 	for arg := range strings.FieldsSeq(line) {
 		name, value, _ := strings.Cut(arg, "=")
 		value = strings.NewReplacer("$S", "http://"+s.host, "$HOST", s.host, "$FILE", s.file, "$KEY1", key1, `\e`, "\x1b", "$LONG", strings.Repeat("a", 10_000)).Replace(value)
-		switch name {
-		case "URL":
-			o.url = value
-		case "KEY":
-			o.key = value
-		case "KEY_FILE":
-			o.keyFile = value
-		case "MAX":
-			o.max = value
-		case "AGAIN":
-			o.again = value
-		case "YES":
-			o.yes = true
-		case "V":
-			o.verbose = true
-		case "DIR":
-			o.dir = value
-		case "LOCAL_ADDR":
-			o.local = value
+		if of := values[name]; of != nil {
+			*of = value
 		}
+		o.yes, o.verbose = o.yes || name == "YES", o.verbose || name == "V"
 	}
 	b := newBuyer(s.t, s.server.URL, "")
 	b.in, b.stopAt = s.in, s.stopAt
