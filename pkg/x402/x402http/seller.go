@@ -25,9 +25,9 @@ import (
 // PayTo, Facilitator and Ledger are required; everything else has a default.
 type Config struct {
 	// PayTo is the account that is paid: 0x and 40 hexadecimal digits, in one letter case or
-	// with the checksum of EIP-55. All programs that are paid on it must share Ledger: with
-	// ledgers of their own, each may answer what another was paid, and Reconcile calls what
-	// the others received refunds that are due.
+	// with the checksum of EIP-55. All programs that are paid on it must share Ledger:
+	// otherwise each may answer what another was paid for, and Reconcile lists what the
+	// others received as refunds that are due.
 	PayTo string
 	// Facilitator is the https URL of the service that settles; http is for this machine only.
 	Facilitator string
