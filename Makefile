@@ -108,8 +108,8 @@ local-invoke: ## Build a function and send it an event as Lambda would, signed w
 	@go run ./infra/local/invoke -build build/trial -fn "$$FN" $${EVENT:+-event "$$EVENT"} $(if $(SAM),-sam)
 
 .PHONY: bench
-bench: node-packages build ## Measure beside what others use; write infra/bench/table.md: 8 minutes
-##   RUNS=15           lookups of each operation; a third as many rounds of requests
+bench: node-packages build ## Measure beside what others use; write infra/bench/table.md: 9 minutes
+##   RUNS=15           lookups of each operation, and rounds of requests; a third as many of most
 ##   RTT=50ms          how far away everything is
 ##   RECORDS=1000000   payments in the largest ledger
 	@go build -o build/bench ./infra/bench && go build -o build/local ./infra/local && \

@@ -116,9 +116,9 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(p/100*float64(len(sorted))))-1)]
 }
 
-// measure plays targets in turn for a second each, in alternating order, and returns medians. A
-// first round that does not count finds out how many requests that are.
-func (s *site) measure(clients int, targets ...target) (medians []round) {
+// measure plays targets in turn for a second each, so many times in alternating order, and
+// returns medians. A first round that does not count finds out how many requests that are.
+func (s *site) measure(times, clients int, targets ...target) (medians []round) {
 	const leastRequests, mostRequests = 100, 20_000
 	least := max(leastRequests, 4*clients)
 	sizes := make([]int, len(targets))
@@ -126,7 +126,7 @@ func (s *site) measure(clients int, targets ...target) (medians []round) {
 		sizes[i] = min(max(int(t.play(s.ctx, clients, least).perSecond), least), mostRequests)
 	}
 	all := make([][]round, len(targets))
-	for n := range max(1, s.runs/3) {
+	for n := range max(1, times) {
 		for k := range targets {
 			i := k
 			if n%2 == 1 {

@@ -96,7 +96,7 @@ func (s *site) parts() {
 	challenge := challenges(mine)
 	bare := s.bare(challenge, nil)
 	defer bare.stop()
-	m := s.measure(targetClients, challenge, challenges(bare))
+	m := s.measure(s.runs/3, targetClients, challenge, challenges(bare))
 	add("challenge", m[0].each(), m[1].each(), "net/http with the same bytes and one log line", targetChallenge)
 
 	paid := b.payments(mine)
@@ -106,7 +106,7 @@ func (s *site) parts() {
 	defer paying.stop()
 	there := paid
 	there.server = paying
-	m = s.measure(targetClients, paid, there)
+	m = s.measure(s.runs/3, targetClients, paid, there)
 	recovery, decoding, commit := s.recovery(), s.decoding(header), s.commit(s.sample(b)[0])
 	web := m[1].each()
 	add("paid ping", m[0].each(), web+recovery+decoding+commit,
