@@ -247,7 +247,10 @@ func warnUnresolved(ctx context.Context, out io.Writer, probe func(context.Conte
 }
 
 func welcome(out io.Writer, c boot.Local, ledgerName string) {
-	dns := catalog.DNS()
+	dns, money := catalog.DNS(), ""
+	if c.PlayMoney {
+		money = " (play money)"
+	}
 	fmt.Fprintf(out, `%s is ready on %s
 
   ledger       %s
@@ -270,5 +273,5 @@ Read:
 Ctrl-C stops it.
 
 `, catalog.Service, c.BaseURL, ledgerName, cmp.Or(c.FacilitatorURL, "none: SELLING is no"), c.Resolvers, c.Terms.PayTo,
-		dns.ExampleURL(c.BaseURL), map[bool]string{true: " (play money)"}[c.PlayMoney], dns.ExampleURL(c.BaseURL), c.BaseURL, catalog.PathMCP, c.BaseURL)
+		dns.ExampleURL(c.BaseURL), money, dns.ExampleURL(c.BaseURL), c.BaseURL, catalog.PathMCP, c.BaseURL)
 }

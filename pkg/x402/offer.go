@@ -21,6 +21,9 @@ import (
 // clients echo it, and API Gateway caps all request headers at 10,240 bytes.
 const MaxOfferHeader = 5632
 
+// ErrOfferSize says that an offer does not fit into its header (MaxOfferHeader).
+var ErrOfferSize = errors.New("too long for its header")
+
 // Bounds of an authorization's window.
 const (
 	// leastWindow is how much of it must be left on a first claim. Facilitators
@@ -115,7 +118,7 @@ func (o *Offer) encode() (err error) {
 		return fmt.Errorf("offer for %s: %w", o.required.Resource.URL, err)
 	}
 	if n := len(o.form.Header(placeholder)); n >= MaxOfferHeader {
-		return fmt.Errorf("offer for %s: header has %d bytes, must stay below %d", o.required.Resource.URL, n, MaxOfferHeader)
+		return fmt.Errorf("offer for %s: %w, which would have %d bytes and must stay below %d", o.required.Resource.URL, ErrOfferSize, n, MaxOfferHeader)
 	}
 	return nil
 }

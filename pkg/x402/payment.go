@@ -140,6 +140,10 @@ func read[T any](r *reader, o object, path, key string, parse func(string) (T, e
 // identifierAlphabet has the characters of the extension payment-identifier.
 const identifierAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
+// ValidKey reports whether a name for a purchase can be sent in the header Idempotency-Key: it
+// has 1 to 255 visible ASCII characters.
+func ValidKey(key string) bool { return visible(key, 255) }
+
 // purchaseKey is the payer's own name for a purchase that must be charged once: the
 // header Idempotency-Key (draft-ietf-httpapi-idempotency-key-header), with or without
 // the quotes of a structured field's string, or else the id of the extension
@@ -152,7 +156,7 @@ func purchaseKey(headers []string, p *Payment) (string, error) {
 	if len(key) >= 2 && strings.HasPrefix(key, `"`) && strings.HasSuffix(key, `"`) {
 		key = key[1 : len(key)-1]
 	}
-	if len(headers) > 1 || !visible(key, 255) {
+	if len(headers) > 1 || !ValidKey(key) {
 		return "", fault.New(fault.InvalidIdempotencyKey, errors.New("the header Idempotency-Key must have 1 to 255 visible ASCII characters, and be sent once"))
 	}
 	return key, nil

@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -88,7 +89,7 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 	if regexp.MustCompile(`^\s*(0x)?[0-9a-fA-F]{64}\s*$`).MatchString(o.key) {
 		return typed("KEY is the name of a purchase, which goes to the service; this one looks like a private key.\nA private key is read from a file: KEY_FILE=...")
 	}
-	if !regexp.MustCompile(`^[!-~]{0,255}$`).MatchString(o.key) {
+	if o.key != "" && !x402.ValidKey(o.key) {
 		return typed("KEY must be at most 255 visible ASCII characters, without spaces")
 	}
 	p.store, p.key, p.verbose = folder(o.dir), o.key, o.verbose

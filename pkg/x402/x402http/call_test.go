@@ -262,13 +262,15 @@ func TestArguments(t *testing.T) {
 		{domain, json.Number("7"), "The argument domain must be a string."},
 		{domain, []any{"example.com"}, "The argument domain must be a string."},
 	} {
-		values, err := Tool{Params: []Param{c.param}}.values(map[string]any{c.param.Name: c.value})
-		got := values.Get(c.param.Name)
-		if err != nil {
-			got = fault.From(err).Public()
-		}
-		if got != c.want {
-			t.Errorf("%T %v: %q, want %q", c.value, c.value, got, c.want)
-		}
+		t.Run(fmt.Sprintf("%T %v", c.value, c.value), func(t *testing.T) {
+			values, err := Tool{Params: []Param{c.param}}.values(map[string]any{c.param.Name: c.value})
+			got := values.Get(c.param.Name)
+			if err != nil {
+				got = fault.From(err).Public()
+			}
+			if got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }

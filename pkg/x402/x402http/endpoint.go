@@ -1,6 +1,7 @@
 package x402http
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -111,7 +112,7 @@ func (x *exchange) sell() Response {
 		res, err = x.challenge(q, nil)
 	}
 	switch {
-	case q == nil && len(at) > 1<<10: // no header has room for the offer
+	case errors.Is(err, x402.ErrOfferSize) && len(at) > 1<<10: // not what the seller says, but the path
 		return Failed(fault.Newf(fault.InvalidArguments, err, "The path is too long."))
 	case err != nil:
 		return Failed(fault.New(fault.InternalError, err))

@@ -113,11 +113,11 @@ func path(r *http.Request) string {
 // answered by the other.
 func named(r *http.Request) string {
 	host, _, _ := strings.Cut(r.Pattern[strings.LastIndexAny(r.Pattern, " \t")+1:], "/")
-	name := host + path(r)
-	if inner := r.URL.EscapedPath(); inner != path(r) {
-		name += " as " + inner
+	sent, seen := path(r), r.URL.EscapedPath()
+	if seen != sent {
+		return host + sent + " as " + seen
 	}
-	return name
+	return host + sent
 }
 
 // origin is the public origin of a request.
