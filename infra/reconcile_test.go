@@ -43,7 +43,7 @@ func reconciled(t *testing.T, h *testbed.Host) ([]byte, error) {
 // held claims a payment in a ledger at a time.
 func held(t *testing.T, l *ledger.Ledger, key string, at time.Time) *ledger.Hold {
 	t.Helper()
-	c := must(l.Claim(t.Context(), ledger.Payment{
+	c := must(l.Claim(t.Context(), ledger.Submission{
 		Key: key, AuthDigest: key, SigDigest: "s", Request: "GET /v1/tools/dns?domain=example.com&type=A",
 		Terms: must(json.Marshal(testbed.LocalTerms(t).Requirements("5000")))(t), ValidBefore: at.Add(5 * time.Minute),
 	}, at.Add(time.Minute)))(t)
@@ -75,7 +75,7 @@ func abandon(t *testing.T, store ledger.Store, key string) {
 	r.Version, r.WriteID, r.Purchase = r.Version+1, "abandoned", "purchase|"+key
 	r.CreatedAt, r.UpdatedAt, r.LeaseUntil, r.ValidBefore = ago, ago, ago, ago
 	ledgertest.MustPut(t, store, *r)
-	purchase := ledger.Record{
+	purchase := ledger.Payment{
 		Key: r.Purchase, Version: 1, WriteID: "bought", State: ledger.Bought, Owner: "another", AuthDigest: "another",
 		CreatedAt: ago, UpdatedAt: ago, ExpiresAt: ago.Add(24 * time.Hour),
 	}

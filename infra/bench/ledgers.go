@@ -12,7 +12,7 @@ import (
 	ledgerfile "github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-func (s *site) sample(b buyer) (rows []ledger.Record) {
+func (s *site) sample(b buyer) (rows []ledger.Payment) {
 	file := filepath.Join(s.dir, "sample.db")
 	func() {
 		server := s.ours(file)
@@ -33,7 +33,7 @@ func (s *site) sample(b buyer) (rows []ledger.Record) {
 }
 
 // fill makes a ledger with what one payment left so many times, each of another payer.
-func (s *site) fill(payments int, payer string, left []ledger.Record) (file string) {
+func (s *site) fill(payments int, payer string, left []ledger.Payment) (file string) {
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
 	store := must(ledgerfile.Open(file))
 	defer func() { check(store.Close()) }()

@@ -157,7 +157,7 @@ func (s *site) decoding(header string) time.Duration {
 	return alone(5000, 1, func(int) { must(x402.DecodePayment(header)) })
 }
 
-func (s *site) commit(r ledger.Record) time.Duration {
+func (s *site) commit(r ledger.Payment) time.Duration {
 	store := must(file.Open(filepath.Join(s.dir, "commit.db")))
 	defer func() { check(store.Close()) }()
 	return alone(10_000, targetClients, func(i int) {

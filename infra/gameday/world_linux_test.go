@@ -300,7 +300,7 @@ func strangeRecord() breakage {
 	puts := func(version int64, state ledger.State) func(w *world) {
 		return func(w *world) {
 			past := time.Now().Add(-time.Hour)
-			ledgertest.MustPut(w, w.store(), ledger.Record{
+			ledgertest.MustPut(w, w.store(), ledger.Payment{
 				Key: "eip155:1|strange|strange|strange", Version: version, WriteID: rand.Text(), State: state, AuthDigest: "a", SigDigest: "s",
 				Request: "GET /", Terms: json.RawMessage("{}"), CreatedAt: past, UpdatedAt: past, ValidBefore: past.Add(time.Minute),
 			})

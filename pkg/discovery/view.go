@@ -181,7 +181,7 @@ func hours(d time.Duration) string { return fmt.Sprintf("%d hours", int(d.Hours(
 func owedSpacing() string {
 	var waits []string
 	for n := 1; n < ledger.MaxLookups; n++ {
-		waits = append(waits, strconv.Itoa(seconds(ledger.NextLookup(ledger.Record{Lookups: n}))))
+		waits = append(waits, strconv.Itoa(seconds(ledger.NextLookup(ledger.Payment{Lookups: n}))))
 	}
 	return listed(waits) + " seconds"
 }

@@ -304,7 +304,7 @@ func (t *table) write(item string, units int, entries ...string) error {
 
 // pays is what a call of the ledger costs. One whose condition fails costs what is there, and
 // one that replaces an item as much as the larger of the two.
-func (t *table) pays(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+func (t *table) pays(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault {
 	if op == ledgertest.Fetch {
 		t.add(func(s *spent) { s.Reads++ })
 		time.Sleep(t.trip)
@@ -347,7 +347,7 @@ func (t *table) limits() *limittest.Watched {
 
 // sizeOf is the write units of a record in the form in which a store sends it, and its
 // entry in the index, if it has one: the partition, and the key in it.
-func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
+func (t *table) sizeOf(r ledger.Payment) (units int, entry []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r.Version = 1

@@ -65,7 +65,7 @@ func reconciles(t *testing.T, test func(s *scheduled)) {
 		}, Index: memory, Ledger: ledger.New(memory, time.Now, rand.Text)}
 		s.Platform.Log = slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 		for nonce := range 3 {
-			h := s.claim(ledger.Payment{
+			h := s.claim(ledger.Submission{
 				Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), payer,
 					fmt.Sprintf("0x%064d", nonce+1)),
 				AuthDigest: fmt.Sprint(nonce), SigDigest: fmt.Sprint(nonce), Request: "GET /a",
@@ -82,7 +82,7 @@ func reconciles(t *testing.T, test func(s *scheduled)) {
 	})
 }
 
-func (s *scheduled) claim(p ledger.Payment) *ledger.Hold {
+func (s *scheduled) claim(p ledger.Submission) *ledger.Hold {
 	return must(s.Ledger.Claim(s.Context(), p, time.Now().Add(30*time.Second))).Hold
 }
 
@@ -144,7 +144,7 @@ func TestReconcile(t *testing.T) {
 // names none.
 func TestReconcileStoresSilence(t *testing.T) {
 	reconciles(t, func(s *scheduled) {
-		p := ledger.Payment{Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), payer, "0x09"), AuthDigest: "9", ValidBefore: time.Now().Add(time.Minute)}
+		p := ledger.Submission{Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), payer, "0x09"), AuthDigest: "9", ValidBefore: time.Now().Add(time.Minute)}
 		h := s.claim(p)
 		testbed.Check(h.Settled(s.Context(), ledger.Receipt{Transaction: "0x1"}, true))
 		testbed.Check(h.Release(s.Context(), ledger.Failure{Code: string(lookup.SSLTimeout), Message: "The host did not answer.", Silence: true}))
@@ -177,7 +177,7 @@ func TestReconcileSays(t *testing.T) {
 			"Ready": 1.0, "ReadyLedger": 1.0, "ReadyFacilitator": 1.0, "ReadyResolvers": 1.0, "ReadyChain": 1.0, "not_ready": nil,
 		}},
 		{"chain", func(s *scheduled) {
-			corrupt := s.claim(ledger.Payment{Key: "strange", AuthDigest: "a", Terms: json.RawMessage("{}")})
+			corrupt := s.claim(ledger.Submission{Key: "strange", AuthDigest: "a", Terms: json.RawMessage("{}")})
 			testbed.Check(corrupt.End(s.Context(), ledger.EventUncertain, "timeout", ""))
 			time.Sleep(time.Minute) // its lease is over
 		}, nil, line{

@@ -146,7 +146,7 @@ func (w *world) outstanding() (owed, doubt map[string]bool) {
 	reconciler := x402.Reconciler{
 		Ledger: ledger.New(w.store, time.Now, func() string { return "" }), Index: w.store, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
-	missed, err := reconciler.Outstanding(context.Background(), func(r ledger.Record) {
+	missed, err := reconciler.Outstanding(context.Background(), func(r ledger.Payment) {
 		if r.InDoubt() {
 			doubt[r.Key] = true
 			return
@@ -206,7 +206,7 @@ func (w *world) read(a *authorization) bool {
 
 // checkDoubt checks that a payment is in the list of what is in doubt if it may have been
 // sent. One whose attempt has ended without a word is not, until it can execute no more.
-func (w *world) checkDoubt(a *authorization, r *ledger.Record, listed bool) {
+func (w *world) checkDoubt(a *authorization, r *ledger.Payment, listed bool) {
 	undue := a.validBefore.Add(refusedUntil)
 	switch {
 	case listed && !r.InDoubt():

@@ -18,12 +18,12 @@ type brokenRule struct {
 	want  string // a part of the invariant that must be violated
 	blind bool   // without chain evidence
 	n     int    // schedules, at most; 0 is 500
-	read  func(p *process, r *ledger.Record)
-	write func(p *process, r *ledger.Record)
+	read  func(p *process, r *ledger.Payment)
+	write func(p *process, r *ledger.Payment)
 }
 
 // reads is a record as the process reads it.
-func (p *process) reads(r *ledger.Record) *ledger.Record {
+func (p *process) reads(r *ledger.Payment) *ledger.Payment {
 	if b := p.w.broken; r != nil && b != nil && b.read != nil {
 		b.read(p, r)
 	}
@@ -32,94 +32,94 @@ func (p *process) reads(r *ledger.Record) *ledger.Record {
 
 func brokenRules() []brokenRule {
 	// owner changes the record of another payment, which owns the purchase, in some states.
-	owner := func(states string, read func(p *process, r *ledger.Record)) func(*process, *ledger.Record) {
-		return func(p *process, r *ledger.Record) {
+	owner := func(states string, read func(p *process, r *ledger.Payment)) func(*process, *ledger.Payment) {
+		return func(p *process, r *ledger.Payment) {
 			a := p.w.authorizationOf(r.Key)
 			if a != nil && a != p.pay && p.kind == asClient && strings.Contains(states, string(r.State)) {
 				read(p, r)
 			}
 		}
 	}
-	forgets := func(_ *process, r *ledger.Record) { r.Sent = false }
+	forgets := func(_ *process, r *ledger.Payment) { r.Sent = false }
 	return []brokenRule{
-		{rule: "doubt is not sticky", want: "refused in the end", blind: true, read: func(_ *process, r *ledger.Record) {
+		{rule: "doubt is not sticky", want: "refused in the end", blind: true, read: func(_ *process, r *ledger.Payment) {
 			r.Doubt = false
 			if r.State == ledger.Uncertain || r.State == ledger.Settling && r.LeaseUntil.Before(time.Now()) {
 				r.State = ledger.Refused
 			}
 		}},
-		{rule: "the lease ends at settled", want: "two lookups ran at once", read: func(_ *process, r *ledger.Record) {
+		{rule: "the lease ends at settled", want: "two lookups ran at once", read: func(_ *process, r *ledger.Payment) {
 			if r.State == ledger.Settled {
 				r.LeaseUntil, r.LookupAt = time.Time{}, time.Time{}
 			}
 		}},
-		{rule: "a live lease does not exclude others", want: "a live lease was taken", read: func(_ *process, r *ledger.Record) {
+		{rule: "a live lease does not exclude others", want: "a live lease was taken", read: func(_ *process, r *ledger.Payment) {
 			r.LeaseUntil = time.Time{}
 		}},
-		{rule: "any signature opens a record", want: "a forged signature got an answer", read: func(p *process, r *ledger.Record) {
+		{rule: "any signature opens a record", want: "a forged signature got an answer", read: func(p *process, r *ledger.Payment) {
 			r.Token, r.SigDigest = "", p.signed.digest
 		}},
-		{rule: "a repeat needs no proof", want: "a stranger's copy got something", read: func(p *process, r *ledger.Record) {
+		{rule: "a repeat needs no proof", want: "a stranger's copy got something", read: func(p *process, r *ledger.Payment) {
 			r.Token = p.signed.token
 		}},
 		{rule: "a later attempt forgets a send", want: "a send was forgotten", read: forgets},
 		{rule: "a later attempt forgets a send", want: "refused again, and the chain was not asked", read: forgets},
 		{rule: "a later attempt forgets a send", want: "refused a payment that has moved", blind: true, read: forgets},
-		{rule: "who is asked is not recorded", want: "asked, and not named on record", write: func(_ *process, r *ledger.Record) {
+		{rule: "who is asked is not recorded", want: "asked, and not named on record", write: func(_ *process, r *ledger.Payment) {
 			r.Asked = nil
 		}},
-		{rule: "who refused is not recorded", want: "taken to the other facilitator", n: 1000, read: func(_ *process, r *ledger.Record) {
+		{rule: "who refused is not recorded", want: "taken to the other facilitator", n: 1000, read: func(_ *process, r *ledger.Payment) {
 			r.RefusedBy, r.Refusals = "", 0
 		}},
-		{rule: "debts are kept for 72 hours", want: "a debt or a doubt was forgotten", n: 1000, write: func(_ *process, r *ledger.Record) {
+		{rule: "debts are kept for 72 hours", want: "a debt or a doubt was forgotten", n: 1000, write: func(_ *process, r *ledger.Payment) {
 			if r.InDoubt() || r.Owed() {
 				r.ExpiresAt = r.ValidBefore.Add(72 * time.Hour)
 			}
 		}},
-		{rule: "any name will do", want: "worked for an authorization under another name", read: func(p *process, r *ledger.Record) {
+		{rule: "any name will do", want: "worked for an authorization under another name", read: func(p *process, r *ledger.Payment) {
 			if p.pay != nil && r.Key == p.pay.key {
 				r.Purchase = p.named(p.w)
 			}
 		}},
-		{rule: abandonedIsClosed, want: "taken over from a payment that may have been sent", blind: true, n: 3000, read: func(p *process, r *ledger.Record) {
+		{rule: abandonedIsClosed, want: "taken over from a payment that may have been sent", blind: true, n: 3000, read: func(p *process, r *ledger.Payment) {
 			if p.kind == asReconciler && r.State == ledger.Settling && !r.Sent && !r.Doubt {
 				r.ValidBefore = r.LeaseUntil
 			}
 		}},
-		{rule: "a superseded payment is a refused one", want: "a superseded payment was", read: func(_ *process, r *ledger.Record) {
+		{rule: "a superseded payment is a refused one", want: "a superseded payment was", read: func(_ *process, r *ledger.Payment) {
 			if r.State == ledger.Superseded {
 				r.State = ledger.Refused
 			}
 		}},
-		{rule: "lookups are not counted", want: "more lookups than a payment buys", read: func(_ *process, r *ledger.Record) {
+		{rule: "lookups are not counted", want: "more lookups than a payment buys", read: func(_ *process, r *ledger.Payment) {
 			r.Lookups = min(r.Lookups, 1)
 		}},
-		{rule: "only one lookup is permitted", want: "used up before five lookups", read: func(_ *process, r *ledger.Record) {
+		{rule: "only one lookup is permitted", want: "used up before five lookups", read: func(_ *process, r *ledger.Payment) {
 			if r.State == ledger.Settled && r.Lookups > 0 {
 				r.Lookups = ledger.MaxLookups
 			}
 		}},
-		{rule: "lookups are not spaced", want: "a lookup came too soon", n: 1000, read: func(_ *process, r *ledger.Record) {
+		{rule: "lookups are not spaced", want: "a lookup came too soon", n: 1000, read: func(_ *process, r *ledger.Payment) {
 			r.LookupAt = time.Time{}
 		}},
-		{rule: "an owner in doubt was never sent", want: "charged twice for one purchase", read: owner("settling uncertain", func(p *process, r *ledger.Record) {
+		{rule: "an owner in doubt was never sent", want: "charged twice for one purchase", read: owner("settling uncertain", func(p *process, r *ledger.Payment) {
 			if !r.LeaseUntil.After(p.now()) {
 				r.State, r.Sent, r.LeaseUntil = ledger.Refused, false, time.Time{}
 			}
 		})},
-		{rule: "the arriving transport decides how long an answer stands", want: "charged twice for one purchase", n: 3000, read: owner("redeemed", func(p *process, r *ledger.Record) {
+		{rule: "the arriving transport decides how long an answer stands", want: "charged twice for one purchase", n: 3000, read: owner("redeemed", func(p *process, r *ledger.Payment) {
 			r.StandsUntil = r.AnsweredAt.Add(p.window())
 		})},
-		{rule: "an answer is replayed for ever", want: "what was over is answered once more", read: owner("redeemed", func(p *process, r *ledger.Record) {
+		{rule: "an answer is replayed for ever", want: "what was over is answered once more", read: owner("redeemed", func(p *process, r *ledger.Payment) {
 			r.AnsweredAt, r.StandsUntil = p.now(), p.now().Add(time.Minute)
 		})},
-		{rule: "an owner's request is any", want: "an answer for another request", n: 1000, read: owner("settling uncertain settled redeemed", func(p *process, r *ledger.Record) {
+		{rule: "an owner's request is any", want: "an answer for another request", n: 1000, read: owner("settling uncertain settled redeemed", func(p *process, r *ledger.Payment) {
 			r.Request = p.path
 		})},
-		{rule: "a dead owner is in doubt", want: "no end, and not on the list of what is in doubt", read: owner("refused", func(_ *process, r *ledger.Record) {
+		{rule: "a dead owner is in doubt", want: "no end, and not on the list of what is in doubt", read: owner("refused", func(_ *process, r *ledger.Payment) {
 			r.Disproved, r.Sent, r.Doubt = false, true, true
 		})},
-		{rule: "nobody waits", want: "did not wait for another payment", read: owner("settling settled", func(p *process, r *ledger.Record) {
+		{rule: "nobody waits", want: "did not wait for another payment", read: owner("settling settled", func(p *process, r *ledger.Payment) {
 			if r.LeaseUntil.After(p.now()) {
 				p.offset.Add(int64(8 * time.Second)) // to the end of the time that a request waits
 			}

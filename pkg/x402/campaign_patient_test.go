@@ -117,7 +117,7 @@ func (x *patientClient) request() clientRequest {
 }
 
 // ownerRecord is the record of the payment that owns the client's purchase, or nil.
-func (x *patientClient) ownerRecord() *ledger.Record {
+func (x *patientClient) ownerRecord() *ledger.Payment {
 	o := x.c.w.owner(x.purchase())
 	if o == nil {
 		o = x.pay
@@ -172,7 +172,7 @@ func (x *patientClient) ownerRefusedRecently(p *process) bool {
 // signs: one that has paid for the purchase and whose answer is owed or still replayed; nil
 // if there is none. over says that there was one which is no longer replayed, so that a new
 // signature makes a new purchase.
-func (x *patientClient) due() (due *ledger.Record, over bool) {
+func (x *patientClient) due() (due *ledger.Payment, over bool) {
 	w := x.c.w
 	o := w.owner(x.purchase())
 	if o == nil || w.record(o) == nil {
@@ -193,7 +193,7 @@ func (x *patientClient) due() (due *ledger.Record, over bool) {
 
 // checkNewSignature compares the answer to a new signature with the one that was
 // due before.
-func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *ledger.Record) {
+func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *ledger.Payment) {
 	usable := !p.pay.cancelled && (p.pay.byUs || !p.pay.moved())
 	if out == nil || due == nil || !x.unsent || !usable {
 		return

@@ -22,7 +22,7 @@ import (
 // consistent, as ledger.Store requires; the index is not.
 
 // call calls the store. late is what a call that hangs does later, nil for nothing.
-func (p *process) call(ctx context.Context, do func(context.Context) (*ledger.Record, error), late func(context.Context)) (r *ledger.Record, err error) {
+func (p *process) call(ctx context.Context, do func(context.Context) (*ledger.Payment, error), late func(context.Context)) (r *ledger.Payment, err error) {
 	p.await()
 	ctx = p.unhurried(ctx)
 	fails, failsAfter := p.drawFault(2), p.drawFault(3)
@@ -65,11 +65,11 @@ func (p *process) land(write func(context.Context)) {
 	}()
 }
 
-func (p *process) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+func (p *process) Put(ctx context.Context, r ledger.Payment) (*ledger.Payment, error) {
 	p.stall(isPurchase(r.Key))
 	// Some writes are sent a second time, without faults too, as the store's client
 	// library does when a reply is lost. The caller gets the second reply.
-	return p.call(ctx, func(ctx context.Context) (*ledger.Record, error) {
+	return p.call(ctx, func(ctx context.Context) (*ledger.Payment, error) {
 		stands, err := p.put(ctx, r)
 		if err != nil || !p.chance(4) {
 			return stands, err
@@ -79,9 +79,9 @@ func (p *process) Put(ctx context.Context, r ledger.Record) (*ledger.Record, err
 	}, func(ctx context.Context) { _, _ = p.put(ctx, r) })
 }
 
-func (p *process) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+func (p *process) Fetch(ctx context.Context, key string) (*ledger.Payment, error) {
 	p.stall(isPurchase(key))
-	found, err := p.call(ctx, func(ctx context.Context) (*ledger.Record, error) {
+	found, err := p.call(ctx, func(ctx context.Context) (*ledger.Payment, error) {
 		defer p.w.lock()()
 		r, err := p.w.store.Fetch(ctx, key)
 		if err != nil {
@@ -94,7 +94,7 @@ func (p *process) Fetch(ctx context.Context, key string) (*ledger.Record, error)
 }
 
 // noteRead remembers what is read, and returns it.
-func (p *process) noteRead(key string, r *ledger.Record) *ledger.Record {
+func (p *process) noteRead(key string, r *ledger.Payment) *ledger.Payment {
 	switch a := p.w.authorizationOf(key); {
 	case a == nil || p.kind == asReconciler:
 	case a == p.pay:
@@ -109,7 +109,7 @@ func (p *process) noteRead(key string, r *ledger.Record) *ledger.Record {
 	return p.reads(r)
 }
 
-func (p *process) put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+func (p *process) put(ctx context.Context, r ledger.Payment) (*ledger.Payment, error) {
 	w := p.w
 	defer w.lock()()
 	first, held := r.Version == 1, w.store[r.Key]
@@ -143,7 +143,7 @@ func (p *process) put(ctx context.Context, r ledger.Record) (*ledger.Record, err
 // contextEnded fails a write whose context has ended. The Gate must write a verdict on a payment that this process
 // has claimed under a context that has not ended; a claim, a supersession and a write of a
 // purchase send nothing, and may fail.
-func (p *process) contextEnded(ctx context.Context, old *ledger.Record, r ledger.Record) error {
+func (p *process) contextEnded(ctx context.Context, old *ledger.Payment, r ledger.Payment) error {
 	claims := old != nil && r.Attempt > old.Attempt
 	closes := r.State == ledger.Superseded && p.w.authorizationOf(r.Key) != p.pay
 	verdict := !claims && !closes && p.kind != asReconciler && r.State != ledger.Bought && !p.of(p.w.authorizationOf(r.Key)).claimed.IsZero()
@@ -163,10 +163,10 @@ func (p *process) contextEnded(ctx context.Context, old *ledger.Record, r ledger
 // ledgertest.Memory, but decodes a row once, when it is written, instead of
 // whenever it is read, which makes the campaign faster. The world's lock guards
 // it.
-type decodedStore map[string]*ledger.Record
+type decodedStore map[string]*ledger.Payment
 
 // Put encodes and decodes a row, as a real store would, and keeps it.
-func (s decodedStore) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+func (s decodedStore) Put(ctx context.Context, r ledger.Payment) (*ledger.Payment, error) {
 	held := s[r.Key]
 	if ctx.Err() != nil || held == nil && r.Version != 1 || held != nil && held.Version != r.Version-1 {
 		return s.Fetch(ctx, r.Key)
@@ -180,7 +180,7 @@ func (s decodedStore) Put(ctx context.Context, r ledger.Record) (*ledger.Record,
 }
 
 // Fetch implements ledger.Store. The caller may change the copy it gets.
-func (s decodedStore) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+func (s decodedStore) Fetch(ctx context.Context, key string) (*ledger.Payment, error) {
 	held := s[key]
 	if held == nil || ctx.Err() != nil {
 		return nil, ctx.Err()

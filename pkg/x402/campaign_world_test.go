@@ -348,4 +348,4 @@ func (w *world) undecided() map[*authorization]bool {
 }
 
 // record is the ledger's record of an authorization, or nil. Callers must not change it.
-func (w *world) record(a *authorization) *ledger.Record { return w.store[a.key] }
+func (w *world) record(a *authorization) *ledger.Payment { return w.store[a.key] }

@@ -19,12 +19,12 @@ import (
 
 // checkWrite checks the invariants of a write that has taken effect. old is nil for the
 // first write of a key.
-func (p *process) checkWrite(old *ledger.Record, r ledger.Record) {
+func (p *process) checkWrite(old *ledger.Payment, r ledger.Payment) {
 	w := p.w
 	p.writes++
 	w.trace("  p%d writes %s v%d %s sent=%v doubt=%v disproved=%v lookups=%d lease=%v owner=%s", p.number, w.number(r.Key), r.Version, r.State, r.Sent, r.Doubt, r.Disproved, r.Lookups, !r.LeaseUntil.IsZero(), w.number(r.Owner))
 	if old == nil {
-		old = &ledger.Record{}
+		old = &ledger.Payment{}
 	}
 	if r.State == ledger.Bought {
 		p.checkPurchaseWrite(old, r)
@@ -81,7 +81,7 @@ func (p *process) checkWrite(old *ledger.Record, r ledger.Record) {
 	}
 }
 
-func (p *process) checkSuperseded(a *authorization, old, r ledger.Record) {
+func (p *process) checkSuperseded(a *authorization, old, r ledger.Payment) {
 	w := p.w
 	a.supersededAt = time.Now()
 	mine := p.pay == a && !p.of(a).claimed.IsZero()
@@ -93,7 +93,7 @@ func (p *process) checkSuperseded(a *authorization, old, r ledger.Record) {
 	})
 }
 
-func (p *process) checkTransition(a *authorization, old, r ledger.Record) {
+func (p *process) checkTransition(a *authorization, old, r ledger.Payment) {
 	w := p.w
 	if a.purchase != "" && r.Purchase != a.purchase {
 		w.violated("what a payment buys was changed")
@@ -122,13 +122,13 @@ func (p *process) checkTransition(a *authorization, old, r ledger.Record) {
 
 // onlyRaised says that a write changed the version alone, as a takeover does to a
 // record so that its previous holder cannot write any more.
-func onlyRaised(old, r ledger.Record) bool {
+func onlyRaised(old, r ledger.Payment) bool {
 	return old.State == r.State && old.Attempt == r.Attempt && old.UpdatedAt.Equal(r.UpdatedAt)
 }
 
 // checkFoundPaid checks a superseded payment that is found to have moved money: its answer
 // is owed, or a refund is due if another payment has paid for the same purchase.
-func (w *world) checkFoundPaid(a *authorization, r ledger.Record, p *process) {
+func (w *world) checkFoundPaid(a *authorization, r ledger.Payment, p *process) {
 	if a.byUs {
 		w.observed("a superseded payment was found to be paid")
 		if !a.movedAfterRefusal {
@@ -192,7 +192,7 @@ func (w *world) checkChargedOnce(a *authorization) {
 	}
 }
 
-func (p *process) checkPurchaseWrite(old *ledger.Record, r ledger.Record) {
+func (p *process) checkPurchaseWrite(old *ledger.Payment, r ledger.Payment) {
 	w := p.w
 	a := w.authorizationOf(r.Owner)
 	switch {

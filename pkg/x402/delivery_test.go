@@ -237,7 +237,7 @@ func TestPreventedLookupIsNotCounted(t *testing.T) {
 // has joined the purchase, and whether it ran for it before, also where its process died.
 func TestSale(t *testing.T) {
 	stuck := false
-	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+	within(t, func(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault {
 		if stuck && op == ledgertest.Replace && r.LeaseUntil.IsZero() {
 			return ledgertest.FailBefore // as after a kill: nothing that follows the run is written
 		}

@@ -168,7 +168,7 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 				t.Errorf("the primary alone: asked %s", asked)
 			}
 			if s.Class != x402.Moved {
-				b.rewrite(h, func(r *ledger.Record) { r.Asked, r.RefusedBy = nil, "" })
+				b.rewrite(h, func(r *ledger.Payment) { r.Asked, r.RefusedBy = nil, "" })
 			}
 		}
 		if r := b.stored(h); r.State != ledger.Redeemed {
@@ -331,7 +331,7 @@ func TestNotSentAgain(t *testing.T) {
 
 // A facilitator is not asked when naming it on record has taken its time.
 func TestNoTimeToAsk(t *testing.T) {
-	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+	within(t, func(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault {
 		if op == ledgertest.Replace && r.State == ledger.Settling && len(r.Asked) == 2 {
 			time.Sleep(4*time.Second + time.Millisecond)
 		}

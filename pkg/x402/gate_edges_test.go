@@ -41,23 +41,23 @@ func TestStoreFailsBeforeTheClaim(t *testing.T) {
 // A record that is corrupt fails closed: the payment is not sent, and the chain is not
 // asked about it.
 func TestCorruptRecords(t *testing.T) {
-	redeemed := func(r *ledger.Record) {
+	redeemed := func(r *ledger.Payment) {
 		r.State, r.Receipt, r.SettledAt, r.AnsweredAt = ledger.Redeemed, &ledger.Receipt{Transaction: tx}, time.Now(), time.Now()
 	}
 	for name, c := range map[string]struct {
 		settle  x402.Settlement
-		change  func(*ledger.Record)
+		change  func(*ledger.Payment)
 		charged string
 	}{
-		"redeemed without an answer": {declined(), func(r *ledger.Record) {
+		"redeemed without an answer": {declined(), func(r *ledger.Payment) {
 			redeemed(r)
 			r.Answer = &ledger.Answer{Stored: true, Encoding: "gzip"}
 		}, "true"},
-		"redeemed without a receipt": {declined(), func(r *ledger.Record) {
+		"redeemed without a receipt": {declined(), func(r *ledger.Payment) {
 			redeemed(r)
 			r.Receipt, r.Answer = nil, &ledger.Answer{Stored: true}
 		}, "true"},
-		"in doubt without terms": {lost(), func(r *ledger.Record) { r.Terms = json.RawMessage(`[]`) }, "null"},
+		"in doubt without terms": {lost(), func(r *ledger.Payment) { r.Terms = json.RawMessage(`[]`) }, "null"},
 	} {
 		within(t, nil, func(t *testing.T, b *harness) {
 			b.verify = x402.Verification{Valid: true}
@@ -74,7 +74,7 @@ func TestCorruptRecords(t *testing.T) {
 		b.settle = settles(x402.Settlement{Class: x402.NotSent})
 		h := b.sign(nil)
 		b.expect("not sent", b.ask(h, "GET /a"), 503, fault.FacilitatorUnavailable, "false", true, false)
-		b.rewrite(h, func(r *ledger.Record) { r.Terms = json.RawMessage(`{"amount":"-5"}`) })
+		b.rewrite(h, func(r *ledger.Payment) { r.Terms = json.RawMessage(`{"amount":"-5"}`) })
 		b.settle = settles(x402.Settlement{Class: x402.Unknown})
 		b.expect("doubt", b.ask(h, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
 		if len(b.questions) != 0 {

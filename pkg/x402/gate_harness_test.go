@@ -302,7 +302,7 @@ func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 }
 
 // stored is the record of a payment.
-func (b *harness) stored(header string) ledger.Record {
+func (b *harness) stored(header string) ledger.Payment {
 	b.t.Helper()
 	r, err := b.store.Fetch(context.Background(), b.key(header))
 	if err != nil || r == nil {
@@ -347,7 +347,7 @@ func recordKey(payer, nonce string) string {
 }
 
 // rewrite changes a stored record without the ledger.
-func (b *harness) rewrite(header string, change func(r *ledger.Record)) {
+func (b *harness) rewrite(header string, change func(r *ledger.Payment)) {
 	b.t.Helper()
 	r := b.stored(header)
 	r.Version, r.WriteID = r.Version+1, fmt.Sprint("rewritten ", r.Key, r.Version+1)

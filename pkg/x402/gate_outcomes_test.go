@@ -204,7 +204,7 @@ func TestUnrecorded(t *testing.T) {
 			h := b.sign(nil)
 			b.settle = func(context.Context, int) x402.Settlement {
 				if c.steals { // as one does whose clock runs ahead, or after a freeze
-					b.rewrite(h, func(r *ledger.Record) {
+					b.rewrite(h, func(r *ledger.Payment) {
 						r.WriteID, r.Attempt, r.LeaseUntil = "other", r.Attempt+1, time.Now().Add(30*time.Second)
 					})
 				}
@@ -373,7 +373,7 @@ func TestMeterFull(t *testing.T) {
 func TestBesideTheAnswer(t *testing.T) {
 	for name, capped := range map[string]bool{"no cap": false, "with a cap": true} {
 		var meets func()
-		within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		within(t, func(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault {
 			if op == ledgertest.Replace && r.State == ledger.Redeemed {
 				meets()
 			}

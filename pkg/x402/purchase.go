@@ -33,7 +33,7 @@ const deadAfter = 10 * time.Minute
 
 // ownershipOf classifies the payment that currently owns a purchase. It does no I/O.
 // r is nil when its record is gone.
-func (a *attempt) ownershipOf(r *ledger.Record) ownership {
+func (a *attempt) ownershipOf(r *ledger.Payment) ownership {
 	switch now := a.gate.Now(); {
 	case r == nil:
 		return ownerDead
@@ -142,7 +142,7 @@ func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, 
 
 // await reads the record of a purchase's owner, again and again while an attempt
 // on it is under way, until a point in time.
-func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time) (*ledger.Record, error) {
+func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time) (*ledger.Payment, error) {
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		r, err := a.gate.Ledger.Owner(ctx, p)
 		if err != nil || a.ownershipOf(r) != ownerBusy || !a.pause(ctx, pause, until) {
@@ -180,7 +180,7 @@ func (a *attempt) endUnsent(ctx context.Context, h *ledger.Hold, out *Outcome) *
 	return out
 }
 
-func inProgress(owner *ledger.Record) *Outcome {
+func inProgress(owner *ledger.Payment) *Outcome {
 	out := failed(fault.New(fault.PaymentInProgress, nil), nil)
 	if owner != nil && owner.Paid() {
 		return out.by(*owner)
@@ -197,7 +197,7 @@ func (a *attempt) supersede(ctx context.Context, h *ledger.Hold, owner string) {
 
 // follow answers from the record of the payment that owns the purchase, and runs
 // its lookup if the answer is owed.
-func (a *attempt) follow(ctx context.Context, owner ledger.Record) *Outcome {
+func (a *attempt) follow(ctx context.Context, owner ledger.Payment) *Outcome {
 	b, c, err := a.resume(ctx, owner)
 	if err != nil {
 		return ledgerFault(err, new(true)).with(success(owner.Receipt))
@@ -207,9 +207,9 @@ func (a *attempt) follow(ctx context.Context, owner ledger.Record) *Outcome {
 
 // resume is this attempt, continued on another payment of the same payer, whose lease
 // it claims.
-func (a *attempt) resume(ctx context.Context, r ledger.Record) (*attempt, ledger.Claim, error) {
+func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledger.Claim, error) {
 	b := *a
-	b.claim = ledger.Payment{Key: r.Key, AuthDigest: r.AuthDigest, Terms: r.Terms, Asks: a.claim.Asks}
+	b.claim = ledger.Submission{Key: r.Key, AuthDigest: r.AuthDigest, Terms: r.Terms, Asks: a.claim.Asks}
 	b.resend, b.trace.Purchase = true, "joined"
 	var err error
 	if b.terms, err = termsOf(r); err != nil {
@@ -223,7 +223,7 @@ func (a *attempt) resume(ctx context.Context, r ledger.Record) (*attempt, ledger
 // its authorization again while that can execute, and asks the chain. It returns
 // nil when that payment is dead. A request with a new signature within a second of the
 // first refusal waits for that second here: most clients do not ask again.
-func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, until time.Time) *Outcome {
+func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Payment, until time.Time) *Outcome {
 	b, c, err := a.resume(ctx, r)
 	switch {
 	case err != nil:
@@ -259,7 +259,7 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Record, 
 // explain adds to the answer of the payment that owns the purchase what else the payer
 // can do: after a refusal for that payment's signature, which holds the purchase until it
 // expires, and while it is not known whether money has moved.
-func (a *attempt) explain(out *Outcome, owner ledger.Record) *Outcome {
+func (a *attempt) explain(out *Outcome, owner ledger.Payment) *Outcome {
 	switch f := out.Fault; {
 	case f == nil:
 	case out.Status == http.StatusPaymentRequired && owner.State == ledger.Refused && owner.BadSignature:
@@ -277,9 +277,9 @@ func (a *attempt) explain(out *Outcome, owner ledger.Record) *Outcome {
 
 // replaced answers an authorization that another one of the same purchase
 // superseded: from that one, while it has an answer or owes one.
-func (a *attempt) replaced(ctx context.Context, r ledger.Record) *Outcome {
+func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 	p, err := a.gate.Ledger.Fetch(ctx, r.Purchase)
-	var owner *ledger.Record
+	var owner *ledger.Payment
 	if err == nil && p != nil && p.Owner != r.Key {
 		owner, err = a.await(ctx, p, a.gate.Now().Add(min(mostWait, a.spare())))
 	}
@@ -294,7 +294,7 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Record) *Outcome {
 
 // fromOwner answers a superseded authorization from the payment that owns the
 // purchase, for as long as answers are replayed; nil when there is no such answer.
-func (a *attempt) fromOwner(ctx context.Context, owner *ledger.Record) *Outcome {
+func (a *attempt) fromOwner(ctx context.Context, owner *ledger.Payment) *Outcome {
 	o := a.ownershipOf(owner)
 	switch {
 	case o == ownerBusy:

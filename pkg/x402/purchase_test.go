@@ -29,7 +29,7 @@ func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 }
 
 // inDoubt is a record of which an attempt has ended without a word.
-func inDoubt(r *ledger.Record) { r.Doubt, r.Sent = true, true }
+func inDoubt(r *ledger.Payment) { r.Doubt, r.Sent = true, true }
 
 // A payer who signs anew for the same question is charged once, until the
 // duplicate window ends; with a key, until a day after. Another question, another

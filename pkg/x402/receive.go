@@ -98,7 +98,7 @@ func (r *run) note(payTo string) {
 }
 
 // of says whether a record is of a payment in this token.
-func (t Terms) of(r ledger.Record) bool {
+func (t Terms) of(r ledger.Payment) bool {
 	return strings.HasPrefix(r.Key, t.Network+"|"+strings.ToLower(t.Asset)+"|")
 }
 
@@ -224,7 +224,7 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 	record, written, err := r.Ledger.Testify(ctx, ledger.Witness{
 		Key: key, Terms: terms, At: t.Time,
 		Receipt: ledger.Receipt{Transaction: t.Transaction, Payer: t.From.Checksum(), Network: r.Terms.Network},
-		Of:      func(record ledger.Record) bool { return paidBy(record, t) },
+		Of:      func(record ledger.Payment) bool { return paidBy(record, t) },
 	})
 	switch {
 	case err != nil || !written: // it was known to be paid, or paid back
@@ -237,7 +237,7 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 
 // paidBy says whether a transfer has the amount and payee of a record. The payer
 // chooses the nonce, so another authorization can have the same one.
-func paidBy(r ledger.Record, t Transfer) bool {
+func paidBy(r ledger.Payment, t Transfer) bool {
 	terms, err := termsOf(r)
 	return err == nil && terms.Amount == t.Value.String() && strings.EqualFold(terms.PayTo, t.To.String())
 }

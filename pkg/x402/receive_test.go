@@ -211,7 +211,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 			payment(1).Key: "123456789", payment(2).Key + "|" + other.Transaction: "6000", payment(3).Key + "|" + inFlight.Transaction: "4999",
 		}
 		owed := map[string]string{} // amounts; all of them are refunds
-		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Record) {
+		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Payment) {
 			var q x402.Requirements
 			d.must(json.Unmarshal(r.Terms, &q))
 			if !ledger.Spent(r, time.Now()) || r.Receipt == nil || r.Receipt.Payer != addressOf(reconcilePayer).Checksum() {
@@ -225,7 +225,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		if diff := gocmp.Diff(want, owed); diff != "" || missed != 0 || err != nil {
 			t.Errorf("owed (-want +got), %d missed, %v:\n%s", missed, err, diff)
 		}
-		if diff := gocmp.Diff([]ledger.Record{refused, live}, []ledger.Record{d.stored(2), d.stored(3)}); diff != "" {
+		if diff := gocmp.Diff([]ledger.Payment{refused, live}, []ledger.Payment{d.stored(2), d.stored(3)}); diff != "" {
 			t.Errorf("records of other authorizations (-before +after):\n%s", diff)
 		}
 		if n := d.memory.Len(); n != 6 {
@@ -297,14 +297,14 @@ func TestReceiveFormerPayee(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
 		former := addressOf("0x70997970c51812dc3a010c7d01b50e0d17dc79c8")
 		to := func(x *x402.Transfer) { x.To = former }
-		paysFormer := func(p *ledger.Payment) {
+		paysFormer := func(p *ledger.Submission) {
 			other := terms()
 			other.PayTo = former.Checksum()
 			p.Terms = must(json.Marshal(other.Requirements("5000")))
 		}
 		p := d.watched()
 		d.uncertain(1, paysFormer)
-		d.uncertain(2, paysFormer, elsewhere, func(p *ledger.Payment) {
+		d.uncertain(2, paysFormer, elsewhere, func(p *ledger.Submission) {
 			p.Terms = json.RawMessage(strings.Replace(string(p.Terms), terms().Network, "eip155:84532", 1))
 		})
 		p.asked = nil

@@ -108,7 +108,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 			broken = r.receive(ctx)
 		}
 	}
-	open, owed := c.walk(ctx, func(record ledger.Record) error {
+	open, owed := c.walk(ctx, func(record ledger.Payment) error {
 		if timeUp(settling) { // what is left of this list is only counted
 			receive()
 		}
@@ -118,7 +118,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 			r.Listed++
 		}
 		return err
-	}, func(record ledger.Record) error { return r.owes(ctx, record) }, receive)
+	}, func(record ledger.Payment) error { return r.owes(ctx, record) }, receive)
 	r.Listed += open.gone + open.failed + open.left
 	r.Skipped, r.Failed, r.Left = r.Skipped+open.gone, open.failed, r.Left+open.left
 	r.Uncounted, r.Unfinished = owed.failed+owed.left, !open.whole || !owed.whole || open.left > 0
@@ -145,7 +145,7 @@ func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, 
 
 // one decides one record of the first list, and asks for evidence while settling has
 // not ended. It returns the number that counts it.
-func (r *run) one(ctx, settling context.Context, record ledger.Record) (*int, error) {
+func (r *run) one(ctx, settling context.Context, record ledger.Payment) (*int, error) {
 	switch {
 	case !record.InDoubt():
 		return &r.Skipped, nil
@@ -184,7 +184,7 @@ func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
 // request waits for it; a verdict is written only on the version of the record that it
 // was found for. doubtful says that the payment may have been sent. About any other, only
 // a verdict that decides is written, because the write would put it in doubt.
-func (r *run) judge(ctx context.Context, record ledger.Record, doubtful bool) (*int, error) {
+func (r *run) judge(ctx context.Context, record ledger.Payment, doubtful bool) (*int, error) {
 	q, err := QuestionOf(record)
 	if err != nil {
 		return nil, err // corrupt: the record is left as it is
@@ -212,7 +212,7 @@ func (r *run) judge(ctx context.Context, record ledger.Record, doubtful bool) (*
 
 // decide writes the verdict. A verdict that decides nothing is written too, because
 // that moves the record to the end of the index: every record gets its turn.
-func (r *run) decide(ctx context.Context, record ledger.Record, q Question, f Finding) (*int, error) {
+func (r *run) decide(ctx context.Context, record ledger.Payment, q Question, f Finding) (*int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verdictBudget)
 	defer cancel()
 	h, err := r.Ledger.Reclaim(ctx, record, r.Now().Add(reclaimLease))
@@ -247,7 +247,7 @@ func (r *run) decide(ctx context.Context, record ledger.Record, q Question, f Fi
 
 // owes counts a record that is owed and unclaimed, or closes it with its target's
 // silence.
-func (r *run) owes(ctx context.Context, record ledger.Record) error {
+func (r *run) owes(ctx context.Context, record ledger.Payment) error {
 	now := r.Now()
 	switch {
 	case !ledger.SilenceStands(record, now):
@@ -282,8 +282,8 @@ const pageOfPlaces = 1000
 // be read; the error is that of the index, or of the ledger on some record, or says that
 // ctx ended before the index did. A corrupt record is counted in missed and logged, and is
 // not an error.
-func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Record)) (missed int, err error) {
-	open, owed := c.walk(ctx, func(r ledger.Record) error {
+func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) (missed int, err error) {
+	open, owed := c.walk(ctx, func(r ledger.Payment) error {
 		if !c.Ledger.Sleeping(r) {
 			return nil
 		}
@@ -292,7 +292,7 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Record)) (
 			see(r)
 		}
 		return err
-	}, func(r ledger.Record) error {
+	}, func(r ledger.Payment) error {
 		if !ledger.SilenceStands(r, c.Now()) {
 			see(r)
 		}
@@ -306,10 +306,10 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Record)) (
 
 // Each fetches the records with these keys, and calls see for each one that exists. missed
 // is how many could not be read before ctx ended; the error is as with Outstanding.
-func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Record)) (missed int, err error) {
+func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Payment)) (missed int, err error) {
 	var v visited
 	for _, key := range keys {
-		c.visit(ctx, key, &v, func(r ledger.Record) error { see(r); return nil })
+		c.visit(ctx, key, &v, func(r ledger.Payment) error { see(r); return nil })
 	}
 	return v.failed + v.left, v.err
 }
@@ -319,16 +319,16 @@ func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Re
 // each record of the first list, and owed once for each record of both that is owed and
 // that no attempt holds. The order matters: a lookup that ends meanwhile moves its record
 // from the first list to the second.
-func (c *Reconciler) walk(ctx context.Context, open, owed func(ledger.Record) error, between func()) (first, second visited) {
+func (c *Reconciler) walk(ctx context.Context, open, owed func(ledger.Payment) error, between func()) (first, second visited) {
 	begun, seen := c.Now(), map[string]bool{}
-	once := func(r ledger.Record) error {
+	once := func(r ledger.Payment) error {
 		if !c.Ledger.Unclaimed(r) || seen[r.Key] {
 			return nil
 		}
 		seen[r.Key] = true
 		return owed(r)
 	}
-	first = c.list(ctx, ledger.ListOpen, begun, func(r ledger.Record) error {
+	first = c.list(ctx, ledger.ListOpen, begun, func(r ledger.Payment) error {
 		if err := once(r); err != nil {
 			return err
 		}
@@ -349,7 +349,7 @@ type visited struct {
 
 // list reads a list of the index page by page, until it or ctx ends, and calls see for
 // each record.
-func (c *Reconciler) list(ctx context.Context, name string, before time.Time, see func(ledger.Record) error) (v visited) {
+func (c *Reconciler) list(ctx context.Context, name string, before time.Time, see func(ledger.Payment) error) (v visited) {
 	for after := (ledger.Place{}); !v.whole; {
 		page, err := c.Index.List(ctx, name, before, after, pageOfPlaces)
 		if err != nil {
@@ -367,7 +367,7 @@ func (c *Reconciler) list(ctx context.Context, name string, before time.Time, se
 }
 
 // visit fetches a record, and calls see if there is one.
-func (c *Reconciler) visit(ctx context.Context, key string, v *visited, see func(ledger.Record) error) {
+func (c *Reconciler) visit(ctx context.Context, key string, v *visited, see func(ledger.Payment) error) {
 	r, err := c.Ledger.Fetch(ctx, key)
 	switch {
 	case timeUp(ctx):

@@ -42,7 +42,7 @@ func TestReconcileIndexFails(t *testing.T) {
 			p.asked = nil
 		}
 		d.uncertain(3)
-		d.index, d.store.Decide = d.memory, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+		d.index, d.store.Decide = d.memory, func(op ledgertest.Op, _ int, _ ledger.Payment) ledgertest.Fault {
 			return map[bool]ledgertest.Fault{true: ledgertest.FailBefore}[op == ledgertest.Fetch]
 		}
 		s, err := d.run(t.Context())
@@ -62,14 +62,14 @@ func TestReconcileCorruptRecord(t *testing.T) {
 		unreadable := payment(1)
 		d.must(d.memory.Plant(t.Context(), unreadable.Key, []byte(`{"key":`)))
 		strange := map[string]string{} // readable records that no payment can have made
-		for name, change := range map[string]func(p *ledger.Payment){
-			"key":   func(p *ledger.Payment) { p.Key = "strange" },
-			"terms": func(p *ledger.Payment) { p.Terms = json.RawMessage(`[]`) },
-			"other": func(p *ledger.Payment) { p.Terms = json.RawMessage(`{}`) },
-			"value": func(p *ledger.Payment) { p.Terms, _ = json.Marshal(terms().Requirements("-5")) },
-			"nonce": func(p *ledger.Payment) { p.Key = p.Key[:len(p.Key)-1] },
+		for name, change := range map[string]func(p *ledger.Submission){
+			"key":   func(p *ledger.Submission) { p.Key = "strange" },
+			"terms": func(p *ledger.Submission) { p.Terms = json.RawMessage(`[]`) },
+			"other": func(p *ledger.Submission) { p.Terms = json.RawMessage(`{}`) },
+			"value": func(p *ledger.Submission) { p.Terms, _ = json.Marshal(terms().Requirements("-5")) },
+			"nonce": func(p *ledger.Submission) { p.Key = p.Key[:len(p.Key)-1] },
 		} {
-			d.uncertain(10+len(strange), change, func(p *ledger.Payment) { strange[name] = p.Key })
+			d.uncertain(10+len(strange), change, func(p *ledger.Submission) { strange[name] = p.Key })
 		}
 		d.uncertain(2)
 		d.owed(3, 1)
@@ -96,7 +96,7 @@ func TestReconcileCorruptRecord(t *testing.T) {
 // last block that was finished; every transfer is recorded once.
 func TestReceiveTimeUp(t *testing.T) {
 	slow := false
-	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Payment) ledgertest.Fault {
 		if slow && op == ledgertest.Create {
 			time.Sleep(time.Second)
 		}

@@ -42,13 +42,13 @@ func TestReconcilerEach(t *testing.T) {
 			d.claim(n)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		missed, err := d.reconciler().Each(ctx, d.memory.Keys(), func(ledger.Record) { cancel() })
+		missed, err := d.reconciler().Each(ctx, d.memory.Keys(), func(ledger.Payment) { cancel() })
 		if missed != 4 || err != nil {
 			t.Errorf("%d missed when the time is over, %v; want all but the first of 5", missed, err)
 		}
 		d.must(d.memory.Plant(t.Context(), "corrupt", []byte("{")))
 		seen := 0
-		missed, err = d.reconciler().Each(t.Context(), append([]string{"missing"}, d.memory.Keys()...), func(ledger.Record) { seen++ })
+		missed, err = d.reconciler().Each(t.Context(), append([]string{"missing"}, d.memory.Keys()...), func(ledger.Payment) { seen++ })
 		if seen != 5 || missed != 1 || err != nil {
 			t.Errorf("%d seen, %d missed, %v; want all 5, and the corrupt one missed once", seen, missed, err)
 		}
@@ -58,7 +58,7 @@ func TestReconcilerEach(t *testing.T) {
 // bought is a purchase of the nth payment, which the mth has opened.
 func (d *reconcilerHarness) bought(n, m int) {
 	d.t.Helper()
-	with := func(p *ledger.Payment) { p.Purchase = "purchase|" + payment(n).Key }
+	with := func(p *ledger.Submission) { p.Purchase = "purchase|" + payment(n).Key }
 	if m >= 0 {
 		must(d.ledger.OpenPurchase(d.t.Context(), d.claim(m, with)))
 	}
@@ -155,7 +155,7 @@ func TestReconcileSilence(t *testing.T) {
 // run says so.
 func TestReconcileReadsToTheEnd(t *testing.T) {
 	last, stop := 0, func() {}
-	withReconciler(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
+	withReconciler(t, func(op ledgertest.Op, n int, _ ledger.Payment) ledgertest.Fault {
 		if op == ledgertest.Fetch && n == last {
 			stop()
 		}
@@ -172,7 +172,7 @@ func TestReconcileReadsToTheEnd(t *testing.T) {
 		d.wants(x402.Summary{Owed: n + 1, Exhausted: n + 1})
 		ctx, cancel := context.WithCancel(t.Context())
 		seen := 0
-		see := func(ledger.Record) {
+		see := func(ledger.Payment) {
 			if seen++; seen == n+1+1500 {
 				cancel()
 			}
@@ -267,7 +267,7 @@ func TestReconcileTimeUp(t *testing.T) {
 // list is, however long that takes.
 func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 	slow := false
-	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Payment) ledgertest.Fault {
 		if slow && op == ledgertest.Fetch {
 			time.Sleep(time.Second)
 		}

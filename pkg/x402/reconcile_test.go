@@ -104,7 +104,7 @@ func (d *reconcilerHarness) wants(want x402.Summary) {
 func (d *reconcilerHarness) outstanding(want ...string) {
 	d.t.Helper()
 	var got []string
-	missed, err := d.reconciler().Outstanding(d.t.Context(), func(r ledger.Record) {
+	missed, err := d.reconciler().Outstanding(d.t.Context(), func(r ledger.Payment) {
 		list := "owed"
 		switch {
 		case r.InDoubt():
@@ -128,8 +128,8 @@ const cheapest = 1000
 const reconcilePayer = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
 
 // payment is the nth payment, for 5,000 atomic units.
-func payment(n int) ledger.Payment {
-	return ledger.Payment{
+func payment(n int) ledger.Submission {
+	return ledger.Submission{
 		Key:        ledger.Key(terms().Network, strings.ToLower(terms().Asset), reconcilePayer, fmt.Sprintf("0x%064x", n)),
 		AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: must(json.Marshal(terms().Requirements("5000"))), Token: fmt.Sprint("t", n),
 		ValidBefore: time.Now().Add(5 * time.Minute),
@@ -139,7 +139,7 @@ func payment(n int) ledger.Payment {
 const attemptTime = 30 * time.Second
 
 // claim claims the nth payment, as changed.
-func (d *reconcilerHarness) claim(n int, changes ...func(*ledger.Payment)) *ledger.Hold {
+func (d *reconcilerHarness) claim(n int, changes ...func(*ledger.Submission)) *ledger.Hold {
 	d.t.Helper()
 	p := payment(n)
 	for _, change := range changes {
@@ -162,7 +162,7 @@ func (d *reconcilerHarness) must(err error) {
 
 // uncertain is a payment whose settlement was lost; abandoned one whose
 // attempt died.
-func (d *reconcilerHarness) uncertain(n int, changes ...func(*ledger.Payment)) {
+func (d *reconcilerHarness) uncertain(n int, changes ...func(*ledger.Submission)) {
 	d.t.Helper()
 	d.must(d.claim(n, changes...).End(d.t.Context(), ledger.EventUncertain, "connection lost", tx))
 }
@@ -187,7 +187,7 @@ func (d *reconcilerHarness) owed(n, lookups int) {
 	}
 }
 
-func (d *reconcilerHarness) stored(n int) ledger.Record {
+func (d *reconcilerHarness) stored(n int) ledger.Payment {
 	d.t.Helper()
 	r, err := d.memory.Fetch(d.t.Context(), payment(n).Key)
 	if err != nil || r == nil {
@@ -254,7 +254,7 @@ func TestReconcileVerdicts(t *testing.T) {
 }
 
 // elsewhere puts a payment on another chain.
-func elsewhere(p *ledger.Payment) { p.Key = strings.Replace(p.Key, terms().Network, "eip155:84532", 1) }
+func elsewhere(p *ledger.Submission) { p.Key = strings.Replace(p.Key, terms().Network, "eip155:84532", 1) }
 
 func redeem(d *reconcilerHarness, h *ledger.Hold) {
 	d.must(h.Settled(d.t.Context(), ledger.Receipt{Transaction: tx}, true))

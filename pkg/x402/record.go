@@ -48,12 +48,12 @@ func (o *Outcome) with(paid *SettleResponse) *Outcome {
 }
 
 // by adds what a record says of its payment.
-func (o *Outcome) by(r ledger.Record) *Outcome {
+func (o *Outcome) by(r ledger.Payment) *Outcome {
 	return o.charged(chargedBy(r)).with(success(r.Receipt))
 }
 
 // chargedBy is whether money has moved by what a record says; nil is not known.
-func chargedBy(r ledger.Record) *bool {
+func chargedBy(r ledger.Payment) *bool {
 	if paid := r.Paid(); paid || r.State == ledger.Refused || r.State == ledger.Superseded {
 		return &paid
 	}
@@ -72,7 +72,7 @@ const (
 // unproven answers an authorization that has a record, from a sender who has not proved
 // to be its payer. Anybody can copy it from the chain, so the answer has no
 // receipt, and no alarm counts it.
-func unproven(r ledger.Record) *Outcome { return refused(alreadyUsed, nil).charged(chargedBy(r)) }
+func unproven(r ledger.Payment) *Outcome { return refused(alreadyUsed, nil).charged(chargedBy(r)) }
 
 // fromRecord answers a claim that was not won.
 func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
@@ -110,7 +110,7 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 
 // replay answers a redeemed payment with the stored answer, for a day. After that, and
 // where the answer was too large to be stored, it answers 402.
-func (a *attempt) replay(r ledger.Record) *Outcome {
+func (a *attempt) replay(r ledger.Payment) *Outcome {
 	if r.Receipt == nil || r.Answer == nil {
 		return ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), new(true))
 	}
@@ -134,7 +134,7 @@ func (a *attempt) replay(r ledger.Record) *Outcome {
 // owedAgain answers a payment whose lookup may not run now with the fault of the
 // last lookup. wait is 0 when no lookup is left. An answer that was too large to
 // store is looked up again, and has no fault.
-func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) *Outcome {
+func (a *attempt) owedAgain(r ledger.Payment, wait time.Duration) *Outcome {
 	f := fault.New(fault.InternalError, errors.New("the last lookup ended without a verdict"))
 	switch l := r.LastFault; {
 	case r.State == ledger.Redeemed:
@@ -148,7 +148,7 @@ func (a *attempt) owedAgain(r ledger.Record, wait time.Duration) *Outcome {
 
 // owed answers a fault after settlement: charged, and retryable with the same
 // signature while lookups are left. When none is, the message asks for no retry.
-func (a *attempt) owed(f *fault.Error, r ledger.Record, left bool) *Outcome {
+func (a *attempt) owed(f *fault.Error, r ledger.Payment, left bool) *Outcome {
 	if left {
 		f = a.repeatable(f, r)
 	} else {
@@ -171,9 +171,9 @@ func silence(f *fault.Error) *fault.Error {
 
 // silenceStands answers a payment that has no lookup left, and whose last one met a silent
 // target. It stores that as the answer.
-func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) *Outcome {
+func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome {
 	answer, err := silentAnswer(r, a.request.Error)
-	var now *ledger.Record
+	var now *ledger.Payment
 	if err == nil {
 		now, err = a.gate.Ledger.AnswerSilence(ctx, r, answer, a.request.Window)
 	}
@@ -185,7 +185,7 @@ func (a *attempt) silenceStands(ctx context.Context, r ledger.Record) *Outcome {
 }
 
 // silentAnswer is the answer to a payment for which ledger.SilenceStands.
-func silentAnswer(r ledger.Record, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
+func silentAnswer(r ledger.Payment, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
 	f := silence(failureOf(r.LastFault))
 	return ledger.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
 }
@@ -198,7 +198,7 @@ func failureOf(l *ledger.Failure) *fault.Error {
 
 // repeatable adds to a fault that asks for a retry what a payer has to know whose payment
 // came without a retry token: the signature cannot be repeated once its money has moved.
-func (a *attempt) repeatable(f *fault.Error, r ledger.Record) *fault.Error {
+func (a *attempt) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
 	if r.Token != "" || a.resend {
 		return f
 	}
@@ -217,7 +217,7 @@ func (a *attempt) repeatable(f *fault.Error, r ledger.Record) *fault.Error {
 
 // otherName is the fault of a payment that comes with a different key from the one that it
 // was first sent with. It belongs to the purchase that its first claim named.
-func otherName(r ledger.Record) *fault.Error {
+func otherName(r ledger.Payment) *fault.Error {
 	first := "without an Idempotency-Key"
 	if named(r.Purchase) {
 		first = "with another Idempotency-Key"
@@ -229,7 +229,7 @@ func otherName(r ledger.Record) *fault.Error {
 // otherNonce answers a payment whose nonce is on record for another authorization,
 // or for money that came without a request. The latter has no authorization to
 // compare with, and may be this one's. vouched says that the payer has signed.
-func (a *attempt) otherNonce(r ledger.Record, vouched bool) *Outcome {
+func (a *attempt) otherNonce(r ledger.Payment, vouched bool) *Outcome {
 	switch {
 	case r.AuthDigest != "":
 		return refused("nonce already used for another authorization", nil)
@@ -242,7 +242,7 @@ func (a *attempt) otherNonce(r ledger.Record, vouched bool) *Outcome {
 }
 
 // ended answers a payment that is refunded, refused for good, or closed as answered.
-func (a *attempt) ended(r ledger.Record) *Outcome {
+func (a *attempt) ended(r ledger.Payment) *Outcome {
 	switch {
 	case r.State == ledger.Refunded:
 		return refused("the payment was refunded by transaction "+r.Refund, nil).by(r)

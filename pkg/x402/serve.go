@@ -42,7 +42,7 @@ type attempt struct {
 	gate    *Gate
 	request Request
 	payment *Payment
-	claim   ledger.Payment
+	claim   ledger.Submission
 	terms   Requirements // what this payment is judged by and settled under
 	job     Job
 	resend  bool // it sends another payment of the purchase again, before its window ends
@@ -125,7 +125,7 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 		return refused(err.Error(), nil)
 	}
 	a.terms = offer.required.Accepts[0]
-	a.claim = ledger.Payment{
+	a.claim = ledger.Submission{
 		Key:        ledger.Key(a.terms.Network, offer.asset.String(), p.From.String(), a.trace.Nonce),
 		AuthDigest: hex.EncodeToString(digest[:]),
 		SigDigest:  digestOf(string(p.Signature)),
@@ -193,7 +193,7 @@ func (a *attempt) judge(ctx context.Context, mismatch error, used bool) *Outcome
 }
 
 // adopt makes the terms in the record those that the payment is judged by.
-func (a *attempt) adopt(r ledger.Record) *Outcome {
+func (a *attempt) adopt(r ledger.Payment) *Outcome {
 	terms, err := termsOf(r)
 	if err != nil {
 		return ledgerFault(err, nil)

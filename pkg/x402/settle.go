@@ -80,7 +80,7 @@ func (a *attempt) unsent(ctx context.Context, h *ledger.Hold, s Settlement) *Out
 // send has a facilitator settle the payment of a record. The earlier payment of a purchase
 // is not sent again once its window is over. A refusal near the end of the window counts
 // as one about the window, which facilitators check first.
-func (a *attempt) send(ctx context.Context, r ledger.Record, f Facilitator, budget time.Duration) Settlement {
+func (a *attempt) send(ctx context.Context, r ledger.Payment, f Facilitator, budget time.Duration) Settlement {
 	if a.resend && !a.executable(r) {
 		return Settlement{Class: notResent, Reason: cmp.Or(r.Reason, "the window of the authorization is over")}
 	}
@@ -106,7 +106,7 @@ func (a *attempt) send(ctx context.Context, r ledger.Record, f Facilitator, budg
 }
 
 // executable says that a facilitator can still execute the authorization of a record.
-func (a *attempt) executable(r ledger.Record) bool {
+func (a *attempt) executable(r ledger.Payment) bool {
 	return a.gate.Now().Add(leastWindow).Before(r.ValidBefore)
 }
 
@@ -121,7 +121,7 @@ func (a *attempt) askChain(ctx context.Context, h *ledger.Hold, t *attempted, bu
 
 // find asks the chain about a payment within a budget, if there is a node and time for
 // it. s is the facilitator's last reply.
-func (a *attempt) find(ctx context.Context, r ledger.Record, s Settlement, budget time.Duration) (f Finding) {
+func (a *attempt) find(ctx context.Context, r ledger.Payment, s Settlement, budget time.Duration) (f Finding) {
 	if a.gate.Evidence == nil {
 		return Finding{Verdict: noNode}
 	}
@@ -229,7 +229,7 @@ const (
 	anyDoubt   = noDoubt | sentBefore | inDoubt
 )
 
-func doubtOf(r ledger.Record) doubt {
+func doubtOf(r ledger.Payment) doubt {
 	switch {
 	case r.Doubt:
 		return inDoubt

@@ -138,7 +138,7 @@ type Finding struct {
 
 // QuestionOf returns the question about a record, from its key and the terms that the
 // payment was judged by. Its error is ledger.ErrCorrupt.
-func QuestionOf(r ledger.Record) (Question, error) {
+func QuestionOf(r ledger.Payment) (Question, error) {
 	terms, err := termsOf(r)
 	if err != nil {
 		return Question{}, err
@@ -160,7 +160,7 @@ func QuestionOf(r ledger.Record) (Question, error) {
 }
 
 // termsOf are the terms that the payment of a record was judged by.
-func termsOf(r ledger.Record) (terms Requirements, err error) {
+func termsOf(r ledger.Payment) (terms Requirements, err error) {
 	if err = json.Unmarshal(r.Terms, &terms); err != nil {
 		err = fmt.Errorf("%w: terms: %w", ledger.ErrCorrupt, err)
 	}

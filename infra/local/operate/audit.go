@@ -142,7 +142,7 @@ func (a *audit) keyOf(t x402.Transfer) string {
 
 // recorded is a record, and what it says of its payment.
 type recorded struct {
-	ledger.Record
+	ledger.Payment
 	debtKey
 	amount *big.Int
 	payee  string
@@ -150,13 +150,13 @@ type recorded struct {
 
 // recordedOf reads a record under the terms of these books; ok is false for every
 // other.
-func (a *audit) recordedOf(r ledger.Record) (p recorded, ok bool) {
+func (a *audit) recordedOf(r ledger.Payment) (p recorded, ok bool) {
 	key, ok := readKey(r.Key)
 	var terms x402.Requirements
 	if !ok || key.network != strings.ToLower(a.Network) || key.asset != a.asset || json.Unmarshal(r.Terms, &terms) != nil {
 		return p, false
 	}
-	p = recorded{Record: r, debtKey: key, payee: terms.PayTo}
+	p = recorded{Payment: r, debtKey: key, payee: terms.PayTo}
 	p.amount, ok = atomic(terms.Amount)
 	return p, ok
 }
@@ -167,7 +167,7 @@ func (a *audit) of(p recorded, m *movement) bool {
 }
 
 // record compares one record.
-func (a *audit) record(ctx context.Context, r ledger.Record) error {
+func (a *audit) record(ctx context.Context, r ledger.Payment) error {
 	p, ok := a.recordedOf(r)
 	switch {
 	case r.InDoubt():
@@ -201,7 +201,7 @@ func (a *audit) record(ctx context.Context, r ledger.Record) error {
 }
 
 // match counts a transfer with its record.
-func (a *audit) match(ctx context.Context, m *movement, r ledger.Record) {
+func (a *audit) match(ctx context.Context, m *movement, r ledger.Payment) {
 	if !m.matched && a.within(m.Time) { // a record that is written meanwhile is read twice
 		a.Received.add(m.Value)
 		a.count(a.standingOf(ctx, r), m.Value, r.Request)
@@ -237,7 +237,7 @@ func (a *audit) unmoved(ctx context.Context, p recorded) {
 	case !a.question():
 		return
 	}
-	asked := p.Record
+	asked := p.Payment
 	asked.Key = p.authorization
 	if p.AuthDigest == "" { // it came without a request: its record is younger than the transfer
 		asked.ValidBefore, asked.CreatedAt = p.CreatedAt, p.CreatedAt.Add(-oldestDay)
@@ -266,7 +266,7 @@ func (a *audit) claimed(ctx context.Context, p recorded, note string) {
 }
 
 func (a *audit) differenceOf(ctx context.Context, k kind, p recorded) difference {
-	q := a.paymentOf(ctx, p.Record)
+	q := a.paymentOf(ctx, p.Payment)
 	return difference{Kind: k, Key: p.key, Payer: q.Payer, Standing: q.Standing, Recorded: p.amount.String(), Transaction: q.Transaction, Request: q.Request, At: q.Since}
 }
 

@@ -122,7 +122,7 @@ func (s *shop) step(line string) bool {
 	case "found": // by reconcile, on the chain
 		_, _, err := s.Testify(ctx, ledger.Witness{
 			Key: keyOf(n), Terms: termsOf(s.t, payee, value), At: s.now, Receipt: receiptOf(txOf(n)),
-			Of: func(r ledger.Record) bool { return strings.Contains(string(r.Terms), value) },
+			Of: func(r ledger.Payment) bool { return strings.Contains(string(r.Terms), value) },
 		})
 		s.must(err)
 	case "turned-away": // a call of the node, once

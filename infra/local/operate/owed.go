@@ -33,7 +33,7 @@ func listOwed(ctx context.Context, o order) error {
 			}
 		}
 		refunds := 0
-		missed, err := l.Reconciler.Outstanding(ctx, func(r ledger.Record) {
+		missed, err := l.Reconciler.Outstanding(ctx, func(r ledger.Payment) {
 			switch {
 			case r.InDoubt():
 				add(doubt, l.paymentAs(r, inDoubt))

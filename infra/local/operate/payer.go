@@ -67,12 +67,12 @@ func (l opened) account(ctx context.Context, wallet x402.Address) (account, erro
 		return a, fmt.Errorf("look up %s: %w", a.Wallet, err)
 	}
 	a.Cut = len(keys) > maxPayments
-	var records []ledger.Record
-	a.Missed, err = l.Reconciler.Each(ctx, keys[:min(len(keys), maxPayments)], func(r ledger.Record) { records = append(records, r) })
+	var records []ledger.Payment
+	a.Missed, err = l.Reconciler.Each(ctx, keys[:min(len(keys), maxPayments)], func(r ledger.Payment) { records = append(records, r) })
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return a, err
 	}
-	slices.SortStableFunc(records, func(x, y ledger.Record) int { return x.CreatedAt.Compare(y.CreatedAt) })
+	slices.SortStableFunc(records, func(x, y ledger.Payment) int { return x.CreatedAt.Compare(y.CreatedAt) })
 	asked := 0
 	for _, r := range records {
 		p := l.paymentOf(ctx, r)
@@ -114,7 +114,7 @@ func (l opened) keysOf(ctx context.Context, prefix string) (keys []string, err e
 
 // ask asks the chain about a record, as a run of the reconciler does. What is in doubt may
 // have been sent.
-func (l opened) ask(ctx context.Context, r ledger.Record) x402.Finding {
+func (l opened) ask(ctx context.Context, r ledger.Payment) x402.Finding {
 	r.Sent = true
 	q, err := x402.QuestionOf(r)
 	if err != nil {

@@ -32,7 +32,7 @@ const (
 )
 
 // standingOf classifies a record.
-func (l opened) standingOf(ctx context.Context, r ledger.Record) standing {
+func (l opened) standingOf(ctx context.Context, r ledger.Payment) standing {
 	now := l.Platform.Now()
 	switch {
 	case l.Ledger.Sleeping(r): // undecided, and nobody holds it
@@ -106,13 +106,13 @@ type evidence struct {
 }
 
 // paymentOf reads a record.
-func (l opened) paymentOf(ctx context.Context, r ledger.Record) payment {
+func (l opened) paymentOf(ctx context.Context, r ledger.Payment) payment {
 	return l.paymentAs(r, l.standingOf(ctx, r))
 }
 
 // paymentAs reads a record whose standing is known. Terms that cannot be read leave
 // their fields empty.
-func (l opened) paymentAs(r ledger.Record, s standing) payment {
+func (l opened) paymentAs(r ledger.Payment, s standing) payment {
 	var terms x402.Requirements
 	_ = json.Unmarshal(r.Terms, &terms)
 	p := payment{
@@ -151,10 +151,10 @@ func answerOf(a ledger.Answer) string {
 }
 
 // decidedAfter is when it can be told whether an abandoned payment was sent.
-func decidedAfter(r ledger.Record) time.Time { return r.ValidBefore.Add(ledger.ClockSlack) }
+func decidedAfter(r ledger.Payment) time.Time { return r.ValidBefore.Add(ledger.ClockSlack) }
 
 // payerOf is whose payment a record is, by its key: that is who has signed.
-func payerOf(r ledger.Record) string {
+func payerOf(r ledger.Payment) string {
 	parts := append(strings.Split(r.Key, "|"), "", "", "")
 	if a, err := x402.ParseAddress(parts[2]); err == nil {
 		return a.Checksum()

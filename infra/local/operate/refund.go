@@ -48,7 +48,7 @@ type due struct {
 	transaction string // to close it on; empty: none was given
 	answered    bool   // the payment was answered, and transaction is the one that made it
 	force       bool   // close it without what the chain says, or although a refund is begun
-	record      ledger.Record
+	record      ledger.Payment
 	terms       x402.Requirements
 	amount      *big.Int
 }
@@ -161,7 +161,7 @@ Transfer exactly that, from any account of yours. Then close the record:
 }
 
 // refusal is why no refund is due, and what to do next.
-func (l opened) refusal(ctx context.Context, r ledger.Record) error {
+func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 	switch l.standingOf(ctx, r) {
 	case refundDue:
 		return nil

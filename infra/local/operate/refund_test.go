@@ -19,7 +19,7 @@ type meeting struct {
 	both  sync.WaitGroup
 }
 
-func (m *meeting) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+func (m *meeting) Put(ctx context.Context, r ledger.Payment) (*ledger.Payment, error) {
 	if r.State == ledger.Repaid {
 		select {
 		case m.turns <- struct{}{}:

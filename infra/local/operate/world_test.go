@@ -74,7 +74,7 @@ func (b *buyer) must(err error) {
 
 func (b *buyer) claim(key string) *ledger.Hold {
 	b.t.Helper()
-	c, err := b.Claim(b.t.Context(), ledger.Payment{
+	c, err := b.Claim(b.t.Context(), ledger.Submission{
 		Key: key, AuthDigest: key, SigDigest: "s", Token: "t", Request: lookup, Terms: b.terms, ValidBefore: b.now.Add(5 * time.Minute),
 	}, b.now.Add(30*time.Second))
 	if err != nil || c.Result != ledger.Held {
@@ -225,15 +225,15 @@ func prints(t *testing.T, out string, parts ...string) {
 func contradictions(t *testing.T) map[string]filling {
 	t.Helper()
 	all := map[string]filling{}
-	for name, spoil := range map[string]func(*ledger.Record, *x402.Requirements){
-		"no-amount":       func(_ *ledger.Record, q *x402.Requirements) { q.Amount = "" },
-		"amount-0":        func(_ *ledger.Record, q *x402.Requirements) { q.Amount = "0" },
-		"amount-5e3":      func(_ *ledger.Record, q *x402.Requirements) { q.Amount = "5e3" },
-		"over-a-uint256":  func(_ *ledger.Record, q *x402.Requirements) { q.Amount = strings.Repeat("9", 78) },
-		"another-network": func(_ *ledger.Record, q *x402.Requirements) { q.Network = "eip155:1" },
-		"another-token":   func(_ *ledger.Record, q *x402.Requirements) { q.Asset = payer },
-		"no-receipt":      func(r *ledger.Record, _ *x402.Requirements) { r.Receipt = nil },
-		"another-payer":   func(r *ledger.Record, _ *x402.Requirements) { r.Receipt.Payer = sender },
+	for name, spoil := range map[string]func(*ledger.Payment, *x402.Requirements){
+		"no-amount":       func(_ *ledger.Payment, q *x402.Requirements) { q.Amount = "" },
+		"amount-0":        func(_ *ledger.Payment, q *x402.Requirements) { q.Amount = "0" },
+		"amount-5e3":      func(_ *ledger.Payment, q *x402.Requirements) { q.Amount = "5e3" },
+		"over-a-uint256":  func(_ *ledger.Payment, q *x402.Requirements) { q.Amount = strings.Repeat("9", 78) },
+		"another-network": func(_ *ledger.Payment, q *x402.Requirements) { q.Network = "eip155:1" },
+		"another-token":   func(_ *ledger.Payment, q *x402.Requirements) { q.Asset = payer },
+		"no-receipt":      func(r *ledger.Payment, _ *x402.Requirements) { r.Receipt = nil },
+		"another-payer":   func(r *ledger.Payment, _ *x402.Requirements) { r.Receipt.Payer = sender },
 	} {
 		all[name] = func(b *buyer) {
 			terms := x402.Terms{Network: "eip155:8453", Asset: asset, PayTo: payer}.Requirements("5000")

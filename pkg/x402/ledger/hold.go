@@ -15,14 +15,14 @@ var ErrLost = errors.New("ledger: the lease was lost")
 // safe for concurrent use.
 type Hold struct {
 	ledger    *Ledger
-	record    Record
-	pending   *Record   // a write whose fate is not known; the next one asks for it
+	record    Payment
+	pending   *Payment   // a write whose fate is not known; the next one asks for it
 	lookupAt  time.Time // of the lookup before this claim's
 	refusedBy string    // see RefusedBy
 }
 
 // Record is the record as this holder last wrote it.
-func (h *Hold) Record() Record { return h.record }
+func (h *Hold) Record() Payment { return h.record }
 
 // Released says that this holder's last write gave the lease back.
 func (h *Hold) Released() bool { return h.record.LeaseUntil.IsZero() }
@@ -109,7 +109,7 @@ func (h *Hold) write(ctx context.Context, event Event, c Change) error {
 }
 
 // wrote takes the result of a write.
-func (h *Hold) wrote(next Record, err error) error {
+func (h *Hold) wrote(next Payment, err error) error {
 	switch {
 	case errors.Is(err, ErrConflict):
 		return ErrLost
@@ -160,7 +160,7 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 // purchase and found it to be its own; so of all the payments that a payer signs for one
 // purchase only one can be sent, until that one is known to be dead. Whether it is decided
 // is in the record of its owner.
-type Purchase = Record
+type Purchase = Payment
 
 // PurchaseKey names a purchase of a payer: by the digest of a key that the payer
 // chose, or of a request. All parts must be in lower case.
@@ -169,13 +169,13 @@ func PurchaseKey(network, asset, payer, id string) string {
 }
 
 // Mine says that a purchase is made with the payment of a hold.
-func (r Record) Mine(h *Hold) bool {
+func (r Payment) Mine(h *Hold) bool {
 	return r.Owner == h.record.Key && r.AuthDigest == h.record.AuthDigest
 }
 
 // Owner reads the record of the payment that a purchase is made with; nil when
 // there is none any more.
-func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Record, error) {
+func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Payment, error) {
 	r, err := l.Fetch(ctx, p.Owner)
 	if r == nil || r.AuthDigest != p.AuthDigest {
 		return nil, err
@@ -204,7 +204,7 @@ func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 // first, so that no attempt on it can begin or end any more, and only then is the purchase
 // swapped. ErrConflict means that something has changed since it was read; an owner that was
 // closed stays closed.
-func (l *Ledger) TakeOver(ctx context.Context, p *Purchase, owner *Record, h *Hold) (*Purchase, error) {
+func (l *Ledger) TakeOver(ctx context.Context, p *Purchase, owner *Payment, h *Hold) (*Purchase, error) {
 	if owner != nil {
 		if err := l.close(ctx, *owner, h.record.Key); err != nil {
 			return nil, fmt.Errorf("take over: %w", err)
@@ -216,7 +216,7 @@ func (l *Ledger) TakeOver(ctx context.Context, p *Purchase, owner *Record, h *Ho
 // close writes the record of an owner that loses its purchase to the payment with a key, if
 // it can be sent again, or a lookup of it can be under way. One that was paid keeps its
 // state; an attempt that still works on it finds another version.
-func (l *Ledger) close(ctx context.Context, owner Record, key string) error {
+func (l *Ledger) close(ctx context.Context, owner Payment, key string) error {
 	switch {
 	case owner.State == Refused:
 		_, err := l.Apply(ctx, owner, EventSupersede, Change{owner: key})
@@ -229,7 +229,7 @@ func (l *Ledger) close(ctx context.Context, owner Record, key string) error {
 	return nil
 }
 
-func (l *Ledger) swap(ctx context.Context, old Record, h *Hold) (*Purchase, error) {
+func (l *Ledger) swap(ctx context.Context, old Payment, h *Hold) (*Purchase, error) {
 	next := l.fresh(item(h))
 	next.Version, next.CreatedAt = old.Version+1, old.CreatedAt
 	if _, err := l.put(ctx, next); err != nil {
@@ -239,13 +239,13 @@ func (l *Ledger) swap(ctx context.Context, old Record, h *Hold) (*Purchase, erro
 }
 
 // item is the purchase of a payment.
-func item(h *Hold) Record {
-	return Record{Key: h.record.Purchase, State: Bought, Owner: h.record.Key, AuthDigest: h.record.AuthDigest}
+func item(h *Hold) Payment {
+	return Payment{Key: h.record.Purchase, State: Bought, Owner: h.record.Key, AuthDigest: h.record.AuthDigest}
 }
 
 // answered says whether the purchase of a superseded payment was paid for with
 // another one, so that money of this one is due back.
-func (l *Ledger) answered(ctx context.Context, r Record) (bool, error) {
+func (l *Ledger) answered(ctx context.Context, r Payment) (bool, error) {
 	p, err := l.Fetch(ctx, r.Purchase)
 	if p == nil {
 		return false, err

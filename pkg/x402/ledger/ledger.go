@@ -22,9 +22,9 @@ func New(store Store, now func() time.Time, newID func() string) *Ledger {
 	return &Ledger{store: store, now: now, newID: newID}
 }
 
-// Payment is a signed authorization that was found to be valid, and the
+// Submission is a signed authorization that was found to be valid, and the
 // request that it came with.
-type Payment struct {
+type Submission struct {
 	// These are as in the Record that a first claim makes of them.
 	Key, AuthDigest, SigDigest, Request, Purchase, Token string
 
@@ -53,7 +53,7 @@ func PayerPrefix(network, asset, payer string) string { return Key(network, asse
 // it brings the retry token of the first claim, which no settlement publishes. A first claim
 // without a token may be repeated until it is known that its money moved, by anybody who has
 // the payer's key or the same signature.
-func (r Record) Vouches(p Payment) bool {
+func (r Payment) Vouches(p Submission) bool {
 	if r.Token != "" {
 		return p.Token == r.Token
 	}
@@ -86,7 +86,7 @@ const (
 // Claim is the outcome of Ledger.Claim.
 type Claim struct {
 	Result ClaimResult
-	Record Record
+	Record Payment
 	Hold   *Hold // when Held
 	// Wait is when to come back: after InFlight and Waiting, and after Over where
 	// a facilitator has refused the payment a moment ago.
@@ -94,7 +94,7 @@ type Claim struct {
 }
 
 // Fetch reads a record. It returns nil for one that is missing or expired.
-func (l *Ledger) Fetch(ctx context.Context, key string) (*Record, error) {
+func (l *Ledger) Fetch(ctx context.Context, key string) (*Payment, error) {
 	r, err := l.store.Fetch(ctx, key)
 	if err != nil || r == nil || l.expired(*r) {
 		return nil, err
@@ -103,21 +103,21 @@ func (l *Ledger) Fetch(ctx context.Context, key string) (*Record, error) {
 }
 
 // expired compares the time itself, because stores delete late.
-func (l *Ledger) expired(r Record) bool {
+func (l *Ledger) expired(r Payment) bool {
 	return !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(l.now())
 }
 
 // Sleeping says that a record is in doubt, or was abandoned, and that nobody
 // holds it.
-func (l *Ledger) Sleeping(r Record) bool { return r.InDoubt() && leasePast(r, l.now()) }
+func (l *Ledger) Sleeping(r Payment) bool { return r.InDoubt() && leasePast(r, l.now()) }
 
 // Unclaimed says that a record is paid, not answered, and nobody is looking up.
-func (l *Ledger) Unclaimed(r Record) bool { return r.Owed() && leasePast(r, l.now()) }
+func (l *Ledger) Unclaimed(r Payment) bool { return r.Owed() && leasePast(r, l.now()) }
 
 // Claim takes the lease of a payment until a point in time, or says why not.
 // An error is a store that failed; nothing may be sent then.
-func (l *Ledger) Claim(ctx context.Context, p Payment, lease time.Time) (Claim, error) {
-	first := Record{
+func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Claim, error) {
+	first := Payment{
 		Key: p.Key, State: Settling,
 		AuthDigest: p.AuthDigest, SigDigest: p.SigDigest, Request: p.Request, Terms: p.Terms,
 		Payload: p.Payload, Token: p.Token, Purchase: p.Purchase,
@@ -143,7 +143,7 @@ func (l *Ledger) Claim(ctx context.Context, p Payment, lease time.Time) (Claim, 
 // create writes a record that is new under its key, also in the place of one that has
 // expired. It returns the record as it is written and, with ErrConflict, the one that is in
 // its way.
-func (l *Ledger) create(ctx context.Context, r Record) (made Record, other *Record, err error) {
+func (l *Ledger) create(ctx context.Context, r Payment) (made Payment, other *Payment, err error) {
 	r = l.fresh(r)
 	if other, err = l.put(ctx, r); other != nil && l.expired(*other) {
 		r.Version, r.WriteID = other.Version+1, l.newID()
@@ -153,7 +153,7 @@ func (l *Ledger) create(ctx context.Context, r Record) (made Record, other *Reco
 }
 
 // fresh completes a record that is new under its key.
-func (l *Ledger) fresh(r Record) Record {
+func (l *Ledger) fresh(r Payment) Payment {
 	now := l.now()
 	r.Version, r.WriteID, r.CreatedAt, r.UpdatedAt = 1, l.newID(), now, now
 	r.ExpiresAt = expiry(r, now)
@@ -164,7 +164,7 @@ func (l *Ledger) fresh(r Record) Record {
 // returns it, also after an error of the store, when it may have been written.
 // ErrConflict says that somebody else has written the record since, and ErrIllegal that
 // the event cannot happen.
-func (l *Ledger) Apply(ctx context.Context, r Record, event Event, c Change) (Record, error) {
+func (l *Ledger) Apply(ctx context.Context, r Payment, event Event, c Change) (Payment, error) {
 	c.now = l.now()
 	next, err := step(r, event, c)
 	if err != nil {
@@ -179,7 +179,7 @@ func (l *Ledger) Apply(ctx context.Context, r Record, event Event, c Change) (Re
 
 // put writes a record. ErrConflict says that it was not written, because the record that
 // put returns is in its way; nil where that is gone.
-func (l *Ledger) put(ctx context.Context, r Record) (other *Record, err error) {
+func (l *Ledger) put(ctx context.Context, r Payment) (other *Payment, err error) {
 	other, err = l.store.Put(ctx, r)
 	switch {
 	case err != nil:
@@ -191,7 +191,7 @@ func (l *Ledger) put(ctx context.Context, r Record) (other *Record, err error) {
 }
 
 // claimed is the outcome of a claim that wrote next. lookupAt is of the lookup before.
-func (l *Ledger) claimed(next Record, err error, lookupAt time.Time) (Claim, error) {
+func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, error) {
 	switch {
 	case errors.Is(err, ErrConflict):
 		return l.inFlight(next), nil
@@ -204,7 +204,7 @@ func (l *Ledger) claimed(next Record, err error, lookupAt time.Time) (Claim, err
 // Resume takes the lease of a payment that is on record, or says why not, like Claim. It is
 // for a request of the same payer with another payment for the same purchase, which proves
 // its right to this one. asks is as in Payment.
-func (l *Ledger) Resume(ctx context.Context, old Record, asks string, lease time.Time) (Claim, error) {
+func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease time.Time) (Claim, error) {
 	now := l.now()
 	c := Claim{Record: old}
 	switch soon := tooSoon(old, now); {
@@ -230,7 +230,7 @@ func (l *Ledger) Resume(ctx context.Context, old Record, asks string, lease time
 // paid is settled first. An answer that was too large to keep is looked up like one that is
 // owed. A bundle that is not complete is answered while it waits; its spacing begins as if
 // one had been used. When no lookup is left, what there is is the answer.
-func lookupNow(r Record, now time.Time) (ClaimResult, time.Duration) {
+func lookupNow(r Payment, now time.Time) (ClaimResult, time.Duration) {
 	if !r.Paid() {
 		return Held, 0
 	}
@@ -245,7 +245,7 @@ func lookupNow(r Record, now time.Time) (ClaimResult, time.Duration) {
 
 // inFlight tells a client to come back when the other attempt must be over,
 // but soon at first: most attempts end long before their lease.
-func (l *Ledger) inFlight(r Record) Claim {
+func (l *Ledger) inFlight(r Payment) Claim {
 	const most = 5 * time.Second
 	return Claim{Result: InFlight, Record: r, Wait: min(max(r.LeaseUntil.Sub(l.now()), time.Second), most)}
 }
@@ -272,12 +272,12 @@ func spacing(lookups int) time.Duration {
 
 // tooSoon is for how long a facilitator is not asked again about a payment that it has
 // refused, since asking costs us and not the sender.
-func tooSoon(r Record, now time.Time) time.Duration {
+func tooSoon(r Payment, now time.Time) time.Duration {
 	return max(0, r.RefusedAt.Add(spacing(min(r.Refusals, 3))).Sub(now))
 }
 
 // owed decides whether an owed answer may be looked up now.
-func owed(r Record, now time.Time) (ClaimResult, time.Duration) {
+func owed(r Payment, now time.Time) (ClaimResult, time.Duration) {
 	used := r.Lookups
 	if r.cutOff(now) {
 		used--
@@ -294,7 +294,7 @@ func owed(r Record, now time.Time) (ClaimResult, time.Duration) {
 
 // Spent says that a paid record has no lookup left, or no time for one. If it has no answer,
 // its payer is owed a refund. It is false of a record that is not known to be paid.
-func Spent(r Record, now time.Time) bool {
+func Spent(r Payment, now time.Time) bool {
 	if r.SettledAt.IsZero() {
 		return false
 	}
@@ -304,16 +304,16 @@ func Spent(r Record, now time.Time) bool {
 
 // cutOff says that the last lookup of a paid record neither ended nor gave its lease
 // back: its process died. That is not the payer's fault.
-func (r Record) cutOff(now time.Time) bool {
+func (r Payment) cutOff(now time.Time) bool {
 	return r.Lookups > 0 && !r.LeaseUntil.IsZero() && leasePast(r, now) && r.CutOff < maxCutOff
 }
 
 // NextLookup returns how long after a failed lookup the next one is allowed.
-func NextLookup(r Record) time.Duration { return spacing(r.Lookups) }
+func NextLookup(r Payment) time.Duration { return spacing(r.Lookups) }
 
 // LastLookup says that a lookup which ends now is the last one of a settled
 // record. If its target was silent, that is the answer.
-func LastLookup(r Record, now time.Time) bool {
+func LastLookup(r Payment, now time.Time) bool {
 	r.LookupAt, r.LeaseUntil = now, time.Time{}
 	return r.State == Settled && Spent(r, now)
 }
@@ -321,7 +321,7 @@ func LastLookup(r Record, now time.Time) bool {
 // SilenceStands says that a paid record has no lookup left, by number or by time,
 // and that the target was silent in the last one, which ran to its end: its payer
 // is owed neither a lookup nor a refund, and AnswerSilence may store the answer.
-func SilenceStands(r Record, now time.Time) bool {
+func SilenceStands(r Payment, now time.Time) bool {
 	return r.State == Settled && r.LeaseUntil.IsZero() && r.LastFault != nil && r.LastFault.Silence && Spent(r, now)
 }
 
@@ -329,7 +329,7 @@ func SilenceStands(r Record, now time.Time) bool {
 // SilenceStands, and returns the record as it is written. stands is as with Hold.Redeem.
 // ErrConflict means that somebody else has written it, and ErrIllegal that the silence
 // does not stand.
-func (l *Ledger) AnswerSilence(ctx context.Context, r Record, a Answer, stands time.Duration) (*Record, error) {
+func (l *Ledger) AnswerSilence(ctx context.Context, r Payment, a Answer, stands time.Duration) (*Payment, error) {
 	if !SilenceStands(r, l.now()) {
 		return nil, fmt.Errorf("answer silence: %w", ErrIllegal)
 	}

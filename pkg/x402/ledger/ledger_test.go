@@ -31,7 +31,7 @@ func (d *testLedger) pass(by time.Duration) { d.at = d.at.Add(by) }
 
 // fails has the next n calls of a verb fail.
 func (d *testLedger) fails(op ledgertest.Op, how ledgertest.Fault, n int) {
-	d.store.Decide = func(o ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
+	d.store.Decide = func(o ledgertest.Op, _ int, _ ledger.Payment) ledgertest.Fault {
 		if o != op || n == 0 {
 			return ledgertest.None
 		}
@@ -43,8 +43,8 @@ func (d *testLedger) fails(op ledgertest.Op, how ledgertest.Fault, n int) {
 // faults are those after which a caller does not know whether it was done.
 var faults = []ledgertest.Fault{ledgertest.FailBefore, ledgertest.FailAfter}
 
-func (d *testLedger) payment() ledger.Payment {
-	return ledger.Payment{
+func (d *testLedger) payment() ledger.Submission {
+	return ledger.Submission{
 		Key: ledger.Key("eip155:8453", "0xa", "0xb", "0xc"), AuthDigest: "auth", SigDigest: "sig",
 		Request: "GET /v1/tools/dns?domain=example.com&type=A", Terms: json.RawMessage(`{"amount":"5000"}`),
 		ValidBefore: d.at.Add(5 * time.Minute), Token: "token",
@@ -57,7 +57,7 @@ const (
 )
 
 // claims is a claim that comes out as it must.
-func (d *testLedger) claims(t *testing.T, p ledger.Payment, want ledger.ClaimResult) ledger.Claim {
+func (d *testLedger) claims(t *testing.T, p ledger.Submission, want ledger.ClaimResult) ledger.Claim {
 	t.Helper()
 	c, err := d.Claim(t.Context(), p, d.at.Add(lease))
 	if err != nil || c.Result != want {
@@ -110,7 +110,7 @@ func receipt() ledger.Receipt {
 func timedOut() ledger.Failure { return ledger.Failure{Code: "dns_timeout", Message: "timed out"} }
 
 // record is what there is under a key.
-func (d *testLedger) record(t *testing.T, key string) ledger.Record {
+func (d *testLedger) record(t *testing.T, key string) ledger.Payment {
 	t.Helper()
 	r, err := d.Fetch(t.Context(), key)
 	if err != nil || r == nil {
@@ -119,7 +119,7 @@ func (d *testLedger) record(t *testing.T, key string) ledger.Record {
 	return *r
 }
 
-func (d *testLedger) state(t *testing.T) ledger.Record {
+func (d *testLedger) state(t *testing.T) ledger.Payment {
 	t.Helper()
 	return d.record(t, d.payment().Key)
 }
@@ -198,7 +198,7 @@ func TestReclaim(t *testing.T) {
 		t.Fatalf("%+v, %v", h, err)
 	}
 	must(t, h.End(t.Context(), ledger.EventDisproved, "no", ""))
-	for what, r := range map[string]ledger.Record{"of another version": live, "decided": d.state(t), "live": d.pay(t, "other").Record()} {
+	for what, r := range map[string]ledger.Payment{"of another version": live, "decided": d.state(t), "live": d.pay(t, "other").Record()} {
 		if h, err := d.Reclaim(t.Context(), r, d.at.Add(lease)); h != nil || err != nil {
 			t.Errorf("%s: %+v, %v", what, h, err)
 		}

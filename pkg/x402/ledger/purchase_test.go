@@ -13,7 +13,7 @@ import (
 const bought = "purchase|eip155:8453|0xa|0xb|request:1"
 
 // offer is a payment for the purchase.
-func (d *testLedger) offer(name string) ledger.Payment {
+func (d *testLedger) offer(name string) ledger.Submission {
 	p := d.payment()
 	p.Key, p.AuthDigest, p.Purchase, p.Payload = "eip155:8453|0xa|0xb|"+name, "auth "+name, bought, json.RawMessage(`{}`)
 	return p
@@ -35,7 +35,7 @@ func (d *testLedger) opens(t *testing.T, h, owner *ledger.Hold) *ledger.Purchase
 	return p
 }
 
-func (d *testLedger) owner(t *testing.T, p *ledger.Purchase) *ledger.Record {
+func (d *testLedger) owner(t *testing.T, p *ledger.Purchase) *ledger.Payment {
 	t.Helper()
 	r, err := d.Owner(t.Context(), p)
 	must(t, err)
@@ -43,7 +43,7 @@ func (d *testLedger) owner(t *testing.T, p *ledger.Purchase) *ledger.Record {
 }
 
 // takesOver has a payment take a purchase over, and fails as it must; nil is success.
-func (d *testLedger) takesOver(t *testing.T, p *ledger.Purchase, owner *ledger.Record, h *ledger.Hold, want error) {
+func (d *testLedger) takesOver(t *testing.T, p *ledger.Purchase, owner *ledger.Payment, h *ledger.Hold, want error) {
 	t.Helper()
 	got, err := d.TakeOver(t.Context(), p, owner, h)
 	wants(t, want, err)
@@ -78,7 +78,7 @@ func TestTakeOver(t *testing.T) {
 	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	p = d.opens(t, second, first)
 	dead = d.owner(t, p)
-	d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+	d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault {
 		return map[bool]ledgertest.Fault{true: ledgertest.FailBefore}[op == ledgertest.Replace && r.State == ledger.Bought]
 	}
 	d.takesOver(t, p, dead, second, ledgertest.ErrInjected)
@@ -219,13 +219,13 @@ func TestVouches(t *testing.T) {
 		paid := state == ledger.Settled || state == ledger.Redeemed || state == ledger.Refunded
 		for _, kept := range []string{"", "t"} {
 			for _, brought := range []string{"", "?", "t"} {
-				for _, p := range []ledger.Payment{{Recovered: true}, {SigDigest: "s"}, {SigDigest: "x"}} {
+				for _, p := range []ledger.Submission{{Recovered: true}, {SigDigest: "s"}, {SigDigest: "x"}} {
 					p.Token = brought
 					want := brought == kept
 					if kept == "" {
 						want = p.SigDigest != "x" && !paid
 					}
-					r := ledger.Record{SigDigest: "s", State: state, Token: kept}
+					r := ledger.Payment{SigDigest: "s", State: state, Token: kept}
 					if got := r.Vouches(p); got != want {
 						t.Errorf("%s with %q by %+v: %t", state, kept, p, got)
 					}

@@ -11,7 +11,7 @@ import (
 // Reclaim takes the lease of a record whose outcome is not known, without the
 // payment that made it: for the reconciler. It returns nil for a record that
 // is decided, that a live attempt holds, or that is gone.
-func (l *Ledger) Reclaim(ctx context.Context, r Record, lease time.Time) (*Hold, error) {
+func (l *Ledger) Reclaim(ctx context.Context, r Payment, lease time.Time) (*Hold, error) {
 	if !l.Sleeping(r) {
 		return nil, nil
 	}
@@ -38,7 +38,7 @@ const (
 // refuses what comes after the payment's window. So the clock is read first, with ClockSlack,
 // and then the purchase. A purchase that may have expired since it named the payment proves
 // nothing. A payment without a purchase may have been sent by any holder.
-func (l *Ledger) Sending(ctx context.Context, r Record) (Sending, error) {
+func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
 	if r.State != Settling || r.Sent || r.Doubt || r.Purchase == "" {
 		return MayBeSent, nil
 	}
@@ -71,7 +71,7 @@ type Witness struct {
 	At      time.Time       // by the chain's clock; zero when a facilitator has just said so
 	Terms   json.RawMessage // of the transfer: asset, payee, amount
 	// Of says whether the transfer is the one that a record is about.
-	Of func(Record) bool
+	Of func(Payment) bool
 }
 
 // Testify records proof that money moved, over whatever other writers have made of its
@@ -80,7 +80,7 @@ type Witness struct {
 // if there was no record before, if its payer had been told for good that nothing moves, if
 // the transfer is older than the request, or if another payment has paid for the purchase.
 // Testify may be called again for the same transfer.
-func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Record, written bool, err error) {
+func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Payment, written bool, err error) {
 	const tries = 3 // against other writers; each of them is a verdict, and those end
 	for range tries {
 		switch r, err = l.Fetch(ctx, w.Key); {
@@ -107,7 +107,7 @@ func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Record, written boo
 
 // prove writes that a record is paid, over the version that was read. The lease of a live
 // attempt is left to it.
-func (l *Ledger) prove(ctx context.Context, w Witness, r Record) (*Record, error) {
+func (l *Ledger) prove(ctx context.Context, w Witness, r Payment) (*Payment, error) {
 	c := Change{receipt: &w.Receipt, spent: !w.At.IsZero() && (r.Disproved || w.At.Before(r.CreatedAt.Add(-ClockSlack)))}
 	if r.Owner != "" && !c.spent {
 		var err error
@@ -123,9 +123,9 @@ func (l *Ledger) prove(ctx context.Context, w Witness, r Record) (*Record, error
 }
 
 // orphan makes a record for money that there was none for.
-func (l *Ledger) orphan(ctx context.Context, w Witness) (*Record, error) {
+func (l *Ledger) orphan(ctx context.Context, w Witness) (*Payment, error) {
 	now := l.now()
-	r, _, err := l.create(ctx, Record{
+	r, _, err := l.create(ctx, Payment{
 		Key: w.Key, State: Settled, Terms: w.Terms, Receipt: &w.Receipt, Transaction: w.Receipt.Transaction,
 		Lookups: MaxLookups, LookupAt: now, SettledAt: now,
 	})
@@ -142,7 +142,7 @@ func RepaymentKey(network, asset, payer, transaction, amount string, n int) stri
 // it, even by another operator at the same time. It reports whether the transfer is that
 // debt's. A reservation does not expire: a transaction stays on the chain.
 func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, error) {
-	_, old, err := l.create(ctx, Record{Key: transfer, State: Repaid, Owner: debt})
+	_, old, err := l.create(ctx, Payment{Key: transfer, State: Repaid, Owner: debt})
 	if old != nil {
 		return old.Owner == debt, nil
 	}
@@ -152,7 +152,7 @@ func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, erro
 // Cursor is how far the chain was read for transfers of one token to one payee: a record
 // in state Scanned. A transfer without a record is a debt from DebtsFrom on: what is older
 // may have been answered before the cursor was made.
-type Cursor = Record
+type Cursor = Payment
 
 // CursorKey names the cursor of a token and a payee. All parts must be in lower
 // case.
@@ -162,7 +162,7 @@ func CursorKey(network, asset, payee string) string {
 
 // Begin makes a cursor. ErrConflict means that somebody else has made it.
 func (l *Ledger) Begin(ctx context.Context, key string, next, debtsFrom uint64) (*Cursor, error) {
-	c, _, err := l.create(ctx, Record{Key: key, State: Scanned, Next: next, DebtsFrom: debtsFrom})
+	c, _, err := l.create(ctx, Payment{Key: key, State: Scanned, Next: next, DebtsFrom: debtsFrom})
 	return &c, err
 }
 

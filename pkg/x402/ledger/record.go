@@ -45,9 +45,9 @@ func States() []State {
 	return []State{Settling, Uncertain, Settled, Refused, Redeemed, Superseded, Bought, Refunded, Scanned, Repaid}
 }
 
-// Record is everything the ledger knows about one signed authorization. Its
+// Payment is everything the ledger knows about one signed authorization. Its
 // JSON form is what the stores keep; Answer.Body is kept beside it.
-type Record struct {
+type Payment struct {
 	Key     string `json:"key"`
 	Version int64  `json:"version"`  // +1 on every write; the fencing token
 	WriteID string `json:"write_id"` // random, different on every write
@@ -126,23 +126,23 @@ type Record struct {
 }
 
 // InDoubt says that the outcome of a record is not known.
-func (r Record) InDoubt() bool { return r.State == Settling || r.State == Uncertain }
+func (r Payment) InDoubt() bool { return r.State == Settling || r.State == Uncertain }
 
 // Owed says that a record is paid and not answered.
-func (r Record) Owed() bool { return r.State == Settled }
+func (r Payment) Owed() bool { return r.State == Settled }
 
 // Paid says that money is known to have moved for a record.
-func (r Record) Paid() bool { return r.State == Settled || r.State == Redeemed || r.State == Refunded }
+func (r Payment) Paid() bool { return r.State == Settled || r.State == Redeemed || r.State == Refunded }
 
 // Unasked says that a record is money that came without a request.
-func (r Record) Unasked() bool { return r.Owed() && r.AuthDigest == "" }
+func (r Payment) Unasked() bool { return r.Owed() && r.AuthDigest == "" }
 
 // Attested says that a record was closed by EventAttest.
-func (r Record) Attested() bool { return r.State == Redeemed && r.AnsweredAt.IsZero() }
+func (r Payment) Attested() bool { return r.State == Redeemed && r.AnsweredAt.IsZero() }
 
 // ListedIn is the list of an Index that a record belongs in; empty for none. A paid one
 // is open when a lookup was under way as it was last written, also when that has died since.
-func (r Record) ListedIn() string {
+func (r Payment) ListedIn() string {
 	switch {
 	case r.InDoubt(), r.Owed() && r.LeaseUntil.After(r.UpdatedAt):
 		return ListOpen
@@ -154,7 +154,7 @@ func (r Record) ListedIn() string {
 
 // ListedAt returns the time by which an Index sorts: the end of the lease while there
 // is one, else the last write.
-func (r Record) ListedAt() time.Time { return later(r.LeaseUntil, r.UpdatedAt) }
+func (r Payment) ListedAt() time.Time { return later(r.LeaseUntil, r.UpdatedAt) }
 
 // Receipt is proof that money moved.
 type Receipt struct {
@@ -209,7 +209,7 @@ const (
 // Marshal returns the stored form: the record as JSON, and the body of its answer
 // separately. It fails for a record that a store cannot take or that Unmarshal would not
 // read: stored, it could no longer answer for somebody's money.
-func (r Record) Marshal() (doc, body []byte, err error) {
+func (r Payment) Marshal() (doc, body []byte, err error) {
 	if err = r.check(r.Key); err == nil {
 		doc, err = json.Marshal(r)
 	}
@@ -226,7 +226,7 @@ func (r Record) Marshal() (doc, body []byte, err error) {
 }
 
 // check says what is wrong with the members that every record under a key has.
-func (r Record) check(key string) error {
+func (r Payment) check(key string) error {
 	switch {
 	case r.Key == "" || r.Version < 1 || r.WriteID == "":
 		return errors.New("key, version or write id is missing")
@@ -242,8 +242,8 @@ func (r Record) check(key string) error {
 
 // Unmarshal reads what is stored under a key. Anything that is not a record that this
 // code could have written there is ErrCorrupt.
-func Unmarshal(key string, doc, body []byte) (*Record, error) {
-	var r Record
+func Unmarshal(key string, doc, body []byte) (*Payment, error) {
+	var r Payment
 	err := json.Unmarshal(doc, &r)
 	if err == nil {
 		err = r.check(key)

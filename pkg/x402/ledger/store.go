@@ -20,11 +20,11 @@ type Store interface {
 	// this very write has succeeded, now or when a client library sent it for the first
 	// time. Otherwise nothing was written: another record is in the way, or none exists
 	// any more (nil).
-	Put(ctx context.Context, r Record) (stands *Record, err error)
+	Put(ctx context.Context, r Payment) (stands *Payment, err error)
 
 	// Fetch reads a record, consistently: it sees every write that has
 	// succeeded. It returns nil without an error when there is none.
-	Fetch(ctx context.Context, key string) (*Record, error)
+	Fetch(ctx context.Context, key string) (*Payment, error)
 }
 
 // ErrConflict says that another writer came first.
@@ -86,7 +86,7 @@ type Rows interface {
 
 // Page is a part of a store.
 type Page struct {
-	Records []Record // without the bodies of answers
+	Records []Payment // without the bodies of answers
 	Corrupt []string // keys of rows that cannot be read
 	// Next is the key to read the next page after; empty when nothing is left.
 	Next string

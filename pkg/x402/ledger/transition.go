@@ -39,9 +39,9 @@ var ErrIllegal = errors.New("ledger: illegal transition")
 type edge struct {
 	from  State
 	event []Event
-	when  func(r Record, now time.Time) bool // nil: always
+	when  func(r Payment, now time.Time) bool // nil: always
 	to    State
-	apply func(r *Record, c Change) // after the state has changed
+	apply func(r *Payment, c Change) // after the state has changed
 }
 
 // Change has the particulars of an event.
@@ -103,7 +103,7 @@ func edges() []edge {
 }
 
 // step applies an event to a copy of r. It does no I/O.
-func step(r Record, event Event, c Change) (Record, error) {
+func step(r Payment, event Event, c Change) (Payment, error) {
 	for _, e := range edges() {
 		if e.from != r.State || !slices.Contains(e.event, event) || (e.when != nil && !e.when(r, c.now)) {
 			continue
@@ -130,7 +130,7 @@ const purchaseKept = 2 * keep
 
 // expiry is when a record that was just written may be deleted. A payment in doubt, a debt, a
 // cursor and a reservation are kept.
-func expiry(r Record, now time.Time) time.Time {
+func expiry(r Payment, now time.Time) time.Time {
 	switch {
 	case r.InDoubt(), r.Owed(), r.State == Scanned, r.State == Repaid:
 		return time.Time{}
@@ -147,24 +147,24 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-func leasePast(r Record, now time.Time) bool { return !r.LeaseUntil.After(now) }
-func leaseLive(r Record, now time.Time) bool { return !leasePast(r, now) }
-func inDoubt(r Record, _ time.Time) bool     { return r.Doubt }
-func undoubted(r Record, _ time.Time) bool   { return !r.Doubt }
-func undisproved(r Record, _ time.Time) bool { return !r.Disproved }
+func leasePast(r Payment, now time.Time) bool { return !r.LeaseUntil.After(now) }
+func leaseLive(r Payment, now time.Time) bool { return !leasePast(r, now) }
+func inDoubt(r Payment, _ time.Time) bool     { return r.Doubt }
+func undoubted(r Payment, _ time.Time) bool   { return !r.Doubt }
+func undisproved(r Payment, _ time.Time) bool { return !r.Disproved }
 
 // refundDue is a paid record without an answer that nobody is looking up and
 // that has no lookup left.
-func refundDue(r Record, now time.Time) bool { return leasePast(r, now) && Spent(r, now) }
+func refundDue(r Payment, now time.Time) bool { return leasePast(r, now) && Spent(r, now) }
 
 // incomplete is a redeemed record whose answer was too large to keep, or has
 // parts that are owed: a repeat runs the lookup again, under a lease like any
 // other.
-func incomplete(r Record, _ time.Time) bool {
+func incomplete(r Payment, _ time.Time) bool {
 	return r.Answer != nil && (!r.Answer.Stored || len(r.Answer.Owed) > 0)
 }
 
-func takeLease(r *Record, c Change) {
+func takeLease(r *Payment, c Change) {
 	r.Attempt++
 	r.LeaseUntil, r.RefusedAt = c.lease, time.Time{}
 	if r.State == Settling && r.RefusedBy == "" {
@@ -173,20 +173,20 @@ func takeLease(r *Record, c Change) {
 }
 
 // ask names a facilitator before it is asked.
-func ask(r *Record, c Change) {
+func ask(r *Payment, c Change) {
 	if c.asks != "" && !slices.Contains(r.Asked, c.asks) {
 		r.Asked = append(slices.Clip(r.Asked), c.asks)
 	}
 }
 
 // takeOver follows an attempt that died with the lease: it may have sent.
-func takeOver(r *Record, c Change) {
+func takeOver(r *Payment, c Change) {
 	takeLease(r, c)
 	r.Doubt, r.Sent = true, true
 	r.Reason = "an earlier attempt ended without a verdict"
 }
 
-func keepReceipt(r *Record, c Change) {
+func keepReceipt(r *Payment, c Change) {
 	r.Receipt = c.receipt
 	r.Transaction = c.receipt.Transaction
 	r.Reason, r.Disproved, r.Payload, r.Owner = "", false, nil, ""
@@ -202,7 +202,7 @@ func keepReceipt(r *Record, c Change) {
 
 // end ends an attempt to settle that brought no proof of payment. What it leaves alone
 // was true before the attempt, and still is.
-func end(r *Record, c Change) {
+func end(r *Payment, c Change) {
 	r.Reason, r.LeaseUntil = c.Reason, time.Time{}
 	r.Owner, r.RefusedBy = cmp.Or(c.owner, r.Owner), cmp.Or(r.RefusedBy, c.refusedBy)
 	signature := c.event == EventBadSignature
@@ -221,22 +221,22 @@ func end(r *Record, c Change) {
 	}
 }
 
-func supersede(r *Record, c Change) {
+func supersede(r *Payment, c Change) {
 	r.LeaseUntil = time.Time{}
 	r.Owner, r.Payload = c.owner, nil
 }
 
-func refund(r *Record, c Change) { r.Refund = c.Transaction }
+func refund(r *Payment, c Change) { r.Refund = c.Transaction }
 
 // attest leaves AnsweredAt zero: no answer is kept, so that none is replayed.
-func attest(r *Record, c Change) {
+func attest(r *Payment, c Change) {
 	r.Answer, r.Reason, r.LastFault = &Answer{Stored: true}, c.Reason, nil
 }
 
-func sendBack(r *Record, c Change) { r.SendingBack = &SendingBack{At: c.now, By: c.Operator} }
+func sendBack(r *Payment, c Change) { r.SendingBack = &SendingBack{At: c.now, By: c.Operator} }
 
 // beginLookup counts a lookup. One that ended with its process is taken off first.
-func beginLookup(r *Record, c Change) {
+func beginLookup(r *Payment, c Change) {
 	if r.cutOff(c.now) {
 		r.CutOff++
 		r.Lookups = max(r.Lookups-1, 0)
@@ -246,7 +246,7 @@ func beginLookup(r *Record, c Change) {
 	r.LookupAt = c.now
 }
 
-func keepAnswer(r *Record, c Change) {
+func keepAnswer(r *Payment, c Change) {
 	if r.AnsweredAt.IsZero() || c.answer.Stored {
 		// What is not stored can be had for a day from the first time.
 		r.AnsweredAt, r.StandsUntil = c.now, c.now.Add(c.stands)
@@ -261,7 +261,7 @@ func keepAnswer(r *Record, c Change) {
 
 // release returns the lease after a lookup that gave no answer. One that never
 // began does not count.
-func release(r *Record, c Change) {
+func release(r *Payment, c Change) {
 	r.LeaseUntil = time.Time{}
 	if c.unused {
 		r.Lookups--

@@ -23,7 +23,7 @@ func and(m moves, event Event, to State) moves {
 // then. All other events are illegal.
 type situation struct {
 	name string
-	Record
+	Payment
 	legal moves
 }
 
@@ -40,29 +40,29 @@ func situations() []situation {
 	owed := moves{EventRedeem: Redeemed, EventRelease: Settled}
 	incomplete := moves{EventClaim: Redeemed, EventRedeem: Redeemed, EventRelease: Redeemed}
 	all := []situation{
-		{"settling, live", Record{State: Settling, LeaseUntil: live}, and(ended, EventAsk, Settling)},
-		{"settling, live, in doubt", Record{State: Settling, LeaseUntil: live, Doubt: true, Sent: true}, and(doubted, EventAsk, Settling)},
-		{"settling, past", Record{State: Settling, LeaseUntil: past}, and(ended, EventClaim, Settling)},
-		{"settling, abandoned doubt", Record{State: Settling, LeaseUntil: past, Doubt: true, Sent: true}, and(doubted, EventClaim, Settling)},
-		{"uncertain", Record{State: Uncertain, Doubt: true, Sent: true}, moves{EventClaim: Settling, EventSettled: Settled}},
-		{"refused", Record{State: Refused}, moves{EventClaim: Settling, EventSettled: Settled, EventSupersede: Superseded}},
-		{"refused, disproved", Record{State: Refused, Disproved: true}, moves{EventSettled: Settled, EventSupersede: Superseded}},
-		{"superseded", Record{State: Superseded}, moves{EventSettled: Settled}},
-		{"settled, live", Record{State: Settled, LeaseUntil: live}, owed},
-		{"settled, released", Record{State: Settled}, and(owed, EventClaim, Settled)},
-		{"settled, spent", Record{State: Settled, Lookups: MaxLookups}, and(and(and(and(owed, EventClaim, Settled), EventRefund, Refunded), EventSendBack, Settled), EventAttest, Redeemed)},
-		{"settled, spent, live", Record{State: Settled, Lookups: MaxLookups, LeaseUntil: live}, owed},
-		{"redeemed", Record{State: Redeemed, Answer: &Answer{Stored: true}}, nil},
-		{"redeemed, without a body", Record{State: Redeemed, Answer: &Answer{}}, incomplete},
-		{"redeemed, bodyless, live", Record{State: Redeemed, Answer: &Answer{}, LeaseUntil: live}, incomplete},
-		{"redeemed, parts owed", Record{State: Redeemed, Answer: &Answer{Stored: true, Owed: []string{"ssl"}}}, incomplete},
-		{"redeemed, parts owed, spent", Record{State: Redeemed, Lookups: MaxLookups, Answer: &Answer{Stored: true, Owed: []string{"ssl"}}}, incomplete},
+		{"settling, live", Payment{State: Settling, LeaseUntil: live}, and(ended, EventAsk, Settling)},
+		{"settling, live, in doubt", Payment{State: Settling, LeaseUntil: live, Doubt: true, Sent: true}, and(doubted, EventAsk, Settling)},
+		{"settling, past", Payment{State: Settling, LeaseUntil: past}, and(ended, EventClaim, Settling)},
+		{"settling, abandoned doubt", Payment{State: Settling, LeaseUntil: past, Doubt: true, Sent: true}, and(doubted, EventClaim, Settling)},
+		{"uncertain", Payment{State: Uncertain, Doubt: true, Sent: true}, moves{EventClaim: Settling, EventSettled: Settled}},
+		{"refused", Payment{State: Refused}, moves{EventClaim: Settling, EventSettled: Settled, EventSupersede: Superseded}},
+		{"refused, disproved", Payment{State: Refused, Disproved: true}, moves{EventSettled: Settled, EventSupersede: Superseded}},
+		{"superseded", Payment{State: Superseded}, moves{EventSettled: Settled}},
+		{"settled, live", Payment{State: Settled, LeaseUntil: live}, owed},
+		{"settled, released", Payment{State: Settled}, and(owed, EventClaim, Settled)},
+		{"settled, spent", Payment{State: Settled, Lookups: MaxLookups}, and(and(and(and(owed, EventClaim, Settled), EventRefund, Refunded), EventSendBack, Settled), EventAttest, Redeemed)},
+		{"settled, spent, live", Payment{State: Settled, Lookups: MaxLookups, LeaseUntil: live}, owed},
+		{"redeemed", Payment{State: Redeemed, Answer: &Answer{Stored: true}}, nil},
+		{"redeemed, without a body", Payment{State: Redeemed, Answer: &Answer{}}, incomplete},
+		{"redeemed, bodyless, live", Payment{State: Redeemed, Answer: &Answer{}, LeaseUntil: live}, incomplete},
+		{"redeemed, parts owed", Payment{State: Redeemed, Answer: &Answer{Stored: true, Owed: []string{"ssl"}}}, incomplete},
+		{"redeemed, parts owed, spent", Payment{State: Redeemed, Lookups: MaxLookups, Answer: &Answer{Stored: true, Owed: []string{"ssl"}}}, incomplete},
 	}
 	for _, state := range []State{Refunded, Scanned, Repaid, Bought, "paid"} {
-		all = append(all, situation{string(state), Record{State: state}, nil})
+		all = append(all, situation{string(state), Payment{State: state}, nil})
 	}
 	for i := range all {
-		r := &all[i].Record
+		r := &all[i].Payment
 		r.Key, r.Token, r.Version, r.WriteID, r.Attempt, r.Lookups = "k", "t", 7, "w", 1, max(r.Lookups, 1)
 		r.ValidBefore, r.LookupAt, r.SettledAt = epoch.Add(time.Hour), past, past
 	}
@@ -82,14 +82,14 @@ func TestEveryStateAndEvent(t *testing.T) {
 		checkRecord(t, r)
 		for ev := range events {
 			key := r.name + "/" + string(ev)
-			next, err := step(r.Record, ev, c)
+			next, err := step(r.Payment, ev, c)
 			switch want, ok := r.legal[ev]; {
 			case !ok && !errors.Is(err, ErrIllegal):
 				t.Errorf("%s: %v to %s, want illegal", key, err, next.State)
 			case ok && (err != nil || next.State != want):
 				t.Errorf("%s: %s, %v; want %s", key, next.State, err, want)
 			case ok:
-				checkStep(t, key, r.Record, next, ev)
+				checkStep(t, key, r.Payment, next, ev)
 			}
 		}
 	}
@@ -110,20 +110,20 @@ func checkRecord(t *testing.T, r situation) {
 	}
 	r.LastFault = &Failure{Silence: true}
 	for what, wrong := range map[string]bool{
-		"is spent":               Spent(r.Record, epoch) != spent,
-		"has the last lookup":    LastLookup(r.Record, epoch) != (owed && spent),
-		"is answered by silence": SilenceStands(r.Record, epoch) != (owed && spent && !live),
+		"is spent":               Spent(r.Payment, epoch) != spent,
+		"has the last lookup":    LastLookup(r.Payment, epoch) != (owed && spent),
+		"is answered by silence": SilenceStands(r.Payment, epoch) != (owed && spent && !live),
 		"came unasked":           r.Unasked() != owed,
 		"its list":               r.ListedIn() != list,
 	} {
 		if wrong {
-			t.Errorf("%s: %s: %+v", r.name, what, r.Record)
+			t.Errorf("%s: %s: %+v", r.name, what, r.Payment)
 		}
 	}
 }
 
 // checkStep holds every transition to what is true of all of them.
-func checkStep(t *testing.T, key string, old, next Record, ev Event) {
+func checkStep(t *testing.T, key string, old, next Payment, ev Event) {
 	t.Helper()
 	told := ev == EventRefused || ev == EventBadSignature || ev == EventTurnedAway || ev == EventUncertain
 	refused := next.State == Refused && (ev == EventRefused || ev == EventBadSignature)

@@ -13,7 +13,7 @@ import (
 func witness(key string) ledger.Witness {
 	return ledger.Witness{
 		Key: key, Receipt: receipt(), At: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), Terms: json.RawMessage(`{"amount":"5000"}`),
-		Of: func(ledger.Record) bool { return true },
+		Of: func(ledger.Payment) bool { return true },
 	}
 }
 
@@ -69,7 +69,7 @@ func TestTestify(t *testing.T) {
 				d := newTestLedger(t)
 				c.before(d)
 				n := 0
-				d.store.Decide = func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
+				d.store.Decide = func(ledgertest.Op, int, ledger.Payment) ledgertest.Fault {
 					n++
 					return map[bool]ledgertest.Fault{true: fault}[n == at]
 				}
@@ -98,7 +98,7 @@ func TestTestify(t *testing.T) {
 	d = newTestLedger(t)
 	d.hold(t)
 	w = witness(d.payment().Key)
-	w.Of = func(ledger.Record) bool { return false }
+	w.Of = func(ledger.Payment) bool { return false }
 	d.testifies(t, w, refundDue)
 	d.testifies(t, w, known)
 	other := d.record(t, d.payment().Key+"|"+w.Receipt.Transaction)
@@ -168,7 +168,7 @@ func TestTestifyMeetsOthers(t *testing.T) {
 		c.before(d)
 		w := witness(d.payment().Key)
 		w.At = w.At.Add(100 * day)
-		d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault {
 			switch {
 			case op != c.op || r.State != ledger.Settled || c.times == 0:
 			case c.times < 0:

@@ -78,7 +78,7 @@ func TestItems(t *testing.T) {
 		"slots|host-intel":                  {"slots": set("a tntoya", "b tntoya")},
 		"rate|2001:db8:1:2::/64|1793534400": {"requests": num("62"), "undecided": num("4"), "expires_at": num("1793535000")},
 	}
-	for _, r := range []ledger.Record{full, bare, owed} {
+	for _, r := range []ledger.Payment{full, bare, owed} {
 		ledgertest.MustPut(t, w, r)
 		it := want[r.Key]
 		it["version"], it["write_id"], it["state"] = num("1"), str(r.WriteID), str(string(r.State))
@@ -143,7 +143,7 @@ func lostReplies(t *testing.T, s testbed.Dynamo) {
 	ctx := t.Context()
 	first, other := ledgertest.Full("k"), ledgertest.First("other")
 	next := ledgertest.Next(first)
-	puts := func(r ledger.Record) func(*world) error {
+	puts := func(r ledger.Payment) func(*world) error {
 		return func(w *world) error {
 			stands, err := w.Put(ctx, r)
 			if err == nil {

@@ -46,7 +46,7 @@ func checkCosts(t *testing.T, w *world) {
 	second := ledgertest.Next(first)
 	redeemed := ledgertest.Next(second)
 	redeemed.State = ledger.Redeemed
-	puts := func(r ledger.Record, want ledger.Record) error {
+	puts := func(r ledger.Payment, want ledger.Payment) error {
 		stands, err := w.Put(ctx, r)
 		return errors.Join(err, differ(&want, stands))
 	}

@@ -25,7 +25,7 @@ func numeric(n string) types.AttributeValue { return &types.AttributeValueMember
 func binary(b ...byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
 
 // encoded is the item of a record.
-func encoded(t testing.TB, r ledger.Record) item {
+func encoded(t testing.TB, r ledger.Payment) item {
 	t.Helper()
 	it, err := New(API{}, "t").encode(r)
 	if err != nil {
@@ -35,7 +35,7 @@ func encoded(t testing.TB, r ledger.Record) item {
 }
 
 // packed is the stored form of a record, and its JSON form.
-func packed(t testing.TB, r ledger.Record) (stored, doc []byte) {
+func packed(t testing.TB, r ledger.Payment) (stored, doc []byte) {
 	t.Helper()
 	doc, _, err := r.Marshal()
 	if err != nil {
@@ -119,7 +119,7 @@ func Dial(c *http.Client, dial func(ctx context.Context, network, address string
 
 // Whatever an item holds, decode reads what encode wrote or calls it corrupt.
 func FuzzDecode(f *testing.F) {
-	for _, r := range []ledger.Record{ledgertest.First("k"), ledgertest.Full("k")} {
+	for _, r := range []ledger.Payment{ledgertest.First("k"), ledgertest.Full("k")} {
 		stored, doc := packed(f, r)
 		_, body, _ := r.Marshal() // packed has not failed
 		f.Add("k", "1", r.WriteID, string(r.State), string(doc), body)
@@ -151,7 +151,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			back, err := decode(key, again)
 			// The terms come back compact: equal JSON, perhaps other bytes.
-			if diff := cmp.Diff(r, back, cmpopts.IgnoreFields(ledger.Record{}, "Terms")); diff != "" || err != nil {
+			if diff := cmp.Diff(r, back, cmpopts.IgnoreFields(ledger.Payment{}, "Terms")); diff != "" || err != nil {
 				t.Errorf("read, written and read (-first +second):\n%s%v", diff, err)
 			}
 		}

@@ -63,14 +63,14 @@ func New(api API, name string) *Table {
 }
 
 // Fetch implements ledger.Store.
-func (t *Table) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+func (t *Table) Fetch(ctx context.Context, key string) (*ledger.Payment, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
 	return t.held(ctx, key, nil)
 }
 
 // Put implements ledger.Store.
-func (t *Table) Put(ctx context.Context, r ledger.Record) (stands *ledger.Record, err error) {
+func (t *Table) Put(ctx context.Context, r ledger.Payment) (stands *ledger.Payment, err error) {
 	write, err := t.encode(r)
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (stands *ledger.Record
 
 // held is the record under a key; nil when there is none. it is the item, if the server
 // has returned it.
-func (t *Table) held(ctx context.Context, key string, it item) (*ledger.Record, error) {
+func (t *Table) held(ctx context.Context, key string, it item) (*ledger.Payment, error) {
 	it, err := t.item(ctx, keyed(key), it)
 	if err != nil || len(it) == 0 {
 		return nil, err
@@ -162,7 +162,7 @@ type recordItem struct {
 }
 
 // encode turns a record into the whole item.
-func (t *Table) encode(r ledger.Record) (item, error) {
+func (t *Table) encode(r ledger.Payment) (item, error) {
 	doc, body, err := r.Marshal()
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (t *Table) encode(r ledger.Record) (item, error) {
 }
 
 // decode reads the item stored under key. Its attributes must say what the record says.
-func decode(key string, it item) (*ledger.Record, error) {
+func decode(key string, it item) (*ledger.Payment, error) {
 	var stored storedRecord
 	if err := read(it, &stored); err != nil {
 		return nil, err

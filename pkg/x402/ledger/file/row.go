@@ -71,7 +71,7 @@ func (s *Store) each(ctx context.Context, f func(*sql.Rows) error, query string,
 }
 
 // encode returns the values of a row, the key last.
-func encode(r ledger.Record) ([]any, error) {
+func encode(r ledger.Payment) ([]any, error) {
 	doc, body, err := r.Marshal()
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ const (
 )
 
 // scan reads a row of columns. What cannot be read as a record is ledger.ErrCorrupt.
-func scan(row interface{ Scan(dest ...any) error }) (key string, r *ledger.Record, err error) {
+func scan(row interface{ Scan(dest ...any) error }) (key string, r *ledger.Payment, err error) {
 	var doc, body []byte
 	var want any // what is there instead of a number is another one
 	if err := row.Scan(&key, &doc, &body, &want); err != nil {
@@ -111,7 +111,7 @@ func scan(row interface{ Scan(dest ...any) error }) (key string, r *ledger.Recor
 	return key, r, err
 }
 
-func decode(key string, doc, body []byte, want any) (*ledger.Record, error) {
+func decode(key string, doc, body []byte, want any) (*ledger.Payment, error) {
 	if want != any(int64(sum(doc, body))) {
 		return nil, fmt.Errorf("%w: wrong checksum", ledger.ErrCorrupt)
 	}

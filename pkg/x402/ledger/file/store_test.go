@@ -138,7 +138,7 @@ func TestOpenOther(t *testing.T) {
 	path := newPath(t)
 	s, err := Open(path)
 	must(t, err)
-	want := map[string]ledger.Record{}
+	want := map[string]ledger.Payment{}
 	for i := range 40 {
 		r := ledgertest.Full(fmt.Sprintf("eip155:8453|token|payer|%04d", i))
 		want[r.Key] = r
@@ -237,7 +237,7 @@ func TestSharedCommit(t *testing.T) {
 	first, second := ledgertest.First("k"), ledgertest.First("k")
 	next := ledgertest.Next(first)
 	var changes []*change
-	for _, r := range []ledger.Record{first, second, next, next, ledgertest.Next(ledgertest.First("nobody"))} {
+	for _, r := range []ledger.Payment{first, second, next, next, ledgertest.Next(ledgertest.First("nobody"))} {
 		values, err := encode(r)
 		must(t, err)
 		changes = append(changes, &change{r, values, make(chan result, 1)})
@@ -265,7 +265,7 @@ func TestSharedCommit(t *testing.T) {
 
 // Whatever a row holds, decode reads what encode wrote or calls it corrupt.
 func FuzzDecode(f *testing.F) {
-	for _, r := range []ledger.Record{ledgertest.First("k"), ledgertest.Full("k")} {
+	for _, r := range []ledger.Payment{ledgertest.First("k"), ledgertest.Full("k")} {
 		doc, body, err := r.Marshal()
 		must(f, err)
 		f.Add("k", doc, body, true)

@@ -49,13 +49,13 @@ func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 
 // roundTrip: what was written comes back.
 func roundTrip(t *testing.T, s Planter) {
-	for name, change := range map[string]func(*ledger.Record){
-		"full":    func(*ledger.Record) {},
-		"large":   func(r *ledger.Record) { r.Answer.Body = make([]byte, 390<<10) },
-		"no body": func(r *ledger.Record) { r.Answer.Body, r.Answer.Stored = nil, false },
-		"zone":    func(r *ledger.Record) { r.ExpiresAt = r.ExpiresAt.In(time.FixedZone("", 5*3600+1800)) },
-		"bare": func(r *ledger.Record) { // absent terms would come back as null
-			*r = ledger.Record{Key: r.Key, Version: 1, WriteID: "w", State: ledger.Settling, Terms: []byte("{}")}
+	for name, change := range map[string]func(*ledger.Payment){
+		"full":    func(*ledger.Payment) {},
+		"large":   func(r *ledger.Payment) { r.Answer.Body = make([]byte, 390<<10) },
+		"no body": func(r *ledger.Payment) { r.Answer.Body, r.Answer.Stored = nil, false },
+		"zone":    func(r *ledger.Payment) { r.ExpiresAt = r.ExpiresAt.In(time.FixedZone("", 5*3600+1800)) },
+		"bare": func(r *ledger.Payment) { // absent terms would come back as null
+			*r = ledger.Payment{Key: r.Key, Version: 1, WriteID: "w", State: ledger.Settling, Terms: []byte("{}")}
 		},
 	} {
 		r := Full("exercise|" + name)
@@ -73,7 +73,7 @@ func noAliasing(t *testing.T, s Planter) {
 	must(t, err)
 	existing, err := s.Put(t.Context(), First(r.Key))
 	must(t, err)
-	for _, r := range []*ledger.Record{&r, fetched, existing} {
+	for _, r := range []*ledger.Payment{&r, fetched, existing} {
 		r.Answer.Body[0], r.Terms[0], r.Receipt.Payer = 'X', 'X', "X"
 		Holds(t, s, want)
 	}
@@ -82,17 +82,17 @@ func noAliasing(t *testing.T, s Planter) {
 // refused: what cannot be kept, or not be read back, is not written, and nothing that
 // is stored is corrupt.
 func refused(t *testing.T, s Planter) {
-	for name, spoil := range map[string]func(*ledger.Record){
-		"no key":          func(r *ledger.Record) { r.Key = "" },
-		"not UTF-8 a key": func(r *ledger.Record) { r.Key = "exercise|\xff" },
-		"too long a key":  func(r *ledger.Record) { r.Key = strings.Repeat("k", 2049) },
-		"no write id":     func(r *ledger.Record) { r.WriteID = "" },
-		"no state":        func(r *ledger.Record) { r.State = "" },
-		"unknown state":   func(r *ledger.Record) { r.State = "paid" },
-		"no version":      func(r *ledger.Record) { r.Version = 0 },
-		"terms not JSON":  func(r *ledger.Record) { r.Terms = []byte("{") },
-		"impossible time": func(r *ledger.Record) { r.UpdatedAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
-		"too large":       func(r *ledger.Record) { r.Answer = &ledger.Answer{Stored: true, Body: make([]byte, 400<<10)} },
+	for name, spoil := range map[string]func(*ledger.Payment){
+		"no key":          func(r *ledger.Payment) { r.Key = "" },
+		"not UTF-8 a key": func(r *ledger.Payment) { r.Key = "exercise|\xff" },
+		"too long a key":  func(r *ledger.Payment) { r.Key = strings.Repeat("k", 2049) },
+		"no write id":     func(r *ledger.Payment) { r.WriteID = "" },
+		"no state":        func(r *ledger.Payment) { r.State = "" },
+		"unknown state":   func(r *ledger.Payment) { r.State = "paid" },
+		"no version":      func(r *ledger.Payment) { r.Version = 0 },
+		"terms not JSON":  func(r *ledger.Payment) { r.Terms = []byte("{") },
+		"impossible time": func(r *ledger.Payment) { r.UpdatedAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"too large":       func(r *ledger.Payment) { r.Answer = &ledger.Answer{Stored: true, Body: make([]byte, 400<<10)} },
 	} {
 		r := First("exercise|" + name)
 		spoil(&r)
@@ -212,8 +212,8 @@ func indexTies(t *testing.T, s Planter) {
 // each reads, adds one and tries again on a conflict, they add up to their number.
 func race(t *testing.T, s Planter) {
 	const n, each = 50, 2
-	var sent [n]ledger.Record
-	var stands [n]*ledger.Record
+	var sent [n]ledger.Payment
+	var stands [n]*ledger.Payment
 	var writers errgroup.Group
 	for i := range n {
 		writers.Go(func() (err error) {
@@ -223,7 +223,7 @@ func race(t *testing.T, s Planter) {
 		})
 	}
 	must(t, writers.Wait())
-	winner := slices.IndexFunc(sent[:], func(r ledger.Record) bool { return r.WriteID == stands[0].WriteID })
+	winner := slices.IndexFunc(sent[:], func(r ledger.Payment) bool { return r.WriteID == stands[0].WriteID })
 	for _, r := range stands {
 		same(t, sent[winner], *r)
 	}

@@ -37,11 +37,11 @@ var ErrInjected = errors.New("ledgertest: injected fault")
 // Decide says what happens to the nth call (from 1) of a kind. For Fetch the
 // record holds the key and nothing else. It is called from the goroutine of the
 // call, so it must be safe for as many as the test runs.
-type Decide func(op Op, n int, r ledger.Record) Fault
+type Decide func(op Op, n int, r ledger.Payment) Fault
 
 // Failing decides that some calls of one kind fail, counted from 1.
 func Failing(op Op, how Fault, calls ...int) Decide {
-	return func(o Op, n int, _ ledger.Record) Fault {
+	return func(o Op, n int, _ ledger.Payment) Fault {
 		if o == op && slices.Contains(calls, n) {
 			return how
 		}
@@ -83,19 +83,19 @@ func (f *Faulty) Calls(op Op) int {
 }
 
 // Put implements ledger.Store.
-func (f *Faulty) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+func (f *Faulty) Put(ctx context.Context, r ledger.Payment) (*ledger.Payment, error) {
 	f.t.Helper()
 	f.check(r)
 	op := Replace
 	if r.Version == 1 {
 		op = Create
 	}
-	return f.call(op, r, func() (*ledger.Record, error) { return f.store.Put(ctx, r) })
+	return f.call(op, r, func() (*ledger.Payment, error) { return f.store.Put(ctx, r) })
 }
 
 // check says what is wrong with a write. It lets one be sent again, but not another one
 // under its id.
-func (f *Faulty) check(r ledger.Record) {
+func (f *Faulty) check(r ledger.Payment) {
 	f.t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,14 +114,14 @@ func (f *Faulty) check(r ledger.Record) {
 }
 
 // Fetch implements ledger.Store.
-func (f *Faulty) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+func (f *Faulty) Fetch(ctx context.Context, key string) (*ledger.Payment, error) {
 	f.t.Helper()
-	return f.call(Fetch, ledger.Record{Key: key}, func() (*ledger.Record, error) { return f.store.Fetch(ctx, key) })
+	return f.call(Fetch, ledger.Payment{Key: key}, func() (*ledger.Payment, error) { return f.store.Fetch(ctx, key) })
 }
 
 // call counts a call and makes it, unless its fault keeps it from happening. A caller who
 // is told of no error has learnt what the store holds.
-func (f *Faulty) call(op Op, r ledger.Record, do func() (*ledger.Record, error)) (*ledger.Record, error) {
+func (f *Faulty) call(op Op, r ledger.Payment, do func() (*ledger.Payment, error)) (*ledger.Payment, error) {
 	f.t.Helper()
 	f.mu.Lock()
 	f.calls[op]++

@@ -55,16 +55,16 @@ func TestFaultyComplains(t *testing.T) {
 	for name, c := range map[string]struct {
 		want   string // "" for no complaint
 		decide Decide
-		writes []ledger.Record // to a store that holds r; one without a version is read
+		writes []ledger.Payment // to a store that holds r; one without a version is read
 	}{
-		"legal use":                          {"", nil, []ledger.Record{r, r, second, second, Next(second)}},
-		"what was read":                      {"", nil, []ledger.Record{{Key: "k"}, second}},
-		"what was in the way":                {"", nil, []ledger.Record{First("k"), second}},
-		"skipped version":                    {"nobody has seen version 2", nil, []ledger.Record{r, Next(second)}},
-		"version of an unacknowledged write": {"nobody has seen version 1", Failing(Create, FailAfter, 1), []ledger.Record{r, second}},
-		"version of another key":             {"nobody has seen version 1", nil, []ledger.Record{r, Next(First("l"))}},
-		"write id used twice":                {"two different writes", nil, []ledger.Record{r, again}},
-		"write id of another body":           {"two different writes", nil, []ledger.Record{r, other}},
+		"legal use":                          {"", nil, []ledger.Payment{r, r, second, second, Next(second)}},
+		"what was read":                      {"", nil, []ledger.Payment{{Key: "k"}, second}},
+		"what was in the way":                {"", nil, []ledger.Payment{First("k"), second}},
+		"skipped version":                    {"nobody has seen version 2", nil, []ledger.Payment{r, Next(second)}},
+		"version of an unacknowledged write": {"nobody has seen version 1", Failing(Create, FailAfter, 1), []ledger.Payment{r, second}},
+		"version of another key":             {"nobody has seen version 1", nil, []ledger.Payment{r, Next(First("l"))}},
+		"write id used twice":                {"two different writes", nil, []ledger.Payment{r, again}},
+		"write id of another body":           {"two different writes", nil, []ledger.Payment{r, other}},
 	} {
 		rec, memory := &recorder{TB: t}, new(Memory)
 		MustPut(t, memory, r)

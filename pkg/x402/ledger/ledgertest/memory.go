@@ -25,7 +25,7 @@ type row struct{ doc, body []byte }
 var _ Planter = (*Memory)(nil)
 
 // Put implements ledger.Store.
-func (m *Memory) Put(ctx context.Context, r ledger.Record) (*ledger.Record, error) {
+func (m *Memory) Put(ctx context.Context, r ledger.Payment) (*ledger.Payment, error) {
 	doc, body, err := r.Marshal()
 	if err = errors.Join(ctx.Err(), err); err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (m *Memory) Put(ctx context.Context, r ledger.Record) (*ledger.Record, erro
 }
 
 // Fetch implements ledger.Store.
-func (m *Memory) Fetch(ctx context.Context, key string) (*ledger.Record, error) {
+func (m *Memory) Fetch(ctx context.Context, key string) (*ledger.Payment, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, err := m.read(key)
@@ -77,7 +77,7 @@ func (m *Memory) put(key string, r row) {
 	m.rows[key] = r
 }
 
-func (m *Memory) read(key string) (*ledger.Record, error) {
+func (m *Memory) read(key string) (*ledger.Payment, error) {
 	if stored, ok := m.rows[key]; ok {
 		return ledger.Unmarshal(key, stored.doc, slices.Clone(stored.body))
 	}

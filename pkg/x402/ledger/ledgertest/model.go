@@ -53,9 +53,9 @@ func keysOf(places []ledger.Place) (keys []string) {
 
 // rows are the records of all pages, and the keys of those that cannot be read. None may
 // be in two pages, nor have a body.
-func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string]ledger.Record, corrupt []string) {
+func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string]ledger.Payment, corrupt []string) {
 	t.Helper()
-	all = map[string]ledger.Record{}
+	all = map[string]ledger.Payment{}
 	after := ""
 	for range 1000 {
 		p, err := v.Page(t.Context(), prefix, after, limit)
@@ -97,7 +97,7 @@ func walk(seed uint64) func(*testing.T, Planter) {
 	return func(t *testing.T, s Planter) {
 		const steps = 200
 		random := rand.New(rand.NewPCG(seed, seed))
-		model, sent, times := &Memory{}, []ledger.Record{}, random.Perm(steps)
+		model, sent, times := &Memory{}, []ledger.Payment{}, random.Perm(steps)
 		keys, prefixes := oddKeys(), []string{"exercise|a|", "exercise|%|", "exercise|_|", "exercise|*|", "exercise|c|"}
 		limits := []int{-1, 0, 1, 7, 29, 30, 31, 1 << 20}
 		for step := range steps {
@@ -147,7 +147,7 @@ func walk(seed uint64) func(*testing.T, Planter) {
 
 // anyRecord is a first record in any state, whose lease is over, was over before its
 // last write, or was given back.
-func anyRecord(random *rand.Rand, key string, updated time.Time) ledger.Record {
+func anyRecord(random *rand.Rand, key string, updated time.Time) ledger.Payment {
 	r := First(key)
 	if random.IntN(2) == 0 {
 		r = Full(key)

@@ -20,9 +20,9 @@ func noon() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }
 
 // First returns a record as a first claim would leave it: version 1, a fresh
 // write id, little else.
-func First(key string) ledger.Record {
+func First(key string) ledger.Payment {
 	at := noon()
-	return ledger.Record{
+	return ledger.Payment{
 		Key: key, Version: 1, WriteID: rand.Text(), State: ledger.Settling,
 		AuthDigest: "a1", SigDigest: "51", Request: "f1", Terms: json.RawMessage(`{}`),
 		Attempt: 1, LeaseUntil: at.Add(30 * time.Second),
@@ -32,7 +32,7 @@ func First(key string) ledger.Record {
 }
 
 // Next returns r with the next version and a fresh write id.
-func Next(r ledger.Record) ledger.Record {
+func Next(r ledger.Payment) ledger.Payment {
 	r.Version++
 	r.WriteID = rand.Text()
 	return r
@@ -40,7 +40,7 @@ func Next(r ledger.Record) ledger.Record {
 
 // Full returns a first record with a value in every field, nanoseconds in
 // every time, and text that needs escaping.
-func Full(key string) ledger.Record {
+func Full(key string) ledger.Payment {
 	const text = "\x00 \t\r\n \"quoted\" <b>&amp;</b> \u2028 \u00e9 \U0001f4b8 back\\slash"
 	r := First(key)
 	at := noon().Add(123456789)
@@ -66,7 +66,7 @@ func Full(key string) ledger.Record {
 }
 
 // MustPut writes a record over the version before its own.
-func MustPut(t testing.TB, s ledger.Store, r ledger.Record) {
+func MustPut(t testing.TB, s ledger.Store, r ledger.Payment) {
 	t.Helper()
 	if held, err := s.Put(t.Context(), r); err != nil || held == nil || held.WriteID != r.WriteID {
 		t.Fatalf("Put of version %d of %q = %+v, %v; want success", r.Version, r.Key, held, err)
@@ -74,7 +74,7 @@ func MustPut(t testing.TB, s ledger.Store, r ledger.Record) {
 }
 
 // Holds checks that a store has a record as it was written.
-func Holds(t testing.TB, s ledger.Store, want ledger.Record) {
+func Holds(t testing.TB, s ledger.Store, want ledger.Payment) {
 	t.Helper()
 	got, err := s.Fetch(t.Context(), want.Key)
 	if err != nil || got == nil {
@@ -91,7 +91,7 @@ func holdsNothing(t *testing.T, s ledger.Store, key string) {
 }
 
 // same compares all but the difference between no bytes and none.
-func same(t testing.TB, want, got ledger.Record) {
+func same(t testing.TB, want, got ledger.Payment) {
 	t.Helper()
 	if want.Answer != nil && got.Answer != nil && !bytes.Equal(want.Answer.Body, got.Answer.Body) {
 		t.Errorf("answer of %q: got %d bytes, want other %d bytes", want.Key, len(got.Answer.Body), len(want.Answer.Body))
