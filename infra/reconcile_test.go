@@ -67,17 +67,17 @@ func claim(t *testing.T, l *ledger.Ledger, payer *x402test.Wallet) (testbed.Sign
 // purchase names another one.
 func abandon(t *testing.T, store ledger.Store, key string) {
 	t.Helper()
-	r, err := store.Fetch(t.Context(), key)
-	if err != nil || r == nil {
-		t.Fatalf("%s: %v", key, err)
+	r := ledgertest.Payment(t, store, key)
+	if r == nil {
+		t.Fatalf("%s is not there", key)
 	}
 	ago := time.Now().Add(-time.Hour)
 	r.Version, r.WriteID, r.Purchase = r.Version+1, "abandoned", "purchase|"+key
 	r.CreatedAt, r.UpdatedAt, r.LeaseUntil, r.ValidBefore = ago, ago, ago, ago
 	ledgertest.MustPut(t, store, *r)
-	purchase := ledger.Payment{
-		Key: r.Purchase, Version: 1, WriteID: "bought", State: ledger.Bought, Owner: "another", AuthDigest: "another",
-		CreatedAt: ago, UpdatedAt: ago, ExpiresAt: ago.Add(24 * time.Hour),
+	purchase := ledger.Purchase{
+		Row:   ledger.Row{Key: r.Purchase, Version: 1, WriteID: "bought", CreatedAt: ago, UpdatedAt: ago, ExpiresAt: ago.Add(24 * time.Hour)},
+		Owner: "another", AuthDigest: "another",
 	}
 	ledgertest.MustPut(t, store, purchase)
 }
@@ -106,9 +106,9 @@ func TestReconcileFunction(t *testing.T) {
 		t.Errorf("it answered %s, %v", payload, err)
 	}
 	for key, want := range map[string]ledger.State{paid: ledger.Settled, open: ledger.Uncertain, unsent: ledger.Refused, owed: ledger.Settled} {
-		r, err := store.Fetch(t.Context(), key)
-		if err != nil || r == nil || r.State != want {
-			t.Errorf("%s: %+v, %v; want %s", key, r, err, want)
+		r := ledgertest.Payment(t, store, key)
+		if r == nil || r.State != want {
+			t.Errorf("%s: %+v; want %s", key, r, want)
 		}
 		if key == paid && (r.Receipt == nil || r.Receipt.Transaction != receipt.Hash || r.Receipt.Payer != payer.Address().Checksum()) {
 			t.Errorf("receipt %+v, want transaction %s", r.Receipt, receipt.Hash)

@@ -14,6 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -37,7 +38,7 @@ func pays(t *testing.T, l *ledger.Ledger) string {
 
 func owes(t *testing.T, store ledger.Store, key string) bool {
 	t.Helper()
-	r := must(store.Fetch(t.Context(), key))(t)
+	r := ledgertest.Payment(t, store, key)
 	return r != nil && r.State == ledger.Settled
 }
 

@@ -12,7 +12,7 @@ import (
 	ledgerfile "github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-func (s *site) sample(b buyer) (rows []ledger.Payment) {
+func (s *site) sample(b buyer) (rows []ledger.Record) {
 	file := filepath.Join(s.dir, "sample.db")
 	func() {
 		server := s.ours(file)
@@ -22,8 +22,9 @@ func (s *site) sample(b buyer) (rows []ledger.Payment) {
 	store := must(ledgerfile.Open(file))
 	defer func() { check(store.Close()) }()
 	for _, r := range must(store.Page(s.ctx, "", "", 10)).Records {
-		if strings.Contains(r.Key, b.payer()) { // others are of the service, not of the payment
-			rows = append(rows, *must(store.Fetch(s.ctx, r.Key))) // a page leaves bodies out
+		key := r.Head().Key
+		if strings.Contains(key, b.payer()) { // others are of the service, not of the payment
+			rows = append(rows, must(store.Fetch(s.ctx, key))) // a page leaves bodies out
 		}
 	}
 	if len(rows) == 0 {
@@ -33,7 +34,7 @@ func (s *site) sample(b buyer) (rows []ledger.Payment) {
 }
 
 // fill makes a ledger with what one payment left so many times, each of another payer.
-func (s *site) fill(payments int, payer string, left []ledger.Payment) (file string) {
+func (s *site) fill(payments int, payer string, left []ledger.Record) (file string) {
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
 	store := must(ledgerfile.Open(file))
 	defer func() { check(store.Close()) }()
@@ -42,8 +43,10 @@ func (s *site) fill(payments int, payer string, left []ledger.Payment) (file str
 	for n := range payments {
 		crowd.Go(func() error {
 			for _, r := range left {
-				r.Key, r.Version = strings.ReplaceAll(r.Key, payer, fmt.Sprintf("0x%040x", n)), 1
-				if stands, err := store.Put(ctx, r); err != nil || stands.WriteID != r.WriteID {
+				row := r.Head()
+				row.Key = strings.ReplaceAll(row.Key, payer, fmt.Sprintf("0x%040x", n))
+				row.Version = 1
+				if stands, err := store.Put(ctx, under(r, row)); err != nil || stands.Head().WriteID != row.WriteID {
 					return fmt.Errorf("payment %d: %v, %w", n, stands, err)
 				}
 			}
@@ -52,4 +55,17 @@ func (s *site) fill(payments int, payer string, left []ledger.Payment) (file str
 	}
 	check(crowd.Wait())
 	return file
+}
+
+// under is a record of a payment, or of its purchase, with another row.
+func under(r ledger.Record, row ledger.Row) ledger.Record {
+	switch r := r.(type) {
+	case ledger.Payment:
+		r.Row = row
+		return r
+	case ledger.Purchase:
+		r.Row = row
+		return r
+	}
+	return r
 }

@@ -157,12 +157,13 @@ func (s *site) decoding(header string) time.Duration {
 	return alone(5000, 1, func(int) { must(x402.DecodePayment(header)) })
 }
 
-func (s *site) commit(r ledger.Payment) time.Duration {
+func (s *site) commit(r ledger.Record) time.Duration {
 	store := must(file.Open(filepath.Join(s.dir, "commit.db")))
 	defer func() { check(store.Close()) }()
 	return alone(10_000, targetClients, func(i int) {
-		r := r
-		r.Key, r.Version = fmt.Sprintf("%s%d", r.Key, i), 1
-		must(store.Put(s.ctx, r))
+		row := r.Head()
+		row.Key = fmt.Sprintf("%s%d", row.Key, i)
+		row.Version = 1
+		must(store.Put(s.ctx, under(r, row)))
 	})
 }

@@ -301,8 +301,8 @@ func strangeRecord() breakage {
 		return func(w *world) {
 			past := time.Now().Add(-time.Hour)
 			ledgertest.MustPut(w, w.store(), ledger.Payment{
-				Key: "eip155:1|strange|strange|strange", Version: version, WriteID: rand.Text(), State: state, AuthDigest: "a", SigDigest: "s",
-				Request: "GET /", Terms: json.RawMessage("{}"), CreatedAt: past, UpdatedAt: past, ValidBefore: past.Add(time.Minute),
+				Row: ledger.Row{Key: "eip155:1|strange|strange|strange", Version: version, WriteID: rand.Text(), CreatedAt: past, UpdatedAt: past}, State: state, AuthDigest: "a", SigDigest: "s",
+				Request: "GET /", Terms: json.RawMessage("{}"), ValidBefore: past.Add(time.Minute),
 			})
 		}
 	}
@@ -313,8 +313,7 @@ func strangeRecord() breakage {
 func exhaust(w *world, payers []*payer) {
 	debts := w.owed()
 	for _, p := range payers {
-		r, err := w.store().Fetch(w.Context(), debts[p.address].Key)
-		must(w, err)
+		r := ledgertest.Payment(w, w.store(), debts[p.address].Key)
 		if r == nil || r.State != ledger.Settled || r.Lookups != 1 || r.LastFault == nil {
 			w.Fatalf("the record of a payer who is owed is %+v", r)
 		}

@@ -304,7 +304,7 @@ func (t *table) write(item string, units int, entries ...string) error {
 
 // pays is what a call of the ledger costs. One whose condition fails costs what is there, and
 // one that replaces an item as much as the larger of the two.
-func (t *table) pays(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault {
+func (t *table) pays(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 	if op == ledgertest.Fetch {
 		t.add(func(s *spent) { s.Reads++ })
 		time.Sleep(t.trip)
@@ -314,8 +314,8 @@ func (t *table) pays(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault
 		return ledgertest.None
 	}
 	units, entries := t.sizeOf(r)
-	if old := must(t.memory.Fetch(context.Background(), r.Key)); old != nil {
-		was, left := t.sizeOf(*old)
+	if old := must(t.memory.Fetch(context.Background(), r.Head().Key)); old != nil {
+		was, left := t.sizeOf(old)
 		switch {
 		case op == ledgertest.Create:
 			units, entries = was, nil
@@ -325,7 +325,7 @@ func (t *table) pays(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault
 			units, entries = max(units, was), append(entries, left...)
 		}
 	}
-	if t.write("record "+r.Key, units, entries...) != nil {
+	if t.write("record "+r.Head().Key, units, entries...) != nil {
 		return ledgertest.FailBefore
 	}
 	return ledgertest.None
@@ -347,11 +347,12 @@ func (t *table) limits() *limittest.Watched {
 
 // sizeOf is the write units of a record in the form in which a store sends it, and its
 // entry in the index, if it has one: the partition, and the key in it.
-func (t *table) sizeOf(r ledger.Payment) (units int, entry []string) {
+func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r.Version = 1
-	if _, err := t.encode.Put(context.Background(), r); err != nil {
+	first := r.Head()
+	first.Version = 1
+	if _, err := t.encode.Put(context.Background(), ledgertest.WithRow(r, first)); err != nil {
 		panic(err)
 	}
 	size, until := 0, ""

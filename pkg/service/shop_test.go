@@ -92,7 +92,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 		}
 		return nil
 	}
-	s.store = ledgertest.NewFaulty(t, s.memory, func(op ledgertest.Op, _ int, _ ledger.Payment) ledgertest.Fault {
+	s.store = ledgertest.NewFaulty(t, s.memory, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 		if s.down.Load() || op == ledgertest.Replace && s.broken.Load() {
 			return ledgertest.FailBefore
 		}

@@ -132,8 +132,8 @@ func (p *process) List(_ context.Context, _ string, _ time.Time, after ledger.Pl
 func (s decodedStore) List(_ context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	var all []ledger.Place
 	for key, r := range s {
-		if r.ListedIn() == list && (before.IsZero() || !r.ListedAt().After(before)) {
-			all = append(all, ledger.Place{At: r.ListedAt(), Key: key})
+		if in, at := r.Listed(); in == list && (before.IsZero() || !at.After(before)) {
+			all = append(all, ledger.Place{At: at, Key: key})
 		}
 	}
 	return ledger.FirstPlaces(all, after, limit), nil

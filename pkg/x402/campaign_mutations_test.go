@@ -23,11 +23,31 @@ type brokenRule struct {
 }
 
 // reads is a record as the process reads it.
-func (p *process) reads(r *ledger.Payment) *ledger.Payment {
-	if b := p.w.broken; r != nil && b != nil && b.read != nil {
-		b.read(p, r)
+func (p *process) reads(r ledger.Record) ledger.Record {
+	pay, ok := r.(ledger.Payment)
+	if b := p.w.broken; ok && b != nil && b.read != nil {
+		b.read(p, &pay)
+		return pay
 	}
 	return r
+}
+
+// written is a record as the process writes it over another one.
+func (b *brokenRule) written(p *process, held, r ledger.Record) ledger.Record {
+	pay, ok := r.(ledger.Payment)
+	if !ok {
+		return r
+	}
+	if b.write != nil {
+		b.write(p, &pay)
+	}
+	before, ok := held.(ledger.Payment)
+	if !ok || !onlyRaised(before, pay) {
+		return pay
+	}
+	// A broken rule changes what is read; that change must not be stored.
+	before.Version, before.WriteID = pay.Version, pay.WriteID
+	return before
 }
 
 func brokenRules() []brokenRule {

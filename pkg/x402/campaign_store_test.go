@@ -22,7 +22,7 @@ import (
 // consistent, as ledger.Store requires; the index is not.
 
 // call calls the store. late is what a call that hangs does later, nil for nothing.
-func (p *process) call(ctx context.Context, do func(context.Context) (*ledger.Payment, error), late func(context.Context)) (r *ledger.Payment, err error) {
+func (p *process) call(ctx context.Context, do func(context.Context) (ledger.Record, error), late func(context.Context)) (r ledger.Record, err error) {
 	p.await()
 	ctx = p.unhurried(ctx)
 	fails, failsAfter := p.drawFault(2), p.drawFault(3)
@@ -65,11 +65,11 @@ func (p *process) land(write func(context.Context)) {
 	}()
 }
 
-func (p *process) Put(ctx context.Context, r ledger.Payment) (*ledger.Payment, error) {
-	p.stall(isPurchase(r.Key))
+func (p *process) Put(ctx context.Context, r ledger.Record) (ledger.Record, error) {
+	p.stall(r.Kind() == ledger.KindPurchase)
 	// Some writes are sent a second time, without faults too, as the store's client
 	// library does when a reply is lost. The caller gets the second reply.
-	return p.call(ctx, func(ctx context.Context) (*ledger.Payment, error) {
+	return p.call(ctx, func(ctx context.Context) (ledger.Record, error) {
 		stands, err := p.put(ctx, r)
 		if err != nil || !p.chance(4) {
 			return stands, err
@@ -79,9 +79,9 @@ func (p *process) Put(ctx context.Context, r ledger.Payment) (*ledger.Payment, e
 	}, func(ctx context.Context) { _, _ = p.put(ctx, r) })
 }
 
-func (p *process) Fetch(ctx context.Context, key string) (*ledger.Payment, error) {
+func (p *process) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 	p.stall(isPurchase(key))
-	found, err := p.call(ctx, func(ctx context.Context) (*ledger.Payment, error) {
+	found, err := p.call(ctx, func(ctx context.Context) (ledger.Record, error) {
 		defer p.w.lock()()
 		r, err := p.w.store.Fetch(ctx, key)
 		if err != nil {
@@ -89,49 +89,44 @@ func (p *process) Fetch(ctx context.Context, key string) (*ledger.Payment, error
 		}
 		return p.noteRead(key, r), nil
 	}, nil)
-	p.stall(p.kind == asReconciler && found != nil && found.State == ledger.Settling)
+	p.stall(p.kind == asReconciler && found != nil && found.Status() == string(ledger.Settling))
 	return found, err
 }
 
 // noteRead remembers what is read, and returns it.
-func (p *process) noteRead(key string, r *ledger.Payment) *ledger.Payment {
+func (p *process) noteRead(key string, r ledger.Record) ledger.Record {
 	switch a := p.w.authorizationOf(key); {
 	case a == nil || p.kind == asReconciler:
 	case a == p.pay:
 		p.readAt = time.Now()
 		p.readState = ""
 		if r != nil {
-			p.readState = r.State
+			p.readState = ledger.State(r.Status())
 		}
 	case r != nil:
-		p.otherRead, p.otherVersion = a, r.Version
+		p.otherRead, p.otherVersion = a, r.Head().Version
 	}
 	return p.reads(r)
 }
 
-func (p *process) put(ctx context.Context, r ledger.Payment) (*ledger.Payment, error) {
+func (p *process) put(ctx context.Context, r ledger.Record) (ledger.Record, error) {
 	w := p.w
 	defer w.lock()()
-	first, held := r.Version == 1, w.store[r.Key]
+	head := r.Head()
+	first, held := head.Version == 1, w.store[head.Key]
 	if err := p.contextEnded(ctx, held, r); err != nil {
 		return nil, err
 	}
-	if w.broken != nil && w.broken.write != nil {
-		w.broken.write(p, &r)
-	}
-	if w.broken != nil && !first && held != nil && onlyRaised(*held, r) {
-		// A broken rule changes what is read; that change must not be stored.
-		version, id := r.Version, r.WriteID
-		r = *held
-		r.Version, r.WriteID = version, id
+	if w.broken != nil {
+		r = w.broken.written(p, held, r)
 	}
 	stands, err := w.store.Put(ctx, r)
 	switch {
 	case err != nil || stands == nil:
 		return nil, err
-	case stands.WriteID == r.WriteID && (held == nil || held.WriteID != r.WriteID):
+	case stands.Head().WriteID == head.WriteID && (held == nil || held.Head().WriteID != head.WriteID):
 		p.checkWrite(held, r)
-	case first && p.pay != nil && r.Key == p.pay.key && stands.WriteID != r.WriteID:
+	case first && p.pay != nil && head.Key == p.pay.key && stands.Head().WriteID != head.WriteID:
 		p.readAt = time.Now()
 	}
 	if first && held != nil {
@@ -143,10 +138,8 @@ func (p *process) put(ctx context.Context, r ledger.Payment) (*ledger.Payment, e
 // contextEnded fails a write whose context has ended. The Gate must write a verdict on a payment that this process
 // has claimed under a context that has not ended; a claim, a supersession and a write of a
 // purchase send nothing, and may fail.
-func (p *process) contextEnded(ctx context.Context, old *ledger.Payment, r ledger.Payment) error {
-	claims := old != nil && r.Attempt > old.Attempt
-	closes := r.State == ledger.Superseded && p.w.authorizationOf(r.Key) != p.pay
-	verdict := !claims && !closes && p.kind != asReconciler && r.State != ledger.Bought && !p.of(p.w.authorizationOf(r.Key)).claimed.IsZero()
+func (p *process) contextEnded(ctx context.Context, old, r ledger.Record) error {
+	verdict := p.isVerdict(old, r)
 	if err := ctx.Err(); err != nil {
 		if verdict {
 			p.w.violated("a verdict is written under a context that has ended")
@@ -159,38 +152,53 @@ func (p *process) contextEnded(ctx context.Context, old *ledger.Payment, r ledge
 	return nil
 }
 
+// isVerdict says whether a write ends an attempt of this process.
+func (p *process) isVerdict(old, r ledger.Record) bool {
+	pay, ok := r.(ledger.Payment)
+	if !ok || p.kind == asReconciler {
+		return false
+	}
+	a := p.w.authorizationOf(pay.Key)
+	before, _ := old.(ledger.Payment)
+	claims := old != nil && pay.Attempt > before.Attempt
+	closes := pay.State == ledger.Superseded && a != p.pay
+	return !claims && !closes && !p.of(a).claimed.IsZero()
+}
+
 // decodedStore is the store itself. It keeps the same contract as
 // ledgertest.Memory, but decodes a row once, when it is written, instead of
 // whenever it is read, which makes the campaign faster. The world's lock guards
 // it.
-type decodedStore map[string]*ledger.Payment
+type decodedStore map[string]ledger.Record
 
 // Put encodes and decodes a row, as a real store would, and keeps it.
-func (s decodedStore) Put(ctx context.Context, r ledger.Payment) (*ledger.Payment, error) {
-	held := s[r.Key]
-	if ctx.Err() != nil || held == nil && r.Version != 1 || held != nil && held.Version != r.Version-1 {
-		return s.Fetch(ctx, r.Key)
+func (s decodedStore) Put(ctx context.Context, r ledger.Record) (ledger.Record, error) {
+	head := r.Head()
+	held := s[head.Key]
+	if ctx.Err() != nil || held == nil && head.Version != 1 || held != nil && held.Head().Version != head.Version-1 {
+		return s.Fetch(ctx, head.Key)
 	}
-	doc, body, err := r.Marshal()
+	doc, body, err := ledger.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
-	s[r.Key], err = ledger.Unmarshal(r.Key, doc, body)
-	return &r, err
+	s[head.Key], err = ledger.Unmarshal(head.Key, doc, body)
+	return r, err
 }
 
 // Fetch implements ledger.Store. The caller may change the copy it gets.
-func (s decodedStore) Fetch(ctx context.Context, key string) (*ledger.Payment, error) {
+func (s decodedStore) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 	held := s[key]
 	if held == nil || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	r := *held
-	if held.Answer != nil {
-		answer := *held.Answer
+	r, ok := held.(ledger.Payment)
+	if ok && r.Answer != nil {
+		answer := *r.Answer
 		r.Answer = &answer
+		return r, nil
 	}
-	return &r, nil
+	return held, nil
 }
 
 func isPurchase(key string) bool { return strings.HasPrefix(key, "purchase|") }

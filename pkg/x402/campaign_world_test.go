@@ -330,7 +330,7 @@ const usedBefore = "authorization was used before it reached us"
 // does.
 func (w *world) deleteExpired() {
 	for key, r := range w.store {
-		if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(time.Now()) {
+		if end := r.Head().ExpiresAt; !end.IsZero() && !end.After(time.Now()) {
 			delete(w.store, key)
 		}
 	}
@@ -348,4 +348,10 @@ func (w *world) undecided() map[*authorization]bool {
 }
 
 // record is the ledger's record of an authorization, or nil. Callers must not change it.
-func (w *world) record(a *authorization) *ledger.Payment { return w.store[a.key] }
+func (w *world) record(a *authorization) *ledger.Payment {
+	r, ok := w.store[a.key].(ledger.Payment)
+	if !ok {
+		return nil
+	}
+	return &r
+}

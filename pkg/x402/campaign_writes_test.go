@@ -19,22 +19,28 @@ import (
 
 // checkWrite checks the invariants of a write that has taken effect. old is nil for the
 // first write of a key.
-func (p *process) checkWrite(old *ledger.Payment, r ledger.Payment) {
-	w := p.w
+func (p *process) checkWrite(old, written ledger.Record) {
 	p.writes++
+	switch r := written.(type) {
+	case ledger.Payment:
+		before, _ := old.(ledger.Payment)
+		p.checkPaymentWrite(&before, r)
+	case ledger.Purchase:
+		before, _ := old.(ledger.Purchase)
+		p.checkPurchaseWrite(before, r)
+	case ledger.Cursor:
+		if r.Version == 1 {
+			p.w.cursorAt = time.Now()
+		}
+	}
+}
+
+// checkPaymentWrite is checkWrite of a payment. old is the zero value for the first write.
+func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
+	w := p.w
 	w.trace("  p%d writes %s v%d %s sent=%v doubt=%v disproved=%v lookups=%d lease=%v owner=%s", p.number, w.number(r.Key), r.Version, r.State, r.Sent, r.Doubt, r.Disproved, r.Lookups, !r.LeaseUntil.IsZero(), w.number(r.Owner))
-	if old == nil {
-		old = &ledger.Payment{}
-	}
-	if r.State == ledger.Bought {
-		p.checkPurchaseWrite(old, r)
-		return
-	}
 	a := w.authorizationOf(r.Key)
 	if a == nil {
-		if r.State == ledger.Scanned && r.Version == 1 {
-			w.cursorAt = time.Now()
-		}
 		return
 	}
 	p.checkTransition(a, *old, r)
@@ -168,8 +174,8 @@ func digestHex(s string) string {
 func keyed(purchase string) bool { return strings.Contains(purchase, "|key:") }
 
 func (w *world) owner(purchase string) *authorization {
-	if i := w.store[purchase]; i != nil {
-		return w.authorizationOf(i.Owner)
+	if p, ok := w.store[purchase].(ledger.Purchase); ok {
+		return w.authorizationOf(p.Owner)
 	}
 	return nil
 }
@@ -192,7 +198,7 @@ func (w *world) checkChargedOnce(a *authorization) {
 	}
 }
 
-func (p *process) checkPurchaseWrite(old *ledger.Payment, r ledger.Payment) {
+func (p *process) checkPurchaseWrite(old, r ledger.Purchase) {
 	w := p.w
 	a := w.authorizationOf(r.Owner)
 	switch {

@@ -237,8 +237,8 @@ func TestPreventedLookupIsNotCounted(t *testing.T) {
 // has joined the purchase, and whether it ran for it before, also where its process died.
 func TestSale(t *testing.T) {
 	stuck := false
-	within(t, func(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault {
-		if stuck && op == ledgertest.Replace && r.LeaseUntil.IsZero() {
+	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		if p, ok := r.(ledger.Payment); stuck && ok && op == ledgertest.Replace && p.LeaseUntil.IsZero() {
 			return ledgertest.FailBefore // as after a kill: nothing that follows the run is written
 		}
 		return ledgertest.None

@@ -331,8 +331,8 @@ func TestNotSentAgain(t *testing.T) {
 
 // A facilitator is not asked when naming it on record has taken its time.
 func TestNoTimeToAsk(t *testing.T) {
-	within(t, func(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault {
-		if op == ledgertest.Replace && r.State == ledger.Settling && len(r.Asked) == 2 {
+	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		if p, _ := r.(ledger.Payment); op == ledgertest.Replace && p.State == ledger.Settling && len(p.Asked) == 2 {
 			time.Sleep(4*time.Second + time.Millisecond)
 		}
 		return ledgertest.None

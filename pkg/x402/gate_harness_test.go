@@ -84,7 +84,7 @@ func (f facilitator) Settle(ctx context.Context, p x402.Payload, r x402.Requirem
 	n := len(f.settles)
 	f.mu.Unlock()
 	if a := p.Payload.Authorization; f.two != nil {
-		r := must(f.store.Fetch(ctx, recordKey(strings.ToLower(a.From), a.Nonce)))
+		r := ledgertest.Payment(f.t, f.store, recordKey(strings.ToLower(a.From), a.Nonce))
 		if !slices.Contains(r.Asked, f.name) || r.State != ledger.Settling {
 			f.t.Errorf("%s is asked, and the record, %s, names %v", f.name, r.State, r.Asked)
 		}
@@ -304,9 +304,9 @@ func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 // stored is the record of a payment.
 func (b *harness) stored(header string) ledger.Payment {
 	b.t.Helper()
-	r, err := b.store.Fetch(context.Background(), b.key(header))
-	if err != nil || r == nil {
-		b.t.Fatal(r, err)
+	r := ledgertest.Payment(b.t, b.store, b.key(header))
+	if r == nil {
+		b.t.Fatal("there is no record of the payment")
 	}
 	return *r
 }

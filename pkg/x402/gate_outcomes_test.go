@@ -373,8 +373,8 @@ func TestMeterFull(t *testing.T) {
 func TestBesideTheAnswer(t *testing.T) {
 	for name, capped := range map[string]bool{"no cap": false, "with a cap": true} {
 		var meets func()
-		within(t, func(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault {
-			if op == ledgertest.Replace && r.State == ledger.Redeemed {
+		within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+			if op == ledgertest.Replace && r.Status() == string(ledger.Redeemed) {
 				meets()
 			}
 			return ledgertest.None

@@ -278,8 +278,9 @@ func TestNoTimeToLookUp(t *testing.T) {
 	for before, late := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, ledger.MaxLookups - 1: 20 * time.Second} {
 		for _, how := range []ledgertest.Fault{ledgertest.None, ledgertest.FailBefore, ledgertest.FailAfter} {
 			armed := before == 0
-			within(t, func(op ledgertest.Op, n int, r ledger.Payment) ledgertest.Fault {
-				if armed && op == ledgertest.Replace && (before == 0 && n == 1 || before > 0 && r.LeaseUntil.IsZero()) {
+			within(t, func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
+				p, ok := r.(ledger.Payment)
+				if armed && op == ledgertest.Replace && (before == 0 && n == 1 || before > 0 && ok && p.LeaseUntil.IsZero()) {
 					return how
 				}
 				return ledgertest.None

@@ -278,7 +278,7 @@ func (a *attempt) explain(out *Outcome, owner ledger.Payment) *Outcome {
 // replaced answers an authorization that another one of the same purchase
 // superseded: from that one, while it has an answer or owes one.
 func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
-	p, err := a.gate.Ledger.Fetch(ctx, r.Purchase)
+	p, err := a.gate.Ledger.Purchase(ctx, r.Purchase)
 	var owner *ledger.Payment
 	if err == nil && p != nil && p.Owner != r.Key {
 		owner, err = a.await(ctx, p, a.gate.Now().Add(min(mostWait, a.spare())))

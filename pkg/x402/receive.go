@@ -158,7 +158,7 @@ func (r *run) batch(ctx context.Context, payee Address, at *ledger.Cursor) (done
 // cursor is where reading goes on. The first time it stands so far back that every
 // authorization that can still execute was signed since.
 func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
-	at, err := r.Ledger.Fetch(ctx, key)
+	at, err := r.Ledger.Cursor(ctx, key)
 	if err != nil || at != nil {
 		return at, err
 	}

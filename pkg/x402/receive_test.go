@@ -105,7 +105,7 @@ func cursorKey(payee x402.Address) string {
 // cursorOf is the stored one of a payee, and cursor that of ours.
 func (d *reconcilerHarness) cursorOf(payee x402.Address) *ledger.Cursor {
 	d.t.Helper()
-	c, err := ledger.New(d.memory, time.Now, func() string { return "" }).Fetch(context.Background(), cursorKey(payee))
+	c, err := ledger.New(d.memory, time.Now, func() string { return "" }).Cursor(context.Background(), cursorKey(payee))
 	d.must(err)
 	return c
 }

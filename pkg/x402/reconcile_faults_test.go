@@ -42,7 +42,7 @@ func TestReconcileIndexFails(t *testing.T) {
 			p.asked = nil
 		}
 		d.uncertain(3)
-		d.index, d.store.Decide = d.memory, func(op ledgertest.Op, _ int, _ ledger.Payment) ledgertest.Fault {
+		d.index, d.store.Decide = d.memory, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 			return map[bool]ledgertest.Fault{true: ledgertest.FailBefore}[op == ledgertest.Fetch]
 		}
 		s, err := d.run(t.Context())
@@ -96,7 +96,7 @@ func TestReconcileCorruptRecord(t *testing.T) {
 // last block that was finished; every transfer is recorded once.
 func TestReceiveTimeUp(t *testing.T) {
 	slow := false
-	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Payment) ledgertest.Fault {
+	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 		if slow && op == ledgertest.Create {
 			time.Sleep(time.Second)
 		}

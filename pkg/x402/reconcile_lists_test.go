@@ -155,7 +155,7 @@ func TestReconcileSilence(t *testing.T) {
 // run says so.
 func TestReconcileReadsToTheEnd(t *testing.T) {
 	last, stop := 0, func() {}
-	withReconciler(t, func(op ledgertest.Op, n int, _ ledger.Payment) ledgertest.Fault {
+	withReconciler(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
 		if op == ledgertest.Fetch && n == last {
 			stop()
 		}
@@ -267,7 +267,7 @@ func TestReconcileTimeUp(t *testing.T) {
 // list is, however long that takes.
 func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 	slow := false
-	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Payment) ledgertest.Fault {
+	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 		if slow && op == ledgertest.Fetch {
 			time.Sleep(time.Second)
 		}

@@ -189,9 +189,9 @@ func (d *reconcilerHarness) owed(n, lookups int) {
 
 func (d *reconcilerHarness) stored(n int) ledger.Payment {
 	d.t.Helper()
-	r, err := d.memory.Fetch(d.t.Context(), payment(n).Key)
-	if err != nil || r == nil {
-		d.t.Fatalf("record %d: %v, %v", n, r, err)
+	r := ledgertest.Payment(d.t, d.memory, payment(n).Key)
+	if r == nil {
+		d.t.Fatalf("there is no record %d", n)
 	}
 	return *r
 }

@@ -28,7 +28,7 @@ func sellsDNS(p boot.Parts) http.Handler { return p.Seller.Handler(service.DNS(p
 // openBench makes a service in this process over a store in memory that counts its calls.
 func openBench(b *testing.B, open func(boot.Parts) http.Handler, level string) (*lab, *ledgertest.Faulty, http.Handler) {
 	l := newLab(b)
-	store := ledgertest.NewFaulty(b, &ledgertest.Memory{}, func(ledgertest.Op, int, ledger.Payment) ledgertest.Fault { return ledgertest.None })
+	store := ledgertest.NewFaulty(b, &ledgertest.Memory{}, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault { return ledgertest.None })
 	env := l.setup().env
 	env["LOG_LEVEL"], env["BASE_URL"] = level, "https://bench.example.com"
 	config := testbed.Must(boot.ReadLocal(func(name string) string { return env[name] }))

@@ -123,7 +123,11 @@ func (a *audit) readLedger(ctx context.Context) error {
 		a.Records += len(p.Records) + len(p.Corrupt)
 		a.Unreadable += len(p.Corrupt)
 		for _, r := range p.Records {
-			if err := a.record(ctx, r); err != nil {
+			p, ok := r.(ledger.Payment)
+			if !ok {
+				continue
+			}
+			if err := a.record(ctx, p); err != nil {
 				return err
 			}
 		}

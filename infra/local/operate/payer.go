@@ -100,7 +100,7 @@ func (l opened) keysOf(ctx context.Context, prefix string) (keys []string, err e
 			return nil, err
 		}
 		for _, r := range p.Records {
-			keys = append(keys, r.Key)
+			keys = append(keys, r.Head().Key)
 		}
 		keys = append(keys, p.Corrupt...)
 		if after = p.Next; after == "" {

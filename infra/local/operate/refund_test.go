@@ -19,8 +19,8 @@ type meeting struct {
 	both  sync.WaitGroup
 }
 
-func (m *meeting) Put(ctx context.Context, r ledger.Payment) (*ledger.Payment, error) {
-	if r.State == ledger.Repaid {
+func (m *meeting) Put(ctx context.Context, r ledger.Record) (ledger.Record, error) {
+	if r.Kind() == ledger.KindRepayment {
 		select {
 		case m.turns <- struct{}{}:
 			m.both.Done()
@@ -56,8 +56,7 @@ func TestRefundAtOnce(t *testing.T) {
 		both.Wait()
 		closed := 0
 		for i, err := range errs {
-			r, failed := memory.Fetch(t.Context(), keyOf(i))
-			b.must(failed)
+			r := ledgertest.Payment(t, memory, keyOf(i))
 			if (err == nil) != (r.State == ledger.Refunded) || err != nil && !strings.Contains(err.Error(), "the record stays open: each transfer of $0.005") {
 				t.Errorf("%d transfers: record %d is %s, %v", transfers, i, r.State, err)
 			}

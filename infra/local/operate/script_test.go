@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
@@ -159,8 +160,8 @@ func (s *scripted) state(args []string) string {
 	}
 	defer store.Close()
 	for _, key := range args {
-		r, err := store.Fetch(s.t.Context(), strings.ToLower(key))
-		if err == nil && r != nil {
+		found, err := store.Fetch(s.t.Context(), strings.ToLower(key))
+		if r, ok := found.(ledger.Payment); ok && err == nil {
 			return strings.TrimSpace(fmt.Sprintf("record: %s %s", r.State, r.Refund)) + "\n"
 		}
 	}

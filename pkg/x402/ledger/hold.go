@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -16,7 +15,7 @@ var ErrLost = errors.New("ledger: the lease was lost")
 type Hold struct {
 	ledger    *Ledger
 	record    Payment
-	pending   *Payment   // a write whose fate is not known; the next one asks for it
+	pending   *Payment  // a write whose fate is not known; the next one asks for it
 	lookupAt  time.Time // of the lookup before this claim's
 	refusedBy string    // see RefusedBy
 }
@@ -129,7 +128,7 @@ func (h *Hold) confirm(ctx context.Context) error {
 		return nil
 	}
 	late := h.pending
-	_, err := h.ledger.put(ctx, *late)
+	_, err := put(ctx, h.ledger, *late)
 	err = h.wrote(*late, err)
 	if errors.Is(err, ErrLost) && h.record.Receipt == nil && late.Receipt != nil {
 		return h.evidence(ctx, *late.Receipt, late.Lookups > 0)
@@ -153,103 +152,4 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 	r.Lookups, r.LookupAt = r.Lookups+1, h.ledger.now()
 	h.record, h.pending = *r, nil
 	return nil
-}
-
-// Purchase is what a payer means to buy once, and the payment that it is bought with, its
-// Owner: a record in state Bought. A payment is sent only by an attempt that has opened its
-// purchase and found it to be its own; so of all the payments that a payer signs for one
-// purchase only one can be sent, until that one is known to be dead. Whether it is decided
-// is in the record of its owner.
-type Purchase = Payment
-
-// PurchaseKey names a purchase of a payer: by the digest of a key that the payer
-// chose, or of a request. All parts must be in lower case.
-func PurchaseKey(network, asset, payer, id string) string {
-	return "purchase|" + Key(network, asset, payer, id)
-}
-
-// Mine says that a purchase is made with the payment of a hold.
-func (r Payment) Mine(h *Hold) bool {
-	return r.Owner == h.record.Key && r.AuthDigest == h.record.AuthDigest
-}
-
-// Owner reads the record of the payment that a purchase is made with; nil when
-// there is none any more.
-func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Payment, error) {
-	r, err := l.Fetch(ctx, p.Owner)
-	if r == nil || r.AuthDigest != p.AuthDigest {
-		return nil, err
-	}
-	return r, nil
-}
-
-// OpenPurchase opens the purchase of a payment, which every attempt does before it sends. It
-// returns the purchase as it stands: the payment's own, or that of another payment.
-// ErrConflict means that somebody else opens it now.
-func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
-	made, old, err := l.create(ctx, item(h))
-	switch {
-	case err == nil:
-		return &made, nil
-	case old == nil:
-		return nil, fmt.Errorf("open a purchase: %w", err)
-	case !old.Mine(h):
-		return old, nil
-	}
-	return l.swap(ctx, *old, h)
-}
-
-// TakeOver gives a purchase whose owner is dead, or over, to another payment. owner is the
-// record in which that was found, or nil when there is none. It is closed
-// first, so that no attempt on it can begin or end any more, and only then is the purchase
-// swapped. ErrConflict means that something has changed since it was read; an owner that was
-// closed stays closed.
-func (l *Ledger) TakeOver(ctx context.Context, p *Purchase, owner *Payment, h *Hold) (*Purchase, error) {
-	if owner != nil {
-		if err := l.close(ctx, *owner, h.record.Key); err != nil {
-			return nil, fmt.Errorf("take over: %w", err)
-		}
-	}
-	return l.swap(ctx, *p, h)
-}
-
-// close writes the record of an owner that loses its purchase to the payment with a key, if
-// it can be sent again, or a lookup of it can be under way. One that was paid keeps its
-// state; an attempt that still works on it finds another version.
-func (l *Ledger) close(ctx context.Context, owner Payment, key string) error {
-	switch {
-	case owner.State == Refused:
-		_, err := l.Apply(ctx, owner, EventSupersede, Change{owner: key})
-		return err
-	case owner.State == Settled, incomplete(owner, time.Time{}):
-		owner.Version, owner.WriteID = owner.Version+1, l.newID()
-		_, err := l.put(ctx, owner)
-		return err
-	}
-	return nil
-}
-
-func (l *Ledger) swap(ctx context.Context, old Payment, h *Hold) (*Purchase, error) {
-	next := l.fresh(item(h))
-	next.Version, next.CreatedAt = old.Version+1, old.CreatedAt
-	if _, err := l.put(ctx, next); err != nil {
-		return nil, fmt.Errorf("open a purchase: %w", err)
-	}
-	return &next, nil
-}
-
-// item is the purchase of a payment.
-func item(h *Hold) Payment {
-	return Payment{Key: h.record.Purchase, State: Bought, Owner: h.record.Key, AuthDigest: h.record.AuthDigest}
-}
-
-// answered says whether the purchase of a superseded payment was paid for with
-// another one, so that money of this one is due back.
-func (l *Ledger) answered(ctx context.Context, r Payment) (bool, error) {
-	p, err := l.Fetch(ctx, r.Purchase)
-	if p == nil {
-		return false, err
-	}
-	owner, err := l.Owner(ctx, p)
-	return owner != nil && owner.Paid(), err
 }

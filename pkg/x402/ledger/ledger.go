@@ -93,17 +93,31 @@ type Claim struct {
 	Wait time.Duration
 }
 
-// Fetch reads a record. It returns nil for one that is missing or expired.
+// Fetch reads the record of a payment. It returns nil for one that is missing or expired.
 func (l *Ledger) Fetch(ctx context.Context, key string) (*Payment, error) {
-	r, err := l.store.Fetch(ctx, key)
-	if err != nil || r == nil || l.expired(*r) {
+	return fetch[Payment](ctx, l, key)
+}
+
+// fetch reads a record of one kind. One of another kind is ErrCorrupt.
+func fetch[T Record](ctx context.Context, l *Ledger, key string) (*T, error) {
+	stands, err := l.store.Fetch(ctx, key)
+	if err != nil || stands == nil || l.expired(stands.Head()) {
 		return nil, err
 	}
-	return r, nil
+	return of[T](stands)
+}
+
+// of returns a record as one of a kind.
+func of[T Record](r Record) (*T, error) {
+	t, ok := r.(T)
+	if !ok {
+		return nil, fmt.Errorf("%w: a %s is stored where a %s belongs", ErrCorrupt, r.Kind(), t.Kind())
+	}
+	return &t, nil
 }
 
 // expired compares the time itself, because stores delete late.
-func (l *Ledger) expired(r Payment) bool {
+func (l *Ledger) expired(r Row) bool {
 	return !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(l.now())
 }
 
@@ -118,13 +132,13 @@ func (l *Ledger) Unclaimed(r Payment) bool { return r.Owed() && leasePast(r, l.n
 // An error is a store that failed; nothing may be sent then.
 func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Claim, error) {
 	first := Payment{
-		Key: p.Key, State: Settling,
+		Row: Row{Key: p.Key}, State: Settling,
 		AuthDigest: p.AuthDigest, SigDigest: p.SigDigest, Request: p.Request, Terms: p.Terms,
 		Payload: p.Payload, Token: p.Token, Purchase: p.Purchase,
 		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore,
 	}
 	ask(&first, Change{asks: p.Asks})
-	first, old, err := l.create(ctx, first)
+	first, old, err := create(ctx, l, first)
 	switch {
 	case old == nil:
 		return l.claimed(first, err, time.Time{})
@@ -140,24 +154,34 @@ func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Clai
 	return l.Resume(ctx, *old, p.Asks, lease)
 }
 
+// writable is a record that the ledger can give another row.
+type writable[T any] interface {
+	Record
+	withRow(r Row) T
+}
+
 // create writes a record that is new under its key, also in the place of one that has
 // expired. It returns the record as it is written and, with ErrConflict, the one that is in
 // its way.
-func (l *Ledger) create(ctx context.Context, r Payment) (made Payment, other *Payment, err error) {
-	r = l.fresh(r)
-	if other, err = l.put(ctx, r); other != nil && l.expired(*other) {
-		r.Version, r.WriteID = other.Version+1, l.newID()
-		other, err = l.put(ctx, r)
+func create[T writable[T]](ctx context.Context, l *Ledger, r T) (made T, other *T, err error) {
+	row := l.newRow(r.Head().Key)
+	row.ExpiresAt = expiry(r, row.UpdatedAt)
+	made = r.withRow(row)
+	other, err = put(ctx, l, made)
+	if other == nil || !l.expired((*other).Head()) {
+		return made, other, err
 	}
-	return r, other, err
+	row.Version = (*other).Head().Version + 1
+	row.WriteID = l.newID()
+	made = r.withRow(row)
+	other, err = put(ctx, l, made)
+	return made, other, err
 }
 
-// fresh completes a record that is new under its key.
-func (l *Ledger) fresh(r Payment) Payment {
+// newRow is the row of a record that is new under its key.
+func (l *Ledger) newRow(key string) Row {
 	now := l.now()
-	r.Version, r.WriteID, r.CreatedAt, r.UpdatedAt = 1, l.newID(), now, now
-	r.ExpiresAt = expiry(r, now)
-	return r
+	return Row{Key: key, Version: 1, WriteID: l.newID(), CreatedAt: now, UpdatedAt: now}
 }
 
 // Apply writes what an event makes of a record over the version that was read, and
@@ -171,7 +195,7 @@ func (l *Ledger) Apply(ctx context.Context, r Payment, event Event, c Change) (P
 		return r, err
 	}
 	next.WriteID = l.newID()
-	if _, err = l.put(ctx, next); err != nil {
+	if _, err = put(ctx, l, next); err != nil {
 		err = fmt.Errorf("%s: %w", event, err)
 	}
 	return next, err
@@ -179,15 +203,20 @@ func (l *Ledger) Apply(ctx context.Context, r Payment, event Event, c Change) (P
 
 // put writes a record. ErrConflict says that it was not written, because the record that
 // put returns is in its way; nil where that is gone.
-func (l *Ledger) put(ctx context.Context, r Payment) (other *Payment, err error) {
-	other, err = l.store.Put(ctx, r)
+func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
+	stands, err := l.store.Put(ctx, r)
 	switch {
 	case err != nil:
 		return nil, err
-	case other == nil || other.WriteID != r.WriteID:
-		return other, ErrConflict
+	case stands == nil:
+		return nil, ErrConflict
+	case stands.Head().WriteID == r.Head().WriteID:
+		return nil, nil
 	}
-	return nil, nil
+	if other, err = of[T](stands); err != nil {
+		return nil, err
+	}
+	return other, ErrConflict
 }
 
 // claimed is the outcome of a claim that wrote next. lookupAt is of the lookup before.

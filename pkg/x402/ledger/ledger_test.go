@@ -31,7 +31,7 @@ func (d *testLedger) pass(by time.Duration) { d.at = d.at.Add(by) }
 
 // fails has the next n calls of a verb fail.
 func (d *testLedger) fails(op ledgertest.Op, how ledgertest.Fault, n int) {
-	d.store.Decide = func(o ledgertest.Op, _ int, _ ledger.Payment) ledgertest.Fault {
+	d.store.Decide = func(o ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 		if o != op || n == 0 {
 			return ledgertest.None
 		}

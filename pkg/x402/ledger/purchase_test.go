@@ -78,8 +78,11 @@ func TestTakeOver(t *testing.T) {
 	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	p = d.opens(t, second, first)
 	dead = d.owner(t, p)
-	d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault {
-		return map[bool]ledgertest.Fault{true: ledgertest.FailBefore}[op == ledgertest.Replace && r.State == ledger.Bought]
+	d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		if op == ledgertest.Replace && r.Kind() == ledger.KindPurchase {
+			return ledgertest.FailBefore
+		}
+		return ledgertest.None
 	}
 	d.takesOver(t, p, dead, second, ledgertest.ErrInjected)
 	d.store.Decide = nil

@@ -20,11 +20,11 @@ type Store interface {
 	// this very write has succeeded, now or when a client library sent it for the first
 	// time. Otherwise nothing was written: another record is in the way, or none exists
 	// any more (nil).
-	Put(ctx context.Context, r Payment) (stands *Payment, err error)
+	Put(ctx context.Context, r Record) (stands Record, err error)
 
 	// Fetch reads a record, consistently: it sees every write that has
 	// succeeded. It returns nil without an error when there is none.
-	Fetch(ctx context.Context, key string) (*Payment, error)
+	Fetch(ctx context.Context, key string) (Record, error)
 }
 
 // ErrConflict says that another writer came first.
@@ -37,9 +37,9 @@ var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 // Index lists undecided and owed records, for the reconciler and for operators. It may be
 // behind the store by some seconds, so that a record is fetched before it is acted on.
 type Index interface {
-	// List returns the places of a list (Record.ListedIn) that come after a place, in order,
+	// List returns the places of a list (Record.Listed) that come after a place, in order,
 	// at most limit; fewer than that are its end. Unless before is zero, it leaves out records
-	// with a later ListedAt. A record that is written while a list is read moves towards the
+	// that are listed later. A record that is written while a list is read moves towards the
 	// end of the list, so that it can be met again there.
 	List(ctx context.Context, list string, before time.Time, after Place, limit int) ([]Place, error)
 }
@@ -57,7 +57,7 @@ const (
 // Place is where a record stands in a list of an Index: those untouched for longest
 // come first. The zero Place is before all of them.
 type Place struct {
-	At  time.Time // the record's ListedAt; an index may round it up to milliseconds
+	At  time.Time // that of Record.Listed; an index may round it up to milliseconds
 	Key string
 }
 
@@ -86,7 +86,7 @@ type Rows interface {
 
 // Page is a part of a store.
 type Page struct {
-	Records []Payment // without the bodies of answers
+	Records []Record // without the bodies of answers
 	Corrupt []string // keys of rows that cannot be read
 	// Next is the key to read the next page after; empty when nothing is left.
 	Next string

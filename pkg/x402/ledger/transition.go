@@ -129,15 +129,19 @@ const keep = 35 * 24 * time.Hour
 const purchaseKept = 2 * keep
 
 // expiry is when a record that was just written may be deleted. A payment in doubt, a debt, a
-// cursor and a reservation are kept.
-func expiry(r Payment, now time.Time) time.Time {
-	switch {
-	case r.InDoubt(), r.Owed(), r.State == Scanned, r.State == Repaid:
-		return time.Time{}
-	case r.State == Bought:
+// cursor and a repayment are kept.
+func expiry(r Record, now time.Time) time.Time {
+	switch r := r.(type) {
+	case Payment:
+		if r.InDoubt() || r.Owed() {
+			return time.Time{}
+		}
+		return later(r.ValidBefore, now).Add(keep)
+	case Purchase:
 		return now.Add(purchaseKept)
+	default:
+		return time.Time{}
 	}
-	return later(r.ValidBefore, now).Add(keep)
 }
 
 func later(a, b time.Time) time.Time {

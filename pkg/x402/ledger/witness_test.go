@@ -69,7 +69,7 @@ func TestTestify(t *testing.T) {
 				d := newTestLedger(t)
 				c.before(d)
 				n := 0
-				d.store.Decide = func(ledgertest.Op, int, ledger.Payment) ledgertest.Fault {
+				d.store.Decide = func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
 					n++
 					return map[bool]ledgertest.Fault{true: fault}[n == at]
 				}
@@ -168,9 +168,9 @@ func TestTestifyMeetsOthers(t *testing.T) {
 		c.before(d)
 		w := witness(d.payment().Key)
 		w.At = w.At.Add(100 * day)
-		d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Payment) ledgertest.Fault {
+		d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 			switch {
-			case op != c.op || r.State != ledger.Settled || c.times == 0:
+			case op != c.op || r.Status() != string(ledger.Settled) || c.times == 0:
 			case c.times < 0:
 				c.times = 0
 				d.memory.Delete(w.Key)

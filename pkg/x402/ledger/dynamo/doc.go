@@ -53,7 +53,7 @@ const (
 	AttrState     = "state"      // a record's state (S), for operators
 	IndexName     = "open"       // of AttrOpen and AttrLeaseUntil: the records that are not over
 	// AttrOpen is the partition key of the index (S), "open#<shard>" or "owed#<shard>",
-	// and AttrLeaseUntil its sort key (N, unix milliseconds of the record's ListedAt,
+	// and AttrLeaseUntil its sort key (N, unix milliseconds of Record.Listed,
 	// rounded up). They are absent in a record that is over.
 	AttrOpen       = "open"
 	AttrLeaseUntil = "lease_until"

@@ -48,7 +48,7 @@ func checkCosts(t *testing.T, w *world) {
 	redeemed.State = ledger.Redeemed
 	puts := func(r ledger.Payment, want ledger.Payment) error {
 		stands, err := w.Put(ctx, r)
-		return errors.Join(err, differ(&want, stands))
+		return errors.Join(err, differ(ledger.Record(want), stands))
 	}
 	w.took()
 	for _, c := range []struct {

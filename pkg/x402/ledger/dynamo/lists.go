@@ -133,7 +133,7 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 	for _, it := range out.Items {
 		key := keyOf(it)
 		if r, err := decode(key, it); err == nil {
-			p.Records = append(p.Records, *r)
+			p.Records = append(p.Records, r)
 		} else {
 			p.Corrupt = append(p.Corrupt, key)
 		}

@@ -63,21 +63,24 @@ func New(api API, name string) *Table {
 }
 
 // Fetch implements ledger.Store.
-func (t *Table) Fetch(ctx context.Context, key string) (*ledger.Payment, error) {
+func (t *Table) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
 	return t.held(ctx, key, nil)
 }
 
 // Put implements ledger.Store.
-func (t *Table) Put(ctx context.Context, r ledger.Payment) (stands *ledger.Payment, err error) {
+func (t *Table) Put(ctx context.Context, r ledger.Record) (stands ledger.Record, err error) {
 	write, err := t.encode(r)
 	if err != nil {
 		return nil, err
 	}
-	condition, values := "version = :read", item{":read": number(r.Version - 1)}
-	if r.Version == 1 {
-		condition, values = "attribute_not_exists("+AttrKey+")", nil
+	head := r.Head()
+	condition := "version = :read"
+	values := item{":read": number(head.Version - 1)}
+	if head.Version == 1 {
+		condition = "attribute_not_exists(" + AttrKey + ")"
+		values = nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
@@ -86,15 +89,15 @@ func (t *Table) Put(ctx context.Context, r ledger.Payment) (stands *ledger.Payme
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
-		return t.held(ctx, r.Key, failed.Item)
+		return t.held(ctx, head.Key, failed.Item)
 	}
 	if err == nil {
-		return &r, nil
+		return r, nil
 	}
 	// A write whose replies were all lost is looked for, in what is left of the call's
 	// time, so that no payer waits for a lease that nobody holds. That it is not found
 	// proves nothing: it may still be on its way.
-	if held, _ := t.held(ctx, r.Key, nil); held != nil && held.WriteID == r.WriteID {
+	if held, _ := t.held(ctx, head.Key, nil); held != nil && held.Head().WriteID == head.WriteID {
 		return held, nil
 	}
 	return nil, fmt.Errorf("dynamo: put item: %w", err)
@@ -102,7 +105,7 @@ func (t *Table) Put(ctx context.Context, r ledger.Payment) (stands *ledger.Payme
 
 // held is the record under a key; nil when there is none. it is the item, if the server
 // has returned it.
-func (t *Table) held(ctx context.Context, key string, it item) (*ledger.Payment, error) {
+func (t *Table) held(ctx context.Context, key string, it item) (ledger.Record, error) {
 	it, err := t.item(ctx, keyed(key), it)
 	if err != nil || len(it) == 0 {
 		return nil, err
@@ -144,12 +147,12 @@ func read(it item, into any) error {
 // storedRecord is what is read of the item of a record. The other attributes repeat what
 // conditions and operators go by.
 type storedRecord struct {
-	Key     string       `dynamodbav:"pk"`
-	Version int64        `dynamodbav:"version"` // what the condition of a Put compares
-	WriteID string       `dynamodbav:"write_id"`
-	State   ledger.State `dynamodbav:"state"`
-	Record  []byte       `dynamodbav:"record"`           // the JSON form, packed
-	Answer  []byte       `dynamodbav:"answer,omitempty"` // the body of the answer
+	Key     string `dynamodbav:"pk"`
+	Version int64  `dynamodbav:"version"` // what the condition of a Put compares
+	WriteID string `dynamodbav:"write_id"`
+	Status  string `dynamodbav:"state"`
+	Record  []byte `dynamodbav:"record"`           // the JSON form, packed
+	Answer  []byte `dynamodbav:"answer,omitempty"` // the body of the answer
 }
 
 // recordItem is the whole item. The attributes of the TTL and the index are made anew by
@@ -162,17 +165,19 @@ type recordItem struct {
 }
 
 // encode turns a record into the whole item.
-func (t *Table) encode(r ledger.Payment) (item, error) {
-	doc, body, err := r.Marshal()
+func (t *Table) encode(r ledger.Record) (item, error) {
+	doc, body, err := ledger.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
-	w := recordItem{storedRecord: storedRecord{r.Key, r.Version, r.WriteID, r.State, t.pack(doc), body}}
-	if !r.ExpiresAt.IsZero() {
-		w.ExpiresAt = r.ExpiresAt.Unix()
+	head := r.Head()
+	w := recordItem{storedRecord: storedRecord{head.Key, head.Version, head.WriteID, r.Status(), t.pack(doc), body}}
+	if !head.ExpiresAt.IsZero() {
+		w.ExpiresAt = head.ExpiresAt.Unix()
 	}
-	if list := r.ListedIn(); list != "" {
-		w.Open, w.LeaseUntil = partition(list, shardOf(r.Key)), ceilMilli(r.ListedAt())
+	if list, at := r.Listed(); list != "" {
+		w.Open = partition(list, shardOf(head.Key))
+		w.LeaseUntil = ceilMilli(at)
 	}
 	it, err := attributevalue.MarshalMap(w)
 	if err != nil {
@@ -182,7 +187,7 @@ func (t *Table) encode(r ledger.Payment) (item, error) {
 }
 
 // decode reads the item stored under key. Its attributes must say what the record says.
-func decode(key string, it item) (*ledger.Payment, error) {
+func decode(key string, it item) (ledger.Record, error) {
 	var stored storedRecord
 	if err := read(it, &stored); err != nil {
 		return nil, err
@@ -195,7 +200,8 @@ func decode(key string, it item) (*ledger.Payment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if stored.Key != key || stored.Version != r.Version || stored.WriteID != r.WriteID || stored.State != r.State {
+	head := r.Head()
+	if stored.Key != key || stored.Version != head.Version || stored.WriteID != head.WriteID || stored.Status != r.Status() {
 		return nil, fmt.Errorf("%w: the key, version, write id or state of the item is not that of its record", ledger.ErrCorrupt)
 	}
 	return r, nil

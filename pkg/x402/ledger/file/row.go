@@ -48,10 +48,8 @@ func (s *Store) Page(ctx context.Context, prefix, after string, limit int) (p le
 			return nil
 		case err != nil:
 			return err
-		case r.Answer != nil:
-			r.Answer.Body = nil
 		}
-		p.Records = append(p.Records, *r)
+		p.Records = append(p.Records, ledger.WithoutBody(r))
 		return nil
 	}, "SELECT "+columns+" FROM records WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?", after, prefix, prefix+end, max(limit, 0)+1)
 	return p, err
@@ -71,17 +69,18 @@ func (s *Store) each(ctx context.Context, f func(*sql.Rows) error, query string,
 }
 
 // encode returns the values of a row, the key last.
-func encode(r ledger.Payment) ([]any, error) {
-	doc, body, err := r.Marshal()
+func encode(r ledger.Record) ([]any, error) {
+	doc, body, err := ledger.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
+	head := r.Head()
 	expires := int64(0) // none
-	if !r.ExpiresAt.IsZero() {
-		expires = r.ExpiresAt.Unix()
+	if !head.ExpiresAt.IsZero() {
+		expires = head.ExpiresAt.Unix()
 	}
-	list, since := lists(r.ListedIn()), r.ListedAt().UnixNano()
-	return []any{r.Version, r.WriteID, list, since, expires, string(doc), body, sum(doc, body), r.Key}, nil
+	list, since := r.Listed()
+	return []any{head.Version, head.WriteID, lists(list), since.UnixNano(), expires, string(doc), body, sum(doc, body), head.Key}, nil
 }
 
 // lists numbers the lists of ledger.Index; 0 is none.
@@ -101,7 +100,7 @@ const (
 )
 
 // scan reads a row of columns. What cannot be read as a record is ledger.ErrCorrupt.
-func scan(row interface{ Scan(dest ...any) error }) (key string, r *ledger.Payment, err error) {
+func scan(row interface{ Scan(dest ...any) error }) (key string, r ledger.Record, err error) {
 	var doc, body []byte
 	var want any // what is there instead of a number is another one
 	if err := row.Scan(&key, &doc, &body, &want); err != nil {
@@ -111,7 +110,7 @@ func scan(row interface{ Scan(dest ...any) error }) (key string, r *ledger.Payme
 	return key, r, err
 }
 
-func decode(key string, doc, body []byte, want any) (*ledger.Payment, error) {
+func decode(key string, doc, body []byte, want any) (ledger.Record, error) {
 	if want != any(int64(sum(doc, body))) {
 		return nil, fmt.Errorf("%w: wrong checksum", ledger.ErrCorrupt)
 	}

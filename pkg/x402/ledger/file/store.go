@@ -208,7 +208,7 @@ const maxCommit = 64
 
 // change is one write that waits for a transaction.
 type change struct {
-	record ledger.Payment
+	record ledger.Record
 	values []any
 	done   chan result // buffered
 }
@@ -216,14 +216,14 @@ type change struct {
 // result is the record that is there after a change, nil where there is none, or why that
 // is not known.
 type result struct {
-	held *ledger.Payment
+	held ledger.Record
 	err  error
 }
 
 // Put implements ledger.Store. Writes that wait for the same transaction to end share the
 // next one, and with it its sync to disk: the first of them that has its turn commits for
 // all.
-func (s *Store) Put(ctx context.Context, r ledger.Payment) (stands *ledger.Payment, err error) {
+func (s *Store) Put(ctx context.Context, r ledger.Record) (stands ledger.Record, err error) {
 	values, err := encode(r)
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return nil, wrap("put", err)
@@ -286,9 +286,9 @@ func (s *Store) commit(changes []*change) {
 }
 
 // apply makes one change in the open transaction.
-func (s *Store) apply(ctx context.Context, c *change) (*ledger.Payment, error) {
+func (s *Store) apply(ctx context.Context, c *change) (ledger.Record, error) {
 	statement := s.update
-	if c.record.Version == 1 {
+	if c.record.Head().Version == 1 {
 		statement = s.insert
 	}
 	done, err := statement.ExecContext(ctx, c.values...)
@@ -296,19 +296,19 @@ func (s *Store) apply(ctx context.Context, c *change) (*ledger.Payment, error) {
 		return nil, err
 	}
 	if n, err := done.RowsAffected(); err != nil || n > 0 {
-		return &c.record, err
+		return c.record, err
 	}
-	return fetched(s.writer.QueryRowContext(ctx, fetch, c.record.Key))
+	return fetched(s.writer.QueryRowContext(ctx, fetch, c.record.Head().Key))
 }
 
 // Fetch implements ledger.Store.
-func (s *Store) Fetch(ctx context.Context, key string) (*ledger.Payment, error) {
+func (s *Store) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 	r, err := fetched(s.fetches.QueryRowContext(ctx, key))
 	return r, wrap("fetch", err)
 }
 
 // fetched is the record that fetch has found; nil where there is none.
-func fetched(row *sql.Row) (*ledger.Payment, error) {
+func fetched(row *sql.Row) (ledger.Record, error) {
 	_, r, err := scan(row)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil

@@ -37,11 +37,11 @@ var ErrInjected = errors.New("ledgertest: injected fault")
 // Decide says what happens to the nth call (from 1) of a kind. For Fetch the
 // record holds the key and nothing else. It is called from the goroutine of the
 // call, so it must be safe for as many as the test runs.
-type Decide func(op Op, n int, r ledger.Payment) Fault
+type Decide func(op Op, n int, r ledger.Record) Fault
 
 // Failing decides that some calls of one kind fail, counted from 1.
 func Failing(op Op, how Fault, calls ...int) Decide {
-	return func(o Op, n int, _ ledger.Payment) Fault {
+	return func(o Op, n int, _ ledger.Record) Fault {
 		if o == op && slices.Contains(calls, n) {
 			return how
 		}
@@ -83,45 +83,46 @@ func (f *Faulty) Calls(op Op) int {
 }
 
 // Put implements ledger.Store.
-func (f *Faulty) Put(ctx context.Context, r ledger.Payment) (*ledger.Payment, error) {
+func (f *Faulty) Put(ctx context.Context, r ledger.Record) (ledger.Record, error) {
 	f.t.Helper()
 	f.check(r)
 	op := Replace
-	if r.Version == 1 {
+	if r.Head().Version == 1 {
 		op = Create
 	}
-	return f.call(op, r, func() (*ledger.Payment, error) { return f.store.Put(ctx, r) })
+	return f.call(op, r, func() (ledger.Record, error) { return f.store.Put(ctx, r) })
 }
 
 // check says what is wrong with a write. It lets one be sent again, but not another one
 // under its id.
-func (f *Faulty) check(r ledger.Payment) {
+func (f *Faulty) check(r ledger.Record) {
 	f.t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if r.Version > 1 && !f.known[slot{r.Key, r.Version - 1}] {
-		f.t.Errorf("ledgertest: version %d of %q is written, but nobody has seen version %d", r.Version, r.Key, r.Version-1)
+	head := r.Head()
+	if head.Version > 1 && !f.known[slot{head.Key, head.Version - 1}] {
+		f.t.Errorf("ledgertest: version %d of %q is written, but nobody has seen version %d", head.Version, head.Key, head.Version-1)
 	}
-	doc, body, err := r.Marshal()
+	doc, body, err := ledger.Marshal(r)
 	if err != nil {
 		return // the store will say so
 	}
 	write := string(doc) + "\n" + string(body)
-	if first, used := f.writes[r.WriteID]; used && first != write {
-		f.t.Errorf("ledgertest: write id %q of %q is used for two different writes", r.WriteID, r.Key)
+	if first, used := f.writes[head.WriteID]; used && first != write {
+		f.t.Errorf("ledgertest: write id %q of %q is used for two different writes", head.WriteID, head.Key)
 	}
-	f.writes[r.WriteID] = write
+	f.writes[head.WriteID] = write
 }
 
 // Fetch implements ledger.Store.
-func (f *Faulty) Fetch(ctx context.Context, key string) (*ledger.Payment, error) {
+func (f *Faulty) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 	f.t.Helper()
-	return f.call(Fetch, ledger.Payment{Key: key}, func() (*ledger.Payment, error) { return f.store.Fetch(ctx, key) })
+	return f.call(Fetch, ledger.Payment{Row: ledger.Row{Key: key}}, func() (ledger.Record, error) { return f.store.Fetch(ctx, key) })
 }
 
 // call counts a call and makes it, unless its fault keeps it from happening. A caller who
 // is told of no error has learnt what the store holds.
-func (f *Faulty) call(op Op, r ledger.Payment, do func() (*ledger.Payment, error)) (*ledger.Payment, error) {
+func (f *Faulty) call(op Op, r ledger.Record, do func() (ledger.Record, error)) (ledger.Record, error) {
 	f.t.Helper()
 	f.mu.Lock()
 	f.calls[op]++
@@ -144,7 +145,7 @@ func (f *Faulty) call(op Op, r ledger.Payment, do func() (*ledger.Payment, error
 	if found != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.known[slot{found.Key, found.Version}] = true
+		f.known[slot{found.Head().Key, found.Head().Version}] = true
 	}
 	return found, nil
 }

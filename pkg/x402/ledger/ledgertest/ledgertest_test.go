@@ -58,7 +58,7 @@ func TestFaultyComplains(t *testing.T) {
 		writes []ledger.Payment // to a store that holds r; one without a version is read
 	}{
 		"legal use":                          {"", nil, []ledger.Payment{r, r, second, second, Next(second)}},
-		"what was read":                      {"", nil, []ledger.Payment{{Key: "k"}, second}},
+		"what was read":                      {"", nil, []ledger.Payment{{Row: ledger.Row{Key: "k"}}, second}},
 		"what was in the way":                {"", nil, []ledger.Payment{First("k"), second}},
 		"skipped version":                    {"nobody has seen version 2", nil, []ledger.Payment{r, Next(second)}},
 		"version of an unacknowledged write": {"nobody has seen version 1", Failing(Create, FailAfter, 1), []ledger.Payment{r, second}},

@@ -25,27 +25,28 @@ type row struct{ doc, body []byte }
 var _ Planter = (*Memory)(nil)
 
 // Put implements ledger.Store.
-func (m *Memory) Put(ctx context.Context, r ledger.Payment) (*ledger.Payment, error) {
-	doc, body, err := r.Marshal()
+func (m *Memory) Put(ctx context.Context, r ledger.Record) (ledger.Record, error) {
+	doc, body, err := ledger.Marshal(r)
 	if err = errors.Join(ctx.Err(), err); err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	held, err := m.read(r.Key)
+	head := r.Head()
+	held, err := m.read(head.Key)
 	version := int64(0)
 	if held != nil {
-		version = held.Version
+		version = held.Head().Version
 	}
-	if err != nil || version != r.Version-1 {
+	if err != nil || version != head.Version-1 {
 		return held, err
 	}
-	m.put(r.Key, row{doc, slices.Clone(body)})
-	return &r, nil
+	m.put(head.Key, row{doc, slices.Clone(body)})
+	return r, nil
 }
 
 // Fetch implements ledger.Store.
-func (m *Memory) Fetch(ctx context.Context, key string) (*ledger.Payment, error) {
+func (m *Memory) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, err := m.read(key)
@@ -77,7 +78,7 @@ func (m *Memory) put(key string, r row) {
 	m.rows[key] = r
 }
 
-func (m *Memory) read(key string) (*ledger.Payment, error) {
+func (m *Memory) read(key string) (ledger.Record, error) {
 	if stored, ok := m.rows[key]; ok {
 		return ledger.Unmarshal(key, stored.doc, slices.Clone(stored.body))
 	}
@@ -90,8 +91,12 @@ func (m *Memory) List(ctx context.Context, list string, before time.Time, after 
 	defer m.mu.Unlock()
 	var all []ledger.Place
 	for key := range m.rows {
-		if r, err := m.read(key); err == nil && r.ListedIn() == list && (before.IsZero() || !r.ListedAt().After(before)) {
-			all = append(all, ledger.Place{At: r.ListedAt(), Key: key})
+		r, err := m.read(key)
+		if err != nil {
+			continue
+		}
+		if in, at := r.Listed(); in == list && (before.IsZero() || !at.After(before)) {
+			all = append(all, ledger.Place{At: at, Key: key})
 		}
 	}
 	return ledger.FirstPlaces(all, after, limit), ctx.Err()
@@ -108,7 +113,7 @@ func (m *Memory) Page(ctx context.Context, prefix, after string, limit int) (p l
 	defer m.mu.Unlock()
 	for _, key := range keys {
 		if r, err := ledger.Unmarshal(key, m.rows[key].doc, nil); err == nil {
-			p.Records = append(p.Records, *r)
+			p.Records = append(p.Records, r)
 		} else {
 			p.Corrupt = append(p.Corrupt, key)
 		}

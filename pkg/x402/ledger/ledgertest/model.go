@@ -53,9 +53,9 @@ func keysOf(places []ledger.Place) (keys []string) {
 
 // rows are the records of all pages, and the keys of those that cannot be read. None may
 // be in two pages, nor have a body.
-func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string]ledger.Payment, corrupt []string) {
+func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string]ledger.Record, corrupt []string) {
 	t.Helper()
-	all = map[string]ledger.Payment{}
+	all = map[string]ledger.Record{}
 	after := ""
 	for range 1000 {
 		p, err := v.Page(t.Context(), prefix, after, limit)
@@ -64,10 +64,11 @@ func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string
 			t.Errorf("a page of %d has %d records and %q", limit, len(p.Records), p.Corrupt)
 		}
 		for _, r := range p.Records {
-			if _, twice := all[r.Key]; twice || r.Answer != nil && r.Answer.Body != nil {
-				t.Errorf("%s is in two pages of %d, or in one with the body of its answer", r.Key, limit)
+			key := r.Head().Key
+			if _, twice := all[key]; twice || bodyOf(r) != nil {
+				t.Errorf("%s is in two pages of %d, or in one with the body of its answer", key, limit)
 			}
-			all[r.Key] = r
+			all[key] = r
 		}
 		corrupt = append(corrupt, p.Corrupt...)
 		if after = p.Next; after == "" {
@@ -108,7 +109,7 @@ func walk(seed uint64) func(*testing.T, Planter) {
 			}
 			w := anyRecord(random, keys[step%len(keys)], noon().Add(time.Duration(times[step])*time.Second))
 			if held, _ := model.Fetch(t.Context(), w.Key); held != nil && random.IntN(3) > 0 {
-				w.Version = max(1, held.Version+[]int64{1, 1, 1, 1, 1, 0, 2, 1 << 53, 1<<63 - 1 - steps}[random.IntN(9)])
+				w.Version = max(1, held.Head().Version+[]int64{1, 1, 1, 1, 1, 0, 2, 1 << 53, 1<<63 - 1 - steps}[random.IntN(9)])
 			} else if held == nil {
 				w.Version = []int64{1, 1, 2, 1 << 53}[random.IntN(4)]
 			}
@@ -121,11 +122,11 @@ func walk(seed uint64) func(*testing.T, Planter) {
 			if err = errors.Join(err, failed); err != nil || (got == nil) != (want == nil) {
 				t.Errorf("%+v, %v; want %+v", got, err, want)
 			} else if want != nil {
-				same(t, *want, *got)
+				same(t, want, got)
 			}
 			for _, key := range []string{w.Key, keys[random.IntN(len(keys))]} {
 				if r, _ := model.Fetch(t.Context(), key); r != nil {
-					Holds(t, s, *r)
+					Holds(t, s, r)
 				} else {
 					holdsNothing(t, s, key)
 				}
@@ -140,7 +141,7 @@ func walk(seed uint64) func(*testing.T, Planter) {
 		}
 		for _, key := range model.Keys() {
 			r, _ := model.Fetch(t.Context(), key)
-			Holds(t, s, *r)
+			Holds(t, s, r)
 		}
 	}
 }

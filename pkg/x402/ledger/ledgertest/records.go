@@ -23,11 +23,10 @@ func noon() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }
 func First(key string) ledger.Payment {
 	at := noon()
 	return ledger.Payment{
-		Key: key, Version: 1, WriteID: rand.Text(), State: ledger.Settling,
+		Row: ledger.Row{Key: key, Version: 1, WriteID: rand.Text(), CreatedAt: at, UpdatedAt: at, ExpiresAt: at.Add(72 * time.Hour)}, State: ledger.Settling,
 		AuthDigest: "a1", SigDigest: "51", Request: "f1", Terms: json.RawMessage(`{}`),
 		Attempt: 1, LeaseUntil: at.Add(30 * time.Second),
-		ValidBefore: at.Add(5 * time.Minute), CreatedAt: at, UpdatedAt: at,
-		ExpiresAt: at.Add(72 * time.Hour),
+		ValidBefore: at.Add(5 * time.Minute),
 	}
 }
 
@@ -52,7 +51,7 @@ func Full(key string) ledger.Payment {
 	r.Purchase, r.Owner, r.Sent = "p"+text, "o"+text, true
 	r.Refusals, r.BadSignature, r.RefusedAt = 4, true, at.Add(9*time.Second)
 	r.Asked, r.RefusedBy = []string{"o" + text, text}, text
-	r.Disproved, r.Refund, r.Next, r.DebtsFrom = true, "0xfed", 1<<63-1, 1<<63
+	r.Disproved, r.Refund = true, "0xfed"
 	r.Receipt = &ledger.Receipt{Transaction: "0xdef", Payer: text, Network: "eip155:8453"}
 	r.Lookups, r.CutOff, r.LookupAt = 2, 1, at.Add(1*time.Second)
 	r.LastFault = &ledger.Failure{Code: "dns_timeout", Status: 504, Message: text, Silence: true}
@@ -65,22 +64,72 @@ func Full(key string) ledger.Payment {
 	return r
 }
 
+// Others returns a first record of each kind that is not a payment, with a value in every
+// field.
+func Others(key string) []ledger.Record {
+	at := noon().Add(123456789)
+	row := func(kind string) ledger.Row {
+		return ledger.Row{Key: key + kind, Version: 1, WriteID: rand.Text(), CreatedAt: at, UpdatedAt: at.Add(1), ExpiresAt: at.Add(2)}
+	}
+	return []ledger.Record{
+		ledger.Purchase{Row: row("purchase"), Owner: "owner", AuthDigest: "a1"},
+		ledger.Cursor{Row: row("cursor"), Next: 1<<63 - 1, DebtsFrom: 1 << 63},
+		ledger.Repayment{Row: row("repayment"), Debt: "debt"},
+	}
+}
+
+// WithRow returns a record with another row.
+func WithRow(r ledger.Record, row ledger.Row) ledger.Record {
+	switch r := r.(type) {
+	case ledger.Payment:
+		r.Row = row
+		return r
+	case ledger.Purchase:
+		r.Row = row
+		return r
+	case ledger.Cursor:
+		r.Row = row
+		return r
+	case ledger.Repayment:
+		r.Row = row
+		return r
+	}
+	panic("ledgertest: an unknown kind of record")
+}
+
 // MustPut writes a record over the version before its own.
-func MustPut(t testing.TB, s ledger.Store, r ledger.Payment) {
+func MustPut(t testing.TB, s ledger.Store, r ledger.Record) {
 	t.Helper()
-	if held, err := s.Put(t.Context(), r); err != nil || held == nil || held.WriteID != r.WriteID {
-		t.Fatalf("Put of version %d of %q = %+v, %v; want success", r.Version, r.Key, held, err)
+	head := r.Head()
+	if held, err := s.Put(t.Context(), r); err != nil || held == nil || held.Head().WriteID != head.WriteID {
+		t.Fatalf("Put of version %d of %q = %+v, %v; want success", head.Version, head.Key, held, err)
 	}
 }
 
 // Holds checks that a store has a record as it was written.
-func Holds(t testing.TB, s ledger.Store, want ledger.Payment) {
+func Holds(t testing.TB, s ledger.Store, want ledger.Record) {
 	t.Helper()
-	got, err := s.Fetch(t.Context(), want.Key)
+	key := want.Head().Key
+	got, err := s.Fetch(t.Context(), key)
 	if err != nil || got == nil {
-		t.Fatalf("Fetch of %q = %v, %v", want.Key, got, err)
+		t.Fatalf("Fetch of %q = %v, %v", key, got, err)
 	}
-	same(t, want, *got)
+	same(t, want, got)
+}
+
+// Payment reads the record of a payment; nil when there is none.
+func Payment(t testing.TB, s ledger.Store, key string) *ledger.Payment {
+	t.Helper()
+	r, err := s.Fetch(t.Context(), key)
+	must(t, err)
+	if r == nil {
+		return nil
+	}
+	p, ok := r.(ledger.Payment)
+	if !ok {
+		t.Fatalf("under %q is a %s", key, r.Kind())
+	}
+	return &p
 }
 
 func holdsNothing(t *testing.T, s ledger.Store, key string) {
@@ -91,14 +140,22 @@ func holdsNothing(t *testing.T, s ledger.Store, key string) {
 }
 
 // same compares all but the difference between no bytes and none.
-func same(t testing.TB, want, got ledger.Payment) {
+func same(t testing.TB, want, got ledger.Record) {
 	t.Helper()
-	if want.Answer != nil && got.Answer != nil && !bytes.Equal(want.Answer.Body, got.Answer.Body) {
-		t.Errorf("answer of %q: got %d bytes, want other %d bytes", want.Key, len(got.Answer.Body), len(want.Answer.Body))
+	key := want.Head().Key
+	if w, g := bodyOf(want), bodyOf(got); !bytes.Equal(w, g) {
+		t.Errorf("answer of %q: got %d bytes, want other %d bytes", key, len(g), len(w))
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Answer{}, "Body")); diff != "" {
-		t.Errorf("record %q (-want +got):\n%s", want.Key, diff)
+		t.Errorf("record %q (-want +got):\n%s", key, diff)
 	}
+}
+
+func bodyOf(r ledger.Record) []byte {
+	if p, ok := r.(ledger.Payment); ok && p.Answer != nil {
+		return p.Answer.Body
+	}
+	return nil
 }
 
 func must(t testing.TB, err error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strconv"
 	"time"
 )
 
@@ -46,7 +45,7 @@ func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
 	if !now.After(r.ValidBefore.Add(ClockSlack)) {
 		return Undue, nil
 	}
-	p, err := l.Fetch(ctx, r.Purchase)
+	p, err := l.Purchase(ctx, r.Purchase)
 	age := now.Sub(r.CreatedAt)
 	switch {
 	case err != nil:
@@ -125,54 +124,9 @@ func (l *Ledger) prove(ctx context.Context, w Witness, r Payment) (*Payment, err
 // orphan makes a record for money that there was none for.
 func (l *Ledger) orphan(ctx context.Context, w Witness) (*Payment, error) {
 	now := l.now()
-	r, _, err := l.create(ctx, Payment{
-		Key: w.Key, State: Settled, Terms: w.Terms, Receipt: &w.Receipt, Transaction: w.Receipt.Transaction,
+	r, _, err := create(ctx, l, Payment{
+		Row: Row{Key: w.Key}, State: Settled, Terms: w.Terms, Receipt: &w.Receipt, Transaction: w.Receipt.Transaction,
 		Lookups: MaxLookups, LookupAt: now, SettledAt: now,
 	})
 	return &r, err
-}
-
-// RepaymentKey names a transfer to a payer in a transaction: the nth of an amount, from
-// 0 on. All parts must be in lower case.
-func RepaymentKey(network, asset, payer, transaction, amount string, n int) string {
-	return "refund|" + Key(network, asset, payer, transaction) + "|" + amount + "|" + strconv.Itoa(n)
-}
-
-// Reserve assigns a transfer to the refund of one debt, so that no other debt is closed with
-// it, even by another operator at the same time. It reports whether the transfer is that
-// debt's. A reservation does not expire: a transaction stays on the chain.
-func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, error) {
-	_, old, err := l.create(ctx, Payment{Key: transfer, State: Repaid, Owner: debt})
-	if old != nil {
-		return old.Owner == debt, nil
-	}
-	return err == nil, err
-}
-
-// Cursor is how far the chain was read for transfers of one token to one payee: a record
-// in state Scanned. A transfer without a record is a debt from DebtsFrom on: what is older
-// may have been answered before the cursor was made.
-type Cursor = Payment
-
-// CursorKey names the cursor of a token and a payee. All parts must be in lower
-// case.
-func CursorKey(network, asset, payee string) string {
-	return "cursor|" + network + "|" + asset + "|" + payee
-}
-
-// Begin makes a cursor. ErrConflict means that somebody else has made it.
-func (l *Ledger) Begin(ctx context.Context, key string, next, debtsFrom uint64) (*Cursor, error) {
-	c, _, err := l.create(ctx, Payment{Key: key, State: Scanned, Next: next, DebtsFrom: debtsFrom})
-	return &c, err
-}
-
-// Advance moves a cursor forward. ErrConflict means that somebody else has moved
-// it, and reads on from there.
-func (l *Ledger) Advance(ctx context.Context, c Cursor, next uint64) (*Cursor, error) {
-	if next < c.Next {
-		return nil, errors.New("ledger: a cursor does not go back")
-	}
-	c.Next, c.Version, c.WriteID, c.UpdatedAt = next, c.Version+1, l.newID(), l.now()
-	_, err := l.put(ctx, c)
-	return &c, err
 }
