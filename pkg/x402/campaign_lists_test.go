@@ -178,7 +178,7 @@ func (w *world) checkRecorded() {
 		case r == nil && mine:
 			w.violated("paid, and not on record")
 		case r == nil:
-		case r.State == ledger.Settled && !owed[a.key] && !ledger.SilenceStands(*r, time.Now()):
+		case r.State == ledger.Settled && !owed[a.key] && ledger.Stand(r, ledger.View{Now: time.Now()}) != ledger.StandingSilent:
 			w.violated("paid, not answered, and not in the list of what is owed")
 		case r.State == ledger.Settled:
 		case owed[a.key]:

@@ -5,67 +5,28 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ownership is what the payment that owns a purchase means for another payment of
-// the same purchase.
-type ownership int
+// ownerElsewhere is the owner of a purchase whose request is another one: the payer's key
+// names that.
+const ownerElsewhere ledger.Ownership = -1
 
-const (
-	ownerElsewhere ownership = iota + 1 // the payer's key names another request
-	ownerBusy                           // an attempt on it is under way
-	ownerDoubt                          // it may have been sent, and is not known to be paid or dead
-	// ownerDead: it never moved money and never will, it was never sent, or it was
-	// refunded. The purchase can be made with another payment.
-	ownerDead
-	ownerAnswers // it is paid, and has an answer or owes one
-	ownerOver    // it is paid, and its answer no longer stands for the purchase
-)
-
-// deadAfter is how long after its window a refused payment counts as dead where
-// the chain cannot be asked.
-const deadAfter = 10 * time.Minute
+// view is what this attempt looks at records with.
+func (a *attempt) view() ledger.View {
+	return ledger.View{Now: a.gate.Now(), Arrived: a.request.Arrived, Node: a.gate.Evidence != nil}
+}
 
 // ownershipOf classifies the payment that currently owns a purchase. It does no I/O.
 // r is nil when its record is gone.
-func (a *attempt) ownershipOf(r *ledger.Payment) ownership {
-	switch now := a.gate.Now(); {
-	case r == nil:
-		return ownerDead
-	case r.Request != a.job.Fingerprint:
+func (a *attempt) ownershipOf(r *ledger.Payment) ledger.Ownership {
+	if r != nil && r.Request != a.job.Fingerprint {
 		return ownerElsewhere
-	case r.State == ledger.Superseded, r.State == ledger.Refunded:
-		return ownerDead
-	case r.State == ledger.Refused:
-		if r.Disproved || !r.Sent || a.gate.Evidence == nil && !r.Doubt && now.After(r.ValidBefore.Add(deadAfter)) {
-			return ownerDead
-		}
-		return ownerDoubt
-	case (r.InDoubt() || r.Owed()) && r.LeaseUntil.After(now):
-		return ownerBusy
-	case r.InDoubt():
-		return ownerDoubt
-	case r.Owed() && !ledger.Spent(*r, now):
-		return ownerAnswers
-	case !r.Paid():
-		return 0 // not the state of a payment
 	}
-	until := r.StandsUntil // the end of what the payment answers; zero where a refund is due
-	switch keyed := named(r.Purchase); {
-	case keyed && r.Owed(): // told for a day that a refund is due
-		until = r.LookupAt.Add(ledger.KeptFor)
-	case keyed:
-		until = r.AnsweredAt.Add(ledger.KeptFor)
-	}
-	if a.request.Arrived.Before(until) {
-		return ownerAnswers
-	}
-	return ownerOver
+	return ledger.Owner(r, a.view())
 }
 
 // Bounds of joining a purchase.
@@ -113,14 +74,14 @@ func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, 
 	switch a.ownershipOf(r) {
 	case ownerElsewhere:
 		return a.endUnsent(ctx, h, failed(fault.New(fault.IdempotencyConflict, nil), new(false)))
-	case ownerBusy:
+	case ledger.OwnerBusy:
 		return a.endUnsent(ctx, h, inProgress(r))
-	case ownerAnswers:
+	case ledger.OwnerAnswers:
 		a.supersede(ctx, h, r.Key)
 		return a.follow(ctx, *r)
-	case ownerDoubt:
+	case ledger.OwnerDoubt:
 		return a.resolve(ctx, h, *r, until)
-	case ownerDead, ownerOver:
+	case ledger.OwnerDead, ledger.OwnerOver:
 		if h.Record().Owner != "" { // in doubt, and answered by another payment before
 			if out := a.fromOwner(ctx, r); out != nil {
 				return a.endUnsent(ctx, h, out)
@@ -145,7 +106,7 @@ func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, 
 func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time) (*ledger.Payment, error) {
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		r, err := a.gate.Ledger.Owner(ctx, p)
-		if err != nil || a.ownershipOf(r) != ownerBusy || !a.pause(ctx, pause, until) {
+		if err != nil || a.ownershipOf(r) != ledger.OwnerBusy || !a.pause(ctx, pause, until) {
 			return r, err
 		}
 	}
@@ -297,18 +258,11 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 func (a *attempt) fromOwner(ctx context.Context, owner *ledger.Payment) *Outcome {
 	o := a.ownershipOf(owner)
 	switch {
-	case o == ownerBusy:
+	case o == ledger.OwnerBusy:
 		return inProgress(owner)
-	case o == ownerAnswers,
-		o == ownerOver && owner.State == ledger.Redeemed && a.request.Arrived.Before(owner.AnsweredAt.Add(ledger.KeptFor)):
+	case o == ledger.OwnerAnswers,
+		o == ledger.OwnerOver && owner.State == ledger.Redeemed && a.request.Arrived.Before(owner.AnsweredAt.Add(ledger.KeptFor)):
 		return a.follow(ctx, *owner)
 	}
 	return nil
 }
-
-// byKey begins the id of a purchase that its payer has named.
-const byKey = "key:"
-
-// named says whether the payer has named a purchase. The first claim of a payment
-// decides what it buys.
-func named(purchase string) bool { return strings.Contains(purchase, "|"+byKey) }

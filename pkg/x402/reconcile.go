@@ -248,11 +248,11 @@ func (r *run) decide(ctx context.Context, record ledger.Payment, q Question, f F
 // owes counts a record that is owed and unclaimed, or closes it with its target's
 // silence.
 func (r *run) owes(ctx context.Context, record ledger.Payment) error {
-	now := r.Now()
+	standing := ledger.Stand(&record, ledger.View{Now: r.Now()})
 	switch {
-	case !ledger.SilenceStands(record, now):
+	case standing != ledger.StandingSilent:
 		r.Owed++
-		if ledger.Spent(record, now) {
+		if standing == ledger.StandingRefundDue {
 			r.Exhausted++
 		}
 		return nil
@@ -278,7 +278,7 @@ const pageOfPlaces = 1000
 // Outstanding reads the index to its end, and calls see for every record that no attempt
 // holds and that is in doubt (Record.InDoubt), is money without a known request
 // (Record.Unasked), or is paid and not answered. A payment that the target's silence
-// answers (ledger.SilenceStands) is not outstanding. missed is how many records could not
+// answers (ledger.StandingSilent) is not outstanding. missed is how many records could not
 // be read; the error is that of the index, or of the ledger on some record, or says that
 // ctx ended before the index did. A corrupt record is counted in missed and logged, and is
 // not an error.
@@ -293,7 +293,7 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 		}
 		return err
 	}, func(r ledger.Payment) error {
-		if !ledger.SilenceStands(r, c.Now()) {
+		if ledger.Stand(&r, ledger.View{Now: c.Now()}) != ledger.StandingSilent {
 			see(r)
 		}
 		return nil

@@ -87,10 +87,9 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	case ledger.Waiting:
 		return a.owedAgain(r, c.Wait)
 	case ledger.Exhausted:
-		if ledger.SilenceStands(r, a.gate.Now()) {
-			return a.silenceStands(ctx, r)
-		}
 		return a.owedAgain(r, 0)
+	case ledger.SilenceAnswers:
+		return a.silenceStands(ctx, r)
 	case ledger.OtherRequest:
 		return refused("authorization already used for another request", nil).by(r)
 	case ledger.OtherPurchase:
@@ -108,14 +107,10 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	return failed(fault.New(fault.PaymentUnavailable, errors.New("unknown result of a claim")), nil)
 }
 
-// replay answers a redeemed payment with the stored answer, for a day. After that, and
-// where the answer was too large to be stored, it answers 402.
+// replay answers a redeemed payment with the stored answer.
 func (a *attempt) replay(r ledger.Payment) *Outcome {
 	if r.Receipt == nil || r.Answer == nil {
 		return ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), new(true))
-	}
-	if !r.Answer.Stored || a.gate.Now().Sub(r.AnsweredAt) > ledger.KeptFor {
-		return refused(answerGone, nil).by(r)
 	}
 	body, err := r.Answer.Plain()
 	if err != nil {
@@ -184,7 +179,7 @@ func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome 
 	return a.replay(*now)
 }
 
-// silentAnswer is the answer to a payment for which ledger.SilenceStands.
+// silentAnswer is the answer to a payment that is ledger.StandingSilent.
 func silentAnswer(r ledger.Payment, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
 	f := silence(failureOf(r.LastFault))
 	return ledger.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
@@ -219,7 +214,7 @@ func (a *attempt) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
 // was first sent with. It belongs to the purchase that its first claim named.
 func otherName(r ledger.Payment) *fault.Error {
 	first := "without an Idempotency-Key"
-	if named(r.Purchase) {
+	if ledger.Named(r.Purchase) {
 		first = "with another Idempotency-Key"
 	}
 	return fault.Newf(fault.IdempotencyConflict, nil,
@@ -241,12 +236,12 @@ func (a *attempt) otherNonce(r ledger.Payment, vouched bool) *Outcome {
 	return a.ended(r)
 }
 
-// ended answers a payment that is refunded, refused for good, or closed as answered.
+// ended answers a payment that is refunded, refused for good, or whose answer is not kept.
 func (a *attempt) ended(r ledger.Payment) *Outcome {
-	switch {
-	case r.State == ledger.Refunded:
+	switch r.State { //nolint:exhaustive // the others are refused
+	case ledger.Refunded:
 		return refused("the payment was refunded by transaction "+r.Refund, nil).by(r)
-	case r.Attested():
+	case ledger.Redeemed:
 		return refused(answerGone, nil).by(r)
 	}
 	return refused("settlement refused: "+r.Reason, a.failure(r.Reason))

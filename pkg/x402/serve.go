@@ -227,12 +227,12 @@ func (a *attempt) verify(ctx context.Context) *Outcome {
 // purchase is what the payment buys: what the payer's key names, or else the request;
 // empty when it is a purchase by itself.
 func (a *attempt) purchase(key string) string {
-	id := byKey + digestOf(key)
+	id := ledger.KeyID(digestOf(key))
 	if key == "" {
 		if a.job.NoImplicitRetry {
 			return ""
 		}
-		id = "request:" + digestOf(a.job.Fingerprint)
+		id = ledger.RequestID(digestOf(a.job.Fingerprint))
 	}
 	return ledger.PurchaseKey(a.terms.Network, a.request.Offer.asset.String(), a.payment.From.String(), id)
 }

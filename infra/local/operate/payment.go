@@ -16,51 +16,35 @@ import (
 )
 
 // standing is what a record means for its payer.
-type standing string
+type standing = ledger.Case
 
 const (
-	answered   standing = "answered"
-	answerOwed standing = "answer_owed" // paid; the same signature gets the answer
-	refundDue  standing = "refund_due"  // paid, and no lookup is left
-	refunded   standing = "refunded"
-	inDoubt    standing = "in_doubt"  // it is not known whether it was paid
-	underWay   standing = "under_way" // an attempt holds it, or did, and it is too early to tell
-	refused    standing = "refused"   // by a facilitator's word, which is not proven
-	notCharged standing = "not_charged"
-	superseded standing = "superseded" // nothing was paid: another payment answers its purchase
-	unknown    standing = "unknown"
+	answered   = ledger.CaseAnswered
+	answerOwed = ledger.CaseAnswerOwed
+	refundDue  = ledger.CaseRefundDue
+	refunded   = ledger.CaseRefunded
+	inDoubt    = ledger.CaseInDoubt
+	underWay   = ledger.CaseUnderWay
+	refused    = ledger.CaseRefused
+	notCharged = ledger.CaseNotCharged
+	superseded = ledger.CaseSuperseded
+	unknown    = ledger.CaseUnknown
 )
 
-// standingOf classifies a record.
+// standingOf says how an operator's lists name a payment. Whether one whose attempt has died
+// was sent depends on its purchase, too.
 func (l opened) standingOf(ctx context.Context, r ledger.Payment) standing {
-	now := l.Platform.Now()
-	switch {
-	case l.Ledger.Sleeping(r): // undecided, and nobody holds it
-		switch sending, err := l.Ledger.Sending(ctx, r); {
-		case err != nil || sending == ledger.MayBeSent:
-			return inDoubt
-		case sending == ledger.NeverSent:
-			return notCharged
-		}
-		return underWay
-	case r.InDoubt():
-		return underWay
-	case ledger.SilenceStands(r, now), r.State == ledger.Redeemed:
-		return answered
-	case l.Ledger.Unclaimed(r) && ledger.Spent(r, now):
-		return refundDue
-	case r.Owed():
-		return answerOwed
-	case r.State == ledger.Refunded:
-		return refunded
-	case r.State != ledger.Refused && r.State != ledger.Superseded:
-		return unknown // not a payment, or of another version of this code
-	case r.Sent && !r.Disproved:
-		return refused
-	case r.State == ledger.Refused:
+	stands := ledger.Stand(&r, ledger.View{Now: l.Platform.Now(), Node: l.Chain != nil})
+	if stands != ledger.StandingAbandoned {
+		return stands.Meaning().Case
+	}
+	switch sending, err := l.Ledger.Sending(ctx, r); {
+	case err != nil || sending == ledger.MayBeSent:
+		return inDoubt
+	case sending == ledger.NeverSent:
 		return notCharged
 	}
-	return superseded
+	return underWay
 }
 
 // payment is a record, as -json prints it.

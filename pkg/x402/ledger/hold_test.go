@@ -214,7 +214,7 @@ func TestLookups(t *testing.T) {
 		},
 		"of a large answer": {
 			{0, 0, 1, gives(large, false)}, {0, waiting, 1, nil}, {time.Minute, held, 2, nil}, {0, inFlight, 2, nil},
-			{day, answered, 2, nil}, {0, 0, 2, gives(whole, false)}, {0, answered, 2, nil},
+			{day, ledger.Over, 2, nil}, {0, 0, 2, gives(whole, false)}, {0, answered, 2, nil},
 		},
 		"of owed parts": {
 			{0, 0, 0, gives(owes, true)}, {0, answered, 0, nil},

@@ -71,6 +71,9 @@ const (
 	Answered              // the answer is stored; replay it
 	Waiting               // the answer is owed, and it is too early for the next lookup
 	Exhausted             // no lookup is left, by number or by time; what the last one said stands
+	// SilenceAnswers: no lookup is left, and the silence of the target, which is to be
+	// stored, is the answer.
+	SilenceAnswers
 
 	OtherRequest       // the authorization was used for another request
 	OtherPurchase      // it was claimed with another key first, or without one
@@ -235,41 +238,20 @@ func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, er
 // its right to this one. asks is as in Payment.
 func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease time.Time) (Claim, error) {
 	now := l.now()
-	c := Claim{Record: old}
-	switch soon := tooSoon(old, now); {
-	case old.State == Refunded || old.State == Refused && (old.Disproved || soon > 0):
-		c.Result, c.Wait = Over, soon
-	case old.State == Superseded:
-		c.Result = Replaced
-	case old.State == Redeemed && (!incomplete(old, now) || !leasePast(old, now) && old.Answer.Stored):
-		c.Result = Answered
-	case !leasePast(old, now):
+	c := Claim{Record: old, Result: Stand(&old, View{Now: now}).Meaning().Claim}
+	switch c.Result {
+	case Held:
+		next, err := l.Apply(ctx, old, EventClaim, Change{lease: lease, asks: asks})
+		return l.claimed(next, err, old.LookupAt)
+	case InFlight:
 		return l.inFlight(old), nil
-	default:
-		c.Result, c.Wait = lookupNow(old, now)
+	case Over:
+		c.Wait = tooSoon(old, now)
+	case Waiting:
+		_, c.Wait = lookupsLeft(old, now)
+	default: // nothing to wait for
 	}
-	if c.Result != Held {
-		return c, nil
-	}
-	next, err := l.Apply(ctx, old, EventClaim, Change{lease: lease, asks: asks})
-	return l.claimed(next, err, old.LookupAt)
-}
-
-// lookupNow decides whether the lookup of a record may run now; one that is not known to be
-// paid is settled first. An answer that was too large to keep is looked up like one that is
-// owed. A bundle that is not complete is answered while it waits; its spacing begins as if
-// one had been used. When no lookup is left, what there is is the answer.
-func lookupNow(r Payment, now time.Time) (ClaimResult, time.Duration) {
-	if !r.Paid() {
-		return Held, 0
-	}
-	result, wait := owed(r, now)
-	switch {
-	case r.State == Settled:
-	case result == Exhausted, r.Answer.Stored && r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now):
-		return Answered, 0
-	}
-	return result, wait
+	return c, nil
 }
 
 // inFlight tells a client to come back when the other attempt must be over,
@@ -305,20 +287,18 @@ func tooSoon(r Payment, now time.Time) time.Duration {
 	return max(0, r.RefusedAt.Add(spacing(min(r.Refusals, 3))).Sub(now))
 }
 
-// owed decides whether an owed answer may be looked up now.
-func owed(r Payment, now time.Time) (ClaimResult, time.Duration) {
+// lookupsLeft says whether a payment has a lookup left, by number and by time, and how long
+// it is until that may begin. One that has no lookup left waits for none.
+func lookupsLeft(r Payment, now time.Time) (left bool, wait time.Duration) {
 	used := r.Lookups
 	if r.cutOff(now) {
 		used--
 	}
 	next := later(r.LookupAt.Add(spacing(used)), now)
-	switch {
-	case used >= MaxLookups || next.Sub(r.SettledAt) > OwedFor:
-		return Exhausted, 0
-	case next.After(now):
-		return Waiting, next.Sub(now)
+	if used >= MaxLookups || next.Sub(r.SettledAt) > OwedFor {
+		return false, 0
 	}
-	return Held, 0
+	return true, next.Sub(now)
 }
 
 // Spent says that a paid record has no lookup left, or no time for one. If it has no answer,
@@ -327,8 +307,8 @@ func Spent(r Payment, now time.Time) bool {
 	if r.SettledAt.IsZero() {
 		return false
 	}
-	result, _ := owed(r, now)
-	return result == Exhausted
+	left, _ := lookupsLeft(r, now)
+	return !left
 }
 
 // cutOff says that the last lookup of a paid record neither ended nor gave its lease
@@ -347,19 +327,12 @@ func LastLookup(r Payment, now time.Time) bool {
 	return r.State == Settled && Spent(r, now)
 }
 
-// SilenceStands says that a paid record has no lookup left, by number or by time,
-// and that the target was silent in the last one, which ran to its end: its payer
-// is owed neither a lookup nor a refund, and AnswerSilence may store the answer.
-func SilenceStands(r Payment, now time.Time) bool {
-	return r.State == Settled && r.LeaseUntil.IsZero() && r.LastFault != nil && r.LastFault.Silence && Spent(r, now)
-}
-
-// AnswerSilence stores the silence of the target as the answer of a payment for which
-// SilenceStands, and returns the record as it is written. stands is as with Hold.Redeem.
+// AnswerSilence stores the silence of the target as the answer of a payment that is
+// StandingSilent, and returns the record as it is written. stands is as with Hold.Redeem.
 // ErrConflict means that somebody else has written it, and ErrIllegal that the silence
 // does not stand.
 func (l *Ledger) AnswerSilence(ctx context.Context, r Payment, a Answer, stands time.Duration) (*Payment, error) {
-	if !SilenceStands(r, l.now()) {
+	if Stand(&r, View{Now: l.now()}) != StandingSilent {
 		return nil, fmt.Errorf("answer silence: %w", ErrIllegal)
 	}
 	next, err := l.Apply(ctx, r, EventRedeem, Change{answer: &a, stands: stands})

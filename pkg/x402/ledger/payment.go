@@ -156,7 +156,7 @@ type Failure struct {
 	Status  int    `json:"status,omitempty"` // HTTP status; 0 in a record of a release before it was kept
 	Message string `json:"message"`
 	// Silence says that the target was silent, which is the answer once no lookup
-	// is left (see SilenceStands).
+	// is left (see StandingSilent).
 	Silence bool `json:"silence,omitempty"`
 }
 

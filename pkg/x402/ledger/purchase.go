@@ -3,11 +3,30 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
-// PurchaseKey names a purchase of a payer: by the digest of a key that the payer
-// chose, or of a request. All parts must be in lower case.
+// byKey begins the id of a purchase that its payer has named, and byRequest that of any
+// other.
+const (
+	byKey     = "key:"
+	byRequest = "request:"
+)
+
+// KeyID is the id of a purchase that its payer has named, by the digest of that name.
+func KeyID(digest string) string { return byKey + digest }
+
+// RequestID is the id of a purchase that its payer has not named, by the digest of what is
+// asked.
+func RequestID(digest string) string { return byRequest + digest }
+
+// Named says whether the payer has named a purchase. The first claim of a payment decides
+// what it buys.
+func Named(purchase string) bool { return strings.Contains(purchase, "|"+byKey) }
+
+// PurchaseKey names a purchase of a payer, by a KeyID or a RequestID. All parts must be in
+// lower case.
 func PurchaseKey(network, asset, payer, id string) string {
 	return "purchase|" + Key(network, asset, payer, id)
 }

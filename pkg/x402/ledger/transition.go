@@ -159,7 +159,10 @@ func undisproved(r Payment, _ time.Time) bool { return !r.Disproved }
 
 // refundDue is a paid record without an answer that nobody is looking up and
 // that has no lookup left.
-func refundDue(r Payment, now time.Time) bool { return leasePast(r, now) && Spent(r, now) }
+func refundDue(r Payment, now time.Time) bool {
+	s := Stand(&r, View{Now: now})
+	return s == StandingRefundDue || s == StandingSilent
+}
 
 // incomplete is a redeemed record whose answer was too large to keep, or has
 // parts that are owed: a repeat runs the lookup again, under a lease like any

@@ -113,7 +113,7 @@ func checkRecord(t *testing.T, r situation) {
 	for what, wrong := range map[string]bool{
 		"is spent":               Spent(r.Payment, epoch) != spent,
 		"has the last lookup":    LastLookup(r.Payment, epoch) != (owed && spent),
-		"is answered by silence": SilenceStands(r.Payment, epoch) != (owed && spent && !live),
+		"is answered by silence": (Stand(&r.Payment, View{Now: epoch}) == StandingSilent) != (owed && spent && !live),
 		"came unasked":           r.Unasked() != owed,
 		"its list":               in != list,
 	} {
