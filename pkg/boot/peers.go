@@ -13,6 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // Names of the variables of a facilitator begin with one of these.
@@ -158,7 +159,7 @@ func (c Config) readNodes(ctx context.Context, now time.Time, failed bool) ([]st
 
 // evidence is a view of the chain as the payment layer takes it. Without one both are
 // nil: an interface that holds a nil client would not be.
-func evidence(view *chain.Nodes) (x402.Evidence, x402.Scanner) {
+func evidence(view *chain.Nodes) (x402.Evidence, reconcile.Scanner) {
 	if view == nil {
 		return nil, nil
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
@@ -183,7 +184,7 @@ type Reconciling struct {
 	Terms      x402.Terms
 	Ledger     *ledger.Ledger
 	Chain      *chain.Nodes // nil without a view of the chain
-	Reconciler *x402.Reconciler
+	Reconciler *reconcile.Reconciler
 	Cheapest   *big.Int // the lowest price that anything is sold for, in atomic units
 }
 
@@ -194,15 +195,15 @@ func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Tim
 		return Reconciling{}, err
 	}
 	r := Reconciling{Platform: c.platform(log, now), Terms: c.Terms, Ledger: ledger.New(stores.Ledger, now, rand.Text), Chain: view, Cheapest: catalog.Cheapest()}
-	reconcile := x402.Reconciler{Ledger: r.Ledger, Index: stores.Index, Terms: c.Terms, Now: now, Log: r.Platform.Log}
-	reconcile.Evidence, reconcile.Scanner = evidence(view)
+	reconciler := reconcile.Reconciler{Ledger: r.Ledger, Index: stores.Index, Terms: c.Terms, Now: now, Log: r.Platform.Log}
+	reconciler.Evidence, reconciler.Scanner = evidence(view)
 	if c.LowestPrice == nil {
-		r.Reconciler = service.Reconciler(reconcile, c.Former)
+		r.Reconciler = service.Reconciler(reconciler, c.Former)
 		return r, nil
 	}
 	// The ledger is another shop's, which has other prices.
-	r.Cheapest, reconcile.Cheapest = c.LowestPrice, c.LowestPrice
-	r.Reconciler = x402http.Reconciler(reconcile)
+	r.Cheapest, reconciler.Cheapest = c.LowestPrice, c.LowestPrice
+	r.Reconciler = x402http.Reconciler(reconciler)
 	return r, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
@@ -177,7 +178,7 @@ func TestCodesAreListedAtStart(t *testing.T) {
 // their metrics. A run that did not read the index to its end counts as failed. What comes to
 // the payee before the last change is read, too, and its price is not a deposit.
 func TestRunOfReconcile(t *testing.T) {
-	var s x402.Summary
+	var s reconcile.Summary
 	for i, v := range reflect.ValueOf(&s).Elem().Fields() {
 		if v.CanInt() {
 			v.SetInt(int64(i.Index[0]))
@@ -186,14 +187,14 @@ func TestRunOfReconcile(t *testing.T) {
 		}
 	}
 	former := &FormerTerms{Terms: x402.Terms{PayTo: "0x1"}, Prices: map[string]string{"dns": "6000", "ping": "1"}}
-	r := Reconciler(x402.Reconciler{}, former)
+	r := Reconciler(reconcile.Reconciler{}, former)
 	for got, want := range map[string]string{
 		fmt.Sprint(lineOf(s)): "[listed=0 settled_late=1 refused_late=2 still_open=3 cannot_tell=4 undue=5 skipped=6 failed=7 left=8 open=9 " +
 			"received=10 deposits=11 found=12 unasked=13 unmatched=14 owed=16 exhausted=17 silent=18 uncounted=19 unread=true unfinished=true]",
 		fmt.Sprint(metricsOf(s)): "[{SettledLate Count 1} {RefusedLate Count 2} {StillOpen Count 3} {CannotTell Count 4} {Left Count 8} " +
 			"{Open Count 9} {OwedUnclaimed Count 16} {RefundsDue Count 17} {ReconcileFailed Count 26}]",
-		fmt.Sprint(metricsOf(x402.Summary{Unfinished: true})[8]): "{ReconcileFailed Count 1}",
-		fmt.Sprint(r.Former, " ", r.Cheapest):                    "0x1 1",
+		fmt.Sprint(metricsOf(reconcile.Summary{Unfinished: true})[8]): "{ReconcileFailed Count 1}",
+		fmt.Sprint(r.Former, " ", r.Cheapest):                         "0x1 1",
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)

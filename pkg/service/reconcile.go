@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
@@ -33,7 +33,7 @@ const reconcileMargin = 10 * time.Second
 // Reconciler settles by evidence what requests left in doubt, under the terms of a
 // deployment and its former ones, which may be nil. It completes the configuration with
 // these and the lowest price.
-func Reconciler(c x402.Reconciler, former *FormerTerms) *x402.Reconciler {
+func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconciler {
 	c.Cheapest = catalog.Cheapest()
 	if former != nil {
 		c.Former = former.Terms.PayTo
@@ -50,7 +50,7 @@ func Reconciler(c x402.Reconciler, former *FormerTerms) *x402.Reconciler {
 // within the time that ctx leaves, and writes one log line with the result, at any
 // LOG_LEVEL, because alarms are computed from it. watched says that there is a view of the
 // chain. Its error says that the index or the ledger failed.
-func Reconcile(p Platform, r *x402.Reconciler, watched bool, probes ...Probe) func(ctx context.Context) error {
+func Reconcile(p Platform, r *reconcile.Reconciler, watched bool, probes ...Probe) func(ctx context.Context) error {
 	if p.Paused { // nobody is to miss the facilitator
 		probes = slices.DeleteFunc(probes, func(b Probe) bool { return b.Name == ProbeFacilitator })
 	}
@@ -98,7 +98,7 @@ func Reconcile(p Platform, r *x402.Reconciler, watched bool, probes ...Probe) fu
 }
 
 // lineOf is what the line of a run says of its result.
-func lineOf(s x402.Summary) []slog.Attr {
+func lineOf(s reconcile.Summary) []slog.Attr {
 	return []slog.Attr{
 		slog.Int("listed", s.Listed), slog.Int("settled_late", s.SettledLate), slog.Int("refused_late", s.RefusedLate),
 		slog.Int("still_open", s.StillOpen), slog.Int("cannot_tell", s.CannotTell), slog.Int("undue", s.Undue),
@@ -112,7 +112,7 @@ func lineOf(s x402.Summary) []slog.Attr {
 
 // metricsOf are the metrics of a run that did not fail. One that did not read the index to
 // its end counts as failed, too, with what it has seen.
-func metricsOf(s x402.Summary) []metric {
+func metricsOf(s reconcile.Summary) []metric {
 	failed := s.Failed + s.Uncounted
 	if s.Unfinished {
 		failed = max(failed, 1)

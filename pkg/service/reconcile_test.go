@@ -25,6 +25,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 const payer = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
@@ -89,7 +90,7 @@ func (s *scheduled) claim(p ledger.Submission) *ledger.Hold {
 // run runs the function, and returns the one line that it leaves.
 func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Probe) map[string]any {
 	s.Helper()
-	reconciler := service.Reconciler(x402.Reconciler{
+	reconciler := service.Reconciler(reconcile.Reconciler{
 		Ledger: s.Ledger, Index: s.Index, Evidence: s.Evidence, Terms: s.Terms, Now: s.Platform.Now, Log: s.Platform.Log,
 	}, nil)
 	if err := service.Reconcile(s.Platform, reconciler, s.Evidence != nil, probes...)(ctx); !errors.Is(err, fails) {

@@ -3,6 +3,7 @@ package x402_test
 import (
 	"context"
 	mathrand "math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,8 @@ type actors struct {
 func newActors(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *actors {
 	c := &actors{w: w, f: f, seed: seed, rng: rng}
 	if w.cursorBefore {
-		must(ledger.New(w.store, time.Now, c.ids()).Begin(context.Background(), cursorKey(addressOf(terms().PayTo)), 0, 0))
+		key := ledger.CursorKey(terms().Network, strings.ToLower(terms().Asset), addressOf(terms().PayTo).String())
+		must(ledger.New(w.store, time.Now, c.ids()).Begin(context.Background(), key, 0, 0))
 	}
 	return c
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // Find implements x402.Evidence as a node that can be unreachable, slow or behind, and is
@@ -46,8 +47,8 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 }
 
 // transferOf is a transfer as the chain shows it. Each second is one block.
-func transferOf(a *authorization) x402.Transfer {
-	t := x402.Transfer{
+func transferOf(a *authorization) reconcile.Transfer {
+	t := reconcile.Transfer{
 		Transaction: a.tx, Block: uint64(a.visibleAt.Unix()), Time: a.movedAt, From: addressOf(a.payload.Authorization.From), To: addressOf(terms().PayTo),
 		Value: big.NewInt(5000), Authorized: true,
 	}
@@ -56,9 +57,9 @@ func transferOf(a *authorization) x402.Transfer {
 	return t
 }
 
-// Transfers implements x402.Scanner as a node that can be unreachable or behind,
+// Transfers implements reconcile.Scanner as a node that can be unreachable or behind,
 // and that returns one transfer or more at a time.
-func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) (x402.Batch, error) {
+func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	p.await()
 	down, lag, most := p.drawFault(10), p.drawDuration(time.Minute), 1+p.rng.IntN(3)
 	w := p.w
@@ -68,13 +69,13 @@ func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) 
 		w.violated("the chain was read for another payee")
 	}
 	if down {
-		return x402.Batch{Next: from}, errors.New("down")
+		return reconcile.Batch{Next: from}, errors.New("down")
 	}
 	at := w.chainNow().Add(-safeHeadDelay)
 	if !w.faultsOver.Load() {
 		at = at.Add(-lag)
 	}
-	b := x402.Batch{Next: max(from, uint64(at.Unix())+1), Safe: uint64(at.Unix())}
+	b := reconcile.Batch{Next: max(from, uint64(at.Unix())+1), Safe: uint64(at.Unix())}
 	all := w.transfers(from, b.Safe)
 	if len(all) > most {
 		for most < len(all) && all[most].Block == all[most-1].Block {
@@ -90,14 +91,14 @@ func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) 
 }
 
 // transfers are those of some blocks, in their order.
-func (w *world) transfers(from, to uint64) (all []x402.Transfer) {
+func (w *world) transfers(from, to uint64) (all []reconcile.Transfer) {
 	for _, a := range w.authorizations {
 		if a.moved() {
 			all = append(all, transferOf(a))
 		}
 	}
-	all = slices.DeleteFunc(all, func(t x402.Transfer) bool { return t.Block < from || t.Block > to })
-	slices.SortStableFunc(all, func(x, y x402.Transfer) int { return int(x.Block) - int(y.Block) })
+	all = slices.DeleteFunc(all, func(t reconcile.Transfer) bool { return t.Block < from || t.Block > to })
+	slices.SortStableFunc(all, func(x, y reconcile.Transfer) int { return int(x.Block) - int(y.Block) })
 	return all
 }
 
@@ -143,7 +144,7 @@ func (s decodedStore) List(_ context.Context, list string, before time.Time, aft
 // a time when nobody has a lease.
 func (w *world) outstanding() (owed, doubt map[string]bool) {
 	owed, doubt = map[string]bool{}, map[string]bool{}
-	reconciler := x402.Reconciler{
+	reconciler := reconcile.Reconciler{
 		Ledger: ledger.New(w.store, time.Now, func() string { return "" }), Index: w.store, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	missed, err := reconciler.Outstanding(context.Background(), func(r ledger.Payment) {

@@ -18,6 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // process is one execution environment, which may freeze or die at any await
@@ -331,7 +332,7 @@ const gatewayCut = 30 * time.Second
 func (c *actors) reconcile(sees bool) {
 	p := c.process()
 	p.kind = asReconciler
-	reconciler := x402.Reconciler{
+	reconciler := reconcile.Reconciler{
 		Ledger: ledger.New(p, p.now, c.ids()), Index: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
 		Terms:    terms(),
 		Cheapest: big.NewInt(5000), Error: p.renderError,

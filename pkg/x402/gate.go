@@ -20,9 +20,8 @@
 //
 // Everything that needs no network comes first, so that a malformed or forged header
 // costs neither a write nor a call. What a second facilitator changes is in fallback.go;
-// what is answered from a record is in record.go. The Reconciler does what no request is
-// left to do: it decides payments in doubt by evidence from the chain, and finds
-// transfers that have no record.
+// what is answered from a record is in record.go. What no request is left to do is done
+// by package reconcile.
 //
 // Settlement comes before the job. In the other order an answer could be served
 // and never be paid for, because an authorization can be cancelled, or its

@@ -24,14 +24,12 @@ const MaxOfferHeader = 5632
 // ErrOfferSize says that an offer does not fit into its header (MaxOfferHeader).
 var ErrOfferSize = errors.New("too long for its header")
 
-// Bounds of an authorization's window.
-const (
-	// leastWindow is how much of it must be left on a first claim. Facilitators
-	// refuse less.
-	leastWindow = 6 * time.Second
-	// mostWindow is how far ahead it may end: the ledger must outlive it.
-	mostWindow = 24 * time.Hour
-)
+// MaxWindow is how far ahead the window of an authorization may end: the ledger must
+// outlive it.
+const MaxWindow = 24 * time.Hour
+
+// leastWindow is how much of it must be left on a first claim. Facilitators refuse less.
+const leastWindow = 6 * time.Second
 
 // Offer is the price and the terms of one operation. It does not change, so
 // it is encoded once, and what a client echoes can be compared with it. Only the
@@ -260,8 +258,8 @@ func window(p *Payment, now time.Time) error {
 		wrong = "validAfter is in the future"
 	case p.ValidBefore.Cmp(in(leastWindow)) < 0:
 		wrong = fmt.Sprintf("validBefore is past or less than %d seconds away", leastWindow/time.Second)
-	case p.ValidBefore.Cmp(in(mostWindow)) > 0:
-		wrong = fmt.Sprintf("validBefore is more than %d hours away", mostWindow/time.Hour)
+	case p.ValidBefore.Cmp(in(MaxWindow)) > 0:
+		wrong = fmt.Sprintf("validBefore is more than %d hours away", MaxWindow/time.Hour)
 	default:
 		return nil
 	}

@@ -173,7 +173,7 @@ func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledge
 	b.claim = ledger.Submission{Key: r.Key, AuthDigest: r.AuthDigest, Terms: r.Terms, Asks: a.claim.Asks}
 	b.resend, b.trace.Purchase = true, "joined"
 	var err error
-	if b.terms, err = termsOf(r); err != nil {
+	if b.terms, err = TermsOf(r); err != nil {
 		return nil, ledger.Claim{}, err
 	}
 	c, err := a.gate.Ledger.Resume(ctx, r, a.claim.Asks, a.lease())

@@ -167,7 +167,7 @@ func silence(f *fault.Error) *fault.Error {
 // silenceStands answers a payment that has no lookup left, and whose last one met a silent
 // target. It stores that as the answer.
 func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome {
-	answer, err := silentAnswer(r, a.request.Error)
+	answer, err := SilentAnswer(r, a.request.Error)
 	var now *ledger.Payment
 	if err == nil {
 		now, err = a.gate.Ledger.AnswerSilence(ctx, r, answer, a.request.Window)
@@ -179,8 +179,10 @@ func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome 
 	return a.replay(*now)
 }
 
-// silentAnswer is the answer to a payment that is ledger.StandingSilent.
-func silentAnswer(r ledger.Payment, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
+// SilentAnswer returns the answer to a payment that is ledger.StandingSilent: the fault of
+// its last lookup, with the body that render makes of it. The error is that of
+// ledger.NewAnswer.
+func SilentAnswer(r ledger.Payment, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
 	f := silence(failureOf(r.LastFault))
 	return ledger.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
 }

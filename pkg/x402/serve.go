@@ -194,7 +194,7 @@ func (a *attempt) judge(ctx context.Context, mismatch error, used bool) *Outcome
 
 // adopt makes the terms in the record those that the payment is judged by.
 func (a *attempt) adopt(r ledger.Payment) *Outcome {
-	terms, err := termsOf(r)
+	terms, err := TermsOf(r)
 	if err != nil {
 		return ledgerFault(err, nil)
 	}

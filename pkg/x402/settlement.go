@@ -139,7 +139,7 @@ type Finding struct {
 // QuestionOf returns the question about a record, from its key and the terms that the
 // payment was judged by. Its error is ledger.ErrCorrupt.
 func QuestionOf(r ledger.Payment) (Question, error) {
-	terms, err := termsOf(r)
+	terms, err := TermsOf(r)
 	if err != nil {
 		return Question{}, err
 	}
@@ -159,8 +159,9 @@ func QuestionOf(r ledger.Payment) (Question, error) {
 	return q, nil
 }
 
-// termsOf are the terms that the payment of a record was judged by.
-func termsOf(r ledger.Payment) (terms Requirements, err error) {
+// TermsOf returns the terms that the payment of a record was judged by. Its error is
+// ledger.ErrCorrupt.
+func TermsOf(r ledger.Payment) (terms Requirements, err error) {
 	if err = json.Unmarshal(r.Terms, &terms); err != nil {
 		err = fmt.Errorf("%w: terms: %w", ledger.ErrCorrupt, err)
 	}

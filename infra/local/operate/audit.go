@@ -16,6 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // audit makes books. First all transfers of the day are read, then all records. Each
@@ -32,7 +33,7 @@ type audit struct {
 
 // movement is a transfer that an authorization has made.
 type movement struct {
-	x402.Transfer
+	reconcile.Transfer
 	matched bool // by a record
 }
 
@@ -97,7 +98,7 @@ func (a *audit) readChain(ctx context.Context) error {
 }
 
 // transfers asks again when the node fails.
-func (a *audit) transfers(ctx context.Context, from uint64) (x402.Batch, error) {
+func (a *audit) transfers(ctx context.Context, from uint64) (reconcile.Batch, error) {
 	for try := 1; ; try++ {
 		b, err := a.Chain.Transfers(ctx, a.payee, from)
 		if err == nil || try == maxTries {
@@ -140,7 +141,7 @@ func (a *audit) readLedger(ctx context.Context) error {
 }
 
 // keyOf is the key of the authorization that made a transfer.
-func (a *audit) keyOf(t x402.Transfer) string {
+func (a *audit) keyOf(t reconcile.Transfer) string {
 	return ledger.Key(strings.ToLower(a.Network), a.asset.String(), t.From.String(), fmt.Sprintf("0x%x", t.Nonce))
 }
 
@@ -282,7 +283,7 @@ func (a *audit) refunded(ctx context.Context, p recorded) {
 	}
 	list, err := a.Chain.Received(ctx, p.Refund, p.payer)
 	switch {
-	case slices.ContainsFunc(list, func(t x402.Transfer) bool { return t.From != p.payer && t.Value.Cmp(p.amount) == 0 }):
+	case slices.ContainsFunc(list, func(t reconcile.Transfer) bool { return t.From != p.payer && t.Value.Cmp(p.amount) == 0 }):
 	case err == nil || errors.Is(err, chain.ErrUnknownTransaction) || errors.Is(err, chain.ErrFailedTransaction):
 		d := a.differenceOf(ctx, noRefund, p)
 		d.Transaction, d.At = p.Refund, p.UpdatedAt

@@ -57,7 +57,7 @@ type command struct {
 
 func commands() []command {
 	return []command{
-		{"reconcile", 0, 0, reconcile},
+		{"reconcile", 0, 0, reconcileOnce},
 		{"owed [-json]", 0, 0, listOwed},
 		{"payer [-json] WALLET", 1, 1, listPayer},
 		{"refund [-force] KEY [TRANSACTION]", 1, 2, func(ctx context.Context, o order) error { return refund(ctx, o, false) }},

@@ -6,12 +6,12 @@ import (
 	"io"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// reconcile looks once at every payment in doubt, as the scheduled function does every
+// reconcileOnce looks once at every payment in doubt, as the scheduled function does every
 // few minutes, and prints what it found.
-func reconcile(ctx context.Context, o order) error {
+func reconcileOnce(ctx context.Context, o order) error {
 	return o.within(true, func(l opened) error {
 		begun := l.Platform.Now()
 		s, err := l.Reconciler.Run(ctx)
@@ -22,7 +22,7 @@ func reconcile(ctx context.Context, o order) error {
 	})
 }
 
-func printSummary(out io.Writer, s x402.Summary, scanned bool) {
+func printSummary(out io.Writer, s reconcile.Summary, scanned bool) {
 	fmt.Fprintf(out, "in doubt   %d of %d listed\n", s.Open, s.Listed)
 	counts(out, count{s.SettledLate, "found paid"}, count{s.RefusedLate, "found never paid"}, count{s.StillOpen, "can still be paid"},
 		count{s.CannotTell, "no evidence"}, count{s.Undue, "too early to tell whether they were sent"},

@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // Every number of a run, in words.
 func TestPrintSummary(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	printSummary(&out, x402.Summary{Received: 15, Deposits: 1, Found: 2, Unasked: 3, Unmatched: 4, Unread: true}, true)
+	printSummary(&out, reconcile.Summary{Received: 15, Deposits: 1, Found: 2, Unasked: 3, Unmatched: 4, Unread: true}, true)
 	if diff := cmp.Diff(`in doubt   0 of 0 listed
 received   15 transfers since the last run
            1 no payment: not signed for, or of less than anything costs

@@ -13,6 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // debtKey is a record's key in its parts.
@@ -276,11 +277,11 @@ func (l opened) verify(ctx context.Context, d due) (transfers int, how string, e
 	}
 	// A refund comes after the payment, by the chain's clock.
 	payee, err := x402.ParseAddress(d.terms.PayTo)
-	var payments []x402.Transfer
+	var payments []reconcile.Transfer
 	if err == nil {
 		payments, err = l.Chain.Received(ctx, d.record.Receipt.Transaction, payee)
 	}
-	i := slices.IndexFunc(payments, func(t x402.Transfer) bool { return t.From == d.payer && t.Value.Cmp(d.amount) == 0 })
+	i := slices.IndexFunc(payments, func(t reconcile.Transfer) bool { return t.From == d.payer && t.Value.Cmp(d.amount) == 0 })
 	switch {
 	case err != nil:
 		return 0, "", fmt.Errorf("%w: when the payment was made is not known: %w", errUnchecked, err)

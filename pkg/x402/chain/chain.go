@@ -1,4 +1,4 @@
-// Package chain answers x402.Evidence and x402.Scanner from Ethereum nodes over
+// Package chain answers x402.Evidence and reconcile.Scanner from Ethereum nodes over
 // JSON-RPC: did this EIP-3009 authorization move money to us, and what other money came?
 //
 // What Find says, and on what:
@@ -45,6 +45,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 const (
@@ -110,8 +111,8 @@ type Nodes struct {
 }
 
 var (
-	_ x402.Evidence = (*Nodes)(nil)
-	_ x402.Scanner  = (*Nodes)(nil)
+	_ x402.Evidence     = (*Nodes)(nil)
+	_ reconcile.Scanner = (*Nodes)(nil)
 )
 
 // New checks the configuration and makes no connection.

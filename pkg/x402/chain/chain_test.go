@@ -9,6 +9,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -21,7 +22,7 @@ type books struct {
 	world
 	*testbed.Chain
 	wallet *x402test.Wallet
-	sent   []x402.Transfer
+	sent   []reconcile.Transfer
 }
 
 func newBooks(t testing.TB) *books {
@@ -70,7 +71,7 @@ func (b *books) claimed(t testing.TB) (x402.Authorization, x402.Question) {
 }
 
 // enter notes the transfers to the payee that a transaction made, in order.
-func (b *books) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...x402.Transfer) {
+func (b *books) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...reconcile.Transfer) {
 	t.Helper()
 	if tx.Pending || !tx.Success {
 		t.Fatalf("transaction %+v did not succeed", tx)
@@ -83,15 +84,15 @@ func (b *books) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...x402.T
 }
 
 // by is an authorization's transfer, as it is expected.
-func by(t testing.TB, a x402.Authorization) x402.Transfer {
+func by(t testing.TB, a x402.Authorization) reconcile.Transfer {
 	t.Helper()
 	value, _ := new(big.Int).SetString(a.Value, 10)
-	return x402.Transfer{From: testbed.Address(t, a.From), Value: value, Authorized: true, Nonce: testbed.NonceBytes(t, a.Nonce)}
+	return reconcile.Transfer{From: testbed.Address(t, a.From), Value: value, Authorized: true, Nonce: testbed.NonceBytes(t, a.Nonce)}
 }
 
 // without is a transfer without an authorization.
-func without(from x402.Address, value int64) x402.Transfer {
-	return x402.Transfer{From: from, Value: big.NewInt(value)}
+func without(from x402.Address, value int64) reconcile.Transfer {
+	return reconcile.Transfer{From: from, Value: big.NewInt(value)}
 }
 
 // payment is one of the price, made and entered.
@@ -110,10 +111,10 @@ func (b *books) finish(t testing.TB) uint64 {
 }
 
 // same compares transfers with what was sent.
-func (b *books) same(t testing.TB, got []x402.Transfer) {
+func (b *books) same(t testing.TB, got []reconcile.Transfer) {
 	t.Helper()
 	equal(t, "transfers that were sent, and read", lines(b.sent), lines(got))
-	if !slices.IsSortedFunc(got, func(a, b x402.Transfer) int {
+	if !slices.IsSortedFunc(got, func(a, b reconcile.Transfer) int {
 		return cmp.Or(cmp.Compare(a.Block, b.Block), cmp.Compare(a.LogIndex, b.LogIndex))
 	}) {
 		t.Errorf("transfers are not in order: %+v", got)

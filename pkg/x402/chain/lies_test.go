@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // lie is a rule, and why what is read under it is refused.
@@ -170,12 +171,12 @@ func TestLyingTransfers(t *testing.T) {
 	t.Run("honest again", func(t *testing.T) {
 		p.proxy.reset(nil)
 		all, _ := p.readAll(t, at)
-		equal(t, "transfers", lines([]x402.Transfer{first, second, third}), lines(all))
-		want := x402.Transfer{
+		equal(t, "transfers", lines([]reconcile.Transfer{first, second, third}), lines(all))
+		want := reconcile.Transfer{
 			Transaction: p.moved[2].Transaction, Block: uint64(p.moved[2].At.Unix()) / 2, BlockHash: p.blockHash(t, third.Block),
 			Time: p.moved[2].At, From: p.other, To: p.payee, Value: big.NewInt(77),
 		}
-		equal(t, "the deposit", lines([]x402.Transfer{want}), lines([]x402.Transfer{third}))
+		equal(t, "the deposit", lines([]reconcile.Transfer{want}), lines([]reconcile.Transfer{third}))
 		if !first.Authorized || first.Nonce == second.Nonce || q.Nonce == second.Nonce {
 			t.Errorf("authorizations of %+v and %+v", first, second)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // maxTransfers ends a run after the message in which it is reached.
@@ -25,7 +26,7 @@ var (
 // in the order of its logs, from the first node that knows the transaction. It does not
 // look for the authorization of a transfer. It is bounded by ctx and by ten
 // seconds.
-func (n *Nodes) Received(ctx context.Context, transaction string, to x402.Address) (transfers []x402.Transfer, err error) {
+func (n *Nodes) Received(ctx context.Context, transaction string, to x402.Address) (transfers []reconcile.Transfer, err error) {
 	if !x402.IsHash(transaction) {
 		return nil, errors.New("chain: a transaction is 0x and 64 hexadecimal digits")
 	}
@@ -50,7 +51,7 @@ func (n *Nodes) Received(ctx context.Context, transaction string, to x402.Addres
 	return transfers, nil
 }
 
-// BlockAt implements x402.Scanner.
+// BlockAt implements reconcile.Scanner.
 func (n *Nodes) BlockAt(ctx context.Context, t time.Time) (number uint64, err error) {
 	err = n.each(ctx, scanCeiling, func(s *session) (err error) {
 		number, err = s.firstAt(t)
@@ -112,18 +113,18 @@ func (s *session) firstAt(t time.Time) (uint64, error) {
 // blocksBetween is how many blocks a chain with Base's pace makes in a time.
 func blocksBetween(from, to time.Time) uint64 { return uint64(max(0, to.Sub(from)) / blockTime) }
 
-// Transfers implements x402.Scanner: it reads up to the safe block, or some 2,000
+// Transfers implements reconcile.Scanner: it reads up to the safe block, or some 2,000
 // transfers, at the first node that does not lag behind what was read before. It is
 // bounded by ctx and by thirty seconds.
-func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) (x402.Batch, error) {
-	batch, read := x402.Batch{Next: from}, false
+func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
+	batch, read := reconcile.Batch{Next: from}, false
 	err := n.each(ctx, scanCeiling, func(s *session) error {
-		c := &scan{session: s, payee: topicOf(payee), batch: x402.Batch{Next: from}, spent: map[string]bool{}}
+		c := &scan{session: s, payee: topicOf(payee), batch: reconcile.Batch{Next: from}, spent: map[string]bool{}}
 		err := c.run()
 		if err != nil && c.batch.Next == from {
 			return fmt.Errorf("read transfers from block %d: %w", from, err)
 		}
-		// An error after something was read is met by the next run: see x402.Scanner.
+		// An error after something was read is met by the next run: see reconcile.Scanner.
 		if !read || c.batch.Safe > batch.Safe {
 			batch, read = c.batch, true
 		}
@@ -142,7 +143,7 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 type scan struct {
 	*session
 	payee string // as a topic
-	batch x402.Batch
+	batch reconcile.Batch
 	spent map[string]bool // authorizations of this run
 }
 
@@ -270,7 +271,7 @@ func (s *scan) add(logs []entry, rawHeader, rawUses json.RawMessage) error {
 		}
 		uses[u.Index] = u
 	}
-	transfers := make([]x402.Transfer, len(logs))
+	transfers := make([]reconcile.Transfer, len(logs))
 	for i, l := range logs {
 		if l.Block != h.Hash {
 			return errOffChain

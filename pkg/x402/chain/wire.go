@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 const (
@@ -270,9 +271,9 @@ func (l entry) madeBy(used entry, token string) error {
 }
 
 // transfer returns a transfer in a block of this time, without its authorization.
-func (l entry) transfer(at time.Time) x402.Transfer {
+func (l entry) transfer(at time.Time) reconcile.Transfer {
 	from, to := word(l.Topics[1]), word(l.Topics[2])
-	return x402.Transfer{
+	return reconcile.Transfer{
 		Transaction: l.Tx, Block: l.Number, BlockHash: l.Block, LogIndex: l.Index, Time: at,
 		From: x402.Address(from[12:]), To: x402.Address(to[12:]), Value: l.value(),
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -214,7 +215,7 @@ func never(reason string) x402.Finding {
 func open(reason string) x402.Finding { return x402.Finding{Verdict: x402.StillOpen, Reason: reason} }
 
 // next makes one run of Transfers, and checks what is true of every run.
-func (w *world) next(t testing.TB, from uint64) (x402.Batch, error) {
+func (w *world) next(t testing.TB, from uint64) (reconcile.Batch, error) {
 	t.Helper()
 	before := w.proxy.messages()
 	got, err := w.client.Transfers(t.Context(), w.payee, from)
@@ -242,7 +243,7 @@ func (w *world) next(t testing.TB, from uint64) (x402.Batch, error) {
 
 // readAll reads from a block on until there is no more, each time as a process that knows
 // only the cursor, and returns the number of runs.
-func (w *world) readAll(t testing.TB, from uint64) (all []x402.Transfer, runs int) {
+func (w *world) readAll(t testing.TB, from uint64) (all []reconcile.Transfer, runs int) {
 	t.Helper()
 	for {
 		got, err := w.next(t, from)
@@ -267,7 +268,7 @@ func (w *world) refuses(t testing.TB, from uint64, why string) {
 
 // lines are transfers as text, which is quick to compare. Logs are numbered by a node for
 // itself, so that only their order is looked at.
-func lines(transfers []x402.Transfer) []string {
+func lines(transfers []reconcile.Transfer) []string {
 	all := make([]string, len(transfers))
 	for i, x := range transfers {
 		all[i] = fmt.Sprintf("%s in %d %s at %s: %s to %s %s, %t %x", x.Transaction, x.Block, x.BlockHash,

@@ -19,6 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // Config says who is paid, by whom payments are settled, and where they are recorded.
@@ -104,22 +105,22 @@ func New(c Config) (*Seller, error) {
 // what it found and what is owed. Run it every few minutes, in one process at a time: it
 // finds the payments that no client asks about again. It ends when ctx does. The error
 // says that the ledger failed, or that it keeps no index of open payments.
-func (s *Seller) Reconcile(ctx context.Context) (x402.Summary, error) {
+func (s *Seller) Reconcile(ctx context.Context) (reconcile.Summary, error) {
 	index, ok := s.config.Ledger.(ledger.Index)
 	if !ok {
-		return x402.Summary{}, fmt.Errorf("x402http: the ledger %T keeps no index of open payments", s.config.Ledger)
+		return reconcile.Summary{}, fmt.Errorf("x402http: the ledger %T keeps no index of open payments", s.config.Ledger)
 	}
-	c := x402.Reconciler{
+	c := reconcile.Reconciler{
 		Ledger: s.ledger, Index: index, Evidence: s.config.Evidence, Terms: s.terms, Cheapest: s.cheapest,
 		Now: s.config.Front.Now, Log: s.config.Front.Log,
 	}
-	c.Scanner, _ = s.config.Evidence.(x402.Scanner)
+	c.Scanner, _ = s.config.Evidence.(reconcile.Scanner)
 	return Reconciler(c).Run(ctx)
 }
 
 // Reconciler returns a copy of c that renders errors as requests do. Their request_id is
 // "reconcile", and docs_url is left out, because the origin may be known from requests only.
-func Reconciler(c x402.Reconciler) *x402.Reconciler {
+func Reconciler(c reconcile.Reconciler) *reconcile.Reconciler {
 	c.Error = func(f *fault.Error, s x402.PaymentStatus) []byte {
 		front := Front{}
 		front.fill()

@@ -1,4 +1,4 @@
-package x402_test
+package reconcile_test
 
 import (
 	"context"
@@ -10,15 +10,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // What is owed, and what of it is a refund; what is in doubt, and nothing that somebody
 // holds or that is decided.
 func TestReconcileOutstanding(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.owed(1, ledger.MaxLookups) // no lookup left
 		d.owed(2, 2)
 		d.owed(3, 0)          // settled late, never asked for
@@ -27,17 +29,17 @@ func TestReconcileOutstanding(t *testing.T) {
 		looking := d.claim(6)
 		d.must(looking.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
 		d.claim(7)
-		d.wants(x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, Exhausted: 1}) // the leases of 6 and 7 run
+		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, Exhausted: 1}) // the leases of 6 and 7 run
 		d.outstanding("doubt 5", "owed 2", "owed 3", "spent 1")
 		time.Sleep(25 * time.Hour) // the time for lookups is over; the live ones died
 		d.outstanding("doubt 5", "doubt 7", "spent 1", "spent 2", "spent 3", "spent 6")
-		d.wants(x402.Summary{Listed: 3, Open: 2, Skipped: 1, StillOpen: 2, Owed: 4, Exhausted: 4})
+		d.wants(reconcile.Summary{Listed: 3, Open: 2, Skipped: 1, StillOpen: 2, Owed: 4, Exhausted: 4})
 	})
 }
 
 // A record that cannot be read is missed, and hides no other.
 func TestReconcilerEach(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		for n := range 5 {
 			d.claim(n)
 		}
@@ -56,11 +58,11 @@ func TestReconcilerEach(t *testing.T) {
 }
 
 // bought is a purchase of the nth payment, which the mth has opened.
-func (d *reconcilerHarness) bought(n, m int) {
+func (d *harness) bought(n, m int) {
 	d.t.Helper()
 	with := func(p *ledger.Submission) { p.Purchase = "purchase|" + payment(n).Key }
 	if m >= 0 {
-		must(d.ledger.OpenPurchase(d.t.Context(), d.claim(m, with)))
+		testbed.Must(d.ledger.OpenPurchase(d.t.Context(), d.claim(m, with)))
 	}
 	if n != m {
 		d.claim(n, with)
@@ -74,7 +76,7 @@ func TestReconcileUnsent(t *testing.T) {
 	t.Parallel()
 	for _, blind := range []bool{false, true} {
 		t.Run(fmt.Sprint("blind ", blind), func(t *testing.T) {
-			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+			withReconciler(t, nil, func(t *testing.T, d *harness) {
 				d.blind = blind
 				d.bought(1, 1)  // died as the owner of its purchase
 				d.bought(2, 12) // while it waited for another
@@ -82,11 +84,11 @@ func TestReconcileUnsent(t *testing.T) {
 				d.claim(4)      // a ping
 				d.uncertain(5)  // in doubt
 				time.Sleep(time.Minute)
-				before, undue := d.stored(2), x402.Summary{Listed: 6, Open: 2, StillOpen: 2, Undue: 4}
-				late := x402.Summary{Listed: 6, Open: 4, RefusedLate: 2, StillOpen: 4}
+				before, undue := d.stored(2), reconcile.Summary{Listed: 6, Open: 2, StillOpen: 2, Undue: 4}
+				late := reconcile.Summary{Listed: 6, Open: 4, RefusedLate: 2, StillOpen: 4}
 				if blind {
 					undue.StillOpen, undue.CannotTell = 0, 2
-					late = x402.Summary{Listed: 6, Open: 4, RefusedLate: 1, CannotTell: 4, Undue: 1}
+					late = reconcile.Summary{Listed: 6, Open: 4, RefusedLate: 1, CannotTell: 4, Undue: 1}
 				}
 				d.outstanding("doubt 4", "doubt 5")
 				d.wants(undue)
@@ -116,16 +118,16 @@ func TestReconcileUnopened(t *testing.T) {
 	t.Parallel()
 	for _, f := range []x402.Finding{{Verdict: x402.StillOpen}, {Cause: errors.New("down")}} {
 		t.Run(f.Verdict.String(), func(t *testing.T) {
-			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+			withReconciler(t, nil, func(t *testing.T, d *harness) {
 				d.bought(1, -1)
 				time.Sleep(time.Hour)
 				d.find = verdict(f)
-				d.wants(x402.Summary{Listed: 1, Undue: 1})
+				d.wants(reconcile.Summary{Listed: 1, Undue: 1})
 				if r := d.stored(1); r.Version != 1 || len(d.asked) != 1 {
 					t.Errorf("%+v, asked %d times", r, len(d.asked))
 				}
 				d.find = verdict(x402.Finding{Verdict: x402.Paid, Transaction: tx})
-				d.wants(x402.Summary{Listed: 1, SettledLate: 1, Owed: 1})
+				d.wants(reconcile.Summary{Listed: 1, SettledLate: 1, Owed: 1})
 			})
 		})
 	}
@@ -134,20 +136,20 @@ func TestReconcileUnopened(t *testing.T) {
 // A silent target's debt is none: reconcile stores the silence as the answer, also where
 // nobody asks again, and it is in no list.
 func TestReconcileSilence(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		h := d.claim(1)
 		d.must(h.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
 		d.must(h.Release(t.Context(), ledger.Failure{Code: "ssl_timeout", Message: "m", Silence: true}))
 		d.owed(2, 1)
-		d.wants(x402.Summary{Owed: 2}) // it can be asked for still
+		d.wants(reconcile.Summary{Owed: 2}) // it can be asked for still
 		time.Sleep(25 * time.Hour)
 		d.outstanding("spent 2")
-		d.wants(x402.Summary{Owed: 1, Exhausted: 1, Silent: 1})
+		d.wants(reconcile.Summary{Owed: 1, Exhausted: 1, Silent: 1})
 		r := d.stored(1)
-		if r.State != ledger.Redeemed || r.Answer.Status != 504 || string(must(r.Answer.Plain())) != "ssl_timeout, charged true, retryable false" {
+		if r.State != ledger.Redeemed || r.Answer.Status != 504 || string(testbed.Must(r.Answer.Plain())) != "ssl_timeout, charged true, retryable false" {
 			t.Errorf("%s, %+v", r.State, r.Answer)
 		}
-		d.wants(x402.Summary{Owed: 1, Exhausted: 1})
+		d.wants(reconcile.Summary{Owed: 1, Exhausted: 1})
 	})
 }
 
@@ -160,7 +162,7 @@ func TestReconcileReadsToTheEnd(t *testing.T) {
 			stop()
 		}
 		return ledgertest.None
-	}, func(t *testing.T, d *reconcilerHarness) {
+	}, func(t *testing.T, d *harness) {
 		const n = 2500
 		for i := range n {
 			w := ledger.Witness{Key: payment(100 + i).Key, Terms: payment(1).Terms, At: time.Now(), Receipt: ledger.Receipt{Transaction: tx}}
@@ -169,7 +171,7 @@ func TestReconcileReadsToTheEnd(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		d.owed(1, ledger.MaxLookups)
-		d.wants(x402.Summary{Owed: n + 1, Exhausted: n + 1})
+		d.wants(reconcile.Summary{Owed: n + 1, Exhausted: n + 1})
 		ctx, cancel := context.WithCancel(t.Context())
 		seen := 0
 		see := func(ledger.Payment) {
@@ -194,7 +196,7 @@ func TestReconcileReadsToTheEnd(t *testing.T) {
 
 // 1,500 records in doubt and runs of 1,000: the second run sees the rest.
 func TestReconcileIsFair(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		const n = 1500
 		for i := range n {
 			d.uncertain(i)
@@ -230,7 +232,7 @@ func TestReconcileIsFair(t *testing.T) {
 // When the time is up the rest is left, untouched, and what is owed is counted
 // all the same.
 func TestReconcileTimeUp(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		const n = 30
 		for i := range n {
 			d.uncertain(i)
@@ -248,7 +250,7 @@ func TestReconcileTimeUp(t *testing.T) {
 		defer cancel()
 		begun := time.Now()
 		got, err := d.run(ctx)
-		want := x402.Summary{Listed: n, Open: 11, StillOpen: 10, Left: 20, Owed: 1} // the eleventh was begun
+		want := reconcile.Summary{Listed: n, Open: 11, StillOpen: 10, Left: 20, Owed: 1} // the eleventh was begun
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("summary (-want +got), %v:\n%s", err, diff)
 		}
@@ -272,7 +274,7 @@ func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		return ledgertest.None
-	}, func(t *testing.T, d *reconcilerHarness) {
+	}, func(t *testing.T, d *harness) {
 		p := d.watched()
 		for i := range 15 {
 			d.uncertain(i)
@@ -292,7 +294,7 @@ func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 // A verdict that is known is written even when the run ends at that moment; nothing
 // is asked any more.
 func TestReconcileFinishesAVerdict(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
 		p.asked = nil
 		d.uncertain(1)
@@ -305,7 +307,7 @@ func TestReconcileFinishesAVerdict(t *testing.T) {
 			return x402.Finding{Verdict: x402.NeverPaid, Reason: "r"}
 		}
 		s, err := d.run(ctx)
-		if want := (x402.Summary{Listed: 2, Open: 1, RefusedLate: 1, Left: 1, Unfinished: true}); s != want || !errors.Is(err, context.Canceled) {
+		if want := (reconcile.Summary{Listed: 2, Open: 1, RefusedLate: 1, Left: 1, Unfinished: true}); s != want || !errors.Is(err, context.Canceled) {
 			t.Errorf("%+v, %v; want %+v, and that what is owed could not be listed", s, err, want)
 		}
 		if len(p.asked) > 0 {

@@ -1,4 +1,4 @@
-package x402_test
+package reconcile_test
 
 import (
 	"cmp"
@@ -12,18 +12,20 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // fakeScanner is a chain with a block in every second, each of them safe at once.
 type fakeScanner struct {
-	d         *reconcilerHarness
-	transfers []x402.Transfer
-	width     uint64      // blocks of a batch; 0 is any number
-	asked     []uint64    // the blocks that reading began from
-	safe      uint64      // what is safe when a cursor is made; 0 is now
-	constant  *x402.Batch // replaces what it reads
+	d         *harness
+	transfers []reconcile.Transfer
+	width     uint64           // blocks of a batch; 0 is any number
+	asked     []uint64         // the blocks that reading began from
+	safe      uint64           // what is safe when a cursor is made; 0 is now
+	constant  *reconcile.Batch // replaces what it reads
 	// before may fail a call, or do something while it runs.
 	before func(ctx context.Context, call string) error
 }
@@ -35,20 +37,20 @@ func (p *fakeScanner) call(ctx context.Context, call string) error {
 	return p.before(ctx, call)
 }
 
-// Transfers implements x402.Scanner.
-func (p *fakeScanner) Transfers(ctx context.Context, payee x402.Address, from uint64) (x402.Batch, error) {
+// Transfers implements reconcile.Scanner.
+func (p *fakeScanner) Transfers(ctx context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	p.d.t.Helper()
 	p.asked = append(p.asked, from)
 	if at := p.d.cursorOf(payee); at == nil || at.Next != from {
 		p.d.t.Errorf("reading goes on for %s from block %d, the stored cursor is %+v", payee, from, at)
 	}
 	if err := p.call(ctx, "transfers"); err != nil {
-		return x402.Batch{Next: from}, err
+		return reconcile.Batch{Next: from}, err
 	}
 	if p.constant != nil {
 		return *p.constant, nil
 	}
-	b := x402.Batch{Next: from, Safe: uint64(time.Now().Unix())}
+	b := reconcile.Batch{Next: from, Safe: uint64(time.Now().Unix())}
 	if b.Safe < from {
 		return b, nil
 	}
@@ -64,7 +66,7 @@ func (p *fakeScanner) Transfers(ctx context.Context, payee x402.Address, from ui
 	return b, nil
 }
 
-// BlockAt implements x402.Scanner.
+// BlockAt implements reconcile.Scanner.
 func (p *fakeScanner) BlockAt(ctx context.Context, t time.Time) (uint64, error) {
 	now := uint64(time.Now().Unix())
 	if uint64(t.Unix()) > now {
@@ -74,10 +76,10 @@ func (p *fakeScanner) BlockAt(ctx context.Context, t time.Time) (uint64, error) 
 }
 
 // send puts the transfer of the nth payment on the chain, as of now.
-func (p *fakeScanner) send(n int, change ...func(*x402.Transfer)) x402.Transfer {
-	t := x402.Transfer{
+func (p *fakeScanner) send(n int, change ...func(*reconcile.Transfer)) reconcile.Transfer {
+	t := reconcile.Transfer{
 		Transaction: fmt.Sprintf("0x%064x", 0xabc00+len(p.transfers)), Time: time.Now(), Value: big.NewInt(5000),
-		From: addressOf(reconcilePayer), To: addressOf(terms().PayTo), Authorized: true,
+		From: testbed.Address(p.d.t, payer), To: testbed.Address(p.d.t, terms().PayTo), Authorized: true,
 	}
 	big.NewInt(int64(n)).FillBytes(t.Nonce[:])
 	for _, c := range change {
@@ -88,39 +90,36 @@ func (p *fakeScanner) send(n int, change ...func(*x402.Transfer)) x402.Transfer 
 	return t
 }
 
-func worth(value int64) func(*x402.Transfer) {
-	return func(t *x402.Transfer) { t.Value = big.NewInt(value) }
+func worth(value int64) func(*reconcile.Transfer) {
+	return func(t *reconcile.Transfer) { t.Value = big.NewInt(value) }
 }
 
-func earlier(d time.Duration) func(*x402.Transfer) {
-	return func(t *x402.Transfer) { t.Time = t.Time.Add(-d) }
+func earlier(d time.Duration) func(*reconcile.Transfer) {
+	return func(t *reconcile.Transfer) { t.Time = t.Time.Add(-d) }
 }
 
-func unauthorized(t *x402.Transfer) { t.Authorized, t.Nonce = false, [32]byte{} }
-
-func cursorKey(payee x402.Address) string {
-	return ledger.CursorKey(terms().Network, strings.ToLower(terms().Asset), payee.String())
-}
+func unauthorized(t *reconcile.Transfer) { t.Authorized, t.Nonce = false, [32]byte{} }
 
 // cursorOf is the stored one of a payee, and cursor that of ours.
-func (d *reconcilerHarness) cursorOf(payee x402.Address) *ledger.Cursor {
+func (d *harness) cursorOf(payee x402.Address) *ledger.Cursor {
 	d.t.Helper()
-	c, err := ledger.New(d.memory, time.Now, func() string { return "" }).Cursor(context.Background(), cursorKey(payee))
+	key := ledger.CursorKey(terms().Network, strings.ToLower(terms().Asset), payee.String())
+	c, err := ledger.New(d.memory, time.Now, func() string { return "" }).Cursor(context.Background(), key)
 	d.must(err)
 	return c
 }
 
-func (d *reconcilerHarness) cursor() *ledger.Cursor {
+func (d *harness) cursor() *ledger.Cursor {
 	d.t.Helper()
-	return d.cursorOf(addressOf(terms().PayTo))
+	return d.cursorOf(testbed.Address(d.t, terms().PayTo))
 }
 
 // watched gives the Reconciler a chain whose cursor begins now.
-func (d *reconcilerHarness) watched() *fakeScanner {
+func (d *harness) watched() *fakeScanner {
 	d.t.Helper()
 	p := &fakeScanner{d: d}
 	d.chain = p
-	d.wants(x402.Summary{})
+	d.wants(reconcile.Summary{})
 	if at := d.cursor(); at == nil || at.Next != uint64(time.Now().Unix())+1 {
 		d.t.Fatalf("the cursor is %+v after the first run", at)
 	}
@@ -129,7 +128,7 @@ func (d *reconcilerHarness) watched() *fakeScanner {
 }
 
 // refused is a payment that a facilitator, or evidence, refused.
-func (d *reconcilerHarness) refused(n int, disproved bool) {
+func (d *harness) refused(n int, disproved bool) {
 	d.t.Helper()
 	if h := d.claim(n); disproved {
 		d.must(h.End(d.t.Context(), ledger.EventDisproved, "cancelled", ""))
@@ -141,31 +140,31 @@ func (d *reconcilerHarness) refused(n int, disproved bool) {
 // The result of a transfer, by what the ledger holds of its payment.
 func TestReceive(t *testing.T) {
 	t.Parallel()
-	undecided := x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 1, Found: 1, Owed: 1}
-	found, known := x402.Summary{Received: 1, Found: 1, Owed: 1}, x402.Summary{Received: 1}
+	undecided := reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 1, Found: 1, Owed: 1}
+	found, known := reconcile.Summary{Received: 1, Found: 1, Owed: 1}, reconcile.Summary{Received: 1}
 	for name, c := range map[string]struct {
-		before func(d *reconcilerHarness)
-		want   x402.Summary
+		before func(d *harness)
+		want   reconcile.Summary
 		state  ledger.State // "": the record is as it was
 	}{
-		"uncertain": {func(d *reconcilerHarness) { d.uncertain(1) }, undecided, ledger.Settled},
-		"abandoned": {func(d *reconcilerHarness) { d.abandoned(1) }, undecided, ledger.Settled},
-		"refused":   {func(d *reconcilerHarness) { d.refused(1, false) }, found, ledger.Settled},
-		"in flight": {func(d *reconcilerHarness) { d.claim(1) }, x402.Summary{Received: 1, Found: 1}, ledger.Settled}, // somebody is at it
-		"disproved": {func(d *reconcilerHarness) { d.refused(1, true) }, x402.Summary{Received: 1, Unasked: 1, Owed: 1, Exhausted: 1}, ledger.Settled},
-		"settled":   {func(d *reconcilerHarness) { d.owed(1, 1) }, x402.Summary{Received: 1, Owed: 1}, ""},
-		"redeemed":  {func(d *reconcilerHarness) { redeem(d, d.claim(1)) }, known, ""},
-		"refunded": {func(d *reconcilerHarness) {
+		"uncertain": {func(d *harness) { d.uncertain(1) }, undecided, ledger.Settled},
+		"abandoned": {func(d *harness) { d.abandoned(1) }, undecided, ledger.Settled},
+		"refused":   {func(d *harness) { d.refused(1, false) }, found, ledger.Settled},
+		"in flight": {func(d *harness) { d.claim(1) }, reconcile.Summary{Received: 1, Found: 1}, ledger.Settled}, // somebody is at it
+		"disproved": {func(d *harness) { d.refused(1, true) }, reconcile.Summary{Received: 1, Unasked: 1, Owed: 1, Exhausted: 1}, ledger.Settled},
+		"settled":   {func(d *harness) { d.owed(1, 1) }, reconcile.Summary{Received: 1, Owed: 1}, ""},
+		"redeemed":  {func(d *harness) { redeem(d, d.claim(1)) }, known, ""},
+		"refunded": {func(d *harness) {
 			d.owed(1, ledger.MaxLookups)
-			must(d.ledger.Apply(d.t.Context(), *must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventRefund, ledger.Change{Transaction: "0xback"}))
+			testbed.Must(d.ledger.Apply(d.t.Context(), *testbed.Must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventRefund, ledger.Change{Transaction: "0xback"}))
 		}, known, ""},
-		"closed as answered": {func(d *reconcilerHarness) {
+		"closed as answered": {func(d *harness) {
 			d.owed(1, ledger.MaxLookups)
-			must(d.ledger.Apply(d.t.Context(), *must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventAttest, ledger.Change{Reason: "answered"}))
+			testbed.Must(d.ledger.Apply(d.t.Context(), *testbed.Must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventAttest, ledger.Change{Reason: "answered"}))
 		}, known, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+			withReconciler(t, nil, func(t *testing.T, d *harness) {
 				p := d.watched()
 				c.before(d)
 				before := d.stored(1)
@@ -192,7 +191,7 @@ func TestReceive(t *testing.T) {
 // Money that no record is about: a refund is due, of what was sent. What is no
 // payment is only counted.
 func TestReceiveWithoutARecord(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
 		d.refused(2, false)
 		d.claim(3)
@@ -206,7 +205,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		p.send(2, worth(cheapest-1))
 		p.send(0, unauthorized)
 		p.send(0, unauthorized, worth(0))
-		d.wants(x402.Summary{Received: 8, Deposits: 5, Unasked: 3, Owed: 3, Exhausted: 3})
+		d.wants(reconcile.Summary{Received: 8, Deposits: 5, Unasked: 3, Owed: 3, Exhausted: 3})
 		want := map[string]string{
 			payment(1).Key: "123456789", payment(2).Key + "|" + other.Transaction: "6000", payment(3).Key + "|" + inFlight.Transaction: "4999",
 		}
@@ -214,7 +213,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Payment) {
 			var q x402.Requirements
 			d.must(json.Unmarshal(r.Terms, &q))
-			if !ledger.Spent(r, time.Now()) || r.Receipt == nil || r.Receipt.Payer != addressOf(reconcilePayer).Checksum() {
+			if !ledger.Spent(r, time.Now()) || r.Receipt == nil || r.Receipt.Payer != testbed.Address(t, payer).Checksum() {
 				t.Errorf("%s is not a debt of the payer's that has to go back", r.Key)
 			}
 			if q.Network != terms().Network || q.Asset != terms().Asset || q.PayTo != terms().PayTo || q.Scheme != x402.Scheme {
@@ -242,7 +241,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 // What is older than the ledger's memory, and has no record, is counted and
 // logged: its answer may have been given, and its record deleted.
 func TestReceiveForgotten(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
 		d.uncertain(1)
 		const days = 24 * time.Hour
@@ -250,7 +249,7 @@ func TestReceiveForgotten(t *testing.T) {
 		p.send(1, earlier(40*days)) // its record is there: it was in doubt
 		p.send(2, earlier(34*days+time.Second))
 		p.send(3, earlier(34*days))
-		d.wants(x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 3, Found: 1, Unasked: 1, Unmatched: 1, Owed: 2, Exhausted: 1})
+		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 3, Found: 1, Unasked: 1, Unmatched: 1, Owed: 2, Exhausted: 1})
 		if r := d.stored(3); r.State != ledger.Settled || d.memory.Len() != 3 {
 			t.Errorf("it is %s among %v", r.State, d.memory.Keys())
 		}
@@ -263,7 +262,7 @@ func TestReceiveForgotten(t *testing.T) {
 // The first cursor begins before every payment that can still move: what is of a record
 // counts from there on, and of anything else only what comes after the cursor was made.
 func TestReceiveBeforeTheFirstCursor(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := &fakeScanner{d: d, width: 24 * 3600}
 		d.refused(1, false) // the facilitator said no, and settled
 		d.refused(3, false)
@@ -275,7 +274,7 @@ func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 		p.send(0, unauthorized)
 		time.Sleep(3 * time.Minute)
 		d.chain = p
-		d.wants(x402.Summary{Received: 1, Found: 1, Owed: 1})
+		d.wants(reconcile.Summary{Received: 1, Found: 1, Owed: 1})
 		if want := uint64(time.Now().Add(-25 * time.Hour).Unix()); len(p.asked) != 2 || p.asked[0] != want {
 			t.Errorf("reading began at %v, want block %d", p.asked, want)
 		}
@@ -285,7 +284,7 @@ func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 		p.asked = nil
 		time.Sleep(time.Minute)
 		p.send(5, earlier(time.Minute-time.Second)) // in the first block that came after
-		d.wants(x402.Summary{Received: 1, Unasked: 1, Owed: 2, Exhausted: 1})
+		d.wants(reconcile.Summary{Received: 1, Unasked: 1, Owed: 2, Exhausted: 1})
 		if want := uint64(time.Now().Unix()) - 59; len(p.asked) != 1 || p.asked[0] != want {
 			t.Errorf("the next run read from %v, want block %d", p.asked, want)
 		}
@@ -294,13 +293,13 @@ func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 
 // The cursor of a former payee goes on moving until no payment to it is undecided.
 func TestReceiveFormerPayee(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
-		former := addressOf("0x70997970c51812dc3a010c7d01b50e0d17dc79c8")
-		to := func(x *x402.Transfer) { x.To = former }
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
+		former := testbed.Address(t, "0x70997970c51812dc3a010c7d01b50e0d17dc79c8")
+		to := func(x *reconcile.Transfer) { x.To = former }
 		paysFormer := func(p *ledger.Submission) {
 			other := terms()
 			other.PayTo = former.Checksum()
-			p.Terms = must(json.Marshal(other.Requirements("5000")))
+			p.Terms = testbed.Must(json.Marshal(other.Requirements("5000")))
 		}
 		p := d.watched()
 		d.uncertain(1, paysFormer)
@@ -308,18 +307,18 @@ func TestReceiveFormerPayee(t *testing.T) {
 			p.Terms = json.RawMessage(strings.Replace(string(p.Terms), terms().Network, "eip155:84532", 1))
 		})
 		p.asked = nil
-		d.wants(x402.Summary{Listed: 2, Open: 2, StillOpen: 1, CannotTell: 1})
+		d.wants(reconcile.Summary{Listed: 2, Open: 2, StillOpen: 1, CannotTell: 1})
 		time.Sleep(time.Hour)
 		p.send(1, to)
 		p.send(3, to)
-		d.wants(x402.Summary{Listed: 2, Open: 2, StillOpen: 1, CannotTell: 1, Received: 2, Found: 1, Unasked: 1, Owed: 2, Exhausted: 1})
+		d.wants(reconcile.Summary{Listed: 2, Open: 2, StillOpen: 1, CannotTell: 1, Received: 2, Found: 1, Unasked: 1, Owed: 2, Exhausted: 1})
 		if r := d.stored(1); r.State != ledger.Settled || len(p.asked) != 4 {
 			t.Errorf("it is %s, read from %v", r.State, p.asked)
 		}
 		time.Sleep(time.Hour)
 		stands := d.cursorOf(former).Next
 		p.send(4, to)
-		d.wants(x402.Summary{Listed: 1, Open: 1, CannotTell: 1, Owed: 2, Exhausted: 1})
+		d.wants(reconcile.Summary{Listed: 1, Open: 1, CannotTell: 1, Owed: 2, Exhausted: 1})
 		if at := d.cursorOf(former); at.Next != stands {
 			t.Errorf("nothing is undecided, and the cursor went on from %d to %d", stands, at.Next)
 		}

@@ -1,15 +1,18 @@
-package x402
+// Package reconcile does what no request is left to do: a Reconciler decides payments in
+// doubt by evidence from the chain, finds transfers that have no record, and counts what is
+// owed. It stands beside the Gate of package x402: the two meet only in the ledger.
+package reconcile
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/big"
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -23,14 +26,14 @@ type Reconciler struct {
 	Index  ledger.Index
 	// Evidence reads the chain. Without it the Reconciler counts, and ends only
 	// payments that the ledger shows to be unsent.
-	Evidence Evidence
+	Evidence x402.Evidence
 	// Scanner reads the transfers to the payee. Without one, money that arrived for a
 	// payment that is not in doubt is not found.
 	Scanner Scanner
 	// Terms are what Evidence and Scanner look at; their addresses are valid. Payments
 	// under other terms, which a table can hold after a change of configuration,
 	// are left in doubt: that another chain does not have them proves nothing.
-	Terms Terms
+	Terms x402.Terms
 	// Former is the payee before the last change, which Scanner reads too; empty is
 	// none.
 	Former string
@@ -39,7 +42,7 @@ type Reconciler struct {
 	Cheapest *big.Int
 	// Error renders the body of an error answer, which is stored where a target's
 	// silence is the answer. Nil leaves that to requests.
-	Error func(f *fault.Error, s PaymentStatus) []byte
+	Error func(f *fault.Error, s x402.PaymentStatus) []byte
 	Now   func() time.Time
 	Log   *slog.Logger
 }
@@ -47,6 +50,9 @@ type Reconciler struct {
 // Bounds of one run.
 const (
 	maxJudged = 1000 // payments that evidence is asked about
+	// evidenceBudget is what one of these questions may take, so that a node that hangs
+	// does not use up a run with the first.
+	evidenceBudget = 4 * time.Second
 	// reclaimLease covers the writes of one verdict, and verdictBudget is what
 	// they may take: they are finished even when the run's time ends.
 	reclaimLease  = 10 * time.Second
@@ -129,8 +135,8 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 type run struct {
 	*Reconciler
 	Summary
-	judged int       // how many records evidence was asked about
-	payees []Address // whose transfers are read: ours, and former ones
+	judged int            // how many records evidence was asked about
+	payees []x402.Address // whose transfers are read: ours, and former ones
 }
 
 // share is ctx with a part of the time that is left, in quarters. The last quarter
@@ -152,7 +158,7 @@ func (r *run) one(ctx, settling context.Context, record ledger.Payment) (*int, e
 	case timeUp(settling) || r.judged == maxJudged:
 		return &r.Left, nil
 	}
-	if terms, err := termsOf(record); err == nil && r.Terms.of(record) {
+	if terms, err := x402.TermsOf(record); err == nil && r.ours(record) {
 		r.note(terms.PayTo)
 	}
 	if !r.Ledger.Sleeping(record) {
@@ -185,7 +191,7 @@ func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
 // was found for. doubtful says that the payment may have been sent. About any other, only
 // a verdict that decides is written, because the write would put it in doubt.
 func (r *run) judge(ctx context.Context, record ledger.Payment, doubtful bool) (*int, error) {
-	q, err := QuestionOf(record)
+	q, err := x402.QuestionOf(record)
 	if err != nil {
 		return nil, err // corrupt: the record is left as it is
 	}
@@ -193,18 +199,18 @@ func (r *run) judge(ctx context.Context, record ledger.Payment, doubtful bool) (
 		return &r.CannotTell, nil
 	}
 	q.Sent = true // what is open may have been sent, abandoned attempts too
-	f := Finding{Cause: errors.New("the payment is on another chain, or in another token, than the one looked at")}
-	if r.Terms.of(record) {
+	f := x402.Finding{Cause: errors.New("the payment is on another chain, or in another token, than the one looked at")}
+	if r.ours(record) {
 		bounded, cancel := context.WithTimeout(ctx, evidenceBudget)
 		defer cancel()
 		f = r.Evidence.Find(bounded, q)
 	}
 	switch {
-	case !doubtful && f.Verdict != Paid && f.Verdict != NeverPaid:
+	case !doubtful && f.Verdict != x402.Paid && f.Verdict != x402.NeverPaid:
 		return &r.Undue, nil
-	case f.Verdict == CannotTell && timeUp(ctx):
+	case f.Verdict == x402.CannotTell && timeUp(ctx):
 		return &r.Left, nil // there was no time to ask
-	case f.Verdict == CannotTell && r.CannotTell < maxDoubts:
+	case f.Verdict == x402.CannotTell && r.CannotTell < maxDoubts:
 		r.Log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", f.Cause)
 	}
 	return r.decide(ctx, record, q, f)
@@ -212,7 +218,7 @@ func (r *run) judge(ctx context.Context, record ledger.Payment, doubtful bool) (
 
 // decide writes the verdict. A verdict that decides nothing is written too, because
 // that moves the record to the end of the index: every record gets its turn.
-func (r *run) decide(ctx context.Context, record ledger.Payment, q Question, f Finding) (*int, error) {
+func (r *run) decide(ctx context.Context, record ledger.Payment, q x402.Question, f x402.Finding) (*int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verdictBudget)
 	defer cancel()
 	h, err := r.Ledger.Reclaim(ctx, record, r.Now().Add(reclaimLease))
@@ -221,7 +227,7 @@ func (r *run) decide(ctx context.Context, record ledger.Payment, q Question, f F
 	}
 	number := &r.CannotTell
 	switch f.Verdict {
-	case Paid:
+	case x402.Paid:
 		number = &r.SettledLate
 		network, _, _ := strings.Cut(record.Key, "|") // the question was made of it
 		err = h.Settled(ctx, ledger.Receipt{Transaction: f.Transaction, Payer: q.Payer.Checksum(), Network: network}, false)
@@ -229,12 +235,12 @@ func (r *run) decide(ctx context.Context, record ledger.Payment, q Question, f F
 			err = nil // on record all the same
 		}
 		r.Log.InfoContext(ctx, "found paid", "key", record.Key, "transaction", f.Transaction)
-	case NeverPaid:
+	case x402.NeverPaid:
 		number = &r.RefusedLate
 		err = h.End(ctx, ledger.EventDisproved, f.Reason, "")
 		r.Log.InfoContext(ctx, "found never paid", "key", record.Key, "reason", f.Reason)
-	default: // StillOpen, CannotTell
-		if f.Verdict == StillOpen {
+	default: // x402.StillOpen, x402.CannotTell
+		if f.Verdict == x402.StillOpen {
 			number = &r.StillOpen
 		}
 		err = h.End(ctx, ledger.EventUncertain, cmp.Or(h.Record().Reason, "no evidence yet"), "")
@@ -259,7 +265,7 @@ func (r *run) owes(ctx context.Context, record ledger.Payment) error {
 	case r.Error == nil:
 		return nil
 	}
-	answer, err := silentAnswer(record, r.Error)
+	answer, err := x402.SilentAnswer(record, r.Error)
 	if err == nil {
 		_, err = r.Ledger.AnswerSilence(ctx, record, answer, 0)
 	}
@@ -270,121 +276,4 @@ func (r *run) owes(ctx context.Context, record ledger.Payment) error {
 		return nil
 	}
 	return err
-}
-
-// pageOfPlaces is how many places of a list are asked for, and kept, at once.
-const pageOfPlaces = 1000
-
-// Outstanding reads the index to its end, and calls see for every record that no attempt
-// holds and that is in doubt (Record.InDoubt), is money without a known request
-// (Record.Unasked), or is paid and not answered. A payment that the target's silence
-// answers (ledger.StandingSilent) is not outstanding. missed is how many records could not
-// be read; the error is that of the index, or of the ledger on some record, or says that
-// ctx ended before the index did. A corrupt record is counted in missed and logged, and is
-// not an error.
-func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) (missed int, err error) {
-	open, owed := c.walk(ctx, func(r ledger.Payment) error {
-		if !c.Ledger.Sleeping(r) {
-			return nil
-		}
-		sending, err := c.Ledger.Sending(ctx, r)
-		if sending == ledger.MayBeSent {
-			see(r)
-		}
-		return err
-	}, func(r ledger.Payment) error {
-		if ledger.Stand(&r, ledger.View{Now: c.Now()}) != ledger.StandingSilent {
-			see(r)
-		}
-		return nil
-	}, func() {})
-	if err = errors.Join(open.err, owed.err); err == nil && !(open.whole && owed.whole) {
-		err = fmt.Errorf("the index was not read to its end: %w", ctx.Err())
-	}
-	return open.failed + open.left + owed.failed + owed.left, err
-}
-
-// Each fetches the records with these keys, and calls see for each one that exists. missed
-// is how many could not be read before ctx ended; the error is as with Outstanding.
-func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Payment)) (missed int, err error) {
-	var v visited
-	for _, key := range keys {
-		c.visit(ctx, key, &v, func(r ledger.Payment) error { see(r); return nil })
-	}
-	return v.failed + v.left, v.err
-}
-
-// walk reads the two lists of the index, each least recently written first, and calls
-// between after the first, which leaves out what is written from now on. It calls open for
-// each record of the first list, and owed once for each record of both that is owed and
-// that no attempt holds. The order matters: a lookup that ends meanwhile moves its record
-// from the first list to the second.
-func (c *Reconciler) walk(ctx context.Context, open, owed func(ledger.Payment) error, between func()) (first, second visited) {
-	begun, seen := c.Now(), map[string]bool{}
-	once := func(r ledger.Payment) error {
-		if !c.Ledger.Unclaimed(r) || seen[r.Key] {
-			return nil
-		}
-		seen[r.Key] = true
-		return owed(r)
-	}
-	first = c.list(ctx, ledger.ListOpen, begun, func(r ledger.Payment) error {
-		if err := once(r); err != nil {
-			return err
-		}
-		return open(r)
-	})
-	between()
-	return first, c.list(ctx, ledger.ListOwed, time.Time{}, once)
-}
-
-// visited is the result of reading records.
-type visited struct {
-	gone   int   // that do not exist any more
-	failed int   // that could not be read, or for which see failed
-	left   int   // that were not reached before ctx ended
-	whole  bool  // the list was read to its end
-	err    error // of the index, and the first that was the store's
-}
-
-// list reads a list of the index page by page, until it or ctx ends, and calls see for
-// each record.
-func (c *Reconciler) list(ctx context.Context, name string, before time.Time, see func(ledger.Payment) error) (v visited) {
-	for after := (ledger.Place{}); !v.whole; {
-		page, err := c.Index.List(ctx, name, before, after, pageOfPlaces)
-		if err != nil {
-			if after == (ledger.Place{}) || ctx.Err() == nil {
-				v.err = errors.Join(fmt.Errorf("list %s records: %w", name, err), v.err)
-			}
-			return v
-		}
-		for _, after = range page {
-			c.visit(ctx, after.Key, &v, see)
-		}
-		v.whole = len(page) < pageOfPlaces
-	}
-	return v
-}
-
-// visit fetches a record, and calls see if there is one.
-func (c *Reconciler) visit(ctx context.Context, key string, v *visited, see func(ledger.Payment) error) {
-	r, err := c.Ledger.Fetch(ctx, key)
-	switch {
-	case timeUp(ctx):
-		v.left++
-		return
-	case err == nil && r == nil:
-		v.gone++
-		return
-	case err == nil:
-		err = see(*r)
-	}
-	if err == nil {
-		return
-	}
-	v.failed++
-	c.Log.ErrorContext(ctx, "not reconciled", "key", key, "error", err)
-	if v.err == nil && !errors.Is(err, ledger.ErrCorrupt) {
-		v.err = fmt.Errorf("reconcile %s: %w", key, err)
-	}
 }

@@ -1,4 +1,4 @@
-package x402_test
+package reconcile_test
 
 import (
 	"context"
@@ -13,12 +13,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // An index that fails is the run's error, and half of the work is still done. So is the
 // first record that the store fails on.
 func TestReconcileIndexFails(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.uncertain(1)
 		d.owed(2, 1)
 		broken := errors.New("throttled")
@@ -26,11 +27,11 @@ func TestReconcileIndexFails(t *testing.T) {
 		d.chain = p
 		for _, c := range []struct {
 			index lists
-			want  x402.Summary
+			want  reconcile.Summary
 		}{
-			{lists{openFails: broken, owed: []string{payment(2).Key}}, x402.Summary{Owed: 1, Unfinished: true}},
-			{lists{open: []string{payment(1).Key}, owedFails: broken}, x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Unfinished: true}},
-			{lists{openFails: broken, owedFails: broken}, x402.Summary{Unfinished: true}},
+			{lists{openFails: broken, owed: []string{payment(2).Key}}, reconcile.Summary{Owed: 1, Unfinished: true}},
+			{lists{open: []string{payment(1).Key}, owedFails: broken}, reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Unfinished: true}},
+			{lists{openFails: broken, owedFails: broken}, reconcile.Summary{Unfinished: true}},
 		} {
 			d.index = c.index
 			if s, err := d.run(t.Context()); s != c.want || !errors.Is(err, broken) {
@@ -46,7 +47,7 @@ func TestReconcileIndexFails(t *testing.T) {
 			return map[bool]ledgertest.Fault{true: ledgertest.FailBefore}[op == ledgertest.Fetch]
 		}
 		s, err := d.run(t.Context())
-		if want := (x402.Summary{Listed: 2, Failed: 2, Uncounted: 1}); s != want || !errors.Is(err, ledgertest.ErrInjected) {
+		if want := (reconcile.Summary{Listed: 2, Failed: 2, Uncounted: 1}); s != want || !errors.Is(err, ledgertest.ErrInjected) {
 			t.Errorf("%+v, %v; want %+v and the store's error", s, err, want)
 		} else if text := err.Error(); !strings.Contains(text, payment(1).Key) || strings.Contains(text, payment(3).Key) {
 			t.Errorf("%v; want the first record's", err)
@@ -57,7 +58,7 @@ func TestReconcileIndexFails(t *testing.T) {
 // A corrupt record is counted, named in the log, never written to, and stops
 // nothing. It is not a failure of the ledger.
 func TestReconcileCorruptRecord(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.find = verdict(x402.Finding{Verdict: x402.NeverPaid})
 		unreadable := payment(1)
 		d.must(d.memory.Plant(t.Context(), unreadable.Key, []byte(`{"key":`)))
@@ -80,7 +81,7 @@ func TestReconcileCorruptRecord(t *testing.T) {
 		index.open = append(index.open, payment(2).Key)
 		d.index = index
 		writes := d.store.Calls(ledgertest.Replace)
-		d.wants(x402.Summary{Listed: 7, Open: 6, Failed: 6, RefusedLate: 1, Owed: 1, Uncounted: 1})
+		d.wants(reconcile.Summary{Listed: 7, Open: 6, Failed: 6, RefusedLate: 1, Owed: 1, Uncounted: 1})
 		if n := d.store.Calls(ledgertest.Replace) - writes; n != 2 {
 			t.Errorf("%d writes, want those of the sound record", n)
 		}
@@ -101,7 +102,7 @@ func TestReceiveTimeUp(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		return ledgertest.None
-	}, func(t *testing.T, d *reconcilerHarness) {
+	}, func(t *testing.T, d *harness) {
 		p := d.watched()
 		const n = 41
 		for i := range n {
@@ -130,7 +131,7 @@ func TestReceiveTimeUp(t *testing.T) {
 			t.Errorf("%d transfers in %d runs", unasked, runs)
 		}
 		slow = false
-		d.wants(x402.Summary{Owed: n, Exhausted: n})
+		d.wants(reconcile.Summary{Owed: n, Exhausted: n})
 		if got := d.memory.Len(); got != n+1 {
 			t.Errorf("%d records, want %d and the cursor", got, n)
 		}
@@ -157,7 +158,7 @@ func TestReceiveNodeDown(t *testing.T) {
 		"later transfers hang":      {"transfers", hang, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+			withReconciler(t, nil, func(t *testing.T, d *harness) {
 				d.uncertain(1)
 				d.owed(2, 1)
 				time.Sleep(time.Minute)
@@ -170,7 +171,7 @@ func TestReceiveNodeDown(t *testing.T) {
 					return nil
 				}
 				// What hangs after something was read, was read: there was no time for more.
-				want := x402.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 1, Unread: name != "later transfers hang"}
+				want := reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 1, Unread: name != "later transfers hang"}
 				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 				defer cancel()
 				if s, err := d.run(ctx); s != want || err != nil {
@@ -192,18 +193,18 @@ func TestReceiveNodeDown(t *testing.T) {
 
 // A node that is behind, or has nothing to say, ends the run and moves nothing.
 func TestReceiveNothingNew(t *testing.T) {
-	withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
-		d.wants(x402.Summary{})
+		d.wants(reconcile.Summary{})
 		at := d.cursor()
-		for _, b := range []x402.Batch{{Next: at.Next, Safe: at.Next - 1}, {Next: at.Next, Safe: at.Next - 50}, {Next: at.Next, Safe: at.Next + 50}} {
+		for _, b := range []reconcile.Batch{{Next: at.Next, Safe: at.Next - 1}, {Next: at.Next, Safe: at.Next - 50}, {Next: at.Next, Safe: at.Next + 50}} {
 			p.constant = &b
-			d.wants(x402.Summary{})
+			d.wants(reconcile.Summary{})
 			if diff := cmp.Diff(at, d.cursor(), cmp.AllowUnexported(ledger.Cursor{})); diff != "" {
 				t.Errorf("the cursor (-before +after):\n%s", diff)
 			}
 		}
-		p.constant = &x402.Batch{Next: at.Next - 1, Safe: at.Next}
+		p.constant = &reconcile.Batch{Next: at.Next - 1, Safe: at.Next}
 		if _, err := d.run(t.Context()); err == nil || d.cursor().Next != at.Next {
 			t.Errorf("a scanner that goes back moved the cursor to %d, %v", d.cursor().Next, err)
 		}

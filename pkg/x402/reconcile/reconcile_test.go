@@ -1,4 +1,4 @@
-package x402_test
+package reconcile_test
 
 import (
 	"context"
@@ -17,37 +17,39 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// reconcilerHarness is a Reconciler with fakes of its parts, in a bubble of fake time.
-type reconcilerHarness struct {
+// harness is a Reconciler with fakes of its parts, in a bubble of fake time.
+type harness struct {
 	t      *testing.T
 	memory *ledgertest.Memory
 	store  *ledgertest.Faulty
 	ledger *ledger.Ledger
 	index  ledger.Index
-	blind  bool         // no evidence
-	chain  x402.Scanner // nil: transfers are not read
+	blind  bool              // no evidence
+	chain  reconcile.Scanner // nil: transfers are not read
 	find   func(ctx context.Context, q x402.Question) x402.Finding
 	asked  []x402.Question
 	log    strings.Builder
 }
 
-func (d *reconcilerHarness) Find(ctx context.Context, q x402.Question) x402.Finding {
+func (d *harness) Find(ctx context.Context, q x402.Question) x402.Finding {
 	d.asked = append(d.asked, q)
 	return d.find(ctx, q)
 }
 
 // withReconciler runs a test with faults of the store; nil is none.
-func withReconciler(t *testing.T, faults ledgertest.Decide, test func(t *testing.T, d *reconcilerHarness)) {
+func withReconciler(t *testing.T, faults ledgertest.Decide, test func(t *testing.T, d *harness)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &reconcilerHarness{t: t, memory: new(ledgertest.Memory), find: verdict(x402.Finding{Verdict: x402.StillOpen})}
+		d := &harness{t: t, memory: new(ledgertest.Memory), find: verdict(x402.Finding{Verdict: x402.StillOpen})}
 		d.index = d.memory
 		d.store = ledgertest.NewFaulty(t, d.memory, faults)
 		var ids atomic.Int64
@@ -60,8 +62,8 @@ func verdict(f x402.Finding) func(context.Context, x402.Question) x402.Finding {
 	return func(context.Context, x402.Question) x402.Finding { return f }
 }
 
-func (d *reconcilerHarness) reconciler() *x402.Reconciler {
-	c := &x402.Reconciler{
+func (d *harness) reconciler() *reconcile.Reconciler {
+	c := &reconcile.Reconciler{
 		Ledger: d.ledger, Index: d.index, Now: time.Now, Terms: terms(),
 		Log: slog.New(slog.NewTextHandler(&d.log, nil)), Cheapest: big.NewInt(cheapest),
 		Error: func(f *fault.Error, s x402.PaymentStatus) []byte {
@@ -78,7 +80,7 @@ func (d *reconcilerHarness) reconciler() *x402.Reconciler {
 }
 
 // run reconciles once, and checks that the parts of the summary add up.
-func (d *reconcilerHarness) run(ctx context.Context) (x402.Summary, error) {
+func (d *harness) run(ctx context.Context) (reconcile.Summary, error) {
 	d.t.Helper()
 	s, err := d.reconciler().Run(ctx)
 	if sum := s.SettledLate + s.RefusedLate + s.StillOpen + s.CannotTell + s.Undue + s.Skipped + s.Failed + s.Left; sum != s.Listed {
@@ -91,7 +93,7 @@ func (d *reconcilerHarness) run(ctx context.Context) (x402.Summary, error) {
 }
 
 // wants runs once without an error and compares the summary.
-func (d *reconcilerHarness) wants(want x402.Summary) {
+func (d *harness) wants(want reconcile.Summary) {
 	d.t.Helper()
 	got, err := d.run(d.t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -101,7 +103,7 @@ func (d *reconcilerHarness) wants(want x402.Summary) {
 
 // outstanding compares what is outstanding with what it must be, each as its list and
 // number, such as "doubt 1".
-func (d *reconcilerHarness) outstanding(want ...string) {
+func (d *harness) outstanding(want ...string) {
 	d.t.Helper()
 	var got []string
 	missed, err := d.reconciler().Outstanding(d.t.Context(), func(r ledger.Payment) {
@@ -122,24 +124,28 @@ func (d *reconcilerHarness) outstanding(want ...string) {
 	}
 }
 
-// cheapest is the lowest price.
-const cheapest = 1000
+const (
+	cheapest    = 1000 // the lowest price
+	payer       = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
+	tx          = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9" // of a settlement
+	attemptTime = 30 * time.Second
+)
 
-const reconcilePayer = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
+func terms() x402.Terms {
+	return testbed.Terms(testbed.Must(x402.ParseAddress("0x209693Bc6afc0C5328bA36FaF03C514EF312287C")))
+}
 
 // payment is the nth payment, for 5,000 atomic units.
 func payment(n int) ledger.Submission {
 	return ledger.Submission{
-		Key:        ledger.Key(terms().Network, strings.ToLower(terms().Asset), reconcilePayer, fmt.Sprintf("0x%064x", n)),
-		AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: must(json.Marshal(terms().Requirements("5000"))), Token: fmt.Sprint("t", n),
+		Key:        ledger.Key(terms().Network, strings.ToLower(terms().Asset), payer, fmt.Sprintf("0x%064x", n)),
+		AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: testbed.Must(json.Marshal(terms().Requirements("5000"))), Token: fmt.Sprint("t", n),
 		ValidBefore: time.Now().Add(5 * time.Minute),
 	}
 }
 
-const attemptTime = 30 * time.Second
-
 // claim claims the nth payment, as changed.
-func (d *reconcilerHarness) claim(n int, changes ...func(*ledger.Submission)) *ledger.Hold {
+func (d *harness) claim(n int, changes ...func(*ledger.Submission)) *ledger.Hold {
 	d.t.Helper()
 	p := payment(n)
 	for _, change := range changes {
@@ -153,7 +159,7 @@ func (d *reconcilerHarness) claim(n int, changes ...func(*ledger.Submission)) *l
 }
 
 // must stops the test on the error of its surroundings.
-func (d *reconcilerHarness) must(err error) {
+func (d *harness) must(err error) {
 	d.t.Helper()
 	if err != nil {
 		d.t.Fatal(err)
@@ -162,19 +168,19 @@ func (d *reconcilerHarness) must(err error) {
 
 // uncertain is a payment whose settlement was lost; abandoned one whose
 // attempt died.
-func (d *reconcilerHarness) uncertain(n int, changes ...func(*ledger.Submission)) {
+func (d *harness) uncertain(n int, changes ...func(*ledger.Submission)) {
 	d.t.Helper()
 	d.must(d.claim(n, changes...).End(d.t.Context(), ledger.EventUncertain, "connection lost", tx))
 }
 
-func (d *reconcilerHarness) abandoned(n int) {
+func (d *harness) abandoned(n int) {
 	d.t.Helper()
 	d.claim(n)
 	time.Sleep(attemptTime)
 }
 
 // owed is a payment whose lookup failed so many times.
-func (d *reconcilerHarness) owed(n, lookups int) {
+func (d *harness) owed(n, lookups int) {
 	d.t.Helper()
 	h := d.claim(n)
 	d.must(h.Settled(d.t.Context(), ledger.Receipt{Transaction: tx}, lookups > 0))
@@ -187,7 +193,7 @@ func (d *reconcilerHarness) owed(n, lookups int) {
 	}
 }
 
-func (d *reconcilerHarness) stored(n int) ledger.Payment {
+func (d *harness) stored(n int) ledger.Payment {
 	d.t.Helper()
 	r := ledgertest.Payment(d.t, d.memory, payment(n).Key)
 	if r == nil {
@@ -202,26 +208,26 @@ func TestReconcileVerdicts(t *testing.T) {
 	reason := "authorization expired unused"
 	for name, c := range map[string]struct {
 		f       x402.Finding
-		want    x402.Summary
+		want    reconcile.Summary
 		state   ledger.State
 		doubt   bool
 		receipt *ledger.Receipt
 		reason  string // "" for that of the attempt
 	}{
 		"paid": {
-			x402.Finding{Verdict: x402.Paid, Transaction: "0x07"}, x402.Summary{SettledLate: 1, Owed: 1}, ledger.Settled, true,
+			x402.Finding{Verdict: x402.Paid, Transaction: "0x07"}, reconcile.Summary{SettledLate: 1, Owed: 1}, ledger.Settled, true,
 			&ledger.Receipt{Transaction: "0x07", Payer: "0x857b06519E91e3A54538791bDbb0E22373e36b66", Network: "eip155:8453"}, "none",
 		},
-		"never paid":  {x402.Finding{Verdict: x402.NeverPaid, Reason: reason}, x402.Summary{RefusedLate: 1}, ledger.Refused, false, nil, reason},
-		"still open":  {x402.Finding{Verdict: x402.StillOpen}, x402.Summary{StillOpen: 1}, ledger.Uncertain, true, nil, ""},
-		"cannot tell": {x402.Finding{Cause: errors.New("down")}, x402.Summary{CannotTell: 1}, ledger.Uncertain, true, nil, ""},
+		"never paid":  {x402.Finding{Verdict: x402.NeverPaid, Reason: reason}, reconcile.Summary{RefusedLate: 1}, ledger.Refused, false, nil, reason},
+		"still open":  {x402.Finding{Verdict: x402.StillOpen}, reconcile.Summary{StillOpen: 1}, ledger.Uncertain, true, nil, ""},
+		"cannot tell": {x402.Finding{Cause: errors.New("down")}, reconcile.Summary{CannotTell: 1}, ledger.Uncertain, true, nil, ""},
 	} {
-		for start, begin := range map[string]func(*reconcilerHarness){
-			"connection lost": func(d *reconcilerHarness) { d.uncertain(1) },
-			"an earlier attempt ended without a verdict": func(d *reconcilerHarness) { d.abandoned(1) },
+		for start, begin := range map[string]func(*harness){
+			"connection lost": func(d *harness) { d.uncertain(1) },
+			"an earlier attempt ended without a verdict": func(d *harness) { d.abandoned(1) },
 		} {
 			t.Run(name+" after "+start, func(t *testing.T) {
-				withReconciler(t, nil, func(t *testing.T, d *reconcilerHarness) {
+				withReconciler(t, nil, func(t *testing.T, d *harness) {
 					d.find = verdict(c.f)
 					claimed, until := time.Now(), payment(1).ValidBefore
 					begin(d)
@@ -240,7 +246,7 @@ func TestReconcileVerdicts(t *testing.T) {
 						t.Errorf("reason %q, want %q or, by default, %q", r.Reason, c.reason, start)
 					}
 					q := x402.Question{ValidBefore: until.UTC(), Since: claimed.UTC(), Sent: true, Transaction: before.Transaction, Value: big.NewInt(5000)}
-					q.Payer, _ = x402.ParseAddress(reconcilePayer)
+					q.Payer, _ = x402.ParseAddress(payer)
 					q.Payee, _ = x402.ParseAddress(terms().PayTo)
 					q.Nonce[31] = 1
 					bigs := cmp.Comparer(func(a, b *big.Int) bool { return a.Cmp(b) == 0 })
@@ -254,9 +260,11 @@ func TestReconcileVerdicts(t *testing.T) {
 }
 
 // elsewhere puts a payment on another chain.
-func elsewhere(p *ledger.Submission) { p.Key = strings.Replace(p.Key, terms().Network, "eip155:84532", 1) }
+func elsewhere(p *ledger.Submission) {
+	p.Key = strings.Replace(p.Key, terms().Network, "eip155:84532", 1)
+}
 
-func redeem(d *reconcilerHarness, h *ledger.Hold) {
+func redeem(d *harness, h *ledger.Hold) {
 	d.must(h.Settled(d.t.Context(), ledger.Receipt{Transaction: tx}, true))
 	d.must(h.Redeem(d.t.Context(), ledger.Answer{Status: 200, Stored: true}, 0, false))
 }

@@ -1,4 +1,4 @@
-package x402
+package reconcile
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -23,7 +24,7 @@ type Scanner interface {
 	// read ends the batch without an error, and is met again by the next call. So
 	// a caller that stores Next after every batch misses no transfer and sees none
 	// twice, wherever it is interrupted.
-	Transfers(ctx context.Context, payee Address, from uint64) (Batch, error)
+	Transfers(ctx context.Context, payee x402.Address, from uint64) (Batch, error)
 	// BlockAt returns the first block whose time is not before t, where a cursor for what
 	// happened since t starts. If no safe block is that recent, as for a t in the future,
 	// it returns the block after the newest safe one, which will not be undone.
@@ -53,7 +54,7 @@ type Transfer struct {
 	BlockHash   string // lower case hex
 	LogIndex    uint64 // in the block; with BlockHash, the transfer's identity
 	Time        time.Time
-	From, To    Address
+	From, To    x402.Address
 	Value       *big.Int // atomic units; may be 0
 	// Authorized says that the transfer is the one that From's authorization
 	// with Nonce made. Any other is a deposit without one.
@@ -68,7 +69,7 @@ const (
 	oldestTransfer = 34 * 24 * time.Hour
 	// firstStretch is how long ago the first cursor of a payee begins: the longest
 	// authorization, before a safe block that is an hour old at most.
-	firstStretch = mostWindow + time.Hour
+	firstStretch = x402.MaxWindow + time.Hour
 	// maxFormer is how many former payees are read in a run.
 	maxFormer = 8
 	// maxUnmatched is how many transfers that an operator has to look at are logged
@@ -91,19 +92,19 @@ func (r *run) receive(ctx context.Context) (err error) {
 
 // note adds a payee to those whose transfers are read.
 func (r *run) note(payTo string) {
-	payee, err := ParseAddress(payTo)
+	payee, err := x402.ParseAddress(payTo)
 	if err == nil && len(r.payees) <= maxFormer && !slices.Contains(r.payees, payee) {
 		r.payees = append(r.payees, payee)
 	}
 }
 
-// of says whether a record is of a payment in this token.
-func (t Terms) of(r ledger.Payment) bool {
-	return strings.HasPrefix(r.Key, t.Network+"|"+strings.ToLower(t.Asset)+"|")
+// ours says whether a record is of a payment in the token of Terms.
+func (c *Reconciler) ours(r ledger.Payment) bool {
+	return strings.HasPrefix(r.Key, c.Terms.Network+"|"+strings.ToLower(c.Terms.Asset)+"|")
 }
 
 // receiveOf reads what reached a payee, batch by batch.
-func (r *run) receiveOf(ctx context.Context, payee Address) error {
+func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 	at, err := r.cursor(ctx, ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String()))
 	moved := false
 	for done := false; err == nil && !done; {
@@ -131,7 +132,7 @@ type unreadable struct{ error }
 // batch reads one batch, compares it with the ledger and moves the cursor behind
 // it, or, if the time is up, behind the blocks that are finished: otherwise every run
 // would begin, and none finish, a batch that takes longer than a run may.
-func (r *run) batch(ctx context.Context, payee Address, at *ledger.Cursor) (done bool, err error) {
+func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) (done bool, err error) {
 	b, err := r.Scanner.Transfers(ctx, payee, at.Next)
 	if err != nil {
 		return false, unreadable{err}
@@ -217,7 +218,7 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 		}
 	}
 	// What a refund of a transfer without a record needs.
-	terms, err := json.Marshal(Requirements{Scheme: Scheme, Network: r.Terms.Network, Amount: t.Value.String(), Asset: r.Terms.Asset, PayTo: t.To.Checksum()})
+	terms, err := json.Marshal(x402.Requirements{Scheme: x402.Scheme, Network: r.Terms.Network, Amount: t.Value.String(), Asset: r.Terms.Asset, PayTo: t.To.Checksum()})
 	if err != nil {
 		return nil, "", err
 	}
@@ -238,6 +239,6 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 // paidBy says whether a transfer has the amount and payee of a record. The payer
 // chooses the nonce, so another authorization can have the same one.
 func paidBy(r ledger.Payment, t Transfer) bool {
-	terms, err := termsOf(r)
+	terms, err := x402.TermsOf(r)
 	return err == nil && terms.Amount == t.Value.String() && strings.EqualFold(terms.PayTo, t.To.String())
 }

@@ -1,0 +1,127 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// pageOfPlaces is how many places of a list are asked for, and kept, at once.
+const pageOfPlaces = 1000
+
+// Outstanding reads the index to its end, and calls see for every record that no attempt
+// holds and that is in doubt (Payment.InDoubt), is money without a known request
+// (Payment.Unasked), or is paid and not answered. A payment that the target's silence
+// answers (ledger.StandingSilent) is not outstanding. missed is how many records could not
+// be read; the error is that of the index, or of the ledger on some record, or says that
+// ctx ended before the index did. A corrupt record is counted in missed and logged, and is
+// not an error.
+func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) (missed int, err error) {
+	open, owed := c.walk(ctx, func(r ledger.Payment) error {
+		if !c.Ledger.Sleeping(r) {
+			return nil
+		}
+		sending, err := c.Ledger.Sending(ctx, r)
+		if sending == ledger.MayBeSent {
+			see(r)
+		}
+		return err
+	}, func(r ledger.Payment) error {
+		if ledger.Stand(&r, ledger.View{Now: c.Now()}) != ledger.StandingSilent {
+			see(r)
+		}
+		return nil
+	}, func() {})
+	if err = errors.Join(open.err, owed.err); err == nil && !(open.whole && owed.whole) {
+		err = fmt.Errorf("the index was not read to its end: %w", ctx.Err())
+	}
+	return open.failed + open.left + owed.failed + owed.left, err
+}
+
+// Each fetches the records with these keys, and calls see for each one that exists. missed
+// is how many could not be read before ctx ended; the error is as with Outstanding.
+func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Payment)) (missed int, err error) {
+	var v visited
+	for _, key := range keys {
+		c.visit(ctx, key, &v, func(r ledger.Payment) error { see(r); return nil })
+	}
+	return v.failed + v.left, v.err
+}
+
+// walk reads the two lists of the index, each least recently written first, and calls
+// between after the first, which leaves out what is written from now on. It calls open for
+// each record of the first list, and owed once for each record of both that is owed and
+// that no attempt holds. The order matters: a lookup that ends meanwhile moves its record
+// from the first list to the second.
+func (c *Reconciler) walk(ctx context.Context, open, owed func(ledger.Payment) error, between func()) (first, second visited) {
+	begun, seen := c.Now(), map[string]bool{}
+	once := func(r ledger.Payment) error {
+		if !c.Ledger.Unclaimed(r) || seen[r.Key] {
+			return nil
+		}
+		seen[r.Key] = true
+		return owed(r)
+	}
+	first = c.list(ctx, ledger.ListOpen, begun, func(r ledger.Payment) error {
+		if err := once(r); err != nil {
+			return err
+		}
+		return open(r)
+	})
+	between()
+	return first, c.list(ctx, ledger.ListOwed, time.Time{}, once)
+}
+
+// visited is the result of reading records.
+type visited struct {
+	gone   int   // that do not exist any more
+	failed int   // that could not be read, or for which see failed
+	left   int   // that were not reached before ctx ended
+	whole  bool  // the list was read to its end
+	err    error // of the index, and the first that was the store's
+}
+
+// list reads a list of the index page by page, until it or ctx ends, and calls see for
+// each record.
+func (c *Reconciler) list(ctx context.Context, name string, before time.Time, see func(ledger.Payment) error) (v visited) {
+	for after := (ledger.Place{}); !v.whole; {
+		page, err := c.Index.List(ctx, name, before, after, pageOfPlaces)
+		if err != nil {
+			if after == (ledger.Place{}) || ctx.Err() == nil {
+				v.err = errors.Join(fmt.Errorf("list %s records: %w", name, err), v.err)
+			}
+			return v
+		}
+		for _, after = range page {
+			c.visit(ctx, after.Key, &v, see)
+		}
+		v.whole = len(page) < pageOfPlaces
+	}
+	return v
+}
+
+// visit fetches a record, and calls see if there is one.
+func (c *Reconciler) visit(ctx context.Context, key string, v *visited, see func(ledger.Payment) error) {
+	r, err := c.Ledger.Fetch(ctx, key)
+	switch {
+	case timeUp(ctx):
+		v.left++
+		return
+	case err == nil && r == nil:
+		v.gone++
+		return
+	case err == nil:
+		err = see(*r)
+	}
+	if err == nil {
+		return
+	}
+	v.failed++
+	c.Log.ErrorContext(ctx, "not reconciled", "key", key, "error", err)
+	if v.err == nil && !errors.Is(err, ledger.ErrCorrupt) {
+		v.err = fmt.Errorf("reconcile %s: %w", key, err)
+	}
+}
