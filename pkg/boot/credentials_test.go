@@ -16,6 +16,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
+	"github.com/hostfacts/hostfacts/pkg/x402/fallback"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -101,8 +102,9 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 				"FACILITATOR_URL": one.URL, "FACILITATOR_FALLBACK_URL": other.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": v.URL,
 			})
 			s := must(config.facilitators(config.platform(quiet(), time.Now)))
+			pair := s.settler.(*fallback.Pair)
 			for range 2 {
-				for _, client := range []x402.Facilitator{s.primary, s.fallback.Facilitator} {
+				for _, client := range []x402.Facilitator{&pair.Primary, &pair.Second} {
 					client.Settle(t.Context(), x402.Payload{}, config.Terms.Requirements("5000"))
 					client.Verify(t.Context(), x402.Payload{}, config.Terms.Requirements("5000"))
 				}

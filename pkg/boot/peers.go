@@ -13,33 +13,34 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
+	"github.com/hostfacts/hostfacts/pkg/x402/fallback"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // Names of the variables of a facilitator begin with one of these.
 const (
-	primary  = "FACILITATOR"
-	fallback = "FACILITATOR_FALLBACK"
+	ofPrimary  = "FACILITATOR"
+	ofFallback = "FACILITATOR_FALLBACK"
 )
 
 // facilitators reads where the facilitators are and who we are to each. The second one
 // must not be the first one, and must not have the first one's credentials, so that
 // neither operator ever sees what proves to the other who we are.
 func (e *environment) facilitators(c *Config) {
-	c.FacilitatorURL, c.FallbackURL = parsed(e, primary+"_URL", parsePeer), parsed(e, fallback+"_URL", parsePeer)
-	c.credentials, c.secret = e.credentials(primary)
-	c.fallbackCredentials, _ = e.credentials(fallback)
+	c.FacilitatorURL, c.FallbackURL = parsed(e, ofPrimary+"_URL", parsePeer), parsed(e, ofFallback+"_URL", parsePeer)
+	c.credentials, c.secret = e.credentials(ofPrimary)
+	c.fallbackCredentials, _ = e.credentials(ofFallback)
 	for _, kind := range []string{"_KEY_ID", "_KEY_SECRET", "_TOKEN", "_SECRET_ARN"} {
-		switch v := e.text(fallback + kind); {
+		switch v := e.text(ofFallback + kind); {
 		case v == "":
-		case e.text(fallback+"_URL") == "":
-			e.fault(fallback+kind, "is set, and %s_URL is not", fallback)
-		case v == e.text(primary+kind):
-			e.fault(fallback+kind, "is that of %s: each facilitator has its own credentials", primary+kind)
+		case e.text(ofFallback+"_URL") == "":
+			e.fault(ofFallback+kind, "is set, and %s_URL is not", ofFallback)
+		case v == e.text(ofPrimary+kind):
+			e.fault(ofFallback+kind, "is that of %s: each facilitator has its own credentials", ofPrimary+kind)
 		}
 	}
 	if c.FallbackURL != "" && place(c.FallbackURL) == place(c.FacilitatorURL) {
-		e.fault(fallback+"_URL", "is the facilitator of %s_URL", primary)
+		e.fault(ofFallback+"_URL", "is the facilitator of %s_URL", ofPrimary)
 	}
 	if c.Paused || c.FacilitatorURL == "" { // the template refuses a fallback alone
 		c.FacilitatorURL, c.FallbackURL = "", ""
@@ -107,7 +108,7 @@ func (e *environment) nodes(c *Config, usual string) {
 	switch v := e.text(name); {
 	case v == "" && usual == noNodes, v == noNodes:
 	case v == secretNodes && c.secret == nil:
-		e.fault(name, "is %s, and %s_SECRET_ARN is not set", secretNodes, primary)
+		e.fault(name, "is %s, and %s_SECRET_ARN is not set", secretNodes, ofPrimary)
 	case v == "" && usual == "" && c.secret == nil:
 		if unknown == nil {
 			e.fault(name, "is not set, and no public node of %s is known: name one, or none", c.Terms.Network)
@@ -170,9 +171,8 @@ func evidence(view *chain.Nodes) (x402.Evidence, reconcile.Scanner) {
 // them settles our kind of payment on the network, and where there are two, whether each of
 // them does. It warns of one that does not.
 type facilitators struct {
-	primary  *facilitator.Client
-	fallback *x402.Fallback // nil: none
-	probes   []service.Probe
+	settler x402.Settler
+	probes  []service.Probe
 }
 
 func (c Config) facilitators(p service.Platform) (f facilitators, err error) {
@@ -182,8 +182,9 @@ func (c Config) facilitators(p service.Platform) (f facilitators, err error) {
 		f.probes = append(f.probes, service.Probe{Name: name, Optional: true, Check: asks})
 		return client, err
 	}
-	f.primary, err = client("facilitator_primary", c.FacilitatorURL, c.credentials)
+	first, err := client("facilitator_primary", c.FacilitatorURL, c.credentials)
 	if err != nil || c.FallbackURL == "" {
+		f.settler = x402.One(first)
 		f.probes[0].Name, f.probes[0].Optional = service.ProbeFacilitator, false
 		return f, err
 	}
@@ -191,7 +192,11 @@ func (c Config) facilitators(p service.Platform) (f facilitators, err error) {
 	if err != nil {
 		return f, err
 	}
-	f.fallback = &x402.Fallback{Facilitator: second, Primary: f.primary.Name(), Name: second.Name(), Now: p.Now}
+	f.settler = &fallback.Pair{
+		Primary: fallback.Member{Facilitator: first, Name: first.Name()},
+		Second:  fallback.Member{Facilitator: second, Name: second.Name()},
+		Now:     p.Now,
+	}
 	each := f.probes
 	f.probes = append(each, service.Probe{Name: service.ProbeFacilitator, Check: func(ctx context.Context) error {
 		err := each[0].Check(ctx)

@@ -81,7 +81,7 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 		Name: service.ProbeReceipts, Optional: true, Check: func(ctx context.Context) error { _, err := signs.key(ctx); return err },
 	})
 	watches, _ := evidence(view)
-	p.Seller, err = service.NewSeller(p.Platform, p.Offering, stores.Ledger, settle.primary, settle.fallback, watches, p.Limits)
+	p.Seller, err = service.NewSeller(p.Platform, p.Offering, stores.Ledger, settle.settler, watches, p.Limits)
 	return p, err
 }
 

@@ -234,9 +234,9 @@ func recordHandshake(t *testing.T) wireExample {
 	wallet := must(x402test.WalletFromHex(strings.TrimPrefix(publishedKey, "0x"), bytes.NewReader(nonce[:])))
 	signature := must(wallet.Pay(offer.WithToken(shownToken), time.Now()))
 	gate := &x402.Gate{
-		Ledger:      ledger.New(&ledgertest.Memory{}, time.Now, func() string { return "write" }),
-		Facilitator: inProcess{Handler: must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))},
-		Now:         time.Now, Log: slog.New(slog.DiscardHandler),
+		Ledger:  ledger.New(&ledgertest.Memory{}, time.Now, func() string { return "write" }),
+		Settler: x402.One(inProcess{Handler: must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))}),
+		Now:     time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	out := gate.Serve(t.Context(), x402.Request{
 		Signature: signature, Offer: must(x402.NewOffer(offer)), Deadline: time.Now().Add(27 * time.Second),

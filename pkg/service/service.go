@@ -91,14 +91,14 @@ type Seller struct {
 	seller   *x402http.Seller
 }
 
-// NewSeller returns a Seller. fallback is a second facilitator and evidence a view
-// of the chain; each is nil without one. Its error names what is wrong with the terms.
+// NewSeller returns a Seller. evidence is a view of the chain, or nil. Its error names what
+// is wrong with the terms.
 func NewSeller(
-	p Platform, o Offering, l ledger.Store, f x402.Facilitator, fallback *x402.Fallback, evidence x402.Evidence, limits Limits,
+	p Platform, o Offering, l ledger.Store, s x402.Settler, evidence x402.Evidence, limits Limits,
 ) (*Seller, error) {
 	seller, err := x402http.New(x402http.Config{
 		PayTo: o.Terms.PayTo, Network: o.Terms.Network, Asset: o.Terms.Asset, AssetName: o.Terms.Name, AssetVersion: o.Terms.Version,
-		Ledger: l, Settler: f, Fallback: fallback, Evidence: evidence, Receipts: o.Receipts, Rate: limits.Rate, PerMinute: -1, Concurrent: -1,
+		Ledger: l, Settler: s, Evidence: evidence, Receipts: o.Receipts, Rate: limits.Rate, PerMinute: -1, Concurrent: -1,
 		Limits: limits.Leases, Front: p.front(true), Random: p.Random,
 	})
 	return &Seller{platform: p, offering: o, limits: limits, seller: seller}, err

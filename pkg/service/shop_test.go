@@ -233,7 +233,7 @@ func platform() service.Platform {
 }
 
 func (p parts) seller() *service.Seller {
-	return must(service.NewSeller(p.Platform, p.Offering, p.Ledger, p.Facilitator, nil, p.Evidence, p.Limits))
+	return must(service.NewSeller(p.Platform, p.Offering, p.Ledger, x402.One(p.Facilitator), p.Evidence, p.Limits))
 }
 
 // whole is every function.

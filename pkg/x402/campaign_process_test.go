@@ -16,6 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fallback"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
@@ -210,7 +211,7 @@ func (c *actors) ids() func() string {
 
 func (c *actors) gate(p *process) *x402.Gate {
 	gate := &x402.Gate{
-		Ledger: ledger.New(p, p.now, c.ids()), Facilitator: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
+		Ledger: ledger.New(p, p.now, c.ids()), Settler: x402.One(p), Now: p.now, Log: slog.New(slog.DiscardHandler),
 	}
 	if c.w.slotCap > 0 {
 		gate.Slots = p
@@ -219,7 +220,11 @@ func (c *actors) gate(p *process) *x402.Gate {
 		gate.Evidence = p
 	}
 	if c.w.fallback {
-		gate.Fallback = &x402.Fallback{Facilitator: fallbackFacilitator{p}, Primary: primaryName, Name: fallbackName, Now: p.now}
+		gate.Settler = &fallback.Pair{
+			Primary: fallback.Member{Facilitator: p, Name: primaryName},
+			Second:  fallback.Member{Facilitator: fallbackFacilitator{p}, Name: fallbackName},
+			Now:     p.now,
+		}
 	}
 	return gate
 }

@@ -19,7 +19,7 @@
 //	look up, and redeem or owe       lookup.go
 //
 // Everything that needs no network comes first, so that a malformed or forged header
-// costs neither a write nor a call. What a second facilitator changes is in fallback.go;
+// costs neither a write nor a call. Who settles is a Settler, of one facilitator or of two;
 // what is answered from a record is in record.go. What no request is left to do is done
 // by package reconcile.
 //
@@ -31,7 +31,7 @@
 //
 // A settlement publishes payer, nonce and signature on the chain, where anybody
 // can copy them. So a repeated authorization must bring the retry token of its
-// challenge (ledger.Record.Vouches). Without it every sender gets the same 402,
+// challenge (ledger.Payment.Vouches). Without it every sender gets the same 402,
 // without answer, receipt or job.
 package x402
 
@@ -46,14 +46,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// Time budgets of a signed request. A settlement and a question to the chain each have a
-// longest duration, and a shortest that must be left when they are started.
+// Time budgets of a signed request, beside those that a Settler shares. A settlement and a
+// question to the chain each have a longest duration, and a shortest that must be left when
+// they are started.
 const (
-	verifyBudget   = 3 * time.Second
-	settleBudget   = 15 * time.Second
-	leastSettle    = 2 * time.Second
-	evidenceBudget = 4 * time.Second
-	leastEvidence  = time.Second / 2
+	verifyBudget = 3 * time.Second
+	settleBudget = 15 * time.Second
 	// afterwork is kept for writing the verdict and the answer to the ledger.
 	afterwork = 2 * time.Second
 	// leaseMargin is how long a lease outlives its invocation.
@@ -63,12 +61,10 @@ const (
 // Gate takes a signed request through claim, settlement, lookup and redemption.
 // It never settles one authorization twice, never runs the job before money has
 // moved, and never loses the record of money that moved or may have moved.
-// All fields but Fallback, Evidence, Slots and Receipts are required.
+// All fields but Evidence, Slots and Receipts are required.
 type Gate struct {
-	Ledger      *ledger.Ledger
-	Facilitator Facilitator
-	// Fallback is asked when Facilitator fails.
-	Fallback *Fallback
+	Ledger  *ledger.Ledger
+	Settler Settler // who is sent the payments
 	// Evidence reads the chain. Without it a payment in doubt can stay in doubt, and one
 	// that was sent before counts as paid when a facilitator says that its nonce is used.
 	Evidence Evidence
@@ -220,7 +216,7 @@ type Trace struct {
 	States  []ledger.State
 	Class   string // of the settlement, when one was tried
 	Verdict string // the chain's, when it was asked
-	Asked   []Ask  // the facilitators that were asked, where there are two
+	Asked   []Ask  // the facilitators that were asked, where there are several
 	Reason  string // why not, as far as it may be logged
 	// Purchase is "joined" when another payment of the same purchase answered,
 	// "taken_over" when this one replaced another, and empty otherwise.

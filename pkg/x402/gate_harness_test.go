@@ -18,6 +18,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fallback"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
@@ -42,7 +43,7 @@ type harness struct {
 	meter    x402.Meter
 	slots    x402.Slots
 	receipts x402.Receipts
-	two      *x402.Fallback
+	two      *fallback.Pair
 	chain    func() x402.Finding
 
 	// What the facilitators do.
@@ -142,7 +143,11 @@ func (b *harness) withFallback(shows func() x402.Finding) {
 
 // restart is another process with two facilitators: its breakers are new.
 func (b *harness) restart() {
-	b.two = &x402.Fallback{Facilitator: facilitator{b, fallbackName}, Primary: primaryName, Name: fallbackName, Now: time.Now}
+	b.two = &fallback.Pair{
+		Primary: fallback.Member{Facilitator: facilitator{b, primaryName}, Name: primaryName},
+		Second:  fallback.Member{Facilitator: facilitator{b, fallbackName}, Name: fallbackName},
+		Now:     time.Now,
+	}
 }
 
 // shows is a chain with a verdict on every payment.
@@ -204,8 +209,11 @@ func (b *harness) ask(header, path string) x402.Outcome {
 
 func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 	gate := &x402.Gate{
-		Ledger:      ledger.New(b.store, time.Now, func() string { return fmt.Sprint("w", b.ids.Add(1)) }),
-		Facilitator: facilitator{b, primaryName}, Fallback: b.two, Slots: b.slots, Receipts: b.receipts, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Ledger:  ledger.New(b.store, time.Now, func() string { return fmt.Sprint("w", b.ids.Add(1)) }),
+		Settler: x402.One(facilitator{b, primaryName}), Slots: b.slots, Receipts: b.receipts, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	}
+	if b.two != nil {
+		gate.Settler = b.two
 	}
 	if b.chain != nil {
 		gate.Evidence = b

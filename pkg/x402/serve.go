@@ -91,7 +91,7 @@ func (a *attempt) serve(ctx context.Context) *Outcome {
 		return a.unclaimed(ctx, fault.From(err))
 	}
 	a.claim.Request, a.claim.Purchase = a.job.Fingerprint, a.purchase(key)
-	if a.settleTime(false) < leastSettle {
+	if a.settleTime(false) < LeastSettle {
 		return failed(fault.New(fault.PaymentUnavailable, errors.New("too little time left to settle")), nil)
 	}
 	begun := a.gate.Now()
@@ -134,9 +134,7 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 		ValidBefore: time.Unix(p.ValidBefore.Int64(), 0).UTC(),
 		Payload:     p.stored(),
 		Recovered:   err == nil,
-	}
-	if f := a.gate.Fallback; f != nil {
-		a.claim.Asks = f.Primary
+		Asks:        a.gate.Settler.First(),
 	}
 	if t := p.token(); t != "" {
 		a.claim.Token = digestOf(t) // only the digest is stored, and neither is logged
@@ -182,7 +180,7 @@ func (a *attempt) judge(ctx context.Context, mismatch error, used bool) *Outcome
 	// anew, but a third party can have submitted the payment since: where the chain can
 	// be asked, that header is sent only if it shows that the payment never will be made.
 	failure := a.failure(cmp.Or(r.Reason, "refused"))
-	switch a.find(ctx, *r, Settlement{}, evidenceBudget).Verdict {
+	switch a.find(ctx, *r, Settlement{}, EvidenceBudget).Verdict {
 	case Paid:
 		return a.adopt(*r) // the claim asks the chain too, and finds it
 	case CannotTell, StillOpen:
@@ -222,6 +220,13 @@ func (a *attempt) verify(ctx context.Context) *Outcome {
 		return refused("the facilitator does not accept the payment: "+v.Reason, nil)
 	}
 	return a.judge(ctx, nil, true)
+}
+
+// verification is what the Settler says about the payment's signature.
+func (a *attempt) verification(ctx context.Context) Verification {
+	ctx, cancel := context.WithTimeout(ctx, verifyBudget)
+	defer cancel()
+	return a.gate.Settler.Verify(ctx, a.request.Offer.payload(a.payment.exact(), a.claim.Terms), a.terms)
 }
 
 // purchase is what the payment buys: what the payer's key names, or else the request;
@@ -283,12 +288,8 @@ func (a *attempt) spare() time.Duration {
 // leaves time to ask the chain afterwards.
 func (a *attempt) settleTime(sent bool) time.Duration {
 	left := a.spare()
-	switch {
-	case !sent || a.gate.Evidence == nil:
-	case a.gate.Fallback != nil:
-		left -= chainBudget
-	default:
-		left -= evidenceBudget
+	if sent && a.gate.Evidence != nil {
+		left -= a.gate.Settler.Reserve()
 	}
 	return min(left, settleBudget)
 }

@@ -3,7 +3,6 @@ package x402
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -38,85 +37,36 @@ func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) *O
 	return failed(f, nil).by(h.Record())
 }
 
-// attempted is the result of an attempt to settle, before it is recorded.
-type attempted struct {
-	Settlement // of the facilitators together; its class can be one of the Gate's
-	doubt      doubt
-	finding    Finding
-}
-
-// decided says that the chain proves that the payment was made, or never will be.
-func (t *attempted) decided() bool {
-	return t.finding.Verdict == Paid || t.finding.Verdict == NeverPaid
-}
-
 // settle has the money moved, once, and then runs the lookup. The claim's own
 // write took time, so the budget is computed again.
 func (a *attempt) settle(ctx context.Context, h *ledger.Hold) *Outcome {
 	budget := a.settleTime(h.Record().Sent)
-	if budget < leastSettle {
+	if budget < LeastSettle {
 		return a.unsent(ctx, h, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
 	}
-	t := &attempted{doubt: doubtOf(h.Record())}
-	if a.gate.Fallback != nil {
-		a.settleWithFallback(ctx, h, t, budget)
-	} else {
-		t.Settlement = a.send(ctx, h.Record(), a.gate.Facilitator, budget)
-		a.askChain(ctx, h, t, evidenceBudget)
+	d := doubtOf(h.Record())
+	r := a.gate.Settler.Settle(ctx, a.order(h, budget))
+	a.trace.Asked = append(a.trace.Asked, r.Asked...)
+	if r.Class != NotResent {
+		a.trace.Class, a.trace.Reason, a.trace.Transaction = r.Class.String(), r.Reason, r.Transaction
+		a.trace.Cause, a.trace.Extensions = r.Cause, r.ExtensionResponses
 	}
-	if t.Class != notResent {
-		a.trace.Class, a.trace.Reason, a.trace.Transaction = t.Class.String(), t.Reason, t.Transaction
-		a.trace.Cause, a.trace.Extensions = t.Cause, t.ExtensionResponses
+	h.RefusedBy(r.RefusedBy)
+	if r.SentElsewhere && d == noDoubt {
+		d = sentBefore
 	}
-	return a.conclude(ctx, h, t)
+	return a.conclude(ctx, h, d, r)
 }
 
 // unsent ends an attempt that sent nothing.
 func (a *attempt) unsent(ctx context.Context, h *ledger.Hold, s Settlement) *Outcome {
 	s.Class = NotSent
-	return a.conclude(ctx, h, &attempted{Settlement: s, doubt: doubtOf(h.Record()), finding: Finding{Verdict: notAsked}})
-}
-
-// send has a facilitator settle the payment of a record. The earlier payment of a purchase
-// is not sent again once its window is over. A refusal near the end of the window counts
-// as one about the window, which facilitators check first.
-func (a *attempt) send(ctx context.Context, r ledger.Payment, f Facilitator, budget time.Duration) Settlement {
-	if a.resend && !a.executable(r) {
-		return Settlement{Class: notResent, Reason: cmp.Or(r.Reason, "the window of the authorization is over")}
-	}
-	var exact ExactPayload
-	if err := json.Unmarshal(r.Payload, &exact); err != nil {
-		return Settlement{Class: NotSent, Code: fault.PaymentUnavailable, Reason: "the stored payment is not readable", Cause: err}
-	}
-	ctx, cancel := context.WithTimeout(ctx, budget)
-	defer cancel()
-	begun := a.gate.Now()
-	s := f.Settle(ctx, a.request.Offer.payload(exact, r.Terms), a.terms)
-	a.trace.Settle += a.since(begun)
-	switch {
-	case s.Class == Unknown && !s.NoVerdict:
-		a.dues.doubted = true
-	case s.Class != Refused:
-	case s.NonceUsed:
-		s.Class = used
-	case s.Expired || !a.executable(r):
-		s.Class = expired
-	}
-	return s
+	return a.conclude(ctx, h, doubtOf(h.Record()), Result{Settlement: s, Finding: Finding{Verdict: notAsked}})
 }
 
 // executable says that a facilitator can still execute the authorization of a record.
 func (a *attempt) executable(r ledger.Payment) bool {
 	return a.gate.Now().Add(leastWindow).Before(r.ValidBefore)
-}
-
-// askChain asks the chain, if the facilitator's reply does not decide.
-func (a *attempt) askChain(ctx context.Context, h *ledger.Hold, t *attempted, budget time.Duration) {
-	t.finding = Finding{Verdict: notAsked}
-	if asksChain(t.Class, t.doubt) {
-		t.finding = a.find(ctx, h.Record(), t.Settlement, budget)
-		t.Cause = errors.Join(t.Cause, t.finding.Cause)
-	}
 }
 
 // find asks the chain about a payment within a budget, if there is a node and time for
@@ -127,7 +77,7 @@ func (a *attempt) find(ctx context.Context, r ledger.Payment, s Settlement, budg
 	}
 	a.dues.worked = true
 	defer func() { a.trace.Verdict = f.Verdict.String() }()
-	if budget = min(a.spare(), budget); budget < leastEvidence {
+	if budget = min(a.spare(), budget); budget < LeastEvidence {
 		return Finding{Cause: errors.New("no time left to ask the chain")}
 	}
 	q, err := QuestionOf(r)
@@ -145,29 +95,29 @@ func (a *attempt) find(ctx context.Context, r ledger.Payment, s Settlement, budg
 
 // conclude records the conclusion of an attempt to settle, and answers. If it could
 // not be written, the answer is as uncertain as the record.
-func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, t *attempted) *Outcome {
-	reason := t.Reason
-	c := conclusionOf(t.Class, t.doubt, t.finding.Verdict)
+func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, d doubt, r Result) *Outcome {
+	reason, class := r.Reason, classOf(r.Settlement)
+	c := conclusionOf(class, d, r.Finding.Verdict)
 	switch c.event { //nolint:exhaustive // the others need nothing more
 	case ledger.EventSettled:
-		a.trace.UsedAsPaid = t.Class == used && t.finding.Verdict == noNode
-		a.trace.Transaction = cmp.Or(t.finding.Transaction, t.Transaction, h.Record().Transaction)
+		a.trace.UsedAsPaid = class == used && r.Finding.Verdict == noNode
+		a.trace.Transaction = cmp.Or(r.Finding.Transaction, r.Transaction, h.Record().Transaction)
 		return a.lookUp(ctx, h, &ledger.Receipt{Transaction: a.trace.Transaction, Payer: a.payment.From.Checksum(), Network: a.terms.Network})
 	case ledger.EventDisproved:
-		reason = cmp.Or(t.finding.Reason, reason)
+		reason = cmp.Or(r.Finding.Reason, reason)
 	case ledger.EventRefused:
-		if t.BadSignature {
+		if r.BadSignature {
 			c.event = ledger.EventBadSignature
 		}
 	}
-	err := h.End(withoutDeadline(ctx), cmp.Or(c.event, ledger.EventUncertain), reason, t.Transaction) // no row: a bug
+	err := h.End(withoutDeadline(ctx), cmp.Or(c.event, ledger.EventUncertain), reason, r.Transaction) // no row: a bug
 	a.seen(h.Record().State)
 	recorded := a.wrote(ctx, "verdict not recorded", err)
-	cause := errors.Join(t.Cause, err)
+	cause := errors.Join(r.Cause, err)
 	switch {
 	case c.reply == replyFault:
-		f := fault.New(cmp.Or(t.Code, fault.FacilitatorUnavailable), cause)
-		if own, ok := errors.AsType[*fault.Error](t.Cause); ok && own.Code == f.Code {
+		f := fault.New(cmp.Or(r.Code, fault.FacilitatorUnavailable), cause)
+		if own, ok := errors.AsType[*fault.Error](r.Cause); ok && own.Code == f.Code {
 			f.Message = own.Message // such as that about a client's share of the slots
 		}
 		if !recorded {
@@ -175,7 +125,7 @@ func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, t *attempted) *O
 		}
 		return failed(f, chargedBy(h.Record()))
 	case c.reply == replyRefused && recorded:
-		return refused("settlement refused: "+reason, a.failure(cmp.Or(t.Reason, reason)))
+		return refused("settlement refused: "+reason, a.failure(cmp.Or(r.Reason, reason)))
 	}
 	return failed(fault.New(fault.SettlementUncertain, cause), nil)
 }
@@ -185,24 +135,33 @@ func (a *attempt) failure(reason string) *SettleResponse {
 	return &SettleResponse{ErrorReason: reason, Network: a.terms.Network, Payer: a.payment.From.Checksum()}
 }
 
-// The classes that the Gate adds to those of facilitators, for its own decisions.
+// The classes that the Gate tells apart for its own decisions.
 const (
-	used      Class = NotSent + 1 + iota // Refused with Settlement.NonceUsed
-	expired                              // Refused with Settlement.Expired, or near the end of the window
-	notResent                            // not sent again, because the window is over
+	used    Class = NotResent + 1 + iota // Refused with Settlement.NonceUsed
+	expired                              // Refused with Settlement.Expired
 	anyClass
 )
+
+// classOf is the class that the conclusion about a reply is drawn by.
+func classOf(s Settlement) Class {
+	switch {
+	case s.Class != Refused:
+		return s.Class
+	case s.NonceUsed:
+		return used
+	case s.Expired:
+		return expired
+	}
+	return Refused
+}
 
 // String is the class as logs and metrics name it.
 func (c Class) String() string {
 	return [...]string{
 		Unknown: "unknown", Moved: "settled", Refused: "refused", used: "refused", expired: "refused", TurnedAway: "turned_away",
-		NotSent: "not_sent", notResent: "not_sent",
+		NotSent: "not_sent", NotResent: "not_sent",
 	}[c]
 }
-
-// refused says that the facilitator gave a reason that is about the payer.
-func (c Class) refused() bool { return c == Refused || c == used || c == expired }
 
 // The verdicts that the Gate adds to those of Evidence.
 const (
@@ -266,7 +225,7 @@ func asksChain(c Class, d doubt) bool {
 	switch c {
 	case Moved:
 		return false
-	case used, expired, notResent, Unknown:
+	case used, expired, NotResent, Unknown:
 		return true
 	case Refused:
 		return d != noDoubt
@@ -310,7 +269,7 @@ func conclusionOf(class Class, d doubt, chain Verdict) conclusion {
 		{NotSent, anyDoubt, anyVerdict, ledger.EventNotSent, replyFault},
 
 		// Nothing was sent this time: the doubt of the earlier attempt remains.
-		{notResent, anyDoubt, anyVerdict, ledger.EventNotSent, replyUnsure},
+		{NotResent, anyDoubt, anyVerdict, ledger.EventNotSent, replyUnsure},
 
 		{Unknown, anyDoubt, anyVerdict, ledger.EventUncertain, replyUnsure},
 	} {

@@ -42,7 +42,7 @@ func TestConclusions(t *testing.T) {
 		"moved, sent": settled, "door, sent": door, "none, sent": none,
 	}
 	classes := map[string]Class{
-		"moved": Moved, "no": Refused, "used": used, "late": expired, "door": TurnedAway, "none": NotSent, "past": notResent, "lost": Unknown,
+		"moved": Moved, "no": Refused, "used": used, "late": expired, "door": TurnedAway, "none": NotSent, "past": NotResent, "lost": Unknown,
 	}
 	for className, class := range classes {
 		for doubtName, d := range map[string]doubt{"no doubt": noDoubt, "sent": sentBefore, "doubt": inDoubt} {

@@ -42,6 +42,9 @@ const (
 	TurnedAway
 	// NotSent: the request provably was not sent.
 	NotSent
+	// NotResent: the payment was not sent again, because its window is over. No facilitator
+	// says that: it comes from Order.Send.
+	NotResent
 )
 
 // ReasonNonceUsed is the errorReason of a facilitator for an authorization that is
@@ -135,6 +138,9 @@ type Finding struct {
 	Reason      string // short, may be shown to the payer when NeverPaid
 	Cause       error  // for the log
 }
+
+// Decides says that the chain proves that the payment was made, or never will be.
+func (f Finding) Decides() bool { return f.Verdict == Paid || f.Verdict == NeverPaid }
 
 // QuestionOf returns the question about a record, from its key and the terms that the
 // payment was judged by. Its error is ledger.ErrCorrupt.

@@ -50,7 +50,7 @@ type Endpoint struct {
 // Endpoint returns the endpoint of a product.
 func (s *Seller) Endpoint(p Product) *Endpoint {
 	gate := &x402.Gate{
-		Ledger: s.ledger, Facilitator: s.config.Settler, Fallback: s.config.Fallback, Evidence: s.config.Evidence,
+		Ledger: s.ledger, Settler: s.config.Settler, Evidence: s.config.Evidence,
 		Receipts: s.config.Receipts, Now: s.config.Front.Now, Log: s.config.Front.Log,
 	}
 	if p.Cap > 0 {

@@ -69,11 +69,10 @@ type Config struct {
 	// settlement cannot be confirmed stays in doubt until its client repeats it, and counts
 	// as paid then if the facilitator says that its authorization was used.
 	Evidence x402.Evidence
-	// Settler takes the place of Facilitator and Credentials.
-	Settler x402.Facilitator
-	// Fallback is a second facilitator, which is asked when the first one fails, and
-	// Receipts sign offers and answers. Both may be nil.
-	Fallback *x402.Fallback
+	// Settler takes the place of Facilitator and Credentials: x402.One of another client, or
+	// a fallback.Pair, which asks a second facilitator when the first one fails.
+	Settler x402.Settler
+	// Receipts sign offers and answers; nil is none.
 	Receipts x402.Receipts
 	// Rate takes the place of PerMinute.
 	Rate *limit.Rate
@@ -167,7 +166,7 @@ func (c *Config) check(t x402.Terms) error {
 		host, _ := netip.ParseAddr(u.Hostname())
 		local := u.Hostname() == "localhost" || host.IsLoopback()
 		check(err == nil && (u.Scheme == "https" || local), "Facilitator", strconv.Quote(c.Facilitator), "an https URL, or an http URL of this machine")
-		c.Settler = client
+		c.Settler = x402.One(client)
 	}
 	check(c.Ledger != nil, "Ledger", "missing", "one of package ledger/file, or a DynamoDB table")
 	_, err = t.TokenDomain()

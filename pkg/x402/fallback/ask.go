@@ -1,0 +1,84 @@
+package fallback
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// ask has the record name one of the two, and then sends it the payment, within a budget.
+// Where first is less than the budget and the first reply leaves doubt, the same is sent
+// once more. Nothing but success clears that doubt.
+func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Duration) x402.Settlement {
+	end := s.pair.Now().Add(budget)
+	if unasked, ok := s.mayAsk(ctx, m, end); !ok {
+		unasked.Class = x402.NotSent
+		s.note(m, unasked, 0)
+		return unasked
+	}
+	reply := s.send(ctx, m, min(first, s.left(end)))
+	if first < budget && worthResending(reply) && s.left(end) >= leastResend && s.order.Executable() {
+		reply = joined(reply, s.send(ctx, m, s.left(end)))
+	}
+	m.breaker.leave(s.pair.Now(), reply, s.order.Recovered)
+	return reply
+}
+
+// mayAsk says whether one of the two may be sent the payment, with a second left at the
+// least until end, and otherwise why not. The record names it then.
+func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why x402.Settlement, ok bool) {
+	if !m.breaker.admits(s.pair.Now(), true) {
+		err := errors.New("the facilitator " + m.Name + " is not asked for a while after several failures")
+		return x402.Settlement{Code: fault.FacilitatorUnavailable, Reason: "paused", Cause: err}, false
+	}
+	if s.isSecond(m) { // the claim has named the primary
+		if err := s.order.Ask(ctx, m.Name); err != nil {
+			return x402.Settlement{Code: fault.LedgerUnavailable, Reason: "not recorded", Cause: err}, false
+		}
+	}
+	if s.left(end) < leastResend {
+		return x402.Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"}, false
+	}
+	return x402.Settlement{}, true
+}
+
+// send sends the payment to one of the two, and notes the reply.
+func (s *settlement) send(ctx context.Context, m *Member, budget time.Duration) x402.Settlement {
+	begun := s.pair.Now()
+	reply := s.order.Send(ctx, m.Facilitator, budget)
+	s.note(m, reply, s.pair.Now().Sub(begun))
+	return reply
+}
+
+// note notes a reply for the log.
+func (s *settlement) note(m *Member, reply x402.Settlement, took time.Duration) {
+	if reply.Class == x402.NotResent {
+		return
+	}
+	s.result.Asked = append(s.result.Asked, x402.Ask{
+		Facilitator: m.Name, Fallback: s.isSecond(m), Class: reply.Class.String(), Reason: reply.Reason, Took: took,
+	})
+}
+
+func (s *settlement) isSecond(m *Member) bool { return m == &s.pair.Second }
+
+// worthResending says that a reply leaves doubt that the same request can clear.
+func worthResending(reply x402.Settlement) bool {
+	return reply.Class == x402.Unknown && reply.Transaction == "" && !reply.AboutPayer
+}
+
+// joined joins the reply to a request that left doubt and that to the same request sent
+// again.
+func joined(first, again x402.Settlement) x402.Settlement {
+	if again.Class == x402.Moved {
+		return again
+	}
+	first.AboutPayer = again.AboutPayer || again.Class == x402.Refused
+	first.NoVerdict = first.NoVerdict && (again.NoVerdict || operatorsFault(again))
+	first.Transaction = again.Transaction
+	first.Cause = errors.Join(first.Cause, again.Cause)
+	return first
+}

@@ -1,0 +1,203 @@
+// Package fallback settles with two facilitators: a second one is asked when the first one
+// fails.
+//
+// That one authorization is sent to two facilitators never moves money twice,
+// because the token lets it execute once. What can go wrong is how their answers
+// are read. So the second is asked at once only when the primary was provably
+// not reached, or turned the request away for a reason that its operator has to
+// deal with. In doubt it is asked after the primary was sent the same once more
+// and the chain did not decide, and then only its success counts, checked on the
+// chain where there is one. It is never asked after a refusal about the payer, also
+// when that is on record from an earlier attempt: then only the facilitator that
+// refused is asked again.
+package fallback
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// Time budgets of a settlement. Together they are what the bundles, the operations with the
+// longest lookups, leave to a settlement.
+const (
+	primaryBudget = 6 * time.Second // for the primary, its one resend included
+	firstBudget   = 4 * time.Second // the most that its first answer is waited for
+	leastResend   = time.Second     // the least with which a request is sent again
+	chainBudget   = 2 * time.Second // for the chain, before the second is asked in doubt
+	secondBudget  = 5 * time.Second // for the second, checkBudget included
+	checkBudget   = time.Second     // for checking on the chain what the second says in doubt
+	// checkPause is between two looks at a chain that does not have yet what the
+	// second says that it settled: a node can be a block behind.
+	checkPause    = 300 * time.Millisecond
+	primaryVerify = 3 * time.Second / 2 // for the primary: half of what the Gate waits for both
+)
+
+// Pair is an x402.Settler of two facilitators, with what this process knows of how they are
+// doing. All Gates of a process share it. All fields are required.
+type Pair struct {
+	Primary, Second Member
+	Now             func() time.Time
+}
+
+// Member is one facilitator of a Pair.
+type Member struct {
+	x402.Facilitator
+	// Name is its name in records and logs. The two must differ, and stay what they are
+	// from one deployment to the next.
+	Name string
+
+	breaker breaker
+}
+
+// First implements x402.Settler.
+func (p *Pair) First() string { return p.Primary.Name }
+
+// Reserve implements x402.Settler.
+func (p *Pair) Reserve() time.Duration { return chainBudget }
+
+// Verify is what the primary says about the payment's signature, or the second where the
+// primary gave no verdict. A reason about the payer is final.
+func (p *Pair) Verify(ctx context.Context, payload x402.Payload, r x402.Requirements) x402.Verification {
+	switch {
+	case !p.Second.breaker.admits(p.Now(), false):
+		return p.Primary.Verify(ctx, payload, r)
+	case !p.Primary.breaker.admits(p.Now(), false):
+		return p.Second.Verify(ctx, payload, r)
+	}
+	first, stop := context.WithTimeout(ctx, primaryVerify)
+	defer stop()
+	v := p.Primary.Verify(first, payload, r)
+	if v.Fault != nil && !v.AboutPayer {
+		if other := p.Second.Verify(ctx, payload, r); other.Fault == nil {
+			return other
+		}
+	}
+	return v
+}
+
+// Settle takes a payment to the primary and, where the rules let it, to the second. One that
+// refused it before is asked alone, with the whole budget.
+func (p *Pair) Settle(ctx context.Context, o *x402.Order) x402.Result {
+	s := &settlement{pair: p, order: o}
+	switch {
+	case o.RefusedBy == p.Second.Name:
+		s.askAlone(ctx, &p.Second)
+	case o.RefusedBy != "", o.Refused: // it can have refused without a name, before there was a second
+		s.askAlone(ctx, &p.Primary)
+	default:
+		s.askInTurn(ctx)
+	}
+	return s.result
+}
+
+// settlement is one order while it is settled.
+type settlement struct {
+	pair   *Pair
+	order  *x402.Order
+	result x402.Result
+}
+
+// askAlone asks one of the two only. The second is not believed in doubt before the chain
+// has the payment.
+func (s *settlement) askAlone(ctx context.Context, m *Member) {
+	o, r := s.order, &s.result
+	r.Settlement = s.ask(ctx, m, o.Budget, o.Budget)
+	s.pin(m, r.Settlement)
+	if r.Class == x402.Moved && o.InDoubt && o.HasChain && s.isSecond(m) {
+		r.Class = x402.Unknown
+		s.check(ctx, true)
+		return
+	}
+	o.AskChain(ctx, r, x402.EvidenceBudget)
+}
+
+// askInTurn asks the primary, then the chain where the primary's reply does not decide, and
+// then the second where neither has decided and the payer is not the reason.
+func (s *settlement) askInTurn(ctx context.Context) {
+	o, r := s.order, &s.result
+	primary := &s.pair.Primary
+	r.Settlement = s.ask(ctx, primary, firstBudget, min(o.Budget, primaryBudget))
+	s.pin(primary, r.Settlement)
+	o.AskChain(ctx, r, chainBudget)
+	if r.Finding.Decides() || r.AboutPayer {
+		return
+	}
+	switch r.Class { //nolint:exhaustive // the others are final
+	case x402.Unknown:
+		s.askSecond(ctx, true)
+	case x402.NotSent, x402.TurnedAway:
+		s.askSecond(ctx, o.InDoubt)
+	}
+}
+
+// askSecond asks the second. Without doubt it stands in for a primary that did nothing
+// with the payment. In doubt, its success counts if the chain confirms it or cannot be
+// asked. Anything else that it says leaves the doubt as it was, and is not pinned to the
+// payment.
+func (s *settlement) askSecond(ctx context.Context, doubtful bool) {
+	o, r := s.order, &s.result
+	budget := min(secondBudget, o.Spare())
+	if doubtful && o.HasChain {
+		budget -= checkBudget
+	}
+	if budget < x402.LeastSettle || !o.Executable() {
+		return
+	}
+	reply := s.ask(ctx, &s.pair.Second, budget, budget)
+	reply.Cause = errors.Join(reply.Cause, r.Cause)
+	r.Cause = reply.Cause
+	switch {
+	case doubtful && reply.Class == x402.Moved && !o.HasChain:
+		r.Settlement = reply
+	case reply.Class == x402.NotSent:
+	case doubtful:
+		r.Class = x402.Unknown
+		r.Transaction = cmp.Or(reply.Transaction, r.Transaction)
+		s.check(ctx, reply.Class == x402.Moved)
+	default:
+		s.standIn(ctx, reply)
+	}
+}
+
+// standIn takes the reply of the second for that of a primary that did nothing with the
+// payment. If both turned it away, the answer is the primary's.
+func (s *settlement) standIn(ctx context.Context, reply x402.Settlement) {
+	r := &s.result
+	s.pin(&s.pair.Second, reply)
+	turnedAway := r.Class == x402.TurnedAway
+	if turnedAway && reply.Class == x402.TurnedAway && !reply.AboutPayer {
+		return
+	}
+	r.Settlement = reply
+	r.SentElsewhere = turnedAway
+	s.order.AskChain(ctx, r, x402.EvidenceBudget)
+}
+
+// check looks at the chain after the second was asked in doubt, again and again while it
+// should have the payment and does not.
+func (s *settlement) check(ctx context.Context, moved bool) {
+	o, r := s.order, &s.result
+	until := s.pair.Now().Add(min(o.Spare(), chainBudget))
+	for {
+		r.Finding = o.Find(ctx, r.Settlement, s.left(until))
+		if r.Finding.Decides() || !moved || !o.Pause(ctx, checkPause, until.Add(-x402.LeastEvidence)) {
+			r.Cause = errors.Join(r.Cause, r.Finding.Cause)
+			return
+		}
+	}
+}
+
+// pin has the record name a facilitator that refused the payment for a reason about
+// the payer: only that one is asked about it from then on.
+func (s *settlement) pin(m *Member, reply x402.Settlement) {
+	if reply.Class == x402.Refused || reply.AboutPayer {
+		s.result.RefusedBy = m.Name
+	}
+}
+
+// left is the time until end.
+func (s *settlement) left(end time.Time) time.Duration { return end.Sub(s.pair.Now()) }
