@@ -19,8 +19,8 @@
 //	look up, and redeem or owe       lookup.go
 //
 // Everything that needs no network comes first, so that a malformed or forged header
-// costs neither a write nor a call. Who settles is a Settler, of one facilitator or of two;
-// what is answered from a record is in record.go. What no request is left to do is done
+// costs neither a write nor a call. A Settler (settler.go) decides whom a payment is sent
+// to; what is answered from a record is in record.go. What no request is left to do is done
 // by package reconcile.
 //
 // Settlement comes before the job. In the other order an answer could be served

@@ -44,14 +44,15 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) *Outcome {
 	if budget < LeastSettle {
 		return a.unsent(ctx, h, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
 	}
-	d := doubtOf(h.Record())
-	r := a.gate.Settler.Settle(ctx, a.order(h, budget))
+	o := a.order(h, budget)
+	r := a.gate.Settler.Settle(ctx, o)
 	a.trace.Asked = append(a.trace.Asked, r.Asked...)
 	if r.Class != NotResent {
 		a.trace.Class, a.trace.Reason, a.trace.Transaction = r.Class.String(), r.Reason, r.Transaction
 		a.trace.Cause, a.trace.Extensions = r.Cause, r.ExtensionResponses
 	}
 	h.RefusedBy(r.RefusedBy)
+	d := o.doubt
 	if r.SentElsewhere && d == noDoubt {
 		d = sentBefore
 	}

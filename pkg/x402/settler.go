@@ -64,6 +64,7 @@ type Order struct {
 
 	attempt *attempt
 	hold    *ledger.Hold
+	doubt   doubt // of the earlier attempts
 }
 
 // Result is what came of an order.
@@ -94,10 +95,11 @@ type Ask struct {
 // order is the order for the payment of a hold.
 func (a *attempt) order(h *ledger.Hold, budget time.Duration) *Order {
 	r := h.Record()
+	d := doubtOf(r)
 	return &Order{
 		Budget: budget, Recovered: a.claim.Recovered, HasChain: a.gate.Evidence != nil,
-		InDoubt: r.Doubt, Refused: r.Refusals > 0, RefusedBy: r.RefusedBy,
-		attempt: a, hold: h,
+		InDoubt: d == inDoubt, Refused: r.Refusals > 0, RefusedBy: r.RefusedBy,
+		attempt: a, hold: h, doubt: d,
 	}
 }
 
@@ -149,7 +151,7 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 // adds the finding to the result.
 func (o *Order) AskChain(ctx context.Context, r *Result, budget time.Duration) {
 	r.Finding = Finding{Verdict: notAsked}
-	if asksChain(classOf(r.Settlement), doubtOf(o.hold.Record())) {
+	if asksChain(classOf(r.Settlement), o.doubt) {
 		r.Finding = o.Find(ctx, r.Settlement, budget)
 		r.Cause = errors.Join(r.Cause, r.Finding.Cause)
 	}

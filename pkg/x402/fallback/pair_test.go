@@ -1,0 +1,71 @@
+package fallback
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// What a Pair does with a payment is tested with the Gate, whose package has the harness.
+
+// verifier notes in a list that it was asked, and gives no verdict while it is down.
+type verifier struct {
+	x402.Facilitator
+	name  string
+	down  bool
+	asked *string
+}
+
+func (v verifier) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verification {
+	*v.asked += v.name
+	if v.down {
+		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
+	}
+	return x402.Verification{Valid: true}
+}
+
+// A facilitator whose breaker is open is asked to verify nothing while the other one is in
+// order. A question opens and closes no breaker: a payer can ask as often as he likes.
+func TestVerifyBesideAnOpenBreaker(t *testing.T) {
+	lost := x402.Settlement{Class: x402.Unknown, NoVerdict: true}
+	for _, c := range []struct {
+		name         string
+		first, other bool // the breaker is open
+		down         bool // the primary
+		asked        string
+		valid        bool
+	}{
+		{"both in order", false, false, false, "p", true},
+		{"the primary is down", false, false, true, "ps", true},
+		{"the primary's is open", true, false, false, "s", true},
+		{"the second's is open", false, true, true, "p", false},
+		{"both are open", true, true, true, "p", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			asked := ""
+			now := time.Unix(1_700_000_000, 0)
+			p := &Pair{
+				Primary: Member{Facilitator: verifier{name: "p", down: c.down, asked: &asked}, Name: "primary.example"},
+				Second:  Member{Facilitator: verifier{name: "s", asked: &asked}, Name: "second.example"},
+				Now:     func() time.Time { return now },
+			}
+			for range breakerFailures {
+				if c.first {
+					p.Primary.breaker.leave(now, lost, true)
+				}
+				if c.other {
+					p.Second.breaker.leave(now, lost, true)
+				}
+			}
+			for range breakerFailures + 1 {
+				asked = ""
+				if v := p.Verify(t.Context(), x402.Payload{}, x402.Requirements{}); v.Valid != c.valid || asked != c.asked {
+					t.Errorf("%+v, asked %q; want %t, %q", v, asked, c.valid, c.asked)
+				}
+			}
+		})
+	}
+}
