@@ -72,6 +72,8 @@ type Gate struct {
 	Receipts Receipts // sign answers
 	Now      func() time.Time
 	Log      *slog.Logger
+
+	conclusions []conclusion // those of a test; nil are the real ones
 }
 
 // Slots cap concurrent work.

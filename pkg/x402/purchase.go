@@ -26,7 +26,7 @@ func (a *attempt) ownershipOf(r *ledger.Payment) ledger.Ownership {
 	if r != nil && r.Request != a.job.Fingerprint {
 		return ownerElsewhere
 	}
-	return ledger.Owner(r, a.view())
+	return a.gate.Ledger.Ownership(r, a.view())
 }
 
 // Bounds of joining a purchase.

@@ -98,7 +98,7 @@ func (a *attempt) find(ctx context.Context, r ledger.Payment, s Settlement, budg
 // not be written, the answer is as uncertain as the record.
 func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, d doubt, r Result) *Outcome {
 	reason, class := r.Reason, classOf(r.Settlement)
-	c := conclusionOf(class, d, r.Finding.Verdict)
+	c := a.gate.conclusion(class, d, r.Finding.Verdict)
 	switch c.event { //nolint:exhaustive // the others need nothing more
 	case ledger.EventSettled:
 		a.trace.UsedAsPaid = class == used && r.Finding.Verdict == noNode
@@ -235,10 +235,24 @@ func asksChain(c Class, d doubt) bool {
 	}
 }
 
-// conclusionOf decides about an attempt to settle: the first row that fits. It does no
+// conclusion decides about an attempt to settle: the first row that fits. It does no
 // I/O. A combination that no row names, which is a bug, has the zero conclusion.
-func conclusionOf(class Class, d doubt, chain Verdict) conclusion {
-	for _, c := range []conclusion{
+func (g *Gate) conclusion(class Class, d doubt, chain Verdict) conclusion {
+	rows := g.conclusions
+	if rows == nil {
+		rows = conclusions()
+	}
+	for _, c := range rows {
+		if (c.class == anyClass || c.class == class) && c.doubt&d != 0 && (c.chain == anyVerdict || c.chain == chain) {
+			return c
+		}
+	}
+	return conclusion{}
+}
+
+// conclusions is the table of conclusions.
+func conclusions() []conclusion {
+	return []conclusion{
 		{Moved, anyDoubt, anyVerdict, ledger.EventSettled, replyLookUp},
 
 		// Evidence decides, whatever the facilitator said.
@@ -273,10 +287,5 @@ func conclusionOf(class Class, d doubt, chain Verdict) conclusion {
 		{NotResent, anyDoubt, anyVerdict, ledger.EventNotSent, replyUnsure},
 
 		{Unknown, anyDoubt, anyVerdict, ledger.EventUncertain, replyUnsure},
-	} {
-		if (c.class == anyClass || c.class == class) && c.doubt&d != 0 && (c.chain == anyVerdict || c.chain == chain) {
-			return c
-		}
 	}
-	return conclusion{}
 }

@@ -51,20 +51,20 @@ func TestConclusions(t *testing.T) {
 				t.Errorf("%s: asks the chain %t, want %t", name, asksChain(class, d), asks_)
 			}
 			if !asksChain(class, d) {
-				if c := conclusionOf(class, d, notAsked); (to{c.event, c.reply}) != unasked[name] {
+				if c := new(Gate).conclusion(class, d, notAsked); (to{c.event, c.reply}) != unasked[name] {
 					t.Errorf("%s: %s, %d; want %v", name, c.event, c.reply, unasked[name])
 				}
 				continue
 			}
 			for i, s := range []Verdict{noNode, Paid, NeverPaid, StillOpen, CannotTell} {
-				if c := conclusionOf(class, d, s); (to{c.event, c.reply}) != asked[name][i] {
+				if c := new(Gate).conclusion(class, d, s); (to{c.event, c.reply}) != asked[name][i] {
 					t.Errorf("%s, chain %d: %s, %d; want %v", name, s, c.event, c.reply, asked[name][i])
 				}
 			}
 		}
 	}
 	// An attempt that is given up before anything is sent, in doubt or not.
-	if c := conclusionOf(NotSent, inDoubt, notAsked); (to{c.event, c.reply}) != none {
+	if c := new(Gate).conclusion(NotSent, inDoubt, notAsked); (to{c.event, c.reply}) != none {
 		t.Errorf("given up in doubt: %+v", c)
 	}
 }

@@ -14,12 +14,36 @@ type Ledger struct {
 	store Store
 	now   func() time.Time
 	newID func() string
+	rules Rules
 }
 
 // New returns a Ledger over a store. newID returns a random write id, a different
 // one on every call.
 func New(store Store, now func() time.Time, newID func() string) *Ledger {
-	return &Ledger{store: store, now: now, newID: newID}
+	return &Ledger{store: store, now: now, newID: newID, rules: NewRules()}
+}
+
+// Rules are the two tables that a Ledger goes by.
+type Rules struct {
+	Edges    []Edge
+	Meanings []Meaning // by Standing
+}
+
+// NewRules returns the rules of every Ledger. Tests change one row of them, to see that it
+// matters.
+func NewRules() Rules {
+	r := Rules{Edges: edges(), Meanings: make([]Meaning, standings)}
+	for s := range standings {
+		r.Meanings[s] = s.Meaning()
+	}
+	return r
+}
+
+// Under returns a Ledger over the same store that goes by other rules.
+func (l *Ledger) Under(r Rules) *Ledger {
+	other := *l
+	other.rules = r
+	return &other
 }
 
 // Submission is a signed authorization that was found to be valid, and the
@@ -193,7 +217,7 @@ func (l *Ledger) newRow(key string) Row {
 // the event cannot happen.
 func (l *Ledger) Apply(ctx context.Context, r Payment, event Event, c Change) (Payment, error) {
 	c.now = l.now()
-	next, err := step(r, event, c)
+	next, err := l.rules.step(r, event, c)
 	if err != nil {
 		return r, err
 	}
@@ -238,7 +262,7 @@ func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, er
 // its right to this one. asks is as in Payment.
 func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease time.Time) (Claim, error) {
 	now := l.now()
-	c := Claim{Record: old, Result: Stand(&old, View{Now: now}).Meaning().Claim}
+	c := Claim{Record: old, Result: l.rules.Meanings[Stand(&old, View{Now: now})].Claim}
 	switch c.Result {
 	case Held:
 		next, err := l.Apply(ctx, old, EventClaim, Change{lease: lease, asks: asks})

@@ -186,10 +186,10 @@ const (
 	OwnerOver    // it is paid, and its answer does not stand for the purchase any more
 )
 
-// Owner says what a payment, which owns a purchase, means for another payment of that
+// Ownership says what a payment, which owns a purchase, means for another payment of that
 // purchase; nil is one without a record. It does no I/O.
-func Owner(r *Payment, v View) Ownership {
-	o := Stand(r, v).Meaning().Owner
+func (l *Ledger) Ownership(r *Payment, v View) Ownership {
+	o := l.rules.Meanings[Stand(r, v)].Owner
 	if o == OwnerWhileItStands {
 		o = OwnerOver
 		if r.standsAt(v.arrived()) {
@@ -200,7 +200,7 @@ func Owner(r *Payment, v View) Ownership {
 }
 
 // OwnerWhileItStands is OwnerAnswers for as long as the answer stands for the purchase, and
-// then OwnerOver. Owner never returns it.
+// then OwnerOver. Ledger.Ownership never returns it.
 const OwnerWhileItStands Ownership = -1
 
 func (v View) arrived() time.Time {

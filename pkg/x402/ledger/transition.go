@@ -35,12 +35,14 @@ const (
 // bug, and it fails closed.
 var ErrIllegal = errors.New("ledger: illegal transition")
 
-// edge is one row of the transition table.
-type edge struct {
-	from  State
-	event []Event
-	when  func(r Payment, now time.Time) bool // nil: always
-	to    State
+// Edge is one row of the transition table: an event that may happen in a state, and the
+// state that it leads to.
+type Edge struct {
+	From   State
+	Events []Event
+	When   func(r Payment, now time.Time) bool // nil: always
+	To     State
+
 	apply func(r *Payment, c Change) // after the state has changed
 }
 
@@ -68,9 +70,9 @@ type Change struct {
 
 // edges is the state machine. The first row that fits is taken; a pair without
 // a row is illegal. The claim of a missing record creates it, and has no row.
-func edges() []edge {
+func edges() []Edge {
 	unproven := []Event{EventRefused, EventBadSignature, EventTurnedAway, EventNotSent}
-	return []edge{
+	return []Edge{
 		{Settling, []Event{EventClaim}, leasePast, Settling, takeOver},
 		{Settling, []Event{EventSettled}, nil, Settled, keepReceipt},
 		{Settling, unproven, inDoubt, Uncertain, end},
@@ -103,12 +105,13 @@ func edges() []edge {
 }
 
 // step applies an event to a copy of r. It does no I/O.
-func step(r Payment, event Event, c Change) (Payment, error) {
-	for _, e := range edges() {
-		if e.from != r.State || !slices.Contains(e.event, event) || (e.when != nil && !e.when(r, c.now)) {
+func (t Rules) step(r Payment, event Event, c Change) (Payment, error) {
+	for _, e := range t.Edges {
+		if e.From != r.State || !slices.Contains(e.Events, event) || (e.When != nil && !e.When(r, c.now)) {
 			continue
 		}
-		r.State, c.event = e.to, event
+		r.State = e.To
+		c.event = event
 		e.apply(&r, c)
 		r.Version++
 		r.UpdatedAt = c.now

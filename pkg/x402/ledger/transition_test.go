@@ -73,7 +73,7 @@ func TestEveryStateAndEvent(t *testing.T) {
 	c := Change{now: epoch, lease: epoch.Add(time.Minute), receipt: &Receipt{Transaction: "0x1"}, Reason: "r", answer: &Answer{}, failure: &Failure{}}
 	seen, events := map[State]bool{}, map[Event]bool{}
 	for _, e := range edges() {
-		for _, ev := range e.event {
+		for _, ev := range e.Events {
 			events[ev] = true
 		}
 	}
@@ -82,7 +82,7 @@ func TestEveryStateAndEvent(t *testing.T) {
 		checkRecord(t, r)
 		for ev := range events {
 			key := r.name + "/" + string(ev)
-			next, err := step(r.Payment, ev, c)
+			next, err := NewRules().step(r.Payment, ev, c)
 			switch want, ok := r.legal[ev]; {
 			case !ok && !errors.Is(err, ErrIllegal):
 				t.Errorf("%s: %v to %s, want illegal", key, err, next.State)
