@@ -135,7 +135,7 @@ update: ## Write what is made of the catalog and the pages: documents, template,
 	@go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery
 
 .PHONY: stats
-stats: ## Print the sizes of the repository beside their limits: files, packages, lines of tests
+stats: ## Measure the Go code: size, density by package, complexity, circles of folders
 	@cd pkg && go test -vet=off -count=1 -run '^TestStats$$' -stats.print
 
 .PHONY: campaign

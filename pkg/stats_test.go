@@ -1,146 +1,211 @@
 package pkg_test
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
-	"io/fs"
+	"io"
+	"maps"
 	"os"
-	"os/exec"
 	"path"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
-var printStats = flag.Bool("stats.print", false, "print the sizes of the repository, as make stats does")
+var printStats = flag.Bool("stats.print", false, "print the measures of the code, as make stats does")
 
-// TestStats fails when a size is above its limit, and prints all of them with
-// -stats.print.
+// What the code is held to.
+const (
+	mostLines      = 400 // of a file
+	mostComplexity = 20  // of a function
+)
+
+// What the code is compared with. A feature may pass these, and no test fails.
+const (
+	goalDensity = 7.3    // tokens a code line; well-read projects have 6.2 to 7.0
+	goalLinked  = 190000 // tokens that commands link
+)
+
+// TestStats holds files, functions and folders to what a reader can keep in mind. Nothing
+// here is a limit of how much there is: an operation more, or a mend, never fails it. With
+// -stats.print it prints all measures.
 func TestStats(t *testing.T) {
 	r := readTree(t)
-	// Lines that commands link; of these in pkg, where x402test, whose play money the local
-	// runner links, is support of tests; and all others.
-	var linked, inPkg, others int
-	var long []string
-	for f, n := range r.goLines {
-		if n > 400 {
-			long = append(long, f)
+	holdFiles(t, r)
+	holdFunctions(t, r)
+	holdFolders(t, r)
+	if *printStats {
+		printSummary(os.Stdout, r)
+		printRooms(os.Stdout, r)
+	}
+}
+
+func holdFiles(t *testing.T, r tree) {
+	for _, f := range r.files {
+		if f.lines > mostLines {
+			t.Errorf("%s has %d lines, of %d at most", f.name, f.lines, mostLines)
 		}
-		if strings.HasSuffix(f, "_test.go") || !r.linked[path.Dir(f)] {
-			others += n
+	}
+}
+
+func holdFunctions(t *testing.T, r tree) {
+	known := knownComplex()
+	for _, f := range r.files {
+		for _, fn := range f.functions {
+			if fn.complexity <= mostComplexity {
+				continue
+			}
+			if i := slices.Index(known, fn.name); i >= 0 {
+				known = slices.Delete(known, i, i+1)
+				continue
+			}
+			t.Errorf("%s: %s has a cognitive complexity of %d, of %d at most", f.name, fn.name, fn.complexity, mostComplexity)
+		}
+	}
+	for _, name := range known {
+		t.Errorf("%s is no longer above a cognitive complexity of %d: take it off knownComplex", name, mostComplexity)
+	}
+}
+
+func holdFolders(t *testing.T, r tree) {
+	found, known := folderCircles(r.imports), knownCircles()
+	for _, circle := range found {
+		if !slices.Contains(known, circle) {
+			t.Errorf("these folders import each other: %s", circle)
+		}
+	}
+	for _, circle := range known {
+		if !slices.Contains(found, circle) {
+			t.Errorf("these folders no longer import each other: take them off knownCircles: %s", circle)
+		}
+	}
+}
+
+// total is the sum of the measures of some files.
+type total struct {
+	files, lines, long int // long are the files that have too many lines
+	functions          int
+	size               size
+	style              style
+	complexities       []int // of functions, without those that have none
+}
+
+func (s *total) add(f goFile) {
+	s.files++
+	s.lines += f.lines
+	if f.lines > mostLines {
+		s.long++
+	}
+	s.size.add(f.size)
+	s.style.add(f.style)
+	s.functions += len(f.functions)
+	for _, fn := range f.functions {
+		if fn.complexity > 0 {
+			s.complexities = append(s.complexities, fn.complexity)
+		}
+	}
+}
+
+// distribution says how complex functions are that are complex at all. The rest is left
+// out, as gocognit does when it prints a list, so that other projects compare.
+type distribution struct {
+	mean           float64
+	p99, max, over int // over is how many are above the limit
+}
+
+func (s *total) complexity() distribution {
+	if len(s.complexities) == 0 {
+		return distribution{}
+	}
+	sorted := slices.Sorted(slices.Values(s.complexities))
+	var d distribution
+	sum := 0
+	for _, n := range sorted {
+		sum += n
+		if n > mostComplexity {
+			d.over++
+		}
+	}
+	d.mean = float64(sum) / float64(len(sorted))
+	d.p99 = sorted[len(sorted)*99/100]
+	d.max = sorted[len(sorted)-1]
+	return d
+}
+
+// printSummary prints the measures of what commands link, and of everything else: tests,
+// what supports them, infra/bench, and the modules that have a go.mod of their own.
+func printSummary(w io.Writer, r tree) {
+	var linked, others total
+	for _, f := range r.files {
+		if f.linked {
+			linked.add(f)
+		} else {
+			others.add(f)
+		}
+	}
+	row := func(name string, value func(total) string, note string) {
+		fmt.Fprintf(w, "%-42s %10s %10s   %s\n", name, value(linked), value(others), note)
+	}
+	number := func(value func(total) int) func(total) string {
+		return func(s total) string { return fmt.Sprint(value(s)) }
+	}
+	held := fmt.Sprintf("at most %d; held", mostComplexity)
+	fmt.Fprintf(w, "%-42s %10s %10s\n", "Go code", "linked", "other")
+	row("files", number(func(s total) int { return s.files }), "")
+	row(fmt.Sprintf("  above %d lines", mostLines), number(func(s total) int { return s.long }), "0; held")
+	row("lines", number(func(s total) int { return s.lines }), "")
+	row("code lines", number(func(s total) int { return s.size.codeLines }), "")
+	row("tokens", number(func(s total) int { return s.size.tokens }), fmt.Sprintf("goal: at most %d linked", goalLinked))
+	row("tokens a code line", func(s total) string { return fmt.Sprintf("%.2f", s.size.density()) }, fmt.Sprintf("goal: about %.1f linked", goalDensity))
+	row("statements of three assignments or more", number(func(s total) int { return s.style.assignments }), "goal: 0")
+	row("literals indexed in place of a condition", number(func(s total) int { return s.style.literals }), "goal: 0")
+	row("calls of cmp.Or", number(func(s total) int { return s.style.defaults }), "goal: defaults and nothing else")
+	row("functions", number(func(s total) int { return s.functions }), "")
+	row("  cognitive complexity above 0, mean", func(s total) string { return fmt.Sprintf("%.1f", s.complexity().mean) }, "")
+	row("  99th percentile", number(func(s total) int { return s.complexity().p99 }), "")
+	row("  largest", number(func(s total) int { return s.complexity().max }), held)
+	row(fmt.Sprintf("  above %d", mostComplexity), number(func(s total) int { return s.complexity().over }), "the list knownComplex, which only becomes shorter")
+	circles := folderCircles(r.imports)
+	fmt.Fprintf(w, "%-42s %10d %10s   the list knownCircles, which only becomes shorter\n", "circles of folders", len(circles), "")
+	for _, circle := range circles {
+		fmt.Fprintf(w, "  %s\n", strings.ReplaceAll(circle, " ", ", "))
+	}
+}
+
+// printRooms prints the measures of what commands link by folder, the densest first.
+func printRooms(w io.Writer, r tree) {
+	rooms := map[string]*total{}
+	for _, f := range r.files {
+		if !f.linked {
 			continue
 		}
-		linked += n
-		if strings.HasPrefix(f, "pkg/") && path.Base(path.Dir(f)) != "x402test" {
-			inPkg += n
+		room := roomOf(f.folder())
+		if rooms[room] == nil {
+			rooms[room] = &total{}
 		}
+		rooms[room].add(f)
 	}
-	for _, s := range []struct {
-		what    string
-		n, most int
-	}{
-		{"files", len(r.files), 900},
-		{"packages that are not an operation's", r.shared(), 50},
-		{"Go files above 400 lines", len(long), 0},
-		{"lines of Go that commands link", linked, 30000},
-		{"of these in pkg, without test support", inPkg, 22500},
-		{"lines of all other Go", others, 48000},
-	} {
-		verdict := "met"
-		if s.n > s.most {
-			t.Errorf("%s: %d, of %d at most", s.what, s.n, s.most)
-			verdict = "lost"
+	names := slices.SortedFunc(maps.Keys(rooms), func(a, b string) int {
+		denser := rooms[b].size.density() - rooms[a].size.density()
+		return int(denser * 1000)
+	})
+	const row = "%-28s %10v %8v %10v %12v %9v %7v %11v\n"
+	fmt.Fprintf(w, "\n"+row, "Linked, by room", "code lines", "tokens", "a line", "assignments", "literals", "cmp.Or", "complexity")
+	for _, name := range names {
+		s := rooms[name]
+		density := fmt.Sprintf("%.2f", s.size.density())
+		if s.size.density() > goalDensity {
+			density = "> " + density
 		}
-		if *printStats {
-			fmt.Printf("%-44s %7d  at most %-6d %s\n", s.what, s.n, s.most, verdict)
-		}
+		fmt.Fprintf(w, row, name, s.size.codeLines, s.size.tokens, density, s.style.assignments, s.style.literals, s.style.defaults, s.complexity().max)
 	}
-	for _, f := range slices.Sorted(slices.Values(long)) {
-		t.Logf("%s has %d lines", f, r.goLines[f])
-	}
+	fmt.Fprintf(w, "\n> is above the goal of %.1f tokens a code line; complexity is that of the worst function.\n", goalDensity)
 }
 
-// tree is what is committed.
-type tree struct {
-	files    []string
-	goLines  map[string]int // by file
-	packages []listed
-	linked   map[string]bool // directories of the packages that a command links
-}
-
-func readTree(t *testing.T) *tree {
-	t.Helper()
-	// The directory may be another user's, as it is in containers.
-	git := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z")
-	git.Dir = ".."
-	out, err := git.Output()
-	if err != nil {
-		t.Skipf("git ls-files: %v", err)
+// roomOf is the folder itself, but the functions, which are written by a program, are one.
+func roomOf(folder string) string {
+	if path.Dir(folder) == "functions" {
+		return "functions"
 	}
-	r := &tree{goLines: map[string]int{}, packages: list(t), linked: map[string]bool{}}
-	root := os.DirFS("..")
-	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
-		text, err := fs.ReadFile(root, name)
-		if err != nil {
-			continue // deleted and not committed yet
-		}
-		r.files = append(r.files, name)
-		if path.Ext(name) == ".go" {
-			r.goLines[name] = bytes.Count(text, []byte("\n"))
-		}
-	}
-	// infra/bench is a command that measures the others; what only it links
-	// serves tests.
-	for _, p := range r.packages {
-		if p.Name != "main" || p.ImportPath == module+"infra/bench" {
-			continue
-		}
-		for _, dep := range append(p.Deps, p.ImportPath) {
-			if dir, ours := strings.CutPrefix(dep, module); ours {
-				r.linked[dir] = true
-			}
-		}
-	}
-	return r
-}
-
-// shared counts the packages that a further operation does not add to.
-func (r *tree) shared() (n int) {
-	for _, p := range r.packages {
-		dir := strings.TrimPrefix(p.ImportPath, module)
-		if path.Dir(dir) != "functions" && path.Dir(dir) != "pkg/lookup" {
-			n++
-		}
-	}
-	return n
-}
-
-// proseFile is a path of this module in backticks, or in a Markdown link.
-var proseFile = regexp.MustCompile("[`(]((?:pkg|infra|functions|events|\\.ci|\\.github)/[A-Za-z0-9_./-]+)[`)]")
-
-// TestProse: what the Markdown files name is there, and the README is short.
-func TestProse(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"README.md", "infra/RUNBOOK.md", ".github/CONTRIBUTING.md"} {
-		text, err := os.ReadFile(filepath.Join("..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		const most = 192 // and the prices, a line for each operation
-		if n := strings.Count(string(text), "\n") - strings.Count(string(text), "| $"); name == "README.md" && n > most {
-			t.Errorf("%s has %d lines beside the prices, want %d at most", name, n, most)
-		}
-		found := proseFile.FindAllStringSubmatch(string(text), -1)
-		if len(found) == 0 {
-			t.Errorf("%s names no file", name)
-		}
-		for _, m := range found {
-			if _, err := os.Stat(filepath.Join("..", strings.TrimSuffix(m[1], "/..."))); err != nil {
-				t.Errorf("%s names %s, which is not there", name, m[1])
-			}
-		}
-	}
+	return folder
 }

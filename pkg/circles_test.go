@@ -1,0 +1,94 @@
+package pkg_test
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// knownCircles are the circles of folders that there are. This list only becomes shorter:
+// who undoes a circle takes it off, and nobody adds one.
+func knownCircles() []string {
+	return []string{
+		"pkg/guard pkg/lookup pkg/origin",
+		"pkg/mcp pkg/x402",
+	}
+}
+
+// folderCircles returns the circles of folders, each as the names of its folders. A folder
+// counts with everything below it, and is compared with those beside it: it is in a circle
+// when it imports one of them that imports it, perhaps through others. Go itself allows no
+// circle of packages.
+func folderCircles(imports map[string][]string) []string {
+	beside := map[string][]string{} // the folders beside it that a folder imports
+	for from, imported := range imports {
+		for _, to := range imported {
+			a, b, ok := whereTheyPart(from, to)
+			if ok {
+				beside[a] = append(beside[a], b)
+			}
+		}
+	}
+	reached := map[string]map[string]bool{}
+	for folder := range beside {
+		reached[folder] = map[string]bool{}
+		reach(beside, folder, reached[folder])
+	}
+	circles := map[string]bool{}
+	for folder, others := range reached {
+		var circle []string
+		for other := range others {
+			if reached[other][folder] {
+				circle = append(circle, other)
+			}
+		}
+		if len(circle) > 0 {
+			slices.Sort(circle)
+			circles[strings.Join(circle, " ")] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(circles))
+}
+
+// whereTheyPart returns the folders beside each other that two folders are in. There are
+// none when one of the two is below the other.
+func whereTheyPart(a, b string) (x, y string, ok bool) {
+	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
+	for i := range min(len(as), len(bs)) {
+		if as[i] != bs[i] {
+			return path.Join(as[:i+1]...), path.Join(bs[:i+1]...), true
+		}
+	}
+	return "", "", false
+}
+
+// reach adds to reached what can be reached from a folder.
+func reach(edges map[string][]string, from string, reached map[string]bool) {
+	for _, to := range edges[from] {
+		if !reached[to] {
+			reached[to] = true
+			reach(edges, to, reached)
+		}
+	}
+}
+
+func TestFolderCircles(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		imports map[string][]string
+		want    []string
+	}{
+		"one way":                   {map[string][]string{"a/x": {"b"}, "a/y": {"b", "a/x"}, "b": {"c"}}, nil},
+		"two packages, two folders": {map[string][]string{"a/x": {"b/x"}, "b/y": {"a/y"}}, []string{"a b"}},
+		"three":                     {map[string][]string{"a": {"b"}, "b": {"c/d"}, "c": {"a"}, "d": {"a"}}, []string{"a b c"}},
+		"below":                     {map[string][]string{"a/b/x": {"a/c"}, "a/c/x": {"a/b/y/z"}}, []string{"a/b a/c"}},
+		"a folder and one below it": {map[string][]string{"a": {"a/b"}, "a/c": {"a"}, "a/b": nil}, nil},
+		"two circles":               {map[string][]string{"a": {"b", "c"}, "b": {"a"}, "c": {"d"}, "d": {"c"}}, []string{"a b", "c d"}},
+	} {
+		if got := folderCircles(c.imports); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package pkg_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/uudashr/gocognit"
+)
+
+// tree is the Go code of the repository, with tests and the files of every platform.
+type tree struct {
+	files   []goFile
+	imports map[string][]string // of a folder, from others of this module; not those of tests
+}
+
+// goFile is a file of Go, with its measures.
+type goFile struct {
+	name      string // below the root of the repository
+	linked    bool   // by a command
+	lines     int
+	size      size
+	style     style
+	functions []function
+}
+
+// folder is the directory of the file, below the root of the repository.
+func (f goFile) folder() string { return path.Dir(f.name) }
+
+// function is a function or method that is declared in a file.
+type function struct {
+	name       string // its folder, and its name there with its receiver
+	complexity int    // cognitive complexity
+}
+
+// readTree measures every file that git knows of. It skips the test where there is no
+// git, or no repository.
+func readTree(t *testing.T) tree {
+	t.Helper()
+	// The directory may be another user's, as it is in containers.
+	git := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "*.go")
+	git.Dir = ".."
+	out, err := git.Output()
+	if err != nil {
+		t.Skipf("git ls-files: %v", err)
+	}
+	packages := list(t)
+	linked := linkedFolders(packages)
+	r := tree{imports: importsOfFolders(packages)}
+	sources := map[string][]*ast.File{} // by folder and name of the package
+	set := token.NewFileSet()
+	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			continue // deleted and not committed yet
+		}
+		source, err := parser.ParseFile(set, name, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := goFile{
+			name:  name,
+			lines: bytes.Count(text, []byte("\n")),
+			size:  sizeOf(text),
+			style: styleOf(source),
+		}
+		f.linked = linked[f.folder()] && !strings.HasSuffix(name, "_test.go")
+		r.files = append(r.files, f)
+		key := f.folder() + " " + source.Name.Name
+		sources[key] = append(sources[key], source)
+	}
+	functions := functionsOf(set, sources)
+	for i, f := range r.files {
+		r.files[i].functions = functions[f.name]
+	}
+	return r
+}
+
+// linkedFolders are the folders of the packages that a command links. infra/bench is a
+// command that measures the others, and what only it links serves tests.
+func linkedFolders(packages []listed) map[string]bool {
+	linked := map[string]bool{}
+	for _, p := range packages {
+		if p.Name != "main" || p.ImportPath == module+"infra/bench" {
+			continue
+		}
+		for _, dep := range append(p.Deps, p.ImportPath) {
+			if folder, ours := strings.CutPrefix(dep, module); ours {
+				linked[folder] = true
+			}
+		}
+	}
+	return linked
+}
+
+// importsOfFolders leaves out what tests import: a test may use all that its package is
+// for.
+func importsOfFolders(packages []listed) map[string][]string {
+	imports := map[string][]string{}
+	for _, p := range packages {
+		folder := strings.TrimPrefix(p.ImportPath, module)
+		for _, imported := range p.Imports {
+			if other, ours := strings.CutPrefix(imported, module); ours {
+				imports[folder] = append(imports[folder], other)
+			}
+		}
+	}
+	return imports
+}
+
+// functionsOf measures the functions of packages, and returns them by file. A package is
+// measured as a whole, because recursion through other functions counts.
+func functionsOf(set *token.FileSet, packages map[string][]*ast.File) map[string][]function {
+	functions := map[string][]function{}
+	for _, sources := range packages {
+		for _, s := range gocognit.ComplexityStatsForFiles(sources, set, nil, nil) {
+			file := s.Pos.Filename
+			name := path.Dir(file) + "." + s.FuncName
+			functions[file] = append(functions[file], function{name: name, complexity: s.Complexity})
+		}
+	}
+	return functions
+}
