@@ -143,22 +143,28 @@ func TestLayers(t *testing.T) {
 			t.Errorf("%s is in no layer: add it to the table with a reason", name)
 			continue
 		}
-		l := all[i]
-		used[l.pkg] = true
-		for _, imported := range p.Imports {
-			if dep, ours := strings.CutPrefix(imported, module); ours && !matches(l.may, dep) {
-				t.Errorf("%s imports %s, which it may not: %s", name, dep, l.why)
-			}
-			for _, f := range foreign() {
-				if strings.HasPrefix(imported, f.pkg) && !matches(f.may, name) {
-					t.Errorf("%s imports %s, which it may not: %s", name, imported, f.why)
-				}
-			}
-		}
+		used[all[i].pkg] = true
+		holdImports(t, name, p.Imports, all[i])
 	}
 	for _, l := range all {
 		if !used[l.pkg] {
 			t.Errorf("%s is in the table and is not a package", l.pkg)
+		}
+	}
+}
+
+// holdImports holds what a package imports to its layer, and to who may import what is
+// foreign.
+func holdImports(t *testing.T, name string, imports []string, l layer) {
+	t.Helper()
+	for _, imported := range imports {
+		if dep, ours := strings.CutPrefix(imported, module); ours && !matches(l.may, dep) {
+			t.Errorf("%s imports %s, which it may not: %s", name, dep, l.why)
+		}
+		for _, f := range foreign() {
+			if strings.HasPrefix(imported, f.pkg) && !matches(f.may, name) {
+				t.Errorf("%s imports %s, which it may not: %s", name, imported, f.why)
+			}
 		}
 	}
 }

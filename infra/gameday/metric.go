@@ -31,11 +31,7 @@ func ReadEMF(line []byte) (samples []Sample, at int64, err error) {
 	var directive struct {
 		AWS struct {
 			Timestamp         int64
-			CloudWatchMetrics []struct {
-				Namespace  string
-				Dimensions [][]string
-				Metrics    []struct{ Name string }
-			}
+			CloudWatchMetrics []metricSet
 		} `json:"_aws"`
 	}
 	if err := errors.Join(json.Unmarshal(line, &members), json.Unmarshal(line, &directive)); err != nil {
@@ -45,27 +41,48 @@ func ReadEMF(line []byte) (samples []Sample, at int64, err error) {
 		return nil, 0, errors.New("_aws has no timestamp or no metrics")
 	}
 	for _, set := range directive.AWS.CloudWatchMetrics {
-		if set.Namespace == "" || len(set.Dimensions) == 0 || len(set.Metrics) == 0 {
-			return nil, 0, errors.New("_aws: a set without namespace, dimensions or metrics")
+		found, err := set.samples(members)
+		if err != nil {
+			return nil, 0, err
 		}
-		for _, names := range set.Dimensions {
-			for _, name := range names {
-				if value, _ := members[name].(string); value == "" {
-					return nil, 0, fmt.Errorf("dimension %s is not a text of the line", name)
-				}
-			}
-			for _, m := range set.Metrics {
-				value, ok := members[m.Name].(float64)
-				if !ok {
-					return nil, 0, fmt.Errorf("metric %s is not a number of the line", m.Name)
-				}
-				if len(names) == 0 {
-					samples = append(samples, Sample{Metric{set.Namespace, m.Name, ""}, value})
-				}
-			}
-		}
+		samples = append(samples, found...)
 	}
 	return samples, directive.AWS.Timestamp, nil
+}
+
+// metricSet are metrics of a line that have the same lists of dimensions.
+type metricSet struct {
+	Namespace  string
+	Dimensions [][]string
+	Metrics    []struct{ Name string }
+}
+
+// samples returns the values of the metrics once for each list of no dimensions, from the
+// members of the line.
+func (s metricSet) samples(members map[string]any) ([]Sample, error) {
+	if s.Namespace == "" || len(s.Dimensions) == 0 || len(s.Metrics) == 0 {
+		return nil, errors.New("_aws: a set without namespace, dimensions or metrics")
+	}
+	var samples []Sample
+	for _, m := range s.Metrics {
+		value, ok := members[m.Name].(float64)
+		if !ok {
+			return nil, fmt.Errorf("metric %s is not a number of the line", m.Name)
+		}
+		samples = append(samples, Sample{Metric{s.Namespace, m.Name, ""}, value})
+	}
+	var all []Sample
+	for _, names := range s.Dimensions {
+		for _, name := range names {
+			if value, _ := members[name].(string); value == "" {
+				return nil, fmt.Errorf("dimension %s is not a text of the line", name)
+			}
+		}
+		if len(names) == 0 {
+			all = append(all, samples...)
+		}
+	}
+	return all, nil
 }
 
 // Filter is a metric filter as a template defines it: what it finds in the lines of

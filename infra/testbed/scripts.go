@@ -32,17 +32,7 @@ func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
 			title, body, _ := strings.Cut(strings.TrimSuffix(section, "\n")+"\n", "\n")
 			said := body // of a section that does not run
 			t.Run(filepath.Base(name)+" "+title, func(t *testing.T) {
-				s := start(t)
-				said = ""
-				for line := range strings.Lines(body) {
-					switch sign, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); sign {
-					case "%":
-						said += line
-						s.Prepare(rest)
-					case "$":
-						said += line + s.Command(rest)
-					}
-				}
+				said = play(start(t), body)
 				if diff := cmp.Diff(body, said); diff != "" && !update {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
@@ -53,4 +43,20 @@ func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
 			Check(os.WriteFile(name, []byte(got), 0o600))
 		}
 	}
+}
+
+// play runs the lines of a section, and returns the section with what they print now.
+func play(s Script, section string) string {
+	said := ""
+	for line := range strings.Lines(section) {
+		sign, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch sign {
+		case "%":
+			said += line
+			s.Prepare(rest)
+		case "$":
+			said += line + s.Command(rest)
+		}
+	}
+	return said
 }

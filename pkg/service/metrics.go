@@ -131,6 +131,40 @@ func codeMetric(c fault.Code) string {
 	}
 }
 
+// listingMetric counts what a facilitator said of the service's entry in its list, or is
+// empty where it said nothing. If one of several extensions is rejected, that counts.
+func listingMetric(extensions map[string]string) string {
+	name := ""
+	for key, value := range extensions {
+		if !strings.HasSuffix(key, ".status") {
+			continue
+		}
+		if value == "rejected" {
+			return MetricUnlisted
+		}
+		name = MetricListed
+	}
+	return name
+}
+
+// askedMetric counts how one of two facilitators answered, or is empty where that is
+// nothing to count.
+func askedMetric(a x402.Ask) string {
+	switch {
+	case a.Class == x402.Refused.String():
+		return ""
+	case a.Class == x402.Moved.String():
+		if a.Fallback {
+			return MetricFallbackSettled
+		}
+		return ""
+	case a.Fallback:
+		return MetricFallbackFailed
+	default:
+		return MetricPrimaryFailed
+	}
+}
+
 // measured are the metrics of one priced request, each at most once.
 func (p Platform) measured(res x402http.Response) []metric {
 	t, code, class := cmp.Or(res.Trace, &x402.Trace{}), "", fault.Answer
@@ -156,19 +190,11 @@ func (p Platform) measured(res x402http.Response) []metric {
 	count(!res.Replayed && t.Lookup > 0 && class == fault.Answer, MetricAnswers)
 	count(t.UsedAsPaid, MetricUsedAsPaid)
 	count(t.Unreceipted, MetricUnreceipted)
-	listed, rejected := false, false
-	for key, value := range t.Extensions { // if one of several is rejected, that counts
-		status := strings.HasSuffix(key, ".status")
-		listed, rejected = listed || status, rejected || status && value == "rejected"
-	}
-	count(listed && !rejected, MetricListed)
-	count(rejected, MetricUnlisted)
+	listing := listingMetric(t.Extensions)
+	count(listing != "", listing)
 	for _, a := range t.Asked { // where there are two facilitators
-		moved := a.Class == x402.Moved.String()
-		failed := !moved && a.Class != x402.Refused.String()
-		count(a.Fallback && moved, MetricFallbackSettled)
-		count(a.Fallback && failed, MetricFallbackFailed)
-		count(!a.Fallback && failed, MetricPrimaryFailed)
+		asked := askedMetric(a)
+		count(asked != "", asked)
 	}
 	for _, l := range []metric{latency(MetricSettle, t.Settle), latency(MetricLookup, t.Lookup)} {
 		if l.Value > 0 {

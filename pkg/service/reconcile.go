@@ -70,31 +70,48 @@ func Reconcile(p Platform, r *reconcile.Reconciler, watched bool, probes ...Prob
 			level, values = slog.LevelError, []metric{counted(MetricReconcileFailed, max(s.Failed+s.Uncounted, 1))}
 			attrs = append(attrs, slog.String("error", err.Error()))
 		}
-		ready, down := 1, []string(nil)
-		for _, name := range slices.Sorted(maps.Keys(checks)) {
-			status, answers := checks[name].Status, 1
-			if status != statusOK {
-				down = append(down, name)
-			}
-			// A run fails when the ledger or its index does, whatever its probe says.
-			if status != statusOK || name == ProbeLedger && err != nil {
-				answers = 0
-			}
-			if answers == 0 && status != statusWarning {
-				ready = 0
-			}
-			values = append(values, counted(ReadyMetric(name), answers))
-		}
+		down := notReady(checks)
 		if len(down) > 0 {
 			attrs = append(attrs, slog.Any("not_ready", down))
 		}
 		if len(checks) > 0 {
+			answers, ready := readyMetrics(checks, err)
+			values = append(values, answers...)
 			values = p.ofVersion(append(values, counted(MetricReady, ready)), float64(1-ready)*1000)
 		}
 		attrs = append(attrs, slog.Bool("evidence", watched), slog.Float64("ms", x402http.Milliseconds(p.Now().Sub(begun))))
 		p.logAlways(ctx, level, "reconcile", append(attrs, p.emf(values)...))
 		return err
 	}
+}
+
+// notReady are the names of the checks that do not say that all is well.
+func notReady(checks map[string]check) []string {
+	var down []string
+	for _, name := range slices.Sorted(maps.Keys(checks)) {
+		if checks[name].Status != statusOK {
+			down = append(down, name)
+		}
+	}
+	return down
+}
+
+// readyMetrics are the metrics of the checks, each 1 or 0, and ready is 0 when one is 0
+// without which the service does not answer. A run that failed says that the ledger or its
+// index does not answer, whatever the probe of the ledger says.
+func readyMetrics(checks map[string]check, failed error) (values []metric, ready int) {
+	ready = 1
+	for _, name := range slices.Sorted(maps.Keys(checks)) {
+		status, answers := checks[name].Status, 1
+		if status != statusOK || name == ProbeLedger && failed != nil {
+			answers = 0
+		}
+		if answers == 0 && status != statusWarning {
+			ready = 0
+		}
+		values = append(values, counted(ReadyMetric(name), answers))
+	}
+	return values, ready
 }
 
 // lineOf is what the line of a run says of its result.

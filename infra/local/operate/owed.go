@@ -24,32 +24,11 @@ func listOwed(ctx context.Context, o order) error {
 		return err
 	}
 	return o.within(false, func(l opened) error {
-		const owed, doubt, unasked, kinds = 0, 1, 2, 3
-		var list [kinds][]payment
-		var n [kinds]int
-		add := func(kind int, p payment) {
-			if n[kind]++; n[kind] <= maxOwed {
-				list[kind] = append(list[kind], p)
-			}
-		}
-		refunds := 0
-		missed, err := l.Reconciler.Outstanding(ctx, func(r ledger.Payment) {
-			switch {
-			case r.InDoubt():
-				add(doubt, l.paymentAs(r, inDoubt))
-			case r.Unasked():
-				add(unasked, l.paymentOf(ctx, r))
-			default:
-				if ledger.Spent(r, l.Reconciler.Now()) {
-					refunds++
-				}
-				add(owed, l.paymentOf(ctx, r))
-			}
-		})
-		all := slices.Concat(list[owed], list[unasked], list[doubt])
-		more := n[owed] + n[doubt] + n[unasked] - len(all)
-		if missed > 0 {
-			fmt.Fprintf(o.notes, "%d records could not be read: the list is not whole\n", missed)
+		found, err := l.outstanding(ctx)
+		all := slices.Concat(found.owed.payments, found.unasked.payments, found.doubt.payments)
+		more := found.owed.n + found.doubt.n + found.unasked.n - len(all)
+		if found.missed > 0 {
+			fmt.Fprintf(o.notes, "%d records could not be read: the list is not whole\n", found.missed)
 		}
 		if more > 0 {
 			fmt.Fprintf(o.notes, "%d more are not listed, those that were written last\n", more)
@@ -64,12 +43,52 @@ func listOwed(ctx context.Context, o order) error {
 			return nil
 		}
 		printPayments(o.out, all)
-		fmt.Fprintf(o.out, "\n%d owed in %s, refunds due: %d, in doubt: %d", n[owed], l.name, refunds, n[doubt])
-		if n[unasked] > 0 {
-			fmt.Fprintf(o.out, ", and without a request: %d, which are refunds too", n[unasked])
+		fmt.Fprintf(o.out, "\n%d owed in %s, refunds due: %d, in doubt: %d", found.owed.n, l.name, found.refunds, found.doubt.n)
+		if found.unasked.n > 0 {
+			fmt.Fprintf(o.out, ", and without a request: %d, which are refunds too", found.unasked.n)
 		}
 		fmt.Fprintln(o.out)
 		printRefunds(o.out, all)
 		return nil
 	})
+}
+
+// outstanding is what somebody has to look at.
+type outstanding struct {
+	owed, doubt, unasked listing
+	refunds              int // of what is owed
+	missed               int // records that could not be read
+}
+
+// listing are payments of a kind: those that are listed, and how many there are.
+type listing struct {
+	payments []payment
+	n        int
+}
+
+func (l *listing) add(p payment) {
+	l.n++
+	if l.n <= maxOwed {
+		l.payments = append(l.payments, p)
+	}
+}
+
+// outstanding reads the ledger. With an error it returns what it found before.
+func (l opened) outstanding(ctx context.Context) (outstanding, error) {
+	var found outstanding
+	missed, err := l.Reconciler.Outstanding(ctx, func(r ledger.Payment) {
+		switch {
+		case r.InDoubt():
+			found.doubt.add(l.paymentAs(r, inDoubt))
+		case r.Unasked():
+			found.unasked.add(l.paymentOf(ctx, r))
+		default:
+			if ledger.Spent(r, l.Reconciler.Now()) {
+				found.refunds++
+			}
+			found.owed.add(l.paymentOf(ctx, r))
+		}
+	})
+	found.missed = missed
+	return found, err
 }
