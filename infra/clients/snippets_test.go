@@ -71,32 +71,15 @@ func TestPayingPrograms(t *testing.T) {
 		run[p.id] = true
 	}
 	first := start(t)
-	shown, llms := readPage(t, first), string(first.document(t, catalog.PathLLMs))
+	shown := readPage(t, first)
+	llms := string(first.document(t, catalog.PathLLMs))
 	for id := range shown.programs {
 		if !run[id] {
 			t.Errorf("no test runs %s, which the page shows", id)
 		}
 	}
-	for suffix, c := range map[string]struct {
-		tools func(*testing.T) workshop
-		check string // of all programs in a language; it must find nothing
-	}{
-		".mts": {nodeWorkshop, typeCheck + "*.mts"},
-		".go":  {goWorkshop, "go vet ."},
-	} {
-		t.Run(suffix, func(t *testing.T) {
-			t.Parallel()
-			w := c.tools(t)
-			for id, code := range shown.programs {
-				if strings.HasSuffix(shown.names[id], suffix) {
-					w.save(t, id+suffix, code)
-				}
-			}
-			if out, err := w.shell(t, c.check).CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
-		})
-	}
+	t.Run(".mts", func(t *testing.T) { shown.checkAll(t, nodeWorkshop, ".mts", typeCheck+"*.mts") })
+	t.Run(".go", func(t *testing.T) { shown.checkAll(t, goWorkshop, ".go", "go vet .") })
 	for _, p := range payingPrograms() {
 		t.Run(p.id, func(t *testing.T) {
 			t.Parallel()
@@ -105,62 +88,99 @@ func TestPayingPrograms(t *testing.T) {
 			if install != p.install {
 				t.Errorf("the page says %q, and what is tested here is %q", install, p.install)
 			}
-			t.Run("pays", func(t *testing.T) {
-				o := p.run(t, w, s, s.url)
-				if p.short {
-					if n := strings.Count(strings.TrimSpace(shown.programs[p.id]), "\n") + 1; n > maxShort {
-						t.Errorf("%d lines", n)
-					}
-					for _, part := range []string{strings.TrimSpace(shown.programs[p.id]), shown.names[p.id], install} {
-						if !strings.Contains(llms, part) {
-							t.Errorf("llms.txt, from which others run the program, lacks %s", part)
-						}
-					}
-				}
-				o.checkPaid(t, s)
-				if n, _ := s.books.Settles(); n != 1 {
-					t.Errorf("%d settlements were asked for, want 1", n)
-				}
-				for _, part := range []string{"200", "eip155:8453", s.books.Transfers()[0].Transaction} {
-					if !strings.Contains(o.notes, part) && (part == "200" && p.id != "agent" || part != "200" && !p.short) {
-						t.Errorf("it does not show %s: %s", part, o.notes)
-					}
-				}
-				if p.id == "receipt" && !strings.Contains(o.notes, "The receipt holds: did:web:127.0.0.1%3A") {
-					t.Errorf("stderr: %s", o.notes)
-				}
-			})
+			if p.short {
+				p.isShort(t, shown, llms)
+			}
+			t.Run("pays", func(t *testing.T) { p.pays(t, w, s) })
 			if p.short || p.id == "go" {
 				t.Run("pays at the shop", func(t *testing.T) {
 					there := startShop(t)
 					p.end(t, p.at(t, w, s, catalog.DNS().ExampleURL(s.url), there.url+there.goods.path)).checkPaid(t, there)
 				})
 			}
-			if p.short {
-				return
+			if !p.short {
+				t.Run("run again", func(t *testing.T) { p.paysOnce(t, w) })
+				t.Run("fails", func(t *testing.T) { p.fails(t, w) })
 			}
-			t.Run("run again", func(t *testing.T) {
-				// The money moves and the news is lost: the service answers 503.
-				// Nobody knows the transaction here, where there is no chain to
-				// ask. Who runs the program until it has the answer signs anew
-				// each time, and pays once.
-				s := start(t, x402test.FailAfter)
-				o := p.run(t, w, s, s.url)
-				for runs := 1; o.err != nil && (strings.Contains(o.notes, "503") || strings.Contains(o.notes, "settlement_uncertain")) && runs < 10; runs++ {
-					o = p.run(t, w, s, s.url)
-				}
-				o.checkPaid(t, s)
-			})
-			t.Run("fails", func(t *testing.T) {
-				s := start(t, x402test.Refuse)
-				if o := p.run(t, w, s, s.url); o.err == nil || !strings.Contains(o.notes, "402") {
-					t.Errorf("it does not end with the status: %v\n%s\n%s", o.err, o.out, o.notes)
-				}
-				if n, _ := s.books.Settles(); n != 1 || len(s.books.Transfers()) != 0 {
-					t.Errorf("%d settlements, moved %+v", n, s.books.Transfers())
-				}
-			})
 		})
+	}
+}
+
+// checkAll checks all programs in a language by a command, which must find nothing.
+func (p page) checkAll(t *testing.T, tools func(*testing.T) workshop, suffix, command string) {
+	t.Parallel()
+	w := tools(t)
+	for id, code := range p.programs {
+		if strings.HasSuffix(p.names[id], suffix) {
+			w.save(t, id+suffix, code)
+		}
+	}
+	if out, err := w.shell(t, command).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// isShort counts the lines of a program, and finds all of it in llms.txt.
+func (p program) isShort(t *testing.T, shown page, llms string) {
+	t.Helper()
+	text := strings.TrimSpace(shown.programs[p.id])
+	if n := strings.Count(text, "\n") + 1; n > maxShort {
+		t.Errorf("%d lines", n)
+	}
+	for _, part := range []string{text, shown.names[p.id], p.install} {
+		if !strings.Contains(llms, part) {
+			t.Errorf("llms.txt, from which others run the program, lacks %s", part)
+		}
+	}
+}
+
+// pays runs the program once. It pays once, and shows what it should.
+func (p program) pays(t *testing.T, w workshop, s service) {
+	o := p.run(t, w, s, s.url)
+	o.checkPaid(t, s)
+	if n, _ := s.books.Settles(); n != 1 {
+		t.Errorf("%d settlements were asked for, want 1", n)
+	}
+	var parts []string
+	if p.id != "agent" {
+		parts = append(parts, "200")
+	}
+	if !p.short {
+		parts = append(parts, "eip155:8453", s.books.Transfers()[0].Transaction)
+	}
+	if p.id == "receipt" {
+		parts = append(parts, "The receipt holds: did:web:127.0.0.1%3A")
+	}
+	for _, part := range parts {
+		if !strings.Contains(o.notes, part) {
+			t.Errorf("it does not show %s: %s", part, o.notes)
+		}
+	}
+}
+
+// paysOnce loses the news of the payment when the money has moved: the service answers 503.
+// Nobody knows the transaction here, where there is no chain to ask. Who runs the program
+// until it has the answer signs anew each time, and pays once.
+func (p program) paysOnce(t *testing.T, w workshop) {
+	s := start(t, x402test.FailAfter)
+	o := p.run(t, w, s, s.url)
+	for runs := 1; o.err != nil && runs < 10; runs++ {
+		if !strings.Contains(o.notes, "503") && !strings.Contains(o.notes, "settlement_uncertain") {
+			break
+		}
+		o = p.run(t, w, s, s.url)
+	}
+	o.checkPaid(t, s)
+}
+
+// fails runs the program for a payer without money.
+func (p program) fails(t *testing.T, w workshop) {
+	s := start(t, x402test.Refuse)
+	if o := p.run(t, w, s, s.url); o.err == nil || !strings.Contains(o.notes, "402") {
+		t.Errorf("it does not end with the status: %v\n%s\n%s", o.err, o.out, o.notes)
+	}
+	if n, _ := s.books.Settles(); n != 1 || len(s.books.Transfers()) != 0 {
+		t.Errorf("%d settlements, moved %+v", n, s.books.Transfers())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/pkg/service"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -61,11 +62,7 @@ func TestReceiptConfiguration(t *testing.T) {
 			config.FacilitatorURL = "https://facilitator.example"
 			p := partsOf(config, quiet())
 			signsOffer := func() bool {
-				offer, err := p.Offering.Receipts.SignOffer(receipt.Offer{ResourceURL: delivery.ResourceURL})
-				if err != nil {
-					t.Error(err)
-				}
-				return offer != ""
+				return must(p.Offering.Receipts.SignOffer(receipt.Offer{ResourceURL: delivery.ResourceURL})) != ""
 			}
 			same(t, "an offer is signed at once", signsOffer(), c.signs && c.answer == nil)
 			same(t, "readings of the secret for an offer", v.asked.Load(), 0)
@@ -78,26 +75,39 @@ func TestReceiptConfiguration(t *testing.T) {
 			if config.secret != nil {
 				same(t, "the secret is read again", config.secret.wrong.Load(), c.fails && config.secret.doc != nil)
 			}
-			if err != nil && strings.Contains(err.Error(), "hush") {
+			if strings.Contains(fmt.Sprint(err), "hush") {
 				t.Errorf("the error quotes the secret: %v", err)
 			}
 			if c.signs {
-				_, key := keyPair(1)
-				doc := must(receipt.Document("api.example.com", config.ReceiptKeys))
-				find := func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
-				want := receipt.KeyID("api.example.com", must(receipt.ParsePublic(key)))
-				if _, kid, err := receipt.Verify(jws, find); err != nil || kid != want {
-					t.Errorf("key %s, %v; want %s", kid, err, want)
-				}
+				signedByFirst(t, jws, config.ReceiptKeys)
 			}
-			for _, probe := range p.probes {
-				if probe.Name != "receipts" {
-					continue
-				}
-				if said := fmt.Sprint(probe.Check(t.Context())); !probe.Optional || !strings.Contains(said, c.says) || c.says == "" && said != "<nil>" {
-					t.Errorf("/ready says %s, want %q", said, c.says)
-				}
-			}
+			warns(t, p.probes, c.says)
 		})
+	}
+}
+
+// signedByFirst verifies a receipt with the published keys: the first of keyPair signed it.
+func signedByFirst(t *testing.T, jws string, published []ed25519.PublicKey) {
+	t.Helper()
+	_, key := keyPair(1)
+	doc := must(receipt.Document("api.example.com", published))
+	find := func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
+	want := receipt.KeyID("api.example.com", must(receipt.ParsePublic(key)))
+	if _, kid, err := receipt.Verify(jws, find); err != nil || kid != want {
+		t.Errorf("key %s, %v; want %s", kid, err, want)
+	}
+}
+
+// warns asks the probes of receipts, which must be optional and say this, or that all is well.
+func warns(t *testing.T, probes []service.Probe, says string) {
+	t.Helper()
+	for _, probe := range probes {
+		if probe.Name != "receipts" {
+			continue
+		}
+		said := fmt.Sprint(probe.Check(t.Context()))
+		if !probe.Optional || !strings.Contains(said, says) || says == "" && said != "<nil>" {
+			t.Errorf("/ready says %s, want %q", said, says)
+		}
 	}
 }

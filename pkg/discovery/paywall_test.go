@@ -1,22 +1,15 @@
 package discovery
 
 import (
-	"bytes"
-	"cmp"
-	"compress/gzip"
-	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
@@ -129,39 +122,54 @@ func TestPaywallOfAVisit(t *testing.T) {
 			root, _ := mustVisit(t, c.op, v)
 			text := testbed.Text(root)
 			says(t, "the page", text, c.says)
-			if strings.Contains(text, "Known already"+v.Known) != (c.says == "") {
-				t.Errorf("the page says what is known: %v", c.says != "")
-			}
+			same(t, "the page says what is known", c.says == "", strings.Contains(text, "Known already"+v.Known))
 			if strings.Contains(text, stranger) || c.refused != "" && strings.Contains(text, "No domain yet") {
 				t.Errorf("the page says too much: %s", text)
 			}
 			if n := len(regexp.MustCompile(`['"][^'"]+`+regexp.QuoteMeta(c.call)+`['"]`).FindAllString(text, -1)); n != 1 {
 				t.Errorf("%d snippets make the call %s", n, c.call)
 			}
-			var shown []string
-			for _, n := range elements(root, "bdi") {
-				shown = append(shown, testbed.Text(n))
-			}
-			same(t, "shown", c.shown, shown)
+			same(t, "shown", c.shown, texts(elements(root, "bdi")))
 			if ready := testbed.Attribute(mainOf(root), "data-ready"); (ready == "yes") != (c.says == "") {
 				t.Errorf("ready to be paid for: %s", ready)
 			}
-			for _, n := range elements(root, "input") {
-				if want := v.Typed.Get("domain"); name != "a sentence" || testbed.Attribute(n, "value") != "" {
-					same(t, "the form's domain", want, testbed.Attribute(n, "value"))
-				}
-			}
-			var selected []string
-			for _, n := range elements(root, "option") {
-				if slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "selected" }) {
-					selected = append(selected, testbed.Attribute(n, "value"))
-				}
-			}
-			if want := strings.ToUpper(max(v.Typed.Get("type"), "A")); c.op.Slug == dns.Slug {
-				same(t, "selected", []string{want}, selected)
+			keepsDomain(t, root, v.Typed.Get("domain"), name == "a sentence")
+			if c.op.Slug == dns.Slug {
+				same(t, "selected", []string{strings.ToUpper(max(v.Typed.Get("type"), "A"))}, selected(root))
 			}
 		})
 	}
+}
+
+// keepsDomain compares the form with the domain that was typed. One that is a sentence may be
+// left out.
+func keepsDomain(t *testing.T, root *html.Node, typed string, sentence bool) {
+	t.Helper()
+	for _, n := range elements(root, "input") {
+		value := testbed.Attribute(n, "value")
+		if !sentence || value != "" {
+			same(t, "the form's domain", typed, value)
+		}
+	}
+}
+
+func texts(nodes []*html.Node) []string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, testbed.Text(n))
+	}
+	return all
+}
+
+// selected are the options of a page that are selected.
+func selected(root *html.Node) []string {
+	var values []string
+	for _, n := range elements(root, "option") {
+		if slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "selected" }) {
+			values = append(values, testbed.Attribute(n, "value"))
+		}
+	}
+	return values
 }
 
 // FuzzPaywallDomain: the service gives the page names that its guard has passed; should
@@ -233,62 +241,6 @@ func ask(d *Documents, method, path string, header map[string]string) *httptest.
 		w.WriteHeader(http.StatusNotFound)
 	}
 	return w
-}
-
-// Every document comes as it is and compressed: the same text, each with its ETag, and
-// HEAD and 304 say what GET says.
-func TestEncodings(t *testing.T) {
-	t.Parallel()
-	d, etags := rendered(), map[string]string{}
-	for _, doc := range d.list {
-		if doc.Path == "/" || doc.Path == pathSecurity {
-			continue
-		}
-		kind := map[string]string{".txt": typeText, ".svg": typeSVG, "docs": typeHTML}[doc.Path[max(0, len(doc.Path)-4):]]
-		for _, accept := range []string{"", "gzip;q=0", "gzip", "br;q=1, gzip;q=0.5, *;q=0"} {
-			c, zipped := doc.content(), WantsGzip(accept)
-			whole := http.Header{
-				"Content-Type": {cmp.Or(kind, typeJSON)}, "Cache-Control": {"public, max-age=300"}, "X-Content-Type-Options": {"nosniff"},
-				"Vary": {"Accept-Encoding"}, "Accept-Ranges": {"bytes"}, "Etag": {c.etag}, "Content-Length": {strconv.Itoa(len(c.Body))},
-			}
-			other := c.zippedETag
-			if zipped {
-				other = c.etag
-				whole["Etag"], whole["Content-Length"], whole["Content-Encoding"] = []string{c.zippedETag}, []string{strconv.Itoa(len(c.zipped))}, []string{"gzip"}
-			}
-			if doc.Path == catalog.PathDocs {
-				whole["Content-Security-Policy"], whole["Referrer-Policy"] = []string{c.CSP}, []string{"no-referrer"}
-			}
-			kept, etag := maps.Clone(whole), whole.Get("Etag")
-			for _, name := range []string{"Content-Type", "Accept-Ranges", "Content-Length", "Content-Encoding"} {
-				kept.Del(name)
-			}
-			if by, twice := etags[etag]; twice && by != doc.Path || len(etag) < 18 || etag[0] != '"' {
-				t.Errorf("%s has the ETag %s, which %s has", doc.Path, etag, by)
-			}
-			etags[etag] = doc.Path
-			for match, status := range map[string]int{
-				"": 200, other: 200, etag: 304, "W/" + etag: 304, `"other", ` + etag: 304, "*": 304,
-			} {
-				for _, method := range []string{http.MethodGet, http.MethodHead} {
-					w := ask(d, method, doc.Path, map[string]string{"Accept-Encoding": accept, "If-None-Match": match})
-					text, want, head := w.Body.Bytes(), c.Body, whole
-					if zipped && len(text) > 0 {
-						text = must(io.ReadAll(must(gzip.NewReader(w.Body))))
-					}
-					if method == http.MethodHead || status == http.StatusNotModified {
-						want = nil
-					}
-					if status == http.StatusNotModified {
-						head = kept
-					}
-					if diff := gocmp.Diff(head, w.Header()); diff != "" || w.Code != status || !bytes.Equal(text, want) {
-						t.Errorf("%s %s, %q, %s: %d with %d bytes (-want +got):\n%s", method, doc.Path, accept, match, w.Code, len(text), diff)
-					}
-				}
-			}
-		}
-	}
 }
 
 func FuzzAcceptEncoding(f *testing.F) {

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,84 +70,122 @@ func TestCodesAreStated(t *testing.T) {
 // constant is an error.
 func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	t.Helper()
-	const below = "github.com/hostfacts/hostfacts/pkg/"
-	constants, stated, named, selected := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
-	var answering []string // packages that it imports, and that state codes
-	for _, d := range parse(t, "code.go").Decls {
-		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
-			for _, s := range g.Specs {
-				v := s.(*ast.ValueSpec)
-				typ, _ := v.Type.(*ast.SelectorExpr) // of fault.Code
-				constants[v.Names[0].Name] = typ != nil && typ.Sel.Name == "Code"
-			}
-		}
+	u := uses{
+		constants: lookupConstants(t),
+		stated:    map[string]bool{},
+		named:     map[string]bool{},
+		selected:  map[string]bool{},
 	}
-	files, err := filepath.Glob("../" + pkg + "/*.go")
-	within, bad := filepath.Glob("../" + pkg + "/*/*.go") // whois/registry asks for whois
-	if err = errors.Join(err, bad); err != nil || len(files) == 0 {
-		t.Fatalf("%q, %v", files, err)
-	}
-	files = append(files, within...)
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
+	for _, file := range sourcesOf(t, pkg) {
 		tree := parse(t, file)
 		for _, i := range tree.Imports {
-			name, _ := strconv.Unquote(i.Path.Value)
-			name, ours := strings.CutPrefix(name, below)
-			if ours && i.Name != nil {
-				t.Errorf("%s imports %s by another name", file, name)
-			}
-			if ours && slices.Contains([]string{"guard", "origin", "lookup/dns"}, name) {
-				answering = append(answering, name)
-			}
+			u.addImport(t, file, i)
 		}
 		for _, d := range tree.Decls {
-			into := named
-			if f, ok := d.(*ast.FuncDecl); ok && strings.HasSuffix(f.Name.Name, "Codes") {
-				into = stated
-			}
-			compared := map[ast.Node]bool{}
-			ast.Inspect(d, func(n ast.Node) bool {
-				if b, ok := n.(*ast.BinaryExpr); ok && (b.Op == token.EQL || b.Op == token.NEQ) {
-					compared[b.X], compared[b.Y] = true, true
-				}
-				s, ok := n.(*ast.SelectorExpr)
-				if !ok || compared[n] {
-					return true
-				}
-				from, ok := s.X.(*ast.Ident)
-				if !ok {
-					return true
-				}
-				selected[from.Name+"."+s.Sel.Name] = true
-				switch {
-				case from.Name == "lookup" && constants[s.Sel.Name]:
-					into[s.Sel.Name] = true
-				case s.Sel.Name == "Codes": // of a package that states them on its behalf
-					codes, _ := codesOf(t, from.Name)
-					for code := range codes {
-						into[code] = true
-					}
-				case from.Name == "fault" && !slices.Contains([]string{"Code", "Error", "From", "New", "InternalError", "Owed"}, s.Sel.Name):
-					t.Errorf("%s names fault.%s: a lookup's codes are constants of package lookup", file, s.Sel.Name)
-				}
-				return true
-			})
+			u.addDeclaration(t, file, d)
 		}
 	}
-	connects := selected["guard.Connector"] || selected["guard.Target"]
-	readsType := selected["dns.ParseQuery"] || selected["dns.TypeParam"]
-	for _, name := range answering {
+	connects := u.selected["guard.Connector"] || u.selected["guard.Target"]
+	readsType := u.selected["dns.ParseQuery"] || u.selected["dns.TypeParam"]
+	for _, name := range u.answering {
 		codes, _ := codesOf(t, name)
 		for code := range codes {
 			if (connects || name != "guard" || code == "InvalidDomain") && (readsType || code != "InvalidType") {
-				named[code] = true
+				u.named[code] = true
 			}
 		}
 	}
-	return stated, named
+	return u.stated, u.named
+}
+
+// lookupConstants are the codes that package lookup declares.
+func lookupConstants(t *testing.T) map[string]bool {
+	t.Helper()
+	constants := map[string]bool{}
+	for _, d := range parse(t, "code.go").Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST {
+			continue
+		}
+		for _, s := range g.Specs {
+			v := s.(*ast.ValueSpec)
+			typ, _ := v.Type.(*ast.SelectorExpr) // of fault.Code
+			constants[v.Names[0].Name] = typ != nil && typ.Sel.Name == "Code"
+		}
+	}
+	return constants
+}
+
+// sourcesOf are the files of a package and of those below it, as whois/registry asks for
+// whois, without tests.
+func sourcesOf(t *testing.T, pkg string) []string {
+	t.Helper()
+	files, err := filepath.Glob("../" + pkg + "/*.go")
+	within, bad := filepath.Glob("../" + pkg + "/*/*.go")
+	if err = errors.Join(err, bad); err != nil || len(files) == 0 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	return slices.DeleteFunc(append(files, within...), func(file string) bool {
+		return strings.HasSuffix(file, "_test.go")
+	})
+}
+
+// uses are what a package uses of others.
+type uses struct {
+	constants     map[string]bool // the codes of package lookup
+	stated, named map[string]bool // codes
+	selected      map[string]bool // what it names of other packages, guard.Target
+	answering     []string        // packages that it imports, and that state codes
+}
+
+func (u *uses) addImport(t *testing.T, file string, i *ast.ImportSpec) {
+	t.Helper()
+	imported, _ := strconv.Unquote(i.Path.Value)
+	name, ours := strings.CutPrefix(imported, "github.com/hostfacts/hostfacts/pkg/")
+	if ours && i.Name != nil {
+		t.Errorf("%s imports %s by another name", file, name)
+	}
+	if ours && slices.Contains([]string{"guard", "origin", "lookup/dns"}, name) {
+		u.answering = append(u.answering, name)
+	}
+}
+
+func (u *uses) addDeclaration(t *testing.T, file string, d ast.Decl) {
+	t.Helper()
+	into := u.named
+	if f, ok := d.(*ast.FuncDecl); ok && strings.HasSuffix(f.Name.Name, "Codes") {
+		into = u.stated
+	}
+	compared := map[ast.Node]bool{}
+	ast.Inspect(d, func(n ast.Node) bool {
+		if b, ok := n.(*ast.BinaryExpr); ok && (b.Op == token.EQL || b.Op == token.NEQ) {
+			compared[b.X] = true
+			compared[b.Y] = true
+		}
+		s, ok := n.(*ast.SelectorExpr)
+		if !ok || compared[n] {
+			return true
+		}
+		if from, ok := s.X.(*ast.Ident); ok {
+			u.addSelector(t, file, from.Name, s.Sel.Name, into)
+		}
+		return true
+	})
+}
+
+// addSelector adds to a set of codes what pkg.name says of them.
+func (u *uses) addSelector(t *testing.T, file, pkg, name string, into map[string]bool) {
+	t.Helper()
+	u.selected[pkg+"."+name] = true
+	switch {
+	case pkg == "lookup" && u.constants[name]:
+		into[name] = true
+	case name == "Codes": // of a package that states them on its behalf
+		codes, _ := codesOf(t, pkg)
+		maps.Copy(into, codes)
+	case pkg == "fault" && !slices.Contains([]string{"Code", "Error", "From", "New", "InternalError", "Owed"}, name):
+		t.Errorf("%s names fault.%s: a lookup's codes are constants of package lookup", file, name)
+	}
 }
 
 func parse(t *testing.T, file string) *ast.File {

@@ -245,32 +245,45 @@ func FuzzReply(f *testing.F) {
 			string(plain["id"]) != strconv.Itoa(fuzzID) || plain["result"] == nil || string(plain["result"]) != string(raw) {
 			t.Fatalf("took %s from HTTP %d %q: %v", raw, status, body, err)
 		}
-		if h, err := decodeHeader(raw, "latest"); err == nil && (h.Number > maxQuantity || h.Seconds > maxQuantity || !wordForm.MatchString(h.Hash)) {
-			t.Errorf("header = %+v", h)
-		}
-		if n, err := decodeQuantity(raw); err == nil && string(raw) != `"`+hexQuantity(n)+`"` && !strings.ContainsAny(string(raw), `ABCDEF\`) {
-			t.Errorf("quantity of %s = %d", raw, n)
-		}
-		if blocks, err := fuzzScan().decodeIncoming(raw, 10, 20); err == nil {
-			wellFormed(t, slices.Concat(blocks...), 10, 20)
-			for _, b := range blocks {
-				wellFormed(t, b, b[0].Number, b[0].Number)
-				for _, l := range b {
-					if x := l.transfer(time.Time{}); x.To != fuzzPayee || topicOf(x.From) != l.Topics[1] {
-						t.Errorf("log %+v, transfer %+v", l, x)
-					}
-				}
-			}
-		}
-		if r, err := decodeReceipt(raw, fuzzHash); err == nil {
-			wellFormed(t, r.Logs, r.Number, r.Number)
-			others := func(l entry) bool { return l.Tx != r.Tx || l.Block != r.Block }
-			if r.Tx != fuzzHash || !wordForm.MatchString(r.Block) || r.Status == 0 && len(r.Logs) > 0 || r.Status > 1 ||
-				slices.ContainsFunc(r.Logs, others) {
-				t.Errorf("receipt = %+v", r)
-			}
-		}
+		wellDecoded(t, raw)
 	})
+}
+
+// wellDecoded decodes a result as each thing that it can be, and holds what comes out to
+// its form.
+func wellDecoded(t *testing.T, raw json.RawMessage) {
+	t.Helper()
+	if h, err := decodeHeader(raw, "latest"); err == nil && (h.Number > maxQuantity || h.Seconds > maxQuantity || !wordForm.MatchString(h.Hash)) {
+		t.Errorf("header = %+v", h)
+	}
+	if n, err := decodeQuantity(raw); err == nil && string(raw) != `"`+hexQuantity(n)+`"` && !strings.ContainsAny(string(raw), `ABCDEF\`) {
+		t.Errorf("quantity of %s = %d", raw, n)
+	}
+	if blocks, err := fuzzScan().decodeIncoming(raw, 10, 20); err == nil {
+		wellFormed(t, slices.Concat(blocks...), 10, 20)
+		for _, b := range blocks {
+			wellFormed(t, b, b[0].Number, b[0].Number)
+			toPayee(t, b)
+		}
+	}
+	if r, err := decodeReceipt(raw, fuzzHash); err == nil {
+		wellFormed(t, r.Logs, r.Number, r.Number)
+		others := func(l entry) bool { return l.Tx != r.Tx || l.Block != r.Block }
+		if r.Tx != fuzzHash || !wordForm.MatchString(r.Block) || r.Status == 0 && len(r.Logs) > 0 || r.Status > 1 ||
+			slices.ContainsFunc(r.Logs, others) {
+			t.Errorf("receipt = %+v", r)
+		}
+	}
+}
+
+// toPayee holds logs to be transfers to the payee that is asked for.
+func toPayee(t *testing.T, logs []entry) {
+	t.Helper()
+	for _, l := range logs {
+		if x := l.transfer(time.Time{}); x.To != fuzzPayee || topicOf(x.From) != l.Topics[1] {
+			t.Errorf("log %+v, transfer %+v", l, x)
+		}
+	}
 }
 
 // wellFormed holds logs to their form, to a range of blocks, and to the order of the chain.

@@ -102,26 +102,30 @@ func TestClassifyByStatus(t *testing.T) {
 		for _, body := range []string{
 			"", `<html>"success":true</html>`, `[` + settled + `]`, `"success"`, `{"error":"unauthorized"}`, `{"errorType":["unauthorized"]}`,
 		} {
-			for _, re := range []reply{answered(status, body), credentialed(answered(status, body))} {
-				settle, verify := settle, verify
-				if !re.authorized {
-					settle, verify = strings.ReplaceAll(settle, denied, wrong), strings.ReplaceAll(verify, denied, wrong)
-				}
-				want := fmt.Sprintf("%s http_%d", settle, status)
-				if settle == "unknown" {
-					want += ", no verdict"
-				}
-				if got := settlesAs(t, re); got != want {
-					t.Errorf("settle: %d %q: %s, want %s", status, body, got, want)
-				}
-				if got, _ := verifies(re); got != verify {
-					t.Errorf("verify: %d %q: %s, want %s", status, body, got, verify)
-				}
-				if f := supports(re, network); f == nil || string(fault.From(f).Code) != verify {
-					t.Errorf("supported: %d %q: %v, want %s", status, body, f, verify)
-				}
-			}
+			checkStatus(t, credentialed(answered(status, body)), status, settle, verify)
+			settle := strings.ReplaceAll(settle, denied, wrong)
+			verify := strings.ReplaceAll(verify, denied, wrong)
+			checkStatus(t, answered(status, body), status, settle, verify)
 		}
+	}
+}
+
+// checkStatus compares what a reply without a verdict means, to each call, with what it
+// should mean.
+func checkStatus(t *testing.T, re reply, status int, settle, verify string) {
+	t.Helper()
+	want := fmt.Sprintf("%s http_%d", settle, status)
+	if settle == "unknown" {
+		want += ", no verdict"
+	}
+	if got := settlesAs(t, re); got != want {
+		t.Errorf("settle: %d %q: %s, want %s", status, re.body, got, want)
+	}
+	if got, _ := verifies(re); got != verify {
+		t.Errorf("verify: %d %q: %s, want %s", status, re.body, got, verify)
+	}
+	if f := supports(re, network); f == nil || string(fault.From(f).Code) != verify {
+		t.Errorf("supported: %d %q: %v, want %s", status, re.body, f, verify)
 	}
 }
 

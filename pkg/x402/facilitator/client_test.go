@@ -157,12 +157,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 // time allows it. Only success clears the doubt of the first answer. The clock is a fake.
 func TestResend(t *testing.T) {
 	const once, twice = "[0s]", "[0s 1s]"
-	for name, c := range map[string]struct {
-		first, second string
-		budget        time.Duration // 0: the caller sets no deadline
-		at            string        // when each request was made
-		want          string        // class and transaction
-	}{
+	for name, c := range map[string]resend{
 		"settled":                   {pendingA, settled, 10 * time.Second, twice, "settled " + hash},
 		"settled, by no deadline":   {pendingA, settled, 0, twice, "settled " + hash},
 		"settled, by another hash":  {pendingA, strings.ReplaceAll(settled, hash, hash2), 0, twice, "settled " + hash2},
@@ -177,34 +172,7 @@ func TestResend(t *testing.T) {
 		"what is not pending stays": {refusalAnswer("insufficient_funds"), settled, 0, once, "refused "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var at []time.Duration
-				start := time.Now()
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				if c.budget > 0 {
-					ctx, cancel = context.WithTimeout(ctx, c.budget)
-					defer cancel()
-				}
-				s := over(t, func(r *http.Request) (*http.Response, error) {
-					at = append(at, time.Since(start))
-					if len(at) == 1 && c.budget < 0 {
-						time.AfterFunc(resendWait/2, cancel)
-					}
-					body := map[int]string{1: c.first, 2: c.second}[len(at)] // a third is never asked for
-					hooks(r, body != "")
-					if body == "" {
-						return nil, errors.New("not connected")
-					}
-					return respond(500, body), nil
-				}).Settle(ctx, testPayload(), testRequirements())
-				if got := s.Class.String() + " " + s.Transaction; got != c.want || fmt.Sprint(at) != c.at || s.NonceUsed || s.Code != "" {
-					t.Errorf("%s at %v: %+v", got, at, s)
-				}
-				if doubt := s.Class == x402.Unknown; doubt != (s.Reason == "settlement_pending") || c.at == twice && doubt != (s.Cause != nil) {
-					t.Errorf("reason %q, cause %v", s.Reason, s.Cause)
-				}
-			})
+			synctest.Test(t, c.check)
 		})
 	}
 	t.Run("a call has an end", func(t *testing.T) {
@@ -220,6 +188,50 @@ func TestResend(t *testing.T) {
 			}
 		})
 	})
+}
+
+// resend is what the facilitator answers to a settlement and to the same once more.
+type resend struct {
+	first, second string
+	budget        time.Duration // 0: the caller sets no deadline; below 0, it gives up
+	at            string        // when each request was made
+	want          string        // class and transaction
+}
+
+func (c resend) check(t *testing.T) {
+	var at []time.Duration
+	start := time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if c.budget > 0 {
+		ctx, cancel = context.WithTimeout(ctx, c.budget)
+		defer cancel()
+	}
+	s := over(t, func(r *http.Request) (*http.Response, error) {
+		at = append(at, time.Since(start))
+		body := "" // a third is never asked for
+		switch len(at) {
+		case 1:
+			body = c.first
+			if c.budget < 0 {
+				time.AfterFunc(resendWait/2, cancel)
+			}
+		case 2:
+			body = c.second
+		}
+		hooks(r, body != "")
+		if body == "" {
+			return nil, errors.New("not connected")
+		}
+		return respond(500, body), nil
+	}).Settle(ctx, testPayload(), testRequirements())
+	if got := s.Class.String() + " " + s.Transaction; got != c.want || fmt.Sprint(at) != c.at || s.NonceUsed || s.Code != "" {
+		t.Errorf("%s at %v: %+v", got, at, s)
+	}
+	doubt := s.Class == x402.Unknown
+	if doubt != (s.Reason == "settlement_pending") || len(at) == 2 && doubt != (s.Cause != nil) {
+		t.Errorf("reason %q, cause %v", s.Reason, s.Cause)
+	}
 }
 
 // TestProofOfNotSent holds the one rule about transports: only a transport that

@@ -124,29 +124,40 @@ func TestEveryReasonAtEveryStatus(t *testing.T) {
 		}
 		for _, code := range words[name] {
 			for _, status := range []int{200, 400, 402, 409, 422, 500, 502, 503, 401, 403, 404, 405, 429} {
-				in, listed, at := fmt.Sprintf("%s: %d %q", name, status, code), name != "unlisted", column(status)
-				got, s := settles(credentialed(answered(status, refusalAnswer(code))))
-				if got != e.settle[at] || listed && s.Reason != code || s.Transaction != "" || s.Class == x402.TurnedAway && s.Cause == nil {
-					t.Errorf("%s: settle: %s, %+v, want %s", in, got, s, e.settle[at])
-				}
-				got, s = settles(credentialed(answered(status, refusalWith(code, hash))))
-				doubt := map[bool]string{true: "unknown pending", false: "unknown"}[name == "pending"]
-				if got != doubt || listed && s.Reason != code || s.Transaction != hash {
-					t.Errorf("%s: settle with a transaction: %s, %+v, want %s", in, got, s, doubt)
-				}
-				got, v := verifies(credentialed(answered(status, fmt.Sprintf(`{"isValid":false,"invalidReason":%q,"payer":%q}`, code, payer))))
-				if got != e.verify[at] || v.Fault == nil && v.Reason != code {
-					t.Errorf("%s: verify: %s, %+v, want %s", in, got, v, e.verify[at])
-				}
-				re := credentialed(answered(status, fmt.Sprintf(`{"errorType":%q}`, code)))
-				if got, _ := settles(re); got != platform.settle[at] {
-					t.Errorf("%s: settle, platform: %s, want %s", in, got, platform.settle[at])
-				}
-				if got, _ := verifies(re); got != platform.verify[at] {
-					t.Errorf("%s: verify, platform: %s, want %s", in, got, platform.verify[at])
-				}
+				checkReason(t, name, code, status, e, platform)
 			}
 		}
+	}
+}
+
+// checkReason answers with a word at a status, and compares what that means with a row of
+// the table, and with that of the platform.
+func checkReason(t *testing.T, name, code string, status int, e, platform outcomes) {
+	t.Helper()
+	in := fmt.Sprintf("%s: %d %q", name, status, code)
+	listed, at := name != "unlisted", column(status)
+	got, s := settles(credentialed(answered(status, refusalAnswer(code))))
+	if got != e.settle[at] || listed && s.Reason != code || s.Transaction != "" || s.Class == x402.TurnedAway && s.Cause == nil {
+		t.Errorf("%s: settle: %s, %+v, want %s", in, got, s, e.settle[at])
+	}
+	doubt := "unknown"
+	if name == "pending" {
+		doubt = "unknown pending"
+	}
+	got, s = settles(credentialed(answered(status, refusalWith(code, hash))))
+	if got != doubt || listed && s.Reason != code || s.Transaction != hash {
+		t.Errorf("%s: settle with a transaction: %s, %+v, want %s", in, got, s, doubt)
+	}
+	got, v := verifies(credentialed(answered(status, fmt.Sprintf(`{"isValid":false,"invalidReason":%q,"payer":%q}`, code, payer))))
+	if got != e.verify[at] || v.Fault == nil && v.Reason != code {
+		t.Errorf("%s: verify: %s, %+v, want %s", in, got, v, e.verify[at])
+	}
+	re := credentialed(answered(status, fmt.Sprintf(`{"errorType":%q}`, code)))
+	if got, _ := settles(re); got != platform.settle[at] {
+		t.Errorf("%s: settle, platform: %s, want %s", in, got, platform.settle[at])
+	}
+	if got, _ := verifies(re); got != platform.verify[at] {
+		t.Errorf("%s: verify, platform: %s, want %s", in, got, platform.verify[at])
 	}
 }
 

@@ -3,7 +3,6 @@ package limit_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"testing"
@@ -177,87 +176,6 @@ func TestWeights(t *testing.T) {
 	} {
 		if undecided, atFault := limit.Weights(c.perMinute); undecided != c.undecided || atFault != c.atFault {
 			t.Errorf("%+v: %d and %d", c, undecided, atFault)
-		}
-	}
-}
-
-// Whatever a client sends to one environment, and whenever: a request passes while there is
-// room for it in its window, with all that was sent there: a unit for each request without a
-// payment, and for one with a payment what it weighs until it is decided, and afterwards. A
-// refused client is told when the same request would pass: soon only if undecided requests may
-// give back as much as it weighs. What is found in a later window to be its payer's fault
-// counts there in full, and nothing is given back there. A clock that is set back over the
-// turn of a minute forgets nothing, and one that was far off locks nobody out.
-func TestRateAgreesWithModel(t *testing.T) {
-	for seed := range uint64(300) {
-		random := rand.New(rand.NewPCG(seed, 1))
-		clock, perMinute := at(0), []int{1, 10, 61, 300}[random.IntN(4)]
-		r := newRate(perMinute, &limit.Memory{}, clock)
-		undecided, atFault := limit.Weights(perMinute)
-		window, used := clock.now(), limit.Units{}
-		var working []*limit.Request
-		began := map[*limit.Request]time.Time{}
-		// check compares what a request is told that asks for units, and weighs units
-		// where it is refused, and counts it.
-		check := func(v limit.Decision, asks, weighs int, counts limit.Units) {
-			t.Helper()
-			end := max(window.Add(limit.Window).Sub(clock.now()), time.Second)
-			want := limit.Decision{OK: used.All+asks <= perMinute, Limit: perMinute, Reset: end}
-			if want.OK {
-				used = limit.Units{All: used.All + counts.All, Open: used.Open + counts.Open}
-				want.Remaining = max(perMinute-used.All, 0)
-			} else if want.RetryAfter = end; used.All-used.Open+weighs <= perMinute {
-				want.RetryAfter = min(2*time.Second, end)
-			}
-			if v != want {
-				t.Fatalf("seed %d, at %s in the window of %s, %+v of %d: %+v, want %+v", seed, clock, window, used, perMinute, v, want)
-			}
-		}
-		for step := range 300 {
-			clock.advance(time.Millisecond)
-			switch random.IntN(min(12*step, 12) + 1) {
-			case 0:
-				clock.Time = window.Add(limit.Window + time.Duration(random.Int64N(int64(2*limit.Window))))
-			case 1:
-				if !clock.Before(window) {
-					clock.advance(-20 * time.Second)
-				}
-			case 2:
-				clock.advance(-time.Duration(100+random.IntN(1000)) * time.Hour)
-				working = nil // theirs are windows to come, of which a Memory keeps few
-			}
-			now := clock.Truncate(limit.Window)
-			if !now.Equal(window) && !now.Equal(window.Add(-limit.Window)) {
-				window, used = now, limit.Units{}
-			}
-			switch kind := random.IntN(6); {
-			case kind == 0:
-				q := limit.Request{Rate: r, Client: client, Paid: true}
-				q.Admit(t.Context())
-				check(q.Decision, 1, undecided, limit.Units{})
-			case kind < 3:
-				q, err := open(t, r, client)
-				if check(q.Decision, undecided, undecided, limit.Units{All: undecided, Open: undecided - 1}); err == nil {
-					working, began[q] = append(working, q), window
-				}
-			case kind < 4 && len(working) > 0:
-				q, fault, counts := working[0], random.IntN(2) == 0, limit.Units{All: 1 - undecided, Open: 1 - undecided}
-				working = working[1:]
-				if fault {
-					counts.All = atFault - undecided
-				}
-				in := began[q]
-				if now.After(in) {
-					in, counts = now, limit.Units{All: map[bool]int{true: atFault}[fault]}
-				}
-				if !in.Equal(window) {
-					counts = limit.Units{}
-				}
-				q.Close(t.Context(), fault)
-				check(q.Decision, -1<<20, 0, counts)
-			default:
-				check(allow(t, r, client).Decision, 1, 1, limit.Units{All: 1})
-			}
 		}
 	}
 }

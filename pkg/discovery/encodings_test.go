@@ -1,0 +1,98 @@
+package discovery
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// Every document comes as it is and compressed: the same text, each with its ETag, and
+// HEAD and 304 say what GET says.
+func TestEncodings(t *testing.T) {
+	t.Parallel()
+	d, etags := rendered(), map[string]string{}
+	for _, doc := range d.list {
+		if doc.Path == "/" || doc.Path == pathSecurity {
+			continue
+		}
+		for _, accept := range []string{"", "gzip;q=0", "gzip", "br;q=1, gzip;q=0.5, *;q=0"} {
+			whole := wholeHeader(doc, accept)
+			etag := whole.Get("Etag")
+			if len(etag) < 18 || etag[0] != '"' {
+				t.Errorf("%s has the ETag %s", doc.Path, etag)
+			}
+			same(t, "the document of "+etag, doc.Path, cmp.Or(etags[etag], doc.Path))
+			etags[etag] = doc.Path
+			other := doc.content().etag
+			if etag == other {
+				other = doc.content().zippedETag
+			}
+			for match, status := range map[string]int{
+				"": 200, other: 200, etag: 304, "W/" + etag: 304, `"other", ` + etag: 304, "*": 304,
+			} {
+				for _, method := range []string{http.MethodGet, http.MethodHead} {
+					checkEncoding(t, d, doc, method, accept, match, status, whole)
+				}
+			}
+		}
+	}
+}
+
+// wholeHeader is the header that a document has for who accepts an encoding.
+func wholeHeader(doc Document, accept string) http.Header {
+	kind := typeJSON
+	switch {
+	case strings.HasSuffix(doc.Path, ".txt"):
+		kind = typeText
+	case strings.HasSuffix(doc.Path, ".svg"):
+		kind = typeSVG
+	case strings.HasSuffix(doc.Path, "docs"):
+		kind = typeHTML
+	}
+	c := doc.content()
+	whole := http.Header{
+		"Content-Type": {kind}, "Cache-Control": {"public, max-age=300"}, "X-Content-Type-Options": {"nosniff"},
+		"Vary": {"Accept-Encoding"}, "Accept-Ranges": {"bytes"}, "Etag": {c.etag}, "Content-Length": {strconv.Itoa(len(c.Body))},
+	}
+	if WantsGzip(accept) {
+		whole.Set("Etag", c.zippedETag)
+		whole.Set("Content-Length", strconv.Itoa(len(c.zipped)))
+		whole.Set("Content-Encoding", "gzip")
+	}
+	if doc.Path == catalog.PathDocs {
+		whole.Set("Content-Security-Policy", c.CSP)
+		whole.Set("Referrer-Policy", "no-referrer")
+	}
+	return whole
+}
+
+// checkEncoding asks for a document, and compares the answer with its text and its header
+// for who accepts an encoding; of the header, 304 keeps what is not about the text.
+func checkEncoding(t *testing.T, d *Documents, doc Document, method, accept, match string, status int, whole http.Header) {
+	t.Helper()
+	w := ask(d, method, doc.Path, map[string]string{"Accept-Encoding": accept, "If-None-Match": match})
+	text, want, header := w.Body.Bytes(), doc.content().Body, whole.Clone()
+	if WantsGzip(accept) && len(text) > 0 {
+		text = must(io.ReadAll(must(gzip.NewReader(w.Body))))
+	}
+	if method == http.MethodHead || status == http.StatusNotModified {
+		want = nil
+	}
+	if status == http.StatusNotModified {
+		for _, name := range []string{"Content-Type", "Accept-Ranges", "Content-Length", "Content-Encoding"} {
+			header.Del(name)
+		}
+	}
+	if diff := gocmp.Diff(header, w.Header()); diff != "" || w.Code != status || !bytes.Equal(text, want) {
+		t.Errorf("%s %s, %q, %s: %d with %d bytes (-want +got):\n%s", method, doc.Path, accept, match, w.Code, len(text), diff)
+	}
+}

@@ -1,0 +1,134 @@
+package limit_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
+)
+
+// Whatever a client sends to one environment, and whenever: a request passes while there is
+// room for it in its window, with all that was sent there: a unit for each request without a
+// payment, and for one with a payment what it weighs until it is decided, and afterwards. A
+// refused client is told when the same request would pass: soon only if undecided requests may
+// give back as much as it weighs. What is found in a later window to be its payer's fault
+// counts there in full, and nothing is given back there. A clock that is set back over the
+// turn of a minute forgets nothing, and one that was far off locks nobody out.
+func TestRateAgreesWithModel(t *testing.T) {
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		perMinute := []int{1, 10, 61, 300}[random.IntN(4)]
+		clock := at(0)
+		m := rateModel{
+			seed: seed, random: random, clock: clock, perMinute: perMinute,
+			rate: newRate(perMinute, &limit.Memory{}, clock), window: clock.now(), began: map[*limit.Request]time.Time{},
+		}
+		for step := range 300 {
+			m.passTime(step)
+			m.send(t)
+		}
+	}
+}
+
+// rateModel is what a Rate should know of one client.
+type rateModel struct {
+	seed      uint64
+	random    *rand.Rand
+	clock     *clock
+	perMinute int
+	rate      *limit.Rate
+	window    time.Time
+	used      limit.Units // in the window
+	working   []*limit.Request
+	began     map[*limit.Request]time.Time // the windows of those that are working
+}
+
+// check compares what a request is told that asks for units, and weighs units
+// where it is refused, and counts it.
+func (m *rateModel) check(t *testing.T, v limit.Decision, asks, weighs int, counts limit.Units) {
+	t.Helper()
+	end := max(m.window.Add(limit.Window).Sub(m.clock.now()), time.Second)
+	want := limit.Decision{OK: m.used.All+asks <= m.perMinute, Limit: m.perMinute, Reset: end}
+	if want.OK {
+		m.used = limit.Units{All: m.used.All + counts.All, Open: m.used.Open + counts.Open}
+		want.Remaining = max(m.perMinute-m.used.All, 0)
+	} else {
+		want.RetryAfter = end
+		if m.used.All-m.used.Open+weighs <= m.perMinute {
+			want.RetryAfter = min(2*time.Second, end)
+		}
+	}
+	if v != want {
+		t.Fatalf("seed %d, at %s in the window of %s, %+v of %d: %+v, want %+v", m.seed, m.clock, m.window, m.used, m.perMinute, v, want)
+	}
+}
+
+// passTime moves the clock a little, and sometimes far, or back.
+func (m *rateModel) passTime(step int) {
+	m.clock.advance(time.Millisecond)
+	switch m.random.IntN(min(12*step, 12) + 1) {
+	case 0:
+		m.clock.Time = m.window.Add(limit.Window + time.Duration(m.random.Int64N(int64(2*limit.Window))))
+	case 1:
+		if !m.clock.Before(m.window) {
+			m.clock.advance(-20 * time.Second)
+		}
+	case 2:
+		m.clock.advance(-time.Duration(100+m.random.IntN(1000)) * time.Hour)
+		m.working = nil // theirs are windows to come, of which a Memory keeps few
+	}
+	now := m.clock.Truncate(limit.Window)
+	if !now.Equal(m.window) && !now.Equal(m.window.Add(-limit.Window)) {
+		m.window = now
+		m.used = limit.Units{}
+	}
+}
+
+// send sends a request of any kind, or ends one that is working.
+func (m *rateModel) send(t *testing.T) {
+	t.Helper()
+	undecided, _ := limit.Weights(m.perMinute)
+	switch kind := m.random.IntN(6); {
+	case kind == 0:
+		q := limit.Request{Rate: m.rate, Client: client, Paid: true}
+		q.Admit(t.Context())
+		m.check(t, q.Decision, 1, undecided, limit.Units{})
+	case kind < 3:
+		q, err := open(t, m.rate, client)
+		m.check(t, q.Decision, undecided, undecided, limit.Units{All: undecided, Open: undecided - 1})
+		if err == nil {
+			m.working = append(m.working, q)
+			m.began[q] = m.window
+		}
+	case kind < 4 && len(m.working) > 0:
+		m.decide(t, m.random.IntN(2) == 0)
+	default:
+		m.check(t, allow(t, m.rate, client).Decision, 1, 1, limit.Units{All: 1})
+	}
+}
+
+// decide ends the request that has been working longest.
+func (m *rateModel) decide(t *testing.T, fault bool) {
+	t.Helper()
+	undecided, atFault := limit.Weights(m.perMinute)
+	q := m.working[0]
+	m.working = m.working[1:]
+	in, now := m.began[q], m.clock.Truncate(limit.Window)
+	counts := limit.Units{All: 1 - undecided, Open: 1 - undecided}
+	if fault {
+		counts.All = atFault - undecided
+	}
+	if now.After(in) {
+		in = now
+		counts = limit.Units{}
+		if fault {
+			counts.All = atFault
+		}
+	}
+	if !in.Equal(m.window) {
+		counts = limit.Units{}
+	}
+	q.Close(t.Context(), fault)
+	m.check(t, q.Decision, -1<<20, 0, counts)
+}
