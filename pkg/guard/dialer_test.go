@@ -96,17 +96,9 @@ func TestResolveLeavesTime(t *testing.T) {
 }
 
 func TestDial(t *testing.T) {
-	type row struct {
-		addrs, up, holes string // of those that are up, one is to be the peer; what is neither refuses
-		route            bool
-		dialed           string // "1.1.1.1:443 at 0s", one after the other
-		code             fault.Code
-		is               error
-		says             string
-	}
 	twenty := many("1.1.1.%d", 20)
 	eight := strings.Join(twenty[:8], ":443 at 0s, ") + ":443 at 0s"
-	testbed.Each(t, map[string]row{
+	testbed.Each(t, map[string]dialled{
 		"first":                  {addrs: "1.1.1.1 8.8.8.8", up: "1.1.1.1", dialed: "1.1.1.1:443 at 0s"},
 		"IPv4 first":             {addrs: "2606:4700::1 1.1.1.1", route: true, up: "2606:4700::1", dialed: "1.1.1.1:443 at 0s, [2606:4700::1]:443 at 0s"},
 		"no route":               {addrs: "2606:4700::1 1.1.1.1", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "connection refused (addresses tried: 1)"},
@@ -121,45 +113,62 @@ func TestDial(t *testing.T) {
 		"doubles count once": {addrs: "1.1.1.1 1.1.1.1", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "tried: 1"},
 		"at most eight":      {addrs: strings.Join(twenty, " "), dialed: eight, code: lookup.ConnectFailed, says: "tried: 8"},
 		"made by hand":       {addrs: "1.1.1.1 127.0.0.1", code: lookup.BlockedAddress, dialed: ""},
-	}, func(t *testing.T, c row) {
-		synctest.Test(t, func(t *testing.T) {
-			begin := time.Now()
-			var dialed []string
-			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
-			defer cancel()
-			d := &guard.Dialer{
-				HasRoute: func(context.Context, netip.Addr) bool { return c.route },
-				Connect: func(ctx context.Context, _, address string) (net.Conn, error) {
-					dialed = append(dialed, fmt.Sprintf("%s at %v", address, time.Since(begin)))
-					switch netip.MustParseAddrPort(address).Addr().String() {
-					case c.up:
-						near, far := net.Pipe()
-						return near, far.Close()
-					case c.holes:
-						<-ctx.Done()
-						return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ctx.Err()}
-					}
-					return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-				},
-			}
-			conn, peer, err := d.Dial(ctx, guard.Target{Name: "a.test.com", Addrs: addrs(strings.Fields(c.addrs)...)}, 443)
-			if err == nil {
-				conn.Close()
-			}
-			if testbed.Code(err) != c.code || c.is != nil && !errors.Is(err, c.is) || (err == nil) != (c.up != "") || err == nil && peer.String() != c.up {
-				t.Fatalf("%s, %v, want code %q or %v or %s", peer, err, c.code, c.is, c.up)
-			}
-			if err != nil && (strings.Contains(err.Error(), "a.test.com") || !strings.Contains(fault.From(err).Public(), c.says)) {
-				t.Errorf("%v, want %q in it, and not the name: errors are logged", err, c.says)
-			}
-			if diff := cmp.Diff(c.dialed, strings.Join(dialed, ", ")); diff != "" {
-				t.Errorf("dialled (-want +got):\n%s", diff)
-			}
-			if took := time.Since(begin); took > 6*time.Second {
-				t.Errorf("took %v, more than three quarters of the time", took)
-			}
-		})
+	}, func(t *testing.T, c dialled) {
+		synctest.Test(t, c.check)
 	})
+}
+
+// dialled is a host, and how it is dialled.
+type dialled struct {
+	addrs, up, holes string // of those that are up, one is to be the peer; what is neither refuses
+	route            bool
+	dialed           string // "1.1.1.1:443 at 0s", one after the other
+	code             fault.Code
+	is               error
+	says             string
+}
+
+// connect answers as the host does at an address.
+func (c dialled) connect(ctx context.Context, address string) (net.Conn, error) {
+	switch netip.MustParseAddrPort(address).Addr().String() {
+	case c.up:
+		near, far := net.Pipe()
+		return near, far.Close()
+	case c.holes:
+		<-ctx.Done()
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ctx.Err()}
+	}
+	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+}
+
+func (c dialled) check(t *testing.T) {
+	begin := time.Now()
+	var dialed []string
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	d := &guard.Dialer{
+		HasRoute: func(context.Context, netip.Addr) bool { return c.route },
+		Connect: func(ctx context.Context, _, address string) (net.Conn, error) {
+			dialed = append(dialed, fmt.Sprintf("%s at %v", address, time.Since(begin)))
+			return c.connect(ctx, address)
+		},
+	}
+	conn, peer, err := d.Dial(ctx, guard.Target{Name: "a.test.com", Addrs: addrs(strings.Fields(c.addrs)...)}, 443)
+	if err == nil {
+		conn.Close()
+	}
+	if testbed.Code(err) != c.code || c.is != nil && !errors.Is(err, c.is) || (err == nil) != (c.up != "") || err == nil && peer.String() != c.up {
+		t.Fatalf("%s, %v, want code %q or %v or %s", peer, err, c.code, c.is, c.up)
+	}
+	if err != nil && (strings.Contains(err.Error(), "a.test.com") || !strings.Contains(fault.From(err).Public(), c.says)) {
+		t.Errorf("%v, want %q in it, and not the name: errors are logged", err, c.says)
+	}
+	if diff := cmp.Diff(c.dialed, strings.Join(dialed, ", ")); diff != "" {
+		t.Errorf("dialled (-want +got):\n%s", diff)
+	}
+	if took := time.Since(begin); took > 6*time.Second {
+		t.Errorf("took %v, more than three quarters of the time", took)
+	}
 }
 
 // When the caller's own time ends, nothing is said about the target.
@@ -211,16 +220,8 @@ func TestPublic(t *testing.T) {
 			last[i/8] |= 0x80 >> (i % 8)
 		}
 		end, _ := netip.AddrFromSlice(last)
-		for _, up := range []netip.Addr{p.Addr(), end} {
-			down := up
-			for range 4 {
-				for _, a := range []netip.Addr{up, down} {
-					if a.IsValid() {
-						check(a)
-					}
-				}
-				up, down = up.Next(), down.Prev()
-			}
+		for _, a := range slices.Concat(around(p.Addr()), around(end)) {
+			check(a)
 		}
 	}
 	// Any IPv4 address, and any global unicast one of IPv6.
@@ -242,6 +243,22 @@ func TestPublic(t *testing.T) {
 			t.Errorf("%s: %q, want blocked_address", a, code)
 		}
 	}
+}
+
+// around is an address with the three before it and the three after it, of those that there
+// are.
+func around(a netip.Addr) []netip.Addr {
+	var all []netip.Addr
+	up, down := a, a
+	for range 4 {
+		for _, a := range []netip.Addr{up, down} {
+			if a.IsValid() {
+				all = append(all, a)
+			}
+		}
+		up, down = up.Next(), down.Prev()
+	}
+	return all
 }
 
 // resolved is what the guard says of a name with this address.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -41,25 +42,31 @@ func FuzzReply(f *testing.F) {
 			}
 			return
 		}
-		if len(raw) < 12 || binary.BigEndian.Uint16(raw) != q.id || raw[2]>>3 != 0x10 || m.Truncated {
-			t.Errorf("took %x for a reply", raw[:min(12, len(raw))])
-		}
-		r := newReply(m, netip.MustParseAddr("192.0.2.53"), "example.com", q.qtype)
-		if r.outcome != answering && r.outcome != failing {
-			return
-		}
-		got, err := r.result(Query{Domain: "example.com", Type: typ})
-		if m.Rcode == miekg.RcodeNameError && !r.aliased() {
-			if f := fault.From(err); f.Code != lookup.NXDomain || len(m.Question) != 1 || len(m.Ns) == 0 {
-				t.Errorf("NXDOMAIN gave %v, questions %v, authority %v", err, m.Question, m.Ns)
-			}
-			return
-		}
-		if err != nil {
-			t.Fatalf("rcode %d: %v", m.Rcode, err)
-		}
-		holdResult(t, typ, got)
+		holdReply(t, raw, m, q, typ)
 	})
+}
+
+// holdReply holds a reply to its header, and what is made of it to its form.
+func holdReply(t *testing.T, raw []byte, m *miekg.Msg, q question, typ string) {
+	t.Helper()
+	if len(raw) < 12 || binary.BigEndian.Uint16(raw) != q.id || raw[2]>>3 != 0x10 || m.Truncated {
+		t.Errorf("took %x for a reply", raw[:min(12, len(raw))])
+	}
+	r := newReply(m, netip.MustParseAddr("192.0.2.53"), "example.com", q.qtype)
+	if r.outcome != answering && r.outcome != failing {
+		return
+	}
+	got, err := r.result(Query{Domain: "example.com", Type: typ})
+	if m.Rcode == miekg.RcodeNameError && !r.aliased() {
+		if f := fault.From(err); f.Code != lookup.NXDomain || len(m.Question) != 1 || len(m.Ns) == 0 {
+			t.Errorf("NXDOMAIN gave %v, questions %v, authority %v", err, m.Question, m.Ns)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatalf("rcode %d: %v", m.Rcode, err)
+	}
+	holdResult(t, typ, got)
 }
 
 // holdResult checks what is true of every result, whatever the reply was.
@@ -93,12 +100,18 @@ func holdResult(t *testing.T, typ string, got Result) {
 		case SOA:
 			names = []string{r.MName, r.RName}
 		}
-		for _, name := range names {
-			if _, ok := miekg.IsDomainName(name); !ok || name == "" || name != "." && miekg.IsFqdn(name) || name != strings.ToLower(name) {
-				t.Errorf("type %s has the record %#v", typ, r)
-			}
+		if slices.ContainsFunc(names, isForeign) {
+			t.Errorf("type %s has the record %#v", typ, r)
 		}
 	}
+}
+
+// isForeign says that a name is none, or not written as this service writes names.
+func isForeign(name string) bool {
+	if _, ok := miekg.IsDomainName(name); !ok || name == "" {
+		return true
+	}
+	return name != "." && miekg.IsFqdn(name) || name != strings.ToLower(name)
 }
 
 // decode reads \DDD back, by the rule that TXT documents.

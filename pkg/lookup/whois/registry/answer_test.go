@@ -43,11 +43,7 @@ func TestFixtures(t *testing.T) {
 	play(t, func(t *testing.T, s *stage) {
 		var answer txtar.File
 		s.https("rdap.registry.com", func(w io.Writer, r *http.Request) {
-			if r.URL.Path != "/v1/domain/example.com" || r.URL.RawQuery != "" || r.Host != "rdap.registry.com" || r.Proto != "HTTP/1.1" ||
-				r.Method != http.MethodGet || r.UserAgent() != "test/1" || !strings.Contains(r.Header.Get("Accept"), "application/rdap+json") ||
-				r.ContentLength != 0 || !r.Close || r.Header.Get("Cookie") != "" {
-				t.Errorf("asked %s %s%s: %v", r.Method, r.Host, r.URL, r.Header)
-			}
+			holdRequest(t, r)
 			says(string(answer.Data))(w, r)
 		})
 		for pair := range slices.Chunk(archive.Files, 2) {
@@ -70,6 +66,16 @@ func TestFixtures(t *testing.T) {
 		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// holdRequest holds what a registry is asked to the protocol, and to say nothing more.
+func holdRequest(t *testing.T, r *http.Request) {
+	t.Helper()
+	if r.URL.Path != "/v1/domain/example.com" || r.URL.RawQuery != "" || r.Host != "rdap.registry.com" || r.Proto != "HTTP/1.1" ||
+		r.Method != http.MethodGet || r.UserAgent() != "test/1" || !strings.Contains(r.Header.Get("Accept"), "application/rdap+json") ||
+		r.ContentLength != 0 || !r.Close || r.Header.Get("Cookie") != "" {
+		t.Errorf("asked %s %s%s: %v", r.Method, r.Host, r.URL, r.Header)
 	}
 }
 

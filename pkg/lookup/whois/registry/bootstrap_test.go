@@ -297,22 +297,28 @@ func FuzzBootstrap(f *testing.F) {
 			if suffix == "" {
 				t.Errorf("suffix %q", suffix)
 			}
-			u, err := url.Parse(base)
-			if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" ||
-				u.Fragment != "" || !strings.HasSuffix(base, "/") {
-				t.Errorf("base %q: %v", base, err)
-				continue
-			}
-			if got, ok := r.find("example." + suffix); !ok || got == "" {
-				t.Errorf("example.%s is not found", suffix)
-			}
-			// What the library makes of it is the URL that is asked.
-			asked := rdap.NewDomainRequest("example.com").WithServer(u).URL()
-			if asked == nil || asked.String() != base+"domain/example.com" {
-				t.Errorf("%q becomes %v", base, asked)
-			}
+			holdBase(t, r, suffix, base)
 		}
 	})
+}
+
+// holdBase holds the server of a suffix to be one that can be asked.
+func holdBase(t *testing.T, r registry, suffix, base string) {
+	t.Helper()
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" ||
+		u.Fragment != "" || !strings.HasSuffix(base, "/") {
+		t.Errorf("base %q: %v", base, err)
+		return
+	}
+	if got, ok := r.find("example." + suffix); !ok || got == "" {
+		t.Errorf("example.%s is not found", suffix)
+	}
+	// What the library makes of it is the URL that is asked.
+	asked := rdap.NewDomainRequest("example.com").WithServer(u).URL()
+	if asked == nil || asked.String() != base+"domain/example.com" {
+		t.Errorf("%q becomes %v", base, asked)
+	}
 }
 
 func TestParseBootstrapURL(t *testing.T) {
