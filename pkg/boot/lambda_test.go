@@ -129,38 +129,12 @@ func FuzzEvent(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var e struct { // read without the types under test
-			Version, RawPath, RawQueryString, Body string
-			IsBase64Encoded                        bool
-			Headers                                map[string]string
-			RequestContext                         struct {
-				DomainName, RequestID string
-				HTTP                  struct{ Method, SourceIP string }
-			}
-		}
+		var e sent
 		unreadable, seen, c := json.Unmarshal(data, &e), false, &e.RequestContext
 		answer, err := lambda.NewHandler(eventHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seen = true
 			read, _ := io.ReadAll(r.Body)
-			path, err := url.PathUnescape(e.RawPath)
-			if seen = true; err != nil {
-				path = e.RawPath
-			}
-			body, decoded := []byte(e.Body), error(nil)
-			if e.IsBase64Encoded {
-				body, decoded = base64.StdEncoding.DecodeString(e.Body)
-			}
-			if decoded == nil && !bytes.Equal(read, body) {
-				t.Errorf("the body %q is read as %q", body, read)
-			}
-			for name, value := range e.Headers {
-				if got := r.Header.Values(name); !strings.EqualFold(name, "host") && !slices.Contains(got, value) {
-					t.Errorf("the header %s is %q, and not %q", name, got, value)
-				}
-			}
-			if r.URL.Host != "" || r.Header.Get("Host") != "" || r.Method != c.HTTP.Method || r.URL.Path != path || requestID(r) != c.RequestID ||
-				r.URL.RawQuery != e.RawQueryString || r.Host != c.DomainName || r.RemoteAddr != c.HTTP.SourceIP {
-				t.Errorf("a host of the client's, or not what the event says: %+v", r)
-			}
+			e.check(t, r, read)
 			w.Header().Set("X-Path", r.URL.Path)
 			w.WriteHeader(http.StatusOK)
 			w.Write([]byte(r.URL.String() + r.URL.Query().Encode() + string(read)))
@@ -170,4 +144,41 @@ func FuzzEvent(f *testing.F) {
 			t.Errorf("the handler is asked: %v, by an event that asks: %v; %s, %v", seen, asks, answer, err)
 		}
 	})
+}
+
+// sent is an event, read without the types under test.
+type sent struct {
+	Version, RawPath, RawQueryString, Body string
+	IsBase64Encoded                        bool
+	Headers                                map[string]string
+	RequestContext                         struct {
+		DomainName, RequestID string
+		HTTP                  struct{ Method, SourceIP string }
+	}
+}
+
+// check compares a request, of which the body is read, with the event.
+func (e sent) check(t *testing.T, r *http.Request, read []byte) {
+	t.Helper()
+	c := e.RequestContext
+	path, err := url.PathUnescape(e.RawPath)
+	if err != nil {
+		path = e.RawPath
+	}
+	body, decoded := []byte(e.Body), error(nil)
+	if e.IsBase64Encoded {
+		body, decoded = base64.StdEncoding.DecodeString(e.Body)
+	}
+	if decoded == nil && !bytes.Equal(read, body) {
+		t.Errorf("the body %q is read as %q", body, read)
+	}
+	for name, value := range e.Headers {
+		if got := r.Header.Values(name); !strings.EqualFold(name, "host") && !slices.Contains(got, value) {
+			t.Errorf("the header %s is %q, and not %q", name, got, value)
+		}
+	}
+	if r.URL.Host != "" || r.Header.Get("Host") != "" || r.Method != c.HTTP.Method || r.URL.Path != path || requestID(r) != c.RequestID ||
+		r.URL.RawQuery != e.RawQueryString || r.Host != c.DomainName || r.RemoteAddr != c.HTTP.SourceIP {
+		t.Errorf("a host of the client's, or not what the event says: %+v", r)
+	}
 }

@@ -31,9 +31,7 @@ func TestLinks(t *testing.T) {
 		page := d.Missing(meant)
 		checkPage(t, page.Body, page.CSP)
 		pages["missing"] = string(page.Body)
-		if offer := "Did you mean"; strings.Contains(pages["missing"], offer) != (meant != "") {
-			t.Errorf("%q: the page says %q, or not", meant, offer)
-		}
+		same(t, "the page offers what may be meant", meant != "", strings.Contains(pages["missing"], "Did you mean"))
 	}
 	for _, doc := range d.list {
 		pages[doc.Path] = string(doc.Body())
@@ -44,13 +42,7 @@ func TestLinks(t *testing.T) {
 	}
 	places := map[string]map[string]bool{}
 	for name, page := range pages {
-		places[name] = map[string]bool{}
-		for _, m := range regexp.MustCompile(`<[a-z0-9]+(?: [^>]*)? id="([^"]+)"`).FindAllStringSubmatch(page, -1) {
-			if places[name][m[1]] {
-				t.Errorf("%s has the place #%s twice", name, m[1])
-			}
-			places[name][m[1]] = true
-		}
+		places[name] = placesOf(t, name, page)
 	}
 	link := regexp.MustCompile(`(?:` + regexp.QuoteMeta(s.Origin) + `|href=")(/[a-z0-9/._-]*[a-z0-9]|/)?(?:\?[^"#\s]*)?(?:#([a-z][\w-]*))?`)
 	for name, page := range pages {
@@ -73,6 +65,19 @@ func TestLinks(t *testing.T) {
 			t.Errorf("%s has %d links", name, found)
 		}
 	}
+}
+
+// placesOf are the places of a page that a link can lead to.
+func placesOf(t *testing.T, name, page string) map[string]bool {
+	t.Helper()
+	places := map[string]bool{}
+	for _, m := range regexp.MustCompile(`<[a-z0-9]+(?: [^>]*)? id="([^"]+)"`).FindAllStringSubmatch(page, -1) {
+		if places[m[1]] {
+			t.Errorf("%s has the place #%s twice", name, m[1])
+		}
+		places[m[1]] = true
+	}
+	return places
 }
 
 func TestSnippetsAreOfThisDeployment(t *testing.T) {

@@ -3,6 +3,7 @@ package origin
 import (
 	"bufio"
 	"bytes"
+	"net/http"
 	"net/textproto"
 	"strings"
 	"testing"
@@ -31,17 +32,23 @@ func FuzzAnswer(f *testing.F) {
 		if h.Status < 200 && h.Status != 101 || h.Status > 999 || h.minor < 0 || h.minor > 1 {
 			t.Errorf("status %d, minor version %d", h.Status, h.minor)
 		}
-		for k, values := range h.Header {
-			if textproto.CanonicalMIMEHeaderKey(k) != k || !httpguts.ValidHeaderFieldName(k) {
-				t.Errorf("name %q", k)
-			}
-			for _, v := range values {
-				if !httpguts.ValidHeaderFieldValue(v) || strings.Trim(v, " \t") != v {
-					t.Errorf("%s: %q", k, v)
-				}
+		holdHeader(t, h.Header)
+	})
+}
+
+// holdHeader holds names and values to their forms.
+func holdHeader(t *testing.T, header http.Header) {
+	t.Helper()
+	for k, values := range header {
+		if textproto.CanonicalMIMEHeaderKey(k) != k || !httpguts.ValidHeaderFieldName(k) {
+			t.Errorf("name %q", k)
+		}
+		for _, v := range values {
+			if !httpguts.ValidHeaderFieldValue(v) || strings.Trim(v, " \t") != v {
+				t.Errorf("%s: %q", k, v)
 			}
 		}
-	})
+	}
 }
 
 // FuzzText: the outcome is UTF-8 and, where it changed anything, gives back

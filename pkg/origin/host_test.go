@@ -235,10 +235,7 @@ func TestHandshakes(t *testing.T) {
 			}
 		}
 	}
-	const (
-		narrow  = " What was offered to the host may have been too narrow."
-		request = "HEAD / HTTP/1.1\r\nHost: a.test.com\r\nUser-Agent: hostfacts (test)\r\nAccept: */*\r\n\r\n"
-	)
+	const narrow = " What was offered to the host may have been too narrow."
 	type row struct {
 		change func(*tls.Config) // nil for a server that only sends something
 		sends  string
@@ -263,14 +260,7 @@ func TestHandshakes(t *testing.T) {
 			}
 			cfg := w.TLS()
 			c.change(cfg)
-			secure := tls.Server(conn, cfg)
-			if secure.Handshake() == nil && secure.ConnectionState().ServerName == name {
-				got := make([]byte, len(request))
-				if _, err := io.ReadFull(secure, got); err == nil && string(got) != request {
-					t.Errorf("request %q, want %q", got, request)
-				}
-				io.WriteString(secure, "HTTP/1.1 200 OK\r\n\r\n")
-			}
+			answers(t, tls.Server(conn, cfg))
 			io.Copy(io.Discard, conn)
 		})
 		a, err := fetch(testbed.Soon(t), t, w)
@@ -286,6 +276,20 @@ func TestHandshakes(t *testing.T) {
 	})
 }
 
+// answers shakes hands as the host that is meant, and answers the request that is sent to it.
+func answers(t *testing.T, secure *tls.Conn) {
+	t.Helper()
+	const request = "HEAD / HTTP/1.1\r\nHost: a.test.com\r\nUser-Agent: hostfacts (test)\r\nAccept: */*\r\n\r\n"
+	if secure.Handshake() != nil || secure.ConnectionState().ServerName != name {
+		return
+	}
+	got := make([]byte, len(request))
+	if _, err := io.ReadFull(secure, got); err == nil && string(got) != request {
+		t.Errorf("request %q, want %q", got, request)
+	}
+	io.WriteString(secure, "HTTP/1.1 200 OK\r\n\r\n")
+}
+
 // Peers that stop at some point, the handshake or a part of the head, are waited for
 // until the time is up, or the caller leaves, which these end themselves once they have
 // got that far. The former is their silence.
@@ -296,38 +300,44 @@ func TestTimeouts(t *testing.T) {
 		"second request": "HTTP/1.1 405 No\r\n\r\n",
 	}
 	testbed.Each(t, heads, func(t *testing.T, head string) {
-		for _, expires := range []bool{true, false} {
-			w := testbed.NewOrigins(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			if expires {
-				ctx, cancel = testbed.Expiring(t.Context())
-			}
-			defer cancel()
-			stop := func(conn net.Conn) {
-				cancel()
-				io.Copy(io.Discard, conn)
-			}
-			w.Serve(name, addr, func(conn *tls.Conn) {
-				http.ReadRequest(bufio.NewReader(conn))
-				io.WriteString(conn, head)
-				if strings.Contains(head, "405") {
-					http.ReadRequest(bufio.NewReader(conn)) // the second, on the same connection
-				}
-				stop(conn)
-			})
-			if strings.HasPrefix(head, "-") {
-				var n atomic.Int32
-				w.Accept(name, addr, func(conn net.Conn) {
-					conn.Read(make([]byte, 1))
-					if int(n.Add(1)) == len(head) { // the others are closed
-						stop(conn)
-					}
-				})
-			}
-			_, err := fetch(ctx, t, w)
-			if code := fault.From(origin.Fault(ctx, err, lookup.HeadersTimeout)).Code; code != lookup.HeadersTimeout || errors.Is(err, origin.ErrSilence) != expires {
-				t.Errorf("%v, want a time-out, and silence %v", err, expires)
-			}
-		}
+		timesOut(t, head, true)
+		timesOut(t, head, false)
 	})
+}
+
+// timesOut asks an origin that stops after this much of its answer, or of as many handshakes
+// as there are dashes. The time expires, or the caller gives up.
+func timesOut(t *testing.T, head string, expires bool) {
+	t.Helper()
+	w := testbed.NewOrigins(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	if expires {
+		ctx, cancel = testbed.Expiring(t.Context())
+	}
+	defer cancel()
+	stop := func(conn net.Conn) {
+		cancel()
+		io.Copy(io.Discard, conn)
+	}
+	w.Serve(name, addr, func(conn *tls.Conn) {
+		http.ReadRequest(bufio.NewReader(conn))
+		io.WriteString(conn, head)
+		if strings.Contains(head, "405") {
+			http.ReadRequest(bufio.NewReader(conn)) // the second, on the same connection
+		}
+		stop(conn)
+	})
+	if strings.HasPrefix(head, "-") {
+		var n atomic.Int32
+		w.Accept(name, addr, func(conn net.Conn) {
+			conn.Read(make([]byte, 1))
+			if int(n.Add(1)) == len(head) { // the others are closed
+				stop(conn)
+			}
+		})
+	}
+	_, err := fetch(ctx, t, w)
+	if code := fault.From(origin.Fault(ctx, err, lookup.HeadersTimeout)).Code; code != lookup.HeadersTimeout || errors.Is(err, origin.ErrSilence) != expires {
+		t.Errorf("%v, want a time-out, and silence %v", err, expires)
+	}
 }

@@ -82,11 +82,18 @@ func holdResult(t *testing.T, typ string, got Result) {
 	if got.Records == nil || len(got.Records) > maxRecords || got.Rcode == "SERVFAIL" && len(got.Records) > 0 {
 		t.Errorf("rcode %s with %d records", got.Rcode, len(got.Records))
 	}
-	for _, r := range got.Records {
+	holdRecords(t, typ, got.Records)
+}
+
+// holdRecords holds the records of a type to their form.
+func holdRecords(t *testing.T, typ string, records []Record) {
+	t.Helper()
+	for _, r := range records {
 		var names []string
 		switch r := r.(type) {
 		case Address:
-			if a, err := netip.ParseAddr(r.Address); err != nil || a.Zone() != "" || a.Is4() != (typ == "A") {
+			a, err := netip.ParseAddr(r.Address)
+			if err != nil || a.Zone() != "" || a.Is4() != (typ == "A") {
 				t.Errorf("type %s has the address %s", typ, r.Address)
 			}
 		case MX:

@@ -127,27 +127,18 @@ func TestNodes(t *testing.T) {
 			n := p.cold(t, first.url(), p.proxy.url())
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			f, limit := x402.Finding{}, patience
+			limit := patience
 			if name == "hangs" { // not for long, where the machine does not need longer
 				limit = time.Second
 			}
-			for ; f.Verdict != x402.Paid && limit <= patience; limit *= 3 {
-				soon, end := context.WithTimeout(ctx, limit)
-				f = n.Find(soon, q)
-				end()
-			}
+			f := findsWithin(ctx, n, q, limit)
 			if f.Verdict != x402.Paid || f.Transaction != tx || len(first.methods()) == 0 {
 				t.Errorf("%+v after %q of the first node", f, first.methods())
 			}
 			if name == "hangs" {
 				return
 			}
-			list, err1 := n.Received(ctx, tx, p.payee)
-			block, err2 := n.BlockAt(ctx, p.now.Add(-time.Hour))
-			batch, err3 := n.Transfers(ctx, p.payee, p.head()-safeDepth)
-			if err := errors.Join(n.Probe(ctx), err1, err2, err3); err != nil || len(list) != 1 || block != 0 || len(batch.Transfers) != 1 {
-				t.Errorf("received %v, block %d, batch %+v, %v", list, block, batch, err)
-			}
+			p.answersAll(ctx, t, n, tx)
 			if n := len(first.methods()); name == "often" && n != 5 {
 				t.Errorf("%d messages, want one for each question", n)
 			}
@@ -165,6 +156,28 @@ func TestNodes(t *testing.T) {
 	}
 	if batch, err := n.Transfers(t.Context(), p.payee, 7); err == nil || batch.Next != 7 {
 		t.Errorf("transfers: %+v, %v", batch, err)
+	}
+}
+
+// findsWithin looks for a payment, in a time that is tripled until it is found.
+func findsWithin(ctx context.Context, n *Nodes, q x402.Question, limit time.Duration) x402.Finding {
+	var f x402.Finding
+	for ; f.Verdict != x402.Paid && limit <= patience; limit *= 3 {
+		soon, end := context.WithTimeout(ctx, limit)
+		f = n.Find(soon, q)
+		end()
+	}
+	return f
+}
+
+// answersAll asks everything but for a payment, of which the chain has one.
+func (p *play) answersAll(ctx context.Context, t *testing.T, n *Nodes, tx string) {
+	t.Helper()
+	list, err1 := n.Received(ctx, tx, p.payee)
+	block, err2 := n.BlockAt(ctx, p.now.Add(-time.Hour))
+	batch, err3 := n.Transfers(ctx, p.payee, p.head()-safeDepth)
+	if err := errors.Join(n.Probe(ctx), err1, err2, err3); err != nil || len(list) != 1 || block != 0 || len(batch.Transfers) != 1 {
+		t.Errorf("received %v, block %d, batch %+v, %v", list, block, batch, err)
 	}
 }
 

@@ -239,14 +239,20 @@ func FuzzAnswer(f *testing.F) {
 				t.Errorf("%d fields", len(out))
 			}
 			for k, v := range out {
-				dot := strings.LastIndexByte(k, '.')
-				if dot < 1 || dot > maxExtensionName || !isExtension(k[:dot]) || !slices.Contains(extensionFields(), k[dot+1:]) || v == "" {
-					t.Errorf("%q: %q", k, v)
-				}
+				isNote(t, k, v)
 				said(t, k, v)
 			}
 		}
 	})
+}
+
+// isNote holds what is kept of an extension to its form.
+func isNote(t *testing.T, k, v string) {
+	t.Helper()
+	dot := strings.LastIndexByte(k, '.')
+	if dot < 1 || dot > maxExtensionName || !isExtension(k[:dot]) || !slices.Contains(extensionFields(), k[dot+1:]) || v == "" {
+		t.Errorf("%q: %q", k, v)
+	}
 }
 
 func settlement(t *testing.T, re reply, lenient map[string]any, lost bool, words map[string][]string) {

@@ -96,11 +96,6 @@ func (b *harness) took(what, want string) {
 // given back is free at the end of the second in which it runs out, because a store pays for
 // each digit, and no sooner; its owner, who comes back later, takes nothing from the others.
 func TestSlots(t *testing.T) {
-	type taken struct {
-		client string
-		slot   slot
-		until  time.Time
-	}
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		high := 1 + random.IntN(16)
@@ -110,15 +105,7 @@ func TestSlots(t *testing.T) {
 		for range 100 {
 			most := []int{high, (high + 1) / 2}[random.IntN(2)] // during a deployment with another cap
 			now, client := b.clock.now(), fmt.Sprint("client ", random.IntN(8))
-			all, mine := 0, 0
-			for _, h := range held {
-				if h.until.After(now) {
-					all++
-					if h.client == client {
-						mine++
-					}
-				}
-			}
+			all, mine := busy(held, client, now)
 			want := fault.Code("")
 			if all >= most || mine >= max(most/4, 1) {
 				want = fault.Overloaded
@@ -133,6 +120,27 @@ func TestSlots(t *testing.T) {
 			b.clock.advance([]time.Duration{0, time.Second, 10 * time.Second, 30*time.Second - time.Millisecond, time.Millisecond}[random.IntN(5)])
 		}
 	}
+}
+
+// taken is a slot that a client has.
+type taken struct {
+	client string
+	slot   slot
+	until  time.Time
+}
+
+// busy counts the slots that have not run out, and those of a client among them.
+func busy(held []taken, client string, now time.Time) (all, mine int) {
+	for _, h := range held {
+		if !h.until.After(now) {
+			continue
+		}
+		all++
+		if h.client == client {
+			mine++
+		}
+	}
+	return all, mine
 }
 
 // What slots cost.
@@ -221,19 +229,25 @@ func TestSlotsOverShareTurnsNobodyAway(t *testing.T) {
 			slots := limit.NewSlots("dns", 50, &store{Before: wait, After: wait}, time.Now)
 			var greedy [3]atomic.Int64
 			var all sync.WaitGroup
-			for i := range 112 {
+			acquires := func(client string) error {
+				_, err := slots.Acquire(t.Context(), client, time.Now().Add(time.Minute))
+				return err
+			}
+			for i := range 100 {
 				after := time.Duration(random.IntN(20)) * time.Millisecond
 				all.Go(func() {
 					time.Sleep(after)
-					client := fmt.Sprint("greedy ", i%3)
-					if i >= 100 {
-						client = fmt.Sprint("modest ", i)
-					}
-					switch _, err := slots.Acquire(t.Context(), client, time.Now().Add(time.Minute)); {
-					case i >= 100 && err != nil:
-						t.Errorf("seed %d: another client: %v", seed, err)
-					case i < 100 && err == nil:
+					if acquires(fmt.Sprint("greedy ", i%3)) == nil {
 						greedy[i%3].Add(1)
+					}
+				})
+			}
+			for i := range 12 {
+				after := time.Duration(random.IntN(20)) * time.Millisecond
+				all.Go(func() {
+					time.Sleep(after)
+					if err := acquires(fmt.Sprint("modest ", i)); err != nil {
+						t.Errorf("seed %d: another client: %v", seed, err)
 					}
 				})
 			}

@@ -94,15 +94,7 @@ func TestSell(t *testing.T) {
 		}
 	}
 	long := make([]byte, 32<<20+1) // made beforehand: a handler has a second
-	for name, c := range map[string]struct {
-		h           http.HandlerFunc
-		options     []x402http.Option
-		query       string // in place of the usual one
-		status      int
-		kind, body  string
-		runs, moved int
-		answer      bool
-	}{
+	for name, c := range map[string]sale{
 		"an answer":       {h: answers(200, "text/plain", "fair"), status: 200, kind: "text/plain", body: "fair", runs: 1, moved: 1, answer: true},
 		"binary":          {h: answers(200, "image/png", "\x89PNG\r\n\xff"), status: 200, kind: "image/png", body: "\x89PNG\r\n\xff", runs: 1, moved: 1, answer: true},
 		"not found":       {h: answers(404, "text/html", "<p>no"), status: 404, kind: "text/html", body: "<p>no", runs: 1, moved: 1, answer: true},
@@ -133,37 +125,52 @@ func TestSell(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := open(t, c.h, c.options...)
-			if c.query != "" {
-				s.url = strings.Replace(s.url, "b=2&a=1", c.query, 1)
-			}
-			if asked := s.get(""); asked.Status != http.StatusPaymentRequired || asked.Header.Get(x402.HeaderRequired) == "" || s.runs.Load() > 0 {
-				t.Fatalf("without a payment: %d %v", asked.Status, asked.Header)
-			}
-			signature := must(s.client.Sign(t.Context(), s.url))
-			res := s.get(signature)
-			if res.Status != c.status || res.Header.Get("Content-Type") != c.kind || !strings.Contains(string(res.Body), c.body) || res.Header.Get("Set-Cookie") != "" {
-				t.Errorf("%d %v %q", res.Status, res.Header, res.Body)
-			}
-			if name == "busy" && res.Header.Get("Retry-After") != "7" {
-				t.Errorf("to be asked again when the handler says: %v", res.Header)
-			}
-			if paid := res.Header.Get(x402.HeaderResponse) != ""; paid != (c.moved > 0) {
-				t.Errorf("the answer says paid: %v", paid)
-			}
-			s.url = strings.Replace(s.url, "b=2&a=1", "a=1&b=2", 1) // the same purchase
-			again := s.get(signature)
-			replayed := again.Header.Get(x402.HeaderReplayed) == "true" && bytes.Equal(again.Body, res.Body) && again.Header.Get("Content-Type") == c.kind
-			if again.Status != c.status || replayed != c.answer {
-				t.Errorf("again: %d %v %q", again.Status, again.Header, again.Body)
-			}
-			if found := must(s.seller.Reconcile(t.Context())); found.Owed > 0 != (c.moved > 0 && !c.answer) {
-				t.Errorf("found: %+v", found)
-			}
-			if int(s.runs.Load()) != c.runs || len(s.books.Transfers()) != c.moved {
-				t.Errorf("%d runs and %d transfers, want %d and %d", s.runs.Load(), len(s.books.Transfers()), c.runs, c.moved)
-			}
+			c.check(t)
 		})
+	}
+}
+
+// sale is a handler that is sold, and how that ends.
+type sale struct {
+	h           http.HandlerFunc
+	options     []x402http.Option
+	query       string // in place of the usual one
+	status      int
+	kind, body  string
+	runs, moved int
+	answer      bool
+}
+
+func (c sale) check(t *testing.T) {
+	s := open(t, c.h, c.options...)
+	if c.query != "" {
+		s.url = strings.Replace(s.url, "b=2&a=1", c.query, 1)
+	}
+	if asked := s.get(""); asked.Status != http.StatusPaymentRequired || asked.Header.Get(x402.HeaderRequired) == "" || s.runs.Load() > 0 {
+		t.Fatalf("without a payment: %d %v", asked.Status, asked.Header)
+	}
+	signature := must(s.client.Sign(t.Context(), s.url))
+	res := s.get(signature)
+	if res.Status != c.status || res.Header.Get("Content-Type") != c.kind || !strings.Contains(string(res.Body), c.body) || res.Header.Get("Set-Cookie") != "" {
+		t.Errorf("%d %v %q", res.Status, res.Header, res.Body)
+	}
+	if c.status == http.StatusTooManyRequests && res.Header.Get("Retry-After") != "7" {
+		t.Errorf("to be asked again when the handler says: %v", res.Header)
+	}
+	if paid := res.Header.Get(x402.HeaderResponse) != ""; paid != (c.moved > 0) {
+		t.Errorf("the answer says paid: %v", paid)
+	}
+	s.url = strings.Replace(s.url, "b=2&a=1", "a=1&b=2", 1) // the same purchase
+	again := s.get(signature)
+	replayed := again.Header.Get(x402.HeaderReplayed) == "true" && bytes.Equal(again.Body, res.Body) && again.Header.Get("Content-Type") == c.kind
+	if again.Status != c.status || replayed != c.answer {
+		t.Errorf("again: %d %v %q", again.Status, again.Header, again.Body)
+	}
+	if found := must(s.seller.Reconcile(t.Context())); found.Owed > 0 != (c.moved > 0 && !c.answer) {
+		t.Errorf("found: %+v", found)
+	}
+	if int(s.runs.Load()) != c.runs || len(s.books.Transfers()) != c.moved {
+		t.Errorf("%d runs and %d transfers, want %d and %d", s.runs.Load(), len(s.books.Transfers()), c.runs, c.moved)
 	}
 }
 

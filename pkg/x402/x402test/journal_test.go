@@ -77,7 +77,13 @@ func TestJournal(t *testing.T) {
 			}
 		})
 	}
-	line := string(whole[:begin])
+	refusesJournals(t, path, string(whole[:begin]))
+}
+
+// refusesJournals opens files whose lines, of which one is given, are not all transfers. Each
+// is an error, and stays as it is.
+func refusesJournals(t *testing.T, path, line string) {
+	t.Helper()
 	for text, says := range map[string]string{
 		line[:40] + line + line:               "line 1 is not a transfer",
 		line + "{}\n":                         "line 2 is not a transfer",
