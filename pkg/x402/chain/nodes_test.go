@@ -123,25 +123,7 @@ func TestNodes(t *testing.T) {
 		"old":   about("latest", on(methodHeader, member("timestamp", "0x1"))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			first := startProxy(t, p.proxy.target, r)
-			n := p.cold(t, first.url(), p.proxy.url())
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			limit := patience
-			if name == "hangs" { // not for long, where the machine does not need longer
-				limit = time.Second
-			}
-			f := findsWithin(ctx, n, q, limit)
-			if f.Verdict != x402.Paid || f.Transaction != tx || len(first.methods()) == 0 {
-				t.Errorf("%+v after %q of the first node", f, first.methods())
-			}
-			if name == "hangs" {
-				return
-			}
-			p.answersAll(ctx, t, n, tx)
-			if n := len(first.methods()); name == "often" && n != 5 {
-				t.Errorf("%d messages, want one for each question", n)
-			}
+			passesOver(t, p, name, r, q, tx)
 		})
 	}
 	// No node at all: every cause is there, and no key.
@@ -156,6 +138,30 @@ func TestNodes(t *testing.T) {
 	}
 	if batch, err := n.Transfers(t.Context(), p.payee, 7); err == nil || batch.Next != 7 {
 		t.Errorf("transfers: %+v, %v", batch, err)
+	}
+}
+
+// passesOver finds a payment by a node beside a first one that follows a rule.
+func passesOver(t *testing.T, p *play, name string, r rule, q x402.Question, tx string) {
+	t.Helper()
+	first := startProxy(t, p.proxy.target, r)
+	n := p.cold(t, first.url(), p.proxy.url())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	limit := patience
+	if name == "hangs" { // not for long, where the machine does not need longer
+		limit = time.Second
+	}
+	f := findsWithin(ctx, n, q, limit)
+	if f.Verdict != x402.Paid || f.Transaction != tx || len(first.methods()) == 0 {
+		t.Errorf("%+v after %q of the first node", f, first.methods())
+	}
+	if name == "hangs" {
+		return
+	}
+	p.answersAll(ctx, t, n, tx)
+	if n := len(first.methods()); name == "often" && n != 5 {
+		t.Errorf("%d messages, want one for each question", n)
 	}
 }
 

@@ -219,45 +219,52 @@ func TestSlotsStoreFails(t *testing.T) {
 // However many slots three clients ask for at once, another client that asks at the
 // same moment gets a slot.
 func TestSlotsOverShareTurnsNobodyAway(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			sharesSlots(t, seed)
+		})
+	}
+}
+
+// sharesSlots sends three clients that want more than their share, and others that want one
+// slot each.
+func sharesSlots(t *testing.T, seed uint64) {
+	t.Helper()
 	wait := func(context.Context, limittest.Call) error {
 		time.Sleep(3 * time.Millisecond) // the bubble's clock
 		return nil
 	}
-	for seed := range uint64(20) {
-		synctest.Test(t, func(t *testing.T) {
-			random := rand.New(rand.NewPCG(seed, 1))
-			slots := limit.NewSlots("dns", 50, &store{Before: wait, After: wait}, time.Now)
-			var greedy [3]atomic.Int64
-			var all sync.WaitGroup
-			acquires := func(client string) error {
-				_, err := slots.Acquire(t.Context(), client, time.Now().Add(time.Minute))
-				return err
-			}
-			for i := range 100 {
-				after := time.Duration(random.IntN(20)) * time.Millisecond
-				all.Go(func() {
-					time.Sleep(after)
-					if acquires(fmt.Sprint("greedy ", i%3)) == nil {
-						greedy[i%3].Add(1)
-					}
-				})
-			}
-			for i := range 12 {
-				after := time.Duration(random.IntN(20)) * time.Millisecond
-				all.Go(func() {
-					time.Sleep(after)
-					if err := acquires(fmt.Sprint("modest ", i)); err != nil {
-						t.Errorf("seed %d: another client: %v", seed, err)
-					}
-				})
-			}
-			all.Wait()
-			for i := range greedy {
-				if n := greedy[i].Load(); n > 12 || n == 0 {
-					t.Errorf("seed %d: one client has %d of 50", seed, n)
-				}
+	random := rand.New(rand.NewPCG(seed, 1))
+	slots := limit.NewSlots("dns", 50, &store{Before: wait, After: wait}, time.Now)
+	var greedy [3]atomic.Int64
+	var all sync.WaitGroup
+	acquires := func(client string) error {
+		_, err := slots.Acquire(t.Context(), client, time.Now().Add(time.Minute))
+		return err
+	}
+	for i := range 100 {
+		after := time.Duration(random.IntN(20)) * time.Millisecond
+		all.Go(func() {
+			time.Sleep(after)
+			if acquires(fmt.Sprint("greedy ", i%3)) == nil {
+				greedy[i%3].Add(1)
 			}
 		})
+	}
+	for i := range 12 {
+		after := time.Duration(random.IntN(20)) * time.Millisecond
+		all.Go(func() {
+			time.Sleep(after)
+			if err := acquires(fmt.Sprint("modest ", i)); err != nil {
+				t.Errorf("seed %d: another client: %v", seed, err)
+			}
+		})
+	}
+	all.Wait()
+	for i := range greedy {
+		if n := greedy[i].Load(); n > 12 || n == 0 {
+			t.Errorf("seed %d: one client has %d of 50", seed, n)
+		}
 	}
 }
 
