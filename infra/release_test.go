@@ -121,26 +121,35 @@ func TestRollback(t *testing.T) {
 		t.Fatalf("%s is guarded by %v", *release.Default, guards)
 	}
 	lasts := time.Duration(must(strconv.Atoi(m[1]))(t)) * time.Minute
-	const late = 2 * time.Minute
 	worst := map[string]time.Duration{}
 	for _, rate := range []float64{0.5, 2, 10, 60, 600} { // payments a minute
 		for _, breaks := range []string{"a facilitator that is lost", "payment alone", "a process", "one of ten operations", "nothing"} {
 			if rate < 1.5 && breaks != "a facilitator that is lost" && breaks != "nothing" || rate < 60 && breaks == "one of ten operations" {
 				continue
 			}
-			for begun := time.Duration(0); begun < time.Minute; begun += 10 * time.Second {
-				for run := begun; run < begun+5*time.Minute; run += 30 * time.Second {
-					after, yes := sold(breaks, rate, begun, run, lasts).rolledBack(guards, begun, late)
-					worst[breaks] = max(worst[breaks], after)
-					if yes != (breaks != "nothing") || yes && after >= lasts {
-						t.Fatalf("%v a minute, %s breaks %v after the minute, reconcile %v: rolled back %v, after %v of %v", rate, breaks, begun, run, yes, after, lasts)
-					}
-				}
-			}
+			worst[breaks] = max(worst[breaks], latest(t, guards, breaks, rate, lasts))
 		}
 	}
 	delete(worst, "nothing")
 	t.Log("rolled back at the latest after ", worst)
+}
+
+// latest sells with a release in which something breaks, begun at any second of a minute, and
+// returns how long it takes at most until it is rolled back.
+func latest(t *testing.T, guards []gameday.Alarm, breaks string, rate float64, lasts time.Duration) time.Duration {
+	t.Helper()
+	const late = 2 * time.Minute
+	worst := time.Duration(0)
+	for begun := time.Duration(0); begun < time.Minute; begun += 10 * time.Second {
+		for run := begun; run < begun+5*time.Minute; run += 30 * time.Second {
+			after, yes := sold(breaks, rate, begun, run, lasts).rolledBack(guards, begun, late)
+			worst = max(worst, after)
+			if yes != (breaks != "nothing") || yes && after >= lasts {
+				t.Fatalf("%v a minute, %s breaks %v after the minute, reconcile %v: rolled back %v, after %v of %v", rate, breaks, begun, run, yes, after, lasts)
+			}
+		}
+	}
+	return worst
 }
 
 // sold is what the metrics say of a canary that breaks something, at a rate of payments a

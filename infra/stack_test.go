@@ -76,12 +76,7 @@ func TestDashboard(t *testing.T) {
 	}
 	text := strings.ReplaceAll(string(board), `\`, "")
 	want := []string{"(" + catalog.Runbook + ")"}
-	alarmed := map[string]bool{}
-	for _, a := range readAlarms(t) {
-		for _, q := range a.Queries {
-			alarmed[q.Metric.Name] = true
-		}
-	}
+	alarmed := alarmedMetrics(t)
 	for _, name := range writtenMetrics() {
 		of := regexp.QuoteMeta(`["` + service.Namespace(defaultStack) + `","` + name + `",`)
 		seen := map[bool]bool{}
@@ -110,6 +105,18 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("%s is not on the dashboard", w)
 		}
 	}
+}
+
+// alarmedMetrics are the metrics that an alarm watches.
+func alarmedMetrics(t *testing.T) map[string]bool {
+	t.Helper()
+	alarmed := map[string]bool{}
+	for _, a := range readAlarms(t) {
+		for _, q := range a.Queries {
+			alarmed[q.Metric.Name] = true
+		}
+	}
+	return alarmed
 }
 
 // TestCodeIsShipped: as the CDK CLI runs the app, in infra and with a context in

@@ -36,18 +36,7 @@ func TestTransform(t *testing.T) {
 					kept[id] = r
 				}
 			}
-			for _, id := range releaseAlarms(t) {
-				metrics := properties(d, id)["Metrics"].([]any)
-				metrics = slices.DeleteFunc(metrics, func(m any) bool {
-					return !slices.Contains([]any{"dns", "discovery", "reconcile"}, m.(document)["Id"])
-				})
-				first := numbered.ReplaceAllString(id, "Alarm")
-				if first != id {
-					metrics = append(properties(d, first)["Metrics"].([]any), metrics...)
-					delete(kept, id)
-				}
-				properties(d, first)["Metrics"] = metrics
-			}
+			joinReleaseAlarms(t, d, kept)
 			paths := section(section(properties(d, idAPI), "Body"), "paths")
 			for path := range paths {
 				if !slices.Contains([]string{"/v1/tools/dns", "/health", "/ready", "$default"}, path) {
@@ -57,6 +46,24 @@ func TestTransform(t *testing.T) {
 			text := must(json.MarshalIndent(kept, "", "  "))(t)
 			golden(t, file, regexp.MustCompile(`(Version|Deployment)[0-9a-f]{10}`).ReplaceAll(text, []byte("$1")))
 		})
+	}
+}
+
+// joinReleaseAlarms keeps of the alarms of a release the first of each name, with the metrics
+// of some functions out of all.
+func joinReleaseAlarms(t *testing.T, d, kept document) {
+	t.Helper()
+	for _, id := range releaseAlarms(t) {
+		metrics := properties(d, id)["Metrics"].([]any)
+		metrics = slices.DeleteFunc(metrics, func(m any) bool {
+			return !slices.Contains([]any{"dns", "discovery", "reconcile"}, m.(document)["Id"])
+		})
+		first := numbered.ReplaceAllString(id, "Alarm")
+		if first != id {
+			metrics = append(properties(d, first)["Metrics"].([]any), metrics...)
+			delete(kept, id)
+		}
+		properties(d, first)["Metrics"] = metrics
 	}
 }
 

@@ -61,6 +61,9 @@ func readTree(t *testing.T) tree {
 		if err != nil {
 			continue // deleted and not committed yet
 		}
+		if bytes.Contains(text, []byte("//gocognit:"+"ignore")) {
+			t.Errorf("%s hides a function from what measures it", name)
+		}
 		source, err := parser.ParseFile(set, name, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)

@@ -92,20 +92,16 @@ func gatewayError(status int) step {
 // all processes of a group, says how to get it, unless there is none.
 func TestPersistentPrograms(t *testing.T) {
 	t.Parallel()
-	const answered, redeemed, nothing = "answered", "redeemed", "nothing"
-	for name, c := range map[string]struct {
-		plan []step
-		ends string
-	}{
+	for name, c := range map[string]loss{
 		"the answer is lost": {[]step{
 			gatewayError(http.StatusInternalServerError), gatewayError(http.StatusServiceUnavailable), cutAfter,
 			lostThen(fails(http.StatusConflict, 1, "payment_in_progress", "null", true)), cutWithin,
-		}, answered},
-		"a long wait":         {[]step{lostThen(fails(http.StatusGatewayTimeout, 600, "dns_timeout", "true", true))}, redeemed},
-		"another offer":       {[]step{lostThen(stripped)}, redeemed},
-		"a path that is gone": {[]step{lostThen(fails(http.StatusNotFound, 0, "unknown_path", "null", false))}, redeemed},
-		"interrupted":         {nil, redeemed},
-		"nothing is left":     {[]step{lostThen(fails(http.StatusGatewayTimeout, 0, "dns_timeout", "true", false))}, nothing},
+		}, endsAnswered},
+		"a long wait":         {[]step{lostThen(fails(http.StatusGatewayTimeout, 600, "dns_timeout", "true", true))}, endsRedeemed},
+		"another offer":       {[]step{lostThen(stripped)}, endsRedeemed},
+		"a path that is gone": {[]step{lostThen(fails(http.StatusNotFound, 0, "unknown_path", "null", false))}, endsRedeemed},
+		"interrupted":         {nil, endsRedeemed},
+		"nothing is left":     {[]step{lostThen(fails(http.StatusGatewayTimeout, 0, "dns_timeout", "true", false))}, endsNothing},
 	} {
 		for _, p := range []program{retries(), signed()} {
 			if p.id == "signed" && c.plan == nil {
@@ -113,42 +109,61 @@ func TestPersistentPrograms(t *testing.T) {
 			}
 			t.Run(name+"/"+p.id, func(t *testing.T) {
 				t.Parallel()
-				w, s := p.tools(t), start(t)
-				held := make(chan struct{})
-				if c.plan == nil { // it waits for its answer
-					c.plan = []step{lostThen(func(r *testbed.Relayed) { close(held); r.Hold() })}
-				}
-				g := newGateway(t, s.url, c.plan...)
-				cmd := p.at(t, w, s, s.url, g.url)
-				inGroup(t, cmd)
-				end, requests := begun(t, cmd), 1
-				if name == "interrupted" {
-					select {
-					case <-held:
-					case <-time.After(testbed.Patience):
-						t.Fatal("the program has not paid")
-					}
-					_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // it is there
-				}
-				o := end()
-				if c.ends == answered {
-					requests = len(c.plan) + 1
-					o.checkPaid(t, s)
-				} else if o.err == nil {
-					t.Errorf("it ended well without the answer: %s", o.out)
-				}
-				if n := len(g.paid()); n != requests {
-					t.Errorf("%d paid requests, want %d", n, requests)
-				}
-				p.one(t, g)
-				if c.ends == nothing && (!strings.Contains(o.out, "dns_timeout") || strings.Contains(o.notes, "Not answered")) {
-					t.Errorf("it offers to go on where nothing is left: %v: %s\n%s", o.err, o.out, o.notes)
-				}
-				if c.ends == redeemed {
-					p.redeem(t, w, s, g, o.notes)
-				}
+				c.check(t, p)
 			})
 		}
+	}
+}
+
+// How a program ends.
+const (
+	endsAnswered = "answered"
+	endsRedeemed = "redeemed" // without the answer, and it says how to get it
+	endsNothing  = "nothing"  // left to get
+)
+
+// loss is what is lost on the way of a program, step by step, and how the program ends. One
+// without steps is interrupted.
+type loss struct {
+	plan []step
+	ends string
+}
+
+func (c loss) check(t *testing.T, p program) {
+	w, s := p.tools(t), start(t)
+	held := make(chan struct{})
+	interrupted := c.plan == nil
+	if interrupted { // while it waits for its answer
+		c.plan = []step{lostThen(func(r *testbed.Relayed) { close(held); r.Hold() })}
+	}
+	g := newGateway(t, s.url, c.plan...)
+	cmd := p.at(t, w, s, s.url, g.url)
+	inGroup(t, cmd)
+	end, requests := begun(t, cmd), 1
+	if interrupted {
+		select {
+		case <-held:
+		case <-time.After(testbed.Patience):
+			t.Fatal("the program has not paid")
+		}
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // it is there
+	}
+	o := end()
+	if c.ends == endsAnswered {
+		requests = len(c.plan) + 1
+		o.checkPaid(t, s)
+	} else if o.err == nil {
+		t.Errorf("it ended well without the answer: %s", o.out)
+	}
+	if n := len(g.paid()); n != requests {
+		t.Errorf("%d paid requests, want %d", n, requests)
+	}
+	p.one(t, g)
+	if c.ends == endsNothing && (!strings.Contains(o.out, "dns_timeout") || strings.Contains(o.notes, "Not answered")) {
+		t.Errorf("it offers to go on where nothing is left: %v: %s\n%s", o.err, o.out, o.notes)
+	}
+	if c.ends == endsRedeemed {
+		p.redeem(t, w, s, g, o.notes)
 	}
 }
 

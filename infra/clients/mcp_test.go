@@ -125,10 +125,28 @@ func (s service) paidBy(t *testing.T, name string, client *exec.Cmd) {
 	paid := []mcptest.ToolResult{got.Paid}
 	if strings.HasPrefix(name, "TypeScript") {
 		paid = append(paid, got.Again)
-		if e := got.Listing.Entry; !s.goods.stranger && (!got.Listing.Valid || e["toolName"] != catalog.DNS().Tool || !strings.HasSuffix(fmt.Sprint(e["resourceUrl"]), catalog.PathMCP)) {
+		e := got.Listing.Entry
+		listed := got.Listing.Valid && e["toolName"] == catalog.DNS().Tool && strings.HasSuffix(fmt.Sprint(e["resourceUrl"]), catalog.PathMCP)
+		if !s.goods.stranger && !listed {
 			t.Errorf("a facilitator would list %+v", got.Listing)
 		}
 	}
+	s.answered(t, paid)
+	if moved := s.books.Moved(got.Paid.Meta.Receipt.Payer); len(moved) != 1 || moved[0].Transaction != got.Paid.Meta.Receipt.Transaction {
+		t.Errorf("transfers %+v, the receipt says %s", moved, got.Paid.Meta.Receipt.Transaction)
+	}
+	_, err := got.Unpaid.Required()
+	if asked := err == nil && got.Unpaid.IsError; name != "Python" && !asked {
+		t.Errorf("%+v: %v", got.Unpaid, err)
+	}
+	if r := got.Wrong; name != "Go" && (!r.IsError || r.Structured != nil || !s.goods.stranger && !strings.Contains(r.Text(), "invalid_arguments")) {
+		t.Errorf("%+v", r)
+	}
+}
+
+// answered holds answers to one payment to be the first one, again.
+func (s service) answered(t *testing.T, paid []mcptest.ToolResult) {
+	t.Helper()
 	for i, r := range paid {
 		if r.IsError || !strings.Contains(r.Text(), s.goods.says) || r.Meta.Receipt == nil || !r.Meta.Receipt.Success || (r.Meta.Replayed || r.Meta.Repeated) != (i > 0) {
 			t.Fatalf("the answer %d: %+v", i, r)
@@ -136,15 +154,6 @@ func (s service) paidBy(t *testing.T, name string, client *exec.Cmd) {
 		if r.Text() != paid[0].Text() || *r.Meta.Receipt != *paid[0].Meta.Receipt {
 			t.Errorf("another answer to the same payment: %+v", r)
 		}
-	}
-	if moved := s.books.Moved(got.Paid.Meta.Receipt.Payer); len(moved) != 1 || moved[0].Transaction != got.Paid.Meta.Receipt.Transaction {
-		t.Errorf("transfers %+v, the receipt says %s", moved, got.Paid.Meta.Receipt.Transaction)
-	}
-	if _, err := got.Unpaid.Required(); name != "Python" && (err != nil || !got.Unpaid.IsError) {
-		t.Errorf("%+v: %v", got.Unpaid, err)
-	}
-	if r := got.Wrong; name != "Go" && (!r.IsError || r.Structured != nil || !s.goods.stranger && !strings.Contains(r.Text(), "invalid_arguments")) {
-		t.Errorf("%+v", r)
 	}
 }
 
@@ -172,49 +181,61 @@ func TestSwallowedReply(t *testing.T) {
 		for _, c := range clients {
 			t.Run(c.title, func(t *testing.T) {
 				t.Parallel()
-				stands, timeout := window, givesUp
-				if c.keyed {
-					stands, timeout = ledger.KeptFor, givesUpKeyed
-				}
-				settledOnce(t, stands, func(s service) (payer, fault string) {
-					order, payer := orderOf(t, s.url+s.goods.path, c.keyed)
-					order.Timeout = timeout
-					p := startLoops(t, c)
-					p.orders = []purchase{order}
-					results, err := p.loop()
-					if err != nil || len(results) != 1 {
-						t.Fatal(err)
-					}
-					faults := results[0].check(s.goods.answer)
-					if told := results[0].Told; len(told) != 3 || told[0] != 0 { // given up, answered, answered once more
-						faults = append(faults, fmt.Sprintf("the loop was told %v", told))
-					}
-					return payer, strings.Join(faults, "\n")
-				})
+				givesUpOnce(t, c)
 			})
 		}
 		for _, name := range []string{"TypeScript 1.x", "TypeScript 2.x, 2026-07-28"} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				settledOnce(t, 2*window, func(s service) (payer, fault string) {
-					cmd := mcpClients()[name](t, s)
-					cmd.Args = append(cmd.Args, "host")
-					got := printed[struct {
-						Told []string
-						Paid mcptest.ToolResult
-					}](t, cmd)
-					if got.Paid.Meta.Receipt == nil {
-						t.Fatalf("%+v", got)
-					}
-					if len(got.Told) != 1 || !strings.Contains(got.Told[0], "timed out") || !got.Paid.Meta.Replayed || !strings.Contains(got.Paid.Text(), s.goods.says) {
-						fault = fmt.Sprintf("%+v", got)
-					}
-					return got.Paid.Meta.Receipt.Payer, fault
-				})
+				toolGivesUpOnce(t, name)
 			})
 		}
 	})
 	isWritten(t, fmt.Sprintf("the reply is swallowed; the client gives up after %d s, with a key or over MCP after %d s", givesUp, givesUpKeyed))
+}
+
+// givesUpOnce buys by a loop over HTTP, which gives its call up and calls again.
+func givesUpOnce(t *testing.T, c stockClient) {
+	t.Helper()
+	stands, timeout := window, givesUp
+	if c.keyed {
+		stands, timeout = ledger.KeptFor, givesUpKeyed
+	}
+	settledOnce(t, stands, func(s service) (payer, fault string) {
+		order, payer := orderOf(t, s.url+s.goods.path, c.keyed)
+		order.Timeout = timeout
+		p := startLoops(t, c)
+		p.orders = []purchase{order}
+		results, err := p.loop()
+		if err != nil || len(results) != 1 {
+			t.Fatal(err)
+		}
+		faults := results[0].check(s.goods.answer)
+		if told := results[0].Told; len(told) != 3 || told[0] != 0 { // given up, answered, answered once more
+			faults = append(faults, fmt.Sprintf("the loop was told %v", told))
+		}
+		return payer, strings.Join(faults, "\n")
+	})
+}
+
+// toolGivesUpOnce buys by a client of tools, which gives its call up and calls again.
+func toolGivesUpOnce(t *testing.T, name string) {
+	t.Helper()
+	settledOnce(t, 2*window, func(s service) (payer, fault string) {
+		cmd := mcpClients()[name](t, s)
+		cmd.Args = append(cmd.Args, "host")
+		got := printed[struct {
+			Told []string
+			Paid mcptest.ToolResult
+		}](t, cmd)
+		if got.Paid.Meta.Receipt == nil {
+			t.Fatalf("%+v", got)
+		}
+		if len(got.Told) != 1 || !strings.Contains(got.Told[0], "timed out") || !got.Paid.Meta.Replayed || !strings.Contains(got.Paid.Text(), s.goods.says) {
+			fault = fmt.Sprintf("%+v", got)
+		}
+		return got.Paid.Meta.Receipt.Payer, fault
+	})
 }
 
 // settledOnce repeats a trial, which says who has paid and what is wrong, until its client has

@@ -96,6 +96,28 @@ func TestStockClients(t *testing.T) {
 	control := add(ours(t), failureModes()[len(failureModes())-1], betweenCalls, everyClient...)
 	control.world.env["DUPLICATE_WINDOW_SECONDS"] = "0"
 
+	playTrials(t, programs, trials, due)
+	rows := map[string]bool{}
+	for _, r := range trials[:len(trials)-1] {
+		for _, b := range r.buyers {
+			b.check(t, clients[b.column])
+		}
+		rows[r.row()] = true
+	}
+	for _, b := range control.buyers {
+		if n := b.transfers(); !clients[b.column].keyed && n < 2 {
+			t.Errorf("without the window: %d settlements are counted where the loop bought %d times\n%s", n, len(b.served), b.account())
+		}
+	}
+	for row := range rows {
+		isWritten(t, row)
+	}
+}
+
+// playTrials lets every program buy in a loop, restarts each service when it is due, and gives
+// the buyers their results.
+func playTrials(t *testing.T, programs []*loopProgram, trials []*trial, due chan *trial) {
+	t.Helper()
 	buyers := map[string]*buyer{}
 	for _, r := range trials {
 		r.service = r.world.startAt(t, r.addr)
@@ -125,21 +147,6 @@ func TestStockClients(t *testing.T) {
 		for _, result := range p.results {
 			buyers[result.ID].result = result
 		}
-	}
-	rows := map[string]bool{}
-	for _, r := range trials[:len(trials)-1] {
-		for _, b := range r.buyers {
-			b.check(t, clients[b.column])
-		}
-		rows[r.row()] = true
-	}
-	for _, b := range control.buyers {
-		if n := b.transfers(); !clients[b.column].keyed && n < 2 {
-			t.Errorf("without the window: %d settlements are counted where the loop bought %d times\n%s", n, len(b.served), b.account())
-		}
-	}
-	for row := range rows {
-		isWritten(t, row)
 	}
 }
 

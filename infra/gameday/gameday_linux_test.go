@@ -59,25 +59,39 @@ func TestGameDay(t *testing.T) {
 		if slices.Contains(outcomes, nil) {
 			t.Skip("not every scenario was played to its end")
 		}
-		for _, a := range alarms {
-			if !slices.ContainsFunc(outcomes[1:], func(o *outcome) bool { return slices.Contains(o.fired, name(a)) }) {
-				t.Errorf("no scenario sets alarm %s off", name(a))
-			}
-			if calm := outcomes[0]; slices.Contains(calm.fired, name(a)) || !slices.Contains(calm.quiet, name(a)) {
-				t.Errorf("alarm %s goes off on a calm day, or has nothing to say", name(a))
-			}
-		}
-		for i, o := range outcomes {
-			woken := slices.DeleteFunc(slices.Clone(alarms), func(a Alarm) bool { return !pages(a) || !slices.Contains(o.fired, name(a)) })
-			if len(woken) > 1 {
-				t.Errorf("%s: %d pages for one cause: %v", list[i].name, len(woken), o.fired)
-			}
-			c := list[i]
-			if told := len(c.fires); i > 0 && told != max(c.faults, 1) && !(c.heals && told == 0) {
-				t.Errorf("%s: somebody is told %d times: %v", c.name, told, c.fires)
-			}
-		}
+		checkOutcomes(t, list, outcomes, alarms)
 	})
+}
+
+// checkOutcomes holds every alarm to go off in a scenario, and to be quiet on the first, a calm
+// day; and what people are told to what has happened.
+func checkOutcomes(t *testing.T, list []scenario, outcomes []*outcome, alarms []Alarm) {
+	t.Helper()
+	for _, a := range alarms {
+		if !slices.ContainsFunc(outcomes[1:], func(o *outcome) bool { return slices.Contains(o.fired, name(a)) }) {
+			t.Errorf("no scenario sets alarm %s off", name(a))
+		}
+		if calm := outcomes[0]; slices.Contains(calm.fired, name(a)) || !slices.Contains(calm.quiet, name(a)) {
+			t.Errorf("alarm %s goes off on a calm day, or has nothing to say", name(a))
+		}
+	}
+	for i, o := range outcomes {
+		pagesOnce(t, list[i].name, o, alarms)
+	}
+	for _, c := range list[1:] {
+		if told := len(c.fires); told != max(c.faults, 1) && !(c.heals && told == 0) {
+			t.Errorf("%s: somebody is told %d times: %v", c.name, told, c.fires)
+		}
+	}
+}
+
+// pagesOnce holds what one cause sets off to one page at most.
+func pagesOnce(t *testing.T, cause string, o *outcome, alarms []Alarm) {
+	t.Helper()
+	woken := slices.DeleteFunc(slices.Clone(alarms), func(a Alarm) bool { return !pages(a) || !slices.Contains(o.fired, name(a)) })
+	if len(woken) > 1 {
+		t.Errorf("%s: %d pages for one cause: %v", cause, len(woken), o.fired)
+	}
 }
 
 // The command of make owed, and the CDK app.

@@ -112,12 +112,7 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 			t.Errorf("%s: variables (-boot +template):\n%s", slug, d)
 		}
 		for name, node := range have {
-			if node.Tag == "!Ref" && node.Value == "Api" {
-				t.Errorf("%s: %s refers to the Api, which depends on the function", slug, name)
-			}
-			if empty := node.Tag != "!Ref" && node.Value == "" && node.Kind == yaml.ScalarNode; empty != slices.Contains(hidden[slug], name) {
-				t.Errorf("%s: %s is empty: %v", slug, name, empty)
-			}
+			checkVariable(t, slug+": "+name, node, slices.Contains(hidden[slug], name))
 		}
 	}
 	for name, p := range tpl.Parameters {
@@ -126,6 +121,18 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 				t.Errorf("%s is hidden: %v, and %s is not such a secret", name, p.NoEcho, variable)
 			}
 		}
+	}
+}
+
+// checkVariable holds a variable to be set to something that the function does not depend on,
+// or to be empty where it is hidden.
+func checkVariable(t *testing.T, what string, node yaml.Node, hidden bool) {
+	t.Helper()
+	if node.Tag == "!Ref" && node.Value == "Api" {
+		t.Errorf("%s refers to the Api, which depends on the function", what)
+	}
+	if empty := node.Tag != "!Ref" && node.Value == "" && node.Kind == yaml.ScalarNode; empty != hidden {
+		t.Errorf("%s is empty: %v", what, empty)
 	}
 }
 
@@ -218,16 +225,7 @@ func TestEventsAreOfTheirFunctions(t *testing.T) {
 func TestSamconfig(t *testing.T) {
 	t.Parallel()
 	text := must(os.ReadFile("../../samconfig.toml"))(t)
-	sections := map[string]map[string]string{}
-	var in string
-	for _, m := range regexp.MustCompile(`(?m)^\[([a-z_.]+)\]$|^([a-z0-9_]+) = "?([^"\n]*)"?$`).FindAllStringSubmatch(string(text), -1) {
-		if m[1] != "" {
-			in = m[1]
-			sections[in] = map[string]string{}
-		} else if in != "" {
-			sections[in][m[2]] = m[3]
-		}
-	}
+	sections := sectionsOf(string(text))
 	if sections["default.build.parameters"]["cached"] != "false" {
 		t.Error("a cached build would ship the old binary")
 	}
@@ -255,4 +253,19 @@ func TestSamconfig(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// sectionsOf are the settings of a samconfig.toml by section.
+func sectionsOf(text string) map[string]map[string]string {
+	sections := map[string]map[string]string{}
+	in := ""
+	for _, m := range regexp.MustCompile(`(?m)^\[([a-z_.]+)\]$|^([a-z0-9_]+) = "?([^"\n]*)"?$`).FindAllStringSubmatch(text, -1) {
+		if m[1] != "" {
+			in = m[1]
+			sections[in] = map[string]string{}
+		} else if in != "" {
+			sections[in][m[2]] = m[3]
+		}
+	}
+	return sections
 }

@@ -33,13 +33,11 @@ func TestTemplateRules(t *testing.T) {
 		}
 		switch {
 		case n.Tag == "!Ref" || n.Tag == "!GetAtt":
-			name, _, _ := strings.Cut(n.Value, ".")
-			if n.Kind == yaml.SequenceNode && n.Content[1].Value == "Version.Version" { // the CDK keeps a list a list
-				name = n.Content[0].Value
-			}
+			name := referred(n)
 			used[name] = true
 			_, parameter := tpl.Parameters[name]
-			if _, resource := tpl.Resources[name]; !parameter && !resource && !strings.HasPrefix(name, "AWS::") {
+			_, resource := tpl.Resources[name]
+			if known := parameter || resource || strings.HasPrefix(name, "AWS::"); !known {
 				t.Errorf("line %d: %s %s is not declared here; what SAM generates must not be referred to", n.Line, n.Tag, n.Value)
 			}
 		case n.Kind == yaml.AliasNode:
@@ -56,6 +54,15 @@ func TestTemplateRules(t *testing.T) {
 			t.Errorf("parameter %s is used nowhere", name)
 		}
 	}
+}
+
+// referred is what a !Ref or !GetAtt refers to.
+func referred(n *yaml.Node) string {
+	if n.Kind == yaml.SequenceNode && n.Content[1].Value == "Version.Version" { // the CDK keeps a list a list
+		return n.Content[0].Value
+	}
+	name, _, _ := strings.Cut(n.Value, ".")
+	return name
 }
 
 func walk(n *yaml.Node, visit func(*yaml.Node)) {
@@ -89,8 +96,11 @@ func TestParameters(t *testing.T) {
 			t.Errorf("when there is a secret (-want +template):\n%s", d)
 		}
 	}
-	// Every default satisfies its own pattern, and the patterns refuse what
-	// boot refuses.
+}
+
+// Every default satisfies its own pattern, and the patterns refuse what boot refuses.
+func TestPatterns(t *testing.T) {
+	t.Parallel()
 	a43, secret := strings.Repeat("a", 43), "arn:aws:secretsmanager:eu-west-3:111122223333:secret:"
 	for name, c := range map[string]struct{ taken, refused []string }{
 		"PayTo":                        {[]string{boot.LocalPayTo}, []string{boot.LocalPayTo[:41], ""}},

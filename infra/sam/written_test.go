@@ -160,12 +160,7 @@ func writeMains(t *testing.T) {
 	const source = "pkg/operations/operations.go"
 	text, files := must(os.ReadFile("../../"+source))(t), token.NewFileSet()
 	tree := must(parser.ParseFile(files, source, text, parser.SkipObjectResolution))(t)
-	var all []ast.Stmt
-	for _, d := range tree.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == "All" {
-			all = f.Body.List
-		}
-	}
+	all := bodyOf(tree, "All")
 	made := map[string]ast.Expr{} // the line, by its constructor
 	for _, line := range all[len(all)-1].(*ast.ReturnStmt).Results[0].(*ast.CompositeLit).Elts {
 		made[strings.ToLower(line.(*ast.CallExpr).Fun.(*ast.SelectorExpr).Sel.Name)] = line
@@ -207,4 +202,14 @@ func writeMains(t *testing.T) {
 	for constructor := range made {
 		t.Errorf("All in pkg/catalog/operations.go lacks %s, of which %s has a line", constructor, source)
 	}
+}
+
+// bodyOf are the statements of a function.
+func bodyOf(tree *ast.File, name string) []ast.Stmt {
+	for _, d := range tree.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == name {
+			return f.Body.List
+		}
+	}
+	return nil
 }

@@ -80,43 +80,49 @@ func TestSimnet(t *testing.T) {
 // covered wants every code of every operation, every verdict, and every nullable field both null
 // and set, to have been answered.
 func covered(t *testing.T, seen *observed) {
-	saw := func(parts ...any) {
-		if _, ok := seen.facts.Load(fmt.Sprint(parts...)); !ok {
-			t.Error("it was never seen that ", fmt.Sprint(parts...))
-		}
-	}
-	// bothWays is for the operations' own fields; bundles have those of their children.
-	var bothWays func(op string, fields []catalog.Field)
-	bothWays = func(op string, fields []catalog.Field) {
-		for _, f := range fields {
-			// That a server chooses a version and a suite without a name is in package ssl.
-			if f.Nullable {
-				saw(op, ".", f.Name, " null: ", false)
-			}
-			if f.Nullable && f.Name != "tls_version" && f.Name != "cipher" {
-				saw(op, ".", f.Name, " null: ", true)
-			}
-			bothWays(op, f.Fields)
-			for i := 0; f.Type == "array" && i < len(f.Items); i++ {
-				bothWays(op, f.Items[i].Fields)
-			}
-		}
-	}
+	// No request can bring the bundles' time-outs about from outside: the children end half a
+	// second before. That there is no room is in the tests of pkg/service.
+	elsewhere := []fault.Code{lookup.HostIntelTimeout, lookup.UptimeCheckTimeout, fault.Overloaded}
 	for _, op := range catalog.All() {
 		if op.Kind == catalog.SmokeTest {
 			continue
 		}
 		for _, code := range op.Errors {
-			// No request can bring the bundles' time-outs about from outside: the children end
-			// half a second before. That there is no room is in the tests of pkg/service.
-			if code != lookup.HostIntelTimeout && code != lookup.UptimeCheckTimeout && code != fault.Overloaded {
-				saw(op.Slug, " answered ", code)
+			if !slices.Contains(elsewhere, code) {
+				seen.saw(t, op.Slug, " answered ", code)
 			}
 		}
-		bothWays(op.Slug, op.Fields)
+		seen.bothWays(t, op.Slug, op.Fields)
 	}
 	for _, v := range []bundle.Verdict{bundle.Up, bundle.Degraded, bundle.Down} {
-		saw(`"verdict":"`, v, `"`)
+		seen.saw(t, `"verdict":"`, v, `"`)
+	}
+}
+
+// saw fails when a fact was never seen.
+func (seen *observed) saw(t *testing.T, parts ...any) {
+	t.Helper()
+	if _, ok := seen.facts.Load(fmt.Sprint(parts...)); !ok {
+		t.Error("it was never seen that ", fmt.Sprint(parts...))
+	}
+}
+
+// bothWays holds each field that can be null to have been seen so, and otherwise. It is for
+// the operations' own fields; bundles have those of their children.
+func (seen *observed) bothWays(t *testing.T, op string, fields []catalog.Field) {
+	t.Helper()
+	for _, f := range fields {
+		// That a server chooses a version and a suite without a name is in package ssl.
+		if f.Nullable {
+			seen.saw(t, op, ".", f.Name, " null: ", false)
+		}
+		if f.Nullable && f.Name != "tls_version" && f.Name != "cipher" {
+			seen.saw(t, op, ".", f.Name, " null: ", true)
+		}
+		seen.bothWays(t, op, f.Fields)
+		for i := 0; f.Type == "array" && i < len(f.Items); i++ {
+			seen.bothWays(t, op, f.Items[i].Fields)
+		}
 	}
 }
 

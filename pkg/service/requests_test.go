@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -374,24 +372,7 @@ func (c request) run(w way) {
 			w.Errorf("%s: %s", key, d)
 		}
 	}
-	counts := map[string]float64{"Requests": 1}
-	if c.status >= 500 {
-		counts["Faults"] = 1
-	}
-	for name := range strings.FieldsSeq(c.counts) {
-		counts[name] = 1
-	}
-	// A release is judged by what is not a payer's fault, of every payment that is taken up.
-	if slices.ContainsFunc([]string{"FacilitatorFaults", "LedgerFaults", "InternalErrors", "Uncertain"}, func(n string) bool { return counts[n] > 0 }) {
-		counts["VersionFaults"] = 1
-	} else if line["payer"] != nil && c.status != 402 {
-		counts["VersionFaults"] = -0.05
-	}
-	if line["settlement"] == "refused" && c.status == 402 { // it may be paid, by the chain
-		payer := line["payer"].(string)
-		counts["RefusedPayer"] = float64(must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
-	}
-	if d := cmp.Diff(counts, emf(w.T, line, "Hostfacts/prod", single, begun)); d != "" {
+	if d := cmp.Diff(c.counted(line), emf(w.T, line, "Hostfacts/prod", single, begun)); d != "" {
 		w.Errorf("metrics (-want +got):\n%s", d)
 	}
 	w.showsNothing()

@@ -13,9 +13,11 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -274,40 +276,83 @@ func emf(t *testing.T, line map[string]any, namespace string, single [][]string,
 	for _, directive := range doc.CloudWatchMetrics {
 		same(t, "namespace", directive.Namespace, namespace)
 		for _, m := range directive.Metrics {
-			want := [][]string{}
-			total, operation := service.KeptBy(m.Name)
-			if total {
-				want = append(want, nil)
-			}
-			if operation {
-				want = append(want, single...)
-			}
+			want := dimensionsOf(m.Name, single)
 			if m.Name == service.MetricVersion {
-				want = [][]string{{"FunctionName", "ExecutedVersion"}}
 				same(t, "what runs", fmt.Sprint(line["FunctionName"], line["ExecutedVersion"]), "dns-function7")
 			}
 			if d := cmp.Diff(want, directive.Dimensions, cmpopts.EquateEmpty()); d != "" {
 				t.Errorf("dimensions of %s: %s", m.Name, d)
 			}
-			v, ok := line[m.Name].(float64)
-			unit := "Count"
-			if phase, ok := strings.CutSuffix(m.Name, "Latency"); ok {
-				same(t, m.Name, line[strings.ToLower(phase)+"_ms"], any(v))
-				unit, v = "Milliseconds", min(v, 1)
+			if _, twice := got[m.Name]; twice {
+				t.Errorf("%s is twice in the line", m.Name)
 			}
-			if _, twice := got[m.Name]; !ok || twice || m.Unit != unit {
-				t.Errorf("%s is %v %s, and twice in the line: %t", m.Name, line[m.Name], m.Unit, twice)
-			}
-			got[m.Name] = v
+			got[m.Name] = valueOf(t, line, m.Name, m.Unit)
 		}
 	}
-	for key := range line {
-		_, there := got[key]
-		if _, dimension := line[key].(string); !dimension && key[0] >= 'A' && key[0] <= 'Z' && !there {
+	for key, value := range line {
+		_, directed := got[key]
+		_, dimension := value.(string)
+		if !directed && !dimension && unicode.IsUpper(rune(key[0])) {
 			t.Errorf("%s is in the line and not in a directive", key)
 		}
 	}
 	return got
+}
+
+// dimensionsOf are the dimensions that a metric is published under; single are those of one
+// operation.
+func dimensionsOf(metric string, single [][]string) [][]string {
+	if metric == service.MetricVersion {
+		return [][]string{{"FunctionName", "ExecutedVersion"}}
+	}
+	var all [][]string
+	total, operation := service.KeptBy(metric)
+	if total {
+		all = append(all, nil)
+	}
+	if operation {
+		all = append(all, single...)
+	}
+	return all
+}
+
+// valueOf is the value of a metric in a line; that of a duration, which the line says too, is
+// 1 at most.
+func valueOf(t *testing.T, line map[string]any, name, unit string) float64 {
+	t.Helper()
+	v, ok := line[name].(float64)
+	want := "Count"
+	if phase, timed := strings.CutSuffix(name, "Latency"); timed {
+		same(t, name, line[strings.ToLower(phase)+"_ms"], any(v))
+		want = "Milliseconds"
+		v = min(v, 1)
+	}
+	if !ok || unit != want {
+		t.Errorf("%s is %v %s", name, line[name], unit)
+	}
+	return v
+}
+
+// counted are the metrics of the request, of which this is the line.
+func (c request) counted(line map[string]any) map[string]float64 {
+	counts := map[string]float64{"Requests": 1}
+	if c.status >= 500 {
+		counts["Faults"] = 1
+	}
+	for name := range strings.FieldsSeq(c.counts) {
+		counts[name] = 1
+	}
+	// A release is judged by what is not a payer's fault, of every payment that is taken up.
+	if slices.ContainsFunc([]string{"FacilitatorFaults", "LedgerFaults", "InternalErrors", "Uncertain"}, func(n string) bool { return counts[n] > 0 }) {
+		counts["VersionFaults"] = 1
+	} else if line["payer"] != nil && c.status != 402 {
+		counts["VersionFaults"] = -0.05
+	}
+	if line["settlement"] == "refused" && c.status == 402 { // it may be paid, by the chain
+		payer := line["payer"].(string)
+		counts["RefusedPayer"] = float64(must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
+	}
+	return counts
 }
 
 // What has metrics is written whatever the level of the log, and nothing else is.

@@ -168,7 +168,6 @@ func TestPaidUnits(t *testing.T) {
 // it reaches.
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	const requests = 600 // ten a second
 	for _, kind := range freeRequests() {
 		for _, c := range []struct {
 			environments int
@@ -181,29 +180,37 @@ func TestBudget(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d, tools %v", kind.name, c.environments, c.tools), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					operation, asks := kind.operation, cmp.Or(kind.asks, "example.com")
-					if operation == nil {
-						operation = explorer
-					}
-					f := newFleet(t, c.environments, operation)
-					headers := kind.headers(f, f.to(0, victim, asks, ""))
-					time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
-					f.table.reset()
-					var all sync.WaitGroup
-					comes(&all, requests, (time.Minute-3*time.Second)/requests, func(n int) {
-						if header := headers[n%len(headers)]; c.tools {
-							_, _ = mcptest.Call(t.Context(), f.from(n, attacker), "http://service/mcp", f.tool, domain(asks), header, "")
-						} else {
-							f.to(n, attacker, asks, header)
-						}
-					})
-					all.Wait()
-					if got := f.table.spent; got.above(c.most) {
-						t.Errorf("%+v is more than %+v", got, c.most)
-					}
+					spends(t, kind, c.environments, c.tools, c.most)
 				})
 			})
 		}
+	}
+}
+
+// spends sends free requests for a minute, over HTTP or as calls of tools, and compares what
+// they cost with a budget.
+func spends(t *testing.T, kind free, environments int, tools bool, most spent) {
+	t.Helper()
+	const requests = 600 // ten a second
+	operation, asks := kind.operation, cmp.Or(kind.asks, "example.com")
+	if operation == nil {
+		operation = explorer
+	}
+	f := newFleet(t, environments, operation)
+	headers := kind.headers(f, f.to(0, victim, asks, ""))
+	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
+	f.table.reset()
+	var all sync.WaitGroup
+	comes(&all, requests, (time.Minute-3*time.Second)/requests, func(n int) {
+		if header := headers[n%len(headers)]; tools {
+			_, _ = mcptest.Call(t.Context(), f.from(n, attacker), "http://service/mcp", f.tool, domain(asks), header, "")
+		} else {
+			f.to(n, attacker, asks, header)
+		}
+	})
+	all.Wait()
+	if got := f.table.spent; got.above(most) {
+		t.Errorf("%+v is more than %+v", got, most)
 	}
 }
 

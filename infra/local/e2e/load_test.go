@@ -128,21 +128,27 @@ func TestLoad(t *testing.T) {
 					t.Errorf("%d calls to /settle for %d payments, %d times in doubt", calls, n, doubts)
 				}
 			}
-			b = newBatch(t, l, fleet, 1)
-			b.payments = slices.Repeat(b.payments, n)
-			b.rush(t)
-			looked, receipts := 0, map[string]bool{} // answers that were looked up
-			for _, p := range b.payments {
-				if p.answer.Header.Get(x402.HeaderReplayed) == "" {
-					looked++
-				}
-				receipts[p.answer.Header.Get(x402.HeaderResponse)] = true
-			}
-			calls, asked := l.facilitator.Asked(b.payer), l.dns.lookups(b.payments[0].name)
-			if looked == 1 && len(receipts) > 1 || b.doubts.Load() == 0 && (calls != 1 || asked != looked) {
-				t.Errorf("%d receipts, %d settlements and %d lookups for one purchase that was looked up for %d answers", len(receipts), calls, asked, looked)
-			}
-			b.booked(calls, 1)
+			buyOnce(t, l, fleet, n)
 		})
 	}
+}
+
+// buyOnce sends one payment n times at once: it is one purchase.
+func buyOnce(t *testing.T, l *lab, fleet []*deployment, n int) {
+	t.Helper()
+	b := newBatch(t, l, fleet, 1)
+	b.payments = slices.Repeat(b.payments, n)
+	b.rush(t)
+	looked, receipts := 0, map[string]bool{} // answers that were looked up
+	for _, p := range b.payments {
+		if p.answer.Header.Get(x402.HeaderReplayed) == "" {
+			looked++
+		}
+		receipts[p.answer.Header.Get(x402.HeaderResponse)] = true
+	}
+	calls, asked := l.facilitator.Asked(b.payer), l.dns.lookups(b.payments[0].name)
+	if looked == 1 && len(receipts) > 1 || b.doubts.Load() == 0 && (calls != 1 || asked != looked) {
+		t.Errorf("%d receipts, %d settlements and %d lookups for one purchase that was looked up for %d answers", len(receipts), calls, asked, looked)
+	}
+	b.booked(calls, 1)
 }

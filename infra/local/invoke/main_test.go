@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -98,14 +97,7 @@ func TestTrial(t *testing.T) {
 		{"ping", "-sam", []string{"200\n", "local invoke PingFunction --template template.json --event event.json"}},
 	} {
 		t.Run(c.slug+c.flag, func(t *testing.T) {
-			built := filepath.Join(dir, "build", c.slug)
-			err := os.MkdirAll(built, 0o750)
-			for name, from := range map[string]string{"function": c.slug, "bootstrap": "invoke"} {
-				err = cmp.Or(err, os.Link(filepath.Join(dir, from), filepath.Join(built, name)))
-			}
-			if err != nil && !errors.Is(err, fs.ErrExist) {
-				t.Fatal(err)
-			}
+			build(t, dir, c.slug)
 			args := []string{"-fn", c.slug, "-build", filepath.Join(dir, "build")}
 			if c.flag != "" {
 				args = append(args, c.flag)
@@ -120,5 +112,20 @@ func TestTrial(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// build puts a function and the program that invokes it where make local-invoke does.
+func build(t *testing.T, dir, slug string) {
+	t.Helper()
+	built := filepath.Join(dir, "build", slug)
+	if err := os.MkdirAll(built, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for name, from := range map[string]string{"function": slug, "bootstrap": "invoke"} {
+		err := os.Link(filepath.Join(dir, from), filepath.Join(built, name))
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			t.Fatal(err)
+		}
 	}
 }

@@ -73,14 +73,7 @@ func (s *scripted) Prepare(line string) {
 		path, paid := stored(s.t, list...)
 		s.env["LEDGER_FILE"] = path
 		s.words = append(s.words, path, "$LEDGER")
-		for _, form := range []string{"2006-01-02 15:04Z", time.RFC3339} {
-			for _, d := range []time.Duration{0, time.Minute, 2 * time.Minute, time.Hour, 24 * time.Hour, 24*time.Hour + time.Minute} {
-				s.words = append(s.words, paid.Add(d).Format(form), strings.TrimSuffix("$T+"+d.String(), "+0s"))
-			}
-			for _, d := range []time.Duration{-time.Minute, 0, time.Minute} {
-				s.words = append(s.words, time.Now().UTC().Add(d).Format(form), "$NOW")
-			}
-		}
+		s.nameTimes(paid)
 	case "node":
 		node := startNode(s.t, args...)
 		s.env["RPC_URL"] = node + "/s3cr3t"
@@ -116,6 +109,18 @@ func (s *scripted) Prepare(line string) {
 	default:
 		if s.shop == nil || !s.shop.step(line) {
 			s.t.Fatalf("%% %s is not known", line)
+		}
+	}
+}
+
+// nameTimes spells the times that a script prints: those after a payment, and now.
+func (s *scripted) nameTimes(paid time.Time) {
+	for _, form := range []string{"2006-01-02 15:04Z", time.RFC3339} {
+		for _, d := range []time.Duration{0, time.Minute, 2 * time.Minute, time.Hour, 24 * time.Hour, 24*time.Hour + time.Minute} {
+			s.words = append(s.words, paid.Add(d).Format(form), strings.TrimSuffix("$T+"+d.String(), "+0s"))
+		}
+		for _, d := range []time.Duration{-time.Minute, 0, time.Minute} {
+			s.words = append(s.words, time.Now().UTC().Add(d).Format(form), "$NOW")
 		}
 	}
 }
