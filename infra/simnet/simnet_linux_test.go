@@ -100,28 +100,28 @@ func covered(t *testing.T, seen *observed) {
 }
 
 // saw fails when a fact was never seen.
-func (seen *observed) saw(t *testing.T, parts ...any) {
+func (o *observed) saw(t *testing.T, parts ...any) {
 	t.Helper()
-	if _, ok := seen.facts.Load(fmt.Sprint(parts...)); !ok {
+	if _, ok := o.facts.Load(fmt.Sprint(parts...)); !ok {
 		t.Error("it was never seen that ", fmt.Sprint(parts...))
 	}
 }
 
 // bothWays holds each field that can be null to have been seen so, and otherwise. It is for
 // the operations' own fields; bundles have those of their children.
-func (seen *observed) bothWays(t *testing.T, op string, fields []catalog.Field) {
+func (o *observed) bothWays(t *testing.T, op string, fields []catalog.Field) {
 	t.Helper()
 	for _, f := range fields {
 		// That a server chooses a version and a suite without a name is in package ssl.
 		if f.Nullable {
-			seen.saw(t, op, ".", f.Name, " null: ", false)
+			o.saw(t, op, ".", f.Name, " null: ", false)
 		}
 		if f.Nullable && f.Name != "tls_version" && f.Name != "cipher" {
-			seen.saw(t, op, ".", f.Name, " null: ", true)
+			o.saw(t, op, ".", f.Name, " null: ", true)
 		}
-		seen.bothWays(t, op, f.Fields)
+		o.bothWays(t, op, f.Fields)
 		for i := 0; f.Type == "array" && i < len(f.Items); i++ {
-			seen.bothWays(t, op, f.Items[i].Fields)
+			o.bothWays(t, op, f.Items[i].Fields)
 		}
 	}
 }
