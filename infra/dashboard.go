@@ -49,7 +49,7 @@ func (e *envelope) dashboard() {
 		e.graph("Settlement: ms", nil, durations, service.MetricSettle),
 	)
 	row(
-		e.graph("Reconcile: open and owed", nil, most, service.MetricOpen, service.MetricOwedUnclaimed, service.MetricRefundsDue),
+		e.graph("Reconcile: open and owed", nil, most, service.MetricOpen, service.MetricOwedUnclaimed, service.MetricOwedLong, service.MetricRefundsDue),
 		e.graph("Reconcile: found", nil, sums, service.MetricSettledLate, service.MetricRefusedLate, service.MetricReconcileFailed),
 		e.graph("Reconcile: not settled", nil, most, service.MetricStillOpen, service.MetricCannotTell, service.MetricLeft),
 	)
@@ -193,7 +193,7 @@ func savedQueries() []savedQuery {
 | sort @timestamp desc`,
 	}, {
 		name: "reconcile",
-		text: `fields @timestamp, open, settled_late, refused_late, still_open, cannot_tell, owed, exhausted, failed, not_ready, error, ms
+		text: `fields @timestamp, open, settled_late, refused_late, still_open, cannot_tell, owed, owed_over_an_hour, refunds_due, failed, not_ready, error, ms
 | filter msg = "reconcile"
 | sort @timestamp desc`,
 	}, {

@@ -22,7 +22,6 @@ func knownComplex() []string {
 		"pkg/x402.TestTurnedAwaySaysWhatTheRecordSays",
 		"pkg/x402.TestWithoutExtensions",
 		"pkg/x402.brokenRules",
-		"pkg/x402/ledger.TestEvidenceBeatsTheLease",
 		"pkg/x402/ledger.TestLookups",
 		"pkg/x402/ledger.TestVouches",
 		"pkg/x402/ledger/dynamo.FuzzDecode",

@@ -317,7 +317,7 @@ func exhaust(w *world, payers []*payer) {
 		if r == nil || r.State != ledger.Settled || r.Lookups != 1 || r.LastFault == nil {
 			w.Fatalf("the record of a payer who is owed is %+v", r)
 		}
-		r.Lookups, r.Version, r.WriteID = ledger.MaxLookups, r.Version+1, rand.Text()
+		r.MostLookups, r.Version, r.WriteID = r.Lookups, r.Version+1, rand.Text()
 		ledgertest.MustPut(w, w.store(), *r)
 	}
 }

@@ -171,7 +171,7 @@ func TestOrigins(t *testing.T) {
 func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
 	v, text := newView(testSite()), strings.Join(strings.Fields(string(must(os.ReadFile("../../README.md")))), " ")
 	says(t, "README.md", text, "returns the stored answer for "+v.Kept,
-		fmt.Sprintf("up to %d in all within %s, at least %s apart", v.Lookups, v.OwedFor, v.Spacing))
+		"at least "+v.Spacing+" apart", "After "+v.OwedFor+" a refund is due", fmt.Sprintf("silent in %d lookups", v.Silent))
 }
 
 // What the tables of limits and caveats are about are operations.

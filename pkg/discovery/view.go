@@ -61,7 +61,9 @@ type view struct {
 
 	// Numbers of the rules, in words.
 	Kept, OwedFor, Spacing, Stored string
-	Lookups                        int
+	// Silent is how many lookups must meet the silence of a target for that to be the
+	// answer, and Unkept how many one payment buys whose answers cannot be stored.
+	Silent, Unkept int
 	// Window is how long another payment without a key counts as the same purchase, in
 	// seconds after an answer over HTTP, and WindowMCP after one over MCP; 0: not at all.
 	Window, WindowMCP int
@@ -107,7 +109,7 @@ func newView(s Site) *view {
 		Playbooks: playbooksOf(s), Listing: programs(s), Programs: map[string]snippet{},
 		Receipt: described[receipt.Statement](), Signature: described[x402.Payload](), Response: described[x402.SettleResponse](),
 		Payment: outcomes(catalog.PaymentErrors()), Outside: outcomes(outsideCodes()), Schemas: documentSchemas(),
-		Kept: hours(ledger.KeptFor), OwedFor: hours(ledger.OwedFor), Spacing: owedSpacing(), Lookups: ledger.MaxLookups, Stored: kilobytes(ledger.MaxStored),
+		Kept: hours(ledger.KeptFor), OwedFor: hours(ledger.OwedFor), Spacing: owedSpacing(), Silent: ledger.MostSilent, Unkept: ledger.MostUnkept, Stored: kilobytes(ledger.MaxStored),
 		Wire: wireExampleOf(catalog.All()[0], s),
 	}
 	for _, info := range catalog.Codes() { // in the order of spec §7
@@ -176,14 +178,22 @@ func kilobytes(n int) string { return fmt.Sprintf("%d KiB", n>>10) }
 //nolint:unparam // that all are a day is a fact of package ledger
 func hours(d time.Duration) string { return fmt.Sprintf("%d hours", int(d.Hours())) }
 
-// owedSpacing is the least time between one lookup of an owed answer and the
-// next, as "1, 10 and 60 seconds".
+// owedSpacing is the least time between one lookup of an owed answer and the next, as "1, 10,
+// 60 and 600 seconds, then up to 3600". What is longer than ten minutes grows step by step.
 func owedSpacing() string {
+	const listedUpTo = 10 * time.Minute
 	var waits []string
-	for n := 1; n < ledger.MaxLookups; n++ {
-		waits = append(waits, strconv.Itoa(seconds(ledger.NextLookup(ledger.Payment{Lookups: n}))))
+	last := time.Duration(-1)
+	for n := 1; ; n++ {
+		wait := ledger.NextLookup(ledger.Payment{Lookups: n})
+		if wait == last {
+			return fmt.Sprintf("%s seconds, then up to %d", listed(waits), seconds(wait))
+		}
+		if wait <= listedUpTo {
+			waits = append(waits, strconv.Itoa(seconds(wait)))
+		}
+		last = wait
 	}
-	return listed(waits) + " seconds"
 }
 
 // described are the rows of a type of the wire that have a description.

@@ -22,7 +22,8 @@ const (
 	MetricCannotTell      = "CannotTell"      // no evidence: is there a view of the chain?
 	MetricLeft            = "Left"            // not reached before the time was up
 	MetricOwedUnclaimed   = "OwedUnclaimed"   // paid, and nobody comes for the answer
-	MetricRefundsDue      = "RefundsDue"      // of those, with no lookup left
+	MetricOwedLong        = "OwedOverAnHour"  // of those, for more than an hour
+	MetricRefundsDue      = "RefundsDue"      // of those, to be sent back
 	MetricReconcileFailed = "ReconcileFailed" // records that could not be dealt with
 )
 
@@ -121,7 +122,7 @@ func lineOf(s reconcile.Summary) []slog.Attr {
 		slog.Int("still_open", s.StillOpen), slog.Int("cannot_tell", s.CannotTell), slog.Int("undue", s.Undue),
 		slog.Int("skipped", s.Skipped), slog.Int("failed", s.Failed), slog.Int("left", s.Left), slog.Int("open", s.Open),
 		slog.Int("received", s.Received), slog.Int("deposits", s.Deposits), slog.Int("found", s.Found), slog.Int("unasked", s.Unasked),
-		slog.Int("unmatched", s.Unmatched), slog.Int("owed", s.Owed), slog.Int("exhausted", s.Exhausted),
+		slog.Int("unmatched", s.Unmatched), slog.Int("owed", s.Owed), slog.Int("owed_over_an_hour", s.OwedLong), slog.Int("refunds_due", s.RefundsDue),
 		slog.Int("silent", s.Silent), slog.Int("uncounted", s.Uncounted),
 		slog.Bool("unread", s.Unread), slog.Bool("unfinished", s.Unfinished),
 	}
@@ -137,6 +138,6 @@ func metricsOf(s reconcile.Summary) []metric {
 	return []metric{
 		counted(MetricSettledLate, s.SettledLate), counted(MetricRefusedLate, s.RefusedLate), counted(MetricStillOpen, s.StillOpen),
 		counted(MetricCannotTell, s.CannotTell), counted(MetricLeft, s.Left), counted(MetricOpen, s.Open),
-		counted(MetricOwedUnclaimed, s.Owed), counted(MetricRefundsDue, s.Exhausted), counted(MetricReconcileFailed, failed),
+		counted(MetricOwedUnclaimed, s.Owed), counted(MetricOwedLong, s.OwedLong), counted(MetricRefundsDue, s.RefundsDue), counted(MetricReconcileFailed, failed),
 	}
 }

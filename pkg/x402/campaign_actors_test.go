@@ -57,6 +57,15 @@ func (c *actors) runWithFaults() {
 	if c.oneIn(6) {
 		all.Go(func() { c.stranger() })
 	}
+	if c.w.refunds {
+		rng := mathrand.New(mathrand.NewPCG(c.seed, 70))
+		all.Go(func() {
+			for range 2 + rng.IntN(8) {
+				time.Sleep(time.Duration(rng.Int64N(int64(time.Minute))))
+				c.operate(rng)
+			}
+		})
+	}
 	if c.w.stalls && !c.w.standsStill {
 		for range 12 {
 			at := time.Duration(c.rng.Int64N(int64(12 * time.Minute)))

@@ -11,14 +11,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// One payment buys at most this many lookups, within this time, beside some that end with
-// their process, or seem to by another clock.
-const (
-	lookupsPerPayment = 5
-	lookupsCutOff     = 3
-	owedFor           = 24 * time.Hour
-)
-
 // isAnswer says whether an outcome is what was paid for. The silence of the target in the
 // last lookup is.
 func isAnswer(out *x402.Outcome) bool {
@@ -167,6 +159,7 @@ func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 		"worked for a replay":                     out.Replayed && p.lookups+p.of(p.pay).sends > 0,
 		"an answer of another purchase":           a.purchase != p.pay.purchase,
 		"an answer for a transfer of long before": long,
+		"an answer after a refund was begun":      a.refundBegun() && !p.faulty.Load(),
 	})
 	if a.cancelled && !a.moved() {
 		w.observed("used in doubt counts as paid") // an accepted loss where there is no chain evidence
@@ -175,10 +168,10 @@ func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 }
 
 func (w *world) checkOwed(p *process, out *x402.Outcome) {
-	a, day := w.paymentOf(p, out), owedFor-11*time.Minute-w.clockSkew
+	a := w.paymentOf(p, out)
 	w.check(map[string]bool{
-		"owed, and not charged":                        !isTrue(out.Payment.Charged),
-		"used up before five lookups and before a day": !out.Payment.Retryable && a.lookupsBegun < lookupsPerPayment && time.Since(a.movedAt) < day,
+		"owed, and not charged":              !isTrue(out.Payment.Charged),
+		"used up before the lookups are had": !out.Payment.Retryable && (w.mostLookups == 0 || a.lookupsBegun < w.mostLookups),
 	})
 	w.countLookup(p)
 	a.toldUsedUp = a.toldUsedUp || !out.Payment.Retryable
@@ -191,7 +184,7 @@ func (w *world) countLookup(p *process) {
 	if p.lookups == 0 || p.disturbed() {
 		return
 	}
-	if p.current.undisturbedLookups++; p.current.undisturbedLookups > lookupsPerPayment+lookupsCutOff {
+	if p.current.undisturbedLookups++; w.mostLookups > 0 && p.current.undisturbedLookups > w.mostLookups {
 		w.violated("more lookups than a payment buys")
 	}
 }

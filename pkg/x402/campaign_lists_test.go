@@ -221,3 +221,18 @@ func (w *world) checkDoubt(a *authorization, r *ledger.Payment, listed bool) {
 		w.observed("abandoned, and in no list yet")
 	}
 }
+
+// noteRefund remembers a refund that is begun, made or withdrawn.
+func (p *process) noteRefund(a *authorization, old, r ledger.Payment) {
+	switch {
+	case old.State == ledger.Settled && r.State == ledger.Refunded:
+		a.refunded = true
+		p.w.observed("a refund was made")
+	case old.SendingBack == nil && r.SendingBack != nil:
+		a.refundBegunAt = time.Now()
+		p.w.observed("a refund was begun")
+	case old.SendingBack != nil && r.SendingBack == nil:
+		a.refundBegunAt = time.Time{}
+		p.w.observed("a refund was withdrawn")
+	}
+}

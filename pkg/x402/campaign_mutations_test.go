@@ -111,12 +111,12 @@ func brokenRules() []brokenRule {
 				r.State = ledger.Refused
 			}
 		}},
-		{rule: "lookups are not counted", want: "more lookups than a payment buys", read: func(_ *process, r *ledger.Payment) {
-			r.Lookups = min(r.Lookups, 1)
+		{rule: "any number of lookups is permitted", want: "more lookups than a payment buys", n: 2000, read: func(_ *process, r *ledger.Payment) {
+			r.MostLookups = 0
 		}},
-		{rule: "only one lookup is permitted", want: "used up before five lookups", read: func(_ *process, r *ledger.Payment) {
+		{rule: "only one lookup is permitted", want: "used up before the lookups are had", read: func(_ *process, r *ledger.Payment) {
 			if r.State == ledger.Settled && r.Lookups > 0 {
-				r.Lookups = ledger.MaxLookups
+				r.MostLookups = r.Lookups
 			}
 		}},
 		{rule: "lookups are not spaced", want: "a lookup came too soon", n: 1000, read: func(_ *process, r *ledger.Payment) {

@@ -183,7 +183,7 @@ func (x *patientClient) due() (due *ledger.Payment, over bool) {
 	switch {
 	case r.Request != "GET /a":
 		return nil, false
-	case r.State == ledger.Settled && r.Lookups < lookupsPerPayment && time.Since(r.SettledAt) < owedFor-15*time.Minute-w.clockSkew:
+	case r.State == ledger.Settled && r.SendingBack == nil && r.DueBack == "" && (w.mostLookups == 0 || r.Lookups < w.mostLookups):
 		return r, false
 	case r.State == ledger.Redeemed && left > margin:
 		return r, false
@@ -256,7 +256,7 @@ func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
 func (x *patientClient) checkFinalRefusal(p *process, out *x402.Outcome) {
 	w, a := x.c.w, p.pay
 	r := w.record(a)
-	paid := a.moved() && a.byUs && (w.chainVisible || !a.movedAfterRefusal) && !w.replayEnded(a)
+	paid := a.moved() && a.byUs && (w.chainVisible || !a.movedAfterRefusal) && !w.replayEnded(a) && !a.refundBegun()
 	known := w.withoutToken && saysUsedUp(out) || r != nil && r.Request != "GET /a"
 	w.check(map[string]bool{
 		"a payer who has paid is refused in the end":   paid && !known && !p.firstLie(a),

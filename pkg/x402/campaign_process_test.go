@@ -90,6 +90,7 @@ const (
 	asClient     actorKind = iota
 	asStranger             // somebody else, with a copy of what is public
 	asReconciler           // no request and no deadline
+	asOperator             // the same
 )
 
 func (p *process) now() time.Time { return time.Now().Add(time.Duration(p.offset.Load())) }
@@ -302,7 +303,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 		out := c.gate(p).Serve(context.Background(), x402.Request{
 			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Window: p.window(), Arrived: p.arrived, Deadline: p.now().Add(invocation),
 			Prepare: func() (x402.Job, error) {
-				return x402.Job{Fingerprint: p.path, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), Run: p.runLookup}, nil
+				return x402.Job{Fingerprint: p.path, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), MostRuns: p.w.mostLookups, Run: p.runLookup}, nil
 			},
 			Error: p.renderError,
 		})
@@ -352,6 +353,35 @@ func (c *actors) reconcile(sees bool) {
 		if s.Failed > 0 && !p.disturbed() {
 			c.w.violated("the reconciler failed on a record, and nothing failed it")
 		}
+	})
+	done.Wait()
+}
+
+// operate is an operator who begins a refund of what is owed, if nobody looks up, or goes on
+// with one: it is made or, less often, withdrawn.
+func (c *actors) operate(rng *mathrand.Rand) {
+	p := c.process()
+	p.kind = asOperator
+	l := ledger.New(p, p.now, c.ids())
+	c.w.mu.Lock()
+	a := c.w.authorizations[rng.IntN(len(c.w.authorizations))]
+	c.w.mu.Unlock()
+	withdraws := rng.IntN(3) == 0
+	var done sync.WaitGroup
+	done.Go(func() {
+		r, err := l.Fetch(context.Background(), a.key)
+		if err != nil || r == nil || !r.Owed() {
+			return
+		}
+		event := ledger.EventSendBack
+		switch {
+		case r.SendingBack == nil:
+		case withdraws:
+			event = ledger.EventWithdraw
+		default:
+			event = ledger.EventRefund
+		}
+		_, _ = l.Apply(context.Background(), *r, event, ledger.Change{Operator: "o", Transaction: "0xback"})
 	})
 	done.Wait()
 }

@@ -248,7 +248,7 @@ func (p *process) lacksSlot() bool { return p.w.slotCap > 0 && p.slots != 1 }
 
 func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	w := p.w
-	a := w.checkLookup(p)
+	a, fails := w.checkLookup(p)
 	defer func() {
 		defer w.lock()()
 		p.lookEnded = time.Now()
@@ -266,7 +266,7 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	}
 	p.await()
 	switch {
-	case p.drawFault(12), w.lookupsFail && p.chance(85):
+	case p.drawFault(12), fails && p.chance(85):
 		if f := lookup.Fault(lookup.DNSTimeout, nil); w.silent {
 			return x402.Reply{}, f.Silence()
 		}
@@ -279,10 +279,12 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	return x402.Reply{Body: fmt.Appendf(nil, `{"answer":%d,"to":%q}`, p.drawDuration(1<<40), p.path)}, nil
 }
 
-func (w *world) checkLookup(p *process) *authorization {
+// checkLookup checks the invariants of a lookup that begins. It returns its payment, and
+// whether most of its lookups fail, which ends at some time.
+func (w *world) checkLookup(p *process) (a *authorization, fails bool) {
 	defer w.lock()()
 	w.executePending()
-	a := p.current
+	a = p.current
 	p.lookups++
 	w.trace("  p%d looks up for %s", p.number, w.number(a.key))
 	together := false // with another lookup
@@ -290,16 +292,19 @@ func (w *world) checkLookup(p *process) *authorization {
 		together = together || w.clockSkew <= 2*time.Second && time.Since(other.begun) < minimumLease-w.clockSkew
 	}
 	a.runningLookups[p] = true
-	waits := []time.Duration{0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
+	waits := []time.Duration{
+		0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour,
+	}
 	wait := waits[min(a.lastLookupCount, len(waits)-1)]
 	late := p.stopped.Load() // by its own clock it has its lease still
 	w.check(map[string]bool{
 		"worked without a slot":                                p.lacksSlot(),
 		"a lookup before money moved":                          !a.moved() && (w.chainVisible || !a.cancelled),
 		"two lookups ran at once":                              !late && together,
-		"a lookup more than a day after the settlement":        !late && !a.settledAt.IsZero() && p.now().Sub(a.settledAt) > owedFor+time.Minute,
+		"a lookup after a refund was begun":                    a.refundBegun() && p.of(a).claimed.After(a.refundBegunAt),
 		"a lookup, after the payer was told that none is left": !late && a.toldUsedUp,
 		"a lookup came too soon after the last":                !late && w.clockSkew == 0 && time.Since(a.lastLookupEnd) < wait,
 	})
-	return a
+	const some = 15
+	return a, w.lookupsFail && a.lookupsBegun < some
 }

@@ -146,6 +146,7 @@ func requiredEvents(rpc bool) []string {
 		"a takeover stopped halfway", "a stranger's copy turned away once paid", "a conflict of names", "gone after a month",
 		"abandoned, and in no list yet", "lied after the truth",
 		"the fallback settled in doubt", "the fallback refused in doubt",
+		"a refund was begun", "a refund was made", "a refund was withdrawn",
 	}
 	if rpc {
 		return append(all, "the fallback reported a success that was none", "money without a request", "moved after the facilitator said no", "a transfer was read", "chain behind")

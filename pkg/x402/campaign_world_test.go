@@ -36,11 +36,13 @@ type world struct {
 	standsStill     bool           // processes freeze for up to an hour or more, and authorizations are valid for three
 	stalls          bool           // processes often freeze before they open or read a purchase
 	hanging         float64        // percentage of the store's calls that hang
-	lookupsFail     bool           // most lookups fail, without faults too
+	lookupsFail     bool           // the first lookups of a payment fail, without faults too
 	silent          bool           // those that fail do so because the target is silent
 	freezesInSettle bool           // a process often freezes while it settles
 	falseRefusals   bool           // the facilitator may refuse and move the money nevertheless
 	slotCap         int            // number of slots, 0 for no cap
+	mostLookups     int            // that the seller allows for a payment, 0 for any number
+	refunds         bool           // an operator begins refunds of what is owed
 	cursorBefore    bool           // the reconciler has run before
 	fallback        bool           // there is a second facilitator
 	primaryOutage   outage         // of the first facilitator
@@ -112,6 +114,8 @@ type authorization struct {
 	lastWriter         *process
 	leaseHolder        *process
 	settledAt          time.Time // on record
+	refundBegunAt      time.Time // zero where none is begun, or it was withdrawn
+	refunded           bool      // the refund was made
 	lookupsBegun       int       // as the ledger counts
 	undisturbedLookups int       // by attempts that neither froze nor had a store fault
 	runningLookups     map[*process]bool
@@ -172,6 +176,10 @@ func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, broken *brokenRule) *wor
 		w.window = defaultWindow
 	}
 	w.manyNames, w.silent, w.cursorBefore = one(6), one(3), one(2)
+	w.refunds = one(6) || w.lookupsFail && one(2)
+	if one(4) {
+		w.mostLookups = 5
+	}
 	w.withoutToken = one(6) && w.naming != extensionID
 	early := f.early
 	w.stalls = one(30) || broken != nil && broken.rule == abandonedIsClosed
@@ -261,6 +269,9 @@ func (w *world) authorizationOf(key string) *authorization {
 }
 
 func (a *authorization) moved() bool { return !a.movedAt.IsZero() }
+
+// refundBegun says that a refund was begun, and not withdrawn.
+func (a *authorization) refundBegun() bool { return a.refunded || !a.refundBegunAt.IsZero() }
 
 // spent says whether it can execute no more, because it has or was cancelled.
 func (a *authorization) spent() bool { return a.used || a.cancelled }

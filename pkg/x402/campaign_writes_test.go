@@ -82,6 +82,7 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 		a.toldUsedUp = false // an attempt whose lease had ended returned its lookup
 	}
 	a.settledAt = r.SettledAt
+	p.noteRefund(a, *old, r)
 	if !onlyRaised(*old, r) {
 		a.lastWriter = p
 	}
@@ -121,7 +122,7 @@ func (p *process) checkTransition(a *authorization, old, r ledger.Payment) {
 		w.violated("a superseded payment was changed")
 	case r.State == ledger.Superseded:
 		p.checkSuperseded(a, old, r)
-	case a.ownershipLost && a.supersededAt.IsZero() && r.State != ledger.Refunded && p.kind != asReconciler && old.Lookups >= lookupsPerPayment:
+	case a.ownershipLost && a.supersededAt.IsZero() && p.kind != asReconciler && p.kind != asOperator && old.SendingBack != nil:
 		w.violated("a payment was changed after its purchase was taken over")
 	}
 }
@@ -147,7 +148,7 @@ func (w *world) checkFoundPaid(a *authorization, r ledger.Payment, p *process) {
 	o := w.owner(a.purchase)
 	// An owner that was paid a moment ago was not when this was decided.
 	paid := o != nil && o != a && w.record(o) != nil && w.record(o).Paid() && time.Since(o.settledAt) > 5*time.Second+w.clockSkew
-	if due := ledger.Spent(r, p.now()); paid && !due && !p.froze.Load() {
+	if paid && r.DueBack == "" && !p.froze.Load() {
 		w.violated("paid twice for a purchase, and no refund is due")
 	}
 }
@@ -246,7 +247,7 @@ func (p *process) checkPurchaseWrite(old, r ledger.Purchase) {
 }
 
 // isOver says that a payment gives no answer to this process's request any more (it is
-// refunded, used up, or no longer replayed), so that a new payment makes a new purchase.
+// refunded, or to be, or no longer replayed), so that a new payment makes a new purchase.
 func (p *process) isOver(a *authorization) bool {
 	r := p.w.record(a)
 	switch r.State {
@@ -255,9 +256,7 @@ func (p *process) isOver(a *authorization) bool {
 	case ledger.Redeemed:
 		return !p.arrived.Before(a.standsUntil)
 	case ledger.Settled:
-		exhausted := r.Lookups >= lookupsPerPayment || p.now().Sub(r.SettledAt) > owedFor-11*time.Minute
-		told := !keyed(r.Purchase) || !p.arrived.Before(r.LookupAt.Add(24*time.Hour))
-		return exhausted && told && !r.LeaseUntil.After(p.now())
+		return r.SendingBack != nil || r.DueBack != ""
 	}
 	return false
 }

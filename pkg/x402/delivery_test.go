@@ -158,8 +158,9 @@ func TestBundleOwes(t *testing.T) {
 			{wait: time.Minute, owes: both, body: "1", owed: one, runs: 2, lookups: 2},
 			{wait: time.Minute, fails: true, body: "1", owed: one, runs: 3, lookups: 3},
 			{wait: time.Minute, owes: one, body: "1", owed: one, runs: 4, lookups: 4},
-			{wait: 10 * time.Minute, owes: one, body: "1", runs: 5, lookups: 5},
-			{wait: 10 * time.Minute, body: "1", runs: 5, lookups: 5},
+			{wait: 10 * time.Minute, owes: one, body: "1", owed: one, runs: 5, lookups: 5},
+			{wait: 10 * time.Minute, body: "1", owed: one, runs: 5, lookups: 5},
+			{wait: 24*time.Hour - 23*time.Minute, body: "1", runs: 5, lookups: 5}, // a day after the first
 		},
 		"prevented": {
 			{owes: one, prevented: true, body: "1", owed: one, runs: 1},
@@ -216,14 +217,14 @@ func TestBundleOwes(t *testing.T) {
 	}
 }
 
-// A lookup that our own pause prevented uses none of those that a payment buys.
+// A lookup that our own pause prevented is not counted.
 func TestPreventedLookupIsNotCounted(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) {
 			return nil, lookup.Fault(lookup.BootstrapUnavailable, nil).Prevented()
 		}
 		h := b.sign(nil)
-		for range 2 * ledger.MaxLookups {
+		for range 10 {
 			b.expect("prevented", b.ask(h, "GET /a"), 503, lookup.BootstrapUnavailable, "true", true, true)
 			time.Sleep(time.Second)
 		}

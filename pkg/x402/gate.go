@@ -145,6 +145,9 @@ type Job struct {
 	Fingerprint string
 	Budget      time.Duration // what Run may take
 	Timeout     fault.Info    // the fault when less than Budget is left for Run; its class is Owed
+	// MostRuns is how many runs one payment buys until one gives an answer; 0 is any
+	// number. After them a refund is due at once.
+	MostRuns int
 	// NoImplicitRetry says that without a purchase key every payment is another
 	// purchase, because there is no answer that two of them could share (ping).
 	NoImplicitRetry bool

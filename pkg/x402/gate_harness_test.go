@@ -37,6 +37,7 @@ type harness struct {
 	keys   []string        // Idempotency-Key
 	window time.Duration   // x402.Request.Window
 	anew   bool            // x402.Job.NoImplicitRetry: each request is another purchase
+	most   int             // x402.Job.MostRuns
 	client context.Context // of the requests; nil does not end
 
 	// Parts of the Gate; nil is none.
@@ -225,7 +226,7 @@ func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 				return x402.Job{}, invalid
 			}
 			return x402.Job{
-				Fingerprint: path, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), NoImplicitRetry: b.anew,
+				Fingerprint: path, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), NoImplicitRetry: b.anew, MostRuns: b.most,
 				Run: func(ctx context.Context) (x402.Reply, error) {
 					if b.reply != nil {
 						return b.reply(b.runs.Add(1))

@@ -99,40 +99,61 @@ func TestRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
-// What is not an answer, a bug of ours included, stays owed: five lookups, spaced, and
-// one charge. After the last one every answer says that a refund is due, and none
-// asks for another try.
+// What is not an answer, a bug of ours included, stays owed: any number of lookups, spaced,
+// and one charge. Where the seller allows a number of them, every answer after the last one
+// says that a refund is due, and none asks for another try.
 func TestOwed(t *testing.T) {
+	spaced := []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour, time.Hour}
+	for most, waits := range map[int][]time.Duration{0: spaced, 3: {time.Second, 10 * time.Second, 0, 0}} {
+		testOwed(t, most, waits)
+	}
+}
+
+func testOwed(t *testing.T, most int, waits []time.Duration) {
+	t.Helper()
 	for code, fails := range map[fault.Code]func(context.Context, int) ([]byte, error){
 		lookup.DNSTimeout:   looksUp(lookup.DNSTimeout),
 		fault.InternalError: func(context.Context, int) ([]byte, error) { panic("bug") },
 	} {
 		within(t, nil, func(t *testing.T, b *harness) {
-			info, _ := catalog.CodeOf(code)
 			b.work = fails
+			b.most = most
 			h := b.sign(nil)
-			for i, wait := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, 0, 0} {
-				for _, what := range []string{"lookup", "too early after lookup"} {
-					out := b.ask(h, "GET /a")
-					b.expect(fmt.Sprint(code, what, i+1), out, info.Status, code, "true", wait > 0, true)
-					if out.Fault.Wait() != wait {
-						t.Errorf("%s %d: Retry-After %s, want %s", what, i+1, out.Fault.Wait(), wait)
-					}
-					said := out.Fault.Public()
-					if refund := strings.HasSuffix(said, "a refund is due."); refund != (wait == 0) || refund && strings.Contains(said, "retry") {
-						t.Errorf("%s, %s %d: %q", code, what, i+1, said)
-					}
-					b.expectCalls(what, 1, min(i+1, ledger.MaxLookups))
+			for i, wait := range waits {
+				runs := i + 1
+				if most > 0 {
+					runs = min(runs, most)
 				}
+				b.expectOwed(h, code, wait, runs)
+				b.expectOwed(h, code, wait, runs) // too early for the next
 				time.Sleep(max(wait, time.Second))
 			}
 		})
 	}
 }
 
-// The silence of the target is the answer of a payment that has no lookup left, by
-// number or by time, if its last lookup met it: stored once, final and no refund. A
-// failure of ours in the last lookup, or a lookup that died, leaves a debt.
+// expectOwed asks, and expects the fault of the last of so many runs. wait is how long it is
+// until the next one, and 0 where there is none.
+func (b *harness) expectOwed(h string, code fault.Code, wait time.Duration, runs int) {
+	b.t.Helper()
+	what := fmt.Sprint(code, " after ", runs, " runs")
+	info, _ := catalog.CodeOf(code)
+	out := b.ask(h, "GET /a")
+	b.expect(what, out, info.Status, code, "true", wait > 0, true)
+	if out.Fault.Wait() != wait {
+		b.t.Errorf("%s: Retry-After %s, want %s", what, out.Fault.Wait(), wait)
+	}
+	said := out.Fault.Public()
+	refund := strings.HasSuffix(said, "a refund is due.")
+	if refund != (wait == 0) || refund && strings.Contains(said, "retry") {
+		b.t.Errorf("%s: %q", what, said)
+	}
+	b.expectCalls(what, 1, runs)
+}
+
+// The silence of the target is the answer after five lookups that met it, or after a day in
+// which none failed otherwise: stored once, final and no refund. Before that the answer is
+// owed.
 func TestSilence(t *testing.T) {
 	quiet := lookup.Fault(lookup.SSLTimeout, nil).Silence()
 	ours := lookup.Fault(lookup.SSLTimeout, nil)
@@ -140,35 +161,44 @@ func TestSilence(t *testing.T) {
 		lookups []*fault.Error
 		answer  bool // which has its code in its body
 	}{
-		"five":              {[]*fault.Error{ours, quiet, ours, ours, quiet}, true},
-		"five, ours last":   {[]*fault.Error{quiet, quiet, quiet, quiet, ours}, false},
-		"a day":             {[]*fault.Error{ours, quiet}, true},
+		"five":              {[]*fault.Error{quiet, quiet, quiet, quiet, quiet}, true},
+		"five, and ours":    {[]*fault.Error{ours, quiet, quiet, ours, quiet, quiet, quiet}, true},
+		"four":              {[]*fault.Error{ours, quiet, quiet, quiet, quiet}, false},
+		"a day":             {[]*fault.Error{quiet, quiet}, true},
+		"a day, ours first": {[]*fault.Error{ours, quiet}, false},
 		"a day, ours last":  {[]*fault.Error{quiet, ours}, false},
 		"a day, one lookup": {[]*fault.Error{quiet}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *harness) {
+				b.window = 30 * time.Hour
 				b.work = func(_ context.Context, n int) ([]byte, error) { return nil, c.lookups[n-1] }
 				h := b.sign(nil)
 				for range c.lookups {
 					b.ask(h, "GET /a")
-					time.Sleep(11 * time.Minute)
+					time.Sleep(time.Hour)
 				}
-				if len(c.lookups) < ledger.MaxLookups {
+				if len(c.lookups) < ledger.MostSilent {
 					time.Sleep(ledger.OwedFor)
 				}
-				first, again := b.ask(h, "GET /a"), b.ask(h, "GET /a")
-				code := map[bool]fault.Code{false: lookup.SSLTimeout}[c.answer]
-				for what, out := range map[string]x402.Outcome{"then": first, "again": again} {
-					b.expect(what, out, 504, code, "true", false, true)
-					if out.Replayed != c.answer || !c.answer && !strings.HasSuffix(out.Fault.Public(), "a refund is due.") {
-						t.Errorf("%s: replayed %v, %v", what, out.Replayed, out.Fault)
+				runs := len(c.lookups)
+				if !c.answer {
+					b.work = looksUp(lookup.UpstreamUnavailable)
+					b.expect("then", b.ask(h, "GET /a"), 503, lookup.UpstreamUnavailable, "true", true, true)
+					runs++
+				} else {
+					first, again := b.ask(h, "GET /a"), b.ask(b.sign(nil), "GET /a")
+					for what, out := range map[string]x402.Outcome{"then": first, "signed again": again} {
+						b.expect(what, out, 504, "", "true", false, true)
+						if !out.Replayed {
+							t.Errorf("%s: not replayed: %v", what, out.Fault)
+						}
+					}
+					if string(first.Body) != string(again.Body) {
+						t.Errorf("%s, then %s", first.Body, again.Body)
 					}
 				}
-				if c.answer && string(first.Body) != string(again.Body) {
-					t.Errorf("%s, then %s", first.Body, again.Body)
-				}
-				b.expectCalls("in all", 1, len(c.lookups))
+				b.expectCalls("in all", 1, runs)
 				if r := b.stored(h); (r.State == ledger.Redeemed) != c.answer {
 					t.Errorf("stored %s", r.State)
 				}
@@ -208,7 +238,7 @@ func TestLargeAnswers(t *testing.T) {
 		h := b.sign(nil)
 		b.expect("first", b.ask(h, "GET /a"), 200, "", "true", false, true)
 		b.expect("at once", b.ask(h, "GET /a"), 409, fault.PaymentInProgress, "true", true, true)
-		for range ledger.MaxLookups - 1 {
+		for range ledger.MostUnkept - 1 {
 			time.Sleep(11 * time.Minute)
 			out := b.ask(h, "GET /a")
 			b.expect("again", out, 200, "", "true", false, true)
@@ -221,7 +251,7 @@ func TestLargeAnswers(t *testing.T) {
 		}
 		time.Sleep(11 * time.Minute)
 		b.expect("no lookup left", b.ask(h, "GET /a"), 402, fault.PaymentRequired, "true", false, true)
-		b.expectCalls("in all", 1, ledger.MaxLookups)
+		b.expectCalls("in all", 1, ledger.MostUnkept)
 	})
 }
 
@@ -272,10 +302,11 @@ func TestRefusedIsSpaced(t *testing.T) {
 }
 
 // A lookup for which there is no time any more, after a settlement that came too late or
-// for a slot that did, begins none, uses none up and gives none away, whichever
-// writes fail; what the last one said stands.
+// for a slot that did, begins none and gives none away, whichever writes fail, and is given
+// back if that can be written; what the last one said stands.
 func TestNoTimeToLookUp(t *testing.T) {
-	for before, late := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, ledger.MaxLookups - 1: 20 * time.Second} {
+	const most = 5 // lookups that the seller allows
+	for before, late := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, most - 1: 20 * time.Second} {
 		for _, how := range []ledgertest.Fault{ledgertest.None, ledgertest.FailBefore, ledgertest.FailAfter} {
 			armed := before == 0
 			within(t, func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
@@ -288,6 +319,7 @@ func TestNoTimeToLookUp(t *testing.T) {
 				slots := &countedSlots{}
 				b.slots = slots
 				b.work = looksUp(lookup.UpstreamUnavailable)
+				b.most = most
 				h := b.sign(nil)
 				for range before {
 					b.ask(h, "GET /a")
@@ -305,11 +337,15 @@ func TestNoTimeToLookUp(t *testing.T) {
 				if r := b.stored(h); before > 0 && how != ledgertest.FailBefore && (r.Lookups != before || r.LastFault.Code != string(lookup.UpstreamUnavailable)) {
 					t.Errorf("%d lookups before, %+v", before, r)
 				}
-				for range ledger.MaxLookups + 2 {
+				for range most + 2 {
 					time.Sleep(11 * time.Minute)
 					b.ask(h, "GET /a")
 				}
-				b.expectCalls("in all", 1, ledger.MaxLookups)
+				had := most
+				if before > 0 && how == ledgertest.FailBefore {
+					had-- // the lookup that did not begin could not be given back
+				}
+				b.expectCalls("in all", 1, had)
 			})
 		}
 	}

@@ -23,7 +23,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, settled *ledger.Re
 	proof := cmp.Or(settled, h.Record().Receipt)
 	sale := Sale{
 		Payer: proof.Payer, Network: proof.Network, Transaction: proof.Transaction, Amount: a.terms.Amount,
-		Repeat: settled == nil && h.Record().Lookups+h.Record().CutOff > 1,
+		Repeat: settled == nil && h.Record().Lookups > 1,
 	}
 	var writing sync.WaitGroup
 	var err error
@@ -47,7 +47,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, settled *ledger.Re
 		a.seen(ledger.Settled)
 	}
 	if f != nil && f.Info().Class != fault.Answer {
-		if !f.IsSilence() || !ledger.LastLookup(h.Record(), a.gate.Now()) {
+		if !f.IsSilence() || !ledger.SilenceDecides(h.Record(), a.gate.Now()) {
 			return a.owe(ctx, h, f, begins && !f.IsPrevented()).with(paid)
 		}
 		f = silence(f)
@@ -97,9 +97,7 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 	if errors.Is(err, ledger.ErrLost) {
 		return failed(fault.New(fault.SettlementUncertain, err), new(true))
 	}
-	if !ledger.Spent(h.Record(), a.gate.Now()) {
-		out.Owed = reply.Owed
-	}
+	out.Owed = reply.Owed
 	// The payer has paid and gets the answer also where it is not stored. The next
 	// claim finds the payment settled, or asks for evidence.
 	if a.wrote(ctx, "answer not recorded", err) {
@@ -160,7 +158,7 @@ func (a *attempt) noBetter(ctx context.Context, h *ledger.Hold, prevented bool) 
 }
 
 // owe ends a lookup that gave no answer: the payment stays settled. It is charged, and
-// retryable with the same signature until the lookups are used up.
+// retryable with the same signature while the seller allows another lookup.
 func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began bool) *Outcome {
 	if had := h.Record().Answer; had != nil && had.Stored {
 		return a.noBetter(ctx, h, !began)
@@ -168,7 +166,9 @@ func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began
 	var err error
 	begun := a.gate.Now()
 	if began {
-		err = h.Release(withoutDeadline(ctx), ledger.Failure{Code: string(f.Code), Status: f.Info().Status, Message: f.Public(), Silence: f.IsSilence()})
+		err = h.Release(withoutDeadline(ctx), ledger.Failure{
+			Code: string(f.Code), Status: f.Info().Status, Message: f.Public(), Silence: f.IsSilence(), Pause: f.Pause(),
+		})
 	} else if !h.Released() {
 		err = h.Return(withoutDeadline(ctx))
 	}
@@ -177,7 +177,8 @@ func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began
 	if !a.wrote(ctx, "owed lookup not recorded", err) {
 		r.Lookups-- // it may not count, so the payer is not told that none is left
 	}
-	return a.owed(f.After(max(ledger.NextLookup(r), f.Wait())), r, !ledger.Spent(r, a.gate.Now()))
+	left := ledger.Stand(&r, a.view()) != ledger.StandingExhausted
+	return a.owed(f.After(max(ledger.NextLookup(r), f.Wait())), r, left)
 }
 
 // wrote says whether a verdict was written, and notes one that could not be, for the

@@ -87,6 +87,11 @@ func TestOwnerOfAPurchase(t *testing.T) {
 	never, open, unseen := shows(x402.NeverPaid), shows(x402.StillOpen), shows(x402.CannotTell)
 	failing := func(b *harness) { b.work = looksUp(lookup.DNSTimeout) }
 	working := func(b *harness) { b.work = looksUp("") }
+	exhausting := func(b *harness) { failing(b); b.most = 5 }
+	refunds := func(b *harness, h string) {
+		working(b)
+		b.rewrite(h, func(r *ledger.Payment) { r.SendingBack = &ledger.SendingBack{At: time.Now(), By: "an operator"} })
+	}
 	spend := func(b *harness, h string) {
 		for _, wait := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute} {
 			time.Sleep(wait)
@@ -135,9 +140,13 @@ func TestOwnerOfAPurchase(t *testing.T) {
 
 		{name: "owed", before: failing, after: func(b *harness, _ string) { working(b); time.Sleep(time.Second) }, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 2, own: ledger.Superseded, owner: ledger.Redeemed},
 		{name: "owed, too early", before: failing, after: func(b *harness, _ string) { working(b) }, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", retry: true, sent: 1, runs: 1, own: ledger.Superseded, owner: ledger.Settled},
-		{name: "owed, no lookup left", before: failing, after: spend, first: moved(), second: moved(), status: 200, charge: "true", sent: 2, runs: 6, own: ledger.Redeemed, owner: ledger.Settled},
-		{name: "owed, no lookup left, with a key", keyed: true, before: failing, after: spend, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", sent: 1, runs: 5, own: ledger.Superseded, owner: ledger.Settled},
-		{name: "owed, no lookup left, with a key, a day later", keyed: true, before: failing, after: spend, wait: 24 * time.Hour, first: moved(), second: moved(), status: 200, charge: "true", sent: 2, runs: 6, own: ledger.Redeemed, owner: ledger.Settled},
+		{name: "owed after five lookups, too early", before: failing, after: spend, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", retry: true, sent: 1, runs: 5, own: ledger.Superseded, owner: ledger.Settled},
+		{name: "owed after five lookups", before: failing, after: spend, wait: 20 * time.Minute, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 6, own: ledger.Superseded, owner: ledger.Redeemed},
+		{name: "owed for a week", before: failing, after: spend, wait: 7 * 24 * time.Hour, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 6, own: ledger.Superseded, owner: ledger.Redeemed},
+		{name: "owed for a week, with a key", keyed: true, before: failing, after: spend, wait: 7 * 24 * time.Hour, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 6, own: ledger.Superseded, owner: ledger.Redeemed},
+		{name: "no lookup left", before: exhausting, after: spend, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", sent: 1, runs: 5, own: ledger.Superseded, owner: ledger.Settled},
+		{name: "no lookup left, a week later", before: exhausting, after: spend, wait: 7 * 24 * time.Hour, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", sent: 1, runs: 5, own: ledger.Superseded, owner: ledger.Settled},
+		{name: "a refund is begun", before: failing, after: refunds, first: moved(), second: moved(), status: 200, charge: "true", sent: 2, runs: 2, own: ledger.Redeemed, owner: ledger.Settled},
 
 		{name: "its record is gone", first: moved(), wait: 36 * 24 * time.Hour, keyed: true, second: moved(), status: 200, charge: "true", sent: 2, runs: 2, own: ledger.Redeemed},
 	} {

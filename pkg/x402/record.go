@@ -90,6 +90,8 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 		return a.owedAgain(r, 0)
 	case ledger.SilenceAnswers:
 		return a.silenceStands(ctx, r)
+	case ledger.GoesBack:
+		return goesBack(r)
 	case ledger.OtherRequest:
 		return refused("authorization already used for another request", nil).by(r)
 	case ledger.OtherPurchase:
@@ -120,9 +122,7 @@ func (a *attempt) replay(r ledger.Payment) *Outcome {
 		Status: r.Answer.Status, Header: r.Answer.Header, Body: body, Payment: PaymentStatus{Charged: new(true)},
 		Receipt: success(r.Receipt).with(r.Answer.Receipt), Replayed: true, Answered: r.AnsweredAt,
 	}
-	if !ledger.Spent(r, a.gate.Now()) {
-		out.Owed = r.Answer.Owed
-	}
+	out.Owed = ledger.PartsOwed(r, a.gate.Now())
 	return out
 }
 
@@ -147,7 +147,7 @@ func (a *attempt) owed(f *fault.Error, r ledger.Payment, left bool) *Outcome {
 	if left {
 		f = a.repeatable(f, r)
 	} else {
-		text := "No lookup is left for this payment, and none gave an answer. Repeats change nothing: a refund is due."
+		text := "The seller allows no more tries for this payment, and none gave an answer. Repeats change nothing: a refund is due."
 		if f.Code != fault.InternalError {
 			text = f.Public() + " " + text
 		}
@@ -161,11 +161,11 @@ func (a *attempt) owed(f *fault.Error, r ledger.Payment, left bool) *Outcome {
 // silence returns the fault of a payment's last lookup as its answer, because the target
 // was silent.
 func silence(f *fault.Error) *fault.Error {
-	return f.Saying(f.Public() + " This was the last lookup of the payment: the silence of the host is the answer.").Final()
+	return f.Saying(f.Public() + " The host was silent each time it could be asked: that silence is the answer.").Final()
 }
 
-// silenceStands answers a payment that has no lookup left, and whose last one met a silent
-// target. It stores that as the answer.
+// silenceStands answers a payment with the silence of the target, and stores that as the
+// answer.
 func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome {
 	answer, err := SilentAnswer(r, a.request.Error)
 	var now *ledger.Payment
@@ -236,6 +236,14 @@ func (a *attempt) otherNonce(r ledger.Payment, vouched bool) *Outcome {
 		return refused("the money of this authorization came without a request, and is due back", nil).by(r)
 	}
 	return a.ended(r)
+}
+
+// goesBack answers a payment whose amount has to go back, or is on its way.
+func goesBack(r ledger.Payment) *Outcome {
+	if r.SendingBack != nil {
+		return refused("a refund of this payment was begun: sign a new authorization to buy the answer", nil).by(r)
+	}
+	return refused("the money of this authorization is due back: sign a new one to buy the answer", nil).by(r)
 }
 
 // ended answers a payment that is refunded, refused for good, or whose answer is not kept.

@@ -90,7 +90,9 @@ func (a *attempt) serve(ctx context.Context) *Outcome {
 	if err != nil {
 		return a.unclaimed(ctx, fault.From(err))
 	}
-	a.claim.Request, a.claim.Purchase = a.job.Fingerprint, a.purchase(key)
+	a.claim.Request = a.job.Fingerprint
+	a.claim.Purchase = a.purchase(key)
+	a.claim.MostLookups = a.job.MostRuns
 	if a.settleTime(false) < LeastSettle {
 		return failed(fault.New(fault.PaymentUnavailable, errors.New("too little time left to settle")), nil)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
 // maxOwed is how many payments of a kind are listed, half a kilobyte each; all are
@@ -43,7 +44,8 @@ func listOwed(ctx context.Context, o order) error {
 			return nil
 		}
 		printPayments(o.out, all)
-		fmt.Fprintf(o.out, "\n%d owed in %s, refunds due: %d, in doubt: %d", found.owed.n, l.name, found.refunds, found.doubt.n)
+		fmt.Fprintf(o.out, "\n%d owed in %s, for more than an hour: %d, refunds due: %d, in doubt: %d",
+			found.owed.n, l.name, found.long, found.refunds, found.doubt.n)
 		if found.unasked.n > 0 {
 			fmt.Fprintf(o.out, ", and without a request: %d, which are refunds too", found.unasked.n)
 		}
@@ -56,7 +58,8 @@ func listOwed(ctx context.Context, o order) error {
 // outstanding is what somebody has to look at.
 type outstanding struct {
 	owed, doubt, unasked listing
-	refunds              int // of what is owed
+	long                 int // of what is owed, for more than an hour
+	refunds              int // of what is owed, to be sent back
 	missed               int // records that could not be read
 }
 
@@ -83,10 +86,14 @@ func (l opened) outstanding(ctx context.Context) (outstanding, error) {
 		case r.Unasked():
 			found.unasked.add(l.paymentOf(ctx, r))
 		default:
-			if ledger.Spent(r, l.Reconciler.Now()) {
+			p := l.paymentOf(ctx, r)
+			if p.RefundDue {
 				found.refunds++
 			}
-			found.owed.add(l.paymentOf(ctx, r))
+			if l.Reconciler.Now().Sub(r.SettledAt) > reconcile.LongOwed {
+				found.long++
+			}
+			found.owed.add(p)
 		}
 	})
 	found.missed = missed

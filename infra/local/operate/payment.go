@@ -66,10 +66,12 @@ type payment struct {
 	Lookups   int             `json:"lookups"`
 	LastError *ledger.Failure `json:"last_error"`
 	Reason    string          `json:"reason,omitempty"` // why it was refused, is in doubt, or was closed as answered
-	// RefundDue says that no lookup is left; otherwise the payer of an answer that
-	// is owed can still ask again, until AskUntil.
-	RefundDue bool      `json:"refund_due"`
-	AskUntil  time.Time `json:"ask_until,omitzero"`
+	// RefundDue says that the amount is to be sent back, and DueBack why no lookup can answer
+	// it. Without DueBack the payer can ask for the answer until a refund is begun. DueAt is
+	// when a refund of an answer that is owed becomes due.
+	RefundDue bool           `json:"refund_due"`
+	DueBack   ledger.DueBack `json:"due_back,omitempty"`
+	DueAt     time.Time      `json:"due_at,omitzero"`
 	// SupersededBy is the key of the payment in the place of this one.
 	SupersededBy string `json:"superseded_by,omitempty"`
 	// Unasked says that it is money that came without a request.
@@ -103,7 +105,7 @@ func (l opened) paymentAs(r ledger.Payment, s standing) payment {
 		Key: r.Key, Standing: s, Payer: payerOf(r), Amount: terms.Amount, Asset: terms.Asset, Network: terms.Network,
 		Transaction: r.Transaction, Refund: r.Refund, Request: r.Request, Since: r.CreatedAt, Updated: r.UpdatedAt,
 		Lookups: r.Lookups, LastError: r.LastFault, Reason: r.Reason, SupersededBy: r.Owner,
-		Unasked: r.Unasked(), SendingBack: r.SendingBack, RefundDue: s == refundDue,
+		Unasked: r.Unasked(), SendingBack: r.SendingBack, RefundDue: s == refundDue, DueBack: r.DueBack,
 	}
 	if s == underWay && l.Ledger.Sleeping(r) {
 		p.Reason = "its attempt has ended, decided after " + minute(decidedAfter(r))
@@ -117,8 +119,8 @@ func (l opened) paymentAs(r ledger.Payment, s standing) payment {
 	if !r.SettledAt.IsZero() {
 		p.Since = r.SettledAt
 	}
-	if r.Owed() {
-		p.AskUntil = r.SettledAt.Add(ledger.OwedFor)
+	if s == answerOwed {
+		p.DueAt = r.SettledAt.Add(ledger.OwedFor)
 	}
 	return p
 }
@@ -149,7 +151,7 @@ func payerOf(r ledger.Payment) string {
 // note is what there is to say of a payment beside its columns.
 func (p payment) note() string {
 	about := map[standing]string{
-		answerOwed: "until " + minute(p.AskUntil), refunded: "by " + p.Refund, refused: p.Reason + ", not proven", superseded: "by " + p.SupersededBy,
+		answerOwed: "a refund is due after " + minute(p.DueAt), refunded: "by " + p.Refund, refused: p.Reason + ", not proven", superseded: "by " + p.SupersededBy,
 		inDoubt: p.Reason, notCharged: p.Reason, underWay: p.Reason, answered: cmp.Or(p.Answer, p.Reason),
 	}[p.Standing]
 	if p.SendingBack != nil && p.Standing == refundDue {
@@ -169,7 +171,7 @@ func printPayments(out io.Writer, list []payment) {
 	var rows [][]string
 	for _, p := range list {
 		rows = append(rows, []string{minute(p.Since), minute(p.Updated), plain(p.Payer), words(p.Standing), dollars(p.Amount),
-			fmt.Sprintf("%d of %d", p.Lookups, ledger.MaxLookups), plain(p.Request), plain(p.Transaction), p.note()})
+			strconv.Itoa(p.Lookups), plain(p.Request), plain(p.Transaction), p.note()})
 	}
 	table(out, "SINCE\tUPDATED\tPAYER\tSTATE\tAMOUNT\tLOOKUPS\tREQUEST\tTRANSACTION\tNOTE", rows)
 }

@@ -37,7 +37,7 @@ func printSummary(out io.Writer, s reconcile.Summary, scanned bool) {
 			fmt.Fprintln(out, "           the chain could not be read to its end: the next run reads on")
 		}
 	}
-	fmt.Fprintf(out, "owed       %d, refunds due: %d (make owed lists them)\n", s.Owed, s.Exhausted)
+	fmt.Fprintf(out, "owed       %d, for more than an hour: %d, refunds due: %d (make owed lists them)\n", s.Owed, s.OwedLong, s.RefundsDue)
 	counts(out, count{s.Silent, "closed: the target's silence is the answer"}, count{s.Uncounted, "not counted"})
 	if s.Unfinished {
 		fmt.Fprintln(out, "           the index was not read to its end: there is more of everything")

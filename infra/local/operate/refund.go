@@ -91,6 +91,8 @@ func (l opened) repay(ctx context.Context, d due) error {
 		return fmt.Errorf("the record contradicts itself (%w): look at it before anything is paid", err)
 	}
 	switch {
+	case d.transaction == "" && d.force && r.SendingBack != nil:
+		return l.withdraw(ctx, d)
 	case d.transaction == "":
 		return l.begin(ctx, d)
 	case d.answered && !made:
@@ -140,20 +142,17 @@ func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Chang
 // who asks is told who has begun.
 func (l opened) begin(ctx context.Context, d due) error {
 	if b := d.record.SendingBack; b != nil {
-		fmt.Fprintf(l.out, "this refund was begun at %s, by %s: ask whether it is on its way before you transfer anything\n\n", minute(b.At), plain(b.By))
+		fmt.Fprintf(l.out, "this refund was begun at %s, by %s: ask whether it is on its way before you transfer anything.\n"+
+			"FORCE=1 withdraws it, so that the payer can get the answer again.\n\n", minute(b.At), plain(b.By))
 	} else if err := l.write(ctx, d, ledger.EventSendBack, ledger.Change{Operator: operator()},
 		"it could not be written that you begin this refund: send the same command again before you transfer anything"); err != nil {
 		return err
 	}
-	why := "no lookup is left"
-	if f := d.record.LastFault; f != nil {
-		why = fmt.Sprintf("%d of %d lookups, the last: %s, %s", d.record.Lookups, ledger.MaxLookups, plain(f.Code), plain(f.Message))
-	}
-	fmt.Fprintln(l.out, "a refund is due")
+	fmt.Fprintln(l.out, "a refund is begun: the payer gets no answer any more")
 	facts(l.out, "amount", fmt.Sprintf("%s USDC (%s atomic units)", strings.TrimPrefix(dollars(d.amount.String()), "$"), d.amount),
 		"token", d.asset.Checksum(), "network", d.network, "to", d.payer.Checksum(),
 		"paid", minute(d.record.SettledAt)+", transaction "+plain(d.record.Receipt.Transaction),
-		"for", payment{Request: d.record.Request}.request(), "why", why)
+		"for", payment{Request: d.record.Request}.request(), "why", why(d.record))
 	fmt.Fprintf(l.out, `
 Transfer exactly that, from any account of yours. Then close the record:
   make refund KEY='%s' TRANSACTION=0x...
@@ -161,7 +160,34 @@ Transfer exactly that, from any account of yours. Then close the record:
 	return nil
 }
 
-// refusal is why no refund is due, and what to do next.
+// withdraw takes back that a refund is begun.
+func (l opened) withdraw(ctx context.Context, d due) error {
+	b := d.record.SendingBack
+	err := l.write(ctx, d, ledger.EventWithdraw, ledger.Change{}, "the refund may be withdrawn or not: send the same command again")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(l.out, "the refund that was begun at %s, by %s, is withdrawn: the payer can get the answer again.\n"+
+		"If it is on its way all the same, begin it again at once: make refund KEY='%s'\n", minute(b.At), plain(b.By), d.key)
+	return nil
+}
+
+// why says why a payment is refunded.
+func why(r ledger.Payment) string {
+	switch f := r.LastFault; {
+	case r.DueBack == ledger.DueUnasked:
+		return "it came without a request that is known"
+	case r.DueBack == ledger.DueElsewhere:
+		return "its purchase was answered with another payment"
+	case r.DueBack == ledger.DueLate:
+		return "it was found after its payer had been told that nothing was charged"
+	case f != nil:
+		return fmt.Sprintf("%s gave no answer, the last: %s, %s", counted(r.Lookups, "lookup"), plain(f.Code), plain(f.Message))
+	}
+	return "no lookup gave an answer"
+}
+
+// refusal is why no refund can be begun, and what to do next.
 func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 	switch l.standingOf(ctx, r) {
 	case refundDue:
@@ -175,11 +201,10 @@ func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 		}
 		return fmt.Errorf("nothing is due: this payment was answered at %s. The same signature gets the answer again for a day after that", minute(r.UpdatedAt))
 	case answerOwed:
-		if !l.Ledger.Unclaimed(r) {
-			return fmt.Errorf("a lookup for this payment runs just now, until %s at the latest: look again then", minute(r.LeaseUntil))
+		if l.Ledger.Unclaimed(r) {
+			return nil // an operator may begin before it is due
 		}
-		return fmt.Errorf("no refund is due yet: the payer can still get the answer, with the same signature, until %s (%d of %d lookups are used).\n"+
-			"After that, or when no lookup is left, a refund is due", minute(r.SettledAt.Add(ledger.OwedFor)), r.Lookups, ledger.MaxLookups)
+		return fmt.Errorf("a lookup for this payment runs just now, until %s at the latest: look again then", minute(r.LeaseUntil))
 	case inDoubt:
 		return errors.New("it is not known whether this was paid, so nothing can be paid back yet.\n" +
 			"make reconcile with RPC_URL set asks the chain; if it was paid, the answer is owed first")

@@ -17,7 +17,7 @@ type tally struct {
 	sum     big.Int
 	unknown int // without an amount that can be read
 	first   payment
-	until   time.Time      // the latest time at which one can be asked for
+	due     time.Time      // when a refund of the last one becomes due
 	answers map[string]int // by what was answered
 }
 
@@ -38,8 +38,8 @@ func (a account) by(standings ...standing) *tally {
 		if t.n++; t.n == 1 {
 			t.first = p
 		}
-		if p.AskUntil.After(t.until) {
-			t.until = p.AskUntil
+		if p.DueAt.After(t.due) {
+			t.due = p.DueAt
 		}
 		if p.Answer != "" {
 			t.answers[p.Answer]++
@@ -70,9 +70,9 @@ func (a account) verdict() string {
 	clauses := []string{a.Wallet + " " + a.summary()}
 	for _, c := range []struct {
 		of   *tally
-		says string // of their number, their sum, "is" and "was", and until when they can be asked for
+		says string // of their number, their sum, "is" and "was", and when a refund becomes due
 	}{
-		{a.by(answerOwed), "the same signature, sent again, gets the answer until %[5]s"},
+		{a.by(answerOwed), "the same request, sent again, can get the answer, and a refund is due after %[5]s"},
 		{a.by(refundDue), "a refund of %[2]s is due"},
 		{a.by(doubt(x402.Paid)), "%[1]s in doubt (%[2]s) %[4]s made, as the chain shows"},
 		{a.by(doubt(x402.NeverPaid)), "%[1]s in doubt (%[2]s) %[4]s not made, as the chain shows, and cannot be made any more"},
@@ -89,7 +89,7 @@ func (a account) verdict() string {
 			is, was = "are", "were"
 		}
 		if c.of.n > 0 {
-			clauses = append(clauses, fmt.Sprintf(c.says, counted(c.of.n, "payment"), c.of.dollars(), is, was, minute(c.of.until)))
+			clauses = append(clauses, fmt.Sprintf(c.says, counted(c.of.n, "payment"), c.of.dollars(), is, was, minute(c.of.due)))
 		}
 	}
 	switch {

@@ -72,10 +72,14 @@ func (b *buyer) must(err error) {
 	}
 }
 
+// mostLookups is how many lookups each payment buys.
+const mostLookups = 5
+
 func (b *buyer) claim(key string) *ledger.Hold {
 	b.t.Helper()
 	c, err := b.Claim(b.t.Context(), ledger.Submission{
 		Key: key, AuthDigest: key, SigDigest: "s", Token: "t", Request: lookup, Terms: b.terms, ValidBefore: b.now.Add(5 * time.Minute),
+		MostLookups: mostLookups,
 	}, b.now.Add(30*time.Second))
 	if err != nil || c.Result != ledger.Held {
 		b.t.Fatalf("claim %s: %+v, %v", key, c, err)
@@ -95,7 +99,7 @@ func (b *buyer) settled(n int, transaction string) *ledger.Hold {
 func (b *buyer) exhausted(n int, transaction, code string) {
 	b.t.Helper()
 	h := b.settled(n, transaction)
-	for i := range ledger.MaxLookups {
+	for i := range mostLookups {
 		if i > 0 {
 			b.now = b.now.Add(15 * time.Minute)
 			h = b.claim(keyOf(n))
@@ -238,7 +242,7 @@ func contradictions(t *testing.T) map[string]filling {
 		all[name] = func(b *buyer) {
 			terms := x402.Terms{Network: "eip155:8453", Asset: asset, PayTo: payer}.Requirements("5000")
 			r := ledgertest.First(keyOf(8))
-			r.State, r.SettledAt, r.Lookups, r.ExpiresAt = ledger.Settled, r.CreatedAt, ledger.MaxLookups, time.Time{}
+			r.State, r.SettledAt, r.DueBack, r.ExpiresAt = ledger.Settled, r.CreatedAt, ledger.DueLate, time.Time{}
 			r.Receipt = &ledger.Receipt{Transaction: "0x08", Payer: payer}
 			spoil(&r, &terms)
 			var err error

@@ -127,6 +127,7 @@ type Error struct {
 	// Message is public. Empty means the default of the code.
 	Message            string
 	after              time.Duration // replaces that of the code when positive; below 0 none is sent
+	pause              time.Duration // see Paused
 	info               Info
 	cause              error
 	prevented, silence bool
@@ -176,6 +177,15 @@ func (e *Error) After(d time.Duration) *Error { return e.with(func(c *Error) { c
 // Final returns the error without a request to wait.
 func (e *Error) Final() *Error { return e.After(-1) }
 
+// Paused returns the error of work that has said itself when it can be done, which the next
+// run waits for whatever came before. It is a request to wait, too.
+func (e *Error) Paused(d time.Duration) *Error {
+	return e.After(d).with(func(c *Error) { c.pause = d })
+}
+
+// Pause returns the time of Paused; 0 is none.
+func (e *Error) Pause() time.Duration { return e.pause }
+
 // Prevented returns the error with the mark that nothing was tried: the lookup ended before
 // it asked anybody outside this deployment, because an earlier attempt of ours failed and
 // the pause after it is not over. Only the code that decided not to ask may set it.
@@ -188,8 +198,8 @@ func (e *Error) IsPrevented() bool { return e.prevented }
 
 // Silence returns the error with the mark that the target was silent: it had accepted a
 // connection, and the lookup's time was over before its answer was complete. Resolvers and
-// registries are not the target. Such a failure is owed until no lookup is left, and is
-// then the answer.
+// registries are not the target. Such a failure is owed at first, and is the answer when it
+// was met often enough.
 func (e *Error) Silence() *Error { return e.with(func(c *Error) { c.silence = true }) }
 
 // IsSilence reports whether Silence returned this error, or one that it is a copy of.

@@ -144,7 +144,7 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 	switch {
 	case err != nil:
 		return err
-	case written, !begins, r.State != Settled, r.Attempt != h.record.Attempt, leasePast(*r, h.ledger.now()):
+	case written, !begins, !r.Owed(), !mayBeAnswered(*r, time.Time{}), r.Attempt != h.record.Attempt, leasePast(*r, h.ledger.now()):
 		return ErrLost
 	}
 	// Somebody else has found it to be paid while this attempt held the lease. Nobody has

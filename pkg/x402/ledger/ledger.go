@@ -57,6 +57,8 @@ type Submission struct {
 	// Asks is the facilitator that the attempt asks first; empty where there is
 	// only one.
 	Asks string
+	// MostLookups is how many lookups the seller allows for the payment; 0 is any number.
+	MostLookups int
 	// Recovered says that the payer's own key made the signature. Everything
 	// that a settlement publishes is recovered as well.
 	Recovered bool
@@ -94,10 +96,10 @@ const (
 	InFlight              // another attempt holds the lease
 	Answered              // the answer is stored; replay it
 	Waiting               // the answer is owed, and it is too early for the next lookup
-	Exhausted             // no lookup is left, by number or by time; what the last one said stands
-	// SilenceAnswers: no lookup is left, and the silence of the target, which is to be
-	// stored, is the answer.
+	Exhausted             // the seller allows no more lookups; what the last one said stands
+	// SilenceAnswers: the silence of the target, which is to be stored, is the answer.
 	SilenceAnswers
+	GoesBack // the amount has to go back, or a refund was begun; nothing is looked up
 
 	OtherRequest       // the authorization was used for another request
 	OtherPurchase      // it was claimed with another key first, or without one
@@ -162,7 +164,7 @@ func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Clai
 		Row: Row{Key: p.Key}, State: Settling,
 		AuthDigest: p.AuthDigest, SigDigest: p.SigDigest, Request: p.Request, Terms: p.Terms,
 		Payload: p.Payload, Token: p.Token, Purchase: p.Purchase,
-		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore,
+		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore, MostLookups: p.MostLookups,
 	}
 	ask(&first, Change{asks: p.Asks})
 	first, old, err := create(ctx, l, first)
@@ -272,7 +274,7 @@ func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease tim
 	case Over:
 		c.Wait = tooSoon(old, now)
 	case Waiting:
-		_, c.Wait = lookupsLeft(old, now)
+		c.Wait = lookupIn(old, now)
 	default: // nothing to wait for
 	}
 	return c, nil
@@ -287,22 +289,32 @@ func (l *Ledger) inFlight(r Payment) Claim {
 
 // Bounds of owed lookups, and of replaying an answer.
 const (
-	// MaxLookups is how many lookups one payment buys, beside those that end with
-	// their process (maxCutOff).
-	MaxLookups = 5
-	// OwedFor is how long after settlement lookups can run, and KeptFor how long
-	// after it was given an answer is replayed.
+	// MostUnkept is how many lookups one payment buys whose answers are too large to be
+	// kept.
+	MostUnkept = 5
+	// MostSilent is how many lookups must have met the silence of the target for that to be
+	// the answer.
+	MostSilent = 5
+	// OwedFor is how long an answer may be owed before a refund is due, and KeptFor how
+	// long after it was given an answer is replayed.
 	OwedFor = 24 * time.Hour
 	KeptFor = 24 * time.Hour
-	// maxCutOff is how many lookups of a payment can end with their process and use none
-	// up, so that one which kills its process is not run for ever.
-	maxCutOff = 3
 )
+
+// longestPause is the most between two lookups, where the work has not said otherwise.
+const longestPause = time.Hour
 
 // spacing is the least time between the end of lookup n and the next one.
 func spacing(lookups int) time.Duration {
-	waits := []time.Duration{0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
-	return waits[min(max(lookups, 0), len(waits)-1)]
+	first := []time.Duration{0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
+	if lookups < len(first) {
+		return first[max(lookups, 0)]
+	}
+	pause := first[len(first)-1]
+	for n := len(first); n <= lookups && pause < longestPause; n++ {
+		pause *= 2
+	}
+	return min(pause, longestPause)
 }
 
 // tooSoon is for how long a facilitator is not asked again about a payment that it has
@@ -311,44 +323,30 @@ func tooSoon(r Payment, now time.Time) time.Duration {
 	return max(0, r.RefusedAt.Add(spacing(min(r.Refusals, 3))).Sub(now))
 }
 
-// lookupsLeft says whether a payment has a lookup left, by number and by time, and how long
-// it is until that may begin. One that has no lookup left waits for none.
-func lookupsLeft(r Payment, now time.Time) (left bool, wait time.Duration) {
-	used := r.Lookups
-	if r.cutOff(now) {
-		used--
+// NextLookup returns how long after a failed lookup, which was the last one that the record
+// counts, the next one is allowed.
+func NextLookup(r Payment) time.Duration {
+	if r.LastFault != nil && r.LastFault.Pause > 0 {
+		return r.LastFault.Pause
 	}
-	next := later(r.LookupAt.Add(spacing(used)), now)
-	if used >= MaxLookups || next.Sub(r.SettledAt) > OwedFor {
-		return false, 0
-	}
-	return true, next.Sub(now)
+	return spacing(r.Lookups)
 }
 
-// Spent says that a paid record has no lookup left, or no time for one. If it has no answer,
-// its payer is owed a refund. It is false of a record that is not known to be paid.
-func Spent(r Payment, now time.Time) bool {
-	if r.SettledAt.IsZero() {
-		return false
-	}
-	left, _ := lookupsLeft(r, now)
-	return !left
+// lookupIn is how long it is until the next lookup of a payment may begin.
+func lookupIn(r Payment, now time.Time) time.Duration {
+	return max(0, r.LookupAt.Add(NextLookup(r)).Sub(now))
 }
 
-// cutOff says that the last lookup of a paid record neither ended nor gave its lease
-// back: its process died. That is not the payer's fault.
-func (r Payment) cutOff(now time.Time) bool {
-	return r.Lookups > 0 && !r.LeaseUntil.IsZero() && leasePast(r, now) && r.CutOff < maxCutOff
+// SilenceDecides says that the lookup of a record which ends now is one after which the
+// silence of the target is the answer: some have met it, or none has failed otherwise in a
+// day.
+func SilenceDecides(r Payment, now time.Time) bool {
+	r.Silent++
+	return r.State == Settled && silenceStands(r, now)
 }
 
-// NextLookup returns how long after a failed lookup the next one is allowed.
-func NextLookup(r Payment) time.Duration { return spacing(r.Lookups) }
-
-// LastLookup says that a lookup which ends now is the last one of a settled
-// record. If its target was silent, that is the answer.
-func LastLookup(r Payment, now time.Time) bool {
-	r.LookupAt, r.LeaseUntil = now, time.Time{}
-	return r.State == Settled && Spent(r, now)
+func silenceStands(r Payment, now time.Time) bool {
+	return r.Silent >= MostSilent || r.Silent == r.Lookups && r.Silent > 0 && now.Sub(r.SettledAt) > OwedFor
 }
 
 // AnswerSilence stores the silence of the target as the answer of a payment that is

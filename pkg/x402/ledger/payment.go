@@ -87,11 +87,17 @@ type Payment struct {
 	// SendingBack says that an operator was told to send the amount back.
 	SendingBack *SendingBack `json:"sending_back,omitempty"`
 
-	Lookups   int       `json:"lookups,omitempty"`    // lookups begun since settlement, less those that CutOff counts
-	CutOff    int       `json:"cut_off,omitempty"`    // of all, those that ended with their process; they use none up
-	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last one began
+	// DueBack says why no lookup can answer this payment, so that its amount has to go
+	// back; empty where one can.
+	DueBack DueBack `json:"due_back,omitempty"`
+
+	Lookups   int       `json:"lookups,omitempty"`    // lookups begun since settlement
+	Silent    int       `json:"silent,omitempty"`     // of those, how many met the silence of the target
+	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last one ended, or began if it has not
 	LastFault *Failure  `json:"last_fault,omitempty"` // how the last one failed
-	Answer    *Answer   `json:"answer,omitempty"`     // once redeemed
+	// MostLookups is how many lookups the seller allows for a payment; 0 is any number.
+	MostLookups int     `json:"most_lookups,omitempty"`
+	Answer      *Answer `json:"answer,omitempty"` // once redeemed
 
 	ValidBefore time.Time `json:"valid_before"` // when the authorization expires on chain
 	SettledAt   time.Time `json:"settled_at,omitzero"`
@@ -122,7 +128,7 @@ func (r Payment) Owed() bool { return r.State == Settled }
 func (r Payment) Paid() bool { return r.State == Settled || r.State == Redeemed || r.State == Refunded }
 
 // Unasked says that a record is money that came without a request.
-func (r Payment) Unasked() bool { return r.Owed() && r.AuthDigest == "" }
+func (r Payment) Unasked() bool { return r.Owed() && r.DueBack == DueUnasked }
 
 // Attested says that a record was closed by EventAttest.
 func (r Payment) Attested() bool { return r.State == Redeemed && r.AnsweredAt.IsZero() }
@@ -155,10 +161,26 @@ type Failure struct {
 	Code    string `json:"code"`
 	Status  int    `json:"status,omitempty"` // HTTP status; 0 in a record of a release before it was kept
 	Message string `json:"message"`
-	// Silence says that the target was silent, which is the answer once no lookup
-	// is left (see StandingSilent).
+	// Silence says that the target was silent, which is the answer after some such
+	// lookups (see StandingSilent).
 	Silence bool `json:"silence,omitempty"`
+	// Pause is how long the next lookup has to wait where the work itself has said so;
+	// 0 leaves that to the number of lookups.
+	Pause time.Duration `json:"pause,omitempty"`
 }
+
+// DueBack is why the amount of a payment has to go back.
+type DueBack string
+
+// The reasons.
+const (
+	DueUnasked DueBack = "unasked" // it came without a request
+	// DueElsewhere: another payment has paid for its purchase.
+	DueElsewhere DueBack = "answered_otherwise"
+	// DueLate: it was found after its payer had been told for good that it moves nothing,
+	// or was made too long before its request to be meant for it.
+	DueLate DueBack = "late"
+)
 
 // SendingBack is a refund that somebody has begun.
 type SendingBack struct {

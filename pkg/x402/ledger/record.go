@@ -150,7 +150,7 @@ func marshal(r Record) (doc, body []byte, err error) {
 		if r.Answer != nil {
 			body = r.Answer.Body
 		}
-		doc, err = json.Marshal(storedPayment{r, KindPayment})
+		doc, err = json.Marshal(storedPayment{Payment: r, Kind: KindPayment})
 	case Purchase:
 		doc, err = json.Marshal(storedPurchase{r, stored{KindPurchase, r.Status()}})
 	case Cursor:
@@ -188,6 +188,21 @@ type storedPayment struct {
 	Payment
 
 	Kind Kind `json:"kind"`
+	// CutOff is of earlier releases, for which the most of it and of Lookups together meant
+	// that the amount has to go back.
+	CutOff int `json:"cut_off,omitempty"`
+}
+
+// upgrade completes a payment that a release before Kind wrote.
+func (p *storedPayment) upgrade() {
+	const mostLookups, mostCutOff = 5, 3
+	switch {
+	case p.Kind != "" || p.State != Settled:
+	case p.AuthDigest == "":
+		p.DueBack = DueUnasked
+	case p.Lookups >= mostLookups && p.CutOff >= mostCutOff:
+		p.DueBack = DueElsewhere
+	}
 }
 
 type storedPurchase struct {
@@ -249,6 +264,7 @@ func unmarshal(doc, body []byte) (Record, error) {
 		if p.Answer != nil {
 			p.Answer.Body = body
 		}
+		p.upgrade()
 		return p.Payment, p.checkState()
 	case KindPurchase:
 		var r Purchase

@@ -35,11 +35,15 @@ const (
 
 	// Money has moved, and the answer is owed.
 
-	StandingRunning   // an attempt looks up
-	StandingOwed      // the next lookup may begin
-	StandingOwedLater // it is too early for the next lookup
-	StandingSilent    // no lookup is left, and the silence of the target is the answer
-	StandingRefundDue // no lookup is left
+	StandingRunning      // an attempt looks up
+	StandingOwed         // the next lookup may begin
+	StandingOwedLater    // it is too early for the next lookup
+	StandingOverdue      // the next lookup may begin, and the answer has been owed for a day
+	StandingOverdueLater // it is too early, and the answer has been owed for a day
+	StandingSilent       // the silence of the target is the answer, and is not stored yet
+	StandingExhausted    // the seller allows no more lookups
+	StandingDueBack      // no lookup can answer it: see DueBack
+	StandingSendingBack  // a refund was begun
 
 	// Money has moved, and the answer was given.
 
@@ -91,10 +95,7 @@ func Stand(r *Payment, v View) Standing {
 		}
 		return StandingSuperseded
 	case Settled:
-		if live {
-			return StandingRunning
-		}
-		return standOwed(*r, v.Now)
+		return standOwed(*r, v.Now, live)
 	case Redeemed:
 		return standAnswered(*r, v.Now, live)
 	case Refunded:
@@ -121,13 +122,24 @@ func standRefused(r Payment, v View) Standing {
 // cannot be asked.
 const deadAfter = 10 * time.Minute
 
-func standOwed(r Payment, now time.Time) Standing {
-	left, wait := lookupsLeft(r, now)
+func standOwed(r Payment, now time.Time, live bool) Standing {
+	wait := lookupIn(r, now)
+	overdue := now.Sub(r.SettledAt) > OwedFor
 	switch {
-	case !left && r.LeaseUntil.IsZero() && r.LastFault != nil && r.LastFault.Silence:
+	case r.SendingBack != nil: // by whatever clock
+		return StandingSendingBack
+	case r.DueBack != "":
+		return StandingDueBack
+	case live:
+		return StandingRunning
+	case r.LeaseUntil.IsZero() && r.LastFault != nil && r.LastFault.Silence && silenceStands(r, now):
 		return StandingSilent // the last lookup ran to its end
-	case !left:
-		return StandingRefundDue
+	case r.MostLookups > 0 && r.Lookups >= r.MostLookups:
+		return StandingExhausted
+	case overdue && wait > 0:
+		return StandingOverdueLater
+	case overdue:
+		return StandingOverdue
 	case wait > 0:
 		return StandingOwedLater
 	}
@@ -138,37 +150,38 @@ func standAnswered(r Payment, now time.Time, live bool) Standing {
 	switch {
 	case r.Attested():
 		return StandingAttested
-	case r.Answer != nil && !r.Answer.Stored:
-		return standUnkept(r, now, live)
 	case now.Sub(r.AnsweredAt) > KeptFor:
 		return StandingAnswerGone
-	case !incomplete(r, now):
+	case r.Answer != nil && !r.Answer.Stored:
+		return standUnkept(r, now, live)
+	case !incomplete(r, now) || !now.Before(r.StandsUntil):
 		return StandingAnswered
-	case live:
-		return StandingPartLater
-	}
-	left, _ := lookupsLeft(r, now)
-	switch {
-	case !left:
-		return StandingAnswered
-	case r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now): // as if one had been used already
+	case live || r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now): // as if one had been used already
 		return StandingPartLater
 	}
 	return StandingPartOwed
 }
 
 func standUnkept(r Payment, now time.Time, live bool) Standing {
-	if live {
-		return StandingUnkeptRuns
-	}
-	left, wait := lookupsLeft(r, now)
 	switch {
-	case !left:
+	case live:
+		return StandingUnkeptRuns
+	case r.Lookups >= MostUnkept:
 		return StandingAnswerGone
-	case wait > 0:
+	case lookupIn(r, now) > 0:
 		return StandingUnkeptLater
 	}
 	return StandingUnkept
+}
+
+// PartsOwed returns the parts of an answer that the same payment can still have.
+func PartsOwed(r Payment, now time.Time) []string {
+	switch Stand(&r, View{Now: now}) {
+	case StandingPartOwed, StandingPartLater:
+		return r.Answer.Owed
+	default:
+		return nil
+	}
 }
 
 // Ownership is what the payment that owns a purchase means for another payment of the
@@ -179,8 +192,8 @@ type Ownership int
 const (
 	OwnerBusy  Ownership = iota + 1 // an attempt on it is under way
 	OwnerDoubt                      // it may have been sent, and is not known to be paid or dead
-	// OwnerDead: it never moved money and never will, it was never sent, or it was
-	// refunded. The purchase can be made with another payment.
+	// OwnerDead: it never moved money and never will, it was never sent, or its amount goes
+	// back. The purchase can be made with another payment.
 	OwnerDead
 	OwnerAnswers // it is paid, and has an answer or owes one
 	OwnerOver    // it is paid, and its answer does not stand for the purchase any more
@@ -210,16 +223,12 @@ func (v View) arrived() time.Time {
 	return v.Arrived
 }
 
-// standsAt says whether what a payment answers stands for its purchase at a time.
+// standsAt says whether the answer of a payment stands for its purchase at a time.
 func (r Payment) standsAt(at time.Time) bool {
-	until := r.StandsUntil
-	switch keyed := Named(r.Purchase); {
-	case keyed && r.Owed(): // told for a day that a refund is due
-		until = r.LookupAt.Add(KeptFor)
-	case keyed:
-		until = r.AnsweredAt.Add(KeptFor)
+	if Named(r.Purchase) {
+		return at.Before(r.AnsweredAt.Add(KeptFor))
 	}
-	return at.Before(until)
+	return at.Before(r.StandsUntil)
 }
 
 // Case is how an operator's lists name a payment.
@@ -233,7 +242,7 @@ const (
 	CaseRefused    Case = "refused"     // by a facilitator's word, which is not proven
 	CaseSuperseded Case = "superseded"  // nothing was paid: another payment answers its purchase
 	CaseAnswerOwed Case = "answer_owed" // paid; the same signature gets the answer
-	CaseRefundDue  Case = "refund_due"  // paid, and no lookup is left
+	CaseRefundDue  Case = "refund_due"  // paid, and to be sent back
 	CaseAnswered   Case = "answered"
 	CaseRefunded   Case = "refunded"
 	CaseUnknown    Case = "unknown"
@@ -292,10 +301,18 @@ func (s Standing) Meaning() Meaning {
 		return Meaning{Held, OwnerAnswers, CaseAnswerOwed, MovedYes}
 	case StandingOwedLater:
 		return Meaning{Waiting, OwnerAnswers, CaseAnswerOwed, MovedYes}
+	case StandingOverdue:
+		return Meaning{Held, OwnerAnswers, CaseRefundDue, MovedYes}
+	case StandingOverdueLater:
+		return Meaning{Waiting, OwnerAnswers, CaseRefundDue, MovedYes}
 	case StandingSilent:
-		return Meaning{SilenceAnswers, OwnerWhileItStands, CaseAnswered, MovedYes}
-	case StandingRefundDue:
-		return Meaning{Exhausted, OwnerWhileItStands, CaseRefundDue, MovedYes}
+		return Meaning{SilenceAnswers, OwnerAnswers, CaseAnswered, MovedYes}
+	case StandingExhausted:
+		return Meaning{Exhausted, OwnerAnswers, CaseRefundDue, MovedYes}
+	case StandingDueBack:
+		return Meaning{GoesBack, OwnerOver, CaseRefundDue, MovedYes}
+	case StandingSendingBack:
+		return Meaning{GoesBack, OwnerDead, CaseRefundDue, MovedYes}
 
 	case StandingAnswered:
 		return Meaning{Answered, OwnerWhileItStands, CaseAnswered, MovedYes}

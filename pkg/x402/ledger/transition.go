@@ -28,6 +28,7 @@ const (
 	EventSupersede    Event = "supersede" // another payment answers its purchase
 	EventAsk          Event = "ask"       // one more facilitator is about to be asked
 	EventSendBack     Event = "send_back" // an operator is about to send the amount back
+	EventWithdraw     Event = "withdraw"  // a refund that was begun is not made after all
 	EventAttest       Event = "attest"    // an operator has shown that it was answered
 )
 
@@ -57,10 +58,10 @@ type Change struct {
 	lease     time.Time
 	receipt   *Receipt
 	owner     string
-	asks      string // Claim, Ask: the facilitator that is asked next
-	refusedBy string // the end of an attempt: who refused it for a reason about the payer
-	begins    bool   // Settled: the lookup begins at once
-	spent     bool   // Settled: no lookup is left, the amount must go back
+	asks      string  // Claim, Ask: the facilitator that is asked next
+	refusedBy string  // the end of an attempt: who refused it for a reason about the payer
+	begins    bool    // Settled: the lookup begins at once
+	dueBack   DueBack // Settled: why the amount must go back
 	answer    *Answer
 	stands    time.Duration // Redeem: for how long the answer stands for a purchase without a key
 	failure   *Failure
@@ -91,12 +92,15 @@ func edges() []Edge {
 
 		{Superseded, []Event{EventSettled}, nil, Settled, keepReceipt},
 
-		{Settled, []Event{EventClaim}, leasePast, Settled, beginLookup},
-		{Settled, []Event{EventRedeem}, nil, Redeemed, keepAnswer},
+		// A refund that was begun ends the right to an answer. It can begin at any time at
+		// which nobody looks up.
+		{Settled, []Event{EventClaim}, mayLookUp, Settled, beginLookup},
+		{Settled, []Event{EventRedeem}, mayBeAnswered, Redeemed, keepAnswer},
 		{Settled, []Event{EventRelease}, nil, Settled, release},
-		{Settled, []Event{EventRefund}, refundDue, Refunded, refund},
-		{Settled, []Event{EventSendBack}, refundDue, Settled, sendBack},
-		{Settled, []Event{EventAttest}, refundDue, Redeemed, attest},
+		{Settled, []Event{EventSendBack}, leasePast, Settled, sendBack},
+		{Settled, []Event{EventWithdraw}, refundBegun, Settled, withdraw},
+		{Settled, []Event{EventRefund}, leasePast, Refunded, refund},
+		{Settled, []Event{EventAttest}, leasePast, Redeemed, attest},
 
 		{Redeemed, []Event{EventClaim}, incomplete, Redeemed, beginLookup},
 		{Redeemed, []Event{EventRedeem}, incomplete, Redeemed, keepAnswer},
@@ -160,12 +164,12 @@ func inDoubt(r Payment, _ time.Time) bool     { return r.Doubt }
 func undoubted(r Payment, _ time.Time) bool   { return !r.Doubt }
 func undisproved(r Payment, _ time.Time) bool { return !r.Disproved }
 
-// refundDue is a paid record without an answer that nobody is looking up and
-// that has no lookup left.
-func refundDue(r Payment, now time.Time) bool {
-	s := Stand(&r, View{Now: now})
-	return s == StandingRefundDue || s == StandingSilent
-}
+func refundBegun(r Payment, _ time.Time) bool { return r.SendingBack != nil }
+
+// mayBeAnswered is a paid record whose amount does not have to go back.
+func mayBeAnswered(r Payment, _ time.Time) bool { return r.SendingBack == nil && r.DueBack == "" }
+
+func mayLookUp(r Payment, now time.Time) bool { return leasePast(r, now) && mayBeAnswered(r, now) }
 
 // incomplete is a redeemed record whose answer was too large to keep, or has
 // parts that are owed: a repeat runs the lookup again, under a lease like any
@@ -202,11 +206,10 @@ func keepReceipt(r *Payment, c Change) {
 	r.Reason, r.Disproved, r.Payload, r.Owner = "", false, nil, ""
 	r.SettledAt = c.now
 	r.LeaseUntil = c.lease
-	switch {
-	case c.spent: // without a lookup, so that the lease, if there is one, cuts none off
-		r.Lookups, r.CutOff, r.LookupAt = MaxLookups, maxCutOff, c.now
-	case c.begins:
-		r.Lookups, r.LookupAt = 1, c.now
+	r.DueBack = c.dueBack
+	if c.begins && c.dueBack == "" {
+		r.Lookups = 1
+		r.LookupAt = c.now
 	}
 }
 
@@ -243,29 +246,48 @@ func attest(r *Payment, c Change) {
 	r.Answer, r.Reason, r.LastFault = &Answer{Stored: true}, c.Reason, nil
 }
 
-func sendBack(r *Payment, c Change) { r.SendingBack = &SendingBack{At: c.now, By: c.Operator} }
-
-// beginLookup counts a lookup. One that ended with its process is taken off first.
-func beginLookup(r *Payment, c Change) {
-	if r.cutOff(c.now) {
-		r.CutOff++
-		r.Lookups = max(r.Lookups-1, 0)
+// sendBack keeps who began first.
+func sendBack(r *Payment, c Change) {
+	if r.SendingBack == nil {
+		r.SendingBack = &SendingBack{At: c.now, By: c.Operator}
 	}
+}
+
+func withdraw(r *Payment, _ Change) { r.SendingBack = nil }
+
+func beginLookup(r *Payment, c Change) {
 	takeLease(r, c)
 	r.Lookups++
 	r.LookupAt = c.now
 }
 
 func keepAnswer(r *Payment, c Change) {
+	if c.unused {
+		r.Lookups--
+	}
 	if r.AnsweredAt.IsZero() || c.answer.Stored {
-		// What is not stored can be had for a day from the first time.
-		r.AnsweredAt, r.StandsUntil = c.now, c.now.Add(c.stands)
+		stand(r, c)
 	}
 	r.Answer = c.answer
 	r.LastFault = nil
 	r.LeaseUntil = time.Time{}
-	if c.unused {
-		r.Lookups--
+}
+
+// stand stamps from when and for how long an answer stands. One that owes a part stands for
+// its purchase for a day from the first one, so that the parts can be had without another
+// charge. An answer that is not stored can be had for a day from the first time, and its
+// lookups are counted from then.
+func stand(r *Payment, c Change) {
+	first := r.AnsweredAt.IsZero()
+	r.AnsweredAt = c.now
+	switch {
+	case len(c.answer.Owed) == 0:
+		r.StandsUntil = c.now.Add(c.stands)
+	case first:
+		r.StandsUntil = c.now.Add(KeptFor)
+	}
+	if !c.answer.Stored {
+		r.Lookups = 1
 	}
 }
 
@@ -280,4 +302,7 @@ func release(r *Payment, c Change) {
 	}
 	r.LookupAt = c.now
 	r.LastFault = c.failure
+	if c.failure != nil && c.failure.Silence {
+		r.Silent++
+	}
 }

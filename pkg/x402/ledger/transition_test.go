@@ -3,7 +3,6 @@ package ledger
 import (
 	"errors"
 	"maps"
-	"strings"
 	"testing"
 	"time"
 )
@@ -37,7 +36,9 @@ func situations() []situation {
 		EventSettled: Settled, EventRefused: Uncertain, EventBadSignature: Uncertain, EventTurnedAway: Uncertain, EventDisproved: Refused, EventNotSent: Uncertain,
 		EventUncertain: Uncertain,
 	}
-	owed := moves{EventRedeem: Redeemed, EventRelease: Settled}
+	running := moves{EventRedeem: Redeemed, EventRelease: Settled}
+	dueBack := moves{EventRelease: Settled, EventRefund: Refunded, EventSendBack: Settled, EventAttest: Redeemed}
+	owed := and(and(dueBack, EventClaim, Settled), EventRedeem, Redeemed)
 	incomplete := moves{EventClaim: Redeemed, EventRedeem: Redeemed, EventRelease: Redeemed}
 	all := []situation{
 		{"settling, live", Payment{State: Settling, LeaseUntil: live}, and(ended, EventAsk, Settling)},
@@ -48,22 +49,22 @@ func situations() []situation {
 		{"refused", Payment{State: Refused}, moves{EventClaim: Settling, EventSettled: Settled, EventSupersede: Superseded}},
 		{"refused, disproved", Payment{State: Refused, Disproved: true}, moves{EventSettled: Settled, EventSupersede: Superseded}},
 		{"superseded", Payment{State: Superseded}, moves{EventSettled: Settled}},
-		{"settled, live", Payment{State: Settled, LeaseUntil: live}, owed},
-		{"settled, released", Payment{State: Settled}, and(owed, EventClaim, Settled)},
-		{"settled, spent", Payment{State: Settled, Lookups: MaxLookups}, and(and(and(and(owed, EventClaim, Settled), EventRefund, Refunded), EventSendBack, Settled), EventAttest, Redeemed)},
-		{"settled, spent, live", Payment{State: Settled, Lookups: MaxLookups, LeaseUntil: live}, owed},
+		{"settled, live", Payment{State: Settled, LeaseUntil: live}, running},
+		{"settled, released", Payment{State: Settled}, owed},
+		{"settled, lookup cut off", Payment{State: Settled, LeaseUntil: past}, owed},
+		{"settled, due back", Payment{State: Settled, DueBack: DueUnasked}, dueBack},
+		{"settled, refund begun", Payment{State: Settled, SendingBack: &SendingBack{By: "o"}}, and(dueBack, EventWithdraw, Settled)},
 		{"redeemed", Payment{State: Redeemed, Answer: &Answer{Stored: true}}, nil},
 		{"redeemed, without a body", Payment{State: Redeemed, Answer: &Answer{}}, incomplete},
 		{"redeemed, bodyless, live", Payment{State: Redeemed, Answer: &Answer{}, LeaseUntil: live}, incomplete},
 		{"redeemed, parts owed", Payment{State: Redeemed, Answer: &Answer{Stored: true, Owed: []string{"ssl"}}}, incomplete},
-		{"redeemed, parts owed, spent", Payment{State: Redeemed, Lookups: MaxLookups, Answer: &Answer{Stored: true, Owed: []string{"ssl"}}}, incomplete},
 	}
 	for _, state := range []State{Refunded, "paid"} {
 		all = append(all, situation{string(state), Payment{State: state}, nil})
 	}
 	for i := range all {
 		r := &all[i].Payment
-		r.Key, r.Token, r.Version, r.WriteID, r.Attempt, r.Lookups = "k", "t", 7, "w", 1, max(r.Lookups, 1)
+		r.Key, r.Token, r.Version, r.WriteID, r.Attempt, r.Lookups = "k", "t", 7, "w", 1, 1
 		r.ValidBefore, r.LookupAt, r.SettledAt = epoch.Add(time.Hour), past, past
 	}
 	return all
@@ -103,19 +104,15 @@ func TestEveryStateAndEvent(t *testing.T) {
 // checkRecord holds what a record says of itself to its situation.
 func checkRecord(t *testing.T, r situation) {
 	t.Helper()
-	owed, spent, live := r.State == Settled, strings.Contains(r.name, "spent"), strings.Contains(r.name, "live")
+	owed := r.State == Settled
 	list := map[State]string{Settling: ListOpen, Uncertain: ListOpen, Settled: ListOwed}[r.State]
-	if owed && live {
+	if owed && r.LeaseUntil.After(r.UpdatedAt) {
 		list = ListOpen
 	}
-	r.LastFault = &Failure{Silence: true}
 	in, _ := r.Listed()
 	for what, wrong := range map[string]bool{
-		"is spent":               Spent(r.Payment, epoch) != spent,
-		"has the last lookup":    LastLookup(r.Payment, epoch) != (owed && spent),
-		"is answered by silence": (Stand(&r.Payment, View{Now: epoch}) == StandingSilent) != (owed && spent && !live),
-		"came unasked":           r.Unasked() != owed,
-		"its list":               in != list,
+		"came unasked": r.Unasked() != (r.DueBack == DueUnasked),
+		"its list":     in != list,
 	} {
 		if wrong {
 			t.Errorf("%s: %s: %+v", r.name, what, r.Payment)

@@ -75,7 +75,7 @@ type Witness struct {
 
 // Testify records proof that money moved, over whatever other writers have made of its
 // record. It returns the record that stands, and whether this call wrote it: it does not
-// where the money is known. The record then owes an answer. It is Spent, and owes a refund,
+// where the money is known. The record then owes an answer, or has to go back (DueBack)
 // if there was no record before, if its payer had been told for good that nothing moves, if
 // the transfer is older than the request, or if another payment has paid for the purchase.
 // Testify may be called again for the same transfer.
@@ -107,11 +107,17 @@ func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Payment, written bo
 // prove writes that a record is paid, over the version that was read. The lease of a live
 // attempt is left to it.
 func (l *Ledger) prove(ctx context.Context, w Witness, r Payment) (*Payment, error) {
-	c := Change{receipt: &w.Receipt, spent: !w.At.IsZero() && (r.Disproved || w.At.Before(r.CreatedAt.Add(-ClockSlack)))}
-	if r.Owner != "" && !c.spent {
-		var err error
-		if c.spent, err = l.answered(ctx, r); err != nil {
+	c := Change{receipt: &w.Receipt}
+	if !w.At.IsZero() && (r.Disproved || w.At.Before(r.CreatedAt.Add(-ClockSlack))) {
+		c.dueBack = DueLate
+	}
+	if r.Owner != "" && c.dueBack == "" {
+		elsewhere, err := l.answered(ctx, r)
+		if err != nil {
 			return nil, err
+		}
+		if elsewhere {
+			c.dueBack = DueElsewhere
 		}
 	}
 	if !leasePast(r, l.now()) {
@@ -126,7 +132,7 @@ func (l *Ledger) orphan(ctx context.Context, w Witness) (*Payment, error) {
 	now := l.now()
 	r, _, err := create(ctx, l, Payment{
 		Row: Row{Key: w.Key}, State: Settled, Terms: w.Terms, Receipt: &w.Receipt, Transaction: w.Receipt.Transaction,
-		Lookups: MaxLookups, LookupAt: now, SettledAt: now,
+		DueBack: DueUnasked, SettledAt: now,
 	})
 	return &r, err
 }

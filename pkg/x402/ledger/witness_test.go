@@ -28,7 +28,7 @@ func (d *testLedger) testify(t *testing.T, w ledger.Witness) (string, error) {
 		return failed, err
 	case !written:
 		return known, nil
-	case ledger.Spent(*r, d.at):
+	case r.DueBack != "":
 		return refundDue, nil
 	}
 	return found, nil
@@ -52,13 +52,13 @@ func TestTestify(t *testing.T) {
 		state   ledger.State
 		lookups int
 	}{
-		"no record": {func(*testLedger) {}, refundDue, ledger.Settled, ledger.MaxLookups},
+		"no record": {func(*testLedger) {}, refundDue, ledger.Settled, 0},
 		"expired": {func(d *testLedger) {
 			refused(d)
 			d.pass(40 * day)
-		}, refundDue, ledger.Settled, ledger.MaxLookups},
+		}, refundDue, ledger.Settled, 0},
 		"refused":   {refused, found, ledger.Settled, 0},
-		"disproved": {func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventDisproved, "no", "")) }, refundDue, ledger.Settled, ledger.MaxLookups},
+		"disproved": {func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventDisproved, "no", "")) }, refundDue, ledger.Settled, 0},
 		"uncertain": {func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }, found, ledger.Settled, 0},
 		"in flight": {func(d *testLedger) { d.hold(t) }, found, ledger.Settled, 0},
 		"settled":   {func(d *testLedger) { d.settled(t) }, known, ledger.Settled, 1},
@@ -85,15 +85,14 @@ func TestTestify(t *testing.T) {
 			}
 		}
 	}
-	// A transfer from before the claim is a refund. When the claim's lease ends, no lookup
-	// has been cut off that would be given back.
+	// A transfer from before the claim is a refund.
 	d := newTestLedger(t)
 	d.hold(t)
 	w := witness(d.payment().Key)
 	w.At = d.at.Add(-time.Hour)
 	d.testifies(t, w, refundDue)
 	d.pass(2 * lease)
-	d.claim(t, ledger.Exhausted)
+	d.claim(t, ledger.GoesBack)
 	// A transfer of the same nonce that is not the record's gets a separate record.
 	d = newTestLedger(t)
 	d.hold(t)
@@ -102,7 +101,7 @@ func TestTestify(t *testing.T) {
 	d.testifies(t, w, refundDue)
 	d.testifies(t, w, known)
 	other := d.record(t, d.payment().Key+"|"+w.Receipt.Transaction)
-	if r := d.state(t); r.State != ledger.Settling || !ledger.Spent(other, d.at) {
+	if r := d.state(t); r.State != ledger.Settling || other.DueBack != ledger.DueUnasked {
 		t.Errorf("the record became %+v, the other is %+v", r, other)
 	}
 }
@@ -186,8 +185,8 @@ func TestTestifyMeetsOthers(t *testing.T) {
 	}
 }
 
-// A refund closes a debt that has no lookup left, once, and nothing else; so does an
-// operator's word that it was answered, after which nothing is a refund.
+// A refund closes a debt at any time at which nobody looks up, once, and nothing else; so
+// does an operator's word that it was answered, after which nothing is a refund.
 func TestRefund(t *testing.T) {
 	for event, want := range map[ledger.Event]ledger.State{
 		ledger.EventRefund: ledger.Refunded, ledger.EventAttest: ledger.Redeemed, ledger.EventSendBack: ledger.Settled,
@@ -200,8 +199,6 @@ func TestRefund(t *testing.T) {
 		h := d.settled(t)
 		closes(event, ledger.ErrIllegal)
 		must(t, h.Release(t.Context(), timedOut()))
-		closes(event, ledger.ErrIllegal)
-		d.pass(25 * time.Hour)
 		closes(event, nil)
 		r := d.state(t)
 		closed := event != ledger.EventSendBack

@@ -131,7 +131,7 @@ func TestReceiveTimeUp(t *testing.T) {
 			t.Errorf("%d transfers in %d runs", unasked, runs)
 		}
 		slow = false
-		d.wants(reconcile.Summary{Owed: n, Exhausted: n})
+		d.wants(reconcile.Summary{Owed: n, RefundsDue: n})
 		if got := d.memory.Len(); got != n+1 {
 			t.Errorf("%d records, want %d and the cursor", got, n)
 		}

@@ -21,7 +21,7 @@ import (
 // holds or that is decided.
 func TestReconcileOutstanding(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		d.owed(1, ledger.MaxLookups) // no lookup left
+		d.owed(1, mostLookups) // no lookup left
 		d.owed(2, 2)
 		d.owed(3, 0)          // settled late, never asked for
 		redeem(d, d.claim(4)) // has its answer
@@ -29,11 +29,11 @@ func TestReconcileOutstanding(t *testing.T) {
 		looking := d.claim(6)
 		d.must(looking.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
 		d.claim(7)
-		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, Exhausted: 1}) // the leases of 6 and 7 run
-		d.outstanding("doubt 5", "owed 2", "owed 3", "spent 1")
-		time.Sleep(25 * time.Hour) // the time for lookups is over; the live ones died
-		d.outstanding("doubt 5", "doubt 7", "spent 1", "spent 2", "spent 3", "spent 6")
-		d.wants(reconcile.Summary{Listed: 3, Open: 2, Skipped: 1, StillOpen: 2, Owed: 4, Exhausted: 4})
+		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, RefundsDue: 1}) // the leases of 6 and 7 run
+		d.outstanding("doubt 5", "due 1", "owed 2", "owed 3")
+		time.Sleep(25 * time.Hour) // they have been owed for a day; the live ones died
+		d.outstanding("doubt 5", "doubt 7", "due 1", "due 2", "due 3", "due 6")
+		d.wants(reconcile.Summary{Listed: 3, Open: 2, Skipped: 1, StillOpen: 2, Owed: 4, OwedLong: 4, RefundsDue: 4})
 	})
 }
 
@@ -143,13 +143,13 @@ func TestReconcileSilence(t *testing.T) {
 		d.owed(2, 1)
 		d.wants(reconcile.Summary{Owed: 2}) // it can be asked for still
 		time.Sleep(25 * time.Hour)
-		d.outstanding("spent 2")
-		d.wants(reconcile.Summary{Owed: 1, Exhausted: 1, Silent: 1})
+		d.outstanding("due 2")
+		d.wants(reconcile.Summary{Owed: 1, OwedLong: 1, RefundsDue: 1, Silent: 1})
 		r := d.stored(1)
 		if r.State != ledger.Redeemed || r.Answer.Status != 504 || string(testbed.Must(r.Answer.Plain())) != "ssl_timeout, charged true, retryable false" {
 			t.Errorf("%s, %+v", r.State, r.Answer)
 		}
-		d.wants(reconcile.Summary{Owed: 1, Exhausted: 1})
+		d.wants(reconcile.Summary{Owed: 1, OwedLong: 1, RefundsDue: 1})
 	})
 }
 
@@ -170,8 +170,8 @@ func TestReconcileReadsToTheEnd(t *testing.T) {
 			d.must(err)
 		}
 		time.Sleep(time.Hour)
-		d.owed(1, ledger.MaxLookups)
-		d.wants(reconcile.Summary{Owed: n + 1, Exhausted: n + 1})
+		d.owed(1, mostLookups)
+		d.wants(reconcile.Summary{Owed: n + 1, OwedLong: n, RefundsDue: n + 1})
 		ctx, cancel := context.WithCancel(t.Context())
 		seen := 0
 		see := func(ledger.Payment) {

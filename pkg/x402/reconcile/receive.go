@@ -230,7 +230,7 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 	switch {
 	case err != nil || !written: // it was known to be paid, or paid back
 		return new(int), "", err
-	case ledger.Spent(*record, r.Now()):
+	case record.DueBack != "":
 		return &r.Unasked, "money arrived that has no record", nil
 	}
 	return &r.Found, "a payment that was not known to be paid is paid", nil

@@ -151,15 +151,15 @@ func TestReceive(t *testing.T) {
 		"abandoned": {func(d *harness) { d.abandoned(1) }, undecided, ledger.Settled},
 		"refused":   {func(d *harness) { d.refused(1, false) }, found, ledger.Settled},
 		"in flight": {func(d *harness) { d.claim(1) }, reconcile.Summary{Received: 1, Found: 1}, ledger.Settled}, // somebody is at it
-		"disproved": {func(d *harness) { d.refused(1, true) }, reconcile.Summary{Received: 1, Unasked: 1, Owed: 1, Exhausted: 1}, ledger.Settled},
+		"disproved": {func(d *harness) { d.refused(1, true) }, reconcile.Summary{Received: 1, Unasked: 1, Owed: 1, RefundsDue: 1}, ledger.Settled},
 		"settled":   {func(d *harness) { d.owed(1, 1) }, reconcile.Summary{Received: 1, Owed: 1}, ""},
 		"redeemed":  {func(d *harness) { redeem(d, d.claim(1)) }, known, ""},
 		"refunded": {func(d *harness) {
-			d.owed(1, ledger.MaxLookups)
+			d.owed(1, mostLookups)
 			testbed.Must(d.ledger.Apply(d.t.Context(), *testbed.Must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventRefund, ledger.Change{Transaction: "0xback"}))
 		}, known, ""},
 		"closed as answered": {func(d *harness) {
-			d.owed(1, ledger.MaxLookups)
+			d.owed(1, mostLookups)
 			testbed.Must(d.ledger.Apply(d.t.Context(), *testbed.Must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventAttest, ledger.Change{Reason: "answered"}))
 		}, known, ""},
 	} {
@@ -205,7 +205,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		p.send(2, worth(cheapest-1))
 		p.send(0, unauthorized)
 		p.send(0, unauthorized, worth(0))
-		d.wants(reconcile.Summary{Received: 8, Deposits: 5, Unasked: 3, Owed: 3, Exhausted: 3})
+		d.wants(reconcile.Summary{Received: 8, Deposits: 5, Unasked: 3, Owed: 3, RefundsDue: 3})
 		want := map[string]string{
 			payment(1).Key: "123456789", payment(2).Key + "|" + other.Transaction: "6000", payment(3).Key + "|" + inFlight.Transaction: "4999",
 		}
@@ -213,7 +213,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Payment) {
 			var q x402.Requirements
 			d.must(json.Unmarshal(r.Terms, &q))
-			if !ledger.Spent(r, time.Now()) || r.Receipt == nil || r.Receipt.Payer != testbed.Address(t, payer).Checksum() {
+			if r.DueBack != ledger.DueUnasked || r.Receipt == nil || r.Receipt.Payer != testbed.Address(t, payer).Checksum() {
 				t.Errorf("%s is not a debt of the payer's that has to go back", r.Key)
 			}
 			if q.Network != terms().Network || q.Asset != terms().Asset || q.PayTo != terms().PayTo || q.Scheme != x402.Scheme {
@@ -249,7 +249,7 @@ func TestReceiveForgotten(t *testing.T) {
 		p.send(1, earlier(40*days)) // its record is there: it was in doubt
 		p.send(2, earlier(34*days+time.Second))
 		p.send(3, earlier(34*days))
-		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 3, Found: 1, Unasked: 1, Unmatched: 1, Owed: 2, Exhausted: 1})
+		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 3, Found: 1, Unasked: 1, Unmatched: 1, Owed: 2, RefundsDue: 1})
 		if r := d.stored(3); r.State != ledger.Settled || d.memory.Len() != 3 {
 			t.Errorf("it is %s among %v", r.State, d.memory.Keys())
 		}
@@ -284,7 +284,7 @@ func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 		p.asked = nil
 		time.Sleep(time.Minute)
 		p.send(5, earlier(time.Minute-time.Second)) // in the first block that came after
-		d.wants(reconcile.Summary{Received: 1, Unasked: 1, Owed: 2, Exhausted: 1})
+		d.wants(reconcile.Summary{Received: 1, Unasked: 1, Owed: 2, RefundsDue: 1})
 		if want := uint64(time.Now().Unix()) - 59; len(p.asked) != 1 || p.asked[0] != want {
 			t.Errorf("the next run read from %v, want block %d", p.asked, want)
 		}
@@ -311,14 +311,14 @@ func TestReceiveFormerPayee(t *testing.T) {
 		time.Sleep(time.Hour)
 		p.send(1, to)
 		p.send(3, to)
-		d.wants(reconcile.Summary{Listed: 2, Open: 2, StillOpen: 1, CannotTell: 1, Received: 2, Found: 1, Unasked: 1, Owed: 2, Exhausted: 1})
+		d.wants(reconcile.Summary{Listed: 2, Open: 2, StillOpen: 1, CannotTell: 1, Received: 2, Found: 1, Unasked: 1, Owed: 2, RefundsDue: 1})
 		if r := d.stored(1); r.State != ledger.Settled || len(p.asked) != 4 {
 			t.Errorf("it is %s, read from %v", r.State, p.asked)
 		}
 		time.Sleep(time.Hour)
 		stands := d.cursorOf(former).Next
 		p.send(4, to)
-		d.wants(reconcile.Summary{Listed: 1, Open: 1, CannotTell: 1, Owed: 2, Exhausted: 1})
+		d.wants(reconcile.Summary{Listed: 1, Open: 1, CannotTell: 1, Owed: 2, RefundsDue: 1})
 		if at := d.cursorOf(former); at.Next != stands {
 			t.Errorf("nothing is undecided, and the cursor went on from %d to %d", stands, at.Next)
 		}

@@ -62,6 +62,10 @@ const (
 	maxDoubts = 10
 )
 
+// LongOwed is for how long an answer may be owed before it is counted apart, so that an
+// operator hears of debts that repeats do not end.
+const LongOwed = time.Hour
+
 // Summary is the result of one run. Every listed record is counted once among the
 // eight numbers that follow Listed.
 type Summary struct {
@@ -85,7 +89,8 @@ type Summary struct {
 	Unread    bool // the chain could not be read
 
 	Owed       int  // paid, not answered, nobody is looking up
-	Exhausted  int  // of those, with no lookup left: a refund is due
+	OwedLong   int  // of those, for more than an hour
+	RefundsDue int  // of those, to be sent back
 	Silent     int  // the target's silence is their answer now
 	Uncounted  int  // could not be read, or not before the time was up
 	Unfinished bool // the index was not read to its end: there is more of everything
@@ -254,12 +259,16 @@ func (r *run) decide(ctx context.Context, record ledger.Payment, q x402.Question
 // owes counts a record that is owed and unclaimed, or closes it with its target's
 // silence.
 func (r *run) owes(ctx context.Context, record ledger.Payment) error {
-	standing := ledger.Stand(&record, ledger.View{Now: r.Now()})
+	now := r.Now()
+	standing := ledger.Stand(&record, ledger.View{Now: now})
 	switch {
 	case standing != ledger.StandingSilent:
 		r.Owed++
-		if standing == ledger.StandingRefundDue {
-			r.Exhausted++
+		if standing.Meaning().Case == ledger.CaseRefundDue {
+			r.RefundsDue++
+		}
+		if now.Sub(record.SettledAt) > LongOwed {
+			r.OwedLong++
 		}
 		return nil
 	case r.Error == nil:

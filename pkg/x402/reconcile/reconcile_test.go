@@ -86,7 +86,7 @@ func (d *harness) run(ctx context.Context) (reconcile.Summary, error) {
 	if sum := s.SettledLate + s.RefusedLate + s.StillOpen + s.CannotTell + s.Undue + s.Skipped + s.Failed + s.Left; sum != s.Listed {
 		d.t.Errorf("%d listed and %d accounted for: %+v", s.Listed, sum, s)
 	}
-	if s.Open > s.Listed || s.Exhausted > s.Owed {
+	if s.Open > s.Listed || s.RefundsDue > s.Owed {
 		d.t.Errorf("a part is more than the whole: %+v", s)
 	}
 	return s, err
@@ -113,8 +113,8 @@ func (d *harness) outstanding(want ...string) {
 			list = "doubt"
 		case r.Unasked():
 			list = "unasked"
-		case ledger.Spent(r, time.Now()):
-			list = "spent"
+		case ledger.Stand(&r, ledger.View{Now: time.Now()}).Meaning().Case == ledger.CaseRefundDue:
+			list = "due"
 		}
 		got = append(got, list+" "+strings.TrimLeft(strings.Split(r.Key, "|")[3], "0x"))
 	})
@@ -126,6 +126,7 @@ func (d *harness) outstanding(want ...string) {
 
 const (
 	cheapest    = 1000 // the lowest price
+	mostLookups = 5    // that a payment buys
 	payer       = "0x857b06519e91e3a54538791bdbb0e22373e36b66"
 	tx          = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9" // of a settlement
 	attemptTime = 30 * time.Second
@@ -140,7 +141,7 @@ func payment(n int) ledger.Submission {
 	return ledger.Submission{
 		Key:        ledger.Key(terms().Network, strings.ToLower(terms().Asset), payer, fmt.Sprintf("0x%064x", n)),
 		AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: testbed.Must(json.Marshal(terms().Requirements("5000"))), Token: fmt.Sprint("t", n),
-		ValidBefore: time.Now().Add(5 * time.Minute),
+		ValidBefore: time.Now().Add(5 * time.Minute), MostLookups: mostLookups,
 	}
 }
 

@@ -40,6 +40,11 @@ func Check(check http.HandlerFunc) Option { return func(s *sale) { s.check = che
 // because clients would pay again.
 func Owed(statuses ...int) Option { return func(s *sale) { s.owed = append(s.owed, statuses...) } }
 
+// MostRuns limits how often the handler runs for one payment until it gives an answer, and is
+// at least 1. After the last run the payment gets its error again, and a refund is due at once.
+// Without this option an owed answer has no limit but the pauses between its runs.
+func MostRuns(n int) Option { return func(s *sale) { s.mostRuns = n } }
+
 // Describe says in the offer what is sold, and its media type.
 func Describe(description, mimeType string) Option {
 	return func(s *sale) { s.resource.Description, s.resource.MimeType = description, mimeType }
@@ -59,6 +64,7 @@ type sale struct {
 	amount   string // in atomic units
 	check    http.HandlerFunc
 	owed     []int
+	mostRuns int // 0 is any number
 	resource x402.Resource
 }
 
@@ -83,6 +89,9 @@ func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint
 	}}
 	for _, o := range options {
 		o(x)
+	}
+	if x.mostRuns < 0 {
+		panic(fmt.Sprintf("x402http: MostRuns is %d, and must be at least 1", x.mostRuns))
 	}
 	return s.Endpoint(Product{Name: "sold", At: s.at, Offer: x.offer, Job: x.job, Cap: s.config.Concurrent, Window: s.config.Window})
 }
@@ -165,7 +174,7 @@ func (x *sale) job(r *http.Request) (x402.Job, error) {
 	switch {
 	case w.status == 0:
 		return x402.Job{
-			Fingerprint: name, Budget: x.seller.config.Budget, Timeout: owedWith(http.StatusGatewayTimeout, time.Second),
+			Fingerprint: name, Budget: x.seller.config.Budget, Timeout: owedWith(http.StatusGatewayTimeout), MostRuns: x.mostRuns,
 			Run: func(ctx context.Context) (x402.Reply, error) { return x.run(ctx, r) },
 		}, nil
 	case w.status < http.StatusBadRequest || w.status >= http.StatusInternalServerError:
@@ -176,9 +185,9 @@ func (x *sale) job(r *http.Request) (x402.Job, error) {
 }
 
 // owedWith describes an answer that is owed with a status.
-func owedWith(status int, after time.Duration) fault.Info {
+func owedWith(status int) fault.Info {
 	return fault.Info{
-		Code: AnswerOwed, Status: status, Class: fault.Owed, Retry: true, After: after,
+		Code: AnswerOwed, Status: status, Class: fault.Owed, Retry: true, After: time.Second,
 		Message: "The seller could not answer. The payment stands, and the answer is owed.",
 	}
 }
@@ -203,7 +212,7 @@ func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
 	}
 	switch {
 	case ctx.Err() != nil: // also if the handler has ended at the same moment, because it saw that
-		return x402.Reply{}, owedWith(http.StatusGatewayTimeout, time.Second).New(ctx.Err())
+		return x402.Reply{}, owedWith(http.StatusGatewayTimeout).New(ctx.Err())
 	case err != nil:
 		return x402.Reply{}, fault.New(fault.InternalError, err)
 	case w.tooLong:
@@ -211,15 +220,27 @@ func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
 	}
 	w.status = cmp.Or(w.status, http.StatusOK)
 	if x.owes(w.status) {
-		after, _ := strconv.Atoi(w.header.Get(fault.HeaderRetryAfter)) // in seconds; 0 if it is not a number
-		wait := time.Duration(min(max(after, 1), 3600)) * time.Second
-		status := max(w.status, http.StatusBadRequest)
-		if status == http.StatusPaymentRequired { // which would ask for another payment
-			status = http.StatusBadGateway
-		}
-		return x402.Reply{}, owedWith(status, wait).New(w.own())
+		return x402.Reply{}, w.owed()
 	}
 	return x402.Reply{Status: w.status, Header: kept(w.header, w.body.Bytes()), Body: w.body.Bytes()}, nil
+}
+
+// longestPause is the most that a handler may ask to wait before it runs again.
+const longestPause = time.Hour
+
+// owed is the fault of an answer that the handler owes. Its own Retry-After, in seconds, is
+// when it runs again.
+func (w *recorder) owed() *fault.Error {
+	status := max(w.status, http.StatusBadRequest)
+	if status == http.StatusPaymentRequired { // which would ask for another payment
+		status = http.StatusBadGateway
+	}
+	f := owedWith(status).New(w.own())
+	seconds, err := strconv.Atoi(w.header.Get(fault.HeaderRetryAfter))
+	if err != nil || seconds < 1 {
+		return f
+	}
+	return f.Paused(min(time.Duration(seconds)*time.Second, longestPause))
 }
 
 // owes says whether a status is not an answer: the handler may do better when it runs

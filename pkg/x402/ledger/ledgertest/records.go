@@ -53,8 +53,9 @@ func Full(key string) ledger.Payment {
 	r.Asked, r.RefusedBy = []string{"o" + text, text}, text
 	r.Disproved, r.Refund = true, "0xfed"
 	r.Receipt = &ledger.Receipt{Transaction: "0xdef", Payer: text, Network: "eip155:8453"}
-	r.Lookups, r.CutOff, r.LookupAt = 2, 1, at.Add(1*time.Second)
-	r.LastFault = &ledger.Failure{Code: "dns_timeout", Status: 504, Message: text, Silence: true}
+	r.Lookups, r.Silent, r.MostLookups, r.LookupAt = 2, 1, 7, at.Add(1*time.Second)
+	r.DueBack = ledger.DueLate
+	r.LastFault = &ledger.Failure{Code: "dns_timeout", Status: 504, Message: text, Silence: true, Pause: time.Minute}
 	r.Answer = &ledger.Answer{Header: map[string][]string{"Content-Type": {text}}, Receipt: text, Status: 404, Encoding: "gzip", Stored: true, Owed: []string{text}, Body: []byte("\x1f\x8b\x00\xff\xfe body")}
 	r.SendingBack = &ledger.SendingBack{At: at.Add(10 * time.Second), By: text}
 	r.LeaseUntil, r.ValidBefore = at.Add(2*time.Second), at.Add(3*time.Second)
