@@ -180,6 +180,7 @@ func (op Operation) job(rawQuery string) (x402.Job, error) {
 	}
 	return x402.Job{
 		Fingerprint:     op.entry.Request(normal),
+		Endpoint:        op.entry.Slug,
 		Budget:          op.entry.Deadline,
 		Timeout:         op.timeout,
 		NoImplicitRetry: op.entry.Kind == catalog.SmokeTest,

@@ -143,6 +143,9 @@ type Job struct {
 	// Fingerprint names the request: method, path, the operation's parameters
 	// after normalisation. It must be printable ASCII, because the receipt has it.
 	Fingerprint string
+	// Endpoint names where the job is sold. A payment is answered at the endpoint at which
+	// it was claimed, at the price that was paid, and nowhere else.
+	Endpoint string
 	Budget      time.Duration // what Run may take
 	Timeout     fault.Info    // the fault when less than Budget is left for Run; its class is Owed
 	// MostRuns is how many runs one payment buys until one gives an answer; 0 is any

@@ -129,6 +129,15 @@ func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 	return &next
 }
 
+// accepts says whether new payments under some terms are accepted now.
+func (o *Offer) accepts(r Requirements, now time.Time) bool {
+	if now.Before(o.until) && o.former.accepts(r, now) {
+		return true
+	}
+	own := o.required.Accepts[0]
+	return r.Network == own.Network && r.Asset == own.Asset && r.Amount == own.Amount && r.PayTo == own.PayTo
+}
+
 // of is the offer that a payment is judged by: the former one for a payment that fits it,
 // while it is accepted. One that fits both may be judged by either.
 func (o *Offer) of(p *Payment, now time.Time) *Offer {

@@ -17,7 +17,7 @@ const ownerElsewhere ledger.Ownership = -1
 
 // view is what this attempt looks at records with.
 func (a *attempt) view() ledger.View {
-	return ledger.View{Now: a.gate.Now(), Arrived: a.request.Arrived, Node: a.gate.Evidence != nil}
+	return ledger.View{Now: a.gate.Now(), Arrived: a.request.Arrived, Node: a.gate.Evidence != nil, Endpoint: a.job.Endpoint}
 }
 
 // ownershipOf classifies the payment that currently owns a purchase. It does no I/O.
@@ -80,6 +80,9 @@ func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, 
 		a.supersede(ctx, h, r.Key)
 		return a.follow(ctx, *r)
 	case ledger.OwnerDoubt:
+		if !r.SoldAt(a.job.Endpoint) {
+			return a.settleElsewhere(ctx, h, *r)
+		}
 		return a.resolve(ctx, h, *r, until)
 	case ledger.OwnerDead, ledger.OwnerOver:
 		if h.Record().Owner != "" { // in doubt, and answered by another payment before
@@ -217,6 +220,38 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Payment,
 	}
 }
 
+// settleElsewhere finds out whether the payment that owns the purchase, which was claimed at
+// another endpoint, was made. It is not sent from here, and not answered here: only the chain
+// is asked. It returns nil when the chain has decided.
+func (a *attempt) settleElsewhere(ctx context.Context, h *ledger.Hold, r ledger.Payment) *Outcome {
+	b, c, err := a.resume(ctx, r)
+	switch {
+	case err != nil:
+		return a.endUnsent(ctx, h, ledgerFault(err, nil))
+	case c.Result == ledger.InFlight:
+		return a.endUnsent(ctx, h, inProgress(nil))
+	case c.Hold == nil:
+		return a.endUnsent(ctx, h, a.explain(failed(fault.New(fault.SettlementUncertain, nil), nil), r))
+	}
+	f := b.find(ctx, c.Hold.Record(), Settlement{}, EvidenceBudget)
+	switch f.Verdict { //nolint:exhaustive // the others decide nothing
+	case Paid:
+		b.wrote(ctx, "evidence not recorded", c.Hold.Settled(withoutDeadline(ctx), b.receiptOf(f.Transaction), false))
+		return nil
+	case NeverPaid:
+		b.wrote(ctx, "evidence not recorded", c.Hold.End(withoutDeadline(ctx), ledger.EventDisproved, f.Reason, ""))
+		return nil
+	}
+	b.endUnsent(ctx, c.Hold, &Outcome{})
+	out := failed(fault.New(fault.SettlementUncertain, f.Cause), nil)
+	return a.endUnsent(ctx, h, a.explain(out, c.Hold.Record()))
+}
+
+// receiptOf is the receipt of this attempt's payer for a transaction.
+func (a *attempt) receiptOf(transaction string) ledger.Receipt {
+	return ledger.Receipt{Transaction: transaction, Payer: a.payment.From.Checksum(), Network: a.terms.Network}
+}
+
 // explain adds to the answer of the payment that owns the purchase what else the payer
 // can do: after a refusal for that payment's signature, which holds the purchase until it
 // expires, and while it is not known whether money has moved.
@@ -258,6 +293,8 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 func (a *attempt) fromOwner(ctx context.Context, owner *ledger.Payment) *Outcome {
 	o := a.ownershipOf(owner)
 	switch {
+	case owner != nil && !owner.SoldAt(a.job.Endpoint):
+		return nil
 	case o == ledger.OwnerBusy:
 		return inProgress(owner)
 	case o == ledger.OwnerAnswers,

@@ -91,6 +91,7 @@ func (a *attempt) serve(ctx context.Context) *Outcome {
 		return a.unclaimed(ctx, fault.From(err))
 	}
 	a.claim.Request = a.job.Fingerprint
+	a.claim.Endpoint = a.job.Endpoint
 	a.claim.Purchase = a.purchase(key)
 	a.claim.MostLookups = a.job.MostRuns
 	if a.settleTime(false) < LeastSettle {

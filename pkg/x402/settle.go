@@ -103,7 +103,8 @@ func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, d doubt, r Resul
 	case ledger.EventSettled:
 		a.trace.UsedAsPaid = class == used && r.Finding.Verdict == noNode
 		a.trace.Transaction = cmp.Or(r.Finding.Transaction, r.Transaction, h.Record().Transaction)
-		return a.lookUp(ctx, h, &ledger.Receipt{Transaction: a.trace.Transaction, Payer: a.payment.From.Checksum(), Network: a.terms.Network})
+		receipt := a.receiptOf(a.trace.Transaction)
+		return a.lookUp(ctx, h, &receipt)
 	case ledger.EventDisproved:
 		reason = cmp.Or(r.Finding.Reason, reason)
 	case ledger.EventRefused:

@@ -126,8 +126,8 @@ func (o *Order) Pause(ctx context.Context, d time.Duration, until time.Time) boo
 // window, which facilitators check first.
 func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) Settlement {
 	a, r := o.attempt, o.hold.Record()
-	if a.resend && !a.executable(r) {
-		return Settlement{Class: NotResent, Reason: cmp.Or(r.Reason, "the window of the authorization is over")}
+	if reason := a.notResent(r); reason != "" {
+		return Settlement{Class: NotResent, Reason: cmp.Or(r.Reason, reason)}
 	}
 	var exact ExactPayload
 	if err := json.Unmarshal(r.Payload, &exact); err != nil {
@@ -145,6 +145,20 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 		s.Expired = s.Expired || !a.executable(r)
 	}
 	return s
+}
+
+// notResent is why the payment that owns the purchase, and is not the request's own, is not
+// sent again; empty if it is.
+func (a *attempt) notResent(r ledger.Payment) string {
+	switch {
+	case !a.resend:
+		return ""
+	case !a.executable(r):
+		return "the window of the authorization is over"
+	case !a.request.Offer.accepts(a.terms, a.gate.Now()):
+		return "its terms are not accepted any more"
+	}
+	return ""
 }
 
 // AskChain asks the chain within a budget, if the reply in a result does not decide, and

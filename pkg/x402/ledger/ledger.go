@@ -50,7 +50,7 @@ func (l *Ledger) Under(r Rules) *Ledger {
 // request that it came with.
 type Submission struct {
 	// These are as in the Record that a first claim makes of them.
-	Key, AuthDigest, SigDigest, Request, Purchase, Token string
+	Key, AuthDigest, SigDigest, Request, Endpoint, Purchase, Token string
 
 	Terms, Payload json.RawMessage
 	ValidBefore    time.Time
@@ -101,7 +101,7 @@ const (
 	SilenceAnswers
 	GoesBack // the amount has to go back, or a refund was begun; nothing is looked up
 
-	OtherRequest       // the authorization was used for another request
+	OtherRequest       // the authorization was used for another request, or at another endpoint
 	OtherPurchase      // it was claimed with another key first, or without one
 	OtherAuthorization // the payer signed something else with this nonce, or its money came unasked
 	// Over: evidence proved that the authorization moves nothing for this
@@ -162,7 +162,7 @@ func (l *Ledger) Unclaimed(r Payment) bool { return r.Owed() && leasePast(r, l.n
 func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Claim, error) {
 	first := Payment{
 		Row: Row{Key: p.Key}, State: Settling,
-		AuthDigest: p.AuthDigest, SigDigest: p.SigDigest, Request: p.Request, Terms: p.Terms,
+		AuthDigest: p.AuthDigest, SigDigest: p.SigDigest, Request: p.Request, Endpoint: p.Endpoint, Terms: p.Terms,
 		Payload: p.Payload, Token: p.Token, Purchase: p.Purchase,
 		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore, MostLookups: p.MostLookups,
 	}
@@ -175,7 +175,7 @@ func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Clai
 		return Claim{Result: OtherAuthorization, Record: *old}, nil
 	case !old.Vouches(p):
 		return Claim{Result: Unproven, Record: *old}, nil
-	case old.Request != p.Request:
+	case old.Request != p.Request, !old.SoldAt(p.Endpoint):
 		return Claim{Result: OtherRequest, Record: *old}, nil
 	case old.Purchase != p.Purchase:
 		return Claim{Result: OtherPurchase, Record: *old}, nil

@@ -47,6 +47,9 @@ type Payment struct {
 	// that every attempt sends the same bytes. It is kept until it is known whether money
 	// moved.
 	Payload json.RawMessage `json:"payload,omitempty"`
+	// Endpoint is where it was claimed: another one does not answer it. It is empty in
+	// records of earlier releases, which are answered wherever their request is asked.
+	Endpoint string `json:"endpoint,omitempty"`
 	// Token is the hex SHA-256 of the retry token that it was claimed with first,
 	// which a repeat must bring to be taken for its payer's. Empty where it came
 	// without one.
@@ -106,6 +109,9 @@ type Payment struct {
 	// another payment of the payer that arrives before is answered with it.
 	StandsUntil time.Time `json:"stands_until,omitzero"`
 }
+
+// SoldAt says whether a payment is answered at an endpoint.
+func (r Payment) SoldAt(endpoint string) bool { return r.Endpoint == endpoint || r.Endpoint == "" }
 
 // Kind implements Record.
 func (Payment) Kind() Kind { return KindPayment }

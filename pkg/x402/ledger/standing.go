@@ -68,6 +68,8 @@ type View struct {
 	Arrived time.Time
 	// Node says that the chain can be asked.
 	Node bool
+	// Endpoint is where the request came.
+	Endpoint string
 }
 
 // Stand says where a payment stands; nil is one without a record. It does no I/O.
@@ -196,7 +198,9 @@ const (
 	// back. The purchase can be made with another payment.
 	OwnerDead
 	OwnerAnswers // it is paid, and has an answer or owes one
-	OwnerOver    // it is paid, and its answer does not stand for the purchase any more
+	// OwnerOver: it is paid, and its answer does not stand for the purchase any more, or is
+	// given at another endpoint only.
+	OwnerOver
 )
 
 // Ownership says what a payment, which owns a purchase, means for another payment of that
@@ -208,6 +212,9 @@ func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 		if r.standsAt(v.arrived()) {
 			o = OwnerAnswers
 		}
+	}
+	if o == OwnerAnswers && !r.SoldAt(v.Endpoint) {
+		return OwnerOver // its debt, if it has one, stays a debt
 	}
 	return o
 }

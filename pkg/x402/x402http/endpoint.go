@@ -26,6 +26,9 @@ type Product struct {
 	Offer func(at string) (*x402.Offer, error)
 	// Says returns the body of a 402; nil means that the offer itself is the body.
 	Says func(x402.PaymentRequired, *fault.Error) any
+	// Ready says that a request can be sold, with a payment or without one. Its error, which
+	// is a fault of the program, is logged and answered as internal_error. Nil is always.
+	Ready func(*http.Request) error
 	// Job validates a request and returns its work. Its error is a *fault.Error, which is
 	// answered without a charge.
 	Job func(*http.Request) (x402.Job, error)
@@ -97,6 +100,11 @@ const deadline = 27 * time.Second
 // sell answers the exchange. A payment goes through the Gate, and a request without one is
 // answered with the offer.
 func (x *exchange) sell() Response {
+	if x.product.Ready != nil {
+		if err := x.product.Ready(x.r); err != nil {
+			return Failed(fault.New(fault.InternalError, err))
+		}
+	}
 	at := x.product.At(x.r)
 	q, err := x.quote(at)
 	var res Response

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -65,6 +66,8 @@ type sale struct {
 	check    http.HandlerFunc
 	owed     []int
 	mostRuns int // 0 is any number
+	name     string
+	unnamed  sync.Once // logs that there is neither a name nor a pattern
 	resource x402.Resource
 }
 
@@ -93,7 +96,7 @@ func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint
 	if x.mostRuns < 0 {
 		panic(fmt.Sprintf("x402http: MostRuns is %d, and must be at least 1", x.mostRuns))
 	}
-	return s.Endpoint(Product{Name: "sold", At: s.at, Offer: x.offer, Job: x.job, Cap: s.config.Concurrent, Window: s.config.Window})
+	return s.Endpoint(Product{Name: "sold", At: s.at, Offer: x.offer, Ready: x.ready, Job: x.job, Cap: s.config.Concurrent, Window: s.config.Window})
 }
 
 // Handle registers a handler that is sold for a pattern of mux. It panics for a pattern
@@ -159,6 +162,9 @@ const (
 func (x *sale) job(r *http.Request) (x402.Job, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	name := "GET " + named(r) + "?" + query.Encode()
+	if x.route(r) == "" {
+		name += " for " + x.amount
+	}
 	if err != nil || len(name) > maxRequest {
 		return x402.Job{}, fault.Newf(fault.InvalidArguments, err, "The query cannot be read, or is longer than %d bytes with its path.", maxRequest)
 	}
@@ -174,7 +180,7 @@ func (x *sale) job(r *http.Request) (x402.Job, error) {
 	switch {
 	case w.status == 0:
 		return x402.Job{
-			Fingerprint: name, Budget: x.seller.config.Budget, Timeout: owedWith(http.StatusGatewayTimeout), MostRuns: x.mostRuns,
+			Fingerprint: name, Endpoint: x.endpoint(r), Budget: x.seller.config.Budget, Timeout: owedWith(http.StatusGatewayTimeout), MostRuns: x.mostRuns,
 			Run: func(ctx context.Context) (x402.Reply, error) { return x.run(ctx, r) },
 		}, nil
 	case w.status < http.StatusBadRequest || w.status >= http.StatusInternalServerError:

@@ -88,6 +88,7 @@ type Seller struct {
 	terms    x402.Terms
 	ledger   *ledger.Ledger
 	cheapest *big.Int // in atomic units; nil before anything is sold
+	routes   routes
 }
 
 // New returns a Seller. Its error names every setting that is wrong.

@@ -129,7 +129,7 @@ func (b *Toolbox) call(r *http.Request, id string, q *mcp.Request, c *mcp.Call) 
 	values, bad := t.values(c.Arguments)
 	key := http.CanonicalHeaderKey(x402.HeaderKey) // the header comes before the member of the call
 	get := &http.Request{
-		Method: http.MethodGet, URL: &url.URL{Path: t.Path, RawQuery: values.Encode()}, Host: r.Host, TLS: r.TLS,
+		Method: http.MethodGet, URL: &url.URL{Path: t.Path, RawQuery: values.Encode()}, Host: r.Host, TLS: r.TLS, Pattern: t.Path,
 		RemoteAddr: r.RemoteAddr, Header: http.Header{key: r.Header[key]}, Body: http.NoBody,
 	}
 	x := t.Endpoint.exchange(get.WithContext(r.Context()), id, c.Paid())
