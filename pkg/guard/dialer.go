@@ -55,20 +55,28 @@ type Connector interface {
 	Resolve(ctx context.Context, name string) (Target, error)
 
 	// Dial connects to the target's addresses in turn and returns the
-	// connection with the peer that it reached. Its errors are connect_failed and
-	// blocked_address, or wrap ErrNoRoute.
+	// connection with the peer that it reached. Its errors are connect_failed, which
+	// wraps ErrNoRoute where this machine has no route to any of the addresses, and
+	// blocked_address.
 	Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error)
 }
 
-// Unresolved is the message of every tool for ErrResolvers, under its own code.
-const Unresolved = "The domain name could not be resolved: no DNS resolver gave a usable answer."
+// Messages of every tool, under its own code: for ErrResolvers, and for ErrUnresolvable.
+const (
+	Unresolved   = "The domain name could not be resolved: no DNS resolver gave a usable answer."
+	Unresolvable = "The domain name could not be resolved: no DNS resolver gave a usable answer, and they answer for other names. The name servers of the domain may be silent."
+)
 
-// Errors that say nothing about the target: a tool answers its own time-out
-// code for them, and the answer stays owed.
+// Errors of a Connector without a code of their own.
 var (
-	// ErrResolvers: our resolvers are down or silent, or say nothing usable.
+	// ErrResolvers: our resolvers are down or silent, or say nothing usable. It says
+	// nothing about the target: a tool answers its own time-out code for it, and the
+	// answer stays owed.
 	ErrResolvers = errors.New("guard: no resolver gave a usable answer")
-	// ErrNoRoute: the target has IPv6 addresses only, for which there is no route.
+	// ErrUnresolvable is an ErrResolvers about a name, by resolvers that work for others.
+	// For a tool whose target that name is, it is the silence of the target.
+	ErrUnresolvable = fmt.Errorf("%w about this name", ErrResolvers)
+	// ErrNoRoute: this machine has no route to any address family of the target.
 	ErrNoRoute = errors.New("guard: no route to the target's address family")
 )
 
@@ -81,7 +89,7 @@ type Dialer struct {
 	// peers are on loopback, and must make the last check, that of the socket's address,
 	// itself. Default: a net.Dialer with that check.
 	Connect func(ctx context.Context, network, address string) (net.Conn, error)
-	// HasRoute reports whether this machine has a route to an IPv6 address.
+	// HasRoute reports whether this machine has a route to an address.
 	// Default: the kernel is asked, and nothing is sent.
 	HasRoute func(ctx context.Context, a netip.Addr) bool
 }
@@ -102,17 +110,18 @@ func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
 	return Target{Name: name, Addrs: addrs}, nil
 }
 
-// Dial implements Connector. IPv4 addresses come first, at most eight are
-// tried, and all together take at most three quarters of the time that ctx
+// Dial implements Connector. IPv4 addresses come first, a family without a route is
+// left out, at most eight are tried, and all together take at most three quarters of the time that ctx
 // leaves. When ctx itself ends, the error wraps its error and is not a fault.
 func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error) {
 	none := netip.Addr{}
 	if err := checkAddrs(t.Addrs...); err != nil {
 		return nil, none, err
 	}
-	addrs := d.reachable(ctx, t.Addrs)
+	addrs, unrouted := d.reachable(ctx, t.Addrs)
 	if len(addrs) == 0 {
-		return nil, none, ErrNoRoute
+		return nil, none, lookup.Faultf(lookup.ConnectFailed, ErrNoRoute,
+			"The TCP connection to the host failed: this service has no route to %s, and the host has no other address.", strings.Join(unrouted, " or "))
 	}
 	connect := d.Connect
 	if connect == nil {
@@ -134,7 +143,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 			return nil, none, fmt.Errorf("guard: connect: %w", ctx.Err())
 		}
 		failed = append(failed, fmt.Errorf("connect to %s: %w", a, err))
-		if w := way(err); !slices.Contains(ways, w) {
+		if w := way(err, a); !slices.Contains(ways, w) {
 			ways = append(ways, w)
 		}
 	}
@@ -142,27 +151,43 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 		"The TCP connection to the host failed: %s (addresses tried: %d).", strings.Join(ways, ", "), len(failed))
 }
 
-// reachable are the addresses to try, each once, in their order.
-func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) []netip.Addr {
-	var v4, v6 []netip.Addr
-	for _, a := range addrs {
-		family := &v6
-		if a.Is4() {
-			family = &v4
-		}
-		if !slices.Contains(*family, a) {
-			*family = append(*family, a)
-		}
-	}
+// reachable are the addresses to try, each once, in their order, and the names of the
+// families that are left out because there is no route to them.
+func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) (try []netip.Addr, unrouted []string) {
 	routed := d.HasRoute
 	if routed == nil {
 		routed = hasRoute
 	}
-	// One look answers for the family: public IPv6 has one route or none.
-	if len(v6) > 0 && routed(ctx, v6[0]) {
-		v4 = append(v4, v6...)
+	for _, name := range []string{ipv4, ipv6} {
+		var family []netip.Addr
+		for _, a := range addrs {
+			if familyOf(a) == name && !slices.Contains(family, a) {
+				family = append(family, a)
+			}
+		}
+		switch {
+		case len(family) == 0:
+		// One look answers for the family: what is public has one route or none.
+		case routed(ctx, family[0]):
+			try = append(try, family...)
+		default:
+			unrouted = append(unrouted, name)
+		}
 	}
-	return v4[:min(len(v4), maxAddrs)]
+	return try[:min(len(try), maxAddrs)], unrouted
+}
+
+// Address families, as messages have them.
+const (
+	ipv4 = "IPv4"
+	ipv6 = "IPv6"
+)
+
+func familyOf(a netip.Addr) string {
+	if a.Is4() {
+		return ipv4
+	}
+	return ipv6
 }
 
 // part is ctx with a share of the time that it leaves.
@@ -175,15 +200,17 @@ func part(ctx context.Context, share float64) (context.Context, context.CancelFu
 }
 
 // way says in our own words how an address failed.
-func way(err error) string {
+func way(err error, a netip.Addr) string {
 	timed, ok := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
 	case ok && timed.Timeout():
 		return "timed out"
-	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
-		return "unreachable"
+	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EAFNOSUPPORT):
+		return "this service has no address of " + familyOf(a)
+	case isNoRoute(err):
+		return "unreachable over " + familyOf(a)
 	}
 	return "no connection"
 }
@@ -194,14 +221,24 @@ func connectChecked(ctx context.Context, network, address string) (net.Conn, err
 	return (&net.Dialer{Control: checkSocket, KeepAlive: -1}).DialContext(ctx, network, address)
 }
 
-// hasRoute connects a UDP socket: the kernel looks the route up, and sends nothing.
+// hasRoute connects a UDP socket: the kernel looks the route up and picks an address of this
+// machine, and sends nothing. Any failure but a missing route, address or family (of a machine
+// without a free file descriptor, for instance) says nothing about routes.
 func hasRoute(ctx context.Context, a netip.Addr) bool {
-	conn, err := new(net.Dialer).DialContext(ctx, "udp6", netip.AddrPortFrom(a, 443).String())
+	// It does not wait for anybody, and the end of a lookup is not a missing route.
+	conn, err := new(net.Dialer).DialContext(context.WithoutCancel(ctx), "udp", netip.AddrPortFrom(a, 443).String())
 	if err != nil {
-		return false
+		return !isNoRoute(err)
 	}
 	conn.Close()
 	return true
+}
+
+// isNoRoute recognises what the kernel says of an address that nothing can be sent to.
+func isNoRoute(err error) bool {
+	return slices.ContainsFunc([]error{
+		syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT,
+	}, func(known error) bool { return errors.Is(err, known) })
 }
 
 // public knows every special-purpose range of the IANA registries, multicast

@@ -100,10 +100,14 @@ func TestDial(t *testing.T) {
 	eight := strings.Join(twenty[:8], ":443 at 0s, ") + ":443 at 0s"
 	testbed.Each(t, map[string]dialled{
 		"first":                  {addrs: "1.1.1.1 8.8.8.8", up: "1.1.1.1", dialed: "1.1.1.1:443 at 0s"},
-		"IPv4 first":             {addrs: "2606:4700::1 1.1.1.1", route: true, up: "2606:4700::1", dialed: "1.1.1.1:443 at 0s, [2606:4700::1]:443 at 0s"},
-		"no route":               {addrs: "2606:4700::1 1.1.1.1", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "connection refused (addresses tried: 1)"},
-		"IPv6 only, no route":    {addrs: "2606:4700::1", code: fault.InternalError, is: guard.ErrNoRoute},
-		"IPv6 only":              {addrs: "2606:4700::1", route: true, up: "2606:4700::1", dialed: "[2606:4700::1]:443 at 0s"},
+		"IPv4 first":             {addrs: "2606:4700::1 1.1.1.1", up: "2606:4700::1", dialed: "1.1.1.1:443 at 0s, [2606:4700::1]:443 at 0s"},
+		"no route":               {addrs: "2606:4700::1 1.1.1.1", unrouted: "IPv6", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "connection refused (addresses tried: 1)"},
+		"no route, IPv4 is up":   {addrs: "2606:4700::1 1.1.1.1", unrouted: "IPv6", up: "1.1.1.1", dialed: "1.1.1.1:443 at 0s"},
+		"IPv6 only, no route":    {addrs: "2606:4700::1", unrouted: "IPv6", code: lookup.ConnectFailed, is: guard.ErrNoRoute, says: "no route to IPv6, and the host has no other address"},
+		"IPv4 only, no route":    {addrs: "1.1.1.1 8.8.8.8", unrouted: "IPv4", code: lookup.ConnectFailed, is: guard.ErrNoRoute, says: "no route to IPv4,"},
+		"no route at all":        {addrs: "1.1.1.1 2606:4700::1", unrouted: "IPv4 IPv6", code: lookup.ConnectFailed, is: guard.ErrNoRoute, says: "no route to IPv4 or IPv6,"},
+		"no place taken by IPv4": {addrs: strings.Join(twenty, " ") + " 2606:4700::1", unrouted: "IPv4", up: "2606:4700::1", dialed: "[2606:4700::1]:443 at 0s"},
+		"IPv6 only":              {addrs: "2606:4700::1", up: "2606:4700::1", dialed: "[2606:4700::1]:443 at 0s"},
 		"second after its share": {addrs: "1.1.1.1 8.8.8.8", holes: "1.1.1.1", up: "8.8.8.8", dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 3s"},
 		"unused share goes on": {addrs: "1.1.1.1 8.8.8.8 9.9.9.9", holes: "8.8.8.8", up: "9.9.9.9",
 			dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 0s, 9.9.9.9:443 at 3s"},
@@ -121,11 +125,19 @@ func TestDial(t *testing.T) {
 // dialled is a host, and how it is dialled.
 type dialled struct {
 	addrs, up, holes string // of those that are up, one is to be the peer; what is neither refuses
-	route            bool
+	unrouted         string // the families without a route
 	dialed           string // "1.1.1.1:443 at 0s", one after the other
 	code             fault.Code
 	is               error
 	says             string
+}
+
+func (c dialled) hasRoute(a netip.Addr) bool {
+	family := "IPv6"
+	if a.Is4() {
+		family = "IPv4"
+	}
+	return !strings.Contains(c.unrouted, family)
 }
 
 // connect answers as the host does at an address.
@@ -147,7 +159,7 @@ func (c dialled) check(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 	defer cancel()
 	d := &guard.Dialer{
-		HasRoute: func(context.Context, netip.Addr) bool { return c.route },
+		HasRoute: func(_ context.Context, a netip.Addr) bool { return c.hasRoute(a) },
 		Connect: func(ctx context.Context, _, address string) (net.Conn, error) {
 			dialed = append(dialed, fmt.Sprintf("%s at %v", address, time.Since(begin)))
 			return c.connect(ctx, address)
@@ -171,11 +183,40 @@ func (c dialled) check(t *testing.T) {
 	}
 }
 
+// always has a route.
+func always(context.Context, netip.Addr) bool { return true }
+
+// What the kernel says at the connection itself names the family, too.
+func TestUnreachable(t *testing.T) {
+	const lacks = "this service has no address of IPv6"
+	testbed.Each(t, map[string]struct {
+		errno syscall.Errno
+		says  string
+	}{
+		"no route to the network": {syscall.ENETUNREACH, "unreachable over IPv6"},
+		"no route to the host":    {syscall.EHOSTUNREACH, "unreachable over IPv6"},
+		"no address":              {syscall.EADDRNOTAVAIL, lacks},
+		"no such family":          {syscall.EAFNOSUPPORT, lacks},
+		"anything else":           {syscall.ECONNABORTED, "no connection"},
+	}, func(t *testing.T, c struct {
+		errno syscall.Errno
+		says  string
+	}) {
+		d := &guard.Dialer{HasRoute: always, Connect: func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", c.errno)}
+		}}
+		_, _, err := d.Dial(t.Context(), guard.Target{Name: "a.test.com", Addrs: addrs("2606:4700::1")}, 443)
+		if f := fault.From(err); f.Code != lookup.ConnectFailed || !strings.Contains(f.Public(), ": "+c.says+" (") {
+			t.Errorf("%v, want connect_failed: %s", err, c.says)
+		}
+	})
+}
+
 // When the caller's own time ends, nothing is said about the target.
 func TestDialCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &guard.Dialer{Connect: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		d := &guard.Dialer{HasRoute: always, Connect: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}

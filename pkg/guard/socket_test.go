@@ -1,8 +1,11 @@
 package guard
 
 import (
+	"context"
 	"net"
 	"net/netip"
+	"os"
+	"syscall"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
@@ -50,15 +53,34 @@ func TestCheckSocket(t *testing.T) {
 
 func TestHasRoute(t *testing.T) {
 	t.Parallel()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
 	// Loopback has a route exactly where IPv6 is on.
 	l, err := net.Listen("tcp6", "[::1]:0")
 	if err == nil {
 		l.Close()
 	}
-	if got := hasRoute(t.Context(), netip.IPv6Loopback()); got != (err == nil) {
-		t.Errorf("route to ::1: %v; listening there: %v", got, err)
+	for name, ctx := range map[string]context.Context{"with time": t.Context(), "without": over} {
+		if got := hasRoute(ctx, netip.IPv6Loopback()); got != (err == nil) {
+			t.Errorf("%s: route to ::1: %v; listening there: %v", name, got, err)
+		}
+		if !hasRoute(ctx, netip.MustParseAddr("127.0.0.1")) {
+			t.Errorf("%s: no route to 127.0.0.1", name)
+		}
 	}
-	if hasRoute(t.Context(), netip.MustParseAddr("fe80::1%nosuchinterface")) {
-		t.Error("a route through an interface that does not exist")
+}
+
+// A connection that fails for any other reason is not one without a route, which would be
+// taken for a fact about the host.
+func TestIsNoRoute(t *testing.T) {
+	t.Parallel()
+	for errno, want := range map[syscall.Errno]bool{
+		syscall.ENETUNREACH: true, syscall.EHOSTUNREACH: true, syscall.EADDRNOTAVAIL: true, syscall.EAFNOSUPPORT: true,
+		syscall.EMFILE: false, syscall.ENOBUFS: false, syscall.EPERM: false, syscall.ECONNREFUSED: false,
+	} {
+		err := &net.OpError{Op: "dial", Net: "udp", Err: os.NewSyscallError("connect", errno)}
+		if got := isNoRoute(err); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
 	}
 }

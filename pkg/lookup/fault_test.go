@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
@@ -22,17 +23,20 @@ import (
 func TestFaults(t *testing.T) {
 	const name, addr = "a.test.com", "93.184.216.34"
 	type row struct {
-		set     func(w *testbed.Origins, leave func())
-		want    fault.Code // empty for the tool's time-out
-		silence bool
+		set      func(w *testbed.Origins, leave func())
+		want     fault.Code // empty for the tool's time-out
+		silence  bool
+		unrouted bool // there is no route to IPv6
 	}
 	resolves := func(to testbed.OriginName) func(*testbed.Origins, func()) {
 		return func(w *testbed.Origins, _ func()) { w.Resolve(name, to) }
 	}
 	rows := map[string]row{
-		"nxdomain":  {set: resolves(testbed.OriginName{Err: lookup.Fault(lookup.NXDomain, nil)}), want: lookup.NXDomain},
-		"resolvers": {set: resolves(testbed.OriginName{Err: fmt.Errorf("x: %w", guard.ErrResolvers)})},
-		"closed":    {set: resolves(testbed.OriginName{Addrs: []string{addr}}), want: lookup.ConnectFailed},
+		"nxdomain":     {set: resolves(testbed.OriginName{Err: lookup.Fault(lookup.NXDomain, nil)}), want: lookup.NXDomain},
+		"resolvers":    {set: resolves(testbed.OriginName{Err: fmt.Errorf("x: %w", guard.ErrResolvers)})},
+		"unresolvable": {set: resolves(testbed.OriginName{Err: fmt.Errorf("x: %w", guard.ErrUnresolvable)}), silence: true},
+		"no route":     {set: resolves(testbed.OriginName{Addrs: []string{"2606:4700::1"}}), unrouted: true, want: lookup.ConnectFailed},
+		"closed":       {set: resolves(testbed.OriginName{Addrs: []string{addr}}), want: lookup.ConnectFailed},
 		"silent": {set: func(w *testbed.Origins, leave func()) {
 			w.Accept(name, addr, func(conn net.Conn) {
 				conn.Read(make([]byte, 1))
@@ -64,7 +68,9 @@ func TestFaults(t *testing.T) {
 				if want == "" {
 					want = timeout
 				}
-				f := fault.From(look(ctx, &origin.Client{Connector: w.Dialer(), UserAgent: "test"}))
+				dialer := w.Dialer()
+				dialer.HasRoute = func(_ context.Context, a netip.Addr) bool { return a.Is4() || !c.unrouted }
+				f := fault.From(look(ctx, &origin.Client{Connector: dialer, UserAgent: "test"}))
 				if f.Code != want || f.IsSilence() != c.silence {
 					t.Errorf("%v, want %s", f, want)
 				}

@@ -106,17 +106,17 @@ func Late(ctx context.Context) error {
 
 // Fault gives an error of this package or of a guard.Connector its code: its own, or
 // the tool's time-out for one that says nothing about the target and, marked as its
-// silence (fault.Error.Silence), for ErrSilence.
+// silence (fault.Error.Silence), for ErrSilence and guard.ErrUnresolvable.
 func Fault(ctx context.Context, err error, timeout fault.Code) error {
 	switch {
 	case errors.As(err, new(*fault.Error)):
 		return err
 	case errors.Is(err, ErrSilence):
 		return lookup.Fault(timeout, err).Silence()
+	case errors.Is(err, guard.ErrUnresolvable):
+		return lookup.Faultf(timeout, err, guard.Unresolvable).Silence()
 	case errors.Is(err, guard.ErrResolvers):
 		return lookup.Faultf(timeout, err, guard.Unresolved)
-	case errors.Is(err, guard.ErrNoRoute):
-		return lookup.Faultf(timeout, err, "The host has IPv6 addresses only, and this deployment has no IPv6 route.")
 	case ctx.Err() != nil:
 		return lookup.Faultf(timeout, err, "The time of the lookup was over before the host could answer.")
 	}

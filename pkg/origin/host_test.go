@@ -94,14 +94,16 @@ func TestFault(t *testing.T) {
 	testbed.Each(t, map[string]row{
 		"silent":               {over, fmt.Errorf("x: %w", origin.ErrSilence), lookup.HeadersTimeout, "timed out"},
 		"resolvers":            {t.Context(), fmt.Errorf("x: %w", guard.ErrResolvers), lookup.HeadersTimeout, guard.Unresolved},
-		"no route":             {t.Context(), fmt.Errorf("x: %w", guard.ErrNoRoute), lookup.HeadersTimeout, "IPv6"},
+		"unresolvable":         {t.Context(), fmt.Errorf("x: %w", guard.ErrUnresolvable), lookup.HeadersTimeout, guard.Unresolvable},
+		"no route":             {t.Context(), lookup.Fault(lookup.ConnectFailed, guard.ErrNoRoute), lookup.ConnectFailed, ""},
 		"verdict":              {t.Context(), lookup.Fault(lookup.NXDomain, nil), lookup.NXDomain, ""},
 		"verdict with the end": {over, lookup.Fault(lookup.ConnectFailed, context.DeadlineExceeded), lookup.ConnectFailed, ""},
 		"bug":                  {t.Context(), other, fault.InternalError, ""},
 		"anything at the end":  {over, other, lookup.HeadersTimeout, "before the host could answer"},
 	}, func(t *testing.T, c row) {
 		got := origin.Fault(c.ctx, c.err, lookup.HeadersTimeout)
-		if f := fault.From(got); f.Code != c.want || !errors.Is(got, c.err) || f.IsSilence() != errors.Is(c.err, origin.ErrSilence) || !strings.Contains(f.Public(), c.says) {
+		silence := errors.Is(c.err, origin.ErrSilence) || errors.Is(c.err, guard.ErrUnresolvable)
+		if f := fault.From(got); f.Code != c.want || !errors.Is(got, c.err) || f.IsSilence() != silence || !strings.Contains(f.Public(), c.says) {
 			t.Errorf("%v, want %q", got, c.want)
 		}
 	})

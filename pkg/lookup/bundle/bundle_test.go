@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	miekg "github.com/miekg/dns"
+
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -271,19 +273,23 @@ func spelled(f *fault.Error) string {
 }
 
 // One resolution serves all children: each question is put once, to a resolver that is
-// silent, and so over one datagram socket. What is answered when questions are shared, and
-// that they end with the call, is tested in package dns.
+// silent, and so over one datagram socket, beside the question whether it works. What is
+// answered when questions are shared, and that they end with the call, is tested in package dns.
 func TestResolvesOnce(t *testing.T) {
 	for kind, want := range map[string]int64{"A": 6, "MX": 7} { // both families for each bundle, and for the registry
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int64
 				dial := func(_ context.Context, network, _ string) (net.Conn, error) {
-					if network == "udp" {
-						asked.Add(1)
-					}
 					near, far := net.Pipe()
-					go io.Copy(io.Discard, far)
+					go func() {
+						query, m := make([]byte, 512), new(miekg.Msg)
+						n, _ := far.Read(query)
+						if network == "udp" && m.Unpack(query[:n]) == nil && !strings.EqualFold(m.Question[0].Name, "com.") {
+							asked.Add(1)
+						}
+						io.Copy(io.Discard, far)
+					}()
 					return near, nil
 				}
 				resolvers := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: dial})

@@ -19,7 +19,11 @@
 //	silence                      the next resolver, while this one is waited for
 //
 // When no resolver answers: SERVFAIL if there was one, else dns_timeout if one
-// did not reply, else upstream_unavailable. A panic anywhere is internal_error.
+// did not reply, else upstream_unavailable. The last two are marked as the silence of the
+// target (fault.Error.Silence) where two of the resolvers that were asked, or all where fewer
+// are configured, have answered for com within the last minute: then it is not they who are
+// down, and who pays for a lookup may own the name and have it fail. A panic anywhere is
+// internal_error.
 //
 // The Client of github.com/miekg/dns is not used: it stops at the first malformed datagram,
 // outlives its context, and does not compare the question of a reply with its own.
@@ -55,12 +59,16 @@ type Config struct {
 	// Dial opens "udp" and "tcp" connections to resolvers. It must heed its
 	// context. Default: a plain net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Now is the clock by which a Client remembers that a resolver works. Default time.Now.
+	Now func() time.Time
 }
 
-// Client asks resolvers. It is safe for concurrent use, and runs nothing between calls.
+// Client asks resolvers. It is safe for concurrent use, and runs nothing between calls. It
+// remembers for a minute which resolvers have answered for com.
 type Client struct {
 	resolvers []netip.AddrPort
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	working   *working
 }
 
 // New returns a Client. It panics unless ParseResolvers could have made the resolvers.
@@ -68,7 +76,10 @@ func New(cfg Config) *Client {
 	if len(cfg.Resolvers) == 0 {
 		panic("dns: no resolvers")
 	}
-	c := &Client{dial: cfg.Dial}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	c := &Client{dial: cfg.Dial, working: newWorking(cfg.Now)}
 	if c.dial == nil {
 		c.dial = new(net.Dialer).DialContext
 	}
@@ -78,8 +89,8 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// Lookup answers a query. Its errors are nxdomain, dns_timeout, upstream_unavailable and, after
-// a panic, internal_error. It ends before the deadline of ctx, at once when ctx is cancelled,
+// Lookup answers a query. Its errors are nxdomain, dns_timeout and upstream_unavailable, which
+// may be marked as silence, and, after a panic, internal_error. It ends before the deadline of ctx, at once when ctx is cancelled,
 // and leaves no goroutine or socket behind.
 func (c *Client) Lookup(ctx context.Context, q Query) (result Result, err error) {
 	defer catch(&err)
@@ -152,7 +163,11 @@ type family struct {
 func (c *Client) family(ctx context.Context, name string, qtype uint16) (f family) {
 	r, err := c.resolve(ctx, name, qtype)
 	if err != nil {
-		return family{err: fmt.Errorf("%w: %v", guard.ErrResolvers, err)} //nolint:errorlint // the codes of the dns tool must not become another tool's
+		whose := guard.ErrResolvers
+		if fault.From(err).IsSilence() {
+			whose = guard.ErrUnresolvable
+		}
+		return family{err: fmt.Errorf("%w: %v", whose, err)} //nolint:errorlint // the codes of the dns tool must not become another tool's
 	}
 	switch r.msg.Rcode {
 	case miekg.RcodeNameError:
@@ -280,8 +295,8 @@ func catch(err *error) {
 // verdict weighs attempts none of which answered. A SERVFAIL counts whatever
 // the others did, because theirs says nothing about the name. When the caller
 // gave up, no failure counts.
-func verdict(parent context.Context, servfail *reply, timedOut bool, causes ...error) (*reply, error) {
-	gaveUp := errors.Is(parent.Err(), context.Canceled)
+func verdict(ctx context.Context, servfail *reply, timedOut bool, causes ...error) (*reply, error) {
+	gaveUp := errors.Is(ctx.Err(), context.Canceled)
 	if servfail != nil && !gaveUp {
 		return servfail, nil
 	}
@@ -289,7 +304,7 @@ func verdict(parent context.Context, servfail *reply, timedOut bool, causes ...e
 	if timedOut || gaveUp {
 		code = lookup.DNSTimeout
 	}
-	return nil, lookup.Faultf(code, errors.Join(append(causes, parent.Err())...), guard.Unresolved)
+	return nil, lookup.Faultf(code, errors.Join(append(causes, ctx.Err())...), guard.Unresolved)
 }
 
 // budget ends before ctx does, so that a verdict can still be returned in time.
@@ -300,4 +315,12 @@ func budget(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 	left := time.Until(end)
 	return context.WithTimeout(ctx, left-min(margin, left/10))
+}
+
+// part is what the question about the name has of a budget. The rest is for the one whether
+// the resolvers work.
+func part(budget context.Context) (context.Context, context.CancelFunc) {
+	end, _ := budget.Deadline()
+	left := time.Until(end)
+	return context.WithTimeout(budget, left-min(proofTime, left/8))
 }

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	miekg "github.com/miekg/dns"
@@ -31,75 +30,11 @@ const (
 	margin = 50 * time.Millisecond
 )
 
-// Share returns a context for the lookups of one bundle: under it a Client asks each question
-// once, for Lookup and Addresses alike, so that what one reports is what another has connected
-// to. Each caller keeps its deadline, and judges by what is known then.
-//
-// end must be called when all lookups have returned. It stops what still runs, and returns
-// when nothing of it is left.
-func Share(ctx context.Context) (shared context.Context, end func()) {
-	s := &questions{crew: newCrew(ctx)}
-	return context.WithValue(s.crew, sharedKey{}, s), s.crew.end
-}
-
-type sharedKey struct{}
-
-// questions are those of one Share. Their context outlasts that of each caller.
-type questions struct {
-	crew  *crew
-	asked sync.Map // *answer by question
-}
-
-// answer is what exchange returns, when over is closed.
-type answer struct {
-	over     chan struct{}
-	servfail atomic.Pointer[reply]
-	reply    *reply
-	err      error
-}
-
-// resolve puts a question to the resolvers, or waits for the answer of one that
-// is under way. Its errors are those of exchange.
-func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*reply, error) {
-	a := &answer{over: make(chan struct{})}
-	s, shared := parent.Value(sharedKey{}).(*questions)
-	if !shared {
-		return c.exchange(parent, name, qtype, &a.servfail)
-	}
-	type question struct {
-		client *Client
-		name   string
-		qtype  uint16
-	}
-	if earlier, asked := s.asked.LoadOrStore(question{c, name, qtype}, a); asked {
-		a = earlier.(*answer)
-	} else {
-		s.crew.start(func() {
-			defer close(a.over)
-			defer catch(&a.err)
-			a.reply, a.err = c.exchange(s.crew, name, qtype, &a.servfail)
-		})
-	}
-	ctx, cancel := budget(parent)
-	defer cancel()
-	select {
-	case <-a.over:
-		if b, ok := errors.AsType[*bug](a.err); ok {
-			panic(b)
-		}
-		return a.reply, a.err
-	case <-ctx.Done():
-		return verdict(parent, a.servfail.Load(), true, ctx.Err())
-	}
-}
-
 // exchange asks the resolvers in their order until one answers: each next one at once when
 // another has failed, else after a delay that doubles. It returns the verdict if none
-// answers, shortly before parent ends at the latest, and panics if an attempt did. Every
-// attempt has ended then. It stores the first SERVFAIL while it goes on.
-func (c *Client) exchange(parent context.Context, name string, qtype uint16, servfail *atomic.Pointer[reply]) (*reply, error) {
-	ctx, cancel := budget(parent)
-	defer cancel()
+// answers, when ctx ends at the latest, and panics if an attempt did. Every attempt has ended
+// then. While it goes on, it notes in a how many were asked, and the first SERVFAIL.
+func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *answer) (*reply, error) {
 	g := newCrew(ctx)
 	defer g.end()
 
@@ -113,6 +48,9 @@ func (c *Client) exchange(parent context.Context, name string, qtype uint16, ser
 		}
 		server := c.resolvers[started]
 		started++
+		if ctx.Err() == nil { // else it is not heard any more
+			a.asked.Add(1)
+		}
 		g.start(func() {
 			r := &reply{outcome: silent} // if it panics, which ends the others
 			defer func() { replies <- r }()
@@ -133,7 +71,7 @@ func (c *Client) exchange(parent context.Context, name string, qtype uint16, ser
 			case r.outcome == answering, r.outcome == unproven && denied: // two agree
 				return r, nil
 			case r.outcome == failing:
-				servfail.CompareAndSwap(nil, r)
+				a.servfail.CompareAndSwap(nil, r)
 			}
 			denied = denied || r.outcome == unproven
 			timedOut = timedOut || r.outcome == silent
@@ -141,7 +79,7 @@ func (c *Client) exchange(parent context.Context, name string, qtype uint16, ser
 			start()
 		}
 	}
-	return verdict(parent, servfail.Load(), timedOut, causes...)
+	return verdict(ctx, a.servfail.Load(), timedOut, causes...)
 }
 
 // attempt asks one resolver, and once more without EDNS if the resolver may know nothing

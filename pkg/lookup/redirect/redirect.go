@@ -26,6 +26,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
@@ -38,6 +39,10 @@ const (
 
 	// maxURL bounds a URL that is followed. Sign-in redirects reach 8 KiB.
 	maxURL = 16 << 10
+
+	// enough is how much time a hop must have before its failure is not due to the hops that
+	// came before it.
+	enough = time.Second
 )
 
 // Query is the question of spec §4.6.
@@ -135,8 +140,8 @@ type Client struct{ origins *origin.Client }
 func New(origins *origin.Client) *Client { return &Client{origins} }
 
 // Lookup answers a query within the time of ctx. Its errors are redirect_timeout, which
-// also stands for our resolvers being silent and for a missing route, and those of the
-// first hop.
+// also stands for our resolvers being silent, and those of the first hop. A time-out is marked
+// as the target's silence also where the hosts before had used nearly all of the time up.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	hosts := map[string]*origin.Host{} // resolved once, and connected where they allow it
 	defer func() {
@@ -148,14 +153,10 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	r := Result{Domain: q.Domain, StartURL: at.url()}
 	seen := map[httpsURL]bool{}
 	for {
+		late := len(r.Hops) > 0 && nearlyOver(ctx)
 		a, err := c.fetch(ctx, hosts, at)
 		if err != nil {
-			err = origin.Fault(ctx, err, lookup.RedirectTimeout)
-			if stop := StopReason(fault.From(err).Code); len(r.Hops) > 0 && slices.Contains(StopReasons(), stop) {
-				r.StopReason = &stop
-				return r, nil
-			}
-			return Result{}, err
+			return r.end(origin.Fault(ctx, err, lookup.RedirectTimeout), late)
 		}
 		seen[at] = true
 		location := a.Header["Location"]
@@ -182,6 +183,28 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 		r.StopReason = &stop
 		return r, nil
 	}
+}
+
+// end returns what a trace comes to whose next hop failed. late says that the hosts before
+// had left that hop hardly any time, so that they are to blame for its time-out.
+func (r Result) end(err error, late bool) (Result, error) {
+	f := fault.From(err)
+	if stop := StopReason(f.Code); len(r.Hops) > 0 && slices.Contains(StopReasons(), stop) {
+		r.StopReason = &stop
+		return r, nil
+	}
+	if late && f.Code == lookup.RedirectTimeout {
+		return Result{}, f.Silence()
+	}
+	return Result{}, err
+}
+
+// nearlyOver says that less than enough is left. A deadline that is past says nothing about
+// hosts: the process may have been frozen.
+func nearlyOver(ctx context.Context) bool {
+	end, ok := ctx.Deadline()
+	left := time.Until(end)
+	return ok && left > 0 && left < enough
 }
 
 func (c *Client) fetch(ctx context.Context, hosts map[string]*origin.Host, u httpsURL) (origin.Answer, error) {

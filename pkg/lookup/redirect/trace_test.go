@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -161,8 +163,9 @@ func TestErrors(t *testing.T) {
 		return func(w *testbed.Origins, _ func()) { w.Resolve(b, testbed.OriginName{Err: err}) }
 	}
 	testbed.Each(t, map[string]row{
-		"resolvers": {resolves(fmt.Errorf("x: %w", guard.ErrResolvers)), lookup.RedirectTimeout, false},
-		"a bug":     {resolves(errors.New("a bug")), fault.InternalError, false},
+		"resolvers":    {resolves(fmt.Errorf("x: %w", guard.ErrResolvers)), lookup.RedirectTimeout, false},
+		"unresolvable": {resolves(fmt.Errorf("x: %w", guard.ErrUnresolvable)), lookup.RedirectTimeout, true},
+		"a bug":        {resolves(errors.New("a bug")), fault.InternalError, false},
 		"too late": {func(w *testbed.Origins, leave func()) {
 			w.Serve(b, bAddr, func(conn *tls.Conn) {
 				http.ReadRequest(bufio.NewReader(conn))
@@ -181,4 +184,55 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	})
+}
+
+// A hop that has less than a second, because those before it took the rest, times out through
+// their fault. One that has more does not, nor the first, nor one that begins after the end.
+func TestLittleTimeLeft(t *testing.T) {
+	testbed.Each(t, map[string]struct {
+		redirects bool
+		left      time.Duration
+		silence   bool
+	}{
+		"enough":        {redirects: true, left: time.Minute},
+		"hardly any":    {redirects: true, left: 999 * time.Millisecond, silence: true},
+		"past":          {redirects: true, left: -time.Second},
+		"the first hop": {left: 999 * time.Millisecond},
+	}, func(t *testing.T, c struct {
+		redirects bool
+		left      time.Duration
+		silence   bool
+	}) {
+		w := testbed.NewOrigins(t)
+		down := testbed.OriginName{Err: fmt.Errorf("x: %w", guard.ErrResolvers)}
+		ctx := &moved{Context: testbed.Soon(t)}
+		ctx.leave(time.Minute)
+		w.Resolve(b, down)
+		if c.redirects {
+			w.HTTP(a, aAddr, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+				ctx.leave(c.left)
+				rw.Header().Set("Location", "https://"+b+"/")
+				rw.WriteHeader(http.StatusFound)
+			}))
+		} else {
+			w.Resolve(a, down)
+			ctx.leave(c.left)
+		}
+		_, err := lookUp(ctx, w)
+		if f := fault.From(err); err == nil || f.Code != lookup.RedirectTimeout || f.IsSilence() != c.silence {
+			t.Errorf("%v, silence %v; want redirect_timeout, silence %v", err, f.IsSilence(), c.silence)
+		}
+	})
+}
+
+// moved is a context that always has as much time as a test has left it.
+type moved struct {
+	context.Context
+	left atomic.Int64
+}
+
+func (m *moved) leave(d time.Duration) { m.left.Store(int64(d)) }
+
+func (m *moved) Deadline() (time.Time, bool) {
+	return time.Now().Add(time.Duration(m.left.Load())), true
 }

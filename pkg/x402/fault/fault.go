@@ -196,10 +196,11 @@ func (e *Error) Prevented() *Error { return e.with(func(c *Error) { c.prevented 
 // a new code for another reason.
 func (e *Error) IsPrevented() bool { return e.prevented }
 
-// Silence returns the error with the mark that the target was silent: it had accepted a
-// connection, and the lookup's time was over before its answer was complete. Resolvers and
-// registries are not the target. Such a failure is owed at first, and is the answer when it
-// was met often enough.
+// Silence returns the error with the mark that the target was silent, which its owner can
+// cause: it had accepted a connection, and the lookup's time was over before its answer was
+// complete; or no resolver could resolve its name, and they answered for another. Resolvers
+// and registries themselves are not the target. Such a failure is owed at first, and is the
+// answer when it was met often enough.
 func (e *Error) Silence() *Error { return e.with(func(c *Error) { c.silence = true }) }
 
 // IsSilence reports whether Silence returned this error, or one that it is a copy of.

@@ -160,7 +160,7 @@ func broken(ctx context.Context, err error) error {
 	case errors.Is(err, guard.ErrResolvers):
 		return lookup.Faultf(lookup.WhoisTimeout, err, "The RDAP server's name could not be resolved: no DNS resolver gave a usable answer.")
 	case errors.Is(err, guard.ErrNoRoute):
-		return lookup.Faultf(lookup.WhoisTimeout, err, "The RDAP server has IPv6 addresses only, and this deployment has no IPv6 route.")
+		return lookup.Faultf(lookup.WhoisTimeout, err, "This service has no route to the addresses of the RDAP server.")
 	case code == lookup.BlockedAddress, code == lookup.InvalidDomain:
 		return lookup.Faultf(lookup.RDAPUpstream, err, "The RDAP server is not at a public address.")
 	case code == lookup.ConnectFailed, code == lookup.NXDomain:

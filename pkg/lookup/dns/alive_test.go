@@ -1,0 +1,263 @@
+package dns_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// knows is a resolver's script: one for the question for the name servers of com, and one
+// for every other.
+func knows(com, others script) script {
+	return func(n int, q []byte) []said {
+		if isCom(unpacked(q)) {
+			return com(n, q)
+		}
+		return others(n, q)
+	}
+}
+
+func isCom(m *miekg.Msg) bool {
+	asked := m.Question[0]
+	return strings.EqualFold(asked.Name, "com.") && asked.Qtype == miekg.TypeNS
+}
+
+// servers is what a resolver that works says of com, after a while.
+func servers(d time.Duration) script { return after(d, answer("com. 60 IN NS a.gtld-servers.net.")) }
+
+// TestUnresolvable: a name that no resolver can resolve is to blame where two of the
+// resolvers that were asked, or all where fewer are configured, answer for com within the
+// time of the lookup. Whatever else they say is about them.
+func TestUnresolvable(t *testing.T) {
+	refused, servfail := rcode(miekg.RcodeRefused), rcode(miekg.RcodeServerFailure)
+	works := func(others script) host { return host{udp: knows(servers(20*ms), others)} }
+	only := func(com script) host { return host{udp: knows(com, mute)} }
+	silent, dead := works(mute), host{udp: mute}
+	const timeout, unusable = "dns_timeout", "upstream_unavailable"
+	type row struct {
+		hosts   []host
+		want    string // a code, or the rcode of a result
+		silence bool
+		at      time.Duration
+	}
+	eachInBubble(t, map[string]row{
+		"all work":                  {hosts: []host{silent, silent, silent}, want: timeout, silence: true, at: 7470 * ms},
+		"the third is dead":         {hosts: []host{silent, silent, dead}, want: timeout, silence: true, at: 7470 * ms},
+		"the first is dead":         {hosts: []host{dead, silent, silent}, want: timeout, silence: true, at: 7470 * ms},
+		"nobody is at the first":    {hosts: []host{{}, silent, silent}, want: timeout, silence: true, at: 7470 * ms},
+		"one of three works":        {hosts: []host{silent, dead, dead}, want: timeout, at: 7950 * ms},
+		"one of two works":          {hosts: []host{dead, silent}, want: timeout, at: 7950 * ms},
+		"both work":                 {hosts: []host{silent, silent}, want: timeout, silence: true, at: 7470 * ms},
+		"the only one works":        {hosts: []host{silent}, want: timeout, silence: true, at: 7470 * ms},
+		"the only one is dead":      {hosts: []host{dead}, want: timeout, at: 7950 * ms},
+		"works over TCP":            {hosts: []host{{udp: mute, tcp: framed(knows(servers(20*ms), mute))}}, want: timeout, silence: true, at: 7720 * ms},
+		"works, and is too slow":    {hosts: []host{only(servers(510 * ms))}, want: timeout, at: 7950 * ms},
+		"SERVFAIL for com":          {hosts: []host{only(after(0, servfail))}, want: timeout, at: 7450 * ms},
+		"REFUSED for com":           {hosts: []host{only(after(0, refused))}, want: timeout, at: 7450 * ms},
+		"com does not exist":        {hosts: []host{only(after(0, missing()))}, want: timeout, at: 7450 * ms},
+		"com does not, unproven":    {hosts: []host{only(after(0, rcode(miekg.RcodeNameError)))}, want: timeout, at: 7450 * ms},
+		"com has none":              {hosts: []host{only(after(0, answer()))}, want: timeout, at: 7450 * ms},
+		"com has a portal's record": {hosts: []host{only(after(0, answer("com. 60 IN A 192.0.2.1")))}, want: timeout, at: 7450 * ms},
+
+		"refused for the name alone":     {hosts: []host{works(after(0, refused)), works(after(0, refused))}, want: unusable, silence: true, at: 20 * ms},
+		"refused whatever is asked":      {hosts: []host{{udp: after(0, refused)}, {udp: after(0, refused)}}, want: unusable, at: 0},
+		"damaged for the name alone":     {hosts: []host{works(sends(func(q []byte) []byte { return less(3, reply(q, answer(evil))) }))}, want: unusable, silence: true, at: 20 * ms},
+		"SERVFAIL for the name":          {hosts: []host{works(after(0, servfail)), silent}, want: "SERVFAIL", at: 7450 * ms},
+		"one denies it, the others mute": {hosts: []host{works(after(0, rcode(miekg.RcodeNameError))), silent}, want: timeout, silence: true, at: 7470 * ms},
+	}, func(t *testing.T, c row) {
+		w := newWorld(t, c.hosts...)
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		r, err := w.client().Lookup(ctx, query("A"))
+		w.at(c.at)
+		w.check()
+		f := fault.From(err)
+		got, says := r.Rcode, guard.Unresolved
+		if err != nil {
+			got = string(f.Code)
+		}
+		if c.silence {
+			says = guard.Unresolvable
+		}
+		if got != c.want || err != nil && (f.IsSilence() != c.silence || f.Public() != says) {
+			t.Errorf("%s, %v, silence %v; want %s, silence %v", got, err, f.IsSilence(), c.want, c.silence)
+		}
+		if err == nil {
+			return
+		}
+		ctx, cancel = context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		_, err = w.client().Addresses(ctx, "example.com")
+		if !errors.Is(err, guard.ErrResolvers) || errors.Is(err, guard.ErrUnresolvable) != c.silence || errors.As(err, new(*fault.Error)) {
+			t.Errorf("addresses: %v; want silence %v", err, c.silence)
+		}
+	})
+}
+
+// TestWorks: that a resolver works is remembered for a minute of the clock that was passed
+// in, which may be set back. That it does not is not remembered.
+func TestWorks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var skew time.Duration
+		var dead atomic.Bool
+		com := func(n int, q []byte) []said {
+			if dead.Load() {
+				return nil
+			}
+			return servers(0)(n, q)
+		}
+		w := newWorld(t, host{udp: knows(com, after(0, rcode(miekg.RcodeRefused)))})
+		cl := dns.New(dns.Config{Resolvers: w.list, Dial: w.dial, Now: func() time.Time { return time.Now().Add(skew) }})
+		for _, step := range []struct {
+			what    string
+			skew    time.Duration // how far the clock is moved
+			dead    bool
+			asked   int // how often com was asked for
+			silence bool
+		}{
+			{what: "at first", asked: 1, silence: true},
+			{what: "just before a minute is over", skew: time.Minute - time.Nanosecond, dead: true, silence: true},
+			{what: "after a minute", skew: time.Nanosecond, dead: true, asked: 1},
+			{what: "after that failed", dead: true, asked: 1},
+			{what: "when it is back", asked: 1, silence: true},
+			{what: "before it was asked", skew: -time.Second, dead: true, asked: 1},
+		} {
+			skew += step.skew
+			dead.Store(step.dead)
+			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+			_, err := cl.Lookup(ctx, query("A"))
+			cancel()
+			asked := 0
+			for _, q := range w.questions() {
+				if q == "com. NS" {
+					asked++
+				}
+			}
+			again := step.dead && step.asked > 0 // the datagram is sent again while it waits
+			if f := fault.From(err); f.Code != lookup.UpstreamUnavailable || f.IsSilence() != step.silence || asked < step.asked || asked > step.asked && !again {
+				t.Errorf("%s: %v, silence %v, com asked for %d times; want %v, %d", step.what, err, f.IsSilence(), asked, step.silence, step.asked)
+			}
+		}
+		w.check()
+	})
+}
+
+// TestTogether: questions that fail together ask once whether the resolvers work. When the one
+// that asks is cancelled, another asks again.
+func TestTogether(t *testing.T) {
+	type row struct {
+		leave time.Duration // when one of them is cancelled; 0: never
+		most  int           // how often com may be asked for, of each resolver
+	}
+	eachInBubble(t, map[string]row{
+		"all stay":   {most: 1},
+		"one leaves": {leave: 7500 * ms, most: 2},
+	}, func(t *testing.T, c row) {
+		silent := host{udp: knows(servers(100*ms), mute)}
+		w := newWorld(t, silent, silent)
+		cl := w.client()
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+				defer cancel()
+				leaves := i == 0 && c.leave > 0
+				if leaves {
+					time.AfterFunc(c.leave, cancel)
+				}
+				_, err := cl.Lookup(ctx, dns.Query{Domain: fmt.Sprintf("n%d.example.com", i), Type: "A"})
+				if f := fault.From(err); f.Code != lookup.DNSTimeout || f.IsSilence() == leaves {
+					t.Errorf("%d: %v, silence %v", i, err, f.IsSilence())
+				}
+			})
+		}
+		all.Wait()
+		asked := 0
+		for _, q := range w.questions() {
+			if q == "com. NS" {
+				asked++
+			}
+		}
+		if asked < 2 || asked > 2*c.most {
+			t.Errorf("com was asked for %d times of two resolvers, want at most %d of each", asked, c.most)
+		}
+		w.check()
+	})
+}
+
+// In a bundle the lookup with less time asks within its own, and the question about the name
+// goes on for the others.
+func TestUnresolvableShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := host{udp: knows(servers(20*ms), ok(6*time.Second))}
+		w := newWorld(t, h, h)
+		cl := w.client()
+		ctx, end := dns.Share(t.Context())
+		var all sync.WaitGroup
+		all.Go(func() {
+			hurried, cancel := context.WithTimeout(ctx, 4*time.Second)
+			defer cancel()
+			if _, err := cl.Addresses(hurried, "example.com"); !errors.Is(err, guard.ErrUnresolvable) {
+				t.Errorf("%v, want ErrUnresolvable", err)
+			}
+			w.at(3476250 * time.Microsecond)
+		})
+		all.Go(func() {
+			r, err := cl.Lookup(ctx, query("A"))
+			wantAddress(t, r, err, "192.0.2.1")
+		})
+		all.Wait()
+		end()
+		w.check()
+	})
+}
+
+// A lookup whose time is over through no fault of the resolvers, because its process was
+// frozen or its caller left, blames nobody, whatever is remembered.
+func TestNoTimeToBlame(t *testing.T) {
+	type row struct {
+		limit func(context.Context) (context.Context, context.CancelFunc)
+	}
+	eachInBubble(t, map[string]row{
+		"past": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, -time.Second)
+		}},
+		"cancelled": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			return ctx, cancel
+		}},
+		// Before the second resolver is asked.
+		"hardly any": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 200*ms)
+		}},
+	}, func(t *testing.T, c row) {
+		silent := host{udp: knows(servers(0), mute)}
+		w := newWorld(t, silent, silent)
+		cl := w.client()
+		if _, err := cl.Lookup(t.Context(), query("A")); !fault.From(err).IsSilence() {
+			t.Fatalf("%v: it is not remembered that they work", err)
+		}
+		ctx, cancel := c.limit(t.Context())
+		defer cancel()
+		if _, err := cl.Lookup(ctx, query("A")); testbed.Code(err) != lookup.DNSTimeout || fault.From(err).IsSilence() {
+			t.Errorf("%v, silence %v; want dns_timeout, which is not the name's", err, fault.From(err).IsSilence())
+		}
+	})
+}

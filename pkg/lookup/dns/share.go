@@ -1,0 +1,99 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// Share returns a context for the lookups of one bundle: under it a Client asks each question
+// once, for Lookup and Addresses alike, so that what one reports is what another has connected
+// to. Each caller keeps its deadline, and judges by what is known then.
+//
+// end must be called when all lookups have returned. It stops what still runs, and returns
+// when nothing of it is left.
+func Share(ctx context.Context) (shared context.Context, end func()) {
+	s := &questions{crew: newCrew(ctx)}
+	return context.WithValue(s.crew, sharedKey{}, s), s.crew.end
+}
+
+type sharedKey struct{}
+
+// questions are those of one Share. Their context outlasts that of each caller.
+type questions struct {
+	crew  *crew
+	asked sync.Map // *answer by question
+}
+
+// answer is what exchange returns, when over is closed, and what is known until then.
+type answer struct {
+	over     chan struct{}
+	asked    atomic.Int32 // how many resolvers
+	servfail atomic.Pointer[reply]
+	reply    *reply
+	err      error
+}
+
+// resolve puts a question to the resolvers, or waits for the answer of one that is under
+// way. Its errors are those of exchange, marked as silence where the resolvers work.
+func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*reply, error) {
+	whole, cancel := budget(parent)
+	defer cancel()
+	ctx, cancel := part(whole)
+	defer cancel()
+	a := &answer{over: make(chan struct{})}
+	s, shared := parent.Value(sharedKey{}).(*questions)
+	var r *reply
+	var err error
+	if shared {
+		a = s.ask(c, name, qtype, a)
+		r, err = a.wait(ctx)
+	} else {
+		r, err = c.exchange(ctx, name, qtype, a)
+	}
+	if err != nil && c.resolversWork(whole, c.resolvers[:a.asked.Load()]) {
+		f := fault.From(err)
+		return nil, f.Saying(guard.Unresolvable).Silence()
+	}
+	return r, err
+}
+
+// ask returns the answer of a question that was asked before, or begins to ask it for the
+// given one.
+func (s *questions) ask(c *Client, name string, qtype uint16, a *answer) *answer {
+	type question struct {
+		client *Client
+		name   string
+		qtype  uint16
+	}
+	if earlier, asked := s.asked.LoadOrStore(question{c, name, qtype}, a); asked {
+		return earlier.(*answer)
+	}
+	s.crew.start(func() {
+		defer close(a.over)
+		defer catch(&a.err)
+		whole, cancel := budget(s.crew)
+		defer cancel()
+		ctx, cancel := part(whole)
+		defer cancel()
+		a.reply, a.err = c.exchange(ctx, name, qtype, a)
+	})
+	return a
+}
+
+// wait waits until the answer is there. When ctx ends before, it judges by what is known.
+func (a *answer) wait(ctx context.Context) (*reply, error) {
+	select {
+	case <-a.over:
+		if b, ok := errors.AsType[*bug](a.err); ok {
+			panic(b)
+		}
+		return a.reply, a.err
+	case <-ctx.Done():
+		return verdict(ctx, a.servfail.Load(), true)
+	}
+}
