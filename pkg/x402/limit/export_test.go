@@ -11,6 +11,12 @@ func (r *Rate) Patient() *Rate {
 	return r
 }
 
+// Forgiving has a Rate carry no debts.
+func (r *Rate) Forgiving() *Rate {
+	r.debts = 0
+	return r
+}
+
 // Clients returns how many clients are tracked.
 func (r *Rate) Clients() int {
 	r.mu.Lock()

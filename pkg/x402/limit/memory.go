@@ -43,8 +43,9 @@ type counts struct {
 }
 
 // keptWindows is how many windows a Memory keeps: the present one, the one before it, in
-// which a late report counts, and two that a clock which was wrong for a moment has named.
-const keptWindows = 4
+// which a late report counts, those that a debt is carried into, and two that a clock which
+// was wrong for a moment has named.
+const keptWindows = 4 + debts
 
 // Acquire implements Store.
 func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, limit int) ([]Lease, bool, error) {

@@ -34,6 +34,9 @@ const (
 	// recheck is how long a client is refused without asking the store, when its undecided
 	// requests may give back what is above the limit.
 	recheck = time.Second
+	// debts is into how many windows what a client's faults weigh above its limit is
+	// carried. A limit of undecided requests that are all at fault weighs four.
+	debts = 4
 )
 
 // Units are what a client has used of its limit in a window.
@@ -58,6 +61,10 @@ const Unbounded = math.MaxInt
 // or, if it is over only by units that may be given back, for a second. Refused requests are
 // not counted, except the one whose report shows that its client is over.
 //
+// What faults weigh above the limit of their window is carried into the next ones, so that a
+// client has no more of them than the limit over time, however many it begins at once. An
+// environment learns of that with its next report.
+//
 // When the store fails, requests without a payment pass, up to the limit in each
 // environment. A report whose outcome is unknown is not repeated, so that a client is never
 // refused for requests that it did not send.
@@ -67,6 +74,7 @@ type Rate struct {
 	store              Store
 	now                func() time.Time
 	timeout            time.Duration
+	debts              int // into how many windows a client's debt is carried
 
 	mu      sync.Mutex
 	window  time.Time // when the current window began
@@ -76,7 +84,7 @@ type Rate struct {
 
 // NewRate returns a Rate of perMinute units for each client, which must be positive.
 func NewRate(perMinute int, s Store, now func() time.Time) *Rate {
-	r := &Rate{limit: perMinute, store: s, now: now, timeout: storeTimeout, clients: map[string]*tally{}}
+	r := &Rate{limit: perMinute, store: s, now: now, timeout: storeTimeout, debts: debts, clients: map[string]*tally{}}
 	r.undecided, r.atFault = Weights(perMinute)
 	return r
 }

@@ -98,7 +98,8 @@ func (q *Request) Open(ctx context.Context) error {
 // Close reports the outcome of a request that was opened, once. atFault says that its payer
 // can have caused an outcome that costs us and pays nothing: the request then weighs 20
 // units of a limit of 300, and otherwise 1. It takes at most the time of one
-// report. After a failure the request weighs what it weighed before.
+// report, and of as many as windows that it is carried into. After a failure the request
+// weighs what it weighed before.
 func (q *Request) Close(ctx context.Context, atFault bool) {
 	r, now := q.Rate, q.Rate.now()
 	window, n := q.window, Units{All: 1 - r.undecided, Open: 1 - r.undecided}
@@ -113,7 +114,11 @@ func (q *Request) Close(ctx context.Context, atFault bool) {
 	var total Units
 	var err error
 	if n != (Units{}) {
-		if total, err = r.count(ctx, q.Site, window, n); err != nil {
+		total, err = r.count(ctx, q.Site, window, n)
+		if err == nil && atFault {
+			err = r.carry(ctx, q.Site, window, total, n.All-n.Open)
+		}
+		if err != nil {
 			q.Warn("rate limit not corrected", err)
 		}
 	}
@@ -123,6 +128,24 @@ func (q *Request) Close(ctx context.Context, atFault bool) {
 		}
 		return r.decision(t, now, true, r.undecided)
 	})
+}
+
+// carry counts in the windows to come what a fault has added above the limit, of so many units,
+// in its own: total is what the client has used there. Many requests can be undecided at once,
+// and be found at fault when they are past counting.
+func (r *Rate) carry(ctx context.Context, client string, window time.Time, total Units, units int) (err error) {
+	for range r.debts {
+		units = min(units, total.All-total.Open-r.limit)
+		if units <= 0 {
+			return nil
+		}
+		window = window.Add(Window)
+		total, err = r.count(ctx, client, window, Units{All: units})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Decision says whether a request may go on, and how its client stands.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,14 +67,17 @@ func TestMemory(t *testing.T) {
 	limittest.Exercise(t, func(*testing.T) limit.Store { return &limit.Memory{} })
 }
 
-// Only the last four windows that were counted in are kept, in the order of the counting.
+// Only the last eight windows that were counted in are kept, in the order of the counting.
 func TestMemoryForgets(t *testing.T) {
 	var m limit.Memory
 	const w = limit.Window
 	for i, c := range []struct {
 		after time.Duration
 		want  int
-	}{{0, 1}, {w, 1}, {0, 2}, {-9 * time.Hour, 1}, {9 * time.Hour, 1}, {w, 2}, {2 * w, 1}, {w, 3}, {0, 1}, {9 * time.Hour, 2}, {-9 * time.Hour, 1}} {
+	}{
+		{0, 1}, {w, 1}, {0, 2}, {-9 * time.Hour, 1}, {9 * time.Hour, 1}, {w, 2}, {2 * w, 1}, {3 * w, 1}, {4 * w, 1}, {5 * w, 1}, // eight
+		{0, 3}, {w, 3}, {6 * w, 1}, {0, 4}, {9 * time.Hour, 2}, {-9 * time.Hour, 1}, // the ninth pushed it out
+	} {
 		if got, _, err := m.Count(t.Context(), "c", noon.Add(c.after), limit.Units{All: 1}, limit.Unbounded); err != nil || got.All != c.want {
 			t.Errorf("Count %d = %+v, %v; want %d", i, got, err, c.want)
 		}
@@ -205,6 +209,43 @@ func TestWeighIsExact(t *testing.T) {
 			}
 		}
 		same(t, what, ok, c.ok)
+	}
+}
+
+// What faults weigh above the limit counts in the windows to come, in every environment, so
+// that over time a client has 15 of them a window, however many it begins at once. What is
+// given back is no debt.
+func TestDebts(t *testing.T) {
+	for what, c := range map[string]struct {
+		begin  []int // how many payments begin together, one crowd after the other is decided
+		faults int   // how many of each crowd are at fault; the others are paid
+		then   []int // how many faults, one after another, each of the next windows has room for
+	}{
+		"as many as there is room for": {begin: []int{15}, faults: 15, then: []int{15}},
+		"twelve places":                {begin: []int{12, 12}, faults: 12, then: []int{6, 15}},
+		"a whole limit":                {begin: []int{60}, faults: 60, then: []int{0, 0, 0, 15}},
+		"one of a whole limit":         {begin: []int{60}, faults: 1, then: []int{15}},
+	} {
+		var s store
+		clock := at(0)
+		rates := []*limit.Rate{newRate(300, &s, clock), newRate(300, &s, clock)}
+		for _, n := range c.begin {
+			on := weigh(t, rates[0], what, n)
+			same(t, what+", begun", len(on), n)
+			decide(t, true, on[:c.faults]...)
+			decide(t, false, on[c.faults:]...)
+		}
+		for i, want := range c.then {
+			clock.advance(limit.Window)
+			got := 0
+			for n := range 20 {
+				for _, q := range weigh(t, rates[n%2], what, 1) {
+					got++
+					decide(t, true, q)
+				}
+			}
+			same(t, what+", in window "+strconv.Itoa(i+1), got, want)
+		}
 	}
 }
 

@@ -1,0 +1,244 @@
+package service_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
+	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// Domains of a payer, by what their name servers and hosts do.
+const (
+	silentZone = "silent-servers.example.org" // the name servers say nothing
+	silentHost = "silent-host.example.org"    // connections are accepted, and nothing is said
+	ipv6Only   = "ipv6-only.example.org"
+)
+
+// internet is what the lookups of a test reach, all in its bubble: two resolvers that work,
+// and hosts that say nothing. It has no route to IPv6.
+type internet struct {
+	resolver *dns.Client
+	dialer   *guard.Dialer
+}
+
+func newInternet() internet {
+	var i internet
+	i.resolver = dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53", "8.8.8.8:53"}, Dial: dialResolver})
+	i.dialer = &guard.Dialer{
+		Resolver: i.resolver,
+		HasRoute: func(_ context.Context, a netip.Addr) bool { return a.Is4() },
+		Connect: func(context.Context, string, string) (net.Conn, error) {
+			near, far := net.Pipe()
+			go io.Copy(io.Discard, far)
+			return near, nil
+		},
+	}
+	return i
+}
+
+// dialResolver connects to a resolver over a pipe, which keeps datagrams apart.
+func dialResolver(_ context.Context, network, _ string) (net.Conn, error) {
+	if network != "udp" {
+		return nil, net.ErrClosed
+	}
+	near, far := net.Pipe()
+	go func() {
+		defer far.Close()
+		query := make([]byte, 512)
+		for {
+			n, err := far.Read(query)
+			if err != nil {
+				return
+			}
+			if reply := resolved(query[:n]); reply != nil {
+				far.Write(reply)
+			}
+		}
+	}()
+	return near, nil
+}
+
+// resolved is what a resolver replies to a query; nil for nothing.
+func resolved(query []byte) []byte {
+	q := new(miekg.Msg)
+	if q.Unpack(query) != nil {
+		return nil
+	}
+	reply, asked := new(miekg.Msg).SetReply(q), q.Question[0]
+	add := func(record string) {
+		reply.Answer = append(reply.Answer, must(miekg.NewRR(asked.Name+" 60 IN "+record)))
+	}
+	switch name := strings.ToLower(asked.Name); {
+	case strings.HasSuffix(name, silentZone+"."):
+		return nil
+	case name == "com.":
+		add("NS a.gtld-servers.net.")
+	case strings.HasSuffix(name, ipv6Only+".") && asked.Qtype == miekg.TypeAAAA:
+		add("AAAA 2606:4700::1")
+	case strings.HasSuffix(name, silentHost+".") && asked.Qtype == miekg.TypeA:
+		add("A 93.184.216.34")
+	}
+	return must(reply.Pack())
+}
+
+// operation is an operation over this internet.
+func (i internet) operation(tool catalog.Operation) service.Operation {
+	origins := &origin.Client{Connector: i.dialer, UserAgent: "test"}
+	certificates := ssl.New(ssl.Config{Connector: i.dialer})
+	switch tool.Slug {
+	case catalog.DNS().Slug:
+		return service.DNS(i.resolver)
+	case catalog.SSLCheck().Slug:
+		return service.SSLCheck(certificates)
+	case catalog.Headers().Slug:
+		return service.Headers(headers.New(origins))
+	case catalog.ResolveRedirect().Slug:
+		return service.ResolveRedirect(redirect.New(origins))
+	case catalog.UptimeCheck().Slug:
+		return service.UptimeCheck(bundle.Uptime{Connector: i.dialer, DNS: i.resolver, SSL: certificates, Headers: headers.New(origins)})
+	}
+	return service.HostIntel(bundle.HostIntel{DNS: i.resolver, SSL: certificates, Whois: registered{}})
+}
+
+// TestRefundsDue: what one client can make us owe at the default limit, with domains of its
+// own and as fast as it is let, by asking once and never again: after a day each is a refund
+// that is due. Its silent name servers and hosts make 15 a minute over time. What it begins
+// before the first of them is known to be silent is above that in the first minute, and the
+// next ones pay for it. That a host has no address that can be reached is an answer.
+func TestRefundsDue(t *testing.T) {
+	t.Parallel()
+	const aMinute = 15
+	connecting := []catalog.Operation{catalog.SSLCheck(), catalog.Headers(), catalog.ResolveRedirect()}
+	resolving := append([]catalog.Operation{catalog.DNS()}, connecting...)
+	bundles := []catalog.Operation{catalog.UptimeCheck(), catalog.HostIntel()}
+	type row struct {
+		tools    []catalog.Operation
+		domain   string
+		first    int    // the most of the first minute
+		most     int    // the most of all minutes
+		answered string // what those are answered that leave nothing due
+	}
+	minutes := 10
+	if raceDetector() {
+		minutes = 2
+	}
+	overTime := minutes*aMinute + 12 // those in a tool's places, when the limit is reached
+	rows := map[string]row{
+		"dns, silent servers":      {tools: resolving[:1], domain: silentZone, first: 24, most: overTime},
+		"all at once, silent ones": {tools: resolving, domain: silentZone, first: 60, most: minutes*aMinute + 60},
+		"bundles, silent servers":  {tools: bundles, domain: silentZone, answered: "200"},
+		"all at once, IPv6 only":   {tools: connecting, domain: ipv6Only, answered: "502 connect_failed"},
+		"bundles, IPv6 only":       {tools: bundles, domain: ipv6Only, answered: "200"},
+	}
+	for _, tool := range connecting {
+		rows[tool.Slug+", silent servers"] = row{tools: []catalog.Operation{tool}, domain: silentZone, first: 24, most: overTime}
+		rows[tool.Slug+", silent hosts"] = row{tools: []catalog.Operation{tool}, domain: silentHost, first: 24, most: overTime}
+		rows[tool.Slug+", IPv6 only"] = row{tools: []catalog.Operation{tool}, domain: ipv6Only, answered: "502 connect_failed"}
+	}
+	for name, c := range rows {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				lasts := minutes
+				if c.answered != "" {
+					lasts = 1 // nothing adds up
+				}
+				first, all, answers := farm(t, c.tools, c.domain, lasts)
+				t.Logf("%d in the first minute, %d in %d minutes; answers %v", first, all, lasts, answers)
+				if first > c.first || all > c.most {
+					t.Errorf("%d refunds are due of the first minute and %d of %d, want at most %d and %d", first, all, lasts, c.first, c.most)
+				}
+				through := answers[c.answered] > 0
+				if c.answered == "" {
+					through = all >= lasts*aMinute/2
+				}
+				if !through {
+					t.Errorf("answers %v: the client did not get through", answers)
+				}
+			})
+		})
+	}
+}
+
+// farm has one client buy lookups of its domains for so many minutes, from the beginning of
+// one on, with more hands than it has places. It returns how many lookups have moved money
+// and owe their whole answer, of those that were begun in the first minute and of all, and
+// how often which answer came.
+func farm(t *testing.T, tools []catalog.Operation, domain string, minutes int) (first, all int, answers map[string]int) {
+	net := newInternet()
+	f := newFleet(t, 1, func(parts) service.Operation { return net.operation(tools[0]) })
+	for _, tool := range tools[1:] {
+		f.add(net.operation(tool))
+	}
+	f.table.unsized = true
+	begin := time.Now().Truncate(time.Minute).Add(time.Minute)
+	answers = map[string]int{}
+	var mu sync.Mutex
+	var hands sync.WaitGroup
+	for k, tool := range tools {
+		path := func(name string) string { return "http://service" + tool.Path + "?domain=" + name }
+		offer := must(f.from(k, victim).Get(t.Context(), path(domain), ""))
+		for hand := range 15 {
+			hands.Go(func() {
+				time.Sleep(time.Until(begin))
+				for n := 0; ; n++ {
+					at, r := insist(f.from(k, attacker), path(fmt.Sprintf("a%d-%d.%s", hand, n, domain)), f.sign(offer, true))
+					if at.Sub(begin) >= time.Duration(minutes)*time.Minute {
+						return
+					}
+					mu.Lock()
+					answers[answerOf(r)]++
+					if r.Status == http.StatusGatewayTimeout {
+						all++
+						if at.Sub(begin) < time.Minute {
+							first++
+						}
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	hands.Wait()
+	return first, all, answers
+}
+
+// answerOf is the status of an answer, and its code if it is an error.
+func answerOf(r x402test.Reply) string {
+	if r.Status == http.StatusOK { // the codes in a bundle are its parts'
+		return strconv.Itoa(r.Status)
+	}
+	return fmt.Sprint(r.Status, " ", codeOf(r))
+}
+
+// insist sends a payment until it is let in, and returns when that was.
+func insist(client *x402test.Client, url, header string) (at time.Time, r x402test.Reply) {
+	for {
+		at, r = time.Now(), must(client.Get(context.Background(), url, header))
+		if r.Status != http.StatusTooManyRequests && codeOf(r) != "overloaded" {
+			return at, r
+		}
+		time.Sleep(r.RetryAfter())
+	}
+}
