@@ -165,6 +165,7 @@ func bundleRows() []row {
 		uptime("http500", has(`"verdict":"degraded"`, `"status":500`)),
 		uptime("gone", has(`"verdict":"down"`, child("dns", lookup.NXDomain), child("ssl", lookup.NXDomain), child("headers", lookup.NXDomain))),
 		uptime("silent", has(`"verdict":"down"`, child("dns", lookup.DNSTimeout), child("ssl", lookup.SSLTimeout), child("headers", lookup.HeadersTimeout))),
+		uptime("unrouted", has(`"verdict":"down"`, `"ttl":null`, child("ssl", lookup.ConnectFailed), child("headers", lookup.ConnectFailed))),
 		uptime("loopback", has(`"verdict":"down"`, resolved+`127.0.0.1"`, child("ssl", lookup.BlockedAddress), child("headers", lookup.BlockedAddress))),
 		intel("example.com", has(`"type":"A"`, `"serial":"0a1b2c"`, registered)),
 		intel("example.com", has(`"type":"MX"`, `"preference":10`, named, `"dnssec":true`), "dns_type=MX"),

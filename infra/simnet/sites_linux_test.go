@@ -53,6 +53,7 @@ func hosts() []host {
 		{name: "silent", silent: true},
 		{name: "long", records: []string{`60 IN TXT` + strings.Repeat(` "`+strings.Repeat("a", 250)+`"`, 6)}}, // for a datagram
 		{name: "six", addrs: []string{sixAddr}, serve: web(ok)},
+		{name: "unrouted", addrs: []string{unroutedAddr}},
 
 		// What is wrong with TLS, and with HTTP.
 		{name: "expired", serve: web(ok, expired)},
@@ -107,7 +108,8 @@ func sslRows() []row {
 		alike("ssl-check", fails(lookup.ConnectFailed), "closed", "empty", "servfail"),
 		alike("ssl-check", fails(lookup.HandshakeFailed), "plain", "alert"),
 		alike("ssl-check", fails(lookup.SSLTimeout, "The TLS handshake timed out."), "mute"),
-		alike("ssl-check", fails(lookup.SSLTimeout, guard.Unresolved), "silent", "refused"),
+		alike("ssl-check", fails(lookup.ConnectFailed, "The TCP connection to the host failed: this service has no route to IPv6,"), "unrouted"),
+		alike("ssl-check", fails(lookup.SSLTimeout, guard.Unresolvable), "silent", "refused"),
 	)
 }
 
@@ -154,7 +156,8 @@ func headersRows() []row {
 		alike("headers", fails(lookup.HandshakeFailed), "alert", "plain"),
 		alike("headers", fails(lookup.HTTPFailed), "hangup", "endless"),
 		alike("headers", fails(lookup.HeadersTimeout, "The HTTPS header fetch timed out."), "quiet", "mute"),
-		alike("headers", fails(lookup.HeadersTimeout, guard.Unresolved), "silent", "refused"),
+		alike("headers", fails(lookup.ConnectFailed, "The TCP connection to the host failed: this service has no route to IPv6,"), "unrouted"),
+		alike("headers", fails(lookup.HeadersTimeout, guard.Unresolvable), "silent", "refused"),
 	)
 }
 
@@ -175,8 +178,8 @@ func dnsRows() []row {
 		ask("servfail", has(`"rcode":"SERVFAIL"`, none)),
 		ask("long", has(`"ttl":60,"records":[{"text":"aaaa`), "type=TXT"),
 		ask("loopback", has(`"records":[{"address":"127.0.0.1"}]`)),
-		ask("refused", fails(lookup.UpstreamUnavailable)),
-		ask("silent", fails(lookup.DNSTimeout)),
+		ask("refused", fails(lookup.UpstreamUnavailable, guard.Unresolvable)),
+		ask("silent", fails(lookup.DNSTimeout, guard.Unresolvable)),
 		ask("example.com", fails(lookup.InvalidType), "type=PTR"),
 		ask("example.com", fails(lookup.InvalidDomain), "domain=example.com"),
 	}, alike("dns", fails(lookup.NXDomain), "gone", "dangling")...)
@@ -195,12 +198,13 @@ func redirectRows() []row {
 		trace("hops5", has(`"hop_count":5,"truncated":true,"stop_reason":"max_hops"`)),
 		trace("gone", fails(lookup.NXDomain)),
 		trace("closed", fails(lookup.ConnectFailed)),
+		trace("unrouted", fails(lookup.ConnectFailed, "The TCP connection to the host failed: this service has no route to IPv6,")),
 		trace("loopback", fails(lookup.BlockedAddress)),
 	},
 		alike("resolve-redirect", fails(lookup.HandshakeFailed), "alert"),
 		alike("resolve-redirect", fails(lookup.HTTPFailed), "hangup", "endless"),
 		alike("resolve-redirect", fails(lookup.RedirectTimeout), "quiet"),
-		alike("resolve-redirect", fails(lookup.RedirectTimeout, guard.Unresolved), "refused"),
+		alike("resolve-redirect", fails(lookup.RedirectTimeout, guard.Unresolvable), "refused"),
 	)
 }
 

@@ -102,14 +102,16 @@ func allHosts() []host {
 const (
 	closedAddr    = "93.184.1.1" // of a host where nothing listens
 	sixAddr       = "2606:2800:220:1::6"
+	unroutedAddr  = "2606:2800:221:1::6" // there is no route to
 	bootstrapAddr = "93.184.2.1:80"
 	bootstrapURL  = "http://" + bootstrapAddr + "/rdap/dns.json"
 )
 
-// routes give every address to this machine. A server wants its address of IPv6 one by one.
+// routes give every address to this machine, but those without a route. A server wants its address of IPv6 one by one.
 const routes = `link set lo up
 route add local 0.0.0.0/0 dev lo table local
 route add local ::/0 dev lo table local
+route add unreachable 2606:2800:221::/48 table local
 addr add ` + sixAddr + `/128 dev lo nodad
 `
 

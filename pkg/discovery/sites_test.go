@@ -171,7 +171,7 @@ func TestOrigins(t *testing.T) {
 func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
 	v, text := newView(testSite()), strings.Join(strings.Fields(string(must(os.ReadFile("../../README.md")))), " ")
 	says(t, "README.md", text, "returns the stored answer for "+v.Kept,
-		"at least "+v.Spacing+" apart", "After "+v.OwedFor+" a refund is due", fmt.Sprintf("silent in %d lookups", v.Silent))
+		"at least "+v.Spacing+" apart", "After "+v.OwedFor+" a refund is due", fmt.Sprintf("silent in %d", v.Silent))
 }
 
 // What the tables of limits and caveats are about are operations.

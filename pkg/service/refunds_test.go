@@ -193,8 +193,7 @@ func farm(t *testing.T, tools []catalog.Operation, domain string, minutes int) (
 	}
 	f.table.unsized = true
 	begin := time.Now().Truncate(time.Minute).Add(time.Minute)
-	answers = map[string]int{}
-	var mu sync.Mutex
+	got := harvest{begin: begin, end: begin.Add(time.Duration(minutes) * time.Minute), answers: map[string]int{}}
 	var hands sync.WaitGroup
 	for k, tool := range tools {
 		path := func(name string) string { return "http://service" + tool.Path + "?domain=" + name }
@@ -204,24 +203,43 @@ func farm(t *testing.T, tools []catalog.Operation, domain string, minutes int) (
 				time.Sleep(time.Until(begin))
 				for n := 0; ; n++ {
 					at, r := insist(f.from(k, attacker), path(fmt.Sprintf("a%d-%d.%s", hand, n, domain)), f.sign(offer, true))
-					if at.Sub(begin) >= time.Duration(minutes)*time.Minute {
+					if !got.add(at, r) {
 						return
 					}
-					mu.Lock()
-					answers[answerOf(r)]++
-					if r.Status == http.StatusGatewayTimeout {
-						all++
-						if at.Sub(begin) < time.Minute {
-							first++
-						}
-					}
-					mu.Unlock()
 				}
 			})
 		}
 	}
 	hands.Wait()
-	return first, all, answers
+	return got.first, got.all, got.answers
+}
+
+// harvest counts answers in a time, and those that leave a debt.
+type harvest struct {
+	begin, end time.Time
+
+	mu         sync.Mutex
+	first, all int // debts of the first minute, and of the whole time
+	answers    map[string]int
+}
+
+// add counts an answer to a request that was let in at a time, and reports whether that was
+// in time.
+func (h *harvest) add(at time.Time, r x402test.Reply) bool {
+	if !at.Before(h.end) {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answers[answerOf(r)]++
+	if r.Status != http.StatusGatewayTimeout {
+		return true
+	}
+	h.all++
+	if at.Sub(h.begin) < time.Minute {
+		h.first++
+	}
+	return true
 }
 
 // answerOf is the status of an answer, and its code if it is an error.

@@ -70,7 +70,7 @@ type Info struct {
 	Class   Class
 	// Retry says that the request may be repeated, with the same signature or
 	// with a new one, for at most one charge in all. For the class Owed it holds
-	// until the last lookup is used up.
+	// until one answers.
 	Retry bool
 	// After is the default Retry-After; 0 means that none is sent.
 	After time.Duration
