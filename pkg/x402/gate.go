@@ -131,8 +131,9 @@ type Request struct {
 	// Arrived is when the request came, and Deadline when the invocation must be
 	// over.
 	Arrived, Deadline time.Time
-	// Prepare validates the parameters. It is called when the payment has been
-	// admitted, and its error is answered without a charge.
+	// Prepare validates the parameters, which never change: whether there is something left
+	// to sell is for Job.Check. It is called when the payment has been admitted, and its
+	// error is answered without a charge.
 	Prepare func() (Job, error)
 	// Error renders the body of an error answer. It must not fail.
 	Error func(f *fault.Error, s PaymentStatus) []byte
@@ -146,14 +147,18 @@ type Job struct {
 	// Endpoint names where the job is sold. A payment is answered at the endpoint at which
 	// it was claimed, at the price that was paid, and nowhere else.
 	Endpoint string
-	Budget      time.Duration // what Run may take
-	Timeout     fault.Info    // the fault when less than Budget is left for Run; its class is Owed
+	Budget   time.Duration // what Run may take
+	Timeout  fault.Info    // the fault when less than Budget is left for Run; its class is Owed
 	// MostRuns is how many runs one payment buys until one gives an answer; 0 is any
 	// number. After them a refund is due at once.
 	MostRuns int
 	// NoImplicitRetry says that without a purchase key every payment is another
 	// purchase, because there is no answer that two of them could share (ping).
 	NoImplicitRetry bool
+	// Check says whether the payment may be sent. It is asked before every send, and its
+	// *fault.Error stops that: the payment is not charged by it. What is paid already is
+	// answered whatever it says. Nil is always yes.
+	Check func(ctx context.Context) error
 	// Run does the work and returns the answer or a *fault.Error. Its context has the
 	// payment (SaleOf).
 	Run func(ctx context.Context) (Reply, error)

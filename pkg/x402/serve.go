@@ -22,7 +22,7 @@ func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	a := &attempt{gate: g, request: r, dues: &dues{}, trace: &Trace{}}
 	out := &Outcome{}
 	defer func() {
-		a.close(ctx, a.dues.doubted || a.dues.worked && out.Status == http.StatusPaymentRequired)
+		a.close(ctx, a.dues.atFault || a.dues.worked && out.Status == http.StatusPaymentRequired)
 		a.dues.closing.Wait()
 	}()
 	out = a.serve(ctx)
@@ -58,9 +58,9 @@ type dues struct {
 	// worked says that a payment was claimed, or a facilitator or the chain asked: not
 	// the request itself or a record decided.
 	worked bool
-	// doubted says that a facilitator's verdict left doubt, or that it gave none
+	// atFault says that a facilitator's verdict left doubt, or that it gave none
 	// on a signature that only it can judge: the payer can have caused that.
-	doubted bool
+	atFault bool
 	closing sync.WaitGroup
 }
 
@@ -213,7 +213,7 @@ func (a *attempt) verify(ctx context.Context) *Outcome {
 	a.trace.Verify = a.since(begun)
 	switch {
 	case v.Fault != nil:
-		a.dues.doubted = true
+		a.dues.atFault = true
 		return failed(v.Fault, new(false))
 	case v.Valid:
 		return nil

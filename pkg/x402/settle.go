@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -40,6 +41,9 @@ func (a *attempt) noSlot(ctx context.Context, h *ledger.Hold, f *fault.Error) *O
 // settle has the money moved, once, and then runs the lookup. The claim's own
 // write took time, so the budget is computed again.
 func (a *attempt) settle(ctx context.Context, h *ledger.Hold) *Outcome {
+	if refusal := a.stopped(ctx, h.Record()); refusal != nil {
+		return a.stop(ctx, h, refusal)
+	}
 	budget := a.settleTime(h.Record().Sent)
 	if budget < LeastSettle {
 		return a.unsent(ctx, h, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
@@ -55,6 +59,41 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) *Outcome {
 	d := o.doubt
 	if r.SentElsewhere && d == noDoubt {
 		d = sentBefore
+	}
+	return a.conclude(ctx, h, d, r)
+}
+
+// stopped is why the job does not want the payment of a record to be sent; nil where it may
+// be. Without a node a payment in doubt is sent whatever the job says: nothing else could
+// settle the doubt.
+func (a *attempt) stopped(ctx context.Context, r ledger.Payment) *fault.Error {
+	if a.job.Check == nil || doubtOf(r) == inDoubt && a.gate.Evidence == nil {
+		return nil
+	}
+	return a.check(ctx)
+}
+
+// check asks the job's Check. A panic, which is a bug, stops the send.
+func (a *attempt) check(ctx context.Context) (refusal *fault.Error) {
+	defer func() {
+		if p := recover(); p != nil {
+			refusal = fault.New(fault.InternalError, fmt.Errorf("the check panicked: %v", p))
+		}
+	}()
+	if err := a.job.Check(ctx); err != nil {
+		return fault.From(err)
+	}
+	return nil
+}
+
+// stop ends an attempt that the job does not want to send. If an earlier one may have sent
+// the payment, the chain says whether it was made.
+func (a *attempt) stop(ctx context.Context, h *ledger.Hold, refusal *fault.Error) *Outcome {
+	a.dues.atFault = true
+	d := doubtOf(h.Record())
+	r := Result{Settlement: Settlement{Class: stopped, Reason: string(refusal.Code), Cause: refusal}, Finding: Finding{Verdict: notAsked}}
+	if asksChain(stopped, d) {
+		r.Finding = a.find(ctx, h.Record(), r.Settlement, EvidenceBudget)
 	}
 	return a.conclude(ctx, h, d, r)
 }
@@ -126,6 +165,8 @@ func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, d doubt, r Resul
 			return failed(f, nil)
 		}
 		return failed(f, chargedBy(h.Record()))
+	case c.reply == replyStopped && recorded:
+		return failed(fault.From(r.Cause), chargedBy(h.Record()))
 	case c.reply == replyRefused && recorded:
 		return refused("settlement refused: "+reason, a.failure(cmp.Or(r.Reason, reason)))
 	}
@@ -141,6 +182,7 @@ func (a *attempt) failure(reason string) *SettleResponse {
 const (
 	used    Class = NotResent + 1 + iota // Refused with Settlement.NonceUsed
 	expired                              // Refused with Settlement.Expired
+	stopped                              // not sent, because the job's Check has refused that
 	anyClass
 )
 
@@ -161,7 +203,7 @@ func classOf(s Settlement) Class {
 func (c Class) String() string {
 	return [...]string{
 		Unknown: "unknown", Moved: "settled", Refused: "refused", used: "refused", expired: "refused", TurnedAway: "turned_away",
-		NotSent: "not_sent", NotResent: "not_sent",
+		NotSent: "not_sent", NotResent: "not_sent", stopped: "not_sent",
 	}[c]
 }
 
@@ -207,6 +249,7 @@ const (
 	replyLookUp  reply = iota + 1 // the answer of the work: the money has moved
 	replyRefused                  // 402 with the reason
 	replyFault                    // the facilitator_* code of a fault that is not the payer's
+	replyStopped                  // the refusal of the job's Check
 	replyUnsure                   // 503 settlement_uncertain
 )
 
@@ -229,7 +272,7 @@ func asksChain(c Class, d doubt) bool {
 		return false
 	case used, expired, NotResent, Unknown:
 		return true
-	case Refused:
+	case Refused, stopped:
 		return d != noDoubt
 	default:
 		return d == inDoubt
@@ -255,6 +298,11 @@ func (g *Gate) conclusion(class Class, d doubt, chain Verdict) conclusion {
 func conclusions() []conclusion {
 	return []conclusion{
 		{Moved, anyDoubt, anyVerdict, ledger.EventSettled, replyLookUp},
+
+		// The job did not want it to be sent. What earlier attempts have done decides.
+		{stopped, noDoubt, anyVerdict, ledger.EventNotSent, replyStopped},
+		{stopped, anyDoubt, NeverPaid, ledger.EventDisproved, replyStopped},
+		{stopped, sentBefore, noNode, ledger.EventNotSent, replyStopped},
 
 		// Evidence decides, whatever the facilitator said.
 		{anyClass, anyDoubt, Paid, ledger.EventSettled, replyLookUp},
@@ -286,6 +334,7 @@ func conclusions() []conclusion {
 
 		// Nothing was sent this time: the doubt of the earlier attempt remains.
 		{NotResent, anyDoubt, anyVerdict, ledger.EventNotSent, replyUnsure},
+		{stopped, anyDoubt, anyVerdict, ledger.EventNotSent, replyUnsure},
 
 		{Unknown, anyDoubt, anyVerdict, ledger.EventUncertain, replyUnsure},
 	}

@@ -140,7 +140,7 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 	a.trace.Settle += a.since(begun)
 	switch {
 	case s.Class == Unknown && !s.NoVerdict:
-		a.dues.doubted = true
+		a.dues.atFault = true
 	case s.Class == Refused:
 		s.Expired = s.Expired || !a.executable(r)
 	}

@@ -170,6 +170,15 @@ func (x *exchange) job() (x402.Job, error) {
 	return x.product.Job(x.r)
 }
 
+// refusal is why the request could not be answered if it was paid now; nil where it could.
+func (x *exchange) refusal() error {
+	job, err := x.job()
+	if err != nil || job.Check == nil {
+		return err
+	}
+	return job.Check(x.r.Context())
+}
+
 // challenge answers 402: the offer with a retry token, and why a payment was refused.
 // refused is nil when there was no payment.
 func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) {

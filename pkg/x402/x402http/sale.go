@@ -31,9 +31,10 @@ const Refused fault.Code = "refused"
 // Option changes how a handler is sold.
 type Option func(*sale)
 
-// Check has every payment's request checked before money moves, by a handler that calls
-// Refuse for a request that cannot be answered, and otherwise writes nothing. A refused
-// request is not charged.
+// Check has a request checked before each time that its payment is sent, by a handler that
+// calls Refuse for a request that cannot be answered, and otherwise writes nothing. A refused
+// request is not charged. What is paid already is answered whatever the check says: the buyer
+// of the last ticket gets it again after it is sold out.
 func Check(check http.HandlerFunc) Option { return func(s *sale) { s.check = check } }
 
 // Owed makes more statuses count as owed, such as the 404 of a store that is a moment
@@ -158,7 +159,7 @@ const (
 	maxAnswer  = 32 << 20 // what a handler may answer, which is in memory until it is sent
 )
 
-// job is the run of the handler for a request, unless the check refuses it.
+// job is the run of the handler for a request.
 func (x *sale) job(r *http.Request) (x402.Job, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	name := "GET " + named(r) + "?" + query.Encode()
@@ -168,26 +169,34 @@ func (x *sale) job(r *http.Request) (x402.Job, error) {
 	if err != nil || len(name) > maxRequest {
 		return x402.Job{}, fault.Newf(fault.InvalidArguments, err, "The query cannot be read, or is longer than %d bytes with its path.", maxRequest)
 	}
-	w, r := newRecorder(r.Context()), r.Clone(r.Context())
+	r = r.Clone(r.Context())
 	for _, name := range []string{
 		x402.HeaderSignature, x402.HeaderKey, "Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since",
 	} {
 		r.Header.Del(name)
 	}
-	if x.check != nil {
-		x.check(w, r)
+	job := x402.Job{
+		Fingerprint: name, Endpoint: x.endpoint(r), Budget: x.seller.config.Budget, Timeout: owedWith(http.StatusGatewayTimeout), MostRuns: x.mostRuns,
+		Run: func(ctx context.Context) (x402.Reply, error) { return x.run(ctx, r) },
 	}
+	if x.check != nil {
+		job.Check = func(ctx context.Context) error { return x.refusal(r.WithContext(ctx)) }
+	}
+	return job, nil
+}
+
+// refusal is why the check refuses a request; nil where it does not.
+func (x *sale) refusal(r *http.Request) error {
+	w := newRecorder(r.Context())
+	x.check(w, r)
 	switch {
 	case w.status == 0:
-		return x402.Job{
-			Fingerprint: name, Endpoint: x.endpoint(r), Budget: x.seller.config.Budget, Timeout: owedWith(http.StatusGatewayTimeout), MostRuns: x.mostRuns,
-			Run: func(ctx context.Context) (x402.Reply, error) { return x.run(ctx, r) },
-		}, nil
+		return nil
 	case w.status < http.StatusBadRequest || w.status >= http.StatusInternalServerError:
-		return x402.Job{}, fault.New(fault.InternalError, fmt.Errorf("a check refused a request with status %d", w.status))
+		return fault.New(fault.InternalError, fmt.Errorf("a check refused a request with status %d", w.status))
 	}
 	refused := fault.Info{Code: Refused, Status: w.status, Class: fault.NoCharge}
-	return x402.Job{}, refused.Newf(w.own(), "%s", printable.Text(w.body.String()))
+	return refused.Newf(w.own(), "%s", printable.Text(w.body.String()))
 }
 
 // owedWith describes an answer that is owed with a status.

@@ -137,7 +137,7 @@ func (b *Toolbox) call(r *http.Request, id string, q *mcp.Request, c *mcp.Call) 
 	return front.metered(r, x.meter, func(f *fault.Error) Response { return b.result(x, q, Failed(f)) }, func() Response {
 		return b.result(x, q, front.guarded(r, id, func() Response {
 			if !c.Paid() {
-				if _, err := x.job(); err != nil {
+				if err := x.refusal(); err != nil {
 					return Failed(fault.From(err))
 				}
 			}
