@@ -23,7 +23,6 @@ func knownComplex() []string {
 		"pkg/x402.TestWithoutExtensions",
 		"pkg/x402.brokenRules",
 		"pkg/x402/ledger.TestLookups",
-		"pkg/x402/ledger.TestVouches",
 		"pkg/x402/ledger/dynamo.FuzzDecode",
 		"pkg/x402/ledger/dynamo.TestOpen",
 		"pkg/x402/ledger/file.TestOpenOther",

@@ -222,3 +222,32 @@ func (c *actors) returnLate() {
 	c.w.deleteExpired()
 	c.w.checkRecorded()
 }
+
+// operate is an operator who begins a refund of what is owed, if nobody looks up, or goes on
+// with one: it is made or, less often, withdrawn.
+func (c *actors) operate(rng *mathrand.Rand) {
+	p := c.process()
+	p.kind = asOperator
+	l := ledger.New(p, p.now, c.ids())
+	c.w.mu.Lock()
+	a := c.w.authorizations[rng.IntN(len(c.w.authorizations))]
+	c.w.mu.Unlock()
+	withdraws := rng.IntN(3) == 0
+	var done sync.WaitGroup
+	done.Go(func() {
+		r, err := l.Fetch(context.Background(), a.key)
+		if err != nil || r == nil || !r.Owed() {
+			return
+		}
+		event := ledger.EventSendBack
+		switch {
+		case r.SendingBack == nil:
+		case withdraws:
+			event = ledger.EventWithdraw
+		default:
+			event = ledger.EventRefund
+		}
+		_, _ = l.Apply(context.Background(), *r, event, ledger.Change{Operator: "o", Transaction: "0xback"})
+	})
+	done.Wait()
+}

@@ -105,6 +105,10 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 		}
 		return
 	}
+	if p.copied {
+		w.observed("a copy without a token")
+		w.check(map[string]bool{"what is on the chain opened an answer": isAnswer(out) || p.lookups > 0 || out.Receipt != nil && out.Receipt.Success})
+	}
 	if p.kind == asStranger && w.checkStranger(p, out) {
 		return
 	}
@@ -129,6 +133,11 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 	case isFalse(out.Payment.Charged):
 		w.noteUncharged(p, out)
 	}
+}
+
+// mayBeCopy says that the request can have met a record that it proves nothing for.
+func (p *process) mayBeCopy() bool {
+	return p.pay.token == "" && p.pay.purchase != "" && !p.claimedFirst
 }
 
 // checkStranger checks the answer to a stranger's copy of what can be read on the
@@ -230,7 +239,7 @@ func (w *world) checkWaited(p *process) {
 // written.
 func (w *world) checkName(p *process, out *x402.Outcome) {
 	a := p.pay
-	if !p.recordedBefore || a.purchase == p.named(w) {
+	if !p.recordedBefore || p.mayBeCopy() || a.purchase == p.named(w) {
 		return
 	}
 	if p.writes+p.sent+p.lookups > 0 || isAnswer(out) || out.Replayed {
@@ -283,7 +292,7 @@ func (w *world) checkCharged(p *process, out *x402.Outcome) {
 	}
 	w.check(map[string]bool{
 		"told that money moved, and it did not": !a.moved() && (w.chainVisible || !a.cancelled),
-		"charged, and no receipt":               !p.unverified(out) && !isKeyConflict(out) && (out.Receipt == nil || !out.Receipt.Success),
+		"charged, and no receipt":               !p.mayBeCopy() && !p.unverified(out) && !isKeyConflict(out) && (out.Receipt == nil || !out.Receipt.Success),
 	})
 }
 

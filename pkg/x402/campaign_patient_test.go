@@ -69,7 +69,9 @@ func (c *actors) runWithoutFaults() *patientClient {
 	defer w.lock()()
 	w.result = "stuck in doubt"
 	endless := !w.chainVisible && w.lies.times > len(c.f.later) // the facilitator refuses whatever it settles
-	if r := x.ownerRecord(); !endless && (w.chainVisible || r == nil || !r.InDoubt()) {
+	own := w.record(x.pay)                                      // of another purchase, perhaps
+	blind := !w.chainVisible && own != nil && own.InDoubt()
+	if r := x.ownerRecord(); !endless && !blind && (w.chainVisible || r == nil || !r.InDoubt()) {
 		w.violated("no end, and not on the list of what is in doubt")
 	}
 	return x
@@ -330,7 +332,8 @@ func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 		own := w.record(p.pay)
 		// Without chain evidence, the facilitator may lie, or the client's own payment be in
 		// doubt while the owner is refused each time.
-		accepted := out.Payment.Charged != nil || !w.chainVisible &&
+		// After a deploy the owner's terms are not accepted any more, and it is not sent again.
+		accepted := out.Payment.Charged != nil || a != p.pay && !w.deployAt.IsZero() || !w.chainVisible &&
 			(w.lies.times > 0 && w.lies.to(a.reached-1) || a != p.pay && own != nil && own.Doubt)
 		inside := time.Until(a.validBefore) > 30*time.Second+w.clockSkew
 		final := w.chainVisible && time.Since(a.validBefore) > safeHeadDelay+w.clockSkew+time.Second

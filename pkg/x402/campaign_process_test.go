@@ -44,6 +44,9 @@ type process struct {
 	arrived time.Time // begun, by its own clock
 	// Whether pay was on record, and recorded as paid, when the request began.
 	recordedBefore, paidBefore bool
+	// copied says that the request shows nothing but what may be on the chain, and
+	// claimedFirst that it made the record of pay.
+	copied, claimedFirst bool
 
 	// What it has done, and which faults it had. The world's lock guards the rest.
 	froze, faulty atomic.Bool // frozen once; a call of the store failed
@@ -286,6 +289,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	c.w.mu.Lock()
 	if r := c.w.record(p.pay); r != nil {
 		p.recordedBefore, p.paidBefore = true, r.Paid()
+		p.copied = r.Token == "" && r.Purchase != "" && (r.Sent || r.Doubt || r.State == ledger.Settling)
 	}
 	c.w.trace("p%d kind %d asks %s with %d path %s key %q", p.number, p.kind, c.w.number(p.pay.key), q.with, p.path, p.key)
 	c.w.mu.Unlock()
@@ -353,35 +357,6 @@ func (c *actors) reconcile(sees bool) {
 		if s.Failed > 0 && !p.disturbed() {
 			c.w.violated("the reconciler failed on a record, and nothing failed it")
 		}
-	})
-	done.Wait()
-}
-
-// operate is an operator who begins a refund of what is owed, if nobody looks up, or goes on
-// with one: it is made or, less often, withdrawn.
-func (c *actors) operate(rng *mathrand.Rand) {
-	p := c.process()
-	p.kind = asOperator
-	l := ledger.New(p, p.now, c.ids())
-	c.w.mu.Lock()
-	a := c.w.authorizations[rng.IntN(len(c.w.authorizations))]
-	c.w.mu.Unlock()
-	withdraws := rng.IntN(3) == 0
-	var done sync.WaitGroup
-	done.Go(func() {
-		r, err := l.Fetch(context.Background(), a.key)
-		if err != nil || r == nil || !r.Owed() {
-			return
-		}
-		event := ledger.EventSendBack
-		switch {
-		case r.SendingBack == nil:
-		case withdraws:
-			event = ledger.EventWithdraw
-		default:
-			event = ledger.EventRefund
-		}
-		_, _ = l.Apply(context.Background(), *r, event, ledger.Change{Operator: "o", Transaction: "0xback"})
 	})
 	done.Wait()
 }

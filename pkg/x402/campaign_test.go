@@ -143,7 +143,7 @@ func requiredEvents(rpc bool) []string {
 		"answered", "refused", "used up", "overloaded", "deployed in between", "submitted by a third party", "cancelled",
 		"executed late", "executed after we hung up", "written after the deadline", "a write landed late",
 		"sent twice by the store's client", "thawed with a clock that had stood still", "evidence over a lost lease",
-		"a takeover stopped halfway", "a stranger's copy turned away once paid", "a conflict of names", "gone after a month",
+		"a takeover stopped halfway", "a stranger's copy turned away once paid", "a copy without a token", "a conflict of names", "gone after a month",
 		"abandoned, and in no list yet", "lied after the truth",
 		"the fallback settled in doubt", "the fallback refused in doubt",
 		"a refund was begun", "a refund was made", "a refund was withdrawn",

@@ -43,6 +43,7 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	if a == nil {
 		return
 	}
+	p.claimedFirst = p.claimedFirst || a == p.pay && r.Version == 1
 	p.checkTransition(a, *old, r)
 	if by := p.of(a).refusedBy; by != "" && a.refusedBy == "" && r.Attempt == old.Attempt {
 		a.refusedBy, a.refusedAt = by, time.Now()

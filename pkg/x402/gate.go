@@ -31,7 +31,7 @@
 //
 // A settlement publishes payer, nonce and signature on the chain, where anybody
 // can copy them. So a repeated authorization must bring the retry token of its
-// challenge (ledger.Payment.Vouches). Without it every sender gets the same 402,
+// challenge (ledger.Payment.Proof). Without it every sender gets the same 402,
 // without answer, receipt or job.
 package x402
 

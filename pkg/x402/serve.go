@@ -46,8 +46,10 @@ type attempt struct {
 	terms   Requirements // what this payment is judged by and settled under
 	job     Job
 	resend  bool // it sends another payment of the purchase again, before its window ends
-	dues    *dues
-	trace   *Trace
+	// opensNothing says that the request proves nothing, and gets no answer.
+	opensNothing bool
+	dues         *dues
+	trace        *Trace
 }
 
 // dues are what a request has opened and must close: the count of its Meter and its
@@ -172,7 +174,7 @@ func (a *attempt) judge(ctx context.Context, mismatch error, used bool) *Outcome
 		return refused(alreadyUsed, nil).charged(nil)
 	case r.AuthDigest != a.claim.AuthDigest:
 		return a.otherNonce(*r, a.claim.Recovered)
-	case !r.Vouches(a.claim):
+	case r.Proof(a.claim) == ledger.Copied:
 		return unproven(*r)
 	case r.State != ledger.Refused || r.Disproved:
 		return a.adopt(*r)
@@ -254,7 +256,7 @@ func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) *Outcome {
 		return failed(f.Because(errors.Join(f, err)), nil)
 	case r == nil || r.AuthDigest != a.claim.AuthDigest && r.AuthDigest != "":
 		return failed(f, new(false))
-	case r.AuthDigest != "" && !r.Vouches(a.claim):
+	case r.AuthDigest != "" && r.Proof(a.claim) != ledger.FromPayer:
 		return failed(f, chargedBy(*r)) // no receipt: charged is public on the chain
 	}
 	return failed(f, nil).by(*r)
@@ -262,6 +264,9 @@ func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) *Outcome {
 
 // proceed answers by the result of a claim.
 func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
+	if c.SettlesOnly {
+		return a.settleOnly(ctx, c)
+	}
 	if c.Result != ledger.Held {
 		return a.fromRecord(ctx, c)
 	}

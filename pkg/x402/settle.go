@@ -67,7 +67,7 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) *Outcome {
 // be. Without a node a payment in doubt is sent whatever the job says: nothing else could
 // settle the doubt.
 func (a *attempt) stopped(ctx context.Context, r ledger.Payment) *fault.Error {
-	if a.job.Check == nil || doubtOf(r) == inDoubt && a.gate.Evidence == nil {
+	if a.job.Check == nil || a.opensNothing || doubtOf(r) == inDoubt && a.gate.Evidence == nil {
 		return nil
 	}
 	return a.check(ctx)
@@ -143,6 +143,9 @@ func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, d doubt, r Resul
 		a.trace.UsedAsPaid = class == used && r.Finding.Verdict == noNode
 		a.trace.Transaction = cmp.Or(r.Finding.Transaction, r.Transaction, h.Record().Transaction)
 		receipt := a.receiptOf(a.trace.Transaction)
+		if a.opensNothing {
+			return a.charge(ctx, h, receipt)
+		}
 		return a.lookUp(ctx, h, &receipt)
 	case ledger.EventDisproved:
 		reason = cmp.Or(r.Finding.Reason, reason)
@@ -170,7 +173,7 @@ func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, d doubt, r Resul
 	case c.reply == replyRefused && recorded:
 		return refused("settlement refused: "+reason, a.failure(cmp.Or(r.Reason, reason)))
 	}
-	return failed(fault.New(fault.SettlementUncertain, cause), nil)
+	return a.unsure(h.Record(), cause)
 }
 
 // failure is the PAYMENT-RESPONSE of a settlement that failed.

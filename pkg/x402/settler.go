@@ -147,10 +147,12 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 	return s
 }
 
-// notResent is why the payment that owns the purchase, and is not the request's own, is not
-// sent again; empty if it is.
+// notResent is why a payment is not sent again that is not the request's own, but owns the
+// purchase, or for which the request proves nothing; empty if it is.
 func (a *attempt) notResent(r ledger.Payment) string {
 	switch {
+	case a.opensNothing && a.gate.Evidence != nil && (a.job.Check != nil || !r.SoldAt(a.job.Endpoint)):
+		return "the check of what it is for cannot be asked" // the request may be about something else
 	case !a.resend:
 		return ""
 	case !a.executable(r):

@@ -75,16 +75,40 @@ func Key(network, asset, payer, nonce string) string {
 // be in lower case.
 func PayerPrefix(network, asset, payer string) string { return Key(network, asset, payer, "") }
 
-// Vouches says whether a payment that names a record's authorization comes from its payer:
-// it brings the retry token of the first claim, which no settlement publishes. A first claim
-// without a token may be repeated until it is known that its money moved, by anybody who has
-// the payer's key or the same signature.
-func (r Payment) Vouches(p Submission) bool {
-	if r.Token != "" {
-		return p.Token == r.Token
+// Proof is what a payment shows that names a record's authorization.
+type Proof int
+
+const (
+	// Copied: anybody could have read it from the chain.
+	Copied Proof = iota
+	// SettlesOnly: it has the payer's signature, which a settlement publishes. It may be
+	// repeated to settle the doubt about the record, and opens nothing.
+	SettlesOnly
+	// FromPayer: only the payer can have sent it.
+	FromPayer
+)
+
+// Proof says what a payment shows that names a record's authorization. Its payer brings the
+// retry token of the first claim, which no settlement publishes. A first claim without a token
+// can be repeated by anybody who has the payer's key or the same signature: it opens
+// everything until it may have been sent, and nothing from then on. A payment that names no
+// purchase cannot be had with another signature, so that it opens everything until it is known
+// that its money moved.
+func (r Payment) Proof(p Submission) Proof {
+	signed := p.Recovered || r.SigDigest == p.SigDigest
+	switch {
+	case r.Token != "" && p.Token == r.Token:
+		return FromPayer
+	case r.Token != "" || !signed || r.Paid():
+		return Copied
+	case r.Purchase == "" || !r.public():
+		return FromPayer
 	}
-	return (p.Recovered || r.SigDigest == p.SigDigest) && !r.Paid()
+	return SettlesOnly
 }
+
+// public says that the signature may be on the chain, or with those who watch it.
+func (r Payment) public() bool { return r.Sent || r.Doubt || r.State == Settling }
 
 // ClaimResult is how a claim ended.
 type ClaimResult int
@@ -117,6 +141,9 @@ type Claim struct {
 	Result ClaimResult
 	Record Payment
 	Hold   *Hold // when Held
+	// SettlesOnly says that the payment may be sent to settle the doubt about it, and that
+	// nothing is answered: see Proof.
+	SettlesOnly bool
 	// Wait is when to come back: after InFlight and Waiting, and after Over where
 	// a facilitator has refused the payment a moment ago.
 	Wait time.Duration
@@ -173,8 +200,15 @@ func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Clai
 		return l.claimed(first, err, time.Time{})
 	case old.AuthDigest != p.AuthDigest:
 		return Claim{Result: OtherAuthorization, Record: *old}, nil
-	case !old.Vouches(p):
+	}
+	proof := old.Proof(p)
+	switch {
+	case proof == Copied:
 		return Claim{Result: Unproven, Record: *old}, nil
+	case proof == SettlesOnly:
+		c, err := l.Resume(ctx, *old, p.Asks, lease)
+		c.SettlesOnly = true
+		return c, err
 	case old.Request != p.Request, !old.SoldAt(p.Endpoint):
 		return Claim{Result: OtherRequest, Record: *old}, nil
 	case old.Purchase != p.Purchase:

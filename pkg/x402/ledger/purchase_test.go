@@ -214,27 +214,49 @@ func TestSending(t *testing.T) {
 	wants(t, ledgertest.ErrInjected, errOf(d.Sending(t.Context(), first.Record())))
 }
 
-// Who is taken for the payer of a record, by what comes with the payment: the token of
-// the first claim; where that came with none, anybody who has the key or the very
-// signature, until money has moved.
-func TestVouches(t *testing.T) {
+// Who is taken for the payer of a record, by what comes with the payment: the token of the
+// first claim. Where that came with none, anybody who has the key or the very signature may
+// repeat it until money has moved; and it opens something until it may have been sent or, for
+// a payment that is its own purchase, until money has moved.
+func TestProof(t *testing.T) {
 	for _, state := range ledger.States() {
-		paid := state == ledger.Settled || state == ledger.Redeemed || state == ledger.Refunded
-		for _, kept := range []string{"", "t"} {
-			for _, brought := range []string{"", "?", "t"} {
-				for _, p := range []ledger.Submission{{Recovered: true}, {SigDigest: "s"}, {SigDigest: "x"}} {
-					p.Token = brought
-					want := brought == kept
-					if kept == "" {
-						want = p.SigDigest != "x" && !paid
-					}
-					r := ledger.Payment{SigDigest: "s", State: state, Token: kept}
-					if got := r.Vouches(p); got != want {
-						t.Errorf("%s with %q by %+v: %t", state, kept, p, got)
-					}
-				}
+		for _, sent := range []bool{false, true} {
+			r := ledger.Payment{SigDigest: "s", State: state, Sent: sent, Purchase: bought}
+			public := sent || state == ledger.Settling
+			signed := ledger.FromPayer
+			switch {
+			case r.Paid():
+				signed = ledger.Copied
+			case public:
+				signed = ledger.SettlesOnly
 			}
+			own := r // a purchase by itself
+			own.Purchase = ""
+			alone := ledger.FromPayer
+			if r.Paid() {
+				alone = ledger.Copied
+			}
+			with := r
+			with.Token = "t"
+			for _, brought := range []string{"", "?", "t"} {
+				for _, p := range []ledger.Submission{{Recovered: true}, {SigDigest: "s"}} {
+					p.Token = brought
+					proves(t, r, p, signed)
+					proves(t, own, p, alone)
+				}
+				proves(t, r, ledger.Submission{SigDigest: "x", Token: brought}, ledger.Copied)
+			}
+			proves(t, with, ledger.Submission{Recovered: true, Token: "?"}, ledger.Copied)
+			proves(t, with, ledger.Submission{Recovered: true}, ledger.Copied)
+			proves(t, with, ledger.Submission{SigDigest: "x", Token: "t"}, ledger.FromPayer)
 		}
+	}
+}
+
+func proves(t *testing.T, r ledger.Payment, p ledger.Submission, want ledger.Proof) {
+	t.Helper()
+	if got := r.Proof(p); got != want {
+		t.Errorf("%s, sent %t, purchase %q, with %q by %+v: %d, want %d", r.State, r.Sent, r.Purchase, r.Token, p, got, want)
 	}
 }
 

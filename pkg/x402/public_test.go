@@ -1,0 +1,81 @@
+package x402_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// withoutToken leaves the retry token of an offer out, as an old client does. Then everything
+// in the header can be read from the chain once it was sent.
+func withoutToken(d *x402test.Draft) { delete(d.Payload.Extensions, "retry-token") }
+
+// A payment that came without a token may be sent again in doubt by everybody who has read it
+// from the chain. That settles it and says whether it was charged; it neither answers nor
+// tells the right question from a wrong one. Its payer signs again for the answer.
+func TestCopyInDoubt(t *testing.T) {
+	for name, path := range map[string]string{"the right question": "GET /a", "a guess": "GET /b"} {
+		t.Run(name, func(t *testing.T) {
+			within(t, nil, func(t *testing.T, b *harness) {
+				b.window = duplicateWindow
+				b.settle = settles(lost(), lost(), moved())
+				copied := b.sign(withoutToken)
+				meter := &fakeMeter{harness: b}
+				first := b.ask(copied, "GET /a")
+				b.expect("first", first, 503, fault.SettlementUncertain, "null", true, false)
+				if says := first.Fault.Public(); !strings.Contains(says, "Repeat this to learn whether it was charged. For the answer sign a new payment") {
+					t.Errorf("the payer is told %q", says)
+				}
+				b.meter = meter
+				b.expect("in doubt", b.ask(copied, path), 503, fault.SettlementUncertain, "null", true, false)
+				settled := b.ask(copied, path)
+				b.expect("settled", settled, 402, fault.PaymentRequired, "true", false, false)
+				b.expect("again", b.ask(copied, path), 402, fault.PaymentRequired, "true", false, false)
+				if !saysUsedUp(&settled) {
+					t.Errorf("settled: %v", settled.Fault)
+				}
+				b.expectCalls("copies", 3, 0)
+				if heard := strings.ReplaceAll(meter.heard(), "late, ", ""); heard != atFault+", "+atFault+", "+paidUp {
+					t.Errorf("the copies count as %q", heard)
+				}
+				b.expect("signed again", b.ask(b.sign(nil), "GET /a"), 200, "", "true", false, true)
+				b.expectCalls("in all", 3, 1)
+			})
+		})
+	}
+}
+
+// A copy does not move a payment out of the way of another one of its purchase, and is not
+// answered by that.
+func TestCopyOfAnother(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *harness) {
+		b.window = duplicateWindow
+		b.chain = shows(x402.StillOpen)
+		b.settle = settles(moved(), lost(), moved())
+		own := b.sign(nil)
+		b.expect("another payment", b.ask(own, "GET /a"), 200, "", "true", false, true)
+		copied := b.sign(withoutToken)
+		b.expect("in doubt", b.ask(copied, "GET /b"), 503, fault.SettlementUncertain, "null", true, false)
+		b.rewrite(copied, func(r *ledger.Payment) { r.Purchase = b.stored(own).Purchase })
+		b.expect("a copy", b.ask(copied, "GET /a"), 402, fault.PaymentRequired, "null", false, false)
+		b.expectCalls("in all", 2, 1)
+	})
+}
+
+// A payment that names no purchase cannot be had with another signature, so that its
+// repetition in doubt is answered.
+func TestOwnPurchaseInDoubt(t *testing.T) {
+	within(t, nil, func(t *testing.T, b *harness) {
+		b.anew = true
+		b.settle = settles(lost(), moved())
+		h := b.sign(withoutToken)
+		b.expect("first", b.ask(h, "GET /ping"), 503, fault.SettlementUncertain, "null", true, false)
+		b.expect("again", b.ask(h, "GET /ping"), 200, "", "true", false, true)
+		b.expect("answered", b.ask(h, "GET /ping"), 402, fault.PaymentRequired, "true", false, false)
+		b.expectCalls("in all", 2, 1)
+	})
+}
