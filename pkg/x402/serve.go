@@ -139,6 +139,7 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 		ValidBefore: time.Unix(p.ValidBefore.Int64(), 0).UTC(),
 		Payload:     p.stored(),
 		Recovered:   err == nil,
+		NoNode:      a.gate.Evidence == nil,
 		Asks:        a.gate.Settler.First(),
 	}
 	if t := p.token(); t != "" {

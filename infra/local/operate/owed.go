@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/big"
 	"slices"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
@@ -14,8 +15,8 @@ import (
 // counted.
 const maxOwed = 50_000
 
-// listOwed prints every debt, money that came without a request, and what is in doubt, of
-// each kind the longest untouched first.
+// listOwed prints every debt, money that came without a request, what is in doubt, and the
+// newest of what is refused without a proof, of each kind the longest untouched first.
 func listOwed(ctx context.Context, o order) error {
 	c, err := boot.ReadLocal(o.getenv)
 	if err == nil && c.Ledger.Name != "" {
@@ -26,7 +27,10 @@ func listOwed(ctx context.Context, o order) error {
 	}
 	return o.within(false, func(l opened) error {
 		found, err := l.outstanding(ctx)
-		all := slices.Concat(found.owed.payments, found.unasked.payments, found.doubt.payments)
+		if err == nil {
+			err = l.unproven(ctx, &found)
+		}
+		all := slices.Concat(found.owed.payments, found.unasked.payments, found.doubt.payments, found.unproven.newest)
 		more := found.owed.n + found.doubt.n + found.unasked.n - len(all)
 		if found.missed > 0 {
 			fmt.Fprintf(o.notes, "%d records could not be read: the list is not whole\n", found.missed)
@@ -39,7 +43,7 @@ func listOwed(ctx context.Context, o order) error {
 			return err
 		case o.json:
 			return printJSON(o.out, append([]payment{}, all...))
-		case len(all) == 0:
+		case len(all) == 0: // the newest of what is unproven would be there
 			fmt.Fprintf(o.out, "nothing is owed, and nothing in doubt, in %s\n", l.name)
 			return nil
 		}
@@ -50,6 +54,10 @@ func listOwed(ctx context.Context, o order) error {
 			fmt.Fprintf(o.out, ", and without a request: %d, which are refunds too", found.unasked.n)
 		}
 		fmt.Fprintln(o.out)
+		if u := found.unproven; u.n > 0 {
+			fmt.Fprintf(o.out, "%s refused by the facilitator, %s in all: no node was there to confirm that nothing was paid; the newest %d are listed\n",
+				counted(u.n, "payment"), dollars(u.sum.String()), len(u.newest))
+		}
 		printRefunds(o.out, all)
 		return nil
 	})
@@ -61,6 +69,32 @@ type outstanding struct {
 	long                 int // of what is owed, for more than an hour
 	refunds              int // of what is owed, to be sent back
 	missed               int // records that could not be read
+	unproven             unproven
+}
+
+// unproven is what a facilitator refused where no node could confirm that.
+type unproven struct {
+	n      int
+	sum    big.Int // in atomic units
+	newest []payment
+}
+
+// newestUnproven is how many of those are listed.
+const newestUnproven = 20
+
+// unproven adds what is refused and not proven to what was found.
+func (l opened) unproven(ctx context.Context, found *outstanding) error {
+	u := &found.unproven
+	n, err := l.Reconciler.Unproven(ctx, maxOwed, func(r ledger.Payment) {
+		p := l.paymentOf(ctx, r)
+		if amount, ok := atomic(p.Amount); ok {
+			u.sum.Add(&u.sum, amount)
+		}
+		u.newest = append(u.newest, p)
+	})
+	u.n = n
+	u.newest = u.newest[max(0, len(u.newest)-newestUnproven):]
+	return err
 }
 
 // listing are payments of a kind: those that are listed, and how many there are.

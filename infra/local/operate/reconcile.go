@@ -38,7 +38,8 @@ func printSummary(out io.Writer, s reconcile.Summary, scanned bool) {
 		}
 	}
 	fmt.Fprintf(out, "owed       %d, for more than an hour: %d, refunds due: %d (make owed lists them)\n", s.Owed, s.OwedLong, s.RefundsDue)
-	counts(out, count{s.Silent, "closed: the target's silence is the answer"}, count{s.Uncounted, "not counted"})
+	counts(out, count{s.Silent, "closed: the target's silence is the answer"},
+		count{s.Unproven, "refused, and no node is there to confirm that nothing was paid"}, count{s.Uncounted, "not counted"})
 	if s.Unfinished {
 		fmt.Fprintln(out, "           the index was not read to its end: there is more of everything")
 	}

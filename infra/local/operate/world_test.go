@@ -56,6 +56,8 @@ type buyer struct {
 	t     *testing.T
 	now   time.Time
 	terms json.RawMessage
+	// noNode says that what is claimed now is without a node.
+	noNode bool
 }
 
 func newBuyer(t *testing.T, store ledger.Store, now time.Time) *buyer {
@@ -79,7 +81,7 @@ func (b *buyer) claim(key string) *ledger.Hold {
 	b.t.Helper()
 	c, err := b.Claim(b.t.Context(), ledger.Submission{
 		Key: key, AuthDigest: key, SigDigest: "s", Token: "t", Request: lookup, Terms: b.terms, ValidBefore: b.now.Add(5 * time.Minute),
-		MostLookups: mostLookups,
+		MostLookups: mostLookups, NoNode: b.noNode,
 	}, b.now.Add(30*time.Second))
 	if err != nil || c.Result != ledger.Held {
 		b.t.Fatalf("claim %s: %+v, %v", key, c, err)
@@ -125,7 +127,9 @@ func fill(b *buyer) {
 // state.
 func complete(b *buyer) {
 	b.now = b.now.Add(time.Minute)
+	b.noNode = true
 	b.must(b.claim(keyOf(5)).End(b.t.Context(), ledger.EventRefused, "insufficient_funds", ""))
+	b.noNode = false
 	b.must(b.claim(ledger.Key("eip155:8453", asset, sender, "0x05")).Settled(b.t.Context(), ledger.Receipt{Transaction: "0x55"}, false))
 	b.now = b.now.Add(time.Minute)
 	r, _, err := b.Testify(b.t.Context(), ledger.Witness{Key: keyOf(6), Terms: b.terms, At: b.now, Receipt: receiptOf("0x06")})

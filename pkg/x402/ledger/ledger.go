@@ -59,6 +59,8 @@ type Submission struct {
 	Asks string
 	// MostLookups is how many lookups the seller allows for the payment; 0 is any number.
 	MostLookups int
+	// NoNode says that there is no node that could prove what a facilitator says.
+	NoNode bool
 	// Recovered says that the payer's own key made the signature. Everything
 	// that a settlement publishes is recovered as well.
 	Recovered bool
@@ -192,6 +194,7 @@ func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Clai
 		AuthDigest: p.AuthDigest, SigDigest: p.SigDigest, Request: p.Request, Endpoint: p.Endpoint, Terms: p.Terms,
 		Payload: p.Payload, Token: p.Token, Purchase: p.Purchase,
 		Attempt: 1, LeaseUntil: lease, ValidBefore: p.ValidBefore, MostLookups: p.MostLookups,
+		NoNode: p.NoNode,
 	}
 	ask(&first, Change{asks: p.Asks})
 	first, old, err := create(ctx, l, first)

@@ -80,6 +80,9 @@ type Payment struct {
 	// Disproved says that evidence, and not only a facilitator, refused it: the
 	// authorization has moved nothing for this record and never will.
 	Disproved bool `json:"disproved,omitempty"`
+	// NoNode says that there was no node when it was first claimed, so that a refusal of it
+	// is not proven.
+	NoNode bool `json:"no_node,omitempty"`
 	// BadSignature says that a facilitator refused it for its signature last.
 	BadSignature bool `json:"bad_signature,omitempty"`
 	// Refusals is how often a facilitator refused it for a reason about the payer,
@@ -139,6 +142,11 @@ func (r Payment) Unasked() bool { return r.Owed() && r.DueBack == DueUnasked }
 // Attested says that a record was closed by EventAttest.
 func (r Payment) Attested() bool { return r.State == Redeemed && r.AnsweredAt.IsZero() }
 
+// Unproven says that a payment was sent, and refused by a word that no node could confirm.
+func (r Payment) Unproven() bool {
+	return (r.State == Refused || r.State == Superseded) && r.NoNode && r.Sent && !r.Disproved
+}
+
 // Listed implements Record. A payment that is known to be paid is open when a lookup was
 // under way as it was last written, also when that has died since. The time is the end of
 // the lease while there is one, else that of the last write.
@@ -151,6 +159,8 @@ func (r Payment) Listed() (list string, at time.Time) {
 		return ListOpen, at
 	case r.Owed():
 		return ListOwed, at
+	case r.Unproven():
+		return ListUnproven, at
 	}
 	return "", at
 }

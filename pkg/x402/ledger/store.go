@@ -34,7 +34,7 @@ var ErrConflict = errors.New("ledger: the stored version has changed")
 // closed: nothing is settled and nothing is served on it.
 var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 
-// Index lists undecided and owed records, for the reconciler and for operators. It may be
+// Index lists undecided, owed and unproven records, for the reconciler and for operators. It may be
 // behind the store by some seconds, so that a record is fetched before it is acted on.
 type Index interface {
 	// List returns the places of a list (Record.Listed) that come after a place, in order,
@@ -52,7 +52,13 @@ const (
 	ListOpen = "open"
 	// ListOwed has the other records that are paid and not answered.
 	ListOwed = "owed"
+	// ListUnproven has the payments that are Unproven, also those whose purchase another
+	// payment has taken over.
+	ListUnproven = "unproven"
 )
+
+// Lists returns every list.
+func Lists() []string { return []string{ListOpen, ListOwed, ListUnproven} }
 
 // Place is where a record stands in a list of an Index: those untouched for longest
 // come first. The zero Place is before all of them.

@@ -41,6 +41,30 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 	return open.failed + open.left + owed.failed + owed.left, err
 }
 
+// Unproven counts the payments that a facilitator has refused where no node could confirm
+// that, and calls see with the newest of them, the last one last. Money can have moved for
+// them all the same. The error is that of the index or of the ledger, or says that ctx ended.
+func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.Payment)) (n int, err error) {
+	var keys []string
+	for after, whole := (ledger.Place{}), false; !whole; {
+		page, err := c.Index.List(ctx, ledger.ListUnproven, time.Time{}, after, pageOfPlaces)
+		if err != nil {
+			return n, fmt.Errorf("list %s records: %w", ledger.ListUnproven, err)
+		}
+		for _, after = range page {
+			keys = append(keys, after.Key)
+		}
+		n += len(page)
+		keys = keys[max(0, len(keys)-newest):]
+		whole = len(page) < pageOfPlaces
+	}
+	missed, err := c.Each(ctx, keys, see)
+	if err == nil && missed > 0 {
+		err = fmt.Errorf("%d refused payments could not be read: %w", missed, ctx.Err())
+	}
+	return n, err
+}
+
 // Each fetches the records with these keys, and calls see for each one that exists. missed
 // is how many could not be read before ctx ended; the error is as with Outstanding.
 func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Payment)) (missed int, err error) {

@@ -318,3 +318,39 @@ func TestReconcileFinishesAVerdict(t *testing.T) {
 		}
 	})
 }
+
+// What a facilitator refused where there was no node is counted, also when another payment has
+// taken its purchase over, and not once a node has disproved it or its money is found.
+func TestUnproven(t *testing.T) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
+		d.blind = true
+		noNode := func(p *ledger.Submission) { p.NoNode = true }
+		end := func(n int, event ledger.Event, changes ...func(*ledger.Submission)) {
+			d.must(d.claim(n, changes...).End(t.Context(), event, "no", ""))
+			time.Sleep(time.Second)
+		}
+		end(1, ledger.EventRefused) // with a node
+		end(2, ledger.EventNotSent, noNode)
+		end(3, ledger.EventDisproved, noNode)
+		for n := 4; n < 30; n++ {
+			end(n, ledger.EventRefused, noNode)
+		}
+		end(30, ledger.EventTurnedAway, noNode)
+		superseded := d.stored(5)
+		superseded.State, superseded.WriteID = ledger.Superseded, "superseded"
+		superseded.Version++
+		ledgertest.MustPut(t, d.memory, superseded)
+		d.wants(reconcile.Summary{Unproven: 27})
+		_, _, err := d.ledger.Testify(t.Context(), ledger.Witness{Key: payment(6).Key, At: time.Now(), Receipt: ledger.Receipt{Transaction: tx}})
+		d.must(err)
+		d.wants(reconcile.Summary{Unproven: 26, Owed: 1})
+		var newest []string
+		n, err := d.reconciler().Unproven(t.Context(), 3, func(r ledger.Payment) { newest = append(newest, r.Key) })
+		want := []string{payment(28).Key, payment(29).Key, payment(30).Key}
+		if diff := cmp.Diff(want, newest); n != 26 || err != nil || diff != "" {
+			t.Errorf("%d, %v, the newest (-want +got):\n%s", n, err, diff)
+		}
+		d.blind = false
+		d.wants(reconcile.Summary{Owed: 1}) // the chain is read instead
+	})
+}

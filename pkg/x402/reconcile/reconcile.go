@@ -92,6 +92,7 @@ type Summary struct {
 	OwedLong   int  // of those, for more than an hour
 	RefundsDue int  // of those, to be sent back
 	Silent     int  // the target's silence is their answer now
+	Unproven   int  // refused by a facilitator's word, without a node that could confirm it
 	Uncounted  int  // could not be read, or not before the time was up
 	Unfinished bool // the index was not read to its end: there is more of everything
 }
@@ -133,7 +134,12 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	r.Listed += open.gone + open.failed + open.left
 	r.Skipped, r.Failed, r.Left = r.Skipped+open.gone, open.failed, r.Left+open.left
 	r.Uncounted, r.Unfinished = owed.failed+owed.left, !open.whole || !owed.whole || open.left > 0
-	return r.Summary, errors.Join(open.err, broken, owed.err)
+	var unproven error
+	indexed := open.err == nil && owed.err == nil
+	if indexed && c.Evidence == nil { // otherwise what a facilitator says is compared with the chain
+		r.Summary.Unproven, unproven = c.Unproven(ctx, 0, nil)
+	}
+	return r.Summary, errors.Join(open.err, broken, owed.err, unproven)
 }
 
 // run is the state of one Run.

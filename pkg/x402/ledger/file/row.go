@@ -85,7 +85,7 @@ func encode(r ledger.Record) ([]any, error) {
 
 // lists numbers the lists of ledger.Index; 0 is none.
 func lists(name string) int {
-	return map[string]int{ledger.ListOpen: 1, ledger.ListOwed: 2}[name]
+	return map[string]int{ledger.ListOpen: 1, ledger.ListOwed: 2, ledger.ListUnproven: 3}[name]
 }
 
 // sum is the CRC-32C of a document and a body.

@@ -80,7 +80,7 @@ func everyKind(t *testing.T, s Planter) {
 	if len(all) != len(Others("")) || len(corrupt) > 0 {
 		t.Errorf("pages have %d records and %q", len(all), corrupt)
 	}
-	for _, list := range []string{ledger.ListOpen, ledger.ListOwed} {
+	for _, list := range ledger.Lists() {
 		if places, err := s.List(t.Context(), list, time.Time{}, ledger.Place{}, 10); len(places) > 0 || err != nil {
 			t.Errorf("%s has %v, %v", list, places, err)
 		}

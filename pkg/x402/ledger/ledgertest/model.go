@@ -17,7 +17,7 @@ import (
 // that has the same records. The other stores share no code with it.
 func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 	t.Helper()
-	for _, list := range []string{ledger.ListOpen, ledger.ListOwed} {
+	for _, list := range ledger.Lists() {
 		var mine, theirs ledger.Place
 		for more := true; more; { // page by page to the end
 			want, failed := model.List(t.Context(), list, before, mine, limit)
@@ -155,7 +155,8 @@ func anyRecord(random *rand.Rand, key string, updated time.Time) ledger.Payment 
 	}
 	r.State = ledger.States()[random.IntN(len(ledger.States()))]
 	if random.IntN(2) == 0 { // those that are listed
-		r.State = []ledger.State{ledger.Settling, ledger.Uncertain, ledger.Settled}[random.IntN(3)]
+		r.State = []ledger.State{ledger.Settling, ledger.Uncertain, ledger.Settled, ledger.Refused, ledger.Superseded}[random.IntN(5)]
+		r.NoNode, r.Sent, r.Disproved = true, true, false
 	}
 	r.UpdatedAt = updated
 	r.LeaseUntil = []time.Time{{}, updated.Add(-time.Hour), updated.Add(500 * time.Millisecond)}[random.IntN(3)]

@@ -51,7 +51,8 @@ func Full(key string) ledger.Payment {
 	r.Purchase, r.Owner, r.Sent = "p"+text, "o"+text, true
 	r.Refusals, r.BadSignature, r.RefusedAt = 4, true, at.Add(9*time.Second)
 	r.Asked, r.RefusedBy = []string{"o" + text, text}, text
-	r.Disproved, r.Refund = true, "0xfed"
+	r.Disproved, r.Refund, r.NoNode = true, "0xfed", true
+	r.Endpoint = "e" + text
 	r.Receipt = &ledger.Receipt{Transaction: "0xdef", Payer: text, Network: "eip155:8453"}
 	r.Lookups, r.Silent, r.MostLookups, r.LookupAt = 2, 1, 7, at.Add(1*time.Second)
 	r.DueBack = ledger.DueLate
