@@ -220,8 +220,8 @@ payer: ## Say what there is of one wallet, and what that adds up to
 refund: ## Say what to pay back for a payment
 ##   KEY='...'         the payment, as make owed prints it
 ##   TRANSACTION=0x... close the debt on this transaction
-##   FORCE=1           also when the chain does not confirm it
-	@test -n "$$KEY" || { echo "usage: make refund KEY='eip155:8453|0x...|0x...|0x...' [TRANSACTION=0x... [FORCE=1]]; make owed prints keys" >&2; exit 2; }
+##   FORCE=1           also when the chain does not confirm it; without TRANSACTION, withdraw a refund
+	@test -n "$$KEY" || { echo "usage: make refund KEY='eip155:8453|0x...|0x...|0x...' [TRANSACTION=0x...] [FORCE=1]; make owed prints keys" >&2; exit 2; }
 	@go run ./infra/local/operate refund $(if $(FORCE),-force) "$$KEY" $${TRANSACTION:+"$$TRANSACTION"}
 
 .PHONY: answered
