@@ -1,0 +1,174 @@
+package service_test
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// outage is a lookup that fails on our side until a time, and then finds something.
+type outage[Q, R any] struct {
+	code  fault.Code
+	until time.Time
+	runs  *int
+}
+
+func (o outage[Q, R]) Lookup(context.Context, Q) (r R, err error) {
+	*o.runs++
+	if time.Now().Before(o.until) {
+		return r, lookup.Fault(o.code, nil)
+	}
+	return r, nil
+}
+
+// loop is a client of one operation that signs anew each time, and names no purchase.
+type loop struct {
+	*fleet
+	client *x402test.Client
+	path   string
+}
+
+func newLoop(t *testing.T, op service.Operation) *loop {
+	f := newFleet(t, 1, func(parts) service.Operation { return op })
+	f.table.unsized = true
+	client := f.from(0, victim)
+	client.Wallet, client.Now = must(x402test.NewWallet(rand.Reader)), time.Now
+	f.rich.Store(strings.ToLower(client.Wallet.Address().String()), nil)
+	return &loop{fleet: f, client: client, path: op.Entry().Path}
+}
+
+// heard is what a client learns of an answer.
+type heard struct {
+	result bool // it is one, whole or with parts that are owed
+	code   fault.Code
+	owed   bool // a part of it is owed
+	wait   time.Duration
+}
+
+// buy asks once, over HTTP or as a tool.
+func (l *loop) buy(tool bool) heard {
+	l.Helper()
+	const at, name = "http://service", "example.com"
+	if tool {
+		header := must(mcptest.SignCall(l.Context(), l.client, at+"/mcp", l.tool, domain(name)))
+		r := must(mcptest.Call(l.Context(), l.client, at+"/mcp", l.tool, domain(name), header, ""))
+		code := codeOf(x402test.Reply{Body: []byte(r.Text())})
+		return heard{!r.IsError, fault.Code(code), strings.Contains(string(r.Raw), `"hostfacts/owed"`), time.Duration(r.Meta.RetryAfter) * time.Second}
+	}
+	r, _, err := l.client.Buy(l.Context(), at+l.path+"?domain="+name)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return heard{r.Status == http.StatusOK, fault.Code(codeOf(r)), r.Header.Get(x402.HeaderOwed) != "", r.RetryAfter()}
+}
+
+// byTurns are the ways in which a loop asks: over HTTP, as a tool, or by turns.
+func byTurns() map[string]func(turn int) (tool bool) {
+	return map[string]func(int) bool{
+		"HTTP":     func(int) bool { return false },
+		"MCP":      func(int) bool { return true },
+		"by turns": func(turn int) bool { return turn%2 == 1 },
+	}
+}
+
+// While our resolvers are down for an hour, a client that signs anew every 15 seconds is
+// charged once. What it was told to wait last is over within a moment of the answer, and the
+// first lookup that succeeds is the answer.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	const every = 15 * time.Second
+	for name, tool := range byTurns() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				runs := 0
+				until := time.Now().Add(time.Hour)
+				l := newLoop(t, service.DNS(outage[dns.Query, dns.Result]{lookup.UpstreamUnavailable, until, &runs}))
+				var next time.Time // when the next lookup may run, as the last answer says
+				turn := 0
+				got := l.buy(tool(turn))
+				for ; !got.result && turn < 1000; turn++ {
+					if got.code != lookup.UpstreamUnavailable || got.wait == 0 {
+						t.Fatalf("turn %d: %+v", turn, got)
+					}
+					next = time.Now().Add(got.wait)
+					time.Sleep(every)
+					got = l.buy(tool(turn))
+				}
+				same(t, "charges", l.table.Settles, 1)
+				same(t, "lookups", runs, 7)
+				if !got.result || time.Now().Before(until) || time.Since(next) > every {
+					t.Errorf("%+v, %s after the outage and %s after the wait", got, time.Since(until), time.Since(next))
+				}
+			})
+		})
+	}
+}
+
+// A bundle with a part that our side owes stands for its purchase until it is whole: a client
+// that signs anew every half minute of an hour is charged once. When it is whole it stands
+// as long as any other answer.
+func TestPartOwedForLong(t *testing.T) {
+	t.Parallel()
+	for name, tool := range byTurns() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				begun, runs := time.Now(), 0
+				l := newLoop(t, service.HostIntel(bundle.HostIntel{
+					DNS: outage[dns.Query, dns.Result]{runs: new(int)}, SSL: outage[ssl.Query, ssl.Result]{runs: new(int)},
+					Whois: outage[whois.Query, whois.Result]{lookup.BootstrapUnavailable, begun.Add(time.Hour), &runs},
+				}))
+				turn := 0
+				got := l.buy(tool(turn))
+				for ; got.owed && turn < 1000; turn++ {
+					time.Sleep(30 * time.Second)
+					got = l.buy(tool(turn))
+				}
+				if !got.result || got.owed || time.Since(begun) < time.Hour {
+					t.Errorf("after %s: %+v", time.Since(begun), got)
+				}
+				same(t, "charges", l.table.Settles, 1)
+				same(t, "lookups of the part", runs, 7)
+				time.Sleep(2 * time.Minute)
+				l.buy(tool(turn))
+				same(t, "charges when the whole answer has stood its time", l.table.Settles, 2)
+			})
+		})
+	}
+}
+
+// A bundle whose part nobody can look up stands for a day.
+func TestPartOwedForADay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		l := newLoop(t, service.HostIntel(bundle.HostIntel{
+			DNS: outage[dns.Query, dns.Result]{runs: new(int)}, SSL: outage[ssl.Query, ssl.Result]{runs: new(int)},
+			Whois: outage[whois.Query, whois.Result]{lookup.BootstrapUnavailable, time.Now().Add(48 * time.Hour), &runs},
+		}))
+		for range 24 {
+			l.buy(false)
+			time.Sleep(time.Hour - time.Second)
+		}
+		same(t, "charges in a day", l.table.Settles, 1)
+		time.Sleep(time.Minute)
+		l.buy(false)
+		same(t, "charges after it", l.table.Settles, 2)
+	})
+}
