@@ -38,6 +38,8 @@ type harness struct {
 	window time.Duration   // x402.Request.Window
 	anew   bool            // x402.Job.NoImplicitRetry: each request is another purchase
 	most   int             // x402.Job.MostRuns
+	at     string          // x402.Job.Endpoint
+	check  func() error    // x402.Job.Check; nil is none
 	client context.Context // of the requests; nil does not end
 
 	// Parts of the Gate; nil is none.
@@ -225,8 +227,8 @@ func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 			if invalid != nil {
 				return x402.Job{}, invalid
 			}
-			return x402.Job{
-				Fingerprint: path, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), NoImplicitRetry: b.anew, MostRuns: b.most,
+			job := x402.Job{
+				Fingerprint: path, Endpoint: b.at, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), NoImplicitRetry: b.anew, MostRuns: b.most,
 				Run: func(ctx context.Context) (x402.Reply, error) {
 					if b.reply != nil {
 						return b.reply(b.runs.Add(1))
@@ -234,7 +236,11 @@ func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 					body, err := b.work(ctx, int(b.runs.Add(1)))
 					return x402.Reply{Body: body}, err
 				},
-			}, nil
+			}
+			if b.check != nil {
+				job.Check = func(context.Context) error { return b.check() }
+			}
+			return job, nil
 		},
 		Error: func(f *fault.Error, s x402.PaymentStatus) []byte {
 			body, _ := json.Marshal(map[string]any{"code": f.Code, "charged": s.Charged, "retryable": s.Retryable})

@@ -18,6 +18,7 @@ func TestConclusions(t *testing.T) {
 	door, none := to{ledger.EventTurnedAway, replyFault}, to{ledger.EventNotSent, replyFault}
 	unsure := to{ledger.EventUncertain, replyUnsure}
 	past := to{ledger.EventNotSent, replyUnsure}
+	stop, stopDead := to{ledger.EventNotSent, replyStopped}, to{ledger.EventDisproved, replyStopped}
 	// In the order: missing, paid, never paid, still open, cannot tell.
 	asked := map[string][5]to{
 		"used, no doubt": {refused, settled, disproved, unsure, unsure},
@@ -36,13 +37,16 @@ func TestConclusions(t *testing.T) {
 		"past, doubt":    {past, settled, disproved, past, past},
 		"lost, no doubt": {unsure, settled, disproved, unsure, unsure},
 		"lost, doubt":    {unsure, settled, disproved, unsure, unsure},
+		"stop, sent":     {stop, settled, stopDead, past, past},
+		"stop, doubt":    {past, settled, stopDead, past, past},
 	}
 	unasked := map[string]to{
 		"moved, no doubt": settled, "moved, doubt": settled, "no, no doubt": refused, "door, no doubt": door, "none, no doubt": none,
-		"moved, sent": settled, "door, sent": door, "none, sent": none,
+		"moved, sent": settled, "door, sent": door, "none, sent": none, "stop, no doubt": stop,
 	}
 	classes := map[string]Class{
 		"moved": Moved, "no": Refused, "used": used, "late": expired, "door": TurnedAway, "none": NotSent, "past": NotResent, "lost": Unknown,
+		"stop": stopped,
 	}
 	for className, class := range classes {
 		for doubtName, d := range map[string]doubt{"no doubt": noDoubt, "sent": sentBefore, "doubt": inDoubt} {

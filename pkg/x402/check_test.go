@@ -1,0 +1,174 @@
+package x402_test
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+const gone fault.Code = "gone"
+
+// soldOut is a check that refuses.
+func soldOut() error {
+	return fault.Info{Code: gone, Status: http.StatusGone, Class: fault.NoCharge, Message: "sold out"}.New(nil)
+}
+
+// again are the two ways in which a payer comes back to what the first signature was for.
+func again() map[string]func(b *harness, first string) (signature string) {
+	return map[string]func(*harness, string) string{
+		"the same signature": func(_ *harness, first string) string { return first },
+		"a new signature":    func(b *harness, _ string) string { return b.sign(nil) },
+	}
+}
+
+// verdict is how a payment ends that may have been sent before the check refused.
+type verdict struct {
+	chain         func() x402.Finding // nil is no node
+	status        int
+	code          fault.Code
+	charged       string
+	settles, runs int // in all
+}
+
+func (v verdict) holds(b *harness, signature string) {
+	b.t.Helper()
+	b.chain = v.chain
+	b.expect("when the check refuses", b.ask(signature, "GET /a"), v.status, v.code, v.charged, v.status == 503, v.status == 200)
+	b.expectCalls("in all", v.settles, v.runs)
+}
+
+// A payment in doubt whose check refuses is not sent again where a node can decide: what was
+// paid is answered, what never will be is refused by the check, and until it is known the
+// payer repeats. Without a node it is sent again, because nothing else could settle the doubt.
+func TestCheckOfADoubt(t *testing.T) {
+	for name, v := range map[string]verdict{
+		"paid":        {shows(x402.Paid), 200, "", "true", 1, 1},
+		"never paid":  {shows(x402.NeverPaid), 410, gone, "false", 1, 0},
+		"open":        {shows(x402.StillOpen), 503, fault.SettlementUncertain, "null", 1, 0},
+		"cannot tell": {shows(x402.CannotTell), 503, fault.SettlementUncertain, "null", 1, 0},
+		"no node":     {nil, 200, "", "true", 2, 1},
+	} {
+		for who, comes := range again() {
+			t.Run(name+", "+who, func(t *testing.T) {
+				within(t, nil, func(_ *testing.T, b *harness) {
+					b.window = duplicateWindow
+					b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, moved())
+					first := b.sign(nil)
+					b.expect("in doubt", b.ask(first, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+					b.check = soldOut
+					time.Sleep(2 * time.Second)
+					v.holds(b, comes(b, first))
+				})
+			})
+		}
+	}
+}
+
+// Without a node the doubt alone is sent again when the check refuses: a doubt that a
+// facilitator refuses stays one, and is never said to be the check's refusal.
+func TestCheckOfADoubtThatIsRefused(t *testing.T) {
+	within(t, nil, func(_ *testing.T, b *harness) {
+		b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, x402.Settlement{Class: x402.Refused, Reason: "insufficient_funds"})
+		first := b.sign(nil)
+		b.ask(first, "GET /a")
+		b.check = soldOut
+		time.Sleep(2 * time.Second)
+		b.expect("refused in doubt", b.ask(first, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+		b.expectCalls("in all", 2, 0)
+	})
+}
+
+// A payment that was sent and refused is not sent again when the check refuses, whatever the
+// facilitator would do with it now.
+func TestCheckOfARefusal(t *testing.T) {
+	for name, v := range map[string]verdict{
+		"paid":        {shows(x402.Paid), 200, "", "true", 1, 1},
+		"never paid":  {shows(x402.NeverPaid), 410, gone, "false", 1, 0},
+		"open":        {shows(x402.StillOpen), 503, fault.SettlementUncertain, "null", 1, 0},
+		"cannot tell": {shows(x402.CannotTell), 503, fault.SettlementUncertain, "null", 1, 0},
+		"no node":     {nil, 410, gone, "false", 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			within(t, nil, func(_ *testing.T, b *harness) {
+				b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "insufficient_funds"}, moved())
+				first := b.sign(nil)
+				b.expect("an empty wallet", b.ask(first, "GET /a"), 402, fault.PaymentRequired, "false", false, false)
+				b.check = soldOut
+				time.Sleep(2 * time.Second)
+				v.holds(b, first)
+			})
+		})
+	}
+}
+
+// What is paid is answered whatever the check says, replayed or run. The check is asked before
+// a payment is sent, and of nothing else.
+func TestCheckOfWhatIsPaid(t *testing.T) {
+	for name, failing := range map[string]bool{"answered": false, "owed": true} {
+		for who, comes := range again() {
+			t.Run(name+", "+who, func(t *testing.T) {
+				within(t, nil, func(t *testing.T, b *harness) {
+					b.window = duplicateWindow
+					asked, runs := 0, 1
+					b.check = func() error { asked++; return nil }
+					if failing {
+						b.work = looksUp(lookup.DNSTimeout, "")
+						runs++
+					}
+					first := b.sign(nil)
+					b.ask(first, "GET /a")
+					b.check = soldOut
+					time.Sleep(2 * time.Second)
+					b.expect("paid", b.ask(comes(b, first), "GET /a"), 200, "", "true", false, true)
+					b.expectCalls("in all", 1, runs)
+					b.wallet = must(x402test.NewWallet(rand.Reader))
+					b.expect("somebody else", b.ask(b.sign(nil), "GET /a"), 410, gone, "false", false, false)
+					b.expectCalls("with somebody else", 1, runs)
+					if asked != 1 {
+						t.Errorf("the check was asked %d times before the first answer, want once", asked)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A check that refuses or panics stops the send, and gives the lease and the slot back: the
+// same payment is sent when the check allows it.
+func TestCheckStops(t *testing.T) {
+	for name, c := range map[string]struct {
+		check     func() error
+		status    int
+		code      fault.Code
+		retryable bool
+	}{
+		"refuses": {soldOut, 410, gone, false},
+		"panics":  {func() error { panic("broken") }, 500, fault.InternalError, true},
+		"fails":   {func() error { return context.DeadlineExceeded }, 500, fault.InternalError, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			within(t, nil, func(t *testing.T, b *harness) {
+				slots := &countedSlots{}
+				b.slots, b.check = slots, c.check
+				header := b.sign(nil)
+				for range 2 { // at once: nobody holds the lease
+					b.expect("stopped", b.ask(header, "GET /a"), c.status, c.code, "false", c.retryable, false)
+				}
+				b.expectCalls("stopped", 0, 0)
+				if slots.taken != 2 || slots.released != 2 {
+					t.Errorf("%d slots taken, %d released", slots.taken, slots.released)
+				}
+				b.check = nil
+				b.expect("allowed", b.ask(header, "GET /a"), 200, "", "true", false, true)
+				b.expectCalls("allowed", 1, 1)
+			})
+		})
+	}
+}
