@@ -1,0 +1,167 @@
+package x402http_test
+
+import (
+	"crypto/rand"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// box sells tickets at /ticket, over HTTP and as a tool, until none is left or the check is
+// broken.
+type box struct {
+	*market
+	tickets *stock
+	left    bool
+	broken  bool
+	url     string
+}
+
+func (m *market) box() *box {
+	b := &box{market: m, tickets: newStock("row 7"), left: true, url: "http://shop.example/ticket"}
+	s, mux := m.seller(), http.NewServeMux()
+	sold := s.Sell("0.01", b.tickets, x402http.Check(b.check))
+	mux.Handle("GET /ticket", sold)
+	mux.Handle("POST /mcp", s.MCP("box", "1.0", x402http.Tool{Endpoint: sold, Path: "/ticket", Name: "ticket", Description: "A ticket."}))
+	m.shop = mux
+	return b
+}
+
+func (b *box) check(w http.ResponseWriter, _ *http.Request) {
+	if b.broken {
+		panic("the check is broken")
+	}
+	if !b.left {
+		x402http.Refuse(w, http.StatusGone, "sold out")
+	}
+}
+
+// soldOut checks that an answer is the check's refusal, which is not charged.
+func (b *box) soldOut(what string, r x402test.Reply) {
+	b.Helper()
+	if receipt, _ := r.Receipt(); r.Status != http.StatusGone || string(r.Body) != "sold out" || receipt.Success {
+		b.Errorf("%s: %d %v %s", what, r.Status, r.Header, r.Body)
+	}
+}
+
+// The buyer of the last ticket gets it again after it is sold out, with the same signature and
+// with a new one. Somebody else is refused, and not charged.
+func TestLastTicket(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		b := m.box()
+		r, signature := b.buy(b.url)
+		b.answered("the last ticket", r, "row 7", false)
+		anew := b.sign(b.url)
+		b.left = false
+		b.answered("the same signature", b.get(b.url, signature), "row 7", true)
+		b.answered("a new signature", b.get(b.url, anew), "row 7", true)
+		b.client.Wallet = must(x402test.NewWallet(rand.Reader))
+		r, _ = b.buy(b.url)
+		b.soldOut("somebody else", r)
+		b.moved("10000")
+		b.tickets.ran(b, 1)
+	})
+}
+
+// A ticket that is paid and still owed is given when the check refuses others.
+func TestTicketOwed(t *testing.T) {
+	t.Parallel()
+	for name, anew := range map[string]bool{"the same signature": false, "a new signature": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trade(t, func(m *market) {
+				b := m.box()
+				b.tickets.empty = true
+				_, signature := b.buy(b.url)
+				if anew {
+					signature = b.sign(b.url)
+				}
+				b.left, b.tickets.empty = false, false
+				time.Sleep(2 * time.Second)
+				b.answered("paid before", b.get(b.url, signature), "row 7", false)
+				b.moved("10000")
+			})
+		})
+	}
+}
+
+// A payment that a facilitator has refused for an empty wallet is not sent again when the
+// check refuses: it would be charged for nothing once the wallet is filled.
+func TestWalletFilledTooLate(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		b := m.box()
+		b.behave = x402test.Refuse
+		r, signature := b.buy(b.url)
+		b.refused("an empty wallet", r, "insufficient_balance", false)
+		b.left, b.behave = false, x402test.Honest
+		for range 3 {
+			time.Sleep(15 * time.Second)
+			b.soldOut("the wallet is filled", b.get(b.url, signature))
+			r, _ = b.buy(b.url)
+			b.soldOut("signed anew", r)
+		}
+		b.moved()
+		if all, _ := b.books.Settles(); all != 1 {
+			b.Errorf("%d settlements were asked for, want 1", all)
+		}
+		b.left = true
+		b.answered("there are tickets again", b.get(b.url, signature), "row 7", false)
+		b.moved("10000")
+	})
+}
+
+// A check that panics is a fault of the program: nothing moves, and the same payment buys when
+// it is mended.
+func TestBrokenCheck(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		b := m.box()
+		b.broken = true
+		signature := b.sign(b.url)
+		r := b.get(b.url, signature)
+		if receipt, _ := r.Receipt(); r.Status != http.StatusInternalServerError || !strings.Contains(string(r.Body), `"charged":false`) || receipt.Success {
+			b.Errorf("%d %v %s", r.Status, r.Header, r.Body)
+		}
+		called := must(mcptest.Call(b.Context(), b.client, "http://shop.example/mcp", "ticket", nil, "", ""))
+		if !called.IsError || !strings.Contains(called.Text(), "internal_error") {
+			b.Errorf("as a tool: %s", called.Raw)
+		}
+		b.moved()
+		b.broken = false
+		b.answered("mended", b.get(b.url, signature), "row 7", false)
+		b.moved("10000")
+	})
+}
+
+// A call without a payment is told what the check refuses before it is told a price; over HTTP
+// the price is told to everybody.
+func TestCheckBeforeThePrice(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		b := m.box()
+		call := func(signature string) mcptest.ToolResult {
+			return must(mcptest.Call(b.Context(), b.client, "http://shop.example/mcp", "ticket", nil, signature, ""))
+		}
+		bought := must(mcptest.SignCall(b.Context(), b.client, "http://shop.example/mcp", "ticket", nil))
+		if r := call(bought); r.IsError || r.Text() != "row 7" {
+			b.Errorf("bought: %s", r.Raw)
+		}
+		b.left = false
+		r := call("")
+		if _, err := r.Required(); !r.IsError || err == nil || !strings.Contains(r.Text(), "sold out") || !strings.Contains(r.Text(), `"charged":false`) {
+			b.Errorf("without a payment: %s", r.Raw)
+		}
+		if r := call(bought); r.IsError || r.Text() != "row 7" || r.Meta.Receipt == nil {
+			b.Errorf("the buyer calls again: %s", r.Raw)
+		}
+		b.refused("over HTTP", b.get(b.url, ""), "Payment required", false)
+		b.moved("10000")
+	})
+}

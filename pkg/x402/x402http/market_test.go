@@ -1,0 +1,222 @@
+package x402http_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// market is a ledger, play money and a payer, with sellers of any hosts, in a bubble of
+// synctest: nothing is sent over a network, and time passes only when everybody waits.
+type market struct {
+	*testing.T
+	store  ledgertest.Memory
+	books  *x402test.Facilitator
+	client *x402test.Client
+	shop   http.Handler // answers every host
+	key    string       // Idempotency-Key of what is sent; empty is none
+	log    bytes.Buffer
+
+	mu     sync.Mutex
+	behave x402test.Behaviour // of the facilitator
+}
+
+// trade runs a test in a market.
+func trade(t *testing.T, test func(m *market)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m := &market{T: t}
+		terms := x402.USDC()
+		terms.PayTo = payTo
+		m.books = must(x402test.NewFacilitator(x402test.FacilitatorConfig{
+			Terms: terms, Now: time.Now, Behave: func(int, string) x402test.Behaviour { return m.behave },
+		}))
+		m.client = &x402test.Client{HTTP: &http.Client{Transport: m}, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
+		test(m)
+	})
+}
+
+// RoundTrip implements http.RoundTripper: the shop answers.
+func (m *market) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.RequestURI, r.RemoteAddr, r.Host = r.URL.RequestURI(), "192.0.2.1:1234", r.URL.Host
+	if m.key != "" {
+		r.Header.Set(x402.HeaderKey, m.key)
+	}
+	w := httptest.NewRecorder()
+	m.shop.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// Settle implements x402.Facilitator by the books.
+func (m *market) Settle(_ context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
+	body := must(json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": p, "paymentRequirements": r}))
+	w := httptest.NewRecorder()
+	m.books.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/settle", bytes.NewReader(body)))
+	var said x402.SettleResponse
+	switch err := json.Unmarshal(w.Body.Bytes(), &said); {
+	case w.Code != http.StatusOK || err != nil:
+		return x402.Settlement{Class: x402.Unknown, Reason: fmt.Sprint("status ", w.Code)}
+	case said.Success:
+		return x402.Settlement{Class: x402.Moved, Transaction: said.Transaction}
+	}
+	return x402.Settlement{Class: x402.Refused, Reason: said.ErrorReason, NonceUsed: said.ErrorReason == x402.ReasonNonceUsed}
+}
+
+// Verify implements x402.Facilitator. The signatures of these tests need no facilitator.
+func (m *market) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verification {
+	m.Error("the facilitator is asked about a signature")
+	return x402.Verification{}
+}
+
+// Write implements io.Writer for the log.
+func (m *market) Write(line []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.log.Write(line)
+}
+
+// logged counts what the log says.
+func (m *market) logged(text string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strings.Count(m.log.String(), text)
+}
+
+// seller is a seller of this market, with changes of its settings.
+func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
+	m.Helper()
+	c := x402http.Config{
+		PayTo: payTo, Settler: x402.One(m), Ledger: &m.store,
+		Front: x402http.Front{Log: slog.New(slog.NewTextHandler(m, nil))},
+	}
+	for _, change := range changes {
+		change(&c)
+	}
+	return must(x402http.New(c))
+}
+
+// paidTo has a seller paid on another account.
+func paidTo(address string) func(*x402http.Config) {
+	return func(c *x402http.Config) { c.PayTo = address }
+}
+
+// as has a seller know its origin, whatever the Host of a request is.
+func as(origin string) func(*x402http.Config) {
+	return func(c *x402http.Config) { c.Origin = origin }
+}
+
+// get sends a request, with a payment where the signature is not empty.
+func (m *market) get(url, signature string) x402test.Reply {
+	m.Helper()
+	return must(m.client.Get(m.Context(), url, signature))
+}
+
+// sign asks for the price of a URL, and signs it.
+func (m *market) sign(url string) string {
+	m.Helper()
+	return must(m.client.Sign(m.Context(), url))
+}
+
+// buy sends a new payment for a URL.
+func (m *market) buy(url string) (x402test.Reply, string) {
+	m.Helper()
+	signature := m.sign(url)
+	return m.get(url, signature), signature
+}
+
+// moved checks the amounts of all transfers, in any order.
+func (m *market) moved(amounts ...string) {
+	m.Helper()
+	var all []string
+	for _, t := range m.books.Transfers() {
+		all = append(all, t.Value)
+	}
+	slices.Sort(all)
+	slices.Sort(amounts)
+	if !slices.Equal(all, amounts) {
+		m.Errorf("transfers of %v, want %v", all, amounts)
+	}
+}
+
+// answered checks a result, and whether it came from the ledger.
+func (m *market) answered(what string, r x402test.Reply, body string, replayed bool) {
+	m.Helper()
+	if r.Status != http.StatusOK || string(r.Body) != body || (r.Header.Get(x402.HeaderReplayed) == "true") != replayed {
+		m.Errorf("%s: %d %v %s, want %q, replayed %t", what, r.Status, r.Header, r.Body, body, replayed)
+	}
+}
+
+// refused checks that an answer is another offer, and whether it says that the payment was
+// charged.
+func (m *market) refused(what string, r x402test.Reply, reason string, charged bool) {
+	m.Helper()
+	receipt, _ := r.Receipt()
+	if r.Status != http.StatusPaymentRequired || !strings.Contains(string(r.Body), reason) || receipt.Success != charged {
+		m.Errorf("%s: %d %+v %s, want 402 %q, charged %t", what, r.Status, receipt, r.Body, reason, charged)
+	}
+}
+
+// apply has an operator whose clock is ahead write an event to the record of the first
+// transfer.
+func (m *market) apply(event ledger.Event, ahead time.Duration) {
+	m.Helper()
+	l := ledger.New(&m.store, func() time.Time { return time.Now().Add(ahead) }, rand.Text)
+	r := must(l.Fetch(m.Context(), m.books.Transfers()[0].Key))
+	if _, err := l.Apply(m.Context(), *r, event, ledger.Change{Operator: "operator"}); err != nil {
+		m.Fatal(err)
+	}
+}
+
+// stock is a handler that counts its runs, and fails while it is empty.
+type stock struct {
+	answer string
+	empty  bool
+	status int             // while it is empty; 0 is 503
+	pause  string          // Retry-After while it is empty
+	runs   []time.Duration // when they were, since begun
+	begun  time.Time
+}
+
+func newStock(answer string) *stock { return &stock{answer: answer, begun: time.Now()} }
+
+// ServeHTTP implements http.Handler.
+func (s *stock) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	s.runs = append(s.runs, time.Since(s.begun))
+	if !s.empty {
+		_, _ = io.WriteString(w, s.answer)
+		return
+	}
+	if s.pause != "" {
+		w.Header().Set("Retry-After", s.pause)
+	}
+	w.WriteHeader(cmp.Or(s.status, http.StatusServiceUnavailable))
+	_, _ = io.WriteString(w, "no "+s.answer)
+}
+
+// ran checks how often a handler has run.
+func (s *stock) ran(t testing.TB, times int) {
+	t.Helper()
+	if len(s.runs) != times {
+		t.Errorf("%s: %d runs, want %d", s.answer, len(s.runs), times)
+	}
+}

@@ -1,0 +1,180 @@
+package x402http_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+)
+
+const oslo = "http://shop.example/weather?city=oslo"
+
+// sells opens a shop of one handler.
+func (m *market) sells(h http.Handler, options ...x402http.Option) {
+	m.Helper()
+	mux := http.NewServeMux()
+	m.seller().Handle(mux, "GET /weather", "0.01", h, options...)
+	m.shop = mux
+}
+
+// A client that signs anew every ten seconds while a handler is broken for an hour is charged
+// once, with a key and without one. The handler runs after pauses that grow, and more than
+// five times; its first success is the answer.
+func TestBrokenHandler(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trade(t, func(m *market) {
+				m.key = key
+				weather := newStock("fair")
+				weather.empty = true
+				m.sells(weather)
+				r, first := m.buy(oslo)
+				for turn := 1; r.Status != http.StatusOK && turn < 1000; turn++ {
+					if receipt, _ := r.Receipt(); r.Status != http.StatusServiceUnavailable || !receipt.Success || r.RetryAfter() == 0 {
+						m.Fatalf("turn %d: %d %v %s", turn, r.Status, r.Header, r.Body)
+					}
+					time.Sleep(10 * time.Second)
+					weather.empty = time.Since(weather.begun) < time.Hour
+					r, _ = m.buy(oslo)
+				}
+				m.answered("the first success", r, "fair", false)
+				m.answered("the payment that was charged", m.get(oslo, first), "fair", true)
+				m.moved("10000")
+				const second, minute = time.Second, time.Minute
+				want := []time.Duration{0, 10 * second, 20 * second, 80 * second} // a turn, 10 s and a minute later
+				for pause := 10 * minute; pause <= 40*minute; pause *= 2 {
+					want = append(want, want[len(want)-1]+pause)
+				}
+				if !slices.Equal(weather.runs, want) {
+					m.Errorf("runs at %v, want %v", weather.runs, want)
+				}
+			})
+		})
+	}
+}
+
+// A handler that says when it can be asked again is asked then: a slow job has its answer
+// when it is done, however often it was asked.
+func TestHandlersOwnPause(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status  int
+		options []x402http.Option
+	}{
+		"503":             {http.StatusServiceUnavailable, nil},
+		"accepted, owed":  {http.StatusAccepted, []x402http.Option{x402http.Owed(http.StatusAccepted)}},
+		"not found, owed": {http.StatusNotFound, []x402http.Option{x402http.Owed(http.StatusNotFound)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trade(t, func(m *market) {
+				job := newStock("done")
+				job.empty, job.status, job.pause = true, c.status, "20"
+				m.sells(job, c.options...)
+				r, signature := m.buy(oslo)
+				for turn := 1; r.Status != http.StatusOK && turn < 1000; turn++ {
+					if wait := r.RetryAfter(); wait != 20*time.Second && wait != 10*time.Second {
+						m.Fatalf("turn %d: %d, to be asked again in %s", turn, r.Status, wait)
+					}
+					time.Sleep(10 * time.Second)
+					job.empty = len(job.runs) < 12
+					r = m.get(oslo, signature)
+				}
+				m.answered("the job", r, "done", false)
+				m.moved("10000")
+				if last := job.runs[len(job.runs)-1]; len(job.runs) != 13 || last != 12*20*time.Second {
+					m.Errorf("%d runs, the last after %s", len(job.runs), last)
+				}
+			})
+		})
+	}
+}
+
+// After the runs that a seller allows nothing runs. The payer and whoever signs anew for the
+// same get the last error, which is charged once and not retryable, until a refund is begun:
+// then the purchase can be made again, and the first payment is told of the refund.
+func TestMostRuns(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trade(t, func(m *market) {
+				m.key = key
+				weather := newStock("fair")
+				weather.empty = true
+				m.sells(weather, x402http.MostRuns(3))
+				_, first := m.buy(oslo)
+				for range 2 {
+					time.Sleep(10 * time.Second)
+					m.get(oslo, first)
+				}
+				weather.ran(m, 3)
+				weather.empty = false
+				for range 5 {
+					time.Sleep(12 * time.Hour)
+					_, anew := m.spent(first), m.sign(oslo)
+					m.spent(anew)
+				}
+				weather.ran(m, 3)
+				m.moved("10000")
+				if found := must(m.seller().Reconcile(m.Context())); found.Owed != 1 {
+					m.Errorf("found: %+v", found)
+				}
+				m.apply(ledger.EventSendBack, 0)
+				m.refused("the payment that is sent back", m.get(oslo, first), "a refund of this payment was begun", true)
+				r, _ := m.buy(oslo)
+				m.answered("bought anew", r, "fair", false)
+				m.refused("the payment that is sent back", m.get(oslo, first), "a refund of this payment was begun", true)
+				weather.ran(m, 4)
+				m.moved("10000", "10000")
+			})
+		})
+	}
+}
+
+// spent checks that a payment gets the last error of its purchase, for which no run is left.
+func (m *market) spent(signature string) string {
+	m.Helper()
+	r := m.get(oslo, signature)
+	body := string(r.Body)
+	told := strings.Contains(body, `"charged":true`) && strings.Contains(body, `"retryable":false`) && strings.Contains(body, "a refund is due")
+	if receipt, _ := r.Receipt(); r.Status != http.StatusServiceUnavailable || !told || !receipt.Success || r.RetryAfter() != 0 {
+		m.Errorf("no run is left: %d %v %s", r.Status, r.Header, r.Body)
+	}
+	return signature
+}
+
+// A refund that was begun ends the right to an answer, whatever the clock was that began it,
+// until it is withdrawn.
+func TestRefundBegun(t *testing.T) {
+	t.Parallel()
+	for name, ahead := range map[string]time.Duration{"ahead": time.Hour, "right": 0, "behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trade(t, func(m *market) {
+				weather := newStock("fair")
+				weather.empty = true
+				m.sells(weather)
+				_, first := m.buy(oslo)
+				time.Sleep(23*time.Hour + 30*time.Minute)
+				m.apply(ledger.EventSendBack, ahead)
+				weather.empty = false
+				for range 3 {
+					m.refused("the payer repeats", m.get(oslo, first), "a refund of this payment was begun", true)
+					time.Sleep(time.Hour)
+				}
+				weather.ran(m, 1)
+				m.apply(ledger.EventWithdraw, ahead)
+				m.answered("the refund was withdrawn", m.get(oslo, first), "fair", false)
+				weather.ran(m, 2)
+				m.moved("10000")
+			})
+		})
+	}
+}

@@ -1,0 +1,230 @@
+package x402http_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+)
+
+const (
+	cheapURL = "http://cheap.example/report?b=2&a=1"
+	dearURL  = "http://dear.example/report?a=1&b=2"
+	secondTo = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
+)
+
+// twoHosts are ways to sell something cheap at one host and something dear at another, in one
+// program: what is asked for has the same path and query.
+func twoHosts() map[string]func(m *market, cheap, dear http.Handler) http.Handler {
+	const pattern = "GET /report"
+	muxOf := func(pattern string, h http.Handler) *http.ServeMux {
+		mux := http.NewServeMux()
+		mux.Handle(pattern, h)
+		return mux
+	}
+	return map[string]func(m *market, cheap, dear http.Handler) http.Handler{
+		"patterns with hosts": func(m *market, cheap, dear http.Handler) http.Handler {
+			mux, s := http.NewServeMux(), m.seller()
+			s.Handle(mux, "GET cheap.example/report", "0.01", cheap)
+			s.Handle(mux, "GET dear.example/report", "5", dear)
+			return mux
+		},
+		"nested muxes": func(m *market, cheap, dear http.Handler) http.Handler {
+			mux, s := http.NewServeMux(), m.seller()
+			mux.Handle("cheap.example/", muxOf(pattern, s.Sell("0.01", cheap)))
+			mux.Handle("dear.example/", muxOf(pattern, s.Sell("5", dear)))
+			return mux
+		},
+		"a switch without patterns": func(m *market, cheap, dear http.Handler) http.Handler {
+			s := m.seller()
+			return byHost{s.Sell("0.01", cheap), s.Sell("5", dear)}
+		},
+		"a switch without patterns, one origin": func(m *market, cheap, dear http.Handler) http.Handler {
+			s := m.seller(as("http://cheap.example"))
+			return byHost{s.Sell("0.01", cheap), s.Sell("5", dear)}
+		},
+		"names": func(m *market, cheap, dear http.Handler) http.Handler {
+			s := m.seller(as("http://cheap.example"))
+			return byHost{s.Sell("0.01", cheap, x402http.Named("cheap")), s.Sell("5", dear, x402http.Named("dear"))}
+		},
+		"two payees on one ledger": func(m *market, cheap, dear http.Handler) http.Handler {
+			first, second := m.seller(), m.seller(paidTo(secondTo))
+			return byHost{muxOf(pattern, first.Sell("0.01", cheap)), muxOf(pattern, second.Sell("5", dear))}
+		},
+	}
+}
+
+// byHost answers cheap.example and dear.example.
+type byHost struct{ cheap, dear http.Handler }
+
+// ServeHTTP implements http.Handler.
+func (b byHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Host == "dear.example" {
+		b.dear.ServeHTTP(w, r)
+		return
+	}
+	b.cheap.ServeHTTP(w, r)
+}
+
+// What was paid for something cheap, and was answered or still owes its answer, opens nothing
+// that is dear. The dear one is sold, at its price, and the debt is paid where it was made.
+func TestCheapForDear(t *testing.T) {
+	t.Parallel()
+	for name, open := range twoHosts() {
+		for what, owed := range map[string]bool{"answered": false, "owed": true} {
+			t.Run(name+", "+what, func(t *testing.T) {
+				t.Parallel()
+				trade(t, func(m *market) {
+					cheap, dear := newStock("cheap"), newStock("dear")
+					cheap.empty = owed
+					m.shop = open(m, cheap, dear)
+					_, cent := m.buy(cheapURL)
+					time.Sleep(2 * time.Second)
+					m.refused("a cent at the dear one", m.get(dearURL, cent), "another request", true)
+					dear.ran(m, 0)
+					r, five := m.buy(dearURL)
+					m.answered("the dear one", r, "dear", false)
+					cheap.empty = false
+					m.answered("the cheap one", m.get(cheapURL, cent), "cheap", !owed)
+					m.answered("the dear one again", m.get(dearURL, five), "dear", true)
+					m.refused("the dear one's at the cheap one", m.get(cheapURL, five), "another request", true)
+					m.moved("10000", "5000000")
+					dear.ran(m, 1)
+				})
+			})
+		}
+	}
+}
+
+// A payment that owes its answer is answered at its endpoint whatever the price and the payee
+// have become there, and a new signature for the new price joins it without a charge.
+func TestChangeOfPrice(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		price  string
+		change func(*x402http.Config)
+	}{
+		"up": {"5", paidTo(payTo)}, "down": {"0.001", paidTo(payTo)}, "another payee": {"0.01", paidTo(secondTo)},
+		"up, another payee": {"5", paidTo(secondTo)},
+	} {
+		for who, anew := range map[string]bool{"the same payment": false, "a new signature": true} {
+			t.Run(name+", "+who, func(t *testing.T) {
+				t.Parallel()
+				trade(t, func(m *market) {
+					weather := newStock("fair")
+					weather.empty = true
+					m.sells(weather)
+					_, former := m.buy(oslo)
+					mux := http.NewServeMux()
+					m.seller(c.change).Handle(mux, "GET /weather", c.price, weather)
+					m.shop = mux
+					time.Sleep(2 * time.Second)
+					weather.empty = false
+					signature := former
+					if anew {
+						signature = m.sign(oslo)
+					}
+					m.answered("after the change", m.get(oslo, signature), "fair", false)
+					m.answered("the payment of the former price", m.get(oslo, former), "fair", true)
+					m.moved("10000")
+					weather.ran(m, 2)
+				})
+			})
+		}
+	}
+}
+
+// Two handlers that cannot be told apart are an error of the program: the one that is asked
+// second is answered 500, paid or not, and the log says what to do. With names both sell.
+func TestSameName(t *testing.T) {
+	t.Parallel()
+	nested := func(m *market, cheap, dear http.Handler, named ...x402http.Option) http.Handler {
+		first, second, s := http.NewServeMux(), http.NewServeMux(), m.seller(as("https://shop.example"))
+		named = append(named, x402http.Describe("", ""), x402http.Describe("", ""))
+		first.Handle("GET /report", s.Sell("0.01", cheap, named[0]))
+		second.Handle("GET /report", s.Sell("5", dear, named[1]))
+		return byHost{first, second}
+	}
+	trade(t, func(m *market) {
+		cheap, dear := newStock("cheap"), newStock("dear")
+		m.shop = nested(m, cheap, dear)
+		r, cent := m.buy(cheapURL)
+		m.answered("the first", r, "cheap", false)
+		for i, signature := range []string{"", cent, m.sign(cheapURL)} {
+			r := m.get(dearURL, signature)
+			if r.Status != http.StatusInternalServerError || !strings.Contains(string(r.Body), `"internal_error"`) || m.logged("x402http.Named") != i+1 {
+				m.Errorf("the second: %d %s, log %s", r.Status, r.Body, m.log.String())
+			}
+		}
+		m.answered("the first, still", m.get(cheapURL, cent), "cheap", true)
+		m.moved("10000")
+		dear.ran(m, 0)
+	})
+	trade(t, func(m *market) {
+		cheap, dear := newStock("cheap"), newStock("dear")
+		m.shop = nested(m, cheap, dear, x402http.Named("cheap"), x402http.Named("dear"))
+		for url, body := range map[string]string{cheapURL: "cheap", dearURL: "dear"} {
+			r, _ := m.buy(url)
+			m.answered("with a name", r, body, false)
+		}
+		m.moved("10000", "5000000")
+	})
+}
+
+// A handler with a name keeps its purchases when it moves to another pattern. One without is
+// another product there.
+func TestOtherPattern(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string][]x402http.Option{"with a name": {x402http.Named("weather")}, "without a name": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trade(t, func(m *market) {
+				answered, owed := newStock("fair"), newStock("fair")
+				owed.empty = true
+				open := func(pattern string) {
+					mux := http.NewServeMux()
+					s := m.seller()
+					s.Handle(mux, "GET answered.example"+pattern, "0.01", answered, options...)
+					s.Handle(mux, "GET owed.example"+pattern, "0.01", owed, options...)
+					m.shop = mux
+				}
+				open("/weather/{city}")
+				_, had := m.buy("http://answered.example/weather/oslo")
+				_, debt := m.buy("http://owed.example/weather/oslo")
+				open("/{what...}")
+				time.Sleep(2 * time.Second)
+				owed.empty = false
+				stands, paid := m.get("http://answered.example/weather/oslo", had), m.get("http://owed.example/weather/oslo", debt)
+				if options == nil {
+					m.refused("answered", stands, "another request", true)
+					m.refused("owed", paid, "another request", true)
+					owed.ran(m, 1)
+				} else {
+					m.answered("answered", stands, "fair", true)
+					m.answered("owed", paid, "fair", false)
+				}
+				m.moved("10000", "10000")
+			})
+		})
+	}
+}
+
+// Of a handler that has neither a pattern nor a name the log says once what a name is for.
+func TestWithoutAName(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		cheap, dear := newStock("cheap"), newStock("dear")
+		s := m.seller()
+		m.shop = byHost{s.Sell("0.01", cheap), s.Sell("5", dear, x402http.Named("dear"))}
+		for range 3 {
+			m.buy(cheapURL)
+			m.buy(dearURL)
+		}
+		if n := m.logged("x402http.Named names it"); n != 1 {
+			m.Errorf("the log says it %d times: %s", n, m.log.String())
+		}
+		m.moved("10000", "5000000")
+	})
+}
