@@ -124,7 +124,7 @@ func (c *actors) client(rng *mathrand.Rand) {
 	}
 }
 
-// vary changes some requests: to another path, another key, or no key. Where the payer
+// vary changes some requests: to another path, another key, no key or another endpoint. Where the payer
 // uses several names, it changes the name of every other one.
 func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
 	if c.w.manyNames && rng.IntN(2) == 0 {
@@ -132,6 +132,9 @@ func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
 		if q.with == withExtensionID && rng.IntN(2) == 0 {
 			q.with = withToken
 		}
+	}
+	if c.w.endpoints != oneEndpoint && rng.IntN(4) == 0 {
+		q.endpoint = endpointTwo
 	}
 	switch rng.IntN(24) {
 	case 0, 1:
@@ -161,6 +164,9 @@ func (c *actors) stranger() {
 		q.kind, q.with = asStranger, []attachment{withNothing, withStrangersToken, withForgedSignature}[rng.IntN(3)]
 		if q.key != "" {
 			q.key = []string{"", q.key, "a-guess-of-a-strangers-own"}[rng.IntN(3)]
+		}
+		if w.endpoints != oneEndpoint && rng.IntN(3) == 0 {
+			q.endpoint = endpointTwo
 		}
 		if w.ownKey && q.with == withForgedSignature {
 			q.with = withNothing

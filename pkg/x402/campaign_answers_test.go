@@ -135,6 +135,11 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 	}
 }
 
+// madeElsewhere says that the payment was made at another endpoint than this one.
+func (a *authorization) madeElsewhere(endpoint string) bool {
+	return a.endpoint != "" && a.endpoint != endpoint
+}
+
 // mayBeCopy says that the request can have met a record that it proves nothing for.
 func (p *process) mayBeCopy() bool {
 	return p.pay.token == "" && p.pay.purchase != "" && !p.claimedFirst
@@ -167,6 +172,7 @@ func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 		"an answer, and not charged":              !isTrue(out.Payment.Charged),
 		"worked for a replay":                     out.Replayed && p.lookups+p.of(p.pay).sends > 0,
 		"an answer of another purchase":           a.purchase != p.pay.purchase,
+		"an answer at another endpoint":           a.madeElsewhere(p.endpoint),
 		"an answer for a transfer of long before": long,
 		"an answer after a refund was begun":      a.refundBegun() && !p.faulty.Load(),
 	})
@@ -180,6 +186,7 @@ func (w *world) checkOwed(p *process, out *x402.Outcome) {
 	a := w.paymentOf(p, out)
 	w.check(map[string]bool{
 		"owed, and not charged":              !isTrue(out.Payment.Charged),
+		"owed at another endpoint":           a.madeElsewhere(p.endpoint),
 		"used up before the lookups are had": !out.Payment.Retryable && (w.mostLookups == 0 || a.lookupsBegun < w.mostLookups),
 	})
 	w.countLookup(p)
@@ -249,7 +256,7 @@ func (w *world) checkName(p *process, out *x402.Outcome) {
 	r := w.record(a)
 	proven := a.token != "" && a.token == p.signed.token
 	fits := w.deployAt.IsZero() && time.Until(a.validBefore) > 10*time.Second+w.clockSkew
-	if proven && fits && r != nil && r.Request == p.path && !p.disturbed() && !isKeyConflict(out) {
+	if proven && fits && r != nil && r.Request == p.path && !a.madeElsewhere(p.endpoint) && !p.disturbed() && !isKeyConflict(out) {
 		w.violated("another name for an authorization is not a conflict, but " + string(out.Fault.Code))
 	}
 }

@@ -101,6 +101,9 @@ func brokenRules() []brokenRule {
 				r.Purchase = p.named(p.w)
 			}
 		}},
+		{rule: "any endpoint answers", want: "an answer at another endpoint", read: func(p *process, r *ledger.Payment) {
+			r.Endpoint = p.endpoint
+		}},
 		{rule: abandonedIsClosed, want: "taken over from a payment that may have been sent", blind: true, n: 3000, read: func(p *process, r *ledger.Payment) {
 			if p.kind == asReconciler && r.State == ledger.Settling && !r.Sent && !r.Doubt {
 				r.ValidBefore = r.LeaseUntil

@@ -83,9 +83,9 @@ func (c *actors) newPatientClient() *patientClient {
 	x := &patientClient{c: c, pay: c.w.authorizations[c.lastSent.Load()], signsOnce: c.oneIn(4)}
 	x.key = c.payerRequest(x.pay, "GET /a").key
 	c.w.mu.Lock()
-	bought := x.pay.purchase
+	elsewhere := x.pay.madeElsewhere(endpointOne) || x.pay.purchase != "" && x.pay.purchase != x.purchase()
 	c.w.mu.Unlock()
-	if c.oneIn(3) || bought != "" && bought != x.purchase() {
+	if c.oneIn(3) || elsewhere {
 		x.signAnew()
 	}
 	return x
@@ -183,7 +183,7 @@ func (x *patientClient) due() (due *ledger.Payment, over bool) {
 	r := w.record(o)
 	left, margin := time.Until(o.standsUntil), w.clockSkew+2*time.Second
 	switch {
-	case r.Request != "GET /a":
+	case r.Request != "GET /a" || o.madeElsewhere(endpointOne):
 		return nil, false
 	case r.State == ledger.Settled && r.SendingBack == nil && r.DueBack == "" && (w.mostLookups == 0 || r.Lookups < w.mostLookups):
 		return r, false
@@ -259,7 +259,7 @@ func (x *patientClient) checkFinalRefusal(p *process, out *x402.Outcome) {
 	w, a := x.c.w, p.pay
 	r := w.record(a)
 	paid := a.moved() && a.byUs && (w.chainVisible || !a.movedAfterRefusal) && !w.replayEnded(a) && !a.refundBegun()
-	known := w.withoutToken && saysUsedUp(out) || r != nil && r.Request != "GET /a"
+	known := w.withoutToken && saysUsedUp(out) || r != nil && r.Request != "GET /a" || a.madeElsewhere(endpointOne)
 	w.check(map[string]bool{
 		"a payer who has paid is refused in the end":   paid && !known && !p.firstLie(a),
 		"refused in the end, whatever the payer signs": x.refusals > 2 && w.lies.times == 0,
@@ -335,7 +335,8 @@ func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 		// After a deploy the owner's terms are not accepted any more, and it is not sent again.
 		accepted := out.Payment.Charged != nil || a != p.pay && !w.deployAt.IsZero() || !w.chainVisible &&
 			(w.lies.times > 0 && w.lies.to(a.reached-1) || a != p.pay && own != nil && own.Doubt)
-		inside := time.Until(a.validBefore) > 30*time.Second+w.clockSkew
+		// One that was made at another endpoint is not sent from here: only the chain decides.
+		inside := time.Until(a.validBefore) > 30*time.Second+w.clockSkew && !a.madeElsewhere(p.endpoint)
 		final := w.chainVisible && time.Since(a.validBefore) > safeHeadDelay+w.clockSkew+time.Second
 		w.check(map[string]bool{
 			"in doubt after the faults, inside the window":          !accepted && inside,

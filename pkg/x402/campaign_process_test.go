@@ -233,9 +233,11 @@ func (c *actors) gate(p *process) *x402.Gate {
 	return gate
 }
 
-func (c *actors) currentOffer() *x402.Offer {
+func (c *actors) currentOffer(endpoint string) *x402.Offer {
 	w := c.w
 	switch {
+	case w.endpoints == twoPrices && endpoint == endpointTwo:
+		return c.f.offerDearer
 	case w.naming == extensionID:
 		return c.f.offerWithID
 	case !w.deployAt.IsZero() && time.Now().After(w.deployAt):
@@ -249,8 +251,16 @@ type clientRequest struct {
 	with attachment
 	path string
 	key  string // Idempotency-Key
-	kind actorKind
+	// endpoint is where the request goes.
+	endpoint string
+	kind     actorKind
 }
+
+// The endpoints at which one thing is sold. The second one can have a higher price.
+const (
+	endpointOne = "GET /"
+	endpointTwo = "tool"
+)
 
 // The payer's Idempotency-Keys.
 const (
@@ -261,7 +271,7 @@ const (
 // payerRequest is a request by a client of the payer. All name the purchase in the
 // same way.
 func (c *actors) payerRequest(a *authorization, path string) clientRequest {
-	q := clientRequest{pay: a, path: path, with: withToken}
+	q := clientRequest{pay: a, path: path, with: withToken, endpoint: endpointOne}
 	switch c.w.naming {
 	case withKey:
 		q.key = keyOne
@@ -291,9 +301,9 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 		p.recordedBefore, p.paidBefore = true, r.Paid()
 		p.copied = r.Token == "" && r.Purchase != "" && (r.Sent || r.Doubt || r.State == ledger.Settling)
 	}
-	c.w.trace("p%d kind %d asks %s with %d path %s key %q", p.number, p.kind, c.w.number(p.pay.key), q.with, p.path, p.key)
+	c.w.trace("p%d kind %d asks %s with %d path %s key %q at %s", p.number, p.kind, c.w.number(p.pay.key), q.with, p.path, p.key, p.endpoint)
 	c.w.mu.Unlock()
-	offer := c.currentOffer()
+	offer := c.currentOffer(p.endpoint)
 	if offer == c.f.offerAfterDeploy {
 		c.w.observed("deployed in between")
 	}
@@ -307,7 +317,10 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 		out := c.gate(p).Serve(context.Background(), x402.Request{
 			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Window: p.window(), Arrived: p.arrived, Deadline: p.now().Add(invocation),
 			Prepare: func() (x402.Job, error) {
-				return x402.Job{Fingerprint: p.path, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), MostRuns: p.w.mostLookups, Run: p.runLookup}, nil
+				return x402.Job{
+					Fingerprint: p.path, Endpoint: p.endpoint, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout),
+					MostRuns: p.w.mostLookups, Run: p.runLookup,
+				}, nil
 			},
 			Error: p.renderError,
 		})

@@ -42,6 +42,7 @@ type world struct {
 	falseRefusals   bool           // the facilitator may refuse and move the money nevertheless
 	slotCap         int            // number of slots, 0 for no cap
 	mostLookups     int            // that the seller allows for a payment, 0 for any number
+	endpoints       endpoints      // that sell one thing
 	refunds         bool           // an operator begins refunds of what is owed
 	cursorBefore    bool           // the reconciler has run before
 	fallback        bool           // there is a second facilitator
@@ -78,6 +79,15 @@ const (
 	extensionID                       // by the payment-identifier extension
 )
 
+// endpoints says where one thing is sold.
+type endpoints int
+
+const (
+	oneEndpoint endpoints = iota
+	onePrice              // at two endpoints, for the same price
+	twoPrices             // at two endpoints, for a higher price at the second
+)
+
 // authorization is the state of one signed authorization: what the chain knows of
 // it, and what the invariants need to remember. It executes at most once.
 type authorization struct {
@@ -99,6 +109,7 @@ type authorization struct {
 	unchargedToldAt, refusalToldAt time.Time
 
 	purchase      string    // as its first claim recorded it; empty before that
+	endpoint      string    // the same
 	token         string    // that its first claim recorded
 	possibleSends int       // attempts to send it that are not proven to have sent nothing
 	supersededAt  time.Time // when another payment replaced it
@@ -190,14 +201,23 @@ func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, broken *brokenRule) *wor
 	for i := range early {
 		w.add(&early[i])
 	}
+	w.drawOthers(one, rng)
+	return w
+}
+
+// drawOthers draws how the facilitator, the seller and the store are. one says that one in n
+// times something is so.
+func (w *world) drawOthers(one func(n int) bool, rng *mathrand.Rand) {
 	if one(10) {
 		w.lies = lies{rng.IntN(2), []int{1, 2, 4, 1000}[rng.IntN(4)]}
+	}
+	if one(4) {
+		w.endpoints = endpoints(1 + rng.IntN(2))
 	}
 	w.hanging = 1
 	if one(6) {
 		w.hanging = 6
 	}
-	return w
 }
 
 // restlessFor says that something which begins now may happen until a while later.

@@ -1,0 +1,149 @@
+package x402_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// fixture holds what all schedules share. Every synctest bubble begins at the same
+// fake time, so authorizations that are signed once are valid in each of them.
+type fixture struct {
+	offer, offerAfterDeploy, offerWithID, offerDearer *x402.Offer
+	payer                                             string
+	// early are the authorizations that clients use while there are faults, and long
+	// those that they use instead where processes stand still for an hour. later are
+	// those that the patient client uses afterwards; their windows end every
+	// half day.
+	early, long, later []signedAuthorization
+}
+
+type signedAuthorization struct {
+	key, nonce, tx string
+	digest         string // of the authorization, as the ledger keeps it
+	validBefore    time.Time
+	payload        x402.ExactPayload // without a signature
+	forms          map[form]paymentHeader
+}
+
+type form struct {
+	own  bool // signed by the payer's key; otherwise by a contract wallet
+	with attachment
+}
+
+// attachment is what a header contains beside the authorization.
+type attachment int
+
+const (
+	withToken           attachment = iota // signature and the retry token of its challenge
+	withNothing                           // signature alone, as rebuilt from the chain or sent by an old client
+	withStrangersToken                    // signature and a retry token of another challenge
+	withExtensionID                       // signature, retry token and payment-identifier
+	withForgedSignature                   // a signature that the payer did not make, and no token
+)
+
+type paymentHeader struct {
+	encoded   string
+	signature string // in the form that a facilitator is sent
+	digest    string // of the signature, as the ledger keeps it
+	token     string // the retry token's digest, empty without one
+	forged    bool
+}
+
+const (
+	forgedByte = 9
+	// halfDay is the time between the ends of two windows in fixture.later.
+	halfDay = 12 * time.Hour
+)
+
+func isForged(signature string) bool {
+	return strings.HasPrefix(signature, "0x"+hex.EncodeToString(bytes.Repeat([]byte{forgedByte}, 8)))
+}
+
+func newFixture(t *testing.T) *fixture {
+	f := &fixture{}
+	synctest.Test(t, func(t *testing.T) {
+		wallet := must(x402test.NewWallet(rand.Reader))
+		f.payer = wallet.Address().String()
+		f.offer = offer(t, terms(), "5000", "Oslo")
+		other := terms() // after a deploy that changes price, payee and extension
+		other.PayTo = "0x1111111111111111111111111111111111111111"
+		f.offerDearer = offer(t, terms(), "9000", "Oslo")
+		f.offerAfterDeploy = offer(t, other, "7000", "Rome")
+		required := f.offer.Required("")
+		required.Extensions = map[string]json.RawMessage{
+			x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false},"schema":{}}`),
+		}
+		f.offerWithID = must(x402.NewOffer(required))
+		begun := time.Now()
+		window := x402.MaxTimeoutSeconds * time.Second
+		for _, after := range []time.Duration{0, 0, 3 * time.Minute, 8 * time.Minute} {
+			f.early = append(f.early, f.bill(wallet, begun.Add(window+after)))
+			f.long = append(f.long, f.bill(wallet, begun.Add(3*time.Hour+after)))
+		}
+		for _, days := range [][3]int{{0, 8, 8}, {36, 46, 2}} {
+			for half := 2*days[0] + 1; half <= 2*days[1]; half++ {
+				for range days[2] {
+					f.later = append(f.later, f.bill(wallet, begun.Add(time.Duration(half)*halfDay)))
+				}
+			}
+		}
+	})
+	return f
+}
+
+func (f *fixture) bill(wallet *x402test.Wallet, until time.Time) signedAuthorization {
+	d := must(wallet.Draft(f.offer.Required(""), until.Add(-x402.MaxTimeoutSeconds*time.Second)))
+	a := d.Payload.Payload.Authorization
+	digest := must(x402test.Digest(a, d.Terms))
+	b := signedAuthorization{
+		digest: hex.EncodeToString(digest[:]), payload: d.Payload.Payload,
+		key:   ledger.Key(terms().Network, strings.ToLower(terms().Asset), strings.ToLower(a.From), a.Nonce),
+		nonce: a.Nonce, validBefore: until, forms: map[form]paymentHeader{},
+		tx: "0x" + strings.Repeat("c", 8) + a.Nonce[10:],
+	}
+	bazaar, raw, ownToken := d.Payload.Extensions, wallet.Sign(digest), rand.Text()
+	for _, own := range []bool{true, false} {
+		for _, with := range []attachment{withToken, withNothing, withStrangersToken, withExtensionID, withForgedSignature} {
+			d.Payload.Extensions = maps.Clone(bazaar)
+			if with == withExtensionID {
+				d.Payload.Extensions = map[string]json.RawMessage{
+					x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false,"id":"` + payerPaymentID + `"}}`),
+				}
+			}
+			token := ""
+			if with != withNothing && with != withForgedSignature {
+				if token = ownToken; with == withStrangersToken {
+					token = rand.Text()
+				}
+				d.Payload.Extensions["retry-token"] = json.RawMessage(`{"info":{"token":"` + token + `"}}`)
+				token = digestHex(token)
+			}
+			signature := raw
+			switch {
+			case with == withForgedSignature:
+				signature = bytes.Repeat([]byte{forgedByte}, 200)
+			case !own:
+				signature = bytes.Repeat([]byte{7}, 200)
+			}
+			d.Payload.Payload.Signature = "0x" + hex.EncodeToString(signature)
+			b.forms[form{own, with}] = paymentHeader{
+				encoded: must(x402.EncodeHeader(d.Payload)), signature: d.Payload.Payload.Signature,
+				digest: digestHex(string(signature)), token: token, forged: with == withForgedSignature,
+			}
+		}
+	}
+	return b
+}
+
+const payerPaymentID = "pay_7d5d747be160e280504c099d984bcfe0"
