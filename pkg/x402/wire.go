@@ -3,8 +3,6 @@ package x402
 import (
 	"encoding/json"
 	"maps"
-
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // The constants of the protocol (x402 specification v2).
@@ -192,35 +190,4 @@ func Network(id string) KnownNetwork {
 		return KnownNetwork{"Base Sepolia", "https://sepolia.basescan.org", "https://sepolia.base.org", true}
 	}
 	return KnownNetwork{}
-}
-
-// Charge is the set of values that "charged" can have in an answer with some code. It
-// says whether money has moved for the authorization that came with the request.
-type Charge struct{ No, Yes, Unknown bool }
-
-// String is the charge as documents print it.
-func (c Charge) String() string {
-	return map[Charge]string{
-		{No: true}: "no", {Unknown: true}: "not known yet", {Yes: true}: "yes", {No: true, Unknown: true}: "no or not known yet",
-		{Unknown: true, Yes: true}: "not known yet or yes", {No: true, Yes: true}: "no or yes", {No: true, Unknown: true, Yes: true}: "see body",
-	}[c]
-}
-
-// ChargeOf returns the values that "charged" can have in answers with a code. The tests
-// check every answer against it.
-func ChargeOf(info fault.Info) Charge {
-	switch info.Code { //nolint:exhaustive // all others are decided by their class
-	case fault.PaymentInProgress, fault.SettlementUncertain:
-		// Another attempt may be moving the money, or has moved it.
-		return Charge{Yes: true, Unknown: true}
-	case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
-		// What was charged is answered as such.
-		return Charge{No: true, Unknown: true}
-	case fault.InternalError: // it can come before the settlement, too
-	default:
-		if info.Class != fault.NoCharge {
-			return Charge{Yes: true}
-		}
-	}
-	return Charge{No: true, Yes: true, Unknown: true}
 }

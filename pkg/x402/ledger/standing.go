@@ -61,6 +61,15 @@ const (
 	standings // how many there are
 )
 
+// Standings yields every standing.
+func Standings(yield func(Standing) bool) {
+	for s := range standings {
+		if !yield(s) {
+			return
+		}
+	}
+}
+
 // View is what a record is looked at with.
 type View struct {
 	Now time.Time
