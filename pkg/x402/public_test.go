@@ -79,3 +79,28 @@ func TestOwnPurchaseInDoubt(t *testing.T) {
 		b.expectCalls("in all", 2, 1)
 	})
 }
+
+// A copy without a token may be about something else than the payment is for. Where the job
+// has a check, or it comes to another endpoint, only the chain is asked about it.
+func TestCopyIsNotSent(t *testing.T) {
+	for name, comes := range map[string]func(b *harness){
+		"a check":          func(b *harness) { b.check = func() error { return nil } },
+		"another endpoint": func(b *harness) { b.at = there },
+	} {
+		t.Run(name, func(t *testing.T) {
+			within(t, nil, func(_ *testing.T, b *harness) {
+				b.at, b.window = here, duplicateWindow
+				b.chain = shows(x402.StillOpen)
+				b.settle = settles(lost(), moved())
+				copied := b.sign(withoutToken)
+				b.expect("first", b.ask(copied, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+				comes(b)
+				b.expect("open", b.ask(copied, "GET /a"), 503, fault.SettlementUncertain, "null", true, false)
+				b.expectCalls("in doubt", 1, 0)
+				b.chain = shows(x402.Paid)
+				b.expect("paid", b.ask(copied, "GET /a"), 402, fault.PaymentRequired, "true", false, false)
+				b.expectCalls("in all", 1, 0)
+			})
+		})
+	}
+}
