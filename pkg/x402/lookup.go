@@ -48,7 +48,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, settled *ledger.Re
 	}
 	if f != nil && f.Info().Class != fault.Answer {
 		if !f.IsSilence() || !ledger.SilenceDecides(h.Record(), a.gate.Now()) {
-			return a.owe(ctx, h, f, begins && !f.IsPrevented()).with(paid)
+			return a.endUnanswered(ctx, h, f, begins && !f.IsPrevented()).with(paid)
 		}
 		f = silence(f)
 	}
@@ -157,9 +157,9 @@ func (a *attempt) noBetter(ctx context.Context, h *ledger.Hold, prevented bool) 
 	return a.replay(h.Record())
 }
 
-// owe ends a lookup that gave no answer: the payment stays settled. It is charged, and
+// endUnanswered ends a lookup that gave no answer: the payment stays settled. It is charged, and
 // retryable with the same signature while the seller allows another lookup.
-func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began bool) *Outcome {
+func (a *attempt) endUnanswered(ctx context.Context, h *ledger.Hold, f *fault.Error, began bool) *Outcome {
 	if had := h.Record().Answer; had != nil && had.Stored {
 		return a.noBetter(ctx, h, !began)
 	}
@@ -178,7 +178,7 @@ func (a *attempt) owe(ctx context.Context, h *ledger.Hold, f *fault.Error, began
 		r.Lookups-- // it may not count, so the payer is not told that none is left
 	}
 	left := ledger.Stand(&r, a.view()) != ledger.StandingExhausted
-	return a.owed(f.After(max(ledger.NextLookup(r), f.Wait())), r, left)
+	return a.answerOwed(f.After(max(ledger.NextLookup(r), f.Wait())), r, left)
 }
 
 // wrote says whether a verdict was written, and notes one that could not be, for the

@@ -85,9 +85,9 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	case ledger.Answered:
 		return a.replay(r)
 	case ledger.Waiting:
-		return a.owedAgain(r, c.Wait)
+		return a.notYet(r, c.Wait)
 	case ledger.Exhausted:
-		return a.owedAgain(r, 0)
+		return a.notYet(r, 0)
 	case ledger.SilenceAnswers:
 		return a.silenceStands(ctx, r)
 	case ledger.GoesBack:
@@ -126,10 +126,10 @@ func (a *attempt) replay(r ledger.Payment) *Outcome {
 	return out
 }
 
-// owedAgain answers a payment whose lookup may not run now with the fault of the
+// notYet answers a payment whose lookup may not run now with the fault of the
 // last lookup. wait is 0 when no lookup is left. An answer that was too large to
 // store is looked up again, and has no fault.
-func (a *attempt) owedAgain(r ledger.Payment, wait time.Duration) *Outcome {
+func (a *attempt) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	f := fault.New(fault.InternalError, errors.New("the last lookup ended without a verdict"))
 	switch l := r.LastFault; {
 	case r.State == ledger.Redeemed:
@@ -138,12 +138,12 @@ func (a *attempt) owedAgain(r ledger.Payment, wait time.Duration) *Outcome {
 	case l != nil:
 		f = failureOf(l)
 	}
-	return a.owed(f.After(wait), r, wait > 0).with(success(r.Receipt))
+	return a.answerOwed(f.After(wait), r, wait > 0).with(success(r.Receipt))
 }
 
-// owed answers a fault after settlement: charged, and retryable with the same
+// answerOwed answers a fault after settlement: charged, and retryable with the same
 // signature while lookups are left. When none is, the message asks for no retry.
-func (a *attempt) owed(f *fault.Error, r ledger.Payment, left bool) *Outcome {
+func (a *attempt) answerOwed(f *fault.Error, r ledger.Payment, left bool) *Outcome {
 	if left {
 		f = a.repeatable(f, r)
 	} else {

@@ -130,7 +130,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 			r.Listed++
 		}
 		return err
-	}, func(record ledger.Payment) error { return r.owes(ctx, record) }, receive)
+	}, func(record ledger.Payment) error { return r.countDebt(ctx, record) }, receive)
 	r.Listed += open.gone + open.failed + open.left
 	r.Skipped, r.Failed, r.Left = r.Skipped+open.gone, open.failed, r.Left+open.left
 	r.Uncounted, r.Unfinished = owed.failed+owed.left, !open.whole || !owed.whole || open.left > 0
@@ -262,9 +262,9 @@ func (r *run) decide(ctx context.Context, record ledger.Payment, q x402.Question
 	return number, err
 }
 
-// owes counts a record that is owed and unclaimed, or closes it with its target's
+// countDebt counts a record that is owed and unclaimed, or closes it with its target's
 // silence.
-func (r *run) owes(ctx context.Context, record ledger.Payment) error {
+func (r *run) countDebt(ctx context.Context, record ledger.Payment) error {
 	now := r.Now()
 	standing := ledger.Stand(&record, ledger.View{Now: now})
 	switch {

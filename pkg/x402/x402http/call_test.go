@@ -82,7 +82,7 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 
 // busy is what a handler owes in words of its own.
 func busy() *fault.Error {
-	return owedWith(503).New(&ownBody{map[string][]string{"Retry-After": {"7"}}, []byte("busy")})
+	return answerOwed(503).New(&ownBody{map[string][]string{"Retry-After": {"7"}}, []byte("busy")})
 }
 
 // A stored answer says how old it is, a bundle which of its parts are owed, and an

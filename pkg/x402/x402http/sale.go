@@ -176,7 +176,7 @@ func (x *sale) job(r *http.Request) (x402.Job, error) {
 		r.Header.Del(name)
 	}
 	job := x402.Job{
-		Fingerprint: name, Endpoint: x.endpoint(r), Budget: x.seller.config.Budget, Timeout: owedWith(http.StatusGatewayTimeout), MostRuns: x.mostRuns,
+		Fingerprint: name, Endpoint: x.endpoint(r), Budget: x.seller.config.Budget, Timeout: answerOwed(http.StatusGatewayTimeout), MostRuns: x.mostRuns,
 		Run: func(ctx context.Context) (x402.Reply, error) { return x.run(ctx, r) },
 	}
 	if x.check != nil {
@@ -199,8 +199,8 @@ func (x *sale) refusal(r *http.Request) error {
 	return refused.Newf(w.own(), "%s", printable.Text(w.body.String()))
 }
 
-// owedWith describes an answer that is owed with a status.
-func owedWith(status int) fault.Info {
+// answerOwed describes an answer that is owed with a status.
+func answerOwed(status int) fault.Info {
 	return fault.Info{
 		Code: AnswerOwed, Status: status, Class: fault.Owed, Retry: true, After: time.Second,
 		Message: "The seller could not answer. The payment stands, and the answer is owed.",
@@ -227,15 +227,15 @@ func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
 	}
 	switch {
 	case ctx.Err() != nil: // also if the handler has ended at the same moment, because it saw that
-		return x402.Reply{}, owedWith(http.StatusGatewayTimeout).New(ctx.Err())
+		return x402.Reply{}, answerOwed(http.StatusGatewayTimeout).New(ctx.Err())
 	case err != nil:
 		return x402.Reply{}, fault.New(fault.InternalError, err)
 	case w.tooLong:
 		return x402.Reply{}, fault.New(fault.InternalError, fmt.Errorf("the answer is longer than %d bytes", maxAnswer))
 	}
 	w.status = cmp.Or(w.status, http.StatusOK)
-	if x.owes(w.status) {
-		return x402.Reply{}, w.owed()
+	if x.isOwed(w.status) {
+		return x402.Reply{}, w.failure()
 	}
 	return x402.Reply{Status: w.status, Header: kept(w.header, w.body.Bytes()), Body: w.body.Bytes()}, nil
 }
@@ -243,14 +243,14 @@ func (x *sale) run(ctx context.Context, r *http.Request) (x402.Reply, error) {
 // longestPause is the most that a handler may ask to wait before it runs again.
 const longestPause = time.Hour
 
-// owed is the fault of an answer that the handler owes. Its own Retry-After, in seconds, is
+// failure is the fault of an answer that the handler owes. Its own Retry-After, in seconds, is
 // when it runs again.
-func (w *recorder) owed() *fault.Error {
+func (w *recorder) failure() *fault.Error {
 	status := max(w.status, http.StatusBadRequest)
 	if status == http.StatusPaymentRequired { // which would ask for another payment
 		status = http.StatusBadGateway
 	}
-	f := owedWith(status).New(w.own())
+	f := answerOwed(status).New(w.own())
 	seconds, err := strconv.Atoi(w.header.Get(fault.HeaderRetryAfter))
 	if err != nil || seconds < 1 {
 		return f
@@ -258,9 +258,9 @@ func (w *recorder) owed() *fault.Error {
 	return f.Paused(min(time.Duration(seconds)*time.Second, longestPause))
 }
 
-// owes says whether a status is not an answer: the handler may do better when it runs
+// isOwed says whether a status is not an answer: the handler may do better when it runs
 // again.
-func (x *sale) owes(status int) bool {
+func (x *sale) isOwed(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
