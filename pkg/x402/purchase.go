@@ -80,9 +80,6 @@ func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, 
 		a.supersede(ctx, h, r.Key)
 		return a.follow(ctx, *r)
 	case ledger.OwnerDoubt:
-		if !r.SoldAt(a.job.Endpoint) {
-			return a.settleElsewhere(ctx, h, *r)
-		}
 		return a.resolve(ctx, h, *r, until)
 	case ledger.OwnerDead, ledger.OwnerOver:
 		if h.Record().Owner != "" { // in doubt, and answered by another payment before
@@ -186,9 +183,12 @@ func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledge
 // resolve finds out whether the payment that owns the purchase was made: it sends
 // its authorization again while that can execute, and asks the chain. It returns
 // nil when that payment is dead. A request with a new signature within a second of the
-// first refusal waits for that second here: most clients do not ask again.
+// first refusal waits for that second here: most clients do not ask again. A payment that was
+// claimed at another endpoint is not sent from here, and not answered: only the chain is asked,
+// and resolve returns nil when that has decided.
 func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Payment, until time.Time) *Outcome {
 	b, c, err := a.resume(ctx, r)
+	elsewhere := !r.SoldAt(a.job.Endpoint)
 	switch {
 	case err != nil:
 		return a.endUnsent(ctx, h, ledgerFault(err, nil))
@@ -208,8 +208,11 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Payment,
 	case err != nil:
 		return a.endUnsent(ctx, h, a.endUnsent(ctx, c.Hold, ledgerFault(err, nil)))
 	}
+	b.opensNothing = elsewhere
 	out := b.held(ctx, c.Hold)
 	switch now := c.Hold.Record(); {
+	case now.Paid() && elsewhere:
+		return nil
 	case now.Paid():
 		a.supersede(ctx, h, r.Key)
 		return out
@@ -218,38 +221,6 @@ func (a *attempt) resolve(ctx context.Context, h *ledger.Hold, r ledger.Payment,
 	default:
 		return a.endUnsent(ctx, h, a.explain(out, now))
 	}
-}
-
-// settleElsewhere finds out whether the payment that owns the purchase, which was claimed at
-// another endpoint, was made. It is not sent from here, and not answered here: only the chain
-// is asked. It returns nil when the chain has decided.
-func (a *attempt) settleElsewhere(ctx context.Context, h *ledger.Hold, r ledger.Payment) *Outcome {
-	b, c, err := a.resume(ctx, r)
-	switch {
-	case err != nil:
-		return a.endUnsent(ctx, h, ledgerFault(err, nil))
-	case c.Result == ledger.InFlight:
-		return a.endUnsent(ctx, h, inProgress(nil))
-	case c.Hold == nil:
-		return a.endUnsent(ctx, h, a.explain(failed(fault.New(fault.SettlementUncertain, nil), nil), r))
-	}
-	f := b.find(ctx, c.Hold.Record(), Settlement{}, EvidenceBudget)
-	switch f.Verdict { //nolint:exhaustive // the others decide nothing
-	case Paid:
-		b.wrote(ctx, "evidence not recorded", c.Hold.Settled(withoutDeadline(ctx), b.receiptOf(f.Transaction), false))
-		return nil
-	case NeverPaid:
-		b.wrote(ctx, "evidence not recorded", c.Hold.End(withoutDeadline(ctx), ledger.EventDisproved, f.Reason, ""))
-		return nil
-	}
-	b.endUnsent(ctx, c.Hold, &Outcome{})
-	out := failed(fault.New(fault.SettlementUncertain, f.Cause), nil)
-	return a.endUnsent(ctx, h, a.explain(out, c.Hold.Record()))
-}
-
-// receiptOf is the receipt of this attempt's payer for a transaction.
-func (a *attempt) receiptOf(transaction string) ledger.Receipt {
-	return ledger.Receipt{Transaction: transaction, Payer: a.payment.From.Checksum(), Network: a.terms.Network}
 }
 
 // explain adds to the answer of the payment that owns the purchase what else the payer

@@ -176,6 +176,11 @@ func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, d doubt, r Resul
 	return a.unsure(h.Record(), cause)
 }
 
+// receiptOf is the receipt of this attempt's payer for a transaction.
+func (a *attempt) receiptOf(transaction string) ledger.Receipt {
+	return ledger.Receipt{Transaction: transaction, Payer: a.payment.From.Checksum(), Network: a.terms.Network}
+}
+
 // failure is the PAYMENT-RESPONSE of a settlement that failed.
 func (a *attempt) failure(reason string) *SettleResponse {
 	return &SettleResponse{ErrorReason: reason, Network: a.terms.Network, Payer: a.payment.From.Checksum()}

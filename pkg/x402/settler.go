@@ -155,6 +155,8 @@ func (a *attempt) notResent(r ledger.Payment) string {
 		return "the check of what it is for cannot be asked" // the request may be about something else
 	case !a.resend:
 		return ""
+	case !r.SoldAt(a.job.Endpoint):
+		return "it was made at another endpoint"
 	case !a.executable(r):
 		return "the window of the authorization is over"
 	case !a.request.Offer.accepts(a.terms, a.gate.Now()):
