@@ -69,7 +69,7 @@ VERIFY := ./infra/clients ./infra ./infra/local/e2e ./infra/simnet ./infra/gamed
 	./pkg/x402/ledger/dynamo ./pkg/x402/chain/...
 
 .PHONY: test
-test: ## Units, contracts, 20,000 fault schedules, one paid pass: Go alone, 2 to 4 minutes
+test: ## Units, contracts, every state of small worlds, 20,000 fault schedules, one paid pass: Go alone, 4 to 7 minutes
 	go test -vet=off -cover -timeout 60m -run Campaign ./pkg/x402
 	go test -vet=off -cover -timeout 60m -skip Campaign ./pkg/x402 ./pkg/x402/reconcile ./pkg/x402/ledger ./pkg/service
 	$(GOTEST) -race -vet=off -short -timeout 60m $(TESTFLAGS) $(QUICK)

@@ -73,7 +73,11 @@ type Gate struct {
 	Now      func() time.Time
 	Log      *slog.Logger
 
-	conclusions []conclusion // those of a test; nil are the real ones
+	// What a test has in the place of the real ones; nil are those. pause waits, and reports
+	// false when ctx has ended first. concluded is told which row of conclusions was taken.
+	conclusions []conclusion
+	concluded   func(row int)
+	pause       func(ctx context.Context, d time.Duration) bool
 }
 
 // Slots cap concurrent work.

@@ -75,6 +75,9 @@ func (a *attempt) join(ctx context.Context, h *ledger.Hold, p *ledger.Purchase, 
 	case ownerElsewhere:
 		return a.endUnsent(ctx, h, failed(fault.New(fault.IdempotencyConflict, nil), new(false)))
 	case ledger.OwnerBusy:
+		if !r.SoldAt(a.job.Endpoint) {
+			r = nil // its receipt belongs to the other endpoint
+		}
 		return a.endUnsent(ctx, h, inProgress(r))
 	case ledger.OwnerAnswers:
 		a.supersede(ctx, h, r.Key)
@@ -118,6 +121,9 @@ func (a *attempt) pause(ctx context.Context, d time.Duration, until time.Time) b
 	if !a.gate.Now().Add(d).Before(until) {
 		return false
 	}
+	if a.gate.pause != nil {
+		return a.gate.pause(ctx, d)
+	}
 	select {
 	case <-time.After(d):
 		return true
@@ -128,12 +134,14 @@ func (a *attempt) pause(ctx context.Context, d time.Duration, until time.Time) b
 
 // endUnsent records that an attempt sent nothing, so that the same signature can be
 // sent again, and returns the answer. To a payment that is in doubt that must not say
-// that nothing was charged, because its payer would sign anew.
+// that nothing was charged, because its payer would sign anew. Nor must it to one whose
+// lease was lost: another attempt on it may have been paid meanwhile.
 func (a *attempt) endUnsent(ctx context.Context, h *ledger.Hold, out *Outcome) *Outcome {
 	err := h.End(withoutDeadline(ctx), ledger.EventNotSent, cmp.Or(h.Record().Reason, "another payment of the purchase was under way"), "")
 	a.wrote(ctx, "attempt not ended", err)
 	a.seen(h.Record().State)
-	if charged := out.Payment.Charged; h.Record().Doubt && charged != nil && !*charged {
+	unsure := h.Record().Doubt || errors.Is(err, ledger.ErrLost)
+	if charged := out.Payment.Charged; unsure && charged != nil && !*charged {
 		if out.charged(nil); out.Status == http.StatusPaymentRequired {
 			return failed(fault.New(fault.SettlementUncertain, out.Fault), nil)
 		}

@@ -85,6 +85,11 @@ func (a *attempt) serve(ctx context.Context) *Outcome {
 	if out := a.admit(ctx); out != nil {
 		return out
 	}
+	return a.admitted(ctx)
+}
+
+// admitted goes on with a payment that may be claimed.
+func (a *attempt) admitted(ctx context.Context) *Outcome {
 	key, err := purchaseKey(a.request.Keys, a.payment)
 	if err == nil {
 		a.job, err = a.request.Prepare()

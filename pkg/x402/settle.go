@@ -294,8 +294,11 @@ func (g *Gate) conclusion(class Class, d doubt, chain Verdict) conclusion {
 	if rows == nil {
 		rows = conclusions()
 	}
-	for _, c := range rows {
+	for i, c := range rows {
 		if (c.class == anyClass || c.class == class) && c.doubt&d != 0 && (c.chain == anyVerdict || c.chain == chain) {
+			if g.concluded != nil {
+				g.concluded(i)
+			}
 			return c
 		}
 	}

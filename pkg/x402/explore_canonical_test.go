@@ -1,0 +1,98 @@
+package x402_test
+
+import (
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// canon makes states alike in which the same can happen. While no process runs, nobody
+// remembers versions, write ids and the number of the attempt, which are compared with what
+// was read and with nothing else. What a record says of a time that is over, in a way that
+// only says that it is over, says it with the same time.
+func (x *explorer) canon(s state) state {
+	if s.quiet() {
+		s.serial = 0
+		for key, rec := range s.recs {
+			s.recs[key] = x.canonicalRecord(rec, s.now)
+		}
+	}
+	if s.procs[0].node < s.procs[1].node {
+		s.procs[0], s.procs[1] = s.procs[1], s.procs[0]
+	}
+	return s
+}
+
+func (x *explorer) canonicalRecord(rec int32, now int8) int32 {
+	at := canonicalKey{rec, now}
+	n, ok := x.canonical[at]
+	if !ok {
+		n = x.canonicalNumber(x.records[rec], x.instants[now])
+		x.canonical[at] = n
+	}
+	return n
+}
+
+// longAgo is a time before the beginning, and before that a time.
+var longAgo = explorationBegins.Add(-time.Hour)
+
+func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
+	switch r := r.(type) {
+	case ledger.Payment:
+		held := r.LeaseUntil.After(r.UpdatedAt)
+		r.Row = canonicalRow(r.Row)
+		r.Attempt = 1
+		r.Refusals = min(r.Refusals, 3)
+		r.Reason = ""
+		x.canonicalTimes(&r, now)
+		if !r.RefusedAt.IsZero() && now.Sub(r.RefusedAt) > time.Minute {
+			r.RefusedAt = time.Time{}
+		}
+		if r.LeaseUntil.IsZero() {
+			return x.number(r)
+		}
+		if !r.LeaseUntil.After(now) {
+			r.LeaseUntil = longAgo
+		}
+		if held {
+			r.UpdatedAt = longAgo.Add(-time.Hour)
+		}
+		return x.number(r)
+	case ledger.Purchase:
+		r.Row = canonicalRow(r.Row)
+		r.CreatedAt = longAgo
+		return x.number(r)
+	case ledger.Cursor:
+		r.Row = canonicalRow(r.Row)
+		return x.number(r)
+	case nil:
+		return 0
+	}
+	panic("a record of another kind")
+}
+
+// canonicalTimes are those of a payment that are compared with later ones. Where all instants
+// of a world are within an hour after the beginning, or more than a day and an hour after it,
+// it does not matter when in the first hour something has happened from which a day is
+// counted, once the shorter times that are counted from it are over.
+func (x *explorer) canonicalTimes(r *ledger.Payment, now time.Time) {
+	first := func(at *time.Time, least time.Duration) {
+		if x.wholeDays && !at.IsZero() && at.Before(explorationBegins.Add(time.Hour)) && !at.Add(least).After(now) {
+			*at = explorationBegins
+		}
+	}
+	first(&r.SettledAt, 0)
+	first(&r.AnsweredAt, 0)
+	first(&r.LookupAt, 10*time.Minute)
+	if !r.StandsUntil.IsZero() && !r.StandsUntil.After(now) {
+		r.StandsUntil = longAgo
+	}
+	if x.world.budget.thirds == 0 {
+		r.CreatedAt = longAgo
+	}
+}
+
+func canonicalRow(r ledger.Row) ledger.Row {
+	r.Version, r.WriteID, r.UpdatedAt, r.ExpiresAt = 1, "before", longAgo, time.Time{}
+	return r
+}

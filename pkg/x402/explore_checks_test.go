@@ -1,0 +1,110 @@
+package x402_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+func (x *explorer) standing(r *ledger.Payment, s *state) ledger.Standing {
+	return ledger.Stand(r, ledger.View{Now: x.clock(s), Node: x.world.node})
+}
+
+func (x *explorer) meaning(r *ledger.Payment, s *state) ledger.Meaning {
+	return x.rules.Meanings[x.standing(r, s)]
+}
+
+// isOver says that the answer of a payment, or the right to one, does not stand, or not any
+// more, for a request that arrives at an endpoint at a time: another payment of the purchase
+// may be charged. A debt stands until its amount goes back.
+func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) bool {
+	switch {
+	case r == nil:
+		return false
+	case r.Paid() && r.Endpoint != endpointName(endpoint):
+		return true
+	case r.State == ledger.Refunded:
+		return true
+	case r.State == ledger.Redeemed && x.world.keyed:
+		return !arrived.Before(r.AnsweredAt.Add(ledger.KeptFor))
+	case r.State == ledger.Redeemed:
+		return !arrived.Before(r.StandsUntil)
+	case r.State == ledger.Settled:
+		return r.SendingBack != nil || r.DueBack != ""
+	}
+	return false
+}
+
+// move moves the money of an authorization, by a facilitator that was sent it or by somebody
+// else. stale says that its payer was told since that nothing is charged.
+func (x *explorer) move(s *state, auth int, byUs, stale bool) {
+	c := &s.chain[auth]
+	c.truth, c.at, c.byUs = truthMoved, s.now, byUs
+	if !byUs {
+		return
+	}
+	if stale && !c.lied {
+		x.violated("told that nothing is charged, and charged")
+	}
+	if x.world.anew {
+		return
+	}
+	for other := range payments {
+		o := s.chain[other]
+		twice := other != auth && o.truth == truthMoved && o.byUs
+		over := c.over&(1<<other) != 0 || o.over&(1<<auth) != 0
+		lied := !x.world.node && (o.lied || c.lied)
+		if twice && !over && !lied {
+			x.violated("charged twice for one purchase")
+		}
+	}
+}
+
+// checkSend looks at a payment that is about to reach a facilitator.
+func (x *explorer) checkSend(s *state, t task, c *call) {
+	auth := c.auth
+	r, now := x.payment(s, auth), x.clock(s)
+	if r == nil {
+		x.violated("sent without a record")
+		return
+	}
+	executable := s.chain[auth].truth == truthUnused && now.Before(x.endOf(s, auth))
+	p, opened := x.records[s.recs[purchase]].(ledger.Purchase)
+	doubtAlone := !x.world.node && r.Doubt // nothing else could settle it
+	name := primaryName
+	if c.second {
+		name = fallbackName
+	}
+	x.check(map[string]bool{
+		"asked, and not named on record":                        x.world.two && !slices.Contains(r.Asked, name),
+		"sent for a purchase that is made with another payment": executable && !x.world.anew && (!opened || p.Owner != r.Key),
+		"a superseded payment was sent":                         executable && r.State == ledger.Superseded,
+		"sent although the check refuses":                       t.refuses && !doubtAlone,
+		"sent from another endpoint":                            r.Endpoint != endpointName(t.endpoint),
+	})
+}
+
+// checkRun looks at work that is under way.
+func (x *explorer) checkRun(s *state, slot int, n *node) {
+	auth := n.job.auth
+	for other, p := range s.procs {
+		if p.node == 0 || other == slot {
+			continue
+		}
+		o := x.nodes[p.node]
+		live := func(n *node) bool { return x.instants[n.task.at].Add(exploredLease).After(x.clock(s)) }
+		if o.job != nil && o.job.auth == auth && live(n) && live(o) {
+			x.violated("two runs for one payment at once")
+		}
+	}
+	if r := x.payment(s, auth); n.parent.job == nil && r != nil && r.SendingBack != nil {
+		x.violated("worked for a payment whose refund was begun")
+	}
+}
+
+// countsAsPaid says that an authorization may be taken for paid. Where no node can be asked,
+// one that the payer has cancelled may be, too.
+func (x *explorer) countsAsPaid(c onChain) bool {
+	return c.truth == truthMoved || !x.world.node && c.truth == truthCancelled
+}

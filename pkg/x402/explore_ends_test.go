@@ -1,0 +1,238 @@
+package x402_test
+
+import (
+	"errors"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// checkEnd looks at how a process has ended.
+func (x *explorer) checkEnd(s *state, p running, n *node) {
+	out := n.end.out
+	if n.end.panicked {
+		x.violated("a process panicked")
+		return
+	}
+	if out == nil {
+		x.checkOperator(s, n)
+		return
+	}
+	if isIllegal(out) && !outrun(n) {
+		x.violated("an illegal transition")
+	}
+	auth := int(n.task.auth)
+	answered := x.answering(s, n)
+	charged := out.Payment.Charged
+	switch {
+	case out.Body != nil || out.Replayed:
+		x.checkAnswer(s, p, n, answered)
+	case charged != nil && *charged:
+		x.check(map[string]bool{
+			"told that money moved, and it did not":    !x.countsAsPaid(s.chain[answered]),
+			"what was over is owed to another payment": x.wasOver(p, n, answered),
+		})
+	}
+	if charged != nil && !*charged {
+		x.tellUncharged(s, n, auth)
+	}
+	x.checkRefusal(p, n)
+	if out.Fault != nil && out.Fault.Code == fault.PaymentInProgress && n.reached == n.task.at {
+		x.checkWait(s)
+		x.checkPause(s, p, n)
+	}
+	if n.task.refuses && p.openTo && !faulty(n) && out.Body == nil {
+		x.checkGuard(s, auth)
+	}
+}
+
+// isIllegal says that a request has met an event that cannot happen, or a record that cannot be.
+func isIllegal(out *x402.Outcome) bool {
+	if errors.Is(out.Trace.Cause, ledger.ErrIllegal) {
+		return true
+	}
+	return out.Fault != nil && (errors.Is(out.Fault, ledger.ErrIllegal) || errors.Is(out.Fault, ledger.ErrCorrupt))
+}
+
+// checkGuard looks at a payment that could have been answered, and that the seller's check
+// has refused.
+func (x *explorer) checkGuard(s *state, auth int) {
+	if r := x.payment(s, auth); r != nil && x.meaning(r, s).Claim == ledger.Held {
+		x.violated("the check refuses what is paid")
+	}
+}
+
+// outrun says that three others have written a payment while a process wrote that it is paid,
+// so that this one gives up, and gives an answer that is on no record.
+func outrun(n *node) bool {
+	const tries = 3
+	met := 0
+	for ; n.parent != nil; n = n.parent {
+		if n.by.reply.what == replyStands {
+			met++
+		}
+	}
+	return met > tries
+}
+
+// faulty says that a process has met a fault of the store.
+func faulty(n *node) bool {
+	for ; n.parent != nil; n = n.parent {
+		if n.by.reply.what == replyFailed || n.by.reply.what == replyLost {
+			return true
+		}
+	}
+	return false
+}
+
+// answering is the authorization that an outcome is about.
+func (x *explorer) answering(s *state, n *node) int {
+	if r := n.end.out.Receipt; r != nil && r.Success && r.Transaction != "" {
+		return int(r.Transaction[2]-'0') - 1
+	}
+	if n.end.worked >= 0 {
+		return n.end.worked
+	}
+	for _, auth := range []int{n.end.reread, n.end.held} {
+		if auth >= 0 && s.recs[auth] != 0 && x.payment(s, auth).Paid() {
+			return auth
+		}
+	}
+	return int(n.task.auth)
+}
+
+// checkRefusal looks at what a payer is told who gets no answer.
+func (x *explorer) checkRefusal(p running, n *node) {
+	out := n.end.out
+	if out.Body != nil {
+		return
+	}
+	last, sent := n.said(int(n.task.auth))
+	undisturbed := !faulty(n) && n.reached == n.task.at
+	x.check(map[string]bool{
+		"a kept answer was not given":            p.kept && undisturbed && x.world.tokens,
+		"blames a facilitator that has answered": sent && last != neverReached && out.Fault.Code == fault.FacilitatorUnavailable,
+		"a verdict was not recorded":             out.Trace.Unrecorded && !faulty(n) && !outrun(n),
+	})
+}
+
+// checkWait looks at a payer being told that an attempt is under way.
+func (x *explorer) checkWait(s *state) {
+	for auth := range payments {
+		r := x.payment(s, auth)
+		if r == nil {
+			continue
+		}
+		unkept := r.State == ledger.Redeemed && !r.Answer.Stored // which is answered so, too
+		if unkept || r.LeaseUntil.After(x.clock(s)) {
+			return
+		}
+	}
+	if x.world.atOnce == 1 {
+		x.violated("told to wait, and nobody works")
+	}
+}
+
+// checkPause looks at a new payment that is told, without having waited, that another one of
+// its purchase is under way.
+func (x *explorer) checkPause(s *state, p running, n *node) {
+	for owner := range payments {
+		if owner == int(n.task.auth) || !x.owns(s, owner) {
+			continue
+		}
+		r := x.payment(s, owner)
+		underWay := r.State != ledger.Redeemed && r.LeaseUntil.After(x.clock(s))
+		if p.fresh && underWay && !n.paused() && !n.overtaken() {
+			x.violated("did not wait for another payment of the purchase")
+		}
+	}
+}
+
+// overtaken says that another process wrote a payment that this one was about to write.
+func (n *node) overtaken() bool {
+	for ; n.parent != nil; n = n.parent {
+		if n.by.reply.what == replyStands && n.parent.main.key < payments {
+			return true
+		}
+	}
+	return false
+}
+
+// paused says that a process has waited for another one.
+func (n *node) paused() bool {
+	for ; n.parent != nil; n = n.parent {
+		if c := n.parent.main; c != nil && !n.by.job && c.kind == callPause {
+			return true
+		}
+	}
+	return false
+}
+
+// checkOperator looks at how an operator's command has ended, or a run of the Reconciler.
+func (x *explorer) checkOperator(s *state, n *node) {
+	illegal := errors.Is(n.end.err, ledger.ErrIllegal)
+	if n.task.kind == taskReconcile {
+		if illegal {
+			x.violated("an illegal transition")
+		}
+		return
+	}
+	r := x.payment(s, int(n.task.auth))
+	due := x.meaning(r, s).Case == ledger.CaseRefundDue
+	if illegal && due {
+		x.violated("a refund is due, and cannot be made")
+	}
+}
+
+// tellUncharged is the payer being told that nothing is charged.
+func (x *explorer) tellUncharged(s *state, n *node, auth int) {
+	c := &s.chain[auth]
+	moved := c.truth == truthMoved && c.byUs
+	last, _ := n.said(auth)
+	again := last == refusesMoved || last == saysExpired
+	x.check(map[string]bool{
+		"charged, and told that nothing was":                      moved && !c.lied,
+		"refused again falsely, and told that nothing is charged": moved && again && x.world.node,
+	})
+	own := x.payment(s, auth)
+	// It is told to sign anew, which finds the owner.
+	replaced := own != nil && (own.State == ledger.Superseded || own.Endpoint != endpointName(n.task.endpoint))
+	if p, ok := x.records[s.recs[purchase]].(ledger.Purchase); ok && x.world.atOnce == 1 && !x.world.anew && n.end.held >= 0 && !replaced {
+		owner := x.keyOf(p.Owner)
+		o, r := s.chain[owner], x.payment(s, owner)
+		if r != nil && owner != auth && o.truth == truthMoved && o.byUs && !o.lied && r.InDoubt() {
+			x.violated("told that nothing is charged, and the purchase is in doubt")
+		}
+	}
+	c.stale = c.pending
+	for slot := range s.procs {
+		if o := &s.procs[slot]; o.node != 0 {
+			o.stale |= o.claimed & (1 << auth)
+		}
+	}
+}
+
+// checkAnswer looks at an answer that a payer gets for an authorization.
+func (x *explorer) checkAnswer(s *state, p running, n *node, auth int) {
+	out, c, r := n.end.out, &s.chain[auth], x.payment(s, auth)
+	x.check(map[string]bool{
+		"an answer for money that has not moved": !x.countsAsPaid(*c),
+		"an answer, and not charged":             out.Payment.Charged == nil || !*out.Payment.Charged,
+		"an answer after a refund":               c.returned,
+		"a second answer":                        c.fresh && !out.Replayed && !outrun(n),
+		"answered at another endpoint":           r != nil && r.Endpoint != endpointName(n.task.endpoint),
+		"opened by what is on the chain":         p.sent && auth == int(n.task.auth),
+		"an answer that does not stand any more": x.wasOver(p, n, auth),
+	})
+	if r != nil && r.State == ledger.Redeemed && r.Answer != nil && r.Answer.Stored && len(r.Answer.Owed) == 0 {
+		c.complete = true
+		c.fresh = c.fresh || !out.Replayed && !outrun(n)
+	}
+}
+
+// wasOver says that a new payment has got what belongs to another one, which was over when
+// it came.
+func (x *explorer) wasOver(p running, n *node, auth int) bool {
+	return auth != int(n.task.auth) && p.fresh && x.world.atOnce == 1 && p.over&(1<<auth) != 0
+}

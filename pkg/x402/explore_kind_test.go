@@ -1,0 +1,249 @@
+package x402_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// checkState looks at a state that was not seen before.
+func (x *explorer) checkState(s *state) {
+	for auth := range x.world.auths {
+		x.reachedStandings[x.standing(x.payment(s, auth), s)] = true
+	}
+	if !s.quiet() {
+		return
+	}
+	for auth := range x.world.auths {
+		x.checkListed(s, auth)
+	}
+	if x.stopAtFirst && len(x.found) > 0 {
+		return
+	}
+	x.sequel = nil
+	x.repeats(*s)
+	x.sequel = nil
+	x.signsAgain(*s)
+	x.sequel = nil
+}
+
+// checkListed looks at what an operator sees of a payment while no process runs.
+func (x *explorer) checkListed(s *state, auth int) {
+	r, c := x.payment(s, auth), s.chain[auth]
+	moved := c.truth == truthMoved && c.byUs && !c.lied
+	if r == nil {
+		if moved {
+			x.violated("money without a record")
+		}
+		return
+	}
+	list, _ := r.Listed()
+	m := x.meaning(r, s)
+	x.check(map[string]bool{
+		"money, and the record says that none moved": moved && !r.Paid() && !r.InDoubt(),
+		"in doubt, and in no list":                   r.InDoubt() && list != ledger.ListOpen,
+		"refused, not proven, and in no list":        closedUnpaid(r) && !x.world.node && r.Sent && !r.Disproved && list != ledger.ListUnproven,
+		"paid and not answered, and in no list":      r.Owed() && list == "",
+		"a payment is listed as what it is not":      m.Case != x.caseOf(r, s),
+		"charged is not what is known":               m.Moved != movedOf(r),
+	})
+}
+
+func movedOf(r *ledger.Payment) ledger.Moved {
+	switch {
+	case r.Paid():
+		return ledger.MovedYes
+	case r.InDoubt():
+		return ledger.MovedUnknown
+	}
+	return ledger.MovedNo
+}
+
+// caseOf is how lists name a payment.
+func (x *explorer) caseOf(r *ledger.Payment, s *state) ledger.Case {
+	live := r.LeaseUntil.After(x.clock(s))
+	unproven := r.Sent && !r.Disproved
+	switch {
+	case r.Owed():
+		return x.caseOfDebt(r, s, live)
+	case r.State == ledger.Redeemed:
+		return ledger.CaseAnswered
+	case r.State == ledger.Refunded:
+		return ledger.CaseRefunded
+	case closedUnpaid(r) && unproven:
+		return ledger.CaseRefused
+	case r.State == ledger.Superseded:
+		return ledger.CaseSuperseded
+	case r.State == ledger.Refused:
+		return ledger.CaseNotCharged
+	case r.State == ledger.Settling && (live || !r.Sent && !r.Doubt && !x.world.anew):
+		return ledger.CaseUnderWay
+	}
+	return ledger.CaseInDoubt
+}
+
+// caseOfDebt is how lists name a payment that is paid and not answered.
+func (x *explorer) caseOfDebt(r *ledger.Payment, s *state, live bool) ledger.Case {
+	switch {
+	case r.SendingBack != nil || r.DueBack != "":
+		return ledger.CaseRefundDue
+	case live:
+		return ledger.CaseAnswerOwed
+	}
+	switch {
+	case silenceAnswers(r, x.clock(s)):
+		return ledger.CaseAnswered
+	case overdue(r, x.clock(s)), x.world.mostRuns > 0 && r.Lookups >= x.world.mostRuns:
+		return ledger.CaseRefundDue
+	}
+	return ledger.CaseAnswerOwed
+}
+
+// overdue says that an answer has been owed for a day.
+func overdue(r *ledger.Payment, now time.Time) bool { return now.Sub(r.SettledAt) > ledger.OwedFor }
+
+// silenceAnswers says that the silence of the target is the answer of a debt.
+func silenceAnswers(r *ledger.Payment, now time.Time) bool {
+	silent := r.LastFault != nil && r.LastFault.Silence
+	return r.Owed() && r.LeaseUntil.IsZero() && silent && (r.Silent >= ledger.MostSilent || overdue(r, now) && r.Silent == r.Lookups)
+}
+
+// kindWords are those of a facilitator that settles whatever can be settled.
+func kindWords() []word { return []word{saysMoved, saysUsed, saysExpired} }
+
+// perform has a process run to its end, alone, while everybody is kind to it.
+func (x *explorer) perform(s *state, t task) *ending {
+	words := x.world.words
+	x.world.words = kindWords()
+	defer func() { x.world.words = words }()
+	s.serial++
+	x.enter(s, 0, t)
+	n := x.root(t)
+	for s.procs[0].node != 0 {
+		e := edge{job: n.job != nil, reply: reply{n: int32(workAnswers)}, at: s.now}
+		if n.job == nil {
+			first := true
+			x.replies(s, 0, n.main, func(next state, r reply) {
+				if first {
+					*s, e.reply, first = next, r, false
+				}
+			})
+		}
+		n = x.child(n, e)
+		s.procs[0].node = n.number
+		x.arrived(s, 0)
+	}
+	*s = x.canon(*s)
+	return n.end
+}
+
+// trial is a state and what is tried in it.
+type trial struct {
+	state state
+	task  task
+}
+
+// tries has a payer repeat a payment, as time passes, until it is answered.
+func (x *explorer) tries(s *state, t task) bool {
+	var tried []trial
+	answered := false
+	for more := true; more && !answered; s.now, more = x.later(s.now) {
+		*s = x.canon(*s)
+		t.at, t.serial = s.now, s.serial
+		at := trial{*s, t}
+		at.state.left = budget{}
+		known, is := x.kinds[at]
+		if is {
+			answered = known
+			break
+		}
+		tried = append(tried, at)
+		answered = x.try(s, t)
+	}
+	for _, at := range tried {
+		x.kinds[at] = answered
+	}
+	return answered
+}
+
+// try has a payer send a payment, and reports whether it was answered.
+func (x *explorer) try(s *state, t task) bool {
+	line := fmt.Sprintf("  and then kindly: request with %c at %s", 'A'+t.auth, x.world.at(t.at))
+	x.sequel = append(x.sequel, line)
+	out := x.perform(s, t).out
+	if out == nil { // it panicked
+		return true
+	}
+	code := ""
+	if out.Fault != nil {
+		code = string(out.Fault.Code)
+	}
+	x.sequel[len(x.sequel)-1] = fmt.Sprintf("%s: %d %s", line, out.Status, code)
+	return out.Body != nil
+}
+
+// repeats is a payer who sends the last signature until it is answered. After that, whatever
+// was paid is answered, owed, refunded or, where no node can be asked, in doubt.
+func (x *explorer) repeats(s state) {
+	t := task{auth: int8(x.world.auths - 1)}
+	for t.auth > 0 && s.recs[t.auth] == 0 {
+		t.auth--
+	}
+	if s.recs[t.auth] == 0 {
+		return
+	}
+	if x.world.other && t.auth == 1 {
+		t.endpoint = 1
+	}
+	x.tries(&s, t)
+	for more := true; more; {
+		s.now, more = x.later(s.now)
+	}
+	x.sequel = append(x.sequel, "  and then kindly: reconcile")
+	x.perform(&s, task{kind: taskReconcile, at: s.now, serial: s.serial})
+	for auth := range x.world.auths {
+		r, c := x.payment(&s, auth), s.chain[auth]
+		if r == nil {
+			continue
+		}
+		x.check(map[string]bool{
+			"in doubt for ever":              x.world.node && r.InDoubt(),
+			"paid, and never known":          x.world.node && c.truth == truthMoved && !r.Paid(),
+			"paid, and never known, blindly": !x.world.node && c.truth == truthMoved && c.byUs && !r.Paid() && !r.InDoubt() && !c.lied,
+		})
+	}
+}
+
+// signsAgain is a payer who signs a new payment for the purchase, and repeats that until it
+// is answered.
+func (x *explorer) signsAgain(s state) {
+	t := task{auth: third, signed: s.now}
+	if x.tries(&s, t) {
+		return
+	}
+	own := x.payment(&s, third)
+	for auth := range x.world.auths {
+		r := x.payment(&s, auth)
+		if r == nil {
+			continue
+		}
+		if own != nil && own.State == ledger.Superseded && x.owns(&s, auth) && x.isOver(r, 0, x.clock(&s)) {
+			return // one more signature would take over
+		}
+		m := x.meaning(r, &s)
+		if x.owns(&s, auth) && !r.Paid() && r.Endpoint != endpointName(0) {
+			return // the chain decides, and one more signature would take over
+		}
+		if !x.world.node && r.InDoubt() && x.owns(&s, auth) || x.world.mostRuns > 0 && m.Case == ledger.CaseRefundDue {
+			return
+		}
+	}
+	x.violated("a new signature is never answered")
+}
+
+// owns says that a purchase is made with an authorization.
+func (x *explorer) owns(s *state, auth int) bool {
+	p, ok := x.records[s.recs[purchase]].(ledger.Purchase)
+	return ok && p.Owner == x.keys[auth]
+}

@@ -1,0 +1,383 @@
+package x402_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fallback"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
+)
+
+// callKind is a kind of call that leaves a process. Each is a step of the explorer: the
+// process stands still until the explorer gives it a reply.
+type callKind uint8
+
+const (
+	callPut callKind = iota
+	callFetch
+	callSettle
+	callFind
+	callRun
+	callPause
+	callList
+	callTransfers
+)
+
+// call is a call that a process waits for.
+type call struct {
+	kind   callKind
+	key    int           // put, fetch: which record
+	rec    int32         // put: the record
+	auth   int           // settle, find, run: which authorization
+	since  time.Time     // find: when it was claimed first
+	second bool          // settle: it is the second facilitator
+	list   string        // list
+	from   uint64        // transfers
+	pause  time.Duration // pause
+	seen   int32         // pause: the record that was read last, and its key in key
+	record ledger.Record // put, before it has a number
+}
+
+// reply is what the explorer gives for a call. What n and rec are depends on what.
+type reply struct {
+	what uint8
+	rec  int32
+	n    int32
+}
+
+// The replies to calls of a store.
+const (
+	replyDone   uint8 = iota // put: written; fetch: rec
+	replyFailed              // an error, and nothing was written
+	replyLost                // an error, and it was written
+	replyStands              // put: rec is in the way
+)
+
+var errReply = errors.New("no reply")
+
+// live is a process: goroutines that run the code of production.
+type live struct {
+	x       *explorer
+	now     atomic.Int32
+	mu      sync.Mutex
+	parked  []parked
+	dead    bool
+	ids     int
+	serial  uint8
+	seen    int32 // the payment that was read last, and its key
+	seenKey int
+	ending  ending
+	ended   bool
+}
+
+type parked struct {
+	call  *call
+	reply chan reply
+}
+
+// do is a call that leaves the process. The goroutine ends here when the process is not
+// needed any more.
+func (p *live) do(c *call) reply {
+	w := parked{c, make(chan reply)}
+	p.mu.Lock()
+	dead := p.dead
+	if !dead {
+		p.parked = append(p.parked, w)
+	}
+	p.mu.Unlock()
+	if dead {
+		runtime.Goexit()
+	}
+	r, ok := <-w.reply
+	if !ok {
+		runtime.Goexit()
+	}
+	return r
+}
+
+// deliver gives one of the threads its reply, and returns when all stand still again.
+func (p *live) deliver(e edge) {
+	p.now.Store(int32(e.at))
+	p.mu.Lock()
+	i := slices.IndexFunc(p.parked, func(w parked) bool { return (w.call.kind == callRun) == e.job })
+	w := p.parked[i]
+	p.parked = slices.Delete(p.parked, i, i+1)
+	p.mu.Unlock()
+	w.reply <- e.reply
+	synctest.Wait()
+}
+
+// kill ends the goroutines of a process.
+func (p *live) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dead = true
+	for _, w := range p.parked {
+		close(w.reply)
+	}
+	p.parked = nil
+}
+
+func (p *live) clock() time.Time { return p.x.instants[p.now.Load()] }
+
+// Put implements ledger.Store.
+func (p *live) Put(_ context.Context, r ledger.Record) (ledger.Record, error) {
+	key := p.x.keyOf(r.Head().Key)
+	if pay, ok := r.(ledger.Payment); ok && pay.LeaseUntil.After(p.clock()) {
+		p.mu.Lock() // the settlement is written while the work runs
+		p.ending.held = key
+		p.mu.Unlock()
+	}
+	got := p.do(&call{kind: callPut, key: key, record: r})
+	switch got.what {
+	case replyDone:
+		return r, nil
+	case replyStands:
+		return p.read(key, got.rec), nil
+	default:
+		return nil, errReply
+	}
+}
+
+// Fetch implements ledger.Store.
+func (p *live) Fetch(_ context.Context, key string) (ledger.Record, error) {
+	k := p.x.keyOf(key)
+	got := p.do(&call{kind: callFetch, key: k})
+	if got.what != replyDone {
+		return nil, errReply
+	}
+	return p.read(k, got.rec), nil
+}
+
+func (p *live) read(key int, rec int32) ledger.Record {
+	if key < payments {
+		p.ending.reread, p.seen, p.seenKey = key, rec, key
+	}
+	r := p.x.records[rec]
+	if pay, ok := r.(ledger.Payment); ok && p.x.world.reads != nil {
+		p.x.world.reads(&pay)
+		return pay
+	}
+	return r
+}
+
+// List implements ledger.Index.
+func (p *live) List(_ context.Context, list string, _ time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+	got := p.do(&call{kind: callList, list: list})
+	if got.what != replyDone {
+		return nil, errReply
+	}
+	var all []ledger.Place
+	for n := got.n; n > 0; n /= listDigit {
+		all = append(all, ledger.Place{At: p.clock().Add(time.Duration(-n)), Key: p.x.keys[n%listDigit-1]})
+	}
+	return ledger.FirstPlaces(all, after, limit), nil
+}
+
+// Settle implements x402.Facilitator.
+func (p *live) Settle(_ context.Context, pay x402.Payload, _ x402.Requirements) x402.Settlement {
+	return p.settle(pay, false)
+}
+
+func (p *live) settle(pay x402.Payload, second bool) x402.Settlement {
+	auth := p.x.authOf(pay.Payload.Authorization.Nonce)
+	got := p.do(&call{kind: callSettle, auth: auth, second: second})
+	return word(got.n).settlement(auth)
+}
+
+// secondOf is the second facilitator of a process.
+type secondOf struct{ *live }
+
+// Settle implements x402.Facilitator.
+func (s secondOf) Settle(_ context.Context, pay x402.Payload, _ x402.Requirements) x402.Settlement {
+	return s.settle(pay, true)
+}
+
+// Verify implements x402.Facilitator.
+func (*live) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verification {
+	return x402.Verification{}
+}
+
+// Find implements x402.Evidence.
+func (p *live) Find(_ context.Context, q x402.Question) x402.Finding {
+	auth := int(q.Nonce[31])
+	got := p.do(&call{kind: callFind, auth: auth, since: q.Since})
+	f := x402.Finding{Verdict: x402.Verdict(got.n)}
+	switch f.Verdict {
+	case x402.Paid:
+		f.Transaction = transactionOf(auth)
+	case x402.CannotTell:
+		f.Cause = errReply
+	default:
+		f.Reason = "the chain says so"
+	}
+	return f
+}
+
+// Transfers implements reconcile.Scanner.
+func (p *live) Transfers(_ context.Context, _ x402.Address, from uint64) (reconcile.Batch, error) {
+	got := p.do(&call{kind: callTransfers, from: from})
+	if got.what != replyDone {
+		return reconcile.Batch{Next: from}, errReply
+	}
+	return p.x.batch(got.n, from, int(p.now.Load())), nil
+}
+
+// BlockAt implements reconcile.Scanner. The cursor is there from the beginning.
+func (p *live) BlockAt(context.Context, time.Time) (uint64, error) { return 0, errReply }
+
+// pause stands for the time between two looks at a record.
+func (p *live) pause(_ context.Context, d time.Duration) bool {
+	return p.do(&call{kind: callPause, pause: d, seen: p.seen, key: p.seenKey}).what == replyDone
+}
+
+// run is the work.
+func (p *live) run(context.Context) (x402.Reply, error) {
+	p.mu.Lock()
+	p.ending.worked = p.ending.held
+	p.mu.Unlock()
+	got := p.do(&call{kind: callRun, auth: p.ending.worked})
+	return work(got.n).result(p.x)
+}
+
+// start begins a task.
+func (x *explorer) start(t task) *live {
+	p := &live{x: x, serial: t.serial, seenKey: payments, ending: ending{worked: -1, held: -1, reread: -1}}
+	p.now.Store(int32(t.at))
+	go func() {
+		defer func() {
+			if e := recover(); e != nil { // under changed rules
+				p.ending.panicked, p.ended = true, true
+			}
+		}()
+		p.perform(t)
+		p.ended = true
+	}()
+	synctest.Wait()
+	return p
+}
+
+func (p *live) newID() string {
+	p.ids++
+	return strconv.Itoa(int(p.serial)) + "-" + strconv.Itoa(p.ids)
+}
+
+func (p *live) perform(t task) {
+	x := p.x
+	ctx := context.Background()
+	l := ledger.New(p, p.clock, p.newID).Under(x.rules)
+	switch t.kind {
+	case taskRequest:
+		out := p.gate(l).ServeSigned(ctx, p.request(t), x.signed(t))
+		p.ending.out = &out
+	case taskReconcile:
+		r := reconcile.Reconciler{
+			Ledger: l, Index: p, Terms: terms(), Now: p.clock, Log: slog.New(slog.DiscardHandler), Error: bodyOf,
+		}
+		if x.world.node {
+			r.Evidence, r.Scanner = p, p
+		}
+		_, p.ending.err = r.Run(ctx)
+	case taskSendBack, taskRefund, taskAttest, taskWithdraw:
+		p.ending.err = p.operate(ctx, l, t)
+	}
+}
+
+// operate does what the operator's command does.
+func (p *live) operate(ctx context.Context, l *ledger.Ledger, t task) error {
+	r, err := l.Fetch(ctx, p.x.keys[t.auth])
+	if err != nil || r == nil {
+		return err
+	}
+	event, change := ledger.EventSendBack, ledger.Change{Operator: "operator"}
+	switch t.kind { //nolint:exhaustive // the others are no events
+	case taskRefund:
+		event, change = ledger.EventRefund, ledger.Change{Transaction: "0xrefund"}
+	case taskWithdraw:
+		event, change = ledger.EventWithdraw, ledger.Change{}
+	case taskAttest:
+		event, change = ledger.EventAttest, ledger.Change{Reason: "an operator says so"}
+	}
+	_, err = l.Apply(ctx, *r, event, change)
+	return err
+}
+
+func (p *live) gate(l *ledger.Ledger) *x402.Gate {
+	g := &x402.Gate{Ledger: l, Settler: x402.One(p), Now: p.clock, Log: slog.New(slog.DiscardHandler)}
+	if p.x.world.two {
+		g.Settler = &fallback.Pair{
+			Primary: fallback.Member{Facilitator: p, Name: primaryName}, Second: fallback.Member{Facilitator: secondOf{p}, Name: fallbackName}, Now: p.clock,
+		}
+	}
+	if p.x.world.node {
+		g.Evidence = p
+	}
+	g.Pausing(p.pause)
+	g.Concluding(p.x.conclusions, func(row int) { p.x.reachedConclusions[row].Store(true) })
+	return g
+}
+
+func bodyOf(f *fault.Error, _ x402.PaymentStatus) []byte { return []byte(f.Code) }
+
+// Times of a request.
+const (
+	exploredInvocation = 27 * time.Second
+	exploredLease      = exploredInvocation + 3*time.Second
+)
+
+func (p *live) request(t task) x402.Request {
+	x := p.x
+	r := x402.Request{
+		Offer: x.offers[t.endpoint], Window: x.world.window, Arrived: x.instants[t.at], Deadline: x.instants[t.at].Add(exploredInvocation),
+		Error: bodyOf,
+		Prepare: func() (x402.Job, error) {
+			job := x402.Job{
+				Fingerprint: exploredRequest, Endpoint: endpointName(t.endpoint),
+				Budget: 3 * time.Second, Timeout: fault.Info{Code: fault.InternalError, Status: 500, Class: fault.Owed},
+				NoImplicitRetry: x.world.anew, MostRuns: x.world.mostRuns, Run: p.run,
+			}
+			if x.world.atTheDoor {
+				return job, refusalOf(t)
+			}
+			if x.world.anywhere {
+				job.Endpoint = endpointName(0)
+			}
+			if x.world.checks && !x.world.unasked {
+				job.Check = func(context.Context) error { return refusalOf(t) }
+			}
+			return job, nil
+		},
+	}
+	if x.world.keyed {
+		r.Keys = []string{exploredKey}
+	}
+	return r
+}
+
+// refusalOf is what the seller's check says about a task.
+func refusalOf(t task) error {
+	if !t.refuses {
+		return nil
+	}
+	return fault.Info{Code: gone, Status: http.StatusGone, Class: fault.NoCharge}.New(nil)
+}
+
+// endpointName is an endpoint as jobs name it.
+func endpointName(endpoint int8) string { return "endpoint " + strconv.Itoa(int(endpoint)) }
+
+const (
+	exploredRequest = "GET /explored"
+	exploredKey     = "a-key-of-the-payer"
+)

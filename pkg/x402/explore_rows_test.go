@@ -1,0 +1,159 @@
+package x402_test
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+var exploreEvery = flag.Int("explore.every", 1, "of the changed rows, explore each nth")
+
+// changedRow is a row of one of the three tables, changed.
+type changedRow struct {
+	name        string
+	rules       ledger.Rules
+	conclusions []x402.Conclusion
+}
+
+// otherState is a state that an edge does not lead to.
+func otherState(e ledger.Edge) ledger.State {
+	switch e.To {
+	case ledger.Settled, ledger.Redeemed, ledger.Refunded, ledger.Superseded:
+		return ledger.Uncertain
+	case ledger.Settling:
+		return ledger.Refused
+	case ledger.Uncertain:
+		return ledger.Refused
+	case ledger.Refused:
+		return ledger.Superseded
+	}
+	return ""
+}
+
+func changedEdges() (all []changedRow) {
+	for i, e := range ledger.NewRules().Edges {
+		name := fmt.Sprintf("edge %d, %s %v", i, e.From, e.Events)
+		gone, led := ledger.NewRules(), ledger.NewRules()
+		gone.Edges = slices.Delete(gone.Edges, i, i+1)
+		led.Edges[i].To = otherState(e)
+		all = append(all, changedRow{name + " is gone", gone, nil}, changedRow{fmt.Sprintf("%s leads to %s", name, led.Edges[i].To), led, nil})
+	}
+	return all
+}
+
+func changedMeanings() (all []changedRow) {
+	for s, m := range ledger.NewRules().Meanings {
+		add := func(what string, changed ledger.Meaning) {
+			rules := ledger.NewRules()
+			rules.Meanings[s] = changed
+			all = append(all, changedRow{fmt.Sprintf("standing %d, %s", s, what), rules, nil})
+		}
+		claim, owner, name, moved := m, m, m, m
+		claim.Claim = ledger.Held
+		if m.Claim == ledger.Held {
+			claim.Claim = ledger.Over
+		}
+		owner.Owner = map[ledger.Ownership]ledger.Ownership{
+			ledger.OwnerBusy: ledger.OwnerDead, ledger.OwnerDoubt: ledger.OwnerDead, ledger.OwnerDead: ledger.OwnerAnswers,
+			ledger.OwnerAnswers: ledger.OwnerOver, ledger.OwnerWhileItStands: ledger.OwnerAnswers,
+		}[m.Owner]
+		name.Case = ledger.CaseUnknown
+		moved.Moved = (m.Moved + 1) % 3
+		add("claim", claim)
+		add("owner", owner)
+		owner.Owner = map[ledger.Ownership]ledger.Ownership{
+			ledger.OwnerBusy: ledger.OwnerAnswers, ledger.OwnerDoubt: ledger.OwnerBusy, ledger.OwnerDead: ledger.OwnerDoubt,
+			ledger.OwnerAnswers: ledger.OwnerBusy, ledger.OwnerWhileItStands: ledger.OwnerOver,
+		}[m.Owner]
+		add("another owner", owner)
+		add("case", name)
+		add("charged", moved)
+	}
+	return all
+}
+
+func changedConclusions() (all []changedRow) {
+	for i, c := range x402.Conclusions() {
+		for _, other := range c.Otherwise() {
+			rows := x402.Conclusions()
+			rows[i] = other
+			all = append(all, changedRow{fmt.Sprintf("conclusion %d, %s becomes %s", i, c, other), ledger.NewRules(), rows})
+		}
+	}
+	return all
+}
+
+// unjudged are the rows that nobody goes by, with the reason. The test fails for one that
+// is noticed all the same.
+func unjudged() map[string]string {
+	const missing = "a payment without a record is not claimed by its standing, in no list, and answered without one"
+	const stands = "a part is owed only while the answer stands"
+	return map[string]string{
+		"standing 0, claim": missing, "standing 0, case": missing, "standing 0, charged": missing,
+		"standing 0, another owner":  "a purchase whose payment has no record any more is older than these worlds",
+		"standing 21, owner":         stands,
+		"standing 22, owner":         stands,
+		"standing 26, another owner": "an answer that is gone stands only after five runs, which is more than these worlds have",
+		"standing 27, another owner": "what an operator has closed never stands, so that it is over in either case",
+	}
+}
+
+// TestExploreNoticesRows: every row of the tables, changed, makes the exploration find a
+// violation.
+func TestExploreNoticesRows(t *testing.T) {
+	every := *exploreEvery
+	switch {
+	case raceDetector():
+		t.Log("the rows are changed one by one in the run without the race detector")
+		return
+	case testing.Short():
+		every *= 8
+	}
+	t.Run("as they are", unchanged)
+	t.Run("rows", func(t *testing.T) {
+		for i, row := range slices.Concat(changedEdges(), changedMeanings(), changedConclusions()) {
+			if i%every != 0 {
+				continue
+			}
+			if row.conclusions == nil {
+				row.conclusions = x402.Conclusions()
+			}
+			t.Run(row.name, func(t *testing.T) {
+				t.Parallel()
+				noticed := row.noticed(t)
+				if _, expected := unjudged()[row.name]; noticed == expected {
+					t.Errorf("noticed: %t", noticed)
+				}
+			})
+		}
+	})
+}
+
+// unchanged fails for a violation that is there with the rows as they are.
+func unchanged(t *testing.T) {
+	for _, w := range smallWorlds() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			x := explore(t, w, ledger.NewRules(), x402.Conclusions(), true)
+			for what, story := range x.traces {
+				t.Errorf("%s:\n%s", what, story)
+			}
+		})
+	}
+}
+
+// noticed says whether an exploration finds a violation where a row is changed.
+func (c changedRow) noticed(t *testing.T) bool {
+	for _, w := range smallWorlds() {
+		x := explore(t, w, c.rules, c.conclusions, true)
+		for what := range x.traces {
+			t.Logf("%s: %s", w.name, what)
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,108 @@
+package x402_test
+
+import (
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// omittedRule is a rule that the exploration is run without. Rules about names of one payment,
+// about clocks that stand still and about two transports are broken by TestCampaignDetects:
+// these worlds have none of them.
+type omittedRule struct {
+	name  string
+	shows string                  // the violation
+	world func(w *explored)       // where it is needed
+	rules func(r *ledger.Rules)   // takes it out of the tables; nil leaves them
+	reads func(r *ledger.Payment) // takes it out of a record that is read; nil leaves it
+}
+
+// without has a standing mean something else to another payment of the purchase.
+func without(r *ledger.Rules, s ledger.Standing, o ledger.Ownership) { r.Meanings[s].Owner = o }
+
+func omittedRules() []omittedRule {
+	anywhere := func(r *ledger.Payment) { r.Endpoint = "" }
+	other := func(w *explored) { w.other, w.onePrice = true, true }
+	return []omittedRule{
+		{
+			"a record answers only at the endpoint that admitted it", "answered at another endpoint",
+			func(w *explored) { other(w); w.anywhere = true }, nil, nil,
+		},
+		{
+			"an owner in doubt is sent again only at its endpoint", "sent from another endpoint",
+			other, nil, anywhere,
+		},
+		{
+			"the check is asked before every send", "sent although the check refuses",
+			func(w *explored) { w.checks, w.unasked = true, true }, nil, nil,
+		},
+		{
+			"the check stops nothing else", "the check refuses what is paid",
+			func(w *explored) { w.checks, w.atTheDoor = true, true }, nil, nil,
+		},
+		{
+			"no clock ends a debt", "charged twice for one purchase",
+			func(*explored) {}, func(r *ledger.Rules) {
+				without(r, ledger.StandingOverdue, ledger.OwnerOver)
+				without(r, ledger.StandingOverdueLater, ledger.OwnerOver)
+			}, nil,
+		},
+		{
+			"no count ends a debt", "charged twice for one purchase",
+			func(w *explored) { w.mostRuns = 1 }, func(r *ledger.Rules) { without(r, ledger.StandingExhausted, ledger.OwnerOver) }, nil,
+		},
+		{
+			"a bundle that owes a part stands for its purchase", "charged twice for one purchase",
+			func(w *explored) { w.works = []work{workOwes} }, func(r *ledger.Rules) {
+				without(r, ledger.StandingPartOwed, ledger.OwnerOver)
+				without(r, ledger.StandingPartLater, ledger.OwnerOver)
+			}, nil,
+		},
+		{
+			"what is on the chain opens nothing", "opened by what is on the chain",
+			func(w *explored) { w.tokens = false }, nil, func(r *ledger.Payment) { r.Sent, r.Doubt = false, false },
+		},
+		{
+			"what was refused and never proven is in a list", "refused, not proven, and in no list",
+			func(w *explored) { w.node, w.words = false, allWords() }, nil, func(r *ledger.Payment) { r.NoNode = false },
+		},
+		{
+			"a refund that was begun ends the right to an answer", "answered, and its refund was begun",
+			func(w *explored) { w.budget.refunds = 1 }, nil, func(r *ledger.Payment) { r.SendingBack = nil },
+		},
+		{
+			"what was sent before and is refused again is asked of the chain", "a send was forgotten",
+			func(w *explored) { w.words = allWords() }, nil, func(r *ledger.Payment) { r.Sent = false },
+		},
+	}
+}
+
+// TestExploreFindsOmittedRules: an exploration without a rule finds what the rule prevents, and
+// with it finds nothing.
+func TestExploreFindsOmittedRules(t *testing.T) {
+	for _, rule := range omittedRules() {
+		t.Run(rule.name, func(t *testing.T) {
+			t.Parallel()
+			w := ruleWorld()
+			rule.world(&w)
+			followed := w
+			followed.anywhere, followed.unasked, followed.atTheDoor = false, false, false
+			for what, story := range explore(t, followed, ledger.NewRules(), x402.Conclusions(), false).traces {
+				t.Errorf("with the rule: %s:\n%s", what, story)
+			}
+			w.reads = rule.reads
+			rules := ledger.NewRules()
+			if rule.rules != nil {
+				rule.rules(&rules)
+			}
+			x := explore(t, w, rules, x402.Conclusions(), false)
+			if x.traces[rule.shows] == "" {
+				t.Errorf("%q was not found in %d states", rule.shows, len(x.states))
+			}
+			for what, story := range x.traces {
+				t.Logf("%s:\n%s", what, story)
+			}
+		})
+	}
+}

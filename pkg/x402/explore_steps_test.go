@@ -1,0 +1,361 @@
+package x402_test
+
+import (
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// action is what leads from one state to another.
+type action struct {
+	kind actionKind
+	auth int8  // of pays, thirdParty, cancels
+	node int32 // of steps, crashes: where the process stood
+	edge edge
+	task task
+}
+
+type actionKind uint8
+
+const (
+	begins     actionKind = iota // a process
+	steps                        // a process gets a reply
+	crashes                      // a process
+	ticks                        // the clock
+	executes                     // what a facilitator has sent to the chain
+	thirdParty                   // somebody else submits the authorization
+	cancels                      // the payer cancels it
+)
+
+// expand takes every action of a state.
+func (x *explorer) expand(from int32) {
+	s := x.states[from].state
+	for slot := range x.world.atOnce {
+		if n := s.procs[slot].node; n != 0 {
+			x.step(from, s, slot)
+			if s.left.crashes > 0 {
+				next := s
+				next.left.crashes--
+				next.procs[slot] = running{}
+				x.take(from, action{kind: crashes, node: n}, next)
+			}
+		}
+	}
+	if s.procs[x.world.atOnce-1].node == 0 {
+		x.begin(from, s)
+	}
+	x.happen(from, s)
+}
+
+// happen takes what happens without a process.
+func (x *explorer) happen(from int32, s state) {
+	if int(s.now)+1 < len(x.world.instants) && (s.quiet() || s.left.freezes > 0) {
+		next := s
+		if !s.quiet() {
+			next.left.freezes--
+		}
+		next.now++
+		x.take(from, action{kind: ticks}, next)
+	}
+	for auth := range x.world.auths {
+		c := s.chain[auth]
+		if c.truth != truthUnused || !x.clock(&s).Before(x.endOf(&s, auth)) {
+			continue
+		}
+		if c.pending {
+			x.doing = step{from: from, did: action{kind: executes, auth: int8(auth)}}
+			next := s
+			next.chain[auth].pending = false
+			x.move(&next, auth, true, c.stale)
+			x.take(from, x.doing.did, next)
+		}
+		if s.left.thirds > 0 {
+			x.doing = step{from: from, did: action{kind: thirdParty, auth: int8(auth)}}
+			next := s
+			next.left.thirds--
+			x.move(&next, auth, false, false)
+			x.take(from, x.doing.did, next)
+		}
+		if s.left.cancels > 0 {
+			next := s
+			next.left.cancels--
+			next.chain[auth].truth, next.chain[auth].at = truthCancelled, s.now
+			x.take(from, action{kind: cancels, auth: int8(auth)}, next)
+		}
+	}
+}
+
+// begin takes every beginning of a process.
+func (x *explorer) begin(from int32, s state) {
+	t := task{at: s.now, serial: s.serial}
+	if s.left.requests > 0 {
+		next := s
+		next.left.requests--
+		for auth := range x.world.auths {
+			t.auth = int8(auth)
+			for _, endpoint := range x.endpoints(auth) {
+				t.endpoint = endpoint
+				x.launch(from, next, t)
+				if x.world.checks {
+					t.refuses = true
+					x.launch(from, next, t)
+					t.refuses = false
+				}
+			}
+		}
+		t.auth, t.endpoint = 0, 0
+	}
+	if s.left.reconciles > 0 {
+		next := s
+		next.left.reconciles--
+		t.kind = taskReconcile
+		x.launch(from, next, t)
+	}
+	x.operate(from, s, t)
+}
+
+// operate takes what an operator does about debts.
+func (x *explorer) operate(from int32, s state, t task) {
+	for auth := range x.world.auths {
+		t.auth = int8(auth)
+		r := x.payment(&s, auth)
+		if r == nil || r.State != ledger.Settled {
+			continue
+		}
+		if s.left.refunds > 0 && r.SendingBack == nil {
+			next := s
+			next.left.refunds--
+			t.kind = taskSendBack
+			x.launch(from, next, t)
+		}
+		if s.left.attests > 0 {
+			next := s
+			next.left.attests--
+			t.kind = taskAttest
+			x.launch(from, next, t)
+		}
+		if r.SendingBack != nil {
+			t.kind = taskRefund
+			x.launch(from, s, t)
+			t.kind = taskWithdraw
+			x.launch(from, s, t)
+		}
+	}
+}
+
+// endpoints are those at which an authorization is sent.
+func (x *explorer) endpoints(auth int) []int8 {
+	switch {
+	case !x.world.other:
+		return []int8{0}
+	case auth == 1:
+		return []int8{1}
+	}
+	return []int8{0, 1}
+}
+
+// launch begins a process.
+func (x *explorer) launch(from int32, s state, t task) {
+	x.doing = step{from: from, did: action{kind: begins, task: t}}
+	s.serial++
+	x.enter(&s, x.world.atOnce-1, t)
+	x.take(from, x.doing.did, s)
+}
+
+// enter puts a new process into a free place of a state.
+func (x *explorer) enter(s *state, slot int, t task) {
+	p := running{node: x.root(t).number}
+	if t.kind == taskRequest {
+		r := x.payment(s, int(t.auth))
+		p.fresh = r == nil
+		p.kept = r != nil && r.State == ledger.Redeemed && r.Answer.Stored && !r.Attested() &&
+			x.clock(s).Sub(r.AnsweredAt) <= ledger.KeptFor && r.Endpoint == endpointName(t.endpoint)
+		for other := range payments {
+			if x.isOver(x.payment(s, other), t.endpoint, x.clock(s)) {
+				p.over |= 1 << other
+			}
+		}
+		p.sent = r != nil && r.Sent && r.Token == ""
+		p.openTo = r != nil && r.State == ledger.Settled && r.SendingBack == nil &&
+			x.meaning(r, s).Claim == ledger.Held
+	}
+	s.procs[slot] = p
+	x.arrived(s, slot)
+}
+
+// step takes every reply to what a process waits for.
+func (x *explorer) step(from int32, s state, slot int) {
+	n := x.nodes[s.procs[slot].node]
+	x.doing = step{from: from, did: action{kind: steps, node: n.number}}
+	if n.main != nil {
+		x.replies(&s, slot, n.main, func(next state, r reply) { x.proceed(from, next, slot, edge{reply: r, at: s.now}) })
+	}
+	if n.job != nil {
+		for _, w := range x.world.works {
+			x.proceed(from, s, slot, edge{job: true, reply: reply{n: int32(w)}, at: s.now})
+		}
+	}
+}
+
+// proceed has a process go on with a reply.
+func (x *explorer) proceed(from int32, s state, slot int, e edge) {
+	n := x.nodes[s.procs[slot].node]
+	x.doing.did.edge = e
+	s.procs[slot].node = x.child(n, e).number
+	x.arrived(&s, slot)
+	x.take(from, action{kind: steps, node: n.number, edge: e}, s)
+}
+
+// arrived looks at a process that has gone on, and removes it when it has ended.
+func (x *explorer) arrived(s *state, slot int) {
+	n := x.nodes[s.procs[slot].node]
+	if n.job != nil {
+		x.checkRun(s, slot, n)
+	}
+	if n.end == nil {
+		return
+	}
+	p := s.procs[slot]
+	s.procs[slot] = running{}
+	x.checkEnd(s, p, n)
+}
+
+// replies finds every reply to a call of the main thread of a process, with the state that
+// it leaves.
+func (x *explorer) replies(s *state, slot int, c *call, give func(state, reply)) {
+	n := s.procs[slot].node
+	switch c.kind {
+	case callPut:
+		x.puts(s, slot, c, give)
+	case callFetch:
+		give(*s, reply{rec: s.recs[c.key]})
+		x.fail(s, give)
+	case callList:
+		give(*s, reply{n: x.listed(s, c.list)})
+		x.fail(s, give)
+	case callTransfers:
+		give(*s, reply{n: x.transfers(s, c.from)})
+		x.silent(s, reply{what: replyFailed}, give)
+	case callSettle:
+		x.settles(s, slot, c, give)
+	case callFind:
+		give(*s, reply{n: int32(x.verdict(s, c))})
+		x.silent(s, reply{n: int32(x402.CannotTell)}, give)
+	case callPause:
+		if s.now > x.nodes[n].reached || c.key < payments && s.recs[c.key] != c.seen {
+			give(*s, reply{})
+		}
+		give(*s, reply{what: replyFailed}) // its time is over
+	case callRun: // of the other thread
+	}
+}
+
+// fail is a call of the store that fails, and changes nothing.
+func (x *explorer) fail(s *state, give func(state, reply)) {
+	if s.left.storeFaults > 0 {
+		next := *s
+		next.left.storeFaults--
+		give(next, reply{what: replyFailed})
+	}
+}
+
+// silent is a node that cannot tell.
+func (x *explorer) silent(s *state, r reply, give func(state, reply)) {
+	if x.world.mute && s.left.silences > 0 {
+		next := *s
+		next.left.silences--
+		give(next, r)
+	}
+}
+
+// puts finds the replies to a write: it is done over the version that it follows.
+func (x *explorer) puts(s *state, slot int, c *call, give func(state, reply)) {
+	r, stands := x.records[c.rec], x.records[s.recs[c.key]]
+	fits := stands == nil && r.Head().Version == 1 || stands != nil && stands.Head().Version == r.Head().Version-1
+	same := s.recs[c.key] == c.rec
+	switch {
+	case same:
+		give(*s, reply{})
+	case !fits:
+		give(*s, reply{what: replyStands, rec: s.recs[c.key]})
+	default:
+		written := *s
+		written.recs[c.key] = c.rec
+		x.checkWrite(s, &written, slot, c)
+		give(written, reply{})
+		if s.left.storeFaults > 0 {
+			written.left.storeFaults--
+			give(written, reply{what: replyLost})
+		}
+	}
+	x.fail(s, give)
+}
+
+// settles finds the replies of a facilitator.
+func (x *explorer) settles(s *state, slot int, c *call, give func(state, reply)) {
+	sent := *s
+	x.checkSend(&sent, x.nodes[s.procs[slot].node].task, c)
+	for _, w := range x.world.words {
+		chain := sent.chain[c.auth]
+		if !w.possible(chain, x.clock(s), x.endOf(s, c.auth)) || w.lies() && s.left.lies == 0 {
+			continue
+		}
+		next := sent
+		stale := s.procs[slot].stale&(1<<c.auth) != 0
+		if w.lies() {
+			next.left.lies--
+			next.chain[c.auth].lied = true
+		}
+		switch {
+		case w.moves():
+			x.move(&next, c.auth, true, stale)
+		case w == movesLater || w == refusesAndWillMove:
+			next.chain[c.auth].pending, next.chain[c.auth].stale = true, stale
+		}
+		give(next, reply{n: int32(w)})
+	}
+}
+
+// verdict is what the chain has about an authorization.
+func (x *explorer) verdict(s *state, c *call) x402.Verdict {
+	const safe, slack = 2 * time.Minute, 10 * time.Minute
+	chain, at := s.chain[c.auth], x.clock(s)
+	switch {
+	case chain.truth == truthCancelled:
+		return x402.NeverPaid
+	case chain.truth == truthMoved && x.instants[chain.at].Before(c.since.Add(-slack)):
+		return x402.NeverPaid // before it reached us
+	case chain.truth == truthMoved:
+		return x402.Paid
+	case !at.Add(-safe).Before(x.endOf(s, c.auth)):
+		return x402.NeverPaid
+	}
+	return x402.StillOpen
+}
+
+// listed are the records in a list, as a reply has them.
+func (x *explorer) listed(s *state, list string) (n int32) {
+	for auth := payments - 1; auth >= 0; auth-- {
+		r := x.payment(s, auth)
+		if r == nil {
+			continue
+		}
+		if in, _ := r.Listed(); in == list {
+			n = n*listDigit + int32(auth) + 1
+		}
+	}
+	return n
+}
+
+// transfers are those that a Scanner finds from a block on, as a reply has them.
+func (x *explorer) transfers(s *state, from uint64) (n int32) {
+	for auth := payments - 1; auth >= 0; auth-- {
+		n <<= 8
+		c := s.chain[auth]
+		if c.truth == truthMoved && c.at < s.now && blockOf(int(c.at), auth) >= from {
+			n |= int32(c.at) + 1
+		}
+	}
+	return n
+}

@@ -1,0 +1,149 @@
+package x402_test
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// word is what a facilitator says, and does.
+type word int32
+
+const (
+	saysMoved          word = iota
+	saysNothing             // no answer, and it does nothing
+	movesUnheard            // no answer, and it moves the money
+	movesLater              // no answer, and the money may move later
+	saysRefused             // truly
+	refusesAndMoves         // falsely
+	refusesAndWillMove      // falsely: the money may move later
+	refusesMoved            // falsely: the money has moved before
+	saysUsed                // the nonce is used
+	saysExpired             // the window is over
+	saysSignature           // it is refused for its signature
+	turnsAway               // it did not process it
+	turnsAwayAndMoves       // it says so falsely
+	neverReached            // the request was not sent
+)
+
+func (w word) String() string {
+	return [...]string{
+		saysMoved: "settled", saysNothing: "no answer, nothing is done", movesUnheard: "no answer, the money moves", movesLater: "no answer, the money may move later",
+		saysRefused: "refused", refusesAndMoves: "refused falsely, the money moves", refusesAndWillMove: "refused falsely, the money may move later",
+		refusesMoved: "refused falsely, the money has moved", saysUsed: "refused, the nonce is used", saysExpired: "refused, the window is over",
+		saysSignature: "refused for its signature", turnsAway: "turned away", turnsAwayAndMoves: "turned away falsely, the money moves", neverReached: "not reached",
+	}[w]
+}
+
+// allWords are those of a facilitator that does not lie; lyingWords are the others.
+func allWords() []word {
+	return []word{saysMoved, saysNothing, movesUnheard, movesLater, saysRefused, saysUsed, saysExpired, saysSignature, turnsAway, neverReached}
+}
+
+func lyingWords() []word {
+	return []word{refusesAndMoves, refusesAndWillMove, refusesMoved, turnsAwayAndMoves}
+}
+
+// settlement is what the Facilitator of a process returns.
+func (w word) settlement(auth int) x402.Settlement {
+	switch w {
+	case saysMoved:
+		return x402.Settlement{Class: x402.Moved, Transaction: transactionOf(auth)}
+	case saysNothing, movesUnheard, movesLater:
+		return x402.Settlement{Class: x402.Unknown, Reason: "timeout", NoVerdict: true}
+	case saysUsed:
+		return usedNonce()
+	case saysExpired:
+		return x402.Settlement{Class: x402.Refused, Reason: "expired", Expired: true}
+	case saysSignature:
+		return x402.Settlement{Class: x402.Refused, Reason: "signature", BadSignature: true}
+	case turnsAway, turnsAwayAndMoves:
+		return x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized}
+	case neverReached:
+		return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable}
+	default:
+		return declined()
+	}
+}
+
+// possible says whether a facilitator can say this, and do it, at a time.
+func (w word) possible(c onChain, now, end time.Time) bool {
+	executable := c.truth == truthUnused && now.Before(end)
+	switch w {
+	case saysMoved, movesUnheard, refusesAndMoves, turnsAwayAndMoves:
+		return executable
+	case movesLater, refusesAndWillMove:
+		return executable && !c.pending
+	case saysRefused, saysSignature:
+		return executable
+	case refusesMoved:
+		return c.truth == truthMoved
+	case saysUsed:
+		return c.truth != truthUnused && now.Before(end)
+	case saysExpired:
+		return !now.Add(6 * time.Second).Before(end)
+	default:
+		return true
+	}
+}
+
+// lies says that the word is a false one.
+func (w word) lies() bool {
+	return w.moves() && w != saysMoved && w != movesUnheard || w == refusesAndWillMove || w == refusesMoved
+}
+
+// refuses says that it is a refusal, true or false.
+func (w word) refuses() bool {
+	return w.settlement(0).Class == x402.Refused
+}
+
+// moves says that the money moves with it.
+func (w word) moves() bool {
+	return w == saysMoved || w == movesUnheard || w == refusesAndMoves || w == turnsAwayAndMoves
+}
+
+// work is how the work of a request ends.
+type work int32
+
+const (
+	workAnswers  work = iota
+	workFails         // on our side
+	workSilent        // the target was silent
+	workOwes          // a part is owed
+	workTooLarge      // the answer cannot be kept
+	workRefuses       // the answer is an error about the target
+)
+
+func (w work) String() string {
+	return [...]string{
+		workAnswers: "an answer", workFails: "it fails on our side", workSilent: "the target is silent", workOwes: "an answer, a part is owed",
+		workTooLarge: "an answer too large to keep", workRefuses: "an error that is the answer",
+	}[w]
+}
+
+func (w work) result(x *explorer) (x402.Reply, error) {
+	switch w {
+	case workFails:
+		return x402.Reply{}, fault.New(fault.InternalError, nil)
+	case workSilent:
+		return x402.Reply{}, fault.Info{Code: "timeout", Status: 504, Class: fault.Owed, Retry: true}.New(nil).Silence()
+	case workOwes:
+		return x402.Reply{Body: []byte("a part"), Owed: []string{"part"}}, nil
+	case workTooLarge:
+		return x402.Reply{Body: x.large}, nil
+	case workRefuses:
+		return x402.Reply{}, fault.Info{Code: "no_such_host", Status: 422, Class: fault.Answer}.New(nil)
+	default:
+		return x402.Reply{Body: []byte("whole")}, nil
+	}
+}
+
+// large is an answer that a ledger does not keep: it cannot be compressed.
+func large() []byte {
+	r := rand.NewChaCha8([32]byte{})
+	b := make([]byte, 40<<10)
+	_, _ = r.Read(b)
+	return b
+}

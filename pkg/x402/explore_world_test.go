@@ -1,0 +1,334 @@
+package x402_test
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
+)
+
+// explored is a small world, and everything that bounds it.
+type explored struct {
+	name     string
+	node     bool // the chain can be asked
+	two      bool // there are two facilitators
+	keyed    bool // the payer names the purchase
+	tokens   bool // the payer's clients echo the retry token
+	anew     bool // each payment is a purchase by itself
+	window   time.Duration
+	instants []time.Duration // since the beginning, at which something happens
+	auths    int             // authorizations that the payer signs for the purchase
+	atOnce   int             // processes at once
+	words    []word          // of the facilitator
+	works    []work          // how the work ends
+	mute     bool            // the chain may not be able to tell
+	other    bool            // the second authorization is for another endpoint, at another price
+	onePrice bool            // and at the same price
+	checks   bool            // the seller's check refuses some requests
+	mostRuns int             // that the seller allows for a payment, 0 for any number
+	budget   budget
+
+	// A rule that is left out.
+	reads     func(r *ledger.Payment) // changes the records that are read
+	anywhere  bool                    // requests do not say at which endpoint they are
+	unasked   bool                    // the seller's check is never asked
+	atTheDoor bool                    // it is asked before everything else
+}
+
+// budget is how often something may still happen.
+type budget struct {
+	requests, reconciles, refunds, attests, crashes, storeFaults, lies, thirds, cancels, silences uint8
+	freezes                                                                                       uint8 // how often the clock goes on while a process runs
+}
+
+// The records of a world.
+const (
+	payments  = 3 // keys below are of payments
+	purchase  = 3
+	cursor    = 4
+	allKeys   = 5
+	third     = 2 // the authorization that a payer signs after everything else
+	listDigit = 8
+)
+
+// truth is what the chain has of an authorization.
+type truth uint8
+
+const (
+	truthUnused truth = iota
+	truthMoved
+	truthCancelled
+)
+
+// onChain is what is true of an authorization.
+type onChain struct {
+	truth   truth
+	at      int8 // the instant at which it was used or cancelled
+	byUs    bool // by a facilitator that we sent it to
+	lied    bool // a facilitator refused it, and moved the money
+	pending bool // a facilitator has sent it to the chain, and it is not in a block
+	stale   bool // pending, and the payer was told since that nothing is charged
+
+	// What the checker remembers.
+	over     uint8 // the other authorizations that were over as this one was sent
+	complete bool  // a whole answer was given for it, and is on record
+	fresh    bool  // and it was given by the request that had it made
+	returned bool  // the operator has sent the amount back
+}
+
+// running is a process of a state.
+type running struct {
+	node int32 // 0 is none
+	// claimed are the authorizations that the process has claimed, and stale those of them of
+	// which the payer was told since that nothing is charged.
+	claimed, stale uint8
+
+	fresh  bool  // its payment had no record when it began
+	kept   bool  // its answer was kept, and could be given again, when it began
+	over   uint8 // the authorizations that were over when it began
+	sent   bool  // its record was sent before it began, and came without a token
+	openTo bool  // its payment was paid, and could be answered, when it began
+}
+
+// state is a state of the world.
+type state struct {
+	now    int8
+	serial uint8
+	recs   [allKeys]int32
+	chain  [payments]onChain
+	procs  [2]running
+	left   budget
+}
+
+func (s *state) quiet() bool { return s.procs[0].node == 0 && s.procs[1].node == 0 }
+
+// explorer walks the states of a world.
+type explorer struct {
+	t           testing.TB
+	world       explored
+	rules       ledger.Rules
+	conclusions []x402.Conclusion
+	offers      [2]*x402.Offer
+	instants    []time.Time // those of the world, and then those of a kind continuation
+	keys        [allKeys]string
+	large       []byte
+
+	records   []ledger.Record
+	numbers   map[string]int32 // of records
+	canonical map[canonicalKey]int32
+	nodes     []*node
+	roots     map[task]*node
+	lives     []*node // that have a live process, oldest first
+
+	states []step
+	index  map[uint64]struct{} // of hashes of states
+	seed   maphash.Seed
+	kinds  map[trial]bool // whether a kind continuation ends in an answer
+
+	transitions int
+	found       map[string]int32 // violations, by name, and the step that showed it
+	traces      map[string]string
+	doing       step
+	sequel      []string // what a kind continuation did after that
+	stopAtFirst bool
+	wholeDays   bool // no instant of the world is between an hour and a day and an hour after the beginning
+
+	reachedEdges       []bool
+	reachedConclusions []*atomic.Bool
+	reachedStandings   map[ledger.Standing]bool
+}
+
+// step is how a state was reached.
+type step struct {
+	state state
+	from  int32
+	did   action
+}
+
+type canonicalKey struct {
+	rec int32
+	now int8
+}
+
+// explorationBegins is far after the clock of a bubble, so that no context ends.
+var explorationBegins = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// kindTimes are when a kind continuation goes on, after the instant at which it begins.
+func kindTimes() []time.Duration {
+	return []time.Duration{20 * time.Second, 80 * time.Second, 12 * time.Minute, time.Hour, 19 * time.Hour, 26 * time.Hour, 50 * time.Hour}
+}
+
+// later is the instant that follows in a kind continuation; ok is false after the last.
+func (x *explorer) later(now int8) (next int8, ok bool) {
+	world, each := len(x.world.instants), len(kindTimes())
+	if int(now) < world {
+		return int8(world + int(now)*each), true
+	}
+	if (int(now)-world)%each == each-1 {
+		return now, false
+	}
+	return now + 1, true
+}
+
+// validFor is how long each of the two authorizations is valid from the beginning, and the
+// third from when it is signed.
+func validFor() [payments]time.Duration {
+	return [payments]time.Duration{60 * time.Second, 20 * time.Hour, 20 * time.Hour}
+}
+
+func newExplorer(t *testing.T, w explored, rules ledger.Rules, conclusions []x402.Conclusion) *explorer {
+	x := &explorer{
+		t: t, world: w, conclusions: conclusions, records: []ledger.Record{nil}, numbers: map[string]int32{},
+		canonical: map[canonicalKey]int32{}, nodes: []*node{nil}, roots: map[task]*node{}, index: map[uint64]struct{}{}, seed: maphash.MakeSeed(),
+		kinds: map[trial]bool{}, found: map[string]int32{}, traces: map[string]string{}, reachedStandings: map[ledger.Standing]bool{},
+		large: large(),
+	}
+	price := "4000"
+	if w.onePrice {
+		price = "5000"
+	}
+	x.offers = [2]*x402.Offer{offer(t, terms(), "5000", "Oslo"), offer(t, terms(), price, "Rome")}
+	x.watch(rules)
+	for range conclusions {
+		x.reachedConclusions = append(x.reachedConclusions, &atomic.Bool{})
+	}
+	x.wholeDays = true
+	for _, d := range w.instants {
+		x.instants = append(x.instants, explorationBegins.Add(d))
+		x.wholeDays = x.wholeDays && (d < time.Hour || d >= 25*time.Hour)
+	}
+	for _, at := range x.instants[:len(w.instants)] {
+		for _, d := range kindTimes() {
+			x.instants = append(x.instants, at.Add(d))
+		}
+	}
+	for i := range payments {
+		x.keys[i] = x.signed(task{auth: int8(i)}).Key()
+	}
+	key := ""
+	if w.keyed {
+		key = exploredKey
+	}
+	x.keys[purchase] = x402.PurchaseOf(x.offers[0], x.signed(task{}), key, exploredRequest)
+	asked := terms()
+	x.keys[cursor] = ledger.CursorKey(asked.Network, strings.ToLower(asked.Asset), strings.ToLower(asked.PayTo))
+	return x
+}
+
+// watch has the explorer notice which edges are taken.
+func (x *explorer) watch(rules ledger.Rules) {
+	x.rules = rules
+	x.reachedEdges = make([]bool, len(rules.Edges))
+	x.rules.Edges = nil
+	for i, e := range rules.Edges {
+		when := e.When
+		e.When = func(r ledger.Payment, now time.Time) bool {
+			fits := when == nil || when(r, now)
+			if fits {
+				x.reachedEdges[i] = true
+			}
+			return fits
+		}
+		x.rules.Edges = append(x.rules.Edges, e)
+	}
+}
+
+// signed is the payment of a task.
+func (x *explorer) signed(t task) x402.Signed {
+	payer := x402.Address{19: 7}
+	until := explorationBegins
+	if t.auth == third {
+		until = x.instants[t.signed]
+	}
+	until = until.Add(validFor()[t.auth])
+	token, o := "", x.offers[0]
+	if x.world.tokens {
+		token = fmt.Sprintf("token-%d", t.auth)
+	}
+	if x.world.other && t.auth == 1 {
+		o = x.offers[1]
+	}
+	return x402.SignedFor(o, payer, byte(t.auth), until, token)
+}
+
+// endOf is when an authorization ends. That of the third is in its record, if it has one.
+func (x *explorer) endOf(s *state, auth int) time.Time {
+	if auth == third {
+		if r := x.payment(s, auth); r != nil {
+			return r.ValidBefore
+		}
+		return x.instants[s.now].Add(validFor()[third])
+	}
+	return explorationBegins.Add(validFor()[auth])
+}
+
+func transactionOf(auth int) string { return "0x" + strings.Repeat(fmt.Sprint(auth+1), 64) }
+
+// authOf is an authorization by the end of its nonce.
+func (*explorer) authOf(nonce string) int { return int(nonce[len(nonce)-1] - '0') }
+
+func (x *explorer) keyOf(key string) int {
+	for i, k := range x.keys {
+		if k == key {
+			return i
+		}
+	}
+	panic("a record that this world does not have: " + key)
+}
+
+func (x *explorer) payment(s *state, auth int) *ledger.Payment {
+	p, ok := x.records[s.recs[auth]].(ledger.Payment)
+	if !ok {
+		return nil
+	}
+	return &p
+}
+
+func (x *explorer) clock(s *state) time.Time { return x.instants[s.now] }
+
+// number is the number of a record: the same for the same content.
+func (x *explorer) number(r ledger.Record) int32 {
+	doc, body, err := ledger.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	at := string(doc) + "\x00" + string(body)
+	n, ok := x.numbers[at]
+	if !ok {
+		n = int32(len(x.records))
+		x.records, x.numbers[at] = append(x.records, r), n
+	}
+	return n
+}
+
+// batch is what the chain has for a Scanner: each instant is ten blocks, and those of the
+// present one are not safe yet. moved has the instants of the transfers.
+func (x *explorer) batch(moved int32, from uint64, now int) reconcile.Batch {
+	b := reconcile.Batch{Next: from, Safe: uint64(now) * blocksPerInstant, SafeTime: x.instants[now]}
+	b.Next = max(from, b.Safe+1)
+	for auth := range payments {
+		if at := int(moved>>(8*auth)&0xff) - 1; at >= 0 {
+			var nonce [32]byte
+			nonce[31] = byte(auth)
+			amount := x.offers[0].Required("").Accepts[0].Amount
+			if x.world.other && auth == 1 {
+				amount = x.offers[1].Required("").Accepts[0].Amount
+			}
+			b.Transfers = append(b.Transfers, reconcile.Transfer{
+				Transaction: transactionOf(auth), Block: blockOf(at, auth), Time: x.instants[at], From: x402.Address{19: 7}, To: addressOf(terms().PayTo),
+				Value: must(x402.ParseUint256(amount)), Authorized: true, Nonce: nonce,
+			})
+		}
+	}
+	return b
+}
+
+const blocksPerInstant = 10
+
+func blockOf(at, auth int) uint64 { return uint64(at*blocksPerInstant + auth + 1) }

@@ -1,0 +1,225 @@
+package x402_test
+
+import "time"
+
+// exploredWorlds are the worlds that TestExplore walks through. Each bounds what it is not
+// about, because one world with everything has too many states.
+func exploredWorlds() []explored {
+	const (
+		now, moment, leasePast, windowPast, slackPast, dayPast = 0, 2 * time.Second, 35 * time.Second, 70 * time.Second, 12 * time.Minute, 25 * time.Hour
+	)
+	base := explored{
+		node: true, tokens: true, window: 45 * time.Second, auths: 2, atOnce: 1, words: allWords(), works: []work{workAnswers},
+		instants: []time.Duration{now, moment, leasePast, windowPast, slackPast, dayPast},
+	}
+	world := func(name string, change func(w *explored)) explored {
+		w := base
+		w.name = name
+		change(&w)
+		return w
+	}
+	return []explored{
+		world("in turn", func(w *explored) {
+			w.instants = []time.Duration{now, moment, leasePast, slackPast}
+			w.budget = budget{requests: 3, freezes: 1, crashes: 1, silences: 1}
+			w.mute = true
+		}),
+		world("in turn, without a node", func(w *explored) {
+			w.node = false
+			w.instants = []time.Duration{now, leasePast, slackPast}
+			w.words = append(allWords(), lyingWords()...)
+			w.budget = budget{requests: 3, freezes: 1, crashes: 1, cancels: 1, lies: 1}
+		}),
+		world("at once", func(w *explored) {
+			w.atOnce = 2
+			w.instants = []time.Duration{now, leasePast, slackPast}
+			w.words = []word{saysMoved, saysNothing, movesLater, saysRefused, saysUsed, saysExpired, neverReached}
+			w.budget = budget{requests: 2, freezes: 1, crashes: 1}
+		}),
+		world("three at once", func(w *explored) {
+			w.atOnce = 2
+			w.instants = []time.Duration{now, slackPast}
+			w.words = []word{saysMoved, saysRefused, saysExpired}
+			w.budget = budget{requests: 3, freezes: 1}
+		}),
+		world("debts", func(w *explored) {
+			w.words = []word{saysMoved, saysUsed, saysExpired}
+			w.works = []work{workAnswers, workFails, workSilent, workOwes, workTooLarge, workRefuses}
+			w.budget = budget{requests: 3, crashes: 1, refunds: 1}
+		}),
+		world("debts with a key", func(w *explored) {
+			w.keyed = true
+			w.instants = []time.Duration{now, moment, leasePast, dayPast, 50 * time.Hour}
+			w.words = []word{saysMoved, saysUsed, saysExpired}
+			w.works = []work{workAnswers, workFails, workSilent, workOwes, workTooLarge}
+			w.budget = budget{requests: 2, crashes: 1, refunds: 1, attests: 1, reconciles: 1}
+		}),
+		world("in turn with a key", func(w *explored) {
+			w.keyed = true
+			w.instants = []time.Duration{now, moment, leasePast, slackPast}
+			w.budget = budget{requests: 2, crashes: 1, freezes: 1, storeFaults: 1}
+		}),
+		world("reconcile", func(w *explored) {
+			w.atOnce = 2
+			w.instants = []time.Duration{now, leasePast, slackPast}
+			w.auths = 1
+			w.words = []word{saysMoved, movesLater, saysRefused, saysUsed, saysExpired}
+			w.budget = budget{requests: 2, reconciles: 1, freezes: 1, crashes: 1}
+		}),
+		world("others", func(w *explored) {
+			w.instants = []time.Duration{now, leasePast, slackPast}
+			w.words = append([]word{saysMoved, movesLater, saysRefused, saysUsed, saysExpired}, lyingWords()...)
+			w.mute = true
+			w.budget = budget{requests: 2, reconciles: 1, crashes: 1, lies: 1, thirds: 1, cancels: 1, silences: 1}
+		}),
+		world("a store that fails", func(w *explored) {
+			w.instants = []time.Duration{now, leasePast, slackPast}
+			w.words = []word{saysMoved, movesUnheard, saysRefused, saysUsed, saysExpired, neverReached}
+			w.works = []work{workAnswers, workFails}
+			w.budget = budget{requests: 3, storeFaults: 2}
+		}),
+		world("without tokens", func(w *explored) {
+			w.tokens = false
+			w.instants = []time.Duration{now, leasePast, slackPast}
+			w.budget = budget{requests: 3, crashes: 1}
+		}),
+		world("two facilitators", func(w *explored) {
+			w.two = true
+			w.instants = []time.Duration{now, leasePast, slackPast}
+			w.words = []word{saysMoved, saysNothing, movesUnheard, saysRefused, saysUsed, turnsAway, neverReached}
+			w.budget = budget{requests: 2, crashes: 1}
+		}),
+		world("two prices", func(w *explored) {
+			w.other = true
+			w.instants = []time.Duration{now, leasePast, slackPast}
+			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
+			w.works = []work{workAnswers, workFails}
+			w.budget = budget{requests: 3, crashes: 1}
+		}),
+		world("two endpoints, without a node", func(w *explored) {
+			w.other, w.onePrice, w.node = true, true, false
+			w.instants = []time.Duration{now, leasePast, slackPast}
+			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
+			w.budget = budget{requests: 3, crashes: 1}
+		}),
+		world("a check", func(w *explored) {
+			w.checks = true
+			w.instants = []time.Duration{now, leasePast, slackPast}
+			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
+			w.works = []work{workAnswers, workFails}
+			w.budget = budget{requests: 3, crashes: 1}
+		}),
+		world("a check, without a node", func(w *explored) {
+			w.checks, w.node = true, false
+			w.instants = []time.Duration{now, leasePast, slackPast}
+			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
+			w.budget = budget{requests: 3, crashes: 1}
+		}),
+		world("two runs at most", func(w *explored) {
+			w.mostRuns = 2
+			w.words = []word{saysMoved, saysUsed, saysExpired}
+			w.works = []work{workAnswers, workFails, workSilent}
+			w.budget = budget{requests: 3, refunds: 1}
+		}),
+		world("no purchase", func(w *explored) {
+			w.anew = true
+			w.auths = 1
+			w.instants = []time.Duration{now, leasePast, slackPast}
+			w.budget = budget{requests: 3, crashes: 1, freezes: 1}
+		}),
+	}
+}
+
+// ruleWorld is a world in which what a rule prevents can happen without it.
+func ruleWorld() explored {
+	return explored{
+		name: "rules", node: true, tokens: true, window: 45 * time.Second, auths: 2, atOnce: 1,
+		words: []word{saysMoved, saysNothing, saysUsed, saysExpired}, works: []work{workAnswers, workFails, workSilent},
+		instants: []time.Duration{0, 2 * time.Second, 25 * time.Hour}, budget: budget{requests: 2},
+	}
+}
+
+// cheapWorlds is how many of the small worlds, from the first on, take less than a second.
+const cheapWorlds = 4
+
+// smallWorlds are those in which changed rows are looked for, the cheapest first.
+func smallWorlds() []explored {
+	const (
+		now, moment, leasePast, windowPast, slackPast, dayPast = 0, 2 * time.Second, 35 * time.Second, 70 * time.Second, 12 * time.Minute, 25 * time.Hour
+	)
+	world := func(name string, change func(w *explored)) explored {
+		w := explored{
+			node: true, tokens: true, window: 45 * time.Second, auths: 2, atOnce: 1, words: allWords(), works: []work{workAnswers, workFails},
+			instants: []time.Duration{now, leasePast, slackPast}, budget: budget{requests: 2},
+		}
+		w.name = name
+		change(&w)
+		return w
+	}
+	return []explored{
+		world("lies", func(w *explored) {
+			w.mute = true
+			w.words = []word{saysMoved, saysUsed, saysExpired, saysRefused, refusesAndMoves, refusesMoved}
+			w.budget = budget{requests: 2, lies: 2, silences: 1, freezes: 1}
+		}),
+		world("refused, without a node", func(w *explored) {
+			w.node = false
+			w.instants = []time.Duration{now, slackPast}
+			w.words = []word{saysMoved, saysNothing, saysRefused, saysExpired}
+			w.budget = budget{requests: 3, crashes: 1}
+		}),
+		world("debts", func(w *explored) {
+			w.instants = []time.Duration{now, moment, leasePast, windowPast, dayPast}
+			w.words = []word{saysMoved, saysUsed, saysExpired}
+			w.works = []work{workAnswers, workFails, workSilent, workOwes, workTooLarge}
+			w.budget = budget{requests: 2, refunds: 1, attests: 1, crashes: 1}
+		}),
+		world("debts of a day with a key", func(w *explored) {
+			w.keyed = true
+			w.instants = []time.Duration{now, slackPast, 24*time.Hour + 5*time.Minute}
+			w.words = []word{saysMoved, saysUsed, saysExpired}
+			w.works = []work{workFails, workSilent, workTooLarge}
+		}),
+		world("a check", func(w *explored) {
+			w.checks = true
+			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
+			w.works = []work{workAnswers}
+		}),
+		world("a check, without a node", func(w *explored) {
+			w.checks, w.node = true, false
+			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
+			w.works = []work{workAnswers}
+		}),
+		world("one run", func(w *explored) {
+			w.mostRuns = 1
+			w.instants = []time.Duration{now, moment, dayPast}
+			w.words = []word{saysMoved, saysUsed, saysExpired}
+			w.budget.refunds = 1
+		}),
+		world("two facilitators", func(w *explored) {
+			w.two = true
+			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, turnsAway, neverReached}
+			w.budget = budget{requests: 2}
+		}),
+		world("reconcile", func(w *explored) {
+			w.words = []word{saysMoved, movesLater, saysRefused, saysUsed, saysExpired, refusesAndMoves}
+			w.budget = budget{requests: 2, reconciles: 1, crashes: 1, lies: 1}
+		}),
+		world("others", func(w *explored) {
+			w.words = []word{saysMoved, saysUsed, saysExpired, neverReached}
+			w.budget = budget{requests: 2, reconciles: 1, thirds: 1, crashes: 1}
+		}),
+		world("in turn, without a node", func(w *explored) {
+			w.node = false
+			w.words = append(allWords(), refusesAndMoves)
+			w.budget.cancels, w.budget.lies, w.budget.freezes = 1, 1, 1
+		}),
+		world("at once", func(w *explored) {
+			w.atOnce = 2
+			w.instants = []time.Duration{now, leasePast}
+			w.words = []word{saysMoved, movesLater, saysRefused, saysUsed}
+			w.budget.freezes = 1
+		}),
+		world("in turn", func(w *explored) { w.budget.crashes, w.budget.silences, w.mute, w.budget.cancels = 1, 1, true, 1 }),
+	}
+}

@@ -1,0 +1,116 @@
+package x402
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// Signed is a payment as it is after its signature was recovered. The explorer makes it
+// without a signature, because recovering one takes longer than everything else that a
+// request does.
+type Signed struct {
+	payment *Payment
+	claim   ledger.Submission
+}
+
+// Key is the key of the payment's record.
+func (s Signed) Key() string { return s.claim.Key }
+
+// SignedFor is a payment for an offer. An empty token is none.
+func SignedFor(o *Offer, from Address, nonce byte, validBefore time.Time, token string) Signed {
+	p := &Payment{
+		From: from, To: o.payTo, Value: o.amount, ValidAfter: new(big.Int), ValidBefore: big.NewInt(validBefore.Unix()),
+		Nonce: [32]byte{31: nonce}, Signature: make([]byte, keySignature), accepted: o.accepted, extensions: object{},
+	}
+	c := ledger.Submission{
+		Key:        ledger.Key(o.required.Accepts[0].Network, o.asset.String(), from.String(), "0x"+hex.EncodeToString(p.Nonce[:])),
+		AuthDigest: digestOf(fmt.Sprint(nonce, validBefore.Unix())), SigDigest: digestOf(fmt.Sprint("signature", nonce)),
+		Terms: o.terms, ValidBefore: validBefore.UTC(), Payload: p.stored(), Recovered: true,
+	}
+	if token != "" {
+		c.Token = digestOf(token)
+	}
+	return Signed{p, c}
+}
+
+// ServeSigned is Serve from the moment at which the signer is known.
+func (g *Gate) ServeSigned(ctx context.Context, r Request, s Signed) Outcome {
+	a := &attempt{gate: g, request: r, payment: s.payment, claim: s.claim, terms: r.Offer.required.Accepts[0], dues: &dues{}, trace: &Trace{}}
+	a.claim.Asks = g.Settler.First()
+	a.claim.NoNode = g.Evidence == nil
+	out := a.judge(ctx, r.Offer.today(s.payment, g.Now()), false)
+	if out == nil {
+		out = a.admitted(ctx)
+	}
+	out.Trace = *a.trace
+	return *out
+}
+
+// PurchaseOf is the purchase that a request with a key, or else for a fingerprint, opens.
+func PurchaseOf(o *Offer, s Signed, key, fingerprint string) string {
+	id := ledger.RequestID(digestOf(fingerprint))
+	if key != "" {
+		id = ledger.KeyID(digestOf(key))
+	}
+	return ledger.PurchaseKey(o.required.Accepts[0].Network, o.asset.String(), s.payment.From.String(), id)
+}
+
+// Pausing has the Gate pause otherwise.
+func (g *Gate) Pausing(pause func(ctx context.Context, d time.Duration) bool) { g.pause = pause }
+
+// Conclusion is a row of the table of conclusions.
+type Conclusion conclusion
+
+// Conclusions are the rows of the table.
+func Conclusions() (rows []Conclusion) {
+	for _, c := range conclusions() {
+		rows = append(rows, Conclusion(c))
+	}
+	return rows
+}
+
+// Concluding has the Gate go by other conclusions, and tell which row it takes.
+func (g *Gate) Concluding(rows []Conclusion, reached func(row int)) {
+	g.conclusions, g.concluded = make([]conclusion, len(rows)), reached
+	for i, c := range rows {
+		g.conclusions[i] = conclusion(c)
+	}
+}
+
+// Otherwise is the row with another event and another reply: each one that is not its own,
+// as the table has them together.
+func (c Conclusion) Otherwise() (rows []Conclusion) {
+	for _, o := range []struct {
+		event ledger.Event
+		reply reply
+	}{
+		{ledger.EventSettled, replyLookUp}, {ledger.EventDisproved, replyRefused}, {ledger.EventRefused, replyRefused},
+		{ledger.EventUncertain, replyUnsure}, {ledger.EventNotSent, replyFault},
+	} {
+		if o.event != c.event && o.reply != c.reply {
+			other := c
+			other.event, other.reply = o.event, o.reply
+			rows = append(rows, other)
+		}
+	}
+	return rows
+}
+
+func (c Conclusion) String() string {
+	chain, class := "any verdict", "any class"
+	if c.chain != anyVerdict {
+		chain = c.chain.String()
+	}
+	if c.class != anyClass {
+		class = map[Class]string{used: "used", expired: "expired"}[c.class]
+		if class == "" {
+			class = c.class.String()
+		}
+	}
+	return fmt.Sprintf("%s, doubt %03b, %s: %s, reply %d", class, c.doubt, chain, c.event, c.reply)
+}
