@@ -160,7 +160,7 @@ func (p program) pays(t *testing.T, w workshop, s service) {
 
 // paysOnce loses the news of the payment when the money has moved: the service answers 503.
 // Nobody knows the transaction here, where there is no chain to ask. Who runs the program
-// until it has the answer signs anew each time, and pays once.
+// until it has the answer signs again each time, and pays once.
 func (p program) paysOnce(t *testing.T, w workshop) {
 	s := start(t, x402test.FailAfter)
 	o := p.run(t, w, s, s.url)
