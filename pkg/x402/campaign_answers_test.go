@@ -105,7 +105,8 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 		}
 		return
 	}
-	if p.copied {
+	// One that was superseded before it was sent never was on the chain.
+	if r := w.record(p.pay); p.copied && r != nil && (r.State != ledger.Superseded || r.Sent) {
 		w.observed("a copy without a token")
 		w.check(map[string]bool{"what is on the chain opened an answer": isAnswer(out) || p.lookups > 0 || out.Receipt != nil && out.Receipt.Success})
 	}

@@ -161,7 +161,7 @@ func (p *process) isVerdict(old, r ledger.Record) bool {
 	a := p.w.authorizationOf(pay.Key)
 	before, _ := old.(ledger.Payment)
 	claims := old != nil && pay.Attempt > before.Attempt
-	closes := pay.State == ledger.Superseded && a != p.pay
+	closes := a != p.pay && (pay.State == ledger.Superseded || old != nil && onlyRaised(before, pay))
 	return !claims && !closes && !p.of(a).claimed.IsZero()
 }
 

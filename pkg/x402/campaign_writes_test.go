@@ -42,14 +42,7 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 		a.refusedBy, a.refusedAt = by, time.Now()
 	}
 	p.of(a).wroteAt, p.of(a).wroteDoubt = time.Now(), r.Doubt
-	live := a.leaseHolder != p && old.LeaseUntil.After(p.now())
-	testimony := old.State == ledger.Settling && r.State == ledger.Settled && r.LeaseUntil.Equal(old.LeaseUntil)
-	switch {
-	case live && !testimony:
-		w.violated("a live lease was taken")
-	case live:
-		w.observed("evidence over a lost lease")
-	}
+	p.checkLease(a, *old, r)
 	if r.Attempt > old.Attempt {
 		p.of(a).claimed, p.current, p.of(a).sentBefore = time.Now(), a, a.possibleSends > 0
 		a.leaseHolder = p
@@ -80,6 +73,19 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	if !onlyRaised(*old, r) {
 		a.lastWriter = p
 	}
+}
+
+// checkLease checks a write over a record whose lease is live by this process's clock. A refund
+// that was begun has ended it, by whatever clock.
+func (p *process) checkLease(a *authorization, old, r ledger.Payment) {
+	if a.leaseHolder == p || !old.LeaseUntil.After(p.now()) || old.SendingBack != nil {
+		return
+	}
+	if old.State == ledger.Settling && r.State == ledger.Settled && r.LeaseUntil.Equal(old.LeaseUntil) {
+		p.w.observed("evidence over a lost lease")
+		return
+	}
+	p.w.violated("a live lease was taken")
 }
 
 func (p *process) checkSuperseded(a *authorization, old, r ledger.Payment) {
