@@ -299,7 +299,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	c.w.mu.Lock()
 	if r := c.w.record(p.pay); r != nil {
 		p.recordedBefore, p.paidBefore = true, r.Paid()
-		p.copied = r.Token == "" && r.Purchase != "" && (r.Sent || r.Doubt || r.State == ledger.Settling)
+		p.copied = isPublic(*r)
 	}
 	c.w.trace("p%d kind %d asks %s with %d path %s key %q at %s", p.number, p.kind, c.w.number(p.pay.key), q.with, p.path, p.key, p.endpoint)
 	c.w.mu.Unlock()
@@ -341,6 +341,11 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	case <-time.After(gatewayCut):
 		return p, nil
 	}
+}
+
+// isPublic says that all that a request shows for a record may be on the chain.
+func isPublic(r ledger.Payment) bool {
+	return r.Token == "" && r.Purchase != "" && (r.Sent || r.Doubt || r.State == ledger.Settling)
 }
 
 func (p *process) renderError(f *fault.Error, s x402.PaymentStatus) []byte {

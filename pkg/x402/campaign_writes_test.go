@@ -46,6 +46,9 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	if r.Attempt > old.Attempt {
 		p.of(a).claimed, p.current, p.of(a).sentBefore = time.Now(), a, a.possibleSends > 0
 		a.leaseHolder = p
+		if a == p.pay { // another attempt may have ended since the request came, and not have sent it
+			p.copied = isPublic(*old)
+		}
 	}
 	if r.State == ledger.Refused {
 		if a == p.pay {
