@@ -186,7 +186,7 @@ func (c dialled) check(t *testing.T) {
 // always has a route.
 func always(context.Context, netip.Addr) bool { return true }
 
-// What the kernel says at the connection itself names the family, too.
+// What the kernel says at the connection itself also names the family.
 func TestUnreachable(t *testing.T) {
 	const lacks = "this service has no address of IPv6"
 	testbed.Each(t, map[string]struct {

@@ -36,7 +36,7 @@ func (o outage[Q, R]) Lookup(context.Context, Q) (r R, err error) {
 	return r, nil
 }
 
-// loop is a client of one operation that signs anew each time, and names no purchase.
+// loop is a client of one operation that signs again each time, and names no purchase.
 type loop struct {
 	*fleet
 	client *x402test.Client

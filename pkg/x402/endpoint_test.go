@@ -104,7 +104,7 @@ func TestBoughtElsewhere(t *testing.T) {
 }
 
 // A debt stays one when its purchase was bought at another endpoint: it is answered where it
-// was made, and the other one stays answered, too.
+// was made, and the other one stays answered as well.
 func TestDebtsOfTwoEndpoints(t *testing.T) {
 	within(t, nil, func(_ *testing.T, b *harness) {
 		debt := bring(b, "owed")

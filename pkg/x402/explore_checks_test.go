@@ -104,7 +104,7 @@ func (x *explorer) checkRun(s *state, slot int, n *node) {
 }
 
 // countsAsPaid says that an authorization may be taken for paid. Where no node can be asked,
-// one that the payer has cancelled may be, too.
+// one that the payer has cancelled may be taken for paid as well.
 func (x *explorer) countsAsPaid(c onChain) bool {
 	return c.truth == truthMoved || !x.world.node && c.truth == truthCancelled
 }

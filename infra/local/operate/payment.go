@@ -32,7 +32,7 @@ const (
 )
 
 // standingOf says how an operator's lists name a payment. Whether one whose attempt has died
-// was sent depends on its purchase, too.
+// was sent also depends on its purchase.
 func (l opened) standingOf(ctx context.Context, r ledger.Payment) standing {
 	stands := ledger.Stand(&r, ledger.View{Now: l.Platform.Now(), Node: l.Chain != nil})
 	if stands != ledger.StandingAbandoned {

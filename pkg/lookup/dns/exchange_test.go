@@ -61,7 +61,7 @@ func silence() []string {
 }
 
 // whether are the dials of the question whether the resolvers work, over UDP and, where it is
-// asked over TCP, too.
+// also asked over TCP.
 func whether(at, overTCP string) (dials []string) {
 	for _, r := range []string{first, second, third} {
 		dials = append(dials, r+" at "+at)
