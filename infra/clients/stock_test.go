@@ -244,7 +244,7 @@ func (r loopResult) check(answer map[string]any) (faults []string) {
 // row is what charged.md calls the trial.
 func (t *trial) row() string {
 	if t.world.goods.stranger {
-		return "any of these, at the shop of 40 lines in [`infra/shop`](../shop)"
+		return "any of these, at the shop in [`infra/shop`](../shop)"
 	}
 	return fmt.Sprintf("`%s`: %s", t.mode.name, t.mode.means)
 }

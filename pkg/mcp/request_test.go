@@ -40,7 +40,7 @@ func ask(h http.Header, body string) *mcp.Response {
 	if bad == nil && q.Method == mcp.MethodCall && !q.Notification() {
 		var call *mcp.Call
 		if call, bad = q.Call(func(tool string) bool { return tool == "dns_lookup" }); bad == nil {
-			return server().Answer(q, mcp.Result{Text: []byte(`{"tool":"` + call.Tool + `"}`), Structured: true})
+			return server().Answer(q, mcp.Result{Body: []byte(`{"tool":"` + call.Tool + `"}`), Structured: true})
 		}
 	}
 	if bad != nil {

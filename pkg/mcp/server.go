@@ -95,9 +95,12 @@ type Response struct {
 
 // Result is the result of a call.
 type Result struct {
-	// Text is the JSON text of the answer.
-	Text []byte
-	// Structured says that Text is an object of the tool's output schema.
+	// Body is the answer, and MediaType what it is; empty is text.
+	Body      []byte
+	MediaType string
+	// URI names the answer where it is neither text nor a picture nor a sound.
+	URI string
+	// Structured says that Body is a JSON object of the tool's output schema.
 	Structured bool
 	IsError    bool
 	// Meta is its _meta: what HTTP says in headers. The members that x402 does not define
@@ -107,21 +110,17 @@ type Result struct {
 
 // Answer is a result as the revision of its request has it.
 func (s *Server) Answer(q *Request, r Result) *Response {
-	type text struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}
 	var out struct {
 		Type       string          `json:"resultType,omitempty"`
 		IsError    bool            `json:"isError,omitempty"`
 		Structured json.RawMessage `json:"structuredContent,omitempty"`
-		Content    [1]text         `json:"content"`
+		Content    [1]content      `json:"content"`
 		Meta       map[string]any  `json:"_meta"`
 	}
-	out.IsError, out.Content[0], out.Meta = r.IsError, text{Type: "text", Text: string(r.Text)}, map[string]any{}
+	out.IsError, out.Content[0], out.Meta = r.IsError, r.content(), map[string]any{}
 	maps.Copy(out.Meta, r.Meta)
 	if r.Structured {
-		out.Structured = r.Text
+		out.Structured = r.Body
 	}
 	if q.Modern {
 		out.Type, out.Meta[metaServer] = complete, s

@@ -99,7 +99,7 @@ func NewSeller(
 	seller, err := x402http.New(x402http.Config{
 		PayTo: o.Terms.PayTo, Network: o.Terms.Network, Asset: o.Terms.Asset, AssetName: o.Terms.Name, AssetVersion: o.Terms.Version,
 		Ledger: l, Settler: s, Evidence: evidence, Receipts: o.Receipts, Rate: limits.Rate, PerMinute: -1, Concurrent: -1,
-		Limits: limits.Leases, Front: p.front(true), Random: p.Random,
+		Limits: limits.Leases, OriginOf: p.Origin, Front: p.front(true), Random: p.Random,
 	})
 	return &Seller{platform: p, offering: o, limits: limits, seller: seller}, err
 }
@@ -175,10 +175,9 @@ func (s *Seller) MCP(operations []Operation) http.Handler {
 	var tools []x402http.Tool
 	for _, op := range operations {
 		p := s.product(op, discovery.ToolOffer, discovery.Offer)
-		p.Window *= 2
 		t := x402http.Tool{Endpoint: s.seller.Endpoint(p), Path: op.entry.Path, Name: op.entry.Tool}
 		for _, param := range op.entry.Params {
-			t.Params = append(t.Params, x402http.Param{Name: param.Name, Integer: param.Type == "integer"})
+			t.Params = append(t.Params, x402http.Param{Name: param.Name, Type: param.Type})
 		}
 		tools = append(tools, t)
 	}

@@ -151,6 +151,9 @@ type Job struct {
 	// Endpoint names where the job is sold. A payment is answered at the endpoint at which
 	// it was claimed, at the price that was paid, and nowhere else.
 	Endpoint string
+	// KeyScope is where a payer's key names one purchase, such as an origin: the same key in
+	// another scope names another purchase. It may be empty.
+	KeyScope string
 	Budget   time.Duration // what Run may take
 	Timeout  fault.Info    // the fault when less than Budget is left for Run; its class is Owed
 	// MostRuns is how many runs one payment buys until one gives an answer; 0 is any
@@ -164,9 +167,19 @@ type Job struct {
 	// answered whatever it says. Nil is always yes.
 	Check func(ctx context.Context) error
 	// Run does the work and returns the answer or a *fault.Error. Its context has the
-	// payment (SaleOf).
+	// payment (SaleOf). It returns within Budget: where its work goes on, its error is an
+	// *Unfinished.
 	Run func(ctx context.Context) (Reply, error)
 }
+
+// Unfinished is the error of a Run whose time is over while its work goes on.
+type Unfinished struct {
+	// Rest waits for the end of the work, and returns what Run would have returned.
+	Rest func() (Reply, error)
+}
+
+// Error is for logs.
+func (*Unfinished) Error() string { return "the work goes on after its time" }
 
 // Sale is the payment that a job is run for.
 type Sale struct {
@@ -174,6 +187,10 @@ type Sale struct {
 	Network     string // CAIP-2
 	Transaction string // hash of the transfer; empty when it is not known
 	Amount      string // in atomic units
+	// Purchase names what was paid for: every run for the same payment has the same name,
+	// and no other payment has it. It has 64 hexadecimal digits, and can be sent as the
+	// idempotency key of what a run calls.
+	Purchase string
 	// Repeat says that there was an earlier run for this payment: it died with its process,
 	// gave no answer, or gave one that could not be stored. A run whose settlement was never
 	// recorded is not counted.
@@ -217,6 +234,10 @@ type Outcome struct {
 	Answered time.Time       // when a replayed answer was stored
 	Owed     []string        // the parts of a bundle that are still owed: Answer-Owed
 	Trace    Trace
+	// Finish is nil unless the work goes on after its time. Then the caller answers first, and
+	// calls it: it returns when the work has ended and its outcome is on record. Until then the
+	// lease and the slot of the request are held.
+	Finish func()
 }
 
 // PaymentStatus is the part of an answer about its payment.

@@ -23,7 +23,7 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, settled *ledger.Re
 	proof := cmp.Or(settled, h.Record().Receipt)
 	sale := Sale{
 		Payer: proof.Payer, Network: proof.Network, Transaction: proof.Transaction, Amount: a.terms.Amount,
-		Repeat: settled == nil && h.Record().Lookups > 1,
+		Purchase: digestOf(h.Record().Key), Repeat: settled == nil && h.Record().Lookups > 1,
 	}
 	var writing sync.WaitGroup
 	var err error
@@ -31,33 +31,82 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, settled *ledger.Re
 		writing.Go(func() { err = h.Settled(withoutDeadline(ctx), *settled, begins) })
 	}
 	reply, f := Reply{}, a.job.Timeout.New(errors.New("no time left for the lookup"))
+	var unfinished *Unfinished
 	if begins {
-		reply, f = a.run(ctx, sale)
+		reply, f, unfinished = a.run(ctx, sale)
 	}
 	writing.Wait()
-	// The lookup has ended, so that what the request counts as is known.
-	a.close(ctx, reply.Silent || f != nil && f.IsSilence())
-	paid := success(proof)
-	if !a.wrote(ctx, "settlement not recorded", err) && errors.Is(err, ledger.ErrLost) {
-		// The receipt is on record, and another attempt has the lease: the next
-		// retry gets the answer.
-		return failed(fault.New(fault.SettlementUncertain, err), new(true)).with(paid)
-	}
-	if err == nil {
+	if a.wrote(ctx, "settlement not recorded", err) {
 		a.seen(ledger.Settled)
 	}
+	l := &lookup{hold: h, paid: success(proof), began: begins, lost: errors.Is(err, ledger.ErrLost)}
+	if unfinished != nil {
+		return a.answerUnfinished(ctx, l, unfinished)
+	}
+	// The lookup has ended, so that what the request counts as is known.
+	a.close(ctx, reply.Silent || f != nil && f.IsSilence())
+	return a.endLookup(ctx, l, reply, f)
+}
+
+// lookup is a lookup whose outcome has to be recorded.
+type lookup struct {
+	hold  *ledger.Hold
+	paid  *SettleResponse
+	began bool
+	lost  bool // another attempt has the lease
+}
+
+// endLookup records the outcome of a lookup, and answers.
+func (a *attempt) endLookup(ctx context.Context, l *lookup, reply Reply, f *fault.Error) *Outcome {
+	if l.lost {
+		// The receipt is on record: the next retry gets the answer.
+		return failed(fault.New(fault.SettlementUncertain, ledger.ErrLost), new(true)).with(l.paid)
+	}
 	if f != nil && f.Info().Class != fault.Answer {
-		if !f.IsSilence() || !ledger.SilenceDecides(h.Record(), a.gate.Now()) {
-			return a.endUnanswered(ctx, h, f, begins && !f.IsPrevented()).with(paid)
+		if !f.IsSilence() || !ledger.SilenceDecides(l.hold.Record(), a.gate.Now()) {
+			return a.endUnanswered(ctx, l.hold, f, l.began && !f.IsPrevented()).with(l.paid)
 		}
 		f = silence(f)
 	}
-	return a.redeem(ctx, h, reply, f, paid).with(paid)
+	return a.redeem(ctx, l.hold, reply, f, l.paid).with(l.paid)
+}
+
+// answerUnfinished answers a payment whose work goes on after its time: the answer is owed,
+// and Finish records it when it is there. Until then the lease keeps other runs out, and the
+// slot counts the work.
+func (a *attempt) answerUnfinished(ctx context.Context, l *lookup, u *Unfinished) *Outcome {
+	slot := a.dues.slot
+	a.dues.slot = nil
+	a.close(ctx, false)
+	ctx = withoutDeadline(ctx)
+	out := a.answerOwed(a.job.Timeout.New(u), l.hold.Record(), true).with(l.paid)
+	out.Finish = func() {
+		reply, f := a.rest(u)
+		a.endLookup(ctx, l, reply, f)
+		if slot != nil {
+			a.release(ctx, slot)
+		}
+	}
+	return out
+}
+
+// rest waits for the end of work that goes on after its time.
+func (a *attempt) rest(u *Unfinished) (reply Reply, f *fault.Error) {
+	defer func() {
+		if p := recover(); p != nil {
+			reply, f = Reply{}, fault.New(fault.InternalError, fmt.Errorf("unfinished work panicked: %v", p))
+		}
+	}()
+	reply, err := u.Rest()
+	if err != nil {
+		return Reply{}, fault.From(err)
+	}
+	return reply, nil
 }
 
 // run runs the job within its budget. After a panic, which is a bug of ours, the
 // answer is owed.
-func (a *attempt) run(ctx context.Context, sale Sale) (reply Reply, f *fault.Error) {
+func (a *attempt) run(ctx context.Context, sale Sale) (reply Reply, f *fault.Error, u *Unfinished) {
 	ctx, cancel := context.WithTimeout(context.WithValue(ctx, saleKey{}, sale), a.job.Budget)
 	defer cancel()
 	begun := a.gate.Now()
@@ -68,10 +117,13 @@ func (a *attempt) run(ctx context.Context, sale Sale) (reply Reply, f *fault.Err
 		}
 	}()
 	reply, err := a.job.Run(ctx)
-	if err != nil {
-		return Reply{}, fault.From(err)
+	if errors.As(err, &u) {
+		return Reply{}, nil, u
 	}
-	return reply, nil
+	if err != nil {
+		return Reply{}, fault.From(err), nil
+	}
+	return reply, nil, nil
 }
 
 // redeem stores the answer that uses the payment up: a result, or a fault that is

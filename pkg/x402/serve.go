@@ -15,7 +15,7 @@ import (
 
 // Serve answers a signed request. It does not end with the client's context:
 // once money may move, the work is finished even if the client has gone. No
-// goroutine of the request outlives it.
+// goroutine of the request outlives it, or Outcome.Finish where that is set.
 func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), r.Deadline)
 	defer cancel()
@@ -72,13 +72,16 @@ func (a *attempt) close(ctx context.Context, atFault bool) {
 		a.dues.closing.Go(func() { m.Close(ctx, atFault) })
 	}
 	if s := a.dues.slot; s != nil {
-		a.dues.closing.Go(func() {
-			if err := s.Release(ctx); err != nil { // it expires by itself
-				a.gate.Log.WarnContext(ctx, "slot not released", "error", err)
-			}
-		})
+		a.dues.closing.Go(func() { a.release(ctx, s) })
 	}
 	a.dues.meter, a.dues.slot = nil, nil
+}
+
+// release gives a slot back. One that cannot be given back expires by itself.
+func (a *attempt) release(ctx context.Context, s Slot) {
+	if err := s.Release(ctx); err != nil {
+		a.gate.Log.WarnContext(ctx, "slot not released", "error", err)
+	}
 }
 
 func (a *attempt) serve(ctx context.Context) *Outcome {
@@ -243,7 +246,7 @@ func (a *attempt) verification(ctx context.Context) Verification {
 // purchase is what the payment buys: what the payer's key names, or else the request;
 // empty when it is a purchase by itself.
 func (a *attempt) purchase(key string) string {
-	id := ledger.KeyID(digestOf(key))
+	id := ledger.KeyID(digestOf(a.scoped(key)))
 	if key == "" {
 		if a.job.NoImplicitRetry {
 			return ""
@@ -251,6 +254,14 @@ func (a *attempt) purchase(key string) string {
 		id = ledger.RequestID(digestOf(a.job.Fingerprint))
 	}
 	return ledger.PurchaseKey(a.terms.Network, a.request.Offer.asset.String(), a.payment.From.String(), id)
+}
+
+// scoped is a payer's key as it names one purchase. No key has a space.
+func (a *attempt) scoped(key string) string {
+	if a.job.KeyScope == "" {
+		return key
+	}
+	return a.job.KeyScope + " " + key
 }
 
 // unclaimed answers a request that fails before its claim. The same payment may

@@ -2,6 +2,8 @@ package limit
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -214,6 +216,13 @@ func DocumentsKey(remoteAddr string) string { return "documents|" + ClientKey(re
 // assign a /56 or a /48 on request, which is 256 or 65,536 networks of a client's size.
 // What is expensive to serve is counted by it.
 func SiteKey(remoteAddr string) string { return keyOf(remoteAddr, 48) }
+
+// NameKey names a client that is known by something else than an address, such as an
+// account. Names of any length have a key of 23 bytes, which is no address.
+func NameKey(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return "@" + base64.RawURLEncoding.EncodeToString(sum[:])[:22]
+}
 
 func keyOf(remoteAddr string, bits int) string {
 	addr := parseRemote(remoteAddr).Unmap()

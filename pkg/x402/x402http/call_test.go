@@ -30,9 +30,12 @@ var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
 func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 	docs := func(_ *http.Request, c fault.Code) string { return catalog.ErrorURL("https://api.example.com", c) }
 	front := Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }, Docs: docs}
-	seller := &Seller{config: Config{Front: front, Random: rand.Reader}}
+	front.fill()
+	at := func(*http.Request) string { return "https://api.example.com" }
+	seller := &Seller{config: Config{Front: front, Random: rand.Reader, OriginOf: at}}
 	box := &Toolbox{seller: seller, server: ToolServer{Server: mcp.Server{Name: mcp.ServerName}}}
-	x := (&Endpoint{seller: seller}).exchange(httptest.NewRequest(http.MethodGet, "/", nil), "id", paid)
+	e := &Endpoint{seller: seller, product: Product{Route: func(*http.Request) string { return "dns" }}}
+	x := e.exchange(httptest.NewRequest(http.MethodGet, "/", nil), "id", paid)
 	if x.call = (&mcp.Call{Tool: "dns_lookup"}); paid {
 		x.call.BadPayment = errors.New("bad")
 	}
@@ -157,15 +160,6 @@ func TestOwnWords(t *testing.T) {
 	}
 }
 
-// What a program makes of a path is a part of its purchase, where that is something else.
-func TestNamed(t *testing.T) {
-	r := httptest.NewRequest(http.MethodGet, "/a?b", nil)
-	sent := named(r)
-	if r.URL.Path = "/c"; sent != "/a" || named(r) != "/a as /c" {
-		t.Errorf("%q, then %q", sent, named(r))
-	}
-}
-
 // A purchase key of a call is the member's, or the header's where both are sent.
 func TestKeysOfACall(t *testing.T) {
 	x, _ := aCall(true, false)
@@ -192,6 +186,7 @@ func TestQuotes(t *testing.T) {
 	key := &lateKey{}
 	seller, err := New(Config{
 		PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Facilitator: "https://a.example", Ledger: &ledgertest.Memory{}, Receipts: key,
+		Origin: "https://b.example",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +245,9 @@ func TestServe(t *testing.T) {
 
 // An integer of JSON Schema is one in whatever notation, and a text is not a number.
 func TestArguments(t *testing.T) {
-	port, domain := Param{Name: "port", Integer: true}, Param{Name: "domain"}
+	port, domain := Param{Name: "port", Type: "integer"}, Param{Name: "domain"}
+	rate, deep := Param{Name: "rate", Type: "number"}, Param{Name: "deep", Type: "boolean"}
+	get := &Endpoint{product: Product{Method: http.MethodGet}}
 	for _, c := range []struct {
 		param Param
 		value any
@@ -261,10 +258,14 @@ func TestArguments(t *testing.T) {
 		{port, true, "The argument port must be an integer."}, {domain, "example.com", "example.com"},
 		{domain, json.Number("7"), "The argument domain must be a string."},
 		{domain, []any{"example.com"}, "The argument domain must be a string."},
+		{rate, json.Number("0.5"), "0.5"}, {rate, json.Number("2"), "2"}, {rate, false, "The argument rate must be a number."},
+		{deep, true, "true"}, {deep, "false", "false"}, {deep, json.Number("1"), "The argument deep must be a boolean."},
+		{deep, map[string]any{}, "The argument deep must be a boolean."},
 	} {
-		t.Run(fmt.Sprintf("%T %v", c.value, c.value), func(t *testing.T) {
-			values, err := Tool{Params: []Param{c.param}}.values(map[string]any{c.param.Name: c.value})
-			got := values.Get(c.param.Name)
+		t.Run(fmt.Sprintf("%s, %T %v", c.param.Name, c.value, c.value), func(t *testing.T) {
+			tool := Tool{Endpoint: get, Path: "/", Params: []Param{c.param}}
+			target, _, err := tool.request(map[string]any{c.param.Name: c.value})
+			got := target.Query().Get(c.param.Name)
 			if err != nil {
 				got = fault.From(err).Public()
 			}

@@ -27,7 +27,7 @@ func (m *market) box() *box {
 	s, mux := m.seller(), http.NewServeMux()
 	sold := s.Sell("0.01", b.tickets, x402http.Check(b.check))
 	mux.Handle("GET /ticket", sold)
-	mux.Handle("POST /mcp", s.MCP("box", "1.0", x402http.Tool{Endpoint: sold, Path: "/ticket", Name: "ticket", Description: "A ticket."}))
+	mux.Handle("POST /mcp", s.MCP("box", "1.0", mux, x402http.Tool{Endpoint: sold, Path: "/ticket", Name: "ticket", Description: "A ticket."}))
 	m.shop = mux
 	return b
 }

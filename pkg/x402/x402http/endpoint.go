@@ -1,12 +1,12 @@
 package x402http
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/mcp"
@@ -18,16 +18,22 @@ import (
 
 // Product is what an endpoint sells. Sell makes one of a handler.
 type Product struct {
-	// Name names it in logs.
+	// Name names it among what shares Config.Limits, and in logs unless Route does.
 	Name string
+	// Route names what a request asks for in logs; nil is Name.
+	Route func(*http.Request) string
+	// Method is the method that is sold; empty is GET, which HEAD comes with.
+	Method string
+	// MaxBody is the most bytes of a body that a request may have; 0 where none is read.
+	MaxBody int64
 	// At returns the place of a request, such as its origin, and Offer the offer at a
 	// place, which is kept.
 	At    func(*http.Request) string
 	Offer func(at string) (*x402.Offer, error)
 	// Says returns the body of a 402; nil means that the offer itself is the body.
 	Says func(x402.PaymentRequired, *fault.Error) any
-	// Ready says that a request can be sold, with a payment or without one. Its error, which
-	// is a fault of the program, is logged and answered as internal_error. Nil is always.
+	// Ready says that a request can be sold, with a payment or without one. Its error is
+	// answered: internal_error unless it is a *fault.Error. Nil is always.
 	Ready func(*http.Request) error
 	// Job validates a request and returns its work. Its error is a *fault.Error, which is
 	// answered without a charge.
@@ -57,18 +63,39 @@ func (s *Seller) Endpoint(p Product) *Endpoint {
 		Receipts: s.config.Receipts, Now: s.config.Front.Now, Log: s.config.Front.Log,
 	}
 	if p.Cap > 0 {
-		gate.Slots = limit.NewSlots(p.Name, p.Cap, s.config.Limits, s.config.Front.Now)
+		shared := limit.NewSlots(p.Name, p.Cap, s.config.Limits, s.config.Front.Now)
+		gate.Slots = &localSlots{shared: shared, running: s.running}
 	}
 	if p.Says == nil {
 		p.Says = func(required x402.PaymentRequired, _ *fault.Error) any { return required }
 	}
+	if p.Route == nil {
+		p.Route = func(*http.Request) string { return p.Name }
+	}
+	p.Method = cmp.Or(p.Method, http.MethodGet)
 	return &Endpoint{seller: s, product: p, gate: gate}
 }
 
-// ServeHTTP implements http.Handler. HEAD mirrors the offer and never settles, because its
-// answer has no body.
+// methods are the methods that are answered. HEAD mirrors the offer of a GET and never
+// settles, because its answer has no body.
+func (e *Endpoint) methods(r *http.Request) []string {
+	if e.product.Method == http.MethodGet {
+		return Reads(r)
+	}
+	return []string{e.product.Method}
+}
+
+// ServeHTTP implements http.Handler.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	e.seller.config.Front.serve(w, r, e.product.Name, Reads, func(r *http.Request, id string) Response {
+	if c := takeCall(r.Context()); c != nil {
+		c.serve(e, r)
+		return
+	}
+	if e.product.MaxBody > 0 {
+		end := takesBody(w, r, e.product.MaxBody)
+		defer end()
+	}
+	e.seller.config.Front.serve(w, r, e.product.Route(r), e.methods, func(r *http.Request, id string) Response {
 		x := e.exchange(r, id, r.Method != http.MethodHead && len(r.Header.Values(x402.HeaderSignature)) > 0)
 		res := e.seller.config.Front.metered(r, x.meter, Failed, x.sell)
 		res.Header["Vary"] = []string{"Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey}
@@ -76,8 +103,8 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// exchange is a request for what an endpoint sells: a GET or HEAD, or the call of a tool,
-// which stands for a GET.
+// exchange is a request for what an endpoint sells, or the call of a tool, which stands for
+// one.
 type exchange struct {
 	*Endpoint
 	r       *http.Request
@@ -102,7 +129,7 @@ const deadline = 27 * time.Second
 func (x *exchange) sell() Response {
 	if x.product.Ready != nil {
 		if err := x.product.Ready(x.r); err != nil {
-			return Failed(fault.New(fault.InternalError, err))
+			return Failed(fault.From(err))
 		}
 	}
 	at := x.product.At(x.r)
@@ -120,7 +147,7 @@ func (x *exchange) sell() Response {
 		res, err = x.challenge(q, nil)
 	}
 	switch {
-	case errors.Is(err, x402.ErrOfferSize) && len(at) > 1<<10: // not what the seller says, but the path
+	case errors.Is(err, x402.ErrOfferSize) && len(at) > anyPath: // not what the seller says, but the path
 		return Failed(fault.Newf(fault.InvalidArguments, err, "The path is too long."))
 	case err != nil:
 		return Failed(fault.New(fault.InternalError, err))
@@ -141,9 +168,13 @@ func (x *exchange) settle(offer *x402.Offer) x402.Outcome {
 // payment is the payment with its purchase key, as the Gate is asked about it. The error
 // says what is wrong with how it came.
 func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
-	x.meter.Site = limit.SiteKey(x.r.RemoteAddr)
+	window := x.product.Window
+	if x.call != nil {
+		window *= 2 // the official clients give up after 60 s, and their host may call again
+	}
+	x.meter.Site = x.seller.config.Front.clientKey(x.r, limit.SiteKey)
 	q := x402.Request{
-		Offer: offer, Arrived: x.arrived, Deadline: x.arrived.Add(deadline), Window: x.product.Window,
+		Offer: offer, Arrived: x.arrived, Deadline: x.arrived.Add(deadline), Window: window,
 		Client: x.meter.Site, Keys: x.r.Header.Values(x402.HeaderKey), Prepare: x.job, Error: x.errorBody,
 	}
 	if x.meter.Rate != nil {
@@ -253,6 +284,7 @@ func (x *exchange) answer(out x402.Outcome) Response {
 	}
 	setReceipt(h, out.Receipt)
 	res.Status, res.Body, res.Trace, res.Receipt, res.Replayed = out.Status, out.Body, &out.Trace, out.Receipt, out.Replayed
+	res.finish = out.Finish
 	return res
 }
 
@@ -298,37 +330,4 @@ func (e *Endpoint) quote(at string) (*quote, error) {
 		body, err := x402.NewForm(func(token string) any { return e.product.Says(offer.Required("").WithToken(token), unpaid) })
 		return &quote{offer, body, unpaid}, err
 	})
-}
-
-// mostPlaces bounds the memory of Places. Beyond it a new place replaces another: a
-// stranger can send requests for any host, and must not keep the real one out.
-const mostPlaces = 64
-
-// Places keeps what is made once for each place. The zero value is empty.
-type Places[T any] struct {
-	mu sync.Mutex
-	at map[string]*T
-}
-
-// Of returns what update makes for a place, and keeps it. update is given what was kept, which
-// is nil at first, and returns that if it still holds. An error is returned, and keeps nothing.
-func (p *Places[T]) Of(at string, update func(had *T) (*T, error)) (*T, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	had := p.at[at]
-	v, err := update(had)
-	if err != nil || v == had {
-		return v, err
-	}
-	if p.at == nil {
-		p.at = map[string]*T{}
-	}
-	for other := range p.at {
-		if had != nil || len(p.at) < mostPlaces {
-			break
-		}
-		delete(p.at, other)
-	}
-	p.at[at] = v
-	return v, nil
 }

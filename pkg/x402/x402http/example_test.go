@@ -31,7 +31,7 @@ func Example() {
 	defer facilitator.Close()
 
 	seller, err := x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: facilitator.URL, Ledger: new(ledgertest.Memory), Front: quiet(),
+		PayTo: payTo, Facilitator: facilitator.URL, Ledger: new(ledgertest.Memory), Origin: "http://127.0.0.1:8080", Front: quiet(),
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -46,7 +46,8 @@ type Response struct {
 	// Status is the one that HTTP would have, and the answer is 200.
 	Product, Tool string
 
-	asks bool // for a payment
+	asks   bool   // for a payment
+	finish func() // is called when the response is sent: work goes on; nil is none
 }
 
 // Failed returns the response for an error.
@@ -86,6 +87,8 @@ type Front struct {
 	Options func(methods []string) http.Header
 	// Header adds to the headers of a response before it is written.
 	Header func(http.Header)
+	// Client names the client of a request, as in Config; nil is where its connection came from.
+	Client func(*http.Request) string
 	// Observe is told every response after it is written; nil writes Response.Line to Log.
 	Observe func(r *http.Request, name, id string, res Response, took time.Duration)
 	Log     *slog.Logger     // nil is slog.Default
@@ -103,6 +106,9 @@ func (f *Front) fill() {
 	}
 	if f.Header == nil {
 		f.Header = func(http.Header) {}
+	}
+	if f.Client == nil {
+		f.Client = func(r *http.Request) string { return r.RemoteAddr }
 	}
 	if f.Docs == nil {
 		f.Docs = func(*http.Request, fault.Code) string { return "" }
@@ -125,7 +131,7 @@ func (f Front) Handler(
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.serve(w, r, name, methods, func(r *http.Request, id string) Response {
 			m := f.meter(rate, r, id, false)
-			m.Client = limit.DocumentsKey(r.RemoteAddr)
+			m.Client = limit.DocumentsKey(f.Client(r))
 			return f.metered(r, m, func(f *fault.Error) Response {
 				res := Failed(f)
 				res.Header.Set("Vary", "Accept-Encoding") // as what it stands for
@@ -169,6 +175,9 @@ func (f *Front) serve(
 	if r.Method != http.MethodHead && res.Wire() != http.StatusNoContent && res.Wire() != http.StatusNotModified {
 		h.Set("Content-Length", strconv.Itoa(len(res.Body)))
 	}
+	if res.finish != nil && r.ProtoMajor == 1 {
+		h.Set("Connection", "close") // the next request on it would wait for the work to end
+	}
 	w.WriteHeader(res.Wire())
 	if r.Method != http.MethodHead {
 		if _, err := w.Write(res.Body); err != nil {
@@ -176,6 +185,10 @@ func (f *Front) serve(
 		}
 	}
 	f.Observe(r, name, id, res, f.Now().Sub(begun))
+	if res.finish != nil {
+		_ = http.NewResponseController(w).Flush() // where that cannot be done the response waits
+		res.finish()
+	}
 }
 
 // guarded answers a panic with an error.
@@ -212,9 +225,20 @@ func (f *Front) errorBody(r *http.Request, id string, e *fault.Error, s x402.Pay
 // meter counts a request, unless it has no rate.
 func (f *Front) meter(rate *limit.Rate, r *http.Request, id string, paid bool) *limit.Request {
 	return &limit.Request{
-		Rate: rate, Client: limit.ClientKey(r.RemoteAddr), Paid: paid,
+		Rate: rate, Client: f.clientKey(r, limit.ClientKey), Paid: paid,
 		Warn: func(what string, err error) { f.Log.WarnContext(r.Context(), what, "request_id", id, "error", err) },
 	}
+}
+
+// clientKey names the tally of a request's client: by its address, or by the name that Client
+// gives it instead.
+func (f *Front) clientKey(r *http.Request, keyOf func(address string) string) string {
+	name := f.Client(r)
+	key := keyOf(name)
+	if key == limit.Unknown && name != r.RemoteAddr && name != "" {
+		return limit.NameKey(name)
+	}
+	return key
 }
 
 // metered serves a request, unless its client is over the limit.

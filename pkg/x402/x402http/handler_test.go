@@ -40,10 +40,16 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 	s.client = &x402test.Client{HTTP: &http.Client{CheckRedirect: last}, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
 	bank := httptest.NewServer(s.books)
 	t.Cleanup(bank.Close)
-	s.seller = must(x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, Front: x402http.Front{Log: slog.New(slog.DiscardHandler)}, Budget: time.Second,
-	}))
 	mux := http.NewServeMux()
+	shop := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header["Range"], r.Header["If-None-Match"] = []string{"bytes=0-1"}, []string{"*"}
+		mux.ServeHTTP(w, r)
+	}))
+	origin := "http://" + shop.Listener.Addr().String()
+	s.seller = must(x402http.New(x402http.Config{
+		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{},
+		Origin: origin, OtherOrigins: []string{strings.Replace(origin, "127.0.0.1", "localhost", 1)}, Front: x402http.Front{Log: slog.New(slog.DiscardHandler)}, Budget: time.Second,
+	}))
 	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.runs.Add(1); r.Header.Get(x402.HeaderSignature)+r.Header.Get("Range")+r.Header.Get("If-None-Match") != "" {
 			t.Error("the handler sees the signature, or is asked for a part of its answer")
@@ -55,15 +61,12 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 	mux.Handle("GET /weather", fixed)
 	mux.Handle("GET /dear/", http.StripPrefix("/dear", s.seller.Sell("1", counted, options...)))
 	mux.Handle("GET localhost/weather/{city}", s.seller.Sell("1", counted, options...))
-	mux.Handle("POST /mcp", s.seller.MCP("weather", "1.0", x402http.Tool{
+	mux.Handle("POST /mcp", s.seller.MCP("weather", "1.0", mux, x402http.Tool{
 		Endpoint: fixed, Path: "/weather", Name: "weather", Description: "The weather.", Params: []x402http.Param{{Name: "city", Required: true}},
 	}))
-	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header["Range"], r.Header["If-None-Match"] = []string{"bytes=0-1"}, []string{"*"}
-		mux.ServeHTTP(w, r)
-	}))
+	shop.Start()
 	t.Cleanup(shop.Close)
-	s.url = shop.URL + "/weather/oslo?b=2&a=1"
+	s.url = origin + "/weather/oslo?b=2&a=1"
 	return s
 }
 
@@ -98,7 +101,8 @@ func TestSell(t *testing.T) {
 		"an answer":       {h: answers(200, "text/plain", "fair"), status: 200, kind: "text/plain", body: "fair", runs: 1, moved: 1, answer: true},
 		"binary":          {h: answers(200, "image/png", "\x89PNG\r\n\xff"), status: 200, kind: "image/png", body: "\x89PNG\r\n\xff", runs: 1, moved: 1, answer: true},
 		"not found":       {h: answers(404, "text/html", "<p>no"), status: 404, kind: "text/html", body: "<p>no", runs: 1, moved: 1, answer: true},
-		"another price":   {h: answers(402, "text/plain", "more"), status: 402, kind: "text/plain", body: "more", runs: 1, moved: 1, answer: true},
+		"another price":   {h: answers(402, "text/plain", "more"), status: 503, kind: "text/plain", body: "more", runs: 1, moved: 1},
+		"accepted":        {h: answers(202, "text/plain", "soon"), options: []x402http.Option{x402http.Owed(202)}, status: 503, kind: "text/plain", body: "soon", runs: 1, moved: 1},
 		"found elsewhere": {h: answers(302, "text/html", "there"), status: 302, kind: "text/html", body: "there", runs: 1, moved: 1, answer: true},
 		"nothing to say":  {h: answers(204, "text/plain", ""), status: 204, kind: "text/plain", runs: 1, moved: 1, answer: true},
 		"no words":        {h: func(http.ResponseWriter, *http.Request) {}, status: 200, kind: "text/plain; charset=utf-8", runs: 1, moved: 1, answer: true},
@@ -112,7 +116,7 @@ func TestSell(t *testing.T) {
 		"busy":                        {h: answers(429, "text/plain", "later"), status: 429, kind: "text/plain", body: "later", runs: 1, moved: 1},
 		"broken":                      {h: answers(500, "text/plain", "oops"), status: 500, kind: "text/plain", body: "oops", runs: 1, moved: 1},
 		"owed by option":              {h: answers(404, "text/plain", "soon"), options: []x402http.Option{x402http.Owed(404)}, status: 404, kind: "text/plain", body: "soon", runs: 1, moved: 1},
-		"owed, and asks for more":     {h: answers(402, "text/plain", "more"), options: []x402http.Option{x402http.Owed(402)}, status: 502, kind: "text/plain", body: "more", runs: 1, moved: 1},
+		"owed, and asks for more":     {h: answers(402, "text/plain", "more"), options: []x402http.Option{x402http.Owed(402)}, status: 503, kind: "text/plain", body: "more", runs: 1, moved: 1},
 		"no status":                   {h: answers(1000, "text/plain", "fair"), status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
 		"panic":                       {h: func(http.ResponseWriter, *http.Request) { panic("no") }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
 		"silent":                      {h: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, status: 504, kind: x402http.TypeJSON, body: `"code":"answer_owed"`, runs: 1, moved: 1},
@@ -231,7 +235,7 @@ func TestMCP(t *testing.T) {
 // method that cannot be sold.
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
-	good := x402http.Config{PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}}
+	good := x402http.Config{PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, Origin: "https://shop.example"}
 	facilitator := func(url string) func(*x402http.Config) { return func(c *x402http.Config) { c.Facilitator = url } }
 	origin := func(origin string) func(*x402http.Config) { return func(c *x402http.Config) { c.Origin = origin } }
 	for _, c := range []struct {
@@ -247,7 +251,12 @@ func TestWrongSettings(t *testing.T) {
 		{"Ledger", func(c *x402http.Config) { c.Ledger = nil }},
 		{"Network", func(c *x402http.Config) { c.Network = "base" }},
 		{"Budget", func(c *x402http.Config) { c.Budget = time.Minute }},
+		{"Origin", origin("")},
 		{"Origin", origin("shop.example")},
+		{"Origin", origin("https://Shop.example")},
+		{"Origin", func(c *x402http.Config) { c.OtherOrigins = []string{"shop.example"} }},
+		{"the origins", func(c *x402http.Config) { c.OtherOrigins = []string{"http://shop.example"} }},
+		{"Origin", func(c *x402http.Config) { c.OriginOf = func(*http.Request) string { return c.Origin } }},
 		{"Origin", origin("https://")},
 		{"Origin", origin("ftp://shop.example")},
 		{"Origin", origin("http://[")},
@@ -294,7 +303,7 @@ func TestPerMinute(t *testing.T) {
 	t.Parallel()
 	for perMinute, want := range map[int]int{1: http.StatusTooManyRequests, 2: http.StatusPaymentRequired, -1: http.StatusPaymentRequired} {
 		sold := must(x402http.New(x402http.Config{
-			PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, PerMinute: perMinute,
+			PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, Origin: "https://shop.example", PerMinute: perMinute,
 			Front: x402http.Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Unix(1_800_000_000, 0) }},
 		})).Sell("0.01", http.NotFoundHandler())
 		var last *httptest.ResponseRecorder

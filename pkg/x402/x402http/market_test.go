@@ -107,7 +107,9 @@ func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	m.Helper()
 	c := x402http.Config{
 		PayTo: payTo, Settler: x402.One(m), Ledger: &m.store,
-		Front: x402http.Front{Log: slog.New(slog.NewTextHandler(m, nil))},
+		Origin:       "http://shop.example",
+		OtherOrigins: []string{"http://cheap.example", "http://dear.example", "http://answered.example", "http://owed.example"},
+		Front:        x402http.Front{Log: slog.New(slog.NewTextHandler(m, nil))},
 	}
 	for _, change := range changes {
 		change(&c)
@@ -120,9 +122,9 @@ func paidTo(address string) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.PayTo = address }
 }
 
-// as has a seller know its origin, whatever the Host of a request is.
+// as has a seller with one origin, whatever the Host of a request is.
 func as(origin string) func(*x402http.Config) {
-	return func(c *x402http.Config) { c.Origin = origin }
+	return func(c *x402http.Config) { c.Origin, c.OtherOrigins = origin, nil }
 }
 
 // get sends a request, with a payment where the signature is not empty.

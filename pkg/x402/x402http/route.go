@@ -1,43 +1,43 @@
 package x402http
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// Named names a handler among those that a program sells. Payments are recorded with the name,
-// so that a handler which moves to another pattern, or is sold by a router that tells no
-// pattern, still answers what was paid for it. Without a name the pattern of http.ServeMux
-// stands for it.
-func Named(name string) Option { return func(s *sale) { s.name = name } }
-
 // errSameName says that two handlers cannot be told apart.
-var errSameName = errors.New("two handlers that are sold have the same name: give each its own with x402http.Named")
+var errSameName = errors.New("two handlers that are sold cannot be told apart: give each its own name with x402http.Named")
 
 // endpoint names where a request is sold: its method, origin and route. A payment is answered
 // at the endpoint that admitted it, and nowhere else.
 func (x *sale) endpoint(r *http.Request) string {
-	return http.MethodGet + " " + x.seller.origin(r) + " " + x.route(r)
+	return x.method() + " " + x.seller.config.OriginOf(r) + " " + x.route(r)
 }
 
-// route is the name of the handler or, if it has none, the path of the pattern that it is
-// registered with; empty where there is neither.
+// route is the name of the handler or, if it has none, the pattern that it is registered
+// with, without the method; empty where there is neither.
 func (x *sale) route(r *http.Request) string {
 	if x.name != "" {
 		return x.name
 	}
-	_, path, found := strings.Cut(r.Pattern[strings.LastIndexAny(r.Pattern, " \t")+1:], "/")
-	if !found {
-		return ""
-	}
-	return "/" + path
+	return r.Pattern[strings.LastIndexAny(r.Pattern, " \t")+1:]
 }
 
-// ready says whether the handler can be told from the others that are sold.
+// called is what logs call the handler.
+func (x *sale) called(r *http.Request) string { return cmp.Or(x.route(r), "unnamed") }
+
+// ready says whether the handler can be told from the others that are sold. What announces a
+// body that is too long is told before it is told a price.
 func (x *sale) ready(r *http.Request) error {
+	if x.maxBody > 0 && r.ContentLength > x.maxBody && r.Header.Get(x402.HeaderSignature) == "" {
+		return x.tooLarge()
+	}
 	if x.route(r) != "" {
 		return x.seller.routes.take(x.endpoint(r), x)
 	}
@@ -46,17 +46,17 @@ func (x *sale) ready(r *http.Request) error {
 			"its price is a part of what is bought, so that a change of price makes another purchase. x402http.Named names it.",
 			"path", r.URL.Path)
 	})
-	return nil
+	return x.seller.unnamed.take(x.method()+" "+x.seller.at(r)+" for "+x.amount, x)
 }
 
-// routes are the handlers of a seller by their endpoints. The zero value is empty.
+// routes are the handlers of a seller by their endpoints or, of those without a name, by the
+// URLs that they were asked at. The zero value is empty.
 type routes struct {
 	mu sync.Mutex
 	by map[string]*sale
 }
 
-// mostRoutes bounds the memory of routes: without Config.Origin a stranger can send requests
-// for any host.
+// mostRoutes bounds the memory of routes. Further ones are not compared.
 const mostRoutes = 4096
 
 // take gives an endpoint to a handler, unless another one has it.

@@ -1,48 +1,36 @@
 package x402http
 
 import (
-	"bytes"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"math"
 	"net/http"
-	"net/url"
-	"slices"
+	"regexp"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/printable"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Tool is an endpoint that is sold over the Model Context Protocol, too. A call of the
-// tool is a GET of Path with the arguments as its query: where the endpoint of that path
-// makes the same job of it, it is the same purchase.
+// Tool is an endpoint that is sold over the Model Context Protocol as well. A call of the
+// tool is a request for Path, with the arguments as its query or, where the endpoint is one
+// of POST, as a JSON object in its body. It is the same purchase as that request.
 type Tool struct {
 	Endpoint *Endpoint
-	Path     string // such as /weather; no wildcard
+	// Path is the path of the endpoint, such as /weather or /weather/{city}. An argument
+	// takes the place of the wildcard of its name; {rest...} stands for several segments.
+	Path string
 	// Name is the name in calls, and Description tells a model when to use the tool.
 	Name, Description string
 	Params            []Param
 }
 
-// Param is a parameter of a query, as a tool describes it to a model.
-type Param struct {
-	Name, Description string
-	Required          bool
-	Integer           bool // it is a whole number; otherwise it is text
-}
-
 // ToolServer describes the tools.
 type ToolServer struct {
 	mcp.Server
+	// Router leads a call to the endpoint of its tool; nil sends it there directly.
+	Router http.Handler
 	// At returns the place of a request, such as its origin, and Describe the description
 	// for a place, which is kept.
 	At       func(*http.Request) string
@@ -53,13 +41,24 @@ type ToolServer struct {
 
 // MCP sells endpoints as tools of the Model Context Protocol, at one path that takes
 // POST. name and version are the server's.
-func (s *Seller) MCP(name, version string, tools ...Tool) *Toolbox {
+//
+// A call passes through router, the handler of the whole program, on its way to the endpoint:
+// what middleware and routers put into a request is there, and a request over HTTP and a call
+// are one purchase. The call has the headers of the message that it came in, but for those
+// that are about that message. An answer stands for twice Config.Window.
+//
+// A picture, a sound and other bytes are returned as the content that the protocol has for
+// them. MCP panics for a tool that cannot be right.
+func (s *Seller) MCP(name, version string, router http.Handler, tools ...Tool) *Toolbox {
+	if router == nil {
+		panic("x402http: MCP needs the router of the program, such as its http.ServeMux: calls pass through it")
+	}
 	listed := []map[string]any{}
 	for _, t := range tools {
 		listed = append(listed, map[string]any{"name": t.Name, "description": t.Description, "inputSchema": t.schema()})
 	}
 	return s.Tools(ToolServer{
-		Server: mcp.Server{Name: name, Title: name, Version: version, KeepFor: 5 * time.Minute}, At: s.origin,
+		Server: mcp.Server{Name: name, Title: name, Version: version, KeepFor: 5 * time.Minute}, Router: router, At: s.config.OriginOf,
 		Describe: func(string) mcp.Description {
 			words := "Each call of a tool is paid for: see x402. Repeat one that fails with the same payment."
 			return mcp.Description{Instructions: words, Tools: printable.Marshal(listed)}
@@ -71,9 +70,32 @@ func (s *Seller) MCP(name, version string, tools ...Tool) *Toolbox {
 func (s *Seller) Tools(server ToolServer, tools ...Tool) *Toolbox {
 	b := &Toolbox{seller: s, server: server, tools: map[string]Tool{}}
 	for _, t := range tools {
+		if err := t.check(); err != nil {
+			panic("x402http: " + err.Error())
+		}
+		if _, taken := b.tools[t.Name]; taken {
+			panic(fmt.Sprintf("x402http: two tools are called %s", t.Name))
+		}
 		b.tools[t.Name] = t
 	}
 	return b
+}
+
+// toolName is what a tool may be called (revision 2025-11-25, tools).
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+
+// check says what is wrong with a tool.
+func (t Tool) check() error {
+	switch {
+	case !toolName.MatchString(t.Name):
+		return fmt.Errorf("the name of a tool is %q, and must be 1 to 128 letters, digits, _, - and dots", t.Name)
+	case t.Endpoint == nil:
+		return fmt.Errorf("the tool %s has no Endpoint: it is what Sell returns", t.Name)
+	}
+	if err := t.checkParams(); err != nil {
+		return fmt.Errorf("the tool %s: %w", t.Name, err)
+	}
+	return nil
 }
 
 // Toolbox answers the POST requests of clients of the Model Context Protocol.
@@ -121,75 +143,6 @@ func (b *Toolbox) answer(r *http.Request, id string) Response {
 	})
 }
 
-// call answers the call of a tool as the GET that it stands for. What is wrong with the
-// arguments of one without a payment comes before the price: a model can correct it, and
-// need not pay for that.
-func (b *Toolbox) call(r *http.Request, id string, q *mcp.Request, c *mcp.Call) Response {
-	front, t := &b.seller.config.Front, b.tools[c.Tool]
-	values, bad := t.values(c.Arguments)
-	key := http.CanonicalHeaderKey(x402.HeaderKey) // the header comes before the member of the call
-	get := &http.Request{
-		Method: http.MethodGet, URL: &url.URL{Path: t.Path, RawQuery: values.Encode()}, Host: r.Host, TLS: r.TLS, Pattern: t.Path,
-		RemoteAddr: r.RemoteAddr, Header: http.Header{key: r.Header[key]}, Body: http.NoBody,
-	}
-	x := t.Endpoint.exchange(get.WithContext(r.Context()), id, c.Paid())
-	x.call, x.bad = c, bad
-	return front.metered(r, x.meter, func(f *fault.Error) Response { return b.result(x, q, Failed(f)) }, func() Response {
-		return b.result(x, q, front.guarded(r, id, func() Response {
-			if !c.Paid() {
-				if err := x.refusal(); err != nil {
-					return Failed(fault.From(err))
-				}
-			}
-			return x.sell()
-		}))
-	})
-}
-
-// result is a response to the GET as the result of the call. Only a result of the tool and
-// an offer have structured content: clients would check that of an error against the output
-// schema, and look in it for a price.
-func (b *Toolbox) result(x *exchange, q *mcp.Request, res Response) Response {
-	if res.Status == 0 {
-		var charged *bool
-		if !x.call.Paid() {
-			charged = new(bool)
-		}
-		b.seller.config.Front.fail(&res, x.r, x.id, charged, true)
-	}
-	failed, text := res.Status >= http.StatusBadRequest, res.Body
-	if !utf8.Valid(text) { // a handler's answer is text, JSON, or anything
-		text = []byte(base64.StdEncoding.EncodeToString(text))
-	}
-	wait, own, age, owed := 0, b.server.Name+"/", res.Header.Get(x402.HeaderAge), res.Header.Get(x402.HeaderOwed)
-	if res.Fault != nil && !res.asks {
-		wait = seconds(res.Fault)
-	}
-	policy, state := x.meter.Headers()
-	meta := map[string]any{own + "request-id": x.id}
-	for _, m := range []struct {
-		name string
-		v    any
-		set  bool
-	}{
-		{mcp.KeyResponse, res.Receipt, res.Receipt != nil}, {own + "replayed", true, res.Replayed},
-		{own + "age", json.Number(age), age != ""}, {own + "owed", strings.Split(owed, ", "), owed != ""},
-		{own + "retry-after", wait, wait > 0}, {own + "rate-limit", state, state != ""},
-		{own + "rate-limit-policy", policy, policy != ""},
-	} {
-		if m.set {
-			meta[m.name] = m.v
-		}
-	}
-	answer := rpc(b.server.Answer(q, mcp.Result{
-		Text: text, IsError: failed, Meta: meta,
-		Structured: res.asks || !failed && bytes.HasPrefix(text, []byte("{")) && json.Valid(text),
-	}))
-	res.Header, res.Body = answer.Header, answer.Body
-	res.Product, res.Tool = x.product.Name, x.call.Tool
-	return res
-}
-
 // respond answers what costs nothing.
 func (b *Toolbox) respond(r *http.Request, q *mcp.Request) Response {
 	return rpc(b.server.Respond(q, func() *mcp.Description {
@@ -211,66 +164,4 @@ func rpc(m *mcp.Response) Response {
 		h.Set("Content-Type", "application/json")
 	}
 	return Response{Status: m.Status, Header: h, Body: m.Body}
-}
-
-func (t Tool) schema() map[string]any {
-	properties, required := map[string]any{}, []string{}
-	for _, p := range t.Params {
-		properties[p.Name] = map[string]any{"type": p.kind(), "description": p.Description}
-		if p.Required {
-			required = append(required, p.Name)
-		}
-	}
-	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
-}
-
-// values are the arguments of a call as the parameters of a query. null is a parameter
-// that is left out. An argument that the tool does not have is refused, where HTTP may
-// ignore it: a model that misspells one should be told before it pays.
-func (t Tool) values(args map[string]any) (url.Values, error) {
-	values, names := url.Values{}, []string{}
-	for _, p := range t.Params {
-		names = append(names, p.Name)
-		switch v := args[p.Name]; {
-		case v != nil:
-			text, ok := p.text(v)
-			if !ok {
-				article := map[string]string{"integer": "an", "string": "a"}[p.kind()]
-				return nil, fault.Newf(fault.InvalidArguments, fmt.Errorf("it is a %T", v), "The argument %s must be %s %s.", p.Name, article, p.kind())
-			}
-			values.Set(p.Name, text)
-		case p.Required:
-			return nil, fault.Newf(fault.InvalidArguments, nil, "The argument %s is missing.", p.Name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(args)) {
-		if !slices.Contains(names, name) {
-			return nil, fault.Newf(fault.InvalidArguments, nil, "There is no argument %s: %s takes %s.",
-				printable.Quote(name, 40), t.Name, strings.Join(names, ", "))
-		}
-	}
-	return values, nil
-}
-
-// kind is the parameter's type in JSON Schema.
-func (p Param) kind() string {
-	if p.Integer {
-		return "integer"
-	}
-	return "string"
-}
-
-// text is an argument as a query has it. A string is taken for an integer, too. A number
-// without a fraction is an integer in any notation, as in JSON Schema: 443.0, 4.43e2.
-func (p Param) text(v any) (text string, ok bool) {
-	switch x := v.(type) {
-	case string:
-		return x, true
-	case json.Number:
-		if f, err := x.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-			return strconv.FormatInt(int64(f), 10), p.Integer
-		}
-		return x.String(), p.Integer
-	}
-	return "", false
 }

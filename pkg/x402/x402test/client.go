@@ -40,6 +40,11 @@ func (c *Client) Get(ctx context.Context, url, header string) (Reply, error) {
 	if header != "" {
 		r.Header.Set(x402.HeaderSignature, header)
 	}
+	return c.send(r)
+}
+
+// send sends a request, and reads its answer.
+func (c *Client) send(r *http.Request) (Reply, error) {
 	res, err := c.HTTP.Do(r)
 	if err != nil {
 		return Reply{}, err

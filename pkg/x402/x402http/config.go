@@ -1,0 +1,154 @@
+package x402http
+
+import (
+	"cmp"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/limit"
+)
+
+// Config says who is paid, by whom payments are settled, and where they are recorded.
+// PayTo, Facilitator and Ledger are required; everything else has a default.
+type Config struct {
+	// PayTo is the account that is paid: 0x and 40 hexadecimal digits, in one letter case or
+	// with the checksum of EIP-55. All programs that are paid on it must share Ledger:
+	// otherwise each may answer what another was paid for, and Reconcile lists what the
+	// others received as refunds that are due.
+	PayTo string
+	// Facilitator is the https URL of the service that settles; http is for this machine only.
+	Facilitator string
+	// Credentials are sent to Facilitator; the zero value sends none.
+	Credentials facilitator.Credentials
+	// Ledger records every payment: file.Open or dynamo.Open, or ledgertest.Memory in
+	// tests. A lost record can cost an answer, or a second charge.
+	Ledger ledger.Store
+
+	// Network is where payments are made (CAIP-2), Asset the token's contract, and
+	// AssetName and AssetVersion its EIP-712 domain. All empty is USDC on Base.
+	Network, Asset, AssetName, AssetVersion string
+	// Decimals of the asset; 0 is 6, those of USDC.
+	Decimals int
+
+	// Origin is the public origin of the program, such as https://shop.example, or
+	// http://127.0.0.1:8080 for a trial. It is a part of what is bought.
+	Origin string
+	// OtherOrigins are further origins of the program. A request whose Host is that of one of
+	// them is at that origin. Every other request is at Origin, whatever its Host says, because
+	// a client can write anything there.
+	OtherOrigins []string
+	// OriginOf takes the place of both on a platform that knows the origin of each request. It
+	// must not go by the Host header alone.
+	OriginOf func(*http.Request) string
+	// Name and Description are what offers say is sold.
+	Name, Description string
+	// Budget is how long a handler may run before its client is answered that the answer is
+	// owed; 0 means 10 s, and 12 s is the most: the payment is settled in what is left of
+	// 27 s. The handler's context ends then.
+	Budget time.Duration
+	// Window is how long after an answer another payment of the same payer for the same
+	// request, without an Idempotency-Key, counts as the same purchase; 0 means 45 s, and
+	// a negative value not at all. Over MCP it is twice that, because clients give up after
+	// 60 s and call again.
+	Window time.Duration
+	// Client names the client of a request, for PerMinute and Concurrent: an IP address, with
+	// or without a port, or any other name. Nil is the address that the
+	// connection came from. Behind a proxy or a load balancer that is the proxy's, so that all
+	// clients share one limit: then return what the proxy says, such as the last element of
+	// X-Forwarded-For that your own proxy has added. A header that clients can write
+	// themselves lets each of them have as many limits as it likes.
+	Client func(*http.Request) string
+	// PerMinute are the units of one client. A request is one unit, and a payment that fails
+	// by its payer's fault up to twenty; 0 means 300, and a negative value no limit.
+	PerMinute int
+	// Concurrent is how many runs of all handlers there are at once; 0 means 50, 100 is the
+	// most, and a negative value no limit. A handler that still runs after its Budget counts.
+	Concurrent int
+	// Limits counts both for several processes; nil counts in this one.
+	Limits limit.Store
+
+	// Evidence reads the chain (chain.New); it may be nil. Without it a payment whose
+	// settlement cannot be confirmed stays in doubt until its client repeats it, and counts
+	// as paid then if the facilitator says that its authorization was used.
+	Evidence x402.Evidence
+	// Settler takes the place of Facilitator and Credentials: x402.One of another client, or
+	// a fallback.Pair, which asks a second facilitator when the first one fails.
+	Settler x402.Settler
+	// Receipts sign offers and answers; nil is none.
+	Receipts x402.Receipts
+	// Rate takes the place of PerMinute.
+	Rate *limit.Rate
+
+	// Front is what every response has in common.
+	Front  Front
+	Random io.Reader // nil is crypto/rand
+}
+
+func (c *Config) fill() {
+	if c.Network+c.Asset+c.AssetName+c.AssetVersion == "" {
+		usdc := x402.USDC()
+		c.Network, c.Asset, c.AssetName, c.AssetVersion = usdc.Network, usdc.Asset, usdc.Name, usdc.Version
+	}
+	c.Decimals = cmp.Or(c.Decimals, 6)
+	c.Budget = cmp.Or(c.Budget, 10*time.Second)
+	c.Window = max(cmp.Or(c.Window, 45*time.Second), 0)
+	c.PerMinute, c.Concurrent = max(cmp.Or(c.PerMinute, 300), 0), max(cmp.Or(c.Concurrent, 50), 0)
+	if c.Limits == nil {
+		c.Limits = &limit.Memory{}
+	}
+	if c.Client != nil {
+		c.Front.Client = c.Client
+	}
+	c.Front.fill()
+	if c.Random == nil {
+		c.Random = rand.Reader
+	}
+	if c.Rate == nil && c.PerMinute > 0 {
+		c.Rate = limit.NewRate(c.PerMinute, c.Limits, c.Front.Now)
+	}
+}
+
+// check makes the Settler of Facilitator, and returns what is wrong with the settings.
+func (c *Config) check(t x402.Terms) error {
+	var all []error
+	check := func(ok bool, setting string, is any, must string) {
+		if !ok {
+			all = append(all, fmt.Errorf("x402http: %s is %v, and must be %s", setting, is, must))
+		}
+	}
+	err := x402.CheckAddress(c.PayTo, c.Asset)
+	check(err == nil, "PayTo", fmt.Sprintf("%q, which %v", c.PayTo, err), "the address that is paid")
+	if c.Settler == nil {
+		client, err := facilitator.New(facilitator.Config{URL: c.Facilitator, Credentials: c.Credentials, Now: c.Front.Now})
+		u, _ := url.Parse(c.Facilitator)
+		u = cmp.Or(u, &url.URL{}) // New has said what is wrong
+		host, _ := netip.ParseAddr(u.Hostname())
+		local := u.Hostname() == "localhost" || host.IsLoopback()
+		check(err == nil && (u.Scheme == "https" || local), "Facilitator", strconv.Quote(c.Facilitator), "an https URL, or an http URL of this machine")
+		c.Settler = x402.One(client)
+	}
+	check(c.Ledger != nil, "Ledger", "missing", "one of package ledger/file, or a DynamoDB table")
+	_, err = t.TokenDomain()
+	check(err == nil, "Network, Asset, AssetName, AssetVersion", fmt.Sprintf("refused (%v)", err), "those of one token")
+	check(c.Budget > 0 && c.Budget <= 12*time.Second, "Budget", c.Budget, "more than 0 and at most 12s")
+	if c.OriginOf == nil {
+		origins, err := newOrigins(c.Origin, c.OtherOrigins)
+		all = append(all, err)
+		c.OriginOf = origins.of
+	} else {
+		check(c.Origin == "" && len(c.OtherOrigins) == 0, "Origin", "set beside OriginOf", "empty where that is set")
+	}
+	check(c.Concurrent <= limit.MaxCap, "Concurrent", c.Concurrent, fmt.Sprint("at most ", limit.MaxCap))
+	check(c.Decimals > 0 && c.Decimals <= 36, "Decimals", c.Decimals, "from 1 to 36")
+	return errors.Join(all...)
+}

@@ -1,0 +1,71 @@
+package x402http
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// origins are the public origins of a program.
+type origins struct {
+	first  string
+	byHost map[string]string
+}
+
+// newOrigins returns the origins of a program. Its error names every one that is wrong.
+func newOrigins(first string, others []string) (origins, error) {
+	if first == "" {
+		return origins{}, errors.New("x402http: Origin is missing, and must be where clients reach this program, such as https://shop.example, or http://127.0.0.1:8080 for a trial")
+	}
+	o := origins{first: first, byHost: map[string]string{}}
+	var wrong []error
+	for _, origin := range append([]string{first}, others...) {
+		hosts, err := hostsOf(origin)
+		if err != nil {
+			wrong = append(wrong, err)
+		}
+		for _, host := range hosts {
+			other, taken := o.byHost[host]
+			if taken {
+				wrong = append(wrong, fmt.Errorf("x402http: the origins %q and %q have the same host: no request tells which of them it is for", other, origin))
+				break
+			}
+			o.byHost[host] = origin
+		}
+	}
+	return o, errors.Join(wrong...)
+}
+
+// hostsOf returns what requests to an origin have as their Host: its host and, where it has no
+// port, the same with the port that its scheme implies.
+func hostsOf(origin string) ([]string, error) {
+	wrong := fmt.Errorf("x402http: Origin is %q, and must be an origin in lower case without a path, such as https://shop.example", origin)
+	u, err := url.Parse(origin)
+	if err != nil || u.Hostname() == "" || origin != u.Scheme+"://"+u.Host || origin != strings.ToLower(origin) {
+		return nil, wrong
+	}
+	port := ""
+	switch u.Scheme {
+	case "https":
+		port = ":443"
+	case "http":
+		port = ":80"
+	default:
+		return nil, wrong
+	}
+	if u.Port() != "" {
+		return []string{u.Host}, nil
+	}
+	return []string{u.Host, u.Host + port}, nil
+}
+
+// of is the origin of a request: that which its Host names, or else the first one.
+func (o origins) of(r *http.Request) string {
+	origin, named := o.byHost[strings.ToLower(r.Host)]
+	if !named {
+		return o.first
+	}
+	return origin
+}

@@ -1,0 +1,197 @@
+package x402http
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// Param is a parameter of a tool, as it is described to a model.
+type Param struct {
+	Name, Description string
+	Required          bool
+	// Type is the type in JSON Schema: string, which empty is as well, integer, number or
+	// boolean, and for an endpoint of POST also array and object.
+	Type string
+}
+
+// checkParams says what is wrong with the path and the parameters of a tool.
+func (t Tool) checkParams() error {
+	if !strings.HasPrefix(t.Path, "/") || strings.ContainsAny(t.Path, "?# ") {
+		return fmt.Errorf("its Path is %q, and must be a path such as /weather or /weather/{city}", t.Path)
+	}
+	params := map[string]Param{}
+	for _, p := range t.Params {
+		_, taken := params[p.Name]
+		switch {
+		case p.Name == "":
+			return fmt.Errorf("a parameter has no name")
+		case taken:
+			return fmt.Errorf("two parameters are called %s", p.Name)
+		case !slices.Contains([]string{"string", "integer", "number", "boolean", "array", "object"}, p.kind()):
+			return fmt.Errorf("the parameter %s has the type %s, which JSON Schema does not have", p.Name, p.Type)
+		case p.nested() && t.Endpoint.product.Method != http.MethodPost:
+			return fmt.Errorf("the parameter %s is an %s, which no query has: sell the handler with Post", p.Name, p.Type)
+		}
+		params[p.Name] = p
+	}
+	for _, segment := range strings.Split(t.Path, "/") {
+		name, _, wild := wildcard(segment)
+		if !wild {
+			if strings.ContainsAny(segment, "{}") {
+				return fmt.Errorf("the segment %s of its Path is not a wildcard such as {city}", segment)
+			}
+			continue
+		}
+		if p, ok := params[name]; !ok || !p.Required || p.nested() {
+			return fmt.Errorf("the wildcard {%s} of its Path needs a parameter of that name which is Required and not nested", name)
+		}
+	}
+	return nil
+}
+
+// wildcard reads a segment of a path such as {city} or {rest...}.
+func wildcard(segment string) (name string, rest, ok bool) {
+	inner, opens := strings.CutPrefix(segment, "{")
+	inner, closes := strings.CutSuffix(inner, "}")
+	name, rest = strings.CutSuffix(inner, "...")
+	return name, rest, opens && closes && name != ""
+}
+
+func (t Tool) schema() map[string]any {
+	properties, required := map[string]any{}, []string{}
+	for _, p := range t.Params {
+		properties[p.Name] = map[string]any{"type": p.kind(), "description": p.Description}
+		if p.Required {
+			required = append(required, p.Name)
+		}
+	}
+	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
+}
+
+// request is the URL and the body of the request that a call with some arguments stands for.
+// null is an argument that is left out. Its error is a *fault.Error. An argument that the tool
+// does not have is refused, where HTTP may ignore it: a model that misspells one should be
+// told before it pays.
+func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
+	texts, given := map[string]string{}, map[string]any{}
+	names := []string{}
+	for _, p := range t.Params {
+		names = append(names, p.Name)
+		v := args[p.Name]
+		if v == nil {
+			if p.Required {
+				return t.plain(), nil, fault.Newf(fault.InvalidArguments, nil, "The argument %s is missing.", p.Name)
+			}
+			continue
+		}
+		text, ok := p.text(v)
+		if !ok {
+			return t.plain(), nil, fault.Newf(fault.InvalidArguments, fmt.Errorf("it is a %T", v), "The argument %s must be %s.", p.Name, p.article())
+		}
+		texts[p.Name], given[p.Name] = text, v
+	}
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if !slices.Contains(names, name) {
+			return t.plain(), nil, fault.Newf(fault.InvalidArguments, nil, "There is no argument %s: %s takes %s.",
+				printable.Quote(name, 40), t.Name, strings.Join(names, ", "))
+		}
+	}
+	target, err := t.fill(texts, given)
+	if err != nil {
+		return t.plain(), nil, err
+	}
+	if t.Endpoint.product.Method == http.MethodPost {
+		return target, printable.Compact(given), nil
+	}
+	values := url.Values{}
+	for name := range given {
+		values.Set(name, texts[name])
+	}
+	target.RawQuery = values.Encode()
+	return target, nil, nil
+}
+
+// plain is the path of the tool as it is written.
+func (t Tool) plain() *url.URL { return &url.URL{Path: t.Path} }
+
+// fill puts arguments in the place of the wildcards of the path, and takes them out of given.
+func (t Tool) fill(texts map[string]string, given map[string]any) (*url.URL, error) {
+	segments := strings.Split(t.Path, "/")
+	for i, segment := range segments {
+		name, rest, wild := wildcard(segment)
+		if !wild {
+			continue
+		}
+		parts := []string{texts[name]}
+		if rest {
+			parts = strings.Split(texts[name], "/")
+		}
+		for n, part := range parts {
+			if part == "" || part == "." || part == ".." { // routers clean such paths
+				return nil, fault.Newf(fault.InvalidArguments, nil, "The argument %s cannot stand in a path: no part of it may be empty or a dot.", name)
+			}
+			parts[n] = url.PathEscape(part)
+		}
+		segments[i] = strings.Join(parts, "/")
+		delete(given, name)
+	}
+	target, err := url.Parse(strings.Join(segments, "/"))
+	if err != nil {
+		return nil, fault.Newf(fault.InvalidArguments, err, "The arguments cannot stand in a path.")
+	}
+	return target, nil
+}
+
+// kind is the parameter's type in JSON Schema.
+func (p Param) kind() string {
+	if p.Type == "" {
+		return "string"
+	}
+	return p.Type
+}
+
+// article is the parameter's type in a sentence.
+func (p Param) article() string {
+	switch kind := p.kind(); kind {
+	case "integer", "array", "object":
+		return "an " + kind
+	default:
+		return "a " + kind
+	}
+}
+
+// nested says that the parameter has no text.
+func (p Param) nested() bool { return p.Type == "array" || p.Type == "object" }
+
+// text is an argument as a path or a query has it, if it is of the parameter's type; of an
+// array or an object it is empty. A string is taken for a number and for a boolean as well. A
+// number without a fraction is an integer in any notation, as in JSON Schema: 443.0, 4.43e2.
+func (p Param) text(v any) (text string, ok bool) {
+	kind := p.kind()
+	switch x := v.(type) {
+	case string:
+		return x, !p.nested()
+	case bool:
+		return strconv.FormatBool(x), kind == "boolean"
+	case []any:
+		return "", kind == "array"
+	case map[string]any:
+		return "", kind == "object"
+	case json.Number:
+		if f, err := x.Float64(); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			return strconv.FormatInt(int64(f), 10), kind == "integer" || kind == "number"
+		}
+		return x.String(), kind == "integer" || kind == "number"
+	}
+	return "", false
+}

@@ -1,0 +1,317 @@
+package x402http_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+const drawURL = "http://shop.example/draw?size=2"
+
+// takes opens a shop of one handler of POST, which answers with what it has read.
+func (m *market) takes(most int64, options ...x402http.Option) *atomic.Int32 {
+	m.Helper()
+	runs := &atomic.Int32{}
+	mux := http.NewServeMux()
+	m.seller().Handle(mux, "POST /draw", "0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		runs.Add(1)
+		body := must(io.ReadAll(r.Body))
+		_, _ = fmt.Fprintf(w, "%s of %d bytes: %s", r.Header.Get("Content-Type"), r.ContentLength, body)
+	}), append(options, x402http.Post(most))...)
+	m.shop = mux
+	return runs
+}
+
+// post sends a body, with a payment where the signature is not empty.
+func (m *market) post(contentType, body, signature string) x402test.Reply {
+	m.Helper()
+	return must(m.client.Post(m.Context(), drawURL, contentType, []byte(body), signature))
+}
+
+// signPost asks for the price of a POST, and signs it.
+func (m *market) signPost() string {
+	m.Helper()
+	offer := must(m.post("text/plain", "", "").Required())
+	return must(m.client.Wallet.Pay(offer, time.Now()))
+}
+
+// form is a multipart form with a boundary of its own.
+func form(fields ...string) (contentType, body string) {
+	var text bytes.Buffer
+	w := multipart.NewWriter(&text)
+	for i := 0; i < len(fields); i += 2 {
+		part := must(w.CreateFormFile(fields[i], fields[i]+".txt"))
+		_, _ = io.WriteString(part, fields[i+1])
+	}
+	_ = w.Close()
+	return w.FormDataContentType(), text.String()
+}
+
+// What counts as the same POST: the same signature and a new one for it are answered from the
+// ledger. Everything else is another purchase.
+func TestPost(t *testing.T) {
+	t.Parallel()
+	type sent struct{ contentType, body string }
+	photo := func(fields ...string) sent {
+		contentType, body := form(fields...)
+		return sent{contentType, body}
+	}
+	for name, c := range map[string]struct {
+		first, second sent
+		same          bool
+	}{
+		"the same JSON":                {sent{"application/json", `{"a":1}`}, sent{"application/json", `{"a":1}`}, true},
+		"other JSON":                   {sent{"application/json", `{"a":1}`}, sent{"application/json", `{"a":2}`}, false},
+		"another media type":           {sent{"application/json", `{"a":1}`}, sent{"text/plain", `{"a":1}`}, false},
+		"the media type in other case": {sent{"application/json; charset=utf-8", `{}`}, sent{"Application/JSON;charset=utf-8", `{}`}, true},
+		"another character set":        {sent{"text/plain; charset=utf-8", "ä"}, sent{"text/plain; charset=latin1", "ä"}, false},
+		"nothing":                      {sent{"text/plain", ""}, sent{"text/plain", ""}, true},
+		"the same form":                {photo("photo", "cat"), photo("photo", "cat"), true},
+		"another photo":                {photo("photo", "cat"), photo("photo", "dog"), false},
+		"another field":                {photo("photo", "cat"), photo("paint", "cat"), false},
+		"two photos":                   {photo("a", "cat", "b", "dog"), photo("a", "cat", "b", "dog"), true},
+		"photos the other way round":   {photo("a", "cat", "b", "dog"), photo("b", "dog", "a", "cat"), false},
+		"no form":                      {sent{"multipart/form-data; boundary=x", "cat"}, sent{"multipart/form-data; boundary=x", "cat"}, true},
+		"no boundary":                  {sent{"multipart/form-data", "cat"}, sent{"multipart/form-data", "dog"}, false},
+		"no media type":                {sent{"; ;", "cat"}, sent{"; ;", "cat"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trade(t, func(m *market) {
+				runs := m.takes(1 << 10)
+				signature := m.signPost()
+				answer := func(s sent) string { return fmt.Sprintf("%s of %d bytes: %s", s.contentType, len(s.body), s.body) }
+				m.answered("the first", m.post(c.first.contentType, c.first.body, signature), answer(c.first), false)
+				m.answered("again", m.post(c.first.contentType, c.first.body, signature), answer(c.first), true)
+				if c.same {
+					m.answered("the second", m.post(c.second.contentType, c.second.body, m.signPost()), answer(c.first), true)
+					m.moved("10000")
+				} else {
+					m.refused("the signature of the first", m.post(c.second.contentType, c.second.body, signature), "another request", true)
+					m.answered("the second", m.post(c.second.contentType, c.second.body, m.signPost()), answer(c.second), false)
+					m.moved("10000", "10000")
+				}
+				if want := map[bool]int32{true: 1, false: 2}[c.same]; runs.Load() != want {
+					t.Errorf("%d runs, want %d", runs.Load(), want)
+				}
+			})
+		})
+	}
+}
+
+// compressed has every request say that its body is compressed.
+type compressed struct{ http.RoundTripper }
+
+func (c compressed) RoundTrip(r *http.Request) (*http.Response, error) {
+	r.Header.Set("Content-Encoding", "gzip")
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// The content encoding of a body is a part of the purchase.
+func TestPostEncoding(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		m.takes(1 << 10)
+		signature := m.signPost()
+		m.post("text/plain", "cat", signature)
+		m.client.HTTP = &http.Client{Transport: compressed{m}}
+		m.refused("compressed", m.post("text/plain", "cat", signature), "another request", true)
+	})
+}
+
+// unread is a body that must not be read.
+type unread struct{ *testing.T }
+
+// Read implements io.Reader.
+func (u unread) Read([]byte) (int, error) {
+	u.Error("the body was read")
+	return 0, io.EOF
+}
+
+// sendBody sends a POST whose body has some length, or -1 where that is not known.
+func (m *market) sendBody(body io.Reader, length int64, signature string) x402test.Reply {
+	r := httptest.NewRequest(http.MethodPost, drawURL, body)
+	r.ContentLength = length
+	if signature != "" {
+		r.Header.Set(x402.HeaderSignature, signature)
+	}
+	w := httptest.NewRecorder()
+	m.shop.ServeHTTP(w, r)
+	return x402test.Reply{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}
+}
+
+// The price is told without reading the body.
+func TestPriceOfAPost(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		m.takes(10)
+		for _, length := range []int64{-1, 0, 10} {
+			if r := m.sendBody(unread{t}, length, ""); r.Status != http.StatusPaymentRequired {
+				t.Errorf("without a payment, %d bytes: %d %s", length, r.Status, r.Body)
+			}
+		}
+		if r := m.sendBody(unread{t}, 10, "not a payment"); r.Status != http.StatusPaymentRequired {
+			t.Errorf("with what is no payment: %d %s", r.Status, r.Body)
+		}
+	})
+}
+
+// A body that is too long is refused before money moves, by its length where the request says
+// it, and so is one that does not arrive.
+func TestPostTooLong(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		runs := m.takes(10)
+		signature := m.signPost()
+		for name, r := range map[string]x402test.Reply{
+			"announced":                    m.sendBody(unread{t}, 11, signature),
+			"announced, without a payment": m.sendBody(unread{t}, 11, ""),
+			"not announced":                m.sendBody(strings.NewReader(strings.Repeat("x", 11)), -1, signature),
+		} {
+			if r.Status != http.StatusRequestEntityTooLarge || !strings.Contains(string(r.Body), `"body_too_large","message":"The body is too long: it may have 10 bytes.","charged":false`) {
+				t.Errorf("%s: %d %s", name, r.Status, r.Body)
+			}
+		}
+		cut := io.MultiReader(strings.NewReader("x"), failing{})
+		if r := m.sendBody(cut, 10, signature); r.Status != http.StatusBadRequest || !strings.Contains(string(r.Body), "did not arrive") {
+			t.Errorf("cut: %d %s", r.Status, r.Body)
+		}
+		m.moved()
+		if r := m.sendBody(strings.NewReader(strings.Repeat("x", 10)), -1, signature); r.Status != http.StatusOK {
+			t.Errorf("of the most bytes: %d %s", r.Status, r.Body)
+		}
+		m.moved("10000")
+		if runs.Load() != 1 {
+			t.Errorf("%d runs", runs.Load())
+		}
+	})
+}
+
+// failing is what comes when a client is gone.
+type failing struct{}
+
+// Read implements io.Reader.
+func (failing) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
+
+// A middleware that has read the body leaves nothing to tell one purchase from another by. It
+// is an error of the program that nobody pays for.
+func TestBodyReadBefore(t *testing.T) {
+	t.Parallel()
+	for name, read := range map[string]func(*http.Request){
+		"as a form":  func(r *http.Request) { _ = r.ParseForm() },
+		"as a whole": func(r *http.Request) { _, _ = io.ReadAll(r.Body) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trade(t, func(m *market) {
+				m.takes(1 << 10)
+				signature, sold := m.signPost(), m.shop
+				m.shop = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					read(r)
+					sold.ServeHTTP(w, r)
+				})
+				r := m.post("application/x-www-form-urlencoded", "a=1", signature)
+				if r.Status != http.StatusInternalServerError || m.logged("belongs behind what is sold") == 0 {
+					t.Errorf("%d %s, log %s", r.Status, r.Body, m.log.String())
+				}
+				m.moved()
+			})
+		})
+	}
+}
+
+// A check and each run of a handler have the whole body. A GET has none, whatever was sent.
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		checked, failed := 0, false
+		mux, s := http.NewServeMux(), m.seller()
+		read := func(r *http.Request) string { return r.FormValue("a") + string(must(io.ReadAll(r.Body))) }
+		s.Handle(mux, "POST /draw", "0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !failed {
+				failed = true
+				read(r)
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			_, _ = io.WriteString(w, read(r))
+		}), x402http.Post(1<<10), x402http.Check(func(w http.ResponseWriter, r *http.Request) {
+			checked++
+			if got := read(r); got != "cat" {
+				x402http.Refuse(w, http.StatusBadRequest, got)
+			}
+		}))
+		s.Handle(mux, "GET /draw", "0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprintf(w, "%d bytes: %s", r.ContentLength, must(io.ReadAll(r.Body)))
+		}))
+		m.shop = mux
+		signature := m.signPost()
+		m.post("application/x-www-form-urlencoded", "a=cat", signature)
+		time.Sleep(2 * time.Second)
+		m.answered("the second run", m.post("application/x-www-form-urlencoded", "a=cat", signature), "cat", false)
+		if checked != 1 {
+			t.Errorf("%d checks", checked)
+		}
+		r := httptest.NewRequest(http.MethodGet, drawURL, strings.NewReader("cat"))
+		r.Header.Set(x402.HeaderSignature, m.sign(drawURL))
+		w := httptest.NewRecorder()
+		m.shop.ServeHTTP(w, r)
+		if w.Code != http.StatusOK || w.Body.String() != "0 bytes: " {
+			t.Errorf("a GET with a body: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
+// A client that sends a megabyte without asking first gets the price over its connection, and
+// pays on the same.
+func TestLongBodyOverAConnection(t *testing.T) {
+	t.Parallel()
+	bank := httptest.NewServer(books())
+	t.Cleanup(bank.Close)
+	seller := must(x402http.New(x402http.Config{
+		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, Origin: "http://shop.example",
+		Front: x402http.Front{Log: slog.New(slog.DiscardHandler)},
+	}))
+	mux := http.NewServeMux()
+	seller.Handle(mux, "POST /draw", "0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprint(w, len(must(io.ReadAll(r.Body))))
+	}), x402http.Post(4<<20))
+	shop := httptest.NewUnstartedServer(mux)
+	var connections atomic.Int32
+	shop.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	shop.Start()
+	t.Cleanup(shop.Close)
+	client := &x402test.Client{HTTP: shop.Client(), Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
+	long := bytes.Repeat([]byte("x"), 1<<20)
+	asked := must(client.Post(t.Context(), shop.URL+"/draw", "text/plain", long, ""))
+	if asked.Status != http.StatusPaymentRequired {
+		t.Fatalf("without a payment: %d %s", asked.Status, asked.Body)
+	}
+	signature := must(client.Wallet.Pay(must(asked.Required()), time.Now()))
+	r := must(client.Post(t.Context(), shop.URL+"/draw", "text/plain", long, signature))
+	if r.Status != http.StatusOK || string(r.Body) != fmt.Sprint(1<<20) {
+		t.Errorf("paid: %d %s", r.Status, r.Body)
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}

@@ -1,0 +1,49 @@
+package x402http
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// localSlots are slots that several processes share, and of which each of them knows how many
+// it holds. A shared slot is free again when its time is over. A handler that runs on holds
+// its local one until it returns.
+type localSlots struct {
+	shared  x402.Slots
+	running chan struct{} // has room for as many as may run in this process; nil for any number
+}
+
+// Acquire implements x402.Slots.
+func (s *localSlots) Acquire(ctx context.Context, client string, until time.Time) (x402.Slot, error) {
+	if s.running == nil {
+		return s.shared.Acquire(ctx, client, until)
+	}
+	select {
+	case s.running <- struct{}{}:
+	default:
+		cause := fmt.Errorf("%d handlers run in this process, some of them beyond their time", cap(s.running))
+		return nil, fault.New(fault.Overloaded, cause)
+	}
+	shared, err := s.shared.Acquire(ctx, client, until)
+	if err != nil {
+		<-s.running
+		return nil, err
+	}
+	return &localSlot{shared, s.running}, nil
+}
+
+// localSlot is a slot that was acquired.
+type localSlot struct {
+	shared  x402.Slot
+	running chan struct{}
+}
+
+// Release implements x402.Slot.
+func (s *localSlot) Release(ctx context.Context) error {
+	<-s.running
+	return s.shared.Release(ctx)
+}

@@ -1,0 +1,308 @@
+package x402http_test
+
+import (
+	"bufio"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// A handler that runs beyond its time is waited for. Its client is told that the answer is
+// owed, a repeat in the meantime that it is under way, and one afterwards gets the answer
+// that the handler gave late. It runs once, and is charged once.
+func TestSlowHandler(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		runs := 0
+		m.sells(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			runs++
+			time.Sleep(14 * time.Second)
+			_, _ = io.WriteString(w, "fair")
+		}))
+		signature := m.sign(oslo)
+		begun := time.Now()
+		meanwhile := make(chan x402test.Reply, 1)
+		go func() {
+			time.Sleep(11 * time.Second)
+			meanwhile <- m.get(oslo, signature)
+		}()
+		first := m.get(oslo, signature)
+		if first.Status != http.StatusGatewayTimeout || !strings.Contains(string(first.Body), `"charged":true,"retryable":true`) || first.Header.Get("Connection") != "close" {
+			m.Errorf("out of time: %d %v %s", first.Status, first.Header, first.Body)
+		}
+		if took := time.Since(begun); took != 14*time.Second {
+			m.Errorf("the request ended after %s, and the handler after 14 s", took)
+		}
+		if r := <-meanwhile; r.Status != http.StatusConflict || r.RetryAfter() == 0 {
+			m.Errorf("while it runs: %d %v %s", r.Status, r.Header, r.Body)
+		}
+		m.answered("afterwards", m.get(oslo, signature), "fair", true)
+		r, _ := m.buy(oslo)
+		m.answered("a new signature", r, "fair", true)
+		m.moved("10000")
+		if runs != 1 {
+			m.Errorf("%d runs", runs)
+		}
+	})
+}
+
+// late is a handler that has written something when its time is over, and then does the rest.
+// When it runs again it answers at once.
+type late struct {
+	early, late string // empty is nothing
+	status      int    // what it sets late
+	ran         bool
+}
+
+// ServeHTTP implements http.Handler.
+func (l *late) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if l.ran {
+		_, _ = io.WriteString(w, "again")
+		return
+	}
+	l.ran = true
+	if l.early != "" {
+		_, _ = io.WriteString(w, l.early)
+	}
+	<-r.Context().Done()
+	time.Sleep(time.Second)
+	if l.status > 0 {
+		w.WriteHeader(l.status)
+	}
+	if l.late != "" {
+		_, _ = io.WriteString(w, l.late)
+	}
+}
+
+// What a handler does when its time is over decides whether it has answered.
+func TestWhenTheTimeIsOver(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		handler late
+		answer  string // empty where it has not answered
+	}{
+		"gives up":                {late{}, ""},
+		"gives up in the middle":  {late{early: `{"half":`}, ""},
+		"fails":                   {late{late: "cancelled", status: http.StatusServiceUnavailable}, ""},
+		"answers":                 {late{late: "fair"}, "fair"},
+		"ends an answer":          {late{early: "fa", late: "ir"}, "fair"},
+		"answers with a status":   {late{late: "no such city", status: http.StatusNotFound}, "no such city"},
+		"answers with no content": {late{status: http.StatusNoContent}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trade(t, func(m *market) {
+				m.sells(&c.handler)
+				signature := m.sign(oslo)
+				if r := m.get(oslo, signature); r.Status != http.StatusGatewayTimeout {
+					m.Errorf("out of time: %d %s", r.Status, r.Body)
+				}
+				time.Sleep(2 * time.Second)
+				r := m.get(oslo, signature)
+				answered := c.answer != "" || c.handler.status == http.StatusNoContent
+				if !answered {
+					m.answered("owed", r, "again", false)
+				} else if string(r.Body) != c.answer || r.Header.Get(x402.HeaderReplayed) != "true" {
+					m.Errorf("afterwards: %d %v %s, want %q", r.Status, r.Header, r.Body, c.answer)
+				}
+				m.moved("10000")
+			})
+		})
+	}
+}
+
+// A handler that outlives its lease does not overwrite what another run has answered. Its
+// answer is stored where nobody has asked meanwhile.
+func TestHandlerOutlivesItsLease(t *testing.T) {
+	t.Parallel()
+	for name, repeated := range map[string]bool{"another run has answered": true, "nobody has asked": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trade(t, func(m *market) {
+				var runs atomic.Int32
+				m.sells(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					run := runs.Add(1)
+					if run == 1 {
+						time.Sleep(time.Minute)
+					}
+					_, _ = fmt.Fprintf(w, "run %d", run)
+				}))
+				signature := m.sign(oslo)
+				ended := make(chan struct{})
+				go func() {
+					m.get(oslo, signature)
+					close(ended)
+				}()
+				time.Sleep(40 * time.Second)
+				want := "run 1"
+				if repeated {
+					want = "run 2"
+					m.answered("another run", m.get(oslo, signature), want, false)
+				}
+				<-ended
+				m.answered("at the end", m.get(oslo, signature), want, true)
+				m.moved("10000")
+			})
+		})
+	}
+}
+
+// Handlers that still run count: at the cap new requests are turned away before money moves,
+// and not charged.
+func TestSlowHandlersCount(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		mux := http.NewServeMux()
+		var slow atomic.Bool
+		slow.Store(true)
+		m.seller(func(c *x402http.Config) { c.Concurrent = 1 }).Handle(mux, "GET /weather", "0.01", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if slow.Load() {
+				time.Sleep(5 * time.Minute)
+			}
+			_, _ = io.WriteString(w, "fair")
+		}))
+		m.shop = mux
+		ended := make(chan struct{})
+		go func() {
+			m.buy(oslo)
+			close(ended)
+		}()
+		time.Sleep(4 * time.Minute)
+		slow.Store(false)
+		rome := strings.Replace(oslo, "oslo", "rome", 1)
+		signature := m.sign(rome)
+		if r := m.get(rome, signature); r.Status != http.StatusServiceUnavailable || !strings.Contains(string(r.Body), `"overloaded"`) || !strings.Contains(string(r.Body), `"charged":false`) {
+			m.Errorf("at the cap: %d %s", r.Status, r.Body)
+		}
+		m.moved("10000")
+		<-ended
+		m.answered("below the cap", m.get(rome, signature), "fair", false)
+		m.moved("10000", "10000")
+	})
+}
+
+// slowShop sells a handler that runs until the test ends it, over a real connection.
+type slowShop struct {
+	*httptest.Server
+	client *x402test.Client
+	begun  chan struct{} // is sent a word when the handler runs
+	end    chan struct{} // ends the handler when it is closed
+}
+
+func openSlow(t *testing.T, http2 bool) *slowShop {
+	t.Helper()
+	bank := httptest.NewServer(books())
+	t.Cleanup(bank.Close)
+	seller := must(x402http.New(x402http.Config{
+		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, Origin: "https://shop.example",
+		Front: x402http.Front{Log: slog.New(slog.DiscardHandler)}, Budget: 50 * time.Millisecond,
+	}))
+	s := &slowShop{begun: make(chan struct{}, 1), end: make(chan struct{})}
+	mux := http.NewServeMux()
+	seller.Handle(mux, "GET /weather", "0.01", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.begun <- struct{}{}
+		<-s.end
+		_, _ = io.WriteString(w, "fair")
+	}))
+	s.Server = httptest.NewUnstartedServer(mux)
+	s.EnableHTTP2 = http2
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	s.client = &x402test.Client{HTTP: s.Server.Client(), Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
+	return s
+}
+
+// Over HTTP/1.1 the answer that something is owed goes out while the handler still runs, and
+// the connection is not used again.
+func TestAnswerBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	s := openSlow(t, false)
+	signature := must(s.client.Sign(t.Context(), s.URL+"/weather"))
+	r := must(s.client.Get(t.Context(), s.URL+"/weather", signature)) // whole, with the handler not ended
+	if r.Status != http.StatusGatewayTimeout || r.Header.Get("Content-Length") != fmt.Sprint(len(r.Body)) {
+		t.Errorf("%d %v %s", r.Status, r.Header, r.Body)
+	}
+	if again := must(s.client.Get(t.Context(), s.URL+"/weather", signature)); again.Status != http.StatusConflict {
+		t.Errorf("while it runs: %d %s", again.Status, again.Body)
+	}
+	<-s.begun
+	close(s.end)
+	s.replays(t, signature)
+}
+
+// replays waits until the late answer is stored. Over a real connection nothing else tells.
+func (s *slowShop) replays(t *testing.T, signature string) {
+	t.Helper()
+	for {
+		r := must(s.client.Get(t.Context(), s.URL+"/weather", signature))
+		if r.Status == http.StatusConflict { // the handler has ended, and its answer is being written
+			continue
+		}
+		if r.Status != http.StatusOK || string(r.Body) != "fair" || r.Header.Get(x402.HeaderReplayed) != "true" {
+			t.Errorf("afterwards: %d %v %s", r.Status, r.Header, r.Body)
+		}
+		return
+	}
+}
+
+// Over HTTP/2 the end of an answer may wait for the handler, and other requests do not.
+func TestAnswerOverHTTP2(t *testing.T) {
+	t.Parallel()
+	s := openSlow(t, true)
+	signature := must(s.client.Sign(t.Context(), s.URL+"/weather"))
+	first := make(chan x402test.Reply, 1)
+	go func() { first <- must(s.client.Get(t.Context(), s.URL+"/weather", signature)) }()
+	<-s.begun
+	if again := must(s.client.Get(t.Context(), s.URL+"/weather", signature)); again.Status != http.StatusConflict {
+		t.Errorf("while it runs: %d %s", again.Status, again.Body)
+	}
+	if r := must(s.client.Get(t.Context(), s.URL+"/weather", "")); r.Status != http.StatusPaymentRequired {
+		t.Errorf("another request: %d", r.Status)
+	}
+	close(s.end)
+	if r := <-first; r.Status != http.StatusGatewayTimeout && r.Status != http.StatusOK { // it ended before or after its time
+		t.Errorf("the first: %d %s", r.Status, r.Body)
+	}
+	s.replays(t, signature)
+}
+
+// A request that comes on the connection of an answer that is owed is not kept waiting: the
+// connection ends with the answer.
+func TestConnectionEnds(t *testing.T) {
+	t.Parallel()
+	bank := httptest.NewServer(books())
+	t.Cleanup(bank.Close)
+	end := make(chan struct{})
+	defer close(end)
+	seller := must(x402http.New(x402http.Config{
+		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, Origin: "http://shop.example",
+		Front: x402http.Front{Log: slog.New(slog.DiscardHandler)}, Budget: 50 * time.Millisecond,
+	}))
+	mux := http.NewServeMux()
+	seller.Handle(mux, "GET /weather", "0.01", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
+	shop := httptest.NewServer(mux)
+	client := &x402test.Client{HTTP: shop.Client(), Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
+	signature := must(client.Sign(t.Context(), shop.URL+"/weather"))
+	connection := must(net.Dial("tcp", shop.Listener.Addr().String()))
+	defer func() { _ = connection.Close() }()
+	_ = must(fmt.Fprintf(connection, "GET /weather HTTP/1.1\r\nHost: shop.example\r\n%s: %s\r\n\r\n", x402.HeaderSignature, signature))
+	r := must(http.ReadResponse(bufio.NewReader(connection), nil))
+	body := must(io.ReadAll(r.Body))
+	if r.StatusCode != http.StatusGatewayTimeout || !r.Close || int64(len(body)) != r.ContentLength {
+		t.Errorf("%d %v %s", r.StatusCode, r.Header, body)
+	}
+	t.Cleanup(shop.Close) // when the handler has ended
+}
