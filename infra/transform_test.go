@@ -1,15 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // alias is what callers use.
@@ -49,6 +52,30 @@ func TestTransform(t *testing.T) {
 	}
 }
 
+// TestNetworkAlone: of a network that is known the template's Network says everything.
+func TestNetworkAlone(t *testing.T) {
+	t.Parallel()
+	for _, n := range x402.Networks() {
+		t.Run(n.Name, func(t *testing.T) {
+			t.Parallel()
+			given := map[string]string{"PayTo": boot.LocalPayTo, "Network": n.USDC.Network}
+			d := transformed(t, templatePath, "PayTo="+given["PayTo"], "Network="+given["Network"])
+			variables := section(section(properties(d, sam.LogicalID(catalog.DNS().Slug)), "Environment"), "Variables")
+			read := must(boot.ReadLocal(func(name string) string {
+				ref, _ := variables[name].(document)
+				parameter, _ := ref["Ref"].(string) // others are made by functions of CloudFormation
+				usual, _ := section(section(d, "Parameters"), parameter)["Default"].(string)
+				return cmp.Or(given[parameter], usual)
+			}))(t)
+			want := n.USDC
+			want.PayTo = boot.LocalPayTo
+			if read.Terms != want {
+				t.Errorf("%+v, want %+v", read.Terms, want)
+			}
+		})
+	}
+}
+
 // joinReleaseAlarms keeps of the alarms of a release the first of each name, with the metrics
 // of some functions out of all.
 func joinReleaseAlarms(t *testing.T, d, kept document) {
@@ -78,7 +105,7 @@ func releasedAlike(t *testing.T, d document) {
 	const group = "DeploymentGroup"
 	like := properties(d, sam.LogicalID(catalog.DNS().Slug)+group)
 	for _, op := range catalog.All() {
-		if diff := cmp.Diff(like, properties(d, sam.LogicalID(op.Slug)+group)); diff != "" {
+		if diff := gocmp.Diff(like, properties(d, sam.LogicalID(op.Slug)+group)); diff != "" {
 			t.Errorf("%s is not released as dns is (-dns +%s):\n%s", op.Slug, op.Slug, diff)
 		}
 	}

@@ -117,7 +117,7 @@ func (s *site) sell(ledgerFile string) {
 	ledger := must(file.Open(ledgerFile))
 	defer func() { check(ledger.Close()) }()
 	seller := must(x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: s.facilitator, Ledger: ledger, Origin: "http://127.0.0.1", PerMinute: -1, Concurrent: -1, Name: catalog.Service,
+		PayTo: payTo, Facilitator: s.facilitator, Ledger: ledger, Origin: "http://127.0.0.1", PerMinute: -1, Concurrent: -1, NoNode: true, Name: catalog.Service,
 		Front: x402http.Front{Log: slog.New(slog.NewJSONHandler(os.Stdout, nil))},
 	}))
 	mux := http.NewServeMux()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // TestTemplateRules: what would break a second stack in the same account, or
@@ -23,9 +24,8 @@ func TestTemplateRules(t *testing.T) {
 	tpl, used := template(t), map[string]bool{}
 	forbidden := map[string]*regexp.Regexp{
 		"an account id": regexp.MustCompile(`\b\d{12}\b`), "a region": regexp.MustCompile(`\b(us|eu|ap|sa|ca|me|af|il|mx|cn)-[a-z]+-\d\b`),
-		"an address other than Base USDC": regexp.MustCompile(`0x[0-9a-fA-F]{40}\b`),
+		"an address": regexp.MustCompile(`0x[0-9a-fA-F]{40}\b`),
 	}
-	const usdc = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 	walk(&root, func(n *yaml.Node) {
 		named := n.Kind == yaml.MappingNode && slices.ContainsFunc(n.Content, func(of *yaml.Node) bool { return of.Value == "FunctionName" })
 		if named && n.Content[0].Value != "Name" || strings.HasPrefix(n.Value, "Fn::") { // a dimension's name is allowed
@@ -44,7 +44,7 @@ func TestTemplateRules(t *testing.T) {
 			t.Errorf("line %d: CloudFormation does not understand YAML aliases", n.Line)
 		}
 		for what, text := range forbidden {
-			if text.MatchString(strings.ReplaceAll(n.Value, usdc, "")) {
+			if text.MatchString(n.Value) {
 				t.Errorf("line %d: %s: %s", n.Line, what, n.Value)
 			}
 		}
@@ -69,6 +69,20 @@ func walk(n *yaml.Node, visit func(*yaml.Node)) {
 	visit(n)
 	for _, child := range n.Content {
 		walk(child, visit)
+	}
+}
+
+// What the template says of networks is what is known of them.
+func TestNetworkParameter(t *testing.T) {
+	t.Parallel()
+	network := template(t).Parameters["Network"]
+	if network.Default == nil || *network.Default != x402.Base {
+		t.Errorf("Network is not %s unless somebody says so", x402.Base)
+	}
+	for _, n := range x402.Networks() {
+		if named := n.Name + " (" + n.USDC.Network + ")"; !strings.Contains(network.Description, named) {
+			t.Errorf("Network does not say that %s is known", named)
+		}
 	}
 }
 
@@ -106,6 +120,9 @@ func TestPatterns(t *testing.T) {
 		"PayTo":                        {[]string{boot.LocalPayTo}, []string{boot.LocalPayTo[:41], ""}},
 		"BaseUrl":                      {[]string{"https://api.example.com"}, []string{"https://api.example.com/v1", "http://api.example.com"}},
 		"Network":                      {[]string{"eip155:84532"}, []string{"base"}},
+		"UsdcAsset":                    {[]string{"", boot.LocalPayTo}, []string{"usdc", boot.LocalPayTo[:41]}},
+		"UsdcName":                     {[]string{"", "USD Coin"}, []string{strings.Repeat("a", 65)}},
+		"UsdcVersion":                  {[]string{"", "2"}, []string{strings.Repeat("2", 17)}},
 		"DnsResolvers":                 {[]string{"[2606:4700:4700::1111]:53,1.1.1.1"}, []string{"dns.example"}},
 		"OwnershipProofs":              {[]string{"0xab,0xcd"}, []string{"ab"}},
 		"Contact":                      {[]string{"https://example.com/contact", "mailto:a@example.com"}, []string{"http://example.com", "a@example.com", "https://a b"}},

@@ -63,7 +63,7 @@ func Shop(tb testing.TB, dir, addr, facilitator string) *exec.Cmd {
 	cmd := exec.Command(shop(tb, "server"))
 	cmd.Dir = dir
 	cmd.Env = Environment(map[string]string{
-		"ADDR": addr, "FACILITATOR": facilitator, "PAY_TO": Account(1), "LEDGER_FILE": filepath.Join(dir, "ledger.db"), "WINDOW": "600s",
+		"ADDR": addr, "FACILITATOR": facilitator, "PAY_TO": Account(1), "LEDGER_FILE": filepath.Join(dir, "ledger.db"), "WINDOW": "600s", "NODE": "none",
 	})
 	return cmd
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -27,6 +28,7 @@ func TestFaults(t *testing.T) {
 	const window, windowSays = "DUPLICATE_WINDOW_SECONDS", "a whole number from 0 to 86400"
 	_, public := keyPair(1)
 	secret := vars{"FACILITATOR_SECRET_ARN": secretARN}
+	otherToken := vars{"USDC_ASSET": "0x209693bc6afc0c5328ba36faf03c514ef312287c", "USDC_NAME": "Coin", "USDC_VERSION": "1"}
 	const rpcSays = "RPC_URL must be an https URL (http only for this machine), or none"
 	two := func(more vars) vars {
 		more["FACILITATOR_URL"], more["FACILITATOR_FALLBACK_URL"] = one, other
@@ -116,9 +118,15 @@ func TestFaults(t *testing.T) {
 		{vars{"RPC_URL": ","}, rpcSays},
 		{vars{"RPC_URL": strings.Repeat("https://one.example,", 6)}, rpcSays},
 		{vars{"RPC_URL": "secret"}, "RPC_URL is secret, and FACILITATOR_SECRET_ARN is not set"},
-		{vars{"NETWORK": "eip155:1"}, "RPC_URL is not set, and no public node of eip155:1"},
-		{vars{"NETWORK": "eip155:1", "RPC_URL": "none"}, ""},
+		{vars{"NETWORK": "eip155:1"}, "RPC_URL is not set, and no public node of eip155:1|USDC_ASSET, USDC_NAME and USDC_VERSION are all needed on eip155:1"},
+		{deployed(otherToken, vars{"NETWORK": "eip155:1", "RPC_URL": "none"}), ""},
+		{deployed(otherToken, vars{"NETWORK": "eip155:1", "RPC_URL": "none", "USDC_VERSION": ""}), "USDC_VERSION are all needed on eip155:1"},
 		{vars{"NETWORK": "base"}, "1 fault(s)"},
+		{vars{"NETWORK": "eip155:84532"}, ""},
+		{vars{"NETWORK": "eip155:84532", "USDC_ASSET": x402.USDC().Asset}, "name the USDC of eip155:8453, and the network is eip155:84532"},
+		{vars{"NETWORK": "eip155:84532", "USDC_NAME": "USD Coin"}, `the USDC of eip155:84532 has the name "USDC" and the version "2"`},
+		{otherToken, ""},
+		{vars{"USDC_ASSET": otherToken["USDC_ASSET"]}, "are all needed for a token that is not the USDC of eip155:8453"},
 		{two(vars{"FACILITATOR_FALLBACK_TOKEN": "hush"}), ""},
 		{two(vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": otherARN}), ""},
 		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "https://one.example/other"}, ""},
@@ -224,8 +232,11 @@ func TestValues(t *testing.T) {
 		}},
 		{"NETWORK", func(v vars) any {
 			terms := local(v).Terms
-			return terms.Network + ": " + terms.Name + " " + terms.Version
-		}, values{"": "eip155:8453: USD Coin 2", "eip155:84532": "eip155:84532: USD Coin 2", "eip155:1": "eip155:1: USD Coin 2"}},
+			return strings.Join([]string{terms.Network, terms.Asset, terms.Name, terms.Version}, " ")
+		}, values{
+			"":             "eip155:8453 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 USD Coin 2",
+			"eip155:84532": "eip155:84532 0x036CbD53842c5426634e7929541eC2318f3dCF7e USDC 2",
+		}},
 		{"NETWORK", nodes, values{"eip155:84532": "https://sepolia.base.org"}},
 		{"LEDGER_TABLE", func(v vars) any { return local(v).LedgerFile + local(v).Ledger.Name }, values{"": LocalLedgerFile}},
 		{"FACILITATOR_URL", sells, values{"": "false  \n", "https://a.example": "false https://a.example https://b.example\n"}},

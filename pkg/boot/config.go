@@ -119,18 +119,7 @@ func ReadLocal(get func(string) string) (Local, error) {
 
 // shared reads what does not move money.
 func (e *environment) shared(payTo string) Config {
-	terms := x402.Terms{
-		PayTo: payTo, Network: e.text("NETWORK"), Asset: e.text("USDC_ASSET"), Name: e.text("USDC_NAME"), Version: e.text("USDC_VERSION"),
-	}
-	if _, err := x402.ChainID(terms.Network); err != nil {
-		e.fault("NETWORK", "must be a CAIP-2 id such as eip155:8453")
-	}
-	if err := x402.CheckAddress(terms.Asset, ""); err != nil {
-		e.fault("USDC_ASSET", "%v", err)
-	}
-	if err := x402.CheckAddress(payTo, terms.Asset); err != nil && payTo != "" {
-		e.fault("PAY_TO", "%v", err)
-	}
+	terms := e.terms(payTo)
 	c := Config{
 		Offering: service.Offering{Former: e.formerTerms(terms), Site: discovery.Site{
 			Terms: terms, OwnershipProofs: e.list("OWNERSHIP_PROOFS"), ReceiptKeys: parsed(e, "RECEIPT_PUBLIC_KEYS", parseReceiptKeys),
@@ -147,6 +136,32 @@ func (e *environment) shared(payTo string) Config {
 	c.Caps.Undecided, c.Caps.Refused = limit.Weights(c.Caps.PerMinute)
 	_ = c.LogLevel.UnmarshalText([]byte(e.text("LOG_LEVEL"))) // what has its form is a level
 	return c
+}
+
+// terms reads who is paid, and in which token.
+func (e *environment) terms(payTo string) x402.Terms {
+	const asset = "USDC_ASSET"
+	terms, incomplete := x402.Terms{
+		PayTo: payTo, Network: e.text("NETWORK"), Asset: e.text(asset), Name: e.text("USDC_NAME"), Version: e.text("USDC_VERSION"),
+	}.Completed()
+	_, unknown := x402.ChainID(terms.Network)
+	var malformed error
+	if terms.Asset != "" {
+		malformed = x402.CheckAddress(terms.Asset, "")
+	}
+	if unknown != nil {
+		e.fault("NETWORK", "must be a CAIP-2 id such as %s", x402.Base)
+	}
+	if malformed != nil {
+		e.fault(asset, "%v", malformed)
+	}
+	if incomplete != nil && unknown == nil && malformed == nil {
+		e.fault("USDC_ASSET, USDC_NAME and USDC_VERSION", "%v", incomplete)
+	}
+	if err := x402.CheckAddress(payTo, terms.Asset); err != nil && payTo != "" {
+		e.fault("PAY_TO", "%v", err)
+	}
+	return terms
 }
 
 // money reads who settles, who signs receipts and who is asked: registries, resolvers,

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // Setting is a variable of the environment. The table of the runbook is printed from
@@ -44,6 +46,18 @@ const (
 	secretMust = "must be the complete ARN of a Secrets Manager secret, with its six random characters at the end"
 )
 
+// ofNetwork is what the variables of the token mean when they are empty.
+const ofNetwork = "that of USDC on `NETWORK`, where that is known"
+
+// knownNetworks names the networks of which NETWORK is all that has to be said.
+func knownNetworks() string {
+	var names []string
+	for _, n := range x402.Networks() {
+		names = append(names, n.Name+" (`"+n.USDC.Network+"`)")
+	}
+	return strings.Join(names, " and ")
+}
+
 // Settings are all variables that the service reads.
 func Settings() []Setting {
 	deployed := []Setting{
@@ -52,10 +66,10 @@ func Settings() []Setting {
 			Meaning: "`no`: paid calls answer `facilitator_misconfigured` and charge nobody; owed answers, documents, `/health` and reconcile go on, and no alarm goes off for it"},
 		{Name: "PAY_TO", Otherwise: "required on Lambda; locally a published test address", Meaning: "receiving address"},
 		{Name: "FORMER_TERMS", Meaning: "what a [change of price or payee](#changes-while-payments-are-in-flight) has replaced and until when it passes: a time, and `payTo=0x…` or prices such as `dns=5000` behind it, separated by commas; `none`: it passes no more"},
-		{Name: "NETWORK", Default: "eip155:8453", Meaning: "CAIP-2"},
-		{Name: "USDC_ASSET", Default: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", Meaning: "the token's contract"},
-		{Name: "USDC_NAME", Default: "USD Coin", Meaning: "name of the token's EIP-712 domain"},
-		{Name: "USDC_VERSION", Default: "2", Meaning: "version of that domain"},
+		{Name: "NETWORK", Default: x402.Base, Meaning: "CAIP-2; of " + knownNetworks() + " it brings the token and the public node"},
+		{Name: "USDC_ASSET", Otherwise: ofNetwork, Meaning: "the token's contract; of another token, and on another network, all three are needed"},
+		{Name: "USDC_NAME", Otherwise: ofNetwork, Meaning: "name of the token's EIP-712 domain"},
+		{Name: "USDC_VERSION", Otherwise: ofNetwork, Meaning: "version of that domain"},
 		{Name: "FACILITATOR_URL", Otherwise: "none; locally play money", Meaning: "base URL, https, or http on this machine"},
 		{Name: "FACILITATOR_KEY_ID", Meaning: "CDP key, together with `FACILITATOR_KEY_SECRET`"},
 		{Name: "FACILITATOR_KEY_SECRET", Secret: true, Meaning: "its secret"},

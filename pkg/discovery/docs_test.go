@@ -92,7 +92,7 @@ func TestSnippetsAreOfThisDeployment(t *testing.T) {
 		if text != sn.Code || text == "" || !strings.Contains(text, s.Origin) {
 			t.Errorf("%s: the page shows %q", sn.ID, text)
 		}
-		for _, other := range []string{documentedOrigin, documentedNetwork, documentedAsset} {
+		for _, other := range []string{documentedOrigin, x402.USDC().Network, x402.USDC().Asset} {
 			if strings.Contains(text, other) {
 				t.Errorf("%s names %s", sn.ID, other)
 			}

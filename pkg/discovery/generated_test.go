@@ -226,9 +226,8 @@ func (p inProcess) Settle(_ context.Context, payload x402.Payload, r x402.Requir
 func recordHandshake(t *testing.T) wireExample {
 	t.Helper()
 	dns := catalog.DNS()
-	terms := x402.Terms{
-		Network: documentedNetwork, Asset: documentedAsset, PayTo: "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", Name: "USD Coin", Version: "2",
-	}
+	terms := x402.USDC()
+	terms.PayTo = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
 	offer := Offer(dns, Site{Origin: documentedOrigin, Terms: terms})
 	nonce := sha256.Sum256([]byte("the nonce of the documented example"))
 	wallet := must(x402test.WalletFromHex(strings.TrimPrefix(publishedKey, "0x"), bytes.NewReader(nonce[:])))

@@ -32,12 +32,9 @@ type snippet struct {
 	markup string
 }
 
-// The documented values of the files, which a deployment's own replace.
-const (
-	documentedOrigin  = "https://api.example.com"
-	documentedNetwork = "eip155:8453"
-	documentedAsset   = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
-)
+// documentedOrigin is the origin in the files. A deployment's own replaces it, and so do its
+// network and its token, which are those of x402.USDC there.
+const documentedOrigin = "https://api.example.com"
 
 // programs are those of the list with the values of a site.
 func programs(s Site) []snippet {
@@ -47,9 +44,10 @@ func programs(s Site) []snippet {
 	if err != nil {
 		panic(err)
 	}
-	own := strings.NewReplacer(documentedOrigin, s.Origin, documentedNetwork, s.Terms.Network, documentedAsset, s.Terms.Asset)
-	ownMarkup := strings.NewReplacer(documentedOrigin, html.EscapeString(s.Origin), documentedNetwork, html.EscapeString(s.Terms.Network),
-		documentedAsset, html.EscapeString(s.Terms.Asset))
+	usdc := x402.USDC()
+	own := strings.NewReplacer(documentedOrigin, s.Origin, usdc.Network, s.Terms.Network, usdc.Asset, s.Terms.Asset)
+	ownMarkup := strings.NewReplacer(documentedOrigin, html.EscapeString(s.Origin), usdc.Network, html.EscapeString(s.Terms.Network),
+		usdc.Asset, html.EscapeString(s.Terms.Asset))
 	for i := range list {
 		raw := must(assets.ReadFile("assets/snippets/" + list[i].File))
 		list[i].Code = strings.TrimSuffix(own.Replace(string(raw)), "\n")

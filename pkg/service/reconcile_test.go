@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -290,5 +291,37 @@ func TestReadyNamesWhatFails(t *testing.T) {
 			`"facilitator":{"status":"failing","code":"facilitator_misconfigured","message":"`+fault.New(fault.FacilitatorMisconfigured, nil).Public()+`"},`+
 			`"ledger":{"status":"failing","message":"ledger does not answer"},`+warns+
 			`,"resolvers":{"status":"failing","message":"resolvers does not answer"}}}`)
+	})
+}
+
+// unlisted is a ledger whose index the function is not permitted to read.
+type unlisted struct {
+	ledger.Store
+	read *atomic.Int32
+}
+
+// List implements ledger.Index.
+func (u unlisted) List(context.Context, string, time.Time, ledger.Place, int) ([]ledger.Place, error) {
+	u.read.Add(1)
+	return nil, errors.New("access denied")
+}
+
+// Only the function on a schedule reads the index: those that sell do not look there for what
+// it has not settled.
+func TestIndexIsReconciles(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var read atomic.Int32
+		f := newFleet(t, 1, explorer, func(p *parts) { p.Ledger = unlisted{p.Ledger, &read} })
+		for range 3 {
+			if r := f.to(0, victim, "example.com", ""); r.Status != http.StatusPaymentRequired {
+				t.Errorf("%d %s", r.Status, r.Body)
+			}
+			time.Sleep(time.Hour)
+			synctest.Wait()
+		}
+		if n := read.Load(); n > 0 {
+			t.Errorf("the index was read %d times", n)
+		}
 	})
 }

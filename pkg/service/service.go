@@ -91,6 +91,11 @@ type Seller struct {
 	seller   *x402http.Seller
 }
 
+// recordsOnly hides the index of a ledger, which no function but reconcile is permitted to
+// read. So its sellers do not look there for doubts that nobody settles: reconcile is on a
+// schedule, and an alarm says when it stands still.
+type recordsOnly struct{ ledger.Store }
+
 // NewSeller returns a Seller. evidence is a view of the chain, or nil. Its error names what
 // is wrong with the terms.
 func NewSeller(
@@ -98,7 +103,7 @@ func NewSeller(
 ) (*Seller, error) {
 	seller, err := x402http.New(x402http.Config{
 		PayTo: o.Terms.PayTo, Network: o.Terms.Network, Asset: o.Terms.Asset, AssetName: o.Terms.Name, AssetVersion: o.Terms.Version,
-		Ledger: l, Settler: s, Evidence: evidence, Receipts: o.Receipts, Rate: limits.Rate, PerMinute: -1, Concurrent: -1,
+		Ledger: recordsOnly{l}, Settler: s, Evidence: evidence, NoNode: evidence == nil, Receipts: o.Receipts, Rate: limits.Rate, PerMinute: -1, Concurrent: -1,
 		Limits: limits.Leases, OriginOf: p.Origin, Front: p.front(true), Random: p.Random,
 	})
 	return &Seller{platform: p, offering: o, limits: limits, seller: seller}, err

@@ -30,7 +30,7 @@ func TestLedgerOfAnotherShop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := x402http.Config{PayTo: payee, Facilitator: testbed.Serve(t, money), Ledger: store, Origin: "http://127.0.0.1:8080"}
+	config := x402http.Config{PayTo: payee, Facilitator: testbed.Serve(t, money), Ledger: store, Evidence: money.Evidence(), Origin: "http://127.0.0.1:8080"}
 	config.Front.Log, config.Front.Now = slog.New(slog.DiscardHandler), clock
 	seller, err := x402http.New(config)
 	if err != nil {

@@ -118,11 +118,7 @@ func readWay(raw json.RawMessage) (w way, err error) {
 	w.raw, w.amount = raw, amount
 	// What an offer says about its own token counts for nothing: a service could call
 	// anything USDC.
-	switch w.Network + " " + strings.ToLower(w.Asset) {
-	case "eip155:8453 0x833589fcd6edb6e08f4c7c32d4f71b54bda02913",
-		"eip155:84532 0x036cbd53842c5426634e7929541ec2318f3dcf7e":
-		w.usdc = true
-	}
+	w.usdc = terms.IsUSDC()
 	return w, nil
 }
 

@@ -1,7 +1,8 @@
 // The weather shop as an AWS Lambda function behind an API Gateway HTTP API. LEDGER_TABLE
 // is a DynamoDB table, ORIGIN the public origin, FACILITATOR the URL of the service that
-// settles, PAY_TO the account that is paid, and NODE the URL of a node of Base. A schedule
-// that invokes the function with {"reconcile":true} decides what requests left in doubt.
+// settles, PAY_TO the account that is paid, and NODE the URL of a node of Base, in place of
+// the public one. A schedule that invokes the function with {"reconcile":true} decides what
+// requests left in doubt.
 package main
 
 import (
@@ -31,15 +32,17 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	usdc := x402.USDC()
-	node, err := chain.New(chain.Config{URLs: []string{os.Getenv("NODE")}, Network: usdc.Network, Asset: usdc.Asset})
-	if err != nil {
-		log.Fatal(err)
-	}
-	seller, err := x402http.New(x402http.Config{
+	shop := x402http.Config{
 		PayTo: os.Getenv("PAY_TO"), Facilitator: os.Getenv("FACILITATOR"), Ledger: table, Limits: table,
-		Evidence: node, Origin: os.Getenv("ORIGIN"), Name: "Weather",
-	})
+		Origin: os.Getenv("ORIGIN"), Name: "Weather",
+	}
+	if node := os.Getenv("NODE"); node != "" {
+		usdc := x402.USDC()
+		if shop.Evidence, err = chain.New(chain.Config{URLs: []string{node}, Network: usdc.Network, Asset: usdc.Asset}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	seller, err := x402http.New(shop)
 	if err != nil {
 		log.Fatal(err)
 	}

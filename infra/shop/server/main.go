@@ -1,6 +1,6 @@
 // A shop that sells the weather for a cent, over HTTP and as an MCP tool. It reads PAY_TO,
 // FACILITATOR (a URL), WINDOW (how long an answer stands without a key), LEDGER_FILE, ADDR,
-// and ORIGIN, which is http://ADDR unless it is set.
+// NODE (none for no node), and ORIGIN, which is http://ADDR unless it is set.
 package main
 
 import (
@@ -19,6 +19,7 @@ func main() {
 	addr := cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8403")
 	seller := must(x402http.New(x402http.Config{
 		PayTo: os.Getenv("PAY_TO"), Facilitator: os.Getenv("FACILITATOR"), Origin: cmp.Or(os.Getenv("ORIGIN"), "http://"+addr),
+		NoNode: os.Getenv("NODE") == "none",
 		Ledger: must(file.Open(cmp.Or(os.Getenv("LEDGER_FILE"), "ledger.db"))), Name: "Weather",
 		Window: must(time.ParseDuration(cmp.Or(os.Getenv("WINDOW"), "45s"))),
 	}))

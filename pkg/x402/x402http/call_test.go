@@ -185,7 +185,7 @@ func (k *lateKey) SignOffer(receipt.Offer) (string, error) { return k.jws, nil }
 func TestQuotes(t *testing.T) {
 	key := &lateKey{}
 	seller, err := New(Config{
-		PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Facilitator: "https://a.example", Ledger: &ledgertest.Memory{}, Receipts: key,
+		PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Facilitator: "https://a.example", Ledger: &ledgertest.Memory{}, NoNode: true, Receipts: key,
 		Origin: "https://b.example",
 	})
 	if err != nil {

@@ -34,9 +34,13 @@ type Config struct {
 	// tests. A lost record can cost an answer, or a second charge.
 	Ledger ledger.Store
 
-	// Network is where payments are made (CAIP-2), Asset the token's contract, and
-	// AssetName and AssetVersion its EIP-712 domain. All empty is USDC on Base.
-	Network, Asset, AssetName, AssetVersion string
+	// Network is where payments are made (CAIP-2): x402.Base, which is the default, or
+	// x402.BaseSepolia, whose money is worth nothing. Both bring their USDC and their public
+	// node; see x402.Networks.
+	Network string
+	// Asset is another token's contract, and AssetName and AssetVersion its EIP-712 domain.
+	// On another network all three are needed.
+	Asset, AssetName, AssetVersion string
 	// Decimals of the asset; 0 is 6, those of USDC.
 	Decimals int
 
@@ -77,10 +81,20 @@ type Config struct {
 	// Limits counts both for several processes; nil counts in this one.
 	Limits limit.Store
 
-	// Evidence reads the chain (chain.New); it may be nil. Without it a payment whose
-	// settlement cannot be confirmed stays in doubt until its client repeats it, and counts
-	// as paid then if the facilitator says that its authorization was used.
+	// Evidence reads the chain; nil is the public node of the network, where one is known,
+	// which promises nothing. chain.New makes one of your own nodes, and Evidence of package
+	// x402test one for play money. A node that is down delays answers and decides nothing.
 	Evidence x402.Evidence
+	// NoNode has nobody ask the chain, so that all there is to go by is the facilitator's
+	// word. What that costs: a payment whose settlement is not confirmed can stay in doubt
+	// until its client repeats it. It counts as paid if the facilitator says that its
+	// authorization was used, so that a payer whose payment was refused and who then cancels
+	// the authorization gets one answer that nobody paid for. A refusal is never disproved:
+	// where the money moved all the same, the payer is charged again for another payment.
+	// Without a node a doubt alone is sent again, whatever a Check says, and if that moves the
+	// money the handler runs. Reconcile counts the refused payments (Summary.Unproven), and
+	// decides no doubt.
+	NoNode bool
 	// Settler takes the place of Facilitator and Credentials: x402.One of another client, or
 	// a fallback.Pair, which asks a second facilitator when the first one fails.
 	Settler x402.Settler
@@ -95,10 +109,6 @@ type Config struct {
 }
 
 func (c *Config) fill() {
-	if c.Network+c.Asset+c.AssetName+c.AssetVersion == "" {
-		usdc := x402.USDC()
-		c.Network, c.Asset, c.AssetName, c.AssetVersion = usdc.Network, usdc.Asset, usdc.Name, usdc.Version
-	}
 	c.Decimals = cmp.Or(c.Decimals, 6)
 	c.Budget = cmp.Or(c.Budget, 10*time.Second)
 	c.Window = max(cmp.Or(c.Window, 45*time.Second), 0)
@@ -126,7 +136,7 @@ func (c *Config) check(t x402.Terms) error {
 			all = append(all, fmt.Errorf("x402http: %s is %v, and must be %s", setting, is, must))
 		}
 	}
-	err := x402.CheckAddress(c.PayTo, c.Asset)
+	err := x402.CheckAddress(c.PayTo, t.Asset)
 	check(err == nil, "PayTo", fmt.Sprintf("%q, which %v", c.PayTo, err), "the address that is paid")
 	if c.Settler == nil {
 		client, err := facilitator.New(facilitator.Config{URL: c.Facilitator, Credentials: c.Credentials, Now: c.Front.Now})
@@ -138,8 +148,6 @@ func (c *Config) check(t x402.Terms) error {
 		c.Settler = x402.One(client)
 	}
 	check(c.Ledger != nil, "Ledger", "missing", "one of package ledger/file, or a DynamoDB table")
-	_, err = t.TokenDomain()
-	check(err == nil, "Network, Asset, AssetName, AssetVersion", fmt.Sprintf("refused (%v)", err), "those of one token")
 	check(c.Budget > 0 && c.Budget <= 12*time.Second, "Budget", c.Budget, "more than 0 and at most 12s")
 	if c.OriginOf == nil {
 		origins, err := newOrigins(c.Origin, c.OtherOrigins)

@@ -20,18 +20,20 @@ func quiet() x402http.Front { return x402http.Front{Log: slog.New(slog.DiscardHa
 
 // books are a facilitator that settles play money for payTo.
 func books() *x402test.Facilitator {
-	terms := x402.Terms{Network: "eip155:8453", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", PayTo: payTo, Name: "USD Coin", Version: "2"}
+	terms := x402.USDC()
+	terms.PayTo = payTo
 	return must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))
 }
 
 // A handler is sold for a cent. The client asks for the price, signs a payment, and sends
 // it twice, as one does whose first answer was lost: it is charged once.
 func Example() {
-	facilitator := httptest.NewServer(books())
+	money := books()
+	facilitator := httptest.NewServer(money)
 	defer facilitator.Close()
 
 	seller, err := x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: facilitator.URL, Ledger: new(ledgertest.Memory), Origin: "http://127.0.0.1:8080", Front: quiet(),
+		PayTo: payTo, Facilitator: facilitator.URL, Evidence: money.Evidence(), Ledger: new(ledgertest.Memory), Origin: "http://127.0.0.1:8080", Front: quiet(),
 	})
 	if err != nil {
 		fmt.Println(err)

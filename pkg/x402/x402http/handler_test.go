@@ -47,7 +47,7 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 	}))
 	origin := "http://" + shop.Listener.Addr().String()
 	s.seller = must(x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{},
+		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, Evidence: s.books.Evidence(),
 		Origin: origin, OtherOrigins: []string{strings.Replace(origin, "127.0.0.1", "localhost", 1)}, Front: x402http.Front{Log: slog.New(slog.DiscardHandler)}, Budget: time.Second,
 	}))
 	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -235,7 +235,7 @@ func TestMCP(t *testing.T) {
 // method that cannot be sold.
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
-	good := x402http.Config{PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, Origin: "https://shop.example"}
+	good := x402http.Config{PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, NoNode: true, Origin: "https://shop.example"}
 	facilitator := func(url string) func(*x402http.Config) { return func(c *x402http.Config) { c.Facilitator = url } }
 	origin := func(origin string) func(*x402http.Config) { return func(c *x402http.Config) { c.Origin = origin } }
 	for _, c := range []struct {
@@ -303,7 +303,7 @@ func TestPerMinute(t *testing.T) {
 	t.Parallel()
 	for perMinute, want := range map[int]int{1: http.StatusTooManyRequests, 2: http.StatusPaymentRequired, -1: http.StatusPaymentRequired} {
 		sold := must(x402http.New(x402http.Config{
-			PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, Origin: "https://shop.example", PerMinute: perMinute,
+			PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, Origin: "https://shop.example", NoNode: true, PerMinute: perMinute,
 			Front: x402http.Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Unix(1_800_000_000, 0) }},
 		})).Sell("0.01", http.NotFoundHandler())
 		var last *httptest.ResponseRecorder

@@ -50,9 +50,14 @@ func trade(t *testing.T, test func(m *market)) {
 		m.books = must(x402test.NewFacilitator(x402test.FacilitatorConfig{
 			Terms: terms, Now: time.Now, Behave: func(int, string) x402test.Behaviour { return m.behave },
 		}))
-		m.client = &x402test.Client{HTTP: &http.Client{Transport: m}, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
+		m.client = m.payer()
 		test(m)
 	})
+}
+
+// payer is a client of this market with a wallet of its own.
+func (m *market) payer() *x402test.Client {
+	return &x402test.Client{HTTP: &http.Client{Transport: m}, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
 }
 
 // RoundTrip implements http.RoundTripper: the shop answers.
@@ -106,7 +111,7 @@ func (m *market) logged(text string) int {
 func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	m.Helper()
 	c := x402http.Config{
-		PayTo: payTo, Settler: x402.One(m), Ledger: &m.store,
+		PayTo: payTo, Settler: x402.One(m), Ledger: &m.store, NoNode: true,
 		Origin:       "http://shop.example",
 		OtherOrigins: []string{"http://cheap.example", "http://dear.example", "http://answered.example", "http://owed.example"},
 		Front:        x402http.Front{Log: slog.New(slog.NewTextHandler(m, nil))},

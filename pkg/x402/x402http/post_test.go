@@ -284,7 +284,7 @@ func TestLongBodyOverAConnection(t *testing.T) {
 	bank := httptest.NewServer(books())
 	t.Cleanup(bank.Close)
 	seller := must(x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, Origin: "http://shop.example",
+		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, NoNode: true, Origin: "http://shop.example",
 		Front: x402http.Front{Log: slog.New(slog.DiscardHandler)},
 	}))
 	mux := http.NewServeMux()

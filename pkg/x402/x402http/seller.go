@@ -3,6 +3,7 @@ package x402http
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"math/big"
 	"strings"
@@ -22,25 +23,28 @@ type Seller struct {
 	routes   routes        // of the handlers that have a pattern or a name
 	unnamed  routes        // of the others
 	running  chan struct{} // has room for as many handlers as may run in this process
+	overdue  *overdue
 }
 
 // New returns a Seller. Its error names every setting that is wrong.
 func New(c Config) (*Seller, error) {
 	c.fill()
-	terms := x402.Terms{Network: c.Network, Asset: c.Asset, PayTo: c.PayTo, Name: c.AssetName, Version: c.AssetVersion}
-	if err := c.check(terms); err != nil {
+	terms, incomplete := c.terms()
+	if err := errors.Join(incomplete, c.check(terms), c.evidence(terms)); err != nil {
 		return nil, err
 	}
 	s := &Seller{config: c, terms: terms, ledger: ledger.New(c.Ledger, c.Front.Now, rand.Text)}
 	if c.Concurrent > 0 {
 		s.running = make(chan struct{}, c.Concurrent)
 	}
+	s.overdue = watchDoubts(s)
 	return s, nil
 }
 
 // Reconcile decides once, by Config.Evidence, what requests left in doubt, and returns
 // what it found and what is owed. Run it every few minutes, in one process at a time: it
-// finds the payments that no client asks about again. It ends when ctx does. The error
+// finds the payments that no client asks about again. Where nobody runs it, doubts that are
+// older than a quarter of an hour are logged as an error. It ends when ctx does. The error
 // says that the ledger failed, or that it keeps no index of open payments.
 func (s *Seller) Reconcile(ctx context.Context) (reconcile.Summary, error) {
 	index, ok := s.config.Ledger.(ledger.Index)
@@ -52,6 +56,7 @@ func (s *Seller) Reconcile(ctx context.Context) (reconcile.Summary, error) {
 		Now: s.config.Front.Now, Log: s.config.Front.Log,
 	}
 	c.Scanner, _ = s.config.Evidence.(reconcile.Scanner)
+	defer s.overdue.reconciled()
 	return Reconciler(c).Run(ctx)
 }
 

@@ -207,7 +207,7 @@ func openSlow(t *testing.T, http2 bool) *slowShop {
 	bank := httptest.NewServer(books())
 	t.Cleanup(bank.Close)
 	seller := must(x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, Origin: "https://shop.example",
+		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, NoNode: true, Origin: "https://shop.example",
 		Front: x402http.Front{Log: slog.New(slog.DiscardHandler)}, Budget: 50 * time.Millisecond,
 	}))
 	s := &slowShop{begun: make(chan struct{}, 1), end: make(chan struct{})}
@@ -288,7 +288,7 @@ func TestConnectionEnds(t *testing.T) {
 	end := make(chan struct{})
 	defer close(end)
 	seller := must(x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, Origin: "http://shop.example",
+		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, NoNode: true, Origin: "http://shop.example",
 		Front: x402http.Front{Log: slog.New(slog.DiscardHandler)}, Budget: 50 * time.Millisecond,
 	}))
 	mux := http.NewServeMux()

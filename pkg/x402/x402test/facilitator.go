@@ -197,7 +197,7 @@ func (f *Facilitator) settle(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
 		return
 	}
-	key := f.key(p)
+	key := f.keyOf(p.From, p.Nonce)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	how := Honest
@@ -229,7 +229,7 @@ func (f *Facilitator) perform(w http.ResponseWriter, how Behaviour, p *x402.Paym
 		w.WriteHeader(http.StatusTooManyRequests)
 		return
 	}
-	key := f.key(p)
+	key := f.keyOf(p.From, p.Nonce)
 	t, used := f.moved[key]
 	if used && how != Unconfirmed {
 		failed(w, q, p, x402.ReasonNonceUsed, "")
@@ -275,8 +275,14 @@ func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
 	return t, nil
 }
 
-func (f *Facilitator) key(p *x402.Payment) string {
-	return strings.ToLower(f.config.Terms.Network + "|" + f.config.Terms.Asset + "|" + p.From.String() + "|0x" + hex.EncodeToString(p.Nonce[:]))
+// keyOf names an authorization in the books.
+func (f *Facilitator) keyOf(payer x402.Address, nonce [32]byte) string {
+	return f.token() + payer.String() + "|0x" + hex.EncodeToString(nonce[:])
+}
+
+// token is how the keys of our transfers begin.
+func (f *Facilitator) token() string {
+	return strings.ToLower(f.config.Terms.Network + "|" + f.config.Terms.Asset + "|")
 }
 
 // read decodes a request and judges it as the reference facilitators do. The

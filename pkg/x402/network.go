@@ -1,0 +1,88 @@
+package x402
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+)
+
+// The networks that are known, as CAIP-2 names them. Base is the default.
+const (
+	Base        = "eip155:8453"
+	BaseSepolia = "eip155:84532"
+)
+
+// KnownNetwork is what is known of a network: what payments in USDC need, and what people,
+// wallets and operators do.
+type KnownNetwork struct {
+	Name       string
+	USDC       Terms  // of payments in USDC, without a payee
+	Explorer   string // origin of a block explorer
+	PublicNode string // the JSON-RPC node that the network's operator runs for everybody
+	Test       bool   // its money is worth nothing
+}
+
+// Networks returns all known networks, the default first.
+func Networks() []KnownNetwork {
+	return []KnownNetwork{
+		{
+			Name:     "Base",
+			USDC:     Terms{Network: Base, Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", Name: "USD Coin", Version: "2"},
+			Explorer: "https://basescan.org", PublicNode: "https://mainnet.base.org",
+		},
+		{
+			Name:     "Base Sepolia",
+			USDC:     Terms{Network: BaseSepolia, Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e", Name: "USDC", Version: "2"},
+			Explorer: "https://sepolia.basescan.org", PublicNode: "https://sepolia.base.org", Test: true,
+		},
+	}
+}
+
+// Network returns what is known of a CAIP-2 network, which is the zero value for any other.
+func Network(id string) KnownNetwork {
+	for _, n := range Networks() {
+		if n.USDC.Network == id {
+			return n
+		}
+	}
+	return KnownNetwork{}
+}
+
+// USDC are the terms of payments in USDC on Base, without a payee. One USDC has 1,000,000
+// atomic units.
+func USDC() Terms { return Network(Base).USDC }
+
+// IsUSDC says whether the token of the terms is the USDC of its network.
+func (t Terms) IsUSDC() bool {
+	usdc := Network(t.Network).USDC
+	return usdc.Asset != "" && strings.EqualFold(t.Asset, usdc.Asset)
+}
+
+// Completed returns the terms with what is known in the place of what is empty: Base is the
+// network, and the token is the USDC of its network. Nothing is known of another token. The
+// error says what is wrong with the asset, its name and its version, and its text continues
+// a sentence that begins with those.
+func (t Terms) Completed() (Terms, error) {
+	t.Network = cmp.Or(t.Network, Base)
+	usdc := Network(t.Network).USDC
+	t.Asset = cmp.Or(t.Asset, usdc.Asset)
+	if t.IsUSDC() {
+		t.Name, t.Version = cmp.Or(t.Name, usdc.Name), cmp.Or(t.Version, usdc.Version)
+		if t.Name != usdc.Name || t.Version != usdc.Version {
+			return t, fmt.Errorf("contradict each other: the USDC of %s has the name %q and the version %q; leave all three empty for it", t.Network, usdc.Name, usdc.Version)
+		}
+		return t, nil
+	}
+	for _, n := range Networks() {
+		if strings.EqualFold(t.Asset, n.USDC.Asset) {
+			return t, fmt.Errorf("name the USDC of %s, and the network is %s; leave all three empty for its own USDC", n.USDC.Network, t.Network)
+		}
+	}
+	if t.Asset != "" && t.Name != "" && t.Version != "" {
+		return t, nil
+	}
+	if usdc.Asset == "" {
+		return t, fmt.Errorf("are all needed on %s, because nothing is known of that network", t.Network)
+	}
+	return t, fmt.Errorf("are all needed for a token that is not the USDC of %s", t.Network)
+}

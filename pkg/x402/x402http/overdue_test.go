@@ -1,0 +1,143 @@
+package x402http_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// blind is a node that is always behind.
+type blind struct{}
+
+// Find implements x402.Evidence.
+func (blind) Find(context.Context, x402.Question) x402.Finding { return x402.Finding{} }
+
+// A doubt that nobody settles is logged, once in a quarter of an hour, and not where somebody
+// runs Reconcile, in this process or in another one.
+func TestOverdue(t *testing.T) {
+	t.Parallel()
+	const shop = "https://shop.example/"
+	type world struct {
+		*market
+		seller, other *x402http.Seller // processes on one ledger; only the first serves
+	}
+	node := func(c *x402http.Config) { c.Evidence, c.NoNode, c.PerMinute = blind{}, false, -1 }
+	doubt := func(w world) {
+		w.behave = x402test.FailBefore
+		w.buy(shop)
+		w.behave = x402test.Honest
+	}
+	run := func(s *x402http.Seller) func(world) {
+		return func(w world) { must(s.Reconcile(w.Context())) }
+	}
+	here := func(w world) { run(w.seller)(w) }
+	elsewhere := func(w world) { run(w.other)(w) }
+	wait := func(minutes int) func(world) {
+		return func(world) { time.Sleep(time.Duration(minutes) * time.Minute) }
+	}
+	serve := func(w world) {
+		w.get(shop, "")
+		w.get(shop, "")
+		synctest.Wait()
+	}
+	for name, c := range map[string]struct {
+		changes []func(*x402http.Config)
+		steps   []func(world)
+		lines   int
+		says    string
+	}{
+		"nobody comes":           {steps: []func(world){doubt, wait(60)}},
+		"not yet":                {steps: []func(world){doubt, wait(14), serve}},
+		"nobody settles it":      {steps: []func(world){doubt, wait(16), serve}, lines: 1, says: "payments=1 more=false"},
+		"those of two":           {steps: []func(world){func(w world) { w.doubts(2) }, wait(16), serve}, lines: 1, says: "payments=2 more=false"},
+		"more than are read":     {steps: []func(world){func(w world) { w.doubts(51) }, wait(16), serve}, lines: 1, says: "payments=50 more=true"},
+		"once in a quarter":      {steps: []func(world){doubt, wait(16), serve, wait(14), serve}, lines: 1},
+		"and again":              {steps: []func(world){doubt, wait(16), serve, wait(15), serve}, lines: 2},
+		"it is recent":           {steps: []func(world){wait(10), doubt, wait(6), serve}},
+		"settled here":           {steps: []func(world){doubt, wait(10), here, wait(10), serve}},
+		"settled elsewhere":      {steps: []func(world){doubt, wait(10), elsewhere, wait(10), serve}},
+		"settled elsewhere once": {steps: []func(world){doubt, wait(10), elsewhere, wait(10), serve, wait(15), serve}, lines: 1},
+		"there is none":          {steps: []func(world){func(w world) { w.buy(shop) }, wait(60), serve}},
+		"an answer is owed": {steps: []func(world){func(w world) {
+			w.shop = w.seller.Sell("0.01", &stock{empty: true})
+			w.buy(shop)
+		}, wait(60), serve}},
+		"crashed as it was sent": {steps: []func(world){func(w world) { w.crashes("", false) }, wait(16), serve}, lines: 1},
+		"crashed before":         {steps: []func(world){func(w world) { w.crashes("purchase", false) }, wait(16), serve}},
+		"crashed as it ran":      {steps: []func(world){func(w world) { w.crashes("", true) }, wait(16), serve}},
+		"the index is behind": {
+			changes: []func(*x402http.Config){func(c *x402http.Config) { c.Ledger = behind{c.Ledger} }},
+			steps:   []func(world){doubt, wait(10), elsewhere, wait(10), serve},
+		},
+		"no node":                    {changes: []func(*x402http.Config){blinded}, steps: []func(world){doubt, wait(16), serve}, lines: 1},
+		"no node, and it is counted": {changes: []func(*x402http.Config){blinded}, steps: []func(world){doubt, wait(10), here, wait(10), serve}},
+		"the index is somebody else's": {
+			changes: []func(*x402http.Config){func(c *x402http.Config) { c.Ledger = struct{ ledger.Store }{c.Ledger} }},
+			steps:   []func(world){doubt, wait(60), serve},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trade(t, func(m *market) {
+				changes := append([]func(*x402http.Config){node}, c.changes...)
+				w := world{m, m.seller(changes...), m.seller(changes...)}
+				w.shop = w.seller.Sell("0.01", newStock("sold"))
+				for _, step := range c.steps {
+					step(w)
+				}
+				const line = "payments are in doubt for longer than 15 minutes: call Seller.Reconcile"
+				if n := m.logged(line); n != c.lines || m.logged("level=ERROR") != n || c.says != "" && m.logged(c.says) != 1 {
+					m.Errorf("%d lines, want %d that say %q:\n%s", n, c.lines, c.says, m.log.String())
+				}
+			})
+		})
+	}
+}
+
+// behind is a ledger whose index does not know when a record was last written.
+type behind struct{ ledger.Store }
+
+// List implements ledger.Index.
+func (b behind) List(ctx context.Context, list string, _ time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+	return b.Store.(ledger.Index).List(ctx, list, time.Time{}, after, limit)
+}
+
+// crashes leaves the record of a payment whose process has ended: before it was sent, where
+// it names a purchase that was never opened, as it was sent, or after it had settled.
+func (m *market) crashes(purchase string, settled bool) {
+	m.Helper()
+	now := time.Now()
+	c := must(ledger.New(&m.store, time.Now, rand.Text).Claim(m.Context(), ledger.Submission{
+		Key: "crashed", AuthDigest: "a", SigDigest: "s", Token: "t", Request: "GET /", Purchase: purchase, ValidBefore: now.Add(5 * time.Minute),
+	}, now.Add(time.Minute)))
+	if c.Result != ledger.Held {
+		m.Fatalf("%+v", c)
+	}
+	if settled {
+		if err := c.Hold.Settled(m.Context(), ledger.Receipt{Transaction: "0x1"}, true); err != nil {
+			m.Fatal(err)
+		}
+	}
+}
+
+// blinded takes the node away.
+func blinded(c *x402http.Config) { c.Evidence, c.NoNode = nil, true }
+
+// doubts has many payers in doubt.
+func (m *market) doubts(number int) {
+	m.Helper()
+	m.behave = x402test.FailBefore
+	for i := range number {
+		m.client = m.payer()
+		m.buy(fmt.Sprint("https://shop.example/", i))
+	}
+	m.behave = x402test.Honest
+}
