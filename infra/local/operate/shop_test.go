@@ -66,10 +66,10 @@ func TestLedgerOfAnotherShop(t *testing.T) {
 		code int
 		says []string
 	}{
-		{"owed", 0, []string{"GET /weather?city=Atlantis", "1 owed in " + path + ", for more than an hour: 0, refunds due: 0, in doubt: 0"}},
-		{"payer " + who, 0, []string{who + " has paid 2 times ($0.0008), got 1 answer (1 with 200), and is owed 1: GET /weather?city=Atlantis;"}},
+		{"owed", 0, []string{"GET http://127.0.0.1:8080/weather?city=Atlantis", "1 owed in " + path + ", for more than an hour: 0, refunds due: 0, in doubt: 0"}},
+		{"payer " + who, 0, []string{who + " has paid 2 times ($0.0008), got 1 answer (1 with 200), and is owed 1: GET http://127.0.0.1:8080/weather?city=Atlantis;"}},
 		{"reconcile", 0, []string{"received   2 transfers since the last run\nowed       1"}}, // its first run looks at known payments only
-		{books, exitDiffers, []string{"/weather", "transfer without record", "received       3", "; 1 difference\n"}},
+		{books, exitDiffers, []string{"/weather", "transfer without record", "received                           3", "; 1 difference\n"}},
 		{"reconcile", 0, []string{"1 that nobody here asked an answer for: a refund is due"}},
 		{"refund " + stray, 0, []string{"a refund is begun: the payer gets no answer any more\namount   0.0004 USDC (400 atomic units)"}},
 		{books, 0, []string{"1 answer sold for $0.0004, $0.0012 received in 3 payments; no differences\n"}},
