@@ -13,7 +13,7 @@ import (
 func knownCircles() []string {
 	return []string{
 		"pkg/guard pkg/lookup pkg/origin",
-		"pkg/mcp pkg/x402",
+		"pkg/internal pkg/x402",
 	}
 }
 

@@ -31,7 +31,7 @@ func layers() []layer {
 		{"pkg/x402/fault", []string{"pkg/printable"}, "the error type is the bottom: everything may use it"},
 		{"pkg/lookup", []string{"pkg/x402/fault"}, "the codes of lookups are a table"},
 		{"pkg/mcp", []string{"pkg/printable", "pkg/strictjson", "pkg/x402"}, "the protocol knows how payments travel in it, and not what is sold"},
-		{"pkg/mcp/mcptest", []string{"pkg/x402", "pkg/x402/x402test"}, "a paying client of tools sees the wire only"},
+		{"pkg/x402/mcptest", []string{"pkg/x402", "pkg/x402/x402test"}, "a paying client of tools sees the wire only"},
 		{"pkg/catalog", []string{"pkg/lookup", "pkg/lookup/*", "pkg/x402/fault"}, "the catalog is facts: it reads the fields of results, and asks nobody"},
 		{"pkg/guard", []string{"pkg/lookup", "pkg/x402/fault"}, "the guard decides by name and address alone"},
 		{"pkg/origin", []string{"pkg/lookup", "pkg/x402/fault", "pkg/guard", "pkg/printable"}, "an origin is asked; what its answer means is a lookup's business"},
@@ -48,13 +48,14 @@ func layers() []layer {
 		{"pkg/x402/ledger/file", []string{"pkg/x402/ledger"}, "a store compares and swaps, and nothing else"},
 		{"pkg/x402/ledger/ledgertest", []string{"pkg/x402/ledger"}, "one suite for every store"},
 		{"pkg/x402/x402test", []string{"pkg/x402", "pkg/x402/reconcile"}, "the other sides of a payment see the wire, and say what moved as a chain does"},
-		{"pkg/x402/x402http", []string{"pkg/x402/limit", "pkg/mcp", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/reconcile"}, "the seller knows how requests are answered, and not with what"},
+		{"pkg/internal/storefront", []string{"pkg/x402/limit", "pkg/mcp", "pkg/printable", "pkg/x402", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/reconcile"}, "how everything that is sold is answered: what is sold is given to it"},
+		{"pkg/x402/x402http", []string{"pkg/internal/storefront", "pkg/x402/limit", "pkg/mcp", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/reconcile"}, "the seller knows how requests are answered, and not with what"},
 		{"pkg/discovery", []string{"pkg/catalog", "pkg/lookup", "pkg/x402/fault", "pkg/mcp", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt"}, "documents are rendered from facts"},
 		{"pkg/x402/limit", []string{"pkg/x402/fault"}, "limits count clients and slots; they know neither payments nor lookups"},
 		{"pkg/x402/ledger/dynamo", []string{"pkg/x402/limit", "pkg/x402/ledger"}, "a store compares and swaps, or adds, and nothing else; a file in the table is anybody's"},
 		{"pkg/x402/limit/limittest", []string{"pkg/x402/fault", "pkg/x402/limit"}, "one suite for every store"},
-		{"pkg/service", []string{"pkg/lookup", "pkg/catalog", "pkg/discovery", "pkg/x402/fault", "pkg/guard", "pkg/x402/limit", "pkg/lookup/*", "pkg/mcp", "pkg/origin", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt", "pkg/x402/reconcile", "pkg/x402/x402http"}, "service joins lookups and payments, and runs anywhere"},
-		{"pkg/boot", []string{"pkg/lookup", "pkg/*", "pkg/lookup/*", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/fallback", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/x402/receipt", "pkg/x402/reconcile", "pkg/x402/x402http"}, "boot wires what is deployed, and no test package"},
+		{"pkg/service", []string{"pkg/lookup", "pkg/catalog", "pkg/discovery", "pkg/x402/fault", "pkg/guard", "pkg/x402/limit", "pkg/lookup/*", "pkg/mcp", "pkg/origin", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt", "pkg/x402/reconcile", "pkg/x402/x402http", "pkg/internal/storefront"}, "service joins lookups and payments, and runs anywhere"},
+		{"pkg/boot", []string{"pkg/lookup", "pkg/*", "pkg/lookup/*", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/fallback", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/x402/receipt", "pkg/x402/reconcile", "pkg/internal/storefront"}, "boot wires what is deployed, and no test package"},
 		{"pkg/operations", []string{"pkg/lookup", "pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "every operation with its client, for programs that run all of them"},
 		{"functions/mcp", []string{"pkg/boot", "pkg/operations", "pkg/service"}, "the tools are every operation"},
 		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "a main joins one operation and its client"},
@@ -68,7 +69,7 @@ func layers() []layer {
 		{"infra/local/runtimeapi", []string{"infra/sam"}, "a built function is run whatever it does"},
 		{"infra/local/invoke", []string{"infra/local/runtimeapi", "infra/sam", "pkg/boot", "pkg/x402", "pkg/x402/x402test"}, "it runs one function, beside play money on the terms of its configuration"},
 		{"infra/local/e2e", nil, "the end-to-end suite is tests and nothing else"},
-		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/mcp/mcptest", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/x402http", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
+		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/x402/mcptest", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/x402http", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
 		{"infra/testbed/deployed", []string{"infra/sam", "infra/testbed", "pkg/catalog", "pkg/x402/ledger/dynamo"}, "what a template is held to is read from facts"},
 		{"infra/testbed", []string{"infra/local/runtimeapi", "infra/sam", "pkg/x402/ledger/dynamo", "pkg/x402/fault", "pkg/guard", "pkg/lookup", "pkg/x402", "pkg/x402/ledger", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
 		{"infra/clients", []string{"pkg/catalog", "pkg/x402/fault", "pkg/x402/x402test"}, "the description judges the replies of a client; the programs of others are run from outside"},
@@ -205,7 +206,7 @@ func TestTheSellerStandsAlone(t *testing.T) {
 		}
 		sold = slices.DeleteFunc(sold, func(s string) bool { return s == name })
 		for _, dep := range p.Deps {
-			if dep, ours := strings.CutPrefix(dep, module); ours && !matches([]string{"pkg/x402", "pkg/x402/*", "pkg/x402/*/*", "pkg/mcp", "pkg/printable", "pkg/strictjson"}, dep) {
+			if dep, ours := strings.CutPrefix(dep, module); ours && !matches([]string{"pkg/x402", "pkg/x402/*", "pkg/x402/*/*", "pkg/internal/storefront", "pkg/mcp", "pkg/printable", "pkg/strictjson"}, dep) {
 				t.Errorf("%s needs %s", name, dep)
 			}
 		}

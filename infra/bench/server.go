@@ -118,7 +118,7 @@ func (s *site) sell(ledgerFile string) {
 	defer func() { check(ledger.Close()) }()
 	seller := must(x402http.New(x402http.Config{
 		PayTo: payTo, Facilitator: s.facilitator, Ledger: ledger, Origin: "http://127.0.0.1", PerMinute: -1, Concurrent: -1, NoNode: true, Name: catalog.Service,
-		Front: x402http.Front{Log: slog.New(slog.NewJSONHandler(os.Stdout, nil))},
+		Log: slog.New(slog.NewJSONHandler(os.Stdout, nil)),
 	}))
 	mux := http.NewServeMux()
 	seller.Handle(mux, "GET "+catalog.Ping().Path, "0.001", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

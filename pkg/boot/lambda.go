@@ -20,10 +20,10 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Serve runs a function that works with money, made of the parts of the
@@ -97,7 +97,7 @@ func eventHandler(h http.Handler) func(context.Context, event) (response, error)
 		if err != nil {
 			return response{}, err
 		}
-		return responseOf(x402http.Respond(h, r)), nil
+		return responseOf(storefront.Respond(h, r)), nil
 	}
 }
 
@@ -139,7 +139,7 @@ func request(ctx context.Context, e *event) (*http.Request, error) {
 
 // responseOf is an answer in payload format 2.0, whole: Lambda's integration with an HTTP API
 // has no streaming. One above Lambda's 6 MB fails the invocation.
-func responseOf(r x402http.Response) response {
+func responseOf(r storefront.Response) response {
 	out := response{StatusCode: r.Status, Headers: map[string]string{}, Body: string(r.Body)}
 	r.Header.Del("Content-Length") // the gateway counts for itself, after decoding
 	for name, values := range r.Header {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/origin"
@@ -34,7 +35,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Parts is what the functions of a deployment are made of. A function takes the
@@ -203,7 +203,7 @@ func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Tim
 	}
 	// The ledger is another shop's, which has other prices.
 	r.Cheapest, reconciler.Cheapest = c.LowestPrice, c.LowestPrice
-	r.Reconciler = x402http.Reconciler(reconciler)
+	r.Reconciler = storefront.Reconciler(reconciler)
 	return r, nil
 }
 

@@ -12,11 +12,11 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Names of the probes.
@@ -106,15 +106,15 @@ const probeCache = 15 * time.Second
 // counts nothing. The warnings are what /ready says without asking, by name; they leave the
 // service ready.
 func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings map[string]string) http.Handler {
-	says := func(v any) x402http.Response {
-		h := http.Header{"Content-Type": {x402http.TypeJSON}, "Cache-Control": {"no-store"}}
-		return x402http.Response{Status: http.StatusOK, Header: h, Body: printable.Marshal(v)}
+	says := func(v any) storefront.Response {
+		h := http.Header{"Content-Type": {storefront.TypeJSON}, "Cache-Control": {"no-store"}}
+		return storefront.Response{Status: http.StatusOK, Header: h, Body: printable.Marshal(v)}
 	}
-	alive := p.front(false).Handler("health", nil, x402http.Reads, func(*http.Request) x402http.Response {
+	alive := p.front(false).Handler("health", nil, storefront.Reads, func(*http.Request) storefront.Response {
 		return says(map[string]string{"status": "ok", "service": catalog.Service})
 	})
 	var asked kept
-	ready := p.front(false).Handler("health", rate, x402http.Reads, func(r *http.Request) x402http.Response {
+	ready := p.front(false).Handler("health", rate, storefront.Reads, func(r *http.Request) storefront.Response {
 		state, origin := asked.readiness(p.Now, func() map[string]check {
 			checks := p.probe(context.WithoutCancel(r.Context()), probes)
 			for name, text := range warnings {
@@ -182,7 +182,7 @@ func (k *kept) readiness(now func() time.Time, ask func() map[string]check) read
 // rate counts nothing.
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	// A deployment has one or two origins, which the platform names and not the client.
-	var kept x402http.Places[discovery.Documents]
+	var kept storefront.Places[discovery.Documents]
 	at := func(r *http.Request) *discovery.Documents {
 		origin := p.Origin(r)
 		docs, _ := kept.Of(origin, func(had *discovery.Documents) (*discovery.Documents, error) { // never fails
@@ -197,16 +197,16 @@ func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	}
 	return p.front(false).Handler("discovery", rate, func(r *http.Request) []string {
 		if _, ok := at(r).Find(r.URL.Path); ok {
-			return x402http.Reads(r)
+			return storefront.Reads(r)
 		}
 		return nil
-	}, func(r *http.Request) x402http.Response {
+	}, func(r *http.Request) storefront.Response {
 		docs := at(r)
 		doc, ok := docs.Find(r.URL.Path)
 		if !ok {
 			return missing(r, docs)
 		}
-		res := x402http.Respond(doc, r)
+		res := storefront.Respond(doc, r)
 		res.Public = true
 		return res
 	})
@@ -215,12 +215,12 @@ func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 // missing answers an unknown path: with a page for a browser that looks around, and
 // with an error otherwise. What is below /.well-known is for programs (RFC
 // 8615), some of which ask for HTML, too.
-func missing(r *http.Request, docs *discovery.Documents) x402http.Response {
+func missing(r *http.Request, docs *discovery.Documents) storefront.Response {
 	f, path := catalog.NoSuchPath().New(nil), meant(r.URL.Path, docs)
 	if path != "" {
 		f = catalog.NoSuchPath().Newf(nil, "There is nothing at this path. Did you mean %s?", path)
 	}
-	res := x402http.Failed(f)
+	res := storefront.Failed(f)
 	res.Public = true
 	res.Header.Set("Vary", "Accept, "+x402.HeaderSignature)
 	visit := r.Method == http.MethodGet || r.Method == http.MethodHead

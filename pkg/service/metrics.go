@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Names of the metrics of priced requests. Alarms and dashboard are defined on
@@ -166,7 +166,7 @@ func askedMetric(a x402.Ask) string {
 }
 
 // measured are the metrics of one priced request, each at most once.
-func (p Platform) measured(res x402http.Response) []metric {
+func (p Platform) measured(res storefront.Response) []metric {
 	t, code, class := cmp.Or(res.Trace, &x402.Trace{}), "", fault.Answer
 	if f := res.Fault; f != nil {
 		code, class = codeMetric(f.Code), f.Info().Class
@@ -234,7 +234,7 @@ type metric struct {
 func counted(name string, n int) metric { return metric{name, "Count", float64(n)} }
 
 func latency(name string, d time.Duration) metric {
-	return metric{name, "Milliseconds", x402http.Milliseconds(d)}
+	return metric{name, "Milliseconds", storefront.Milliseconds(d)}
 }
 
 // Namespace is where CloudWatch keeps the metrics of a deployment, so that two

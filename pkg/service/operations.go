@@ -20,7 +20,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 	"github.com/hostfacts/hostfacts/pkg/printable"
-	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -172,32 +171,6 @@ func (op Operation) read(rawQuery string) (sent, normal url.Values, work run, er
 	return sent, normal, work, err
 }
 
-// job makes a priced request's work from its query string.
-func (op Operation) job(rawQuery string) (x402.Job, error) {
-	_, normal, work, err := op.read(rawQuery)
-	if err != nil {
-		return x402.Job{}, err
-	}
-	return x402.Job{
-		Fingerprint:     op.entry.Request(normal),
-		Endpoint:        op.entry.Slug,
-		Budget:          op.entry.Deadline,
-		Timeout:         op.timeout,
-		NoImplicitRetry: op.entry.Kind == catalog.SmokeTest,
-		Run: func(ctx context.Context) (x402.Reply, error) {
-			result, err := work(ctx)
-			if err != nil {
-				return x402.Reply{}, listed(op.entry, err)
-			}
-			r := x402.Reply{Body: printable.Marshal(result)}
-			if b, ok := result.(interface{ Owed() ([]string, bool, bool) }); ok { // a bundle
-				r.Owed, r.Prevented, r.Silent = b.Owed()
-			}
-			return r, nil
-		},
-	}, nil
-}
-
 // asked is what a page may show of a query string: the parameters as the operation
 // reads them, or why it would refuse them. All is empty while a required parameter is
 // missing, because then nothing is asked yet.
@@ -248,7 +221,7 @@ func parameters(raw string) url.Values {
 // listed returns an error whose code the operation documents as it is, and any
 // other as internal_error: a code that is not documented is a bug. The mark of a
 // lookup that was prevented stays on the former and is lost on the latter.
-func listed(op catalog.Operation, err error) error {
+func listed(op catalog.Operation, err error) *fault.Error {
 	f := fault.From(err)
 	if f.Code == fault.InternalError || op.Can(f.Code) {
 		return f

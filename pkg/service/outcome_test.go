@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -22,7 +23,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // ends is a lookup that ends with an error, or with a result when it is nil.
@@ -62,19 +62,17 @@ func TestReplies(t *testing.T) {
 		"part, prevented":      {parts(marked), "", "prevented", "[whois]"},
 		"part, silent target":  {parts(silent), "", "silent", "[whois]"},
 	} {
-		j, err := c.op.job("domain=example.com")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), j.Budget)
+		ctx, cancel := context.WithTimeout(t.Context(), c.op.entry.Deadline)
 		defer cancel()
-		got, err := j.Run(ctx)
-		code, prevented, silent := fault.Code(""), got.Prevented, got.Silent
-		if f := fault.From(err); err != nil {
+		w := storefront.NewRecorder(ctx)
+		sold{op: c.op}.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?domain=example.com", nil).WithContext(ctx))
+		code, prevented, silent := fault.Code(""), w.Prevented, w.Silent
+		if f := w.Fault; f != nil {
 			code, prevented, silent = f.Code, f.IsPrevented(), f.IsSilence()
 		}
-		if code != c.code || prevented != (c.mark == "prevented") || silent != (c.mark == "silent") || fmt.Sprint(got.Owed) != c.owed || (code == "") != json.Valid(got.Body) {
-			t.Errorf("%s: %+v, %v, prevented %v, silent %v; want %q, %q, owed %s", name, got, err, prevented, silent, c.code, c.mark, c.owed)
+		owed := "[" + w.Header().Get(x402.HeaderOwed) + "]"
+		if code != c.code || prevented != (c.mark == "prevented") || silent != (c.mark == "silent") || owed != c.owed || (code == "") != json.Valid(w.Body.Bytes()) {
+			t.Errorf("%s: %s, %v, owed %s, prevented %v, silent %v; want %q, %q, owed %s", name, &w.Body, w.Fault, owed, prevented, silent, c.code, c.mark, c.owed)
 		}
 	}
 }
@@ -98,7 +96,7 @@ func TestMetricsBySource(t *testing.T) {
 				all = append(all, x402.Ask{Facilitator: strings.Fields(names)[i], Fallback: i > 0, Class: class, Reason: "why", Took: time.Second})
 			}
 		}
-		res := x402http.Response{Trace: &x402.Trace{Asked: all}}
+		res := storefront.Response{Trace: &x402.Trace{Asked: all}}
 		var got []string
 		for _, m := range new(Platform).measured(res)[1:] {
 			got = append(got, m.Name)

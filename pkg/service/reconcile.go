@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 // Names of the metrics of a reconcile run.
@@ -44,7 +44,7 @@ func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconcil
 			}
 		}
 	}
-	return x402http.Reconciler(c)
+	return storefront.Reconciler(c)
 }
 
 // Reconcile is the scheduled function: it asks the probes, runs the Reconciler once
@@ -80,7 +80,7 @@ func Reconcile(p Platform, r *reconcile.Reconciler, watched bool, probes ...Prob
 			values = append(values, answers...)
 			values = p.ofVersion(append(values, counted(MetricReady, ready)), float64(1-ready)*1000)
 		}
-		attrs = append(attrs, slog.Bool("evidence", watched), slog.Float64("ms", x402http.Milliseconds(p.Now().Sub(begun))))
+		attrs = append(attrs, slog.Bool("evidence", watched), slog.Float64("ms", storefront.Milliseconds(p.Now().Sub(begun))))
 		p.logAlways(ctx, level, "reconcile", append(attrs, p.emf(values)...))
 		return err
 	}

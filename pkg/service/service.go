@@ -10,7 +10,6 @@
 package service
 
 import (
-	"cmp"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -101,12 +101,20 @@ type recordsOnly struct{ ledger.Store }
 func NewSeller(
 	p Platform, o Offering, l ledger.Store, s x402.Settler, evidence x402.Evidence, limits Limits,
 ) (*Seller, error) {
-	seller, err := x402http.New(x402http.Config{
+	seller := &Seller{platform: p, offering: o, limits: limits}
+	window := o.DuplicateWindow
+	if window == 0 {
+		window = -1 // none, and not the usual one
+	}
+	var err error
+	seller.seller, err = x402http.New(x402http.Config{
 		PayTo: o.Terms.PayTo, Network: o.Terms.Network, Asset: o.Terms.Asset, AssetName: o.Terms.Name, AssetVersion: o.Terms.Version,
-		Ledger: recordsOnly{l}, Settler: s, Evidence: evidence, NoNode: evidence == nil, Receipts: o.Receipts, Rate: limits.Rate, PerMinute: -1, Concurrent: -1,
-		Limits: limits.Leases, OriginOf: p.Origin, Front: p.front(true), Random: p.Random,
+		Ledger: recordsOnly{l}, Settler: s, Evidence: evidence, NoNode: evidence == nil, Receipts: o.Receipts,
+		PerMinute: -1, Concurrent: -1, Limits: limits.Leases, Window: window, OriginOf: p.Origin, Name: catalog.Service,
+		Log: p.Log, Now: p.Now, Random: p.Random,
+		Service: &storefront.Service{Front: p.front(true), Rate: limits.Rate, Describe: seller.describe, Compress: zipped},
 	})
-	return &Seller{platform: p, offering: o, limits: limits, seller: seller}, err
+	return seller, err
 }
 
 // All is the whole service on one mux: the same handlers that the functions
@@ -135,71 +143,44 @@ func All(s *Seller, operations []Operation, health, documents http.Handler) (htt
 	}), nil
 }
 
-// product is an operation as it is sold on one transport: by its own offer, beside its
-// sibling on the other, with the former one behind it.
-func (s *Seller) product(op Operation, own, sibling func(catalog.Operation, discovery.Site) x402.PaymentRequired) x402http.Product {
-	offer := func(entry catalog.Operation, site discovery.Site) (*x402.Offer, error) {
-		return x402.NewOffer(own(entry, site), sibling(entry, site))
-	}
-	return x402http.Product{
-		Name: op.entry.Slug, At: s.platform.Origin, Window: s.offering.DuplicateWindow,
-		Cap: map[catalog.Kind]int{catalog.Tool: s.limits.Single, catalog.Bundle: s.limits.Bundle}[op.entry.Kind],
-		Job: func(r *http.Request) (x402.Job, error) { return op.job(r.URL.RawQuery) },
-		Offer: func(origin string) (*x402.Offer, error) {
-			entry, site, former := op.entry, s.platform.site(s.offering, origin), s.offering.Former
-			now, err := offer(entry, site)
-			if err != nil || former == nil {
-				return now, err
-			}
-			entry.Amount, site.Terms = cmp.Or(former.Prices[entry.Slug], entry.Amount), former.Terms
-			before, err := offer(entry, site)
-			if err != nil {
-				return nil, err
-			}
-			return now.Succeeding(before, former.Until), nil
-		},
-	}
-}
-
 // Handler answers an operation's path.
 func (s *Seller) Handler(op Operation) http.Handler {
-	p := s.product(op, discovery.Offer, discovery.ToolOffer)
-	p.Says = func(required x402.PaymentRequired, f *fault.Error) any {
+	terms := s.terms(op, discovery.Offer, discovery.ToolOffer)
+	terms.Product.Says = func(required x402.PaymentRequired, f *fault.Error) any {
 		return discovery.ChallengeOf(s.offering.DuplicateWindow, required, f)
 	}
-	p.Page = func(r *http.Request, asks x402http.Response) (x402http.Response, error) {
+	terms.Product.Page = func(r *http.Request, asks storefront.Response) (storefront.Response, error) {
 		return s.paywall(op, r, asks)
 	}
-	return s.seller.Endpoint(p)
+	return s.sell(op, terms)
 }
 
 // MCP is /mcp: the operations as tools of the Model Context Protocol. A tool is
 // sold as its path is, by the same terms and on the same ledger, so that what was
 // paid for on one is answered on the other.
 func (s *Seller) MCP(operations []Operation) http.Handler {
+	router := http.NewServeMux()
 	var tools []x402http.Tool
 	for _, op := range operations {
-		p := s.product(op, discovery.ToolOffer, discovery.Offer)
-		t := x402http.Tool{Endpoint: s.seller.Endpoint(p), Path: op.entry.Path, Name: op.entry.Tool}
+		e := s.sell(op, s.terms(op, discovery.ToolOffer, discovery.Offer))
+		router.Handle(op.entry.Path, e)
+		tool := x402http.Tool{Endpoint: e, Path: op.entry.Path, Name: op.entry.Tool}
 		for _, param := range op.entry.Params {
-			t.Params = append(t.Params, x402http.Param{Name: param.Name, Type: param.Type})
+			tool.Params = append(tool.Params, x402http.Param{Name: param.Name, Type: param.Type})
 		}
-		tools = append(tools, t)
+		tools = append(tools, tool)
 	}
-	return s.seller.Tools(x402http.ToolServer{
-		Server: mcp.Server{
-			Name: mcp.ServerName, Title: catalog.Service, Version: catalog.APIVersion, KeepFor: 5 * time.Minute, // as the documents
-		},
-		At: s.platform.Origin, Compress: zipped,
-		Describe: func(origin string) mcp.Description {
-			site := s.platform.site(s.offering, origin)
-			return mcp.Description{Instructions: discovery.ToolInstructions(site), Tools: discovery.Tools(site)}
-		},
-	}, tools...)
+	return s.seller.MCP(mcp.ServerName, catalog.APIVersion, router, tools...)
+}
+
+// describe describes the tools at an origin.
+func (s *Seller) describe(origin string) mcp.Description {
+	site := s.platform.site(s.offering, origin)
+	return mcp.Description{Instructions: discovery.ToolInstructions(site), Tools: discovery.Tools(site)}
 }
 
 // paywall is the page in place of the 402's body, for a client that wants one.
-func (s *Seller) paywall(op Operation, r *http.Request, res x402http.Response) (x402http.Response, error) {
+func (s *Seller) paywall(op Operation, r *http.Request, res storefront.Response) (storefront.Response, error) {
 	if !wantsPage(r) {
 		return res, nil
 	}
@@ -218,7 +199,7 @@ func wantsPage(r *http.Request) bool {
 }
 
 // page is a response with a page as its body.
-func page(res x402http.Response, body []byte, csp string) x402http.Response {
+func page(res storefront.Response, body []byte, csp string) storefront.Response {
 	h := res.Header
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", csp)
@@ -233,7 +214,7 @@ func page(res x402http.Response, body []byte, csp string) x402http.Response {
 const worthZipping = 4 << 10
 
 // zipped compresses an answer for a client that accepts gzip.
-func zipped(q *http.Request, r x402http.Response) x402http.Response {
+func zipped(q *http.Request, r storefront.Response) storefront.Response {
 	if len(r.Body) >= worthZipping && discovery.WantsGzip(strings.Join(q.Header.Values("Accept-Encoding"), ",")) {
 		r.Body = discovery.Gzip(r.Body)
 		r.Header.Set("Content-Encoding", "gzip")
@@ -263,11 +244,11 @@ func (p Platform) proven(o Offering, origin string) []string {
 // front is what the responses of every function have in common: CORS, the headers that
 // protect pages, and exactly one log record a request. priced requests count in the
 // metrics, and so do the calls of tools.
-func (p Platform) front(priced bool) x402http.Front {
-	return x402http.Front{
+func (p Platform) front(priced bool) storefront.Front {
+	return storefront.Front{
 		Log: p.Log, Now: p.Now, RequestID: p.RequestID, Options: preflight, Header: edgeHeader,
 		Docs: func(r *http.Request, c fault.Code) string { return catalog.ErrorURL(p.Origin(r), c) },
-		Observe: func(r *http.Request, name, id string, res x402http.Response, took time.Duration) {
+		Observe: func(r *http.Request, name, id string, res storefront.Response, took time.Duration) {
 			level, attrs := res.Line(make([]slog.Attr, 0, 40), r, name, id, took)     // on the stack
 			sold, dimensions := priced && name != "mcp", []string{DimensionOperation} // mcp is what is not a call
 			if res.Tool != "" {

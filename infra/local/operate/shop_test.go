@@ -31,7 +31,7 @@ func TestLedgerOfAnotherShop(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := x402http.Config{PayTo: payee, Facilitator: testbed.Serve(t, money), Ledger: store, Evidence: money.Evidence(), Origin: "http://127.0.0.1:8080"}
-	config.Front.Log, config.Front.Now = slog.New(slog.DiscardHandler), clock
+	config.Log, config.Now = slog.New(slog.DiscardHandler), clock
 	seller, err := x402http.New(config)
 	if err != nil {
 		t.Fatal(err)

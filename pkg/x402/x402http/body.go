@@ -19,14 +19,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // BodyTooLarge is the code of a request whose body is longer than what Post allows.
 const BodyTooLarge fault.Code = "body_too_large"
-
-// bodyTime is how long after its request a body may arrive.
-const bodyTime = 10 * time.Second
 
 // tooLarge is the fault of a body that is longer than what may be sent.
 func (x *sale) tooLarge() *fault.Error {
@@ -45,7 +43,7 @@ func (x *sale) readBody(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, x.maxBody+1))
 	switch {
 	case err != nil:
-		return nil, fault.Newf(fault.InvalidArguments, err, "The body did not arrive whole within %d seconds.", bodyTime/time.Second)
+		return nil, fault.Newf(fault.InvalidArguments, err, "The body did not arrive whole within %d seconds.", storefront.BodyTime/time.Second)
 	case int64(len(body)) > x.maxBody:
 		return nil, x.tooLarge()
 	case r.ContentLength >= 0 && r.ContentLength != int64(len(body)):
@@ -116,48 +114,4 @@ func formSum(body []byte, boundary string) (sum [sha256.Size]byte, err error) {
 func addText(digest hash.Hash, text []byte) {
 	digest.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
 	digest.Write(text)
-}
-
-// timedBody is the body of a request that is given some time to arrive, from when it is first
-// read. What comes after it on the connection has the time that the server gives it.
-type timedBody struct {
-	io.ReadCloser
-	connection *http.ResponseController
-	begun      bool
-}
-
-// Read implements io.Reader.
-func (b *timedBody) Read(p []byte) (int, error) {
-	if !b.begun {
-		b.begun = true
-		b.limit(time.Now().Add(bodyTime))
-	}
-	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.limit(time.Time{})
-	}
-	return n, err
-}
-
-// limit sets until when the body can be read, where the connection can do that: behind an
-// adapter for functions the body is there already.
-func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
-
-// takesBody prepares a request whose body may not be wanted, and returns what ends it after
-// its answer is written: it reads what is left of the body, up to so many bytes. A client that
-// is still sending would otherwise lose the answer with its connection. A stream of HTTP/2
-// ends without that.
-func takesBody(w http.ResponseWriter, r *http.Request, most int64) (end func()) {
-	connection := http.NewResponseController(w)
-	body := &timedBody{ReadCloser: r.Body, connection: connection}
-	r.Body = body
-	if r.ProtoMajor != 1 || connection.EnableFullDuplex() != nil {
-		return func() {}
-	}
-	return func() {
-		if r.ContentLength > most || connection.Flush() != nil {
-			return
-		}
-		_, _ = io.CopyN(io.Discard, body, most+1)
-	}
 }

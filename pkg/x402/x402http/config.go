@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strconv"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -100,12 +102,41 @@ type Config struct {
 	Settler x402.Settler
 	// Receipts sign offers and answers; nil is none.
 	Receipts x402.Receipts
-	// Rate takes the place of PerMinute.
-	Rate *limit.Rate
 
-	// Front is what every response has in common.
-	Front  Front
-	Random io.Reader // nil is crypto/rand
+	// Log has a line of every request; nil is slog.Default.
+	Log *slog.Logger
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+	// RequestID names a request in its response and in the log; nil draws a name at random.
+	RequestID func(*http.Request) string
+	// Header may add to the headers of a response before it is written; nil adds none.
+	Header func(http.Header)
+	// Random is where retry tokens come from; nil is crypto/rand.
+	Random io.Reader
+	// Service is what a program of this module sets beside that; nil for every other one.
+	Service *storefront.Service
+}
+
+// front is what every response has in common.
+func (c *Config) front() storefront.Front {
+	front := c.Service.Front
+	front.Log, front.Now, front.Client = c.Log, c.Now, c.Client
+	if c.RequestID != nil {
+		front.RequestID = c.RequestID
+	}
+	if c.Header != nil {
+		front.Header = c.Header
+	}
+	front.Fill()
+	return front
+}
+
+// rate counts the requests of clients; nil counts nothing.
+func (c *Config) rate() *limit.Rate {
+	if c.Service.Rate != nil || c.PerMinute == 0 {
+		return c.Service.Rate
+	}
+	return limit.NewRate(c.PerMinute, c.Limits, c.Now)
 }
 
 func (c *Config) fill() {
@@ -116,15 +147,15 @@ func (c *Config) fill() {
 	if c.Limits == nil {
 		c.Limits = &limit.Memory{}
 	}
-	if c.Client != nil {
-		c.Front.Client = c.Client
+	c.Log = cmp.Or(c.Log, slog.Default())
+	if c.Now == nil {
+		c.Now = time.Now
 	}
-	c.Front.fill()
 	if c.Random == nil {
 		c.Random = rand.Reader
 	}
-	if c.Rate == nil && c.PerMinute > 0 {
-		c.Rate = limit.NewRate(c.PerMinute, c.Limits, c.Front.Now)
+	if c.Service == nil {
+		c.Service = &storefront.Service{}
 	}
 }
 
@@ -139,7 +170,7 @@ func (c *Config) check(t x402.Terms) error {
 	err := x402.CheckAddress(c.PayTo, t.Asset)
 	check(err == nil, "PayTo", fmt.Sprintf("%q, which %v", c.PayTo, err), "the address that is paid")
 	if c.Settler == nil {
-		client, err := facilitator.New(facilitator.Config{URL: c.Facilitator, Credentials: c.Credentials, Now: c.Front.Now})
+		client, err := facilitator.New(facilitator.Config{URL: c.Facilitator, Credentials: c.Credentials, Now: c.Now})
 		u, _ := url.Parse(c.Facilitator)
 		u = cmp.Or(u, &url.URL{}) // New has said what is wrong
 		host, _ := netip.ParseAddr(u.Hostname())

@@ -36,7 +36,7 @@ func (c *Config) evidence(t x402.Terms) error {
 	if node == "" {
 		return fmt.Errorf("x402http: Evidence is missing, and no public node of %s is known: set Evidence to one of your own (chain.New), or set NoNode, whose documentation says what that costs", t.Network)
 	}
-	nodes, err := chain.New(chain.Config{URLs: []string{node}, Network: t.Network, Asset: t.Asset, Now: c.Front.Now, UserAgent: c.Name})
+	nodes, err := chain.New(chain.Config{URLs: []string{node}, Network: t.Network, Asset: t.Asset, Now: c.Now, UserAgent: c.Name})
 	if err != nil {
 		return fmt.Errorf("x402http: Network, Asset: %w", err)
 	}

@@ -54,7 +54,7 @@ func TestNetworkAndNode(t *testing.T) {
 		{change: x402http.Config{NoNode: true, Evidence: books}, says: "x402http: Evidence and NoNode are both set"},
 	} {
 		config := c.change
-		config.PayTo, config.Facilitator, config.Ledger, config.Front = payTo, "http://127.0.0.1:1", &ledgertest.Memory{}, quiet()
+		config.PayTo, config.Facilitator, config.Ledger, config.Log = payTo, "http://127.0.0.1:1", &ledgertest.Memory{}, quiet()
 		config.Origin = "https://shop.example"
 		seller, err := x402http.New(config)
 		if c.says != "" {

@@ -16,7 +16,7 @@ import (
 )
 
 // quiet keeps log lines out of the examples.
-func quiet() x402http.Front { return x402http.Front{Log: slog.New(slog.DiscardHandler)} }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // books are a facilitator that settles play money for payTo.
 func books() *x402test.Facilitator {
@@ -33,7 +33,7 @@ func Example() {
 	defer facilitator.Close()
 
 	seller, err := x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: facilitator.URL, Evidence: money.Evidence(), Ledger: new(ledgertest.Memory), Origin: "http://127.0.0.1:8080", Front: quiet(),
+		PayTo: payTo, Facilitator: facilitator.URL, Evidence: money.Evidence(), Ledger: new(ledgertest.Memory), Origin: "http://127.0.0.1:8080", Log: quiet(),
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/mcptest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -48,7 +48,7 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 	origin := "http://" + shop.Listener.Addr().String()
 	s.seller = must(x402http.New(x402http.Config{
 		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, Evidence: s.books.Evidence(),
-		Origin: origin, OtherOrigins: []string{strings.Replace(origin, "127.0.0.1", "localhost", 1)}, Front: x402http.Front{Log: slog.New(slog.DiscardHandler)}, Budget: time.Second,
+		Origin: origin, OtherOrigins: []string{strings.Replace(origin, "127.0.0.1", "localhost", 1)}, Log: slog.New(slog.DiscardHandler), Budget: time.Second,
 	}))
 	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.runs.Add(1); r.Header.Get(x402.HeaderSignature)+r.Header.Get("Range")+r.Header.Get("If-None-Match") != "" {
@@ -111,18 +111,18 @@ func TestSell(t *testing.T) {
 				w.WriteHeader(status)
 			}
 		}, status: 404, kind: "text/plain; charset=utf-8", runs: 1, moved: 1, answer: true},
-		"a query that cannot be read": {h: answers(200, "text/plain", "fair"), query: "a=%zz", status: 400, kind: x402http.TypeJSON, body: `"code":"invalid_arguments"`},
-		"a query that is too long":    {h: answers(200, "text/plain", "fair"), query: "a=" + strings.Repeat("a", 4<<10), status: 400, kind: x402http.TypeJSON, body: `"code":"invalid_arguments"`},
+		"a query that cannot be read": {h: answers(200, "text/plain", "fair"), query: "a=%zz", status: 400, kind: "application/json; charset=utf-8", body: `"code":"invalid_arguments"`},
+		"a query that is too long":    {h: answers(200, "text/plain", "fair"), query: "a=" + strings.Repeat("a", 4<<10), status: 400, kind: "application/json; charset=utf-8", body: `"code":"invalid_arguments"`},
 		"busy":                        {h: answers(429, "text/plain", "later"), status: 429, kind: "text/plain", body: "later", runs: 1, moved: 1},
 		"broken":                      {h: answers(500, "text/plain", "oops"), status: 500, kind: "text/plain", body: "oops", runs: 1, moved: 1},
 		"owed by option":              {h: answers(404, "text/plain", "soon"), options: []x402http.Option{x402http.Owed(404)}, status: 404, kind: "text/plain", body: "soon", runs: 1, moved: 1},
 		"owed, and asks for more":     {h: answers(402, "text/plain", "more"), options: []x402http.Option{x402http.Owed(402)}, status: 503, kind: "text/plain", body: "more", runs: 1, moved: 1},
-		"no status":                   {h: answers(1000, "text/plain", "fair"), status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
-		"panic":                       {h: func(http.ResponseWriter, *http.Request) { panic("no") }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
-		"silent":                      {h: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, status: 504, kind: x402http.TypeJSON, body: `"code":"answer_owed"`, runs: 1, moved: 1},
-		"too long":                    {h: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(long) }, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`, runs: 1, moved: 1},
-		"refused oddly":               {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 200, "fine") })}, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`},
-		"refused as broken":           {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 500, "oops") })}, status: 500, kind: x402http.TypeJSON, body: `"code":"internal_error"`},
+		"no status":                   {h: answers(1000, "text/plain", "fair"), status: 500, kind: "application/json; charset=utf-8", body: `"code":"internal_error"`, runs: 1, moved: 1},
+		"panic":                       {h: func(http.ResponseWriter, *http.Request) { panic("no") }, status: 500, kind: "application/json; charset=utf-8", body: `"code":"internal_error"`, runs: 1, moved: 1},
+		"silent":                      {h: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, status: 504, kind: "application/json; charset=utf-8", body: `"code":"answer_owed"`, runs: 1, moved: 1},
+		"too long":                    {h: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(long) }, status: 500, kind: "application/json; charset=utf-8", body: `"code":"internal_error"`, runs: 1, moved: 1},
+		"refused oddly":               {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 200, "fine") })}, status: 500, kind: "application/json; charset=utf-8", body: `"code":"internal_error"`},
+		"refused as broken":           {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 500, "oops") })}, status: 500, kind: "application/json; charset=utf-8", body: `"code":"internal_error"`},
 		"refused by check": {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, r *http.Request) {
 			x402http.Refuse(w, 400+len(r.Header.Values(x402.HeaderSignature)), "no such city")
 		})}, status: 400, kind: "text/plain; charset=utf-8", body: "no such city"},
@@ -304,7 +304,7 @@ func TestPerMinute(t *testing.T) {
 	for perMinute, want := range map[int]int{1: http.StatusTooManyRequests, 2: http.StatusPaymentRequired, -1: http.StatusPaymentRequired} {
 		sold := must(x402http.New(x402http.Config{
 			PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, Origin: "https://shop.example", NoNode: true, PerMinute: perMinute,
-			Front: x402http.Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Unix(1_800_000_000, 0) }},
+			Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return time.Unix(1_800_000_000, 0) },
 		})).Sell("0.01", http.NotFoundHandler())
 		var last *httptest.ResponseRecorder
 		for range 2 {

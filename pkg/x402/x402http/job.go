@@ -11,8 +11,10 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -23,39 +25,77 @@ const maxRequest = 4 << 10
 
 // job is the run of the handler for a request.
 func (x *sale) job(r *http.Request) (x402.Job, error) {
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return x402.Job{}, fault.Newf(fault.InvalidArguments, err, "The query cannot be read.")
-	}
-	origin := x.seller.config.OriginOf(r)
-	name := x.method() + " " + origin + path(r)
-	if len(query) > 0 {
-		name += "?" + query.Encode()
-	}
-	var body []byte
+	sold := soldRequest{r: r}
 	if x.maxBody > 0 {
-		body, err = x.readBody(r)
+		body, err := x.readBody(r)
 		if err != nil {
 			return x402.Job{}, err
 		}
-		name += " " + bodyName(r.Header, body)
+		sold.body = body
 	}
-	if x.route(r) == "" {
+	name, err := x.purchase(sold)
+	if err != nil {
+		return x402.Job{}, err
+	}
+	job := x.special.Job
+	job.Fingerprint, job.Endpoint, job.MostRuns = name, x.endpoint(r), x.mostRuns
+	if job.Budget == 0 {
+		job.Budget = x.seller.config.Budget
+	}
+	job.Timeout = x.timeout()
+	if !x.special.Whole {
+		job.KeyScope = x.seller.config.OriginOf(r)
+	}
+	job.Run = func(ctx context.Context) (x402.Reply, error) { return x.run(ctx, sold) }
+	if x.check != nil {
+		job.Check = func(ctx context.Context) error { return x.refusal(ctx, sold, x.check) }
+	}
+	return job, nil
+}
+
+// purchase is the name of what a request buys. The error is a *fault.Error.
+func (x *sale) purchase(s soldRequest) (string, error) {
+	name := x.method() + " " + x.seller.config.OriginOf(s.r)
+	if x.normal == nil {
+		asked, err := x.asked(s)
+		if err != nil {
+			return "", err
+		}
+		name += asked
+	} else {
+		normal := ""
+		err := x.refusal(s.r.Context(), s, func(w http.ResponseWriter, r *http.Request) { normal = x.normal(w, r) })
+		switch {
+		case err != nil:
+			return "", err
+		case x.special.Whole:
+			return normal, nil
+		}
+		name += " " + strings.Trim(strconv.QuoteToASCII(normal), `"`)
+	}
+	if x.route(s.r) == "" {
 		name += " for " + x.amount
 	}
 	if len(name) > maxRequest {
-		return x402.Job{}, fault.Newf(fault.InvalidArguments, nil, "The URL is too long: with the media type of a body it may have %d bytes.", maxRequest)
+		return "", fault.Newf(fault.InvalidArguments, nil, "The URL is too long: with the media type of a body it may have %d bytes.", maxRequest)
 	}
-	sold := soldRequest{r, body}
-	job := x402.Job{
-		Fingerprint: name, Endpoint: x.endpoint(r), KeyScope: origin, MostRuns: x.mostRuns,
-		Budget: x.seller.config.Budget, Timeout: answerOwed(http.StatusGatewayTimeout),
-		Run: func(ctx context.Context) (x402.Reply, error) { return x.run(ctx, sold) },
+	return name, nil
+}
+
+// asked is what a request asks for at its origin.
+func (x *sale) asked(s soldRequest) (string, error) {
+	query, err := url.ParseQuery(s.r.URL.RawQuery)
+	if err != nil {
+		return "", fault.Newf(fault.InvalidArguments, err, "The query cannot be read.")
 	}
-	if x.check != nil {
-		job.Check = func(ctx context.Context) error { return x.refusal(ctx, sold) }
+	asked := path(s.r)
+	if len(query) > 0 {
+		asked += "?" + query.Encode()
 	}
-	return job, nil
+	if x.maxBody > 0 {
+		asked += " " + bodyName(s.r.Header, s.body)
+	}
+	return asked, nil
 }
 
 // soldRequest is a request that was paid for, with its body.
@@ -79,18 +119,20 @@ func (s soldRequest) with(ctx context.Context) *http.Request {
 	return r
 }
 
-// refusal is why the check refuses a request; nil where it does not.
-func (x *sale) refusal(ctx context.Context, s soldRequest) error {
-	w := newRecorder(ctx)
-	x.check(w, s.with(ctx))
+// refusal is why a check refuses a request; nil where it does not.
+func (x *sale) refusal(ctx context.Context, s soldRequest, check http.HandlerFunc) error {
+	w := storefront.NewRecorder(ctx)
+	check(w, s.with(ctx))
 	switch {
-	case w.status == 0:
+	case w.Fault != nil:
+		return w.Fault
+	case w.Status == 0:
 		return nil
-	case w.status < http.StatusBadRequest || w.status >= http.StatusInternalServerError:
-		return fault.New(fault.InternalError, fmt.Errorf("a check refused a request with status %d", w.status))
+	case w.Status < http.StatusBadRequest || w.Status >= http.StatusInternalServerError:
+		return fault.New(fault.InternalError, fmt.Errorf("a check refused a request with status %d", w.Status))
 	}
-	refused := fault.Info{Code: Refused, Status: w.status, Class: fault.NoCharge}
-	return refused.Newf(w.own(), "%s", printable.Text(w.body.String()))
+	refused := fault.Info{Code: Refused, Status: w.Status, Class: fault.NoCharge}
+	return refused.Newf(w.Words(), "%s", printable.Text(w.Body.String()))
 }
 
 // answerOwed describes an answer that is owed with a status.
@@ -104,7 +146,10 @@ func answerOwed(status int) fault.Info {
 // run runs the handler, and judges its answer. A handler that still runs when ctx ends is
 // waited for by Unfinished.Rest: routers reuse what they gave it once its request is over.
 func (x *sale) run(ctx context.Context, s soldRequest) (x402.Reply, error) {
-	w := newRecorder(ctx)
+	w := storefront.NewRecorder(ctx)
+	if x.special.Punctual {
+		return x.judge(w, x.serve(w, s.with(ctx)))
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- x.serve(w, s.with(ctx)) }()
 	select {
@@ -116,7 +161,7 @@ func (x *sale) run(ctx context.Context, s soldRequest) (x402.Reply, error) {
 }
 
 // serve runs the handler. Its error is a panic.
-func (x *sale) serve(w *recorder, r *http.Request) (err error) {
+func (x *sale) serve(w *storefront.Recorder, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the handler panicked: %v", p)
@@ -131,20 +176,45 @@ var errOutOfTime = errors.New("the time of the handler is over")
 
 // judge says whether what a handler has written is an answer. Once its time is over, a handler
 // that writes nothing more has given up, and what it wrote before may be a part of an answer.
-func (x *sale) judge(w *recorder, err error) (x402.Reply, error) {
+func (x *sale) judge(w *storefront.Recorder, err error) (x402.Reply, error) {
 	switch {
 	case err != nil:
 		return x402.Reply{}, fault.New(fault.InternalError, err)
-	case w.ctx.Err() != nil && !w.late:
-		return x402.Reply{}, answerOwed(http.StatusGatewayTimeout).New(errOutOfTime)
-	case w.tooLong:
-		return x402.Reply{}, fault.New(fault.InternalError, fmt.Errorf("the answer is longer than %d bytes", maxAnswer))
+	case w.OutOfTime() && !x.special.Punctual:
+		return x402.Reply{}, x.timeout().New(errOutOfTime)
+	case w.Fault != nil:
+		return x402.Reply{}, w.Fault
+	case w.TooLong:
+		return x402.Reply{}, fault.New(fault.InternalError, fmt.Errorf("the answer is longer than %d bytes", storefront.MaxAnswer))
 	}
-	w.status = cmp.Or(w.status, http.StatusOK)
-	if x.isOwed(w.status) {
-		return x402.Reply{}, w.failure()
+	w.Status = cmp.Or(w.Status, http.StatusOK)
+	if x.isOwed(w.Status) {
+		return x402.Reply{}, failure(w)
 	}
-	return x402.Reply{Status: w.status, Header: kept(w.header, w.body.Bytes()), Body: w.body.Bytes()}, nil
+	body := w.Body.Bytes()
+	return x402.Reply{
+		Status: w.Status, Header: storefront.Kept(w.Header(), body), Body: body,
+		Owed: owedParts(w.Header()), Prevented: w.Prevented, Silent: w.Silent,
+	}, nil
+}
+
+// timeout is the fault of a run whose time is over.
+func (x *sale) timeout() fault.Info {
+	if x.special.Job.Budget > 0 {
+		return x.special.Job.Timeout
+	}
+	return answerOwed(http.StatusGatewayTimeout)
+}
+
+// owedParts are the parts that an answer says it owes.
+func owedParts(h http.Header) []string {
+	var parts []string
+	for part := range strings.SplitSeq(strings.Join(h.Values(x402.HeaderOwed), ","), ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
 }
 
 // longestPause is the most that a handler may ask to wait before it runs again.
@@ -153,13 +223,13 @@ const longestPause = time.Hour
 // failure is the fault of an answer that the handler owes. Its own Retry-After, in seconds, is
 // when it runs again. Its status is sent as it is where clients take it for a failure. After a
 // 402 they would pay again.
-func (w *recorder) failure() *fault.Error {
-	status := w.status
+func failure(w *storefront.Recorder) *fault.Error {
+	status := w.Status
 	if status < http.StatusBadRequest || status == http.StatusPaymentRequired {
 		status = http.StatusServiceUnavailable
 	}
-	f := answerOwed(status).New(w.own())
-	seconds, err := strconv.Atoi(w.header.Get(fault.HeaderRetryAfter))
+	f := answerOwed(status).New(w.Words())
+	seconds, err := strconv.Atoi(w.Header().Get(fault.HeaderRetryAfter))
 	if err != nil || seconds < 1 {
 		return f
 	}

@@ -114,7 +114,7 @@ func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 		PayTo: payTo, Settler: x402.One(m), Ledger: &m.store, NoNode: true,
 		Origin:       "http://shop.example",
 		OtherOrigins: []string{"http://cheap.example", "http://dear.example", "http://answered.example", "http://owed.example"},
-		Front:        x402http.Front{Log: slog.New(slog.NewTextHandler(m, nil))},
+		Log:          slog.New(slog.NewTextHandler(m, nil)),
 	}
 	for _, change := range changes {
 		change(&c)

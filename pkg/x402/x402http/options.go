@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
@@ -80,8 +81,20 @@ func Describe(description, mimeType string) Option {
 // request has come at the latest, and maxBody bytes at most. A longer one is refused before the
 // payment is sent. The handler reads the body as if it came. maxBody is at most 32 MB.
 func Post(maxBody int64) Option {
-	if maxBody < 1 || maxBody > maxAnswer {
-		panic(fmt.Sprintf("x402http: the most bytes of Post are %d, and must be from 1 to %d", maxBody, maxAnswer))
+	if maxBody < 1 || maxBody > storefront.MaxAnswer {
+		panic(fmt.Sprintf("x402http: the most bytes of Post are %d, and must be from 1 to %d", maxBody, storefront.MaxAnswer))
 	}
 	return func(s *sale) { s.maxBody = maxBody }
+}
+
+// Normalized gives requests that ask for the same a common name, so that they are one
+// purchase: name returns what a request asks for, such as "oslo 2026-11-28" for
+// ?day=today&city=Oslo. That takes the place of path, query and body in what the purchase is
+// called; the method and the origin stay. For a request that cannot be answered, and never
+// can, name calls Refuse. It is called for each request that is paid, before Check.
+func Normalized(name func(w http.ResponseWriter, r *http.Request) string) Option {
+	if name == nil {
+		panic("x402http: the function of Normalized is nil")
+	}
+	return func(s *sale) { s.normal = name }
 }

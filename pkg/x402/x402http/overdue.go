@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -38,8 +39,8 @@ func watchDoubts(s *Seller) *overdue {
 	if o.index == nil {
 		return o
 	}
-	observe := s.config.Front.Observe
-	s.config.Front.Observe = func(r *http.Request, name, id string, res Response, took time.Duration) {
+	observe := s.shop.Front.Observe
+	s.shop.Front.Observe = func(r *http.Request, name, id string, res storefront.Response, took time.Duration) {
 		observe(r, name, id, res, took)
 		o.served(r.Context())
 	}
@@ -48,7 +49,7 @@ func watchDoubts(s *Seller) *overdue {
 
 // reconciled puts the next look off: Reconcile has run, or the process has just begun.
 func (o *overdue) reconciled() {
-	now := o.seller.config.Front.Now()
+	now := o.seller.config.Now()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.next = now.Add(overdueAfter)
@@ -57,7 +58,7 @@ func (o *overdue) reconciled() {
 // served looks when it is time. The response may not have been sent yet, and does not wait
 // for it.
 func (o *overdue) served(ctx context.Context) {
-	now := o.seller.config.Front.Now()
+	now := o.seller.config.Now()
 	if !o.due(now) {
 		return
 	}
@@ -82,7 +83,7 @@ func (o *overdue) due(now time.Time) bool {
 
 // look logs how many payments are overdue at a time.
 func (o *overdue) look(ctx context.Context, now time.Time) {
-	log := o.seller.config.Front.Log
+	log := o.seller.config.Log
 	page, err := o.index.List(ctx, ledger.ListOpen, now.Add(-overdueAfter), ledger.Place{}, mostOverdue)
 	if err != nil {
 		log.WarnContext(ctx, "the ledger could not be asked for payments in doubt", "error", err)
@@ -104,7 +105,7 @@ func (o *overdue) look(ctx context.Context, now time.Time) {
 // doubtful says whether a record is one that Reconcile would have asked the chain about, and
 // was not written lately. One that cannot be read is left to Reconcile.
 func (o *overdue) doubtful(ctx context.Context, key string, now time.Time) bool {
-	books := o.seller.ledger
+	books := o.seller.shop.Ledger
 	r, err := books.Fetch(ctx, key)
 	if err != nil || r == nil || !books.Sleeping(*r) || r.UpdatedAt.After(now.Add(-overdueAfter)) {
 		return false

@@ -39,7 +39,7 @@ func (t Tool) checkParams() error {
 			return fmt.Errorf("two parameters are called %s", p.Name)
 		case !slices.Contains([]string{"string", "integer", "number", "boolean", "array", "object"}, p.kind()):
 			return fmt.Errorf("the parameter %s has the type %s, which JSON Schema does not have", p.Name, p.Type)
-		case p.nested() && t.Endpoint.product.Method != http.MethodPost:
+		case p.nested() && t.Endpoint.sold.Method() != http.MethodPost:
 			return fmt.Errorf("the parameter %s is an %s, which no query has: sell the handler with Post", p.Name, p.Type)
 		}
 		params[p.Name] = p
@@ -110,7 +110,7 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 	if err != nil {
 		return t.plain(), nil, err
 	}
-	if t.Endpoint.product.Method == http.MethodPost {
+	if t.Endpoint.sold.Method() == http.MethodPost {
 		return target, printable.Compact(given), nil
 	}
 	values := url.Values{}

@@ -285,7 +285,7 @@ func TestLongBodyOverAConnection(t *testing.T) {
 	t.Cleanup(bank.Close)
 	seller := must(x402http.New(x402http.Config{
 		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, NoNode: true, Origin: "http://shop.example",
-		Front: x402http.Front{Log: slog.New(slog.DiscardHandler)},
+		Log: slog.New(slog.DiscardHandler),
 	}))
 	mux := http.NewServeMux()
 	seller.Handle(mux, "POST /draw", "0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,6 +17,9 @@ var errSameName = errors.New("two handlers that are sold cannot be told apart: g
 // endpoint names where a request is sold: its method, origin and route. A payment is answered
 // at the endpoint that admitted it, and nowhere else.
 func (x *sale) endpoint(r *http.Request) string {
+	if x.special.Endpoint != "" {
+		return x.special.Endpoint
+	}
 	return x.method() + " " + x.seller.config.OriginOf(r) + " " + x.route(r)
 }
 
@@ -38,11 +41,14 @@ func (x *sale) ready(r *http.Request) error {
 	if x.maxBody > 0 && r.ContentLength > x.maxBody && r.Header.Get(x402.HeaderSignature) == "" {
 		return x.tooLarge()
 	}
-	if x.route(r) != "" {
+	switch {
+	case x.special.Endpoint != "":
+		return nil
+	case x.route(r) != "":
 		return x.seller.routes.take(x.endpoint(r), x)
 	}
 	x.unnamed.Do(func() {
-		x.seller.config.Front.Log.WarnContext(r.Context(), "a handler that is sold has neither a pattern nor a name: "+
+		x.seller.config.Log.WarnContext(r.Context(), "a handler that is sold has neither a pattern nor a name: "+
 			"its price is a part of what is bought, so that a change of price makes another purchase. x402http.Named names it.",
 			"path", r.URL.Path)
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -28,6 +29,8 @@ type sale struct {
 	mostRuns int   // 0 is any number
 	maxBody  int64 // above 0, POST is sold
 	name     string
+	normal   func(http.ResponseWriter, *http.Request) string // nil where the request itself is the name
+	special  storefront.Terms
 	unnamed  sync.Once // logs that there is neither a name nor a pattern
 	resource x402.Resource
 }
@@ -56,13 +59,33 @@ func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint
 	for _, o := range options {
 		o(x)
 	}
+	if special, ok := h.(storefront.Special); ok {
+		x.special = special.Special()
+	}
 	if err := x.checkOffer(); err != nil {
 		panic(fmt.Sprintf("x402http: %v: shorten Name and Description of Config, or what Describe says", err))
 	}
-	return s.Endpoint(Product{
-		Name: "sold", Route: x.called, Method: x.method(), MaxBody: x.maxBody,
-		At: s.at, Offer: x.offer, Ready: x.ready, Job: x.job, Cap: s.config.Concurrent, Window: s.config.Window,
-	})
+	return &Endpoint{x.seller.shop.Endpoint(x.product())}
+}
+
+// Endpoint sells one handler over HTTP. With MCP it can be sold as a tool as well.
+type Endpoint struct{ sold *storefront.Endpoint }
+
+// ServeHTTP implements http.Handler.
+func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.sold.ServeHTTP(w, r) }
+
+// product is the handler as an endpoint sells it.
+func (x *sale) product() storefront.Product {
+	p := x.special.Product
+	p.Method, p.MaxBody, p.Window = x.method(), x.maxBody, x.seller.config.Window
+	p.Ready, p.Job = x.ready, x.job
+	if p.Name == "" {
+		p.Name, p.Route, p.Cap = "sold", x.called, x.seller.config.Concurrent
+	}
+	if p.Offer == nil {
+		p.At, p.Offer = x.seller.at, x.offer
+	}
+	return p
 }
 
 // Handle registers a handler that is sold for a pattern of mux. It panics for a pattern
@@ -70,8 +93,8 @@ func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint
 func (s *Seller) Handle(mux *http.ServeMux, pattern, price string, h http.Handler, options ...Option) {
 	e := s.Sell(price, h, options...)
 	method, _, given := strings.Cut(pattern, " ")
-	if given && method != e.product.Method {
-		panic(fmt.Sprintf("x402http: the pattern %q has another method than %s, which is what is sold: x402http.Post sells POST", pattern, e.product.Method))
+	if given && method != e.sold.Method() {
+		panic(fmt.Sprintf("x402http: the pattern %q has another method than %s, which is what is sold: x402http.Post sells POST", pattern, e.sold.Method()))
 	}
 	mux.Handle(pattern, e)
 }
@@ -105,12 +128,12 @@ func (x *sale) offer(at string) (*x402.Offer, error) {
 	})
 }
 
-// anyPath is the length of a path, with its origin, that every offer has room for, in bytes.
-const anyPath = 512
-
 // checkOffer says whether the offer fits into its header.
 func (x *sale) checkOffer() error {
-	offer, err := x.offer("https://" + strings.Repeat("x", anyPath))
+	if x.special.Product.Offer != nil {
+		return nil
+	}
+	offer, err := x.offer("https://" + strings.Repeat("x", storefront.AnyPath))
 	if err != nil {
 		return err
 	}

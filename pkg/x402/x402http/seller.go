@@ -8,21 +8,20 @@ import (
 	"math/big"
 	"strings"
 
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Seller sells handlers and products.
+// Seller sells handlers.
 type Seller struct {
 	config   Config
 	terms    x402.Terms
-	ledger   *ledger.Ledger
-	cheapest *big.Int      // in atomic units; nil before anything is sold
-	routes   routes        // of the handlers that have a pattern or a name
-	unnamed  routes        // of the others
-	running  chan struct{} // has room for as many handlers as may run in this process
+	shop     *storefront.Shop
+	cheapest *big.Int // in atomic units; nil before anything is sold
+	routes   routes   // of the handlers that have a pattern or a name
+	unnamed  routes   // of the others
 	overdue  *overdue
 }
 
@@ -33,9 +32,12 @@ func New(c Config) (*Seller, error) {
 	if err := errors.Join(incomplete, c.check(terms), c.evidence(terms)); err != nil {
 		return nil, err
 	}
-	s := &Seller{config: c, terms: terms, ledger: ledger.New(c.Ledger, c.Front.Now, rand.Text)}
+	s := &Seller{config: c, terms: terms, shop: &storefront.Shop{
+		Front: c.front(), Ledger: ledger.New(c.Ledger, c.Now, rand.Text), Settler: c.Settler, Evidence: c.Evidence, Receipts: c.Receipts,
+		Rate: c.rate(), Limits: c.Limits, Random: c.Random, Origin: c.OriginOf,
+	}}
 	if c.Concurrent > 0 {
-		s.running = make(chan struct{}, c.Concurrent)
+		s.shop.Running = make(chan struct{}, c.Concurrent)
 	}
 	s.overdue = watchDoubts(s)
 	return s, nil
@@ -52,23 +54,12 @@ func (s *Seller) Reconcile(ctx context.Context) (reconcile.Summary, error) {
 		return reconcile.Summary{}, fmt.Errorf("x402http: the ledger %T keeps no index of open payments", s.config.Ledger)
 	}
 	c := reconcile.Reconciler{
-		Ledger: s.ledger, Index: index, Evidence: s.config.Evidence, Terms: s.terms, Cheapest: s.cheapest,
-		Now: s.config.Front.Now, Log: s.config.Front.Log,
+		Ledger: s.shop.Ledger, Index: index, Evidence: s.config.Evidence, Terms: s.terms, Cheapest: s.cheapest,
+		Now: s.config.Now, Log: s.config.Log,
 	}
 	c.Scanner, _ = s.config.Evidence.(reconcile.Scanner)
 	defer s.overdue.reconciled()
-	return Reconciler(c).Run(ctx)
-}
-
-// Reconciler returns a copy of c that renders errors as requests do. Their request_id is
-// "reconcile", and docs_url is left out, because the origin may be known from requests only.
-func Reconciler(c reconcile.Reconciler) *reconcile.Reconciler {
-	c.Error = func(f *fault.Error, s x402.PaymentStatus) []byte {
-		front := Front{}
-		front.fill()
-		return front.errorBody(nil, "reconcile", f, s, false)
-	}
-	return &c
+	return storefront.Reconciler(c).Run(ctx)
 }
 
 // atomicUnits is a decimal price, such as "0.01", in the smallest units of an asset.

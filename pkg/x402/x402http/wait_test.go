@@ -208,7 +208,7 @@ func openSlow(t *testing.T, http2 bool) *slowShop {
 	t.Cleanup(bank.Close)
 	seller := must(x402http.New(x402http.Config{
 		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, NoNode: true, Origin: "https://shop.example",
-		Front: x402http.Front{Log: slog.New(slog.DiscardHandler)}, Budget: 50 * time.Millisecond,
+		Log: slog.New(slog.DiscardHandler), Budget: 50 * time.Millisecond,
 	}))
 	s := &slowShop{begun: make(chan struct{}, 1), end: make(chan struct{})}
 	mux := http.NewServeMux()
@@ -289,7 +289,7 @@ func TestConnectionEnds(t *testing.T) {
 	defer close(end)
 	seller := must(x402http.New(x402http.Config{
 		PayTo: payTo, Facilitator: bank.URL, Ledger: &ledgertest.Memory{}, NoNode: true, Origin: "http://shop.example",
-		Front: x402http.Front{Log: slog.New(slog.DiscardHandler)}, Budget: 50 * time.Millisecond,
+		Log: slog.New(slog.DiscardHandler), Budget: 50 * time.Millisecond,
 	}))
 	mux := http.NewServeMux()
 	seller.Handle(mux, "GET /weather", "0.01", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))

@@ -1,4 +1,4 @@
-package x402http
+package storefront
 
 import (
 	"crypto/rand"
@@ -18,7 +18,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
@@ -30,11 +29,11 @@ var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
 func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 	docs := func(_ *http.Request, c fault.Code) string { return catalog.ErrorURL("https://api.example.com", c) }
 	front := Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }, Docs: docs}
-	front.fill()
+	front.Fill()
 	at := func(*http.Request) string { return "https://api.example.com" }
-	seller := &Seller{config: Config{Front: front, Random: rand.Reader, OriginOf: at}}
-	box := &Toolbox{seller: seller, server: ToolServer{Server: mcp.Server{Name: mcp.ServerName}}}
-	e := &Endpoint{seller: seller, product: Product{Route: func(*http.Request) string { return "dns" }}}
+	shop := &Shop{Front: front, Random: rand.Reader, Origin: at}
+	box := &Toolbox{shop: shop, server: ToolServer{Server: mcp.Server{Name: mcp.ServerName}}}
+	e := &Endpoint{shop: shop, product: Product{Route: func(*http.Request) string { return "dns" }}}
 	x := e.exchange(httptest.NewRequest(http.MethodGet, "/", nil), "id", paid)
 	if x.call = (&mcp.Call{Tool: "dns_lookup"}); paid {
 		x.call.BadPayment = errors.New("bad")
@@ -83,9 +82,10 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	}
 }
 
-// busy is what a handler owes in words of its own.
+// busy is what a handler owes in its own words.
 func busy() *fault.Error {
-	return answerOwed(503).New(&ownBody{map[string][]string{"Retry-After": {"7"}}, []byte("busy")})
+	owed := fault.Info{Code: "answer_owed", Status: 503, Class: fault.Owed, Retry: true, After: time.Second}
+	return owed.New(&Words{map[string][]string{"Retry-After": {"7"}}, []byte("busy")})
 }
 
 // A stored answer says how old it is, a bundle which of its parts are owed, and an
@@ -181,17 +181,17 @@ type lateKey struct {
 func (k *lateKey) SignOffer(receipt.Offer) (string, error) { return k.jws, nil }
 
 // A quote is made once for each place, and once more when it can be signed. What is kept is
-// bounded, the latest place among it, and none is dropped in vain. The seller knows its lowest price.
+// bounded, the latest place among it, and none is dropped in vain.
 func TestQuotes(t *testing.T) {
 	key := &lateKey{}
-	seller, err := New(Config{
-		PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Facilitator: "https://a.example", Ledger: &ledgertest.Memory{}, NoNode: true, Receipts: key,
-		Origin: "https://b.example",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, made := seller.Sell("1", http.NotFoundHandler()), map[*quote]bool{}
+	terms := x402.USDC()
+	terms.PayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+	shop := &Shop{Receipts: key}
+	e, made := shop.Endpoint(Product{Offer: func(at string) (*x402.Offer, error) {
+		return x402.NewOffer(x402.PaymentRequired{
+			X402Version: x402.Version, Resource: x402.Resource{URL: at}, Accepts: []x402.Requirements{terms.Requirements("1")},
+		})
+	}}), map[*quote]bool{}
 	for i, want := range []int{1, 1, 2, 2, 3} {
 		if i == 2 {
 			key.jws = "signed"
@@ -207,11 +207,6 @@ func TestQuotes(t *testing.T) {
 		if _, err := e.quote(at); err != nil || e.quotes.at[at] == nil || len(e.quotes.at) != min(i/2+3, mostPlaces) {
 			t.Fatalf("%s: %v, %d are kept", at, err, len(e.quotes.at))
 		}
-	}
-	seller.Sell("0.5", http.NotFoundHandler())
-	seller.Sell("0.7", http.NotFoundHandler())
-	if seller.cheapest.Int64() != 500_000 {
-		t.Errorf("the lowest price is %s", seller.cheapest)
 	}
 }
 
@@ -229,7 +224,7 @@ func TestServe(t *testing.T) {
 		"nothing": {"GET", 204, false, "", 296}, "nothing new": {"GET", 304, false, "", 296},
 	} {
 		f, w := Front{Log: slog.New(slog.DiscardHandler)}, httptest.NewRecorder()
-		f.fill()
+		f.Fill()
 		m := &limit.Request{Rate: limit.NewRate(300, &limit.Memory{}, func() time.Time { return noon }), Client: "c"}
 		f.serve(w, httptest.NewRequest(c.method, "/", nil), "name", func(*http.Request) []string { return nil }, func(r *http.Request, _ string) Response {
 			return f.metered(r, m, nil, func() Response {
@@ -240,38 +235,5 @@ func TestServe(t *testing.T) {
 		if h.Get("Content-Length") != c.length || m.Remaining != c.left || (h.Get(limit.HeaderPolicy) == "") != c.public {
 			t.Errorf("%s: %v, %d left", name, h, m.Remaining)
 		}
-	}
-}
-
-// An integer of JSON Schema is one in whatever notation, and a text is not a number.
-func TestArguments(t *testing.T) {
-	port, domain := Param{Name: "port", Type: "integer"}, Param{Name: "domain"}
-	rate, deep := Param{Name: "rate", Type: "number"}, Param{Name: "deep", Type: "boolean"}
-	get := &Endpoint{product: Product{Method: http.MethodGet}}
-	for _, c := range []struct {
-		param Param
-		value any
-		want  string // or the error
-	}{
-		{port, json.Number("443.0"), "443"}, {port, json.Number("4.43e2"), "443"}, {port, json.Number("443.5"), "443.5"},
-		{port, json.Number("1e400"), "1e400"}, {port, json.Number("12345678901234567890"), "12345678901234567890"}, {port, "443", "443"},
-		{port, true, "The argument port must be an integer."}, {domain, "example.com", "example.com"},
-		{domain, json.Number("7"), "The argument domain must be a string."},
-		{domain, []any{"example.com"}, "The argument domain must be a string."},
-		{rate, json.Number("0.5"), "0.5"}, {rate, json.Number("2"), "2"}, {rate, false, "The argument rate must be a number."},
-		{deep, true, "true"}, {deep, "false", "false"}, {deep, json.Number("1"), "The argument deep must be a boolean."},
-		{deep, map[string]any{}, "The argument deep must be a boolean."},
-	} {
-		t.Run(fmt.Sprintf("%s, %T %v", c.param.Name, c.value, c.value), func(t *testing.T) {
-			tool := Tool{Endpoint: get, Path: "/", Params: []Param{c.param}}
-			target, _, err := tool.request(map[string]any{c.param.Name: c.value})
-			got := target.Query().Get(c.param.Name)
-			if err != nil {
-				got = fault.From(err).Public()
-			}
-			if got != c.want {
-				t.Errorf("%q, want %q", got, c.want)
-			}
-		})
 	}
 }

@@ -1,4 +1,4 @@
-package x402http
+package storefront
 
 import (
 	"cmp"
@@ -95,8 +95,8 @@ type Front struct {
 	Now     func() time.Time // nil is time.Now
 }
 
-// fill sets what has a default.
-func (f *Front) fill() {
+// Fill sets what has a default.
+func (f *Front) Fill() {
 	f.Log = cmp.Or(f.Log, slog.Default())
 	if f.Now == nil {
 		f.Now = time.Now
@@ -127,7 +127,7 @@ func (f *Front) fill() {
 func (f Front) Handler(
 	name string, rate *limit.Rate, methods func(*http.Request) []string, answer func(*http.Request) Response,
 ) http.Handler {
-	f.fill()
+	f.Fill()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.serve(w, r, name, methods, func(r *http.Request, id string) Response {
 			m := f.meter(rate, r, id, false)

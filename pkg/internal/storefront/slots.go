@@ -1,4 +1,4 @@
-package x402http
+package storefront
 
 import (
 	"context"

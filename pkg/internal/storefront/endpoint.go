@@ -1,4 +1,4 @@
-package x402http
+package storefront
 
 import (
 	"cmp"
@@ -16,9 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// Product is what an endpoint sells. Sell makes one of a handler.
+// Product is what an endpoint sells.
 type Product struct {
-	// Name names it among what shares Config.Limits, and in logs unless Route does.
+	// Name names it among what shares Shop.Limits, and in logs unless Route does.
 	Name string
 	// Route names what a request asks for in logs; nil is Name.
 	Route func(*http.Request) string
@@ -39,7 +39,7 @@ type Product struct {
 	// answered without a charge.
 	Job func(*http.Request) (x402.Job, error)
 	// Cap is how many jobs of products of this name run at once, in all processes that
-	// share Config.Limits; 0 means any number.
+	// share Shop.Limits; 0 means any number.
 	Cap int
 	// Page may replace the response to a request without a payment by a page for people;
 	// nil leaves every response as it is.
@@ -48,23 +48,26 @@ type Product struct {
 	Window time.Duration
 }
 
+// AnyPath is the length of the URL of an endpoint, without its query, that every offer has to
+// have room for, in bytes.
+const AnyPath = 512
+
 // Endpoint sells one product over HTTP, and as a tool.
 type Endpoint struct {
-	seller  *Seller
+	shop    *Shop
 	product Product
 	gate    *x402.Gate
 	quotes  Places[quote]
 }
 
 // Endpoint returns the endpoint of a product.
-func (s *Seller) Endpoint(p Product) *Endpoint {
+func (s *Shop) Endpoint(p Product) *Endpoint {
 	gate := &x402.Gate{
-		Ledger: s.ledger, Settler: s.config.Settler, Evidence: s.config.Evidence,
-		Receipts: s.config.Receipts, Now: s.config.Front.Now, Log: s.config.Front.Log,
+		Ledger: s.Ledger, Settler: s.Settler, Evidence: s.Evidence, Receipts: s.Receipts, Now: s.Front.Now, Log: s.Front.Log,
 	}
 	if p.Cap > 0 {
-		shared := limit.NewSlots(p.Name, p.Cap, s.config.Limits, s.config.Front.Now)
-		gate.Slots = &localSlots{shared: shared, running: s.running}
+		shared := limit.NewSlots(p.Name, p.Cap, s.Limits, s.Front.Now)
+		gate.Slots = &localSlots{shared: shared, running: s.Running}
 	}
 	if p.Says == nil {
 		p.Says = func(required x402.PaymentRequired, _ *fault.Error) any { return required }
@@ -73,8 +76,11 @@ func (s *Seller) Endpoint(p Product) *Endpoint {
 		p.Route = func(*http.Request) string { return p.Name }
 	}
 	p.Method = cmp.Or(p.Method, http.MethodGet)
-	return &Endpoint{seller: s, product: p, gate: gate}
+	return &Endpoint{shop: s, product: p, gate: gate}
 }
+
+// Method is the method that is sold.
+func (e *Endpoint) Method() string { return e.product.Method }
 
 // methods are the methods that are answered. HEAD mirrors the offer of a GET and never
 // settles, because its answer has no body.
@@ -95,9 +101,9 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		end := takesBody(w, r, e.product.MaxBody)
 		defer end()
 	}
-	e.seller.config.Front.serve(w, r, e.product.Route(r), e.methods, func(r *http.Request, id string) Response {
+	e.shop.Front.serve(w, r, e.product.Route(r), e.methods, func(r *http.Request, id string) Response {
 		x := e.exchange(r, id, r.Method != http.MethodHead && len(r.Header.Values(x402.HeaderSignature)) > 0)
-		res := e.seller.config.Front.metered(r, x.meter, Failed, x.sell)
+		res := e.shop.Front.metered(r, x.meter, Failed, x.sell)
 		res.Header["Vary"] = []string{"Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey}
 		return res
 	})
@@ -116,8 +122,8 @@ type exchange struct {
 }
 
 func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
-	front := &e.seller.config.Front
-	return &exchange{Endpoint: e, r: r, id: id, arrived: front.Now(), meter: front.meter(e.seller.config.Rate, r, id, paid)}
+	front := &e.shop.Front
+	return &exchange{Endpoint: e, r: r, id: id, arrived: front.Now(), meter: front.meter(e.shop.Rate, r, id, paid)}
 }
 
 // deadline is how long a request may take, from its arrival. API Gateway ends one after
@@ -147,7 +153,7 @@ func (x *exchange) sell() Response {
 		res, err = x.challenge(q, nil)
 	}
 	switch {
-	case errors.Is(err, x402.ErrOfferSize) && len(at) > anyPath: // not what the seller says, but the path
+	case errors.Is(err, x402.ErrOfferSize) && len(at) > AnyPath: // not what the seller says, but the path
 		return Failed(fault.Newf(fault.InvalidArguments, err, "The path is too long."))
 	case err != nil:
 		return Failed(fault.New(fault.InternalError, err))
@@ -172,7 +178,7 @@ func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
 	if x.call != nil {
 		window *= 2 // the official clients give up after 60 s, and their host may call again
 	}
-	x.meter.Site = x.seller.config.Front.clientKey(x.r, limit.SiteKey)
+	x.meter.Site = x.shop.Front.clientKey(x.r, limit.SiteKey)
 	q := x402.Request{
 		Offer: offer, Arrived: x.arrived, Deadline: x.arrived.Add(deadline), Window: window,
 		Client: x.meter.Site, Keys: x.r.Header.Values(x402.HeaderKey), Prepare: x.job, Error: x.errorBody,
@@ -213,7 +219,7 @@ func (x *exchange) refusal() error {
 // challenge answers 402: the offer with a retry token, and why a payment was refused.
 // refused is nil when there was no payment.
 func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) {
-	token, err := x402.NewToken(x.seller.config.Random)
+	token, err := x402.NewToken(x.shop.Random)
 	if err != nil {
 		return Response{}, err
 	}
@@ -258,8 +264,8 @@ func (x *exchange) answer(out x402.Outcome) Response {
 	own := out.Header
 	if out.Fault != nil {
 		res = Failed(out.Fault)
-		if said := ownOf(out.Fault, out.Payment); said != nil {
-			own = said.header
+		if said := wordsOf(out.Fault, out.Payment); said != nil {
+			own = said.Header
 		}
 	}
 	h := res.Header
@@ -275,7 +281,7 @@ func (x *exchange) answer(out x402.Outcome) Response {
 	if out.Replayed {
 		h.Set(x402.HeaderReplayed, "true")
 		if !out.Answered.IsZero() { // in whole seconds (RFC 9111 §5.1); the clocks of two machines may differ
-			age := x.seller.config.Front.Now().Sub(out.Answered) / time.Second
+			age := x.shop.Front.Now().Sub(out.Answered) / time.Second
 			h.Set(x402.HeaderAge, strconv.Itoa(max(int(age), 0)))
 		}
 	}
@@ -290,10 +296,10 @@ func (x *exchange) answer(out x402.Outcome) Response {
 
 // errorBody is the body of an error, or what a handler has said itself.
 func (x *exchange) errorBody(f *fault.Error, s x402.PaymentStatus) []byte {
-	if own := ownOf(f, s); own != nil && x.call == nil {
-		return own.body
+	if own := wordsOf(f, s); own != nil && x.call == nil {
+		return own.Body
 	}
-	return x.seller.config.Front.errorBody(x.r, x.id, f, s, x.call != nil)
+	return x.shop.Front.errorBody(x.r, x.id, f, s, x.call != nil)
 }
 
 func setReceipt(h http.Header, s *x402.SettleResponse) {
@@ -323,7 +329,7 @@ func (e *Endpoint) quote(at string) (*quote, error) {
 		} else if offer, err = e.product.Offer(at); err != nil {
 			return nil, err
 		}
-		if offer, err = offer.Signed(e.seller.config.Receipts); err != nil || had != nil && offer == had.offer {
+		if offer, err = offer.Signed(e.shop.Receipts); err != nil || had != nil && offer == had.offer {
 			return had, err
 		}
 		unpaid := fault.New(fault.PaymentRequired, nil)

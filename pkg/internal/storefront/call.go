@@ -1,4 +1,4 @@
-package x402http
+package storefront
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 
 // toolCall is the call of a tool on its way through the router to the endpoint.
 type toolCall struct {
-	tool   Tool
+	tool   *Tool
 	call   *mcp.Call
 	id     string
 	bad    error // what is wrong with the arguments
@@ -47,7 +47,7 @@ var errOtherEndpoint = errors.New("the router leads the path of the tool to anot
 // the work for it has ended. What is wrong with the arguments of one without a payment comes
 // before the price: a model can correct it, and need not pay for that.
 func (c *toolCall) serve(e *Endpoint, r *http.Request) {
-	front := &e.seller.config.Front
+	front := &e.shop.Front
 	x := c.exchange(e, r)
 	res := front.metered(r, x.meter, func(f *fault.Error) Response { return c.result(x, Failed(f)) }, func() Response {
 		return c.result(x, front.guarded(r, c.id, func() Response {
@@ -79,7 +79,7 @@ func (b *Toolbox) call(r *http.Request, id string, q *mcp.Request, c *mcp.Call) 
 	tool := b.tools[c.Tool]
 	t := &toolCall{tool: tool, call: c, id: id, answer: make(chan Response, 1)}
 	t.result = func(x *exchange, res Response) Response { return b.result(x, q, res) }
-	target, body, bad := tool.request(c.Arguments)
+	target, body, bad := tool.Request(c.Arguments)
 	router := b.server.Router
 	if router == nil || bad != nil {
 		router = tool.Endpoint
@@ -87,7 +87,7 @@ func (b *Toolbox) call(r *http.Request, id string, q *mcp.Request, c *mcp.Call) 
 	t.bad = bad
 	asked := b.asked(r, tool, target, body)
 	asked = asked.WithContext(context.WithValue(asked.Context(), callKey{}, t))
-	w := newRecorder(r.Context())
+	w := NewRecorder(r.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- route(router, w, asked) }()
 	select {
@@ -121,14 +121,14 @@ func route(router http.Handler, w http.ResponseWriter, r *http.Request) (err err
 
 // unsold answers a call that the router did not lead to an endpoint, by what the router has
 // said, such as the 401 of a middleware.
-func (b *Toolbox) unsold(t *toolCall, asked *http.Request, w *recorder, err error) Response {
-	front := &b.seller.config.Front
+func (b *Toolbox) unsold(t *toolCall, asked *http.Request, w *Recorder, err error) Response {
+	front := &b.shop.Front
 	x := t.exchange(t.tool.Endpoint, asked)
-	res := Response{Status: w.status, Header: w.header, Body: w.body.Bytes(), Reason: "the router has answered"}
+	res := Response{Status: w.Status, Header: w.header, Body: w.Body.Bytes(), Reason: "the router has answered"}
 	switch {
 	case err != nil:
 		res = Failed(fault.New(fault.InternalError, err))
-	case w.status < http.StatusBadRequest:
+	case w.Status < http.StatusBadRequest:
 		res = Failed(fault.New(fault.InternalError, fmt.Errorf("the router does not lead %s to the endpoint of the tool %s", asked.URL.Path, t.tool.Name)))
 	}
 	return front.metered(asked, x.meter, func(f *fault.Error) Response { return t.result(x, Failed(f)) }, func() Response { return t.result(x, res) })
@@ -144,7 +144,7 @@ func ofTheMessage() []string {
 }
 
 // asked is the request that a call stands for.
-func (b *Toolbox) asked(r *http.Request, t Tool, target *url.URL, body []byte) *http.Request {
+func (b *Toolbox) asked(r *http.Request, t *Tool, target *url.URL, body []byte) *http.Request {
 	asked := r.Clone(r.Context())
 	asked.Method, asked.URL, asked.RequestURI, asked.Pattern = t.Endpoint.product.Method, target, target.RequestURI(), ""
 	for _, name := range ofTheMessage() {
@@ -169,12 +169,12 @@ func (b *Toolbox) result(x *exchange, q *mcp.Request, res Response) Response {
 		if !x.call.Paid() {
 			charged = new(bool)
 		}
-		b.seller.config.Front.fail(&res, x.r, x.id, charged, true)
+		b.shop.Front.fail(&res, x.r, x.id, charged, true)
 	}
 	failed := res.Status >= http.StatusBadRequest
 	object := bytes.HasPrefix(res.Body, []byte("{")) && json.Valid(res.Body)
 	answer := rpc(b.server.Answer(q, mcp.Result{
-		Body: res.Body, MediaType: res.Header.Get("Content-Type"), URI: x.seller.config.OriginOf(x.r) + x.r.URL.RequestURI(),
+		Body: res.Body, MediaType: res.Header.Get("Content-Type"), URI: x.shop.Origin(x.r) + x.r.URL.RequestURI(),
 		IsError: failed, Meta: b.meta(x, res), Structured: res.asks || !failed && object,
 	}))
 	res.Header, res.Body = answer.Header, answer.Body

@@ -1,0 +1,88 @@
+package x402http
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
+	"github.com/hostfacts/hostfacts/pkg/mcp"
+	"github.com/hostfacts/hostfacts/pkg/printable"
+)
+
+// Tool is an endpoint that is sold over the Model Context Protocol as well. A call of the
+// tool is a request for Path, with the arguments as its query or, where the endpoint is one
+// of POST, as a JSON object in its body. It is the same purchase as that request.
+type Tool struct {
+	Endpoint *Endpoint
+	// Path is the path of the endpoint, such as /weather or /weather/{city}. An argument
+	// takes the place of the wildcard of its name; {rest...} stands for several segments.
+	Path string
+	// Name is the name in calls, and Description tells a model when to use the tool.
+	Name, Description string
+	Params            []Param
+}
+
+// MCP sells endpoints as tools of the Model Context Protocol, at one path that takes
+// POST. name and version are the server's.
+//
+// A call passes through router, the handler of the whole program, on its way to the endpoint:
+// what middleware and routers put into a request is there, and a request over HTTP and a call
+// are one purchase. The call has the headers of the message that it came in, but for those
+// that are about that message. An answer stands for twice Config.Window.
+//
+// A picture, a sound and other bytes are returned as the content that the protocol has for
+// them. MCP panics for a tool that cannot be right.
+func (s *Seller) MCP(name, version string, router http.Handler, tools ...Tool) http.Handler {
+	if router == nil {
+		panic("x402http: MCP needs the router of the program, such as its http.ServeMux: calls pass through it")
+	}
+	server := storefront.ToolServer{
+		Server: mcp.Server{Name: name, Title: cmp.Or(s.config.Name, name), Version: version, KeepFor: 5 * time.Minute}, Router: router,
+		Describe: s.config.Service.Describe, Compress: s.config.Service.Compress,
+	}
+	if server.Describe == nil {
+		words := "Each call of a tool is paid for: see x402. Repeat one that fails with the same payment."
+		described := mcp.Description{Instructions: words, Tools: printable.Marshal(listed(tools))}
+		server.Describe = func(string) mcp.Description { return described }
+	}
+	sold := map[string]*storefront.Tool{}
+	for _, t := range tools {
+		if err := t.check(); err != nil {
+			panic("x402http: " + err.Error())
+		}
+		if sold[t.Name] != nil {
+			panic(fmt.Sprintf("x402http: two tools are called %s", t.Name))
+		}
+		sold[t.Name] = &storefront.Tool{Name: t.Name, Endpoint: t.Endpoint.sold, Request: t.request}
+	}
+	return s.shop.Tools(server, sold)
+}
+
+// listed is how tools are described to a model.
+func listed(tools []Tool) []map[string]any {
+	list := []map[string]any{}
+	for _, t := range tools {
+		list = append(list, map[string]any{"name": t.Name, "description": t.Description, "inputSchema": t.schema()})
+	}
+	return list
+}
+
+// toolName is what a tool may be called (revision 2025-11-25, tools).
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+
+// check says what is wrong with a tool.
+func (t Tool) check() error {
+	switch {
+	case !toolName.MatchString(t.Name):
+		return fmt.Errorf("the name of a tool is %q, and must be 1 to 128 letters, digits, _, - and dots", t.Name)
+	case t.Endpoint == nil:
+		return fmt.Errorf("the tool %s has no Endpoint: it is what Sell returns", t.Name)
+	}
+	if err := t.checkParams(); err != nil {
+		return fmt.Errorf("the tool %s: %w", t.Name, err)
+	}
+	return nil
+}

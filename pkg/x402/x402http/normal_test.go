@@ -1,0 +1,70 @@
+package x402http_test
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+)
+
+// Requests that have a common name are one purchase, at their origin alone. What can never be
+// answered is refused, and not charged.
+func TestNormalized(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		weather := newStock("fair")
+		m.sells(weather, x402http.Normalized(func(w http.ResponseWriter, r *http.Request) string {
+			city := strings.ToLower(r.FormValue("city"))
+			if city == "atlantis" {
+				x402http.Refuse(w, http.StatusNotFound, "there is no such city")
+			}
+			return city + " \"today\"\n"
+		}))
+		r, signature := m.buy(oslo)
+		m.answered("the first", r, "fair", false)
+		m.answered("another spelling", m.get(oslo[:len(oslo)-4]+"OSLO&unit=C", signature), "fair", true)
+		other, _ := m.buy(oslo[:len(oslo)-4] + "Oslo")
+		m.answered("a new signature", other, "fair", true)
+		m.refused("another city", m.get(oslo[:len(oslo)-4]+"rome", signature), "another request", true)
+		m.refused("another origin", m.get(strings.Replace(oslo, "shop", "cheap", 1), signature), "another request", true)
+		url := oslo[:len(oslo)-4] + "atlantis"
+		if r := m.get(url, m.sign(url)); r.Status != http.StatusNotFound || string(r.Body) != "there is no such city" {
+			m.Errorf("refused: %d %s", r.Status, r.Body)
+		}
+		m.moved("10000")
+		weather.ran(m, 1)
+	})
+}
+
+// An answer that owes parts is given and kept. The same payment runs the handler again for
+// them, and the better answer takes its place.
+func TestPartsOwed(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		var owes []string
+		m.sells(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			owed := [][]string{{"tides", "wind"}, {"wind"}, nil}[min(len(owes), 2)]
+			owes = append(owes, strings.Join(owed, ","))
+			w.Header().Set(x402.HeaderOwed, strings.Join(owed, ","))
+			_, _ = io.WriteString(w, "without "+strings.Join(owed, " and "))
+		}))
+		r, signature := m.buy(oslo)
+		for i, want := range []string{"tides, wind", "wind", ""} {
+			if got := r.Header.Get(x402.HeaderOwed); got != want || string(r.Body) != "without "+strings.ReplaceAll(want, ", ", " and ") {
+				m.Errorf("run %d: owed %q, %s, want %q", i+1, got, r.Body, want)
+			}
+			time.Sleep(time.Minute)
+			r = m.get(oslo, signature)
+		}
+		m.answered("when nothing is owed", r, "without ", true)
+		m.moved("10000")
+		if want := []string{"tides,wind", "wind", ""}; !slices.Equal(owes, want) {
+			m.Errorf("runs owed %q, want %q", owes, want)
+		}
+	})
+}
