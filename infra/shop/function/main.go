@@ -1,8 +1,8 @@
 // The weather shop as an AWS Lambda function behind an API Gateway HTTP API. LEDGER_TABLE
-// is a DynamoDB table, ORIGIN the public origin, FACILITATOR the URL of the service that
-// settles, PAY_TO the account that is paid, and NODE the URL of a node of Base, in place of
-// the public one. A schedule that invokes the function with {"reconcile":true} decides what
-// requests left in doubt.
+// is a DynamoDB table, FACILITATOR the URL of the service that settles, PAY_TO the account
+// that is paid, and NODE the URL of a node of Base, in place of the public one. The gateway
+// says what the public origin is. A schedule that invokes the function with
+// {"reconcile":true} decides what requests left in doubt.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 	}
 	shop := x402http.Config{
 		PayTo: os.Getenv("PAY_TO"), Facilitator: os.Getenv("FACILITATOR"), Ledger: table, Limits: table,
-		Origin: os.Getenv("ORIGIN"), Name: "Weather",
+		OriginOf: origin, Name: "Weather",
 	}
 	if node := os.Getenv("NODE"); node != "" {
 		usdc := x402.USDC()
@@ -60,4 +60,10 @@ func main() {
 		reply, err := requests.Invoke(ctx, event)
 		return json.RawMessage(reply), err
 	})
+}
+
+// origin is the domain name that the gateway vouches for.
+func origin(r *http.Request) string {
+	event, _ := algnhsa.APIGatewayV2RequestFromContext(r.Context())
+	return "https://" + event.RequestContext.DomainName
 }
