@@ -1,15 +1,18 @@
 package x402http_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // Requests that have a common name are one purchase, at their origin alone. What can never be
@@ -67,4 +70,41 @@ func TestPartsOwed(t *testing.T) {
 			m.Errorf("runs owed %q, want %q", owes, want)
 		}
 	})
+}
+
+// ReconcileEvery looks at once and every so often, and ends with its context.
+func TestReconcileEvery(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		node := &countingNode{Evidence: m.books.Evidence()}
+		seller := m.seller(func(c *x402http.Config) { c.Evidence, c.NoNode = node, false })
+		mux := http.NewServeMux()
+		seller.Handle(mux, "GET /weather", "0.01", newStock("fair"))
+		m.shop = mux
+		m.behave = x402test.FailBefore
+		m.buy(oslo) // which leaves doubt
+		ctx, cancel := context.WithTimeout(m.Context(), 21*time.Minute)
+		defer cancel()
+		asked := node.asked.Load()
+		begun := time.Now()
+		seller.ReconcileEvery(ctx, 5*time.Minute)
+		if runs := node.asked.Load() - asked; time.Since(begun) != 21*time.Minute || runs < 1 {
+			m.Errorf("asked %d times in %s", runs, time.Since(begun))
+		}
+		if found := must(seller.Reconcile(m.Context())); found.Open > 0 {
+			m.Errorf("found %+v", found)
+		}
+	})
+}
+
+// countingNode counts what it is asked.
+type countingNode struct {
+	x402.Evidence
+	asked atomic.Int32
+}
+
+// Find implements x402.Evidence.
+func (n *countingNode) Find(ctx context.Context, q x402.Question) x402.Finding {
+	n.asked.Add(1)
+	return n.Evidence.Find(ctx, q)
 }

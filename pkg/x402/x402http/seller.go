@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
+	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -60,6 +61,23 @@ func (s *Seller) Reconcile(ctx context.Context) (reconcile.Summary, error) {
 	c.Scanner, _ = s.config.Evidence.(reconcile.Scanner)
 	defer s.overdue.reconciled()
 	return storefront.Reconciler(c).Run(ctx)
+}
+
+// ReconcileEvery calls Reconcile at once and then every d until ctx ends. It logs what fails,
+// and goes on.
+func (s *Seller) ReconcileEvery(ctx context.Context, d time.Duration) {
+	turn := time.NewTicker(d)
+	defer turn.Stop()
+	for {
+		if _, err := s.Reconcile(ctx); err != nil && ctx.Err() == nil {
+			s.config.Log.ErrorContext(ctx, "payments in doubt were not decided", "error", err)
+		}
+		select {
+		case <-turn.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // atomicUnits is a decimal price, such as "0.01", in the smallest units of an asset.

@@ -296,15 +296,20 @@ func (f *Facilitator) read(r *http.Request) (*x402.Payment, x402.Requirements, e
 	if err := json.NewDecoder(io.LimitReader(r.Body, 64<<10)).Decode(&body); err != nil {
 		return nil, *q, err
 	}
-	header, err := x402.EncodeHeader(body.PaymentPayload)
-	if err != nil {
-		return nil, *q, err
-	}
-	p, err := x402.DecodePayment(header)
+	p, err := paymentOf(body.PaymentPayload)
 	if err != nil {
 		return nil, *q, err
 	}
 	return p, *q, f.judge(p, *q)
+}
+
+// paymentOf reads a payment as it is sent to a facilitator.
+func paymentOf(payload x402.Payload) (*x402.Payment, error) {
+	header, err := x402.EncodeHeader(payload)
+	if err != nil {
+		return nil, err
+	}
+	return x402.DecodePayment(header)
 }
 
 func (f *Facilitator) judge(p *x402.Payment, q x402.Requirements) error {
