@@ -62,7 +62,10 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 
 # The packages that make test runs with -short. What it leaves out is in VERIFY: the
 # packages with tests that -short skips, and all others. .ci/run fails when a test or a
-# package is in neither. Those that take longest begin first.
+# package is in neither. Those that take longest begin first. MODULES are the modules
+# below this one, whose dependencies are not to be everybody's: make test runs the tests of
+# infra/house, and make verify those of infra/cdk.
+MODULES := infra/cdk infra/house infra/shop infra/clients/testdata/mcp/go
 QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet
 VERIFY := ./infra/clients ./infra ./infra/local/e2e ./infra/simnet ./infra/gameday \
 	./infra/bench ./infra/local ./infra/local/operate ./infra/testbed \
@@ -72,20 +75,23 @@ VERIFY := ./infra/clients ./infra ./infra/local/e2e ./infra/simnet ./infra/gamed
 test: ## Units, contracts, every state of small worlds, 20,000 fault schedules, one paid pass: Go alone, 4 to 7 minutes
 	go test -vet=off -cover -timeout 60m -run Campaign ./pkg/x402
 	go test -vet=off -cover -timeout 60m -skip Campaign ./pkg/x402 ./pkg/x402/reconcile ./pkg/x402/ledger ./pkg/service
+	cd infra/house && $(GOTEST) -vet=off $(TESTFLAGS) ./...
 	$(GOTEST) -race -vet=off -short -timeout 60m $(TESTFLAGS) $(QUICK)
 
 .PHONY: verify
 verify: node-packages ## Everything else in CI: real peers, namespaces, browser, load: 8 to 11 minutes
 	$(GOTEST) -race -vet=off -timeout 60m $(TESTFLAGS) $(VERIFY)
+	cd infra/cdk && $(GOTEST) -race -vet=off -timeout 60m $(TESTFLAGS) ./...
 
 .PHONY: check
 check: ## Formatting, vet, lint and module tidiness
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./... && go vet -tags prove ./infra
 	go mod tidy -diff
-	cd infra/clients/testdata/mcp/go && go vet ./... && go mod tidy -diff
-	cd infra/shop && go vet ./... && go mod tidy -diff
+	for m in $(MODULES); do (cd $$m && go vet ./... && go mod tidy -diff) || exit 1; done
 	go run $(GOLANGCI) run ./...
+	cd infra/cdk && go run $(GOLANGCI) run ./...
+	cd infra/house && go run $(GOLANGCI) run ./...
 
 .PHONY: build
 build: ## Build every function to build/<slug>/bootstrap
@@ -131,12 +137,13 @@ fuzz: ## Run every fuzz target
 
 .PHONY: update
 update: ## Write what is made of the catalog and the pages: documents, template, events; then read the diff
+	@(cd infra/house && go test -vet=off -run '^(TestPrograms|TestMinified)$$' . -update)
 	@for i in 1 2 3; do go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery -update >/dev/null || true; done # a document is made of another; what fails fails again below
 	@go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery
 
 .PHONY: stats
 stats: ## Measure the Go code: size, density by package, complexity, circles of folders
-	@cd pkg && go test -vet=off -count=1 -run '^TestStats$$' -stats.print
+	@cd infra/house && go test -vet=off -count=1 -run '^TestStats$$' -stats.print
 
 .PHONY: campaign
 campaign: ## Run random schedules of faults over the payment layer

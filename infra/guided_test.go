@@ -1,4 +1,4 @@
-package main
+package infra
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
 // TestGuided: sam deploy --guided takes no empty answer for a hidden parameter,
@@ -15,12 +16,12 @@ import (
 // the payee has a default that is taken.
 func TestGuided(t *testing.T) {
 	t.Parallel()
-	out, err := program(t, "guided.py", templatePath, "", payTo).CombinedOutput()
+	out, err := deployed.Tool(t, "guided.py", templatePath, "", payTo).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "click.exceptions.Abort") {
 		t.Errorf("an empty answer does, or something else is wrong: %v\n%s", err, out)
 	}
 	values := map[string]string{}
-	given := testbed.Run(t, program(t, "guided.py", templatePath, " ", payTo))
+	given := testbed.Run(t, deployed.Tool(t, "guided.py", templatePath, " ", payTo))
 	if err := json.Unmarshal(given, &values); err != nil {
 		t.Fatalf("%v\n%s", err, given)
 	}

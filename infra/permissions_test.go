@@ -1,4 +1,4 @@
-package main
+package infra
 
 import (
 	"encoding/json"

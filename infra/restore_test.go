@@ -1,4 +1,4 @@
-package main
+package infra
 
 import (
 	"crypto/rand"
@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
@@ -21,7 +22,7 @@ import (
 // startEmulator starts moto, a DynamoDB in memory that can restore a table.
 func startEmulator(t *testing.T) testbed.Dynamo {
 	t.Helper()
-	moto := python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
+	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
 	return testbed.Dynamo{URL: testbed.StartPeer(t, moto, " Running on ").URL}
 }
 

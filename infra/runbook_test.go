@@ -1,6 +1,6 @@
 //go:build prove
 
-package main
+package infra
 
 import (
 	"cmp"

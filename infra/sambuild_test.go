@@ -1,4 +1,4 @@
-package main
+package infra
 
 import (
 	"debug/elf"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
 // What is deployed has at most so many bytes. The functions that ask a registry link its
@@ -30,7 +31,7 @@ func TestBuild(t *testing.T) {
 		t.Fatal("the Makefile no longer says how sam build is run where this test looks for it")
 	}
 	out := t.TempDir()
-	cmd := python(t, "-m", "samcli", "build", "--build-dir", out)
+	cmd := deployed.Python(t, "-m", "samcli", "build", "--build-dir", out)
 	cmd.Dir = ".."
 	cmd.Env = append(append(cmd.Env, goEnv(t)...), "CGO_ENABLED=0", "GOFLAGS="+strings.ReplaceAll(string(recipe[1]), "$$(date +%s)", "1800000000"))
 	testbed.Run(t, cmd)

@@ -60,7 +60,8 @@ func layers() []layer {
 		{"functions/mcp", []string{"pkg/boot", "pkg/operations", "pkg/service"}, "the tools are every operation"},
 		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "a main joins one operation and its client"},
 		{"infra/sam", nil, "a template is read whatever it deploys"},
-		{"infra", []string{"infra/sam", "pkg/catalog", "pkg/x402/fault", "pkg/boot", "pkg/service"}, "infrastructure reads facts"},
+		{"infra", nil, "what is deployed is tried from outside"},
+		{"infra/cdk", []string{"infra/sam", "pkg/catalog"}, "infrastructure reads facts"},
 		{"infra/local", []string{"infra/local/keyfile", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/operations", "pkg/printable", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
 		{"infra/local/pay", []string{"infra/local/keyfile", "pkg/catalog", "pkg/guard", "pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and receipts with how a question is written there"},
 		{"infra/local/operate", []string{"pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/printable", "pkg/service", "pkg/x402", "pkg/x402/chain", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/x402/ledger/file", "pkg/x402/reconcile"}, "the operator's commands, on any store; a table is copied whatever is in it, and a deployment is seen as a monitor sees it"},
@@ -72,6 +73,7 @@ func layers() []layer {
 		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/x402/mcptest", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/x402http", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
 		{"infra/testbed/deployed", []string{"infra/sam", "infra/testbed", "pkg/catalog", "pkg/x402/ledger/dynamo"}, "what a template is held to is read from facts"},
 		{"infra/testbed", []string{"infra/local/runtimeapi", "infra/sam", "pkg/x402/ledger/dynamo", "pkg/x402/fault", "pkg/guard", "pkg/lookup", "pkg/x402", "pkg/x402/ledger", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
+		{"infra/testbed/modproxy", nil, "a module is packed whatever is in it"},
 		{"infra/clients", []string{"pkg/catalog", "pkg/x402/fault", "pkg/x402/x402test"}, "the description judges the replies of a client; the programs of others are run from outside"},
 		{"infra/simnet", nil, "the small internet is tests and nothing else"},
 		{"infra/gameday", nil, "alarms are judged by their definition alone; only the tests know a service"},
@@ -91,8 +93,8 @@ func foreign() []layer {
 		{"modernc.org/sqlite", []string{"pkg/x402/ledger/file"}, "the file store is not deployed"},
 		{"github.com/decred/dcrd", []string{"infra/bench", "pkg/x402", "pkg/x402/x402test"}, "signatures are the payment layer's business"},
 		{"golang.org/x/term", []string{"infra/local/pay", "infra/local/keys"}, "nothing that is deployed has a terminal"},
-		{"github.com/cdklabs/cdk-nag-go", []string{"infra"}, "the linter of the envelope is a part of it"},
-		{"github.com/aws/aws-cdk-go", []string{"infra"}, "the envelope alone is made of constructs; what it includes is YAML"},
+		{"github.com/cdklabs/cdk-nag-go", []string{"infra/cdk"}, "the linter of the envelope is a part of it"},
+		{"github.com/aws/aws-cdk-go", []string{"infra/cdk"}, "the envelope alone is made of constructs; what it includes is YAML"},
 		{"github.com/DataDog/datadog-agent", []string{"pkg/discovery"}, "documents alone are made of templates"},
 		{"html/template", nil, "it calls methods by name, so that the linker keeps every exported method: the fork without that is a third smaller"},
 		{"text/template", nil, "it calls methods by name, so that the linker keeps every exported method: the fork without that is a third smaller"},
@@ -105,21 +107,24 @@ type listed struct {
 	Imports, Deps    []string
 }
 
+// list returns the packages of this module, and of the CDK app, which is another one.
 func list(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=Name,ImportPath,Imports,Deps", "./...")
-	cmd.Dir = ".."
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list: %v", err)
-	}
 	var all []listed
-	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
-		var p listed
-		if err := d.Decode(&p); err != nil {
-			t.Fatal(err)
+	for _, folder := range []string{"..", "../infra/cdk"} {
+		cmd := exec.Command("go", "list", "-json=Name,ImportPath,Imports,Deps", "./...")
+		cmd.Dir = folder
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list in %s: %v", folder, err)
 		}
-		all = append(all, p)
+		for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+			var p listed
+			if err := d.Decode(&p); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, p)
+		}
 	}
 	return all
 }

@@ -94,15 +94,15 @@ func pagesOnce(t *testing.T, cause string, o *outcome, alarms []Alarm) {
 	}
 }
 
-// The command of make owed, and the CDK app.
-const operator, cdkApp = "./infra/local/operate", "./infra"
+// The command of make owed.
+const operator = "./infra/local/operate"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {
 		os.Exit(m.Run()) // what judges alarms needs nothing that is built
 	}
-	os.Exit(testbed.Isolate(m, 8, testbed.AllFunctions, operator, cdkApp))
+	os.Exit(testbed.Isolate(m, 8, testbed.AllFunctions, operator, testbed.CDKApp))
 }
 
 // stack is the name of the stack, with which the name of every alarm begins.
@@ -112,13 +112,13 @@ const stack = deployed.Stack
 func synthesized(t *testing.T) []byte {
 	// The app is a separate program; reading its sources tells the cache of
 	// go test that the result depends on them.
-	sources, _ := filepath.Glob("../*.go") // the pattern is well-formed
+	sources, _ := filepath.Glob("../cdk/*.go") // the pattern is well-formed
 	for _, s := range sources {
 		if _, err := os.ReadFile(s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	doc, err := deployed.Synthesize(t, testbed.Program(t, cdkApp), "..", deployed.Context())
+	doc, err := deployed.Synthesize(t, testbed.Program(t, testbed.CDKApp), "../cdk", deployed.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

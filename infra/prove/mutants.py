@@ -36,7 +36,7 @@ def verdict(mutant):
         changed, overlay = pathlib.Path(folder, source.name), pathlib.Path(folder, "overlay.json")
         changed.write_text(text.replace(mutant["old"], mutant["new"]))
         overlay.write_text(json.dumps({"Replace": {str(source): str(changed)}}))
-        command = ["go", "test", "-vet=off", "-count=1", "-timeout=5m", *mutant["test"].split()]
+        command = ["go", "test", *mutant["test"].split(), "-vet=off", "-count=1", "-timeout=5m"]  # -C stands first
         # The programs that a suite has built have the mutant too, and are kept apart.
         flags = os.environ.get("GOFLAGS", "") + f" -overlay={overlay}"
         environment = os.environ | {"GOFLAGS": flags.strip(), "HOSTFACTS_PROGRAMS": folder}

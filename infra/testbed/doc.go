@@ -16,6 +16,7 @@ package testbed
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -23,11 +24,15 @@ import (
 // takes, on a machine that is busy with something else.
 const Patience = 10 * time.Minute
 
-// Root is the module's folder, as an absolute path.
+// ours is how the go.mod of the module begins.
+const ours = "module github.com/hostfacts/hostfacts\n"
+
+// Root is the module's folder, as an absolute path. The suites of the modules below it,
+// such as infra/cdk, have the same.
 func Root() string {
 	dir := Must(os.Getwd())
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if text, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil && strings.HasPrefix(string(text), ours) {
 			return dir
 		}
 		if dir == filepath.Dir(dir) {

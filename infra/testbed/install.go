@@ -85,12 +85,12 @@ func Node(tb testing.TB, dir string) string {
 
 // Python is the interpreter of a virtual environment with the packages of a list.
 // pip holds every file to the hashes of the list, if it has any. The environment is
-// kept beside the suite, under the hash of that list. The test is skipped where it
+// kept beside the list, under its hash. The test is skipped where it
 // cannot be had.
 func Python(tb testing.TB, requirements string) (interpreter string) {
 	system := Find(tb, "Python", "python3")
 	sum := sha256.Sum256(append(Must(os.ReadFile(requirements)), system...))
-	kept := Must(filepath.Abs(".venv-" + hex.EncodeToString(sum[:6])))
+	kept := filepath.Join(filepath.Dir(Must(filepath.Abs(requirements))), ".venv-"+hex.EncodeToString(sum[:6]))
 	err := install(kept, requirements, filepath.Join(kept, "installed"), func() error {
 		// What was cut short goes. No deadline but the test's: a busy machine takes long
 		// for a long list.

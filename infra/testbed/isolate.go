@@ -15,7 +15,7 @@ const (
 
 // Isolate runs the tests of a suite in new namespaces (see isolated), n at
 // once. Before, and outside, where there is a network, it builds the programs of some
-// packages, of which AllFunctions can be one. Where there can be no namespaces, the tests
+// packages, of which AllFunctions and CDKApp can be. Where there can be no namespaces, the tests
 // that need them are skipped (see NoNamespaces). It returns the exit code. TestMain calls it.
 func Isolate(m *testing.M, n int, packages ...string) int {
 	if os.Getenv(isolatedVar) != "" {
@@ -23,8 +23,7 @@ func Isolate(m *testing.M, n int, packages ...string) int {
 		return m.Run()
 	}
 	for _, pkg := range packages {
-		kind := map[bool]string{true: functions, false: plain}[pkg == AllFunctions]
-		if _, err := build(kind, pkg); err != nil {
+		if _, err := build(kindOf(pkg), pkg); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}

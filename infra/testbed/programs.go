@@ -29,6 +29,8 @@ const (
 	LocalRunner = "./infra/local"
 	// AllFunctions are the packages of the functions.
 	AllFunctions = "./functions/..."
+	// CDKApp is the package of the CDK app, which is a separate module.
+	CDKApp = "github.com/hostfacts/hostfacts/infra/cdk"
 )
 
 // The kinds of programs, which are folders of build/tests.
@@ -37,17 +39,33 @@ const (
 	watched   = "watched"
 	functions = "functions"
 	ofShop    = "shop"
+	ofCDK     = "cdk"
 )
+
+// moduleOf is the folder of the module that programs of a kind are in, where it is not
+// that of this one.
+var moduleOf = map[string]string{ofShop: "infra/shop", ofCDK: "infra/cdk"}
+
+// kindOf is the kind of a package that is built as people build it.
+func kindOf(pkg string) string {
+	switch pkg {
+	case AllFunctions:
+		return functions
+	case CDKApp:
+		return ofCDK
+	}
+	return plain
+}
 
 // keptVar names another folder than build/tests: that of programs with a mutant in them.
 const keptVar = "HOSTFACTS_PROGRAMS"
 
 var flagsOf = map[string][]string{watched: {"-race"}, functions: {"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}}
 
-// Program is the path of a program of this module, such as ./infra/local, as
+// Program is the path of a program of this module, such as ./infra/local, or CDKApp, as
 // people run it. The cache of go test sees what a test imports and not what it builds,
 // so a suite imports pkg/operations: the programs are made of it.
-func Program(tb testing.TB, pkg string) string { return built(tb, plain, pkg) }
+func Program(tb testing.TB, pkg string) string { return built(tb, kindOf(pkg), pkg) }
 
 // Watched is Program with the race detector, which needs a C compiler: the
 // program ends with an error when the detector has seen something.
@@ -102,10 +120,8 @@ func build(kind, pkg string) (string, error) {
 // test, which have compiled their packages, so that only linking is left; functions need
 // packages that are compiled for a machine without C.
 func compile(kind, pkg string) (string, error) {
-	in, kept := Root(), filepath.Join(cmp.Or(os.Getenv(keptVar), filepath.Join(Root(), "build", "tests")), kind)
-	if kind == ofShop {
-		in = filepath.Join(in, "infra", "shop")
-	}
+	in := filepath.Join(Root(), moduleOf[kind])
+	kept := filepath.Join(cmp.Or(os.Getenv(keptVar), filepath.Join(Root(), "build", "tests")), kind)
 	if err := os.MkdirAll(kept, 0o750); err != nil {
 		return "", err
 	}

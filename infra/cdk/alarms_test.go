@@ -100,7 +100,7 @@ func writtenMetrics() []string {
 // alarm that there is not.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
-	text := string(must(os.ReadFile("RUNBOOK.md"))(t))
+	text := string(must(os.ReadFile("../RUNBOOK.md"))(t))
 	var want, have []string
 	for _, a := range readAlarms(t) {
 		_, anchor, _ := strings.Cut(a.Means, catalog.Runbook+"#")

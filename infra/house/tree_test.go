@@ -1,7 +1,8 @@
-package pkg_test
+package house
 
 import (
 	"bytes"
+	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -14,6 +15,15 @@ import (
 
 	"github.com/uudashr/gocognit"
 )
+
+// root is the folder of the repository, and module how the paths of its packages begin.
+const (
+	root   = "../.."
+	module = "github.com/hostfacts/hostfacts/"
+)
+
+// modules are the folders below root whose packages are looked at.
+func modules() []string { return []string{".", "infra/cdk"} }
 
 // tree is the Go code of the repository, with tests and the files of every platform.
 type tree struct {
@@ -46,7 +56,7 @@ func readTree(t *testing.T) tree {
 	t.Helper()
 	// The directory may be another user's, as it is in containers.
 	git := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "*.go")
-	git.Dir = ".."
+	git.Dir = root
 	out, err := git.Output()
 	if err != nil {
 		t.Skipf("git ls-files: %v", err)
@@ -57,7 +67,7 @@ func readTree(t *testing.T) tree {
 	sources := map[string][]*ast.File{} // by folder and name of the package
 	set := token.NewFileSet()
 	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
-		text, err := os.ReadFile(filepath.Join("..", name))
+		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			continue // deleted and not committed yet
 		}
@@ -84,6 +94,34 @@ func readTree(t *testing.T) tree {
 		r.files[i].functions = functions[f.name]
 	}
 	return r
+}
+
+// listed is what go list says of a package.
+type listed struct {
+	Name, ImportPath string
+	Imports, Deps    []string
+}
+
+// list returns the packages of the modules.
+func list(t *testing.T) []listed {
+	t.Helper()
+	var all []listed
+	for _, folder := range modules() {
+		cmd := exec.Command("go", "list", "-json=Name,ImportPath,Imports,Deps", "./...")
+		cmd.Dir = filepath.Join(root, folder)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("go list in %s: %v", folder, err)
+		}
+		for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+			var p listed
+			if err := d.Decode(&p); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // linkedFolders are the folders of the packages that a command links. infra/bench is a

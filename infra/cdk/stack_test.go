@@ -39,7 +39,7 @@ func golden(t *testing.T, file string, text []byte) {
 // with what testdata/envelope.json changes and adds; the dashboard has its own test.
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
-	s := must(readSettings("..", from(deployed.Context())))(t)
+	s := must(readSettings("../..", from(deployed.Context())))(t)
 	base, got, more := written(t, s.params), synthesized(t), document{}
 	for _, part := range []string{"Resources", "Conditions", "Globals", "Rules", "Outputs"} {
 		has := section(got, part)
@@ -119,7 +119,7 @@ func alarmedMetrics(t *testing.T) map[string]bool {
 	return alarmed
 }
 
-// TestCodeIsShipped: as the CDK CLI runs the app, in infra and with a context in
+// TestCodeIsShipped: as the CDK CLI runs the app, in infra/cdk and with a context in
 // the environment, each function has what was built of it as an asset, and there
 // is nothing left for SAM to build. Nothing that was not asked for is added.
 func TestCodeIsShipped(t *testing.T) {
@@ -131,8 +131,8 @@ func TestCodeIsShipped(t *testing.T) {
 		write(t, filepath.Join(root, "functions", slug, "main.go"), nil)
 		write(t, filepath.Join(root, "build", slug, "bootstrap"), append(header(elf.EM_AARCH64), slug...))
 	}
-	write(t, filepath.Join(root, "infra", "cdk.json"), nil)
-	text = must(synth(t, filepath.Join(root, "infra"), map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxReserve: false}))(t)
+	write(t, filepath.Join(root, "infra", "cdk", "cdk.json"), nil)
+	text = must(synth(t, filepath.Join(root, "infra", "cdk"), map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxReserve: false}))(t)
 	var d document
 	check(t, json.Unmarshal(text, &d))
 	keys := map[any]string{}

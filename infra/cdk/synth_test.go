@@ -12,8 +12,6 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
-	"github.com/hostfacts/hostfacts/pkg/boot"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
 )
 
 func TestMain(m *testing.M) {
@@ -105,14 +103,9 @@ func written(t *testing.T, params map[string]any) (d document) {
 	return d
 }
 
-const templatePath = "../template.yaml"
+const templatePath = "../../template.yaml"
 
 func template(t *testing.T) *sam.Template {
 	t.Helper()
 	return must(sam.Read(templatePath))(t)
-}
-
-// testParams are what a deployment must give, and names for what it makes.
-func testParams() map[string]string {
-	return map[string]string{"PayTo": boot.LocalPayTo, "Ledger": "Ledger"}
 }

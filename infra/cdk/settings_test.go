@@ -20,13 +20,16 @@ func from(values map[string]any) func(*string) any {
 	return func(key *string) any { return values[*key] }
 }
 
-const facilitatorURL = "https://facilitator.example"
+const (
+	facilitatorURL = "https://facilitator.example"
+	testSecret     = "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf"
+)
 
 // settled are the settings of a context with a payee and a facilitator, and without code.
 func settled(values map[string]any) (settings, error) {
 	context := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxAssets: assetsNone}
 	maps.Copy(context, values)
-	return readSettings("..", from(context))
+	return readSettings("../..", from(context))
 }
 
 func TestSettings(t *testing.T) {
@@ -208,7 +211,7 @@ func write(t *testing.T, path string, text []byte) {
 // its default.
 func TestRunbookContext(t *testing.T) {
 	t.Parallel()
-	text := must(os.ReadFile("RUNBOOK.md"))(t)
+	text := must(os.ReadFile("../RUNBOOK.md"))(t)
 	rows := map[string]string{} // key to default
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.TrimSpace(line), "|")

@@ -1,4 +1,4 @@
-package pkg_test
+package house
 
 // knownComplex are the functions above the cognitive complexity that is held. This list
 // only becomes shorter: who makes one of them simple takes it off, and nobody adds one.

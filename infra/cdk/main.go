@@ -1,11 +1,14 @@
-// Command infra is the CDK app for production. It includes ../template.yaml, which
+// Command cdk is the CDK app for production. It includes ../../template.yaml, which
 // is the whole application, and adds what is repeated for each operation or
 // belongs to production alone: alarms, a dashboard, a domain, log retention, a
 // budget, prebuilt code.
 //
 // It does not repeat any function. It synthesizes without credentials and without a
-// network; the CDK CLI runs it by cdk.json, in this folder. RUNBOOK.md says how to
-// deploy it, and what each alarm means.
+// network; the CDK CLI runs it by cdk.json, in this folder. ../RUNBOOK.md says how
+// to deploy it, and what each alarm means.
+//
+// It is a separate module: the CDK is large, and nobody who imports the module above is to
+// have it among the modules that theirs depends on.
 package main
 
 import (
@@ -27,7 +30,7 @@ func main() {
 // run synthesizes the stack of the CDK context to where the CDK CLI says.
 func run() error {
 	defer jsii.Close()
-	root, err := filepath.Abs("..")
+	root, err := filepath.Abs("../..")
 	if err != nil {
 		return err
 	}

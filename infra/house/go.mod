@@ -1,0 +1,16 @@
+module github.com/hostfacts/hostfacts/infra/house
+
+go 1.26.0
+
+require (
+	github.com/alecthomas/chroma/v2 v2.27.0
+	github.com/google/go-cmp v0.7.0
+	github.com/tdewolff/minify/v2 v2.24.25
+	github.com/uudashr/gocognit v1.3.0
+)
+
+require (
+	github.com/dlclark/regexp2/v2 v2.2.1 // indirect
+	github.com/tdewolff/parse/v2 v2.8.20 // indirect
+	golang.org/x/tools v0.42.0 // indirect
+)

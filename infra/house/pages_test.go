@@ -1,0 +1,161 @@
+package house
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"html"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/chroma/v2"
+	"github.com/alecthomas/chroma/v2/lexers"
+	"github.com/google/go-cmp/cmp"
+	"github.com/tdewolff/minify/v2"
+	"github.com/tdewolff/minify/v2/css"
+	"github.com/tdewolff/minify/v2/js"
+)
+
+var update = flag.Bool("update", false, "write what is embedded")
+
+// pages is the folder of what the pages are made of.
+const pages = root + "/pkg/discovery/assets"
+
+// command is a program that a line of shell starts.
+var command = regexp.MustCompile(`(?m)(^|[|&;(] *)(curl|printf|tr|jq|grep|base64)\b`)
+
+// tag is the markup of colours.
+var tag = regexp.MustCompile(`<span class="[a-z]">|</span>`)
+
+// TestPrograms holds the markup of the programs that the pages show to their sources: it has
+// other colours and the same text.
+func TestPrograms(t *testing.T) {
+	all := map[string]string{}
+	programs, err := filepath.Glob(pages + "/snippets/*")
+	if err != nil || len(programs) == 0 {
+		t.Fatalf("no program: %v", err)
+	}
+	for _, name := range programs {
+		source := read(t, name)
+		markup := colored(t, name, source)
+		if text := html.UnescapeString(tag.ReplaceAllString(markup, "")); text != source {
+			t.Errorf("%s: the markup says\n%s", name, text)
+		}
+		all[filepath.Base(name)] = markup
+	}
+	var document bytes.Buffer
+	encoder := json.NewEncoder(&document)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(all); err != nil {
+		t.Fatal(err)
+	}
+	kept(t, "colored.json", document.String())
+}
+
+// colored is a program as HTML: each token that the style has a colour for in a
+// span, and everything escaped.
+func colored(t *testing.T, file, code string) string {
+	t.Helper()
+	language := map[string]string{".mts": "typescript", ".py": "python", ".sh": "bash", ".txt": "go"}[path.Ext(file)]
+	tokens, err := chroma.Coalesce(lexers.Get(language)).Tokenise(nil, code)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	list := tokens.Tokens()
+	var b strings.Builder
+	for i, token := range list {
+		called := i+1 < len(list) && strings.HasPrefix(list[i+1].Value, "(")
+		text := html.EscapeString(token.Value)
+		switch class := classOf(token.Type, called); {
+		case class != "":
+			b.WriteString(`<span class="` + class + `">` + text + "</span>")
+		case path.Ext(file) == ".sh":
+			b.WriteString(command.ReplaceAllString(text, `$1<span class="f">$2</span>`))
+		default:
+			b.WriteString(text)
+		}
+	}
+	return b.String()
+}
+
+// classOf is the class that the stylesheet knows a token by; called says that
+// parentheses follow.
+func classOf(kind chroma.TokenType, called bool) string {
+	switch {
+	case kind.InCategory(chroma.Comment):
+		return "c"
+	case kind.InSubCategory(chroma.String):
+		return "s"
+	case kind.InSubCategory(chroma.Number), kind == chroma.KeywordConstant:
+		return "n"
+	case kind == chroma.KeywordType, kind == chroma.NameClass, kind == chroma.NameException:
+		return "t"
+	case kind.InCategory(chroma.Keyword), kind == chroma.OperatorWord:
+		return "w"
+	case kind == chroma.NameFunction, kind == chroma.NameBuiltin, kind.InCategory(chroma.Name) && called:
+		return "f"
+	case kind.InCategory(chroma.Name) && kind.InSubCategory(chroma.NameVariable):
+		return "k"
+	}
+	return ""
+}
+
+// TestMinified holds the styles and scripts of the pages to their sources.
+func TestMinified(t *testing.T) {
+	m := minify.New()
+	m.AddFunc("css", css.Minify)
+	m.AddFunc("js", js.Minify)
+	for _, made := range []struct {
+		name   string
+		around string
+		of     []string
+	}{
+		{"docs.css", "%s", []string{"style", "docs"}},
+		{"missing.css", "%s", []string{"style", "missing"}},
+		{"paywall.css", "%s", []string{"style", "paywall"}},
+		{"docs.js", "%s", []string{"docs"}},
+		{"early.js", "%s", []string{"early"}},
+		{"place.js", "%s", []string{"place"}},
+		{"paywall.js", "(() => {%s})()", []string{"paywall-view", "paywall-answer", "paywall-wallet", "paywall-send"}},
+	} {
+		kind := path.Ext(made.name)
+		var sources strings.Builder
+		for _, name := range made.of {
+			sources.WriteString(read(t, filepath.Join(pages, name+kind)))
+		}
+		text, err := m.String(kind[1:], fmt.Sprintf(made.around, sources.String()))
+		if err != nil {
+			t.Fatalf("%s: %v", made.name, err)
+		}
+		kept(t, made.name, text)
+	}
+}
+
+// kept compares a file that is embedded with what it must be, or writes it with -update.
+func kept(t *testing.T, name, want string) {
+	t.Helper()
+	file := filepath.Join(pages, "generated", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(read(t, file), want); diff != "" {
+		t.Errorf("%s, which make update writes (-file +sources):\n%s", file, diff)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,33 @@
+package deployed
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+// Python is a command of the deployment's tools, which are Python's: the SAM CLI, its
+// translator, cfn-lint, an emulator of AWS. It has no credentials, no settings of the user
+// who runs the test, and nobody to ask for credentials.
+func Python(tb testing.TB, arguments ...string) *exec.Cmd {
+	cmd := testbed.Command(tb, testbed.Python(tb, filepath.Join(tools(), "requirements.txt")), arguments...)
+	cmd.Env = slices.DeleteFunc(cmd.Env, func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return strings.HasPrefix(name, "AWS_") || strings.HasPrefix(name, "SAM_") || name == "HOME"
+	})
+	cmd.Env = append(cmd.Env, "HOME="+tb.TempDir(), "AWS_DEFAULT_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true",
+		"SAM_CLI_TELEMETRY=0", "PYTHONDONTWRITEBYTECODE=1")
+	return cmd
+}
+
+// Tool is one of the programs that are beside the list of what they need.
+func Tool(tb testing.TB, name string, arguments ...string) *exec.Cmd {
+	return Python(tb, append([]string{filepath.Join(tools(), name)}, arguments...)...)
+}
+
+// tools is the folder of those programs and of the list.
+func tools() string { return filepath.Join(testbed.Root(), "infra", "testdata", "python") }
