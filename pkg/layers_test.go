@@ -61,7 +61,7 @@ func layers() []layer {
 		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "a main joins one operation and its client"},
 		{"infra/sam", nil, "a template is read whatever it deploys"},
 		{"infra", nil, "what is deployed is tried from outside"},
-		{"infra/cdk", []string{"infra/sam", "pkg/catalog"}, "infrastructure reads facts"},
+		{"infra/cdk", []string{"infra/sam", "pkg/catalog", "pkg/service"}, "infrastructure reads facts"},
 		{"infra/local", []string{"infra/local/keyfile", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/operations", "pkg/printable", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
 		{"infra/local/pay", []string{"infra/local/keyfile", "pkg/catalog", "pkg/guard", "pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and receipts with how a question is written there"},
 		{"infra/local/operate", []string{"pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/printable", "pkg/service", "pkg/x402", "pkg/x402/chain", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/x402/ledger/file", "pkg/x402/reconcile"}, "the operator's commands, on any store; a table is copied whatever is in it, and a deployment is seen as a monitor sees it"},

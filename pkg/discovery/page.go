@@ -30,7 +30,7 @@ type Page struct {
 }
 
 // pageOf reads the template of a page. A style and a script are by name those of
-// assets/generated, which TestGenerated minifies.
+// assets/generated, which infra/house minifies.
 func pageOf(from embed.FS, name string, more template.FuncMap) *template.Template {
 	return template.Must(template.New(name).Funcs(template.FuncMap{
 		"prose": prose,
