@@ -194,7 +194,7 @@ smoke: ## After a deployment: is it ready, and is a paid ping answered
 ##   KEY_FILE=...      pay real money with the private key in this file
 ##   YES=1             do not ask before real money is paid
 	@test -n "$$ORIGIN" || { echo "usage: make smoke ORIGIN=https://api.example.com [KEY_FILE=...]" >&2; exit 2; }
-	@go run ./infra/local/operate smoke "$$ORIGIN" && \
+	@CALLED_BY=make go run ./infra/local/operate smoke "$$ORIGIN" && \
 		go run ./infra/local/pay -max 0.001 $${KEY_FILE:+-key-file "$$KEY_FILE"} $${YES:+-yes="$$YES"} -- "$${ORIGIN%/}/v1/tools/ping"
 
 .PHONY: restore
@@ -203,25 +203,25 @@ restore: ## Restore the ledger's table (LEDGER_TABLE) as another one
 ##   AT=...            the time to restore, 2026-11-20T08:00:00Z (the latest there is)
 ##   DRILL=1           delete the copy when it has been looked at
 	@test -n "$$TO" || { echo "usage: make restore TO=name [AT=2026-11-20T08:00:00Z] [DRILL=1]" >&2; exit 2; }
-	@go run ./infra/local/operate restore -to "$$TO" $${AT:+-at "$$AT"} $(if $(DRILL),-drill)
+	@CALLED_BY=make go run ./infra/local/operate restore -to "$$TO" $${AT:+-at "$$AT"} $(if $(DRILL),-drill)
 
-# These six look at the file of make run, also while it runs, or with LEDGER_TABLE
-# at a table; RPC_URL lets them ask the chain.
+# These six look at the file of make run, also while it runs, or with LEDGER_TABLE at a
+# table; RPC_URL lets them ask the chain. By CALLED_BY their messages say what to type next.
 .PHONY: reconcile
 reconcile: ## Look once at every payment in doubt
-	@go run ./infra/local/operate reconcile
+	@CALLED_BY=make go run ./infra/local/operate reconcile
 
 .PHONY: owed
 owed: ## List what is owed to whom, and what is in doubt
 ##   JSON=1            print JSON
-	@go run ./infra/local/operate owed $(if $(JSON),-json)
+	@CALLED_BY=make go run ./infra/local/operate owed $(if $(JSON),-json)
 
 .PHONY: payer
 payer: ## Say what there is of one wallet, and what that adds up to
 ##   WALLET=0x...      the wallet
 ##   JSON=1            print JSON
 	@test -n "$$WALLET" || { echo "usage: make payer WALLET=0x... [JSON=1]" >&2; exit 2; }
-	@go run ./infra/local/operate payer $(if $(JSON),-json) "$$WALLET"
+	@CALLED_BY=make go run ./infra/local/operate payer $(if $(JSON),-json) "$$WALLET"
 
 .PHONY: refund
 refund: ## Say what to pay back for a payment
@@ -229,7 +229,7 @@ refund: ## Say what to pay back for a payment
 ##   TRANSACTION=0x... close the debt on this transaction
 ##   FORCE=1           also when the chain does not confirm it; without TRANSACTION, withdraw a refund
 	@test -n "$$KEY" || { echo "usage: make refund KEY='eip155:8453|0x...|0x...|0x...' [TRANSACTION=0x...] [FORCE=1]; make owed prints keys" >&2; exit 2; }
-	@go run ./infra/local/operate refund $(if $(FORCE),-force) "$$KEY" $${TRANSACTION:+"$$TRANSACTION"}
+	@CALLED_BY=make go run ./infra/local/operate refund $(if $(FORCE),-force) "$$KEY" $${TRANSACTION:+"$$TRANSACTION"}
 
 .PHONY: answered
 answered: ## Close a debt that was answered before the ledger was restored
@@ -237,14 +237,14 @@ answered: ## Close a debt that was answered before the ledger was restored
 ##   TRANSACTION=0x... the transaction that paid for it, as the log of the answer has it
 ##   FORCE=1           also when a refund of it was begun
 	@test -n "$$KEY" || { echo "usage: make answered KEY='eip155:8453|0x...|0x...|0x...' TRANSACTION=0x... [FORCE=1]; make owed prints keys" >&2; exit 2; }
-	@go run ./infra/local/operate answered $(if $(FORCE),-force) "$$KEY" "$$TRANSACTION"
+	@CALLED_BY=make go run ./infra/local/operate answered $(if $(FORCE),-force) "$$KEY" "$$TRANSACTION"
 
 .PHONY: books
 books: ## Compare the payments of a day on the chain with the ledger; fails where they differ
 ##   DAY=2026-11-20    the day, in UTC
 ##   JSON=1            print JSON
 	@test -n "$$DAY" || { echo "usage: make books DAY=2026-11-20 [JSON=1]" >&2; exit 2; }
-	@go run ./infra/local/operate books $(if $(JSON),-json) "$$DAY"
+	@CALLED_BY=make go run ./infra/local/operate books $(if $(JSON),-json) "$$DAY"
 
 .PHONY: sign-origin
 sign-origin: ## Sign an origin as its payee, offline; asks for the key

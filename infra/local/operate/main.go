@@ -1,5 +1,10 @@
 // Command operate is what the operator of a deployment runs, with the name of a
-// command in front: make help lists them, with examples of what they take.
+// command in front: in a clone make help lists them, with examples of what they take, and
+// anywhere else
+//
+//	go run github.com/hostfacts/hostfacts/infra/local/operate@latest owed
+//
+// does the same. What a message says to do next can be typed where the command was.
 //
 // The configuration is that of "make run", from the environment. Without LEDGER_TABLE
 // the ledger is LEDGER_FILE, also while a service has it open; it can be that of any
@@ -20,6 +25,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/called"
 )
 
 // The exit statuses other than 0.
@@ -31,7 +38,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], order{getenv: os.Getenv, now: time.Now, out: os.Stdout, notes: os.Stderr})
+	code := run(ctx, os.Args[1:], order{as: called.Here(os.Getenv, os.Args[0]), getenv: os.Getenv, now: time.Now, out: os.Stdout, notes: os.Stderr})
 	stop()
 	os.Exit(code)
 }
@@ -43,6 +50,7 @@ type order struct {
 	force      bool   // close a record without what the chain says
 	to, at     string // the name of a copy, and the time to restore
 	drill      bool   // delete the copy when it has been looked at
+	as         called.As
 	getenv     func(string) string
 	now        func() time.Time
 	out, notes io.Writer
@@ -78,15 +86,22 @@ func run(ctx context.Context, args []string, o order) int {
 		}
 		names = append(names, name)
 	}
-	fmt.Fprintf(o.notes, "usage: operate %s ...; make help lists what runs them\n", strings.Join(names, "|"))
+	fmt.Fprintf(o.notes, "usage: %s %s ...", o.as.Program(self), strings.Join(names, "|"))
+	if o.as.ByMake() {
+		fmt.Fprint(o.notes, "; make help lists what runs them")
+	}
+	fmt.Fprintln(o.notes)
 	return exitUsage
 }
+
+// self is what the program is called where make runs it.
+const self = "operate"
 
 // run reads the command line and does what it says; it returns the exit status.
 func (c command) run(ctx context.Context, args []string, o order) int {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(o.notes)
-	flags.Usage = func() { fmt.Fprintln(o.notes, "usage: operate", c.usage) }
+	flags.Usage = func() { fmt.Fprintln(o.notes, "usage:", o.as.Program(self), c.usage) }
 	for name, to := range map[string]any{"json": &o.json, "force": &o.force, "drill": &o.drill, "to": &o.to, "at": &o.at} {
 		if !strings.Contains(c.usage, "-"+name) {
 			continue

@@ -20,7 +20,7 @@ const maxOwed = 50_000
 func listOwed(ctx context.Context, o order) error {
 	c, err := boot.ReadLocal(o.getenv)
 	if err == nil && c.Ledger.Name != "" {
-		err = checkTable(ctx, c.Ledger)
+		err = o.checkTable(ctx, c.Ledger)
 	}
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func listOwed(ctx context.Context, o order) error {
 			fmt.Fprintf(o.out, "%s refused by the facilitator, %s in all: no node was there to confirm that nothing was paid; the newest %d are listed\n",
 				counted(u.n, "payment"), dollars(u.sum.String()), len(u.newest))
 		}
-		printRefunds(o.out, all)
+		o.printRefunds(all)
 		return nil
 	})
 }

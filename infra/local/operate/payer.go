@@ -54,7 +54,7 @@ func listPayer(ctx context.Context, o order) error {
 		if len(a.Payments) > 0 {
 			fmt.Fprintln(o.out)
 		}
-		printRefunds(o.out, a.Payments)
+		o.printRefunds(a.Payments)
 		fmt.Fprintln(o.out, a.Verdict)
 		return nil
 	})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -176,11 +177,20 @@ func printPayments(out io.Writer, list []payment) {
 	table(out, "SINCE\tUPDATED\tPAYER\tSTATE\tAMOUNT\tLOOKUPS\tREQUEST\tTRANSACTION\tNOTE", rows)
 }
 
+// keyWord is the key of a payment as it is typed.
+func keyWord(key string) called.Word { return called.Word{Name: "KEY", Value: "'" + key + "'"} }
+
+// transactionWord is a transaction as it is typed.
+func transactionWord(hash string) called.Word { return called.Word{Name: "TRANSACTION", Value: hash} }
+
+// forceWord is what closes or opens a record whatever the chain says.
+func forceWord() called.Word { return called.Word{Name: "FORCE", Flag: "-force"} }
+
 // printRefunds says how to make the refunds that are due.
-func printRefunds(out io.Writer, list []payment) {
+func (o order) printRefunds(list []payment) {
 	for _, p := range list {
 		if _, ok := readKey(p.Key); ok && p.Standing == refundDue {
-			fmt.Fprintf(out, "make refund KEY='%s'\n", p.Key)
+			fmt.Fprintln(o.out, o.as.Command("refund", keyWord(p.Key)))
 		}
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
@@ -16,13 +15,14 @@ func reconcileOnce(ctx context.Context, o order) error {
 		begun := l.Platform.Now()
 		s, err := l.Reconciler.Run(ctx)
 		facts(o.out, "ledger", l.name, "evidence", l.node)
-		printSummary(o.out, s, l.Chain != nil)
+		o.printSummary(s, l.Chain != nil)
 		fmt.Fprintf(o.out, "took       %s\n", l.Platform.Now().Sub(begun).Round(time.Millisecond))
 		return err
 	})
 }
 
-func printSummary(out io.Writer, s reconcile.Summary, scanned bool) {
+func (o order) printSummary(s reconcile.Summary, scanned bool) {
+	out := o.out
 	fmt.Fprintf(out, "in doubt   %d of %d listed\n", s.Open, s.Listed)
 	counts(out, count{s.SettledLate, "found paid"}, count{s.RefusedLate, "found never paid"}, count{s.StillOpen, "can still be paid"},
 		count{s.CannotTell, "no evidence"}, count{s.Undue, "too early to tell whether they were sent"},
@@ -37,7 +37,7 @@ func printSummary(out io.Writer, s reconcile.Summary, scanned bool) {
 			fmt.Fprintln(out, "           the chain could not be read to its end: the next run reads on")
 		}
 	}
-	fmt.Fprintf(out, "owed       %d, for more than an hour: %d, refunds due: %d (make owed lists them)\n", s.Owed, s.OwedLong, s.RefundsDue)
+	fmt.Fprintf(out, "owed       %d, for more than an hour: %d, refunds due: %d (%s lists them)\n", s.Owed, s.OwedLong, s.RefundsDue, o.as.Command("owed"))
 	counts(out, count{s.Silent, "closed: the target's silence is the answer"},
 		count{s.Unproven, "refused, and no node is there to confirm that nothing was paid"}, count{s.Uncounted, "not counted"})
 	if s.Unfinished {

@@ -16,7 +16,7 @@ import (
 func TestPrintSummary(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	printSummary(&out, reconcile.Summary{Received: 15, Deposits: 1, Found: 2, Unasked: 3, Unmatched: 4, Unread: true}, true)
+	order{out: &out}.printSummary(reconcile.Summary{Received: 15, Deposits: 1, Found: 2, Unasked: 3, Unmatched: 4, Unread: true}, true)
 	if diff := cmp.Diff(`in doubt   0 of 0 listed
 received   15 transfers since the last run
            1 no payment: not signed for, or of less than anything costs

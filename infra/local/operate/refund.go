@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -60,7 +61,7 @@ type due struct {
 func refund(ctx context.Context, o order, answered bool) error {
 	key, ok := readKey(strings.ToLower(strings.Trim(o.args[0], " \t\n'\"")))
 	if !ok {
-		return fmt.Errorf("KEY %.300q is not the key of a payment: that is network|asset|payer|nonce, in quotes, as make owed and make payer print it", o.args[0])
+		return fmt.Errorf("KEY %.300q is not the key of a payment: that is network|asset|payer|nonce, in quotes, as %s and %s print it", o.args[0], o.as.Command("owed"), o.as.Command("payer"))
 	}
 	d := due{debtKey: key, answered: answered, force: o.force}
 	if len(o.args) > 1 {
@@ -78,7 +79,8 @@ func (l opened) repay(ctx context.Context, d due) error {
 	case err != nil:
 		return fmt.Errorf("read the record: %w", err)
 	case r == nil:
-		return fmt.Errorf("there is no such record in %s.\nmake payer WALLET=%s lists what there is of that payer", l.name, d.payer.Checksum())
+		return fmt.Errorf("there is no such record in %s.\n%s lists what there is of that payer", l.name,
+			l.as.Command("payer", called.Word{Name: "WALLET", Value: d.payer.Checksum()}))
 	case d.transaction != "" && (r.State == ledger.Refunded && r.Refund == d.transaction || r.Attested() && made):
 		fmt.Fprintf(l.out, "This record is closed on that transaction: there is nothing left to do.\n")
 		return nil
@@ -99,7 +101,7 @@ func (l opened) repay(ctx context.Context, d due) error {
 		return fmt.Errorf("the record stays open: its payment was made in transaction %s, not in that one", plain(r.Receipt.Transaction))
 	case made && !d.answered && !d.force:
 		return fmt.Errorf("the record stays open: that transaction is the payment, not a refund of it.\n"+
-			"If the log says that the payment was answered, close it with make answered KEY='%s' TRANSACTION=%s", d.key, d.transaction)
+			"If the log says that the payment was answered, close it with %s", l.as.Command("answered", keyWord(d.key), transactionWord(d.transaction)))
 	case made:
 		return l.closeAnswered(ctx, d)
 	}
@@ -111,8 +113,8 @@ func (l opened) repay(ctx context.Context, d due) error {
 // the answer.
 func (l opened) closeAnswered(ctx context.Context, d due) error {
 	if b := d.record.SendingBack; b != nil && !d.force {
-		return fmt.Errorf("the record stays open: a refund of it was begun at %s, by %s. Ask whether it is on its way; if it is not, FORCE=1 closes the record as answered",
-			minute(b.At), plain(b.By))
+		return fmt.Errorf("the record stays open: a refund of it was begun at %s, by %s. Ask whether it is on its way; if it is not, %s closes the record as answered",
+			minute(b.At), plain(b.By), l.as.Text(forceWord()))
 	}
 	change := ledger.Change{Reason: "answered before the ledger was restored, says " + operator()}
 	if err := l.write(ctx, d, ledger.EventAttest, change, mayBeClosed); err != nil {
@@ -131,7 +133,7 @@ const mayBeClosed = "it may be closed or not: send the same command again"
 func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Change, otherwise string) error {
 	switch _, err := l.Ledger.Apply(ctx, d.record, e, c); {
 	case errors.Is(err, ledger.ErrConflict) || errors.Is(err, ledger.ErrIllegal):
-		return fmt.Errorf("the record has changed meanwhile (%w): look at it again with make refund KEY='%s'", err, d.key)
+		return fmt.Errorf("the record has changed meanwhile (%w): look at it again with %s", err, l.as.Command("refund", keyWord(d.key)))
 	case err != nil:
 		return fmt.Errorf("%s (%w)", otherwise, err)
 	}
@@ -143,7 +145,7 @@ func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Chang
 func (l opened) begin(ctx context.Context, d due) error {
 	if b := d.record.SendingBack; b != nil {
 		fmt.Fprintf(l.out, "this refund was begun at %s, by %s: ask whether it is on its way before you transfer anything.\n"+
-			"FORCE=1 withdraws it, so that the payer can get the answer again.\n\n", minute(b.At), plain(b.By))
+			"%s withdraws it, so that the payer can get the answer again.\n\n", minute(b.At), plain(b.By), l.as.Text(forceWord()))
 	} else if err := l.write(ctx, d, ledger.EventSendBack, ledger.Change{Operator: operator()},
 		"it could not be written that you begin this refund: send the same command again before you transfer anything"); err != nil {
 		return err
@@ -155,8 +157,8 @@ func (l opened) begin(ctx context.Context, d due) error {
 		"for", payment{Request: d.record.Request}.request(), "why", why(d.record))
 	fmt.Fprintf(l.out, `
 Transfer exactly that, from any account of yours. Then close the record:
-  make refund KEY='%s' TRANSACTION=0x...
-`, d.key)
+  %s
+`, l.as.Command("refund", keyWord(d.key), transactionWord("0x...")))
 	return nil
 }
 
@@ -168,7 +170,7 @@ func (l opened) withdraw(ctx context.Context, d due) error {
 		return err
 	}
 	fmt.Fprintf(l.out, "the refund that was begun at %s, by %s, is withdrawn: the payer can get the answer again.\n"+
-		"If it is on its way all the same, begin it again at once: make refund KEY='%s'\n", minute(b.At), plain(b.By), d.key)
+		"If it is on its way all the same, begin it again at once: %s\n", minute(b.At), plain(b.By), l.as.Command("refund", keyWord(d.key)))
 	return nil
 }
 
@@ -206,8 +208,8 @@ func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 		}
 		return fmt.Errorf("a lookup for this payment runs just now, until %s at the latest: look again then", minute(r.LeaseUntil))
 	case inDoubt:
-		return errors.New("it is not known whether this was paid, so nothing can be paid back yet.\n" +
-			"make reconcile with RPC_URL set asks the chain; if it was paid, the answer is owed first")
+		return fmt.Errorf("it is not known whether this was paid, so nothing can be paid back yet.\n"+
+			"%s with RPC_URL set asks the chain; if it was paid, the answer is owed first", l.as.Command("reconcile"))
 	case underWay:
 		if l.Ledger.Sleeping(r) {
 			return fmt.Errorf("the attempt to make this payment has ended, and it is too early to tell whether it was made: look again after %s", minute(decidedAfter(r)))
@@ -215,7 +217,7 @@ func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 		return fmt.Errorf("this payment is being made just now, until %s at the latest: look again then", minute(r.LeaseUntil))
 	case refused:
 		return fmt.Errorf("nothing is known to be due: the facilitator refused this (%s), which is not proven.\n"+
-			"If the payer shows a transfer to us all the same, make reconcile with RPC_URL set finds it", plain(r.Reason))
+			"If the payer shows a transfer to us all the same, %s with RPC_URL set finds it", plain(r.Reason), l.as.Command("reconcile"))
 	case notCharged:
 		return fmt.Errorf("nothing is due: this was not charged (%s)", plain(r.Reason))
 	case superseded:
@@ -257,7 +259,7 @@ func (l opened) closeDebt(ctx context.Context, d due) error {
 	case unchecked && d.force:
 		transfers, how = 1, "the chain was not asked"
 	case unchecked:
-		return fmt.Errorf("%w.\nThe record stays open. FORCE=1 closes it without that check", err)
+		return fmt.Errorf("%w.\nThe record stays open. %s closes it without that check", err, l.as.Text(forceWord()))
 	case err != nil:
 		return fmt.Errorf("the record stays open: %w", err)
 	}

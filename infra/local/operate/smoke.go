@@ -62,7 +62,7 @@ func smoke(ctx context.Context, o order) error {
 	case res.StatusCode != http.StatusOK:
 		return fmt.Errorf("not ready: %s answers %d", pathReady, res.StatusCode)
 	case c.Ledger.Name != "":
-		return checkTable(ctx, c.Ledger)
+		return o.checkTable(ctx, c.Ledger)
 	}
 	fmt.Fprintln(o.notes, "The ledger's table was not looked at: LEDGER_TABLE names none.")
 	return nil

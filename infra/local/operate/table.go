@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
@@ -87,7 +88,7 @@ func protectTable(ctx context.Context, api *dynamodb.Client, table string) error
 
 // checkTable returns an error when a ledger's table lacks one of the protections. A
 // local server, which does not know recovery, has nothing to protect.
-func checkTable(ctx context.Context, t boot.Table) error {
+func (o order) checkTable(ctx context.Context, t boot.Table) error {
 	api := tableClient(t)
 	var missing, commands []string
 	for _, p := range protections() {
@@ -109,6 +110,6 @@ func checkTable(ctx context.Context, t boot.Table) error {
 		return nil
 	}
 	return fmt.Errorf("table %s has %s, without which it is not the ledger of a deployment.\n"+
-		"If it is a copy, finish it: make restore TO=%s, with LEDGER_TABLE naming the original. Otherwise:%s",
-		t.Name, enumerated(missing), t.Name, strings.Join(commands, ""))
+		"If it is a copy, finish it: %s, with LEDGER_TABLE naming the original. Otherwise:%s",
+		t.Name, enumerated(missing), o.as.Command("restore", called.Word{Name: "TO", Flag: "-to", Value: t.Name}), strings.Join(commands, ""))
 }

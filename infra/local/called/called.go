@@ -1,0 +1,81 @@
+// Package called says how a person types the commands of this module: as targets of make,
+// or, where there is no clone, as the program was called. So what a message says to do next
+// can be typed where it is read.
+package called
+
+import (
+	"path"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+)
+
+// Variable is set to "make" by the recipes of the Makefile.
+const Variable = "CALLED_BY"
+
+// As is how the running program was called. The zero value is by make.
+type As struct{ program string }
+
+// Here is how the running program was called: its environment and its name are given.
+func Here(getenv func(string) string, name string) As {
+	if getenv(Variable) == "make" {
+		return As{}
+	}
+	build, _ := debug.ReadBuildInfo()
+	return As{programOf(name, build)}
+}
+
+// programOf is what a person types to run the program again. A program that go run has
+// built at a version is below a temporary folder, by its whole path.
+func programOf(name string, build *debug.BuildInfo) string {
+	if build == nil || !filepath.IsAbs(name) {
+		return name
+	}
+	if version := build.Main.Version; strings.HasPrefix(version, "v") {
+		return "go run " + build.Path + "@" + version
+	}
+	return path.Base(build.Path)
+}
+
+// ByMake says whether the commands are typed as targets of make.
+func (a As) ByMake() bool { return a.program == "" }
+
+// Program is what a person types in front of the name of a command, or fallback where that
+// is make.
+func (a As) Program(fallback string) string {
+	if a.ByMake() {
+		return fallback
+	}
+	return a.program
+}
+
+// Word is an argument. For make it has a name, as in KEY=...; for the program it stands
+// alone, or behind a flag.
+type Word struct {
+	Name  string
+	Flag  string // with its dash; empty: the word is an argument by its place
+	Value string // as a shell takes it; empty: a flag without a value, NAME=1 for make
+}
+
+// Text is the word as it is typed.
+func (a As) Text(w Word) string {
+	switch {
+	case a.ByMake() && w.Value == "":
+		return w.Name + "=1"
+	case a.ByMake():
+		return w.Name + "=" + w.Value
+	}
+	return strings.TrimSpace(w.Flag + " " + w.Value)
+}
+
+// Command is a command line.
+func (a As) Command(name string, words ...Word) string {
+	line := a.Program("make") + " " + name
+	if name == "" {
+		line = a.Program("make")
+	}
+	for _, w := range words {
+		line += " " + a.Text(w)
+	}
+	return line
+}

@@ -1,0 +1,91 @@
+package outside
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+const operate = module + "/infra/local/operate"
+
+// TestOperateWithoutAClone: in an empty folder, one command lists what a shop owes, by the
+// file that is its ledger. What it says next can be typed there: nothing needs make.
+func TestOperateWithoutAClone(t *testing.T) {
+	loopback()
+	folder := t.TempDir()
+	path := filepath.Join(folder, "shop.db")
+	owe(t, path)
+	program := operate + "@" + packed(t).Module.Version
+	run := func(code int, environment string, arguments ...string) string {
+		t.Helper()
+		cmd := exec.Command("go", append([]string{"run", program}, arguments...)...)
+		cmd.Dir = filepath.Join(folder, "empty")
+		testbed.Check(os.MkdirAll(cmd.Dir, 0o700))
+		cmd.Env = append(goes(t, folder), "LOWEST_PRICE=10000", environment)
+		out, err := cmd.CombinedOutput()
+		// go run prints the exit status of the program, and ends with 1 whatever it is.
+		status := fmt.Sprintf("exit status %d\n", code)
+		if (err != nil) != (code != 0) || err != nil && !strings.HasSuffix(string(out), status) {
+			t.Errorf("operate %q: %v, want exit status %d\n%s", arguments, err, code, out)
+		}
+		if strings.Contains(string(out), "make ") || strings.Contains(string(out), "FORCE=") {
+			t.Errorf("operate %q wants make, which is not there:\n%s", arguments, out)
+		}
+		return string(out)
+	}
+	ledger := "LEDGER_FILE=" + path
+	owed := run(0, ledger, "owed")
+	for _, want := range []string{"GET /weather?city=Atlantis", "1 owed in " + path} {
+		if !strings.Contains(owed, want) {
+			t.Errorf("owed does not say %q:\n%s", want, owed)
+		}
+	}
+	for _, c := range []struct {
+		code        int
+		environment string
+		arguments   []string
+		says        string
+	}{
+		{2, ledger, nil, "usage: go run " + program + " reconcile|owed|"},
+		{2, ledger, []string{"payer"}, "usage: go run " + program + " payer [-json] WALLET"},
+		{1, "LEDGER_FILE=nowhere.db", []string{"owed"}, "there is no ledger to look at"},
+		{1, ledger, []string{"refund", "x"}, "as go run " + program + " owed and go run " + program + " payer print it"},
+		{0, ledger, []string{"reconcile"}, "owed       1,"},
+	} {
+		if out := run(c.code, c.environment, c.arguments...); !strings.Contains(out, c.says) {
+			t.Errorf("operate %q does not say %q:\n%s", c.arguments, c.says, out)
+		}
+	}
+}
+
+// owe makes the ledger of a shop that was paid and has not answered.
+func owe(t *testing.T, path string) {
+	t.Helper()
+	money, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: testbed.LocalTerms(t), Now: time.Now})
+	testbed.Check(err)
+	store := testbed.Must(file.Open(path))
+	config := x402http.Config{PayTo: testbed.Account(1), Facilitator: testbed.Serve(t, money), Ledger: store}
+	config.Front.Log = slog.New(slog.DiscardHandler)
+	seller := testbed.Must(x402http.New(config))
+	mux := http.NewServeMux()
+	seller.Handle(mux, "GET /weather", "0.01", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	client := testbed.NewClient(t, http.DefaultClient)
+	reply, _, err := client.Buy(t.Context(), testbed.Serve(t, mux)+"/weather?city=Atlantis")
+	if err != nil || reply.Status != http.StatusServiceUnavailable {
+		t.Fatalf("the shop answers %d %s, %v", reply.Status, reply.Body, err)
+	}
+	testbed.Check(store.Close())
+}

@@ -1,0 +1,122 @@
+package outside
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// step is what a reader does with a block: save a program, or type a command.
+type step struct {
+	program string
+	command string
+}
+
+// typed is how a line begins that is typed into a shell: perhaps variables, and one of the
+// programs that README has its readers run.
+var typed = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ +)*(go (mod|get|run|build|install|env)|mkdir|cd|curl|export) `)
+
+// goesOn is where a command goes on in the next line.
+var goesOn = regexp.MustCompile(`\s*\\\n\s*`)
+
+// steps reads a section of a Markdown file: its first whole program of Go, and the commands
+// of its blocks of shell, in the order in which they are printed.
+func steps(markdown, section string) []step {
+	_, rest, _ := strings.Cut(markdown, "\n## "+section+"\n")
+	text, _, _ := strings.Cut(rest, "\n## ")
+	var all []step
+	for _, block := range blocks(text) {
+		first, _, _ := strings.Cut(block, "\n")
+		isProgram := func(s step) bool { return s.program != "" }
+		switch {
+		case strings.HasPrefix(first, "package main") && !slices.ContainsFunc(all, isProgram):
+			all = append(all, step{program: block})
+		case typed.MatchString(first):
+			all = append(all, commandsOf(block)...)
+		}
+	}
+	return all
+}
+
+// blocks are the blocks of code of a text: between fences, or indented by four spaces.
+func blocks(text string) []string {
+	var all []string
+	var block strings.Builder
+	end := func() {
+		if code := strings.Trim(block.String(), "\n"); code != "" {
+			all = append(all, code)
+		}
+		block.Reset()
+	}
+	fenced := false
+	for line := range strings.Lines(text) {
+		code, indented := strings.CutPrefix(line, "    ")
+		switch {
+		case strings.HasPrefix(line, "```"):
+			fenced = !fenced
+			end()
+		case fenced:
+			block.WriteString(line)
+		case indented:
+			block.WriteString(code)
+		case strings.TrimSpace(line) == "" && block.Len() > 0:
+			block.WriteString("\n") // an indented block goes on, unless text follows
+		default:
+			end()
+		}
+	}
+	end()
+	return all
+}
+
+// commandsOf are the commands of a block of shell.
+func commandsOf(block string) []step {
+	var all []step
+	for line := range strings.Lines(goesOn.ReplaceAllString(block, " ")) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "$ ")
+		if line != "" && !strings.HasPrefix(line, "#") {
+			all = append(all, step{command: line})
+		}
+	}
+	return all
+}
+
+func TestSteps(t *testing.T) {
+	t.Parallel()
+	const markdown = `# Title
+
+    go run ./before
+
+## Sell
+
+Text.
+
+    go mod init x
+    # a comment
+
+    A=1 B=2 go run . \
+      there
+
+` + "```go\npackage main\n\nfunc main() {}\n```\n" + `
+Text.
+
+    seller, err := New()
+    go serve()
+
+` + "```sh\n$ curl -i x   # said\n```\n```go\npackage main // another\n```\n" + `
+## Next
+
+    go run ./after
+`
+	want := []step{
+		{command: "go mod init x"}, {command: "A=1 B=2 go run . there"},
+		{program: "package main\n\nfunc main() {}"}, {command: "curl -i x   # said"},
+	}
+	if got := steps(markdown, "Sell"); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := steps(markdown, "Sel"); len(got) != 0 {
+		t.Errorf("of no section: %q", got)
+	}
+}

@@ -1,0 +1,144 @@
+package outside
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+// What the suite reads.
+const (
+	readme  = "testdata/README.md"
+	section = "Sell your own handler"
+)
+
+// asked is where a printed command asks the program.
+var asked = regexp.MustCompile(`http://(127\.0\.0\.1:\d+|localhost:\d+)/`)
+
+// reader is somebody with an empty folder who does what is printed. A command that begins
+// to listen where others ask is the program: it runs on, and the reader goes on in another
+// terminal.
+type reader struct {
+	dir    string // all of the reader's
+	server *testbed.Process
+	at     string // where the program is asked
+}
+
+// TestReadme: the program of README is whole. It compiles as it is printed, in an empty
+// folder, by the commands that are printed; it runs, and the printed command pays for an
+// answer of it.
+func TestReadme(t *testing.T) {
+	if err := testbed.NoNamespaces(); err != nil {
+		t.Skipf("README's program listens at an address that may be another's here: %v", err)
+	}
+	loopback()
+	text := string(testbed.Must(os.ReadFile(readme)))
+	todo := steps(text, section)
+	r := &reader{dir: t.TempDir()}
+	for _, s := range todo {
+		if found := asked.FindStringSubmatch(s.command); found != nil {
+			r.at = found[1]
+			break
+		}
+	}
+	if r.at == "" {
+		t.Fatalf("no command of the section %q asks the program, as http://127.0.0.1:8080/... would: %q", section, todo)
+	}
+	testbed.Check(os.Mkdir(r.home(), 0o700))
+	programs, paid := 0, 0
+	for _, s := range todo {
+		if s.program != "" {
+			programs++
+			testbed.Check(os.WriteFile(filepath.Join(r.folder(), "main.go"), []byte(s.program+"\n"), 0o600))
+			continue
+		}
+		out, ended := r.types(t, s.command)
+		if ended && asked.MatchString(s.command) {
+			paid++
+			if len(bytes.TrimSpace(out)) == 0 {
+				t.Errorf("%s printed nothing", s.command)
+			}
+		}
+	}
+	if r.server != nil {
+		select {
+		case <-r.server.Gone():
+			t.Errorf("README's program ended:\n%s", &r.server.Log)
+		default:
+		}
+	}
+	if programs != 1 || r.server == nil || paid == 0 {
+		t.Errorf("%d programs, one that listened: %v, %d commands that asked it", programs, r.server != nil, paid)
+	}
+}
+
+// home is the folder that the reader begins in.
+func (r *reader) home() string { return filepath.Join(r.dir, "empty") }
+
+// state is a script that brings back the variables and the folder of the reader's shell.
+func (r *reader) state() string { return filepath.Join(r.dir, "state") }
+
+// folder is where the reader is.
+func (r *reader) folder() string {
+	where, err := os.ReadFile(r.state() + ".folder")
+	if err != nil {
+		return r.home()
+	}
+	return strings.TrimSpace(string(where))
+}
+
+// types runs a command as it is printed, until it ends or the program listens. It returns
+// what it printed to its standard output.
+func (r *reader) types(t *testing.T, line string) (out []byte, ended bool) {
+	t.Helper()
+	const script = `[ ! -f "$2" ] || . "$2"
+{ eval "$1" || exit; } > "$3"
+export -p > "$2"; pwd > "$2.folder"`
+	stdout := filepath.Join(t.TempDir(), "stdout")
+	cmd := exec.Command("sh", "-c", script, "sh", line, r.state(), stdout)
+	cmd.Dir = r.folder()
+	cmd.Env = goes(t, r.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p, err := testbed.Launch(cmd, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // go run, and what it runs
+		<-p.Gone()
+	})
+	late := time.After(testbed.Patience)
+	for {
+		select {
+		case <-late:
+			t.Fatalf("README's command neither ended nor listened at %s:\n$ %s\n%s", r.at, line, &p.Log)
+		case <-p.Gone():
+			if code := cmd.ProcessState.ExitCode(); code != 0 {
+				t.Fatalf("README's command ended with %d:\n$ %s\n%s", code, line, &p.Log)
+			}
+			out = testbed.Must(os.ReadFile(stdout))
+			t.Logf("$ %s\n%s%s", line, &p.Log, out)
+			return out, true
+		case <-time.After(10 * time.Millisecond):
+		}
+		if r.server == nil && listens(r.at) {
+			r.server = p
+			return nil, false
+		}
+	}
+}
+
+// listens says whether somebody listens at an address.
+func listens(addr string) bool {
+	conn, err := net.Dial("tcp", addr)
+	return err == nil && conn.Close() == nil
+}
