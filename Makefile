@@ -67,7 +67,7 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 # infra/house, and make verify those of infra/cdk.
 MODULES := infra/cdk infra/house infra/shop infra/clients/testdata/mcp/go
 QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet
-VERIFY := ./infra/clients ./infra ./infra/local/e2e ./infra/simnet ./infra/gameday \
+VERIFY := ./infra/clients ./infra ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \
 	./infra/bench ./infra/local ./infra/local/operate ./infra/testbed \
 	./pkg/x402/ledger/dynamo ./pkg/x402/chain/...
 

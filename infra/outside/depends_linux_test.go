@@ -1,0 +1,136 @@
+package outside
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+// What the modules of programs and tests begin with that no seller needs.
+var (
+	tools = []string{ // of deployments, pages and the house
+		"github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go", "github.com/cdklabs/",
+		"github.com/uudashr/gocognit", "golang.org/x/lint", "github.com/golangci/", "honnef.co/",
+		"github.com/alecthomas/chroma", "github.com/tdewolff/", "github.com/chromedp/", "github.com/playwright-community/", "github.com/go-rod/",
+	}
+	amazon = []string{"github.com/aws/"}
+	sqlite = []string{"modernc.org/"}
+)
+
+// dependencies are the modules that a program has something of, by where it is said.
+type dependencies struct {
+	graph  []string // go mod graph: what may decide on a version
+	sums   []string // go.sum, without those of which only go.mod was read: what may be downloaded
+	binary []string // what is linked
+}
+
+// TestDependencies: a seller's program has the modules that it imports, and not the tools of
+// this repository. AWS is linked by those who keep the ledger in DynamoDB, SQLite by
+// those who keep it in a file.
+func TestDependencies(t *testing.T) {
+	for name, c := range map[string]struct {
+		linked   []string // by this shop, besides what all link
+		unlinked []string
+		unsummed []string // nor downloaded
+	}{
+		"memory": {nil, slices.Concat(amazon, sqlite), sqlite},
+		"file":   {sqlite, amazon, nil},
+		"dynamo": {amazon, sqlite, sqlite},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := dependenciesOf(t, name)
+			t.Logf("%d modules in the graph, %d in go.sum, %d in the binary", len(d.graph), len(d.sums), len(d.binary))
+			if !slices.Contains(d.graph, module) || !slices.Contains(d.sums, module) || !slices.Contains(d.binary, module) {
+				t.Errorf("the library is not among its modules: %+v", d)
+			}
+			none(t, "go mod graph", d.graph, tools)
+			none(t, "go.sum", d.sums, slices.Concat(tools, c.unsummed))
+			none(t, "the binary", d.binary, slices.Concat(tools, c.unlinked))
+			for _, begin := range c.linked {
+				if len(those(d.binary, begin)) == 0 {
+					t.Errorf("the binary has nothing of %s: %q", begin, d.binary)
+				}
+			}
+		})
+	}
+}
+
+// none wants no module in a list that begins as one of some others.
+func none(t *testing.T, where string, list, others []string) {
+	t.Helper()
+	for _, begin := range others {
+		if found := those(list, begin); len(found) > 0 {
+			t.Errorf("%s has %q", where, found)
+		}
+	}
+}
+
+// those are the modules that begin with something.
+func those(list []string, begin string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(m string) bool { return !strings.HasPrefix(m, begin) })
+}
+
+// dependenciesOf makes a shop of testdata in an empty folder, and builds it.
+func dependenciesOf(t *testing.T, shop string) dependencies {
+	t.Helper()
+	folder := t.TempDir()
+	program := testbed.Must(os.ReadFile(filepath.Join("testdata", "shops", shop, "main.go")))
+	testbed.Check(os.WriteFile(filepath.Join(folder, "main.go"), program, 0o600))
+	run := func(arguments ...string) string {
+		t.Helper()
+		cmd := exec.Command("go", arguments...)
+		cmd.Dir, cmd.Env = folder, goes(t, folder)
+		return string(testbed.Run(t, cmd))
+	}
+	run("mod", "init", "example.com/shop")
+	run("mod", "tidy")
+	run("build", "-o", "shop", ".")
+	var d dependencies
+	for line := range strings.Lines(run("mod", "graph")) {
+		_, required, _ := strings.Cut(line, " ")
+		if path := pathOf(required); path != "go" && path != "toolchain" {
+			d.graph = append(d.graph, path)
+		}
+	}
+	for line := range strings.Lines(string(testbed.Must(os.ReadFile(filepath.Join(folder, "go.sum"))))) {
+		if fields := strings.Fields(line); !strings.HasSuffix(fields[1], "/go.mod") {
+			d.sums = append(d.sums, fields[0])
+		}
+	}
+	for line := range strings.Lines(run("version", "-m", "shop")) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "dep" {
+			d.binary = append(d.binary, fields[1])
+		}
+	}
+	for _, list := range []*[]string{&d.graph, &d.sums, &d.binary} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return d
+}
+
+// pathOf is the path of a module at a version.
+func pathOf(required string) string {
+	path, _, _ := strings.Cut(strings.TrimSpace(required), "@")
+	return path
+}
+
+// TestRootHasNoReplace: the go command ignores what go.mod of a dependency replaces, and
+// go run at a version refuses a module that replaces anything.
+func TestRootHasNoReplace(t *testing.T) {
+	t.Parallel()
+	text := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "go.mod"))))
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(strings.TrimSpace(line), "replace") {
+			t.Errorf("go.mod has %s", line)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(testbed.Root(), "go.work")); err == nil {
+		t.Error("there is a go.work")
+	}
+}
