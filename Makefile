@@ -46,7 +46,7 @@ pay: ## Pay for an answer, with a throw-away key and play money unless KEY_FILE 
 ##   KEY_FILE=...      pay real money with the private key in this file
 ##   MAX=0.10          sign no more than this, in units of the token
 ##   YES=1             do not ask before real money is paid
-	@go run ./infra/local/pay $${KEY:+-key "$$KEY"} $${KEY_FILE:+-key-file "$$KEY_FILE"} $${MAX:+-max "$$MAX"} $${AGAIN:+-again "$$AGAIN"} $${V:+-v="$$V"} $${YES:+-yes="$$YES"} -- $${URL:+"$$URL"}
+	@CALLED_BY=make go run ./infra/local/pay $${KEY:+-key "$$KEY"} $${KEY_FILE:+-key-file "$$KEY_FILE"} $${MAX:+-max "$$MAX"} $${AGAIN:+-again "$$AGAIN"} $${V:+-v="$$V"} $${YES:+-yes="$$YES"} -- $${URL:+"$$URL"}
 
 .PHONY: simnet
 simnet: ## A shell in a small internet with the service running (Linux)
@@ -195,7 +195,7 @@ smoke: ## After a deployment: is it ready, and is a paid ping answered
 ##   YES=1             do not ask before real money is paid
 	@test -n "$$ORIGIN" || { echo "usage: make smoke ORIGIN=https://api.example.com [KEY_FILE=...]" >&2; exit 2; }
 	@CALLED_BY=make go run ./infra/local/operate smoke "$$ORIGIN" && \
-		go run ./infra/local/pay -max 0.001 $${KEY_FILE:+-key-file "$$KEY_FILE"} $${YES:+-yes="$$YES"} -- "$${ORIGIN%/}/v1/tools/ping"
+		CALLED_BY=make go run ./infra/local/pay -max 0.001 $${KEY_FILE:+-key-file "$$KEY_FILE"} $${YES:+-yes="$$YES"} -- "$${ORIGIN%/}/v1/tools/ping"
 
 .PHONY: restore
 restore: ## Restore the ledger's table (LEDGER_TABLE) as another one

@@ -63,7 +63,7 @@ func layers() []layer {
 		{"infra", nil, "what is deployed is tried from outside"},
 		{"infra/cdk", []string{"infra/sam", "pkg/catalog", "pkg/service"}, "infrastructure reads facts"},
 		{"infra/local", []string{"infra/local/keyfile", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/operations", "pkg/printable", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
-		{"infra/local/pay", []string{"infra/local/keyfile", "pkg/catalog", "pkg/guard", "pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and receipts with how a question is written there"},
+		{"infra/local/pay", []string{"infra/local/called", "infra/local/keyfile", "pkg/catalog", "pkg/guard", "pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and receipts with how a question is written there"},
 		{"infra/local/operate", []string{"infra/local/called", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/printable", "pkg/service", "pkg/x402", "pkg/x402/chain", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/x402/ledger/file", "pkg/x402/reconcile"}, "the operator's commands, on any store; a table is copied whatever is in it, and a deployment is seen as a monitor sees it"},
 		{"infra/local/keys", []string{"infra/local/keyfile", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "an offline tool makes a key, or signs one line and checks it as the service does"},
 		{"infra/local/called", nil, "how a command is typed is the same for all"},

@@ -30,7 +30,8 @@ var asked = regexp.MustCompile(`http://(127\.0\.0\.1:\d+|localhost:\d+)/`)
 type reader struct {
 	dir    string // all of the reader's
 	server *testbed.Process
-	at     string // where the program is asked
+	at     string          // where the program is asked
+	said   *testbed.Output // of the last command, to its standard error
 }
 
 // TestReadme: the program of README is whole. It compiles as it is printed, in an empty
@@ -66,6 +67,9 @@ func TestReadme(t *testing.T) {
 			paid++
 			if len(bytes.TrimSpace(out)) == 0 {
 				t.Errorf("%s printed nothing", s.command)
+			}
+			if said := r.said.String(); strings.Contains(said, "make ") {
+				t.Errorf("%s wants make, which is not there:\n%s", s.command, said)
 			}
 		}
 	}
@@ -116,6 +120,7 @@ export -p > "$2"; pwd > "$2.folder"`
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // go run, and what it runs
 		<-p.Gone()
 	})
+	r.said = &p.Log
 	late := time.After(testbed.Patience)
 	for {
 		select {

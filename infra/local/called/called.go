@@ -68,14 +68,19 @@ func (a As) Text(w Word) string {
 	return strings.TrimSpace(w.Flag + " " + w.Value)
 }
 
-// Command is a command line.
+// Command is a command line of a program that has several commands, each a target of make.
 func (a As) Command(name string, words ...Word) string {
-	line := a.Program("make") + " " + name
-	if name == "" {
-		line = a.Program("make")
-	}
+	return a.line(a.Program("make")+" "+name, words)
+}
+
+// Of is a command line of a program that is one target of make.
+func (a As) Of(target string, words ...Word) string {
+	return a.line(a.Program("make "+target), words)
+}
+
+func (a As) line(begin string, words []Word) string {
 	for _, w := range words {
-		line += " " + a.Text(w)
+		begin += " " + a.Text(w)
 	}
-	return line
+	return begin
 }

@@ -40,7 +40,8 @@ func TestCommand(t *testing.T) {
 	if got, want := alone.Command("refund", words...), "operate refund 'a|b' -to copy -force"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := alone.Command(""); got != "operate" {
-		t.Errorf("%q", got)
+	again := Word{Name: "AGAIN", Flag: "-again", Value: "1"}
+	if got, want := byMake.Of("pay", again)+", "+alone.Of("pay", again), "make pay AGAIN=1, operate -again 1"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/infra/local/keyfile"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -75,7 +76,8 @@ func (p *payer) agree(ctx context.Context, w way) error {
 		return nil
 	}
 	if f, is := p.in.(*os.File); is && !term.IsTerminal(int(f.Fd())) {
-		return errors.New("standard input is not a terminal, so that nobody can be asked whether to pay. YES=1 pays without a question")
+		return errors.New("standard input is not a terminal, so that nobody can be asked whether to pay. " +
+			p.as.Text(called.Word{Name: "YES", Flag: "-yes"}) + " pays without a question")
 	}
 	p.say("Sign this payment? [y/N] ")
 	reply := make(chan string, 1)

@@ -49,7 +49,7 @@ func TestInterrupt(t *testing.T) {
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || out.Len() > 0 {
 		t.Errorf("it ended with %v, want exit status 1; stdout %q", err, out.String())
 	}
-	if !strings.HasSuffix(notes.String(), "stopped before there was an answer\nmake pay AGAIN=1 goes on with this payment\n") {
+	if !strings.HasSuffix(notes.String(), "stopped before there was an answer\npay -again 1 goes on with this payment\n") {
 		t.Errorf("stderr:\n%s", &notes)
 	}
 	path, err := folder(dir).last()

@@ -48,7 +48,7 @@ func (f folder) keep(p payment, now time.Time) (path string, err error) {
 func (f folder) last() (string, error) {
 	all, err := filepath.Glob(filepath.Join(string(f), "*.json"))
 	if err == nil && len(all) == 0 {
-		err = explain("there is no payment in %s to send again. make pay makes one", string(f))
+		err = explain("there is no payment in %s to send again. Pay for something first", string(f))
 	}
 	if err != nil {
 		return "", err

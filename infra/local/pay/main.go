@@ -1,4 +1,8 @@
-// A paying client: what make pay runs. It pays with a throw-away key, or with
+// A paying client: what make pay runs, and where there is no clone
+//
+//	go run github.com/hostfacts/hostfacts/infra/local/pay@latest URL
+//
+// It pays with a throw-away key, or with
 // the key in KEY_FILE after it asked. On stderr it says in five lines what is
 // paid, by whom, where the signature is kept, what was answered and whether the
 // receipt holds; on stdout is the JSON answer alone. It exits with 0 only for
@@ -20,6 +24,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -37,6 +42,7 @@ type options struct {
 	yes     bool
 }
 
+// usage is by make.
 const usage = "usage: make pay [URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com'] [KEY=...] [V=1]\n" +
 	"       make pay AGAIN=1 [URL=...]\n" +
 	"       make pay KEY_FILE=... URL=... [MAX=0.10] [YES=1]"
@@ -44,8 +50,9 @@ const usage = "usage: make pay [URL='http://127.0.0.1:8402/v1/tools/dns?domain=e
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the next one ends the process
-	p := &payer{after: time.After, now: time.Now, in: os.Stdin, out: os.Stdout, notes: os.Stderr}
-	err := p.run(ctx, parse(os.Args[1:]))
+	as := called.Here(os.Getenv, os.Args[0])
+	p := &payer{as: as, after: time.After, now: time.Now, in: os.Stdin, out: os.Stdout, notes: os.Stderr}
+	err := p.run(ctx, parse(os.Args[1:], as))
 	if err != nil && !errors.Is(err, errAnswered) {
 		fmt.Fprintln(os.Stderr, err.Error())
 	}
@@ -58,7 +65,7 @@ func main() {
 }
 
 // parse reads the command line, and ends the process when it cannot be read.
-func parse(args []string) (o options) {
+func parse(args []string, as called.As) (o options) {
 	flags := flag.NewFlagSet("pay", flag.ExitOnError)
 	flags.StringVar(&o.key, "key", "", "send this Idempotency-Key; a new signature without one gets a random one")
 	flags.StringVar(&o.keyFile, "key-file", "", "pay with the private key in this file, 32 bytes of hex; default: a throw-away key")
@@ -67,7 +74,14 @@ func parse(args []string) (o options) {
 	flags.StringVar(&o.dir, "dir", filepath.Join(".local", "payments"), "keep signatures in this folder")
 	flags.BoolVar(&o.verbose, "v", false, "show the decoded handshake")
 	flags.BoolVar(&o.yes, "yes", false, "pay with the key in -key-file without asking")
-	flags.Usage = func() { fmt.Fprintln(os.Stderr, usage); flags.PrintDefaults() }
+	flags.Usage = func() {
+		if as.ByMake() {
+			fmt.Fprintln(os.Stderr, usage)
+		} else {
+			fmt.Fprintln(os.Stderr, "usage:", as.Program(""), "[flags] URL")
+		}
+		flags.PrintDefaults()
+	}
 	_ = flags.Parse(args) // ExitOnError
 	if flags.NArg() > 1 {
 		flags.Usage()

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -26,6 +27,7 @@ type payer struct {
 	ask     bool   // somebody has to say yes
 	store   folder
 	verbose bool
+	as      called.As
 	in      io.Reader
 	out     io.Writer
 	notes   io.Writer
@@ -45,7 +47,9 @@ const (
 var errAnswered = errors.New("the answer is not a 200")
 
 // howAgain is the command that sends the last signature again.
-const howAgain = "make pay AGAIN=1"
+func (p *payer) howAgain() string {
+	return p.as.Of("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: "1"})
+}
 
 // pay asks for the price, signs it, keeps the signature and sends it. The
 // signature is in the file before it is sent: from then on it may be charged, and
@@ -68,7 +72,7 @@ func (p *payer) pay(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("keep the signature: %w\nNothing was paid: a signature that is lost could not be sent again", err)
 	}
-	p.say("kept:    %s (%s sends it again; it is never charged twice)\n", path, howAgain)
+	p.say("kept:    %s (%s sends it again; it is never charged twice)\n", path, p.howAgain())
 	return p.send(ctx, signature)
 }
 
@@ -85,11 +89,11 @@ func (p *payer) send(ctx context.Context, signature string) error {
 		r, err := p.client.Get(ctx, p.url.String(), signature)
 		switch {
 		case errors.Is(err, context.Canceled):
-			return errors.New("stopped before there was an answer\nThe payment may have been made. " + howAgain + " goes on with it")
+			return errors.New("stopped before there was an answer\nThe payment may have been made. " + p.howAgain() + " goes on with it")
 		case err != nil && unconnected(err):
-			return fmt.Errorf("%w\nNothing was sent this time. When the service runs: %s", unreachable(p.url, err), howAgain)
+			return fmt.Errorf("%w\nNothing was sent this time. When the service runs: %s", unreachable(p.url, err), p.howAgain())
 		case err != nil:
-			return explain("%s\nThere was no answer, and the payment may have been made. %s goes on with it", err, howAgain)
+			return explain("%s\nThere was no answer, and the payment may have been made. %s goes on with it", err, p.howAgain())
 		}
 		p.status(r)
 		p.hint(r)
@@ -97,10 +101,10 @@ func (p *payer) send(ctx context.Context, signature string) error {
 		unanswered := (r.Status == http.StatusConflict || r.Status >= 500) && pause > 0
 		switch {
 		case unanswered && pause > maxWait:
-			p.say("         Not an answer yet. Not before %s, which is in %s: %s\n", p.now().Add(pause).Format("15:04:05"), pause, howAgain)
+			p.say("         Not an answer yet. Not before %s, which is in %s: %s\n", p.now().Add(pause).Format("15:04:05"), pause, p.howAgain())
 			return p.finish(r)
 		case unanswered && try == maxTries:
-			p.say("         Not an answer yet, after %d tries. Later: %s\n", try, howAgain)
+			p.say("         Not an answer yet, after %d tries. Later: %s\n", try, p.howAgain())
 			return p.finish(r)
 		case !unanswered:
 			p.receipt(ctx, r)
@@ -109,7 +113,7 @@ func (p *payer) send(ctx context.Context, signature string) error {
 		p.say("         not an answer yet; the same signature again in %s\n", pause)
 		select {
 		case <-ctx.Done():
-			return errors.New("stopped before there was an answer\n" + howAgain + " goes on with this payment")
+			return errors.New("stopped before there was an answer\n" + p.howAgain() + " goes on with this payment")
 		case <-p.after(pause):
 		}
 	}
@@ -135,7 +139,8 @@ func (p *payer) hint(r x402test.Reply) {
 		p.say("         The service's DNS resolvers do not answer it; many networks block UDP port 53 to the outside.\n" +
 			"         Start it with a resolver that it can reach: DNS_RESOLVERS=192.0.2.53 make run\n")
 	case r.Status == http.StatusPaymentRequired && p.client.Wallet != nil && !p.real:
-		p.say("         A throw-away key has no money; make run takes it, as play money. KEY_FILE=... pays with a real key.\n")
+		p.say("         A throw-away key has no money; make run takes it, as play money. %s pays with a real key.\n",
+			p.as.Text(called.Word{Name: "KEY_FILE", Flag: "-key-file", Value: "..."}))
 	default:
 		return
 	}

@@ -42,7 +42,7 @@ func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	f := folder(filepath.Join(t.TempDir(), ".local", "payments"))
-	if _, err := f.last(); err == nil || !strings.Contains(err.Error(), "make pay makes one") {
+	if _, err := f.last(); err == nil || !strings.Contains(err.Error(), "Pay for something first") {
 		t.Error(err)
 	}
 	must(t, os.MkdirAll(string(f), 0o755))
