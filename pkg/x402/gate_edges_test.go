@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,8 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/discovery"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -255,9 +254,17 @@ func TestContractWalletPaidByAThirdParty(t *testing.T) {
 	})
 }
 
-// listed makes the offer that of a real operation, with all of its extensions.
+// listed makes the offer that of a real operation, with all of its extensions. It is read
+// from the golden file of package discovery: an import would bring what pages are made of
+// into the go.sum of every seller.
 func (b *harness) listed() {
-	b.offer = must(x402.NewOffer(discovery.Offer(catalog.DNS(), discovery.Site{Origin: "https://api.example.com", Terms: terms()})))
+	var offers map[string]x402.PaymentRequired
+	if err := json.Unmarshal(must(os.ReadFile("../discovery/testdata/golden/offers.json")), &offers); err != nil {
+		panic(err)
+	}
+	dns := offers["dns"]
+	dns.Accepts = []x402.Requirements{terms().Requirements(dns.Accepts[0].Amount)}
+	b.offer = must(x402.NewOffer(dns))
 }
 
 // What a client puts around its authorization and its signature does not reach

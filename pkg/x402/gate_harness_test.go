@@ -382,3 +382,9 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
+
+// infoOf is what is known about a code, of payments or of lookups.
+func infoOf(code fault.Code) fault.Info {
+	all := slices.Concat(fault.All(), lookup.Codes())
+	return all[slices.IndexFunc(all, func(i fault.Info) bool { return i.Code == code })]
+}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -359,7 +358,7 @@ func TestMeterFull(t *testing.T) {
 		within(t, nil, func(t *testing.T, b *harness) {
 			s := &fakeMeter{harness: b, full: fault.New(code, nil)}
 			b.meter = s
-			info, _ := catalog.CodeOf(code)
+			info := infoOf(code)
 			b.expect(string(code), b.ask(b.sign(nil), "GET /a"), info.Status, code, "null", true, false)
 			if n := b.writes() + b.store.Calls(ledgertest.Fetch) + len(b.settles); n > 0 || s.heard() != "open" {
 				t.Errorf("%s: %d calls, and the meter heard %q", code, n, s.notes)

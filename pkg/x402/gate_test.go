@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -137,7 +136,7 @@ func testOwed(t *testing.T, most int, waits []time.Duration) {
 func (b *harness) expectOwed(h string, code fault.Code, wait time.Duration, runs int) {
 	b.t.Helper()
 	what := fmt.Sprint(code, " after ", runs, " runs")
-	info, _ := catalog.CodeOf(code)
+	info := infoOf(code)
 	out := b.ask(h, "GET /a")
 	b.expect(what, out, info.Status, code, "true", wait > 0, true)
 	if out.Fault.Wait() != wait {

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -24,10 +23,13 @@ import (
 
 var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
 
+// documented is where an error is documented.
+func documented(c fault.Code) string { return "https://api.example.com/docs#error-" + string(c) }
+
 // aCall is a call of a tool, paid or not, by a client of either era, and what a response to
 // the GET that it stands for is to that client.
 func aCall(paid, modern bool) (*exchange, func(Response) Response) {
-	docs := func(_ *http.Request, c fault.Code) string { return catalog.ErrorURL("https://api.example.com", c) }
+	docs := func(_ *http.Request, c fault.Code) string { return documented(c) }
 	front := Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }, Docs: docs}
 	front.Fill()
 	at := func(*http.Request) string { return "https://api.example.com" }
@@ -48,11 +50,11 @@ func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 // says is the same by whichever transport it was answered first.
 func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	never := []string{"accepts", "x402Version", "structuredContent", "PAYMENT-", "Retry-After", "Idempotency-Key"}
-	for _, info := range catalog.Codes() {
+	for _, info := range slices.Concat(fault.All(), lookup.Codes()) {
 		if info.Code == fault.PaymentRequired {
 			continue
 		}
-		always := []string{`"isError":true`, string(info.Code), catalog.ErrorURL("https://api.example.com", info.Code) + `\"`}
+		always := []string{`"isError":true`, string(info.Code), documented(info.Code) + `\"`}
 		for i := range 4 {
 			x, called := aCall(i&1 > 0, i&2 > 0)
 			f := info.New(errors.New("x402Version accepts"))

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
@@ -62,7 +61,7 @@ func (d *harness) bought(n, m int) {
 	d.t.Helper()
 	with := func(p *ledger.Submission) { p.Purchase = "purchase|" + payment(n).Key }
 	if m >= 0 {
-		testbed.Must(d.ledger.OpenPurchase(d.t.Context(), d.claim(m, with)))
+		must(d.ledger.OpenPurchase(d.t.Context(), d.claim(m, with)))
 	}
 	if n != m {
 		d.claim(n, with)
@@ -146,7 +145,7 @@ func TestReconcileSilence(t *testing.T) {
 		d.outstanding("due 2")
 		d.wants(reconcile.Summary{Owed: 1, OwedLong: 1, RefundsDue: 1, Silent: 1})
 		r := d.stored(1)
-		if r.State != ledger.Redeemed || r.Answer.Status != 504 || string(testbed.Must(r.Answer.Plain())) != "ssl_timeout, charged true, retryable false" {
+		if r.State != ledger.Redeemed || r.Answer.Status != 504 || string(must(r.Answer.Plain())) != "ssl_timeout, charged true, retryable false" {
 			t.Errorf("%s, %+v", r.State, r.Answer)
 		}
 		d.wants(reconcile.Summary{Owed: 1, OwedLong: 1, RefundsDue: 1})

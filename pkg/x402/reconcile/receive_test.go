@@ -12,7 +12,6 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
@@ -79,7 +78,7 @@ func (p *fakeScanner) BlockAt(ctx context.Context, t time.Time) (uint64, error) 
 func (p *fakeScanner) send(n int, change ...func(*reconcile.Transfer)) reconcile.Transfer {
 	t := reconcile.Transfer{
 		Transaction: fmt.Sprintf("0x%064x", 0xabc00+len(p.transfers)), Time: time.Now(), Value: big.NewInt(5000),
-		From: testbed.Address(p.d.t, payer), To: testbed.Address(p.d.t, terms().PayTo), Authorized: true,
+		From: address(payer), To: address(terms().PayTo), Authorized: true,
 	}
 	big.NewInt(int64(n)).FillBytes(t.Nonce[:])
 	for _, c := range change {
@@ -111,7 +110,7 @@ func (d *harness) cursorOf(payee x402.Address) *ledger.Cursor {
 
 func (d *harness) cursor() *ledger.Cursor {
 	d.t.Helper()
-	return d.cursorOf(testbed.Address(d.t, terms().PayTo))
+	return d.cursorOf(address(terms().PayTo))
 }
 
 // watched gives the Reconciler a chain whose cursor begins now.
@@ -156,11 +155,11 @@ func TestReceive(t *testing.T) {
 		"redeemed":  {func(d *harness) { redeem(d, d.claim(1)) }, known, ""},
 		"refunded": {func(d *harness) {
 			d.owed(1, mostLookups)
-			testbed.Must(d.ledger.Apply(d.t.Context(), *testbed.Must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventRefund, ledger.Change{Transaction: "0xback"}))
+			must(d.ledger.Apply(d.t.Context(), *must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventRefund, ledger.Change{Transaction: "0xback"}))
 		}, known, ""},
 		"closed as answered": {func(d *harness) {
 			d.owed(1, mostLookups)
-			testbed.Must(d.ledger.Apply(d.t.Context(), *testbed.Must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventAttest, ledger.Change{Reason: "answered"}))
+			must(d.ledger.Apply(d.t.Context(), *must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventAttest, ledger.Change{Reason: "answered"}))
 		}, known, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +212,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Payment) {
 			var q x402.Requirements
 			d.must(json.Unmarshal(r.Terms, &q))
-			if r.DueBack != ledger.DueUnasked || r.Receipt == nil || r.Receipt.Payer != testbed.Address(t, payer).Checksum() {
+			if r.DueBack != ledger.DueUnasked || r.Receipt == nil || r.Receipt.Payer != address(payer).Checksum() {
 				t.Errorf("%s is not a debt of the payer's that has to go back", r.Key)
 			}
 			if q.Network != terms().Network || q.Asset != terms().Asset || q.PayTo != terms().PayTo || q.Scheme != x402.Scheme {
@@ -294,12 +293,12 @@ func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 // The cursor of a former payee goes on moving until no payment to it is undecided.
 func TestReceiveFormerPayee(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		former := testbed.Address(t, "0x70997970c51812dc3a010c7d01b50e0d17dc79c8")
+		former := address("0x70997970c51812dc3a010c7d01b50e0d17dc79c8")
 		to := func(x *reconcile.Transfer) { x.To = former }
 		paysFormer := func(p *ledger.Submission) {
 			other := terms()
 			other.PayTo = former.Checksum()
-			p.Terms = testbed.Must(json.Marshal(other.Requirements("5000")))
+			p.Terms = must(json.Marshal(other.Requirements("5000")))
 		}
 		p := d.watched()
 		d.uncertain(1, paysFormer)

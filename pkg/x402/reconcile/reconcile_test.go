@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -133,14 +132,26 @@ const (
 )
 
 func terms() x402.Terms {
-	return testbed.Terms(testbed.Must(x402.ParseAddress("0x209693Bc6afc0C5328bA36FaF03C514EF312287C")))
+	usdc := x402.USDC()
+	usdc.PayTo = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
+	return usdc
 }
+
+// must is for set-up that cannot fail unless the test is wrong: an error panics.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func address(s string) x402.Address { return must(x402.ParseAddress(s)) }
 
 // payment is the nth payment, for 5,000 atomic units.
 func payment(n int) ledger.Submission {
 	return ledger.Submission{
 		Key:        ledger.Key(terms().Network, strings.ToLower(terms().Asset), payer, fmt.Sprintf("0x%064x", n)),
-		AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: testbed.Must(json.Marshal(terms().Requirements("5000"))), Token: fmt.Sprint("t", n),
+		AuthDigest: fmt.Sprint("a", n), SigDigest: fmt.Sprint("s", n), Request: "GET /a", Terms: must(json.Marshal(terms().Requirements("5000"))), Token: fmt.Sprint("t", n),
 		ValidBefore: time.Now().Add(5 * time.Minute), MostLookups: mostLookups,
 	}
 }
