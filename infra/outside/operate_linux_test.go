@@ -46,7 +46,7 @@ func TestOperateWithoutAClone(t *testing.T) {
 	}
 	ledger := "LEDGER_FILE=" + path
 	owed := run(0, ledger, "owed")
-	for _, want := range []string{"GET /weather?city=Atlantis", "1 owed in " + path} {
+	for _, want := range []string{"GET http://127.0.0.1:8080/weather?city=Atlantis", "1 owed in " + path} {
 		if !strings.Contains(owed, want) {
 			t.Errorf("owed does not say %q:\n%s", want, owed)
 		}
@@ -75,8 +75,8 @@ func owe(t *testing.T, path string) {
 	money, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: testbed.LocalTerms(t), Now: time.Now})
 	testbed.Check(err)
 	store := testbed.Must(file.Open(path))
-	config := x402http.Config{PayTo: testbed.Account(1), Facilitator: testbed.Serve(t, money), Ledger: store}
-	config.Front.Log = slog.New(slog.DiscardHandler)
+	config := x402http.Config{PayTo: testbed.Account(1), Facilitator: testbed.Serve(t, money), Ledger: store, Origin: "http://127.0.0.1:8080", Evidence: money.Evidence()}
+	config.Log = slog.New(slog.DiscardHandler)
 	seller := testbed.Must(x402http.New(config))
 	mux := http.NewServeMux()
 	seller.Handle(mux, "GET /weather", "0.01", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -17,7 +17,7 @@ import (
 
 // What the suite reads.
 const (
-	readme  = "testdata/README.md"
+	readme  = "../../README.md"
 	section = "Sell your own handler"
 )
 
@@ -44,13 +44,7 @@ func TestReadme(t *testing.T) {
 	loopback()
 	text := string(testbed.Must(os.ReadFile(readme)))
 	todo := steps(text, section)
-	r := &reader{dir: t.TempDir()}
-	for _, s := range todo {
-		if found := asked.FindStringSubmatch(s.command); found != nil {
-			r.at = found[1]
-			break
-		}
-	}
+	r := &reader{dir: t.TempDir(), at: askedAt(todo)}
 	if r.at == "" {
 		t.Fatalf("no command of the section %q asks the program, as http://127.0.0.1:8080/... would: %q", section, todo)
 	}
@@ -83,6 +77,16 @@ func TestReadme(t *testing.T) {
 	if programs != 1 || r.server == nil || paid == 0 {
 		t.Errorf("%d programs, one that listened: %v, %d commands that asked it", programs, r.server != nil, paid)
 	}
+}
+
+// askedAt is the address at which the first command that asks the program asks it.
+func askedAt(todo []step) string {
+	for _, s := range todo {
+		if found := asked.FindStringSubmatch(s.command); found != nil {
+			return found[1]
+		}
+	}
+	return ""
 }
 
 // home is the folder that the reader begins in.

@@ -1,16 +1,20 @@
 package x402http_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/mcptest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -18,48 +22,259 @@ import (
 // quiet keeps log lines out of the examples.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// books are a facilitator that settles play money for payTo.
-func books() *x402test.Facilitator {
-	terms := x402.USDC()
-	terms.PayTo = payTo
-	return must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))
+// newSeller is a seller that is paid with play money.
+func newSeller() *x402http.Seller { return newSellerAt(time.Now) }
+
+// newSellerAt is one with a clock.
+func newSellerAt(now func() time.Time) *x402http.Seller {
+	config := x402http.Config{
+		PayTo:  "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
+		Ledger: new(ledgertest.Memory), // file.Open or dynamo.Open in a shop
+		Origin: "http://127.0.0.1:8080",
+		Log:    quiet(),
+		Now:    now,
+	}
+	config.Settler, config.Evidence = x402test.PlayMoney(config.PayTo)
+	seller, err := x402http.New(config)
+	if err != nil {
+		panic(err)
+	}
+	return seller
+}
+
+// newClient is a client that pays.
+func newClient() *x402test.Client {
+	wallet, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	return &x402test.Client{HTTP: http.DefaultClient, Wallet: wallet, Now: time.Now}
+}
+
+// buy pays for a URL and prints the answer.
+func buy(client *x402test.Client, url string) {
+	answer, _, err := client.Buy(context.Background(), url)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(answer.Status, string(answer.Body))
 }
 
 // A handler is sold for a cent. The client asks for the price, signs a payment, and sends
 // it twice, as one does whose first answer was lost: it is charged once.
 func Example() {
-	money := books()
-	facilitator := httptest.NewServer(money)
-	defer facilitator.Close()
-
-	seller, err := x402http.New(x402http.Config{
-		PayTo: payTo, Facilitator: facilitator.URL, Evidence: money.Evidence(), Ledger: new(ledgertest.Memory), Origin: "http://127.0.0.1:8080", Log: quiet(),
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	seller := newSeller()
 	weather := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Println("the handler runs")
-		_, _ = fmt.Fprintf(w, "fair in %s", r.URL.Query().Get("city"))
+		_, _ = fmt.Fprintf(w, "fair in %s", r.FormValue("city"))
 	})
 	mux := http.NewServeMux()
 	mux.Handle("GET /weather", seller.Sell("0.01", weather))
 	shop := httptest.NewServer(mux)
 	defer shop.Close()
 
-	client := &x402test.Client{HTTP: http.DefaultClient, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
+	client := newClient()
 	url := shop.URL + "/weather?city=Oslo"
-	unpaid := must(client.Get(context.Background(), url, ""))
-	fmt.Println(unpaid.Status)
-	signature := must(client.Sign(context.Background(), url))
+	signature, err := client.Sign(context.Background(), url)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	for range 2 {
-		paid := must(client.Get(context.Background(), url, signature))
-		fmt.Println(paid.Status, string(paid.Body))
+		answer, err := client.Get(context.Background(), url, signature)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(answer.Status, string(answer.Body))
 	}
 	// Output:
-	// 402
 	// the handler runs
 	// 200 fair in Oslo
 	// 200 fair in Oslo
+}
+
+// The handler learns who has paid, and has a name of the purchase for what it calls itself.
+func ExampleSeller_Sell() {
+	seller := newSeller()
+	report := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sale, _ := x402.SaleOf(r.Context())
+		fmt.Println("paid in atomic units:", sale.Amount, "length of the name:", len(sale.Purchase), "again:", sale.Repeat)
+		_, _ = io.WriteString(w, "the report")
+	})
+	shop := httptest.NewServer(seller.Sell("5", report, x402http.Named("report")))
+	defer shop.Close()
+
+	buy(newClient(), shop.URL)
+	// Output:
+	// paid in atomic units: 5000000 length of the name: 64 again: false
+	// 200 the report
+}
+
+// The last ticket is sold once. Its buyer gets it again, and everybody else is refused
+// without a charge.
+func ExampleCheck() {
+	tickets := 1
+	soldOut := x402http.Check(func(w http.ResponseWriter, _ *http.Request) {
+		if tickets == 0 {
+			x402http.Refuse(w, http.StatusGone, "sold out")
+		}
+	})
+	ticket := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		tickets--
+		_, _ = io.WriteString(w, "row 7")
+	})
+	shop := httptest.NewServer(newSeller().Sell("20", ticket, soldOut, x402http.Named("ticket")))
+	defer shop.Close()
+
+	first := newClient()
+	buy(first, shop.URL)
+	buy(first, shop.URL)
+	buy(newClient(), shop.URL)
+	// Output:
+	// 200 row 7
+	// 200 row 7
+	// 410 sold out
+}
+
+// A slow job answers 202 until it is done. What it owes is sent as 503 with the job's own
+// words, and the same client gets the result without another charge.
+func ExampleOwed() {
+	done := false
+	job := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if done {
+			_, _ = io.WriteString(w, "the result")
+			return
+		}
+		w.Header().Set("Retry-After", "20") // when it is worth asking again
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, "still running")
+		done = true
+	})
+	var later atomic.Int64 // seconds, so that nobody has to wait
+	seller := newSellerAt(func() time.Time { return time.Now().Add(time.Duration(later.Load()) * time.Second) })
+	shop := httptest.NewServer(seller.Sell("0.10", job, x402http.Owed(http.StatusAccepted), x402http.Named("job")))
+	defer shop.Close()
+
+	client := newClient()
+	buy(client, shop.URL)
+	later.Add(20)
+	buy(client, shop.URL)
+	// Output:
+	// 503 still running
+	// 200 the result
+}
+
+// The body of a POST is a part of the purchase: the same body sent twice is charged once.
+func ExamplePost() {
+	summary := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Println("the handler runs")
+		_, _ = fmt.Fprintf(w, "%d words", len(bytes.Fields(text)))
+	})
+	mux := http.NewServeMux()
+	newSeller().Handle(mux, "POST /summary", "0.02", summary, x402http.Post(1<<20))
+	shop := httptest.NewServer(mux)
+	defer shop.Close()
+
+	client, ctx, url := newClient(), context.Background(), shop.URL+"/summary"
+	text := []byte("To be, or not to be")
+	for range 2 {
+		asked, err := client.Post(ctx, url, "text/plain", text, "")
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		offer, err := asked.Required()
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		signature, err := client.Wallet.Pay(offer, time.Now())
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		answer, err := client.Post(ctx, url, "text/plain", text, signature)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(answer.Status, string(answer.Body))
+	}
+	// Output:
+	// the handler runs
+	// 200 6 words
+	// 200 6 words
+}
+
+// An endpoint is sold as a tool. The argument takes the place of the wildcard in its path.
+func ExampleSeller_MCP() {
+	seller, mux := newSeller(), http.NewServeMux()
+	weather := seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, "fair in %s", r.PathValue("city"))
+	}))
+	mux.Handle("GET /weather/{city}", weather)
+	mux.Handle("POST /mcp", seller.MCP("weather", "1.0", mux, x402http.Tool{
+		Endpoint: weather, Path: "/weather/{city}", Name: "weather", Description: "The weather of a city.",
+		Params: []x402http.Param{{Name: "city", Description: "Name of the city.", Required: true}},
+	}))
+	shop := httptest.NewServer(mux)
+	defer shop.Close()
+
+	client, ctx, args := newClient(), context.Background(), map[string]any{"city": "Oslo"}
+	signature, err := mcptest.SignCall(ctx, client, shop.URL+"/mcp", "weather", args)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	result, err := mcptest.Call(ctx, client, shop.URL+"/mcp", "weather", args, signature, "")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(result.Text())
+	// Output:
+	// fair in Oslo
+}
+
+// Reconcile finds what requests left behind: here an answer that is still owed.
+func ExampleSeller_Reconcile() {
+	seller := newSeller()
+	shop := httptest.NewServer(seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "closed today", http.StatusServiceUnavailable)
+	}), x402http.Named("weather")))
+	defer shop.Close()
+	buy(newClient(), shop.URL)
+
+	found, err := seller.Reconcile(context.Background())
+	fmt.Println("owed:", found.Owed, "in doubt:", found.Open, err)
+	// Output:
+	// 503 closed today
+	//
+	// owed: 1 in doubt: 0 <nil>
+}
+
+// A test of your own handler pays it with play money.
+func Example_testOfYourHandler() {
+	// In a test this is your program's own handler, made with a seller like this one.
+	handler := newSeller().Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.FormValue("city"))
+	}), x402http.Named("weather"))
+
+	shop := httptest.NewServer(handler)
+	defer shop.Close()
+	client := newClient()
+	unpaid, err := client.Get(context.Background(), shop.URL+"?city=Oslo", "")
+	fmt.Println(unpaid.Status, err)
+	paid, _, err := client.Buy(context.Background(), shop.URL+"?city=Oslo")
+	fmt.Println(paid.Status, string(paid.Body), err)
+	// Output:
+	// 402 <nil>
+	// 200 Oslo <nil>
 }

@@ -20,6 +20,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
+// books are a facilitator that settles play money for payTo.
+func books() *x402test.Facilitator {
+	terms := x402.USDC()
+	terms.PayTo = payTo
+	return must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))
+}
+
 const payTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
 // stall is a shop of one handler over loopback, with play money.

@@ -15,7 +15,7 @@ func main() {
 		log.Fatal(err)
 	}
 	seller, err := x402http.New(x402http.Config{
-		PayTo: os.Getenv("PAY_TO"), Facilitator: os.Getenv("FACILITATOR"), Ledger: ledger,
+		PayTo: os.Getenv("PAY_TO"), Facilitator: os.Getenv("FACILITATOR"), Origin: "http://127.0.0.1:8080", Ledger: ledger,
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 func main() {
 	seller, err := x402http.New(x402http.Config{
-		PayTo: os.Getenv("PAY_TO"), Facilitator: os.Getenv("FACILITATOR"), Ledger: new(ledgertest.Memory),
+		PayTo: os.Getenv("PAY_TO"), Facilitator: os.Getenv("FACILITATOR"), Origin: "http://127.0.0.1:8080", Ledger: new(ledgertest.Memory),
 	})
 	if err != nil {
 		log.Fatal(err)

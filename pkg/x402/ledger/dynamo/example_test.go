@@ -1,0 +1,58 @@
+package dynamo_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambdaurl"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// A shop as a Lambda function with a function URL. In main its ledger is a table, which
+// counts the limits of all environments as well:
+//
+//	table, err := dynamo.Open(ctx, aws, os.Getenv("LEDGER_TABLE"))
+//	config.Ledger, config.Limits = table, table
+//
+// and the last lines are lambdaurl.Start(mux), and a schedule that has another entry of the
+// function call Seller.Reconcile every five minutes. A function that is frozen between two
+// requests cannot run ReconcileEvery.
+func Example_lambda() {
+	config := x402http.Config{
+		PayTo:  "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
+		Ledger: new(ledgertest.Memory),
+		OriginOf: func(r *http.Request) string { // what the platform says, and not the client
+			event, _ := lambdaurl.RequestFromContext(r.Context())
+			return "https://" + event.RequestContext.DomainName
+		},
+		Log: slog.New(slog.DiscardHandler),
+	}
+	config.Settler, config.Evidence = x402test.PlayMoney(config.PayTo) // without this line the Facilitator is asked
+	seller, err := x402http.New(config)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /weather", seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, "fair")
+	})))
+
+	event := &events.LambdaFunctionURLRequest{RawPath: "/weather"}
+	event.RequestContext.DomainName = "abc.lambda-url.us-east-1.on.aws"
+	event.RequestContext.HTTP.Method = http.MethodGet
+	answer, err := lambdaurl.Wrap(mux)(context.Background(), event)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(answer.StatusCode)
+	// Output:
+	// 402
+}
