@@ -111,8 +111,9 @@ func ReadLocal(get func(string) string) (Local, error) {
 	if price := e.text("LOWEST_PRICE"); price != "" {
 		l.LowestPrice, _ = new(big.Int).SetString(price, 10) // it has its form
 	}
+	l.MostKept = ledger.LargestKept // in a file
 	if name := e.text("LEDGER_TABLE"); name != "" {
-		l.Ledger = e.ledger(name)
+		l.Ledger, l.MostKept = e.ledger(name), ledger.LeastKept
 	}
 	return l, e.err()
 }

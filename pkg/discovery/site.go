@@ -19,6 +19,9 @@ type Site struct {
 	Origin string
 	// Terms are what every payer is asked for.
 	Terms x402.Terms
+	// MostKept is how large an answer may be to be kept, in bytes of its compressed body; 0
+	// is ledger.LeastKept.
+	MostKept int
 	// DuplicateWindow is how long after an answer given over HTTP another payment
 	// for the same request, without a purchase key, counts as the same purchase; 0
 	// is off. After an answer given over MCP it is twice as long.

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
 	"slices"
@@ -109,7 +110,7 @@ func newView(s Site) *view {
 		Playbooks: playbooksOf(s), Listing: programs(s), Programs: map[string]snippet{},
 		Receipt: described[receipt.Statement](), Signature: described[x402.Payload](), Response: described[x402.SettleResponse](),
 		Payment: outcomes(catalog.PaymentErrors()), Outside: outcomes(outsideCodes()), Schemas: documentSchemas(),
-		Kept: hours(ledger.KeptFor), OwedFor: hours(ledger.OwedFor), Spacing: owedSpacing(), Silent: ledger.MostSilent, Unkept: ledger.MostUnkept, Stored: kilobytes(ledger.MaxStored),
+		Kept: hours(ledger.KeptFor), OwedFor: hours(ledger.OwedFor), Spacing: owedSpacing(), Silent: ledger.MostSilent, Unkept: ledger.MostUnkept, Stored: kilobytes(cmp.Or(s.MostKept, ledger.LeastKept)),
 		Wire: wireExampleOf(catalog.All()[0], s),
 	}
 	for _, info := range catalog.Codes() { // in the order of spec §7

@@ -79,6 +79,9 @@ func (p *process) Put(ctx context.Context, r ledger.Record) (ledger.Record, erro
 	}, func(ctx context.Context) { _, _ = p.put(ctx, r) })
 }
 
+// MostKept implements ledger.Store.
+func (p *process) MostKept() int { return p.w.store.MostKept() }
+
 func (p *process) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 	p.stall(isPurchase(key))
 	found, err := p.call(ctx, func(ctx context.Context) (ledger.Record, error) {
@@ -185,6 +188,9 @@ func (s decodedStore) Put(ctx context.Context, r ledger.Record) (ledger.Record, 
 	s[head.Key], err = ledger.Unmarshal(head.Key, doc, body)
 	return r, err
 }
+
+// MostKept implements ledger.Store.
+func (s decodedStore) MostKept() int { return ledger.LeastKept }
 
 // Fetch implements ledger.Store. The caller may change the copy it gets.
 func (s decodedStore) Fetch(ctx context.Context, key string) (ledger.Record, error) {

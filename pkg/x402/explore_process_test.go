@@ -151,6 +151,9 @@ func (p *live) Put(_ context.Context, r ledger.Record) (ledger.Record, error) {
 	}
 }
 
+// MostKept implements ledger.Store.
+func (p *live) MostKept() int { return ledger.LeastKept }
+
 // Fetch implements ledger.Store.
 func (p *live) Fetch(_ context.Context, key string) (ledger.Record, error) {
 	k := p.x.keyOf(key)

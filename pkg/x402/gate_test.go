@@ -227,12 +227,27 @@ func TestClientGoesAway(t *testing.T) {
 	})
 }
 
-// An answer that is too large to keep is looked up again, counted among the lookups of
-// its payment, and is not a debt.
+// An answer that the store keeps is replayed, however large. One that is too large to keep is
+// looked up again, counted among the lookups of its payment, and is not a debt.
 func TestLargeAnswers(t *testing.T) {
 	noise := make([]byte, 600<<10)
 	_, _ = rand.Read(noise) // it never fails
 	within(t, nil, func(t *testing.T, b *harness) {
+		b.work = func(context.Context, int) ([]byte, error) { return noise, nil }
+		h := b.sign(nil)
+		b.expect("first", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		for range 2 * ledger.MostUnkept {
+			out := b.ask(h, "GET /a")
+			b.expect("again", out, 200, "", "true", false, true)
+			if !out.Replayed || !bytes.Equal(out.Body, noise) {
+				t.Error("not replayed")
+			}
+			time.Sleep(time.Hour)
+		}
+		b.expectCalls("in all", 1, 1)
+	})
+	within(t, nil, func(t *testing.T, b *harness) {
+		b.store = ledgertest.NewFaulty(t, &ledgertest.Memory{Keep: ledger.LeastKept}, nil)
 		b.work = func(context.Context, int) ([]byte, error) { return noise, nil }
 		h := b.sign(nil)
 		b.expect("first", b.ask(h, "GET /a"), 200, "", "true", false, true)

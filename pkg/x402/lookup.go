@@ -140,7 +140,7 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 	begun := a.gate.Now()
 	signed := a.signed(ctx, paid, out.Body)
 	out.Receipt = paid.with(signed)
-	answer, err := ledger.NewAnswer(out.Status, out.Body)
+	answer, err := a.gate.Ledger.NewAnswer(out.Status, out.Body)
 	if err == nil {
 		answer.Owed, answer.Receipt, answer.Header = reply.Owed, signed, reply.Header
 		err = h.Redeem(withoutDeadline(ctx), answer, a.request.Window, reply.Prevented)

@@ -167,7 +167,7 @@ func silence(f *fault.Error) *fault.Error {
 // silenceStands answers a payment with the silence of the target, and stores that as the
 // answer.
 func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome {
-	answer, err := SilentAnswer(r, a.request.Error)
+	answer, err := SilentAnswer(a.gate.Ledger, r, a.request.Error)
 	var now *ledger.Payment
 	if err == nil {
 		now, err = a.gate.Ledger.AnswerSilence(ctx, r, answer, a.request.Window)
@@ -181,10 +181,10 @@ func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome 
 
 // SilentAnswer returns the answer to a payment that is ledger.StandingSilent: the fault of
 // its last lookup, with the body that render makes of it. The error is that of
-// ledger.NewAnswer.
-func SilentAnswer(r ledger.Payment, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
+// Ledger.NewAnswer.
+func SilentAnswer(l *ledger.Ledger, r ledger.Payment, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
 	f := silence(failureOf(r.LastFault))
-	return ledger.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
+	return l.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
 }
 
 // failureOf is the fault of a lookup that is on record. Earlier releases kept no status.

@@ -255,7 +255,7 @@ func (f *Front) metered(r *http.Request, m *limit.Request, limited func(*fault.E
 		if r.Method == http.MethodHead {
 			size = 0
 		}
-		m.Served(r.Context(), size)
+		m.Served(r.Context(), size, res.Replayed)
 	}
 	if policy, state := m.Headers(); policy != "" && !res.Public {
 		res.Header.Set(limit.HeaderPolicy, policy)

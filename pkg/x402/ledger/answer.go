@@ -17,8 +17,8 @@ type Answer struct {
 	Header map[string][]string `json:"header,omitempty"`
 	// Encoding of Body: "gzip", or empty for plain.
 	Encoding string `json:"encoding,omitempty"`
-	// Stored is false when the body was too large to keep; a repeat then runs
-	// the lookup again.
+	// Stored is false when the body was larger than Ledger.MostKept; a repeat then runs the
+	// lookup again.
 	Stored bool `json:"stored"`
 	// Owed names the parts of a bundle's answer that failed for a reason of
 	// ours: a repeat runs the lookup again, as long as any is left.
@@ -29,11 +29,14 @@ type Answer struct {
 	Body []byte `json:"-"`
 }
 
-// MaxStored bounds a stored answer, compressed, in bytes. DynamoDB charges a write
-// unit per KB, and what is not stored is looked up again.
-const MaxStored = 32 << 10
+// LargestKept is the most that a Store may keep of the body of an answer, in bytes as it is
+// stored, and LeastKept what every one of this module keeps.
+const (
+	LargestKept = 1 << 20
+	LeastKept   = 32 << 10
+)
 
-// maxAnswer bounds an answer that is read from the ledger, in bytes.
+// maxAnswer bounds an answer that is read from the ledger, in bytes as it was served.
 const maxAnswer = 8 << 20
 
 // compressors are kept because each takes 800 KB, which would be most of what
@@ -44,10 +47,13 @@ var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 // its header and its time are worth.
 const leastCompressed = 256
 
-// NewAnswer prepares an answer for storing, compressed unless it is short. One that
-// stays above MaxStored, or is more than Plain reads, is kept without its body; a repeat
-// then runs the lookup again.
-func NewAnswer(status int, body []byte) (Answer, error) {
+// MostKept is how large an answer may be to be kept, in bytes of its compressed body. One
+// that is larger is given once, and a repeat runs the lookup again, MostUnkept times in all.
+func (l *Ledger) MostKept() int { return min(l.store.MostKept(), LargestKept) }
+
+// NewAnswer prepares an answer for storing, compressed unless it is short. One that stays
+// above MostKept, or is more than Plain reads, is kept without its body.
+func (l *Ledger) NewAnswer(status int, body []byte) (Answer, error) {
 	if len(body) < leastCompressed {
 		return Answer{Status: status, Stored: true, Body: body}, nil
 	}
@@ -60,7 +66,7 @@ func NewAnswer(status int, body []byte) (Answer, error) {
 		return Answer{}, fmt.Errorf("compress answer: %w", err)
 	}
 	a := Answer{Status: status, Encoding: "gzip"}
-	if b.Len() <= MaxStored && len(body) <= maxAnswer {
+	if b.Len() <= l.MostKept() && len(body) <= maxAnswer {
 		a.Stored, a.Body = true, b.Bytes()
 	}
 	return a, nil

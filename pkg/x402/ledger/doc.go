@@ -26,6 +26,10 @@
 // refund, or proof that no money moved. Any other payment is deleted 35 days after its
 // authorization and its last write, and a purchase 70 days after it was given to a payment.
 //
+// A store says how large an answer it keeps (Store.MostKept): a file 1 MB, a DynamoDB table
+// 32 KB unless it is set, both compressed. A larger one is given once; each repeat runs the
+// lookup again, MostUnkept times in all. Ledger.MostKept tells a program what holds for it.
+//
 // The rules are a table above a Store that only compares versions and swaps, so that one
 // suite tests every store (ledgertest). The package knows neither HTTP nor facilitators
 // nor lookups.

@@ -290,15 +290,16 @@ func TestReturn(t *testing.T) {
 }
 
 func TestAnswerRoundTrip(t *testing.T) {
-	noise := make([]byte, 2*ledger.MaxStored)
+	l := ledger.New(&ledgertest.Memory{}, time.Now, rand.Text)
+	noise := make([]byte, 2*ledger.LargestKept)
 	rand.Read(noise)
-	for what, long := range map[string][]byte{"does not compress to 32 KB": noise, "is longer than what is read back": make([]byte, 8<<20+1)} {
-		if a, err := ledger.NewAnswer(200, long); err != nil || a.Stored || a.Body != nil {
+	for what, long := range map[string][]byte{"does not compress to 1 MB": noise, "is longer than what is read back": make([]byte, 8<<20+1)} {
+		if a, err := l.NewAnswer(200, long); err != nil || a.Stored || a.Body != nil {
 			t.Errorf("an answer that %s is stored: %v", what, err)
 		}
 	}
 	for _, body := range [][]byte{nil, []byte("{}"), bytes.Repeat([]byte("x"), 1<<20)} {
-		a, err := ledger.NewAnswer(404, body)
+		a, err := l.NewAnswer(404, body)
 		must(t, err)
 		if got, err := a.Plain(); err != nil || !bytes.Equal(got, body) {
 			t.Errorf("%d bytes came back as %d, %v", len(body), len(got), err)

@@ -133,7 +133,7 @@ func must(t *testing.T, err error) {
 
 func answer(t *testing.T, body string) ledger.Answer {
 	t.Helper()
-	a, err := ledger.NewAnswer(200, []byte(body))
+	a, err := ledger.New(&ledgertest.Memory{}, time.Now, rand.Text).NewAnswer(200, []byte(body))
 	must(t, err)
 	return a
 }

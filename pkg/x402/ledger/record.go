@@ -120,16 +120,17 @@ const (
 	statusRepayment = "repaid"
 )
 
-// What a store takes of a key and of a record, in bytes: what fits into an item of DynamoDB
-// beside its other attributes.
+// What a store takes, in bytes: of a key, of a record without the body of its answer, and of
+// that body.
 const (
-	maxKey    = 2048
-	maxRecord = 399 << 10
+	maxKey      = 2048
+	maxDocument = 399<<10 - maxKey
+	maxBody     = LargestKept
 )
 
 // Marshal returns the stored form: the record as JSON, and the body of its answer
-// separately. It fails for a record that a store cannot take or that Unmarshal would not
-// read: stored, it could no longer answer for somebody's money.
+// separately. It fails for a record that no store takes or that Unmarshal would not read:
+// stored, it could no longer answer for somebody's money.
 func Marshal(r Record) (doc, body []byte, err error) {
 	if doc, body, err = marshal(r); err != nil {
 		return nil, nil, fmt.Errorf("marshal ledger record: %w", err)
@@ -160,8 +161,8 @@ func marshal(r Record) (doc, body []byte, err error) {
 	default:
 		err = fmt.Errorf("a %T is not a record", r)
 	}
-	if n := len(head.Key) + len(doc) + len(body); err == nil && n > maxRecord {
-		err = fmt.Errorf("%d bytes are too many to be stored", n)
+	if err == nil && (len(doc) > maxDocument || len(body) > maxBody) {
+		err = fmt.Errorf("%d bytes with an answer of %d bytes are too many to be stored", len(doc), len(body))
 	}
 	return doc, body, err
 }

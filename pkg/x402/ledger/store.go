@@ -25,6 +25,11 @@ type Store interface {
 	// Fetch reads a record, consistently: it sees every write that has
 	// succeeded. It returns nil without an error when there is none.
 	Fetch(ctx context.Context, key string) (Record, error)
+
+	// MostKept is how long the body of an answer may be to be kept, in bytes as it is
+	// stored, which is compressed. What a Store has kept it takes again, whatever MostKept
+	// has become since.
+	MostKept() int
 }
 
 // ErrConflict says that another writer came first.

@@ -53,19 +53,43 @@ func (q *Request) allow(ctx context.Context) {
 // unit is the size of an answer without a payment that counts as one request.
 const unit = 16 << 10
 
-// Served counts what a request that was admitted has weighed beyond its first unit: a
-// unit for each further started 16 KiB of an answer without a payment. One with a payment
-// that the Gate did not count, because it is not valid, counts now.
-func (q *Request) Served(ctx context.Context, size int) {
+// Served counts what a request that was admitted has weighed beyond its first unit: a unit
+// for each further started 16 KiB of an answer without a payment, or of one that the ledger
+// has replayed, because repeats cost their sender nothing. The first answer to a payment is
+// one unit however long it is. A request with a payment that the Gate did not count, because
+// it is not valid, counts now.
+func (q *Request) Served(ctx context.Context, size int, replayed bool) {
 	if q.Paid && !q.opened {
 		q.allow(ctx)
 	}
-	if more := (size - 1) / unit; !q.Paid && more > 0 {
+	more := (size - 1) / unit
+	switch {
+	case more <= 0:
+	case !q.Paid:
 		q.Decision = q.Rate.of(q.Client, func(t *tally, now time.Time) Decision {
 			t.count += more
 			return q.Rate.decision(t, now, true, 1)
 		})
+	case q.opened && replayed:
+		q.weighs(ctx, more)
 	}
+}
+
+// weighs counts further units of a request that was opened and closed. The store is told at
+// once: nothing else reports what a site has used.
+func (q *Request) weighs(ctx context.Context, more int) {
+	r := q.Rate
+	window := windowOf(r.now())
+	total, err := r.count(ctx, q.Site, window, Units{All: more})
+	if err != nil {
+		q.Warn("replay not counted", err)
+	}
+	q.Decision = r.of(q.Site, func(t *tally, now time.Time) Decision {
+		if err == nil && t.window.Equal(window) {
+			t.hear(total, now)
+		}
+		return r.decision(t, now, true, r.undecided)
+	})
 }
 
 // Open counts a payment that is valid as far as the request itself shows. It asks the

@@ -315,3 +315,37 @@ func TestWeighStoreDown(t *testing.T) {
 		same(t, "left after a correction that failed", q.Remaining, 295)
 	})
 }
+
+// A replay weighs a unit for each started 16 KiB, and the first answer to a payment one. The
+// store is told at once: the next environment knows.
+func TestReplaysWeigh(t *testing.T) {
+	t.Parallel()
+	clock, s := at(0), &limit.Memory{}
+	for _, c := range []struct {
+		size     int
+		replayed bool
+		used     int
+	}{
+		{1 << 20, false, 1}, {16 << 10, true, 1 + 1}, {16<<10 + 1, true, 2 + 2}, {1 << 20, true, 4 + 64}, {1 << 20, true, 68 + 64},
+	} {
+		q, err := open(t, newRate(300, s, clock), client)
+		if err != nil {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		q.Close(t.Context(), false)
+		q.Served(t.Context(), c.size, c.replayed)
+		if used := 300 - q.Decision.Remaining; used != c.used {
+			t.Errorf("after %+v %d units are used", c, used)
+		}
+	}
+	for n := range 4 { // 64 units each: the third passes with 260 used, the fourth does not
+		q, err := open(t, newRate(300, s, clock), client)
+		if passes := n < 3; (err == nil) != passes {
+			t.Fatalf("replay %d: %v", n, err)
+		}
+		if err == nil {
+			q.Close(t.Context(), false)
+			q.Served(t.Context(), 1<<20, true)
+		}
+	}
+}

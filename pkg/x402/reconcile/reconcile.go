@@ -280,7 +280,7 @@ func (r *run) countDebt(ctx context.Context, record ledger.Payment) error {
 	case r.Error == nil:
 		return nil
 	}
-	answer, err := x402.SilentAnswer(record, r.Error)
+	answer, err := x402.SilentAnswer(r.Ledger, record, r.Error)
 	if err == nil {
 		_, err = r.Ledger.AnswerSilence(ctx, record, answer, 0)
 	}

@@ -2,6 +2,7 @@ package dynamo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -37,22 +38,41 @@ const (
 
 // Open returns the table with a name or an ARN, which it looks at first (see Check). Its
 // region, credentials and endpoint are those of c, as config.LoadDefaultConfig of the AWS SDK
-// finds them. Open creates nothing.
+// finds them. Open creates nothing. Its options are Keep.
 //
 // Open needs the permissions dynamodb:DescribeTable and DescribeTimeToLive; what the
 // table does needs GetItem, PutItem and UpdateItem, and Query of its index and Scan for
 // the operator's lists.
-func Open(ctx context.Context, c aws.Config, table string) (*Table, error) {
+func Open(ctx context.Context, c aws.Config, table string, options ...Option) (*Table, error) {
 	if c.Region == "" {
 		return nil, errors.New("dynamo: no AWS region is configured; AWS_REGION names one")
+	}
+	var set settings
+	for _, option := range options {
+		option(&set)
+	}
+	kept := cmp.Or(set.keep, DefaultKept)
+	if kept < 0 || kept > LargestKept {
+		return nil, fmt.Errorf("dynamo: Keep(%d) is more than a table can keep of an answer: at most %d bytes fit beside the rest of its record", kept, LargestKept)
 	}
 	c.HTTPClient = nil // the one that the credentials were found with has no time-outs
 	client := NewClient(c)
 	if err := Check(ctx, client, table); err != nil {
 		return nil, err
 	}
-	return New(APIOf(client), table), nil
+	t := New(APIOf(client), table)
+	t.mostKept = kept
+	return t, nil
 }
+
+// Option is a setting of Open.
+type Option func(*settings)
+
+type settings struct{ keep int }
+
+// Keep sets how large an answer may be to be kept, in bytes of its compressed body, in the
+// place of DefaultKept. Open refuses more than LargestKept.
+func Keep(bytes int) Option { return func(s *settings) { s.keep = bytes } }
 
 // NewClient returns a client with the time-outs that a Table needs, unless c has an
 // HTTP client already. It uses no proxy of the environment. It sends a request twice

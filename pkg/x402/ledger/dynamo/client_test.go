@@ -249,12 +249,20 @@ func TestOpen(t *testing.T) {
 				t.Errorf("without a region: %v", err)
 			}
 			config.Region = "eu-north-1"
-			table, err := dynamo.Open(t.Context(), config, "t")
+			for _, keep := range []int{-1, dynamo.LargestKept + 1} {
+				if _, err := dynamo.Open(t.Context(), config, "t", dynamo.Keep(keep)); err == nil || !strings.Contains(err.Error(), "307200") {
+					t.Errorf("Keep(%d): %v", keep, err)
+				}
+			}
+			table, err := dynamo.Open(t.Context(), config, "t", dynamo.Keep(dynamo.LargestKept))
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("Open = %v, want %q", err, c.want)
 			}
 			if err != nil {
 				return
+			}
+			if n := table.MostKept(); n != dynamo.LargestKept {
+				t.Errorf("it keeps %d bytes", n)
 			}
 			if _, err := table.Fetch(t.Context(), "k"); err == nil || !strings.Contains(err.Error(), "a reply of more than") {
 				t.Errorf("an endless reply: %v", err)

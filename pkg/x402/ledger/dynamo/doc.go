@@ -36,6 +36,13 @@
 // transactions, no updates and no deletes. A write whose replies were all lost is looked for
 // once; if another writer has replaced it meanwhile, the first is told that it lost.
 //
+// # Answers
+//
+// A table keeps the body of an answer up to 32 KB, compressed, because DynamoDB charges a write
+// unit for each KB and for each write of its record. The option Keep sets more, 300 KB at most:
+// what an item of DynamoDB has room for. A larger answer is given once, and each repeat runs the
+// handler again, five runs in all.
+//
 // # The limits
 //
 // A slots item is written twice by each paid call, and DynamoDB allows 1,000 write units a

@@ -2,7 +2,10 @@ package dynamo_test
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,6 +37,23 @@ func conforms(t *testing.T, s testbed.Dynamo, page int) {
 			dynamo.Paged(w.Table, page)
 			return w
 		})
+	})
+	t.Run("large answers", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, s)
+		r := ledgertest.Full("large")
+		r.Terms, r.Answer.Body = json.RawMessage(`"`+strings.Repeat("terms", 4<<10)+`"`), make([]byte, dynamo.LargestKept)
+		_, _ = rand.Read(r.Answer.Body) // it never fails
+		ledgertest.MustPut(t, w, r)     // it was kept when the table was set to keep more
+		ledgertest.Holds(t, w, r)
+		next := ledgertest.Next(r)
+		ledgertest.MustPut(t, w, next)
+		ledgertest.Holds(t, w, next)
+		large := ledgertest.First("too large")
+		large.Answer = &ledger.Answer{Stored: true, Body: make([]byte, 400<<10)}
+		if _, err := w.Put(t.Context(), large); err == nil || !strings.Contains(err.Error(), "an item") {
+			t.Errorf("an item of more than 400 KB: %v", err)
+		}
 	})
 	t.Run("limits", func(t *testing.T) {
 		t.Parallel()

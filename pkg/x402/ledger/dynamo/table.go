@@ -50,17 +50,33 @@ type Table struct {
 
 	api         API
 	name        string
+	mostKept    int
 	pageSize    int       // bounds one reply, so that each is there within an attempt's time
 	compressors sync.Pool // of what packs records: each is large
 }
 
+// What a table keeps of the body of an answer, in bytes as it is stored: DefaultKept unless
+// Keep says otherwise, and LargestKept at most, which leaves room in an item for the rest of
+// its record. DynamoDB charges a write unit for each KB, and for each write of the record.
+const (
+	DefaultKept = ledger.LeastKept
+	LargestKept = 300 << 10
+)
+
+// maxItem is what a table takes of an item, in bytes: 400 KB, less than the names and the
+// other attributes of a record need.
+const maxItem = 399 << 10
+
 // New returns the table with a name or an ARN, without a look at it (see Open and Check).
 func New(api API, name string) *Table {
-	return &Table{Timeout: DefaultTimeout, api: api, name: name, pageSize: 500, compressors: sync.Pool{New: func() any {
+	return &Table{Timeout: DefaultTimeout, api: api, name: name, mostKept: DefaultKept, pageSize: 500, compressors: sync.Pool{New: func() any {
 		w, _ := flate.NewWriterDict(nil, flate.DefaultCompression, []byte(dictionary)) // fails for another level only
 		return w
 	}}}
 }
+
+// MostKept implements ledger.Store.
+func (t *Table) MostKept() int { return t.mostKept }
 
 // Fetch implements ledger.Store.
 func (t *Table) Fetch(ctx context.Context, key string) (ledger.Record, error) {
@@ -172,6 +188,9 @@ func (t *Table) encode(r ledger.Record) (item, error) {
 	}
 	head := r.Head()
 	w := recordItem{storedRecord: storedRecord{head.Key, head.Version, head.WriteID, r.Status(), t.pack(doc), body}}
+	if n := len(w.Key) + len(w.Record) + len(w.Answer); n > maxItem {
+		return nil, fmt.Errorf("dynamo: encode record: %d bytes are more than an item has", n)
+	}
 	if !head.ExpiresAt.IsZero() {
 		w.ExpiresAt = head.ExpiresAt.Unix()
 	}

@@ -68,6 +68,9 @@ func (s *Store) each(ctx context.Context, f func(*sql.Rows) error, query string,
 	return wrap("list", errors.Join(err, rows.Err()))
 }
 
+// MostKept implements ledger.Store: an answer of up to 1 MB, compressed, is kept.
+func (s *Store) MostKept() int { return ledger.LargestKept }
+
 // encode returns the values of a row, the key last.
 func encode(r ledger.Record) ([]any, error) {
 	doc, body, err := ledger.Marshal(r)

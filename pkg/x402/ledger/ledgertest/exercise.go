@@ -1,9 +1,13 @@
 package ledgertest
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +36,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 	for name, run := range map[string]func(*testing.T, Planter){
 		"any calls, first": walk(1), "any calls, second": walk(2),
 		"round trip":                         roundTrip,
+		"answers at the bound":               atTheBound,
 		"every kind of record":               everyKind,
 		"shares no memory":                   noAliasing,
 		"impossible records are not written": refused,
@@ -52,7 +57,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 func roundTrip(t *testing.T, s Planter) {
 	for name, change := range map[string]func(*ledger.Payment){
 		"full":    func(*ledger.Payment) {},
-		"large":   func(r *ledger.Payment) { r.Answer.Body = make([]byte, 390<<10) },
+		"large":   func(r *ledger.Payment) { r.Answer.Body = make([]byte, s.MostKept()) },
 		"no body": func(r *ledger.Payment) { r.Answer.Body, r.Answer.Stored = nil, false },
 		"zone":    func(r *ledger.Payment) { r.ExpiresAt = r.ExpiresAt.In(time.FixedZone("", 5*3600+1800)) },
 		"bare": func(r *ledger.Payment) { // absent terms would come back as null
@@ -64,6 +69,51 @@ func roundTrip(t *testing.T, s Planter) {
 		MustPut(t, s, r)
 		Holds(t, s, r)
 	}
+}
+
+// atTheBound: an answer whose compressed body is as large as the store keeps comes back, and
+// of one that is a byte larger the record comes back without the body.
+func atTheBound(t *testing.T, s Planter) {
+	l := ledger.New(s, time.Now, rand.Text)
+	if n := l.MostKept(); n < ledger.LeastKept || n > ledger.LargestKept || n != s.MostKept() {
+		t.Fatalf("MostKept of the store is %d, and of its ledger %d", s.MostKept(), n)
+	}
+	for over, kept := range map[int]bool{0: true, 1: false} {
+		body := compressesTo(t, s.MostKept()+over)
+		a, err := l.NewAnswer(200, body)
+		must(t, err)
+		if a.Stored != kept {
+			t.Fatalf("an answer of %d bytes above the bound: kept is %v", over, a.Stored)
+		}
+		r := Full(fmt.Sprint("exercise|bound ", over))
+		a.Receipt, a.Header = r.Answer.Receipt, r.Answer.Header
+		r.Answer = &a
+		MustPut(t, s, r)
+		Holds(t, s, r)
+		if got, err := Payment(t, s, r.Key).Answer.Plain(); kept && (err != nil || !bytes.Equal(got, body)) || !kept && err == nil {
+			t.Errorf("%d bytes above the bound: %d bytes were read, %v", over, len(got), err)
+		}
+	}
+}
+
+// compressesTo returns a body that takes so many bytes when it is compressed.
+func compressesTo(t *testing.T, size int) []byte {
+	t.Helper()
+	body := make([]byte, size)
+	_, _ = mathrand.NewChaCha8([32]byte{}).Read(body) // never fails
+	length := size
+	for range 100 {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		_, err := z.Write(body[:length])
+		must(t, errors.Join(err, z.Close()))
+		if b.Len() == size {
+			return body[:length]
+		}
+		length = min(length-(b.Len()-size), size)
+	}
+	t.Fatalf("no body takes %d bytes when it is compressed", size)
+	return nil
 }
 
 // everyKind: a record of each kind comes back as it was written, over a version and in the
@@ -114,7 +164,9 @@ func refused(t *testing.T, s Planter) {
 		"no version":      func(r *ledger.Payment) { r.Version = 0 },
 		"terms not JSON":  func(r *ledger.Payment) { r.Terms = []byte("{") },
 		"impossible time": func(r *ledger.Payment) { r.UpdatedAt = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
-		"too large":       func(r *ledger.Payment) { r.Answer = &ledger.Answer{Stored: true, Body: make([]byte, 400<<10)} },
+		"too large": func(r *ledger.Payment) {
+			r.Answer = &ledger.Answer{Stored: true, Body: make([]byte, ledger.LargestKept+1)}
+		},
 	} {
 		r := First("exercise|" + name)
 		spoil(&r)

@@ -120,6 +120,9 @@ func (f *Faulty) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 	return f.call(Fetch, ledger.Payment{Row: ledger.Row{Key: key}}, func() (ledger.Record, error) { return f.store.Fetch(ctx, key) })
 }
 
+// MostKept implements ledger.Store.
+func (f *Faulty) MostKept() int { return f.store.MostKept() }
+
 // call counts a call and makes it, unless its fault keeps it from happening. A caller who
 // is told of no error has learnt what the store holds.
 func (f *Faulty) call(op Op, r ledger.Record, do func() (ledger.Record, error)) (ledger.Record, error) {

@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -16,6 +17,9 @@ import (
 // record, so that a test sees what a real store would give back, and shares no
 // memory with its callers. The zero value is an empty store.
 type Memory struct {
+	// Keep is MostKept; 0 is as much as a file.
+	Keep int
+
 	mu   sync.Mutex
 	rows map[string]row
 }
@@ -52,6 +56,9 @@ func (m *Memory) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 	r, err := m.read(key)
 	return r, errors.Join(ctx.Err(), err)
 }
+
+// MostKept implements ledger.Store.
+func (m *Memory) MostKept() int { return cmp.Or(m.Keep, ledger.LargestKept) }
 
 // Len returns the number of records.
 func (m *Memory) Len() int { return len(m.Keys()) }
