@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -58,6 +57,7 @@ CREATE INDEX IF NOT EXISTS lists ON records (list, since, key) WHERE list > 0;`
 // Store is a ledger on a file, and implements the interfaces of package ledger. It is safe
 // for concurrent use.
 type Store struct {
+	at      location
 	db      *sql.DB
 	fetches *sql.Stmt
 
@@ -67,27 +67,39 @@ type Store struct {
 	waiting                    chan *change  // received from by the one that has the turn
 }
 
+// Option is a setting of Open.
+type Option func(*settings)
+
+type settings struct{ accepted string }
+
+// Accept accepts a file that Open has refused with ErrHalved, by the word that its error has
+// named. The word is good for that file as it is: the next one that is refused has another.
+func Accept(word string) Option { return func(s *settings) { s.accepted = word } }
+
 // Open opens the ledger at path, and creates it with its folder, readable by this
 // user only, when it is missing. ErrUnreadable says that something else is there, or
-// that its pages are damaged.
-func Open(path string) (*Store, error) {
+// that its pages are damaged, ErrHalved that a part of it is missing, and ErrBeside that a
+// part of another ledger lies beside it.
+func Open(path string, options ...Option) (*Store, error) {
+	var set settings
+	for _, option := range options {
+		option(&set)
+	}
+	ctx, at := context.Background(), location{path}
 	if err := create(path); err != nil {
 		return nil, wrap("open", err)
 	}
-	// Another process that writes is waited for.
-	settings := url.Values{"_pragma": {"busy_timeout(5000)", "synchronous(FULL)"}}.Encode()
-	scheme := "file:./" // alone, file: has another meaning before //a and :memory:
-	if filepath.IsAbs(path) {
-		scheme = "file://"
+	if err := at.check(ctx, set.accepted); err != nil {
+		return nil, wrap("open", err)
 	}
-	db, err := sql.Open("sqlite", scheme+(&url.URL{Path: path}).EscapedPath()+"?"+settings)
+	db, err := at.connect(patience)
 	if err != nil {
 		return nil, wrap("open", err)
 	}
 	db.SetMaxOpenConns(maxOpen)
 	db.SetMaxIdleConns(maxOpen)
-	s := &Store{db: db, turn: make(chan struct{}, 1), waiting: make(chan *change, maxCommit)}
-	if err := s.open(context.Background()); err != nil {
+	s := &Store{at: at, db: db, turn: make(chan struct{}, 1), waiting: make(chan *change, maxCommit)}
+	if err := s.open(ctx, set.accepted); err != nil {
 		if err = wrap("open "+path, err); errors.Is(err, ledger.ErrCorrupt) || code(err) == sqlite3.SQLITE_ERROR {
 			err = fmt.Errorf("%w (%w)%s", ErrUnreadable, err, advice)
 		}
@@ -95,6 +107,9 @@ func Open(path string) (*Store, error) {
 	}
 	return s, nil
 }
+
+// patience is for how long another process that writes is waited for.
+const patience = 5 * time.Second
 
 // maxOpen is how many connections there are, one that writes and the others that read. A
 // connection that is kept knows its statements and its pages.
@@ -131,7 +146,7 @@ func asStored() string {
 	return strings.NewReplacer("\nCREATE", "CREATE", "IF NOT EXISTS ", "").Replace(strings.TrimSuffix(schema, ";"))
 }
 
-// prepare checks a file, and makes the table in one that is empty. It changes no other.
+// prepare checks a file, and changes none.
 func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 	var pages, app, form int
 	stored, health := "", "ok"
@@ -150,26 +165,60 @@ func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 	case pages > 0 && stored != asStored():
 		return fmt.Errorf("%w: its tables are %.600q", ledger.ErrCorrupt, stored)
 	}
-	// What another process sees is an empty file or a whole one, so the tables come first. The
-	// mode is kept in the file, and cannot be set inside a transaction.
-	if pages == 0 {
-		_, err = db.ExecContext(ctx, fmt.Sprintf("BEGIN IMMEDIATE; %s PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", schema, application, version))
-	}
-	if err != nil {
+	return nil
+}
+
+// complete makes the tables that are missing, and has the file used with a -wal. What another
+// process sees is an empty file or one with every table.
+func complete(ctx context.Context, c *sql.Conn) error {
+	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	if _, err = db.ExecContext(ctx, "PRAGMA journal_mode = WAL"); code(err) == sqlite3.SQLITE_BUSY {
-		return nil // another process sets it at this moment
+	tables, markers := 0, 0
+	err := c.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables)
+	if err == nil {
+		err = c.QueryRowContext(ctx, marked).Scan(&markers)
+	}
+	if err == nil && tables == 0 {
+		_, err = c.ExecContext(ctx, fmt.Sprintf("%s PRAGMA application_id = %d; PRAGMA user_version = %d", schema, application, version))
+	}
+	if err == nil && markers == 0 {
+		_, err = c.ExecContext(ctx, marker)
+	}
+	if err != nil {
+		_, _ = c.ExecContext(ctx, "ROLLBACK") // the first error matters
+		return err
+	}
+	if _, err := c.ExecContext(ctx, "COMMIT"); err != nil {
+		return err
+	}
+	// The mode is kept in the file, and cannot be set inside a transaction, nor while another
+	// process sets it. That one is waited for by beginning another transaction.
+	const tries = 10
+	for range tries {
+		_, err = c.ExecContext(ctx, "PRAGMA journal_mode = WAL")
+		if code(err) != sqlite3.SQLITE_BUSY {
+			return err
+		}
+		if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE; COMMIT"); err != nil {
+			return err
+		}
 	}
 	return err
 }
 
 // open checks the file and prepares what writes use.
-func (s *Store) open(ctx context.Context) (err error) {
+func (s *Store) open(ctx context.Context, accepted string) (err error) {
 	if err = prepare(ctx, s.db, mostChecked); err != nil {
 		return err
 	}
 	if s.writer, err = s.db.Conn(ctx); err != nil {
+		return err
+	}
+	if err = complete(ctx, s.writer); err != nil {
+		return err
+	}
+	if err = s.at.begin(ctx, s.db, accepted); err != nil {
 		return err
 	}
 	for into, query := range map[**sql.Stmt]string{
@@ -188,12 +237,13 @@ func (s *Store) open(ctx context.Context) (err error) {
 	return err
 }
 
-// Close waits for the transaction that is under way and closes the file. Calls after it
-// fail. It is called once.
+// Close waits for the transaction that is under way and closes the file. The last process
+// that does so leaves it in a single piece. Calls after it fail. It is called once.
 func (s *Store) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
-	return errors.Join(s.begin.Close(), s.insert.Close(), s.update.Close(), s.end.Close(), s.fetches.Close(), s.writer.Close(), s.db.Close())
+	err := errors.Join(s.begin.Close(), s.insert.Close(), s.update.Close(), s.end.Close(), s.fetches.Close(), s.writer.Close(), s.db.Close())
+	return errors.Join(err, wrap("close", s.at.unite(context.Background())))
 }
 
 // Sweep deletes the records that have expired. Those in doubt or owed do not expire.

@@ -1,0 +1,244 @@
+package file
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// ErrHalved says that a file is a part of a ledger, as far as it can tell: the file -wal, which
+// belongs beside it, is missing. Open leaves it as it is.
+var ErrHalved = errors.New("the ledger file is only a part of a ledger, because the -wal file that belongs beside it is missing")
+
+// halvedAdvice is what Open adds to ErrHalved, with the word that accepts the file.
+const halvedAdvice = `
+Either this is a copy of the file alone, made while a program had it open. Then the newest
+payments are not in it: use the ledger itself, or a copy that make backup or Store.Backup
+wrote. Or the program was killed, and another one, such as the sqlite3 shell or an earlier
+release, has opened and closed the file since. Then nothing is missing. To accept the file as
+it is, set LEDGER_ACCEPT=%[3]s, or pass file.Accept("%[3]s") to file.Open.`
+
+// ErrBeside says that a file is a whole ledger, and that the file -wal beside it is of another
+// one. Open leaves both as they are.
+var ErrBeside = errors.New("the ledger file is whole, and the -wal file beside it belongs to another one: move that away, with its -shm file")
+
+// While a ledger is open it is in two pieces: its newest writes are in the file -wal beside it.
+// Whether a file that lies alone is whole, its marker says, as it is in the file itself:
+//
+//	whole is 1   everything is in the file; a -wal beside it has nothing more
+//	whole is 0   the file needs the -wal beside it
+//
+// Open sets it to 0 when the -wal is there, and waits until that is in the file, before
+// anything else is written. The last Close moves everything into the file while it keeps
+// others out, then sets 1, and then removes the
+// -wal. So a process that is killed at any moment leaves either a file that is whole and says
+// so, or the file and its -wal. SQLite removes the -wal when the last connection ends, so each
+// connection of this package keeps it from doing that.
+//
+// A file of an earlier release has no marker. It is taken as it is, and gets one.
+const marker = `CREATE TABLE marker (whole INTEGER NOT NULL, word TEXT NOT NULL); INSERT INTO marker VALUES (1, '');`
+
+// marked counts the marker of a file.
+const marked = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'marker'"
+
+// location is where a ledger is.
+type location struct{ path string }
+
+// dsn names the file to SQLite, which makes none where there is none.
+func (l location) dsn(settings url.Values) string {
+	scheme := "file:./" // alone, file: has another meaning before //a and :memory:
+	if filepath.IsAbs(l.path) {
+		scheme = "file://"
+	}
+	settings.Set("mode", "rw")
+	return scheme + (&url.URL{Path: l.path}).EscapedPath() + "?" + settings.Encode()
+}
+
+// connect makes connections that leave the -wal where it is. Another process that writes is
+// waited for.
+func (l location) connect(patience time.Duration) (*sql.DB, error) {
+	c, err := sqlite.NewConnector(l.dsn(url.Values{"_pragma": {
+		fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()), "synchronous(FULL)",
+	}}))
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(keeping{c}), nil
+}
+
+// keeping makes connections that leave the -wal where it is.
+type keeping struct{ driver.Connector }
+
+func (k keeping) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := k.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := keepWAL(c, true); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// keepWAL says whether the -wal stays when a connection ends that is the last one.
+func keepWAL(conn any, stays bool) error {
+	control, ok := conn.(sqlite.FileControl)
+	if !ok {
+		return fmt.Errorf("a connection of type %T cannot be told to keep the -wal", conn)
+	}
+	mode := 0
+	if stays {
+		mode = 1
+	}
+	_, err := control.FileControlPersistWAL("main", mode)
+	return err
+}
+
+// mark is what a file says of itself.
+type mark struct {
+	whole bool
+	word  string // that accepts the file where its -wal is missing
+	wal   bool   // the file is used with a -wal
+}
+
+// look reads the marker in the file itself, without what is in a -wal, and changes nothing. It
+// returns nil when there is none. The file is read by SQLite, because to close it in any other
+// way would end the locks that this process has on it.
+func (l location) look(ctx context.Context) (*mark, error) {
+	db, err := sql.Open("sqlite", l.dsn(url.Values{"immutable": {"1"}}))
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	count := 0
+	if err := db.QueryRowContext(ctx, marked).Scan(&count); err != nil || count == 0 {
+		return nil, err
+	}
+	const version = "SELECT hex(substr(data, 19, 1)) = '02' FROM sqlite_dbpage WHERE pgno = 1" // of the file's format
+	var m mark
+	if err := db.QueryRowContext(ctx, "SELECT whole, word, ("+version+") FROM marker").Scan(&m.whole, &m.word, &m.wal); err != nil {
+		return nil, err
+	}
+	return &m, nil
+}
+
+// hasWAL says whether there is a -wal beside the file.
+func (l location) hasWAL() (bool, error) {
+	path, err := filepath.EvalSymlinks(l.path) // SQLite puts it beside the file itself
+	if err != nil {
+		return false, err
+	}
+	info, err := os.Stat(path + "-wal")
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && info.Size() > 0, err
+}
+
+// check returns ErrHalved, unless the word accepts the file, or ErrBeside. A file that another
+// process opens or closes meanwhile changes between two looks, so that what is wrong must be
+// seen twice. A file that cannot be looked at is left to the checks that follow.
+func (l location) check(ctx context.Context, accepted string) error {
+	for twice := range 2 {
+		before, err := l.hasWAL()
+		if err != nil {
+			return err
+		}
+		m, _ := l.look(ctx)
+		after, err := l.hasWAL()
+		halved := m != nil && !m.whole && m.wal && !before && !after
+		beside := m != nil && !m.wal && before && after
+		switch {
+		case err != nil:
+			return err
+		case !halved && !beside, halved && accepted != "" && m.word == accepted:
+			return nil
+		case twice == 0:
+		case halved:
+			return fmt.Errorf("%w: %[2]s"+halvedAdvice, ErrHalved, l.path, m.word)
+		default:
+			return fmt.Errorf("%w: %s", ErrBeside, l.path)
+		}
+	}
+	return nil
+}
+
+// begin sets the marker to 0, in the file itself, with a new word if there was another state or
+// the word was used.
+func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error {
+	const tries = 3 // against others who open the file, each of whom begins it too
+	for range tries {
+		if _, err := db.ExecContext(ctx, "UPDATE marker SET whole = 0, word = ? WHERE whole <> 0 OR word = ?", rand.Text()[:8], accepted); err != nil {
+			return err
+		}
+		m, err := l.look(ctx)
+		if err == nil && m != nil && !m.whole && (accepted == "" || m.word != accepted) {
+			return nil
+		}
+		// SQLite waits for those who read what was before.
+		if _, err := db.ExecContext(ctx, "PRAGMA wal_checkpoint(FULL)"); err != nil {
+			return err
+		}
+	}
+	return errors.New("another program has been reading the ledger for seconds: end that first")
+}
+
+// patienceAtEnd is for how long the last connection waits for others, at most. Processes that
+// end at once wait for each other for different times.
+const patienceAtEnd = 50 * time.Millisecond
+
+// unite makes the file whole, unless another process has it open.
+func (l location) unite(ctx context.Context) error {
+	db, err := l.connect(mathrand.N(patienceAtEnd))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	c, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := l.uniteBy(ctx, c); code(err) != sqlite3.SQLITE_BUSY {
+		return err
+	}
+	return nil // another process has it open
+}
+
+func (l location) uniteBy(ctx context.Context, c *sql.Conn) error {
+	for _, query := range []string{
+		"SELECT whole FROM marker", // opens the -wal
+		// The next transaction takes the file for this connection alone, for as long as it lives.
+		"PRAGMA locking_mode = EXCLUSIVE", "BEGIN IMMEDIATE", "COMMIT",
+		"PRAGMA wal_checkpoint(FULL)", // everything is in the file
+		"UPDATE marker SET whole = 1",
+	} {
+		if _, err := c.ExecContext(ctx, query); err != nil {
+			return err
+		}
+	}
+	if err := c.Raw(func(conn any) error { return keepWAL(conn, false) }); err != nil {
+		return err
+	}
+	mode := ""
+	if err := c.QueryRowContext(ctx, "PRAGMA journal_mode = DELETE").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "delete" {
+		return fmt.Errorf("%w: the -wal could not be removed, its mode is %s", ledger.ErrCorrupt, mode)
+	}
+	return nil
+}

@@ -1,0 +1,308 @@
+package file
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// beside are the files in the folder of a ledger, without the ledger itself.
+func beside(t *testing.T, path string) (names []string) {
+	t.Helper()
+	all, err := os.ReadDir(filepath.Dir(path))
+	must(t, err)
+	for _, f := range all {
+		if f.Name() != filepath.Base(path) {
+			names = append(names, f.Name())
+		}
+	}
+	return names
+}
+
+// copied is a copy of a ledger with the files beside it that have these endings.
+func copied(t *testing.T, path string, endings ...string) string {
+	t.Helper()
+	to := newPath(t)
+	for _, ending := range append(endings, "") {
+		b, err := os.ReadFile(path + ending)
+		must(t, err)
+		must(t, os.WriteFile(to+ending, b, 0o600))
+	}
+	return to
+}
+
+// foreign runs a script on a ledger as another program would.
+func foreign(t *testing.T, path, script string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), script)
+	must(t, errors.Join(err, db.Close()))
+}
+
+// refused opens a halved ledger, and returns the word that accepts it.
+func refused(t *testing.T, path string, options ...Option) (word string) {
+	t.Helper()
+	before, err := os.ReadFile(path)
+	must(t, err)
+	s, err := Open(path, options...)
+	if !errors.Is(err, ErrHalved) {
+		if err == nil {
+			must(t, s.Close())
+		}
+		t.Fatalf("Open = %v, want ErrHalved", err)
+	}
+	for _, said := range []string{path, "a copy of the file alone", "was killed", "make backup", "LEDGER_ACCEPT=", "file.Accept("} {
+		if !strings.Contains(err.Error(), said) {
+			t.Errorf("%v\ndoes not say %q", err, said)
+		}
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) || len(beside(t, path)) > 0 {
+		t.Errorf("a refused file is changed (%v), or %v were made", err, beside(t, path))
+	}
+	_, word, _ = strings.Cut(err.Error(), "LEDGER_ACCEPT=")
+	word, _, _ = strings.Cut(word, ",")
+	return word
+}
+
+// has checks that a ledger is opened without a word, and has records.
+func has(t *testing.T, path string, keys ...string) {
+	t.Helper()
+	s, err := Open(path)
+	must(t, err)
+	for _, key := range keys {
+		if ledgertest.Payment(t, s, key) == nil {
+			t.Errorf("%s is missing", key)
+		}
+	}
+	must(t, s.Close())
+}
+
+func put(t *testing.T, s *Store, n int) (keys []string) {
+	t.Helper()
+	for i := range n {
+		r := ledgertest.Full(fmt.Sprint("k", i))
+		ledgertest.MustPut(t, s, r)
+		keys = append(keys, r.Key)
+	}
+	return keys
+}
+
+// The last one that closes a ledger leaves a single file, which can be copied.
+func TestOnePiece(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	first, err := Open(path)
+	must(t, err)
+	second, err := Open(path)
+	must(t, err)
+	keys := put(t, first, 50)
+	must(t, first.Close())
+	if names := beside(t, path); !slices.Contains(names, "ledger.db-wal") {
+		t.Errorf("beside the file that is still open are %q", names)
+	}
+	ledgertest.Holds(t, second, *ledgertest.Payment(t, second, keys[0]))
+	must(t, second.Close())
+	if names := beside(t, path); len(names) > 0 {
+		t.Errorf("beside the closed file are %q", names)
+	}
+	if m, err := (location{path}).look(t.Context()); err != nil || !m.whole || m.wal {
+		t.Errorf("it says %+v, %v", m, err)
+	}
+	has(t, copied(t, path), keys...)
+	has(t, path, keys...)
+}
+
+// A copy of the file alone of a ledger that is open is refused with both causes and a word.
+// The word is good for this file once.
+func TestHalved(t *testing.T) {
+	t.Parallel()
+	running := open(t, newPath(t))
+	empty := copied(t, running.at.path) // before anything is written
+	word := refused(t, empty)
+	keys := put(t, running, 300) // of which SQLite moves some into the file
+	alone := copied(t, running.at.path)
+	if other := refused(t, alone); other != word {
+		t.Errorf("the words of two copies are %q and %q", word, other)
+	}
+	refused(t, alone, Accept("another"))
+	refused(t, alone, Accept(""))
+	s, err := Open(alone, Accept(word))
+	must(t, err)
+	if other := refused(t, copied(t, alone), Accept(word)); other == word {
+		t.Error("a word is good for two files")
+	}
+	must(t, s.Close())
+	has(t, alone, keys[0])
+	has(t, copied(t, running.at.path, "-wal"), keys...) // as a process leaves it that is killed
+}
+
+// A file that another program has looked at after a kill has everything, but cannot know it.
+func TestLookedAt(t *testing.T) {
+	t.Parallel()
+	running := open(t, newPath(t))
+	keys := put(t, running, 30)
+	killed := copied(t, running.at.path, "-wal")
+	foreign(t, killed, "SELECT count(*) FROM records")
+	word := refused(t, killed)
+	s, err := Open(killed, Accept(word))
+	must(t, err)
+	must(t, s.Close())
+	has(t, killed, keys...)
+	foreign(t, killed, "SELECT count(*) FROM records") // of a file in one piece nothing is lost
+	has(t, killed, keys...)
+}
+
+// What a process leaves that is killed between the steps of opening or closing is opened
+// without a word.
+func TestBetweenTheSteps(t *testing.T) {
+	t.Parallel()
+	running := open(t, newPath(t))
+	keys := put(t, running, 30)
+	pair := func(script string) string { // the end of a Close
+		to := copied(t, running.at.path, "-wal")
+		db, err := (location{to}).connect(time.Second)
+		must(t, err)
+		_, err = db.ExecContext(t.Context(), script)
+		must(t, errors.Join(err, db.Close()))
+		return to
+	}
+	has(t, pair("PRAGMA wal_checkpoint(FULL)"), keys...)
+	has(t, pair("PRAGMA wal_checkpoint(FULL); UPDATE marker SET whole = 1"), keys...)
+	has(t, pair("PRAGMA wal_checkpoint(FULL); UPDATE marker SET whole = 1; PRAGMA wal_checkpoint(FULL)"), keys...)
+	unmarked := pair("UPDATE marker SET whole = 1; PRAGMA wal_checkpoint(FULL)")
+	must(t, os.Remove(unmarked+"-wal")) // the mode of the file is still that of one with a -wal
+	again, err := Open(unmarked)
+	must(t, err)
+	refused(t, copied(t, unmarked)) // it says so at once, before anything is written
+	must(t, again.Close())
+	has(t, unmarked, keys...)
+}
+
+// A file of an earlier release is opened as it is, and is marked from then on.
+func TestEarlierRelease(t *testing.T) {
+	t.Parallel()
+	s, err := Open(newPath(t))
+	must(t, err)
+	keys := put(t, s, 30)
+	earlier := "DROP TABLE marker; PRAGMA journal_mode = WAL"
+	alone := s.at.path
+	running := copied(t, alone, "-wal")
+	must(t, s.Close())
+	foreign(t, alone, earlier)
+	if m, err := (location{alone}).look(t.Context()); m != nil || err != nil {
+		t.Fatalf("an earlier release has written %+v, %v", m, err)
+	}
+	killed, err := (location{running}).connect(time.Second)
+	must(t, err)
+	_, err = killed.ExecContext(t.Context(), earlier)
+	must(t, errors.Join(err, killed.Close()))
+	for _, path := range []string{alone, running} {
+		s, err := Open(path)
+		must(t, err)
+		refused(t, copied(t, path))
+		must(t, s.Close())
+		has(t, path, keys...)
+	}
+}
+
+// A whole file beside the -wal of another one is refused.
+func TestBesideAnother(t *testing.T) {
+	t.Parallel()
+	running := open(t, newPath(t))
+	put(t, running, 30)
+	old, err := Open(newPath(t))
+	must(t, err)
+	keys := put(t, old, 3)
+	must(t, old.Close())
+	wal, err := os.ReadFile(running.at.path + "-wal")
+	must(t, err)
+	must(t, os.WriteFile(old.at.path+"-wal", wal, 0o600))
+	if _, err := Open(old.at.path); !errors.Is(err, ErrBeside) || !strings.Contains(err.Error(), old.at.path) {
+		t.Errorf("Open = %v, want ErrBeside", err)
+	}
+	must(t, os.Remove(old.at.path+"-wal"))
+	has(t, old.at.path, keys...)
+}
+
+// A process that is killed at any moment, while it opens, writes or closes, loses nothing that
+// was acknowledged, and leaves a ledger that is opened without a word.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	var keys []string
+	for round := range 40 {
+		writer := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this program
+		writer.Env = append(os.Environ(), "LEDGER_WRITER="+path, fmt.Sprint("LEDGER_ROUND=", round))
+		var said bytes.Buffer
+		writer.Stderr = &said
+		out, err := writer.StdoutPipe()
+		must(t, err)
+		must(t, writer.Start())
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if key, ok := strings.CutPrefix(lines.Text(), "wrote "); ok {
+				keys = append(keys, key)
+			}
+		}
+		if err := writer.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+			t.Fatalf("round %d ended with %v: %s", round, err, said.String())
+		}
+		if round%4 == 0 {
+			has(t, path, keys...)
+		}
+	}
+	if len(keys) == 0 {
+		t.Error("nothing was written")
+	}
+	has(t, path, keys...)
+}
+
+// TestMain runs the tests or, for TestKilled, a process that opens, writes and closes a ledger
+// until it kills itself.
+func TestMain(m *testing.M) {
+	path := os.Getenv("LEDGER_WRITER")
+	if path == "" {
+		os.Exit(m.Run())
+	}
+	time.AfterFunc(rand.N(60*time.Millisecond), func() {
+		self, err := os.FindProcess(os.Getpid())
+		if err == nil {
+			_ = self.Kill()
+		}
+	})
+	for n := 0; ; n++ {
+		if err := writeOnce(path, fmt.Sprint("round ", os.Getenv("LEDGER_ROUND"), " ", n)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+}
+
+// writeOnce opens a ledger, writes three records, says so and closes it.
+func writeOnce(path, name string) error {
+	s, err := Open(path)
+	if err != nil {
+		return err
+	}
+	for i := range 3 {
+		r := ledgertest.First(fmt.Sprint(name, " ", i))
+		if _, err := s.Put(context.Background(), r); err != nil {
+			return err
+		}
+		fmt.Println("wrote " + r.Key)
+	}
+	return s.Close()
+}
