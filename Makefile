@@ -205,6 +205,12 @@ restore: ## Restore the ledger's table (LEDGER_TABLE) as another one
 	@test -n "$$TO" || { echo "usage: make restore TO=name [AT=2026-11-20T08:00:00Z] [DRILL=1]" >&2; exit 2; }
 	@CALLED_BY=make go run ./infra/local/operate restore -to "$$TO" $${AT:+-at "$$AT"} $(if $(DRILL),-drill)
 
+.PHONY: backup
+backup: ## Write a copy of the ledger file, also while a service has it open
+##   LEDGER_FILE=...   the ledger (.local/ledger.db)
+##   TO=...            the copy; nothing is overwritten (the ledger's name and the time)
+	@CALLED_BY=make go run ./infra/local/operate backup $${TO:+"$$TO"}
+
 # These six look at the file of make run, also while it runs, or with LEDGER_TABLE at a
 # table; RPC_URL lets them ask the chain. By CALLED_BY their messages say what to type next.
 .PHONY: reconcile

@@ -133,12 +133,12 @@ func newServer(h http.Handler) *http.Server {
 // openLedger opens DynamoDB when a table is named, else the file.
 func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name string, done func(), err error) {
 	if c.Ledger.Name == "" {
-		s, err := file.Open(c.LedgerFile)
-		if errors.Is(err, file.ErrUnreadable) {
+		s, err := file.Open(c.LedgerFile, file.Accept(c.LedgerAccept))
+		if errors.Is(err, file.ErrUnreadable) || errors.Is(err, file.ErrHalved) || errors.Is(err, file.ErrBeside) {
 			return stores, "", nil, err // it says what to do
 		}
 		if err == nil {
-			err = s.Sweep(ctx, time.Now())
+			_, err = s.Sweep(ctx, time.Now())
 		}
 		if err != nil {
 			return stores, "", nil, fmt.Errorf("%w (LEDGER_FILE sets another one)", err)

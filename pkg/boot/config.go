@@ -78,8 +78,10 @@ func (t Table) InAWS() bool { return t.Name != "" && t.AWS.BaseEndpoint == nil }
 type Local struct {
 	Config
 	LedgerFile string // of the embedded ledger
-	Addr       string // listening address
-	OwnPayee   bool   // PAY_TO is set; without, the payee is LocalPayTo
+	// LedgerAccept accepts a ledger file that was refused as a part of one.
+	LedgerAccept string
+	Addr         string // listening address
+	OwnPayee     bool   // PAY_TO is set; without, the payee is LocalPayTo
 }
 
 // readDocuments reads what the function of the documents needs: no money.
@@ -105,7 +107,7 @@ func readFunction(get func(string) string) (Config, error) {
 func ReadLocal(get func(string) string) (Local, error) {
 	e := &environment{get: get, settings: Settings()}
 	payTo := e.text("PAY_TO")
-	l := Local{Config: e.shared(cmp.Or(payTo, LocalPayTo)), OwnPayee: payTo != "", Addr: e.text("LOCAL_ADDR"), LedgerFile: e.text("LEDGER_FILE")}
+	l := Local{Config: e.shared(cmp.Or(payTo, LocalPayTo)), OwnPayee: payTo != "", Addr: e.text("LOCAL_ADDR"), LedgerFile: e.text("LEDGER_FILE"), LedgerAccept: e.text("LEDGER_ACCEPT")}
 	l.BaseURL = cmp.Or(l.BaseURL, "http://"+Reachable(l.Addr))
 	e.money(&l.Config, noNodes)
 	if price := e.text("LOWEST_PRICE"); price != "" {

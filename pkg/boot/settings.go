@@ -114,6 +114,8 @@ func Settings() []Setting {
 		{Name: "AWS_ENDPOINT_URL_SECRETS_MANAGER", Meaning: "a local Secrets Manager"},
 		{Name: "GOGC", Otherwise: "400", Meaning: "of a function: how much the heap grows between two garbage collections, in percent of what is in use"},
 		{Name: "LEDGER_FILE", Default: LocalLedgerFile, Meaning: "of the local runner and the operator's commands: the ledger where `LEDGER_TABLE` is not set"},
+		{Name: "LEDGER_ACCEPT", form: `[A-Z2-7]{8}`, must: "must be the word that the program has named when it refused the ledger file",
+			Meaning: "of the same: accepts a `LEDGER_FILE` that was refused because a part of it is missing, by the word that the refusal names; good for that file once"},
 		{Name: "LOWEST_PRICE", Otherwise: "the ledger is this service's", form: `[1-9][0-9]{0,17}`, must: "must be atomic units, such as 5000",
 			Meaning: "of the operator's commands: what they look at is the ledger of another shop, which sells nothing for less than so many atomic units"},
 		{Name: "LOCAL_ADDR", Default: LocalAddr, Meaning: "of the local runner: where it listens; play money takes the port after it"},

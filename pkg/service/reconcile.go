@@ -123,7 +123,7 @@ func lineOf(s reconcile.Summary) []slog.Attr {
 		slog.Int("skipped", s.Skipped), slog.Int("failed", s.Failed), slog.Int("left", s.Left), slog.Int("open", s.Open),
 		slog.Int("received", s.Received), slog.Int("deposits", s.Deposits), slog.Int("found", s.Found), slog.Int("unasked", s.Unasked),
 		slog.Int("unmatched", s.Unmatched), slog.Int("owed", s.Owed), slog.Int("owed_over_an_hour", s.OwedLong), slog.Int("refunds_due", s.RefundsDue),
-		slog.Int("silent", s.Silent), slog.Int("unproven", s.Unproven), slog.Int("uncounted", s.Uncounted),
+		slog.Int("silent", s.Silent), slog.Int("unproven", s.Unproven), slog.Int("swept", s.Swept), slog.Int("uncounted", s.Uncounted),
 		slog.Bool("unread", s.Unread), slog.Bool("unfinished", s.Unfinished),
 	}
 }

@@ -71,6 +71,7 @@ func commands() []command {
 		{"refund [-force] KEY [TRANSACTION]", 1, 2, func(ctx context.Context, o order) error { return refund(ctx, o, false) }},
 		{"answered [-force] KEY TRANSACTION", 2, 2, func(ctx context.Context, o order) error { return refund(ctx, o, true) }},
 		{"books [-json] DAY", 1, 1, listBooks},
+		{"backup [FILE]", 0, 1, backup},
 		{"restore -to NAME [-at TIME] [-drill]", 0, 0, restore},
 		{"smoke ORIGIN", 1, 1, smoke},
 	}

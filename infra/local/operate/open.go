@@ -57,7 +57,7 @@ func (o order) within(byPayee bool, do func(opened) error) error {
 		if _, err := os.Stat(c.LedgerFile); err != nil {
 			return fmt.Errorf("there is no ledger to look at: %w (LEDGER_FILE and LEDGER_TABLE name one)", err)
 		}
-		s, err := file.Open(c.LedgerFile)
+		s, err := file.Open(c.LedgerFile, file.Accept(c.LedgerAccept))
 		if err != nil {
 			return err
 		}

@@ -40,6 +40,9 @@ func (o order) printSummary(s reconcile.Summary, scanned bool) {
 	fmt.Fprintf(out, "owed       %d, for more than an hour: %d, refunds due: %d (%s lists them)\n", s.Owed, s.OwedLong, s.RefundsDue, o.as.Command("owed"))
 	counts(out, count{s.Silent, "closed: the target's silence is the answer"},
 		count{s.Unproven, "refused, and no node is there to confirm that nothing was paid"}, count{s.Uncounted, "not counted"})
+	if s.Swept > 0 {
+		fmt.Fprintf(out, "swept      %d expired records\n", s.Swept)
+	}
 	if s.Unfinished {
 		fmt.Fprintln(out, "           the index was not read to its end: there is more of everything")
 	}

@@ -85,6 +85,14 @@ func FirstPlaces(all []Place, after Place, limit int) []Place {
 	return all[:max(min(limit, len(all)), 0)]
 }
 
+// Sweeper is a store that keeps what has expired until it is told to delete it. A DynamoDB
+// table deletes it without being told.
+type Sweeper interface {
+	// Sweep deletes records that have expired, in bounded work: a call may leave some to the
+	// next ones. What is in doubt or owed does not expire. It returns how many it has deleted.
+	Sweep(ctx context.Context, now time.Time) (int, error)
+}
+
 // Rows reads a store page by page, for operators. It may have to read the whole store.
 type Rows interface {
 	// Page reads at most limit rows whose keys begin with prefix (see PayerPrefix), in an

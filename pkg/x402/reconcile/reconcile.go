@@ -95,6 +95,8 @@ type Summary struct {
 	Unproven   int  // refused by a facilitator's word, without a node that could confirm it
 	Uncounted  int  // could not be read, or not before the time was up
 	Unfinished bool // the index was not read to its end: there is more of everything
+
+	Swept int // expired records that were deleted, of an Index that is a ledger.Sweeper
 }
 
 // Run looks at every open record once and counts what is owed, until ctx ends.
@@ -139,7 +141,16 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	if indexed && c.Evidence == nil { // otherwise what a facilitator says is compared with the chain
 		r.Summary.Unproven, unproven = c.Unproven(ctx, 0, nil)
 	}
-	return r.Summary, errors.Join(open.err, broken, owed.err, unproven)
+	swept := r.sweep(ctx)
+	return r.Summary, errors.Join(open.err, broken, owed.err, unproven, swept)
+}
+
+// sweep deletes what has expired, from a store that does not do so by itself.
+func (r *run) sweep(ctx context.Context) (err error) {
+	if s, ok := r.Index.(ledger.Sweeper); ok && !timeUp(ctx) {
+		r.Swept, err = s.Sweep(ctx, r.Now())
+	}
+	return err
 }
 
 // run is the state of one Run.

@@ -48,8 +48,9 @@ var ErrBeside = errors.New("the ledger file is whole, and the -wal file beside i
 // so, or the file and its -wal. SQLite removes the -wal when the last connection ends, so each
 // connection of this package keeps it from doing that.
 //
-// A file of an earlier release has no marker. It is taken as it is, and gets one.
-const marker = `CREATE TABLE marker (whole INTEGER NOT NULL, word TEXT NOT NULL); INSERT INTO marker VALUES (1, '');`
+// A file of an earlier release has no marker. It is taken as it is, and gets one. word accepts a
+// file that needs a -wal and has none, and swept is the last row that Sweep has looked at.
+const marker = `CREATE TABLE marker (whole INTEGER NOT NULL, word TEXT NOT NULL, swept INTEGER NOT NULL); INSERT INTO marker VALUES (1, '', 0);`
 
 // marked counts the marker of a file.
 const marked = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'marker'"

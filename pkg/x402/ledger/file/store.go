@@ -3,6 +3,22 @@
 // Each write is on disk (fsync of the write-ahead log) before it is acknowledged, so
 // that a crash loses no write that was.
 //
+// # Answers
+//
+// A file keeps the body of an answer up to 1 MB, compressed. A larger one is given once, and each
+// repeat runs the handler again, five runs in all.
+//
+// # The file and the -wal beside it
+//
+// While a ledger is open its newest writes are in a file beside it whose name ends in -wal. The
+// last process that closes it puts everything into the file. Of a process that was killed the
+// -wal stays, and the next Open uses it. So what is moved or copied must be a ledger that nobody
+// has open, or a copy that Backup has written; Open refuses a file that lacks its -wal
+// (ErrHalved), unless Accept is given the word that its error names.
+//
+// Expired records stay in a file until Sweep deletes them, which each run of package reconcile
+// does, a part of the file at a time.
+//
 // The engine is modernc.org/sqlite: maintained, and SQLite itself without cgo.
 package file
 
@@ -246,14 +262,8 @@ func (s *Store) Close() error {
 	return errors.Join(err, wrap("close", s.at.unite(context.Background())))
 }
 
-// Sweep deletes the records that have expired. Those in doubt or owed do not expire.
-func (s *Store) Sweep(ctx context.Context, now time.Time) error {
-	_, err := s.db.ExecContext(ctx, "DELETE FROM records WHERE expires > 0 AND expires < ?", now.Unix())
-	return wrap("sweep", err)
-}
-
 // maxCommit bounds how many writes share one transaction, and so the memory that one
-// takes: 400 KB each.
+// takes: 1.4 MB each.
 const maxCommit = 64
 
 // change is one write that waits for a transaction.

@@ -124,9 +124,33 @@ func TestSweep(t *testing.T) {
 		r.ExpiresAt = end
 		ledgertest.MustPut(t, s, r)
 	}
-	must(t, s.Sweep(t.Context(), now))
+	if n, err := s.Sweep(t.Context(), now); n != 1 || err != nil {
+		t.Errorf("Sweep = %d, %v", n, err)
+	}
 	if p, err := s.Page(t.Context(), "", "", 10); err != nil || len(p.Records) != 2 || p.Records[0].Head().Key != "later" || p.Records[1].Head().Key != "none" {
 		t.Errorf("left are %+v, %v", p, err)
+	}
+}
+
+// A Sweep is bounded, and the next one goes on, also in another process, until everything that
+// has expired is gone; then it begins again.
+func TestSweepInParts(t *testing.T) {
+	t.Parallel()
+	path, now := newPath(t), time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	s := open(t, path)
+	const rows = mostSwept + 3*sweptTogether
+	_, err := s.db.ExecContext(t.Context(), `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		INSERT INTO records SELECT 'k' || i, 1, '', 0, 0, CASE WHEN i % 2 THEN ? WHEN i % 4 THEN ? ELSE 0 END, '', NULL, 0 FROM n`,
+		rows, now.Unix()-1, now.Unix()+3600)
+	must(t, err)
+	for _, want := range []int{mostSwept / 2, rows/2 - mostSwept/2, 0} {
+		s := open(t, path)
+		if n, err := s.Sweep(t.Context(), now); n != want || err != nil {
+			t.Errorf("Sweep = %d, %v; want %d", n, err, want)
+		}
+	}
+	if n, err := s.Sweep(t.Context(), now.Add(2*time.Hour)); n != rows/4 || err != nil {
+		t.Errorf("Sweep of what has expired since = %d, %v; want %d", n, err, rows/4)
 	}
 }
 

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
+)
+
+// errBackupOfTable says who keeps the backups of a table.
+var errBackupOfTable = errors.New("the ledger is a DynamoDB table, of which AWS keeps the backups: make restore makes a copy of it, and without LEDGER_TABLE this is about LEDGER_FILE")
+
+// backup writes a copy of the ledger's file, also while a service has it open, and says what it
+// wrote.
+func backup(ctx context.Context, o order) error {
+	return o.within(false, func(l opened) error {
+		store, ok := l.rows.(*file.Store)
+		if !ok {
+			return errBackupOfTable
+		}
+		to := copyName(l.name, o.now().UTC().Format("20060102T150405Z"))
+		if len(o.args) > 0 {
+			to = o.args[0]
+		}
+		records, err := store.Backup(ctx, to)
+		if errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("%w: nothing was written; name another file", err)
+		}
+		if err != nil {
+			return err
+		}
+		info, err := os.Stat(to)
+		if err != nil {
+			return err
+		}
+		facts(o.out, "ledger", l.name, "copy", to)
+		fmt.Fprintf(o.out, "has        %d records, in %d bytes, and is a ledger: LEDGER_FILE=%s make owed looks at it\n", records, info.Size(), to)
+		return nil
+	})
+}
+
+// copyName is the name of a copy of a file that is made at a time.
+func copyName(path, at string) string {
+	ending := filepath.Ext(path)
+	return strings.TrimSuffix(path, ending) + "-" + at + ending
+}

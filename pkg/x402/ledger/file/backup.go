@@ -1,0 +1,64 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Backup writes a copy of the ledger, as it is at one moment, and returns how many records it
+// has. The ledger can be in use meanwhile, by this process and by others. The copy is whole, a
+// single file for this user only, and Open takes it without a word. A file that is there is not
+// overwritten: the error is an fs.ErrExist.
+func (s *Store) Backup(ctx context.Context, to string) (records int, err error) {
+	to, err = filepath.Abs(to)
+	if err != nil {
+		return 0, wrap("backup", err)
+	}
+	if _, err := os.Lstat(to); err == nil {
+		return 0, wrap("backup", fmt.Errorf("%s: %w", to, os.ErrExist))
+	}
+	part, err := os.CreateTemp(filepath.Dir(to), filepath.Base(to)+".*.part")
+	if err != nil {
+		return 0, wrap("backup", err)
+	}
+	defer os.Remove(part.Name())
+	err = part.Close()
+	if err == nil {
+		records, err = s.copyTo(ctx, location{part.Name()})
+	}
+	if err == nil {
+		err = os.Link(part.Name(), to) // fails where a file is there by now
+	}
+	if err == nil {
+		err = syncFolder(filepath.Dir(to))
+	}
+	return records, wrap("backup", err)
+}
+
+// copyTo writes the ledger into an empty file, and the marker of the copy last.
+func (s *Store) copyTo(ctx context.Context, to location) (records int, err error) {
+	if _, err := s.db.ExecContext(ctx, "VACUUM INTO ?", to.path); err != nil {
+		return 0, err
+	}
+	db, err := to.connect(patience)
+	if err != nil {
+		return 0, err
+	}
+	err = db.QueryRowContext(ctx, "SELECT count(*) FROM records").Scan(&records)
+	if err == nil {
+		_, err = db.ExecContext(ctx, "UPDATE marker SET whole = 1")
+	}
+	return records, errors.Join(err, db.Close())
+}
+
+// syncFolder has the names in a folder written to disk.
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}

@@ -1,0 +1,61 @@
+package file
+
+import (
+	"context"
+	"time"
+)
+
+// Bounds of one Sweep: how many rows it looks at, and how many of them in one transaction, so
+// that no payment waits long for it.
+const (
+	mostSwept     = 20_000
+	sweptTogether = 500
+)
+
+// Sweep implements ledger.Sweeper. It looks at a part of the file, in the order in which its
+// records were made, and the next call, by any process, at the part that follows.
+func (s *Store) Sweep(ctx context.Context, now time.Time) (deleted int, err error) {
+	var after int64
+	if err := s.db.QueryRowContext(ctx, "SELECT swept FROM marker").Scan(&after); err != nil {
+		return 0, wrap("sweep", err)
+	}
+	for looked := 0; looked < mostSwept; looked += sweptTogether {
+		var n int
+		n, after, err = s.sweepBatch(ctx, after, now.Unix())
+		deleted += n
+		if err != nil {
+			return deleted, wrap("sweep", err)
+		}
+		if after == 0 {
+			break
+		}
+	}
+	_, err = s.db.ExecContext(ctx, "UPDATE marker SET swept = ? WHERE swept <> ?", after, after)
+	return deleted, wrap("sweep", err)
+}
+
+// sweepBatch deletes what has expired of the rows that follow one. It returns the last of them,
+// and 0 after the last one of all.
+func (s *Store) sweepBatch(ctx context.Context, after, now int64) (deleted int, last int64, err error) {
+	const look = `SELECT coalesce(max(id), 0), count(*), coalesce(sum(expires > 0 AND expires < ?), 0)
+		FROM (SELECT rowid AS id, expires FROM records WHERE rowid > ? ORDER BY rowid LIMIT ?)`
+	var looked, expired int
+	if err := s.db.QueryRowContext(ctx, look, now, after, sweptTogether).Scan(&last, &looked, &expired); err != nil {
+		return 0, after, err
+	}
+	if expired > 0 { // only then is there something to write
+		done, err := s.db.ExecContext(ctx, "DELETE FROM records WHERE rowid > ? AND rowid <= ? AND expires > 0 AND expires < ?", after, last, now)
+		if err != nil {
+			return 0, after, err
+		}
+		n, err := done.RowsAffected()
+		if err != nil {
+			return 0, after, err
+		}
+		deleted = int(n)
+	}
+	if looked < sweptTogether {
+		last = 0
+	}
+	return deleted, last, nil
+}
