@@ -61,7 +61,7 @@ const (
 // Gate takes a signed request through claim, settlement, lookup and redemption.
 // It never settles one authorization twice, never runs the job before money has
 // moved, and never loses the record of money that moved or may have moved.
-// All fields but Evidence, Slots and Receipts are required.
+// All fields but Evidence, Slots, Receipts and Payees are required.
 type Gate struct {
 	Ledger  *ledger.Ledger
 	Settler Settler // who is sent the payments
@@ -70,8 +70,11 @@ type Gate struct {
 	Evidence Evidence
 	Slots    Slots    // cap how many requests settle and look up at once
 	Receipts Receipts // sign answers
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Payees note whom payments are sent to, for the Reconciler of a seller who has changed
+	// that; nil notes nothing.
+	Payees *ledger.Payees
+	Now    func() time.Time
+	Log    *slog.Logger
 
 	// What a test has in the place of the real ones; nil are those. pause waits, and reports
 	// false when ctx has ended first. concluded is told which row of conclusions was taken.

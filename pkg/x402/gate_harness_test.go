@@ -46,6 +46,7 @@ type harness struct {
 	meter    x402.Meter
 	slots    x402.Slots
 	receipts x402.Receipts
+	payees   *ledger.Payees
 	two      *fallback.Pair
 	chain    func() x402.Finding
 
@@ -213,7 +214,7 @@ func (b *harness) ask(header, path string) x402.Outcome {
 func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 	gate := &x402.Gate{
 		Ledger:  ledger.New(b.store, time.Now, func() string { return fmt.Sprint("w", b.ids.Add(1)) }),
-		Settler: x402.One(facilitator{b, primaryName}), Slots: b.slots, Receipts: b.receipts, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Settler: x402.One(facilitator{b, primaryName}), Slots: b.slots, Receipts: b.receipts, Payees: b.payees, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
 	if b.two != nil {
 		gate.Settler = b.two

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -294,10 +295,23 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	if out := a.adopt(c.Record); out != nil {
 		return a.endUnsent(ctx, c.Hold, out)
 	}
+	a.notePayee(ctx)
 	if c.Record.Purchase != "" {
 		return a.buy(ctx, c.Hold)
 	}
 	return a.held(ctx, c.Hold)
+}
+
+// notePayee has it on record whom the payment is sent to. One that cannot be noted is sent all
+// the same: what comes of it is found as long as the payee stays, and the next payment is noted.
+func (a *attempt) notePayee(ctx context.Context) {
+	if a.gate.Payees == nil {
+		return
+	}
+	asset, payee := a.request.Offer.asset.String(), strings.ToLower(a.terms.PayTo)
+	if err := a.gate.Payees.Note(ctx, a.terms.Network, asset, payee, a.terms.Amount); err != nil {
+		a.gate.Log.WarnContext(ctx, "payee not noted", "error", err)
+	}
 }
 
 // lease is when what this attempt holds ends.

@@ -64,6 +64,7 @@ type Endpoint struct {
 func (s *Shop) Endpoint(p Product) *Endpoint {
 	gate := &x402.Gate{
 		Ledger: s.Ledger, Settler: s.Settler, Evidence: s.Evidence, Receipts: s.Receipts, Now: s.Front.Now, Log: s.Front.Log,
+		Payees: s.Payees,
 	}
 	if p.Cap > 0 {
 		shared := limit.NewSlots(p.Name, p.Cap, s.Limits, s.Front.Now)

@@ -20,6 +20,7 @@ import (
 type Shop struct {
 	Front    Front // filled
 	Ledger   *ledger.Ledger
+	Payees   *ledger.Payees // who is paid, as the ledger is told
 	Settler  x402.Settler
 	Evidence x402.Evidence
 	Receipts x402.Receipts

@@ -18,9 +18,11 @@ const (
 	KindPurchase  Kind = "purchase"
 	KindCursor    Kind = "cursor"
 	KindRepayment Kind = "repayment"
+	KindSold      Kind = "sold"
 )
 
-// Record is what a store keeps under a key: a Payment, a Purchase, a Cursor or a Repayment.
+// Record is what a store keeps under a key: a Payment, a Purchase, a Cursor, a Repayment or a
+// Sold.
 type Record interface {
 	// Head returns what every record has.
 	Head() Row
@@ -118,6 +120,7 @@ const (
 	statusPurchase  = "bought"
 	statusCursor    = "scanned"
 	statusRepayment = "repaid"
+	statusSold      = "sold"
 )
 
 // What a store takes, in bytes: of a key, of a record without the body of its answer, and of
@@ -158,6 +161,8 @@ func marshal(r Record) (doc, body []byte, err error) {
 		doc, err = json.Marshal(storedCursor{r, stored{KindCursor, r.Status()}})
 	case Repayment:
 		doc, err = json.Marshal(storedRepayment{r, stored{KindRepayment, r.Status()}})
+	case Sold:
+		doc, err = json.Marshal(storedSold{r, stored{KindSold, r.Status()}})
 	default:
 		err = fmt.Errorf("a %T is not a record", r)
 	}
@@ -221,6 +226,11 @@ type storedRepayment struct {
 	stored
 }
 
+type storedSold struct {
+	Sold
+	stored
+}
+
 // check says what is wrong with the row of a record that is under a key.
 func (r Row) check(key string) error {
 	switch {
@@ -277,6 +287,10 @@ func unmarshal(doc, body []byte) (Record, error) {
 		return r, err
 	case KindRepayment:
 		var r Repayment
+		err := json.Unmarshal(doc, &r)
+		return r, err
+	case KindSold:
+		var r Sold
 		err := json.Unmarshal(doc, &r)
 		return r, err
 	}

@@ -98,6 +98,65 @@ func (r *run) note(payTo string) {
 	}
 }
 
+// soldKey is where the ledger keeps the payees of the token of Terms.
+func (c *Reconciler) soldKey() string {
+	return ledger.SoldKey(strings.ToLower(c.Terms.Network), strings.ToLower(c.Terms.Asset))
+}
+
+// noteSold adds the payees that the ledger knows to those whose transfers are read, those first
+// that were paid longest ago: they are done with first.
+func (r *run) noteSold(ctx context.Context) error {
+	if r.Scanner == nil {
+		return nil
+	}
+	all, err := r.Ledger.Sold(ctx, r.soldKey())
+	if err != nil {
+		return fmt.Errorf("read the former payees: %w", err)
+	}
+	for _, p := range all {
+		if !strings.EqualFold(p.Address, r.Terms.PayTo) {
+			r.sold = append(r.sold, p)
+			r.note(p.Address)
+		}
+	}
+	return nil
+}
+
+// soldTo is what the ledger knows of a payee; nil is nothing, and for ours.
+func (r *run) soldTo(payee x402.Address) *ledger.Payee {
+	at := slices.IndexFunc(r.sold, func(p ledger.Payee) bool { return strings.EqualFold(p.Address, payee.String()) })
+	if at < 0 {
+		return nil
+	}
+	return &r.sold[at]
+}
+
+// cheapest is the lowest price that a payee is paid.
+func (r *run) cheapest(payee x402.Address) *big.Int {
+	if p := r.soldTo(payee); p != nil {
+		if n, ok := new(big.Int).SetString(p.Cheapest, 10); ok {
+			return n
+		}
+	}
+	return r.Cheapest
+}
+
+// forget takes a payee off the record when everything was read that can have been sent to it:
+// the chain was read to a block after the last authorization has expired.
+func (r *run) forget(ctx context.Context, payee x402.Address, read Batch) error {
+	p := r.soldTo(payee)
+	if p == nil || !read.Done() || !read.SafeTime.After(p.Until.Add(firstStretch)) {
+		return nil
+	}
+	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), verdictBudget)
+	defer cancel()
+	err := r.Ledger.Forget(write, r.soldKey(), *p)
+	if errors.Is(err, ledger.ErrConflict) {
+		return nil // the next run does it
+	}
+	return err
+}
+
 // ours says whether a record is of a payment in the token of Terms.
 func (c *Reconciler) ours(r ledger.Payment) bool {
 	return strings.HasPrefix(r.Key, c.Terms.Network+"|"+strings.ToLower(c.Terms.Asset)+"|")
@@ -105,7 +164,7 @@ func (c *Reconciler) ours(r ledger.Payment) bool {
 
 // receiveOf reads what reached a payee, batch by batch.
 func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
-	at, err := r.cursor(ctx, ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String()))
+	at, err := r.cursor(ctx, payee)
 	moved := false
 	for done := false; err == nil && !done; {
 		was := at.Next
@@ -145,7 +204,7 @@ func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) 
 		}
 	}
 	if next == at.Next {
-		return true, err
+		return true, cmp.Or(err, r.forget(ctx, payee, b))
 	}
 	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), verdictBudget)
 	defer cancel()
@@ -153,12 +212,21 @@ func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) 
 	if stuck == nil {
 		*at = *moved
 	}
-	return b.Done(), cmp.Or(err, stuck)
+	if err = cmp.Or(err, stuck); err == nil {
+		err = r.forget(ctx, payee, b)
+	}
+	return b.Done(), err
 }
 
 // cursor is where reading goes on. The first time it stands so far back that every
-// authorization that can still execute was signed since.
-func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
+// authorization that can still execute was signed since, or, of a former payee, that could when
+// it was paid last.
+func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, error) {
+	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String())
+	last := r.Now()
+	if p := r.soldTo(payee); p != nil && p.Until.Before(last) {
+		last = p.Until
+	}
 	at, err := r.Ledger.Cursor(ctx, key)
 	if err != nil || at != nil {
 		return at, err
@@ -166,7 +234,7 @@ func (r *run) cursor(ctx context.Context, key string) (*ledger.Cursor, error) {
 	next, err := r.Scanner.BlockAt(ctx, r.Now().Add(firstStretch)) // after the safe block
 	var from uint64
 	if err == nil {
-		from, err = r.Scanner.BlockAt(ctx, r.Now().Add(-firstStretch))
+		from, err = r.Scanner.BlockAt(ctx, last.Add(-firstStretch))
 	}
 	if err != nil {
 		return nil, unreadable{err}
@@ -199,10 +267,11 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 // the number that counts it, nil for none, and what an operator has to be told of it.
 func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (number *int, attention string, err error) {
 	authorized := t.Authorized && t.Value.Sign() > 0
+	cheapest := r.cheapest(t.To)
 	unrecorded := true
 	switch {
 	case early:
-	case !authorized || r.Cheapest != nil && t.Value.Cmp(r.Cheapest) < 0:
+	case !authorized || cheapest != nil && t.Value.Cmp(cheapest) < 0:
 		number = &r.Deposits
 	case t.Time.Before(r.Now().Add(-oldestTransfer)):
 		number, attention = &r.Unmatched, "a transfer from before the ledger's memory"

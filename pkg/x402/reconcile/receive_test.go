@@ -49,7 +49,7 @@ func (p *fakeScanner) Transfers(ctx context.Context, payee x402.Address, from ui
 	if p.constant != nil {
 		return *p.constant, nil
 	}
-	b := reconcile.Batch{Next: from, Safe: uint64(time.Now().Unix())}
+	b := reconcile.Batch{Next: from, Safe: uint64(time.Now().Unix()), SafeTime: time.Now()}
 	if b.Safe < from {
 		return b, nil
 	}

@@ -34,8 +34,9 @@ type Reconciler struct {
 	// under other terms, which a table can hold after a change of configuration,
 	// are left in doubt: that another chain does not have them proves nothing.
 	Terms x402.Terms
-	// Former is the payee before the last change, which Scanner reads too; empty is
-	// none.
+	// Former is a payee before the last change, which Scanner reads too; empty is none. Those
+	// that the ledger knows (ledger.Sold) are read in any case, until everything that can have
+	// been sent to them was read.
 	Former string
 	// Cheapest is the lowest price, in atomic units. A smaller transfer that belongs to no
 	// payment on record is a deposit. Nil means no price.
@@ -112,6 +113,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	}
 	settling, cancel := c.share(ctx, quarters)
 	defer cancel()
+	unknown := r.noteSold(ctx)
 	var broken error
 	received := false
 	receive := func() {
@@ -142,7 +144,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 		r.Summary.Unproven, unproven = c.Unproven(ctx, 0, nil)
 	}
 	swept := r.sweep(ctx)
-	return r.Summary, errors.Join(open.err, broken, owed.err, unproven, swept)
+	return r.Summary, errors.Join(open.err, broken, owed.err, unproven, unknown, swept)
 }
 
 // sweep deletes what has expired, from a store that does not do so by itself.
@@ -159,6 +161,7 @@ type run struct {
 	Summary
 	judged int            // how many records evidence was asked about
 	payees []x402.Address // whose transfers are read: ours, and former ones
+	sold   []ledger.Payee // those that the ledger knows, but ours
 }
 
 // share is ctx with a part of the time that is left, in quarters. The last quarter

@@ -33,8 +33,9 @@ func New(c Config) (*Seller, error) {
 	if err := errors.Join(incomplete, c.check(terms), c.evidence(terms)); err != nil {
 		return nil, err
 	}
+	books := ledger.New(c.Ledger, c.Now, rand.Text)
 	s := &Seller{config: c, terms: terms, shop: &storefront.Shop{
-		Front: c.front(), Ledger: ledger.New(c.Ledger, c.Now, rand.Text), Settler: c.Settler, Evidence: c.Evidence, Receipts: c.Receipts,
+		Front: c.front(), Ledger: books, Payees: ledger.NewPayees(books), Settler: c.Settler, Evidence: c.Evidence, Receipts: c.Receipts,
 		Rate: c.rate(), Limits: c.Limits, Random: c.Random, Origin: c.OriginOf,
 	}}
 	if c.Concurrent > 0 {

@@ -20,6 +20,7 @@
 //	purchase|<network>|<asset>|<payer>|<id>   a purchase
 //	cursor|<network>|<asset>|<payee>          how far the chain was read, as a record
 //	refund|<network>|<asset>|<payer>|…        a transfer that paid one back, as a record
+//	payees|<network>|<asset>                  who was paid, as a record
 //	rate|<client>|<window>                    the units of a client; window in unix seconds
 //	rate|documents|<client>|<window>          the same, of the free documents
 //	slots|<operation>                         the leases of an operation

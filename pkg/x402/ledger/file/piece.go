@@ -177,11 +177,16 @@ func (l location) check(ctx context.Context, accepted string) error {
 	return nil
 }
 
-// begin sets the marker to 0, in the file itself, with a new word if there was another state or
-// the word was used.
+// patienceToBegin is for how long begin waits for programs that read the file.
+const patienceToBegin = 30 * time.Second
+
+// begin sets the marker to 0, in the file itself, with a new word if it had another state or the
+// word was used. What is in the -wal gets into the file when nobody reads what was before, and
+// nobody else is moving it there, as others do who open the file at the same time.
 func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error {
-	const tries = 3 // against others who open the file, each of whom begins it too
-	for range tries {
+	ctx, cancel := context.WithTimeout(ctx, patienceToBegin)
+	defer cancel()
+	for ctx.Err() == nil {
 		if _, err := db.ExecContext(ctx, "UPDATE marker SET whole = 0, word = ? WHERE whole <> 0 OR word = ?", rand.Text()[:8], accepted); err != nil {
 			return err
 		}
@@ -189,12 +194,15 @@ func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error 
 		if err == nil && m != nil && !m.whole && (accepted == "" || m.word != accepted) {
 			return nil
 		}
-		// SQLite waits for those who read what was before.
-		if _, err := db.ExecContext(ctx, "PRAGMA wal_checkpoint(FULL)"); err != nil {
+		if _, err := db.ExecContext(ctx, "PRAGMA wal_checkpoint(FULL)"); err != nil && code(err) != sqlite3.SQLITE_BUSY {
 			return err
 		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+		}
 	}
-	return errors.New("another program has been reading the ledger for seconds: end that first")
+	return errors.New("another program has been reading the ledger since before it was opened: end that, and start again")
 }
 
 // patienceAtEnd is for how long the last connection waits for others, at most. Processes that

@@ -77,6 +77,7 @@ func Others(key string) []ledger.Record {
 		ledger.Purchase{Row: row("purchase"), Owner: "owner", AuthDigest: "a1"},
 		ledger.Cursor{Row: row("cursor"), Next: 1<<63 - 1, DebtsFrom: 1 << 63},
 		ledger.Repayment{Row: row("repayment"), Debt: "debt"},
+		ledger.Sold{Row: row("sold"), Payees: []ledger.Payee{{Address: "0x1", Until: at, Cheapest: "1"}, {Address: "0x2", Until: at.Add(3), Cheapest: "2"}}},
 	}
 }
 
@@ -93,6 +94,9 @@ func WithRow(r ledger.Record, row ledger.Row) ledger.Record {
 		r.Row = row
 		return r
 	case ledger.Repayment:
+		r.Row = row
+		return r
+	case ledger.Sold:
 		r.Row = row
 		return r
 	}

@@ -1,0 +1,166 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/big"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Sold are the accounts that one token was paid to, by whoever sells on this ledger, for as long
+// as transfers to them have to be looked at. So a change of payee needs no setting: what was
+// sent to the former one is found all the same.
+type Sold struct {
+	Row
+
+	Payees []Payee `json:"payees"`
+}
+
+// Payee is an account that payments are made to, or were.
+type Payee struct {
+	Address string `json:"address"` // in lower case
+	// Until is when the last payment to it was claimed, or up to NotedFor later.
+	Until time.Time `json:"until"`
+	// Cheapest is the lowest amount of a payment to it, in atomic units.
+	Cheapest string `json:"cheapest"`
+}
+
+// Kind implements Record.
+func (Sold) Kind() Kind { return KindSold }
+
+// Status implements Record.
+func (Sold) Status() string { return statusSold }
+
+func (s Sold) withRow(row Row) Sold {
+	s.Row = row
+	return s
+}
+
+// maxPayees is how many payees a record has. Another one takes the place of the one that was
+// paid longest ago.
+const maxPayees = 1000
+
+// SoldKey names the record of a token's payees. All parts must be in lower case.
+func SoldKey(network, asset string) string { return "payees|" + network + "|" + asset }
+
+// Sold reads the payees of a token, those first that were paid longest ago.
+func (l *Ledger) Sold(ctx context.Context, key string) ([]Payee, error) {
+	r, err := fetch[Sold](ctx, l, key)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	slices.SortFunc(r.Payees, func(p, q Payee) int { return cmp.Or(p.Until.Compare(q.Until), cmp.Compare(p.Address, q.Address)) })
+	return r.Payees, nil
+}
+
+// Forget takes a payee off the record, if that is as it was read. ErrConflict means that the
+// record has changed since.
+func (l *Ledger) Forget(ctx context.Context, key string, p Payee) error {
+	_, err := l.changeSold(ctx, key, func(all []Payee) []Payee {
+		return slices.DeleteFunc(all, func(q Payee) bool { return q == p })
+	})
+	return err
+}
+
+// changeSold writes what change makes of the payees that are on record, and returns that.
+func (l *Ledger) changeSold(ctx context.Context, key string, change func([]Payee) []Payee) ([]Payee, error) {
+	old, err := fetch[Sold](ctx, l, key)
+	if err != nil {
+		return nil, err
+	}
+	if old == nil {
+		made := Sold{Row: Row{Key: key}, Payees: change(nil)}
+		_, _, err := create(ctx, l, made)
+		return made.Payees, err
+	}
+	next := *old
+	next.Payees = change(slices.Clone(old.Payees))
+	if slices.Equal(next.Payees, old.Payees) {
+		return next.Payees, nil
+	}
+	next.Version++
+	next.WriteID = l.newID()
+	next.UpdatedAt = l.now()
+	_, err = put(ctx, l, next)
+	return next.Payees, err
+}
+
+// NotedFor is for how long a payee is noted at once, so that a payment seldom costs a write.
+const NotedFor = time.Hour
+
+// Payees notes whom payments are made to, before they are sent. It is safe for concurrent use.
+type Payees struct {
+	ledger *Ledger
+
+	mu    sync.Mutex
+	noted map[string]Payee // what is on record, by the key of the record and the address
+}
+
+// NewPayees returns a Payees that has noted nothing.
+func NewPayees(l *Ledger) *Payees { return &Payees{ledger: l, noted: map[string]Payee{}} }
+
+// Note has it on record that a payee is paid an amount now, in atomic units. All parts must be
+// in lower case.
+func (p *Payees) Note(ctx context.Context, network, asset, payee, amount string) error {
+	key, now := SoldKey(network, asset), p.ledger.now()
+	p.mu.Lock()
+	had := p.noted[key+"|"+payee]
+	p.mu.Unlock()
+	if had.covers(amount, now) {
+		return nil
+	}
+	var all []Payee
+	var err error
+	const tries = 3 // against other writers, each of whom notes another payee, or another price
+	for range tries {
+		all, err = p.ledger.changeSold(ctx, key, func(all []Payee) []Payee { return noted(all, payee, amount, now) })
+		if !errors.Is(err, ErrConflict) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, payee := range all {
+		p.noted[key+"|"+payee.Address] = payee
+	}
+	return nil
+}
+
+// covers says that a payment of an amount is on record by what was noted.
+func (p Payee) covers(amount string, now time.Time) bool {
+	return p.Until.After(now) && lower(p.Cheapest, amount) == p.Cheapest
+}
+
+// noted returns the payees with a payment that is made now.
+func noted(all []Payee, address, amount string, now time.Time) []Payee {
+	at := slices.IndexFunc(all, func(p Payee) bool { return p.Address == address })
+	if at >= 0 && all[at].covers(amount, now) {
+		return all
+	}
+	p := Payee{Address: address, Until: now.Add(NotedFor).UTC(), Cheapest: amount}
+	if at >= 0 {
+		p.Cheapest = lower(all[at].Cheapest, amount)
+		all = slices.Delete(all, at, at+1)
+	}
+	if len(all) >= maxPayees {
+		slices.SortFunc(all, func(p, q Payee) int { return p.Until.Compare(q.Until) })
+		all = all[len(all)-maxPayees+1:]
+	}
+	return append(all, p)
+}
+
+// lower is the lower one of two amounts; one that is not a number is the higher one.
+func lower(a, b string) string {
+	x, okA := new(big.Int).SetString(a, 10)
+	y, okB := new(big.Int).SetString(b, 10)
+	if okA && (!okB || x.Cmp(y) <= 0) {
+		return a
+	}
+	return b
+}

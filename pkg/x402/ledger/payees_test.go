@@ -1,0 +1,129 @@
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+const soldKey = "payees|eip155:8453|0xa"
+
+// notes has a payee noted.
+func notes(t *testing.T, p *ledger.Payees, payee, amount string) {
+	t.Helper()
+	must(t, p.Note(t.Context(), "eip155:8453", "0xa", payee, amount))
+}
+
+// on are the payees on record, without the times.
+func (d *testLedger) on(t *testing.T) (all []string) {
+	t.Helper()
+	payees, err := d.Sold(t.Context(), soldKey)
+	must(t, err)
+	for _, p := range payees {
+		all = append(all, p.Address+" "+p.Cheapest)
+	}
+	return all
+}
+
+// A payee is noted once in an hour, by each process, and at a lower price. Those come first that
+// were paid longest ago.
+func TestPayees(t *testing.T) {
+	d := newTestLedger(t)
+	one, other := ledger.NewPayees(d.Ledger), ledger.NewPayees(d.Ledger)
+	writes := func() int { return d.store.Calls(ledgertest.Create) + d.store.Calls(ledgertest.Replace) }
+	for i, c := range []struct {
+		by            *ledger.Payees
+		payee, amount string
+		later         time.Duration
+		writes        int
+		want          []string
+	}{
+		{one, "0x1", "50", 0, 1, []string{"0x1 50"}},
+		{one, "0x1", "50", time.Minute, 0, []string{"0x1 50"}},
+		{other, "0x1", "60", 0, 0, []string{"0x1 50"}},
+		{other, "0x2", "7", 0, 1, []string{"0x1 50", "0x2 7"}},
+		{one, "0x1", "9", 0, 1, []string{"0x1 9", "0x2 7"}},
+		{one, "0x1", "90", time.Hour, 1, []string{"0x2 7", "0x1 9"}},
+		{other, "0x1", "9", 0, 0, []string{"0x2 7", "0x1 9"}},
+		{other, "0x2", "x", 0, 1, []string{"0x1 9", "0x2 7"}},
+	} {
+		d.pass(c.later)
+		before := writes()
+		notes(t, c.by, c.payee, c.amount)
+		if n := writes() - before; n != c.writes {
+			t.Errorf("%d: %d writes, want %d", i, n, c.writes)
+		}
+		if got := d.on(t); !slices.Equal(got, c.want) {
+			t.Errorf("%d: %q, want %q", i, got, c.want)
+		}
+	}
+}
+
+// A payee is forgotten as it was read, and not one that was paid since.
+func TestForget(t *testing.T) {
+	d := newTestLedger(t)
+	p := ledger.NewPayees(d.Ledger)
+	notes(t, p, "0x1", "1")
+	notes(t, p, "0x2", "1")
+	all, err := d.Sold(t.Context(), soldKey)
+	must(t, err)
+	d.pass(2 * time.Hour)
+	notes(t, p, "0x2", "1")
+	for _, payee := range all {
+		must(t, d.Forget(t.Context(), soldKey, payee))
+	}
+	if got := d.on(t); !slices.Equal(got, []string{"0x2 1"}) {
+		t.Errorf("left are %q", got)
+	}
+}
+
+// Of too many payees those are left out that were paid longest ago.
+func TestManyPayees(t *testing.T) {
+	d := newTestLedger(t)
+	full := ledger.Sold{Row: ledger.Row{Key: soldKey, Version: 1, WriteID: "w"}}
+	for n := range 1000 {
+		full.Payees = append(full.Payees, ledger.Payee{Address: fmt.Sprint("0x", n), Until: d.at.Add(time.Duration(n) * time.Second), Cheapest: "1"})
+	}
+	ledgertest.MustPut(t, d.memory, full)
+	for n := range 3 {
+		d.pass(time.Second)
+		notes(t, ledger.NewPayees(d.Ledger), fmt.Sprint("another ", n), "1")
+	}
+	if got := d.on(t); len(got) != 1000 || got[0] != "0x3 1" || got[999] != "another 2 1" {
+		t.Errorf("%d payees, from %q to %q", len(got), got[0], got[len(got)-1])
+	}
+}
+
+// Processes that note at once note all; a store that fails is an error, and what was not noted is
+// noted by the next payment.
+func TestPayeesAtOnce(t *testing.T) {
+	d := newTestLedger(t)
+	meets := true
+	d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		if op != ledgertest.Fetch && meets { // another process comes first
+			meets = false
+			notes(t, ledger.NewPayees(d.Ledger), "0x2", "1")
+		}
+		return ledgertest.None
+	}
+	notes(t, ledger.NewPayees(d.Ledger), "0x1", "1")
+	if got := d.on(t); !slices.Equal(got, []string{"0x1 1", "0x2 1"}) {
+		t.Errorf("%q", got)
+	}
+	p := ledger.NewPayees(d.Ledger)
+	for _, op := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
+		d.store.Decide = ledgertest.Failing(op, ledgertest.FailBefore, d.store.Calls(op)+1)
+		if err := p.Note(t.Context(), "eip155:8453", "0xa", "0x3", "1"); !errors.Is(err, ledgertest.ErrInjected) {
+			t.Errorf("a failed %s: %v", op, err)
+		}
+	}
+	notes(t, p, "0x3", "1")
+	if got := d.on(t); len(got) != 3 {
+		t.Errorf("%q", got)
+	}
+}

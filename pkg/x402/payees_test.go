@@ -1,0 +1,47 @@
+package x402_test
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// Whom a payment is sent to is on record before it is sent, and sent all the same where that
+// cannot be written. What is answered from a record notes nothing.
+func TestNotesPayee(t *testing.T) {
+	key := ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset))
+	within(t, nil, func(t *testing.T, b *harness) {
+		l := ledger.New(b.store, time.Now, rand.Text)
+		b.payees = ledger.NewPayees(l)
+		b.settle = func(ctx context.Context, _ int) x402.Settlement {
+			all, err := l.Sold(ctx, key)
+			if err != nil || len(all) != 1 || all[0].Address != strings.ToLower(terms().PayTo) || all[0].Cheapest != "5000" || all[0].Until.Before(time.Now()) {
+				t.Errorf("when it is sent, on record are %+v, %v", all, err)
+			}
+			return moved()
+		}
+		h := b.sign(nil)
+		b.expect("answered", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		before := must(l.Sold(t.Context(), key))
+		time.Sleep(2 * time.Hour)
+		b.expect("replayed", b.ask(h, "GET /a"), 200, "", "true", false, true)
+		if after := must(l.Sold(t.Context(), key)); !slices.Equal(before, after) {
+			t.Errorf("a replay noted %+v", after)
+		}
+		b.store.Decide = func(_ ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+			if r.Head().Key == key {
+				return ledgertest.FailBefore
+			}
+			return ledgertest.None
+		}
+		b.settle = settles(moved())
+		b.expect("not noted", b.ask(b.sign(nil), "GET /b"), 200, "", "true", false, true)
+	})
+}

@@ -1,0 +1,175 @@
+package reconcile_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
+)
+
+// seller is somebody who was paid before, on the ledger of a harness.
+type seller struct {
+	d      *harness
+	p      *fakeScanner
+	former x402.Address
+}
+
+// formerly is a harness whose payee was another one until now, with no run of reconcile so far.
+func formerly(d *harness) *seller {
+	s := &seller{d: d, p: &fakeScanner{d: d}, former: testbed.Address(d.t, "0x70997970c51812dc3a010c7d01b50e0d17dc79c8")}
+	d.chain = s.p
+	return s
+}
+
+// sold notes a payment of an amount to the former payee.
+func (s *seller) sold(amount string) {
+	s.d.t.Helper()
+	s.d.must(ledger.NewPayees(s.d.ledger).Note(s.d.t.Context(), terms().Network, strings.ToLower(terms().Asset), s.former.String(), amount))
+}
+
+// refuses claims the nth payment, to the former payee, which the facilitator refuses.
+func (s *seller) refuses(n int) {
+	s.d.t.Helper()
+	s.sold("5000")
+	h := s.d.claim(n, func(p *ledger.Submission) {
+		other := terms()
+		other.PayTo = s.former.Checksum()
+		p.Terms = testbed.Must(json.Marshal(other.Requirements("5000")))
+	})
+	s.d.must(h.End(s.d.t.Context(), ledger.EventRefused, "insufficient_funds", ""))
+}
+
+// onRecord are the payees that the ledger knows.
+func (s *seller) onRecord() []ledger.Payee {
+	s.d.t.Helper()
+	all, err := s.d.ledger.Sold(s.d.t.Context(), ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset)))
+	s.d.must(err)
+	return all
+}
+
+func (s *seller) receives(t *reconcile.Transfer) { t.To = s.former }
+
+// Money of a payment that was refused falsely is found after the payee has changed, with nothing
+// configured, also if no run was made before, or none for days. When everything is read that can
+// have been sent to the former payee, it is forgotten.
+func TestFormerPayee(t *testing.T) {
+	for name, late := range map[string]time.Duration{"an hour later": time.Hour, "days later": 100 * time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			withReconciler(t, nil, func(t *testing.T, d *harness) {
+				s := formerly(d)
+				s.refuses(1)
+				s.p.send(1, s.receives)
+				time.Sleep(late)
+				d.wants(reconcile.Summary{Received: 1, Found: 1, Owed: 1, OwedLong: 0})
+				if r := d.stored(1); r.State != ledger.Settled {
+					t.Errorf("it is %s", r.State)
+				}
+				time.Sleep(time.Hour)
+				if forgotten := len(s.onRecord()) == 0; forgotten != (late > 26*time.Hour) {
+					t.Errorf("forgotten is %v", forgotten)
+				}
+				time.Sleep(26 * time.Hour)
+				if late < 26*time.Hour {
+					s.p.send(1, s.receives, func(t *reconcile.Transfer) { t.Nonce[0] = 7 }) // what comes last
+					if got, err := d.run(t.Context()); err != nil || got.Received != 1 || got.Unasked != 1 {
+						t.Errorf("the last transfer: %+v, %v", got, err)
+					}
+				}
+				if all := s.onRecord(); len(all) > 0 {
+					t.Errorf("%+v are still on record", all)
+				}
+				stands := d.cursorOf(s.former).Next
+				time.Sleep(time.Hour)
+				if got, err := d.run(t.Context()); err != nil || d.cursorOf(s.former).Next != stands {
+					t.Errorf("it is read although it was forgotten: %+v, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+// What is a payment to a former payee, and what a deposit, is known by what that was paid.
+func TestFormerPrice(t *testing.T) {
+	withReconciler(t, nil, func(t *testing.T, d *harness) {
+		s := formerly(d)
+		s.sold("50")
+		s.sold("10")
+		s.sold("99")
+		d.wants(reconcile.Summary{})
+		time.Sleep(time.Minute)
+		s.p.send(1, s.receives, worth(10))
+		s.p.send(2, s.receives, worth(9))
+		s.p.send(3, worth(10))
+		d.wants(reconcile.Summary{Received: 3, Unasked: 1, Deposits: 2, Owed: 1, RefundsDue: 1})
+	})
+}
+
+// Former payees that cannot be read fail the run, which does everything else.
+func TestFormerPayeesUnread(t *testing.T) {
+	key := ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset))
+	unread := func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		if op == ledgertest.Fetch && r.Head().Key == key {
+			return ledgertest.FailBefore
+		}
+		return ledgertest.None
+	}
+	withReconciler(t, unread, func(t *testing.T, d *harness) {
+		p := &fakeScanner{d: d}
+		d.chain = p
+		d.refused(1, false)
+		p.send(1)
+		if got, err := d.run(t.Context()); err == nil || !strings.Contains(err.Error(), "former payees") || got.Found != 1 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// Each run deletes a part of what has expired in a file.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	store, err := file.Open(filepath.Join(t.TempDir(), "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	written := 0
+	l := ledger.New(store, clock, func() string { written++; return fmt.Sprint("w", written) })
+	for n := range 40 {
+		p := payment(n)
+		p.ValidBefore = now.Add(time.Minute)
+		c, err := l.Claim(t.Context(), p, now.Add(time.Minute))
+		if err == nil && n%2 == 0 { // the others are in doubt
+			err = c.Hold.End(t.Context(), ledger.EventRefused, "insufficient_funds", "")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := reconcile.Reconciler{Ledger: l, Index: store, Terms: terms(), Now: clock, Log: slog.New(slog.DiscardHandler)}
+	var swept []int
+	for range 2 {
+		s, err := c.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		swept = append(swept, s.Swept)
+		now = now.Add(200 * 24 * time.Hour)
+	}
+	p, err := store.Page(t.Context(), "", "", 100)
+	if !slices.Equal(swept, []int{0, 20}) || err != nil || len(p.Records) != 20 {
+		t.Errorf("%v were swept, and %d are left, %v", swept, len(p.Records), err)
+	}
+}
