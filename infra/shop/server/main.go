@@ -1,6 +1,7 @@
 // A shop that sells the weather for a cent, over HTTP and as an MCP tool. It reads PAY_TO,
 // FACILITATOR (a URL), WINDOW (how long an answer stands without a key), LEDGER_FILE, ADDR,
-// NODE (none for no node), and ORIGIN, which is http://ADDR unless it is set.
+// LEDGER_ACCEPT (the word for a ledger that was refused as a part of one), NODE (none for no
+// node), and ORIGIN, which is http://ADDR unless it is set.
 package main
 
 import (
@@ -20,7 +21,7 @@ func main() {
 	seller := must(x402http.New(x402http.Config{
 		PayTo: os.Getenv("PAY_TO"), Facilitator: os.Getenv("FACILITATOR"), Origin: cmp.Or(os.Getenv("ORIGIN"), "http://"+addr),
 		NoNode: os.Getenv("NODE") == "none",
-		Ledger: must(file.Open(cmp.Or(os.Getenv("LEDGER_FILE"), "ledger.db"))), Name: "Weather",
+		Ledger: must(file.Open(cmp.Or(os.Getenv("LEDGER_FILE"), "ledger.db"), file.Accept(os.Getenv("LEDGER_ACCEPT")))), Name: "Weather",
 		Window: must(time.ParseDuration(cmp.Or(os.Getenv("WINDOW"), "45s"))),
 	}))
 	weather := seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
