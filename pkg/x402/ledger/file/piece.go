@@ -71,24 +71,30 @@ func (l location) dsn(settings url.Values) string {
 // connect makes connections that leave the -wal where it is. Another process that writes is
 // waited for.
 func (l location) connect(patience time.Duration) (*sql.DB, error) {
-	c, err := sqlite.NewConnector(l.dsn(url.Values{"_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", patience.Milliseconds()), "synchronous(FULL)",
-	}}))
+	c, err := sqlite.NewConnector(l.dsn(url.Values{}))
 	if err != nil {
 		return nil, err
 	}
-	return sql.OpenDB(keeping{c}), nil
+	return sql.OpenDB(keeping{c, fmt.Sprintf("PRAGMA busy_timeout = %d; PRAGMA synchronous = FULL", patience.Milliseconds())}), nil
 }
 
-// keeping makes connections that leave the -wal where it is.
-type keeping struct{ driver.Connector }
+// keeping makes connections that leave the -wal where it is. The settings come second: SQLite
+// can open the -wal for them, and fail, and a connection that ends then must leave it as well.
+type keeping struct {
+	driver.Connector
+	settings string
+}
 
 func (k keeping) Connect(ctx context.Context) (driver.Conn, error) {
 	c, err := k.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := keepWAL(c, true); err != nil {
+	err = keepWAL(c, true)
+	if execer, ok := c.(driver.ExecerContext); err == nil && ok {
+		_, err = execer.ExecContext(ctx, k.settings, nil)
+	}
+	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -215,19 +221,19 @@ func (l location) unite(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	err = uniteBy(ctx, db)
+	if code(err) == sqlite3.SQLITE_BUSY {
+		err = nil
+	}
+	return errors.Join(err, db.Close())
+}
+
+func uniteBy(ctx context.Context, db *sql.DB) error {
 	c, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := l.uniteBy(ctx, c); code(err) != sqlite3.SQLITE_BUSY {
-		return err
-	}
-	return nil // another process has it open
-}
-
-func (l location) uniteBy(ctx context.Context, c *sql.Conn) error {
 	for _, query := range []string{
 		"SELECT whole FROM marker", // opens the -wal
 		// The next transaction takes the file for this connection alone, for as long as it lives.
