@@ -238,27 +238,19 @@ func TestBesideAnother(t *testing.T) {
 	has(t, old.at.path, keys...)
 }
 
-// A process that is killed at any moment, while it opens, writes or closes, loses nothing that
-// was acknowledged, and leaves a ledger that is opened without a word.
+// Two processes that are killed at any moment, while they open, write or close, lose nothing that
+// was acknowledged, and leave a ledger that is opened without a word.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)
 	var keys []string
-	for round := range 40 {
-		writer := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this program
-		writer.Env = append(os.Environ(), "LEDGER_WRITER="+path, fmt.Sprint("LEDGER_ROUND=", round))
-		var said bytes.Buffer
-		writer.Stderr = &said
-		out, err := writer.StdoutPipe()
-		must(t, err)
-		must(t, writer.Start())
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			if key, ok := strings.CutPrefix(lines.Text(), "wrote "); ok {
-				keys = append(keys, key)
-			}
+	for round := range 25 {
+		written := make(chan []string, 2)
+		for n := range cap(written) {
+			go func() { written <- killed(t, path, fmt.Sprint("round ", round, " process ", n)) }()
 		}
-		if err := writer.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
-			t.Fatalf("round %d ended with %v: %s", round, err, said.String())
+		for range cap(written) {
+			keys = append(keys, <-written...)
 		}
 		if round%4 == 0 {
 			has(t, path, keys...)
@@ -268,6 +260,31 @@ func TestKilled(t *testing.T) {
 		t.Error("nothing was written")
 	}
 	has(t, path, keys...)
+}
+
+// killed runs a process until it kills itself, and returns what it has written.
+func killed(t *testing.T, path, name string) (keys []string) {
+	var said bytes.Buffer
+	writer := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this program
+	writer.Env = append(os.Environ(), "LEDGER_WRITER="+path, "LEDGER_NAME="+name)
+	writer.Stderr = &said
+	out, err := writer.StdoutPipe()
+	if err == nil {
+		err = writer.Start()
+	}
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if key, ok := strings.CutPrefix(lines.Text(), "wrote "); ok {
+			keys = append(keys, key)
+		}
+	}
+	if err := writer.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("%s ended with %v: %s", name, err, said.String())
+	}
+	return keys
 }
 
 // TestMain runs the tests or, for TestKilled, a process that opens, writes and closes a ledger
@@ -284,7 +301,7 @@ func TestMain(m *testing.M) {
 		}
 	})
 	for n := 0; ; n++ {
-		if err := writeOnce(path, fmt.Sprint("round ", os.Getenv("LEDGER_ROUND"), " ", n)); err != nil {
+		if err := writeOnce(path, fmt.Sprint(os.Getenv("LEDGER_NAME"), " ", n)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
