@@ -188,7 +188,7 @@ func TestRunOfReconcile(t *testing.T) {
 	r := Reconciler(reconcile.Reconciler{}, former)
 	for got, want := range map[string]string{
 		fmt.Sprint(lineOf(s)): "[listed=0 settled_late=1 refused_late=2 still_open=3 cannot_tell=4 undue=5 skipped=6 failed=7 left=8 open=9 " +
-			"received=10 deposits=11 found=12 unasked=13 unmatched=14 owed=16 owed_over_an_hour=17 refunds_due=18 silent=19 unproven=20 uncounted=21 unread=true unfinished=true]",
+			"received=10 deposits=11 found=12 unasked=13 unmatched=14 owed=16 owed_over_an_hour=17 refunds_due=18 silent=19 unproven=20 swept=23 uncounted=21 unread=true unfinished=true]",
 		fmt.Sprint(metricsOf(s)): "[{SettledLate Count 1} {RefusedLate Count 2} {StillOpen Count 3} {CannotTell Count 4} {Left Count 8} " +
 			"{Open Count 9} {OwedUnclaimed Count 16} {OwedOverAnHour Count 17} {RefundsDue Count 18} {ReconcileFailed Count 28}]",
 		fmt.Sprint(metricsOf(reconcile.Summary{Unfinished: true})[9]): "{ReconcileFailed Count 1}",

@@ -128,7 +128,7 @@ func TestReconcile(t *testing.T) {
 		want := `{"time":"` + ends + `","level":"INFO","msg":"reconcile","listed":2,"settled_late":1,` +
 			`"refused_late":0,"still_open":0,"cannot_tell":0,"undue":0,"skipped":0,"failed":0,"left":1,` +
 			`"open":2,"received":0,"deposits":0,"found":0,"unasked":0,"unmatched":0,"owed":2,"owed_over_an_hour":1,"refunds_due":1,` +
-			`"silent":0,"unproven":0,"uncounted":0,"unread":false,"unfinished":false,"evidence":true,"ms":3750,` +
+			`"silent":0,"unproven":0,"swept":0,"uncounted":0,"unread":false,"unfinished":false,"evidence":true,"ms":3750,` +
 			`"SettledLate":1,"RefusedLate":0,"StillOpen":0,"CannotTell":0,"Left":1,"Open":2,` +
 			`"OwedUnclaimed":2,"OwedOverAnHour":1,"RefundsDue":1,"ReconcileFailed":0,"_aws":{"Timestamp":946774803750,` +
 			`"CloudWatchMetrics":[{"Namespace":"Hostfacts","Dimensions":[[]],` +

@@ -13,17 +13,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// Whom a payment is sent to is on record before it is sent, and sent all the same where that
-// cannot be written. What is answered from a record notes nothing.
+// Whom a payment is sent to is on record before the facilitator has answered, and it is sent all
+// the same where that cannot be written. What is answered from a record notes nothing.
 func TestNotesPayee(t *testing.T) {
 	key := ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset))
 	within(t, nil, func(t *testing.T, b *harness) {
 		l := ledger.New(b.store, time.Now, rand.Text)
 		b.payees = ledger.NewPayees(l)
 		b.settle = func(ctx context.Context, _ int) x402.Settlement {
+			time.Sleep(time.Second)
 			all, err := l.Sold(ctx, key)
 			if err != nil || len(all) != 1 || all[0].Address != strings.ToLower(terms().PayTo) || all[0].Cheapest != "5000" || all[0].Until.Before(time.Now()) {
-				t.Errorf("when it is sent, on record are %+v, %v", all, err)
+				t.Errorf("when it is settled, on record are %+v, %v", all, err)
 			}
 			return moved()
 		}

@@ -64,7 +64,7 @@ type dues struct {
 	// atFault says that a facilitator's verdict left doubt, or that it gave none
 	// on a signature that only it can judge: the payer can have caused that.
 	atFault bool
-	closing sync.WaitGroup
+	closing sync.WaitGroup // of what runs beside the request, and ends before it does
 }
 
 // close begins to close what is open.
@@ -302,16 +302,20 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	return a.held(ctx, c.Hold)
 }
 
-// notePayee has it on record whom the payment is sent to. One that cannot be noted is sent all
-// the same: what comes of it is found as long as the payee stays, and the next payment is noted.
+// notePayee has it on record whom the payment is sent to, while it is being sent, because no
+// payer should wait for that. One that cannot be noted is sent all the same: what comes of it is
+// found as long as the payee stays, and the next payment is noted.
 func (a *attempt) notePayee(ctx context.Context) {
 	if a.gate.Payees == nil {
 		return
 	}
+	network, amount := a.terms.Network, a.terms.Amount
 	asset, payee := a.request.Offer.asset.String(), strings.ToLower(a.terms.PayTo)
-	if err := a.gate.Payees.Note(ctx, a.terms.Network, asset, payee, a.terms.Amount); err != nil {
-		a.gate.Log.WarnContext(ctx, "payee not noted", "error", err)
-	}
+	a.dues.closing.Go(func() {
+		if err := a.gate.Payees.Note(ctx, network, asset, payee, amount); err != nil {
+			a.gate.Log.WarnContext(ctx, "payee not noted", "error", err)
+		}
+	})
 }
 
 // lease is when what this attempt holds ends.

@@ -91,7 +91,7 @@ func (l *Ledger) changeSold(ctx context.Context, key string, change func([]Payee
 // NotedFor is for how long a payee is noted at once, so that a payment seldom costs a write.
 const NotedFor = time.Hour
 
-// Payees notes whom payments are made to, before they are sent. It is safe for concurrent use.
+// Payees notes whom payments are made to. It is safe for concurrent use.
 type Payees struct {
 	ledger *Ledger
 
