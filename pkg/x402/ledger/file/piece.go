@@ -15,8 +15,6 @@ import (
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
-
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
 // ErrHalved says that a file is a part of a ledger, as far as it can tell: the file -wal, which
@@ -29,7 +27,7 @@ Either this is a copy of the file alone, made while a program had it open. Then 
 payments are not in it: use the ledger itself, or a copy that make backup or Store.Backup
 wrote. Or the program was killed, and another one, such as the sqlite3 shell or an earlier
 release, has opened and closed the file since. Then nothing is missing. To accept the file as
-it is, set LEDGER_ACCEPT=%[3]s, or pass file.Accept("%[3]s") to file.Open.`
+it is, set LEDGER_ACCEPT=%[1]s, or pass file.Accept("%[1]s") to file.Open.`
 
 // ErrBeside says that a file is a whole ledger, and that the file -wal beside it is of another
 // one. Open leaves both as they are.
@@ -129,7 +127,7 @@ func (l location) look(ctx context.Context) (*mark, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer db.Close()
+	defer db.Close() //nolint:errcheck // nothing was written
 	count := 0
 	if err := db.QueryRowContext(ctx, marked).Scan(&count); err != nil || count == 0 {
 		return nil, err
@@ -159,7 +157,7 @@ func (l location) hasWAL() (bool, error) {
 // process opens or closes meanwhile changes between two looks, so that what is wrong must be
 // seen twice. A file that cannot be looked at is left to the checks that follow.
 func (l location) check(ctx context.Context, accepted string) error {
-	for twice := range 2 {
+	for earlier := range 2 {
 		before, err := l.hasWAL()
 		if err != nil {
 			return err
@@ -173,9 +171,9 @@ func (l location) check(ctx context.Context, accepted string) error {
 			return err
 		case !halved && !beside, halved && accepted != "" && m.word == accepted:
 			return nil
-		case twice == 0:
+		case earlier == 0: // look again
 		case halved:
-			return fmt.Errorf("%w: %[2]s"+halvedAdvice, ErrHalved, l.path, m.word)
+			return fmt.Errorf("%w: %s%s", ErrHalved, l.path, fmt.Sprintf(halvedAdvice, m.word))
 		default:
 			return fmt.Errorf("%w: %s", ErrBeside, l.path)
 		}
@@ -233,7 +231,7 @@ func uniteBy(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer c.Close() //nolint:errcheck // the end of db says it
 	for _, query := range []string{
 		"SELECT whole FROM marker", // opens the -wal
 		// The next transaction takes the file for this connection alone, for as long as it lives.
@@ -253,7 +251,7 @@ func uniteBy(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	if mode != "delete" {
-		return fmt.Errorf("%w: the -wal could not be removed, its mode is %s", ledger.ErrCorrupt, mode)
+		return fmt.Errorf("the -wal could not be removed, and its mode is still %s", mode)
 	}
 	return nil
 }
