@@ -238,6 +238,26 @@ func TestBesideAnother(t *testing.T) {
 	has(t, old.at.path, keys...)
 }
 
+// An old file of a ledger that was open, beside a newer -wal of it, is refused.
+func TestOldFile(t *testing.T) {
+	t.Parallel()
+	running := open(t, newPath(t))
+	put(t, running, 60)
+	old := copied(t, running.at.path)
+	for i := range 600 {
+		ledgertest.MustPut(t, running, ledgertest.Full(fmt.Sprint("later", i)))
+	}
+	wal, err := os.ReadFile(running.at.path + "-wal")
+	must(t, err)
+	must(t, os.WriteFile(old+"-wal", wal, 0o600))
+	if s, err := Open(old); !errors.Is(err, ErrUnreadable) {
+		t.Errorf("Open = %v, want ErrUnreadable", err)
+		if err == nil {
+			must(t, s.Close())
+		}
+	}
+}
+
 // Two processes that are killed at any moment, while they open, write or close, lose nothing that
 // was acknowledged, and leave a ledger that is opened without a word.
 func TestKilled(t *testing.T) {
