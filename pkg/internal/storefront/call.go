@@ -86,7 +86,7 @@ func (b *Toolbox) call(r *http.Request, id string, q *mcp.Request, c *mcp.Call) 
 	}
 	t.bad = bad
 	asked := b.asked(r, tool, target, body)
-	asked = asked.WithContext(context.WithValue(asked.Context(), callKey{}, t))
+	asked = asked.WithContext(context.WithValue(unrouted{asked.Context()}, callKey{}, t))
 	w := NewRecorder(r.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- route(router, w, asked) }()
@@ -106,6 +106,23 @@ func (b *Toolbox) call(r *http.Request, id string, q *mcp.Request, c *mcp.Call) 
 			return b.unsold(t, asked, w, err)
 		}
 	}
+}
+
+// unrouted is the context of a request that no router has led yet. Where chi finds what it keeps
+// of the message's route it goes on with that, as a router below another one does, and takes
+// the call for a POST to a path below that of the message.
+type unrouted struct{ context.Context }
+
+// Value implements context.Context.
+func (c unrouted) Value(key any) any {
+	value := c.Context.Value(key)
+	if _, routed := value.(interface {
+		RoutePattern() string
+		URLParam(name string) string
+	}); routed {
+		return nil
+	}
+	return value
 }
 
 // route has a router serve a request. Its error is a panic.

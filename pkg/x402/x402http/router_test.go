@@ -1,0 +1,66 @@
+package x402http_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+)
+
+// goesOn is a router that keeps the route of a request in its context, and goes on with one that
+// it finds there, as chi does.
+type goesOn struct{ http.Handler }
+
+// kept is what it keeps, with the methods that chi's has.
+type kept struct{ method string }
+
+type keptKey struct{}
+
+func (*kept) RoutePattern() string   { return "/mcp" }
+func (*kept) URLParam(string) string { return "" }
+
+// ServeHTTP implements http.Handler.
+func (g goesOn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	route, found := r.Context().Value(keptKey{}).(*kept)
+	if !found {
+		route = &kept{r.Method}
+	}
+	r = r.WithContext(context.WithValue(r.Context(), keptKey{}, route))
+	r.Method = route.method
+	g.Handler.ServeHTTP(w, r)
+}
+
+// A router finds nothing of the message's route in the request that a call stands for, and all
+// else that was put into it.
+func TestCallHasNoRoute(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		type above struct{}
+		seller, mux := m.seller(), http.NewServeMux()
+		weather := seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Context().Value(above{}) != "kept" {
+				t.Error("what was put into the request above the router is not there")
+			}
+			_, _ = io.WriteString(w, "fair")
+		}))
+		router := goesOn{mux}
+		mux.Handle("GET /weather", weather)
+		mux.Handle("POST /mcp", seller.MCP("weather", "1.0", router, x402http.Tool{
+			Endpoint: weather, Path: "/weather", Name: "weather", Description: "The weather.",
+		}))
+		m.shop = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			router.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), above{}, "kept")))
+		})
+		const tools = "http://shop.example/mcp"
+		signature := must(mcptest.SignCall(t.Context(), m.client, tools, "weather", nil))
+		if r := must(mcptest.Call(t.Context(), m.client, tools, "weather", nil, signature, "")); r.IsError || r.Text() != "fair" {
+			m.Errorf("called: %s", r.Raw)
+		}
+		r := m.get("http://shop.example/weather", signature)
+		m.answered("over HTTP", r, "fair", true)
+		m.moved("10000")
+	})
+}
