@@ -87,9 +87,15 @@ func Shop(tb testing.TB, dir, addr, facilitator string) *exec.Cmd {
 }
 
 // ShopFunction is a folder with the bootstrap of the shop's Lambda function.
-func ShopFunction(tb testing.TB) string {
+func ShopFunction(tb testing.TB) string { return shopFunction(tb, "function") }
+
+// LateFunction is a folder with the bootstrap of a Lambda function whose handler outlives its
+// time: see its main.go.
+func LateFunction(tb testing.TB) string { return shopFunction(tb, "testdata/late") }
+
+func shopFunction(tb testing.TB, name string) string {
 	folder := tb.TempDir()
-	Check(os.Symlink(shop(tb, "function"), filepath.Join(folder, "bootstrap")))
+	Check(os.Symlink(shop(tb, name), filepath.Join(folder, "bootstrap")))
 	return folder
 }
 

@@ -20,18 +20,26 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
+// shopEnv is the environment of a shop's function on a new table.
+func shopEnv(t *testing.T, db testbed.Dynamo, bank *testbed.Facilitator) map[string]string {
+	t.Helper()
+	table := db.Table(t)
+	testbed.Must(dynamo.NewClient(db.Config()).UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
+		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.AttrExpiresAt), Enabled: aws.Bool(true)},
+	}))
+	env := db.Settings(table)
+	env["FACILITATOR"], env["PAY_TO"], env["ORIGIN"] = bank.URL, testbed.Account(1), "https://shop.example"
+	return env
+}
+
 // TestShopFunction: a stranger's handler is sold by a Lambda function on a DynamoDB table.
 // A payment that is sent twice is charged once, to two processes, and the function's
 // schedule reads the ledger to its end.
 func TestShopFunction(t *testing.T) {
 	t.Parallel()
 	db, bank, log := testbed.StartDynamoLocal(t), testbed.StartFacilitator(t), new(testbed.Output)
-	table := db.Table(t)
-	testbed.Must(dynamo.NewClient(db.Config()).UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
-		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.AttrExpiresAt), Enabled: aws.Bool(true)},
-	}))
-	env := db.Settings(table)
-	env["FACILITATOR"], env["PAY_TO"], env["NODE"] = bank.URL, testbed.Account(1), "http://127.0.0.1:1" // nobody is there
+	env := shopEnv(t, db, bank)
+	env["NODE"] = "http://127.0.0.1:1" // nobody is there
 	folder, slug := filepath.Split(testbed.ShopFunction(t))
 	host := testbed.Deployment{Logs: log, Functions: folder, Only: []sam.Function{
 		{Name: "Shop", Slug: slug, Timeout: 29 * time.Second, Env: env, Routes: []string{"GET /weather"}},

@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// lateFunction is a Lambda function on a DynamoDB table whose handler outlives its time.
+type lateFunction struct {
+	*testing.T
+	env       map[string]string
+	folder    string
+	log       testbed.Output
+	client    *x402test.Client
+	signature string
+}
+
+// open starts the function behind a gateway, with a clock that is ahead of this machine's.
+func (f *lateFunction) open(ahead time.Duration) *testbed.Host {
+	folder, slug := filepath.Split(f.folder)
+	return testbed.Deployment{
+		Logs: &f.log, Functions: folder, Environment: map[string]string{"AHEAD": ahead.String()},
+		Only: []sam.Function{{Name: "Late", Slug: slug, Timeout: 29 * time.Second, Env: maps.Clone(f.env), Routes: []string{"GET /weather"}}},
+	}.Open(f)
+}
+
+// get sends the payment.
+func (f *lateFunction) get(host *testbed.Host) x402test.Reply {
+	f.Helper()
+	return testbed.Must(f.client.Get(f.Context(), host.URL+"/weather?city=Oslo", f.signature))
+}
+
+// owes checks how many answers are owed.
+func (f *lateFunction) owes(host *testbed.Host, answers int) {
+	f.Helper()
+	var found struct{ Failed, Open, Owed int }
+	payload, _, err := host.Call("Late", []byte(`{"reconcile":true}`))
+	if err := errors.Join(err, json.Unmarshal(payload, &found)); err != nil || found.Failed+found.Open > 0 || found.Owed != answers {
+		f.Errorf("%+v, want %d owed, %v\n%s", found, answers, err, &f.log)
+	}
+}
+
+// TestLateFunction: a handler that outlives its time on Lambda ends with its process. Its
+// payment is owed an answer until the payer repeats it, after the lease, to another process.
+// The payer is charged once.
+func TestLateFunction(t *testing.T) {
+	t.Parallel()
+	db, bank := testbed.StartDynamoLocal(t), testbed.StartFacilitator(t)
+	late := make(chan struct{}, 1)
+	tell := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { late <- struct{}{} }))
+	t.Cleanup(tell.Close)
+	f := &lateFunction{T: t, env: shopEnv(t, db, bank), folder: testbed.LateFunction(t), client: testbed.NewClient(t, http.DefaultClient)}
+	f.env["TELL"] = tell.URL
+	host := f.open(0)
+	signature, err := f.client.Sign(t.Context(), host.URL+"/weather?city=Oslo")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &f.log)
+	}
+	f.signature = signature
+	go func() {
+		<-late
+		host.Kill("Late")
+	}()
+	if r := f.get(host); r.Status != http.StatusInternalServerError {
+		t.Fatalf("as the process ended: %d %v %s\n%s", r.Status, r.Header, r.Body, &f.log)
+	}
+
+	const lease = 30 * time.Second
+	host = f.open(lease)
+	f.owes(host, 1)
+	for _, replayed := range []string{"", "true"} {
+		r := f.get(host)
+		if r.Status != http.StatusOK || string(r.Body) != "fair in Oslo" || r.Header.Get(x402.HeaderReplayed) != replayed {
+			t.Fatalf("after the lease: %d %v %s\n%s", r.Status, r.Header, r.Body, &f.log)
+		}
+	}
+	f.owes(host, 0)
+	if moved := bank.Moved(f.client.Wallet.Address().String()); len(moved) != 1 {
+		t.Errorf("%d transfers", len(moved))
+	}
+}
