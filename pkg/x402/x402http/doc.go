@@ -47,6 +47,28 @@
 // that a change of price makes another purchase. Two handlers of one program that cannot be
 // told apart are answered 500, and the log asks for Named.
 //
+// # Routers
+//
+// A handler can be sold behind any router. What tells two handlers apart is the pattern that
+// the router leaves in Request.Pattern. That of http.ServeMux and of chi is the whole one,
+// except below http.StripPrefix, where it lacks the prefix. Two handlers with one pattern at one
+// origin are answered 500 until Named names them. Only a process that is asked for both notices
+// that: a program that chooses between handlers by a header, or by a Host that is none of the
+// origins, must name them. gin.WrapH and echo.WrapHandler leave no pattern and no path
+// parameters: then the price is a part of the purchase. A handler of gin or echo that sets them
+// before it calls the endpoint makes up for that, such as
+//
+//	engine.GET("/weather/:city", func(c *gin.Context) { // in echo c.Path, c.ParamNames and c.ParamValues
+//		c.Request.Pattern = c.FullPath()
+//		for _, p := range c.Params {
+//			c.Request.SetPathValue(p.Key, p.Value)
+//		}
+//		weather.ServeHTTP(c.Writer, c.Request)
+//	})
+//
+// A handler that runs beyond its time is waited for, so that what the router gave it stays its
+// own until it returns.
+//
 // # What is an answer
 //
 // A status from 200 to 499 is the answer: it uses the payment up, is stored with its
