@@ -8,5 +8,6 @@
 //
 // A real chain with the reference facilitator, and crowds, are separate tables over the same
 // programs. The local runner and the shop of infra/shop are killed in infra/clients, and
-// functions are killed and frozen in infra/gameday.
+// functions are killed and frozen in infra/gameday, but for one that is killed here while its
+// handler runs beyond its time.
 package e2e

@@ -1,0 +1,231 @@
+package routers_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+)
+
+// layout is how a program sells something cheap and something dear.
+type layout struct {
+	cheapURL, dearURL string
+	open              func(k kind, cheap, dear http.Handler) http.Handler
+	oneOrigin         bool
+	// same says that the endpoints of a kind of router cannot be told apart without names.
+	same func(k kind) bool
+}
+
+func layouts() map[string]layout {
+	never := func(kind) bool { return false }
+	byHosts := func(k kind, cheap, dear http.Handler) http.Handler {
+		return byHost{k.open(sold("", "/report/{id}", cheap)), k.open(sold("", "/report/{id}", dear))}
+	}
+	return map[string]layout{
+		"two routes": {
+			cheapURL: "http://shop.example/cheap/7", dearURL: "http://shop.example/dear/7", same: never,
+			open: func(k kind, cheap, dear http.Handler) http.Handler {
+				return k.open(sold("", "/cheap/{id}", cheap), sold("", "/dear/{id}", dear))
+			},
+		},
+		"two groups": {
+			cheapURL: "http://shop.example/cheap/report/7", dearURL: "http://shop.example/dear/report/7",
+			same: func(k kind) bool { return k.inner },
+			open: func(k kind, cheap, dear http.Handler) http.Handler {
+				return k.open(sold("/cheap", "/report/{id}", cheap), sold("/dear", "/report/{id}", dear))
+			},
+		},
+		"two hosts": {
+			cheapURL: "http://cheap.example/report/7", dearURL: "http://dear.example/report/7", same: never, open: byHosts,
+		},
+		"two hosts of one origin": { // where there is no pattern the price tells them apart
+			cheapURL: "http://cheap.example/report/7", dearURL: "http://dear.example/report/7", oneOrigin: true,
+			same: func(k kind) bool { return k.pattern }, open: byHosts,
+		},
+	}
+}
+
+func sold(group, path string, h http.Handler) route {
+	return route{http.MethodGet, group, path, h}
+}
+
+// byHost answers cheap.example and dear.example.
+type byHost struct{ cheap, dear http.Handler }
+
+// ServeHTTP implements http.Handler.
+func (b byHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Host == "dear.example" {
+		b.dear.ServeHTTP(w, r)
+		return
+	}
+	b.cheap.ServeHTTP(w, r)
+}
+
+// shop is a program in a market that sells something cheap and something dear.
+type shop struct {
+	*market
+	layout
+	cheap, dear stock
+}
+
+// openShop opens one behind a kind of router. Without names each handler has its pattern.
+func (l layout) openShop(t *testing.T, k kind, named bool) *shop {
+	t.Helper()
+	s := &shop{market: openMarket(t), layout: l}
+	s.cheap.answer, s.dear.answer = "cheap", "dear"
+	seller := s.seller(func(c *x402http.Config) {
+		if l.oneOrigin {
+			c.OtherOrigins = nil
+		}
+	})
+	var cheapOptions, dearOptions []x402http.Option
+	if named {
+		cheapOptions, dearOptions = []x402http.Option{x402http.Named("cheap")}, []x402http.Option{x402http.Named("dear")}
+	}
+	s.serves(l.open(k, seller.Sell("0.01", &s.cheap, cheapOptions...), seller.Sell("5.00", &s.dear, dearOptions...)))
+	return s
+}
+
+// everyLayout runs a test for every router and layout.
+func everyLayout(t *testing.T, test func(t *testing.T, k kind, l layout)) {
+	for router, k := range kinds() {
+		for name, l := range layouts() {
+			t.Run(router+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				test(t, k, l)
+			})
+		}
+	}
+}
+
+// A cent that was paid for something cheap, and was answered or is owed its answer, opens
+// nothing that is dear, with names, and without them where the router tells endpoints apart.
+// The dear one is sold, at its price, and what the cheap one owes is answered there.
+func TestCheapForDear(t *testing.T) {
+	t.Parallel()
+	everyLayout(t, func(t *testing.T, k kind, l layout) {
+		for naming, named := range map[string]bool{"named": true, "without names": false} {
+			if !named && l.same(k) {
+				continue // TestSameIdentity
+			}
+			for what, owed := range map[string]bool{"answered": false, "owed": true} {
+				t.Run(naming+", "+what, func(t *testing.T) {
+					t.Parallel()
+					s := l.openShop(t, k, named)
+					s.trade(owed)
+					warned := s.log.count("x402http.Named names it")
+					if warns := !named && !k.pattern; warned > 0 != warns {
+						t.Errorf("%d warnings of a missing name, want some: %t", warned, warns)
+					}
+				})
+			}
+		}
+	})
+}
+
+// trade pays for both, and tries each payment at the other one.
+func (s *shop) trade(owed bool) {
+	s.Helper()
+	s.cheap.empty.Store(owed)
+	first, cent := s.buy(s.cheapURL)
+	if owed != (first.Status == http.StatusServiceUnavailable) {
+		s.Errorf("the cheap one: %d %s", first.Status, first.Body)
+	}
+	s.wait(2 * time.Second) // until what is owed may be asked for
+	s.refused("a cent at the dear one", s.get(s.dearURL, cent))
+	s.dear.ran(s, 0)
+	r, five := s.buy(s.dearURL)
+	s.answered("the dear one", r, "dear", false)
+	s.cheap.empty.Store(false)
+	s.answered("the cheap one", s.get(s.cheapURL, cent), "cheap", !owed)
+	s.answered("the dear one again", s.get(s.dearURL, five), "dear", true)
+	s.refused("the dear one's at the cheap one", s.get(s.cheapURL, five))
+	s.moved("10000", "5000000")
+	s.dear.ran(s, 1)
+}
+
+// Where a router tells two handlers the same pattern, the one that is asked second is answered
+// 500, paid or not, and the log asks for names. The first one is sold.
+func TestSameIdentity(t *testing.T) {
+	t.Parallel()
+	tried := 0
+	for router, k := range kinds() {
+		for name, l := range layouts() {
+			if !l.same(k) {
+				continue
+			}
+			tried++
+			t.Run(router+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				s := l.openShop(t, k, false)
+				s.trySecond(s.cheapURL, s.dearURL)
+				s.dear.ran(t, 0)
+			})
+		}
+	}
+	if tried != 2+8 {
+		t.Errorf("%d routers and layouts have endpoints that cannot be told apart, want those two that strip a prefix, and one origin of eight", tried)
+	}
+}
+
+// trySecond buys at the first URL, at a cent, and finds the second one closed.
+func (s *shop) trySecond(first, second string) {
+	s.Helper()
+	r, cent := s.buy(first)
+	s.answered("the first", r, "cheap", false)
+	for i, signature := range []string{"", cent, must(s.client.Sign(s.Context(), first))} {
+		r := s.get(second, signature)
+		if r.Status != http.StatusInternalServerError || !strings.Contains(string(r.Body), `"internal_error"`) || s.log.count("x402http.Named") != i+1 {
+			s.Errorf("the second: %d %s, and the log asks %d times for a name", r.Status, r.Body, s.log.count("x402http.Named"))
+		}
+	}
+	s.answered("the first, still", s.get(first, cent), "cheap", true)
+	s.moved("10000")
+}
+
+// Without a pattern it is the price that tells two handlers of one URL apart. At one price
+// they need names.
+func TestSamePrice(t *testing.T) {
+	t.Parallel()
+	for router, k := range kinds() {
+		if k.pattern {
+			continue
+		}
+		t.Run(router, func(t *testing.T) {
+			t.Parallel()
+			s := &shop{market: openMarket(t), layout: layouts()["two hosts of one origin"]}
+			s.cheap.answer, s.dear.answer = "cheap", "other"
+			seller := s.seller(func(c *x402http.Config) { c.OtherOrigins = nil })
+			s.serves(s.open(k, seller.Sell("0.01", &s.cheap), seller.Sell("0.01", &s.dear)))
+			r, cent := s.buy(s.cheapURL)
+			s.answered("the first", r, "cheap", false)
+			if r := s.get(s.dearURL, cent); r.Status != http.StatusInternalServerError || s.log.count("give each its own name with x402http.Named") != 1 {
+				t.Errorf("the other one: %d %s", r.Status, r.Body)
+			}
+			s.dear.ran(t, 0)
+			s.moved("10000")
+		})
+	}
+}
+
+// Echo has a router for each host. What it sells there has the paths of one router.
+func TestEchoHosts(t *testing.T) {
+	t.Parallel()
+	for mount, in := range map[string]func(http.Handler) echo.HandlerFunc{"by WrapHandler": echo.WrapHandler, "with the pattern": inEcho} {
+		t.Run(mount, func(t *testing.T) {
+			t.Parallel()
+			hosts := layouts()["two hosts"]
+			hosts.open = func(_ kind, cheap, dear http.Handler) http.Handler {
+				e := echo.New()
+				e.Host("cheap.example").GET("/report/:id", in(cheap))
+				e.Host("dear.example").GET("/report/:id", in(dear))
+				return e
+			}
+			hosts.openShop(t, kind{}, false).trade(true)
+		})
+	}
+}

@@ -1,0 +1,176 @@
+package routers_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+const payTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+
+// market is a ledger, play money and a payer, with one program that answers every host. Its
+// clock is that of the machine and what the test adds to it.
+type market struct {
+	*testing.T
+	store  ledgertest.Memory
+	books  *x402test.Facilitator
+	bank   *httptest.Server
+	client *x402test.Client
+	log    lines
+	ahead  atomic.Int64
+}
+
+func openMarket(t *testing.T) *market {
+	t.Helper()
+	m := &market{T: t}
+	terms := x402.USDC()
+	terms.PayTo = payTo
+	m.books = must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: m.now}))
+	m.bank = httptest.NewServer(m.books)
+	t.Cleanup(m.bank.Close)
+	m.client = &x402test.Client{Wallet: must(x402test.NewWallet(rand.Reader)), Now: m.now}
+	return m
+}
+
+func (m *market) now() time.Time { return time.Now().Add(time.Duration(m.ahead.Load())) }
+
+// wait lets time pass.
+func (m *market) wait(d time.Duration) { m.ahead.Add(int64(d)) }
+
+// seller is a seller of this market, with changes of its settings.
+func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
+	m.Helper()
+	c := x402http.Config{
+		PayTo: payTo, Facilitator: m.bank.URL, Ledger: &m.store, Evidence: m.books.Evidence(), PerMinute: -1,
+		Origin: "http://shop.example", OtherOrigins: []string{"http://cheap.example", "http://dear.example"},
+		Front: x402http.Front{Log: slog.New(slog.NewTextHandler(&m.log, nil)), Now: m.now},
+	}
+	for _, change := range changes {
+		change(&c)
+	}
+	return must(x402http.New(c))
+}
+
+// serves opens the program over loopback. The client of the market reaches it at any host.
+func (m *market) serves(program http.Handler) {
+	m.Helper()
+	server := httptest.NewServer(program)
+	m.Cleanup(server.Close)
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	}}
+	m.Cleanup(transport.CloseIdleConnections)
+	m.client.HTTP = &http.Client{Transport: transport}
+}
+
+// get sends a request, with a payment where the signature is not empty.
+func (m *market) get(url, signature string) x402test.Reply {
+	m.Helper()
+	return must(m.client.Get(m.Context(), url, signature))
+}
+
+// buy sends a new payment for a URL.
+func (m *market) buy(url string) (x402test.Reply, string) {
+	m.Helper()
+	signature := must(m.client.Sign(m.Context(), url))
+	return m.get(url, signature), signature
+}
+
+// moved checks the amounts of all transfers, in any order.
+func (m *market) moved(amounts ...string) {
+	m.Helper()
+	var all []string
+	for _, t := range m.books.Transfers() {
+		all = append(all, t.Value)
+	}
+	slices.Sort(all)
+	slices.Sort(amounts)
+	if !slices.Equal(all, amounts) {
+		m.Errorf("transfers of %v, want %v", all, amounts)
+	}
+}
+
+// answered checks a result, and whether it came from the ledger.
+func (m *market) answered(what string, r x402test.Reply, body string, replayed bool) {
+	m.Helper()
+	if r.Status != http.StatusOK || string(r.Body) != body || (r.Header.Get(x402.HeaderReplayed) == "true") != replayed {
+		m.Errorf("%s: %d %v %s, want %q, replayed %t", what, r.Status, r.Header, r.Body, body, replayed)
+	}
+}
+
+// refused checks that a payment which has paid for something else opens nothing.
+func (m *market) refused(what string, r x402test.Reply) {
+	m.Helper()
+	receipt, _ := r.Receipt()
+	if r.Status != http.StatusPaymentRequired || !strings.Contains(string(r.Body), "another request") || !receipt.Success {
+		m.Errorf("%s: %d %+v %s, want 402 of a payment that was charged for another request", what, r.Status, receipt, r.Body)
+	}
+}
+
+// lines is a log that a test reads.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+// count is how often the log says something.
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+// stock is a handler that counts its runs, and fails while it is empty.
+type stock struct {
+	answer string
+	empty  atomic.Bool
+	runs   atomic.Int32
+}
+
+// ServeHTTP implements http.Handler.
+func (s *stock) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	s.runs.Add(1)
+	if s.empty.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, s.answer)
+}
+
+// ran checks how often a handler has run.
+func (s *stock) ran(t testing.TB, times int32) {
+	t.Helper()
+	if n := s.runs.Load(); n != times {
+		t.Errorf("%s: %d runs, want %d", s.answer, n, times)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}

@@ -1,0 +1,210 @@
+// Package routers_test sells handlers behind routers of others, as programs mount them there.
+package routers_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-chi/chi/v5"
+	"github.com/labstack/echo/v4"
+)
+
+func TestMain(m *testing.M) {
+	gin.SetMode(gin.ReleaseMode) // it prints its routes otherwise
+	os.Exit(m.Run())
+}
+
+// route is a handler in a router: below a prefix, where group is not empty.
+type route struct {
+	method, group, path string // such as GET, /v1 and /weather/{city}
+	handler             http.Handler
+}
+
+// kind is a router, and a way to mount a handler in it.
+type kind struct {
+	open func(routes ...route) http.Handler
+	// param reads a path parameter as handlers of this router do; nil where it does not reach them.
+	param func(r *http.Request, name string) string
+	// pattern says that a sold handler sees a pattern, and inner that this lacks the group.
+	pattern, inner bool
+}
+
+func kinds() map[string]kind {
+	return map[string]kind{
+		"ServeMux":             {open: openMux, param: (*http.Request).PathValue, pattern: true},
+		"ServeMux, nested":     {open: openNested, param: (*http.Request).PathValue, pattern: true},
+		"ServeMux, stripped":   {open: openStripped, param: (*http.Request).PathValue, pattern: true, inner: true},
+		"chi":                  {open: openChi, param: chi.URLParam, pattern: true},
+		"chi, mounted":         {open: openMounted, param: chi.URLParam, pattern: true},
+		"chi, stripped":        {open: openStrippedChi, param: chi.URLParam, pattern: true, inner: true},
+		"gin, by WrapH":        {open: openGin(gin.WrapH)},
+		"gin":                  {open: openGin(inGin), param: ginParam, pattern: true},
+		"echo, by WrapHandler": {open: openEcho(echo.WrapHandler)},
+		"echo":                 {open: openEcho(inEcho), param: echoParam, pattern: true},
+	}
+}
+
+// group is a prefix with the routes below it.
+type group struct {
+	prefix string
+	routes []route
+}
+
+// groups are the prefixes of routes, in their order.
+func groups(routes []route) []group {
+	var all []group
+	index := map[string]int{}
+	for _, r := range routes {
+		i, known := index[r.group]
+		if !known {
+			i = len(all)
+			index[r.group] = i
+			all = append(all, group{prefix: r.group})
+		}
+		all[i].routes = append(all[i].routes, r)
+	}
+	return all
+}
+
+func openMux(routes ...route) http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range routes {
+		mux.Handle(r.method+" "+r.group+r.path, r.handler)
+	}
+	return mux
+}
+
+// openNested has one mux for each group, with whole patterns.
+func openNested(routes ...route) http.Handler {
+	mux := http.NewServeMux()
+	for _, g := range groups(routes) {
+		mux.Handle(g.prefix+"/", openMux(g.routes...))
+	}
+	return mux
+}
+
+// openStripped has one mux for each group, which does not know of the prefix.
+func openStripped(routes ...route) http.Handler {
+	return stripped(routes, openMux)
+}
+
+// stripped has one router for each group, which does not know of the prefix.
+func stripped(routes []route, open func(...route) http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	for _, g := range groups(routes) {
+		for i := range g.routes {
+			g.routes[i].group = ""
+		}
+		mux.Handle(g.prefix+"/", http.StripPrefix(g.prefix, open(g.routes...)))
+	}
+	return mux
+}
+
+func fillChi(to chi.Router, routes []route) {
+	for _, r := range routes {
+		to.Method(r.method, r.path, r.handler)
+	}
+}
+
+func openChi(routes ...route) http.Handler {
+	router := chi.NewRouter()
+	for _, g := range groups(routes) {
+		if g.prefix == "" {
+			fillChi(router, g.routes)
+			continue
+		}
+		router.Route(g.prefix, func(r chi.Router) { fillChi(r, g.routes) })
+	}
+	return router
+}
+
+// openMounted mounts a whole router for each group.
+func openMounted(routes ...route) http.Handler {
+	router := chi.NewRouter()
+	for _, g := range groups(routes) {
+		sub := chi.NewRouter()
+		fillChi(sub, g.routes)
+		if g.prefix == "" {
+			router.Mount("/", sub)
+			continue
+		}
+		router.Mount(g.prefix, sub)
+	}
+	return router
+}
+
+func openStrippedChi(routes ...route) http.Handler {
+	return stripped(routes, openChi)
+}
+
+// colons writes a path as gin and echo do.
+func colons(path string) string { return strings.NewReplacer("{", ":", "}", "").Replace(path) }
+
+func openGin(mount func(http.Handler) gin.HandlerFunc) func(...route) http.Handler {
+	return func(routes ...route) http.Handler {
+		engine := gin.New()
+		for _, g := range groups(routes) {
+			in := engine.Group(g.prefix)
+			for _, r := range g.routes {
+				in.Handle(r.method, colons(r.path), mount(r.handler))
+			}
+		}
+		return engine
+	}
+}
+
+func openEcho(mount func(http.Handler) echo.HandlerFunc) func(...route) http.Handler {
+	return func(routes ...route) http.Handler {
+		e := echo.New()
+		for _, g := range groups(routes) {
+			in := e.Group(g.prefix)
+			for _, r := range g.routes {
+				in.Add(r.method, colons(r.path), mount(r.handler))
+			}
+		}
+		return e
+	}
+}
+
+// mounted is the key of the router's own context in that of a request.
+type mounted struct{}
+
+// inGin mounts a handler with what gin knows of the request: the pattern, the path parameters
+// as net/http has them and, for handlers that ask gin, its context.
+func inGin(h http.Handler) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		r := c.Request.WithContext(context.WithValue(c.Request.Context(), mounted{}, c))
+		r.Pattern = c.FullPath()
+		for _, p := range c.Params {
+			r.SetPathValue(p.Key, p.Value)
+		}
+		h.ServeHTTP(c.Writer, r)
+	}
+}
+
+func ginParam(r *http.Request, name string) string {
+	c, _ := r.Context().Value(mounted{}).(*gin.Context)
+	return c.Param(name)
+}
+
+// inEcho is inGin for echo.
+func inEcho(h http.Handler) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request().WithContext(context.WithValue(c.Request().Context(), mounted{}, c))
+		r.Pattern = c.Path()
+		for i, name := range c.ParamNames() {
+			r.SetPathValue(name, c.ParamValues()[i])
+		}
+		h.ServeHTTP(c.Response(), r)
+		return nil
+	}
+}
+
+func echoParam(r *http.Request, name string) string {
+	c, _ := r.Context().Value(mounted{}).(echo.Context)
+	return c.Param(name)
+}

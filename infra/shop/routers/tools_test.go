@@ -1,0 +1,128 @@
+package routers_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// A call of a tool passes through the router, which gives the handler its path parameter. It
+// is one purchase with the request that it stands for, whichever comes first.
+func TestOnePurchase(t *testing.T) {
+	t.Parallel()
+	for router, k := range kinds() {
+		if k.param == nil {
+			continue // no path parameter reaches its handlers
+		}
+		t.Run(router, func(t *testing.T) {
+			t.Parallel()
+			m := openMarket(t)
+			seller, runs := m.seller(), new(atomic.Int32)
+			weather := seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				runs.Add(1)
+				_, _ = fmt.Fprintf(w, "fair in %s, %s", k.param(r, "city"), r.PathValue("city"))
+			}))
+			var program http.Handler // has the tools, which need it
+			tools := seller.MCP("weather", "1.0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { program.ServeHTTP(w, r) }), x402http.Tool{
+				Endpoint: weather, Path: "/v1/weather/{city}", Name: "weather", Description: "The weather.", Params: []x402http.Param{{Name: "city", Required: true}},
+			})
+			program = k.open(sold("/v1", "/weather/{city}", weather), route{http.MethodPost, "", "/mcp", tools})
+			m.serves(program)
+
+			m.callFirst("Santa Fé", "http://shop.example/v1/weather/Santa%20F%C3%A9")
+			m.moved("10000")
+			m.requestFirst("Oslo", "http://shop.example/v1/weather/Oslo")
+			m.moved("10000", "10000")
+			if n := runs.Load(); n != 2 {
+				t.Errorf("%d runs", n)
+			}
+		})
+	}
+}
+
+// call calls the tool, with a payment where the signature is not empty.
+func (m *market) call(city, signature string) mcptest.ToolResult {
+	m.Helper()
+	return must(mcptest.Call(m.Context(), m.client, "http://shop.example/mcp", "weather", map[string]any{"city": city}, signature, ""))
+}
+
+func fair(city string) string { return fmt.Sprintf("fair in %s, %s", city, city) }
+
+// callFirst pays for a call, and gets the same by a request: for its payment and a new one.
+func (m *market) callFirst(city, url string) {
+	m.Helper()
+	signature := must(m.client.Wallet.Pay(must(m.call(city, "").Required()), m.now()))
+	if r := m.call(city, signature); r.IsError || r.Text() != fair(city) || r.Meta.Receipt == nil {
+		m.Errorf("called: %s", r.Raw)
+	}
+	m.answered("the same over HTTP", m.get(url, signature), fair(city), true)
+	r, _ := m.buy(url)
+	m.answered("another payment over HTTP", r, fair(city), true)
+}
+
+// requestFirst pays for a request, and gets the same by a call.
+func (m *market) requestFirst(city, url string) {
+	m.Helper()
+	r, signature := m.buy(url)
+	m.answered("requested", r, fair(city), false)
+	another := must(m.client.Wallet.Pay(must(m.call(city, "").Required()), m.now()))
+	for _, s := range []string{signature, another} {
+		if r := m.call(city, s); r.IsError || r.Text() != fair(city) || !r.Meta.Repeated {
+			m.Errorf("the same over MCP: %s", r.Raw)
+		}
+	}
+}
+
+// JSON is posted through every router, and paid once for the same body.
+func TestPost(t *testing.T) {
+	t.Parallel()
+	const url, cat, dog = "http://shop.example/v1/draw/large", `{"draw":"cat"}`, `{"draw":"dog"}`
+	for router, k := range kinds() {
+		t.Run(router, func(t *testing.T) {
+			t.Parallel()
+			m, runs := openMarket(t), new(atomic.Int32)
+			m.serves(k.open(route{http.MethodPost, "/v1", "/draw/{size}", m.seller().Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				runs.Add(1)
+				size := "large"
+				if k.param != nil {
+					size = k.param(r, "size")
+				}
+				_, _ = fmt.Fprintf(w, "%s %s %s", size, r.Header.Get("Content-Type"), must(io.ReadAll(r.Body)))
+			}), x402http.Post(1<<10))}))
+
+			signature := m.signPost(url)
+			m.answered("a cat", m.post(url, cat, signature), "large application/json "+cat, false)
+			m.answered("again", m.post(url, cat, signature), "large application/json "+cat, true)
+			m.answered("by another payment", m.post(url, cat, m.signPost(url)), "large application/json "+cat, true)
+			m.moved("10000")
+			m.refused("another body", m.post(url, dog, signature))
+			m.answered("a dog", m.post(url, dog, m.signPost(url)), "large application/json "+dog, false)
+			m.moved("10000", "10000")
+			if n := runs.Load(); n != 2 {
+				t.Errorf("%d runs", n)
+			}
+		})
+	}
+}
+
+// post sends JSON, with a payment where the signature is not empty.
+func (m *market) post(url, body, signature string) x402test.Reply {
+	m.Helper()
+	return must(m.client.Post(m.Context(), url, "application/json", []byte(body), signature))
+}
+
+// signPost asks for the price of a POST, and signs it.
+func (m *market) signPost(url string) string {
+	m.Helper()
+	r := m.post(url, "", "")
+	if r.Status != http.StatusPaymentRequired {
+		m.Fatalf("without a payment: %d %s", r.Status, r.Body)
+	}
+	return must(m.client.Wallet.Pay(must(r.Required()), m.now()))
+}

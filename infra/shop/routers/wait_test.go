@@ -1,0 +1,319 @@
+package routers_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/akrylysov/algnhsa"
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// transports are the ways in which requests come to a program. Each returns the client's side.
+func transports() map[string]func(t *testing.T, program http.Handler) *http.Client {
+	return map[string]func(t *testing.T, program http.Handler) *http.Client{
+		"HTTP/1.1": func(t *testing.T, program http.Handler) *http.Client { return overTLS(t, program, false) },
+		"HTTP/2":   func(t *testing.T, program http.Handler) *http.Client { return overTLS(t, program, true) },
+		"algnhsa": func(_ *testing.T, program http.Handler) *http.Client {
+			return &http.Client{Transport: function{algnhsa.New(program, nil)}}
+		},
+		"Respond": func(_ *testing.T, program http.Handler) *http.Client {
+			return &http.Client{Transport: responder{program}}
+		},
+	}
+}
+
+// overTLS serves a program on loopback until the test ends. Clients reach it at shop.example.
+func overTLS(t *testing.T, program http.Handler, http2 bool) *http.Client {
+	t.Helper()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if (r.ProtoMajor == 2) != http2 {
+			t.Errorf("a request came over %s", r.Proto)
+		}
+		program.ServeHTTP(w, r)
+	}))
+	server.EnableHTTP2 = http2
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients go away
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	client := server.Client()
+	transport, _ := client.Transport.(*http.Transport)
+	client.Transport = redirected{transport, server.Listener.Addr().String()}
+	return client
+}
+
+// redirected sends every request to one address.
+type redirected struct {
+	*http.Transport
+	address string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d redirected) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Host, r.URL.Scheme, r.URL.Host = r.URL.Host, "https", d.address
+	return d.Transport.RoundTrip(r)
+}
+
+// function is a Lambda function behind an HTTP API, for one event after the other or several
+// at once.
+type function struct{ lambda.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (f function) RoundTrip(r *http.Request) (*http.Response, error) {
+	event := events.APIGatewayV2HTTPRequest{
+		Version: "2.0", RouteKey: "$default", RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery, Headers: map[string]string{"host": r.URL.Host},
+		RequestContext: events.APIGatewayV2HTTPRequestContext{
+			RequestID: "id", DomainName: r.URL.Host, Stage: "$default", RouteKey: "$default",
+			HTTP: events.APIGatewayV2HTTPRequestContextHTTPDescription{Method: r.Method, Path: r.URL.Path, SourceIP: "192.0.2.1"},
+		},
+	}
+	for name, values := range r.Header {
+		event.Headers[strings.ToLower(name)] = strings.Join(values, ",")
+	}
+	payload, err := f.Invoke(r.Context(), must(json.Marshal(event)))
+	if err != nil {
+		return nil, err
+	}
+	var answer events.APIGatewayV2HTTPResponse
+	if err := json.Unmarshal(payload, &answer); err != nil {
+		return nil, err
+	}
+	res := &http.Response{StatusCode: answer.StatusCode, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(answer.Body))}
+	for name, value := range answer.Headers {
+		res.Header.Set(name, value)
+	}
+	return res, nil
+}
+
+// responder answers as an adapter does that is built on x402http.Respond.
+type responder struct{ http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (h responder) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Host, r.RemoteAddr = r.URL.Host, "192.0.2.1"
+	answer := x402http.Respond(h, r)
+	return &http.Response{StatusCode: answer.Status, Header: answer.Header, Body: io.NopCloser(strings.NewReader(string(answer.Body)))}, nil
+}
+
+const (
+	slowRuns = 4
+	others   = 200
+)
+
+// slowShop is a program whose sold handler reads its path parameter when its time is long over.
+type slowShop struct {
+	*market
+	late chan struct{} // is sent a word when the time of a handler is over
+	end  chan struct{} // ends the handlers when it is closed
+}
+
+func openSlow(t *testing.T, k kind, open func(*testing.T, http.Handler) *http.Client) *slowShop {
+	t.Helper()
+	s := &slowShop{market: openMarket(t), late: make(chan struct{}, slowRuns), end: make(chan struct{})}
+	hasty := s.seller(func(c *x402http.Config) { c.Budget = 50 * time.Millisecond })
+	says := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, "%s, %s", k.param(r, "city"), r.PathValue("city"))
+	})
+	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done() // only to know when its time is over
+		s.late <- struct{}{}
+		<-s.end
+		says(w, r)
+	})
+	s.client.HTTP = open(t, k.open(
+		sold("/v1", "/slow/{city}", hasty.Sell("0.01", slow, x402http.Named("slow"))),
+		sold("/v1", "/quick/{city}", s.seller().Sell("0.01", says, x402http.Named("quick"))),
+		sold("/v1", "/free/{city}", says),
+	))
+	return s
+}
+
+// A handler that runs beyond its time is waited for before the router takes back what it
+// gave: it reads its own path parameters, by net/http and by the router, while requests with
+// others are served. Its answer is stored, and it is paid for once.
+func TestSlowHandler(t *testing.T) {
+	t.Parallel()
+	for router, k := range kinds() {
+		if k.param == nil {
+			continue // no path parameter reaches its handlers
+		}
+		for transport, open := range transports() {
+			t.Run(router+"/"+transport, func(t *testing.T) {
+				t.Parallel()
+				s := openSlow(t, k, open)
+				signatures := make([]string, slowRuns)
+				var runs sync.WaitGroup
+				for i := range slowRuns {
+					signatures[i] = must(s.client.Sign(t.Context(), slowURL(i)))
+					runs.Go(func() { s.buySlow(i, signatures[i]) })
+				}
+				for range slowRuns {
+					<-s.late
+				}
+				s.askOthers()
+				close(s.end)
+				runs.Wait()
+				for i, signature := range signatures {
+					s.answered("afterwards", s.stored(slowURL(i), signature), ownCity(i), true)
+				}
+				s.movedTimes(slowRuns + paidOthers)
+			})
+		}
+	}
+}
+
+func slowURL(i int) string { return fmt.Sprintf("http://shop.example/v1/slow/mine-%d", i) }
+
+func ownCity(i int) string { return fmt.Sprintf("mine-%d, mine-%d", i, i) }
+
+// buySlow sends a payment to the slow handler. Where its answer goes out before the handler
+// has ended, or was decided as its time ended, it is that the answer is owed.
+func (s *slowShop) buySlow(i int, signature string) {
+	r := s.get(slowURL(i), signature)
+	if r.Status != http.StatusGatewayTimeout && string(r.Body) != ownCity(i) {
+		s.Errorf("slow: %d %s", r.Status, r.Body)
+	}
+}
+
+// paidOthers is how many of the other requests are paid.
+const paidOthers = 10
+
+// askOthers sends requests with other parameters, several at once: free ones, some without a
+// payment, and a few that are paid.
+func (s *slowShop) askOthers() {
+	s.Helper()
+	numbers := make(chan int, others)
+	for i := range others {
+		numbers <- i
+	}
+	close(numbers)
+	var workers sync.WaitGroup
+	for range 8 {
+		workers.Go(func() {
+			for i := range numbers {
+				s.askOther(i)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+func (s *slowShop) askOther(i int) {
+	city := fmt.Sprint("other-", i)
+	path := "http://shop.example/v1/free/" + city
+	status, body := http.StatusOK, city+", "+city
+	switch {
+	case i < paidOthers:
+		r, _, err := s.client.Buy(s.Context(), "http://shop.example/v1/quick/"+city)
+		if err != nil || r.Status != http.StatusOK || string(r.Body) != body {
+			s.Errorf("another paid request: %d %s, %v", r.Status, r.Body, err)
+		}
+		return
+	case i%2 == 0:
+		path = "http://shop.example/v1/slow/" + city
+		status = http.StatusPaymentRequired
+	}
+	r := s.get(path, "")
+	if r.Status != status || status == http.StatusOK && string(r.Body) != body {
+		s.Errorf("another request: %d %s", r.Status, r.Body)
+	}
+}
+
+// stored repeats a payment until the answer that came late is on record. Over a real
+// connection nothing else tells.
+func (s *slowShop) stored(url, signature string) x402test.Reply {
+	s.Helper()
+	for {
+		r := s.get(url, signature)
+		if r.Status != http.StatusConflict {
+			return r
+		}
+	}
+}
+
+// movedTimes checks how many cents were paid.
+func (s *slowShop) movedTimes(n int) {
+	s.Helper()
+	cents := make([]string, n)
+	for i := range cents {
+		cents[i] = "10000"
+	}
+	s.moved(cents...)
+}
+
+// Behind an adapter for functions an invocation lasts until its handler has ended: the process
+// is frozen after it.
+func TestInvocationLasts(t *testing.T) {
+	t.Parallel()
+	for _, adapter := range []string{"algnhsa", "Respond"} {
+		t.Run(adapter, func(t *testing.T) {
+			t.Parallel()
+			s := openSlow(t, kinds()["chi"], transports()[adapter])
+			signature := must(s.client.Sign(t.Context(), slowURL(0)))
+			ended := make(chan struct{})
+			go func() {
+				s.buySlow(0, signature)
+				close(ended)
+			}()
+			<-s.late
+			if r := s.get(slowURL(0), signature); r.Status != http.StatusConflict || r.Header.Get("Retry-After") == "" {
+				t.Errorf("while it runs: %d %v %s", r.Status, r.Header, r.Body)
+			}
+			select {
+			case <-ended:
+				t.Error("the invocation ended before its handler")
+			default:
+			}
+			close(s.end)
+			<-ended
+			r := s.get(slowURL(0), signature) // at once: all was written before
+			s.answered("afterwards", r, ownCity(0), true)
+			s.moved("10000")
+		})
+	}
+}
+
+// A client that goes away does not take from a handler what the router gave it.
+func TestClientGoesAway(t *testing.T) {
+	t.Parallel()
+	for router, k := range kinds() {
+		if k.param == nil {
+			continue
+		}
+		for _, protocol := range []string{"HTTP/1.1", "HTTP/2"} {
+			t.Run(router+"/"+protocol, func(t *testing.T) {
+				t.Parallel()
+				s := openSlow(t, k, transports()[protocol])
+				signature := must(s.client.Sign(t.Context(), slowURL(0)))
+				ctx, leave := context.WithCancel(t.Context())
+				gone := make(chan struct{})
+				go func() {
+					_, _ = s.client.Get(ctx, slowURL(0), signature) // it may be told 504 before
+					close(gone)
+				}()
+				<-s.late
+				leave()
+				<-gone
+				s.askOthers()
+				close(s.end)
+				r := s.stored(slowURL(0), signature)
+				s.answered("afterwards", r, ownCity(0), true)
+				s.movedTimes(1 + paidOthers)
+			})
+		}
+	}
+}
