@@ -59,7 +59,7 @@ func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	c := x402http.Config{
 		PayTo: payTo, Facilitator: m.bank.URL, Ledger: &m.store, Evidence: m.books.Evidence(), PerMinute: -1,
 		Origin: "http://shop.example", OtherOrigins: []string{"http://cheap.example", "http://dear.example"},
-		Front: x402http.Front{Log: slog.New(slog.NewTextHandler(&m.log, nil)), Now: m.now},
+		Log: slog.New(slog.NewTextHandler(&m.log, nil)), Now: m.now,
 	}
 	for _, change := range changes {
 		change(&c)

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
+	"github.com/hostfacts/hostfacts/pkg/x402/mcptest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )

@@ -98,15 +98,16 @@ func (f function) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// responder answers as an adapter does that is built on x402http.Respond.
+// responder answers as an adapter does that keeps the whole answer.
 type responder struct{ http.Handler }
 
 // RoundTrip implements http.RoundTripper.
 func (h responder) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Host, r.RemoteAddr = r.URL.Host, "192.0.2.1"
-	answer := x402http.Respond(h, r)
-	return &http.Response{StatusCode: answer.Status, Header: answer.Header, Body: io.NopCloser(strings.NewReader(string(answer.Body)))}, nil
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, r)
+	return answer.Result(), nil
 }
 
 const (

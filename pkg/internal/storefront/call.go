@@ -142,6 +142,9 @@ func (b *Toolbox) unsold(t *toolCall, asked *http.Request, w *Recorder, err erro
 	front := &b.shop.Front
 	x := t.exchange(t.tool.Endpoint, asked)
 	res := Response{Status: w.Status, Header: w.header, Body: w.Body.Bytes(), Reason: "the router has answered"}
+	if len(res.Body) == 0 {
+		res.Body = []byte(http.StatusText(w.Status))
+	}
 	switch {
 	case err != nil:
 		res = Failed(fault.New(fault.InternalError, err))
@@ -162,14 +165,14 @@ func ofTheMessage() []string {
 
 // asked is the request that a call stands for.
 func (b *Toolbox) asked(r *http.Request, t *Tool, target *url.URL, body []byte) *http.Request {
-	asked := r.Clone(r.Context())
-	asked.Method, asked.URL, asked.RequestURI, asked.Pattern = t.Endpoint.product.Method, target, target.RequestURI(), ""
+	asked := &http.Request{
+		Method: t.Endpoint.product.Method, URL: target, RequestURI: target.RequestURI(), Host: r.Host, RemoteAddr: r.RemoteAddr, TLS: r.TLS,
+		Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor, Header: r.Header.Clone(), Body: http.NoBody, ContentLength: int64(len(body)),
+	}
+	asked = asked.WithContext(r.Context())
 	for _, name := range ofTheMessage() {
 		asked.Header.Del(name)
 	}
-	asked.Body = http.NoBody
-	asked.ContentLength = int64(len(body))
-	asked.TransferEncoding = nil
 	if len(body) > 0 {
 		asked.Body = io.NopCloser(bytes.NewReader(body))
 		asked.Header.Set("Content-Type", "application/json")

@@ -12,7 +12,7 @@ import (
 )
 
 // errSameName says that two handlers cannot be told apart.
-var errSameName = errors.New("two handlers that are sold cannot be told apart: give each its own name with x402http.Named")
+var errSameName = errors.New("two handlers that are sold cannot be told apart: give each its own name with x402http.Named, or add the hosts that they are for to Config.OtherOrigins")
 
 // endpoint names where a request is sold: its method, origin and route. A payment is answered
 // at the endpoint that admitted it, and nowhere else.

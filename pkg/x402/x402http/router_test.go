@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/mcp/mcptest"
+	"github.com/hostfacts/hostfacts/pkg/x402/mcptest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 

@@ -29,7 +29,7 @@ func main() {
 	seller := must(x402http.New(x402http.Config{
 		PayTo: os.Getenv("PAY_TO"), Facilitator: os.Getenv("FACILITATOR"), NoNode: true, Origin: os.Getenv("ORIGIN"),
 		Ledger: must(dynamo.Open(context.Background(), aws, os.Getenv("LEDGER_TABLE"))), Budget: 100 * time.Millisecond,
-		Front: x402http.Front{Now: func() time.Time { return time.Now().Add(ahead) }},
+		Now: func() time.Time { return time.Now().Add(ahead) },
 	}))
 	mux := http.NewServeMux()
 	seller.Handle(mux, "GET /weather", "0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
