@@ -28,6 +28,8 @@ const (
 	targetChallenges = 2.3  // challenges a second beside the middleware's
 	targetPayments   = 1.5  // paid pings
 	targetAlone      = 1.3  // p50 of a paid ping of one client beside the middleware's
+	targetSold       = 2.0  // paid calls of a handler that is sold
+	targetSoldAlone  = 1.2  // p50 of such a call of one client
 	targetChallenge  = 1.4  // processor time of a challenge beside that of a bare answer
 	targetPaid       = 2.0  // processor time of a paid ping beside that of its parts
 	targetGrowth     = 0.90 // paid pings a second on the largest ledger beside those on the smallest
@@ -93,18 +95,30 @@ func (s *site) middleware() {
 			}
 		}
 	}
-	progress("a shop")
-	shop := s.self("shop", filepath.Join(s.dir, "shop.db"))
-	defer shop.stop()
-	m := s.measure(s.runs/3, targetClients, b.payments(shop), paid)
-	web.compare("paid calls of a handler that is sold, "+counted(targetClients, "client"), m[0], "paid pings", m[1]).
-		held("≥ 1", m[0].perSecond >= m[1].perSecond)
+	s.shop(web, b, b.payments(theirs), paid)
 	tools := s.section("The Model Context Protocol beside HTTP, %d clients", targetClients)
 	for _, c := range []struct{ tool, plain target }{{calls(mine), challenges(mine)}, {b.paidCalls(mine), paid}} {
 		progress("%s", c.tool.name)
 		m := s.measure(s.runs/3, targetClients, c.tool, c.plain)
 		tools.compare(c.tool.name, m[0], "HTTP "+c.plain.name, m[1])
 	}
+}
+
+// shop compares a handler that is sold with the middleware and with the pings of the service.
+func (s *site) shop(web *section, b buyer, theirs, pings target) {
+	const what = "paid calls of a handler that is sold, "
+	progress("a shop")
+	shop := s.self("shop", filepath.Join(s.dir, "shop.db"))
+	defer shop.stop()
+	sold := b.payments(shop)
+	one := s.measure(s.runs, 1, sold, theirs)
+	web.compare(what+counted(1, "client"), one[0], "@x402/express", one[1]).
+		held(fmt.Sprintf("p50 ≤ %g", targetSoldAlone), one[0].p50.Seconds() <= targetSoldAlone*one[1].p50.Seconds())
+	many := s.measure(s.runs/3, targetClients, sold, theirs, pings)
+	web.compare(what+counted(targetClients, "client"), many[0], "@x402/express", many[1]).
+		held(fmt.Sprintf("≥ %g", targetSold), many[0].perSecond >= targetSold*many[1].perSecond)
+	web.compare(what+counted(targetClients, "client"), many[0], "paid pings", many[2]).
+		held("≥ 1", many[0].perSecond >= many[2].perSecond)
 }
 
 // growth compares paid pings on ledgers of several sizes.

@@ -33,7 +33,9 @@ type Config struct {
 	// Credentials are sent to Facilitator; the zero value sends none.
 	Credentials facilitator.Credentials
 	// Ledger records every payment: file.Open or dynamo.Open, or ledgertest.Memory in
-	// tests. A lost record can cost an answer, or a second charge.
+	// tests. A lost record can cost an answer, or a second charge. It says how long an answer
+	// may be to be kept: 1 MB compressed in a file, and 32 KB in a table unless dynamo.Keep
+	// says more.
 	Ledger ledger.Store
 
 	// Network is where payments are made (CAIP-2): x402.Base, which is the default, or
@@ -130,6 +132,9 @@ func (c *Config) front() storefront.Front {
 	front.Fill()
 	return front
 }
+
+// isService says that a program of this module sells.
+func (c *Config) isService() bool { return c.Service.Describe != nil }
 
 // rate counts the requests of clients; nil counts nothing.
 func (c *Config) rate() *limit.Rate {

@@ -2,6 +2,7 @@ package x402http_test
 
 import (
 	"context"
+	"crypto/rand"
 	"io"
 	"net/http"
 	"slices"
@@ -107,4 +108,32 @@ type countingNode struct {
 func (n *countingNode) Find(ctx context.Context, q x402.Question) x402.Finding {
 	n.asked.Add(1)
 	return n.Evidence.Find(ctx, q)
+}
+
+// What the ledger cannot keep is said at start. An answer of that length is given, and its
+// handler runs again when the payment is repeated; a shorter one is replayed.
+func TestKeptAnswers(t *testing.T) {
+	t.Parallel()
+	trade(t, func(m *market) {
+		m.store.Keep = 1000
+		noise := make([]byte, 2000)
+		_ = must(rand.Read(noise))
+		runs, length := 0, 2000
+		m.sells(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			runs++
+			_, _ = w.Write(noise[:length])
+		}))
+		if m.logged("bytes=1000") != 1 {
+			m.Errorf("log: %s", m.log.String())
+		}
+		_, signature := m.buy(oslo)
+		time.Sleep(2 * time.Second)
+		length = 500
+		m.answered("again", m.get(oslo, signature), string(noise[:500]), false)
+		m.answered("once it is kept", m.get(oslo, signature), string(noise[:500]), true)
+		m.moved("10000")
+		if runs != 2 {
+			m.Errorf("%d runs", runs)
+		}
+	})
 }

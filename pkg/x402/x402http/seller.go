@@ -42,6 +42,10 @@ func New(c Config) (*Seller, error) {
 		s.shop.Running = make(chan struct{}, c.Concurrent)
 	}
 	s.overdue = watchDoubts(s)
+	if !c.isService() {
+		c.Log.Info("answers that are longer than this when they are compressed are given and not kept: their handler runs again, five times at most",
+			"bytes", books.MostKept())
+	}
 	return s, nil
 }
 
