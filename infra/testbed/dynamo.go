@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -78,9 +81,23 @@ func (s Dynamo) Open(table string) *dynamo.Table {
 	return t
 }
 
-// Table creates an empty ledger table with a new name.
+// Table creates an empty ledger table with a new name. It keeps old items: tests have their
+// own clocks, and the server goes by that of the machine.
 func (s Dynamo) Table(t testing.TB) string {
-	name := "ledger-" + rand.Text()
+	name, client := "ledger-"+rand.Text(), dynamo.NewClient(s.Config())
+	Check(dynamo.Create(t.Context(), client, name))
+	off := &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.AttrExpiresAt), Enabled: aws.Bool(false)}
+	_, err := client.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{TableName: &name, TimeToLiveSpecification: off})
+	said, ok := errors.AsType[smithy.APIError](err)
+	if !ok || said.ErrorCode() != "UnknownOperationException" { // of a server without TTL
+		Check(err)
+	}
+	return name
+}
+
+// DeployedTable is Table, with what a deployed one has: it deletes old items.
+func (s Dynamo) DeployedTable(t testing.TB) string {
+	name := s.Table(t)
 	Check(dynamo.Create(t.Context(), dynamo.NewClient(s.Config()), name))
 	return name
 }

@@ -9,25 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // shopEnv is the environment of a shop's function on a new table.
 func shopEnv(t *testing.T, db testbed.Dynamo, bank *testbed.Facilitator) map[string]string {
 	t.Helper()
-	table := db.Table(t)
-	testbed.Must(dynamo.NewClient(db.Config()).UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{
-		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.AttrExpiresAt), Enabled: aws.Bool(true)},
-	}))
-	env := db.Settings(table)
+	env := db.Settings(db.DeployedTable(t))
 	env["FACILITATOR"], env["PAY_TO"], env["ORIGIN"] = bank.URL, testbed.Account(1), "https://shop.example"
 	return env
 }

@@ -107,7 +107,11 @@ func question(asked *url.URL) string {
 		}
 		return op.Request(sent)
 	}
-	return http.MethodGet + " " + asked.EscapedPath() + "?" + sent.Encode()
+	name := http.MethodGet + " " + asked.Scheme + "://" + strings.ToLower(asked.Host) + asked.EscapedPath()
+	if len(sent) == 0 {
+		return name
+	}
+	return name + "?" + sent.Encode()
 }
 
 // namedHere returns an address of this machine under the name that a key has for it: make run

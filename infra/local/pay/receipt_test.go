@@ -161,7 +161,8 @@ func TestQuestion(t *testing.T) {
 		"/v1/tools/whois?domain=example.com&type=MX":                       "GET /v1/tools/whois?domain=example.com",
 		"/v1/tools/ping":                 "GET /v1/tools/ping?",
 		"/v1/tools/ping?probe=1":         "GET /v1/tools/ping?",
-		"/weather%2Fnow?town=Oslo&day=1": "GET /weather%2Fnow?day=1&town=Oslo",
+		"/weather%2Fnow?town=Oslo&day=1": "GET https://api.example.com/weather%2Fnow?day=1&town=Oslo",
+		"/weather":                       "GET https://api.example.com/weather",
 	} {
 		u, err := url.Parse("https://api.example.com" + asked)
 		must(t, err)

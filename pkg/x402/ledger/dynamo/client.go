@@ -113,23 +113,31 @@ func Check(ctx context.Context, client *dynamodb.Client, table string) error {
 	}):
 		return fmt.Errorf("dynamo: table %s has no index %s over %s and %s", table, IndexName, AttrOpen, AttrLeaseUntil)
 	}
-	ttl, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
-	switch said, ok := errors.AsType[smithy.APIError](err); {
-	case ok && said.ErrorCode() == "UnknownOperationException":
-		return nil
-	case err != nil:
-		return fmt.Errorf("dynamo: describe the TTL of table %s: %w", table, err)
+	deletes, err := deletesOldItems(ctx, client, table)
+	if err == nil && !deletes {
+		err = fmt.Errorf("dynamo: table %s does not delete old items: turn on its TTL, on the attribute %s", table, AttrExpiresAt)
 	}
-	on := ttl.TimeToLiveDescription
-	if on == nil || aws.ToString(on.AttributeName) != AttrExpiresAt ||
-		on.TimeToLiveStatus != types.TimeToLiveStatusEnabled && on.TimeToLiveStatus != types.TimeToLiveStatusEnabling {
-		return fmt.Errorf("dynamo: table %s does not delete old items: turn on its TTL, on the attribute %s", table, AttrExpiresAt)
-	}
-	return nil
+	return err
 }
 
-// Create creates the table and its index on a local server, if it is missing, and
-// returns once it is active. A deployed table, with its TTL, its backups and its
+// deletesOldItems says whether a table's TTL is on, or the server does not know that.
+func deletesOldItems(ctx context.Context, client *dynamodb.Client, table string) (bool, error) {
+	ttl, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
+	switch {
+	case isUnknown(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("dynamo: describe the TTL of table %s: %w", table, err)
+	}
+	on := ttl.TimeToLiveDescription
+	if on == nil || aws.ToString(on.AttributeName) != AttrExpiresAt {
+		return false, nil
+	}
+	return on.TimeToLiveStatus == types.TimeToLiveStatusEnabled || on.TimeToLiveStatus == types.TimeToLiveStatusEnabling, nil
+}
+
+// Create creates the table, its index and its TTL, as far as they are missing, and returns
+// once it is active: a table that Open accepts. A deployed table, with its backups and its
 // protection, is made by the deployment and never by a program.
 func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
@@ -153,7 +161,23 @@ func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	if err := wait.Wait(ctx, &dynamodb.DescribeTableInput{TableName: &table}, time.Minute); err != nil {
 		return fmt.Errorf("dynamo: wait for table %s: %w", table, err)
 	}
+	deletes, err := deletesOldItems(ctx, client, table)
+	if err != nil || deletes {
+		return err
+	}
+	_, err = client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(AttrExpiresAt), Enabled: aws.Bool(true)},
+	})
+	if err != nil && !isUnknown(err) {
+		return fmt.Errorf("dynamo: turn on the TTL of table %s: %w", table, err)
+	}
 	return nil
+}
+
+// isUnknown says that a server does not have what it was asked.
+func isUnknown(err error) bool {
+	said, ok := errors.AsType[smithy.APIError](err)
+	return ok && said.ErrorCode() == "UnknownOperationException"
 }
 
 // keys is the schema of a partition key, and perhaps of a sort key.

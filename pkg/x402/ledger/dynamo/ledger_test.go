@@ -71,7 +71,12 @@ func TestOnDynamoDBLocal(t *testing.T) {
 	conforms(t, s, 1000)
 	for name, check := range map[string]func(*testing.T, *world){
 		"slot units": checkSlotUnits, "costs": checkCosts,
-		"a table that is there": func(t *testing.T, w *world) { must(t, dynamo.Create(t.Context(), w.direct, w.name)) },
+		"a table that is there": func(t *testing.T, w *world) {
+			must(t, dynamo.Create(t.Context(), w.direct, w.name))
+			if _, err := dynamo.Open(t.Context(), s.Config(), w.name); err != nil {
+				t.Errorf("Open refuses what Create made: %v", err)
+			}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
