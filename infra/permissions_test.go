@@ -19,6 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/mcptest"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -227,7 +228,9 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 	t.Helper()
 	s.next()
-	s.forget(t, "rdap|bootstrap", "slots|"+o.Slug) // who needs them makes them
+	terms := testbed.LocalTerms(t)
+	payees := ledger.SoldKey(terms.Network, strings.ToLower(terms.Asset))
+	s.forget(t, "rdap|bootstrap", "slots|"+o.Slug, payees) // who needs them makes them
 	var header string
 	for i := range 3 {
 		if i != 1 {

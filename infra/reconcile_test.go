@@ -99,6 +99,9 @@ func TestReconcileFunction(t *testing.T) {
 	owed := pays(t, l)
 	_, _, unsent := claim(t, l, payer)
 	abandon(t, store, unsent)
+	terms, longAgo := testbed.LocalTerms(t), func() time.Time { return time.Now().Add(-72 * time.Hour) }
+	former := ledger.NewPayees(ledger.New(store, longAgo, rand.Text)) // who is done with now
+	check(t, former.Note(t.Context(), terms.Network, strings.ToLower(terms.Asset), testbed.Account(5), "5000"))
 	params := bothFacilitators(t, watch.table)
 	params["RpcUrl"], params["LogLevel"] = "secret", "error"
 	h, logs := hosted(t, params, watch.environment(t, sam.Reconcile, `,"rpc_urls":["`+node.URL+`"]`))
