@@ -64,7 +64,8 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 # packages with tests that -short skips, and all others. .ci/run fails when a test or a
 # package is in neither. Those that take longest begin first. MODULES are the modules
 # below this one, whose dependencies are not to be everybody's: make test runs the tests of
-# infra/house, and make verify those of infra/cdk.
+# infra/house, and make verify those of infra/cdk and infra/shop. They are run with -count=1:
+# go test does not see that a file outside of its module has changed.
 MODULES := infra/cdk infra/house infra/shop infra/clients/testdata/mcp/go
 QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet
 VERIFY := ./infra/clients ./infra ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \
@@ -75,14 +76,14 @@ VERIFY := ./infra/clients ./infra ./infra/outside ./infra/local/e2e ./infra/simn
 test: ## Units, contracts, every state of small worlds, 20,000 fault schedules, one paid pass: Go alone, 4 to 7 minutes
 	go test -vet=off -cover -timeout 60m -run Campaign ./pkg/x402
 	go test -vet=off -cover -timeout 60m -skip Campaign ./pkg/x402 ./pkg/x402/reconcile ./pkg/x402/ledger ./pkg/service
-	cd infra/house && $(GOTEST) -vet=off $(TESTFLAGS) ./...
+	cd infra/house && $(GOTEST) -vet=off -count=1 $(TESTFLAGS) ./...
 	$(GOTEST) -race -vet=off -short -timeout 60m $(TESTFLAGS) $(QUICK)
 
 .PHONY: verify
 verify: node-packages ## Everything else in CI: real peers, namespaces, browser, load: 8 to 11 minutes
 	$(GOTEST) -race -vet=off -timeout 60m $(TESTFLAGS) $(VERIFY)
-	cd infra/cdk && $(GOTEST) -race -vet=off -timeout 60m $(TESTFLAGS) ./...
-	cd infra/shop && $(GOTEST) -race -vet=off -timeout 60m $(TESTFLAGS) ./...
+	cd infra/cdk && $(GOTEST) -race -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./...
+	cd infra/shop && $(GOTEST) -race -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./...
 
 .PHONY: check
 check: ## Formatting, vet, lint and module tidiness
