@@ -41,22 +41,30 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// A key names a purchase at one origin: two shops of one program can both have an order 1.
-func TestKeysOfTwoOrigins(t *testing.T) {
+// A purchase is one at each origin, with a key and without: two shops of one program can both
+// have an order 1, and what is bought at one replaces nothing at the other.
+func TestPurchasesOfTwoOrigins(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
-		mux := http.NewServeMux()
-		m.seller().Handle(mux, "GET /report", "0.01", newStock("report"))
-		m.shop = mux
-		m.key = "order-1"
-		for _, url := range []string{cheapURL, dearURL} {
-			r, _ := m.buy(url)
-			m.answered(url, r, "report", false)
-			r, _ = m.buy(url)
-			m.answered(url+" again", r, "report", true)
-		}
-		m.moved("10000", "10000")
-	})
+	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trade(t, func(m *market) {
+				mux := http.NewServeMux()
+				m.seller().Handle(mux, "GET /report", "0.01", newStock("report"))
+				m.shop = mux
+				m.key = key
+				for _, url := range []string{cheapURL, dearURL} {
+					r, _ := m.buy(url)
+					m.answered(url, r, "report", false)
+				}
+				for _, url := range []string{cheapURL, dearURL} {
+					r, _ := m.buy(url)
+					m.answered(url+" again", r, "report", true)
+				}
+				m.moved("10000", "10000")
+			})
+		})
+	}
 }
 
 // Two handlers without a pattern or a name that are asked at one URL for one price cannot be
