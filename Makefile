@@ -154,6 +154,12 @@ campaign: ## Run random schedules of faults over the payment layer
 ##   SEED=0            the first of them
 	go test ./pkg/x402 -run '^TestCampaign$$' -count=1 -timeout 0 -v -campaign.n="$${N:-1000000}" -campaign.seed="$${SEED:-0}" -campaign.progress
 
+.PHONY: storm
+storm: ## Kill the processes of a shop while it sells by a facilitator that lies; judge every transfer: 3 to 6 minutes
+##   N=1000            how many purchases
+##   SEED=1            seed of the faults and the clients
+	cd infra/shop && go test ./storm -run '^TestStorm$$' -count=1 -timeout 0 -v -storm.n="$${N:-1000}" -storm.seed="$${SEED:-1}"
+
 .PHONY: gameday
 gameday: ## Break everything once; print what clients see and which alarms go off (Linux)
 	@mkdir -p build && go test -c -o build/gameday.test ./infra/gameday && \

@@ -1,0 +1,223 @@
+package storm_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// place is where the money of a transfer is found when all is over.
+type place string
+
+const (
+	placeAnswered place = "answered"
+	placeOwed     place = "owed, and listed"
+	placeRefund   place = "refund due, and listed"
+	placeDoubt    place = "in doubt, and listed (no node)"
+	placeUnproven place = "refused by the facilitator, and listed (no node)"
+	placeNowhere  place = "unlisted"
+)
+
+// audit judges the transfers of a storm.
+type audit struct {
+	s        *storm
+	books    *ledger.Ledger
+	listed   map[string]ledger.Payment
+	unproven map[string]bool
+	now      func() time.Time
+
+	summary  reconcile.Summary
+	places   map[place]int
+	again    []string       // of each purchase that was rightly charged again, why
+	answers  map[string]int // by the method and the transport
+	findings []string       // what must not be
+}
+
+// ahead is how far the clocks of the audit and of its node are ahead. By then all leases and
+// all authorizations have ended, and what a process left that was killed counts as in doubt.
+const ahead = x402.MaxTimeoutSeconds*time.Second + ledger.ClockSlack + 2*time.Minute
+
+// newAudit runs Reconcile, and reads the lists that an operator reads.
+func newAudit(ctx context.Context, s *storm) (*audit, error) {
+	a := &audit{
+		s: s, listed: map[string]ledger.Payment{}, unproven: map[string]bool{},
+		now:    func() time.Time { return time.Now().Add(ahead) },
+		places: map[place]int{}, answers: map[string]int{},
+	}
+	shop, err := newShop(s.settings(0), a.now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	defer shop.store.Close()
+	s.bank.later(ahead)
+	if a.summary, err = shop.seller.Reconcile(ctx); err != nil {
+		return nil, err
+	}
+	a.books = ledger.New(shop.store, a.now, rand.Text)
+	lists := reconcile.Reconciler{Ledger: a.books, Index: shop.store, Terms: x402.USDC(), Now: a.now, Log: slog.New(slog.DiscardHandler)}
+	missed, err := lists.Outstanding(ctx, func(r ledger.Payment) { a.listed[r.Key] = r })
+	if err != nil || missed > 0 {
+		return nil, fmt.Errorf("%d records could not be read: %w", missed, err)
+	}
+	if _, err := lists.Unproven(ctx, int(^uint(0)>>1), func(r ledger.Payment) { a.unproven[r.Key] = true }); err != nil {
+		return nil, err
+	}
+	return a, a.judge(ctx)
+}
+
+func (a *audit) found(p *purchase, format string, args ...any) {
+	a.findings = append(a.findings, fmt.Sprintf("%s: %s\n\t%s", p, fmt.Sprintf(format, args...), strings.Join(p.trail, "\n\t")))
+}
+
+// judge looks at every transfer, and at every answer.
+func (a *audit) judge(ctx context.Context) error {
+	of := map[string]*purchase{}
+	for _, p := range a.s.purchases {
+		for key := range p.signed {
+			of[key] = p
+		}
+	}
+	transfers := map[*purchase][]x402test.Transfer{}
+	for _, t := range a.s.bank.money.Transfers() {
+		if p := of[t.Key]; p != nil {
+			transfers[p] = append(transfers[p], t)
+		} else {
+			a.findings = append(a.findings, "money moved that nobody has signed for: "+t.Key)
+		}
+	}
+	for _, p := range a.s.purchases {
+		moved := transfers[p]
+		slices.SortFunc(moved, func(x, y x402test.Transfer) int { return x.At.Compare(y.At) })
+		if err := a.judgeMoney(ctx, p, moved); err != nil {
+			return err
+		}
+		a.judgeAnswers(p, moved)
+		if err := a.judgeRecords(ctx, p, moved); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judgeMoney judges the transfers of a purchase, the first one first.
+func (a *audit) judgeMoney(ctx context.Context, p *purchase, moved []x402test.Transfer) error {
+	var before *ledger.Payment
+	for i, t := range moved {
+		r, err := a.books.Fetch(ctx, t.Key)
+		if err != nil {
+			return err
+		}
+		where := a.placeOf(t.Key, r)
+		a.places[where]++
+		switch {
+		case where == placeNowhere:
+			a.found(p, "paid and unlisted: %s, %s", t.Key, describe(r))
+		case where == placeDoubt && a.s.conditions.node:
+			a.found(p, "paid, and in doubt although the node knows: %s", t.Key)
+		}
+		if i > 0 && !a.mayFollow(p, before, t) {
+			a.found(p, "charged again while the first payment counts: %s, %s, then %s, %s, %v later",
+				moved[i-1].Key, describe(before), t.Key, describe(r), t.At.Sub(moved[i-1].At))
+		}
+		before = r
+	}
+	return nil
+}
+
+// placeOf says where the money of a payment is.
+func (a *audit) placeOf(key string, r *ledger.Payment) place {
+	listed, ok := a.listed[key]
+	switch {
+	case r == nil:
+		return placeNowhere
+	case r.State == ledger.Redeemed:
+		return placeAnswered
+	case a.unproven[key]:
+		return placeUnproven
+	case !ok:
+		return placeNowhere
+	case listed.InDoubt():
+		return placeDoubt
+	}
+	switch ledger.Stand(&listed, ledger.View{Now: a.now()}).Meaning().Case {
+	case ledger.CaseAnswerOwed:
+		return placeOwed
+	case ledger.CaseRefundDue:
+		return placeRefund
+	default:
+		return placeNowhere
+	}
+}
+
+// mayFollow says whether a purchase may be charged once more: the answer to the payment before
+// has ceased to stand, by the clock of the process that has sent the next one.
+func (a *audit) mayFollow(p *purchase, before *ledger.Payment, t x402test.Transfer) bool {
+	if p.key != "" || before == nil || before.State != ledger.Redeemed {
+		return false
+	}
+	sent := a.s.bank.firstSent(t.Key)
+	at := sent.at.Add(a.s.conditions.skews[sent.shop])
+	if at.Before(before.StandsUntil) {
+		return false
+	}
+	a.again = append(a.again, fmt.Sprintf("%s: the answer of %s stood until %s, and the next payment was sent at %s",
+		p, before.AnsweredAt.Format(time.TimeOnly), before.StandsUntil.Format(time.TimeOnly), at.UTC().Format(time.TimeOnly)))
+	return true
+}
+
+// judgeAnswers judges what the clients of a purchase have got.
+func (a *audit) judgeAnswers(p *purchase, moved []x402test.Transfer) {
+	runs := map[string]string{}
+	for _, got := range p.answers {
+		a.answers[got.how]++
+		c, err := got.content()
+		if err != nil || c.City != p.city || !strings.EqualFold(c.Payer, p.wallet.Address().String()) {
+			a.found(p, "an answer that is not its own (%v): %s", err, got.body)
+			continue
+		}
+		paid := slices.ContainsFunc(moved, func(t x402test.Transfer) bool {
+			// Without a node the transaction of a payment that counts as paid is not known.
+			return t.Transaction == c.Transaction || c.Transaction == "" && !a.s.conditions.node
+		})
+		if !paid {
+			a.found(p, "answered without money: %s", got.body)
+		}
+		if run, other := runs[c.Transaction]; other && run != c.Run {
+			a.found(p, "two runs have answered one payment: %s and %s", run, c.Run)
+		}
+		runs[c.Transaction] = c.Run
+	}
+}
+
+// judgeRecords judges what the ledger says of payments that have moved nothing.
+func (a *audit) judgeRecords(ctx context.Context, p *purchase, moved []x402test.Transfer) error {
+	for key := range p.signed {
+		r, err := a.books.Fetch(ctx, key)
+		if err != nil {
+			return err
+		}
+		if r != nil && r.Paid() && !slices.ContainsFunc(moved, func(t x402test.Transfer) bool { return t.Key == key }) {
+			a.found(p, "it counts as paid, and has moved nothing: %s, %s", key, describe(r))
+		}
+	}
+	return nil
+}
+
+// describe says what the ledger says of a payment.
+func describe(r *ledger.Payment) string {
+	if r == nil {
+		return "not on record"
+	}
+	return fmt.Sprintf("%s (sent %t, doubt %t, owner %q, refusals %d, reason %q, created %s, answered %s, stands until %s)",
+		r.State, r.Sent, r.Doubt, r.Owner, r.Refusals, r.Reason,
+		r.CreatedAt.Format(time.TimeOnly), r.AnsweredAt.Format(time.TimeOnly), r.StandsUntil.Format(time.TimeOnly))
+}

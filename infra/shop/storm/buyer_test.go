@@ -1,0 +1,281 @@
+package storm_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/mcptest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+const days = 3 // of every report
+
+// purchase is one thing that one wallet buys, however many payments its clients sign for it.
+type purchase struct {
+	number    int
+	city      string
+	post      bool
+	key       string // Idempotency-Key; empty for none
+	signsAll  bool   // its clients sign again for each try
+	clients   int    // how many try at once
+	comesBack bool   // after its answer it buys the same again
+	wallet    *x402test.Wallet
+
+	mu      sync.Mutex
+	header  string          // the payment that is repeated
+	signed  map[string]bool // the keys of all payments
+	answers []delivered
+	trail   []string // what happened, for who reads a failure
+}
+
+// delivered is an answer that a client has got.
+type delivered struct {
+	how  string // such as GET over MCP
+	body string
+}
+
+// newPurchase draws what a purchase is like.
+func newPurchase(seed uint64, number int) (*purchase, error) {
+	rng := mathrand.New(mathrand.NewPCG(seed, uint64(number)))
+	wallet, err := x402test.NewWallet(rand.Reader)
+	kinds := []string{steady, steady, flaky, slow}
+	p := &purchase{
+		number: number, city: fmt.Sprint(kinds[number%len(kinds)], "-", number), post: rng.IntN(2) == 0, signsAll: rng.IntN(2) == 0,
+		clients: 1, comesBack: rng.IntN(3) == 0, wallet: wallet, signed: map[string]bool{},
+	}
+	if rng.IntN(3) == 0 {
+		p.key = fmt.Sprint("purchase-of-the-storm-", number)
+	}
+	if rng.IntN(5) == 0 {
+		p.clients = 3
+	}
+	return p, err
+}
+
+func (p *purchase) String() string {
+	return fmt.Sprintf("purchase %d (%s %s, key %q, signs again %t, %d clients)", p.number, p.method(), p.city, p.key, p.signsAll, p.clients)
+}
+
+func (p *purchase) note(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trail = append(p.trail, fmt.Sprintf(format, args...))
+}
+
+func (p *purchase) answered() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.answers) > 0
+}
+
+// patience is how long a client tries.
+type patience struct {
+	tries   int
+	timeout time.Duration // of each
+	pause   time.Duration // between two, at most
+	losses  bool          // one in eight replies is lost
+}
+
+// buy has all clients of a purchase try, and the purchase made once more by one that comes back.
+func (p *purchase) buy(ctx context.Context, seed uint64, shops []string, how patience) {
+	var all sync.WaitGroup
+	for i := range p.clients {
+		c := p.client(mathrand.New(mathrand.NewPCG(seed, uint64(1_000_000+10*p.number+i))), shops, how)
+		all.Go(func() {
+			if c.try(ctx) && p.comesBack {
+				p.note("comes back")
+				c.try(ctx)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// client is one of those that try to make a purchase.
+type client struct {
+	*purchase
+	rng   *mathrand.Rand
+	shops []string
+	how   patience
+	plain *x402test.Client // sends no key
+	keyed *x402test.Client
+}
+
+func (p *purchase) client(rng *mathrand.Rand, shops []string, how patience) *client {
+	plain := &http.Transport{DisableKeepAlives: true}
+	speaks := func(t http.RoundTripper) *x402test.Client {
+		return &x402test.Client{HTTP: &http.Client{Timeout: how.timeout, Transport: t}, Wallet: p.wallet, Now: time.Now}
+	}
+	return &client{purchase: p, rng: rng, shops: shops, how: how, plain: speaks(plain), keyed: speaks(keyed{plain, p.key})}
+}
+
+// keyed adds an Idempotency-Key to requests.
+type keyed struct {
+	http.RoundTripper
+	key string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
+	if k.key != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set(x402.HeaderKey, k.key)
+	}
+	return k.RoundTripper.RoundTrip(r)
+}
+
+// try tries until an answer has come, as often as the client's patience allows.
+func (c *client) try(ctx context.Context) bool {
+	for range c.how.tries {
+		shop := c.shops[c.rng.IntN(len(c.shops))]
+		header, err := c.payment(ctx, shop)
+		if err != nil {
+			c.note("no offer: %.60v", err)
+			c.wait(ctx)
+			continue
+		}
+		transport, send := "HTTP", c.request
+		if c.rng.IntN(2) == 0 {
+			transport, send = "MCP", c.call
+		}
+		status, body, err := send(ctx, shop, header)
+		lost := c.how.losses && c.rng.IntN(8) == 0
+		switch {
+		case err != nil:
+			c.note("%s: %.60v", transport, err)
+		case status == http.StatusOK && !lost:
+			c.take(transport, body)
+			return true
+		default:
+			c.note("%s %d (lost: %t) %.160s", transport, status, lost, body)
+		}
+		if status == http.StatusPaymentRequired {
+			c.forget(header)
+		}
+		c.wait(ctx)
+	}
+	return false
+}
+
+func (p *purchase) method() string {
+	if p.post {
+		return http.MethodPost
+	}
+	return http.MethodGet
+}
+
+func (c *client) wait(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(c.how.pause/4 + time.Duration(c.rng.Int64N(int64(c.how.pause*3/4)))):
+	}
+}
+
+func (c *client) take(transport, body string) {
+	c.note("%s 200", transport)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answers = append(c.answers, delivered{c.method() + " over " + transport, body})
+}
+
+// payment is what the client sends: the payment that it repeats, or a new one.
+func (c *client) payment(ctx context.Context, shop string) (string, error) {
+	c.mu.Lock()
+	header := c.header
+	c.mu.Unlock()
+	if header != "" && !c.signsAll {
+		return header, nil
+	}
+	offer, err := c.offer(ctx, shop)
+	if err != nil {
+		return "", err
+	}
+	draft, err := c.wallet.Draft(offer, time.Now())
+	if err != nil {
+		return "", err
+	}
+	if header, err = c.wallet.Seal(draft); err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.signed[keyOf(draft.Payload.Payload.Authorization)] = true
+	c.header = header
+	return header, nil
+}
+
+// forget has the client sign again, because its payment was refused.
+func (c *client) forget(header string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.header == header {
+		c.header = ""
+	}
+}
+
+func (c *client) offer(ctx context.Context, shop string) (x402.PaymentRequired, error) {
+	reply, err := c.send(ctx, shop, "")
+	if err != nil {
+		return x402.PaymentRequired{}, err
+	}
+	return reply.Required()
+}
+
+// send sends the request that is sold over HTTP.
+func (c *client) send(ctx context.Context, shop, header string) (x402test.Reply, error) {
+	if !c.post {
+		return c.keyed.Get(ctx, shop+"/forecast/"+c.city, header)
+	}
+	body := fmt.Sprintf(`{"city":%q,"days":%d}`, c.city, days) // as a call of the tool has it
+	return c.keyed.Post(ctx, shop+"/report", "application/json", []byte(body), header)
+}
+
+func (c *client) request(ctx context.Context, shop, header string) (status int, body string, err error) {
+	reply, err := c.send(ctx, shop, header)
+	if err == nil && reply.Status == http.StatusPaymentRequired {
+		return reply.Status, reason(reply), nil
+	}
+	return reply.Status, string(reply.Body), err
+}
+
+// reason is why a payment was refused.
+func reason(reply x402test.Reply) string {
+	offer, err := reply.Required()
+	if err != nil {
+		return err.Error()
+	}
+	return offer.Error
+}
+
+// call sends the same request as the call of a tool.
+func (c *client) call(ctx context.Context, shop, header string) (status int, body string, err error) {
+	tool, args := forecastTool, map[string]any{"city": c.city}
+	if c.post {
+		tool, args = reportTool, map[string]any{"city": c.city, "days": days}
+	}
+	result, err := mcptest.Call(ctx, c.plain, shop+"/mcp", tool, args, header, c.key)
+	switch {
+	case err != nil:
+		return 0, "", err
+	case !result.IsError:
+		return http.StatusOK, result.Text(), nil
+	}
+	if offer, err := result.Required(); err == nil {
+		return http.StatusPaymentRequired, offer.Error, nil
+	}
+	return http.StatusInternalServerError, result.Text(), nil
+}
+
+// content reads an answer.
+func (d delivered) content() (answer, error) {
+	var a answer
+	err := json.Unmarshal([]byte(d.body), &a)
+	return a, err
+}

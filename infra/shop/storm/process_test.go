@@ -1,0 +1,154 @@
+package storm_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// process is a process of the shop, which is started again whenever it ends.
+type process struct {
+	url    string
+	socket *os.File
+	log    *os.File
+	ended  chan struct{} // closed when it has ended for good
+
+	mu       sync.Mutex
+	settings settings
+	command  *exec.Cmd
+	stopped  bool
+	kills    int
+	wrong    []string // how it ended where nobody meant it to
+}
+
+// startProcess starts a process. It is stopped at the end of the test at the latest.
+func startProcess(t *testing.T, s settings, log *os.File) *process {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := listener.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{url: "http://" + listener.Addr().String(), socket: socket, log: log, ended: make(chan struct{}), settings: s}
+	if err := p.start(); err != nil {
+		t.Fatal(err)
+	}
+	go p.keepUp()
+	t.Cleanup(func() {
+		p.stop()
+		socket.Close()
+		listener.Close()
+	})
+	return p
+}
+
+// start starts the process, unless it was stopped.
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return nil
+	}
+	raw, err := json.Marshal(p.settings)
+	if err != nil {
+		return err
+	}
+	p.command = exec.Command(os.Args[0])
+	p.command.Env = append(os.Environ(), settingsVar+"="+string(raw))
+	p.command.Stderr = p.log
+	p.command.ExtraFiles = []*os.File{p.socket}
+	if _, err := p.command.StdinPipe(); err != nil {
+		return err
+	}
+	return p.command.Start()
+}
+
+// keepUp starts the process again until it is stopped.
+func (p *process) keepUp() {
+	defer close(p.ended)
+	for {
+		p.mu.Lock()
+		command := p.command
+		p.mu.Unlock()
+		p.judge(command.Wait())
+		p.mu.Lock()
+		stopped := p.stopped
+		p.mu.Unlock()
+		if stopped {
+			return
+		}
+		if err := p.start(); err != nil {
+			p.note(fmt.Sprint("it did not start again: ", err))
+			return
+		}
+	}
+}
+
+// judge notes an end that nobody meant, such as that of a program that the race detector ends.
+func (p *process) judge(err error) {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		status, ok := exit.Sys().(syscall.WaitStatus)
+		if ok && (status.Signal() == syscall.SIGKILL || status.ExitStatus() == endedOnPurpose) {
+			return
+		}
+	}
+	p.note(fmt.Sprint("it ended by itself: ", err))
+}
+
+func (p *process) note(wrong string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wrong = append(p.wrong, wrong)
+}
+
+// kill kills the process, which is then started again.
+func (p *process) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.command.Process.Kill() // it may have ended by itself
+	p.kills++
+}
+
+// killOften kills the process, with random pauses, until calm is closed.
+func (p *process) killOften(rng *mathrand.Rand, mean time.Duration, calm <-chan struct{}) {
+	for {
+		pause := max(time.Second/2, time.Duration(rng.ExpFloat64()*float64(mean)))
+		select {
+		case <-calm:
+			return
+		case <-time.After(pause):
+			p.kill()
+		}
+	}
+}
+
+// calm starts the process again without faults, and returns how often it was killed before.
+func (p *process) calm() (kills int) {
+	p.mu.Lock()
+	p.settings.Faults, p.settings.Die = false, 0
+	kills = p.kills
+	p.mu.Unlock()
+	p.kill()
+	return kills
+}
+
+// stop kills the process for good.
+func (p *process) stop() {
+	p.mu.Lock()
+	p.stopped = true
+	_ = p.command.Process.Kill() // it may have ended by itself
+	p.mu.Unlock()
+	<-p.ended
+}

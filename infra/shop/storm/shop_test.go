@@ -1,0 +1,212 @@
+package storm_test
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"log"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
+)
+
+const (
+	payTo  = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
+	price  = "0.01"
+	budget = 3 * time.Second // of a handler
+
+	forecastTool = "forecast"
+	reportTool   = "report"
+
+	// What a city does is the part of its name before the dash.
+	steady = "steady"
+	flaky  = "flaky" // the first run for a payment fails
+	slow   = "slow"  // the first run takes longer than it may
+
+	endedOnPurpose = 7 // exit code
+)
+
+// settings are those of one process of the shop. It gets them as JSON in an environment
+// variable, and the socket that it accepts connections of as its file 3, which lives on when
+// the process is killed.
+type settings struct {
+	Ledger      string
+	Facilitator string
+	Node        string        // empty for none
+	Window      time.Duration // of an answer; 0 is the shop's default
+	Skew        time.Duration // of its clock
+	Faults      bool          // of its handlers
+	Die         float64       // the share of runs that end the process
+}
+
+const (
+	settingsVar = "STORM_SHOP"
+	socketFile  = 3
+)
+
+// shop is the program that is tested.
+type shop struct {
+	settings
+	seller *x402http.Seller
+	store  *file.Store
+	router *chi.Mux
+}
+
+func newShop(s settings, now func() time.Time, log *slog.Logger) (*shop, error) {
+	store, err := file.Open(s.Ledger)
+	if err != nil {
+		return nil, err
+	}
+	config := x402http.Config{
+		PayTo: payTo, Facilitator: s.Facilitator, Ledger: store, Origin: "http://shop.example", Name: "Weather",
+		Budget: budget, Window: s.Window, PerMinute: -1, NoNode: s.Node == "",
+		Now: now, Log: log,
+	}
+	if s.Node != "" {
+		usdc := x402.USDC()
+		config.Evidence, err = chain.New(chain.Config{URLs: []string{s.Node}, Network: usdc.Network, Asset: usdc.Asset, Now: now})
+		if err != nil {
+			return nil, err
+		}
+	}
+	seller, err := x402http.New(config)
+	if err != nil {
+		return nil, err
+	}
+	shop := &shop{settings: s, seller: seller, store: store, router: chi.NewRouter()}
+	shop.routes()
+	return shop, nil
+}
+
+// routes registers what is sold. One handler is known by its pattern, and the other by a name.
+func (s *shop) routes() {
+	city := x402http.Param{Name: "city", Description: "Name of the city.", Required: true}
+	days := x402http.Param{Name: "days", Description: "How many days.", Required: true, Type: "integer"}
+	forecast := s.seller.Sell(price, http.HandlerFunc(s.forecast))
+	report := s.seller.Sell(price, http.HandlerFunc(s.report), x402http.Post(1<<10), x402http.Named("report"))
+	s.router.Method(http.MethodGet, "/forecast/{city}", forecast)
+	s.router.Method(http.MethodPost, "/report", report)
+	s.router.Method(http.MethodPost, "/mcp", s.seller.MCP("weather", "1.0", s.router,
+		x402http.Tool{Endpoint: forecast, Path: "/forecast/{city}", Name: forecastTool, Params: []x402http.Param{city}},
+		x402http.Tool{Endpoint: report, Path: "/report", Name: reportTool, Params: []x402http.Param{city, days}}))
+	s.router.Post("/reconcile", func(w http.ResponseWriter, r *http.Request) {
+		_, err := s.seller.Reconcile(r.Context())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	})
+}
+
+// answer is what both handlers answer.
+type answer struct {
+	City        string `json:"city"`
+	Payer       string `json:"payer"`
+	Transaction string `json:"transaction"`
+	Run         string `json:"run"` // drawn by each run
+}
+
+// forecast reads its parameter again when it has worked: a router that took its request back
+// meanwhile would give it that of another one.
+func (s *shop) forecast(w http.ResponseWriter, r *http.Request) {
+	if s.work(w, r, chi.URLParam(r, "city")) {
+		s.write(w, r, chi.URLParam(r, "city"))
+	}
+}
+
+func (s *shop) report(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		City string `json:"city"`
+		Days int    `json:"days"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || asked.Days != days {
+		http.Error(w, "the body is not what was bought", http.StatusInternalServerError)
+		return
+	}
+	if s.work(w, r, asked.City) {
+		s.write(w, r, asked.City)
+	}
+}
+
+// work says whether the handler has an answer. It may panic, or end the process.
+func (s *shop) work(w http.ResponseWriter, r *http.Request, city string) bool {
+	if s.fails(w, r) {
+		return false
+	}
+	sale, _ := x402.SaleOf(r.Context())
+	kind, _, _ := strings.Cut(city, "-")
+	switch {
+	case kind == flaky && !sale.Repeat:
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "not yet", http.StatusServiceUnavailable)
+		return false
+	case kind == slow && !sale.Repeat:
+		time.Sleep(budget + upTo(3*time.Second)) // and does not look at its context
+	default:
+		time.Sleep(upTo(200 * time.Millisecond))
+	}
+	return true
+}
+
+// fails is one of the faults that a handler may have.
+func (s *shop) fails(w http.ResponseWriter, r *http.Request) bool {
+	if !s.Faults {
+		return false
+	}
+	drawn := mathrand.Float64()
+	switch {
+	case drawn < s.Die:
+		os.Exit(endedOnPurpose)
+	case drawn < 0.13:
+		http.Error(w, "down", http.StatusServiceUnavailable)
+	case drawn < 0.16:
+		panic("a fault of the handler")
+	case drawn < 0.19:
+		<-r.Context().Done()
+	default:
+		return false
+	}
+	return true
+}
+
+func (*shop) write(w http.ResponseWriter, r *http.Request, city string) {
+	sale, _ := x402.SaleOf(r.Context())
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer{City: city, Payer: sale.Payer, Transaction: sale.Transaction, Run: rand.Text()}) // to memory
+}
+
+func upTo(d time.Duration) time.Duration { return time.Duration(mathrand.Int64N(int64(d))) }
+
+// runShop is the main function of a process of the shop. It ends with the test that started
+// it, which holds the other end of its standard input.
+func runShop(raw string) error {
+	var s settings
+	if err := json.Unmarshal([]byte(raw), &s); err != nil {
+		return err
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(endedOnPurpose)
+	}()
+	socket, err := net.FileListener(os.NewFile(socketFile, "socket"))
+	if err != nil {
+		return err
+	}
+	now := func() time.Time { return time.Now().Add(s.Skew) }
+	shop, err := newShop(s, now, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: shop.router, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	return server.Serve(socket)
+}

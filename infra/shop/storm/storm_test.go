@@ -1,0 +1,264 @@
+package storm_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	mathrand "math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+var (
+	stormN    = flag.Int("storm.n", 60, "purchases of the storm, under all conditions together")
+	stormSeed = flag.Uint64("storm.seed", 1, "seed of the storm")
+	stormShow = flag.Bool("storm.trace", false, "print what happened to each purchase")
+)
+
+func TestMain(m *testing.M) {
+	raw, isShop := os.LookupEnv(settingsVar)
+	if !isShop {
+		testbed.Parallel(len(allConditions()))
+		os.Exit(m.Run())
+	}
+	if err := runShop(raw); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// conditions are what a storm is like.
+type conditions struct {
+	name   string
+	node   bool
+	window time.Duration   // how long an answer stands; 0 is the default
+	skews  []time.Duration // of the clock of each process
+	kills  time.Duration   // between two kills of a process, on average
+	die    float64         // the share of runs that end their process
+}
+
+func allConditions() []conditions {
+	const s = time.Second
+	return []conditions{
+		{name: "node", node: true, skews: []time.Duration{0, 0, 0}, kills: 6 * s, die: 0.02},
+		{name: "no node", skews: []time.Duration{0, 0, 0}, kills: 6 * s, die: 0.02},
+		{name: "clocks", node: true, window: 8 * s, skews: []time.Duration{0, 10 * s, -10 * s}, kills: 6 * s, die: 0.02},
+		{name: "kills", node: true, skews: []time.Duration{0, 2 * s}, kills: 2 * s, die: 0.1},
+	}
+}
+
+// TestStorm divides the purchases among the conditions.
+func TestStorm(t *testing.T) {
+	all := allConditions()
+	var mu sync.Mutex
+	answers := map[string]int{}
+	t.Run("conditions", func(t *testing.T) {
+		for i, c := range all {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				got := newStorm(t, c, *stormSeed*uint64(len(all))+uint64(i), *stormN/len(all)).run(t)
+				mu.Lock()
+				defer mu.Unlock()
+				for how, n := range got {
+					answers[how] += n
+				}
+			})
+		}
+	})
+	t.Logf("answers that clients have got: %v", answers)
+	for _, how := range []string{"GET over HTTP", "POST over HTTP", "GET over MCP", "POST over MCP"} {
+		if answers[how] == 0 {
+			t.Errorf("nobody was answered who bought a %s", how)
+		}
+	}
+}
+
+// storm is one of them.
+type storm struct {
+	conditions conditions
+	seed       uint64
+	ledger     string
+	url        string // of the bank
+	bank       *bank
+	log        *os.File
+	processes  []*process
+	purchases  []*purchase
+}
+
+func newStorm(t *testing.T, c conditions, seed uint64, n int) *storm {
+	t.Helper()
+	dir := t.TempDir()
+	s := &storm{conditions: c, seed: seed, ledger: filepath.Join(dir, "ledger.db")}
+	var err error
+	if s.log, err = os.Create(filepath.Join(dir, "shops.log")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.log.Close() })
+	if s.bank, err = newBank(seed); err != nil {
+		t.Fatal(err)
+	}
+	s.url = testbed.Serve(t, s.bank)
+	for number := range n {
+		p, err := newPurchase(seed, number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.purchases = append(s.purchases, p)
+	}
+	for i := range c.skews {
+		s.processes = append(s.processes, startProcess(t, s.settings(i), s.log))
+	}
+	return s
+}
+
+// settings are those of a process.
+func (s *storm) settings(i int) settings {
+	c := settings{
+		Ledger: s.ledger, Facilitator: fmt.Sprint(s.url, "/shop/", i),
+		Window: s.conditions.window, Skew: s.conditions.skews[i], Faults: true, Die: s.conditions.die,
+	}
+	if s.conditions.node {
+		c.Node = s.url + "/node"
+	}
+	return c
+}
+
+// run has the storm blow, calms it, and judges what is left. It returns how many answers came
+// which way.
+func (s *storm) run(t *testing.T) map[string]int {
+	begun := time.Now()
+	s.blow(t.Context())
+	kills := 0
+	for _, p := range s.processes {
+		kills += p.calm()
+	}
+	s.bank.quieten()
+	t.Logf("seed %d: %d purchases in %v, %d kills", s.seed, len(s.purchases), time.Since(begun).Round(time.Second), kills)
+	t.Logf("the facilitator: %v", s.bank.counts())
+	t.Logf("%d purchases without an answer are tried again in the calm", s.comeBack(t.Context()))
+	for _, p := range s.processes {
+		p.stop()
+	}
+	a, err := newAudit(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.report(t, a)
+	s.judgeProcesses(t)
+	if kills == 0 || a.places[placeAnswered] == 0 {
+		t.Errorf("this was no storm: %d processes were killed, and %d payments answered", kills, a.places[placeAnswered])
+	}
+	return a.answers
+}
+
+// report says what the audit has found.
+func (s *storm) report(t *testing.T, a *audit) {
+	t.Helper()
+	t.Logf("reconciled: %+v", a.summary)
+	t.Logf("%d transfers: %v", len(s.bank.money.Transfers()), a.places)
+	t.Logf("answers that clients have got: %v", a.answers)
+	for _, reason := range a.again {
+		t.Logf("charged again, rightly: %s", reason)
+	}
+	if *stormShow {
+		for _, p := range s.purchases {
+			t.Logf("%s\n\t%s", p, strings.Join(p.trail, "\n\t"))
+		}
+	}
+	for _, finding := range a.findings {
+		t.Error(finding)
+	}
+}
+
+// mostBuying is how many purchases are made at once.
+const mostBuying = 24
+
+// blow has all purchases made while everything fails.
+func (s *storm) blow(ctx context.Context) {
+	calm := make(chan struct{})
+	var faults sync.WaitGroup
+	for i, p := range s.processes {
+		rng := mathrand.New(mathrand.NewPCG(s.seed, uint64(1000+i)))
+		faults.Go(func() { p.killOften(rng, s.conditions.kills, calm) })
+	}
+	faults.Go(func() { s.reconcileOften(ctx, calm) })
+	s.buy(ctx, s.purchases, patience{tries: 6, timeout: 8 * time.Second, pause: 1500 * time.Millisecond, losses: true})
+	close(calm)
+	faults.Wait()
+}
+
+// comeBack has every second purchase that has no answer tried again. The rest is left to the
+// lists of the seller.
+func (s *storm) comeBack(ctx context.Context) int {
+	var some []*purchase
+	for _, p := range s.purchases {
+		if !p.answered() && p.number%2 == 0 {
+			some = append(some, p)
+		}
+	}
+	s.buy(ctx, some, patience{tries: 8, timeout: 30 * time.Second, pause: 4 * time.Second})
+	return len(some)
+}
+
+func (s *storm) buy(ctx context.Context, purchases []*purchase, how patience) {
+	var shops []string
+	for _, p := range s.processes {
+		shops = append(shops, p.url)
+	}
+	room := make(chan struct{}, mostBuying)
+	var all sync.WaitGroup
+	for _, p := range purchases {
+		room <- struct{}{}
+		all.Go(func() {
+			defer func() { <-room }()
+			p.buy(ctx, s.seed, shops, how)
+		})
+	}
+	all.Wait()
+}
+
+// reconcileOften has the first process reconcile, which may be killed meanwhile.
+func (s *storm) reconcileOften(ctx context.Context, calm <-chan struct{}) {
+	client := http.Client{Timeout: 20 * time.Second}
+	for {
+		select {
+		case <-calm:
+			return
+		case <-time.After(3 * time.Second):
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.processes[0].url+"/reconcile", nil)
+		if err != nil {
+			return
+		}
+		if res, err := client.Do(r); err == nil { // the process may have been killed
+			res.Body.Close()
+		}
+	}
+}
+
+// judgeProcesses judges how the processes ended, and what the race detector has seen in them.
+func (s *storm) judgeProcesses(t *testing.T) {
+	for _, p := range s.processes {
+		if len(p.wrong) > 0 {
+			t.Errorf("a process of the shop: %s", strings.Join(p.wrong, "; "))
+		}
+	}
+	text, err := os.ReadFile(s.log.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := bytes.Index(text, []byte("WARNING: DATA RACE")); at >= 0 {
+		t.Errorf("a process of the shop: %.4000s", text[at:])
+	}
+	if t.Failed() {
+		t.Logf("the end of the log of the processes:\n%s", text[max(0, len(text)-8000):])
+	}
+}
