@@ -34,18 +34,19 @@ func (b *timedBody) Read(p []byte) (int, error) {
 // adapter for functions the body is there already.
 func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
 
-// takesBody prepares a request whose body may not be wanted, and returns what ends it after
-// its answer is written: it reads what is left of the body, up to so many bytes. A client that
-// is still sending would otherwise lose the answer with its connection. A stream of HTTP/2
-// ends without that.
-func takesBody(w http.ResponseWriter, r *http.Request, most int64) (end func()) {
+// withTimedBody returns a request whose body may not be wanted, and what ends it after its
+// answer is written: it reads what is left of the body, up to so many bytes. A client that is
+// still sending would otherwise lose the answer with its connection. A stream of HTTP/2 ends
+// without that, and a client that waits to be told to go on sends nothing.
+func withTimedBody(w http.ResponseWriter, r *http.Request, most int64) (timed *http.Request, end func()) {
 	connection := http.NewResponseController(w)
 	body := &timedBody{ReadCloser: r.Body, connection: connection}
-	r.Body = body
-	if r.ProtoMajor != 1 || connection.EnableFullDuplex() != nil {
-		return func() {}
+	timed = r.WithContext(r.Context()) // net/http looks at the body of its own request
+	timed.Body = body
+	if r.ProtoMajor != 1 || r.Header.Get("Expect") != "" || connection.EnableFullDuplex() != nil {
+		return timed, func() {}
 	}
-	return func() {
+	return timed, func() {
 		if r.ContentLength > most || connection.Flush() != nil {
 			return
 		}

@@ -99,7 +99,8 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if e.product.MaxBody > 0 {
-		end := takesBody(w, r, e.product.MaxBody)
+		var end func()
+		r, end = withTimedBody(w, r, e.product.MaxBody)
 		defer end()
 	}
 	e.shop.Front.serve(w, r, e.product.Route(r), e.methods, func(r *http.Request, id string) Response {

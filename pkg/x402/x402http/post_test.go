@@ -1,6 +1,7 @@
 package x402http_test
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/rand"
 	"errors"
@@ -313,5 +314,20 @@ func TestLongBodyOverAConnection(t *testing.T) {
 	}
 	if n := connections.Load(); n != 1 {
 		t.Errorf("%d connections", n)
+	}
+}
+
+// A client that waits to be told to send its body is told the price instead, at once, and that
+// the connection ends: nobody can tell whether the body comes now.
+func TestPostThatWaits(t *testing.T) {
+	t.Parallel()
+	shop := httptest.NewServer(newSeller().Sell("0.01", http.NotFoundHandler(), x402http.Post(1<<20), x402http.Named("draw")))
+	t.Cleanup(shop.Close)
+	connection := must(net.Dial("tcp", shop.Listener.Addr().String()))
+	defer func() { _ = connection.Close() }()
+	_ = must(fmt.Fprint(connection, "POST /draw HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"))
+	r := must(http.ReadResponse(bufio.NewReader(connection), nil))
+	if body := must(io.ReadAll(r.Body)); r.StatusCode != http.StatusPaymentRequired || !r.Close {
+		t.Errorf("%d %v %s", r.StatusCode, r.Header, body)
 	}
 }
