@@ -38,10 +38,13 @@ func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(un
 // answer is written: it reads what is left of the body, up to so many bytes. A client that is
 // still sending would otherwise lose the answer with its connection. A stream of HTTP/2 ends
 // without that, and a client that waits to be told to go on sends nothing.
+//
+// The request is a copy. By the body of its own request net/http knows that a part of it was
+// not read, and ends the connection: otherwise it would take that part for the next request.
 func withTimedBody(w http.ResponseWriter, r *http.Request, most int64) (timed *http.Request, end func()) {
 	connection := http.NewResponseController(w)
 	body := &timedBody{ReadCloser: r.Body, connection: connection}
-	timed = r.WithContext(r.Context()) // net/http looks at the body of its own request
+	timed = r.WithContext(r.Context())
 	timed.Body = body
 	if r.ProtoMajor != 1 || r.Header.Get("Expect") != "" || connection.EnableFullDuplex() != nil {
 		return timed, func() {}

@@ -329,5 +329,42 @@ func TestPostThatWaits(t *testing.T) {
 	r := must(http.ReadResponse(bufio.NewReader(connection), nil))
 	if body := must(io.ReadAll(r.Body)); r.StatusCode != http.StatusPaymentRequired || !r.Close {
 		t.Errorf("%d %v %s", r.StatusCode, r.Header, body)
+
+// What is left of a body that was not read is not taken for the next request of its connection,
+// which ends. Otherwise a stranger could put requests into the connection of a proxy.
+func TestRestOfALongBody(t *testing.T) {
+	t.Parallel()
+	seller := must(x402http.New(x402http.Config{
+		PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, NoNode: true, Origin: "http://shop.example",
+		Log: slog.New(slog.DiscardHandler),
+	}))
+	mux := http.NewServeMux()
+	seller.Handle(mux, "POST /draw", "0.01", http.NotFoundHandler(), x402http.Post(1<<10))
+	var hidden atomic.Int32
+	mux.HandleFunc("GET /hidden", func(http.ResponseWriter, *http.Request) { hidden.Add(1) })
+	shop := httptest.NewServer(mux)
+	t.Cleanup(shop.Close)
+	const next = "GET /hidden HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n"
+	for name, c := range map[string]struct {
+		length, before string
+		status         int
+	}{
+		"longer than what is sold":      {"Content-Length: 1000000", "", http.StatusRequestEntityTooLarge},
+		"of a length that is not known": {"Transfer-Encoding: chunked", "f4240\r\n" + strings.Repeat("x", 300<<10), http.StatusPaymentRequired},
+	} {
+		connection := must(net.Dial("tcp", shop.Listener.Addr().String()))
+		t.Cleanup(func() { _ = connection.Close() })
+		_, _ = io.WriteString(connection, "POST /draw HTTP/1.1\r\nHost: shop.example\r\n"+c.length+"\r\n\r\n")
+		answer := bufio.NewReader(connection)
+		r := must(http.ReadResponse(answer, nil))
+		if r.StatusCode != c.status {
+			t.Errorf("%s: %s", name, r.Status)
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(connection, c.before+next) // it may be closed
+		rest, _ := io.ReadAll(answer)
+		if len(rest) > 0 || hidden.Load() > 0 {
+			t.Errorf("%s: a part of the body was taken for a request: %q", name, rest)
+		}
 	}
 }
