@@ -1,39 +1,157 @@
-// A shop that sells the weather for a cent, over HTTP and as an MCP tool. It reads PAY_TO,
-// FACILITATOR (a URL), WINDOW (how long an answer stands without a key), LEDGER_FILE, ADDR,
-// LEDGER_ACCEPT (the word for a ledger that was refused as a part of one), NODE (none for no
-// node), and ORIGIN, which is http://ADDR unless it is set.
+// A shop that sells the weather and reports of it for a cent each, over HTTP and as MCP tools.
+// It reads PAY_TO, FACILITATOR (a URL), WINDOW (how long an answer stands without a key),
+// LEDGER_FILE, LEDGER_ACCEPT (the word for a ledger that was refused as a part of one), ADDR,
+// ORIGIN, which is http://ADDR unless it is set, and NODE: the URL of a node of Base in place of
+// the public one, or none for no node. STATION is the URL that knows the weather, which is
+// always fair without one.
 package main
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log"
+	"mime"
 	"net/http"
+	"net/url"
 	"os"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
 func main() {
 	addr := cmp.Or(os.Getenv("ADDR"), "127.0.0.1:8403")
-	seller := must(x402http.New(x402http.Config{
+	config := x402http.Config{
 		PayTo: os.Getenv("PAY_TO"), Facilitator: os.Getenv("FACILITATOR"), Origin: cmp.Or(os.Getenv("ORIGIN"), "http://"+addr),
-		NoNode: os.Getenv("NODE") == "none",
 		Ledger: must(file.Open(cmp.Or(os.Getenv("LEDGER_FILE"), "ledger.db"), file.Accept(os.Getenv("LEDGER_ACCEPT")))), Name: "Weather",
 		Window: must(time.ParseDuration(cmp.Or(os.Getenv("WINDOW"), "45s"))),
-	}))
-	weather := seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"city":%q,"weather":"fair"}`, r.URL.Query().Get("city"))
-	}), x402http.Describe("The weather of a city.", "application/json"))
+	}
+	switch node := os.Getenv("NODE"); node {
+	case "":
+	case "none":
+		config.NoNode = true
+	default:
+		usdc := x402.USDC()
+		config.Evidence = must(chain.New(chain.Config{URLs: []string{node}, Network: usdc.Network, Asset: usdc.Asset}))
+	}
+	seller := must(x402http.New(config))
+	weather := seller.Sell("0.01", station(os.Getenv("STATION")), x402http.Describe("The weather of a city.", "application/json"))
+	report := seller.Sell("0.01", http.HandlerFunc(takeReport), x402http.Post(maxReport), x402http.Check(checkReport),
+		x402http.Describe("Takes a report of the weather.", "application/json"))
 	http.Handle("GET /weather", weather)
+	http.Handle("POST /report", report)
+	city := x402http.Param{Name: "city", Description: "Name of the city.", Required: true}
 	http.Handle("POST /mcp", seller.MCP("weather", "1.0", http.DefaultServeMux, x402http.Tool{
-		Endpoint: weather, Path: "/weather", Name: "weather", Description: "The weather of a city.",
-		Params: []x402http.Param{{Name: "city", Description: "Name of the city.", Required: true}},
+		Endpoint: weather, Path: "/weather", Name: "weather", Description: "The weather of a city.", Params: []x402http.Param{city},
+	}, x402http.Tool{
+		Endpoint: report, Path: "/report", Name: "report", Description: "Takes a report of the weather of a city.",
+		Params: []x402http.Param{city, {Name: "notes", Description: "What was seen.", Required: true}},
 	}))
 	log.Fatal(http.ListenAndServe(addr, nil))
+}
+
+// station is the URL that knows the weather; empty where it is always fair.
+type station string
+
+// ServeHTTP answers the weather of a city. A station that does not know it is a 503, after
+// which the answer is owed.
+func (s station) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	city := r.URL.Query().Get("city")
+	weather, err := s.ask(r, city)
+	if err != nil {
+		log.Print(err)
+		http.Error(w, "The station does not answer.", http.StatusServiceUnavailable)
+		return
+	}
+	answer(w, map[string]any{"city": city, "weather": weather})
+}
+
+// maxWeather is the most bytes that are read of what a station says.
+const maxWeather = 100
+
+func (s station) ask(r *http.Request, city string) (weather string, err error) {
+	if s == "" {
+		return "fair", nil
+	}
+	asked, err := http.NewRequestWithContext(r.Context(), http.MethodGet, string(s)+"?city="+url.QueryEscape(city), nil)
+	if err != nil {
+		return "", err
+	}
+	res, err := http.DefaultClient.Do(asked)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("the station says %s", res.Status)
+	}
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxWeather))
+	return string(text), err
+}
+
+// maxReport is the most bytes of a report.
+const maxReport = 2 << 20
+
+// reported is a report. It comes as JSON, or as a form in which the notes may be a file.
+type reported struct{ City, Notes string }
+
+func readReport(r *http.Request) (reported, error) {
+	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		return reported{}, err
+	}
+	var p reported
+	switch mediaType {
+	case "application/json":
+		err = json.NewDecoder(r.Body).Decode(&p)
+	case "application/x-www-form-urlencoded":
+		p = reported{r.PostFormValue("city"), r.PostFormValue("notes")}
+	case "multipart/form-data":
+		p.City = r.FormValue("city")
+		p.Notes, err = readFile(r, "notes")
+	}
+	if err == nil && p.City == "" {
+		err = errors.New("the report names no city")
+	}
+	return p, err
+}
+
+func readFile(r *http.Request, field string) (string, error) {
+	f, _, err := r.FormFile(field)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(f)
+	return string(text), err
+}
+
+// checkReport refuses what is no report, which costs nothing.
+func checkReport(w http.ResponseWriter, r *http.Request) {
+	if _, err := readReport(r); err != nil {
+		x402http.Refuse(w, http.StatusBadRequest, "Send city and notes, as JSON or as a form.")
+	}
+}
+
+// takeReport answers what it has taken. Its check has read the same.
+func takeReport(w http.ResponseWriter, r *http.Request) {
+	p, err := readReport(r)
+	if err != nil {
+		http.Error(w, "The report cannot be read.", http.StatusInternalServerError)
+		return
+	}
+	answer(w, map[string]any{"city": p.City, "bytes": len(p.Notes)})
+}
+
+func answer(w http.ResponseWriter, what map[string]any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(what) // the library keeps it for the client
 }
 
 func must[T any](value T, err error) T {
