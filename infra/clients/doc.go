@@ -6,8 +6,10 @@
 //   - the programs of /docs, saved under the name that the page gives them and run by the
 //     command that it says, those of llms.txt, and clients that generators make of the
 //     OpenAPI document;
-//   - loops around the unmodified clients of the x402 project (testdata/stock) against a
-//     facilitator that fails after it has settled, lost answers and kill -9;
+//   - loops around the unmodified clients of the x402 project (testdata/stock), which sign
+//     again on every call, against a facilitator that fails after it has settled, what is sold
+//     failing for a while, lost answers and kill -9; some give up and come back later, and some
+//     post JSON and forms. charged.md has their table, which the tests hold;
 //   - the clients of the SDKs of the Model Context Protocol (testdata/mcp);
 //   - the unmodified @x402/extensions, which judges receipts, and public validators of
 //     OpenAPI, JSON Schema, HTML, and the reader that x402scan is built on;

@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -37,6 +38,7 @@ type goods struct {
 	path     string // what buyers ask for
 	amount   string
 	answer   map[string]any
+	report   *report // what buyers post; nil for a GET
 	// The same as a tool, with a part of what it answers, and all tools that there are.
 	tool, says string
 	arguments  map[string]any
@@ -60,8 +62,27 @@ func ours(t *testing.T) goods {
 func shop() goods {
 	return goods{
 		name: "the shop", stranger: true, path: "/weather?city=Oslo", amount: "10000", answer: map[string]any{"city": "Oslo", "weather": "fair"},
-		tool: "weather", says: `"weather":"fair"`, arguments: map[string]any{"city": "Oslo"}, tools: []string{"weather"},
+		tool: "weather", says: `"weather":"fair"`, arguments: map[string]any{"city": "Oslo"}, tools: []string{"weather", "report"},
 	}
+}
+
+// report is what a purchase posts at the shop, as one of the reportKinds.
+type report struct {
+	Kind  string `json:"kind"`
+	City  string `json:"city"`
+	Notes string `json:"notes"`
+}
+
+// reportKinds are the forms in which the shop takes a report, as the client programs call them.
+func reportKinds() []string { return []string{"json", "form", "multipart"} }
+
+// reportsOf are those of a kind and with some notes, at the shop.
+func reportsOf(kind, notes string) goods {
+	g := shop()
+	g.name, g.path, g.report = "the shop, by POST of "+kind, "/report", &report{kind, "Oslo", notes}
+	g.answer = map[string]any{"city": "Oslo", "bytes": float64(len(notes))}
+	g.tool, g.says, g.arguments = "report", fmt.Sprintf(`"bytes":%d`, len(notes)), map[string]any{"city": "Oslo", "notes": notes}
+	return g
 }
 
 // world is what a program that sells works with; its ledger outlives the process.
@@ -92,10 +113,11 @@ func start(t *testing.T, plan ...x402test.Behaviour) service {
 	return newWorld(t, resolver(t), plan...).start(t)
 }
 
-// startShop starts the shop in the same way.
-func startShop(t *testing.T) service {
+// startShop starts the shop in the same way, without a node, with a WINDOW in seconds, which
+// may be empty.
+func startShop(t *testing.T, sold goods, window string) service {
 	w := newWorld(t, "")
-	w.goods = shop()
+	w.goods, w.env["DUPLICATE_WINDOW_SECONDS"] = sold, window
 	return w.startAt(t, testbed.FreeAddr(t))
 }
 
@@ -118,7 +140,7 @@ func (w world) startAt(t *testing.T, addr string) (s service) {
 func (w world) tryStart(t *testing.T) (service, error) {
 	cmd := testbed.Local(testbed.Program(t, testbed.LocalRunner), w.dir, w.env)
 	if w.goods.stranger {
-		cmd = testbed.Shop(t, w.dir, w.env["LOCAL_ADDR"], w.env["FACILITATOR_URL"])
+		cmd = testbed.Shop(t, w.dir, w.forShop())
 	}
 	p := testbed.Must(testbed.Launch(cmd, nil))
 	s := service{goods: w.goods, books: w.books, kill: p.Kill}
@@ -131,6 +153,18 @@ func (w world) tryStart(t *testing.T) (service, error) {
 	err := p.Ready()
 	s.url = p.URL
 	return s, err
+}
+
+// forShop are the settings of this world by the names that the shop has for them.
+func (w world) forShop() map[string]string {
+	settings := map[string]string{
+		"ADDR": w.env["LOCAL_ADDR"], "FACILITATOR": w.env["FACILITATOR_URL"], "STATION": w.env["STATION"],
+		"NODE": cmp.Or(w.env["RPC_URL"], "none"),
+	}
+	if window := w.env["DUPLICATE_WINDOW_SECONDS"]; window != "" {
+		settings["WINDOW"] = window + "s"
+	}
+	return settings
 }
 
 // answer is the catalog's example, from the resolver of this machine.

@@ -94,7 +94,7 @@ func TestPayingPrograms(t *testing.T) {
 			t.Run("pays", func(t *testing.T) { p.pays(t, w, s) })
 			if p.short || p.id == "go" {
 				t.Run("pays at the shop", func(t *testing.T) {
-					there := startShop(t)
+					there := startShop(t, shop(), wideWindow)
 					p.end(t, p.at(t, w, s, catalog.DNS().ExampleURL(s.url), there.url+there.goods.path)).checkPaid(t, there)
 				})
 			}

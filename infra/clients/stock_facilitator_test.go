@@ -53,9 +53,6 @@ func failureModes() []failureMode {
 	deadNode := func(*testbed.Facilitator) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	}
-	liveNode := func(f *testbed.Facilitator) http.Handler {
-		return testbed.PlayNode{Moved: f.Transfers, ChainID: testbed.BaseChainID, Now: time.Now, Safe: 2 * time.Second}
-	}
 	return []failureMode{
 		{name: "accept_then_timeout", means: "settles, never answers", plays: 1, play: func(c *testbed.Relayed, _ settleAnswer) { c.Hold() }},
 		{name: "5xx_after_settle", means: "settles, answers 502", plays: 1, play: instead(http.StatusBadGateway, "<html>Bad Gateway</html>")},
@@ -92,6 +89,11 @@ func failureModes() []failureMode {
 		},
 		{name: "clean", means: "settles, answers", plays: 1, settles: true, play: honest},
 	}
+}
+
+// liveNode knows the chain that a facilitator's money moves on.
+func liveNode(f *testbed.Facilitator) http.Handler {
+	return testbed.PlayNode{Moved: f.Transfers, ChainID: testbed.BaseChainID, Now: time.Now, Safe: 2 * time.Second}
 }
 
 // settleAnswer is the answer of an honest facilitator.

@@ -44,65 +44,42 @@ const (
 	mostCalls   = 300
 	callsInVain = 45
 	loopPause   = time.Second
-	// wideWindow is DUPLICATE_WINDOW_SECONDS, as testbed.Shop has it: on a machine that is busy with
-	// something else a loop may need longer than the default of 45 seconds to come
-	// back for the answer that was lost.
+	// wideWindow is DUPLICATE_WINDOW_SECONDS, or WINDOW at the shop: on a machine that is
+	// busy with something else a loop may need longer than the default of 45 seconds to
+	// come back for the answer that was lost.
 	wideWindow = "600"
 )
 
 // TestStockClients: whatever the facilitator does, and whatever is lost on the
 // way, a loop around an unmodified client that signs anew on every call ends
 // with one settlement and one answer, on either ledger, with the service killed
-// in between. So it is at the shop of infra/shop, of whose trials each has one mode and
-// one client, and all together have all. charged.md has a table of that.
+// in between. So it is where what is sold fails for a while, and at the shop of infra/shop,
+// with a node, without one, and by POST. charged.md has a table of that.
 //
 // It takes the half minute that a lease lasts, and the time-out of a settlement.
 func TestStockClients(t *testing.T) {
 	t.Parallel()
 	clients := stockClients()
-	programs := make([]*loopProgram, len(clients))
-	for i, c := range clients {
-		programs[i] = startLoops(t, c)
-	}
-	due := make(chan *trial, 100)
-	var trials []*trial
-	add := func(sold goods, mode failureMode, moment killMoment, columns ...int) *trial {
-		r := newTrial(t, sold, mode, moment, due)
-		for _, i := range columns {
-			r.buy(t, i, clients[i].keyed)
-		}
-		trials = append(trials, r)
-		return r
-	}
-	everyClient := []int{0, 1, 2, 3, 4}
-	db := testbed.StartDynamo(t)
-	for i, mode := range failureModes() {
-		for _, moment := range []killMoment{beforeVerdict, duringLookup, betweenCalls} {
-			add(ours(t), mode, moment, everyClient...)
-			if mode.plays == everyTime {
-				continue
-			}
-			r := add(ours(t), mode, moment, everyClient...)
-			r.name += ", DynamoDB"
-			maps.Copy(r.world.env, db.Settings(db.Table(t)))
-			r.world.env["LEDGER_FILE"] = ""
-		}
-		if mode.node == nil { // the shop asks none
-			add(shop(), mode, []killMoment{beforeVerdict, betweenCalls}[i%2], everyClient[i%len(everyClient)])
-		}
-	}
+	programs := startAll(t)
+	p := &playbill{t: t, due: make(chan *trial, 100)}
+	p.addService()
+	p.addShop()
+	p.addFailing()
 	// Without the window a new signature is a new purchase: the same loops must
 	// be seen to pay for each result that was lost.
-	control := add(ours(t), failureModes()[len(failureModes())-1], betweenCalls, everyClient...)
+	control := p.add(ours(t), failureModes()[len(failureModes())-1], betweenCalls, everyClient()...)
 	control.world.env["DUPLICATE_WINDOW_SECONDS"] = "0"
 
-	playTrials(t, programs, trials, due)
+	playTrials(t, programs, p.trials, p.due)
 	rows := map[string]bool{}
-	for _, r := range trials[:len(trials)-1] {
+	for _, r := range p.trials {
+		if r == control {
+			continue
+		}
 		for _, b := range r.buyers {
 			b.check(t, clients[b.column])
 		}
-		rows[r.row()] = true
+		rows[r.row] = true
 	}
 	for _, b := range control.buyers {
 		if n := b.transfers(); !clients[b.column].keyed && n < 2 {
@@ -110,7 +87,84 @@ func TestStockClients(t *testing.T) {
 		}
 	}
 	for row := range rows {
-		isWritten(t, row)
+		isWritten(t, row, len(clients))
+	}
+}
+
+// everyClient are the columns of all clients.
+func everyClient() []int { return []int{0, 1, 2, 3, 4} }
+
+// playbill are the trials of TestStockClients.
+type playbill struct {
+	t      *testing.T
+	due    chan *trial
+	trials []*trial
+}
+
+// add adds a trial with a buyer for each column.
+func (p *playbill) add(sold goods, mode failureMode, moment killMoment, columns ...int) *trial {
+	r := newTrial(p.t, sold, mode, moment, p.due)
+	for _, i := range columns {
+		r.buy(p.t, i, stockClients()[i].keyed)
+	}
+	p.trials = append(p.trials, r)
+	return r
+}
+
+// addService has every mode and every moment at the service, on either ledger.
+func (p *playbill) addService() {
+	db := testbed.StartDynamo(p.t)
+	for _, mode := range failureModes() {
+		for _, moment := range []killMoment{beforeVerdict, duringLookup, betweenCalls} {
+			p.add(ours(p.t), mode, moment, everyClient()...)
+			if mode.plays == everyTime {
+				continue
+			}
+			r := p.add(ours(p.t), mode, moment, everyClient()...)
+			r.name += ", DynamoDB"
+			maps.Copy(r.world.env, db.Settings(db.Table(p.t)))
+			r.world.env["LEDGER_FILE"] = ""
+		}
+	}
+}
+
+const (
+	atShop = "any of these, at the shop in [`infra/shop`](../shop) with a node"
+	noNode = "any of these that needs no node, at the shop without one (`NODE=none`)"
+	byPost = "the first three, at the shop, by `POST` of JSON, a form, or a multipart form with a new boundary in each call"
+)
+
+// addShop has every mode at the shop. Each trial has one client there, and all together have
+// all. What is sold by POST has all clients, and a mode for each form of a body.
+func (p *playbill) addShop() {
+	moments := []killMoment{beforeVerdict, betweenCalls} // it asks no resolver
+	for i, mode := range failureModes() {
+		moment, column := moments[i%len(moments)], i%len(stockClients())
+		if mode.node == nil {
+			p.add(shop(), mode, moment, column).row = noNode
+		}
+		if mode.unanswered { // with a node it is answered, as the mode before
+			continue
+		}
+		r := p.add(shop(), mode, moment, column)
+		r.row = atShop
+		if mode.node == nil {
+			r.world.env["RPC_URL"] = testbed.Serve(p.t, liveNode(r.world.books))
+		}
+	}
+	for i, kind := range reportKinds() {
+		r := p.add(reportsOf(kind, "sunny"), failureModes()[i], moments[i%len(moments)], everyClient()...)
+		r.row = byPost
+	}
+}
+
+// addFailing has what is sold fail, after the money has moved, where the facilitator does not.
+func (p *playbill) addFailing() {
+	clean := failureModes()[len(failureModes())-1]
+	for _, sold := range []goods{ours(p.t), shop()} {
+		r := p.add(sold, clean, betweenCalls, everyClient()...)
+		r.fails(p.t)
+		r.row = "the resolvers of the service, or the handler of the shop, fail for a while; the answer comes"
 	}
 }
 
@@ -129,30 +183,42 @@ func playTrials(t *testing.T, programs []*loopProgram, trials []*trial, due chan
 			programs[b.column].orders = append(programs[b.column].orders, b.order)
 		}
 	}
-	var loops sync.WaitGroup
-	for _, p := range programs {
-		loops.Go(func() { p.results, p.err = p.loop() })
-	}
+	var results map[string]loopResult
 	go func() {
-		loops.Wait()
-		close(due)
+		defer close(due)
+		results = playLoops(t, programs)
 	}()
 	for r := range due {
 		r.restart(t)
 	}
+	for id, result := range results {
+		buyers[id].result = result
+	}
+}
+
+// playLoops lets every program buy, and returns what came of each purchase by its ID.
+func playLoops(t *testing.T, programs []*loopProgram) map[string]loopResult {
+	t.Helper()
+	var loops sync.WaitGroup
+	for _, p := range programs {
+		loops.Go(func() { p.results, p.err = p.loop() })
+	}
+	loops.Wait()
+	results := map[string]loopResult{}
 	for _, p := range programs {
 		if p.err != nil {
 			t.Error(p.err)
 		}
-		for _, result := range p.results {
-			buyers[result.ID].result = result
+		for _, r := range p.results {
+			results[r.ID] = r
 		}
 	}
+	return results
 }
 
-// isWritten wants charged.md to have a row with one settlement for each client.
-func isWritten(t *testing.T, row string) {
-	row = "\n| " + row + " |" + strings.Repeat(" 1 |", len(stockClients())) + "\n"
+// isWritten wants charged.md to have a row with one settlement for each of so many clients.
+func isWritten(t *testing.T, row string, clients int) {
+	row = "\n| " + row + " |" + strings.Repeat(" 1 |", clients) + "\n"
 	if !strings.Contains(string(testbed.Must(os.ReadFile("charged.md"))), row) {
 		t.Errorf("charged.md does not have%s", row)
 	}
@@ -174,16 +240,28 @@ type purchase struct {
 	Network string            `json:"network"`
 	Key     string            `json:"key"`
 	Headers map[string]string `json:"headers"`
+	Report  *report           `json:"report"` // is posted; nil for a GET
 	// Calls is how many the loop makes at most, and Timeout in how many seconds the
-	// client gives one up; 0 leaves that to the client.
-	Calls   int `json:"calls"`
-	Timeout int `json:"timeout"`
+	// client gives one up; 0 leaves that to the client. Once has the loop not begin again
+	// after its answer.
+	Calls   int  `json:"calls"`
+	Timeout int  `json:"timeout"`
+	Once    bool `json:"once"`
 }
 
 type loopResult struct {
 	ID            string
 	Told          []int // the status of each call; 0: no whole answer
 	Answer, Again struct{ Body string }
+}
+
+// startAll starts the program of every client.
+func startAll(t *testing.T) []*loopProgram {
+	var programs []*loopProgram
+	for _, c := range stockClients() {
+		programs = append(programs, startLoops(t, c))
+	}
+	return programs
 }
 
 // startLoops starts a program and returns when it is ready.
@@ -217,11 +295,14 @@ func (p *loopProgram) loop() (results []loopResult, err error) {
 	return results, err
 }
 
-// orderOf is a purchase of what is at a URL, by a payer with a new key.
-func orderOf(tb testing.TB, url string, keyed bool) (order purchase, payer string) {
+// orderOf is a purchase of what is sold at an origin, by a payer with a new key.
+func orderOf(tb testing.TB, origin string, sold goods, keyed bool) (order purchase, payer string) {
 	key := newPayer()
 	w := testbed.Must(x402test.WalletFromHex(strings.TrimPrefix(key, "0x"), rand.Reader))
-	order = purchase{ID: rand.Text(), URL: url, Network: testbed.BaseNetwork, Key: key, Headers: map[string]string{}, Calls: mostCalls}
+	order = purchase{
+		ID: rand.Text(), URL: origin + sold.path, Network: testbed.BaseNetwork, Key: key, Headers: map[string]string{},
+		Report: sold.report, Calls: mostCalls,
+	}
 	if keyed {
 		order.Headers[x402.HeaderKey] = rand.Text()
 	}
@@ -239,12 +320,4 @@ func (r loopResult) check(answer map[string]any) (faults []string) {
 		}
 	}
 	return faults
-}
-
-// row is what charged.md calls the trial.
-func (t *trial) row() string {
-	if t.world.goods.stranger {
-		return "any of these, at the shop in [`infra/shop`](../shop)"
-	}
-	return fmt.Sprintf("`%s`: %s", t.mode.name, t.mode.means)
 }

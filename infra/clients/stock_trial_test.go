@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +36,7 @@ const (
 // killed once and starts again on the same port and ledger.
 type trial struct {
 	name    string
+	row     string // what charged.md calls it
 	mode    failureMode
 	moment  killMoment
 	gateway *gateway // what the clients call
@@ -49,6 +52,7 @@ type trial struct {
 	mu      sync.Mutex
 	buyers  map[string]*buyer // by payer, lower case
 	revived bool
+	failing bool // what is sold fails until every buyer was told that twice
 }
 
 // buyer is one purchase: a payer with a new key asks one question.
@@ -65,6 +69,7 @@ type buyer struct {
 	plays       int
 	early       bool // a result came before the service was killed, which was too late for it
 	replies     int
+	owed        int // of them, those that say that it is paid and owe the answer
 	results     int
 	signed      map[string]bool // nonces that were sent
 	served      map[string]bool // different results
@@ -113,6 +118,7 @@ func (b *buyer) check(t *testing.T, c stockClient) {
 	}
 	fault(b.plays < least, "the facilitator failed %d times, not %d", b.plays, least)
 	fault(len(b.signed) < 2, "only %d signatures: the client is not tried", len(b.signed))
+	fault(b.trial.failing && b.owed < leastOwed, "what is sold failed %d times, not %d", b.owed, leastOwed)
 	if len(faults) > 0 {
 		t.Errorf("%s: %s\n%s", c.title, strings.Join(faults, "; "), b.account())
 	}
@@ -135,11 +141,12 @@ func (t *trial) reach(b *buyer) {
 // newTrial prepares a trial of a program that sells.
 func newTrial(t *testing.T, sold goods, mode failureMode, moment killMoment, due chan<- *trial) *trial {
 	r := &trial{
-		name: sold.name + ", " + mode.name + ", " + string(moment), mode: mode, moment: moment, addr: testbed.FreeAddr(t), due: due,
+		name: sold.name + ", " + mode.name + ", " + string(moment), row: fmt.Sprintf("`%s`: %s", mode.name, mode.means),
+		mode: mode, moment: moment, addr: testbed.FreeAddr(t), due: due,
 		buyers: map[string]*buyer{}, answers: make(chan struct{}),
 	}
 	r.free = sync.OnceFunc(func() { close(r.answers) })
-	r.world = newWorld(t, resolverOf(t, exampleZone(t), r.holdLookup))
+	r.world = newWorld(t, resolverOf(t, exampleZone(t), r.lookUp))
 	r.world.goods = sold
 	t.Cleanup(r.free)
 	r.gateway = newGateway(t, "http://"+r.addr)
@@ -154,7 +161,7 @@ func newTrial(t *testing.T, sold goods, mode failureMode, moment killMoment, due
 
 // buy adds a buyer.
 func (t *trial) buy(tb *testing.T, column int, keyed bool) {
-	order, payer := orderOf(tb, t.gateway.url+t.world.goods.path, keyed)
+	order, payer := orderOf(tb, t.gateway.url, t.world.goods, keyed)
 	if t.mode.unanswered {
 		order.Calls = callsInVain
 	}
@@ -167,13 +174,56 @@ func (t *trial) buy(tb *testing.T, column int, keyed bool) {
 // lookupsHeld is how long the resolver holds answers back at most: five lookups take longer.
 const lookupsHeld = 20 * time.Second
 
-// holdLookup is called for every question to the resolver.
-func (t *trial) holdLookup(dns.ResponseWriter, *dns.Msg) bool {
+// lookUp is called for every question to the resolver, and says whether it was answered.
+func (t *trial) lookUp(w dns.ResponseWriter, q *dns.Msg) bool {
 	if t.moment == duringLookup {
 		t.held.Do(func() { time.AfterFunc(lookupsHeld, t.free) })
 		<-t.answers
 	}
+	return t.failsNow() && fail(w, q)
+}
+
+// fail is the answer of a resolver that refuses to find out.
+func fail(w dns.ResponseWriter, q *dns.Msg) bool {
+	_ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeRefused)) // who asks may be gone
+	return true
+}
+
+// leastOwed is how often every buyer is told that the answer is owed, before what is sold
+// works again.
+const leastOwed = 2
+
+// fails has what is sold fail for a while.
+func (t *trial) fails(tb *testing.T) {
+	t.name += ", what is sold fails"
+	t.failing = true
+	t.world.env["STATION"] = testbed.Serve(tb, station(t.failsNow))
+}
+
+// failsNow says that what is sold fails still.
+func (t *trial) failsNow() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.failing {
+		return false
+	}
+	for _, b := range t.buyers {
+		if b.owed < leastOwed {
+			return true
+		}
+	}
 	return false
+}
+
+// station knows the weather of the shop, unless it fails.
+func station(fails func() bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if fails() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		_, _ = io.WriteString(w, "fair") // who asks may be gone
+	})
 }
 
 // restart is kill -9, and another process on the same port and ledger.
@@ -197,7 +247,7 @@ const longDelay = 6 * time.Second
 func (t *trial) passOn(r *testbed.Relayed) {
 	answer := r.Answer()
 	body := answer.Body.Bytes()
-	lost, results := t.seen(r.Request.Header.Get(x402.HeaderSignature), x402test.Reply{Status: answer.Code, Body: body})
+	lost, results := t.seen(r.Request.Header.Get(x402.HeaderSignature), x402test.Reply{Status: answer.Code, Header: answer.Header(), Body: body})
 	if results == 2 {
 		select {
 		case <-time.After(longDelay):
@@ -228,6 +278,9 @@ func (t *trial) seen(signature string, answer x402test.Reply) (lost bool, result
 	}
 	b.signed[signed.Nonce] = true
 	b.replies++
+	if owes(answer) {
+		b.owed++
+	}
 	result := answer.Status == 200
 	lost = b.replies == 1 || result && !t.revived
 	if result {
@@ -244,4 +297,10 @@ func (t *trial) seen(signature string, answer x402test.Reply) (lost bool, result
 		t.reach(b)
 	}
 	return lost, results
+}
+
+// owes says that an answer is that of a payment which was made, and whose answer is owed.
+func owes(answer x402test.Reply) bool {
+	receipt, err := answer.Receipt()
+	return answer.Status >= http.StatusInternalServerError && err == nil && receipt.Success
 }

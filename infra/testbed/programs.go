@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,13 +77,13 @@ func Watched(tb testing.TB, pkg string) string { return built(tb, watched, pkg) 
 func Functions(tb testing.TB) string { return built(tb, functions, AllFunctions) }
 
 // Shop is the command of the shop of infra/shop, a separate module, with its ledger in
-// a folder. Its window is long enough for a machine that is busy with something else.
-func Shop(tb testing.TB, dir, addr, facilitator string) *exec.Cmd {
+// a folder. Of its settings only PAY_TO and LEDGER_FILE have values already.
+func Shop(tb testing.TB, dir string, settings map[string]string) *exec.Cmd {
 	cmd := exec.Command(shop(tb, "server"))
 	cmd.Dir = dir
-	cmd.Env = Environment(map[string]string{
-		"ADDR": addr, "FACILITATOR": facilitator, "PAY_TO": Account(1), "LEDGER_FILE": filepath.Join(dir, "ledger.db"), "WINDOW": "600s", "NODE": "none",
-	})
+	env := map[string]string{"PAY_TO": Account(1), "LEDGER_FILE": filepath.Join(dir, "ledger.db")}
+	maps.Copy(env, settings)
+	cmd.Env = Environment(env)
 	return cmd
 }
 

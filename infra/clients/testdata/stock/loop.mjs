@@ -1,8 +1,8 @@
 // The loop around a stock client: it calls until it has a 200, and knows
 // nothing of payments. It reads one line of JSON, a list of purchases, once it
 // has said that it is ready, and makes all of them side by side. For each it
-// prints a line: the status of every call, the answer, and what the same loop got
-// when it began once more.
+// prints a line: the status of every call, the answer, and, unless it buys once, what
+// the same loop got when it began once more.
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -15,6 +15,17 @@ export async function loops(buy) {
     await Promise.all(purchases.map((purchase) => loop(buy, purchase, pause)))
     return
   }
+}
+
+// posted is what a purchase posts, made for every call: an object, which is JSON, or a
+// form. The notes of a multipart form are a file.
+export function posted({ kind, ...fields }) {
+  if (kind === 'json') return fields
+  if (kind === 'form') return new URLSearchParams(fields)
+  const form = new FormData()
+  form.set('city', fields.city)
+  form.set('notes', new Blob([fields.notes], { type: 'text/plain' }), 'notes.txt')
+  return form
 }
 
 async function loop(buy, purchase, pause) {
@@ -31,6 +42,6 @@ async function loop(buy, purchase, pause) {
     }
   }
   const answer = await until200()
-  const again = answer.status === 200 ? await until200() : answer
+  const again = answer.status === 200 && !purchase.once ? await until200() : answer
   console.log(JSON.stringify({ id: purchase.id, told, answer, again }))
 }

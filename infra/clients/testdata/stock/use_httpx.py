@@ -10,11 +10,19 @@ from x402.http.clients import x402HttpxClient
 from x402.mechanisms.evm.exact import ExactEvmScheme
 
 
-async def buy(url, network, key, headers, timeout, **_):
+async def buy(url, network, key, headers, timeout, report, **_):
     client = x402Client().register(network, ExactEvmScheme(Account.from_key(key)))
     async with x402HttpxClient(client, **({"timeout": timeout} if timeout else {})) as http:
-        response = await http.get(url, headers=headers)
+        response = await (http.post(url, headers=headers, **posted(**report)) if report else http.get(url, headers=headers))
         return {"status": response.status_code, "body": response.text}
+
+
+def posted(kind, city, notes):
+    if kind == "json":
+        return {"json": {"city": city, "notes": notes}}
+    if kind == "form":
+        return {"data": {"city": city, "notes": notes}}
+    return {"data": {"city": city}, "files": {"notes": ("notes.txt", notes.encode(), "text/plain")}}
 
 
 # The loop is that of loop.mjs.
@@ -33,7 +41,7 @@ async def loop(purchase, pause):
             await asyncio.sleep(pause / 1000)
 
     answer = await until_200()
-    again = await until_200() if answer["status"] == 200 else answer
+    again = await until_200() if answer["status"] == 200 and not purchase["once"] else answer
     print(json.dumps({"id": purchase["id"], "told": told, "answer": answer, "again": again}), flush=True)
 
 

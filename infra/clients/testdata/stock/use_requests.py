@@ -11,11 +11,20 @@ from x402.http.clients import x402_requests
 from x402.mechanisms.evm.exact import ExactEvmScheme
 
 
-def buy(url, network, key, headers, timeout, **_):
+def buy(url, network, key, headers, timeout, report, **_):
     client = x402ClientSync().register(network, ExactEvmScheme(Account.from_key(key)))
     with x402_requests(client) as session:
-        response = session.get(url, headers=headers, timeout=timeout or None)
+        options = {"headers": headers, "timeout": timeout or None}
+        response = session.post(url, **options, **posted(**report)) if report else session.get(url, **options)
         return {"status": response.status_code, "body": response.text}
+
+
+def posted(kind, city, notes):
+    if kind == "json":
+        return {"json": {"city": city, "notes": notes}}
+    if kind == "form":
+        return {"data": {"city": city, "notes": notes}}
+    return {"data": {"city": city}, "files": {"notes": ("notes.txt", notes.encode(), "text/plain")}}
 
 
 # The loop is that of loop.mjs.
@@ -34,7 +43,7 @@ def loop(purchase, pause):
             time.sleep(pause / 1000)
 
     answer = until_200()
-    again = until_200() if answer["status"] == 200 else answer
+    again = until_200() if answer["status"] == 200 and not purchase["once"] else answer
     # print writes a line and its end apart, and another thread may come between.
     line = json.dumps({"id": purchase["id"], "told": told, "answer": answer, "again": again}) + "\n"
     print(line, end="", flush=True)

@@ -1,0 +1,104 @@
+package clients
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+const (
+	// callsUntilItLeaves are those of a loop that gives up.
+	callsUntilItLeaves = 3
+	// narrowWindow is over when a client comes back: the pause before the third lookup alone
+	// is ten seconds.
+	narrowWindow = "1"
+	// patientClient is in how many seconds a client gives a call up where nothing is lost: an
+	// answer that it did not wait for on a busy machine would be bought again, after such a window.
+	patientClient = 120
+)
+
+// outage is something that is sold and fails until it is mended.
+type outage struct {
+	world   world
+	addr    string
+	service service
+	mended  atomic.Bool
+	buyers  []returning
+}
+
+// returning is a client that comes back.
+type returning struct {
+	client stockClient
+	order  purchase
+	payer  string
+}
+
+// TestClientsComeBack: a loop gives up while its answer is owed. The service is killed and
+// starts again, what it sells works again, and another process of the client comes back with
+// a new signature, after the window. It gets the answer, and both together are charged once:
+// the window begins with an answer, and there was none. So it is at the service and at the shop.
+// charged.md has a row of that.
+func TestClientsComeBack(t *testing.T) {
+	t.Parallel()
+	outages := []*outage{newOutage(t, ours(t)), newOutage(t, shop())}
+	left := playReturning(t, outages, func(p *purchase) { p.Calls = callsUntilItLeaves })
+	for _, o := range outages {
+		for _, b := range o.buyers {
+			told, moved := left[b.order.ID].Told, o.world.books.Moved(b.payer)
+			if len(told) != callsUntilItLeaves || slices.Contains(told, 200) || len(moved) != 1 {
+				t.Errorf("%s at %s: the loop was told %v, and paid %d times before it left", b.client.title, o.world.goods.name, told, len(moved))
+			}
+		}
+		o.service.kill()
+		o.mended.Store(true)
+		o.service = o.world.startAt(t, o.addr)
+	}
+	back := playReturning(t, outages, func(p *purchase) { p.Once = true })
+	for _, o := range outages {
+		for _, b := range o.buyers {
+			r := back[b.order.ID]
+			for _, fault := range r.check(o.world.goods.answer) {
+				t.Errorf("%s at %s: %s: the client was told %v", b.client.title, o.world.goods.name, fault, r.Told)
+			}
+			if moved := o.world.books.Moved(b.payer); len(moved) != 1 || moved[0].Value != o.world.goods.amount {
+				t.Errorf("%s at %s paid %d times, and is told %v", b.client.title, o.world.goods.name, len(moved), r.Told)
+			}
+		}
+	}
+	isWritten(t, "the loop ends while the answer is owed; the client comes back after the window, and signs again", len(stockClients()))
+}
+
+// newOutage starts something that is sold and fails, with a buyer for each client.
+func newOutage(t *testing.T, sold goods) *outage {
+	o := &outage{addr: testbed.FreeAddr(t)}
+	fails := func() bool { return !o.mended.Load() }
+	o.world = newWorld(t, resolverOf(t, exampleZone(t), func(w dns.ResponseWriter, q *dns.Msg) bool { return fails() && fail(w, q) }))
+	o.world.goods = sold
+	o.world.env["STATION"] = testbed.Serve(t, station(fails))
+	o.world.env["DUPLICATE_WINDOW_SECONDS"] = narrowWindow
+	o.service = o.world.startAt(t, o.addr)
+	for _, c := range stockClients() {
+		order, payer := orderOf(t, o.service.url, sold, c.keyed)
+		order.Timeout = patientClient
+		o.buyers = append(o.buyers, returning{c, order, payer})
+	}
+	return o
+}
+
+// playReturning starts every program, has the buyers of its column buy, by an order that is
+// changed, and returns what came of it.
+func playReturning(t *testing.T, outages []*outage, change func(*purchase)) map[string]loopResult {
+	t.Helper()
+	programs := startAll(t)
+	for _, o := range outages {
+		for i, b := range o.buyers {
+			change(&b.order)
+			programs[i].orders = append(programs[i].orders, b.order)
+		}
+	}
+	return playLoops(t, programs)
+}

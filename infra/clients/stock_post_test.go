@@ -1,0 +1,94 @@
+package clients
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	// longReport is the size of a report that the shop takes, and tooLongReport of one that it
+	// does not (maxReport in its main.go), in bytes.
+	longReport    = 1 << 20
+	tooLongReport = 2<<20 + 1
+)
+
+// postings are what a client posts at the shop in one form: some reports that it pays for, and
+// one that the shop refuses.
+type postings struct {
+	shop    service
+	client  stockClient
+	paid    []posting
+	refused posting
+}
+
+// posting is one report, and who pays for it.
+type posting struct {
+	sold  goods
+	order purchase
+	payer string
+}
+
+// TestStockClientsPost: unmodified clients pay for a POST over their own connections, with
+// nothing in between. The same report twice is one purchase in every form, although each call
+// makes the body anew, with a boundary drawn at random. Another report of the same payer, of a
+// megabyte, is another purchase. One that is larger than the shop takes is refused, and is not
+// charged. charged.md says so.
+func TestStockClientsPost(t *testing.T) {
+	t.Parallel()
+	clients, programs := stockClients(), startAll(t)
+	var all []postings
+	for _, kind := range reportKinds() {
+		s := startShop(t, reportsOf(kind, "sunny"), wideWindow)
+		for i, c := range clients {
+			p := newPostings(t, s, c, kind)
+			for _, one := range append(slices.Clone(p.paid), p.refused) {
+				programs[i].orders = append(programs[i].orders, one.order)
+			}
+			all = append(all, p)
+		}
+	}
+	results := playLoops(t, programs)
+	for _, p := range all {
+		t.Run(p.client.title+", "+p.refused.sold.name, func(t *testing.T) { p.check(t, results) })
+	}
+	isWritten(t, "a report of 1 MB at the shop, twice, by `POST` of JSON, a form, or a multipart form", len(clients))
+}
+
+// newPostings prepares what a client posts in a form.
+func newPostings(t *testing.T, s service, c stockClient, kind string) postings {
+	p := postings{shop: s, client: c}
+	post := func(size int) posting {
+		sold := reportsOf(kind, strings.Repeat("x", size))
+		order, payer := orderOf(t, s.url, sold, c.keyed)
+		order.Timeout = patientClient
+		return posting{sold, order, payer}
+	}
+	first, second := post(len("sunny")), post(longReport)
+	second.order.Key, second.payer = first.order.Key, first.payer
+	p.paid, p.refused = []posting{first, second}, post(tooLongReport)
+	p.refused.order.Calls = 1
+	return p
+}
+
+// check holds the results to one charge for each report that the shop takes.
+func (p postings) check(t *testing.T, results map[string]loopResult) {
+	for _, one := range p.paid {
+		r := results[one.order.ID]
+		for _, fault := range r.check(one.sold.answer) {
+			t.Errorf("%s: the client was told %v", fault, r.Told)
+		}
+		if moved := p.shop.books.Moved(one.payer); len(moved) != len(p.paid) {
+			t.Errorf("%d reports were paid for %d times", len(p.paid), len(moved))
+		}
+	}
+	r := results[p.refused.order.ID]
+	if fmt.Sprint(r.Told) != fmt.Sprint([]int{http.StatusRequestEntityTooLarge}) || !strings.Contains(r.Answer.Body, `"charged":false`) {
+		t.Errorf("a report that is too long: %v %.200s", r.Told, r.Answer.Body)
+	}
+	if moved := p.shop.books.Moved(p.refused.payer); len(moved) != 0 {
+		t.Errorf("a report that is too long was paid for: %+v", moved)
+	}
+}
