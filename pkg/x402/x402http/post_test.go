@@ -329,6 +329,8 @@ func TestPostThatWaits(t *testing.T) {
 	r := must(http.ReadResponse(bufio.NewReader(connection), nil))
 	if body := must(io.ReadAll(r.Body)); r.StatusCode != http.StatusPaymentRequired || !r.Close {
 		t.Errorf("%d %v %s", r.StatusCode, r.Header, body)
+	}
+}
 
 // What is left of a body that was not read is not taken for the next request of its connection,
 // which ends. Otherwise a stranger could put requests into the connection of a proxy.
