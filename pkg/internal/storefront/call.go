@@ -92,11 +92,12 @@ func (b *Toolbox) call(r *http.Request, id string, q *mcp.Request, c *mcp.Call) 
 	go func() { ended <- route(router, w, asked) }()
 	select {
 	case res := <-t.answer:
+		leave := func() { b.left(asked, id, <-ended) }
 		if res.finish == nil {
-			<-ended
+			leave()
 			return res
 		}
-		res.finish = func() { <-ended }
+		res.finish = leave
 		return res
 	case err := <-ended:
 		select {
@@ -123,6 +124,13 @@ func (c unrouted) Value(key any) any {
 		return nil
 	}
 	return value
+}
+
+// left logs a panic of a router on the way back from the endpoint, which has answered.
+func (b *Toolbox) left(asked *http.Request, id string, err error) {
+	if err != nil {
+		b.shop.Front.Log.ErrorContext(asked.Context(), "panic after a tool has answered", "request_id", id, "error", err)
+	}
 }
 
 // route has a router serve a request. Its error is a panic.
