@@ -33,7 +33,7 @@ type posting struct {
 
 // TestStockClientsPost: unmodified clients pay for a POST over their own connections, with
 // nothing in between. The same report twice is one purchase in every form, although each call
-// makes the body anew, with a boundary drawn at random. Another report of the same payer, of a
+// makes the body again, with a boundary drawn at random. Another report of the same payer, of a
 // megabyte, is another purchase. One that is larger than the shop takes is refused, and is not
 // charged. charged.md says so.
 func TestStockClientsPost(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Sold are the accounts that one token was paid to, by whoever sells on this ledger, for as long
+// Sold are the accounts that one token was paid to by all who sell on this ledger, for as long
 // as transfers to them have to be looked at. So a change of payee needs no setting: what was
 // sent to the former one is found all the same.
 type Sold struct {

@@ -52,7 +52,7 @@ func (m *market) signPost() string {
 	return must(m.client.Wallet.Pay(offer, time.Now()))
 }
 
-// form is a multipart form with a boundary of its own.
+// form is a multipart form with its own boundary.
 func form(fields ...string) (contentType, body string) {
 	var text bytes.Buffer
 	w := multipart.NewWriter(&text)
