@@ -2,18 +2,12 @@ package reconcile_test
 
 import (
 	"encoding/json"
-	"fmt"
-	"log/slog"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
@@ -27,7 +21,7 @@ type seller struct {
 
 // formerly is a harness whose payee was another one until now, with no run of reconcile so far.
 func formerly(d *harness) *seller {
-	s := &seller{d: d, p: &fakeScanner{d: d}, former: testbed.Address(d.t, "0x70997970c51812dc3a010c7d01b50e0d17dc79c8")}
+	s := &seller{d: d, p: &fakeScanner{d: d}, former: address("0x70997970c51812dc3a010c7d01b50e0d17dc79c8")}
 	d.chain = s.p
 	return s
 }
@@ -45,7 +39,7 @@ func (s *seller) refuses(n int) {
 	h := s.d.claim(n, func(p *ledger.Submission) {
 		other := terms()
 		other.PayTo = s.former.Checksum()
-		p.Terms = testbed.Must(json.Marshal(other.Requirements("5000")))
+		p.Terms = must(json.Marshal(other.Requirements("5000")))
 	})
 	s.d.must(h.End(s.d.t.Context(), ledger.EventRefused, "insufficient_funds", ""))
 }
@@ -148,43 +142,4 @@ func TestFormerPayeesUnread(t *testing.T) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})
-}
-
-// Each run deletes a part of what has expired in a file.
-func TestSweep(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
-	clock := func() time.Time { return now }
-	store, err := file.Open(filepath.Join(t.TempDir(), "ledger.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	written := 0
-	l := ledger.New(store, clock, func() string { written++; return fmt.Sprint("w", written) })
-	for n := range 40 {
-		p := payment(n)
-		p.ValidBefore = now.Add(time.Minute)
-		c, err := l.Claim(t.Context(), p, now.Add(time.Minute))
-		if err == nil && n%2 == 0 { // the others are in doubt
-			err = c.Hold.End(t.Context(), ledger.EventRefused, "insufficient_funds", "")
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	c := reconcile.Reconciler{Ledger: l, Index: store, Terms: terms(), Now: clock, Log: slog.New(slog.DiscardHandler)}
-	var swept []int
-	for range 2 {
-		s, err := c.Run(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		swept = append(swept, s.Swept)
-		now = now.Add(200 * 24 * time.Hour)
-	}
-	p, err := store.Page(t.Context(), "", "", 100)
-	if !slices.Equal(swept, []int{0, 20}) || err != nil || len(p.Records) != 20 {
-		t.Errorf("%v were swept, and %d are left, %v", swept, len(p.Records), err)
-	}
 }
