@@ -17,6 +17,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -47,7 +48,7 @@ type recorder struct {
 
 func newRecorder(t *testing.T) *recorder {
 	t.Helper()
-	server := testbed.StartDynamo(t)
+	server := cloud.StartDynamo(t)
 	r := &recorder{table: server.Table(t), url: server.URL, direct: dynamo.NewClient(server.Config()), asked: map[string][]string{}, granted: map[string][]string{}}
 	for _, slug := range functionSlugs() {
 		r.granted[slug] = deployed.Granted(t, slug)
@@ -171,7 +172,7 @@ func newShopper(t *testing.T) *shopper {
 			t.Logf("the functions logged:\n%s", logs)
 		}
 	})
-	s.base = testbed.Deployment{
+	s.base = cloud.Deployment{
 		Functions: testbed.Functions(t), Parameters: params, Logs: logs,
 		Own: func(slug string) map[string]string { return s.environment(t, slug, "") },
 		// The next request is sent when the one before was answered.

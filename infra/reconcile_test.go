@@ -16,6 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/runtimeapi"
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -26,15 +27,15 @@ import (
 const reconcileEvent = "../events/" + sam.Reconcile + ".json"
 
 // hosted are the built functions, configured by the template; logs waits for their end.
-func hosted(t *testing.T, params, env map[string]string) (h *testbed.Host, logs func() string) {
+func hosted(t *testing.T, params, env map[string]string) (h *cloud.Host, logs func() string) {
 	t.Helper()
 	var text bytes.Buffer
-	h = testbed.Deployment{Functions: testbed.Functions(t), Parameters: params, Environment: env, Logs: &text}.Open(t)
+	h = cloud.Deployment{Functions: testbed.Functions(t), Parameters: params, Environment: env, Logs: &text}.Open(t)
 	return h, func() string { h.Close(); return text.String() }
 }
 
 // reconciled is what the scheduled function makes of its event.
-func reconciled(t *testing.T, h *testbed.Host) ([]byte, error) {
+func reconciled(t *testing.T, h *cloud.Host) ([]byte, error) {
 	t.Helper()
 	payload, _, err := h.Call(sam.LogicalID(sam.Reconcile), must(os.ReadFile(reconcileEvent))(t))
 	return payload, err
@@ -88,7 +89,7 @@ func abandon(t *testing.T, store ledger.Store, key string) {
 func TestReconcileFunction(t *testing.T) {
 	t.Parallel()
 	watch, node := newRecorder(t), testbed.StartChain(t)
-	store := testbed.Dynamo{URL: watch.url}.Open(watch.table)
+	store := cloud.Dynamo{URL: watch.url}.Open(watch.table)
 	payer, l := must(x402test.NewWallet(rand.Reader))(t), ledgerOf(store)
 	node.Mint(t, payer.Address(), 1_000_000)
 

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -20,10 +21,10 @@ import (
 )
 
 // startEmulator starts moto, a DynamoDB in memory that can restore a table.
-func startEmulator(t *testing.T) testbed.Dynamo {
+func startEmulator(t *testing.T) cloud.Dynamo {
 	t.Helper()
 	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
-	return testbed.Dynamo{URL: testbed.StartPeer(t, moto, " Running on ").URL}
+	return cloud.Dynamo{URL: testbed.StartPeer(t, moto, " Running on ").URL}
 }
 
 func ledgerOf(store ledger.Store) *ledger.Ledger { return ledger.New(store, time.Now, rand.Text) }

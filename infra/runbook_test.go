@@ -24,6 +24,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -197,16 +198,16 @@ func TestRunbookIsPlayed(t *testing.T) {
 	})
 	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))
 	o := &operator{env: map[string]string{
-		"AWS_ENDPOINT_URL_DYNAMODB": server, "AWS_ACCESS_KEY_ID": testbed.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": testbed.DynamoSecret,
+		"AWS_ENDPOINT_URL_DYNAMODB": server, "AWS_ACCESS_KEY_ID": cloud.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": cloud.DynamoSecret,
 	}, words: map[string]string{
 		"<Ledger>": "ledger", "<table>": "ledger", "<copy>": "ledger-copy", "<drill>": "ledger-drill", "<the payee>": boot.LocalPayTo,
-		"AWS_REGION=…": "AWS_REGION=" + testbed.DynamoRegion, "RPC_URL=…": "RPC_URL=" + node, "https://mainnet.base.org": node,
+		"AWS_REGION=…": "AWS_REGION=" + cloud.DynamoRegion, "RPC_URL=…": "RPC_URL=" + node, "https://mainnet.base.org": node,
 		" KEY_FILE=…": "", "<the list so far>": "", "WALLET=0x…": "WALLET=" + w.payer.Address().String(),
 	}}
 	// deploys starts the service over a table.
 	deploys := func(table string) {
 		p := must(testbed.Launch(testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), o.env, map[string]string{
-			"LEDGER_TABLE": table, "AWS_REGION": testbed.DynamoRegion, "FACILITATOR_URL": facilitator.URL, "RPC_URL": node, "DNS_RESOLVERS": names,
+			"LEDGER_TABLE": table, "AWS_REGION": cloud.DynamoRegion, "FACILITATOR_URL": facilitator.URL, "RPC_URL": node, "DNS_RESOLVERS": names,
 		}), nil))(t)
 		t.Cleanup(func() { p.End(t) })
 		check(t, p.Ready())

@@ -73,7 +73,8 @@ func layers() []layer {
 		{"infra/local/e2e", nil, "the end-to-end suite is tests and nothing else"},
 		{"infra/bench", []string{"pkg/catalog", "pkg/mcp", "pkg/x402/mcptest", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/x402http", "pkg/x402/x402test"}, "the service is measured from outside, on ledgers that are filled beforehand"},
 		{"infra/testbed/deployed", []string{"infra/sam", "infra/testbed", "pkg/catalog", "pkg/x402/ledger/dynamo"}, "what a template is held to is read from facts"},
-		{"infra/testbed", []string{"infra/local/runtimeapi", "infra/sam", "pkg/x402/ledger/dynamo", "pkg/x402/fault", "pkg/guard", "pkg/lookup", "pkg/x402", "pkg/x402/ledger", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
+		{"infra/testbed", []string{"infra/sam", "pkg/x402/fault", "pkg/guard", "pkg/lookup", "pkg/x402", "pkg/x402/ledger", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
+		{"infra/testbed/cloud", []string{"infra/local/runtimeapi", "infra/sam", "infra/testbed", "pkg/x402/ledger", "pkg/x402/ledger/dynamo"}, "what stands for AWS is apart from what all suites share"},
 		{"infra/outside", nil, "what somebody does who has no clone is tests and nothing else"},
 		{"infra/testbed/modproxy", nil, "a module is packed whatever is in it"},
 		{"infra/clients", []string{"pkg/catalog", "pkg/x402/fault", "pkg/x402/x402test"}, "the description judges the replies of a client; the programs of others are run from outside"},
@@ -85,8 +86,8 @@ func layers() []layer {
 // foreign are modules that only some packages may import, with the reason.
 func foreign() []layer {
 	return []layer{
-		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/x402/ledger/dynamo", "infra/testbed", "pkg/boot", "infra/local/operate"}, "only the stores, their wiring and who restores their table know AWS"},
-		{"github.com/aws/aws-lambda-go", []string{"pkg/boot", "infra/testbed", "infra/local/invoke"}, "only boot knows Lambda"},
+		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/x402/ledger/dynamo", "infra/testbed/cloud", "pkg/boot", "infra/local/operate"}, "only the stores, their wiring and who restores their table know AWS"},
+		{"github.com/aws/aws-lambda-go", []string{"pkg/boot", "infra/testbed/cloud", "infra/local/invoke"}, "only boot knows Lambda"},
 		{"code.dny.dev/ssrf", []string{"pkg/guard"}, "one guard judges addresses"},
 		{"github.com/go-json-experiment/json", []string{"pkg/strictjson"}, "one reader of JSON that others wrote"},
 		{"github.com/miekg/dns", []string{"infra/bench", "infra/testbed", "pkg/lookup/dns"}, "DNS messages are the lookup's business"},

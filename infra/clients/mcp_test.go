@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/mcptest"
@@ -23,11 +24,11 @@ func (s service) tools() string { return s.url + catalog.PathMCP }
 
 // lambdaTools runs the built functions of the template behind a gateway.
 func lambdaTools(t *testing.T) service {
-	w, db := newWorld(t, resolver(t)), testbed.StartDynamo(t)
+	w, db := newWorld(t, resolver(t)), cloud.StartDynamo(t)
 	parameters := testbed.Parameters(testbed.Alone())
 	maps.Copy(parameters, testbed.Parameters(w.env))
 	parameters["Ledger"] = db.Table(t)
-	url := testbed.Deployment{
+	url := cloud.Deployment{
 		Functions: testbed.Functions(t), Parameters: parameters, Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": db.URL},
 	}.Open(t).URL
 	return service{url: url, goods: w.goods, books: w.books}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -113,7 +114,7 @@ func (p *playbill) add(sold goods, mode failureMode, moment killMoment, columns 
 
 // addService has every mode and every moment at the service, on either ledger.
 func (p *playbill) addService() {
-	db := testbed.StartDynamo(p.t)
+	db := cloud.StartDynamo(p.t)
 	for _, mode := range failureModes() {
 		for _, moment := range []killMoment{beforeVerdict, duringLookup, betweenCalls} {
 			p.add(ours(p.t), mode, moment, everyClient()...)

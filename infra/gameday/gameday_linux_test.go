@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
 )
@@ -40,7 +41,7 @@ func TestGameDay(t *testing.T) {
 		t.Fatalf("%d alarms in the synthesized template: %v", len(alarms), err)
 	}
 	s := &stage{
-		db: testbed.StartDynamo(t), ca: testbed.NewAuthority(t, pkix.Name{CommonName: "Game Day CA"}),
+		db: cloud.StartDynamo(t), ca: testbed.NewAuthority(t, pkix.Name{CommonName: "Game Day CA"}),
 		turnstile: &turnstile{room: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}, gateway: readGatewayLog(t, doc),
 	}
 	quiet := scenario{name: "a calm day", payers: 2, rounds: 3, ready: 200}

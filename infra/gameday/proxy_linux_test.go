@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
@@ -111,7 +112,7 @@ func newTable(t testing.TB, addr, target string, passed func(payer string)) *tab
 	b := &table{}
 	b.next = testbed.ProxyTo(t, target)
 	b.read = func(r *http.Request, body []byte) (c call) {
-		c.state, c.payer = testbed.Written(r, body)
+		c.state, c.payer = cloud.Written(r, body)
 		return c
 	}
 	b.served = func(c call) {

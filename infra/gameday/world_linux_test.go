@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -39,10 +40,10 @@ type world struct {
 	untold      atomic.Bool
 	table       *table
 	name        string // of the table
-	db          testbed.Dynamo
+	db          cloud.Dynamo
 	resolver    *resolver
 	receiptKey  atomic.Pointer[string] // what the secret of the facilitator holds
-	host        *testbed.Host
+	host        *cloud.Host
 	url         string // of the gateway
 	opened      time.Time
 	series      *measured
@@ -51,13 +52,13 @@ type world struct {
 	turnstile *turnstile
 
 	mu    sync.Mutex
-	procs map[string]*testbed.Execution // payer -> who has the payment
+	procs map[string]*cloud.Execution // payer -> who has the payment
 	// crashes kills a process that is handed an event, by function.
 	crashes map[string]bool
 }
 
 type stage struct {
-	db      testbed.Dynamo
+	db      cloud.Dynamo
 	ca      *testbed.Authority
 	n       atomic.Int32 // worlds
 	gateway gatewayLog
@@ -72,7 +73,7 @@ func (s *stage) open(t testing.TB) *world {
 	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
 	w := &world{
 		TB: t, opened: time.Now(), db: s.db, name: s.db.Table(t), series: &measured{gateway: s.gateway},
-		turnstile: s.turnstile, procs: map[string]*testbed.Execution{}, crashes: map[string]bool{},
+		turnstile: s.turnstile, procs: map[string]*cloud.Execution{}, crashes: map[string]bool{},
 		http: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
 	}
 	w.facilitator = newFacilitator(t, own(9, 8080))
@@ -85,7 +86,7 @@ func (s *stage) open(t testing.TB) *world {
 	file := serve(t, own(7, 80), http.HandlerFunc(bootstrap), nil)
 	w.sign(0)
 	secrets := serve(t, own(10, 80), http.HandlerFunc(w.secret), nil)
-	w.host = testbed.Deployment{
+	w.host = cloud.Deployment{
 		Functions: testbed.Functions(t),
 		Parameters: map[string]string{
 			"AWS::StackName": stack, "Ledger": w.name, "RpcUrl": "http://" + w.chain.addr, "DnsResolvers": w.resolver.addr,
@@ -122,7 +123,7 @@ func (w *world) secret(out http.ResponseWriter, _ *http.Request) {
 }
 
 // handed notes which process an event goes to, and kills it if it is to crash.
-func (w *world) handed(p *testbed.Execution, event []byte) {
+func (w *world) handed(p *cloud.Execution, event []byte) {
 	var e struct{ Headers map[string]string }
 	_ = json.Unmarshal(event, &e) // a schedule's has none
 	w.mu.Lock()
@@ -137,7 +138,7 @@ func (w *world) handed(p *testbed.Execution, event []byte) {
 }
 
 // serving is the process that has the payment of an account; nil if none has.
-func (w *world) serving(payer string) *testbed.Execution {
+func (w *world) serving(payer string) *cloud.Execution {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.procs[payer]

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -140,7 +141,7 @@ func TestRunAsConfigured(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Node for the DynamoDB server")
 	}
-	env := testbed.StartDynamo(t).Settings("made-here")
+	env := cloud.StartDynamo(t).Settings("made-here")
 	env["FACILITATOR_URL"], env["BASE_URL"] = "http://127.0.0.1:1", "http://localhost:1"
 	env["LEDGER_FILE"] = filepath.Join(t.TempDir(), "ledger.db")
 	r := start(t, env)

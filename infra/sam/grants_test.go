@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
-	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
@@ -73,7 +73,7 @@ func TestTableIsTheStores(t *testing.T) {
 		w.WriteHeader(http.StatusBadRequest)
 	}))
 	defer refuses.Close()
-	if err := dynamo.Create(t.Context(), dynamo.NewClient(testbed.Dynamo{URL: refuses.URL}.Config()), "t"); err == nil {
+	if err := dynamo.Create(t.Context(), dynamo.NewClient(cloud.Dynamo{URL: refuses.URL}.Config()), "t"); err == nil {
 		t.Fatal("there is a table")
 	}
 	delete(want, "TableName")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/clients"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -241,9 +242,9 @@ const maxResident, maxPeak = 64 << 10, 128 << 10
 // chain. Every invocation must end by itself.
 func deploy(t *testing.T, n *internet) *runner {
 	r := &runner{log: new(testbed.Output), turns: make(chan struct{}, 12)} // each has a process
-	db := testbed.StartDynamo(t)
+	db := cloud.StartDynamo(t)
 	t.Cleanup(func() { r.sound(t) }) // when the host is closed
-	r.url = testbed.Deployment{
+	r.url = cloud.Deployment{
 		Functions: testbed.Functions(t), Sound: true,
 		Parameters: map[string]string{
 			"Ledger": db.Table(t), "FacilitatorUrl": testbed.StartFacilitator(t).URL, "RpcUrl": "none", "RdapBootstrapUrl": bootstrapURL,

@@ -176,7 +176,7 @@ func StartChain(t testing.TB) *Chain {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs the Ethereum node anvil")
 	}
-	dir := peerFolder("chain")
+	dir := PeerFolder("chain")
 	Node(t, dir)
 	anvil := filepath.Join(dir, "node_modules", filepath.FromSlash(anvilPackage), "bin", "anvil")
 	if _, err := os.Stat(anvil); err != nil {

@@ -12,7 +12,7 @@ func TestContracts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Node for the Solidity compiler")
 	}
-	dir := peerFolder("chain")
+	dir := PeerFolder("chain")
 	cmd := Command(t, Node(t, dir), filepath.Join("..", "contracts", "compile.cjs"))
 	cmd.Dir = dir
 	if out := Run(t, cmd); !bytes.Equal(contracts, out) {

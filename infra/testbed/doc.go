@@ -42,8 +42,8 @@ func Root() string {
 	}
 }
 
-// peerFolder is where one of the programs is installed that tests talk to.
-func peerFolder(name string) string {
+// PeerFolder is where one of the programs is installed that tests talk to.
+func PeerFolder(name string) string {
 	return filepath.Join(Root(), "infra", "testbed", "testdata", name)
 }
 

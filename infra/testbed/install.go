@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// install has put install what a list names, unless stamp is a copy of the list.
-func install(dir, list, stamp string, put func() error) error {
+// Install has put install what a list names, unless stamp is a copy of the list.
+func Install(dir, list, stamp string, put func() error) error {
 	// The lock is not in dir: an installation may remove what is there.
 	unlock, err := lock(filepath.Join(os.TempDir(), fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))))
 	if err != nil {
@@ -74,8 +74,8 @@ func Command(tb testing.TB, name string, args ...string) *exec.Cmd {
 // file says. The test is skipped where that cannot be had.
 func Node(tb testing.TB, dir string) string {
 	node := Find(tb, "Node", "node")
-	err := install(dir, filepath.Join(dir, "package-lock.json"), filepath.Join(dir, "node_modules", ".installed-lock"), func() error {
-		return succeed(exec.CommandContext(tb.Context(), "npm", "ci", "--no-audit", "--no-fund"), dir) // as make node-packages does
+	err := Install(dir, filepath.Join(dir, "package-lock.json"), filepath.Join(dir, "node_modules", ".installed-lock"), func() error {
+		return Succeed(exec.CommandContext(tb.Context(), "npm", "ci", "--no-audit", "--no-fund"), dir) // as make node-packages does
 	})
 	if err != nil {
 		tb.Skipf("needs npm packages in %s: %v", dir, err)
@@ -91,12 +91,12 @@ func Python(tb testing.TB, requirements string) (interpreter string) {
 	system := Find(tb, "Python", "python3")
 	sum := sha256.Sum256(append(Must(os.ReadFile(requirements)), system...))
 	kept := filepath.Join(filepath.Dir(Must(filepath.Abs(requirements))), ".venv-"+hex.EncodeToString(sum[:6]))
-	err := install(kept, requirements, filepath.Join(kept, "installed"), func() error {
+	err := Install(kept, requirements, filepath.Join(kept, "installed"), func() error {
 		// What was cut short goes. No deadline but the test's: a busy machine takes long
 		// for a long list.
 		const script = `rm -rf "$0" && "$1" -m venv "$0" &&
 			"$0/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary=:all: -r "$2"`
-		return succeed(exec.CommandContext(tb.Context(), "sh", "-c", script, kept, system, requirements), "")
+		return Succeed(exec.CommandContext(tb.Context(), "sh", "-c", script, kept, system, requirements), "")
 	})
 	if err != nil {
 		tb.Skipf("needs a virtual environment (Debian: python3-venv) with packages of PyPI: %v", err)

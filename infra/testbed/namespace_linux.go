@@ -56,5 +56,5 @@ func IP(batch string) error {
 	return nil
 }
 
-// dieWithUs has the kernel end a process when the thread that started it ends.
-func dieWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+// DieWithUs has the kernel end a process when the thread that started it ends.
+func DieWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }

@@ -12,5 +12,5 @@ func isolated(...string) (code int, err error) {
 	return 0, errors.New("network namespaces are Linux's")
 }
 
-// dieWithUs does nothing where the kernel cannot tie one process to another.
-func dieWithUs() *syscall.SysProcAttr { return nil }
+// DieWithUs does nothing where the kernel cannot tie one process to another.
+func DieWithUs() *syscall.SysProcAttr { return nil }

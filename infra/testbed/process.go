@@ -58,7 +58,7 @@ func launch(cmd *exec.Cmd, begin func(*exec.Cmd) error, mark string) (*Process, 
 			// dieWithUs is about the thread that starts the
 			// process: it must live as long.
 			runtime.LockOSThread()
-			cmd.SysProcAttr, begin = cmp.Or(cmd.SysProcAttr, dieWithUs()), (*exec.Cmd).Start
+			cmd.SysProcAttr, begin = cmp.Or(cmd.SysProcAttr, DieWithUs()), (*exec.Cmd).Start
 		}
 		err := begin(cmd)
 		started <- err
@@ -142,8 +142,8 @@ func Run(tb testing.TB, cmd *exec.Cmd) []byte {
 	return out
 }
 
-// succeed runs a program in a folder, and says what it printed when it fails.
-func succeed(cmd *exec.Cmd, dir string) error {
+// Succeed runs a program in a folder, and says what it printed when it fails.
+func Succeed(cmd *exec.Cmd, dir string) error {
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%.4000s", cmd, err, bytes.TrimSpace(out))

@@ -142,7 +142,7 @@ func compile(kind, pkg string) (string, error) {
 	if kind == functions {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
-	if err := succeed(cmd, in); err != nil || kind != functions {
+	if err := Succeed(cmd, in); err != nil || kind != functions {
 		return filepath.Join(kept, filepath.Base(pkg)), err
 	}
 	return deployable(kept)

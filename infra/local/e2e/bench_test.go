@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/operations"
@@ -109,10 +110,10 @@ func BenchmarkMemory(b *testing.B) {
 		b.Skip("needs /proc to read the memory of a process")
 	}
 	for b.Loop() {
-		l, db := newLab(b), testbed.StartDynamo(b)
+		l, db := newLab(b), cloud.StartDynamo(b)
 		s, pid := l.setup(), 0
 		s.table, s.endpoint = db.Table(b), db.URL
-		d := openFunctions(b, l, s, func(p *testbed.Execution, _ []byte) { pid = p.PID })
+		d := openFunctions(b, l, s, func(p *cloud.Execution, _ []byte) { pid = p.PID })
 		batch := newBatch(b, l, []*deployment{d}, requests)
 		for i, p := range batch.payments {
 			if e := batch.ask(http.MethodGet, lookUp(p.name, "A"), x402.HeaderSignature, p.header); e.Status != http.StatusOK {

@@ -1,7 +1,7 @@
 // Package e2e holds the end-to-end suite of the service; all of it is tests.
 //
 // A few stories are told by two kinds of programs: the built local runner, and the built
-// Lambda functions behind the gateway of testbed.Deployment with a DynamoDB-compatible
+// Lambda functions behind the gateway of cloud.Deployment with a DynamoDB-compatible
 // server. What the handlers answer in every case, over HTTP and over the Model Context
 // Protocol, is in the tests of pkg/service. Every answer is held to the OpenAPI
 // description, its receipt to the payment, and the facilitator to its books.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -27,22 +28,22 @@ type lateFunction struct {
 }
 
 // open starts the function behind a gateway, with a clock that is ahead of this machine's.
-func (f *lateFunction) open(ahead time.Duration) *testbed.Host {
+func (f *lateFunction) open(ahead time.Duration) *cloud.Host {
 	folder, slug := filepath.Split(f.folder)
-	return testbed.Deployment{
+	return cloud.Deployment{
 		Logs: &f.log, Functions: folder, Environment: map[string]string{"AHEAD": ahead.String()},
 		Only: []sam.Function{{Name: "Late", Slug: slug, Timeout: 29 * time.Second, Env: maps.Clone(f.env), Routes: []string{"GET /weather"}}},
 	}.Open(f)
 }
 
 // get sends the payment.
-func (f *lateFunction) get(host *testbed.Host) x402test.Reply {
+func (f *lateFunction) get(host *cloud.Host) x402test.Reply {
 	f.Helper()
 	return testbed.Must(f.client.Get(f.Context(), host.URL+"/weather?city=Oslo", f.signature))
 }
 
 // owes checks how many answers are owed.
-func (f *lateFunction) owes(host *testbed.Host, answers int) {
+func (f *lateFunction) owes(host *cloud.Host, answers int) {
 	f.Helper()
 	var found struct{ Failed, Open, Owed int }
 	payload, _, err := host.Call("Late", []byte(`{"reconcile":true}`))
@@ -56,7 +57,7 @@ func (f *lateFunction) owes(host *testbed.Host, answers int) {
 // The payer is charged once.
 func TestLateFunction(t *testing.T) {
 	t.Parallel()
-	db, bank := testbed.StartDynamoLocal(t), testbed.StartFacilitator(t)
+	db, bank := cloud.StartDynamoLocal(t), testbed.StartFacilitator(t)
 	late := make(chan struct{}, 1)
 	tell := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { late <- struct{}{} }))
 	t.Cleanup(tell.Close)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -27,7 +28,7 @@ const (
 // newFleet starts eight processes on one table that stand behind one name.
 func newFleet(tb testing.TB, l *lab, s setup) (fleet []*deployment) {
 	const size = 8
-	db := testbed.StartDynamo(tb)
+	db := cloud.StartDynamo(tb)
 	table := db.Table(tb)
 	for range size {
 		addr := testbed.FreeAddr(tb)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/clients"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
@@ -37,7 +38,7 @@ func TestService(t *testing.T) {
 	for world, open := range map[string]func(testing.TB, setup) *deployment{
 		"local": func(tb testing.TB, s setup) *deployment { return openLocal(tb, l, s) },
 		"lambda": func(tb testing.TB, s setup) *deployment {
-			db := testbed.StartDynamo(tb)
+			db := cloud.StartDynamo(tb)
 			s.table, s.endpoint = db.Table(tb), db.URL
 			return openFunctions(tb, l, s, nil)
 		},

@@ -11,12 +11,13 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/sam"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // shopEnv is the environment of a shop's function on a new table.
-func shopEnv(t *testing.T, db testbed.Dynamo, bank *testbed.Facilitator) map[string]string {
+func shopEnv(t *testing.T, db cloud.Dynamo, bank *testbed.Facilitator) map[string]string {
 	t.Helper()
 	env := db.Settings(db.DeployedTable(t))
 	env["FACILITATOR"], env["PAY_TO"], env["ORIGIN"] = bank.URL, testbed.Account(1), "https://shop.example"
@@ -28,11 +29,11 @@ func shopEnv(t *testing.T, db testbed.Dynamo, bank *testbed.Facilitator) map[str
 // schedule reads the ledger to its end.
 func TestShopFunction(t *testing.T) {
 	t.Parallel()
-	db, bank, log := testbed.StartDynamoLocal(t), testbed.StartFacilitator(t), new(testbed.Output)
+	db, bank, log := cloud.StartDynamoLocal(t), testbed.StartFacilitator(t), new(testbed.Output)
 	env := shopEnv(t, db, bank)
 	env["NODE"] = "http://127.0.0.1:1" // nobody is there
 	folder, slug := filepath.Split(testbed.ShopFunction(t))
-	host := testbed.Deployment{Logs: log, Functions: folder, Only: []sam.Function{
+	host := cloud.Deployment{Logs: log, Functions: folder, Only: []sam.Function{
 		{Name: "Shop", Slug: slug, Timeout: 29 * time.Second, Env: env, Routes: []string{"GET /weather"}},
 	}}.Open(t)
 

@@ -10,6 +10,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -111,9 +112,9 @@ func (l *lab) setup() setup {
 
 // deployment is a running service.
 type deployment struct {
-	base   string        // where it listens
-	origin string        // what it calls itself
-	host   *testbed.Host // of the built functions
+	base   string      // where it listens
+	origin string      // what it calls itself
+	host   *cloud.Host // of the built functions
 }
 
 // openLocal runs the built local runner over a new ledger file. It must end well at the end
@@ -138,13 +139,13 @@ func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deplo
 
 // openFunctions runs the built functions as the template deploys them, on the setup's table.
 // No invocation may fail. each, unless it is nil, is called with every event.
-func openFunctions(tb testing.TB, l *lab, s setup, each func(*testbed.Execution, []byte)) *deployment {
+func openFunctions(tb testing.TB, l *lab, s setup, each func(*cloud.Execution, []byte)) *deployment {
 	log, parameters := new(testbed.Output), testbed.Parameters(s.env)
 	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // when the host is closed
 	parameters["Ledger"] = s.table
-	host := testbed.Deployment{
+	host := cloud.Deployment{
 		Functions: testbed.Functions(tb), Sound: true, Logs: log, Parameters: parameters, OnEvent: each,
 		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": s.endpoint},
 	}.Open(tb)
-	return &deployment{base: host.URL, origin: "https://" + testbed.Domain, host: host}
+	return &deployment{base: host.URL, origin: "https://" + cloud.Domain, host: host}
 }

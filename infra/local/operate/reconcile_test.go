@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
@@ -33,7 +33,7 @@ owed       0, for more than an hour: 0, refunds due: 0 (make owed lists them)
 // With LEDGER_TABLE set the same is done on DynamoDB.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	server := testbed.StartDynamo(t)
+	server := cloud.StartDynamo(t)
 	table := server.Table(t)
 	store := server.Open(table)
 	fill(newBuyer(t, store, time.Now().Add(-3*time.Hour)))

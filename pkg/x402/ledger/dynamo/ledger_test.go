@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
@@ -26,10 +26,10 @@ import (
 // failed condition.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conforms(t, testbed.StartDynamo(t), 2)
+	conforms(t, cloud.StartDynamo(t), 2)
 }
 
-func conforms(t *testing.T, s testbed.Dynamo, page int) {
+func conforms(t *testing.T, s cloud.Dynamo, page int) {
 	t.Run("ledger", func(t *testing.T) {
 		t.Parallel()
 		ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter {
@@ -67,7 +67,7 @@ func conforms(t *testing.T, s testbed.Dynamo, page int) {
 // and charges for the index.
 func TestOnDynamoDBLocal(t *testing.T) {
 	t.Parallel()
-	s := testbed.StartDynamoLocal(t)
+	s := cloud.StartDynamoLocal(t)
 	conforms(t, s, 1000)
 	for name, check := range map[string]func(*testing.T, *world){
 		"slot units": checkSlotUnits, "costs": checkCosts,
@@ -88,7 +88,7 @@ func TestOnDynamoDBLocal(t *testing.T) {
 // The items are those of the design, and none of another kind passes for a record.
 func TestItems(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, testbed.StartDynamo(t))
+	w := newWorld(t, cloud.StartDynamo(t))
 	full, bare, owed := ledgertest.Full("full"), ledgertest.First("bare"), ledgertest.First("owed")
 	bare.ExpiresAt, owed.ExpiresAt = time.Time{}, time.Time{}
 	owed.State, owed.LeaseUntil = ledger.Settled, owed.LeaseUntil.Add(time.Nanosecond)
@@ -164,7 +164,7 @@ func TestReadAfterWrite(t *testing.T) {
 // replies are lost a read finds the write; when that is lost too, the caller learns that it
 // knows nothing. An addition is not sent twice. Units of a payment are counted again rather
 // than not at all: its payer is not turned away because a reply was lost.
-func lostReplies(t *testing.T, s testbed.Dynamo) {
+func lostReplies(t *testing.T, s cloud.Dynamo) {
 	ctx := t.Context()
 	first, other := ledgertest.Full("k"), ledgertest.First("other")
 	next := ledgertest.Next(first)

@@ -18,7 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
@@ -73,7 +73,7 @@ type charges struct {
 	units, most, index float64
 }
 
-func newWorld(t *testing.T, s testbed.Dynamo) *world {
+func newWorld(t *testing.T, s cloud.Dynamo) *world {
 	t.Helper()
 	c := s.Config()
 	w := &world{t: t, direct: dynamo.NewClient(c), client: c.HTTPClient, name: s.Table(t)}

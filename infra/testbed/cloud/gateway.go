@@ -1,4 +1,4 @@
-package testbed
+package cloud
 
 import (
 	"crypto/rand"

@@ -1,19 +1,15 @@
-package testbed
+package cloud
 
 import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
-	mathrand "math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
@@ -49,10 +46,10 @@ func StartDynamo(t testing.TB) Dynamo {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Node for a DynamoDB-compatible server")
 	}
-	dir := peerFolder("dynalite")
-	cmd := exec.Command(Node(t, dir), "serve.js")
+	dir := testbed.PeerFolder("dynalite")
+	cmd := exec.Command(testbed.Node(t, dir), "serve.js")
 	cmd.Dir = dir
-	return Dynamo{URL: StartPeer(t, cmd, "").URL}
+	return Dynamo{URL: testbed.StartPeer(t, cmd, "").URL}
 }
 
 // Config returns what dynamo.NewClient needs to talk to the server, with time-outs for a
@@ -85,12 +82,12 @@ func (s Dynamo) Open(table string) *dynamo.Table {
 // own clocks, and the server goes by that of the machine.
 func (s Dynamo) Table(t testing.TB) string {
 	name, client := "ledger-"+rand.Text(), dynamo.NewClient(s.Config())
-	Check(dynamo.Create(t.Context(), client, name))
+	testbed.Check(dynamo.Create(t.Context(), client, name))
 	off := &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.AttrExpiresAt), Enabled: aws.Bool(false)}
 	_, err := client.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{TableName: &name, TimeToLiveSpecification: off})
 	said, ok := errors.AsType[smithy.APIError](err)
 	if !ok || said.ErrorCode() != "UnknownOperationException" { // of a server without TTL
-		Check(err)
+		testbed.Check(err)
 	}
 	return name
 }
@@ -98,7 +95,7 @@ func (s Dynamo) Table(t testing.TB) string {
 // DeployedTable is Table, with what a deployed one has: it deletes old items.
 func (s Dynamo) DeployedTable(t testing.TB) string {
 	name := s.Table(t)
-	Check(dynamo.Create(t.Context(), dynamo.NewClient(s.Config()), name))
+	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(s.Config()), name))
 	return name
 }
 
@@ -131,45 +128,24 @@ func StartDynamoLocal(t testing.TB) Dynamo {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs Java for DynamoDB Local")
 	}
-	java, dir := Find(t, "Java for DynamoDB Local", "java"), peerFolder("dynamolocal")
+	java, dir := testbed.Find(t, "Java for DynamoDB Local", "java"), testbed.PeerFolder("dynamolocal")
 	if err := fetchLocal(t.Context(), dir); err != nil {
 		t.Skipf("needs DynamoDB Local, which cannot be fetched: %v", err)
 	}
-	addr := FreeAddr(t) // it takes no port 0
+	addr := testbed.FreeAddr(t) // it takes no port 0
 	_, port, _ := strings.Cut(addr, ":")
 	cmd := exec.Command(java, "-Xmx256m", "-Djava.library.path=lib", "-cp", "lib/*",
 		"com.amazonaws.services.dynamodbv2.local.main.ServerRunner", "-inMemory", "-disableTelemetry", "-port", port)
 	cmd.Dir = dir
-	StartPeer(t, cmd, "Started ServerConnector")
+	testbed.StartPeer(t, cmd, "Started ServerConnector")
 	return Dynamo{URL: "http://" + addr}
 }
 
 // fetchLocal puts the pinned version in place, unless it is there.
 func fetchLocal(ctx context.Context, dir string) error {
 	lib := filepath.Join(dir, "lib")
-	return install(dir, filepath.Join(dir, "pom.xml"), filepath.Join(lib, "installed.xml"), func() error {
+	return testbed.Install(dir, filepath.Join(dir, "pom.xml"), filepath.Join(lib, "installed.xml"), func() error {
 		err := os.RemoveAll(lib)
-		return errors.Join(err, succeed(exec.CommandContext(ctx, "mvn", "-q", "-B", mavenPlugin, "-DoutputDirectory=lib"), dir))
+		return errors.Join(err, testbed.Succeed(exec.CommandContext(ctx, "mvn", "-q", "-B", mavenPlugin, "-DoutputDirectory=lib"), dir))
 	})
-}
-
-// given are the ports that FreeAddr has returned, dozens before the first is listened on.
-var given sync.Map
-
-// FreeAddr is an address of 127.0.0.1 to listen on. Its port is below those that the kernel
-// gives to connections, so that only a process that wants it can take it first.
-func FreeAddr(tb testing.TB) string {
-	for range 1000 {
-		port := 20000 + mathrand.IntN(12000)
-		if _, before := given.LoadOrStore(port, true); before {
-			continue
-		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	tb.Fatal("no free port from 20000 to 31999")
-	return ""
 }

@@ -1,4 +1,4 @@
-package testbed
+package cloud
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/runtimeapi"
 	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
 // Deployment is built functions behind a gateway as AWS runs them: each event has a
@@ -68,9 +69,9 @@ type Host struct {
 // Open runs the functions until the test ends.
 func (d Deployment) Open(tb testing.TB) *Host {
 	if d.Only == nil {
-		parameters := map[string]string{"PayTo": Account(1)}
+		parameters := map[string]string{"PayTo": testbed.Account(1)}
 		maps.Copy(parameters, d.Parameters)
-		d.Only = Must(Must(sam.Read(filepath.Join(Root(), "template.yaml"))).Functions(parameters))
+		d.Only = testbed.Must(testbed.Must(sam.Read(filepath.Join(testbed.Root(), "template.yaml"))).Functions(parameters))
 	}
 	h := &Host{d: d, functions: map[string]sam.Function{}, routes: map[string]string{}, idle: map[string][]*Execution{}, started: map[string][]*Execution{}}
 	for _, f := range d.Only {
@@ -164,7 +165,7 @@ func (h *Host) take(function string) (p *Execution, fresh bool, err error) {
 			return p, false, nil
 		}
 	}
-	attr := cmp.Or(dieWithUs(), &syscall.SysProcAttr{})
+	attr := cmp.Or(testbed.DieWithUs(), &syscall.SysProcAttr{})
 	attr.Setpgid = true
 	started, err := runtimeapi.Start(f, filepath.Join(h.d.Functions, f.Slug), attr, &wholeLines{host: h})
 	if err != nil {

@@ -1,0 +1,30 @@
+package testbed
+
+import (
+	"fmt"
+	mathrand "math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+)
+
+// given are the ports that FreeAddr has returned, dozens before the first is listened on.
+var given sync.Map
+
+// FreeAddr is an address of 127.0.0.1 to listen on. Its port is below those that the kernel
+// gives to connections, so that only a process that wants it can take it first.
+func FreeAddr(tb testing.TB) string {
+	for range 1000 {
+		port := 20000 + mathrand.IntN(12000)
+		if _, before := given.LoadOrStore(port, true); before {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	tb.Fatal("no free port from 20000 to 31999")
+	return ""
+}
