@@ -2,6 +2,7 @@ package boot
 
 import (
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -106,6 +107,9 @@ func warns(t *testing.T, probes []service.Probe, says string) {
 			continue
 		}
 		said := fmt.Sprint(probe.Check(t.Context()))
+		if _, public := errors.AsType[service.Public](probe.Check(t.Context())); public != (says != "") {
+			t.Errorf("/ready has public words: %t, for %s", public, said)
+		}
 		if !probe.Optional || !strings.Contains(said, says) || says == "" && said != "<nil>" {
 			t.Errorf("/ready says %s, want %q", said, says)
 		}

@@ -78,7 +78,7 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 		return Parts{}, err
 	}
 	p.probes = append(c.probes(ledger.New(stores.Ledger, now, rand.Text), settle, p.Resolver, view), service.Probe{
-		Name: service.ProbeReceipts, Optional: true, Check: func(ctx context.Context) error { _, err := signs.key(ctx); return err },
+		Name: service.ProbeReceipts, Optional: true, Check: signs.check,
 	})
 	watches, _ := evidence(view)
 	p.Seller, err = service.NewSeller(p.Platform, p.Offering, stores.Ledger, settle.settler, watches, p.Limits)
@@ -208,7 +208,7 @@ func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Tim
 }
 
 // errNoReceiptKey is what /ready says where no key is configured.
-var errNoReceiptKey = errors.New("RECEIPT_KEY is not set: answers come without a signed receipt; make receipt-key makes a key")
+var errNoReceiptKey error = service.Public("RECEIPT_KEY is not set: answers come without a signed receipt; make receipt-key makes a key")
 
 // receipts signs offers and answers with the key of the configuration. One in the
 // environment is in memory at once; the secret is read when the first answer is given,
@@ -258,11 +258,21 @@ func (r *receipts) key(ctx context.Context) (s *receipt.Signer, err error) {
 	return s, nil
 }
 
+// check is the probe of the key. Its error always has public words.
+func (r *receipts) check(ctx context.Context) error {
+	_, err := r.key(ctx)
+	if _, public := errors.AsType[service.Public](err); err == nil || public {
+		return err
+	}
+	const unread = service.Public("the key of receipts cannot be read from the secret: answers come without a signed receipt; the log says why")
+	return fmt.Errorf("%w: %w", unread, err)
+}
+
 // signerOf signs with a key, if it is published.
 func (r *receipts) signerOf(key ed25519.PrivateKey) (*receipt.Signer, error) {
 	s, err := receipt.NewSigner(key, r.published)
 	if err != nil {
-		return nil, errors.New("RECEIPT_KEY is none of the keys in RECEIPT_PUBLIC_KEYS: answers come without a signed receipt")
+		return nil, service.Public("RECEIPT_KEY is none of the keys in RECEIPT_PUBLIC_KEYS: answers come without a signed receipt")
 	}
 	return s, nil
 }
@@ -273,7 +283,7 @@ func (r *receipts) secretSigner(doc []byte) (*receipt.Signer, error) {
 		Key string `json:"receipt_key"`
 	}
 	if json.Unmarshal(doc, &v) != nil { // its text would quote the secret
-		return nil, errors.New("the secret is not a JSON object with the text receipt_key")
+		return nil, service.Public("the secret is not a JSON object with the text receipt_key")
 	}
 	if v.Key == "" {
 		return nil, nil

@@ -63,6 +63,12 @@ type check struct {
 	Message string `json:"message,omitempty"`
 }
 
+// Public is an error of a Probe whose text anybody may read, because nothing in it is
+// secret or foreign: /ready says it.
+type Public string
+
+func (p Public) Error() string { return string(p) }
+
 // probe asks every probe, side by side, and returns what each says by its name.
 func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -88,6 +94,9 @@ func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 			c = check{Status: statusFailing, Message: b.Name + " does not answer"}
 			if b.Optional {
 				c.Status = statusWarning
+			}
+			if text, ok := errors.AsType[Public](err); ok {
+				c.Message = string(text)
 			}
 			if f, ok := errors.AsType[*fault.Error](err); ok {
 				c.Code, c.Message = string(f.Code), f.Public()

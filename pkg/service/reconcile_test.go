@@ -284,12 +284,16 @@ func TestReadyNamesWhatFails(t *testing.T) {
 		begun := time.Now()
 		got := ready(t, new(time.Duration), chain,
 			service.Probe{Name: "ledger", Check: silent}, service.Probe{Name: "resolvers", Check: silent},
+			service.Probe{Name: "receipts", Optional: true, Check: func(context.Context) error {
+				return fmt.Errorf("a private cause: %w", service.Public("the key is not published"))
+			}},
 			service.Probe{Name: "facilitator", Check: func(context.Context) error { return fault.New(fault.FacilitatorMisconfigured, nil) }},
 		)("two say nothing", 503)
 		same(t, "it took", time.Since(begun), 2*time.Second)
 		same(t, "failures", got, `{"status":"not_ready","checks":{`+optional+
 			`"facilitator":{"status":"failing","code":"facilitator_misconfigured","message":"`+fault.New(fault.FacilitatorMisconfigured, nil).Public()+`"},`+
 			`"ledger":{"status":"failing","message":"ledger does not answer"},`+warns+
+			`,"receipts":{"status":"warning","message":"the key is not published"}`+
 			`,"resolvers":{"status":"failing","message":"resolvers does not answer"}}}`)
 	})
 }
