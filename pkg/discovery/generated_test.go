@@ -64,6 +64,9 @@ func toolOf(s Site, op catalog.Operation, said map[fault.Code]string) tool {
 		Network: s.Terms.Network, Asset: s.Terms.Asset, Scheme: x402.Scheme, X402Version: x402.Version,
 		ExampleURL: op.ExampleURL(s.Origin), ExampleResponse: json.RawMessage(op.Response), DocsURL: op.DocsURL(s.Origin),
 	}
+	if op.Kind == catalog.SmokeTest {
+		t.DuplicateWindow = new(int)
+	}
 	for _, p := range op.Params {
 		t.Parameters = append(t.Parameters, parameter{
 			Name: p.Name, In: "query", Type: p.Type, Description: p.Description, Required: p.Required,

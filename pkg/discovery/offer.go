@@ -134,9 +134,18 @@ type Idempotency struct {
 	DuplicateWindowSeconds int    `json:"duplicate_window_seconds" minimum:"0" doc:"Without one, after an answer given over HTTP; twice as long after one given over MCP. 0: not at all."`
 }
 
-// ChallengeOf is the body of a 402 that says f, where a duplicate window is set.
-func ChallengeOf(window time.Duration, required x402.PaymentRequired, f *fault.Error) Challenge {
-	return Challenge{PaymentRequired: required, Code: f.Code, Message: f.Public(), Idempotency: idempotencyOf(window)}
+// ChallengeOf is the body of a 402 of an operation that says f.
+func ChallengeOf(op catalog.Operation, s Site, required x402.PaymentRequired, f *fault.Error) Challenge {
+	return Challenge{PaymentRequired: required, Code: f.Code, Message: f.Public(), Idempotency: idempotencyOf(windowOf(op, s))}
+}
+
+// windowOf is the duplicate window of an operation: the smoke test has none, because it
+// charges each payment without a key.
+func windowOf(op catalog.Operation, s Site) time.Duration {
+	if op.Kind == catalog.SmokeTest {
+		return 0
+	}
+	return s.DuplicateWindow
 }
 
 func idempotencyOf(window time.Duration) Idempotency {

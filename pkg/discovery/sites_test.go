@@ -94,7 +94,7 @@ func TestSites(t *testing.T) {
 				case missing:
 					return string(d.Missing("").Body)
 				case challenge:
-					return string(encode(ChallengeOf(s.DuplicateWindow, Offer(dns, s), fault.New(fault.PaymentRequired, nil))))
+					return string(encode(ChallengeOf(dns, s, Offer(dns, s), fault.New(fault.PaymentRequired, nil))))
 				case tool:
 					return toolText(s, dns)
 				case script:

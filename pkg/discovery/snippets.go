@@ -84,7 +84,7 @@ func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 	}
 	required := Offer(op, s).WithToken(shownToken)
 	e.Required = headerOf(x402.HeaderRequired, encode(required))
-	e.Body = string(encode(ChallengeOf(s.DuplicateWindow, required, fault.New(fault.PaymentRequired, nil))))
+	e.Body = string(encode(ChallengeOf(op, s, required, fault.New(fault.PaymentRequired, nil))))
 	return e
 }
 

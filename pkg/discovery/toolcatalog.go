@@ -40,6 +40,8 @@ type tool struct {
 	ResponseFields  []row           `json:"response_fields" schema:"ToolField" item:"One field of a result."`
 	Errors          []toolError     `json:"errors" schema:"ToolError" item:"One error code."`
 	DocsURL         string          `json:"docs_url" format:"uri"`
+	// DuplicateWindow is there where the window of the whole catalog does not hold.
+	DuplicateWindow *int `json:"duplicate_window_seconds,omitempty" minimum:"0" doc:"In the stead of that of idempotency."`
 }
 
 type parameter struct {
@@ -170,13 +172,13 @@ func Tools(s Site) json.RawMessage {
 
 // mcpToolOf is an entry of tools/list. Its annotations are hints for the decision
 // whether a model may call it: a lookup changes nothing, and what it costs is for the
-// wallet to allow. Its _meta shows the price before the first call.
+// wallet to allow. The smoke test is called for its payment, and charges each one. Its _meta shows the price before the first call.
 func mcpToolOf(s Site, op catalog.Operation) object {
 	return object{
 		{"name", op.Tool}, {"title", op.Title}, {"description", toolText(s, op)},
 		{"inputSchema", argumentsSchema(op, true)}, {"outputSchema", answerSchema(op)},
 		{"annotations", object{
-			{"title", op.Title}, {"readOnlyHint", true}, {"destructiveHint", false}, {"idempotentHint", true}, {"openWorldHint", op.Kind != catalog.SmokeTest},
+			{"title", op.Title}, {"readOnlyHint", op.Kind != catalog.SmokeTest}, {"destructiveHint", false}, {"idempotentHint", op.Kind != catalog.SmokeTest}, {"openWorldHint", op.Kind != catalog.SmokeTest},
 		}},
 		{"_meta", object{{"x402", object{
 			{"scheme", x402.Scheme}, {"network", s.Terms.Network}, {"amount", op.Amount}, {"asset", s.Terms.Asset}, {"payTo", s.Terms.PayTo},
@@ -189,7 +191,7 @@ func mcpToolOf(s Site, op catalog.Operation) object {
 func toolText(s Site, op catalog.Operation) string {
 	text := fmt.Sprintf("%s Price: %s USDC per call on %s, x402 %s. If a reply is lost, or an error says retryable, send the same %s again, with the same %s if it had one: it is never charged twice. Do not make a new payment for a retry.",
 		op.Description, op.PriceUSD(), s.networkName(), x402.Scheme, mcp.KeyPayment, mcp.KeyPurchase)
-	if w := seconds(s.DuplicateWindow); w > 0 && op.Kind != catalog.SmokeTest {
+	if w := seconds(windowOf(op, s)); w > 0 {
 		text += fmt.Sprintf(" One with the same arguments is not charged until %d seconds after an answer over HTTP, %d after one over MCP, or for %s under the same key.",
 			w, 2*w, hours(ledger.KeptFor))
 	}
@@ -225,8 +227,8 @@ func answerSchema(op catalog.Operation) schema {
 func ToolInstructions(s Site) string {
 	return fmt.Sprintf("%s Each call of a tool costs money: USDC on %s through x402 version 2. "+
 		"A call without a payment is answered with the price and costs nothing. Sign its accepts[0], put the PaymentPayload into params._meta[%q] and call again with the same arguments. "+
-		"After a lost reply, and when an error says retryable, send the same payment again; a result without the member accepts never asks for a new one. "+
-		"Send _meta[%q] with every attempt: it names the purchase, which is charged once in %s, and a new one asks anew. %s Documentation: %s#mcp",
+		"After a lost reply, and when an error says retryable, send the same payment again; an error that is not retryable says what to do. "+
+		"Send _meta[%q] with every attempt: give each purchase its own key. One is charged once in %s, and a new key asks again. %s Documentation: %s#mcp",
 		catalog.Tagline, s.networkName(), mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), untrusted, s.Origin+catalog.PathDocs)
 }
 

@@ -147,7 +147,7 @@ func All(s *Seller, operations []Operation, health, documents http.Handler) (htt
 func (s *Seller) Handler(op Operation) http.Handler {
 	terms := s.terms(op, discovery.Offer, discovery.ToolOffer)
 	terms.Product.Says = func(required x402.PaymentRequired, f *fault.Error) any {
-		return discovery.ChallengeOf(s.offering.DuplicateWindow, required, f)
+		return discovery.ChallengeOf(op.entry, s.offering.Site, required, f)
 	}
 	terms.Product.Page = func(r *http.Request, asks storefront.Response) (storefront.Response, error) {
 		return s.paywall(op, r, asks)

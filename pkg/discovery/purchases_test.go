@@ -1,0 +1,49 @@
+package discovery
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// TestWindowOfOperations: the smoke test charges each payment without a key, and every
+// other operation has the window of the site. The offer, the catalog and the hints of the
+// tool say the same.
+func TestWindowOfOperations(t *testing.T) {
+	s := testSite()
+	listed := decoded[struct {
+		Tools []struct {
+			Window *int `json:"duplicate_window_seconds"`
+		}
+	}](body(t, New(s), catalog.PathCatalog)).Tools
+	tools := decoded[[]struct {
+		Annotations struct{ ReadOnlyHint, IdempotentHint bool }
+	}](Tools(s))
+	for i, op := range catalog.All() {
+		want, smoke := 45, op.Kind == catalog.SmokeTest
+		if smoke {
+			want = 0
+		}
+		challenge := ChallengeOf(op, s, Offer(op, s), fault.New(fault.PaymentRequired, nil))
+		same(t, op.Slug+": the offer", want, challenge.Idempotency.DuplicateWindowSeconds)
+		same(t, op.Slug+": the catalog has its own", smoke, listed[i].Window != nil && *listed[i].Window == 0)
+		same(t, op.Slug+": readOnlyHint", !smoke, tools[i].Annotations.ReadOnlyHint)
+		same(t, op.Slug+": idempotentHint", !smoke, tools[i].Annotations.IdempotentHint)
+	}
+}
+
+// TestAdviceOnPurchases holds the documents for agents to what the service does: a key names
+// a purchase and not a question, and not every error asks for the same payment again.
+func TestAdviceOnPurchases(t *testing.T) {
+	llms, instructions := string(body(t, rendered(), catalog.PathLLMs)), ToolInstructions(testSite())
+	says(t, catalog.PathLLMs, llms, "Give each purchase its own key", "after an error that is `retryable`",
+		"learns only whether it was charged; sign again under the same key for the answer, which charges nothing more")
+	says(t, "instructions", instructions, "each purchase its own key", "when an error says retryable")
+	for _, part := range []string{"each question", "error without `accepts`", "never asks for a new one"} {
+		if strings.Contains(llms+instructions, part) {
+			t.Errorf("a document says %q", part)
+		}
+	}
+}
