@@ -81,7 +81,7 @@ func (b *Toolbox) call(r *http.Request, id string, q *mcp.Request, c *mcp.Call) 
 	t.result = func(x *exchange, res Response) Response { return b.result(x, q, res) }
 	target, body, bad := tool.Request(c.Arguments)
 	router := b.server.Router
-	if router == nil || bad != nil {
+	if bad != nil { // there is no path to lead
 		router = tool.Endpoint
 	}
 	t.bad = bad

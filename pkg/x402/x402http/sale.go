@@ -40,8 +40,8 @@ type sale struct {
 // in the program: a price that is none, an offer that is too long. It must be called before
 // the first request.
 //
-// It takes GET and HEAD or, with Post, POST. A purchase is the URL with its query sorted, and
-// the body of a POST; no other header counts.
+// It takes GET and HEAD or, with Post, POST. A purchase is the URL with its query sorted and,
+// of a POST, the body with its type and encoding. No other header counts.
 func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint {
 	amount, err := atomicUnits(price, s.config.Decimals)
 	if err != nil {
