@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -10,31 +11,36 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// maxBazaar bounds the bazaar extension in bytes of JSON. PAYMENT-REQUIRED
-// stays below 5,632 bytes of base64, which is 4,223 of JSON; terms, resource
-// and the longest description take about 1,150 of those, payment-identifier
-// 300, the signed offer 1,050, and the rest is left to a longer reason.
-const maxBazaar = 1400
+// The most bytes of JSON that an offer has with its retry token. The head of a 402 passes a
+// proxy as it is installed when it has at most 4,000 bytes, of which the other headers take up
+// to 400, and 900 on a page. What is left is base64. maxSigned leaves room for a signature of
+// the terms of up to 740 bytes. With a longer host there is none, and the header has no
+// signature: its offer has at most maxUnsigned, which fits on a page.
+const (
+	maxSigned   = 1945
+	maxUnsigned = 2280
+	shortHost   = 40 // characters
+)
 
 // identifier lets a payer name the payment (x402 extension
 // payment-identifier). It is never required: the nonce already makes a payment
-// count once.
-const identifier = `{"info":{"required":false},"schema":{"$schema":"https://json-schema.org/draft/2020-12/schema",` +
-	`"type":"object","properties":{"required":{"type":"boolean"},` +
-	`"id":{"type":"string","minLength":16,"maxLength":128,"pattern":"^[a-zA-Z0-9_-]+$"}},"required":["required"]}}`
+// count once. The schema is short, as in every challenge and every payment.
+const identifier = `{"info":{"required":false},"schema":{"type":"object","required":["required"]}}`
 
 // bazaarOf is the discovery extension of x402 for a path: an example call, and the
-// schema that it validates against. Facilitators drop a listing whose info fails its own
-// schema. It says as much as fits: example and whole schema, then example and the
-// top-level fields, then schemas alone, in the end only that of the top-level fields.
-func bazaarOf(op catalog.Operation) json.RawMessage {
+// schema that it validates against, from the one that says most to the shortest: example and
+// whole schema, then example and the top-level fields, then schemas alone, in the end with no
+// more than the names of the fields, or without them. Facilitators drop a listing whose info fails its own
+// schema.
+func bazaarOf(op catalog.Operation) []object {
 	type try struct {
 		example bool
 		fields  detail
 		notes   bool
 	}
-	return richest([]try{
-		{true, deep, true}, {true, shallow, true}, {false, deep, false}, {false, shallow, false},
+	return tried([]try{
+		{true, deep, true}, {true, shallow, true}, {true, shallow, false}, {false, deep, false},
+		{false, shallow, true}, {false, shallow, false}, {false, names, true}, {false, names, false}, {false, untold, false},
 	}, func(t try) object {
 		input := object{{"type", "http"}, {"method", catalog.Method}, {"queryParams", exampleQuery(op)}}
 		return bazaar(op, t.example, input, schema{
@@ -52,10 +58,10 @@ func bazaarOf(op catalog.Operation) json.RawMessage {
 // toolBazaar is the same for a tool. Facilitators list it by the resource's URL and the
 // tool's name. Clients echo it, also in the header of a request that asks for a lost
 // answer by HTTP.
-func toolBazaar(op catalog.Operation) json.RawMessage {
+func toolBazaar(op catalog.Operation) []object {
 	str, obj := schema{Type: "string"}, schema{Type: "object"}
 	type try struct{ example, notes bool }
-	return richest([]try{{true, true}, {false, true}, {false, false}}, func(t try) object {
+	return tried([]try{{true, true}, {false, true}, {false, false}}, func(t try) object {
 		input := object{
 			{"type", "mcp"}, {"toolName", op.Tool}, {"description", op.Summary}, {"transport", "streamable-http"},
 			{"inputSchema", argumentsSchema(op, t.notes)}, {"example", exampleQuery(op)},
@@ -80,7 +86,7 @@ func bazaar(op catalog.Operation, example bool, input object, inputs, result sch
 	return object{
 		{"info", object{{"input", input}, {"output", output}}},
 		{"schema", schema{
-			Dialect: dialect, Type: "object", Required: []string{"input"},
+			Type: "object", Required: []string{"input"},
 			Properties: object{{"input", inputs}, {"output", schema{
 				Type: "object", Required: []string{"type"}, Properties: object{{"type", schema{Type: "string"}}, {"example", result}},
 			}}},
@@ -88,14 +94,29 @@ func bazaar(op catalog.Operation, example bool, input object, inputs, result sch
 	}
 }
 
-// richest is the first of the tries that fits, or the last.
-func richest[T any](tries []T, with func(T) object) (raw json.RawMessage) {
+// tried are the objects that the tries make.
+func tried[T any](tries []T, with func(T) object) (all []object) {
 	for _, t := range tries {
-		if raw = encode(with(t)); len(raw) <= maxBazaar {
+		all = append(all, with(t))
+	}
+	return all
+}
+
+// fitting returns the offer with the first of some bazaar extensions that it has room for, or
+// with the last.
+func fitting(required x402.PaymentRequired, s Site, extensions []object) x402.PaymentRequired {
+	most := maxSigned
+	if _, host, _ := strings.Cut(s.Origin, "://"); len(host) > shortHost {
+		most = maxUnsigned
+	}
+	token := strings.Repeat("x", 22)
+	for _, extension := range extensions {
+		required.Extensions["bazaar"] = encode(extension)
+		if len(encode(required.WithToken(token))) <= most {
 			break
 		}
 	}
-	return raw
+	return required
 }
 
 // Offer returns the answer to a request for an operation without a payment. It is
@@ -103,7 +124,7 @@ func richest[T any](tries []T, with func(T) object) (raw json.RawMessage) {
 // nothing in it belongs to one request. Clients echo its extensions, and the echo is
 // compared.
 func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
-	return x402.PaymentRequired{
+	return fitting(x402.PaymentRequired{
 		X402Version: x402.Version,
 		Error:       "Payment required",
 		Resource: x402.Resource{
@@ -111,8 +132,8 @@ func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 			ServiceName: catalog.Service, Tags: op.Tags, IconURL: s.iconURL(),
 		},
 		Accepts:    []x402.Requirements{s.Terms.Requirements(op.Amount)},
-		Extensions: map[string]json.RawMessage{"bazaar": bazaarOf(op), x402.ExtensionIdentifier: json.RawMessage(identifier)},
-	}
+		Extensions: map[string]json.RawMessage{x402.ExtensionIdentifier: json.RawMessage(identifier)},
+	}, s, bazaarOf(op))
 }
 
 // Challenge is the JSON body of a 402: what must be paid, whose error is a

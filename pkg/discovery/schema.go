@@ -40,7 +40,9 @@ type schema struct {
 type detail int
 
 const (
-	shallow detail = iota // the top-level fields and their types
+	untold  detail = iota // that it is an object
+	names                 // the names of the top-level fields
+	shallow               // the top-level fields and their types
 	deep                  // the whole tree, types only
 	full                  // the whole tree, exactly, with descriptions
 	named                 // like full, where an object that has a name is a reference to it
@@ -50,12 +52,17 @@ const (
 // is exact, as the spec's is: no field more.
 func resultSchema(fields []catalog.Field, d detail) schema {
 	s := schema{Type: "object"}
+	if d == untold {
+		return s
+	}
 	if d == full || d == named {
 		s.Additional = new(bool)
 	}
 	for _, f := range fields {
-		s.Properties = append(s.Properties, member{f.Name, fieldSchema(f, d)})
-		if s.Additional != nil && !f.Optional {
+		if d != names {
+			s.Properties = append(s.Properties, member{f.Name, fieldSchema(f, d)})
+		}
+		if (s.Additional != nil || d == names) && !f.Optional {
 			s.Required = append(s.Required, f.Name)
 		}
 	}

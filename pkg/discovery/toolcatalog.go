@@ -237,8 +237,7 @@ func ToolInstructions(s Site) string {
 func ToolOffer(op catalog.Operation, s Site) x402.PaymentRequired {
 	required := Offer(op, s)
 	required.Resource.URL = s.Origin + catalog.PathMCP
-	required.Extensions["bazaar"] = toolBazaar(op)
-	return required
+	return fitting(required, s, toolBazaar(op))
 }
 
 // serverEntryOf is the entry of the MCP server for registries: server.json of the

@@ -149,8 +149,11 @@ func (s *Seller) Handler(op Operation) http.Handler {
 	terms.Product.Says = func(required x402.PaymentRequired, f *fault.Error) any {
 		return discovery.ChallengeOf(op.entry, s.offering.Site, required, f)
 	}
-	terms.Product.Page = func(r *http.Request, asks storefront.Response) (storefront.Response, error) {
-		return s.paywall(op, r, asks)
+	terms.Product.Page = func(r *http.Request) func(storefront.Response) (storefront.Response, error) {
+		if !wantsPage(r) {
+			return nil
+		}
+		return func(asks storefront.Response) (storefront.Response, error) { return s.paywall(op, r, asks) }
 	}
 	return s.sell(op, terms)
 }
@@ -179,11 +182,8 @@ func (s *Seller) describe(origin string) mcp.Description {
 	return mcp.Description{Instructions: discovery.ToolInstructions(site), Tools: discovery.Tools(site)}
 }
 
-// paywall is the page in place of the 402's body, for a client that wants one.
+// paywall is the page in place of the 402's body.
 func (s *Seller) paywall(op Operation, r *http.Request, res storefront.Response) (storefront.Response, error) {
-	if !wantsPage(r) {
-		return res, nil
-	}
 	visit := op.asked(r.URL.RawQuery)
 	visit.Offer, visit.Nonce = res.Header.Get(x402.HeaderRequired), rand.Text()
 	body, csp, err := discovery.Paywall(op.entry, s.platform.site(s.offering, s.platform.Origin(r)), visit)
@@ -264,10 +264,14 @@ func (p Platform) front(priced bool) storefront.Front {
 	}
 }
 
-// edgeHeader adds what every response has, and a page for browsers.
-func edgeHeader(h http.Header) {
-	h["Access-Control-Allow-Origin"] = []string{"*"}
-	h["Access-Control-Expose-Headers"] = []string{exposed}
+// edgeHeader adds what every response has, and a page for browsers. What says that pages of
+// other origins may read it is left out where nobody but its client gets the response, and
+// that is no such page: the head of a 402 has no room to spare.
+func edgeHeader(r *http.Request, h http.Header) {
+	if r.Header.Get("Origin") != "" || !strings.Contains(h.Get("Cache-Control"), "no-store") {
+		h["Access-Control-Allow-Origin"] = []string{"*"}
+		h["Access-Control-Expose-Headers"] = []string{exposed}
+	}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
 	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
 		// A window that a page opens keeps its opener, because some wallets are such a

@@ -211,7 +211,7 @@ func TestPagesByWhoAsks(t *testing.T) {
 		{"GET", markup, "*/*", "", 404, false}, {"GET", markup, browser, "garbage", 404, false}, {"POST", markup, browser, "", 404, false},
 		{"GET", "/.well-known/agent-card.json", browser, "", 404, false}, {strings.Repeat("A", 100_000), dnsPath, browser, "", 405, false},
 	} {
-		headers := []string{"Accept", c.accept}
+		headers := []string{"Accept", c.accept, "Origin", "https://other.example"}
 		if c.signature != "" {
 			headers = append(headers, x402.HeaderSignature, c.signature)
 		}

@@ -17,9 +17,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// MaxOfferHeader is the size, in bytes of base64, that PAYMENT-REQUIRED must stay below:
-// clients echo it, and API Gateway caps all request headers at 10,240 bytes.
-const MaxOfferHeader = 5632
+// MaxOfferHeader is the size, in bytes of base64, that PAYMENT-REQUIRED must stay below.
+// A proxy that has not been told otherwise (nginx, proxy_buffer_size) reads the whole head of
+// a response into 4,096 bytes, and answers 502 where it is longer: this leaves 512 of them to
+// the status line and the other headers.
+const MaxOfferHeader = 3584
 
 // ErrOfferSize says that an offer does not fit into its header (MaxOfferHeader).
 var ErrOfferSize = errors.New("too long for its header")
@@ -36,7 +38,6 @@ const leastWindow = 6 * time.Second
 // retry token is new in each challenge.
 type Offer struct {
 	required     PaymentRequired
-	signed       bool            // required has a signature of its terms
 	terms        json.RawMessage // required.Accepts[0]
 	accepted     object          // the same as a tree, to match against
 	domain       Domain
@@ -47,6 +48,7 @@ type Offer struct {
 	// among them: each challenge has another token, and a client need not echo either.
 	infos     map[string][]object
 	form      Form                       // PAYMENT-REQUIRED with the offer's own reason
+	unsigned  *Offer                     // the same without a signature of its terms; nil where it has none
 	forwarded map[string]json.RawMessage // the extensions that go to the facilitator with a payment
 	// former is the offer before the last change, which can be paid until a time; without
 	// one that is zero.
@@ -115,7 +117,7 @@ func (o *Offer) encode() (err error) {
 	if o.form, err = NewForm(func(token string) any { return o.required.WithToken(token) }); err != nil {
 		return fmt.Errorf("offer for %s: %w", o.required.Resource.URL, err)
 	}
-	if n := len(o.form.Header(placeholder)); n >= MaxOfferHeader {
+	if n := len(o.form.Header(placeholder)); n >= MaxOfferHeader && o.unsigned == nil {
 		return fmt.Errorf("offer for %s: %w, which would have %d bytes and must stay below %d", o.required.Resource.URL, ErrOfferSize, n, MaxOfferHeader)
 	}
 	return nil
@@ -153,7 +155,7 @@ func (o *Offer) of(p *Payment, now time.Time) *Offer {
 // serves all of them. It changes nothing about how a payment is judged: an echo of it is
 // not compared, and no facilitator is sent it.
 func (o *Offer) Signed(r Receipts) (*Offer, error) {
-	if o.signed || r == nil {
+	if o.unsigned != nil || r == nil {
 		return o, nil
 	}
 	terms := o.required.Accepts[0]
@@ -167,24 +169,33 @@ func (o *Offer) Signed(r Receipts) (*Offer, error) {
 		return o, nil
 	}
 	next := *o
-	next.signed, next.required = true, o.required.with(ExtensionReceipt, offerExtension(jws))
+	next.unsigned, next.required = o, o.required.with(ExtensionReceipt, offerExtension(jws))
 	return &next, next.encode()
 }
 
-// offerExtension is the extension offer-receipt of an offer, with its JSON Schema.
+// Unsigned returns the offer without a signature of its terms.
+func (o *Offer) Unsigned() *Offer { return cmp.Or(o.unsigned, o) }
+
+// offerExtension is the extension offer-receipt of an offer. Its JSON Schema is short, because
+// it is sent with every challenge and comes back with every payment.
 func offerExtension(jws string) json.RawMessage {
 	return json.RawMessage(`{"info":{"offers":[{"format":"` + FormatJWS + `","acceptIndex":0,"signature":"` + jws + `"}]},` +
-		`"schema":{"type":"object","properties":{"offers":{"type":"array","items":{"type":"object",` +
-		`"properties":{"format":{"type":"string"},"signature":{"type":"string"}},"required":["format","signature"]}}},"required":["offers"]}}`)
+		`"schema":{"type":"object","required":["offers"]}}`)
 }
 
 // Challenge returns the PAYMENT-REQUIRED header with a retry token (NewToken), and with
-// reason in place of the offer's own.
-func (o *Offer) Challenge(reason, token string) (string, error) {
+// reason in place of the offer's own. A signature that would make it too long
+// (MaxOfferHeader) is left to the body of the 402.
+func (o *Offer) Challenge(reason, token string) (header string, err error) {
 	if reason == o.required.Error {
-		return o.form.Header(token), nil
+		header = o.form.Header(token)
+	} else {
+		header, err = EncodeHeader(o.Required(reason).WithToken(token))
 	}
-	return EncodeHeader(o.Required(reason).WithToken(token))
+	if err == nil && len(header) >= MaxOfferHeader && o.unsigned != nil {
+		return o.unsigned.Challenge(reason, token)
+	}
+	return header, err
 }
 
 // Required returns the offer with a reason, and without a retry token. An empty reason
@@ -304,9 +315,9 @@ func NewToken(random io.Reader) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(b[:]), nil
 }
 
-// tokenExtension is the extension retry-token with its JSON Schema.
+// tokenExtension is the extension retry-token with a short JSON Schema.
 func tokenExtension(token string) json.RawMessage {
-	return json.RawMessage(`{"info":{"token":"` + token + `"},"schema":{"type":"object","properties":{"token":{"type":"string"}},"required":["token"]}}`)
+	return json.RawMessage(`{"info":{"token":"` + token + `"},"schema":{"type":"object","required":["token"]}}`)
 }
 
 // placeholder stands for the token in a Form. No base64url has an asterisk.

@@ -276,8 +276,8 @@ function notAccepted(answer, body) {
   });
 }
 
-/** What an offer says but for its retry token, of which each has another. */
-const asOffered = (o) => JSON.stringify([o.resource, o.accepts, { ...o.extensions, "retry-token": 0 }]);
+/** What an offer says but for its retry token, of which each has another, and its signature, which the page's has not. */
+const asOffered = (o) => JSON.stringify([o.resource, o.accepts, Object.entries(o.extensions ?? {}).filter(([key]) => key !== "retry-token" && key !== "offer-receipt")]);
 
 /** A header of an answer, decoded; empty when none came that can be read. */
 function header(answer, name) {

@@ -85,8 +85,8 @@ type Front struct {
 	RequestID func(*http.Request) string
 	// Options answers OPTIONS with the headers that it returns; nil refuses the method.
 	Options func(methods []string) http.Header
-	// Header adds to the headers of a response before it is written.
-	Header func(http.Header)
+	// Header adds to the headers of the response to a request before it is written.
+	Header func(*http.Request, http.Header)
 	// Client names the client of a request, as in Config; nil is where its connection came from.
 	Client func(*http.Request) string
 	// Observe is told every response after it is written; nil writes Response.Line to Log.
@@ -105,7 +105,7 @@ func (f *Front) Fill() {
 		f.RequestID = func(*http.Request) string { return rand.Text() }
 	}
 	if f.Header == nil {
-		f.Header = func(http.Header) {}
+		f.Header = func(*http.Request, http.Header) {}
 	}
 	if f.Client == nil {
 		f.Client = func(r *http.Request) string { return r.RemoteAddr }
@@ -171,7 +171,7 @@ func (f *Front) serve(
 	h := w.Header()
 	maps.Copy(h, res.Header)
 	h.Set("X-Request-Id", id)
-	f.Header(h)
+	f.Header(r, h)
 	if r.Method != http.MethodHead && res.Wire() != http.StatusNoContent && res.Wire() != http.StatusNotModified {
 		h.Set("Content-Length", strconv.Itoa(len(res.Body)))
 	}

@@ -127,7 +127,7 @@ func (c *Config) front() storefront.Front {
 		front.RequestID = c.RequestID
 	}
 	if c.Header != nil {
-		front.Header = c.Header
+		front.Header = func(_ *http.Request, h http.Header) { c.Header(h) }
 	}
 	front.Fill()
 	return front
