@@ -11,12 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
-// dialect is the JSON Schema dialect of everything here, also of OpenAPI 3.1.
-const dialect = "https://json-schema.org/draft/2020-12/schema"
-
 // schema is the part of JSON Schema that the documents use. What is empty is left out.
 type schema struct {
-	Dialect     string   `json:"$schema,omitempty"`
 	Ref         string   `json:"$ref,omitempty"`
 	Type        any      `json:"type,omitempty"` // a name, or names with "null"
 	Description string   `json:"description,omitempty"`

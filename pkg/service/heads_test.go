@@ -28,7 +28,7 @@ func hostOf(length int) string {
 	return string(name)
 }
 
-// rawly makes a request over a connection of its own, and returns the head of the response,
+// rawly makes a request over a new connection, and returns the head of the response,
 // byte by byte, and the body.
 func (s *shop) rawly(method, path, version string, headers ...string) (head, body []byte) {
 	s.Helper()
@@ -50,7 +50,6 @@ func (s *shop) rawly(method, path, version string, headers ...string) (head, bod
 // query. The header has the signature while there is room, and the body has it always.
 func TestHeads(t *testing.T) {
 	t.Parallel()
-	const accept = "Accept: text/html,*/*;q=0.8"
 	for _, length := range []int{14, 40, 41, 48, 64, 100, 180, 253} {
 		host := hostOf(length)
 		s := newShop(t, perMinute(1_000_000), func(p *parts) {
@@ -61,33 +60,46 @@ func TestHeads(t *testing.T) {
 		})
 		for _, op := range catalog.All() {
 			long := op.ExampleURL("") + "&more=" + strings.Repeat("x", 6000)
-			for _, c := range []struct {
-				method, path, version, header string
-				signed                        bool
-			}{
+			for _, c := range []asked{
 				{"GET", op.ExampleURL(""), "HTTP/1.1", "Accept: */*", length <= 40},
 				{"GET", long, "HTTP/1.0", "Accept: application/json", length <= 40},
 				{"HEAD", op.ExampleURL(""), "HTTP/1.1", "Accept: */*", length <= 40},
-				{"GET", op.ExampleURL(""), "HTTP/1.1", accept, false},
-				{"HEAD", long, "HTTP/1.0", accept, false},
+				{"GET", op.ExampleURL(""), "HTTP/1.1", acceptPage, false},
+				{"HEAD", long, "HTTP/1.0", acceptPage, false},
 			} {
-				head, body := s.rawly(c.method, c.path, c.version, c.header)
-				what := fmt.Sprintf("%s %.50s of a host of %d characters, %s", c.method, c.path, len(host), c.header)
-				_, offer, _ := strings.Cut(string(head), "\r\nPayment-Required: ")
-				offer, _, _ = strings.Cut(offer, "\r\n")
-				raw := must(base64.StdEncoding.DecodeString(offer))
-				signed := bytes.Contains(raw, []byte(`"offer-receipt":`))
-				if !bytes.HasPrefix(head, []byte(c.version+" 402 ")) || len(raw) == 0 || len(head) > mostHead {
-					t.Errorf("%s: a head of %d bytes: %s", what, len(head), head)
-				}
-				if length < 41 || length > 100 || !signed { // between them it depends on the operation
-					same(t, what+": the header is signed", signed, c.signed)
-				}
-				if c.header != accept && c.method == "GET" {
-					same(t, what+": the body is signed", bytes.Contains(body, []byte(`"offer-receipt":`)), true)
-				}
+				c.check(s, length)
 			}
 		}
+	}
+}
+
+// acceptPage is what a browser accepts.
+const acceptPage = "Accept: text/html,*/*;q=0.8"
+
+// asked is a request without a payment, and whether the offer in the head of its response is
+// signed.
+type asked struct {
+	method, path, version, header string
+	signed                        bool
+}
+
+// check asks a service whose host has so many characters.
+func (c asked) check(s *shop, length int) {
+	s.Helper()
+	head, body := s.rawly(c.method, c.path, c.version, c.header)
+	what := fmt.Sprintf("%s %.50s of a host of %d characters, %s", c.method, c.path, length, c.header)
+	_, offer, _ := strings.Cut(string(head), "\r\nPayment-Required: ")
+	offer, _, _ = strings.Cut(offer, "\r\n")
+	raw := must(base64.StdEncoding.DecodeString(offer))
+	signed := bytes.Contains(raw, []byte(`"offer-receipt":`))
+	if !bytes.HasPrefix(head, []byte(c.version+" 402 ")) || len(raw) == 0 || len(head) > mostHead {
+		s.Errorf("%s: a head of %d bytes: %s", what, len(head), head)
+	}
+	if length < 41 || length > 100 || !signed { // between them it depends on the operation
+		same(s.T, what+": the header is signed", signed, c.signed)
+	}
+	if c.header != acceptPage && c.method == "GET" {
+		same(s.T, what+": the body is signed", bytes.Contains(body, []byte(`"offer-receipt":`)), true)
 	}
 }
 
