@@ -12,14 +12,17 @@ import (
 )
 
 // The most bytes of JSON that an offer has with its retry token. The head of a 402 passes a
-// proxy as it is installed when it has at most 4,000 bytes, of which the other headers take up
-// to 400, and 900 on a page. What is left is base64. maxSigned leaves room for a signature of
-// the terms of up to 740 bytes. With a longer host there is none, and the header has no
-// signature: its offer has at most maxUnsigned, which fits on a page.
+// proxy as it is installed when it has at most 4,000 bytes, and an offer is a third longer in
+// it, in base64.
+//
+// With maxSigned there is room for a signature of the terms, which has 760 bytes where the
+// host has 40 characters: each character more is once in its key and once in its URL, in
+// base64. With maxUnsigned there is none, but for the headers of a page and of a request from
+// another origin.
 const (
-	maxSigned   = 1945
-	maxUnsigned = 2280
-	shortHost   = 40 // characters
+	maxSigned   = 1925
+	maxUnsigned = 2100
+	usualHost   = 40 // characters
 )
 
 // identifier lets a payer name the payment (x402 extension
@@ -102,18 +105,18 @@ func tried[T any](tries []T, with func(T) object) (all []object) {
 	return all
 }
 
-// fitting returns the offer with the first of some bazaar extensions that it has room for, or
-// with the last.
+// fitting returns the offer with the first of some bazaar extensions that it has room for
+// beside a signature of its terms. Where there is room for none of them, there is no
+// signature in the header, and the offer has the first that fits then.
 func fitting(required x402.PaymentRequired, s Site, extensions []object) x402.PaymentRequired {
-	most := maxSigned
-	if _, host, _ := strings.Cut(s.Origin, "://"); len(host) > shortHost {
-		most = maxUnsigned
-	}
-	token := strings.Repeat("x", 22)
-	for _, extension := range extensions {
-		required.Extensions["bazaar"] = encode(extension)
-		if len(encode(required.WithToken(token))) <= most {
-			break
+	_, host, _ := strings.Cut(s.Origin, "://")
+	more := len(host) - usualHost
+	for _, most := range []int{maxSigned - more*8/3, maxUnsigned} {
+		for _, extension := range extensions {
+			required.Extensions["bazaar"] = encode(extension)
+			if len(encode(required.WithToken(shownToken))) <= most {
+				return required
+			}
 		}
 	}
 	return required

@@ -127,9 +127,8 @@ type Visit struct {
 	// Known is what can be told of the answer already, in public words; empty where
 	// that is nothing.
 	Known string
-	// Offer is the value of PAYMENT-REQUIRED that the page is answered with;
-	// the page signs that and nothing else.
-	Offer string
+	// Offer is that of the 402 that the page stands for; the page signs it and nothing else.
+	Offer x402.PaymentRequired
 	// Nonce allows the page's script, and no other. It is new for each answer.
 	Nonce string
 }
@@ -174,14 +173,10 @@ var paywallPage = sync.OnceValue(func() *template.Template { return pageOf(paywa
 // Paywall is the page that a person gets in place of the JSON of a 402 (spec
 // §5), and its Content-Security-Policy. It pays with a wallet in the browser,
 // and is complete as text without one.
-func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, err error) {
+func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 	p := &paywall{siteView: siteViewOf(s), opView: opViewOf(s, op), Visit: v}
 	p.read()
-	offer, err := base64.StdEncoding.DecodeString(v.Offer)
-	if err != nil {
-		return nil, "", err
-	}
-	p.Data = p.data(string(offer))
+	p.Data = p.data(string(encode(v.Offer)))
 	p.Answers, p.Owed = quoted(codesIn(p.Outcomes, fault.Answer)), quoted(codesIn(p.Outcomes, fault.Owed))
 	var names []string
 	for _, f := range op.Fields {
@@ -191,7 +186,7 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string, er
 	action := map[bool]string{true: "'self'", false: "'none'"}[p.Asks]
 	// Wallets bring their icons as data.
 	return filled(paywallPage(), p), "default-src 'none'; script-src 'nonce-" + v.Nonce + "'; style-src " + inlineHash(generated(paywallAssets, "paywall.css")) +
-		"; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action " + action + "; frame-ancestors 'none'", nil
+		"; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action " + action + "; frame-ancestors 'none'"
 }
 
 // read takes the parameters of the operation and no others, which are the words of the

@@ -2,8 +2,10 @@ package service_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -46,14 +48,16 @@ func (s *shop) rawly(method, path, version string, headers ...string) (head, bod
 }
 
 // Every response that asks for a payment passes a proxy as it is installed: to a program and
-// to a browser, with a limit and signed offers, for any name that a host can have and any
-// query. The header has the signature while there is room, and the body has it always.
+// to a browser, with a limit and signed offers, for any name that a host can have, any query
+// and any origin. The header has the signature while there is room, and the body has it
+// always.
 func TestHeads(t *testing.T) {
 	t.Parallel()
-	for _, length := range []int{14, 40, 41, 48, 64, 100, 180, 253} {
+	for _, length := range []int{14, 24, 40, 51, 60, 64, 100, 180, 253} {
 		host := hostOf(length)
 		s := newShop(t, perMinute(1_000_000), func(p *parts) {
 			p.Receipts = newSigner()
+			p.Facilitator = refusing{p.Facilitator}
 			p.Origin = func(*http.Request) string { return "https://" + host }
 			id := strings.Repeat("x", len("00000000-0000-0000-0000-000000000000"))
 			p.RequestID = func(*http.Request) string { return id }
@@ -61,47 +65,78 @@ func TestHeads(t *testing.T) {
 		for _, op := range catalog.All() {
 			long := op.ExampleURL("") + "&more=" + strings.Repeat("x", 6000)
 			for _, c := range []asked{
-				{"GET", op.ExampleURL(""), "HTTP/1.1", "Accept: */*", length <= 40},
-				{"GET", long, "HTTP/1.0", "Accept: application/json", length <= 40},
-				{"HEAD", op.ExampleURL(""), "HTTP/1.1", "Accept: */*", length <= 40},
-				{"GET", op.ExampleURL(""), "HTTP/1.1", acceptPage, false},
-				{"HEAD", long, "HTTP/1.0", acceptPage, false},
+				{"GET", op.ExampleURL(""), "HTTP/1.1", []string{"Accept: */*"}},
+				{"GET", long, "HTTP/1.0", []string{"Accept: application/json"}},
+				{"HEAD", op.ExampleURL(""), "HTTP/1.1", []string{"Accept: */*"}},
+				{"GET", op.ExampleURL(""), "HTTP/1.1", []string{acceptPage}},
+				{"HEAD", long, "HTTP/1.0", []string{acceptPage}},
+				{"GET", op.ExampleURL(""), "HTTP/1.1", []string{"Accept: */*", "Origin: https://page.example"}},
+				{"GET", op.ExampleURL(""), "HTTP/1.1", []string{acceptPage, "Origin: https://page.example"}},
+				{"GET", op.ExampleURL(""), "HTTP/1.1", []string{"Accept: */*", x402.HeaderSignature + ": " + s.sign(op.ExampleURL(""))}},
 			} {
-				c.check(s, length)
+				signed := c.check(s, length)
+				if length <= 60 && len(c.headers) == 1 && c.headers[0] != acceptPage && !signed {
+					t.Errorf("%s of a host of %d characters: the offer in the header is not signed", op.Slug, length)
+				}
 			}
 		}
 	}
 }
 
+// refusing is a facilitator that refuses every payment, with the longest reason there is.
+type refusing struct{ x402.Facilitator }
+
+func (refusing) Settle(context.Context, x402.Payload, x402.Requirements) x402.Settlement {
+	return x402.Settlement{Class: x402.Refused, Reason: strings.Repeat("r", 128)}
+}
+
 // acceptPage is what a browser accepts.
 const acceptPage = "Accept: text/html,*/*;q=0.8"
 
-// asked is a request without a payment, and whether the offer in the head of its response is
-// signed.
+// asked is a request that is answered with an offer.
 type asked struct {
-	method, path, version, header string
-	signed                        bool
+	method, path, version string
+	headers               []string
 }
 
-// check asks a service whose host has so many characters.
-func (c asked) check(s *shop, length int) {
+// check asks a service whose host has so many characters, and says whether the offer in the
+// head of its response is signed. It is, unless there was no room.
+func (c asked) check(s *shop, length int) bool {
 	s.Helper()
-	head, body := s.rawly(c.method, c.path, c.version, c.header)
-	what := fmt.Sprintf("%s %.50s of a host of %d characters, %s", c.method, c.path, length, c.header)
-	_, offer, _ := strings.Cut(string(head), "\r\nPayment-Required: ")
-	offer, _, _ = strings.Cut(offer, "\r\n")
-	raw := must(base64.StdEncoding.DecodeString(offer))
-	signed := bytes.Contains(raw, []byte(`"offer-receipt":`))
+	head, body := s.rawly(c.method, c.path, c.version, c.headers...)
+	what := fmt.Sprintf("%s %.50s of a host of %d characters, %.60q", c.method, c.path, length, c.headers)
+	_, header, _ := strings.Cut(string(head), "\r\nPayment-Required: ")
+	header, _, _ = strings.Cut(header, "\r\n")
+	raw := must(base64.StdEncoding.DecodeString(header))
 	if !bytes.HasPrefix(head, []byte(c.version+" 402 ")) || len(raw) == 0 || len(head) > mostHead {
 		s.Errorf("%s: a head of %d bytes: %s", what, len(head), head)
 	}
-	if length < 41 || length > 100 || !signed { // between them it depends on the operation
-		same(s.T, what+": the header is signed", signed, c.signed)
+	signed := bytes.Contains(raw, []byte(signature))
+	if c.method == http.MethodHead {
+		return signed
 	}
-	if c.header != acceptPage && c.method == "GET" {
-		same(s.T, what+": the body is signed", bytes.Contains(body, []byte(`"offer-receipt":`)), true)
+	if strings.HasPrefix(c.headers[len(c.headers)-1], x402.HeaderSignature) && !bytes.Contains(body, []byte("settlement refused: rrr")) {
+		s.Errorf("%s: the payment was not refused: %s", what, body)
 	}
+	page := html.UnescapeString(string(body))
+	_, extension, found := strings.Cut(page, signature)
+	extension, _, ended := strings.Cut(extension, `}}`)
+	if !found || !ended {
+		s.Fatalf("%s: the body has no signature: %.2000s", what, body)
+	}
+	missing := base64.StdEncoding.EncodedLen(len(signature + extension))
+	if !signed && len(head)+missing < mostHead-slack {
+		s.Errorf("%s: a head of %d bytes has room for a signature of %d", what, len(head), missing)
+	}
+	return signed
 }
+
+// signature is how the extension with a signature of the terms begins.
+const signature = `"offer-receipt":`
+
+// slack is what a head may have of room that is not used: what is rounded, and a header that
+// net/http adds or does not.
+const slack = 40
 
 // A page of another origin may read everything, and for what caches keep that is said to all.
 func TestOrigins(t *testing.T) {

@@ -149,11 +149,10 @@ func (s *Seller) Handler(op Operation) http.Handler {
 	terms.Product.Says = func(required x402.PaymentRequired, f *fault.Error) any {
 		return discovery.ChallengeOf(op.entry, s.offering.Site, required, f)
 	}
-	terms.Product.Page = func(r *http.Request) func(storefront.Response) (storefront.Response, error) {
-		if !wantsPage(r) {
-			return nil
-		}
-		return func(asks storefront.Response) (storefront.Response, error) { return s.paywall(op, r, asks) }
+	terms.Product.Page = func(
+		r *http.Request, asks storefront.Response, offer x402.PaymentRequired,
+	) (storefront.Response, error) {
+		return s.paywall(op, r, asks, offer)
 	}
 	return s.sell(op, terms)
 }
@@ -182,14 +181,16 @@ func (s *Seller) describe(origin string) mcp.Description {
 	return mcp.Description{Instructions: discovery.ToolInstructions(site), Tools: discovery.Tools(site)}
 }
 
-// paywall is the page in place of the 402's body.
-func (s *Seller) paywall(op Operation, r *http.Request, res storefront.Response) (storefront.Response, error) {
-	visit := op.asked(r.URL.RawQuery)
-	visit.Offer, visit.Nonce = res.Header.Get(x402.HeaderRequired), rand.Text()
-	body, csp, err := discovery.Paywall(op.entry, s.platform.site(s.offering, s.platform.Origin(r)), visit)
-	if err != nil {
-		return res, err
+// paywall is the page in place of the 402's body, for a client that wants one.
+func (s *Seller) paywall(
+	op Operation, r *http.Request, res storefront.Response, offer x402.PaymentRequired,
+) (storefront.Response, error) {
+	if !wantsPage(r) {
+		return res, nil
 	}
+	visit := op.asked(r.URL.RawQuery)
+	visit.Offer, visit.Nonce = offer, rand.Text()
+	body, csp := discovery.Paywall(op.entry, s.platform.site(s.offering, s.platform.Origin(r)), visit)
 	return zipped(r, page(res, body, csp)), nil
 }
 

@@ -245,10 +245,13 @@ func TestChallenge(t *testing.T) {
 	o := testOffer(t)
 	for _, reason := range []string{"Payment required", "because", "because of *retry-token* twice *retry-token*"} {
 		for _, token := range []string{"AAECAwQFBgcICQoLDA0ODw", "EBESExQVFhcYGRobHB0eHw"} {
-			h, err := o.Challenge(reason, token)
-			raw, notBase64 := base64.StdEncoding.DecodeString(h)
+			headers, err := o.Challenges(reason, token)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, notBase64 := base64.StdEncoding.DecodeString(headers[0])
 			var got PaymentRequired
-			if err := errors.Join(err, notBase64, json.Unmarshal(raw, &got)); err != nil {
+			if err := errors.Join(notBase64, json.Unmarshal(raw, &got)); err != nil {
 				t.Fatal(err)
 			}
 			if got.Error != reason || got.Accepts[0] != o.required.Accepts[0] || got.Resource.URL != o.required.Resource.URL {

@@ -333,7 +333,7 @@ func TestSignedOffer(t *testing.T) {
 				t.Error("signed twice")
 			}
 			b.offer = signed
-			one, two := challengeOf(t, signed, "", "one"), challengeOf(t, signed, "a reason", "two")
+			one, two := challengeOf(t, signed, "", "AAECAwQFBgcICQoLDA0ODw"), challengeOf(t, signed, "a reason", "EBESExQVFhcYGRobHB0eHw")
 			if !slices.Equal(one.Info.Offers, two.Info.Offers) || len(one.Info.Offers) != 1 || one.Info.Offers[0].Format != "jws" {
 				t.Fatalf("%+v and %+v", one, two)
 			}
@@ -370,7 +370,7 @@ type offers struct {
 func challengeOf(t *testing.T, o *x402.Offer, reason, token string) (e offers) {
 	t.Helper()
 	var p x402.PaymentRequired
-	raw := must(base64.StdEncoding.DecodeString(must(o.Challenge(reason, token))))
+	raw := must(base64.StdEncoding.DecodeString(must(o.Challenges(reason, token))[0]))
 	if err := errors.Join(json.Unmarshal(raw, &p), json.Unmarshal(p.Extensions[x402.ExtensionReceipt], &e)); err != nil {
 		t.Fatalf("%v in %s", err, raw)
 	}

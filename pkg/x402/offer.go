@@ -20,7 +20,8 @@ import (
 // MaxOfferHeader is the size, in bytes of base64, that PAYMENT-REQUIRED must stay below.
 // A proxy that has not been told otherwise (nginx, proxy_buffer_size) reads the whole head of
 // a response into 4,096 bytes, and answers 502 where it is longer: this leaves 512 of them to
-// the status line and the other headers.
+// the status line and the other headers. A signature of the terms is not counted, because it
+// is left out where there is no room for it.
 const MaxOfferHeader = 3584
 
 // ErrOfferSize says that an offer does not fit into its header (MaxOfferHeader).
@@ -57,7 +58,7 @@ type Offer struct {
 }
 
 // NewOffer returns an offer. required must have exactly one way to pay, and neither a retry
-// token nor a signature: Challenge and Signed add them. siblings are the offers of the same
+// token nor a signature: Challenges and Signed add them. siblings are the offers of the same
 // operation on other transports: an echo of their extensions is accepted, too. The error
 // names the term or extension that cannot be read, or says that the header is too long.
 func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, error) {
@@ -173,9 +174,6 @@ func (o *Offer) Signed(r Receipts) (*Offer, error) {
 	return &next, next.encode()
 }
 
-// Unsigned returns the offer without a signature of its terms.
-func (o *Offer) Unsigned() *Offer { return cmp.Or(o.unsigned, o) }
-
 // offerExtension is the extension offer-receipt of an offer. Its JSON Schema is short, because
 // it is sent with every challenge and comes back with every payment.
 func offerExtension(jws string) json.RawMessage {
@@ -183,19 +181,31 @@ func offerExtension(jws string) json.RawMessage {
 		`"schema":{"type":"object","required":["offers"]}}`)
 }
 
-// Challenge returns the PAYMENT-REQUIRED header with a retry token (NewToken), and with
-// reason in place of the offer's own. A signature that would make it too long
-// (MaxOfferHeader) is left to the body of the 402.
-func (o *Offer) Challenge(reason, token string) (header string, err error) {
-	if reason == o.required.Error {
-		header = o.form.Header(token)
-	} else {
-		header, err = EncodeHeader(o.Required(reason).WithToken(token))
+// Challenges returns what the PAYMENT-REQUIRED header can be with a retry token (NewToken),
+// from the one that says most to the shortest: with reason in place of the offer's own and
+// a signature of the terms, then without the signature, then with the offer's own reason. The
+// response has the first that there is room for, and its body says everything. An empty
+// reason is the offer's own.
+func (o *Offer) Challenges(reason, token string) ([]string, error) {
+	own := []string{o.form.Header(token)}
+	if o.unsigned != nil {
+		own = append(own, o.unsigned.form.Header(token))
 	}
-	if err == nil && len(header) >= MaxOfferHeader && o.unsigned != nil {
-		return o.unsigned.Challenge(reason, token)
+	if reason == "" || reason == o.required.Error {
+		return own, nil
 	}
-	return header, err
+	var headers []string
+	for _, offer := range []*Offer{o, o.unsigned} {
+		if offer == nil {
+			continue
+		}
+		header, err := EncodeHeader(offer.Required(reason).WithToken(token))
+		if err != nil {
+			return nil, err
+		}
+		headers = append(headers, header)
+	}
+	return append(headers, own[len(own)-1]), nil
 }
 
 // Required returns the offer with a reason, and without a retry token. An empty reason

@@ -41,9 +41,9 @@ type Product struct {
 	// Cap is how many jobs of products of this name run at once, in all processes that
 	// share Shop.Limits; 0 means any number.
 	Cap int
-	// Page returns what replaces the response to a request without a payment by a page for
-	// people, or nil for a client that wants none. Nil leaves every response as it is.
-	Page func(*http.Request) func(Response) (Response, error)
+	// Page may replace the response to a request without a payment by a page for people, which
+	// is told the offer. Nil leaves every response as it is.
+	Page func(*http.Request, Response, x402.PaymentRequired) (Response, error)
 	// Window is how long an answer stands for a purchase without a key.
 	Window time.Duration
 }
@@ -227,11 +227,7 @@ func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) 
 	}
 	res := Response{Status: http.StatusPaymentRequired, asks: true}
 	res.Header = http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}}
-	offer, reason := q.offer, ""
-	page := x.page(refused)
-	if page != nil { // whose own headers take the room of a signature
-		offer = offer.Unsigned()
-	}
+	reason := ""
 	switch {
 	case refused != nil:
 		res.Fault, res.Receipt, res.Trace = refused.Fault, refused.Receipt, &refused.Trace
@@ -246,11 +242,9 @@ func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) 
 	if x.call != nil {
 		reason = mcp.Words(reason)
 	} else {
-		header, err := offer.Challenge(offer.Required(reason).Error, token)
-		if err != nil {
+		if res.offers, err = q.offer.Challenges(reason, token); err != nil {
 			return Response{}, err
 		}
-		res.Header.Set(x402.HeaderRequired, header)
 		setReceipt(res.Header, res.Receipt)
 	}
 	if refused != nil {
@@ -258,18 +252,10 @@ func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) 
 		return res, nil
 	}
 	res.Fault, res.Body = q.unpaid, q.body.JSON(token)
-	if page != nil {
-		return page(res)
+	if x.call == nil && x.product.Page != nil {
+		return x.product.Page(x.r, res, q.offer.Required("").WithToken(token))
 	}
 	return res, nil
-}
-
-// page is what makes a page of a challenge; nil for one that stays as it is.
-func (x *exchange) page(refused *x402.Outcome) func(Response) (Response, error) {
-	if x.call != nil || refused != nil || x.product.Page == nil {
-		return nil
-	}
-	return x.product.Page(x.r)
 }
 
 // answer answers a payment with any outcome but a 402 of ours.

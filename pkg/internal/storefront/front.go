@@ -46,7 +46,10 @@ type Response struct {
 	// Status is the one that HTTP would have, and the answer is 200.
 	Product, Tool string
 
-	asks   bool   // for a payment
+	asks bool // for a payment
+	// offers are what PAYMENT-REQUIRED can be, from the longest: the head has the first that
+	// it has room for.
+	offers []string
 	finish func() // is called when the response is sent: work goes on; nil is none
 }
 
@@ -177,6 +180,9 @@ func (f *Front) serve(
 	}
 	if res.finish != nil && r.ProtoMajor == 1 {
 		h.Set("Connection", "close") // the next request on it would wait for the work to end
+	}
+	if len(res.offers) > 0 {
+		h.Set(x402.HeaderRequired, firstFitting(res.offers, maxHead-headSize(h)))
 	}
 	w.WriteHeader(res.Wire())
 	if r.Method != http.MethodHead {
