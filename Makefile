@@ -29,6 +29,7 @@ help: ## Print this help
 
 .PHONY: run
 run: ## Start the whole service on http://127.0.0.1:8402
+##   NETWORK=...       eip155:84532 is Base Sepolia, with a public facilitator and test money
 ##   LOCAL_ADDR=...    listen there; play money takes the port after it (127.0.0.1:8402)
 ##   DNS_RESOLVERS=... ask these resolvers (public ones)
 	@mkdir -p build .local

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 const templateName = "template.yaml"
@@ -148,8 +149,10 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 		s.tickets = s.email
 	}
 	s.params = c.parameters(s)
-	if p := s.params; p["FacilitatorUrl"] == "" && (p["Selling"] == "yes" || p["FacilitatorFallbackUrl"] != "") {
-		c.fault("FacilitatorUrl", "is empty: it is required while Selling is yes, and beside FacilitatorFallbackUrl")
+	network, _ := s.params["Network"].(string)
+	settles := s.params["FacilitatorUrl"] != "" || x402.Network(network).Facilitator != ""
+	if !settles && (s.params["Selling"] == "yes" || s.params["FacilitatorFallbackUrl"] != "") {
+		c.fault("FacilitatorUrl", "is empty: it is required while Selling is yes, and beside FacilitatorFallbackUrl, but on a test network that has a public one")
 	}
 	c.nodes(s.params)
 	switch assets := c.text(ctxAssets, assetsBuild); assets {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // from is a CDK context.
@@ -136,14 +137,21 @@ func TestRules(t *testing.T) {
 		return false
 	}
 	const one, other = "https://one.example", "https://other.example"
-	for _, c := range []struct {
-		selling, primary, fallback string
-		passes                     bool
-	}{
-		{"yes", one, "", true}, {"yes", one, other, true}, {"yes", "", "", false}, {"yes", "", other, false},
-		{"no", one, "", true}, {"no", one, other, true}, {"no", "", "", true}, {"no", "", other, false},
-	} {
-		values := map[string]any{"Selling": c.selling, "FacilitatorUrl": c.primary, "FacilitatorFallbackUrl": c.fallback}
+	type rules struct {
+		selling, primary, fallback, network string
+		passes                              bool
+	}
+	cases := []rules{
+		{"yes", one, "", x402.Base, true}, {"yes", one, other, x402.Base, true}, {"yes", "", "", x402.Base, false}, {"yes", "", other, x402.Base, false},
+		{"no", one, "", x402.Base, true}, {"no", one, other, x402.Base, true}, {"no", "", "", x402.Base, true}, {"no", "", other, x402.Base, false},
+	}
+	for _, n := range x402.Networks() {
+		cases = append(cases, rules{"yes", "", "", n.USDC.Network, n.Facilitator != ""}, rules{"yes", one, other, n.USDC.Network, true})
+	}
+	for _, c := range cases {
+		values := map[string]any{
+			"Selling": c.selling, "FacilitatorUrl": c.primary, "FacilitatorFallbackUrl": c.fallback, "Network": c.network,
+		}
 		rule := section(written(t, values), "Rules")["Facilitator"].(document)
 		assert := rule["Assertions"].([]any)[0].(document)["Assert"]
 		if passes := !holds(rule["RuleCondition"]) || holds(assert); passes != c.passes {

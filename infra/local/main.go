@@ -3,8 +3,8 @@
 // facilitator.
 //
 // The environment can set every variable of the deployment, and overrides these
-// defaults: with FACILITATOR_URL the play-money facilitator does not start, with
-// LEDGER_TABLE the ledger is DynamoDB.
+// defaults: with FACILITATOR_URL, or a test network as NETWORK, the play-money facilitator
+// does not start, with LEDGER_TABLE the ledger is DynamoDB.
 package main
 
 import (
@@ -27,6 +27,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/operations"
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
@@ -52,6 +53,10 @@ func main() {
 var errPlayInAWS = errors.New("LEDGER_TABLE is a table in AWS, and without FACILITATOR_URL this service is paid with play money: " +
 	"unset LEDGER_TABLE for a ledger file, or set FACILITATOR_URL, or AWS_ENDPOINT_URL_DYNAMODB for a local DynamoDB")
 
+// errGivesAway keeps real money from an address whose key anybody has.
+var errGivesAway = errors.New("FACILITATOR_URL moves real money, and PAY_TO is not set: name the address that is paid, PAY_TO=0x... " +
+	"(NETWORK=" + x402.BaseSepolia + " is a test network, whose money is worth nothing)")
+
 // run serves until ctx ends.
 func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	config, err := boot.ReadLocal(getenv)
@@ -60,6 +65,9 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	}
 	if config.Ledger.InAWS() && config.FacilitatorURL == "" && !config.Paused {
 		return errPlayInAWS
+	}
+	if config.GivesAway() {
+		return errGivesAway
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", config.Addr)
 	var wrong *net.AddrError
@@ -247,13 +255,22 @@ func warnUnresolved(ctx context.Context, out io.Writer, probe func(context.Conte
 }
 
 func welcome(out io.Writer, c boot.Local, ledgerName string) {
-	dns, money := catalog.DNS(), ""
-	if c.PlayMoney {
-		money = " (play money)"
+	network := x402.Network(c.Terms.Network)
+	payee, money, wallet := c.Terms.PayTo, "", "KEY_FILE=<a file with a private key> "
+	switch {
+	case c.PlayMoney:
+		money, wallet = " (play money)", ""
+	case network.Test:
+		money = " (test money of " + network.Name + ", which " + network.Faucet + " gives away)"
 	}
+	if !c.OwnPayee {
+		payee += " (a published test address; PAY_TO names yours)"
+	}
+	dns := catalog.DNS()
 	fmt.Fprintf(out, `%s is ready on %s
 
   ledger       %s
+  network      %s
   facilitator  %s
   resolvers    %v
   payee        %s
@@ -262,7 +279,7 @@ Ask without paying:
   curl -i '%s'
 
 Pay for an answer%s, in another terminal:
-  make pay URL='%s'
+  make pay %sURL='%s'
 
 Give an agent the tools (Model Context Protocol):
   %s%s
@@ -272,6 +289,6 @@ Read:
 
 Ctrl-C stops it.
 
-`, catalog.Service, c.BaseURL, ledgerName, cmp.Or(c.FacilitatorURL, "none: SELLING is no"), c.Resolvers, c.Terms.PayTo,
-		dns.ExampleURL(c.BaseURL), money, dns.ExampleURL(c.BaseURL), c.BaseURL, catalog.PathMCP, c.BaseURL)
+`, catalog.Service, c.BaseURL, ledgerName, cmp.Or(network.Name, c.Terms.Network), cmp.Or(c.FacilitatorURL, "none: SELLING is no"), c.Resolvers, payee,
+		dns.ExampleURL(c.BaseURL), money, wallet, dns.ExampleURL(c.BaseURL), c.BaseURL, catalog.PathMCP, c.BaseURL)
 }

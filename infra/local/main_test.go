@@ -21,7 +21,9 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -134,6 +136,40 @@ func TestRunWithPlayMoney(t *testing.T) {
 	buyPing(t, second)
 }
 
+// A test network is all that has to be named for its token, its facilitator, its node and what
+// payers are told. Nothing is asked of them at start.
+func TestRunOnATestNetwork(t *testing.T) {
+	t.Parallel()
+	r := start(t, map[string]string{"NETWORK": x402.BaseSepolia, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")})
+	known := x402.Network(x402.BaseSepolia)
+	for what, want := range map[string]string{
+		"network": "Base Sepolia", "facilitator": known.Facilitator, "payee": boot.LocalPayTo + " (a published test address; PAY_TO names yours)",
+		"Pay for an answer": "(test money of Base Sepolia, which https://faucet.circle.com gives away), in another terminal:",
+		"make pay":          "KEY_FILE=<a file with a private key> URL='" + catalog.DNS().ExampleURL(r.line(t, "is ready on")) + "'",
+	} {
+		if got := r.line(t, what); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	offer := testbed.Must(visitor().Challenge(t.Context(), r.line(t, "is ready on")+catalog.Ping().Path))
+	terms := known.USDC
+	terms.PayTo = boot.LocalPayTo
+	if got, want := offer.Accepts[0], terms.Requirements(catalog.Ping().Amount); got != want {
+		t.Errorf("offered %+v, want %+v", got, want)
+	}
+
+	// A payment in its token passes, where a facilitator for that network settles it.
+	f := testbed.Must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))
+	t.Cleanup(func() { f.Close() })
+	paid := start(t, map[string]string{
+		"NETWORK": x402.BaseSepolia, "FACILITATOR_URL": testbed.Serve(t, f), "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db"),
+	})
+	buyPing(t, paid)
+	if n := transfers(t, paid.line(t, "facilitator")); n != 1 {
+		t.Errorf("%d transfers on the test network, want 1", n)
+	}
+}
+
 // A configured facilitator wins, and a named table is DynamoDB's, created when it is
 // missing.
 func TestRunAsConfigured(t *testing.T) {
@@ -181,6 +217,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		{"no such port", map[string]string{"LOCAL_ADDR": "127.0.0.1:99999"}, []string{"LOCAL_ADDR=127.0.0.1:99999 is not an address", "1 to 65535"}},
 		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // or it is taken
 		{"play money in AWS", map[string]string{"LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}, []string{"LEDGER_TABLE", "FACILITATOR_URL"}},
+		{"real money for nobody", map[string]string{"FACILITATOR_URL": "https://facilitator.example"}, []string{"PAY_TO is not set", "NETWORK=eip155:84532 is a test network"}},
 		{"a ledger that cannot be", map[string]string{"LEDGER_FILE": filepath.Join("/dev/null", "ledger.db")}, []string{"LEDGER_FILE"}},
 		{"a damaged ledger", map[string]string{"LEDGER_FILE": damaged}, []string{damaged, "is damaged", "move it away", "LEDGER_FILE", "owed"}},
 	} {

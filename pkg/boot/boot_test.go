@@ -238,6 +238,27 @@ func TestValues(t *testing.T) {
 			"eip155:84532": "eip155:84532 0x036CbD53842c5426634e7929541eC2318f3dCF7e USDC 2",
 		}},
 		{"NETWORK", nodes, values{"eip155:84532": "https://sepolia.base.org"}},
+		{"NETWORK", func(v vars) any {
+			l := local(v)
+			return fmt.Sprint(l.FacilitatorURL, " ", l.Nodes, " ", l.GivesAway())
+		}, values{
+			"": " [] false", "eip155:8453": " [] false",
+			"eip155:84532": "https://x402.org/facilitator [https://sepolia.base.org] false",
+		}},
+		{"NETWORK", func(v vars) any { return configured(t, v).FacilitatorURL }, values{
+			"": "", "eip155:84532": "https://x402.org/facilitator",
+		}},
+		{"FACILITATOR_URL", func(v vars) any {
+			l, sepolia := local(v), local(vars{"NETWORK": x402.BaseSepolia, "FACILITATOR_URL": v["FACILITATOR_URL"]})
+			return fmt.Sprint(l.FacilitatorURL, " ", l.Nodes, " ", l.GivesAway(), " ", sepolia.FacilitatorURL)
+		}, values{
+			"http://localhost:8403": "http://localhost:8403 [] false http://localhost:8403",
+			"http://[::1]:8403":     "http://[::1]:8403 [] false http://[::1]:8403",
+			"https://one.example":   "https://one.example [https://mainnet.base.org] true https://one.example",
+		}},
+		{"PAY_TO", func(v vars) any {
+			return local(vars{"FACILITATOR_URL": "https://one.example", "PAY_TO": v["PAY_TO"]}).GivesAway()
+		}, values{"": true, payee: false}},
 		{"LEDGER_TABLE", func(v vars) any { return local(v).LedgerFile + local(v).Ledger.Name }, values{"": LocalLedgerFile}},
 		{"FACILITATOR_URL", sells, values{"": "false  \n", "https://a.example": "false https://a.example https://b.example\n"}},
 		{"SELLING", sells, values{"yes": "false https://one.example https://b.example\n", "no": "true  \n"}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
+	"net/url"
 	"strings"
 	"time"
 
@@ -98,6 +99,7 @@ func readDocuments(get func(string) string) (Config, error) {
 func readFunction(get func(string) string) (Config, error) {
 	e := &environment{get: get, settings: Settings()}
 	c := e.shared(e.required("PAY_TO"))
+	e.facilitators(&c)
 	e.money(&c, x402.Network(c.Terms.Network).PublicNode)
 	c.Ledger = e.ledger(e.required("LEDGER_TABLE"))
 	return c, e.err()
@@ -109,7 +111,12 @@ func ReadLocal(get func(string) string) (Local, error) {
 	payTo := e.text("PAY_TO")
 	l := Local{Config: e.shared(cmp.Or(payTo, LocalPayTo)), OwnPayee: payTo != "", Addr: e.text("LOCAL_ADDR"), LedgerFile: e.text("LEDGER_FILE"), LedgerAccept: e.text("LEDGER_ACCEPT")}
 	l.BaseURL = cmp.Or(l.BaseURL, "http://"+Reachable(l.Addr))
-	e.money(&l.Config, noNodes)
+	e.facilitators(&l.Config)
+	usualNode := noNodes
+	if l.settlesElsewhere() {
+		usualNode = x402.Network(l.Terms.Network).PublicNode
+	}
+	e.money(&l.Config, usualNode)
 	if price := e.text("LOWEST_PRICE"); price != "" {
 		l.LowestPrice, _ = new(big.Int).SetString(price, 10) // it has its form
 	}
@@ -167,10 +174,21 @@ func (e *environment) terms(payTo string) x402.Terms {
 	return terms
 }
 
-// money reads who settles, who signs receipts and who is asked: registries, resolvers,
-// and nodes, which are usual where none is named.
+// GivesAway says that payments would go to the published test address, as real money.
+func (l Local) GivesAway() bool {
+	return l.settlesElsewhere() && !l.OwnPayee && !x402.Network(l.Terms.Network).Test
+}
+
+// settlesElsewhere says that the facilitator is not on this machine, where it would be one
+// for trials and tests.
+func (c Config) settlesElsewhere() bool {
+	u, err := url.Parse(c.FacilitatorURL)
+	return err == nil && c.FacilitatorURL != "" && !onThisMachine(u)
+}
+
+// money reads who signs receipts and who is asked: registries, resolvers, and nodes, which
+// are usual where none is named.
 func (e *environment) money(c *Config, usual string) {
-	e.facilitators(c)
 	c.receiptKey = parsed(e, "RECEIPT_KEY", receipt.ParseKey)
 	e.nodes(c, usual)
 	c.BootstrapURL = parsed(e, "RDAP_BOOTSTRAP_URL", func(text string) (string, error) {

@@ -28,6 +28,9 @@ const (
 // neither operator ever sees what proves to the other who we are.
 func (e *environment) facilitators(c *Config) {
 	c.FacilitatorURL, c.FallbackURL = parsed(e, ofPrimary+"_URL", parsePeer), parsed(e, ofFallback+"_URL", parsePeer)
+	if e.text(ofPrimary+"_URL") == "" {
+		c.FacilitatorURL = x402.Network(c.Terms.Network).Facilitator
+	}
 	c.credentials, c.secret = e.credentials(ofPrimary)
 	c.fallbackCredentials, _ = e.credentials(ofFallback)
 	for _, kind := range []string{"_KEY_ID", "_KEY_SECRET", "_TOKEN", "_SECRET_ARN"} {

@@ -53,8 +53,12 @@ func insecure(raw string) bool {
 	if err != nil || u.Hostname() == "" {
 		return true
 	}
+	return u.Scheme != "https" && (u.Scheme != "http" || !onThisMachine(u))
+}
+
+func onThisMachine(u *url.URL) bool {
 	ip, _ := netip.ParseAddr(u.Hostname())
-	return u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost" && !ip.IsLoopback())
+	return u.Hostname() == "localhost" || ip.IsLoopback()
 }
 
 // parsePeer reads the URL of a peer that is trusted about money.

@@ -19,7 +19,11 @@ type KnownNetwork struct {
 	USDC       Terms  // of payments in USDC, without a payee
 	Explorer   string // origin of a block explorer
 	PublicNode string // the JSON-RPC node that the network's operator runs for everybody
-	Test       bool   // its money is worth nothing
+	// Facilitator is the base URL of a public facilitator that asks for no credentials; empty
+	// where there is none. It is the default of the x402 project's own clients.
+	Facilitator string
+	Test        bool   // its money is worth nothing
+	Faucet      string // where a wallet gets some of it; empty where Test is false
 }
 
 // Networks returns all known networks, the default first.
@@ -33,7 +37,8 @@ func Networks() []KnownNetwork {
 		{
 			Name:     "Base Sepolia",
 			USDC:     Terms{Network: BaseSepolia, Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e", Name: "USDC", Version: "2"},
-			Explorer: "https://sepolia.basescan.org", PublicNode: "https://sepolia.base.org", Test: true,
+			Explorer: "https://sepolia.basescan.org", PublicNode: "https://sepolia.base.org",
+			Facilitator: "https://x402.org/facilitator", Test: true, Faucet: "https://faucet.circle.com",
 		},
 	}
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // Config says who is paid, by whom payments are settled, and where they are recorded.
-// PayTo, Facilitator and Ledger are required; everything else has a default.
+// PayTo, Facilitator, Ledger and Origin are required; everything else has a default.
 type Config struct {
 	// PayTo is the account that is paid: 0x and 40 hexadecimal digits, in one letter case or
 	// with the checksum of EIP-55. All programs that are paid on it must share Ledger:
@@ -29,6 +29,7 @@ type Config struct {
 	// others received as refunds that are due.
 	PayTo string
 	// Facilitator is the https URL of the service that settles; http is for this machine only.
+	// On x402.BaseSepolia it is a public one unless it is set.
 	Facilitator string
 	// Credentials are sent to Facilitator; the zero value sends none.
 	Credentials facilitator.Credentials
@@ -175,6 +176,7 @@ func (c *Config) check(t x402.Terms) error {
 	err := x402.CheckAddress(c.PayTo, t.Asset)
 	check(err == nil, "PayTo", fmt.Sprintf("%q, which %v", c.PayTo, err), "the address that is paid")
 	if c.Settler == nil {
+		c.Facilitator = cmp.Or(c.Facilitator, x402.Network(t.Network).Facilitator)
 		client, err := facilitator.New(facilitator.Config{URL: c.Facilitator, Credentials: c.Credentials, Now: c.Now})
 		u, _ := url.Parse(c.Facilitator)
 		u = cmp.Or(u, &url.URL{}) // New has said what is wrong

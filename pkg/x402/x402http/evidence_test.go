@@ -110,6 +110,11 @@ func TestPublicNode(t *testing.T) { //nolint:paralleltest // it replaces the res
 	before := net.DefaultResolver
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: asked.dial}
 	t.Cleanup(func() { net.DefaultResolver = before })
+	if _, err := x402http.New(x402http.Config{
+		PayTo: payTo, Network: x402.BaseSepolia, Ledger: &ledgertest.Memory{}, Origin: "https://shop.example", Log: quiet(),
+	}); err != nil {
+		t.Errorf("on a test network without Facilitator: %v", err)
+	}
 	for network, node := range map[string]string{"": "\x07mainnet\x04base\x03org", x402.BaseSepolia: "\x07sepolia\x04base\x03org"} {
 		m := &market{T: t}
 		terms := x402.Network(cmp.Or(network, x402.Base)).USDC
