@@ -21,7 +21,7 @@ import (
 )
 
 // Config says who is paid, by whom payments are settled, and where they are recorded.
-// PayTo, Facilitator, Ledger and Origin are required; everything else has a default.
+// PayTo, Facilitator, Ledger, and Origin or OriginOf, are required; everything else has a default.
 type Config struct {
 	// PayTo is the account that is paid: 0x and 40 hexadecimal digits, in one letter case or
 	// with the checksum of EIP-55. All programs that are paid on it must share Ledger:
