@@ -77,6 +77,7 @@ func layers() []layer {
 		{"infra/testbed/cloud", []string{"infra/local/runtimeapi", "infra/sam", "infra/testbed", "pkg/x402/ledger", "pkg/x402/ledger/dynamo"}, "what stands for AWS is apart from what all suites share"},
 		{"infra/outside", nil, "what somebody does who has no clone is tests and nothing else"},
 		{"infra/testbed/modproxy", nil, "a module is packed whatever is in it"},
+		{"infra/testbed/npmproxy", nil, "it reads a list of packages of others"},
 		{"infra/clients", []string{"pkg/catalog", "pkg/x402/fault", "pkg/x402/x402test"}, "the description judges the replies of a client; the programs of others are run from outside"},
 		{"infra/simnet", nil, "the small internet is tests and nothing else"},
 		{"infra/gameday", nil, "alarms are judged by their definition alone; only the tests know a service"},

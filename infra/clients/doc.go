@@ -3,9 +3,11 @@
 // the status, the headers, the content type and every byte of the body, and the error code
 // against the list of the operation. The rest of the package is tests:
 //
-//   - the programs of /docs, saved under the name that the page gives them and run by the
-//     command that it says, those of llms.txt, and clients that generators make of the
-//     OpenAPI document;
+//   - the programs of /docs, and by that those of llms.txt. In an empty folder each is
+//     installed by the command that is printed, saved under the name that is printed and run
+//     by the command that is printed. The registries of npm, Python and Go are on this
+//     machine, and have what the repository pins; -registries asks those that readers have;
+//   - clients that generators make of the OpenAPI document;
 //   - loops around the unmodified clients of the x402 project (testdata/stock), which sign
 //     again on every call, against a facilitator that fails after it has settled, what is sold
 //     failing for a while, lost answers and kill -9; some give up and come back later, and some

@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"net/http"
@@ -18,39 +17,6 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
-
-// receiptProgram is the program of the chapter on receipts.
-func receiptProgram() program {
-	install := npmInstall("@x402/fetch", "@x402/evm", "@x402/extensions", "viem")
-	return program{"receipt", "Checking a receipt", nodeWorkshop, install, false}
-}
-
-// TestReceiptProgram runs the program behind a stranger who changes answers: it finds
-// that the bytes are others, that the signature is, and that an answer has no receipt.
-func TestReceiptProgram(t *testing.T) {
-	t.Parallel()
-	p := receiptProgram()
-	for says, change := range map[string]step{
-		"The receipt DOES NOT HOLD: did:web:": changing(nil, func(body []byte) []byte {
-			return bytes.Replace(body, []byte("mx1"), []byte("mx2"), 1)
-		}),
-		"signature verification failed":                changing(resigned(forged), nil),
-		"The receipt DOES NOT HOLD: did:web:127.0.0.1": asking("type=MX", "type=NS"),
-		"No receipt came with this answer.":            changing(func(r *x402.SettleResponse) { r.Extensions = x402.ResponseExtensions{} }, nil),
-	} {
-		t.Run(says, func(t *testing.T) {
-			t.Parallel()
-			w, addr := newWorld(t, resolver(t)), testbed.FreeAddr(t)
-			g := newGateway(t, "http://"+addr, change)
-			w.env["BASE_URL"] = g.url // the service's own address leads through the stranger
-			s := w.startAt(t, addr)
-			o := p.run(t, p.tools(t), s, s.url)
-			if o.err == nil || !strings.Contains(o.notes, says) || !strings.Contains(o.out, `"domain": "example.com"`) {
-				t.Errorf("%v\n%s\n%s", o.err, o.out, o.notes)
-			}
-		})
-	}
-}
 
 // changeReceipt changes what the header of an answer says of its payment.
 func changeReceipt(h http.Header, change func(*x402.SettleResponse)) {

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -24,30 +22,29 @@ import (
 // program is one of the documentation page, with the tools that it needs.
 type program struct {
 	id, title string
-	tools     func(*testing.T) workshop
-	install   string
-	short     bool // it prints the status and the answer in one line, and nothing else
+	tools     func(*testing.T) workshop // with everything installed
+	from      registry                  // where what it needs is installed from
+	short     bool                      // it prints the status and the answer in one line, and nothing else
 }
 
 const typeCheck = "npx tsc --noEmit --strict --module nodenext --target es2022 --skipLibCheck --types node "
 
 func payingPrograms() []program {
-	npm, pip := npmInstall("@x402/fetch", "@x402/evm", "viem"), pipInstall()
 	return []program{
-		{"typescript", "TypeScript", nodeWorkshop, npm, true},
-		{"typescript-receipt", "TypeScript", nodeWorkshop, npm, false},
+		{"typescript", "TypeScript", nodeWorkshop, npm(), true},
+		{"typescript-receipt", "TypeScript", nodeWorkshop, npm(), false},
 		retries(),
-		{"python", "Python", pythonWorkshop, pip, true},
-		{"python-receipt", "Python", pythonWorkshop, pip, false},
-		{"go", "Go", goWorkshop, goInstall(), false},
+		{"python", "Python", pythonWorkshop, pip(), true},
+		{"python-receipt", "Python", pythonWorkshop, pip(), false},
+		{"go", "Go", goWorkshop, goModules(), false},
 		receiptProgram(),
-		{"agent", "Paying over MCP", nodeWorkshop, npmInstall("@modelcontextprotocol/sdk", "@x402/core", "@x402/evm", "viem"), false},
+		{"agent", "Paying over MCP", nodeWorkshop, npm(), false},
 	}
 }
 
 // retries is the program that asks until it has its answer.
 func retries() program {
-	return program{"retries", "With retries", nodeWorkshop, npmInstall("@x402/fetch", "@x402/evm", "viem"), false}
+	return program{"retries", "With retries", nodeWorkshop, npm(), false}
 }
 
 // signedKey is the key that what something else has signed is sent with.
@@ -62,7 +59,8 @@ const maxShort = 8
 // placeholder stands for the key in the command on the page.
 const placeholder = "PRIVATE_KEY=0x…"
 
-// TestPayingPrograms runs every program as the page shows it: it pays, it is run again
+// TestPayingPrograms types what the page prints beside every program, in an empty folder, and
+// runs the program as it is shown: it pays, it is run again under the key that it has printed
 // when the news of its payment is lost, and it fails loudly for a payer without money.
 func TestPayingPrograms(t *testing.T) {
 	t.Parallel()
@@ -83,11 +81,9 @@ func TestPayingPrograms(t *testing.T) {
 	for _, p := range payingPrograms() {
 		t.Run(p.id, func(t *testing.T) {
 			t.Parallel()
-			w, s := p.tools(t), start(t)
+			w, s := p.from.emptyFolder(t), start(t)
 			install, _ := shown.commands(t, p.title)
-			if install != p.install {
-				t.Errorf("the page says %q, and what is tested here is %q", install, p.install)
-			}
+			p.from.install(t, w, install)
 			if p.short {
 				p.isShort(t, shown, llms)
 			}
@@ -127,17 +123,20 @@ func (p program) isShort(t *testing.T, shown page, llms string) {
 	if n := strings.Count(text, "\n") + 1; n > maxShort {
 		t.Errorf("%d lines", n)
 	}
-	for _, part := range []string{text, shown.names[p.id], p.install} {
+	install, run := shown.commands(t, p.title)
+	for _, part := range []string{text, shown.names[p.id], install, run} {
 		if !strings.Contains(llms, part) {
 			t.Errorf("llms.txt, from which others run the program, lacks %s", part)
 		}
 	}
 }
 
-// pays runs the program once. It pays once, and shows what it should.
+// pays runs the program once. It pays once, and shows what it should. Run again under the key
+// that it has drawn, it gets the answer and pays nothing; without a key it draws another one.
 func (p program) pays(t *testing.T, w workshop, s service) {
 	o := p.run(t, w, s, s.url)
 	o.checkPaid(t, s)
+	p.run(t, w.under(t, o.key), s, s.url).checkPaid(t, s)
 	if n, _ := s.books.Settles(); n != 1 {
 		t.Errorf("%d settlements were asked for, want 1", n)
 	}
@@ -156,6 +155,9 @@ func (p program) pays(t *testing.T, w workshop, s service) {
 			t.Errorf("it does not show %s: %s", part, o.notes)
 		}
 	}
+	if next := p.run(t, w, s, s.url); next.err != nil || next.key == o.key || len(s.books.Transfers()) != 2 {
+		t.Errorf("without a key: %v, the keys %q and %q, moved %+v", next.err, o.key, next.key, s.books.Transfers())
+	}
 }
 
 // paysOnce loses the news of the payment when the money has moved: the service answers 503.
@@ -164,6 +166,7 @@ func (p program) pays(t *testing.T, w workshop, s service) {
 func (p program) paysOnce(t *testing.T, w workshop) {
 	s := start(t, x402test.FailAfter)
 	o := p.run(t, w, s, s.url)
+	w = w.under(t, o.key)
 	for runs := 1; o.err != nil && runs < 10; runs++ {
 		if !strings.Contains(o.notes, "503") && !strings.Contains(o.notes, "settlement_uncertain") {
 			break
@@ -200,7 +203,20 @@ func (p program) at(t *testing.T, w workshop, s service, old, other string) *exe
 // outcome is what a program did.
 type outcome struct {
 	out, notes string
+	key        string // what it says to name the purchase by; it is not in notes
 	err        error
+}
+
+// keyLine is how a program prints the key of its purchase.
+var keyLine = regexp.MustCompile(`(?m)^IDEMPOTENCY_KEY=([0-9A-Za-z-]{26,36})\n`)
+
+// under is the workshop of somebody who runs a program again with the key that it has printed.
+func (w workshop) under(t *testing.T, key string) workshop {
+	if key == "" {
+		t.Fatal("the program has printed no key")
+	}
+	w.env = append(slices.Clone(w.env), "IDEMPOTENCY_KEY="+key)
+	return w
 }
 
 // begun starts a program and returns what waits for its end.
@@ -209,8 +225,11 @@ func begun(t *testing.T, cmd *exec.Cmd) (end func() outcome) {
 	cmd.Stdout, cmd.Stderr = &out, &notes
 	testbed.Check(cmd.Start())
 	return func() outcome {
-		err := cmd.Wait()
-		return outcome{out.String(), notes.String(), err}
+		o := outcome{err: cmd.Wait(), out: out.String(), notes: notes.String()}
+		if line := keyLine.FindStringSubmatch(o.notes); line != nil {
+			o.key, o.notes = line[1], strings.Replace(o.notes, line[0], "", 1)
+		}
+		return o
 	}
 }
 
@@ -222,7 +241,8 @@ func (p program) run(t *testing.T, w workshop, s service, url string) outcome {
 func (p program) end(t *testing.T, cmd *exec.Cmd) outcome {
 	o := begun(t, cmd)()
 	if p.short {
-		o.notes, o.out, _ = strings.Cut(o.out, " ")
+		status, answer, _ := strings.Cut(o.out, " ")
+		o.notes, o.out = o.notes+status, answer
 	}
 	return o
 }
@@ -249,32 +269,6 @@ func (o outcome) checkPaid(t *testing.T, s service) {
 	if moved := s.books.Transfers(); len(moved) != 1 || moved[0].Value != s.goods.amount {
 		t.Fatalf("money moved: %+v, want once %s", moved, s.goods.amount)
 	}
-}
-
-// npmInstall is the page's command for the versions that are tested here.
-func npmInstall(names ...string) string {
-	var wanted struct{ Dependencies map[string]string }
-	testbed.Check(json.Unmarshal(testbed.Must(os.ReadFile("package.json")), &wanted))
-	command := "npm install"
-	for _, name := range append(names, "tsx") {
-		command += " " + name + "@" + wanted.Dependencies[name]
-	}
-	return command
-}
-
-func pipInstall() string {
-	return "pip install 'x402[evm,requests]==" + pinned(requirements, `(?m)^x402==(\S+)`) + "'"
-}
-
-func goInstall() string {
-	const file = "testdata/go/go.mod"
-	return fmt.Sprintf("go mod init pay && go get github.com/decred/dcrd/dcrec/secp256k1/v4@%s golang.org/x/crypto@%s",
-		pinned(file, `secp256k1/v4 (v\S+)`), pinned(file, `golang.org/x/crypto (v\S+)`))
-}
-
-// pinned is the version that a file has where the pattern has a group.
-func pinned(file, pattern string) string {
-	return string(regexp.MustCompile(pattern).FindSubmatch(testbed.Must(os.ReadFile(file)))[1])
 }
 
 // page is the documentation: blocks of code by their labels, programs by their ids.

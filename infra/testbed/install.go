@@ -83,6 +83,21 @@ func Node(tb testing.TB, dir string) string {
 	return node
 }
 
+// Wheels is a folder with the files of a list for Python, from which pip can install them
+// without PyPI. It is kept as the virtual environment of the list is.
+func Wheels(tb testing.TB, requirements string) string {
+	python := Python(tb, requirements)
+	wheels := filepath.Join(filepath.Dir(filepath.Dir(python)), "wheels")
+	err := Install(wheels, requirements, filepath.Join(wheels, "downloaded"), func() error {
+		const script = `rm -rf "$0" && "$1" -m pip download --quiet --disable-pip-version-check --only-binary=:all: -r "$2" -d "$0"`
+		return Succeed(exec.CommandContext(tb.Context(), "sh", "-c", script, wheels, python, requirements), "")
+	})
+	if err != nil {
+		tb.Skipf("needs packages of PyPI: %v", err)
+	}
+	return wheels
+}
+
 // Python is the interpreter of a virtual environment with the packages of a list.
 // pip holds every file to the hashes of the list, if it has any. The environment is
 // kept beside the list, under its hash. The test is skipped where it

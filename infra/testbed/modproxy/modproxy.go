@@ -78,10 +78,20 @@ func Pack(folder, root, path string) (Packed, error) {
 // Environment is what the go command needs in its environment to take the module from the
 // proxy, and everything else from the module cache of this machine: it asks no network.
 func (p Packed) Environment() []string {
+	// A cache that can be written to can be forgotten.
+	return append(Cached(p.Modules, p.folder), "GOFLAGS=-modcacherw")
+}
+
+// Cached is what the go command needs in its environment to take modules from the module
+// cache of this machine, and before it from other proxies that are folders.
+func Cached(modules string, folders ...string) []string {
+	proxies := ""
+	for _, folder := range append(folders, filepath.Join(modules, "cache", "download")) {
+		proxies += ",file://" + filepath.ToSlash(folder)
+	}
 	return []string{
-		"GOPROXY=file://" + filepath.ToSlash(p.folder) + ",file://" + filepath.ToSlash(filepath.Join(p.Modules, "cache", "download")),
-		"GOSUMDB=off", "GONOSUMDB=", "GOPRIVATE=", "GONOPROXY=", "GOWORK=off", "GOTOOLCHAIN=local",
-		"GOFLAGS=-modcacherw", // so that it can be forgotten
+		"GOPROXY=" + proxies[1:], "GOSUMDB=off", "GONOSUMDB=", "GOPRIVATE=", "GONOPROXY=",
+		"GOWORK=off", "GOTOOLCHAIN=local", "GOFLAGS=",
 	}
 }
 

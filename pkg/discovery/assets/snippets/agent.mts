@@ -12,7 +12,8 @@ await agent.connect(new StreamableHTTPClientTransport(new URL("https://api.examp
 const call = { name: "dns_lookup", arguments: { domain: "example.com", type: "MX" } };
 const price = await agent.callTool(call); // free: its structuredContent is what must be paid
 const payment = await wallet.createPaymentPayload(price.structuredContent as Parameters<typeof wallet.createPaymentPayload>[0]);
-const key = process.env.IDEMPOTENCY_KEY; // the same for every attempt
+const key = process.env.IDEMPOTENCY_KEY || crypto.randomUUID();
+console.error("IDEMPOTENCY_KEY=" + key); // run again with it, and nothing more is charged
 const answer = await agent.callTool({ ...call, _meta: { "x402/payment": payment, "x402/idempotency-key": key } });
 await agent.close();
 

@@ -1,6 +1,7 @@
 import json
 import os
 import sys
+import uuid
 
 from eth_account import Account
 from x402 import x402ClientSync
@@ -10,8 +11,10 @@ from x402.mechanisms.evm.exact import ExactEvmScheme
 
 client = x402ClientSync()
 client.register("eip155:8453", ExactEvmScheme(Account.from_key(os.environ["PRIVATE_KEY"])))
-headers = {"Idempotency-Key": os.environ["IDEMPOTENCY_KEY"]}  # the same for every attempt
-answer = x402_requests(client).get("https://api.example.com/v1/tools/dns?domain=example.com&type=MX", headers=headers)
+key = os.environ.get("IDEMPOTENCY_KEY") or str(uuid.uuid4())
+print("IDEMPOTENCY_KEY=" + key, file=sys.stderr)  # run again with it, and nothing more is charged
+url = "https://api.example.com/v1/tools/dns?domain=example.com&type=MX"
+answer = x402_requests(client).get(url, headers={"Idempotency-Key": key})
 
 print(json.dumps(answer.json(), indent=2))
 receipt = answer.headers.get("PAYMENT-RESPONSE")

@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { decodePaymentResponseHeader, wrapFetchWithPayment, x402Client } from "@x402/fetch";
 import { ExactEvmScheme } from "@x402/evm";
@@ -10,7 +9,8 @@ const pay = wrapFetchWithPayment(fetch, new x402Client().register("eip155:8453",
 
 // One key for every attempt: each attempt signs anew, and all of them are one
 // purchase, which is charged once.
-const key = process.env.IDEMPOTENCY_KEY ?? randomUUID();
+const key = process.env.IDEMPOTENCY_KEY || crypto.randomUUID();
+console.error("IDEMPOTENCY_KEY=" + key);
 let answered = false;
 process.on("SIGINT", () => process.exit(130));
 process.on("exit", () => {

@@ -1,6 +1,9 @@
 # SIGNATURE holds base64 of the signed JSON, from any wallet or library, and
-# IDEMPOTENCY_KEY the key that it is sent with, always the same one. While the
-# answer may still come, both are sent again: it is never charged twice.
+# IDEMPOTENCY_KEY the key that it is sent with, always the same one; without one
+# it is drawn here. While the answer may still come, both are sent again: it is
+# never charged twice.
+IDEMPOTENCY_KEY=${IDEMPOTENCY_KEY:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}
+echo "IDEMPOTENCY_KEY=$IDEMPOTENCY_KEY" >&2
 url='https://api.example.com/v1/tools/dns?domain=example.com&type=MX'
 end=$(($(date +%s) + 90))
 while :; do

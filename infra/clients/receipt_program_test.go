@@ -1,0 +1,135 @@
+package clients
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
+)
+
+// receiptProgram is the program of the chapter on receipts.
+func receiptProgram() program {
+	return program{"receipt", "Checking a receipt", nodeWorkshop, npm(), false}
+}
+
+// What the program says of a receipt.
+const (
+	holds       = "The receipt holds: did:web:"
+	doesNotHold = "The receipt DOES NOT HOLD: "
+	notProven   = "The receipt is NOT PROVEN: "
+)
+
+// judged is a request whose receipt the program judges.
+type judged struct {
+	path   string                     // the example call unless it is set
+	host   string                     // as the service is asked, which calls itself localhost; the same address unless it is set
+	change step                       // by a stranger on the way; nil: none
+	said   func(s *receipt.Statement) // what is signed instead by the key of the service, or by
+	by     ed25519.PrivateKey         // another one
+	want   string
+}
+
+const example = "/v1/tools/dns?domain=example.com&type=MX"
+
+// TestReceiptProgram runs the program for honest receipts of questions that are written in
+// other ways than a receipt writes them, for receipts that are proven false, and for those
+// of which that cannot be said. It accuses only the second.
+func TestReceiptProgram(t *testing.T) {
+	t.Parallel()
+	_, stranger, _ := ed25519.GenerateKey(rand.Reader) // never fails
+	for name, c := range map[string]judged{
+		"a default":             {path: "/v1/tools/dns?domain=example.com", want: holds},
+		"the name of the host":  {host: "LocalHost.", want: holds},
+		"tracking":              {path: example + "&utm_source=x&gclid=1", want: holds},
+		"order and case":        {path: "/v1/tools/dns?type=mx&domain=EXAMPLE.com.", want: holds},
+		"percent-encoding":      {path: "/v1/tools/dns?d%6fmain=ex%61mple.com&type=%4DX", want: holds},
+		"another alphabet":      {path: "/v1/tools/dns?domain=B%C3%9CCHER.example.com", want: holds},
+		"the ping":              {path: "/v1/tools/ping", want: holds},
+		"the ping with a probe": {path: "/v1/tools/ping?probe=1", want: holds},
+
+		"another domain":  {change: asking("domain=example.com", "domain=www.example.com"), want: doesNotHold + "it is for domain=www.example.com, and example.com was asked"},
+		"another type":    {change: asking("type=MX", "type=NS"), want: doesNotHold + "it is for type=NS, and MX was asked"},
+		"another tool":    {said: requested("GET /v1/tools/whois?domain=example.com"), want: doesNotHold + "it is for GET /v1/tools/whois"},
+		"another method":  {said: requested("POST /v1/tools/dns?domain=example.com&type=MX"), want: doesNotHold + "it is for POST /v1/tools/dns"},
+		"another answer":  {change: changing(nil, otherExchange), want: doesNotHold + "it is for another answer"},
+		"another payer":   {said: func(s *receipt.Statement) { s.Payer = testbed.Account(3) }, want: doesNotHold + "it is for the payer 0x"},
+		"another network": {said: func(s *receipt.Statement) { s.Network = x402.BaseSepolia }, want: doesNotHold + "it is for the network eip155:84532"},
+		"another transaction": {
+			said: func(s *receipt.Statement) { s.Transaction = "0x" + strings.Repeat("1", 64) },
+			want: doesNotHold + "it is for the transaction 0x111",
+		},
+		"another signature": {change: changing(resigned(forged), nil), want: doesNotHold + "did:web:127.0.0.1"},
+
+		"no receipt":                  {change: changing(func(r *x402.SettleResponse) { r.Extensions = x402.ResponseExtensions{} }, nil), want: notProven + "none came"},
+		"a key that is not published": {said: func(*receipt.Statement) {}, by: stranger, want: notProven + "did:web:127.0.0.1"},
+		"a key of another host": {
+			said: func(s *receipt.Statement) { s.ResourceURL = "https://other.example/v1/tools/dns" },
+			want: notProven + "it is signed by did:web:other.example#",
+		},
+		"no question":                   {said: requested(""), want: notProven + "it does not say what was asked"},
+		"a part of the question":        {said: requested("GET /v1/tools/dns?domain=example.com"), want: notProven + "it does not say type"},
+		"more than the question":        {said: requested("GET /v1/tools/dns?domain=example.com&server=x&type=MX"), want: notProven + "it is for server=x, which was not asked"},
+		"a default that is another one": {path: "/v1/tools/dns?domain=example.com", said: requested("GET /v1/tools/dns?domain=example.com&type=NS"), want: notProven + "it is for type=NS, which was not asked"},
+		"no transaction":                {said: func(s *receipt.Statement) { s.Transaction = "" }, want: holds},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.check(t)
+		})
+	}
+}
+
+func (c judged) check(t *testing.T) {
+	zone := exampleZone(t) + "xn--bcher-kva.example.com. 30 A 192.0.2.78\nwww.example.com. 30 MX 10 mx1.example.com.\n"
+	w, addr := newWorld(t, resolverOf(t, zone, nil)), testbed.FreeAddr(t)
+	g := newGateway(t, "http://"+addr)
+	named, asked := g.url, g.url // the service's own address leads through the stranger
+	if c.host != "" {
+		named = strings.Replace(g.url, "127.0.0.1", "localhost", 1)
+		asked = strings.Replace(g.url, "127.0.0.1", c.host, 1)
+	}
+	w.env["BASE_URL"] = named
+	s := w.startAt(t, addr)
+	switch {
+	case c.change != nil:
+		g.play(c.change)
+	case c.said != nil:
+		key := c.by
+		if key == nil {
+			key = w.key()
+		}
+		g.play(changing(resigned(func(jws string) string { return c.signed(t, jws, key) }), nil))
+	}
+	p, path := receiptProgram(), c.path
+	if path == "" {
+		path = example
+	}
+	o := p.end(t, p.at(t, p.tools(t), s, named+example, asked+path))
+	if !strings.Contains(o.notes, c.want) || (o.err == nil) != (c.want == holds) {
+		t.Errorf("it does not say %q: %v\n%s\n%s", c.want, o.err, o.out, o.notes)
+	}
+}
+
+// requested has a receipt name another question.
+func requested(request string) func(*receipt.Statement) {
+	return func(s *receipt.Statement) { s.Request = request }
+}
+
+// otherExchange changes an answer.
+func otherExchange(body []byte) []byte {
+	return bytes.Replace(body, []byte("mx1"), []byte("mx2"), 1)
+}
+
+// signed is another receipt in the place of one, signed by a key.
+func (c judged) signed(t *testing.T, jws string, key ed25519.PrivateKey) string {
+	payload := testbed.Must(base64.RawURLEncoding.DecodeString(strings.Split(jws, ".")[1]))
+	said := decoded[receipt.Statement](t, payload)
+	c.said(&said)
+	return testbed.Must(testbed.Must(receipt.NewSigner(key, []ed25519.PublicKey{publicOf(key)})).Sign(said))
+}

@@ -1,0 +1,110 @@
+// Package npmproxy stands for a registry of npm in which there is what a package-lock.json
+// pins, and nothing else. With it a test types a printed "npm install" in an empty folder,
+// and what others have published since does not matter.
+package npmproxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+
+	"golang.org/x/mod/semver"
+)
+
+// registry has the document of each package.
+type registry struct {
+	packages map[string]*document
+	upstream string
+}
+
+// document is what npm asks of a package: what each version depends on, and where it is.
+type document struct {
+	Name     string                    `json:"name"`
+	Tags     map[string]string         `json:"dist-tags"`
+	Versions map[string]map[string]any `json:"versions"`
+}
+
+// New reads the text of a package-lock.json of version 2 or 3. The files of packages come
+// from npm's cache, where npm finds them by their digests; those that are not there come from
+// upstream, the URL of a real registry, and npm holds them to the digests.
+func New(lock []byte, upstream string) (http.Handler, error) {
+	var locked struct {
+		Packages map[string]map[string]any `json:"packages"`
+	}
+	if err := json.Unmarshal(lock, &locked); err != nil {
+		return nil, fmt.Errorf("package-lock.json: %w", err)
+	}
+	r := registry{map[string]*document{}, strings.TrimSuffix(upstream, "/")}
+	for place, entry := range locked.Packages {
+		if entry["integrity"] != nil { // the folder itself has none
+			r.add(place, entry)
+		}
+	}
+	return r, nil
+}
+
+// add adds the version that is installed at a place such as node_modules/a/node_modules/@b/c.
+func (r registry) add(place string, entry map[string]any) {
+	name, ok := entry["name"].(string) // of an alias
+	if !ok {
+		const folder = "node_modules/"
+		name = place[strings.LastIndex(place, folder)+len(folder):]
+	}
+	version := fmt.Sprint(entry["version"])
+	d := r.packages[name]
+	if d == nil {
+		d = &document{name, map[string]string{"latest": version}, map[string]map[string]any{}}
+		r.packages[name] = d
+	}
+	if semver.Compare("v"+version, "v"+d.Tags["latest"]) > 0 {
+		d.Tags["latest"] = version
+	}
+	published := map[string]any{"name": name}
+	for _, member := range []string{
+		"version", "dependencies", "optionalDependencies", "peerDependencies", "peerDependenciesMeta",
+		"bundleDependencies", "bin", "engines", "os", "cpu", "libc", "hasInstallScript",
+	} {
+		if value, ok := entry[member]; ok {
+			published[member] = value
+		}
+	}
+	published["dist"] = map[string]any{"integrity": entry["integrity"]}
+	d.Versions[version] = published
+}
+
+// ServeHTTP answers with the document of a package, or sends to the file of a version.
+func (r registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	name := strings.TrimPrefix(q.URL.Path, "/")
+	if name, _, isFile := strings.Cut(name, "/-/"); isFile && r.packages[name] != nil {
+		http.Redirect(w, q, r.upstream+q.URL.Path, http.StatusFound)
+		return
+	}
+	d := r.packages[name]
+	if d == nil {
+		http.Error(w, "{}", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store") // another lock may have the same address
+	_ = json.NewEncoder(w).Encode(d.at("http://" + q.Host)) // npm may be gone
+}
+
+// at is the document with the addresses of the files at an origin.
+func (d *document) at(origin string) document {
+	here := document{d.Name, d.Tags, map[string]map[string]any{}}
+	for version, published := range d.Versions {
+		placed := map[string]any{}
+		for member, value := range published {
+			placed[member] = value
+		}
+		dist, _ := published["dist"].(map[string]any)
+		placed["dist"] = map[string]any{
+			"integrity": dist["integrity"],
+			"tarball":   origin + "/" + d.Name + "/-/" + path.Base(d.Name) + "-" + version + ".tgz",
+		}
+		here.Versions[version] = placed
+	}
+	return here
+}
