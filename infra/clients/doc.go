@@ -7,7 +7,7 @@
 //     installed by the command that is printed, saved under the name that is printed and run
 //     by the command that is printed. The registries of npm, Python and Go are on this
 //     machine, and have what the repository pins; -registries asks those that readers have;
-//   - clients that generators make of the OpenAPI document;
+//   - clients that generators make of the OpenAPI document, for TypeScript, Python and Go;
 //   - loops around the unmodified clients of the x402 project (testdata/stock), which sign
 //     again on every call, against a facilitator that fails after it has settled, what is sold
 //     failing for a while, lost answers and kill -9; some give up and come back later, and some

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -310,58 +309,4 @@ func (p page) commands(t *testing.T, title string) (install, run string) {
 		t.Fatalf("%s: not two commands: %q", title, block[0])
 	}
 	return install, run
-}
-
-// generator makes a client of the description, for a program of testdata/generated.
-type generator struct {
-	tools    func(*testing.T) workshop
-	generate string // makes the client of openapi.json
-	compile  string // must find nothing
-	run      string
-	defines  string // what the client has for a type; NAME is the type's
-}
-
-// TestGeneratedClients: two public generators make clients whose result types have
-// the names of the schemas. The clients compile, and each reads a paid answer.
-func TestGeneratedClients(t *testing.T) {
-	t.Parallel()
-	for name, g := range map[string]generator{
-		"openapi-typescript": {
-			tools:    nodeWorkshop,
-			generate: "npx openapi-typescript openapi.json -o api.d.ts --root-types --root-types-no-schema-prefix",
-			compile:  typeCheck + "read.mts", run: "npx tsx read.mts",
-			defines: "export type NAME =",
-		},
-		"openapi-python-client": {
-			tools:    pythonWorkshop,
-			generate: "python -m openapi_python_client generate --path openapi.json --output-path generated --meta none --fail-on-warning",
-			compile:  "python -m compileall -q generated && python -m mypy --follow-imports=skip --disallow-untyped-defs generated read.py", run: "python read.py",
-			defines: "class NAME:",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := g.tools(t)
-			s := start(t)
-			w.save(t, "openapi.json", string(s.document(t, catalog.PathOpenAPI)))
-			w.fill(t, "generated")
-			lines := []string{g.generate, g.compile}
-			for _, op := range catalog.All() {
-				lines = append(lines, "grep -rqF '"+strings.ReplaceAll(g.defines, "NAME", op.Result)+"' .")
-			}
-			for _, line := range lines {
-				if out, err := w.shell(t, line).CombinedOutput(); err != nil {
-					t.Fatalf("%s: %v\n%.3000s", line, err, out)
-				}
-			}
-			got := decoded[struct {
-				Result    json.RawMessage
-				Exchanges []string
-			}](t, testbed.Run(t, w.shell(t, g.run+" "+s.url, "PRIVATE_KEY="+w.payer)))
-			outcome{out: string(got.Result)}.checkPaid(t, s)
-			if !slices.Equal(got.Exchanges, []string{"mx1.example.com", "mx2.example.com"}) {
-				t.Errorf("the records, read by their type: %q", got.Exchanges)
-			}
-		})
-	}
 }

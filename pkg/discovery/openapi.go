@@ -43,6 +43,14 @@ type errorSet struct {
 // codes. For the two operations that spec §4.1 names it gives the exact set, and readers
 // compare it; the codes behind the undeclared statuses stand in x-error-codes. All others
 // declare every status that they can answer.
+//
+// A response named default would be one more that is declared. It gives the errors behind
+// undeclared statuses a type in generated clients: ogen returns *ErrorBodyStatusCode as a
+// result, openapi-python-client parses an ErrorBody, openapi-typescript adds it to the type of
+// error. Without it none of them loses a body: ogen's validate.UnexpectedStatusCodeError has
+// the response in Payload, openapi-python-client has content (of the detailed response and of
+// UnexpectedStatus), and openapi-fetch parses error whatever is declared. TestGeneratedClients
+// in infra/clients holds them to that.
 func declaredErrors(op catalog.Operation) (sets []errorSet) {
 	only := map[string][]int{catalog.DNS().Slug: {400, 402}, catalog.Ping().Slug: {402}}[op.Slug]
 	for _, o := range outcomes(answerableCodes(op)) {

@@ -1,5 +1,7 @@
 """Pays for an answer through a client that openapi-python-client has made of the
-service's description, and reads it by the types that it gave it."""
+service's description, and reads it by the types that it gave it. The second answer is a
+charged error with a status that the description does not declare: it has no type, and is
+content."""
 
 import asyncio
 import json
@@ -21,10 +23,13 @@ async def main(origin: str) -> None:
     async with x402HttpxClient(payer, base_url=origin) as paying:
         client = Client(base_url=origin).set_async_httpx_client(paying)
         answer = await dns_lookup.asyncio(client=client, domain="example.com", type_=DnsLookupType.MX)
+        gone = await dns_lookup.asyncio_detailed(client=client, domain="gone.example.com")
     if not isinstance(answer, DnsResult):
         raise SystemExit(f"not a result: {answer}")
     exchanges: list[str] = [record.exchange for record in answer.records if isinstance(record, MxRecord)]
-    print(json.dumps({"result": answer.to_dict(), "exchanges": exchanges}))
+    error = json.loads(gone.content)["error"]
+    undeclared = {"status": gone.status_code, "code": error["code"], "charged": error["charged"]}
+    print(json.dumps({"gone": undeclared, "result": answer.to_dict(), "exchanges": exchanges}))
 
 
 asyncio.run(main(sys.argv[1]))

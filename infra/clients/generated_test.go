@@ -1,0 +1,100 @@
+package clients
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// generator makes a client of the description, for a program of testdata.
+type generator struct {
+	tools    func(*testing.T) workshop
+	program  string // its folder
+	generate string // makes the client of openapi.json
+	compile  string // must find nothing
+	run      string
+	defines  string // what the client has for a type; NAME is the type's
+}
+
+func generators() map[string]generator {
+	return map[string]generator{
+		"openapi-typescript": {
+			tools: nodeWorkshop, program: "generated",
+			generate: "npx openapi-typescript openapi.json -o api.d.ts --root-types --root-types-no-schema-prefix",
+			compile:  typeCheck + "read.mts", run: "npx tsx read.mts",
+			defines: "export type NAME =",
+		},
+		"openapi-python-client": {
+			tools: pythonWorkshop, program: "generated",
+			generate: "python -m openapi_python_client generate --path openapi.json --output-path generated --meta none --fail-on-warning",
+			compile:  "python -m compileall -q generated && python -m mypy --follow-imports=skip --disallow-untyped-defs generated read.py", run: "python read.py",
+			defines: "class NAME:",
+		},
+		"ogen": {
+			tools: func(t *testing.T) workshop { return newWorkshop(t, "GOFLAGS=-mod=readonly", "GOWORK=off") }, program: "ogen",
+			generate: "go tool ogen --target api --package api openapi.json",
+			compile:  "go vet .", run: "go run .",
+			defines: "type NAME struct",
+		},
+	}
+}
+
+// TestGeneratedClients: three public generators make clients whose result types have the names
+// of the schemas. The clients compile, and each reads a paid answer, and a charged error with
+// a status that the description of dns may not declare (declaredErrors in pkg/discovery says
+// why): no client loses its body.
+func TestGeneratedClients(t *testing.T) {
+	t.Parallel()
+	for name, g := range generators() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g.check(t)
+		})
+	}
+}
+
+func (g generator) check(t *testing.T) {
+	w := g.tools(t)
+	s := start(t)
+	w.save(t, "openapi.json", string(s.document(t, catalog.PathOpenAPI)))
+	w.fill(t, g.program)
+	lines := []string{g.generate, g.compile}
+	for _, op := range catalog.All() {
+		lines = append(lines, "grep -rqF '"+strings.ReplaceAll(g.defines, "NAME", op.Result)+"' .")
+	}
+	for _, line := range lines {
+		if out, err := w.shell(t, line).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%.3000s", line, err, out)
+		}
+	}
+	client := testbed.NewClient(t, &http.Client{Timeout: testbed.Patience})
+	signed := func(url string) string { return testbed.Must(client.Sign(t.Context(), url)) }
+	got := decoded[struct {
+		Result    map[string]any
+		Exchanges []string
+		Gone      struct {
+			Status  int
+			Code    string
+			Charged bool
+		}
+	}](t, testbed.Run(t, w.shell(t, g.run+" "+s.url, "PRIVATE_KEY="+w.payer,
+		"SIGNATURE="+signed(catalog.DNS().ExampleURL(s.url)), "SECOND_SIGNATURE="+signed(s.url+catalog.DNS().Path+"?domain=gone.example.com"))))
+	if diff := cmp.Diff(s.goods.answer, got.Result); diff != "" {
+		t.Errorf("the answer: %s", diff)
+	}
+	if !slices.Equal(got.Exchanges, []string{"mx1.example.com", "mx2.example.com"}) {
+		t.Errorf("the records, read by their type: %q", got.Exchanges)
+	}
+	if got.Gone.Status != http.StatusNotFound || got.Gone.Code != "nxdomain" || !got.Gone.Charged {
+		t.Errorf("the charged error: %+v", got.Gone)
+	}
+	if moved := s.books.Transfers(); len(moved) != 2 {
+		t.Errorf("money moved: %+v, want twice", moved)
+	}
+}
