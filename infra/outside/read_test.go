@@ -15,7 +15,10 @@ type step struct {
 
 // typed is how a line begins that is typed into a shell: perhaps variables, and one of the
 // programs that README has its readers run.
-var typed = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ +)*(go (mod|get|run|build|install|env)|mkdir|cd|curl|export) `)
+var typed = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ +)*(go (mod|get|run|build|install|env|doc)|make|mkdir|cd|curl|export) `)
+
+// span is code within a sentence.
+var span = regexp.MustCompile("`([^`]+)`")
 
 // goesOn is where a command goes on in the next line.
 var goesOn = regexp.MustCompile(`\s*\\\n\s*`)
@@ -23,10 +26,8 @@ var goesOn = regexp.MustCompile(`\s*\\\n\s*`)
 // steps reads a section of a Markdown file: its first whole program of Go, and the commands
 // of its blocks of shell, in the order in which they are printed.
 func steps(markdown, section string) []step {
-	_, rest, _ := strings.Cut(markdown, "\n## "+section+"\n")
-	text, _, _ := strings.Cut(rest, "\n## ")
 	var all []step
-	for _, block := range blocks(text) {
+	for _, block := range blocks(textOf(markdown, section)) {
 		first, _, _ := strings.Cut(block, "\n")
 		isProgram := func(s step) bool { return s.program != "" }
 		switch {
@@ -34,6 +35,34 @@ func steps(markdown, section string) []step {
 			all = append(all, step{program: block})
 		case typed.MatchString(first):
 			all = append(all, commandsOf(block)...)
+		}
+	}
+	return all
+}
+
+// textOf is the text of a section.
+func textOf(markdown, section string) string {
+	_, rest, _ := strings.Cut(markdown, "\n## "+section+"\n")
+	text, _, _ := strings.Cut(rest, "\n## ")
+	return text
+}
+
+// saidCommands are the commands within the sentences of a section, each once.
+func saidCommands(markdown, section string) []step {
+	sentences, fenced := "", false
+	for line := range strings.Lines(textOf(markdown, section)) {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			fenced = !fenced
+		case !fenced && !strings.HasPrefix(line, "    "):
+			sentences += strings.TrimSpace(line) + " "
+		}
+	}
+	var all []step
+	for _, found := range span.FindAllStringSubmatch(sentences, -1) {
+		s := step{command: found[1]}
+		if typed.MatchString(s.command+" ") && !slices.Contains(all, s) {
+			all = append(all, s)
 		}
 	}
 	return all
@@ -99,7 +128,7 @@ Text.
       there
 
 ` + "```go\npackage main\n\nfunc main() {}\n```\n" + `
-Text.
+Text with ` + "`go doc x` and `go vet`, `A=1 make\nrun`, and again `go doc x`" + `.
 
     seller, err := New()
     go serve()
@@ -115,6 +144,10 @@ Text.
 	}
 	if got := steps(markdown, "Sell"); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	said := []step{{command: "go doc x"}, {command: "A=1 make run"}}
+	if got := saidCommands(markdown, "Sell"); !slices.Equal(got, said) {
+		t.Errorf("in sentences: %q, want %q", got, said)
 	}
 	if got := steps(markdown, "Sel"); len(got) != 0 {
 		t.Errorf("of no section: %q", got)

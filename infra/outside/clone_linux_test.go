@@ -1,0 +1,78 @@
+package outside
+
+import (
+	"archive/zip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+// firstSections are those of README for somebody who has a clone.
+func firstSections() []string { return []string{"Run it", "Pay for a first answer"} }
+
+// resolversByDefault are asked by a service of which no others are named.
+func resolversByDefault() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"} }
+
+// TestReadmeOfAClone types the first commands of README in a clone as they are printed: the
+// service starts where it says, and is paid. The resolvers that it asks are of the suite.
+func TestReadmeOfAClone(t *testing.T) {
+	text := string(testbed.Must(os.ReadFile(readme)))
+	var todo, said []step
+	for _, section := range firstSections() {
+		todo = append(todo, steps(text, section)...)
+		said = append(said, saidCommands(text, section)...)
+	}
+	r := newReader(t, cloned(t), todo)
+	zone := testbed.ReadZone(t, "example.com. 300 A 192.0.2.77\nexample.com. 300 MX 10 mx1.example.com.\n")
+	for _, addr := range resolversByDefault() {
+		testbed.Check(testbed.IP("addr add " + addr + "/32 dev lo"))
+		s := testbed.Must(testbed.ListenDNS(addr+":53", zone))
+		t.Cleanup(func() { testbed.Check(s.Close()) })
+	}
+	paid := 0
+	seen := map[string]bool{}
+	for _, s := range append(todo, said...) {
+		command, _, _ := strings.Cut(s.command, "#")
+		command = strings.TrimSpace(command)
+		if command == "make test" || seen[command] {
+			continue // .ci/run types it, which TestContinuousIntegration holds
+		}
+		seen[command] = true
+		if r.asks(t, s) {
+			paid++
+		}
+	}
+	r.still(t)
+	if r.server == nil || paid < 2 {
+		t.Errorf("one that listened: %v, %d commands that asked it", r.server != nil, paid)
+	}
+}
+
+// TestContinuousIntegration: what README says of tests is what .ci/run types.
+func TestContinuousIntegration(t *testing.T) {
+	t.Parallel()
+	script := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), ".ci", "run"))))
+	for _, line := range []string{"\nmake check\n", "\nsuite test\n", "\nsuite verify\n", "  make \"$1\" GOTEST="} {
+		if !strings.Contains(script, line) {
+			t.Errorf(".ci/run has no line %q", line)
+		}
+	}
+}
+
+// cloned is a folder with the files of the tree.
+func cloned(t *testing.T) string {
+	t.Helper()
+	tree := packed(t).Module
+	found := testbed.Must(filepath.Glob(filepath.Join(proxy.folder, "github.com", "*", "*", "@v", tree.Version+".zip")))
+	if len(found) != 1 {
+		t.Fatalf("%d archives of the tree: %q", len(found), found)
+	}
+	archive := testbed.Must(zip.OpenReader(found[0]))
+	folder := t.TempDir()
+	testbed.Check(os.CopyFS(folder, archive))
+	testbed.Check(archive.Close())
+	return filepath.Join(folder, filepath.FromSlash(tree.Path+"@"+tree.Version))
+}
