@@ -168,7 +168,7 @@ gameday: ## Break everything once; print what clients see and which alarms go of
 
 .PHONY: prove
 prove: node-packages ## Prove what CI does not: lists of others, newest linters, mutants, a million schedules; write infra/prove/table.md: 45 minutes
-##   PART=linters      this part alone: linters, lists (2 minutes), runbook, lighthouse, mutants or campaign
+##   PART=linters      this part alone: linters, lists (2 minutes), printed, runbook, lighthouse, mutants or campaign
 	@go build -o build/local ./infra/local && go build -o build/pay ./infra/local/pay
 	@cmp -s infra/prove/requirements.txt build/prove/installed || { python3 -m venv --clear build/prove && \
 		build/prove/bin/pip install -q --disable-pip-version-check -r infra/prove/requirements.txt && \

@@ -25,15 +25,10 @@ const (
 // looks at what would be deployed. It writes nothing into the tree.
 func TestBuild(t *testing.T) {
 	t.Parallel()
-	makefile := must(os.ReadFile(filepath.Join("..", "Makefile")))(t)
-	recipe := regexp.MustCompile(`\n\tCGO_ENABLED=0 GOFLAGS="([^"]*)" sam build\n`).FindSubmatch(makefile)
-	if recipe == nil {
-		t.Fatal("the Makefile no longer says how sam build is run where this test looks for it")
-	}
 	out := t.TempDir()
 	cmd := deployed.Python(t, "-m", "samcli", "build", "--build-dir", out)
 	cmd.Dir = ".."
-	cmd.Env = append(append(cmd.Env, goEnv(t)...), "CGO_ENABLED=0", "GOFLAGS="+strings.ReplaceAll(string(recipe[1]), "$$(date +%s)", "1800000000"))
+	cmd.Env = append(append(cmd.Env, goEnv(t)...), buildEnv(t)...)
 	testbed.Run(t, cmd)
 	for _, slug := range functionSlugs() {
 		path := filepath.Join(out, sam.LogicalID(slug), "bootstrap")
@@ -64,6 +59,45 @@ func TestBuild(t *testing.T) {
 	if err != nil || strings.Count(string(built), "CodeUri: ") != len(functionSlugs()) || strings.Contains(string(built), "CodeUri: functions/") {
 		t.Errorf("the built template names %d folders, want one for each of %d: %v", strings.Count(string(built), "CodeUri: "), len(functionSlugs()), err)
 	}
+}
+
+// TestBuildShop types what the template of the shop's function says, in its folder, up to the
+// deployment.
+func TestBuildShop(t *testing.T) {
+	t.Parallel()
+	folder := filepath.Join("shop", "function")
+	template := string(must(os.ReadFile(filepath.Join(folder, "template.yaml")))(t))
+	const says = "sam build && sam deploy --guided, in this folder"
+	if !strings.Contains(template, says) {
+		t.Fatalf("the template of the shop no longer says %q", says)
+	}
+	out := t.TempDir()
+	cmd := deployed.Python(t, "-m", "samcli", "build", "--build-dir", out)
+	cmd.Dir = folder
+	// With the flags of TestBuild, so that nothing is compiled twice.
+	cmd.Env = append(append(cmd.Env, goEnv(t)...), buildEnv(t)...)
+	testbed.Run(t, cmd)
+	binary, err := elf.Open(filepath.Join(out, "Shop", "bootstrap"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if binary.Machine != elf.EM_AARCH64 {
+		t.Errorf("built for %v, and the template says arm64", binary.Machine)
+	}
+	if err := binary.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// buildEnv is the environment that the Makefile gives to sam build.
+func buildEnv(t *testing.T) []string {
+	t.Helper()
+	makefile := must(os.ReadFile(filepath.Join("..", "Makefile")))(t)
+	recipe := regexp.MustCompile(`\n\tCGO_ENABLED=0 GOFLAGS="([^"]*)" sam build\n`).FindSubmatch(makefile)
+	if recipe == nil {
+		t.Fatal("the Makefile no longer says how sam build is run where this test looks for it")
+	}
+	return []string{"CGO_ENABLED=0", "GOFLAGS=" + strings.ReplaceAll(string(recipe[1]), "$$(date +%s)", "1800000000")}
 }
 
 // goEnv are variables of the Go tool that it would look for at HOME.

@@ -15,7 +15,7 @@ type step struct {
 
 // typed is how a line begins that is typed into a shell: perhaps variables, and one of the
 // programs that README has its readers run.
-var typed = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ +)*(go (mod|get|run|build|install|env|doc)|make|mkdir|cd|curl|export) `)
+var typed = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ +)*(go (mod|get|run|build|install|env|doc)|make|sam|mkdir|cd|curl|export) `)
 
 // span is code within a sentence.
 var span = regexp.MustCompile("`([^`]+)`")

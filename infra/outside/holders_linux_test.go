@@ -1,0 +1,58 @@
+package outside
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+// sectionName is the name of a section of a Markdown file.
+var sectionName = regexp.MustCompile(`(?m)^## (.+)$`)
+
+// heldElsewhere are the commands of README that this suite does not type, with the folder and
+// the name of what does. Nobody types make bench, which takes 9 minutes, but when its table is
+// written: that it is a target is held.
+func heldElsewhere() map[string][2]string {
+	return map[string][2]string{
+		"make sam-build":      {"infra", "TestBuild"},
+		"sam deploy --guided": {"infra", "TestGuided"},
+		"make smoke":          {"infra/local/e2e", "TestMakePay"},
+		"make bench":          {"infra/local/e2e", "TestMakeTargets"},
+		"make test":           {"infra/outside", "TestContinuousIntegration"},
+		"make pay":            {"infra/outside", "TestReadmeOfAClone"},
+	}
+}
+
+// TestEveryCommandOfReadme: a test types every command that README prints.
+func TestEveryCommandOfReadme(t *testing.T) {
+	t.Parallel()
+	text := string(testbed.Must(os.ReadFile(readme)))
+	held := heldElsewhere()
+	for _, name := range sectionName.FindAllStringSubmatch(text, -1) {
+		if slices.Contains(append(firstSections(), section), name[1]) {
+			continue // typed
+		}
+		for _, s := range append(steps(text, name[1]), saidCommands(text, name[1])...) {
+			if _, ok := held[s.command]; !ok {
+				t.Errorf("nobody types %q of the section %q", s.command, name[1])
+			}
+		}
+	}
+	for command, where := range held {
+		if !strings.Contains(text, command) {
+			t.Errorf("README does not print %q any more", command)
+		}
+		found := false
+		for _, file := range testbed.Must(filepath.Glob(filepath.Join(testbed.Root(), where[0], "*_test.go"))) {
+			found = found || strings.Contains(string(testbed.Must(os.ReadFile(file))), "\nfunc "+where[1]+"(t *testing.T)")
+		}
+		if !found {
+			t.Errorf("%s has no test %s, which is to type %q", where[0], where[1], command)
+		}
+	}
+}
