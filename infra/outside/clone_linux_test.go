@@ -2,12 +2,17 @@ package outside
 
 import (
 	"archive/zip"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 // firstSections are those of README for somebody who has a clone.
@@ -48,6 +53,49 @@ func TestReadmeOfAClone(t *testing.T) {
 	r.still(t)
 	if r.server == nil || paid < 2 {
 		t.Errorf("one that listened: %v, %d commands that asked it", r.server != nil, paid)
+	}
+}
+
+// moneySection is that of README about whose money is taken.
+const moneySection = "From play money to real money"
+
+// TestMoneyOfAClone types the commands of that section, with an address and a URL for what the
+// reader is to fill in: each begins to listen, and says what it takes.
+func TestMoneyOfAClone(t *testing.T) {
+	if err := testbed.NoNamespaces(); err != nil {
+		t.Skipf("README's program listens at an address that may be another's here: %v", err)
+	}
+	loopback()
+	const payee = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
+	home := cloned(t)
+	filled := strings.NewReplacer("0x...", payee, "https://...", "https://facilitator.example")
+	todo := steps(string(testbed.Must(os.ReadFile(readme))), moneySection)
+	takes := []struct{ network, payee, docs string }{
+		{x402.Base, boot.LocalPayTo, "takes play money"},
+		{x402.BaseSepolia, boot.LocalPayTo, "Base Sepolia, a test network"},
+		{x402.Base, payee, ""},
+	}
+	if len(todo) != len(takes) {
+		t.Fatalf("the section has %d commands, and %d are known: %q", len(todo), len(takes), todo)
+	}
+	for i, s := range todo {
+		t.Run(s.command, func(t *testing.T) { // which ends the service
+			r := &reader{home: home, kept: t.TempDir(), at: boot.LocalAddr}
+			r.types(t, filled.Replace(s.command))
+			r.still(t)
+			if r.server == nil {
+				t.Fatal("it does not listen")
+			}
+			client := &x402test.Client{HTTP: &http.Client{Timeout: testbed.Patience}}
+			offer := testbed.Must(client.Challenge(t.Context(), "http://"+boot.LocalAddr+catalog.Ping().Path)).Accepts[0]
+			if offer.Network != takes[i].network || offer.PayTo != takes[i].payee {
+				t.Errorf("it is paid on %s to %s, want %+v", offer.Network, offer.PayTo, takes[i])
+			}
+			docs := testbed.Must(client.Get(t.Context(), "http://"+boot.LocalAddr+catalog.PathDocs, ""))
+			if !strings.Contains(string(docs.Body), takes[i].docs) || strings.Contains(string(docs.Body), "takes play money") != (i == 0) {
+				t.Errorf("the page does not say %q", takes[i].docs)
+			}
+		})
 	}
 }
 

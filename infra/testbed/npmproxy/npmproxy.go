@@ -87,7 +87,7 @@ func (r registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store") // another lock may have the same address
+	w.Header().Set("Cache-Control", "no-store")             // another lock may have the same address
 	_ = json.NewEncoder(w).Encode(d.at("http://" + q.Host)) // npm may be gone
 }
 
