@@ -243,7 +243,7 @@ def printed():
     text, failed = "", []
     for registries, title in ("public", "What is printed, with the public registries"), ("newest", "What is printed, with the newest versions"):
         section, wrong = played(title, "./infra/clients", "-run", "^TestPayingPrograms$", "-registries=" + registries)
-        text += section + "\n"
+        text += ("\n" if text else "") + section
         failed += wrong
     return text, failed
 
