@@ -21,6 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the programs are made of: the cache of go test sees imports only
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -98,6 +99,14 @@ func newWorld(t *testing.T, resolver string, plan ...x402test.Behaviour) world {
 	b := testbed.StartFacilitator(t)
 	b.Plan("", plan...)
 	return world{goods: ours(t), books: b, dir: t.TempDir(), env: map[string]string{"FACILITATOR_URL": b.URL, "DNS_RESOLVERS": resolver}}
+}
+
+// onTestnet is a world whose service runs on Base Sepolia: one word says so.
+func onTestnet(t *testing.T) world {
+	w := newWorld(t, resolver(t))
+	w.books = testbed.StartFacilitatorOn(t, x402.BaseSepolia)
+	w.env["FACILITATOR_URL"], w.env["NETWORK"] = w.books.URL, x402.BaseSepolia
+	return w
 }
 
 // service is the running service with the play-money facilitator's books.

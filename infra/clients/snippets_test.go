@@ -15,6 +15,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -60,7 +61,8 @@ const placeholder = "PRIVATE_KEY=0x…"
 
 // TestPayingPrograms types what the page prints beside every program, in an empty folder, and
 // runs the program as it is shown: it pays, it is run again under the key that it has printed
-// when the news of its payment is lost, and it fails loudly for a payer without money.
+// when the news of its payment is lost, and it fails loudly for a payer without money. It pays
+// on a test network as the page of a service there shows it.
 func TestPayingPrograms(t *testing.T) {
 	t.Parallel()
 	run := map[string]bool{"curl": true, "signed": true} // in TestCurl
@@ -87,6 +89,7 @@ func TestPayingPrograms(t *testing.T) {
 				p.isShort(t, shown, llms)
 			}
 			t.Run("pays", func(t *testing.T) { p.pays(t, w, s) })
+			t.Run("pays on a test network", func(t *testing.T) { p.paysOn(t, w, onTestnet(t).start(t), x402.BaseSepolia) })
 			if p.short || p.id == "go" {
 				t.Run("pays at the shop", func(t *testing.T) {
 					there := startShop(t, shop(), wideWindow)
@@ -133,30 +136,36 @@ func (p program) isShort(t *testing.T, shown page, llms string) {
 // pays runs the program once. It pays once, and shows what it should. Run again under the key
 // that it has drawn, it gets the answer and pays nothing; without a key it draws another one.
 func (p program) pays(t *testing.T, w workshop, s service) {
-	o := p.run(t, w, s, s.url)
-	o.checkPaid(t, s)
+	o := p.paysOn(t, w, s, x402.Base)
 	p.run(t, w.under(t, o.key), s, s.url).checkPaid(t, s)
 	if n, _ := s.books.Settles(); n != 1 {
 		t.Errorf("%d settlements were asked for, want 1", n)
 	}
+	if next := p.run(t, w, s, s.url); next.err != nil || next.key == o.key || len(s.books.Transfers()) != 2 {
+		t.Errorf("without a key: %v, the keys %q and %q, moved %+v", next.err, o.key, next.key, s.books.Transfers())
+	}
+}
+
+// paysOn runs the program as the page of a service on some network shows it.
+func (p program) paysOn(t *testing.T, w workshop, s service, network string) outcome {
+	o := p.run(t, w, s, s.url)
+	o.checkPaid(t, s)
 	var parts []string
 	if p.id != "agent" {
 		parts = append(parts, "200")
 	}
 	if !p.short {
-		parts = append(parts, "eip155:8453", s.books.Transfers()[0].Transaction)
+		parts = append(parts, network, s.books.Transfers()[0].Transaction)
 	}
 	if p.id == "receipt" {
-		parts = append(parts, "The receipt holds: did:web:127.0.0.1%3A")
+		parts = append(parts, holds+"127.0.0.1%3A")
 	}
 	for _, part := range parts {
 		if !strings.Contains(o.notes, part) {
 			t.Errorf("it does not show %s: %s", part, o.notes)
 		}
 	}
-	if next := p.run(t, w, s, s.url); next.err != nil || next.key == o.key || len(s.books.Transfers()) != 2 {
-		t.Errorf("without a key: %v, the keys %q and %q, moved %+v", next.err, o.key, next.key, s.books.Transfers())
-	}
+	return o
 }
 
 // paysOnce loses the news of the payment when the money has moved: the service answers 503.

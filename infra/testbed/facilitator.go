@@ -31,15 +31,26 @@ type Facilitator struct {
 }
 
 // NewFacilitator makes one on the local runner's terms and the clock of this machine.
-func NewFacilitator(tb testing.TB) *Facilitator {
+func NewFacilitator(tb testing.TB) *Facilitator { return newFacilitator(LocalTerms(tb)) }
+
+func newFacilitator(terms x402.Terms) *Facilitator {
 	f := &Facilitator{plans: map[string][]x402test.Behaviour{}, calls: map[string]int{}}
-	f.Facilitator = Must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: LocalTerms(tb), Now: time.Now, Behave: f.behave}))
+	f.Facilitator = Must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: f.behave}))
 	return f
 }
 
 // StartFacilitator makes one that listens until the test ends.
 func StartFacilitator(tb testing.TB) *Facilitator {
 	f := NewFacilitator(tb)
+	f.URL = Serve(tb, f)
+	return f
+}
+
+// StartFacilitatorOn is StartFacilitator for the USDC of another network that is known.
+func StartFacilitatorOn(tb testing.TB, network string) *Facilitator {
+	terms := x402.Network(network).USDC
+	terms.PayTo = LocalTerms(tb).PayTo
+	f := newFacilitator(terms)
 	f.URL = Serve(tb, f)
 	return f
 }
