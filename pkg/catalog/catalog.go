@@ -121,12 +121,12 @@ func Playbooks() []Playbook {
 	return []Playbook{
 		{
 			Slug: "host-intelligence", Name: "Host intelligence", Bundle: "host-intel",
-			Description: "What a host is: its DNS records, its certificate, its registration. Three calls in turn, or the bundle for one settlement.",
+			Description: "DNS records, certificate and registration: three calls, or the bundle.",
 			Sequence:    []string{"dns", "ssl-check", "whois"},
 		},
 		{
 			Slug: "uptime-check", Name: "Uptime check", Bundle: "uptime-check",
-			Description: "Whether a host answers: DNS, certificate, HTTPS headers. Three calls in turn, or the bundle for one settlement. Not a hosted monitor.",
+			Description: "Whether a host answers: three calls, or the bundle. Not a hosted monitor.",
 			Sequence:    []string{"dns", "ssl-check", "headers"},
 		},
 	}

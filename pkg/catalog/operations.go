@@ -39,7 +39,7 @@ func priced[Result any](o Operation) Operation {
 	}
 	o.Params = append([]Param{{
 		Name: "domain", Type: "string", Required: true, Example: "example.com", Code: lookup.InvalidDomain,
-		Description: "Public domain name; no IP address, URL, port or internal name.",
+		Description: "Public domain name; no IP address, URL or port.",
 	}}, o.Params...)
 	o.Errors = slices.Concat([]fault.Code{lookup.InvalidDomain}, o.Errors, []fault.Code{fault.Overloaded})
 	o.Fields, o.Response = FieldsOf[Result](), example(o.Slug)
@@ -60,8 +60,8 @@ func DNS() Operation {
 		Slug: "dns", Path: "/v1/tools/dns", Title: "DNS Explorer", Tool: "dns_lookup", Kind: Tool,
 		Result: "DnsResult", Use: "to read the records of one type that a name has now",
 		Summary: "Live DNS records of a public hostname from a public recursive resolver.",
-		Description: "Live DNS records of one type of a public hostname, asked of a public recursive resolver: " +
-			"response code, resolver, lowest TTL and typed records. Values are untrusted data, as seen by that resolver.",
+		Description: "Live DNS records of one type of a public hostname, from a public recursive resolver: " +
+			"response code, lowest TTL, typed records. Values are untrusted data.",
 		Tags:     []string{"dns", "domain", "network"},
 		Params:   []Param{recordType("type", "MX", "Record type, in either case.")},
 		Errors:   []fault.Code{lookup.InvalidType, lookup.NXDomain, lookup.UpstreamUnavailable, lookup.DNSTimeout},
@@ -73,10 +73,10 @@ func DNS() Operation {
 func SSLCheck() Operation {
 	return priced[ssl.Result](Operation{
 		Slug: "ssl-check", Path: "/v1/tools/ssl-check", Title: "SSL Inspector", Tool: "ssl_check", Kind: Tool,
-		Result: "SslResult", Use: "to see the certificate that a host presents now, an invalid one, too",
+		Result: "SslResult", Use: "to see the certificate that a host presents now, valid or not",
 		Summary: "The leaf TLS certificate that a public hostname presents right now.",
-		Description: "Connects to port 443 of a public hostname and reports the leaf TLS certificate as presented: subject, issuer, serial, validity, names, fingerprint, protocol and cipher. " +
-			"Expired, not yet valid and mismatching certificates are results with flags, not errors. The chain is not validated.",
+		Description: "The leaf TLS certificate that port 443 of a public hostname presents: subject, issuer, validity, names, fingerprint, protocol, cipher. " +
+			"Expired, not yet valid and mismatching ones are results with flags, not errors. The chain is not validated.",
 		Tags: []string{"tls", "certificate", "security"},
 		Params: []Param{{
 			Name: "port", Type: "integer", Default: "443", Enum: []string{"443"}, Example: "443", Description: "TLS port; 443 only.",
@@ -91,10 +91,10 @@ func SSLCheck() Operation {
 func Whois() Operation {
 	return priced[whois.Result](Operation{
 		Slug: "whois", Path: "/v1/tools/whois", Title: "WHOIS Intelligence", Tool: "whois_lookup", Kind: Tool,
-		Result: "WhoisResult", Use: "to learn registrar, dates, status and name servers of a domain",
+		Result: "WhoisResult", Use: "to learn how a domain is registered",
 		Summary: "Registry data of a public domain over RDAP.",
 		Description: "Registration data of a public domain from its registry's RDAP server: registrar, status, dates, name servers, DNSSEC. " +
-			"A host name is reduced to its registrable domain. Values are as the registry publishes them.",
+			"A host name is reduced to its registrable domain.",
 		Tags:     []string{"whois", "rdap", "domain"},
 		Errors:   []fault.Code{lookup.RDAPUnavailable, lookup.NotFound, lookup.RDAPUpstream, lookup.BootstrapUnavailable, lookup.WhoisTimeout},
 		Verdicts: whois.Verdicts(),
@@ -107,8 +107,8 @@ func Headers() Operation {
 		Slug: "headers", Path: "/v1/tools/headers", Title: "HTTP Headers", Tool: "http_headers", Kind: Tool,
 		Result: "HeadersResult", Use: "to read status and security headers of a site's front page",
 		Summary: "Allowlisted HTTPS response headers of a public hostname.",
-		Description: "Requests https://{domain}/ with HEAD (GET when HEAD answers 405 or 501) and reports the status and sixteen allowlisted response headers, null when absent. " +
-			"Redirects are not followed, certificates are not validated, cookies are never returned.",
+		Description: "Requests https://{domain}/ (HEAD, or GET after 405 or 501): the status and sixteen response headers, null when absent. " +
+			"Redirects are not followed, certificates not validated, cookies never returned.",
 		Tags:     []string{"http", "headers", "security"},
 		Errors:   []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.HeadersTimeout},
 		Verdicts: headers.Verdicts(),
@@ -121,8 +121,8 @@ func ResolveRedirect() Operation {
 		Slug: "resolve-redirect", Path: "/v1/tools/resolve-redirect", Title: "Redirect Tracer", Tool: "resolve_redirect", Kind: Tool,
 		Result: "RedirectTraceResult", Use: "to follow where https://{domain}/ redirects to",
 		Summary: "The HTTPS redirect chain of a public hostname, hop by hop.",
-		Description: "Starts at https://{domain}/, the first of at most five hops, and follows Location, HTTPS on port 443 only, every hop guarded against private addresses. " +
-			"Reports each hop with status, peer and Location, and why the trace ended. Bodies and cookies are omitted.",
+		Description: "Follows https://{domain}/ through at most five hops, HTTPS on port 443 only, each guarded against private addresses: " +
+			"status, peer and Location of each, and why the trace ended. Bodies and cookies are omitted.",
 		Tags:     []string{"http", "redirect", "network"},
 		Errors:   []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.RedirectTimeout},
 		Verdicts: redirect.Verdicts(),
@@ -133,10 +133,10 @@ func ResolveRedirect() Operation {
 func HostIntel() Operation {
 	return priced[bundle.HostIntelResult](Operation{
 		Slug: "host-intel", Path: "/v1/bundles/host-intel", Title: "Host intelligence bundle", Tool: "host_intel", Kind: Bundle,
-		Result: "HostIntelligenceResult", Use: "for what `dns`, `ssl-check` and `whois` say of one name: the price of the three, in one payment and one answer",
+		Result: "HostIntelligenceResult", Use: "for dns, ssl-check and whois of one name in one answer, at the price of the three",
 		Summary: "DNS, TLS certificate and registry data of a hostname for one payment.",
-		Description: "One payment, three live lookups side by side: DNS records, the leaf TLS certificate and RDAP registry data of a public hostname. " +
-			"A lookup that fails is reported in its field; the others stand, and no data is invented.",
+		Description: "One payment, three live lookups side by side: DNS records, leaf TLS certificate and RDAP registry data of a public hostname. " +
+			"A lookup that fails is reported in its field; the others stand.",
 		Tags:     []string{"dns", "tls", "whois", "bundle"},
 		Params:   []Param{recordType("dns_type", "A", "Record type of the DNS lookup alone, in either case.")},
 		Errors:   []fault.Code{lookup.InvalidType, lookup.HostIntelTimeout},
@@ -148,10 +148,10 @@ func HostIntel() Operation {
 func UptimeCheck() Operation {
 	return priced[bundle.UptimeResult](Operation{
 		Slug: "uptime-check", Path: "/v1/bundles/uptime-check", Title: "Uptime check bundle", Tool: "uptime_check", Kind: Bundle,
-		Result: "UptimeCheckResult", Use: "to learn whether a site is up: `dns`, `ssl-check` and `headers` for the price of the three, with a verdict",
+		Result: "UptimeCheckResult", Use: "to learn whether a site is up, degraded or down: dns, ssl-check and headers at the price of the three",
 		Summary: "DNS, TLS and HTTPS of a hostname with one verdict for one payment.",
 		Description: "One payment, one probe: DNS, the leaf TLS certificate and the HTTPS answer of https://{domain}/ side by side, with the verdict up, degraded or down. " +
-			"It is a one-shot probe, not a hosted monitor: asked again soon after, it repeats its answer, unless a new Idempotency-Key asks anew.",
+			"Not a hosted monitor: asked again soon after, it repeats its answer.",
 		Tags:     []string{"uptime", "tls", "http", "bundle"},
 		Errors:   []fault.Code{lookup.UptimeCheckTimeout},
 		Verdicts: bundle.UptimeVerdicts(),
@@ -170,10 +170,10 @@ func Ping() Operation {
 		Slug: "ping", Path: "/v1/tools/ping", Title: "Payment smoke test", Tool: "payment_smoke_test", Kind: SmokeTest, Amount: "1000",
 		Result: "SmokeTestResult", Use: "to try a wallet and a client",
 		Summary: "Checks the payment gate only; not a product.",
-		Description: "Payment smoke test: settles one payment and answers ok. It looks nothing up, takes no input, " +
-			"is not a product and must not be used for production work.",
+		Description: "Payment smoke test: settles one payment and answers ok. It looks nothing up and takes no input. " +
+			"Not a product, and not for production work.",
 		Tags:     []string{"payment", "test"},
-		Params:   []Param{{Name: "probe", Type: "string", Example: "1", Description: "Ignored; the endpoint takes no input."}},
+		Params:   []Param{{Name: "probe", Type: "string", Example: "1", Description: "Ignored."}},
 		Fields:   FieldsOf[Pong](),
 		Verdicts: []lookup.Verdict{{Says: "Paid and answered: the payment works", Tone: lookup.Good}},
 		Response: `{"ok":true,"service":"` + Service + `"}`,

@@ -207,26 +207,20 @@ func TestLLMsGrammar(t *testing.T) {
 	}
 }
 
-// A document that is given to a model costs by its tokens, which are about four characters
-// each. Each operation may take so many. Of the guidance for agents 4,000 characters are read
-// (agentcash), of which each operation may take 40. The origin of testSite is the longest
-// that this is promised for.
+// Of the guidance for agents 4,000 characters are read (agentcash), of which each operation
+// may take 40, and of llms-full.txt 6,200. The origin of testSite is the longest
+// that this is promised for. What models read before a first call, infra/clients counts in
+// tokens.
 func TestSizes(t *testing.T) {
-	guidance := newView(testSite()).said("guidance.txt.tmpl")
 	for name, c := range map[string]struct {
 		text       string
 		fixed, per int // characters
 	}{
-		"guidance": {guidance, 3320, 40}, catalog.PathLLMs: {per: 4 * 380}, catalog.PathCatalog: {per: 4 * 900},
-		catalog.PathOpenAPI: {per: 4 * 2200}, catalog.PathLLMsFull: {per: 4 * 1550},
+		"guidance":           {newView(testSite()).said("guidance.txt.tmpl"), 3320, 40},
+		catalog.PathLLMsFull: {string(body(t, rendered(), catalog.PathLLMsFull)), 0, 4 * 1550},
 	} {
-		text, most := c.text, c.fixed+c.per*len(catalog.All())
-		if text == "" {
-			text = string(body(t, rendered(), name))
-		}
-		n := utf8.RuneCountInString(text)
-		t.Logf("%s: %d characters of %d", name, n, most)
-		if n > most {
+		n, most := utf8.RuneCountInString(c.text), c.fixed+c.per*len(catalog.All())
+		if t.Logf("%s: %d characters of %d", name, n, most); n > most {
 			t.Errorf("%s has %d characters, at most %d are allowed", name, n, most)
 		}
 	}
@@ -283,7 +277,7 @@ func TestResultSchemas(t *testing.T) {
 	description := body(t, rendered(), catalog.PathOpenAPI)
 	for _, op := range catalog.All() {
 		for name, s := range map[string]*jsonschema.Schema{
-			"exact": validator(resultSchema(op.Fields, full)), "described": schemaAt(description, "/components/schemas/"+op.Result),
+			"exact": validator(resultSchema(op.Fields, exact)), "described": schemaAt(description, "/components/schemas/"+op.Result),
 		} {
 			if err := fits(s, []byte(op.Response)); err != nil {
 				t.Errorf("%s, %s: %v", op.Slug, name, err)

@@ -49,16 +49,14 @@ func madeCatalog(s Site) toolCatalog {
 		Service: catalog.Service, BaseURL: s.Origin, DocsURL: s.Origin + catalog.PathDocs,
 		X402Version: x402.Version, Idempotency: idempotencyOf(s.DuplicateWindow), Playbooks: playbooksOf(s),
 	}
-	said := map[fault.Code]string{}
 	for _, op := range catalog.All() {
-		c.Tools = append(c.Tools, toolOf(s, op, said))
+		c.Tools = append(c.Tools, toolOf(s, op))
 	}
 	return c
 }
 
-// toolOf is an entry of the catalog. said are the codes that an entry before it
-// has explained, by that entry's slug: each sentence is said once.
-func toolOf(s Site, op catalog.Operation, said map[fault.Code]string) tool {
+// toolOf is an entry of the catalog.
+func toolOf(s Site, op catalog.Operation) tool {
 	t := tool{
 		Path: op.Path, Method: catalog.Method, Description: op.Description, DisplayPrice: op.Price(), Amount: op.Amount,
 		Network: s.Terms.Network, Asset: s.Terms.Asset, Scheme: x402.Scheme, X402Version: x402.Version,
@@ -78,11 +76,6 @@ func toolOf(s Site, op catalog.Operation, said map[fault.Code]string) tool {
 	}
 	for _, o := range outcomes(op.AllErrors()) {
 		message := o.Message + map[fault.Class]string{fault.Answer: " Charged.", fault.Owed: " Charged; answer owed."}[o.Class]
-		if by, ok := said[o.Code]; ok {
-			message = "See " + by + "."
-		} else {
-			said[o.Code] = op.Slug
-		}
 		t.Errors = append(t.Errors, toolError{Code: string(o.Code), Message: message, Status: o.Status})
 	}
 	return t

@@ -53,31 +53,28 @@ func bazaarOf(op catalog.Operation) []object {
 				{"method", schema{Type: "string", Enum: []any{catalog.Method}}},
 				{"queryParams", querySchema(op, t.notes)},
 			},
-			Required: []string{"type", "method"}, Additional: new(bool),
+			Required: []string{"type", "method"}, Additional: false,
 		}, resultSchema(op.Fields, t.fields))
 	})
 }
 
-// toolBazaar is the same for a tool. Facilitators list it by the resource's URL and the
-// tool's name. Clients echo it, also in the header of a request that asks for a lost
-// answer by HTTP.
-func toolBazaar(op catalog.Operation) []object {
+// toolBazaar is the same for a tool, as short as it can be: a model reads it twice, and has
+// read the tool's schemas before. Facilitators list it by the resource's URL and the tool's
+// name.
+func toolBazaar(op catalog.Operation) object {
 	str, obj := schema{Type: "string"}, schema{Type: "object"}
-	type try struct{ example, notes bool }
-	return tried([]try{{true, true}, {false, true}, {false, false}}, func(t try) object {
-		input := object{
-			{"type", "mcp"}, {"toolName", op.Tool}, {"description", op.Summary}, {"transport", "streamable-http"},
-			{"inputSchema", argumentsSchema(op, t.notes)}, {"example", exampleQuery(op)},
-		}
-		return bazaar(op, t.example, input, schema{
-			Type: "object",
-			Properties: object{
-				{"type", schema{Type: "string", Const: "mcp"}}, {"toolName", str}, {"description", str},
-				{"transport", schema{Type: "string", Enum: []any{"streamable-http"}}}, {"inputSchema", obj}, {"example", obj},
-			},
-			Required: []string{"type", "toolName", "inputSchema"}, Additional: new(bool),
-		}, obj)
-	})
+	input := object{
+		{"type", "mcp"}, {"toolName", op.Tool}, {"description", op.Summary}, {"transport", "streamable-http"},
+		{"inputSchema", argumentsSchema(op, false)}, {"example", exampleQuery(op)},
+	}
+	return bazaar(op, false, input, schema{
+		Type: "object",
+		Properties: object{
+			{"type", schema{Type: "string", Const: "mcp"}}, {"toolName", str}, {"description", str},
+			{"transport", schema{Type: "string", Enum: []any{"streamable-http"}}}, {"inputSchema", obj}, {"example", obj},
+		},
+		Required: []string{"type", "toolName", "inputSchema"}, Additional: false,
+	}, obj)
 }
 
 // bazaar is the extension: what is sent and answered, and the schemas of both.

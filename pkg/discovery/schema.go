@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +25,7 @@ type schema struct {
 	Pattern     string   `json:"pattern,omitempty"`
 	Properties  object   `json:"properties,omitempty"`
 	Required    []string `json:"required,omitempty"`
-	Additional  *bool    `json:"additionalProperties,omitempty"` // new(bool): no other properties
+	Additional  any      `json:"additionalProperties,omitempty"` // false: no other properties; or their schema
 	Items       any      `json:"items,omitempty"`                // a schema
 	MinItems    int      `json:"minItems,omitempty"`
 	Minimum     any      `json:"minimum,omitempty"`
@@ -40,19 +41,19 @@ const (
 	names                 // the names of the top-level fields
 	shallow               // the top-level fields and their types
 	deep                  // the whole tree, types only
-	full                  // the whole tree, exactly, with descriptions
-	named                 // like full, where an object that has a name is a reference to it
+	exact                 // the whole tree, exactly, in the fewest words: no descriptions
+	named                 // the same with descriptions, where an object that has a name is a reference to it
 )
 
-// resultSchema is the schema of an object with these fields. In full detail the shape
-// is exact, as the spec's is: no field more.
+// resultSchema is the schema of an object with these fields. An exact shape is that of
+// the spec: no field more.
 func resultSchema(fields []catalog.Field, d detail) schema {
 	s := schema{Type: "object"}
 	if d == untold {
 		return s
 	}
-	if d == full || d == named {
-		s.Additional = new(bool)
+	if d == exact || d == named {
+		s.Additional = false
 	}
 	for _, f := range fields {
 		if d != names {
@@ -62,6 +63,23 @@ func resultSchema(fields []catalog.Field, d detail) schema {
 			s.Required = append(s.Required, f.Name)
 		}
 	}
+	if d == exact {
+		return alike(s)
+	}
+	return s
+}
+
+// alike is the schema of an object whose fields all have the same schema, which says that once
+// and no longer that there is no field more; any other stays as it is.
+func alike(s schema) schema {
+	if len(s.Properties) < 3 || len(s.Required) < len(s.Properties) {
+		return s
+	}
+	first := s.Properties[0].Value
+	if slices.ContainsFunc(s.Properties, func(m member) bool { return !reflect.DeepEqual(m.Value, first) }) {
+		return s
+	}
+	s.Properties, s.Additional = nil, first
 	return s
 }
 
@@ -98,7 +116,7 @@ func fieldSchema(f catalog.Field, d detail) schema {
 			s.Enum = append(s.Enum, nil)
 		}
 	}
-	if d == full || d == named {
+	if d == named {
 		s.Description = f.Description
 	}
 	return s

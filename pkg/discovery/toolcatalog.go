@@ -186,38 +186,38 @@ func mcpToolOf(s Site, op catalog.Operation) object {
 	}
 }
 
-// toolText is what a model reads of a tool: what it does, what it costs, and the
-// one rule that saves money.
+// toolText is what a model reads of a tool: what it does, what it costs, and, because many
+// hosts do not show ToolInstructions, the one rule that saves money.
 func toolText(s Site, op catalog.Operation) string {
-	text := fmt.Sprintf("%s Price: %s USDC per call on %s, x402 %s. If a reply is lost, or an error says retryable, send the same %s again, with the same %s if it had one: it is never charged twice. Do not make a new payment for a retry.",
-		op.Description, op.PriceUSD(), s.networkName(), x402.Scheme, mcp.KeyPayment, mcp.KeyPurchase)
-	if w := seconds(windowOf(op, s)); w > 0 {
-		text += fmt.Sprintf(" One with the same arguments is not charged until %d seconds after an answer over HTTP, %d after one over MCP, or for %s under the same key.",
-			w, 2*w, hours(ledger.KeptFor))
-	}
-	return text
+	return fmt.Sprintf("%s Price: %s USDC per call on %s, x402 %s. To retry, send the same %s and key again, not a new one: it is never charged twice.",
+		op.Description, op.PriceUSD(), s.networkName(), x402.Scheme, mcp.KeyPayment)
 }
 
 // argumentsSchema is the schema of a tool's arguments: the operation's parameters
 // and no others.
 func argumentsSchema(op catalog.Operation, notes bool) schema {
 	s := querySchema(op, notes)
-	s.Additional = new(bool)
+	s.Additional = false
 	return s
 }
 
 // answerSchema is the schema of structuredContent: the result, or what must be
 // paid. Clients hold the structured content of an error to it, too, so that a
-// schema of the result alone would keep the price from them.
+// schema of the result alone would keep the price from them. Models read the schemas of all
+// tools before the first call, so that they are short: what each field means is in the
+// documentation, and the result of another tool has its schema there.
 func answerSchema(op catalog.Operation) schema {
-	return schema{Type: "object", AnyOf: []schema{resultSchema(op.Fields, full), {
-		Type: "object", Description: "What must be paid first (x402 version 2).",
+	result := resultSchema(op.Fields, exact)
+	for i, f := range op.Fields {
+		if of := resultOf(f); of.Tool != "" {
+			result.Properties[i].Value = schema{Type: "object", Description: "As " + of.Tool + " answers, or {error: {code, message}}"}
+		}
+	}
+	return schema{Type: "object", AnyOf: []schema{result, {
+		Description: "What must be paid first (x402 version 2)",
 		Properties: object{
-			{"x402Version", schema{Type: "integer", Const: x402.Version}},
-			{"error", schema{Type: "string"}},
-			{"resource", schema{Type: "object"}},
-			{"accepts", schema{Type: "array", MinItems: 1, Items: schema{Type: "object"}}},
-			{"extensions", schema{Type: "object"}},
+			{"x402Version", schema{Const: x402.Version}},
+			{"accepts", schema{Type: "array", MinItems: 1}},
 		},
 		Required: []string{"x402Version", "accepts"},
 	}}}
@@ -225,11 +225,15 @@ func answerSchema(op catalog.Operation) schema {
 
 // ToolInstructions tell a model how to use and pay for the tools.
 func ToolInstructions(s Site) string {
+	window := ""
+	if w := seconds(s.DuplicateWindow); w > 0 {
+		window = fmt.Sprintf(" Without a key, a call with the same arguments is charged again from %d seconds after an answer over HTTP, %d after one over MCP; the smoke test always.", w, 2*w)
+	}
 	return fmt.Sprintf("%s Each call of a tool costs money: USDC on %s through x402 version 2. "+
 		"A call without a payment is answered with the price and costs nothing. Sign its accepts[0], put the PaymentPayload into params._meta[%q] and call again with the same arguments. "+
-		"After a lost reply, and when an error says retryable, send the same payment again; an error that is not retryable says what to do. "+
-		"Send _meta[%q] with every attempt: give each purchase its own key. One is charged once in %s, and a new key asks again. %s Documentation: %s#mcp",
-		catalog.Tagline, s.networkName(), mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), untrusted, s.Origin+catalog.PathDocs)
+		"After a lost reply, and when an error says retryable, send the same payment again, with the same key if it had one; an error that is not retryable says what to do. "+
+		"Send _meta[%q] with every attempt: give each purchase its own key. One is charged once in %s, and a new key asks again.%s %s Documentation: %s#mcp",
+		catalog.Tagline, s.networkName(), mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), window, untrusted, s.Origin+catalog.PathDocs)
 }
 
 // ToolOffer returns the answer to a call of a tool without a payment: the
@@ -237,7 +241,8 @@ func ToolInstructions(s Site) string {
 func ToolOffer(op catalog.Operation, s Site) x402.PaymentRequired {
 	required := Offer(op, s)
 	required.Resource.URL = s.Origin + catalog.PathMCP
-	return fitting(required, s, toolBazaar(op))
+	required.Extensions["bazaar"] = encode(toolBazaar(op))
+	return required
 }
 
 // serverEntryOf is the entry of the MCP server for registries: server.json of the

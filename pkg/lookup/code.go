@@ -83,7 +83,7 @@ var table = sync.OnceValue(func() []fault.Info {
 		return i
 	}
 	return []fault.Info{
-		refused(InvalidDomain, "domain must be one public fully-qualified domain name, such as example.com.",
+		refused(InvalidDomain, "domain must be a public name, such as example.com.",
 			"Send one public domain name: no URL, port, IP address or internal name."),
 		refused(InvalidType, "The record type must be one of A, AAAA, MX, TXT, CNAME, NS, SOA.",
 			"Send one of the types that the operation lists."),
@@ -94,15 +94,15 @@ var table = sync.OnceValue(func() []fault.Info {
 
 		answer(NXDomain, http.StatusNotFound, "The domain name does not exist.",
 			"Check the spelling of the name; it may have expired."),
-		answer(RDAPUnavailable, http.StatusNotFound, "The top-level domain has no RDAP server in the IANA bootstrap.",
+		answer(RDAPUnavailable, http.StatusNotFound, "The top-level domain has no RDAP server.",
 			"Ask the registry of that top-level domain itself; it publishes nothing over RDAP."),
-		answer(NotFound, http.StatusNotFound, "The registry has no registration object for the domain.",
+		answer(NotFound, http.StatusNotFound, "The domain is not registered.",
 			"Check the spelling; a name without registration is free, or reserved."),
 		answer(ConnectFailed, http.StatusBadGateway, "The TCP connection to the host failed.",
 			"Check that the host is up and takes connections on port 443 from everywhere, over IPv4 too."),
 		answer(HandshakeFailed, http.StatusBadGateway, "The TLS handshake failed.",
 			"Check the TLS set-up of the host; ssl-check shows the certificate where there is one."),
-		answer(HTTPFailed, http.StatusBadGateway, "The HTTPS request failed after the connection was made.",
+		answer(HTTPFailed, http.StatusBadGateway, "The HTTPS request failed after the connection.",
 			"Check that the host answers HTTP/1.1 over TLS on port 443."),
 		owed(RDAPUpstream, http.StatusBadGateway, "The RDAP server returned an unusable response.",
 			"Send the same again later; the registry's server is at fault."),

@@ -143,7 +143,6 @@ func (q *Request) result(v any) *Response {
 // transport, in which members take the place of headers.
 func Words(message string) string {
 	return strings.NewReplacer(
-		"decode the PAYMENT-REQUIRED header, ", "",
 		"PAYMENT-SIGNATURE", KeyPayment,
 		"PAYMENT-RESPONSE", KeyResponse,
 		"Idempotency-Key", KeyPurchase,

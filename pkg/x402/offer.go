@@ -174,6 +174,14 @@ func (o *Offer) Signed(r Receipts) (*Offer, error) {
 	return &next, next.encode()
 }
 
+// Unsigned returns the offer without a signature of its terms.
+func (o *Offer) Unsigned() *Offer {
+	if o.unsigned == nil {
+		return o
+	}
+	return o.unsigned
+}
+
 // offerExtension is the extension offer-receipt of an offer. Its JSON Schema is short, because
 // it is sent with every challenge and comes back with every payment.
 func offerExtension(jws string) json.RawMessage {

@@ -182,7 +182,8 @@ type lateKey struct {
 
 func (k *lateKey) SignOffer(receipt.Offer) (string, error) { return k.jws, nil }
 
-// A quote is made once for each place, and once more when it can be signed. What is kept is
+// A quote is made once for each place, and once more when it can be signed, which a call does
+// not get to see. What is kept is
 // bounded, the latest place among it, and none is dropped in vain.
 func TestQuotes(t *testing.T) {
 	key := &lateKey{}
@@ -199,7 +200,7 @@ func TestQuotes(t *testing.T) {
 			key.jws = "signed"
 		}
 		q, err := e.quote(map[bool]string{false: "https://b.example/a", true: "https://b.example/b"}[i == 4])
-		if made[q] = true; err != nil || len(made) != want || strings.Contains(string(q.body.JSON("x")), "signed") != (i > 1) {
+		if made[q] = true; err != nil || len(made) != want || strings.Contains(string(q.body.JSON("x")), "signed") != (i > 1) || strings.Contains(string(q.unsigned.JSON("x")), "signed") {
 			t.Errorf("%d: %d quotes, %v", i, len(made), err)
 		}
 	}

@@ -227,7 +227,10 @@ func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) 
 	}
 	res := Response{Status: http.StatusPaymentRequired, asks: true}
 	res.Header = http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}}
-	reason := ""
+	offer, body, reason := q.offer, q.body, ""
+	if x.call != nil { // a model reads what a signature is made of twice, and has no use for it
+		offer, body = q.offer.Unsigned(), q.unsigned
+	}
 	switch {
 	case refused != nil:
 		res.Fault, res.Receipt, res.Trace = refused.Fault, refused.Receipt, &refused.Trace
@@ -248,12 +251,12 @@ func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) 
 		setReceipt(res.Header, res.Receipt)
 	}
 	if refused != nil {
-		res.Body = printable.Marshal(x.product.Says(q.offer.Required(reason).WithToken(token), res.Fault))
+		res.Body = printable.Marshal(x.product.Says(offer.Required(reason).WithToken(token), res.Fault))
 		return res, nil
 	}
-	res.Fault, res.Body = q.unpaid, q.body.JSON(token)
+	res.Fault, res.Body = q.unpaid, body.JSON(token)
 	if x.call == nil && x.product.Page != nil {
-		return x.product.Page(x.r, res, q.offer.Required("").WithToken(token))
+		return x.product.Page(x.r, res, offer.Required("").WithToken(token))
 	}
 	return res, nil
 }
@@ -311,12 +314,12 @@ func setReceipt(h http.Header, s *x402.SettleResponse) {
 	}
 }
 
-// quote is an offer with the body that carries it, encoded once but for the retry token,
-// and the fault of a request without a payment.
+// quote is an offer with the bodies that carry it, as it is and without a signature, encoded
+// once but for the retry token, and the fault of a request without a payment.
 type quote struct {
-	offer  *x402.Offer
-	body   x402.Form
-	unpaid *fault.Error
+	offer          *x402.Offer
+	body, unsigned x402.Form
+	unpaid         *fault.Error
 }
 
 // quote is the quote at a place, made again when its offer can be signed.
@@ -333,7 +336,14 @@ func (e *Endpoint) quote(at string) (*quote, error) {
 			return had, err
 		}
 		unpaid := fault.New(fault.PaymentRequired, nil)
-		body, err := x402.NewForm(func(token string) any { return e.product.Says(offer.Required("").WithToken(token), unpaid) })
-		return &quote{offer, body, unpaid}, err
+		form := func(offer *x402.Offer) (x402.Form, error) {
+			return x402.NewForm(func(token string) any { return e.product.Says(offer.Required("").WithToken(token), unpaid) })
+		}
+		body, err := form(offer)
+		if err != nil {
+			return nil, err
+		}
+		unsigned, err := form(offer.Unsigned())
+		return &quote{offer, body, unsigned, unpaid}, err
 	})
 }

@@ -212,7 +212,7 @@ const (
 // UptimeResult is spec §2.7.
 type UptimeResult struct {
 	Domain  string                `json:"domain" doc:"Normalized FQDN queried"`
-	Verdict Verdict               `json:"verdict" doc:"What the three lookups come to" enum:"up,degraded,down" schema:"Verdict"`
+	Verdict Verdict               `json:"verdict" doc:"Verdict on the host" enum:"up,degraded,down" schema:"Verdict"`
 	DNS     Child[dns.Result]     `json:"dns" doc:"DNS result, or an error object" schema:"DnsResult"`
 	SSL     Child[ssl.Result]     `json:"ssl" doc:"SSL result, or an error object" schema:"SslResult"`
 	Headers Child[headers.Result] `json:"headers" doc:"Headers result, or an error object" schema:"HeadersResult"`

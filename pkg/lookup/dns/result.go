@@ -66,16 +66,16 @@ func (q Query) Values() url.Values {
 
 // Result is the DNS result of spec §2.1.
 type Result struct {
-	Domain string `json:"domain" doc:"Normalized FQDN that was queried"`
+	Domain string `json:"domain" doc:"Normalized FQDN queried"`
 	Type   string `json:"type" doc:"Record type queried" enum:"A,AAAA,MX,TXT,CNAME,NS,SOA" schema:"RecordType"`
 	// Rcode is NOERROR, YXDOMAIN, SERVFAIL when that is all the resolvers say, or
 	// NXDOMAIN beside the alias that was asked for.
-	Rcode    string `json:"rcode" doc:"Resolver response code, such as NOERROR; SERVFAIL and YXDOMAIN come without records"`
-	Resolver string `json:"resolver" doc:"Public recursive resolver that answered"`
+	Rcode    string `json:"rcode" doc:"Such as NOERROR; SERVFAIL and YXDOMAIN have no records"`
+	Resolver string `json:"resolver" doc:"Resolver that answered"`
 	// TTL is the lowest of the records and of the aliases that lead to them.
-	TTL *uint32 `json:"ttl" doc:"Lowest TTL among the answers, in seconds; null without records"`
+	TTL *uint32 `json:"ttl" doc:"Lowest TTL, in seconds; null without records"`
 	// Records are of the queried type only, in the order received; never nil.
-	Records []Record `json:"records" doc:"At most 1,000 records and 512 KiB of text; their shape depends on type"`
+	Records []Record `json:"records" doc:"At most 1,000; their shape depends on type"`
 }
 
 // Record is one of Address, MX, TXT, Target and SOA. Names in records are in

@@ -31,10 +31,10 @@ func Codes() []fault.Code { return append(origin.Codes(), lookup.HeadersTimeout)
 type Result struct {
 	Domain  string  `json:"domain" doc:"Normalized FQDN fetched"`
 	URL     string  `json:"url" doc:"Always https://{domain}/"`
-	Method  string  `json:"method" doc:"Method that produced the answer" enum:"HEAD,GET" schema:"ProbeMethod"`
-	Status  int     `json:"status" doc:"HTTP status from the origin"`
-	PeerIP  string  `json:"peer_ip" doc:"Connected peer IP address"`
-	Headers Headers `json:"headers" doc:"Allowlisted response headers" schema:"ResponseHeaders"`
+	Method  string  `json:"method" doc:"Method that was answered" enum:"HEAD,GET" schema:"ProbeMethod"`
+	Status  int     `json:"status" doc:"HTTP status of the origin"`
+	PeerIP  string  `json:"peer_ip" doc:"Peer IP address"`
+	Headers Headers `json:"headers" doc:"Sixteen headers, null where absent" schema:"ResponseHeaders"`
 }
 
 // Headers are the allowlisted response headers of spec §2.4: nil for one that

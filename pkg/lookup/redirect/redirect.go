@@ -55,10 +55,10 @@ func Codes() []fault.Code { return append(origin.Codes(), lookup.RedirectTimeout
 type Result struct {
 	Domain     string      `json:"domain" doc:"Normalized FQDN traced"`
 	StartURL   string      `json:"start_url" doc:"First URL requested"`
-	FinalURL   string      `json:"final_url" doc:"Last URL successfully fetched"`
-	HopCount   int         `json:"hop_count" doc:"Requests that made an entry of hops; a HEAD that fell back to GET made one"`
-	Truncated  bool        `json:"truncated" doc:"True when the hop cap stopped a chain that was still redirecting"`
-	StopReason *StopReason `json:"stop_reason" doc:"Why the trace ended other than by a non-redirect status" schema:"StopReason"`
+	FinalURL   string      `json:"final_url" doc:"Last URL fetched"`
+	HopCount   int         `json:"hop_count" doc:"Number of hops"`
+	Truncated  bool        `json:"truncated" doc:"Whether the hop cap stopped the chain"`
+	StopReason *StopReason `json:"stop_reason" doc:"Why the trace ended without a final status" schema:"StopReason"`
 	Hops       []Hop       `json:"hops" doc:"Per-hop facts" schema:"Hop"` // never empty
 }
 
@@ -66,9 +66,9 @@ type Result struct {
 type Hop struct {
 	Index  int    `json:"index" doc:"From 0"`
 	URL    string `json:"url" doc:"URL requested"` // as requested: normalised, without fragment
-	Method string `json:"method" doc:"Method that produced the answer" enum:"HEAD,GET" schema:"ProbeMethod"`
+	Method string `json:"method" doc:"Method that was answered" enum:"HEAD,GET" schema:"ProbeMethod"`
 	Status int    `json:"status" doc:"HTTP status"`
-	PeerIP string `json:"peer_ip" doc:"Connected peer IP address"`
+	PeerIP string `json:"peer_ip" doc:"Peer IP address"`
 	// Location is the header as received, whatever the status; nil without one.
 	Location *string `json:"location" doc:"Location as received"`
 }

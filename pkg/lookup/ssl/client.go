@@ -212,30 +212,30 @@ const (
 type Result struct {
 	Domain string `json:"domain" doc:"Normalized FQDN inspected"`
 	Port   int    `json:"port" doc:"TLS port; always 443"`
-	SNI    string `json:"sni" doc:"SNI hostname sent in the handshake"`
-	PeerIP string `json:"peer_ip" doc:"Connected peer IP address"`
+	SNI    string `json:"sni" doc:"Name sent in the handshake"`
+	PeerIP string `json:"peer_ip" doc:"Peer IP address"`
 	// TLSVersion is tlsv1, tlsv1.1, tlsv1.2 or tlsv1.3; nil when the server chose another.
-	TLSVersion *string `json:"tls_version" doc:"Negotiated TLS protocol, such as tlsv1.3; null if none was"`
+	TLSVersion *string `json:"tls_version" doc:"Such as tlsv1.3"`
 	// Cipher is the IANA name of what the server chose, in lower case; nil without one.
-	Cipher *string `json:"cipher" doc:"Negotiated cipher suite, lower case with underscores; null if none was"`
+	Cipher *string `json:"cipher" doc:"Cipher suite, lower case"`
 	// Subject and Issuer are in the form of RFC 4514; "" for an empty name.
-	Subject string `json:"subject" doc:"Leaf certificate subject DN"`
-	Issuer  string `json:"issuer" doc:"Leaf certificate issuer DN"`
+	Subject string `json:"subject" doc:"DN of the subject"`
+	Issuer  string `json:"issuer" doc:"DN of the issuer"`
 	// Serial is the integer in whole bytes without sign padding, "00" for
 	// zero; a negative one has a "-" before its absolute value.
-	Serial string `json:"serial" doc:"Leaf serial number, lowercase hex"`
+	Serial string `json:"serial" doc:"Lowercase hex"`
 	// NotBefore and NotAfter are in whole seconds; both are inclusive.
 	NotBefore     string `json:"not_before" doc:"Validity start, ISO 8601 UTC" show:"time"`
 	NotAfter      string `json:"not_after" doc:"Validity end, ISO 8601 UTC" show:"time"`
-	Expired       bool   `json:"expired" doc:"True when now is after not_after"`
-	NotYetValid   bool   `json:"not_yet_valid" doc:"True when now is before not_before"`
-	HostnameMatch bool   `json:"hostname_match" doc:"True when the leaf matches the requested hostname"`
+	Expired       bool   `json:"expired" doc:"Whether now is after not_after"`
+	NotYetValid   bool   `json:"not_yet_valid" doc:"Whether now is before not_before"`
+	HostnameMatch bool   `json:"hostname_match" doc:"Whether the leaf is for this hostname"`
 	// SANs are the dNSName entries as in the certificate, at most 5,000 of them and
 	// 256 KiB of text; never nil. Bytes that are not UTF-8 are U+FFFD.
 	SANs              []string `json:"sans" doc:"DNS names of the subjectAltName"`
-	FingerprintSHA256 string   `json:"fingerprint_sha256" doc:"SHA-256 of the leaf certificate in DER form, hex"`
+	FingerprintSHA256 string   `json:"fingerprint_sha256" doc:"SHA-256 of the DER, hex"`
 	// SignatureAlgorithm is the name that its RFC gives it, else the dotted OID.
-	SignatureAlgorithm string `json:"signature_algorithm" doc:"Leaf signature algorithm name"`
+	SignatureAlgorithm string `json:"signature_algorithm" doc:"Name of the algorithm"`
 }
 
 // Verdicts are the rules for the line that says in words what a Result found.

@@ -37,20 +37,20 @@ type Result struct {
 	Domain string `json:"domain" doc:"Normalized FQDN queried"`
 	Source string `json:"source" doc:"Where the data come from" enum:"rdap"`
 	// RDAPServer is the registry's base URL in the bootstrap file, ending in /.
-	RDAPServer string  `json:"rdap_server" doc:"Registry RDAP base URL chosen from the IANA RDAP bootstrap"`
-	Handle     *string `json:"handle" doc:"Registry object handle, if published"`
+	RDAPServer string  `json:"rdap_server" doc:"Base URL of the registry, from the IANA bootstrap"`
+	Handle     *string `json:"handle" doc:"Handle, if published"`
 	// Status is as published, at most 64 words; never nil.
-	Status    []string   `json:"status" doc:"Registry status strings as published"`
-	Registrar *Registrar `json:"registrar" doc:"Registrar; null when RDAP omitted it" schema:"Registrar"`
+	Status    []string   `json:"status" doc:"As published"`
+	Registrar *Registrar `json:"registrar" doc:"Null where RDAP omits it" schema:"Registrar"`
 	// CreatedAt, UpdatedAt and ExpiresAt are events of RFC 9083 §10.2.3, as RFC 3339 in
 	// UTC with whole seconds; nil without one, or without a date that can be read.
-	CreatedAt *string `json:"created_at" doc:"Registration event, ISO 8601 UTC" show:"time"`
-	UpdatedAt *string `json:"updated_at" doc:"Last-changed event, ISO 8601 UTC" show:"time"`
-	ExpiresAt *string `json:"expires_at" doc:"Expiration event, ISO 8601 UTC" show:"time"`
+	CreatedAt *string `json:"created_at" doc:"Registration, ISO 8601 UTC" show:"time"`
+	UpdatedAt *string `json:"updated_at" doc:"Last change, ISO 8601 UTC" show:"time"`
+	ExpiresAt *string `json:"expires_at" doc:"Expiration, ISO 8601 UTC" show:"time"`
 	// Nameservers are each there once, in the order received, at most 64; never nil.
-	Nameservers []string `json:"nameservers" doc:"LDH nameserver hostnames, lowercase, no trailing dot"`
+	Nameservers []string `json:"nameservers" doc:"Lowercase, no trailing dot"`
 	// DNSSEC is true only when secureDNS.delegationSigned is the boolean true.
-	DNSSEC bool `json:"dnssec" doc:"The registry's secureDNS delegationSigned"`
+	DNSSEC bool `json:"dnssec" doc:"Whether the delegation is signed"`
 }
 
 // Registrar is who the domain is registered with.

@@ -83,16 +83,16 @@ type Info struct {
 var table = sync.OnceValue(func() []Info {
 	const soon = time.Second
 	return []Info{
-		{PaymentRequired, http.StatusPaymentRequired, "Payment required: decode the PAYMENT-REQUIRED header, sign one of its accepts, and repeat the request with PAYMENT-SIGNATURE.", NoCharge, false, 0, "Sign one of the offers in accepts and repeat the request with the signature; a client of x402 does so by itself."},
-		{PaymentInProgress, http.StatusConflict, "A payment for this request is already being settled. Retry with the same PAYMENT-SIGNATURE after Retry-After.", NoCharge, true, 2 * soon, "Wait and send the same again; the answer of the first request is stored for you."},
-		{RateLimited, http.StatusTooManyRequests, "Too many requests from this client. Retry after Retry-After.", NoCharge, true, 60 * soon, "Wait as long as Retry-After says, and ask less often."},
-		{SettlementUncertain, http.StatusServiceUnavailable, "Settlement is not confirmed yet. Retry with the same PAYMENT-SIGNATURE; it is never charged twice.", NoCharge, true, 5 * soon, "Wait and send the same again until it is decided; do not sign anew under another key."},
-		{FacilitatorUnavailable, http.StatusServiceUnavailable, "The payment facilitator is unavailable. Repeat the request unchanged.", NoCharge, true, 5 * soon, "Wait and send the same again; the service that settles payments could not be reached."},
-		{FacilitatorMisconfigured, http.StatusServiceUnavailable, "The payment facilitator is not configured on this deployment.", NoCharge, true, 60 * soon, "Only the operator can mend it: tell them, try again later, and do not sign anew meanwhile."},
-		{FacilitatorUnauthorized, http.StatusServiceUnavailable, "The payment facilitator rejected this deployment's credentials.", NoCharge, true, 60 * soon, "Only the operator can mend it, by new credentials: tell them, and try again later."},
-		{LedgerUnavailable, http.StatusServiceUnavailable, "The payment ledger is unavailable. Repeat the request unchanged.", NoCharge, true, 2 * soon, "Wait and send the same again; nothing is settled while payments cannot be recorded."},
-		{PaymentUnavailable, http.StatusServiceUnavailable, "Payment processing is unavailable. Repeat the request unchanged.", NoCharge, true, 30 * soon, "Wait and send the same again; if it keeps failing, tell the operator."},
-		{Overloaded, http.StatusServiceUnavailable, "The concurrency cap of this tool is reached. Repeat the request unchanged.", NoCharge, true, soon, "Wait and send the same again; a bundle asks several things with one request."},
+		{PaymentRequired, http.StatusPaymentRequired, "Payment required: sign one of accepts and repeat.", NoCharge, false, 0, "Sign one of the offers in accepts and repeat the request with the signature; a client of x402 does so by itself."},
+		{PaymentInProgress, http.StatusConflict, "This payment is being settled; retry.", NoCharge, true, 2 * soon, "Wait and send the same again; the answer of the first request is stored for you."},
+		{RateLimited, http.StatusTooManyRequests, "Too many requests.", NoCharge, true, 60 * soon, "Wait as long as Retry-After says, and ask less often."},
+		{SettlementUncertain, http.StatusServiceUnavailable, "Settlement is not confirmed; retry.", NoCharge, true, 5 * soon, "Wait and send the same again until it is decided; do not sign anew under another key."},
+		{FacilitatorUnavailable, http.StatusServiceUnavailable, "The facilitator is unavailable; retry.", NoCharge, true, 5 * soon, "Wait and send the same again; the service that settles payments could not be reached."},
+		{FacilitatorMisconfigured, http.StatusServiceUnavailable, "The facilitator is not configured.", NoCharge, true, 60 * soon, "Only the operator can mend it: tell them, try again later, and do not sign anew meanwhile."},
+		{FacilitatorUnauthorized, http.StatusServiceUnavailable, "The facilitator rejected our credentials.", NoCharge, true, 60 * soon, "Only the operator can mend it, by new credentials: tell them, and try again later."},
+		{LedgerUnavailable, http.StatusServiceUnavailable, "The payment ledger is unavailable; retry.", NoCharge, true, 2 * soon, "Wait and send the same again; nothing is settled while payments cannot be recorded."},
+		{PaymentUnavailable, http.StatusServiceUnavailable, "Payments are unavailable; retry.", NoCharge, true, 30 * soon, "Wait and send the same again; if it keeps failing, tell the operator."},
+		{Overloaded, http.StatusServiceUnavailable, "The concurrency cap is reached; retry.", NoCharge, true, soon, "Wait and send the same again; a bundle asks several things with one request."},
 
 		{InternalError, http.StatusInternalServerError, "Internal error. Nothing you sent caused it; retry with the same PAYMENT-SIGNATURE if you sent one.", Owed, true, soon, "Send the same again; if it keeps failing, tell the operator the request_id."},
 		{MethodNotAllowed, http.StatusMethodNotAllowed, "This path does not take that method.", NoCharge, false, 0, "Use one of the methods that the header Allow names."},
