@@ -226,6 +226,9 @@ func (b *Toolbox) meta(x *exchange, res Response) map[string]any {
 	if owed := res.Header.Get(x402.HeaderOwed); owed != "" {
 		meta[own+"owed"] = strings.Split(owed, ", ")
 	}
+	if res.charged != nil { // the body is the offer, which has no place for it
+		meta[own+"charged"] = *res.charged
+	}
 	if res.Fault != nil && !res.asks && seconds(res.Fault) > 0 {
 		meta[own+"retry-after"] = seconds(res.Fault)
 	}

@@ -234,6 +234,7 @@ func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) 
 	switch {
 	case refused != nil:
 		res.Fault, res.Receipt, res.Trace = refused.Fault, refused.Receipt, &refused.Trace
+		res.charged = refused.Payment.Charged
 		reason = res.Fault.Public()
 	case x.call != nil:
 		res.Reason = "the call has no payment"

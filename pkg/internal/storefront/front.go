@@ -46,11 +46,12 @@ type Response struct {
 	// Status is the one that HTTP would have, and the answer is 200.
 	Product, Tool string
 
-	asks bool // for a payment
+	asks    bool   // for a payment
+	charged *bool  // of a payment that was refused: whether money has moved; nil is not known
+	finish  func() // is called when the response is sent: work goes on; nil is none
 	// offers are what PAYMENT-REQUIRED can be, from the longest: the head has the first that
 	// it has room for.
 	offers []string
-	finish func() // is called when the response is sent: work goes on; nil is none
 }
 
 // Failed returns the response for an error.
