@@ -1,30 +1,29 @@
-package main
+package bill
 
 import (
 	"cmp"
-	"context"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/big"
-	"net/http"
 	"strings"
 	"time"
 
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
 const (
-	maxWays     = 16   // of an offer that are looked at
-	maxValidity = 3600 // seconds for which a signature holds, whatever the offer says
+	maxWays = 16 // of an offer that are looked at
+	// MaxValidity is for how many seconds a signature holds at most, whatever the offer says.
+	MaxValidity = 3600
 )
 
-// offer is a PAYMENT-REQUIRED. What a client echoes stays as the server wrote it:
+// Offer is what a server asks for: a PAYMENT-REQUIRED. What a client echoes stays as the server wrote it:
 // servers compare it, and may have further members.
-type offer struct {
+type Offer struct {
 	Version    int               `json:"x402Version"`
 	Error      string            `json:"error"`
 	Resource   json.RawMessage   `json:"resource"`
@@ -32,69 +31,56 @@ type offer struct {
 	Extensions json.RawMessage   `json:"extensions"`
 }
 
-// way is one way to pay of an offer.
-type way struct {
+// Way is one way to pay of an offer.
+type Way struct {
 	x402.Requirements
-	raw    json.RawMessage
-	amount *big.Int
-	usdc   bool
+	Value *big.Int        // its Amount
+	USDC  bool            // the token is the USDC of its network
+	raw   json.RawMessage // as the server wrote it
 }
 
-// offered asks for the price without paying, and chooses a way to pay it.
-func (p *payer) offered(ctx context.Context) (offer, way, error) {
-	limited, cancel := context.WithTimeout(ctx, firstAnswer)
-	defer cancel()
-	r, err := p.client.Get(limited, p.url.String(), "")
-	if err != nil {
-		return offer{}, way{}, unreachable(p.url, err)
+// ReadOffer reads what a server asks for, in JSON.
+func ReadOffer(doc []byte) (o Offer, err error) {
+	if err := json.Unmarshal(doc, &o); err != nil {
+		return o, fmt.Errorf("%s", printable.Text(err.Error()))
 	}
-	if r.Status != http.StatusPaymentRequired {
-		return offer{}, way{}, notForSale(p.url, r)
-	}
-	header := r.Header.Get(x402.HeaderRequired)
-	if header == "" {
-		return offer{}, way{}, explain("%s asks for a payment, but not by x402 version %d: its 402 has no %s header", p.url, x402.Version, x402.HeaderRequired)
-	}
-	o, err := readOffer(header)
-	if err != nil {
-		return o, way{}, err
-	}
-	w, err := o.choose()
-	return o, w, err
-}
-
-// readOffer decodes a PAYMENT-REQUIRED header.
-func readOffer(header string) (o offer, err error) {
-	raw, err := base64.StdEncoding.DecodeString(header)
-	if err == nil {
-		err = json.Unmarshal(raw, &o)
-	}
-	switch {
-	case err != nil:
-		return o, explain("%s: %s", x402.HeaderRequired, err)
-	case o.Version != x402.Version:
-		return o, explain("%s is of x402 version %d, and this client speaks version %d", x402.HeaderRequired, o.Version, x402.Version)
+	if o.Version != x402.Version {
+		return o, fmt.Errorf("it is of x402 version %d, and this client speaks version %d", o.Version, x402.Version)
 	}
 	return o, nil
 }
 
-// choose returns the first way to pay that this client knows.
-func (o offer) choose() (way, error) {
+// Choose returns the first way to pay that this client knows.
+func (o Offer) Choose() (Way, error) {
+	all, err := o.Ways()
+	if err != nil {
+		return Way{}, err
+	}
+	return all[0], nil
+}
+
+// Ways are the ways to pay that this client knows, in the order of the offer. There is one
+// at least, or an error.
+func (o Offer) Ways() ([]Way, error) {
+	var all []Way
 	none := errors.New("it lists none")
 	for i, raw := range o.Accepts[:min(len(o.Accepts), maxWays)] {
 		w, err := readWay(raw)
-		if err == nil {
-			return w, nil
-		}
-		if i == 0 {
+		switch {
+		case err == nil:
+			all = append(all, w)
+		case i == 0:
 			none = err
 		}
 	}
-	return way{}, explain("the offer has no way to pay that this client knows, which is the scheme exact with EIP-3009: %s", none)
+	if len(all) == 0 {
+		return nil, fmt.Errorf("the offer has no way to pay that this client knows, which is the scheme exact with EIP-3009: %s", printable.Text(none.Error()))
+	}
+	return all, nil
 }
 
 // readWay reads one way to pay.
-func readWay(raw json.RawMessage) (w way, err error) {
+func readWay(raw json.RawMessage) (w Way, err error) {
 	var method struct {
 		Extra struct {
 			Method string `json:"assetTransferMethod"`
@@ -115,31 +101,40 @@ func readWay(raw json.RawMessage) (w way, err error) {
 	case errToken != nil || errPayee != nil || errAmount != nil || w.MaxTimeoutSeconds <= 0:
 		return w, fmt.Errorf("it is not complete: %w", errors.Join(errToken, errPayee, errAmount))
 	}
-	w.raw, w.amount = raw, amount
+	w.raw, w.Value = raw, amount
 	// What an offer says about its own token counts for nothing: a service could call
 	// anything USDC.
-	w.usdc = terms.IsUSDC()
+	w.USDC = terms.IsUSDC()
 	return w, nil
 }
 
-// USDC has six decimals wherever Circle issues it.
+// Decimals is how many USDC has wherever Circle issues it, and Unit is one USDC in atomic units.
 const (
-	decimals = 6
-	unit     = 1_000_000
+	Decimals = 6
+	Unit     = 1_000_000
 )
 
-// price is the amount with its token and network, for a person.
-func (w way) price() string {
-	network := cmp.Or(x402.Network(w.Network).Name, w.Network)
-	if !w.usdc {
-		return text("%s atomic units of the token %s on %s", w.amount.String(), w.Asset, network)
+// Price is the amount with its token and network, for a person.
+func (w Way) Price() string {
+	if !w.USDC {
+		return fmt.Sprintf("%s atomic units of the token %s on %s", w.Value, printable.Text(w.Asset), w.On())
 	}
-	units := new(big.Rat).SetFrac(w.amount, big.NewInt(unit)).FloatString(decimals)
-	return text("%s USDC on %s", strings.TrimSuffix(strings.TrimRight(units, "0"), "."), network)
+	return fmt.Sprintf("%s USDC on %s", Dollars(w.Value), w.On())
 }
 
-// signed is a PAYMENT-SIGNATURE.
-type signed struct {
+// On is the name of the network.
+func (w Way) On() string {
+	return cmp.Or(x402.Network(w.Network).Name, printable.Text(w.Network))
+}
+
+// Dollars is an amount of USDC in atomic units as people write it.
+func Dollars(atomic *big.Int) string {
+	units := new(big.Rat).SetFrac(atomic, big.NewInt(Unit)).FloatString(Decimals)
+	return strings.TrimSuffix(strings.TrimRight(units, "0"), ".")
+}
+
+// Signed is a payment as it is sent: a PAYMENT-SIGNATURE.
+type Signed struct {
 	Version    int               `json:"x402Version"`
 	Resource   json.RawMessage   `json:"resource,omitempty"`
 	Accepted   json.RawMessage   `json:"accepted"`
@@ -147,19 +142,19 @@ type signed struct {
 	Extensions json.RawMessage   `json:"extensions,omitempty"`
 }
 
-// seal signs a way to pay.
-func seal(wallet *x402test.Wallet, o offer, w way, now time.Time) (string, error) {
+// Seal signs a way to pay.
+func Seal(wallet *x402test.Wallet, o Offer, w Way, now time.Time) (Signed, error) {
 	terms := w.Requirements
-	terms.MaxTimeoutSeconds = min(terms.MaxTimeoutSeconds, maxValidity)
+	terms.MaxTimeoutSeconds = min(terms.MaxTimeoutSeconds, MaxValidity)
 	d, err := wallet.Draft(x402.PaymentRequired{Accepts: []x402.Requirements{terms}}, now)
 	if err != nil {
-		return "", err
+		return Signed{}, err
 	}
 	exact := d.Payload.Payload
 	digest, err := x402test.Digest(exact.Authorization, d.Terms)
 	if err != nil {
-		return "", err
+		return Signed{}, err
 	}
 	exact.Signature = "0x" + hex.EncodeToString(wallet.Sign(digest))
-	return x402.EncodeHeader(signed{x402.Version, o.Resource, w.raw, exact, o.Extensions})
+	return Signed{x402.Version, o.Resource, w.raw, exact, o.Extensions}, nil
 }

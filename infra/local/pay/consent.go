@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
 	"errors"
 	"io"
 	"math/big"
@@ -13,8 +12,8 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/infra/local/called"
-	"github.com/hostfacts/hostfacts/infra/local/keyfile"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -44,19 +43,19 @@ func parseLimit(s string) (limit, error) {
 }
 
 // allows returns an error unless a charge is within the limit.
-func (l limit) allows(w way) error {
+func (l limit) allows(w bill.Way) error {
 	most := l.most
 	if !l.atomic {
-		if !w.usdc {
+		if !w.USDC {
 			return explain("how many decimals the token %s on %s has is not known here, so that MAX=%s cannot be compared with the price; "+
-				"MAX=%satomic allows this many atomic units", w.Asset, w.Network, l.text, w.amount.String())
+				"MAX=%satomic allows this many atomic units", w.Asset, w.Network, l.text, w.Value.String())
 		}
-		if most = new(big.Rat).Mul(most, big.NewRat(unit, 1)); !most.IsInt() {
-			return typed("MAX=%s has more than the %d decimals of USDC", l.text, decimals)
+		if most = new(big.Rat).Mul(most, big.NewRat(bill.Unit, 1)); !most.IsInt() {
+			return typed("MAX=%s has more than the %d decimals of USDC", l.text, bill.Decimals)
 		}
 	}
-	if new(big.Rat).SetInt(w.amount).Cmp(most) > 0 {
-		return explain("the price of %s is above MAX=%s. A higher MAX allows it", w.price(), l.text)
+	if new(big.Rat).SetInt(w.Value).Cmp(most) > 0 {
+		return explain("the price of %s is above MAX=%s. A higher MAX allows it", w.Price(), l.text)
 	}
 	return nil
 }
@@ -66,7 +65,7 @@ const maxReply = 64
 
 // agree returns an error unless the charge is within the limit and, if that has to be,
 // somebody says yes to it.
-func (p *payer) agree(ctx context.Context, w way) error {
+func (p *payer) agree(ctx context.Context, w bill.Way) error {
 	if p.most != nil {
 		if err := p.most.allows(w); err != nil {
 			return err
@@ -100,14 +99,9 @@ func (p *payer) agree(ctx context.Context, w way) error {
 
 // readKey reads a private key from a file that nobody else can read.
 func readKey(path string) (*x402test.Wallet, error) {
-	text, err := keyfile.Read(path)
+	wallet, err := bill.ReadKey(path)
 	if err != nil {
 		return nil, typed("KEY_FILE: %v", err)
-	}
-	defer clear(text)
-	wallet, err := x402test.WalletFromHex(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x"), rand.Reader)
-	if err != nil {
-		return nil, typed("KEY_FILE: %q has to hold a private key: 32 bytes of hex, with 0x or without, and nothing else", path)
 	}
 	return wallet, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -19,13 +20,13 @@ const (
 )
 
 // wayOf is the way to pay of an offer like the tests' other ones, changed.
-func wayOf(t *testing.T, change func(*x402.PaymentRequired)) way {
+func wayOf(t *testing.T, change func(*x402.PaymentRequired)) bill.Way {
 	t.Helper()
 	offer := usualOffer()
 	change(&offer)
 	o, err := readOffer(encoded(t, offer))
 	must(t, err)
-	w, err := o.choose()
+	w, err := o.Choose()
 	must(t, err)
 	return w
 }
@@ -89,17 +90,17 @@ func TestEcho(t *testing.T) {
 		`"extensions":{"x":{"info":{"n":1.0},"schema":{"type":"object"}}}}`
 	o, err := readOffer(base64.StdEncoding.EncodeToString([]byte(text)))
 	must(t, err)
-	w, err := o.choose()
+	w, err := o.Choose()
 	must(t, err)
 	header, err := seal(newBuyer(t, "", "").client.Wallet, o, w, noon())
 	must(t, err)
 	raw, err := base64.StdEncoding.DecodeString(header)
-	var got signed
+	var got bill.Signed
 	must(t, err, json.Unmarshal(raw, &got))
 	if string(got.Accepted) != string(o.Accepts[2]) || string(got.Resource) != string(o.Resource) || string(got.Extensions) != string(o.Extensions) {
 		t.Errorf("echoed: %s", raw)
 	}
-	if until := fmt.Sprint(noon().Unix() + maxValidity); got.Payload.Authorization.ValidBefore != until || got.Payload.Authorization.Value != "7" {
+	if until := fmt.Sprint(noon().Unix() + bill.MaxValidity); got.Payload.Authorization.ValidBefore != until || got.Payload.Authorization.Value != "7" {
 		t.Errorf("%+v, want it valid until %s", got.Payload.Authorization, until)
 	}
 	if shown := decoded(header); strings.Contains(string(shown), "schema\"") || !strings.Contains(string(shown), `"n": 1.0`) {
@@ -121,11 +122,11 @@ func FuzzOffer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		w, err := o.choose()
+		w, err := o.Choose()
 		if err != nil {
 			return
 		}
-		if where := steers(w.price()); where != "" {
+		if where := steers(w.Price()); where != "" {
 			t.Errorf("the price: %s", where)
 		}
 		if _, err := seal(newBuyer(t, "", "").client.Wallet, o, w, noon()); err != nil {
@@ -144,7 +145,7 @@ func FuzzLimit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		w := way{amount: new(big.Int).SetUint64(amount), usdc: true}
+		w := bill.Way{Value: new(big.Int).SetUint64(amount), USDC: true}
 		most, ok := new(big.Rat).SetString(strings.TrimSuffix(s, "atomic"))
 		if !ok {
 			t.Fatalf("%q was read", s)
@@ -152,7 +153,7 @@ func FuzzLimit(f *testing.F) {
 		if !strings.HasSuffix(s, "atomic") {
 			most.Mul(most, big.NewRat(1_000_000, 1))
 		}
-		if l.allows(w) == nil && new(big.Rat).SetInt(w.amount).Cmp(most) > 0 {
+		if l.allows(w) == nil && new(big.Rat).SetInt(w.Value).Cmp(most) > 0 {
 			t.Errorf("MAX=%s allows %d", s, amount)
 		}
 	})

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -123,7 +123,7 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	p.key = cmp.Or(p.key, rand.Text())
-	p.client = client(wallet, p)
+	p.client = bill.Client(wallet, p)
 	return p.pay(ctx)
 }
 
@@ -147,7 +147,7 @@ func (p *payer) again(ctx context.Context, o options) (err error) {
 		return err
 	}
 	p.key = cmp.Or(p.key, kept.Key)
-	p.client = client(nil, p)
+	p.client = bill.Client(nil, p)
 	return p.repeat(ctx, kept, path)
 }
 
@@ -156,7 +156,7 @@ func (p *payer) wallet(o options) (*x402test.Wallet, error) {
 	p.whose, p.real, p.ask = "a throw-away key", o.keyFile != "", !o.yes && o.keyFile != ""
 	if p.real {
 		p.whose, o.max = "the key in "+o.keyFile, cmp.Or(o.max, defaultMax)
-		if p.url.Scheme != "https" && !loopback(p.url) {
+		if p.url.Scheme != "https" && !bill.Loopback(p.url) {
 			return nil, typed("with a real key the service has to be asked over https: over http anybody on the way could name another payee")
 		}
 	}
@@ -171,13 +171,4 @@ func (p *payer) wallet(o options) (*x402test.Wallet, error) {
 		return readKey(o.keyFile)
 	}
 	return x402test.NewWallet(rand.Reader)
-}
-
-// client follows no redirect: what was signed is for the URL that was asked.
-func client(wallet *x402test.Wallet, over http.RoundTripper) *x402test.Client {
-	return &x402test.Client{Wallet: wallet, HTTP: &http.Client{
-		Timeout:       60 * time.Second,
-		Transport:     over,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
 }

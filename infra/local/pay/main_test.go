@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -113,7 +114,7 @@ func newBuyer(t testing.TB, address, key string) *buyer {
 		},
 	}
 	b.payer.now = noon
-	b.client = client(wallet, b.payer)
+	b.client = bill.Client(wallet, b.payer)
 	return b
 }
 

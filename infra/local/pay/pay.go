@@ -60,7 +60,7 @@ func (p *payer) pay(ctx context.Context) error {
 		return err
 	}
 	from := p.client.Wallet.Address().Checksum()
-	p.say("price:   %s to %s, for %s\npayer:   %s (%s)\n", w.price(), w.PayTo, p.url, from, p.whose)
+	p.say("price:   %s to %s, for %s\npayer:   %s (%s)\n", w.Price(), w.PayTo, p.url, from, p.whose)
 	if err := p.agree(ctx, w); err != nil {
 		return fmt.Errorf("%w\nNothing was signed", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
@@ -121,7 +122,7 @@ func TestReceipt(t *testing.T) {
 		"no keys":               {keys(404, "{}"), unchecked + "/.well-known/did.json answers 404"},
 		"keys that are not any": {keys(200, "<html>"), not + "receipt: invalid: the DID document cannot be read"},
 		"another key":           {keys(200, `{"assertionMethod":[]}`), not + "receipt: invalid: the DID document does not list"},
-		"a flood of keys":       {keys(200, strings.Repeat(" ", maxKeys+1)), unchecked + "/.well-known/did.json has more than 65536 bytes"},
+		"a flood of keys":       {keys(200, strings.Repeat(" ", bill.MaxKeys+1)), unchecked + "/.well-known/did.json has more than 65536 bytes"},
 		"keys from elsewhere": {func(a *sold) {
 			a.keys = func(w http.ResponseWriter, _ []byte) { w.Header().Set("Location", "/x"); w.WriteHeader(302) }
 		}, unchecked + "/.well-known/did.json answers 302"},
@@ -166,7 +167,7 @@ func TestQuestion(t *testing.T) {
 	} {
 		u, err := url.Parse("https://api.example.com" + asked)
 		must(t, err)
-		if got := question(u); got != want {
+		if got := bill.Question(u); got != want {
 			t.Errorf("%s: %s, want %s", asked, got, want)
 		}
 	}
@@ -176,6 +177,10 @@ func TestQuestion(t *testing.T) {
 func TestReceiptOverHTTP(t *testing.T) {
 	t.Parallel()
 	u := &url.URL{Scheme: "http", Host: "10.0.0.1:80", Path: "/v1"}
-	_, err := keyOf(t.Context(), u, receipt.KeyID(u.Host, publicOf(sellerKey(1))))
+	signer, err := receipt.NewSigner(sellerKey(1), []ed25519.PublicKey{publicOf(sellerKey(1))})
+	must(t, err)
+	jws, err := signer.Sign(receipt.Statement{ResourceURL: u.String()})
+	must(t, err)
+	_, _, err = bill.Delivery{Asked: u}.Verify(t.Context(), jws)
 	fails(t, err, "over http anybody on the way could give others")
 }

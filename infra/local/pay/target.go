@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -76,7 +77,7 @@ func unreachable(u *url.URL, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("stopped before anything was signed")
-	case errors.Is(err, syscall.ECONNREFUSED) && loopback(u):
+	case errors.Is(err, syscall.ECONNREFUSED) && bill.Loopback(u):
 		where := map[bool]string{true: "LOCAL_ADDR=" + u.Host + " "}[u.Host != localAddr]
 		return explain("nobody answers on %s. Is the service running? Its first line says where it is. This starts it there:\n  %smake run", u.Host, where)
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -113,7 +114,7 @@ func notForSale(u *url.URL, r x402test.Reply) error {
 	switch missing := r.Status == http.StatusNotFound; {
 	case f.Code == "unknown_path":
 		said += text("\nWhat is sold there, and for how much: %s://%s/v1/catalog", u.Scheme, u.Host)
-	case missing && loopback(u) && u.Scheme == "http":
+	case missing && bill.Loopback(u) && u.Scheme == "http":
 		said += "\nIs the port in URL right? make run says which it is; the one after it is play money's."
 		if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil && port > 1 {
 			before := *u

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// offered asks for the price without paying, and chooses a way to pay it.
+func (p *payer) offered(ctx context.Context) (bill.Offer, bill.Way, error) {
+	limited, cancel := context.WithTimeout(ctx, firstAnswer)
+	defer cancel()
+	r, err := p.client.Get(limited, p.url.String(), "")
+	if err != nil {
+		return bill.Offer{}, bill.Way{}, unreachable(p.url, err)
+	}
+	if r.Status != http.StatusPaymentRequired {
+		return bill.Offer{}, bill.Way{}, notForSale(p.url, r)
+	}
+	header := r.Header.Get(x402.HeaderRequired)
+	if header == "" {
+		return bill.Offer{}, bill.Way{}, explain("%s asks for a payment, but not by x402 version %d: its 402 has no %s header", p.url, x402.Version, x402.HeaderRequired)
+	}
+	o, err := readOffer(header)
+	if err != nil {
+		return o, bill.Way{}, err
+	}
+	w, err := o.Choose()
+	return o, w, err
+}
+
+// readOffer decodes a PAYMENT-REQUIRED header.
+func readOffer(header string) (bill.Offer, error) {
+	raw, err := base64.StdEncoding.DecodeString(header)
+	if err != nil {
+		return bill.Offer{}, explain("%s: %s", x402.HeaderRequired, err)
+	}
+	o, err := bill.ReadOffer(raw)
+	if err != nil {
+		return o, explain("%s: %s", x402.HeaderRequired, err)
+	}
+	return o, nil
+}
+
+// seal signs a way to pay, and returns the PAYMENT-SIGNATURE header.
+func seal(wallet *x402test.Wallet, o bill.Offer, w bill.Way, now time.Time) (string, error) {
+	signed, err := bill.Seal(wallet, o, w, now)
+	if err != nil {
+		return "", err
+	}
+	return x402.EncodeHeader(signed)
+}

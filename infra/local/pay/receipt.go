@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// receipt says in one line whether the signed receipt of an answer holds. One that
+// does not is a warning: the answer is shown all the same.
+func (p *payer) receipt(ctx context.Context, r x402test.Reply) {
+	settled, err := r.Receipt()
+	if err != nil && r.Header.Get(x402.HeaderResponse) != "" {
+		p.say("receipt: none that can be read came with this answer\n")
+		return
+	}
+	signed := settled.Extensions.OfferReceipt.Info.Receipt
+	switch {
+	case !settled.Success && r.Status != http.StatusOK:
+		return // nothing was paid, so there is nothing to confirm
+	case signed == x402.SignedReceipt{}:
+		p.say("receipt: none came with this answer\n")
+		return
+	case signed.Format != x402.FormatJWS:
+		p.say("receipt: not checked: its format is not %s\n", x402.FormatJWS)
+		return
+	}
+	delivery := bill.Delivery{Asked: p.url, Settled: settled, Body: r.Body}
+	s, kid, err := delivery.Verify(ctx, signed.Signature)
+	switch {
+	case errors.Is(err, bill.ErrUnchecked):
+		p.say("receipt: NOT CHECKED: %s\n", err)
+	case err != nil:
+		p.say("receipt: DOES NOT HOLD: %s\n", err)
+	case s.ResponseHash == "":
+		p.say("receipt: holds for the payment, signed by %s; it does not say what was answered\n", kid)
+	case s.Request == "":
+		p.say("receipt: holds for these %d bytes, signed by %s; it does not say what was asked\n", len(r.Body), kid)
+	default:
+		p.say("receipt: holds: signed by %s at %s for these %d bytes\n", kid, time.Unix(s.IssuedAt, 0).UTC().Format(time.RFC3339), len(r.Body))
+	}
+}
