@@ -16,7 +16,7 @@ export GOFLAGS ?= -buildvcs=false
 
 # What a person types gets to the recipes through the environment, as it was
 # typed: make does not expand it here, and the recipes' "$$NAME" is not code.
-TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART
+TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
 ##@ Use
@@ -49,6 +49,13 @@ pay: ## Pay for an answer, with a throw-away key and play money unless KEY_FILE 
 ##   YES=1             do not ask before real money is paid
 	@CALLED_BY=make go run ./infra/local/pay $${KEY:+-key "$$KEY"} $${KEY_FILE:+-key-file "$$KEY_FILE"} $${MAX:+-max "$$MAX"} $${AGAIN:+-again "$$AGAIN"} $${V:+-v="$$V"} $${YES:+-yes="$$YES"} -- $${URL:+"$$URL"}
 
+.PHONY: pay-mcp
+pay-mcp: ## Let any MCP host buy from a paid MCP server: print what to paste into it; a host starts it by that
+##   URL=...           the server (that of make run)
+##   DO=allow          pay real money there, within limits that it asks for
+##   DO=status         what was spent, and what has no answer
+	@mkdir -p build && (cd infra/paymcp && go build -o ../../build/pay-mcp .) && exec build/pay-mcp $${DO:+"$$DO"} "$${URL:-http://127.0.0.1:8402/mcp}"
+
 .PHONY: simnet
 simnet: ## A shell in a small internet with the service running (Linux)
 ##   RTT=50ms          how far away everything else is (at once)
@@ -65,9 +72,9 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 # packages with tests that -short skips, and all others. .ci/run fails when a test or a
 # package is in neither. Those that take longest begin first. MODULES are the modules
 # below this one, whose dependencies are not to be everybody's: make test runs the tests of
-# infra/house, and make verify those of infra/cdk and infra/shop. They are run with -count=1:
-# go test does not see that a file outside of its module has changed.
-MODULES := infra/cdk infra/house infra/shop infra/clients/testdata/mcp/go
+# infra/house, and make verify those of infra/cdk, infra/paymcp and infra/shop. They are run
+# with -count=1: go test does not see that a file outside of its module has changed.
+MODULES := infra/cdk infra/house infra/paymcp infra/shop infra/clients/testdata/mcp/go
 QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet
 VERIFY := ./infra/clients ./infra ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \
 	./infra/bench ./infra/local ./infra/local/operate ./infra/testbed \
@@ -84,6 +91,7 @@ test: ## Units, contracts, every state of small worlds, 20,000 fault schedules, 
 verify: node-packages ## Everything else in CI: real peers, namespaces, browser, load: 8 to 11 minutes
 	$(GOTEST) -race -vet=off -timeout 60m $(TESTFLAGS) $(VERIFY)
 	cd infra/cdk && $(GOTEST) -race -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./...
+	cd infra/paymcp && $(GOTEST) -race -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./...
 	cd infra/shop && $(GOTEST) -race -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./...
 
 .PHONY: check
@@ -96,6 +104,7 @@ check: ## Formatting, vet, lint and module tidiness
 	go run $(GOLANGCI) run ./...
 	cd infra/cdk && go run $(GOLANGCI) run ./...
 	cd infra/house && go run $(GOLANGCI) run ./...
+	cd infra/paymcp && go run $(GOLANGCI) run ./...
 
 .PHONY: build
 build: ## Build every function to build/<slug>/bootstrap

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,13 +31,14 @@ var ErrUnchecked = errors.New("the keys of the service cannot be read")
 type Delivery struct {
 	// Asked is the URL of what was bought, with its query.
 	Asked *url.URL
-	// Resources are what the receipt may be for, beside Asked.
-	Resources []string
-	// Unsaid says that the question cannot be told from Asked, so that what the receipt says
-	// of it is not compared.
-	Unsaid  bool
-	Settled x402.SettleResponse
-	Body    []byte
+	// Resource is the URL that the offer had for what was bought, where that is not Asked
+	// without its query.
+	Resource string
+	// Unsaid says that it is not known how the seller writes the question, so that it is not
+	// compared.
+	Unsaid bool
+	Settled   x402.SettleResponse
+	Body      []byte
 	// Over reads the keys of the service; nil is http.DefaultTransport.
 	Over http.RoundTripper
 }
@@ -73,8 +73,11 @@ func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, st
 
 // isFor says whether a receipt may be for a resource. The query may be left out.
 func (d Delivery) isFor(asked url.URL, resource string) bool {
+	if d.Resource != "" {
+		return resource == d.Resource
+	}
 	named := asked.Scheme + "://" + strings.ToLower(asked.Host) + asked.EscapedPath()
-	return resource == named || resource == named+"?"+asked.RawQuery || slices.Contains(d.Resources, resource)
+	return resource == named || resource == named+"?"+asked.RawQuery
 }
 
 // Question is what a receipt for an address says was asked. The parameters of an

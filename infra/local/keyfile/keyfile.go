@@ -12,10 +12,13 @@ import (
 // maxText is more than a key with its white space takes, in bytes.
 const maxText = 256
 
-// Read returns the text of a key file, of which it reads at most 256 bytes. The file
+// Read returns the text of a key file, of which it reads at most 256 bytes, as ReadUpTo does.
+func Read(path string) ([]byte, error) { return ReadUpTo(path, maxText) }
+
+// ReadUpTo returns the text of a file, of which it reads at most so many bytes. The file
 // must be a regular one, not a link, of the user who runs this, and nobody else may
 // read or write it.
-func Read(path string) ([]byte, error) {
+func ReadUpTo(path string, most int64) ([]byte, error) {
 	// Opening a pipe would wait for a writer, so that its kind is looked at first.
 	named, err := os.Lstat(path)
 	if err != nil {
@@ -40,7 +43,7 @@ func Read(path string) ([]byte, error) {
 	case ofAnother(opened):
 		return nil, fmt.Errorf("%q belongs to another user, who knows the key: chown it if that is you", path)
 	}
-	return io.ReadAll(io.LimitReader(f, maxText))
+	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // Write makes a file that nobody but its owner can read. It is there as a whole, on the

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
+	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
+	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
+	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// What is proposed to a person for USDC.
+const (
+	usualPerCall = "0.10"
+	usualPerDay  = "1.00"
+)
+
+// payee is who asks to be paid, and in what.
+type payee struct{ payTo, network, asset string }
+
+// allow asks a person whom this program may pay, and how much, and writes it down.
+func (t *till) allow(ctx context.Context) error {
+	if !t.terminal {
+		return errors.New("allow is for a person at a terminal, and standard input is not one: what is allowed decides whom this program pays real money")
+	}
+	_, tools, err := t.paid.tools(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(t.out, "%s sells:\n", t.at)
+	offers := map[payee]bill.Way{}
+	var order []payee
+	for _, tool := range tools {
+		w, err := t.quoted(ctx, tool)
+		if err != nil {
+			fmt.Fprintf(t.out, "  %-28s no price without arguments (%s)\n", printable.Text(tool.Name), printable.Text(err.Error()))
+			continue
+		}
+		fmt.Fprintf(t.out, "  %-28s %s\n", printable.Text(tool.Name), w.Price())
+		k := payee{strings.ToLower(w.PayTo), w.Network, strings.ToLower(w.Asset)}
+		if _, there := offers[k]; !there {
+			offers[k] = w
+			order = append(order, k)
+		}
+	}
+	if len(order) == 0 {
+		return errors.New("no tool says whom to pay in a way that this program knows; nothing is allowed")
+	}
+	dialog := dialog{bufio.NewReader(io.LimitReader(t.in, 16<<10)), t.out}
+	chosen := order[0]
+	for i, k := range order {
+		fmt.Fprintf(t.out, "%d. to %s, the token %s on %s\n", i+1, offers[k].PayTo, printable.Text(offers[k].Asset), offers[k].On())
+	}
+	if len(order) > 1 {
+		n, err := strconv.Atoi(dialog.ask("Which of them may be paid?", "1"))
+		if err != nil || n < 1 || n > len(order) {
+			return errors.New("that is none of them; nothing is allowed")
+		}
+		chosen = order[n-1]
+	}
+	return t.agree(dialog, offers[chosen])
+}
+
+// agree asks for the limits and the key, and writes the allowance.
+func (t *till) agree(d dialog, w bill.Way) error {
+	perCall, err := amount(d.ask("The most for one call, "+unitOf(w)+"?", usualFor(w, usualPerCall)), w)
+	if err != nil {
+		return err
+	}
+	perDay, err := amount(d.ask("The most in any 24 hours, "+unitOf(w)+"?", usualFor(w, usualPerDay)), w)
+	if err != nil {
+		return err
+	}
+	path, err := filepath.Abs(d.ask("The file with the private key of the wallet that pays (hex, mode 0600)?", ""))
+	if err != nil {
+		return err
+	}
+	wallet, err := bill.ReadKey(path)
+	if err != nil {
+		return fmt.Errorf("the key cannot be used: %w", err)
+	}
+	terms := buyer.Terms{PayTo: w.PayTo, Network: w.Network, Asset: w.Asset}
+	fmt.Fprintf(t.out, "%s pays %s on %s: at most %s a call and %s in any 24 hours, without asking again.\n",
+		wallet.Address().Checksum(), w.PayTo, w.On(), terms.Amount(perCall), terms.Amount(perDay))
+	if answer := strings.ToLower(d.ask("Allow this? [yes/no]", "no")); answer != "yes" && answer != "y" {
+		return errors.New("not agreed to; nothing is allowed")
+	}
+	err = t.purse.Allow(purse.Allowance{
+		Server: t.at.String(), PayTo: w.PayTo, Network: w.Network, Asset: w.Asset, PerCall: perCall.String(), PerDay: perDay.String(), KeyFile: path, Allowed: t.now().UTC(),
+	})
+	if err != nil {
+		return fmt.Errorf("write it down: %w; nothing is allowed", err)
+	}
+	fmt.Fprintf(t.out, "Allowed. It is written in %s; removing that file takes it back. What to paste into a host: %s\n", t.purse.AllowanceFile(), t.line("config"))
+	return nil
+}
+
+// quoted is the price of a tool: the one that it lists, or that of a call without arguments.
+func (t *till) quoted(ctx context.Context, tool *mcp.Tool) (bill.Way, error) {
+	w, err := listedPrice(tool)
+	if err == nil {
+		if _, err = x402.ParseAddress(w.PayTo); err == nil {
+			return w, nil
+		}
+	}
+	o, err := buyer.Quote(ctx, t.paid, buyer.Request{Tool: tool.Name, Arguments: json.RawMessage("{}"), Meta: map[string]any{}})
+	if err != nil {
+		return bill.Way{}, err
+	}
+	return o.Choose()
+}
+
+// dialog is with a person.
+type dialog struct {
+	in  *bufio.Reader
+	out io.Writer
+}
+
+// ask returns what a person types, or what is usual.
+func (d dialog) ask(question, usual string) string {
+	if usual != "" {
+		question += " [" + usual + "]"
+	}
+	fmt.Fprint(d.out, printable.Text(question), " ")
+	line, _ := d.in.ReadString('\n') // the end is an empty answer
+	if line = strings.TrimSpace(line); line == "" {
+		return usual
+	}
+	return line
+}
+
+func unitOf(w bill.Way) string {
+	if w.USDC {
+		return "in USDC"
+	}
+	return "in atomic units of the token"
+}
+
+func usualFor(w bill.Way, usual string) string {
+	if w.USDC {
+		return usual
+	}
+	return w.Amount
+}
+
+// amount reads an amount in the unit that a person was asked for.
+func amount(typed string, w bill.Way) (*big.Int, error) {
+	const longest = 40
+	r, ok := new(big.Rat).SetString(typed)
+	if !ok || len(typed) > longest || strings.ContainsAny(typed, "eE/_xX") || r.Sign() < 0 {
+		return nil, fmt.Errorf("%s is not an amount; nothing is allowed", printable.Quote(typed, longest))
+	}
+	if w.USDC {
+		r.Mul(r, big.NewRat(bill.Unit, 1))
+	}
+	if !r.IsInt() {
+		return nil, fmt.Errorf("%s has more decimals than the token; nothing is allowed", printable.Quote(typed, longest))
+	}
+	return r.Num(), nil
+}
+
+// amountOf is an amount in a token, for a person.
+func amountOf(atomic *big.Int, network, asset string) string {
+	w := bill.Way{Requirements: x402.Requirements{Network: network, Asset: asset}, Value: atomic}
+	w.USDC = x402.Terms{Network: network, Asset: asset}.IsUSDC()
+	return w.Price()
+}

@@ -1,0 +1,58 @@
+package buyer
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
+)
+
+// maxDepth bounds the nesting of arguments.
+const maxDepth = 32
+
+// Canonical is the one text of all ways to write the same arguments: members in the order of
+// their names, no white space, and a whole number without a fraction or an exponent.
+func Canonical(arguments []byte) (json.RawMessage, error) {
+	if trimmed := strings.TrimSpace(string(arguments)); trimmed == "" || trimmed == "null" {
+		return json.RawMessage("{}"), nil
+	}
+	o, err := strictjson.Parse(arguments, maxDepth)
+	if err != nil {
+		return nil, fmt.Errorf("the arguments have to be one JSON object: %w", err)
+	}
+	return printable.Compact(plain(o)), nil
+}
+
+func plain(v any) any {
+	switch v := v.(type) {
+	case strictjson.Object:
+		for name, member := range v {
+			v[name] = plain(member)
+		}
+	case []any:
+		for i, element := range v {
+			v[i] = plain(element)
+		}
+	case json.Number:
+		return whole(v)
+	}
+	return v
+}
+
+// whole writes a whole number as digits alone. One that is too long to be computed with stays
+// as it is, which at worst is another purchase.
+func whole(n json.Number) json.Number {
+	const mostDigits, mostExponent = 40, 3
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(n.String()), "e")
+	if len(mantissa) > mostDigits || len(strings.TrimLeft(exponent, "+-")) > mostExponent {
+		return n
+	}
+	r, ok := new(big.Rat).SetString(n.String())
+	if !ok || !r.IsInt() {
+		return n
+	}
+	return json.Number(r.Num().String())
+}

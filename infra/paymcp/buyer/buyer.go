@@ -1,0 +1,276 @@
+package buyer
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
+	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
+	"github.com/hostfacts/hostfacts/pkg/mcp"
+	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+const (
+	// Window is for how long an answer stands for the same question.
+	Window = 90 * time.Second
+	// CallTime is how long a call takes at most: hosts give up after 60 seconds.
+	CallTime = 50 * time.Second
+	// sendTime is how long one request may take.
+	sendTime = 30 * time.Second
+	// margin is how long after its end a signature may still be executed: clocks differ, and
+	// the block that has it may be late.
+	margin = 2 * time.Minute
+)
+
+// Upstream calls a tool of the server. Its error is a *ServerError for an error that the server
+// answered with, and a *NotSent where the request did not leave. Any other means that the
+// request was sent and nobody knows what became of it.
+type Upstream interface {
+	Call(ctx context.Context, q Request) (Reply, error)
+}
+
+// Buyer buys from one server.
+type Buyer struct {
+	Server   string // its URL, in one spelling
+	Upstream Upstream
+	Purse    *purse.Purse
+	// Terms and Wallet are asked before each signature, so that what a person has changed
+	// counts at once.
+	Terms  func() (Terms, error)
+	Wallet func() (*x402test.Wallet, error)
+	// Receipt returns a warning when the receipt of an answer does not hold, or empty.
+	Receipt func(ctx context.Context, b Bought) string
+	Now     func() time.Time
+	After   func(time.Duration) <-chan time.Time
+	// HowToAllow and HowToForget are what a person types to change the limits, and to say
+	// that a purchase was not charged.
+	HowToAllow  string
+	HowToForget func(id string) string
+}
+
+// Bought is an answer that was paid for.
+type Bought struct {
+	Tool      string
+	Arguments json.RawMessage
+	Resource  string // the URL that the offer had for it
+	Reply     Reply
+}
+
+// Result is what a call comes to: the server's reply with notes of ours, or our words alone.
+type Result struct {
+	Reply *Reply
+	Notes []string
+}
+
+// words is a result without a reply.
+func words(format string, args ...any) Result {
+	return Result{Notes: []string{fmt.Sprintf(format, args...)}}
+}
+
+// Call asks a tool, and pays for the answer.
+func (b *Buyer) Call(ctx context.Context, tool string, arguments []byte) Result {
+	canonical, err := Canonical(arguments)
+	if err != nil {
+		return words("Nothing was asked: %s.", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, CallTime)
+	defer cancel()
+	c, release, err := b.Purse.Hold(ctx, b.Server, tool, canonical)
+	switch {
+	case ctx.Err() != nil:
+		return words("The same question is being asked by another call, which has not ended. Call %s again with the same arguments: it is one purchase, and charged once.", tool)
+	case err != nil:
+		return words("Nothing was bought: %s.", err)
+	}
+	defer release()
+	if c.Answer != nil && b.Now().Before(c.Answer.At.Add(Window)) {
+		return b.kept(c)
+	}
+	if c.Answer != nil {
+		c.Answer, c.Payment, c.Key = nil, nil, ""
+	}
+	if c.Payment != nil {
+		return b.resume(ctx, c)
+	}
+	return b.ask(ctx, c)
+}
+
+// kept is the answer of a moment ago.
+func (b *Buyer) kept(c *purse.Purchase) Result {
+	reply := &Reply{}
+	if err := json.Unmarshal(c.Answer.Reply, reply); err != nil {
+		return words("The answer of a moment ago cannot be read. It was paid for; call again after %s for a new one.", clock(c.Answer.At.Add(Window)))
+	}
+	return Result{reply, []string{fmt.Sprintf("This is the answer of %d seconds ago: the same question within %d seconds is one purchase, and was charged once.",
+		int(b.Now().Sub(c.Answer.At).Seconds()), int(Window.Seconds()))}}
+}
+
+// ask asks without a payment, which says the price.
+func (b *Buyer) ask(ctx context.Context, c *purse.Purchase) Result {
+	limited, cancel := context.WithTimeout(ctx, sendTime)
+	defer cancel()
+	reply, err := b.Upstream.Call(limited, Request{Tool: c.Tool, Arguments: c.Arguments, Meta: map[string]any{}})
+	o, asks := asked(reply, err)
+	switch {
+	case asks:
+		return b.buy(ctx, c, o)
+	case err != nil:
+		return words("The server did not answer, and nothing was signed or charged. It was asked for the price: %s.", err)
+	}
+	return Result{Reply: &reply}
+}
+
+// Quote asks for the price of a call, and pays nothing.
+func Quote(ctx context.Context, u Upstream, q Request) (bill.Offer, error) {
+	limited, cancel := context.WithTimeout(ctx, sendTime)
+	defer cancel()
+	reply, err := u.Call(limited, q)
+	if o, asks := asked(reply, err); asks {
+		return o, nil
+	}
+	if err != nil {
+		return bill.Offer{}, err
+	}
+	return bill.Offer{}, fmt.Errorf("it asks for no payment: %s", quote(reply.Text()))
+}
+
+// asked is the offer of a reply or of an error.
+func asked(reply Reply, err error) (bill.Offer, bool) {
+	if e, is := errors.AsType[*ServerError](err); is {
+		return e.offer()
+	}
+	if err != nil {
+		return bill.Offer{}, false
+	}
+	return reply.offer()
+}
+
+// buy signs for an offer and sends the signature. The book has it before the purchase has it,
+// and the purchase before the server has it.
+func (b *Buyer) buy(ctx context.Context, c *purse.Purchase, o bill.Offer) Result {
+	terms, err := b.Terms()
+	if err != nil {
+		return words("Not bought: %s. Nothing was signed or charged.", err)
+	}
+	w, err := terms.choose(o)
+	if err != nil {
+		return words("Not bought: %s. Nothing was signed or charged. Only a person can change this, in a terminal: %s", err, b.HowToAllow)
+	}
+	wallet, err := b.Wallet()
+	if err != nil {
+		return words("Not bought: the key cannot be used: %s. Nothing was signed or charged.", err)
+	}
+	if c.Key == "" {
+		c.Key, c.Began = rand.Text(), b.Now()
+	}
+	c.Payment, err = sign(wallet, named(o, c.Key), w, b.Now())
+	if err != nil {
+		return words("Not bought: %s. Nothing was signed or charged.", err)
+	}
+	entry := purse.Entry{Nonce: nonce(c.Payment), Tool: c.Tool, Network: w.Network, Asset: w.Asset, Amount: w.Amount, At: b.Now()}
+	if err := b.Purse.Reserve(ctx, entry, terms.PerDay); err != nil {
+		return b.unreserved(terms, w, err)
+	}
+	return b.send(ctx, c, true)
+}
+
+// unreserved says why a signature is not sent.
+func (b *Buyer) unreserved(terms Terms, w bill.Way, err error) Result {
+	over, is := errors.AsType[*purse.OverBudget](err)
+	if !is {
+		return words("Not bought: %s. Nothing was charged.", err)
+	}
+	until := ""
+	if !over.Free.IsZero() {
+		until = fmt.Sprintf(" There is room for it at %s.", clock(over.Free))
+	}
+	return words("Not bought: this costs %s, and %s of the budget of %s for any 24 hours is signed for already. Nothing was charged.%s "+
+		"Do not try again before that. Only a person can raise the budget, in a terminal: %s",
+		w.Price(), terms.money(over.Spent, w), terms.money(terms.PerDay, w), until, b.HowToAllow)
+}
+
+// resume goes on with a purchase whose signature was made by an earlier call.
+func (b *Buyer) resume(ctx context.Context, c *purse.Purchase) Result {
+	if c.Payment.Sending { // by a process that was ended before it knew what came of it
+		c.Payment.Lost = true
+	}
+	return b.send(ctx, c, false)
+}
+
+// send sends the signature of a purchase until there is an answer or the call's time is over.
+// fresh says that it was made in this call.
+func (b *Buyer) send(ctx context.Context, c *purse.Purchase, fresh bool) Result {
+	for try := 1; ; try++ {
+		c.Payment.Sending = true
+		if err := b.Purse.Keep(c); err != nil {
+			return words("Nothing was sent this time: %s. A signature that is lost could not be sent again.", err)
+		}
+		reply, err := b.attempt(ctx, c)
+		c.Payment.Sending = false
+		step := b.judge(c.Payment, reply, err)
+		switch step.kind {
+		case answered:
+			return b.answered(ctx, c, reply)
+		case partly:
+			return b.partly(c, reply)
+		case refused:
+			o, _ := asked(reply, err)
+			return b.refused(ctx, c, o, fresh)
+		case uncharged:
+			return b.uncharged(c, reply)
+		case unclear:
+			return b.unclear(c, reply, err)
+		case again:
+		}
+		if err := b.Purse.Keep(c); err != nil {
+			return words("There is no answer yet, and the payment was sent: %s. Call %s again with the same arguments.", err, c.Tool)
+		}
+		wait := max(step.wait, backoff(try))
+		if !b.pause(ctx, wait) {
+			return b.pending(c, step.wait)
+		}
+	}
+}
+
+// attempt sends the signature once.
+func (b *Buyer) attempt(ctx context.Context, c *purse.Purchase) (Reply, error) {
+	limited, cancel := context.WithTimeout(ctx, sendTime)
+	defer cancel()
+	meta := map[string]any{mcp.KeyPayment: c.Payment.Payload}
+	if c.Payment.Keyed {
+		meta[mcp.KeyPurchase] = c.Key
+	}
+	return b.Upstream.Call(limited, Request{Tool: c.Tool, Arguments: c.Arguments, Meta: meta})
+}
+
+// backoff is the pause after a try where the server names none.
+func backoff(try int) time.Duration { return time.Second << min(try-1, 4) }
+
+// pause waits, unless what is left of the call's time is too short for another request.
+func (b *Buyer) pause(ctx context.Context, wait time.Duration) bool {
+	const shortest = 5 * time.Second
+	deadline, limited := ctx.Deadline()
+	if limited && b.left(deadline) < wait+shortest {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-b.After(wait):
+		return true
+	}
+}
+
+// left is the time until the deadline of a context, which is one of the machine's clock.
+func (b *Buyer) left(deadline time.Time) time.Duration { return time.Until(deadline) }
+
+// clock is a time for a model and for a person.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// quote is text of a stranger inside of ours.
+func quote(s string) string { return printable.Quote(s, mostWords) }

@@ -1,0 +1,16 @@
+// Package buyer buys answers of tools, one charge for each question.
+//
+// The same tool with the same arguments is one purchase while it has no answer, and for Window
+// after its answer. Its signature is on the disk before it is sent, and the same signature is
+// sent again by whoever asks again: the host's repeat, a process that was started again, another
+// one on the same folder. A server can execute a signature once, so that sending it again never
+// charges twice. Everything here is about when another signature may be made for a purchase
+// whose signature was sent:
+//
+//   - the server refused it and says that it was not charged: at once;
+//   - it has expired, and every time that it was sent the server refused it: then;
+//   - anything else, above all a signature that was sent and had no answer: never by itself. A
+//     person who knows that it was not charged can say so (Forget).
+//
+// Whatever a server says, the book of package purse counts each signature for 24 hours.
+package buyer

@@ -1,0 +1,189 @@
+package buyer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
+	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
+)
+
+// kind is what a reply to a payment means.
+type kind int
+
+const (
+	answered  kind = iota // what was bought, or an error that was charged and is the answer
+	partly                // an answer of which parts are owed
+	refused               // the server asks for a payment in its place
+	uncharged             // an error that is not charged, and that no repeat changes
+	unclear               // an error that says nothing of the payment
+	again                 // no answer yet
+)
+
+// step is what to do next.
+type step struct {
+	kind kind
+	wait time.Duration // that the server asks for
+}
+
+// judge says what a reply to a payment means, and notes what the server said of it.
+func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
+	if err != nil {
+		return judgeError(p, err)
+	}
+	p.Charged = reply.charged()
+	if !reply.IsError {
+		p.Said = ""
+		if parts := reply.owed(); len(parts) > 0 {
+			p.Said = "owed: " + quote(strings.Join(parts, ", "))
+			return step{kind: partly}
+		}
+		return step{kind: answered}
+	}
+	p.Said = reply.said()
+	if _, asks := reply.offer(); asks {
+		return step{kind: refused}
+	}
+	retryable := reply.failure().Retryable
+	switch {
+	case retryable != nil && *retryable:
+		return step{again, reply.wait()}
+	case p.Charged != nil && *p.Charged:
+		return step{kind: answered}
+	case retryable != nil && p.Charged != nil:
+		return step{kind: uncharged}
+	}
+	return step{kind: unclear}
+}
+
+// judgeError says what it means that there is no reply.
+func judgeError(p *purse.Payment, err error) step {
+	p.Said = err.Error()
+	if _, is := errors.AsType[*NotSent](err); is {
+		return step{kind: again}
+	}
+	e, is := errors.AsType[*ServerError](err)
+	if !is {
+		p.Lost = true
+		return step{kind: again}
+	}
+	if _, asks := e.offer(); asks {
+		return step{kind: refused}
+	}
+	p.Lost = true
+	return step{kind: unclear}
+}
+
+// answered keeps an answer. It is handed on whatever its receipt is, and whether or not it
+// could be kept: the server has it, too.
+func (b *Buyer) answered(ctx context.Context, c *purse.Purchase, reply Reply) Result {
+	r := Result{Reply: &reply}
+	raw, err := json.Marshal(reply)
+	if err == nil {
+		c.Answer = &purse.Answer{At: b.Now(), Reply: raw}
+		err = b.Purse.Keep(c)
+	}
+	if err != nil {
+		r.Notes = append(r.Notes, fmt.Sprintf("This answer could not be kept: %s.", err))
+	}
+	if warning := b.Receipt(ctx, Bought{c.Tool, c.Arguments, resource(c.Payment), reply}); warning != "" {
+		r.Notes = append(r.Notes, "Warning: "+warning)
+	}
+	return r
+}
+
+// partly hands on an answer that is not complete. The purchase stays open.
+func (b *Buyer) partly(c *purse.Purchase, reply Reply) Result {
+	r := Result{Reply: &reply, Notes: []string{fmt.Sprintf("Parts of this answer are still owed (%s). They are paid for: call %s again later with the same arguments, which charges nothing more.",
+		quote(strings.Join(reply.owed(), ", ")), c.Tool)}}
+	if err := b.Purse.Keep(c); err != nil {
+		r.Notes = append(r.Notes, err.Error())
+	}
+	return r
+}
+
+// uncharged ends a purchase that the server did not charge and never will answer.
+func (b *Buyer) uncharged(c *purse.Purchase, reply Reply) Result {
+	r := Result{Reply: &reply, Notes: []string{"The server says that this was not charged."}}
+	if err := b.Purse.Drop(c); err != nil {
+		r.Notes = append(r.Notes, err.Error())
+	}
+	return r
+}
+
+// unclear hands on an error that does not say what became of the payment. The purchase stays
+// open, and its signature is the one that is sent again.
+func (b *Buyer) unclear(c *purse.Purchase, reply Reply, err error) Result {
+	r := Result{Reply: &reply}
+	if err != nil {
+		r = words("The server answered the payment with an error: %s.", c.Payment.Said)
+	}
+	r.Notes = append(r.Notes, fmt.Sprintf("It does not say whether the payment of %s was charged. If you call %s again with the same arguments, the same payment is sent again: it is not charged twice.",
+		c.Payment.Price, c.Tool))
+	if err := b.Purse.Keep(c); err != nil {
+		r.Notes = append(r.Notes, err.Error())
+	}
+	return r
+}
+
+// pending says that a payment was sent and has no answer yet.
+func (b *Buyer) pending(c *purse.Purchase, wait time.Duration) Result {
+	when := "again"
+	if wait > 0 {
+		when = fmt.Sprintf("again, not before %s,", clock(b.Now().Add(wait)))
+	}
+	charged := "It may have been charged"
+	switch p := c.Payment; {
+	case p.Charged != nil && *p.Charged:
+		charged = "It was charged, and the answer is owed"
+	case p.Charged != nil:
+		charged = "The server says that it is not charged so far"
+	}
+	return words("There is no answer yet. A payment of %s was signed. %s. The last thing heard is: %s. Call %s %s with exactly the same arguments: the same payment is sent again, and nothing more is charged. Other arguments would be another purchase.",
+		c.Payment.Price, charged, c.Payment.Said, c.Tool, when)
+}
+
+// refused decides what follows when the server asks for a payment in place of the one that it
+// was sent. Another signature is made only when this one is known to be dead, and not for one
+// that was made in this call, which would be refused as well.
+func (b *Buyer) refused(ctx context.Context, c *purse.Purchase, o bill.Offer, fresh bool) Result {
+	p := c.Payment
+	if p.Said == "" {
+		p.Said = quote(o.Error)
+	}
+	ends := p.ValidBefore.Add(margin)
+	said := p.Charged != nil && !*p.Charged
+	expired := b.Now().After(ends)
+	dead := said || p.Charged == nil && !p.Lost && expired
+	if !dead {
+		return b.doubtful(c, ends, expired)
+	}
+	if err := b.Purse.Drop(c); err != nil {
+		return words("Not bought: %s. The server refused the payment.", err)
+	}
+	if !fresh {
+		c.Payment = nil
+		return b.buy(ctx, c, o)
+	}
+	return words("Not bought: the server refused the payment of %s, and says that it was not charged. Its words: %s. The signature counts in the budget for 24 hours all the same. "+
+		"Often the wallet %s has too little of the token; a person has to look at that.", p.Price, p.Said, p.Payer)
+}
+
+// doubtful says that a refused payment may still be charged, or was.
+func (b *Buyer) doubtful(c *purse.Purchase, ends time.Time, expired bool) Result {
+	p := c.Payment
+	if err := b.Purse.Keep(c); err != nil {
+		return words("The server refused the payment of %s, and it could not be written down: %s.", p.Price, err)
+	}
+	if p.Lost && expired || p.Charged != nil {
+		return words("Not bought again: a payment of %s for this question was sent, and may have been charged; now the server refuses it, in its words: %s. "+
+			"Nothing else is signed for the same question, because that could be charged twice. A person who knows that it was not charged can say so in a terminal: %s",
+			p.Price, p.Said, b.HowToForget(c.ID()))
+	}
+	return words("Not bought so far: the server refused the payment of %s. Its words: %s. Until %s it could still be charged, so that nothing else is signed for this question before then. "+
+		"A call with the same arguments sends the same payment again.", p.Price, p.Said, clock(ends))
+}

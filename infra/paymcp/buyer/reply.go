@@ -1,0 +1,194 @@
+package buyer
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
+	"github.com/hostfacts/hostfacts/pkg/mcp"
+	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// Request is a call of a tool as it is sent.
+type Request struct {
+	Tool      string
+	Arguments json.RawMessage
+	Meta      map[string]any
+}
+
+// Reply is the result of a call, as the server wrote it.
+type Reply struct {
+	Content    json.RawMessage            `json:"content"` // a list of blocks
+	Structured json.RawMessage            `json:"structuredContent,omitempty"`
+	IsError    bool                       `json:"isError,omitempty"`
+	Meta       map[string]json.RawMessage `json:"_meta,omitempty"`
+}
+
+// ServerError is an error of JSON-RPC that the server answered with.
+type ServerError struct {
+	Code    int64
+	Message string
+	Data    json.RawMessage
+}
+
+// Error implements error. The message is a stranger's.
+func (e *ServerError) Error() string {
+	return fmt.Sprintf("error %d, %s", e.Code, printable.Quote(e.Message, mostWords))
+}
+
+// NotSent says that a call failed before its request was sent.
+type NotSent struct{ Cause error }
+
+// Error implements error.
+func (e *NotSent) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the cause.
+func (e *NotSent) Unwrap() error { return e.Cause }
+
+// mostWords is how much of a server's words is passed on, in characters.
+const mostWords = 300
+
+// Text is the first block of text, or empty.
+func (r Reply) Text() string {
+	var blocks []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(r.Content, &blocks) != nil {
+		return ""
+	}
+	for _, b := range blocks {
+		if b.Type == "text" {
+			return b.Text
+		}
+	}
+	return ""
+}
+
+// offer is what a reply asks for, as the tool-result binding of x402 has it: in the text and
+// in the structured content. The text comes first, because it is exactly what was written.
+func (r Reply) offer() (bill.Offer, bool) {
+	if !r.IsError {
+		return bill.Offer{}, false
+	}
+	for _, doc := range [][]byte{[]byte(r.Text()), r.Structured} {
+		if o, asks := offerIn(doc); asks {
+			return o, true
+		}
+	}
+	return bill.Offer{}, false
+}
+
+// The codes of JSON-RPC errors by which some servers ask for a payment, with the offer as
+// the error's data: that of HTTP, and that of MCP revision 2025-11-25 for an elicitation.
+const (
+	codePayment     = 402
+	codeElicitation = -32042
+)
+
+// offer is what an error asks for.
+func (e *ServerError) offer() (bill.Offer, bool) {
+	if e.Code != codePayment && e.Code != codeElicitation {
+		return bill.Offer{}, false
+	}
+	return offerIn(e.Data)
+}
+
+// offerIn reads an offer, unless the document is something else.
+func offerIn(doc []byte) (bill.Offer, bool) {
+	if !bytes.HasPrefix(bytes.TrimSpace(doc), []byte("{")) {
+		return bill.Offer{}, false
+	}
+	o, err := bill.ReadOffer(doc)
+	return o, err == nil && len(o.Accepts) > 0
+}
+
+// failure is what an error says of its payment, as this product's servers have it.
+type failure struct {
+	Code       string      `json:"code"`
+	Message    string      `json:"message"`
+	Charged    *bool       `json:"charged"`
+	Retryable  *bool       `json:"retryable"`
+	RetryAfter json.Number `json:"retry_after"`
+}
+
+func (r Reply) failure() failure {
+	var body struct {
+		Error failure `json:"error"`
+	}
+	if json.Unmarshal([]byte(r.Text()), &body) != nil {
+		return failure{}
+	}
+	return body.Error
+}
+
+// said are the words of an error for a model: a stranger's, so that they are quoted.
+func (r Reply) said() string {
+	if o, asks := r.offer(); asks {
+		return printable.Quote(o.Error, mostWords)
+	}
+	f := r.failure()
+	return printable.Quote(cmp.Or(strings.TrimSpace(f.Code+" "+f.Message), r.Text()), mostWords)
+}
+
+// settled is the settlement that a reply names.
+func (r Reply) settled() (s x402.SettleResponse, named bool) {
+	raw, there := r.Meta[mcp.KeyResponse]
+	if !there || json.Unmarshal(raw, &s) != nil {
+		return x402.SettleResponse{}, false
+	}
+	return s, true
+}
+
+// own is a member of _meta that a server names after itself, such as weather/owed.
+func (r Reply) own(name string, v any) bool {
+	for key, raw := range r.Meta {
+		if strings.HasSuffix(key, "/"+name) && json.Unmarshal(raw, v) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// owed says that parts of the answer are still to come.
+func (r Reply) owed() []string {
+	var parts []string
+	r.own("owed", &parts)
+	return parts
+}
+
+// charged is whether the server says that money has moved; nil where it does not say it.
+func (r Reply) charged() *bool {
+	var charged bool
+	if r.own("charged", &charged) {
+		return &charged
+	}
+	if s, named := r.settled(); named && s.Success {
+		return new(true)
+	}
+	return r.failure().Charged
+}
+
+// longestPause is the longest time that a server can ask for.
+const longestPause = 24 * time.Hour
+
+// wait is how long the server asks to wait; 0 is not said.
+func (r Reply) wait() time.Duration {
+	var seconds float64
+	if !r.own("retry-after", &seconds) {
+		said, err := r.failure().RetryAfter.Float64()
+		if err != nil {
+			return 0
+		}
+		seconds = said
+	}
+	if seconds <= 0 {
+		return 0
+	}
+	return time.Duration(min(seconds, longestPause.Seconds()) * float64(time.Second))
+}

@@ -1,0 +1,141 @@
+package buyer
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
+	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
+	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// Terms are what may be paid.
+type Terms struct {
+	// Play says that the key has no money, so that anybody may be paid with it.
+	Play                  bool
+	PayTo, Network, Asset string   // where it is not play
+	PerCall, PerDay       *big.Int // in atomic units
+}
+
+// choose returns the first way to pay that is allowed, or why the first one is not.
+func (t Terms) choose(o bill.Offer) (bill.Way, error) {
+	ways, err := o.Ways()
+	if err != nil {
+		return bill.Way{}, err
+	}
+	var first error
+	for _, w := range ways {
+		err := t.admits(w)
+		if err == nil {
+			return w, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return bill.Way{}, first
+}
+
+// admits returns an error unless a way to pay is allowed.
+func (t Terms) admits(w bill.Way) error {
+	switch {
+	case t.Play && !w.USDC:
+		return fmt.Errorf("the server asks for %s, and play money is the USDC of a known network", w.Price())
+	case t.Play:
+	case w.Network != t.Network:
+		return fmt.Errorf("the server asks to be paid on %s, and what was allowed is %s", w.On(), t.Network)
+	case !strings.EqualFold(w.Asset, t.Asset):
+		return fmt.Errorf("the server asks for the token %s, and what was allowed is %s", printable.Text(w.Asset), t.Asset)
+	case !strings.EqualFold(w.PayTo, t.PayTo):
+		return fmt.Errorf("the server asks to pay %s, and who was allowed is %s: the payee has changed", printable.Text(w.PayTo), t.PayTo)
+	}
+	if w.Value.Cmp(t.PerCall) > 0 {
+		return fmt.Errorf("this costs %s, and the limit for one call is %s", w.Price(), t.money(t.PerCall, w))
+	}
+	return nil
+}
+
+// Amount is an amount in the token that is allowed, for a person.
+func (t Terms) Amount(atomic *big.Int) string {
+	if t.Play || (x402.Terms{Network: t.Network, Asset: t.Asset}).IsUSDC() {
+		return bill.Dollars(atomic) + " USDC"
+	}
+	return atomic.String() + " atomic units of the token " + t.Asset
+}
+
+// money is an amount in the token of a way to pay.
+func (t Terms) money(atomic *big.Int, w bill.Way) string {
+	w.Value = atomic
+	return w.Price()
+}
+
+// sign signs a way to pay.
+func sign(wallet *x402test.Wallet, o bill.Offer, w bill.Way, now time.Time) (*purse.Payment, error) {
+	signed, err := bill.Seal(wallet, o, w, now)
+	if err != nil {
+		return nil, err
+	}
+	payload, err := json.Marshal(signed)
+	if err != nil {
+		return nil, err
+	}
+	until, err := x402.ParseUint256(signed.Payload.Authorization.ValidBefore)
+	if err != nil {
+		return nil, err
+	}
+	return &purse.Payment{
+		Payload: payload, Keyed: takesKey(o), Payer: signed.Payload.Authorization.From, PayTo: w.PayTo, Network: w.Network, Asset: w.Asset,
+		Amount: w.Amount, Price: w.Price(), Signed: now, ValidBefore: time.Unix(until.Int64(), 0).UTC(),
+	}, nil
+}
+
+// nonce is that of a payment's authorization.
+func nonce(p *purse.Payment) string {
+	var signed bill.Signed
+	if json.Unmarshal(p.Payload, &signed) != nil {
+		return ""
+	}
+	return signed.Payload.Authorization.Nonce
+}
+
+// resource is the URL that the offer had for what a payment is for.
+func resource(p *purse.Payment) string {
+	var signed struct {
+		Resource x402.Resource `json:"resource"`
+	}
+	if json.Unmarshal(p.Payload, &signed) != nil {
+		return ""
+	}
+	return signed.Resource.URL
+}
+
+// takesKey says that the server knows keys of purchases.
+func takesKey(o bill.Offer) bool {
+	var extensions map[string]json.RawMessage
+	if json.Unmarshal(o.Extensions, &extensions) != nil {
+		return false
+	}
+	return extensions[x402.ExtensionIdentifier] != nil || extensions[x402.ExtensionToken] != nil
+}
+
+// named returns an offer whose extension payment-identifier, if there is one, has the key.
+func named(o bill.Offer, key string) bill.Offer {
+	var extensions map[string]json.RawMessage
+	var identifier, info map[string]json.RawMessage
+	if json.Unmarshal(o.Extensions, &extensions) != nil || json.Unmarshal(extensions[x402.ExtensionIdentifier], &identifier) != nil {
+		return o
+	}
+	if json.Unmarshal(identifier["info"], &info) != nil || info == nil {
+		info = map[string]json.RawMessage{}
+	}
+	info["id"] = printable.Compact(key)
+	identifier["info"] = printable.Compact(info)
+	extensions[x402.ExtensionIdentifier] = printable.Compact(identifier)
+	o.Extensions = printable.Compact(extensions)
+	return o
+}

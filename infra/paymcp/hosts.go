@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
+)
+
+// start is how a host starts this server.
+type start struct {
+	name    string // of the server in the host
+	command string
+	args    []string
+}
+
+// host is a program with a model that starts MCP servers.
+type host struct {
+	names string // of the programs
+	where string // the file, or what to do
+	text  func(start) string
+}
+
+// hosts are those that people use, with what each of them wants to read. Those of the first
+// have one form. Each waits for an answer for at least a minute.
+func hosts() []host {
+	return []host{
+		{
+			"Claude Code", "in a terminal",
+			func(s start) string {
+				words := []string{"claude", "mcp", "add", "--scope", "user", s.name, "--", s.command}
+				return shellLine(append(words, s.args...))
+			},
+		},
+		{
+			"Claude Desktop, Cursor, Windsurf, Gemini CLI, Cline, LM Studio",
+			"claude_desktop_config.json (Settings, Developer), ~/.cursor/mcp.json, ~/.codeium/windsurf/mcp_config.json, ~/.gemini/settings.json, cline_mcp_settings.json, mcp.json",
+			func(s start) string {
+				return indented(map[string]any{"mcpServers": map[string]any{s.name: server{Command: s.command, Args: s.args}}})
+			},
+		},
+		{
+			"VS Code", ".vscode/mcp.json",
+			func(s start) string {
+				return indented(map[string]any{"servers": map[string]any{s.name: server{Type: "stdio", Command: s.command, Args: s.args}}})
+			},
+		},
+		{
+			"Codex", "~/.codex/config.toml",
+			func(s start) string {
+				var args []string
+				for _, a := range s.args {
+					args = append(args, tomlString(a))
+				}
+				return fmt.Sprintf("[mcp_servers.%s]\ncommand = %s\nargs = [%s]", s.name, tomlString(s.command), strings.Join(args, ", "))
+			},
+		},
+	}
+}
+
+// server is an entry in the JSON of hosts.
+type server struct {
+	Type    string   `json:"type,omitempty"`
+	Command string   `json:"command"`
+	Args    []string `json:"args"`
+}
+
+func indented(v any) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return err.Error() // strings and lists of them can be written
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// tomlString is a basic string of TOML, which has the escapes of JSON.
+func tomlString(s string) string { return string(printable.Compact(s)) }
+
+// plainWord needs no quotes in a shell.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+-]+$`)
+
+// shellLine is a line for a shell.
+func shellLine(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = w
+		if !plainWord.MatchString(w) {
+			quoted[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+// printHosts writes what to paste into each host.
+func printHosts(out io.Writer, s start) {
+	for _, h := range hosts() {
+		fmt.Fprintf(out, "\n%s: %s\n\n", h.names, h.where)
+		for line := range strings.Lines(h.text(s)) {
+			fmt.Fprint(out, "    ", line)
+		}
+		fmt.Fprintln(out)
+	}
+}
+
+// fit are the names of servers that all hosts take.
+var fit = regexp.MustCompile(`^[a-z][a-z0-9-]{0,29}$`)
+
+// nameFor is what a host calls this server: the name that the paid server has for itself, or
+// that of its machine.
+func nameFor(said string, at *url.URL) string {
+	if said = strings.ToLower(said); fit.MatchString(said) {
+		return said
+	}
+	short := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(at.Hostname()), "-")
+	return "paid-" + strings.Trim(short[:min(len(short), 24)], "-")
+}

@@ -1,0 +1,241 @@
+// Command pay-mcp is an MCP server over stdio, in front of a paid MCP server, for a host that
+// knows nothing of x402. It offers the tools of the paid server and pays for them, within a
+// limit for each call and a budget for any 24 hours. What make pay-mcp runs is
+//
+//	pay-mcp URL           started by a host: serve; on a terminal: print what to paste into hosts
+//	pay-mcp config URL    print what to paste into hosts
+//	pay-mcp allow URL     on a terminal: let it pay real money there, and how much
+//	pay-mcp status URL    what was spent, and what has no answer
+//	pay-mcp forget URL ID say that a purchase was not charged, so that it may be paid again
+//
+// A server on this machine is paid by a throw-away key, which has no money: make run takes it,
+// as play money. Any other is paid after pay-mcp allow alone.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
+	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
+	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
+	"github.com/hostfacts/hostfacts/pkg/printable"
+)
+
+const version = "1.0.0"
+
+const usage = `usage: pay-mcp URL              a host starts it: serve the tools of the paid MCP server at URL
+                                on a terminal: print what to paste into hosts
+       pay-mcp config URL       print what to paste into hosts
+       pay-mcp allow URL        on a terminal: let it pay real money there, and how much
+       pay-mcp status URL       what was spent in 24 hours, and what has no answer
+       pay-mcp forget URL ID    say that a purchase was not charged, so that it may be paid again
+With make: make pay-mcp URL=http://127.0.0.1:8402/mcp [DO=allow]`
+
+// program is one run of the command.
+type program struct {
+	in       io.ReadCloser
+	terminal bool // in is one
+	out      io.WriteCloser
+	notes    io.Writer
+	now      func() time.Time
+	after    func(time.Duration) <-chan time.Time
+	over     http.RoundTripper
+	self     string // the path of this program
+	folder   string // where everything is kept
+	usual    bool   // it is where it is by default
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the next one ends the process
+	p := &program{
+		in: os.Stdin, out: os.Stdout, notes: os.Stderr, now: time.Now, after: time.After,
+		terminal: term.IsTerminal(int(os.Stdin.Fd())), over: transport(),
+	}
+	err := p.parseAndRun(ctx, os.Args[1:])
+	switch {
+	case errors.Is(err, errUsage):
+		fmt.Fprintln(os.Stderr, usage)
+		os.Exit(2)
+	case err != nil && ctx.Err() == nil:
+		fmt.Fprintln(os.Stderr, "pay-mcp:", err)
+		os.Exit(1)
+	}
+}
+
+// errUsage says that the command line is not one.
+var errUsage = errors.New("usage")
+
+// transport is how servers are reached.
+func transport() http.RoundTripper {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConnsPerHost:    8,
+		IdleConnTimeout:        30 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+	}
+}
+
+func (p *program) parseAndRun(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("pay-mcp", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&p.folder, "dir", "", "")
+	if err := flags.Parse(args); err != nil {
+		return errUsage
+	}
+	words := flags.Args()
+	command := "serve"
+	if len(words) > 0 && slices.Contains([]string{"serve", "config", "allow", "status", "forget"}, words[0]) {
+		command, words = words[0], words[1:]
+	} else if p.terminal {
+		command = "config"
+	}
+	if len(words) == 0 || len(words) > 2 || (len(words) == 2) != (command == "forget") {
+		return errUsage
+	}
+	at, err := target(words[0])
+	if err != nil {
+		return err
+	}
+	if err := p.settle(); err != nil {
+		return err
+	}
+	return p.run(ctx, command, at, words[len(words)-1])
+}
+
+// settle finds this program and its folder.
+func (p *program) settle() (err error) {
+	if p.self == "" {
+		if p.self, err = os.Executable(); err != nil {
+			return fmt.Errorf("where is this program: %w", err)
+		}
+		p.self = filepath.Clean(p.self)
+	}
+	if p.folder != "" {
+		p.folder, err = filepath.Abs(p.folder)
+		return err
+	}
+	config, err := os.UserConfigDir()
+	if err != nil {
+		return fmt.Errorf("find the folder for settings: %w; name one with -dir", err)
+	}
+	p.folder, p.usual = filepath.Join(config, "hostfacts", "pay-mcp"), true
+	return nil
+}
+
+func (p *program) run(ctx context.Context, command string, at *url.URL, last string) error {
+	kept, err := purse.Open(filepath.Join(p.folder, folderFor(at)), p.now, p.after)
+	if err != nil {
+		return err
+	}
+	till := &till{program: p, at: at, purse: kept, paid: newUpstream(at.String(), p.over)}
+	switch command {
+	case "config":
+		return till.config(ctx)
+	case "allow":
+		return till.allow(ctx)
+	case "status":
+		return till.status()
+	case "forget":
+		return till.forget(ctx, last)
+	}
+	return till.serve(ctx)
+}
+
+// till is the program at one server.
+type till struct {
+	*program
+	at    *url.URL
+	purse *purse.Purse
+	paid  *upstream
+}
+
+// serve answers a host.
+func (t *till) serve(ctx context.Context) error {
+	log := slog.New(slog.NewTextHandler(t.notes, &slog.HandlerOptions{ReplaceAttr: printable.Attr}))
+	if err := t.purse.Sweep(ctx); err != nil {
+		log.Warn("old purchases cannot be removed", "error", err)
+	}
+	b := &buyer.Buyer{
+		Server: t.at.String(), Upstream: t.paid, Purse: t.purse, Terms: t.terms, Wallet: t.wallet, Receipt: t.receipt,
+		Now: t.now, After: t.after, HowToAllow: t.line("allow"), HowToForget: func(id string) string { return t.line("forget", id) },
+	}
+	proxy := newProxy(&proxy{paid: t.paid, buyer: b, terms: t.terms, log: log, now: t.now})
+	log.Info("ready", "server", t.at.String(), "kept in", t.folder)
+	return proxy.serve(ctx, t.in, t.out)
+}
+
+// line is a command of this program for a shell.
+func (t *till) line(command string, more ...string) string {
+	return shellLine(slices.Concat([]string{t.self}, t.flags(), []string{command, t.at.String()}, more))
+}
+
+// flags are those that every command needs.
+func (t *till) flags() []string {
+	if t.usual {
+		return nil
+	}
+	return []string{"-dir", t.folder}
+}
+
+// config prints what to paste into hosts.
+func (t *till) config(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	said, tools, err := t.paid.tools(limited)
+	name := nameFor("", t.at)
+	switch {
+	case err != nil:
+		fmt.Fprintf(t.notes, "The server does not answer now: %s\n", err)
+	case said != nil:
+		name = nameFor(said.Name, t.at)
+	}
+	terms, err := t.terms()
+	if err != nil {
+		fmt.Fprintf(t.notes, "It will not pay yet: %s.\n", err)
+	} else {
+		kind := "real money"
+		if terms.Play {
+			kind = "play money"
+		}
+		fmt.Fprintf(t.notes, "%d tools at %s, paid by %s: at most %s a call and %s in any 24 hours.\n", len(tools), t.at, kind, terms.Amount(terms.PerCall), terms.Amount(terms.PerDay))
+	}
+	fmt.Fprintln(t.out, "Paste one of these, for the host that you use. It starts the program by itself.")
+	printHosts(t.out, start{name: name, command: t.self, args: slices.Concat(t.flags(), []string{t.at.String()})})
+	return nil
+}
+
+// target reads the URL of a server in the one spelling that names it.
+func target(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return nil, fmt.Errorf("%s is not the URL of an MCP server; one looks like https://api.example.com/mcp", printable.Quote(s, printable.Max))
+	case u.User != nil:
+		return nil, errors.New("the URL has a user name or a password in it, which every host would show")
+	case u.Scheme != "https" && !bill.Loopback(u):
+		return nil, errors.New("a server elsewhere has to be asked over https: over http anybody on the way could name another payee")
+	}
+	u.Host, u.Fragment = strings.ToLower(u.Host), ""
+	return u, nil
+}

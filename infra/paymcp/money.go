@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
+	"github.com/hostfacts/hostfacts/infra/local/keyfile"
+	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/mcp"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// What a throw-away key may sign for, in atomic units of USDC: one for a call, and a hundred
+// for a day, so that whoever tries it meets the limits at a price that nobody asks in earnest.
+const (
+	playPerCall = bill.Unit
+	playPerDay  = 100 * bill.Unit
+)
+
+// folderFor is the name of the folder of a server: readable, and no other server's.
+func folderFor(at *url.URL) string {
+	sum := sha256.Sum256([]byte(at.String()))
+	return regexp.MustCompile(`[^a-z0-9.]+`).ReplaceAllString(at.Host, "-") + "-" + hex.EncodeToString(sum[:6])
+}
+
+// errNotAllowed says that nobody has allowed to pay the server.
+var errNotAllowed = errors.New("nobody has allowed to pay real money to this server")
+
+// terms are what may be paid now.
+func (t *till) terms() (buyer.Terms, error) {
+	a, err := t.purse.Allowed(t.at.String())
+	switch {
+	case err != nil:
+		return buyer.Terms{}, err
+	case a != nil:
+		perCall, perDay := a.Limits()
+		return buyer.Terms{PayTo: a.PayTo, Network: a.Network, Asset: a.Asset, PerCall: perCall, PerDay: perDay}, nil
+	case bill.Loopback(t.at):
+		return buyer.Terms{Play: true, PerCall: big.NewInt(playPerCall), PerDay: big.NewInt(playPerDay)}, nil
+	}
+	return buyer.Terms{}, fmt.Errorf("%w; a person can, in a terminal: %s", errNotAllowed, t.line("allow"))
+}
+
+// wallet is the one that pays: that of the key file which was allowed, or the throw-away one.
+func (t *till) wallet() (*x402test.Wallet, error) {
+	a, err := t.purse.Allowed(t.at.String())
+	if err != nil {
+		return nil, err
+	}
+	if a != nil {
+		return bill.ReadKey(a.KeyFile)
+	}
+	wallet, err := bill.ReadKey(t.purse.KeyFile())
+	if !errors.Is(err, fs.ErrNotExist) {
+		return wallet, err
+	}
+	var key [32]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return nil, err
+	}
+	err = keyfile.Write(t.purse.KeyFile(), []byte(hex.EncodeToString(key[:])+"\n"))
+	if err != nil && !errors.Is(err, fs.ErrExist) { // another process was faster
+		return nil, err
+	}
+	return bill.ReadKey(t.purse.KeyFile())
+}
+
+// receipt says what is wrong with the receipt of an answer; empty is nothing, or that there is
+// none, which the protocol allows.
+func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
+	var settled x402.SettleResponse
+	raw, paid := b.Reply.Meta[mcp.KeyResponse]
+	if !paid {
+		return ""
+	}
+	if err := json.Unmarshal(raw, &settled); err != nil {
+		return "the server's statement of the payment cannot be read."
+	}
+	signed := settled.Extensions.OfferReceipt.Info.Receipt
+	if signed.Format != x402.FormatJWS {
+		return ""
+	}
+	d := bill.Delivery{Asked: t.question(b), Resource: b.Resource, Settled: settled, Body: []byte(b.Reply.Text()), Over: bounded{t.over}}
+	if d.Asked == nil {
+		d.Asked, d.Unsaid = t.at, true
+	}
+	_, _, err := d.Verify(ctx, signed.Signature)
+	switch {
+	case errors.Is(err, bill.ErrUnchecked):
+		return fmt.Sprintf("the signed receipt of this answer could not be checked: %s.", plainly(err))
+	case err != nil:
+		return fmt.Sprintf("the signed receipt of this answer does not hold: %s. The answer is shown all the same; a person should know.", plainly(err))
+	}
+	return ""
+}
+
+// question is the URL that a call of a tool of this product stands for; nil for any other tool.
+func (t *till) question(b buyer.Bought) *url.URL {
+	var arguments map[string]any
+	if json.Unmarshal(b.Arguments, &arguments) != nil || !strings.HasSuffix(t.at.Path, catalog.PathMCP) {
+		return nil
+	}
+	for _, op := range catalog.All() {
+		if op.Tool != b.Tool {
+			continue
+		}
+		query := url.Values{}
+		for name, v := range arguments {
+			query.Set(name, fmt.Sprint(v))
+		}
+		return &url.URL{Scheme: t.at.Scheme, Host: t.at.Host, Path: op.Path, RawQuery: query.Encode()}
+	}
+	return nil
+}

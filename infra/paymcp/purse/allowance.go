@@ -1,0 +1,79 @@
+package purse
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"path/filepath"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/keyfile"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// Allowance is what a person has allowed: who may be paid, in what, and how much.
+type Allowance struct {
+	Version int       `json:"version"`
+	Server  string    `json:"server"`
+	PayTo   string    `json:"payTo"`
+	Network string    `json:"network"`
+	Asset   string    `json:"asset"`
+	PerCall string    `json:"perCall"` // atomic units
+	PerDay  string    `json:"perDay"`  // atomic units in any 24 hours
+	KeyFile string    `json:"keyFile"` // of the wallet that pays
+	Allowed time.Time `json:"allowed"`
+}
+
+const allowanceVersion = 1
+
+// AllowanceFile is where the allowance is.
+func (p *Purse) AllowanceFile() string { return filepath.Join(p.dir, "allowed.json") }
+
+// Allow writes an allowance in the place of a former one.
+func (p *Purse) Allow(a Allowance) error {
+	a.Version = allowanceVersion
+	return replace(p.AllowanceFile(), a)
+}
+
+// Allowed reads the allowance, from a file that nobody but its owner may use. It is nil where
+// there is none.
+func (p *Purse) Allowed(server string) (*Allowance, error) {
+	const most = 64 << 10
+	text, err := keyfile.ReadUpTo(p.AllowanceFile(), most)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what is allowed: %w", err)
+	}
+	a := &Allowance{}
+	err = json.Unmarshal(text, a)
+	_, callErr := x402.ParseUint256(a.PerCall)
+	_, dayErr := x402.ParseUint256(a.PerDay)
+	_, payeeErr := x402.ParseAddress(a.PayTo)
+	_, assetErr := x402.ParseAddress(a.Asset)
+	if err = errors.Join(err, callErr, dayErr, payeeErr, assetErr); err == nil && (a.Version != allowanceVersion || a.Server != server || a.KeyFile == "") {
+		err = errors.New("it is not for this server and this version")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what is allowed, in %s: %w", p.AllowanceFile(), err)
+	}
+	return a, nil
+}
+
+// Limits are the most for a call and for any 24 hours, in atomic units. The allowance must
+// have been read by Allowed.
+func (a *Allowance) Limits() (perCall, perDay *big.Int) {
+	return atomic(a.PerCall), atomic(a.PerDay)
+}
+
+// atomic is an amount that has been read before; nothing else is allowed.
+func atomic(s string) *big.Int {
+	n, err := x402.ParseUint256(s)
+	if err != nil {
+		return new(big.Int)
+	}
+	return n
+}

@@ -1,0 +1,140 @@
+package purse
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// Day is how long a signature counts: the budget is that of any 24 hours, and not of a date.
+const Day = 24 * time.Hour
+
+// Entry is a signature in the book.
+type Entry struct {
+	Nonce   string    `json:"nonce"`
+	Tool    string    `json:"tool"`
+	Network string    `json:"network"`
+	Asset   string    `json:"asset"`
+	Amount  string    `json:"amount"` // atomic units
+	At      time.Time `json:"at"`
+}
+
+// book is the file of the budget.
+type book struct {
+	Version int     `json:"version"`
+	Signed  []Entry `json:"signed"`
+}
+
+const (
+	bookVersion = 1
+	maxFile     = 16 << 20 // bytes of a file that are read
+)
+
+// OverBudget says that a signature was not allowed into the book.
+type OverBudget struct {
+	Spent *big.Int  // signed in the last 24 hours
+	Free  time.Time // when there is room for it; zero when there never is
+}
+
+// Error implements error.
+func (o *OverBudget) Error() string { return fmt.Sprintf("the budget has %s spent", o.Spent) }
+
+func (p *Purse) bookFile() string { return filepath.Join(p.dir, "book.json") }
+
+// Reserve writes a signature into the book, unless the sum of the last 24 hours in its token
+// would be above most. Then the error is an OverBudget.
+func (p *Purse) Reserve(ctx context.Context, e Entry, most *big.Int) error {
+	unlock, err := p.lock(ctx, filepath.Join(p.dir, "book.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	signed, err := p.Signed()
+	if err != nil {
+		return err
+	}
+	amount, err := x402.ParseUint256(e.Amount)
+	if err != nil {
+		return err
+	}
+	spent := Sum(signed, e.Network, e.Asset)
+	if new(big.Int).Add(spent, amount).Cmp(most) > 0 {
+		return &OverBudget{Spent: spent, Free: room(signed, e, amount, most)}
+	}
+	return replace(p.bookFile(), book{bookVersion, append(signed, e)})
+}
+
+// Signed is what was signed in the last 24 hours, the oldest first.
+func (p *Purse) Signed() ([]Entry, error) {
+	var b book
+	err := readJSON(p.bookFile(), &b)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err == nil && b.Version != bookVersion:
+		err = fmt.Errorf("it is of version %d, and this program knows %d", b.Version, bookVersion)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read what was spent, in %s: %w; nothing is paid until a person has mended it, or moved it away, which begins the budget again", p.bookFile(), err)
+	}
+	var recent []Entry
+	for _, e := range b.Signed {
+		if p.now().Before(e.At.Add(Day)) {
+			recent = append(recent, e)
+		}
+	}
+	return recent, nil
+}
+
+// Sum is what entries amount to in one token.
+func Sum(entries []Entry, network, asset string) *big.Int {
+	sum := new(big.Int)
+	for _, e := range entries {
+		if amount, err := x402.ParseUint256(e.Amount); err == nil && e.of(network, asset) {
+			sum.Add(sum, amount)
+		}
+	}
+	return sum
+}
+
+func (e Entry) of(network, asset string) bool {
+	return e.Network == network && strings.EqualFold(e.Asset, asset)
+}
+
+// room is when enough of what was signed is older than a day.
+func room(signed []Entry, e Entry, amount, most *big.Int) time.Time {
+	if amount.Cmp(most) > 0 {
+		return time.Time{}
+	}
+	for i, former := range signed {
+		later := Sum(signed[i+1:], e.Network, e.Asset)
+		if later.Add(later, amount).Cmp(most) <= 0 {
+			return former.At.Add(Day)
+		}
+	}
+	return time.Time{}
+}
+
+// readJSON reads a file of this package.
+func readJSON(path string, v any) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, v)
+}

@@ -1,0 +1,179 @@
+package purse
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Purchase is one question to one tool, and the payment for its answer.
+type Purchase struct {
+	Version   int             `json:"version"`
+	Server    string          `json:"server"`
+	Tool      string          `json:"tool"`
+	Arguments json.RawMessage `json:"arguments"` // canonical
+	// Key names the purchase to a server that charges a name once.
+	Key     string    `json:"key,omitempty"`
+	Began   time.Time `json:"began"`
+	Payment *Payment  `json:"payment,omitempty"` // what was signed for it
+	Answer  *Answer   `json:"answer,omitempty"`
+}
+
+// Payment is a signature, and what became of it.
+type Payment struct {
+	Payload     json.RawMessage `json:"payload"` // as it is sent
+	Keyed       bool            `json:"keyed"`   // the server takes the purchase's key
+	Payer       string          `json:"payer"`
+	PayTo       string          `json:"payTo"`
+	Network     string          `json:"network"`
+	Asset       string          `json:"asset"`
+	Amount      string          `json:"amount"` // atomic units
+	Price       string          `json:"price"`  // the same for a person
+	Signed      time.Time       `json:"signed"`
+	ValidBefore time.Time       `json:"validBefore"`
+	// Sending says that a process has begun to send it and has not said what came of that.
+	Sending bool `json:"sending"`
+	// Lost says that it was sent at least once without an answer: it may have been charged.
+	Lost bool `json:"lost"`
+	// Charged is what the server has said of it; nil is nothing.
+	Charged *bool `json:"charged,omitempty"`
+	// Said is why there is no answer, in the server's words.
+	Said string `json:"said,omitempty"`
+}
+
+// Answer is what was bought.
+type Answer struct {
+	At    time.Time       `json:"at"`
+	Reply json.RawMessage `json:"reply"`
+}
+
+const purchaseVersion = 1
+
+// ID is the name of a purchase: the server, the tool and the canonical arguments.
+func ID(server, tool string, arguments []byte) string {
+	h := sha256.New()
+	for _, part := range [][]byte{[]byte(server), []byte(tool), arguments} {
+		fmt.Fprintf(h, "%d:", len(part))
+		h.Write(part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// ID is the name of this purchase.
+func (c *Purchase) ID() string { return ID(c.Server, c.Tool, c.Arguments) }
+
+// Hold takes a purchase for this call, and reads what is known of it. Nobody else sends its
+// payment until it is released.
+func (p *Purse) Hold(ctx context.Context, server, tool string, arguments []byte) (c *Purchase, release func(), err error) {
+	id := ID(server, tool, arguments)
+	unlock, err := p.lock(ctx, p.path(id, ".lock"))
+	if err != nil {
+		return nil, nil, err
+	}
+	release = func() {
+		// A purchase that was not made leaves nothing behind.
+		if _, err := os.Stat(p.path(id, ".json")); errors.Is(err, fs.ErrNotExist) {
+			_ = os.Remove(p.path(id, ".lock"))
+		}
+		unlock()
+	}
+	c, err = p.read(id)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &Purchase{Version: purchaseVersion, Server: server, Tool: tool, Arguments: arguments}, release, nil
+	case err != nil:
+		release()
+		return nil, nil, fmt.Errorf("%w; nothing is paid for this question until a person has looked at it", err)
+	}
+	return c, release, nil
+}
+
+func (p *Purse) path(id, kind string) string { return filepath.Join(p.purchases(), id+kind) }
+
+func (p *Purse) read(id string) (*Purchase, error) {
+	c := &Purchase{}
+	path := p.path(id, ".json")
+	err := readJSON(path, c)
+	if err == nil && (c.Version != purchaseVersion || c.ID() != id) {
+		err = errors.New("it is not a purchase of this name and version")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the purchase in %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Keep writes a held purchase.
+func (p *Purse) Keep(c *Purchase) error {
+	if err := replace(p.path(c.ID(), ".json"), c); err != nil {
+		return fmt.Errorf("keep the purchase: %w", err)
+	}
+	return nil
+}
+
+// Drop removes a held purchase, whose payment is known to be dead or was never sent.
+func (p *Purse) Drop(c *Purchase) error {
+	err := os.Remove(p.path(c.ID(), ".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// All are the purchases that are kept. What cannot be read is among the errors.
+func (p *Purse) All() ([]*Purchase, error) {
+	files, err := os.ReadDir(p.purchases())
+	var all []*Purchase
+	for _, f := range files {
+		id, is := strings.CutSuffix(f.Name(), ".json")
+		if !is {
+			continue
+		}
+		c, failed := p.read(id)
+		if failed != nil {
+			err = errors.Join(err, failed)
+			continue
+		}
+		all = append(all, c)
+	}
+	return all, err
+}
+
+// Sweep removes answers that are older than a day, and what killed processes left behind.
+func (p *Purse) Sweep(ctx context.Context) error {
+	all, err := p.All()
+	for _, c := range all {
+		if c.Answer == nil || p.now().Before(c.Answer.At.Add(Day)) {
+			continue
+		}
+		err = errors.Join(err, p.sweep(ctx, c))
+	}
+	left, failed := filepath.Glob(filepath.Join(p.purchases(), "*"+unfinished))
+	err = errors.Join(err, failed)
+	for _, path := range left {
+		if info, failed := os.Stat(path); failed == nil && p.now().After(info.ModTime().Add(Day)) {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}
+	return err
+}
+
+func (p *Purse) sweep(ctx context.Context, c *Purchase) error {
+	held, release, err := p.Hold(ctx, c.Server, c.Tool, c.Arguments)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if held.Answer == nil || p.now().Before(held.Answer.At.Add(Day)) {
+		return nil
+	}
+	return p.Drop(held)
+}

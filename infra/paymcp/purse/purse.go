@@ -1,0 +1,104 @@
+package purse
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Purse is the folder of one server.
+type Purse struct {
+	dir   string
+	now   func() time.Time
+	after func(time.Duration) <-chan time.Time
+}
+
+// Open makes the folder if it is not there, for nobody but its owner.
+func Open(dir string, now func() time.Time, after func(time.Duration) <-chan time.Time) (*Purse, error) {
+	p := &Purse{dir: dir, now: now, after: after}
+	if err := os.MkdirAll(p.purchases(), 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder for payments: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil { // #nosec G302 -- a folder; it may have been there
+		return nil, fmt.Errorf("close the folder for payments to others: %w", err)
+	}
+	return p, nil
+}
+
+func (p *Purse) purchases() string { return filepath.Join(p.dir, "purchases") }
+
+// KeyFile is where the throw-away key for play money is.
+func (p *Purse) KeyFile() string { return filepath.Join(p.dir, "play.key") }
+
+// replace writes a file that is there as a whole, on the disk, or as it was before.
+func replace(path string, v any) error {
+	// JSON of others stays as it was written: a purchase has its name from its arguments.
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	folder := filepath.Dir(path)
+	f, err := os.CreateTemp(folder, filepath.Base(path)+"-*"+unfinished) // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // it has another name by then, or is of no use
+	_, err = f.Write(text.Bytes())
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncFolder(folder)
+}
+
+// unfinished ends the names of files that a killed process left behind.
+const unfinished = ".tmp"
+
+// pause is how long to wait before a lock is tried again.
+const pause = 20 * time.Millisecond
+
+// lock takes a file for one holder, in this process or another. It waits until the context
+// ends. The system gives it back when the process ends.
+func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		taken, err := take(f)
+		if err == nil && taken && current(f, path) {
+			return func() { f.Close() }, nil
+		}
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if taken { // the file was removed by its last holder
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-p.after(pause):
+		}
+	}
+}
+
+// current says whether an open file is still the one of that name.
+func current(f *os.File, path string) bool {
+	open, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(path)
+	return err == nil && os.SameFile(open, named)
+}

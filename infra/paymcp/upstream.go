@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
+	"github.com/hostfacts/hostfacts/pkg/printable"
+)
+
+const (
+	// maxBody is how much of a response is read, in bytes.
+	maxBody = 4 << 20
+	// maxPages and maxTools bound a list of tools.
+	maxPages = 20
+	maxTools = 200
+	// connectTime is how long it may take to meet the server.
+	connectTime = 15 * time.Second
+)
+
+// upstream is the paid server. A session is used by many calls, until one of them fails with it.
+type upstream struct {
+	url    string
+	client *mcp.Client
+	http   *http.Client
+	mu     sync.Mutex
+	last   *session
+}
+
+// session is a session with the server and those who use it.
+type session struct {
+	*mcp.ClientSession
+	users  int
+	failed bool
+}
+
+func newUpstream(url string, transport http.RoundTripper) *upstream {
+	return &upstream{
+		url:    url,
+		client: mcp.NewClient(&mcp.Implementation{Name: "pay-mcp", Title: "pay-mcp", Version: version}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}),
+		http: &http.Client{
+			Transport: bounded{transport},
+			// A payment is for the server that was allowed, and for no other.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// bounded bounds what is read of a response.
+type bounded struct{ over http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := b.over.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	res.Body = &limitedBody{ReadCloser: res.Body, left: maxBody}
+	return res, nil
+}
+
+type limitedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read implements io.Reader.
+func (l *limitedBody) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, fmt.Errorf("the server's answer has more than %d bytes", maxBody)
+	}
+	n, err := l.ReadCloser.Read(p[:min(int64(len(p)), l.left)])
+	l.left -= int64(n)
+	return n, err
+}
+
+// join returns a session, which the caller gives back by leave.
+func (u *upstream) join(ctx context.Context) (*session, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.last == nil {
+		ctx, cancel := context.WithTimeout(ctx, connectTime)
+		defer cancel()
+		s, err := u.client.Connect(ctx, &mcp.StreamableClientTransport{
+			Endpoint: u.url, HTTPClient: u.http, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxBody,
+		}, nil)
+		if err != nil {
+			return nil, err
+		}
+		u.last = &session{ClientSession: s}
+	}
+	u.last.users++
+	return u.last, nil
+}
+
+// leave gives a session back. One that failed is not used again.
+func (u *upstream) leave(s *session, failed bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s.users--
+	s.failed = s.failed || failed
+	if s.failed && u.last == s {
+		u.last = nil
+	}
+	if s.failed && s.users == 0 {
+		go s.Close() // which may ask the server
+	}
+}
+
+// Call implements buyer.Upstream.
+func (u *upstream) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error) {
+	s, err := u.join(ctx)
+	if err != nil {
+		return buyer.Reply{}, &buyer.NotSent{Cause: fmt.Errorf("the server cannot be reached: %w", plainly(err))}
+	}
+	var sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+	res, err := s.CallTool(ctx, &mcp.CallToolParams{Meta: q.Meta, Name: q.Tool, Arguments: q.Arguments})
+	said, isSaid := errors.AsType[*jsonrpc.Error](err)
+	isSaid = isSaid && !local(said.Code)
+	u.leave(s, err != nil && !isSaid)
+	switch {
+	case err == nil:
+		return replyOf(res)
+	case isSaid && sent.Load():
+		return buyer.Reply{}, &buyer.ServerError{Code: said.Code, Message: said.Message, Data: said.Data}
+	case !sent.Load():
+		return buyer.Reply{}, &buyer.NotSent{Cause: plainly(err)}
+	}
+	return buyer.Reply{}, plainly(err)
+}
+
+// local says that a code is one of the SDK's own, for a connection that ended and for a status
+// of HTTP, and not an error that the server answered with.
+func local(code int64) bool {
+	const closing, unknown, rejected = -32003, -32004, -32005
+	return code == closing || code == unknown || code == rejected
+}
+
+// plainly is an error as text that is fit for a model and for a log. It can quote the server.
+func plainly(err error) error {
+	if err == nil {
+		return nil
+	}
+	return explained{printable.Text(err.Error()), err}
+}
+
+// explained is an error with other words.
+type explained struct {
+	text  string
+	cause error
+}
+
+// Error implements error.
+func (e explained) Error() string { return e.text }
+
+// Unwrap returns the error itself.
+func (e explained) Unwrap() error { return e.cause }
+
+// replyOf is a result as it was written, as far as the SDK keeps that.
+func replyOf(res *mcp.CallToolResult) (buyer.Reply, error) {
+	content, err := json.Marshal(res.Content)
+	if err != nil {
+		return buyer.Reply{}, err
+	}
+	r := buyer.Reply{Content: content, IsError: res.IsError, Meta: map[string]json.RawMessage{}}
+	for name, v := range res.Meta {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return buyer.Reply{}, err
+		}
+		r.Meta[name] = raw
+	}
+	if res.StructuredContent == nil {
+		return r, nil
+	}
+	// The SDK reads numbers as float64. A server that writes the same object as text has
+	// written it exactly there.
+	var same any
+	if text := r.Text(); json.Unmarshal([]byte(text), &same) == nil && reflect.DeepEqual(same, res.StructuredContent) {
+		r.Structured = json.RawMessage(text)
+		return r, nil
+	}
+	r.Structured, err = json.Marshal(res.StructuredContent)
+	return r, err
+}
+
+// tools lists the tools of the server.
+func (u *upstream) tools(ctx context.Context) (*mcp.Implementation, []*mcp.Tool, error) {
+	s, err := u.join(ctx)
+	if err != nil {
+		return nil, nil, plainly(err)
+	}
+	limited, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	var all []*mcp.Tool
+	params := &mcp.ListToolsParams{}
+	for range maxPages {
+		var page *mcp.ListToolsResult
+		if page, err = s.ListTools(limited, params); err != nil {
+			break
+		}
+		all = append(all, page.Tools...)
+		if params = (&mcp.ListToolsParams{Cursor: page.NextCursor}); page.NextCursor == "" || len(all) >= maxTools {
+			break
+		}
+	}
+	var name *mcp.Implementation
+	if greeting := s.InitializeResult(); greeting != nil {
+		name = greeting.ServerInfo
+	}
+	u.leave(s, err != nil)
+	if err != nil {
+		return nil, nil, plainly(err)
+	}
+	return name, all[:min(len(all), maxTools)], nil
+}
