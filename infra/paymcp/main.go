@@ -177,7 +177,7 @@ func (t *till) serve(ctx context.Context) error {
 		log.Warn("old purchases cannot be removed", "error", err)
 	}
 	b := &buyer.Buyer{
-		Server: t.at.String(), Upstream: t.paid, Purse: t.purse, Terms: t.terms, Wallet: t.wallet, Receipt: t.receipt,
+		Server: t.at.String(), Upstream: t.paid, Purse: t.purse, Terms: t.terms, Wallet: t.wallet, Chain: t.chain, Receipt: t.receipt,
 		Now: t.now, After: t.after, HowToAllow: t.line("allow"), HowToForget: func(id string) string { return t.line("forget", id) },
 	}
 	proxy := newProxy(&proxy{paid: t.paid, buyer: b, terms: t.terms, log: log, now: t.now})

@@ -20,6 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -76,6 +77,21 @@ func (t *till) wallet() (*x402test.Wallet, error) {
 		return nil, err
 	}
 	return bill.ReadKey(t.purse.KeyFile())
+}
+
+// chain is the public node of a network, which says whether a payment was made; nil for play
+// money, which is on no chain.
+func (t *till) chain(network, asset string) x402.Evidence {
+	terms, err := t.terms()
+	node := x402.Network(network).PublicNode
+	if err != nil || terms.Play || node == "" {
+		return nil
+	}
+	nodes, err := chain.New(chain.Config{URLs: []string{node}, Network: network, Asset: asset, Now: t.now, UserAgent: "pay-mcp"})
+	if err != nil {
+		return nil
+	}
+	return nodes
 }
 
 // receipt says what is wrong with the receipt of an answer; empty is nothing, or that there is

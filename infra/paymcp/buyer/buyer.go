@@ -12,6 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -43,6 +44,9 @@ type Buyer struct {
 	// counts at once.
 	Terms  func() (Terms, error)
 	Wallet func() (*x402test.Wallet, error)
+	// Chain knows whether a signature has moved money. It may return nil: then a server's own
+	// word is all that there is, as it is for play money.
+	Chain func(network, asset string) x402.Evidence
 	// Receipt returns a warning when the receipt of an answer does not hold, or empty.
 	Receipt func(ctx context.Context, b Bought) string
 	Now     func() time.Time

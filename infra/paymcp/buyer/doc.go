@@ -8,9 +8,11 @@
 // whose signature was sent:
 //
 //   - the server refused it and says that it was not charged: at once;
-//   - it has expired, and every time that it was sent the server refused it: then;
+//   - the server refused it, and the chain says that it never moved money: then;
+//   - without a chain to ask, it has expired, and the server refused it every time that it was
+//     sent, before it tried to settle: then;
 //   - anything else, above all a signature that was sent and had no answer: never by itself. A
-//     person who knows that it was not charged can say so (Forget).
+//     person who knows that it was not charged can say so (pay-mcp forget).
 //
 // Whatever a server says, the book of package purse counts each signature for 24 hours.
 package buyer

@@ -46,6 +46,9 @@ func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	}
 	p.Said = reply.said()
 	if _, asks := reply.offer(); asks {
+		if _, tried := reply.settled(); tried {
+			p.Lost = true // a settlement that failed may have been made all the same
+		}
 		return step{kind: refused}
 	}
 	retryable := reply.failure().Retryable
@@ -152,15 +155,9 @@ func (b *Buyer) pending(c *purse.Purchase, wait time.Duration) Result {
 // that was made in this call, which would be refused as well.
 func (b *Buyer) refused(ctx context.Context, c *purse.Purchase, o bill.Offer, fresh bool) Result {
 	p := c.Payment
-	if p.Said == "" {
-		p.Said = quote(o.Error)
-	}
-	ends := p.ValidBefore.Add(margin)
-	said := p.Charged != nil && !*p.Charged
-	expired := b.Now().After(ends)
-	dead := said || p.Charged == nil && !p.Lost && expired
-	if !dead {
-		return b.doubtful(c, ends, expired)
+	fate := b.fateOf(ctx, p)
+	if fate.kind != dead {
+		return b.doubtful(c, fate)
 	}
 	if err := b.Purse.Drop(c); err != nil {
 		return words("Not bought: %s. The server refused the payment.", err)
@@ -169,21 +166,28 @@ func (b *Buyer) refused(ctx context.Context, c *purse.Purchase, o bill.Offer, fr
 		c.Payment = nil
 		return b.buy(ctx, c, o)
 	}
-	return words("Not bought: the server refused the payment of %s, and says that it was not charged. Its words: %s. The signature counts in the budget for 24 hours all the same. "+
+	return words("Not bought: the server refused the payment of %s, and it was not charged. Its words: %s. The signature counts in the budget for 24 hours all the same. "+
 		"Often the wallet %s has too little of the token; a person has to look at that.", p.Price, p.Said, p.Payer)
 }
 
 // doubtful says that a refused payment may still be charged, or was.
-func (b *Buyer) doubtful(c *purse.Purchase, ends time.Time, expired bool) Result {
+func (b *Buyer) doubtful(c *purse.Purchase, f fate) Result {
 	p := c.Payment
 	if err := b.Purse.Keep(c); err != nil {
 		return words("The server refused the payment of %s, and it could not be written down: %s.", p.Price, err)
 	}
-	if p.Lost && expired || p.Charged != nil {
-		return words("Not bought again: a payment of %s for this question was sent, and may have been charged; now the server refuses it, in its words: %s. "+
-			"Nothing else is signed for the same question, because that could be charged twice. A person who knows that it was not charged can say so in a terminal: %s",
-			p.Price, p.Said, b.HowToForget(c.ID()))
+	said := fmt.Sprintf("Its words: %s. ", p.Said)
+	const same = "A call with the same arguments sends the same payment again, and charges nothing more."
+	switch f.kind {
+	case moved:
+		return words("Charged, and not answered: the payment of %s was made%s, and the server refuses it now. %s"+
+			"It owes the answer, or the money back; a person has to ask its operator. Nothing else is signed for this question, unless a person says so in a terminal: %s",
+			p.Price, f.by, said, b.HowToForget(c.ID()))
+	case stuck:
+		return words("Not bought again: a payment of %s for this question was sent, and may have been charged; the server refuses it now. %s"+
+			"Nothing else is signed for this question, because that could be charged twice. A person who knows that it was not charged can say so in a terminal: %s",
+			p.Price, said, b.HowToForget(c.ID()))
 	}
-	return words("Not bought so far: the server refused the payment of %s. Its words: %s. Until %s it could still be charged, so that nothing else is signed for this question before then. "+
-		"A call with the same arguments sends the same payment again.", p.Price, p.Said, clock(ends))
+	return words("Not bought so far: the server refused the payment of %s. %sUntil %s it could still be charged, so that nothing else is signed for this question before then. "+same,
+		p.Price, said, clock(p.ValidBefore.Add(margin)))
 }

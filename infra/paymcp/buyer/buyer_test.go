@@ -1,0 +1,455 @@
+package buyer_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/big"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
+	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// place is a folder, a wallet and a server; each start is another process.
+type place struct {
+	t      *testing.T
+	dir    string
+	seller *seller
+	wallet *x402test.Wallet
+	terms  buyer.Terms
+	chain  x402.Evidence
+	warn   string
+}
+
+func newPlace(t *testing.T, keeps bool) *place {
+	p := &place{t: t, dir: t.TempDir(), seller: newSeller(keeps)}
+	p.wallet = must[*x402test.Wallet](t)(x402test.NewWallet(rand.Reader))
+	usdc := x402.USDC()
+	p.terms = buyer.Terms{PayTo: payee, Network: usdc.Network, Asset: usdc.Asset, PerCall: big.NewInt(10_000), PerDay: big.NewInt(1_000_000)}
+	return p
+}
+
+// start is a process.
+func (p *place) start() *buyer.Buyer {
+	kept := must[*purse.Purse](p.t)(purse.Open(p.dir, time.Now, time.After))
+	return &buyer.Buyer{
+		Server: "https://api.example.com/mcp", Upstream: p.seller, Purse: kept,
+		Terms:   func() (buyer.Terms, error) { return p.terms, nil },
+		Wallet:  func() (*x402test.Wallet, error) { return p.wallet, nil },
+		Chain:   func(string, string) x402.Evidence { return p.chain },
+		Receipt: func(context.Context, buyer.Bought) string { return p.warn },
+		Now:     time.Now, After: time.After,
+		HowToAllow: "pay-mcp allow", HowToForget: func(id string) string { return "pay-mcp forget " + id },
+	}
+}
+
+// call asks in a process that may be killed while it does.
+func call(b *buyer.Buyer, arguments string) (r buyer.Result, died bool) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			if cause != errKilled {
+				panic(cause)
+			}
+			died = true
+		}
+	}()
+	return b.Call(context.Background(), "dns_lookup", []byte(arguments)), false
+}
+
+// answered says that a result is the answer.
+func answered(r buyer.Result) bool { return r.Reply != nil && !r.Reply.IsError }
+
+// says is everything that a model reads.
+func says(r buyer.Result) string {
+	text := strings.Join(r.Notes, "\n")
+	if r.Reply != nil {
+		text = r.Reply.Text() + "\n" + text
+	}
+	return text
+}
+
+const question = `{"domain":"example.com"}`
+
+// world runs a test with a clock of its own.
+func world(t *testing.T, keeps bool, run func(t *testing.T, p *place)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { run(t, newPlace(t, keeps)) })
+}
+
+func (p *place) holds(transfers int, what string) {
+	p.t.Helper()
+	if got := p.seller.transfers(); got != transfers {
+		p.t.Errorf("%s: %d transfers, want %d", what, got, transfers)
+	}
+}
+
+// step is a call, what happens to its payments, and what it says.
+type step struct {
+	after   time.Duration
+	deeds   []deed
+	says    string // "" is the answer without notes
+	moved   int    // transfers so far
+	signed  int    // signatures so far
+	restart bool
+}
+
+// What a host is told, call by call, and how much has moved.
+func TestCalls(t *testing.T) {
+	const repeated = "This is the answer of"
+	for name, c := range map[string]struct {
+		keeps, chain bool
+		steps        []step
+	}{
+		"once, and again within the window": {keeps: true, steps: []step{
+			{moved: 1, signed: 1}, {after: 89 * time.Second, says: repeated, moved: 1, signed: 1}, {after: time.Second, moved: 2, signed: 2},
+		}},
+		"at a server without records": {steps: []step{
+			{moved: 1, signed: 1}, {after: 89 * time.Second, says: repeated, restart: true, moved: 1, signed: 1}, {after: time.Second, moved: 2, signed: 2},
+		}},
+		"a reply is lost": {keeps: true, steps: []step{{deeds: []deed{lostBack, lostBack}, moved: 1, signed: 1}}},
+		"a reply is lost for long": {keeps: true, steps: []step{
+			{deeds: []deed{lostBack, lostBack, lostBack, lostBack, lostBack, lostBack, lostBack, lostBack}, says: "It may have been charged", moved: 1, signed: 1},
+			{after: time.Hour, restart: true, moved: 1, signed: 1},
+		}},
+		"a request is lost": {keeps: true, steps: []step{{deeds: []deed{lostThere}, moved: 1, signed: 1}}},
+		"the server cannot be reached for long, and the signature expires": {keeps: true, steps: []step{
+			{deeds: []deed{unreached, unreached, unreached, unreached, unreached, unreached, unreached}, says: "There is no answer yet", moved: 0, signed: 1},
+			{after: time.Hour, moved: 1, signed: 2},
+		}},
+		"killed after the settlement": {keeps: true, steps: []step{
+			{deeds: []deed{killed}, moved: 1, signed: 1}, {restart: true, moved: 1, signed: 1},
+		}},
+		"killed before the settlement": {keeps: true, steps: []step{
+			{deeds: []deed{killedThen}, signed: 1}, {restart: true, moved: 1, signed: 1},
+		}},
+		"killed after the settlement, at a server without records": {steps: []step{
+			{deeds: []deed{killed}, moved: 1, signed: 1},
+			{restart: true, says: "could still be charged", moved: 1, signed: 1},
+			{after: time.Hour, says: "may have been charged; the server refuses it now", moved: 1, signed: 1},
+		}},
+		"the same, with a chain": {chain: true, steps: []step{
+			{deeds: []deed{killed}, moved: 1, signed: 1},
+			{restart: true, says: "Charged, and not answered: the payment of 0.005 USDC on Base was made in the transaction 0xfeed", moved: 1, signed: 1},
+		}},
+		"killed before the settlement, with a chain": {chain: true, steps: []step{
+			{deeds: []deed{killedThen}, signed: 1},
+			{restart: true, after: time.Hour, moved: 1, signed: 2},
+		}},
+		"refused": {keeps: true, steps: []step{
+			{deeds: []deed{refusal}, says: "it was not charged. Its words: \"insufficient_funds\"", signed: 1},
+			{moved: 1, signed: 2},
+		}},
+		"refused by a server without records": {steps: []step{
+			{deeds: []deed{refusal}, says: "could still be charged", signed: 1},
+			{moved: 1, signed: 1},
+		}},
+		"refused by a server without records, until it expires": {steps: []step{
+			{deeds: []deed{refusal}, says: "could still be charged", signed: 1},
+			{after: 10 * time.Minute, moved: 1, signed: 2},
+		}},
+		"a settlement that failed was made": {steps: []step{
+			{deeds: []deed{uncertain}, says: "could still be charged", moved: 1, signed: 1},
+			{after: time.Hour, says: "may have been charged", moved: 1, signed: 1},
+		}},
+		"the answer is owed": {keeps: true, steps: []step{{deeds: []deed{owing}, moved: 1, signed: 1}}},
+		"it is busy":         {keeps: true, steps: []step{{deeds: []deed{later, later}, moved: 1, signed: 1}}},
+		"the tool is broken": {steps: []step{
+			{deeds: []deed{broken}, says: "It does not say whether the payment of 0.005 USDC on Base was charged", signed: 1},
+			{moved: 1, signed: 1},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			world(t, c.keeps, func(t *testing.T, p *place) {
+				if c.chain {
+					p.chain = p.seller
+				}
+				b := p.start()
+				for i, s := range c.steps {
+					time.Sleep(s.after)
+					if s.restart {
+						b = p.start()
+					}
+					p.seller.play(s.deeds...)
+					r, died := call(b, question)
+					plain := answered(r) && len(r.Notes) == 0
+					if !died && (s.says == "") != plain || !strings.Contains(says(r), s.says) {
+						t.Errorf("call %d says %s\nwant %q", i, says(r), s.says)
+					}
+					p.holds(s.moved, fmt.Sprint("after call ", i))
+					if signed := must[[]purse.Entry](t)(b.Purse.Signed()); len(signed) != s.signed {
+						t.Errorf("after call %d: %d signatures, want %d", i, len(signed), s.signed)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Many hosts at once on one folder ask the same: one purchase.
+func TestAtOnce(t *testing.T) {
+	for _, keeps := range []bool{true, false} {
+		world(t, keeps, func(t *testing.T, p *place) {
+			p.seller.play(lostBack, fine)
+			if !keeps {
+				p.seller.play(fine)
+			}
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() {
+					if r, _ := call(p.start(), question); !answered(r) {
+						t.Errorf("a host is told: %s", says(r))
+					}
+				})
+			}
+			all.Wait()
+			p.holds(1, "eight hosts")
+		})
+	}
+}
+
+// The same arguments in another spelling are the same purchase, and others are not.
+func TestCanonical(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string][2]string{
+		"white space and order": {`{ "b":[1,2],"a":"x" }`, `{"a":"x","b":[1,2]}`},
+		"none":                  {``, `{}`},
+		"null":                  {` null `, `{}`},
+		"whole numbers":         {`{"a":1.0,"b":1e2,"c":-0.0,"d":100000000000000000001}`, `{"a":1,"b":100,"c":0,"d":100000000000000000001}`},
+		"fractions":             {`{"a":1.50}`, `{"a":1.50}`},
+		"far away":              {`{"a":1e9999999}`, `{"a":1e9999999}`},
+		"escapes":               {`{"a":"\u0041<>&"}`, `{"a":"A<>&"}`},
+	} {
+		got, err := buyer.Canonical([]byte(c[0]))
+		if err != nil || string(got) != c[1] {
+			t.Errorf("%s: %s, %v, want %s", name, got, err, c[1])
+		}
+	}
+	for _, bad := range []string{`[]`, `{"a":1,"a":2}`, `"x"`, `{`, strings.Repeat(`{"a":`, 50) + "1" + strings.Repeat("}", 50)} {
+		if got, err := buyer.Canonical([]byte(bad)); err == nil {
+			t.Errorf("%s is taken as %s", bad, got)
+		}
+	}
+}
+
+// What is not allowed is not signed, and the words name the limit, the price and who can
+// change it.
+func TestNotAllowed(t *testing.T) {
+	other := "0x0000000000000000000000000000000000000bad"
+	for name, c := range map[string]struct {
+		change func(p *place)
+		says   []string
+	}{
+		"the price":   {func(p *place) { p.seller.offer.Accepts[0].Amount = "10001" }, []string{"this costs 0.010001 USDC on Base", "the limit for one call is 0.01 USDC on Base"}},
+		"the payee":   {func(p *place) { p.seller.offer.Accepts[0].PayTo = other }, []string{"the server asks to pay " + other, "the payee has changed"}},
+		"the token":   {func(p *place) { p.seller.offer.Accepts[0].Asset = other }, []string{"asks for the token " + other}},
+		"the network": {func(p *place) { p.seller.offer.Accepts[0].Network = "eip155:1" }, []string{"asks to be paid on eip155:1"}},
+		"the scheme":  {func(p *place) { p.seller.offer.Accepts[0].Scheme = "upto" }, []string{`its scheme is "upto"`}},
+		"the most there is": {func(p *place) {
+			p.seller.offer.Accepts[0].Amount = new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1)).String()
+		}, []string{"the limit for one call is"}},
+		"a payee that is none": {func(p *place) { p.seller.offer.Accepts[0].PayTo = "\u202e pay me \x1b[2J" }, []string{"it is not complete"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			world(t, true, func(t *testing.T, p *place) {
+				c.change(p)
+				b := p.start()
+				r, _ := call(b, question)
+				for _, want := range append(c.says, "Nothing was signed or charged", "pay-mcp allow") {
+					if !strings.Contains(says(r), want) {
+						t.Errorf("it says %s\nwant %q", says(r), want)
+					}
+				}
+				if strings.ContainsAny(says(r), "\x1b\u202e") || r.Reply != nil {
+					t.Errorf("it says %q", says(r))
+				}
+				if signed := must[[]purse.Entry](t)(b.Purse.Signed()); len(signed) != 0 || len(p.seller.sent) != 0 {
+					t.Errorf("signed %+v, sent %v", signed, p.seller.sent)
+				}
+			})
+		})
+	}
+}
+
+// A second way to pay is taken where the first one is not allowed.
+func TestSecondWay(t *testing.T) {
+	world(t, true, func(t *testing.T, p *place) {
+		good := p.seller.offer.Accepts[0]
+		bad := good
+		bad.PayTo = "0x0000000000000000000000000000000000000bad"
+		p.seller.offer.Accepts = []x402.Requirements{bad, good}
+		if r, _ := call(p.start(), question); !answered(r) {
+			t.Error(says(r))
+		}
+	})
+}
+
+// The budget is that of any 24 hours, of every process, and of what was refused, too.
+func TestBudget(t *testing.T) {
+	world(t, true, func(t *testing.T, p *place) {
+		p.terms.PerDay = big.NewInt(14_999)
+		ask := func(n int) string {
+			r, _ := call(p.start(), fmt.Sprintf(`{"domain":"%d.example.com"}`, n))
+			if answered(r) {
+				return "answered"
+			}
+			return says(r)
+		}
+		first := time.Now().UTC().Add(purse.Day)
+		if got := ask(1); got != "answered" {
+			t.Fatal(got)
+		}
+		time.Sleep(time.Hour)
+		p.seller.play(refusal)
+		if got := ask(2); !strings.Contains(got, "counts in the budget") {
+			t.Error(got)
+		}
+		got := ask(3)
+		for _, want := range []string{"this costs 0.005 USDC on Base", "0.01 USDC on Base of the budget of 0.014999 USDC on Base", "at " + first.Format("2006-01-02 15:04:05 UTC"), "pay-mcp allow"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("it says %s\nwant %s", got, want)
+			}
+		}
+		p.holds(1, "within the budget")
+		time.Sleep(purse.Day - time.Hour - time.Second)
+		if got := ask(4); !strings.Contains(got, "budget") {
+			t.Errorf("a second before a day is over: %s", got)
+		}
+		time.Sleep(time.Second)
+		if got := ask(5); got != "answered" {
+			t.Errorf("a day after the first: %s", got)
+		}
+		// A higher limit counts for a process that runs already.
+		b := p.start()
+		if r, _ := call(b, `{"domain":"6"}`); answered(r) {
+			t.Error("beyond the budget")
+		}
+		p.terms.PerDay = big.NewInt(20_000)
+		if r, _ := call(b, `{"domain":"6"}`); !answered(r) {
+			t.Error(says(r))
+		}
+	})
+}
+
+// A receipt that does not hold is told, beside the answer.
+func TestReceiptWarning(t *testing.T) {
+	world(t, true, func(t *testing.T, p *place) {
+		p.warn = "the receipt does not hold."
+		if r, _ := call(p.start(), question); !answered(r) || len(r.Notes) != 1 || r.Notes[0] != "Warning: the receipt does not hold." {
+			t.Errorf("%s", says(r))
+		}
+	})
+}
+
+// A free tool costs nothing and leaves nothing.
+func TestFree(t *testing.T) {
+	world(t, false, func(t *testing.T, p *place) {
+		b := p.start()
+		b.Upstream = free{}
+		r, _ := call(b, question)
+		if !answered(r) || len(r.Notes) != 0 || len(must[[]*purse.Purchase](t)(b.Purse.All())) != 0 {
+			t.Error(says(r))
+		}
+	})
+}
+
+type free struct{}
+
+// Call implements buyer.Upstream.
+func (free) Call(_ context.Context, q buyer.Request) (buyer.Reply, error) {
+	return buyer.Reply{Content: content("free " + q.Tool)}, nil
+}
+
+// Some servers ask by an error of JSON-RPC.
+func TestErrorAsks(t *testing.T) {
+	for _, code := range []int64{402, -32042} {
+		world(t, true, func(t *testing.T, p *place) {
+			b := p.start()
+			b.Upstream = byError{p.seller, code}
+			if r, _ := call(b, question); !answered(r) {
+				t.Error(says(r))
+			}
+			p.holds(1, "an error asks")
+		})
+	}
+}
+
+type byError struct {
+	*seller
+	code int64
+}
+
+// Call implements buyer.Upstream.
+func (e byError) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error) {
+	reply, err := e.seller.Call(ctx, q)
+	if err != nil || !reply.IsError {
+		return reply, err
+	}
+	return buyer.Reply{}, &buyer.ServerError{Code: e.code, Message: "Payment required", Data: json.RawMessage(reply.Text())}
+}
+
+// worlds is how many random histories TestChances plays. Each waits for the disk often.
+var worlds = flag.Uint64("worlds", 40, "how many random histories")
+
+// Whatever goes wrong, in whatever order, and however often the process is killed: a question
+// is charged once until it has an answer that is older than the window, and the budget holds.
+func TestChances(t *testing.T) {
+	const calls = 20
+	reached := map[deed]bool{}
+	for seed := range *worlds {
+		synctest.Test(t, func(t *testing.T) {
+			chance(t, seed, calls, reached)
+		})
+		if t.Failed() {
+			t.Fatalf("in the world %d", seed)
+		}
+	}
+	if len(reached) != int(deeds) {
+		t.Errorf("only these were played: %v", reached)
+	}
+}
+
+func chance(t *testing.T, seed uint64, calls int, reached map[deed]bool) {
+	r := mathrand.New(mathrand.NewPCG(seed, 1))
+	p := newPlace(t, seed%2 == 0)
+	if seed%3 == 0 {
+		p.chain = p.seller
+	}
+	p.seller.chance(r)
+	inner := p.seller.plan
+	p.seller.plan = func() deed {
+		d := inner()
+		reached[d] = true
+		return d
+	}
+	b, since, charged := p.start(), time.Time{}, 0
+	for range calls {
+		time.Sleep(time.Duration(r.IntN(400)) * time.Second)
+		before := p.seller.transfers()
+		result, died := call(b, question)
+		if died || r.IntN(5) == 0 {
+			b = p.start()
+		}
+		charged += p.seller.transfers() - before
+		if charged > 1 {
+			t.Errorf("charged %d times without an answer in between: %s", charged, says(result))
+		}
+		fresh := answered(result) && (since.IsZero() || !time.Now().Before(since.Add(buyer.Window)))
+		if fresh {
+			since, charged = time.Now(), 0
+		}
+	}
+	if spent := purse.Sum(must[[]purse.Entry](t)(b.Purse.Signed()), p.terms.Network, p.terms.Asset); spent.Cmp(p.terms.PerDay) > 0 {
+		t.Errorf("signed %s", spent)
+	}
+}

@@ -1,0 +1,97 @@
+package buyer
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
+	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// fateKind is what became of a signature that the server refuses.
+type fateKind int
+
+const (
+	open  fateKind = iota // it may still be executed
+	dead                  // it has moved no money and never will
+	moved                 // it has moved money
+	stuck                 // nobody here can find out
+)
+
+// fate is what became of a signature, and by which transaction, for a sentence.
+type fate struct {
+	kind fateKind
+	by   string
+}
+
+// fateOf finds out what became of a signature that the server refuses. The server's own word
+// that it was not charged counts. Where it says nothing the chain decides. Where there is no
+// chain to ask, a signature is dead after its end if the server refused it each time that it
+// was sent, before it tried to settle it: a settlement that failed may have been made.
+func (b *Buyer) fateOf(ctx context.Context, p *purse.Payment) fate {
+	if p.Charged != nil && !*p.Charged {
+		return fate{kind: dead}
+	}
+	expired := b.Now().After(p.ValidBefore.Add(margin))
+	if evidence := b.Chain(p.Network, p.Asset); evidence != nil {
+		return fromChain(ctx, evidence, p, expired)
+	}
+	switch {
+	case p.Charged != nil:
+		return fate{kind: moved}
+	case !expired:
+		return fate{kind: open}
+	case p.Lost:
+		return fate{kind: stuck}
+	}
+	return fate{kind: dead}
+}
+
+// fromChain is the fate of a signature by what the chain says.
+func fromChain(ctx context.Context, chain x402.Evidence, p *purse.Payment, expired bool) fate {
+	q, err := questionOf(p)
+	if err != nil {
+		return fate{kind: stuck}
+	}
+	switch found := chain.Find(ctx, q); found.Verdict {
+	case x402.Paid:
+		return fate{moved, " in the transaction " + found.Transaction}
+	case x402.NeverPaid:
+		return fate{kind: dead}
+	case x402.StillOpen:
+		return fate{kind: open}
+	case x402.CannotTell:
+	}
+	if expired {
+		return fate{kind: stuck}
+	}
+	return fate{kind: open}
+}
+
+// questionOf is the question to the chain about a payment.
+func questionOf(p *purse.Payment) (q x402.Question, err error) {
+	var signed bill.Signed
+	if err := json.Unmarshal(p.Payload, &signed); err != nil {
+		return q, err
+	}
+	q = x402.Question{ValidBefore: p.ValidBefore, Since: p.Signed, Sent: true}
+	if q.Payer, err = x402.ParseAddress(p.Payer); err != nil {
+		return q, err
+	}
+	if q.Payee, err = x402.ParseAddress(p.PayTo); err != nil {
+		return q, err
+	}
+	if q.Value, err = x402.ParseUint256(p.Amount); err != nil {
+		return q, err
+	}
+	nonce, err := hex.DecodeString(strings.TrimPrefix(signed.Payload.Authorization.Nonce, "0x"))
+	if err != nil || len(nonce) != len(q.Nonce) {
+		return q, errors.New("the nonce of the payment cannot be read")
+	}
+	copy(q.Nonce[:], nonce)
+	return q, nil
+}
