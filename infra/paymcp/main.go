@@ -46,6 +46,8 @@ const usage = `usage: pay-mcp URL              a host starts it: serve the tools
        pay-mcp allow URL        on a terminal: let it pay real money there, and how much
        pay-mcp status URL       what was spent in 24 hours, and what has no answer
        pay-mcp forget URL ID    say that a purchase was not charged, so that it may be paid again
+       -dir FOLDER before them  keep everything there
+       -wait 50s before them    how long a call may take; a host gives up later than that
 With make: make pay-mcp URL=http://127.0.0.1:8402/mcp [DO=allow]`
 
 // program is one run of the command.
@@ -57,9 +59,10 @@ type program struct {
 	now      func() time.Time
 	after    func(time.Duration) <-chan time.Time
 	over     http.RoundTripper
-	self     string // the path of this program
-	folder   string // where everything is kept
-	usual    bool   // it is where it is by default
+	self     string        // the path of this program
+	folder   string        // where everything is kept
+	usual    bool          // it is where it is by default
+	wait     time.Duration // for an answer
 }
 
 func main() {
@@ -79,6 +82,9 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// shortestWait is the least that a call may take.
+const shortestWait = time.Second
 
 // errUsage says that the command line is not one.
 var errUsage = errors.New("usage")
@@ -100,7 +106,8 @@ func (p *program) parseAndRun(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("pay-mcp", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&p.folder, "dir", "", "")
-	if err := flags.Parse(args); err != nil {
+	flags.DurationVar(&p.wait, "wait", buyer.CallTime, "")
+	if err := flags.Parse(args); err != nil || p.wait < shortestWait {
 		return errUsage
 	}
 	words := flags.Args()
@@ -178,7 +185,7 @@ func (t *till) serve(ctx context.Context) error {
 	}
 	b := &buyer.Buyer{
 		Server: t.at.String(), Upstream: t.paid, Purse: t.purse, Terms: t.terms, Wallet: t.wallet, Chain: t.chain, Receipt: t.receipt,
-		Now: t.now, After: t.after, HowToAllow: t.line("allow"), HowToForget: func(id string) string { return t.line("forget", id) },
+		Now: t.now, After: t.after, Wait: t.wait, HowToAllow: t.line("allow"), HowToForget: func(id string) string { return t.line("forget", id) },
 	}
 	proxy := newProxy(&proxy{paid: t.paid, buyer: b, terms: t.terms, log: log, now: t.now})
 	log.Info("ready", "server", t.at.String(), "kept in", t.folder)
@@ -192,10 +199,14 @@ func (t *till) line(command string, more ...string) string {
 
 // flags are those that every command needs.
 func (t *till) flags() []string {
-	if t.usual {
-		return nil
+	var set []string
+	if !t.usual {
+		set = append(set, "-dir", t.folder)
 	}
-	return []string{"-dir", t.folder}
+	if t.wait != buyer.CallTime {
+		set = append(set, "-wait", t.wait.String())
+	}
+	return set
 }
 
 // config prints what to paste into hosts.
@@ -228,6 +239,9 @@ func (t *till) config(ctx context.Context) error {
 // target reads the URL of a server in the one spelling that names it.
 func target(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
+	if err == nil {
+		u.Host, u.Fragment = strings.ToLower(u.Host), ""
+	}
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		return nil, fmt.Errorf("%s is not the URL of an MCP server; one looks like https://api.example.com/mcp", printable.Quote(s, printable.Max))
@@ -236,6 +250,5 @@ func target(s string) (*url.URL, error) {
 	case u.Scheme != "https" && !bill.Loopback(u):
 		return nil, errors.New("a server elsewhere has to be asked over https: over http anybody on the way could name another payee")
 	}
-	u.Host, u.Fragment = strings.ToLower(u.Host), ""
 	return u, nil
 }

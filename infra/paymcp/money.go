@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -17,6 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/infra/local/keyfile"
 	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
+	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -79,12 +81,15 @@ func (t *till) wallet() (*x402test.Wallet, error) {
 	return bill.ReadKey(t.purse.KeyFile())
 }
 
-// chain is the public node of a network, which says whether a payment was made; nil for play
-// money, which is on no chain.
+// chain is a node of a network, which says whether a payment was made; nil for play money,
+// which is on no chain.
 func (t *till) chain(network, asset string) x402.Evidence {
-	terms, err := t.terms()
-	node := x402.Network(network).PublicNode
-	if err != nil || terms.Play || node == "" {
+	a, err := t.purse.Allowed(t.at.String())
+	if err != nil || a == nil {
+		return nil
+	}
+	node := cmp.Or(a.Node, x402.Network(network).PublicNode)
+	if node == "" || node == purse.NoNode {
 		return nil
 	}
 	nodes, err := chain.New(chain.Config{URLs: []string{node}, Network: network, Asset: asset, Now: t.now, UserAgent: "pay-mcp"})

@@ -40,12 +40,13 @@ const (
 	watched   = "watched"
 	functions = "functions"
 	ofShop    = "shop"
+	ofPayMCP  = "paymcp"
 	ofCDK     = "cdk"
 )
 
 // moduleOf is the folder of the module that programs of a kind are in, where it is not
 // that of this one.
-var moduleOf = map[string]string{ofShop: "infra/shop", ofCDK: "infra/cdk"}
+var moduleOf = map[string]string{ofShop: "infra/shop", ofPayMCP: "infra/paymcp", ofCDK: "infra/cdk"}
 
 // kindOf is the kind of a package that is built as people build it.
 func kindOf(pkg string) string {
@@ -86,6 +87,12 @@ func Shop(tb testing.TB, dir string, settings map[string]string) *exec.Cmd {
 	cmd.Env = Environment(env)
 	return cmd
 }
+
+// payMCP is the package of pay-mcp.
+const payMCP = "github.com/hostfacts/hostfacts/infra/paymcp"
+
+// PayMCP is the path of pay-mcp of infra/paymcp, a separate module.
+func PayMCP(tb testing.TB) string { return built(tb, ofPayMCP, payMCP) }
 
 // ShopFunction is a folder with the bootstrap of the shop's Lambda function.
 func ShopFunction(tb testing.TB) string { return shopFunction(tb, "function") }

@@ -19,7 +19,8 @@ import (
 const (
 	// Window is for how long an answer stands for the same question.
 	Window = 90 * time.Second
-	// CallTime is how long a call takes at most: hosts give up after 60 seconds.
+	// CallTime is how long a call may take where nothing else is said: hosts give up after 60
+	// seconds.
 	CallTime = 50 * time.Second
 	// sendTime is how long one request may take.
 	sendTime = 30 * time.Second
@@ -51,6 +52,7 @@ type Buyer struct {
 	Receipt func(ctx context.Context, b Bought) string
 	Now     func() time.Time
 	After   func(time.Duration) <-chan time.Time
+	Wait    time.Duration // how long a call may take
 	// HowToAllow and HowToForget are what a person types to change the limits, and to say
 	// that a purchase was not charged.
 	HowToAllow  string
@@ -82,7 +84,7 @@ func (b *Buyer) Call(ctx context.Context, tool string, arguments []byte) Result 
 	if err != nil {
 		return words("Nothing was asked: %s.", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, CallTime)
+	ctx, cancel := context.WithTimeout(ctx, b.Wait)
 	defer cancel()
 	c, release, err := b.Purse.Hold(ctx, b.Server, tool, canonical)
 	switch {

@@ -48,7 +48,7 @@ func (p *place) start() *buyer.Buyer {
 		Wallet:  func() (*x402test.Wallet, error) { return p.wallet, nil },
 		Chain:   func(string, string) x402.Evidence { return p.chain },
 		Receipt: func(context.Context, buyer.Bought) string { return p.warn },
-		Now:     time.Now, After: time.After,
+		Now:     time.Now, After: time.After, Wait: buyer.CallTime,
 		HowToAllow: "pay-mcp allow", HowToForget: func(id string) string { return "pay-mcp forget " + id },
 	}
 }

@@ -26,17 +26,17 @@ const (
 type deed int
 
 const (
-	fine      deed = iota
-	unreached      // the connection cannot be made
-	lostThere      // the request is lost on its way
-	lostBack       // it is done, and the reply is lost
-	later          // retryable, before anything is charged
-	owing          // charged, and the answer is owed: retryable
-	refusal        // the facilitator refuses the payment: nothing is charged
-	uncertain      // the money moves, and the settlement is answered as failed
-	broken         // the tool fails before anything is charged, and says nothing of the payment
-	killed         // as lostBack, and the process of the buyer ends
-	killedThen     // as lostThere, and the process of the buyer ends
+	fine       deed = iota
+	unreached       // the connection cannot be made
+	lostThere       // the request is lost on its way
+	lostBack        // it is done, and the reply is lost
+	later           // retryable, before anything is charged
+	owing           // charged, and the answer is owed: retryable
+	refusal         // the facilitator refuses the payment: nothing is charged
+	uncertain       // the money moves, and the settlement is answered as failed
+	broken          // the tool fails before anything is charged, and says nothing of the payment
+	killed          // as lostBack, and the process of the buyer ends
+	killedThen      // as lostThere, and the process of the buyer ends
 	deeds
 )
 

@@ -24,7 +24,13 @@ type Allowance struct {
 	PerDay  string    `json:"perDay"`  // atomic units in any 24 hours
 	KeyFile string    `json:"keyFile"` // of the wallet that pays
 	Allowed time.Time `json:"allowed"`
+	// Node is the URL of a node of the network, which says whether a payment was made. Empty
+	// is the network's public one, and NoNode is none.
+	Node string `json:"node,omitempty"`
 }
+
+// NoNode is a Node that is not asked: then what a server says of a payment is all there is.
+const NoNode = "none"
 
 const allowanceVersion = 1
 

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// A host lists the tools and buys an answer, with a receipt that holds, and again without a
+// charge.
+func TestBuys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	h := w.start()
+	list := testbed.Must(h.ListTools(t.Context(), nil))
+	var got, want []string
+	for _, tool := range list.Tools {
+		got = append(got, tool.Name)
+		a := tool.Annotations
+		if a == nil || a.ReadOnlyHint || a.IdempotentHint || a.DestructiveHint == nil || !*a.DestructiveHint {
+			t.Errorf("%s: annotations %+v: hosts call what is read-only without asking", tool.Name, a)
+		}
+	}
+	for _, op := range catalog.All() {
+		want = append(want, op.Tool)
+		i := slices.IndexFunc(list.Tools, func(tool *mcp.Tool) bool { return tool.Name == op.Tool })
+		if i < 0 {
+			continue
+		}
+		tool := list.Tools[i]
+		for _, part := range []string{"Each call pays " + op.PriceUSD() + " USDC on Base. This is play money.", "The limit is 1 USDC a call and 100 USDC in any 24 hours."} {
+			if !strings.Contains(tool.Description, part) {
+				t.Errorf("%s is described as\n%s\nwant %s", op.Tool, tool.Description, part)
+			}
+		}
+		if tool.Title != op.Title || tool.InputSchema == nil || tool.OutputSchema == nil {
+			t.Errorf("%s: %+v", op.Tool, tool)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("tools %q, want %q", got, want)
+	}
+	first := h.call(t, "dns_lookup", example)
+	structured := testbed.Must(json.Marshal(first.StructuredContent))
+	if !plain(first) || !strings.Contains(texts(first), `"192.0.2.77"`) || !strings.Contains(string(structured), `"192.0.2.77"`) || first.Meta["x402/payment-response"] == nil {
+		t.Errorf("the first answer: %s %v\n%s", texts(first), first.Meta, h.log)
+	}
+	again := h.call(t, "dns_lookup", map[string]any{"domain": "example.com"})
+	if again.IsError || !strings.HasPrefix(texts(again), texts(first)) || !strings.Contains(texts(again), "This is the answer of") {
+		t.Errorf("the second answer: %s", texts(again))
+	}
+	w.charged(1)
+	if other := h.call(t, "dns_lookup", map[string]any{"domain": "example.com", "type": "MX"}); !plain(other) {
+		t.Errorf("another question: %s", texts(other))
+	}
+	w.charged(2)
+	wrong := h.call(t, "dns_lookup", map[string]any{"domain": "10.0.0.1"})
+	if !wrong.IsError || !strings.Contains(texts(wrong), "invalid_domain") {
+		t.Errorf("a bad question: %s", texts(wrong))
+	}
+	w.charged(2)
+}
+
+// Whatever happens to its payment, a call is charged once, and a call with the same arguments
+// gets the answer.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	drop := func(r *testbed.Relayed) { r.Drop() }
+	half := func(r *testbed.Relayed) { answer := r.Answer(); r.Send(answer, answer.Body.Len()/2) }
+	busy := func(status int) func(*testbed.Relayed) {
+		return func(r *testbed.Relayed) { r.WriteHeader(status) }
+	}
+	for name, c := range map[string]struct {
+		relay       []func(*testbed.Relayed)
+		facilitator []x402test.Behaviour
+	}{
+		"the reply is lost":            {relay: []func(*testbed.Relayed){lose, lose}},
+		"the request is lost":          {relay: []func(*testbed.Relayed){drop}},
+		"the reply is cut":             {relay: []func(*testbed.Relayed){half}},
+		"the gateway fails":            {relay: []func(*testbed.Relayed){busy(502), busy(503), busy(429)}},
+		"the facilitator drops":        {facilitator: []x402test.Behaviour{x402test.DropAfter}},
+		"the facilitator fails before": {facilitator: []x402test.Behaviour{x402test.FailBefore}},
+		"the facilitator fails after":  {facilitator: []x402test.Behaviour{x402test.FailAfter}},
+		"both":                         {relay: []func(*testbed.Relayed){lose}, facilitator: []x402test.Behaviour{x402test.TooMany}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, c.relay...)
+			w.books.Plan("", c.facilitator...)
+			h := w.start()
+			for call := 1; ; call++ {
+				r := h.call(t, "dns_lookup", example)
+				if !r.IsError {
+					break
+				}
+				if !strings.Contains(texts(r), "with exactly the same arguments") || call == 5 {
+					t.Fatalf("call %d: %s\n%s", call, texts(r), h.log)
+				}
+			}
+			w.charged(1)
+			if different, _ := w.payments(); different != 1 {
+				t.Errorf("%d different payments were sent", different)
+			}
+		})
+	}
+}
+
+// A process that is killed before its request arrives, before the settlement's answer, or with
+// the answer on its way, leaves a purchase that the next one finishes with the same payment.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	for name, answers := range map[string]bool{"before the request is served": false, "before the reply arrives": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reached, dead := make(chan struct{}), make(chan struct{})
+			w := newWorld(t, func(r *testbed.Relayed) {
+				if answers {
+					r.Answer()
+				}
+				close(reached)
+				<-dead
+				r.Drop()
+			})
+			h := w.start()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := h.CallTool(t.Context(), &mcp.CallToolParams{Name: "dns_lookup", Arguments: example})
+				ended <- err
+			}()
+			<-reached
+			h.kill()
+			if err := <-ended; err == nil {
+				t.Error("a killed process answered")
+			}
+			close(dead)
+			if r := w.start().call(t, "dns_lookup", example); !plain(r) {
+				t.Errorf("after the kill: %s", texts(r))
+			}
+			w.charged(1)
+			if different, all := w.payments(); different != 1 || all != 2 {
+				t.Errorf("%d payments in %d messages", different, all)
+			}
+		})
+	}
+}
+
+// Two hosts start pay-mcp on one folder and ask the same at once, and each something else.
+func TestTwoHosts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, lose)
+	var all sync.WaitGroup
+	for n := range 2 {
+		h := w.start()
+		all.Go(func() {
+			if r := h.call(t, "dns_lookup", example); r.IsError {
+				t.Errorf("host %d: %s", n, texts(r))
+			}
+		})
+		all.Go(func() {
+			if r := h.call(t, "payment_smoke_test", map[string]any{"probe": fmt.Sprint(n)}); !plain(r) {
+				t.Errorf("host %d: %s", n, texts(r))
+			}
+		})
+	}
+	all.Wait()
+	w.charged(3)
+}
+
+// A settlement that stays unconfirmed is told in words, with the status of it, and no other
+// payment is made.
+func TestUnconfirmed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.books.Plan("", slices.Repeat([]x402test.Behaviour{x402test.Unconfirmed}, 40)...)
+	h := w.start("-dir", w.dir, "-wait", "15s", w.url)
+	r := h.call(t, "payment_smoke_test", map[string]any{})
+	for _, want := range []string{"There is no answer yet. A payment of 0.001 USDC on Base was signed.", "settlement_uncertain", "Call payment_smoke_test again", "nothing more is charged"} {
+		if !r.IsError || !strings.Contains(texts(r), want) {
+			t.Errorf("it says %s\nwant %s", texts(r), want)
+		}
+	}
+	w.charged(1)
+	out := string(testbed.Run(t, testbed.Command(t, testbed.PayMCP(t), "-dir", w.dir, "status", w.url)))
+	for _, want := range []string{"Signed in 24 hours: 0.001 USDC on Base", "No answer: payment_smoke_test {}", "forget " + w.url} {
+		if !strings.Contains(out, want) {
+			t.Errorf("status says %s\nwant %s", out, want)
+		}
+	}
+	if different, all := w.payments(); different != 1 || all < 2 {
+		t.Errorf("%d payments in %d messages", different, all)
+	}
+}

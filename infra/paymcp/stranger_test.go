@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
+	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	wire "github.com/hostfacts/hostfacts/pkg/mcp"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// stranger is a paid server that keeps no records, as the reference servers are: it settles
+// what it is sent, and answers.
+type stranger struct {
+	url string
+
+	mu      sync.Mutex
+	terms   x402.Requirements
+	moved   []string // nonces
+	pages   int      // of the list of tools
+	refuses string   // a reason to refuse every payment
+}
+
+const strangerPayee = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
+
+func newStranger(t *testing.T) *stranger {
+	usdc := x402.USDC()
+	usdc.PayTo = strangerPayee
+	s := &stranger{terms: usdc.Requirements("20000"), pages: 3}
+	server := mcp.NewServer(&mcp.Implementation{Name: "stranger", Version: "1"}, &mcp.ServerOptions{PageSize: 2})
+	for n := range 2 * s.pages {
+		server.AddTool(&mcp.Tool{Name: fmt.Sprintf("tool_%d", n), Description: "Says hello.", InputSchema: json.RawMessage(`{"type":"object"}`), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(false)}}, s.call)
+	}
+	s.url = testbed.Serve(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	return s
+}
+
+func (s *stranger) call(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sent, paid := r.Params.Meta[wire.KeyPayment]
+	if !paid || s.refuses != "" {
+		return s.asks(s.refuses), nil
+	}
+	var p bill.Signed
+	if err := json.Unmarshal(testbed.Must(json.Marshal(sent)), &p); err != nil {
+		return nil, err
+	}
+	a := p.Payload.Authorization
+	for _, nonce := range s.moved {
+		if nonce == a.Nonce {
+			return s.asks("nonce already used"), nil
+		}
+	}
+	s.moved = append(s.moved, a.Nonce)
+	return &mcp.CallToolResult{
+		Content: []mcp.Content{&mcp.TextContent{Text: "hello " + string(r.Params.Arguments)}},
+		Meta:    mcp.Meta{wire.KeyResponse: x402.SettleResponse{Success: true, Transaction: "0x01", Network: s.terms.Network, Payer: a.From}},
+	}, nil
+}
+
+func (s *stranger) asks(why string) *mcp.CallToolResult {
+	offer := x402.PaymentRequired{X402Version: x402.Version, Error: why, Resource: x402.Resource{URL: "mcp://tool/x"}, Accepts: []x402.Requirements{s.terms}}
+	text := testbed.Must(json.Marshal(offer))
+	return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}
+}
+
+// change changes what it asks for.
+func (s *stranger) change(how func(s *stranger)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	how(s)
+}
+
+func (s *stranger) charged(t *testing.T, times int) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.moved) != times {
+		t.Errorf("charged %d times, want %d", len(s.moved), times)
+	}
+}
+
+// keyIn writes a private key, for its owner alone.
+func keyIn(t *testing.T, dir string) string {
+	path := filepath.Join(dir, "wallet.key")
+	testbed.Check(os.WriteFile(path, []byte("0x"+hex.EncodeToString(append(make([]byte, 31), 7))+"\n"), 0o600))
+	return path
+}
+
+// allowed is a folder in which a person has allowed to pay a server.
+func allowed(t *testing.T, url string) (dir string, p *purse.Purse) {
+	t.Helper()
+	dir = t.TempDir()
+	at := testbed.Must(target(url))
+	p = testbed.Must(purse.Open(filepath.Join(dir, folderFor(at)), time.Now, time.After))
+	usdc := x402.USDC()
+	testbed.Check(p.Allow(purse.Allowance{
+		Server: at.String(), PayTo: strangerPayee, Network: usdc.Network, Asset: usdc.Asset, PerCall: "20000", PerDay: "50000", Node: purse.NoNode, KeyFile: keyIn(t, dir), Allowed: time.Now(),
+	}))
+	return dir, p
+}
+
+// A stranger's server is paid as well: all pages of its tools, limits in their descriptions, a
+// budget that a new process knows, and answers that stand for the window though the server
+// keeps none.
+func TestStranger(t *testing.T) {
+	t.Parallel()
+	s := newStranger(t)
+	dir, _ := allowed(t, s.url)
+	start := func() guest { return startHost(t, testbed.PayMCP(t), "-dir", dir, s.url) }
+	h := start()
+	list := testbed.Must(h.ListTools(t.Context(), nil))
+	if len(list.Tools) != 2*s.pages {
+		t.Errorf("%d tools", len(list.Tools))
+	}
+	for _, tool := range list.Tools {
+		a := tool.Annotations
+		if a.ReadOnlyHint || a.OpenWorldHint == nil || *a.OpenWorldHint || !strings.HasPrefix(tool.Description, "Says hello.") ||
+			!strings.Contains(tool.Description, "the server is asked for the price at each call. The limit is 0.02 USDC a call and 0.05 USDC in any 24 hours.") {
+			t.Errorf("%+v %s", a, tool.Description)
+		}
+	}
+	first := h.call(t, "tool_1", map[string]any{"n": 1})
+	if !plain(first) {
+		t.Fatal(texts(first))
+	}
+	again := start().call(t, "tool_1", map[string]any{"n": 1.0})
+	if again.IsError || !strings.HasPrefix(texts(again), texts(first)) {
+		t.Errorf("another process says: %s", texts(again))
+	}
+	s.charged(t, 1)
+	if r := start().call(t, "tool_2", map[string]any{}); !plain(r) {
+		t.Error(texts(r))
+	}
+	over := start().call(t, "tool_3", map[string]any{})
+	for _, want := range []string{"this costs 0.02 USDC on Base, and 0.04 USDC on Base of the budget of 0.05 USDC on Base for any 24 hours", "Only a person can raise the budget, in a terminal: ", " allow " + s.url} {
+		if !over.IsError || !strings.Contains(texts(over), want) {
+			t.Errorf("it says %s\nwant %s", texts(over), want)
+		}
+	}
+	s.charged(t, 2)
+}
+
+// What was allowed is what is paid: another price, payee or token is refused in words.
+func TestChangedTerms(t *testing.T) {
+	t.Parallel()
+	s := newStranger(t)
+	dir, p := allowed(t, s.url)
+	h := startHost(t, testbed.PayMCP(t), "-dir", dir, s.url)
+	const other = "0x0000000000000000000000000000000000000bad"
+	for name, c := range map[string]struct {
+		change func(s *stranger)
+		says   string
+	}{
+		"the price":   {func(s *stranger) { s.terms.Amount = "20001" }, "this costs 0.020001 USDC on Base, and the limit for one call is 0.02 USDC on Base"},
+		"the payee":   {func(s *stranger) { s.terms.PayTo = other }, "the server asks to pay " + other + ", and who was allowed is " + strangerPayee},
+		"the token":   {func(s *stranger) { s.terms.Asset = other }, "asks for the token " + other},
+		"the network": {func(s *stranger) { s.terms.Network = "eip155:84532" }, "asks to be paid on Base Sepolia, and what was allowed is eip155:8453"},
+	} {
+		former := s.terms
+		s.change(c.change)
+		r := h.call(t, "tool_0", map[string]any{"what": name})
+		if !r.IsError || !strings.Contains(texts(r), c.says) || !strings.Contains(texts(r), "Nothing was signed or charged") {
+			t.Errorf("%s: %s", name, texts(r))
+		}
+		s.change(func(s *stranger) { s.terms = former })
+	}
+	s.charged(t, 0)
+	// What is wrong with the files stops a running process, too.
+	for path, says := range map[string]string{p.AllowanceFile(): "chmod 600", filepath.Join(dir, "wallet.key"): "chmod 600"} {
+		testbed.Check(os.Chmod(path, 0o644))
+		if r := h.call(t, "tool_0", map[string]any{}); !r.IsError || !strings.Contains(texts(r), says) {
+			t.Errorf("%s is open to others: %s", path, texts(r))
+		}
+		testbed.Check(os.Chmod(path, 0o600))
+	}
+	s.charged(t, 0)
+	s.change(func(s *stranger) { s.refuses = "no \x1b[2J funds" })
+	r := h.call(t, "tool_0", map[string]any{})
+	if !r.IsError || strings.Contains(texts(r), "\x1b") || !strings.Contains(texts(r), "Its words: \"no ") || !strings.Contains(texts(r), "could still be charged") {
+		t.Errorf("refused: %q", texts(r))
+	}
+}
+
+// A server elsewhere is paid by nobody before a person has allowed it, and asked by https.
+func TestNotAllowed(t *testing.T) {
+	t.Parallel()
+	for url, says := range map[string]string{
+		"http://api.example.com/mcp":     "over https",
+		"https://me:pw@api.example.com/": "user name",
+		"ftp://127.0.0.1/mcp":            "not the URL of an MCP server",
+		"127.0.0.1:8402/mcp":             "not the URL of an MCP server",
+	} {
+		if _, err := target(url); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	at := testbed.Must(target("https://API.example.com/mcp#x"))
+	p := &program{now: time.Now, after: time.After, self: "/bin/pay-mcp", folder: t.TempDir()}
+	till := &till{program: p, at: at, purse: testbed.Must(purse.Open(p.folder, time.Now, time.After))}
+	if _, err := till.terms(); err == nil || !strings.Contains(err.Error(), "/bin/pay-mcp -dir "+p.folder+" -wait 0s allow https://api.example.com/mcp") {
+		t.Error(err)
+	}
+	if here := testbed.Must(target("http://LOCALHOST:8402/mcp")); here.Host != "localhost:8402" || !bill.Loopback(here) {
+		t.Error(here)
+	}
+}

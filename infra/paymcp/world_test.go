@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/hostfacts/hostfacts/infra/local/bill"
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	wire "github.com/hostfacts/hostfacts/pkg/mcp"
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // what the runner is made of: the cache of go test sees imports only
+)
+
+func TestMain(m *testing.M) {
+	testbed.Parallel(6)
+	m.Run()
+}
+
+// world is a running service with play money, a relay in front of it, and a folder in which
+// pay-mcp keeps what it must not forget.
+type world struct {
+	t     *testing.T
+	url   string // of its tools, through the relay
+	books *testbed.Facilitator
+	dir   string
+
+	mu   sync.Mutex
+	plan []func(*testbed.Relayed) // what happens to the next requests with a payment
+	sent []string                 // the payments that came, as they were sent
+}
+
+// newWorld starts one.
+func newWorld(t *testing.T, plan ...func(*testbed.Relayed)) *world {
+	w := &world{t: t, books: testbed.StartFacilitator(t), dir: t.TempDir(), plan: plan}
+	var service http.Handler
+	origin := testbed.Serve(t, testbed.Relay{Do: w.relay, To: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { service.ServeHTTP(rw, r) })})
+	zone := testbed.ReadZone(t, "example.com. 30 A 192.0.2.77\nexample.com. 30 MX 10 mail.example.com.\n")
+	addr := testbed.FreeAddr(t)
+	cmd := testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), map[string]string{
+		"FACILITATOR_URL": w.books.URL, "DNS_RESOLVERS": testbed.Resolver(t, zone), "BASE_URL": origin, "LOCAL_ADDR": addr,
+	})
+	p := testbed.Must(testbed.Launch(cmd, nil))
+	t.Cleanup(func() { p.End(t) })
+	testbed.Check(p.Ready())
+	service = testbed.ProxyTo(t, "http://"+addr)
+	w.url = origin + catalog.PathMCP
+	return w
+}
+
+// relay passes everything, and has the plan decide about what carries a payment.
+func (w *world) relay(r *testbed.Relayed) {
+	if !bytes.Contains(r.Sent, []byte(wire.KeyPayment)) {
+		r.Pass()
+		return
+	}
+	w.mu.Lock()
+	w.sent = append(w.sent, paymentIn(r.Sent))
+	pass := (*testbed.Relayed).Pass
+	if len(w.plan) > 0 {
+		pass, w.plan = w.plan[0], w.plan[1:]
+	}
+	w.mu.Unlock()
+	pass(r)
+}
+
+// paymentIn is the payment of a message.
+func paymentIn(message []byte) string {
+	var m struct {
+		Params struct {
+			Meta map[string]json.RawMessage `json:"_meta"`
+		} `json:"params"`
+	}
+	if json.Unmarshal(message, &m) != nil {
+		return ""
+	}
+	return string(m.Params.Meta[wire.KeyPayment])
+}
+
+// payments are the different payments that were sent, and how many messages had one.
+func (w *world) payments() (different, all int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := map[string]bool{}
+	for _, p := range w.sent {
+		seen[p] = true
+	}
+	return len(seen), len(w.sent)
+}
+
+// charged holds the throw-away wallet to so many transfers.
+func (w *world) charged(transfers int) {
+	w.t.Helper()
+	keys := testbed.Must(filepath.Glob(filepath.Join(w.dir, "*", "play.key")))
+	if len(keys) != 1 {
+		w.t.Fatalf("keys: %v", keys)
+	}
+	wallet := testbed.Must(bill.ReadKey(keys[0]))
+	if moved := w.books.Moved(wallet.Address().Checksum()); len(moved) != transfers {
+		w.t.Errorf("%d transfers, want %d: %+v", len(moved), transfers, moved)
+	}
+}
+
+// lose has the server answer, and loses what it says.
+func lose(r *testbed.Relayed) {
+	r.Answer()
+	r.Drop()
+}
+
+// guest is pay-mcp as a host sees it: a program with a model, which started pay-mcp.
+type guest struct {
+	*mcp.ClientSession
+	cmd *exec.Cmd
+	log *logged
+}
+
+// start starts pay-mcp as a host does.
+func (w *world) start(args ...string) guest {
+	if len(args) == 0 {
+		args = []string{"-dir", w.dir, w.url}
+	}
+	return startHost(w.t, testbed.PayMCP(w.t), args...)
+}
+
+func startHost(t *testing.T, command string, args ...string) guest {
+	t.Helper()
+	h := guest{cmd: exec.Command(command, args...), log: &logged{}}
+	h.cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+	h.cmd.Stderr = h.log
+	client := mcp.NewClient(&mcp.Implementation{Name: "host", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: h.cmd}, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, h.log)
+	}
+	h.ClientSession = session
+	t.Cleanup(func() { session.Close() })
+	return h
+}
+
+// kill is kill -9.
+func (h guest) kill() { _ = h.cmd.Process.Kill() } // it may be gone
+
+// call calls a tool.
+func (h guest) call(t *testing.T, tool string, arguments map[string]any) *mcp.CallToolResult {
+	t.Helper()
+	result, err := h.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, h.log)
+	}
+	return result
+}
+
+// texts are all texts of a result.
+func texts(r *mcp.CallToolResult) string {
+	var all []string
+	for _, c := range r.Content {
+		if text, is := c.(*mcp.TextContent); is {
+			all = append(all, text.Text)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// plain says that a result is an answer without notes.
+func plain(r *mcp.CallToolResult) bool { return !r.IsError && len(r.Content) == 1 }
+
+var example = map[string]any{"domain": "example.com"}
+
+// logged is what a program writes on stderr.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// String is all of it.
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
