@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/hostfacts/hostfacts v0.0.0
 	github.com/modelcontextprotocol/go-sdk v1.8.0
+	github.com/pelletier/go-toml/v2 v2.2.4
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 )

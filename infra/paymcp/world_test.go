@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,17 +40,15 @@ type world struct {
 // newWorld starts one.
 func newWorld(t *testing.T, plan ...func(*testbed.Relayed)) *world {
 	w := &world{t: t, books: testbed.StartFacilitator(t), dir: t.TempDir(), plan: plan}
-	var service http.Handler
-	origin := testbed.Serve(t, testbed.Relay{Do: w.relay, To: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { service.ServeHTTP(rw, r) })})
-	zone := testbed.ReadZone(t, "example.com. 30 A 192.0.2.77\nexample.com. 30 MX 10 mail.example.com.\n")
 	addr := testbed.FreeAddr(t)
+	origin := testbed.Serve(t, testbed.Relay{Do: w.relay, To: testbed.ProxyTo(t, "http://"+addr)})
+	zone := testbed.ReadZone(t, "example.com. 30 A 192.0.2.77\nexample.com. 30 MX 10 mail.example.com.\n")
 	cmd := testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), map[string]string{
 		"FACILITATOR_URL": w.books.URL, "DNS_RESOLVERS": testbed.Resolver(t, zone), "BASE_URL": origin, "LOCAL_ADDR": addr,
 	})
 	p := testbed.Must(testbed.Launch(cmd, nil))
 	t.Cleanup(func() { p.End(t) })
 	testbed.Check(p.Ready())
-	service = testbed.ProxyTo(t, "http://"+addr)
 	w.url = origin + catalog.PathMCP
 	return w
 }

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"net/url"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+// entries reads what a host reads, by the name of the server in it.
+func entries(t *testing.T, names, text string) map[string]server {
+	t.Helper()
+	var file struct {
+		MCPServers map[string]server `json:"mcpServers" toml:"mcp_servers"`
+		Servers    map[string]server `json:"servers"`
+	}
+	switch {
+	case names == "Claude Code":
+		words := strings.Fields(string(testbed.Run(t, exec.Command("sh", "-c", `set -- `+text+`; printf '%s\n' "$@"`))))
+		dash := slices.Index(words, "--")
+		if dash < 2 || strings.Join(words[:5], " ") != "claude mcp add --scope user" {
+			t.Fatalf("%q", words)
+		}
+		return map[string]server{words[dash-1]: {Command: words[dash+1], Args: words[dash+2:]}}
+	case names == "Codex":
+		testbed.Check(toml.Unmarshal([]byte(text), &file))
+	default:
+		testbed.Check(json.Unmarshal([]byte(text), &file))
+	}
+	if names == "VS Code" {
+		return file.Servers
+	}
+	return file.MCPServers
+}
+
+// What is printed is what each host reads, and starts a server with tools.
+func TestPrinted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	printed := string(testbed.Run(t, testbed.Command(t, testbed.PayMCP(t), "-dir", w.dir, "config", w.url)))
+	for _, h := range hosts() {
+		_, after, found := strings.Cut(printed, "\n"+h.names+": "+h.where+"\n\n")
+		text, _, _ := strings.Cut(after, "\n\n")
+		if !found {
+			t.Fatalf("%s is not there:\n%s", h.names, printed)
+		}
+		all := entries(t, h.names, strings.TrimSpace(strings.ReplaceAll("\n"+text, "\n    ", "\n")))
+		entry, there := all["hostfacts"]
+		if !there || len(all) != 1 || h.names == "VS Code" && entry.Type != "stdio" {
+			t.Errorf("%s reads %+v", h.names, all)
+			continue
+		}
+		list, err := startHost(t, entry.Command, entry.Args...).ListTools(t.Context(), nil)
+		if err != nil || len(list.Tools) != 8 {
+			t.Errorf("%s: %+v, %v", h.names, list, err)
+		}
+	}
+}
+
+// A path with spaces, quotes and a backslash comes through every form.
+func TestQuoting(t *testing.T) {
+	t.Parallel()
+	s := start{name: "x", command: `/Users/Ann O'Neil/my "tools"\bin/pay-mcp`, args: []string{"https://api.example.com/mcp?a=1&b=<é>"}}
+	for _, h := range hosts() {
+		if h.names == "Claude Code" {
+			line := strings.TrimPrefix(h.text(s), "claude mcp add --scope user x -- ")
+			got := string(testbed.Run(t, exec.Command("sh", "-c", `set -- `+line+`; printf '%s\n' "$@"`)))
+			if got != s.command+"\n"+s.args[0]+"\n" {
+				t.Errorf("a shell reads %q", got)
+			}
+			continue
+		}
+		entry := entries(t, h.names, h.text(s))["x"]
+		if entry.Command != s.command || !slices.Equal(entry.Args, s.args) {
+			t.Errorf("%s reads %+v", h.names, entry)
+		}
+	}
+}
+
+// The name in a host is that of the paid server where hosts take it.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][3]string{
+		{"hostfacts", "https://api.example.com/mcp", "hostfacts"}, {"Weather", "https://api.example.com/mcp", "weather"},
+		{"My Server!", "https://api.example.com/mcp", "paid-api-example-com"}, {"", "http://[::1]:8402/mcp", "paid-1"},
+		{strings.Repeat("x", 99), "https://" + strings.Repeat("y", 60) + ".example/", "paid-" + strings.Repeat("y", 24)},
+	} {
+		if got := nameFor(c[0], testbed.Must(url.Parse(c[1]))); got != c[2] || !fit.MatchString(got) {
+			t.Errorf("%s at %s is called %s", c[0], c[1], got)
+		}
+	}
+}
+
+// What cannot be understood is answered with how the program is used.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{}, {"allow"}, {"config", "a", "b"}, {"forget", "http://127.0.0.1:1/mcp"}, {"-x"}, {"-wait", "1ms", "http://127.0.0.1:1/mcp"}} {
+		out, err := testbed.Command(t, testbed.PayMCP(t), args...).CombinedOutput()
+		if code, is := err.(*exec.ExitError); !is || code.ExitCode() != 2 || !strings.Contains(string(out), "usage: pay-mcp URL") { //nolint:errorlint // of os/exec alone
+			t.Errorf("%q: %v %s", args, err, out)
+		}
+	}
+	out, err := testbed.Command(t, testbed.PayMCP(t), "-dir", t.TempDir(), "allow", "http://127.0.0.1:1/mcp").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "allow is for a person at a terminal") {
+		t.Errorf("%v %s", err, out)
+	}
+	out, err = testbed.Command(t, testbed.PayMCP(t), "-dir", t.TempDir(), "forget", "http://127.0.0.1:1/mcp", "abc").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), `there is no purchase "abc" without an answer`) {
+		t.Errorf("%v %s", err, out)
+	}
+}
