@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+// terminal returns both ends of a terminal: that of a person, and that of a program.
+func terminal(t *testing.T) (person, program *os.File) {
+	t.Helper()
+	person = testbed.Must(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0))
+	t.Cleanup(func() { person.Close() })
+	testbed.Check(unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0))
+	n := testbed.Must(unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN))
+	program = testbed.Must(os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0))
+	t.Cleanup(func() { program.Close() })
+	return person, program
+}
+
+// typed runs pay-mcp at a terminal where a person types lines, and returns what it prints.
+func typed(t *testing.T, args []string, lines ...string) (string, error) {
+	t.Helper()
+	person, program := terminal(t)
+	_, err := io.WriteString(person, strings.Join(lines, "\n")+"\n")
+	testbed.Check(err)
+	cmd := testbed.Command(t, testbed.PayMCP(t), args...)
+	cmd.Stdin = program
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// A person allows real money at a terminal; what they typed is what holds from then on.
+func TestAllow(t *testing.T) {
+	t.Parallel()
+	s := newStranger(t)
+	dir := t.TempDir()
+	key := keyIn(t, dir)
+	args := []string{"-dir", dir, "allow", s.url}
+	at := testbed.Must(target(s.url))
+	p := testbed.Must(purse.Open(filepath.Join(dir, folderFor(at)), time.Now, time.After))
+	for name, c := range map[string]struct {
+		lines []string
+		says  string
+	}{
+		"no":                  {[]string{"0.02", "0.05", key, "no"}, "not agreed to; nothing is allowed"},
+		"nothing typed":       {[]string{"", "", key, ""}, "not agreed to; nothing is allowed"},
+		"no amount":           {[]string{"1e3", "0.05", key, "yes"}, "is not an amount"},
+		"too many decimals":   {[]string{"0.0000001", "0.05", key, "yes"}, "more decimals than the token"},
+		"no key":              {[]string{"0.02", "0.05", dir + "/none", "yes"}, "the key cannot be used"},
+		"a key that is shown": {[]string{"0.02", "0.05", key + ".open", "yes"}, "chmod 600"},
+	} {
+		testbed.Check(os.WriteFile(key+".open", []byte("x"), 0o644)) //nolint:gosec // that is the case
+		out, err := typed(t, args, c.lines...)
+		if a, failed := p.Allowed(at.String()); err == nil || !strings.Contains(out, c.says) || a != nil || failed != nil {
+			t.Errorf("%s: %v %v %v\n%s", name, err, a, failed, out)
+		}
+	}
+	out, err := typed(t, args, "0.02", "", key, "yes")
+	for _, want := range []string{
+		"tool_0                       0.02 USDC on Base", "1. to " + strangerPayee + ", the token 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 on Base",
+		"pays " + strangerPayee + " on Base: at most 0.02 USDC a call and 1 USDC in any 24 hours, without asking again.", "Allowed. It is written in " + p.AllowanceFile(),
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%v: it prints\n%s\nwant %s", err, out, want)
+		}
+	}
+	info := testbed.Must(os.Stat(p.AllowanceFile()))
+	a, err := p.Allowed(at.String())
+	if err != nil || info.Mode().Perm() != 0o600 || a.PerCall != "20000" || a.PerDay != "1000000" || a.KeyFile != key || a.PayTo != strangerPayee {
+		t.Errorf("%+v %v %v", a, info.Mode(), err)
+	}
+	h := startHost(t, testbed.PayMCP(t), "-dir", dir, s.url)
+	if r := h.call(t, "tool_0", map[string]any{}); !plain(r) {
+		t.Error(texts(r))
+	}
+	s.charged(t, 1)
+}
+
+// A person who types the command alone sees what to paste, and not a server that waits.
+func TestAtATerminal(t *testing.T) {
+	t.Parallel()
+	s := newStranger(t)
+	out, err := typed(t, []string{"-dir", t.TempDir(), s.url})
+	if err != nil || !strings.Contains(out, "claude mcp add --scope user stranger -- ") || !strings.Contains(out, "6 tools at "+s.url+", paid by play money") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
