@@ -44,7 +44,8 @@ func curled(t *testing.T, w workshop, line string, env ...string) (*http.Respons
 }
 
 // TestCurl: the command on the page is answered with the price, and moves no money. A
-// signature that a wallet has made is then sent, through a lost settlement, and once more.
+// signature that a wallet has made is then sent, through a lost settlement, and once more,
+// both without a key: the command makes the same one of the same signature.
 // That the page shows what is answered is in the tests of pkg/discovery.
 func TestCurl(t *testing.T) {
 	t.Parallel()
@@ -56,7 +57,7 @@ func TestCurl(t *testing.T) {
 	}
 	signature := sign(t, s.url)
 	for _, replayed := range []string{"", "true"} {
-		res, body := curled(t, w, shown.programs["signed"], "SIGNATURE="+signature, signedKey)
+		res, body := curled(t, w, shown.programs["signed"], "SIGNATURE="+signature)
 		if res.StatusCode != http.StatusOK || res.Header.Get(x402.HeaderResponse) == "" || res.Header.Get(x402.HeaderReplayed) != replayed {
 			t.Fatalf("%s %v", res.Status, res.Header)
 		}
