@@ -76,19 +76,30 @@ func (r registry) add(place string, entry map[string]any) {
 
 // ServeHTTP answers with the document of a package, or sends to the file of a version.
 func (r registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	name := strings.TrimPrefix(q.URL.Path, "/")
-	if name, _, isFile := strings.Cut(name, "/-/"); isFile && r.packages[name] != nil {
-		http.Redirect(w, q, r.upstream+q.URL.Path, http.StatusFound)
-		return
-	}
+	name, _, isFile := strings.Cut(strings.TrimPrefix(q.URL.Path, "/"), "/-/")
 	d := r.packages[name]
 	if d == nil {
+		http.Error(w, "{}", http.StatusNotFound)
+		return
+	}
+	if isFile {
+		for version := range d.Versions {
+			if file := d.file(version); file == q.URL.Path {
+				http.Redirect(w, q, r.upstream+file, http.StatusFound)
+				return
+			}
+		}
 		http.Error(w, "{}", http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")             // another lock may have the same address
 	_ = json.NewEncoder(w).Encode(d.at("http://" + q.Host)) // npm may be gone
+}
+
+// file is where the file of a version is in a registry.
+func (d *document) file(version string) string {
+	return "/" + d.Name + "/-/" + path.Base(d.Name) + "-" + version + ".tgz"
 }
 
 // at is the document with the addresses of the files at an origin.
@@ -102,7 +113,7 @@ func (d *document) at(origin string) document {
 		dist, _ := published["dist"].(map[string]any)
 		placed["dist"] = map[string]any{
 			"integrity": dist["integrity"],
-			"tarball":   origin + "/" + d.Name + "/-/" + path.Base(d.Name) + "-" + version + ".tgz",
+			"tarball":   origin + d.file(version),
 		}
 		here.Versions[version] = placed
 	}

@@ -50,7 +50,7 @@ func TestRegistry(t *testing.T) {
 	if w := get("/@a/b/-/b-1.9.0.tgz"); w.Code != http.StatusFound || w.Header().Get("Location") != "https://registry.example/@a/b/-/b-1.9.0.tgz" {
 		t.Errorf("a file: %d %v", w.Code, w.Header())
 	}
-	for _, name := range []string{"/these", "/linked", "/alias", "/e", "/e/-/e-1.0.0.tgz", "/"} {
+	for _, name := range []string{"/these", "/linked", "/alias", "/e", "/e/-/e-1.0.0.tgz", "/c/-/c-2.8.0.tgz", "/"} {
 		if w := get(name); w.Code != http.StatusNotFound {
 			t.Errorf("%s: %d, want 404", name, w.Code)
 		}
