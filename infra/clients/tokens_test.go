@@ -1,0 +1,70 @@
+package clients
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/mcp"
+)
+
+// TestTokens holds what models read to a price in tokens (o200k_base, by the tokenizer of
+// others), for a service with a key of receipts, a contact, and a host of 40 characters. The
+// call of a tool is that without a payment.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	w, addr := newWorld(t, resolver(t)), testbed.FreeAddr(t)
+	w.env["BASE_URL"], w.env["CONTACT"] = "https://facts-about-all-hosts.some-registry.test", "mailto:operator@some-registry.test"
+	s := w.startAt(t, addr)
+	s.url = "http://" + addr
+	most := map[string]int{}
+	hold := func(name string, document []byte, tokens int) string {
+		f := file(t, name, document)
+		most[f] = tokens
+		return f
+	}
+	const sample, tokens = "PAYMENT-REQUIRED: 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913, na\u00efve", 38 // as another tokenizer counts
+	counter := hold("sample", []byte(sample), tokens)
+	hold("llms.txt", s.document(t, catalog.PathLLMs), 2500)
+	hold("catalog", s.document(t, catalog.PathCatalog), 7000)
+	hold("openapi.json", s.document(t, catalog.PathOpenAPI), 16_000)
+	hold("tools", s.rpc(t, mcp.MethodList, map[string]any{}), 5000)
+	for _, op := range catalog.All() {
+		call := map[string]any{"name": op.Tool, "arguments": arguments(op)}
+		hold(op.Tool, s.rpc(t, mcp.MethodCall, call), 1600)
+	}
+	counted := decoded[map[string]int](t, node(t, append([]string{validators + "tokens.mjs"}, slices.Collect(maps.Keys(most))...)...))
+	if counted[counter] != tokens {
+		t.Errorf("the sample has %d tokens, want %d", counted[counter], tokens)
+	}
+	for f, most := range most {
+		if t.Logf("%s: %d tokens of %d", filepath.Base(f), counted[f], most); counted[f] == 0 || counted[f] > most {
+			t.Errorf("%s has %d tokens, and may have %d", filepath.Base(f), counted[f], most)
+		}
+	}
+}
+
+// arguments are those of the example of an operation.
+func arguments(op catalog.Operation) map[string]any {
+	sent := map[string]any{}
+	for _, p := range op.Example() {
+		sent[p.Name] = p.Example
+	}
+	return sent
+}
+
+// rpc is the whole response to a request of the Model Context Protocol.
+func (s service) rpc(t *testing.T, method string, params any) []byte {
+	message := testbed.Must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
+	client := testbed.NewClient(t, &http.Client{Timeout: testbed.Patience})
+	r := testbed.Must(client.Post(t.Context(), s.tools(), "application/json", message, ""))
+	if r.Status != http.StatusOK {
+		t.Fatalf("%s: %d %s", method, r.Status, r.Body)
+	}
+	return r.Body
+}
