@@ -150,7 +150,7 @@ fuzz: ## Run every fuzz target
 
 .PHONY: update
 update: ## Write what is made of the catalog and the pages: documents, template, events; then read the diff
-	@(cd infra/house && go test -vet=off -run '^(TestPrograms|TestMinified)$$' . -update)
+	@(cd infra/house && go test -vet=off -run '^(TestPrograms|TestMinified|TestPictures)$$' . -update)
 	@for i in 1 2 3; do go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery -update >/dev/null || true; done # a document is made of another; what fails fails again below
 	@go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery
 

@@ -7,10 +7,13 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/tdewolff/minify/v2 v2.24.25
 	github.com/uudashr/gocognit v1.3.0
+	golang.org/x/image v0.48.0
 )
 
 require (
 	github.com/dlclark/regexp2/v2 v2.2.1 // indirect
 	github.com/tdewolff/parse/v2 v2.8.20 // indirect
-	golang.org/x/tools v0.42.0 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+	golang.org/x/text v0.44.0 // indirect
+	golang.org/x/tools v0.52.0 // indirect
 )

@@ -61,7 +61,7 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s leads to %s, which has no such place", name, m[0])
 			}
 		}
-		if text := !slices.Contains([]string{"/", pathRobots, pathFavicon, receipt.Path}, name); text != (found > 0) {
+		if text := !slices.Contains([]string{"/", pathRobots, pathFavicon, pathIcon, pathCard, receipt.Path}, name); text != (found > 0) {
 			t.Errorf("%s has %d links", name, found)
 		}
 	}

@@ -47,6 +47,8 @@ const (
 	wellKnown    = "/.well-known/"
 	pathSecurity = wellKnown + "security.txt"
 	pathFavicon  = "/favicon.svg"
+	pathIcon     = "/favicon.ico"
+	pathCard     = "/card.png" // the picture of a link to the documentation
 	pathRobots   = "/robots.txt"
 )
 
@@ -56,6 +58,8 @@ const (
 	typeText = "text/plain; charset=utf-8"
 	typeHTML = "text/html; charset=utf-8"
 	typeSVG  = "image/svg+xml"
+	typeIcon = "image/x-icon"
+	typePNG  = "image/png"
 )
 
 // Document is one document. Its content is made at the first request for it, so that a
@@ -150,6 +154,8 @@ func New(s Site) *Documents {
 			return content{Page: Page{Body: []byte("See " + catalog.PathDocs + "\n")}}
 		}},
 		document(pathFavicon, typeSVG, func() []byte { return must(assets.ReadFile("assets/favicon.svg")) }),
+		document(pathIcon, typeIcon, func() []byte { return []byte(generated(assets, "favicon.ico")) }),
+		document(pathCard, typePNG, func() []byte { return []byte(generated(assets, "card.png")) }),
 		document(pathRobots, typeText, func() []byte { return []byte("User-agent: *\nAllow: /\n") }),
 	)
 	if len(s.ReceiptKeys) > 0 {

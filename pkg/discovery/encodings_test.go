@@ -55,6 +55,10 @@ func wholeHeader(doc Document, accept string) http.Header {
 		kind = typeText
 	case strings.HasSuffix(doc.Path, ".svg"):
 		kind = typeSVG
+	case strings.HasSuffix(doc.Path, ".ico"):
+		kind = typeIcon
+	case strings.HasSuffix(doc.Path, ".png"):
+		kind = typePNG
 	case strings.HasSuffix(doc.Path, "docs"):
 		kind = typeHTML
 	}

@@ -6,12 +6,14 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"flag"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +36,22 @@ import (
 // what else is: styles, scripts and the markup of programs.
 func TestGenerated(t *testing.T) {
 	kept(t, "assets/generated/catalog.json", string(encode(madeCatalog(blankSite()))))
+}
+
+// TestRelease counts (with -update) the releases of the MCP server: a change of its tools or
+// its entry, whatever the Site, is another one, and no number is used twice.
+func TestRelease(t *testing.T) {
+	const file = "assets/generated/release.json"
+	r := decoded[release](must(os.ReadFile(file)))
+	s := blankSite()
+	entry := slices.DeleteFunc(serverEntryOf(s), func(m member) bool { return m.Key == "version" })
+	sum := sha256.Sum256(slices.Concat(Tools(s), []byte(ToolInstructions(s)), encode(entry)))
+	if of := hex.EncodeToString(sum[:]); *update && of != r.Of {
+		r = release{r.Number + 1, of}
+	} else {
+		r.Of = of
+	}
+	kept(t, file, string(encode(r))+"\n")
 }
 
 // The tool catalog of a Site is the one that is made of package catalog.

@@ -200,7 +200,10 @@ func TestGoldenFiles(t *testing.T) {
 		catalog.PathCatalog: "catalog.json", catalog.PathManifest: "manifest.json", catalog.PathOpenAPI: "openapi.json", catalog.PathServer: "server.json",
 		catalog.PathLLMs: "llms.txt", catalog.PathLLMsFull: "llms-full.txt", catalog.PathDocs: "docs.html", receipt.Path: "did.txt",
 	}
-	whole := map[string]string{"/": "See /docs\n", pathRobots: "User-agent: *\nAllow: /\n", pathFavicon: string(must(os.ReadFile("assets/favicon.svg"))), pathSecurity: string(testSite().security())}
+	whole := map[string]string{"/": "See /docs\n", pathRobots: "User-agent: *\nAllow: /\n", pathSecurity: string(testSite().security())}
+	for path, file := range map[string]string{pathFavicon: "favicon.svg", pathIcon: "generated/favicon.ico", pathCard: "generated/card.png"} {
+		whole[path] = string(must(os.ReadFile("assets/" + file)))
+	}
 	for _, doc := range d.list {
 		path, got := doc.Path, doc.Body()
 		if name, ok := names[path]; ok {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
@@ -245,13 +246,32 @@ func ToolOffer(op catalog.Operation, s Site) x402.PaymentRequired {
 	return required
 }
 
+// release is what the version of the MCP server counts: one more for each change of what it
+// offers. Of is the SHA-256 of that.
+type release struct {
+	Number int    `json:"number"`
+	Of     string `json:"of"`
+}
+
+// ServerVersion is the version of the MCP server. A registry takes a version once, and shows
+// the one that is the greatest by semantic versioning, of which a hash says nothing and
+// build metadata are not compared. So the last number is counted: make update adds one when
+// the tools or the entry are others than those that it was counted for.
+func ServerVersion() string {
+	var r release
+	if err := json.Unmarshal([]byte(generated(assets, "release.json")), &r); err != nil {
+		panic(err)
+	}
+	return catalog.APIVersion[:strings.LastIndexByte(catalog.APIVersion, '.')+1] + strconv.Itoa(r.Number)
+}
+
 // serverEntryOf is the entry of the MCP server for registries: server.json of the
 // official one, revision 2025-12-11.
 func serverEntryOf(s Site) object {
 	return object{
 		{"$schema", "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"},
 		{"name", s.serverName()}, {"title", catalog.Service}, {"description", catalog.Tagline},
-		{"version", catalog.APIVersion}, {"websiteUrl", s.Origin + catalog.PathDocs + "#mcp"},
+		{"version", ServerVersion()}, {"websiteUrl", s.Origin + catalog.PathDocs + "#mcp"},
 		{"remotes", []object{{{"type", "streamable-http"}, {"url", s.Origin + catalog.PathMCP}}}},
 	}
 }

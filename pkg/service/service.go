@@ -172,7 +172,7 @@ func (s *Seller) MCP(operations []Operation) http.Handler {
 		}
 		tools = append(tools, tool)
 	}
-	return s.seller.MCP(mcp.ServerName, catalog.APIVersion, router, tools...)
+	return s.seller.MCP(mcp.ServerName, discovery.ServerVersion(), router, tools...)
 }
 
 // describe describes the tools at an origin.
