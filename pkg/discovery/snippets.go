@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
 // snippet is a program that calls the first operation of the catalog. What is
@@ -82,10 +84,26 @@ func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 	if err := json.Unmarshal(must(assets.ReadFile("assets/handshake.json")), &e); err != nil {
 		panic(err)
 	}
-	required := Offer(op, s).WithToken(shownToken)
-	e.Required = headerOf(x402.HeaderRequired, encode(required))
-	e.Body = string(encode(ChallengeOf(op, s, required, fault.New(fault.PaymentRequired, nil))))
+	offer := must(must(x402.NewOffer(Offer(op, s))).Signed(shownReceipts{keys: s.ReceiptKeys}))
+	header := must(offer.Challenge("", shownToken))
+	e.Required = wireHeader{x402.HeaderRequired, header, laid(must(base64.StdEncoding.DecodeString(header)))}
+	e.Body = string(encode(ChallengeOf(op, s, offer.Required("").WithToken(shownToken), fault.New(fault.PaymentRequired, nil))))
 	return e
+}
+
+// shownReceipts stand for the signer of a site, whose private key is not where documents are
+// made: zeros stand for its signature.
+type shownReceipts struct {
+	x402.Receipts
+	keys []ed25519.PublicKey
+}
+
+// SignOffer implements x402.Receipts.
+func (r shownReceipts) SignOffer(o receipt.Offer) (string, error) {
+	if len(r.keys) == 0 {
+		return "", nil
+	}
+	return receipt.Shown(o, r.keys[0])
 }
 
 func headerOf(name string, raw []byte) wireHeader {

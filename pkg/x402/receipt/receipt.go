@@ -115,19 +115,37 @@ func (s *Signer) SignOffer(o Offer) (string, error) {
 }
 
 func (s *Signer) sign(resource string, said any) (string, error) {
+	text, err := unsigned(resource, s.name, said)
+	if err != nil {
+		return "", err
+	}
+	return text + "." + encode(ed25519.Sign(s.private, []byte(text))), nil
+}
+
+// Shown returns what SignOffer returns with the private key of a public one, but for the
+// signature, in whose place there are zeros: for documents that show a signed offer where
+// there is no private key.
+func Shown(o Offer, key ed25519.PublicKey) (string, error) {
+	o.Version = version
+	text, err := unsigned(o.ResourceURL, thumbprint(key), o)
+	return text + "." + encode(make([]byte, ed25519.SignatureSize)), err
+}
+
+// unsigned is what the signature of a compact JWS is over; name is that of the key.
+func unsigned(resource, name string, said any) (string, error) {
 	u, err := url.Parse(resource)
 	if err != nil || u.Host == "" {
 		return "", errors.New("receipt: the resource URL has no host")
 	}
-	jws := ""
-	for _, part := range []any{header{Alg: algorithm, Kid: DID(u.Host) + "#" + s.name}, said} {
+	text := ""
+	for _, part := range []any{header{Alg: algorithm, Kid: DID(u.Host) + "#" + name}, said} {
 		doc, err := canonical(part)
 		if err != nil {
 			return "", err
 		}
-		jws += "." + encode(doc)
+		text += "." + encode(doc)
 	}
-	return jws[1:] + "." + encode(ed25519.Sign(s.private, []byte(jws[1:]))), nil
+	return text[1:], nil
 }
 
 // canonical is JSON as RFC 8785 has it, of a flat value whose members are in the

@@ -81,12 +81,18 @@ func TestVectors(t *testing.T) {
 			t.Errorf("%s: %+v, %s, %v; want %s", c.jws, s, id, err, kid)
 		}
 	}
-	offer, err := signer(key(1)).SignOffer(receipt.Offer{
+	terms := receipt.Offer{
 		Amount: "5000", Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", Network: "eip155:8453", PayTo: "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
 		ResourceURL: "https://api.example.com/v1/tools/dns", Scheme: "exact",
-	})
-	if err != nil || !strings.HasSuffix(offer, "."+offered) {
+	}
+	offer, err := signer(key(1)).SignOffer(terms)
+	text, signed := strings.CutSuffix(offer, "."+offered)
+	if err != nil || !signed {
 		t.Errorf("SignOffer = %s, %v; want the signature %s", offer, err, offered)
+	}
+	shown, err := receipt.Shown(terms, public(key(1)))
+	if want := text + "." + strings.Repeat("A", len(offered)); err != nil || shown != want {
+		t.Errorf("Shown = %s, %v; want %s", shown, err, want)
 	}
 }
 

@@ -1,0 +1,78 @@
+package service_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/net/html"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
+)
+
+// The 402 that the documentation shows is the one that is sent, in size and in content, but
+// for the token and the signature: with and without a key of receipts, for any host.
+func TestSampleIsWhatIsSent(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int{14, 40, 64, 200} {
+		for _, signed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d characters, signed: %v", length, signed), func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t, func(p *parts) {
+					p.Origin = func(*http.Request) string { return "https://" + hostOf(length) }
+					public, private, _ := ed25519.GenerateKey(rand.Reader) // never fails
+					if signed {
+						p.ReceiptKeys = []ed25519.PublicKey{public}
+						p.Receipts = signer{must(receipt.NewSigner(private, p.ReceiptKeys))}
+					}
+				})
+				shown := shownIn(s.send(http.MethodGet, catalog.PathDocs, "").Body)
+				sent := s.send(http.MethodGet, catalog.DNS().ExampleURL(""), "")
+				header := sent.Header.Get(x402.HeaderRequired)
+				raw := must(base64.StdEncoding.DecodeString(header))
+				asSent := shown[fmt.Sprintf("%s as sent, %d bytes", x402.HeaderRequired, len(header))]
+				same(t, "the header as sent", blanked(must(base64.StdEncoding.DecodeString(asSent))), blanked(raw))
+				same(t, "the header, decoded", blanked([]byte(shown[x402.HeaderRequired+", decoded"])), blanked(raw))
+				body := shown["The body of the 402"]
+				same(t, "the body", blanked([]byte(body)), blanked(sent.Body))
+				same(t, "the body is signed", strings.Contains(body, x402.ExtensionReceipt), signed)
+			})
+		}
+	}
+}
+
+// shownIn are the texts that a page shows when they are unfolded, by their summaries.
+func shownIn(page []byte) map[string]string {
+	shown := map[string]string{}
+	for n := range must(html.Parse(bytes.NewReader(page))).Descendants() {
+		if n.Data != "details" || testbed.Attribute(n, "class") != "raw" {
+			continue
+		}
+		parts := map[string]string{}
+		for inside := range n.Descendants() {
+			parts[inside.Data] = testbed.Text(inside)
+		}
+		shown[parts["summary"]] = parts["pre"]
+	}
+	return shown
+}
+
+// blanked is JSON, compact, without the token and the signature of the terms.
+func blanked(raw []byte) string {
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return err.Error() + ": " + string(raw)
+	}
+	text := regexp.MustCompile(`"token":"[^"]+"`).ReplaceAllString(b.String(), `"token":""`)
+	return regexp.MustCompile(`("signature":"[^".]+\.[^".]+\.)[\w-]+"`).ReplaceAllString(text, `$1"`)
+}
