@@ -85,10 +85,20 @@ func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 		panic(err)
 	}
 	offer := must(must(x402.NewOffer(Offer(op, s))).Signed(shownReceipts{keys: s.ReceiptKeys}))
-	header := must(offer.Challenge("", shownToken))
+	header := sent(must(offer.Challenges("", shownToken)))
 	e.Required = wireHeader{x402.HeaderRequired, header, laid(must(base64.StdEncoding.DecodeString(header)))}
 	e.Body = string(encode(ChallengeOf(op, s, offer.Required("").WithToken(shownToken), fault.New(fault.PaymentRequired, nil))))
 	return e
+}
+
+// sent is what a response with the usual headers has of the forms of PAYMENT-REQUIRED.
+func sent(headers []string) string {
+	for _, header := range headers {
+		if len(header) < x402.MaxOfferHeader {
+			return header
+		}
+	}
+	return headers[len(headers)-1]
 }
 
 // shownReceipts stand for the signer of a site, whose private key is not where documents are

@@ -249,28 +249,38 @@ func TestChallenge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			raw, notBase64 := base64.StdEncoding.DecodeString(headers[0])
-			var got PaymentRequired
-			if err := errors.Join(notBase64, json.Unmarshal(raw, &got)); err != nil {
-				t.Fatal(err)
-			}
-			if got.Error != reason || got.Accepts[0] != o.required.Accepts[0] || got.Resource.URL != o.required.Resource.URL {
-				t.Errorf("challenge %+v", got)
-			}
-			var e struct {
-				Info   struct{ Token string }
-				Schema struct{ Required []string }
-			}
-			if err := json.Unmarshal(got.Extensions[ExtensionToken], &e); err != nil || e.Info.Token != token || len(e.Schema.Required) != 1 {
-				t.Errorf("%s, %v", got.Extensions[ExtensionToken], err)
-			}
-			if want := len(o.required.Extensions) + 1; len(got.Extensions) != want {
-				t.Errorf("%d extensions, want %d", len(got.Extensions), want)
+			checkChallenge(t, o, headers[0], reason, token)
+			last := headers[len(headers)-1]
+			checkChallenge(t, o, last, "Payment required", token)
+			if own := reason == "Payment required"; own != (len(headers) == 1) {
+				t.Errorf("%d headers with the reason %q", len(headers), reason)
 			}
 		}
 	}
 	if _, carries := o.required.Extensions[ExtensionToken]; carries {
 		t.Error("a challenge has changed the offer")
+	}
+}
+
+func checkChallenge(t *testing.T, o *Offer, header, reason, token string) {
+	t.Helper()
+	raw, notBase64 := base64.StdEncoding.DecodeString(header)
+	var got PaymentRequired
+	if err := errors.Join(notBase64, json.Unmarshal(raw, &got)); err != nil {
+		t.Fatal(err)
+	}
+	if got.Error != reason || got.Accepts[0] != o.required.Accepts[0] || got.Resource.URL != o.required.Resource.URL {
+		t.Errorf("challenge %+v", got)
+	}
+	var e struct {
+		Info   struct{ Token string }
+		Schema struct{ Required []string }
+	}
+	if err := json.Unmarshal(got.Extensions[ExtensionToken], &e); err != nil || e.Info.Token != token || len(e.Schema.Required) != 1 {
+		t.Errorf("%s, %v", got.Extensions[ExtensionToken], err)
+	}
+	if want := len(o.required.Extensions) + 1; len(got.Extensions) != want {
+		t.Errorf("%d extensions, want %d", len(got.Extensions), want)
 	}
 }
 

@@ -36,9 +36,9 @@ type Delivery struct {
 	Resource string
 	// Unsaid says that it is not known how the seller writes the question, so that it is not
 	// compared.
-	Unsaid bool
-	Settled   x402.SettleResponse
-	Body      []byte
+	Unsaid  bool
+	Settled x402.SettleResponse
+	Body    []byte
 	// Over reads the keys of the service; nil is http.DefaultTransport.
 	Over http.RoundTripper
 }
