@@ -49,8 +49,17 @@ func newProxy(p *proxy) *proxy {
 	return p
 }
 
-// serve answers a host until its messages end.
+// firstList is how long a host waits for this server to begin where the paid one is slow.
+const firstList = 5 * time.Second
+
+// serve answers a host until its messages end. The tools are there before it asks for anything:
+// clients that end after a list fail when they are told of a change of it meanwhile.
 func (p *proxy) serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	limited, cancel := context.WithTimeout(ctx, firstList)
+	defer cancel()
+	if err := p.refresh(limited, false); err != nil {
+		p.log.Warn("the tools are listed later", "error", err)
+	}
 	return p.server.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
 }
 

@@ -46,7 +46,7 @@ func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	}
 	p.Said = reply.said()
 	if _, asks := reply.offer(); asks {
-		if _, tried := reply.settled(); tried {
+		if reply.tried() {
 			p.Lost = true // a settlement that failed may have been made all the same
 		}
 		return step{kind: refused}

@@ -145,6 +145,21 @@ func (r Reply) settled() (s x402.SettleResponse, named bool) {
 	return s, true
 }
 
+// tried says that a refusal comes after a settlement was tried: it names one, which the
+// reference servers write into the offer.
+func (r Reply) tried() bool {
+	if _, named := r.settled(); named {
+		return true
+	}
+	for _, doc := range [][]byte{[]byte(r.Text()), r.Structured} {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(doc, &members) == nil && members[mcp.KeyResponse] != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // own is a member of _meta that a server names after itself, such as weather/owed.
 func (r Reply) own(name string, v any) bool {
 	for key, raw := range r.Meta {

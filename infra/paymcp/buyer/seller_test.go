@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -131,9 +132,7 @@ func (s *seller) serve(q buyer.Request, a x402.Authorization, d deed) buyer.Repl
 		return failed("Internal Server Error")
 	case d == uncertain:
 		s.moved[a.Nonce] = s.now()
-		r := s.asks("settlement failed", nil)
-		r.Meta = map[string]json.RawMessage{mcp.KeyResponse: json.RawMessage(`{"success":false,"errorReason":"unexpected_settle_error","transaction":"","network":"eip155:8453"}`)}
-		return r
+		return withFailure(s.asks("settlement failed", nil), len(s.moved)%2 == 0)
 	}
 	s.moved[a.Nonce] = s.now()
 	return answer(q, a.Nonce)
@@ -169,6 +168,19 @@ func answer(q buyer.Request, nonce string) buyer.Reply {
 		Content: content("the answer to " + string(q.Arguments)),
 		Meta:    map[string]json.RawMessage{mcp.KeyResponse: json.RawMessage(fmt.Sprintf(`{"success":true,"transaction":%q,"network":"eip155:8453"}`, nonce))},
 	}
+}
+
+// withFailure adds the settlement that failed to a refusal: in _meta as the specification has
+// it, or among the members of the offer as the Python package writes it.
+func withFailure(r buyer.Reply, inside bool) buyer.Reply {
+	const failure = `{"success":false,"errorReason":"unexpected_settle_error","transaction":"","network":"eip155:8453"}`
+	if !inside {
+		r.Meta = map[string]json.RawMessage{mcp.KeyResponse: json.RawMessage(failure)}
+		return r
+	}
+	r.Content = content(strings.Replace(r.Text(), "{", `{"`+mcp.KeyResponse+`":`+failure+`,`, 1))
+	r.Structured = nil
+	return r
 }
 
 func failed(text string) buyer.Reply { return buyer.Reply{IsError: true, Content: content(text)} }

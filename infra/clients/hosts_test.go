@@ -1,0 +1,145 @@
+package clients
+
+import (
+	"encoding/json"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// hostRequirements are the packages of the hosts in Python.
+var hostRequirements = filepath.Join("testdata", "hosts", "requirements.txt")
+
+// told is what a host prints: the tools that it saw, and what a call of one was answered, twice.
+type told struct {
+	Tools []string
+	Asks  []bool // whether it would ask a person before a call of each, where it can tell
+	Told  []string
+}
+
+// mcpHosts are programs of others that start an MCP server over stdio and know nothing of x402.
+// Each calls a tool twice with the same arguments.
+func mcpHosts() map[string]func(t *testing.T, tool, arguments string, server []string) told {
+	run := func(t *testing.T, tool, arguments string, server []string, command ...string) told {
+		cmd := testbed.Command(t, command[0], slices.Concat(command[1:], []string{tool, arguments}, server)...)
+		cmd.Dir = filepath.Join("testdata", "hosts")
+		return printed[told](t, cmd)
+	}
+	python := func(program string) func(*testing.T, string, string, []string) told {
+		return func(t *testing.T, tool, arguments string, server []string) told {
+			return run(t, tool, arguments, server, testbed.Python(t, hostRequirements), program)
+		}
+	}
+	node := func(program string) func(*testing.T, string, string, []string) told {
+		return func(t *testing.T, tool, arguments string, server []string) told {
+			return run(t, tool, arguments, server, bin(t, "node"), program)
+		}
+	}
+	return map[string]func(*testing.T, string, string, []string) told{
+		"Python SDK": python("sdk.py"), "LangChain": python("langchain_tools.py"), "OpenAI Agents": python("openai_agents.py"),
+		"TypeScript SDK 1.x": node("legacy.mjs"), "TypeScript SDK 2.x": node("modern.mjs"), "TypeScript SDK 2.x, 2026-07-28": node("negotiated.mjs"),
+		"AI SDK": node("aisdk.mjs"), "Inspector": inspect,
+	}
+}
+
+// inspect has the inspector do what the other programs do.
+func inspect(t *testing.T, tool, arguments string, server []string) told {
+	ask := func(more ...string) []byte {
+		launcher := filepath.Join("node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
+		return testbed.Run(t, testbed.Command(t, bin(t, "node"), slices.Concat([]string{launcher, "--cli"}, server, more)...))
+	}
+	list := decoded[struct {
+		Tools []struct {
+			Name        string
+			Annotations struct{ ReadOnlyHint bool }
+		}
+	}](t, ask("--method", "tools/list"))
+	var r told
+	for _, tool := range list.Tools {
+		r.Tools, r.Asks = append(r.Tools, tool.Name), append(r.Asks, !tool.Annotations.ReadOnlyHint)
+	}
+	var pairs []string
+	for name, value := range decoded[map[string]string](t, []byte(arguments)) {
+		pairs = append(pairs, name+"="+value)
+	}
+	for range 2 {
+		answer := decoded[struct{ Content []struct{ Text string } }](t, ask(append([]string{"--method", "tools/call", "--tool-name", tool, "--tool-arg"}, pairs...)...))
+		r.Told = append(r.Told, answer.Content[0].Text)
+	}
+	return r
+}
+
+// payMCP is how a host starts pay-mcp for a server, with a folder of its own.
+func payMCP(t *testing.T, url string) (server []string, folder string) {
+	folder = t.TempDir()
+	return []string{testbed.PayMCP(t), "-dir", folder, url}, folder
+}
+
+// TestHostsBuy has every host buy an answer of the service through pay-mcp: it lists the tools,
+// would ask before it calls one, gets the answer, and the same one when it calls again.
+func TestHostsBuy(t *testing.T) {
+	t.Parallel()
+	for name, host := range mcpHosts() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t)
+			server, _ := payMCP(t, s.tools())
+			got := host(t, s.goods.tool, s.arguments(t), server)
+			slices.Sort(got.Tools)
+			want := slices.Sorted(slices.Values(s.goods.tools))
+			if !slices.Equal(got.Tools, want) || slices.Contains(got.Asks, false) {
+				t.Errorf("it sees %+v", got)
+			}
+			if len(got.Told) != 2 || got.Told[0] != got.Told[1] || !strings.Contains(got.Told[0], s.goods.says) {
+				t.Errorf("it is told %q", got.Told)
+			}
+			if moved := s.books.Transfers(); len(moved) != 1 || moved[0].Value != s.goods.amount {
+				t.Errorf("transfers %+v", moved)
+			}
+		})
+	}
+}
+
+// TestStockSeller has a host buy through pay-mcp from the server of the x402 project's Python
+// package, which keeps no records. Where its facilitator moves the money and fails, the answer
+// is lost with it; pay-mcp says so and makes no second payment.
+func TestStockSeller(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		plan  []x402test.Behaviour
+		says  string
+		moved int
+	}{
+		"it settles":                             {says: "hello Ann", moved: 1},
+		"its facilitator refuses":                {plan: []x402test.Behaviour{x402test.Refuse}, says: "hello Ann", moved: 1},
+		"its facilitator moves money and fails":  {plan: []x402test.Behaviour{x402test.FailAfter}, says: "could still be charged", moved: 1},
+		"its facilitator moves money and leaves": {plan: []x402test.Behaviour{x402test.DropAfter}, says: "could still be charged", moved: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			books := testbed.StartFacilitator(t)
+			books.Plan("", c.plan...)
+			addr := testbed.FreeAddr(t)
+			_, port, err := net.SplitHostPort(addr)
+			testbed.Check(err)
+			cmd := exec.Command(testbed.Python(t, hostRequirements), filepath.Join("testdata", "hosts", "stock_server.py"), books.URL, testbed.Account(1), port)
+			p := testbed.Must(testbed.Launch(cmd, nil))
+			t.Cleanup(p.Kill)
+			testbed.Check(p.Listens(addr))
+			server, _ := payMCP(t, "http://"+addr+"/mcp")
+			got := mcpHosts()["Python SDK"](t, "greet", string(testbed.Must(json.Marshal(map[string]string{"name": "Ann"}))), server)
+			if !slices.Equal(got.Tools, []string{"greet"}) || len(got.Told) != 2 || !strings.Contains(got.Told[1], c.says) {
+				t.Errorf("it is told %q\n%s", got.Told, &p.Log)
+			}
+			if moved := books.Transfers(); len(moved) != c.moved {
+				t.Errorf("transfers %+v", moved)
+			}
+		})
+	}
+}
