@@ -65,6 +65,9 @@ func layers() []layer {
 		{"infra/local", []string{"infra/local/keyfile", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/operations", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
 		{"infra/local/pay", []string{"infra/local/bill", "infra/local/called", "infra/local/keyfile", "pkg/printable", "pkg/x402", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and what a bill says"},
 		{"infra/local/bill", []string{"infra/local/keyfile", "pkg/catalog", "pkg/guard", "pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "what every client that pays does with a bill: it sees the wire only, and receipts with how a question is written there"},
+		{"infra/paymcp/purse", []string{"infra/local/keyfile", "pkg/x402"}, "what is on the disk is written whoever decides it"},
+		{"infra/paymcp/buyer", []string{"infra/local/bill", "infra/paymcp/purse", "pkg/mcp", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/x402test"}, "what may be signed is decided without a network, and without the SDK"},
+		{"infra/paymcp", []string{"infra/local/bill", "infra/local/keyfile", "infra/paymcp/buyer", "infra/paymcp/purse", "pkg/catalog", "pkg/mcp", "pkg/printable", "pkg/x402", "pkg/x402/chain", "pkg/x402/x402test"}, "a host is served, and a paid server is asked, as any client may"},
 		{"infra/local/operate", []string{"infra/local/called", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/printable", "pkg/service", "pkg/x402", "pkg/x402/chain", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/x402/ledger/file", "pkg/x402/reconcile"}, "the operator's commands, on any store; a table is copied whatever is in it, and a deployment is seen as a monitor sees it"},
 		{"infra/local/keys", []string{"infra/local/keyfile", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "an offline tool makes a key, or signs one line and checks it as the service does"},
 		{"infra/local/called", nil, "how a command is typed is the same for all"},
@@ -97,7 +100,7 @@ func foreign() []layer {
 		{"github.com/santhosh-tekuri/jsonschema", []string{"infra/clients"}, "schemas are published, and judged by tests only"},
 		{"modernc.org/sqlite", []string{"pkg/x402/ledger/file"}, "the file store is not deployed"},
 		{"github.com/decred/dcrd", []string{"infra/bench", "pkg/x402", "pkg/x402/x402test"}, "signatures are the payment layer's business"},
-		{"golang.org/x/term", []string{"infra/local/pay", "infra/local/keys"}, "nothing that is deployed has a terminal"},
+		{"golang.org/x/term", []string{"infra/local/pay", "infra/local/keys", "infra/paymcp"}, "nothing that is deployed has a terminal"},
 		{"github.com/cdklabs/cdk-nag-go", []string{"infra/cdk"}, "the linter of the envelope is a part of it"},
 		{"github.com/aws/aws-cdk-go", []string{"infra/cdk"}, "the envelope alone is made of constructs; what it includes is YAML"},
 		{"github.com/DataDog/datadog-agent", []string{"pkg/discovery"}, "documents alone are made of templates"},
@@ -112,11 +115,11 @@ type listed struct {
 	Imports, Deps    []string
 }
 
-// list returns the packages of this module, and of the CDK app, which is another one.
+// list returns the packages of this module, and of those of the CDK app and pay-mcp.
 func list(t *testing.T) []listed {
 	t.Helper()
 	var all []listed
-	for _, folder := range []string{"..", "../infra/cdk"} {
+	for _, folder := range []string{"..", "../infra/cdk", "../infra/paymcp"} {
 		cmd := exec.Command("go", "list", "-json=Name,ImportPath,Imports,Deps", "./...")
 		cmd.Dir = folder
 		out, err := cmd.Output()

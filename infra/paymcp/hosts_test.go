@@ -20,15 +20,15 @@ func entries(t *testing.T, names, text string) map[string]server {
 		MCPServers map[string]server `json:"mcpServers" toml:"mcp_servers"`
 		Servers    map[string]server `json:"servers"`
 	}
-	switch {
-	case names == "Claude Code":
+	switch names {
+	case "Claude Code":
 		words := strings.Fields(string(testbed.Run(t, exec.Command("sh", "-c", `set -- `+text+`; printf '%s\n' "$@"`))))
 		dash := slices.Index(words, "--")
 		if dash < 2 || strings.Join(words[:5], " ") != "claude mcp add --scope user" {
 			t.Fatalf("%q", words)
 		}
 		return map[string]server{words[dash-1]: {Command: words[dash+1], Args: words[dash+2:]}}
-	case names == "Codex":
+	case "Codex":
 		testbed.Check(toml.Unmarshal([]byte(text), &file))
 	default:
 		testbed.Check(json.Unmarshal([]byte(text), &file))

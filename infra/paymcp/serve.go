@@ -77,10 +77,10 @@ func (p *proxy) refreshed(next mcp.MethodHandler) mcp.MethodHandler {
 
 // refresh takes over the server's list of tools. Where there is one already, a server that
 // cannot be reached is no error, and a call does not wait for a newer one.
-func (p *proxy) refresh(ctx context.Context, any bool) error {
+func (p *proxy) refresh(ctx context.Context, anyList bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.tools) > 0 && (any || p.now().Before(p.listed.Add(listedFor))) {
+	if len(p.tools) > 0 && (anyList || p.now().Before(p.listed.Add(listedFor))) {
 		return nil
 	}
 	_, tools, err := p.paid.tools(ctx)

@@ -21,36 +21,7 @@ func TestBuys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	h := w.start()
-	list := testbed.Must(h.ListTools(t.Context(), nil))
-	var got, want []string
-	for _, tool := range list.Tools {
-		got = append(got, tool.Name)
-		a := tool.Annotations
-		if a == nil || a.ReadOnlyHint || a.IdempotentHint || a.DestructiveHint == nil || !*a.DestructiveHint {
-			t.Errorf("%s: annotations %+v: hosts call what is read-only without asking", tool.Name, a)
-		}
-	}
-	for _, op := range catalog.All() {
-		want = append(want, op.Tool)
-		i := slices.IndexFunc(list.Tools, func(tool *mcp.Tool) bool { return tool.Name == op.Tool })
-		if i < 0 {
-			continue
-		}
-		tool := list.Tools[i]
-		for _, part := range []string{"Each call pays " + op.PriceUSD() + " USDC on Base. This is play money.", "The limit is 1 USDC a call and 100 USDC in any 24 hours."} {
-			if !strings.Contains(tool.Description, part) {
-				t.Errorf("%s is described as\n%s\nwant %s", op.Tool, tool.Description, part)
-			}
-		}
-		if tool.Title != op.Title || tool.InputSchema == nil || tool.OutputSchema == nil {
-			t.Errorf("%s: %+v", op.Tool, tool)
-		}
-	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("tools %q, want %q", got, want)
-	}
+	h.showsAll(t)
 	first := h.call(t, "dns_lookup", example)
 	structured := testbed.Must(json.Marshal(first.StructuredContent))
 	if !plain(first) || !strings.Contains(texts(first), `"192.0.2.77"`) || !strings.Contains(string(structured), `"192.0.2.77"`) || first.Meta["x402/payment-response"] == nil {
@@ -70,6 +41,34 @@ func TestBuys(t *testing.T) {
 		t.Errorf("a bad question: %s", texts(wrong))
 	}
 	w.charged(2)
+}
+
+// showsAll holds the tools to those of the service, with prices and as what spends.
+func (h guest) showsAll(t *testing.T) {
+	t.Helper()
+	tools := map[string]*mcp.Tool{}
+	for _, tool := range testbed.Must(h.ListTools(t.Context(), nil)).Tools {
+		tools[tool.Name] = tool
+		a := tool.Annotations
+		if a == nil || a.ReadOnlyHint || a.IdempotentHint || a.DestructiveHint == nil || !*a.DestructiveHint {
+			t.Errorf("%s: annotations %+v: hosts call what is read-only without asking", tool.Name, a)
+		}
+	}
+	if len(tools) != len(catalog.All()) {
+		t.Errorf("%d tools", len(tools))
+	}
+	for _, op := range catalog.All() {
+		tool := tools[op.Tool]
+		if tool == nil || tool.Title != op.Title || tool.InputSchema == nil || tool.OutputSchema == nil {
+			t.Errorf("%s: %+v", op.Tool, tool)
+			continue
+		}
+		for _, part := range []string{"Each call pays " + op.PriceUSD() + " USDC on Base. This is play money.", "The limit is 1 USDC a call and 100 USDC in any 24 hours."} {
+			if !strings.Contains(tool.Description, part) {
+				t.Errorf("%s is described as\n%s\nwant %s", op.Tool, tool.Description, part)
+			}
+		}
+	}
 }
 
 // Whatever happens to its payment, a call is charged once, and a call with the same arguments

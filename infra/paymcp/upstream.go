@@ -115,7 +115,7 @@ func (u *upstream) leave(s *session, failed bool) {
 		u.last = nil
 	}
 	if s.failed && s.users == 0 {
-		go s.Close() // which may ask the server
+		go func() { _ = s.Close() }() // which may ask the server, and is of no use any more
 	}
 }
 

@@ -2,96 +2,18 @@ package buyer_test
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/big"
-	mathrand "math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
 	"github.com/hostfacts/hostfacts/pkg/x402"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
-
-// place is a folder, a wallet and a server; each start is another process.
-type place struct {
-	t      *testing.T
-	dir    string
-	seller *seller
-	wallet *x402test.Wallet
-	terms  buyer.Terms
-	chain  x402.Evidence
-	warn   string
-}
-
-func newPlace(t *testing.T, keeps bool) *place {
-	p := &place{t: t, dir: t.TempDir(), seller: newSeller(keeps)}
-	p.wallet = must[*x402test.Wallet](t)(x402test.NewWallet(rand.Reader))
-	usdc := x402.USDC()
-	p.terms = buyer.Terms{PayTo: payee, Network: usdc.Network, Asset: usdc.Asset, PerCall: big.NewInt(10_000), PerDay: big.NewInt(1_000_000)}
-	return p
-}
-
-// start is a process.
-func (p *place) start() *buyer.Buyer {
-	kept := must[*purse.Purse](p.t)(purse.Open(p.dir, time.Now, time.After))
-	return &buyer.Buyer{
-		Server: "https://api.example.com/mcp", Upstream: p.seller, Purse: kept,
-		Terms:   func() (buyer.Terms, error) { return p.terms, nil },
-		Wallet:  func() (*x402test.Wallet, error) { return p.wallet, nil },
-		Chain:   func(string, string) x402.Evidence { return p.chain },
-		Receipt: func(context.Context, buyer.Bought) string { return p.warn },
-		Now:     time.Now, After: time.After, Wait: buyer.CallTime,
-		HowToAllow: "pay-mcp allow", HowToForget: func(id string) string { return "pay-mcp forget " + id },
-	}
-}
-
-// call asks in a process that may be killed while it does.
-func call(b *buyer.Buyer, arguments string) (r buyer.Result, died bool) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			if cause != errKilled {
-				panic(cause)
-			}
-			died = true
-		}
-	}()
-	return b.Call(context.Background(), "dns_lookup", []byte(arguments)), false
-}
-
-// answered says that a result is the answer.
-func answered(r buyer.Result) bool { return r.Reply != nil && !r.Reply.IsError }
-
-// says is everything that a model reads.
-func says(r buyer.Result) string {
-	text := strings.Join(r.Notes, "\n")
-	if r.Reply != nil {
-		text = r.Reply.Text() + "\n" + text
-	}
-	return text
-}
-
-const question = `{"domain":"example.com"}`
-
-// world runs a test with a clock of its own.
-func world(t *testing.T, keeps bool, run func(t *testing.T, p *place)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { run(t, newPlace(t, keeps)) })
-}
-
-func (p *place) holds(transfers int, what string) {
-	p.t.Helper()
-	if got := p.seller.transfers(); got != transfers {
-		p.t.Errorf("%s: %d transfers, want %d", what, got, transfers)
-	}
-}
 
 // step is a call, what happens to its payments, and what it says.
 type step struct {
@@ -101,6 +23,21 @@ type step struct {
 	moved   int    // transfers so far
 	signed  int    // signatures so far
 	restart bool
+}
+
+// takes takes the step i of a story.
+func (p *place) takes(b *buyer.Buyer, i int, s step) {
+	time.Sleep(s.after)
+	p.seller.play(s.deeds...)
+	r, died := call(b, question)
+	plain := answered(r) && len(r.Notes) == 0
+	if !died && (s.says == "") != plain || !strings.Contains(says(r), s.says) {
+		p.t.Errorf("call %d says %s\nwant %q", i, says(r), s.says)
+	}
+	p.holds(s.moved, fmt.Sprint("after call ", i))
+	if signed := must[[]purse.Entry](p.t)(b.Purse.Signed()); len(signed) != s.signed {
+		p.t.Errorf("after call %d: %d signatures, want %d", i, len(signed), s.signed)
+	}
 }
 
 // What a host is told, call by call, and how much has moved.
@@ -176,20 +113,10 @@ func TestCalls(t *testing.T) {
 				}
 				b := p.start()
 				for i, s := range c.steps {
-					time.Sleep(s.after)
 					if s.restart {
 						b = p.start()
 					}
-					p.seller.play(s.deeds...)
-					r, died := call(b, question)
-					plain := answered(r) && len(r.Notes) == 0
-					if !died && (s.says == "") != plain || !strings.Contains(says(r), s.says) {
-						t.Errorf("call %d says %s\nwant %q", i, says(r), s.says)
-					}
-					p.holds(s.moved, fmt.Sprint("after call ", i))
-					if signed := must[[]purse.Entry](t)(b.Purse.Signed()); len(signed) != s.signed {
-						t.Errorf("after call %d: %d signatures, want %d", i, len(signed), s.signed)
-					}
+					p.takes(b, i, s)
 				}
 			})
 		})
@@ -396,60 +323,4 @@ func (e byError) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error)
 		return reply, err
 	}
 	return buyer.Reply{}, &buyer.ServerError{Code: e.code, Message: "Payment required", Data: json.RawMessage(reply.Text())}
-}
-
-// worlds is how many random histories TestChances plays. Each waits for the disk often.
-var worlds = flag.Uint64("worlds", 40, "how many random histories")
-
-// Whatever goes wrong, in whatever order, and however often the process is killed: a question
-// is charged once until it has an answer that is older than the window, and the budget holds.
-func TestChances(t *testing.T) {
-	const calls = 20
-	reached := map[deed]bool{}
-	for seed := range *worlds {
-		synctest.Test(t, func(t *testing.T) {
-			chance(t, seed, calls, reached)
-		})
-		if t.Failed() {
-			t.Fatalf("in the world %d", seed)
-		}
-	}
-	if len(reached) != int(deeds) {
-		t.Errorf("only these were played: %v", reached)
-	}
-}
-
-func chance(t *testing.T, seed uint64, calls int, reached map[deed]bool) {
-	r := mathrand.New(mathrand.NewPCG(seed, 1))
-	p := newPlace(t, seed%2 == 0)
-	if seed%3 == 0 {
-		p.chain = p.seller
-	}
-	p.seller.chance(r)
-	inner := p.seller.plan
-	p.seller.plan = func() deed {
-		d := inner()
-		reached[d] = true
-		return d
-	}
-	b, since, charged := p.start(), time.Time{}, 0
-	for range calls {
-		time.Sleep(time.Duration(r.IntN(400)) * time.Second)
-		before := p.seller.transfers()
-		result, died := call(b, question)
-		if died || r.IntN(5) == 0 {
-			b = p.start()
-		}
-		charged += p.seller.transfers() - before
-		if charged > 1 {
-			t.Errorf("charged %d times without an answer in between: %s", charged, says(result))
-		}
-		fresh := answered(result) && (since.IsZero() || !time.Now().Before(since.Add(buyer.Window)))
-		if fresh {
-			since, charged = time.Now(), 0
-		}
-	}
-	if spent := purse.Sum(must[[]purse.Entry](t)(b.Purse.Signed()), p.terms.Network, p.terms.Asset); spent.Cmp(p.terms.PerDay) > 0 {
-		t.Errorf("signed %s", spent)
-	}
 }

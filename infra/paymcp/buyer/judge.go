@@ -187,6 +187,7 @@ func (b *Buyer) doubtful(c *purse.Purchase, f fate) Result {
 		return words("Not bought again: a payment of %s for this question was sent, and may have been charged; the server refuses it now. %s"+
 			"Nothing else is signed for this question, because that could be charged twice. A person who knows that it was not charged can say so in a terminal: %s",
 			p.Price, said, b.HowToForget(c.ID()))
+	case open, dead:
 	}
 	return words("Not bought so far: the server refused the payment of %s. %sUntil %s it could still be charged, so that nothing else is signed for this question before then. "+same,
 		p.Price, said, clock(p.ValidBefore.Add(margin)))

@@ -1,0 +1,68 @@
+package buyer_test
+
+import (
+	"flag"
+	mathrand "math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
+	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
+)
+
+// worlds is how many random histories TestChances plays. Each waits for the disk often.
+var worlds = flag.Uint64("worlds", 40, "how many random histories")
+
+// Whatever goes wrong, in whatever order, and however often the process is killed: a question
+// is charged once until it has an answer that is older than the window, and the budget holds.
+func TestChances(t *testing.T) {
+	const calls = 20
+	reached := map[deed]bool{}
+	for seed := range *worlds {
+		synctest.Test(t, func(t *testing.T) {
+			chance(t, seed, calls, reached)
+		})
+		if t.Failed() {
+			t.Fatalf("in the world %d", seed)
+		}
+	}
+	if len(reached) != int(deeds) {
+		t.Errorf("only these were played: %v", reached)
+	}
+}
+
+func chance(t *testing.T, seed uint64, calls int, reached map[deed]bool) {
+	r := mathrand.New(mathrand.NewPCG(seed, 1))
+	p := newPlace(t, seed%2 == 0)
+	if seed%3 == 0 {
+		p.chain = p.seller
+	}
+	p.seller.chance(r)
+	inner := p.seller.plan
+	p.seller.plan = func() deed {
+		d := inner()
+		reached[d] = true
+		return d
+	}
+	b, since, charged := p.start(), time.Time{}, 0
+	for range calls {
+		time.Sleep(time.Duration(r.IntN(400)) * time.Second)
+		before := p.seller.transfers()
+		result, died := call(b, question)
+		if died || r.IntN(5) == 0 {
+			b = p.start()
+		}
+		charged += p.seller.transfers() - before
+		if charged > 1 {
+			t.Errorf("charged %d times without an answer in between: %s", charged, says(result))
+		}
+		fresh := answered(result) && (since.IsZero() || !time.Now().Before(since.Add(buyer.Window)))
+		if fresh {
+			since, charged = time.Now(), 0
+		}
+	}
+	if spent := purse.Sum(must[[]purse.Entry](t)(b.Purse.Signed()), p.terms.Network, p.terms.Asset); spent.Cmp(p.terms.PerDay) > 0 {
+		t.Errorf("signed %s", spent)
+	}
+}

@@ -1,0 +1,89 @@
+package buyer_test
+
+import (
+	"context"
+	"crypto/rand"
+	"math/big"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
+	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// place is a folder, a wallet and a server; each start is another process.
+type place struct {
+	t      *testing.T
+	dir    string
+	seller *seller
+	wallet *x402test.Wallet
+	terms  buyer.Terms
+	chain  x402.Evidence
+	warn   string
+}
+
+func newPlace(t *testing.T, keeps bool) *place {
+	p := &place{t: t, dir: t.TempDir(), seller: newSeller(keeps)}
+	p.wallet = must[*x402test.Wallet](t)(x402test.NewWallet(rand.Reader))
+	usdc := x402.USDC()
+	p.terms = buyer.Terms{PayTo: payee, Network: usdc.Network, Asset: usdc.Asset, PerCall: big.NewInt(10_000), PerDay: big.NewInt(1_000_000)}
+	return p
+}
+
+// start is a process.
+func (p *place) start() *buyer.Buyer {
+	kept := must[*purse.Purse](p.t)(purse.Open(p.dir, time.Now, time.After))
+	return &buyer.Buyer{
+		Server: "https://api.example.com/mcp", Upstream: p.seller, Purse: kept,
+		Terms:   func() (buyer.Terms, error) { return p.terms, nil },
+		Wallet:  func() (*x402test.Wallet, error) { return p.wallet, nil },
+		Chain:   func(string, string) x402.Evidence { return p.chain },
+		Receipt: func(context.Context, buyer.Bought) string { return p.warn },
+		Now:     time.Now, After: time.After, Wait: buyer.CallTime,
+		HowToAllow: "pay-mcp allow", HowToForget: func(id string) string { return "pay-mcp forget " + id },
+	}
+}
+
+// call asks in a process that may be killed while it does.
+func call(b *buyer.Buyer, arguments string) (r buyer.Result, died bool) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			if cause != errKilled {
+				panic(cause)
+			}
+			died = true
+		}
+	}()
+	return b.Call(context.Background(), "dns_lookup", []byte(arguments)), false
+}
+
+// answered says that a result is the answer.
+func answered(r buyer.Result) bool { return r.Reply != nil && !r.Reply.IsError }
+
+// says is everything that a model reads.
+func says(r buyer.Result) string {
+	text := strings.Join(r.Notes, "\n")
+	if r.Reply != nil {
+		text = r.Reply.Text() + "\n" + text
+	}
+	return text
+}
+
+const question = `{"domain":"example.com"}`
+
+// world runs a test with a clock of its own.
+func world(t *testing.T, keeps bool, run func(t *testing.T, p *place)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { run(t, newPlace(t, keeps)) })
+}
+
+func (p *place) holds(transfers int, what string) {
+	p.t.Helper()
+	if got := p.seller.transfers(); got != transfers {
+		p.t.Errorf("%s: %d transfers, want %d", what, got, transfers)
+	}
+}
