@@ -14,7 +14,8 @@
 //     post JSON and forms. charged.md has their table, which the tests hold;
 //   - the clients of the SDKs of the Model Context Protocol (testdata/mcp);
 //   - the unmodified @x402/extensions, which judges receipts, and public validators of
-//     OpenAPI, JSON Schema, HTML, and the reader that x402scan is built on;
+//     OpenAPI, JSON Schema, HTML, the reader that x402scan is built on, and a tokenizer, which
+//     counts what models read;
 //   - Chromium, driven by the scripts in testdata/browser with a wallet that really signs.
 //
 // The shop of infra/shop is another subject of the loops, of the programs, and of the
