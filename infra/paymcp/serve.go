@@ -91,20 +91,20 @@ func (p *proxy) refresh(ctx context.Context, anyList bool) error {
 		}
 		return fmt.Errorf("the paid server %s cannot be asked for its tools: %w", p.paid.url, err)
 	}
-	terms, err := p.terms()
-	if err != nil {
-		return err
+	terms, refused := p.terms()
+	if refused != nil {
+		p.log.Warn("nothing will be paid", "reason", refused)
 	}
-	p.take(tools, terms)
+	p.take(tools, limits{terms, refused})
 	p.listed = p.now()
 	return nil
 }
 
 // take makes the tools of a server those of this one.
-func (p *proxy) take(tools []*mcp.Tool, terms buyer.Terms) {
+func (p *proxy) take(tools []*mcp.Tool, l limits) {
 	current := map[string]string{}
 	for _, t := range tools {
-		shown, err := shown(t, terms)
+		shown, err := shown(t, l)
 		if err != nil {
 			p.log.Warn("a tool is left out", "error", err)
 			continue

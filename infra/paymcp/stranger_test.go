@@ -186,6 +186,12 @@ func TestChangedTerms(t *testing.T) {
 		if r := h.call(t, "tool_0", map[string]any{}); !r.IsError || !strings.Contains(texts(r), says) {
 			t.Errorf("%s is open to others: %s", path, texts(r))
 		}
+		if path == p.AllowanceFile() {
+			list := testbed.Must(startHost(t, testbed.PayMCP(t), "-dir", dir, s.url).ListTools(t.Context(), nil))
+			if said := list.Tools[0].Description; !strings.Contains(said, "It is not paid for yet: ") || !strings.Contains(said, says) {
+				t.Errorf("a tool is described as %s", said)
+			}
+		}
 		testbed.Check(os.Chmod(path, 0o600))
 	}
 	s.charged(t, 0)

@@ -32,7 +32,7 @@ var names = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 // "destructive updates" and "only additive updates" of the environment: a payment takes
 // something away that nobody can put back. It is not idempotent: after a while the same call
 // is charged again.
-func shown(t *mcp.Tool, terms buyer.Terms) (*mcp.Tool, error) {
+func shown(t *mcp.Tool, l limits) (*mcp.Tool, error) {
 	if t == nil || !names.MatchString(t.Name) {
 		return nil, errors.New("its name is not one that MCP allows")
 	}
@@ -46,7 +46,7 @@ func shown(t *mcp.Tool, terms buyer.Terms) (*mcp.Tool, error) {
 	}
 	s := &mcp.Tool{
 		Name: t.Name, Title: printable.Clip(t.Title, maxTitle), InputSchema: input,
-		Description: readable(t.Description) + "\n\n" + priced(t, terms),
+		Description: readable(t.Description) + "\n\n" + priced(t, l),
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(true)},
 	}
 	if output != nil {
@@ -86,19 +86,29 @@ func schema(v any) (json.RawMessage, error) {
 	return raw, nil
 }
 
+// limits are what may be paid, or why nothing may be. A tool that is not paid for is listed all
+// the same, so that a model can read why.
+type limits struct {
+	buyer.Terms
+	refused error
+}
+
 // priced says what a call costs, and the limits.
-func priced(t *mcp.Tool, terms buyer.Terms) string {
+func priced(t *mcp.Tool, l limits) string {
 	price := "Each call costs money; the server is asked for the price at each call."
 	w, err := listedPrice(t)
 	if err == nil {
 		price = fmt.Sprintf("Each call pays %s.", w.Price())
 	}
+	if l.refused != nil {
+		return fmt.Sprintf("%s It is not paid for yet: %s", price, l.refused)
+	}
 	kind := ""
-	if terms.Play {
+	if l.Play {
 		kind = " This is play money."
 	}
 	return fmt.Sprintf("%s%s The limit is %s a call and %s in any 24 hours. pay-mcp pays by itself: give the arguments alone, and ignore what is said about payments above. The same arguments again within 90 seconds are charged once.",
-		price, kind, terms.Amount(terms.PerCall), terms.Amount(terms.PerDay))
+		price, kind, l.Amount(l.PerCall), l.Amount(l.PerDay))
 }
 
 // listedPrice is the price that some servers write into _meta of a tool.

@@ -38,7 +38,7 @@ func ReadUpTo(path string, most int64) ([]byte, error) {
 		return nil, err
 	case !os.SameFile(named, opened):
 		return nil, fmt.Errorf("%q was replaced while it was opened", path)
-	case opened.Mode().Perm()&0o077 != 0:
+	case openToOthers(opened):
 		return nil, fmt.Errorf("others than its owner may use %q (mode %04o): chmod 600 makes it private", path, opened.Mode().Perm())
 	case ofAnother(opened):
 		return nil, fmt.Errorf("%q belongs to another user, who knows the key: chown it if that is you", path)

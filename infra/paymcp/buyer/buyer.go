@@ -88,7 +88,7 @@ func (b *Buyer) Call(ctx context.Context, tool string, arguments []byte) Result 
 	defer cancel()
 	c, release, err := b.Purse.Hold(ctx, b.Server, tool, canonical)
 	switch {
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return words("The same question is being asked by another call, which has not ended. Call %s again with the same arguments: it is one purchase, and charged once.", tool)
 	case err != nil:
 		return words("Nothing was bought: %s.", err)
@@ -212,6 +212,9 @@ func (b *Buyer) resume(ctx context.Context, c *purse.Purchase) Result {
 // fresh says that it was made in this call.
 func (b *Buyer) send(ctx context.Context, c *purse.Purchase, fresh bool) Result {
 	for try := 1; ; try++ {
+		if early := c.Payment.NotBefore.Sub(b.Now()); early > 0 && !b.pause(ctx, early) {
+			return b.pending(c)
+		}
 		c.Payment.Sending = true
 		if err := b.Purse.Keep(c); err != nil {
 			return words("Nothing was sent this time: %s. A signature that is lost could not be sent again.", err)
@@ -233,12 +236,15 @@ func (b *Buyer) send(ctx context.Context, c *purse.Purchase, fresh bool) Result 
 			return b.unclear(c, reply, err)
 		case again:
 		}
+		c.Payment.NotBefore = time.Time{}
+		if step.wait > 0 {
+			c.Payment.NotBefore = b.Now().Add(step.wait)
+		}
 		if err := b.Purse.Keep(c); err != nil {
 			return words("There is no answer yet, and the payment was sent: %s. Call %s again with the same arguments.", err, c.Tool)
 		}
-		wait := max(step.wait, backoff(try))
-		if !b.pause(ctx, wait) {
-			return b.pending(c, step.wait)
+		if step.wait == 0 && !b.pause(ctx, backoff(try)) {
+			return b.pending(c)
 		}
 	}
 }

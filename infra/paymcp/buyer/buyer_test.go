@@ -145,6 +145,31 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
+// A server that wants to be asked later is not asked before, whoever calls.
+func TestNotBefore(t *testing.T) {
+	world(t, true, func(t *testing.T, p *place) {
+		p.seller.play(muchLater)
+		until := time.Now().Add(time.Hour).UTC().Format("2006-01-02 15:04:05 UTC")
+		for range 3 {
+			r, _ := call(p.start(), question)
+			for _, want := range []string{"The server says that it is not charged so far", "again, not before " + until, "exactly the same arguments"} {
+				if !strings.Contains(says(r), want) {
+					t.Errorf("it says %s\nwant %s", says(r), want)
+				}
+			}
+			time.Sleep(time.Minute)
+		}
+		if len(p.seller.sent) != 1 {
+			t.Errorf("it was sent %d times", len(p.seller.sent))
+		}
+		time.Sleep(57*time.Minute - 10*time.Second)
+		if r, _ := call(p.start(), question); !answered(r) {
+			t.Errorf("ten seconds before the hour is over, for which a call waits: %s", says(r))
+		}
+		p.holds(1, "later")
+	})
+}
+
 // The same arguments in another spelling are the same purchase, and others are not.
 func TestCanonical(t *testing.T) {
 	t.Parallel()

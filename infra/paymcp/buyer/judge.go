@@ -134,10 +134,10 @@ func (b *Buyer) unclear(c *purse.Purchase, reply Reply, err error) Result {
 }
 
 // pending says that a payment was sent and has no answer yet.
-func (b *Buyer) pending(c *purse.Purchase, wait time.Duration) Result {
+func (b *Buyer) pending(c *purse.Purchase) Result {
 	when := "again"
-	if wait > 0 {
-		when = fmt.Sprintf("again, not before %s,", clock(b.Now().Add(wait)))
+	if c.Payment.NotBefore.After(b.Now()) {
+		when = fmt.Sprintf("again, not before %s,", clock(c.Payment.NotBefore))
 	}
 	charged := "It may have been charged"
 	switch p := c.Payment; {

@@ -32,6 +32,7 @@ const (
 	lostThere       // the request is lost on its way
 	lostBack        // it is done, and the reply is lost
 	later           // retryable, before anything is charged
+	muchLater       // the same, and not before an hour is over
 	owing           // charged, and the answer is owed: retryable
 	refusal         // the facilitator refuses the payment: nothing is charged
 	uncertain       // the money moves, and the settlement is answered as failed
@@ -126,7 +127,7 @@ func (s *seller) serve(q buyer.Request, a x402.Authorization, d deed) buyer.Repl
 		return s.asks("invalid_exact_evm_payload_authorization_valid_before", nil)
 	case used:
 		return s.asks("invalid_exact_evm_nonce_already_used", nil)
-	case d == refusal || d == later || d == owing:
+	case d == refusal || d == later || d == muchLater || d == owing:
 		return s.asks("insufficient_funds", nil)
 	case d == broken:
 		return failed("Internal Server Error")
@@ -148,6 +149,8 @@ func (s *seller) serveKept(q buyer.Request, a x402.Authorization, key string, ex
 			return s.asks("insufficient_funds", new(false))
 		case d == later:
 			return failed(`{"error":{"code":"overloaded","message":"Later.","charged":false,"retryable":true,"retry_after":1}}`)
+		case d == muchLater:
+			return failed(`{"error":{"code":"overloaded","message":"Later.","charged":false,"retryable":true,"retry_after":3600}}`)
 		case d == broken:
 			return failed(`{"error":{"code":"internal_error","message":"Oh.","charged":null,"retryable":true,"retry_after":1}}`)
 		}

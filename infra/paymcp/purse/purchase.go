@@ -45,6 +45,8 @@ type Payment struct {
 	Lost bool `json:"lost"`
 	// Charged is what the server has said of it; nil is nothing.
 	Charged *bool `json:"charged,omitempty"`
+	// NotBefore is when the server wants to be asked again; zero is any time.
+	NotBefore time.Time `json:"notBefore,omitzero"`
 	// Said is why there is no answer, in the server's words.
 	Said string `json:"said,omitempty"`
 }
