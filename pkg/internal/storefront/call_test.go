@@ -84,6 +84,20 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	}
 }
 
+// A refusal says in _meta whether money has moved, where that is known: its body is the offer.
+func TestRefusalSaysWhetherCharged(t *testing.T) {
+	for _, c := range []struct {
+		charged *bool
+		says    string
+	}{{nil, ""}, {new(false), `"hostfacts/charged":false`}, {new(true), `"hostfacts/charged":true`}} {
+		_, called := aCall(true, true)
+		body := string(called(Response{Status: http.StatusPaymentRequired, Header: http.Header{}, Body: []byte(`{"accepts":[]}`), asks: true, charged: c.charged}).Body)
+		if !strings.Contains(body, c.says) || strings.Contains(body, "charged") != (c.says != "") {
+			t.Errorf("%s, want %s", body, c.says)
+		}
+	}
+}
+
 // busy is what a handler owes in its own words.
 func busy() *fault.Error {
 	owed := fault.Info{Code: "answer_owed", Status: 503, Class: fault.Owed, Retry: true, After: time.Second}
