@@ -86,6 +86,28 @@ func TestAllow(t *testing.T) {
 	s.charged(t, 1)
 }
 
+// make pay-mcp prints what to paste, and a host can start it, too: nothing of make or of the
+// compiler is on stdout. It keeps everything where the system keeps settings.
+func TestMake(t *testing.T) {
+	t.Parallel()
+	s := newStranger(t)
+	_, program := terminal(t)
+	cmd := testbed.Command(t, "make", "-s", "-C", testbed.Root(), "pay-mcp", "URL="+s.url)
+	cmd.Stdin = program
+	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+t.TempDir())
+	binary := filepath.Join(testbed.Root(), "build", "pay-mcp")
+	if out := string(testbed.Run(t, cmd)); !strings.Contains(out, "claude mcp add --scope user stranger -- "+binary+" "+s.url+"\n") {
+		t.Errorf("it prints\n%s", out)
+	}
+	goEnv := func(name string) string {
+		return name + "=" + strings.TrimSpace(string(testbed.Run(t, testbed.Command(t, "go", "env", name))))
+	}
+	h := startHost(t, "env", goEnv("GOCACHE"), goEnv("GOMODCACHE"), "make", "-s", "-C", testbed.Root(), "pay-mcp", "URL="+s.url)
+	if r := h.call(t, "tool_0", map[string]any{}); !plain(r) {
+		t.Errorf("%s\n%s", texts(r), h.log)
+	}
+}
+
 // A person who types the command alone sees what to paste, and not a server that waits.
 func TestAtATerminal(t *testing.T) {
 	t.Parallel()

@@ -130,7 +130,8 @@ func (w *world) start(args ...string) guest {
 func startHost(t *testing.T, command string, args ...string) guest {
 	t.Helper()
 	h := guest{cmd: exec.Command(command, args...), log: &logged{}}
-	h.cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+	// Nothing of a test is kept where a person's own is.
+	h.cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "XDG_CONFIG_HOME="+t.TempDir(), "HOME="+t.TempDir())
 	h.cmd.Stderr = h.log
 	client := mcp.NewClient(&mcp.Implementation{Name: "host", Version: "1"}, nil)
 	session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: h.cmd}, nil)
