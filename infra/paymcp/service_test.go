@@ -63,7 +63,7 @@ func (h guest) showsAll(t *testing.T) {
 			t.Errorf("%s: %+v", op.Tool, tool)
 			continue
 		}
-		for _, part := range []string{"Each call pays " + op.PriceUSD() + " USDC on Base. This is play money.", "The limit is 1 USDC a call and 100 USDC in any 24 hours."} {
+		for _, part := range []string{"Each call pays " + op.PriceUSD() + " USDC on Base, in play money (limits: 1 USDC a call, 100 USDC in any 24 hours)."} {
 			if !strings.Contains(tool.Description, part) {
 				t.Errorf("%s is described as\n%s\nwant %s", op.Tool, tool.Description, part)
 			}

@@ -149,7 +149,7 @@ func TestStranger(t *testing.T) {
 	for _, tool := range list.Tools {
 		a := tool.Annotations
 		if a.ReadOnlyHint || a.OpenWorldHint == nil || *a.OpenWorldHint || !strings.HasPrefix(tool.Description, "Says hello.") ||
-			!strings.Contains(tool.Description, "the server is asked for the price at each call. The limit is 0.02 USDC a call and 0.05 USDC in any 24 hours.") {
+			!strings.Contains(tool.Description, "Each call costs money, and the server is asked how much (limits: 0.02 USDC a call, 0.05 USDC in any 24 hours).") {
 			t.Errorf("%+v %s", a, tool.Description)
 		}
 	}

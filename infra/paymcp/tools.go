@@ -93,21 +93,21 @@ type limits struct {
 	refused error
 }
 
-// priced says what a call costs, and the limits.
+// priced says what a call costs, and the limits. Each tool has it, because not every host shows
+// a model the instructions of a server.
 func priced(t *mcp.Tool, l limits) string {
-	price := "Each call costs money; the server is asked for the price at each call."
-	w, err := listedPrice(t)
-	if err == nil {
-		price = fmt.Sprintf("Each call pays %s.", w.Price())
+	price := "Each call costs money, and the server is asked how much"
+	if w, err := listedPrice(t); err == nil {
+		price = "Each call pays " + w.Price()
 	}
 	if l.refused != nil {
-		return fmt.Sprintf("%s It is not paid for yet: %s", price, l.refused)
+		return fmt.Sprintf("%s. It is not paid for yet: %s", price, l.refused)
 	}
 	kind := ""
 	if l.Play {
-		kind = " This is play money."
+		kind = ", in play money"
 	}
-	return fmt.Sprintf("%s%s The limit is %s a call and %s in any 24 hours. pay-mcp pays by itself: give the arguments alone, and ignore what is said about payments above. The same arguments again within 90 seconds are charged once.",
+	return fmt.Sprintf("%s%s (limits: %s a call, %s in any 24 hours). It is paid for you: give the arguments alone, whatever is said of payments above.",
 		price, kind, l.Amount(l.PerCall), l.Amount(l.PerDay))
 }
 
