@@ -98,7 +98,9 @@ func (b *Buyer) Call(ctx context.Context, tool string, arguments []byte) Result 
 		return b.kept(c)
 	}
 	if c.Answer != nil {
-		c.Answer, c.Payment, c.Key = nil, nil, ""
+		c.Answer = nil
+		c.Payment = nil
+		c.Key = ""
 	}
 	if c.Payment != nil {
 		return b.resume(ctx, c)
@@ -172,7 +174,7 @@ func (b *Buyer) buy(ctx context.Context, c *purse.Purchase, o bill.Offer) Result
 		return words("Not bought: the key cannot be used: %s. Nothing was signed or charged.", err)
 	}
 	if c.Key == "" {
-		c.Key, c.Began = rand.Text(), b.Now()
+		c.Key = rand.Text()
 	}
 	c.Payment, err = sign(wallet, named(o, c.Key), w, b.Now())
 	if err != nil {
@@ -266,8 +268,8 @@ func backoff(try int) time.Duration { return time.Second << min(try-1, 4) }
 // pause waits, unless what is left of the call's time is too short for another request.
 func (b *Buyer) pause(ctx context.Context, wait time.Duration) bool {
 	const shortest = 5 * time.Second
-	deadline, limited := ctx.Deadline()
-	if limited && b.left(deadline) < wait+shortest {
+	deadline, limited := ctx.Deadline() // by the machine's clock, and not by Now
+	if limited && time.Until(deadline) < wait+shortest {
 		return false
 	}
 	select {
@@ -277,9 +279,6 @@ func (b *Buyer) pause(ctx context.Context, wait time.Duration) bool {
 		return true
 	}
 }
-
-// left is the time until the deadline of a context, which is one of the machine's clock.
-func (b *Buyer) left(deadline time.Time) time.Duration { return time.Until(deadline) }
 
 // clock is a time for a model and for a person.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

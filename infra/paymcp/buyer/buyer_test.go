@@ -170,6 +170,35 @@ func TestNotBefore(t *testing.T) {
 	})
 }
 
+// A server that has said that it was charged, and refuses the payment later without a word of
+// that, is not paid again.
+func TestChargedIsNotForgotten(t *testing.T) {
+	world(t, false, func(t *testing.T, p *place) {
+		b := p.start()
+		b.Upstream = forgetful{p.seller}
+		if r, _ := call(b, question); !strings.Contains(says(r), "It was charged, and the answer is owed") {
+			t.Error(says(r))
+		}
+		time.Sleep(2 * time.Hour)
+		r, _ := call(p.start(), question)
+		if !strings.Contains(says(r), "Charged, and not answered") || len(must[[]purse.Entry](t)(b.Purse.Signed())) != 1 {
+			t.Error(says(r))
+		}
+	})
+}
+
+// forgetful is a seller that takes the money and owes the answer.
+type forgetful struct{ *seller }
+
+// Call implements buyer.Upstream.
+func (f forgetful) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error) {
+	reply, err := f.seller.Call(ctx, q)
+	if err != nil || reply.IsError {
+		return reply, err
+	}
+	return failed(`{"error":{"code":"timeout","message":"Later.","charged":true,"retryable":true,"retry_after":3600}}`), nil
+}
+
 // The same arguments in another spelling are the same purchase, and others are not.
 func TestCanonical(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	if err != nil {
 		return judgeError(p, err)
 	}
-	p.Charged = reply.charged()
+	heard(p, reply.charged())
 	if !reply.IsError {
 		p.Said = ""
 		if parts := reply.owed(); len(parts) > 0 {
@@ -63,12 +63,22 @@ func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	return step{kind: unclear}
 }
 
+// heard notes whether the server says that money has moved. That it has is not forgotten when
+// the server says nothing the next time.
+func heard(p *purse.Payment, charged *bool) {
+	if charged == nil && p.Charged != nil && *p.Charged {
+		return
+	}
+	p.Charged = charged
+}
+
 // judgeError says what it means that there is no reply.
 func judgeError(p *purse.Payment, err error) step {
 	p.Said = err.Error()
 	if _, is := errors.AsType[*NotSent](err); is {
 		return step{kind: again}
 	}
+	heard(p, nil)
 	e, is := errors.AsType[*ServerError](err)
 	if !is {
 		p.Lost = true

@@ -21,10 +21,9 @@ type Purchase struct {
 	Tool      string          `json:"tool"`
 	Arguments json.RawMessage `json:"arguments"` // canonical
 	// Key names the purchase to a server that charges a name once.
-	Key     string    `json:"key,omitempty"`
-	Began   time.Time `json:"began"`
-	Payment *Payment  `json:"payment,omitempty"` // what was signed for it
-	Answer  *Answer   `json:"answer,omitempty"`
+	Key     string   `json:"key,omitempty"`
+	Payment *Payment `json:"payment,omitempty"` // what was signed for it
+	Answer  *Answer  `json:"answer,omitempty"`
 }
 
 // Payment is a signature, and what became of it.
