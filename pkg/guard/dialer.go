@@ -18,7 +18,7 @@ import (
 
 const (
 	// maxAddrs bounds the addresses of one target that are tried. All are checked.
-	maxAddrs = 8
+	maxAddrs = 16
 
 	// defaultTimeout bounds a call whose context has no deadline.
 	defaultTimeout = 8 * time.Second
@@ -54,8 +54,8 @@ type Connector interface {
 	// them. Its errors are those of a Resolver and blocked_address.
 	Resolve(ctx context.Context, name string) (Target, error)
 
-	// Dial connects to the target's addresses in turn and returns the
-	// connection with the peer that it reached. Its errors are connect_failed, which
+	// Dial connects to one of the target's addresses, the first that takes a connection,
+	// and returns the connection with that address. Its errors are connect_failed, which
 	// wraps ErrNoRoute where this machine has no route to any of the addresses, and
 	// blocked_address.
 	Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error)
@@ -110,9 +110,10 @@ func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
 	return Target{Name: name, Addrs: addrs}, nil
 }
 
-// Dial implements Connector. IPv4 addresses come first, a family without a route is
-// left out, at most eight are tried, and all together take at most three quarters of the time that ctx
-// leaves. When ctx itself ends, the error wraps its error and is not a fault.
+// Dial implements Connector. IPv4 comes first and then the families take turns, a family
+// without a route is left out, and at most sixteen addresses are tried, as race does it. All
+// together take at most three quarters of the time that ctx leaves. When ctx itself ends, the
+// error wraps its error and is not a fault.
 func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error) {
 	none := netip.Addr{}
 	if err := checkAddrs(t.Addrs...); err != nil {
@@ -129,35 +130,44 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 	}
 	all, cancel := part(ctx, dialShare)
 	defer cancel()
-	var failed []error
+	conn, peer, failed := race(all, addrs, func(ctx context.Context, a netip.Addr) (net.Conn, error) {
+		return connect(ctx, "tcp", netip.AddrPortFrom(a, port).String())
+	})
+	switch {
+	case conn != nil:
+		return conn, peer, nil
+	case ctx.Err() != nil:
+		return nil, none, fmt.Errorf("guard: connect: %w", ctx.Err())
+	}
+	return nil, none, connectFailed(failed, unrouted)
+}
+
+// connectFailed is the fault of a host none of whose addresses took a connection.
+func connectFailed(failed []failure, unrouted []string) error {
+	var causes []error
 	var ways []string
-	for i, a := range addrs {
-		// What one address does not use of its share is the others'.
-		one, cancel := part(all, 1/float64(len(addrs)-i))
-		conn, err := connect(one, "tcp", netip.AddrPortFrom(a, port).String())
-		cancel()
-		switch {
-		case err == nil:
-			return conn, a, nil
-		case ctx.Err() != nil:
-			return nil, none, fmt.Errorf("guard: connect: %w", ctx.Err())
-		}
-		failed = append(failed, fmt.Errorf("connect to %s: %w", a, err))
-		if w := way(err, a); !slices.Contains(ways, w) {
+	for _, f := range failed {
+		causes = append(causes, fmt.Errorf("connect to %s: %w", f.addr, f.err))
+		if w := way(f.err, f.addr); !slices.Contains(ways, w) {
 			ways = append(ways, w)
 		}
 	}
-	return nil, none, lookup.Faultf(lookup.ConnectFailed, errors.Join(failed...),
-		"The TCP connection to the host failed: %s (addresses tried: %d).", strings.Join(ways, ", "), len(failed))
+	leftOut := ""
+	if len(unrouted) > 0 {
+		leftOut = " This service has no route to the host's addresses of " + strings.Join(unrouted, " or ") + "."
+	}
+	return lookup.Faultf(lookup.ConnectFailed, errors.Join(causes...),
+		"The TCP connection to the host failed: %s (addresses tried: %d).%s", strings.Join(ways, ", "), len(failed), leftOut)
 }
 
-// reachable are the addresses to try, each once, in their order, and the names of the
-// families that are left out because there is no route to them.
+// reachable are the addresses to try, each once, in the order in which they are tried, and
+// the names of the families that are left out because there is no route to them.
 func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) (try []netip.Addr, unrouted []string) {
 	routed := d.HasRoute
 	if routed == nil {
 		routed = hasRoute
 	}
+	families := map[string][]netip.Addr{}
 	for _, name := range []string{ipv4, ipv6} {
 		var family []netip.Addr
 		for _, a := range addrs {
@@ -169,11 +179,12 @@ func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) (try []netip
 		case len(family) == 0:
 		// One look answers for the family: what is public has one route or none.
 		case routed(ctx, family[0]):
-			try = append(try, family...)
+			families[name] = family
 		default:
 			unrouted = append(unrouted, name)
 		}
 	}
+	try = inTurn(families[ipv4], families[ipv6])
 	return try[:min(len(try), maxAddrs)], unrouted
 }
 

@@ -11,6 +11,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -97,26 +99,43 @@ func TestResolveLeavesTime(t *testing.T) {
 
 func TestDial(t *testing.T) {
 	twenty := many("1.1.1.%d", 20)
-	eight := strings.Join(twenty[:8], ":443 at 0s, ") + ":443 at 0s"
+	each := func(pause time.Duration, addrs []string) string { // when they are tried
+		var all []string
+		for i, a := range addrs {
+			all = append(all, fmt.Sprintf("%s:443 at %v", a, time.Duration(i)*pause))
+		}
+		return strings.Join(all, ", ")
+	}
 	testbed.Each(t, map[string]dialled{
 		"first":                  {addrs: "1.1.1.1 8.8.8.8", up: "1.1.1.1", dialed: "1.1.1.1:443 at 0s"},
 		"IPv4 first":             {addrs: "2606:4700::1 1.1.1.1", up: "2606:4700::1", dialed: "1.1.1.1:443 at 0s, [2606:4700::1]:443 at 0s"},
-		"no route":               {addrs: "2606:4700::1 1.1.1.1", unrouted: "IPv6", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "connection refused (addresses tried: 1)"},
+		"no route":               {addrs: "2606:4700::1 1.1.1.1", unrouted: "IPv6", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "connection refused (addresses tried: 1). This service has no route to the host's addresses of IPv6."},
 		"no route, IPv4 is up":   {addrs: "2606:4700::1 1.1.1.1", unrouted: "IPv6", up: "1.1.1.1", dialed: "1.1.1.1:443 at 0s"},
 		"IPv6 only, no route":    {addrs: "2606:4700::1", unrouted: "IPv6", code: lookup.ConnectFailed, is: guard.ErrNoRoute, says: "no route to IPv6, and the host has no other address"},
 		"IPv4 only, no route":    {addrs: "1.1.1.1 8.8.8.8", unrouted: "IPv4", code: lookup.ConnectFailed, is: guard.ErrNoRoute, says: "no route to IPv4,"},
 		"no route at all":        {addrs: "1.1.1.1 2606:4700::1", unrouted: "IPv4 IPv6", code: lookup.ConnectFailed, is: guard.ErrNoRoute, says: "no route to IPv4 or IPv6,"},
 		"no place taken by IPv4": {addrs: strings.Join(twenty, " ") + " 2606:4700::1", unrouted: "IPv4", up: "2606:4700::1", dialed: "[2606:4700::1]:443 at 0s"},
 		"IPv6 only":              {addrs: "2606:4700::1", up: "2606:4700::1", dialed: "[2606:4700::1]:443 at 0s"},
-		"second after its share": {addrs: "1.1.1.1 8.8.8.8", holes: "1.1.1.1", up: "8.8.8.8", dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 3s"},
-		"unused share goes on": {addrs: "1.1.1.1 8.8.8.8 9.9.9.9", holes: "8.8.8.8", up: "9.9.9.9",
-			dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 0s, 9.9.9.9:443 at 3s"},
-		"black hole": {addrs: "1.1.1.1", holes: "1.1.1.1", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "timed out (addresses tried: 1)"},
-		"both ways": {addrs: "1.1.1.1 8.8.8.8", holes: "1.1.1.1", dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 3s",
-			code: lookup.ConnectFailed, says: "timed out, connection refused (addresses tried: 2)"},
-		"doubles count once": {addrs: "1.1.1.1 1.1.1.1", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "tried: 1"},
-		"at most eight":      {addrs: strings.Join(twenty, " "), dialed: eight, code: lookup.ConnectFailed, says: "tried: 8"},
-		"made by hand":       {addrs: "1.1.1.1 127.0.0.1", code: lookup.BlockedAddress, dialed: ""},
+		"second beside a hole":   {addrs: "1.1.1.1 8.8.8.8", holes: "1.1.1.1", up: "8.8.8.8", dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 250ms", took: 250 * time.Millisecond},
+		"at once after a refusal": {addrs: "1.1.1.1 8.8.8.8 9.9.9.9", holes: "8.8.8.8", up: "9.9.9.9",
+			dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 0s, 9.9.9.9:443 at 250ms", took: 250 * time.Millisecond},
+		"the pause begins with the last attempt": {addrs: "1.1.1.1 8.8.8.8 9.9.9.9 9.9.9.8", holes: "1.1.1.1 9.9.9.9", up: "9.9.9.8",
+			dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 250ms, 9.9.9.9:443 at 250ms, 9.9.9.8:443 at 500ms", took: 500 * time.Millisecond},
+		"families in turn": {addrs: "1.1.1.1 8.8.8.8 9.9.9.9 2606:4700::1 2606:4700::2", holes: "1.1.1.1 8.8.8.8 2606:4700::1", up: "2606:4700::2",
+			dialed: "1.1.1.1:443 at 0s, [2606:4700::1]:443 at 250ms, 8.8.8.8:443 at 500ms, [2606:4700::2]:443 at 750ms", took: 750 * time.Millisecond},
+		"a whole family dead": {addrs: strings.Join(twenty[:8], " ") + " 2606:4700::1", holes: strings.Join(twenty, " "), up: "2606:4700::1",
+			dialed: "1.1.1.0:443 at 0s, [2606:4700::1]:443 at 250ms", took: 250 * time.Millisecond},
+		"slow, and the next is not quicker": {addrs: "1.1.1.1 8.8.8.8", slow: "1.1.1.1", holes: "8.8.8.8", up: "1.1.1.1",
+			dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 250ms", took: 400 * time.Millisecond},
+		"eight of nine dead": {addrs: strings.Join(twenty[:9], " "), holes: strings.Join(twenty[:8], " "), up: twenty[8],
+			dialed: each(250*time.Millisecond, twenty[:9]), took: 2 * time.Second},
+		"black hole": {addrs: "1.1.1.1", holes: "1.1.1.1", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "timed out (addresses tried: 1)", took: 6 * time.Second},
+		"both ways": {addrs: "1.1.1.1 8.8.8.8", holes: "1.1.1.1", dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 250ms",
+			code: lookup.ConnectFailed, says: "timed out, connection refused (addresses tried: 2)", took: 6 * time.Second},
+		"doubles count once":              {addrs: "1.1.1.1 1.1.1.1", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "tried: 1)."},
+		"at most sixteen":                 {addrs: strings.Join(twenty, " "), dialed: each(0, twenty[:16]), code: lookup.ConnectFailed, says: "tried: 16)"},
+		"made by hand":                    {addrs: "1.1.1.1 127.0.0.1", code: lookup.BlockedAddress, dialed: ""},
+		"private beside one that is dead": {addrs: "1.1.1.1 8.8.8.8 ::ffff:10.0.0.1", holes: "1.1.1.1", code: lookup.BlockedAddress, dialed: ""},
 	}, func(t *testing.T, c dialled) {
 		synctest.Test(t, c.check)
 	})
@@ -125,8 +144,10 @@ func TestDial(t *testing.T) {
 // dialled is a host, and how it is dialled.
 type dialled struct {
 	addrs, up, holes string // of those that are up, one is to be the peer; what is neither refuses
+	slow             string // answers after 400 ms
 	unrouted         string // the families without a route
 	dialed           string // "1.1.1.1:443 at 0s", one after the other
+	took             time.Duration
 	code             fault.Code
 	is               error
 	says             string
@@ -142,11 +163,15 @@ func (c dialled) hasRoute(a netip.Addr) bool {
 
 // connect answers as the host does at an address.
 func (c dialled) connect(ctx context.Context, address string) (net.Conn, error) {
-	switch netip.MustParseAddrPort(address).Addr().String() {
-	case c.up:
+	at := netip.MustParseAddrPort(address).Addr().String()
+	if at == c.slow {
+		<-time.After(400 * time.Millisecond)
+	}
+	switch {
+	case at == c.up:
 		near, far := net.Pipe()
 		return near, far.Close()
-	case c.holes:
+	case slices.Contains(strings.Fields(c.holes), at):
 		<-ctx.Done()
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ctx.Err()}
 	}
@@ -155,14 +180,23 @@ func (c dialled) connect(ctx context.Context, address string) (net.Conn, error) 
 
 func (c dialled) check(t *testing.T) {
 	begin := time.Now()
+	var mu sync.Mutex
 	var dialed []string
+	running := 0
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 	defer cancel()
 	d := &guard.Dialer{
 		HasRoute: func(_ context.Context, a netip.Addr) bool { return c.hasRoute(a) },
 		Connect: func(ctx context.Context, _, address string) (net.Conn, error) {
+			mu.Lock()
 			dialed = append(dialed, fmt.Sprintf("%s at %v", address, time.Since(begin)))
-			return c.connect(ctx, address)
+			running++
+			mu.Unlock()
+			conn, err := c.connect(ctx, address)
+			mu.Lock()
+			running--
+			mu.Unlock()
+			return conn, err
 		},
 	}
 	conn, peer, err := d.Dial(ctx, guard.Target{Name: "a.test.com", Addrs: addrs(strings.Fields(c.addrs)...)}, 443)
@@ -178,9 +212,32 @@ func (c dialled) check(t *testing.T) {
 	if diff := cmp.Diff(c.dialed, strings.Join(dialed, ", ")); diff != "" {
 		t.Errorf("dialled (-want +got):\n%s", diff)
 	}
-	if took := time.Since(begin); took > 6*time.Second {
-		t.Errorf("took %v, more than three quarters of the time", took)
+	if took := time.Since(begin); took != c.took {
+		t.Errorf("took %v, want %v", took, c.took)
 	}
+	if running != 0 {
+		t.Errorf("%d attempts are still running", running)
+	}
+}
+
+// An attempt that connects after another has won is closed before the answer.
+func TestLosersAreClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var open atomic.Int64
+		d := &guard.Dialer{HasRoute: always, Connect: func(_ context.Context, _, address string) (net.Conn, error) {
+			if strings.HasPrefix(address, "1.1.1.1:") {
+				<-time.After(time.Second) // and it does not heed that it is cancelled
+			}
+			near, far := net.Pipe()
+			return testbed.CountOpen(near, &open), far.Close()
+		}}
+		conn, peer, err := d.Dial(t.Context(), guard.Target{Name: "a.test.com", Addrs: addrs("1.1.1.1", "8.8.8.8")}, 443)
+		if err != nil || peer.String() != "8.8.8.8" || open.Load() != 1 {
+			t.Fatalf("%s, %v, %d connections are open, want the winner's alone", peer, err, open.Load())
+		}
+		conn.Close()
+	})
 }
 
 // always has a route.
