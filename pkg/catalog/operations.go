@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -29,13 +30,17 @@ var all = sync.OnceValue(func() []Operation {
 // All returns every priced operation in the order of the spec's price list.
 func All() []Operation { return slices.Clone(all()) }
 
+// bundleDeadline is that of a bundle's lookup, and of a tool that is one of uptime-check's
+// lookups from name to answer: what the one sees answered, the other does.
+const bundleDeadline = 12 * time.Second
+
 // priced fills in what every operation of its kind has: price, deadline of the lookup,
 // the domain as its first parameter, and two error codes; and the fields and the example of
 // its result.
 func priced[Result any](o Operation) Operation {
-	o.Amount, o.Deadline = "5000", 8*time.Second
+	o.Amount, o.Deadline = "5000", cmp.Or(o.Deadline, 8*time.Second)
 	if o.Kind == Bundle {
-		o.Amount, o.Deadline = "15000", 12*time.Second
+		o.Amount, o.Deadline = "15000", bundleDeadline
 	}
 	o.Params = append([]Param{{
 		Name: "domain", Type: "string", Required: true, Example: "example.com", Code: lookup.InvalidDomain,
@@ -107,9 +112,10 @@ func Headers() Operation {
 		Slug: "headers", Path: "/v1/tools/headers", Title: "HTTP Headers", Tool: "http_headers", Kind: Tool,
 		Result: "HeadersResult", Use: "to read status and security headers of a site's front page",
 		Summary: "Allowlisted HTTPS response headers of a public hostname.",
-		Description: "Requests https://{domain}/ (HEAD, or GET after 405 or 501): the status and sixteen response headers, null when absent. " +
+		Description: "Requests https://{domain}/ (HEAD, or GET after 405, 501 or a failure): the status and sixteen response headers, null when absent. " +
 			"Redirects are not followed, certificates not validated, cookies never returned.",
 		Tags:     []string{"http", "headers", "security"},
+		Deadline: bundleDeadline,
 		Errors:   []fault.Code{lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed, lookup.HandshakeFailed, lookup.HTTPFailed, lookup.HeadersTimeout},
 		Verdicts: headers.Verdicts(),
 	})

@@ -28,8 +28,14 @@ func TestOperations(t *testing.T) {
 			t.Errorf("%s costs %s, its parts %d, and the texts say %q", b.Bundle, bundle.Amount, sum, bundle.Use)
 		}
 	}
+	if one, all := Headers().Deadline, UptimeCheck().Deadline; one != all {
+		t.Errorf("headers has %s, uptime-check, which asks the same of the host, %s", one, all)
+	}
 	deadlines := map[Kind]time.Duration{}
 	for _, op := range All() {
+		if op.Slug == Headers().Slug {
+			continue
+		}
 		if had, ok := deadlines[op.Kind]; ok && had != op.Deadline {
 			t.Errorf("%s has %s, others of its kind %s", op.Slug, op.Deadline, had)
 		}

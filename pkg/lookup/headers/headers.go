@@ -94,6 +94,9 @@ func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, con
 	host := c.origins.Host(target, conn, peer)
 	defer host.Close()
 	a, err := host.Fetch(ctx, "/")
+	if err == nil {
+		err = a.Reports(names()...)
+	}
 	if err != nil {
 		return Result{}, origin.Fault(ctx, err, lookup.HeadersTimeout)
 	}
@@ -102,6 +105,14 @@ func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, con
 		Method: a.Method, Status: a.Status, PeerIP: a.Peer.String(),
 		Headers: allowlisted(a.Header),
 	}, nil
+}
+
+// names are those of the headers that are reported, in the order of Headers.
+func names() (all []string) {
+	for f := range reflect.TypeFor[Headers]().Fields() {
+		all = append(all, f.Tag.Get("json"))
+	}
+	return all
 }
 
 // allowlisted picks the headers of the spec. Which of them are lists follows
@@ -115,8 +126,7 @@ func allowlisted(h http.Header) (out Headers) {
 		"referrer-policy", "www-authenticate", "x-content-type-options", "x-frame-options", "x-powered-by",
 	}
 	fields := reflect.ValueOf(&out).Elem()
-	for i := range fields.NumField() {
-		name := fields.Type().Field(i).Tag.Get("json")
+	for i, name := range names() {
 		var texts []string
 		for _, v := range h.Values(name) { // one by one: a field in ISO 8859-1 must not spoil its neighbour in UTF-8
 			texts = append(texts, origin.Text(v))

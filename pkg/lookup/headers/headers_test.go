@@ -13,8 +13,10 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 const (
@@ -83,6 +85,33 @@ func TestResult(t *testing.T) {
 	})
 }
 
+// Headers that nobody asked for may be as long as curl takes them, and those of a result as
+// long as a result may be.
+func TestLong(t *testing.T) {
+	cookies := strings.Repeat("Set-Cookie: a="+strings.Repeat("b", 990)+"\r\n", 290)
+	policy := func(n int) string { return "Content-Security-Policy: " + strings.Repeat("c", n) + "\r\n" }
+	testbed.Each(t, map[string]struct {
+		wire string
+		code fault.Code
+	}{
+		"290 KB of cookies":            {cookies, ""},
+		"64 KiB of policy":             {policy(64 << 10), ""},
+		"more than 64 KiB of policy":   {policy(64<<10 + 1), lookup.HTTPFailed},
+		"more than 64 KiB in two":      {policy(32<<10) + policy(32<<10+1), lookup.HTTPFailed},
+		"more than 300 KiB of cookies": {cookies + cookies, lookup.HTTPFailed},
+	}, func(t *testing.T, c struct {
+		wire string
+		code fault.Code
+	}) {
+		w := testbed.NewOrigins(t)
+		w.Serve(name, addr, testbed.Answers("HTTP/1.1 200 OK\r\n"+c.wire+"\r\n"))
+		r, err := client(w.Dialer()).Lookup(testbed.Soon(t), query)
+		if testbed.Code(err) != c.code || c.code == "" && r.Status != 200 {
+			t.Errorf("%d, %v, want %q", r.Status, err, c.code)
+		}
+	})
+}
+
 // TestLookupOn is what uptime-check does: one resolution and one handshake, and
 // another where the connection turns out to be dead.
 func TestLookupOn(t *testing.T) {
@@ -100,7 +129,7 @@ func TestLookupOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := client(d).LookupOn(ctx, query, target, tls.Client(conn, origin.TLSConfig(name, tls.VersionTLS13)), peer)
+		r, err := client(d).LookupOn(ctx, query, target, tls.Client(conn, origin.TLSConfig(name, origin.Modern)), peer)
 		if err != nil || r.Status != 200 || r.PeerIP != addr || len(w.Dials()) != dials || len(w.Asked()) != 1 {
 			t.Errorf("%+v, %v; dialled %v, resolved %v", r, err, w.Dials(), w.Asked())
 		}

@@ -155,6 +155,9 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	for {
 		late := len(r.Hops) > 0 && nearlyOver(ctx)
 		a, err := c.fetch(ctx, hosts, at)
+		if err == nil {
+			err = a.Reports("Location")
+		}
 		if err != nil {
 			return r.end(origin.Fault(ctx, err, lookup.RedirectTimeout), late)
 		}

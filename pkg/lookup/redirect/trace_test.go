@@ -101,7 +101,7 @@ func TestTrace(t *testing.T) {
 		"blocked_address":              {map[string]string{"/": "301 https://private.test.com/"}, nil, "301 a.test.com/: blocked_address", 1},
 		"connect_failed":               {map[string]string{"/": "301 https://dead.test.com/"}, nil, "301 a.test.com/: connect_failed", 2},
 		"handshake_failed":             {map[string]string{"/": "301 https://plain.test.com/"}, nil, "301 a.test.com/: handshake_failed", 2},
-		"http_failed":                  {map[string]string{"/": "301 https://garbage.test.com/"}, nil, "301 a.test.com/: http_failed", 2},
+		"http_failed":                  {map[string]string{"/": "301 https://garbage.test.com/"}, nil, "301 a.test.com/: http_failed", 3},
 	}, func(t *testing.T, c row) {
 		w := testbed.NewOrigins(t)
 		site(w, a, aAddr, c.a)
@@ -118,7 +118,7 @@ func TestTrace(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 		if n := len(w.Dials()); n != c.dials {
-			t.Errorf("%d connections, want %d: one per host", n, c.dials)
+			t.Errorf("%d connections, want %d: one per host, and another for GET where HEAD fails", n, c.dials)
 		}
 		asked := w.Asked()
 		if slices.Sort(asked); len(slices.Compact(slices.Clone(asked))) != len(asked) {

@@ -7,9 +7,10 @@
 //
 //	handshake completed                        the result, with the connection
 //	failed, hung or timed out, leaf was seen   the result
-//	peer answered, but sent no leaf            once more with at most TLS 1.2, and
-//	                                           once with a hello that offers all that
-//	                                           there is, if that can help; then
+//	peer answered, but sent no leaf            once more without post-quantum key exchange
+//	                                           and ALPN, with at most TLS 1.2, with
+//	                                           HTTP/2, and with a hello that offers all
+//	                                           that there is, if that can help; then
 //	                                           handshake_failed
 //	no TLS, or no certificate that reads       handshake_failed
 //	silence, or bytes too slow                 ssl_timeout, marked as the host's silence
@@ -82,17 +83,18 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Result, *tls.Conn, error) {
 	var f flight
 	var done *tls.Conn
-	// Some servers choke on TLS 1.3, and some keys are too short for its signatures.
-	hello := func(highest uint16) origin.Hello {
-		return func(conn net.Conn) (again bool, err error) {
-			f, done, again, err = handshake(ctx, conn, q.Domain, highest)
+	var hellos []origin.Hello
+	for _, o := range append(origin.Offers(), origin.Browser) {
+		hellos = append(hellos, func(conn net.Conn) (again bool, err error) {
+			f, done, again, err = handshake(ctx, conn, q.Domain, o)
 			return again, err
-		}
+		})
 	}
-	peer, err := origin.Greet(ctx, c.cfg.Connector, target, hello(tls.VersionTLS13), hello(tls.VersionTLS12), func(conn net.Conn) (again bool, err error) {
+	hellos = append(hellos, func(conn net.Conn) (again bool, err error) {
 		f, err = greet(ctx, conn, q.Domain)
 		return false, err
 	})
+	peer, err := origin.Greet(ctx, c.cfg.Connector, target, hellos...)
 	if err != nil {
 		return Result{}, nil, origin.Fault(ctx, err, lookup.SSLTimeout)
 	}
@@ -132,12 +134,13 @@ func (r *recorder) secret() []byte {
 // alertUnrecognizedName is an alert after which no other hello helps.
 const alertUnrecognizedName = 112
 
-// handshake runs one handshake with at most the given version, and closes conn unless it
-// returns it as a tls.Conn. Without an error there is a leaf, without a tls.Conn as well that
-// of a handshake that failed later. again says that another hello may show more.
-func handshake(ctx context.Context, conn net.Conn, domain string, highest uint16) (f flight, done *tls.Conn, again bool, err error) {
+// handshake runs one handshake with what is offered, and closes conn unless it returns it as
+// a tls.Conn, over which HTTP/1.1 can be spoken. Without an error there is a leaf, without a
+// tls.Conn as well that of a handshake that failed later. again says that another hello may
+// show more.
+func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer) (f flight, done *tls.Conn, again bool, err error) {
 	rec := &recorder{Conn: conn}
-	cfg := origin.TLSConfig(domain, highest)
+	cfg := origin.TLSConfig(domain, o)
 	cfg.KeyLogWriter = &rec.keys
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
 		f = flight{leaf: cs.PeerCertificates[0].Raw, version: cs.Version, suite: cs.CipherSuite}
@@ -145,7 +148,7 @@ func handshake(ctx context.Context, conn net.Conn, domain string, highest uint16
 	}
 	client := tls.Client(rec, cfg)
 	err = client.HandshakeContext(ctx)
-	if err == nil {
+	if err == nil && o != origin.Browser {
 		return f, client, false, nil
 	}
 	conn.Close()
@@ -158,7 +161,7 @@ func handshake(ctx context.Context, conn net.Conn, domain string, highest uint16
 	if ctx.Err() != nil {
 		return f, nil, false, fmt.Errorf("%w: %w", origin.Late(ctx), err)
 	}
-	again = highest == tls.VersionTLS13 && f.alert != alertUnrecognizedName && (!f.hello || f.version == tls.VersionTLS13)
+	again = f.alert != alertUnrecognizedName && (!f.hello || f.version == tls.VersionTLS13)
 	switch {
 	case f.alert >= 0:
 		err = lookup.Faultf(lookup.HandshakeFailed, err, "The host refused the TLS handshake with alert %d before it sent a certificate.", f.alert)

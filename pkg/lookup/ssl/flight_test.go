@@ -30,7 +30,8 @@ func recording(t testing.TB, highest uint16, curves ...tls.CurveID) (read, secre
 	}
 	defer conn.Close()
 	rec := &recorder{Conn: conn}
-	cfg := origin.TLSConfig(domain, highest)
+	cfg := origin.TLSConfig(domain, origin.Modern)
+	cfg.MaxVersion = highest
 	cfg.KeyLogWriter = &rec.keys
 	c := tls.Client(rec, cfg)
 	if err := c.HandshakeContext(ctx); err != nil {

@@ -1,0 +1,86 @@
+package ssl
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// TestSlow: peers that do not get to the end of their handshake, in time or before the
+// caller leaves. A certificate that came before that is the result, in time. A lookup
+// that did not heed its time would hang, because its peer never lets go.
+func TestSlow(t *testing.T) {
+	der := with(nil)
+	long := [][]byte{der, with(func(p *parts) { p.rest = tlv(0xa3, make([]byte, 60<<10)) })}
+	drip := func(c net.Conn) {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for _, err := c.Write([]byte{22, 3, 3, 0x40, 0}); err == nil; _, err = c.Write([]byte{0}) {
+			<-tick.C
+		}
+	}
+	var greetings atomic.Int32
+	refuses := func(c net.Conn) {
+		if greetings.Add(1)%2 == 1 {
+			script([]byte{21, 3, 1, 0, 2, 2, 40})(c)
+		}
+		hang(c)
+	}
+	type row struct {
+		serve func(net.Conn)
+		leaf  bool
+	}
+	testbed.Each(t, map[string]row{
+		"silence":                 {script(), false},
+		"refusal, then silence":   {refuses, false},
+		"half a record":           {script([]byte{22, 3, 3}), false},
+		"hello, then silence":     {script(helloTLS12()), false},
+		"half a certificate":      {halts([][]byte{der}, tls.VersionTLS12, 200, hang), false},
+		"drip":                    {drip, false},
+		"after the flight":        {halts([][]byte{der}, tls.VersionTLS12, 0, hang), true},
+		"inside the message":      {halts(long, tls.VersionTLS12, 20<<10, hang), true},
+		"inside the message, 1.3": {halts(long, tls.VersionTLS13, 20<<10, hang), true},
+		"refused and then silent": {halts([][]byte{append(der, 0)}, tls.VersionTLS12, 0, hang), true},
+	}, func(t *testing.T, c row) {
+		w := peer(t, c.serve)
+		if c.leaf {
+			readsLeaf(t, w)
+			return
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		r, err := client(w.Dialer()).Lookup(ctx, query())
+		if testbed.Code(err) != lookup.SSLTimeout || !fault.From(err).IsSilence() {
+			t.Errorf("%+v, %v", r, err)
+		}
+		leaves, leave := context.WithCancel(t.Context())
+		time.AfterFunc(100*time.Millisecond, leave)
+		if r, err := client(w.Dialer()).Lookup(leaves, query()); testbed.Code(err) != lookup.SSLTimeout || fault.From(err).IsSilence() {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+// readsLeaf looks a host up that sends its certificate, and then no more.
+func readsLeaf(t *testing.T, w *testbed.Origins) {
+	t.Helper()
+	for limit := 500 * time.Millisecond; ; limit *= 2 { // a busy machine may stop for longer
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		r, err := client(w.Dialer()).Lookup(ctx, query())
+		cancel()
+		if err == nil && r.Subject == "CN="+domain && text(r.TLSVersion) != "null" {
+			return
+		}
+		if limit > time.Minute {
+			t.Errorf("%+v, %v within %s", r, err, limit)
+			return
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package origin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// headPatience is how long a request with HEAD is waited for alone. Some servers never
+// answer one.
+const headPatience = 2 * time.Second
+
+// outcome is how a request ended.
+type outcome struct {
+	answer Answer
+	err    error
+}
+
+// stands says that GET has nothing to add to what HEAD came to. It has where HEAD is refused
+// (spec §3.2), and where HEAD is hung up on or answered with something that is not HTTP.
+func (head outcome) stands() bool {
+	if head.err != nil {
+		return fault.From(head.err).Code != lookup.HTTPFailed
+	}
+	return !head.answer.refusesHead()
+}
+
+// refusesHead says that the server does not take HEAD.
+func (a Answer) refusesHead() bool {
+	return a.Method == http.MethodHead && (a.Status == http.StatusMethodNotAllowed || a.Status == http.StatusNotImplemented)
+}
+
+// Fetch requests an absolute path and query, printable ASCII without spaces, with HEAD, and
+// with GET where HEAD does not stand. GET begins beside a HEAD that is not answered within
+// headPatience, and the first of them that is answered counts. Its errors are those that Fault
+// knows.
+func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
+	if h.conn == nil {
+		if err := h.connect(ctx); err != nil {
+			return Answer{}, err
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	heads := h.begin(ctx, http.MethodHead, path)
+	patience := time.NewTimer(headPatience)
+	defer patience.Stop()
+	select {
+	case head := <-heads:
+		if head.stands() {
+			return head.answer, head.err
+		}
+		return settle(head, <-h.begin(ctx, http.MethodGet, path))
+	case <-patience.C:
+	}
+	other := h.client.Host(h.target, nil, netip.Addr{})
+	gets := other.begin(ctx, http.MethodGet, path)
+	var head, get outcome
+	select {
+	case head = <-heads:
+		if head.stands() {
+			cancel()
+		}
+		get = <-gets
+	case get = <-gets:
+		if get.err == nil {
+			cancel()
+		}
+		head = <-heads
+	}
+	if head.stands() && (head.err == nil || get.err != nil) {
+		other.Close()
+		return head.answer, head.err
+	}
+	h.replace(other)
+	return settle(head, get)
+}
+
+// settle is what GET comes to after HEAD, which does not stand or was cancelled for it. Where
+// GET could not be sent and HEAD was, that is what is said.
+func settle(head, get outcome) (Answer, error) {
+	if head.err == nil || get.err == nil {
+		return get.answer, get.err
+	}
+	switch fault.From(get.err).Code {
+	case lookup.ConnectFailed, lookup.HandshakeFailed:
+		return head.answer, lookup.Faultf(lookup.HTTPFailed, fmt.Errorf("%w; then %w", head.err, get.err),
+			"The HTTPS request with HEAD failed, and there was no connection for one with GET.")
+	}
+	return get.answer, get.err
+}
+
+// replace drops the connection of a Host for that of another to the same target.
+func (h *Host) replace(by *Host) {
+	h.Close()
+	*h = *by
+}
+
+// begin makes one request beside the caller, who takes its outcome before anything else is
+// done with the Host.
+func (h *Host) begin(ctx context.Context, method, path string) <-chan outcome {
+	ended := make(chan outcome, 1)
+	go func() {
+		a, err := h.ask(ctx, method, path)
+		ended <- outcome{a, err}
+	}()
+	return ended
+}
+
+// ask makes one request. A connection that was used before may be dead or out of step (some
+// servers send a body after HEAD), so its failure is settled on a new one.
+func (h *Host) ask(ctx context.Context, method, path string) (Answer, error) {
+	if h.conn != nil && h.used {
+		if a, err := h.exchange(ctx, method, path); err == nil || ctx.Err() != nil {
+			return a, err
+		}
+	}
+	if h.conn == nil {
+		if err := h.connect(ctx); err != nil {
+			return Answer{}, err
+		}
+	}
+	return h.exchange(ctx, method, path)
+}

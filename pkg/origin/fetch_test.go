@@ -1,0 +1,125 @@
+package origin_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/origin"
+)
+
+// answered is when a server answers to a request, and what: nothing for one that hangs up.
+type answered struct {
+	after time.Duration
+	with  string
+}
+
+// never is an answer that does not come while anybody waits.
+var never = answered{after: time.Hour}
+
+// slowly is a host that takes its time.
+type slowly struct {
+	handshake time.Duration
+	head, get answered
+	want      string
+	took      time.Duration
+}
+
+// A HEAD that is not answered is not all: GET is tried beside it, and the first of them that is
+// answered counts. A host that is slow in its handshake and in its answer has all the time of
+// the call for both.
+func TestSlowHEAD(t *testing.T) {
+	ok, no := "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 405 No\r\n\r\n"
+	testbed.Each(t, map[string]slowly{
+		"HEAD hangs":                         {head: never, get: answered{0, ok}, want: "GET 200", took: 2 * time.Second},
+		"HEAD is slow, GET hangs":            {head: answered{5 * time.Second, ok}, get: never, want: "HEAD 200", took: 5 * time.Second},
+		"HEAD is slow, GET is slower":        {head: answered{3 * time.Second, ok}, get: answered{2 * time.Second, ok}, want: "HEAD 200", took: 3 * time.Second},
+		"HEAD is refused late":               {head: answered{3 * time.Second, no}, get: answered{2 * time.Second, ok}, want: "GET 200", took: 4 * time.Second},
+		"HEAD hangs up late":                 {head: answered{3 * time.Second, ""}, get: answered{2 * time.Second, ok}, want: "GET 200", took: 4 * time.Second},
+		"HEAD is slow, GET hangs up":         {head: answered{4 * time.Second, ok}, get: answered{0, ""}, want: "HEAD 200", took: 4 * time.Second},
+		"HEAD hangs up late, GET at once":    {head: answered{3 * time.Second, ""}, get: answered{0, ""}, want: "http_failed", took: 3 * time.Second},
+		"HEAD hangs, GET hangs up":           {head: never, get: answered{0, ""}, want: "silence", took: 12 * time.Second},
+		"both hang":                          {head: never, get: never, want: "silence", took: 12 * time.Second},
+		"handshake of 5 s and answer of 5 s": {handshake: 5 * time.Second, head: answered{5 * time.Second, ok}, get: never, want: "HEAD 200", took: 10 * time.Second},
+	}, func(t *testing.T, c slowly) {
+		cfg := testbed.NewOrigins(t).TLS()
+		synctest.Test(t, func(t *testing.T) { c.check(t, cfg) })
+	})
+}
+
+func (c slowly) check(t *testing.T, cfg *tls.Config) {
+	var open atomic.Int64
+	over := make(chan struct{})
+	defer close(over)
+	connector := &guard.Dialer{
+		HasRoute: func(context.Context, netip.Addr) bool { return true },
+		Connect: func(context.Context, string, string) (net.Conn, error) {
+			near, far := net.Pipe()
+			go c.serve(far, cfg, over)
+			return testbed.CountOpen(near, &open), nil
+		},
+	}
+	h := (&origin.Client{Connector: connector, UserAgent: "hostfacts (test)"}).
+		Host(guard.Target{Name: name, Addrs: []netip.Addr{netip.MustParseAddr(addr)}}, nil, netip.Addr{})
+	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+	defer cancel()
+	begun := time.Now()
+	a, err := h.Fetch(ctx, "/")
+	got := fmt.Sprintf("%s %d", a.Method, a.Status)
+	switch code := testbed.Code(err); {
+	case errors.Is(err, origin.ErrSilence):
+		got = "silence"
+	case code == lookup.HTTPFailed:
+		got = string(code)
+	case err != nil:
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); got != c.want || took != c.took {
+		t.Errorf("%s after %v, want %s after %v", got, took, c.want, c.took)
+	}
+	if n := open.Load(); n > 1 {
+		t.Errorf("%d connections are open", n)
+	}
+	h.Close()
+	if n := open.Load(); n != 0 {
+		t.Errorf("%d connections were left open", n)
+	}
+}
+
+// serve answers one request.
+func (c slowly) serve(conn net.Conn, cfg *tls.Config, over <-chan struct{}) {
+	defer conn.Close()
+	select {
+	case <-time.After(c.handshake):
+	case <-over:
+		return
+	}
+	secure := tls.Server(conn, cfg)
+	r, err := http.ReadRequest(bufio.NewReader(secure))
+	if err != nil {
+		return
+	}
+	answer := c.head
+	if r.Method == http.MethodGet {
+		answer = c.get
+	}
+	select {
+	case <-time.After(answer.after):
+	case <-over:
+		return
+	}
+	io.WriteString(secure, answer.with)
+}
