@@ -1,115 +1,165 @@
 package redirect
 
 import (
+	"encoding/json"
 	"net/url"
+	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/guard"
 )
 
-// locations are what follow makes of a Location on https://a.test.com/d/e?f.
-func locations() map[string]string {
-	long := "/" + strings.Repeat("x", maxURL)
-	all := map[string]string{
-		"https://b.test.com/x?y#z":  "https://b.test.com/x?y",
-		"x":                         "https://a.test.com/d/x",
-		"../x/./y":                  "https://a.test.com/x/y",
-		"?g":                        "https://a.test.com/d/e?g",
-		"?":                         "https://a.test.com/d/e?",
-		"//b.test.com/x":            "https://b.test.com/x",
-		"HTTPS://B.Test.COM/X":      "https://b.test.com/X",
-		"https://b.test.com?x":      "https://b.test.com/?x",
-		"https://b.test.com:443/x":  "https://b.test.com/x",
-		"https://b.test.com:0443/x": "https://b.test.com/x",
-		"https://bücher.com/":       "https://xn--bcher-kva.com/",
-		"/é?ü=ö":                    "https://a.test.com/%C3%A9?%C3%BC=%C3%B6",
-		"/\xe9?\xe9":                "https://a.test.com/%E9?%E9",
-		"/?\"<>'`{}|":               "https://a.test.com/?%22%3C%3E'`{}|",
-		"/a%2Fb":                    "https://a.test.com/a%2Fb",
-		"/?x HTTP/1.1":              "https://a.test.com/?x%20HTTP/1.1",
-		// Browsers read the next as another host; RFC 3986 does not.
-		"/\\b.test.com":    "https://a.test.com/%5Cb.test.com",
-		"\\\\b.test.com/x": "https://a.test.com/d/%5C%5Cb.test.com/x",
-		"":                 "missing_location",
+// read is a Location on an answer from base, what follow makes of it, and who is right.
+type read struct{ location, outcome, right string }
+
+// base is where the Locations of the table were sent.
+func base() httpsURL { return httpsURL{host: "a.test.com", path: "/d/e?f"} }
+
+// locations are those of testdata/locations.tsv.
+func locations(tb testing.TB) (all []read) {
+	tb.Helper()
+	text, err := os.ReadFile("testdata/locations.tsv")
+	if err != nil {
+		tb.Fatal(err)
 	}
-	for reason, refused := range map[string][]string{
-		"invalid_location": {
-			"/x#" + long[1:],
-			"https://b.test.com\\@c.test.com/", "https://b.te%2est.com/", "https://b.test.com/%zz", "https://b.test.com:x/", "/a\tb",
-			":", "//", "//?a", "//#a", "///b.test.com", long, "/" + strings.Repeat("é", 6000), "https:b.test.com", "https:///b.test.com",
-			"https://?x", "https://:443/", "https:", "https://u@b.test.com/", "https://@b.test.com/", "https://u:p@b.test.com:8443",
-		},
-		"insecure_redirect": {
-			"http://b.test.com/", "http://127.0.0.1:8080/", "javascript:alert(1)", "mailto:a@b.test.com", "b.test.com:443/",
-			"http://u:p@b.test.com:99999/",
-		},
-		"blocked_port": {
-			"https://b.test.com:8443/", "https://b.test.com:0/", "https://127.0.0.1:8443/",
-		},
-		"blocked_host": {
-			"https://b.test.com../", "https://127.0.0.1/", "https://2130706433/", "https://[::1]/", "https://[fe80::1%25eth0]/",
-			"https://[::ffff:169.254.169.254]/", "https://localhost/", "https://x.internal/", "https://b_c.test.com/",
-			"https://b..com/", "https://\xe9.com/", "https://１２７.0.0.1/", "//169.254.169.254/latest/",
-		},
-	} {
-		for _, location := range refused {
-			all[location] = reason
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
 		}
+		fields := strings.Split(strings.TrimSpace(line), "\t")
+		if len(fields) != 3 {
+			tb.Fatalf("%q has %d fields, want 3", line, len(fields))
+		}
+		all = append(all, read{testbed.Must(strconv.Unquote(fields[0])), fields[1], fields[2]})
 	}
 	return all
 }
 
+// outcome is what follow makes of a Location on base.
+func outcome(location string) string {
+	next, stop := follow(base(), []string{location, "https://second.test.com/"})
+	if stop != "" {
+		return string(stop)
+	}
+	return next.url()
+}
+
 func TestFollow(t *testing.T) {
 	t.Parallel()
-	from := httpsURL{host: "a.test.com", path: "/d/e?f"}
-	for location, want := range locations() {
-		p, stop := follow(from, []string{location, "https://second.test.com/"})
-		got := string(stop)
-		if stop == "" {
-			got = p.url()
-		}
-		if got != want {
-			t.Errorf("%.80q: %s, want %s", location, got, want)
+	for _, r := range locations(t) {
+		if got := outcome(r.location); got != r.outcome {
+			t.Errorf("%q: %s, want %s", r.location, got, r.outcome)
 		}
 	}
-	if _, stop := follow(from, nil); stop != MissingLocation {
+	// Of bytes that are not UTF-8, and of lengths, the standard says nothing.
+	for location, want := range map[string]string{
+		"":                                  "missing_location",
+		"/\xe9?\xe9":                        "https://a.test.com/%E9?%E9",
+		"https://\xe9.com/":                 "invalid_location",
+		"https://%e9.com/":                  "invalid_location",
+		"https://b.test.com\x00/":           "invalid_location",
+		"/x#" + strings.Repeat("x", maxURL): "invalid_location",
+		"/" + strings.Repeat("é", 6000):     "invalid_location",
+		"/" + strings.Repeat("x", maxURL-len("https://a.test.com/")):   "https://a.test.com/" + strings.Repeat("x", maxURL-len("https://a.test.com/")),
+		"/" + strings.Repeat("x", maxURL-len("https://a.test.com/")+1): "invalid_location",
+	} {
+		if got := outcome(location); got != want {
+			t.Errorf("%.80q: %.80s, want %.80s", location, got, want)
+		}
+	}
+	if _, stop := follow(base(), nil); stop != MissingLocation {
 		t.Errorf("no field: %s", stop)
 	}
 }
 
-// FuzzFollow: a URL that is followed has a host that the guard passes and a
-// path that fits into a request line, and following its own URL leads to it.
-func FuzzFollow(f *testing.F) {
-	for location := range locations() {
-		if len(location) < 200 {
-			f.Add(location)
+// Node reads the table as browsers do, by the standard.
+func TestWHATWG(t *testing.T) {
+	t.Parallel()
+	const program = `const base = process.argv[1], all = JSON.parse(require("fs").readFileSync(0));
+		const read = (l) => { try { const u = new URL(l, base); u.hash = ""; return u; } catch { return null; } };
+		console.log(JSON.stringify(all.map(read).map((u) => u && ({ href: u.href.replaceAll("^", "%5E"), scheme: u.protocol, port: u.port }))));`
+	type parsed struct{ Href, Scheme, Port string }
+	table := locations(t)
+	var texts []string
+	for _, r := range table {
+		texts = append(texts, r.location)
+	}
+	node := testbed.Command(t, testbed.Find(t, "Node, which has the standard's URL", "node"), "-e", program, base().url())
+	node.Stdin = strings.NewReader(string(testbed.Must(json.Marshal(texts))))
+	var urls []*parsed
+	testbed.Check(json.Unmarshal(testbed.Must(node.Output()), &urls))
+	for i, r := range table {
+		u := urls[i]
+		followed := u != nil && u.Scheme == "https:" && u.Port == ""
+		same := followed && u.Href == r.outcome
+		switch StopReason(r.outcome) {
+		case InvalidLocation, BlockedHost:
+			same = u == nil
+		case InsecureRedirect:
+			same = u != nil && u.Scheme != "https:"
+		case BlockedPort:
+			same = u != nil && u.Scheme == "https:" && u.Port != ""
 		}
+		if same != (r.right == "WHATWG") || !same && !followed {
+			t.Errorf("%q: %s by %s; the standard has %+v", r.location, r.outcome, r.right, u)
+		}
+	}
+}
+
+// FuzzFollow: a URL that is followed has a host that the guard passes and a path that fits
+// into a request line, following its own URL leads to it, and where RFC 3986 has a host for
+// the reference, it is the same one.
+func FuzzFollow(f *testing.F) {
+	for _, r := range locations(f) {
+		f.Add(r.location)
 	}
 	f.Add("//0=Aݳ0") // a host for the guard's mapping, which changes it
 	line := regexp.MustCompile(`^/[!-~]*$`)
 	known := map[StopReason]bool{MissingLocation: true, InvalidLocation: true, InsecureRedirect: true, BlockedPort: true, BlockedHost: true}
 	f.Fuzz(func(t *testing.T, location string) {
-		p, stop := follow(httpsURL{host: "a.test.com", path: "/d/e?f"}, []string{location})
+		next, stop := follow(base(), []string{location})
 		if stop != "" {
 			if !known[stop] {
 				t.Errorf("%q: stop reason %q", location, stop)
 			}
 			return
 		}
-		if host, err := guard.Domain(p.host, guard.Hostname); err != nil || host != p.host {
-			t.Errorf("%q: host %q: %v", location, p.host, err)
+		if host, err := guard.Domain(next.host, guard.DNSName); err != nil || host != next.host {
+			t.Errorf("%q: host %q: %v", location, next.host, err)
 		}
-		if !line.MatchString(p.path) || strings.Contains(p.path, "#") {
-			t.Errorf("%q: path %q", location, p.path)
+		if !line.MatchString(next.path) || strings.Contains(next.path, "#") {
+			t.Errorf("%q: path %q", location, next.path)
 		}
-		u, err := url.Parse(p.url())
-		if err != nil || u.Host != p.host || u.Scheme != "https" || u.User != nil {
-			t.Errorf("%q: %q is read as %v, %v", location, p.url(), u, err)
+		if again, stop := follow(next, []string{next.url()}); stop != "" || again != next {
+			t.Errorf("%q: %v followed again is %v, %q", location, next, again, stop)
 		}
-		if again, stop := follow(p, []string{p.url()}); stop != "" || again != p {
-			t.Errorf("%q: %v followed again is %v, %q", location, p, again, stop)
+		if host, ok := rfc3986(location); ok && host != next.host {
+			t.Errorf("%q: the host is %q, and by RFC 3986 %q", location, next.host, host)
+		}
+		// What is asked for is read alike by everybody. A stray percent sign is not one of RFC 3986.
+		if u, err := url.Parse(strings.ReplaceAll(next.url(), "%", "")); err != nil || u.Host != next.host || u.User != nil {
+			t.Errorf("%q: %q is read as %v, %v", location, next.url(), u, err)
 		}
 	})
+}
+
+// rfc3986 is the host that a reference leads to by package net/url, as the guard takes it. The
+// standard of browsers differs in what is not a reference by that RFC, or has no host: ok is
+// false for it.
+func rfc3986(location string) (host string, ok bool) {
+	u, err := url.Parse(base().url())
+	if err == nil {
+		u, err = u.Parse(location)
+	}
+	beginning := strings.TrimPrefix(strings.ToLower(location), "https:")
+	if err != nil || strings.ContainsAny(location, "\\") || u.Opaque != "" || u.Hostname() == "" ||
+		strings.HasPrefix(beginning, "///") || beginning != strings.ToLower(location) && !strings.HasPrefix(beginning, "//") {
+		return "", false
+	}
+	host, err = guard.Domain(u.Hostname(), guard.DNSName)
+	return host, err == nil
 }

@@ -22,10 +22,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/guard"
@@ -219,73 +216,4 @@ func (c *Client) fetch(ctx context.Context, hosts map[string]*origin.Host, u htt
 		hosts[u.host] = c.origins.Host(target, nil, netip.Addr{})
 	}
 	return hosts[u.host].Fetch(ctx, u.path)
-}
-
-// httpsURL is a URL of a chain in normal form: equal ones are the same resource.
-type httpsURL struct {
-	host string // as guard.Domain returns it
-	path string // absolute path and query, printable ASCII
-}
-
-func (p httpsURL) url() string { return "https://" + p.host + p.path }
-
-// follow reads the Location fields of an answer that came from a URL. It returns
-// the next URL or why there is none, without any call. It
-// resolves a reference by RFC 3986, and not as browsers do, which also accept
-// backslashes and missing slashes.
-func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
-	if len(location) == 0 || location[0] == "" {
-		return next, MissingLocation
-	}
-	raw := location[0]
-	u, err := url.Parse(from.url())
-	if err == nil {
-		u, err = u.Parse(raw)
-	}
-	// Of a reference with an empty host (RFC 3986 §4.2), such as ///x, url.Parse makes one
-	// without an authority, which leads back to where it came from.
-	rest, noHost := strings.CutPrefix(raw, "//")
-	noHost = noHost && strings.IndexAny(rest+"/", "/?#") == 0
-	switch {
-	case err != nil, len(raw) > maxURL, noHost:
-		return next, InvalidLocation
-	case u.Scheme != "https":
-		return next, InsecureRedirect
-	case u.Hostname() == "" || u.User != nil || u.Opaque != "":
-		return next, InvalidLocation
-	}
-	// No port, an empty one and leading zeros are taken, as URL parsers do.
-	if strings.TrimLeft(u.Port(), "0") != strconv.Itoa(origin.Port) && u.Port() != "" {
-		return next, BlockedPort
-	}
-	next.path = requestPath(u)
-	if next.host, err = guard.Domain(u.Hostname(), guard.Hostname); err != nil {
-		return next, BlockedHost
-	}
-	if len(next.url()) > maxURL {
-		return next, InvalidLocation
-	}
-	return next, ""
-}
-
-// requestPath is what goes into the request line. url.Parse leaves queries as
-// they are, spaces and foreign bytes included, so those are escaped here.
-func requestPath(u *url.URL) string {
-	path := u.EscapedPath()
-	if !strings.HasPrefix(path, "/") {
-		path = "/" + path
-	}
-	if u.RawQuery == "" && !u.ForceQuery {
-		return path
-	}
-	var out strings.Builder
-	out.WriteString(path + "?")
-	for _, c := range []byte(u.RawQuery) {
-		if c <= ' ' || c > '~' || strings.IndexByte(`"<>`, c) >= 0 {
-			fmt.Fprintf(&out, "%%%02X", c)
-		} else {
-			out.WriteByte(c)
-		}
-	}
-	return out.String()
 }

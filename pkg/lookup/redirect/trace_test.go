@@ -96,16 +96,19 @@ func TestTrace(t *testing.T) {
 		"loop in other words": {map[string]string{"/": "301 https://A.test.com:443#x"}, nil, "301 a.test.com/: loop", 1},
 		"loop over two hosts": {map[string]string{"/": "301 https://b.test.com/"}, map[string]string{"/": "301 https://a.test.com/"},
 			"301 a.test.com/, 301 b.test.com/: loop", 2},
-		"the query makes a difference": {map[string]string{"/": "301 /?x", "/?x": "200"}, nil, "301 a.test.com/, 200 a.test.com/?x: null", 1},
-		"nxdomain":                     {map[string]string{"/": "301 https://none.test.com/"}, nil, "301 a.test.com/: nxdomain", 1},
-		"blocked_address":              {map[string]string{"/": "301 https://private.test.com/"}, nil, "301 a.test.com/: blocked_address", 1},
-		"connect_failed":               {map[string]string{"/": "301 https://dead.test.com/"}, nil, "301 a.test.com/: connect_failed", 2},
-		"handshake_failed":             {map[string]string{"/": "301 https://plain.test.com/"}, nil, "301 a.test.com/: handshake_failed", 2},
-		"http_failed":                  {map[string]string{"/": "301 https://garbage.test.com/"}, nil, "301 a.test.com/: http_failed", 3},
+		"the query makes a difference":   {map[string]string{"/": "301 /?x", "/?x": "200"}, nil, "301 a.test.com/, 200 a.test.com/?x: null", 1},
+		"a host name with an underscore": {map[string]string{"/": "301 https://my_shop.test.com/50%-off"}, nil, "301 a.test.com/, 200 my_shop.test.com/50%-off: null", 2},
+		"a backslash is a slash":         {map[string]string{"/": `301 /\b.test.com/x`}, map[string]string{"/x": "200"}, "301 a.test.com/, 200 b.test.com/x: null", 2},
+		"nxdomain":                       {map[string]string{"/": "301 https://none.test.com/"}, nil, "301 a.test.com/: nxdomain", 1},
+		"blocked_address":                {map[string]string{"/": "301 https://private.test.com/"}, nil, "301 a.test.com/: blocked_address", 1},
+		"connect_failed":                 {map[string]string{"/": "301 https://dead.test.com/"}, nil, "301 a.test.com/: connect_failed", 2},
+		"handshake_failed":               {map[string]string{"/": "301 https://plain.test.com/"}, nil, "301 a.test.com/: handshake_failed", 2},
+		"http_failed":                    {map[string]string{"/": "301 https://garbage.test.com/"}, nil, "301 a.test.com/: http_failed", 3},
 	}, func(t *testing.T, c row) {
 		w := testbed.NewOrigins(t)
 		site(w, a, aAddr, c.a)
 		site(w, b, bAddr, c.b)
+		w.Serve("my_shop.test.com", "93.184.216.12", testbed.Answers("HTTP/1.1 200 OK\r\n\r\n"))
 		w.Resolve("private.test.com", testbed.OriginName{Addrs: []string{"10.0.0.1"}})
 		w.Resolve("dead.test.com", testbed.OriginName{Addrs: []string{"93.184.216.9"}})
 		w.Accept("plain.test.com", "93.184.216.10", func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 400 x\r\n\r\n"); io.Copy(io.Discard, conn) })

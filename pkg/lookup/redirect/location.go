@@ -1,0 +1,168 @@
+package redirect
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/origin"
+)
+
+// httpsURL is a URL of a chain in normal form: equal ones are the same resource.
+type httpsURL struct {
+	host string // as guard.Domain returns it
+	path string // absolute path and query, printable ASCII
+}
+
+func (p httpsURL) url() string { return "https://" + p.host + p.path }
+
+// follow reads the Location fields of an answer that came from a URL. It returns the next URL
+// or why there is none, without any call. It reads a reference as browsers do, by the URL
+// standard of the WHATWG: a backslash is a slash, a slash too many or too few does not matter,
+// and a stray percent sign stays as it is. Unlike browsers it follows no URL with a user name
+// or a password.
+func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
+	if len(location) == 0 || location[0] == "" {
+		return next, MissingLocation
+	}
+	raw := location[0]
+	if len(raw) > maxURL {
+		return next, InvalidLocation
+	}
+	// Blanks and control characters at the ends do not count, tabs and line ends nowhere.
+	raw = strings.TrimFunc(raw, func(r rune) bool { return r <= ' ' })
+	raw = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(raw)
+	scheme, rest := cutScheme(raw)
+	if scheme != "" && scheme != "https" {
+		return next, InsecureRedirect
+	}
+	rest, _, _ = strings.Cut(rest, "#")
+	rest, query, hasQuery := strings.Cut(rest, "?")
+	next = from
+	path, oldQuery, hadQuery := strings.Cut(from.path, "?")
+	segments := strings.Split(path, "/")[1:]
+	switch slashes := len(rest) - len(strings.TrimLeft(rest, `/\`)); {
+	case slashes >= 2:
+		authority := rest[slashes:]
+		end := strings.IndexAny(authority+"/", `/\`)
+		if next.host, stop = hostOf(authority[:end]); stop != "" {
+			return httpsURL{}, stop
+		}
+		segments = join(nil, authority[min(end+1, len(authority)):])
+	case slashes == 1:
+		segments = join(nil, rest[1:])
+	case rest != "":
+		segments = join(segments[:len(segments)-1], rest)
+	case !hasQuery:
+		query, hasQuery = oldQuery, hadQuery
+	}
+	next.path = "/" + strings.Join(segments, "/")
+	if hasQuery {
+		next.path += "?" + escape(query, "\"<>'")
+	}
+	if len(next.url()) > maxURL {
+		return httpsURL{}, InvalidLocation
+	}
+	return next, ""
+}
+
+// cutScheme takes the scheme off a reference, in lower case, and its colon; without one it is
+// empty.
+func cutScheme(raw string) (scheme, rest string) {
+	name, rest, ok := strings.Cut(raw, ":")
+	for i, c := range []byte(strings.ToLower(name)) {
+		letter := 'a' <= c && c <= 'z'
+		if !letter && (i == 0 || !strings.ContainsRune("0123456789+-.", rune(c))) {
+			ok = false
+		}
+	}
+	if !ok || name == "" {
+		return "", raw
+	}
+	return strings.ToLower(name), rest
+}
+
+// hostOf is the host of an authority, as the guard takes it, on the one port that there is.
+func hostOf(authority string) (host string, stop StopReason) {
+	if at := strings.LastIndex(authority, "@"); at >= 0 {
+		if strings.Trim(authority[:at], ":") != "" {
+			return "", InvalidLocation // a name or a password
+		}
+		authority = authority[at+1:]
+	}
+	bracket := strings.Index(authority, "]") + 1 // the colons of IPv6 are before it
+	name, port, _ := strings.Cut(authority[bracket:], ":")
+	number, err := strconv.ParseUint("0"+port, 10, 16)
+	decoded, wrong := decodeHost(authority[:bracket] + name)
+	switch {
+	case err != nil, wrong:
+		return "", InvalidLocation
+	case port != "" && number != origin.Port:
+		return "", BlockedPort
+	}
+	host, err = guard.Domain(decoded, guard.DNSName)
+	if err != nil {
+		return "", BlockedHost
+	}
+	return host, ""
+}
+
+// decodeHost decodes the percent signs of a host. wrong says that no URL has such a host,
+// whatever the guard would say of it.
+func decodeHost(host string) (decoded string, wrong bool) {
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		inner, closed := strings.CutSuffix(inner, "]")
+		a, err := netip.ParseAddr(inner)
+		return host, !closed || err != nil || a.Zone() != ""
+	}
+	var out []byte
+	for i := 0; i < len(host); i++ {
+		c := host[i]
+		if c == '%' && i+2 < len(host) {
+			if b, err := strconv.ParseUint(host[i+1:i+3], 16, 8); err == nil {
+				c = byte(b)
+				i += 2
+			}
+		}
+		out = append(out, c)
+	}
+	decoded = string(out)
+	forbidden := func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("#%/:<>?@[\\]^|", r) }
+	return decoded, decoded == "" || !utf8.ValidString(decoded) || strings.ContainsFunc(decoded, forbidden)
+}
+
+// join appends a path without its first slash to the segments of another.
+func join(segments []string, path string) []string {
+	parts := strings.Split(strings.ReplaceAll(path, `\`, "/"), "/")
+	for i, part := range parts {
+		dots := strings.ReplaceAll(strings.ToLower(part), "%2e", ".")
+		switch {
+		case dots == "..":
+			segments = segments[:max(len(segments)-1, 0)]
+		case dots != ".":
+			segments = append(segments, escape(part, "\"<>`{}^"))
+			continue
+		}
+		if i == len(parts)-1 {
+			segments = append(segments, "")
+		}
+	}
+	return segments
+}
+
+// escape writes what a request line or the standard does not have as it is by its bytes. What
+// is escaped already stays so.
+func escape(text, more string) string {
+	var out strings.Builder
+	for _, c := range []byte(text) {
+		if c <= ' ' || c > '~' || strings.IndexByte(more, c) >= 0 {
+			fmt.Fprintf(&out, "%%%02X", c)
+		} else {
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
+}
