@@ -108,7 +108,11 @@ func TestTrace(t *testing.T) {
 		w := testbed.NewOrigins(t)
 		site(w, a, aAddr, c.a)
 		site(w, b, bAddr, c.b)
-		w.Serve("my_shop.test.com", "93.184.216.12", testbed.Answers("HTTP/1.1 200 OK\r\n\r\n"))
+		w.Serve("my_shop.test.com", "93.184.216.12", func(conn *tls.Conn) { // net/http refuses its path
+			if line, _ := bufio.NewReader(conn).ReadString('\n'); line == "HEAD /50%-off HTTP/1.1\r\n" {
+				io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
+			}
+		})
 		w.Resolve("private.test.com", testbed.OriginName{Addrs: []string{"10.0.0.1"}})
 		w.Resolve("dead.test.com", testbed.OriginName{Addrs: []string{"93.184.216.9"}})
 		w.Accept("plain.test.com", "93.184.216.10", func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 400 x\r\n\r\n"); io.Copy(io.Discard, conn) })
