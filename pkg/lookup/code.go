@@ -134,12 +134,15 @@ type Verdict struct {
 	// If are comparisons joined by " and "; empty always holds. Each is a path into
 	// the answer, an operator (=, !=, <, >=) and a word, such as "records.length = 0"
 	// or "ssl.expired = true". A value is compared as JSON prints it, a text without
-	// its quotes, and what is not there as null; < and >= compare numbers.
+	// its quotes, and what is not there as null; < and >= compare numbers. The path
+	// headers.missing is the number of the headers that are expected and were not sent.
 	If string `json:"if,omitempty"`
 	// Says is the line. In it {path} is a value, {path date} a time as "31 December
 	// 2020", {path distance} the same as "in 12 days" or "3 days ago", {path list} the
 	// items of an array with commas, and {path count mail server} how many they are:
-	// "1 mail server", "2 mail servers".
+	// "1 mail server", "2 mail servers". Text of strangers is in quotes, and only what it
+	// claims to be: {path host} is the host of a URL, and {path host url} that of a
+	// reference on the URL at the path url; {path name} is a domain name.
 	Says string `json:"says"`
 	// Tone is how good that is.
 	Tone Tone `json:"tone,omitempty"`

@@ -3,12 +3,14 @@ package lookup_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 )
 
 // verdict applies rules to an answer, which is anything that encodes to JSON, as the page
@@ -56,6 +58,9 @@ func at(v any, path string) any {
 		switch inner := v.(type) {
 		case map[string]any:
 			v = inner[name]
+			if name == "missing" {
+				v = missing(inner)
+			}
 		case []any:
 			i, err := strconv.Atoi(name)
 			switch {
@@ -90,6 +95,10 @@ func says(line string, answer any) string {
 		parts := placeholder.FindStringSubmatch(found)
 		value := at(answer, parts[1])
 		switch parts[2] {
+		case "host":
+			return quoted(hostOf(text(value), text(at(answer, parts[3]))), "an address without a host")
+		case "name":
+			return quoted(regexp.MustCompile(`^[\w.-]+$`).FindString(text(value)), "a name of other characters")
 		case "date", "distance":
 			t, err := time.Parse(time.RFC3339, text(value))
 			if err != nil {
@@ -110,6 +119,35 @@ func says(line string, answer any) string {
 		}
 		return text(value)
 	})
+}
+
+// missing is how many of the headers that are expected are null.
+func missing(fields map[string]any) float64 {
+	n := 0
+	for _, name := range headers.Expected() {
+		if fields[name] == nil {
+			n++
+		}
+	}
+	return float64(n)
+}
+
+func quoted(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return "“" + text + "”"
+}
+
+func hostOf(reference, base string) string {
+	u, err := url.Parse(base)
+	if err == nil {
+		u, err = u.Parse(reference)
+	}
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
+		return ""
+	}
+	return u.Hostname()
 }
 
 func count(n int, noun string) string {

@@ -47,11 +47,12 @@ func TestDNSVerdicts(t *testing.T) {
 		"good MX: 2 mail servers":                                             of("MX", "", dns.MX{Exchange: "."}, mx),
 		" MX: the domain accepts no mail":                                     of("MX", "", dns.MX{Exchange: "."}),
 		"good TXT: 2 text records":                                            of("TXT", "", dns.TXT{}, dns.TXT{}),
-		"good CNAME: an alias of b.example.net":                               of("CNAME", "", alias),
+		"good CNAME: an alias of “b.example.net”":                             of("CNAME", "", alias),
+		"good CNAME: an alias of a name of other characters":                  of("CNAME", "", dns.Target{Target: `all\032is\032well.example.net`}),
 		"good NS: 2 name servers":                                             of("NS", "", dns.Target{}, dns.Target{}),
-		"good SOA: ns1.example.com, serial 7":                                 of("SOA", "", dns.SOA{MName: "ns1.example.com", Serial: 7}),
+		"good SOA: “ns1.example.com”, serial 7":                               of("SOA", "", dns.SOA{MName: "ns1.example.com", Serial: 7}),
 		" No TXT records":                                                     of("TXT", "", []dns.Record{}...),
-		"warn CNAME: an alias of b.example.net, which does not exist":         of("CNAME", "NXDOMAIN", alias),
+		"warn CNAME: an alias of “b.example.net”, which does not exist":       of("CNAME", "NXDOMAIN", alias),
 		"bad The resolvers could not look example.com up (SERVFAIL)":          of("A", "SERVFAIL"),
 		"bad A DNAME leads example.com to a name that is too long (YXDOMAIN)": of("A", "YXDOMAIN"),
 	})
@@ -79,23 +80,34 @@ func TestWhoisVerdicts(t *testing.T) {
 }
 
 func TestHeadersVerdicts(t *testing.T) {
-	strict, to := headers.Headers{StrictTransportSecurity: new("max-age=1")}, headers.Headers{Location: new("https://www.example.com/")}
+	all := headers.Headers{
+		ContentSecurityPolicy: new("a"), PermissionsPolicy: new("b"), ReferrerPolicy: new("c"),
+		StrictTransportSecurity: new("d"), XContentTypeOptions: new("e"), XFrameOptions: new(""),
+	}
+	oneShort, strict := all, headers.Headers{StrictTransportSecurity: new("max-age=1"), XFrameOptions: new("DENY")}
+	oneShort.ReferrerPolicy = nil
+	to := func(location string) headers.Result {
+		return headers.Result{URL: "https://example.com/", Status: 300, Headers: headers.Headers{Location: &location}}
+	}
 	hold(t, headers.Verdicts(), map[string]headers.Result{
-		"good HTTP 200, with Strict-Transport-Security":    {Status: 200, Headers: strict},
-		"warn HTTP 299, without Strict-Transport-Security": {Status: 299, Headers: to},
-		" HTTP 300, redirects to https://www.example.com/": {Status: 300, Headers: to},
-		"good HTTP 399, with Strict-Transport-Security":    {Status: 399, Headers: strict},
-		"warn The page is not served: HTTP 400":            {Status: 400, Headers: strict},
-		"warn The page is not served: HTTP 499":            {Status: 499, Headers: to},
-		"bad The server fails: HTTP 500":                   {Status: 500, Headers: strict},
-		"warn The page is not served: HTTP 999":            {Status: 999},
+		"good HTTP 200, with all 6 security headers":         {Status: 200, Headers: all},
+		"warn HTTP 200; 1 of 6 security headers is missing":  {Status: 200, Headers: oneShort},
+		"warn HTTP 399; 4 of 6 security headers are missing": {Status: 399, Headers: strict},
+		"warn HTTP 299; 6 of 6 security headers are missing": {Status: 299, Headers: to("/").Headers},
+		" HTTP 300, redirects to “www.example.com”":          to("https://www.example.com/All-is-well."),
+		" HTTP 300, redirects to “example.com”":              to("All is well. The certificate is in date."),
+		" HTTP 300, redirects to an address without a host":  to("mailto:all.is.well@example.com"),
+		"warn The page is not served: HTTP 400":              {Status: 400, Headers: strict},
+		"warn The page is not served: HTTP 499":              {Status: 499, Headers: to("/").Headers},
+		"bad The server fails: HTTP 500":                     {Status: 500, Headers: strict},
+		"warn The page is not served: HTTP 999":              {Status: 999},
 	})
 }
 
 func TestRedirectVerdicts(t *testing.T) {
-	const at = "https://b.example.com/"
+	const url, at = "https://b.example.com/All/is/well", "“b.example.com”"
 	of := func(stop redirect.StopReason, statuses ...int) redirect.Result {
-		r := redirect.Result{FinalURL: at, HopCount: len(statuses)}
+		r := redirect.Result{FinalURL: url, HopCount: len(statuses)}
 		for _, status := range statuses {
 			r.Hops = append(r.Hops, redirect.Hop{Status: status})
 		}

@@ -228,6 +228,35 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
+// refuses has a server refuse hellos that offer more than a version of TLS.
+func refuses(highest uint16) func(*tls.Config) {
+	return func(c *tls.Config) {
+		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			if h.SupportedVersions[0] > highest {
+				return nil, errors.New("no")
+			}
+			return nil, nil
+		}
+	}
+}
+
+// curve has a server take one kind of key exchange alone.
+func curve(id tls.CurveID) func(*tls.Config) {
+	return func(c *tls.Config) { c.CurvePreferences = []tls.CurveID{id} }
+}
+
+// wantsALPN has a server refuse hellos without http/1.1 alone by ALPN, or those with it.
+func wantsALPN(wanted bool) func(*tls.Config) {
+	return func(c *tls.Config) {
+		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+			if slices.Equal(h.SupportedProtos, []string{"http/1.1"}) != wanted {
+				return nil, errors.New("no")
+			}
+			return nil, nil
+		}
+	}
+}
+
 // TestHandshakes: old and new versions, expired certificate and wrong name are all
 // answered, and so is a host that chokes on a hello with TLS 1.3; what is not a handshake
 // is not. The request has nothing that tells clients apart.
@@ -237,29 +266,6 @@ func TestHandshakes(t *testing.T) {
 	}
 	wants := func(version uint16) func(*tls.Config) {
 		return func(c *tls.Config) { c.ClientAuth, c.MaxVersion = tls.RequireAnyClientCert, version }
-	}
-	refuses := func(highest uint16) func(*tls.Config) {
-		return func(c *tls.Config) {
-			c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-				if h.SupportedVersions[0] > highest {
-					return nil, errors.New("no")
-				}
-				return nil, nil
-			}
-		}
-	}
-	curve := func(id tls.CurveID) func(*tls.Config) {
-		return func(c *tls.Config) { c.CurvePreferences = []tls.CurveID{id} }
-	}
-	wantsALPN := func(wanted bool) func(*tls.Config) {
-		return func(c *tls.Config) {
-			c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-				if slices.Equal(h.SupportedProtos, []string{"http/1.1"}) != wanted {
-					return nil, errors.New("no")
-				}
-				return nil, nil
-			}
-		}
 	}
 	const narrow = " What was offered to the host may have been too narrow."
 	type row struct {

@@ -4,8 +4,11 @@
 const verdicts = JSON.parse(page.verdicts); // rules [condition, sentence, tone] by the field of a bundle; those of the whole have the name ""
 const hints = JSON.parse(page.hints); // what a field is shown as, by its path
 
-/** The value at a path such as ssl.not_after or records.length; null where there is none. */
-const at = (value, path) => path.split(".").reduce((inner, name) => inner?.[name] ?? null, value);
+/** The names of fields that are expected to be there. */
+const expected = Object.keys(hints).filter((path) => hints[path] === "expected").map((path) => path.split(".").pop());
+
+/** The value at a path such as ssl.not_after or records.length; null where there is none. At headers.missing it is how many expected ones are not there. */
+const at = (value, path) => path.split(".").reduce((inner, name) => (name === "missing" && inner ? expected.filter((n) => inner[n] === null).length : inner?.[name] ?? null), value);
 
 /** Whether the conditions of a rule hold: "a = b and c.length < 3". */
 function holds(conditions, answer) {
@@ -16,19 +19,34 @@ function holds(conditions, answer) {
   });
 }
 
+/** Text of strangers within a sentence of ours: in quotes, and nothing else than it claims to be. */
+const quoted = (text, otherwise) => (text ? el("q", {}, el("bdi", {}, words(text))) : otherwise);
+
+/** The host of a URL of the web; empty where it is none. */
+function hostOf(value, base) {
+  try {
+    const url = new URL(value, base ?? undefined);
+    return /^https?:$/.test(url.protocol) ? url.hostname : "";
+  } catch { return ""; }
+}
+
 /** The first rule that holds, with its values filled in; nothing where none does. */
 function verdict(rules, answer) {
   const rule = rules?.find(([conditions]) => holds(conditions, answer));
   if (!rule) return null;
-  const says = rule[1].replace(/\{([^ }]+)(?: ([a-z]+))?(?: ([^}]+))?\}/g, (_, path, how, noun) => {
+  const says = rule[1].split(/(\{[^}]+\})/).map((part) => {
+    const [, path, how, noun] = part.match(/^\{([^ }]+)(?: ([a-z]+))?(?: ([^}]+))?\}$/) ?? [];
+    if (!path) return part;
     const value = at(answer, path);
+    if (how === "host") return quoted(hostOf(value, noun && at(answer, noun)), "an address without a host");
+    if (how === "name") return quoted(/^[\w.-]+$/.exec(value)?.[0], "a name of other characters");
     if (how === "date") return dateOf(value);
     if (how === "distance") return distance(value);
     if (how === "list") return value.join(", ");
     if (how === "count") return count(value.length, noun);
-    return String(value);
+    return words(value, 300);
   });
-  return { says: words(says, 300), tone: rule[2] };
+  return { says: el("span", {}, ...says), tone: rule[2] };
 }
 
 const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;

@@ -308,7 +308,7 @@ function done(answer, bytes, body, problem = null) {
   const name = (page.slug + "-" + (new URLSearchParams(location.search).get("domain") ?? "answer")).replace(/[^A-Za-z0-9.-]+/g, "_").slice(0, 80);
   show({ stage: 4 });
   const line = problem ? { says: problem.title, tone: problem.kind ?? "bad" } : verdict(verdicts[""], body) ?? { says: "The answer", tone: "" };
-  part("result-title").textContent = line.says;
+  part("result-title").replaceChildren(line.says);
   part("result-title").className = "verdict " + line.tone;
   part("outcome").replaceChildren(...(problem ? [el("p", {}, problem.text)] : []), el("p", { class: "soft" }, charge + " ", el("a", { href: "#paid" }, "Receipt")));
   part("facts").replaceChildren(...(problem ? [] : tables(body, "Facts")));

@@ -9,6 +9,7 @@ package headers
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"reflect"
@@ -60,14 +61,26 @@ type Headers struct {
 	XPoweredBy                      *string `json:"x-powered-by" doc:"As the origin sent it; null when it did not"`
 }
 
+// Expected are the security headers that an answer is expected to have.
+func Expected() (all []string) {
+	for f := range reflect.TypeFor[Headers]().Fields() {
+		if f.Tag.Get("show") == "expected" {
+			all = append(all, f.Tag.Get("json"))
+		}
+	}
+	return all
+}
+
 // Verdicts are the rules for the line that says in words what a Result found.
 func Verdicts() []lookup.Verdict {
+	expected := len(Expected())
 	return []lookup.Verdict{
 		{If: "status >= 500 and status < 600", Says: "The server fails: HTTP {status}", Tone: lookup.Bad},
 		{If: "status >= 400", Says: "The page is not served: HTTP {status}", Tone: lookup.Warn}, // 999 is what robots get
-		{If: "status >= 300 and headers.location != null", Says: "HTTP {status}, redirects to {headers.location}"},
-		{If: "headers.strict-transport-security = null", Says: "HTTP {status}, without Strict-Transport-Security", Tone: lookup.Warn},
-		{Says: "HTTP {status}, with Strict-Transport-Security", Tone: lookup.Good},
+		{If: "status >= 300 and headers.location != null", Says: "HTTP {status}, redirects to {headers.location host url}"},
+		{If: "headers.missing = 0", Says: fmt.Sprintf("HTTP {status}, with all %d security headers", expected), Tone: lookup.Good},
+		{If: "headers.missing = 1", Says: fmt.Sprintf("HTTP {status}; 1 of %d security headers is missing", expected), Tone: lookup.Warn},
+		{Says: fmt.Sprintf("HTTP {status}; {headers.missing} of %d security headers are missing", expected), Tone: lookup.Warn},
 	}
 }
 

@@ -100,9 +100,9 @@ func StopReasons() []StopReason {
 // Verdicts are the rules for the line that says in words what a Result found.
 func Verdicts() []lookup.Verdict {
 	rules := []lookup.Verdict{
-		{If: "stop_reason = max_hops", Says: "Still redirects after {hops count request}, at {final_url}", Tone: lookup.Warn},
-		{If: "stop_reason = loop", Says: "Redirects in a loop: {final_url} leads back", Tone: lookup.Bad},
-		{If: "stop_reason = missing_location", Says: "{final_url} redirects and does not say where to", Tone: lookup.Bad},
+		{If: "stop_reason = max_hops", Says: "Still redirects after {hops count request}, at {final_url host}", Tone: lookup.Warn},
+		{If: "stop_reason = loop", Says: "Redirects in a loop: {final_url host} leads back", Tone: lookup.Bad},
+		{If: "stop_reason = missing_location", Says: "{final_url host} redirects and does not say where to", Tone: lookup.Bad},
 	}
 	to := map[StopReason]string{
 		InvalidLocation:  "a Location that is not a usable URL",
@@ -116,12 +116,12 @@ func Verdicts() []lookup.Verdict {
 		HTTPFailed:       "a host where the HTTPS request fails",
 	}
 	for _, reason := range StopReasons()[3:] {
-		rules = append(rules, lookup.Verdict{If: "stop_reason = " + string(reason), Says: "{final_url} redirects to " + to[reason], Tone: lookup.Bad})
+		rules = append(rules, lookup.Verdict{If: "stop_reason = " + string(reason), Says: "{final_url host} redirects to " + to[reason], Tone: lookup.Bad})
 	}
 	for hops, times := range []string{"Does not redirect", "Redirects once", "Redirects 2 times", "Redirects 3 times", "Redirects 4 times"} {
 		last := fmt.Sprintf("hop_count = %d", hops+1)
 		status := fmt.Sprintf("%s and hops.%d.status", last, hops)
-		says := fmt.Sprintf("%s, ends at {final_url} with HTTP {hops.%d.status}", times, hops)
+		says := fmt.Sprintf("%s, ends at {final_url host} with HTTP {hops.%d.status}", times, hops)
 		rules = append(rules,
 			lookup.Verdict{If: status + " >= 500", Says: says, Tone: lookup.Bad},
 			lookup.Verdict{If: status + " >= 400", Says: says, Tone: lookup.Warn},
