@@ -8,6 +8,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -137,18 +138,27 @@ func TestLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	var all sync.WaitGroup
 	var holders atomic.Int32
+	atOnce := make(chan time.Time) // a pause that is over
+	close(atOnce)
 	for range 8 {
+		p, err := purse.Open(dir, time.Now, func(time.Duration) <-chan time.Time { return atOnce })
+		if err != nil {
+			t.Fatal(err)
+		}
 		all.Go(func() {
-			_, release, err := open(t, dir, time.Now).Hold(t.Context(), server, "tool", []byte("{}"))
-			if err != nil {
-				t.Error(err)
-				return
+			for range 60 {
+				_, release, err := p.Hold(t.Context(), server, "tool", []byte("{}"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if holders.Add(1) != 1 {
+					t.Error("two hold one purchase")
+				}
+				runtime.Gosched()
+				holders.Add(-1)
+				release()
 			}
-			if holders.Add(1) != 1 {
-				t.Error("two hold one purchase")
-			}
-			holders.Add(-1)
-			release()
 		})
 	}
 	all.Wait()
