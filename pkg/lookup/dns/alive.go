@@ -102,10 +102,7 @@ func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bo
 		g.start(func() {
 			works := false // if it panics, which ends the others
 			defer func() { answers <- works }()
-			works = c.working.is(g, server, func() bool {
-				r := c.attempt(g, server, "com", miekg.TypeNS)
-				return r.outcome == answering && r.msg.Rcode == miekg.RcodeSuccess && len(r.found) > 0
-			})
+			works = c.works(g, server)
 		})
 	}
 	for range servers {
@@ -117,4 +114,13 @@ func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bo
 		}
 	}
 	return false
+}
+
+// works reports whether a resolver has just answered for com, which it asks unless that is
+// known.
+func (c *Client) works(ctx context.Context, server netip.AddrPort) bool {
+	return c.working.is(ctx, server, func() bool {
+		r := c.put(ctx, server, "com", miekg.TypeNS)
+		return r.outcome == answering && r.msg.Rcode == miekg.RcodeSuccess && len(r.found) > 0
+	})
 }

@@ -9,7 +9,7 @@
 // something about the name wins:
 //
 //	NOERROR                      the records, none if there are none
-//	NXDOMAIN                     nxdomain; without an SOA, if a second one says so, too
+//	NXDOMAIN                     nxdomain; if it is not proven, when a second one says so
 //	YXDOMAIN                     the rcode of the result (RFC 6672 §2.2)
 //	SERVFAIL                     the next resolver; the rcode of the result if no other knows better
 //	REFUSED, NOTIMP, FORMERR …,  the next resolver: they speak of the resolver,
@@ -17,6 +17,15 @@
 //	reply without the question,
 //	refused, no route
 //	silence                      the next resolver, while this one is waited for
+//
+// NXDOMAIN is proven by the SOA record of a zone above the name, but not of the root. Proven or
+// not, it counts only from a resolver that has answered for com within the last minute: a
+// network that denies every name is passed over, and is upstream_unavailable where no resolver
+// knows better. A network that answers for com and denies other names to every resolver that is
+// asked cannot be told from one where they do not exist.
+//
+// A resolver that had not replied when one that was asked later answered is asked after the
+// others for half a minute, so that only one question waits for a dead one.
 //
 // When no resolver answers: SERVFAIL if there was one, else dns_timeout if one
 // did not reply, else upstream_unavailable. The last two are marked as the silence of the
@@ -59,16 +68,19 @@ type Config struct {
 	// Dial opens "udp" and "tcp" connections to resolvers. It must heed its
 	// context. Default: a plain net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Now is the clock by which a Client remembers that a resolver works. Default time.Now.
+	// Now is the clock by which a Client remembers which resolvers work, and which are late.
+	// Default time.Now.
 	Now func() time.Time
 }
 
 // Client asks resolvers. It is safe for concurrent use, and runs nothing between calls. It
-// remembers for a minute which resolvers have answered for com.
+// remembers for a minute which resolvers have answered for com, and for half a minute which
+// had not replied when another answered.
 type Client struct {
 	resolvers []netip.AddrPort
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 	working   *working
+	late      *late
 }
 
 // New returns a Client. It panics unless ParseResolvers could have made the resolvers.
@@ -79,7 +91,7 @@ func New(cfg Config) *Client {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	c := &Client{dial: cfg.Dial, working: newWorking(cfg.Now)}
+	c := &Client{dial: cfg.Dial, working: newWorking(cfg.Now), late: newLate(cfg.Now)}
 	if c.dial == nil {
 		c.dial = new(net.Dialer).DialContext
 	}
@@ -137,10 +149,7 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 	}
 	four, six := ask(miekg.TypeA), ask(miekg.TypeAAAA)
 	v4 := <-four
-	switch {
-	case v4.denied:
-		return nil, v4.err
-	case len(v4.addrs) > 0:
+	if len(v4.addrs) > 0 {
 		over := time.AfterFunc(grace, g.cancel)
 		defer over.Stop()
 	}
@@ -190,14 +199,16 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) (f famil
 
 // unresolved weighs two families without an address. What a resolver said about the name
 // counts more than silence, except that a family that nobody spoke of may have addresses
-// when the other has none. NXDOMAIN for IPv6 of a name that exists is an old server's
-// mistake (RFC 4074 §4.2).
+// when the other has none. NXDOMAIN for one family of a name that has the other is an old
+// server's mistake (RFC 4074 §4.2).
 func unresolved(v4, v6 family) error {
 	none := guard.NoAddress("it exists without A and AAAA records")
 	var said *fault.Error
 	switch {
-	case v6.denied && v4.err == nil:
+	case v6.denied && v4.err == nil, v4.denied && v6.err == nil:
 		return none
+	case v4.denied:
+		return v4.err
 	case v6.denied, !errors.As(v4.err, &said) && errors.As(v6.err, &said):
 		return v6.err
 	}

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,89 +14,6 @@ import (
 
 	miekg "github.com/miekg/dns"
 )
-
-const (
-	// hedgeDelay is how long the first resolver has before the second is asked
-	// as well; the third has twice that after it, and so on. It is also how long
-	// a reply may come behind a datagram that is not one before TCP is tried.
-	hedgeDelay = 200 * time.Millisecond
-
-	// timeout bounds a lookup whose context has no deadline.
-	timeout = 8 * time.Second
-
-	// margin is how long before the deadline the verdict is reached, or a tenth of what is left.
-	margin = 50 * time.Millisecond
-)
-
-// exchange asks the resolvers in their order until one answers: each next one at once when
-// another has failed, else after a delay that doubles. It returns the verdict if none
-// answers, when ctx ends at the latest, and panics if an attempt did. Every attempt has ended
-// then. While it goes on, it notes in a how many were asked, and the first SERVFAIL.
-func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *answer) (*reply, error) {
-	g := newCrew(ctx)
-	defer g.end()
-
-	replies := make(chan *reply, len(c.resolvers))
-	started, delay := 0, hedgeDelay
-	hedge := time.NewTimer(delay)
-	defer hedge.Stop()
-	start := func() {
-		if started == len(c.resolvers) {
-			return
-		}
-		server := c.resolvers[started]
-		started++
-		if ctx.Err() == nil { // else it is not heard any more
-			a.asked.Add(1)
-		}
-		g.start(func() {
-			r := &reply{outcome: silent} // if it panics, which ends the others
-			defer func() { replies <- r }()
-			r = c.attempt(g, server, name, qtype)
-		})
-		hedge.Reset(delay)
-		delay *= 2
-	}
-	start()
-	var causes []error
-	denied, timedOut := false, false
-	for len(causes) < started {
-		select {
-		case <-hedge.C:
-			start()
-		case r := <-replies:
-			switch {
-			case r.outcome == answering, r.outcome == unproven && denied: // two agree
-				return r, nil
-			case r.outcome == failing:
-				a.servfail.CompareAndSwap(nil, r)
-			}
-			denied = denied || r.outcome == unproven
-			timedOut = timedOut || r.outcome == silent
-			causes = append(causes, r.err)
-			start()
-		}
-	}
-	return verdict(ctx, a.servfail.Load(), timedOut, causes...)
-}
-
-// attempt asks one resolver, and once more without EDNS if the resolver may know nothing
-// of it, or not this version (RFC 6891 §7; old ones say NOTIMP).
-func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string, qtype uint16) *reply {
-	refusals := []int{miekg.RcodeFormatError, miekg.RcodeNotImplemented, miekg.RcodeBadVers}
-	msg, err := c.ask(ctx, server.String(), newQuestion(name, qtype, true))
-	if err == nil && slices.Contains(refusals, msg.Rcode) {
-		msg, err = c.ask(ctx, server.String(), newQuestion(name, qtype, false))
-	}
-	if err == nil {
-		return newReply(msg, server.Addr(), name, qtype)
-	}
-	r := &reply{outcome: useless, err: fmt.Errorf("resolver %s: %w", server, err)}
-	if ctx.Err() != nil || os.IsTimeout(err) {
-		r.outcome = silent
-	}
-	return r
-}
 
 const (
 	// ednsSize is the UDP payload we offer: the largest that crosses the internet

@@ -143,9 +143,6 @@ func Verdicts() []lookup.Verdict {
 }
 
 const (
-	// maxChain bounds the aliases that are followed. Resolvers give up earlier.
-	maxChain = 16
-
 	// A reply over TCP has room for 4,000 addresses, and compression lets it repeat a
 	// long name in every record. 512 KiB hold any TXT answer, each byte escaped.
 	maxRecords = 1000
@@ -176,31 +173,56 @@ type reply struct {
 }
 
 // newReply reads what a message says about a name. A question for CNAME follows none. Of
-// several aliases of one name, which none may have, the first counts. DNAMEs need no care:
-// the CNAMEs that resolvers make from them are there too.
+// several aliases of one name, which none may have, the first counts; a chain ends where it
+// would come back to itself. DNAMEs need no care: the CNAMEs that resolvers make from them are
+// there too.
 func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *reply {
-	of := func(rtype uint16, owners []string) (found []miekg.RR) {
-		for _, rr := range m.Answer {
-			if h := rr.Header(); h.Rrtype == rtype && h.Class == miekg.ClassINET && slices.Contains(owners, lower(h.Name)) {
-				found = append(found, rr)
-			}
-		}
-		return found
-	}
 	r := &reply{msg: m, resolver: resolver, chain: []string{lower(miekg.Fqdn(name))}, ttl: ^uint32(0)}
-	for qtype != miekg.TypeCNAME && len(r.chain) <= maxChain {
-		aliases := of(miekg.TypeCNAME, r.chain[len(r.chain)-1:])
-		if len(aliases) == 0 {
-			break
-		}
-		r.ttl = min(r.ttl, ttl(aliases[0]))
-		r.chain = append(r.chain, lower(aliases[0].(*miekg.CNAME).Target)) //nolint:forcetypeassert // the parser makes one of that type
+	if qtype != miekg.TypeCNAME {
+		r.follow()
 	}
-	r.found = of(qtype, r.chain)
+	passed := map[string]bool{}
+	for _, name := range r.chain {
+		passed[name] = true
+	}
+	for _, rr := range m.Answer {
+		if h := rr.Header(); h.Rrtype == qtype && h.Class == miekg.ClassINET && passed[lower(h.Name)] {
+			r.found = append(r.found, rr)
+		}
+	}
 	r.outcome = r.judge()
 	r.err = fmt.Errorf("resolver %s: %s, %d questions, %d answers, %d authorities",
 		r.resolver, miekg.RcodeToString[m.Rcode], len(m.Question), len(m.Answer), len(m.Ns))
 	return r
+}
+
+// follow makes the chain as long as the aliases of the message lead. Their number is bounded by
+// the size of a message, and none is looked at twice.
+func (r *reply) follow() {
+	aliases := map[string]*miekg.CNAME{}
+	for _, rr := range r.msg.Answer {
+		alias, ok := rr.(*miekg.CNAME)
+		if !ok || alias.Hdr.Class != miekg.ClassINET {
+			continue
+		}
+		if owner := lower(alias.Hdr.Name); aliases[owner] == nil {
+			aliases[owner] = alias
+		}
+	}
+	at := r.chain[0]
+	for alias := aliases[at]; alias != nil; alias = aliases[at] {
+		r.ttl = min(r.ttl, ttl(alias))
+		delete(aliases, at)
+		at = lower(alias.Target)
+		r.chain = append(r.chain, at)
+	}
+}
+
+// denies reports whether a reply says that the name does not exist, or the one that its aliases
+// lead to.
+func (r *reply) denies() bool {
+	said := r.outcome == answering || r.outcome == unproven
+	return said && r.msg.Rcode == miekg.RcodeNameError && !r.aliased()
 }
 
 // aliased reports whether an NXDOMAIN has the alias that was asked for. It is about what the
@@ -214,7 +236,8 @@ func (r *reply) aliased() bool {
 //
 // NXDOMAIN is proven by the SOA record of a zone that the name, or one that its aliases lead
 // to, is in (RFC 2308 §2.1). A filter or a network's portal often sends none, or that of a
-// zone that it made up. A name with an SOA record exists, so its own proves nothing.
+// zone that it made up. A name with an SOA record exists, so its own proves nothing. Nor does
+// that of the root: who sends it for a name of com says that there is no com.
 //
 // A NOERROR without an answer and with servers, but no SOA, is a referral (RFC 2308 §2.2).
 func (r *reply) judge() outcome {
@@ -225,8 +248,10 @@ func (r *reply) judge() outcome {
 		case *miekg.NS:
 			servers = true
 		case *miekg.SOA:
+			if !soa { // an honest reply has one
+				proven = zone != "." && r.leadsInto(zone)
+			}
 			soa = true
-			proven = proven || slices.ContainsFunc(r.chain, func(name string) bool { return name != zone && miekg.IsSubDomain(zone, name) })
 		}
 	}
 	refers := len(r.found) == 0 && servers && !soa
@@ -242,6 +267,11 @@ func (r *reply) judge() outcome {
 		return failing
 	}
 	return useless
+}
+
+// leadsInto reports whether the name, or one that its aliases lead to, is below a zone.
+func (r *reply) leadsInto(zone string) bool {
+	return slices.ContainsFunc(r.chain, func(name string) bool { return name != zone && miekg.IsSubDomain(zone, name) })
 }
 
 // result is a reply in the shape of spec §2.1. NXDOMAIN is an error, also when it is about the

@@ -3,6 +3,8 @@ package dns
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -32,10 +34,26 @@ type questions struct {
 // answer is what exchange returns, when over is closed, and what is known until then.
 type answer struct {
 	over     chan struct{}
-	asked    atomic.Int32 // how many resolvers
 	servfail atomic.Pointer[reply]
 	reply    *reply
 	err      error
+
+	mu    sync.Mutex
+	asked []netip.AddrPort
+}
+
+// ask notes that a resolver is asked.
+func (a *answer) ask(server netip.AddrPort) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked = append(a.asked, server)
+}
+
+// servers are those that were asked so far.
+func (a *answer) servers() []netip.AddrPort {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.asked)
 }
 
 // resolve puts a question to the resolvers, or waits for the answer of one that is under
@@ -55,7 +73,7 @@ func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*re
 	} else {
 		r, err = c.exchange(ctx, name, qtype, a)
 	}
-	if err != nil && c.resolversWork(whole, c.resolvers[:a.asked.Load()]) {
+	if err != nil && c.resolversWork(whole, a.servers()) {
 		f := fault.From(err)
 		return nil, f.Saying(guard.Unresolvable).Silence()
 	}

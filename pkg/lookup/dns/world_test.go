@@ -175,6 +175,17 @@ func resolver(changes ...change) host {
 	return host{after(0, changes...), framed(after(0, changes...))}
 }
 
+// knowing is a resolver that names the servers of com at once.
+func knowing(h host) host {
+	if h.udp != nil {
+		h.udp = knows(servers(0), h.udp)
+	}
+	if h.tcp != nil {
+		h.tcp = knows(framed(servers(0)), h.tcp)
+	}
+	return h
+}
+
 // world connects clients to resolvers over pipes, inside a synctest bubble.
 type world struct {
 	t     *testing.T

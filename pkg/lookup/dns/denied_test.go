@@ -1,0 +1,134 @@
+package dns_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// denials are what networks say of names that they do not let through.
+func denials() map[string]change {
+	soa := func(zone string) change {
+		return both(rcode(miekg.RcodeNameError), authority(zone+" 60 IN SOA a. b. 1 2 3 4 5"))
+	}
+	return map[string]change{
+		"without an SOA": rcode(miekg.RcodeNameError),
+		"the root's SOA": soa("."),
+		"the name's SOA": func(m *miekg.Msg) { soa(m.Question[0].Name)(m) },
+		"another's SOA":  soa("portal.example."),
+		"com's own SOA":  soa("com."),
+		"its own alias":  both(soa("portal.example."), func(m *miekg.Msg) { m.Answer = parse([]string{m.Question[0].Name + " 60 IN CNAME a.portal.example."}) }),
+	}
+}
+
+// TestDeniedAll: a network that denies every name to every resolver, as those of hotels do
+// before one has logged in, denies com as well. dig +short com NS is empty there, too.
+func TestDeniedAll(t *testing.T) {
+	eachInBubble(t, denials(), func(t *testing.T, says change) {
+		h := resolver(says)
+		w := newWorld(t, h, h, h)
+		cl := w.client()
+		for _, typ := range []string{"A", "AAAA", "MX", "TXT", "NS", "SOA"} {
+			_, err := cl.Lookup(t.Context(), query(typ))
+			if f := fault.From(err); f.Code != lookup.UpstreamUnavailable || f.IsSilence() {
+				t.Errorf("%s: %v, silence %v; want upstream_unavailable, which is owed", typ, err, f.IsSilence())
+			}
+		}
+		if addrs, err := cl.Addresses(t.Context(), "example.com"); !errors.Is(err, guard.ErrResolvers) || errors.Is(err, guard.ErrUnresolvable) {
+			t.Errorf("%v, %v; want ErrResolvers", addrs, err)
+		}
+		if err := cl.Probe(t.Context()); testbed.Code(err) != lookup.UpstreamUnavailable {
+			t.Errorf("probe: %v, want upstream_unavailable", err)
+		}
+		w.check()
+	})
+}
+
+// TestDenied: some resolvers are behind a network that denies names, and others are not.
+func TestDenied(t *testing.T) {
+	all := denials()
+	bare, root, proven := all["without an SOA"], all["the root's SOA"], all["com's own SOA"]
+	// relayed lets the question about com through.
+	relayed := func(says change) host { return knowing(resolver(says)) }
+	silentForCom := func(says change) host { return host{udp: knows(mute, after(0, says))} }
+	honest := knowing(resolver(answer(good)))
+	missing := knowing(resolver(proven))
+	type row struct {
+		hosts []host
+		want  string
+	}
+	eachInBubble(t, map[string]row{
+		"dig @second has it, all is denied at the first": {[]host{resolver(proven), honest}, "NOERROR from 8.8.8.8 at 0s"},
+		"dig @second has it, A is denied at the first":   {[]host{relayed(bare), honest}, "NOERROR from 8.8.8.8 at 0s"},
+		"the same with the root's SOA":                   {[]host{relayed(root), honest}, "NOERROR from 8.8.8.8 at 0s"},
+		"the same with the name's SOA":                   {[]host{relayed(all["the name's SOA"]), honest}, "NOERROR from 8.8.8.8 at 0s"},
+		"the same with another's SOA":                    {[]host{relayed(all["another's SOA"]), honest}, "NOERROR from 8.8.8.8 at 0s"},
+		"dig @third has it, all is denied at two":        {[]host{resolver(bare), resolver(root), honest}, "NOERROR from 9.9.9.10 at 0s"},
+		"com is not answered at the first":               {[]host{silentForCom(proven), honest}, "NOERROR from 8.8.8.8 at 200ms"},
+		"it does not exist, all is denied at the first":  {[]host{resolver(bare), missing}, "nxdomain at 0s"},
+		"it does not exist at two, A is denied at one":   {[]host{relayed(bare), missing, honest}, "nxdomain at 0s"},
+		"one of two that agree does not know com":        {[]host{relayed(bare), resolver(bare)}, "upstream_unavailable at 0s"},
+		"two that agree know com":                        {[]host{resolver(bare), relayed(root), relayed(bare)}, "nxdomain at 0s"},
+		"the only one has no proof":                      {[]host{relayed(bare)}, "upstream_unavailable at 0s"},
+		"the only one has it":                            {[]host{missing}, "nxdomain at 0s"},
+		"com is answered by nobody":                      {[]host{silentForCom(bare), silentForCom(bare)}, "upstream_unavailable at 7.95s"},
+	}, func(t *testing.T, c row) {
+		w := newWorld(t, c.hosts...)
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		if got := w.outcome(w.client().Lookup(ctx, query("A"))); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+		w.check()
+	})
+}
+
+// TestDeniedRoundTrips: a name that does not exist costs one question more, once a minute for
+// each resolver that says so.
+func TestDeniedRoundTrips(t *testing.T) {
+	const trip = 50 * ms
+	type row struct {
+		says  change
+		first time.Duration // what the first costs
+		later time.Duration // and each one that follows within a minute
+		com   int           // questions for com in a minute
+	}
+	eachInBubble(t, map[string]row{
+		"proven":      {says: missing(), first: 2 * trip, later: trip, com: 1},
+		"by the root": {says: denials()["the root's SOA"], first: 4 * trip, later: 2 * trip, com: 2},
+		"it exists":   {says: answer(good), first: trip, later: trip, com: 0},
+	}, func(t *testing.T, c row) {
+		h := host{udp: knows(servers(trip), after(trip, c.says))}
+		w := newWorld(t, h, h, h)
+		cl := w.client()
+		for minute := range 3 {
+			for i := range 10 {
+				begin := time.Now()
+				_, err := cl.Lookup(t.Context(), query("A"))
+				took, want := time.Since(begin), c.later
+				if i == 0 {
+					want = c.first
+				}
+				if took != want || err != nil && testbed.Code(err) != lookup.NXDomain {
+					t.Errorf("minute %d, question %d: %v after %v, want %v", minute, i, err, took, want)
+				}
+			}
+			asked := w.questions()
+			asked = slices.DeleteFunc(asked, func(q string) bool { return q != "com. NS" })
+			if len(asked) != c.com {
+				t.Errorf("minute %d: %d questions for com, want %d", minute, len(asked), c.com)
+			}
+			time.Sleep(time.Minute) // in the bubble
+		}
+		w.check()
+	})
+}

@@ -1,0 +1,132 @@
+package dns_test
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+)
+
+// TestLate: one question waits for a resolver that is dead, and no other does. It is tried
+// again after half a minute, and comes back when it replies.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	const trip = 20 * ms
+	var dead atomic.Bool
+	flaky := func(n int, q []byte) []said {
+		if dead.Load() {
+			return nil
+		}
+		return ok(trip)(n, q)
+	}
+	type step struct {
+		what string
+		wait time.Duration // before the question
+		dead bool
+		from string
+		took time.Duration
+	}
+	steps := []step{
+		{what: "alive", from: "1.1.1.1", took: trip},
+		{what: "dead", dead: true, from: "8.8.8.8", took: 200*ms + trip},
+		{what: "the second question", dead: true, from: "8.8.8.8", took: trip},
+		{what: "before half a minute is over", wait: 29 * time.Second, dead: true, from: "8.8.8.8", took: trip},
+		{what: "on trial, still dead", wait: time.Second, dead: true, from: "8.8.8.8", took: 15*ms + trip},
+		{what: "after the trial", dead: true, from: "8.8.8.8", took: trip},
+		{what: "alive, not known yet", from: "8.8.8.8", took: trip},
+		{what: "on trial, alive", wait: time.Minute / 2, from: "1.1.1.1", took: trip},
+		{what: "after it replied", from: "1.1.1.1", took: trip},
+		{what: "dead again", dead: true, from: "8.8.8.8", took: 200*ms + trip},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, host{udp: flaky}, host{udp: ok(trip)}, host{udp: ok(trip)})
+		cl := w.client()
+		for _, s := range steps {
+			time.Sleep(s.wait) // in the bubble
+			dead.Store(s.dead)
+			begin := time.Now()
+			r, err := cl.Lookup(t.Context(), query("A"))
+			if took := time.Since(begin); err != nil || r.Resolver != s.from || took != s.took {
+				t.Errorf("%s: %s, %v after %v; want %s after %v", s.what, r.Resolver, err, took, s.from, s.took)
+			}
+		}
+		w.check()
+	})
+}
+
+// TestLateNumbers: with a dead or slow resolver a question costs at the 95th percentile at most
+// 20 ms more than with healthy ones, from the second on, however rarely one is asked.
+func TestLateNumbers(t *testing.T) {
+	const trip = 10 * ms
+	slow := after(600*ms, answer(good))
+	type network struct {
+		hosts []script
+		more  time.Duration // than with healthy ones
+	}
+	type row struct {
+		network
+
+		pause time.Duration // between questions
+	}
+	rows := map[string]row{}
+	for name, n := range map[string]network{
+		"the first is dead":      {[]script{mute, ok(trip), ok(trip)}, 20 * ms},
+		"the first is slow":      {[]script{slow, ok(trip), ok(trip)}, 20 * ms},
+		"two are dead":           {[]script{mute, mute, ok(trip)}, 40 * ms},
+		"the second is dead":     {[]script{ok(trip), mute, ok(trip)}, 0},
+		"dead, and nobody there": {[]script{mute, nil, ok(trip)}, 20 * ms},
+	} {
+		for pause, often := range map[time.Duration]string{0: "at once", 7 * time.Second: "every 7 s", time.Minute: "every minute"} {
+			rows[name+", "+often] = row{n, pause}
+		}
+	}
+	eachInBubble(t, rows, func(t *testing.T, c row) {
+		var hosts []host
+		for _, s := range c.hosts {
+			hosts = append(hosts, host{udp: s})
+		}
+		w := newWorld(t, hosts...)
+		cl := w.client()
+		if _, err := cl.Lookup(t.Context(), query("A")); err != nil {
+			t.Fatal(err)
+		}
+		var took []time.Duration
+		for range 100 {
+			time.Sleep(c.pause) // in the bubble
+			begin := time.Now()
+			_, err := cl.Lookup(t.Context(), query("A"))
+			took = append(took, time.Since(begin))
+			if err != nil {
+				t.Errorf("%v", err)
+			}
+		}
+		slices.Sort(took)
+		if p95 := took[94]; p95 > trip+c.more {
+			t.Errorf("p95 is %v, want at most %v", p95, trip+c.more)
+		}
+		w.check()
+	})
+}
+
+// TestLateTogether: both families wait once, side by side, and a bundle knows what the one before
+// it found out.
+func TestLateTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, host{udp: mute}, host{udp: eachFamily(10*ms, 10*ms)})
+		cl := w.client()
+		for _, want := range []time.Duration{210 * ms, 10 * ms, 10 * ms} {
+			ctx, end := dns.Share(t.Context())
+			begin := time.Now()
+			addrs, err := cl.Addresses(ctx, "example.com")
+			if took := time.Since(begin); len(addrs) != 2 || took != want {
+				t.Errorf("%v, %v after %v, want two after %v", addrs, err, took, want)
+			}
+			end()
+		}
+		w.check()
+	})
+}
