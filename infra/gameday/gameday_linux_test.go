@@ -103,7 +103,7 @@ func TestMain(m *testing.M) {
 	if testing.Short() {
 		os.Exit(m.Run()) // what judges alarms needs nothing that is built
 	}
-	os.Exit(testbed.Isolate(m, 8, testbed.AllFunctions, operator, testbed.CDKApp))
+	os.Exit(testbed.Isolate(m, 8, testbed.AllFunctions, operator, testbed.CDKApp, testbed.Dynalite))
 }
 
 // stack is the name of the stack, with which the name of every alarm begins.

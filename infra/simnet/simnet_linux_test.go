@@ -168,7 +168,7 @@ func TestMain(m *testing.M) {
 	if f := flag.Lookup("test.run"); *rtt > 0 && !*shell && f != nil && f.Value.String() == "" {
 		_ = f.Value.Set("^TestDelay$")
 	}
-	packages := []string{testbed.LocalRunner, testbed.AllFunctions}
+	packages := []string{testbed.LocalRunner, testbed.AllFunctions, testbed.Dynalite}
 	if *shell || *runs > 1 {
 		packages = packages[:1] // neither needs the functions
 	}

@@ -74,13 +74,21 @@ func Command(tb testing.TB, name string, args ...string) *exec.Cmd {
 // file says. The test is skipped where that cannot be had.
 func Node(tb testing.TB, dir string) string {
 	node := Find(tb, "Node", "node")
-	err := Install(dir, filepath.Join(dir, "package-lock.json"), filepath.Join(dir, "node_modules", ".installed-lock"), func() error {
-		return Succeed(exec.CommandContext(tb.Context(), "npm", "ci", "--no-audit", "--no-fund"), dir) // as make node-packages does
-	})
-	if err != nil {
+	if err := installPackages(tb.Context(), dir); err != nil {
 		tb.Skipf("needs npm packages in %s: %v", dir, err)
 	}
 	return node
+}
+
+// installPackages has the packages of a folder installed as its lock file says. In the
+// namespaces of Isolate there is nobody to get them from, and who asks is a stranger there.
+func installPackages(ctx context.Context, dir string) error {
+	return Install(dir, filepath.Join(dir, "package-lock.json"), filepath.Join(dir, "node_modules", ".installed-lock"), func() error {
+		if os.Getenv(isolatedVar) != "" {
+			return errors.New("they could not be installed before the tests began: run make node-packages")
+		}
+		return Succeed(exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund"), dir) // as make node-packages does
+	})
 }
 
 // Wheels is a folder with the files of a list for Python, from which pip can install them

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,9 +14,12 @@ const (
 	sharedVar   = "HOSTFACTS_SUITE_UNCONFINED" // why there are no namespaces
 )
 
+// Dynalite stands among the packages of Isolate for the server of cloud.StartDynamo.
+const Dynalite = "dynalite"
+
 // Isolate runs the tests of a suite in new namespaces (see isolated), n at
 // once. Before, and outside, where there is a network, it builds the programs of some
-// packages, of which AllFunctions and CDKApp can be. Where there can be no namespaces, the tests
+// packages, of which AllFunctions and CDKApp can be, and installs Dynalite. Where there can be no namespaces, the tests
 // that need them are skipped (see NoNamespaces). It returns the exit code. TestMain calls it.
 func Isolate(m *testing.M, n int, packages ...string) int {
 	if os.Getenv(isolatedVar) != "" {
@@ -23,6 +27,12 @@ func Isolate(m *testing.M, n int, packages ...string) int {
 		return m.Run()
 	}
 	for _, pkg := range packages {
+		if pkg == Dynalite {
+			if err := installPackages(context.Background(), PeerFolder(pkg)); err != nil {
+				fmt.Fprintf(os.Stderr, "tests that need %s are skipped: %v\n", pkg, err)
+			}
+			continue
+		}
 		if _, err := build(kindOf(pkg), pkg); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
