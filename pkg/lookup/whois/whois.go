@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"log/slog"
+	"net"
 	"net/url"
 	"time"
 
@@ -65,7 +66,11 @@ const DefaultBootstrapURL = "https://data.iana.org/rdap/dns.json"
 
 // Config is what a Client needs.
 type Config struct {
-	Connector guard.Connector // reaches RDAP servers
+	// Connector reaches RDAP servers, and the bootstrap URL's host where that is public.
+	Connector guard.Connector
+	// Direct opens a "tcp" connection to the bootstrap URL's host where the Connector does
+	// not reach it. Default: a plain net.Dialer, and so this machine's resolver.
+	Direct func(ctx context.Context, network, address string) (net.Conn, error)
 	// RootCAs verify the certificates of RDAP servers and of the bootstrap URL's.
 	// Default: the system's.
 	RootCAs *x509.CertPool

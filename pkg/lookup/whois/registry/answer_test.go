@@ -327,7 +327,7 @@ func TestRedirects(t *testing.T) {
 		s.fails["resolve blocked.registry.com"] = lookup.Fault(lookup.BlockedAddress, errors.New("10.0.0.1"))
 		s.wants(c.code, "")
 		for _, host := range s.asked {
-			if !strings.HasSuffix(host, ".registry.com") {
+			if !strings.HasSuffix(host, ".registry.com") && host != "data.iana.org" {
 				t.Errorf("%s was resolved", host)
 			}
 		}

@@ -63,6 +63,9 @@ type Client struct {
 // New returns a Client.
 func New(cfg whois.Config) *Client {
 	cfg.BootstrapURL = cmp.Or(cfg.BootstrapURL, whois.DefaultBootstrapURL)
+	if cfg.Direct == nil {
+		cfg.Direct = new(net.Dialer).DialContext
+	}
 	return &Client{
 		bootstrap: newBootstrap(cfg),
 		// With every field preset, and the server given with each request, the library
@@ -216,9 +219,22 @@ func guarded(c guard.Connector) dial {
 	}
 }
 
-// unguarded reaches what the operator configured.
-func unguarded(ctx context.Context, host string, port uint16) (net.Conn, error) {
-	return new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+// trusted reaches what the operator configured: as every other host is reached, and where that
+// cannot be, because it is an address, or a name or a host of the operator's own network, as
+// this machine would.
+func trusted(c guard.Connector, direct func(ctx context.Context, network, address string) (net.Conn, error)) dial {
+	public := guarded(c)
+	return func(ctx context.Context, host string, port uint16) (net.Conn, error) {
+		conn, err := public(ctx, host, port)
+		if err == nil {
+			return conn, nil
+		}
+		conn, own := direct(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(int(port))))
+		if own != nil {
+			return nil, errors.Join(err, own)
+		}
+		return conn, nil
+	}
 }
 
 // transport makes HTTP/1.1 exchanges for JSON, each over its own connection and in the calling

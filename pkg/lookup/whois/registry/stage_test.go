@@ -17,6 +17,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,13 +48,18 @@ type stage struct {
 	cache memory
 	log   bytes.Buffer
 	fails map[string]error // what is said of "resolve host" and of "dial host"
-	open  atomic.Int64     // connections, and calls of the Cache
+
+	connector guard.Connector // the stage itself by default
+	url       string          // of the bootstrap file
+	directErr error           // of direct
+	open      atomic.Int64    // connections, and calls of the Cache
 
 	running sync.WaitGroup // servers
 
 	mu    sync.Mutex
 	sites map[string]func(net.Conn) // by host:port
 	asked []string                  // hosts that were resolved
+	own   []string                  // places that were connected to directly
 	hits  int                       // connections for the bootstrap file
 }
 
@@ -62,6 +68,7 @@ func play(t *testing.T, test func(t *testing.T, s *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t: t, begin: time.Now(), cert: certificate(), sites: map[string]func(net.Conn){}, fails: map[string]error{}}
+		s.connector, s.url = s, "http://data.iana.org/rdap/dns.json"
 		s.cache.open = &s.open
 		s.bootstraps(says(standard()))
 		s.https("rdap.registry.com", says(domain()))
@@ -85,12 +92,9 @@ func (s *stage) restart() {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.cert.Leaf)
 	s.Client = New(whois.Config{
-		Connector: s, RootCAs: roots, BootstrapURL: "http://data.iana.org/rdap/dns.json",
+		Connector: s.connector, Direct: s.direct, RootCAs: roots, BootstrapURL: s.url,
 		Cache: &s.cache, UserAgent: "test/1", Now: time.Now, Log: slog.New(slog.NewTextHandler(&s.log, nil)),
 	})
-	own := s.bootstrap.http.Transport.(transport)
-	own.dial = s.connect
-	s.bootstrap.http.Transport = own
 }
 
 // memory is a Cache, called by one lookup at a time.
@@ -203,6 +207,18 @@ func (s *stage) Dial(ctx context.Context, t guard.Target, port uint16) (net.Conn
 	}
 	conn, err := s.connect(ctx, t.Name, port)
 	return conn, t.Addrs[0], err
+}
+
+// direct is how this machine reaches what the Connector does not.
+func (s *stage) direct(ctx context.Context, _, address string) (net.Conn, error) {
+	s.mu.Lock()
+	s.own = append(s.own, address)
+	s.mu.Unlock()
+	if s.directErr != nil {
+		return nil, s.directErr
+	}
+	host, port, _ := net.SplitHostPort(address)
+	return s.connect(ctx, host, uint16(testbed.Must(strconv.ParseUint(port, 10, 16))))
 }
 
 // standard is the bootstrap file of most tests.

@@ -1,0 +1,174 @@
+package registry
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+)
+
+// network is where a process finds its resolvers and everybody else: datagrams get lost.
+type network struct {
+	*stage
+
+	process int
+	loss    float64         // of questions, and of answers
+	dead    map[string]bool // resolvers
+
+	mu   sync.Mutex
+	sent map[string]int
+}
+
+const (
+	ianaAddr     = "192.0.33.8"
+	registryAddr = "93.184.216.34"
+)
+
+// lost draws whether a datagram is lost, the same in every run of the test.
+func (n *network) lost(what string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.sent[what]++
+	h := fnv.New64a()
+	fmt.Fprint(h, n.process, what, n.sent[what], n.loss)
+	return float64(h.Sum64()>>11)/(1<<53) < n.loss
+}
+
+// dialResolver reaches resolvers, which all know two names.
+func (n *network) dialResolver(_ context.Context, transport, address string) (net.Conn, error) {
+	near, far := net.Pipe()
+	n.running.Go(func() {
+		defer far.Close()
+		buf := make([]byte, 4096)
+		for {
+			size, err := far.Read(buf)
+			if err != nil {
+				return
+			}
+			if n.dead[address] {
+				continue
+			}
+			if transport == "tcp" {
+				said := n.said(buf[2:size])
+				far.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(said))), said...))
+				continue
+			}
+			q := new(miekg.Msg)
+			testbed.Check(q.Unpack(buf[:size]))
+			what := strings.ToLower(q.Question[0].String()) + address
+			if !n.lost("question "+what) && !n.lost("answer "+what) {
+				far.Write(n.said(buf[:size]))
+			}
+		}
+	})
+	return testbed.CountOpen(near, &n.open), nil
+}
+
+func (n *network) said(query []byte) []byte {
+	q := new(miekg.Msg)
+	testbed.Check(q.Unpack(query))
+	name := q.Question[0].Name
+	m := new(miekg.Msg).SetReply(q)
+	addrs := map[string]string{"data.iana.org.": ianaAddr, "rdap.registry.com.": registryAddr}
+	if a := addrs[strings.ToLower(name)]; a != "" && q.Question[0].Qtype == miekg.TypeA {
+		m.Answer = []miekg.RR{testbed.Must(miekg.NewRR(name + " 60 IN A " + a))}
+	}
+	return testbed.Must(m.Pack())
+}
+
+// connect reaches the hosts that have those names.
+func (n *network) connectTo(ctx context.Context, _, address string) (net.Conn, error) {
+	to := netip.MustParseAddrPort(address)
+	host := map[string]string{ianaAddr: "data.iana.org", registryAddr: "rdap.registry.com"}[to.Addr().String()]
+	return n.connect(ctx, host, to.Port())
+}
+
+// TestFirst: the first lookup of a process has the bootstrap file and the registry's address
+// although a resolver is dead and datagrams get lost. This machine's own resolver, which would
+// wait five seconds for a dead one (dig and curl do), is not asked.
+func TestFirst(t *testing.T) {
+	const first = "1.1.1.1:53"
+	type row struct {
+		loss float64
+		dead map[string]bool
+	}
+	testbed.Each(t, map[string]row{
+		"healthy":                     {},
+		"2 % of datagrams lost":       {loss: 0.02},
+		"5 % of datagrams lost":       {loss: 0.05},
+		"the first is dead":           {dead: map[string]bool{first: true}},
+		"the first is dead, 2 % lost": {loss: 0.02, dead: map[string]bool{first: true}},
+		"the first is dead, 5 % lost": {loss: 0.05, dead: map[string]bool{first: true}},
+		"the first two are dead":      {dead: map[string]bool{first: true, "8.8.8.8:53": true}},
+	}, func(t *testing.T, c row) {
+		for process := range 60 {
+			play(t, func(t *testing.T, s *stage) {
+				n := &network{stage: s, process: process, loss: c.loss, dead: c.dead, sent: map[string]int{}}
+				resolver := dns.New(dns.Config{Resolvers: []string{first, "8.8.8.8:53", "9.9.9.10:53"}, Dial: n.dialResolver})
+				s.connector = &guard.Dialer{
+					Resolver: resolver, Connect: n.connectTo,
+					HasRoute: func(context.Context, netip.Addr) bool { return true },
+				}
+				s.restart()
+				s.want(oldServer, 1, 1)
+				if len(s.own) > 0 {
+					t.Errorf("process %d asked this machine's resolver for %q", process, s.own)
+				}
+			})
+		}
+	})
+}
+
+// TestOwnBootstrap: a bootstrap file in the operator's own network is reached as this machine
+// reaches it.
+func TestOwnBootstrap(t *testing.T) {
+	type row struct {
+		url  string
+		err  error // of the Connector
+		dial string
+	}
+	each(t, map[string]row{
+		"an address":           {url: "http://10.0.0.5:8080/dns.json", dial: "10.0.0.5:8080"},
+		"a name without a dot": {url: "http://mirror/dns.json", dial: "mirror:80"},
+		"a private address":    {url: "http://data.iana.org/dns.json", err: lookup.Fault(lookup.BlockedAddress, nil), dial: "data.iana.org:80"},
+		"not in the DNS":       {url: "http://data.iana.org/dns.json", err: lookup.Fault(lookup.NXDomain, nil), dial: "data.iana.org:80"},
+		"no resolver":          {url: "http://data.iana.org/dns.json", err: guard.ErrResolvers, dial: "data.iana.org:80"},
+	}, func(t *testing.T, s *stage, c row) {
+		if c.err != nil {
+			s.fails["resolve data.iana.org"] = c.err
+		}
+		s.place(c.dial, serve(says(standard())))
+		s.url = c.url
+		s.restart()
+		if _, err := s.lookup(t.Context(), "example.com", ""); err != nil || len(s.own) != 1 || s.own[0] != c.dial {
+			t.Errorf("%v, connected to %q, want %s", err, s.own, c.dial)
+		}
+	})
+}
+
+// TestOwnBootstrapUnreachable: where neither way leads to the file, the cause has both reasons.
+func TestOwnBootstrapUnreachable(t *testing.T) {
+	t.Parallel()
+	play(t, func(t *testing.T, s *stage) {
+		s.fails["resolve data.iana.org"] = fmt.Errorf("x: %w", guard.ErrResolvers)
+		s.directErr = &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+		_, err := s.lookup(t.Context(), "example.com", lookup.BootstrapUnavailable)
+		if text := fmt.Sprint(err); !strings.Contains(text, guard.ErrResolvers.Error()) || !strings.Contains(text, "connection refused") {
+			t.Errorf("%v, want both reasons", err)
+		}
+	})
+}
