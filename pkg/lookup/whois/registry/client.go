@@ -313,8 +313,31 @@ func (t transport) read(resp *http.Response) (_ []byte, err error) {
 	if int64(len(b)) > t.maxBody {
 		return nil, errors.New("the body is too long")
 	}
-	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf"))
+	b = escaped(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")))
 	return b, t.limits.Check(b)
+}
+
+// escaped is JSON with the control characters in its strings as RFC 8259 §7 wants them: some
+// registries send tabs and line breaks in remarks as they are. What is correct comes back as it
+// is.
+func escaped(doc []byte) []byte {
+	var out []byte
+	quoted, copied := false, 0
+	for i := 0; i < len(doc); i++ {
+		switch c := doc[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted && c < ' ':
+			out = fmt.Appendf(append(out, doc[copied:i]...), `\u%04x`, c)
+			copied = i + 1
+		}
+	}
+	if copied == 0 {
+		return doc
+	}
+	return append(out, doc[copied:]...)
 }
 
 // follow is the redirect policy for RDAP servers, which are all guarded: never from https to

@@ -107,11 +107,9 @@ func TestFirst(t *testing.T) {
 		dead map[string]bool
 	}
 	testbed.Each(t, map[string]row{
-		"healthy":                     {},
 		"2 % of datagrams lost":       {loss: 0.02},
 		"5 % of datagrams lost":       {loss: 0.05},
 		"the first is dead":           {dead: map[string]bool{first: true}},
-		"the first is dead, 2 % lost": {loss: 0.02, dead: map[string]bool{first: true}},
 		"the first is dead, 5 % lost": {loss: 0.05, dead: map[string]bool{first: true}},
 		"the first two are dead":      {dead: map[string]bool{first: true, "8.8.8.8:53": true}},
 	}, func(t *testing.T, c row) {

@@ -26,25 +26,26 @@ func result(q whois.Query, base string, d *rdap.Domain) whois.Result {
 	r := whois.Result{
 		Domain: q.Domain, Source: whois.Source, RDAPServer: base,
 		Status:      words(raw(d.DecodeData, "status")),
-		Registrar:   registrar(d.Entities, 0),
-		CreatedAt:   event(d.Events, "registration"),
-		UpdatedAt:   event(d.Events, "last changed"),
-		ExpiresAt:   event(d.Events, "expiration", "record expires"), // the latter is that of .kg
-		Nameservers: nameservers(d.Nameservers),
+		Registrar:   registrar(objects(raw(d.DecodeData, "entities")), 0),
+		Nameservers: nameservers(objects(raw(d.DecodeData, "nameservers"))),
 	}
+	events := objects(raw(d.DecodeData, "events"))
+	r.CreatedAt = event(events, "registration")
+	r.UpdatedAt = event(events, "last changed")
+	r.ExpiresAt = event(events, "expiration", "record expires") // the latter is that of .kg
 	if handle := text(raw(d.DecodeData, "handle")); handle != "" {
 		r.Handle = &handle
 	}
-	if d.SecureDNS != nil { // the decoder would take "true" and 1 for true
-		r.DNSSEC = raw(d.SecureDNS.DecodeData, "delegationSigned") == true
+	if secure := objects(raw(d.DecodeData, "secureDNS")); len(secure) > 0 { // the decoder would take "true" and 1 for true
+		r.DNSSEC = secure[0]["delegationSigned"] == true
 	}
 	return r
 }
 
 // about reports whether an object is about a name. Some registries write the
-// Unicode form into ldhName, or fill only unicodeName.
+// Unicode form into ldhName, or fill only unicodeName, and some put blanks around it.
 func about(d *rdap.Domain, name string) bool {
-	published := cmp.Or(d.LDHName, d.UnicodeName)
+	published := strings.TrimSpace(cmp.Or(d.LDHName, d.UnicodeName))
 	if strings.EqualFold(strings.TrimSuffix(published, "."), name) {
 		return true
 	}
@@ -67,6 +68,20 @@ func list(v any) []any {
 		return all
 	}
 	return []any{v}
+}
+
+// object is one within a domain object, as it was sent. The decoder makes nothing of one that
+// stands alone where a list belongs.
+type object = map[string]any
+
+// objects are those among the elements of a member.
+func objects(v any) (all []object) {
+	for _, e := range list(v) {
+		if o, ok := e.(object); ok {
+			all = append(all, o)
+		}
+	}
+	return all
 }
 
 // text is a string of the result: trimmed, not longer than maxText, empty for
@@ -102,15 +117,16 @@ func is(v any, word string) bool {
 // registrar is the first entity in the role registrar that has a name, nested
 // ones included, in document order. The registrar of .cx has no name, and is named on
 // an entity within, for reports of abuse, whose handle is the registrar's.
-func registrar(entities []rdap.Entity, depth int) *whois.Registrar {
+func registrar(entities []object, depth int) *whois.Registrar {
 	if depth == maxNested {
 		return nil
 	}
 	for _, e := range entities {
-		if slices.ContainsFunc(list(raw(e.DecodeData, "roles")), func(role any) bool { return is(role, "registrar") }) {
-			name, handle := entityName(e), text(raw(e.DecodeData, "handle"))
-			for _, within := range e.Entities {
-				if handle != "" && text(raw(within.DecodeData, "handle")) == handle {
+		nested := objects(e["entities"])
+		if slices.ContainsFunc(list(e["roles"]), func(role any) bool { return is(role, "registrar") }) {
+			name, handle := entityName(e), text(e["handle"])
+			for _, within := range nested {
+				if handle != "" && text(within["handle"]) == handle {
 					name = cmp.Or(name, entityName(within))
 				}
 			}
@@ -118,7 +134,7 @@ func registrar(entities []rdap.Entity, depth int) *whois.Registrar {
 				return &whois.Registrar{Name: name, IANAID: ianaID(e)}
 			}
 		}
-		if r := registrar(e.Entities, depth+1); r != nil {
+		if r := registrar(nested, depth+1); r != nil {
 			return r
 		}
 	}
@@ -128,9 +144,8 @@ func registrar(entities []rdap.Entity, depth int) *whois.Registrar {
 // ianaID is the identifier with the type of RFC 9083 §4.8, and takes no other for
 // IANA's: not those of registries, and not the handle, which is the same number with
 // some registries only.
-func ianaID(e rdap.Entity) string {
-	for _, v := range list(raw(e.DecodeData, "publicIds")) {
-		id, _ := v.(map[string]any)
+func ianaID(e object) string {
+	for _, id := range objects(e["publicIds"]) {
 		if s := text(id["identifier"]); s != "" && is(id["type"], "IANA Registrar ID") {
 			return s
 		}
@@ -141,8 +156,8 @@ func ianaID(e rdap.Entity) string {
 // entityName is the formatted name of an entity's vCard, else its organisation. The
 // decoder drops a whole jCard for one malformed property, and knows property names in
 // lower case only, so the card is read as it was sent.
-func entityName(e rdap.Entity) string {
-	card := raw(e.DecodeData, "vcardArray")
+func entityName(e object) string {
+	card := e["vcardArray"]
 	return cmp.Or(property(card, "fn", maxCard), property(card, "org", maxCard))
 }
 
@@ -170,9 +185,11 @@ func property(card any, name string, depth int) string {
 }
 
 // event is the time of the first event with one of the actions and a date that can be read.
-func event(events []rdap.Event, actions ...string) *string {
+func event(events []object, actions ...string) *string {
 	for _, e := range events {
-		if t := date(e.Date); t != "" && slices.Contains(actions, strings.ToLower(strings.TrimSpace(e.Action))) {
+		published, _ := e["eventDate"].(string)
+		t := date(published)
+		if t != "" && slices.ContainsFunc(actions, func(action string) bool { return is(e["eventAction"], action) }) {
 			return &t
 		}
 	}
@@ -203,10 +220,10 @@ func date(published string) string {
 
 // nameservers are the host names among those published, in lower-case A-labels
 // without the trailing dot, each once.
-func nameservers(published []rdap.Nameserver) []string {
+func nameservers(published []object) []string {
 	out := []string{}
 	for _, n := range published {
-		name := cmp.Or(hostname(n.LDHName), hostname(n.UnicodeName))
+		name := cmp.Or(hostname(n["ldhName"]), hostname(n["unicodeName"]))
 		if name != "" && len(out) < maxListed && !slices.Contains(out, name) {
 			out = append(out, name)
 		}
@@ -216,8 +233,10 @@ func nameservers(published []rdap.Nameserver) []string {
 
 // hostname is empty for what is not a host name. A registry may list hosts that this
 // service would not be asked about, so only Unicode goes through the guard.
-func hostname(published string) string {
-	name := strings.ToLower(strings.TrimSuffix(strings.TrimSpace(published), "."))
+func hostname(v any) string {
+	sent, _ := v.(string)
+	published := strings.TrimSpace(sent)
+	name := strings.ToLower(strings.TrimSuffix(published, "."))
 	if mapped, err := guard.Domain(published, guard.DNSName); err == nil {
 		name = mapped
 	}

@@ -1,0 +1,44 @@
+package registry
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+// TestOdd: what some registries send is not quite RDAP, and means the same all the same. Each
+// answer comes over the wire, and is read as jq reads what is in the right place.
+func TestOdd(t *testing.T) {
+	const (
+		registrant = `{"objectClassName":"entity","roles":["registrar"],"publicIds":[{"type":"IANA Registrar ID","identifier":"292"}],` +
+			`"vcardArray":["vcard",[["version",{},"text","4.0"],["fn",{},"text","Reg Inc."]]]}`
+		expiry = `{"eventAction":"expiration","eventDate":"2029-01-02T03:04:05Z"}`
+		server = `{"objectClassName":"nameserver","ldhName":"ns1.x.com"}`
+		named  = `"registrar":{"name":"Reg Inc.","iana_id":"292"}`
+	)
+	type row struct{ answer, want string }
+	each(t, map[string]row{
+		"entities as one object":     {domain(`"entities":` + registrant), named},
+		"nested in one object":       {domain(`"entities":{"roles":"reseller","entities":` + registrant + `}`), named},
+		"events as one object":       {domain(`"events":` + expiry), `"expires_at":"2029-01-02T03:04:05Z"`},
+		"nameservers as one object":  {domain(`"nameservers":` + server), `"nameservers":["ns1.x.com"]`},
+		"publicIds as one object":    {domain(`"entities":[` + strings.NewReplacer("[{", "{", "}]", "}").Replace(registrant) + `]`), named},
+		"secureDNS in a list":        {domain(`"secureDNS":[{"delegationSigned":true}]`), `"dnssec":true`},
+		"a blank behind ldhName":     {domainOf("example.com ", `"handle":"H1"`), `"handle":"H1"`},
+		"blanks around ldhName":      {domainOf(` example.com.\n`, `"handle":"H1"`), `"handle":"H1"`},
+		"a blank behind a server":    {domain(`"nameservers":[{"ldhName":"NS1.X.COM. "}]`), `"nameservers":["ns1.x.com"]`},
+		"a tab in a string":          {domain("\"handle\":\"H1\"", "\"remarks\":[{\"description\":[\"a\tb\nc\"]}]"), `"handle":"H1"`},
+		"control bytes in a name":    {domain("\"handle\":\"H\x001\""), `"handle":"H\u00001"`},
+		"a tab behind a backslash":   {domain("\"handle\":\"H\\\\\t1\""), `"handle":"H\\\t1"`},
+		"tabs between tokens":        {strings.ReplaceAll(domain(`"handle":"H1"`), ",", "\t,\n\t"), `"handle":"H1"`},
+		"a number beside one object": {domain(`"events":[1,` + expiry + `,null]`), `"expires_at":"2029-01-02T03:04:05Z"`},
+	}, func(t *testing.T, s *stage, c row) {
+		s.https("rdap.registry.com", says(c.answer))
+		got, err := s.lookup(t.Context(), "example.com", "")
+		if text := string(testbed.Must(json.Marshal(got))); err != nil || !strings.Contains(text, c.want) {
+			t.Errorf("%s\ngave %s, %v\nwant %s", c.answer, text, err, c.want)
+		}
+	})
+}
