@@ -91,7 +91,7 @@ func Settings() []Setting {
 		{Name: "CONCURRENCY_SINGLE", Default: "50", Meaning: "paid lookups at once of one tool, at most a quarter of them one client's; 0 is off"},
 		{Name: "CONCURRENCY_BUNDLE", Default: "20", Meaning: "the same of one bundle"},
 		{Name: "LEDGER_TABLE", Otherwise: "required on Lambda; locally a file", form: `[a-zA-Z0-9_.-]{3,}`, most: 255, must: "must be a DynamoDB table name", Meaning: "DynamoDB table"},
-		{Name: "DNS_RESOLVERS", Default: "1.1.1.1,8.8.8.8,9.9.9.10", Meaning: "`ip[:port]`, comma separated; recursive, and each must echo the letter case of the question (the common ones do), else every lookup is `dns_timeout` and `/ready` 503"},
+		{Name: "DNS_RESOLVERS", Default: "1.1.1.1,8.8.8.8,9.9.9.10", Meaning: "`ip[:port]`, comma separated; recursive, and each must echo the letter case of the question (the common ones do), else every lookup is `dns_timeout` and `/ready` 503. Two or more, on different networks: what one alone denies without proof is `upstream_unavailable`, and so is every name of a top-level domain that does not exist"},
 		{Name: "RDAP_BOOTSTRAP_URL", Otherwise: "`https://data.iana.org/rdap/dns.json`", Meaning: "IANA's file of registries"},
 		{Name: "OWNERSHIP_PROOFS", Meaning: "signatures of `BASE_URL` by `PAY_TO`"},
 		{Name: "CONTACT", Otherwise: "none: `/docs` says so, and there is no security.txt", Meaning: "where you can be reached, an `https` or `mailto` URL: in the documents, `/.well-known/security.txt` and the `User-Agent` of lookups"},

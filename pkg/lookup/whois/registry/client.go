@@ -10,7 +10,8 @@
 // in a Cache, a newer one is looked for once a day, and the old one serves until then.
 //
 //	a domain object of that name            the result
-//	404, or an error object that says 404   not_found
+//	404, or an error object that says 404   not_found; of the web host of a suffix, such as
+//	                                        www.gov.uk, the registration of the suffix, if it is one
 //	no server for the top-level domain      rdap_unavailable
 //	any other answer; a server that is not
 //	public or does not connect              rdap_upstream
@@ -101,17 +102,44 @@ func (c *Client) Lookup(ctx context.Context, q whois.Query) (whois.Result, error
 		return whois.Result{}, lookup.Fault(lookup.RDAPUnavailable, nil)
 	}
 	domain, err := c.ask(ctx, base, name)
-	// The public suffix list takes the web host of gov.uk for a name that somebody could
-	// register there: where it has no registration, that of the suffix is the name's. Other
-	// names below such a suffix can be free, or registered with somebody else.
-	suffix, web := strings.CutPrefix(name, "www.")
-	if web && strings.Contains(suffix, ".") && err != nil && fault.From(err).Code == lookup.NotFound {
-		domain, err = c.ask(ctx, base, suffix)
+	if err != nil && fault.From(err).Code == lookup.NotFound {
+		domain, err = c.askAbove(ctx, base, name, err)
 	}
 	if err != nil {
 		return whois.Result{}, err
 	}
 	return result(q, base, domain), nil
+}
+
+// askAbove says what the registration of a name is of which the registry has none. It is about a
+// name below a suffix of several labels, of which there are two kinds: those below which the
+// registry registers names itself (co.uk), so that the name is free, and those that somebody
+// registered and whose names another registry keeps (ac.uk, gov.uk), which need not speak RDAP
+// and is not in IANA's file. No registry says in its answer which kind it is, and the
+// registration of the suffix is not that of the name. So the answer stays not_found, and says
+// what it leaves open.
+//
+// The web host of a suffix is the exception: nobody registers www, and what answers there is
+// the suffix. Its registration counts where the registry shows one, and not an object that only
+// keeps the suffix from being registered.
+func (c *Client) askAbove(ctx context.Context, base, name string, none error) (*rdap.Domain, error) {
+	host, suffix, _ := strings.Cut(name, ".")
+	if !strings.Contains(suffix, ".") {
+		return nil, none
+	}
+	open := lookup.Faultf(lookup.NotFound, none,
+		"The registry of the top-level domain has no registration object for the domain. Another registry may keep the names below %s.", suffix)
+	if host != "www" {
+		return nil, open
+	}
+	domain, err := c.ask(ctx, base, suffix)
+	switch {
+	case err != nil && fault.From(err).Code != lookup.NotFound:
+		return nil, err
+	case err != nil || !registered(domain):
+		return nil, open
+	}
+	return domain, nil
 }
 
 // ask gets the domain object of a registrable name.

@@ -42,6 +42,17 @@ func result(q whois.Query, base string, d *rdap.Domain) whois.Result {
 	return r
 }
 
+// registered reports whether an object shows a registration: with whom, since or until when,
+// and no status of RFC 9083 §10.2.2 that says that it is the registry's own.
+func registered(d *rdap.Domain) bool {
+	own := func(status any) bool { return is(status, "reserved") || is(status, "administrative") }
+	if slices.ContainsFunc(list(raw(d.DecodeData, "status")), own) {
+		return false
+	}
+	return registrar(objects(raw(d.DecodeData, "entities")), 0) != nil ||
+		event(objects(raw(d.DecodeData, "events")), "registration", "expiration") != nil
+}
+
 // about reports whether an object is about a name. Some registries write the
 // Unicode form into ldhName, or fill only unicodeName, and some put blanks around it.
 func about(d *rdap.Domain, name string) bool {
