@@ -61,6 +61,11 @@ func TestSimnet(t *testing.T) {
 			t.Parallel()
 			play(t, "table", deploy(t, n), tableRows())
 		})
+		t.Run("behind a portal", func(t *testing.T) {
+			t.Parallel()
+			play(t, "all denied", startRunner(t, n, "DNS_RESOLVERS="+strings.Join(portalAddrs(), ",")), deniedRows())
+			play(t, "and beside it", startRunner(t, n, "DNS_RESOLVERS="+relayAddr+",1.1.1.1"), relayedRows())
+		})
 		t.Run("without a bootstrap", func(t *testing.T) {
 			t.Parallel()
 			nowhere := startRunner(t, n, "RDAP_BOOTSTRAP_URL=http://127.0.0.1:9/")
@@ -133,7 +138,7 @@ func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 		t.Errorf("the tap missed %d packets", lost)
 	}
 	resolvers := map[netip.Addr]bool{}
-	for _, a := range resolverAddrs() {
+	for _, a := range slices.Concat(resolverAddrs(), portalAddrs(), []string{relayAddr}) {
 		resolvers[netip.MustParseAddr(a)] = true
 	}
 	ours := netip.MustParseAddr("127.0.0.1")

@@ -48,6 +48,7 @@ func (n *internet) openResolvers(t *testing.T) {
 		s := testbed.Must(testbed.ListenDNS(net.JoinHostPort(a, "53"), r))
 		t.Cleanup(func() { _ = s.Close() })
 	}
+	openPortals(t, r)
 }
 
 func record(owner, text string) dns.RR { return testbed.Must(dns.NewRR(owner + " " + text)) }

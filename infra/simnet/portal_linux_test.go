@@ -1,0 +1,80 @@
+package simnet
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+)
+
+// portalAddrs are of resolvers that deny every name, as the networks of hotels and captive portals
+// do in the name of whoever is asked.
+func portalAddrs() []string { return []string{"93.184.3.1", "93.184.3.2"} }
+
+// relayAddr lets the questions for name servers through, and no other.
+const relayAddr = "93.184.3.3"
+
+// portal denies names. What it sends with that is in the name's first label.
+type portal struct {
+	relays *resolvers // where questions for name servers go; nil for nowhere
+}
+
+func (p portal) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
+	name, qtype, ok := testbed.Question(q)
+	if !ok {
+		return
+	}
+	if p.relays != nil && qtype == dns.TypeNS {
+		p.relays.ServeDNS(w, q)
+		return
+	}
+	m := testbed.Reply(q)
+	m.Rcode = dns.RcodeNameError
+	kind, _, _ := strings.Cut(name, ".")
+	if zone, proves := map[string]string{"root": ".", "own": name, "parent": "com."}[kind]; proves {
+		m.Ns = []dns.RR{record(zone, "60 IN SOA a. b. 1 2 3 4 5")}
+	}
+	testbed.Send(w, q, m)
+}
+
+func openPortals(t *testing.T, truth *resolvers) {
+	open := func(addr string, p portal) {
+		s := testbed.Must(testbed.ListenDNS(net.JoinHostPort(addr, "53"), p))
+		t.Cleanup(func() { _ = s.Close() })
+	}
+	for _, addr := range portalAddrs() {
+		open(addr, portal{})
+	}
+	open(relayAddr, portal{truth})
+}
+
+// deniedRows are those of a network that denies every name: nothing is sold there but the ping,
+// whatever comes with the denial.
+func deniedRows() (rows []row) {
+	for _, name := range []string{"bare", "root", "own", "parent"} {
+		rows = append(rows,
+			asks("dns")(name, fails(lookup.UpstreamUnavailable)),
+			asks("dns")(name, fails(lookup.UpstreamUnavailable), "type=MX"),
+			asks("ssl-check")(name, fails(lookup.SSLTimeout)),
+			asks("headers")(name, fails(lookup.HeadersTimeout)),
+			asks("resolve-redirect")(name, fails(lookup.RedirectTimeout)),
+			asks("whois")(name, fails(lookup.WhoisTimeout)),
+			asks("uptime-check")(name, has(child("dns", lookup.UpstreamUnavailable), child("ssl", lookup.SSLTimeout), child("headers", lookup.HeadersTimeout))),
+			asks("host-intel")(name, has(child("dns", lookup.UpstreamUnavailable), child("ssl", lookup.SSLTimeout), child("whois", lookup.WhoisTimeout))))
+	}
+	return rows
+}
+
+// relayedRows are those of a network that denies addresses and lets questions for name servers
+// through, beside a resolver of another network: what dig gets from that one is sold.
+func relayedRows() []row {
+	return []row{
+		asks("dns")("example.com", has(`"rcode":"NOERROR"`, `"resolver":"1.1.1.1"`, `"records":[{"address":"`)),
+		asks("headers")("example.com", has(`"status":200`)),
+		asks("whois")("www.example.com", has(`"handle":"1234_DOMAIN_COM-VRSN"`)),
+	}
+}
