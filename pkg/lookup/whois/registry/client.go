@@ -128,7 +128,7 @@ func (c *Client) askAbove(ctx context.Context, base, name string, none error) (*
 		return nil, none
 	}
 	open := lookup.Faultf(lookup.NotFound, none,
-		"The registry of the top-level domain has no registration object for the domain. Another registry may keep the names below %s.", suffix)
+		"The registry of the top-level domain has no registration of the domain. Another registry may keep the names below %s.", suffix)
 	if host != "www" {
 		return nil, open
 	}
