@@ -127,7 +127,7 @@ local-invoke: ## Build a function and send it an event as Lambda would, signed w
 	@go run ./infra/local/invoke -build build/trial -fn "$$FN" $${EVENT:+-event "$$EVENT"} $(if $(SAM),-sam)
 
 .PHONY: bench
-bench: node-packages build ## Measure beside what others use; write infra/bench/table.md: 9 minutes
+bench: node-packages build ## Measure beside what others use; write infra/bench/table.md: 12 minutes
 ##   RUNS=15           lookups of each operation, and rounds of requests; a third as many of most
 ##   RTT=50ms          how far away everything is
 ##   RECORDS=1000000   payments in the largest ledger

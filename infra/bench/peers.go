@@ -60,6 +60,9 @@ func (p peer) timeOf(domain string) answer {
 	return answer{Peer: p.name, MS: float64(took.Microseconds()) / 1000}
 }
 
+// broken is what peers are called by that a host with dead addresses is measured beside.
+const broken = "broken"
+
 // peers are those of every operation, by its slug.
 func peers(resolver, bootstrapURL string) map[string][]peer {
 	question, leaf, registered, headed := timed(question(resolver)), timed(certificate), timed(registry(bootstrapURL)), timed(head)
@@ -71,6 +74,7 @@ func peers(resolver, bootstrapURL string) map[string][]peer {
 		"resolve-redirect": {{"curl -IL", curl("-IL", "time_total")}, {"Go net/http HEAD", headed}},
 		"host-intel":       {{"Go miekg/dns, crypto/tls, openrdap at once", together(question, leaf, registered)}},
 		"uptime-check":     {{"Go miekg/dns, crypto/tls, net/http at once", together(question, leaf, headed)}},
+		broken:             {{"Go net/http HEAD over a racer by RFC 8305", timed(headRaced)}},
 	}
 }
 
@@ -105,8 +109,9 @@ func certificate(ctx context.Context, domain string) error {
 }
 
 // head follows redirects over connections that the next call does not share.
-func head(ctx context.Context, domain string) error {
-	transport := &http.Transport{}
+func head(ctx context.Context, domain string) error { return headBy(ctx, domain, &http.Transport{}) }
+
+func headBy(ctx context.Context, domain string, transport *http.Transport) error {
 	defer transport.CloseIdleConnections()
 	r := must(http.NewRequestWithContext(ctx, http.MethodHead, "https://"+domain+"/", http.NoBody))
 	res, err := (&http.Client{Transport: transport}).Do(r)

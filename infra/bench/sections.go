@@ -20,7 +20,7 @@ func (s *site) lookups() {
 	file := filepath.Join(s.dir, "lookups.json")
 	s.output("infra/simnet", must(filepath.Abs("build/simnet.test")),
 		"-rtt", s.rtt.String(), "-runs", strconv.Itoa(s.runs), "-peers", must(os.Executable()), "-rows", file)
-	s.section("Lookups over their round trips, from a warm process").rows = readRows(file)
+	s.section("Lookups over their round trips, and of hosts with dead addresses, from a warm process").rows = readRows(file)
 }
 
 // Targets of the design's table of numbers.

@@ -266,19 +266,7 @@ func writeTimes(t *testing.T, n *internet) {
 	file := testbed.Must(os.Create(*rowsPath))
 	defer file.Close()
 	for _, c := range trips() {
-		var ours []float64               // ms
-		theirs := map[string][]float64{} // by peer
-		var peers []timing               // of the last turn, in their order
-		for turn := range *runs + 1 {
-			took := lookupTime(t, r, c)
-			if peers = askPeers(n, c); turn == 0 {
-				continue
-			}
-			ours = append(ours, took)
-			for _, p := range peers {
-				theirs[p.Peer] = append(theirs[p.Peer], p.MS)
-			}
-		}
+		ours, theirs, peers := times(t, n, r, c, c.op.Slug)
 		var beside []string
 		for _, p := range peers {
 			if p.Error == "" {
@@ -292,13 +280,50 @@ func writeTimes(t *testing.T, n *internet) {
 			"target": fmt.Sprintf("≤ %.2f of the round trips", target), "met": over <= target,
 		}))
 	}
+	for _, c := range brokenTrips() {
+		ours, theirs, peers := times(t, n, r, c.trip, "broken")
+		racer := peers[0]
+		if racer.Error != "" {
+			t.Fatalf("%s of %s: %s", racer.Peer, c.domain, racer.Error)
+		}
+		over := median(ours) / median(theirs[racer.Peer])
+		testbed.Check(json.NewEncoder(file).Encode(map[string]any{
+			"what": fmt.Sprintf("%s, %s", c.op.Slug, c.why), "ours": percentiles(ours),
+			"beside": racer.Peer + ": " + percentiles(theirs[racer.Peer]), "ratio": fmt.Sprintf("%.3f", over),
+			"target": fmt.Sprintf("≤ %.2f", c.most), "met": over <= c.most,
+		}))
+	}
+}
+
+// times are those of a lookup and of its peers in milliseconds, turn by turn, and what the peers
+// said in the last turn.
+func times(t *testing.T, n *internet, r *runner, c trip, slug string) (ours []float64, theirs map[string][]float64, peers []timing) {
+	theirs = map[string][]float64{}
+	for turn := range *runs + 1 {
+		took := lookupTime(t, r, c)
+		if peers = askPeers(n, slug, c.domain); turn == 0 {
+			continue
+		}
+		ours = append(ours, took)
+		for _, p := range peers {
+			theirs[p.Peer] = append(theirs[p.Peer], p.MS)
+		}
+	}
+	return ours, theirs, peers
+}
+
+// percentiles are the median and the slow ones, of the nearest rank.
+func percentiles(of []float64) string {
+	sorted := slices.Sorted(slices.Values(of))
+	at := func(p int) float64 { return sorted[(len(sorted)*p+99)/100-1] }
+	return fmt.Sprintf("p50 %.1f, p95 %.1f, p99 %.1f ms", median(of), at(95), at(99))
 }
 
 func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
 
 // askPeers has the program of others do a lookup where the service is.
-func askPeers(n *internet, c trip) (all []timing) {
-	cmd := exec.Command(*peersPath, "peers", "-bootstrap", bootstrapURL, "-resolver", resolverAddrs()[0], c.op.Slug, c.domain)
+func askPeers(n *internet, slug, domain string) (all []timing) {
+	cmd := exec.Command(*peersPath, "peers", "-bootstrap", bootstrapURL, "-resolver", resolverAddrs()[0], slug, domain)
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+n.ca.File, "CURL_CA_BUNDLE="+n.ca.File)
 	cmd.Stderr = os.Stderr
 	var out []byte

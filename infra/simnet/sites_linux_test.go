@@ -52,7 +52,7 @@ func hosts() []host {
 		{name: "refused", rcode: dns.RcodeRefused},
 		{name: "silent", silent: true},
 		{name: "long", records: []string{`60 IN TXT` + strings.Repeat(` "`+strings.Repeat("a", 250)+`"`, 6)}}, // for a datagram
-		{name: "six", addrs: []string{sixAddr}, serve: web(ok)},
+		{name: "six", addrs: []string{sixAddr}, serve: web(ok, alsoDead8)},
 		{name: "unrouted", addrs: []string{unroutedAddr}},
 
 		// What is wrong with TLS, and with HTTP.

@@ -38,7 +38,7 @@ func (n *internet) openResolvers(t *testing.T) {
 	records := map[string][]dns.RR{"com.": {record("com.", "300 IN NS a.gtld-servers.net.")}}
 	for name, h := range n.hosts {
 		owner := name + "."
-		records[owner] = addresses(owner, h.addrs)
+		records[owner] = addresses(owner, slices.Concat(h.dead, h.addrs))
 		for _, text := range h.records {
 			records[owner] = append(records[owner], record(owner, text))
 		}
@@ -83,6 +83,8 @@ type host struct {
 	// addrs are its A and AAAA records. A host with serve and without addrs
 	// gets a new public IPv4 address.
 	addrs []string
+	// dead are A and AAAA records before those of addrs, of addresses that nobody answers at.
+	dead []string
 	// later are its A and AAAA records from each resolver's second query on.
 	later   []string
 	records []string // others, in zone file form without the owner
@@ -93,7 +95,7 @@ type host struct {
 
 func allHosts() []host {
 	certificates, _ := certificateSites()
-	all := slices.Concat(certificates, hosts(), specialHosts())
+	all := slices.Concat(certificates, hosts(), brokenHosts(), specialHosts())
 	for i := range all {
 		all[i].name = full(all[i].name)
 	}
@@ -108,11 +110,13 @@ const (
 	bootstrapURL  = "http://" + bootstrapAddr + "/rdap/dns.json"
 )
 
-// routes give every address to this machine, but those without a route. A server wants its address of IPv6 one by one.
+// routes give every address to this machine, but those without a route and those that swallow what
+// is sent to them from another namespace. A server wants its address of IPv6 one by one.
 const routes = `link set lo up
 route add local 0.0.0.0/0 dev lo table local
 route add local ::/0 dev lo table local
 route add unreachable 2606:2800:221::/48 table local
+route add blackhole ` + deadNetwork + ` table local
 addr add ` + sixAddr + `/128 dev lo nodad
 `
 

@@ -1,0 +1,56 @@
+package simnet
+
+import (
+	"crypto/x509"
+	"fmt"
+
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// deadNetwork swallows what is sent to it from another namespace: TestDelay's hosts alone have
+// addresses in it.
+const deadNetwork = "93.184.200.0/24"
+
+// deadAddrs are so many addresses that nobody answers at.
+func deadAddrs(n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("93.184.200.%d", i+1))
+	}
+	return all
+}
+
+// brokenHosts have dead addresses before good ones.
+func brokenHosts() []host {
+	all := []host{
+		{name: "dead1", dead: deadAddrs(1), serve: web(ok)},
+		{name: "dead8", dead: deadAddrs(8), addrs: []string{sixAddr}}, // where six.example.com answers
+	}
+	const chained = 5
+	for i := range chained {
+		page := ok
+		if i+1 < chained {
+			page = to(fmt.Sprintf("https://step%d.example.com/", i+1))
+		}
+		all = append(all, host{name: fmt.Sprintf("step%d", i), dead: deadAddrs(1), serve: web(page)})
+	}
+	return all
+}
+
+// alsoDead8 makes a certificate good for the host that is reached at the same address.
+func alsoDead8(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, "dead8.example.com") }
+
+// brokenTrip is a lookup that meets dead addresses, and how long it may take beside a racer by
+// RFC 8305 (design §9).
+type brokenTrip struct {
+	trip
+	most float64
+}
+
+func brokenTrips() []brokenTrip {
+	return []brokenTrip{
+		{trip{catalog.Headers(), "dead1.example.com", 4, "two addresses, the first swallows everything"}, 1.15},
+		{trip{catalog.UptimeCheck(), "dead1.example.com", 4, "two addresses, the first swallows everything"}, 1.15},
+		{trip{catalog.Headers(), "dead8.example.com", 4, "eight addresses of IPv4 dead, one of IPv6 good"}, 1.15},
+		{trip{catalog.ResolveRedirect(), "step0.example.com", 20, "five hosts, the first address of each dead"}, 1.3},
+	}
+}
