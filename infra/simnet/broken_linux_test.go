@@ -7,8 +7,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// deadNetwork swallows what is sent to it from another namespace: TestDelay's hosts alone have
-// addresses in it.
+// deadNetwork swallows what is sent to it from another namespace; from its own one a connection
+// to it fails at once. The hosts of TestDelay alone have addresses in it.
 const deadNetwork = "93.184.200.0/24"
 
 // deadAddrs are so many addresses that nobody answers at.

@@ -224,6 +224,14 @@ func chain(n int) http.HandlerFunc {
 	}
 }
 
+// onlyGET hangs up on everything else.
+func onlyGET(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		hangUp(w, r)
+	}
+	ok(w, r)
+}
+
 func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
@@ -247,14 +255,26 @@ func web(h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 
 // webUpTo is one that refuses a hello that offers more than a version of TLS.
 func webUpTo(highest uint16, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
-	return func(t *testing.T, ca *testbed.Authority, name, at string) {
-		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name, edits...)}, MinVersion: tls.VersionTLS10}
+	return webFor(func(hello *tls.ClientHelloInfo) bool { return hello.SupportedVersions[0] <= highest }, h, edits...)
+}
+
+// webFor is one that refuses every hello but those that it wants.
+func webFor(wants func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
+	return webBy(func(config *tls.Config) {
 		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			if hello.SupportedVersions[0] > highest {
+			if !wants(hello) {
 				return nil, io.ErrUnexpectedEOF
 			}
 			return nil, nil
 		}
+	}, h, edits...)
+}
+
+// webBy is one whose TLS is changed.
+func webBy(change func(*tls.Config), h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
+	return func(t *testing.T, ca *testbed.Authority, name, at string) {
+		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name, edits...)}, MinVersion: tls.VersionTLS10}
+		change(config)
 		s := &http.Server{Handler: h, ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
 		l := tls.NewListener(listen(t, at), config)
 		go func() { _ = s.Serve(l) }()
