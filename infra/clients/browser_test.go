@@ -63,6 +63,7 @@ type scene struct {
 const browserZone = `
 $ORIGIN example.com.
 $TTL 300
+com. NS   a.gtld-servers.net.
 @    SOA  ns1.example.com. hostmaster.example.com. 2026110501 7200 900 1209600 300
 www  A    192.0.2.10
 www  A    192.0.2.11

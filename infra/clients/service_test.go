@@ -187,7 +187,7 @@ func answer(t *testing.T) map[string]any {
 func resolver(t *testing.T) string { return resolverOf(t, exampleZone(t), nil) }
 
 func exampleZone(t *testing.T) string {
-	text := "example.com. 30 A 192.0.2.77\n" // for the tool
+	text := "com. 30 NS a.gtld-servers.net.\nexample.com. 30 A 192.0.2.77\n" // for the tool
 	for _, r := range answer(t)["records"].([]any) {
 		mx := r.(map[string]any)
 		text += fmt.Sprintf("example.com. %v MX %v %v.\n", answer(t)["ttl"], mx["preference"], mx["exchange"])

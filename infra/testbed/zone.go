@@ -144,7 +144,7 @@ func (z Zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 }
 
 // Answer looks a name up, as a recursive resolver answers: the aliases first, then
-// what they lead to. Negative answers carry the SOA record of the root.
+// what they lead to. Negative answers carry the SOA record of the top-level domain.
 func (z Zone) Answer(m *dns.Msg, name string, qtype uint16) {
 	for range 8 {
 		set, exists := z.of(name)
@@ -168,11 +168,20 @@ func (z Zone) Answer(m *dns.Msg, name string, qtype uint16) {
 			m.Rcode = dns.RcodeNameError
 		}
 		m.Ns = []dns.RR{&dns.SOA{
-			Hdr: dns.RR_Header{Name: ".", Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 5},
+			Hdr: dns.RR_Header{Name: above(name), Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 5},
 			Ns:  "a.root-servers.net.", Mbox: "nstld.verisign-grs.com.", Serial: 2026110501, Refresh: 1800, Retry: 900, Expire: 604800, Minttl: 5,
 		}}
 		return
 	}
+}
+
+// above is the top-level domain of a name, and the root for one itself.
+func above(name string) string {
+	labels := dns.SplitDomainName(name)
+	if len(labels) < 2 {
+		return "."
+	}
+	return labels[len(labels)-1] + "."
 }
 
 // of are the records of a name, and whether there is such a name.

@@ -177,6 +177,9 @@ func TestFormerTerms(t *testing.T) {
 	c := configured(t, vars{"FORMER_TERMS": "2026-11-20T08:05:00Z,dns=7000"})
 	same(t, "the payee stays", c.Former.Terms.PayTo, c.Terms.PayTo)
 	same(t, "/ready says that releases are not watched", c.warnings()["former_terms"] != "", true)
+	for list, alone := range map[string]bool{"": false, "9.9.9.9": true, "9.9.9.9,1.1.1.1": false} {
+		same(t, "/ready says that "+list+" is one resolver", configured(t, vars{"DNS_RESOLVERS": list}).warnings()["one_resolver"] != "", alone)
+	}
 	for early, says := range map[time.Duration]string{0: "", 25 * time.Hour: "FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough"} {
 		_, err := c.Parts(stores(), quiet(), func() time.Time { return now.Add(-early) })
 		if err != nil && err.Error() != says || (err != nil) != (says != "") {

@@ -233,6 +233,9 @@ func (c Config) warnings() map[string]string {
 	if c.secret != nil && c.receiptKey == nil && len(c.ReceiptKeys) > 0 {
 		all["offers"] = "the receipt key is in the secret, for which no challenge waits: the offers of a process are unsigned before its first answer, and signed from the start with RECEIPT_KEY"
 	}
+	if len(c.Resolvers) == 1 {
+		all["one_resolver"] = "DNS_RESOLVERS names one resolver: what it denies without proof, and every name of a top-level domain that does not exist, is owed and not answered. Name a second one"
+	}
 	if !c.hasChain() {
 		all["chain"] = "RPC_URL is none: without a view of the chain a payment in doubt can stay in doubt, and a used nonce can pass for a payment"
 	}

@@ -57,6 +57,25 @@ func TestLate(t *testing.T) {
 	})
 }
 
+// TestLateClock: where the clock is set back, nobody is late for longer than half a minute.
+func TestLateClock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var skew time.Duration
+		w := newWorld(t, host{udp: mute}, host{udp: ok(0)})
+		cl := dns.New(dns.Config{Resolvers: w.list, Dial: w.dial, Now: func() time.Time { return time.Now().Add(skew) }})
+		for i, step := range []struct{ skew, took time.Duration }{{0, 200 * ms}, {0, 0}, {-time.Hour, 15 * ms}, {time.Hour, 15 * ms}} {
+			skew += step.skew
+			begin := time.Now()
+			_, err := cl.Lookup(t.Context(), query("A"))
+			if took := time.Since(begin); err != nil || took != step.took {
+				t.Errorf("question %d: %v after %v, want it after %v", i, err, took, step.took)
+			}
+		}
+		w.check()
+	})
+}
+
 // TestLateNumbers: with a dead or slow resolver a question costs at the 95th percentile at most
 // 20 ms more than with healthy ones, from the second on, however rarely one is asked.
 func TestLateNumbers(t *testing.T) {
