@@ -9,7 +9,7 @@
 // something about the name wins:
 //
 //	NOERROR                      the records, none if there are none
-//	NXDOMAIN                     nxdomain; if it is not proven, when a second one says so
+//	NXDOMAIN                     nxdomain; without proof, if a second one says so, too
 //	YXDOMAIN                     the rcode of the result (RFC 6672 §2.2)
 //	SERVFAIL                     the next resolver; the rcode of the result if no other knows better
 //	REFUSED, NOTIMP, FORMERR …,  the next resolver: they speak of the resolver,
@@ -18,11 +18,11 @@
 //	refused, no route
 //	silence                      the next resolver, while this one is waited for
 //
-// NXDOMAIN is proven by the SOA record of a zone above the name, but not of the root. Proven or
-// not, it counts only from a resolver that has answered for com within the last minute: a
+// NXDOMAIN is proven by the SOA record of a zone above the name, but not of the root. Without
+// proof it counts only from resolvers that have answered for com within the last minute: a
 // network that denies every name is passed over, and is upstream_unavailable where no resolver
-// knows better. A network that answers for com and denies other names to every resolver that is
-// asked cannot be told from one where they do not exist.
+// knows better. A network that answers for com, or makes up a proof, and denies other names to
+// every resolver that is asked cannot be told from one where they do not exist.
 //
 // A resolver that had not replied when one that was asked later answered is asked after the
 // others for half a minute, so that only one question waits for a dead one.

@@ -129,11 +129,11 @@ func (r *race) noteLate(winner int) {
 	}
 }
 
-// attempt asks one resolver about a name. That a name does not exist counts only from a
-// resolver that knows one that does: a portal or a filter answers so whatever it is asked.
+// attempt asks one resolver about a name. That a name does not exist counts without a proof
+// only from a resolver that knows one that does: a portal or a filter says so of every name.
 func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string, qtype uint16) *reply {
 	r := c.put(ctx, server, name, qtype)
-	if r.denies() && !c.works(ctx, server) {
+	if r.outcome == unproven && !c.works(ctx, server) {
 		r.outcome = useless
 		r.err = fmt.Errorf("%w; it has not named the servers of com", r.err)
 	}

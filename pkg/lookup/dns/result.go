@@ -218,13 +218,6 @@ func (r *reply) follow() {
 	}
 }
 
-// denies reports whether a reply says that the name does not exist, or the one that its aliases
-// lead to.
-func (r *reply) denies() bool {
-	said := r.outcome == answering || r.outcome == unproven
-	return said && r.msg.Rcode == miekg.RcodeNameError && !r.aliased()
-}
-
 // aliased reports whether an NXDOMAIN has the alias that was asked for. It is about what the
 // alias leads to, which some servers look up all the same (RFC 6604 §3).
 func (r *reply) aliased() bool {
