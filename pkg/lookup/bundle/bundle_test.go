@@ -181,6 +181,7 @@ type host struct {
 	resolve, dns, ssl, headers error
 	certificate                ssl.Result
 	status                     int
+	rcode                      string // of the DNS result
 	conn                       *tls.Conn
 
 	resolves int
@@ -198,7 +199,9 @@ func (h *host) Dial(context.Context, guard.Target, uint16) (net.Conn, netip.Addr
 	panic("the bundle does not dial by itself")
 }
 
-func (h *host) Lookup(context.Context, dns.Query) (dns.Result, error) { return dns.Result{}, h.dns }
+func (h *host) Lookup(context.Context, dns.Query) (dns.Result, error) {
+	return dns.Result{Rcode: h.rcode}, h.dns
+}
 
 func (h *host) Inspect(context.Context, ssl.Query, guard.Target) (ssl.Result, *tls.Conn, error) {
 	return h.certificate, h.conn, h.ssl
@@ -228,7 +231,11 @@ func TestUptime(t *testing.T) {
 		"expired":       {change: func(h *host) { h.certificate.Expired = true }, want: "degraded"},
 		"not yet valid": {change: func(h *host) { h.certificate.NotYetValid = true }, want: "degraded"},
 		"mismatch":      {change: func(h *host) { h.certificate.HostnameMatch = false }, want: "degraded"},
-		"dns fails":     {change: func(h *host) { h.dns = failing(lookup.DNSTimeout) }, want: "down dns_timeout"},
+		// A host that answers over IPv6, whose A records are another matter: an error is down, and
+		// a result is not an error, whatever its rcode.
+		"A is silent, AAAA is good":   {change: func(h *host) { h.dns = failing(lookup.DNSTimeout) }, want: "down dns_timeout"},
+		"A is SERVFAIL, AAAA is good": {change: func(h *host) { h.rcode = "SERVFAIL" }, want: "up"},
+		"A is denied, AAAA is good":   {change: func(h *host) { h.dns = failing(lookup.NXDomain) }, want: "down nxdomain"},
 		"expired and headers fail": {change: func(h *host) { h.certificate.Expired, h.headers = true, failing(lookup.HTTPFailed) },
 			want: "down http_failed"},
 		"handshake fails": {change: func(h *host) { h.ssl = failing(lookup.HandshakeFailed) }, want: "down handshake_failed handshake_failed"},
