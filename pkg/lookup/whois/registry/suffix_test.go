@@ -43,7 +43,7 @@ func TestSuffix(t *testing.T) {
 		"a host of another name":     {"a.free.gov.uk", gone, here, lookup.NotFound, elsewise, "free.gov.uk"},
 		"its own web host":           {"www.free.gov.uk", gone, here, lookup.NotFound, elsewise, "free.gov.uk"},
 		"answered with the suffix":   {"free.gov.uk", here, here, lookup.RDAPUpstream, "about another name", "free.gov.uk"},
-		"a suffix of one label":      {"www.uk", gone, here, lookup.NotFound, "no registration object for the domain.", "www.uk"},
+		"a suffix of one label":      {"www.uk", gone, here, lookup.NotFound, "no registration of the domain.", "www.uk"},
 	}, func(t *testing.T, s *stage, c row) {
 		var asked []string
 		s.bootstraps(says(wrap(`[["uk"],["https://rdap.registry.com/"]]`)))
