@@ -87,8 +87,7 @@ func settle(head, get outcome) (Answer, error) {
 	if head.err == nil || get.err == nil {
 		return get.answer, get.err
 	}
-	switch fault.From(get.err).Code {
-	case lookup.ConnectFailed, lookup.HandshakeFailed:
+	if code := fault.From(get.err).Code; code == lookup.ConnectFailed || code == lookup.HandshakeFailed {
 		return head.answer, lookup.Faultf(lookup.HTTPFailed, fmt.Errorf("%w; then %w", head.err, get.err),
 			"The HTTPS request with HEAD failed, and there was no connection for one with GET.")
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
 // answered is when a server answers to a request, and what: nothing for one that hangs up.
@@ -122,4 +123,23 @@ func (c slowly) serve(conn net.Conn, cfg *tls.Config, over <-chan struct{}) {
 		return
 	}
 	io.WriteString(secure, answer.with)
+}
+
+// Where HEAD alone was sent, HEAD is what failed.
+func TestOnlyHEADFailed(t *testing.T) {
+	t.Parallel()
+	w := testbed.NewOrigins(t)
+	var n atomic.Int32
+	w.Accept(name, addr, func(conn net.Conn) {
+		if n.Add(1) > 1 { // nobody is there for GET
+			conn.Read(make([]byte, 1))
+			return
+		}
+		http.ReadRequest(bufio.NewReader(tls.Server(conn, w.TLS())))
+	})
+	_, err := fetch(testbed.Soon(t), t, w)
+	const want = "The HTTPS request with HEAD failed, and there was no connection for one with GET."
+	if f := fault.From(err); f.Code != lookup.HTTPFailed || f.Public() != want {
+		t.Errorf("%v, want http_failed: %s", err, want)
+	}
 }

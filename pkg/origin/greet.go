@@ -56,10 +56,10 @@ func TLSConfig(name string, o Offer) *tls.Config {
 		CipherSuites:       suites,
 		CurvePreferences:   []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521},
 	}
-	switch o {
-	case Old:
+	if o == Old {
 		cfg.MaxVersion = tls.VersionTLS12
-	case Modern, Browser:
+	}
+	if o == Modern || o == Browser {
 		cfg.CurvePreferences = append(cfg.CurvePreferences, tls.X25519MLKEM768, tls.SecP256r1MLKEM768, tls.SecP384r1MLKEM1024)
 		cfg.NextProtos = []string{http11}
 	}
