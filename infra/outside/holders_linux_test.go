@@ -25,6 +25,9 @@ func heldElsewhere() map[string][2]string {
 		"make bench":          {"infra/local/e2e", "TestMakeTargets"},
 		"make test":           {"infra/outside", "TestContinuousIntegration"},
 		"make pay":            {"infra/outside", "TestReadmeOfAClone"},
+		"make run":            {"infra/outside", "TestReadmeOfAClone"},
+		"make pay-mcp URL=http://127.0.0.1:8402/mcp": {"infra/paymcp", "TestMake"},
+		"make pay-mcp URL=https://… DO=allow":        {"infra/paymcp", "TestAllow"},
 	}
 }
 
