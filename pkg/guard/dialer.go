@@ -64,7 +64,7 @@ type Connector interface {
 // Messages of every tool, under its own code: for ErrResolvers, and for ErrUnresolvable.
 const (
 	Unresolved   = "The domain name could not be resolved: no DNS resolver gave a usable answer."
-	Unresolvable = "The domain name could not be resolved: no DNS resolver gave a usable answer, and they answer for other names. The name servers of the domain may be silent."
+	Unresolvable = "The domain name could not be resolved: the resolvers answer for other names, so its name servers may be silent."
 )
 
 // Errors of a Connector without a code of their own.
