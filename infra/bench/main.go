@@ -4,13 +4,14 @@
 //
 //	bench table     measure everything; write the table
 //	bench peers     do the lookups of the service by libraries and tools of others
+//	bench tools     do one many times, by the tools that users start
 //	bench shop      sell a handler, as any program can
 //	bench bare      give one answer by net/http
 //
-// It compares: lookups with their round trips and with well-known tools
-// (infra/simnet), challenges and paid calls with the middleware for Express of the
-// x402 project, calls over the Model Context Protocol with calls over HTTP, and a
-// ledger of a million payments with one of ten.
+// It compares: lookups with their round trips and with well-known tools, on a network
+// that works and on broken ones (infra/simnet), challenges and paid calls with the
+// middleware for Express of the x402 project, calls over the Model Context Protocol
+// with calls over HTTP, and a ledger of a million payments with one of ten.
 package main
 
 import (
@@ -78,8 +79,10 @@ func run(ctx context.Context, arguments []string) (err error) {
 	flags.IntVar(&s.runs, "runs", 15, "table: how often each thing is measured")
 	flags.DurationVar(&s.rtt, "rtt", 50*time.Millisecond, "table: how far away everything is for the lookups")
 	flags.IntVar(&s.records, "records", 1_000_000, "table: payments in the largest ledger")
-	only := flags.String("only", "", "table: measure this part alone, and write nothing: lookups, http, parts, growth, handlers, functions, table, limits, cost")
-	resolver := flags.String("resolver", "1.1.1.1", "peers: the resolver that a DNS question goes to")
+	only := flags.String("only", "", "table: measure this part alone, and write nothing: lookups, broken, http, parts, growth, handlers, functions, table, limits, cost")
+	resolver := flags.String("resolver", "1.1.1.1", "peers, tools: the resolver that a DNS question goes to; tools: several, with commas")
+	times := flags.Int("times", 1, "tools: how often")
+	beat := flags.Duration("beat", time.Second, "tools: how long after one the next begins")
 	bootstrap := flags.String("bootstrap", "", "peers: URL of the RDAP bootstrap file")
 	file := flags.String("file", "", "shop: the ledger; bare: the answer")
 	flags.StringVar(&s.facilitator, "facilitator", "", "shop, bare: URL of the facilitator")
@@ -90,12 +93,14 @@ func run(ctx context.Context, arguments []string) (err error) {
 		s.measureAll(*only)
 	case "peers":
 		return ask(peers(*resolver, *bootstrap)[flags.Arg(0)], flags.Arg(1))
+	case "tools":
+		return repeatedly(tools(strings.Split(*resolver, ","))[flags.Arg(0)], flags.Arg(1), *times, *beat)
 	case "shop":
 		s.sell(*file)
 	case "bare":
 		s.repeat(*file)
 	default:
-		return errors.New("usage: bench table | bench peers | bench shop | bench bare (make bench builds what they need)")
+		return errors.New("usage: bench table | bench peers | bench tools | bench shop | bench bare (make bench builds what they need)")
 	}
 	return nil
 }
@@ -123,11 +128,11 @@ func (s *site) measureAll(only string) {
 		name    string
 		measure func()
 	}{
-		{"lookups", s.lookups}, {"http", s.middleware}, {"parts", s.parts}, {"growth", s.growth}, {"handlers", s.handlers},
+		{"lookups", s.lookups}, {"broken", s.broken}, {"http", s.middleware}, {"parts", s.parts}, {"growth", s.growth}, {"handlers", s.handlers},
 		{"functions", s.functions}, {"table", s.table}, {"limits", s.limits}, {"cost", s.cost},
 	} {
-		// Network namespaces are Linux's.
-		if only == p.name || only == "" && (p.name != "lookups" || runtime.GOOS == "linux") {
+		namespaces := p.name == "lookups" || p.name == "broken" // they are Linux's
+		if only == p.name || only == "" && (!namespaces || runtime.GOOS == "linux") {
 			p.measure()
 		}
 	}

@@ -50,14 +50,17 @@ func ask(all []peer, domain string) error {
 func (p peer) timeOf(domain string) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	begun := time.Now()
 	took, err := p.ask(ctx, domain)
+	a := answer{Peer: p.name}
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return answer{Peer: p.name, Error: "not installed"}
-	case err != nil:
-		return answer{Peer: p.name, Error: "failed: " + err.Error()}
+		a.Error = "not installed"
+	case err != nil: // a tool that fails does not say how long it took
+		a.Error, took = "failed: "+err.Error(), time.Since(begun)
 	}
-	return answer{Peer: p.name, MS: float64(took.Microseconds()) / 1000}
+	a.MS = float64(took.Microseconds()) / 1000
+	return a
 }
 
 // broken is what peers are called by that a host with dead addresses is measured beside.
@@ -92,11 +95,19 @@ func question(resolver string) func(ctx context.Context, domain string) error {
 	return func(ctx context.Context, domain string) error {
 		q := new(dns.Msg).SetQuestion(dns.Fqdn(domain), dns.TypeA)
 		r, _, err := new(dns.Client).ExchangeContext(ctx, q, net.JoinHostPort(resolver, "53"))
-		if err == nil && (r.Rcode != dns.RcodeSuccess || len(r.Answer) == 0) {
-			err = fmt.Errorf("no answer: %s", dns.RcodeToString[r.Rcode])
+		if err == nil {
+			err = answered(r)
 		}
 		return err
 	}
+}
+
+// answered wants a reply to have records.
+func answered(r *dns.Msg) error {
+	if r.Rcode != dns.RcodeSuccess || len(r.Answer) == 0 {
+		return fmt.Errorf("no answer: %s", dns.RcodeToString[r.Rcode])
+	}
+	return nil
 }
 
 // certificate resolves with the system's configuration, connects, and takes the leaf.
@@ -180,7 +191,8 @@ func dig(resolver string) look {
 }
 
 // curl reports one of its times, redirects included.
-func curl(option, of string) look {
-	return tool(`^2[0-9]{2} ([0-9.]+)$`, time.Second, "curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
-		"-w", "%{http_code} %{"+of+"}", "https://DOMAIN/")
+func curl(option, of string, more ...string) look {
+	command := append([]string{"curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
+		"-w", "%{http_code} %{" + of + "}", "https://DOMAIN/"}, more...)
+	return tool(`^2[0-9]{2} ([0-9.]+)$`, time.Second, command...)
 }

@@ -1,15 +1,19 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
@@ -58,4 +62,45 @@ func TestPeers(t *testing.T) {
 			t.Errorf("there is no operation %s", slug)
 		}
 	}
+	for slug, p := range tools([]string{"1.1.1.1"}) {
+		if _, known := catalog.BySlug(slug); !known || p.ask == nil {
+			t.Errorf("there is no operation %s, or nothing to measure it beside", slug)
+		}
+	}
+}
+
+// What plays dig asks the next resolver where one fails, and says so where none has an answer.
+func TestAsDig(t *testing.T) {
+	t.Parallel()
+	resolver := testbed.Must(testbed.ListenDNS("127.0.0.1:0", testbed.ReadZone(t, "example.com. 60 IN A 192.0.2.1\n")))
+	t.Cleanup(func() { _ = resolver.Close() })
+	closed := testbed.Must(testbed.ListenDNS("127.0.0.1:0", testbed.Zone{}))
+	testbed.Check(closed.Close())
+	for _, c := range []struct {
+		resolvers []string
+		domain    string
+		answers   bool
+	}{
+		{[]string{closed.Addr, resolver.Addr}, "example.com", true},
+		{[]string{closed.Addr, resolver.Addr}, "gone.example.com", false},
+		{[]string{closed.Addr}, "example.com", false},
+		{nil, "example.com", false},
+	} {
+		if _, err := asDig(c.resolvers)(t.Context(), c.domain); (err == nil) != c.answers {
+			t.Errorf("%v about %s: %v", c.resolvers, c.domain, err)
+		}
+	}
+}
+
+// The time of a lookup that failed is known, though its tool says none.
+func TestTimeOfFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failing := peer{"it", func(context.Context, string) (time.Duration, error) {
+			time.Sleep(3 * time.Second)
+			return 0, errors.New("broken")
+		}}
+		if got, want := failing.timeOf("example.com"), (answer{"it", 3000, "failed: broken"}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	})
 }

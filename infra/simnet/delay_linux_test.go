@@ -51,7 +51,7 @@ route add 2001:db8::2/128 dev near0 table local
 // that works there. A nil far means no delay: everything is in one namespace.
 type far chan func()
 
-func newFar(t *testing.T, rtt time.Duration) far {
+func newFar(t *testing.T, rtt time.Duration, lines *[2]line) far {
 	f := make(far)
 	go func() {
 		runtime.LockOSThread() // and it is never given back
@@ -74,9 +74,9 @@ func newFar(t *testing.T, rtt time.Duration) far {
 		t.Fatalf("a second network namespace, and the way to it: %v", err)
 	}
 	var ways sync.WaitGroup
-	for _, way := range [][2]*os.File{{here, there}, {there, here}} {
+	for i, way := range [][2]*os.File{{here, there}, {there, here}} {
 		ways.Go(func() {
-			if lost := carry(way[0], way[1], rtt/2); lost > 0 {
+			if lost := carry(way[0], way[1], rtt/2, &lines[i]); lost > 0 {
 				t.Errorf("%d packets found the queue full", lost)
 			}
 		})
@@ -132,8 +132,9 @@ func openTun(name, routes string) (*os.File, error) {
 }
 
 // carry takes packets one way, in order, each a fixed time after it came, until an end is closed and
-// nothing is on the way any more. It returns how many found the queue full.
-func carry(from, to *os.File, delay time.Duration) (lost int) {
+// nothing is on the way any more. It returns how many found the queue full, without those that the
+// line loses.
+func carry(from, to *os.File, delay time.Duration, over *line) (lost int) {
 	type packet struct {
 		due time.Time
 		b   []byte
@@ -143,6 +144,9 @@ func carry(from, to *os.File, delay time.Duration) (lost int) {
 		defer close(queue)
 		buf := make([]byte, 1<<16)
 		for n, err := from.Read(buf); err == nil; n, err = from.Read(buf) {
+			if over.loses() {
+				continue
+			}
 			select {
 			case queue <- packet{time.Now().Add(delay), bytes.Clone(buf[:n])}:
 			default:
@@ -186,6 +190,8 @@ func TestDelay(t *testing.T) {
 		probe.Close()
 	}
 	switch {
+	case *onBroken && *runs == 1:
+		t.Fatal("-broken measures; it wants -runs of more than 1")
 	case reason != nil && *runs > 1:
 		t.Fatal(reason) // somebody waits for the times
 	case reason != nil || testing.Short():
@@ -199,7 +205,11 @@ func TestDelay(t *testing.T) {
 		return
 	}
 	n := newInternet(t)
-	if *runs > 1 {
+	switch {
+	case *onBroken:
+		writeBroken(t, n)
+		return
+	case *runs > 1:
 		writeTimes(t, n) // and nothing else beside it
 		return
 	}
@@ -237,18 +247,27 @@ func trips() []trip {
 
 // lookupTime pays for a lookup, and reads in the log how many milliseconds it took.
 func lookupTime(t *testing.T, r *runner, c trip) float64 {
+	took, err := tryLookup(t, r, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return took
+}
+
+// tryLookup is lookupTime. A lookup that failed took the time until the answer.
+func tryLookup(t *testing.T, r *runner, c trip) (ms float64, err error) {
+	begun := time.Now()
 	reply, err := r.buy(t, c.op.Path+"?domain="+c.domain)
 	if err != nil || reply.Status != 200 || strings.Contains(string(reply.Body), `"error":{`) {
-		t.Fatalf("%s of %s: %d %v: %.500s", c.op.Slug, c.domain, reply.Status, err, reply.Body)
+		return time.Since(begun).Seconds() * 1000, fmt.Errorf("%s of %s: %d %v: %.500s", c.op.Slug, c.domain, reply.Status, err, reply.Body)
 	}
 	line := regexp.MustCompile(`request_id=` + regexp.QuoteMeta(reply.Header.Get("X-Request-Id")) + ` .*lookup_ms=([0-9.]+)`)
 	for limit := time.Now().Add(patience); time.Now().Before(limit); <-time.After(time.Millisecond) {
 		if m := line.FindStringSubmatch(r.log.String()); m != nil {
-			return testbed.Must(strconv.ParseFloat(m[1], 64))
+			return strconv.ParseFloat(m[1], 64)
 		}
 	}
-	t.Fatalf("the log does not say how long %s took: %.2000s", c.op.Slug, r.log.String())
-	return 0
+	return 0, fmt.Errorf("the log does not say how long %s took: %.2000s", c.op.Slug, r.log.String())
 }
 
 // timing is how long one of others took, or why there is no time.
@@ -314,9 +333,11 @@ func times(t *testing.T, n *internet, r *runner, c trip, slug string) (ours []fl
 
 // percentiles are the median and the slow ones, of the nearest rank.
 func percentiles(of []float64) string {
-	sorted := slices.Sorted(slices.Values(of))
-	at := func(p int) float64 { return sorted[(len(sorted)*p+99)/100-1] }
-	return fmt.Sprintf("p50 %.1f, p95 %.1f, p99 %.1f ms", median(of), at(95), at(99))
+	return fmt.Sprintf("p50 %.1f, p95 %.1f, p99 %.1f ms", median(of), percentile(of, 95), percentile(of, 99))
+}
+
+func percentile(of []float64, p int) float64 {
+	return slices.Sorted(slices.Values(of))[(len(of)*p+99)/100-1]
 }
 
 func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }

@@ -11,7 +11,9 @@
 //
 // With -rtt, the runner, those who pay and the shell are in a second network namespace.
 // A TUN device in each and a forwarder in this process join the two: it hands every
-// packet on in its order, half a round trip after it came.
+// packet on in its order, half a round trip after it came. With -broken it also loses some, by a
+// seeded generator, and the first resolver is dead or slow: what lookups take then is measured
+// beside dig and curl, for make bench.
 //
 // To add a case, add a line to sites_linux_test.go: a row asks about a host of the tables. What
 // the package of a lookup proves of peers on loopback is not repeated here: the rows are every

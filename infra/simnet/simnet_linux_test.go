@@ -217,7 +217,7 @@ func openShell(t *testing.T, n *internet) {
 // useResolvers gives the programs of this mount namespace our resolvers.
 func useResolvers(dir string) error {
 	file := filepath.Join(dir, "resolv.conf")
-	if err := os.WriteFile(file, []byte("nameserver "+resolverAddrs()[0]+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("nameserver "+strings.Join(resolverAddrs(), "\nnameserver ")+"\n"), 0o600); err != nil {
 		return err
 	}
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {

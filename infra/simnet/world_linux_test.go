@@ -31,6 +31,7 @@ type resolvers struct {
 	hosts map[string]host
 	zone  testbed.Zone
 	asked sync.Map // queries, and whom of the resolvers
+	first *firstResolver
 }
 
 func (n *internet) openResolvers(t *testing.T) {
@@ -43,7 +44,7 @@ func (n *internet) openResolvers(t *testing.T) {
 			records[owner] = append(records[owner], record(owner, text))
 		}
 	}
-	r := &resolvers{hosts: n.hosts, zone: testbed.Zone{Records: records}}
+	r := &resolvers{hosts: n.hosts, first: &n.first, zone: testbed.Zone{Records: records}}
 	for _, a := range resolverAddrs() {
 		s := testbed.Must(testbed.ListenDNS(net.JoinHostPort(a, "53"), r))
 		t.Cleanup(func() { _ = s.Close() })
@@ -66,6 +67,9 @@ func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	name, qtype, ok := testbed.Question(q)
 	h := r.hosts[strings.TrimSuffix(name, ".")]
 	if !ok || h.silent {
+		return
+	}
+	if !r.first.replies(w.LocalAddr()) {
 		return
 	}
 	m, zone := testbed.Reply(q), r.zone
@@ -96,6 +100,9 @@ type host struct {
 func allHosts() []host {
 	certificates, _ := certificateSites()
 	all := slices.Concat(certificates, hosts(), brokenHosts(), specialHosts())
+	if *runs > 1 {
+		all = append(all, measuredHosts()...)
+	}
 	for i := range all {
 		all[i].name = full(all[i].name)
 	}
@@ -117,6 +124,7 @@ route add local 0.0.0.0/0 dev lo table local
 route add local ::/0 dev lo table local
 route add unreachable 2606:2800:221::/48 table local
 route add blackhole ` + deadNetwork + ` table local
+route add blackhole ` + deadNetworkSix + ` table local
 addr add ` + sixAddr + `/128 dev lo nodad
 `
 
@@ -125,7 +133,9 @@ type internet struct {
 	ca    *testbed.Authority
 	tap   *tap
 	hosts map[string]host
-	far   far // where the service is; nil for here
+	far   far     // where the service is; nil for here
+	lines [2]line // to there and back
+	first firstResolver
 	// public are the places that the service may connect to: the bootstrap file's, and port 443
 	// of closedAddr and of the addresses of a host that has a server there.
 	public map[netip.AddrPort]bool
@@ -147,8 +157,11 @@ func newInternet(t *testing.T) *internet {
 		n.hosts[h.name] = h
 	}
 	testbed.Check(testbed.IP(routes))
+	if *runs > 1 {
+		testbed.Check(testbed.IP(measuredAddrs()))
+	}
 	if *rtt > 0 {
-		n.far = newFar(t, *rtt)
+		n.far = newFar(t, *rtt, &n.lines)
 	}
 	n.tap = newTap(t)
 	for _, h := range n.hosts {

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+// broken measures lookups while something is wrong with the network, beside the tools that users
+// start.
+func (s *site) broken() {
+	progress("lookups on broken networks, with a round trip of %s", s.rtt)
+	file := filepath.Join(s.dir, "broken.json")
+	cmd := exec.CommandContext(s.ctx, must(filepath.Abs("build/simnet.test")), "-broken",
+		"-rtt", s.rtt.String(), "-runs", strconv.Itoa(s.runs), "-peers", must(os.Executable()), "-rows", file)
+	var out bytes.Buffer
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "infra/simnet", &out, os.Stderr // where it says how far it is
+	if err := cmd.Run(); err != nil {
+		check(fmt.Errorf("%s: %w\n%s", cmd, err, out.Bytes()))
+	}
+	s.section("Lookups on broken networks, everything a round trip of %s away, beside tools as users start them; "+
+		"p99 of fewer than 100 is the slowest; a lookup that failed took the time until it did", s.rtt).rows = readRows(file)
+}
+
+// repeatedly does a lookup many times, each a beat after the one before, and prints as JSON what
+// each took.
+func repeatedly(p peer, domain string, times int, beat time.Duration) error {
+	answers := make([]answer, times)
+	var running sync.WaitGroup
+	for i := range answers {
+		running.Go(func() { answers[i] = p.timeOf(domain) })
+		<-time.After(beat)
+	}
+	running.Wait()
+	return json.NewEncoder(os.Stdout).Encode(answers)
+}
+
+// connectTimeout is what curl is given, name and connection together. It tries the next address
+// after half of what is left of it: without one, after two minutes and a half.
+const connectTimeout = "8"
+
+// tools are what users start, by the operation. They ask the resolvers one after the other, as
+// those of /etc/resolv.conf.
+func tools(resolvers []string) map[string]peer {
+	patient := func(option, of string) look { return curl(option, of, "--connect-timeout", connectTimeout) }
+	question := peer{"what dig does (5 s, the next server, 3 tries) by miekg/dns", asDig(resolvers)}
+	if _, err := exec.LookPath("dig"); err == nil {
+		question = peer{"dig, with its start", timed(digAlone)}
+	}
+	headed := patient("-I", "time_total")
+	const within = " --connect-timeout " + connectTimeout
+	return map[string]peer{
+		"dns":              question,
+		"ssl-check":        {"curl" + within + ", to the end of the handshake", patient("-I", "time_appconnect")},
+		"headers":          {"curl -I" + within, headed},
+		"resolve-redirect": {"curl -IL" + within, patient("-IL", "time_total")},
+		"uptime-check":     {question.name + ", and curl -I" + within + ", at once", together(question.ask, headed)},
+	}
+}
+
+// digAlone runs dig with its defaults. The time that it prints is that of its last try, so that
+// only the time of the process counts every one.
+func digAlone(ctx context.Context, domain string) error {
+	out, err := exec.CommandContext(ctx, "dig", domain, "A").Output()
+	if err == nil && !bytes.Contains(out, []byte("status: NOERROR")) {
+		err = errors.New("dig has no answer")
+	}
+	return err
+}
+
+// asDig asks as dig does: a server has five seconds, after it comes the next, and all of them are
+// asked three times. It is kinder than dig 9.18, which asks the first three times before the next.
+func asDig(resolvers []string) look {
+	client := &dns.Client{Timeout: 5 * time.Second}
+	return timed(func(ctx context.Context, domain string) error {
+		q := new(dns.Msg).SetQuestion(dns.Fqdn(domain), dns.TypeA)
+		err := errors.New("there is no resolver")
+		for range 3 {
+			for _, resolver := range resolvers {
+				var r *dns.Msg
+				if r, _, err = client.ExchangeContext(ctx, q, withPort(resolver)); err == nil {
+					return answered(r)
+				}
+			}
+		}
+		return err
+	})
+}
+
+// withPort is the address of a resolver with the port of DNS, if it has none.
+func withPort(resolver string) string {
+	if _, _, err := net.SplitHostPort(resolver); err == nil {
+		return resolver
+	}
+	return net.JoinHostPort(resolver, "53")
+}

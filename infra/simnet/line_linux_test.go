@@ -1,0 +1,87 @@
+package simnet
+
+import (
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// line is one way between the namespaces, which may lose packets. A zero line loses none.
+type line struct {
+	mu    sync.Mutex
+	share float64
+	draw  *rand.Rand
+}
+
+// lose has the line lose a share of the packets from now on: of as many packets always the same.
+func (l *line) lose(share float64, seed uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.share, l.draw = share, rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it is to be known before
+}
+
+// loses reports whether the next packet is lost.
+func (l *line) loses() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.share > 0 && l.draw.Float64() < l.share
+}
+
+// firstResolver is what is wrong with the first of the resolvers. Nothing is with a zero one.
+type firstResolver struct {
+	mu   sync.Mutex
+	dead bool
+	late time.Duration
+}
+
+func (f *firstResolver) become(dead bool, late time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dead, f.late = dead, late
+}
+
+// replies reports whether the resolver at an address replies, and returns when it does.
+func (f *firstResolver) replies(at net.Addr) bool {
+	if at.String() != net.JoinHostPort(resolverAddrs()[0], "53") {
+		return true
+	}
+	f.mu.Lock()
+	dead, late := f.dead, f.late
+	f.mu.Unlock()
+	if late > 0 {
+		<-time.After(late)
+	}
+	return !dead
+}
+
+// Two lines with one seed lose the same packets, about as many as they are to lose.
+func TestLine(t *testing.T) {
+	t.Parallel()
+	const packets = 10_000
+	for _, c := range []struct {
+		share       float64
+		least, most int
+	}{{0, 0, 0}, {0.02, 150, 250}, {0.05, 425, 575}, {1, packets, packets}} {
+		var one, same line
+		one.lose(c.share, 7)
+		same.lose(c.share, 7)
+		lost := 0
+		for i := range packets {
+			gone := one.loses()
+			if gone != same.loses() {
+				t.Fatalf("of packet %d the lines say different things", i)
+			}
+			if gone {
+				lost++
+			}
+		}
+		if lost < c.least || lost > c.most {
+			t.Errorf("%g of %d packets: %d were lost", c.share, packets, lost)
+		}
+	}
+	if new(line).loses() {
+		t.Error("a line that was told nothing loses packets")
+	}
+}

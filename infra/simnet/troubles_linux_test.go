@@ -1,0 +1,337 @@
+package simnet
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+var onBroken = flag.Bool("broken", false, "with -runs: measure on broken networks, beside the tools that users start")
+
+// deadNetworkSix swallows what is sent to it, as deadNetwork does.
+const deadNetworkSix = "2606:2800:222::/48"
+
+// The kinds of hosts that are measured on broken networks, by the first word of their names.
+const (
+	sound     = "sound"
+	firstDead = "firstdead" // the first of two addresses of IPv4
+	sixDead   = "sixdead"   // the address of IPv6, beside a good one of IPv4
+	fourDead  = "fourdead"  // the other way round
+)
+
+// hostsOfKind is how many hosts of a kind there are: so many lookups run at once, and no two of
+// them are of one name.
+const hostsOfKind = 25
+
+// measured is a host of a kind, and moved redirects to it.
+func measured(kind string, i int) string { return fmt.Sprint(kind, i%hostsOfKind) }
+func moved(kind string, i int) string    { return measured(kind, i) + "moved" }
+
+// measuredSix is an address of IPv6, of which each host of kind fourDead has two.
+func measuredSix(i int) string { return fmt.Sprintf("2606:2800:220:2::%x", i+1) }
+
+// measuredAddrs are commands of ip.
+func measuredAddrs() string {
+	var b strings.Builder
+	for i := range 2 * hostsOfKind {
+		fmt.Fprintf(&b, "addr add %s/128 dev lo nodad\n", measuredSix(i))
+	}
+	return b.String()
+}
+
+func measuredHosts() (all []host) {
+	for i := range hostsOfKind {
+		for _, h := range []host{
+			{name: sound},
+			{name: firstDead, dead: deadAddrs(1)},
+			{name: sixDead, dead: []string{"2606:2800:222::1"}},
+			{name: fourDead, dead: deadAddrs(1), addrs: []string{measuredSix(2 * i)}},
+		} {
+			from := h
+			if h.addrs != nil {
+				from.addrs = []string{measuredSix(2*i + 1)}
+			}
+			from.name, from.serve = moved(h.name, i), web(to("https://"+full(measured(h.name, i))+"/"))
+			h.name, h.serve = measured(h.name, i), web(ok)
+			all = append(all, h, from)
+		}
+	}
+	return all
+}
+
+// trouble is something that is wrong with the network, or nothing.
+type trouble struct {
+	what  string
+	kind  string        // of the hosts
+	loss  float64       // of packets, each way
+	dead  bool          // the first resolver
+	late  time.Duration // the first resolver's replies
+	turns int           // lookups of each operation, for each of -runs
+}
+
+// lateBy is how much later than on a healthy network the service may know an answer at p95, where
+// the first resolver does not reply (design §9), in milliseconds.
+const lateBy = 20
+
+func troubles() []trouble {
+	return []trouble{
+		{what: "no packet lost", kind: sound, turns: 7},
+		{what: "2 % of packets lost each way", kind: sound, loss: 0.02, turns: 7},
+		{what: "5 % of packets lost each way", kind: sound, loss: 0.05, turns: 7},
+		{what: "the first resolver dead", kind: sound, dead: true, turns: 2},
+		{what: "the first resolver 600 ms late", kind: sound, late: 600 * time.Millisecond, turns: 2},
+		{what: "the first of two addresses dead", kind: firstDead, turns: 2},
+		{what: "IPv6 dead, IPv4 good (curl begins with IPv6, the service with IPv4)", kind: sixDead, turns: 2},
+		{what: "IPv4 dead, IPv6 good (the same)", kind: fourDead, turns: 2},
+	}
+}
+
+// lookups are those that are measured: where addresses are dead, those that connect to them.
+func (c trouble) lookups() []catalog.Operation {
+	all := []catalog.Operation{catalog.SSLCheck(), catalog.Headers(), catalog.ResolveRedirect(), catalog.UptimeCheck()}
+	if c.kind == sound {
+		all = append([]catalog.Operation{catalog.DNS()}, all...)
+	}
+	return all
+}
+
+// of is the lookup that is measured as the i-th of an operation.
+func (c trouble) of(op catalog.Operation, i int) trip {
+	name := measured(c.kind, i)
+	if op.Slug == catalog.ResolveRedirect().Slug {
+		name = moved(c.kind, i)
+	}
+	return trip{op: op, domain: full(name)}
+}
+
+// begin has the network be in trouble from now on.
+func (c trouble) begin(n *internet) {
+	for i := range n.lines {
+		n.lines[i].lose(c.loss, uint64(i))
+	}
+	n.first.become(c.dead, c.late)
+}
+
+// series are the times of one lookup that was done many times, in milliseconds.
+type series struct {
+	ms     []float64
+	failed []string // what those that failed said
+}
+
+func (s *series) add(ms float64, failure string) {
+	if s.ms = append(s.ms, ms); failure != "" {
+		s.failed = append(s.failed, failure)
+	}
+}
+
+func (s *series) String() string {
+	text := fmt.Sprintf("%s of %d", percentiles(s.ms), len(s.ms))
+	if len(s.failed) > 0 {
+		text += fmt.Sprintf(", %d failed", len(s.failed))
+	}
+	return text
+}
+
+// over are the ratios to others; none where no lookup of theirs succeeded.
+func (s *series) over(theirs *series) string {
+	if len(theirs.failed) == len(theirs.ms) {
+		return ""
+	}
+	return fmt.Sprintf("p50 %.2f, p95 %.2f, p99 %.2f", median(s.ms)/median(theirs.ms),
+		percentile(s.ms, 95)/percentile(theirs.ms, 95), percentile(s.ms, 99)/percentile(theirs.ms, 99))
+}
+
+// writeBroken measures lookups on broken networks, and at the same time the same ones by tools.
+func writeBroken(t *testing.T, n *internet) {
+	testbed.Check(useResolvers(t.TempDir()))
+	file := testbed.Must(os.Create(*rowsPath))
+	defer file.Close()
+	healthy := math.NaN() // p95 of dns without trouble
+	for _, c := range troubles() {
+		t.Run(c.what, func(t *testing.T) {
+			fmt.Fprintf(os.Stderr, "measuring lookups, %s ...\n", c.what)
+			r := startRunner(t, n)
+			c.begin(n)
+			defer trouble{}.begin(n)
+			for _, op := range c.lookups() {
+				_, _ = tryLookup(t, r, c.of(op, 0)) // the first question does not count
+			}
+			for _, m := range c.measure(t, n, r) {
+				if m.op == catalog.DNS().Slug && c.none() {
+					healthy = percentile(m.ours.ms, 95)
+				}
+				testbed.Check(json.NewEncoder(file).Encode(c.row(m, healthy)))
+			}
+		})
+	}
+}
+
+// none reports whether nothing is wrong.
+func (c trouble) none() bool { return c.kind == sound && c.loss == 0 && !c.slow() }
+
+// slow reports whether the first resolver does not reply in time.
+func (c trouble) slow() bool { return c.dead || c.late > 0 }
+
+// row is a line of the table. healthy is the p95 of dns without trouble, where it was measured.
+func (c trouble) row(m comparison, healthy float64) map[string]any {
+	row := map[string]any{
+		"what": m.op + ", " + c.what, "ours": m.ours.String(),
+		"beside": m.peer + ": " + m.theirs.String(), "ratio": m.ours.over(m.theirs),
+	}
+	if m.op == catalog.DNS().Slug && c.slow() && !math.IsNaN(healthy) {
+		row["target"] = fmt.Sprintf("p95 ≤ %d ms more than with no packet lost", lateBy)
+		row["met"] = percentile(m.ours.ms, 95) <= healthy+lateBy
+	}
+	return row
+}
+
+// comparison is a lookup of ours and of a tool.
+type comparison struct {
+	op, peer     string
+	ours, theirs *series
+}
+
+// beat is how long after one the next lookup of an operation begins, whether or not that one has
+// ended: what takes long does not hold the others up.
+const beat = 100 * time.Millisecond
+
+func (c trouble) measure(t *testing.T, n *internet, r *runner) []comparison {
+	times, ops := c.turns**runs, c.lookups()
+	all := make([]comparison, len(ops))
+	var running sync.WaitGroup
+	for i, op := range ops {
+		all[i] = comparison{op: op.Slug, ours: new(series), theirs: new(series)}
+		running.Go(func() { all[i].ours = c.repeat(t, r, op, times) })
+		running.Go(func() { all[i].peer, all[i].theirs = startTool(n, c.of(op, 0), times) })
+		<-time.After(beat / time.Duration(len(ops))) // in turn with the others
+	}
+	running.Wait()
+	return all
+}
+
+// repeat does a lookup many times.
+func (c trouble) repeat(t *testing.T, r *runner, op catalog.Operation, times int) *series {
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	var all series
+	for i := range times {
+		running.Go(func() {
+			ms, err := tryLookup(t, r, c.of(op, i))
+			failure := ""
+			if err != nil {
+				failure = err.Error()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all.add(ms, failure)
+		})
+		<-time.After(beat)
+	}
+	running.Wait()
+	return &all
+}
+
+// startTool has the program of others do a lookup many times, where the service is.
+func startTool(n *internet, c trip, times int) (peer string, all *series) {
+	cmd := exec.Command(*peersPath, "tools", "-resolver", strings.Join(resolverAddrs(), ","),
+		"-times", strconv.Itoa(times), "-beat", beat.String(), c.op.Slug, c.domain)
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+n.ca.File, "CURL_CA_BUNDLE="+n.ca.File)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, os.Stderr
+	testbed.Check(n.far.start(cmd))
+	testbed.Check(cmd.Wait())
+	var answers []timing
+	testbed.Check(json.Unmarshal(out.Bytes(), &answers))
+	all = new(series)
+	for _, a := range answers {
+		peer = a.Peer
+		all.add(a.MS, a.Error)
+	}
+	return peer, all
+}
+
+// Every operation that is measured is measured in every trouble that it can meet, of hosts that
+// there are and that are in that trouble.
+func TestTroubles(t *testing.T) {
+	t.Parallel()
+	hosts := map[string]host{}
+	for _, h := range measuredHosts() {
+		hosts[full(h.name)] = h
+	}
+	var rows []int
+	for _, c := range troubles() {
+		rows = append(rows, len(c.lookups()))
+		for _, op := range c.lookups() {
+			h, there := hosts[c.of(op, hostsOfKind+1).domain]
+			if !there || h.serve == nil || (c.kind == sound) != (len(h.dead) == 0) {
+				t.Errorf("%s, %s: the host is %+v", op.Slug, c.what, h)
+			}
+		}
+	}
+	if none := slices.IndexFunc(troubles(), trouble.none); none != 0 {
+		t.Errorf("what the others are held beside is number %d, want it first", none)
+	}
+	if want := []int{5, 5, 5, 5, 5, 4, 4, 4}; !slices.Equal(rows, want) {
+		t.Errorf("%d lookups are measured in the troubles, want %d", rows, want)
+	}
+}
+
+// What failed is counted, and nothing is compared with what always failed.
+func TestSeries(t *testing.T) {
+	t.Parallel()
+	var ours, theirs, none series
+	for i := range 100 {
+		ours.add(float64(i+1), "")
+		theirs.add(float64(2*(i+1)), map[bool]string{i == 0: "broken"}[true])
+	}
+	none.add(8000, "broken")
+	for got, want := range map[string]string{
+		ours.String():      "p50 51.0, p95 95.0, p99 99.0 ms of 100",
+		theirs.String():    "p50 102.0, p95 190.0, p99 198.0 ms of 100, 1 failed",
+		none.String():      "p50 8000.0, p95 8000.0, p99 8000.0 ms of 1, 1 failed",
+		ours.over(&theirs): "p50 0.50, p95 0.50, p99 0.50",
+		ours.over(&none):   "",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// The targets are those of dns where the first resolver does not reply in time, beside a healthy
+// network.
+func TestTroubleRow(t *testing.T) {
+	t.Parallel()
+	took := series{ms: []float64{70}}
+	for _, c := range []struct {
+		trouble trouble
+		op      string
+		healthy float64
+		met     any
+	}{
+		{trouble{what: "it", dead: true}, "dns", 50, true},
+		{trouble{what: "it", late: time.Second}, "dns", 49, false},
+		{trouble{what: "it"}, "dns", 10, nil},
+		{trouble{what: "it", dead: true}, "dns", math.NaN(), nil},
+		{trouble{what: "it", dead: true}, "headers", 10, nil},
+	} {
+		row := c.trouble.row(comparison{c.op, "peer", &took, &took}, c.healthy)
+		if row["met"] != c.met || (row["target"] == nil) != (c.met == nil) || row["what"] != c.op+", it" ||
+			row["beside"] != "peer: p50 70.0, p95 70.0, p99 70.0 ms of 1" || row["ratio"] != "p50 1.00, p95 1.00, p99 1.00" {
+			t.Errorf("%+v: %v", c, row)
+		}
+	}
+}
