@@ -22,6 +22,9 @@ func TestMain(m *testing.M) {
 	case os.Getenv("CDK_OUTDIR") != "": // see synth
 		main()
 		return
+	case os.Getenv("SYNTH_CONTEXTS") != "": // see synthEach
+		synthesizeEach(os.Getenv("SYNTH_CONTEXTS"))
+		return
 	}
 	testbed.Parallel(4) // most tests wait for programs of one thread
 	m.Run()

@@ -1,9 +1,10 @@
-"""Prints what CloudFormation's serverless transform makes of templates.
+"""Prints what CloudFormation's serverless transform makes of templates, one a line.
 
-usage: transform.py NAME=VALUE... TEMPLATE
+usage: transform.py NAME=VALUE... TEMPLATE [NAME=VALUE... TEMPLATE]...
 
-The values are of the template's parameters. The translator is the one that AWS
-runs; it asks nobody. CodeUri may be local, as sam package would replace it.
+The values are of the parameters of the template behind them. The translator is the
+one that AWS runs; it asks nobody. CodeUri may be local, as sam package would replace
+it.
 """
 
 import json
@@ -21,20 +22,29 @@ class NoManagedPolicies:
         return {}
 
 
-def main(arguments):
-    *pairs, path = arguments
+def transformed(path, given):
     with open(path, encoding="utf-8") as f:
         template = yaml_parse(f.read())
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::Serverless::Function" and isinstance(resource["Properties"]["CodeUri"], str):
             resource["Properties"]["CodeUri"] = "s3://bucket/key"
     values = {name: p["Default"] for name, p in template.get("Parameters", {}).items() if "Default" in p}
-    values.update(pair.split("=", 1) for pair in pairs)
+    values.update(given)
     try:
-        out = transform(template, values, NoManagedPolicies())
+        return transform(template, values, NoManagedPolicies())
     except InvalidDocumentException as e:
         sys.exit("\n".join(cause.message for cause in e.causes))
-    json.dump(out, sys.stdout)
+
+
+def main(arguments):
+    given = {}
+    for argument in arguments:
+        name, is_value, value = argument.partition("=")
+        if is_value:
+            given[name] = value
+            continue
+        print(json.dumps(transformed(argument, given)))
+        given = {}
 
 
 main(sys.argv[1:])

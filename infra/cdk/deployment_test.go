@@ -1,0 +1,261 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+)
+
+// deployment is a stack as CloudFormation makes it: a template after the transform, with the
+// values of its parameters.
+type deployment struct {
+	*testing.T
+	template document
+	values   map[string]string
+}
+
+// deploy is what CloudFormation makes of a template after the transform with values for its
+// parameters; the others have their defaults.
+func deploy(t *testing.T, template document, given map[string]string) deployment {
+	t.Helper()
+	values := map[string]string{}
+	for name, p := range section(template, "Parameters") {
+		if usual, ok := p.(document)["Default"]; ok {
+			values[name] = fmt.Sprint(usual)
+		}
+	}
+	for name, v := range given {
+		if section(template, "Parameters")[name] != nil {
+			values[name] = v
+		}
+	}
+	return deployment{t, template, values}
+}
+
+// noValue is what takes a property away.
+const noValue = "AWS::NoValue"
+
+// value is a value with its intrinsic functions resolved. What only AWS knows has a text that
+// stands for it, which is another one for another resource.
+func (d deployment) value(v any) any {
+	switch v := v.(type) {
+	case []any:
+		list := make([]any, 0, len(v))
+		for _, item := range v {
+			if item = d.value(item); item != noValue {
+				list = append(list, item)
+			}
+		}
+		return list
+	case document:
+		if name, of, ok := intrinsic(v); ok {
+			return d.resolved(name, of)
+		}
+		members := document{}
+		for name, of := range v {
+			if of = d.value(of); of != noValue {
+				members[name] = of
+			}
+		}
+		return members
+	}
+	return v
+}
+
+// intrinsic is the function that an object stands for, and its argument.
+func intrinsic(v document) (name string, argument any, ok bool) {
+	for name, argument = range v {
+		ok = len(v) == 1 && (name == "Ref" || strings.HasPrefix(name, "Fn::"))
+	}
+	return name, argument, ok
+}
+
+// resolved is the value of an intrinsic function.
+func (d deployment) resolved(name string, argument any) any {
+	list, _ := argument.([]any)
+	switch name {
+	case "Ref":
+		return d.referred(argument.(string))
+	case "Fn::GetAtt":
+		if text, ok := argument.(string); ok { // as the CDK writes some
+			return d.substituted("${" + text + "}")
+		}
+		return d.identity(list[0].(string)) + fmt.Sprint(list[1:])
+	case "Fn::If":
+		if d.holds(section(d.template, "Conditions")[list[0].(string)]) {
+			return d.value(list[1])
+		}
+		return d.value(list[2])
+	case "Fn::Join":
+		return strings.Join(d.texts(list[1]), list[0].(string))
+	case "Fn::Select":
+		return d.texts(list[1])[int(list[0].(float64))]
+	case "Fn::Split":
+		return d.split(list)
+	case "Fn::Sub":
+		return d.substituted(argument)
+	}
+	d.Fatalf("%s is not known here", name)
+	return nil
+}
+
+// texts are the values of a list of texts.
+func (d deployment) texts(v any) (all []string) {
+	for _, item := range d.value(v).([]any) {
+		all = append(all, fmt.Sprint(item))
+	}
+	return all
+}
+
+// split is what Fn::Split makes of its arguments. What only AWS knows has as many parts as an
+// ARN, so that one can be selected.
+func (d deployment) split(list []any) (all []any) {
+	of := fmt.Sprint(d.value(list[1]))
+	for part := range strings.SplitSeq(of, list[0].(string)) {
+		all = append(all, part)
+	}
+	for strings.HasPrefix(of, "AWS::") && len(all) < 6 {
+		all = append(all, of)
+	}
+	return all
+}
+
+// referred is what Ref has for a name.
+func (d deployment) referred(name string) string {
+	if v, ok := d.values[name]; ok {
+		return v
+	}
+	if strings.HasPrefix(name, "AWS::") {
+		return name
+	}
+	return d.identity(name)
+}
+
+var placeholder = regexp.MustCompile(`\$\{([^!}]+)\}`)
+
+// substituted is a text of Fn::Sub, which may have names of its own.
+func (d deployment) substituted(argument any) string {
+	text, own := argument, document{}
+	if list, ok := argument.([]any); ok {
+		text, own = list[0], list[1].(document)
+	}
+	return placeholder.ReplaceAllStringFunc(text.(string), func(found string) string {
+		name := placeholder.FindStringSubmatch(found)[1]
+		if v, ok := own[name]; ok {
+			return fmt.Sprint(d.value(v))
+		}
+		if resource, attribute, ok := strings.Cut(name, "."); ok {
+			return d.identity(resource) + fmt.Sprint([]any{attribute})
+		}
+		return d.referred(name)
+	})
+}
+
+// holds says whether a condition does.
+func (d deployment) holds(condition any) bool {
+	c, _ := condition.(document)
+	for name, argument := range c {
+		list, _ := argument.([]any)
+		switch name {
+		case "Condition":
+			return d.holds(section(d.template, "Conditions")[argument.(string)])
+		case "Fn::Equals":
+			return gocmp.Equal(d.value(list[0]), d.value(list[1]))
+		case "Fn::Not":
+			return !d.holds(list[0])
+		case "Fn::And":
+			return !slices.ContainsFunc(list, func(c any) bool { return !d.holds(c) })
+		case "Fn::Or":
+			return slices.ContainsFunc(list, d.holds)
+		}
+	}
+	d.Fatalf("%v is not a condition that is known here", condition)
+	return false
+}
+
+// identity tells one physical resource from another that takes its place: CloudFormation
+// makes a new one when the logical id is another, or the value of a property that cannot be
+// changed.
+func (d deployment) identity(id string) string {
+	resource, _ := section(d.template, "Resources")[id].(document)
+	if resource == nil {
+		d.Fatalf("there is no resource %s", id)
+	}
+	var fixed []any
+	for _, path := range replacedBy(d.T, resource["Type"].(string)) {
+		var v any = resource["Properties"]
+		for _, name := range path {
+			members, _ := d.value(v).(document)
+			v = members[name]
+		}
+		fixed = append(fixed, d.value(v))
+	}
+	return fmt.Sprintf("%s-%x", id, sha256.Sum256(must(json.Marshal(fixed))(d.T)))
+}
+
+// schemas are the properties by type that replacedBy has asked for.
+var schemas struct {
+	sync.Mutex
+	types map[string][][]string
+}
+
+// replacedBy are the properties, as paths, of which another value makes another resource, by
+// the schemas that AWS publishes. Those of every type of the templates are read at once.
+func replacedBy(t *testing.T, kind string) [][]string {
+	t.Helper()
+	schemas.Lock()
+	defer schemas.Unlock()
+	if schemas.types == nil {
+		kinds := map[string]bool{}
+		for _, r := range section(transformed(t, saved(t, synthesized(t))), "Resources") {
+			kinds[r.(document)["Type"].(string)] = true
+		}
+		out := testbed.Run(t, deployed.Tool(t, "replaced.py", slices.Sorted(maps.Keys(kinds))...))
+		check(t, json.Unmarshal(out, &schemas.types))
+	}
+	paths, ok := schemas.types[kind]
+	if !ok {
+		t.Fatalf("nobody asked what replaces %s", kind)
+	}
+	return paths
+}
+
+// answering is the version of each function that its alias points to, by logical id.
+func (d deployment) answering() map[string]any {
+	all := map[string]any{}
+	for _, slug := range functionSlugs() {
+		id := sam.LogicalID(slug)
+		all[id] = d.value(properties(d.template, id+"Alias"+alias)["FunctionVersion"])
+	}
+	return all
+}
+
+// configured is what Lambda publishes of a function. It refuses to publish a function that is
+// as it was when the last version was published.
+func (d deployment) configured(id string) any {
+	p := maps.Clone(properties(d.template, id))
+	delete(p, "ReservedConcurrentExecutions") // these two are not of a version
+	delete(p, "Tags")
+	return d.value(p)
+}
+
+// resources are the values of the properties of all resources of a type, by logical id.
+func (d deployment) resources(kind string) map[string]any {
+	all := map[string]any{}
+	for _, id := range ofType(d.template, kind) {
+		all[id] = d.value(properties(d.template, id))
+	}
+	return all
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/jsii-runtime-go"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+)
+
+// standing are the parameters of a stack before somebody changes one of them.
+func standing() map[string]string {
+	return map[string]string{"PayTo": testbed.Account(1), "FacilitatorUrl": facilitatorURL, "RpcUrl": "https://node.example"}
+}
+
+// others are other values than those that stand, one for each parameter.
+func others() map[string]string {
+	key := strings.Repeat("a", 43)
+	return map[string]string{
+		"BaseUrl": "https://other.example", "Selling": "no", "DefaultEndpoint": "no", "PayTo": testbed.Account(2), "FormerTerms": "none",
+		"LedgerTableName": "another", "Network": "eip155:84532", "UsdcAsset": testbed.Account(3), "UsdcName": "Another", "UsdcVersion": "3",
+		"FacilitatorUrl": "https://other.example", "FacilitatorKeyId": "another", "FacilitatorKeySecret": "another",
+		"FacilitatorToken": "another", "FacilitatorSecretArn": testSecret, "FacilitatorFallbackUrl": "https://fallback.example",
+		"FacilitatorFallbackKeyId": "another", "FacilitatorFallbackKeySecret": "another", "FacilitatorFallbackToken": "another",
+		"FacilitatorFallbackSecretArn": testSecret, "RpcUrl": "https://other.example", "DnsResolvers": "9.9.9.10",
+		"RdapBootstrapUrl": "https://other.example", "OwnershipProofs": "0xab", "Contact": "mailto:other@hostfacts.example",
+		"WellKnownFiles": `{"x402-trust.txt":"a ${b} c"}`, "ReceiptKey": key, "ReceiptPublicKeys": key, "RateLimitPerMinute": "301",
+		"ConcurrencySingle": "51", "ConcurrencyBundle": "21", "DuplicateWindowSeconds": "46", "LogLevel": "debug", "Release": "AllAtOnce",
+	}
+}
+
+// elsewhere are the parameters that no function is told, with the type of the resources that
+// a change of them changes.
+func elsewhere() map[string]string {
+	return map[string]string{"DefaultEndpoint": "AWS::ApiGatewayV2::Api", "Release": "AWS::CodeDeploy::DeploymentGroup"}
+}
+
+// changes are a stack as it stands, under an empty name, and with each parameter changed
+// alone.
+func changes() map[string]map[string]string {
+	all := map[string]map[string]string{"": standing()}
+	for name, value := range others() {
+		all[name] = standing()
+		all[name][name] = value
+	}
+	return all
+}
+
+// bySAM deploys each of some changes with the SAM CLI, of a template.
+func bySAM(t *testing.T, path string, changes map[string]map[string]string) map[string]deployment {
+	t.Helper()
+	inputs := map[string]input{}
+	for name, values := range changes {
+		inputs[name] = input{path, values}
+	}
+	return deployEach(t, inputs)
+}
+
+// byCDK deploys each of some changes with the CDK app. What is hidden is no part of its
+// context.
+func byCDK(t *testing.T, changes map[string]map[string]string) map[string]deployment {
+	t.Helper()
+	parameters, contexts := template(t).Parameters, map[string]map[string]any{}
+	for name, values := range changes {
+		if name != "" && parameters[name].NoEcho {
+			continue // it is synthesized as it stands
+		}
+		contexts[name] = map[string]any{ctxNodes: nodesParameter, ctxAssets: assetsNone}
+		for parameter, value := range values {
+			if !parameters[parameter].NoEcho {
+				contexts[name][parameter] = value
+			}
+		}
+	}
+	paths := synthEach(t, contexts)
+	inputs := map[string]input{}
+	for name, values := range changes {
+		path, ok := paths[name]
+		if !ok {
+			path = paths[""]
+		}
+		inputs[name] = input{path, hidden(parameters, values)}
+	}
+	return deployEach(t, inputs)
+}
+
+// input is a template with values for its parameters.
+type input struct {
+	path   string
+	values map[string]string
+}
+
+// deployEach deploys templates, after the transform of all of them.
+func deployEach(t *testing.T, inputs map[string]input) map[string]deployment {
+	t.Helper()
+	var arguments []string
+	names := slices.Sorted(maps.Keys(inputs))
+	for _, name := range names {
+		for parameter, value := range inputs[name].values {
+			arguments = append(arguments, parameter+"="+value)
+		}
+		arguments = append(arguments, inputs[name].path)
+	}
+	out := json.NewDecoder(bytes.NewReader(testbed.Run(t, deployed.Tool(t, "transform.py", arguments...))))
+	all := map[string]deployment{}
+	for _, name := range names {
+		var d document
+		check(t, out.Decode(&d))
+		all[name] = deploy(t, d, inputs[name].values)
+	}
+	return all
+}
+
+// hidden are those of some values that the CDK CLI is given by --parameters.
+func hidden(parameters map[string]sam.Parameter, values map[string]string) map[string]string {
+	given := map[string]string{}
+	for name, value := range values {
+		if parameters[name].NoEcho {
+			given[name] = value
+		}
+	}
+	return given
+}
+
+// synthEach runs the app with each of some contexts, and returns where its templates are. All
+// runs are in one other process, see synth: a start of the CDK takes seconds.
+func synthEach(t *testing.T, contexts map[string]map[string]any) map[string]string {
+	t.Helper()
+	testbed.Find(t, "Node for the CDK", "node")
+	dir := t.TempDir()
+	list := filepath.Join(dir, "contexts.json")
+	check(t, os.WriteFile(list, must(json.Marshal(contexts))(t), 0o600))
+	cmd := exec.Command(must(os.Executable())(t))
+	cmd.Env = append(os.Environ(), "SYNTH_CONTEXTS="+list, "GORACE=exitcode=0")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("synthesize: %v\n%s", err, said)
+	}
+	paths := map[string]string{}
+	for name := range contexts {
+		paths[name] = filepath.Join(synthesizedTo(list, name), defaultStack+".template.json")
+	}
+	return paths
+}
+
+// synthesizedTo is the folder for the context of a name in a list.
+func synthesizedTo(list, name string) string { return filepath.Join(filepath.Dir(list), "of-"+name) }
+
+// synthesizeEach is the process of synthEach.
+func synthesizeEach(list string) {
+	defer jsii.Close()
+	var contexts map[string]map[string]any
+	testbed.Check(json.Unmarshal(testbed.Must(os.ReadFile(list)), &contexts))
+	for name, context := range contexts {
+		out := synthesizedTo(list, name)
+		app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false), TreeMetadata: jsii.Bool(false), Outdir: &out})
+		NewStack(app, testbed.Must(readSettings(filepath.Join("..", ".."), from(context))))
+		app.Synth(nil)
+	}
+}
+
+// unchanged are the functions that answer after a deployment as they did before, and those
+// that Lambda does not publish, because nothing of them has changed.
+func unchanged(before, after deployment) (same []string) {
+	now := after.answering()
+	for id, version := range before.answering() {
+		if now[id] == version || gocmp.Equal(before.configured(id), after.configured(id)) {
+			same = append(same, id)
+		}
+	}
+	slices.Sort(same)
+	return same
+}
+
+// TestEveryParameterTakesEffect: when one parameter changes, and nothing else, the deployment
+// publishes every function, and the alias points to what was published, so that nobody is
+// answered with the former value. What no function is told changes the resources that it is
+// for. When nothing changes, nothing is published.
+func TestEveryParameterTakesEffect(t *testing.T) {
+	t.Parallel()
+	parameters := template(t).Parameters
+	if d := gocmp.Diff(slices.Sorted(maps.Keys(parameters)), slices.Sorted(maps.Keys(others()))); d != "" {
+		t.Fatalf("parameters (-template +here):\n%s", d)
+	}
+	for name, value := range others() {
+		if err := parameters[name].Check(value); err != nil || parameters[name].Default != nil && *parameters[name].Default == value {
+			t.Errorf("%s=%s changes nothing: %v", name, value, err)
+		}
+	}
+	for tool, deployed := range map[string]func() map[string]deployment{
+		"SAM": func() map[string]deployment { return bySAM(t, templatePath, changes()) },
+		"CDK": func() map[string]deployment { return byCDK(t, changes()) },
+	} {
+		all := deployed()
+		if n := len(unchanged(all[""], all[""])); n != len(functionSlugs()) {
+			t.Errorf("%s: nothing changes, and %d of %d functions are published", tool, len(functionSlugs())-n, len(functionSlugs()))
+		}
+		for name := range others() {
+			took(t, tool+": "+name, all[""], all[name], elsewhere()[name])
+		}
+	}
+}
+
+// took wants a change to have taken effect: in every function, or in all resources of a type.
+func took(t *testing.T, what string, before, after deployment, kind string) {
+	t.Helper()
+	same := unchanged(before, after)
+	if kind == "" {
+		if len(same) > 0 {
+			t.Errorf("%s changes, and these go on as they were: %v", what, same)
+		}
+		return
+	}
+	if len(same) != len(functionSlugs()) {
+		t.Errorf("%s changes, and functions are published for it", what)
+	}
+	now := after.resources(kind)
+	for id, was := range before.resources(kind) {
+		if gocmp.Equal(was, now[id]) {
+			t.Errorf("%s changes, and %s is as it was", what, id)
+		}
+	}
+}
+
+// TestAParameterIsMissed: what TestEveryParameterTakesEffect looks at does show a parameter
+// that is not among the settings, and functions that are not published when nothing of them
+// changes.
+func TestAParameterIsMissed(t *testing.T) {
+	t.Parallel()
+	path := changed(t, templatePath, "[PayTo, !Ref PayTo]", "[PayTo, PayTo]")
+	all := bySAM(t, path, map[string]map[string]string{"": standing(), "PayTo": changes()["PayTo"]})
+	if same := unchanged(all[""], all["PayTo"]); len(same) != len(functionSlugs()) {
+		t.Errorf("the payee is no part of the settings, and only these go on as they were: %v", same)
+	}
+	text := string(must(os.ReadFile(changed(t, templatePath, " (settings ${Settings})", "")))(t))
+	all = bySAM(t, stored(t, text), map[string]map[string]string{"": standing(), "ReceiptKey": changes()["ReceiptKey"]})
+	want := []string{sam.LogicalID(sam.Discovery), sam.LogicalID(sam.Reconcile)} // which are not told the key
+	if same := unchanged(all[""], all["ReceiptKey"]); !slices.Equal(same, want) {
+		t.Errorf("functions that Lambda does not publish: %v, want %v", same, want)
+	}
+}
+
+// TestStopIsAtOnce: what stops selling, or narrows what is taken, goes to every request at
+// once, whatever Release says, and no alarm moves it back. Any other deployment is watched.
+func TestStopIsAtOnce(t *testing.T) {
+	t.Parallel()
+	alarms := len(releaseAlarms(t))
+	stands := standing()
+	stands["Release"] = "Canary10Percent30Minutes"
+	with := func(name, value string) map[string]string {
+		values := maps.Clone(stands)
+		values[name] = value
+		return values
+	}
+	cases := map[string]map[string]string{
+		"": stands, "Selling": with("Selling", "no"), "FormerTerms": with("FormerTerms", "none"),
+		"PayTo": with("PayTo", testbed.Account(2)), "Release": with("Release", "AllAtOnce"),
+	}
+	want := map[string]string{"": stands["Release"] + " " + strconv.Itoa(alarms), "Selling": "AllAtOnce 0", "FormerTerms": "AllAtOnce 0", "Release": "AllAtOnce 0"}
+	want["PayTo"] = want[""]
+	for tool, all := range map[string]map[string]deployment{"SAM": bySAM(t, templatePath, cases), "CDK": byCDK(t, cases)} {
+		for name, d := range all {
+			groups := d.resources("AWS::CodeDeploy::DeploymentGroup")
+			if len(groups) != len(functionSlugs())-1 { // reconcile's alias moves at once anyway
+				t.Fatalf("%s: %d groups", tool, len(groups))
+			}
+			for id, group := range groups {
+				watched, _ := group.(document)["AlarmConfiguration"].(document)
+				list, _ := watched["Alarms"].([]any)
+				way := strings.TrimPrefix(fmt.Sprint(group.(document)["DeploymentConfigName"]), "CodeDeployDefault.Lambda")
+				if got := way + " " + strconv.Itoa(len(list)); got != want[name] {
+					t.Errorf("%s, %s changes: %s is released by %s alarms, want %s", tool, name, id, got, want[name])
+				}
+			}
+		}
+	}
+}
