@@ -58,7 +58,8 @@ const (
 	// a fault of ours or of the facilitator, and -0.05 for one that was answered
 	// otherwise, so that its sum is above 0 when more than one in twenty failed. A
 	// refused payment does not count. Of reconcile it is 1000 for a run that found
-	// something not ready, which is more than all that is sold in its minute.
+	// something not ready, which is more than all that is sold in its minute. A deployment
+	// that does not sell has none.
 	MetricVersion = "VersionFaults"
 )
 
@@ -215,9 +216,10 @@ func (p Platform) measured(res storefront.Response) []metric {
 	return values
 }
 
-// ofVersion adds the metric that a release is judged by, where Lambda says what runs.
+// ofVersion adds the metric that a release is judged by, where Lambda says what runs. A
+// deployment that stops selling is not judged: it goes out when something is broken.
 func (p Platform) ofVersion(values []metric, weight float64) []metric {
-	if p.Function == "" || p.Version == "" {
+	if p.Paused || p.Function == "" || p.Version == "" {
 		return values
 	}
 	return append(values, metric{MetricVersion, "Count", weight})

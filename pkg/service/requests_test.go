@@ -39,6 +39,7 @@ type request struct {
 	code, charged string // see way.expect
 	replayed      bool
 	counts        string         // its metrics, but for Requests, and Faults of a status above 500
+	unjudged      bool           // no release is judged by it
 	line          map[string]any // further members
 	settles       int            // that the facilitator is sent
 }
@@ -215,6 +216,8 @@ func quietRequests() []request {
 		{name: "overloaded", change: slots(1), ask: whileAnotherRuns, settles: 1,
 			status: 503, code: "overloaded", charged: "false", counts: "Overloaded"},
 		{name: "ledger down", before: down, status: 503, code: "ledger_unavailable", charged: "null", counts: "LedgerFaults"},
+		{name: "nothing is sold, and the ledger is down", change: func(p *parts) { p.Paused = true }, before: down, status: 503, code: "ledger_unavailable",
+			charged: "null", counts: "LedgerFaults", unjudged: true},
 		{name: "limits down", change: perMinute(300), before: uncounted,
 			status: 503, code: "ledger_unavailable", charged: "null", counts: "LedgerFaults"},
 		{name: "record corrupt", ask: corrupted, status: 503, code: "payment_unavailable", charged: "null", counts: "LedgerFaults"},
@@ -296,7 +299,7 @@ func settledRequests() []request {
 		{name: "no credentials", change: unsigned, status: 503, code: "facilitator_misconfigured", charged: "false",
 			counts: "FacilitatorFaults" + tried + "NotSent", line: members{"settlement": "not_sent"}},
 		{name: "nothing is sold", change: func(p *parts) { unsigned(p); p.Paused = true }, status: 503, code: "facilitator_misconfigured", charged: "false",
-			counts: tried + "NotSent"},
+			counts: tried + "NotSent", unjudged: true},
 	}
 	bug := traced{strings.Repeat("goroutine 1\n", 200)}
 	where := owes("a bug of which is known where it was", 500, "internal_error", failsWith(fmt.Errorf("while looking: %w", bug)), " InternalErrors")

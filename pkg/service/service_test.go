@@ -342,15 +342,18 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	for name := range strings.FieldsSeq(c.counts) {
 		counts[name] = 1
 	}
+	if line["settlement"] == "refused" && c.status == 402 { // it may be paid, by the chain
+		payer := line["payer"].(string)
+		counts["RefusedPayer"] = float64(must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
+	}
 	// A release is judged by what is not a payer's fault, of every payment that is taken up.
+	if c.unjudged {
+		return counts
+	}
 	if slices.ContainsFunc([]string{"FacilitatorFaults", "LedgerFaults", "InternalErrors", "Uncertain"}, func(n string) bool { return counts[n] > 0 }) {
 		counts["VersionFaults"] = 1
 	} else if line["payer"] != nil && c.status != 402 {
 		counts["VersionFaults"] = -0.05
-	}
-	if line["settlement"] == "refused" && c.status == 402 { // it may be paid, by the chain
-		payer := line["payer"].(string)
-		counts["RefusedPayer"] = float64(must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
 	}
 	return counts
 }
