@@ -3,13 +3,18 @@ package infra
 import (
 	"crypto/rand"
 	"fmt"
+	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
@@ -44,6 +49,56 @@ func owes(t *testing.T, store ledger.Store, key string) bool {
 	return r != nil && r.State == ledger.Settled
 }
 
+// actions are what is asked of a DynamoDB through a relay.
+type actions struct {
+	server cloud.Dynamo
+	mu     sync.Mutex
+	names  map[string]bool
+}
+
+func newActions(t *testing.T, server cloud.Dynamo) *actions {
+	t.Helper()
+	a := &actions{names: map[string]bool{}}
+	a.server.URL = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, server.URL), Do: func(r *testbed.Relayed) {
+		_, name, _ := strings.Cut(r.Request.Header.Get("X-Amz-Target"), ".")
+		a.mu.Lock()
+		a.names[name] = true
+		a.mu.Unlock()
+		r.Pass()
+	}})
+	return a
+}
+
+// permitted wants the runbook to say, of make restore, the permissions for all that was
+// asked, and those that DynamoDB wants for the copy, and no others.
+func (a *actions) permitted(t *testing.T) {
+	t.Helper()
+	text := string(must(os.ReadFile("RUNBOOK.md"))(t))
+	_, says, found := strings.Cut(text, "The credentials of `make restore` need")
+	says, _, ends := strings.Cut(says, "\n\n")
+	if !found || !ends {
+		t.Fatal("the runbook no longer says what make restore needs where this test looks for it")
+	}
+	var printed []string
+	for _, m := range regexp.MustCompile("`(?:dynamodb:)?([A-Z][A-Za-z]+)`").FindAllStringSubmatch(says, -1) {
+		printed = append(printed, m[1])
+	}
+	// As the developer guide of DynamoDB has it: read and write permissions on the target.
+	needed := []string{"BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name := range a.names {
+		if !slices.Contains(needed, name) {
+			needed = append(needed, name)
+		}
+	}
+	slices.Sort(printed)
+	slices.Sort(needed)
+	if d := cmp.Diff(needed, printed); d != "" {
+		t.Errorf("permissions of make restore (-needed +runbook):\n%s", d)
+	}
+}
+
 // backUp turns point-in-time recovery on.
 func backUp(t *testing.T, api *dynamodb.Client, table string) {
 	t.Helper()
@@ -64,16 +119,20 @@ func TestRestoreDrill(t *testing.T) {
 	backUp(t, api, "ledger")
 	key := pays(t, ledgerOf(server.Open("ledger")))
 	operate := testbed.Program(t, "./infra/local/operate")
+	asked := newActions(t, server)
 	restore := func(arguments ...string) (string, error) {
 		cmd := exec.Command(operate, append([]string{"restore"}, arguments...)...)
-		cmd.Env = testbed.Environment(server.Settings("ledger"))
+		cmd.Env = testbed.Environment(asked.server.Settings("ledger"))
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
 	holds := func(table string) string { return fmt.Sprintf("%s: 1 items, 0 in doubt, 1 owed\n", table) }
 	out, err := restore("-to", "ledger-copy")
-	if err != nil || !strings.Contains(out, holds("ledger")+holds("ledger-copy")) || !strings.HasSuffix(out, "deploy with LedgerTableName=ledger-copy\n") {
+	if err != nil || !strings.Contains(out, holds("ledger")+holds("ledger-copy")) || !strings.HasSuffix(out, "deploy with LedgerTableName=ledger-copy and Selling=no, and sell again when reconcile has read the chain for it\n") {
 		t.Fatalf("%v\n%s", err, out)
+	}
+	if !strings.Contains(out, "\nwhat is sold from now on is not in the copy: if you have not stopped selling, deploy with Selling=no now\n") {
+		t.Errorf("it does not say to stop selling:\n%s", out)
 	}
 	if !owes(t, server.Open("ledger-copy"), key) {
 		t.Error("the copy has forgotten what is owed")
@@ -92,9 +151,10 @@ func TestRestoreDrill(t *testing.T) {
 		}
 	}
 	out, err = restore("-to", "drill", "-drill")
-	if err != nil || !strings.Contains(out, holds("drill")+"drill is deleted") {
+	if err != nil || !strings.Contains(out, holds("drill")+"drill is deleted") || strings.Contains(out, "Selling=no") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	asked.permitted(t)
 	tables, err := api.ListTables(t.Context(), &dynamodb.ListTablesInput{})
 	if err != nil || strings.Join(tables.TableNames, " ") != "ledger ledger-copy other" {
 		t.Errorf("tables %v, %v", tables, err)

@@ -88,12 +88,15 @@ func (o tableCopy) make(ctx context.Context) error {
 		return fmt.Errorf("restore %s: %w", o.from, err)
 	default:
 		fmt.Fprintf(o.out, "%s is being restored as %s; this can take long\n", o.from, o.to)
+		if !o.drill {
+			fmt.Fprintln(o.out, "what is sold from now on is not in the copy: if you have not stopped selling, deploy with Selling=no now")
+		}
 	}
 	if err := o.finish(ctx); err != nil {
 		return fmt.Errorf("%w\n%s is not finished: do not use it. The same command goes on where this one stopped, with new credentials if these have expired", err, o.to)
 	}
 	if !o.drill {
-		fmt.Fprintf(o.out, "deploy with LedgerTableName=%s\n", o.to)
+		fmt.Fprintf(o.out, "deploy with LedgerTableName=%s and Selling=no, and sell again when reconcile has read the chain for it\n", o.to)
 		return nil
 	}
 	return o.remove(ctx)
