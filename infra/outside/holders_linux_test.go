@@ -19,13 +19,12 @@ var sectionName = regexp.MustCompile(`(?m)^## (.+)$`)
 // written: that it is a target is held.
 func heldElsewhere() map[string][2]string {
 	return map[string][2]string{
-		"make sam-build":      {"infra", "TestBuild"},
-		"sam deploy --guided": {"infra", "TestGuided"},
-		"make smoke":          {"infra/local/e2e", "TestMakePay"},
-		"make bench":          {"infra/local/e2e", "TestMakeTargets"},
-		"make test":           {"infra/outside", "TestContinuousIntegration"},
-		"make pay":            {"infra/outside", "TestReadmeOfAClone"},
-		"make run":            {"infra/outside", "TestReadmeOfAClone"},
+		"make sam-build && sam deploy --no-confirm-changeset --parameter-overrides PayTo=0x… FacilitatorUrl=https://…": {"infra", "TestFirstDeployment"},
+		"make smoke": {"infra/local/e2e", "TestMakePay"},
+		"make bench": {"infra/local/e2e", "TestMakeTargets"},
+		"make test":  {"infra/outside", "TestContinuousIntegration"},
+		"make pay":   {"infra/outside", "TestReadmeOfAClone"},
+		"make run":   {"infra/outside", "TestReadmeOfAClone"},
 		"make pay-mcp URL=http://127.0.0.1:8402/mcp": {"infra/paymcp", "TestMake"},
 		"make pay-mcp URL=https://… DO=allow":        {"infra/paymcp", "TestAllow"},
 	}

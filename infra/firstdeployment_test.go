@@ -1,0 +1,87 @@
+package infra
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+)
+
+// firstDeployment is the line of README that deploys the service, behind the build of which
+// TestBuild looks at what it makes.
+var firstDeployment = regexp.MustCompile(`(?m)^    make sam-build && sam (deploy .+)$`)
+
+// TestFirstDeployment types what README prints for the first deployment, with nobody to answer
+// a question: the SAM CLI asks nothing, and carries out a change set with the two parameters,
+// on an emulator of AWS. The emulator does not know the transform, so that this is as far as
+// it goes. Without the flag that README has, the CLI asks.
+func TestFirstDeployment(t *testing.T) {
+	t.Parallel()
+	line := firstDeployment.FindSubmatch(must(os.ReadFile("../README.md"))(t))
+	if line == nil {
+		t.Fatal("README no longer has the first deployment where this test looks for it")
+	}
+	const facilitator = "https://facilitator.example"
+	typed := strings.NewReplacer("0x…", boot.LocalPayTo, "https://…", facilitator).Replace(string(line[1]))
+	folder := t.TempDir()
+	for _, name := range []string{"template.yaml", "samconfig.toml"} {
+		check(t, os.WriteFile(filepath.Join(folder, name), must(os.ReadFile(filepath.Join("..", name)))(t), 0o600))
+	}
+	check(t, os.CopyFS(filepath.Join(folder, "functions"), os.DirFS("../functions")))
+	aws := emulateDeployments(t)
+	deploy := func(typed string) string {
+		cmd := deployed.Python(t, append([]string{"-m", "samcli"}, strings.Fields(typed)...)...)
+		cmd.Dir = folder
+		cmd.Env = append(cmd.Env, "AWS_ENDPOINT_URL="+aws, "AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local", "NO_PROXY=localhost", "no_proxy=localhost")
+		out, err := cmd.CombinedOutput() // its standard input is at its end
+		if err == nil {
+			t.Errorf("the emulator knows the transform now: look at what it deploys\n%s", out)
+		}
+		return string(out)
+	}
+	said := deploy(typed)
+	if question := regexp.MustCompile(`(?i)\[y/n\]|Aborted|Parameter \w+ \[`).FindString(said); question != "" {
+		t.Errorf("%s asks: %q\n%s", typed, question, said)
+	}
+	values := fmt.Sprintf(`{"PayTo": "%s", "FacilitatorUrl": "%s"}`, boot.LocalPayTo, facilitator)
+	for _, want := range []string{values, "Changeset created successfully", "when calling the ExecuteChangeSet operation"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("%s does not say %q:\n%s", typed, want, said)
+		}
+	}
+	if said = deploy(strings.Replace(typed, "--no-confirm-changeset ", "", 1)); !strings.Contains(said, "[y/N]") || strings.Contains(said, "ExecuteChangeSet") {
+		t.Errorf("a question that is not answered is not seen:\n%s", said)
+	}
+}
+
+// emulateDeployments starts an emulator of AWS with the stack that the SAM CLI keeps its bucket
+// in. The CLI makes it where it is not there, but the emulator then gives it no outputs.
+func emulateDeployments(t *testing.T) (endpoint string) {
+	t.Helper()
+	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
+	// Of this name the emulator knows that the bucket is in the path.
+	endpoint = strings.Replace(testbed.StartPeer(t, moto, " Running on ").URL, "127.0.0.1", "localhost", 1)
+	const bucket = `{"Resources":{"Code":{"Type":"AWS::S3::Bucket","Properties":{"BucketName":"code-of-functions"}}},
+		"Outputs":{"SourceBucket":{"Value":"code-of-functions"},"Version":{"Value":"1"}}}`
+	form := url.Values{
+		"Action": {"CreateStack"}, "Version": {"2010-05-15"}, "StackName": {"aws-sam-cli-managed-default"}, "TemplateBody": {bucket},
+		"Tags.member.1.Key": {"ManagedStackSource"}, "Tags.member.1.Value": {"AwsSamCli"},
+	}
+	r := must(http.NewRequestWithContext(t.Context(), http.MethodPost, endpoint, strings.NewReader(form.Encode())))(t)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=local/20261120/us-east-1/cloudformation/aws4_request, SignedHeaders=host, Signature=0")
+	reply := must(http.DefaultClient.Do(r))(t)
+	check(t, reply.Body.Close())
+	if reply.StatusCode != http.StatusOK {
+		t.Fatalf("the emulator answers %s", reply.Status)
+	}
+	return endpoint
+}
