@@ -248,14 +248,14 @@ func TestRunbookIsPlayed(t *testing.T) {
 	played := map[string][]step{
 		"Releases": {{"make smoke", func() { deploys("ledger") }, false, []string{"ledger           ok", "LEDGER_TABLE names none", `"ok": true`}}},
 		"Payments that are owed": {
-			{"make owed", nil, true, []string{"table ledger has no point-in-time recovery, no end of old items (TTL), and no protection from deletion", "aws dynamodb update-time-to-live --table-name ledger"}},
-			{"make owed", func() { w.protect("ledger") }, false, []string{"1 owed in DynamoDB table ledger, refunds due: 1, in doubt: 1", "make refund KEY='" + owed + "'"}},
+			{"make owed", nil, true, []string{"table ledger has no point-in-time recovery and no protection from deletion", "aws dynamodb update-continuous-backups --table-name ledger"}},
+			{"make owed", func() { w.protect("ledger") }, false, []string{"1 owed in DynamoDB table ledger, for more than an hour: 1, refunds due: 1, in doubt: 1", "make refund KEY='" + owed + "'"}},
 			{"make payer", nil, false, []string{"has paid 1 time ($0.005) and is owed 1", "1 payment in doubt ($0.005) was made, as the chain shows"}},
-			{"make refund KEY='eip155", nil, false, []string{"a refund is due\namount   0.005 USDC"}},
+			{"make refund KEY='eip155", nil, false, []string{"a refund is begun: the payer gets no answer any more\namount   0.005 USDC"}},
 			{"TRANSACTION=0x…", back(owed), false, []string{"closed: $0.005 went back to"}},
 		},
 		"In doubt for hours":                   {{"make reconcile", nil, false, []string{"1 found paid"}}},
-		`"I paid and got nothing"`:             {{"make payer", nil, false, []string{"was refunded 1 time ($0.005), and is owed 1", "the same signature, sent again, gets the answer until"}}},
+		`"I paid and got nothing"`:             {{"make payer", nil, false, []string{"was refunded 1 time ($0.005), and is owed 1", "the same request, sent again, can get the answer"}}},
 		"Changes while payments are in flight": {{"make receipt-key", nil, false, []string{"RECEIPT_KEY", "RECEIPT_PUBLIC_KEYS"}}},
 		"The books of a day": {{"make books", func() {
 			o.words["DAY=2026-11-20"] = "DAY=" + long.UTC().Format(time.DateOnly)
@@ -282,11 +282,11 @@ func TestRunbookIsPlayed(t *testing.T) {
 				maps.Copy(o.words, map[string]string{"<answered>": answered, "<its payment>": answeredIn, "<unanswered>": unanswered, "<that day>": now.Add(-30 * time.Minute).UTC().Format(time.DateOnly)})
 			}, false, []string{"make refund KEY='<answered>'", "make refund KEY='<unanswered>'"}},
 			{"make answered", nil, false, []string{"closed: $0.005 of " + w.payer.Address().Checksum() + " was answered"}},
-			{"make refund KEY='<unanswered>'", nil, false, []string{"a refund is due"}},
+			{"make refund KEY='<unanswered>'", nil, false, []string{"a refund is begun"}},
 			{"TRANSACTION=<its refund>", func() { back(unanswered)() }, false, []string{"closed: $0.005 went back to"}},
 			{"make books", func() {
 				out, err := o.play(t, "make owed")
-				if err != nil || !strings.Contains(out, "\n1 owed in DynamoDB table ledger-copy, refunds due: 0, in doubt: 0\n") {
+				if err != nil || !strings.Contains(out, "\n1 owed in DynamoDB table ledger-copy, for more than an hour: 0, refunds due: 0, in doubt: 0\n") {
 					t.Errorf("at the end: %v\n%s", err, out)
 				}
 			}, false, []string{"no differences"}},
@@ -294,11 +294,12 @@ func TestRunbookIsPlayed(t *testing.T) {
 	}
 	// A chapter without commands is held by the test that is named.
 	elsewhere := map[string][]string{
-		"Configuration":        nil, // TestRunbookSettings, TestRunbookContext
-		"Alarms":               nil, // TestRunbook, TestGameDay
-		"How much it sells":    nil, // TestCapacity
-		"What a year costs":    nil, // TestReadmeCosts
-		"What an attack costs": nil, // by nobody: it is a table of prices
+		"Configuration":          nil,                                   // TestRunbookSettings, TestRunbookContext
+		"Alarms":                 nil,                                   // TestRunbook, TestGameDay
+		"How much it sells":      nil,                                   // TestCapacity
+		"What a year costs":      nil,                                   // TestReadmeCosts
+		"What an attack costs":   nil,                                   // by nobody: it is a table of prices
+		"Payments that are owed": {"make backup TO=/backups/ledger.db"}, // TestBackup of infra/local/operate
 		// TestFormerTerms
 		"Changes while payments are in flight":     {"sam deploy --parameter-overrides FormerTerms=2026-11-20T08:15:00Z,dns=5000,ping=1000"},
 		"What is lost with a region or an account": nil, // by nobody: there is nothing to run
