@@ -22,8 +22,9 @@ import (
 // values of its parameters.
 type deployment struct {
 	*testing.T
-	template document
-	values   map[string]string
+	template   document
+	values     map[string]string
+	identities map[string]string // that are known, by logical id
 }
 
 // deploy is what CloudFormation makes of a template after the transform with values for its
@@ -41,7 +42,7 @@ func deploy(t *testing.T, template document, given map[string]string) deployment
 			values[name] = v
 		}
 	}
-	return deployment{t, template, values}
+	return deployment{t, template, values, map[string]string{}}
 }
 
 // noValue is what takes a property away.
@@ -189,6 +190,9 @@ func (d deployment) holds(condition any) bool {
 // makes a new one when the logical id is another, or the value of a property that cannot be
 // changed.
 func (d deployment) identity(id string) string {
+	if known, ok := d.identities[id]; ok {
+		return known
+	}
 	resource, _ := section(d.template, "Resources")[id].(document)
 	if resource == nil {
 		d.Fatalf("there is no resource %s", id)
@@ -202,7 +206,8 @@ func (d deployment) identity(id string) string {
 		}
 		fixed = append(fixed, d.value(v))
 	}
-	return fmt.Sprintf("%s-%x", id, sha256.Sum256(must(json.Marshal(fixed))(d.T)))
+	d.identities[id] = fmt.Sprintf("%s-%x", id, sha256.Sum256(must(json.Marshal(fixed))(d.T)))
+	return d.identities[id]
 }
 
 // schemas are the properties by type that replacedBy has asked for.
