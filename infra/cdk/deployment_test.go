@@ -199,7 +199,7 @@ func (d deployment) identity(id string) string {
 	}
 	var fixed []any
 	for _, path := range replacedBy(d.T, resource["Type"].(string)) {
-		var v any = resource["Properties"]
+		v := resource["Properties"]
 		for _, name := range path {
 			members, _ := d.value(v).(document)
 			v = members[name]

@@ -31,8 +31,8 @@ type envelope struct {
 	include cloudformationinclude.CfnInclude
 }
 
-// NewStack is the included template with everything that is added to it.
-func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
+// NewStack makes the stack: the included template with everything that is added to it.
+func NewStack(scope constructs.Construct, s settings) {
 	e := &envelope{settings: s}
 	e.Stack = awscdk.NewStack(scope, &s.stack, &awscdk.StackProps{
 		Description: jsii.String(catalog.Service + ": template.yaml with its production envelope"),
@@ -63,7 +63,6 @@ func NewStack(scope constructs.Construct, s settings) awscdk.Stack {
 	if s.domain != "" {
 		e.ownDomain()
 	}
-	return e.Stack
 }
 
 // demandNodes replaces the parameter RpcUrl by one of the same name without a
