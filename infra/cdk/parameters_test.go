@@ -200,11 +200,11 @@ func TestEveryParameterTakesEffect(t *testing.T) {
 			t.Errorf("%s=%s changes nothing: %v", name, value, err)
 		}
 	}
-	for tool, deployed := range map[string]func() map[string]deployment{
+	for tool, deploys := range map[string]func() map[string]deployment{
 		"SAM": func() map[string]deployment { return bySAM(t, templatePath, changes()) },
 		"CDK": func() map[string]deployment { return byCDK(t, changes()) },
 	} {
-		all := deployed()
+		all := deploys()
 		if n := len(unchanged(all[""], all[""])); n != len(functionSlugs()) {
 			t.Errorf("%s: nothing changes, and %d of %d functions are published", tool, len(functionSlugs())-n, len(functionSlugs()))
 		}
