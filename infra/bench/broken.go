@@ -46,8 +46,8 @@ func repeatedly(p peer, domain string, times int, beat time.Duration) error {
 	return json.NewEncoder(os.Stdout).Encode(answers)
 }
 
-// connectTimeout is what curl is given, name and connection together. It tries the next address
-// after half of what is left of it: without one, after two minutes and a half.
+// connectTimeout is what curl is given, in seconds, for a name and a connection together. It then
+// tries the next address after five of them, and without it after minutes.
 const connectTimeout = "8"
 
 // tools are what users start, by the operation. They ask the resolvers one after the other, as

@@ -95,7 +95,7 @@ func troubles() []trouble {
 		{what: "the first resolver 600 ms late", kind: sound, late: 600 * time.Millisecond, turns: 2},
 		{what: "the first of two addresses dead", kind: firstDead, turns: 2},
 		{what: "IPv6 dead, IPv4 good (curl begins with IPv6, the service with IPv4)", kind: sixDead, turns: 2},
-		{what: "IPv4 dead, IPv6 good (the same)", kind: fourDead, turns: 2},
+		{what: "IPv4 dead, IPv6 good (curl begins with IPv6, the service with IPv4)", kind: fourDead, turns: 2},
 	}
 }
 
