@@ -49,7 +49,7 @@ func owes(t *testing.T, store ledger.Store, key string) bool {
 	return r != nil && r.State == ledger.Settled
 }
 
-// actions are what is asked of a DynamoDB through a relay.
+// actions are the requests to a DynamoDB through a relay.
 type actions struct {
 	server cloud.Dynamo
 	mu     sync.Mutex

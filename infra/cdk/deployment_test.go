@@ -146,7 +146,7 @@ func (d deployment) referred(name string) string {
 
 var placeholder = regexp.MustCompile(`\$\{([^!}]+)\}`)
 
-// substituted is a text of Fn::Sub, which may have names of its own.
+// substituted is a text of Fn::Sub, which may have its own names.
 func (d deployment) substituted(argument any) string {
 	text, own := argument, document{}
 	if list, ok := argument.([]any); ok {

@@ -75,7 +75,7 @@ func inspect(t *testing.T, tool, arguments string, server []string) told {
 	return r
 }
 
-// payMCP is how a host starts pay-mcp for a server, with a folder of its own.
+// payMCP is how a host starts pay-mcp for a server, with its own folder.
 func payMCP(t *testing.T, url string) (server []string, folder string) {
 	folder = t.TempDir()
 	return []string{testbed.PayMCP(t), "-dir", folder, url}, folder

@@ -27,7 +27,7 @@ import (
 )
 
 // What a throw-away key may sign for, in atomic units of USDC: one for a call, and a hundred
-// for a day, so that whoever tries it meets the limits at a price that nobody asks in earnest.
+// for a day, so that a user who tries it meets the limits at a price that nobody asks in earnest.
 const (
 	playPerCall = bill.Unit
 	playPerDay  = 100 * bill.Unit

@@ -12,7 +12,7 @@ import (
 )
 
 // portalAddrs are of resolvers that deny every name, as the networks of hotels and captive portals
-// do in the name of whoever is asked.
+// do in the name of the one who is asked.
 func portalAddrs() []string { return []string{"93.184.3.1", "93.184.3.2"} }
 
 // relayAddr lets the questions for name servers through, and no other.

@@ -82,7 +82,7 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 }
 
 // settle is what GET comes to after HEAD, which does not stand or was cancelled for it. Where
-// GET could not be sent and HEAD was, that is what is said.
+// GET could not be sent and HEAD was, the error says that.
 func settle(head, get outcome) (Answer, error) {
 	if head.err == nil || get.err == nil {
 		return get.answer, get.err

@@ -44,7 +44,7 @@ type Delivery struct {
 }
 
 // Verify returns what a receipt says, and the id of the key that signed it, when all
-// of it is so: a key of the service that was asked signed it, for this question, this
+// of it is true: a key of the service that was asked signed it, for this question, this
 // payment and these bytes.
 func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, string, error) {
 	asked := *d.Asked

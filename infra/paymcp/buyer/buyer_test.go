@@ -145,7 +145,7 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// A server that wants to be asked later is not asked before, whoever calls.
+// A server that wants to be asked later is not asked before, by any caller.
 func TestNotBefore(t *testing.T) {
 	world(t, true, func(t *testing.T, p *place) {
 		p.seller.play(muchLater)
@@ -275,7 +275,7 @@ func TestSecondWay(t *testing.T) {
 	})
 }
 
-// The budget is that of any 24 hours, of every process, and of what was refused, too.
+// The budget is that of any 24 hours, of every process, and of what was refused as well.
 func TestBudget(t *testing.T) {
 	world(t, true, func(t *testing.T, p *place) {
 		p.terms.PerDay = big.NewInt(14_999)

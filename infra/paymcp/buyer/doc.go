@@ -2,7 +2,7 @@
 //
 // The same tool with the same arguments is one purchase while it has no answer, and for Window
 // after its answer. Its signature is on the disk before it is sent, and the same signature is
-// sent again by whoever asks again: the host's repeat, a process that was started again, another
+// sent again by the next one who asks: the host's repeat, a process that was started again, another
 // one on the same folder. A server can execute a signature once, so that sending it again never
 // charges twice. Everything here is about when another signature may be made for a purchase
 // whose signature was sent:

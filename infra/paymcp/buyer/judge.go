@@ -92,7 +92,7 @@ func judgeError(p *purse.Payment, err error) step {
 }
 
 // answered keeps an answer. It is handed on whatever its receipt is, and whether or not it
-// could be kept: the server has it, too.
+// could be kept: the server has it as well.
 func (b *Buyer) answered(ctx context.Context, c *purse.Purchase, reply Reply) Result {
 	r := Result{Reply: &reply}
 	raw, err := json.Marshal(reply)

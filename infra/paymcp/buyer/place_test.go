@@ -75,7 +75,7 @@ func says(r buyer.Result) string {
 
 const question = `{"domain":"example.com"}`
 
-// world runs a test with a clock of its own.
+// world runs a test with its own clock.
 func world(t *testing.T, keeps bool, run func(t *testing.T, p *place)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { run(t, newPlace(t, keeps)) })

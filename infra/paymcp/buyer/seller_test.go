@@ -42,7 +42,7 @@ const (
 	deeds
 )
 
-// seller is a paid server with a chain of its own, on which an authorization executes once.
+// seller is a paid server with its own chain, on which an authorization executes once.
 type seller struct {
 	// keeps says that it keeps records as this product does: a purchase is charged once
 	// whatever is sent, and every error says whether it was charged. One without is as the

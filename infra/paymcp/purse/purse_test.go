@@ -63,7 +63,7 @@ func TestReserveAtOnce(t *testing.T) {
 	}
 }
 
-// Each token has a sum of its own, in any letter case of its address.
+// Each token has its own sum, in any letter case of its address.
 func TestSumByToken(t *testing.T) {
 	t.Parallel()
 	p := open(t, t.TempDir(), time.Now)
@@ -132,7 +132,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// A purchase that was not made leaves no file, whoever waits for it meanwhile.
+// A purchase that was not made leaves no file, even while others wait for it.
 func TestLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -29,7 +29,7 @@ func denials() map[string]change {
 }
 
 // TestDeniedAll: a network that denies every name to every resolver, as those of hotels do
-// before one has logged in, denies com as well. dig +short com NS is empty there, too.
+// before one has logged in, denies com as well. dig +short com NS is empty there as well.
 func TestDeniedAll(t *testing.T) {
 	eachInBubble(t, denials(), func(t *testing.T, says change) {
 		h := resolver(says)

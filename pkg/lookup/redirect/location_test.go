@@ -146,7 +146,7 @@ func isFollowed(t *testing.T, location string, next httpsURL) {
 	if host, ok := rfc3986(location); ok && host != next.host {
 		t.Errorf("%q: the host is %q, and by RFC 3986 %q", location, next.host, host)
 	}
-	// What is asked for is read alike by everybody. A stray percent sign is not one of RFC 3986.
+	// Everybody reads the request alike. A stray percent sign is not one of RFC 3986.
 	if u, err := url.Parse(strings.ReplaceAll(next.url(), "%", "")); err != nil || u.Host != next.host || u.User != nil {
 		t.Errorf("%q: %q is read as %v, %v", location, next.url(), u, err)
 	}
