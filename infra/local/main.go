@@ -256,10 +256,13 @@ func warnUnresolved(ctx context.Context, out io.Writer, probe func(context.Conte
 
 func welcome(out io.Writer, c boot.Local, ledgerName string) {
 	network := x402.Network(c.Terms.Network)
-	payee, money, wallet := c.Terms.PayTo, "", "KEY_FILE=<a file with a private key> "
+	payee := c.Terms.PayTo
+	money := ""
+	wallet := "KEY_FILE=<a file with a private key> "
 	switch {
 	case c.PlayMoney:
-		money, wallet = " (play money)", ""
+		money = " (play money)"
+		wallet = ""
 	case network.Test:
 		money = " (test money of " + network.Name + ", which " + network.Faucet + " gives away)"
 	}
