@@ -33,8 +33,8 @@ const identifier = `{"info":{"required":false},"schema":{"type":"object","requir
 // bazaarOf is the discovery extension of x402 for a path: an example call, and the
 // schema that it validates against, from the one that says most to the shortest: example and
 // whole schema, then example and the top-level fields, then schemas alone, in the end with no
-// more than the names of the fields, or without them. Facilitators drop a listing whose info fails its own
-// schema.
+// more than the names of the fields, or without them. Facilitators drop a listing whose info
+// fails its own schema.
 func bazaarOf(op catalog.Operation) []object {
 	type try struct {
 		example bool

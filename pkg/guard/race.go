@@ -19,16 +19,17 @@ type failure struct {
 
 // attempt is how the attempt at the address with this index ended.
 type attempt struct {
-	index int
-	conn  net.Conn
-	err   error
+	index    int
+	conn     net.Conn
+	err      error
+	panicked any // nil unless it panicked
 }
 
 // race connects to addresses as RFC 8305 does: to one after the other, the next when
 // attemptDelay is over or at once when the one before has failed, without giving those up
 // that are still on their way. The first to connect wins. The others have ended, and their
 // connections are closed, when race returns. Without a winner it returns why each address
-// failed, in the order of the addresses that were tried.
+// failed, in the order of the addresses that were tried. It panics if an attempt did.
 func race(ctx context.Context, addrs []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, netip.Addr, []failure) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan attempt)
@@ -41,8 +42,12 @@ func race(ctx context.Context, addrs []netip.Addr, connect func(context.Context,
 		started++
 		running++
 		go func() {
-			conn, err := connect(ctx, addrs[index])
-			ended <- attempt{index, conn, err}
+			a := attempt{index: index}
+			defer func() { // a panic belongs to the caller, who may recover from it
+				a.panicked = recover()
+				ended <- a
+			}()
+			a.conn, a.err = connect(ctx, addrs[index])
 		}()
 	}
 	defer func() {
@@ -64,6 +69,9 @@ func race(ctx context.Context, addrs []netip.Addr, connect func(context.Context,
 			next.Reset(attemptDelay)
 		case a := <-ended:
 			running--
+			if a.panicked != nil {
+				panic(a.panicked)
+			}
 			if a.err == nil {
 				return a.conn, addrs[a.index], nil
 			}

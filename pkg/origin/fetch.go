@@ -17,8 +17,18 @@ const headPatience = 2 * time.Second
 
 // outcome is how a request ended.
 type outcome struct {
-	answer Answer
-	err    error
+	answer   Answer
+	err      error
+	panicked any // nil unless it panicked
+}
+
+// checked panics where the request did, in the goroutine of the caller, who may recover from
+// it.
+func (o outcome) checked() outcome {
+	if o.panicked != nil {
+		panic(o.panicked)
+	}
+	return o
 }
 
 // stands says that GET has nothing to add to what HEAD came to. It has where HEAD is refused
@@ -52,10 +62,11 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	defer patience.Stop()
 	select {
 	case head := <-heads:
-		if head.stands() {
+		if head.checked().stands() {
 			return head.answer, head.err
 		}
-		return settle(head, <-h.begin(ctx, http.MethodGet, path))
+		get := <-h.begin(ctx, http.MethodGet, path)
+		return settle(head, get.checked())
 	case <-patience.C:
 	}
 	other := h.client.Host(h.target, nil, netip.Addr{})
@@ -73,6 +84,7 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 		}
 		head = <-heads
 	}
+	head, get = head.checked(), get.checked()
 	if head.stands() && (head.err == nil || get.err != nil) {
 		other.Close()
 		return head.answer, head.err
@@ -101,12 +113,16 @@ func (h *Host) replace(by *Host) {
 }
 
 // begin makes one request beside the caller, who takes its outcome before anything else is
-// done with the Host.
+// done with the Host, and checks it for a panic.
 func (h *Host) begin(ctx context.Context, method, path string) <-chan outcome {
 	ended := make(chan outcome, 1)
 	go func() {
-		a, err := h.ask(ctx, method, path)
-		ended <- outcome{a, err}
+		var o outcome
+		defer func() {
+			o.panicked = recover()
+			ended <- o
+		}()
+		o.answer, o.err = h.ask(ctx, method, path)
 	}()
 	return ended
 }

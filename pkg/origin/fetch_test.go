@@ -143,3 +143,39 @@ func TestOnlyHEADFailed(t *testing.T) {
 		t.Errorf("%v, want http_failed: %s", err, want)
 	}
 }
+
+// A bug that a host meets beside the caller is thrown to the caller, who recovers from it, and
+// does not end the process.
+func TestPanicBeside(t *testing.T) {
+	t.Parallel()
+	cfg := testbed.NewOrigins(t).TLS()
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		defer close(over)
+		dials := 0
+		connector := &guard.Dialer{
+			HasRoute: func(context.Context, netip.Addr) bool { return true },
+			Connect: func(context.Context, string, string) (net.Conn, error) {
+				dials++
+				if dials > 1 { // which is that of GET
+					panic("a bug")
+				}
+				near, far := net.Pipe()
+				go slowly{head: never}.serve(far, cfg, over)
+				return near, nil
+			},
+		}
+		h := (&origin.Client{Connector: connector, UserAgent: "hostfacts (test)"}).
+			Host(guard.Target{Name: name, Addrs: []netip.Addr{netip.MustParseAddr(addr)}}, nil, netip.Addr{})
+		defer h.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+		defer cancel()
+		defer func() {
+			if p := recover(); p != "a bug" {
+				t.Errorf("recovered %v, want the bug", p)
+			}
+		}()
+		_, err := h.Fetch(ctx, "/")
+		t.Errorf("it returned: %v", err)
+	})
+}

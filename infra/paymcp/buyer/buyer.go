@@ -265,7 +265,7 @@ func (b *Buyer) attempt(ctx context.Context, c *purse.Purchase) (Reply, error) {
 // backoff is the pause after a try where the server names none.
 func backoff(try int) time.Duration { return time.Second << min(try-1, 4) }
 
-// pause waits, unless what is left of the call's time is too short for another request.
+// pause waits, unless the rest of the call's time is too short for another request.
 func (b *Buyer) pause(ctx context.Context, wait time.Duration) bool {
 	const shortest = 5 * time.Second
 	deadline, limited := ctx.Deadline() // by the machine's clock, and not by Now

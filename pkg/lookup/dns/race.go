@@ -20,7 +20,7 @@ const (
 	// timeout bounds a lookup whose context has no deadline.
 	timeout = 8 * time.Second
 
-	// margin is how long before the deadline the verdict is reached, or a tenth of what is left.
+	// margin is how long before the deadline the verdict is reached, or a tenth of the time that remains.
 	margin = 50 * time.Millisecond
 )
 
