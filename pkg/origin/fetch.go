@@ -31,13 +31,13 @@ func (o outcome) checked() outcome {
 	return o
 }
 
-// stands says that GET has nothing to add to what HEAD came to. It has where HEAD is refused
+// stands says that GET has nothing to add to this outcome of HEAD. It has where HEAD is refused
 // (spec §3.2), and where HEAD is hung up on or answered with something that is not HTTP.
-func (head outcome) stands() bool {
-	if head.err != nil {
-		return fault.From(head.err).Code != lookup.HTTPFailed
+func (o outcome) stands() bool {
+	if o.err != nil {
+		return fault.From(o.err).Code != lookup.HTTPFailed
 	}
-	return !head.answer.refusesHead()
+	return !o.answer.refusesHead()
 }
 
 // refusesHead says that the server does not take HEAD.
