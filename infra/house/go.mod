@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/alecthomas/chroma/v2 v2.27.0
 	github.com/google/go-cmp v0.7.0
+	github.com/pelletier/go-toml/v2 v2.2.4
 	github.com/tdewolff/minify/v2 v2.24.25
 	github.com/uudashr/gocognit v1.3.0
 	golang.org/x/image v0.48.0
