@@ -18,22 +18,11 @@ func TestMutants(t *testing.T) {
 		t.Fatalf("no lists of mutants: %v", err)
 	}
 	for _, list := range lists {
-		var rooms struct {
-			Mutants []struct {
-				What, File, Old, New, Test string
-			} `toml:"mutant"`
-		}
-		text, err := os.ReadFile(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := toml.Unmarshal(text, &rooms); err != nil {
-			t.Fatalf("%s: %v", list, err)
-		}
-		if len(rooms.Mutants) == 0 {
+		mutants := mutantsOf(t, list)
+		if len(mutants) == 0 {
 			t.Errorf("%s lists no mutants", list)
 		}
-		for _, m := range rooms.Mutants {
+		for _, m := range mutants {
 			source, err := os.ReadFile(filepath.Join("../..", m.File))
 			if err != nil {
 				t.Errorf("%s, %q: %v", list, m.What, err)
@@ -47,4 +36,25 @@ func TestMutants(t *testing.T) {
 			}
 		}
 	}
+}
+
+// mutant is an entry of a list: what stands in place of a text of a file, and the test that
+// must notice.
+type mutant struct {
+	What, File, Old, New, Test string
+}
+
+func mutantsOf(t *testing.T, list string) []mutant {
+	t.Helper()
+	text, err := os.ReadFile(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Mutants []mutant `toml:"mutant"`
+	}
+	if err := toml.Unmarshal(text, &file); err != nil {
+		t.Fatalf("%s: %v", list, err)
+	}
+	return file.Mutants
 }

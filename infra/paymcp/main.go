@@ -113,7 +113,8 @@ func (p *program) parseAndRun(ctx context.Context, args []string) error {
 	words := flags.Args()
 	command := "serve"
 	if len(words) > 0 && slices.Contains([]string{"serve", "config", "allow", "status", "forget"}, words[0]) {
-		command, words = words[0], words[1:]
+		command = words[0]
+		words = words[1:]
 	} else if p.terminal {
 		command = "config"
 	}
@@ -146,7 +147,8 @@ func (p *program) settle() (err error) {
 	if err != nil {
 		return fmt.Errorf("find the folder for settings: %w; name one with -dir", err)
 	}
-	p.folder, p.usual = filepath.Join(config, "hostfacts", "pay-mcp"), true
+	p.folder = filepath.Join(config, "hostfacts", "pay-mcp")
+	p.usual = true
 	return nil
 }
 
@@ -240,7 +242,8 @@ func (t *till) config(ctx context.Context) error {
 func target(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err == nil {
-		u.Host, u.Fragment = strings.ToLower(u.Host), ""
+		u.Host = strings.ToLower(u.Host)
+		u.Fragment = ""
 	}
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":

@@ -116,7 +116,8 @@ func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
 	}
 	d := bill.Delivery{Asked: t.question(b), Resource: b.Resource, Settled: settled, Body: []byte(b.Reply.Text()), Over: bounded{t.over}}
 	if d.Asked == nil {
-		d.Asked, d.Unsaid = t.at, true
+		d.Asked = t.at
+		d.Unsaid = true
 	}
 	_, _, err := d.Verify(ctx, signed.Signature)
 	switch {

@@ -53,7 +53,8 @@ func shown(t *mcp.Tool, l limits) (*mcp.Tool, error) {
 		s.OutputSchema = output
 	}
 	if t.Annotations != nil {
-		s.Annotations.Title, s.Annotations.OpenWorldHint = printable.Clip(t.Annotations.Title, maxTitle), t.Annotations.OpenWorldHint
+		s.Annotations.Title = printable.Clip(t.Annotations.Title, maxTitle)
+		s.Annotations.OpenWorldHint = t.Annotations.OpenWorldHint
 	}
 	return s, nil
 }

@@ -178,7 +178,8 @@ func (o Operation) atomic() *big.Int {
 func (o Operation) PriceUSD() string {
 	const decimals = 6 // USDC
 	digits := fmt.Sprintf("%0*d", decimals+1, o.atomic())
-	whole, frac := digits[:len(digits)-decimals], digits[len(digits)-decimals:]
+	whole := digits[:len(digits)-decimals]
+	frac := digits[len(digits)-decimals:]
 	return strings.TrimSuffix(whole+"."+strings.TrimRight(frac, "0"), ".")
 }
 
@@ -281,12 +282,15 @@ func (o Operation) Slip(name string) (meant Param, ok bool) {
 // or change of a character, or by exchanging two that are beside each other
 // (Damerau-Levenshtein distance of 1 at most).
 func OneEdit(a, b string) bool {
-	x, y := []rune(a), []rune(b)
+	x := []rune(a)
+	y := []rune(b)
 	for len(x) > 0 && len(y) > 0 && x[0] == y[0] {
-		x, y = x[1:], y[1:]
+		x = x[1:]
+		y = y[1:]
 	}
 	for len(x) > 0 && len(y) > 0 && x[len(x)-1] == y[len(y)-1] {
-		x, y = x[:len(x)-1], y[:len(y)-1]
+		x = x[:len(x)-1]
+		y = y[:len(y)-1]
 	}
 	return len(x) <= 1 && len(y) <= 1 || len(x) == 2 && len(y) == 2 && x[0] == y[1] && x[1] == y[0]
 }

@@ -38,16 +38,19 @@ const bundleDeadline = 12 * time.Second
 // the domain as its first parameter, and two error codes; and the fields and the example of
 // its result.
 func priced[Result any](o Operation) Operation {
-	o.Amount, o.Deadline = "5000", cmp.Or(o.Deadline, 8*time.Second)
+	o.Amount = "5000"
+	o.Deadline = cmp.Or(o.Deadline, 8*time.Second)
 	if o.Kind == Bundle {
-		o.Amount, o.Deadline = "15000", bundleDeadline
+		o.Amount = "15000"
+		o.Deadline = bundleDeadline
 	}
 	o.Params = append([]Param{{
 		Name: "domain", Type: "string", Required: true, Example: "example.com", Code: lookup.InvalidDomain,
 		Description: "Public domain name; no IP address, URL or port.",
 	}}, o.Params...)
 	o.Errors = slices.Concat([]fault.Code{lookup.InvalidDomain}, o.Errors, []fault.Code{fault.Overloaded})
-	o.Fields, o.Response = FieldsOf[Result](), example(o.Slug)
+	o.Fields = FieldsOf[Result]()
+	o.Response = example(o.Slug)
 	return o
 }
 
@@ -252,7 +255,8 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 		f.Enum = strings.Split(values, ",")
 	}
 	if t.Kind() == reflect.Pointer {
-		f.Nullable, t = true, t.Elem()
+		f.Nullable = true
+		t = t.Elem()
 	}
 	switch kind := t.Kind(); {
 	case t == reflect.TypeFor[redirect.StopReason]():
@@ -269,7 +273,8 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 	case kind == reflect.Interface:
 		f.Type = ""
 	case t == reflect.TypeFor[[]dns.Record]():
-		f.Type, f.Items = "array", recordShapes()
+		f.Type = "array"
+		f.Items = recordShapes()
 	case strings.HasPrefix(t.Name(), "Child["):
 		result, _ := t.FieldByName("Result")
 		f.Items = []Field{
@@ -280,8 +285,13 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 	case t.Implements(reflect.TypeFor[json.Marshaler]()): // an object that is JSON already
 	case kind == reflect.Slice:
 		item := fieldOf(t.Elem(), "")
-		item.Description, item.Schema, item.Format = tag.Get("item"), f.Schema, f.Format
-		f.Type, f.Items, f.Schema, f.Format = "array", []Field{item}, "", ""
+		item.Description = tag.Get("item")
+		item.Schema = f.Schema
+		item.Format = f.Format
+		f.Type = "array"
+		f.Items = []Field{item}
+		f.Schema = ""
+		f.Format = ""
 	case kind == reflect.Struct:
 		f.Fields = make([]Field, t.NumField())
 		for i := range f.Fields {

@@ -22,7 +22,6 @@ package discovery
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -90,7 +89,8 @@ func page(path, contentType string, made func() Page) Document {
 	return Document{Path: path, ContentType: contentType, content: sync.OnceValue(func() content {
 		c := content{Page: made()}
 		c.zipped = Gzip(c.Body)
-		c.etag, c.zippedETag = etagOf(c.Body), etagOf(c.zipped)
+		c.etag = etagOf(c.Body)
+		c.zippedETag = etagOf(c.zipped)
 		return c
 	})}
 }
@@ -101,7 +101,8 @@ func (d Document) Body() []byte { return d.content().Body }
 // ServeHTTP answers GET and HEAD; the caller has turned away other methods. The body is
 // compressed if the client accepts that; http.ServeContent does the rest.
 func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c, h := d.content(), w.Header()
+	c := d.content()
+	h := w.Header()
 	h.Set("Content-Type", d.ContentType)
 	h.Set("Cache-Control", "public, max-age=300") // a price change reaches everyone in five minutes
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -119,7 +120,8 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Add("Vary", "Accept-Encoding")
 	if c.zipped != nil && WantsGzip(strings.Join(r.Header.Values("Accept-Encoding"), ",")) {
-		c.Body, c.etag = c.zipped, c.zippedETag
+		c.Body = c.zipped
+		c.etag = c.zippedETag
 		h.Set("Content-Encoding", "gzip")
 		h.Set("Content-Length", strconv.Itoa(len(c.Body))) // ServeContent leaves it out of what is encoded
 	}
@@ -139,8 +141,11 @@ func New(s Site) *Documents {
 	d := &Documents{missing: sync.OnceValue(func() Page { return v().page("missing") })}
 	said := func(name string) func() []byte { return func() []byte { return []byte(v().whole(name)) } }
 	for _, name := range slices.Sorted(maps.Keys(s.Claims)) {
-		kind := map[string]string{".json": typeJSON}[path.Ext(name)]
-		d.list = append(d.list, document(wellKnown+name, cmp.Or(kind, typeText), func() []byte { return []byte(s.Claims[name]) }))
+		kind := typeText
+		if path.Ext(name) == ".json" {
+			kind = typeJSON
+		}
+		d.list = append(d.list, document(wellKnown+name, kind, func() []byte { return []byte(s.Claims[name]) }))
 	}
 	d.list = append(d.list,
 		document(catalog.PathCatalog, typeJSON, func() []byte { return toolCatalogOf(s) }),
@@ -215,7 +220,8 @@ func preferences(header string) (list map[string]float64, ok bool) {
 		return nil, false
 	}
 	list = map[string]float64{}
-	quoted, escaped := false, false
+	quoted := false
+	escaped := false
 	for text := range strings.FieldsFuncSeq(header, func(r rune) bool {
 		quoted, escaped = quoted != (r == '"' && !escaped), quoted && r == '\\' && !escaped
 		return r == ',' && !quoted
@@ -227,7 +233,8 @@ func preferences(header string) (list map[string]float64, ok bool) {
 		if err != nil {
 			return nil, false
 		}
-		q, variant := 1.0, ""
+		q := 1.0
+		variant := ""
 		for key, value := range params {
 			switch key {
 			case "q":

@@ -62,7 +62,8 @@ func bazaarOf(op catalog.Operation) []object {
 // read the tool's schemas before. Facilitators list it by the resource's URL and the tool's
 // name.
 func toolBazaar(op catalog.Operation) object {
-	str, obj := schema{Type: "string"}, schema{Type: "object"}
+	str := schema{Type: "string"}
+	obj := schema{Type: "object"}
 	input := object{
 		{"type", "mcp"}, {"toolName", op.Tool}, {"description", op.Summary}, {"transport", "streamable-http"},
 		{"inputSchema", argumentsSchema(op, false)}, {"example", exampleQuery(op)},

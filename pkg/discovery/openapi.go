@@ -52,7 +52,13 @@ type errorSet struct {
 // UnexpectedStatus), and openapi-fetch parses error whatever is declared. TestGeneratedClients
 // in infra/clients holds them to that.
 func declaredErrors(op catalog.Operation) (sets []errorSet) {
-	only := map[string][]int{catalog.DNS().Slug: {400, 402}, catalog.Ping().Slug: {402}}[op.Slug]
+	var only []int
+	switch op.Slug {
+	case catalog.DNS().Slug:
+		only = []int{http.StatusBadRequest, http.StatusPaymentRequired}
+	case catalog.Ping().Slug:
+		only = []int{http.StatusPaymentRequired}
+	}
 	for _, o := range outcomes(answerableCodes(op)) {
 		i := slices.IndexFunc(sets, func(e errorSet) bool { return e.Status == o.Status })
 		switch {
@@ -138,7 +144,8 @@ func outcomeOf(info fault.Info) outcome {
 	}
 	switch {
 	case info.Code == fault.PaymentRequired: // its body is the offer, and has no charged
-		o.Charged, o.Moved = "no", new(bool)
+		o.Charged = "no"
+		o.Moved = new(bool)
 	case info.Code == fault.InternalError: // owed if it followed a settlement
 	case info.Class == fault.Owed:
 		o.Charged = "yes, answer owed"

@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -88,8 +87,11 @@ func inlineHash(text string) string {
 // hash, our own icon, no frame, and no other origin.
 func (v *view) page(name string, scripts ...string) Page {
 	policy := "default-src 'none'; style-src " + inlineHash(generated(assets, name+".css"))
-	for i, script := range scripts {
-		policy += []string{"; script-src ", " "}[min(i, 1)] + inlineHash(generated(assets, script+".js"))
+	if len(scripts) > 0 {
+		policy += "; script-src"
+	}
+	for _, script := range scripts {
+		policy += " " + inlineHash(generated(assets, script+".js"))
 	}
 	return Page{
 		Body: filled(pageOf(assets, name+".html.tmpl", template.FuncMap{"said": v.said, "lines": v.lines, "table": v.table}), v),
@@ -177,13 +179,17 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 	p := &paywall{siteView: siteViewOf(s), opView: opViewOf(s, op), Visit: v}
 	p.read()
 	p.Data = p.data(string(encode(v.Offer)))
-	p.Answers, p.Owed = quoted(codesIn(p.Outcomes, fault.Answer)), quoted(codesIn(p.Outcomes, fault.Owed))
+	p.Answers = quoted(codesIn(p.Outcomes, fault.Answer))
+	p.Owed = quoted(codesIn(p.Outcomes, fault.Owed))
 	var names []string
 	for _, f := range op.Fields {
 		names = append(names, "`"+f.Name+"`")
 	}
 	p.FieldNames = listed(names)
-	action := map[bool]string{true: "'self'", false: "'none'"}[p.Asks]
+	action := "'none'"
+	if p.Asks {
+		action = "'self'"
+	}
 	// Wallets bring their icons as data.
 	return filled(paywallPage(), p), "default-src 'none'; script-src 'nonce-" + v.Nonce + "'; style-src " + inlineHash(generated(paywallAssets, "paywall.css")) +
 		"; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action " + action + "; frame-ancestors 'none'"
@@ -192,18 +198,14 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 // read takes the parameters of the operation and no others, which are the words of the
 // one who made the link.
 func (p *paywall) read() {
-	asked, typed := url.Values{}, url.Values{}
+	asked := url.Values{}
+	typed := url.Values{}
 	for _, param := range p.Params {
-		a := askedValue{Param: param, Shown: p.Visit.Asked.Get(param.Name)}
-		if len(a.Shown) > maxShown || !printable.ASCII(a.Shown) {
-			a.Shown = "" // nothing that a lookup's parser returns
-		}
-		if a.Typed = a.Shown; p.Refused != "" {
-			a.Typed = typedFor(strings.TrimSpace(p.Visit.Typed.Get(param.Name)))
-		}
+		a := p.value(param)
 		offered := a.Typed
 		if param.Required {
-			p.Asks, p.Instead = true, hostOf(a.Typed)
+			p.Asks = true
+			p.Instead = hostOf(a.Typed)
 			offered = p.Instead
 		}
 		switch {
@@ -218,18 +220,36 @@ func (p *paywall) read() {
 		if !param.Required && len(param.Enum) < 2 {
 			continue // there is nothing to choose
 		}
-		if a.Chosen = strings.ToUpper(a.Typed); !slices.Contains(param.Enum, a.Chosen) {
-			a.Chosen = param.Default
-		}
-		a.Short = strings.ReplaceAll(strings.ReplaceAll(param.Name, "_", " "), "dns", "DNS")
-		a.Short = strings.ToUpper(a.Short[:1]) + a.Short[1:]
-		a.Label = cmp.Or(map[string]string{"type": "Record type"}[param.Name], a.Short)
 		p.Asked = append(p.Asked, a)
 	}
-	p.Ready, p.InsteadURL = p.Lacks == "" && p.Refused == "", p.Path+"?"+typed.Encode()
+	p.Ready = p.Lacks == "" && p.Refused == ""
+	p.InsteadURL = p.Path + "?" + typed.Encode()
 	if p.Call = p.ExampleURL; p.Ready && len(asked) > 0 {
 		p.Call = p.URL + "?" + asked.Encode()
 	}
+}
+
+// value is what is asked of a parameter: as the page shows it, and as a form has it.
+func (p *paywall) value(param catalog.Param) askedValue {
+	a := askedValue{Param: param, Shown: p.Visit.Asked.Get(param.Name)}
+	if len(a.Shown) > maxShown || !printable.ASCII(a.Shown) {
+		a.Shown = "" // nothing that a lookup's parser returns
+	}
+	a.Typed = a.Shown
+	if p.Refused != "" {
+		a.Typed = typedFor(strings.TrimSpace(p.Visit.Typed.Get(param.Name)))
+	}
+	a.Chosen = strings.ToUpper(a.Typed)
+	if !slices.Contains(param.Enum, a.Chosen) {
+		a.Chosen = param.Default
+	}
+	a.Short = strings.ReplaceAll(strings.ReplaceAll(param.Name, "_", " "), "dns", "DNS")
+	a.Short = strings.ToUpper(a.Short[:1]) + a.Short[1:]
+	a.Label = a.Short
+	if param.Name == "type" {
+		a.Label = "Record type"
+	}
+	return a
 }
 
 // maxShown bounds each parameter that the page repeats; no domain name is
@@ -262,15 +282,32 @@ func hostOf(typed string) string {
 
 // data are the values that the script reads, as attributes.
 func (p *paywall) data(offer string) template.HTMLAttr {
-	said := map[bool]string{true: "yes"}
+	ready := "no"
+	if p.Ready {
+		ready = "yes"
+	}
+	play := ""
+	if p.Site.PlayMoney {
+		play = "yes"
+	}
 	owed := append(codesIn(p.Outcomes, fault.Owed), string(fault.InternalError))
-	rules, hints := map[string][][]string{"": rulesOf(p.Operation)}, map[string]string{}
+	rules := map[string][][]string{"": rulesOf(p.Operation)}
+	hints := map[string]string{}
 	showing(p.Fields, "", rules, hints)
 	n := x402.Network(p.Site.Terms.Network)
 	var b strings.Builder
 	for _, d := range []struct{ name, value string }{
-		{"slug", p.Slug}, {"ready", cmp.Or(said[p.Ready], "no")}, {"play", said[p.Site.PlayMoney]}, {"chain", n.Name}, {"explorer", p.Explorer}, {"rpc", n.PublicNode},
-		{"owed", strings.Join(owed, " ")}, {"request", p.Request}, {"offer", offer}, {"verdicts", string(encode(rules))}, {"hints", string(encode(hints))},
+		{"slug", p.Slug},
+		{"ready", ready},
+		{"play", play},
+		{"chain", n.Name},
+		{"explorer", p.Explorer},
+		{"rpc", n.PublicNode},
+		{"owed", strings.Join(owed, " ")},
+		{"request", p.Request},
+		{"offer", offer},
+		{"verdicts", string(encode(rules))},
+		{"hints", string(encode(hints))},
 	} {
 		// In apostrophes the quotes of JSON are a byte each.
 		b.WriteString(" data-" + d.name + "='" + strings.ReplaceAll(html.EscapeString(d.value), "&#34;", `"`) + "'")

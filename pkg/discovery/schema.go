@@ -79,7 +79,8 @@ func alike(s schema) schema {
 	if slices.ContainsFunc(s.Properties, func(m member) bool { return !reflect.DeepEqual(m.Value, first) }) {
 		return s
 	}
-	s.Properties, s.Additional = nil, first
+	s.Properties = nil
+	s.Additional = first
 	return s
 }
 

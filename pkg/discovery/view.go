@@ -117,13 +117,18 @@ func newView(s Site) *view {
 	for _, info := range catalog.Codes() { // in the order of spec §7
 		v.Every = append(v.Every, outcomeOf(info))
 	}
-	v.MCP.URL, v.MCP.Server = s.Origin+catalog.PathMCP, s.Origin+catalog.PathServer
-	v.MCP.Versions, v.MCP.MaxBody = listed(mcp.Versions()), kilobytes(mcp.MaxBody)
+	v.MCP.URL = s.Origin + catalog.PathMCP
+	v.MCP.Server = s.Origin + catalog.PathServer
+	v.MCP.Versions = listed(mcp.Versions())
+	v.MCP.MaxBody = kilobytes(mcp.MaxBody)
 	v.MCP.Config = laid(encode(object{{"mcpServers", object{{mcp.ServerName, object{{"type", "http"}, {"url", v.MCP.URL}}}}}}))
 	for _, op := range catalog.All() {
 		o := opViewOf(s, op)
-		o.ResponseJSON, o.OwnRows, o.Names = laid([]byte(op.Response)), ownRows(op), fieldNames(op.Fields)
-		o.Codes, o.Declared = answerableCodes(op), declaredErrors(op)
+		o.ResponseJSON = laid([]byte(op.Response))
+		o.OwnRows = ownRows(op)
+		o.Names = fieldNames(op.Fields)
+		o.Codes = answerableCodes(op)
+		o.Declared = declaredErrors(op)
 		v.Ops = append(v.Ops, o)
 		if op.Kind == catalog.Bundle {
 			v.BundleSeconds = o.Seconds
@@ -139,8 +144,10 @@ func newView(s Site) *view {
 	v.Own = slices.DeleteFunc(slices.Clone(v.Every), func(o outcome) bool {
 		return slices.Contains(catalog.PaymentErrors(), o.Code) || slices.Contains(outsideCodes(), o.Code)
 	})
-	v.Answers, v.Owed = quoted(codesIn(v.Own, fault.Answer)), withTimeouts(codesIn(v.Own, fault.Owed))
-	v.Window, v.WindowMCP = seconds(s.DuplicateWindow), 2*seconds(s.DuplicateWindow)
+	v.Answers = quoted(codesIn(v.Own, fault.Answer))
+	v.Owed = withTimeouts(codesIn(v.Own, fault.Owed))
+	v.Window = seconds(s.DuplicateWindow)
+	v.WindowMCP = 2 * seconds(s.DuplicateWindow)
 	v.texts = template.Must(template.New("").Funcs(template.FuncMap{
 		"inc": func(i int) int { return i + 1 }, "compact": func(text string) string { return string(layout.Ugly([]byte(text))) },
 		"json": func(v any) string { return string(encode(v)) }, "param": paramSchema, "said": v.said, "lines": v.lines, "table": v.table,

@@ -33,7 +33,8 @@ type attempt struct {
 func race(ctx context.Context, addrs []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error)) (net.Conn, netip.Addr, []failure) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan attempt)
-	started, running := 0, 0
+	started := 0
+	running := 0
 	start := func() {
 		if started == len(addrs) {
 			return

@@ -79,7 +79,8 @@ var table = sync.OnceValue(func() []fault.Info {
 	}
 	owed := func(c fault.Code, status int, message, remedy string) fault.Info {
 		i := row(c, status, message, fault.Owed, remedy)
-		i.Retry, i.After = true, time.Second
+		i.Retry = true
+		i.After = time.Second
 		return i
 	}
 	return []fault.Info{

@@ -169,8 +169,13 @@ func (q *Request) readHeaders(h http.Header) *Response {
 	if method, once := single(h, HeaderMethod); !once || method != q.Method {
 		return q.invalid(codeHeaderMismatch, "the header Mcp-Method must be the request's method")
 	}
-	member, repeated := map[string]string{MethodCall: "name", "prompts/get": "name", "resources/read": "uri"}[q.Method]
-	if !repeated {
+	var member string // which is repeated in a header
+	switch q.Method {
+	case MethodCall, "prompts/get":
+		member = "name"
+	case "resources/read":
+		member = "uri"
+	default:
 		return nil
 	}
 	name, ok := q.Params[member].(string)

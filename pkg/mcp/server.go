@@ -71,7 +71,9 @@ func (s *Server) Respond(q *Request, describe func() *Description) *Response {
 	case q.Method == MethodList:
 		r.Tools = describe().Tools
 	case q.Method == MethodDiscover && q.Modern:
-		r.Versions, r.Capabilities, r.Instructions = Versions(), tools, describe().Instructions
+		r.Versions = Versions()
+		r.Capabilities = tools
+		r.Instructions = describe().Instructions
 	case q.Method == MethodInitialize && !q.Modern:
 		// The asked revision if it is one of those with a handshake, and else the newest of
 		// them, which a client may take or leave.
@@ -79,7 +81,9 @@ func (s *Server) Respond(q *Request, describe func() *Description) *Response {
 		if legacy := Versions()[1:]; !slices.Contains(legacy, r.Version) {
 			r.Version = legacy[0]
 		}
-		r.Capabilities, r.Server, r.Instructions = tools, s, describe().Instructions
+		r.Capabilities = tools
+		r.Server = s
+		r.Instructions = describe().Instructions
 	case q.Method == MethodPing && !q.Modern: // is an empty result
 	default:
 		return q.refuse(http.StatusNotFound, codeMethodNotFound, "this server has no such method: it has tools/list and tools/call")
@@ -117,13 +121,16 @@ func (s *Server) Answer(q *Request, r Result) *Response {
 		Content    [1]content      `json:"content"`
 		Meta       map[string]any  `json:"_meta"`
 	}
-	out.IsError, out.Content[0], out.Meta = r.IsError, r.content(), map[string]any{}
+	out.IsError = r.IsError
+	out.Content[0] = r.content()
+	out.Meta = map[string]any{}
 	maps.Copy(out.Meta, r.Meta)
 	if r.Structured {
 		out.Structured = r.Body
 	}
 	if q.Modern {
-		out.Type, out.Meta[metaServer] = complete, s
+		out.Type = complete
+		out.Meta[metaServer] = s
 	}
 	return q.result(out)
 }

@@ -110,7 +110,8 @@ func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error
 		"User-Agent: "+h.client.UserAgent+"\r\n"+
 		"Accept: */*\r\n\r\n")
 	a, err := readHead(h.in)
-	a.Method, a.Peer = method, h.peer
+	a.Method = method
+	a.Peer = h.peer
 	if stop(); err != nil || sendErr != nil || h.in.Buffered() > 0 || !a.persists() {
 		h.Close()
 	}

@@ -84,7 +84,8 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 		}
 		head = <-heads
 	}
-	head, get = head.checked(), get.checked()
+	head = head.checked()
+	get = get.checked()
 	if head.stands() && (head.err == nil || get.err != nil) {
 		other.Close()
 		return head.answer, head.err

@@ -131,7 +131,8 @@ func (a Answer) persists() bool {
 		strings.Contains(strings.ToLower(strings.Join(a.Header["Connection"], ",")), "close") {
 		return false
 	}
-	length, empty := a.Header["Content-Length"], []string{"0"}
+	length := a.Header["Content-Length"]
+	empty := []string{"0"}
 	coded := len(a.Header["Transfer-Encoding"]) > 0
 	switch {
 	case a.Status == http.StatusNoContent, a.Status == http.StatusNotModified:

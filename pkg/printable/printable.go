@@ -49,7 +49,11 @@ func Lines(s string) string {
 	for line := range strings.SplitSeq(cut(s, Max), "\n") {
 		shown = append(shown, strings.Map(onOneLine, line))
 	}
-	return strings.Join(shown, "\n") + map[bool]string{true: ellipsis}[len(s) > Max]
+	lines := strings.Join(shown, "\n")
+	if len(s) > Max {
+		lines += ellipsis
+	}
+	return lines
 }
 
 // cut is at most n bytes of s, and ends with a whole character.

@@ -131,7 +131,9 @@ type Limits struct {
 
 // Check counts, and allocates nothing. It does not judge the syntax.
 func (l Limits) Check(doc []byte) error {
-	depth, values, quoted := 0, 0, false
+	depth := 0
+	values := 0
+	quoted := false
 	for i := 0; i < len(doc); i++ {
 		switch c := doc[i]; {
 		case quoted && c == '\\':

@@ -30,7 +30,8 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, settled *ledger.Re
 	if settled != nil {
 		writing.Go(func() { err = h.Settled(withoutDeadline(ctx), *settled, begins) })
 	}
-	reply, f := Reply{}, a.job.Timeout.New(errors.New("no time left for the lookup"))
+	reply := Reply{}
+	f := a.job.Timeout.New(errors.New("no time left for the lookup"))
 	var unfinished *Unfinished
 	if begins {
 		reply, f, unfinished = a.run(ctx, sale)
@@ -94,7 +95,8 @@ func (a *attempt) answerUnfinished(ctx context.Context, l *lookup, u *Unfinished
 func (a *attempt) rest(u *Unfinished) (reply Reply, f *fault.Error) {
 	defer func() {
 		if p := recover(); p != nil {
-			reply, f = Reply{}, fault.New(fault.InternalError, fmt.Errorf("unfinished work panicked: %v", p))
+			reply = Reply{}
+			f = fault.New(fault.InternalError, fmt.Errorf("unfinished work panicked: %v", p))
 		}
 	}()
 	reply, err := u.Rest()
@@ -113,7 +115,8 @@ func (a *attempt) run(ctx context.Context, sale Sale) (reply Reply, f *fault.Err
 	defer func() {
 		a.trace.Lookup = a.since(begun)
 		if p := recover(); p != nil {
-			reply, f = Reply{}, fault.New(fault.InternalError, fmt.Errorf("lookup panicked: %v", p))
+			reply = Reply{}
+			f = fault.New(fault.InternalError, fmt.Errorf("lookup panicked: %v", p))
 		}
 	}()
 	reply, err := a.job.Run(ctx)
@@ -135,14 +138,18 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 	}
 	out := &Outcome{Status: cmp.Or(reply.Status, http.StatusOK), Header: reply.Header, Body: reply.Body, Payment: PaymentStatus{Charged: new(true)}}
 	if f != nil {
-		out.Status, out.Fault, out.Body = f.Info().Status, f, a.request.Error(f, out.Payment)
+		out.Status = f.Info().Status
+		out.Fault = f
+		out.Body = a.request.Error(f, out.Payment)
 	}
 	begun := a.gate.Now()
 	signed := a.signed(ctx, paid, out.Body)
 	out.Receipt = paid.with(signed)
 	answer, err := a.gate.Ledger.NewAnswer(out.Status, out.Body)
 	if err == nil {
-		answer.Owed, answer.Receipt, answer.Header = reply.Owed, signed, reply.Header
+		answer.Owed = reply.Owed
+		answer.Receipt = signed
+		answer.Header = reply.Header
 		err = h.Redeem(withoutDeadline(ctx), answer, a.request.Window, reply.Prevented)
 	}
 	a.trace.Record = a.since(begun)

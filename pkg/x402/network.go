@@ -72,7 +72,8 @@ func (t Terms) Completed() (Terms, error) {
 	usdc := Network(t.Network).USDC
 	t.Asset = cmp.Or(t.Asset, usdc.Asset)
 	if t.IsUSDC() {
-		t.Name, t.Version = cmp.Or(t.Name, usdc.Name), cmp.Or(t.Version, usdc.Version)
+		t.Name = cmp.Or(t.Name, usdc.Name)
+		t.Version = cmp.Or(t.Version, usdc.Version)
 		if t.Name != usdc.Name || t.Version != usdc.Version {
 			return t, fmt.Errorf("contradict each other: the USDC of %s has the name %q and the version %q; leave all three empty for it", t.Network, usdc.Name, usdc.Version)
 		}

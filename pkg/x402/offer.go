@@ -90,7 +90,8 @@ func (o *Offer) readTerms(r Requirements) error {
 		return err
 	}
 	in := &reader{}
-	o.asset, o.payTo = read(in, o.accepted, "", "asset", ParseAddress), read(in, o.accepted, "", "payTo", ParseAddress)
+	o.asset = read(in, o.accepted, "", "asset", ParseAddress)
+	o.payTo = read(in, o.accepted, "", "payTo", ParseAddress)
 	if o.amount = read(in, o.accepted, "", "amount", ParseUint256); in.err != nil {
 		return in.err
 	}
@@ -128,7 +129,8 @@ func (o *Offer) encode() (err error) {
 // fits the former offer is accepted, too. Challenges ask for what is offered now.
 func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 	next := *o
-	next.former, next.until = former, until
+	next.former = former
+	next.until = until
 	return &next
 }
 
@@ -170,7 +172,8 @@ func (o *Offer) Signed(r Receipts) (*Offer, error) {
 		return o, nil
 	}
 	next := *o
-	next.unsigned, next.required = o, o.required.with(ExtensionReceipt, offerExtension(jws))
+	next.unsigned = o
+	next.required = o.required.with(ExtensionReceipt, offerExtension(jws))
 	return &next, next.encode()
 }
 

@@ -90,9 +90,11 @@ func readPayment(carrier string, tree object) (*Payment, error) {
 	p.Signature = read(r, payload, "payload.", "signature", func(s string) ([]byte, error) { return decodeHex(s, keySignature, maxSignature) })
 	const in = "payload.authorization."
 	a := r.object(payload, "payload.", "authorization")
-	p.From, p.To = read(r, a, in, "from", ParseAddress), read(r, a, in, "to", ParseAddress)
+	p.From = read(r, a, in, "from", ParseAddress)
+	p.To = read(r, a, in, "to", ParseAddress)
 	p.Value = read(r, a, in, "value", ParseUint256)
-	p.ValidAfter, p.ValidBefore = read(r, a, in, "validAfter", ParseUint256), read(r, a, in, "validBefore", ParseUint256)
+	p.ValidAfter = read(r, a, in, "validAfter", ParseUint256)
+	p.ValidBefore = read(r, a, in, "validBefore", ParseUint256)
 	if p.Nonce = read(r, a, in, "nonce", parseNonce); r.err != nil {
 		return nil, fmt.Errorf("%s: %w", carrier, r.err)
 	}

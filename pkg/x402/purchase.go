@@ -179,7 +179,8 @@ func (a *attempt) follow(ctx context.Context, owner ledger.Payment) *Outcome {
 func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledger.Claim, error) {
 	b := *a
 	b.claim = ledger.Submission{Key: r.Key, AuthDigest: r.AuthDigest, Terms: r.Terms, Asks: a.claim.Asks}
-	b.resend, b.trace.Purchase = true, "joined"
+	b.resend = true
+	b.trace.Purchase = "joined"
 	var err error
 	if b.terms, err = TermsOf(r); err != nil {
 		return nil, ledger.Claim{}, err

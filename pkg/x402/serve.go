@@ -32,7 +32,8 @@ func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	case out.Status == http.StatusPaymentRequired:
 		a.trace.Reason = f.Public()
 	default:
-		a.trace.Cause, out.Body = f, r.Error(f, out.Payment)
+		a.trace.Cause = f
+		out.Body = r.Error(f, out.Payment)
 	}
 	out.Trace = *a.trace
 	return *out
@@ -75,7 +76,8 @@ func (a *attempt) close(ctx context.Context, atFault bool) {
 	if s := a.dues.slot; s != nil {
 		a.dues.closing.Go(func() { a.release(ctx, s) })
 	}
-	a.dues.meter, a.dues.slot = nil, nil
+	a.dues.meter = nil
+	a.dues.slot = nil
 }
 
 // release gives a slot back. One that cannot be given back expires by itself.
@@ -127,7 +129,9 @@ func (a *attempt) admit(ctx context.Context) *Outcome {
 		return refused(err.Error(), nil)
 	}
 	a.payment = p
-	a.trace.Payer, a.trace.Nonce, a.trace.Amount = p.From.String(), "0x"+hex.EncodeToString(p.Nonce[:]), p.Value.String()
+	a.trace.Payer = p.From.String()
+	a.trace.Nonce = "0x" + hex.EncodeToString(p.Nonce[:])
+	a.trace.Amount = p.Value.String()
 	offer := a.request.Offer.of(p, a.gate.Now())
 	a.request.Offer = offer
 	if err := offer.fixed(p); err != nil {
@@ -211,7 +215,8 @@ func (a *attempt) adopt(r ledger.Payment) *Outcome {
 	if err != nil {
 		return ledgerFault(err, nil)
 	}
-	a.terms, a.claim.Terms = terms, r.Terms
+	a.terms = terms
+	a.claim.Terms = r.Terms
 	return nil
 }
 
@@ -309,8 +314,10 @@ func (a *attempt) notePayee(ctx context.Context) {
 	if a.gate.Payees == nil {
 		return
 	}
-	network, amount := a.terms.Network, a.terms.Amount
-	asset, payee := a.request.Offer.asset.String(), strings.ToLower(a.terms.PayTo)
+	network := a.terms.Network
+	amount := a.terms.Amount
+	asset := a.request.Offer.asset.String()
+	payee := strings.ToLower(a.terms.PayTo)
 	a.dues.closing.Go(func() {
 		if err := a.gate.Payees.Note(ctx, network, asset, payee, amount); err != nil {
 			a.gate.Log.WarnContext(ctx, "payee not noted", "error", err)

@@ -52,8 +52,11 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) *Outcome {
 	r := a.gate.Settler.Settle(ctx, o)
 	a.trace.Asked = append(a.trace.Asked, r.Asked...)
 	if r.Class != NotResent {
-		a.trace.Class, a.trace.Reason, a.trace.Transaction = r.Class.String(), r.Reason, r.Transaction
-		a.trace.Cause, a.trace.Extensions = r.Cause, r.ExtensionResponses
+		a.trace.Class = r.Class.String()
+		a.trace.Reason = r.Reason
+		a.trace.Transaction = r.Transaction
+		a.trace.Cause = r.Cause
+		a.trace.Extensions = r.ExtensionResponses
 	}
 	h.RefusedBy(r.RefusedBy)
 	d := o.doubt
@@ -136,7 +139,8 @@ func (a *attempt) find(ctx context.Context, r ledger.Payment, s Settlement, budg
 // conclude records the conclusion of an attempt to settle, and answers. If it could
 // not be written, the answer is as uncertain as the record.
 func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, d doubt, r Result) *Outcome {
-	reason, class := r.Reason, classOf(r.Settlement)
+	reason := r.Reason
+	class := classOf(r.Settlement)
 	c := a.gate.conclusion(class, d, r.Finding.Verdict)
 	switch c.event { //nolint:exhaustive // the others need nothing more
 	case ledger.EventSettled:

@@ -125,7 +125,8 @@ func (o *Order) Pause(ctx context.Context, d time.Duration, until time.Time) boo
 // facilitator, or NotResent. A refusal near the end of the window counts as one about the
 // window, which facilitators check first.
 func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) Settlement {
-	a, r := o.attempt, o.hold.Record()
+	a := o.attempt
+	r := o.hold.Record()
 	if reason := a.notResent(r); reason != "" {
 		return Settlement{Class: NotResent, Reason: cmp.Or(r.Reason, reason)}
 	}

@@ -61,7 +61,8 @@ func (p PaymentRequired) WithToken(token string) PaymentRequired {
 func (p PaymentRequired) with(key string, extension json.RawMessage) PaymentRequired {
 	extensions := map[string]json.RawMessage{}
 	maps.Copy(extensions, p.Extensions)
-	extensions[key], p.Extensions = extension, extensions
+	extensions[key] = extension
+	p.Extensions = extensions
 	return p
 }
 

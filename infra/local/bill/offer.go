@@ -101,7 +101,8 @@ func readWay(raw json.RawMessage) (w Way, err error) {
 	case errToken != nil || errPayee != nil || errAmount != nil || w.MaxTimeoutSeconds <= 0:
 		return w, fmt.Errorf("it is not complete: %w", errors.Join(errToken, errPayee, errAmount))
 	}
-	w.raw, w.Value = raw, amount
+	w.raw = raw
+	w.Value = amount
 	// What an offer says about its own token counts for nothing: a service could call
 	// anything USDC.
 	w.USDC = terms.IsUSDC()

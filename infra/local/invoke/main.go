@@ -197,7 +197,10 @@ func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs i
 		return nil, err
 	}
 	type object map[string]any
-	architecture := map[string]string{"arm64": "arm64", "amd64": "x86_64"}[runtime.GOARCH]
+	architecture := runtime.GOARCH
+	if architecture == "amd64" {
+		architecture = "x86_64"
+	}
 	template, err := json.Marshal(object{"Transform": "AWS::Serverless-2016-10-31", "Resources": object{f.Name: object{
 		"Type": "AWS::Serverless::Function", "Properties": object{
 			"CodeUri": code, "Handler": "bootstrap", "Runtime": "provided.al2023", "Architectures": []string{architecture},
@@ -213,7 +216,8 @@ func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs i
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, "sam", "local", "invoke", f.Name, "--template", "template.json", "--event", "event.json")
-	cmd.Dir, cmd.Stderr = files, logs
+	cmd.Dir = files
+	cmd.Stderr = logs
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("sam local invoke: %w", err)

@@ -30,7 +30,8 @@ func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	_ = json.Unmarshal(answer, &resp) // what is not an HTTP answer, or not JSON, asks for nothing
 	text, _ := textOf(resp)
 	_ = json.Unmarshal([]byte(text), &offered)
-	required, byTool := offered.PaymentRequired, resp.StatusCode != http.StatusPaymentRequired
+	required := offered.PaymentRequired
+	byTool := resp.StatusCode != http.StatusPaymentRequired
 	if byTool {
 		required = offered.Result.StructuredContent
 	}
@@ -61,7 +62,8 @@ func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the event's body: %w", err)
 	}
-	e["body"], headers["content-length"] = body, strconv.Itoa(len(body))
+	e["body"] = body
+	headers["content-length"] = strconv.Itoa(len(body))
 	return json.Marshal(e)
 }
 

@@ -46,7 +46,10 @@ func trial(ctx context.Context, getenv func(string) string) error {
 		return err
 	}
 	f := exec.CommandContext(ctx, filepath.Join(filepath.Dir(self), "function"))
-	f.Stdin, f.Stdout, f.Stderr, f.Env = os.Stdin, os.Stdout, os.Stderr, os.Environ()
+	f.Stdin = os.Stdin
+	f.Stdout = os.Stdout
+	f.Stderr = os.Stderr
+	f.Env = os.Environ()
 	here := "http://" + l.Addr().String()
 	for name, value := range map[string]string{"FACILITATOR_URL": here, varEndpoint: here} {
 		if getenv(name) == "" {

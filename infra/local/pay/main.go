@@ -87,7 +87,8 @@ func parse(args []string, as called.As) (o options) {
 		flags.Usage()
 		os.Exit(2)
 	}
-	o.url, o.local = flags.Arg(0), os.Getenv("LOCAL_ADDR")
+	o.url = flags.Arg(0)
+	o.local = os.Getenv("LOCAL_ADDR")
 	return o
 }
 
@@ -106,7 +107,9 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 	if o.key != "" && !x402.ValidKey(o.key) {
 		return typed("KEY must be at most 255 visible ASCII characters, without spaces")
 	}
-	p.store, p.key, p.verbose = folder(o.dir), o.key, o.verbose
+	p.store = folder(o.dir)
+	p.key = o.key
+	p.verbose = o.verbose
 	if o.again != "" {
 		return p.again(ctx, o)
 	}
@@ -153,9 +156,12 @@ func (p *payer) again(ctx context.Context, o options) (err error) {
 
 // wallet is the one to pay with. It also sets what has to be so before it signs.
 func (p *payer) wallet(o options) (*x402test.Wallet, error) {
-	p.whose, p.real, p.ask = "a throw-away key", o.keyFile != "", !o.yes && o.keyFile != ""
+	p.whose = "a throw-away key"
+	p.real = o.keyFile != ""
+	p.ask = !o.yes && o.keyFile != ""
 	if p.real {
-		p.whose, o.max = "the key in "+o.keyFile, cmp.Or(o.max, defaultMax)
+		p.whose = "the key in " + o.keyFile
+		o.max = cmp.Or(o.max, defaultMax)
 		if p.url.Scheme != "https" && !bill.Loopback(p.url) {
 			return nil, typed("with a real key the service has to be asked over https: over http anybody on the way could name another payee")
 		}

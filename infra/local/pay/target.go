@@ -78,7 +78,10 @@ func unreachable(u *url.URL, err error) error {
 	case errors.Is(err, context.Canceled):
 		return errors.New("stopped before anything was signed")
 	case errors.Is(err, syscall.ECONNREFUSED) && bill.Loopback(u):
-		where := map[bool]string{true: "LOCAL_ADDR=" + u.Host + " "}[u.Host != localAddr]
+		where := ""
+		if u.Host != localAddr {
+			where = "LOCAL_ADDR=" + u.Host + " "
+		}
 		return explain("nobody answers on %s. Is the service running? Its first line says where it is. This starts it there:\n  %smake run", u.Host, where)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return explain("nobody answers on %s: is the port right?", u.Host)

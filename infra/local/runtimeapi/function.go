@@ -69,8 +69,12 @@ func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer
 	}
 	api := &http.Server{Handler: p.api(), ReadHeaderTimeout: time.Minute}
 	p.cmd = exec.Command(filepath.Join(dir, "bootstrap")) //nolint:noctx,gosec // it was built, and Kill ends it
-	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr, p.cmd.WaitDelay = dir, logs, logs, outputGrace
-	p.cmd.Env, p.cmd.SysProcAttr = environment(f, dir, l.Addr().String()), attr
+	p.cmd.Dir = dir
+	p.cmd.Stdout = logs
+	p.cmd.Stderr = logs
+	p.cmd.WaitDelay = outputGrace
+	p.cmd.Env = environment(f, dir, l.Addr().String())
+	p.cmd.SysProcAttr = attr
 	started := make(chan error)
 	go func() {
 		defer close(p.exited)

@@ -70,7 +70,8 @@ func (c *toolCall) serve(e *Endpoint, r *http.Request) {
 
 func (c *toolCall) exchange(e *Endpoint, r *http.Request) *exchange {
 	x := e.exchange(r, c.id, c.call.Paid())
-	x.call, x.bad = c.call, c.bad
+	x.call = c.call
+	x.bad = c.bad
 	return x
 }
 
@@ -205,8 +206,10 @@ func (b *Toolbox) result(x *exchange, q *mcp.Request, res Response) Response {
 		Body: res.Body, MediaType: res.Header.Get("Content-Type"), URI: x.shop.Origin(x.r) + x.r.URL.RequestURI(),
 		IsError: failed, Meta: b.meta(x, res), Structured: res.asks || !failed && object,
 	}))
-	res.Header, res.Body = answer.Header, answer.Body
-	res.Product, res.Tool = x.product.Route(x.r), x.call.Tool
+	res.Header = answer.Header
+	res.Body = answer.Body
+	res.Product = x.product.Route(x.r)
+	res.Tool = x.call.Tool
 	return res
 }
 
@@ -234,7 +237,8 @@ func (b *Toolbox) meta(x *exchange, res Response) map[string]any {
 	}
 	policy, state := x.meter.Headers()
 	if state != "" {
-		meta[own+"rate-limit"], meta[own+"rate-limit-policy"] = state, policy
+		meta[own+"rate-limit"] = state
+		meta[own+"rate-limit-policy"] = policy
 	}
 	return meta
 }

@@ -227,13 +227,18 @@ func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) 
 	}
 	res := Response{Status: http.StatusPaymentRequired, asks: true}
 	res.Header = http.Header{"Content-Type": {TypeJSON}, "Cache-Control": {"no-store"}}
-	offer, body, reason := q.offer, q.body, ""
+	offer := q.offer
+	body := q.body
+	reason := ""
 	if x.call != nil { // a model reads what a signature is made of twice, and has no use for it
-		offer, body = q.offer.Unsigned(), q.unsigned
+		offer = q.offer.Unsigned()
+		body = q.unsigned
 	}
 	switch {
 	case refused != nil:
-		res.Fault, res.Receipt, res.Trace = refused.Fault, refused.Receipt, &refused.Trace
+		res.Fault = refused.Fault
+		res.Receipt = refused.Receipt
+		res.Trace = &refused.Trace
 		res.charged = refused.Payment.Charged
 		reason = res.Fault.Public()
 	case x.call != nil:
@@ -255,7 +260,8 @@ func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) 
 		res.Body = printable.Marshal(x.product.Says(offer.Required(reason).WithToken(token), res.Fault))
 		return res, nil
 	}
-	res.Fault, res.Body = q.unpaid, body.JSON(token)
+	res.Fault = q.unpaid
+	res.Body = body.JSON(token)
 	if x.call == nil && x.product.Page != nil {
 		return x.product.Page(x.r, res, offer.Required("").WithToken(token))
 	}
@@ -293,7 +299,11 @@ func (x *exchange) answer(out x402.Outcome) Response {
 		h.Set(x402.HeaderOwed, strings.Join(out.Owed, ", "))
 	}
 	setReceipt(h, out.Receipt)
-	res.Status, res.Body, res.Trace, res.Receipt, res.Replayed = out.Status, out.Body, &out.Trace, out.Receipt, out.Replayed
+	res.Status = out.Status
+	res.Body = out.Body
+	res.Trace = &out.Trace
+	res.Receipt = out.Receipt
+	res.Replayed = out.Replayed
 	res.finish = out.Finish
 	return res
 }

@@ -149,7 +149,8 @@ func (f Front) Handler(
 func (f *Front) serve(
 	w http.ResponseWriter, r *http.Request, name string, methods func(*http.Request) []string, answer func(*http.Request, string) Response,
 ) {
-	begun, id := f.Now(), f.RequestID(r)
+	begun := f.Now()
+	id := f.RequestID(r)
 	res := f.guarded(r, id, func() Response {
 		takes := methods(r)
 		switch {
@@ -224,7 +225,8 @@ func (f *Front) errorBody(r *http.Request, id string, e *fault.Error, s x402.Pay
 		RequestID: id, DocsURL: f.Docs(r, e.Info().Code),
 	}
 	if tool {
-		body.Error.Message, body.Error.RetryAfter = mcp.Words(body.Error.Message), seconds(e)
+		body.Error.Message = mcp.Words(body.Error.Message)
+		body.Error.RetryAfter = seconds(e)
 	}
 	return printable.Marshal(body)
 }
@@ -308,7 +310,8 @@ func (r Response) Line(attrs []slog.Attr, q *http.Request, name, id string, took
 
 // appendPayment appends what happened to the payment, without what is empty.
 func appendPayment(attrs []slog.Attr, t *x402.Trace) []slog.Attr {
-	states, cause := "", ""
+	states := ""
+	cause := ""
 	for _, s := range t.States {
 		states += ">" + string(s)
 	}

@@ -139,7 +139,8 @@ func Fail(w http.ResponseWriter, f *fault.Error) { w.(*Recorder).Fault = f }
 // owed because its target was silent. w is a Recorder.
 func Mark(w http.ResponseWriter, prevented, silent bool) {
 	recorder := w.(*Recorder)
-	recorder.Prevented, recorder.Silent = prevented, silent
+	recorder.Prevented = prevented
+	recorder.Silent = silent
 }
 
 // OutOfTime says that the handler's time is over, and that it has not answered: it has written

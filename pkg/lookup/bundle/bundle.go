@@ -54,7 +54,8 @@ func (c Child[T]) MarshalJSON() ([]byte, error) {
 		return json.Marshal(c.Result)
 	}
 	var f Failure
-	f.Error.Code, f.Error.Message = c.Fault.Info().Code, c.Fault.Public()
+	f.Error.Code = c.Fault.Info().Code
+	f.Error.Message = c.Fault.Public()
 	return json.Marshal(f)
 }
 

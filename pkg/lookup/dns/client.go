@@ -147,7 +147,8 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 		})
 		return out
 	}
-	four, six := ask(miekg.TypeA), ask(miekg.TypeAAAA)
+	four := ask(miekg.TypeA)
+	six := ask(miekg.TypeAAAA)
 	v4 := <-four
 	if len(v4.addrs) > 0 {
 		over := time.AfterFunc(grace, g.cancel)
@@ -227,7 +228,8 @@ func ParseResolvers(csv string) (resolvers []string, err error) {
 			r, err = netip.ParseAddrPort(entry + ":53")
 		}
 		if a, bare := netip.ParseAddr(entry); bare == nil {
-			r, err = netip.AddrPortFrom(a, 53), nil
+			r = netip.AddrPortFrom(a, 53)
+			err = nil
 		}
 		r = netip.AddrPortFrom(r.Addr().Unmap(), r.Port())
 		switch {

@@ -135,7 +135,8 @@ func (q question) section() []miekg.Question {
 // instead of giving it now and then to a question about a short name.
 func drawCase(name string) string {
 	small := lower(name)
-	out, random := []byte(small), make([]byte, len(small))
+	out := []byte(small)
+	random := make([]byte, len(small))
 	for string(out) == small && small != strings.ToUpper(small) {
 		rand.Read(random) // never fails: the runtime ends the process instead
 		for i, c := range out {

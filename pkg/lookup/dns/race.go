@@ -66,7 +66,8 @@ func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *ans
 func (r *race) run(ctx context.Context) (*reply, error) {
 	r.next()
 	var causes []error
-	denied, timedOut := false, false
+	denied := false
+	timedOut := false
 	for len(causes) < r.started {
 		select {
 		case <-r.hedge.C:
@@ -94,7 +95,8 @@ func (r *race) next() {
 	if r.started == len(r.order) {
 		return
 	}
-	at, server := r.started, r.order[r.started]
+	at := r.started
+	server := r.order[r.started]
 	r.started++
 	if r.Err() == nil { // else it is not heard any more
 		r.answer.ask(server)

@@ -234,7 +234,9 @@ func (r *reply) aliased() bool {
 //
 // A NOERROR without an answer and with servers, but no SOA, is a referral (RFC 2308 §2.2).
 func (r *reply) judge() outcome {
-	proven, soa, servers := false, false, false
+	proven := false
+	soa := false
+	servers := false
 	for _, rr := range r.msg.Ns {
 		zone := lower(rr.Header().Name)
 		switch rr.(type) {
@@ -284,7 +286,8 @@ func (r *reply) result(q Query) (Result, error) {
 	if r.msg.Rcode != miekg.RcodeSuccess && !r.aliased() {
 		return out, nil
 	}
-	lowest, text := r.ttl, 0
+	lowest := r.ttl
+	text := 0
 	for _, rr := range r.found {
 		record := record(rr)
 		if record == nil {

@@ -57,7 +57,8 @@ func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
 	case rest != "":
 		segments = join(segments[:len(segments)-1], rest)
 	case !hasQuery:
-		query, hasQuery = oldQuery, hadQuery
+		query = oldQuery
+		hasQuery = hadQuery
 	}
 	next.path = "/" + strings.Join(segments, "/")
 	if hasQuery {

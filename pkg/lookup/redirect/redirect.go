@@ -165,7 +165,8 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 			hop.Location = new(origin.Text(location[0]))
 		}
 		r.Hops = append(r.Hops, hop)
-		r.FinalURL, r.HopCount = hop.URL, len(r.Hops)
+		r.FinalURL = hop.URL
+		r.HopCount = len(r.Hops)
 		if !slices.Contains([]int{301, 302, 303, 307, 308}, a.Status) { // the Fetch standard's redirect statuses
 			return r, nil
 		}
@@ -175,7 +176,8 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 		case seen[next]:
 			stop = Loop
 		case r.HopCount == maxHops:
-			stop, r.Truncated = MaxHops, true
+			stop = MaxHops
+			r.Truncated = true
 		default:
 			at = next
 			continue

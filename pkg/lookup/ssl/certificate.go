@@ -58,12 +58,16 @@ func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) 
 	names := alternativeNames(tbs)
 	// RFC 9525: dNSName entries only; the wildcard is the whole left-most label and
 	// stands for exactly one.
-	r.SANs, r.HostnameMatch = namesText(names), (&x509.Certificate{DNSNames: names}).VerifyHostname(q.Domain) == nil
+	r.SANs = namesText(names)
+	r.HostnameMatch = (&x509.Certificate{DNSNames: names}).VerifyHostname(q.Domain) == nil
 	const stamp = "2006-01-02T15:04:05Z"
-	r.NotBefore, r.NotAfter = from.Format(stamp), to.Format(stamp)
-	r.Expired, r.NotYetValid = now.After(to), now.Before(from)
+	r.NotBefore = from.Format(stamp)
+	r.NotAfter = to.Format(stamp)
+	r.Expired = now.After(to)
+	r.NotYetValid = now.Before(from)
 	sum := sha256.Sum256(der)
-	r.Serial, r.FingerprintSHA256 = serialText(serial), hex.EncodeToString(sum[:])
+	r.Serial = serialText(serial)
+	r.FingerprintSHA256 = hex.EncodeToString(sum[:])
 	r.SignatureAlgorithm = cmp.Or(algorithmNames()[r.SignatureAlgorithm], r.SignatureAlgorithm)
 	versions := map[uint16]string{tls.VersionTLS10: "tlsv1", tls.VersionTLS11: "tlsv1.1", tls.VersionTLS12: "tlsv1.2", tls.VersionTLS13: "tlsv1.3"}
 	if v, ok := versions[f.version]; ok {
@@ -77,7 +81,8 @@ func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) 
 
 // serialText writes the content of a DER INTEGER.
 func serialText(twos []byte) string {
-	n, sign := new(big.Int).SetBytes(twos), ""
+	n := new(big.Int).SetBytes(twos)
+	sign := ""
 	if twos[0]&0x80 != 0 {
 		n.Sub(new(big.Int).Lsh(big.NewInt(1), uint(8*len(twos))), n)
 		sign = "-"

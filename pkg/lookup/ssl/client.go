@@ -166,7 +166,8 @@ func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer
 	case f.alert >= 0:
 		err = lookup.Faultf(lookup.HandshakeFailed, err, "The host refused the TLS handshake with alert %d before it sent a certificate.", f.alert)
 	case !f.hello && errors.As(err, new(tls.RecordHeaderError)):
-		again, err = false, lookup.Faultf(lookup.HandshakeFailed, err, "The host does not speak TLS on port 443.")
+		again = false
+		err = lookup.Faultf(lookup.HandshakeFailed, err, "The host does not speak TLS on port 443.")
 	default:
 		err = lookup.Faultf(lookup.HandshakeFailed, err, "The TLS handshake failed before the host sent a certificate.")
 	}

@@ -60,7 +60,8 @@ func readFlight(in io.Reader, secret []byte) flight {
 	for f.leaf == nil && f.alert < 0 && !f.done {
 		var header [5]byte
 		_, err := io.ReadFull(in, header[:])
-		kind, payload := header[0], make([]byte, binary.BigEndian.Uint16(header[3:]))
+		kind := header[0]
+		payload := make([]byte, binary.BigEndian.Uint16(header[3:]))
 		if err != nil || header[1] != 3 || len(payload) > maxRecord {
 			break
 		}
@@ -88,7 +89,8 @@ func readFlight(in io.Reader, secret []byte) flight {
 // read takes whole messages off the stream and returns what is left of it.
 func (f *flight) read(stream []byte) []byte {
 	for len(stream) >= 4 && f.leaf == nil {
-		kind, size := stream[0], int(binary.BigEndian.Uint32(stream)&0xffffff)
+		kind := stream[0]
+		size := int(binary.BigEndian.Uint32(stream) & 0xffffff)
 		body := cryptobyte.String(stream[4:])
 		if kind == messageCertificate && f.hello {
 			f.leaf = firstCertificate(body[:min(size, len(body))], f.version)
@@ -117,7 +119,9 @@ func (f *flight) readHello(s cryptobyte.String) {
 		!s.ReadUint16(&suite) || !s.Skip(1) {
 		return
 	}
-	f.hello, f.version, f.suite = true, version, suite
+	f.hello = true
+	f.version = version
+	f.suite = suite
 	var kind uint16
 	var body cryptobyte.String
 	s.ReadUint16LengthPrefixed(&extensions)
@@ -149,13 +153,17 @@ type opener struct {
 
 // newOpener returns nil unless version and suite are of TLS 1.3 and the secret fits them.
 func newOpener(f flight, secret []byte) *opener {
-	newHash, size, newAEAD := sha256.New, 16, newGCM
+	newHash := sha256.New
+	size := 16
+	newAEAD := newGCM
 	switch f.suite {
 	case tls.TLS_AES_128_GCM_SHA256:
 	case tls.TLS_AES_256_GCM_SHA384:
-		newHash, size = sha512.New384, 32
+		newHash = sha512.New384
+		size = 32
 	case tls.TLS_CHACHA20_POLY1305_SHA256:
-		size, newAEAD = chacha20poly1305.KeySize, chacha20poly1305.New
+		size = chacha20poly1305.KeySize
+		newAEAD = chacha20poly1305.New
 	default:
 		return nil
 	}

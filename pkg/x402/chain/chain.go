@@ -169,7 +169,8 @@ func (n *Nodes) nodes(ctx context.Context) ([]*node, error) {
 	if err == nil && !slices.Equal(urls, n.urls) {
 		var nodes []*node
 		if nodes, err = parseNodes(urls); err == nil {
-			n.urls, n.read = urls, nodes
+			n.urls = urls
+			n.read = nodes
 		}
 	}
 	for _, nodes := range [][]*node{n.read, n.static} {

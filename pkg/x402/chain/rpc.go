@@ -173,7 +173,8 @@ func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage,
 			return nil, orStatus(status, err)
 		}
 		if results[at] = result; err != nil {
-			results[at], failed = raw, cmp.Or(failed, fmt.Errorf("%s: %w", queries[at].Method, err))
+			results[at] = raw
+			failed = cmp.Or(failed, fmt.Errorf("%s: %w", queries[at].Method, err))
 		}
 	}
 	if failed != nil {

@@ -86,7 +86,8 @@ func (s *session) firstAt(t time.Time) (uint64, error) {
 	if high.time().Before(t) {
 		return high.Number + 1, nil
 	}
-	low, back := header{}, blocksBetween(t, high.time())+margin
+	low := header{}
+	back := blocksBetween(t, high.time()) + margin
 	for high.Number-low.Number > 1 || low == (header{}) {
 		number := low.Number + (high.Number-low.Number)/2
 		if low == (header{}) { // none from before t was seen
@@ -117,7 +118,8 @@ func blocksBetween(from, to time.Time) uint64 { return uint64(max(0, to.Sub(from
 // transfers, at the first node that does not lag behind what was read before. It is
 // bounded by ctx and by thirty seconds.
 func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
-	batch, read := reconcile.Batch{Next: from}, false
+	batch := reconcile.Batch{Next: from}
+	read := false
 	err := n.each(ctx, scanCeiling, func(s *session) error {
 		c := &scan{session: s, payee: topicOf(payee), batch: reconcile.Batch{Next: from}, spent: map[string]bool{}}
 		err := c.run()
@@ -126,7 +128,8 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 		}
 		// An error after something was read is met by the next run: see reconcile.Scanner.
 		if !read || c.batch.Safe > batch.Safe {
-			batch, read = c.batch, true
+			batch = c.batch
+			read = true
 		}
 		if c.batch.Next == from && c.batch.Safe+1 < from {
 			return errors.New("the node is behind what was read before")
@@ -154,7 +157,8 @@ func (s *scan) run() error {
 	if err != nil {
 		return err
 	}
-	s.batch.Safe, s.batch.SafeTime = safe.Number, safe.time()
+	s.batch.Safe = safe.Number
+	s.batch.SafeTime = safe.time()
 	for s.batch.Next <= safe.Number && !s.full() {
 		low := s.batch.Next
 		high := min(safe.Number, low+s.width-1)
@@ -236,7 +240,8 @@ func (s *scan) read(blocks [][]entry) error {
 		if err != nil {
 			return err
 		}
-		results, queries = append(results, part...), queries[len(part):]
+		results = append(results, part...)
+		queries = queries[len(part):]
 		for ; len(results) > 1; results, blocks = results[2:], blocks[1:] {
 			if err := s.add(blocks[0], results[0], results[1]); err != nil {
 				return fmt.Errorf("block %d: %w", blocks[0][0].Number, err)
@@ -289,7 +294,8 @@ func (s *scan) add(logs []entry, rawHeader, rawUses json.RawMessage) error {
 			return errors.Join(errors.New("one authorization was spent twice, or for another transfer"), err)
 		}
 		s.spent[authorization] = true
-		transfers[i].Authorized, transfers[i].Nonce = true, word(u.Topics[2])
+		transfers[i].Authorized = true
+		transfers[i].Nonce = word(u.Topics[2])
 	}
 	s.batch.Transfers = append(s.batch.Transfers, transfers...)
 	s.batch.Next = number + 1

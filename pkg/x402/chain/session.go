@@ -82,7 +82,8 @@ func (s *session) send(queries []query) ([]json.RawMessage, error) {
 	}
 	s.calls--
 	for i := range queries {
-		queries[i].Version, queries[i].ID = "2.0", i+1
+		queries[i].Version = "2.0"
+		queries[i].ID = i + 1
 	}
 	status, body, err := s.exchange(queries)
 	if err == nil {

@@ -71,7 +71,8 @@ func decode[T any](raw json.RawMessage) (v T, err error) {
 	fields := reflect.ValueOf(&v).Elem()
 	for i := range fields.NumField() {
 		tag := fields.Type().Field(i).Tag
-		name, size := tag.Get("json"), tag.Get("bytes")
+		name := tag.Get("json")
+		size := tag.Get("bytes")
 		member := members[name]
 		switch to := fields.Field(i).Addr().Interface().(type) {
 		case *uint64:
@@ -272,7 +273,8 @@ func (l entry) madeBy(used entry, token string) error {
 
 // transfer returns a transfer in a block of this time, without its authorization.
 func (l entry) transfer(at time.Time) reconcile.Transfer {
-	from, to := word(l.Topics[1]), word(l.Topics[2])
+	from := word(l.Topics[1])
+	to := word(l.Topics[2])
 	return reconcile.Transfer{
 		Transaction: l.Tx, Block: l.Number, BlockHash: l.Block, LogIndex: l.Index, Time: at,
 		From: x402.Address(from[12:]), To: x402.Address(to[12:]), Value: l.value(),

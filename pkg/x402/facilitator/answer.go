@@ -122,9 +122,12 @@ func withoutVerdict(re reply) x402.Settlement {
 	word := re.platformWord()
 	s.AboutPayer = aboutPayer(word)
 	if code, _ := re.turnsAway(); code != "" {
-		s.Class, s.Code = x402.TurnedAway, code
+		s.Class = x402.TurnedAway
+		s.Code = code
 	} else if r := re.interpret(word); r.meaning == turnedAway {
-		s.Class, s.Code, s.Reason = x402.TurnedAway, r.answer, word
+		s.Class = x402.TurnedAway
+		s.Code = r.answer
+		s.Reason = word
 	}
 	return s
 }
@@ -145,11 +148,13 @@ func unanswered(re reply) x402.Settlement {
 	case re.expired:
 		s.Reason = "timeout"
 	case errors.Is(re.err, errNoURL):
-		s.Code, s.Reason = fault.FacilitatorMisconfigured, "no_facilitator"
+		s.Code = fault.FacilitatorMisconfigured
+		s.Reason = "no_facilitator"
 	case errors.Is(re.err, ErrUnreachable):
 		s.Reason = "credentials_unreachable"
 	case errors.Is(re.err, errCredentials):
-		s.Code, s.Reason = fault.FacilitatorMisconfigured, "credentials_unreadable"
+		s.Code = fault.FacilitatorMisconfigured
+		s.Reason = "credentials_unreadable"
 	}
 	return s
 }
@@ -177,7 +182,9 @@ func verdict(a answer, network, from string, re reply) (s x402.Settlement, resen
 	case a.success && s.Transaction == "":
 		return unknown("success_without_transaction", fmt.Errorf("transaction %q", foreign(a.transaction, maxReason))), false
 	case a.success:
-		s.Class, s.Payer, s.Network = x402.Moved, cmp.Or(a.payer, from), cmp.Or(a.network, network)
+		s.Class = x402.Moved
+		s.Payer = cmp.Or(a.payer, from)
+		s.Network = cmp.Or(a.network, network)
 		return s, false
 	}
 	s.Reason = cmp.Or(s.Reason, "refusal_without_reason")
@@ -196,9 +203,13 @@ func verdict(a answer, network, from string, re reply) (s x402.Settlement, resen
 	switch r.meaning {
 	case refusal, expired, nonceUsed:
 		s.Class = x402.Refused
-		s.NonceUsed, s.Expired, s.BadSignature, s.AboutPayer = r.meaning == nonceUsed, r.meaning == expired, r.signature, false
+		s.NonceUsed = r.meaning == nonceUsed
+		s.Expired = r.meaning == expired
+		s.BadSignature = r.signature
+		s.AboutPayer = false
 	case turnedAway:
-		s.Class, s.Code = x402.TurnedAway, r.answer
+		s.Class = x402.TurnedAway
+		s.Code = r.answer
 		s.Cause = errors.Join(fmt.Errorf("facilitator answered status %d: %s", re.status, s.Reason), s.Cause)
 	case doubt, pending:
 	}

@@ -83,7 +83,8 @@ func CDP(keyID, keySecret string) (Credentials, error) {
 		})
 		var nonce [16]byte
 		_, _ = rand.Read(nonce[:]) // which never fails
-		t.Header["kid"], t.Header["nonce"] = keyID, fmt.Sprintf("%x", nonce)
+		t.Header["kid"] = keyID
+		t.Header["nonce"] = fmt.Sprintf("%x", nonce)
 		s, err := t.SignedString(key)
 		return "Bearer " + s, err
 	}}, nil

@@ -247,16 +247,20 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	resp, err := c.transport(ctx).RoundTrip(req.WithContext(traced))
 	if err != nil {
 		// A transport that does not report to httptrace proves nothing.
-		out.err, out.sent = err, written.Load() || !reported.Load()
+		out.err = err
+		out.sent = written.Load() || !reported.Load()
 		return out
 	}
 	defer resp.Body.Close()
-	out.sent, out.status, out.header = true, resp.StatusCode, resp.Header
+	out.sent = true
+	out.status = resp.StatusCode
+	out.header = resp.Header
 	if out.status == http.StatusUnauthorized && c.config.Credentials.rejected != nil {
 		c.config.Credentials.rejected()
 	}
 	if out.body, err = io.ReadAll(http.MaxBytesReader(nil, resp.Body, maxBody)); err != nil {
-		out.body, out.err = nil, fmt.Errorf("read facilitator answer: %w", err)
+		out.body = nil
+		out.err = fmt.Errorf("read facilitator answer: %w", err)
 	}
 	return out
 }
@@ -280,7 +284,9 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 		},
 	}).WithContext(ctx)
 	if body != nil {
-		req.Method, req.Body, req.ContentLength = http.MethodPost, io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		req.Method = http.MethodPost
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		req.ContentLength = int64(len(body))
 		req.Header.Set("Content-Type", "application/json")
 	}
 	auth, err := c.config.Credentials.Authorization(req, c.config.Now())

@@ -163,7 +163,8 @@ func (re reply) interpret(word string) reason {
 	code, operators := re.turnsAway()
 	switch {
 	case !listed && code != "", operators && (r.meaning == refusal || r.meaning == expired):
-		r.meaning, r.answer = turnedAway, code
+		r.meaning = turnedAway
+		r.answer = code
 	case operators && r.meaning == nonceUsed:
 		r.meaning = doubt
 	}

@@ -104,7 +104,8 @@ type settlement struct {
 // askAlone asks one of the two only. The second is not believed in doubt before the chain
 // has the payment.
 func (s *settlement) askAlone(ctx context.Context, m *Member) {
-	o, r := s.order, &s.result
+	o := s.order
+	r := &s.result
 	r.Settlement = s.ask(ctx, m, o.Budget, o.Budget)
 	s.pin(m, r.Settlement)
 	if r.Class == x402.Moved && o.InDoubt && o.HasChain && s.isSecond(m) {
@@ -118,7 +119,8 @@ func (s *settlement) askAlone(ctx context.Context, m *Member) {
 // askInTurn asks the primary, then the chain where the primary's reply does not decide, and
 // then the second where neither has decided and the payer is not the reason.
 func (s *settlement) askInTurn(ctx context.Context) {
-	o, r := s.order, &s.result
+	o := s.order
+	r := &s.result
 	primary := &s.pair.Primary
 	r.Settlement = s.ask(ctx, primary, firstBudget, min(o.Budget, primaryBudget))
 	s.pin(primary, r.Settlement)
@@ -139,7 +141,8 @@ func (s *settlement) askInTurn(ctx context.Context) {
 // asked. Anything else that it says leaves the doubt as it was, and is not pinned to the
 // payment.
 func (s *settlement) askSecond(ctx context.Context, doubtful bool) {
-	o, r := s.order, &s.result
+	o := s.order
+	r := &s.result
 	budget := min(secondBudget, o.Spare())
 	if doubtful && o.HasChain {
 		budget -= checkBudget
@@ -180,7 +183,8 @@ func (s *settlement) standIn(ctx context.Context, reply x402.Settlement) {
 // check looks at the chain after the second was asked in doubt, again and again while it
 // should have the payment and does not.
 func (s *settlement) check(ctx context.Context, moved bool) {
-	o, r := s.order, &s.result
+	o := s.order
+	r := &s.result
 	until := s.pair.Now().Add(min(o.Spare(), chainBudget))
 	for {
 		r.Finding = o.Find(ctx, r.Settlement, s.left(until))

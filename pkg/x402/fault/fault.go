@@ -160,7 +160,10 @@ func (e *Error) with(change func(c *Error)) *Error {
 
 // WithCode returns the error under another code. It keeps its message and its marks.
 func (e *Error) WithCode(i Info) *Error {
-	return e.with(func(c *Error) { c.Code, c.info = i.Code, i })
+	return e.with(func(c *Error) {
+		c.Code = i.Code
+		c.info = i
+	})
 }
 
 // Saying returns the error with another public message.

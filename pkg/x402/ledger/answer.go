@@ -67,7 +67,8 @@ func (l *Ledger) NewAnswer(status int, body []byte) (Answer, error) {
 	}
 	a := Answer{Status: status, Encoding: "gzip"}
 	if b.Len() <= l.MostKept() && len(body) <= maxAnswer {
-		a.Stored, a.Body = true, b.Bytes()
+		a.Stored = true
+		a.Body = b.Bytes()
 	}
 	return a, nil
 }

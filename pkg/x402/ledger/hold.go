@@ -116,7 +116,8 @@ func (h *Hold) wrote(next Payment, err error) error {
 	case err != nil:
 		h.pending = &next
 	default:
-		h.record, h.pending = next, nil
+		h.record = next
+		h.pending = nil
 	}
 	return err
 }
@@ -149,7 +150,9 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 	}
 	// Somebody else has found it to be paid while this attempt held the lease. Nobody has
 	// claimed it since, so the lookup that began is ours.
-	r.Lookups, r.LookupAt = r.Lookups+1, h.ledger.now()
-	h.record, h.pending = *r, nil
+	r.Lookups = r.Lookups + 1
+	r.LookupAt = h.ledger.now()
+	h.record = *r
+	h.pending = nil
 	return nil
 }

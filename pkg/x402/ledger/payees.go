@@ -105,7 +105,8 @@ func NewPayees(l *Ledger) *Payees { return &Payees{ledger: l, noted: map[string]
 // Note has it on record that a payee is paid an amount now, in atomic units. All parts must be
 // in lower case.
 func (p *Payees) Note(ctx context.Context, network, asset, payee, amount string) error {
-	key, now := SoldKey(network, asset), p.ledger.now()
+	key := SoldKey(network, asset)
+	now := p.ledger.now()
 	p.mu.Lock()
 	had := p.noted[key+"|"+payee]
 	p.mu.Unlock()

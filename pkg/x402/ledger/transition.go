@@ -180,7 +180,8 @@ func incomplete(r Payment, _ time.Time) bool {
 
 func takeLease(r *Payment, c Change) {
 	r.Attempt++
-	r.LeaseUntil, r.RefusedAt = c.lease, time.Time{}
+	r.LeaseUntil = c.lease
+	r.RefusedAt = time.Time{}
 	if r.State == Settling && r.RefusedBy == "" {
 		ask(r, c)
 	}
@@ -196,14 +197,18 @@ func ask(r *Payment, c Change) {
 // takeOver follows an attempt that died with the lease: it may have sent.
 func takeOver(r *Payment, c Change) {
 	takeLease(r, c)
-	r.Doubt, r.Sent = true, true
+	r.Doubt = true
+	r.Sent = true
 	r.Reason = "an earlier attempt ended without a verdict"
 }
 
 func keepReceipt(r *Payment, c Change) {
 	r.Receipt = c.receipt
 	r.Transaction = c.receipt.Transaction
-	r.Reason, r.Disproved, r.Payload, r.Owner = "", false, nil, ""
+	r.Reason = ""
+	r.Disproved = false
+	r.Payload = nil
+	r.Owner = ""
 	r.SettledAt = c.now
 	r.LeaseUntil = c.lease
 	r.DueBack = c.dueBack
@@ -216,34 +221,45 @@ func keepReceipt(r *Payment, c Change) {
 // end ends an attempt to settle that brought no proof of payment. What it leaves alone
 // was true before the attempt, and still is.
 func end(r *Payment, c Change) {
-	r.Reason, r.LeaseUntil = c.Reason, time.Time{}
-	r.Owner, r.RefusedBy = cmp.Or(c.owner, r.Owner), cmp.Or(r.RefusedBy, c.refusedBy)
+	r.Reason = c.Reason
+	r.LeaseUntil = time.Time{}
+	r.Owner = cmp.Or(c.owner, r.Owner)
+	r.RefusedBy = cmp.Or(r.RefusedBy, c.refusedBy)
 	signature := c.event == EventBadSignature
 	switch {
 	case c.event == EventUncertain:
-		r.Doubt, r.Sent, r.Transaction = true, true, cmp.Or(c.Transaction, r.Transaction)
+		r.Doubt = true
+		r.Sent = true
+		r.Transaction = cmp.Or(c.Transaction, r.Transaction)
 	case c.event == EventDisproved:
-		r.Doubt, r.Disproved, r.Payload = false, true, nil
+		r.Doubt = false
+		r.Disproved = true
+		r.Payload = nil
 	case c.event == EventTurnedAway:
 		r.Sent = true
 	case c.event == EventRefused, signature:
 		r.Sent = true
 		if r.State == Refused {
-			r.Refusals, r.RefusedAt, r.BadSignature = r.Refusals+1, c.now, signature
+			r.Refusals = r.Refusals + 1
+			r.RefusedAt = c.now
+			r.BadSignature = signature
 		}
 	}
 }
 
 func supersede(r *Payment, c Change) {
 	r.LeaseUntil = time.Time{}
-	r.Owner, r.Payload = c.owner, nil
+	r.Owner = c.owner
+	r.Payload = nil
 }
 
 func refund(r *Payment, c Change) { r.Refund = c.Transaction }
 
 // attest leaves AnsweredAt zero: no answer is kept, so that none is replayed.
 func attest(r *Payment, c Change) {
-	r.Answer, r.Reason, r.LastFault = &Answer{Stored: true}, c.Reason, nil
+	r.Answer = &Answer{Stored: true}
+	r.Reason = c.Reason
+	r.LastFault = nil
 }
 
 // sendBack keeps who began first.

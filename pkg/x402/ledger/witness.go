@@ -90,7 +90,8 @@ func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Payment, written bo
 		case w.Of != nil && !w.Of(*r):
 			// The same nonce in another authorization: both cannot have moved
 			// money, and the record that is there did not.
-			w.Key, w.Of = w.Key+"|"+w.Receipt.Transaction, nil
+			w.Key = w.Key + "|" + w.Receipt.Transaction
+			w.Of = nil
 			continue
 		case r.Paid():
 			return r, false, nil

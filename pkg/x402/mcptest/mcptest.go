@@ -94,7 +94,8 @@ func Call(ctx context.Context, c *x402test.Client, url, tool string, args map[st
 	if err := json.Unmarshal(raw, &answer); err != nil || answer.Result == nil {
 		return ToolResult{Status: res.StatusCode, Raw: raw}, fmt.Errorf("no result of a call: %d %s: %w", res.StatusCode, raw, err)
 	}
-	answer.Result.Status, answer.Result.Raw = res.StatusCode, raw
+	answer.Result.Status = res.StatusCode
+	answer.Result.Raw = raw
 	return *answer.Result, nil
 }
 

@@ -104,7 +104,9 @@ func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Sign
 // It fails for a ResourceURL without a host, and for text that is not printable ASCII or
 // that JSON escapes.
 func (s *Signer) Sign(said Statement) (string, error) {
-	said.ResponseHashAlg, said.ResponseHashEncoding, said.Version = hashAlg, encoding, version
+	said.ResponseHashAlg = hashAlg
+	said.ResponseHashEncoding = encoding
+	said.Version = version
 	return s.sign(said.ResourceURL, said)
 }
 
@@ -287,9 +289,12 @@ func Document(host string, keys []ed25519.PublicKey) ([]byte, error) {
 	}
 	for _, key := range keys {
 		m := method{ID: KeyID(host, key), Type: "JsonWebKey2020", Controller: d.ID}
-		m.PublicKeyJWK.Kty, m.PublicKeyJWK.Crv, m.PublicKeyJWK.X = "OKP", "Ed25519", FormatPublic(key)
+		m.PublicKeyJWK.Kty = "OKP"
+		m.PublicKeyJWK.Crv = "Ed25519"
+		m.PublicKeyJWK.X = FormatPublic(key)
 		if !slices.Contains(d.AssertionMethod, m.ID) {
-			d.VerificationMethod, d.AssertionMethod = append(d.VerificationMethod, m), append(d.AssertionMethod, m.ID)
+			d.VerificationMethod = append(d.VerificationMethod, m)
+			d.AssertionMethod = append(d.AssertionMethod, m.ID)
 		}
 	}
 	doc, err := json.MarshalIndent(d, "", "  ")

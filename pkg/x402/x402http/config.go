@@ -123,7 +123,9 @@ type Config struct {
 // front is what every response has in common.
 func (c *Config) front() storefront.Front {
 	front := c.Service.Front
-	front.Log, front.Now, front.Client = c.Log, c.Now, c.Client
+	front.Log = c.Log
+	front.Now = c.Now
+	front.Client = c.Client
 	if c.RequestID != nil {
 		front.RequestID = c.RequestID
 	}
@@ -149,7 +151,8 @@ func (c *Config) fill() {
 	c.Decimals = cmp.Or(c.Decimals, 6)
 	c.Budget = cmp.Or(c.Budget, 10*time.Second)
 	c.Window = max(cmp.Or(c.Window, 45*time.Second), 0)
-	c.PerMinute, c.Concurrent = max(cmp.Or(c.PerMinute, 300), 0), max(cmp.Or(c.Concurrent, 50), 0)
+	c.PerMinute = max(cmp.Or(c.PerMinute, 300), 0)
+	c.Concurrent = max(cmp.Or(c.Concurrent, 50), 0)
 	if c.Limits == nil {
 		c.Limits = &limit.Memory{}
 	}

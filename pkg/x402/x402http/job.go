@@ -38,7 +38,9 @@ func (x *sale) job(r *http.Request) (x402.Job, error) {
 		return x402.Job{}, err
 	}
 	job := x.special.Job
-	job.Fingerprint, job.Endpoint, job.MostRuns = name, x.endpoint(r), x.mostRuns
+	job.Fingerprint = name
+	job.Endpoint = x.endpoint(r)
+	job.MostRuns = x.mostRuns
 	if job.Budget == 0 {
 		job.Budget = x.seller.config.Budget
 	}

@@ -70,7 +70,10 @@ func MostRuns(n int) Option {
 
 // Describe says in the offer what is sold, and its media type.
 func Describe(description, mimeType string) Option {
-	return func(s *sale) { s.resource.Description, s.resource.MimeType = description, mimeType }
+	return func(s *sale) {
+		s.resource.Description = description
+		s.resource.MimeType = mimeType
+	}
 }
 
 // Post sells POST in place of GET. The body is a part of the purchase, with its media type and

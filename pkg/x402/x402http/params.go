@@ -68,7 +68,8 @@ func wildcard(segment string) (name string, rest, ok bool) {
 }
 
 func (t Tool) schema() map[string]any {
-	properties, required := map[string]any{}, []string{}
+	properties := map[string]any{}
+	required := []string{}
 	for _, p := range t.Params {
 		properties[p.Name] = map[string]any{"type": p.kind(), "description": p.Description}
 		if p.Required {
@@ -83,7 +84,8 @@ func (t Tool) schema() map[string]any {
 // does not have is refused, where HTTP may ignore it: a model that misspells one should be
 // told before it pays.
 func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
-	texts, given := map[string]string{}, map[string]any{}
+	texts := map[string]string{}
+	given := map[string]any{}
 	names := []string{}
 	for _, p := range t.Params {
 		names = append(names, p.Name)
@@ -98,7 +100,8 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 		if !ok {
 			return t.plain(), nil, fault.Newf(fault.InvalidArguments, fmt.Errorf("it is a %T", v), "The argument %s must be %s.", p.Name, p.article())
 		}
-		texts[p.Name], given[p.Name] = text, v
+		texts[p.Name] = text
+		given[p.Name] = v
 	}
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if !slices.Contains(names, name) {

@@ -77,13 +77,19 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.sold.Se
 // product is the handler as an endpoint sells it.
 func (x *sale) product() storefront.Product {
 	p := x.special.Product
-	p.Method, p.MaxBody, p.Window = x.method(), x.maxBody, x.seller.config.Window
-	p.Ready, p.Job = x.ready, x.job
+	p.Method = x.method()
+	p.MaxBody = x.maxBody
+	p.Window = x.seller.config.Window
+	p.Ready = x.ready
+	p.Job = x.job
 	if p.Name == "" {
-		p.Name, p.Route, p.Cap = "sold", x.called, x.seller.config.Concurrent
+		p.Name = "sold"
+		p.Route = x.called
+		p.Cap = x.seller.config.Concurrent
 	}
 	if p.Offer == nil {
-		p.At, p.Offer = x.seller.at, x.offer
+		p.At = x.seller.at
+		p.Offer = x.offer
 	}
 	return p
 }

@@ -99,7 +99,8 @@ func (b *bootstrap) warn(ctx context.Context, err error, what string) {
 // else that of the URL, which it puts into the Cache.
 func (b *bootstrap) update(ctx context.Context, s *state) error {
 	if r, fetched := b.restore(ctx); r != nil && (s.registry == nil || fetched.After(s.fetched)) {
-		s.registry, s.fetched = r, fetched
+		s.registry = r
+		s.fetched = fetched
 	}
 	pause := s.notUntil.Sub(b.cfg.Now())
 	switch {
@@ -111,7 +112,9 @@ func (b *bootstrap) update(ctx context.Context, s *state) error {
 	doc, r, err := b.download(ctx)
 	switch {
 	case err == nil:
-		s.registry, s.fetched, s.failures = r, b.cfg.Now(), 0
+		s.registry = r
+		s.fetched = b.cfg.Now()
+		s.failures = 0
 		b.save(ctx, doc, s.fetched)
 		return nil
 	case s.registry == nil && ctx.Err() != nil: // the next caller has more time

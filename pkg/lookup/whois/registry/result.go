@@ -135,7 +135,8 @@ func registrar(entities []object, depth int) *whois.Registrar {
 	for _, e := range entities {
 		nested := objects(e["entities"])
 		if slices.ContainsFunc(list(e["roles"]), func(role any) bool { return is(role, "registrar") }) {
-			name, handle := entityName(e), text(e["handle"])
+			name := entityName(e)
+			handle := text(e["handle"])
 			for _, within := range nested {
 				if handle != "" && text(within["handle"]) == handle {
 					name = cmp.Or(name, entityName(within))

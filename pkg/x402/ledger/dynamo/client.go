@@ -156,7 +156,8 @@ func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 		return fmt.Errorf("dynamo: create table %s: %w", table, err)
 	}
 	wait := dynamodb.NewTableExistsWaiter(client, func(o *dynamodb.TableExistsWaiterOptions) {
-		o.MinDelay, o.MaxDelay = 20*time.Millisecond, time.Second
+		o.MinDelay = 20 * time.Millisecond
+		o.MaxDelay = time.Second
 	})
 	if err := wait.Wait(ctx, &dynamodb.DescribeTableInput{TableName: &table}, time.Minute); err != nil {
 		return fmt.Errorf("dynamo: wait for table %s: %w", table, err)
@@ -181,9 +182,10 @@ func isUnknown(err error) bool {
 }
 
 // keys is the schema of a partition key, and perhaps of a sort key.
-func keys(attributes ...string) (schema []types.KeySchemaElement) {
-	for i, a := range attributes {
-		schema = append(schema, types.KeySchemaElement{AttributeName: &a, KeyType: []types.KeyType{types.KeyTypeHash, types.KeyTypeRange}[i]})
+func keys(partition string, sort ...string) []types.KeySchemaElement {
+	schema := []types.KeySchemaElement{{AttributeName: &partition, KeyType: types.KeyTypeHash}}
+	for _, attribute := range sort {
+		schema = append(schema, types.KeySchemaElement{AttributeName: &attribute, KeyType: types.KeyTypeRange})
 	}
 	return schema
 }

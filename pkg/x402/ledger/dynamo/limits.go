@@ -129,7 +129,8 @@ func leasesOf(it item) (leases []limit.Lease, err error) {
 func (t *Table) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (now item, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
-	in.TableName, in.ReturnValues = &t.name, types.ReturnValueAllNew
+	in.TableName = &t.name
+	in.ReturnValues = types.ReturnValueAllNew
 	in.ReturnValuesOnConditionCheckFailure = types.ReturnValuesOnConditionCheckFailureAllOld
 	out, err := t.api.UpdateItem(ctx, in, o...)
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {

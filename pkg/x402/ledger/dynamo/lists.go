@@ -120,7 +120,8 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 		ExpressionAttributeNames: map[string]string{"#state": "state", "#record": "record"},
 	}
 	if prefix != "" {
-		in.ConsistentRead, in.FilterExpression = aws.Bool(true), aws.String("begins_with("+AttrKey+", :prefix)")
+		in.ConsistentRead = aws.Bool(true)
+		in.FilterExpression = aws.String("begins_with(" + AttrKey + ", :prefix)")
 		in.ExpressionAttributeValues = item{":prefix": text(prefix)}
 	}
 	if after != "" {

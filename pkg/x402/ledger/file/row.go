@@ -14,7 +14,8 @@ import (
 
 // List implements ledger.Index.
 func (s *Store) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) (places []ledger.Place, err error) {
-	from, to := int64(math.MinInt64), int64(math.MaxInt64)
+	from := int64(math.MinInt64)
+	to := int64(math.MaxInt64)
 	if !after.At.IsZero() {
 		from = after.At.UnixNano()
 	}
@@ -35,7 +36,8 @@ func (s *Store) List(ctx context.Context, list string, before time.Time, after l
 // Page implements ledger.Rows, in the order of the keys.
 func (s *Store) Page(ctx context.Context, prefix, after string, limit int) (p ledger.Page, err error) {
 	const end = "\xff" // is behind every byte of UTF-8
-	last, n := "", 0
+	last := ""
+	n := 0
 	err = s.each(ctx, func(rows *sql.Rows) error {
 		if n++; n > limit {
 			p.Next = last
@@ -88,7 +90,15 @@ func encode(r ledger.Record) ([]any, error) {
 
 // lists numbers the lists of ledger.Index; 0 is none.
 func lists(name string) int {
-	return map[string]int{ledger.ListOpen: 1, ledger.ListOwed: 2, ledger.ListUnproven: 3}[name]
+	switch name {
+	case ledger.ListOpen:
+		return 1
+	case ledger.ListOwed:
+		return 2
+	case ledger.ListUnproven:
+		return 3
+	}
+	return 0
 }
 
 // sum is the CRC-32C of a document and a body.

@@ -101,7 +101,8 @@ func Open(path string, options ...Option) (*Store, error) {
 	for _, option := range options {
 		option(&set)
 	}
-	ctx, at := context.Background(), location{path}
+	ctx := context.Background()
+	at := location{path}
 	if err := create(path); err != nil {
 		return nil, wrap("open", err)
 	}
@@ -165,7 +166,8 @@ func asStored() string {
 // prepare checks a file, and changes none.
 func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 	var pages, app, form int
-	stored, health := "", "ok"
+	stored := ""
+	health := "ok"
 	read := func(query string, into any) error { return db.QueryRowContext(ctx, query).Scan(into) }
 	err := cmp.Or(read("PRAGMA page_count", &pages), read("PRAGMA application_id", &app), read("PRAGMA user_version", &form), read(tables, &stored))
 	if err == nil && pages <= mostChecked {
@@ -190,7 +192,8 @@ func complete(ctx context.Context, c *sql.Conn) error {
 	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	tables, markers := 0, 0
+	tables := 0
+	markers := 0
 	err := c.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables)
 	if err == nil {
 		err = c.QueryRowContext(ctx, marked).Scan(&markers)
@@ -323,7 +326,8 @@ func (s *Store) lead() {
 // have failed, those too that had nothing to write: what they read was never stored.
 func (s *Store) commit(changes []*change) {
 	ctx := context.Background() // SQLite ends by itself: it waits for locks only, for 5 s
-	results, err := make([]result, len(changes)), errors.New("the transaction was not finished")
+	results := make([]result, len(changes))
+	err := errors.New("the transaction was not finished")
 	defer func() { // also after a panic, so that nobody waits for ever
 		if err != nil {
 			_, _ = s.writer.ExecContext(ctx, "ROLLBACK") // the first error matters
