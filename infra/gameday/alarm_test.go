@@ -2,66 +2,11 @@ package gameday
 
 import (
 	"fmt"
-	"go/parser"
-	"math"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 )
-
-// recorded is a source: the values of each metric by period.
-type recorded map[Metric][][]float64
-
-func (r recorded) Values(m Metric, period int) []float64 {
-	if period >= len(r[m]) {
-		return nil
-	}
-	return r[m][period]
-}
-
-// TestMissingData are the rows of AWS's tables "Configuring how CloudWatch alarms
-// treat missing data": X breaches, 0 does not, - is missing, the newest is last. * is: the state is retained.
-func TestMissingData(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		points string
-		of     int // of 3
-		want   string
-	}{
-		{"0 - X - X", 3, "missing OK, ignore OK, breaching OK, notBreaching OK"},
-		{"0 - - - -", 3, "missing OK, ignore OK, breaching OK, notBreaching OK"},
-		{"- - - - -", 3, "missing INSUFFICIENT_DATA, ignore *, breaching ALARM, notBreaching OK"},
-		{"0 X X - X", 3, "missing ALARM, ignore ALARM, breaching ALARM, notBreaching ALARM"},
-		{"- - X - -", 3, "missing ALARM, ignore *, breaching ALARM, notBreaching OK"},
-		{"0 - X - X", 2, "missing ALARM, ignore ALARM, breaching ALARM, notBreaching ALARM"},
-		{"0 0 X 0 X", 2, "missing ALARM, ignore ALARM, breaching ALARM, notBreaching ALARM"},
-		{"0 - X - -", 2, "missing OK, ignore OK, breaching ALARM, notBreaching OK"},
-		{"- - - - 0", 2, "missing OK, ignore OK, breaching ALARM, notBreaching OK"},
-		{"- - - X -", 2, "missing ALARM, ignore *, breaching ALARM, notBreaching OK"},
-		{"- - - - X", 3, "missing ALARM, ignore *, breaching ALARM, notBreaching OK"},
-		{"X X X X X", 3, "missing ALARM, ignore ALARM, breaching ALARM, notBreaching ALARM"},
-		{"X X X 0 0", 2, "missing OK, ignore OK, breaching OK, notBreaching OK"},
-		{"X X 0 X 0", 2, "missing OK, ignore OK, breaching OK, notBreaching OK"},
-	} {
-		m := Metric{"N", "M", ""}
-		src := recorded{}
-		for _, p := range strings.Fields(c.points) {
-			src[m] = append(src[m], map[string][]float64{"X": {2}, "0": {1}}[p])
-		}
-		for _, before := range []State{OK, Firing, Insufficient} {
-			var got []string
-			for _, treatment := range []string{"missing", "ignore", "breaching", "notBreaching"} {
-				a := Alarm{Queries: []Query{{ID: "m", Metric: m, Statistic: "Sum"}}, returns: "m", threshold: 1, Periods: 3, Datapoints: c.of, Missing: treatment}
-				got = append(got, fmt.Sprint(treatment, " ", a.after(src, 4, before)))
-			}
-			if diff := cmp.Diff(strings.ReplaceAll(c.want, "*", string(before)), strings.Join(got, ", ")); diff != "" {
-				t.Errorf("%s, %d of 3, was %s (-want +got):\n%s", c.points, c.of, before, diff)
-			}
-		}
-	}
-}
 
 const twoAlarms = `{"Resources": {
 "Table": {"Type": "AWS::DynamoDB::Table"},
@@ -108,58 +53,12 @@ func TestReadAlarms(t *testing.T) {
 		`"Statistic": "Minimum"`: `"Statistic": "Median"`, `"Period": 60`: `"Period": 60, "ThresholdMetricId": "x"`, `"notBreaching"`: `"evaluate"`,
 		`"LessThanThreshold"`: `"LessThanOrEqualToThreshold"`, `"DatapointsToAlarm": 2`: `"DatapointsToAlarm": 4`, `"MetricName": "Errors",`: ``,
 		`"MetricName": "Errors"`: `"MetricName": {"Fn::GetAtt": ["A", "B"]}`, `"Period": 300, "Stat": "Sum"}},`: `"Period": 60, "Stat": "Sum"}},`,
-		`"ReturnData": false, `: ``, `"Id": "some"`: `"Id": "some", "ReturnData": false`, `FILL(bad, 0)`: `100 * `, `AWS::DynamoDB::Table`: `AWS::CloudWatch::CompositeAlarm`,
+		`"ReturnData": false, `: ``, `"Id": "some"`: `"Id": "some", "ReturnData": false`, `FILL(bad, 0)`: `100 * `, `"Namespace": "N", "MetricName": "Bad"`: `"Namespace": "AWS/DynamoDB", "MetricName": "Bad"`, `AWS::DynamoDB::Table`: `AWS::CloudWatch::CompositeAlarm`,
 	} {
 		doc := strings.Replace(twoAlarms, old, changed, 1)
 		if _, err := ReadAlarms([]byte(doc), "prod"); doc == twoAlarms || err == nil {
 			t.Errorf("%s is taken", changed)
 		}
-	}
-}
-
-func TestMath(t *testing.T) {
-	t.Parallel()
-	calculated := func(expression string) (float64, error) {
-		n, err := parser.ParseExpr(expression)
-		if err != nil {
-			return 0, err
-		}
-		return calculate(n, map[string]float64{"one": 1, "ten": 10, "zero": 0, "none": math.NaN()})
-	}
-	n := math.NaN()
-	for expression, want := range map[string]float64{
-		"ten": 10, "none": n, "1.5e1": 15, "one + ten": 11, "one + none": n, "none + one": n,
-		"one > one": 0, "ten > one": 1, "one >= one": 1, "one >= ten": 0, "one > none": n, "none >= one": n, "one + 10 > ten": 1,
-		"FILL(none, 2)": 2, "FILL(one, 2)": 1, "FILL(none,0) + FILL(one, 0)": 1,
-		"IF(one, ten)": 10, "IF(zero, ten)": n, "IF(none, ten)": n, "IF(one, ten, 5)": 10, "IF(zero, ten, 5)": 5, "IF(none, ten, 5)": n, "IF(one, none, 5)": n,
-	} {
-		got, err := calculated(expression)
-		if !cmp.Equal(want, got, cmpopts.EquateNaNs()) || err != nil {
-			t.Errorf("%s: %v, %v; want %v", expression, got, err, want)
-		}
-	}
-	// What is not known is an error, never less of an expression.
-	for _, expression := range []string{
-		"", "one +", "one ten", "one ^ 2", "-one", "one.b", `"text"`, "other", "RATE(one)", "FILL(one)", "FILL(one, ten)", "IF(one)", "IF(one, one, one, one)",
-	} {
-		if v, err := calculated(expression); err == nil {
-			t.Errorf("%q is %v", expression, v)
-		}
-	}
-}
-
-func TestStatistics(t *testing.T) {
-	t.Parallel()
-	got := map[string]float64{}
-	for name, of := range statistics() {
-		got[name], got[name+" of one"] = of([]float64{4, 1, 3, 2}), of([]float64{7})
-	}
-	want := map[string]float64{
-		"Sum": 10, "Minimum": 1, "Maximum": 4, "SampleCount": 4, "p95": 3.85,
-		"Sum of one": 7, "Minimum of one": 7, "Maximum of one": 7, "SampleCount of one": 1, "p95 of one": 7,
-	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

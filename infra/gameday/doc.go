@@ -28,7 +28,7 @@
 // format or by a filter, statistics, metric math, and the evaluation of alarms as a
 // synthesized template defines them. A property, statistic or function that it does
 // not know is an error, never skipped: an alarm that is judged by half of its
-// definition is not judged. What no alarm here has, such as dimensions, it does not
-// know. Time is a number of periods; who brings the values says which period they
-// belong to.
+// definition is not judged. What no alarm here has it does not know. Time is a number of
+// periods, where who brings the values says which period they belong to (History), or of
+// minutes, in each of which an alarm is evaluated by what has come until then (Minutes).
 package gameday

@@ -1,0 +1,174 @@
+package gameday
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// State is the state of an alarm, as CloudWatch names it.
+type State string
+
+// The states of an alarm.
+const (
+	OK           State = "OK"
+	Firing       State = "ALARM"
+	Insufficient State = "INSUFFICIENT_DATA"
+)
+
+// LeastExtra is how many data points CloudWatch fetches beyond those that an alarm
+// evaluates, so that points which exist are preferred to missing ones. Its documentation
+// says that the number depends on the period, and has two in every example. What must not
+// depend on it is tried with more.
+const LeastExtra = 2
+
+// Source has the values of metrics by period.
+type Source interface {
+	Values(m Metric, period int) []float64
+}
+
+// History is the state of an alarm after each of the periods from 0 on, if it
+// begins as Insufficient. An alarm that tells of data which stop is Firing then.
+func (a Alarm) History(src Source, periods int) []State {
+	return a.states(periods, func(now int) []float64 {
+		points := make([]float64, 0, a.Periods+a.Extra)
+		for at := now; len(points) < cap(points); at-- {
+			points = append(points, a.value(func(m Metric) []float64 {
+				if at < 0 {
+					return nil
+				}
+				return src.Values(m, at)
+			}))
+		}
+		return points
+	})
+}
+
+// Timeline has the values of metrics by the minute in which they were taken, from minute
+// 0 on.
+type Timeline struct {
+	// Late is how many minutes pass from the end of a minute until CloudWatch has its
+	// values.
+	Late   int
+	values map[Metric]map[int][]float64
+}
+
+// Add adds a value that was taken so long after the beginning.
+func (t *Timeline) Add(m Metric, at time.Duration, value float64) {
+	if t.values == nil {
+		t.values = map[Metric]map[int][]float64{}
+	}
+	if t.values[m] == nil {
+		t.values[m] = map[int][]float64{}
+	}
+	minute := int(math.Floor(at.Minutes()))
+	t.values[m][minute] = append(t.values[m][minute], value)
+}
+
+// between returns the values of the minutes from and up to another one that are there when
+// a minute begins.
+func (t *Timeline) between(m Metric, from, to, now int) (values []float64) {
+	for minute := from; minute < min(to, now-t.Late); minute++ {
+		values = append(values, t.values[m][minute]...)
+	}
+	return values
+}
+
+// Minutes is the state of an alarm at the end of each minute: CloudWatch evaluates an alarm
+// whose period is a minute or longer every minute, and its periods end then. It begins as
+// Insufficient. An alarm that tells of data which stop is Firing then.
+func (a Alarm) Minutes(t *Timeline, minutes int) []State {
+	long := a.Period / 60
+	return a.states(minutes, func(minute int) []float64 {
+		end := minute + 1
+		points := make([]float64, 0, a.Periods+a.Extra)
+		for to := end; len(points) < cap(points); to -= long {
+			points = append(points, a.value(func(m Metric) []float64 { return t.between(m, to-long, to, end) }))
+		}
+		return points
+	})
+}
+
+// states judges an alarm so often, each time by the points of its evaluation range, the
+// newest first.
+func (a Alarm) states(times int, points func(now int) []float64) []State {
+	history, state, known := make([]State, times), Insufficient, false
+	for now := range history {
+		state = a.judged(points(now), state)
+		known = known || state != Insufficient
+		history[now] = state
+		if known && state == Insufficient && len(a.Lost) > 0 {
+			history[now] = Firing
+		}
+	}
+	return history
+}
+
+// judged is the state of an alarm that was in another one, by the points of its evaluation
+// range, the newest first. With as many points as it evaluates nothing is missing, however
+// they lie.
+func (a Alarm) judged(points []float64, before State) State {
+	there, breaching, oldest := 0, 0, 0
+	for age, v := range points {
+		if math.IsNaN(v) || there == a.Periods {
+			continue
+		}
+		there++
+		oldest = age + 1
+		if v < a.threshold && a.below || v > a.threshold && !a.below {
+			breaching++
+		}
+	}
+	lacks := a.Periods - there
+	if a.Missing == "breaching" {
+		breaching += lacks
+	}
+	undecided := lacks > 0 && breaching == there && breaching < a.Datapoints
+	switch {
+	case breaching >= a.Datapoints:
+		return Firing
+	case undecided && a.Missing == "ignore":
+		return before
+	case undecided && a.Missing == "missing" && there == 0:
+		return Insufficient
+	case undecided && a.Missing == "missing" && oldest >= a.Datapoints:
+		// All that is there breaches, and has done so for long enough.
+		return Firing
+	}
+	return OK
+}
+
+// value is what the alarm compares in a period with these values of metrics, NaN where it
+// is missing.
+func (a Alarm) value(values func(Metric) []float64) float64 {
+	f := formula{of: map[string]number{}, quota: a.Quota}
+	for _, q := range a.Queries {
+		f.of[q.ID] = missing()
+		if q.parsed != nil {
+			f.of[q.ID], _ = f.calculate(q.parsed) // ReadAlarms knows the expression
+		} else if v := values(q.Metric); len(v) > 0 {
+			f.of[q.ID] = number{value: statistics()[q.Statistic](v)}
+		}
+	}
+	return f.of[a.returns].value
+}
+
+// statistics are those that are known here, of one value at least.
+func statistics() map[string]func(values []float64) float64 {
+	return map[string]func(values []float64) float64{
+		"Minimum": slices.Min[[]float64], "Maximum": slices.Max[[]float64],
+		"SampleCount": func(values []float64) float64 { return float64(len(values)) },
+		"Sum": func(values []float64) (sum float64) {
+			for _, v := range values {
+				sum += v
+			}
+			return sum
+		},
+		// It lies between the two nearest values.
+		"p95": func(values []float64) float64 {
+			sorted := slices.Sorted(slices.Values(values))
+			low, part := math.Modf(0.95 * float64(len(sorted)-1))
+			return sorted[int(low)] + part*(sorted[min(int(low)+1, len(sorted)-1)]-sorted[int(low)])
+		},
+	}
+}

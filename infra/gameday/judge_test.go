@@ -1,0 +1,170 @@
+package gameday
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// recorded is a source: the values of each metric by period.
+type recorded map[Metric][][]float64
+
+func (r recorded) Values(m Metric, period int) []float64 {
+	if period >= len(r[m]) {
+		return nil
+	}
+	return r[m][period]
+}
+
+// TestMissingData are the rows of AWS's tables "Configuring how CloudWatch alarms
+// treat missing data", of an evaluation range of five, with what the text below them says
+// of points that breach and are young: X breaches, 0 does not, - is missing, the newest is
+// last. * is: the state is retained.
+func TestMissingData(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		points string
+		of     int // of 3
+		want   string
+	}{
+		{"0 - X - X", 3, "missing OK, ignore OK, breaching OK, notBreaching OK"},
+		{"0 - - - -", 3, "missing OK, ignore OK, breaching OK, notBreaching OK"},
+		{"- - - - -", 3, "missing INSUFFICIENT_DATA, ignore *, breaching ALARM, notBreaching OK"},
+		{"0 X X - X", 3, "missing ALARM, ignore ALARM, breaching ALARM, notBreaching ALARM"},
+		{"- - X - -", 3, "missing ALARM, ignore *, breaching ALARM, notBreaching OK"},
+		{"- - - X -", 3, "missing OK, ignore *, breaching ALARM, notBreaching OK"},
+		{"- - - - X", 3, "missing OK, ignore *, breaching ALARM, notBreaching OK"},
+		{"0 - X - X", 2, "missing ALARM, ignore ALARM, breaching ALARM, notBreaching ALARM"},
+		{"0 0 X 0 X", 2, "missing ALARM, ignore ALARM, breaching ALARM, notBreaching ALARM"},
+		{"0 - X - -", 2, "missing OK, ignore OK, breaching ALARM, notBreaching OK"},
+		{"- - - - 0", 2, "missing OK, ignore OK, breaching ALARM, notBreaching OK"},
+		{"- - - X -", 2, "missing ALARM, ignore *, breaching ALARM, notBreaching OK"},
+		{"- - - X X", 2, "missing ALARM, ignore ALARM, breaching ALARM, notBreaching ALARM"},
+		{"X X X X X", 3, "missing ALARM, ignore ALARM, breaching ALARM, notBreaching ALARM"},
+		{"X X X 0 0", 2, "missing OK, ignore OK, breaching OK, notBreaching OK"},
+		{"X X 0 X 0", 2, "missing OK, ignore OK, breaching OK, notBreaching OK"},
+	} {
+		var points []float64
+		for _, p := range strings.Fields(c.points) {
+			points = append(points, map[string]float64{"X": 2, "0": 1, "-": math.NaN()}[p])
+		}
+		slices.Reverse(points)
+		for _, before := range []State{OK, Firing, Insufficient} {
+			var got []string
+			for _, treatment := range []string{"missing", "ignore", "breaching", "notBreaching"} {
+				a := Alarm{threshold: 1, Periods: 3, Datapoints: c.of, Missing: treatment}
+				got = append(got, fmt.Sprint(treatment, " ", a.judged(points, before)))
+			}
+			if diff := cmp.Diff(strings.ReplaceAll(c.want, "*", string(before)), strings.Join(got, ", ")); diff != "" {
+				t.Errorf("%s, %d of 3, was %s (-want +got):\n%s", c.points, c.of, before, diff)
+			}
+		}
+	}
+}
+
+// judgedBy reads an alarm with one metric, in periods of five minutes.
+func judgedBy(t *testing.T, properties string) (Alarm, Metric) {
+	t.Helper()
+	doc := `{"Resources":{"A":{"Type":"AWS::CloudWatch::Alarm","Properties":{"Threshold":0,"ComparisonOperator":"GreaterThanThreshold",` + properties + `}}}}`
+	alarms, err := ReadAlarms([]byte(doc), "prod")
+	if err != nil || len(alarms) != 1 {
+		t.Fatalf("%v, %v", alarms, err)
+	}
+	return alarms[0], alarms[0].Queries[0].Metric
+}
+
+const plainSum = `"Namespace":"N","MetricName":"M","Statistic":"Sum",`
+
+// TestEveryMinute: an alarm whose period is longer than a minute is evaluated every minute,
+// over the time before it. While nothing newer comes, a value counts as long as it lies in
+// the evaluation range.
+func TestEveryMinute(t *testing.T) {
+	t.Parallel()
+	a, m := judgedBy(t, plainSum+`"Period":300,"EvaluationPeriods":1,"DatapointsToAlarm":1,"TreatMissingData":"notBreaching"`)
+	line := &Timeline{}
+	line.Add(m, 150*time.Second, 1) // of minute 2, which has ended when minute 3 begins
+	for _, c := range []struct{ late, from, to int }{{0, 2, 16}, {2, 4, 16}, {5, 7, 16}} {
+		line.Late = c.late
+		history := a.Minutes(line, 20)
+		first := slices.Index(history, Firing)
+		last := len(history) - 1
+		for last >= 0 && history[last] != Firing {
+			last--
+		}
+		if first != c.from || last != c.to {
+			t.Errorf("%d minutes late: it is on from minute %d to %d, want %d to %d: %v", c.late, first, last, c.from, c.to, history)
+		}
+	}
+}
+
+// TestFillHidesWhatIsLate: where the values of the newest period have not come, FILL puts
+// its own in their place, so that an alarm on one period of a minute never sees any. So
+// says AWS's page on metric math, and recommends M of N.
+func TestFillHidesWhatIsLate(t *testing.T) {
+	t.Parallel()
+	const filled = `"Metrics":[{"Id":"m","ReturnData":false,"MetricStat":{"Stat":"Sum","Period":60,"Metric":{"Namespace":"N","MetricName":"M"}}},{"Id":"v","Expression":"FILL(m, 0)"}],`
+	for _, c := range []struct {
+		name, properties string
+		late             int
+		goesOff          bool
+	}{
+		{"at once", filled + `"EvaluationPeriods":1,"DatapointsToAlarm":1`, 0, true},
+		{"late", filled + `"EvaluationPeriods":1,"DatapointsToAlarm":1`, 2, false},
+		{"late, one of three", filled + `"EvaluationPeriods":3,"DatapointsToAlarm":1`, 2, true},
+		{"late, without FILL", plainSum + `"Period":60,"EvaluationPeriods":1,"DatapointsToAlarm":1`, 2, true},
+		{"late, over five minutes", strings.Replace(filled, "60", "300", 1) + `"EvaluationPeriods":1,"DatapointsToAlarm":1`, 2, true},
+	} {
+		a, m := judgedBy(t, c.properties+`,"TreatMissingData":"notBreaching"`)
+		line := &Timeline{Late: c.late}
+		for minute := range 20 {
+			line.Add(m, time.Duration(minute)*time.Minute, 1)
+		}
+		if got := slices.Contains(a.Minutes(line, 20), Firing); got != c.goesOff {
+			t.Errorf("%s: it goes off: %v", c.name, got)
+		}
+	}
+}
+
+// TestSilence: an alarm that tells of data which stop does so when its whole evaluation
+// range is empty, which is longer than the periods that it evaluates, and not before there
+// were any.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	for periods, want := range map[int]int{1: 15, 3: 25} {
+		a, m := judgedBy(t, plainSum+fmt.Sprintf(`"Period":300,"EvaluationPeriods":%[1]d,"DatapointsToAlarm":%[1]d,"TreatMissingData":"missing","InsufficientDataActions":["T"]`, periods))
+		a.below = true
+		line := &Timeline{}
+		if slices.Contains(a.Minutes(line, 60), Firing) {
+			t.Errorf("%d periods: it goes off before there were any data", periods)
+		}
+		const stops = 30
+		for minute := 10; minute < stops; minute += 5 {
+			line.Add(m, time.Duration(minute)*time.Minute, 1)
+		}
+		// The last value is of minute 25.
+		if got := slices.Index(a.Minutes(line, 90), Firing) + 1 - (stops - 4); got != want {
+			t.Errorf("%d periods of five minutes: it goes off %d minutes after the last value, want %d", periods, got, want)
+		}
+	}
+}
+
+func TestStatistics(t *testing.T) {
+	t.Parallel()
+	got := map[string]float64{}
+	for name, of := range statistics() {
+		got[name], got[name+" of one"] = of([]float64{4, 1, 3, 2}), of([]float64{7})
+	}
+	want := map[string]float64{
+		"Sum": 10, "Minimum": 1, "Maximum": 4, "SampleCount": 4, "p95": 3.85,
+		"Sum of one": 7, "Minimum of one": 7, "Maximum of one": 7, "SampleCount of one": 1, "p95 of one": 7,
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,144 @@
+package gameday
+
+import (
+	"fmt"
+	"go/ast"
+	"math"
+	"strconv"
+)
+
+// number is a value of metric math in one period: of a series, in which it may be missing
+// (NaN), or a scalar.
+type number struct {
+	value  float64
+	scalar bool
+}
+
+// missing is a series without a value in the period.
+func missing() number { return number{value: math.NaN()} }
+
+func (n number) isMissing() bool { return math.IsNaN(n.value) }
+
+// formula calculates expressions of metric math in one period. What is known of metric
+// math here is written as Go writes expressions, with the same precedence: numbers, the ids
+// of queries, operators, and some functions.
+type formula struct {
+	of    map[string]number // by the id of a query
+	quota float64           // none when 0
+}
+
+func (f formula) calculate(n ast.Expr) (number, error) {
+	switch n := n.(type) {
+	case *ast.BasicLit:
+		v, err := strconv.ParseFloat(n.Value, 64)
+		return number{v, true}, err
+	case *ast.Ident:
+		if v, ok := f.of[n.Name]; ok {
+			return v, nil
+		}
+		return missing(), fmt.Errorf("%s is not the id of a query before it", n.Name)
+	case *ast.ParenExpr:
+		return f.calculate(n.X)
+	case *ast.BinaryExpr:
+		v, err := f.all(n.X, n.Y)
+		if err != nil {
+			return missing(), err
+		}
+		return operate(n.Op.String(), v[0], v[1])
+	case *ast.CallExpr:
+		v, err := f.all(n.Args...)
+		if err != nil {
+			return missing(), err
+		}
+		return f.call(fmt.Sprint(n.Fun), v)
+	}
+	return missing(), fmt.Errorf("%T is not known here", n)
+}
+
+func (f formula) all(parts ...ast.Expr) ([]number, error) {
+	var values []number
+	for _, part := range parts {
+		v, err := f.calculate(part)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+// operate applies an operator. Of two series, one that is missing counts as 0, and what
+// divides by 0 is dropped.
+func operate(name string, a, b number) (number, error) {
+	operators := map[string]func(a, b float64) float64{
+		"+": func(a, b float64) float64 { return a + b }, "-": func(a, b float64) float64 { return a - b },
+		"*": func(a, b float64) float64 { return a * b }, "/": quotient,
+		">": func(a, b float64) float64 { return truth(a > b) }, ">=": func(a, b float64) float64 { return truth(a >= b) },
+		"&&": func(a, b float64) float64 { return truth(a != 0 && b != 0) }, "||": func(a, b float64) float64 { return truth(a != 0 || b != 0) },
+	}
+	apply, ok := operators[name]
+	switch {
+	case !ok:
+		return missing(), fmt.Errorf("%s is not known here", name)
+	case a.isMissing() && (b.isMissing() || b.scalar), b.isMissing() && a.scalar:
+		return missing(), nil
+	case a.isMissing():
+		a.value = 0
+	case b.isMissing():
+		b.value = 0
+	}
+	return number{apply(a.value, b.value), a.scalar && b.scalar}, nil
+}
+
+func truth(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func quotient(a, b float64) float64 {
+	if b == 0 {
+		return math.NaN()
+	}
+	return a / b
+}
+
+// call applies a function.
+func (f formula) call(name string, v []number) (number, error) {
+	switch {
+	case name == "FILL" && len(v) == 2 && !v[0].scalar && v[1].scalar:
+		if v[0].isMissing() {
+			return number{value: v[1].value}, nil
+		}
+		return v[0], nil
+	case name == "IF" && len(v) == 2 && !v[0].scalar:
+		return chosen(v[0], v[1], missing()), nil
+	case name == "IF" && len(v) == 3 && !v[0].scalar:
+		return chosen(v[0], v[1], v[2]), nil
+	case name == "FLOOR" && len(v) == 1 && !v[0].scalar:
+		return number{value: math.Floor(v[0].value)}, nil
+	case name == "SERVICE_QUOTA" && len(v) == 1 && !v[0].scalar:
+		if f.quota == 0 || v[0].isMissing() {
+			return missing(), nil
+		}
+		return number{value: f.quota}, nil
+	}
+	return missing(), fmt.Errorf("%s is not known here with %d of this kind", name, len(v))
+}
+
+// chosen is IF of a series. What is missing is 0 where the condition is true, and is
+// dropped where it is false or missing itself.
+func chosen(condition, yes, no number) number {
+	v := number{value: no.value}
+	if condition.isMissing() {
+		return missing()
+	}
+	if condition.value != 0 {
+		v.value = yes.value
+		if yes.isMissing() {
+			v.value = 0
+		}
+	}
+	return v
+}
