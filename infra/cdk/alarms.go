@@ -74,10 +74,11 @@ func (e *envelope) forNow() []alarm {
 		}, {
 			// Only this alarm tells when data stop, and no value is below its bound.
 			// Before the first run its state is the one that it would tell of, so that it
-			// tells nothing.
+			// tells nothing. It evaluates one period, because CloudWatch waits for more
+			// empty ones than an alarm evaluates.
 			name:  "reconcile-silent",
-			means: "No run of reconcile ended for 15 minutes: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
-			of:    []series{e.own("", service.MetricReady, statMax)}, below: true, period: minutes5, periods: 3, missing: missingTells,
+			means: "No run of reconcile ended for a quarter of an hour: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
+			of:    []series{e.own("", service.MetricReady, statMax)}, below: true, period: minutes5, missing: missingTells,
 		}}
 }
 
@@ -133,7 +134,9 @@ func (e *envelope) forTomorrow() []alarm {
 			e.own("open", service.MetricOpen, statMax), e.own("still", service.MetricStillOpen, statMax),
 			e.own("chain", service.ReadyMetric(service.ProbeChain), statMax),
 		},
-		expression: "IF(FILL(chain, 1) > 0, open > still)", period: minutes15, periods: 4, missing: missingIgnore,
+		// IF makes 0 of a value that is missing where its condition is true, which would
+		// end the alarm when a run fails. Where the condition is missing there is no value.
+		expression: "IF(open >= 0, IF(FILL(chain, 1) > 0, open > still, 0))", period: minutes15, periods: 4, missing: missingIgnore,
 	}, {
 		name:  "reconcile-refund",
 		means: "Somebody has paid and no lookup is left to answer with: a refund is due.",

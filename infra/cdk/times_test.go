@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/gameday"
+	"github.com/hostfacts/hostfacts/pkg/service"
+)
+
+// trouble is something that lasts.
+type trouble struct {
+	alarm  string
+	metric string // of a run of reconcile, which is 1 while all is well
+	silent bool   // no run ends any more
+}
+
+// TestTimes: the runbook says how long it takes at least and at most until an alarm goes
+// off, as CloudWatch evaluates it with metrics that come at once or two minutes late. Where
+// it depends on how far CloudWatch looks back, which is not documented, that is tried from
+// what its examples have to twice as much.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	alarms, text := readAlarms(t), string(must(os.ReadFile("../RUNBOOK.md"))(t))
+	for _, c := range []trouble{
+		{alarm: "resolvers", metric: service.ReadyMetric(service.ProbeResolvers)},
+		{alarm: "facilitator-faults", metric: service.ReadyMetric(service.ProbeFacilitator)},
+		{alarm: "ledger-faults", metric: service.ReadyMetric(service.ProbeLedger)},
+		{alarm: "chain", metric: service.ReadyMetric(service.ProbeChain)},
+		{alarm: "reconcile-silent", metric: service.MetricReady, silent: true},
+	} {
+		at := slices.IndexFunc(alarms, func(a gameday.Alarm) bool { return strings.HasSuffix(a.Name, "-"+c.alarm) })
+		if at < 0 {
+			t.Fatalf("there is no alarm %s", c.alarm)
+		}
+		least, most := c.takes(t, alarms[at])
+		says := fmt.Sprintf("%d to %d minutes", least, most)
+		if least == most {
+			says = fmt.Sprintf("%d minutes", least)
+		}
+		entry := regexp.MustCompile(`(?s)<a id="alarm-` + c.alarm + `"></a>\n(.*?)\n(?:<a id=|#)`).FindStringSubmatch(text)
+		if len(entry) != 2 || !strings.Contains(strings.Join(strings.Fields(entry[1]), " "), says) {
+			t.Errorf("%s goes off after %s; its entry in the runbook does not say so", c.alarm, says)
+		}
+	}
+}
+
+// takes is how many minutes pass from the first run that finds the trouble, or from the
+// last run, until the alarm goes off.
+func (c trouble) takes(t *testing.T, a gameday.Alarm) (least, most int) {
+	t.Helper()
+	const well, minutes, every = 180, 400, 5
+	metric := gameday.Metric{Namespace: service.Namespace(defaultStack), Name: c.metric}
+	least = minutes
+	for _, a.Extra = range []int{gameday.LeastExtra, 2 * gameday.LeastExtra} {
+		for _, late := range []int{0, 2} {
+			line := &gameday.Timeline{Late: late}
+			since := well
+			for minute := 0; minute < minutes; minute += every {
+				at := time.Duration(minute) * time.Minute
+				if minute <= well {
+					line.Add(metric, at, 1)
+				} else if !c.silent {
+					since = well + every
+					line.Add(metric, at, 0)
+				}
+			}
+			first := slices.Index(a.Minutes(line, minutes), gameday.Firing) + 1
+			if first <= since {
+				t.Fatalf("%s goes off in minute %d, the trouble begins in minute %d", c.alarm, first, since)
+			}
+			least, most = min(least, first-since), max(most, first-since)
+		}
+	}
+	return least, most
+}
