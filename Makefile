@@ -16,7 +16,7 @@ export GOFLAGS ?= -buildvcs=false
 
 # What a person types gets to the recipes through the environment, as it was
 # typed: make does not expand it here, and the recipes' "$$NAME" is not code.
-TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO
+TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
 ##@ Use
@@ -215,6 +215,13 @@ smoke: ## After a deployment: is it ready, and is a paid ping answered
 	@test -n "$$ORIGIN" || { echo "usage: make smoke ORIGIN=https://api.example.com [KEY_FILE=...]" >&2; exit 2; }
 	@CALLED_BY=make go run ./infra/local/operate smoke "$$ORIGIN" && \
 		CALLED_BY=make go run ./infra/local/pay -max 0.001 $${KEY_FILE:+-key-file "$$KEY_FILE"} $${YES:+-yes="$$YES"} -- "$${ORIGIN%/}/v1/tools/ping"
+
+.PHONY: mark-ledger
+mark-ledger: ## Write into the table LEDGER_TABLE that it is the ledger of a stack
+##   STACK_NAME=...    the stack
+##   PAY_TO=0x...      its payee
+##   FORCE=1           also when it is marked for another payee
+	@CALLED_BY=make go run ./infra/local/operate mark-ledger $(if $(FORCE),-force)
 
 .PHONY: restore
 restore: ## Restore the ledger's table (LEDGER_TABLE) as another one

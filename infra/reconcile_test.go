@@ -123,10 +123,43 @@ func TestReconcileFunction(t *testing.T) {
 	checkLine(t, logs(), map[string]any{
 		"level": "INFO", "evidence": true, "unread": false, "Open": 2.0, "SettledLate": 1.0, "RefusedLate": 1.0, "StillOpen": 1.0, "OwedUnclaimed": 2.0,
 		"ReconcileFailed": 0.0, "Ready": 1.0, "ReadyLedger": 1.0, "ReadyFacilitator": 1.0, "ReadyResolvers": 1.0, "ReadyChain": 1.0,
+		"ReadyMark": 0.0, "not_ready": []any{"facilitator_primary", "mark"}, // and it is ready all the same
 	})
 	if d := cmp.Diff(watch.granted[sam.Reconcile], watch.used(sam.Reconcile)); d != "" {
 		t.Errorf("permissions (-may +used):\n%s", d)
 	}
+}
+
+// TestReconcileMark: what reconcile says of the ledger's table, by the built function. The
+// mark of its own stack is what counts: not that of another one, nor one with another payee.
+func TestReconcileMark(t *testing.T) {
+	t.Parallel()
+	server := cloud.StartDynamo(t)
+	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))
+	table := boot.Table{Name: server.Table(t), AWS: server.Config()}
+	params := map[string]string{"Ledger": table.Name, "RpcUrl": "none", "DnsResolvers": names, "FacilitatorUrl": testbed.Serve(t, testbed.NewFacilitator(t))}
+	says := func(marked float64) {
+		t.Helper()
+		h, logs := hosted(t, params, server.Settings(table.Name))
+		if _, err := reconciled(t, h); err != nil {
+			t.Error(err)
+		}
+		checkLine(t, logs(), map[string]any{"Ready": 1.0, "ReadyLedger": 1.0, "ReadyMark": marked})
+	}
+	write := func(stack, payee string) {
+		t.Helper()
+		must(table.SetMark(t.Context(), boot.Mark{Stack: stack, Payee: payee, Written: time.Now(), By: "test"}, true))(t)
+	}
+	write("another", boot.LocalPayTo)
+	says(0)
+	write("local", boot.LocalPayTo)
+	says(1)
+	write("local", testbed.Account(5))
+	says(0)
+	params["FormerTerms"] = time.Now().Add(time.Minute).UTC().Format(time.RFC3339) + ",payTo=" + testbed.Account(5)
+	says(1)
+	params["FormerTerms"] = "none"
+	says(0)
 }
 
 // TestReconcileFunctionFails: without its table the invocation fails, so that
@@ -139,8 +172,8 @@ func TestReconcileFunctionFails(t *testing.T) {
 		"level": "ERROR", "evidence": false, "Open": nil, "ReconcileFailed": 1.0, "Ready": 0.0, "ReadyLedger": 0.0, "ReadyResolvers": 1.0, "ReadyChain": nil,
 	}
 	for selling, more := range map[string]map[string]any{
-		"yes": {"not_ready": []any{"facilitator", "ledger"}, "ReadyFacilitator": 0.0, "VersionFaults": 1000.0},
-		"no":  {"not_ready": []any{"ledger"}, "ReadyFacilitator": nil, "VersionFaults": nil},
+		"yes": {"not_ready": []any{"facilitator", "ledger", "mark"}, "ReadyFacilitator": 0.0, "VersionFaults": 1000.0},
+		"no":  {"not_ready": []any{"ledger", "mark"}, "ReadyFacilitator": nil, "VersionFaults": nil},
 	} {
 		h, logs := hosted(t, map[string]string{"Ledger": "Ledger", "RpcUrl": "none", "DnsResolvers": names, "Selling": selling},
 			map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})

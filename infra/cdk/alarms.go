@@ -61,6 +61,15 @@ func (e *envelope) forNow() []alarm {
 		"The facilitator is down, not configured, or refuses our credentials: nobody can pay."),
 		e.faultsAlarm("ledger-faults", service.MetricLedger, service.ProbeLedger,
 			"The ledger's table does not answer or does not take a verdict, or a record in it cannot be read: sales fail, or are not on record."), {
+			// While the ledger does not answer nobody knows whether it is marked.
+			name: "ledger-mark",
+			means: "The ledger's table is not marked as this stack's, or for another payee: it may be another table than before, " +
+				"so that payments are answered twice and debts are forgotten.",
+			of: []series{
+				e.own("mark", service.ReadyMetric(service.ProbeMark), statMin), e.own("ledger", service.ReadyMetric(service.ProbeLedger), statMin),
+			},
+			expression: "IF(FILL(ledger, 1) > 0, IF(FILL(mark, 1) > 0, 0, 1))", period: minutes5, periods: 3, breaching: 2,
+		}, {
 			// Payers can put their own payments in doubt, but never most.
 			name:       "uncertain",
 			means:      "Most payments are sent to the facilitator and it is not known whether they were made.",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -248,6 +249,14 @@ func scenarios() []scenario {
 		// What comes after the claim of a payment: it is sold and cannot be noted.
 		name: "DynamoDB throttles once the money has moved", payers: 1, steady: true, rounds: 2,
 		breakage: failing(theTable, throttling), fires: []string{"ledger-faults"},
+	}, {
+		// As when a deployment has given the stack another table.
+		name: "the ledger's table is marked for another payee", ops: []string{"ping"}, payers: 1, rounds: 2,
+		breakage: breakage{
+			breaks: func(w *world) { w.mark(stack, testbed.Account(5)) },
+			mends:  func(w *world) { w.mark(stack, boot.LocalPayTo) },
+		},
+		ready: http.StatusOK, fires: []string{"ledger-mark"},
 	}, {
 		// Each is owed the answer; nothing more happens for a day.
 		name: "payers never come back", ops: []string{"dns", "ssl-check"}, payers: 1, absent: 1,

@@ -97,7 +97,16 @@ func (s *stage) open(t testing.TB) *world {
 		Logs:        w.series, OnEnd: w.series.ended, OnEvent: w.handed,
 	}.Open(t)
 	w.url = w.host.URL
+	w.mark(stack, boot.LocalPayTo)
 	return w
+}
+
+// mark marks the ledger as that of a stack.
+func (w *world) mark(name, payee string) {
+	table := boot.Table{Name: w.name, AWS: w.db.Config()}
+	if _, err := table.SetMark(w.Context(), boot.Mark{Stack: name, Payee: payee, Written: w.opened, By: "gameday"}, true); err != nil {
+		w.Fatal(err)
+	}
 }
 
 // receiptKey is a key to sign receipts with. That of 0 is published.

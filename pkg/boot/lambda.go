@@ -61,6 +61,9 @@ func Reconcile() {
 	settle, err := config.facilitators(parts.Platform)
 	exitOn(err)
 	probes := config.probes(parts.Ledger, settle, dns.New(dns.Config{Resolvers: config.Resolvers}), parts.Chain)
+	if mark, ok := config.markProbe(); ok {
+		probes = append(probes, mark)
+	}
 	lambda.Start(service.Reconcile(parts.Platform, parts.Reconciler, parts.Chain != nil, probes...))
 }
 

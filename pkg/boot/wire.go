@@ -80,6 +80,9 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 	p.probes = append(c.probes(ledger.New(stores.Ledger, now, rand.Text), settle, p.Resolver, view), service.Probe{
 		Name: service.ProbeReceipts, Optional: true, Check: signs.check,
 	})
+	if mark, ok := c.markProbe(); ok {
+		p.probes = append(p.probes, mark)
+	}
 	watches, _ := evidence(view)
 	p.Seller, err = service.NewSeller(p.Platform, p.Offering, stores.Ledger, settle.settler, watches, p.Limits)
 	return p, err

@@ -26,6 +26,7 @@ const (
 	ProbeResolvers   = "resolvers"
 	ProbeReceipts    = "receipts"
 	ProbeChain       = "chain"
+	ProbeMark        = "mark" // the ledger's table says that it is this stack's
 )
 
 // MetricReady is 1 when every probe of a reconcile run that the service cannot do

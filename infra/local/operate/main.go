@@ -73,6 +73,7 @@ func commands() []command {
 		{"books [-json] DAY", 1, 1, listBooks},
 		{"backup [FILE]", 0, 1, backup},
 		{"restore -to NAME [-at TIME] [-drill]", 0, 0, restore},
+		{"mark-ledger [-force]", 0, 0, markLedger},
 		{"smoke ORIGIN", 1, 1, smoke},
 	}
 }

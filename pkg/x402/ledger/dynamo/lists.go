@@ -132,6 +132,9 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 		return p, fmt.Errorf("dynamo: scan: %w", err)
 	}
 	for _, it := range out.Items {
+		if !isRecord(it) {
+			continue
+		}
 		key := keyOf(it)
 		if r, err := decode(key, it); err == nil {
 			p.Records = append(p.Records, r)
@@ -141,6 +144,12 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 	}
 	p.Next = keyOf(out.LastEvaluatedKey)
 	return p, nil
+}
+
+// isRecord says whether an item has something of a record, which may be broken. Items of
+// limits, and what a program keeps in the table besides, have nothing of one.
+func isRecord(it item) bool {
+	return it["record"] != nil || it["version"] != nil || it["write_id"] != nil
 }
 
 // keyOf is the key of an item; empty where there is none.

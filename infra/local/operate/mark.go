@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/infra/local/called"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// markLedger writes into LEDGER_TABLE that it is the ledger of STACK_NAME, whose payee is
+// PAY_TO. It says first whether anything was ever sold on it, because an empty table that has
+// taken the place of the ledger looks as that of a new stack does.
+func markLedger(ctx context.Context, o order) error {
+	c, err := boot.ReadLocal(o.getenv)
+	switch {
+	case err != nil:
+		return err
+	case c.Ledger.Name == "":
+		return errors.New("LEDGER_TABLE is not set: it names the table to mark. A ledger in a file needs no mark")
+	case c.Stack == "":
+		return errors.New("STACK_NAME is not set: it names the stack whose ledger the table is")
+	case !c.OwnPayee:
+		return errors.New("PAY_TO is not set: it is the address that the stack has as PayTo")
+	}
+	sold, err := o.soldSince(ctx, c)
+	if err != nil {
+		return err
+	}
+	facts(o.out, "ledger", "DynamoDB table "+c.Ledger.Name, "stack", c.Stack, "sold", sold)
+	mark := boot.Mark{Stack: c.Stack, Payee: c.Terms.PayTo, Written: o.now(), By: operator()}
+	before, err := c.Ledger.SetMark(ctx, mark, o.force)
+	switch {
+	case before != nil:
+		facts(o.out, "before", fmt.Sprintf("marked for %s, %s by %s", plain(before.Payee), minute(before.Written), plain(before.By)))
+	case err == nil:
+		facts(o.out, "before", "no mark of this stack")
+	}
+	if errors.Is(err, boot.ErrMarked) {
+		return fmt.Errorf("%w, and nothing is written. If the stack's payee was changed to %s: %s",
+			err, mark.Payee, o.as.Command("mark-ledger", called.Word{Name: "FORCE", Flag: "-force"}))
+	}
+	if err != nil {
+		return err
+	}
+	facts(o.out, "now", "marked for "+mark.Payee)
+	return nil
+}
+
+// soldSince says since when the token is sold for on a table.
+func (o order) soldSince(ctx context.Context, c boot.Local) (string, error) {
+	key := ledger.SoldKey(strings.ToLower(c.Terms.Network), strings.ToLower(c.Terms.Asset))
+	r, err := c.Ledger.Open().Fetch(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	if r == nil {
+		return "never: if the stack has sold before, this is not its ledger", nil
+	}
+	return "since " + minute(r.Head().CreatedAt), nil
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+)
+
+// A table is marked for a stack, and for another stack beside it. Another payee is not put
+// in the place of one without force. What else looks at a table does not meet the marks.
+func TestMarkLedger(t *testing.T) {
+	t.Parallel()
+	server := cloud.StartDynamo(t)
+	table := server.Table(t)
+	env := server.Settings(table)
+	env["PAY_TO"], env["STACK_NAME"] = payer, "shop"
+	out, _ := operate(t, 0, env, "mark-ledger")
+	prints(t, out, "ledger  DynamoDB table "+table+"\n", "stack   shop\n", "sold    never: if the stack has sold before, this is not its ledger\n",
+		"before  no mark of this stack\n", "now  marked for "+payer+"\n")
+
+	fill(newBuyer(t, server.Open(table), time.Now().Add(-3*time.Hour)))
+	out, _ = operate(t, 0, env, "mark-ledger")
+	prints(t, out, "before  marked for "+payer+", ", " by "+operator()+"\n", "now  marked for "+payer+"\n")
+
+	env["PAY_TO"] = sender
+	out, notes := operate(t, exitFailed, env, "mark-ledger")
+	prints(t, out, "before  marked for "+payer+", ")
+	prints(t, notes, "the table is marked for another payee, and nothing is written", "changed to "+sender+": make mark-ledger FORCE=1\n")
+	marked := func(stack, payee string) {
+		t.Helper()
+		m, err := testbed.Must(boot.ReadLocal(func(name string) string { return env[name] })).Ledger.Mark(t.Context(), stack)
+		if err != nil || m == nil || m.Stack != stack || m.Payee != payee || m.By != operator() || time.Since(m.Written) > time.Hour {
+			t.Errorf("%s is marked %+v, %v; want %s", stack, m, err, payee)
+		}
+	}
+	marked("shop", payer)
+	env["STACK_NAME"] = "other"
+	operate(t, 0, env, "mark-ledger")
+	env["STACK_NAME"] = "shop"
+	operate(t, 0, env, "mark-ledger", "-force")
+	marked("shop", sender)
+	marked("other", sender)
+
+	env["PAY_TO"] = payee
+	out, _ = operate(t, 0, env, "owed")
+	if strings.Count(out, payer) != 3 {
+		t.Errorf("owed printed:\n%s", out)
+	}
+	out, _ = operate(t, 0, env, "payer", payer)
+	prints(t, out, "\n"+payer+" has paid 3 times")
+	page, err := server.Open(table).Page(t.Context(), "", "", 100)
+	if err != nil || len(page.Records) == 0 || len(page.Corrupt) > 0 {
+		t.Errorf("the whole table: %d records, %q unreadable, %v", len(page.Records), page.Corrupt, err)
+	}
+}
+
+// A mark is not written where it is not said of what, or where there is no such table.
+func TestMarkLedgerCannot(t *testing.T) {
+	t.Parallel()
+	table := map[string]string{
+		"LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "STACK_NAME": "shop", "PAY_TO": payer,
+		"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1",
+	}
+	for missing, says := range map[string]string{
+		"LEDGER_TABLE": "A ledger in a file needs no mark", "STACK_NAME": "STACK_NAME is not set", "PAY_TO": "PAY_TO is not set",
+		"none": "dynamo: get item",
+	} {
+		value := table[missing]
+		delete(table, missing)
+		out, notes := operate(t, exitFailed, table, "mark-ledger")
+		prints(t, notes, says)
+		if out != "" {
+			t.Errorf("without %s it printed:\n%s", missing, out)
+		}
+		table[missing] = value
+	}
+}

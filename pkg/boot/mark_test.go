@@ -1,0 +1,67 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/service"
+)
+
+// A mark is right for its own stack and payee, however the address is written, and for the
+// payee of FORMER_TERMS while these are set. Everything else is said with the command.
+func TestMarkCheck(t *testing.T) {
+	t.Parallel()
+	const payee, former = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C", "0x857b06519E91e3A54538791bDbb0E22373e36b66"
+	plain := vars{"STACK_NAME": "shop", "PAY_TO": payee}
+	changed := vars{"STACK_NAME": "shop", "PAY_TO": payee, "FORMER_TERMS": "2026-11-20T08:05:00Z,payTo=" + former}
+	leaked := vars{"STACK_NAME": "shop", "PAY_TO": payee, "FORMER_TERMS": "none"}
+	command := "STACK_NAME=shop PAY_TO=" + payee + " make mark-ledger"
+	for name, c := range map[string]struct {
+		vars vars
+		mark *Mark
+		says string
+	}{
+		"its own":             {plain, &Mark{Stack: "shop", Payee: payee}, ""},
+		"in lower case":       {plain, &Mark{Stack: "shop", Payee: strings.ToLower(payee)}, ""},
+		"none":                {plain, nil, "not marked as the ledger of stack shop, so it may be another one than before. If it is the right one: "},
+		"of another stack":    {plain, &Mark{Stack: "other", Payee: payee}, "not marked as the ledger of stack shop"},
+		"of another payee":    {plain, &Mark{Stack: "shop", Payee: former}, `marked for the payee "` + former + `", which is not PAY_TO`},
+		"of the former one":   {changed, &Mark{Stack: "shop", Payee: former}, ""},
+		"of the new one":      {changed, &Mark{Stack: "shop", Payee: payee}, ""},
+		"of the leaked one":   {leaked, &Mark{Stack: "shop", Payee: former}, "FORCE=1"},
+		"of text of a hacker": {plain, &Mark{Stack: "shop", Payee: "\x1b[31m"}, `"\x1b[31m"`},
+	} {
+		err := c.mark.check(configured(t, c.vars))
+		if (err == nil) != (c.says == "") || err != nil && !(strings.Contains(err.Error(), c.says) && strings.Contains(err.Error(), command)) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+		if _, public := errors.AsType[service.Public](err); err != nil && !public {
+			t.Errorf("%s: nobody may read %v", name, err)
+		}
+	}
+}
+
+// The mark is asked for where there are a table and a name of a stack, and without it the
+// service is ready: a table that cannot be reached is the business of another probe.
+func TestMarkProbe(t *testing.T) {
+	t.Parallel()
+	nowhere := configured(t, vars{"STACK_NAME": "shop", "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
+	probe, ok := nowhere.markProbe()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := probe.Check(ctx); !ok || !probe.Optional || err == nil || !strings.Contains(err.Error(), "read the mark of stack shop") {
+		t.Errorf("the probe of a table that is not there: %+v, %v, %v", probe, ok, err)
+	}
+	unnamed := nowhere
+	unnamed.Stack = ""
+	inFile := nowhere
+	inFile.Ledger.Name = ""
+	for name, c := range map[string]Config{"no stack": unnamed, "a ledger in a file": inFile} {
+		if _, ok := c.markProbe(); ok {
+			t.Errorf("%s: there is a probe", name)
+		}
+	}
+}
