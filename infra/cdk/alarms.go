@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -258,28 +257,6 @@ func (e *envelope) alarm(a alarm, topic *string) {
 // own is a metric of the service over all operations, under an id for expressions.
 func (e *envelope) own(id, name, stat string) series {
 	return series{id: id, namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
-}
-
-// topic is an SNS topic, with the person who is told by e-mail and the policy that lets
-// CloudWatch and Budgets publish to it, over TLS alone. It is not encrypted with the account's SNS key, because
-// CloudWatch may not use that; its messages contain names and numbers only.
-func (e *envelope) topic(id, output, description, email string) (arn *string, policy awscdk.CfnResource) {
-	arn = e.add(id, "SNS::Topic", object{"DisplayName": e.settings.stack + " " + strings.ToLower(id)}).Ref()
-	policy = e.add(id+"Policy", "SNS::TopicPolicy", object{"Topics": []any{arn}, "PolicyDocument": object{
-		"Version": "2012-10-17", "Statement": []any{object{
-			"Effect": "Allow", "Action": "sns:Publish", "Resource": arn,
-			"Principal": object{"Service": []any{"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}},
-			"Condition": object{"StringEquals": object{"aws:SourceAccount": awscdk.Aws_ACCOUNT_ID()}},
-		}, object{
-			"Effect": "Deny", "Action": "sns:Publish", "Resource": arn, "Principal": "*",
-			"Condition": object{"Bool": object{"aws:SecureTransport": "false"}},
-		}},
-	}})
-	if email != "" {
-		e.add(id+"Email", "SNS::Subscription", object{"TopicArn": arn, "Protocol": "email", "Endpoint": email})
-	}
-	e.output(output, description, arn)
-	return arn, policy
 }
 
 // budgetAlarm notifies the topic when 80 % of the monthly limit is spent, or the

@@ -79,7 +79,7 @@ func byCDK(t *testing.T, changes map[string]map[string]string) map[string]deploy
 		if name != "" && parameters[name].NoEcho {
 			continue // it is synthesized as it stands
 		}
-		contexts[name] = map[string]any{ctxNodes: nodesParameter, ctxAssets: assetsNone}
+		contexts[name] = map[string]any{ctxNodes: nodesParameter, ctxAssets: assetsNone, ctxEmail: nobody}
 		for parameter, value := range values {
 			if !parameters[parameter].NoEcho {
 				contexts[name][parameter] = value

@@ -24,8 +24,6 @@ const (
 	ctxStack       = "stackName"
 	ctxDomain      = "domain"
 	ctxCertificate = "certificateArn"
-	ctxEmail       = "alarmEmail"
-	ctxTickets     = "ticketEmail"
 	ctxBudget      = "budgetUsd"
 	ctxRetention   = "logRetentionDays"
 	ctxAssets      = "assets"
@@ -62,11 +60,10 @@ type settings struct {
 	stack       string
 	domain      string // empty: none
 	certificate string
-	email       string // of who is told of pages; empty: nobody
-	tickets     string // the same of tickets
-	budget      float64
-	retention   float64 // of logs, days
-	reserve     bool    // concurrency for the scheduled function
+	listeners
+	budget    float64
+	retention float64 // of logs, days
+	reserve   bool    // concurrency for the scheduled function
 }
 
 // contextReader reads settings and collects every fault.
@@ -136,17 +133,13 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 		stack:       c.text(ctxStack, defaultStack),
 		domain:      c.matching(ctxDomain, `^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$`, "a lower-case domain name"),
 		certificate: c.matching(ctxCertificate, `^arn:[^:]+:acm:[^:]+:[0-9]{12}:certificate/.+$`, "the ARN of an ACM certificate in the stack's region"),
-		email:       c.matching(ctxEmail, `^[^@\s]+@[^@\s]+$`, "an e-mail address"),
-		tickets:     c.matching(ctxTickets, `^[^@\s]+@[^@\s]+$`, "an e-mail address"),
+		listeners:   c.listeners(),
 		budget:      c.number(ctxBudget, defaultBudget),
 		retention:   c.days(ctxRetention, defaultRetention),
 		reserve:     c.yes(ctxReserve, true),
 	}
 	if (s.domain == "") != (s.certificate == "") {
 		c.fault(ctxDomain, "and %s go together", ctxCertificate)
-	}
-	if s.tickets == "" {
-		s.tickets = s.email
 	}
 	s.params = c.parameters(s)
 	network, _ := s.params["Network"].(string)

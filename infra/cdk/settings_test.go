@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ const (
 
 // settled are the settings of a context with a payee and a facilitator, and without code.
 func settled(values map[string]any) (settings, error) {
-	context := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxAssets: assetsNone}
+	context := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxAssets: assetsNone, ctxEmail: nobody}
 	maps.Copy(context, values)
 	return readSettings("../..", from(context))
 }
@@ -36,7 +37,7 @@ func settled(values map[string]any) (settings, error) {
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	s := must(settled(nil))(t)
-	if s.stack != defaultStack || s.budget != defaultBudget || s.retention != defaultRetention || s.domain != "" || s.email != "" || s.build != "" || !s.reserve {
+	if s.stack != defaultStack || s.budget != defaultBudget || s.retention != defaultRetention || s.domain != "" || s.pageEmail+s.ticketEmail != "" || s.build != "" || !s.reserve {
 		t.Errorf("%+v", s)
 	}
 	// Parameters have their defaults, but for what is secret.
@@ -71,6 +72,48 @@ func TestSettings(t *testing.T) {
 	p := section(section(synthesized(t), "Parameters"), "RpcUrl")
 	if _, ok := p["Default"]; s.params["RpcUrl"] != "secret" || ok || p["NoEcho"] != true || p["AllowedPattern"] != `^https://[^ ]+$` {
 		t.Errorf("RpcUrl is %v or %v", s.params["RpcUrl"], p)
+	}
+}
+
+// TestListeners: somebody hears of pages and of tickets, or none is typed.
+func TestListeners(t *testing.T) {
+	t.Parallel()
+	const tenant, team = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
+	const channel = "19%3a0123abcd%40thread.tacv2"
+	const nobodyHears, noTickets = "alarmEmail is not set, so that nobody would hear of a page", "ticketEmail is not set, so that nobody would hear of a ticket"
+	for name, c := range map[string]struct {
+		context map[string]any
+		want    listeners
+		says    string
+	}{
+		"nobody":               {map[string]any{}, listeners{}, nobodyHears},
+		"nobody of pages":      {map[string]any{ctxTickets: "t@example.com"}, listeners{}, nobodyHears},
+		"nobody, by intent":    {map[string]any{ctxEmail: nobody}, listeners{}, ""},
+		"one for both":         {map[string]any{ctxEmail: "a@example.com"}, listeners{pageEmail: "a@example.com", ticketEmail: "a@example.com"}, ""},
+		"one for each":         {map[string]any{ctxEmail: "a@example.com", ctxTickets: "t@example.com"}, listeners{pageEmail: "a@example.com", ticketEmail: "t@example.com"}, ""},
+		"pages alone":          {map[string]any{ctxEmail: "a@example.com", ctxTickets: nobody}, listeners{pageEmail: "a@example.com"}, ""},
+		"tickets alone":        {map[string]any{ctxEmail: nobody, ctxTickets: "t@example.com"}, listeners{ticketEmail: "t@example.com"}, ""},
+		"a telephone":          {map[string]any{ctxPhone: "+4915112345678"}, listeners{}, noTickets},
+		"a telephone, a mail":  {map[string]any{ctxPhone: "+4915112345678", ctxTickets: "t@example.com"}, listeners{phone: "+4915112345678", ticketEmail: "t@example.com"}, ""},
+		"a service on call":    {map[string]any{ctxURL: "https://events.example/k", ctxTickets: nobody}, listeners{url: "https://events.example/k"}, ""},
+		"Slack":                {map[string]any{ctxSlack: "T0123ABCD/C0123ABCD"}, listeners{slack: []string{"T0123ABCD", "C0123ABCD"}}, ""},
+		"Teams":                {map[string]any{ctxTeams: tenant + "/" + team + "/" + channel}, listeners{teams: []string{tenant, team, channel}}, ""},
+		"a number at home":     {map[string]any{ctxPhone: "0151 12345678"}, listeners{}, "alarmPhone must be"},
+		"a URL in the open":    {map[string]any{ctxURL: "http://events.example/k"}, listeners{}, "alarmUrl must be"},
+		"a name of a channel":  {map[string]any{ctxSlack: "#ops"}, listeners{}, "slackChannel must be"},
+		"two parts of three":   {map[string]any{ctxTeams: tenant + "/" + team}, listeners{}, "teamsChannel must be"},
+		"a channel, decoded":   {map[string]any{ctxTeams: tenant + "/" + team + "/19:0123@thread.tacv2"}, listeners{}, "teamsChannel must be"},
+		"what is not a mail":   {map[string]any{ctxEmail: "nobody"}, listeners{}, "alarmEmail must be an e-mail address, or none"},
+		"a word for the other": {map[string]any{ctxEmail: nobody, ctxTickets: "me"}, listeners{}, "ticketEmail must be an e-mail address, or none"},
+	} {
+		r := &contextReader{get: from(c.context)}
+		got, err := r.listeners(), errors.Join(r.faults...)
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+		if err == nil && !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
 	}
 }
 
@@ -231,7 +274,8 @@ func TestRunbookContext(t *testing.T) {
 		}
 	}
 	for key, fallback := range map[string]string{
-		ctxStack: defaultStack, ctxDomain: "none", ctxCertificate: "none", ctxEmail: "none", ctxTickets: ctxEmail,
+		ctxStack: defaultStack, ctxDomain: "none", ctxCertificate: "none", ctxEmail: "required", ctxTickets: ctxEmail,
+		ctxPhone: "none", ctxURL: "none", ctxSlack: "none", ctxTeams: "none",
 		ctxBudget: strconv.Itoa(defaultBudget), ctxRetention: strconv.Itoa(defaultRetention),
 		ctxReserve: "true", ctxAssets: assetsBuild, ctxNodes: "required",
 	} {

@@ -54,8 +54,7 @@ func NewStack(scope constructs.Construct, s settings) {
 	for _, id := range []string{idLog, idFunctionsLog} {
 		e.resource(id).AddPropertyOverride(jsii.String("RetentionInDays"), s.retention)
 	}
-	page, _ := e.topic("Alarms", "AlarmTopic", "SNS topic of the pages, for the person on call", e.email)
-	ticket, policy := e.topic("Tickets", "TicketTopic", "SNS topic of the tickets and of the budget: for the next working day", e.tickets)
+	page, ticket, policy := e.topics()
 	e.alarms(page, ticket)
 	e.dashboard()
 	e.queries()

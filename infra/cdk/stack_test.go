@@ -132,7 +132,7 @@ func TestCodeIsShipped(t *testing.T) {
 		write(t, filepath.Join(root, "build", slug, "bootstrap"), append(header(elf.EM_AARCH64), slug...))
 	}
 	write(t, filepath.Join(root, "infra", "cdk", "cdk.json"), nil)
-	text = must(synth(t, filepath.Join(root, "infra", "cdk"), map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxReserve: false}))(t)
+	text = must(synth(t, filepath.Join(root, "infra", "cdk"), map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxReserve: false, ctxEmail: nobody}))(t)
 	var d document
 	check(t, json.Unmarshal(text, &d))
 	keys := map[any]string{}
@@ -149,7 +149,7 @@ func TestCodeIsShipped(t *testing.T) {
 	if n, ok := properties(d, sam.LogicalID(sam.Reconcile))["ReservedConcurrentExecutions"]; ok {
 		t.Errorf("concurrency of %v is reserved, and was not to be", n)
 	}
-	for _, id := range []string{"Domain", "DomainMapping", "AlarmsEmail"} {
+	for _, id := range []string{"Domain", "DomainMapping", "AlarmsEmail", "AlarmsPhone", "AlarmsUrl", "TicketsEmail", "Slack", "SlackRole", "Teams", "TeamsRole"} {
 		if section(d, "Resources")[id] != nil {
 			t.Errorf("%s is there, and nobody asked for it", id)
 		}
@@ -160,7 +160,7 @@ func TestCodeIsShipped(t *testing.T) {
 func TestAppNamesItsFaults(t *testing.T) {
 	t.Parallel()
 	_, err := synth(t, ".", map[string]any{ctxAssets: assetsNone, ctxRetention: "x"})
-	if err == nil || !strings.Contains(err.Error(), "4 fault(s)") || !strings.Contains(err.Error(), "\nPayTo is not set") {
+	if err == nil || !strings.Contains(err.Error(), "5 fault(s)") || !strings.Contains(err.Error(), "\nPayTo is not set") {
 		t.Errorf("%v", err)
 	}
 }
