@@ -16,7 +16,7 @@ export GOFLAGS ?= -buildvcs=false
 
 # What a person types gets to the recipes through the environment, as it was
 # typed: make does not expand it here, and the recipes' "$$NAME" is not code.
-TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO
+TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
 ##@ Use
@@ -277,6 +277,15 @@ books: ## Compare the payments of a day on the chain with the ledger; fails wher
 ##   JSON=1            print JSON
 	@test -n "$$DAY" || { echo "usage: make books DAY=2026-11-20 [JSON=1]" >&2; exit 2; }
 	@CALLED_BY=make go run ./infra/local/operate books $(if $(JSON),-json) "$$DAY"
+
+.PHONY: secret
+secret: ## Show, make or change the secret of FacilitatorSecretArn; asks for the value, and keeps the rest
+##   NAME=...          its name or ARN
+##   SET=token         change this of it, or key, rpc_urls, receipt_key (or UNSET=... to take it out)
+##   FILE=...          read the value from this file
+##   YES=1             do not ask before it is written
+	@test -n "$$NAME" || { echo "usage: make secret NAME=hostfacts-facilitator [SET=token|key|rpc_urls|receipt_key] [UNSET=...] [FILE=...]" >&2; exit 2; }
+	@CALLED_BY=make go run ./infra/local/secret -name "$$NAME" $${SET:+-set "$$SET"} $${UNSET:+-unset "$$UNSET"} $${FILE:+-file "$$FILE"} $${YES:+-yes="$$YES"}
 
 .PHONY: sign-origin
 sign-origin: ## Sign an origin as its payee, offline; asks for the key

@@ -28,8 +28,7 @@ import (
 // startEmulator starts moto, a DynamoDB in memory that can restore a table.
 func startEmulator(t *testing.T) cloud.Dynamo {
 	t.Helper()
-	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
-	return cloud.Dynamo{URL: testbed.StartPeer(t, moto, " Running on ").URL}
+	return cloud.Dynamo{URL: deployed.Emulator(t)}
 }
 
 func ledgerOf(store ledger.Store) *ledger.Ledger { return ledger.New(store, time.Now, rand.Text) }

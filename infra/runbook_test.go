@@ -198,7 +198,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 	})
 	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))
 	o := &operator{env: map[string]string{
-		"AWS_ENDPOINT_URL_DYNAMODB": server, "AWS_ACCESS_KEY_ID": cloud.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": cloud.DynamoSecret,
+		"AWS_ENDPOINT_URL_DYNAMODB": server, "AWS_ENDPOINT_URL_SECRETS_MANAGER": emulator.URL, "AWS_ACCESS_KEY_ID": cloud.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": cloud.DynamoSecret,
 	}, words: map[string]string{
 		"<Ledger>": "ledger", "<table>": "ledger", "<copy>": "ledger-copy", "<drill>": "ledger-drill", "<the payee>": boot.LocalPayTo,
 		"AWS_REGION=…": "AWS_REGION=" + cloud.DynamoRegion, "RPC_URL=…": "RPC_URL=" + node, "https://mainnet.base.org": node,
@@ -254,9 +254,16 @@ func TestRunbookIsPlayed(t *testing.T) {
 			{"make refund KEY='eip155", nil, false, []string{"a refund is begun: the payer gets no answer any more\namount   0.005 USDC"}},
 			{"TRANSACTION=0x…", back(owed), false, []string{"closed: $0.005 went back to"}},
 		},
-		"In doubt for hours":                   {{"make reconcile", nil, false, []string{"1 found paid"}}},
-		`"I paid and got nothing"`:             {{"make payer", nil, false, []string{"was refunded 1 time ($0.005), and is owed 1", "the same request, sent again, can get the answer"}}},
-		"Changes while payments are in flight": {{"make receipt-key", nil, false, []string{"RECEIPT_KEY", "RECEIPT_PUBLIC_KEYS"}}},
+		"In doubt for hours":       {{"make reconcile", nil, false, []string{"1 found paid"}}},
+		`"I paid and got nothing"`: {{"make payer", nil, false, []string{"was refunded 1 time ($0.005), and is owed 1", "the same request, sent again, can get the answer"}}},
+		"Changes while payments are in flight": {
+			{"make secret", func() {
+				token := filepath.Join(t.TempDir(), "token")
+				check(t, os.WriteFile(token, []byte("a-token-of-the-facilitator"), 0o600))
+				o.words["SET=token"] = "SET=token YES=1 FILE=" + token
+			}, false, []string{"+ token (sha256 ", "FacilitatorSecretArn=arn:aws:secretsmanager:"}},
+			{"make receipt-key", nil, false, []string{"RECEIPT_KEY", "RECEIPT_PUBLIC_KEYS"}},
+		},
 		"The books of a day": {{"make books", func() {
 			o.words["DAY=2026-11-20"] = "DAY=" + long.UTC().Format(time.DateOnly)
 		}, false, []string{"no differences"}}},

@@ -70,6 +70,7 @@ func layers() []layer {
 		{"infra/paymcp", []string{"infra/local/bill", "infra/local/keyfile", "infra/paymcp/buyer", "infra/paymcp/purse", "pkg/catalog", "pkg/mcp", "pkg/printable", "pkg/x402", "pkg/x402/chain", "pkg/x402/x402test"}, "a host is served, and a paid server is asked, as any client may"},
 		{"infra/local/operate", []string{"infra/local/called", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/printable", "pkg/service", "pkg/x402", "pkg/x402/chain", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/x402/ledger/file", "pkg/x402/reconcile"}, "the operator's commands, on any store; a table is copied whatever is in it, and a deployment is seen as a monitor sees it"},
 		{"infra/local/keys", []string{"infra/local/keyfile", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "an offline tool makes a key, or signs one line and checks it as the service does"},
+		{"infra/local/secret", []string{"infra/local/called", "infra/local/keyfile", "pkg/boot", "pkg/printable", "pkg/strictjson", "pkg/x402/ledger/dynamo"}, "a secret is checked as the functions read it, and AWS is asked as they ask it"},
 		{"infra/local/called", nil, "how a command is typed is the same for all"},
 		{"infra/local/keyfile", nil, "a file is read whatever the key is for"},
 		{"infra/local/runtimeapi", []string{"infra/sam"}, "a built function is run whatever it does"},
@@ -91,7 +92,7 @@ func layers() []layer {
 // foreign are modules that only some packages may import, with the reason.
 func foreign() []layer {
 	return []layer{
-		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/x402/ledger/dynamo", "infra/testbed/cloud", "pkg/boot", "infra/local/operate"}, "only the stores, their wiring and who restores their table know AWS"},
+		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/x402/ledger/dynamo", "infra/testbed/cloud", "pkg/boot", "infra/local/operate", "infra/local/secret"}, "only the stores, their wiring, who restores their table and who keeps their secret know AWS"},
 		{"github.com/aws/aws-lambda-go", []string{"pkg/boot", "infra/testbed/cloud", "infra/local/invoke"}, "only boot knows Lambda"},
 		{"code.dny.dev/ssrf", []string{"pkg/guard"}, "one guard judges addresses"},
 		{"github.com/go-json-experiment/json", []string{"pkg/strictjson"}, "one reader of JSON that others wrote"},
@@ -100,7 +101,7 @@ func foreign() []layer {
 		{"github.com/santhosh-tekuri/jsonschema", []string{"infra/clients"}, "schemas are published, and judged by tests only"},
 		{"modernc.org/sqlite", []string{"pkg/x402/ledger/file"}, "the file store is not deployed"},
 		{"github.com/decred/dcrd", []string{"infra/bench", "pkg/x402", "pkg/x402/x402test"}, "signatures are the payment layer's business"},
-		{"golang.org/x/term", []string{"infra/local/pay", "infra/local/keys", "infra/paymcp"}, "nothing that is deployed has a terminal"},
+		{"golang.org/x/term", []string{"infra/local/pay", "infra/local/keys", "infra/local/secret", "infra/paymcp"}, "nothing that is deployed has a terminal"},
 		{"github.com/cdklabs/cdk-nag-go", []string{"infra/cdk"}, "the linter of the envelope is a part of it"},
 		{"github.com/aws/aws-cdk-go", []string{"infra/cdk"}, "the envelope alone is made of constructs; what it includes is YAML"},
 		{"github.com/DataDog/datadog-agent", []string{"pkg/discovery"}, "documents alone are made of templates"},

@@ -105,6 +105,17 @@ func readFunction(get func(string) string) (Config, error) {
 	return c, e.err()
 }
 
+// ReadAWS reads how an operator's command reaches a service of AWS: the region, the
+// credentials, and, where the variable endpoint is set, what is asked in the place of AWS.
+func ReadAWS(get func(string) string, endpoint string) (aws.Config, error) {
+	e := &environment{get: get, settings: Settings()}
+	c := aws.Config{Region: e.required("AWS_REGION"), Credentials: e.awsKeys()}
+	if local := e.text(endpoint); local != "" {
+		c.BaseEndpoint = &local
+	}
+	return c, e.err()
+}
+
 // ReadLocal reads what the local runner needs. Everything has a default.
 func ReadLocal(get func(string) string) (Local, error) {
 	e := &environment{get: get, settings: Settings()}

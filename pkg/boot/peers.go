@@ -2,8 +2,6 @@ package boot
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -84,9 +82,7 @@ func (e *environment) credentials(of string) (facilitator.Credentials, *secret) 
 			return readSecret(ctx, arn, keys, endpoint, secretTimeout/secretAttempts)
 		}}
 		return facilitator.Lazy(func(ctx context.Context, now time.Time) (facilitator.Credentials, error) {
-			return part(ctx, s, now, func(doc []byte) (facilitator.Credentials, error) {
-				return facilitator.ParseCredentials(doc, "receipt_key", "rpc_urls")
-			})
+			return part(ctx, s, now, secretCredentials)
 		}, s.failed), s
 	case token != "":
 		return fixed(facilitator.Bearer(token)), nil
@@ -150,15 +146,7 @@ func (c Config) readNodes(ctx context.Context, now time.Time, failed bool) ([]st
 	if failed {
 		c.secret.failed()
 	}
-	return part(ctx, c.secret, now, func(doc []byte) ([]string, error) {
-		var v struct {
-			URLs []string `json:"rpc_urls"`
-		}
-		if json.Unmarshal(doc, &v) != nil || slices.ContainsFunc(v.URLs, insecure) {
-			return nil, errors.New("rpc_urls of the secret is not a list of https URLs") // without quoting it
-		}
-		return v.URLs, nil
-	})
+	return part(ctx, c.secret, now, secretNodeURLs)
 }
 
 // evidence is a view of the chain as the payment layer takes it. Without one both are

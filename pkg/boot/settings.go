@@ -104,7 +104,7 @@ func Settings() []Setting {
 		deployed[i].Template = true
 	}
 	return append(deployed, []Setting{
-		{Name: "AWS_REGION", Meaning: "set by Lambda; elsewhere needed with `LEDGER_TABLE`"},
+		{Name: "AWS_REGION", Meaning: "set by Lambda; elsewhere needed with `LEDGER_TABLE` or a secret"},
 		{Name: "AWS_ACCESS_KEY_ID", Meaning: "set by Lambda; elsewhere needed with `LEDGER_TABLE` or a secret"},
 		{Name: "AWS_SECRET_ACCESS_KEY", Meaning: "set by Lambda, and needed as its ID is"},
 		{Name: "AWS_SESSION_TOKEN", Meaning: "the same"},

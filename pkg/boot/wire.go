@@ -11,7 +11,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -282,18 +281,9 @@ func (r *receipts) signerOf(key ed25519.PrivateKey) (*receipt.Signer, error) {
 
 // secretSigner signs with the receipts' key that a secret has, and is nil without one.
 func (r *receipts) secretSigner(doc []byte) (*receipt.Signer, error) {
-	var v struct {
-		Key string `json:"receipt_key"`
-	}
-	if json.Unmarshal(doc, &v) != nil { // its text would quote the secret
-		return nil, service.Public("the secret is not a JSON object with the text receipt_key")
-	}
-	if v.Key == "" {
-		return nil, nil
-	}
-	key, err := receipt.ParseKey(v.Key)
-	if err != nil {
-		return nil, fmt.Errorf("receipt_key of the secret %w", err)
+	key, err := secretReceiptKey(doc)
+	if err != nil || key == nil {
+		return nil, err
 	}
 	return r.signerOf(key)
 }

@@ -24,6 +24,11 @@ func Python(tb testing.TB, arguments ...string) *exec.Cmd {
 	return cmd
 }
 
+// Emulator starts moto, an emulator of AWS, until the test ends: its URL.
+func Emulator(tb testing.TB) (url string) {
+	return testbed.StartPeer(tb, Python(tb, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"), " Running on ").URL
+}
+
 // Tool is one of the programs that are beside the list of what they need.
 func Tool(tb testing.TB, name string, arguments ...string) *exec.Cmd {
 	return Python(tb, append([]string{filepath.Join(tools(), name)}, arguments...)...)

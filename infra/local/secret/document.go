@@ -1,0 +1,209 @@
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/strictjson"
+)
+
+// value is a member of the secret as JSON has it.
+type value = json.RawMessage
+
+// member is a part of the secret that is changed as one.
+type member struct {
+	asks  string   // the question to a person
+	names []string // the members that it is made of
+	// instead are members that cannot be beside it.
+	instead []string
+	read    func(text string) (map[string]value, error)
+}
+
+// members are the parts by what SET calls them.
+func members() map[string]member {
+	key := []string{boot.SecretKeyID, boot.SecretKey}
+	token := []string{boot.SecretToken}
+	return map[string]member{
+		"key":                 {"CDP key: its id, a blank, and its secret", key, token, readKey},
+		boot.SecretToken:      {"Bearer token of the facilitator", token, key, one(boot.SecretToken)},
+		boot.SecretNodes:      {"URLs of nodes, separated by commas", []string{boot.SecretNodes}, nil, readNodes},
+		boot.SecretReceiptKey: {"RECEIPT_KEY, as make receipt-key prints it", []string{boot.SecretReceiptKey}, nil, readReceiptKey},
+	}
+}
+
+// parts are the names of members.
+func parts() string { return strings.Join(slices.Sorted(maps.Keys(members())), ", ") }
+
+var errNoValue = errors.New("there is no value. To take a part out there is UNSET")
+
+func text(s string) value {
+	doc, _ := json.Marshal(s) // which never fails for a string
+	return doc
+}
+
+// one reads a member that is a text.
+func one(name string) func(string) (map[string]value, error) {
+	return func(s string) (map[string]value, error) {
+		if s == "" {
+			return nil, errNoValue
+		}
+		return map[string]value{name: text(s)}, nil
+	}
+}
+
+// readReceiptKey reads the key alone, or behind its name.
+func readReceiptKey(s string) (map[string]value, error) {
+	for line := range strings.Lines(s) { // make receipt-key prints a second line, which is public
+		if key, named := strings.CutPrefix(strings.TrimSpace(line), "RECEIPT_KEY="); named {
+			s = key
+		}
+	}
+	return one(boot.SecretReceiptKey)(s)
+}
+
+// readNodes reads URLs between commas and white space.
+func readNodes(s string) (map[string]value, error) {
+	urls := strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
+	if len(urls) == 0 {
+		return nil, errNoValue
+	}
+	doc, err := json.Marshal(urls)
+	return map[string]value{boot.SecretNodes: doc}, err
+}
+
+// readKey reads the id and the secret of a CDP key: as the file that CDP gives, or with
+// white space between them.
+func readKey(s string) (map[string]value, error) {
+	id, secret, _ := strings.Cut(s, "\n")
+	if !strings.Contains(s, "\n") {
+		id, secret, _ = strings.Cut(s, " ")
+	}
+	if strings.HasPrefix(s, "{") {
+		var file struct {
+			ID     string `json:"id"`
+			Name   string `json:"name"` // of an older key
+			Secret string `json:"privateKey"`
+		}
+		if json.Unmarshal([]byte(s), &file) != nil { // its text would quote the key
+			return nil, errors.New("what begins with { is not the JSON of a CDP key")
+		}
+		id, secret = cmp.Or(file.ID, file.Name), file.Secret
+	}
+	id, secret = strings.TrimSpace(id), strings.TrimSpace(secret)
+	if id == "" || secret == "" {
+		return nil, errors.New("there must be the key's id, a blank or a line break, and its secret; or the JSON file that CDP gives, with id and privateKey")
+	}
+	return map[string]value{boot.SecretKeyID: text(id), boot.SecretKey: text(secret)}, nil
+}
+
+// members are those of the document; there are none where there is no secret.
+func (c current) members() (map[string]value, error) {
+	if !c.there {
+		return map[string]value{}, nil
+	}
+	const depth = 8
+	had, err := strictjson.Split(c.doc, depth)
+	if err != nil { // its text may quote the secret
+		return nil, errors.New("what the secret holds is not a JSON object, so that nothing can be changed in it. Make another one, under another NAME")
+	}
+	return had, nil
+}
+
+// merged is a document in which a part has these values, and is not there without any.
+func merged(had map[string]value, part string, values map[string]value) map[string]value {
+	then := maps.Clone(had)
+	m := members()[part]
+	for _, name := range m.names {
+		delete(then, name)
+	}
+	if values != nil {
+		for _, name := range m.instead {
+			delete(then, name)
+		}
+	}
+	maps.Copy(then, values)
+	return then
+}
+
+func document(then map[string]value) []byte {
+	doc, _ := json.Marshal(then) // every value was read as JSON
+	return doc
+}
+
+// change is a member that is not the same, and a line that says so.
+type change struct{ name, line string }
+
+// differences are in the order of their names.
+func differences(had, then map[string]value) (all []change) {
+	either := maps.Clone(had)
+	maps.Copy(either, then)
+	for _, name := range slices.Sorted(maps.Keys(either)) {
+		before, was := had[name]
+		after, is := then[name]
+		switch {
+		case !was:
+			all = append(all, change{name, fmt.Sprintf("+ %s %s", shown(name), fingerprint(after))})
+		case !is:
+			all = append(all, change{name, fmt.Sprintf("- %s %s is taken out", shown(name), fingerprint(before))})
+		case fingerprint(before) != fingerprint(after):
+			all = append(all, change{name, fmt.Sprintf("~ %s %s in the place of %s", shown(name), fingerprint(after), fingerprint(before))})
+		}
+	}
+	return all
+}
+
+// kept are the names of the members that are the same.
+func kept(then map[string]value, changes []change) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(then)) {
+		if !slices.ContainsFunc(changes, func(c change) bool { return c.name == name }) {
+			names = append(names, shown(name))
+		}
+	}
+	return names
+}
+
+// shown is a name as a terminal takes it.
+func shown(name string) string { return printable.Text(name) }
+
+// fingerprint tells two values apart and says nothing else about them: the first eight hex
+// digits of the SHA-256 of a text, or of JSON that is not one.
+func fingerprint(v value) string {
+	plain := []byte(v)
+	var s string
+	if json.Unmarshal(v, &s) == nil {
+		plain = []byte(s)
+	}
+	sum := sha256.Sum256(plain)
+	return fmt.Sprintf("(sha256 %x…)", sum[:4])
+}
+
+// list prints the names of the members with their fingerprints, and what is public of them.
+func list(w io.Writer, all map[string]value, doc []byte) {
+	readers := []string{boot.SecretKeyID, boot.SecretKey, boot.SecretToken, boot.SecretNodes, boot.SecretReceiptKey}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		more := ""
+		switch {
+		case !slices.Contains(readers, name):
+			more = "no function reads it"
+		case name == boot.SecretReceiptKey:
+			if public := boot.SecretReceiptPublicKey(doc); public != "" {
+				more = "ReceiptPublicKeys must have " + public
+			}
+		case name == boot.SecretNodes:
+			var urls []string
+			if json.Unmarshal(all[name], &urls) == nil {
+				more = fmt.Sprintf("%d of 5 at most", len(urls))
+			}
+		}
+		fmt.Fprintln(w, strings.TrimSpace(fmt.Sprintf("%-12s %s  %s", shown(name), fingerprint(all[name]), more)))
+	}
+}

@@ -1,0 +1,213 @@
+// Command secret makes, shows and changes the Secrets Manager secret that
+// FacilitatorSecretArn names: the facilitator's credentials, the nodes of the chain and the
+// key of receipts. It changes one of them and keeps the others, checks the whole as the
+// functions read it, and never shows a value.
+//
+//	make secret NAME=hostfacts-facilitator
+//	make secret NAME=hostfacts-facilitator SET=token
+//
+// The exit status is 1 when it could not be done, and 2 for a wrong command line.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/hostfacts/hostfacts/infra/local/called"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+)
+
+// The exit statuses other than 0.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	o := order{as: called.Here(os.Getenv, os.Args[0]), getenv: os.Getenv, person: terminal{os.Stdin, os.Stderr}, out: os.Stdout, notes: os.Stderr}
+	code := run(ctx, os.Args[1:], o)
+	stop()
+	os.Exit(code)
+}
+
+// order is what was typed, and where to read and write.
+type order struct {
+	name       string // of the secret, or its ARN
+	set, unset string // the part to change
+	file       string // with the value; empty: the terminal, or standard input
+	yes        bool   // write without a question
+
+	as         called.As
+	getenv     func(string) string
+	person     person
+	out, notes io.Writer
+}
+
+// run is the whole program; it returns the exit status.
+func run(ctx context.Context, args []string, o order) int {
+	flags := flag.NewFlagSet("secret", flag.ContinueOnError)
+	flags.SetOutput(o.notes)
+	flags.StringVar(&o.name, "name", "", "name or ARN of the secret")
+	flags.StringVar(&o.set, "set", "", "the part to change: "+parts())
+	flags.StringVar(&o.unset, "unset", "", "the part to take out")
+	flags.StringVar(&o.file, "file", "", "file with the value, which nobody else may read")
+	flags.BoolVar(&o.yes, "yes", false, "write without a question")
+	flags.Usage = func() {
+		usage := o.as.Program("") + " -name NAME [-set PART] [-unset PART] [-file FILE] [-yes]"
+		if o.as.ByMake() {
+			usage = "make secret NAME=hostfacts-facilitator [SET=...] [UNSET=...] [FILE=...] [YES=1]"
+		}
+		fmt.Fprintf(o.notes, "usage: %s\nA part is one of %s\n", usage, parts())
+	}
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return exitUsage
+	case flags.NArg() > 0:
+		// It is not shown: it may be a value.
+		fmt.Fprintln(o.notes, "there is an argument too many. A value is never typed behind a command, where the shell and other processes keep it")
+		return exitUsage
+	case o.name == "" || o.set != "" && o.unset != "" || !known(o.set) || !known(o.unset):
+		flags.Usage()
+		return exitUsage
+	}
+	if err := o.do(ctx); err != nil {
+		fmt.Fprintln(o.notes, err)
+		return exitFailed
+	}
+	return 0
+}
+
+func known(name string) bool {
+	_, is := members()[name]
+	return is || name == ""
+}
+
+// do shows the secret, or changes a part of it.
+func (o order) do(ctx context.Context) error {
+	config, err := boot.ReadAWS(o.getenv, "AWS_ENDPOINT_URL_SECRETS_MANAGER")
+	if err != nil {
+		return err
+	}
+	v := newVault(config, o.name)
+	now, err := v.read(ctx)
+	if err != nil {
+		return err
+	}
+	if o.set == "" && o.unset == "" {
+		return o.show(now)
+	}
+	had, err := now.members()
+	if err != nil {
+		return err
+	}
+	values, err := o.values(ctx)
+	if err != nil {
+		return err
+	}
+	then := merged(had, o.set+o.unset, values)
+	changes := differences(had, then)
+	switch {
+	case len(changes) == 0:
+		fmt.Fprintln(o.notes, "nothing changes: the secret says that already")
+		return nil
+	case len(then) == 0:
+		return errors.New("the secret would be empty, which the functions refuse: nothing was written")
+	}
+	doc := document(then)
+	if err := boot.CheckSecret(doc); err != nil {
+		return fmt.Errorf("nothing was written, because the functions would refuse it: %w", err)
+	}
+	if err := o.agree(ctx, now, then, changes); err != nil {
+		return err
+	}
+	arn, err := v.write(ctx, now, doc)
+	if err != nil {
+		return err
+	}
+	return o.written(now, then, doc, arn)
+}
+
+// values asks for the values of the part that is set; there are none for one that is taken
+// out.
+func (o order) values(ctx context.Context) (map[string]value, error) {
+	if o.set == "" {
+		return nil, nil
+	}
+	text, err := o.typed(ctx, members()[o.set].asks)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(text)
+	values, err := members()[o.set].read(strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.set, err)
+	}
+	return values, nil
+}
+
+// show prints what the secret has, and what is wrong with it.
+func (o order) show(now current) error {
+	if !now.there {
+		return fmt.Errorf("there is no secret %q in %s. %s makes it, with what it is to hold first", o.name, now.region,
+			o.as.Of("secret", called.Word{Name: "NAME", Flag: "-name", Value: o.name}, called.Word{Name: "SET", Flag: "-set", Value: "token"}))
+	}
+	had, err := now.members()
+	if err != nil {
+		return err
+	}
+	list(o.out, had, now.doc)
+	fmt.Fprintf(o.out, "FacilitatorSecretArn=%s\n", now.arn)
+	if err := boot.CheckSecret(now.doc); err != nil {
+		return fmt.Errorf("the functions refuse this: %w", err)
+	}
+	return nil
+}
+
+// agree shows what changes, by names, and has a person say yes to it.
+func (o order) agree(ctx context.Context, now current, then map[string]value, changes []change) error {
+	what := fmt.Sprintf("change secret %s", now.arn)
+	if !now.there {
+		what = fmt.Sprintf("make secret %s in %s", o.name, now.region)
+	}
+	fmt.Fprintln(o.notes, what+":")
+	for _, change := range changes {
+		fmt.Fprintln(o.notes, " ", change.line)
+	}
+	for _, name := range kept(then, changes) {
+		fmt.Fprintln(o.notes, "  =", name, "stays")
+	}
+	if o.yes {
+		return nil
+	}
+	agreed, err := o.person.yes(ctx, "Write this? [y/N] ")
+	switch {
+	case err != nil:
+		return fmt.Errorf("nothing was written: %w. %s writes it without a question", err, o.as.Text(called.Word{Name: "YES", Flag: "-yes"}))
+	case !agreed:
+		return errors.New("nothing was written")
+	}
+	return nil
+}
+
+// written says what is to be done with a secret that was written.
+func (o order) written(before current, then map[string]value, doc []byte, arn string) error {
+	list(o.notes, then, doc)
+	if before.there {
+		fmt.Fprintln(o.notes, "Running functions read it again when what they have of it fails, within a minute. Revoke what it replaces then.")
+	} else {
+		fmt.Fprintln(o.notes, "The stack's parameter is the whole ARN:")
+	}
+	_, err := fmt.Fprintf(o.out, "FacilitatorSecretArn=%s\n", arn)
+	return err
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/hostfacts/hostfacts/infra/local/keyfile"
+)
+
+// maxValue is how much of a value is read, in bytes: more than a PEM key or five URLs take.
+const maxValue = 12 << 10
+
+// person is who types: what is hidden is not shown while it is typed.
+type person interface {
+	hidden(ctx context.Context, question string) ([]byte, error)
+	yes(ctx context.Context, question string) (bool, error)
+}
+
+// typed is the value of a part: of a file, of a person, or of standard input. It is never an
+// argument or a variable, which other processes see.
+func (o order) typed(ctx context.Context, asks string) (text []byte, err error) {
+	if o.file != "" {
+		text, err = keyfile.ReadUpTo(o.file, maxValue+1)
+	} else {
+		text, err = o.person.hidden(ctx, asks+" (not shown): ")
+	}
+	if err == nil && len(text) > maxValue {
+		err = fmt.Errorf("the value has more than %d bytes", maxValue)
+	}
+	return text, err
+}
+
+// terminal is the person at a terminal. Where in is not one, values are read from it to its
+// end, and nobody can be asked.
+type terminal struct {
+	in  *os.File
+	out io.Writer
+}
+
+func (t terminal) hidden(ctx context.Context, question string) ([]byte, error) {
+	if !t.is() {
+		return io.ReadAll(io.LimitReader(t.in, maxValue+1))
+	}
+	before, err := term.GetState(int(t.in.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("look at the terminal: %w", err)
+	}
+	fmt.Fprint(t.out, question)
+	defer fmt.Fprintln(t.out)
+	text, err := within(ctx, func() ([]byte, error) { return term.ReadPassword(int(t.in.Fd())) })
+	if err != nil {
+		_ = term.Restore(int(t.in.Fd()), before) // a reading that was given up leaves the echo off
+		return nil, fmt.Errorf("read the value from the terminal: %w", err)
+	}
+	return text, nil
+}
+
+func (t terminal) yes(ctx context.Context, question string) (bool, error) {
+	if !t.is() {
+		return false, errors.New("standard input is not a terminal, so that nobody can be asked")
+	}
+	fmt.Fprint(t.out, question)
+	line, err := within(ctx, func() ([]byte, error) {
+		const most = 64
+		line := make([]byte, most) // a terminal gives a line at a time
+		n, err := t.in.Read(line)
+		return line[:n], err
+	})
+	if err != nil && !errors.Is(err, io.EOF) { // no reply is no
+		return false, fmt.Errorf("read the reply: %w", err)
+	}
+	reply := strings.ToLower(strings.TrimSpace(string(line)))
+	return reply == "y" || reply == "yes", nil
+}
+
+func (t terminal) is() bool { return term.IsTerminal(int(t.in.Fd())) }
+
+// within reads from a terminal, which cannot be interrupted, until ctx ends.
+func within(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		text, err := read()
+		done <- result{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case r := <-done:
+		return r.text, r.err
+	}
+}

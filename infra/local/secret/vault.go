@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager/types"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+const (
+	// attempt is for one request to Secrets Manager.
+	attempt = 10 * time.Second
+	// maxReply is above what the largest secret, 64 KiB, needs in JSON.
+	maxReply = 512 << 10
+
+	stageCurrent = "AWSCURRENT" // the version that functions read
+)
+
+// vault is a secret of Secrets Manager.
+type vault struct {
+	api    *secretsmanager.Client
+	name   string
+	region string
+}
+
+// current is the secret as it was read.
+type current struct {
+	there   bool
+	region  string
+	arn     string // complete
+	version string
+	doc     []byte
+}
+
+// newVault is a secret by its name, or by its ARN, which also has the region.
+func newVault(c aws.Config, name string) vault {
+	if parts := strings.Split(name, ":"); len(parts) == 7 && parts[0] == "arn" {
+		c.Region = parts[3]
+	}
+	c.HTTPClient = dynamo.HTTPClient(attempt, maxReply, attempt)
+	return vault{secretsmanager.NewFromConfig(c), name, c.Region}
+}
+
+// read reads the secret. One that is not there is no error.
+func (v vault) read(ctx context.Context) (current, error) {
+	out, err := v.api.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &v.name, VersionStage: aws.String(stageCurrent)})
+	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
+		return current{region: v.region}, nil
+	}
+	if err != nil {
+		return current{}, v.failed("read", err)
+	}
+	doc := out.SecretBinary
+	if out.SecretString != nil {
+		doc = []byte(*out.SecretString)
+	}
+	return current{there: true, region: v.region, arn: aws.ToString(out.ARN), version: aws.ToString(out.VersionId), doc: doc}, nil
+}
+
+// write writes the document, unless the secret is another one than it was.
+func (v vault) write(ctx context.Context, was current, doc []byte) (arn string, err error) {
+	if !was.there {
+		return v.create(ctx, doc)
+	}
+	return was.arn, v.replace(ctx, was, doc)
+}
+
+func (v vault) create(ctx context.Context, doc []byte) (arn string, err error) {
+	switch {
+	case strings.Contains(v.name, ":"):
+		return "", errors.New("there is no secret with that ARN. To make one, NAME is a name")
+	case !regexp.MustCompile(`^[A-Za-z0-9/_+=.@-]{1,500}$`).MatchString(v.name):
+		return "", errors.New("NAME must be at most 500 letters, digits and /_+=.@-")
+	case regexp.MustCompile(`-[A-Za-z0-9]{6}$`).MatchString(v.name):
+		return "", errors.New("NAME must not end in a hyphen and six characters: AWS puts such an end behind it, and would take one for the other")
+	}
+	out, err := v.api.CreateSecret(ctx, &secretsmanager.CreateSecretInput{
+		Name: &v.name, SecretString: aws.String(string(doc)),
+		Description: aws.String("A facilitator's credentials, nodes of the chain and the key of receipts; make secret changes it"),
+	})
+	if _, there := errors.AsType[*types.ResourceExistsException](err); there {
+		return "", errors.New("somebody else has made this secret meanwhile: send the same command again, which adds to it")
+	}
+	if err != nil {
+		return "", v.failed("make", err)
+	}
+	return aws.ToString(out.ARN), nil
+}
+
+// replace writes a version that nobody reads, and then has it take the place of the one that
+// was read. The second step is refused where another version has taken that place, so that of
+// two people who change the secret at once nobody's change is lost.
+func (v vault) replace(ctx context.Context, was current, doc []byte) error {
+	token, stage := strings.ToLower(rand.Text()), "pending-"+rand.Text()
+	const least = 32 // characters of a token
+	token += strings.Repeat("0", max(0, least-len(token)))
+	_, err := v.api.PutSecretValue(ctx, &secretsmanager.PutSecretValueInput{
+		SecretId: &was.arn, ClientRequestToken: &token, SecretString: aws.String(string(doc)), VersionStages: []string{stage},
+	})
+	if err != nil {
+		return v.failed("write a version of", err)
+	}
+	_, err = v.api.UpdateSecretVersionStage(ctx, &secretsmanager.UpdateSecretVersionStageInput{
+		SecretId: &was.arn, VersionStage: aws.String(stageCurrent), RemoveFromVersionId: &was.version, MoveToVersionId: &token,
+	})
+	if err != nil {
+		err = v.refused(ctx, was.version, token, err)
+	}
+	// A version without a stage is deleted by AWS, if it is not current.
+	_, unmarked := v.api.UpdateSecretVersionStage(ctx, &secretsmanager.UpdateSecretVersionStageInput{
+		SecretId: &was.arn, VersionStage: &stage, RemoveFromVersionId: &token,
+	})
+	if err == nil && unmarked != nil {
+		return fmt.Errorf("the secret was changed. Its version is also called %s, which does no harm: %w", stage, v.failed("take that off", unmarked))
+	}
+	return err
+}
+
+// refused says why a version did not take the place of the one that was read; it is nil where
+// it did, and only the reply was lost.
+func (v vault) refused(ctx context.Context, was, mine string, cause error) error {
+	now, err := v.read(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("it is not known whether the secret was changed: look at it. %w", v.failed("change", cause))
+	case now.version == mine:
+		return nil
+	case now.version != was:
+		return errors.New("nothing was changed: somebody else has changed the secret since it was read here. Send the same command again")
+	}
+	return v.failed("change", cause)
+}
+
+// failed says what could not be done with the secret. Of what AWS says, a refusal of
+// permission is shown, because it names who asked and what for, and of any other fault its
+// name alone. The SDK's text for a reply that it cannot read quotes the reply.
+func (v vault) failed(what string, err error) error {
+	said, named := errors.AsType[smithy.APIError](err)
+	status := 0 // of the reply, if there was one
+	if reply, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
+		status = reply.HTTPStatusCode()
+	}
+	switch {
+	case named && said.ErrorCode() == "AccessDeniedException":
+		return fmt.Errorf("%s the secret: %s", what, printable.Text(said.ErrorMessage()))
+	case named:
+		return fmt.Errorf("%s the secret: Secrets Manager says %s", what, printable.Text(said.ErrorCode()))
+	case status != 0:
+		return fmt.Errorf("%s the secret: Secrets Manager answers %d, and what cannot be read", what, status)
+	}
+	return fmt.Errorf("%s the secret: Secrets Manager cannot be asked: %w", what, err)
+}

@@ -1,0 +1,291 @@
+package infra
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
+)
+
+// keeper runs make's program for the secret against an emulator.
+type keeper struct {
+	t    *testing.T
+	api  *secretsmanager.Client
+	env  map[string]string
+	seen []string // values that were typed, which nothing may show
+	said strings.Builder
+}
+
+func newKeeper(t *testing.T) *keeper {
+	t.Helper()
+	url := deployed.Emulator(t)
+	return &keeper{t: t, api: secretsmanager.NewFromConfig(cloud.Dynamo{URL: url}.Config()), env: map[string]string{
+		"AWS_ENDPOINT_URL_SECRETS_MANAGER": url, "AWS_REGION": cloud.DynamoRegion, "CALLED_BY": "make",
+		"AWS_ACCESS_KEY_ID": cloud.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": cloud.DynamoSecret,
+	}}
+}
+
+// types runs the program with a value on standard input.
+func (k *keeper) types(value, arguments string) (out, notes string, ok bool) {
+	k.t.Helper()
+	k.seen = append(k.seen, strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(" ,\n", r) })...)
+	cmd := testbed.Command(k.t, testbed.Program(k.t, "./infra/local/secret"), strings.Fields(arguments)...)
+	cmd.Env = testbed.Environment(k.env)
+	var noted strings.Builder
+	cmd.Stdin, cmd.Stderr = strings.NewReader(value), &noted
+	printed, err := cmd.Output()
+	k.said.Write(printed)
+	k.said.WriteString(noted.String())
+	return string(printed), noted.String(), err == nil
+}
+
+// holds is what the secret has for those who read it: its members, and its complete ARN.
+func (k *keeper) holds(name string) (all map[string]any, arn string) {
+	k.t.Helper()
+	// The stage is what AWS takes where none is named. The emulator then gives the version that
+	// was made as the current one, and knows nothing of one that has become that.
+	current := "AWSCURRENT"
+	out := must(k.api.GetSecretValue(k.t.Context(), &secretsmanager.GetSecretValueInput{SecretId: &name, VersionStage: &current}))(k.t)
+	check(k.t, json.Unmarshal([]byte(*out.SecretString), &all))
+	return all, *out.ARN
+}
+
+// TestSecretIsMerged: the secret is made with one key, the others come to it, and one that is
+// rotated leaves them alone. What the functions would refuse is not written, and no value is
+// ever shown.
+func TestSecretIsMerged(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	private, public := receiptPair(t)
+	if _, notes, ok := k.types("", "-name shop/facilitator"); ok || !strings.Contains(notes, `there is no secret "shop/facilitator" in us-east-1. make secret NAME=shop/facilitator SET=token makes it`) {
+		t.Errorf("a secret that is not there: %s", notes)
+	}
+	out, notes, ok := k.types("first-token-of-a-shop\n", "-name shop/facilitator -set token -yes")
+	if !ok || !strings.Contains(notes, "make secret shop/facilitator in us-east-1:\n  + token (sha256 ") {
+		t.Fatalf("it is not made: %s", notes)
+	}
+	_, arn := k.holds("shop/facilitator")
+	if out != "FacilitatorSecretArn="+arn+"\n" || !regexp.MustCompile(`:secret:shop/facilitator-[A-Za-z0-9]{6}$`).MatchString(arn) {
+		t.Errorf("printed %q, for %s", out, arn)
+	}
+	for _, step := range []struct{ value, arguments, says string }{
+		{"https://one.example/key-of-node-1, https://two.example/key-of-node-2", "-set rpc_urls", "  + rpc_urls (sha256 "},
+		{"RECEIPT_KEY=" + private + "\nRECEIPT_PUBLIC_KEYS=" + public + "\n", "-set receipt_key", "ReceiptPublicKeys must have " + public},
+		{"second-token-of-a-shop", "-set token", " in the place of (sha256 "},
+		{"second-token-of-a-shop", "-set token", "nothing changes"},
+	} {
+		if _, notes, ok := k.types(step.value, "-yes -name "+arn+" "+step.arguments); !ok || !strings.Contains(notes, step.says) {
+			t.Errorf("%s: %s", step.arguments, notes)
+		}
+	}
+	want := map[string]any{
+		"token": "second-token-of-a-shop", "receipt_key": private,
+		"rpc_urls": []any{"https://one.example/key-of-node-1", "https://two.example/key-of-node-2"},
+	}
+	if got, _ := k.holds(arn); !cmp.Equal(got, want) {
+		t.Errorf("the secret holds (-want +got):\n%s", cmp.Diff(want, got))
+	}
+	if out, _, ok := k.types("", "-name shop/facilitator"); !ok || !strings.Contains(out, "rpc_urls     (sha256 ") || !strings.HasSuffix(out, "FacilitatorSecretArn="+arn+"\n") {
+		t.Errorf("it shows %s", out)
+	}
+	for _, refused := range []struct{ value, arguments, says string }{
+		{"http://one.example/key-of-node-3", "-yes -set rpc_urls", "not a list of https URLs"},
+		{"https://a.example https://b.example https://c.example https://d.example https://e.example https://f.example", "-yes -set rpc_urls", "more than 5"},
+		{"not-the-key-of-receipts", "-yes -set receipt_key", "receipt_key of the secret must be"},
+		{"an-id-of-a-key not-the-secret-of-a-key", "-yes -set key", "facilitator key secret is"},
+		{"one two", "-yes -set token", "visible ASCII"},
+		{"", "-yes -set token", "UNSET"},
+		{"third-token-of-a-shop", "-set token", "YES=1 writes it without a question"},
+		{"third-token-of-a-shop", "-yes -set token third-token-of-a-shop", "never typed behind a command"},
+		{"", "-yes -set token -unset key", "usage: make secret NAME="},
+		{"", "-yes -set tokens", "usage: make secret NAME="},
+	} {
+		if _, notes, ok := k.types(refused.value, "-name shop/facilitator "+refused.arguments); ok || !strings.Contains(notes, refused.says) {
+			t.Errorf("%s: written: %t, %s", refused.arguments, ok, notes)
+		}
+	}
+	if got, _ := k.holds(arn); !cmp.Equal(got, want) {
+		t.Errorf("what is refused has changed the secret (-want +got):\n%s", cmp.Diff(want, got))
+	}
+	for _, value := range k.seen {
+		value = strings.TrimPrefix(value, "RECEIPT_KEY=")
+		if len(value) > 8 && !strings.HasPrefix(value, "RECEIPT_PUBLIC") && strings.Contains(k.said.String(), value) {
+			t.Errorf("%q was shown", value)
+		}
+	}
+}
+
+// receiptPair is what make receipt-key prints, as it is typed somewhere else.
+func receiptPair(t *testing.T) (private, public string) {
+	t.Helper()
+	out := must(testbed.Command(t, testbed.Program(t, "./infra/local/keys"), "receipt-key").Output())(t)
+	m := regexp.MustCompile(`^RECEIPT_KEY=(\S+)\nRECEIPT_PUBLIC_KEYS=(\S+)\n$`).FindStringSubmatch(string(out))
+	if m == nil {
+		t.Fatal("make receipt-key no longer prints two lines")
+	}
+	must(receipt.ParseKey(m[1]))(t)
+	return m[1], m[2]
+}
+
+// TestSecretOfACDPKey: its two halves change together, from the file that CDP gives, and take
+// the place of a token. A part that is taken out goes alone.
+func TestSecretOfACDPKey(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	const half = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE" // no key
+	seed := "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA7aie8zrakLWKjqNAqbw1zZTIVdx3iQ6Y6wEihi1naKQ=="
+	file := filepath.Join(t.TempDir(), "cdp_api_key.json")
+	check(t, os.WriteFile(file, []byte(`{"id":"id-of-a-key","privateKey":"`+seed+`"}`), 0o600))
+	if _, notes, ok := k.types("a-token", "-yes -name shop -set token"); !ok {
+		t.Fatal(notes)
+	}
+	_, notes, ok := k.types("", "-yes -name shop -set key -file "+file)
+	if got, _ := k.holds("shop"); !ok || !cmp.Equal(got, map[string]any{"key_id": "id-of-a-key", "key_secret": seed}) || !strings.Contains(notes, "- token (sha256 ") {
+		t.Errorf("%v: %s", got, notes)
+	}
+	check(t, os.Chmod(file, 0o644))
+	if _, notes, ok := k.types("", "-yes -name shop -set key -file "+file); ok || !strings.Contains(notes, "chmod 600") {
+		t.Errorf("a file that others may read: %s", notes)
+	}
+	for value, says := range map[string]string{"id " + half: "neither the base64", "{" + half: "not the JSON of a CDP key", half: "the key's id, a blank"} {
+		if _, notes, ok := k.types(value, "-yes -name shop -set key"); ok || !strings.Contains(notes, says) || strings.Contains(notes, half) {
+			t.Errorf("%s: %s", value, notes)
+		}
+	}
+	if _, notes, ok := k.types("", "-yes -name shop -unset key"); ok || !strings.Contains(notes, "would be empty") {
+		t.Errorf("a secret of nothing: %s", notes)
+	}
+	for _, step := range []string{"-set rpc_urls", "-unset key"} {
+		if _, notes, ok := k.types("https://node.example", "-yes -name shop "+step); !ok {
+			t.Errorf("%s: %s", step, notes)
+		}
+	}
+	if got, _ := k.holds("shop"); !cmp.Equal(got, map[string]any{"rpc_urls": []any{"https://node.example"}}) {
+		t.Errorf("the secret holds %v", got)
+	}
+	for name, says := range map[string]string{"arn:aws:secretsmanager:us-east-1:111122223333:secret:x-AbCdEf": "no secret with that ARN", "shop-AbCdEf": "a hyphen and six characters", "a b": "at most 500"} {
+		cmd := testbed.Command(t, testbed.Program(t, "./infra/local/secret"), "-yes", "-name", name, "-set", "token")
+		cmd.Env, cmd.Stdin = testbed.Environment(k.env), strings.NewReader("a-token")
+		if said, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(said), says) {
+			t.Errorf("%s: %v\n%s", name, err, said)
+		}
+	}
+}
+
+// TestSecretOfTwoPeople: a change that somebody makes between another's reading and writing
+// stays, and the other one is told.
+func TestSecretOfTwoPeople(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	if _, notes, ok := k.types("a-token", "-yes -name shop -set token"); !ok {
+		t.Fatal(notes)
+	}
+	_, arn := k.holds("shop")
+	var targets []string
+	others, lost := `{"token":"of-somebody-else"}`, false
+	direct := k.env["AWS_ENDPOINT_URL_SECRETS_MANAGER"]
+	k.env["AWS_ENDPOINT_URL_SECRETS_MANAGER"] = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, direct), Do: func(r *testbed.Relayed) {
+		_, target, _ := strings.Cut(r.Request.Header.Get("X-Amz-Target"), ".")
+		targets = append(targets, target)
+		current := target == "UpdateSecretVersionStage" && strings.Contains(string(r.Sent), `"AWSCURRENT"`)
+		if current && others != "" {
+			must(k.api.PutSecretValue(t.Context(), &secretsmanager.PutSecretValueInput{SecretId: &arn, SecretString: aws.String(others)}))(t)
+		}
+		if current && lost { // it arrives, and the reply does not
+			r.ResponseWriter = deaf{r.ResponseWriter, http.Header{}}
+		}
+		r.Pass()
+		if current && lost {
+			panic(http.ErrAbortHandler)
+		}
+	}})
+	_, notes, ok := k.types("https://node.example", "-yes -name shop -set rpc_urls")
+	if ok || !strings.Contains(notes, "nothing was changed: somebody else has changed the secret since it was read here. Send the same command again") {
+		t.Errorf("changed: %t, %s", ok, notes)
+	}
+	if got, _ := k.holds("shop"); !cmp.Equal(got, map[string]any{"token": "of-somebody-else"}) {
+		t.Errorf("the secret holds %v", got)
+	}
+	if want := []string{"GetSecretValue", "PutSecretValue", "UpdateSecretVersionStage", "GetSecretValue", "UpdateSecretVersionStage"}; !slices.Equal(targets, want) {
+		t.Errorf("asked for %q, want %q", targets, want)
+	}
+	others = ""
+	if _, notes, ok := k.types("https://node.example", "-yes -name shop -set rpc_urls"); !ok {
+		t.Errorf("again: %s", notes)
+	}
+	lost = true
+	if _, notes, ok := k.types("https://other.example", "-yes -name shop -set rpc_urls"); !ok {
+		t.Errorf("with a reply that is lost: %s", notes)
+	}
+	want := map[string]any{"token": "of-somebody-else", "rpc_urls": []any{"https://other.example"}}
+	if got, _ := k.holds("shop"); !cmp.Equal(got, want) {
+		t.Errorf("the secret holds (-want +got):\n%s", cmp.Diff(want, got))
+	}
+	versions := must(k.api.ListSecretVersionIds(t.Context(), &secretsmanager.ListSecretVersionIdsInput{SecretId: &arn}))(t)
+	for _, v := range versions.Versions {
+		if slices.ContainsFunc(v.VersionStages, func(stage string) bool { return strings.HasPrefix(stage, "pending-") }) {
+			t.Errorf("version %s is still called %q", *v.VersionId, v.VersionStages)
+		}
+	}
+}
+
+// deaf keeps a reply from its client.
+type deaf struct {
+	http.ResponseWriter
+	header http.Header
+}
+
+func (d deaf) Header() http.Header         { return d.header }
+func (d deaf) WriteHeader(int)             {}
+func (d deaf) Write(p []byte) (int, error) { return len(p), nil }
+
+// TestSecretIsTyped: a person types the value without seeing it, and then says yes.
+func TestSecretIsTyped(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	person, program := testbed.Terminal(t)
+	cmd := testbed.Command(t, testbed.Program(t, "./infra/local/secret"), "-name", "shop", "-set", "token")
+	cmd.Env = testbed.Environment(k.env)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = program, program, program
+	check(t, cmd.Start())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	var shown strings.Builder
+	awaits := func(mark string) {
+		t.Helper()
+		piece := make([]byte, 4096)
+		for !strings.Contains(shown.String(), mark) {
+			shown.Write(piece[:must(person.Read(piece))(t)])
+		}
+	}
+	awaits("(not shown): ")
+	for end := time.Now().Add(testbed.Patience); testbed.Echoes(t, program); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the echo was not turned off")
+		}
+	}
+	must(person.WriteString("typed-by-a-person\n"))(t)
+	awaits("[y/N] ")
+	must(person.WriteString("y\n"))(t)
+	awaits("FacilitatorSecretArn=arn:aws:")
+	if err := <-ended; err != nil || strings.Contains(shown.String(), "typed-by") || !testbed.Echoes(t, program) {
+		t.Errorf("%v; the screen shows\n%s", err, &shown)
+	}
+	if got, _ := k.holds("shop"); !cmp.Equal(got, map[string]any{"token": "typed-by-a-person"}) {
+		t.Errorf("the secret holds %v", got)
+	}
+}

@@ -1,0 +1,44 @@
+package testbed
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+// Terminal is a pseudo-terminal: what a person types into and reads, and what a program has.
+// The test is skipped where there are none.
+func Terminal(tb testing.TB) (person, program *os.File) {
+	tb.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		tb.Skipf("needs a pseudo-terminal: %v", err)
+	}
+	tb.Cleanup(func() { _ = person.Close() })
+	var locked, number int32
+	ioctl(tb, person, syscall.TIOCSPTLCK, unsafe.Pointer(&locked))
+	ioctl(tb, person, syscall.TIOCGPTN, unsafe.Pointer(&number))
+	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		tb.Skipf("needs a pseudo-terminal: %v", err)
+	}
+	tb.Cleanup(func() { _ = program.Close() })
+	return person, program
+}
+
+// Echoes says whether a terminal shows what is typed.
+func Echoes(tb testing.TB, terminal *os.File) bool {
+	tb.Helper()
+	var state syscall.Termios
+	ioctl(tb, terminal, syscall.TCGETS, unsafe.Pointer(&state))
+	return state.Lflag&syscall.ECHO != 0
+}
+
+func ioctl(tb testing.TB, f *os.File, request uintptr, arg unsafe.Pointer) {
+	tb.Helper()
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), request, uintptr(arg)); errno != 0 {
+		tb.Fatalf("ioctl %x: %v", request, errno)
+	}
+}
