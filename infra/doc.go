@@ -3,6 +3,6 @@
 // CLI on template.yaml, the commands of RUNBOOK.md, and the restoration of a ledger.
 //
 // The folders below are programs and suites. The CDK app for production is infra/cdk, and
-// a separate module, as infra/house, infra/paymcp and infra/shop are: nobody who imports this module
-// needs theirs.
+// a separate module, as infra/deploy, infra/house, infra/paymcp and infra/shop are: nobody
+// who imports this module needs theirs.
 package infra

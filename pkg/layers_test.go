@@ -62,6 +62,7 @@ func layers() []layer {
 		{"infra/sam", nil, "a template is read whatever it deploys"},
 		{"infra", nil, "what is deployed is tried from outside"},
 		{"infra/cdk", []string{"infra/sam", "pkg/catalog", "pkg/service", "pkg/x402"}, "infrastructure reads facts, also those of networks"},
+		{"infra/deploy/stackfile", []string{"infra/sam", "pkg/catalog"}, "a file is held to the template, whoever deploys it"},
 		{"infra/local", []string{"infra/local/keyfile", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/operations", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
 		{"infra/local/pay", []string{"infra/local/bill", "infra/local/called", "infra/local/keyfile", "pkg/printable", "pkg/x402", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and what a bill says"},
 		{"infra/local/bill", []string{"infra/local/keyfile", "pkg/catalog", "pkg/guard", "pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "what every client that pays does with a bill: it sees the wire only, and receipts with how a question is written there"},
@@ -116,11 +117,11 @@ type listed struct {
 	Imports, Deps    []string
 }
 
-// list returns the packages of this module, and of those of the CDK app and pay-mcp.
+// list returns the packages of this module, and of those of the CDK app, of make deploy and of pay-mcp.
 func list(t *testing.T) []listed {
 	t.Helper()
 	var all []listed
-	for _, folder := range []string{"..", "../infra/cdk", "../infra/paymcp"} {
+	for _, folder := range []string{"..", "../infra/cdk", "../infra/deploy", "../infra/paymcp"} {
 		cmd := exec.Command("go", "list", "-json=Name,ImportPath,Imports,Deps", "./...")
 		cmd.Dir = folder
 		out, err := cmd.Output()

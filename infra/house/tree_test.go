@@ -23,7 +23,7 @@ const (
 )
 
 // modules are the folders below root whose packages are looked at.
-func modules() []string { return []string{".", "infra/cdk", "infra/paymcp"} }
+func modules() []string { return []string{".", "infra/cdk", "infra/deploy", "infra/paymcp"} }
 
 // tree is the Go code of the repository, with tests and the files of every platform.
 type tree struct {

@@ -23,8 +23,18 @@ type Template struct {
 	Globals    struct {
 		Function Properties `yaml:"Function"`
 	} `yaml:"Globals"`
+	Rules      map[string]Rule      `yaml:"Rules"`
 	Conditions map[string]yaml.Node `yaml:"Conditions"`
 	Resources  map[string]Resource  `yaml:"Resources"`
+}
+
+// Rule is what CloudFormation holds the parameters to together, before it changes anything.
+type Rule struct {
+	RuleCondition yaml.Node `yaml:"RuleCondition"` // without one it always applies
+	Assertions    []struct {
+		Assert      yaml.Node `yaml:"Assert"`
+		Description string    `yaml:"AssertDescription"`
+	} `yaml:"Assertions"`
 }
 
 // Parameter is a parameter of a template.
@@ -33,6 +43,7 @@ type Parameter struct {
 	Default        *string  `yaml:"Default"`
 	AllowedPattern string   `yaml:"AllowedPattern"`
 	AllowedValues  []string `yaml:"AllowedValues"`
+	MaxLength      *int     `yaml:"MaxLength"`
 	MinValue       *float64 `yaml:"MinValue"`
 	MaxValue       *float64 `yaml:"MaxValue"`
 	NoEcho         bool     `yaml:"NoEcho"`
@@ -96,6 +107,9 @@ func (p Parameter) Check(value string) error {
 	if ok, err := regexp.MatchString("^(?:"+p.AllowedPattern+")$", value); p.AllowedPattern != "" && !ok {
 		return errors.Join(fmt.Errorf("does not match %s", p.AllowedPattern), err)
 	}
+	if p.MaxLength != nil && len(value) > *p.MaxLength {
+		return fmt.Errorf("has %d characters, and %d is the most", len(value), *p.MaxLength)
+	}
 	if p.Type != "Number" {
 		return nil
 	}
@@ -139,6 +153,35 @@ func (t *Template) Functions(params map[string]string) ([]Function, error) {
 		all = append(all, f)
 	}
 	return all, errors.Join(faults...)
+}
+
+// Broken are the descriptions of the rules that the parameters break. params are as those of
+// Functions; what is wrong with a single one of them is not said here.
+func (t *Template) Broken(params map[string]string) (descriptions []string, err error) {
+	refs, _ := t.references(params)
+	values := scope{refs, t.Conditions}
+	for _, name := range slices.Sorted(maps.Keys(t.Rules)) {
+		rule := t.Rules[name]
+		if !rule.RuleCondition.IsZero() {
+			applies, err := values.holds(&rule.RuleCondition)
+			if err != nil {
+				return nil, fmt.Errorf("rule %s: %w", name, err)
+			}
+			if !applies {
+				continue
+			}
+		}
+		for _, a := range rule.Assertions {
+			holds, err := values.holds(&a.Assert)
+			if err != nil {
+				return nil, fmt.Errorf("rule %s: %w", name, err)
+			}
+			if !holds {
+				descriptions = append(descriptions, a.Description)
+			}
+		}
+	}
+	return descriptions, nil
 }
 
 // references is what !Ref can resolve to: every parameter, the stack's name, and the
@@ -241,7 +284,7 @@ func (s scope) resolve(node *yaml.Node) (string, error) {
 	return node.Value, nil
 }
 
-// holds says whether a condition does: !Equals, and !Not of it.
+// holds says whether a condition does.
 func (s scope) holds(node *yaml.Node) (bool, error) {
 	switch {
 	case node.Tag == "!Not" && len(node.Content) == 1:
@@ -251,8 +294,26 @@ func (s scope) holds(node *yaml.Node) (bool, error) {
 		left, err1 := s.resolve(node.Content[0])
 		right, err2 := s.resolve(node.Content[1])
 		return left == right, errors.Join(err1, err2)
+	case node.Tag == "!Or":
+		return s.any(node.Content, true)
+	case node.Tag == "!And":
+		differs, err := s.any(node.Content, false)
+		return !differs, err
 	}
 	return false, fmt.Errorf("line %d: the condition %s cannot be resolved here", node.Line, node.Tag)
+}
+
+// any says whether one of some conditions is as it is wanted.
+func (s scope) any(conditions []*yaml.Node, want bool) (bool, error) {
+	found := false
+	for _, c := range conditions {
+		holds, err := s.holds(c)
+		if err != nil {
+			return false, err
+		}
+		found = found || holds == want
+	}
+	return found, nil
 }
 
 // Functions that no operation of the catalog has.

@@ -94,7 +94,7 @@ func TestResolve(t *testing.T) {
 		"it does not":                 {params: []string{"Payee", "0xcd"}, table: "other"},
 		"twice not":                   {old: `!Equals [!Ref Payee, "0xcd"]`, new: `!Not [!Equals [info, "info"]]`, table: "ledger"},
 		"the stack's name is given":   {params: []string{"AWS::StackName", "mine"}, table: "ledger"},
-		"another condition":           {old: "!Not [!Equals", new: "!Or [!Equals", fault: "!Or cannot be resolved"},
+		"another condition":           {old: "!Not [!Equals", new: "!Exists [!Equals", fault: "!Exists cannot be resolved"},
 		"an unknown condition":        {old: "[Own,", new: "[Missing,", fault: "no condition Missing"},
 		"a parameter is missing":      {params: []string{"Payee", "-"}, fault: "parameter Payee has no default"},
 		"a parameter is wrong":        {params: []string{"Payee", "me"}, fault: "Payee: does not match"},
@@ -126,5 +126,40 @@ func TestResolve(t *testing.T) {
 	}
 	if _, err := sam.Read(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a template that is not there was read")
+	}
+}
+
+// TestBroken: a rule is broken where its condition holds and its assertion does not.
+func TestBroken(t *testing.T) {
+	t.Parallel()
+	const rules = `
+Parameters:
+  Selling: {Type: String}
+  Payee: {Type: String, Default: ""}
+  Other: {Type: String, Default: ""}
+Rules:
+  Payee:
+    RuleCondition: !Or [!Equals [!Ref Selling, "yes"], !Not [!Equals [!Ref Other, ""]]]
+    Assertions: [{Assert: !Not [!Equals [!Ref Payee, ""]], AssertDescription: nobody is paid}]
+  Always:
+    Assertions: [{Assert: !And [!Not [!Equals [!Ref Selling, maybe]], !Not [!Equals [!Ref Payee, nobody]]], AssertDescription: say what you mean}]
+`
+	for values, want := range map[string]string{
+		"yes  ": "nobody is paid", "no  ": "", "no  x": "nobody is paid", "yes p x": "", "maybe p ": "say what you mean", "maybe  x": "say what you mean, nobody is paid",
+		"no nobody ": "say what you mean",
+	} {
+		path := filepath.Join(t.TempDir(), "template.yaml")
+		if err := os.WriteFile(path, []byte(rules), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		template, err := sam.Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := strings.Split(values, " ")
+		broken, err := template.Broken(map[string]string{"Selling": v[0], "Payee": v[1], "Other": v[2]})
+		if got := strings.Join(broken, ", "); err != nil || got != want {
+			t.Errorf("%q: %q, %v; want %q", values, got, err, want)
+		}
 	}
 }

@@ -1,0 +1,196 @@
+package stackfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+)
+
+// Of a function's environment.
+const (
+	// EnvironmentLimit is how many bytes Lambda takes: all names and values together, as JSON.
+	EnvironmentLimit = 4096
+	// HiddenRoom is how many bytes each hidden parameter is counted with, because nobody is
+	// told how many it has.
+	HiddenRoom = 128
+)
+
+// largest is how many variables are named when an environment is too large.
+const largest = 5
+
+// placeholder stands in the example for what only its reader knows.
+const placeholder = "…"
+
+// Check holds the file to the template, as CloudFormation and Lambda would when it is too late.
+// The error has every fault.
+func (f File) Check(t *sam.Template) error {
+	faults := f.parameters(t)
+	if len(faults) == 0 { // else a rule would say of a parameter what was said
+		faults = f.together(t)
+	}
+	if len(faults) > 0 {
+		return fmt.Errorf("%s has %d fault(s):\n%w", shown(f.Name), len(faults), errors.Join(faults...))
+	}
+	return nil
+}
+
+// parameters is what is wrong with each parameter alone.
+func (f File) parameters(t *sam.Template) (faults []error) {
+	for _, name := range slices.Sorted(maps.Keys(f.Parameters)) {
+		if p, known := t.Parameters[name]; !known {
+			faults = append(faults, unknown(name, t))
+		} else if p.NoEcho {
+			faults = append(faults, hidden(name))
+		} else if strings.Contains(f.Parameters[name], placeholder) {
+			faults = append(faults, fmt.Errorf("%s is not filled in", name))
+		} else if err := p.Check(f.Parameters[name]); err != nil {
+			faults = append(faults, fmt.Errorf("%s %w", name, err))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Settings)) {
+		if text, _ := f.Settings[name].(string); strings.Contains(text, placeholder) {
+			faults = append(faults, fmt.Errorf("%s is not filled in", name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Parameters)) {
+		p := t.Parameters[name]
+		if _, misplaced := f.Settings[name]; misplaced {
+			faults = append(faults, fmt.Errorf("%s is a parameter of the template: it belongs into [default.deploy.parameters.parameter_overrides]", name))
+		}
+		if _, given := f.Parameters[name]; given || p.NoEcho {
+			continue
+		}
+		usual := "which the template has no default for"
+		if p.Default != nil {
+			usual = fmt.Sprintf("whose default is %q", *p.Default)
+		}
+		faults = append(faults, fmt.Errorf("%s is missing, %s: a stack keeps what it had of a parameter that is not given, so the file has each of them", name, usual))
+	}
+	return faults
+}
+
+// unknown is the fault of a parameter that the template does not have.
+func unknown(name string, t *sam.Template) error {
+	for _, known := range slices.Sorted(maps.Keys(t.Parameters)) {
+		if strings.EqualFold(name, known) || catalog.OneEdit(name, known) {
+			return fmt.Errorf("%s is no parameter of template.yaml: did you mean %s?", name, known)
+		}
+	}
+	return fmt.Errorf("%s is no parameter of template.yaml", name)
+}
+
+// hidden is the fault of a parameter that is a secret.
+func hidden(name string) error {
+	secret := "FacilitatorSecretArn"
+	if strings.HasPrefix(name, "FacilitatorFallback") {
+		secret = "FacilitatorFallbackSecretArn"
+	}
+	return fmt.Errorf("%s is hidden (NoEcho), and whoever can read this file would have it: take it out, and put it into the secret that %s names", name, secret)
+}
+
+// together is what is wrong with parameters that are right alone.
+func (f File) together(t *sam.Template) (faults []error) {
+	values := maps.Clone(f.Parameters)
+	broken, err := t.Broken(values)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	for _, description := range broken {
+		faults = append(faults, errors.New(description))
+	}
+	if err := f.environment(t); err != nil {
+		faults = append(faults, err)
+	}
+	return faults
+}
+
+// variable is one of a function's environment, with its share of the limit.
+type variable struct {
+	name  string
+	bytes int
+}
+
+// environment holds the environment of every function to Lambda's limit.
+func (f File) environment(t *sam.Template) error {
+	values := maps.Clone(f.Parameters)
+	values["AWS::StackName"] = f.Stack
+	const suffix = "-Ledger-ABCDEFGHIJKLM" // as CloudFormation names what has no name
+	values["Ledger"] = f.Stack + suffix
+	functions, err := t.Functions(values)
+	if err != nil {
+		return fmt.Errorf("the functions' environment: %w", err)
+	}
+	var most int
+	var of string
+	var variables []variable
+	for _, function := range functions {
+		concealed, err := concealedIn(t, function.Name)
+		if err != nil {
+			return err
+		}
+		if all, total := measure(function.Env, concealed); total > most {
+			most, of, variables = total, function.Name, all
+		}
+	}
+	if most > EnvironmentLimit {
+		return tooLarge(of, variables, most)
+	}
+	return nil
+}
+
+// concealedIn are the variables of a function that a hidden parameter gives a value to.
+func concealedIn(t *sam.Template, function string) (map[string]bool, error) {
+	p, err := t.FunctionProperties(function)
+	concealed := map[string]bool{}
+	for name, node := range p.Environment.Variables {
+		concealed[name] = node.Tag == "!Ref" && t.Parameters[node.Value].NoEcho
+	}
+	return concealed, err
+}
+
+// measure is how many bytes an environment has as Lambda counts it, which is as JSON without
+// spaces, and how many each variable has of them.
+func measure(environment map[string]string, concealed map[string]bool) (all []variable, total int) {
+	total = len("{}") - len(",") // there is one comma less than there are variables
+	for name, value := range environment {
+		if concealed[name] {
+			value = strings.Repeat("x", HiddenRoom)
+		}
+		v := variable{name, len(quoted(name)) + len(":") + len(quoted(value)) + len(",")}
+		all = append(all, v)
+		total += v.bytes
+	}
+	slices.SortFunc(all, func(a, b variable) int {
+		if a.bytes != b.bytes {
+			return b.bytes - a.bytes
+		}
+		return strings.Compare(a.name, b.name)
+	})
+	return all, total
+}
+
+// quoted is a text as JSON has it.
+func quoted(text string) []byte {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(text); err != nil {
+		return []byte(text) // a text can always be written
+	}
+	return []byte(strings.TrimSuffix(b.String(), "\n"))
+}
+
+func tooLarge(function string, all []variable, total int) error {
+	var names []string
+	for _, v := range all[:min(largest, len(all))] {
+		names = append(names, fmt.Sprintf("%s %d", v.name, v.bytes))
+	}
+	return fmt.Errorf("the environment of %s has %d bytes, and Lambda takes %d at most. The largest variables: %s. Each hidden parameter is counted with %d bytes",
+		function, total, EnvironmentLimit, strings.Join(names, ", "), HiddenRoom)
+}

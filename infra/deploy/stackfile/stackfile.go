@@ -1,0 +1,200 @@
+// Package stackfile reads the file of a stack, which says what one deployment is: every
+// parameter that is no secret, where the secrets are, and who is called. It is a
+// configuration file of the SAM CLI (sam deploy --config-file) with one table more, which
+// the SAM CLI ignores and the CDK app reads.
+package stackfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// Folder is where the files of the stacks are, below the root of a checkout.
+const Folder = "infra/stacks"
+
+// Toolchains that can deploy a stack.
+const (
+	SAM = "sam"
+	CDK = "cdk"
+)
+
+// maxFile is far above the size of any file that says what a deployment is.
+const maxFile = 256 << 10
+
+// File is the file of a stack.
+type File struct {
+	Name       string // which people give to make, and the file has without its ending
+	Path       string
+	Stack      string // the name of the stack
+	Region     string
+	Profile    string            // of the credentials; empty: the environment's
+	Parameters map[string]string // of the template
+	Toolchain  string            // SAM or CDK
+	// Allow has the changes that are refused otherwise, each as a deployment printed it.
+	Allow []string
+	// Settings are those of the CDK app by their names, with values as JSON has them.
+	Settings map[string]any
+}
+
+// document is the file as it is written. What the SAM CLI reads may have keys of its own, and
+// our table may not: an unknown key there is a slip.
+type document struct {
+	Version any                `toml:"version"`
+	Default map[string]command `toml:"default"`
+	Own     own                `toml:"hostfacts"`
+}
+
+type command struct {
+	Parameters map[string]any `toml:"parameters"`
+}
+
+type own struct {
+	Toolchain string         `toml:"toolchain"`
+	Allow     []string       `toml:"allow"`
+	Settings  map[string]any `toml:"cdk"`
+}
+
+// name is what a file may be called, so that one cannot be outside of the folder.
+var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,127}$`)
+
+// Path is where the file of a name is, in a checkout.
+func Path(root, of string) (string, error) {
+	if !name.MatchString(of) {
+		return "", errors.New("a stack's name has letters, digits and hyphens, as its file in " + Folder + " has before .toml")
+	}
+	return filepath.Join(root, filepath.FromSlash(Folder), of+".toml"), nil
+}
+
+// Read reads the file of a name in a checkout. What its values are is not checked.
+func Read(root, of string) (File, error) {
+	path, err := Path(root, of)
+	if err != nil {
+		return File{}, err
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return File{}, fmt.Errorf("there is no %s: copy %s to it and fill it in", shown(of), shown("example"))
+	}
+	if err != nil {
+		return File{}, fmt.Errorf("read %s: %w", shown(of), err)
+	}
+	f, err := parse(text)
+	if err != nil {
+		return File{}, fmt.Errorf("%s: %w", shown(of), err)
+	}
+	f.Name, f.Path = of, path
+	return f, nil
+}
+
+// shown is a file as a person at the root of the checkout names it.
+func shown(of string) string { return Folder + "/" + of + ".toml" }
+
+func parse(text []byte) (File, error) {
+	if len(text) > maxFile {
+		return File{}, fmt.Errorf("it has %d bytes, and %d is the most", len(text), maxFile)
+	}
+	var d document
+	decoder := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
+	if err := decoder.Decode(&d); err != nil {
+		return File{}, readable(err)
+	}
+	deploy, written := d.Default["deploy"]
+	if !written {
+		return File{}, errors.New("it has no table [default.deploy.parameters], which the SAM CLI reads")
+	}
+	f := File{Toolchain: d.Own.Toolchain, Allow: d.Own.Allow}
+	var faults []error
+	fault := func(err error) { faults = append(faults, err) }
+	f.Stack = required(deploy.Parameters, "stack_name", fault)
+	f.Region = required(deploy.Parameters, "region", fault)
+	f.Profile, _ = deploy.Parameters["profile"].(string)
+	f.Parameters = overrides(deploy.Parameters["parameter_overrides"], fault)
+	if f.Toolchain != SAM && f.Toolchain != CDK {
+		fault(fmt.Errorf("toolchain in [hostfacts] must be %q or %q", SAM, CDK))
+	}
+	settings, err := asJSON(d.Own.Settings)
+	if err != nil {
+		fault(err)
+	}
+	f.Settings = settings
+	return f, errors.Join(faults...)
+}
+
+// readable is a fault of the decoder with the place where it is.
+func readable(err error) error {
+	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
+		var unknown []string
+		for _, e := range strict.Errors {
+			row, _ := e.Position()
+			unknown = append(unknown, fmt.Sprintf("%s in line %d is not known", strings.Join(e.Key(), "."), row))
+		}
+		return errors.New(strings.Join(unknown, "\n"))
+	}
+	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
+		row, column := e.Position()
+		return fmt.Errorf("line %d, column %d: %w", row, column, err)
+	}
+	return err
+}
+
+// required is a text of what the SAM CLI reads.
+func required(parameters map[string]any, key string, fault func(error)) string {
+	text, _ := parameters[key].(string)
+	if text == "" {
+		fault(fmt.Errorf("[default.deploy.parameters] has no %s", key))
+	}
+	return text
+}
+
+// overrides are the values of the template's parameters. The SAM CLI takes them in one text or
+// in a list as well, which it takes apart at spaces and quotes: a table says what is meant.
+func overrides(v any, fault func(error)) map[string]string {
+	table, ok := v.(map[string]any)
+	if !ok {
+		fault(errors.New("the parameters must be a table, [default.deploy.parameters.parameter_overrides], with Name = \"value\" in each line"))
+	}
+	values := map[string]string{}
+	for parameter, value := range table {
+		switch value := value.(type) {
+		case string:
+			values[parameter] = value
+			if changed(value) {
+				fault(fmt.Errorf("%s has a quotation mark around it or a backslash before a quotation mark or a space, which the SAM CLI takes away", parameter))
+			}
+		case int64:
+			values[parameter] = strconv.FormatInt(value, 10)
+		default:
+			fault(fmt.Errorf("%s must be a text or a whole number", parameter))
+		}
+	}
+	return values
+}
+
+// changed says whether the SAM CLI makes another value of one.
+func changed(value string) bool {
+	quoted := len(value) > 1 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0]
+	escaped := strings.Contains(value, `\"`) || strings.Contains(value, `\'`) || strings.Contains(value, `\ `)
+	return quoted || escaped
+}
+
+// asJSON is a table as a JSON file would have it: the CDK app reads its context from there.
+func asJSON(table map[string]any) (map[string]any, error) {
+	text, err := json.Marshal(table)
+	if err != nil {
+		return nil, fmt.Errorf("[hostfacts.cdk]: %w", err)
+	}
+	values := map[string]any{}
+	if err := json.Unmarshal(text, &values); err != nil {
+		return nil, fmt.Errorf("[hostfacts.cdk]: %w", err)
+	}
+	return values, nil
+}
