@@ -17,6 +17,8 @@ import (
 const (
 	idAPI = "Api"
 	idLog = "ApiAccessLog"
+	// idDomain is the custom domain, which the app adds.
+	idDomain = "Domain"
 	// idFunctionsLog is the log group of every function.
 	idFunctionsLog = "FunctionsLog"
 	// idStage is what SAM calls the $default stage of Api. It exists only after the
@@ -62,6 +64,7 @@ func NewStack(scope constructs.Construct, s settings) {
 	if s.domain != "" {
 		e.ownDomain()
 	}
+	e.commands(page, ticket)
 }
 
 // demandNodes replaces the parameter RpcUrl by one of the same name without a
@@ -103,7 +106,7 @@ func (e *envelope) code(slug string) {
 // ownDomain gives the API a domain name. The operator makes its DNS record: an
 // alias to the outputs.
 func (e *envelope) ownDomain() {
-	name := e.add("Domain", "ApiGatewayV2::DomainName", object{"DomainName": e.domain, "DomainNameConfigurations": []any{
+	name := e.add(idDomain, "ApiGatewayV2::DomainName", object{"DomainName": e.domain, "DomainNameConfigurations": []any{
 		object{"CertificateArn": e.certificate, "EndpointType": "REGIONAL", "SecurityPolicy": "TLS_1_2"},
 	}})
 	mapping := e.add("DomainMapping", "ApiGatewayV2::ApiMapping", object{
@@ -112,9 +115,8 @@ func (e *envelope) ownDomain() {
 	// SAM makes the stage, so it cannot be referred to here. Without the dependency
 	// CloudFormation may make the mapping first, and fail.
 	mapping.AddOverride(jsii.String("DependsOn"), []string{idStage})
-	attribute := func(of string) *string { return awscdk.Fn_GetAtt(jsii.String("Domain"), &of).ToString() }
-	e.output("DomainTarget", "Where the domain's alias record points to", attribute("RegionalDomainName"))
-	e.output("DomainZone", "Hosted zone of that target", attribute("RegionalHostedZoneId"))
+	e.output("DomainTarget", "Where the domain's alias record points to", e.ofDomain("RegionalDomainName"))
+	e.output("DomainZone", "Hosted zone of that target", e.ofDomain("RegionalHostedZoneId"))
 }
 
 // functionSlugs are the functions of a deployment: one for each operation, and those that

@@ -1,6 +1,7 @@
 package deployed
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -32,6 +33,20 @@ func Emulator(tb testing.TB) (url string) {
 // Tool is one of the programs that are beside the list of what they need.
 func Tool(tb testing.TB, name string, arguments ...string) *exec.Cmd {
 	return Python(tb, append([]string{filepath.Join(tools(), name)}, arguments...)...)
+}
+
+// CLI is a script that calls the AWS CLI, as a person types it, with an emulator or another
+// server in the place of AWS.
+func CLI(tb testing.TB, url, script string) *exec.Cmd {
+	python := testbed.Python(tb, filepath.Join(testbed.Root(), "infra", "testdata", "awscli", "requirements.txt"))
+	cmd := testbed.Command(tb, "sh", "-euc", script)
+	// None of the user's own settings, and AWS cannot be reached by mistake.
+	cmd.Env = []string{
+		"PATH=" + filepath.Dir(python) + string(filepath.ListSeparator) + os.Getenv("PATH"), "HOME=" + tb.TempDir(), "NO_PROXY=127.0.0.1",
+		"AWS_ENDPOINT_URL=" + url, "AWS_EC2_METADATA_DISABLED=true", "AWS_DEFAULT_REGION=us-east-1",
+		"AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local", "PYTHONDONTWRITEBYTECODE=1",
+	}
+	return cmd
 }
 
 // tools is the folder of those programs and of the list.

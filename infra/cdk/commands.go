@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// concurrencyQuota is the quota of functions that run at once in an account and region, as
+// Service Quotas calls it, and enoughAtOnce what an old account has of it.
+const (
+	concurrencyQuota = "L-B99A9384"
+	enoughAtOnce     = 1000
+)
+
+// commands are outputs that are commands of the AWS CLI, printed to be pasted: what a
+// deployment needs that no stack can do.
+func (e *envelope) commands(page, ticket *string) {
+	e.command("RaiseConcurrency", "Ask for more functions at once, which a new account has 10 of", fmt.Sprintf(
+		"aws service-quotas request-service-quota-increase --region ${AWS::Region} --service-code lambda --quota-code %s --desired-value %d",
+		concurrencyQuota, enoughAtOnce), nil)
+	for _, topic := range []struct {
+		id, what string
+		arn      *string
+	}{{"SubscribeToPages", "pages", page}, {"SubscribeToTickets", "tickets", ticket}} {
+		e.command(topic.id, "Have somebody told of "+topic.what+", who then confirms it",
+			"aws sns subscribe --region ${AWS::Region} --topic-arn ${Topic} --protocol email --notification-endpoint you@example.com",
+			map[string]*string{"Topic": topic.arn})
+	}
+	if e.domain != "" {
+		e.command("AliasRecord", "Point the domain, which is in a public zone of Route 53 in this account, to the service", e.aliasRecord(), map[string]*string{
+			"Target": e.ofDomain("RegionalDomainName"), "Zone": e.ofDomain("RegionalHostedZoneId"),
+		})
+	}
+}
+
+// aliasRecord is the command that makes the domain's record, in the longest public zone that
+// the domain is in.
+func (e *envelope) aliasRecord() string {
+	zone := fmt.Sprintf("aws route53 list-hosted-zones --output text --query "+
+		"'max_by(HostedZones[?Config.PrivateZone==`false` && ends_with(`\".%s.\"`, join(`\"\"`, [`\".\"`, Name]))], &length(Name)).Id'", e.domain)
+	return fmt.Sprintf(`aws route53 change-resource-record-sets --hosted-zone-id "$(%s)" --change-batch '{"Changes":[{"Action":"UPSERT",`+
+		`"ResourceRecordSet":{"Name":"%s","Type":"A","AliasTarget":{"DNSName":"${Target}","HostedZoneId":"${Zone}","EvaluateTargetHealth":false}}}]}'`,
+		zone, e.domain)
+}
+
+// command is an output, with the values of the words in it.
+func (e *envelope) command(id, description, text string, words map[string]*string) {
+	var values *map[string]*string
+	if words != nil {
+		values = &words
+	}
+	e.output(id, description, awscdk.Fn_Sub(jsii.String(text), values))
+}
+
+// ofDomain is an attribute of the custom domain.
+func (e *envelope) ofDomain(attribute string) *string {
+	return awscdk.Fn_GetAtt(jsii.String(idDomain), &attribute).ToString()
+}
