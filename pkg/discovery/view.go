@@ -23,6 +23,11 @@ import (
 //go:embed assets/*.tmpl assets/*.json assets/favicon.svg assets/snippets assets/generated
 var assets embed.FS
 
+// LongestInHeader is the longest signature of a payment, in bytes, that fits into a request
+// for any operation through a gateway that takes 10,240 bytes of headers, as that of AWS does.
+// There is room for the headers of a browser, the longest name, and a key of 255 characters.
+const LongestInHeader = 1800
+
 // siteView is what templates see of a Site, in words.
 type siteView struct {
 	Site                  Site
@@ -69,6 +74,8 @@ type view struct {
 	// seconds after an answer over HTTP, and WindowMCP after one over MCP; 0: not at all.
 	Window, WindowMCP int
 	Answers, Owed     string // the codes that use up a payment, and those after which an answer is owed
+	// The longest signatures in bytes: that every gateway carries in a header, and over MCP.
+	LongestInHeader, LongestSignature int
 
 	texts *template.Template
 }
@@ -146,6 +153,8 @@ func newView(s Site) *view {
 	})
 	v.Answers = quoted(codesIn(v.Own, fault.Answer))
 	v.Owed = withTimeouts(codesIn(v.Own, fault.Owed))
+	v.LongestInHeader = LongestInHeader
+	v.LongestSignature = x402.MaxSignature
 	v.Window = seconds(s.DuplicateWindow)
 	v.WindowMCP = 2 * seconds(s.DuplicateWindow)
 	v.texts = template.Must(template.New("").Funcs(template.FuncMap{

@@ -20,12 +20,13 @@ import (
 // headers together exceed 10,240 bytes; the local server reads a little more.
 const maxHeader = 16 << 10
 
-// Bounds of a signature in bytes: 65 for a key pair; contract wallets
+// keySignature is the length of a key pair's signature in bytes. Contract wallets
 // (ERC-1271) and undeployed ones (ERC-6492) send more.
-const (
-	keySignature = 65
-	maxSignature = 4 << 10
-)
+const keySignature = 65
+
+// MaxSignature is the longest signature of a payment in bytes. In a header it may have to be
+// shorter: see maxHeader.
+const MaxSignature = 4 << 10
 
 // maxDepth bounds nesting. The deepest honest payload is the echo of the
 // bazaar schema, at about twelve.
@@ -87,7 +88,7 @@ func readPayment(carrier string, tree object) (*Payment, error) {
 	if _, other := payload["permit2Authorization"]; other {
 		r.err = errors.New("payload is a Permit2 one, this server takes EIP-3009")
 	}
-	p.Signature = read(r, payload, "payload.", "signature", func(s string) ([]byte, error) { return decodeHex(s, keySignature, maxSignature) })
+	p.Signature = read(r, payload, "payload.", "signature", func(s string) ([]byte, error) { return decodeHex(s, keySignature, MaxSignature) })
 	const in = "payload.authorization."
 	a := r.object(payload, "payload.", "authorization")
 	p.From = read(r, a, in, "from", ParseAddress)

@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/mcptest"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// undeployed is a wallet whose contract does not exist yet. Its signature has what deploys
+// the contract in front, and the mark of ERC-6492 at the end.
+type undeployed struct {
+	*run
+	bank *deployer
+}
+
+// deployer is a facilitator that deploys such a wallet, and has the money moved.
+type deployer struct {
+	network string
+	mu      sync.Mutex
+	settled []string // signatures
+}
+
+// answer takes any signature of the right form.
+func (d *deployer) answer(r *testbed.Relayed) {
+	var call struct {
+		PaymentPayload x402.Payload `json:"paymentPayload"`
+	}
+	if r.Method == http.MethodPost {
+		testbed.Check(json.Unmarshal(r.Sent, &call))
+	}
+	payment := call.PaymentPayload.Payload
+	var says any
+	switch r.URL.Path {
+	case "/verify":
+		says = map[string]any{"isValid": true, "payer": payment.Authorization.From}
+	case "/settle":
+		d.mu.Lock()
+		d.settled = append(d.settled, payment.Signature)
+		d.mu.Unlock()
+		says = x402.SettleResponse{Success: true, Transaction: "0x" + strings.Repeat("d", 64), Network: d.network, Payer: payment.Authorization.From}
+	default:
+		r.Pass()
+		return
+	}
+	r.ResponseWriter.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(r.ResponseWriter).Encode(says) // the service may be gone
+}
+
+// signatures are those of the payments that it was asked to settle.
+func (d *deployer) signatures() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.settled)
+}
+
+// signs is a payment for a path, by a signature of so many bytes.
+func (u undeployed) signs(path string, length int) (header, signature string) {
+	const mark = "6492649264926492649264926492649264926492649264926492649264926492"
+	e := u.ask(http.MethodGet, path)
+	header = testbed.Must(u.wallet.Seal(testbed.Must(u.wallet.Draft(testbed.Must(e.Required()), time.Now()))))
+	p, _ := signedBy(header)
+	signature = "0x" + strings.Repeat("5a", length-len(mark)/2) + mark
+	p.Payload.Signature = signature
+	header = testbed.Must(x402.EncodeHeader(p))
+	u.lab.secrets.Add(header)
+	return header, signature
+}
+
+// tooLong is what the gateway answers to a request whose headers are too long.
+var tooLong = http.StatusRequestHeaderFieldsTooLarge
+
+// heads: the signature that the documents name passes in a header for every operation, beside
+// the headers of a browser and the longest key and name.
+func (u undeployed) heads() {
+	name := strings.Repeat(strings.Repeat("a", 63)+".", 3) + strings.Repeat("b", 57) + ".com"
+	for _, op := range catalog.All() {
+		path := strings.Replace(op.ExampleURL(""), "domain=example.com", "domain="+name, 1)
+		header, _ := u.signs(path, discovery.LongestInHeader)
+		browser := strings.Repeat("x", 900)
+		e := u.ask(http.MethodOptions, path, x402.HeaderSignature, header, x402.HeaderKey, strings.Repeat("k", 255), "User-Agent", browser)
+		is(u, "status of a preflight of "+op.Slug, e.Status, http.StatusNoContent)
+	}
+}
+
+// byHTTP: a longer one is refused by the gateway, where there is one, and otherwise answered.
+func (u undeployed) byHTTP() {
+	path := lookUp(u.name, "A")
+	long, signature := u.signs(path, 2600)
+	if u.d.host != nil {
+		e := u.ask(http.MethodGet, path, x402.HeaderSignature, long)
+		is(u, "status", e.Status, tooLong)
+		is(u, "our code", testbed.FaultOf(e.Reply).Code, "")
+		is(u, "payments that arrived", len(u.bank.signatures()), 0)
+		return
+	}
+	e := u.ask(http.MethodGet, path, x402.HeaderSignature, long)
+	is(u, "status", e.Status, http.StatusOK)
+	is(u, "the signatures that arrived", strings.Join(u.bank.signatures(), " "), signature)
+	tooLong, _ := u.signs(path, x402.MaxSignature+1)
+	e = u.ask(http.MethodGet, path, x402.HeaderSignature, tooLong, x402.HeaderKey, "another")
+	is(u, "code", testbed.FaultOf(e.Reply).Code, string(fault.PaymentRequired))
+	mentions(u, "the refusal", string(e.Body), "payload.signature: must be 65 to 4096 bytes of hex")
+	is(u, "payments that arrived", len(u.bank.signatures()), 1)
+}
+
+// byTool: the longest signature reaches the facilitator whole, and is answered.
+func (u undeployed) byTool() {
+	before := len(u.bank.signatures())
+	call := func(length int) (mcptest.ToolResult, string) {
+		header, signature := u.signs(catalog.DNS().Path, length)
+		client := &x402test.Client{HTTP: u.client}
+		return testbed.Must(mcptest.Call(u.Context(), client, u.d.base+catalog.PathMCP, catalog.DNS().Tool, map[string]any{"domain": "tool." + u.name}, header, "")), signature
+	}
+	a, _ := call(x402.MaxSignature + 1)
+	is(u, "is an error", a.IsError, true)
+	mentions(u, "the refusal", a.Text(), "payload.signature: must be 65 to 4096 bytes of hex")
+	a, signature := call(x402.MaxSignature)
+	if a.IsError || a.Text() != answerTo("tool."+u.name) {
+		u.Errorf("by the tool: %s", a.Raw)
+	}
+	is(u, "the signatures that arrived", strings.Join(u.bank.signatures()[before:], " "), signature)
+}
+
+// TestLongSignatures: the wallets that the documents send to MCP can pay there, and those that
+// they do not send away can pay by HTTP, also through a gateway.
+func TestLongSignatures(t *testing.T) {
+	t.Parallel()
+	for world, open := range map[string]func(*lab, setup) *deployment{
+		"local": func(l *lab, s setup) *deployment { return openLocal(t, l, s) },
+		"lambda": func(l *lab, s setup) *deployment {
+			db := cloud.StartDynamo(t)
+			s.table, s.endpoint = db.Table(t), db.URL
+			return openFunctions(t, l, s, nil)
+		},
+	} {
+		t.Run(world, func(t *testing.T) {
+			l := newLab(t)
+			bank := &deployer{network: l.terms.Network}
+			l.facilitator.URL = testbed.Serve(t, testbed.Relay{Do: bank.answer, To: l.facilitator})
+			u := undeployed{newRun(t, l, open(l, l.setup()), new(testbed.Pace)), bank}
+			u.heads()
+			u.byHTTP()
+			u.byTool()
+		})
+	}
+}
