@@ -151,21 +151,9 @@ func readAlarm(id string, p properties) (Alarm, error) {
 	}
 	known := map[string]number{}
 	for _, m := range p.Metrics {
-		stat := m.MetricStat
-		q := Query{ID: m.ID, Metric: Metric{Namespace: stat.Metric.Namespace, Name: stat.Metric.MetricName}, Statistic: stat.Stat, Expression: m.Expression}
-		for _, d := range stat.Metric.Dimensions {
-			q.Metric.Of += d.Name + "=" + d.Value + ";"
-		}
-		if m.Expression != "" {
-			var err error
-			if q.parsed, err = parser.ParseExpr(m.Expression); err == nil {
-				_, err = formula{of: known}.calculate(q.parsed)
-			}
-			if err != nil {
-				return a, fmt.Errorf("query %s: %w", m.ID, err)
-			}
-		} else if q.Metric.Namespace == "" || q.Metric.Name == "" || statistics()[q.Statistic] == nil || stat.Period != a.Period {
-			return a, fmt.Errorf("query %s is not known here: %+v", m.ID, stat)
+		q, err := readQuery(m, a.Period, known)
+		if err != nil {
+			return a, err
 		}
 		if m.ReturnData == nil || *m.ReturnData {
 			a.returns += m.ID
@@ -182,4 +170,27 @@ func readAlarm(id string, p properties) (Alarm, error) {
 		return a, fmt.Errorf("not known here: %+v", p)
 	}
 	return a, nil
+}
+
+// readQuery reads a metric or an expression of an alarm. An expression names what is known.
+func readQuery(m dataQuery, period int, known map[string]number) (Query, error) {
+	stat := m.MetricStat
+	q := Query{ID: m.ID, Metric: Metric{Namespace: stat.Metric.Namespace, Name: stat.Metric.MetricName}, Statistic: stat.Stat, Expression: m.Expression}
+	for _, d := range stat.Metric.Dimensions {
+		q.Metric.Of += d.Name + "=" + d.Value + ";"
+	}
+	if m.Expression == "" {
+		if q.Metric.Namespace == "" || q.Metric.Name == "" || statistics()[q.Statistic] == nil || stat.Period != period {
+			return q, fmt.Errorf("query %s is not known here: %+v", m.ID, stat)
+		}
+		return q, nil
+	}
+	var err error
+	if q.parsed, err = parser.ParseExpr(m.Expression); err == nil {
+		_, err = formula{of: known}.calculate(q.parsed)
+	}
+	if err != nil {
+		return q, fmt.Errorf("query %s: %w", m.ID, err)
+	}
+	return q, nil
 }

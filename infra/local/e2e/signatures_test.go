@@ -138,9 +138,9 @@ func (u undeployed) byTool() {
 // they do not send away can pay by HTTP, also through a gateway.
 func TestLongSignatures(t *testing.T) {
 	t.Parallel()
-	for world, open := range map[string]func(*lab, setup) *deployment{
-		"local": func(l *lab, s setup) *deployment { return openLocal(t, l, s) },
-		"lambda": func(l *lab, s setup) *deployment {
+	for world, open := range map[string]func(*testing.T, *lab, setup) *deployment{
+		"local": func(t *testing.T, l *lab, s setup) *deployment { return openLocal(t, l, s) },
+		"lambda": func(t *testing.T, l *lab, s setup) *deployment {
 			db := cloud.StartDynamo(t)
 			s.table, s.endpoint = db.Table(t), db.URL
 			return openFunctions(t, l, s, nil)
@@ -150,7 +150,7 @@ func TestLongSignatures(t *testing.T) {
 			l := newLab(t)
 			bank := &deployer{network: l.terms.Network}
 			l.facilitator.URL = testbed.Serve(t, testbed.Relay{Do: bank.answer, To: l.facilitator})
-			u := undeployed{newRun(t, l, open(l, l.setup()), new(testbed.Pace)), bank}
+			u := undeployed{newRun(t, l, open(t, l, l.setup()), new(testbed.Pace)), bank}
 			u.heads()
 			u.byHTTP()
 			u.byTool()
