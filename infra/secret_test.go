@@ -121,16 +121,10 @@ func TestSecretIsMerged(t *testing.T) {
 	if got, _ := k.holds(arn); !cmp.Equal(got, want) {
 		t.Errorf("what is refused has changed the secret (-want +got):\n%s", cmp.Diff(want, got))
 	}
-	k.showedNothing()
-}
-
-// showedNothing looks for the values that were typed in all that was printed.
-func (k *keeper) showedNothing() {
-	k.t.Helper()
 	for _, value := range k.seen {
 		value = strings.TrimPrefix(value, "RECEIPT_KEY=")
 		if len(value) > 8 && !strings.HasPrefix(value, "RECEIPT_PUBLIC") && strings.Contains(k.said.String(), value) {
-			k.t.Errorf("%q was shown", value)
+			t.Errorf("%q was shown", value)
 		}
 	}
 }
@@ -241,16 +235,10 @@ func TestSecretOfTwoPeople(t *testing.T) {
 	if got, _ := k.holds("shop"); !cmp.Equal(got, want) {
 		t.Errorf("the secret holds (-want +got):\n%s", cmp.Diff(want, got))
 	}
-	k.leftNoStage(arn)
-}
-
-// leftNoStage looks for the names that a version has while it is not yet the current one.
-func (k *keeper) leftNoStage(arn string) {
-	k.t.Helper()
-	versions := must(k.api.ListSecretVersionIds(k.t.Context(), &secretsmanager.ListSecretVersionIdsInput{SecretId: &arn}))(k.t)
+	versions := must(k.api.ListSecretVersionIds(t.Context(), &secretsmanager.ListSecretVersionIdsInput{SecretId: &arn}))(t)
 	for _, v := range versions.Versions {
 		if slices.ContainsFunc(v.VersionStages, func(stage string) bool { return strings.HasPrefix(stage, "pending-") }) {
-			k.t.Errorf("version %s is still called %q", *v.VersionId, v.VersionStages)
+			t.Errorf("version %s is still called %q", *v.VersionId, v.VersionStages)
 		}
 	}
 }
