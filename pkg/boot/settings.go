@@ -112,6 +112,7 @@ func Settings() []Setting {
 		{Name: "AWS_LAMBDA_FUNCTION_VERSION", Meaning: "the same"},
 		{Name: "AWS_ENDPOINT_URL_DYNAMODB", Meaning: "a local DynamoDB"},
 		{Name: "AWS_ENDPOINT_URL_SECRETS_MANAGER", Meaning: "a local Secrets Manager"},
+		{Name: "AWS_ENDPOINT_URL_STS", Meaning: "of the operator's commands: a local STS"},
 		{Name: "GOGC", Otherwise: "400", Meaning: "of a function: how much the heap grows between two garbage collections, in percent of what is in use"},
 		{Name: "LEDGER_FILE", Default: LocalLedgerFile, Meaning: "of the local runner and the operator's commands: the ledger where `LEDGER_TABLE` is not set"},
 		{Name: "LEDGER_ACCEPT", form: `[A-Z2-7]{8}`, must: "must be the word that the program has named when it refused the ledger file",

@@ -1,12 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
-	"os/user"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -21,19 +21,8 @@ type opened struct {
 	name string // of the ledger
 	node string // of the chain, for a person
 	rows ledger.Rows
-}
-
-// operator names who runs this, for the person who comes next.
-func operator() string {
-	name := "unknown"
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	at, err := os.Hostname()
-	if err != nil {
-		at = "unknown"
-	}
-	return plain(name + "@" + at)
+	// principal asks AWS who runs this; nil where the ledger is not in AWS.
+	principal func(context.Context) (string, error)
 }
 
 // errNoPayee keeps what others paid to the published test address, which stands for
@@ -64,6 +53,9 @@ func (o order) within(byPayee bool, do func(opened) error) error {
 		defer s.Close() //nolint:errcheck // what was written is durable since then
 		stores.Ledger, stores.Index, l.rows, l.name = s, s, s, c.LedgerFile
 	} else {
+		if l.principal, err = principalOf(o.getenv, c.Ledger); err != nil {
+			return err
+		}
 		table := c.Ledger.Open()
 		stores.Ledger, stores.Index, l.rows = table, table, table
 	}

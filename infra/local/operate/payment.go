@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/local/called"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -79,6 +80,8 @@ type payment struct {
 	Unasked bool `json:"unasked,omitempty"`
 	// SendingBack says who has begun to send the amount back.
 	SendingBack *ledger.SendingBack `json:"sending_back,omitempty"`
+	// ClosedBy is who closed the record.
+	ClosedBy string `json:"closed_by,omitempty"`
 	// Answer is what was answered: the HTTP status, and the code of an error.
 	Answer string `json:"answer,omitempty"`
 	// Chain is what the chain says of a payment in doubt, if it was asked.
@@ -106,7 +109,7 @@ func (l opened) paymentAs(r ledger.Payment, s standing) payment {
 		Key: r.Key, Standing: s, Payer: payerOf(r), Amount: terms.Amount, Asset: terms.Asset, Network: terms.Network,
 		Transaction: r.Transaction, Refund: r.Refund, Request: r.Request, Since: r.CreatedAt, Updated: r.UpdatedAt,
 		Lookups: r.Lookups, LastError: r.LastFault, Reason: r.Reason, SupersededBy: r.Owner,
-		Unasked: r.Unasked(), SendingBack: r.SendingBack, RefundDue: s == refundDue, DueBack: r.DueBack,
+		Unasked: r.Unasked(), SendingBack: r.SendingBack, ClosedBy: r.ClosedBy, RefundDue: s == refundDue, DueBack: r.DueBack,
 	}
 	if s == underWay && l.Ledger.Sleeping(r) {
 		p.Reason = "its attempt has ended, decided after " + minute(decidedAfter(r))
@@ -152,7 +155,7 @@ func payerOf(r ledger.Payment) string {
 // note is what there is to say of a payment beside its columns.
 func (p payment) note() string {
 	about := map[standing]string{
-		answerOwed: "a refund is due after " + minute(p.DueAt), refunded: "by " + p.Refund, refused: p.Reason + ", not proven", superseded: "by " + p.SupersededBy,
+		answerOwed: "a refund is due after " + minute(p.DueAt), refunded: "by " + p.Refund + closedBy(p.ClosedBy), refused: p.Reason + ", not proven", superseded: "by " + p.SupersededBy,
 		inDoubt: p.Reason, notCharged: p.Reason, underWay: p.Reason, answered: cmp.Or(p.Answer, p.Reason),
 	}[p.Standing]
 	if p.SendingBack != nil && p.Standing == refundDue {
@@ -164,7 +167,16 @@ func (p payment) note() string {
 	if p.Chain != nil {
 		about += ", the chain: " + words(p.Chain.Verdict) + ", " + cmp.Or(p.Chain.Transaction, p.Chain.Reason)
 	}
-	return plain(strings.TrimPrefix(about, ", "))
+	// A name of AWS is longer than other cells may be.
+	return printable.Text(cmp.Or(strings.TrimPrefix(about, ", "), "-"))
+}
+
+// closedBy says who closed a record, behind on what; records of earlier releases do not.
+func closedBy(who string) string {
+	if who == "" {
+		return ""
+	}
+	return ", closed by " + who
 }
 
 // printPayments prints a line for each payment.

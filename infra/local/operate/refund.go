@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/infra/local/called"
+	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -116,12 +117,16 @@ func (l opened) closeAnswered(ctx context.Context, d due) error {
 		return fmt.Errorf("the record stays open: a refund of it was begun at %s, by %s. Ask whether it is on its way; if it is not, %s closes the record as answered",
 			minute(b.At), plain(b.By), l.as.Text(forceWord()))
 	}
-	change := ledger.Change{Reason: "answered before the ledger was restored, says " + operator()}
+	who, err := l.operator(ctx)
+	if err != nil {
+		return err
+	}
+	change := ledger.Change{Reason: "answered before the ledger was restored, says " + who, Operator: who}
 	if err := l.write(ctx, d, ledger.EventAttest, change, mayBeClosed); err != nil {
 		return err
 	}
 	fmt.Fprintf(l.out, "closed: %s of %s was answered, says %s. Nothing is due.\n"+
-		"A payer who repeats the payment is told that it was used.\n", dollars(d.amount.String()), d.payer.Checksum(), operator())
+		"A payer who repeats the payment is told that it was used.\n", dollars(d.amount.String()), d.payer.Checksum(), who)
 	return nil
 }
 
@@ -146,8 +151,7 @@ func (l opened) begin(ctx context.Context, d due) error {
 	if b := d.record.SendingBack; b != nil {
 		fmt.Fprintf(l.out, "this refund was begun at %s, by %s: ask whether it is on its way before you transfer anything.\n"+
 			"%s withdraws it, so that the payer can get the answer again.\n\n", minute(b.At), plain(b.By), l.as.Text(forceWord()))
-	} else if err := l.write(ctx, d, ledger.EventSendBack, ledger.Change{Operator: operator()},
-		"it could not be written that you begin this refund: send the same command again before you transfer anything"); err != nil {
+	} else if err := l.sendBack(ctx, d); err != nil {
 		return err
 	}
 	fmt.Fprintln(l.out, "a refund is begun: the payer gets no answer any more")
@@ -160,6 +164,16 @@ Transfer exactly that, from any account of yours. Then close the record:
   %s
 `, l.as.Command("refund", keyWord(d.key), transactionWord("0x...")))
 	return nil
+}
+
+// sendBack writes on the record who begins the refund.
+func (l opened) sendBack(ctx context.Context, d due) error {
+	who, err := l.operator(ctx)
+	if err != nil {
+		return err
+	}
+	return l.write(ctx, d, ledger.EventSendBack, ledger.Change{Operator: who},
+		"it could not be written that you begin this refund: send the same command again before you transfer anything")
 }
 
 // withdraw takes back that a refund is begun.
@@ -196,7 +210,7 @@ func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 		return nil
 	case refunded:
 		return fmt.Errorf("nothing is due: this payment was refunded already, by transaction %s.\nDo not send it again. "+
-			"A payer who repeats the payment is told that transaction", plain(r.Refund))
+			"A payer who repeats the payment is told that transaction", plain(r.Refund)+printable.Text(closedBy(r.ClosedBy)))
 	case answered:
 		if r.Attested() {
 			return fmt.Errorf("nothing is due: this payment was closed as %s, at %s", plain(r.Reason), minute(r.UpdatedAt))
@@ -263,10 +277,14 @@ func (l opened) closeDebt(ctx context.Context, d due) error {
 	case err != nil:
 		return fmt.Errorf("the record stays open: %w", err)
 	}
+	who, err := l.operator(ctx)
+	if err != nil {
+		return err
+	}
 	if err := l.reserve(ctx, d, transfers); err != nil {
 		return err
 	}
-	if err := l.write(ctx, d, ledger.EventRefund, ledger.Change{Transaction: d.transaction}, mayBeClosed); err != nil {
+	if err := l.write(ctx, d, ledger.EventRefund, ledger.Change{Transaction: d.transaction, Operator: who}, mayBeClosed); err != nil {
 		return err
 	}
 	fmt.Fprintf(l.out, "closed: %s went back to %s in %s (%s).\nA payer who repeats the payment is told that transaction.\n",

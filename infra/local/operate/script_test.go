@@ -58,7 +58,7 @@ func newScripted(t *testing.T) testbed.Script {
 		s.words = append(s.words, keyOf(n), fmt.Sprintf("$KEY%d", n), txOf(n), fmt.Sprintf("$TX%d", n))
 	}
 	s.words = append(s.words, strings.TrimSuffix(keyOf(0), "000"), "$KEY-", back, "$BACK", paidIn, "$PAID", payer, "$PAYER", strings.ToLower(payer), "$payer", "$PAYER", payer,
-		operator(), "$OPERATOR", s.env["LEDGER_FILE"], "$LEDGER")
+		localUser(), "$OPERATOR", s.env["LEDGER_FILE"], "$LEDGER")
 	return s
 }
 

@@ -92,6 +92,9 @@ type Payment struct {
 	Refund    string    `json:"refund,omitempty"` // transaction that sent the amount back
 	// SendingBack says that an operator was told to send the amount back.
 	SendingBack *SendingBack `json:"sending_back,omitempty"`
+	// ClosedBy is the operator who closed it, as refunded or as answered; empty in records of
+	// earlier releases.
+	ClosedBy string `json:"closed_by,omitempty"`
 
 	// DueBack says why no lookup can answer this payment, so that its amount has to go
 	// back; empty where one can.

@@ -51,7 +51,7 @@ type Edge struct {
 type Change struct {
 	Reason      string
 	Transaction string // Uncertain: of the payment; Refund: of the transfer back
-	Operator    string // SendBack: who
+	Operator    string // SendBack, Refund, Attest: who
 
 	event     Event
 	now       time.Time
@@ -253,13 +253,17 @@ func supersede(r *Payment, c Change) {
 	r.Payload = nil
 }
 
-func refund(r *Payment, c Change) { r.Refund = c.Transaction }
+func refund(r *Payment, c Change) {
+	r.Refund = c.Transaction
+	r.ClosedBy = c.Operator
+}
 
 // attest leaves AnsweredAt zero: no answer is kept, so that none is replayed.
 func attest(r *Payment, c Change) {
 	r.Answer = &Answer{Stored: true}
 	r.Reason = c.Reason
 	r.LastFault = nil
+	r.ClosedBy = c.Operator
 }
 
 // sendBack keeps who began first.

@@ -59,6 +59,7 @@ func Full(key string) ledger.Payment {
 	r.LastFault = &ledger.Failure{Code: "dns_timeout", Status: 504, Message: text, Silence: true, Pause: time.Minute}
 	r.Answer = &ledger.Answer{Header: map[string][]string{"Content-Type": {text}}, Receipt: text, Status: 404, Encoding: "gzip", Stored: true, Owed: []string{text}, Body: []byte("\x1f\x8b\x00\xff\xfe body")}
 	r.SendingBack = &ledger.SendingBack{At: at.Add(10 * time.Second), By: text}
+	r.ClosedBy = "c" + text
 	r.LeaseUntil, r.ValidBefore = at.Add(2*time.Second), at.Add(3*time.Second)
 	r.CreatedAt, r.UpdatedAt = at.Add(4*time.Second), at.Add(5*time.Second)
 	r.SettledAt, r.ExpiresAt = at.Add(6*time.Second), at.Add(7*time.Second)

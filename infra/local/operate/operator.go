@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/user"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
+	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+// endpointSTS is the variable of what is asked in the place of AWS who somebody is.
+const endpointSTS = "AWS_ENDPOINT_URL_STS"
+
+// operator names who runs this, for the record and for the person who comes next: the
+// principal as AWS knows it, whose credentials write to the table, or beside a ledger on this
+// machine its user. A principal that cannot be read is an error: no other name is put in its
+// place.
+func (l opened) operator(ctx context.Context) (string, error) {
+	if l.principal == nil {
+		return localUser(), nil
+	}
+	who, err := l.principal(ctx)
+	if err != nil {
+		return "", fmt.Errorf("AWS does not say who you are, which the record of a refund has to name, so that nothing was written: %s", printable.Text(err.Error()))
+	}
+	return printable.Text(who), nil
+}
+
+// localUser is the user of this machine.
+func localUser() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	at, err := os.Hostname()
+	if err != nil {
+		at = "unknown"
+	}
+	return plain(name + "@" + at)
+}
+
+// principalOf is who the credentials of a table belong to; nil for a table that is not in
+// AWS, unless something else is named that can be asked.
+func principalOf(getenv func(string) string, t boot.Table) (func(context.Context) (string, error), error) {
+	const (
+		attempt  = 5 * time.Second
+		maxReply = 64 << 10
+	)
+	c, err := boot.ReadAWS(getenv, endpointSTS)
+	if err != nil || !t.InAWS() && c.BaseEndpoint == nil {
+		return nil, err
+	}
+	c.HTTPClient = dynamo.HTTPClient(attempt, maxReply, 0)
+	return func(ctx context.Context) (string, error) {
+		out, err := sts.NewFromConfig(c).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+		if err != nil {
+			return "", err
+		}
+		return aws.ToString(out.Arn), nil
+	}, nil
+}
