@@ -20,64 +20,73 @@ const principal = "arn:aws:sts::111122223333:assumed-role/shop-RefundRole-1ABCDE
 const identity = `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
 <Arn>` + principal + `</Arn><UserId>AROA:ann</UserId><Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`
 
-// TestPrincipal: beside a table of AWS a record names the principal whose credentials write
-// to it, who begins a refund and who closes it. Where AWS does not say that, nothing is
-// written; and no local user stands for somebody of AWS.
-func TestPrincipal(t *testing.T) {
-	t.Parallel()
-	answers := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, identity) }
-	for name, says := range map[string]http.HandlerFunc{
-		"known":   answers,
-		"refused": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
-		"nothing": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			env := tableVariables(map[string]string{endpointSTS: testbed.Serve(t, says)})
-			who, err := principalOf(func(v string) string { return env[v] }, boot.Table{Name: "ledger"})
-			if err != nil || who == nil {
-				t.Fatalf("%v, %v", who == nil, err)
-			}
-			memory := new(ledgertest.Memory)
-			b := newBuyer(t, memory, time.Now().Add(-48*time.Hour))
-			b.must(b.claim(keyOf(3)).Settled(t.Context(), receiptOf(paidIn), false))
-			o := inMemory(t, memory, memory, startNode(t, "5000"))
-			o.principal = who
-			key, _ := readKey(keyOf(3))
-			begun := o.repay(t.Context(), due{debtKey: key})
-			closed := o.repay(t.Context(), due{debtKey: key, transaction: back})
-			r := ledgertest.Payment(t, memory, keyOf(3))
-			if name != "known" {
-				for _, err := range []error{begun, closed} {
-					if err == nil || !strings.Contains(err.Error(), "AWS does not say who you are") {
-						t.Errorf("%v", err)
-					}
-				}
-				if r.State != ledger.Settled || r.SendingBack != nil || r.ClosedBy != "" {
-					t.Errorf("it was written: %+v", r)
-				}
-				return
-			}
-			if begun != nil || closed != nil || r.State != ledger.Refunded || r.SendingBack.By != principal || r.ClosedBy != principal {
-				t.Errorf("%v, %v: %+v", begun, closed, r)
-			}
-		})
-	}
-	// A table on this machine is nobody's of AWS.
-	env := tableVariables(map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
-	c, err := boot.ReadLocal(func(v string) string { return env[v] })
+// asked is a ledger in memory with a debt, as if it were a table, with somebody who is asked
+// for the principal.
+func asked(t *testing.T, says http.HandlerFunc) (opened, *ledgertest.Memory) {
+	t.Helper()
+	env := tableVariables(map[string]string{endpointSTS: testbed.Serve(t, says)})
+	who, err := principalOf(func(v string) string { return env[v] }, boot.Table{Name: "ledger"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if who, err := principalOf(func(v string) string { return env[v] }, c.Ledger); who != nil || err != nil {
-		t.Errorf("a local table: %v, %v", who != nil, err)
+	memory := new(ledgertest.Memory)
+	b := newBuyer(t, memory, time.Now().Add(-48*time.Hour))
+	b.must(b.claim(keyOf(3)).Settled(t.Context(), receiptOf(paidIn), false))
+	o := inMemory(t, memory, memory, startNode(t, "5000"))
+	o.principal = who
+	return o, memory
+}
+
+// TestPrincipal: beside a table of AWS a record names the principal whose credentials write
+// to it, who begins a refund and who closes it.
+func TestPrincipal(t *testing.T) {
+	t.Parallel()
+	o, memory := asked(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, identity) })
+	key, _ := readKey(keyOf(3))
+	for _, transaction := range []string{"", back} {
+		if err := o.repay(t.Context(), due{debtKey: key, transaction: transaction}); err != nil {
+			t.Error(err)
+		}
 	}
-	delete(env, "AWS_ENDPOINT_URL_DYNAMODB")
-	if c, err = boot.ReadLocal(func(v string) string { return env[v] }); err != nil {
-		t.Fatal(err)
+	r := ledgertest.Payment(t, memory, keyOf(3))
+	if r.State != ledger.Refunded || r.SendingBack == nil || r.SendingBack.By != principal || r.ClosedBy != principal {
+		t.Errorf("begun by %+v, closed by %q, %s", r.SendingBack, r.ClosedBy, r.State)
 	}
-	if who, err := principalOf(func(v string) string { return env[v] }, c.Ledger); who == nil || err != nil {
-		t.Errorf("a table of AWS: nobody is asked: %v", err)
+}
+
+// TestNoPrincipal: where AWS does not say who somebody is nothing is written.
+func TestNoPrincipal(t *testing.T) {
+	t.Parallel()
+	for name, says := range map[string]http.HandlerFunc{
+		"refused": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+		"nothing": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
+	} {
+		o, memory := asked(t, says)
+		key, _ := readKey(keyOf(3))
+		for _, d := range []due{{debtKey: key}, {debtKey: key, transaction: back}, {debtKey: key, transaction: paidIn, answered: true}} {
+			if err := o.repay(t.Context(), d); err == nil || !strings.Contains(err.Error(), "AWS does not say who you are") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if r := ledgertest.Payment(t, memory, keyOf(3)); r.State != ledger.Settled || r.SendingBack != nil || r.ClosedBy != "" {
+			t.Errorf("%s: it was written: %+v", name, r)
+		}
+	}
+}
+
+// TestWhoseTable: of a table on this machine nobody is asked, and of one in AWS somebody is.
+func TestWhoseTable(t *testing.T) {
+	t.Parallel()
+	for endpoint, asks := range map[string]bool{"http://127.0.0.1:1": false, "": true} {
+		env := tableVariables(map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": endpoint})
+		getenv := func(v string) string { return env[v] }
+		c, err := boot.ReadLocal(getenv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if who, err := principalOf(getenv, c.Ledger); err != nil || (who != nil) != asks {
+			t.Errorf("%q: asked %v, %v", endpoint, who != nil, err)
+		}
 	}
 }
 
