@@ -225,6 +225,11 @@ mark-ledger: ## Write into the table LEDGER_TABLE that it is the ledger of a sta
 ##   FORCE=1           also when it is marked for another payee
 	@CALLED_BY=make go run ./infra/local/operate mark-ledger $(if $(FORCE),-force)
 
+.PHONY: try-page
+try-page: ## Say who hears of a stack's alarms, and send them a page and a ticket that say that they are a drill
+##   STACK_NAME=...    the stack
+	@CALLED_BY=make go run ./infra/local/operate try-page
+
 .PHONY: restore
 restore: ## Restore the ledger's table (LEDGER_TABLE) as another one
 ##   TO=...            the name of the copy

@@ -74,6 +74,7 @@ func commands() []command {
 		{"backup [FILE]", 0, 1, backup},
 		{"restore -to NAME [-at TIME] [-drill]", 0, 0, restore},
 		{"mark-ledger [-force]", 0, 0, markLedger},
+		{"try-page", 0, 0, tryPage},
 		{"smoke ORIGIN", 1, 1, smoke},
 	}
 }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/hostfacts/hostfacts/pkg/printable"
+)
+
+// awsAccount asks services of AWS that have the Query protocol: a form, answered with XML. Two
+// clients of the SDK would be larger than all that is asked of them.
+type awsAccount struct {
+	region string
+	keys   aws.Credentials
+	getenv func(string) string
+	now    func() time.Time
+}
+
+// awsAccount reads how AWS is reached, as the functions do on Lambda.
+func (o order) awsAccount() (awsAccount, error) {
+	a := awsAccount{region: o.getenv("AWS_REGION"), getenv: o.getenv, now: o.now, keys: aws.Credentials{
+		AccessKeyID: o.getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: o.getenv("AWS_SECRET_ACCESS_KEY"), SessionToken: o.getenv("AWS_SESSION_TOKEN"),
+	}}
+	switch {
+	case a.region == "":
+		return a, errors.New("AWS_REGION is not set: it names the region of the stack")
+	case a.keys.AccessKeyID == "" || a.keys.SecretAccessKey == "":
+		return a, errors.New("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set: " +
+			"aws configure export-credentials --format env prints them")
+	}
+	return a, nil
+}
+
+// awsService is one that is asked, with the version of its actions.
+type awsService struct {
+	name, version string
+	endpoint      string // variable that names another endpoint, such as a local one
+}
+
+// ask has a service do an action, and reads its answer, as far as reply has fields for it.
+func (a awsAccount) ask(ctx context.Context, s awsService, action string, parameters map[string]string, reply any) error {
+	form := url.Values{"Action": {action}, "Version": {s.version}}
+	for name, value := range parameters {
+		form.Set(name, value)
+	}
+	body := form.Encode()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, a.endpointOf(s), strings.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("ask AWS to %s: %w", action, err)
+	}
+	q.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
+	digest := sha256.Sum256([]byte(body))
+	if err := v4.NewSigner().SignHTTP(ctx, a.keys, q, hex.EncodeToString(digest[:]), s.name, a.region, a.now()); err != nil {
+		return fmt.Errorf("sign for %s: %w", action, err)
+	}
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Do(q) //nolint:gosec // the operator names the region
+	if err != nil {
+		return fmt.Errorf("ask AWS to %s: %w", action, err)
+	}
+	defer res.Body.Close()
+	said, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	if err == nil && res.StatusCode != http.StatusOK {
+		return fmt.Errorf("AWS refuses to %s with %d: %s", action, res.StatusCode, refusalOf(said))
+	}
+	if err == nil && reply != nil {
+		err = xml.Unmarshal(said, reply)
+	}
+	if err != nil {
+		return fmt.Errorf("read what AWS says to %s: %w", action, err)
+	}
+	return nil
+}
+
+// endpointOf is where a service is.
+func (a awsAccount) endpointOf(s awsService) string {
+	if url := a.getenv(s.endpoint); url != "" {
+		return strings.TrimRight(url, "/") + "/"
+	}
+	domain := "amazonaws.com"
+	if strings.HasPrefix(a.region, "cn-") {
+		domain += ".cn"
+	}
+	return "https://" + s.name + "." + a.region + "." + domain + "/"
+}
+
+// refusalOf is what AWS says of a request that it refused.
+func refusalOf(body []byte) string {
+	var said struct {
+		Code    string `xml:"Error>Code"`
+		Message string `xml:"Error>Message"`
+	}
+	if xml.Unmarshal(body, &said) != nil || said.Code == "" {
+		return plain(string(body))
+	}
+	return printable.Text(said.Code + ": " + said.Message)
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// The alarms that are tried: one that pages and one that makes a ticket, both of which look
+// at five minutes, so that they are themselves again soon. Neither rolls a release back.
+const (
+	triedPage   = "errors"
+	triedTicket = "reconcile-failing"
+)
+
+// monitoring is CloudWatch, and notices is SNS.
+func monitoring() awsService {
+	return awsService{name: "monitoring", version: "2010-08-01", endpoint: "AWS_ENDPOINT_URL_CLOUDWATCH"}
+}
+
+func notices() awsService {
+	return awsService{name: "sns", version: "2010-03-31", endpoint: "AWS_ENDPOINT_URL_SNS"}
+}
+
+// tryPage says who hears of the alarms of STACK_NAME, and has one page and one ticket sent,
+// each of which says that it is a drill. It fails where nobody hears, and tries nothing then.
+func tryPage(ctx context.Context, o order) error {
+	stack := o.getenv("STACK_NAME")
+	if stack == "" {
+		return errors.New("STACK_NAME is not set: it names the stack whose alarms are tried")
+	}
+	a, err := o.awsAccount()
+	if err != nil {
+		return err
+	}
+	drills := []*drill{{alarm: stack + "-" + triedPage, what: "page"}, {alarm: stack + "-" + triedTicket, what: "ticket"}}
+	var faults []error
+	for _, d := range drills {
+		if err := d.prepare(ctx, a, o); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return fmt.Errorf("%w\nNothing was tried. When that is done: %s", err, o.as.Command("try-page"))
+	}
+	for _, d := range drills {
+		reason := "This is a drill by " + operator() + " (make try-page): nothing is broken."
+		err := a.ask(ctx, monitoring(), "SetAlarmState", map[string]string{"AlarmName": d.alarm, "StateValue": "ALARM", "StateReason": reason}, nil)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(o.out, "%s is set off as a %s\n", d.alarm, d.what)
+	}
+	fmt.Fprintf(o.out, "Within a minute every one of them must have an ALARM that says \"This is a drill by %s\".\n", operator())
+	fmt.Fprintln(o.out, "The alarms go back to OK by themselves within minutes, and tell nobody of that.")
+	return nil
+}
+
+// drill is an alarm that is set off.
+type drill struct {
+	alarm string
+	what  string // page or ticket
+}
+
+// prepare prints who hears of the alarm. Its error says why nobody would.
+func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
+	var said struct {
+		Alarms []struct {
+			State   string   `xml:"StateValue"`
+			Actions []string `xml:"AlarmActions>member"`
+			Enabled bool     `xml:"ActionsEnabled"`
+		} `xml:"DescribeAlarmsResult>MetricAlarms>member"`
+	}
+	if err := a.ask(ctx, monitoring(), "DescribeAlarms", map[string]string{"AlarmNames.member.1": d.alarm}, &said); err != nil {
+		return err
+	}
+	switch {
+	case len(said.Alarms) != 1:
+		return fmt.Errorf("there is no alarm %s in %s: the CDK app makes the alarms, and template.yaml alone has none that tell anybody", d.alarm, a.region)
+	case said.Alarms[0].State == "ALARM":
+		return fmt.Errorf("%s is on, so that it cannot be set off: see to that first", d.alarm)
+	case !said.Alarms[0].Enabled:
+		return fmt.Errorf("the actions of %s are turned off: aws cloudwatch enable-alarm-actions --alarm-names %[1]s", d.alarm)
+	}
+	confirmed := 0
+	for _, topic := range said.Alarms[0].Actions {
+		n, err := a.listening(ctx, o, topic, d.what)
+		if err != nil {
+			return err
+		}
+		confirmed += n
+	}
+	if confirmed == 0 {
+		return fmt.Errorf("nobody hears of a %s: confirm the mail that AWS has sent, or name somebody and deploy", d.what)
+	}
+	return nil
+}
+
+// pending is what AWS gives in the place of an ARN to a subscription that nobody confirmed.
+const pending = "PendingConfirmation"
+
+// listening prints who listens to a topic, and counts those who have confirmed it.
+func (a awsAccount) listening(ctx context.Context, o order, topic, what string) (confirmed int, err error) {
+	const mostPages = 100 // of a hundred subscriptions
+	parameters := map[string]string{"TopicArn": topic}
+	for range mostPages {
+		var said struct {
+			Listeners []struct {
+				Arn      string `xml:"SubscriptionArn"`
+				Protocol string
+				Endpoint string
+			} `xml:"ListSubscriptionsByTopicResult>Subscriptions>member"`
+			Next string `xml:"ListSubscriptionsByTopicResult>NextToken"`
+		}
+		if err := a.ask(ctx, notices(), "ListSubscriptionsByTopic", parameters, &said); err != nil {
+			return confirmed, err
+		}
+		for _, l := range said.Listeners {
+			state := "is told"
+			switch {
+			case l.Arn == pending:
+				state = "has not confirmed"
+			case !strings.HasPrefix(l.Arn, "arn:"):
+				state = "is no more told (" + plain(l.Arn) + ")"
+			default:
+				confirmed++
+			}
+			fmt.Fprintf(o.out, "%-6s  %s %s %s\n", what, plain(l.Protocol), plain(withoutPath(l.Endpoint)), state)
+		}
+		if said.Next == "" {
+			return confirmed, nil
+		}
+		parameters["NextToken"] = said.Next
+	}
+	return confirmed, fmt.Errorf("topic %s has more subscriptions than this reads", plain(topic))
+}
+
+// withoutPath is an endpoint without the key that a URL has in its path or query.
+func withoutPath(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" {
+		return endpoint
+	}
+	return u.Scheme + "://" + u.Host
+}

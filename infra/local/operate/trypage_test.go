@@ -1,0 +1,164 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+)
+
+// cloudOf are the variables of a command whose AWS is at an address.
+func cloudOf(at string) map[string]string {
+	return map[string]string{
+		"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t", "STACK_NAME": "shop",
+		"AWS_ENDPOINT_URL_SNS": at, "AWS_ENDPOINT_URL_CLOUDWATCH": at,
+	}
+}
+
+// TestTryPage: on an emulator of AWS, with the alarms and topics of a stack, both alarms are
+// set off with a reason that says that it is a drill, and it is said who hears of them.
+func TestTryPage(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("make verify starts an emulator of AWS")
+	}
+	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
+	env := cloudOf(testbed.StartPeer(t, moto, " Running on ").URL)
+	a := testbed.Must(order{getenv: func(name string) string { return env[name] }, now: time.Now}.awsAccount())
+	topics := map[string]string{}
+	for _, name := range []string{"Alarms", "Tickets"} {
+		var made struct {
+			Arn string `xml:"CreateTopicResult>TopicArn"`
+		}
+		testbed.Check(a.ask(t.Context(), notices(), "CreateTopic", map[string]string{"Name": name}, &made))
+		topics[name] = made.Arn
+	}
+	alarm := func(name, topic string) {
+		testbed.Check(a.ask(t.Context(), monitoring(), "PutMetricAlarm", map[string]string{
+			"AlarmName": "shop-" + name, "AlarmActions.member.1": topic, "ActionsEnabled": "true", "Namespace": "Hostfacts/shop", "MetricName": "Internal",
+			"ComparisonOperator": "GreaterThanThreshold", "Threshold": "0", "EvaluationPeriods": "1", "Period": "300", "Statistic": "Sum",
+		}, nil))
+	}
+	subscribe := func(topic, protocol, endpoint string) {
+		testbed.Check(a.ask(t.Context(), notices(), "Subscribe", map[string]string{"TopicArn": topic, "Protocol": protocol, "Endpoint": endpoint}, nil))
+	}
+	reason := func(name string) string {
+		var said struct {
+			State  string `xml:"DescribeAlarmsResult>MetricAlarms>member>StateValue"`
+			Reason string `xml:"DescribeAlarmsResult>MetricAlarms>member>StateReason"`
+		}
+		testbed.Check(a.ask(t.Context(), monitoring(), "DescribeAlarms", map[string]string{"AlarmNames.member.1": "shop-" + name}, &said))
+		return said.State + " " + said.Reason
+	}
+
+	_, notes := operate(t, exitFailed, env, "try-page")
+	prints(t, notes, "there is no alarm shop-errors in us-east-1: the CDK app makes the alarms", "there is no alarm shop-reconcile-failing",
+		"Nothing was tried. When that is done: make try-page\n")
+	alarm(triedPage, topics["Alarms"])
+	alarm(triedTicket, topics["Tickets"])
+	alarm("uncertain", topics["Alarms"])
+	subscribe(topics["Alarms"], "email", "oncall@example.com")
+	out, notes := operate(t, exitFailed, env, "try-page")
+	prints(t, out, "page    email oncall@example.com is told\n")
+	prints(t, notes, "nobody hears of a ticket: confirm the mail that AWS has sent, or name somebody and deploy")
+	if got := reason(triedPage); strings.HasPrefix(got, "ALARM") {
+		t.Errorf("nobody hears of tickets, and the page was tried: %s", got)
+	}
+	subscribe(topics["Tickets"], "https", "https://events.example/integration/s3cr3t/enqueue")
+	out, _ = operate(t, 0, env, "try-page")
+	prints(t, out, "page    email oncall@example.com is told\n", "ticket  https https://events.example is told\n", "shop-errors is set off as a page\n",
+		"shop-reconcile-failing is set off as a ticket\n", "The alarms go back to OK by themselves")
+	if strings.Contains(out, "s3cr3t") {
+		t.Errorf("it shows the key of a service on call:\n%s", out)
+	}
+	for _, name := range []string{triedPage, triedTicket} {
+		if got := reason(name); !strings.HasPrefix(got, "ALARM This is a drill by "+operator()) {
+			t.Errorf("%s is %s", name, got)
+		}
+	}
+	if got := reason("uncertain"); strings.HasPrefix(got, "ALARM") {
+		t.Errorf("another alarm is %s", got)
+	}
+	_, notes = operate(t, exitFailed, env, "try-page")
+	prints(t, notes, "shop-errors is on, so that it cannot be set off: see to that first")
+}
+
+// TestTryPageConfirmed: a mail that nobody has confirmed is told, over all pages of a list,
+// and what AWS refuses is said in its words, of which none steers a terminal.
+func TestTryPageConfirmed(t *testing.T) {
+	t.Parallel()
+	const alarms = `<DescribeAlarmsResponse xmlns="http://monitoring.amazonaws.com/doc/2010-08-01/"><DescribeAlarmsResult><MetricAlarms><member>` +
+		`<StateValue>OK</StateValue><ActionsEnabled>true</ActionsEnabled><AlarmActions><member>arn:aws:sns:us-east-1:111122223333:t</member></AlarmActions>` +
+		`</member></MetricAlarms></DescribeAlarmsResult></DescribeAlarmsResponse>`
+	const list = `<ListSubscriptionsByTopicResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><ListSubscriptionsByTopicResult>%` +
+		`</ListSubscriptionsByTopicResult></ListSubscriptionsByTopicResponse>`
+	const waiting = `<Subscriptions><member><SubscriptionArn>PendingConfirmation</SubscriptionArn><Protocol>email</Protocol><Endpoint>a@example.com</Endpoint></member>` +
+		`<member><SubscriptionArn>Deleted</SubscriptionArn><Protocol>email</Protocol><Endpoint>b@example.com</Endpoint></member></Subscriptions>`
+	const told = `<Subscriptions><member><SubscriptionArn>arn:aws:sns:us-east-1:111122223333:t:1</SubscriptionArn><Protocol>sms</Protocol><Endpoint>+12025550123</Endpoint></member></Subscriptions>`
+	page := func(of string) string { return strings.Replace(list, "%", of, 1) }
+	type answers map[string]string // by action, and the token of a page
+	for name, c := range map[string]struct {
+		answers answers
+		out     []string
+		notes   []string
+		code    int
+	}{
+		"nobody confirmed": {
+			answers{"ListSubscriptionsByTopic": page(waiting)},
+			[]string{"page    email a@example.com has not confirmed\n", "page    email b@example.com is no more told (Deleted)\n", "ticket  email a@example.com has not confirmed\n"},
+			[]string{"nobody hears of a page", "nobody hears of a ticket"}, exitFailed,
+		},
+		"somebody on the second page": {
+			answers{"ListSubscriptionsByTopic": page(waiting + "<NextToken>2</NextToken>"), "ListSubscriptionsByTopic2": page(told), "SetAlarmState": "<SetAlarmStateResponse/>"},
+			[]string{"page    sms +12025550123 is told\n", "shop-errors is set off as a page\n"}, nil, 0,
+		},
+		"a list without an end": {
+			answers{"ListSubscriptionsByTopic": page("<NextToken>2</NextToken>"), "ListSubscriptionsByTopic2": page("<NextToken>2</NextToken>")},
+			nil, []string{"more subscriptions than this reads"}, exitFailed,
+		},
+		"what is not XML": {answers{"ListSubscriptionsByTopic": "\x1b[31m"}, nil, []string{"read what AWS says to ListSubscriptionsByTopic"}, exitFailed},
+		"not permitted": {
+			answers{"ListSubscriptionsByTopic": page(told)}, nil, []string{"AWS refuses to SetAlarmState with 403: AccessDenied: you may not"}, exitFailed,
+		},
+	} {
+		at := testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			form, _ := url.ParseQuery(string(body))
+			if !strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 Credential=k/") || r.Header.Get("X-Amz-Security-Token") != "t" {
+				t.Errorf("%s: not signed: %v", name, r.Header)
+			}
+			action := form.Get("Action")
+			said, ok := c.answers[action+form.Get("NextToken")]
+			switch {
+			case action == "DescribeAlarms":
+				_, _ = io.WriteString(w, alarms)
+			case ok:
+				_, _ = io.WriteString(w, said)
+			default:
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = io.WriteString(w, `<ErrorResponse><Error><Code>AccessDenied</Code><Message>you may not</Message></Error></ErrorResponse>`)
+			}
+		}))
+		out, notes := operate(t, c.code, cloudOf(at), "try-page")
+		prints(t, out, c.out...)
+		prints(t, notes, c.notes...)
+		if strings.Contains(out+notes, "\x1b") {
+			t.Errorf("%s: it steers the terminal: %q%q", name, out, notes)
+		}
+	}
+	env := cloudOf("http://127.0.0.1:1")
+	for missing, says := range map[string]string{
+		"STACK_NAME": "STACK_NAME is not set", "AWS_REGION": "AWS_REGION is not set", "AWS_ACCESS_KEY_ID": "aws configure export-credentials --format env", "": "ask AWS to DescribeAlarms",
+	} {
+		value := env[missing]
+		delete(env, missing)
+		_, notes := operate(t, exitFailed, env, "try-page")
+		prints(t, notes, says)
+		env[missing] = value
+	}
+}
