@@ -9,6 +9,7 @@ FUNCTIONS := $(notdir $(wildcard functions/*))
 # that the binary runs on any Linux.
 BUILD_FLAGS := -trimpath -tags=lambda.norpc -ldflags="-s -w$${RELEASE:+ -buildid=$$RELEASE}"
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 FUZZTIME ?= 1m
 GO_NEEDED := $(shell sed -n "s/^go //p" go.mod)
 GOTEST ?= go test
@@ -96,12 +97,13 @@ verify: node-packages ## Everything else in CI: real peers, namespaces, browser,
 	cd infra/shop && $(GOTEST) -race -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./...
 
 .PHONY: check
-check: ## Formatting, vet, lint and module tidiness
+check: ## Formatting, vet, lint, module tidiness and workflows
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./... && go vet -tags prove ./infra
 	go mod tidy -diff
 	for m in $(MODULES); do (cd $$m && go vet ./... && go mod tidy -diff) || exit 1; done
 	cd infra/shop && go vet ./testdata/late
+	go run $(ACTIONLINT) -shellcheck= -pyflakes=
 	go run $(GOLANGCI) run ./...
 	cd infra/cdk && go run $(GOLANGCI) run ./...
 	cd infra/deploy && go run $(GOLANGCI) run ./...
@@ -116,6 +118,16 @@ build: ## Build every function to build/<slug>/bootstrap
 		CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build $(BUILD_FLAGS) -o build/$$f/bootstrap ./functions/$$f || exit 1; \
 		wc -c < build/$$f/bootstrap | awk -v f=$$f -v arch=$(ARCH) '{printf "  %-18s %s  %5.2f MB\n", f, arch, $$1 / 1000000}'; \
 	done
+
+.PHONY: release
+release: ## Build the functions for arm64 and pack them into build/release: the same bytes everywhere (Linux)
+##   RELEASE=v1.2.0    the version
+	@[[ "$$RELEASE" =~ ^v[0-9]+\.[0-9]+\.[0-9]+$$ ]] || { echo "usage: make release RELEASE=v1.2.0" >&2; exit 2; }
+	@$(MAKE) --no-print-directory build ARCH=arm64
+	@rm -rf build/release && mkdir -p build/release && set -o pipefail && \
+		tar -C build --mtime="@$$(git log -1 --format=%ct)" --owner=0 --group=0 --numeric-owner --mode=0755 \
+			-c $(sort $(FUNCTIONS:%=%/bootstrap)) | gzip -n > "build/release/hostfacts-$$RELEASE-arm64.tar.gz" && \
+		cd build/release && sha256sum -- *.tar.gz | tee SHA256SUMS
 
 .PHONY: local-invoke
 local-invoke: ## Build a function and send it an event as Lambda would, signed where it costs play money

@@ -8,6 +8,7 @@ require (
 	github.com/pelletier/go-toml/v2 v2.2.4
 	github.com/tdewolff/minify/v2 v2.24.25
 	github.com/uudashr/gocognit v1.3.0
+	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/image v0.48.0
 )
 

@@ -1,0 +1,214 @@
+package house
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// workflow is a file of .github/workflows.
+type workflow struct {
+	name        string
+	Permissions map[string]string `yaml:"permissions"`
+	Jobs        map[string]job    `yaml:"jobs"`
+}
+
+// job is a job of a workflow. One that calls another workflow has neither a machine nor steps.
+type job struct {
+	Uses        yaml.Node         `yaml:"uses"`
+	RunsOn      string            `yaml:"runs-on"`
+	Timeout     int               `yaml:"timeout-minutes"`
+	Permissions map[string]string `yaml:"permissions"`
+	Strategy    struct {
+		Matrix map[string][]string `yaml:"matrix"`
+	} `yaml:"strategy"`
+	Steps []step `yaml:"steps"`
+}
+
+// step is a step of a job.
+type step struct {
+	Uses yaml.Node         `yaml:"uses"` // with the comment behind it
+	With map[string]string `yaml:"with"`
+	Run  string            `yaml:"run"`
+}
+
+// readWorkflows reads all of them.
+func readWorkflows(t *testing.T) []workflow {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*.y*ml"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("there are no workflows: %v", err)
+	}
+	var all []workflow
+	for _, path := range paths {
+		w := workflow{name: filepath.Base(path)}
+		if err := yaml.Unmarshal([]byte(read(t, path)), &w); err != nil {
+			t.Fatalf("%s: %v", w.name, err)
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// TestWorkflows: no workflow may do more than its jobs ask for, none hangs, and the machines and
+// actions are those that were looked at. What else can be wrong with the files, actionlint finds
+// (make check), and zizmor (TestWorkflows of infra).
+func TestWorkflows(t *testing.T) {
+	for _, w := range readWorkflows(t) {
+		if w.Permissions == nil || len(w.Permissions) > 0 {
+			t.Errorf("%s: permissions: %v; a workflow has none, and each job those that it needs", w.name, w.Permissions)
+		}
+		for name, j := range w.Jobs {
+			j.check(func(format string, args ...any) {
+				t.Errorf("%s, job %s: "+format, append([]any{w.name, name}, args...)...)
+			})
+		}
+	}
+}
+
+func (j job) check(fault func(format string, args ...any)) {
+	if len(j.Permissions) == 0 {
+		fault("no permissions")
+	}
+	if !j.Uses.IsZero() {
+		return
+	}
+	if j.Timeout == 0 {
+		fault("no timeout-minutes")
+	}
+	for _, machine := range j.machines() {
+		if !regexp.MustCompile(`-\d\d\.\d\d(-arm)?$`).MatchString(machine) {
+			fault("runs on %q, which is another machine one day", machine)
+		}
+	}
+	for _, s := range j.Steps {
+		if strings.HasPrefix(s.Uses.Value, "actions/checkout@") && s.With["persist-credentials"] != "false" {
+			fault("the checkout leaves its token in the work tree")
+		}
+	}
+}
+
+// machines are those that a job runs on.
+func (j job) machines() []string {
+	if key, found := strings.CutPrefix(j.RunsOn, "${{ matrix."); found {
+		return j.Strategy.Matrix[strings.TrimSuffix(key, " }}")]
+	}
+	return []string{j.RunsOn}
+}
+
+// eachStep visits every step, and every call of a workflow as one.
+func eachStep(t *testing.T, visit func(file string, s step)) {
+	t.Helper()
+	for _, w := range readWorkflows(t) {
+		for _, j := range w.Jobs {
+			for _, s := range append(slices.Clone(j.Steps), step{Uses: j.Uses}) {
+				visit(w.name, s)
+			}
+		}
+	}
+}
+
+// TestPinnedActions: an action of others is named by its commit, which nobody can move, with its
+// version behind it for people, and it is the same one in every workflow.
+func TestPinnedActions(t *testing.T) {
+	pins := map[string]string{}
+	eachStep(t, func(file string, s step) {
+		if s.Uses.IsZero() || strings.HasPrefix(s.Uses.Value, "./") {
+			return
+		}
+		name, pin, _ := strings.Cut(s.Uses.Value, "@")
+		pin += " " + s.Uses.LineComment
+		if !regexp.MustCompile(`^[0-9a-f]{40} # v\d+\.\d+\.\d+$`).MatchString(pin) {
+			t.Errorf("%s: %s is at %q, want a commit with the version behind it", file, name, pin)
+		}
+		if other, ok := pins[name]; ok && other != pin {
+			t.Errorf("%s: %s is at %q, and elsewhere at %q", file, name, pin, other)
+		}
+		pins[name] = pin
+	})
+	if len(pins) == 0 {
+		t.Error("no workflow uses an action: this test looks at nothing")
+	}
+}
+
+// TestToolsOfWorkflows: Go is that of go.mod, and Node that whose types the programs of the
+// documents are checked with.
+func TestToolsOfWorkflows(t *testing.T) {
+	want := map[string]string{
+		"go-version":   firstMatch(t, filepath.Join(root, "go.mod"), `(?m)^go (\d+\.\d+)`),
+		"node-version": firstMatch(t, filepath.Join(root, "infra", "clients", "package.json"), `"@types/node": "(\d+)\.`),
+	}
+	seen := map[string]bool{}
+	eachStep(t, func(file string, s step) {
+		for tool, version := range want {
+			got, named := s.With[tool]
+			if named && got != version {
+				t.Errorf("%s: %s is %q, want %q", file, tool, got, version)
+			}
+			seen[tool] = seen[tool] || named
+		}
+	})
+	for tool := range want {
+		if !seen[tool] {
+			t.Errorf("no workflow names a %s: this test looks at nothing", tool)
+		}
+	}
+}
+
+// Commands of this repository in a step: a target of make with its variables, and a program.
+var (
+	makes    = regexp.MustCompile(`\bmake ([a-z-]+)((?: [A-Z_]+=\S+)*)`)
+	programs = regexp.MustCompile(`(?:^|\s)(\.[a-z]+/[a-z]+)`)
+)
+
+// TestCommandsOfWorkflows: a workflow runs what people run. make has the targets, which
+// take the variables, and files exist.
+func TestCommandsOfWorkflows(t *testing.T) {
+	makefile := read(t, filepath.Join(root, "Makefile"))
+	seen := 0
+	eachStep(t, func(file string, s step) {
+		for _, command := range makes.FindAllStringSubmatch(s.Run, -1) {
+			seen++
+			checkTarget(t, file, makefile, command[1], strings.Fields(command[2]))
+		}
+		for _, program := range programs.FindAllStringSubmatch(s.Run, -1) {
+			seen++
+			if info, err := os.Stat(filepath.Join(root, program[1])); err != nil || info.Mode()&0o111 == 0 {
+				t.Errorf("%s runs %s: %v, not a program", file, program[1], err)
+			}
+		}
+	})
+	if seen == 0 {
+		t.Error("no workflow runs anything of this repository: this test looks at nothing")
+	}
+}
+
+// checkTarget holds a call of make to what make help prints of it.
+func checkTarget(t *testing.T, where, makefile, target string, settings []string) {
+	t.Helper()
+	help := regexp.MustCompile(`(?m)^` + target + `:.* ## .*\n(?:##   .*\n)*`).FindString(makefile)
+	if help == "" {
+		t.Errorf("%s runs make %s, which make help does not have", where, target)
+	}
+	for _, setting := range settings {
+		name, _, _ := strings.Cut(setting, "=")
+		if !strings.Contains(help, "##   "+name+"=") {
+			t.Errorf("%s runs make %s with %s, which make help does not have", where, target, name)
+		}
+	}
+}
+
+// firstMatch is what a pattern's group finds in a file.
+func firstMatch(t *testing.T, path, pattern string) string {
+	t.Helper()
+	found := regexp.MustCompile(pattern).FindStringSubmatch(read(t, path))
+	if found == nil {
+		t.Fatalf("%s has nothing like %s", path, pattern)
+	}
+	return found[1]
+}
