@@ -31,7 +31,15 @@ func markLedger(ctx context.Context, o order) error {
 		return err
 	}
 	facts(o.out, "ledger", "DynamoDB table "+c.Ledger.Name, "stack", c.Stack, "sold", sold)
-	mark := boot.Mark{Stack: c.Stack, Payee: c.Terms.PayTo, Written: o.now(), By: operator()}
+	principal, err := principalOf(o.getenv, c.Ledger)
+	if err != nil {
+		return err
+	}
+	who, err := nameOf(ctx, principal, "the mark")
+	if err != nil {
+		return err
+	}
+	mark := boot.Mark{Stack: c.Stack, Payee: c.Terms.PayTo, Written: o.now(), By: who}
 	before, err := c.Ledger.SetMark(ctx, mark, o.force)
 	switch {
 	case before != nil:

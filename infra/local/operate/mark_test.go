@@ -24,7 +24,7 @@ func TestMarkLedger(t *testing.T) {
 
 	fill(newBuyer(t, server.Open(table), time.Now().Add(-3*time.Hour)))
 	out, _ = operate(t, 0, env, "mark-ledger")
-	prints(t, out, "before  marked for "+payer+", ", " by "+operator()+"\n", "now  marked for "+payer+"\n")
+	prints(t, out, "before  marked for "+payer+", ", " by "+localUser()+"\n", "now  marked for "+payer+"\n")
 
 	env["PAY_TO"] = sender
 	out, notes := operate(t, exitFailed, env, "mark-ledger")
@@ -33,7 +33,7 @@ func TestMarkLedger(t *testing.T) {
 	marked := func(stack, payee string) {
 		t.Helper()
 		m, err := testbed.Must(boot.ReadLocal(func(name string) string { return env[name] })).Ledger.Mark(t.Context(), stack)
-		if err != nil || m == nil || m.Stack != stack || m.Payee != payee || m.By != operator() || time.Since(m.Written) > time.Hour {
+		if err != nil || m == nil || m.Stack != stack || m.Payee != payee || m.By != localUser() || time.Since(m.Written) > time.Hour {
 			t.Errorf("%s is marked %+v, %v; want %s", stack, m, err, payee)
 		}
 	}

@@ -23,12 +23,18 @@ const endpointSTS = "AWS_ENDPOINT_URL_STS"
 // machine its user. A principal that cannot be read is an error: no other name is put in its
 // place.
 func (l opened) operator(ctx context.Context) (string, error) {
-	if l.principal == nil {
+	return nameOf(ctx, l.principal, "the record of a refund")
+}
+
+// nameOf is the name of the principal, for what is to name it; of the user of this machine
+// where principal is nil.
+func nameOf(ctx context.Context, principal func(context.Context) (string, error), record string) (string, error) {
+	if principal == nil {
 		return localUser(), nil
 	}
-	who, err := l.principal(ctx)
+	who, err := principal(ctx)
 	if err != nil {
-		return "", fmt.Errorf("AWS does not say who you are, which the record of a refund has to name, so that nothing was written: %s", printable.Text(err.Error()))
+		return "", fmt.Errorf("AWS does not say who you are, which %s has to name, so that nothing was written: %s", record, printable.Text(err.Error()))
 	}
 	return printable.Text(who), nil
 }

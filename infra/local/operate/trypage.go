@@ -46,14 +46,14 @@ func tryPage(ctx context.Context, o order) error {
 		return fmt.Errorf("%w\nNothing was tried. When that is done: %s", err, o.as.Command("try-page"))
 	}
 	for _, d := range drills {
-		reason := "This is a drill by " + operator() + " (make try-page): nothing is broken."
+		reason := "This is a drill by " + localUser() + " (make try-page): nothing is broken."
 		err := a.ask(ctx, monitoring(), "SetAlarmState", map[string]string{"AlarmName": d.alarm, "StateValue": "ALARM", "StateReason": reason}, nil)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(o.out, "%s is set off as a %s\n", d.alarm, d.what)
 	}
-	fmt.Fprintf(o.out, "Within a minute every one of them must have an ALARM that says \"This is a drill by %s\".\n", operator())
+	fmt.Fprintf(o.out, "Within a minute every one of them must have an ALARM that says \"This is a drill by %s\".\n", localUser())
 	fmt.Fprintln(o.out, "The alarms go back to OK by themselves within minutes, and tell nobody of that.")
 	return nil
 }

@@ -77,7 +77,7 @@ func TestTryPage(t *testing.T) {
 		t.Errorf("it shows the key of a service on call:\n%s", out)
 	}
 	for _, name := range []string{triedPage, triedTicket} {
-		if got := reason(name); !strings.HasPrefix(got, "ALARM This is a drill by "+operator()) {
+		if got := reason(name); !strings.HasPrefix(got, "ALARM This is a drill by "+localUser()) {
 			t.Errorf("%s is %s", name, got)
 		}
 	}
