@@ -145,36 +145,14 @@ func TestEnvironment(t *testing.T) {
 		all := slices.Repeat([]string{strings.Repeat("k", 43)}, keys)
 		return []string{`WellKnownFiles = ""`, `WellKnownFiles = '{"` + strings.Repeat("a", 2000) + `"}'`, `ReceiptPublicKeys = ""`, `ReceiptPublicKeys = "` + strings.Join(all, ",") + `"`}
 	}
-	// counted is what Lambda counts of the largest environment: a JSON object.
-	counted := func(f stackfile.File) (most int) {
-		values := maps.Clone(f.Parameters)
-		values["AWS::StackName"], values["Ledger"] = f.Stack, f.Stack+"-Ledger-1A2B3C4D5E6F7"
-		functions, err := template(t).Functions(values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, function := range functions {
-			if function.Slug != "dns" { // whose variables are all that there are
-				continue
-			}
-			for _, concealed := range []string{"RPC_URL", "RECEIPT_KEY", "FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "FACILITATOR_FALLBACK_KEY_SECRET", "FACILITATOR_FALLBACK_TOKEN"} {
-				function.Env[concealed] = strings.Repeat("h", stackfile.HiddenRoom)
-			}
-			text, err := json.Marshal(function.Env)
-			if err != nil {
-				t.Fatal(err)
-			}
-			most = len(text)
-		}
-		return most
-	}
 	refused := 0
 	for keys := range 40 {
 		f, err := filled(t, room(keys)...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		bytes, err := counted(f), f.Check(template(t))
+		bytes := counted(t, f)
+		err = f.Check(template(t))
 		if (err != nil) != (bytes > stackfile.EnvironmentLimit) {
 			t.Errorf("%d bytes: %v", bytes, err)
 		}
@@ -191,6 +169,31 @@ func TestEnvironment(t *testing.T) {
 	if refused == 0 || refused == 40 {
 		t.Errorf("%d of 40 are refused", refused)
 	}
+}
+
+// counted is what Lambda counts of the largest environment: a JSON object.
+func counted(t *testing.T, f stackfile.File) (most int) {
+	t.Helper()
+	values := maps.Clone(f.Parameters)
+	values["AWS::StackName"], values["Ledger"] = f.Stack, f.Stack+"-Ledger-1A2B3C4D5E6F7"
+	functions, err := template(t).Functions(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, function := range functions {
+		if function.Slug != "dns" { // whose variables are all that there are
+			continue
+		}
+		for _, concealed := range []string{"RPC_URL", "RECEIPT_KEY", "FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "FACILITATOR_FALLBACK_KEY_SECRET", "FACILITATOR_FALLBACK_TOKEN"} {
+			function.Env[concealed] = strings.Repeat("h", stackfile.HiddenRoom)
+		}
+		text, err := json.Marshal(function.Env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = len(text)
+	}
+	return most
 }
 
 // TestName: a name leads to no file outside of the folder.
