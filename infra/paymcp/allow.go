@@ -98,7 +98,14 @@ func (t *till) agree(d dialog, w bill.Way) error {
 		return errors.New("not agreed to; nothing is allowed")
 	}
 	err = t.purse.Allow(purse.Allowance{
-		Server: t.at.String(), PayTo: w.PayTo, Network: w.Network, Asset: w.Asset, PerCall: perCall.String(), PerDay: perDay.String(), KeyFile: path, Allowed: t.now().UTC(),
+		Server:  t.at.String(),
+		PayTo:   w.PayTo,
+		Network: w.Network,
+		Asset:   w.Asset,
+		PerCall: perCall.String(),
+		PerDay:  perDay.String(),
+		KeyFile: path,
+		Allowed: t.now().UTC(),
 	})
 	if err != nil {
 		return fmt.Errorf("write it down: %w; nothing is allowed", err)
@@ -115,7 +122,11 @@ func (t *till) quoted(ctx context.Context, tool *mcp.Tool) (bill.Way, error) {
 			return w, nil
 		}
 	}
-	o, err := buyer.Quote(ctx, t.paid, buyer.Request{Tool: tool.Name, Arguments: json.RawMessage("{}"), Meta: map[string]any{}})
+	o, err := buyer.Quote(ctx, t.paid, buyer.Request{
+		Tool:      tool.Name,
+		Arguments: json.RawMessage("{}"),
+		Meta:      map[string]any{},
+	})
 	if err != nil {
 		return bill.Way{}, err
 	}

@@ -46,7 +46,11 @@ func hosts() []host {
 		{
 			"VS Code", ".vscode/mcp.json",
 			func(s start) string {
-				return indented(map[string]any{"servers": map[string]any{s.name: server{Type: "stdio", Command: s.command, Args: s.args}}})
+				return indented(map[string]any{"servers": map[string]any{s.name: server{
+					Type:    "stdio",
+					Command: s.command,
+					Args:    s.args,
+				}}})
 			},
 		},
 		{

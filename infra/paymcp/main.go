@@ -69,8 +69,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the next one ends the process
 	p := &program{
-		in: os.Stdin, out: os.Stdout, notes: os.Stderr, now: time.Now, after: time.After,
-		terminal: term.IsTerminal(int(os.Stdin.Fd())), over: transport(),
+		in:       os.Stdin,
+		out:      os.Stdout,
+		notes:    os.Stderr,
+		now:      time.Now,
+		after:    time.After,
+		terminal: term.IsTerminal(int(os.Stdin.Fd())),
+		over:     transport(),
 	}
 	err := p.parseAndRun(ctx, os.Args[1:])
 	switch {
@@ -186,10 +191,26 @@ func (t *till) serve(ctx context.Context) error {
 		log.Warn("old purchases cannot be removed", "error", err)
 	}
 	b := &buyer.Buyer{
-		Server: t.at.String(), Upstream: t.paid, Purse: t.purse, Terms: t.terms, Wallet: t.wallet, Chain: t.chain, Receipt: t.receipt,
-		Now: t.now, After: t.after, Wait: t.wait, HowToAllow: t.line("allow"), HowToForget: func(id string) string { return t.line("forget", id) },
+		Server:      t.at.String(),
+		Upstream:    t.paid,
+		Purse:       t.purse,
+		Terms:       t.terms,
+		Wallet:      t.wallet,
+		Chain:       t.chain,
+		Receipt:     t.receipt,
+		Now:         t.now,
+		After:       t.after,
+		Wait:        t.wait,
+		HowToAllow:  t.line("allow"),
+		HowToForget: func(id string) string { return t.line("forget", id) },
 	}
-	proxy := newProxy(&proxy{paid: t.paid, buyer: b, terms: t.terms, log: log, now: t.now})
+	proxy := newProxy(&proxy{
+		paid:  t.paid,
+		buyer: b,
+		terms: t.terms,
+		log:   log,
+		now:   t.now,
+	})
 	log.Info("ready", "server", t.at.String(), "kept in", t.folder)
 	return proxy.serve(ctx, t.in, t.out)
 }
@@ -234,7 +255,11 @@ func (t *till) config(ctx context.Context) error {
 		fmt.Fprintf(t.notes, "%d tools at %s, paid by %s: at most %s a call and %s in any 24 hours.\n", len(tools), t.at, kind, terms.Amount(terms.PerCall), terms.Amount(terms.PerDay))
 	}
 	fmt.Fprintln(t.out, "Paste one of these, for the host that you use. It starts the program by itself.")
-	printHosts(t.out, start{name: name, command: t.self, args: slices.Concat(t.flags(), []string{t.at.String()})})
+	printHosts(t.out, start{
+		name:    name,
+		command: t.self,
+		args:    slices.Concat(t.flags(), []string{t.at.String()}),
+	})
 	return nil
 }
 

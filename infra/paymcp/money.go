@@ -50,9 +50,19 @@ func (t *till) terms() (buyer.Terms, error) {
 		return buyer.Terms{}, err
 	case a != nil:
 		perCall, perDay := a.Limits()
-		return buyer.Terms{PayTo: a.PayTo, Network: a.Network, Asset: a.Asset, PerCall: perCall, PerDay: perDay}, nil
+		return buyer.Terms{
+			PayTo:   a.PayTo,
+			Network: a.Network,
+			Asset:   a.Asset,
+			PerCall: perCall,
+			PerDay:  perDay,
+		}, nil
 	case bill.Loopback(t.at):
-		return buyer.Terms{Play: true, PerCall: big.NewInt(playPerCall), PerDay: big.NewInt(playPerDay)}, nil
+		return buyer.Terms{
+			Play:    true,
+			PerCall: big.NewInt(playPerCall),
+			PerDay:  big.NewInt(playPerDay),
+		}, nil
 	}
 	return buyer.Terms{}, fmt.Errorf("%w; a person can, in a terminal: %s", errNotAllowed, t.line("allow"))
 }
@@ -92,7 +102,13 @@ func (t *till) chain(network, asset string) x402.Evidence {
 	if node == "" || node == purse.NoNode {
 		return nil
 	}
-	nodes, err := chain.New(chain.Config{URLs: []string{node}, Network: network, Asset: asset, Now: t.now, UserAgent: "pay-mcp"})
+	nodes, err := chain.New(chain.Config{
+		URLs:      []string{node},
+		Network:   network,
+		Asset:     asset,
+		Now:       t.now,
+		UserAgent: "pay-mcp",
+	})
 	if err != nil {
 		return nil
 	}
@@ -114,7 +130,13 @@ func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
 	if signed.Format != x402.FormatJWS {
 		return ""
 	}
-	d := bill.Delivery{Asked: t.question(b), Resource: b.Resource, Settled: settled, Body: []byte(b.Reply.Text()), Over: bounded{t.over}}
+	d := bill.Delivery{
+		Asked:    t.question(b),
+		Resource: b.Resource,
+		Settled:  settled,
+		Body:     []byte(b.Reply.Text()),
+		Over:     bounded{t.over},
+	}
 	if d.Asked == nil {
 		d.Asked = t.at
 		d.Unsaid = true
@@ -143,7 +165,12 @@ func (t *till) question(b buyer.Bought) *url.URL {
 		for name, v := range arguments {
 			query.Set(name, fmt.Sprint(v))
 		}
-		return &url.URL{Scheme: t.at.Scheme, Host: t.at.Host, Path: op.Path, RawQuery: query.Encode()}
+		return &url.URL{
+			Scheme:   t.at.Scheme,
+			Host:     t.at.Host,
+			Path:     op.Path,
+			RawQuery: query.Encode(),
+		}
 	}
 	return nil
 }

@@ -40,7 +40,11 @@ const instructions = "Each call of these tools costs money, which this server pa
 
 func newProxy(p *proxy) *proxy {
 	p.tools = map[string]string{}
-	p.server = mcp.NewServer(&mcp.Implementation{Name: "pay-mcp", Title: "Paid tools", Version: version}, &mcp.ServerOptions{
+	p.server = mcp.NewServer(&mcp.Implementation{
+		Name:    "pay-mcp",
+		Title:   "Paid tools",
+		Version: version,
+	}, &mcp.ServerOptions{
 		Instructions: instructions,
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
 		PageSize:     maxTools,

@@ -45,7 +45,9 @@ func shown(t *mcp.Tool, l limits) (*mcp.Tool, error) {
 		return nil, fmt.Errorf("%s: its output schema: %w", t.Name, err)
 	}
 	s := &mcp.Tool{
-		Name: t.Name, Title: printable.Clip(t.Title, maxTitle), InputSchema: input,
+		Name:        t.Name,
+		Title:       printable.Clip(t.Title, maxTitle),
+		InputSchema: input,
 		Description: readable(t.Description) + "\n\n" + priced(t, l),
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(true)},
 	}

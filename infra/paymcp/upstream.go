@@ -48,8 +48,12 @@ type session struct {
 
 func newUpstream(url string, transport http.RoundTripper) *upstream {
 	return &upstream{
-		url:    url,
-		client: mcp.NewClient(&mcp.Implementation{Name: "pay-mcp", Title: "pay-mcp", Version: version}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}),
+		url: url,
+		client: mcp.NewClient(&mcp.Implementation{
+			Name:    "pay-mcp",
+			Title:   "pay-mcp",
+			Version: version,
+		}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}),
 		http: &http.Client{
 			Transport: bounded{transport},
 			// A payment is for the server that was allowed, and for no other.
@@ -94,7 +98,11 @@ func (u *upstream) join(ctx context.Context) (*session, error) {
 		ctx, cancel := context.WithTimeout(ctx, connectTime)
 		defer cancel()
 		s, err := u.client.Connect(ctx, &mcp.StreamableClientTransport{
-			Endpoint: u.url, HTTPClient: u.http, MaxRetries: -1, DisableStandaloneSSE: true, MaxEventSize: maxBody,
+			Endpoint:             u.url,
+			HTTPClient:           u.http,
+			MaxRetries:           -1,
+			DisableStandaloneSSE: true,
+			MaxEventSize:         maxBody,
 		}, nil)
 		if err != nil {
 			return nil, err
@@ -127,7 +135,11 @@ func (u *upstream) Call(ctx context.Context, q buyer.Request) (buyer.Reply, erro
 	}
 	var sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
-	res, err := s.CallTool(ctx, &mcp.CallToolParams{Meta: q.Meta, Name: q.Tool, Arguments: q.Arguments})
+	res, err := s.CallTool(ctx, &mcp.CallToolParams{
+		Meta:      q.Meta,
+		Name:      q.Tool,
+		Arguments: q.Arguments,
+	})
 	said, isSaid := errors.AsType[*jsonrpc.Error](err)
 	isSaid = isSaid && !local(said.Code)
 	u.leave(s, err != nil && !isSaid)
@@ -135,7 +147,11 @@ func (u *upstream) Call(ctx context.Context, q buyer.Request) (buyer.Reply, erro
 	case err == nil:
 		return replyOf(res)
 	case isSaid && sent.Load():
-		return buyer.Reply{}, &buyer.ServerError{Code: said.Code, Message: said.Message, Data: said.Data}
+		return buyer.Reply{}, &buyer.ServerError{
+			Code:    said.Code,
+			Message: said.Message,
+			Data:    said.Data,
+		}
 	case !sent.Load():
 		return buyer.Reply{}, &buyer.NotSent{Cause: plainly(err)}
 	}

@@ -224,9 +224,12 @@ func (t *Template) function(name string, values scope) (Function, error) {
 		return Function{}, fmt.Errorf("runtime %q has no bootstrap", p.Runtime)
 	}
 	f := Function{
-		Name: name, Slug: path.Base(p.CodeURI), Handler: p.Handler,
-		Timeout: time.Duration(p.Timeout) * time.Second, Memory: p.MemorySize,
-		Env: make(map[string]string),
+		Name:    name,
+		Slug:    path.Base(p.CodeURI),
+		Handler: p.Handler,
+		Timeout: time.Duration(p.Timeout) * time.Second,
+		Memory:  p.MemorySize,
+		Env:     make(map[string]string),
 	}
 	var faults []error
 	for variable, node := range p.Environment.Variables {

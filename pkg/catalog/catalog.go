@@ -235,7 +235,9 @@ const UnknownPath fault.Code = "unknown_path"
 // NoSuchPath describes UnknownPath.
 func NoSuchPath() fault.Info {
 	return fault.Info{
-		Code: UnknownPath, Status: http.StatusNotFound, Class: fault.NoCharge,
+		Code:    UnknownPath,
+		Status:  http.StatusNotFound,
+		Class:   fault.NoCharge,
 		Message: "No such path. The catalog is at " + PathCatalog + " and the documentation at " + PathDocs + ".",
 		Remedy:  "Take a path that is listed there, spelt exactly so.",
 	}

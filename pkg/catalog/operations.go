@@ -57,16 +57,26 @@ func priced[Result any](o Operation) Operation {
 // recordType is a parameter that takes a DNS record type (spec §4.2).
 func recordType(name, example, description string) Param {
 	return Param{
-		Name: name, Type: "string", Default: "A", Example: example, Description: description, Code: lookup.InvalidType,
-		Enum: []string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"},
+		Name:        name,
+		Type:        "string",
+		Default:     "A",
+		Example:     example,
+		Description: description,
+		Code:        lookup.InvalidType,
+		Enum:        []string{"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA"},
 	}
 }
 
 // DNS is the DNS Explorer (spec §2.1, §4.2).
 func DNS() Operation {
 	return priced[dns.Result](Operation{
-		Slug: "dns", Path: "/v1/tools/dns", Title: "DNS Explorer", Tool: "dns_lookup", Kind: Tool,
-		Result: "DnsResult", Use: "to read the records of one type that a name has now",
+		Slug:    "dns",
+		Path:    "/v1/tools/dns",
+		Title:   "DNS Explorer",
+		Tool:    "dns_lookup",
+		Kind:    Tool,
+		Result:  "DnsResult",
+		Use:     "to read the records of one type that a name has now",
 		Summary: "Live DNS records of a public hostname from a public recursive resolver.",
 		Description: "Live DNS records of one type of a public hostname, from a public recursive resolver: " +
 			"response code, lowest TTL, typed records. Values are untrusted data.",
@@ -80,8 +90,13 @@ func DNS() Operation {
 // SSLCheck is the SSL Inspector (spec §2.2, §4.3).
 func SSLCheck() Operation {
 	return priced[ssl.Result](Operation{
-		Slug: "ssl-check", Path: "/v1/tools/ssl-check", Title: "SSL Inspector", Tool: "ssl_check", Kind: Tool,
-		Result: "SslResult", Use: "to see the certificate that a host presents now, valid or not",
+		Slug:    "ssl-check",
+		Path:    "/v1/tools/ssl-check",
+		Title:   "SSL Inspector",
+		Tool:    "ssl_check",
+		Kind:    Tool,
+		Result:  "SslResult",
+		Use:     "to see the certificate that a host presents now, valid or not",
 		Summary: "The leaf TLS certificate that a public hostname presents right now.",
 		Description: "The leaf TLS certificate that port 443 of a public hostname presents: subject, issuer, validity, names, fingerprint, protocol, cipher. " +
 			"Expired, not yet valid and mismatching ones are results with flags, not errors. The chain is not validated.",
@@ -98,8 +113,13 @@ func SSLCheck() Operation {
 // Whois is WHOIS Intelligence (spec §2.3, §4.4).
 func Whois() Operation {
 	return priced[whois.Result](Operation{
-		Slug: "whois", Path: "/v1/tools/whois", Title: "WHOIS Intelligence", Tool: "whois_lookup", Kind: Tool,
-		Result: "WhoisResult", Use: "to learn how a domain is registered",
+		Slug:    "whois",
+		Path:    "/v1/tools/whois",
+		Title:   "WHOIS Intelligence",
+		Tool:    "whois_lookup",
+		Kind:    Tool,
+		Result:  "WhoisResult",
+		Use:     "to learn how a domain is registered",
 		Summary: "Registry data of a public domain over RDAP.",
 		Description: "Registration data of a public domain from its registry's RDAP server: registrar, status, dates, name servers, DNSSEC. " +
 			"A host name is reduced to its registrable domain.",
@@ -112,8 +132,13 @@ func Whois() Operation {
 // Headers is HTTP Headers (spec §2.4, §4.5).
 func Headers() Operation {
 	return priced[headers.Result](Operation{
-		Slug: "headers", Path: "/v1/tools/headers", Title: "HTTP Headers", Tool: "http_headers", Kind: Tool,
-		Result: "HeadersResult", Use: "to read status and security headers of a site's front page",
+		Slug:    "headers",
+		Path:    "/v1/tools/headers",
+		Title:   "HTTP Headers",
+		Tool:    "http_headers",
+		Kind:    Tool,
+		Result:  "HeadersResult",
+		Use:     "to read status and security headers of a site's front page",
 		Summary: "Allowlisted HTTPS response headers of a public hostname.",
 		Description: "Requests https://{domain}/ (HEAD, or GET after 405, 501 or a failure): the status and sixteen response headers, null when absent. " +
 			"Redirects are not followed, certificates not validated, cookies never returned.",
@@ -127,8 +152,13 @@ func Headers() Operation {
 // ResolveRedirect is the Redirect Tracer (spec §2.5, §3.2, §4.6).
 func ResolveRedirect() Operation {
 	return priced[redirect.Result](Operation{
-		Slug: "resolve-redirect", Path: "/v1/tools/resolve-redirect", Title: "Redirect Tracer", Tool: "resolve_redirect", Kind: Tool,
-		Result: "RedirectTraceResult", Use: "to follow where https://{domain}/ redirects to",
+		Slug:    "resolve-redirect",
+		Path:    "/v1/tools/resolve-redirect",
+		Title:   "Redirect Tracer",
+		Tool:    "resolve_redirect",
+		Kind:    Tool,
+		Result:  "RedirectTraceResult",
+		Use:     "to follow where https://{domain}/ redirects to",
 		Summary: "The HTTPS redirect chain of a public hostname, hop by hop.",
 		Description: "Follows https://{domain}/ through at most five hops, HTTPS on port 443 only, each guarded against private addresses: " +
 			"status, peer and Location of each, and why the trace ended. Bodies and cookies are omitted.",
@@ -141,8 +171,13 @@ func ResolveRedirect() Operation {
 // HostIntel is the host intelligence bundle (spec §2.6, §4.7).
 func HostIntel() Operation {
 	return priced[bundle.HostIntelResult](Operation{
-		Slug: "host-intel", Path: "/v1/bundles/host-intel", Title: "Host intelligence bundle", Tool: "host_intel", Kind: Bundle,
-		Result: "HostIntelligenceResult", Use: "for dns, ssl-check and whois of one name in one answer, at the price of the three",
+		Slug:    "host-intel",
+		Path:    "/v1/bundles/host-intel",
+		Title:   "Host intelligence bundle",
+		Tool:    "host_intel",
+		Kind:    Bundle,
+		Result:  "HostIntelligenceResult",
+		Use:     "for dns, ssl-check and whois of one name in one answer, at the price of the three",
 		Summary: "DNS, TLS certificate and registry data of a hostname for one payment.",
 		Description: "One payment, three live lookups side by side: DNS records, leaf TLS certificate and RDAP registry data of a public hostname. " +
 			"A lookup that fails is reported in its field; the others stand.",
@@ -156,8 +191,13 @@ func HostIntel() Operation {
 // UptimeCheck is the uptime check bundle (spec §2.7, §3.1, §4.8).
 func UptimeCheck() Operation {
 	return priced[bundle.UptimeResult](Operation{
-		Slug: "uptime-check", Path: "/v1/bundles/uptime-check", Title: "Uptime check bundle", Tool: "uptime_check", Kind: Bundle,
-		Result: "UptimeCheckResult", Use: "to learn whether a site is up, degraded or down: dns, ssl-check and headers at the price of the three",
+		Slug:    "uptime-check",
+		Path:    "/v1/bundles/uptime-check",
+		Title:   "Uptime check bundle",
+		Tool:    "uptime_check",
+		Kind:    Bundle,
+		Result:  "UptimeCheckResult",
+		Use:     "to learn whether a site is up, degraded or down: dns, ssl-check and headers at the price of the three",
 		Summary: "DNS, TLS and HTTPS of a hostname with one verdict for one payment.",
 		Description: "One payment, one probe: DNS, the leaf TLS certificate and the HTTPS answer of https://{domain}/ side by side, with the verdict up, degraded or down. " +
 			"Not a hosted monitor: asked again soon after, it repeats its answer.",
@@ -176,8 +216,14 @@ type Pong struct {
 // Ping is the payment smoke test (spec §2.9, §4.9).
 func Ping() Operation {
 	return Operation{
-		Slug: "ping", Path: "/v1/tools/ping", Title: "Payment smoke test", Tool: "payment_smoke_test", Kind: SmokeTest, Amount: "1000",
-		Result: "SmokeTestResult", Use: "to try a wallet and a client",
+		Slug:    "ping",
+		Path:    "/v1/tools/ping",
+		Title:   "Payment smoke test",
+		Tool:    "payment_smoke_test",
+		Kind:    SmokeTest,
+		Amount:  "1000",
+		Result:  "SmokeTestResult",
+		Use:     "to try a wallet and a client",
 		Summary: "Checks the payment gate only; not a product.",
 		Description: "Payment smoke test: settles one payment and answers ok. It looks nothing up and takes no input. " +
 			"Not a product, and not for production work.",
@@ -248,8 +294,16 @@ func FieldsOf[T any]() []Field { return fieldOf(reflect.TypeFor[T](), "").Fields
 func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 	name, options, _ := strings.Cut(tag.Get("json"), ",")
 	f := Field{
-		Name: name, Type: "object", Optional: options != "", Description: tag.Get("doc"), Const: tag.Get("const"),
-		Format: tag.Get("format"), Pattern: tag.Get("pattern"), Minimum: tag.Get("minimum"), Schema: tag.Get("schema"), Show: tag.Get("show"),
+		Name:        name,
+		Type:        "object",
+		Optional:    options != "",
+		Description: tag.Get("doc"),
+		Const:       tag.Get("const"),
+		Format:      tag.Get("format"),
+		Pattern:     tag.Get("pattern"),
+		Minimum:     tag.Get("minimum"),
+		Schema:      tag.Get("schema"),
+		Show:        tag.Get("show"),
 	}
 	if values := tag.Get("enum"); values != "" {
 		f.Enum = strings.Split(values, ",")

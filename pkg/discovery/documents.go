@@ -86,13 +86,17 @@ func document(path, contentType string, body func() []byte) Document {
 }
 
 func page(path, contentType string, made func() Page) Document {
-	return Document{Path: path, ContentType: contentType, content: sync.OnceValue(func() content {
-		c := content{Page: made()}
-		c.zipped = Gzip(c.Body)
-		c.etag = etagOf(c.Body)
-		c.zippedETag = etagOf(c.zipped)
-		return c
-	})}
+	return Document{
+		Path:        path,
+		ContentType: contentType,
+		content: sync.OnceValue(func() content {
+			c := content{Page: made()}
+			c.zipped = Gzip(c.Body)
+			c.etag = etagOf(c.Body)
+			c.zippedETag = etagOf(c.zipped)
+			return c
+		}),
+	}
 }
 
 // Body returns the document uncompressed. It must not be changed.
@@ -155,9 +159,14 @@ func New(s Site) *Documents {
 		document(catalog.PathLLMsFull, typeText, said("llms-full.txt.tmpl")),
 		document(catalog.PathServer, typeJSON, func() []byte { return encode(serverEntryOf(s)) }),
 		page(catalog.PathDocs, typeHTML, func() Page { return v().page("docs", "early", "place", "docs") }),
-		Document{Path: "/", ContentType: typeText, Location: catalog.PathDocs, content: func() content {
-			return content{Page: Page{Body: []byte("See " + catalog.PathDocs + "\n")}}
-		}},
+		Document{
+			Path:        "/",
+			ContentType: typeText,
+			Location:    catalog.PathDocs,
+			content: func() content {
+				return content{Page: Page{Body: []byte("See " + catalog.PathDocs + "\n")}}
+			},
+		},
 		document(pathFavicon, typeSVG, func() []byte { return must(assets.ReadFile("assets/favicon.svg")) }),
 		document(pathIcon, typeIcon, func() []byte { return []byte(generated(assets, "favicon.ico")) }),
 		document(pathCard, typePNG, func() []byte { return []byte(generated(assets, "card.png")) }),
@@ -168,10 +177,14 @@ func New(s Site) *Documents {
 		d.list = append(d.list, document(receipt.Path, typeJSON, func() []byte { return must(receipt.Document(host, s.ReceiptKeys)) }))
 	}
 	if s.Contact != "" {
-		d.list = append(d.list, Document{Path: pathSecurity, ContentType: typeText, content: func() content {
-			body := s.security()
-			return content{Page: Page{Body: body}, etag: etagOf(body)}
-		}})
+		d.list = append(d.list, Document{
+			Path:        pathSecurity,
+			ContentType: typeText,
+			content: func() content {
+				body := s.security()
+				return content{Page: Page{Body: body}, etag: etagOf(body)}
+			},
+		})
 	}
 	return d
 }

@@ -53,7 +53,8 @@ func bazaarOf(op catalog.Operation) []object {
 				{"method", schema{Type: "string", Enum: []any{catalog.Method}}},
 				{"queryParams", querySchema(op, t.notes)},
 			},
-			Required: []string{"type", "method"}, Additional: false,
+			Required:   []string{"type", "method"},
+			Additional: false,
 		}, resultSchema(op.Fields, t.fields))
 	})
 }
@@ -74,7 +75,8 @@ func toolBazaar(op catalog.Operation) object {
 			{"type", schema{Type: "string", Const: "mcp"}}, {"toolName", str}, {"description", str},
 			{"transport", schema{Type: "string", Enum: []any{"streamable-http"}}}, {"inputSchema", obj}, {"example", obj},
 		},
-		Required: []string{"type", "toolName", "inputSchema"}, Additional: false,
+		Required:   []string{"type", "toolName", "inputSchema"},
+		Additional: false,
 	}, obj)
 }
 
@@ -87,9 +89,12 @@ func bazaar(op catalog.Operation, example bool, input object, inputs, result sch
 	return object{
 		{"info", object{{"input", input}, {"output", output}}},
 		{"schema", schema{
-			Type: "object", Required: []string{"input"},
+			Type:     "object",
+			Required: []string{"input"},
 			Properties: object{{"input", inputs}, {"output", schema{
-				Type: "object", Required: []string{"type"}, Properties: object{{"type", schema{Type: "string"}}, {"example", result}},
+				Type:       "object",
+				Required:   []string{"type"},
+				Properties: object{{"type", schema{Type: "string"}}, {"example", result}},
 			}}},
 		}},
 	}
@@ -129,8 +134,12 @@ func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 		X402Version: x402.Version,
 		Error:       "Payment required",
 		Resource: x402.Resource{
-			URL: s.Origin + op.Path, Description: op.Description, MimeType: typeJSON,
-			ServiceName: catalog.Service, Tags: op.Tags, IconURL: s.iconURL(),
+			URL:         s.Origin + op.Path,
+			Description: op.Description,
+			MimeType:    typeJSON,
+			ServiceName: catalog.Service,
+			Tags:        op.Tags,
+			IconURL:     s.iconURL(),
 		},
 		Accepts:    []x402.Requirements{s.Terms.Requirements(op.Amount)},
 		Extensions: map[string]json.RawMessage{x402.ExtensionIdentifier: json.RawMessage(identifier)},
@@ -158,7 +167,12 @@ type Idempotency struct {
 
 // ChallengeOf is the body of a 402 of an operation that says f.
 func ChallengeOf(op catalog.Operation, s Site, required x402.PaymentRequired, f *fault.Error) Challenge {
-	return Challenge{PaymentRequired: required, Code: f.Code, Message: f.Public(), Idempotency: idempotencyOf(windowOf(op, s))}
+	return Challenge{
+		PaymentRequired: required,
+		Code:            f.Code,
+		Message:         f.Public(),
+		Idempotency:     idempotencyOf(windowOf(op, s)),
+	}
 }
 
 // windowOf is the duplicate window of an operation: the smoke test has none, because it
@@ -171,7 +185,11 @@ func windowOf(op catalog.Operation, s Site) time.Duration {
 }
 
 func idempotencyOf(window time.Duration) Idempotency {
-	return Idempotency{Header: x402.HeaderKey, ReplaySeconds: seconds(ledger.KeptFor), DuplicateWindowSeconds: seconds(window)}
+	return Idempotency{
+		Header:                 x402.HeaderKey,
+		ReplaySeconds:          seconds(ledger.KeptFor),
+		DuplicateWindowSeconds: seconds(window),
+	}
 }
 
 func seconds(d time.Duration) int { return int(d / time.Second) }

@@ -16,11 +16,26 @@ import (
 func documentSchemas() object {
 	var tops []catalog.Field
 	for _, op := range catalog.All() {
-		tops = append(tops, catalog.Field{Type: "object", Schema: op.Result, Description: "Result of " + op.Title + ".", Fields: op.Fields})
+		tops = append(tops, catalog.Field{
+			Type:        "object",
+			Schema:      op.Result,
+			Description: "Result of " + op.Title + ".",
+			Fields:      op.Fields,
+		})
 	}
 	return namedSchemas(append(tops,
-		catalog.Field{Type: "object", Schema: "ToolCatalog", Description: "Every operation.", Fields: catalog.FieldsOf[toolCatalog]()},
-		catalog.Field{Type: "object", Schema: "PaymentManifest", Description: "What each path costs.", Fields: catalog.FieldsOf[manifest]()},
+		catalog.Field{
+			Type:        "object",
+			Schema:      "ToolCatalog",
+			Description: "Every operation.",
+			Fields:      catalog.FieldsOf[toolCatalog](),
+		},
+		catalog.Field{
+			Type:        "object",
+			Schema:      "PaymentManifest",
+			Description: "What each path costs.",
+			Fields:      catalog.FieldsOf[manifest](),
+		},
 	))
 }
 
@@ -138,7 +153,12 @@ type outcome struct {
 
 func outcomeOf(info fault.Info) outcome {
 	charge := x402.ChargeOf(info)
-	o := outcome{Info: info, Charged: charge.String(), Retryable: "no", Anchor: catalog.ErrorAnchor(info.Code)}
+	o := outcome{
+		Info:      info,
+		Charged:   charge.String(),
+		Retryable: "no",
+		Anchor:    catalog.ErrorAnchor(info.Code),
+	}
 	if charge.Yes != charge.No && !charge.Unknown {
 		o.Moved = &charge.Yes
 	}

@@ -67,7 +67,12 @@ func prose(s string) template.HTML {
 func highlight(s string) template.HTML {
 	other := [2]string{"<u>", "</u>"}
 	return template.HTML(layout.Color([]byte(s), &layout.Style{ // #nosec G203 -- escaped by Append
-		Key: [2]string{"<b>", "</b>"}, String: [2]string{"<i>", "</i>"}, Number: other, True: other, False: other, Null: other,
+		Key:    [2]string{"<b>", "</b>"},
+		String: [2]string{"<i>", "</i>"},
+		Number: other,
+		True:   other,
+		False:  other,
+		Null:   other,
 		Append: func(dst []byte, c byte) []byte {
 			if strings.IndexByte("&<>'", c) >= 0 {
 				return append(dst, html.EscapeString(string(c))...)
@@ -94,8 +99,12 @@ func (v *view) page(name string, scripts ...string) Page {
 		policy += " " + inlineHash(generated(assets, script+".js"))
 	}
 	return Page{
-		Body: filled(pageOf(assets, name+".html.tmpl", template.FuncMap{"said": v.said, "lines": v.lines, "table": v.table}), v),
-		CSP:  policy + "; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+		Body: filled(pageOf(assets, name+".html.tmpl", template.FuncMap{
+			"said":  v.said,
+			"lines": v.lines,
+			"table": v.table,
+		}), v),
+		CSP: policy + "; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	}
 }
 

@@ -88,8 +88,12 @@ func alike(s schema) schema {
 // an array item with several, lists them in Items.
 func fieldSchema(f catalog.Field, d detail) schema {
 	s := schema{
-		Type: typed("string", f.Type), Format: f.Format, Pattern: f.Pattern, Enum: typedAll("string", f.Enum),
-		Const: typed(f.Type, f.Const), Minimum: typed(f.Type, f.Minimum),
+		Type:    typed("string", f.Type),
+		Format:  f.Format,
+		Pattern: f.Pattern,
+		Enum:    typedAll("string", f.Enum),
+		Const:   typed(f.Type, f.Const),
+		Minimum: typed(f.Type, f.Minimum),
 	}
 	if d == named && f.Schema != "" {
 		s = schema{Ref: "#/components/schemas/" + f.Schema}
@@ -143,7 +147,10 @@ func oneOrAny(shapes []catalog.Field, d detail) schema {
 // read examples only from here.
 func paramSchema(p catalog.Param) schema {
 	return schema{
-		Type: p.Type, Enum: typedAll(p.Type, p.Enum), Default: typed(p.Type, p.Default), Examples: []any{typed(p.Type, p.Example)},
+		Type:     p.Type,
+		Enum:     typedAll(p.Type, p.Enum),
+		Default:  typed(p.Type, p.Default),
+		Examples: []any{typed(p.Type, p.Example)},
 	}
 }
 
@@ -216,7 +223,11 @@ func namedSchemas(tops []catalog.Field) object {
 			case f.Type == "object" && len(f.Items) == 0:
 				all = append(all, member{f.Schema, recordOf(f.Description, f.Fields)})
 			case f.Enum != nil:
-				all = append(all, member{f.Schema, schema{Type: f.Type, Description: f.Description, Enum: typedAll("string", f.Enum)}})
+				all = append(all, member{f.Schema, schema{
+					Type:        f.Type,
+					Description: f.Description,
+					Enum:        typedAll("string", f.Enum),
+				}})
 			}
 			walk(f.Fields)
 			walk(f.Items)

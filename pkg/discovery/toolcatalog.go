@@ -101,12 +101,20 @@ func playbooksOf(s Site) []playbook {
 	for _, b := range catalog.Playbooks() {
 		bundle, _ := catalog.BySlug(b.Bundle)
 		p := playbook{
-			Slug: b.Slug, Name: b.Name, Description: b.Description,
-			BundlePath: bundle.Path, BundleURL: s.Origin + bundle.Path, DocsURL: bundle.DocsURL(s.Origin),
+			Slug:        b.Slug,
+			Name:        b.Name,
+			Description: b.Description,
+			BundlePath:  bundle.Path,
+			BundleURL:   s.Origin + bundle.Path,
+			DocsURL:     bundle.DocsURL(s.Origin),
 		}
 		for _, slug := range b.Sequence {
 			op, _ := catalog.BySlug(slug)
-			p.Sequence = append(p.Sequence, playbookStep{Path: op.Path, Method: catalog.Method, ExampleURL: op.StepURL(s.Origin, bundle)})
+			p.Sequence = append(p.Sequence, playbookStep{
+				Path:       op.Path,
+				Method:     catalog.Method,
+				ExampleURL: op.StepURL(s.Origin, bundle),
+			})
 		}
 		all = append(all, p)
 	}
@@ -141,14 +149,22 @@ type endpoint struct {
 // as a resource: resources are what crawlers put on sale.
 func manifestOf(v *view) manifest {
 	m := manifest{
-		Version:      catalog.ManifestVersion,
-		Instructions: v.said("instructions.txt.tmpl"), OwnershipProofs: append([]string{}, v.Site.OwnershipProofs...),
+		Version:         catalog.ManifestVersion,
+		Instructions:    v.said("instructions.txt.tmpl"),
+		OwnershipProofs: append([]string{}, v.Site.OwnershipProofs...),
 	}
 	for _, op := range v.Ops {
 		e := endpoint{
-			URL: op.URL, Method: catalog.Method, Description: op.Description, Price: op.Price(), Amount: op.Amount,
-			Network: v.Site.Terms.Network, Asset: v.Site.Terms.Asset, PayTo: v.Site.Terms.PayTo, Scheme: x402.Scheme,
-			Example: op.ExampleURL,
+			URL:         op.URL,
+			Method:      catalog.Method,
+			Description: op.Description,
+			Price:       op.Price(),
+			Amount:      op.Amount,
+			Network:     v.Site.Terms.Network,
+			Asset:       v.Site.Terms.Asset,
+			PayTo:       v.Site.Terms.PayTo,
+			Scheme:      x402.Scheme,
+			Example:     op.ExampleURL,
 		}
 		for _, p := range op.Params {
 			e.QueryParams = append(e.QueryParams, member{p.Name, typed(p.Type, cmp.Or(p.Default, p.Example))})

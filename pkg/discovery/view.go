@@ -102,8 +102,13 @@ type link struct{ Title, Path, Text string }
 
 func siteViewOf(s Site) siteView {
 	v := siteView{
-		Site: s, Service: catalog.Service, Homepage: catalog.Homepage, Network: s.networkName(), ShortNetwork: s.shortNetworkName(),
-		Untrusted: untrusted, Documents: links(),
+		Site:         s,
+		Service:      catalog.Service,
+		Homepage:     catalog.Homepage,
+		Network:      s.networkName(),
+		ShortNetwork: s.shortNetworkName(),
+		Untrusted:    untrusted,
+		Documents:    links(),
 	}
 	_, v.Chain, _ = strings.Cut(s.Terms.Network, ":")
 	if !s.PlayMoney { // of which the explorer would show nothing
@@ -114,12 +119,26 @@ func siteViewOf(s Site) siteView {
 
 func newView(s Site) *view {
 	v := &view{
-		siteView: siteViewOf(s), Tagline: catalog.Tagline, Version: catalog.APIVersion, Mailbox: strings.TrimPrefix(s.Contact, "mailto:"),
-		Playbooks: playbooksOf(s), Listing: programs(s), Programs: map[string]snippet{},
-		Receipt: described[receipt.Statement](), Signature: described[x402.Payload](), Response: described[x402.SettleResponse](),
-		Payment: outcomes(catalog.PaymentErrors()), Outside: outcomes(outsideCodes()), Schemas: documentSchemas(),
-		Kept: hours(ledger.KeptFor), OwedFor: hours(ledger.OwedFor), Spacing: owedSpacing(), Silent: ledger.MostSilent, Unkept: ledger.MostUnkept, Stored: kilobytes(cmp.Or(s.MostKept, ledger.LeastKept)),
-		Wire: wireExampleOf(catalog.All()[0], s),
+		siteView:  siteViewOf(s),
+		Tagline:   catalog.Tagline,
+		Version:   catalog.APIVersion,
+		Mailbox:   strings.TrimPrefix(s.Contact, "mailto:"),
+		Playbooks: playbooksOf(s),
+		Listing:   programs(s),
+		Programs:  map[string]snippet{},
+		Receipt:   described[receipt.Statement](),
+		Signature: described[x402.Payload](),
+		Response:  described[x402.SettleResponse](),
+		Payment:   outcomes(catalog.PaymentErrors()),
+		Outside:   outcomes(outsideCodes()),
+		Schemas:   documentSchemas(),
+		Kept:      hours(ledger.KeptFor),
+		OwedFor:   hours(ledger.OwedFor),
+		Spacing:   owedSpacing(),
+		Silent:    ledger.MostSilent,
+		Unkept:    ledger.MostUnkept,
+		Stored:    kilobytes(cmp.Or(s.MostKept, ledger.LeastKept)),
+		Wire:      wireExampleOf(catalog.All()[0], s),
 	}
 	for _, info := range catalog.Codes() { // in the order of spec §7
 		v.Every = append(v.Every, outcomeOf(info))
@@ -158,8 +177,13 @@ func newView(s Site) *view {
 	v.Window = seconds(s.DuplicateWindow)
 	v.WindowMCP = 2 * seconds(s.DuplicateWindow)
 	v.texts = template.Must(template.New("").Funcs(template.FuncMap{
-		"inc": func(i int) int { return i + 1 }, "compact": func(text string) string { return string(layout.Ugly([]byte(text))) },
-		"json": func(v any) string { return string(encode(v)) }, "param": paramSchema, "said": v.said, "lines": v.lines, "table": v.table,
+		"inc":     func(i int) int { return i + 1 },
+		"compact": func(text string) string { return string(layout.Ugly([]byte(text))) },
+		"json":    func(v any) string { return string(encode(v)) },
+		"param":   paramSchema,
+		"said":    v.said,
+		"lines":   v.lines,
+		"table":   v.table,
 	}).ParseFS(assets, "assets/*.txt.tmpl", "assets/*.json.tmpl"))
 	return v
 }
@@ -233,17 +257,28 @@ func errorBodyOf(op opView, origin string) fault.Body {
 	i := slices.IndexFunc(op.Outcomes, func(o outcome) bool { return o.Class == fault.Answer })
 	shown := op.Outcomes[i]
 	return fault.Body{
-		Error:     fault.Detail{Code: shown.Code, Message: shown.Message, Charged: shown.Moved, Retryable: shown.Retry},
-		RequestID: "Yx3kQhJ5oAMEJ3g=", DocsURL: catalog.ErrorURL(origin, shown.Code),
+		Error: fault.Detail{
+			Code:      shown.Code,
+			Message:   shown.Message,
+			Charged:   shown.Moved,
+			Retryable: shown.Retry,
+		},
+		RequestID: "Yx3kQhJ5oAMEJ3g=",
+		DocsURL:   catalog.ErrorURL(origin, shown.Code),
 	}
 }
 
 // opViewOf is what the page of an operation says, too. The rest is the documents'.
 func opViewOf(s Site, op catalog.Operation) opView {
 	return opView{
-		Operation: op, URL: s.Origin + op.Path, ExampleURL: op.ExampleURL(s.Origin), DocsURL: op.DocsURL(s.Origin),
-		DisplayPrice: op.Price(), Seconds: int(op.Deadline.Seconds()), OwnExample: op.Kind != catalog.Bundle,
-		Outcomes: outcomes(op.Errors),
+		Operation:    op,
+		URL:          s.Origin + op.Path,
+		ExampleURL:   op.ExampleURL(s.Origin),
+		DocsURL:      op.DocsURL(s.Origin),
+		DisplayPrice: op.Price(),
+		Seconds:      int(op.Deadline.Seconds()),
+		OwnExample:   op.Kind != catalog.Bundle,
+		Outcomes:     outcomes(op.Errors),
 	}
 }
 

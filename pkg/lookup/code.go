@@ -69,7 +69,13 @@ type Looker[Q, R any] interface {
 // table is spec §7.2 and §7.3 with the class of each code. It is made once.
 var table = sync.OnceValue(func() []fault.Info {
 	row := func(c fault.Code, status int, message string, class fault.Class, remedy string) fault.Info {
-		return fault.Info{Code: c, Status: status, Message: message, Class: class, Remedy: remedy}
+		return fault.Info{
+			Code:    c,
+			Status:  status,
+			Message: message,
+			Class:   class,
+			Remedy:  remedy,
+		}
 	}
 	refused := func(c fault.Code, message, remedy string) fault.Info {
 		return row(c, http.StatusBadRequest, message, fault.NoCharge, remedy)

@@ -36,7 +36,11 @@ func (r Result) content() content {
 	case kind == "image", kind == "audio":
 		return content{Type: kind, Data: r.Body, MimeType: mediaType}
 	}
-	return content{Type: "resource", Resource: &resource{URI: r.URI, MimeType: mediaType, Blob: r.Body}}
+	return content{Type: "resource", Resource: &resource{
+		URI:      r.URI,
+		MimeType: mediaType,
+		Blob:     r.Body,
+	}}
 }
 
 // isText says that a media type is read as text: also a vector image, which is XML.

@@ -60,7 +60,12 @@ type described struct {
 func (s *Server) Respond(q *Request, describe func() *Description) *Response {
 	var r described
 	if q.Modern {
-		r = described{Type: complete, TTL: s.KeepFor.Milliseconds(), Scope: "public", Meta: map[string]any{metaServer: s}}
+		r = described{
+			Type:  complete,
+			TTL:   s.KeepFor.Milliseconds(),
+			Scope: "public",
+			Meta:  map[string]any{metaServer: s},
+		}
 	}
 	tools := map[string]map[string]any{"tools": {}} // whose list does not change while a client looks at it
 	switch {

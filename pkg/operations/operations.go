@@ -27,7 +27,12 @@ func All(p boot.Parts) []service.Operation {
 		service.Headers(fetched),
 		service.ResolveRedirect(redirect.New(p.Origins())),
 		service.HostIntel(bundle.HostIntel{DNS: p.Resolver, SSL: certificates, Whois: registries}),
-		service.UptimeCheck(bundle.Uptime{Connector: p.Connector, DNS: p.Resolver, SSL: certificates, Headers: fetched}),
+		service.UptimeCheck(bundle.Uptime{
+			Connector: p.Connector,
+			DNS:       p.Resolver,
+			SSL:       certificates,
+			Headers:   fetched,
+		}),
 		service.Ping(),
 	}
 }

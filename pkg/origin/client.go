@@ -84,7 +84,15 @@ type Host struct {
 // past the TLS handshake, and is the Host's from here on.
 func (c *Client) Host(t guard.Target, conn *tls.Conn, peer netip.Addr) *Host {
 	limit := &io.LimitedReader{R: conn}
-	return &Host{client: c, target: t, conn: conn, used: true, peer: peer, limit: limit, in: bufio.NewReader(limit)}
+	return &Host{
+		client: c,
+		target: t,
+		conn:   conn,
+		used:   true,
+		peer:   peer,
+		limit:  limit,
+		in:     bufio.NewReader(limit),
+	}
 }
 
 // Close drops the connection without TLS's close_notify, which could block on a peer.

@@ -22,8 +22,12 @@ func (a *attempt) lookUp(ctx context.Context, h *ledger.Hold, settled *ledger.Re
 	begins := a.spare() >= -moment
 	proof := cmp.Or(settled, h.Record().Receipt)
 	sale := Sale{
-		Payer: proof.Payer, Network: proof.Network, Transaction: proof.Transaction, Amount: a.terms.Amount,
-		Purchase: digestOf(h.Record().Key), Repeat: settled == nil && h.Record().Lookups > 1,
+		Payer:       proof.Payer,
+		Network:     proof.Network,
+		Transaction: proof.Transaction,
+		Amount:      a.terms.Amount,
+		Purchase:    digestOf(h.Record().Key),
+		Repeat:      settled == nil && h.Record().Lookups > 1,
 	}
 	var writing sync.WaitGroup
 	var err error
@@ -136,7 +140,12 @@ func (a *attempt) redeem(ctx context.Context, h *ledger.Hold, reply Reply, f *fa
 	if had := h.Record().Answer; f == nil && had != nil && had.Stored && len(reply.Owed) >= len(had.Owed) {
 		return a.noBetter(ctx, h, reply.Prevented)
 	}
-	out := &Outcome{Status: cmp.Or(reply.Status, http.StatusOK), Header: reply.Header, Body: reply.Body, Payment: PaymentStatus{Charged: new(true)}}
+	out := &Outcome{
+		Status:  cmp.Or(reply.Status, http.StatusOK),
+		Header:  reply.Header,
+		Body:    reply.Body,
+		Payment: PaymentStatus{Charged: new(true)},
+	}
 	if f != nil {
 		out.Status = f.Info().Status
 		out.Fault = f
@@ -180,8 +189,13 @@ func (a *attempt) signed(ctx context.Context, paid *SettleResponse, body []byte)
 	ctx, cancel := context.WithTimeout(withoutDeadline(ctx), signBudget)
 	defer cancel()
 	jws, err := a.gate.Receipts.Sign(ctx, receipt.Statement{
-		IssuedAt: a.gate.Now().Unix(), Network: paid.Network, Payer: paid.Payer, Transaction: paid.Transaction,
-		Request: a.job.Fingerprint, ResourceURL: a.request.Offer.required.Resource.URL, ResponseHash: receipt.HashOf(body),
+		IssuedAt:     a.gate.Now().Unix(),
+		Network:      paid.Network,
+		Payer:        paid.Payer,
+		Transaction:  paid.Transaction,
+		Request:      a.job.Fingerprint,
+		ResourceURL:  a.request.Offer.required.Resource.URL,
+		ResponseHash: receipt.HashOf(body),
 	})
 	if err != nil {
 		a.trace.Unreceipted = true
@@ -196,7 +210,12 @@ func success(r *ledger.Receipt) *SettleResponse {
 	if r == nil {
 		return nil
 	}
-	return &SettleResponse{Success: true, Transaction: r.Transaction, Network: r.Network, Payer: r.Payer}
+	return &SettleResponse{
+		Success:     true,
+		Transaction: r.Transaction,
+		Network:     r.Network,
+		Payer:       r.Payer,
+	}
 }
 
 // with returns the response with a signed receipt, if there is one.
@@ -226,7 +245,11 @@ func (a *attempt) endUnanswered(ctx context.Context, h *ledger.Hold, f *fault.Er
 	begun := a.gate.Now()
 	if began {
 		err = h.Release(withoutDeadline(ctx), ledger.Failure{
-			Code: string(f.Code), Status: f.Info().Status, Message: f.Public(), Silence: f.IsSilence(), Pause: f.Pause(),
+			Code:    string(f.Code),
+			Status:  f.Info().Status,
+			Message: f.Public(),
+			Silence: f.IsSilence(),
+			Pause:   f.Pause(),
 		})
 	} else if !h.Released() {
 		err = h.Return(withoutDeadline(ctx))

@@ -30,13 +30,23 @@ type KnownNetwork struct {
 func Networks() []KnownNetwork {
 	return []KnownNetwork{
 		{
-			Name:     "Base",
-			USDC:     Terms{Network: Base, Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", Name: "USD Coin", Version: "2"},
+			Name: "Base",
+			USDC: Terms{
+				Network: Base,
+				Asset:   "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
+				Name:    "USD Coin",
+				Version: "2",
+			},
 			Explorer: "https://basescan.org", PublicNode: "https://mainnet.base.org",
 		},
 		{
-			Name:     "Base Sepolia",
-			USDC:     Terms{Network: BaseSepolia, Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e", Name: "USDC", Version: "2"},
+			Name: "Base Sepolia",
+			USDC: Terms{
+				Network: BaseSepolia,
+				Asset:   "0x036CbD53842c5426634e7929541eC2318f3dCF7e",
+				Name:    "USDC",
+				Version: "2",
+			},
 			Explorer: "https://sepolia.basescan.org", PublicNode: "https://sepolia.base.org",
 			Facilitator: "https://x402.org/facilitator", Test: true, Faucet: "https://faucet.circle.com",
 		},

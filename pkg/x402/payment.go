@@ -216,9 +216,12 @@ func (p *Payment) exact() ExactPayload {
 	return ExactPayload{
 		Signature: "0x" + hex.EncodeToString(p.Signature),
 		Authorization: Authorization{
-			From: p.From.Checksum(), To: p.To.Checksum(),
-			Value: p.Value.String(), ValidAfter: p.ValidAfter.String(), ValidBefore: p.ValidBefore.String(),
-			Nonce: "0x" + hex.EncodeToString(p.Nonce[:]),
+			From:        p.From.Checksum(),
+			To:          p.To.Checksum(),
+			Value:       p.Value.String(),
+			ValidAfter:  p.ValidAfter.String(),
+			ValidBefore: p.ValidBefore.String(),
+			Nonce:       "0x" + hex.EncodeToString(p.Nonce[:]),
 		},
 	}
 }

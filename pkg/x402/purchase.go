@@ -17,7 +17,12 @@ const ownerElsewhere ledger.Ownership = -1
 
 // view is what this attempt looks at records with.
 func (a *attempt) view() ledger.View {
-	return ledger.View{Now: a.gate.Now(), Arrived: a.request.Arrived, Node: a.gate.Evidence != nil, Endpoint: a.job.Endpoint}
+	return ledger.View{
+		Now:      a.gate.Now(),
+		Arrived:  a.request.Arrived,
+		Node:     a.gate.Evidence != nil,
+		Endpoint: a.job.Endpoint,
+	}
 }
 
 // ownershipOf classifies the payment that currently owns a purchase. It does no I/O.
@@ -178,7 +183,12 @@ func (a *attempt) follow(ctx context.Context, owner ledger.Payment) *Outcome {
 // it claims.
 func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledger.Claim, error) {
 	b := *a
-	b.claim = ledger.Submission{Key: r.Key, AuthDigest: r.AuthDigest, Terms: r.Terms, Asks: a.claim.Asks}
+	b.claim = ledger.Submission{
+		Key:        r.Key,
+		AuthDigest: r.AuthDigest,
+		Terms:      r.Terms,
+		Asks:       a.claim.Asks,
+	}
 	b.resend = true
 	b.trace.Purchase = "joined"
 	var err error

@@ -14,7 +14,11 @@ import (
 // failed answers a fault. charged is whether money has moved; nil is not known. Serve
 // renders the body.
 func failed(f *fault.Error, charged *bool) *Outcome {
-	return &Outcome{Status: f.Info().Status, Fault: f, Payment: PaymentStatus{Charged: charged, Retryable: f.Info().Retry}}
+	return &Outcome{
+		Status:  f.Info().Status,
+		Fault:   f,
+		Payment: PaymentStatus{Charged: charged, Retryable: f.Info().Retry},
+	}
 }
 
 // refused answers 402 with a reason, which is also logged. receipt is set after a
@@ -119,8 +123,13 @@ func (a *attempt) replay(r ledger.Payment) *Outcome {
 		return ledgerFault(err, new(true))
 	}
 	out := &Outcome{
-		Status: r.Answer.Status, Header: r.Answer.Header, Body: body, Payment: PaymentStatus{Charged: new(true)},
-		Receipt: success(r.Receipt).with(r.Answer.Receipt), Replayed: true, Answered: r.AnsweredAt,
+		Status:   r.Answer.Status,
+		Header:   r.Answer.Header,
+		Body:     body,
+		Payment:  PaymentStatus{Charged: new(true)},
+		Receipt:  success(r.Receipt).with(r.Answer.Receipt),
+		Replayed: true,
+		Answered: r.AnsweredAt,
 	}
 	out.Owed = ledger.PartsOwed(r, a.gate.Now())
 	return out
@@ -190,7 +199,13 @@ func SilentAnswer(l *ledger.Ledger, r ledger.Payment, render func(f *fault.Error
 // failureOf is the fault of a lookup that is on record. Earlier releases kept no status.
 func failureOf(l *ledger.Failure) *fault.Error {
 	status := cmp.Or(l.Status, http.StatusGatewayTimeout)
-	return fault.Info{Code: fault.Code(l.Code), Status: status, Class: fault.Owed, Retry: true, After: time.Second}.New(nil).Saying(l.Message)
+	return fault.Info{
+		Code:   fault.Code(l.Code),
+		Status: status,
+		Class:  fault.Owed,
+		Retry:  true,
+		After:  time.Second,
+	}.New(nil).Saying(l.Message)
 }
 
 // repeatable adds to a fault that asks for a retry what a payer has to know whose payment

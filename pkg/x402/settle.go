@@ -94,7 +94,11 @@ func (a *attempt) check(ctx context.Context) (refusal *fault.Error) {
 func (a *attempt) stop(ctx context.Context, h *ledger.Hold, refusal *fault.Error) *Outcome {
 	a.dues.atFault = true
 	d := doubtOf(h.Record())
-	r := Result{Settlement: Settlement{Class: stopped, Reason: string(refusal.Code), Cause: refusal}, Finding: Finding{Verdict: notAsked}}
+	r := Result{Settlement: Settlement{
+		Class:  stopped,
+		Reason: string(refusal.Code),
+		Cause:  refusal,
+	}, Finding: Finding{Verdict: notAsked}}
 	if asksChain(stopped, d) {
 		r.Finding = a.find(ctx, h.Record(), r.Settlement, EvidenceBudget)
 	}
@@ -182,12 +186,20 @@ func (a *attempt) conclude(ctx context.Context, h *ledger.Hold, d doubt, r Resul
 
 // receiptOf is the receipt of this attempt's payer for a transaction.
 func (a *attempt) receiptOf(transaction string) ledger.Receipt {
-	return ledger.Receipt{Transaction: transaction, Payer: a.payment.From.Checksum(), Network: a.terms.Network}
+	return ledger.Receipt{
+		Transaction: transaction,
+		Payer:       a.payment.From.Checksum(),
+		Network:     a.terms.Network,
+	}
 }
 
 // failure is the PAYMENT-RESPONSE of a settlement that failed.
 func (a *attempt) failure(reason string) *SettleResponse {
-	return &SettleResponse{ErrorReason: reason, Network: a.terms.Network, Payer: a.payment.From.Checksum()}
+	return &SettleResponse{
+		ErrorReason: reason,
+		Network:     a.terms.Network,
+		Payer:       a.payment.From.Checksum(),
+	}
 }
 
 // The classes that the Gate tells apart for its own decisions.

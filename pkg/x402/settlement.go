@@ -153,7 +153,12 @@ func QuestionOf(r ledger.Payment) (Question, error) {
 	if len(parts) != 4 || parts[0] != terms.Network || !strings.EqualFold(parts[1], terms.Asset) {
 		return Question{}, fmt.Errorf("%w: the key is not that of a payment under the record's terms", ledger.ErrCorrupt)
 	}
-	q := Question{ValidBefore: r.ValidBefore, Since: r.CreatedAt, Sent: r.Sent, Transaction: r.Transaction}
+	q := Question{
+		ValidBefore: r.ValidBefore,
+		Since:       r.CreatedAt,
+		Sent:        r.Sent,
+		Transaction: r.Transaction,
+	}
 	var bad [4]error
 	q.Payer, bad[0] = ParseAddress(parts[2])
 	q.Payee, bad[1] = ParseAddress(terms.PayTo)

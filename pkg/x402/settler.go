@@ -97,9 +97,15 @@ func (a *attempt) order(h *ledger.Hold, budget time.Duration) *Order {
 	r := h.Record()
 	d := doubtOf(r)
 	return &Order{
-		Budget: budget, Recovered: a.claim.Recovered, HasChain: a.gate.Evidence != nil,
-		InDoubt: d == inDoubt, Refused: r.Refusals > 0, RefusedBy: r.RefusedBy,
-		attempt: a, hold: h, doubt: d,
+		Budget:    budget,
+		Recovered: a.claim.Recovered,
+		HasChain:  a.gate.Evidence != nil,
+		InDoubt:   d == inDoubt,
+		Refused:   r.Refusals > 0,
+		RefusedBy: r.RefusedBy,
+		attempt:   a,
+		hold:      h,
+		doubt:     d,
 	}
 }
 
@@ -132,7 +138,12 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 	}
 	var exact ExactPayload
 	if err := json.Unmarshal(r.Payload, &exact); err != nil {
-		return Settlement{Class: NotSent, Code: fault.PaymentUnavailable, Reason: "the stored payment is not readable", Cause: err}
+		return Settlement{
+			Class:  NotSent,
+			Code:   fault.PaymentUnavailable,
+			Reason: "the stored payment is not readable",
+			Cause:  err,
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()

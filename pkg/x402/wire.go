@@ -160,7 +160,11 @@ type Terms struct {
 // Requirements returns the requirements of a payment of amount, in atomic units.
 func (t Terms) Requirements(amount string) Requirements {
 	return Requirements{
-		Scheme: Scheme, Network: t.Network, Asset: t.Asset, Amount: amount, PayTo: t.PayTo,
+		Scheme:            Scheme,
+		Network:           t.Network,
+		Asset:             t.Asset,
+		Amount:            amount,
+		PayTo:             t.PayTo,
 		MaxTimeoutSeconds: MaxTimeoutSeconds,
 		Extra:             Extra{Name: t.Name, Version: t.Version, PaymentFlow: PaymentFlow},
 	}

@@ -89,7 +89,13 @@ func readWay(raw json.RawMessage) (w Way, err error) {
 	if err := errors.Join(json.Unmarshal(raw, &w.Requirements), json.Unmarshal(raw, &method)); err != nil {
 		return w, err
 	}
-	terms := x402.Terms{Network: w.Network, Asset: w.Asset, PayTo: w.PayTo, Name: w.Extra.Name, Version: w.Extra.Version}
+	terms := x402.Terms{
+		Network: w.Network,
+		Asset:   w.Asset,
+		PayTo:   w.PayTo,
+		Name:    w.Extra.Name,
+		Version: w.Extra.Version,
+	}
 	_, errToken := terms.TokenDomain()
 	_, errPayee := x402.ParseAddress(w.PayTo)
 	amount, errAmount := x402.ParseUint256(w.Amount)

@@ -203,8 +203,13 @@ func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs i
 	}
 	template, err := json.Marshal(object{"Transform": "AWS::Serverless-2016-10-31", "Resources": object{f.Name: object{
 		"Type": "AWS::Serverless::Function", "Properties": object{
-			"CodeUri": code, "Handler": "bootstrap", "Runtime": "provided.al2023", "Architectures": []string{architecture},
-			"MemorySize": f.Memory, "Timeout": int(f.Timeout.Seconds()), "Environment": object{"Variables": f.Env},
+			"CodeUri":       code,
+			"Handler":       "bootstrap",
+			"Runtime":       "provided.al2023",
+			"Architectures": []string{architecture},
+			"MemorySize":    f.Memory,
+			"Timeout":       int(f.Timeout.Seconds()),
+			"Environment":   object{"Variables": f.Env},
 		},
 	}}})
 	if err != nil {

@@ -51,7 +51,14 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the next one ends the process
 	as := called.Here(os.Getenv, os.Args[0])
-	p := &payer{as: as, after: time.After, now: time.Now, in: os.Stdin, out: os.Stdout, notes: os.Stderr}
+	p := &payer{
+		as:    as,
+		after: time.After,
+		now:   time.Now,
+		in:    os.Stdin,
+		out:   os.Stdout,
+		notes: os.Stderr,
+	}
 	err := p.run(ctx, parse(os.Args[1:], as))
 	if err != nil && !errors.Is(err, errAnswered) {
 		fmt.Fprintln(os.Stderr, err.Error())

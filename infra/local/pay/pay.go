@@ -68,7 +68,12 @@ func (p *payer) pay(ctx context.Context) error {
 	if err != nil {
 		return explain("%s", err)
 	}
-	path, err := p.store.keep(payment{URL: p.url.String(), Key: p.key, Signature: signature, Payer: from}, p.now())
+	path, err := p.store.keep(payment{
+		URL:       p.url.String(),
+		Key:       p.key,
+		Signature: signature,
+		Payer:     from,
+	}, p.now())
 	if err != nil {
 		return fmt.Errorf("keep the signature: %w\nNothing was paid: a signature that is lost could not be sent again", err)
 	}

@@ -64,8 +64,11 @@ func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer
 		return nil, err
 	}
 	p := &Function{
-		timeout: f.Timeout, asks: make(chan struct{}, 1), events: make(chan []byte, 1),
-		answers: make(chan answer), exited: make(chan struct{}),
+		timeout: f.Timeout,
+		asks:    make(chan struct{}, 1),
+		events:  make(chan []byte, 1),
+		answers: make(chan answer),
+		exited:  make(chan struct{}),
 	}
 	api := &http.Server{Handler: p.api(), ReadHeaderTimeout: time.Minute}
 	p.cmd = exec.Command(filepath.Join(dir, "bootstrap")) //nolint:noctx,gosec // it was built, and Kill ends it

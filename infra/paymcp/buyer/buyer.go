@@ -122,7 +122,11 @@ func (b *Buyer) kept(c *purse.Purchase) Result {
 func (b *Buyer) ask(ctx context.Context, c *purse.Purchase) Result {
 	limited, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
-	reply, err := b.Upstream.Call(limited, Request{Tool: c.Tool, Arguments: c.Arguments, Meta: map[string]any{}})
+	reply, err := b.Upstream.Call(limited, Request{
+		Tool:      c.Tool,
+		Arguments: c.Arguments,
+		Meta:      map[string]any{},
+	})
 	o, asks := asked(reply, err)
 	switch {
 	case asks:
@@ -180,7 +184,14 @@ func (b *Buyer) buy(ctx context.Context, c *purse.Purchase, o bill.Offer) Result
 	if err != nil {
 		return words("Not bought: %s. Nothing was signed or charged.", err)
 	}
-	entry := purse.Entry{Nonce: nonce(c.Payment), Tool: c.Tool, Network: w.Network, Asset: w.Asset, Amount: w.Amount, At: b.Now()}
+	entry := purse.Entry{
+		Nonce:   nonce(c.Payment),
+		Tool:    c.Tool,
+		Network: w.Network,
+		Asset:   w.Asset,
+		Amount:  w.Amount,
+		At:      b.Now(),
+	}
 	if err := b.Purse.Reserve(ctx, entry, terms.PerDay); err != nil {
 		return b.unreserved(terms, w, err)
 	}

@@ -89,8 +89,16 @@ func sign(wallet *x402test.Wallet, o bill.Offer, w bill.Way, now time.Time) (*pu
 		return nil, err
 	}
 	return &purse.Payment{
-		Payload: payload, Keyed: takesKey(o), Payer: signed.Payload.Authorization.From, PayTo: w.PayTo, Network: w.Network, Asset: w.Asset,
-		Amount: w.Amount, Price: w.Price(), Signed: now, ValidBefore: time.Unix(until.Int64(), 0).UTC(),
+		Payload:     payload,
+		Keyed:       takesKey(o),
+		Payer:       signed.Payload.Authorization.From,
+		PayTo:       w.PayTo,
+		Network:     w.Network,
+		Asset:       w.Asset,
+		Amount:      w.Amount,
+		Price:       w.Price(),
+		Signed:      now,
+		ValidBefore: time.Unix(until.Int64(), 0).UTC(),
 	}, nil
 }
 

@@ -89,7 +89,12 @@ func (p *Purse) Hold(ctx context.Context, server, tool string, arguments []byte)
 	c, err = p.read(id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &Purchase{Version: purchaseVersion, Server: server, Tool: tool, Arguments: arguments}, release, nil
+		return &Purchase{
+			Version:   purchaseVersion,
+			Server:    server,
+			Tool:      tool,
+			Arguments: arguments,
+		}, release, nil
 	case err != nil:
 		release()
 		return nil, nil, fmt.Errorf("%w; nothing is paid for this question until a person has looked at it", err)

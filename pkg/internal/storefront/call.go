@@ -150,7 +150,12 @@ func route(router http.Handler, w http.ResponseWriter, r *http.Request) (err err
 func (b *Toolbox) unsold(t *toolCall, asked *http.Request, w *Recorder, err error) Response {
 	front := &b.shop.Front
 	x := t.exchange(t.tool.Endpoint, asked)
-	res := Response{Status: w.Status, Header: w.header, Body: w.Body.Bytes(), Reason: "the router has answered"}
+	res := Response{
+		Status: w.Status,
+		Header: w.header,
+		Body:   w.Body.Bytes(),
+		Reason: "the router has answered",
+	}
 	if len(res.Body) == 0 {
 		res.Body = []byte(http.StatusText(w.Status))
 	}
@@ -175,8 +180,18 @@ func ofTheMessage() []string {
 // asked is the request that a call stands for.
 func (b *Toolbox) asked(r *http.Request, t *Tool, target *url.URL, body []byte) *http.Request {
 	asked := &http.Request{
-		Method: t.Endpoint.product.Method, URL: target, RequestURI: target.RequestURI(), Host: r.Host, RemoteAddr: r.RemoteAddr, TLS: r.TLS,
-		Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor, Header: r.Header.Clone(), Body: http.NoBody, ContentLength: int64(len(body)),
+		Method:        t.Endpoint.product.Method,
+		URL:           target,
+		RequestURI:    target.RequestURI(),
+		Host:          r.Host,
+		RemoteAddr:    r.RemoteAddr,
+		TLS:           r.TLS,
+		Proto:         r.Proto,
+		ProtoMajor:    r.ProtoMajor,
+		ProtoMinor:    r.ProtoMinor,
+		Header:        r.Header.Clone(),
+		Body:          http.NoBody,
+		ContentLength: int64(len(body)),
 	}
 	asked = asked.WithContext(r.Context())
 	for _, name := range ofTheMessage() {
@@ -203,8 +218,12 @@ func (b *Toolbox) result(x *exchange, q *mcp.Request, res Response) Response {
 	failed := res.Status >= http.StatusBadRequest
 	object := bytes.HasPrefix(res.Body, []byte("{")) && json.Valid(res.Body)
 	answer := rpc(b.server.Answer(q, mcp.Result{
-		Body: res.Body, MediaType: res.Header.Get("Content-Type"), URI: x.shop.Origin(x.r) + x.r.URL.RequestURI(),
-		IsError: failed, Meta: b.meta(x, res), Structured: res.asks || !failed && object,
+		Body:       res.Body,
+		MediaType:  res.Header.Get("Content-Type"),
+		URI:        x.shop.Origin(x.r) + x.r.URL.RequestURI(),
+		IsError:    failed,
+		Meta:       b.meta(x, res),
+		Structured: res.asks || !failed && object,
 	}))
 	res.Header = answer.Header
 	res.Body = answer.Body

@@ -63,8 +63,13 @@ type Endpoint struct {
 // Endpoint returns the endpoint of a product.
 func (s *Shop) Endpoint(p Product) *Endpoint {
 	gate := &x402.Gate{
-		Ledger: s.Ledger, Settler: s.Settler, Evidence: s.Evidence, Receipts: s.Receipts, Now: s.Front.Now, Log: s.Front.Log,
-		Payees: s.Payees,
+		Ledger:   s.Ledger,
+		Settler:  s.Settler,
+		Evidence: s.Evidence,
+		Receipts: s.Receipts,
+		Now:      s.Front.Now,
+		Log:      s.Front.Log,
+		Payees:   s.Payees,
 	}
 	if p.Cap > 0 {
 		shared := limit.NewSlots(p.Name, p.Cap, s.Limits, s.Front.Now)
@@ -125,7 +130,13 @@ type exchange struct {
 
 func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
 	front := &e.shop.Front
-	return &exchange{Endpoint: e, r: r, id: id, arrived: front.Now(), meter: front.meter(e.shop.Rate, r, id, paid)}
+	return &exchange{
+		Endpoint: e,
+		r:        r,
+		id:       id,
+		arrived:  front.Now(),
+		meter:    front.meter(e.shop.Rate, r, id, paid),
+	}
 }
 
 // deadline is how long a request may take, from its arrival. API Gateway ends one after
@@ -170,7 +181,11 @@ func (x *exchange) settle(offer *x402.Offer) x402.Outcome {
 		return x.gate.Serve(x.r.Context(), request)
 	}
 	f := fault.Newf(fault.PaymentRequired, nil, "%s", err)
-	return x402.Outcome{Status: http.StatusPaymentRequired, Fault: f, Trace: x402.Trace{Reason: f.Public()}}
+	return x402.Outcome{
+		Status: http.StatusPaymentRequired,
+		Fault:  f,
+		Trace:  x402.Trace{Reason: f.Public()},
+	}
 }
 
 // payment is the payment with its purchase key, as the Gate is asked about it. The error
@@ -182,8 +197,14 @@ func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
 	}
 	x.meter.Site = x.shop.Front.clientKey(x.r, limit.SiteKey)
 	q := x402.Request{
-		Offer: offer, Arrived: x.arrived, Deadline: x.arrived.Add(deadline), Window: window,
-		Client: x.meter.Site, Keys: x.r.Header.Values(x402.HeaderKey), Prepare: x.job, Error: x.errorBody,
+		Offer:    offer,
+		Arrived:  x.arrived,
+		Deadline: x.arrived.Add(deadline),
+		Window:   window,
+		Client:   x.meter.Site,
+		Keys:     x.r.Header.Values(x402.HeaderKey),
+		Prepare:  x.job,
+		Error:    x.errorBody,
 	}
 	if x.meter.Rate != nil {
 		q.Meter = x.meter

@@ -221,8 +221,14 @@ func (f *Front) fail(res *Response, r *http.Request, id string, charged *bool, t
 // transport, and says how long to wait, which is in a header elsewhere.
 func (f *Front) errorBody(r *http.Request, id string, e *fault.Error, s x402.PaymentStatus, tool bool) []byte {
 	body := fault.Body{
-		Error:     fault.Detail{Code: e.Info().Code, Message: e.Public(), Charged: s.Charged, Retryable: s.Retryable},
-		RequestID: id, DocsURL: f.Docs(r, e.Info().Code),
+		Error: fault.Detail{
+			Code:      e.Info().Code,
+			Message:   e.Public(),
+			Charged:   s.Charged,
+			Retryable: s.Retryable,
+		},
+		RequestID: id,
+		DocsURL:   f.Docs(r, e.Info().Code),
 	}
 	if tool {
 		body.Error.Message = mcp.Words(body.Error.Message)
@@ -234,8 +240,10 @@ func (f *Front) errorBody(r *http.Request, id string, e *fault.Error, s x402.Pay
 // meter counts a request, unless it has no rate.
 func (f *Front) meter(rate *limit.Rate, r *http.Request, id string, paid bool) *limit.Request {
 	return &limit.Request{
-		Rate: rate, Client: f.clientKey(r, limit.ClientKey), Paid: paid,
-		Warn: func(what string, err error) { f.Log.WarnContext(r.Context(), what, "request_id", id, "error", err) },
+		Rate:   rate,
+		Client: f.clientKey(r, limit.ClientKey),
+		Paid:   paid,
+		Warn:   func(what string, err error) { f.Log.WarnContext(r.Context(), what, "request_id", id, "error", err) },
 	}
 }
 

@@ -34,7 +34,11 @@ type working struct {
 }
 
 func newWorking(now func() time.Time) *working {
-	return &working{now: now, proved: map[netip.AddrPort]time.Time{}, asking: map[netip.AddrPort]chan struct{}{}}
+	return &working{
+		now:    now,
+		proved: map[netip.AddrPort]time.Time{},
+		asking: map[netip.AddrPort]chan struct{}{},
+	}
 }
 
 // is reports whether a resolver works. Callers that come together share one question, which

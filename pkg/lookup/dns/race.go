@@ -55,9 +55,15 @@ func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *ans
 	defer g.end()
 	order := c.late.last(c.resolvers)
 	r := &race{
-		crew: g, client: c, answer: a, order: order, heard: make([]bool, len(order)), replies: make(chan placed, len(order)),
-		hedge: time.NewTimer(hedgeDelay), delay: hedgeDelay,
-		ask: func(server netip.AddrPort) *reply { return c.attempt(g, server, name, qtype) },
+		crew:    g,
+		client:  c,
+		answer:  a,
+		order:   order,
+		heard:   make([]bool, len(order)),
+		replies: make(chan placed, len(order)),
+		hedge:   time.NewTimer(hedgeDelay),
+		delay:   hedgeDelay,
+		ask:     func(server netip.AddrPort) *reply { return c.attempt(g, server, name, qtype) },
 	}
 	defer r.hedge.Stop()
 	return r.run(ctx)

@@ -114,8 +114,11 @@ func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, con
 		return Result{}, origin.Fault(ctx, err, lookup.HeadersTimeout)
 	}
 	return Result{
-		Domain: q.Domain, URL: "https://" + q.Domain + "/",
-		Method: a.Method, Status: a.Status, PeerIP: a.Peer.String(),
+		Domain:  q.Domain,
+		URL:     "https://" + q.Domain + "/",
+		Method:  a.Method,
+		Status:  a.Status,
+		PeerIP:  a.Peer.String(),
 		Headers: allowlisted(a.Header),
 	}, nil
 }

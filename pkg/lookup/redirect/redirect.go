@@ -116,7 +116,11 @@ func Verdicts() []lookup.Verdict {
 		HTTPFailed:       "a host where the HTTPS request fails",
 	}
 	for _, reason := range StopReasons()[3:] {
-		rules = append(rules, lookup.Verdict{If: "stop_reason = " + string(reason), Says: "{final_url host} redirects to " + to[reason], Tone: lookup.Bad})
+		rules = append(rules, lookup.Verdict{
+			If:   "stop_reason = " + string(reason),
+			Says: "{final_url host} redirects to " + to[reason],
+			Tone: lookup.Bad,
+		})
 	}
 	for hops, times := range []string{"Does not redirect", "Redirects once", "Redirects 2 times", "Redirects 3 times", "Redirects 4 times"} {
 		last := fmt.Sprintf("hop_count = %d", hops+1)
@@ -160,7 +164,13 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 		}
 		seen[at] = true
 		location := a.Header["Location"]
-		hop := Hop{Index: len(r.Hops), URL: at.url(), Method: a.Method, Status: a.Status, PeerIP: a.Peer.String()}
+		hop := Hop{
+			Index:  len(r.Hops),
+			URL:    at.url(),
+			Method: a.Method,
+			Status: a.Status,
+			PeerIP: a.Peer.String(),
+		}
 		if len(location) > 0 {
 			hop.Location = new(origin.Text(location[0]))
 		}

@@ -136,8 +136,13 @@ func New(c Config) (*Nodes, error) {
 		return nil, err
 	}
 	return &Nodes{
-		config: c, transport: newTransport(), token: asset.String(), chainID: id,
-		maxCalls: maxCalls, maxBody: maxBody, static: static,
+		config:    c,
+		transport: newTransport(),
+		token:     asset.String(),
+		chainID:   id,
+		maxCalls:  maxCalls,
+		maxBody:   maxBody,
+		static:    static,
 	}, nil
 }
 

@@ -61,7 +61,13 @@ func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
 	if q.Since.IsZero() || q.ValidBefore.IsZero() { // the answer would be about something else
 		return x402.Finding{Cause: errors.New("chain: the question has no time")}
 	}
-	i := inquiry{q: q, payer: topicOf(q.Payer), payee: topicOf(q.Payee), nonce: fmt.Sprintf("0x%x", q.Nonce), slack: slack}
+	i := inquiry{
+		q:     q,
+		payer: topicOf(q.Payer),
+		payee: topicOf(q.Payee),
+		nonce: fmt.Sprintf("0x%x", q.Nonce),
+		slack: slack,
+	}
 	if q.Sent {
 		i.slack = sentSlack
 	}

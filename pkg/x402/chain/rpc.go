@@ -210,5 +210,9 @@ func resultOf(status int, reply strictjson.Members) (json.RawMessage, error) {
 	if json.Unmarshal(failure, &e) != nil || e.Code == nil {
 		return nil, errors.New("reply has an error that is not an object with a code")
 	}
-	return nil, &nodeError{status: status, code: *e.Code, message: printable.Quote(string(e.Message), maxExcerpt)}
+	return nil, &nodeError{
+		status:  status,
+		code:    *e.Code,
+		message: printable.Quote(string(e.Message), maxExcerpt),
+	}
 }

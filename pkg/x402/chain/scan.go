@@ -121,7 +121,12 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 	batch := reconcile.Batch{Next: from}
 	read := false
 	err := n.each(ctx, scanCeiling, func(s *session) error {
-		c := &scan{session: s, payee: topicOf(payee), batch: reconcile.Batch{Next: from}, spent: map[string]bool{}}
+		c := &scan{
+			session: s,
+			payee:   topicOf(payee),
+			batch:   reconcile.Batch{Next: from},
+			spent:   map[string]bool{},
+		}
 		err := c.run()
 		if err != nil && c.batch.Next == from {
 			return fmt.Errorf("read transfers from block %d: %w", from, err)

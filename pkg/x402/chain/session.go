@@ -46,7 +46,14 @@ type session struct {
 // newSession begins a run of calls, once the node has said that it is on the right
 // chain. A node is asked that until it has said so once.
 func (n *Nodes) newSession(ctx context.Context, to *node) (*session, error) {
-	s := &session{Nodes: n, node: to, ctx: ctx, calls: n.maxCalls, width: widest, size: largest}
+	s := &session{
+		Nodes: n,
+		node:  to,
+		ctx:   ctx,
+		calls: n.maxCalls,
+		width: widest,
+		size:  largest,
+	}
 	if to.rightChain.Load() {
 		return s, nil
 	}

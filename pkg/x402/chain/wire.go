@@ -276,7 +276,13 @@ func (l entry) transfer(at time.Time) reconcile.Transfer {
 	from := word(l.Topics[1])
 	to := word(l.Topics[2])
 	return reconcile.Transfer{
-		Transaction: l.Tx, Block: l.Number, BlockHash: l.Block, LogIndex: l.Index, Time: at,
-		From: x402.Address(from[12:]), To: x402.Address(to[12:]), Value: l.value(),
+		Transaction: l.Tx,
+		Block:       l.Number,
+		BlockHash:   l.Block,
+		LogIndex:    l.Index,
+		Time:        at,
+		From:        x402.Address(from[12:]),
+		To:          x402.Address(to[12:]),
+		Value:       l.value(),
 	}
 }

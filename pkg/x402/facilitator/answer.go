@@ -143,7 +143,12 @@ func unanswered(re reply) x402.Settlement {
 		}
 		return unknown("connection_lost", re.err)
 	}
-	s := x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed", Cause: re.err}
+	s := x402.Settlement{
+		Class:  x402.NotSent,
+		Code:   fault.FacilitatorUnavailable,
+		Reason: "connect_failed",
+		Cause:  re.err,
+	}
 	switch {
 	case re.expired:
 		s.Reason = "timeout"
@@ -174,7 +179,11 @@ func verdict(a answer, network, from string, re reply) (s x402.Settlement, resen
 	if contradictory != "" {
 		return unknown("contradictory_answer", errors.New(foreign(contradictory, maxReason))), false
 	}
-	s = x402.Settlement{Reason: foreign(a.errorReason, maxReason), Payer: a.payer, Network: a.network}
+	s = x402.Settlement{
+		Reason:  foreign(a.errorReason, maxReason),
+		Payer:   a.payer,
+		Network: a.network,
+	}
 	if x402.IsHash(a.transaction) && strings.Trim(a.transaction, "0x") != "" {
 		s.Transaction = a.transaction
 	}
@@ -243,7 +252,11 @@ func judge(re reply, from string) x402.Verification {
 		return x402.Verification{Valid: true}
 	case valid:
 	case r.meaning == refusal, r.meaning == expired, r.meaning == nonceUsed:
-		return x402.Verification{Reason: word, BadSignature: r.signature, NonceUsed: r.meaning == nonceUsed}
+		return x402.Verification{
+			Reason:       word,
+			BadSignature: r.signature,
+			NonceUsed:    r.meaning == nonceUsed,
+		}
 	case r.meaning == turnedAway:
 		return x402.Verification{Fault: fault.New(r.answer, cause), AboutPayer: aboutPayer(word)}
 	}

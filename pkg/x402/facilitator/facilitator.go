@@ -100,7 +100,12 @@ func New(c Config) (*Client, error) {
 		c.Now = time.Now
 	}
 	dialer := &net.Dialer{Timeout: connectTimeout}
-	f := &Client{config: c, base: base, sessions: tls.NewLRUClientSessionCache(4), dial: dialer.DialContext}
+	f := &Client{
+		config:   c,
+		base:     base,
+		sessions: tls.NewLRUClientSessionCache(4),
+		dial:     dialer.DialContext,
+	}
 	f.transport = func(ctx context.Context) http.RoundTripper { return f.newTransport(ctx) }
 	return f, nil
 }
@@ -149,7 +154,12 @@ func encode(p x402.Payload, r x402.Requirements) ([]byte, error) {
 func (c *Client) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
 	body, err := encode(p, r)
 	if err != nil {
-		return x402.Settlement{Class: x402.NotSent, Code: fault.PaymentUnavailable, Reason: "not_encodable", Cause: err}
+		return x402.Settlement{
+			Class:  x402.NotSent,
+			Code:   fault.PaymentUnavailable,
+			Reason: "not_encodable",
+			Cause:  err,
+		}
 	}
 	from := p.Payload.Authorization.From
 	first, pending := classify(c.exchange(ctx, "/settle", body), r.Network, from)
@@ -273,8 +283,12 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 	target := *c.base
 	target.Path += path
 	req := (&http.Request{
-		Method: http.MethodGet, URL: &target, Host: target.Host,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Method:     http.MethodGet,
+		URL:        &target,
+		Host:       target.Host,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
 		Header: http.Header{
 			"Accept":     {"application/json"},
 			"User-Agent": {c.config.UserAgent},

@@ -32,11 +32,19 @@ func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Dura
 func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why x402.Settlement, ok bool) {
 	if !m.breaker.admits(s.pair.Now(), true) {
 		err := errors.New("the facilitator " + m.Name + " is not asked for a while after several failures")
-		return x402.Settlement{Code: fault.FacilitatorUnavailable, Reason: "paused", Cause: err}, false
+		return x402.Settlement{
+			Code:   fault.FacilitatorUnavailable,
+			Reason: "paused",
+			Cause:  err,
+		}, false
 	}
 	if s.isSecond(m) { // the claim has named the primary
 		if err := s.order.Ask(ctx, m.Name); err != nil {
-			return x402.Settlement{Code: fault.LedgerUnavailable, Reason: "not recorded", Cause: err}, false
+			return x402.Settlement{
+				Code:   fault.LedgerUnavailable,
+				Reason: "not recorded",
+				Cause:  err,
+			}, false
 		}
 	}
 	if s.left(end) < leastResend {
@@ -59,7 +67,11 @@ func (s *settlement) note(m *Member, reply x402.Settlement, took time.Duration) 
 		return
 	}
 	s.result.Asked = append(s.result.Asked, x402.Ask{
-		Facilitator: m.Name, Fallback: s.isSecond(m), Class: reply.Class.String(), Reason: reply.Reason, Took: took,
+		Facilitator: m.Name,
+		Fallback:    s.isSecond(m),
+		Class:       reply.Class.String(),
+		Reason:      reply.Reason,
+		Took:        took,
 	})
 }
 

@@ -141,7 +141,11 @@ func (h *Hold) confirm(ctx context.Context) error {
 // unless it already knows. It returns ErrLost when the receipt is on record and the
 // lease is not ours.
 func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error {
-	r, written, err := h.ledger.Testify(ctx, Witness{Key: h.record.Key, Receipt: receipt, Terms: h.record.Terms})
+	r, written, err := h.ledger.Testify(ctx, Witness{
+		Key:     h.record.Key,
+		Receipt: receipt,
+		Terms:   h.record.Terms,
+	})
 	switch {
 	case err != nil:
 		return err

@@ -114,7 +114,11 @@ func (l *Ledger) swap(ctx context.Context, old Purchase, h *Hold) (*Purchase, er
 
 // purchase is that of a payment, not written yet.
 func (h *Hold) purchase() Purchase {
-	return Purchase{Row: Row{Key: h.record.Purchase}, Owner: h.record.Key, AuthDigest: h.record.AuthDigest}
+	return Purchase{
+		Row:        Row{Key: h.record.Purchase},
+		Owner:      h.record.Key,
+		AuthDigest: h.record.AuthDigest,
+	}
 }
 
 // answered says whether the purchase of a superseded payment was paid for with

@@ -132,8 +132,13 @@ func (l *Ledger) prove(ctx context.Context, w Witness, r Payment) (*Payment, err
 func (l *Ledger) orphan(ctx context.Context, w Witness) (*Payment, error) {
 	now := l.now()
 	r, _, err := create(ctx, l, Payment{
-		Row: Row{Key: w.Key}, State: Settled, Terms: w.Terms, Receipt: &w.Receipt, Transaction: w.Receipt.Transaction,
-		DueBack: DueUnasked, SettledAt: now,
+		Row:         Row{Key: w.Key},
+		State:       Settled,
+		Terms:       w.Terms,
+		Receipt:     &w.Receipt,
+		Transaction: w.Receipt.Transaction,
+		DueBack:     DueUnasked,
+		SettledAt:   now,
 	})
 	return &r, err
 }

@@ -28,7 +28,11 @@ const BodyTooLarge fault.Code = "body_too_large"
 
 // tooLarge is the fault of a body that is longer than what may be sent.
 func (x *sale) tooLarge() *fault.Error {
-	info := fault.Info{Code: BodyTooLarge, Status: http.StatusRequestEntityTooLarge, Class: fault.NoCharge}
+	info := fault.Info{
+		Code:   BodyTooLarge,
+		Status: http.StatusRequestEntityTooLarge,
+		Class:  fault.NoCharge,
+	}
 	return info.Newf(nil, "The body is too long: it may have %d bytes.", x.maxBody)
 }
 

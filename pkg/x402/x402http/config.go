@@ -180,7 +180,11 @@ func (c *Config) check(t x402.Terms) error {
 	check(err == nil, "PayTo", fmt.Sprintf("%q, which %v", c.PayTo, err), "the address that is paid")
 	if c.Settler == nil {
 		c.Facilitator = cmp.Or(c.Facilitator, x402.Network(t.Network).Facilitator)
-		client, err := facilitator.New(facilitator.Config{URL: c.Facilitator, Credentials: c.Credentials, Now: c.Now})
+		client, err := facilitator.New(facilitator.Config{
+			URL:         c.Facilitator,
+			Credentials: c.Credentials,
+			Now:         c.Now,
+		})
 		u, _ := url.Parse(c.Facilitator)
 		u = cmp.Or(u, &url.URL{}) // New has said what is wrong
 		host, _ := netip.ParseAddr(u.Hostname())

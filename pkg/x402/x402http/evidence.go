@@ -10,7 +10,13 @@ import (
 
 // terms returns what payments are made in, and to whom, with what is known of the network.
 func (c *Config) terms() (x402.Terms, error) {
-	t, err := x402.Terms{Network: c.Network, Asset: c.Asset, PayTo: c.PayTo, Name: c.AssetName, Version: c.AssetVersion}.Completed()
+	t, err := x402.Terms{
+		Network: c.Network,
+		Asset:   c.Asset,
+		PayTo:   c.PayTo,
+		Name:    c.AssetName,
+		Version: c.AssetVersion,
+	}.Completed()
 	if _, unknown := x402.ChainID(t.Network); unknown != nil {
 		return t, fmt.Errorf("x402http: Network is %q, and must be a CAIP-2 name such as %s", c.Network, x402.Base)
 	}
@@ -36,7 +42,13 @@ func (c *Config) evidence(t x402.Terms) error {
 	if node == "" {
 		return fmt.Errorf("x402http: Evidence is missing, and no public node of %s is known: set Evidence to one of your own (chain.New), or set NoNode, whose documentation says what that costs", t.Network)
 	}
-	nodes, err := chain.New(chain.Config{URLs: []string{node}, Network: t.Network, Asset: t.Asset, Now: c.Now, UserAgent: c.Name})
+	nodes, err := chain.New(chain.Config{
+		URLs:      []string{node},
+		Network:   t.Network,
+		Asset:     t.Asset,
+		Now:       c.Now,
+		UserAgent: c.Name,
+	})
 	if err != nil {
 		return fmt.Errorf("x402http: Network, Asset: %w", err)
 	}

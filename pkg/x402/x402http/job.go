@@ -140,7 +140,11 @@ func (x *sale) refusal(ctx context.Context, s soldRequest, check http.HandlerFun
 // answerOwed describes an answer that is owed with a status.
 func answerOwed(status int) fault.Info {
 	return fault.Info{
-		Code: AnswerOwed, Status: status, Class: fault.Owed, Retry: true, After: time.Second,
+		Code:    AnswerOwed,
+		Status:  status,
+		Class:   fault.Owed,
+		Retry:   true,
+		After:   time.Second,
 		Message: "The seller could not answer. The payment stands, and the answer is owed.",
 	}
 }
@@ -195,8 +199,12 @@ func (x *sale) judge(w *storefront.Recorder, err error) (x402.Reply, error) {
 	}
 	body := w.Body.Bytes()
 	return x402.Reply{
-		Status: w.Status, Header: storefront.Kept(w.Header(), body), Body: body,
-		Owed: owedParts(w.Header()), Prevented: w.Prevented, Silent: w.Silent,
+		Status:    w.Status,
+		Header:    storefront.Kept(w.Header(), body),
+		Body:      body,
+		Owed:      owedParts(w.Header()),
+		Prevented: w.Prevented,
+		Silent:    w.Silent,
 	}, nil
 }
 

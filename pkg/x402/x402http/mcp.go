@@ -40,8 +40,15 @@ func (s *Seller) MCP(name, version string, router http.Handler, tools ...Tool) h
 		panic("x402http: MCP needs the router of the program, such as its http.ServeMux: calls pass through it")
 	}
 	server := storefront.ToolServer{
-		Server: mcp.Server{Name: name, Title: cmp.Or(s.config.Name, name), Version: version, KeepFor: 5 * time.Minute}, Router: router,
-		Describe: s.config.Service.Describe, Compress: s.config.Service.Compress,
+		Server: mcp.Server{
+			Name:    name,
+			Title:   cmp.Or(s.config.Name, name),
+			Version: version,
+			KeepFor: 5 * time.Minute,
+		},
+		Router:   router,
+		Describe: s.config.Service.Describe,
+		Compress: s.config.Service.Compress,
 	}
 	if server.Describe == nil {
 		words := "Each call of a tool is paid for: see x402. Repeat one that fails with the same payment."

@@ -53,9 +53,16 @@ func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint
 	if s.cheapest == nil || amount.Cmp(s.cheapest) < 0 {
 		s.cheapest = amount
 	}
-	x := &sale{seller: s, handler: h, amount: amount.String(), resource: x402.Resource{
-		Description: s.config.Description, MimeType: "application/json", ServiceName: s.config.Name,
-	}}
+	x := &sale{
+		seller:  s,
+		handler: h,
+		amount:  amount.String(),
+		resource: x402.Resource{
+			Description: s.config.Description,
+			MimeType:    "application/json",
+			ServiceName: s.config.Name,
+		},
+	}
 	for _, o := range options {
 		o(x)
 	}
@@ -129,8 +136,10 @@ func (x *sale) offer(at string) (*x402.Offer, error) {
 	resource := x.resource
 	resource.URL = at
 	return x402.NewOffer(x402.PaymentRequired{
-		X402Version: x402.Version, Error: "Payment required", Resource: resource,
-		Accepts: []x402.Requirements{x.seller.terms.Requirements(x.amount)},
+		X402Version: x402.Version,
+		Error:       "Payment required",
+		Resource:    resource,
+		Accepts:     []x402.Requirements{x.seller.terms.Requirements(x.amount)},
 	})
 }
 

@@ -34,10 +34,22 @@ func New(c Config) (*Seller, error) {
 		return nil, err
 	}
 	books := ledger.New(c.Ledger, c.Now, rand.Text)
-	s := &Seller{config: c, terms: terms, shop: &storefront.Shop{
-		Front: c.front(), Ledger: books, Payees: ledger.NewPayees(books), Settler: c.Settler, Evidence: c.Evidence, Receipts: c.Receipts,
-		Rate: c.rate(), Limits: c.Limits, Random: c.Random, Origin: c.OriginOf,
-	}}
+	s := &Seller{
+		config: c,
+		terms:  terms,
+		shop: &storefront.Shop{
+			Front:    c.front(),
+			Ledger:   books,
+			Payees:   ledger.NewPayees(books),
+			Settler:  c.Settler,
+			Evidence: c.Evidence,
+			Receipts: c.Receipts,
+			Rate:     c.rate(),
+			Limits:   c.Limits,
+			Random:   c.Random,
+			Origin:   c.OriginOf,
+		},
+	}
 	if c.Concurrent > 0 {
 		s.shop.Running = make(chan struct{}, c.Concurrent)
 	}
@@ -60,8 +72,13 @@ func (s *Seller) Reconcile(ctx context.Context) (reconcile.Summary, error) {
 		return reconcile.Summary{}, fmt.Errorf("x402http: the ledger %T keeps no index of open payments", s.config.Ledger)
 	}
 	c := reconcile.Reconciler{
-		Ledger: s.shop.Ledger, Index: index, Evidence: s.config.Evidence, Terms: s.terms, Cheapest: s.cheapest,
-		Now: s.config.Now, Log: s.config.Log,
+		Ledger:   s.shop.Ledger,
+		Index:    index,
+		Evidence: s.config.Evidence,
+		Terms:    s.terms,
+		Cheapest: s.cheapest,
+		Now:      s.config.Now,
+		Log:      s.config.Log,
 	}
 	c.Scanner, _ = s.config.Evidence.(reconcile.Scanner)
 	defer s.overdue.reconciled()

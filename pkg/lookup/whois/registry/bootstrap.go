@@ -50,7 +50,11 @@ type state struct {
 func newBootstrap(cfg whois.Config) *bootstrap {
 	// The file of 2026 has 49 KB, 600 services and 1,200 top-level domains.
 	file := transport{trusted(cfg.Connector, cfg.Direct), cfg.RootCAs, 512 << 10, strictjson.Limits{Depth: 8, Values: 50_000}}
-	b := &bootstrap{cfg: cfg, turn: make(chan struct{}, 1), http: &http.Client{CheckRedirect: stay, Transport: file}}
+	b := &bootstrap{
+		cfg:  cfg,
+		turn: make(chan struct{}, 1),
+		http: &http.Client{CheckRedirect: stay, Transport: file},
+	}
 	b.state.Store(&state{})
 	return b
 }

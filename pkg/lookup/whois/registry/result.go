@@ -24,7 +24,9 @@ const (
 // result takes the facts of spec §2.3 out of a domain object.
 func result(q whois.Query, base string, d *rdap.Domain) whois.Result {
 	r := whois.Result{
-		Domain: q.Domain, Source: whois.Source, RDAPServer: base,
+		Domain:      q.Domain,
+		Source:      whois.Source,
+		RDAPServer:  base,
 		Status:      words(raw(d.DecodeData, "status")),
 		Registrar:   registrar(objects(raw(d.DecodeData, "entities")), 0),
 		Nameservers: nameservers(objects(raw(d.DecodeData, "nameservers"))),

@@ -141,7 +141,9 @@ func deletesOldItems(ctx context.Context, client *dynamodb.Client, table string)
 // protection, is made by the deployment and never by a program.
 func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
-		TableName: &table, BillingMode: types.BillingModePayPerRequest, KeySchema: keys(AttrKey),
+		TableName:   &table,
+		BillingMode: types.BillingModePayPerRequest,
+		KeySchema:   keys(AttrKey),
 		AttributeDefinitions: []types.AttributeDefinition{
 			{AttributeName: aws.String(AttrKey), AttributeType: types.ScalarAttributeTypeS},
 			{AttributeName: aws.String(AttrOpen), AttributeType: types.ScalarAttributeTypeS},
@@ -203,8 +205,11 @@ func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http
 			MinVersion:         tls.VersionTLS12,
 			ClientSessionCache: tls.NewLRUClientSessionCache(4), // cheaper reconnects after a freeze
 		},
-		MaxIdleConns: maxIdle, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idle, DisableKeepAlives: idle == 0,
-		DisableCompression: true,
+		MaxIdleConns:        maxIdle,
+		MaxIdleConnsPerHost: maxIdle,
+		IdleConnTimeout:     idle,
+		DisableKeepAlives:   idle == 0,
+		DisableCompression:  true,
 	}
 	return &http.Client{
 		Transport:     attempts{next: transport, timeout: attempt, maxReply: maxReply},

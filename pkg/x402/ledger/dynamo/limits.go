@@ -28,7 +28,9 @@ func (t *Table) Count(ctx context.Context, client string, window time.Time, n li
 		Key:              keyed("rate|" + client + "|" + strconv.FormatInt(window.Unix(), 10)),
 		UpdateExpression: aws.String("ADD requests :n, undecided :open SET expires_at = :expires"),
 		ExpressionAttributeValues: item{
-			":n": number(int64(n.All)), ":open": number(int64(n.Open)), ":expires": number(window.Add(keepCounts).Unix()),
+			":n":       number(int64(n.All)),
+			":open":    number(int64(n.Open)),
+			":expires": number(window.Add(keepCounts).Unix()),
 		},
 	}
 	tries := func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
@@ -58,7 +60,8 @@ func (t *Table) Count(ctx context.Context, client string, window time.Time, n li
 // Acquire implements limit.Store.
 func (t *Table) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
 	now, ok, err := t.update(ctx, &dynamodb.UpdateItemInput{
-		Key: keyed("slots|" + operation), UpdateExpression: aws.String("ADD slots :lease"),
+		Key:                       keyed("slots|" + operation),
+		UpdateExpression:          aws.String("ADD slots :lease"),
 		ConditionExpression:       condition("size(slots) < :most", "slots", most > 0),
 		ExpressionAttributeValues: item{":lease": setOf(l), ":most": number(int64(most))},
 	})
@@ -77,7 +80,8 @@ func (t *Table) Remove(ctx context.Context, operation string, leases ...limit.Le
 		return nil
 	}
 	_, _, err := t.update(ctx, &dynamodb.UpdateItemInput{
-		Key: keyed("slots|" + operation), UpdateExpression: aws.String("DELETE slots :leases"),
+		Key:                       keyed("slots|" + operation),
+		UpdateExpression:          aws.String("DELETE slots :leases"),
 		ExpressionAttributeValues: item{":leases": setOf(leases...)},
 	})
 	return err

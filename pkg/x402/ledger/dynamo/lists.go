@@ -57,10 +57,16 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 // last one's time: the places of one time are in no order there.
 func (t *Table) places(ctx context.Context, partition string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	in := &dynamodb.QueryInput{
-		TableName: &t.name, IndexName: aws.String(IndexName), Limit: aws.Int32(int32(min(limit, t.pageSize-1) + 1)),
-		KeyConditionExpression:    aws.String("#open = :open AND " + AttrLeaseUntil + " BETWEEN :after AND :before"),
-		ExpressionAttributeNames:  map[string]string{"#open": AttrOpen},
-		ExpressionAttributeValues: item{":open": text(partition), ":after": number(after.At.UnixMilli()), ":before": number(before.UnixMilli())},
+		TableName:                &t.name,
+		IndexName:                aws.String(IndexName),
+		Limit:                    aws.Int32(int32(min(limit, t.pageSize-1) + 1)),
+		KeyConditionExpression:   aws.String("#open = :open AND " + AttrLeaseUntil + " BETWEEN :after AND :before"),
+		ExpressionAttributeNames: map[string]string{"#open": AttrOpen},
+		ExpressionAttributeValues: item{
+			":open":   text(partition),
+			":after":  number(after.At.UnixMilli()),
+			":before": number(before.UnixMilli()),
+		},
 	}
 	var found []ledger.Place
 	for more := true; more; more = len(in.ExclusiveStartKey) > 0 {
@@ -114,7 +120,8 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 		return p, err
 	}
 	in := &dynamodb.ScanInput{
-		TableName: &t.name, Limit: aws.Int32(int32(min(limit, t.pageSize))),
+		TableName: &t.name,
+		Limit:     aws.Int32(int32(min(limit, t.pageSize))),
 		// All but the answer. "state" and "record" are reserved words.
 		ProjectionExpression:     aws.String("pk, version, write_id, #state, #record"),
 		ExpressionAttributeNames: map[string]string{"#state": "state", "#record": "record"},

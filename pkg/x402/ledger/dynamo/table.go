@@ -69,10 +69,17 @@ const maxItem = 399 << 10
 
 // New returns the table with a name or an ARN, without a look at it (see Open and Check).
 func New(api API, name string) *Table {
-	return &Table{Timeout: DefaultTimeout, api: api, name: name, mostKept: DefaultKept, pageSize: 500, compressors: sync.Pool{New: func() any {
-		w, _ := flate.NewWriterDict(nil, flate.DefaultCompression, []byte(dictionary)) // fails for another level only
-		return w
-	}}}
+	return &Table{
+		Timeout:  DefaultTimeout,
+		api:      api,
+		name:     name,
+		mostKept: DefaultKept,
+		pageSize: 500,
+		compressors: sync.Pool{New: func() any {
+			w, _ := flate.NewWriterDict(nil, flate.DefaultCompression, []byte(dictionary)) // fails for another level only
+			return w
+		}},
+	}
 }
 
 // MostKept implements ledger.Store.
@@ -101,7 +108,10 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (stands ledger.Record,
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
 	_, err = t.api.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: &t.name, Item: write, ConditionExpression: &condition, ExpressionAttributeValues: values,
+		TableName:                           &t.name,
+		Item:                                write,
+		ConditionExpression:                 &condition,
+		ExpressionAttributeValues:           values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
@@ -135,7 +145,11 @@ func (t *Table) item(ctx context.Context, key, it item) (item, error) {
 	if len(it) > 0 {
 		return it, nil
 	}
-	out, err := t.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: &t.name, Key: key, ConsistentRead: aws.Bool(true)})
+	out, err := t.api.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName:      &t.name,
+		Key:            key,
+		ConsistentRead: aws.Bool(true),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("dynamo: get item: %w", err)
 	}

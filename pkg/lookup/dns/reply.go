@@ -1,0 +1,277 @@
+package dns
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	miekg "github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+)
+
+const (
+	// A reply over TCP has room for 4,000 addresses, and compression lets it repeat a
+	// long name in every record. 512 KiB hold any TXT answer, each byte escaped.
+	maxRecords = 1000
+	maxText    = 512 << 10
+)
+
+// outcome is how far a resolver got.
+type outcome int
+
+const (
+	silent    outcome = iota // no reply in time
+	useless                  // nobody there, or a reply that says nothing about the name
+	failing                  // SERVFAIL
+	unproven                 // NXDOMAIN without its proof
+	answering                // NOERROR, NXDOMAIN with its proof, or YXDOMAIN
+)
+
+// reply is what one resolver has to say about a name.
+type reply struct {
+	outcome  outcome
+	err      error // why it does not answer
+	resolver netip.Addr
+	msg      *miekg.Msg
+
+	chain []string   // the name and those that its aliases lead to
+	found []miekg.RR // records of the type asked for at one of these
+	ttl   uint32     // the lowest of the aliases that were followed
+}
+
+// newReply reads what a message says about a name. A question for CNAME follows none. Of
+// several aliases of one name, which none may have, the first counts; a chain ends where it
+// would come back to itself. DNAMEs need no care: the CNAMEs that resolvers make from them are
+// there too.
+func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *reply {
+	r := &reply{
+		msg:      m,
+		resolver: resolver,
+		chain:    []string{lower(miekg.Fqdn(name))},
+		ttl:      ^uint32(0),
+	}
+	if qtype != miekg.TypeCNAME {
+		r.follow()
+	}
+	passed := map[string]bool{}
+	for _, name := range r.chain {
+		passed[name] = true
+	}
+	for _, rr := range m.Answer {
+		if h := rr.Header(); h.Rrtype == qtype && h.Class == miekg.ClassINET && passed[lower(h.Name)] {
+			r.found = append(r.found, rr)
+		}
+	}
+	r.outcome = r.judge()
+	r.err = fmt.Errorf("resolver %s: %s, %d questions, %d answers, %d authorities",
+		r.resolver, miekg.RcodeToString[m.Rcode], len(m.Question), len(m.Answer), len(m.Ns))
+	return r
+}
+
+// follow makes the chain as long as the aliases of the message lead. Their number is bounded by
+// the size of a message, and none is looked at twice.
+func (r *reply) follow() {
+	aliases := map[string]*miekg.CNAME{}
+	for _, rr := range r.msg.Answer {
+		alias, ok := rr.(*miekg.CNAME)
+		if !ok || alias.Hdr.Class != miekg.ClassINET {
+			continue
+		}
+		if owner := lower(alias.Hdr.Name); aliases[owner] == nil {
+			aliases[owner] = alias
+		}
+	}
+	at := r.chain[0]
+	for alias := aliases[at]; alias != nil; alias = aliases[at] {
+		r.ttl = min(r.ttl, ttl(alias))
+		delete(aliases, at)
+		at = lower(alias.Target)
+		r.chain = append(r.chain, at)
+	}
+}
+
+// aliased reports whether an NXDOMAIN has the alias that was asked for. It is about what the
+// alias leads to, which some servers look up all the same (RFC 6604 §3).
+func (r *reply) aliased() bool {
+	return r.msg.Rcode == miekg.RcodeNameError && len(r.found) > 0 && r.found[0].Header().Rrtype == miekg.TypeCNAME
+}
+
+// judge tells what a reply says about the name from what a resolver says about
+// itself. A reply without a question is the latter whatever its code.
+//
+// NXDOMAIN is proven by the SOA record of a zone that the name, or one that its aliases lead
+// to, is in (RFC 2308 §2.1). A filter or a network's portal often sends none, or that of a
+// zone that it made up. A name with an SOA record exists, so its own proves nothing. Nor does
+// that of the root: who sends it for a name of com says that there is no com.
+//
+// A NOERROR without an answer and with servers, but no SOA, is a referral (RFC 2308 §2.2).
+func (r *reply) judge() outcome {
+	proven := false
+	soa := false
+	servers := false
+	for _, rr := range r.msg.Ns {
+		zone := lower(rr.Header().Name)
+		switch rr.(type) {
+		case *miekg.NS:
+			servers = true
+		case *miekg.SOA:
+			if !soa { // an honest reply has one
+				proven = zone != "." && r.leadsInto(zone)
+			}
+			soa = true
+		}
+	}
+	refers := len(r.found) == 0 && servers && !soa
+	switch rcode := r.msg.Rcode; {
+	case len(r.msg.Question) == 0:
+		return useless
+	case rcode == miekg.RcodeSuccess && !refers, rcode == miekg.RcodeYXDomain,
+		rcode == miekg.RcodeNameError && (proven || r.aliased()):
+		return answering
+	case rcode == miekg.RcodeNameError:
+		return unproven
+	case rcode == miekg.RcodeServerFailure:
+		return failing
+	}
+	return useless
+}
+
+// leadsInto reports whether the name, or one that its aliases lead to, is below a zone.
+func (r *reply) leadsInto(zone string) bool {
+	return slices.ContainsFunc(r.chain, func(name string) bool { return name != zone && miekg.IsSubDomain(zone, name) })
+}
+
+// result is a reply in the shape of spec §2.1. NXDOMAIN is an error, also when it is about the
+// target of an alias (RFC 6604 §3), unless the alias was asked for.
+func (r *reply) result(q Query) (Result, error) {
+	switch {
+	case r.msg.Rcode != miekg.RcodeNameError || r.aliased():
+	case len(r.chain) > 1:
+		return Result{}, lookup.Faultf(lookup.NXDomain, nil, "The domain name is an alias, and the name it leads to does not exist.")
+	default:
+		return Result{}, lookup.Fault(lookup.NXDomain, nil)
+	}
+	out := Result{
+		Domain:   q.Domain,
+		Type:     q.Type,
+		Records:  []Record{},
+		Rcode:    miekg.RcodeToString[r.msg.Rcode],
+		Resolver: r.resolver.String(),
+	}
+	if r.msg.Rcode != miekg.RcodeSuccess && !r.aliased() {
+		return out, nil
+	}
+	lowest := r.ttl
+	text := 0
+	for _, rr := range r.found {
+		record := record(rr)
+		if record == nil {
+			continue
+		}
+		if text += record.size(); len(out.Records) == maxRecords || text > maxText {
+			break
+		}
+		out.Records = append(out.Records, record)
+		lowest = min(lowest, ttl(rr))
+		out.TTL = &lowest
+	}
+	return out, nil
+}
+
+// ttl is a record's TTL in seconds, 0 with the top bit set (RFC 2181 §8).
+func ttl(rr miekg.RR) uint32 {
+	if t := rr.Header().Ttl; t < 1<<31 {
+		return t
+	}
+	return 0
+}
+
+// record is a resource record in the result's shape, nil for one without proper data: the
+// parser takes empty or short data for absent fields. The shortest MX and SOA are
+// numbers, and one or two roots.
+func record(rr miekg.RR) Record {
+	shortest := map[uint16]uint16{miekg.TypeMX: 2 + 1, miekg.TypeSOA: 5*4 + 2}
+	if h := rr.Header(); h.Rdlength < max(1, shortest[h.Rrtype]) {
+		return nil
+	}
+	switch r := rr.(type) {
+	case *miekg.A:
+		return Address{Address: r.A.String()}
+	case *miekg.AAAA:
+		return Address{Address: netip.AddrFrom16([16]byte(r.AAAA)).String()} // also a mapped one
+	case *miekg.MX:
+		return MX{Preference: r.Preference, Exchange: host(r.Mx)}
+	case *miekg.TXT:
+		return text(r)
+	case *miekg.CNAME:
+		return Target{Target: host(r.Target)}
+	case *miekg.NS:
+		return Target{Target: host(r.Ns)}
+	case *miekg.SOA:
+		if r.Mbox != "" {
+			return SOA{
+				MName:   host(r.Ns),
+				RName:   host(r.Mbox),
+				Serial:  r.Serial,
+				Refresh: r.Refresh,
+				Retry:   r.Retry,
+				Expire:  r.Expire,
+				Minimum: r.Minttl,
+			}
+		}
+	}
+	return nil
+}
+
+// lower lowers a name in presentation form, which is ASCII whatever bytes it
+// stands for; so no escape changes. Two names are equal if this is equal.
+func lower(name string) string { return strings.ToLower(name) }
+
+// host is a name from the wire as results show it.
+func host(name string) string {
+	if name == "." {
+		return name
+	}
+	return strings.TrimSuffix(lower(name), ".")
+}
+
+// text reads the character-strings of a record off its wire form (RFC 1035 §3.3.14),
+// because the parser has them with escapes.
+func text(r *miekg.TXT) TXT {
+	var wire miekg.RFC3597
+	if err := wire.ToRFC3597(r); err != nil {
+		panic(fmt.Sprintf("pack what was parsed: %v", err))
+	}
+	rest, _ := hex.DecodeString(wire.Rdata)
+	var all []byte
+	var out TXT
+	for len(rest) > 0 {
+		end := 1 + int(rest[0])
+		out.Strings = append(out.Strings, readable(rest[1:end]))
+		all = append(all, rest[1:end]...)
+		rest = rest[end:]
+	}
+	out.Text = readable(all)
+	return out
+}
+
+// readable writes bytes as valid UTF-8 by the rule that TXT documents.
+func readable(b []byte) string {
+	var out strings.Builder
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 || r == '\\' && threeDigits(string(b[1:min(4, len(b))])) {
+			fmt.Fprintf(&out, `\%03d`, b[0])
+		} else {
+			out.Write(b[:n])
+		}
+		b = b[n:]
+	}
+	return out.String()
+}
+
+func threeDigits(s string) bool { return len(s) >= 3 && strings.Trim(s[:3], "0123456789") == "" }

@@ -1,0 +1,81 @@
+package x402
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// NewToken returns a retry token: 16 bytes of random in base64url without padding. It
+// fails only when random does.
+func NewToken(random io.Reader) (string, error) {
+	var b [16]byte
+	if _, err := io.ReadFull(random, b[:]); err != nil {
+		return "", fmt.Errorf("retry token: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(b[:]), nil
+}
+
+// tokenExtension is the extension retry-token with a short JSON Schema.
+func tokenExtension(token string) json.RawMessage {
+	return json.RawMessage(`{"info":{"token":"` + token + `"},"schema":{"type":"object","required":["token"]}}`)
+}
+
+// placeholder stands for the token in a Form. No base64url has an asterisk.
+const placeholder = "*retry-token*"
+
+// tokenLength is that of a retry token.
+const tokenLength = 22
+
+// Form is a JSON text with a gap for the retry token. It is encoded once, and each
+// challenge copies it.
+type Form struct {
+	head, tail    []byte
+	before, after string // head and tail in base64, in whole groups of three bytes
+	end, begin    []byte // of head and tail, what shares a group with the token
+}
+
+// NewForm encodes what build returns for a retry token. It fails when that cannot
+// be marshalled, or does not contain the token exactly once.
+func NewForm(build func(token string) any) (Form, error) {
+	raw, err := json.Marshal(build(placeholder))
+	if err != nil {
+		return Form{}, fmt.Errorf("form of a challenge: %w", err)
+	}
+	head, tail, found := bytes.Cut(raw, []byte(placeholder))
+	if !found || bytes.Contains(tail, []byte(placeholder)) {
+		return Form{}, errors.New("form of a challenge: it must have the retry token once")
+	}
+	whole := len(head) - len(head)%3
+	shared := min((3-(len(head)+tokenLength)%3)%3, len(tail))
+	encode := base64.StdEncoding.EncodeToString
+	return Form{
+		head:   head,
+		tail:   tail,
+		before: encode(head[:whole]),
+		end:    head[whole:],
+		begin:  tail[:shared],
+		after:  encode(tail[shared:]),
+	}, nil
+}
+
+// JSON returns the text with a token, in new memory.
+func (f Form) JSON(token string) []byte {
+	return slices.Concat(f.head, []byte(token), f.tail)
+}
+
+// Header returns the text with a token that NewToken made, encoded as a payment header.
+func (f Form) Header(token string) string {
+	var b strings.Builder
+	b.Grow(len(f.before) + base64.StdEncoding.EncodedLen(len(f.end)+len(token)+len(f.begin)) + len(f.after))
+	b.WriteString(f.before)
+	group := append(append(append(make([]byte, 0, 2*tokenLength), f.end...), token...), f.begin...)
+	b.Write(base64.StdEncoding.AppendEncode(make([]byte, 0, 2*tokenLength), group))
+	b.WriteString(f.after)
+	return b.String()
+}
