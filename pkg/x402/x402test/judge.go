@@ -1,0 +1,90 @@
+package x402test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
+)
+
+// TB is what Judge needs of a testing.TB.
+type TB interface {
+	Helper()
+	Context() context.Context
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+}
+
+// Judge plays the bad days of paid requests against a seller, and fails the test where the
+// seller does what the protocol forbids, or breaks a promise that it makes. build makes the
+// seller's handler, whose payments the facilitator at a URL settles; the URL of a node of the
+// chain is that of the facilitator with /node behind it. build is called for each day, and
+// again after each kill: the next handler must have the same ledger.
+//
+// change says what is sold and what is promised; without that a GET of / is bought, and
+// nothing is promised but the protocol:
+//
+//	x402test.Judge(t, newShop, func(c *judge.Config) {
+//		c.Goods.Path = "/weather?city=Oslo"
+//		c.Promises = []judge.Promise{judge.PromiseSame, judge.PromiseNew}
+//	})
+func Judge(t TB, build func(facilitator string) http.Handler, change ...func(*judge.Config)) *judge.Report {
+	t.Helper()
+	c := judge.Config{
+		Seller: judge.Handler(func(s judge.Settings) http.Handler { return build(s.Facilitator) }),
+		Goods:  judge.Goods{Path: "/"},
+		Hold:   2 * time.Second,
+		Slow:   200 * time.Millisecond,
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	if c.World.Money == nil {
+		var err error
+		if c.World, err = World(x402.Base); err != nil {
+			t.Errorf("%v", err)
+			return nil
+		}
+	}
+	report, err := judge.Run(t.Context(), c)
+	if err != nil {
+		t.Errorf("%v", err)
+		return report
+	}
+	var text strings.Builder
+	if err := report.WriteText(&text); err != nil {
+		t.Errorf("%v", err)
+	}
+	t.Logf("%s", text.String())
+	for _, broken := range report.Broken() {
+		t.Errorf("%s", broken)
+	}
+	return report
+}
+
+// World returns what is around a seller that is judged, on a network that is known: play
+// money, a node of the chain that it moves on, and wallets.
+func World(network string) (judge.World, error) {
+	id, err := x402.ChainID(network)
+	if err != nil {
+		return judge.World{}, fmt.Errorf("x402test: %w", err)
+	}
+	terms := x402.Network(network).USDC
+	if terms.Asset == "" {
+		return judge.World{}, fmt.Errorf("x402test: nothing is known of the network %s", network)
+	}
+	books := &Facilitator{config: FacilitatorConfig{Terms: terms, Now: time.Now}, moved: map[string]Transfer{}, settles: map[string]int{}}
+	return judge.World{
+		Network: network,
+		Money:   desk{books},
+		Node:    Node{Moved: books.Transfers, ChainID: id, Now: time.Now},
+		NewPayer: func(random io.Reader) (judge.Payer, error) {
+			return NewWallet(random)
+		},
+	}, nil
+}

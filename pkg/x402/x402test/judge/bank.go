@@ -1,0 +1,255 @@
+package judge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+const (
+	nodePath     = "/node"
+	upstreamPath = "/upstream"
+	lifePath     = "/life/"
+	// maxCall bounds what is read of a call, in bytes.
+	maxCall = 1 << 20
+	// nonceUsed is what facilitators say of an authorization that the chain has seen.
+	nonceUsed = x402.ReasonNonceUsed
+	// insufficient is what they say of a payer who has not enough.
+	insufficient = "invalid_exact_evm_insufficient_balance"
+)
+
+// newServer serves a handler on this machine. Every request has a connection to itself.
+func newServer(h http.Handler) *http.Server {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(io.Discard, "", 0)}
+	server.SetKeepAlivesEnabled(false)
+	return server
+}
+
+// bank is the facilitator, with what is beside it: a node of the chain, and what handlers
+// depend on. It is an http.Handler.
+type bank struct {
+	world World
+
+	mu    sync.Mutex
+	stage *stage          // the row that is played
+	lives map[string]bool // those of sellers in this process; false has ended
+}
+
+func newBank(w World) *bank { return &bank{world: w, lives: map[string]bool{}} }
+
+// enter begins a row.
+func (b *bank) enter(s *stage) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stage = s
+}
+
+// newLife implements Settings.NewLife.
+func (b *bank) newLife(base string) (facilitator string, end func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	name := fmt.Sprint(len(b.lives) + 1)
+	b.lives[name] = true
+	return base + lifePath + name, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.lives[name] = false
+	}
+}
+
+// living takes the name of a life from a path, and says whether it lasts.
+func (b *bank) living(path string) (rest string, alive bool) {
+	named, ok := strings.CutPrefix(path, lifePath)
+	if !ok {
+		return path, true
+	}
+	name, rest, _ := strings.Cut(named, "/")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return "/" + rest, b.lives[name]
+}
+
+// current is the row that is played; nil before the first.
+func (b *bank) current() *stage {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stage
+}
+
+// ServeHTTP implements http.Handler.
+func (b *bank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path, alive := b.living(r.URL.Path)
+	s := b.current()
+	if !alive && s != nil {
+		s.untilOver(r.Context()) // who has died hears nothing
+		panic(http.ErrAbortHandler)
+	}
+	switch r.Method + " " + path {
+	case "GET /supported":
+		b.supported(w)
+	case "POST /verify":
+		b.call(w, r, verifies)
+	case "POST /settle":
+		b.call(w, r, settles)
+	case "POST " + nodePath:
+		b.node(w, r)
+	default:
+		if strings.HasPrefix(path, upstreamPath) {
+			b.upstream(w)
+			return
+		}
+		answerJSON(w, http.StatusNotFound, map[string]string{"error": "no such path"})
+	}
+}
+
+func (b *bank) supported(w http.ResponseWriter) {
+	kind := map[string]any{"x402Version": x402.Version, "scheme": x402.Scheme, "network": b.world.Network}
+	answerJSON(w, http.StatusOK, map[string]any{"kinds": []any{kind}, "extensions": []string{}, "signers": map[string]any{}})
+}
+
+func (b *bank) node(w http.ResponseWriter, r *http.Request) {
+	if b.world.Node == nil {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	b.world.Node.ServeHTTP(w, r)
+}
+
+// upstream is what a handler may depend on.
+func (b *bank) upstream(w http.ResponseWriter) {
+	if s := b.current(); s != nil && s.asksUpstream() {
+		http.Error(w, "down", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "fair") // the seller may be gone
+}
+
+// step is a step of a settlement.
+type step int
+
+const (
+	verifies step = iota
+	settles
+)
+
+func (s step) String() string {
+	if s == verifies {
+		return "verify"
+	}
+	return "settle"
+}
+
+// call is a request to the facilitator about one payment.
+type call struct {
+	w            http.ResponseWriter
+	ctx          context.Context
+	bank         *bank
+	step         step
+	payload      x402.Payload
+	requirements x402.Requirements
+}
+
+// call answers a request about a payment, as the row has it for its payer.
+func (b *bank) call(w http.ResponseWriter, r *http.Request, s step) {
+	var asked struct {
+		PaymentPayload      x402.Payload      `json:"paymentPayload"`
+		PaymentRequirements x402.Requirements `json:"paymentRequirements"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCall)).Decode(&asked); err != nil {
+		answerJSON(w, http.StatusBadRequest, map[string]string{"error": "this is no payment"})
+		return
+	}
+	c := &call{w: w, ctx: r.Context(), bank: b, step: s, payload: asked.PaymentPayload, requirements: asked.PaymentRequirements}
+	var p *purchase
+	if stage := b.current(); stage != nil {
+		p = stage.of(c.payload.Payload.Authorization.From)
+	}
+	if p == nil {
+		c.honest(nil)
+		return
+	}
+	p.asked(c)
+}
+
+// honest answers as a facilitator does that does what it should.
+func (c *call) honest(p *purchase) {
+	if c.step == verifies {
+		c.verify(p)
+		return
+	}
+	moved := c.move(p)
+	if moved.Class == x402.Moved {
+		c.succeed(moved.Transaction)
+		return
+	}
+	c.refuse(http.StatusOK, moved.Reason, "")
+}
+
+// verify judges a payment without moving anything.
+func (c *call) verify(p *purchase) {
+	judged := c.bank.world.Money.Verify(c.ctx, c.payload, c.requirements)
+	if judged.Valid && p != nil && p.hasMoved(c.payload.Payload.Authorization.Nonce) {
+		judged.Valid, judged.Reason = false, nonceUsed
+	}
+	said := map[string]any{"isValid": judged.Valid, "payer": c.payload.Payload.Authorization.From}
+	if !judged.Valid {
+		said["invalidReason"] = judged.Reason
+	}
+	answerJSON(c.w, http.StatusOK, said)
+}
+
+// move moves the money of the payment, unless that was done before.
+func (c *call) move(p *purchase) x402.Settlement {
+	moved := c.bank.world.Money.Settle(context.WithoutCancel(c.ctx), c.payload, c.requirements)
+	if moved.Class == x402.Moved && p != nil {
+		p.moved(c.payload.Payload, moved.Transaction)
+	}
+	return moved
+}
+
+// succeed says that the payment was settled.
+func (c *call) succeed(transaction string) {
+	answerJSON(c.w, http.StatusOK, x402.SettleResponse{
+		Success: true, Transaction: transaction, Network: c.requirements.Network, Payer: c.payload.Payload.Authorization.From,
+	})
+}
+
+// refuse says that it was not.
+func (c *call) refuse(status int, reason, transaction string) {
+	if c.step == verifies {
+		answerJSON(c.w, status, map[string]any{"isValid": false, "invalidReason": reason, "payer": c.payload.Payload.Authorization.From})
+		return
+	}
+	answerJSON(c.w, status, x402.SettleResponse{
+		ErrorReason: reason, Transaction: transaction, Network: c.requirements.Network, Payer: c.payload.Payload.Authorization.From,
+	})
+}
+
+// hold keeps the connection open without an answer, until the seller has had enough, or for as
+// long as a facilitator does.
+func (c *call) hold(most time.Duration) {
+	late := time.NewTimer(most)
+	defer late.Stop()
+	select {
+	case <-c.ctx.Done():
+	case <-late.C:
+	}
+	c.abort()
+}
+
+// abort ends the connection without an answer.
+func (c *call) abort() { panic(http.ErrAbortHandler) }
+
+func answerJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the seller may be gone
+}

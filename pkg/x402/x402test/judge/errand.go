@@ -1,0 +1,182 @@
+package judge
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// mostTries is how often a payer asks in vain. Those after which the seller says when to ask
+// again do not count.
+const mostTries = 5
+
+// errand is one who wants the answer of a purchase, and asks until it has it.
+type errand struct {
+	p        *purchase
+	payment  *payment // what it repeats; nil where something must be signed first
+	repeats  bool     // it signs no more
+	vain     int      // tries in vain
+	answered bool
+	over     bool
+}
+
+func (p *purchase) errand() *errand { return &errand{p: p} }
+
+// run asks until there is an answer, or no sense in going on.
+func (e *errand) run(ctx context.Context) {
+	for !e.over && ctx.Err() == nil {
+		e.try(ctx)
+	}
+	if ctx.Err() != nil {
+		e.p.note("the payer gives up after a long time")
+	}
+}
+
+// try asks once.
+func (e *errand) try(ctx context.Context) {
+	if !e.p.stage.untilUp(ctx) {
+		return
+	}
+	if e.payment == nil || !e.repeats && !e.p.way.repeats() {
+		if !e.sign(ctx) {
+			return
+		}
+	}
+	sent := e.payment
+	r, err := e.p.buyer.send(ctx, attempt{payment: sent, key: e.key()})
+	if err != nil {
+		e.p.note("the payer gets no whole reply")
+		e.inVain(ctx, 0)
+		return
+	}
+	e.p.heard(r, sent.signed.Authorization.Nonce)
+	e.read(ctx, r)
+}
+
+// read decides what follows from a reply.
+func (e *errand) read(ctx context.Context, r reply) {
+	e.p.note("the payer gets %s", r.word().text)
+	switch r.kind() {
+	case kindAnswer:
+		e.answer()
+	case kindWait:
+		e.wait(ctx, r.pause())
+	case kindConflict:
+		if e.p.way == Identifier {
+			// The identifier belongs to the payment that it first came with.
+			e.repeats, e.payment = true, e.p.firstPayment()
+		}
+		e.inVain(ctx, r.pause())
+	case kindUnpaid:
+		e.payment = nil // it is told to pay, and that means to sign again
+		e.inVain(ctx, 0)
+	case kindError:
+		if e.p.way.repeats() && r.status >= http.StatusBadRequest && r.status < http.StatusInternalServerError {
+			e.over = true
+			return
+		}
+		e.inVain(ctx, r.pause())
+	}
+}
+
+// sign asks for the price, and signs it.
+func (e *errand) sign(ctx context.Context) bool {
+	p := e.p
+	r, err := p.buyer.send(ctx, attempt{key: e.key()})
+	if err != nil {
+		p.note("the payer cannot ask for the price")
+		e.inVain(ctx, leastPause)
+		return false
+	}
+	switch r.kind() {
+	case kindAnswer:
+		p.note("the payer gets the answer without a payment")
+		e.answer()
+		return false
+	case kindUnpaid:
+	case kindWait:
+		e.wait(ctx, r.pause())
+		return false
+	default:
+		p.note("the payer asks for the price, and gets %s", r.word().text)
+		e.inVain(ctx, leastPause)
+		return false
+	}
+	signed, err := p.sign(r)
+	if err != nil {
+		p.note("the payer cannot sign the offer: %s", printable(err.Error()))
+		e.over = true
+		return false
+	}
+	e.payment = &signed
+	p.note("the payer signs %s", p.named(signed.signed.Authorization.Nonce))
+	return true
+}
+
+// sign signs the offer of a reply.
+func (p *purchase) sign(r reply) (payment, error) {
+	o, err := r.offer(p.stage.court.config.World.Network)
+	if err != nil {
+		return payment{}, err
+	}
+	id := ""
+	if p.way == Identifier {
+		id = p.name
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock() // two at once draw from one source
+	signed, err := o.sign(p.payer, id, time.Now())
+	if err != nil {
+		return payment{}, err
+	}
+	p.number[strings.ToLower(signed.signed.Authorization.Nonce)] = len(p.number) + 1
+	if p.first == nil {
+		p.first = &signed
+	}
+	return signed, nil
+}
+
+func (p *purchase) firstPayment() *payment {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.first
+}
+
+// key is the Idempotency-Key of the purchase, if it has one.
+func (e *errand) key() string {
+	if e.p.way == Key {
+		return e.p.name
+	}
+	return ""
+}
+
+// answer notes that there is an answer.
+func (e *errand) answer() {
+	e.answered, e.over = true, true
+	e.p.mu.Lock()
+	defer e.p.mu.Unlock()
+	e.p.answered++
+}
+
+// inVain notes a try that brought nothing.
+func (e *errand) inVain(ctx context.Context, pause time.Duration) {
+	e.vain++
+	if e.vain >= e.p.stage.row.mostTries() {
+		e.over = true
+		return
+	}
+	e.wait(ctx, pause)
+}
+
+func (e *errand) wait(ctx context.Context, pause time.Duration) {
+	if pause == 0 {
+		return
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,52 @@
+package judge
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+)
+
+// Handler is a seller in this process: build makes its handler, whose payments a facilitator
+// settles at a URL. It is called again after each kill, and must keep its records where the
+// next handler finds them. A handler cannot really be killed: its connections are cut, and
+// what it asks the facilitator afterwards is never answered.
+func Handler(build func(Settings) http.Handler) Seller { return inProcess{build} }
+
+type inProcess struct{ build func(Settings) http.Handler }
+
+// Start implements Seller.
+func (s inProcess) Start(ctx context.Context, with Settings) (Instance, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	facilitator, end := with.NewLife()
+	with.Facilitator = facilitator
+	handler := s.build(with)
+	if handler == nil {
+		end()
+		listener.Close()
+		return nil, errors.New("there is no handler")
+	}
+	life := &life{origin: "http://" + listener.Addr().String(), end: end}
+	life.server = newServer(handler)
+	go func() { _ = life.server.Serve(listener) }() // it ends with Close
+	return life, nil
+}
+
+// life is a handler until it is killed.
+type life struct {
+	origin string
+	server *http.Server
+	end    func()
+}
+
+// Origin implements Instance.
+func (l *life) Origin() string { return l.origin }
+
+// Kill implements Instance.
+func (l *life) Kill() {
+	l.end()
+	l.server.Close()
+}

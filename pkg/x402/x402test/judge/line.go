@@ -1,0 +1,184 @@
+package judge
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// line is what lies between one payer and the seller: an http.Handler that carries requests
+// there, and can lose, cut off or give up what comes back.
+type line struct {
+	p  *purchase
+	to *http.Client
+
+	mu     sync.Mutex
+	hangUp context.CancelFunc // of the paid request that is under way
+	gone   chan struct{}      // closed when the connection to the seller is closed
+	resume chan struct{}      // closed when the payer may go on that has given up; nil if none has
+}
+
+// isPaid says that a request carries a payment.
+func isPaid(r *http.Request, body []byte) bool {
+	if r.Header.Get(x402.HeaderSignature) != "" {
+		return true
+	}
+	var message struct {
+		Params struct {
+			Meta map[string]json.RawMessage `json:"_meta"`
+		} `json:"params"`
+	}
+	if json.Unmarshal(body, &message) != nil {
+		return false
+	}
+	_, paid := message.Params.Meta[metaPayment]
+	return paid
+}
+
+// ServeHTTP implements http.Handler.
+func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxReply))
+	if err != nil {
+		return // the payer is gone
+	}
+	paid := isPaid(r, body)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	if paid {
+		l.p.sent()
+		l.begin(cancel)
+	}
+	res, err := l.to.Do(l.onwards(ctx, r, body))
+	if err != nil {
+		if paid {
+			l.end()
+			l.untilResumed()
+		}
+		drop(w)
+		return
+	}
+	defer res.Body.Close()
+	if !paid {
+		carry(w, res)
+		return
+	}
+	answer, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	l.end()
+	if err != nil {
+		drop(w)
+		return
+	}
+	l.hand(w, res, answer)
+}
+
+// onwards is a request as it goes on to the seller, by whose name it was meant.
+func (l *line) onwards(ctx context.Context, r *http.Request, body []byte) *http.Request {
+	origin, err := url.Parse(l.p.stage.origin())
+	if err != nil {
+		origin = &url.URL{Scheme: "http", Host: "127.0.0.1:0"} // which nobody listens at
+	}
+	out := r.Clone(ctx)
+	out.RequestURI = ""
+	out.URL.Scheme, out.URL.Host, out.Host = origin.Scheme, origin.Host, origin.Host
+	out.Body = io.NopCloser(bytes.NewReader(body))
+	out.ContentLength = int64(len(body))
+	return out
+}
+
+// begin notes how to give up the paid request that is under way.
+func (l *line) begin(cancel context.CancelFunc) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hangUp, l.gone = cancel, make(chan struct{})
+}
+
+// end notes that it has ended.
+func (l *line) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone != nil {
+		close(l.gone)
+		l.gone = nil
+	}
+}
+
+// giveUp closes the connection of the paid request that is under way, as a payer does that has
+// waited for too long. It returns when it is closed. The payer goes on when resume is called.
+func (l *line) giveUp() (resume func()) {
+	l.mu.Lock()
+	cancel, gone := l.hangUp, l.gone
+	if gone == nil {
+		l.mu.Unlock()
+		return func() {}
+	}
+	resumed := make(chan struct{})
+	l.resume = resumed
+	l.mu.Unlock()
+	cancel()
+	<-gone
+	return func() { close(resumed) }
+}
+
+// untilResumed waits until a payer that has given up may go on.
+func (l *line) untilResumed() {
+	l.mu.Lock()
+	resume := l.resume
+	l.mu.Unlock()
+	if resume != nil {
+		<-resume
+	}
+}
+
+// hand gives the payer what the seller has answered to a payment, or what the line leaves of
+// it.
+func (l *line) hand(w http.ResponseWriter, res *http.Response, answer []byte) {
+	arriving := l.p.replied(len(answer))
+	if arriving < 0 {
+		drop(w)
+		return
+	}
+	maps.Copy(w.Header(), res.Header)
+	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
+	w.WriteHeader(res.StatusCode)
+	_, _ = w.Write(answer[:arriving]) // the payer may be gone
+	if arriving < len(answer) {
+		_ = http.NewResponseController(w).Flush()
+		drop(w)
+	}
+}
+
+// carry hands on a reply as it comes.
+func carry(w http.ResponseWriter, res *http.Response) {
+	maps.Copy(w.Header(), res.Header)
+	w.WriteHeader(res.StatusCode)
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := res.Body.Read(buffer)
+		_, _ = w.Write(buffer[:n]) // the payer may be gone
+		_ = http.NewResponseController(w).Flush()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// drop resets a connection, as a network does that has failed.
+func drop(w http.ResponseWriter) {
+	connection, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if tcp, ok := connection.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // so that closing it sends RST
+	}
+	_ = connection.Close()
+}

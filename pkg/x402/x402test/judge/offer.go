@@ -1,0 +1,165 @@
+package judge
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// decimals of the tokens that are known: those of USDC.
+const decimals = 6
+
+// offer is what a seller asks for, as it wrote it. What this module has no field for is kept,
+// because a payment must echo it.
+type offer struct {
+	resource   json.RawMessage
+	extensions map[string]json.RawMessage
+	accepted   json.RawMessage // the entry that is paid
+	terms      x402.Requirements
+}
+
+// readOffer reads a PaymentRequired, and chooses what can be paid on a network.
+func readOffer(raw []byte, network string) (offer, error) {
+	var required struct {
+		X402Version int                        `json:"x402Version"`
+		Resource    json.RawMessage            `json:"resource"`
+		Accepts     []json.RawMessage          `json:"accepts"`
+		Extensions  map[string]json.RawMessage `json:"extensions"`
+	}
+	if err := json.Unmarshal(raw, &required); err != nil {
+		return offer{}, fmt.Errorf("its offer is not JSON: %w", err)
+	}
+	if required.X402Version != x402.Version {
+		return offer{}, fmt.Errorf("its offer is of version %d of x402, and not of %d", required.X402Version, x402.Version)
+	}
+	o := offer{resource: required.Resource, extensions: required.Extensions}
+	for _, one := range required.Accepts {
+		var terms x402.Requirements
+		if err := json.Unmarshal(one, &terms); err != nil {
+			continue // another scheme may have other members
+		}
+		if terms.Scheme == x402.Scheme && terms.Network == network && terms.Extra.Name != "" {
+			o.accepted, o.terms = one, terms
+			return o, nil
+		}
+	}
+	return offer{}, fmt.Errorf("its offer has nothing that can be paid: exact on %s, with the name of the token", network)
+}
+
+// hasIdentifier says that the offer declares payment-identifier.
+func (o offer) hasIdentifier() bool {
+	_, declared := o.extensions[x402.ExtensionIdentifier]
+	return declared
+}
+
+// price is what is asked, in units of the token.
+func (o offer) price() string {
+	atomic, ok := new(big.Int).SetString(o.terms.Amount, 10)
+	if !ok {
+		return o.terms.Amount
+	}
+	unit := new(big.Int).Exp(big.NewInt(10), big.NewInt(decimals), nil)
+	text := new(big.Rat).SetFrac(atomic, unit).FloatString(decimals)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+}
+
+// samePrice compares prices in units of the token.
+func samePrice(a, b string) bool {
+	x, ok := new(big.Rat).SetString(a)
+	y, okay := new(big.Rat).SetString(strings.TrimPrefix(b, "$"))
+	return ok && okay && x.Cmp(y) == 0
+}
+
+// sign makes a payment of an offer, which echoes what the seller wrote. id is that of
+// payment-identifier, or empty.
+func (o offer) sign(p Payer, id string, now time.Time) (payment, error) {
+	header, err := p.Pay(x402.PaymentRequired{X402Version: x402.Version, Accepts: []x402.Requirements{o.terms}}, now)
+	if err != nil {
+		return payment{}, err
+	}
+	text, err := base64.StdEncoding.DecodeString(header)
+	if err != nil {
+		return payment{}, err
+	}
+	var signed x402.Payload
+	if err := json.Unmarshal(text, &signed); err != nil {
+		return payment{}, err
+	}
+	return o.carry(signed.Payload, id)
+}
+
+// carry makes a payment of what was signed, which is all that the chain publishes of it.
+func (o offer) carry(signed x402.ExactPayload, id string) (payment, error) {
+	extensions := map[string]json.RawMessage{}
+	for name, one := range o.extensions {
+		extensions[name] = one
+	}
+	if id != "" {
+		named, err := withID(extensions[x402.ExtensionIdentifier], id)
+		if err != nil {
+			return payment{}, err
+		}
+		extensions[x402.ExtensionIdentifier] = named
+	}
+	p := payment{signed: signed}
+	members := map[string]any{"x402Version": x402.Version, "accepted": o.accepted, "payload": signed}
+	if len(o.resource) > 0 {
+		members["resource"] = o.resource
+	}
+	if len(extensions) > 0 {
+		members["extensions"] = extensions
+	}
+	var err error
+	p.raw, err = json.Marshal(members)
+	return p, err
+}
+
+// withID adds the id of a payer to what a seller declares.
+func withID(declared json.RawMessage, id string) (json.RawMessage, error) {
+	extension := map[string]json.RawMessage{}
+	if err := json.Unmarshal(declared, &extension); err != nil {
+		return nil, fmt.Errorf("payment-identifier: %w", err)
+	}
+	info := map[string]json.RawMessage{}
+	if len(extension["info"]) > 0 {
+		if err := json.Unmarshal(extension["info"], &info); err != nil {
+			return nil, fmt.Errorf("payment-identifier: %w", err)
+		}
+	}
+	var err error
+	if info["id"], err = json.Marshal(id); err != nil {
+		return nil, err
+	}
+	if extension["info"], err = json.Marshal(info); err != nil {
+		return nil, err
+	}
+	return json.Marshal(extension)
+}
+
+// payment is a signed payment, as it travels.
+type payment struct {
+	raw    []byte // a PaymentPayload in JSON
+	signed x402.ExactPayload
+}
+
+// header is the payment as PAYMENT-SIGNATURE has it.
+func (p payment) header() string { return base64.StdEncoding.EncodeToString(p.raw) }
+
+// decodeHeader reads a header of base64 as JSON.
+func decodeHeader(text string) ([]byte, error) {
+	if text == "" {
+		return nil, errors.New("it is missing")
+	}
+	raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+	if err == nil && !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
+		err = errors.New("it is no object of JSON")
+	}
+	return raw, err
+}

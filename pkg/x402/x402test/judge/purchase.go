@@ -1,0 +1,213 @@
+package judge
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// purchase is what one payer wants to buy on one day, however many payments it signs for it.
+type purchase struct {
+	stage  *stage
+	way    Way
+	payer  Payer
+	name   string // of the purchase: Idempotency-Key, and the id of payment-identifier
+	line   *line
+	buyer  *client // sends through the line
+	server *http.Server
+
+	mu        sync.Mutex
+	number    map[string]int // of each payment, by its nonce
+	first     *payment
+	transfers map[string]string  // transactions, by nonce
+	published *x402.ExactPayload // what the chain shows of the first transfer
+	calls     map[step]int       // of the facilitator
+	sends     int                // paid requests that the line has seen
+	replies   int                // to paid requests
+	onSend    func()             // runs when the line sees the next paid request
+	requests  int                // who waits for an answer: one, or two at once
+	answered  int                // of them
+	another   int                // answers to another question
+	stranger  int                // answers that a stranger has got
+	words     []string           // what the seller said last to each request
+	falseWord string             // something that the seller said about the money, and that was not so
+	steps     []string
+
+	// Of two requests at once the first call of the facilitator waits.
+	pairs  sync.Once
+	paired chan struct{}
+}
+
+// newPurchase draws a payer, and lays its line.
+func newPurchase(s *stage, way Way) (*purchase, error) {
+	random := randomOf(s.court.config.Seed, s.row.name, string(way))
+	payer, err := s.court.config.World.NewPayer(random)
+	if err != nil {
+		return nil, err
+	}
+	name := make([]byte, 16)
+	if _, err := io.ReadFull(random, name); err != nil {
+		return nil, err
+	}
+	p := &purchase{
+		stage: s, way: way, payer: payer, name: "pay_" + hex.EncodeToString(name),
+		number: map[string]int{}, transfers: map[string]string{}, calls: map[step]int{}, requests: 1, paired: make(chan struct{}),
+	}
+	p.line = &line{p: p, to: newClient(s.court.config.Patience)}
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p.server = newServer(p.line)
+	go func() { _ = p.server.Serve(listener) }() // it ends with Close
+	p.buyer = &client{
+		http: newClient(s.court.config.Patience), goods: s.court.config.Goods, way: way, origin: "http://" + listener.Addr().String(),
+	}
+	return p, nil
+}
+
+// randomOf is a source of the same bytes for the same purchase of each run.
+func randomOf(seed uint64, names ...string) *mathrand.ChaCha8 {
+	var key [32]byte
+	copy(key[:], fmt.Sprintf("%d", seed))
+	source := mathrand.NewChaCha8(key)
+	for _, b := range []byte(strings.Join(names, " ")) {
+		copy(key[:], fmt.Sprintf("%x %x", source.Uint64(), b))
+		source.Seed(key)
+	}
+	return source
+}
+
+// note adds a step to the account of what happened. What is repeated is told once.
+func (p *purchase) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	p.mu.Lock()
+	again := len(p.steps) > 0 && p.steps[len(p.steps)-1] == text
+	if !again {
+		p.steps = append(p.steps, text)
+	}
+	p.mu.Unlock()
+	if !again {
+		p.stage.court.config.Watch(Event{Row: p.stage.row.name, Way: p.way, Text: text})
+	}
+}
+
+// asked answers a call of the facilitator that is about this purchase.
+func (p *purchase) asked(c *call) {
+	p.mu.Lock()
+	p.calls[c.step]++
+	n := p.calls[c.step]
+	p.mu.Unlock()
+	if p.stage.row.facilitator != nil {
+		p.stage.row.facilitator(p, c, n)
+		return
+	}
+	p.honest(c)
+}
+
+// honest has the facilitator do what it should, and notes it.
+func (p *purchase) honest(c *call) {
+	p.note("the facilitator is asked to %s %s, and does what it should", c.step, p.named(c.payload.Payload.Authorization.Nonce))
+	c.honest(p)
+}
+
+// named is how the account names a payment.
+func (p *purchase) named(nonce string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, ok := p.number[strings.ToLower(nonce)]
+	if !ok {
+		n = len(p.number) + 1
+		p.number[strings.ToLower(nonce)] = n
+	}
+	return fmt.Sprint("payment ", n)
+}
+
+// moved notes a transfer.
+func (p *purchase) moved(signed x402.ExactPayload, transaction string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.transfers[strings.ToLower(signed.Authorization.Nonce)] = transaction
+	if p.published == nil {
+		p.published = &signed
+	}
+}
+
+// hasMoved says whether a payment has moved money.
+func (p *purchase) hasMoved(nonce string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, moved := p.transfers[strings.ToLower(nonce)]
+	return moved
+}
+
+// sent notes that the line has seen a paid request, before it goes on to the seller.
+func (p *purchase) sent() {
+	p.mu.Lock()
+	p.sends++
+	run := p.onSend
+	p.onSend = nil
+	p.mu.Unlock()
+	if run != nil {
+		run()
+	}
+}
+
+// tries is how many paid requests the line has seen.
+func (p *purchase) tries() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sends
+}
+
+// replied notes a reply to a paid request, of so many bytes, and returns how many of them
+// arrive; fewer than none is a connection that breaks before the first.
+func (p *purchase) replied(size int) (arriving int) {
+	p.mu.Lock()
+	p.replies++
+	n := p.replies
+	p.mu.Unlock()
+	if p.stage.row.reply == nil {
+		return size
+	}
+	return p.stage.row.reply(p, n, size)
+}
+
+// heard notes what the seller said in a reply to a payment.
+func (p *purchase) heard(r reply, nonce string) {
+	said := r.word()
+	moved := p.hasMoved(nonce)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.words = append(p.words, said.text)
+	if said.charged == nil || p.falseWord != "" {
+		return
+	}
+	switch {
+	case *said.charged && len(p.transfers) == 0:
+		p.falseWord = "it said that money had moved, and none had"
+	case !*said.charged && moved:
+		p.falseWord = "it said that no money had moved, and it had"
+	}
+}
+
+// lastWord is what the seller said last.
+func (p *purchase) lastWord() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.words) == 0 {
+		return ""
+	}
+	return p.words[len(p.words)-1]
+}
+
+// close ends the line.
+func (p *purchase) close() { p.server.Close() }

@@ -1,0 +1,194 @@
+package judge
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// RowResult is what became of a row.
+type RowResult struct {
+	Row       string `json:"row"`
+	What      string `json:"what"`
+	NotPlayed string `json:"not_played,omitempty"` // why it was not played
+	Cases     []Case `json:"cases,omitempty"`
+}
+
+// Report is what a seller was judged to do.
+type Report struct {
+	Seed     uint64      `json:"seed"`
+	Price    string      `json:"price"`
+	Promises []Promise   `json:"promises"`
+	Rows     []RowResult `json:"rows"`
+}
+
+// Broken are the cases with that verdict, as lines.
+func (r *Report) Broken() []string {
+	var all []string
+	for _, row := range r.Rows {
+		for _, c := range row.Cases {
+			if c.Verdict == Broken {
+				all = append(all, fmt.Sprintf("%s, %s: %s (%s)", row.Row, c.Way, c.Why, c.By))
+			}
+		}
+	}
+	return all
+}
+
+// Count is how many cases have a verdict.
+func (r *Report) Count(v Verdict) (n int) {
+	for _, row := range r.Rows {
+		for _, c := range row.Cases {
+			if c.Verdict == v {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// ways are those that were played, in their order.
+func (r *Report) ways() []Way {
+	var all []Way
+	for _, row := range r.Rows {
+		for _, c := range row.Cases {
+			if !slices.Contains(all, c.Way) {
+				all = append(all, c.Way)
+			}
+		}
+	}
+	order := allWays()
+	slices.SortStableFunc(all, func(a, b Way) int { return place(order, a) - place(order, b) })
+	return all
+}
+
+// place is where a way stands; programs of others are last.
+func place(order []Way, w Way) int {
+	at := slices.Index(order, w)
+	if at < 0 {
+		return len(order)
+	}
+	return at
+}
+
+// in is the case of a row in a way; nil when it was not played.
+func (r *RowResult) in(w Way) *Case {
+	for i := range r.Cases {
+		if r.Cases[i].Way == w {
+			return &r.Cases[i]
+		}
+	}
+	return nil
+}
+
+// cell is a case in a few characters: transfers and answers, and what is wrong.
+func (c *Case) cell() string {
+	if c == nil {
+		return ""
+	}
+	text := fmt.Sprintf("%d/%d", c.Transfers, c.Answers)
+	if c.Stranger > 0 {
+		text += fmt.Sprintf(" +%d stranger", c.Stranger)
+	}
+	if c.Another > 0 {
+		text += fmt.Sprintf(" +%d other", c.Another)
+	}
+	switch c.Verdict {
+	case Broken:
+		text += " BROKEN"
+	case NotPromised:
+		text += " not promised"
+	case Held:
+	}
+	return text
+}
+
+const legend = "Each cell is the number of transfers on the chain and of answers that the payer got."
+
+// promised is what the seller promises, in a sentence.
+func (r *Report) promised() string {
+	if len(r.Promises) == 0 {
+		return "The seller promises nothing beyond the protocol."
+	}
+	return "The seller promises: " + strings.Join(names(r.Promises), ", ") + "."
+}
+
+// WriteText writes the report for a terminal.
+func (r *Report) WriteText(w io.Writer) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	ways := r.ways()
+	fmt.Fprintf(table, "row\t%s\twhat happens\n", strings.Join(names(ways), "\t"))
+	for _, row := range r.Rows {
+		fmt.Fprint(table, row.Row)
+		for _, way := range ways {
+			fmt.Fprintf(table, "\t%s", row.in(way).cell())
+		}
+		fmt.Fprintf(table, "\t%s\n", row.told())
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n%s %s\n", legend, r.promised())
+	for _, row := range r.Rows {
+		for _, c := range row.Cases {
+			if c.Verdict != Held {
+				fmt.Fprintf(w, "  %-12s  %s, %s: %s; judged by %s; it said last: %s\n", c.Verdict, row.Row, c.Way, c.Why, c.By, c.Said)
+			}
+		}
+	}
+	_, err := fmt.Fprintf(w, "%d held, %d broken, %d not promised\n", r.Count(Held), r.Count(Broken), r.Count(NotPromised))
+	return err
+}
+
+// told is what happens in a row, or why it was not played.
+func (r *RowResult) told() string {
+	if r.NotPlayed != "" {
+		return "not played: " + r.NotPlayed
+	}
+	return r.What
+}
+
+// WriteMarkdown writes the report as a table of Markdown.
+func (r *Report) WriteMarkdown(w io.Writer) error {
+	ways := r.ways()
+	fmt.Fprintf(w, "%s %s\n\n| What happens |", legend, r.promised())
+	for _, way := range ways {
+		fmt.Fprintf(w, " %s |", way)
+	}
+	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(ways)))
+	for _, row := range r.Rows {
+		fmt.Fprintf(w, "| `%s`: %s |", row.Row, row.told())
+		for _, way := range ways {
+			cell := strings.Replace(row.in(way).cell(), "BROKEN", "**broken**", 1)
+			fmt.Fprintf(w, " %s |", cell)
+		}
+		fmt.Fprintln(w)
+	}
+	_, err := fmt.Fprintf(w, "\n%d held, %d broken, %d not promised\n", r.Count(Held), r.Count(Broken), r.Count(NotPromised))
+	return err
+}
+
+// WriteJSON writes everything, with the steps of every case.
+func (r *Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
+}
+
+// WriteSteps writes what happened in each case.
+func (r *Report) WriteSteps(w io.Writer) error {
+	for _, row := range r.Rows {
+		for _, c := range row.Cases {
+			fmt.Fprintf(w, "%s, %s: %s\n", row.Row, c.Way.words(), c.cell())
+			for _, step := range c.Steps {
+				fmt.Fprintf(w, "  %s\n", step)
+			}
+		}
+	}
+	_, err := fmt.Fprintln(w)
+	return err
+}

@@ -1,0 +1,447 @@
+package judge
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// row is one kind of bad day.
+type row struct {
+	name, what string
+	ways       []Way
+	// facilitator answers the nth call of a step, from 1; nil does what it should.
+	facilitator func(p *purchase, c *call, n int)
+	// reply is how many bytes arrive of the nth reply to a payment; nil is all of them.
+	reply func(p *purchase, n, size int) int
+	// play is what the payer does; nil asks until it has the answer.
+	play func(ctx context.Context, p *purchase)
+
+	nothing       bool // no money moves, and no answer is right
+	plain         bool // nothing fails: the protocol itself promises an answer
+	tries         int  // in vain; 0 is the usual number
+	needsUpstream bool // what handlers depend on fails
+	needsPrice    bool // the price changes
+	needsOther    bool // something else is asked for
+}
+
+func (r row) mostTries() int {
+	if r.tries > 0 {
+		return r.tries
+	}
+	return mostTries
+}
+
+// unplayable says why a row cannot be played here; empty where it can.
+func (r row) unplayable(j *court, ways []Way) string {
+	switch {
+	case len(ways) == 0:
+		return "there is nothing to buy in a way that this row is about"
+	case r.needsPrice && (j.config.OtherPrice == "" || j.config.Price == ""):
+		return "the seller cannot be started with another price: see {price}"
+	case r.needsOther && !j.config.Goods.hasOther():
+		return "there is nothing else to ask for"
+	}
+	return ""
+}
+
+// hasOther says that something else can be asked for.
+func (g Goods) hasOther() bool {
+	return g.OtherPath != "" || g.OtherBody != "" || g.OtherArgs != "" || g.Path != "" && g.Body == ""
+}
+
+// RowNames are the names of all rows, in their order.
+func RowNames() []string {
+	var all []string
+	for _, r := range allRows() {
+		all = append(all, r.name)
+	}
+	return all
+}
+
+func allRows() []row {
+	return slices.Concat(lineRows(), facilitatorRows(), killRows(), peopleRows(), sellerRows())
+}
+
+// lineRows are about what is lost between payer and seller.
+func lineRows() []row {
+	lost := func(_ *purchase, _, _ int) int { return -1 }
+	half := func(_ *purchase, _, size int) int { return size / 2 }
+	return []row{
+		{name: "clean", what: "nothing fails", ways: allWays(), plain: true},
+		{name: "reply-lost", what: "the reply to the first payment is lost", ways: allWays(), reply: firstReply("the reply is lost", lost)},
+		{name: "reply-cut", what: "the reply to the first payment is cut off", ways: allWays(), reply: firstReply("the reply is cut off in the middle", half)},
+		{
+			name: "reply-late", what: "the payer gives up while the facilitator settles", ways: allWays(),
+			facilitator: firstSettle(func(p *purchase, c *call) {
+				p.note("the payer gives up while the facilitator settles %s", p.named(c.payload.Payload.Authorization.Nonce))
+				resume := p.line.giveUp()
+				defer resume()
+				c.honest(p)
+			}),
+		},
+	}
+}
+
+// firstReply does something to the first reply to a payment that the line sees.
+func firstReply(what string, does func(p *purchase, n, size int) int) func(p *purchase, n, size int) int {
+	return func(p *purchase, n, size int) int {
+		if n > 1 {
+			return size
+		}
+		p.note("%s", what)
+		return does(p, n, size)
+	}
+}
+
+// firstSettle does something at the first call of /settle for a purchase.
+func firstSettle(does func(p *purchase, c *call)) func(p *purchase, c *call, n int) {
+	return func(p *purchase, c *call, n int) {
+		if c.step != settles || n > 1 {
+			p.honest(c)
+			return
+		}
+		does(p, c)
+	}
+}
+
+// movesAnd has the first settlement move the money, and the facilitator say something else.
+func movesAnd(what string, says func(p *purchase, c *call, transaction string)) func(p *purchase, c *call, n int) {
+	return firstSettle(func(p *purchase, c *call) {
+		moved := c.move(p)
+		p.note("the facilitator settles %s, and %s", p.named(c.payload.Payload.Authorization.Nonce), what)
+		says(p, c, moved.Transaction)
+	})
+}
+
+// facilitatorRows are about what the facilitator does wrong.
+func facilitatorRows() []row {
+	return []row{
+		{
+			name: "settle-silent", what: "the facilitator settles, and never answers", ways: allWays(),
+			facilitator: movesAnd("does not answer", func(p *purchase, c *call, _ string) { c.hold(p.stage.court.config.Hold) }),
+		},
+		{
+			name: "settle-refused", what: "the facilitator settles, and says that the payer has not enough", ways: allWays(),
+			facilitator: movesAnd("says that the payer has not enough", func(_ *purchase, c *call, _ string) {
+				c.refuse(http.StatusOK, insufficient, "")
+			}),
+		},
+		{
+			name: "settle-later", what: "the facilitator refuses, and the money moves when the payer comes again", ways: allWays(),
+			facilitator: firstSettle(func(p *purchase, c *call) {
+				nonce := c.payload.Payload.Authorization.Nonce
+				p.note("the facilitator refuses %s", p.named(nonce))
+				p.later(func() {
+					p.note("the money of %s moves all the same", p.named(nonce))
+					c.move(p)
+				})
+				c.refuse(http.StatusOK, insufficient, "")
+			}),
+		},
+		{
+			name: "settle-500", what: "the facilitator settles, and answers 500 with the transaction", ways: allWays(),
+			facilitator: movesAnd("answers 500 with the transaction", func(_ *purchase, c *call, transaction string) {
+				c.refuse(http.StatusInternalServerError, "unexpected_settle_error", transaction)
+			}),
+		},
+		{
+			name: "settle-used", what: "the facilitator settles, and says that the nonce was used before", ways: allWays(),
+			facilitator: movesAnd("says that the nonce was used before", func(_ *purchase, c *call, _ string) {
+				c.refuse(http.StatusOK, nonceUsed, "")
+			}),
+		},
+		{
+			name: "down", what: "the facilitator is down for the first payment", ways: allWays(),
+			facilitator: func(p *purchase, c *call, _ int) {
+				if p.tries() > 1 {
+					p.honest(c)
+					return
+				}
+				p.note("the facilitator is asked to %s %s, and is down", c.step, p.named(c.payload.Payload.Authorization.Nonce))
+				c.w.WriteHeader(http.StatusServiceUnavailable)
+			},
+		},
+		{
+			name: "slow", what: "the facilitator is slow", ways: allWays(),
+			facilitator: firstSettle(func(p *purchase, c *call) {
+				p.note("the facilitator is slow to settle %s", p.named(c.payload.Payload.Authorization.Nonce))
+				c.pause(p.stage.court.config.Slow)
+				c.honest(p)
+			}),
+		},
+		{
+			name: "refused", what: "the facilitator refuses, and nothing moves", ways: allWays(), nothing: true, tries: 2,
+			facilitator: func(p *purchase, c *call, _ int) {
+				if c.step == verifies {
+					p.honest(c)
+					return
+				}
+				p.note("the facilitator refuses %s", p.named(c.payload.Payload.Authorization.Nonce))
+				c.refuse(http.StatusOK, insufficient, "")
+			},
+		},
+	}
+}
+
+// later has something happen when the line sees the next paid request.
+func (p *purchase) later(does func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.onSend = does
+}
+
+// pause waits, unless the seller hangs up.
+func (c *call) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-c.ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// killRows are about a seller that is killed.
+func killRows() []row {
+	return []row{
+		{
+			name: "kill-before", what: "the seller is killed before the money moves", ways: allWays(),
+			facilitator: func(p *purchase, c *call, n int) {
+				if n > 1 || p.tries() > 1 {
+					p.honest(c)
+					return
+				}
+				p.note("the seller is killed when the facilitator is first asked")
+				c.kill(p)
+			},
+		},
+		{
+			name: "kill-while", what: "the seller is killed when the money has moved, before it hears of it", ways: allWays(),
+			facilitator: firstSettle(func(p *purchase, c *call) {
+				c.move(p)
+				p.note("the facilitator settles %s, and the seller is killed before it hears of it", p.named(c.payload.Payload.Authorization.Nonce))
+				c.kill(p)
+			}),
+		},
+		{
+			name: "kill-after", what: "the seller is killed when it has answered, and the reply is lost", ways: allWays(),
+			reply: func(p *purchase, n, size int) int {
+				if n > 1 {
+					return size
+				}
+				p.note("the seller is killed when it has replied, and the reply is lost")
+				p.stage.meet(p, func() { p.stage.restart(context.Background()) })
+				return -1
+			},
+		},
+	}
+}
+
+// kill kills the seller when all payers have come as far. The one that asked hears nothing.
+func (c *call) kill(p *purchase) {
+	p.stage.meet(p, func() { p.stage.restart(context.Background()) })
+	p.stage.untilOver(c.ctx)
+	c.abort()
+}
+
+// peopleRows are about what people do with payments.
+func peopleRows() []row {
+	repeating := []Way{Same, Tool}
+	lost := firstReply("the reply is lost", func(*purchase, int, int) int { return -1 })
+	return []row{
+		{
+			name: "at-once", what: "two requests come at once with one signature", ways: repeating,
+			facilitator: func(p *purchase, c *call, _ int) {
+				p.pair(c)
+				c.honest(p)
+			},
+			reply: func(p *purchase, _, size int) int {
+				p.release()
+				return size
+			},
+			play: playAtOnce,
+		},
+		{
+			name: "stranger", what: "a stranger copies the authorization from the chain while the payer has no answer", ways: repeating,
+			reply: lost, play: playStranger,
+		},
+		{
+			name: "stranger-in-doubt", what: "the same while the seller does not know whether the money has moved", ways: repeating,
+			facilitator: movesAnd("answers 500 without a word", func(_ *purchase, c *call, _ string) {
+				c.w.WriteHeader(http.StatusInternalServerError)
+			}),
+			reply: lost, play: playStranger,
+		},
+		{
+			name: "another-question", what: "a payment that was answered asks for something else", ways: repeating,
+			play: playOther, needsOther: true,
+		},
+	}
+}
+
+// sellerRows are about what becomes of the seller itself.
+func sellerRows() []row {
+	return []row{
+		{
+			name: "handler-fails", what: "what the seller depends on fails for a while", ways: allWays(), needsUpstream: true,
+			play: func(ctx context.Context, p *purchase) {
+				e := p.errand()
+				e.try(ctx)
+				p.note("what the seller depends on works again")
+				p.stage.meet(p, p.stage.recover)
+				e.run(ctx)
+			},
+		},
+		{
+			name: "price-changes", what: "the reply is lost, and the price is another when the payer comes again", needsPrice: true,
+			ways: allWays(),
+			reply: func(p *purchase, n, size int) int {
+				if n > 1 {
+					return size
+				}
+				p.note("the reply is lost, and the seller starts again with another price")
+				p.stage.meet(p, p.stage.changePrice)
+				return -1
+			},
+		},
+	}
+}
+
+// recover has what handlers depend on work again.
+func (s *stage) recover() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calm = true
+}
+
+// changePrice starts the seller again with another price.
+func (s *stage) changePrice() {
+	s.mu.Lock()
+	s.price = s.court.config.OtherPrice
+	s.mu.Unlock()
+	s.restart(context.Background())
+}
+
+// pair holds the first call back until there is a second one, or a reply to one of the two
+// requests.
+func (p *purchase) pair(c *call) {
+	p.mu.Lock()
+	first := p.calls[verifies]+p.calls[settles] == 1
+	p.mu.Unlock()
+	if !first {
+		p.release()
+		return
+	}
+	late := time.NewTimer(p.stage.court.config.Hold)
+	defer late.Stop()
+	select {
+	case <-p.paired:
+	case <-c.ctx.Done():
+	case <-late.C:
+	}
+}
+
+// release lets the first call go on.
+func (p *purchase) release() { p.pairs.Do(func() { close(p.paired) }) }
+
+// playAtOnce sends one payment twice at once, and each of the two until it has an answer.
+func playAtOnce(ctx context.Context, p *purchase) {
+	first := p.errand()
+	if !p.stage.untilUp(ctx) || !first.sign(ctx) {
+		return
+	}
+	second := &errand{p: p, payment: first.payment}
+	p.mu.Lock()
+	p.requests = 2
+	p.mu.Unlock()
+	var both sync.WaitGroup
+	for _, e := range []*errand{first, second} {
+		both.Go(func() { e.run(ctx) })
+	}
+	both.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	slices.Sort(p.steps) // which of the two is first is not decided here
+	p.steps = slices.Compact(p.steps)
+	slices.Sort(p.words)
+}
+
+// playStranger has a stranger come with what the chain has published, when the payer has
+// asked once.
+func playStranger(ctx context.Context, p *purchase) {
+	e := p.errand()
+	e.try(ctx)
+	p.visit(ctx)
+	e.run(ctx)
+}
+
+// visit is a stranger's: it has the authorization and its signature, and an offer of its own.
+func (p *purchase) visit(ctx context.Context) {
+	p.mu.Lock()
+	published := p.published
+	p.mu.Unlock()
+	if published == nil {
+		p.note("nothing has moved that a stranger could copy")
+		return
+	}
+	stranger := &client{http: p.buyer.http, goods: p.buyer.goods, way: p.way, origin: p.stage.origin()}
+	r, err := stranger.send(ctx, attempt{})
+	if err != nil {
+		return
+	}
+	o, err := r.offer(p.stage.court.config.World.Network)
+	if err != nil {
+		return
+	}
+	copied, err := o.carry(*published, "")
+	if err != nil {
+		return
+	}
+	r, err = stranger.send(ctx, attempt{payment: &copied})
+	if err != nil {
+		p.note("the stranger gets no whole reply")
+		return
+	}
+	p.note("the stranger gets %s", r.word().text)
+	if r.kind() == kindAnswer {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.stranger++
+	}
+}
+
+// playOther buys, and asks for something else with the same payment.
+func playOther(ctx context.Context, p *purchase) {
+	e := p.errand()
+	e.run(ctx)
+	if e.payment == nil || p.way.isTool() && p.buyer.goods.OtherArgs == "" {
+		return
+	}
+	before := len(p.transfersNow())
+	r, err := p.buyer.send(ctx, attempt{payment: e.payment, other: true})
+	if err != nil {
+		p.note("the payer asks for something else, and gets no whole reply")
+		return
+	}
+	p.note("the payer asks for something else with the same payment, and gets %s", r.word().text)
+	if r.kind() == kindAnswer && len(p.transfersNow()) == before {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.another++
+	}
+}
+
+// transfersNow are the transactions of the purchase so far.
+func (p *purchase) transfersNow() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []string
+	for _, transaction := range p.transfers {
+		all = append(all, transaction)
+	}
+	slices.SortFunc(all, strings.Compare)
+	return all
+}

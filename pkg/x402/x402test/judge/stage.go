@@ -1,0 +1,244 @@
+package judge
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+)
+
+// stage is one row while it is played: the seller, and its payers.
+type stage struct {
+	court *court
+	row   row
+	over  chan struct{} // closed when the row is over
+
+	mu        sync.Mutex
+	instance  Instance
+	up        chan struct{} // closed when the seller takes requests
+	price     string
+	purchases map[string]*purchase // by payer
+	failed    error                // of a start
+	upstream  int                  // requests of the seller to what handlers depend on
+	calm      bool                 // it fails no more
+
+	// The payers meet once in a row, where the row wants something to happen to all of them.
+	arrived map[*purchase]bool
+	ended   map[*purchase]bool
+	once    sync.Once
+	met     chan struct{} // closed when it has happened
+	event   func()
+}
+
+// play plays a row.
+func (j *court) play(ctx context.Context, r row) (RowResult, error) {
+	result := RowResult{Row: r.name, What: r.what}
+	ways := j.ways(r)
+	if why := r.unplayable(j, ways); why != "" {
+		result.NotPlayed = why
+		return result, nil
+	}
+	s := &stage{
+		court: j, row: r, over: make(chan struct{}), price: j.config.Price,
+		purchases: map[string]*purchase{}, arrived: map[*purchase]bool{}, ended: map[*purchase]bool{}, met: make(chan struct{}),
+	}
+	j.bank.enter(s)
+	defer close(s.over)
+	s.start(ctx)
+	defer s.stop()
+	list, err := s.engage(ways)
+	defer func() {
+		for _, p := range list {
+			p.close()
+		}
+	}()
+	if err := errors.Join(err, s.failure()); err != nil {
+		return result, err
+	}
+	var all sync.WaitGroup
+	for _, p := range list {
+		all.Go(func() { s.live(ctx, p) })
+	}
+	all.Wait()
+	if err := errors.Join(s.failure(), ctx.Err()); err != nil {
+		return result, err
+	}
+	if r.needsUpstream && s.upstream == 0 {
+		result.NotPlayed = "the seller depends on nothing that could fail: it did not ask {upstream}"
+		return result, nil
+	}
+	for _, p := range list {
+		result.Cases = append(result.Cases, p.judge())
+	}
+	return result, nil
+}
+
+// engage makes the payers of a row.
+func (s *stage) engage(ways []Way) ([]*purchase, error) {
+	var list []*purchase
+	for _, way := range ways {
+		p, err := newPurchase(s, way)
+		if err != nil {
+			return list, err
+		}
+		list = append(list, p)
+		s.mu.Lock()
+		s.purchases[strings.ToLower(p.payer.Address().String())] = p
+		s.mu.Unlock()
+	}
+	return list, nil
+}
+
+// live has a payer live through the day.
+func (s *stage) live(ctx context.Context, p *purchase) {
+	patient, cancel := context.WithTimeout(ctx, s.court.config.Patience)
+	defer cancel()
+	defer s.leave(p)
+	if s.row.play != nil {
+		s.row.play(patient, p)
+		return
+	}
+	p.errand().run(patient)
+}
+
+// of is the purchase that an account pays for; nil when there is none in this row.
+func (s *stage) of(account string) *purchase {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.purchases[strings.ToLower(account)]
+}
+
+// start starts a process of the seller.
+func (s *stage) start(ctx context.Context) {
+	s.mu.Lock()
+	price := s.price
+	if s.up == nil {
+		s.up = make(chan struct{})
+	}
+	s.mu.Unlock()
+	instance, err := s.court.config.Seller.Start(ctx, s.court.settings(price))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.instance, s.failed = instance, err
+	close(s.up)
+}
+
+// stop ends the seller.
+func (s *stage) stop() {
+	s.mu.Lock()
+	instance := s.instance
+	s.mu.Unlock()
+	if instance != nil {
+		instance.Kill()
+	}
+}
+
+// restart kills the seller, and starts it again.
+func (s *stage) restart(ctx context.Context) {
+	s.mu.Lock()
+	s.up = make(chan struct{})
+	s.mu.Unlock()
+	s.stop()
+	s.start(ctx)
+}
+
+func (s *stage) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
+// untilUp waits until the seller takes requests.
+func (s *stage) untilUp(ctx context.Context) bool {
+	s.mu.Lock()
+	up := s.up
+	s.mu.Unlock()
+	select {
+	case <-up:
+		return s.failure() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// untilOver waits until the row is over, or a context ends.
+func (s *stage) untilOver(ctx context.Context) {
+	select {
+	case <-s.over:
+	case <-ctx.Done():
+	}
+}
+
+// origin is where the seller listens.
+func (s *stage) origin() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.instance == nil {
+		return ""
+	}
+	return s.instance.Origin()
+}
+
+// asksUpstream counts a request to what handlers depend on, and says whether it fails.
+func (s *stage) asksUpstream() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.upstream++
+	return s.row.needsUpstream && !s.calm
+}
+
+// meet waits until all payers that are still there have come as far as this one, and has the
+// event happen then, once. A seller that serves one payer after the other never gets all of
+// them there: then it happens after a while.
+func (s *stage) meet(p *purchase, event func()) {
+	s.mu.Lock()
+	s.arrived[p] = true
+	s.event = event
+	all := s.all()
+	s.mu.Unlock()
+	if all {
+		s.happen()
+	}
+	late := time.NewTimer(s.court.config.Hold)
+	defer late.Stop()
+	select {
+	case <-s.met:
+	case <-late.C:
+		s.happen()
+	}
+}
+
+// all says that everybody has come who is still there. The lock is held.
+func (s *stage) all() bool {
+	if len(s.arrived) == 0 {
+		return false
+	}
+	for _, p := range s.purchases {
+		if !s.arrived[p] && !s.ended[p] {
+			return false
+		}
+	}
+	return true
+}
+
+// leave notes that a payer has ended, for whom nobody waits then.
+func (s *stage) leave(p *purchase) {
+	s.mu.Lock()
+	s.ended[p] = true
+	all := s.all()
+	s.mu.Unlock()
+	if all {
+		s.happen()
+	}
+}
+
+func (s *stage) happen() {
+	s.once.Do(func() {
+		s.mu.Lock()
+		event := s.event
+		s.mu.Unlock()
+		event()
+		close(s.met)
+	})
+}

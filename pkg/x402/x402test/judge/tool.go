@@ -1,0 +1,168 @@
+package judge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// The members of _meta that carry payments over the Model Context Protocol.
+const (
+	metaPayment = "x402/payment"
+	metaReceipt = "x402/payment-response"
+)
+
+// mcpVersion is the revision that is spoken: the newest one that begins with a handshake.
+const mcpVersion = "2025-06-18"
+
+// toolResult is the result of a call of a tool.
+type toolResult struct {
+	IsError    bool            `json:"isError"`
+	Structured json.RawMessage `json:"structuredContent"`
+	Content    []struct {
+		Text string `json:"text"`
+	} `json:"content"`
+	Meta map[string]json.RawMessage `json:"_meta"`
+}
+
+// call calls a tool, in a session that it opens.
+func (c *client) call(ctx context.Context, a attempt) (reply, error) {
+	session, err := c.greet(ctx)
+	if err != nil {
+		return reply{}, err
+	}
+	args := c.goods.Args
+	if a.other {
+		args = c.goods.OtherArgs
+	}
+	if args == "" {
+		args = "{}"
+	}
+	params := map[string]any{"name": c.goods.Tool, "arguments": json.RawMessage(args)}
+	if a.payment != nil {
+		params["_meta"] = map[string]any{metaPayment: json.RawMessage(a.payment.raw)}
+	}
+	r, err := c.post(ctx, session, map[string]any{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params})
+	if err != nil {
+		return r, err
+	}
+	var message struct {
+		Result *toolResult `json:"result"`
+	}
+	if err := json.Unmarshal(messageOf(r), &message); err != nil || message.Result == nil {
+		return r, nil // the status says what it is
+	}
+	r.tool = message.Result
+	return r, nil
+}
+
+// greet opens a session, and returns its name, which may be empty.
+func (c *client) greet(ctx context.Context) (session string, err error) {
+	r, err := c.post(ctx, "", map[string]any{
+		"jsonrpc": "2.0", "id": 1, "method": "initialize",
+		"params": map[string]any{
+			"protocolVersion": mcpVersion,
+			"capabilities":    map[string]any{},
+			"clientInfo":      map[string]any{"name": "judge", "version": "1"},
+		},
+	})
+	if err != nil {
+		return "", err
+	}
+	if r.status != http.StatusOK {
+		return "", fmt.Errorf("initialize over MCP was answered %d", r.status)
+	}
+	session = r.header.Get("Mcp-Session-Id")
+	_, err = c.post(ctx, session, map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})
+	return session, err
+}
+
+func (c *client) post(ctx context.Context, session string, message map[string]any) (reply, error) {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return reply{}, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.origin+c.goods.ToolPath, bytes.NewReader(body))
+	if err != nil {
+		return reply{}, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set("MCP-Protocol-Version", mcpVersion)
+	if session != "" {
+		r.Header.Set("Mcp-Session-Id", session)
+	}
+	return c.do(r)
+}
+
+// messageOf is the message of a reply, which may be the last event of a stream.
+func messageOf(r reply) []byte {
+	if !strings.HasPrefix(r.header.Get("Content-Type"), "text/event-stream") {
+		return r.body
+	}
+	var message []byte
+	lines := bufio.NewScanner(bytes.NewReader(r.body))
+	lines.Buffer(nil, maxReply)
+	for lines.Scan() {
+		if data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data:")); ok {
+			message = bytes.Clone(data)
+		}
+	}
+	return message
+}
+
+// isOffer says that the result asks for a payment.
+func (r *toolResult) isOffer() bool {
+	var required struct {
+		X402Version int               `json:"x402Version"`
+		Accepts     []json.RawMessage `json:"accepts"`
+	}
+	return json.Unmarshal(r.Structured, &required) == nil && required.X402Version > 0 && len(required.Accepts) > 0
+}
+
+func (r *toolResult) kind() kind {
+	switch {
+	case r.isOffer():
+		return kindUnpaid
+	case r.IsError:
+		return kindWait // nothing says that it cannot be asked for again
+	default:
+		return kindAnswer
+	}
+}
+
+// status is the result in a word.
+func (r *toolResult) status() string {
+	switch {
+	case r.isOffer():
+		return "asks for a payment"
+	case r.IsError:
+		return "error"
+	default:
+		return "result"
+	}
+}
+
+func (r *toolResult) text() string {
+	if len(r.Content) == 0 {
+		return ""
+	}
+	return r.Content[0].Text
+}
+
+func (r *toolResult) receipt() []byte { return r.Meta[metaReceipt] }
+
+// retryAfter is what the result asks to wait, in seconds. There is no standard for that: it is
+// a member of _meta whose name ends so.
+func (r *toolResult) retryAfter() (seconds int) {
+	for name, raw := range r.Meta {
+		if strings.HasSuffix(name, "/retry-after") && json.Unmarshal(raw, &seconds) == nil {
+			return seconds
+		}
+	}
+	return 1
+}

@@ -1,0 +1,280 @@
+package judge_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
+)
+
+const payTo = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
+
+// fault is what a wrong seller does wrong. All of them keep no record of what was answered.
+type fault string
+
+const (
+	forgets  fault = "forgets"  // nothing more
+	upfront  fault = "upfront"  // it settles before it has an answer
+	trusts   fault = "trusts"   // it answers whatever the facilitator says
+	believes fault = "believes" // a nonce that was used counts as paid
+	reserves fault = "reserves" // it takes no payment twice, whatever became of it
+	hasty    fault = "hasty"    // it does not wait for the facilitator
+	silent   fault = "silent"   // it fails once the money has moved
+	lies     fault = "lies"     // it says that nothing was charged, whatever it did
+)
+
+// wrongSeller is what a seller writes in an afternoon: verify, answer, settle.
+type wrongSeller struct {
+	judge.Settings
+	fault fault
+	seen  *sync.Map // payments that were seen, also by the process before
+}
+
+func (s wrongSeller) terms() x402.Requirements {
+	terms := x402.USDC()
+	terms.PayTo = payTo
+	amount := "10000"
+	if s.Price == dearer {
+		amount = "20000"
+	}
+	return terms.Requirements(amount)
+}
+
+// ServeHTTP implements http.Handler.
+func (s wrongSeller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := r.Header.Get(x402.HeaderSignature)
+	payload, err := base64.StdEncoding.DecodeString(header)
+	if header == "" || err != nil {
+		s.demand(w, "Payment required")
+		return
+	}
+	if _, again := s.seen.LoadOrStore(header, true); again && s.fault == reserves {
+		http.Error(w, "this payment was used", http.StatusConflict)
+		return
+	}
+	if s.fault != upfront {
+		if reason := s.ask("/verify", payload); reason != "" && !s.accepts(reason) {
+			s.demand(w, reason)
+			return
+		}
+	}
+	answer, err := http.Get(s.Upstream)
+	if err != nil {
+		http.Error(w, "no answer", http.StatusInternalServerError)
+		return
+	}
+	defer answer.Body.Close()
+	if s.fault != upfront && answer.StatusCode != http.StatusOK {
+		http.Error(w, "no answer", http.StatusInternalServerError)
+		return
+	}
+	if reason := s.ask("/settle", payload); reason != "" && !s.accepts(reason) {
+		s.demand(w, reason)
+		return
+	}
+	if s.fault == silent {
+		http.Error(w, "no answer", http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(answer.StatusCode)
+	_, _ = io.Copy(w, answer.Body)
+}
+
+func (s wrongSeller) demand(w http.ResponseWriter, reason string) {
+	required := x402.PaymentRequired{
+		X402Version: x402.Version, Error: reason, Resource: x402.Resource{URL: "http://shop.example/"}, Accepts: []x402.Requirements{s.terms()},
+	}
+	header, err := x402.EncodeHeader(required)
+	if err != nil {
+		panic(err)
+	}
+	w.Header().Set(x402.HeaderRequired, header)
+	w.WriteHeader(http.StatusPaymentRequired)
+	if s.fault == lies {
+		_, _ = io.WriteString(w, `{"charged":false}`)
+	}
+}
+
+// ask asks the facilitator, and returns why it says no; empty where it says yes.
+func (s wrongSeller) ask(path string, payload json.RawMessage) (reason string) {
+	body, err := json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payload, "paymentRequirements": s.terms()})
+	if err != nil {
+		return err.Error()
+	}
+	patience := time.Minute
+	if s.fault == hasty {
+		patience = slow / 2
+	}
+	client := http.Client{Timeout: patience}
+	res, err := client.Post(s.Facilitator+path, "application/json", bytes.NewReader(body))
+	if err != nil {
+		return "the facilitator does not answer"
+	}
+	defer res.Body.Close()
+	var said struct {
+		IsValid, Success           bool
+		InvalidReason, ErrorReason string
+	}
+	if json.NewDecoder(res.Body).Decode(&said) == nil && (said.IsValid || said.Success) {
+		return ""
+	}
+	return said.InvalidReason + said.ErrorReason + " "
+}
+
+// accepts says whether the seller answers although the facilitator says no.
+func (s wrongSeller) accepts(reason string) bool {
+	return s.fault == trusts || s.fault == believes && strings.Contains(reason, x402.ReasonNonceUsed)
+}
+
+const (
+	slow   = 200 * time.Millisecond
+	dearer = "0.02"
+)
+
+// everything is what a seller can promise by words alone.
+func everything() []judge.Promise {
+	return []judge.Promise{judge.PromiseSame, judge.PromiseNew, judge.PromiseKey}
+}
+
+// judged plays rows against a wrong seller with promises.
+func judged(t *testing.T, f fault, promises []judge.Promise, rows ...string) *judge.Report {
+	t.Helper()
+	world, err := x402test.World(x402.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := new(sync.Map)
+	report, err := judge.Run(t.Context(), judge.Config{
+		Seller:     judge.Handler(func(s judge.Settings) http.Handler { return wrongSeller{s, f, seen} }),
+		World:      world,
+		Goods:      judge.Goods{Path: "/weather?city=Oslo", OtherPath: "/weather?city=Rome"},
+		Price:      "0.01",
+		OtherPrice: dearer,
+		Promises:   promises,
+		Rows:       rows,
+		Hold:       2 * time.Second,
+		Slow:       slow,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// brokenRows are the rows in which a report has something that is broken.
+func brokenRows(r *judge.Report) map[string]bool {
+	rows := map[string]bool{}
+	for _, row := range r.Rows {
+		for _, c := range row.Cases {
+			if c.Verdict == judge.Broken {
+				rows[row.Row] = true
+			}
+		}
+	}
+	return rows
+}
+
+// TestWrongSellers: each row is failed by a wrong seller, and by those alone that do what it is
+// about wrong.
+func TestWrongSellers(t *testing.T) {
+	t.Parallel()
+	// Without records every reply that is lost is paid for again.
+	forgetful := []string{
+		"reply-lost", "reply-cut", "reply-late", "settle-silent", "settle-refused", "settle-later", "settle-500", "settle-used",
+		"kill-while", "kill-after", "at-once", "stranger", "stranger-in-doubt", "price-changes",
+	}
+	but := func(fewer []string, more ...string) []string {
+		rows := slices.DeleteFunc(slices.Clone(forgetful), func(row string) bool { return slices.Contains(fewer, row) })
+		return append(rows, more...)
+	}
+	wrong := map[fault][]string{
+		forgets:  forgetful,
+		upfront:  but(nil, "handler-fails"),
+		trusts:   but([]string{"settle-silent", "settle-refused", "settle-500", "settle-used", "at-once"}, "refused", "down", "another-question"),
+		believes: but([]string{"settle-used", "at-once"}, "another-question"),
+		reserves: but(nil, "kill-before", "handler-fails"),
+		hasty:    but(nil, "slow"),
+		silent:   but(nil, "clean", "down", "slow", "kill-before", "another-question", "handler-fails"),
+		lies:     forgetful,
+	}
+	failed := map[string]bool{}
+	var rows []string
+	if testing.Short() {
+		rows = []string{"clean", "reply-lost", "settle-refused", "refused", "kill-while", "stranger"}
+	}
+	var mu sync.Mutex
+	t.Run("all", func(t *testing.T) {
+		for f, want := range wrong {
+			t.Run(string(f), func(t *testing.T) {
+				t.Parallel()
+				got := brokenRows(judged(t, f, everything(), rows...))
+				mu.Lock()
+				maps.Copy(failed, got)
+				mu.Unlock()
+				for _, row := range judge.RowNames() {
+					played := rows == nil || slices.Contains(rows, row)
+					if wants := played && slices.Contains(want, row); got[row] != wants {
+						t.Errorf("%s: broken is %t, want %t", row, got[row], wants)
+					}
+				}
+			})
+		}
+	})
+	for _, row := range judge.RowNames() {
+		if (rows == nil || slices.Contains(rows, row)) && !failed[row] {
+			t.Errorf("no wrong seller fails the row %s", row)
+		}
+	}
+}
+
+// A seller that promises nothing is not blamed for what the protocol does not promise, and
+// still for what it does, and for what it says itself.
+func TestNotPromised(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		fault fault
+		row   string
+		want  judge.Verdict
+	}{
+		{forgets, "stranger", judge.NotPromised},
+		{believes, "stranger", judge.Broken},
+		{forgets, "settle-refused", judge.NotPromised},
+		{lies, "settle-refused", judge.Broken},
+		{silent, "clean", judge.Broken},
+	} {
+		for _, got := range judged(t, c.fault, nil, c.row).Rows[0].Cases {
+			if got.Verdict != c.want {
+				t.Errorf("%s, %s: %+v", c.fault, c.row, got)
+			}
+		}
+	}
+}
+
+// Two runs with one seed say the same, to the last word.
+func TestSameSeed(t *testing.T) {
+	t.Parallel()
+	rows := judge.RowNames()
+	if testing.Short() {
+		rows = []string{"reply-late", "settle-later", "kill-while", "at-once"}
+	}
+	var runs [2]bytes.Buffer
+	for i := range runs {
+		if err := judged(t, forgets, everything(), rows...).WriteJSON(&runs[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if runs[0].String() != runs[1].String() {
+		t.Errorf("%s\n%s", &runs[0], &runs[1])
+	}
+}
