@@ -17,7 +17,7 @@ export GOFLAGS ?= -buildvcs=false
 
 # What a person types gets to the recipes through the environment, as it was
 # typed: make does not expand it here, and the recipes' "$$NAME" is not code.
-TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE
+TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE \ SELLER PRICE OTHER_PRICE PROMISES ROW WAY FORMAT OTHER METHOD BODY OTHER_BODY TYPE TOOL_URL TOOL ARGS OTHER_ARGS
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
 ##@ Use
@@ -57,6 +57,23 @@ pay-mcp: ## Let any MCP host buy from a paid MCP server: print what to paste int
 ##   DO=status         what was spent, and what has no answer
 	@mkdir -p build && (cd infra/paymcp && go build -o ../../build/pay-mcp .) && exec build/pay-mcp $${DO:+"$$DO"} "$${URL:-http://127.0.0.1:8402/mcp}"
 
+.PHONY: judge
+judge: ## Play the bad days of the field against any seller, and say what was charged, answered and promised: 1 to 5 minutes
+##   SELLER='...'      the command that starts it; {facilitator} stands for the facilitator's URL
+##   URL=...           what it sells: an http URL of this machine
+##   PRICE=0.01        what it asks for that
+##   PROMISES=same,new,key  in which ways a purchase may be asked for again
+##   ROW=... V=1       play this row alone, and tell what happens
+##   FORMAT=markdown   or json
+##   BODY='...'        what to post (as TYPE=application/json)
+##   TOOL_URL=... TOOL=... ARGS='{}'  a tool over the Model Context Protocol
+##   OTHER=...         something else at the same price; OTHER_BODY, OTHER_ARGS
+##   OTHER_PRICE=0.02  another price, where {price} stands in SELLER
+	@mkdir -p build && go build -o build/judge ./infra/judge && CALLED_BY=make exec build/judge $${URL:+-url "$$URL"} $${PRICE:+-price "$$PRICE"} \
+		$${PROMISES:+-promises "$$PROMISES"} $${ROW:+-row "$$ROW"} $${WAY:+-way "$$WAY"} $${V:+-v="$$V"} $${FORMAT:+-format "$$FORMAT"} $${SEED:+-seed "$$SEED"} \
+		$${OTHER:+-other "$$OTHER"} $${OTHER_PRICE:+-other-price "$$OTHER_PRICE"} $${METHOD:+-method "$$METHOD"} $${BODY:+-body "$$BODY"} $${OTHER_BODY:+-other-body "$$OTHER_BODY"} \
+		$${TYPE:+-type "$$TYPE"} $${TOOL_URL:+-tool-url "$$TOOL_URL"} $${TOOL:+-tool "$$TOOL"} $${ARGS:+-args "$$ARGS"} $${OTHER_ARGS:+-other-args "$$OTHER_ARGS"} -- $${SELLER:+"$$SELLER"}
+
 .PHONY: simnet
 simnet: ## A shell in a small internet with the service running (Linux)
 ##   RTT=50ms          how far away everything else is (at once)
@@ -78,8 +95,8 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 MODULES := infra/cdk infra/deploy infra/house infra/paymcp infra/shop infra/clients/testdata/mcp/go
 QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet ./infra/testbed/npmproxy
 VERIFY := ./infra/clients ./infra ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \
-	./infra/bench ./infra/local ./infra/local/operate ./infra/testbed \
-	./pkg/x402/ledger/dynamo ./pkg/x402/chain/...
+	./infra/bench ./infra/judge ./infra/local ./infra/local/operate ./infra/testbed \
+	./pkg/x402/ledger/dynamo ./pkg/x402/chain/... ./pkg/x402/x402test/...
 
 .PHONY: test
 test: ## Units, contracts, every state of small worlds, 20,000 fault schedules, one paid pass: Go alone, 4 to 7 minutes

@@ -65,6 +65,8 @@ func layers() []layer {
 		{"infra/cdk", []string{"infra/sam", "pkg/catalog", "pkg/service", "pkg/x402"}, "infrastructure reads facts, also those of networks"},
 		{"infra/deploy/stackfile", []string{"infra/sam", "pkg/catalog"}, "a file is held to the template, whoever deploys it"},
 		{"infra/local", []string{"infra/local/keyfile", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/operations", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
+		{"infra/judge", []string{"infra/local/called", "pkg/x402", "pkg/x402/x402test", "pkg/x402/x402test/judge"}, "a seller is judged from outside, whatever it is made of"},
+		{"infra/judge/forgetful", []string{"pkg/x402"}, "a seller of an afternoon has the words of the protocol, and nothing else of ours"},
 		{"infra/local/pay", []string{"infra/local/bill", "infra/local/called", "infra/local/keyfile", "pkg/printable", "pkg/x402", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and what a bill says"},
 		{"infra/local/bill", []string{"infra/local/keyfile", "pkg/catalog", "pkg/guard", "pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "what every client that pays does with a bill: it sees the wire only, and receipts with how a question is written there"},
 		{"infra/paymcp/purse", []string{"infra/local/keyfile", "pkg/x402"}, "what is on the disk does not depend on who decides it"},

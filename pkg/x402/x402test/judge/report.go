@@ -132,15 +132,42 @@ func (r *Report) WriteText(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(w, "\n%s %s\n", legend, r.promised())
-	for _, row := range r.Rows {
-		for _, c := range row.Cases {
-			if c.Verdict != Held {
-				fmt.Fprintf(w, "  %-12s  %s, %s: %s; judged by %s; it said last: %s\n", c.Verdict, row.Row, c.Way, c.Why, c.By, c.Said)
-			}
-		}
+	for _, one := range r.wrong() {
+		fmt.Fprintf(w, "  %-12s  %s, %s: %s\n", one.verdict, one.row, strings.Join(names(one.ways), ", "), one.what)
 	}
 	_, err := fmt.Fprintf(w, "%d held, %d broken, %d not promised\n", r.Count(Held), r.Count(Broken), r.Count(NotPromised))
 	return err
+}
+
+// wrongs are cases of a row that went wrong in the same manner.
+type wrongs struct {
+	verdict   Verdict
+	row, what string
+	ways      []Way
+}
+
+// wrong are all cases that went wrong, together where the same is to be said of them.
+func (r *Report) wrong() []wrongs {
+	var all []wrongs
+	for _, row := range r.Rows {
+		for _, c := range row.Cases {
+			if c.Verdict == Held {
+				continue
+			}
+			what := fmt.Sprintf("%s; it said last: %s", c.Why, c.Said)
+			if c.Verdict == Broken {
+				what = fmt.Sprintf("%s, against %s; it said last: %s", c.Why, c.By, c.Said)
+			}
+			same := func(one wrongs) bool { return one.row == row.Row && one.verdict == c.Verdict && one.what == what }
+			at := slices.IndexFunc(all, same)
+			if at < 0 {
+				at = len(all)
+				all = append(all, wrongs{verdict: c.Verdict, row: row.Row, what: what})
+			}
+			all[at].ways = append(all[at].ways, c.Way)
+		}
+	}
+	return all
 }
 
 // told is what happens in a row, or why it was not played.

@@ -98,6 +98,6 @@ func (c *Case) wrong(p *purchase, promise Promise, why string) {
 	case slices.Contains(p.stage.court.promises(), promise):
 		c.broken("the promise "+string(promise), why)
 	default:
-		c.Verdict, c.By, c.Why = NotPromised, "no promise "+string(promise), why
+		c.Verdict, c.By, c.Why = NotPromised, "no promise", why
 	}
 }

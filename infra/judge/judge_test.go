@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/local/called"
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
+)
+
+// TestMain has the tests run beside each other: most of the time they wait for leases to end.
+func TestMain(m *testing.M) {
+	testbed.Parallel(4)
+	os.Exit(m.Run())
+}
+
+// address is one that nobody listens at.
+func address(t *testing.T) string {
+	t.Helper()
+	l := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// judged runs the command, and returns its exit status and what it printed.
+func judged(t *testing.T, args ...string) (status int, out, notes string) {
+	t.Helper()
+	var printed, noted bytes.Buffer
+	as := called.Here(func(string) string { return "" }, "judge")
+	status = run(t.Context(), append([]string{"judge"}, args...), as, &printed, &noted)
+	return status, printed.String(), noted.String()
+}
+
+// TestLocalRunner: the whole service is charged once and answers, over HTTP and MCP, whatever
+// happens, as a process that is really killed.
+func TestLocalRunner(t *testing.T) {
+	t.Parallel()
+	zone := testbed.ReadZone(t, "example.com. 300 A 192.0.2.1\nexample.org. 300 A 192.0.2.2\ncom. 3600 NS a.example.\n")
+	resolver := testbed.Resolver(t, zone)
+	addr := address(t)
+	args := []string{
+		"-url", "http://" + addr + "/v1/tools/dns?domain=example.com", "-other", "http://" + addr + "/v1/tools/dns?domain=example.org",
+		"-tool-url", "http://" + addr + "/mcp", "-tool", "dns_lookup", "-args", `{"domain":"example.com"}`, "-other-args", `{"domain":"example.org"}`,
+		"-price", "0.005", "-promises", "same,new,key", "-format", "json", "-dir", t.TempDir(),
+	}
+	for name, value := range testbed.Alone() {
+		args = append(args, "-env", name+"="+value)
+	}
+	args = append(args, "-env", "FACILITATOR_URL={facilitator}", "-env", "RPC_URL={node}", "-env", "LOCAL_ADDR="+addr,
+		"-env", "LEDGER_FILE=ledger.db", "-env", "DNS_RESOLVERS="+resolver, "-env", "PAY_TO="+testbed.Account(1),
+		"exec "+testbed.Program(t, testbed.LocalRunner))
+	status, out, notes := judged(t, args...)
+	var report judge.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v\n%s", err, notes)
+	}
+	var text strings.Builder
+	testbed.Check(report.WriteText(&text))
+	if status != exitHeld || report.Count(judge.NotPromised) > 0 {
+		t.Errorf("status %d\n%s", status, &text)
+	}
+	t.Log(text.String())
+	played := map[judge.Way]int{}
+	for _, row := range report.Rows {
+		for _, c := range row.Cases {
+			played[c.Way]++
+		}
+	}
+	for _, way := range []judge.Way{judge.Same, judge.New, judge.Key, judge.Identifier, judge.Tool, judge.NewTool} {
+		if played[way] < 15 {
+			t.Errorf("%s was played %d times", way, played[way])
+		}
+	}
+}
+
+// TestForgetful: a seller without a record is blamed for what it promises, and two runs with
+// one seed say the same.
+func TestForgetful(t *testing.T) {
+	t.Parallel()
+	forgetful := testbed.Program(t, "./infra/judge/forgetful")
+	against := func(more ...string) (status int, out, notes string) {
+		addr := address(t)
+		args := append([]string{"-url", "http://" + addr + "/weather", "-price", "0.01", "-hold", "2s", "-slow", "1s"}, more...)
+		return judged(t, append(args, "ADDR="+addr+" "+forgetful)...)
+	}
+	status, out, notes := against("-row", "clean,reply-lost,kill-while,refused")
+	if status != exitHeld || !strings.Contains(out, "2/1 not promised") || !strings.Contains(out, "-row reply-lost -v") {
+		t.Errorf("without a promise: %d\n%s\n%s", status, out, notes)
+	}
+	status, out, notes = against("-row", "reply-lost", "-v", "-promises", "same,new")
+	for _, said := range []string{"the reply is lost", "the payer signs payment 2", "2/1 BROKEN", "against the promise same", "2/1 not promised"} {
+		if status != exitBroken || !strings.Contains(out, said) {
+			t.Errorf("with promises: %d, without %q\n%s\n%s", status, said, out, notes)
+		}
+	}
+	status, out, notes = against("-row", "reply-lost", "-format", "markdown", "-promises", "same")
+	if status != exitBroken || !strings.Contains(out, "| 2/1 **broken** | 2/1 not promised |") {
+		t.Errorf("in Markdown: %d\n%s\n%s", status, out, notes)
+	}
+	_, once, _ := against("-format", "json", "-seed", "7")
+	_, again, _ := against("-format", "json", "-seed", "7")
+	if once != again || len(once) < 10_000 {
+		t.Errorf("two runs with one seed differ:\n%s\n%s", once, again)
+	}
+}
+
+// TestNotJudged: what cannot be judged is said in a sentence.
+func TestNotJudged(t *testing.T) {
+	t.Parallel()
+	forgetful := testbed.Program(t, "./infra/judge/forgetful")
+	busy := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
+	defer busy.Close()
+	addr := address(t)
+	url := "http://" + addr + "/weather"
+	template := filepath.Join(t.TempDir(), "template")
+	testbed.Check(os.WriteFile(template, []byte("url={facilitator}\n"), 0o600))
+	for what, c := range map[string]struct {
+		args []string
+		said string
+	}{
+		"nothing":            {nil, "usage:"},
+		"no seller":          {[]string{"-url", url}, "usage:"},
+		"no URL":             {[]string{"-url", "weather", "true"}, "is not a URL such as"},
+		"a stranger's URL":   {[]string{"-url", "https://shop.example/", "true"}, "must be an http URL of this machine"},
+		"two origins":        {[]string{"-url", url, "-other", "http://127.0.0.1:1/", "true"}, "not of one origin"},
+		"another row":        {[]string{"-url", url, "-row", "rain", "true"}, `there is no row "rain"; there are: clean`},
+		"another promise":    {[]string{"-url", url, "-promises", "much", "true"}, `there is no promise "much"`},
+		"another way":        {[]string{"-url", url, "-way", "out", "true"}, `there is no way "out"`},
+		"another format":     {[]string{"-url", url, "-format", "xml", "true"}, "must be text, markdown or json"},
+		"another network":    {[]string{"-url", url, "-network", "eip155:1", "true"}, "nothing is known of the network eip155:1"},
+		"no template":        {[]string{"-url", url, "-file", "config", "true"}, "must be TEMPLATE=TARGET"},
+		"a seller that ends": {[]string{"-url", url, "echo so; exit 3"}, "ended before it took requests at " + addr + "; it printed:\nso"},
+		"a busy address":     {[]string{"-url", "http://" + busy.Addr().String() + "/", "true"}, "something listens at"},
+		"another price":      {[]string{"-url", url, "-price", "0.02", "ADDR=" + addr + " " + forgetful}, "asks for 0.01, and not for 0.02"},
+		"another path":       {[]string{"-url", "http://" + addr + "/rain", "ADDR=" + addr + " " + forgetful}, "it answered 404"},
+		"a config file":      {[]string{"-url", url, "-file", template + "=" + template + ".out", fmt.Sprintf("cat %s.out; exit 1", template)}, "it printed:\nurl=http://127.0.0.1:"},
+	} {
+		status, out, notes := judged(t, c.args...)
+		if status != exitNotJudged || !strings.Contains(notes, c.said) {
+			t.Errorf("%s: %d, %s\n%s", what, status, out, notes)
+		}
+	}
+}

@@ -1,0 +1,315 @@
+// Judge plays the bad days of paid requests against a seller: any program that sells over
+// x402, version 2, in the scheme exact, with EIP-3009 authorizations. It starts the seller, has
+// it killed, and is everything around it: the facilitator, a node of the chain, the line, and
+// the payers. No money is real, and nothing leaves this machine.
+//
+//	make judge SELLER='FACILITATOR_URL={facilitator} node server.js' URL=http://127.0.0.1:4021/weather PRICE=0.01
+//
+// or, where there is no clone,
+//
+//	go run github.com/hostfacts/hostfacts/infra/judge@latest -url http://127.0.0.1:4021/weather 'node server.js'
+//
+// It exits with 1 where something is broken, and with 2 where nothing could be judged.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/local/called"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the next one ends the process
+	status := run(ctx, os.Args, called.Here(os.Getenv, os.Args[0]), os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// The exit status.
+const (
+	exitHeld = iota
+	exitBroken
+	exitNotJudged
+)
+
+// list is a flag that can be given several times.
+type list []string
+
+// String implements flag.Value.
+func (l *list) String() string { return strings.Join(*l, " ") }
+
+// Set implements flag.Value.
+func (l *list) Set(one string) error {
+	*l = append(*l, one)
+	return nil
+}
+
+// options are what a person typed.
+type options struct {
+	seller, url, otherURL, toolURL     string
+	price, otherPrice, network, format string
+	promises, rows, ways, dir, log     string
+	goods                              judge.Goods
+	env, files                         list
+	seed                               uint64
+	ready, hold, slow, patience        time.Duration
+	verbose                            bool
+}
+
+const example = `
+Example: the weather for a cent, sold by a program that reads FACILITATOR_URL.
+  make judge SELLER='FACILITATOR_URL={facilitator} node server.js' URL=http://127.0.0.1:4021/weather PRICE=0.01
+
+In SELLER {facilitator} stands for the URL of the facilitator, {node} for that of a node of the
+chain, {upstream} for one of something that the seller may depend on, and {price} for the price.
+Where {facilitator} is not there, the URL is in FACILITATOR_URL. PROMISES=same,new,key says what the seller
+promises: that a purchase is charged once and answered when the same payment is sent again, when
+the payer soon signs again, or when an Idempotency-Key names it. payment-identifier is read from
+the offer. ROW=name V=1 plays one row and tells what happens; the rows are:
+%s
+`
+
+// parse reads the command line.
+func parse(args []string, as called.As, notes io.Writer) (o options, err error) {
+	flags := flag.NewFlagSet("judge", flag.ContinueOnError)
+	flags.SetOutput(notes)
+	flags.StringVar(&o.url, "url", "", "what is sold: an http URL of this machine")
+	flags.StringVar(&o.price, "price", "", "its price in units of the token; default: whatever is asked")
+	flags.StringVar(&o.otherPrice, "other-price", "", "another price that the seller can be started with, by {price}")
+	flags.StringVar(&o.otherURL, "other", "", "something else at the same price; default: -url with another query")
+	flags.StringVar(&o.goods.Method, "method", "", "the method; default: GET, or POST with -body")
+	flags.StringVar(&o.goods.Body, "body", "", "a body to send")
+	flags.StringVar(&o.goods.OtherBody, "other-body", "", "a body that asks for something else at the same price")
+	flags.StringVar(&o.goods.ContentType, "type", "", "the media type of -body; default: application/json")
+	flags.StringVar(&o.toolURL, "tool-url", "", "where tools are sold over the Model Context Protocol (streamable HTTP)")
+	flags.StringVar(&o.goods.Tool, "tool", "", "the tool to call there")
+	flags.StringVar(&o.goods.Args, "args", "", "its arguments, a JSON object")
+	flags.StringVar(&o.goods.OtherArgs, "other-args", "", "arguments that ask for something else")
+	flags.StringVar(&o.promises, "promises", "", "what the seller promises: same, new, key; with commas between them")
+	flags.StringVar(&o.rows, "row", "", "play these rows only, with commas between them")
+	flags.StringVar(&o.ways, "way", "", "play these ways only: same, new, key, identifier, tool, new-tool")
+	flags.Uint64Var(&o.seed, "seed", 1, "of the wallets; two runs with one seed say the same")
+	flags.StringVar(&o.format, "format", "text", "text, markdown or json")
+	flags.BoolVar(&o.verbose, "v", false, "tell what happens in each row")
+	flags.StringVar(&o.network, "network", x402.Base, "where payments are made")
+	flags.Var(&o.env, "env", "NAME=value for the seller, with {facilitator}, {node}, {upstream}, {price}; can be repeated")
+	flags.Var(&o.files, "file", "TEMPLATE=TARGET: a file that the seller reads is written from a template with the same; can be repeated")
+	flags.StringVar(&o.dir, "dir", "", "start the seller in this folder")
+	flags.StringVar(&o.log, "log", "", "write what the seller prints to this file")
+	flags.DurationVar(&o.ready, "ready", time.Minute, "how long the seller may take to start")
+	flags.DurationVar(&o.hold, "hold", 20*time.Second, "how long a facilitator without an answer holds its connection")
+	flags.DurationVar(&o.slow, "slow", 5*time.Second, "how long a slow facilitator takes")
+	flags.DurationVar(&o.patience, "patience", 90*time.Second, "how long a payer asks again")
+	flags.Usage = func() {
+		if as.ByMake() {
+			fmt.Fprintln(notes, "usage: make judge SELLER='command' URL=http://127.0.0.1:port/path [PRICE=0.01] [PROMISES=same,new,key] [ROW=name] [V=1] [FORMAT=markdown]; make help has all")
+		} else {
+			fmt.Fprintln(notes, "usage:", as.Program(""), "[flags] -url URL 'command that starts the seller'")
+			flags.PrintDefaults()
+		}
+		fmt.Fprintf(notes, example, strings.Join(judge.RowNames(), " "))
+	}
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if o.seller = strings.Join(flags.Args(), " "); o.seller == "" || o.url == "" && o.toolURL == "" {
+		flags.Usage()
+		return o, flag.ErrHelp
+	}
+	return o, nil
+}
+
+// run judges, and returns the exit status.
+func run(ctx context.Context, args []string, as called.As, out, notes io.Writer) (status int) {
+	o, err := parse(args[1:], as, notes)
+	if err != nil {
+		return exitNotJudged
+	}
+	c, closeLog, err := o.config(notes)
+	if err != nil {
+		fmt.Fprintln(notes, err)
+		return exitNotJudged
+	}
+	defer closeLog()
+	report, err := judge.Run(ctx, c)
+	if err != nil {
+		fmt.Fprintln(notes, err)
+		return exitNotJudged
+	}
+	if err := o.write(out, report); err != nil {
+		fmt.Fprintln(notes, err)
+		return exitNotJudged
+	}
+	broken := report.Broken()
+	if o.format == "text" {
+		fmt.Fprintln(out, byHand(args, as, report))
+	}
+	if len(broken) > 0 {
+		return exitBroken
+	}
+	return exitHeld
+}
+
+func (o options) write(out io.Writer, report *judge.Report) error {
+	switch o.format {
+	case "json":
+		return report.WriteJSON(out)
+	case "markdown":
+		return report.WriteMarkdown(out)
+	}
+	if o.verbose {
+		if err := report.WriteSteps(out); err != nil {
+			return err
+		}
+	}
+	return report.WriteText(out)
+}
+
+// byHand says how to see one row by hand.
+func byHand(args []string, as called.As, report *judge.Report) string {
+	row := firstWrong(report)
+	if as.ByMake() {
+		return "See one row by hand: the same with ROW=" + row + " V=1"
+	}
+	return "See one row by hand: " + as.Program("") + " -row " + row + " -v " + quoted(args[1:])
+}
+
+// firstWrong is the first row in which something went wrong.
+func firstWrong(report *judge.Report) string {
+	for _, r := range report.Rows {
+		for _, c := range r.Cases {
+			if c.Verdict != judge.Held {
+				return r.Row
+			}
+		}
+	}
+	return "reply-lost"
+}
+
+// quoted is a command line as a shell takes it.
+func quoted(args []string) string {
+	var all []string
+	for _, one := range args {
+		if strings.ContainsAny(one, " \t\n\"'`$&|;<>(){}*?[]#~!\\") {
+			one = "'" + strings.ReplaceAll(one, "'", `'\''`) + "'"
+		}
+		all = append(all, one)
+	}
+	return strings.Join(all, " ")
+}
+
+// config is what the options say.
+func (o options) config(notes io.Writer) (c judge.Config, closeLog func(), err error) {
+	closeLog = func() {}
+	if o.format != "text" && o.format != "markdown" && o.format != "json" {
+		return c, closeLog, fmt.Errorf("-format is %q, and must be text, markdown or json", o.format)
+	}
+	p := &program{command: o.seller, env: o.env, files: o.files, dir: o.dir, within: o.ready}
+	c = judge.Config{
+		Seller: p, Goods: o.goods, Price: o.price, Seed: o.seed, Hold: o.hold, Slow: o.slow, Patience: o.patience,
+		Rows: words(o.rows), Watch: progress(notes),
+	}
+	for _, one := range words(o.promises) {
+		c.Promises = append(c.Promises, judge.Promise(one))
+	}
+	for _, one := range words(o.ways) {
+		c.Ways = append(c.Ways, judge.Way(one))
+	}
+	if err := o.where(p, &c.Goods); err != nil {
+		return c, closeLog, err
+	}
+	settings := o.seller + strings.Join(o.env, " ") + strings.Join(o.files, " ")
+	if !strings.Contains(settings, "{facilitator}") && len(o.files) == 0 {
+		p.env = append(p.env, "FACILITATOR_URL={facilitator}")
+	}
+	if strings.Contains(settings, "{price}") {
+		c.OtherPrice = o.otherPrice
+	}
+	if c.World, err = x402test.World(o.network); err != nil {
+		return c, closeLog, err
+	}
+	if o.log != "" {
+		file, err := os.Create(o.log)
+		if err != nil {
+			return c, closeLog, err
+		}
+		p.log, closeLog = file, func() { file.Close() }
+	}
+	return c, closeLog, nil
+}
+
+// where reads the URLs, which have one origin.
+func (o options) where(p *program, goods *judge.Goods) (err error) {
+	origins := map[string]bool{}
+	for _, one := range []struct {
+		url  string
+		path *string
+	}{{o.url, &goods.Path}, {o.otherURL, &goods.OtherPath}, {o.toolURL, &goods.ToolPath}} {
+		if one.url == "" {
+			continue
+		}
+		if p.origin, *one.path, err = split(one.url); err != nil {
+			return err
+		}
+		origins[p.origin] = true
+	}
+	if len(origins) != 1 {
+		return errors.New("the URLs are not of one origin")
+	}
+	if goods.Body != "" {
+		goods.Method = first(goods.Method, http.MethodPost)
+		goods.ContentType = first(goods.ContentType, "application/json")
+	}
+	p.readiness, err = http.NewRequest(first(goods.Method, http.MethodGet), p.origin+first(goods.Path, goods.ToolPath), strings.NewReader(goods.Body)) //nolint:noctx // it gets one later
+	if err == nil && goods.ContentType != "" {
+		p.readiness.Header.Set("Content-Type", goods.ContentType)
+	}
+	return err
+}
+
+// first is the first text that is not empty.
+func first(texts ...string) string {
+	for _, one := range texts {
+		if one != "" {
+			return one
+		}
+	}
+	return ""
+}
+
+// words are the parts of a list with commas.
+func words(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// progress says which row is played.
+func progress(notes io.Writer) func(judge.Event) {
+	var mu sync.Mutex
+	last := ""
+	return func(e judge.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if e.Row != last {
+			last = e.Row
+			fmt.Fprintln(notes, "playing", e.Row, "...")
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
+)
+
+// program is a seller that is started by a command line. It implements judge.Seller.
+type program struct {
+	command   string   // for the shell
+	env       []string // NAME=value, beside the environment of this process
+	files     []string // TEMPLATE=TARGET
+	dir       string
+	origin    string // where it listens
+	readiness *http.Request
+	within    time.Duration // until it takes requests
+	log       io.Writer     // all that it prints; nil for nowhere
+}
+
+// fill puts what a seller is started with into a text.
+func fill(text string, s judge.Settings) string {
+	return strings.NewReplacer("{facilitator}", s.Facilitator, "{node}", s.Node, "{upstream}", s.Upstream, "{price}", s.Price).Replace(text)
+}
+
+// Start implements judge.Seller.
+func (p *program) Start(ctx context.Context, s judge.Settings) (judge.Instance, error) {
+	if connects(ctx, p.host()) {
+		return nil, fmt.Errorf("something listens at %s already: stop it, or let the seller listen elsewhere", p.host())
+	}
+	for _, file := range p.files {
+		if err := render(file, s); err != nil {
+			return nil, err
+		}
+	}
+	r := &running{program: p, gone: make(chan struct{})}
+	r.cmd = exec.Command("sh", "-c", fill(p.command, s)) //nolint:noctx // it is killed as a group
+	r.cmd.Dir = p.dir
+	r.cmd.Env = os.Environ()
+	for _, one := range p.env {
+		r.cmd.Env = append(r.cmd.Env, fill(one, s))
+	}
+	r.cmd.Stdout, r.cmd.Stderr = &r.printed, &r.printed
+	apart(r.cmd)
+	if err := r.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = r.cmd.Wait() // how it ended is said by what it printed
+		close(r.gone)
+	}()
+	if err := r.untilReady(ctx); err != nil {
+		r.Kill()
+		return nil, err
+	}
+	return r, nil
+}
+
+// render writes a file that the seller reads.
+func render(file string, s judge.Settings) error {
+	template, target, ok := strings.Cut(file, "=")
+	if !ok {
+		return fmt.Errorf("-file is %q, and must be TEMPLATE=TARGET", file)
+	}
+	text, err := os.ReadFile(template)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(target, []byte(fill(string(text), s)), 0o600)
+}
+
+func (p *program) host() string {
+	u, err := url.Parse(p.origin)
+	if err != nil {
+		return p.origin
+	}
+	if u.Port() == "" {
+		return net.JoinHostPort(u.Hostname(), "80")
+	}
+	return u.Host
+}
+
+// connects says whether somebody listens at an address.
+func connects(ctx context.Context, address string) bool {
+	dialer := net.Dialer{Timeout: time.Second}
+	connection, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	connection.Close()
+	return true
+}
+
+// running is a process of the seller, with those that it has started.
+type running struct {
+	*program
+	cmd     *exec.Cmd
+	gone    chan struct{} // closed when the shell has ended
+	printed tail
+}
+
+// Origin implements judge.Instance.
+func (r *running) Origin() string { return r.origin }
+
+// Kill implements judge.Instance.
+func (r *running) Kill() {
+	kill(r.cmd)
+	<-r.gone
+	ctx, cancel := context.WithTimeout(context.Background(), r.within)
+	defer cancel()
+	for connects(ctx, r.host()) && ctx.Err() == nil {
+		wait(ctx)
+	}
+	if r.log != nil {
+		fmt.Fprintf(r.log, "%s\n", r.printed.String())
+	}
+}
+
+// untilReady waits until the seller answers requests.
+func (r *running) untilReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.within)
+	defer cancel()
+	for {
+		if r.answers(ctx) {
+			return nil
+		}
+		select {
+		case <-r.gone:
+			return fmt.Errorf("the seller ended before it took requests at %s; it printed:\n%s", r.host(), &r.printed)
+		default:
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("the seller did not take requests at %s within %v; it printed:\n%s", r.host(), r.within, &r.printed)
+		}
+		wait(ctx)
+	}
+}
+
+// answers says whether the seller answers, whatever it says. It may not while it starts.
+func (r *running) answers(ctx context.Context) bool {
+	if !connects(ctx, r.host()) {
+		return false
+	}
+	request := r.readiness.Clone(ctx)
+	if r.readiness.GetBody != nil {
+		body, err := r.readiness.GetBody()
+		if err != nil {
+			return false
+		}
+		request.Body = body
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: r.within}
+	res, err := client.Do(request)
+	if err != nil {
+		return false
+	}
+	res.Body.Close()
+	return res.StatusCode < http.StatusInternalServerError
+}
+
+// wait waits for a moment.
+func wait(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(20 * time.Millisecond):
+	}
+}
+
+// tail is the end of what a program prints.
+type tail struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// mostTail is how much is kept, in bytes.
+const mostTail = 64 << 10
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.text.Len()+len(p) > mostTail {
+		t.text.Next(min(t.text.Len(), t.text.Len()+len(p)-mostTail))
+	}
+	_, _ = t.text.Write(p[max(len(p)-mostTail, 0):]) // to memory
+	return len(p), nil
+}
+
+// String is what is kept.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(t.text.String())
+}
+
+// split reads a URL as an origin and a path.
+func split(raw string) (origin, path string, err error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return "", "", errors.Join(fmt.Errorf("%q is not a URL such as http://127.0.0.1:4021/weather", raw), err)
+	}
+	if u.Scheme != "http" {
+		return "", "", fmt.Errorf("%q must be an http URL of this machine", raw)
+	}
+	return u.Scheme + "://" + u.Host, cmp.Or(u.EscapedPath(), "/") + query(u), nil
+}
+
+func query(u *url.URL) string {
+	if u.RawQuery == "" {
+		return ""
+	}
+	return "?" + u.RawQuery
+}
