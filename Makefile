@@ -251,8 +251,9 @@ smoke: ## After a deployment: is it ready, and is a paid ping answered
 mark-ledger: ## Write into the table LEDGER_TABLE that it is the ledger of a stack
 ##   STACK_NAME=...    the stack
 ##   PAY_TO=0x...      its payee
+##   ORIGIN=https://... where it is reached, if it has no BASE_URL
 ##   FORCE=1           also when it is marked for another payee
-	@CALLED_BY=make go run ./infra/local/operate mark-ledger $(if $(FORCE),-force)
+	@CALLED_BY=make go run ./infra/local/operate mark-ledger $(if $(FORCE),-force) $${ORIGIN:+"$$ORIGIN"}
 
 .PHONY: try-page
 try-page: ## Say who hears of a stack's alarms, and send them a page and a ticket that say that they are a drill

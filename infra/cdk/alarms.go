@@ -24,6 +24,9 @@ const enough = 20
 // of two seconds each, and far below the time-out, which is at least 13 s.
 const slowSettlement = 8000 // ms
 
+// certificateDays is for how long the certificate of the public origin is to be good.
+const certificateDays = 21
+
 // alarms are all alarms of the deployment but those of template.yaml, which roll a
 // release back and tell nobody. Each stands for one cause, whatever operation it shows
 // in: the dashboard and the log have that by operation. They are told to one of two
@@ -80,6 +83,17 @@ func (e *envelope) forNow() []alarm {
 			of:    []series{e.own("", service.ReadyMetric(service.ProbeResolvers), statMin)}, bound: 1, below: true,
 			period: minutes5, periods: 3, breaching: 2,
 		}, {
+			// What keeps reconcile from asking has its own pages: the resolvers, and what
+			// the gateway cannot call.
+			name:  "public-origin",
+			means: "A stranger does not reach the service at its public origin: its name, its certificate, or its mapping to the API is lost.",
+			of: []series{
+				e.own("origin", service.ReadyMetric(service.ProbeOrigin), statMin), e.own("resolvers", service.ReadyMetric(service.ProbeResolvers), statMin),
+				e.own("gateway", metricGatewayErrors, statSum),
+			},
+			expression: "IF(FILL(resolvers, 1) > 0, IF(FILL(gateway, 0) > 0, 0, IF(FILL(origin, 1) > 0, 0, 1)))",
+			period:     minutes5, periods: 3, breaching: 2,
+		}, {
 			// Only this alarm tells when data stop, and no value is below its bound.
 			// Before the first run its state is the one that it would tell of, so that it
 			// tells nothing. It evaluates one period, because CloudWatch waits for more
@@ -130,6 +144,10 @@ func (e *envelope) forTomorrow() []alarm {
 		name:  "receipts",
 		means: "Over a day, answers came without a signed receipt although there is a key: it is not published, or cannot be read.",
 		of:    []series{e.own("", service.MetricUnreceipted, statSum)}, period: day,
+	}, {
+		name:  "certificate",
+		means: fmt.Sprintf("The certificate of the public origin ends within %d days, and AWS renews one two months before.", certificateDays),
+		of:    []series{e.own("", service.MetricCertificateDays, statMin)}, bound: certificateDays, below: true, period: hour, missing: missingIgnore,
 	}, {
 		name:  "chain",
 		means: "For an hour the node of RPC_URL has not answered: what is in doubt stays in doubt.",

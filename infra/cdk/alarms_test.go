@@ -91,7 +91,7 @@ func writtenMetrics() []string {
 		service.MetricPrimaryFailed, service.MetricFallbackSettled, service.MetricFallbackFailed, service.MetricUsedAsPaid, service.MetricUnreceipted,
 		service.MetricLedger, service.MetricListed, service.MetricUnlisted, service.MetricInternal, service.MetricSettle, service.MetricLookup,
 		service.MetricOpen, service.MetricSettledLate, service.MetricRefusedLate, service.MetricStillOpen, service.MetricCannotTell,
-		service.MetricLeft, service.MetricOwedUnclaimed, service.MetricRefundsDue, service.MetricReconcileFailed, metricGatewayErrors, service.MetricRefusedPayer, service.MetricVersion,
+		service.MetricLeft, service.MetricOwedUnclaimed, service.MetricRefundsDue, service.MetricReconcileFailed, metricGatewayErrors, service.MetricCertificateDays, service.MetricRefusedPayer, service.MetricVersion,
 	)
 }
 

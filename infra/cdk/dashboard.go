@@ -109,7 +109,7 @@ const metricGatewayErrors = "GatewayErrors"
 // readyMetrics are 1 or 0 in each run of reconcile.
 func readyMetrics() []string {
 	all := []string{service.MetricReady}
-	for _, probe := range []string{service.ProbeLedger, service.ProbeFacilitator, service.ProbeResolvers, service.ProbeChain, service.ProbeMark} {
+	for _, probe := range []string{service.ProbeLedger, service.ProbeFacilitator, service.ProbeResolvers, service.ProbeChain, service.ProbeMark, service.ProbeOrigin} {
 		all = append(all, service.ReadyMetric(probe))
 	}
 	return all

@@ -77,16 +77,18 @@ const registryName = "rdap.registry.net"
 // resolver is the recursive resolver of one world. Every name exists.
 type resolver struct {
 	*door
-	mute atomic.Bool // it hears and says nothing
+	mute    atomic.Bool // it hears and says nothing
+	strayed atomic.Bool // the public origin leads where every other name does
 }
 
-func newResolver(t testing.TB, addr string, origin, registry net.IP) *resolver {
+func newResolver(t testing.TB, addr string, origin, registry, front net.IP) *resolver {
 	r := &resolver{}
 	zone := testbed.ReadZone(t, fmt.Sprintf("*. 30 A %s\n%s. 30 A %s\ncom. 30 NS a.gtld-servers.net.\n", origin, registryName, registry))
+	names := leadingTo(front, &r.strayed, zone)
 	r.door = openDoor(t, addr, func() (func(), error) {
 		s, err := testbed.ListenDNS(addr, dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 			if !r.mute.Load() {
-				zone.ServeDNS(w, q)
+				names.ServeDNS(w, q)
 			}
 		}))
 		if err != nil {

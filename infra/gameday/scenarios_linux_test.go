@@ -258,6 +258,24 @@ func scenarios() []scenario {
 		},
 		ready: http.StatusOK, fires: []string{"ledger-mark"},
 	}, {
+		// Everything works, and nobody gets there.
+		name: "the domain leads to another's page", ops: []string{"ping"}, payers: 1, rounds: 2,
+		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.strayed }),
+		ready:    http.StatusOK, fires: []string{"public-origin"},
+	}, {
+		name: "the domain's mapping to the API is lost", ops: []string{"ping"}, payers: 1, rounds: 2,
+		breakage: set(func(w *world) *atomic.Bool { return &w.front.unmapped }),
+		ready:    http.StatusOK, fires: []string{"public-origin"},
+	}, {
+		// One run that does not get there tells nobody.
+		name: "the domain is away for a moment", ops: []string{"ping"}, payers: 1,
+		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.strayed }),
+		ready:    http.StatusOK, heals: true,
+	}, {
+		name: "the certificate is not renewed", ops: []string{"ping"}, payers: 1,
+		breakage: set(func(w *world) *atomic.Bool { return &w.front.ending }),
+		ready:    http.StatusOK, fires: []string{"certificate"},
+	}, {
 		// Each is owed the answer; nothing more happens for a day.
 		name: "payers never come back", ops: []string{"dns", "ssl-check"}, payers: 1, absent: 1,
 		breakage: shut(theResolver), sees: unresolved, owed: 2, heals: true,

@@ -42,6 +42,7 @@ type world struct {
 	name        string // of the table
 	db          cloud.Dynamo
 	resolver    *resolver
+	front       *front
 	receiptKey  atomic.Pointer[string] // what the secret of the facilitator holds
 	host        *cloud.Host
 	url         string // of the gateway
@@ -71,6 +72,7 @@ func (s *stage) open(t testing.TB) *world {
 	n := byte(s.n.Add(1))
 	own := func(last byte, port int) string { return fmt.Sprintf("127.1.%d.%d:%d", n, last, port) }
 	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
+	public := net.IPv4(93, 184, n, 36)
 	w := &world{
 		TB: t, opened: time.Now(), db: s.db, name: s.db.Table(t), series: &measured{gateway: s.gateway},
 		turnstile: s.turnstile, procs: map[string]*cloud.Execution{}, crashes: map[string]bool{},
@@ -79,7 +81,8 @@ func (s *stage) open(t testing.TB) *world {
 	w.facilitator = newFacilitator(t, own(9, 8080))
 	w.chain = serve(t, own(6, 8545), untelling(w.facilitator.node(time.Minute, time.Now), &w.untold), nil)
 	w.table = newTable(t, own(8, 8000), s.db.URL, s.turnstile.passed)
-	w.resolver = newResolver(t, own(1, 53), web, rdap)
+	w.resolver = newResolver(t, own(1, 53), web, rdap, public)
+	w.front = newFront(t, s.ca, public)
 	secure := &tls.Config{GetCertificate: s.ca.For}
 	serve(t, net.JoinHostPort(web.String(), "443"), http.HandlerFunc(origin), secure)
 	serve(t, net.JoinHostPort(rdap.String(), "443"), http.HandlerFunc(registry), secure)
@@ -97,6 +100,7 @@ func (s *stage) open(t testing.TB) *world {
 		Logs:        w.series, OnEnd: w.series.ended, OnEvent: w.handed,
 	}.Open(t)
 	w.url = w.host.URL
+	w.front.gateway = testbed.ProxyTo(t, w.url)
 	w.mark(stack, boot.LocalPayTo)
 	return w
 }
@@ -104,7 +108,7 @@ func (s *stage) open(t testing.TB) *world {
 // mark marks the ledger as that of a stack.
 func (w *world) mark(name, payee string) {
 	table := boot.Table{Name: w.name, AWS: w.db.Config()}
-	if _, err := table.SetMark(w.Context(), boot.Mark{Stack: name, Payee: payee, Written: w.opened, By: "gameday"}, true); err != nil {
+	if _, err := table.SetMark(w.Context(), boot.Mark{Stack: name, Payee: payee, Origin: "https://" + frontName, Written: w.opened, By: "gameday"}, true); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
+	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -60,11 +61,15 @@ func Reconcile() {
 	exitOn(err)
 	settle, err := config.facilitators(parts.Platform)
 	exitOn(err)
-	probes := config.probes(parts.Ledger, settle, dns.New(dns.Config{Resolvers: config.Resolvers}), parts.Chain)
+	resolver := dns.New(dns.Config{Resolvers: config.Resolvers})
+	probes := config.probes(parts.Ledger, settle, resolver, parts.Chain)
 	if mark, ok := config.markProbe(); ok {
 		probes = append(probes, mark)
 	}
-	lambda.Start(service.Reconcile(parts.Platform, parts.Reconciler, parts.Chain != nil, probes...))
+	lambda.Start(service.Reconcile(parts.Platform, service.Scheduled{
+		Reconciler: parts.Reconciler, Watched: parts.Chain != nil, Probes: probes, Origin: config.publicOrigin,
+		Outside: service.Outside{Connector: &guard.Dialer{Resolver: resolver}, Now: time.Now, UserAgent: config.userAgent()},
+	}))
 }
 
 func exitOn(err error) {

@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 type Mark struct {
 	Stack   string
 	Payee   string    // who the stack's payments are made to
+	Origin  string    // where the stack is reached that has no BASE_URL; it may be empty
 	Written time.Time // to the second
 	By      string    // who wrote it, for the person who comes next
 }
@@ -34,6 +36,7 @@ type markItem struct {
 	Key     string `dynamodbav:"pk"`
 	Stack   string `dynamodbav:"stack"`
 	Payee   string `dynamodbav:"payee"`
+	Origin  string `dynamodbav:"origin,omitempty"`
 	Written int64  `dynamodbav:"written"` // unix seconds
 	By      string `dynamodbav:"written_by"`
 }
@@ -61,12 +64,13 @@ func (t Table) Mark(ctx context.Context, stack string) (*Mark, error) {
 	if err := attributevalue.UnmarshalMap(out.Item, &it); err != nil {
 		return nil, fmt.Errorf("read the mark of stack %s: %w", stack, err)
 	}
-	return &Mark{Stack: it.Stack, Payee: it.Payee, Written: time.Unix(it.Written, 0).UTC(), By: it.By}, nil
+	return &Mark{Stack: it.Stack, Payee: it.Payee, Origin: it.Origin, Written: time.Unix(it.Written, 0).UTC(), By: it.By}, nil
 }
 
 // SetMark marks the table as the ledger of a stack. It returns the mark that was there
 // before, nil if there was none. A mark with another payee stays, and the error is ErrMarked,
-// unless replace is set. It touches no other item.
+// unless replace is set. Without an Origin the one that was there stays. It touches no other
+// item.
 func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark, err error) {
 	before, err = t.Mark(ctx, m.Stack)
 	switch {
@@ -79,10 +83,11 @@ func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark,
 	condition := "attribute_not_exists(" + dynamo.AttrKey + ")"
 	var values map[string]types.AttributeValue
 	if before != nil {
+		m.Origin = cmp.Or(m.Origin, before.Origin)
 		condition = "payee = :read"
 		values = map[string]types.AttributeValue{":read": &types.AttributeValueMemberS{Value: before.Payee}}
 	}
-	it, err := attributevalue.MarshalMap(markItem{markKey(m.Stack), m.Stack, m.Payee, m.Written.Unix(), m.By})
+	it, err := attributevalue.MarshalMap(markItem{markKey(m.Stack), m.Stack, m.Payee, m.Origin, m.Written.Unix(), m.By})
 	if err != nil {
 		return before, fmt.Errorf("write the mark of stack %s: %w", m.Stack, err)
 	}
@@ -127,4 +132,22 @@ func (c Config) markProbe() (service.Probe, bool) {
 		return m.check(c)
 	}
 	return service.Probe{Name: service.ProbeMark, Optional: true, Check: check}, c.Ledger.Name != "" && c.Stack != ""
+}
+
+// publicOrigin is where strangers reach the deployment: BASE_URL, or else what the ledger's
+// mark says, because the functions of a template cannot be told the name of their own API.
+// It is empty where neither is known or it is for this machine alone.
+func (c Config) publicOrigin(ctx context.Context) string {
+	origin := c.BaseURL
+	if origin == "" && c.Ledger.Name != "" && c.Stack != "" {
+		m, err := c.Ledger.Mark(ctx, c.Stack)
+		if err != nil || m == nil { // another probe says so
+			return ""
+		}
+		origin = m.Origin
+	}
+	if strings.HasPrefix(origin, "https://") {
+		return origin
+	}
+	return ""
 }

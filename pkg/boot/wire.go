@@ -133,7 +133,7 @@ func (p Parts) Documents() http.Handler {
 func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platform {
 	return service.Platform{
 		Log: log, Now: now, Random: rand.Reader, Origin: c.origin, RequestID: requestID,
-		Stack: c.Stack, Function: c.Function, Version: c.Version, Paused: c.Paused,
+		Stack: c.Stack, Deployment: service.Deployment(c.Stack, c.Ledger.Name), Function: c.Function, Version: c.Version, Paused: c.Paused,
 	}
 }
 

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func ReadyMetric(probe string) string {
 	return MetricReady + strings.ToUpper(probe[:1]) + probe[1:]
 }
 
-// probeTimeout is how long a probe may take.
+// probeTimeout is how long a probe may take that names no other time.
 const probeTimeout = 2 * time.Second
 
 // Probe is one thing that must work before the service is ready.
@@ -48,6 +49,8 @@ type Probe struct {
 	Check func(ctx context.Context) error
 	// Optional: the service answers without it, so its failure is a warning.
 	Optional bool
+	// Timeout is how long it may take; 2 s when 0.
+	Timeout time.Duration
 }
 
 // States of a check.
@@ -72,12 +75,12 @@ func (p Public) Error() string { return string(p) }
 
 // probe asks every probe, side by side, and returns what each says by its name.
 func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
 	failures := make([]error, len(probes))
 	var wg sync.WaitGroup
 	for i, b := range probes {
 		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, cmp.Or(b.Timeout, probeTimeout))
+			defer cancel()
 			defer func() { // a panic would end the process
 				if v := recover(); v != nil {
 					failures[i] = fmt.Errorf("panic: %v", v)
@@ -121,7 +124,7 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings m
 		return storefront.Response{Status: http.StatusOK, Header: h, Body: printable.Marshal(v)}
 	}
 	alive := p.front(false).Handler("health", nil, storefront.Reads, func(*http.Request) storefront.Response {
-		return says(map[string]string{"status": "ok", "service": catalog.Service})
+		return says(health{Status: statusOK, Service: catalog.Service, Deployment: p.Deployment})
 	})
 	var asked kept
 	ready := p.front(false).Handler("health", rate, storefront.Reads, func(r *http.Request) storefront.Response {

@@ -47,17 +47,28 @@ func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconcil
 	return storefront.Reconciler(c)
 }
 
-// Reconcile is the scheduled function: it asks the probes, runs the Reconciler once
-// within the time that ctx leaves, and writes one log line with the result, at any
-// LOG_LEVEL, because alarms are computed from it. watched says that there is a view of the
-// chain. Its error says that the index or the ledger failed.
-func Reconcile(p Platform, r *reconcile.Reconciler, watched bool, probes ...Probe) func(ctx context.Context) error {
+// Scheduled is what the scheduled function does.
+type Scheduled struct {
+	Reconciler *reconcile.Reconciler
+	Watched    bool // there is a view of the chain
+	Probes     []Probe
+	// Origin is the public origin, which Outside asks; nil or an empty one is asked nothing.
+	Origin  func(ctx context.Context) string
+	Outside Outside
+}
+
+// Reconcile is the scheduled function: it asks the probes and the public origin, runs the
+// Reconciler once within the time that ctx leaves, and writes one log line with the result,
+// at any LOG_LEVEL, because alarms are computed from it. Its error says that the index or the
+// ledger failed.
+func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
+	r, watched, probes := do.Reconciler, do.Watched, do.Probes
 	if p.Paused { // nobody is to miss the facilitator
 		probes = slices.DeleteFunc(probes, func(b Probe) bool { return b.Name == ProbeFacilitator })
 	}
 	return func(ctx context.Context) error {
 		begun := p.Now()
-		checks := p.probe(ctx, probes)
+		checks, outside := p.look(ctx, do, probes)
 		run, cancel := ctx, context.CancelFunc(func() {})
 		if deadline, ok := ctx.Deadline(); ok {
 			run, cancel = context.WithDeadline(ctx, deadline.Add(-reconcileMargin))
@@ -77,13 +88,36 @@ func Reconcile(p Platform, r *reconcile.Reconciler, watched bool, probes ...Prob
 		}
 		if len(checks) > 0 {
 			answers, ready := readyMetrics(checks, err)
-			values = append(values, answers...)
+			values = slices.Concat(values, answers, outside)
 			values = p.ofVersion(append(values, counted(MetricReady, ready)), float64(1-ready)*1000)
 		}
 		attrs = append(attrs, slog.Bool("evidence", watched), slog.Float64("ms", storefront.Milliseconds(p.Now().Sub(begun))))
 		p.logAlways(ctx, level, "reconcile", append(attrs, p.emf(values)...))
 		return err
 	}
+}
+
+// look asks the probes and, side by side with them, the public origin. It returns what they
+// say, and the metrics of the origin's certificate.
+func (p Platform) look(ctx context.Context, do Scheduled, probes []Probe) (checks map[string]check, certificate []metric) {
+	if do.Origin == nil {
+		return p.probe(ctx, probes), nil
+	}
+	origin := do.Origin(ctx)
+	if origin == "" {
+		return p.probe(ctx, probes), nil
+	}
+	var ends time.Time
+	all := append(slices.Clone(probes), Probe{Name: ProbeOrigin, Optional: true, Timeout: outsideTimeout, Check: func(ctx context.Context) (err error) {
+		ends, err = do.Outside.Ask(ctx, origin, p.Deployment)
+		return err
+	}})
+	checks = p.probe(ctx, all)
+	if !ends.IsZero() {
+		const day = 24 * time.Hour
+		certificate = []metric{counted(MetricCertificateDays, int(ends.Sub(p.Now())/day))}
+	}
+	return checks, certificate
 }
 
 // notReady are the names of the checks that do not say that all is well.

@@ -94,7 +94,7 @@ func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Prob
 	reconciler := service.Reconciler(reconcile.Reconciler{
 		Ledger: s.Ledger, Index: s.Index, Evidence: s.Evidence, Terms: s.Terms, Now: s.Platform.Now, Log: s.Platform.Log,
 	}, nil)
-	if err := service.Reconcile(s.Platform, reconciler, s.Evidence != nil, probes...)(ctx); !errors.Is(err, fails) {
+	if err := service.Reconcile(s.Platform, service.Scheduled{Reconciler: reconciler, Watched: s.Evidence != nil, Probes: probes})(ctx); !errors.Is(err, fails) {
 		s.Errorf("%v, want %v", err, fails)
 	}
 	var m map[string]any

@@ -43,6 +43,8 @@ type Platform struct {
 	RequestID func(*http.Request) string
 	// Stack is the name of the deployment, for the metrics; it may be empty.
 	Stack string
+	// Deployment is what /health says of whose it is; it may be empty.
+	Deployment string
 	// Function and Version are Lambda's names of the code that runs, for the metric
 	// that a release is rolled back by; empty elsewhere.
 	Function, Version string

@@ -73,7 +73,7 @@ func commands() []command {
 		{"books [-json] DAY", 1, 1, listBooks},
 		{"backup [FILE]", 0, 1, backup},
 		{"restore -to NAME [-at TIME] [-drill]", 0, 0, restore},
-		{"mark-ledger [-force]", 0, 0, markLedger},
+		{"mark-ledger [-force] [ORIGIN]", 0, 1, markLedger},
 		{"try-page", 0, 0, tryPage},
 		{"smoke ORIGIN", 1, 1, smoke},
 	}

@@ -13,7 +13,8 @@ import (
 
 // markLedger writes into LEDGER_TABLE that it is the ledger of STACK_NAME, whose payee is
 // PAY_TO. It says first whether anything was ever sold on it, because an empty table that has
-// taken the place of the ledger looks as that of a new stack does.
+// taken the place of the ledger looks as that of a new stack does. An origin is where reconcile
+// asks as a stranger would, of a stack that has no BASE_URL.
 func markLedger(ctx context.Context, o order) error {
 	c, err := boot.ReadLocal(o.getenv)
 	switch {
@@ -25,6 +26,10 @@ func markLedger(ctx context.Context, o order) error {
 		return errors.New("STACK_NAME is not set: it names the stack whose ledger the table is")
 	case !c.OwnPayee:
 		return errors.New("PAY_TO is not set: it is the address that the stack has as PayTo")
+	}
+	origin, err := o.typedOrigin()
+	if err != nil {
+		return err
 	}
 	sold, err := o.soldSince(ctx, c)
 	if err != nil {
@@ -39,7 +44,7 @@ func markLedger(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	mark := boot.Mark{Stack: c.Stack, Payee: c.Terms.PayTo, Written: o.now(), By: who}
+	mark := boot.Mark{Stack: c.Stack, Payee: c.Terms.PayTo, Origin: origin, Written: o.now(), By: who}
 	before, err := c.Ledger.SetMark(ctx, mark, o.force)
 	switch {
 	case before != nil:
@@ -56,6 +61,18 @@ func markLedger(ctx context.Context, o order) error {
 	}
 	facts(o.out, "now", "marked for "+mark.Payee)
 	return nil
+}
+
+// typedOrigin is the origin that was typed, or empty.
+func (o order) typedOrigin() (string, error) {
+	if len(o.args) == 0 {
+		return "", nil
+	}
+	u, err := originOf(o.args[0])
+	if err != nil {
+		return "", err
+	}
+	return "https://" + strings.ToLower(u.Host), nil // nobody is met over http
 }
 
 // soldSince says since when the token is sold for on a table.

@@ -45,6 +45,18 @@ func TestMarkLedger(t *testing.T) {
 	marked("shop", sender)
 	marked("other", sender)
 
+	env["STACK_NAME"] = "shop"
+	origin := func() string {
+		return testbed.Must(testbed.Must(boot.ReadLocal(func(name string) string { return env[name] })).Ledger.Mark(t.Context(), "shop")).Origin
+	}
+	_, notes = operate(t, exitFailed, env, "mark-ledger", "api.example.com")
+	prints(t, notes, `ORIGIN="api.example.com" is not an origin`)
+	operate(t, 0, env, "mark-ledger", "https://API.example.com/")
+	operate(t, 0, env, "mark-ledger") // which keeps it
+	if got := origin(); got != "https://api.example.com" {
+		t.Errorf("the origin is %q", got)
+	}
+
 	env["PAY_TO"] = payee
 	out, _ = operate(t, 0, env, "owed")
 	if strings.Count(out, payer) != 3 {

@@ -28,9 +28,9 @@ const (
 // "make smoke", which then pays ping. It returns an error unless the service is ready
 // and the table of LEDGER_TABLE, if that is set, has its protections.
 func smoke(ctx context.Context, o order) error {
-	u, err := url.Parse(o.args[0])
-	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
-		return fmt.Errorf("ORIGIN=%s is not an origin such as https://api.example.com", printable.Quote(o.args[0], printable.Max))
+	u, err := originOf(o.args[0])
+	if err != nil {
+		return err
 	}
 	c, err := boot.ReadLocal(o.getenv)
 	if err != nil {
@@ -66,4 +66,13 @@ func smoke(ctx context.Context, o order) error {
 	}
 	fmt.Fprintln(o.notes, "The ledger's table was not looked at: LEDGER_TABLE names none.")
 	return nil
+}
+
+// originOf reads an origin that was typed.
+func originOf(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+		return nil, fmt.Errorf("ORIGIN=%s is not an origin such as https://api.example.com", printable.Quote(text, printable.Max))
+	}
+	return u, nil
 }

@@ -1,0 +1,72 @@
+package gameday
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+// frontName is the domain of every world.
+const frontName = "api.facts.net"
+
+// front is what strangers meet at the public origin of a world: the gateway, behind TLS.
+type front struct {
+	ca       *testbed.Authority
+	gateway  http.Handler // set once there is one
+	unmapped atomic.Bool  // the domain has lost its mapping to the API
+	ending   atomic.Bool  // the certificate ends soon
+}
+
+// newFront opens it at an address.
+func newFront(t testing.TB, ca *testbed.Authority, ip net.IP) *front {
+	f := &front{ca: ca}
+	serve(t, net.JoinHostPort(ip.String(), "443"), f, &tls.Config{GetCertificate: f.certificate})
+	return f
+}
+
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.unmapped.Load() {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"message":"Not Found"}`) // the function may be gone
+		return
+	}
+	f.gateway.ServeHTTP(w, r)
+}
+
+// certificate is one that ACM has just renewed, or one that it did not.
+func (f *front) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	left := 60 * 24 * time.Hour
+	if f.ending.Load() {
+		left = 10 * 24 * time.Hour
+	}
+	leaf := f.ca.Leaf(hello.ServerName, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(left) })
+	return &leaf, nil
+}
+
+// leadingTo are the zone's answers, but for the public origin, which leads to an address, or
+// elsewhere once it has strayed.
+func leadingTo(ip net.IP, strayed *atomic.Bool, zone testbed.Zone) dns.Handler {
+	own := testbed.Must(dns.NewRR(fmt.Sprintf("%s. 30 A %s", frontName, ip)))
+	return dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		name, qtype, ok := testbed.Question(q)
+		if !ok || name != frontName+"." || strayed.Load() {
+			zone.ServeDNS(w, q)
+			return
+		}
+		m := testbed.Reply(q)
+		if qtype == dns.TypeA {
+			m.Answer = append(m.Answer, own)
+		}
+		testbed.Send(w, q, m)
+	})
+}
