@@ -240,7 +240,7 @@ func memory(t *testing.T) float64 {
 // What a year costs besides its calls, in US dollars: metrics, alarms and the dashboard;
 // and what is kept of a call, 35 days in the table with its recovery, 90 in the log.
 const (
-	fixedCosts  = 12 * 52
+	fixedCosts  = 12 * 54
 	recordBytes = 3 << 10
 	priceStored = (0.25 + 0.20) / (1 << 30) * 35 / 30.4 // a byte
 	priceLogged = 0.03 / (1 << 30) * 90 / 30.4
