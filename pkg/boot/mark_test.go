@@ -3,6 +3,11 @@ package boot
 import (
 	"context"
 	"errors"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -63,5 +68,37 @@ func TestMarkProbe(t *testing.T) {
 		if _, ok := c.markProbe(); ok {
 			t.Errorf("%s: there is a probe", name)
 		}
+	}
+}
+
+// Strangers reach a deployment at BASE_URL, or else where the ledger's mark says; nobody is
+// asked for an origin that is for this machine, or that cannot be read.
+func TestPublicOrigin(t *testing.T) {
+	t.Parallel()
+	const marked = `{"Item":{"pk":{"S":"stack|shop"},"stack":{"S":"shop"},"payee":{"S":"0x1"},"origin":{"S":"%s"},"written":{"N":"1"}}}`
+	for name, c := range map[string]struct {
+		base, table string // what the table answers
+		want        string
+	}{
+		"a domain":              {"https://api.example.com", "{}", "https://api.example.com"},
+		"a domain and a mark":   {"https://api.example.com", strings.Replace(marked, "%s", "https://a.example.com", 1), "https://api.example.com"},
+		"a mark":                {"", strings.Replace(marked, "%s", "https://a.execute-api.us-east-1.amazonaws.com", 1), "https://a.execute-api.us-east-1.amazonaws.com"},
+		"a mark without it":     {"", strings.Replace(marked, "%s", "", 1), ""},
+		"no mark":               {"", "{}", ""},
+		"a mark of another one": {"", strings.Replace(marked, `"S":"%s"`, `"N":"1"`, 1), ""},
+		"this machine":          {"http://127.0.0.1:8402", "{}", ""},
+		"a mark in the open":    {"", strings.Replace(marked, "%s", "http://a.example.com", 1), ""},
+		"a table that is down":  {"", "", ""},
+	} {
+		table := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(c.table))), 10))
+			if c.table == "" {
+				w.WriteHeader(http.StatusBadRequest)
+			}
+			_, _ = io.WriteString(w, c.table)
+		}))
+		config := configured(t, vars{"BASE_URL": c.base, "STACK_NAME": "shop", "AWS_ENDPOINT_URL_DYNAMODB": table.URL})
+		same(t, name, config.publicOrigin(t.Context()), c.want)
+		table.Close()
 	}
 }
