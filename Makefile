@@ -262,11 +262,10 @@ try-page: ## Say who hears of a stack's alarms, and send them a page and a ticke
 
 .PHONY: restore
 restore: ## Restore the ledger's table (LEDGER_TABLE) as another one
-##   TO=...            the name of the copy
+##   TO=...            the name of the copy (the table's, and -copy or -drill behind it)
 ##   AT=...            the time to restore, 2026-11-20T08:00:00Z (the latest there is)
 ##   DRILL=1           delete the copy when it has been looked at
-	@test -n "$$TO" || { echo "usage: make restore TO=name [AT=2026-11-20T08:00:00Z] [DRILL=1]" >&2; exit 2; }
-	@CALLED_BY=make go run ./infra/local/operate restore -to "$$TO" $${AT:+-at "$$AT"} $(if $(DRILL),-drill)
+	@CALLED_BY=make go run ./infra/local/operate restore $${TO:+-to "$$TO"} $${AT:+-at "$$AT"} $(if $(DRILL),-drill)
 
 .PHONY: backup
 backup: ## Write a copy of the ledger file, also while a service has it open
@@ -317,11 +316,11 @@ books: ## Compare the payments of a day on the chain with the ledger; fails wher
 
 .PHONY: secret
 secret: ## Show, make or change the secret of FacilitatorSecretArn; asks for the value, and keeps the rest
-##   NAME=...          its name or ARN
+##   NAME=...          its name, which begins with that of the stack, or its ARN
 ##   SET=token         change this of it, or key, rpc_urls, receipt_key (or UNSET=... to take it out)
 ##   FILE=...          read the value from this file
 ##   YES=1             do not ask before it is written
-	@test -n "$$NAME" || { echo "usage: make secret NAME=hostfacts-facilitator [SET=token|key|rpc_urls|receipt_key] [UNSET=...] [FILE=...]" >&2; exit 2; }
+	@test -n "$$NAME" || { echo "usage: make secret NAME=hostfacts-production-facilitator [SET=token|key|rpc_urls|receipt_key] [UNSET=...] [FILE=...]" >&2; exit 2; }
 	@CALLED_BY=make go run ./infra/local/secret -name "$$NAME" $${SET:+-set "$$SET"} $${UNSET:+-unset "$$UNSET"} $${FILE:+-file "$$FILE"} $${YES:+-yes="$$YES"}
 
 .PHONY: sign-origin

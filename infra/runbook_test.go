@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
@@ -158,16 +157,6 @@ func (w *world) claimed(key string, at time.Time) *ledger.Hold {
 	return held(w.t, ledger.New(w.store, func() time.Time { return at }, rand.Text), key, at)
 }
 
-// protect gives a table what a deployment's has.
-func (w *world) protect(table string) {
-	yes, expires := true, dynamo.AttrExpiresAt
-	backUp(w.t, w.api, table)
-	must(w.api.UpdateTimeToLive(w.t.Context(), &dynamodb.UpdateTimeToLiveInput{
-		TableName: &table, TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &expires, Enabled: &yes},
-	}))(w.t)
-	must(w.api.UpdateTable(w.t.Context(), &dynamodb.UpdateTableInput{TableName: &table, DeletionProtectionEnabled: &yes}))(w.t)
-}
-
 // TestRunbookIsPlayed plays the runbook from its own text: what an operator does with a ledger
 // that is a table, on an emulator that can restore one. What is played elsewhere is
 // named here with where; a command that is in neither fails.
@@ -200,7 +189,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 	o := &operator{env: map[string]string{
 		"AWS_ENDPOINT_URL_DYNAMODB": server, "AWS_ENDPOINT_URL_SECRETS_MANAGER": emulator.URL, "AWS_ACCESS_KEY_ID": cloud.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": cloud.DynamoSecret,
 	}, words: map[string]string{
-		"<Ledger>": "ledger", "<table>": "ledger", "<copy>": "ledger-copy", "<drill>": "ledger-drill", "<the payee>": boot.LocalPayTo,
+		"<Ledger>": "ledger", "<table>": "ledger", "<the payee>": boot.LocalPayTo,
 		"AWS_REGION=…": "AWS_REGION=" + cloud.DynamoRegion, "RPC_URL=…": "RPC_URL=" + node, "https://mainnet.base.org": node,
 		" KEY_FILE=…": "", "<the list so far>": "", "WALLET=0x…": "WALLET=" + w.payer.Address().String(),
 	}}
@@ -249,7 +238,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 		"Releases": {{"make smoke", func() { deploys("ledger") }, false, []string{"ledger           ok", "LEDGER_TABLE names none", `"ok": true`}}},
 		"Payments that are owed": {
 			{"make owed", nil, true, []string{"table ledger has no point-in-time recovery and no protection from deletion", "aws dynamodb update-continuous-backups --table-name ledger"}},
-			{"make owed", func() { w.protect("ledger") }, false, []string{"1 owed in DynamoDB table ledger, for more than an hour: 1, refunds due: 1, in doubt: 1", "make refund KEY='" + owed + "'"}},
+			{"make owed", func() { protects(t, emulator, "ledger") }, false, []string{"1 owed in DynamoDB table ledger, for more than an hour: 1, refunds due: 1, in doubt: 1", "make refund KEY='" + owed + "'"}},
 			{"make payer", nil, false, []string{"has paid 1 time ($0.005) and is owed 1", "1 payment in doubt ($0.005) was made, as the chain shows"}},
 			{"make refund KEY='eip155", nil, false, []string{"a refund is begun: the payer gets no answer any more\namount   0.005 USDC"}},
 			{"TRANSACTION=0x…", back(owed), false, []string{"closed: $0.005 went back to"}},
@@ -268,9 +257,9 @@ func TestRunbookIsPlayed(t *testing.T) {
 			o.words["DAY=2026-11-20"] = "DAY=" + long.UTC().Format(time.DateOnly)
 		}, false, []string{"no differences"}}},
 		"Restoring the table": {
-			{"TO=<drill>", nil, false, []string{"ledger-drill is deleted: the drill is over"}},
-			{"TO=<copy>", func() { expired.Store(1) }, true, []string{"ExpiredTokenException", "The same command goes on where this one stopped"}},
-			{"TO=<copy>", func() {
+			{"DRILL=1", nil, false, []string{"ledger-drill is deleted: the drill is over"}},
+			{"AT=2026", func() { expired.Store(1) }, true, []string{"ExpiredTokenException", "The same command goes on where this one stopped"}},
+			{"AT=2026", func() {
 				o.env["LEDGER_TABLE"] = "ledger-copy"
 				out, err := o.play(t, "make owed")
 				if err == nil || !strings.Contains(out, "finish it: make restore TO=ledger-copy, with LEDGER_TABLE naming the original") {

@@ -64,6 +64,9 @@ type settings struct {
 	budget    float64
 	retention float64 // of logs, days
 	reserve   bool    // concurrency for the scheduled function
+
+	// assume is who may assume each role of operators, by the role's name.
+	assume map[string][]string
 }
 
 // contextReader reads settings and collects every fault.
@@ -137,6 +140,7 @@ func readSettings(root string, get func(*string) any) (settings, error) {
 		budget:      c.number(ctxBudget, defaultBudget),
 		retention:   c.days(ctxRetention, defaultRetention),
 		reserve:     c.yes(ctxReserve, true),
+		assume:      c.mayAssume(),
 	}
 	if (s.domain == "") != (s.certificate == "") {
 		c.fault(ctxDomain, "and %s go together", ctxCertificate)

@@ -278,6 +278,7 @@ func TestRunbookContext(t *testing.T) {
 		ctxPhone: "none", ctxURL: "none", ctxSlack: "none", ctxTeams: "none",
 		ctxBudget: strconv.Itoa(defaultBudget), ctxRetention: strconv.Itoa(defaultRetention),
 		ctxReserve: "true", ctxAssets: assetsBuild, ctxNodes: "required",
+		"mayRead": "none", "mayRefund": "none", "mayRestore": "none", "mayDeploy": "none",
 	} {
 		if got, ok := rows[key]; !ok || got != fallback {
 			t.Errorf("%s: the runbook says %q (%v), want %q", key, got, ok, fallback)

@@ -65,6 +65,7 @@ func NewStack(scope constructs.Construct, s settings) {
 		e.ownDomain()
 	}
 	e.commands(page, ticket)
+	e.roles()
 }
 
 // demandNodes replaces the parameter RpcUrl by one of the same name without a

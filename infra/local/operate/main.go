@@ -72,7 +72,7 @@ func commands() []command {
 		{"answered [-force] KEY TRANSACTION", 2, 2, func(ctx context.Context, o order) error { return refund(ctx, o, true) }},
 		{"books [-json] DAY", 1, 1, listBooks},
 		{"backup [FILE]", 0, 1, backup},
-		{"restore -to NAME [-at TIME] [-drill]", 0, 0, restore},
+		{"restore [-to NAME] [-at TIME] [-drill]", 0, 0, restore},
 		{"mark-ledger [-force] [ORIGIN]", 0, 1, markLedger},
 		{"try-page", 0, 0, tryPage},
 		{"smoke ORIGIN", 1, 1, smoke},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ func restore(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	t := tableCopy{from: c.Ledger.Name, to: o.to, drill: o.drill, out: o.out}
+	t := tableCopy{from: c.Ledger.Name, to: cmp.Or(o.to, copyOf(c.Ledger.Name, o.drill)), drill: o.drill, out: o.out}
 	if o.at != "" {
 		if t.at, err = time.Parse(time.RFC3339, o.at); err != nil {
 			return fmt.Errorf("-at %q is not a time such as 2026-11-20T08:00:00Z", o.at)
@@ -55,11 +56,20 @@ func restore(ctx context.Context, o order) error {
 	switch {
 	case t.from == "":
 		return errors.New("LEDGER_TABLE is not set: it names the table to restore")
-	case t.to == "" || t.to == t.from:
+	case t.to == t.from:
 		return errors.New("-to must name the copy, a table other than LEDGER_TABLE")
 	}
 	t.api = tableClient(c.Ledger)
 	return t.make(ctx)
+}
+
+// copyOf is the usual name of a table's copy. The role of those who restore is for names that
+// begin with it.
+func copyOf(table string, drill bool) string {
+	if drill {
+		return table + "-drill"
+	}
+	return table + "-copy"
 }
 
 // tableClient has time for calls that work on a whole table.

@@ -3,8 +3,8 @@
 // key of receipts. It changes one of them and keeps the others, checks the whole as the
 // functions read it, and never shows a value.
 //
-//	make secret NAME=hostfacts-facilitator
-//	make secret NAME=hostfacts-facilitator SET=token
+//	make secret NAME=hostfacts-production-facilitator
+//	make secret NAME=hostfacts-production-facilitator SET=token
 //
 // The exit status is 1 when it could not be done, and 2 for a wrong command line.
 package main
@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string, o order) int {
 	flags.Usage = func() {
 		usage := o.as.Program("") + " -name NAME [-set PART] [-unset PART] [-file FILE] [-yes]"
 		if o.as.ByMake() {
-			usage = "make secret NAME=hostfacts-facilitator [SET=...] [UNSET=...] [FILE=...] [YES=1]"
+			usage = "make secret NAME=hostfacts-production-facilitator [SET=...] [UNSET=...] [FILE=...] [YES=1]"
 		}
 		fmt.Fprintf(o.notes, "usage: %s\nA part is one of %s\n", usage, parts())
 	}

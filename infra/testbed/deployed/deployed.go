@@ -35,6 +35,11 @@ func Context() map[string]any {
 		"certificateArn":       "arn:aws:acm:us-east-1:111122223333:certificate/00000000-0000-4000-8000-000000000000",
 		"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf",
 
+		"mayRead":    "arn:aws:iam::111122223333:role/aws-reserved/sso.amazonaws.com/AWSReservedSSO_Support_0123456789abcdef arn:aws:iam::111122223333:user/ann",
+		"mayRefund":  "arn:aws:iam::111122223333:root",
+		"mayRestore": "arn:aws:iam::111122223333:root",
+		"mayDeploy":  "arn:aws:iam::111122223333:role/pipeline",
+
 		"FacilitatorFallbackUrl":       "https://fallback.example",
 		"FacilitatorFallbackSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:fallback-GhIjKl",
 	}

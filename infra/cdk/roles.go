@@ -1,0 +1,125 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/hostfacts/hostfacts/infra/operators"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+// principal is somebody who may assume a role: a user or a role of an account, or whoever that
+// account lets.
+const principal = `arn:aws[a-z-]*:iam::[0-9]{12}:(root|(user|role)/[A-Za-z0-9/_+=,.@-]+)`
+
+// mayAssume reads who may assume each role, by its name: ARNs between blanks.
+func (c *contextReader) mayAssume() map[string][]string {
+	all := map[string][]string{}
+	for _, r := range operators.Roles() {
+		who := c.matching(r.Setting, `^`+principal+`(\s+`+principal+`)*$`,
+			"ARNs of roles or users (or of an account's root, which lets the account decide), with blanks between them")
+		if arns := strings.Fields(who); len(arns) > 0 {
+			all[r.Name] = arns
+		}
+	}
+	return all
+}
+
+// roles are the roles of operators that somebody may assume.
+func (e *envelope) roles() {
+	for _, r := range operators.Roles() {
+		who := e.assume[r.Name]
+		if len(who) == 0 {
+			continue
+		}
+		role := e.add(r.Name+"Role", "IAM::Role", object{
+			"Description": "For operators: " + r.Does,
+			"AssumeRolePolicyDocument": object{"Version": "2012-10-17", "Statement": []any{object{
+				"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": object{"AWS": who},
+			}}},
+			"Policies": []any{object{"PolicyName": strings.ToLower(r.Name), "PolicyDocument": object{
+				"Version": "2012-10-17", "Statement": e.statements(r),
+			}}},
+		})
+		e.output(r.Name+"RoleArn", "For operators: "+r.Does, awscdk.Fn_GetAtt(role.LogicalId(), jsii.String("Arn")).ToString())
+	}
+}
+
+// statements are a role's permissions.
+func (e *envelope) statements(r operators.Role) (all []any) {
+	for _, p := range r.May {
+		var on []any
+		for _, place := range p.On {
+			on = append(on, e.places(place)...)
+		}
+		statement := object{"Effect": "Allow", "Action": p.Actions, "Resource": on}
+		if p.Keys != nil { // no request for items comes without their keys
+			statement["Condition"] = object{"ForAllValues:StringLike": object{"dynamodb:LeadingKeys": p.Keys}}
+		}
+		all = append(all, statement)
+	}
+	return all
+}
+
+// places are the ARNs of a place.
+func (e *envelope) places(place operators.Place) []any {
+	const index = "/index/" + dynamo.IndexName
+	switch place {
+	case operators.Table:
+		return []any{e.table("")}
+	case operators.TableIndex:
+		return []any{e.table(index)}
+	case operators.Copies:
+		return []any{e.table(operators.CopySuffix + "*")}
+	case operators.CopyIndex:
+		return []any{e.table(operators.CopySuffix + "*" + index)}
+	case operators.Drills:
+		return []any{e.table(operators.DrillSuffix + "*")}
+	case operators.DrillIndex:
+		return []any{e.table(operators.DrillSuffix + "*" + index)}
+	case operators.Stack:
+		return []any{arn("cloudformation:${AWS::Region}:${AWS::AccountId}:stack/" + e.settings.stack + "/*")}
+	case operators.Secrets:
+		return e.secrets()
+	case operators.Bootstrap:
+		return bootstrapRoles()
+	}
+	panic(fmt.Sprintf("nobody says what %q is", place))
+}
+
+func arn(of string) *string {
+	return awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:"+of), nil)
+}
+
+// table is the ARN of the ledger's table, with what is behind it.
+func (e *envelope) table(behind string) *string {
+	if name := e.params["LedgerTableName"]; name != "" {
+		return arn(fmt.Sprintf("dynamodb:${AWS::Region}:${AWS::AccountId}:table/%v%s", name, behind))
+	}
+	return awscdk.Fn_Sub(jsii.String("${Ledger.Arn}"+behind), nil)
+}
+
+// secrets are those that the stack names, and those whose names begin with its own: a new one
+// is made before a deployment names it.
+func (e *envelope) secrets() []any {
+	all := []any{arn("secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:" + e.settings.stack + "-*")}
+	for _, name := range []string{"FacilitatorSecretArn", "FacilitatorFallbackSecretArn"} {
+		if named := e.params[name]; named != "" && !slices.Contains(all, named) {
+			all = append(all, named)
+		}
+	}
+	return all
+}
+
+// bootstrapRoles are those of cdk bootstrap that the CDK CLI deploys this stack by.
+func bootstrapRoles() (all []any) {
+	qualifier := *awscdk.DefaultStackSynthesizer_DEFAULT_QUALIFIER()
+	for _, role := range []string{"deploy", "file-publishing", "lookup"} {
+		all = append(all, arn("iam::${AWS::AccountId}:role/cdk-"+qualifier+"-"+role+"-role-${AWS::AccountId}-${AWS::Region}"))
+	}
+	return all
+}

@@ -1,0 +1,101 @@
+// Package operators says what those who operate a deployment may do in AWS: a role for each
+// kind of work, with what its commands ask of AWS and nothing else. The CDK app makes the
+// roles. Tests run the commands, and hold what they ask to this.
+package operators
+
+import "slices"
+
+// Place is what a permission is on.
+type Place string
+
+// The places. What make restore makes has a name that begins with the table's, so that no
+// role of one ledger may touch another table of the account.
+const (
+	Table      Place = "the ledger's table"
+	TableIndex Place = "its index"
+	Copies     Place = "its copies"
+	CopyIndex  Place = "the index of its copies"
+	Drills     Place = "the copies of drills"
+	DrillIndex Place = "the index of the copies of drills"
+	Stack      Place = "the stack"
+	// Secrets are those that the stack names, and those whose names begin with the stack's.
+	Secrets Place = "its secrets"
+	// Bootstrap are the roles that cdk bootstrap has made, by which the CDK CLI deploys.
+	Bootstrap Place = "the roles of the CDK"
+)
+
+// What a table's name is followed by in the name of its copy, and in that of a drill's.
+const (
+	CopySuffix  = "-copy"
+	DrillSuffix = "-drill"
+)
+
+// Permission is some actions on some places.
+type Permission struct {
+	Actions []string
+	On      []Place
+	// Keys are the forms of the keys of the items that it is for; nil is every item.
+	Keys []string
+}
+
+// Role is what somebody may do.
+type Role struct {
+	Name    string
+	Setting string // of the CDK app: who may assume it
+	Does    string
+	May     []Permission
+}
+
+// Roles are all of them. Each of the first three may do what the one before it may.
+func Roles() []Role {
+	read := []Permission{
+		{Actions: []string{"dynamodb:DescribeContinuousBackups", "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:Scan"}, On: []Place{Table}},
+		{Actions: []string{"dynamodb:Query"}, On: []Place{TableIndex}},
+		{Actions: []string{"dynamodb:GetItem"}, On: []Place{Table}, Keys: []string{payments, "purchase|*"}},
+	}
+	write := []Permission{
+		{Actions: []string{"dynamodb:PutItem"}, On: []Place{Table}, Keys: []string{payments, "cursor|*", "payees|*", "refund|*"}},
+		{Actions: []string{"dynamodb:GetItem"}, On: []Place{Table}, Keys: []string{"cursor|*", "payees|*"}},
+	}
+	return []Role{
+		{"Read", "mayRead", "make owed, payer, books and smoke, which read the ledger", read},
+		{"Refund", "mayRefund", "what Read does, and make refund, answered and reconcile, which write to it", slices.Concat(read, write)},
+		{"Restore", "mayRestore", "make restore, which copies the ledger's table", restore()},
+		{"Deploy", "mayDeploy", "make deploy and make secret", deploy()},
+	}
+}
+
+// payments are the keys of payments.
+const payments = "eip155:*"
+
+// restore has the permissions of make restore. What AWS asks for on the target of
+// RestoreTableToPointInTime is read and write permissions on its items: the developer guide
+// says so. It says "the source table" of the action itself, and the service's reference any
+// table, so that it is granted on both.
+func restore() []Permission {
+	target := []string{
+		"dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query",
+		"dynamodb:Scan", "dynamodb:UpdateItem",
+	}
+	protect := []string{
+		"dynamodb:DescribeContinuousBackups", "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive",
+		"dynamodb:UpdateContinuousBackups", "dynamodb:UpdateTable", "dynamodb:UpdateTimeToLive",
+	}
+	return []Permission{
+		{Actions: []string{"dynamodb:RestoreTableToPointInTime"}, On: []Place{Table, Copies, Drills}},
+		{Actions: []string{"dynamodb:Scan"}, On: []Place{Table}},
+		{Actions: []string{"dynamodb:Query"}, On: []Place{TableIndex, CopyIndex, DrillIndex}},
+		{Actions: slices.Concat(target, protect), On: []Place{Copies, Drills}},
+		{Actions: []string{"dynamodb:DeleteTable"}, On: []Place{Drills}},
+	}
+}
+
+// deploy has the permissions of a deployment by the CDK app: the roles of the CDK have the
+// rest. GetCallerIdentity needs no permission.
+func deploy() []Permission {
+	return []Permission{
+		{Actions: []string{"sts:AssumeRole"}, On: []Place{Bootstrap}},
+		{Actions: []string{"cloudformation:CancelUpdateStack", "cloudformation:DescribeStacks", "cloudformation:GetTemplate"}, On: []Place{Stack}},
+		{Actions: []string{"secretsmanager:CreateSecret", "secretsmanager:GetSecretValue", "secretsmanager:PutSecretValue", "secretsmanager:UpdateSecretVersionStage"}, On: []Place{Secrets}},
+	}
+}
