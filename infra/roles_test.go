@@ -51,7 +51,7 @@ func newWatched(t *testing.T) *watched {
 	w := &watched{t: t, direct: startEmulator(t)}
 	w.url = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, w.direct.URL), Do: func(r *testbed.Relayed) {
 		w.note(r)
-		if !strings.HasPrefix(string(r.Sent), "Action=") || strings.Contains(string(r.Sent), "GetCallerIdentity") {
+		if !strings.Contains(string(r.Sent), "Version="+versionOfStacks) {
 			r.Pass()
 			return
 		}
@@ -89,18 +89,31 @@ func (w *watched) note(r *testbed.Relayed) {
 	}
 }
 
-// form notes a request of CloudFormation or of STS. Nobody needs a permission to ask who they
-// are.
+// The versions that services with forms call themselves by.
+const (
+	versionOfStacks = "2010-05-15"
+	versionOfAlarms = "2010-08-01"
+	versionOfTopics = "2010-03-31"
+)
+
+// form notes a request of CloudFormation, CloudWatch, SNS or STS. Nobody needs a permission to
+// ask who they are.
 func (w *watched) form(sent string) {
 	values := must(url.ParseQuery(sent))(w.t)
 	if values.Get("Action") == "GetCallerIdentity" {
 		return
 	}
-	place := operators.Place("the stack " + values.Get("StackName"))
-	if values.Get("StackName") == rolesStack {
+	service := map[string]string{versionOfStacks: "cloudformation", versionOfAlarms: "cloudwatch", versionOfTopics: "sns"}[values.Get("Version")]
+	place := operators.Place(sent)
+	switch alarm := values.Get("AlarmName") + values.Get("AlarmNames.member.1"); {
+	case values.Get("StackName") == rolesStack:
 		place = operators.Stack
+	case strings.HasPrefix(alarm, rolesStack+"-"):
+		place = operators.Alarms
+	case strings.HasSuffix(values.Get("TopicArn"), ":"+rolesStack+"-Alarms"):
+		place = operators.Topics
 	}
-	w.add("cloudformation:"+values.Get("Action"), place, "")
+	w.add(service+":"+values.Get("Action"), place, "")
 }
 
 func (w *watched) add(action string, place operators.Place, key string) {
@@ -162,7 +175,8 @@ func (w *watched) does(name string, wanted []string, commands func(env map[strin
 	all := operators.Roles()
 	w.as, w.asked = all[slices.IndexFunc(all, func(r operators.Role) bool { return r.Name == name })], map[string]bool{}
 	env := w.direct.Settings(rolesTable)
-	for _, service := range []string{"DYNAMODB", "SECRETS_MANAGER", "STS"} {
+	env["STACK_NAME"] = rolesStack
+	for _, service := range []string{"CLOUDWATCH", "DYNAMODB", "SECRETS_MANAGER", "SNS", "STS"} {
 		env["AWS_ENDPOINT_URL_"+service] = w.url
 	}
 	env["PAY_TO"], env["CALLED_BY"] = boot.LocalPayTo, "make"
@@ -327,9 +341,19 @@ func TestRoleThatDeploys(t *testing.T) {
 	check(t, os.WriteFile(token, []byte("a-token-of-the-facilitator"), 0o600))
 	nodes := filepath.Join(t.TempDir(), "nodes")
 	check(t, os.WriteFile(nodes, []byte("https://node.example"), 0o600))
+	check(t, dynamo.Create(t.Context(), dynamo.NewClient(w.direct.Config()), rolesTable))
+	testbed.Run(t, deployed.CLI(t, w.direct.URL, `
+		topic=$(aws sns create-topic --name shop-Alarms --query TopicArn --output text)
+		aws sns subscribe --topic-arn $topic --protocol email --notification-endpoint you@example.com
+		for alarm in shop-errors shop-reconcile-failing; do
+			aws cloudwatch put-metric-alarm --alarm-name $alarm --alarm-actions $topic --namespace n --metric-name m --statistic Sum \
+				--period 60 --evaluation-periods 1 --threshold 0 --comparison-operator GreaterThanThreshold
+		done`))
 	w.does("Deploy", []string{permitted("sts:AssumeRole", operators.Bootstrap, "")}, func(env map[string]string) {
 		w.runs("./infra/local/secret", env, false, "-yes", "-name", rolesStack+"-facilitator", "-set", "token", "-file", token)
 		w.runs("./infra/local/secret", env, false, "-yes", "-name", rolesStack+"-facilitator", "-set", "rpc_urls", "-file", nodes)
+		w.runs("./infra/local/operate", env, false, "mark-ledger")
+		w.runs("./infra/local/operate", env, false, "try-page")
 		for _, command := range []string{"describe-stacks", "get-template", "cancel-update-stack"} { // there is none
 			script := fmt.Sprintf("aws cloudformation %s --stack-name %s", command, rolesStack)
 			if out, err := deployed.CLI(t, w.url, script).CombinedOutput(); err == nil || !strings.Contains(string(out), "does not exist") {

@@ -36,6 +36,7 @@ func exceptions() []exception {
 		byForm("<Ledger.Arn>-copy*", copies), byForm("<Ledger.Arn>-copy*/index/open", copies),
 		byForm("<Ledger.Arn>-drill*", copies), byForm("<Ledger.Arn>-drill*/index/open", copies),
 		byForm("arn:<AWS::Partition>:cloudformation:"+here+"stack/"+deployed.Stack+"/*", "AWS puts an identifier behind the name of a stack"),
+		byForm("arn:<AWS::Partition>:cloudwatch:"+here+"alarm:"+deployed.Stack+"-*", "all alarms of the stack, whose names begin with its own, are its operators' to try"),
 		byForm("arn:<AWS::Partition>:secretsmanager:"+here+"secret:"+deployed.Stack+"-*", "a secret is made before a deployment names it, and AWS puts six characters behind its name"),
 		{
 			rule: "AwsSolutions-IAM4", of: "Policy::arn:aws:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole",

@@ -29,8 +29,8 @@ func (c *contextReader) mayAssume() map[string][]string {
 	return all
 }
 
-// roles are the roles of operators that somebody may assume.
-func (e *envelope) roles() {
+// roles are the roles of operators that somebody may assume; topics are those of the alarms.
+func (e *envelope) roles(topics ...*string) {
 	for _, r := range operators.Roles() {
 		who := e.assume[r.Name]
 		if len(who) == 0 {
@@ -42,7 +42,7 @@ func (e *envelope) roles() {
 				"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": object{"AWS": who},
 			}}},
 			"Policies": []any{object{"PolicyName": strings.ToLower(r.Name), "PolicyDocument": object{
-				"Version": "2012-10-17", "Statement": e.statements(r),
+				"Version": "2012-10-17", "Statement": e.statements(r, topics),
 			}}},
 		})
 		e.output(r.Name+"RoleArn", "For operators: "+r.Does, awscdk.Fn_GetAtt(role.LogicalId(), jsii.String("Arn")).ToString())
@@ -50,11 +50,11 @@ func (e *envelope) roles() {
 }
 
 // statements are a role's permissions.
-func (e *envelope) statements(r operators.Role) (all []any) {
+func (e *envelope) statements(r operators.Role, topics []*string) (all []any) {
 	for _, p := range r.May {
 		var on []any
 		for _, place := range p.On {
-			on = append(on, e.places(place)...)
+			on = append(on, e.places(place, topics)...)
 		}
 		statement := object{"Effect": "Allow", "Action": p.Actions, "Resource": on}
 		if p.Keys != nil { // no request for items comes without their keys
@@ -66,7 +66,7 @@ func (e *envelope) statements(r operators.Role) (all []any) {
 }
 
 // places are the ARNs of a place.
-func (e *envelope) places(place operators.Place) []any {
+func (e *envelope) places(place operators.Place, topics []*string) []any {
 	const index = "/index/" + dynamo.IndexName
 	switch place {
 	case operators.Table:
@@ -83,6 +83,14 @@ func (e *envelope) places(place operators.Place) []any {
 		return []any{e.table(operators.DrillSuffix + "*" + index)}
 	case operators.Stack:
 		return []any{arn("cloudformation:${AWS::Region}:${AWS::AccountId}:stack/" + e.settings.stack + "/*")}
+	case operators.Alarms:
+		return []any{arn("cloudwatch:${AWS::Region}:${AWS::AccountId}:alarm:" + e.settings.stack + "-*")}
+	case operators.Topics:
+		all := make([]any, len(topics))
+		for i, topic := range topics {
+			all[i] = topic
+		}
+		return all
 	case operators.Secrets:
 		return e.secrets()
 	case operators.Bootstrap:

@@ -65,7 +65,7 @@ func NewStack(scope constructs.Construct, s settings) {
 		e.ownDomain()
 	}
 	e.commands(page, ticket)
-	e.roles()
+	e.roles(page, ticket)
 }
 
 // demandNodes replaces the parameter RpcUrl by one of the same name without a

@@ -18,6 +18,8 @@ const (
 	Drills     Place = "the copies of drills"
 	DrillIndex Place = "the index of the copies of drills"
 	Stack      Place = "the stack"
+	Alarms     Place = "its alarms"
+	Topics     Place = "its topics"
 	// Secrets are those that the stack names, and those whose names begin with the stack's.
 	Secrets Place = "its secrets"
 	// Bootstrap are the roles that cdk bootstrap has made, by which the CDK CLI deploys.
@@ -61,7 +63,7 @@ func Roles() []Role {
 		{"Read", "mayRead", "make owed, payer, books and smoke, which read the ledger", read},
 		{"Refund", "mayRefund", "what Read does, and make refund, answered and reconcile, which write to it", slices.Concat(read, write)},
 		{"Restore", "mayRestore", "make restore, which copies the ledger's table", restore()},
-		{"Deploy", "mayDeploy", "make deploy and make secret", deploy()},
+		{"Deploy", "mayDeploy", "make deploy, secret, mark-ledger and try-page, which belong to a deployment", deploy()},
 	}
 }
 
@@ -96,6 +98,10 @@ func deploy() []Permission {
 	return []Permission{
 		{Actions: []string{"sts:AssumeRole"}, On: []Place{Bootstrap}},
 		{Actions: []string{"cloudformation:CancelUpdateStack", "cloudformation:DescribeStacks", "cloudformation:GetTemplate"}, On: []Place{Stack}},
+		{Actions: []string{"dynamodb:GetItem"}, On: []Place{Table}, Keys: []string{"payees|*", "stack|*"}},
+		{Actions: []string{"dynamodb:PutItem"}, On: []Place{Table}, Keys: []string{"stack|*"}},
+		{Actions: []string{"cloudwatch:DescribeAlarms", "cloudwatch:SetAlarmState"}, On: []Place{Alarms}},
+		{Actions: []string{"sns:ListSubscriptionsByTopic"}, On: []Place{Topics}},
 		{Actions: []string{"secretsmanager:CreateSecret", "secretsmanager:GetSecretValue", "secretsmanager:PutSecretValue", "secretsmanager:UpdateSecretVersionStage"}, On: []Place{Secrets}},
 	}
 }
