@@ -63,7 +63,8 @@ func layers() []layer {
 		{"infra/sam", nil, "a template is read whatever it deploys"},
 		{"infra", nil, "what is deployed is tried from outside"},
 		{"infra/operators", nil, "who may do what is said without a word of how a role is made"},
-		{"infra/cdk", []string{"infra/operators", "infra/sam", "pkg/catalog", "pkg/service", "pkg/x402", "pkg/x402/ledger/dynamo"}, "infrastructure reads facts, also those of networks and of the ledger's table"},
+		{"infra/cdk", []string{"infra/deploy/stackfile", "infra/operators", "infra/sam", "pkg/catalog", "pkg/service", "pkg/x402", "pkg/x402/ledger/dynamo"}, "infrastructure reads facts, also those of networks and of the ledger's table"},
+		{"infra/deploy", []string{"infra/deploy/stackfile", "infra/sam", "pkg/catalog", "pkg/printable", "pkg/x402", "pkg/x402/fault"}, "a deployment is seen from outside, and compared with facts"},
 		{"infra/deploy/stackfile", []string{"infra/sam", "pkg/catalog"}, "a file is held to the template, whoever deploys it"},
 		{"infra/local", []string{"infra/local/keyfile", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/operations", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
 		{"infra/judge", []string{"infra/local/called", "pkg/x402", "pkg/x402/x402test", "pkg/x402/x402test/judge"}, "a seller is judged from outside, whatever it is made of"},
@@ -97,7 +98,7 @@ func layers() []layer {
 // foreign are modules that only some packages may import, with the reason.
 func foreign() []layer {
 	return []layer{
-		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/x402/ledger/dynamo", "infra/testbed/cloud", "pkg/boot", "infra/local/operate", "infra/local/secret"}, "only the stores, their wiring, who restores their table and who keeps their secret know AWS"},
+		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/x402/ledger/dynamo", "infra/testbed/cloud", "pkg/boot", "infra/deploy", "infra/local/operate", "infra/local/secret"}, "only the stores, their wiring, who restores their table, who keeps their secret and who deploys know AWS"},
 		{"github.com/aws/aws-lambda-go", []string{"pkg/boot", "infra/testbed/cloud", "infra/local/invoke"}, "only boot knows Lambda"},
 		{"code.dny.dev/ssrf", []string{"pkg/guard"}, "one guard judges addresses"},
 		{"github.com/go-json-experiment/json", []string{"pkg/strictjson"}, "one reader of JSON that others wrote"},

@@ -9,9 +9,12 @@ require (
 	github.com/cdklabs/cdk-nag-go/cdknag/v2 v2.35.0
 	github.com/google/go-cmp v0.7.0
 	github.com/hostfacts/hostfacts v0.0.0
+	github.com/hostfacts/hostfacts/infra/deploy v0.0.0
 )
 
 replace github.com/hostfacts/hostfacts => ../..
+
+replace github.com/hostfacts/hostfacts/infra/deploy => ../deploy
 
 require (
 	code.dny.dev/ssrf v0.3.0 // indirect
@@ -39,6 +42,7 @@ require (
 	github.com/mattn/go-colorable v0.1.13 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/miekg/dns v1.1.73 // indirect
+	github.com/pelletier/go-toml/v2 v2.2.4 // indirect
 	github.com/tidwall/pretty v1.3.0 // indirect
 	github.com/yuin/goldmark v1.7.13 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect

@@ -35,7 +35,7 @@ func run() error {
 		return err
 	}
 	app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false), TreeMetadata: jsii.Bool(false)})
-	s, err := readSettings(root, app.Node().TryGetContext)
+	s, err := readContext(root, app.Node().TryGetContext, os.Stderr)
 	if err != nil {
 		return err
 	}

@@ -67,6 +67,8 @@ type settings struct {
 
 	// assume is who may assume each role of operators, by the role's name.
 	assume map[string][]string
+
+	released // what make deploy says of the code
 }
 
 // contextReader reads settings and collects every fault.

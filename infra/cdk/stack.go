@@ -66,6 +66,7 @@ func NewStack(scope constructs.Construct, s settings) {
 	}
 	e.commands(page, ticket)
 	e.roles(page, ticket)
+	e.record()
 }
 
 // demandNodes replaces the parameter RpcUrl by one of the same name without a

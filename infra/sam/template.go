@@ -19,6 +19,7 @@ import (
 
 // Template is a template as it is written: nothing in it is resolved.
 type Template struct {
+	Text       []byte               `yaml:"-"` // as it was read
 	Parameters map[string]Parameter `yaml:"Parameters"`
 	Globals    struct {
 		Function Properties `yaml:"Function"`
@@ -92,7 +93,7 @@ func Read(file string) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read template: %w", err)
 	}
-	var t Template
+	t := Template{Text: text}
 	if err := yaml.Unmarshal(text, &t); err != nil {
 		return nil, fmt.Errorf("parse %s: %w", file, err)
 	}

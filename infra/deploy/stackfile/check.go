@@ -54,7 +54,7 @@ func (f File) parameters(t *sam.Template) (faults []error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Settings)) {
-		if text, _ := f.Settings[name].(string); strings.Contains(text, placeholder) {
+		if text, _ := f.Settings[name].(string); f.Toolchain == CDK && strings.Contains(text, placeholder) {
 			faults = append(faults, fmt.Errorf("%s is not filled in", name))
 		}
 	}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
+	"github.com/hostfacts/hostfacts/infra/sam"
+)
+
+// Keys of the CDK context that lead to the file of a stack, and that make deploy gives beside
+// it.
+const (
+	ctxFile    = "stack"        // its name, without the folder and the ending
+	ctxUnknown = "unknown"      // ignoreUnknown, for the file of a later release
+	ctxCommit  = "commit"       // of the code
+	ctxFormer  = "formerCommit" // of the code that ran before
+)
+
+// ignoreUnknown is the value of the context's unknown with which a setting that this app does
+// not know is said, and is no fault.
+const ignoreUnknown = "ignore"
+
+// released is what make deploy says of the code, for the stack's outputs.
+type released struct{ commit, former string }
+
+// readContext reads the settings: of the file that the context names, with what the context
+// has besides, or of the context alone.
+func readContext(root string, get func(*string) any, notes io.Writer) (settings, error) {
+	text := func(key string) string {
+		v, _ := get(&key).(string)
+		return v
+	}
+	if text(ctxFile) == "" {
+		return readSettings(root, get)
+	}
+	f, err := stackfile.Read(root, text(ctxFile))
+	if err != nil {
+		return settings{}, err
+	}
+	t, err := sam.Read(filepath.Join(root, templateName))
+	if err != nil {
+		return settings{}, err
+	}
+	if err := f.Check(t); err != nil {
+		return settings{}, err
+	}
+	asked := map[string]bool{}
+	s, err := readSettings(root, func(key *string) any {
+		asked[*key] = true
+		if v := get(key); v != nil {
+			return v
+		}
+		return inFile(f, *key)
+	})
+	if err != nil {
+		return s, err
+	}
+	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(f.Settings)), func(key string) bool { return asked[key] })
+	if len(unknown) > 0 && text(ctxUnknown) != ignoreUnknown {
+		return s, fmt.Errorf("[hostfacts.cdk] has what is no setting of the CDK app: %s", strings.Join(unknown, ", "))
+	}
+	for _, key := range unknown {
+		fmt.Fprintf(notes, "%s is no setting of this release, and is left out\n", key)
+	}
+	s.released = released{text(ctxCommit), text(ctxFormer)}
+	return s, nil
+}
+
+// inFile is what a file has for a key of the context, nil if it has nothing.
+func inFile(f stackfile.File, key string) any {
+	if key == ctxStack {
+		return f.Stack
+	}
+	if v, ok := f.Parameters[key]; ok {
+		return v
+	}
+	return f.Settings[key]
+}
+
+// record writes into the outputs which code this is. A deployment by hand has no such outputs,
+// so that it is not taken for one that is on record.
+func (e *envelope) record() {
+	if e.commit != "" {
+		e.output("Commit", "Commit of the code that make deploy or make rollback deployed", &e.commit)
+	}
+	if e.former != "" {
+		e.output("FormerCommit", "Commit of the code that ran before", &e.former)
+	}
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
+	"github.com/hostfacts/hostfacts/infra/sam"
+)
+
+// Outputs of a stack that a deployment is compared by. The last two are written by make deploy
+// alone: they say which code runs, and which did before. A deployment by hand takes them away,
+// so that they are never wrong.
+const (
+	outputOrigin = "ApiUrl"
+	outputLedger = "LedgerTable"
+	outputCommit = "Commit"
+	outputFormer = "FormerCommit"
+)
+
+// running is a stack as it is.
+type running struct {
+	exists  bool
+	updated time.Time
+	// parameters are the values that it has for the template's parameters, without those that
+	// are hidden.
+	parameters map[string]string
+	outputs    map[string]string
+}
+
+// awsConfig is how AWS is asked about a stack: with the credentials that the SAM CLI takes.
+func awsConfig(ctx context.Context, f stackfile.File) (aws.Config, error) {
+	options := []func(*config.LoadOptions) error{config.WithRegion(f.Region)}
+	if f.Profile != "" {
+		options = append(options, config.WithSharedConfigProfile(f.Profile))
+	}
+	c, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return c, fmt.Errorf("the configuration of AWS: %w", err)
+	}
+	return c, nil
+}
+
+// describe asks AWS what runs.
+func describe(ctx context.Context, c aws.Config, f stackfile.File, t *sam.Template) (running, error) {
+	api := cloudformation.NewFromConfig(c)
+	found, err := api.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &f.Stack})
+	if doesNotExist(err) {
+		return running{}, nil
+	}
+	if err != nil {
+		return running{}, fmt.Errorf("ask AWS about the stack %s: %w", f.Stack, err)
+	}
+	if len(found.Stacks) != 1 {
+		return running{}, fmt.Errorf("AWS describes %d stacks named %s", len(found.Stacks), f.Stack)
+	}
+	stack := found.Stacks[0]
+	if stack.StackStatus == types.StackStatusReviewInProgress { // a change set was made, and never carried out
+		return running{}, nil
+	}
+	if err := settled(f.Stack, stack); err != nil {
+		return running{}, err
+	}
+	r := running{exists: true, parameters: map[string]string{}, outputs: map[string]string{}}
+	r.updated = aws.ToTime(stack.CreationTime)
+	if stack.LastUpdatedTime != nil {
+		r.updated = *stack.LastUpdatedTime
+	}
+	for _, o := range stack.Outputs {
+		r.outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
+	}
+	for _, p := range stack.Parameters {
+		r.parameters[aws.ToString(p.ParameterKey)] = aws.ToString(p.ParameterValue)
+	}
+	if err := r.completed(ctx, api, f, t); err != nil {
+		return running{}, err
+	}
+	for name, p := range t.Parameters {
+		if p.NoEcho { // its value is a row of asterisks
+			delete(r.parameters, name)
+		}
+	}
+	return r, nil
+}
+
+// completed adds the values that the stack has no parameters for: the CDK app writes them into
+// the template.
+func (r *running) completed(ctx context.Context, api *cloudformation.Client, f stackfile.File, t *sam.Template) error {
+	lacks := func(name string) bool {
+		_, has := r.parameters[name]
+		return !has && !t.Parameters[name].NoEcho
+	}
+	if !slices.ContainsFunc(names(t.Parameters), lacks) {
+		return nil
+	}
+	out, err := api.GetTemplate(ctx, &cloudformation.GetTemplateInput{StackName: &f.Stack, TemplateStage: types.TemplateStageOriginal})
+	if err != nil {
+		return fmt.Errorf("ask AWS for the template of the stack %s: %w", f.Stack, err)
+	}
+	written, err := valuesIn(t.Text, []byte(aws.ToString(out.TemplateBody)))
+	if err != nil {
+		return fmt.Errorf("the template of the stack %s: %w", f.Stack, err)
+	}
+	for name, value := range written {
+		if lacks(name) {
+			r.parameters[name] = value
+		}
+	}
+	return nil
+}
+
+// doesNotExist says whether AWS knows no stack of the name.
+func doesNotExist(err error) bool {
+	api, ok := errors.AsType[smithy.APIError](err)
+	return ok && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "does not exist")
+}
+
+// settled says whether a stack can be deployed to.
+func settled(name string, s types.Stack) error {
+	status := string(s.StackStatus)
+	switch {
+	case strings.HasSuffix(status, "_IN_PROGRESS"):
+		return fmt.Errorf("the stack %s is being changed (%s): wait until that has ended, or end it with\n  aws cloudformation cancel-update-stack --stack-name %s --region %s",
+			name, status, name, regionOf(aws.ToString(s.StackId)))
+	case s.StackStatus == types.StackStatusRollbackComplete, s.StackStatus == types.StackStatusRollbackFailed, s.StackStatus == types.StackStatusCreateFailed:
+		return fmt.Errorf("the stack %s was never made completely (%s): delete it, and deploy again", name, status)
+	case strings.HasSuffix(status, "_FAILED"):
+		return fmt.Errorf("the stack %s is between two states (%s): its events say why, and\n  aws cloudformation continue-update-rollback --stack-name %s --region %s\nends that",
+			name, status, name, regionOf(aws.ToString(s.StackId)))
+	}
+	return nil
+}
+
+// regionOf is the region in an ARN.
+func regionOf(arn string) string {
+	parts := strings.Split(arn, ":")
+	const region = 3
+	if len(parts) <= region {
+		return "…"
+	}
+	return parts[region]
+}

@@ -1,0 +1,475 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+// account plays an account of AWS. The emulator has S3, DynamoDB and the stack that the SAM CLI
+// keeps its bucket in; it does not know the serverless transform, so that the stacks of this
+// service are played here, by CloudFormation's query API as its reference has it: what a change
+// set is refused for, and what a stack is afterwards. What a stack runs are the built functions,
+// with the environment that its template and its parameters give them.
+type account struct {
+	t        *testing.T
+	endpoint string
+	emulator cloud.Dynamo
+	// environment is on top of what the template gives the functions.
+	environment map[string]string
+
+	mu     sync.Mutex
+	stacks map[string]*stack
+	sets   map[string]changeSet // by name
+	// lags has a deployment reported as done while the former functions go on answering.
+	lags bool
+}
+
+// stack is one that is played.
+type stack struct {
+	id, status, template string
+	parameters           map[string]string
+	made, updated        time.Time
+	outputs              map[string]string
+	front                string // its origin
+	answers              http.Handler
+}
+
+// changeSet is a deployment that is not carried out yet.
+type changeSet struct {
+	stack, template string
+	parameters      map[string]string
+	failed          string // why it cannot be carried out
+}
+
+// newAccount starts an account with the bucket of the SAM CLI in it.
+func newAccount(t *testing.T) *account {
+	t.Helper()
+	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
+	emulator := testbed.StartPeer(t, moto, " Running on ").URL
+	a := &account{t: t, emulator: cloud.Dynamo{URL: emulator}, stacks: map[string]*stack{}, sets: map[string]changeSet{}}
+	behind := testbed.Must(url.Parse(emulator))
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(behind)
+		r.Out.Host = r.In.Host
+	}}
+	served := testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if failed := recover(); failed != nil && failed != http.ErrAbortHandler {
+				t.Errorf("the account fails: %v", failed)
+				panic(http.ErrAbortHandler)
+			}
+		}()
+		body := testbed.Must(io.ReadAll(r.Body))
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		form, err := url.ParseQuery(string(body))
+		if err != nil || form.Get("Version") != "2010-05-15" || form.Get("StackName") == "aws-sam-cli-managed-default" {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		a.answer(w, form)
+	}))
+	// Of this name the emulator knows that the bucket is in the path.
+	a.endpoint = strings.Replace(served, "127.0.0.1", "localhost", 1)
+	const bucket = `{"Resources":{"Code":{"Type":"AWS::S3::Bucket","Properties":{"BucketName":"code-of-functions"}}},
+		"Outputs":{"SourceBucket":{"Value":"code-of-functions"},"Version":{"Value":"1"}}}`
+	a.post(url.Values{
+		"Action": {"CreateStack"}, "Version": {"2010-05-15"}, "StackName": {"aws-sam-cli-managed-default"}, "TemplateBody": {bucket},
+		"Tags.member.1.Key": {"ManagedStackSource"}, "Tags.member.1.Value": {"AwsSamCli"},
+	})
+	return a
+}
+
+func (a *account) post(form url.Values) {
+	a.t.Helper()
+	r := testbed.Must(http.NewRequestWithContext(a.t.Context(), http.MethodPost, a.endpoint, strings.NewReader(form.Encode())))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Authorization", signed("cloudformation"))
+	reply := testbed.Must(http.DefaultClient.Do(r))
+	testbed.Check(reply.Body.Close())
+	if reply.StatusCode != http.StatusOK {
+		a.t.Fatalf("the emulator answers %s", reply.Status)
+	}
+}
+
+// lag has deployments reported as done while the former functions go on answering, or ends
+// that.
+func (a *account) lag(lags bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lags = lags
+}
+
+// signed is a signature for a service, which the emulator does not check.
+func signed(service string) string {
+	return "AWS4-HMAC-SHA256 Credential=local/20261120/us-east-1/" + service + "/aws4_request, SignedHeaders=host, Signature=0"
+}
+
+// variables are those of a program that uses the account.
+func (a *account) variables() []string {
+	return []string{
+		"AWS_ENDPOINT_URL=" + a.endpoint, "AWS_ACCESS_KEY_ID=" + cloud.DynamoKeyID, "AWS_SECRET_ACCESS_KEY=" + cloud.DynamoSecret,
+		"AWS_EC2_METADATA_DISABLED=true", "NO_PROXY=localhost,127.0.0.1", "no_proxy=localhost,127.0.0.1",
+	}
+}
+
+// refusal is an error of the API.
+type refusal struct{ code, message string }
+
+func invalid(format string, values ...any) *refusal {
+	return &refusal{"ValidationError", fmt.Sprintf(format, values...)}
+}
+
+// answer is what CloudFormation answers.
+func (a *account) answer(w http.ResponseWriter, form url.Values) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	actions := map[string]func(url.Values) (string, *refusal){
+		"DescribeStacks": a.describeStacks, "GetTemplateSummary": a.summary, "GetTemplate": a.template, "CreateChangeSet": a.createChangeSet,
+		"DescribeChangeSet": a.describeChangeSet, "ExecuteChangeSet": a.executeChangeSet, "DescribeStackEvents": a.events,
+	}
+	name := form.Get("Action")
+	action, known := actions[name]
+	if !known {
+		a.t.Errorf("CloudFormation is asked for %s, which is not played", name)
+		action = func(url.Values) (string, *refusal) { return "", &refusal{"InvalidAction", name} }
+	}
+	result, refused := action(form)
+	w.Header().Set("Content-Type", "text/xml")
+	const ns = "http://cloudformation.amazonaws.com/doc/2010-05-15/"
+	if refused != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, `<ErrorResponse xmlns="%s"><Error><Type>Sender</Type>%s%s</Error><RequestId>r</RequestId></ErrorResponse>`,
+			ns, element("Code", refused.code), element("Message", refused.message))
+		return
+	}
+	fmt.Fprintf(w, `<%sResponse xmlns="%s"><%sResult>%s</%sResult><ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></%sResponse>`,
+		name, ns, name, result, name, name)
+}
+
+// element is a text in XML.
+func element(name, text string) string {
+	var b strings.Builder
+	testbed.Check(xml.EscapeText(&b, []byte(text)))
+	return "<" + name + ">" + b.String() + "</" + name + ">"
+}
+
+func moment(name string, at time.Time) string {
+	return element(name, at.UTC().Format("2006-01-02T15:04:05.000Z"))
+}
+
+// pairs are a list of names and values.
+func pairs(list, name, value string, of map[string]string) string {
+	var b strings.Builder
+	for _, key := range names(of) {
+		b.WriteString("<member>" + element(name, key) + element(value, of[key]) + "</member>")
+	}
+	return "<" + list + ">" + b.String() + "</" + list + ">"
+}
+
+func (a *account) find(name string) (*stack, *refusal) {
+	for known, s := range a.stacks {
+		if known == name || s.id == name {
+			return s, nil
+		}
+	}
+	return nil, invalid("Stack with id %s does not exist", name)
+}
+
+func (a *account) describeStacks(form url.Values) (string, *refusal) {
+	s, refused := a.find(form.Get("StackName"))
+	if refused != nil {
+		return "", refused
+	}
+	shown := map[string]string{}
+	declared := a.read(s.template)
+	for name, value := range s.parameters {
+		if declared.Parameters[name].NoEcho {
+			value = "****"
+		}
+		shown[name] = value
+	}
+	return "<Stacks><member>" + element("StackId", s.id) + element("StackName", form.Get("StackName")) + element("StackStatus", s.status) +
+		moment("CreationTime", s.made) + moment("LastUpdatedTime", s.updated) +
+		pairs("Parameters", "ParameterKey", "ParameterValue", shown) + pairs("Outputs", "OutputKey", "OutputValue", s.outputs) + "</member></Stacks>", nil
+}
+
+func (a *account) summary(form url.Values) (string, *refusal) {
+	s, refused := a.find(form.Get("StackName"))
+	if refused != nil {
+		return "", refused
+	}
+	var b strings.Builder
+	for _, name := range names(a.read(s.template).Parameters) {
+		b.WriteString("<member>" + element("ParameterKey", name) + "</member>")
+	}
+	return "<Parameters>" + b.String() + "</Parameters>", nil
+}
+
+func (a *account) template(form url.Values) (string, *refusal) {
+	s, refused := a.find(form.Get("StackName"))
+	if refused != nil {
+		return "", refused
+	}
+	return element("TemplateBody", s.template), nil
+}
+
+// read reads a template. The SAM CLI writes intrinsic functions in their long form.
+func (a *account) read(text string) *sam.Template {
+	var root yaml.Node
+	testbed.Check(yaml.Unmarshal([]byte(text), &root))
+	brief(&root)
+	path := filepath.Join(a.t.TempDir(), "template.yaml")
+	testbed.Check(os.WriteFile(path, testbed.Must(yaml.Marshal(&root)), 0o600))
+	return testbed.Must(sam.Read(path))
+}
+
+// brief gives a node of a template, and all in it, the short form.
+func brief(n *yaml.Node) {
+	for _, child := range n.Content {
+		brief(child)
+	}
+	const pair = 2
+	if n.Kind != yaml.MappingNode || len(n.Content) != pair {
+		return
+	}
+	name, function := strings.CutPrefix(n.Content[0].Value, "Fn::")
+	if function || name == "Ref" {
+		value := *n.Content[1]
+		value.Tag = "!" + name
+		*n = value
+	}
+}
+
+func (a *account) createChangeSet(form url.Values) (string, *refusal) {
+	name := form.Get("StackName")
+	text := form.Get("TemplateBody")
+	if at := form.Get("TemplateURL"); at != "" { // of a template above 51,200 bytes
+		r := testbed.Must(http.NewRequestWithContext(a.t.Context(), http.MethodGet, at, nil))
+		r.Header.Set("Authorization", signed("s3"))
+		reply := testbed.Must(http.DefaultClient.Do(r))
+		text = string(testbed.Must(io.ReadAll(reply.Body)))
+		testbed.Check(reply.Body.Close())
+	}
+	was, missing := a.find(name)
+	reviewed := missing == nil && was.status == inReview
+	switch kind := form.Get("ChangeSetType"); {
+	case kind == "CREATE" && missing == nil && !reviewed:
+		return "", &refusal{"AlreadyExistsException", "Stack [" + name + "] already exists"}
+	case kind != "CREATE" && (missing != nil || reviewed):
+		return "", invalid("Stack [%s] does not exist", name)
+	case form.Get("Capabilities.member.1") != "CAPABILITY_IAM":
+		return "", &refusal{"InsufficientCapabilitiesException", "Requires capabilities : [CAPABILITY_IAM]"}
+	}
+	if reviewed {
+		was = nil
+	}
+	parameters, refused := a.given(form, a.read(text), was)
+	if refused != nil {
+		return "", refused
+	}
+	set := changeSet{stack: name, template: text, parameters: parameters}
+	if was != nil && was.template == text && fmt.Sprint(was.parameters) == fmt.Sprint(parameters) {
+		set.failed = "The submitted information didn't contain changes. Submit different information to create a change set."
+	}
+	broken := testbed.Must(a.read(text).Broken(parameters))
+	if len(broken) > 0 {
+		set.failed = "Template error: " + strings.Join(broken, ", ")
+	}
+	if missing != nil {
+		a.stacks[name] = a.made(name)
+	}
+	a.sets[form.Get("ChangeSetName")] = set
+	return element("Id", "arn:aws:cloudformation:us-east-1:111122223333:changeSet/"+form.Get("ChangeSetName")+"/1") + element("StackId", identity(name)), nil
+}
+
+func identity(stack string) string {
+	return "arn:aws:cloudformation:us-east-1:111122223333:stack/" + stack + "/1"
+}
+
+// given are the values of a template's parameters, as a change set gives them to a stack.
+func (a *account) given(form url.Values, t *sam.Template, was *stack) (map[string]string, *refusal) {
+	values := map[string]string{}
+	for name, p := range t.Parameters {
+		if p.Default != nil {
+			values[name] = *p.Default
+		}
+	}
+	for i := 1; ; i++ {
+		prefix := "Parameters.member." + strconv.Itoa(i) + "."
+		name := form.Get(prefix + "ParameterKey")
+		if name == "" {
+			break
+		}
+		if _, known := t.Parameters[name]; !known {
+			return nil, invalid("Parameters: [%s] do not exist in the template", name)
+		}
+		values[name] = form.Get(prefix + "ParameterValue")
+		if form.Get(prefix+"UsePreviousValue") == "true" {
+			if was == nil {
+				return nil, invalid("Invalid input for parameter key %s. Cannot specify usePreviousValue as true for a parameter key not in the previous template", name)
+			}
+			previous, had := was.parameters[name]
+			if !had {
+				return nil, invalid("Invalid input for parameter key %s. Cannot specify usePreviousValue as true for a parameter key not in the previous template", name)
+			}
+			values[name] = previous
+		}
+	}
+	for name, p := range t.Parameters {
+		value, has := values[name]
+		if !has {
+			return nil, invalid("Parameters: [%s] must have values", name)
+		}
+		if err := p.Check(value); err != nil {
+			return nil, invalid("Parameter %s failed to satisfy constraint: %v", name, err)
+		}
+	}
+	return values, nil
+}
+
+func (a *account) set(form url.Values) (changeSet, *refusal) {
+	name := form.Get("ChangeSetName")
+	for known, s := range a.sets {
+		if known == name || strings.Contains(name, ":changeSet/"+known+"/") {
+			return s, nil
+		}
+	}
+	return changeSet{}, &refusal{"ChangeSetNotFound", "ChangeSet [" + name + "] does not exist"}
+}
+
+func (a *account) describeChangeSet(form url.Values) (string, *refusal) {
+	s, refused := a.set(form)
+	if refused != nil {
+		return "", refused
+	}
+	status := element("Status", "CREATE_COMPLETE") + element("ExecutionStatus", "AVAILABLE")
+	if s.failed != "" {
+		status = element("Status", "FAILED") + element("StatusReason", s.failed) + element("ExecutionStatus", "UNAVAILABLE")
+	}
+	return element("StackName", s.stack) + element("StackId", identity(s.stack)) + status + "<Changes><member>" + element("Type", "Resource") + "<ResourceChange>" +
+		element("Action", "Modify") + element("LogicalResourceId", "PingFunction") + element("ResourceType", "AWS::Lambda::Function") + element("Replacement", "False") +
+		"</ResourceChange></member></Changes>", nil
+}
+
+func (a *account) events(form url.Values) (string, *refusal) {
+	s, refused := a.find(form.Get("StackName"))
+	if refused != nil {
+		return "", refused
+	}
+	return "<StackEvents><member>" + element("EventId", "e"+s.updated.String()) + element("StackId", s.id) + element("StackName", form.Get("StackName")) +
+		element("LogicalResourceId", form.Get("StackName")) + element("PhysicalResourceId", s.id) + element("ResourceType", "AWS::CloudFormation::Stack") +
+		element("ResourceStatus", s.status) + moment("Timestamp", s.updated) + "</member></StackEvents>", nil
+}
+
+// executeChangeSet makes the stack what the change set says.
+func (a *account) executeChangeSet(form url.Values) (string, *refusal) {
+	set, refused := a.set(form)
+	if refused != nil {
+		return "", refused
+	}
+	if set.failed != "" {
+		return "", &refusal{"InvalidChangeSetStatus", "ChangeSet cannot be executed in its current status of [FAILED]"}
+	}
+	s, missing := a.find(set.stack)
+	if missing != nil {
+		return "", missing
+	}
+	done := "UPDATE_COMPLETE"
+	if s.status == inReview {
+		done = "CREATE_COMPLETE"
+		testbed.Check(dynamo.Create(a.t.Context(), dynamo.NewClient(a.emulator.Config()), ownTable(set.stack)))
+	}
+	s.status = done
+	s.template, s.parameters, s.updated = set.template, set.parameters, time.Now()
+	table := set.parameters["LedgerTableName"]
+	if table == "" {
+		table = ownTable(set.stack)
+	}
+	s.outputs = map[string]string{outputOrigin: s.front, outputLedger: table}
+	for name, value := range written(set.template) {
+		s.outputs[name] = value
+	}
+	if !a.lags || s.answers == nil {
+		s.answers = a.host(set.stack, a.read(set.template), set.parameters)
+	}
+	return "", nil
+}
+
+// inReview is the status of a stack of which there is a change set alone.
+const inReview = "REVIEW_IN_PROGRESS"
+
+// made is a stack that has nothing yet but its origin.
+func (a *account) made(name string) *stack {
+	s := &stack{id: identity(name), status: inReview, made: time.Now(), updated: time.Now()}
+	s.front = testbed.Serve(a.t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		answers := s.answers
+		a.mu.Unlock()
+		answers.ServeHTTP(w, r)
+	}))
+	return s
+}
+
+// ownTable is the table that a stack makes.
+func ownTable(stack string) string { return stack + "-Ledger-1A2B3C4D5E6F7" }
+
+// written are the outputs of a template that refer to nothing.
+func written(template string) map[string]string {
+	var d struct {
+		Outputs map[string]struct {
+			Value yaml.Node `yaml:"Value"`
+		} `yaml:"Outputs"`
+	}
+	testbed.Check(yaml.Unmarshal([]byte(template), &d))
+	values := map[string]string{}
+	for name, o := range d.Outputs {
+		if o.Value.Kind == yaml.ScalarNode && !(strings.HasPrefix(o.Value.Tag, "!") && !strings.HasPrefix(o.Value.Tag, "!!")) {
+			values[name] = o.Value.Value
+		}
+	}
+	return values
+}
+
+// host runs the functions of a template with values for its parameters.
+func (a *account) host(stack string, t *sam.Template, parameters map[string]string) http.Handler {
+	values := map[string]string{"AWS::StackName": stack, "Ledger": ownTable(stack)}
+	for name, value := range parameters {
+		values[name] = value
+	}
+	functions := testbed.Must(t.Functions(values))
+	for i, f := range functions {
+		for slug := range deployed.Routes() {
+			if sam.LogicalID(slug) == f.Name { // where its code is, is in the bucket
+				functions[i].Slug = slug
+			}
+		}
+	}
+	environment := map[string]string{
+		"AWS_ENDPOINT_URL_DYNAMODB": a.emulator.URL, "AWS_REGION": cloud.DynamoRegion, "AWS_ACCESS_KEY_ID": cloud.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": cloud.DynamoSecret,
+	}
+	for name, value := range a.environment {
+		environment[name] = value
+	}
+	h := cloud.Deployment{Functions: testbed.Functions(a.t), Only: functions, Environment: environment}.Open(a.t)
+	return httputil.NewSingleHostReverseProxy(testbed.Must(url.Parse(h.URL)))
+}

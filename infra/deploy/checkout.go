@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
+)
+
+// commitForm is how a commit is recorded with a deployment.
+var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+
+// git is what git prints in the checkout, which may be another user's, as it is in containers.
+func (d desk) git(ctx context.Context, arguments ...string) (string, error) {
+	return output(ctx, program{dir: d.root, name: "git", arguments: append([]string{"-c", "safe.directory=*"}, arguments...)})
+}
+
+// head is the commit that is checked out. It is recorded with the deployment, so that a rollback
+// finds it: the code must be as it is in the commit. The files of the stacks need not be,
+// because a rollback takes those of today.
+func (d desk) head(ctx context.Context) (string, error) {
+	changed, err := d.git(ctx, "status", "--porcelain", "--", ".", ":!"+stackfile.Folder)
+	if err != nil {
+		return "", fmt.Errorf("a deployment is made from a git clone, so that it can be rolled back: %w", err)
+	}
+	if changed != "" {
+		return "", fmt.Errorf("what would be deployed is in no commit, so that nothing could be rolled back to it: commit it, or take it away\n%s", changed)
+	}
+	return d.git(ctx, "rev-parse", "HEAD")
+}
+
+// commitOf is the whole name of a commit that is there.
+func (d desk) commitOf(ctx context.Context, name string) (string, error) {
+	commit, err := d.git(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
+	if err != nil || !commitForm.MatchString(commit) {
+		return "", errors.Join(fmt.Errorf("the commit %s is not in this clone: git fetch, and try again", shown(name)), err)
+	}
+	return commit, nil
+}
+
+// worktree checks a commit out in a folder beside the checkout's own files.
+func (d desk) worktree(ctx context.Context, folder, commit string) (remove func(), err error) {
+	if _, err := d.git(ctx, "worktree", "add", "--quiet", "--detach", folder, commit); err != nil {
+		return nil, err
+	}
+	return func() {
+		left := context.WithoutCancel(ctx)
+		if _, err := d.git(left, "worktree", "remove", "--force", folder); err != nil {
+			fmt.Fprintln(d.notes, err)
+		}
+	}, nil
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
+	"github.com/hostfacts/hostfacts/infra/sam"
+)
+
+// How a deployment is asked after it was made: what answers may need a moment to be the new
+// one.
+const (
+	askings    = 6
+	askingWait = 10 * time.Second
+)
+
+// sells is the name of the command by which another release is asked what it sells.
+const sells = "sells"
+
+// say prints what this code sells, for make rollback of a later one.
+func (d desk) say() error {
+	return json.NewEncoder(d.out).Encode(thisCode())
+}
+
+// read is the file of a name, held to the template of a checkout, and the template.
+func (d desk) read(name string) (stackfile.File, *sam.Template, error) {
+	t, err := sam.Read(filepath.Join(d.root, "template.yaml"))
+	if err != nil {
+		return stackfile.File{}, nil, err
+	}
+	f, err := stackfile.Read(d.root, name)
+	if err != nil {
+		return f, t, err
+	}
+	return f, t, f.Check(t)
+}
+
+// checkFile checks a file, and what the CDK app says of its settings.
+func (d desk) checkFile(ctx context.Context, name string) error {
+	f, _, err := d.read(name)
+	if err != nil {
+		return err
+	}
+	if err := (job{desk: d, root: d.root, file: f}).tried(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.notes, "%s/%s.toml is right\n", stackfile.Folder, name)
+	return nil
+}
+
+// deploy makes a stack what its file says, with the code that is checked out.
+func (d desk) deploy(ctx context.Context, name string) error {
+	f, t, err := d.read(name)
+	if err != nil {
+		return err
+	}
+	commit, err := d.head(ctx)
+	if err != nil {
+		return err
+	}
+	j := job{desk: d, root: d.root, file: f, record: record{commit: commit}}
+	if err := j.tried(ctx); err != nil {
+		return err
+	}
+	now, err := d.ask(ctx, f, t)
+	if err != nil {
+		return err
+	}
+	j.record.former = now.outputs[outputCommit]
+	if j.record.former == commit { // the same code with other parameters
+		j.record.former = now.outputs[outputFormer]
+	}
+	return d.complete(ctx, j, plan{file: f, now: now, code: thisCode(), commit: commit}, t)
+}
+
+// ask asks AWS what runs.
+func (d desk) ask(ctx context.Context, f stackfile.File, t *sam.Template) (running, error) {
+	c, err := awsConfig(ctx, f)
+	if err != nil {
+		return running{}, err
+	}
+	return describe(ctx, c, f, t)
+}
+
+// complete shows what a deployment would change, refuses it or has it agreed to, carries it out,
+// and asks it whether it is what its file says.
+func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) error {
+	if origin := originNow(p.now); origin != "" {
+		if before, err := ask(ctx, d.client, origin, p.code); err == nil {
+			p.before = &before
+		}
+	}
+	p.print(d.notes)
+	if err := p.refused(); err != nil {
+		return err
+	}
+	for _, note := range p.notes() {
+		fmt.Fprintln(d.notes, "note:", note)
+	}
+	if err := d.agreed(); err != nil {
+		return err
+	}
+	if err := j.carry(ctx); err != nil {
+		return err
+	}
+	now, err := d.ask(ctx, j.file, t)
+	if err != nil {
+		return fmt.Errorf("it was deployed, and AWS cannot be asked about it: %w", err)
+	}
+	if is := now.outputs[outputCommit]; is != j.record.commit {
+		return fmt.Errorf("it was deployed, and AWS says that the code is of %s, not of %s", shown(is), j.record.commit)
+	}
+	if err := d.mark(ctx, j.file, now); err != nil {
+		return fmt.Errorf("it was deployed, and the ledger could not be marked: %w", err)
+	}
+	return d.isWhatItShouldBe(ctx, j.file, now, p.code)
+}
+
+// originNow is where a stack is reached as it is, and not as its file would have it.
+func originNow(now running) string {
+	if base := now.parameters["BaseUrl"]; base != "" {
+		return base
+	}
+	return now.outputs[outputOrigin]
+}
+
+// agreed asks whether to go on.
+func (d desk) agreed() error {
+	if d.yes {
+		return nil
+	}
+	fmt.Fprint(d.notes, "Deploy this? [y/N] ")
+	answer, err := bufio.NewReader(d.in).ReadString('\n')
+	if word := strings.ToLower(strings.TrimSpace(answer)); word == "y" || word == "yes" {
+		return nil
+	}
+	if err != nil {
+		fmt.Fprintln(d.notes)
+		return errors.New("nobody answers, and nothing is deployed: YES=1 does not ask")
+	}
+	return errors.New("nothing is deployed")
+}
+
+// isWhatItShouldBe asks a deployment whether it is what its file and its code say, more than
+// once where it is not.
+func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now running, c code) error {
+	origin := originOf(f, now)
+	var last error
+	for i := range askings {
+		if i > 0 {
+			fmt.Fprintf(d.notes, "%s is not what the file says yet; asking again\n", origin)
+			if err := d.pause(ctx, askingWait); err != nil {
+				return err
+			}
+		}
+		a, err := ask(ctx, d.client, origin, c)
+		all := append(now.differences(f), a.differences(f, c)...)
+		if err == nil && len(all) == 0 {
+			fmt.Fprintf(d.notes, "%s is what %s/%s.toml says: payee %s on %s, selling: %s, %d prices, version %s, ledger %s, code %s\n",
+				origin, stackfile.Folder, f.Name, f.Parameters[parameterPayee], f.Parameters[parameterNetwork], f.Parameters[parameterSelling],
+				len(c.Operations), c.Version, now.outputs[outputLedger], short(now.outputs[outputCommit]))
+			return nil
+		}
+		last = explained(origin, err, all)
+	}
+	return last
+}
+
+// explained is why a deployment is not what it should be. Where it did not answer, what it did
+// not say is not listed.
+func explained(origin string, err error, all []difference) error {
+	faults := []error{fmt.Errorf("%s is not what its file says:", origin)}
+	if err != nil {
+		faults = append(faults, err)
+	}
+	for _, d := range all {
+		if err == nil || d.is != "" {
+			faults = append(faults, errors.New(d.String()))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// smoke compares what answers with the file, and prints the origin for what asks it next.
+func (d desk) smoke(ctx context.Context, name string) error {
+	f, t, err := d.read(name)
+	if err != nil {
+		return err
+	}
+	now, err := d.ask(ctx, f, t)
+	if err != nil {
+		return err
+	}
+	if !now.exists {
+		return fmt.Errorf("there is no stack %s in %s: make deploy STACK=%s", f.Stack, f.Region, name)
+	}
+	if err := d.isWhatItShouldBe(ctx, f, now, thisCode()); err != nil {
+		return err
+	}
+	fmt.Fprintln(d.out, originOf(f, now))
+	return nil
+}

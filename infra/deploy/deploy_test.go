@@ -1,0 +1,145 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+// TestDeploy: a stack is made, changed and asked, by the SAM CLI, and nothing is done that a
+// person has not agreed to.
+func TestDeploy(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	first := o.git("rev-parse", "HEAD")
+	o.does(deployIt, "There is no stack shop-stack in us-east-1: this makes it.",
+		" is what infra/stacks/shop.toml says: payee "+testbed.Account(1)+" on eip155:8453, selling: yes, 8 prices, version 0.1.0, ledger shop-stack-Ledger-")
+	if is := o.now(outputCommit); is != first || o.now(outputFormer) != "" {
+		t.Errorf("on record are %s and %s, want %s", is, o.now(outputFormer), first)
+	}
+	o.file(`LogLevel = "info"`, `LogLevel = "debug"`) // which is in no commit yet
+	o.cannot([]string{"deploy", "shop"}, "LogLevel   info   debug\n", "Deploy this? [y/N]", "nobody answers, and nothing is deployed: YES=1 does not ask")
+	if notes := o.does(deployIt, "LogLevel   info   debug\n"); strings.Contains(notes, "\ncode ") {
+		t.Errorf("the code is the same:\n%s", notes)
+	}
+	if is := o.now("LogLevel"); is != "debug" || o.now(outputCommit) != first {
+		t.Errorf("LogLevel is %s, and the code of %s", is, o.now(outputCommit))
+	}
+	o.write("pkg/more.txt", "more")
+	o.cannot(deployIt, "what would be deployed is in no commit", "?? pkg/more.txt")
+	second := o.commit("more")
+	o.does(deployIt, "code   "+short(first)+"   "+short(second)+"\n")
+	if o.now(outputCommit) != second || o.now(outputFormer) != first {
+		t.Errorf("on record are %s and %s, want %s and %s", o.now(outputCommit), o.now(outputFormer), second, first)
+	}
+	// A typo, a secret and a large environment are found before anything is built.
+	o.file("LogLevel =", "LogLevl =", "Contact = ", "FacilitatorToken = \"s3cr3t\"\nContact = ")
+	notes := o.cannot(deployIt, "infra/stacks/shop.toml has 3 fault(s)", "did you mean LogLevel?", "FacilitatorToken is hidden (NoEcho)")
+	if strings.Contains(notes, "sam build") || strings.Contains(notes, "s3cr3t") {
+		t.Errorf("it built, or said a secret:\n%s", notes)
+	}
+}
+
+// allows adds to the file what a refusal prints.
+func (o *operator) allows(refusal string) {
+	o.t.Helper()
+	entry := regexp.MustCompile(`(?m)^  allow = .*$`).FindString(refusal)
+	if entry == "" {
+		o.t.Fatalf("the refusal does not say what to write:\n%s", refusal)
+	}
+	text := regexp.MustCompile(`(?m)^allow = .*$`)
+	path := "infra/stacks/shop.toml"
+	o.write(path, text.ReplaceAllLiteralString(o.read(path), strings.TrimSpace(entry)))
+}
+
+// TestRefused: nobody gives a stack another payee or ledger, or opens its sales, unless the file
+// says so, and then for this change alone.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	o.does(deployIt)
+
+	// Another payee, and a payee that the functions do not have when the deployment is done.
+	o.file(testbed.Account(1), testbed.Account(2))
+	refusal := o.cannot(deployIt, "another payee would be paid: from "+testbed.Account(1)+" to "+testbed.Account(2), `allow = ["payee=`+testbed.Account(1)+`->`+testbed.Account(2)+`"]`)
+	o.allows(refusal)
+	o.account.lag(true)
+	_, notes, err := o.types(deployIt...)
+	if want := "the payee of ping is " + testbed.Account(1) + ", and should be " + testbed.Account(2); err == nil || !strings.Contains(notes, want) {
+		t.Errorf("%v: it does not say %q:\n%s", err, want, notes)
+	}
+	o.account.lag(false)
+	o.file(`LogLevel = "info"`, `LogLevel = "warn"`)
+	o.does(deployIt, `note: allow has "payee=`+testbed.Account(1), "which nothing needs any more: take it out", "payee "+testbed.Account(2))
+
+	// A stop needs no leave. Whoever would sell again does, each time.
+	o.file(`Selling = "yes"`, `Selling = "no"`)
+	o.does(deployIt, "Selling   yes   no\n", "selling: no")
+	o.file(`Selling = "no"`, `Selling = "yes"`)
+	stale := o.cannot(deployIt, "somebody has stopped selling, and this would begin again", `allow = ["selling=no since 20`)
+
+	// Another ledger: with Selling = no alone, and when it is said.
+	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(o.account.emulator.Config()), "shop-copy"))
+	o.file(`LedgerTableName = ""`, `LedgerTableName = "shop-copy"`)
+	o.cannot(deployIt, "to shop-copy while something is sold", `deploy Selling = "no" first`)
+	o.file(`Selling = "yes"`, `Selling = "no"`)
+	o.allows(o.cannot(deployIt, "the ledger knows what is in doubt, owed and answered", `->shop-copy"]`))
+	o.does(deployIt, "ledger shop-copy")
+	// A colleague's checkout is of yesterday: its file has no table, or not even the line.
+	mine := o.read("infra/stacks/shop.toml")
+	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`)
+	o.cannot(deployIt, "from shop-copy to a new table", `allow = ["ledger=shop-copy->a new table"]`)
+	o.file(`LedgerTableName = ""`, ``)
+	o.cannot(deployIt, "LedgerTableName is missing")
+	// What was allowed before the last deployment does not open the sales.
+	o.write("infra/stacks/shop.toml", mine)
+	o.file(`Selling = "no"`, `Selling = "yes"`)
+	o.allows(stale)
+	o.allows(o.cannot(deployIt, "somebody has stopped selling"))
+	o.does(deployIt, "Selling   no    yes\n", "selling: yes")
+}
+
+// TestRollback: the code of the release before comes back, and no parameter does, past a change
+// of the payee and past a stop.
+func TestRollback(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	rollBack := []string{"rollback", "-yes", "shop"}
+	o.cannot(rollBack, "there is no stack shop-stack in us-east-1: nothing can be rolled back")
+	o.does(deployIt)
+	o.cannot(rollBack, "the release before is not on record", "make rollback STACK=shop TO=commit")
+	first := o.git("rev-parse", "HEAD")
+
+	// The second release has another payee, and a parameter more.
+	o.file(testbed.Account(1), testbed.Account(2))
+	o.allows(o.cannot(deployIt))
+	o.change("template.yaml", "Parameters:\n", "Parameters:\n  Motto:\n    Type: String\n    Default: \"\"\n")
+	o.file("Selling = ", "Motto = \"\"\nSelling = ")
+	second := o.commit("another payee")
+	o.does(deployIt, "payee "+testbed.Account(2))
+	o.does(rollBack, "code    "+short(second)+"   "+short(first)+"\n", "Motto", "left out: this release does not have it", "payee "+testbed.Account(2))
+	if o.now(outputCommit) != first || o.now("PayTo") != testbed.Account(2) || o.now(outputFormer) != "" {
+		t.Errorf("%s", o.stack())
+	}
+	if left := o.git("worktree", "list"); strings.Count(left, "\n") != 0 {
+		t.Errorf("a checkout of the former release is left:\n%s", left)
+	}
+
+	// Past a stop.
+	o.file(`Selling = "yes"`, `Selling = "no"`)
+	o.does(deployIt, "selling: no", "payee "+testbed.Account(2))
+	o.does(rollBack, "selling: no", "payee "+testbed.Account(2))
+	if o.now(outputCommit) != first || o.now("Selling") != "no" {
+		t.Errorf("%s", o.stack())
+	}
+
+	// What the former release would not do is said.
+	o.file(`Motto = ""`, `Motto = "never twice"`)
+	o.does(deployIt)
+	o.cannot(rollBack, "that release does not have Motto, and would not do what the file says with it", `allow = ["without=Motto->`+short(first)+`"]`)
+	o.cannot([]string{"rollback", "-yes", "-to", "nothing", "shop"}, "the commit nothing is not in this clone")
+	o.cannot([]string{"rollback", "-yes", "-to", "--help", "shop"}, "is not in this clone")
+}

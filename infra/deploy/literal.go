@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// names are the keys of a map, sorted.
+func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// valuesIn are the values of parameters that stand in a deployed template as such: at a place
+// where the template, as it is written, refers to a parameter. The CDK app replaces what it
+// includes so. A value that stands for something else there, such as another parameter, is
+// left out.
+func valuesIn(written, deployed []byte) (map[string]string, error) {
+	var from yaml.Node
+	if err := yaml.Unmarshal(written, &from); err != nil {
+		return nil, fmt.Errorf("parse template.yaml: %w", err)
+	}
+	var to any
+	if err := yaml.Unmarshal(deployed, &to); err != nil { // JSON is YAML
+		return nil, fmt.Errorf("parse what is deployed: %w", err)
+	}
+	found := literals{}
+	if len(from.Content) > 0 {
+		found.find(from.Content[0], to)
+	}
+	return found, nil
+}
+
+// literals are values by the names of parameters.
+type literals map[string]string
+
+// find compares a part of the template as it is written with the same part as it is deployed.
+func (l literals) find(from *yaml.Node, to any) {
+	name, intrinsic := strings.CutPrefix(from.Tag, "!")
+	intrinsic = intrinsic && !strings.HasPrefix(name, "!") // as !!str is not
+	if intrinsic && name == "Ref" {
+		l.found(from.Value, to)
+		return
+	}
+	if intrinsic {
+		long, _ := to.(map[string]any)
+		to = long["Fn::"+name]
+	}
+	switch from.Kind {
+	case yaml.MappingNode:
+		members, _ := to.(map[string]any)
+		for i := 0; i+1 < len(from.Content); i += 2 {
+			l.find(from.Content[i+1], members[from.Content[i].Value])
+		}
+	case yaml.SequenceNode:
+		items, _ := to.([]any)
+		for i, item := range from.Content {
+			if i < len(items) {
+				l.find(item, items[i])
+			}
+		}
+	default: // a scalar refers to nothing, and the template has no aliases
+	}
+}
+
+// found keeps the value of a parameter, if it is one.
+func (l literals) found(parameter string, value any) {
+	switch value := value.(type) {
+	case string:
+		l[parameter] = value
+	case int, int64, float64, bool:
+		l[parameter] = fmt.Sprint(value)
+	}
+}

@@ -1,0 +1,130 @@
+// Command deploy makes a deployment what the file of its stack says, and asks it whether it
+// is. make deploy, make rollback and make smoke run it; ../RUNBOOK.md says when.
+//
+// It is a separate module: nobody who imports the module above is to have the clients of AWS
+// that it needs among the modules that theirs depends on.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// The exit statuses other than 0.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	d := desk{
+		in: os.Stdin, out: os.Stdout, notes: os.Stderr,
+		client: &http.Client{CheckRedirect: noRedirect}, run: execute, pause: pause,
+	}
+	code := run(ctx, os.Args[1:], d)
+	stop()
+	os.Exit(code)
+}
+
+// noRedirect has a redirection answered as it is: a deployment makes none.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// pause waits, or until nobody waits any more.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// desk is where a person sits, and what is at hand there.
+type desk struct {
+	root       string // of the checkout
+	yes        bool   // nobody is asked
+	to         string // the commit to go back to; empty: the release before
+	in         io.Reader
+	out, notes io.Writer // what another program reads, and what a person does
+	client     *http.Client
+	// run runs a program, and shows what it prints.
+	run   func(ctx context.Context, c program) error
+	pause func(context.Context, time.Duration) error
+}
+
+// command is one thing to do with the stack of a name.
+type command struct {
+	name, usage string
+	do          func(desk, context.Context, string) error
+}
+
+func commands() []command {
+	return []command{
+		{"check", "STACK", desk.checkFile},
+		{"deploy", "[-yes] STACK", desk.deploy},
+		{"rollback", "[-yes] [-to COMMIT] STACK", desk.rollBack},
+		{"smoke", "STACK", desk.smoke},
+	}
+}
+
+// run is the whole program; it returns the exit status.
+func run(ctx context.Context, args []string, d desk) int {
+	if len(args) > 0 && args[0] == sells {
+		return d.report(d.say())
+	}
+	for _, c := range commands() {
+		if len(args) > 0 && args[0] == c.name {
+			return d.carryOut(ctx, c, args[1:])
+		}
+	}
+	fmt.Fprintln(d.notes, "usage: make deploy STACK=name, make rollback STACK=name, make smoke STACK=name")
+	return exitUsage
+}
+
+// carryOut reads the command line and does what it says; it returns the exit status.
+func (d desk) carryOut(ctx context.Context, c command, args []string) int {
+	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	flags.SetOutput(d.notes)
+	flags.Usage = func() { fmt.Fprintf(d.notes, "usage: deploy %s %s\n", c.name, c.usage) }
+	flags.StringVar(&d.root, "root", filepath.Join("..", ".."), "")
+	flags.BoolVar(&d.yes, "yes", false, "")
+	flags.StringVar(&d.to, "to", "", "")
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err == nil && flags.NArg() != 1 {
+		flags.Usage()
+		return exitUsage
+	}
+	if err != nil {
+		return exitUsage
+	}
+	root, err := filepath.Abs(d.root)
+	if err != nil {
+		return d.report(err)
+	}
+	d.root = root
+	return d.report(c.do(d, ctx, flags.Arg(0)))
+}
+
+// report says what went wrong, and returns the exit status.
+func (d desk) report(err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(d.notes, err)
+	return exitFailed
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
+)
+
+// Parameters of the template that a deployment is judged by.
+const (
+	parameterPayee   = "PayTo"
+	parameterNetwork = "Network"
+	parameterToken   = "UsdcAsset"
+	parameterSelling = "Selling"
+	parameterLedger  = "LedgerTableName"
+	parameterFormer  = "FormerTerms"
+)
+
+// notKnown stands for a price that the running deployment did not say.
+const notKnown = "not known"
+
+// newTable stands for a ledger that a deployment would make.
+const newTable = "a new table"
+
+// plan is a deployment before anybody has agreed to it.
+type plan struct {
+	file   stackfile.File
+	now    running
+	before *answers // of the running deployment; nil where there is none that answers
+	code   code
+	commit string
+	// omitted are the parameters of the file that the template to deploy does not have, with
+	// their values.
+	omitted map[string]string
+}
+
+// row is a line of the differences.
+type row struct{ what, is, will string }
+
+// rows are what the deployment would change.
+func (p plan) rows() (all []row) {
+	add := func(what, is, will string) {
+		if is != will {
+			all = append(all, row{what, is, will})
+		}
+	}
+	add("code", short(p.now.outputs[outputCommit]), short(p.commit))
+	for _, name := range names(p.file.Parameters) {
+		is, known := p.now.parameters[name]
+		if !known {
+			is = notKnown
+		}
+		add(name, is, p.file.Parameters[name])
+	}
+	if from, to := p.tables(); from != to {
+		add("the ledger's table", from, to)
+	}
+	for _, op := range p.code.Operations {
+		add("price of "+op.Slug, p.price(op), op.Amount)
+	}
+	for _, name := range names(p.omitted) {
+		all = append(all, row{name, p.now.parameters[name], "left out: this release does not have it"})
+	}
+	return all
+}
+
+// price is what an operation costs now.
+func (p plan) price(op operation) string {
+	if p.before == nil {
+		return notKnown
+	}
+	return p.before.offers[op.Slug].Amount
+}
+
+// tables are the ledger's table as it is, and as it would be.
+func (p plan) tables() (from, to string) {
+	from, to = p.now.outputs[outputLedger], p.file.Parameters[parameterLedger]
+	own := p.now.parameters[parameterLedger] == ""
+	switch {
+	case to == "" && own:
+		return from, from
+	case to == "":
+		return from, newTable
+	}
+	return from, to
+}
+
+// short is a commit as people write it.
+func short(commit string) string {
+	const enough = 12
+	if len(commit) > enough {
+		return commit[:enough]
+	}
+	return commit
+}
+
+// print writes the differences as a table.
+func (p plan) print(to io.Writer) {
+	if !p.now.exists {
+		fmt.Fprintf(to, "There is no stack %s in %s: this makes it.\n", p.file.Stack, p.file.Region)
+		fmt.Fprintf(to, "  payee %s on %s, selling: %s\n", p.file.Parameters[parameterPayee], p.file.Parameters[parameterNetwork], p.file.Parameters[parameterSelling])
+		return
+	}
+	rows := p.rows()
+	if len(rows) == 0 {
+		fmt.Fprintf(to, "The stack %s in %s is what its file says, and its code is this one.\n", p.file.Stack, p.file.Region)
+		return
+	}
+	fmt.Fprintf(to, "What this changes of the stack %s in %s:\n\n", p.file.Stack, p.file.Region)
+	w := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "\tnow\tthen")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", r.what, shown(r.is), shown(r.will))
+	}
+	_ = w.Flush() // what cannot be printed is not printed
+	fmt.Fprintln(to)
+}
+
+// change is something that is refused unless the file allows it, from one value to another.
+type change struct{ what, from, to, why string }
+
+// entry is how the file allows the change: with both values, so that it allows no other one.
+func (c change) entry() string { return c.what + "=" + c.from + "->" + c.to }
+
+// changes are those that have to be allowed.
+func (p plan) changes() (all []change) {
+	if p.now.exists {
+		all = p.termsThatChange()
+	}
+	for _, name := range names(p.omitted) {
+		if p.omitted[name] != "" {
+			all = append(all, change{"without", name, short(p.commit), "that release does not have " + name + ", and would not do what the file says with it"})
+		}
+	}
+	return all
+}
+
+// termsThatChange are changes of what is sold, to whom it is paid, and where that is kept.
+func (p plan) termsThatChange() (all []change) {
+	changed := func(what, parameter, why string) {
+		is, known := p.now.parameters[parameter]
+		if will := p.file.Parameters[parameter]; known && !strings.EqualFold(is, will) {
+			all = append(all, change{what, is, will, why})
+		}
+	}
+	changed("payee", parameterPayee, "another payee would be paid")
+	changed("network", parameterNetwork, "payments would be made on another network")
+	changed("token", parameterToken, "payments would be made in another token")
+	if p.now.parameters[parameterSelling] == "no" && p.file.Parameters[parameterSelling] == "yes" {
+		since := p.now.updated.UTC().Format(time.RFC3339)
+		all = append(all, change{"selling", "no since " + since, "yes", "somebody has stopped selling, and this would begin again"})
+	}
+	if from, to := p.tables(); from != to {
+		all = append(all, change{"ledger", from, to, "the ledger knows what is in doubt, owed and answered, and another table does not"})
+	}
+	for _, op := range p.code.Operations {
+		if is := p.price(op); is != notKnown && is != "" && is != op.Amount {
+			all = append(all, change{"price", op.Slug + ":" + is, op.Amount, "another price would be asked for"})
+		}
+	}
+	return all
+}
+
+// refused is why the deployment is not made, nil if it may be.
+func (p plan) refused() error {
+	var faults []error
+	from, to := p.tables()
+	sells := p.now.parameters[parameterSelling] != "no" || p.file.Parameters[parameterSelling] != "no"
+	if p.now.exists && from != to && sells {
+		faults = append(faults, fmt.Errorf("the ledger would change from %s to %s while something is sold, and two tables would have one payee meanwhile: deploy Selling = \"no\" first, then the other table, and sell again when reconcile has read the chain for it (infra/RUNBOOK.md, Restoring the table)", from, to))
+	}
+	var entries []string
+	for _, c := range p.changes() {
+		if !slices.Contains(p.file.Allow, c.entry()) {
+			faults = append(faults, fmt.Errorf("%s: from %s to %s", c.why, shown(c.from), shown(c.to)))
+			entries = append(entries, fmt.Sprintf("%q", c.entry()))
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	said := errors.Join(faults...)
+	if len(entries) > 0 {
+		return fmt.Errorf("refused, and nothing is deployed:\n%w\nIf that is meant, say so in %s/%s.toml:\n  allow = [%s]", said, stackfile.Folder, p.file.Name, strings.Join(entries, ", "))
+	}
+	return fmt.Errorf("refused, and nothing is deployed:\n%w", said)
+}
+
+// notes are what a person should know before agreeing.
+func (p plan) notes() (all []string) {
+	var needed []string
+	terms := false
+	for _, c := range p.changes() {
+		needed = append(needed, c.entry())
+		terms = terms || c.what == "payee" || c.what == "price"
+	}
+	for _, entry := range p.file.Allow {
+		if !slices.Contains(needed, entry) {
+			all = append(all, fmt.Sprintf("allow has %q, which nothing needs any more: take it out", entry))
+		}
+	}
+	if terms && p.file.Parameters[parameterFormer] == "" {
+		all = append(all, "FormerTerms is empty: who has signed for the former payee or price is refused (402)")
+	}
+	if p.now.exists && p.before == nil {
+		all = append(all, "the running deployment did not answer, so its prices are not compared")
+	}
+	return all
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// program is one that is run for a deployment.
+type program struct {
+	dir       string
+	env       []string // on top of this program's
+	name      string
+	arguments []string
+}
+
+func (p program) String() string {
+	return strings.Join(append([]string{p.name}, p.arguments...), " ")
+}
+
+// endsIn is how long a program may take to end when it is told to.
+const endsIn = 30 * time.Second
+
+// execute runs a program as if it had been typed: a person sees what it prints, and it is
+// interrupted as this one is.
+func execute(ctx context.Context, p program) error {
+	cmd := exec.CommandContext(ctx, p.name, p.arguments...)
+	cmd.Dir, cmd.Env = p.dir, append(os.Environ(), p.env...)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = endsIn
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", p, err)
+	}
+	return nil
+}
+
+// output is what a program prints.
+func output(ctx context.Context, p program) (string, error) {
+	cmd := exec.CommandContext(ctx, p.name, p.arguments...)
+	cmd.Dir, cmd.Env = p.dir, append(os.Environ(), p.env...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", p, err, strings.TrimSpace(said.String()))
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
+	"github.com/hostfacts/hostfacts/infra/sam"
+)
+
+// rollBack puts back the code of the release before, with the parameters of today's file. No
+// alias is moved: a version of a function keeps the environment that it was published with, so
+// that a former version offers the former payee, and sells what was stopped.
+func (d desk) rollBack(ctx context.Context, name string) error {
+	f, t, err := d.read(name)
+	if err != nil {
+		return err
+	}
+	now, err := d.ask(ctx, f, t)
+	if err != nil {
+		return err
+	}
+	commit, err := d.target(ctx, f, now)
+	if err != nil {
+		return err
+	}
+	parent, err := os.MkdirTemp("", "rollback-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(parent) //nolint:errcheck // git has removed what was in it
+	former := filepath.Join(parent, "release")
+	remove, err := d.worktree(ctx, former, commit)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	reduced, omitted, err := d.reduced(f, t, former)
+	if err != nil {
+		return err
+	}
+	c, err := codeOf(ctx, former)
+	if err != nil {
+		fmt.Fprintf(d.notes, "note: that release does not say what it sells (%v): compare its prices by hand\n", err)
+		c = thisCode()
+	}
+	j := job{desk: d, root: former, file: reduced, record: record{commit: commit}}
+	if err := j.tried(ctx); err != nil {
+		return fmt.Errorf("the CDK app of %s: %w", short(commit), err)
+	}
+	return d.complete(ctx, j, plan{file: reduced, now: now, code: c, commit: commit, omitted: omitted}, t)
+}
+
+// target is the commit to go back to.
+func (d desk) target(ctx context.Context, f stackfile.File, now running) (string, error) {
+	before := now.outputs[outputFormer]
+	switch {
+	case !now.exists:
+		return "", fmt.Errorf("there is no stack %s in %s: nothing can be rolled back", f.Stack, f.Region)
+	case d.to != "":
+		return d.commitOf(ctx, d.to)
+	case before == "":
+		return "", fmt.Errorf("the release before is not on record (%s runs): name one of git log with make rollback STACK=%s TO=commit", shown(now.outputs[outputCommit]), f.Name)
+	}
+	return d.commitOf(ctx, before)
+}
+
+// reduced is the file as a former release can take it, written into that release: without the
+// parameters that its template does not have. Those that differ from what the template of today
+// does without them are returned with their values, because they would be missed.
+func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (stackfile.File, map[string]string, error) {
+	then, err := sam.Read(filepath.Join(former, "template.yaml"))
+	if err != nil {
+		return f, nil, err
+	}
+	omitted := map[string]string{}
+	for name, value := range f.Parameters {
+		if _, known := then.Parameters[name]; known {
+			continue
+		}
+		if usual := today.Parameters[name].Default; usual != nil && *usual == value {
+			value = "" // nobody will miss it
+		}
+		omitted[name] = value
+	}
+	added := map[string]string{}
+	for name, p := range then.Parameters {
+		if _, given := f.Parameters[name]; !given && !p.NoEcho && p.Default != nil {
+			added[name] = *p.Default
+		}
+	}
+	if err := f.Copy(former, names(omitted), added); err != nil {
+		return f, nil, err
+	}
+	copied, err := stackfile.Read(former, f.Name)
+	if err != nil {
+		return f, nil, err
+	}
+	return copied, omitted, copied.Check(then)
+}
+
+// codeOf is what a former release sells. One that has no such command does not say it.
+func codeOf(ctx context.Context, root string) (code, error) {
+	folder := filepath.Join(root, "infra", "deploy")
+	if _, err := os.Stat(filepath.Join(folder, "main.go")); errors.Is(err, fs.ErrNotExist) {
+		return code{}, errors.New("it is older than make deploy")
+	}
+	out, err := output(ctx, program{dir: folder, name: "go", arguments: []string{"run", ".", sells}})
+	if err != nil {
+		return code{}, err
+	}
+	var c code
+	if err := json.Unmarshal([]byte(out), &c); err != nil || len(c.Operations) == 0 {
+		return code{}, errors.Join(errors.New("its answer cannot be read"), err)
+	}
+	return c, nil
+}

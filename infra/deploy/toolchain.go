@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
+)
+
+// cdkCLI is the CDK's command line, at the version that is tested.
+const cdkCLI = "aws-cdk@2.1148.1"
+
+// record is what a deployment says of its code in the stack's outputs.
+type record struct{ commit, former string }
+
+// job is a deployment that was agreed to.
+type job struct {
+	desk
+	root   string // of the checkout that is built
+	file   stackfile.File
+	record record
+}
+
+// carry builds and deploys. What the tools print is their progress.
+func (j job) carry(ctx context.Context) error {
+	if j.file.Toolchain == stackfile.CDK {
+		return j.byCDK(ctx)
+	}
+	return j.bySAM(ctx)
+}
+
+// bySAM deploys with the SAM CLI, which reads the file itself.
+func (j job) bySAM(ctx context.Context) error {
+	if err := j.run(ctx, program{dir: j.root, name: "make", arguments: []string{"sam-build"}}); err != nil {
+		return err
+	}
+	built := filepath.Join(".aws-sam", "build", "template.yaml")
+	if err := j.record.into(filepath.Join(j.root, built)); err != nil {
+		return err
+	}
+	return j.run(ctx, program{dir: j.root, name: "sam", arguments: []string{
+		"deploy", "--template-file", built, "--config-file", j.file.Path, "--no-confirm-changeset",
+	}})
+}
+
+// byCDK deploys with the CDK's command line, whose app reads the file.
+func (j job) byCDK(ctx context.Context) error {
+	if err := j.run(ctx, program{dir: j.root, name: "make", arguments: []string{"build", "ARCH=arm64"}}); err != nil {
+		return err
+	}
+	arguments := []string{"--yes", cdkCLI, "deploy", "--require-approval", "never"}
+	for _, value := range j.context() {
+		arguments = append(arguments, "-c", value)
+	}
+	return j.run(ctx, program{dir: filepath.Join(j.root, "infra", "cdk"), env: accountOf(j.file), name: "npx", arguments: arguments})
+}
+
+// context is what the CDK app is told beside the file. An app of a former release leaves out the
+// settings that it does not know.
+func (j job) context() []string {
+	all := []string{"stack=" + j.file.Name, "commit=" + j.record.commit}
+	if j.record.former != "" {
+		all = append(all, "formerCommit="+j.record.former)
+	}
+	if j.root != j.desk.root {
+		all = append(all, "unknown=ignore")
+	}
+	return all
+}
+
+// accountOf is where the CDK's command line deploys to.
+func accountOf(f stackfile.File) []string {
+	env := []string{"AWS_REGION=" + f.Region, "AWS_DEFAULT_REGION=" + f.Region}
+	if f.Profile != "" {
+		env = append(env, "AWS_PROFILE="+f.Profile)
+	}
+	return env
+}
+
+// tried has the CDK app read its settings before anything is built: only the app knows them.
+func (j job) tried(ctx context.Context) error {
+	if j.file.Toolchain != stackfile.CDK {
+		return nil
+	}
+	out, err := os.MkdirTemp("", "synthesized-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(out) //nolint:errcheck // it is in a folder that is emptied anyway
+	settings := map[string]string{"stack": j.file.Name, "assets": "none"}
+	if j.root != j.desk.root {
+		settings["unknown"] = "ignore"
+	}
+	text, err := json.Marshal(settings)
+	if err != nil {
+		return err
+	}
+	_, err = output(ctx, program{
+		dir: filepath.Join(j.root, "infra", "cdk"), env: []string{"CDK_OUTDIR=" + out, "CDK_CONTEXT_JSON=" + string(text)},
+		name: "go", arguments: []string{"run", "."},
+	})
+	return err
+}
+
+// into writes the record into the outputs of a built template. The template in the checkout has
+// none of it, so that a deployment by hand is not taken for one that is on record.
+func (r record) into(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("the built template: %w", err)
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(text, &root); err != nil {
+		return fmt.Errorf("the built template: %w", err)
+	}
+	outputs := member(&root, "Outputs")
+	if outputs == nil {
+		return errors.New("the built template has no outputs")
+	}
+	for _, o := range []struct{ name, description, value string }{
+		{outputCommit, "Commit of the code that make deploy or make rollback deployed", r.commit},
+		{outputFormer, "Commit of the code that ran before", r.former},
+	} {
+		if o.value == "" {
+			continue
+		}
+		var value yaml.Node
+		if err := value.Encode(map[string]string{"Description": o.description, "Value": o.value}); err != nil {
+			return err
+		}
+		outputs.Content = append(outputs.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: o.name}, &value)
+	}
+	var written bytes.Buffer
+	encoder := yaml.NewEncoder(&written)
+	encoder.SetIndent(2)
+	if err := errors.Join(encoder.Encode(&root), encoder.Close()); err != nil {
+		return fmt.Errorf("the built template: %w", err)
+	}
+	return os.WriteFile(path, written.Bytes(), 0o644) //nolint:gosec // as sam build writes it
+}
+
+// member is a part of a document by its name, nil if it has none.
+func member(root *yaml.Node, name string) *yaml.Node {
+	if len(root.Content) == 0 {
+		return nil
+	}
+	top := root.Content[0]
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		if top.Content[i].Value == name {
+			return top.Content[i+1]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
+	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// difference is something that is not as the file or the code says.
+type difference struct{ what, is, want string }
+
+func (d difference) String() string {
+	return fmt.Sprintf("%s is %s, and should be %s", d.what, shown(d.is), shown(d.want))
+}
+
+// maxShown is how much of a value a person is shown.
+const maxShown = 80
+
+// shown is a value for a person.
+func shown(value string) string {
+	if value == "" {
+		return "(nothing)"
+	}
+	return printable.Clip(value, maxShown)
+}
+
+// differences are what a deployment answers otherwise than its file and its code say.
+func (a answers) differences(f stackfile.File, c code) (all []difference) {
+	differs := func(what, is, want string) {
+		d := difference{what, is, want}
+		if !strings.EqualFold(is, want) && !slices.Contains(all, d) {
+			all = append(all, d)
+		}
+	}
+	asset := f.Parameters["UsdcAsset"]
+	if asset == "" {
+		asset = x402.Network(f.Parameters["Network"]).USDC.Asset
+	}
+	for _, op := range c.Operations {
+		offer := a.offers[op.Slug]
+		differs("the payee of "+op.Slug, offer.PayTo, f.Parameters["PayTo"])
+		differs("the network of "+op.Slug, offer.Network, f.Parameters["Network"])
+		differs("the token of "+op.Slug, offer.Asset, asset)
+		differs("the price of "+op.Slug, offer.Amount, op.Amount)
+	}
+	if len(a.payees) == 0 {
+		differs("the payee in the documents", "", f.Parameters["PayTo"])
+	}
+	for _, payee := range a.payees {
+		differs("the payee in the documents", payee, f.Parameters["PayTo"])
+	}
+	differs("the version", a.version, c.Version)
+	differs("selling", a.sells(), f.Parameters["Selling"])
+	return all
+}
+
+// sells says by /ready whether anything is sold, as the parameter Selling has it: where it is
+// "no" there is no facilitator, by intent. What is neither is why nothing can be sold.
+func (a answers) sells() string {
+	switch {
+	case a.settles.Status == "ok":
+		return "yes"
+	case a.settles.Code == string(fault.FacilitatorMisconfigured):
+		return "no"
+	case a.settles.Status == "":
+		return "not known"
+	}
+	return strings.TrimSpace(a.settles.Status + " " + a.settles.Code)
+}
+
+// differences are what AWS says of a stack otherwise than its file does.
+func (r running) differences(f stackfile.File) (all []difference) {
+	for _, name := range names(f.Parameters) {
+		is, known := r.parameters[name]
+		if known && is != f.Parameters[name] {
+			all = append(all, difference{name, is, f.Parameters[name]})
+		}
+	}
+	named := f.Parameters[parameterLedger]
+	if table := r.outputs[outputLedger]; r.exists && named != "" && table != named {
+		all = append(all, difference{"the ledger's table", table, named})
+	}
+	return all
+}
+
+// originOf is where a stack is reached, as its file says, or else AWS.
+func originOf(f stackfile.File, r running) string {
+	if base := f.Parameters["BaseUrl"]; base != "" {
+		return base
+	}
+	return r.outputs[outputOrigin]
+}

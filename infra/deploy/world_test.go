@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+)
+
+// asDeploy has this binary be the program, which waits for nothing.
+const asDeploy = "TEST_AS_DEPLOY"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asDeploy) != "" {
+		os.Exit(run(context.Background(), os.Args[1:], desk{
+			in: os.Stdin, out: os.Stdout, notes: os.Stderr, client: &http.Client{CheckRedirect: noRedirect}, run: execute,
+			pause: func(context.Context, time.Duration) error { return nil },
+		}))
+	}
+	testbed.Parallel(2) // most of it are programs of others
+	m.Run()
+}
+
+// operator is a person with a clone of this repository, the SAM CLI and an account of AWS.
+type operator struct {
+	t       *testing.T
+	account *account
+	root    string // of the clone
+	env     []string
+}
+
+// newOperator makes a clone of what is here, in which the file of a stack is committed. The SAM
+// CLI is the real one, but for its build: what it would compile is what the account runs anyway,
+// and TestBuild of infra has what it makes.
+func newOperator(t *testing.T) *operator {
+	t.Helper()
+	o := &operator{t: t, account: newAccount(t), root: filepath.Join(t.TempDir(), "clone")}
+	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))
+	facilitator := testbed.StartFacilitator(t)
+	o.tools()
+	o.copyFiles()
+	o.write("infra/stacks/shop.toml", shop(facilitator.URL, names))
+	o.git("init", "--quiet")
+	o.commit("the first release")
+	return o
+}
+
+// tools are what the operator has at hand, and the environment that they run in.
+func (o *operator) tools() {
+	o.t.Helper()
+	bin := o.t.TempDir()
+	python := deployed.Python(o.t, "-m", "samcli")
+	build := `mkdir -p .aws-sam/build && sed 's#CodeUri: functions/#CodeUri: ../../functions/#' template.yaml > .aws-sam/build/template.yaml`
+	script := "#!/bin/sh\nset -e\nif [ \"$1\" = build ]; then\n  " + build + "\n  exit\nfi\nexec '" + python.Path + "' -m samcli \"$@\"\n"
+	testbed.Check(os.WriteFile(filepath.Join(bin, "sam"), []byte(script), 0o700))
+	o.env = append(python.Env, o.account.variables()...)
+	o.env = append(o.env, "PATH="+bin+":"+os.Getenv("PATH"), asDeploy+"=1", "SAM_CLI_POLL_DELAY=0.2", "MAKEFLAGS=", "GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_AUTHOR_NAME=o", "GIT_AUTHOR_EMAIL=o@hostfacts.example", "GIT_COMMITTER_NAME=o", "GIT_COMMITTER_EMAIL=o@hostfacts.example")
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOFLAGS"} {
+		o.env = append(o.env, name+"="+strings.TrimSpace(string(testbed.Run(o.t, exec.Command("go", "env", name)))))
+	}
+}
+
+// copyFiles copies what git knows of here, and what is new, into the clone.
+func (o *operator) copyFiles() {
+	o.t.Helper()
+	list := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = testbed.Root()
+	for name := range strings.SplitSeq(strings.Trim(string(testbed.Run(o.t, list)), "\x00"), "\x00") {
+		text, err := os.ReadFile(filepath.Join(testbed.Root(), name))
+		if err != nil {
+			continue // deleted and not committed yet
+		}
+		o.write(name, string(text))
+	}
+}
+
+func (o *operator) write(name, text string) {
+	o.t.Helper()
+	path := filepath.Join(o.root, name)
+	testbed.Check(os.MkdirAll(filepath.Dir(path), 0o700))
+	testbed.Check(os.WriteFile(path, []byte(text), 0o600))
+}
+
+func (o *operator) read(name string) string {
+	o.t.Helper()
+	return string(testbed.Must(os.ReadFile(filepath.Join(o.root, name))))
+}
+
+// change replaces a text in a file of the clone.
+func (o *operator) change(name string, was ...string) {
+	o.t.Helper()
+	text := o.read(name)
+	for i := 0; i < len(was); i += 2 {
+		if !strings.Contains(text, was[i]) {
+			o.t.Fatalf("%s has no %q", name, was[i])
+		}
+		text = strings.Replace(text, was[i], was[i+1], 1)
+	}
+	o.write(name, text)
+}
+
+// file changes the file of the stack.
+func (o *operator) file(was ...string) { o.change("infra/stacks/shop.toml", was...) }
+
+func (o *operator) git(arguments ...string) string {
+	o.t.Helper()
+	cmd := exec.Command("git", arguments...)
+	cmd.Dir, cmd.Env = o.root, o.env
+	return strings.TrimSpace(string(testbed.Run(o.t, cmd)))
+}
+
+// commit makes a commit of everything, and returns its name.
+func (o *operator) commit(says string) string {
+	o.t.Helper()
+	o.git("add", "--all")
+	o.git("commit", "--quiet", "--allow-empty", "-m", says)
+	return o.git("rev-parse", "HEAD")
+}
+
+// types runs the program, and returns what it prints.
+func (o *operator) types(arguments ...string) (out, notes string, err error) {
+	o.t.Helper()
+	command, rest := arguments[0], arguments[1:]
+	ctx, cancel := context.WithTimeout(o.t.Context(), 4*testbed.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, testbed.Must(os.Executable()), append([]string{command, "-root", o.root}, rest...)...)
+	cmd.Env = o.env
+	var said, noted strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &noted
+	err = cmd.Run()
+	return said.String(), noted.String(), err
+}
+
+// does wants a command to succeed and to say some things.
+func (o *operator) does(arguments []string, says ...string) (notes string) {
+	o.t.Helper()
+	_, notes, err := o.types(arguments...)
+	if err != nil {
+		o.t.Fatalf("%v: %v\n%s", arguments, err, notes)
+	}
+	o.said(arguments, notes, says)
+	return notes
+}
+
+// cannot wants a command to fail and to say some things, and the stack to stay as it is.
+func (o *operator) cannot(arguments []string, says ...string) (notes string) {
+	o.t.Helper()
+	before := o.stack()
+	_, notes, err := o.types(arguments...)
+	if err == nil {
+		o.t.Fatalf("%v: it is done\n%s", arguments, notes)
+	}
+	o.said(arguments, notes, says)
+	if after := o.stack(); after != before {
+		o.t.Errorf("%v: the stack was %s, and is %s", arguments, before, after)
+	}
+	return notes
+}
+
+func (o *operator) said(arguments []string, notes string, says []string) {
+	o.t.Helper()
+	for _, part := range says {
+		if !strings.Contains(notes, part) {
+			o.t.Errorf("%v does not say %q:\n%s", arguments, part, notes)
+		}
+	}
+}
+
+// stack is what there is of the stack, in one text.
+func (o *operator) stack() string {
+	o.account.mu.Lock()
+	defer o.account.mu.Unlock()
+	s := o.account.stacks["shop-stack"]
+	if s == nil {
+		return "nothing"
+	}
+	return fmt.Sprint(s.parameters, s.outputs)
+}
+
+// now is what the stack has for a parameter or an output.
+func (o *operator) now(name string) string {
+	o.t.Helper()
+	o.account.mu.Lock()
+	defer o.account.mu.Unlock()
+	s := o.account.stacks["shop-stack"]
+	if value, ok := s.outputs[name]; ok {
+		return value
+	}
+	return s.parameters[name]
+}
+
+var deployIt = []string{"deploy", "-yes", "shop"}
+
+// shop is the file of a stack that is deployed by the SAM CLI, over parts of this machine.
+func shop(facilitator, resolver string) string {
+	text := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), stackfile.Folder, "example.toml"))))
+	return strings.NewReplacer(
+		`"0x…"`, `"`+testbed.Account(1)+`"`, `"https://…"`, `"`+facilitator+`/"`, `"arn:aws:secretsmanager:…"`, `""`,
+		`"https://api.example.com"`, `""`, `DefaultEndpoint = "no"`, `DefaultEndpoint = "yes"`,
+		`"1.1.1.1,8.8.8.8,9.9.9.10"`, `"`+resolver+`"`, `"hostfacts-production"`, `"shop-stack"`, `toolchain = "cdk"`, `toolchain = "sam"`,
+	).Replace(text)
+}
