@@ -17,7 +17,7 @@ export GOFLAGS ?= -buildvcs=false
 
 # What a person types gets to the recipes through the environment, as it was
 # typed: make does not expand it here, and the recipes' "$$NAME" is not code.
-TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE \ SELLER PRICE OTHER_PRICE PROMISES ROW WAY FORMAT OTHER METHOD BODY OTHER_BODY TYPE TOOL_URL TOOL ARGS OTHER_ARGS
+TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE \ SELLER PRICE OTHER_PRICE PROMISES ROW WAY FORMAT OTHER METHOD BODY OTHER_BODY TYPE TOOL_URL TOOL ARGS OTHER_ARGS STACK
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
 ##@ Use
@@ -238,13 +238,36 @@ node-packages: ## Install the npm packages that the test suites use
 sam-build: ## Build for deployment with the SAM CLI, each time as a new release
 	CGO_ENABLED=0 GOFLAGS="-buildvcs=false -trimpath -tags=lambda.norpc '-ldflags=-s -buildid=$$(date +%s)'" sam build
 
+.PHONY: deploy
+deploy: ## Make a deployment what infra/stacks/STACK.toml says, and ask it whether it is
+##   STACK=...         the name of the file, without .toml
+##   YES=1             do not ask before it is deployed
+	@test -n "$$STACK" || { echo "usage: make deploy STACK=name [YES=1]; the file is infra/stacks/name.toml" >&2; exit 2; }
+	@cd infra/deploy && go run . deploy $${YES:+-yes="$$YES"} -- "$$STACK"
+
+.PHONY: rollback
+rollback: ## Put back the code of the release before, with the parameters of today's file
+##   STACK=...         the name of the file
+##   TO=...            another commit than that of the release before
+##   YES=1             do not ask before it is deployed
+	@test -n "$$STACK" || { echo "usage: make rollback STACK=name [TO=commit] [YES=1]" >&2; exit 2; }
+	@cd infra/deploy && go run . rollback $${YES:+-yes="$$YES"} $${TO:+-to="$$TO"} -- "$$STACK"
+
+.PHONY: check-stack
+check-stack: ## Check infra/stacks/STACK.toml as make deploy does, and deploy nothing
+##   STACK=...         the name of the file
+	@test -n "$$STACK" || { echo "usage: make check-stack STACK=name" >&2; exit 2; }
+	@cd infra/deploy && go run . check -- "$$STACK"
+
 .PHONY: smoke
-smoke: ## After a deployment: is it ready, and is a paid ping answered
-##   ORIGIN=https://... the deployment
+smoke: ## After a deployment: is it what its file says, is it ready, and is a paid ping answered
+##   STACK=...         the name of the file
+##   ORIGIN=https://... in the place of STACK: a deployment without a file
 ##   KEY_FILE=...      pay real money with the private key in this file
 ##   YES=1             do not ask before real money is paid
-	@test -n "$$ORIGIN" || { echo "usage: make smoke ORIGIN=https://api.example.com [KEY_FILE=...]" >&2; exit 2; }
-	@CALLED_BY=make go run ./infra/local/operate smoke "$$ORIGIN" && \
+	@test -n "$$STACK$$ORIGIN" || { echo "usage: make smoke STACK=name [KEY_FILE=...], or ORIGIN=https://api.example.com" >&2; exit 2; }
+	@test -z "$$STACK" || ORIGIN="$$(cd infra/deploy && go run . smoke -- "$$STACK")" || exit 1; \
+		CALLED_BY=make go run ./infra/local/operate smoke "$$ORIGIN" && \
 		CALLED_BY=make go run ./infra/local/pay -max 0.001 $${KEY_FILE:+-key-file "$$KEY_FILE"} $${YES:+-yes="$$YES"} -- "$${ORIGIN%/}/v1/tools/ping"
 
 .PHONY: mark-ledger

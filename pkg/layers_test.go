@@ -64,7 +64,7 @@ func layers() []layer {
 		{"infra", nil, "what is deployed is tried from outside"},
 		{"infra/operators", nil, "who may do what is said without a word of how a role is made"},
 		{"infra/cdk", []string{"infra/deploy/stackfile", "infra/operators", "infra/sam", "pkg/catalog", "pkg/service", "pkg/x402", "pkg/x402/ledger/dynamo"}, "infrastructure reads facts, also those of networks and of the ledger's table"},
-		{"infra/deploy", []string{"infra/deploy/stackfile", "infra/sam", "pkg/catalog", "pkg/printable", "pkg/x402", "pkg/x402/fault"}, "a deployment is seen from outside, and compared with facts"},
+		{"infra/deploy", []string{"infra/deploy/stackfile", "infra/sam", "pkg/boot", "pkg/catalog", "pkg/printable", "pkg/x402", "pkg/x402/fault"}, "a deployment is seen from outside, and compared with facts; its table is marked as boot has it"},
 		{"infra/deploy/stackfile", []string{"infra/sam", "pkg/catalog"}, "a file is held to the template, whoever deploys it"},
 		{"infra/local", []string{"infra/local/keyfile", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/operations", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
 		{"infra/judge", []string{"infra/local/called", "pkg/x402", "pkg/x402/x402test", "pkg/x402/x402test/judge"}, "a seller is judged from outside, whatever it is made of"},

@@ -117,7 +117,7 @@ func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) erro
 	if is := now.outputs[outputCommit]; is != j.record.commit {
 		return fmt.Errorf("it was deployed, and AWS says that the code is of %s, not of %s", shown(is), j.record.commit)
 	}
-	if err := d.mark(ctx, j.file, now); err != nil {
+	if err := d.mark(ctx, p, now); err != nil {
 		return fmt.Errorf("it was deployed, and the ledger could not be marked: %w", err)
 	}
 	return d.isWhatItShouldBe(ctx, j.file, now, p.code)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
@@ -13,13 +14,14 @@ import (
 // person has not agreed to.
 func TestDeploy(t *testing.T) {
 	t.Parallel()
-	o := newOperator(t)
+	o := newOperator(t, playsBuild)
 	first := o.git("rev-parse", "HEAD")
 	o.does(deployIt, "There is no stack shop-stack in us-east-1: this makes it.",
 		" is what infra/stacks/shop.toml says: payee "+testbed.Account(1)+" on eip155:8453, selling: yes, 8 prices, version 0.1.0, ledger shop-stack-Ledger-")
 	if is := o.now(outputCommit); is != first || o.now(outputFormer) != "" {
 		t.Errorf("on record are %s and %s, want %s", is, o.now(outputFormer), first)
 	}
+	o.marked("shop-stack-Ledger-1A2B3C4D5E6F7", testbed.Account(1))
 	o.file(`LogLevel = "info"`, `LogLevel = "debug"`) // which is in no commit yet
 	o.cannot([]string{"deploy", "shop"}, "LogLevel   info   debug\n", "Deploy this? [y/N]", "nobody answers, and nothing is deployed: YES=1 does not ask")
 	if notes := o.does(deployIt, "LogLevel   info   debug\n"); strings.Contains(notes, "\ncode ") {
@@ -43,6 +45,15 @@ func TestDeploy(t *testing.T) {
 	}
 }
 
+// marked wants a table to say that it is the ledger of the stack, with a payee.
+func (o *operator) marked(table, payee string) {
+	o.t.Helper()
+	m, err := boot.Table{Name: table, AWS: o.account.emulator.Config()}.Mark(o.t.Context(), "shop-stack")
+	if err != nil || m == nil || m.Payee != payee || !strings.HasPrefix(m.By, "arn:aws:") {
+		o.t.Errorf("%s is marked %+v, %v; want %s", table, m, err, payee)
+	}
+}
+
 // allows adds to the file what a refusal prints.
 func (o *operator) allows(refusal string) {
 	o.t.Helper()
@@ -59,7 +70,7 @@ func (o *operator) allows(refusal string) {
 // says so, and then for this change alone.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	o := newOperator(t)
+	o := newOperator(t, playsBuild)
 	o.does(deployIt)
 
 	// Another payee, and a payee that the functions do not have when the deployment is done.
@@ -71,6 +82,7 @@ func TestRefused(t *testing.T) {
 	if want := "the payee of ping is " + testbed.Account(1) + ", and should be " + testbed.Account(2); err == nil || !strings.Contains(notes, want) {
 		t.Errorf("%v: it does not say %q:\n%s", err, want, notes)
 	}
+	o.marked("shop-stack-Ledger-1A2B3C4D5E6F7", testbed.Account(2))
 	o.account.lag(false)
 	o.file(`LogLevel = "info"`, `LogLevel = "warn"`)
 	o.does(deployIt, `note: allow has "payee=`+testbed.Account(1), "which nothing needs any more: take it out", "payee "+testbed.Account(2))
@@ -88,6 +100,7 @@ func TestRefused(t *testing.T) {
 	o.file(`Selling = "yes"`, `Selling = "no"`)
 	o.allows(o.cannot(deployIt, "the ledger knows what is in doubt, owed and answered", `->shop-copy"]`))
 	o.does(deployIt, "ledger shop-copy")
+	o.marked("shop-copy", testbed.Account(2))
 	// A colleague's checkout is of yesterday: its file has no table, or not even the line.
 	mine := o.read("infra/stacks/shop.toml")
 	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`)
@@ -106,7 +119,7 @@ func TestRefused(t *testing.T) {
 // of the payee and past a stop.
 func TestRollback(t *testing.T) {
 	t.Parallel()
-	o := newOperator(t)
+	o := newOperator(t, playsBuild)
 	rollBack := []string{"rollback", "-yes", "shop"}
 	o.cannot(rollBack, "there is no stack shop-stack in us-east-1: nothing can be rolled back")
 	o.does(deployIt)
@@ -142,4 +155,32 @@ func TestRollback(t *testing.T) {
 	o.cannot(rollBack, "that release does not have Motto, and would not do what the file says with it", `allow = ["without=Motto->`+short(first)+`"]`)
 	o.cannot([]string{"rollback", "-yes", "-to", "nothing", "shop"}, "the commit nothing is not in this clone")
 	o.cannot([]string{"rollback", "-yes", "-to", "--help", "shop"}, "is not in this clone")
+}
+
+// TestMake: what a person types reaches the program, and make smoke goes on with the origin that
+// the file or AWS names: a stack that answers is paid for a ping, and one that is not what its
+// file says is not. Here the SAM CLI builds as well.
+func TestMake(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t, reallyBuilds)
+	makes := func(fails bool, says string, arguments ...string) {
+		t.Helper()
+		cmd := testbed.Command(t, "make", arguments...)
+		cmd.Dir, cmd.Env = o.root, o.env
+		out, err := cmd.CombinedOutput()
+		if (err != nil) != fails || !strings.Contains(string(out), says) {
+			t.Errorf("make %v: %v; it does not say %q:\n%s", arguments, err, says, out)
+		}
+	}
+	makes(true, "usage: make deploy STACK=name", "deploy")
+	makes(true, "usage: make rollback STACK=name", "rollback")
+	makes(true, "usage: make smoke STACK=name", "smoke")
+	makes(true, "there is no infra/stacks/staging.toml", "deploy", "STACK=staging")
+	makes(true, "a stack's name has letters", "check-stack", "STACK=--help")
+	makes(false, "infra/stacks/shop.toml is right", "check-stack", "STACK=shop")
+	makes(true, "there is no stack shop-stack in us-east-1: make deploy STACK=shop", "smoke", "STACK=shop")
+	makes(false, "Successfully created/updated stack", "deploy", "STACK=shop", "YES=1")
+	makes(false, `"ok": true`, "smoke", "STACK=shop")
+	o.file(testbed.Account(1), testbed.Account(2))
+	makes(true, "the payee of ping is "+testbed.Account(1)+", and should be "+testbed.Account(2), "smoke", "STACK=shop")
 }

@@ -28,7 +28,7 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	d := desk{
-		in: os.Stdin, out: os.Stdout, notes: os.Stderr,
+		in: os.Stdin, out: os.Stdout, notes: os.Stderr, now: time.Now,
 		client: &http.Client{CheckRedirect: noRedirect}, run: execute, pause: pause,
 	}
 	code := run(ctx, os.Args[1:], d)
@@ -58,6 +58,7 @@ type desk struct {
 	to         string // the commit to go back to; empty: the release before
 	in         io.Reader
 	out, notes io.Writer // what another program reads, and what a person does
+	now        func() time.Time
 	client     *http.Client
 	// run runs a program, and shows what it prints.
 	run   func(ctx context.Context, c program) error

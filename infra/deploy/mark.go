@@ -2,9 +2,43 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
-	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+
+	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// mark writes into the ledger whose it is.
-func (d desk) mark(context.Context, stackfile.File, running) error { return nil }
+// mark writes into the ledger whose it is, so that reconcile pages when the stack is given
+// another one, whoever does that and how. A mark for another payee is replaced if this deployment
+// was to change the payee.
+func (d desk) mark(ctx context.Context, p plan, now running) error {
+	c, err := awsConfig(ctx, p.file)
+	if err != nil {
+		return err
+	}
+	who, err := sts.NewFromConfig(c).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return fmt.Errorf("ask AWS who this is: %w", err)
+	}
+	table := boot.Table{Name: now.outputs[outputLedger], AWS: c}
+	m := boot.Mark{Stack: p.file.Stack, Payee: p.file.Parameters[parameterPayee], Written: d.now(), By: aws.ToString(who.Arn)}
+	before, err := table.SetMark(ctx, m, p.changesPayee())
+	if errors.Is(err, boot.ErrMarked) {
+		return fmt.Errorf("%w (%s, by %s). If it is the right table: LEDGER_TABLE=%s AWS_REGION=%s STACK_NAME=%s PAY_TO=%s make mark-ledger FORCE=1",
+			err, shown(before.Payee), shown(before.By), table.Name, p.file.Region, m.Stack, m.Payee)
+	}
+	return err
+}
+
+// changesPayee says whether the deployment changes whom payments are made to.
+func (p plan) changesPayee() bool {
+	for _, c := range p.changes() {
+		if c.what == "payee" {
+			return true
+		}
+	}
+	return false
+}
