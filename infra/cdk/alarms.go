@@ -72,11 +72,15 @@ func (e *envelope) forNow() []alarm {
 			},
 			expression: "IF(FILL(ledger, 1) > 0, IF(FILL(mark, 1) > 0, 0, 1))", period: minutes5, periods: 3, breaching: 2,
 		}, {
-			// Payers can put their own payments in doubt, but never most.
-			name:       "uncertain",
-			means:      "Most payments are sent to the facilitator and it is not known whether they were made.",
-			of:         []series{e.own("uncertain", service.MetricUncertain, statSum), e.own("settled", service.SettlementMetrics()[0], statSum)},
-			expression: "IF(FILL(uncertain, 0) > FILL(settled, 0), FILL(uncertain, 0), 0)", bound: few, period: minutes15,
+			// A doubt that a verdict of the facilitator leaves can be the payer's doing, and
+			// is among those of refused.
+			name:  "uncertain",
+			means: "The facilitator takes payments and gives no verdict, of more than one payer, and more than it settles: it is not known whether they were made.",
+			of: []series{
+				e.own("least", service.MetricSilentPayer, statMin), e.own("most", service.MetricSilentPayer, statMax),
+				e.own("silent", service.MetricSilentPayer, statCount), e.own("settled", service.SettlementMetrics()[0], statSum),
+			},
+			expression: "IF(most > least, IF(silent > FILL(settled, 0), silent, 0), 0)", bound: few, period: minutes15,
 		}, {
 			name:  "resolvers",
 			means: "No resolver of DNS_RESOLVERS answers: every lookup fails on our side, and what was paid is owed.",
@@ -128,18 +132,28 @@ func (e *envelope) forTomorrow() []alarm {
 			e.own("settled", service.SettlementMetrics()[0], statSum)),
 		expression: fmt.Sprintf("IF(n >= %d, IF(FILL(uncertain, 0) > FILL(settled, 0), 0, p95))", enough), bound: slowSettlement, period: hour,
 	}, {
-		// Tries of one payer are one number, however many there are.
+		// Tries of one payer are one number, however many there are. Keys cost nothing, so
+		// that one stranger can be several payers, but cannot keep others from being
+		// settled: this is a ticket.
 		name:  "refused",
-		means: "For half an hour the facilitator refused the payments of more than one payer, and settled none.",
+		means: "For half an hour the payments of more than one payer were refused, by this service or by the facilitator, or were left in doubt by a verdict, and none was settled.",
 		of: []series{
 			e.own("least", service.MetricRefusedPayer, statMin), e.own("most", service.MetricRefusedPayer, statMax),
-			e.own("tries", service.MetricSettlement+"Refused", statSum), e.own("settled", service.SettlementMetrics()[0], statSum),
+			e.own("tries", service.MetricRefusedPayer, statCount), e.own("settled", service.SettlementMetrics()[0], statSum),
 		},
 		expression: "IF(FILL(settled, 0) > 0, 0, IF(most > least, tries, 0))", bound: few, period: hour / 2,
 	}, {
 		name:  "overloaded",
 		means: "Over a day, paid lookups were turned away because all places of an operation were taken.",
 		of:    []series{e.own("", service.MetricOverloaded, statSum)}, bound: few, period: day,
+	}, {
+		name:  "concurrency",
+		means: "In some minute of the last day four fifths of the Lambda invocations that the account may run at once were running or reserved: soon calls are turned away.",
+		of: []series{
+			{id: "used", namespace: "AWS/Lambda", name: "ConcurrentExecutions", stat: statMax},
+			{id: "claimed", namespace: "AWS/Lambda", name: "ClaimedAccountConcurrency", stat: statMax},
+		},
+		expression: "claimed / SERVICE_QUOTA(used)", bound: 0.8, period: day,
 	}, {
 		name:  "receipts",
 		means: "Over a day, answers came without a signed receipt although there is a key: it is not published, or cannot be read.",

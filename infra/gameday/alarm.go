@@ -126,6 +126,9 @@ func plain(v any, stack string) any {
 		if id, ok := v["Ref"].(string); ok {
 			return id
 		}
+		if join, ok := v["Fn::Join"].([]any); ok && len(join) == 2 {
+			return joined(join)
+		}
 		if at, ok := v["Fn::GetAtt"].([]any); ok && len(at) == 2 && at[1] == "Version.Version" {
 			return fmt.Sprint(at[0], ".", at[1])
 		}
@@ -135,6 +138,21 @@ func plain(v any, stack string) any {
 		}
 	}
 	return v
+}
+
+// joined is what Fn::Join makes of parts that are texts; another one is left as it is.
+func joined(join []any) any {
+	separator, _ := join[0].(string)
+	parts, _ := join[1].([]any)
+	var texts []string
+	for _, part := range parts {
+		text, ok := part.(string)
+		if !ok {
+			return join
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, separator)
 }
 
 func readAlarm(id string, p properties) (Alarm, error) {
@@ -161,15 +179,24 @@ func readAlarm(id string, p properties) (Alarm, error) {
 		known[m.ID] = missing()
 		a.Queries = append(a.Queries, q)
 	}
-	if slices.ContainsFunc(a.Queries, func(q Query) bool { return q.Metric.Namespace == "AWS/DynamoDB" }) {
-		return a, errors.New("alarms on metrics of DynamoDB treat missing data in a way of their own, which is not known here")
-	}
 	_, one := known[a.returns]
-	compares := a.below || p.ComparisonOperator == "GreaterThanThreshold"
-	if !one || !compares || !slices.Contains([]string{"notBreaching", "breaching", "ignore", "missing"}, a.Missing) || a.Datapoints < 1 || a.Datapoints > a.Periods {
-		return a, fmt.Errorf("not known here: %+v", p)
+	if !one {
+		return a, fmt.Errorf("it does not compare one query: %+v", p)
 	}
-	return a, nil
+	return a, a.check(p)
+}
+
+// check says what of an alarm is not known here.
+func (a Alarm) check(p properties) error {
+	compares := a.below || p.ComparisonOperator == "GreaterThanThreshold"
+	treats := slices.Contains([]string{"notBreaching", "breaching", "ignore", "missing"}, a.Missing)
+	if !compares || !treats || a.Datapoints < 1 || a.Datapoints > a.Periods {
+		return fmt.Errorf("not known here: %+v", p)
+	}
+	if slices.ContainsFunc(a.Queries, func(q Query) bool { return q.Metric.Namespace == "AWS/DynamoDB" }) {
+		return errors.New("alarms on metrics of DynamoDB treat missing data in another way, which is not known here")
+	}
+	return nil
 }
 
 // readQuery reads a metric or an expression of an alarm. An expression names what is known.

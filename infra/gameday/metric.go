@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
-	"strings"
 )
 
 // Metric names a metric. Of are its dimensions, each as name=value and a semicolon.
@@ -83,62 +81,4 @@ func (s metricSet) samples(members map[string]any) ([]Sample, error) {
 		}
 	}
 	return all, nil
-}
-
-// Filter is a metric filter as a template defines it: what it finds in the lines of
-// a log group counts.
-type Filter struct {
-	LogGroup string // logical id
-	Metric   Metric
-	terms    []term
-}
-
-// term compares a member of a line with a text, in which * stands for anything.
-type term struct {
-	member string
-	text   *regexp.Regexp
-	equal  bool
-}
-
-// ReadFilters returns every metric filter of a template, by logical id, as a stack
-// of that name has them. Their patterns are for JSON lines: comparisons of members with
-// texts, all of which must hold. Nothing else is known here.
-func ReadFilters(doc []byte, stack string) ([]Filter, error) {
-	type properties struct {
-		LogGroupName, FilterPattern string
-		MetricTransformations       []struct{ MetricNamespace, MetricName, MetricValue, Unit string }
-	}
-	return readAll(doc, stack, "AWS::Logs::MetricFilter", func(_ string, p properties) (Filter, error) {
-		if len(p.MetricTransformations) != 1 || p.MetricTransformations[0].MetricValue != "1" || p.LogGroupName == "" {
-			return Filter{}, errors.New("it must count one metric of a log group of the template")
-		}
-		m := p.MetricTransformations[0]
-		f := Filter{LogGroup: p.LogGroupName, Metric: Metric{m.MetricNamespace, m.MetricName, ""}}
-		var whole []string
-		for _, found := range regexp.MustCompile(`\(\$\.(\w+) (!?=) "([^"]*)"\)`).FindAllStringSubmatch(p.FilterPattern, -1) {
-			text := strings.ReplaceAll(regexp.QuoteMeta(found[3]), `\*`, ".*")
-			f.terms = append(f.terms, term{member: found[1], equal: found[2] == "=", text: regexp.MustCompile("^" + text + "$")})
-			whole = append(whole, found[0])
-		}
-		if p.FilterPattern != "{ "+strings.Join(whole, " && ")+" }" || f.Metric.Namespace == "" || f.Metric.Name == "" {
-			return f, fmt.Errorf("pattern %q or metric %v is not known here", p.FilterPattern, f.Metric)
-		}
-		return f, nil
-	})
-}
-
-// Finds says whether a line of the log group counts. A line without one of the
-// members does not, whatever it is compared with.
-func (f Filter) Finds(line []byte) bool {
-	var members map[string]any
-	if json.Unmarshal(line, &members) != nil {
-		return false
-	}
-	for _, t := range f.terms {
-		text, ok := members[t.member].(string)
-		if !ok || t.text.MatchString(text) != t.equal {
-			return false
-		}
-	}
-	return true
 }

@@ -52,16 +52,14 @@ func part(t *testing.T, text, from, to, words string) string {
 	return before + from + words + to + after
 }
 
-// guard is an alarm that rolls a release back: one metric of the newest version of each
-// of its functions.
+// guard is an alarm that rolls a release back, for the crashes of the newest version of
+// each of its functions.
 type guard struct {
-	Name, Entry, Means, Namespace, Metric string
-	Aliased                               bool // Lambda counts the calls of an alias by its name
-	Slugs                                 []string
+	Name, Entry, Means string
+	Slugs              []string
 }
 
-// guards are those of a metric, with as many functions each as CloudWatch takes metrics
-// for one alarm.
+// guards are alarms with as many functions each as CloudWatch takes metrics for one alarm.
 func guards(g guard) (all []guard) {
 	const most = 10
 	for slugs := range slices.Chunk(g.Slugs, most) {
@@ -73,6 +71,73 @@ func guards(g guard) (all []guard) {
 		all = append(all, part)
 	}
 	return all
+}
+
+// filter counts lines of the newest versions of its functions.
+type filter struct {
+	ID, Metric, Term, Value string
+	Slugs                   []string
+}
+
+// longestPattern is how many characters CloudWatch takes of a filter's pattern, and
+// longestRelease how many the name of a function with a version can have.
+const (
+	longestPattern = 1024
+	longestRelease = 64 + len(":999999")
+)
+
+// filters are those of a metric, with as many functions each as a pattern has room for.
+func filters(f filter, slugs []string) (all []filter) {
+	room := longestPattern - len(`{ () && () }`) - len(f.Term)
+	most := room / (len(` || ($. = "")`) + len(service.MemberRelease) + longestRelease)
+	for chunk := range slices.Chunk(slugs, most) {
+		part := f
+		part.Slugs = chunk
+		part.ID = f.Metric
+		if len(all) > 0 {
+			part.ID += fmt.Sprint(len(all) + 1)
+		}
+		all = append(all, part)
+	}
+	return all
+}
+
+// judge is the alarm that compares a release with the one before.
+type judge struct {
+	Metrics      []judgedBy
+	Steps, Value string
+}
+
+// judgedBy is a metric of it, of the newest versions alone or of all.
+type judgedBy struct {
+	ID, Stat, Metric string
+	New              bool
+}
+
+// releaseJudge compares a release with the one before, which has the other part of the
+// payments: by what failed, and by what was refused. With two payers or fewer the sum of
+// their numbers lies a whole number of steps above the least, whoever tried how often. A
+// third one's number practically never does.
+//
+// Three times as many failures are forgiven as the release before has at the same rate, had
+// it two more than it has, because it may have had luck; and three besides, or two where the
+// new versions have answered nobody. TestReleaseOdds has what follows from these numbers.
+func releaseJudge() judge {
+	more := func(bad, allBad string) string {
+		return fmt.Sprintf("(%[1]s * (all - new)) > (IF(new > count, 3, 2) * (all - new) + 3 * new * (%[2]s - %[1]s + 2))", bad, allBad)
+	}
+	broken := more("FILL(broken, 0)", "FILL(faults, 0)")
+	refused := more("(count - FILL(broken, 0))", "FILL(refusals, 0)")
+	return judge{
+		Metrics: []judgedBy{
+			{"new", "Sum", service.MetricNewJudged, true}, {"broken", "Sum", service.MetricNewBroken, true},
+			{"least", "Minimum", service.MetricNewUnanswered, true}, {"most", "Maximum", service.MetricNewUnanswered, true},
+			{"sum", "Sum", service.MetricNewUnanswered, true}, {"count", "SampleCount", service.MetricNewUnanswered, true},
+			{"all", "Sum", service.MetricJudged, false}, {"faults", "Sum", service.MetricBroken, false}, {"refusals", "Sum", service.MetricRefused, false},
+		},
+		Steps: "(sum - count * least) / (most - least)",
+		Value: fmt.Sprintf("IF(most > least, IF((steps > FLOOR(steps)) && (all > new), (%s) || (%s), 0), 0)", broken, refused),
+	}
 }
 
 // seller is a function that sells.
@@ -108,17 +173,17 @@ func TestCatalogDecides(t *testing.T) {
 	readme := string(must(os.ReadFile("../../README.md"))(t))
 	written(t, "README.md", part(t, readme, "| Operation | Path | Price |\n|---|---|---|\n", "\n\n", strings.TrimSpace(prices)))
 
-	all := slices.Concat(guards(guard{
-		Entry: "release-faults", Namespace: `!Sub "Hostfacts/${AWS::StackName}"`, Metric: service.MetricVersion,
-		Means: "The newest versions answered more than one payment in twenty with a fault of\n" +
-			"        ours or of the facilitator, or that of reconcile found something not ready.",
-		Slugs: append(slices.Clone(slugs), sam.MCP, sam.Reconcile),
-	}), guards(guard{
-		Entry: "release-crashes", Namespace: "AWS/Lambda", Metric: "Errors", Aliased: true,
-		Means: "The newest version of a function crashed or ran out of time.",
-		Slugs: append(slugs, sam.Discovery, sam.MCP),
-	}))
-	var refs []string
+	all := guards(guard{
+		Entry: "release-crashes",
+		Means: "The newest versions crashed or ran out of time, more than twice in five minutes.",
+		Slugs: append(slices.Clone(slugs), sam.Discovery, sam.MCP),
+	})
+	sells := append(slices.Clone(slugs), sam.MCP)
+	var versions []string
+	for _, slug := range sells {
+		versions = append(versions, fmt.Sprintf("!GetAtt [%s, Version.Version]", sam.LogicalID(slug)))
+	}
+	refs := []string{"!Ref ReleaseFaultsAlarm"}
 	for _, g := range all {
 		refs = append(refs, "!Ref "+sam.Pascal(g.Name)+"Alarm")
 	}
@@ -128,9 +193,16 @@ func TestCatalogDecides(t *testing.T) {
 	check(t, must(texts.New("operations.tmpl").Funcs(texts.FuncMap{
 		"pascal": sam.Pascal, "function": sam.LogicalID, "metric": func(slug string) string { return strings.ReplaceAll(slug, "-", "_") },
 	}).ParseFiles("testdata/operations.tmpl"))(t).Execute(&text, struct {
-		Guards    []guard
-		Functions []seller
-	}{all, sellers}))
+		Guards           []guard
+		Filters          []filter
+		Judge            judge
+		Member, Versions string
+		Functions        []seller
+	}{all, slices.Concat(
+		filters(filter{Metric: service.MetricNewJudged, Term: "$." + service.MetricJudged + " = 1", Value: `"1"`}, sells),
+		filters(filter{Metric: service.MetricNewBroken, Term: "$." + service.MetricBroken + " = 1", Value: `"1"`}, sells),
+		filters(filter{Metric: service.MetricNewUnanswered, Term: "$." + service.MemberUnanswered + " >= 0", Value: "$." + service.MemberUnanswered}, sells),
+	), releaseJudge(), service.MemberRelease, strings.Join(versions, ", "), sellers}))
 	written(t, "template.yaml", part(t, whole, "  # Written by go test ./infra/sam -update, of infra/sam/testdata/operations.tmpl:\n",
 		"  # Here ends what is written.\n", text.String()))
 }

@@ -108,7 +108,7 @@ func Settings() []Setting {
 		{Name: "AWS_ACCESS_KEY_ID", Meaning: "set by Lambda; elsewhere needed with `LEDGER_TABLE` or a secret"},
 		{Name: "AWS_SECRET_ACCESS_KEY", Meaning: "set by Lambda, and needed as its ID is"},
 		{Name: "AWS_SESSION_TOKEN", Meaning: "the same"},
-		{Name: "AWS_LAMBDA_FUNCTION_NAME", Meaning: "set by Lambda: what the metric `VersionFaults` is kept by"},
+		{Name: "AWS_LAMBDA_FUNCTION_NAME", Meaning: "set by Lambda: what a release is judged by"},
 		{Name: "AWS_LAMBDA_FUNCTION_VERSION", Meaning: "the same"},
 		{Name: "AWS_ENDPOINT_URL_DYNAMODB", Meaning: "a local DynamoDB"},
 		{Name: "AWS_ENDPOINT_URL_SECRETS_MANAGER", Meaning: "a local Secrets Manager"},

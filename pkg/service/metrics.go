@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"hash/crc32"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -50,23 +51,41 @@ const (
 	MetricPrimaryFailed   = "PrimaryFailed"
 	MetricFallbackSettled = "FallbackSettled"
 	MetricFallbackFailed  = "FallbackFailed"
-	// MetricRefusedPayer is a number of the payer whose payment the facilitator
-	// refused. If its least and its greatest value differ, more than one payer was
-	// refused, however often each of them tried.
+	// MetricRefusedPayer is a number of a payer who was refused: by us, by the
+	// facilitator, or by a verdict of the facilitator that leaves doubt. If its least and
+	// its greatest value differ, more than one payer was refused, however often each of
+	// them tried. A payment that cannot be read has no payer, and counts as another one
+	// each time.
 	MetricRefusedPayer = "RefusedPayer"
-	// MetricVersion is 1 for a payment that this version of this function answered with
-	// a fault of ours or of the facilitator, and -0.05 for one that was answered
-	// otherwise, so that its sum is above 0 when more than one in twenty failed. A
-	// refused payment does not count. Of reconcile it is 1000 for a run that found
-	// something not ready, which is more than all that is sold in its minute. A deployment
-	// that does not sell has none.
-	MetricVersion = "VersionFaults"
+	// MetricSilentPayer is the same of payers who are in doubt because the facilitator gave
+	// no verdict. No payer can cause that.
+	MetricSilentPayer = "SilentPayer"
+	// What releases are judged by, of all versions together. MetricJudged counts the
+	// payments that count for that. Of those, MetricBroken counts the ones that were
+	// answered with a fault of ours or of the facilitator, and MetricRefused the ones of
+	// MetricRefusedPayer, which payers can cause. A deployment that does not sell has none.
+	MetricJudged  = "Payments"
+	MetricBroken  = "PaymentsBroken"
+	MetricRefused = "PaymentsRefused"
 )
 
-// Dimensions of MetricVersion, as AWS names them in its own metrics of a function.
+// Metrics of the newest versions alone, which the template counts in the log by
+// MemberRelease. Behind each of these names are the numbers of the versions.
 const (
-	DimensionFunction = "FunctionName"
-	DimensionVersion  = "ExecutedVersion"
+	MetricNewJudged = "NewPayments"
+	MetricNewBroken = "NewPaymentsBroken"
+	// MetricNewUnanswered is the payer's number of each payment of MetricBroken or
+	// MetricRefused.
+	MetricNewUnanswered = "NewPayersUnanswered"
+)
+
+// Members of a log line that the template's filters read.
+const (
+	// MemberRelease is the function that answered and the number of its version.
+	MemberRelease = "release"
+	// MemberUnanswered is the payer's number, where the payment counts in MetricBroken or
+	// MetricRefused.
+	MemberUnanswered = "payer_unanswered"
 )
 
 // KeptBy says whether a metric is kept over all operations, and by operation and of
@@ -74,8 +93,6 @@ const (
 // reads is not kept.
 func KeptBy(name string) (total, operation bool) {
 	switch name {
-	case MetricVersion:
-		return false, false
 	case MetricRequests, MetricChallenges, MetricAnswers, MetricReplayed, MetricFaults:
 		return false, true
 	case MetricOwed, MetricUncertain, MetricInternal, MetricSettle, MetricLookup, MetricSettlement + "Settled":
@@ -166,8 +183,8 @@ func askedMetric(a x402.Ask) string {
 	}
 }
 
-// measured are the metrics of one priced request, each at most once.
-func (p Platform) measured(res storefront.Response) []metric {
+// measured are the metrics of one priced request with this id, each at most once.
+func (p Platform) measured(res storefront.Response, id string) []metric {
 	t, code, class := cmp.Or(res.Trace, &x402.Trace{}), "", fault.Answer
 	if f := res.Fault; f != nil {
 		code, class = codeMetric(f.Code), f.Info().Class
@@ -203,26 +220,66 @@ func (p Platform) measured(res storefront.Response) []metric {
 		}
 	}
 	count(t.Settle > 0, settlementMetric(cmp.Or(t.Class, x402.Unknown.String())))
-	number, err := strconv.ParseUint(t.Payer[max(len(t.Payer)-6, 0):], 16, 64)
-	if err == nil && t.Class == x402.Refused.String() && res.Status == http.StatusPaymentRequired {
-		values = append(values, counted(MetricRefusedPayer, int(number)))
+	verdict := p.verdict(res, code)
+	switch verdict {
+	case refusedPayment:
+		values = append(values, counted(MetricRefusedPayer, payerNumber(t.Payer, id)))
+	case silentFacilitator:
+		values = append(values, counted(MetricSilentPayer, payerNumber(t.Payer, id)))
+	case answeredPayment, brokenPayment, noPayment:
 	}
-	switch {
-	case code == MetricFacilitator, code == MetricLedger, code == MetricInternal, code == MetricUncertain, t.Unrecorded:
-		return p.ofVersion(values, 1)
-	case res.Trace != nil && res.Status != http.StatusPaymentRequired:
-		return p.ofVersion(values, -0.05)
+	if p.judges() && verdict != noPayment {
+		count(true, MetricJudged)
+		count(verdict == brokenPayment || verdict == silentFacilitator, MetricBroken)
+		count(verdict == refusedPayment, MetricRefused)
 	}
 	return values
 }
 
-// ofVersion adds the metric that a release is judged by, where Lambda says what runs. A
-// deployment that stops selling is not judged: it goes out when something is broken.
-func (p Platform) ofVersion(values []metric, weight float64) []metric {
-	if p.Paused || p.Function == "" || p.Version == "" {
-		return values
+// verdict is how a request ended, for those who watch the service.
+type verdict int
+
+const (
+	noPayment verdict = iota
+	answeredPayment
+	refusedPayment    // by us, by the facilitator, or by its word that leaves doubt: the payer can be the cause
+	silentFacilitator // a doubt without any word
+	brokenPayment     // a fault of ours or of the facilitator, also without a payment
+)
+
+// verdict is that of a response with the metric of its code.
+func (p Platform) verdict(res storefront.Response, code string) verdict {
+	t := res.Trace
+	switch {
+	case code == MetricFacilitator, code == MetricLedger, code == MetricInternal, t != nil && t.Unrecorded:
+		return brokenPayment
+	case t == nil:
+		return noPayment
+	case code == MetricUncertain && t.Silent:
+		return silentFacilitator
+	case code == MetricUncertain && t.Class == "": // it was in doubt before
+		return noPayment
+	case code == MetricUncertain, res.Status == http.StatusPaymentRequired:
+		return refusedPayment
 	}
-	return append(values, metric{MetricVersion, "Count", weight})
+	return answeredPayment
+}
+
+// judges says whether a release is judged by this process: where Lambda says what runs, and
+// the deployment sells. One that stops selling goes out when something is broken.
+func (p Platform) judges() bool { return !p.Paused && p.Function != "" && p.Version != "" }
+
+// release names the code that runs, as the template does.
+func (p Platform) release() string { return p.Function + ":" + p.Version }
+
+// payerNumber is the end of a payer's address, or a number made of the request's id where
+// no payer could be read.
+func payerNumber(payer, id string) int {
+	const bits = 24
+	if n, err := strconv.ParseUint(payer[max(len(payer)-bits/4, 0):], 16, bits); err == nil {
+		return int(n)
+	}
+	return int(crc32.ChecksumIEEE([]byte(id)) >> (32 - bits))
 }
 
 // metric is one value of CloudWatch's embedded metric format: a log line that
@@ -243,6 +300,21 @@ func latency(name string, d time.Duration) metric {
 // stacks of one account are told apart. stack may be empty.
 func Namespace(stack string) string { return strings.TrimSuffix(catalog.Service+"/"+stack, "/") }
 
+// counts are the attributes by which a priced request with this id counts: its metrics, and
+// what the template's filters read of one that a release is judged by.
+func (p Platform) counts(res storefront.Response, id string, dimensions ...string) []slog.Attr {
+	values := p.measured(res, id)
+	attrs := p.emf(values, dimensions...)
+	if !slices.Contains(values, counted(MetricJudged, 1)) {
+		return attrs
+	}
+	attrs = append(attrs, slog.String(MemberRelease, p.release()))
+	if slices.Contains(values, counted(MetricBroken, 1)) || slices.Contains(values, counted(MetricRefused, 1)) {
+		attrs = append(attrs, slog.Int(MemberUnanswered, payerNumber(cmp.Or(res.Trace, &x402.Trace{}).Payer, id)))
+	}
+	return attrs
+}
+
 // emf are the attributes that make a log record carry metrics: the directives, and
 // one member a metric. dimensions name members of the same record, by each of which
 // alone metrics are kept that are kept by operation.
@@ -258,15 +330,11 @@ func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 	}
 	sets := []directive{
 		{Dimensions: [][]string{{}}}, {Dimensions: single}, {Dimensions: append([][]string{{}}, single...)},
-		{Dimensions: [][]string{{DimensionFunction, DimensionVersion}}},
 	}
-	attrs := make([]slog.Attr, 0, len(values)+3)
+	attrs := make([]slog.Attr, 0, len(values)+1)
 	for _, v := range values {
 		at := 0
 		switch total, operation := KeptBy(v.Name); {
-		case v.Name == MetricVersion:
-			at = 3
-			attrs = append(attrs, slog.String(DimensionFunction, p.Function), slog.String(DimensionVersion, p.Version))
 		case operation && total:
 			at = 2
 		case operation:

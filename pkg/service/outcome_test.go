@@ -98,7 +98,7 @@ func TestMetricsBySource(t *testing.T) {
 		}
 		res := storefront.Response{Trace: &x402.Trace{Asked: all}}
 		var got []string
-		for _, m := range new(Platform).measured(res)[1:] {
+		for _, m := range new(Platform).measured(res, "id")[1:] {
 			got = append(got, m.Name)
 		}
 		if want, _, _ := strings.Cut(want, " of"); strings.Join(got, " ") != want {

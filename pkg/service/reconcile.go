@@ -89,7 +89,7 @@ func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
 		if len(checks) > 0 {
 			answers, ready := readyMetrics(checks, err)
 			values = slices.Concat(values, answers, outside)
-			values = p.ofVersion(append(values, counted(MetricReady, ready)), float64(1-ready)*1000)
+			values = append(values, counted(MetricReady, ready))
 		}
 		attrs = append(attrs, slog.Bool("evidence", watched), slog.Float64("ms", storefront.Milliseconds(p.Now().Sub(begun))))
 		p.logAlways(ctx, level, "reconcile", append(attrs, p.emf(values)...))

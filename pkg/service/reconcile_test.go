@@ -190,16 +190,8 @@ func TestReconcileSays(t *testing.T) {
 			"level": "INFO", "not_ready": []any{"facilitator", "resolvers"},
 			"Ready": 0.0, "ReadyLedger": 1.0, "ReadyFacilitator": 0.0, "ReadyResolvers": 0.0, "ReadyChain": 1.0,
 		}},
-		{"resolvers", func(s *scheduled) { s.Function, s.Version = "f", "7" }, nil, line{"Ready": 0.0, "VersionFaults": 1000.0, "ExecutedVersion": "7"}},
-		{"", func(s *scheduled) { s.Function, s.Version = "f", "7" }, nil, line{"Ready": 1.0, "VersionFaults": 0.0, "ExecutedVersion": "7"}},
-		// A facilitator is not missed where nothing is to be sold, and what stops selling is
-		// no worse a release for what is broken.
-		{"facilitator", func(s *scheduled) { s.Paused, s.Function, s.Version = true, "f", "7" }, nil, line{
-			"Ready": 1.0, "ReadyFacilitator": nil, "VersionFaults": nil, "not_ready": nil,
-		}},
-		{"ledger resolvers", func(s *scheduled) { s.Paused, s.Function, s.Version = true, "f", "7" }, nil, line{
-			"Ready": 0.0, "ReadyLedger": 0.0, "VersionFaults": nil, "not_ready": []any{"ledger", "resolvers"},
-		}},
+		// A facilitator is not missed where nothing is to be sold.
+		{"facilitator", func(s *scheduled) { s.Paused = true }, nil, line{"Ready": 1.0, "ReadyFacilitator": nil, "not_ready": nil}},
 		{"", func(s *scheduled) { s.Index = brokenIndex{throttled} }, throttled, line{
 			"level": "ERROR", "ReconcileFailed": 1.0, "Open": nil, "CannotTell": nil, "OwedUnclaimed": nil, "RefundsDue": nil, "Left": nil,
 			"error": "list open records: throttled\nlist owed records: throttled",

@@ -2,7 +2,6 @@ package service_test
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,18 +9,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -40,6 +36,7 @@ type request struct {
 	replayed      bool
 	counts        string         // its metrics, but for Requests, and Faults of a status above 500
 	unjudged      bool           // no release is judged by it
+	silent        bool           // the facilitator gives no verdict
 	line          map[string]any // further members
 	settles       int            // that the facilitator is sent
 }
@@ -83,95 +80,6 @@ func failsWith(err error) func() (dns.Result, error) {
 	return func() (dns.Result, error) { return dns.Result{}, err }
 }
 
-// Ways to ask.
-func unpaid(w way) answer { return w.ask("example.com", "") }
-
-// twice pays, and sends the same payment again, for the same lookup or another.
-func twice(name string) func(way) answer {
-	return func(w way) answer {
-		header := w.sign("example.com")
-		w.ask("example.com", header)
-		return w.ask(name, header)
-	}
-}
-
-// badlyNamed pays for a purchase with a key that is none.
-func badlyNamed(w way) answer {
-	const key = "with space"
-	header := w.sign("example.com")
-	if w.tool {
-		return w.result(w.call(domain("example.com"), header, key))
-	}
-	return w.reply(w.send(http.MethodGet, dnsPath, "", x402.HeaderSignature, header, x402.HeaderKey, key))
-}
-
-// whileAnotherRuns pays while the lookup of another payment is running.
-func whileAnotherRuns(w way) answer {
-	begun, end, first := make(chan struct{}), make(chan struct{}), make(chan answer)
-	w.resolver = func() (dns.Result, error) {
-		close(begun)
-		<-end
-		return noRecords(dns.Query{Domain: "one.example.com"}), nil
-	}
-	header := w.sign("one.example.com")
-	go func() {
-		defer close(first)
-		first <- w.ask("one.example.com", header)
-	}()
-	<-begun
-	a := w.buy("example.com")
-	if !strings.Contains(a.text, "Calls of this client already hold its share of this tool's concurrency cap, 1 of 1.") {
-		w.Errorf("whose calls are in the way is not said: %s", a.text)
-	}
-	close(end)
-	w.expect(<-first, 200, "", "")
-	return a
-}
-
-func untilLimited(w way) answer {
-	for range 100 {
-		if a := unpaid(w); a.code == string(fault.RateLimited) {
-			return a
-		}
-	}
-	w.Fatal("nobody limits the rate")
-	return answer{}
-}
-
-// bug has a request panic before anything is paid for.
-func bug(p *parts) {
-	origin := p.Origin
-	var asked atomic.Bool
-	p.Origin = func(r *http.Request) string {
-		if asked.CompareAndSwap(false, true) {
-			panic("bug: x402Version accepts")
-		}
-		return origin(r)
-	}
-}
-
-// noRandom leaves nothing to make retry tokens of.
-func noRandom(p *parts) { p.Random = iotest.ErrReader(errors.New("bug: no entropy")) }
-
-// corrupted sends a payment whose record cannot be one.
-func corrupted(w way) answer {
-	header := w.sign("example.com")
-	p, terms := must(x402.DecodePayment(header)), testTerms()
-	key := ledger.Key(terms.Network, strings.ToLower(terms.Asset), p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
-	testbed.Check(w.memory.Plant(w.Context(), key, []byte(`{"key":"`+key+`","state":"paid twice"}`)))
-	return w.ask("example.com", header)
-}
-
-// noted is a facilitator that says what it made of an extension.
-func noted(what string) func(*shop) {
-	return func(s *shop) {
-		s.front = func(w http.ResponseWriter, _ *http.Request) bool {
-			w.Header().Set("EXTENSION-RESPONSES", base64.StdEncoding.EncodeToString([]byte(what)))
-			return false
-		}
-	}
-}
-
 // unsigned is a facilitator whose credentials cannot be read, and which therefore is sent nothing.
 func unsigned(p *parts) {
 	missing := func(context.Context, time.Time) (facilitator.Credentials, error) {
@@ -201,6 +109,10 @@ func quietRequests() []request {
 		{name: "challenge", ask: unpaid, status: 402, code: "payment_required", counts: "Challenges"},
 		{name: "paywall", ask: page, httpOnly: true, status: 402, code: "unreadable", counts: "Challenges"},
 		{name: "bad payment", ask: sends("e30="), status: 402, code: "payment_required"},
+		{name: "another payee", ask: altered(anotherPayee), status: 402, code: "payment_required"},
+		{name: "a bad signature", ask: altered(func(p *x402.Payload) { p.Payload.Signature = "0x" + strings.Repeat("11", 64) + "1b" }),
+			status: 402, code: "payment_required"},
+		{name: "an authorization that is over", ask: altered(func(p *x402.Payload) { p.Payload.Authorization.ValidBefore = "1" }), status: 402, code: "payment_required"},
 		{name: "bad parameters", ask: badName, status: 400, code: "invalid_domain", charged: "false"},
 		{name: "a slip in a parameter", httpOnly: true, ask: func(w way) answer {
 			path := "/v1/tools/dns?tpye=MX&domain=localhost&utm_source=x&q=%zz" // whose value is refused, too
@@ -240,6 +152,10 @@ func settledRequests() []request {
 		return request{name: name, before: always(how), change: change, status: 503, settles: 1,
 			code: "settlement_uncertain", charged: "null", counts: "Uncertain" + tried + "Unknown", line: line}
 	}
+	silent := func(r request) request {
+		r.silent = true
+		return r
+	}
 	away := func(name, code string, how x402test.Behaviour) request {
 		return request{name: "turned away: " + name, before: always(how), status: 503, settles: 1, code: code, charged: "false",
 			counts: "FacilitatorFaults" + tried + "TurnedAway", line: members{"settlement": "turned_away", "code": code}}
@@ -275,9 +191,11 @@ func settledRequests() []request {
 		owes("a bug", 500, "internal_error", panics, " InternalErrors"),
 		{name: "owed and asked for too early", before: func(s *shop) { s.resolver = fails(lookup.UpstreamUnavailable) },
 			ask: twice("example.com"), settles: 1, status: 503, code: "upstream_unavailable", charged: "true", counts: "Owed"},
-		doubt("uncertain", x402test.FailAfter, nil, members{"settlement": "unknown", "states": "settling>uncertain", "evidence": nil}),
-		doubt("uncertain, and the chain cannot tell", x402test.DropAfter,
-			withEvidence(x402.Finding{Cause: errors.New("no node")}), members{"evidence": "cannot_tell"}),
+		silent(doubt("uncertain", x402test.FailAfter, nil, members{"settlement": "unknown", "states": "settling>uncertain", "evidence": nil})),
+		silent(doubt("uncertain, and the chain cannot tell", x402test.DropAfter,
+			withEvidence(x402.Finding{Cause: errors.New("no node")}), members{"evidence": "cannot_tell"})),
+		{name: "uncertain by the facilitator's word", before: reverted, status: 503, code: "settlement_uncertain", charged: "null",
+			counts: "Uncertain" + tried + "Unknown", line: members{"reason": "transaction_reverted"}},
 		{name: "uncertain, and the chain says paid", before: always(x402test.FailAfter), settles: 1, status: 200,
 			change: withEvidence(x402.Finding{Verdict: x402.Paid, Transaction: txHash}),
 			counts: "Answers LookupLatency" + tried + "Unknown", line: members{"evidence": "paid", "transaction": txHash}},
@@ -375,8 +293,10 @@ func (c request) run(w way) {
 			w.Errorf("%s: %s", key, d)
 		}
 	}
-	if d := cmp.Diff(c.counted(line), emf(w.T, line, "Hostfacts/prod", single, begun)); d != "" {
+	counts := emf(w.T, line, "Hostfacts/prod", single, begun)
+	if d := cmp.Diff(c.counted(line), counts); d != "" {
 		w.Errorf("metrics (-want +got):\n%s", d)
 	}
+	c.filtered(w.T, line, counts)
 	w.showsNothing()
 }

@@ -45,7 +45,7 @@ type Platform struct {
 	Stack string
 	// Deployment is what /health says of whose it is; it may be empty.
 	Deployment string
-	// Function and Version are Lambda's names of the code that runs, for the metric
+	// Function and Version are Lambda's names of the code that runs, for the metrics
 	// that a release is rolled back by; empty elsewhere.
 	Function, Version string
 	// Paused says that the deployment does not sell, by intent: that it has no
@@ -258,7 +258,7 @@ func (p Platform) front(priced bool) storefront.Front {
 				sold, dimensions = true, append(dimensions, DimensionTransport)
 			}
 			if sold && p.Function != "" { // elsewhere no CloudWatch reads the log
-				attrs = append(attrs, p.emf(p.measured(res), dimensions...)...)
+				attrs = append(attrs, p.counts(res, id, dimensions...)...)
 			}
 			if sold || p.Log.Enabled(r.Context(), level) {
 				p.logAlways(r.Context(), level, "request", attrs)

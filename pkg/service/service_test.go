@@ -277,9 +277,6 @@ func emf(t *testing.T, line map[string]any, namespace string, single [][]string,
 		same(t, "namespace", directive.Namespace, namespace)
 		for _, m := range directive.Metrics {
 			want := dimensionsOf(m.Name, single)
-			if m.Name == service.MetricVersion {
-				same(t, "what runs", fmt.Sprint(line["FunctionName"], line["ExecutedVersion"]), "dns-function7")
-			}
 			if d := cmp.Diff(want, directive.Dimensions, cmpopts.EquateEmpty()); d != "" {
 				t.Errorf("dimensions of %s: %s", m.Name, d)
 			}
@@ -302,9 +299,6 @@ func emf(t *testing.T, line map[string]any, namespace string, single [][]string,
 // dimensionsOf are the dimensions that a metric is published under; single are those of one
 // operation.
 func dimensionsOf(metric string, single [][]string) [][]string {
-	if metric == service.MetricVersion {
-		return [][]string{{"FunctionName", "ExecutedVersion"}}
-	}
 	var all [][]string
 	total, operation := service.KeptBy(metric)
 	if total {
@@ -342,20 +336,49 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	for name := range strings.FieldsSeq(c.counts) {
 		counts[name] = 1
 	}
-	if line["settlement"] == "refused" && c.status == 402 { // it may be paid, by the chain
-		payer := line["payer"].(string)
-		counts["RefusedPayer"] = float64(must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
+	number := line["payer_unanswered"] // where nobody could be read, anything
+	if payer, ok := line["payer"].(string); ok {
+		number = float64(must(strconv.ParseInt(payer[len(payer)-6:], 16, 64)))
 	}
-	// A release is judged by what is not a payer's fault, of every payment that is taken up.
-	if c.unjudged {
+	paid := counts["Challenges"] == 0 && counts["RateLimited"] == 0
+	broken := slices.ContainsFunc([]string{"FacilitatorFaults", "LedgerFaults", "InternalErrors"}, func(n string) bool { return counts[n] > 0 })
+	refused := !broken && paid && (c.status == 402 || counts["Uncertain"] > 0 && !c.silent)
+	if refused {
+		counts["RefusedPayer"] = number.(float64)
+	}
+	if c.silent {
+		counts["SilentPayer"] = number.(float64)
+	}
+	// A release is judged by every payment that is taken up.
+	if c.unjudged || !paid {
 		return counts
 	}
-	if slices.ContainsFunc([]string{"FacilitatorFaults", "LedgerFaults", "InternalErrors", "Uncertain"}, func(n string) bool { return counts[n] > 0 }) {
-		counts["VersionFaults"] = 1
-	} else if line["payer"] != nil && c.status != 402 {
-		counts["VersionFaults"] = -0.05
+	counts["Payments"] = 1
+	if broken || c.silent {
+		counts["PaymentsBroken"] = 1
+	}
+	if refused {
+		counts["PaymentsRefused"] = 1
 	}
 	return counts
+}
+
+// filtered holds what the template's filters read of a line to its metrics.
+func (c request) filtered(t *testing.T, line map[string]any, counts map[string]float64) {
+	t.Helper()
+	release, number := any("dns-function:7"), line["payer_unanswered"]
+	if counts["Payments"] == 0 {
+		release = nil
+	}
+	unanswered := counts["PaymentsBroken"]+counts["PaymentsRefused"] > 0
+	if line["release"] != release || unanswered != (number != nil) {
+		t.Errorf("release %v, unanswered payer %v, with %v", line["release"], number, counts)
+	}
+	for _, name := range []string{"RefusedPayer", "SilentPayer"} {
+		if want, ok := counts[name]; ok && want != number && !c.unjudged {
+			t.Errorf("%s is %v, the payer's number %v", name, want, number)
+		}
+	}
 }
 
 // What has metrics is written whatever the level of the log, and nothing else is.

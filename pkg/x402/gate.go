@@ -274,4 +274,7 @@ type Trace struct {
 	// Unrecorded says that a verdict of this request could not be written to the
 	// ledger, or may not have been.
 	Unrecorded bool
+	// Silent says of a settlement in doubt that the facilitator gave no verdict: it was
+	// silent, broke off, or gave an answer that is not one of x402.
+	Silent bool
 }

@@ -57,6 +57,7 @@ func (a *attempt) settle(ctx context.Context, h *ledger.Hold) *Outcome {
 		a.trace.Transaction = r.Transaction
 		a.trace.Cause = r.Cause
 		a.trace.Extensions = r.ExtensionResponses
+		a.trace.Silent = r.Class == Unknown && r.NoVerdict
 	}
 	h.RefusedBy(r.RefusedBy)
 	d := o.doubt

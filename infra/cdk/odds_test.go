@@ -1,0 +1,234 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"math/rand"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/gameday"
+)
+
+// release is one beside the release before, with what is paid for meanwhile.
+type release struct {
+	rate     float64                  // payments a minute
+	ordinary float64                  // the part that fails whatever serves it
+	breaks   float64                  // the part of the rest that the new versions break
+	garbage  float64                  // signed requests a minute that a stranger has refused, of a new key each
+	refuses  bool                     // what it breaks is refused, and not failed
+	first    bool                     // there is no release before
+	shares   func(minute int) float64 // the part of the payments that the new versions get
+	// payers are how many there are that meet what is broken; 0 is one for each payment.
+	payers int
+}
+
+// Before is how many minutes the release before serves alone, and lasts how many minutes a
+// canary lasts.
+const before, lasts = 10, 10
+
+// canary has a tenth of the requests go to the new versions.
+func canary(int) float64 { return 0.1 }
+
+// linear moves a tenth more each minute.
+func linear(minute int) float64 { return float64(minute+1) / 10 }
+
+// judge is the alarm that compares a release with the one before, with its metrics by the ids
+// that they have in its expression.
+func judge(t *testing.T) (gameday.Alarm, map[string]gameday.Metric) {
+	t.Helper()
+	alarms := readAlarms(t)
+	at := slices.IndexFunc(alarms, func(a gameday.Alarm) bool { return strings.HasSuffix(a.Name, "-release-faults") })
+	if at < 0 {
+		t.Fatal("there is no alarm release-faults")
+	}
+	metrics := map[string]gameday.Metric{}
+	for _, q := range alarms[at].Queries {
+		metrics[q.ID] = q.Metric
+	}
+	return alarms[at], metrics
+}
+
+// play is what CloudWatch has of the release, two minutes late.
+func (r release) play(random *rand.Rand, metrics map[string]gameday.Metric) *gameday.Timeline {
+	line := &gameday.Timeline{Late: 2}
+	for minute := range before + lasts {
+		share := 0.0
+		if minute >= before {
+			share = r.shares(minute - before)
+		} else if r.first {
+			continue
+		}
+		at := time.Duration(minute) * time.Minute
+		add := func(id string, value float64) {
+			if value > 0 {
+				line.Add(metrics[id], at, value)
+			}
+		}
+		unanswered := func(n int) {
+			for range n {
+				number := random.Intn(1 << 24)
+				if r.payers > 0 {
+					number = 1000 * random.Intn(r.payers)
+				}
+				line.Add(metrics["least"], at, float64(number))
+			}
+		}
+		fresh, former := poisson(random, r.rate*share), poisson(random, r.rate*(1-share))
+		failed := binomial(random, fresh, r.ordinary)
+		broken := binomial(random, fresh-failed, r.breaks)
+		formerFailed := binomial(random, former, r.ordinary)
+		strange, formerStrange := poisson(random, r.garbage*share), poisson(random, r.garbage*(1-share))
+		refused := strange
+		if r.refuses {
+			refused += broken
+		} else {
+			failed += broken
+		}
+		add("new", float64(fresh+strange))
+		add("all", float64(fresh+former+strange+formerStrange))
+		add("broken", float64(failed))
+		add("faults", float64(failed+formerFailed))
+		add("refusals", float64(refused+formerStrange))
+		unanswered(failed + refused)
+	}
+	return line
+}
+
+func poisson(random *rand.Rand, mean float64) (n int) {
+	const most = 500 // at once, so that the product stays a number
+	for ; mean > most; mean -= most {
+		n += poisson(random, most)
+	}
+	for product := random.Float64(); product > math.Exp(-mean); product *= random.Float64() {
+		n++
+	}
+	return n
+}
+
+func binomial(random *rand.Rand, of int, part float64) (n int) {
+	for range of {
+		if random.Float64() < part {
+			n++
+		}
+	}
+	return n
+}
+
+// back is how many of so many releases are moved back before the canary ends, in percent.
+func (r release) back(t *testing.T, times int) float64 {
+	t.Helper()
+	a, metrics := judge(t)
+	random, back := rand.New(rand.NewSource(51)), 0 //nolint:gosec // the same each time
+	for range times {
+		if slices.Contains(a.Minutes(r.play(random, metrics), before+lasts), gameday.Firing) {
+			back++
+		}
+	}
+	return 100 * float64(back) / float64(times)
+}
+
+// TestReleaseOdds: an ordinary day moves less than one good release in a hundred back, at
+// any rate and however requests are moved, and no stranger can; one that breaks a third of
+// the payments is moved back within its canary at 60 a minute, and one that breaks a tenth
+// at 600. The runbook says what is seen at lower rates.
+func TestReleaseOdds(t *testing.T) {
+	t.Parallel()
+	const times = 400
+	type row struct {
+		release
+		least, most float64
+	}
+	var rows []row
+	for _, ordinary := range []float64{0.01, 0.02} {
+		for _, rate := range []float64{2, 10, 60, 200, 600} {
+			for _, garbage := range []float64{0, 60} {
+				rows = append(rows, row{release{rate: rate, ordinary: ordinary, garbage: garbage, shares: canary}, 0, 1})
+			}
+			rows = append(rows, row{release{rate: rate, ordinary: ordinary, shares: linear}, 0, 1})
+		}
+		for _, refuses := range []bool{false, true} {
+			rows = append(rows,
+				row{release{rate: 60, ordinary: ordinary, breaks: 1.0 / 3, refuses: refuses, shares: canary}, 95, 100},
+				row{release{rate: 600, ordinary: ordinary, breaks: 0.1, refuses: refuses, shares: canary}, 95, 100},
+				row{release{rate: 10, ordinary: ordinary, breaks: 1, refuses: refuses, shares: canary}, 90, 100},
+			)
+		}
+	}
+	for _, c := range rows {
+		name := fmt.Sprintf("%v a minute, %v fail, %v broken, %v of a stranger, refused %v, linear %v", c.rate, c.ordinary, c.breaks, c.garbage, c.refuses, c.shares(5) > 0.1)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := c.back(t, times)
+			t.Logf("%.1f %% are moved back", got)
+			if got < c.least || got > c.most {
+				t.Errorf("%.1f %% are moved back, want %v to %v", got, c.least, c.most)
+			}
+		})
+	}
+}
+
+// TestReleaseIsCompared: nothing is moved back for what the release before does as well, for
+// what fewer than three payers meet, or where there is no release before.
+func TestReleaseIsCompared(t *testing.T) {
+	t.Parallel()
+	all := func(int) float64 { return 1 }
+	for name, c := range map[string]struct {
+		release
+		back float64
+	}{
+		"the facilitator is down for everybody":      {release{rate: 60, ordinary: 1, shares: canary}, 0},
+		"the release is broken":                      {release{rate: 60, breaks: 1, shares: canary}, 100},
+		"the release refuses what others sell":       {release{rate: 60, breaks: 1, refuses: true, shares: canary}, 100},
+		"one payer meets a bug of the release":       {release{rate: 60, breaks: 1, payers: 1, shares: canary}, 0},
+		"two payers meet one":                        {release{rate: 60, breaks: 1, payers: 2, shares: canary}, 0},
+		"a few payers meet one":                      {release{rate: 60, breaks: 1, payers: 4, shares: canary}, 100},
+		"the first deployment is broken":             {release{rate: 60, breaks: 1, shares: all, first: true}, 0},
+		"a stranger alone, with a key for each":      {release{garbage: 300, shares: canary}, 0},
+		"a stranger while everything else is broken": {release{rate: 60, breaks: 1, garbage: 60, shares: canary}, 100},
+	} {
+		if got := c.release.back(t, 50); got != c.back {
+			t.Errorf("%s: %v %% are moved back, want %v", name, got, c.back)
+		}
+	}
+}
+
+// TestCrashes: crashes of a new version move the release back, and a single one does not.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	alarms := readAlarms(t)
+	at := slices.IndexFunc(alarms, func(a gameday.Alarm) bool { return strings.HasSuffix(a.Name, "-release-crashes") })
+	if at < 0 {
+		t.Fatal("there is no alarm release-crashes")
+	}
+	for crashes, want := range map[int]bool{2: false, 3: true} {
+		line := &gameday.Timeline{Late: 2}
+		for i := range crashes {
+			line.Add(alarms[at].Queries[i%3].Metric, before*time.Minute+time.Duration(i)*time.Minute, 1)
+		}
+		if got := slices.Contains(alarms[at].Minutes(line, before+lasts), gameday.Firing); got != want {
+			t.Errorf("%d crashes: it is moved back %v", crashes, got)
+		}
+	}
+}
+
+// TestGuards: what moves a release back tells nobody, is all that a deployment asks, and
+// looks at no other period than a canary leaves time for.
+func TestGuards(t *testing.T) {
+	t.Parallel()
+	guards := slices.DeleteFunc(readAlarms(t), func(a gameday.Alarm) bool { return len(a.Tells) > 0 })
+	release := template(t).Parameters["Release"]
+	m := regexp.MustCompile(`^Canary10Percent(\d+)Minutes$`).FindStringSubmatch(*release.Default)
+	if m == nil || must(strconv.Atoi(m[1]))(t) != lasts || len(guards) != len(releaseAlarms(t)) {
+		t.Errorf("%s is guarded by %d alarms", *release.Default, len(guards))
+	}
+	for _, a := range guards {
+		if a.Period != minutes5 || a.Periods != 1 {
+			t.Errorf("%s looks at %d periods of %d s", a.Name, a.Periods, a.Period)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package gameday
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Filter is a metric filter as a template defines it: what it finds in the lines of
+// a log group counts.
+type Filter struct {
+	LogGroup string // logical id
+	Metric   Metric
+	finds    condition
+	value    string // a member of the line, or a number
+}
+
+// condition says something of the members of a line.
+type condition func(members map[string]any) bool
+
+// ReadFilters returns every metric filter of a template, by logical id, as a stack
+// of that name has them. Their patterns are for JSON lines: comparisons of members with
+// texts or numbers, joined by && and ||. Nothing else is known here.
+func ReadFilters(doc []byte, stack string) ([]Filter, error) {
+	type properties struct {
+		LogGroupName, FilterPattern string
+		MetricTransformations       []struct{ MetricNamespace, MetricName, MetricValue, Unit string }
+	}
+	return readAll(doc, stack, "AWS::Logs::MetricFilter", func(_ string, p properties) (Filter, error) {
+		if len(p.MetricTransformations) != 1 || p.LogGroupName == "" {
+			return Filter{}, errors.New("it must make one metric of a log group of the template")
+		}
+		m := p.MetricTransformations[0]
+		f := Filter{LogGroup: p.LogGroupName, Metric: Metric{m.MetricNamespace, m.MetricName, ""}, value: m.MetricValue}
+		var err error
+		if f.finds, err = readPattern(p.FilterPattern); err != nil {
+			return f, fmt.Errorf("pattern %q: %w", p.FilterPattern, err)
+		}
+		_, notNumber := strconv.ParseFloat(f.value, 64)
+		named := f.Metric.Namespace != "" && f.Metric.Name != "" && !strings.ContainsAny(f.Metric.Name, ":*$")
+		if !named || notNumber != nil && !regexp.MustCompile(`^\$\.\w+$`).MatchString(f.value) {
+			return f, fmt.Errorf("metric %v with value %q is not known here", f.Metric, f.value)
+		}
+		return f, nil
+	})
+}
+
+// Finds says whether a line of the log group counts, and the value. A line without one of
+// the members of a comparison does not meet it, whatever it compares with.
+func (f Filter) Finds(line []byte) (value float64, yes bool) {
+	var members map[string]any
+	if json.Unmarshal(line, &members) != nil || !f.finds(members) {
+		return 0, false
+	}
+	if name, ok := strings.CutPrefix(f.value, "$."); ok {
+		value, yes = members[name].(float64)
+		return value, yes
+	}
+	value, err := strconv.ParseFloat(f.value, 64)
+	return value, err == nil
+}
+
+// pattern is what is left of a filter's pattern.
+type pattern struct{ rest string }
+
+func readPattern(text string) (condition, error) {
+	text, begins := strings.CutPrefix(text, "{ ")
+	text, ends := strings.CutSuffix(text, " }")
+	if !begins || !ends {
+		return nil, errors.New("it is not one of JSON lines")
+	}
+	p := &pattern{text}
+	c, err := p.any()
+	if err == nil && p.rest != "" {
+		err = fmt.Errorf("%q is not understood", p.rest)
+	}
+	return c, err
+}
+
+func (p *pattern) take(word string) bool {
+	rest, ok := strings.CutPrefix(p.rest, word)
+	p.rest = rest
+	return ok
+}
+
+func (p *pattern) any() (condition, error) {
+	c, err := p.all()
+	for err == nil && p.take(" || ") {
+		var other condition
+		if other, err = p.all(); err == nil {
+			one := c
+			c = func(m map[string]any) bool { return one(m) || other(m) }
+		}
+	}
+	return c, err
+}
+
+func (p *pattern) all() (condition, error) {
+	c, err := p.one()
+	for err == nil && p.take(" && ") {
+		var other condition
+		if other, err = p.one(); err == nil {
+			one := c
+			c = func(m map[string]any) bool { return one(m) && other(m) }
+		}
+	}
+	return c, err
+}
+
+// one is what stands in parentheses.
+func (p *pattern) one() (condition, error) {
+	if !p.take("(") {
+		return nil, fmt.Errorf("there is no ( before %q", p.rest)
+	}
+	c, err := p.comparison()
+	if err != nil {
+		c, err = p.any()
+	}
+	if err == nil && !p.take(")") {
+		err = fmt.Errorf("there is no ) before %q", p.rest)
+	}
+	return c, err
+}
+
+// The comparisons that are known here.
+const (
+	ofText   = `^\$\.(\w+) (!?=) "([^"]*)"`
+	ofNumber = `^\$\.(\w+) (=|>=) (\d+)`
+)
+
+func (p *pattern) comparison() (condition, error) {
+	if m := regexp.MustCompile(ofText).FindStringSubmatch(p.rest); m != nil {
+		p.rest = p.rest[len(m[0]):]
+		text := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(m[3]), `\*`, ".*") + "$")
+		return func(members map[string]any) bool {
+			said, ok := members[m[1]].(string)
+			return ok && text.MatchString(said) == (m[2] == "=")
+		}, nil
+	}
+	m := regexp.MustCompile(ofNumber).FindStringSubmatch(p.rest)
+	if m == nil {
+		return nil, fmt.Errorf("%q is no comparison that is known here", p.rest)
+	}
+	p.rest = p.rest[len(m[0]):]
+	bound, err := strconv.ParseFloat(m[3], 64)
+	return func(members map[string]any) bool {
+		said, ok := members[m[1]].(float64)
+		return ok && (said == bound || said > bound && m[2] == ">=")
+	}, err
+}

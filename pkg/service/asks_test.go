@@ -1,0 +1,136 @@
+package service_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing/iotest"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+)
+
+// Ways to ask.
+func unpaid(w way) answer { return w.ask("example.com", "") }
+
+// twice pays, and sends the same payment again, for the same lookup or another.
+func twice(name string) func(way) answer {
+	return func(w way) answer {
+		header := w.sign("example.com")
+		w.ask("example.com", header)
+		return w.ask(name, header)
+	}
+}
+
+// badlyNamed pays for a purchase with a key that is none.
+func badlyNamed(w way) answer {
+	const key = "with space"
+	header := w.sign("example.com")
+	if w.tool {
+		return w.result(w.call(domain("example.com"), header, key))
+	}
+	return w.reply(w.send(http.MethodGet, dnsPath, "", x402.HeaderSignature, header, x402.HeaderKey, key))
+}
+
+// whileAnotherRuns pays while the lookup of another payment is running.
+func whileAnotherRuns(w way) answer {
+	begun, end, first := make(chan struct{}), make(chan struct{}), make(chan answer)
+	w.resolver = func() (dns.Result, error) {
+		close(begun)
+		<-end
+		return noRecords(dns.Query{Domain: "one.example.com"}), nil
+	}
+	header := w.sign("one.example.com")
+	go func() {
+		defer close(first)
+		first <- w.ask("one.example.com", header)
+	}()
+	<-begun
+	a := w.buy("example.com")
+	if !strings.Contains(a.text, "Calls of this client already hold its share of this tool's concurrency cap, 1 of 1.") {
+		w.Errorf("whose calls are in the way is not said: %s", a.text)
+	}
+	close(end)
+	w.expect(<-first, 200, "", "")
+	return a
+}
+
+func untilLimited(w way) answer {
+	for range 100 {
+		if a := unpaid(w); a.code == string(fault.RateLimited) {
+			return a
+		}
+	}
+	w.Fatal("nobody limits the rate")
+	return answer{}
+}
+
+// bug has a request panic before anything is paid for.
+func bug(p *parts) {
+	origin := p.Origin
+	var asked atomic.Bool
+	p.Origin = func(r *http.Request) string {
+		if asked.CompareAndSwap(false, true) {
+			panic("bug: x402Version accepts")
+		}
+		return origin(r)
+	}
+}
+
+// noRandom leaves nothing to make retry tokens of.
+func noRandom(p *parts) { p.Random = iotest.ErrReader(errors.New("bug: no entropy")) }
+
+// corrupted sends a payment whose record cannot be one.
+func corrupted(w way) answer {
+	header := w.sign("example.com")
+	p, terms := must(x402.DecodePayment(header)), testTerms()
+	key := ledger.Key(terms.Network, strings.ToLower(terms.Asset), p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
+	testbed.Check(w.memory.Plant(w.Context(), key, []byte(`{"key":"`+key+`","state":"paid twice"}`)))
+	return w.ask("example.com", header)
+}
+
+// noted is a facilitator that says what it made of an extension.
+func noted(what string) func(*shop) {
+	return func(s *shop) {
+		s.front = func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("EXTENSION-RESPONSES", base64.StdEncoding.EncodeToString([]byte(what)))
+			return false
+		}
+	}
+}
+
+// reverted is a facilitator whose verdict leaves doubt, as after a payer has emptied the
+// wallet.
+func reverted(s *shop) {
+	s.front = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/settle" {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"success":false,"errorReason":"transaction_reverted","transaction":"","network":"eip155:8453"}`)
+		return true
+	}
+}
+
+// altered signs a payment and changes something in it afterwards.
+func altered(change func(*x402.Payload)) func(way) answer {
+	return func(w way) answer {
+		var p x402.Payload
+		testbed.Check(json.Unmarshal(must(base64.StdEncoding.DecodeString(w.sign("example.com"))), &p))
+		change(&p)
+		return w.ask("example.com", must(x402.EncodeHeader(p)))
+	}
+}
+
+func anotherPayee(p *x402.Payload) {
+	p.Accepted = bytes.ReplaceAll(p.Accepted, []byte(testTerms().PayTo), []byte("0x"+strings.Repeat("1", 40)))
+}
