@@ -15,6 +15,11 @@ func main() {
 	boot.Serve(func(p boot.Parts) http.Handler {
 		certificates := ssl.New(ssl.Config{Connector: p.Connector})
 		fetched := headers.New(p.Origins())
-		return p.Seller.Handler(service.UptimeCheck(bundle.Uptime{Connector: p.Connector, DNS: p.Resolver, SSL: certificates, Headers: fetched}))
+		return p.Seller.Handler(service.UptimeCheck(bundle.Uptime{
+			Connector: p.Connector,
+			DNS:       p.Resolver,
+			SSL:       certificates,
+			Headers:   fetched,
+		}))
 	})
 }
