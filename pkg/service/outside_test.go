@@ -155,7 +155,27 @@ func TestOutsideSilence(t *testing.T) {
 		cancel()
 	}()
 	if _, err := at.opened(t, ca).Ask(ctx, publicOrigin, ""); err == nil || !strings.Contains(err.Error(), "context canceled") {
-		t.Errorf("%v", err)
+		t.Errorf("silent after the handshake: %v", err)
+	}
+
+	mute := at.opened(t, ca)
+	ctx, cancel = context.WithCancel(t.Context())
+	mute.Connector.(*guard.Dialer).Connect = func(ctx context.Context, network, _ string) (net.Conn, error) { //nolint:forcetypeassert // opened makes it
+		listener := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
+		t.Cleanup(func() { _ = listener.Close() })
+		go func() {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			_, _ = conn.Read(make([]byte, 1)) // the hello has come
+			cancel()
+		}()
+		return new(net.Dialer).DialContext(ctx, network, listener.Addr().String())
+	}
+	if _, err := mute.Ask(ctx, publicOrigin, ""); err == nil || !strings.Contains(err.Error(), "context canceled") {
+		t.Errorf("silent at the handshake: %v", err)
 	}
 }
 
