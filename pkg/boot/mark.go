@@ -97,6 +97,9 @@ func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark,
 	_, err = api.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &t.Name, Item: it, ConditionExpression: &condition, ExpressionAttributeValues: values,
 	})
+	if _, changed := errors.AsType[*types.ConditionalCheckFailedException](err); changed {
+		return before, fmt.Errorf("somebody else has marked the table for stack %s meanwhile: look again", m.Stack)
+	}
 	if err != nil {
 		return before, fmt.Errorf("write the mark of stack %s: %w", m.Stack, err)
 	}

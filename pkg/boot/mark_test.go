@@ -2,6 +2,7 @@ package boot
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"hash/crc32"
 	"io"
@@ -100,5 +101,42 @@ func TestPublicOrigin(t *testing.T) {
 		config := configured(t, vars{"BASE_URL": c.base, "STACK_NAME": "shop", "AWS_ENDPOINT_URL_DYNAMODB": table.URL})
 		same(t, name, config.publicOrigin(t.Context()), c.want)
 		table.Close()
+	}
+}
+
+// A mark is written only over the one that was read: who wrote another payee meanwhile is not
+// overwritten, also by force.
+func TestSetMarkMeanwhile(t *testing.T) {
+	t.Parallel()
+	stored, condition := "{}", ""
+	table := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var call struct {
+			ConditionExpression       string
+			ExpressionAttributeValues map[string]struct{ S string }
+		}
+		check(t, json.NewDecoder(r.Body).Decode(&call))
+		reply := stored
+		if call.ConditionExpression != "" {
+			condition = call.ConditionExpression + " " + call.ExpressionAttributeValues[":read"].S
+			reply = `{"__type":"com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"}`
+		}
+		w.Header().Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(reply))), 10))
+		if reply != stored {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		_, _ = io.WriteString(w, reply)
+	}))
+	defer table.Close()
+	ledger := configured(t, vars{"AWS_ENDPOINT_URL_DYNAMODB": table.URL}).Ledger
+	for want, read := range map[string]string{
+		"attribute_not_exists(pk) ": "{}",
+		"payee = :read 0x1":         `{"Item":{"pk":{"S":"stack|shop"},"stack":{"S":"shop"},"payee":{"S":"0x1"},"written":{"N":"1"}}}`,
+	} {
+		stored = read
+		_, err := ledger.SetMark(t.Context(), Mark{Stack: "shop", Payee: "0x2"}, true)
+		if err == nil || !strings.Contains(err.Error(), "somebody else has marked the table for stack shop meanwhile") {
+			t.Errorf("%s: %v", want, err)
+		}
+		same(t, "the condition", condition, want)
 	}
 }

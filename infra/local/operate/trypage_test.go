@@ -1,9 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -160,5 +163,44 @@ func TestTryPageConfirmed(t *testing.T) {
 		_, notes := operate(t, exitFailed, env, "try-page")
 		prints(t, notes, says)
 		env[missing] = value
+	}
+}
+
+// TestTriedAlarms: the alarms that are tried are a page and a ticket of the CDK app, and look at
+// five minutes, so that they are over soon.
+func TestTriedAlarms(t *testing.T) {
+	t.Parallel()
+	type query struct {
+		MetricStat struct{ Period int }
+	}
+	var envelope struct {
+		Resources map[string]struct {
+			Properties struct {
+				AlarmName    string
+				AlarmActions []struct{ Ref string }
+				Period       int
+				Metrics      []query
+			}
+		}
+	}
+	testbed.Check(json.Unmarshal(testbed.Must(os.ReadFile("../../cdk/testdata/envelope.json")), &envelope))
+	found := map[string]string{}
+	for _, r := range envelope.Resources {
+		p := r.Properties
+		_, name, ok := strings.Cut(p.AlarmName, deployed.Stack+"-")
+		if !ok || name != triedPage && name != triedTicket {
+			continue
+		}
+		for _, q := range p.Metrics {
+			p.Period = max(p.Period, q.MetricStat.Period)
+		}
+		if len(p.AlarmActions) != 1 || p.Period != 300 {
+			t.Errorf("%s has the actions %v and looks at %d s", name, p.AlarmActions, p.Period)
+			continue
+		}
+		found[name] = p.AlarmActions[0].Ref
+	}
+	if want := map[string]string{triedPage: "Alarms", triedTicket: "Tickets"}; !maps.Equal(found, want) {
+		t.Errorf("alarms and their topics %v, want %v", found, want)
 	}
 }
