@@ -36,7 +36,7 @@ func markLedger(ctx context.Context, o order) error {
 		return err
 	}
 	facts(o.out, "ledger", "DynamoDB table "+c.Ledger.Name, "stack", c.Stack, "sold", sold)
-	principal, err := principalOf(o.getenv, c.Ledger)
+	principal, err := o.principalOf(c.Ledger)
 	if err != nil {
 		return err
 	}

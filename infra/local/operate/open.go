@@ -53,7 +53,7 @@ func (o order) within(byPayee bool, do func(opened) error) error {
 		defer s.Close() //nolint:errcheck // what was written is durable since then
 		stores.Ledger, stores.Index, l.rows, l.name = s, s, s, c.LedgerFile
 	} else {
-		if l.principal, err = principalOf(o.getenv, c.Ledger); err != nil {
+		if l.principal, err = o.principalOf(c.Ledger); err != nil {
 			return err
 		}
 		table := c.Ledger.Open()

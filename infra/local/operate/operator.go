@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
-	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/sts"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/printable"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // endpointSTS is the variable of what is asked in the place of AWS who somebody is.
@@ -52,23 +48,29 @@ func localUser() string {
 	return plain(name + "@" + at)
 }
 
+// identities is STS, which says who somebody is.
+func identities() awsService {
+	return awsService{name: "sts", version: "2011-06-15", endpoint: endpointSTS}
+}
+
 // principalOf is who the credentials of a table belong to; nil for a table that is not in
 // AWS, unless something else is named that can be asked.
-func principalOf(getenv func(string) string, t boot.Table) (func(context.Context) (string, error), error) {
-	const (
-		attempt  = 5 * time.Second
-		maxReply = 64 << 10
-	)
-	c, err := boot.ReadAWS(getenv, endpointSTS)
-	if err != nil || !t.InAWS() && c.BaseEndpoint == nil {
+func (o order) principalOf(t boot.Table) (func(context.Context) (string, error), error) {
+	if !t.InAWS() && o.getenv(endpointSTS) == "" {
+		return nil, nil
+	}
+	a, err := o.awsAccount()
+	if err != nil {
 		return nil, err
 	}
-	c.HTTPClient = dynamo.HTTPClient(attempt, maxReply, 0)
 	return func(ctx context.Context) (string, error) {
-		out, err := sts.NewFromConfig(c).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
-		if err != nil {
-			return "", err
+		var said struct {
+			Arn string `xml:"GetCallerIdentityResult>Arn"`
 		}
-		return aws.ToString(out.Arn), nil
+		err := a.ask(ctx, identities(), "GetCallerIdentity", nil, &said)
+		if err == nil && said.Arn == "" {
+			err = errors.New("its answer names nobody")
+		}
+		return said.Arn, err
 	}, nil
 }

@@ -25,7 +25,7 @@ const identity = `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/do
 func asked(t *testing.T, says http.HandlerFunc) (opened, *ledgertest.Memory) {
 	t.Helper()
 	env := tableVariables(map[string]string{endpointSTS: testbed.Serve(t, says)})
-	who, err := principalOf(func(v string) string { return env[v] }, boot.Table{Name: "ledger"})
+	who, err := order{getenv: func(v string) string { return env[v] }, now: time.Now}.principalOf(boot.Table{Name: "ledger"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +59,7 @@ func TestNoPrincipal(t *testing.T) {
 	t.Parallel()
 	for name, says := range map[string]http.HandlerFunc{
 		"refused": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+		"nobody":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<GetCallerIdentityResponse/>") },
 		"nothing": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
 	} {
 		o, memory := asked(t, says)
@@ -84,7 +85,7 @@ func TestWhoseTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if who, err := principalOf(getenv, c.Ledger); err != nil || (who != nil) != asks {
+		if who, err := (order{getenv: getenv}).principalOf(c.Ledger); err != nil || (who != nil) != asks {
 			t.Errorf("%q: asked %v, %v", endpoint, who != nil, err)
 		}
 	}
