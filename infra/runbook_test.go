@@ -24,6 +24,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
@@ -90,10 +91,18 @@ func (o *operator) play(t *testing.T, printed string) (string, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.Dir = ".."
-	cmd.Env = append(testbed.Environment(o.env), "PATH="+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"), "GOFLAGS="+os.Getenv("GOFLAGS"), "GOCACHE="+os.Getenv("GOCACHE"))
+	cmd.Env = append(testbed.Environment(o.env), "HOME="+os.Getenv("HOME"), "GOFLAGS="+os.Getenv("GOFLAGS"), "GOCACHE="+os.Getenv("GOCACHE"))
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// plays runs a command that is not printed, and that must succeed.
+func (o *operator) plays(t *testing.T, command string) {
+	t.Helper()
+	if out, err := o.play(t, command); err != nil {
+		t.Errorf("%s: %v\n%s", command, err, out)
+	}
 }
 
 // chapter plays a chapter: all of its commands, in their order, and nothing else.
@@ -157,6 +166,9 @@ func (w *world) claimed(key string, at time.Time) *ledger.Hold {
 	return held(w.t, ledger.New(w.store, func() time.Time { return at }, rand.Text), key, at)
 }
 
+// aStack is a template of something.
+const aStack = `{"Resources":{"Topic":{"Type":"AWS::SNS::Topic"}}}`
+
 // TestRunbookIsPlayed plays the runbook from its own text: what an operator does with a ledger
 // that is a table, on an emulator that can restore one. What is played elsewhere is
 // named here with where; a command that is in neither fails.
@@ -186,13 +198,15 @@ func TestRunbookIsPlayed(t *testing.T) {
 		}}.ServeHTTP(rw, r)
 	})
 	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))
-	o := &operator{env: map[string]string{
-		"AWS_ENDPOINT_URL_DYNAMODB": server, "AWS_ENDPOINT_URL_SECRETS_MANAGER": emulator.URL, "AWS_ACCESS_KEY_ID": cloud.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": cloud.DynamoSecret,
-	}, words: map[string]string{
+	o := &operator{env: deployed.CLIVariables(t, emulator.URL), words: map[string]string{
 		"<Ledger>": "ledger", "<table>": "ledger", "<the payee>": boot.LocalPayTo,
 		"AWS_REGION=…": "AWS_REGION=" + cloud.DynamoRegion, "RPC_URL=…": "RPC_URL=" + node, "https://mainnet.base.org": node,
 		" KEY_FILE=…": "", "<the list so far>": "", "WALLET=0x…": "WALLET=" + w.payer.Address().String(),
 	}}
+	maps.Copy(o.env, map[string]string{
+		"AWS_ENDPOINT_URL_DYNAMODB": server, "AWS_ENDPOINT_URL_SECRETS_MANAGER": emulator.URL,
+		"AWS_ACCESS_KEY_ID": cloud.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": cloud.DynamoSecret,
+	})
 	// deploys starts the service over a table.
 	deploys := func(table string) {
 		p := must(testbed.Launch(testbed.Local(testbed.Program(t, testbed.LocalRunner), t.TempDir(), o.env, map[string]string{
@@ -243,6 +257,9 @@ func TestRunbookIsPlayed(t *testing.T) {
 			{"make refund KEY='eip155", nil, false, []string{"a refund is begun: the payer gets no answer any more\namount   0.005 USDC"}},
 			{"TRANSACTION=0x…", back(owed), false, []string{"closed: $0.005 went back to"}},
 		},
+		"Where to look first": {{"aws dynamodb get-item", func() {
+			o.words["eip155:8453|<asset>|<payer>|<nonce>"] = owed
+		}, false, []string{`"state"`, `"version"`}}},
 		"In doubt for hours":       {{"make reconcile", nil, false, []string{"1 found paid"}}},
 		`"I paid and got nothing"`: {{"make payer", nil, false, []string{"was refunded 1 time ($0.005), and is owed 1", "the same request, sent again, can get the answer"}}},
 		"Changes while payments are in flight": {
@@ -287,11 +304,27 @@ func TestRunbookIsPlayed(t *testing.T) {
 				}
 			}, false, []string{"no differences"}},
 		},
+		"The end of the service": {
+			{"make owed", func() {
+				o.words["<Ledger>"], o.words["<did.json>"] = "ledger-copy", filepath.Join(t.TempDir(), "did.json")
+				o.words["<secret>"] = "hostfacts-production-facilitator"
+				back(doubt)()
+				o.plays(t, "make refund KEY='"+doubt+"' TRANSACTION="+backFor[doubt])
+				o.plays(t, "aws cloudformation create-stack --stack-name hostfacts-production --template-body '"+aStack+"'")
+			}, false, []string{"nothing is owed, and nothing in doubt"}},
+			{"make books", nil, false, []string{"no differences"}},
+			{"curl ", nil, false, nil},
+			{"aws cloudformation delete-stack", func() { o.plays(t, "grep did:web: <did.json>") }, false, nil},
+			{"aws cloudformation wait", nil, false, nil},
+			{"aws secretsmanager delete-secret", nil, false, []string{"DeletionDate"}},
+			{"aws dynamodb update-table", nil, false, []string{`"DeletionProtectionEnabled": false`}},
+			{"aws dynamodb delete-table", nil, false, []string{`"TableName": "ledger-copy"`}},
+		},
 	}
 	// A chapter without commands is held by the test that is named.
 	elsewhere := map[string][]string{
 		"Configuration":          nil,                                   // TestRunbookSettings, TestRunbookContext
-		"Alarms":                 nil,                                   // TestRunbook, TestGameDay
+		"Alarms":                 {"make mark-ledger"},                  // TestRunbook, TestGameDay; TestMarkLedger of infra/local/operate
 		"How much it sells":      nil,                                   // TestCapacity
 		"What a year costs":      nil,                                   // TestReadmeCosts
 		"What an attack costs":   nil,                                   // by nobody: it is a table of prices
@@ -302,16 +335,15 @@ func TestRunbookIsPlayed(t *testing.T) {
 		"Deploy for production": {
 			"make build ARCH=arm64",          // TestMakeTargets
 			"npx aws-cdk@",                   // TestCodeIsShipped
+			"make try-page",                  // TestTryPage of infra/local/operate
 			"sam local invoke DnsFunction",   // needs Docker; TestColdStartAsksNobody sends the same event
 			"make local-invoke FN=dns",       // TestTrial
 			"make local-invoke FN=dns SAM=1", // the same
 		},
-		// Needs the AWS CLI. Its key is the table's.
-		"Where to look first": {`aws dynamodb get-item --consistent-read --table-name <Ledger> --key '{"` + dynamo.AttrKey + `":{"S":"eip155:8453|<asset>|<payer>|<nonce>"}}'`},
 	}
 	all := chapters(t)
 	everyCommand(t, all, played, elsewhere)
-	for _, title := range []string{"Releases", "Payments that are owed", "In doubt for hours", `"I paid and got nothing"`, "The books of a day", "Changes while payments are in flight", "Restoring the table"} {
+	for _, title := range []string{"Releases", "Payments that are owed", "Where to look first", "In doubt for hours", `"I paid and got nothing"`, "The books of a day", "Changes while payments are in flight", "Restoring the table", "The end of the service"} {
 		here := slices.DeleteFunc(slices.Clone(all[title]), func(c string) bool {
 			return slices.ContainsFunc(elsewhere[title], func(known string) bool { return strings.Contains(c, known) })
 		})

@@ -38,15 +38,21 @@ func Tool(tb testing.TB, name string, arguments ...string) *exec.Cmd {
 // CLI is a script that calls the AWS CLI, as a person types it, with an emulator or another
 // server in the place of AWS.
 func CLI(tb testing.TB, url, script string) *exec.Cmd {
-	python := testbed.Python(tb, filepath.Join(testbed.Root(), "infra", "testdata", "awscli", "requirements.txt"))
 	cmd := testbed.Command(tb, "sh", "-euc", script)
 	// None of the user's own settings, and AWS cannot be reached by mistake.
-	cmd.Env = []string{
-		"PATH=" + filepath.Dir(python) + string(filepath.ListSeparator) + os.Getenv("PATH"), "HOME=" + tb.TempDir(), "NO_PROXY=127.0.0.1",
-		"AWS_ENDPOINT_URL=" + url, "AWS_EC2_METADATA_DISABLED=true", "AWS_DEFAULT_REGION=us-east-1",
-		"AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local", "PYTHONDONTWRITEBYTECODE=1",
-	}
+	cmd.Env = append(testbed.Environment(CLIVariables(tb, url)), "HOME="+tb.TempDir())
 	return cmd
+}
+
+// CLIVariables are those of CLI.
+func CLIVariables(tb testing.TB, url string) map[string]string {
+	python := testbed.Python(tb, filepath.Join(testbed.Root(), "infra", "testdata", "awscli", "requirements.txt"))
+	return map[string]string{
+		"PATH":     filepath.Dir(python) + string(filepath.ListSeparator) + os.Getenv("PATH"),
+		"NO_PROXY": "127.0.0.1", "AWS_ENDPOINT_URL": url, "AWS_EC2_METADATA_DISABLED": "true", "AWS_DEFAULT_REGION": "us-east-1",
+		"AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull,
+		"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local", "PYTHONDONTWRITEBYTECODE": "1",
+	}
 }
 
 // tools is the folder of those programs and of the list.
