@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
+)
+
+// TestByCDK: a stack of the CDK app, which has no parameters but the hidden ones, is compared
+// with its file and deployed in the same way. The app is the real one; the CDK's command line,
+// which would put assets into an account, is played.
+func TestByCDK(t *testing.T) {
+	t.Parallel()
+	testbed.Find(t, "Node for the CDK", "node")
+	o := newOperator(t, playsBuild)
+	o.cdk()
+	o.file(`toolchain = "sam"`, `toolchain = "cdk"`, "[hostfacts.cdk]\n", "[hostfacts.cdk]\nassets = \"none\"\n", `nodes = "secret"`, `nodes = "parameter"`,
+		`domain = "api.example.com"`, "", `certificateArn = "arn:aws:acm:…"`, "")
+	first := o.commit("by the CDK app")
+
+	o.file("budgetUsd", "budgetUSD")
+	o.cannot(deployIt, "[hostfacts.cdk] has what is no setting of the CDK app: budgetUSD")
+	o.file("budgetUSD", "budgetUsd")
+	o.does(deployIt, "There is no stack shop-stack in us-east-1: this makes it.", "selling: yes, 8 prices")
+	if is := o.now(outputCommit); is != first {
+		t.Errorf("the commit on record is %s, want %s", is, first)
+	}
+	if is := o.now("PayTo"); is != "" {
+		t.Errorf("the stack has a parameter PayTo, so that this tests nothing: %s", is)
+	}
+
+	// What it has is read from its template.
+	o.file(testbed.Account(1), testbed.Account(2), `LogLevel = "info"`, `LogLevel = "warn"`, `DefaultEndpoint = "yes"`, `DefaultEndpoint = "no"`, `Release = "Canary10Percent10Minutes"`, `Release = "AllAtOnce"`,
+		`LedgerTableName = ""`, `LedgerTableName = "shop-copy"`)
+	notes := o.cannot(deployIt, "another payee would be paid: from "+testbed.Account(1), "to shop-copy while something is sold")
+	for _, row := range []string{"PayTo", "LogLevel", "DefaultEndpoint", "Release", "LedgerTableName"} {
+		if strings.Count(notes, "\n"+row+"  ") != 1 {
+			t.Errorf("%s is not among the differences:\n%s", row, notes)
+		}
+	}
+	if strings.Contains(notes, notKnown) || strings.Contains(notes, "Selling  ") {
+		t.Errorf("what is as it was is among the differences, or something is not known:\n%s", notes)
+	}
+
+	// Rolled back past a stop and a change of the payee, over an app with a setting less.
+	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`, `Selling = "yes"`, `Selling = "no"`)
+	o.change("infra/cdk/settings.go", "		reserve:     c.yes(ctxReserve, true),\n", "		reserve:     c.text(\"motto\", \"\") != \"\" || c.yes(ctxReserve, true),\n")
+	o.file("budgetUsd = 80", "budgetUsd = 80\nmotto = \"never twice\"")
+	second := o.commit("another payee")
+	o.allows(o.cannot(deployIt))
+	o.does(deployIt, "payee "+testbed.Account(2), "selling: no")
+	o.does([]string{"rollback", "-yes", "shop"}, "motto is no setting of this release, and is left out", "payee "+testbed.Account(2), "selling: no", "code "+short(first))
+	if o.now(outputCommit) != first || second == first {
+		t.Errorf("%s", o.stack())
+	}
+}
+
+// cdk puts what stands for npx among the operator's tools.
+func (o *operator) cdk() {
+	o.t.Helper()
+	bin := o.t.TempDir()
+	python := deployed.Python(o.t).Path
+	program := filepath.Join(testbed.Root(), "infra", "deploy", "testdata", "npx.py")
+	script := "#!/bin/sh\nexec '" + python + "' '" + program + "' \"$@\"\n"
+	testbed.Check(os.WriteFile(filepath.Join(bin, "npx"), []byte(script), 0o700))
+	for i, variable := range o.env {
+		if path, ok := strings.CutPrefix(variable, "PATH="); ok {
+			o.env[i] = "PATH=" + bin + ":" + path
+		}
+	}
+	o.env = append(o.env, "HIDDEN_RpcUrl=https://node.example", "MAKEFLAGS=FUNCTIONS=ping")
+	o.account.environment = map[string]string{"RPC_URL": "none"}
+}
