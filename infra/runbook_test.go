@@ -323,18 +323,19 @@ func TestRunbookIsPlayed(t *testing.T) {
 	}
 	// A chapter without commands is held by the test that is named.
 	elsewhere := map[string][]string{
-		"Configuration":          nil,                                   // TestRunbookSettings, TestRunbookContext
-		"Alarms":                 {"make mark-ledger"},                  // TestRunbook, TestGameDay; TestMarkLedger of infra/local/operate
-		"How much it sells":      nil,                                   // TestCapacity
-		"What a year costs":      nil,                                   // TestReadmeCosts
-		"What an attack costs":   nil,                                   // by nobody: it is a table of prices
-		"Payments that are owed": {"make backup TO=/backups/ledger.db"}, // TestBackup of infra/local/operate
+		"Releases":               {"make smoke STACK=<name> KEY_FILE=…"}, // TestMake of infra/deploy
+		"Rollback":               {"make rollback STACK=<name>"},         // TestRollback of infra/deploy
+		"Configuration":          nil,                                    // TestRunbookSettings, TestRunbookContext
+		"Alarms":                 {"make mark-ledger"},                   // TestRunbook, TestGameDay; TestMarkLedger of infra/local/operate
+		"How much it sells":      nil,                                    // TestCapacity
+		"What a year costs":      nil,                                    // TestReadmeCosts
+		"What an attack costs":   nil,                                    // by nobody: it is a table of prices
+		"Payments that are owed": {"make backup TO=/backups/ledger.db"},  // TestBackup of infra/local/operate
 		// TestFormerTerms
 		"Changes while payments are in flight":     {"sam deploy --parameter-overrides FormerTerms=2026-11-20T08:15:00Z,dns=5000,ping=1000"},
 		"What is lost with a region or an account": nil, // by nobody: there is nothing to run
 		"Deploy for production": {
-			"make build ARCH=arm64",          // TestMakeTargets
-			"npx aws-cdk@",                   // TestCodeIsShipped
+			"make deploy STACK=<name>",       // TestMake of infra/deploy
 			"make try-page",                  // TestTryPage of infra/local/operate
 			"sam local invoke DnsFunction",   // needs Docker; TestColdStartAsksNobody sends the same event
 			"make local-invoke FN=dns",       // TestTrial
