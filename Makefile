@@ -97,6 +97,8 @@ QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet 
 VERIFY := ./infra/clients ./infra ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \
 	./infra/bench ./infra/judge ./infra/local ./infra/local/operate ./infra/testbed \
 	./pkg/x402/ledger/dynamo ./pkg/x402/chain/... ./pkg/x402/x402test/...
+	./infra/bench ./infra/local ./infra/local/operate ./infra/testbed \
+	./pkg/boot ./pkg/x402/ledger/dynamo ./pkg/x402/chain/...
 
 .PHONY: test
 test: ## Units, contracts, every state of small worlds, 20,000 fault schedules, one paid pass: Go alone, 4 to 7 minutes

@@ -122,7 +122,7 @@ func (p Parts) Registries() whois.Config {
 
 // Health is /health and /ready, which asks what the functions are made of.
 func (p Parts) Health() http.Handler {
-	return service.Health(p.Platform, p.Offering, p.Limits.Rate, p.probes, p.config.warnings())
+	return service.Health(p.Platform, p.Offering, p.Limits.Rate, p.probes, p.config.readyStore(), p.config.warnings())
 }
 
 // Documents is every static document.

@@ -111,14 +111,12 @@ func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 	return checks
 }
 
-// probeCache is how long an answer of /ready is kept.
-const probeCache = 15 * time.Second
-
 // Health is /health and /ready (spec §4.1), which asks the probes, and counts in the
 // tally of the free documents, because asking costs calls to others; a nil rate
-// counts nothing. The warnings are what /ready says without asking, by name; they leave the
-// service ready.
-func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings map[string]string) http.Handler {
+// counts nothing. store keeps what the probes said for all processes; nil keeps it in this
+// one. The warnings are what /ready says without asking, by name; they leave the service
+// ready.
+func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store ReadyStore, warnings map[string]string) http.Handler {
 	says := func(v any) storefront.Response {
 		h := http.Header{"Content-Type": {storefront.TypeJSON}, "Cache-Control": {"no-store"}}
 		return storefront.Response{Status: http.StatusOK, Header: h, Body: printable.Marshal(v)}
@@ -126,18 +124,16 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings m
 	alive := p.front(false).Handler("health", nil, storefront.Reads, func(*http.Request) storefront.Response {
 		return says(health{Status: statusOK, Service: catalog.Service, Deployment: p.Deployment})
 	})
-	var asked kept
+	asked := kept{store: store, now: p.Now, log: p.Log}
 	ready := p.front(false).Handler("health", rate, storefront.Reads, func(r *http.Request) storefront.Response {
-		state, origin := asked.readiness(p.Now, func() map[string]check {
-			checks := p.probe(context.WithoutCancel(r.Context()), probes)
-			for name, text := range warnings {
-				checks[name] = check{Status: statusWarning, Message: text}
-			}
-			return checks
-		}), p.Origin(r)
+		ctx := context.WithoutCancel(r.Context())
+		checks := maps.Clone(asked.checks(ctx, func() map[string]check { return p.probe(ctx, probes) }))
+		for name, text := range warnings {
+			checks[name] = check{Status: statusWarning, Message: text}
+		}
+		state, origin := readinessOf(checks), p.Origin(r)
 		if wrong := len(o.OwnershipProofs) - len(p.proven(o, origin)); wrong > 0 {
 			// The service works without them, so it stays ready.
-			state.Checks = maps.Clone(state.Checks)
 			text := fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, origin)
 			state.Checks["ownership_proofs"] = check{Status: statusWarning, Message: text}
 		}
@@ -155,38 +151,6 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, warnings m
 			ready.ServeHTTP(w, r)
 		}
 	})
-}
-
-// readiness is the body of /ready.
-type readiness struct {
-	Status string           `json:"status"` // ready, not_ready
-	Checks map[string]check `json:"checks"`
-}
-
-// kept is an answer of /ready: load balancers and monitors ask often.
-type kept struct {
-	mu   sync.Mutex
-	at   time.Time
-	last readiness
-}
-
-// readiness is what was kept, or is made of what ask says.
-func (k *kept) readiness(now func() time.Time, ask func() map[string]check) readiness {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	// By the wall clock: the monotonic one may stand still while Lambda has the process
-	// frozen. A clock that was set back makes nothing fresh.
-	if age := now().Round(0).Sub(k.at); k.last.Status != "" && age >= 0 && age < probeCache {
-		return k.last
-	}
-	k.last = readiness{Status: "ready", Checks: ask()}
-	for _, c := range k.last.Checks {
-		if c.Status == statusFailing {
-			k.last.Status = "not_ready"
-		}
-	}
-	k.at = now().Round(0)
-	return k.last
 }
 
 // Discovery is every static document, and the answer to every unknown path

@@ -227,7 +227,7 @@ func ready(t *testing.T, shift *time.Duration, probes ...service.Probe) func(wha
 	at := platform()
 	at.Now = func() time.Time { return time.Now().Round(0).Add(*shift) }
 	offering := service.Offering{Site: discovery.Site{Terms: testTerms(), OwnershipProofs: []string{"0x00"}}}
-	h := service.Health(at, offering, nil, probes, map[string]string{"payee": "not yours"})
+	h := service.Health(at, offering, nil, probes, nil, map[string]string{"payee": "not yours"})
 	return func(what string, status int) string {
 		t.Helper()
 		w := httptest.NewRecorder()

@@ -239,7 +239,7 @@ func (p parts) seller() *service.Seller {
 // whole is every function.
 func (p parts) whole() http.Handler {
 	return must(service.All(p.seller(), every(p.DNS),
-		service.Health(p.Platform, p.Offering, p.Limits.Rate, nil, nil), service.Discovery(p.Platform, p.Offering, p.Limits.Rate)))
+		service.Health(p.Platform, p.Offering, p.Limits.Rate, nil, nil, nil), service.Discovery(p.Platform, p.Offering, p.Limits.Rate)))
 }
 
 // every is every operation as the deployment makes it, but for the DNS

@@ -1,0 +1,94 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
+)
+
+// readyPrefix begins the keys of what the probes said in the ledger's table; a version of
+// the function follows, because two of them may be configured differently.
+const readyPrefix = "ready|"
+
+// keepReady is how long such an item is kept.
+const keepReady = 24 * time.Hour
+
+// readyItems keeps what the probes said in the ledger's table, as one item. It is a
+// service.ReadyStore.
+type readyItems struct {
+	api        dynamo.API
+	table, key string
+}
+
+// readyStore is where the table is that all processes share; nil elsewhere.
+func (c Config) readyStore() service.ReadyStore {
+	if c.Ledger.Name == "" || c.Version == "" {
+		return nil
+	}
+	return readyItems{dynamo.APIOf(dynamo.NewClient(c.Ledger.AWS)), c.Ledger.Name, readyPrefix + c.Version}
+}
+
+type readyItem struct {
+	Said  []byte `dynamodbav:"said"`
+	Asked int64  `dynamodbav:"asked"` // unix milliseconds
+	Given int64  `dynamodbav:"given"` // the same
+}
+
+// Load implements service.ReadyStore.
+func (r readyItems) Load(ctx context.Context) (service.KeptReady, error) {
+	ctx, cancel := context.WithTimeout(ctx, dynamo.DefaultTimeout)
+	defer cancel()
+	out, err := r.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: &r.table, Key: r.named(), ConsistentRead: aws.Bool(true)})
+	var it readyItem
+	if err == nil {
+		err = attributevalue.UnmarshalMap(out.Item, &it)
+	}
+	if err != nil {
+		return service.KeptReady{}, err
+	}
+	return service.KeptReady{Said: it.Said, Asked: time.UnixMilli(it.Asked), Given: time.UnixMilli(it.Given)}, nil
+}
+
+// Claim implements service.ReadyStore. A reply that was lost may grant it to nobody: others
+// go on with what stands.
+func (r readyItems) Claim(ctx context.Context, loaded service.KeptReady, at time.Time) (bool, error) {
+	err := r.update(ctx, "SET asked = :at, expires_at = :expires", "attribute_not_exists(asked) OR asked = :loaded", map[string]any{
+		":at": at.UnixMilli(), ":loaded": loaded.Asked.UnixMilli(), ":expires": at.Add(keepReady).Unix(),
+	})
+	if _, lost := errors.AsType[*types.ConditionalCheckFailedException](err); lost {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Keep implements service.ReadyStore.
+func (r readyItems) Keep(ctx context.Context, said []byte, at time.Time) error {
+	return r.update(ctx, "SET said = :said, given = :at", "", map[string]any{":said": said, ":at": at.UnixMilli()})
+}
+
+func (r readyItems) named() map[string]types.AttributeValue {
+	return map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: r.key}}
+}
+
+func (r readyItems) update(ctx context.Context, change, condition string, values map[string]any) error {
+	ctx, cancel := context.WithTimeout(ctx, dynamo.DefaultTimeout)
+	defer cancel()
+	in := &dynamodb.UpdateItemInput{TableName: &r.table, Key: r.named(), UpdateExpression: &change}
+	if condition != "" {
+		in.ConditionExpression = &condition
+	}
+	var err error
+	if in.ExpressionAttributeValues, err = attributevalue.MarshalMap(values); err != nil {
+		return err
+	}
+	_, err = r.api.UpdateItem(ctx, in)
+	return err
+}

@@ -1,0 +1,168 @@
+package service_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// shelf is a ReadyStore in memory.
+type shelf struct {
+	mu    sync.Mutex
+	kept  service.KeptReady
+	loads int
+	fails error
+}
+
+func (s *shelf) Load(context.Context) (service.KeptReady, error) {
+	time.Sleep(5 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loads++
+	return s.kept, s.fails
+}
+
+func (s *shelf) Claim(_ context.Context, loaded service.KeptReady, at time.Time) (bool, error) {
+	time.Sleep(5 * time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.kept.Asked.Equal(loaded.Asked) {
+		return false, nil
+	}
+	s.kept.Asked = at
+	return true, s.fails
+}
+
+func (s *shelf) Keep(_ context.Context, said []byte, at time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept.Said, s.kept.Given = said, at
+	return s.fails
+}
+
+// monitors ask processes of a health function that share a store.
+type monitors struct {
+	testing.TB
+	store     *shelf
+	processes []http.Handler
+	asked     atomic.Int32
+	down      atomic.Bool
+}
+
+func newMonitors(t testing.TB, processes int) *monitors {
+	c := &monitors{TB: t, store: &shelf{}}
+	probe := service.Probe{Name: service.ProbeFacilitator, Check: func(context.Context) error {
+		c.asked.Add(1)
+		time.Sleep(time.Second)
+		if c.down.Load() {
+			return fault.New(fault.FacilitatorUnavailable, nil)
+		}
+		return nil
+	}}
+	offering := service.Offering{Site: discovery.Site{Terms: testTerms()}}
+	for range processes {
+		c.processes = append(c.processes, service.Health(platform(), offering, nil, []service.Probe{probe}, c.store, map[string]string{"payee": "not yours"}))
+	}
+	return c
+}
+
+// burst asks every process at once, each from another address, and counts the answers.
+func (c *monitors) burst() map[string]int {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	answers := map[string]int{}
+	for i, process := range c.processes {
+		all.Go(func() {
+			r := httptest.NewRequestWithContext(c.Context(), http.MethodGet, "/ready", nil)
+			r.RemoteAddr = fmt.Sprintf("203.0.113.%d:1", i%250)
+			w := httptest.NewRecorder()
+			process.ServeHTTP(w, r)
+			mu.Lock()
+			defer mu.Unlock()
+			answers[strings.TrimSpace(fmt.Sprint(w.Code, " ", w.Body))]++
+		})
+	}
+	all.Wait()
+	return answers
+}
+
+// TestBurstAtReady: however many processes are asked at once, and from however many
+// addresses, the probes are asked once in fifteen seconds.
+func TestBurstAtReady(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const processes = 200
+		const warning = `"payee":{"status":"warning","message":"not yours"}}}`
+		const well, failing = `200 {"status":"ready","checks":{"facilitator":{"status":"ok"},` + warning,
+			`503 {"status":"not_ready","checks":{"facilitator":{"status":"failing","code":"facilitator_unavailable","message":"`
+		c := newMonitors(t, processes)
+		for n := range 4 {
+			same(t, fmt.Sprintf("burst %d", n), c.burst()[well], processes)
+			same(t, "probes", c.asked.Load(), 1)
+		}
+		// The first one that comes when they are old asks; the others have what stood.
+		time.Sleep(16 * time.Second)
+		c.down.Store(true)
+		answers := c.burst()
+		same(t, "with what stood", answers[well], processes-1)
+		same(t, "probes", c.asked.Load(), 2)
+		time.Sleep(16 * time.Second)
+		c.burst()
+		for answer, n := range c.burst() {
+			if !strings.HasPrefix(answer, failing) {
+				t.Errorf("%d times %s", n, answer)
+			}
+		}
+		same(t, "probes", c.asked.Load(), 3)
+		// What is older than a minute stands no more: all wait for the one that asks.
+		time.Sleep(time.Hour)
+		c.down.Store(false)
+		same(t, "after an hour", c.burst()[well], processes)
+		same(t, "probes", c.asked.Load(), 4)
+	})
+}
+
+// TestReadyWithoutItsStore: where the store does not answer, the ledger does not, and nobody
+// else is asked. A process that ends while it asks leaves the others with what stood, and
+// without an answer if nothing did.
+func TestReadyWithoutItsStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const processes = 20
+		c := newMonitors(t, processes)
+		c.store.fails = errors.New("throttled")
+		for answer, n := range c.burst() {
+			if n != processes || !strings.HasPrefix(answer, `503 {"status":"not_ready","checks":{"ledger":{"status":"failing","message":"ledger does not answer"}`) {
+				t.Errorf("%d times %s", n, answer)
+			}
+		}
+		same(t, "probes", c.asked.Load(), 0)
+		time.Sleep(16 * time.Second)
+		c.store.fails, c.store.kept = nil, service.KeptReady{Asked: time.Now().Round(0)}
+		begun := time.Now()
+		for answer, n := range c.burst() {
+			if n != processes || !strings.Contains(answer, "readiness is being looked at") {
+				t.Errorf("%d times %s", n, answer)
+			}
+		}
+		if took := time.Since(begun); took > 4*time.Second {
+			t.Errorf("they waited %s", took)
+		}
+		same(t, "probes", c.asked.Load(), 0)
+		time.Sleep(16 * time.Second)
+		c.burst()
+		same(t, "probes", c.asked.Load(), 1)
+	})
+}
