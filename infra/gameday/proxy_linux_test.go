@@ -79,12 +79,16 @@ func (t *turnstile) passed(payer string) {
 type facilitator struct {
 	proxy
 	books *testbed.Facilitator
+	asked atomic.Int32 // how often what it supports was asked for
 }
 
 func newFacilitator(t testing.TB, addr string) *facilitator {
 	f := &facilitator{books: testbed.NewFacilitator(t)}
 	f.next, f.served = f.books, func(call) {}
 	f.read = func(r *http.Request, body []byte) call {
+		if r.URL.Path == "/supported" {
+			f.asked.Add(1)
+		}
 		return call{operation: r.URL.Path, payer: testbed.CallPayer(body)}
 	}
 	f.door = serve(t, addr, f, nil)

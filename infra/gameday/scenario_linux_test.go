@@ -1,6 +1,7 @@
 package gameday
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"slices"
@@ -34,6 +35,8 @@ type scenario struct {
 	ready      int // status of /ready meanwhile; 0 does not ask
 	absent     int // how many of each operation never come back
 	owed       int // how many are owed something in the end
+	// quota is how many invocations the account may have at once; enough when 0.
+	quota float64
 
 	fires   []string // alarms that must go off, one for each fault
 	faults  int      // how many there are; one when 0
@@ -294,6 +297,7 @@ func (c scenario) books(w *world, out *outcome) {
 // judge evaluates every alarm over the rounds.
 func (c scenario) judge(w *world, alarms []Alarm, out *outcome) {
 	for _, a := range alarms {
+		a.Quota = cmp.Or(c.quota, 1000)
 		alarm, history := name(a), a.History(w.series, w.series.now()+1)
 		fired, end := slices.Contains(history, Firing), history[len(history)-1]
 		if fired {

@@ -3,6 +3,7 @@ package gameday
 import (
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -119,6 +120,81 @@ func refusing(*world) failure {
 	}
 }
 
+// reverting answers every payment as a facilitator does whose transaction was reverted, as
+// that of a payer is who empties the wallet in time.
+func reverting(*world) failure {
+	return func(r *testbed.Relayed, _ call, _ func() (answer func())) {
+		_, _ = io.WriteString(r.ResponseWriter, `{"success":false,"errorReason":"transaction_reverted","transaction":"","network":"eip155:8453"}`)
+	}
+}
+
+// again has everybody send the same payment some times more.
+func again(_ *world, payers []*payer) {
+	for range 2 * several {
+		for _, p := range payers {
+			p.pause(ledgerRepeats)
+			p.send()
+		}
+	}
+}
+
+// otherwise runs the functions with another payee than that of what was offered.
+func otherwise() breakage {
+	pays := func(payee string) func(w *world) {
+		return func(w *world) {
+			w.host.Set("PAY_TO", payee)
+			w.restart()
+		}
+	}
+	return breakage{breaks: pays(testbed.Account(2)), mends: pays(testbed.Account(1))}
+}
+
+// The quota of a new account, and a burst that is far above it.
+const (
+	newQuota = 10
+	askers   = 24
+)
+
+// probed is how long a facilitator of a burst takes to say what it supports.
+const probed = 1500 * time.Millisecond
+
+// supportingSlowly says late what it supports.
+func supportingSlowly() breakage {
+	return failing(func(w *world) *proxy { return &w.facilitator.proxy }, func(*world) failure {
+		return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {
+			if c.operation == "/supported" {
+				select {
+				case <-r.Context().Done():
+				case <-time.After(probed):
+				}
+			}
+			carryOut()()
+		}
+	})
+}
+
+// burst asks from many addresses at once whether the service is ready, and lets the
+// facilitator be asked once for all of them.
+func burst(w *world, _ []*payer) {
+	before := w.facilitator.asked.Load()
+	var all sync.WaitGroup
+	for i := range askers {
+		all.Go(func() {
+			from := &net.TCPAddr{IP: net.IPv4(127, 2, 0, byte(i+1))}
+			client := &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: from}).DialContext}}
+			r, err := testbed.Ask(w.Context(), client, http.MethodGet, w.url+catalog.PathReady)
+			if err != nil || r.Status != http.StatusOK {
+				w.Errorf("/ready of a burst is %d: %s %v", r.Status, r.Body, err)
+			}
+		})
+	}
+	all.Wait()
+	if asked := w.facilitator.asked.Load() - before; asked != 1 {
+		w.Errorf("a burst of %d asks the facilitator %d times", askers, asked)
+	}
+	w.Logf("%d processes answered %d at once", w.host.Started("HealthFunction"), askers)
+}
+
 // frozenFor is longer than any lookup, and leaves the invocation time to end well.
 const frozenFor = 12500 * time.Millisecond
 
@@ -228,6 +304,18 @@ func scenarios() []scenario {
 	}, {
 		name: "the facilitator refuses every payment", payers: 1, breakage: settling(refusing),
 		ready: http.StatusOK, sees: everybody(refusal(fault.PaymentRequired, "", "")), fires: []string{"refused"},
+	}, {
+		name: "the service offers another payee than it takes", payers: 1, breakage: otherwise(),
+		ready: http.StatusOK, sees: everybody(refusal(fault.PaymentRequired, "", "")), fires: []string{"refused"},
+	}, {
+		name: "the facilitator's word leaves every payment in doubt", payers: 1, breakage: settling(reverting),
+		ready: http.StatusOK, sees: inDoubt, fires: []string{"refused"},
+	}, {
+		name: "one payer empties the wallet before each settlement", ops: []string{"dns"}, payers: 1, breakage: settling(reverting),
+		sees: inDoubt, meanwhile: again, heals: true,
+	}, {
+		name: "many ask at once whether it is ready", ops: []string{"ping"}, payers: 1, breakage: supportingSlowly(),
+		meanwhile: burst, quota: newQuota, fires: []string{"concurrency"},
 	}, {
 		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: several + 1, together: true, rounds: 4,
 		breakage: settling(answersAfter(0)).and(shut(func(w *world) *door { return w.chain })),

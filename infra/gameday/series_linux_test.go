@@ -22,6 +22,7 @@ type measured struct {
 	values  []dated
 	rounds  []int64 // when each began, unix milliseconds
 	faults  []error // lines that CloudWatch would drop
+	running int     // invocations
 }
 
 // dated is a value with the round that it lies in.
@@ -60,10 +61,21 @@ func (s *measured) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// begun takes down what Lambda counts when an invocation begins.
+func (s *measured) begun() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running++
+	for _, name := range []string{"ConcurrentExecutions", "ClaimedAccountConcurrency"} {
+		s.values = append(s.values, dated{Sample{Metric{"AWS/Lambda", name, ""}, float64(s.running)}, s.roundOf(time.Now().UnixMilli())})
+	}
+}
+
 // ended takes down what is counted in the gateway's log of an invocation.
 func (s *measured) ended(function string, payload []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.running--
 	if err != nil {
 		fmt.Fprintln(&s.text, err)
 	}

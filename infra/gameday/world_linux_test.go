@@ -137,6 +137,7 @@ func (w *world) secret(out http.ResponseWriter, _ *http.Request) {
 
 // handed notes which process an event goes to, and kills it if it is to crash.
 func (w *world) handed(p *cloud.Execution, event []byte) {
+	w.series.begun()
 	var e struct{ Headers map[string]string }
 	_ = json.Unmarshal(event, &e) // a schedule's has none
 	w.mu.Lock()

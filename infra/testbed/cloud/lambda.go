@@ -106,6 +106,17 @@ func (h *Host) Started(function string) int {
 	return len(h.started[function])
 }
 
+// Set gives the processes that start from now on a variable, as a deployment does.
+func (h *Host) Set(variable, value string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, f := range h.functions {
+		f.Env = maps.Clone(f.Env)
+		f.Env[variable] = value
+		h.functions[name] = f
+	}
+}
+
 // Kill ends every process of a function, working or idle. Their invocations fail.
 func (h *Host) Kill(function string) {
 	h.mu.Lock()
