@@ -83,8 +83,8 @@ func World(network string) (judge.World, error) {
 		Network: network,
 		Money:   desk{books},
 		Node:    Node{Moved: books.Transfers, ChainID: id, Now: time.Now},
-		NewPayer: func(random io.Reader) (judge.Payer, error) {
-			return NewWallet(random)
+		NewPayer: func(key string, random io.Reader) (judge.Payer, error) {
+			return WalletFromHex(key, random)
 		},
 	}, nil
 }

@@ -16,6 +16,7 @@ type errand struct {
 	p        *purchase
 	payment  *payment // what it repeats; nil where something must be signed first
 	repeats  bool     // it signs no more
+	sends    int      // of a payment
 	vain     int      // tries in vain
 	answered bool
 	over     bool
@@ -29,7 +30,7 @@ func (e *errand) run(ctx context.Context) {
 		e.try(ctx)
 	}
 	if ctx.Err() != nil {
-		e.p.note("the payer gives up after a long time")
+		e.p.note("the payer gives up after a long time; it was told last: %s", e.p.said())
 	}
 }
 
@@ -44,6 +45,7 @@ func (e *errand) try(ctx context.Context) {
 		}
 	}
 	sent := e.payment
+	e.sends++
 	r, err := e.p.buyer.send(ctx, attempt{payment: sent, key: e.key()})
 	if err != nil {
 		e.p.note("the payer gets no whole reply")
@@ -56,7 +58,12 @@ func (e *errand) try(ctx context.Context) {
 
 // read decides what follows from a reply.
 func (e *errand) read(ctx context.Context, r reply) {
-	e.p.note("the payer gets %s", r.word().text)
+	if r.kind() == kindWait && e.sends > 1 {
+		// How long the seller is busy with what was asked before is a matter of the clock.
+		e.p.tell("the payer gets %s", r.word().text)
+	} else {
+		e.p.note("the payer gets %s", r.word().text)
+	}
 	switch r.kind() {
 	case kindAnswer:
 		e.answer()

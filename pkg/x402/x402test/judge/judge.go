@@ -30,8 +30,8 @@ type World struct {
 	Money x402.Facilitator
 	// Node answers JSON-RPC about what has moved; nil for none.
 	Node http.Handler
-	// NewPayer makes a payer whose key and nonces are drawn from random.
-	NewPayer func(random io.Reader) (Payer, error)
+	// NewPayer makes the payer of a private key, 32 bytes of hex. It draws nonces from random.
+	NewPayer func(key string, random io.Reader) (Payer, error)
 }
 
 // Settings are what a seller is started with.
@@ -92,6 +92,24 @@ type Config struct {
 	// Watch is told what happens, while it happens; nil for nobody. It may be called by
 	// several at once.
 	Watch func(Event)
+	// Outsiders are programs that buy, beside the payers of this package.
+	Outsiders []Outsider
+}
+
+// Outsider is a program of others that buys in a loop, and signs again for each try.
+type Outsider struct {
+	Way  Way  // the name of the program
+	Tool bool // it calls tools
+	// Buy buys until there is an answer, or the program gives up.
+	Buy func(ctx context.Context, o Order) (answered bool, err error)
+}
+
+// Order is what an Outsider buys.
+type Order struct {
+	Goods   Goods
+	Origin  string // in the place of the seller's: that of the line
+	Network string
+	Key     string // the private key, 32 bytes of hex
 }
 
 // Event is something that happened.
@@ -127,8 +145,27 @@ func (c *Config) check() error {
 		}
 	}
 	for _, way := range c.Ways {
-		if !slices.Contains(allWays(), way) {
-			return fmt.Errorf("judge: there is no way %q; there are: %s", way, strings.Join(names(allWays()), " "))
+		if !slices.Contains(c.ways(), way) {
+			return fmt.Errorf("judge: there is no way %q; there are: %s", way, strings.Join(names(c.ways()), " "))
+		}
+	}
+	return nil
+}
+
+// ways are those of all payers.
+func (c *Config) ways() []Way {
+	all := allWays()
+	for _, o := range c.Outsiders {
+		all = append(all, o.Way)
+	}
+	return all
+}
+
+// outsider is the program that buys in a way; nil where it is no program.
+func (c *Config) outsider(w Way) *Outsider {
+	for i := range c.Outsiders {
+		if c.Outsiders[i].Way == w {
+			return &c.Outsiders[i]
 		}
 	}
 	return nil
@@ -229,16 +266,26 @@ func (j *court) promises() []Promise {
 
 // ways are those in which a row can be played here.
 func (j *court) ways(r row) []Way {
-	return slices.DeleteFunc(slices.Clone(r.ways), func(w Way) bool {
-		switch {
-		case j.config.Ways != nil && !slices.Contains(j.config.Ways, w):
-			return true
-		case w.isTool():
-			return j.config.Goods.Tool == ""
-		case w == Identifier && !j.offer.hasIdentifier():
-			return true
-		default:
-			return j.config.Goods.Path == ""
+	all := slices.Clone(r.ways)
+	for _, o := range j.config.Outsiders {
+		// They do as those that sign again for each try, and like them have one errand only.
+		if slices.Contains(r.ways, New) && r.play == nil {
+			all = append(all, o.Way)
 		}
-	})
+	}
+	return slices.DeleteFunc(all, func(w Way) bool { return !j.has(w) })
+}
+
+// has says whether something can be bought in a way, and is to be.
+func (j *court) has(w Way) bool {
+	outsider := j.config.outsider(w)
+	switch {
+	case j.config.Ways != nil && !slices.Contains(j.config.Ways, w):
+		return false
+	case w.isTool(), outsider != nil && outsider.Tool:
+		return j.config.Goods.Tool != ""
+	case w == Identifier && !j.offer.hasIdentifier():
+		return false
+	}
+	return j.config.Goods.Path != ""
 }

@@ -53,9 +53,14 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	paid := isPaid(r, body)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	if !l.p.stage.untilUp(ctx) { // a program does not know that the seller starts again
+		drop(w)
+		return
+	}
 	if paid {
 		l.p.sent()
 		l.begin(cancel)
+		l.p.overhear(r, body)
 	}
 	res, err := l.to.Do(l.onwards(ctx, r, body))
 	if err != nil {
@@ -77,6 +82,7 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		drop(w)
 		return
 	}
+	l.p.overhearReply(r, body, reply{status: res.StatusCode, header: res.Header, body: answer})
 	l.hand(w, res, answer)
 }
 

@@ -16,13 +16,15 @@ import (
 
 // purchase is what one payer wants to buy on one day, however many payments it signs for it.
 type purchase struct {
-	stage  *stage
-	way    Way
-	payer  Payer
-	name   string // of the purchase: Idempotency-Key, and the id of payment-identifier
-	line   *line
-	buyer  *client // sends through the line
-	server *http.Server
+	stage    *stage
+	way      Way
+	outsider *Outsider // the program that buys; nil where the payer is one of this package
+	payer    Payer
+	key      string // the payer's private key
+	name     string // of the purchase: Idempotency-Key, and the id of payment-identifier
+	line     *line
+	buyer    *client // sends through the line
+	server   *http.Server
 
 	mu        sync.Mutex
 	number    map[string]int // of each payment, by its nonce
@@ -37,7 +39,8 @@ type purchase struct {
 	answered  int                // of them
 	another   int                // answers to another question
 	stranger  int                // answers that a stranger has got
-	words     []string           // what the seller said last to each request
+	words     []string           // what the seller said, other than to ask again later
+	waiting   string             // what it said to ask again later, if that was the last
 	falseWord string             // something that the seller said about the money, and that was not so
 	steps     []string
 
@@ -49,16 +52,17 @@ type purchase struct {
 // newPurchase draws a payer, and lays its line.
 func newPurchase(s *stage, way Way) (*purchase, error) {
 	random := randomOf(s.court.config.Seed, s.row.name, string(way))
-	payer, err := s.court.config.World.NewPayer(random)
+	var drawn [48]byte
+	if _, err := io.ReadFull(random, drawn[:]); err != nil {
+		return nil, err
+	}
+	key, name := hex.EncodeToString(drawn[:32]), hex.EncodeToString(drawn[32:])
+	payer, err := s.court.config.World.NewPayer(key, random)
 	if err != nil {
 		return nil, err
 	}
-	name := make([]byte, 16)
-	if _, err := io.ReadFull(random, name); err != nil {
-		return nil, err
-	}
 	p := &purchase{
-		stage: s, way: way, payer: payer, name: "pay_" + hex.EncodeToString(name),
+		stage: s, way: way, outsider: s.court.config.outsider(way), payer: payer, key: key, name: "pay_" + name,
 		number: map[string]int{}, transfers: map[string]string{}, calls: map[step]int{}, requests: 1, paired: make(chan struct{}),
 	}
 	p.line = &line{p: p, to: newClient(s.court.config.Patience)}
@@ -96,8 +100,13 @@ func (p *purchase) note(format string, args ...any) {
 	}
 	p.mu.Unlock()
 	if !again {
-		p.stage.court.config.Watch(Event{Row: p.stage.row.name, Way: p.way, Text: text})
+		p.tell("%s", text)
 	}
+}
+
+// tell tells who watches what happens.
+func (p *purchase) tell(format string, args ...any) {
+	p.stage.court.config.Watch(Event{Row: p.stage.row.name, Way: p.way, Text: fmt.Sprintf(format, args...)})
 }
 
 // asked answers a call of the facilitator that is about this purchase.
@@ -141,11 +150,17 @@ func (p *purchase) moved(signed x402.ExactPayload, transaction string) {
 	}
 }
 
-// hasMoved says whether a payment has moved money.
-func (p *purchase) hasMoved(nonce string) bool {
+// transaction is that in which a payment has moved money.
+func (p *purchase) transaction(nonce string) (transaction string, moved bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, moved := p.transfers[strings.ToLower(nonce)]
+	transaction, moved = p.transfers[strings.ToLower(nonce)]
+	return transaction, moved
+}
+
+// hasMoved says whether a payment has moved money.
+func (p *purchase) hasMoved(nonce string) bool {
+	_, moved := p.transaction(nonce)
 	return moved
 }
 
@@ -187,7 +202,12 @@ func (p *purchase) heard(r reply, nonce string) {
 	moved := p.hasMoved(nonce)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.words = append(p.words, said.text)
+	p.waiting = ""
+	if r.kind() == kindWait {
+		p.waiting = said.text
+	} else {
+		p.words = append(p.words, said.text)
+	}
 	if said.charged == nil || p.falseWord != "" {
 		return
 	}
@@ -199,14 +219,17 @@ func (p *purchase) heard(r reply, nonce string) {
 	}
 }
 
-// lastWord is what the seller said last.
-func (p *purchase) lastWord() string {
+// said is what the seller said last.
+func (p *purchase) said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.words) == 0 {
-		return ""
+	switch {
+	case p.waiting != "":
+		return p.waiting
+	case len(p.words) > 0:
+		return p.words[len(p.words)-1]
 	}
-	return p.words[len(p.words)-1]
+	return "nothing"
 }
 
 // close ends the line.

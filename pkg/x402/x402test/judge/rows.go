@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 )
 
@@ -149,6 +147,10 @@ func facilitatorRows() []row {
 			}),
 		},
 		{
+			name: "settle-pending", what: "the facilitator settles, and says that it is pending; a repeat confirms it", ways: allWays(),
+			facilitator: pending(),
+		},
+		{
 			name: "settle-used", what: "the facilitator settles, and says that the nonce was used before", ways: allWays(),
 			facilitator: movesAnd("says that the nonce was used before", func(_ *purchase, c *call, _ string) {
 				c.refuse(http.StatusOK, nonceUsed, "")
@@ -184,6 +186,24 @@ func facilitatorRows() []row {
 				c.refuse(http.StatusOK, insufficient, "")
 			},
 		},
+	}
+}
+
+// pending answers as a facilitator that has waited too long for its transaction, and knows it
+// when it is asked again.
+func pending() func(p *purchase, c *call, n int) {
+	says := movesAnd("says that it is pending", func(_ *purchase, c *call, transaction string) {
+		c.refuse(http.StatusOK, "settlement_pending", transaction)
+	})
+	return func(p *purchase, c *call, n int) {
+		nonce := c.payload.Payload.Authorization.Nonce
+		transaction, known := p.transaction(nonce)
+		if c.step != settles || n == 1 || !known {
+			says(p, c, n)
+			return
+		}
+		p.note("the facilitator is asked to settle %s again, and confirms it", p.named(nonce))
+		c.succeed(transaction)
 	}
 }
 
@@ -247,41 +267,6 @@ func (c *call) kill(p *purchase) {
 	c.abort()
 }
 
-// peopleRows are about what people do with payments.
-func peopleRows() []row {
-	repeating := []Way{Same, Tool}
-	lost := firstReply("the reply is lost", func(*purchase, int, int) int { return -1 })
-	return []row{
-		{
-			name: "at-once", what: "two requests come at once with one signature", ways: repeating,
-			facilitator: func(p *purchase, c *call, _ int) {
-				p.pair(c)
-				c.honest(p)
-			},
-			reply: func(p *purchase, _, size int) int {
-				p.release()
-				return size
-			},
-			play: playAtOnce,
-		},
-		{
-			name: "stranger", what: "a stranger copies the authorization from the chain while the payer has no answer", ways: repeating,
-			reply: lost, play: playStranger,
-		},
-		{
-			name: "stranger-in-doubt", what: "the same while the seller does not know whether the money has moved", ways: repeating,
-			facilitator: movesAnd("answers 500 without a word", func(_ *purchase, c *call, _ string) {
-				c.w.WriteHeader(http.StatusInternalServerError)
-			}),
-			reply: lost, play: playStranger,
-		},
-		{
-			name: "another-question", what: "a payment that was answered asks for something else", ways: repeating,
-			play: playOther, needsOther: true,
-		},
-	}
-}
-
 // sellerRows are about what becomes of the seller itself.
 func sellerRows() []row {
 	return []row{
@@ -323,125 +308,4 @@ func (s *stage) changePrice() {
 	s.price = s.court.config.OtherPrice
 	s.mu.Unlock()
 	s.restart(context.Background())
-}
-
-// pair holds the first call back until there is a second one, or a reply to one of the two
-// requests.
-func (p *purchase) pair(c *call) {
-	p.mu.Lock()
-	first := p.calls[verifies]+p.calls[settles] == 1
-	p.mu.Unlock()
-	if !first {
-		p.release()
-		return
-	}
-	late := time.NewTimer(p.stage.court.config.Hold)
-	defer late.Stop()
-	select {
-	case <-p.paired:
-	case <-c.ctx.Done():
-	case <-late.C:
-	}
-}
-
-// release lets the first call go on.
-func (p *purchase) release() { p.pairs.Do(func() { close(p.paired) }) }
-
-// playAtOnce sends one payment twice at once, and each of the two until it has an answer.
-func playAtOnce(ctx context.Context, p *purchase) {
-	first := p.errand()
-	if !p.stage.untilUp(ctx) || !first.sign(ctx) {
-		return
-	}
-	second := &errand{p: p, payment: first.payment}
-	p.mu.Lock()
-	p.requests = 2
-	p.mu.Unlock()
-	var both sync.WaitGroup
-	for _, e := range []*errand{first, second} {
-		both.Go(func() { e.run(ctx) })
-	}
-	both.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	slices.Sort(p.steps) // which of the two is first is not decided here
-	p.steps = slices.Compact(p.steps)
-	slices.Sort(p.words)
-}
-
-// playStranger has a stranger come with what the chain has published, when the payer has
-// asked once.
-func playStranger(ctx context.Context, p *purchase) {
-	e := p.errand()
-	e.try(ctx)
-	p.visit(ctx)
-	e.run(ctx)
-}
-
-// visit is a stranger's: it has the authorization and its signature, and an offer of its own.
-func (p *purchase) visit(ctx context.Context) {
-	p.mu.Lock()
-	published := p.published
-	p.mu.Unlock()
-	if published == nil {
-		p.note("nothing has moved that a stranger could copy")
-		return
-	}
-	stranger := &client{http: p.buyer.http, goods: p.buyer.goods, way: p.way, origin: p.stage.origin()}
-	r, err := stranger.send(ctx, attempt{})
-	if err != nil {
-		return
-	}
-	o, err := r.offer(p.stage.court.config.World.Network)
-	if err != nil {
-		return
-	}
-	copied, err := o.carry(*published, "")
-	if err != nil {
-		return
-	}
-	r, err = stranger.send(ctx, attempt{payment: &copied})
-	if err != nil {
-		p.note("the stranger gets no whole reply")
-		return
-	}
-	p.note("the stranger gets %s", r.word().text)
-	if r.kind() == kindAnswer {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.stranger++
-	}
-}
-
-// playOther buys, and asks for something else with the same payment.
-func playOther(ctx context.Context, p *purchase) {
-	e := p.errand()
-	e.run(ctx)
-	if e.payment == nil || p.way.isTool() && p.buyer.goods.OtherArgs == "" {
-		return
-	}
-	before := len(p.transfersNow())
-	r, err := p.buyer.send(ctx, attempt{payment: e.payment, other: true})
-	if err != nil {
-		p.note("the payer asks for something else, and gets no whole reply")
-		return
-	}
-	p.note("the payer asks for something else with the same payment, and gets %s", r.word().text)
-	if r.kind() == kindAnswer && len(p.transfersNow()) == before {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.another++
-	}
-}
-
-// transfersNow are the transactions of the purchase so far.
-func (p *purchase) transfersNow() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var all []string
-	for _, transaction := range p.transfers {
-		all = append(all, transaction)
-	}
-	slices.SortFunc(all, strings.Compare)
-	return all
 }

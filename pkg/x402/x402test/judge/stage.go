@@ -95,11 +95,14 @@ func (s *stage) live(ctx context.Context, p *purchase) {
 	patient, cancel := context.WithTimeout(ctx, s.court.config.Patience)
 	defer cancel()
 	defer s.leave(p)
-	if s.row.play != nil {
+	switch {
+	case p.outsider != nil:
+		p.send(patient)
+	case s.row.play != nil:
 		s.row.play(patient, p)
-		return
+	default:
+		p.errand().run(patient)
 	}
-	p.errand().run(patient)
 }
 
 // of is the purchase that an account pays for; nil when there is none in this row.

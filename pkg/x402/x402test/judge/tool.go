@@ -50,14 +50,23 @@ func (c *client) call(ctx context.Context, a attempt) (reply, error) {
 	if err != nil {
 		return r, err
 	}
+	r.tool = toolResultOf(r)
+	return r, nil
+}
+
+// toolResultOf is the result in a reply; nil where there is none, and the status says what it
+// is. What asks for a payment may say so in the text alone.
+func toolResultOf(r reply) *toolResult {
 	var message struct {
 		Result *toolResult `json:"result"`
 	}
-	if err := json.Unmarshal(messageOf(r), &message); err != nil || message.Result == nil {
-		return r, nil // the status says what it is
+	if err := json.Unmarshal(messageOf(r), &message); err != nil {
+		return nil
 	}
-	r.tool = message.Result
-	return r, nil
+	if t := message.Result; t != nil && t.IsError && len(t.Structured) == 0 && json.Valid([]byte(t.text())) {
+		t.Structured = json.RawMessage(t.text())
+	}
+	return message.Result
 }
 
 // greet opens a session, and returns its name, which may be empty.

@@ -47,14 +47,12 @@ const (
 
 // judge judges a purchase when the day is over.
 func (p *purchase) judge() Case {
+	said := p.said()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := Case{
 		Way: p.way, Transfers: len(p.transfers), Requests: p.requests, Answers: p.answered,
-		Stranger: p.stranger, Another: p.another, Steps: slices.Clone(p.steps),
-	}
-	if len(p.words) > 0 {
-		c.Said = p.words[len(p.words)-1]
+		Stranger: p.stranger, Another: p.another, Said: said, Steps: slices.Clone(p.steps),
 	}
 	if c.Transfers == 0 {
 		c.Unpaid = c.Answers

@@ -1,7 +1,5 @@
 package judge
 
-import "slices"
-
 // Way is how a payer asks again when it has no answer.
 type Way string
 
@@ -71,6 +69,3 @@ func (w Way) promise() Promise {
 		return PromiseNew
 	}
 }
-
-// isBuiltIn says that payers of this package ask in this way.
-func (w Way) isBuiltIn() bool { return slices.Contains(allWays(), w) }

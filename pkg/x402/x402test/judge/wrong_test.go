@@ -191,7 +191,7 @@ func TestWrongSellers(t *testing.T) {
 	t.Parallel()
 	// Without records every reply that is lost is paid for again.
 	forgetful := []string{
-		"reply-lost", "reply-cut", "reply-late", "settle-silent", "settle-refused", "settle-later", "settle-500", "settle-used",
+		"reply-lost", "reply-cut", "reply-late", "settle-silent", "settle-refused", "settle-later", "settle-500", "settle-pending", "settle-used",
 		"kill-while", "kill-after", "at-once", "stranger", "stranger-in-doubt", "price-changes",
 	}
 	but := func(fewer []string, more ...string) []string {
@@ -201,7 +201,7 @@ func TestWrongSellers(t *testing.T) {
 	wrong := map[fault][]string{
 		forgets:  forgetful,
 		upfront:  but(nil, "handler-fails"),
-		trusts:   but([]string{"settle-silent", "settle-refused", "settle-500", "settle-used", "at-once"}, "refused", "down", "another-question"),
+		trusts:   but([]string{"settle-silent", "settle-refused", "settle-500", "settle-pending", "settle-used", "at-once"}, "refused", "down", "another-question"),
 		believes: but([]string{"settle-used", "at-once"}, "another-question"),
 		reserves: but(nil, "kill-before", "handler-fails"),
 		hasty:    but(nil, "slow"),

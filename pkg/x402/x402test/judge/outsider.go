@@ -1,0 +1,71 @@
+package judge
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+)
+
+// send has a program of others buy.
+func (p *purchase) send(ctx context.Context) {
+	answered, err := p.outsider.Buy(ctx, Order{
+		Goods: p.buyer.goods, Origin: p.buyer.origin, Network: p.stage.court.config.World.Network, Key: p.key,
+	})
+	if err != nil {
+		p.note("the program fails: %s", printable(err.Error()))
+	}
+	if !answered {
+		p.note("the program has no answer")
+		return
+	}
+	p.note("the program has the answer")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answered++
+}
+
+// overhear notes the payment that a program of others sends, which nobody tells about.
+func (p *purchase) overhear(r *http.Request, body []byte) {
+	if p.outsider != nil {
+		p.note("the payer sends %s", p.named(nonceOf(r, body)))
+	}
+}
+
+// overhearReply notes what the seller says to a program of others.
+func (p *purchase) overhearReply(r *http.Request, body []byte, said reply) {
+	if p.outsider == nil {
+		return
+	}
+	if p.outsider.Tool {
+		said.tool = toolResultOf(said)
+	}
+	p.heard(said, nonceOf(r, body))
+	if said.kind() == kindWait {
+		p.tell("the seller says %s", said.word().text)
+		return
+	}
+	p.note("the seller says %s", said.word().text)
+}
+
+// nonceOf is the nonce of the payment that a request carries; empty where it cannot be read.
+func nonceOf(r *http.Request, body []byte) string {
+	raw, err := decodeHeader(r.Header.Get(x402.HeaderSignature))
+	if err != nil {
+		var message struct {
+			Params struct {
+				Meta map[string]json.RawMessage `json:"_meta"`
+			} `json:"params"`
+		}
+		if json.Unmarshal(body, &message) != nil {
+			return ""
+		}
+		raw = message.Params.Meta[metaPayment]
+	}
+	var payload x402.Payload
+	if json.Unmarshal(raw, &payload) != nil {
+		return ""
+	}
+	return payload.Payload.Authorization.Nonce
+}
