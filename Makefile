@@ -20,6 +20,13 @@ export GOFLAGS ?= -buildvcs=false
 TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE \ SELLER PRICE OTHER_PRICE PROMISES ROW WAY FORMAT OTHER METHOD BODY OTHER_BODY TYPE TOOL_URL TOOL ARGS OTHER_ARGS STACK
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
+# Puts commands into build, and says how far it is: on a new machine it takes a while.
+define compile
+command -v go >/dev/null || { echo "Go is not installed: this needs Go $(GO_NEEDED) or later, from https://go.dev/dl" >&2; exit 1; }; \
+	echo "building with Go $(GO_NEEDED) or later; the first time takes about a minute ..."; \
+	set -o pipefail; go build -v -o build/ $(1) 2>&1 | awk '/^[a-zA-Z0-9._\/-]+$$/ {n++; if (n % 25 == 0) print "  " n " packages are compiled"; fflush(); next} {print}' >&2
+endef
+
 ##@ Use
 
 .PHONY: help
@@ -34,10 +41,14 @@ run: ## Start the whole service on http://127.0.0.1:8402
 ##   LOCAL_ADDR=...    listen there; play money takes the port after it (127.0.0.1:8402)
 ##   DNS_RESOLVERS=... ask these resolvers (public ones)
 	@mkdir -p build .local
-	@command -v go >/dev/null || { echo "Go is not installed: this needs Go $(GO_NEEDED) or later, from https://go.dev/dl" >&2; exit 1; }
-	@echo "building with Go $(GO_NEEDED) or later; the first time takes about a minute ..."
-	@set -o pipefail; go build -v -o build/local ./infra/local 2>&1 | awk '/^[a-zA-Z0-9._\/-]+$$/ {n++; if (n % 25 == 0) print "  " n " packages are compiled"; fflush(); next} {print}' >&2
+	@$(call compile,./infra/local)
 	@exec build/local
+
+.PHONY: demo
+demo: ## Watch a minute of lost payments, here and at a seller without a ledger; asks nothing but this machine
+	@mkdir -p build
+	@$(call compile,./infra/local ./infra/demo ./infra/demo/thirty)
+	@exec build/demo
 
 .PHONY: pay
 pay: ## Pay for an answer, with a throw-away key and play money unless KEY_FILE is given
@@ -94,9 +105,7 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 # with -count=1: go test does not see that a file outside of its module has changed.
 MODULES := infra/cdk infra/deploy infra/house infra/paymcp infra/shop infra/clients/testdata/mcp/go
 QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet ./infra/testbed/npmproxy
-VERIFY := ./infra/clients ./infra ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \
-	./infra/bench ./infra/judge ./infra/local ./infra/local/operate ./infra/testbed \
-	./pkg/x402/ledger/dynamo ./pkg/x402/chain/... ./pkg/x402/x402test/...
+VERIFY := ./infra/clients ./infra ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \ ./infra/bench ./infra/judge ./infra/local ./infra/local/operate ./infra/testbed \ ./pkg/x402/ledger/dynamo ./pkg/x402/chain/... ./pkg/x402/x402test/... ./infra/demo
 	./infra/bench ./infra/local ./infra/local/operate ./infra/testbed \
 	./pkg/boot ./pkg/x402/ledger/dynamo ./pkg/x402/chain/...
 

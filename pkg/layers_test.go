@@ -86,6 +86,8 @@ func layers() []layer {
 		{"infra/testbed/deployed", []string{"infra/sam", "infra/testbed", "pkg/catalog", "pkg/x402/ledger/dynamo"}, "what a template is held to is read from facts"},
 		{"infra/testbed", []string{"infra/sam", "pkg/x402/fault", "pkg/guard", "pkg/lookup", "pkg/x402", "pkg/x402/ledger", "pkg/x402/x402test"}, "what the suites share runs the service and what is around it; it judges nothing"},
 		{"infra/testbed/cloud", []string{"infra/local/runtimeapi", "infra/sam", "infra/testbed", "pkg/x402/ledger", "pkg/x402/ledger/dynamo"}, "what stands for AWS is apart from what all suites share"},
+		{"infra/demo", []string{"infra/testbed", "pkg/x402", "pkg/x402/x402test"}, "it shows sellers from outside, in the world that the suites have"},
+		{"infra/demo/thirty", []string{"pkg/x402"}, "it has what an example has"},
 		{"infra/outside", nil, "what somebody does who has no clone is tests and nothing else"},
 		{"infra/testbed/modproxy", nil, "a module is packed whatever is in it"},
 		{"infra/testbed/npmproxy", nil, "it reads a list of packages of others"},

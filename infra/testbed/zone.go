@@ -119,9 +119,12 @@ type Zone struct {
 	Records map[string][]dns.RR
 }
 
-// ReadZone reads records in the form of a zone file. Without $TTL and $ORIGIN,
+// ReadZone is ParseZone for a test.
+func ReadZone(_ testing.TB, text string) Zone { return ParseZone(text) }
+
+// ParseZone reads records in the form of a zone file. Without $TTL and $ORIGIN,
 // each has a TTL and a complete owner.
-func ReadZone(tb testing.TB, text string) Zone {
+func ParseZone(text string) Zone {
 	z := Zone{Records: map[string][]dns.RR{}}
 	parser := dns.NewZoneParser(strings.NewReader(text), "", "zone")
 	for rr, ok := parser.Next(); ok; rr, ok = parser.Next() {

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// buyer is a client as most are: where it has no answer it signs a new payment and sends it. It
+// repeats one only where the seller says that this one is being settled (409).
+type buyer struct {
+	tell    func(tone, string)
+	url     string
+	client  *x402test.Client
+	offer   x402.PaymentRequired // an offer may be signed more than once
+	answers int
+
+	mu     sync.Mutex
+	signed []string // the nonces of its payments
+}
+
+func newBuyer(url string, tell func(tone, string)) (*buyer, error) {
+	wallet, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	over := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return &buyer{tell: tell, url: url, client: &x402test.Client{HTTP: over, Wallet: wallet, Now: time.Now}}, nil
+}
+
+func (b *buyer) satisfied() bool { return b.answers > 0 }
+
+// try signs a payment and sends it, until the seller has decided about it.
+func (b *buyer) try(ctx context.Context) error {
+	if b.satisfied() {
+		return nil
+	}
+	if b.offer.X402Version == 0 {
+		offer, err := b.client.Challenge(ctx, b.url)
+		if err != nil {
+			return err
+		}
+		b.offer = offer
+	}
+	header, err := b.sign()
+	if err != nil {
+		return err
+	}
+	for again := true; again; {
+		reply, err := b.client.Get(ctx, b.url, header)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		again = b.read(reply, err)
+		if err := wait(ctx, reply.RetryAfter()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sign signs the offer.
+func (b *buyer) sign() (header string, err error) {
+	draft, err := b.client.Wallet.Draft(b.offer, time.Now())
+	if err != nil {
+		return "", err
+	}
+	b.mu.Lock()
+	b.signed = append(b.signed, draft.Payload.Payload.Authorization.Nonce)
+	n := len(b.signed)
+	b.mu.Unlock()
+	b.tell(plain, fmt.Sprintf("client signs payment %d", n))
+	return b.client.Wallet.Seal(draft)
+}
+
+// name is what the timeline calls the payment in a call to a facilitator.
+func (b *buyer) name(call []byte) string {
+	var q struct {
+		PaymentPayload x402.Payload `json:"paymentPayload"`
+	}
+	_ = json.Unmarshal(call, &q) // of something else there is no name
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, nonce := range b.signed {
+		if nonce == q.PaymentPayload.Payload.Authorization.Nonce {
+			return fmt.Sprintf("payment %d", i+1)
+		}
+	}
+	return "a payment of somebody else"
+}
+
+// read says what came back, and whether to send the same payment again.
+func (b *buyer) read(r x402test.Reply, lost error) (again bool) {
+	text := says(r)
+	switch {
+	case lost != nil:
+		b.tell(bad, "client gets no answer")
+	case r.Status == http.StatusOK:
+		b.answers++
+		b.tell(good, "client has the answer: "+text)
+	case r.RetryAfter() > 0:
+		b.tell(plain, fmt.Sprintf("client is told %d: %s (waits %s)", r.Status, text, r.RetryAfter()))
+	default:
+		b.tell(plain, fmt.Sprintf("client is told %d: %s", r.Status, text))
+	}
+	return lost == nil && r.Status == http.StatusConflict
+}
+
+// says is the message of a reply, or its first line.
+func says(r x402test.Reply) string {
+	var body struct {
+		Error struct{ Message string }
+		// The answer of the service.
+		Records []struct{ Exchange string }
+	}
+	switch err := json.Unmarshal(r.Body, &body); {
+	case err == nil && len(body.Records) > 0:
+		return "MX " + body.Records[0].Exchange
+	case err == nil && body.Error.Message != "":
+		return body.Error.Message
+	}
+	line, _, _ := strings.Cut(string(r.Body), "\n")
+	return line
+}
+
+// wait waits as long as it is told to.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

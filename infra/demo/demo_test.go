@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+)
+
+// TestDemo types the command that is printed, and holds what it shows to what must be seen: one
+// transfer for one answer here, and three for one at the other seller.
+func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as make demo: make verify runs it")
+	}
+	t.Parallel()
+	cmd := testbed.Command(t, "make", "-s", "-C", testbed.Root(), "demo")
+	var out, notes bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &notes
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("make demo: %v\n%s\n%s", err, &out, &notes)
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Error("what is not a terminal gets colours")
+	}
+	with, without := columns(out.String())
+	for name, c := range map[string]struct{ got, want []string }{
+		"the service": {with, []string{
+			"client signs payment 1", "facilitator moves payment 1", "facilitator answers 500",
+			"client is told 503: Settlement is not confirmed; retry. (waits)",
+			"client signs payment 2", "facilitator is asked for payment 1", "seller is killed (kill -9)", "client gets no answer",
+			"client signs payment 3", "nobody is there", "seller is started again", "client gets no answer",
+			"client signs payment 4", "client is told 409: This payment is being settled; retry. (waits)",
+			"facilitator: payment 1 moved before", "seller answers", "line loses the answer", "client gets no answer",
+			"client signs payment 5", "client has the answer: MX mx1.example.com",
+			"transfers 1, answers 1",
+		}},
+		"the other seller": {without, []string{
+			"client signs payment 1", "facilitator moves payment 1", "facilitator answers 500", "client is told 402: Please pay.",
+			"client signs payment 2", "facilitator is asked for payment 2", "seller is killed (kill -9)", "client gets no answer",
+			"client signs payment 3", "nobody is there", "seller is started again", "client gets no answer",
+			"client signs payment 4", "facilitator moves payment 4", "seller answers", "line loses the answer", "client gets no answer",
+			"client signs payment 5", "facilitator moves payment 5", "client has the answer: MX mx1.example.com",
+			"transfers 3, answers 1",
+		}},
+	} {
+		if diff := cmp.Diff(c.want, c.got); diff != "" {
+			t.Errorf("the column of %s (-want +got):\n%s\n%s", name, diff, &out)
+		}
+	}
+}
+
+// columns are the events of a page, each in one line. How often the service says that a payment
+// is being settled, and when to ask again, depends on the time that passes.
+func columns(page string) (left, right []string) {
+	rule := strings.Repeat("-", column)
+	_, page, _ = strings.Cut(page, rule+"\n")
+	for line := range strings.Lines(page) {
+		if line = strings.TrimRight(line, "\n"); !strings.Contains(line, rule) && len(line) > margin {
+			left = unwrapped(left, line[margin:min(len(line), margin+column)])
+			right = unwrapped(right, line[min(len(line), margin+column+gap):])
+		}
+	}
+	waits := regexp.MustCompile(`\(waits \d+s\)$`)
+	for i, event := range left {
+		left[i] = waits.ReplaceAllString(event, "(waits)")
+	}
+	return slices.Compact(left), right
+}
+
+// unwrapped adds a line of a column to its events.
+func unwrapped(events []string, line string) []string {
+	text := strings.TrimSpace(line)
+	switch {
+	case text == "":
+		return events
+	case strings.HasPrefix(line, "  "):
+		events[len(events)-1] += " " + text
+		return events
+	}
+	return append(events, text)
+}
+
+// The program says what it lacks, and leaves nothing behind.
+func TestWithoutPrograms(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var out bytes.Buffer
+	err := play(context.Background(), &out, false, "no-such-program", "neither")
+	if err == nil || !strings.Contains(err.Error(), "make demo builds what it starts") || out.Len() > 0 {
+		t.Errorf("without programs: %v, %s", err, &out)
+	}
+	left, err := os.ReadDir(os.Getenv("TMPDIR"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A terminal gets colours, unless somebody does not want them.
+func TestColours(t *testing.T) {
+	terminal := testbed.Must(os.OpenFile(os.DevNull, os.O_WRONLY, 0)) // a device, as a terminal is
+	defer terminal.Close()
+	file := testbed.Must(os.Create(t.TempDir() + "/page"))
+	defer file.Close()
+	for name, c := range map[string]struct {
+		out  *os.File
+		env  map[string]string
+		want bool
+	}{
+		"a terminal":      {terminal, nil, true},
+		"no colour":       {terminal, map[string]string{"NO_COLOR": "1"}, false},
+		"a dumb terminal": {terminal, map[string]string{"TERM": "dumb"}, false},
+		"a file":          {file, nil, false},
+	} {
+		if got := coloured(c.out, func(name string) string { return c.env[name] }); got != c.want {
+			t.Errorf("%s has colours: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// What is coloured says the same, and fits into 80 characters.
+func TestTimeline(t *testing.T) {
+	var pages [2]bytes.Buffer
+	for i, colours := range []bool{false, true} {
+		p := &timeline{out: &pages[i], colours: colours}
+		p.begin()
+		p.try(1)
+		p.right(bad, "an event that is far too long for the line of a column, and ends later")
+		p.right(money, "another")
+		p.left(plain, "one on the left")
+		p.end()
+		p.last(sums{transfers: 1, answers: 1}, sums{transfers: 3, answers: 1})
+	}
+	bare := regexp.MustCompile(`\x1b\[\d*m| +$`).ReplaceAllString(pages[1].String(), "")
+	bare = regexp.MustCompile(`(?m) +$`).ReplaceAllString(bare, "")
+	if diff := cmp.Diff(pages[0].String(), bare); diff != "" || pages[1].String() == pages[0].String() {
+		t.Errorf("with colours (-without +with):\n%s", diff)
+	}
+	for line := range strings.Lines(pages[0].String()) {
+		if len(line) > 80 { // with its end
+			t.Errorf("a line of %d characters: %s", len(line), line)
+		}
+	}
+	left, right := columns(pages[0].String())
+	want := []string{"an event that is far too long for the line of a column, and ends later", "another", "transfers 3, answers 1"}
+	if !slices.Equal(left, []string{"one on the left", "transfers 1, answers 1"}) || !slices.Equal(right, want) {
+		t.Errorf("columns %q and %q:\n%s", left, right, &pages[0])
+	}
+}
+
+// The other seller is as long as the page says.
+func TestThirtyLines(t *testing.T) {
+	source := string(testbed.Must(os.ReadFile("thirty/main.go")))
+	_, code, _ := strings.Cut(source, "\nfunc main() {")
+	lines := 1
+	for line := range strings.Lines(code) {
+		if text := strings.TrimSpace(line); text != "" && !strings.HasPrefix(text, "//") {
+			lines++
+		}
+	}
+	if lines > 30 {
+		t.Errorf("the seller of thirty lines has %d", lines)
+	}
+}

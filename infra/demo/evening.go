@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+)
+
+// zone is what the resolver of the evening knows.
+const zone = `
+com.         3600 NS a.gtld-servers.net.
+example.com. 300  MX 10 mx1.example.com.
+example.com. 300  MX 20 mx2.example.com.
+`
+
+// The settlements that fail, counted from 0 as the facilitator is asked for them.
+const (
+	lies  = 0 // the money moves, and the answer is 500
+	kills = 1 // the seller is killed while it waits, before any money moves
+)
+
+// evening is a seller with everything around it.
+type evening struct {
+	tell    func(tone, string)
+	folder  string // of the ledger
+	program string
+	env     map[string]string
+	money   *x402test.Facilitator
+	open    []func() // what close ends
+	seller  *url.URL // where it listens
+	buyer   *buyer
+
+	mu      sync.Mutex
+	process *testbed.Process
+	settled int  // settlements that were asked for
+	lost    bool // the line has lost an answer
+	broken  error
+}
+
+// newEvening starts a seller: a program that reads LOCAL_ADDR, FACILITATOR_URL and PAY_TO, and
+// says where it is ready.
+func newEvening(ctx context.Context, program string, tell func(tone, string)) (e *evening, err error) {
+	e = &evening{tell: tell}
+	defer func() {
+		if err != nil {
+			e.close()
+		}
+	}()
+	if e.program, err = filepath.Abs(program); err != nil {
+		return e, err
+	}
+	if err := e.surround(ctx); err != nil {
+		return e, err
+	}
+	return e, e.start()
+}
+
+// surround makes what is around the seller.
+func (e *evening) surround(ctx context.Context) error {
+	payee, err := x402test.NewWallet(rand.Reader)
+	if err != nil {
+		return err
+	}
+	terms := x402.USDC()
+	terms.PayTo = payee.Address().Checksum()
+	if e.money, err = x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}); err != nil {
+		return err
+	}
+	if e.folder, err = os.MkdirTemp("", "hostfacts-demo-"); err != nil {
+		return err
+	}
+	resolver, err := testbed.ListenDNS("127.0.0.1:0", testbed.ParseZone(zone))
+	if err != nil {
+		return err
+	}
+	e.open = append(e.open, func() { _ = resolver.Close() })
+	// Its address must be the same after a kill.
+	addr, err := freeAddr(ctx)
+	if err != nil {
+		return err
+	}
+	e.seller = &url.URL{Scheme: "http", Host: addr}
+	facilitator, err := e.serve(ctx, testbed.Relay{Do: e.settle, To: e.money})
+	if err != nil {
+		return err
+	}
+	line, err := e.serve(ctx, testbed.Relay{Do: e.carry, To: e.toSeller()})
+	if err != nil {
+		return err
+	}
+	e.env = map[string]string{
+		"LOCAL_ADDR": addr, "BASE_URL": line, "PAY_TO": terms.PayTo, "FACILITATOR_URL": facilitator, "DNS_RESOLVERS": resolver.Addr,
+	}
+	e.buyer, err = newBuyer(line+"/v1/tools/dns?domain=example.com&type=MX", e.tell)
+	return err
+}
+
+// freeAddr is an address of this machine that nobody listens on.
+func freeAddr(ctx context.Context) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// serve serves a handler until the evening is over. Every request has a connection to itself, as
+// one that breaks may otherwise be sent again by the client's library.
+func (e *evening) serve(ctx context.Context, h http.Handler) (address string, err error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	server.SetKeepAlivesEnabled(false)
+	go func() { _ = server.Serve(listener) }() // it ends with Close
+	e.open = append(e.open, func() { _ = server.Close() })
+	return "http://" + listener.Addr().String(), nil
+}
+
+// close ends everything.
+func (e *evening) close() {
+	if e.process != nil {
+		e.process.Kill()
+	}
+	for _, end := range e.open {
+		end()
+	}
+	_ = os.RemoveAll(e.folder) // it is a temporary one
+}
+
+// start starts the seller, and returns when it takes connections.
+func (e *evening) start() error {
+	process, err := testbed.Launch(testbed.Local(e.program, e.folder, e.env), nil)
+	if err != nil {
+		return fmt.Errorf("%w (make demo builds what it starts)", err)
+	}
+	e.mu.Lock()
+	e.process = process
+	e.mu.Unlock()
+	return process.Ready()
+}
+
+// restart starts the seller again, with the ledger that it had.
+func (e *evening) restart() {
+	if err := e.start(); err != nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.broken = err
+		return
+	}
+	e.tell(plain, "seller is started again")
+}
+
+// fault is what keeps the evening from going on.
+func (e *evening) fault() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.broken
+}
+
+// gone says whether the seller has been killed.
+func (e *evening) gone() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	select {
+	case <-e.process.Gone():
+		return true
+	default:
+		return false
+	}
+}
+
+// settle is the facilitator. Twice it does not what it should.
+func (e *evening) settle(r *testbed.Relayed) {
+	if r.URL.Path != "/settle" {
+		r.Pass()
+		return
+	}
+	e.mu.Lock()
+	turn := e.settled
+	e.settled++
+	e.mu.Unlock()
+	payment := e.buyer.name(r.Sent)
+	switch turn {
+	case lies:
+		e.report(payment, r.Answer().Body.Bytes())
+		e.tell(bad, "facilitator answers 500")
+		r.WriteHeader(http.StatusInternalServerError)
+	case kills:
+		e.tell(plain, "facilitator is asked for "+payment)
+		e.tell(bad, "seller is killed (kill -9)")
+		e.process.Kill()
+		r.Drop()
+	default:
+		answer := r.Answer()
+		e.report(payment, answer.Body.Bytes())
+		r.Send(answer, answer.Body.Len())
+	}
+}
+
+// report says what the chain did with a payment.
+func (e *evening) report(payment string, answer []byte) {
+	var settled x402.SettleResponse
+	switch err := json.Unmarshal(answer, &settled); {
+	case err == nil && settled.Success:
+		e.tell(money, "facilitator moves "+payment)
+	case err == nil && settled.ErrorReason == x402.ReasonNonceUsed:
+		e.tell(plain, "facilitator: "+payment+" moved before")
+	default:
+		e.tell(bad, "facilitator refuses "+payment)
+	}
+}
+
+// toSeller carries requests to the seller. Where that gives no answer, the connection ends.
+func (e *evening) toSeller() http.Handler {
+	return &httputil.ReverseProxy{
+		Transport:    &http.Transport{DisableCompression: true, DisableKeepAlives: true},
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(e.seller) },
+	}
+}
+
+// carry is the line. It loses the first answer. Who calls when the seller is gone finds nobody,
+// and then the seller is started again.
+func (e *evening) carry(r *testbed.Relayed) {
+	if e.gone() {
+		e.tell(bad, "nobody is there")
+		e.restart()
+		r.Drop()
+		return
+	}
+	answer := r.Answer()
+	if e.loses(r.Request, answer.Code) {
+		e.tell(plain, "seller answers")
+		e.tell(bad, "line loses the answer")
+		r.Drop()
+		return
+	}
+	r.Send(answer, answer.Body.Len())
+}
+
+// loses says whether this is the answer that the line loses.
+func (e *evening) loses(r *http.Request, status int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lost || status != http.StatusOK || r.Header.Get(x402.HeaderSignature) == "" {
+		return false
+	}
+	e.lost = true
+	return true
+}
+
+// sums are what an evening comes to.
+type sums struct {
+	transfers int // on the chain
+	answers   int // that the client has
+}
+
+func (e *evening) sums() sums {
+	return sums{transfers: len(e.money.Transfers()), answers: e.buyer.answers}
+}

@@ -1,0 +1,77 @@
+// Command demo shows an evening on which everything fails, in a terminal. The facilitator moves
+// the money and answers 500; the seller is killed while it settles; then nobody is there; then
+// the line loses the answer. The client signs a new payment each time. The same evening is played
+// at the service of this repository with its ledger file, and at a seller of thirty lines without
+// a ledger (infra/demo/thirty). In the end it counts what moved on the chain of the facilitator,
+// and which answers the client has.
+//
+// Nothing of it is staged. The sellers are processes, and are killed by SIGKILL. Signatures are
+// real, and an authorization moves money once, as on every chain. A fault happens when the
+// facilitator or the line sees what it is for, and never at a time. The money is play money, and
+// nothing but this machine is asked.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	service := flag.String("service", filepath.Join("build", "local"), "the program of the service (infra/local)")
+	thirty := flag.String("thirty", filepath.Join("build", "thirty"), "the program of the other seller (infra/demo/thirty)")
+	flag.Parse()
+	err := play(ctx, os.Stdout, coloured(os.Stdout, os.Getenv), *service, *thirty)
+	if errors.Is(err, context.Canceled) {
+		os.Exit(130) // as a program that Ctrl-C ends
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// mostTries is how often a client tries at most. It has its answer after five.
+const mostTries = 20
+
+// play plays the evening at both sellers, and prints it while it goes on.
+func play(ctx context.Context, out io.Writer, colours bool, service, thirty string) error {
+	page := &timeline{out: out, colours: colours}
+	with, err := newEvening(ctx, service, page.left)
+	if err != nil {
+		return err
+	}
+	defer with.close()
+	without, err := newEvening(ctx, thirty, page.right)
+	if err != nil {
+		return err
+	}
+	defer without.close()
+	page.begin()
+	for n := 1; !with.buyer.satisfied() || !without.buyer.satisfied(); n++ {
+		if n > mostTries {
+			return fmt.Errorf("the client has no answer after %d tries", mostTries)
+		}
+		page.try(n)
+		// The left column is printed while it happens, beside what happened in the right one.
+		for _, e := range []*evening{without, with} {
+			if err := errors.Join(e.buyer.try(ctx), e.fault()); err != nil {
+				return err
+			}
+		}
+		page.end()
+	}
+	page.last(with.sums(), without.sums())
+	if s := with.sums(); s != (sums{transfers: 1, answers: 1}) {
+		return fmt.Errorf("the service took %d payments for %d answers: this is a fault of it, please report it", s.transfers, s.answers)
+	}
+	return nil
+}

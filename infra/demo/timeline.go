@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+// tone is the colour of an event, as terminals number them.
+type tone string
+
+const (
+	plain tone = ""
+	money tone = "33" // yellow
+	bad   tone = "31" // red
+	good  tone = "32" // green
+	faint tone = "2"
+	bold  tone = "1"
+)
+
+// coloured says whether what is printed may have colours (https://no-color.org).
+func coloured(out *os.File, getenv func(string) string) bool {
+	info, err := out.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
+}
+
+// The columns of the page, in characters.
+const (
+	margin = 3
+	column = 36
+	gap    = 3
+)
+
+// cell is a line of a column.
+type cell struct {
+	tone tone
+	text string
+}
+
+// timeline prints two columns. What happens in the left one is printed at once, beside what
+// has happened in the right one.
+type timeline struct {
+	out     io.Writer
+	colours bool
+
+	mu     sync.Mutex
+	number string // of the try, until it is printed
+	ahead  []cell // of the right column
+}
+
+// begin prints what is to be seen.
+func (p *timeline) begin() {
+	fmt.Fprint(p.out, `One answer costs 0.005 in play money. The client signs another payment whenever
+it has no answer. At both sellers the facilitator fails once after it settled,
+the seller is killed once while it waits for it, and the line loses one answer.
+
+`)
+	p.row(cell{bold, "this service, with its ledger file"}, cell{bold, "thirty lines without a ledger"})
+	p.row(cell{faint, strings.Repeat("-", column)}, cell{faint, strings.Repeat("-", column)})
+}
+
+// try begins a try.
+func (p *timeline) try(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.number = fmt.Sprint(n)
+}
+
+// left prints an event of the left column.
+func (p *timeline) left(t tone, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, line := range wrapped(text) {
+		p.row(cell{t, line}, p.next())
+	}
+}
+
+// right keeps an event of the right column.
+func (p *timeline) right(t tone, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, line := range wrapped(text) {
+		p.ahead = append(p.ahead, cell{t, line})
+	}
+}
+
+// next takes the next line of the right column.
+func (p *timeline) next() cell {
+	if len(p.ahead) == 0 {
+		return cell{}
+	}
+	first := p.ahead[0]
+	p.ahead = p.ahead[1:]
+	return first
+}
+
+// end prints what is left of a try.
+func (p *timeline) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.ahead) > 0 {
+		p.row(cell{}, p.next())
+	}
+	fmt.Fprintln(p.out)
+}
+
+// last prints what both evenings came to.
+func (p *timeline) last(with, without sums) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.row(cell{faint, strings.Repeat("-", column)}, cell{faint, strings.Repeat("-", column)})
+	p.row(with.cell(), without.cell())
+}
+
+// cell is the sums as the page has them.
+func (s sums) cell() cell {
+	t := good
+	if s.transfers != s.answers {
+		t = bad
+	}
+	return cell{t, fmt.Sprintf("transfers %d, answers %d", s.transfers, s.answers)}
+}
+
+// row prints a line of both columns.
+func (p *timeline) row(left, right cell) {
+	number := fmt.Sprintf("%-*s", margin, p.number)
+	p.number = ""
+	between := strings.Repeat(" ", max(0, column-utf8.RuneCountInString(left.text))+gap)
+	line := p.paint(cell{bold, number}) + p.paint(left) + between + p.paint(right)
+	if !p.colours {
+		line = strings.TrimRight(line, " ")
+	}
+	fmt.Fprintln(p.out, line)
+}
+
+// paint is a text in its colour.
+func (p *timeline) paint(c cell) string {
+	if !p.colours || c.tone == plain || strings.TrimSpace(c.text) == "" {
+		return c.text
+	}
+	return "\x1b[" + string(c.tone) + "m" + c.text + "\x1b[0m"
+}
+
+// wrapped is a text in lines that fit into a column. All but the first are indented.
+func wrapped(text string) (lines []string) {
+	const indent = "  "
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line+" "+word) > column:
+			lines = append(lines, line)
+			line = indent + word
+		default:
+			line += " " + word
+		}
+	}
+	return append(lines, line)
+}
