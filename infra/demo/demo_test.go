@@ -88,6 +88,17 @@ func unwrapped(events []string, line string) []string {
 	return append(events, text)
 }
 
+// A seller without a ledger in place of the service is found out.
+func TestFindsOut(t *testing.T) {
+	t.Parallel()
+	thirty := testbed.Program(t, "./infra/demo/thirty")
+	var out bytes.Buffer
+	err := play(t.Context(), &out, false, thirty, thirty)
+	if err == nil || !strings.Contains(err.Error(), "transfers to the service: 3, answers of it: 1") {
+		t.Errorf("the error is %v\n%s", err, &out)
+	}
+}
+
 // The program says what it lacks, and leaves nothing behind.
 func TestWithoutPrograms(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
