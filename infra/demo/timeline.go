@@ -56,6 +56,7 @@ func (p *timeline) begin() {
 	fmt.Fprint(p.out, `One answer costs 0.005 in play money. The client signs another payment whenever
 it has no answer. At both sellers the facilitator fails once after it settled,
 the seller is killed once while it waits for it, and the line loses one answer.
+Processes, signatures and the ledger are real. infra/demo has the source.
 
 `)
 	p.row(cell{bold, "this service, with its ledger file"}, cell{bold, "thirty lines without a ledger"})
