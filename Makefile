@@ -17,7 +17,8 @@ export GOFLAGS ?= -buildvcs=false
 
 # What a person types gets to the recipes through the environment, as it was
 # typed: make does not expand it here, and the recipes' "$$NAME" is not code.
-TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE \ SELLER PRICE OTHER_PRICE PROMISES ROW WAY FORMAT OTHER METHOD BODY OTHER_BODY TYPE TOOL_URL TOOL ARGS OTHER_ARGS STACK
+TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE STACK \
+	SELLER PRICE OTHER_PRICE PROMISES ROW WAY FORMAT OTHER METHOD BODY OTHER_BODY TYPE TOOL_URL TOOL ARGS OTHER_ARGS
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
 # Puts commands into build, and says how far it is: on a new machine it takes a while.
@@ -105,9 +106,9 @@ clean: ## Remove build outputs, the local ledger and the kept signatures
 # with -count=1: go test does not see that a file outside of its module has changed.
 MODULES := infra/cdk infra/deploy infra/house infra/paymcp infra/shop infra/clients/testdata/mcp/go
 QUICK := ./pkg/... ./infra/local/... ./infra/sam ./infra/gameday ./infra/simnet ./infra/testbed/npmproxy
-VERIFY := ./infra/clients ./infra ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \ ./infra/bench ./infra/judge ./infra/local ./infra/local/operate ./infra/testbed \ ./pkg/x402/ledger/dynamo ./pkg/x402/chain/... ./pkg/x402/x402test/... ./infra/demo
-	./infra/bench ./infra/local ./infra/local/operate ./infra/testbed \
-	./pkg/boot ./pkg/x402/ledger/dynamo ./pkg/x402/chain/...
+VERIFY := ./infra/clients ./infra ./infra/outside ./infra/local/e2e ./infra/simnet ./infra/gameday \
+	./infra/bench ./infra/judge ./infra/demo ./infra/local ./infra/local/operate ./infra/testbed \
+	./pkg/boot ./pkg/x402/ledger/dynamo ./pkg/x402/chain/... ./pkg/x402/x402test/...
 
 .PHONY: test
 test: ## Units, contracts, every state of small worlds, 20,000 fault schedules, one paid pass: Go alone, 4 to 7 minutes

@@ -79,7 +79,7 @@ func (s shopfront) opened(t *testing.T, ca *testbed.Authority) service.Outside {
 func deployedHealth(stack, table string) http.Handler {
 	p := platform()
 	p.Deployment = service.Deployment(stack, table)
-	return service.Health(p, service.Offering{Site: discovery.Site{Terms: testTerms()}}, nil, nil, nil)
+	return service.Health(p, service.Offering{Site: discovery.Site{Terms: testTerms()}}, nil, nil, nil, nil)
 }
 
 func lasting(d time.Duration) func(*x509.Certificate) {
