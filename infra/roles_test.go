@@ -65,9 +65,8 @@ func newWatched(t *testing.T) *watched {
 
 // note notes a request in the words of a permission.
 func (w *watched) note(r *testbed.Relayed) {
-	service, action, _ := strings.Cut(strings.ToLower(r.Request.Header.Get("X-Amz-Target")), ".")
-	service, _, _ = strings.Cut(service, "_") // of its version
-	_, action, _ = strings.Cut(r.Request.Header.Get("X-Amz-Target"), ".")
+	service, action, _ := strings.Cut(r.Request.Header.Get("X-Amz-Target"), ".")
+	service, _, _ = strings.Cut(strings.ToLower(service), "_") // of its version
 	var body struct {
 		TableName, IndexName, SourceTableName, TargetTableName, SecretId, Name string
 		Key, Item                                                              map[string]struct{ S string }
