@@ -352,7 +352,8 @@ books: ## Compare the payments of a day on the chain with the ledger; fails wher
 .PHONY: secret
 secret: ## Show, make or change the secret of FacilitatorSecretArn; asks for the value, and keeps the rest
 ##   NAME=...          its name, which begins with that of the stack, or its ARN
-##   SET=token         change this of it, or key, rpc_urls, receipt_key (or UNSET=... to take it out)
+##   SET=token         change this of it, or key, rpc_urls, receipt_key
+##   UNSET=...         take one of these out
 ##   FILE=...          read the value from this file
 ##   YES=1             do not ask before it is written
 	@test -n "$$NAME" || { echo "usage: make secret NAME=hostfacts-production-facilitator [SET=token|key|rpc_urls|receipt_key] [UNSET=...] [FILE=...]" >&2; exit 2; }

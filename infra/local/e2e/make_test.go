@@ -132,7 +132,7 @@ func TestMakeTargets(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "ran")
 	hostile := "=HOSTILE'`touch " + mark + "`$(touch " + mark + ");touch " + mark + "\""
 	var values []string
-	for _, name := range strings.Fields("RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS N SEED WALLET TRANSACTION") {
+	for _, name := range strings.Fields("RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS N SEED WALLET TRANSACTION NAME SET UNSET FILE") {
 		values = append(values, name+hostile)
 	}
 	args := append([]string{"-n"}, values...) // print what would be run
