@@ -249,17 +249,12 @@ func TestRunbookIsPlayed(t *testing.T) {
 	var answered, unanswered, answeredIn string
 
 	played := map[string][]step{
-		"Releases": {{"make smoke", func() { deploys("ledger") }, false, []string{"ledger           ok", "LEDGER_TABLE names none", `"ok": true`}}},
 		"Payments that are owed": {
 			{"make owed", nil, true, []string{"table ledger has no point-in-time recovery and no protection from deletion", "aws dynamodb update-continuous-backups --table-name ledger"}},
 			{"make owed", func() { protects(t, emulator, "ledger") }, false, []string{"1 owed in DynamoDB table ledger, for more than an hour: 1, refunds due: 1, in doubt: 1", "make refund KEY='" + owed + "'"}},
-			{"make payer", nil, false, []string{"has paid 1 time ($0.005) and is owed 1", "1 payment in doubt ($0.005) was made, as the chain shows"}},
 			{"make refund KEY='eip155", nil, false, []string{"a refund is begun: the payer gets no answer any more\namount   0.005 USDC"}},
 			{"TRANSACTION=0x…", back(owed), false, []string{"closed: $0.005 went back to"}},
 		},
-		"Where to look first": {{"aws dynamodb get-item", func() {
-			o.words["eip155:8453|<asset>|<payer>|<nonce>"] = owed
-		}, false, []string{`"state"`, `"version"`}}},
 		"In doubt for hours":       {{"make reconcile", nil, false, []string{"1 found paid"}}},
 		`"I paid and got nothing"`: {{"make payer", nil, false, []string{"was refunded 1 time ($0.005), and is owed 1", "the same request, sent again, can get the answer"}}},
 		"Changes while payments are in flight": {
@@ -327,6 +322,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 		"Rollback":               {"make rollback STACK=<name>"},         // TestRollback of infra/deploy
 		"Configuration":          nil,                                    // TestRunbookSettings, TestRunbookContext
 		"Alarms":                 {"make mark-ledger"},                   // TestRunbook, TestGameDay; TestMarkLedger of infra/local/operate
+		"Where to look first":    nil,                                    // TestDashboard of infra/cdk
 		"How much it sells":      nil,                                    // TestCapacity
 		"What a year costs":      nil,                                    // TestReadmeCosts
 		"What an attack costs":   nil,                                    // by nobody: it is a table of prices
@@ -344,7 +340,7 @@ func TestRunbookIsPlayed(t *testing.T) {
 	}
 	all := chapters(t)
 	everyCommand(t, all, played, elsewhere)
-	for _, title := range []string{"Releases", "Payments that are owed", "Where to look first", "In doubt for hours", `"I paid and got nothing"`, "The books of a day", "Changes while payments are in flight", "Restoring the table", "The end of the service"} {
+	for _, title := range []string{"Payments that are owed", "In doubt for hours", `"I paid and got nothing"`, "The books of a day", "Changes while payments are in flight", "Restoring the table", "The end of the service"} {
 		here := slices.DeleteFunc(slices.Clone(all[title]), func(c string) bool {
 			return slices.ContainsFunc(elsewhere[title], func(known string) bool { return strings.Contains(c, known) })
 		})
