@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,8 @@ type answers struct {
 	origin string
 	// offers are what is asked for each operation, by whoever sells it.
 	offers map[string]x402.Requirements
+	// tool is what is asked for an operation that is called as a tool, by another function.
+	tool x402.Requirements
 	// payees are those of the manifest, which another function has.
 	payees []string
 	// version is that of the API's description.
@@ -60,6 +63,9 @@ func ask(ctx context.Context, client *http.Client, origin string, c code) (answe
 			a.offers[op.Slug] = required.Accepts[0]
 		}
 	}
+	if err := a.call(ctx, client, c); err != nil {
+		faults = append(faults, err)
+	}
 	var manifest struct {
 		Endpoints []struct {
 			PayTo string `json:"payTo"`
@@ -84,26 +90,47 @@ func ask(ctx context.Context, client *http.Client, origin string, c code) (answe
 	return a, errors.Join(faults...)
 }
 
+// call calls an operation as a tool, without a payment.
+func (a *answers) call(ctx context.Context, client *http.Client, c code) error {
+	op, found := c.withoutQuestion()
+	if !found {
+		return nil
+	}
+	request := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, op.Tool)
+	var reply struct {
+		Result struct {
+			Required x402.PaymentRequired `json:"structuredContent"`
+		} `json:"result"`
+	}
+	err := a.exchange(ctx, client, http.MethodPost, catalog.PathMCP, strings.NewReader(request), &reply, []int{http.StatusOK})
+	if len(reply.Result.Required.Accepts) > 0 {
+		a.tool = reply.Result.Required.Accepts[0]
+	}
+	return err
+}
+
 // read reads the JSON at a path, whose status must be one of some.
 func (a answers) read(ctx context.Context, client *http.Client, path string, to any, statuses []int) error {
+	return a.exchange(ctx, client, http.MethodGet, path, nil, to, statuses)
+}
+
+// exchange sends a request, and reads the JSON of the answer.
+func (a answers) exchange(ctx context.Context, client *http.Client, method, path string, body io.Reader, to any, statuses []int) error {
 	where, _, _ := strings.Cut(path, "?")
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(limited, http.MethodGet, strings.TrimSuffix(a.origin, "/")+path, nil)
+	r, err := http.NewRequestWithContext(limited, method, strings.TrimSuffix(a.origin, "/")+path, body)
 	if err != nil {
 		return fmt.Errorf("%s: %s", where, printable.Text(err.Error()))
 	}
-	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	r.Header.Set("Content-Type", "application/json")
 	res, err := client.Do(r)
 	if err != nil {
 		return fmt.Errorf("%s: %s", where, printable.Text(err.Error()))
 	}
 	defer res.Body.Close()
-	expected := false
-	for _, s := range statuses {
-		expected = expected || s == res.StatusCode
-	}
-	if !expected {
+	if !slices.Contains(statuses, res.StatusCode) {
 		return fmt.Errorf("%s answers %d", where, res.StatusCode)
 	}
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(to); err != nil {

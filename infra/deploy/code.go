@@ -1,6 +1,9 @@
 package main
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
@@ -13,6 +16,7 @@ type code struct {
 // operation is a priced path.
 type operation struct {
 	Slug    string `json:"slug"`
+	Tool    string `json:"tool"`    // its name as a tool of MCP
 	Example string `json:"example"` // a request below the origin
 	Amount  string `json:"amount"`  // in atomic units
 }
@@ -21,7 +25,17 @@ type operation struct {
 func thisCode() code {
 	c := code{Version: catalog.APIVersion}
 	for _, op := range catalog.All() {
-		c.Operations = append(c.Operations, operation{Slug: op.Slug, Example: op.ExampleURL(""), Amount: op.Amount})
+		c.Operations = append(c.Operations, operation{Slug: op.Slug, Tool: op.Tool, Example: op.ExampleURL(""), Amount: op.Amount})
 	}
 	return c
+}
+
+// withoutQuestion is an operation that is asked for nothing, so that it can be called as a tool
+// without arguments.
+func (c code) withoutQuestion() (op operation, found bool) {
+	i := slices.IndexFunc(c.Operations, func(o operation) bool { return !strings.Contains(o.Example, "?") })
+	if i < 0 {
+		return op, false
+	}
+	return c.Operations[i], true
 }

@@ -37,25 +37,32 @@ func (a answers) differences(f stackfile.File, c code) (all []difference) {
 			all = append(all, d)
 		}
 	}
-	asset := f.Parameters["UsdcAsset"]
+	asset := f.Parameters[parameterToken]
 	if asset == "" {
-		asset = x402.Network(f.Parameters["Network"]).USDC.Asset
+		asset = x402.Network(f.Parameters[parameterNetwork]).USDC.Asset
 	}
 	for _, op := range c.Operations {
 		offer := a.offers[op.Slug]
-		differs("the payee of "+op.Slug, offer.PayTo, f.Parameters["PayTo"])
-		differs("the network of "+op.Slug, offer.Network, f.Parameters["Network"])
+		differs("the payee of "+op.Slug, offer.PayTo, f.Parameters[parameterPayee])
+		differs("the network of "+op.Slug, offer.Network, f.Parameters[parameterNetwork])
 		differs("the token of "+op.Slug, offer.Asset, asset)
 		differs("the price of "+op.Slug, offer.Amount, op.Amount)
 	}
+	if op, found := c.withoutQuestion(); found {
+		differs("the payee of the tools", a.tool.PayTo, f.Parameters[parameterPayee])
+		differs("the network of the tools", a.tool.Network, f.Parameters[parameterNetwork])
+		differs("the price of the tool "+op.Tool, a.tool.Amount, op.Amount)
+	}
 	if len(a.payees) == 0 {
-		differs("the payee in the documents", "", f.Parameters["PayTo"])
+		differs("the payee in the documents", "", f.Parameters[parameterPayee])
 	}
 	for _, payee := range a.payees {
-		differs("the payee in the documents", payee, f.Parameters["PayTo"])
+		differs("the payee in the documents", payee, f.Parameters[parameterPayee])
 	}
 	differs("the version", a.version, c.Version)
-	differs("selling", a.sells(), f.Parameters["Selling"])
+	if is := a.sells(); is != f.Parameters[parameterSelling] {
+		differs("selling", strings.TrimSpace(is+" "+a.settles.Message), f.Parameters[parameterSelling])
+	}
 	return all
 }
 

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
+)
+
+// TestAgreed: only a person who says yes has agreed.
+func TestAgreed(t *testing.T) {
+	t.Parallel()
+	for typed, agrees := range map[string]bool{"y\n": true, "Yes\n": true, "y": true, "": false, "\n": false, "n\n": false, "yesterday\n": false} {
+		if err := (desk{in: strings.NewReader(typed), notes: io.Discard}).agreed(); (err == nil) != agrees {
+			t.Errorf("%q: %v", typed, err)
+		}
+	}
+	if err := (desk{yes: true, in: strings.NewReader("n\n"), notes: io.Discard}).agreed(); err != nil {
+		t.Errorf("with YES=1: %v", err)
+	}
+}
+
+// TestSettled: a stack that is being changed, or is between two states, is not deployed to, and
+// what ends that is said.
+func TestSettled(t *testing.T) {
+	t.Parallel()
+	id := identity("shop-stack")
+	for status, says := range map[types.StackStatus]string{
+		types.StackStatusCreateComplete: "", types.StackStatusUpdateComplete: "", types.StackStatusUpdateRollbackComplete: "",
+		types.StackStatusUpdateInProgress:                                "aws cloudformation cancel-update-stack --stack-name shop-stack --region us-east-1",
+		types.StackStatusUpdateRollbackFailed:                            "aws cloudformation continue-update-rollback --stack-name shop-stack --region us-east-1",
+		types.StackStatusRollbackComplete:                                "was never made completely (ROLLBACK_COMPLETE): delete it",
+		types.StackStatusDeleteFailed:                                    "is between two states (DELETE_FAILED)",
+		types.StackStatusRollbackInProgress:                              "is being changed (ROLLBACK_IN_PROGRESS)",
+		types.StackStatusUpdateRollbackComplete + "_CLEANUP_IN_PROGRESS": "is being changed",
+	} {
+		err := settled("shop-stack", types.Stack{StackId: &id, StackStatus: status})
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want %q", status, err, says)
+		}
+	}
+}
+
+// TestValuesIn: of a deployed template only what stands in the place of a parameter is its value.
+func TestValuesIn(t *testing.T) {
+	t.Parallel()
+	const written = `
+Conditions: {Own: !Equals [!Ref Table, ""], Both: !Or [!Condition Own, !Equals [!Ref Selling, "no"]]}
+Globals: {Function: {Environment: {Variables: {PAYEE: !Ref Payee, RATE: !Ref Rate, KEY: !Ref Key, MISSING: !Ref Missing, STACK: !Ref AWS::StackName}}}}
+`
+	const deployed = `{"Conditions": {"Own": {"Fn::Equals": ["copy", ""]}, "Both": {"Fn::Or": [{"Condition": "Own"}, {"Fn::Equals": ["no", "no"]}]}},
+		"Globals": {"Function": {"Environment": {"Variables": {"PAYEE": "0xab", "RATE": 300, "KEY": {"Ref": "Key"}, "STACK": {"Ref": "AWS::StackName"}}}}}}`
+	got, err := valuesIn([]byte(written), []byte(deployed))
+	if err != nil || len(got) != 4 || got["Table"] != "copy" || got["Selling"] != "no" || got["Payee"] != "0xab" || got["Rate"] != "300" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := valuesIn([]byte(written), []byte("{")); err == nil {
+		t.Error("a template that cannot be read is read")
+	}
+}
