@@ -18,7 +18,7 @@ export GOFLAGS ?= -buildvcs=false
 # What a person types gets to the recipes through the environment, as it was
 # typed: make does not expand it here, and the recipes' "$$NAME" is not code.
 TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE STACK \
-	SELLER PRICE OTHER_PRICE PROMISES ROW WAY FORMAT OTHER METHOD BODY OTHER_BODY TYPE TOOL_URL TOOL ARGS OTHER_ARGS
+	SELLER PRICE OTHER_PRICE PROMISES ROW WAY FORMAT OTHER METHOD BODY OTHER_BODY TYPE TOOL_URL TOOL ARGS OTHER_ARGS PYTHON
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
 # Puts commands into build, and says how far it is: on a new machine it takes a while.
@@ -81,10 +81,12 @@ judge: ## Play the bad days of the field against any seller, and say what was ch
 ##   TOOL_URL=... TOOL=... ARGS='{}'  a tool over the Model Context Protocol
 ##   OTHER=...         something else at the same price; OTHER_BODY, OTHER_ARGS
 ##   OTHER_PRICE=0.02  another price, where {price} stands in SELLER
+##   CLIENTS=1         have the stock clients of infra/clients buy, too (make node-packages; PYTHON=... has those of Python)
 	@mkdir -p build && go build -o build/judge ./infra/judge && CALLED_BY=make exec build/judge $${URL:+-url "$$URL"} $${PRICE:+-price "$$PRICE"} \
 		$${PROMISES:+-promises "$$PROMISES"} $${ROW:+-row "$$ROW"} $${WAY:+-way "$$WAY"} $${V:+-v="$$V"} $${FORMAT:+-format "$$FORMAT"} $${SEED:+-seed "$$SEED"} \
 		$${OTHER:+-other "$$OTHER"} $${OTHER_PRICE:+-other-price "$$OTHER_PRICE"} $${METHOD:+-method "$$METHOD"} $${BODY:+-body "$$BODY"} $${OTHER_BODY:+-other-body "$$OTHER_BODY"} \
-		$${TYPE:+-type "$$TYPE"} $${TOOL_URL:+-tool-url "$$TOOL_URL"} $${TOOL:+-tool "$$TOOL"} $${ARGS:+-args "$$ARGS"} $${OTHER_ARGS:+-other-args "$$OTHER_ARGS"} -- $${SELLER:+"$$SELLER"}
+		$${TYPE:+-type "$$TYPE"} $${TOOL_URL:+-tool-url "$$TOOL_URL"} $${TOOL:+-tool "$$TOOL"} $${ARGS:+-args "$$ARGS"} $${OTHER_ARGS:+-other-args "$$OTHER_ARGS"} \
+		$(if $(CLIENTS),-clients infra/clients) $${PYTHON:+-python "$$PYTHON"} -- $${SELLER:+"$$SELLER"}
 
 .PHONY: simnet
 simnet: ## A shell in a small internet with the service running (Linux)

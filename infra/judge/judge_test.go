@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -12,12 +11,11 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
 // TestMain has the tests run beside each other: most of the time they wait for leases to end.
 func TestMain(m *testing.M) {
-	testbed.Parallel(4)
+	testbed.Parallel(12)
 	os.Exit(m.Run())
 }
 
@@ -36,48 +34,6 @@ func judged(t *testing.T, args ...string) (status int, out, notes string) {
 	as := called.Here(func(string) string { return "" }, "judge")
 	status = run(t.Context(), append([]string{"judge"}, args...), as, &printed, &noted)
 	return status, printed.String(), noted.String()
-}
-
-// TestLocalRunner: the whole service is charged once and answers, over HTTP and MCP, whatever
-// happens, as a process that is really killed.
-func TestLocalRunner(t *testing.T) {
-	t.Parallel()
-	zone := testbed.ReadZone(t, "example.com. 300 A 192.0.2.1\nexample.org. 300 A 192.0.2.2\ncom. 3600 NS a.example.\n")
-	resolver := testbed.Resolver(t, zone)
-	addr := address(t)
-	args := []string{
-		"-url", "http://" + addr + "/v1/tools/dns?domain=example.com", "-other", "http://" + addr + "/v1/tools/dns?domain=example.org",
-		"-tool-url", "http://" + addr + "/mcp", "-tool", "dns_lookup", "-args", `{"domain":"example.com"}`, "-other-args", `{"domain":"example.org"}`,
-		"-price", "0.005", "-promises", "same,new,key", "-format", "json", "-dir", t.TempDir(),
-	}
-	for name, value := range testbed.Alone() {
-		args = append(args, "-env", name+"="+value)
-	}
-	args = append(args, "-env", "FACILITATOR_URL={facilitator}", "-env", "RPC_URL={node}", "-env", "LOCAL_ADDR="+addr,
-		"-env", "LEDGER_FILE=ledger.db", "-env", "DNS_RESOLVERS="+resolver, "-env", "PAY_TO="+testbed.Account(1),
-		"exec "+testbed.Program(t, testbed.LocalRunner))
-	status, out, notes := judged(t, args...)
-	var report judge.Report
-	if err := json.Unmarshal([]byte(out), &report); err != nil {
-		t.Fatalf("%v\n%s", err, notes)
-	}
-	var text strings.Builder
-	testbed.Check(report.WriteText(&text))
-	if status != exitHeld || report.Count(judge.NotPromised) > 0 {
-		t.Errorf("status %d\n%s", status, &text)
-	}
-	t.Log(text.String())
-	played := map[judge.Way]int{}
-	for _, row := range report.Rows {
-		for _, c := range row.Cases {
-			played[c.Way]++
-		}
-	}
-	for _, way := range []judge.Way{judge.Same, judge.New, judge.Key, judge.Identifier, judge.Tool, judge.NewTool} {
-		if played[way] < 15 {
-			t.Errorf("%s was played %d times", way, played[way])
-		}
-	}
 }
 
 // TestForgetful: a seller without a record is blamed for what it promises, and two runs with

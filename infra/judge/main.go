@@ -61,14 +61,14 @@ func (l *list) Set(one string) error {
 
 // options are what a person typed.
 type options struct {
-	seller, url, otherURL, toolURL     string
-	price, otherPrice, network, format string
-	promises, rows, ways, dir, log     string
-	goods                              judge.Goods
-	env, files                         list
-	seed                               uint64
-	ready, hold, slow, patience        time.Duration
-	verbose                            bool
+	seller, url, otherURL, toolURL                  string
+	price, otherPrice, network, format              string
+	promises, rows, ways, dir, log, clients, python string
+	goods                                           judge.Goods
+	env, files                                      list
+	seed                                            uint64
+	ready, hold, slow, patience                     time.Duration
+	verbose                                         bool
 }
 
 const example = `
@@ -109,6 +109,8 @@ func parse(args []string, as called.As, notes io.Writer) (o options, err error) 
 	flags.StringVar(&o.network, "network", x402.Base, "where payments are made")
 	flags.Var(&o.env, "env", "NAME=value for the seller, with {facilitator}, {node}, {upstream}, {price}; can be repeated")
 	flags.Var(&o.files, "file", "TEMPLATE=TARGET: a file that the seller reads is written from a template with the same; can be repeated")
+	flags.StringVar(&o.clients, "clients", "", "have the unmodified clients of others buy, too, by the programs in this folder, which is infra/clients")
+	flags.StringVar(&o.python, "python", "python3", "the Python that has the clients of -clients")
 	flags.StringVar(&o.dir, "dir", "", "start the seller in this folder")
 	flags.StringVar(&o.log, "log", "", "write what the seller prints to this file")
 	flags.DurationVar(&o.ready, "ready", time.Minute, "how long the seller may take to start")
@@ -140,7 +142,7 @@ func run(ctx context.Context, args []string, as called.As, out, notes io.Writer)
 	if err != nil {
 		return exitNotJudged
 	}
-	c, closeLog, err := o.config(notes)
+	c, closeLog, err := o.config(ctx, notes)
 	if err != nil {
 		fmt.Fprintln(notes, err)
 		return exitNotJudged
@@ -214,7 +216,7 @@ func quoted(args []string) string {
 }
 
 // config is what the options say.
-func (o options) config(notes io.Writer) (c judge.Config, closeLog func(), err error) {
+func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, closeLog func(), err error) {
 	closeLog = func() {}
 	if o.format != "text" && o.format != "markdown" && o.format != "json" {
 		return c, closeLog, fmt.Errorf("-format is %q, and must be text, markdown or json", o.format)
@@ -242,6 +244,11 @@ func (o options) config(notes io.Writer) (c judge.Config, closeLog func(), err e
 	}
 	if c.World, err = x402test.World(o.network); err != nil {
 		return c, closeLog, err
+	}
+	if o.clients != "" {
+		if c.Outsiders, err = outsiders(ctx, o.clients, o.python, notes); err != nil {
+			return c, closeLog, err
+		}
 	}
 	if o.log != "" {
 		file, err := os.Create(o.log)

@@ -3,7 +3,7 @@
 // LEDGER_FILE, LEDGER_ACCEPT (the word for a ledger that was refused as a part of one), ADDR,
 // ORIGIN, which is http://ADDR unless it is set, and NODE: the URL of a node of Base in place of
 // the public one, or none for no node. STATION is the URL that knows the weather, which is
-// always fair without one.
+// always fair without one. PRICE takes the place of the cent.
 package main
 
 import (
@@ -41,8 +41,9 @@ func main() {
 		config.Evidence = must(chain.New(chain.Config{URLs: []string{node}, Network: usdc.Network, Asset: usdc.Asset}))
 	}
 	seller := must(x402http.New(config))
-	weather := seller.Sell("0.01", station(os.Getenv("STATION")), x402http.Describe("The weather of a city.", "application/json"))
-	report := seller.Sell("0.01", http.HandlerFunc(takeReport), x402http.Post(maxReport), x402http.Check(checkReport),
+	price := cmp.Or(os.Getenv("PRICE"), "0.01")
+	weather := seller.Sell(price, station(os.Getenv("STATION")), x402http.Describe("The weather of a city.", "application/json"))
+	report := seller.Sell(price, http.HandlerFunc(takeReport), x402http.Post(maxReport), x402http.Check(checkReport),
 		x402http.Describe("Takes a report of the weather.", "application/json"))
 	http.Handle("GET /weather", weather)
 	http.Handle("POST /report", report)

@@ -110,6 +110,7 @@ type Order struct {
 	Origin  string // in the place of the seller's: that of the line
 	Network string
 	Key     string // the private key, 32 bytes of hex
+	Tries   int    // the most
 }
 
 // Event is something that happened.

@@ -8,11 +8,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
+// outsiderTries is how often a program of others asks at most. It does not wait for as long as
+// a seller says, and a seller may keep a payment for half a minute.
+const outsiderTries = 60
+
 // send has a program of others buy.
 func (p *purchase) send(ctx context.Context) {
-	answered, err := p.outsider.Buy(ctx, Order{
-		Goods: p.buyer.goods, Origin: p.buyer.origin, Network: p.stage.court.config.World.Network, Key: p.key,
-	})
+	order := Order{
+		Goods: p.buyer.goods, Origin: p.buyer.origin, Network: p.stage.court.config.World.Network, Key: p.key, Tries: outsiderTries,
+	}
+	if p.stage.row.nothing {
+		order.Tries = p.stage.row.mostTries()
+	}
+	answered, err := p.outsider.Buy(ctx, order)
 	if err != nil {
 		p.note("the program fails: %s", printable(err.Error()))
 	}

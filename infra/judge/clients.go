@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
+)
+
+// stockClient is an unmodified client of others, in a loop of infra/clients.
+type stockClient struct {
+	name    string
+	tool    bool
+	program string   // below the folder of the clients
+	needs   []string // a command that fails where it is not installed
+}
+
+// loopPause is the pause of a loop, in milliseconds.
+const loopPause = 1000
+
+// stockClients are those that infra/clients has programs of. node and python run them.
+func stockClients(node, python string) []stockClient {
+	npm := func(name string) []string {
+		return []string{node, "-e", "import('" + name + "').catch(() => process.exit(1))"}
+	}
+	pypi := func(name string) []string { return []string{python, "-c", "import x402, eth_account, " + name} }
+	return []stockClient{
+		{name: "@x402/fetch", program: "stock/fetch.mjs", needs: npm("@x402/fetch")},
+		{name: "@x402/axios", program: "stock/axios.mjs", needs: npm("@x402/axios")},
+		{name: "httpx", program: "stock/use_httpx.py", needs: pypi("httpx")},
+		{name: "requests", program: "stock/use_requests.py", needs: pypi("requests")},
+		{name: "mcp-sdk-1", tool: true, program: "mcp/legacy.mjs", needs: npm("@modelcontextprotocol/sdk/client/index.js")},
+		{name: "mcp-sdk-2", tool: true, program: "mcp/modern.mjs", needs: npm("@modelcontextprotocol/client")},
+	}
+}
+
+// outsiders are the clients that are installed. notes says which are not.
+func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]judge.Outsider, error) {
+	programs, err := filepath.Abs(filepath.Join(folder, "testdata"))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(programs); err != nil {
+		return nil, fmt.Errorf("-clients must be the folder infra/clients of this repository: %w", err)
+	}
+	var all []judge.Outsider
+	for _, c := range stockClients("node", python) {
+		asked := exec.CommandContext(ctx, c.needs[0], c.needs[1:]...)
+		asked.Dir = programs
+		if err := asked.Run(); err != nil {
+			fmt.Fprintf(notes, "%s is not installed, and does not buy (see make node-packages, and %s)\n", c.name, filepath.Join(programs, "requirements.txt"))
+			continue
+		}
+		one := loop{runner: c.needs[0], path: filepath.Join(programs, c.program)}
+		buy := one.buy
+		if c.tool {
+			buy = one.call
+		}
+		all = append(all, judge.Outsider{Way: judge.Way(c.name), Tool: c.tool, Buy: buy})
+	}
+	if len(all) == 0 {
+		return nil, errors.New("no client of -clients is installed")
+	}
+	return all, nil
+}
+
+// loop is a program that buys in a loop.
+type loop struct{ runner, path string }
+
+// buy buys over HTTP: the program is told on its standard input what to buy.
+func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error) {
+	order := map[string]any{
+		"id": "judge", "url": o.Origin + o.Goods.Path, "network": o.Network, "key": "0x" + o.Key, "headers": map[string]string{},
+		"report": nil, "calls": o.Tries, "timeout": 0, "once": true,
+	}
+	orders, err := json.Marshal(map[string]any{"pause": loopPause, "purchases": []any{order}})
+	if err != nil {
+		return false, err
+	}
+	cmd := exec.CommandContext(ctx, p.runner, p.path)
+	cmd.Stdin = bytes.NewReader(append(orders, '\n'))
+	out, err := p.output(cmd)
+	if err != nil {
+		return false, err
+	}
+	var result struct {
+		Answer struct{ Status int }
+	}
+	_, line, _ := bytes.Cut(out, []byte("\n")) // the first one says that it is ready
+	if err := json.Unmarshal(line, &result); err != nil {
+		return false, fmt.Errorf("%s printed no result: %w", p.path, err)
+	}
+	return result.Answer.Status == 200, nil
+}
+
+// call calls a tool until there is an answer: the program itself gives up early.
+func (p loop) call(ctx context.Context, o judge.Order) (answered bool, err error) {
+	for range o.Tries {
+		cmd := exec.CommandContext(ctx, p.runner, p.path, o.Origin+o.Goods.ToolPath, o.Goods.Tool, o.Goods.Args, "host")
+		cmd.Env = append(os.Environ(), "PRIVATE_KEY=0x"+o.Key)
+		out, failed := p.output(cmd)
+		var result struct {
+			Paid struct{ IsError bool }
+		}
+		if failed == nil && json.Unmarshal(out, &result) == nil && !result.Paid.IsError {
+			return true, nil
+		}
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		err = failed
+	}
+	return false, err
+}
+
+// output runs a program.
+func (p loop) output(cmd *exec.Cmd) ([]byte, error) {
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %.300s", filepath.Base(p.path), err, &complaints)
+	}
+	return out, nil
+}

@@ -1,0 +1,308 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
+	"github.com/hostfacts/hostfacts/pkg/x402"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
+)
+
+var update = flag.Bool("update", false, "write peers.md")
+
+// peer is a seller of the table.
+type peer struct {
+	name     string
+	ours     bool
+	promises []judge.Promise
+	goods    judge.Goods
+	seller   judge.Seller
+	price    string
+	dearer   string // another price that it can be started with
+}
+
+// weather is what most of them sell.
+func weather() judge.Goods {
+	return judge.Goods{Path: "/weather?city=Oslo", OtherPath: "/weather?city=Rome"}
+}
+
+// withTool is the same, with the weather as a tool.
+func withTool(goods judge.Goods) judge.Goods {
+	goods.ToolPath, goods.Tool, goods.Args, goods.OtherArgs = "/mcp", "weather", `{"city":"Oslo"}`, `{"city":"Rome"}`
+	return goods
+}
+
+func lookup() judge.Goods {
+	return judge.Goods{
+		Path: "/v1/tools/dns?domain=example.com", OtherPath: "/v1/tools/dns?domain=example.org",
+		ToolPath: "/mcp", Tool: "dns_lookup", Args: `{"domain":"example.com"}`, OtherArgs: `{"domain":"example.org"}`,
+	}
+}
+
+// everything is what our sellers promise.
+func everything() []judge.Promise {
+	return []judge.Promise{judge.PromiseSame, judge.PromiseNew, judge.PromiseKey}
+}
+
+// process is a seller that is a program, with settings that may have {facilitator} and its like.
+func process(addr, command string, goods judge.Goods, settings map[string]string) judge.Seller {
+	p := &program{command: "exec " + command, origin: "http://" + addr, within: 2 * time.Minute}
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		p.env = append(p.env, name+"="+settings[name])
+	}
+	path := first(goods.Path, goods.ToolPath)
+	p.readiness = testbed.Must(http.NewRequest(first(goods.Method, http.MethodGet), p.origin+path, strings.NewReader(goods.Body)))
+	if goods.ContentType != "" {
+		p.readiness.Header.Set("Content-Type", goods.ContentType)
+	}
+	return p
+}
+
+// resolver knows the domains that are looked up.
+func resolver(t *testing.T) string {
+	t.Helper()
+	return testbed.Resolver(t, testbed.ReadZone(t, "example.com. 300 A 192.0.2.1\nexample.org. 300 A 192.0.2.2\ncom. 3600 NS a.example.\n"))
+}
+
+// allPeers are the columns of the table.
+func allPeers(t *testing.T) []peer {
+	t.Helper()
+	return slices.Concat([]peer{localRunner(t), deployed(t)}, shops(t), npmPeers(t), pythonPeers(t))
+}
+
+func localRunner(t *testing.T) peer {
+	t.Helper()
+	addr := address(t)
+	env := testbed.Alone()
+	maps.Copy(env, map[string]string{
+		"FACILITATOR_URL": "{facilitator}", "RPC_URL": "{node}", "LOCAL_ADDR": addr, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db"),
+		"DNS_RESOLVERS": resolver(t), "PAY_TO": testbed.Account(1), "DUPLICATE_WINDOW_SECONDS": "600",
+	})
+	return peer{
+		name: "ours, the local runner", ours: true, promises: everything(), goods: lookup(), price: "0.005",
+		seller: process(addr, testbed.Program(t, testbed.LocalRunner), lookup(), env),
+	}
+}
+
+// shops are the programs of infra/shop, which embed the library.
+func shops(t *testing.T) []peer {
+	t.Helper()
+	server := testbed.Shop(t, t.TempDir(), nil).Path
+	start := func(goods judge.Goods, node string) judge.Seller {
+		addr := address(t)
+		return process(addr, server, goods, map[string]string{
+			"ADDR": addr, "PAY_TO": testbed.Account(1), "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db"), "FACILITATOR": "{facilitator}",
+			"NODE": node, "STATION": "{upstream}", "PRICE": "{price}", "WINDOW": "600s",
+		})
+	}
+	report := judge.Goods{
+		Method: http.MethodPost, Path: "/report", ContentType: "application/json",
+		Body: `{"city":"Oslo","notes":"fair"}`, OtherBody: `{"city":"Rome","notes":"fair"}`,
+	}
+	return []peer{
+		{name: "ours, a shop", ours: true, goods: withTool(weather()), seller: start(weather(), "{node}")},
+		{name: "the same, by POST", ours: true, goods: report, seller: start(report, "{node}")},
+		{name: "the same, without a node", ours: true, goods: withTool(weather()), seller: start(weather(), "none")},
+	}
+}
+
+// peerSettings are those of all servers in testdata/peers.
+func peerSettings(addr string) map[string]string {
+	return map[string]string{
+		"PORT": addr[strings.LastIndex(addr, ":")+1:], "PAY_TO": testbed.Account(1), "PRICE": "{price}", "UPSTREAM": "{upstream}", "FACILITATOR": "{facilitator}",
+	}
+}
+
+func npmPeers(t *testing.T) []peer {
+	t.Helper()
+	const folder = "testdata/peers/node"
+	node := testbed.Node(t, folder)
+	start := func(program string) judge.Seller {
+		addr := address(t)
+		return process(addr, node+" "+filepath.Join(folder, program), weather(), peerSettings(addr))
+	}
+	return []peer{
+		{name: "`@x402/express` 2.27.0", goods: weather(), seller: start("express.mjs")},
+		{name: "`@x402/hono` 2.27.0", goods: weather(), seller: start("hono.mjs")},
+	}
+}
+
+func pythonPeers(t *testing.T) []peer {
+	t.Helper()
+	const folder = "testdata/peers/python"
+	python := testbed.Python(t, filepath.Join(folder, "requirements.txt"))
+	start := func(program string, goods judge.Goods) judge.Seller {
+		addr := address(t)
+		return process(addr, python+" "+filepath.Join(folder, program), goods, peerSettings(addr))
+	}
+	tool := withTool(judge.Goods{})
+	return []peer{
+		{name: "`x402` 2.25.0 for Python, FastAPI", goods: weather(), seller: start("fastapi_server.py", weather())},
+		{name: "the same, Flask", goods: weather(), seller: start("flask_server.py", weather())},
+		{name: "the same, an MCP tool", goods: tool, seller: start("tool_server.py", tool)},
+	}
+}
+
+// functions are the built functions on a table, as the template deploys them.
+type functions struct {
+	t    *testing.T
+	once sync.Once
+	host *cloud.Host
+	env  map[string]string
+	db   cloud.Dynamo
+}
+
+// Start implements judge.Seller.
+func (f *functions) Start(_ context.Context, s judge.Settings) (judge.Instance, error) {
+	f.once.Do(func() {
+		settings := testbed.Alone()
+		maps.Copy(settings, f.env)
+		settings["FACILITATOR_URL"], settings["RPC_URL"] = s.Facilitator, s.Node
+		parameters := testbed.Parameters(settings)
+		parameters["Ledger"] = f.db.DeployedTable(f.t)
+		f.host = cloud.Deployment{
+			Functions: testbed.Functions(f.t), Parameters: parameters, Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": f.db.URL},
+		}.Open(f.t)
+	})
+	return f, nil
+}
+
+// Origin implements judge.Instance.
+func (f *functions) Origin() string { return f.host.URL }
+
+// Kill implements judge.Instance. The next event starts a new process.
+func (f *functions) Kill() {
+	for _, name := range f.host.Names() {
+		f.host.Kill(name)
+	}
+}
+
+func deployed(t *testing.T) peer {
+	t.Helper()
+	return peer{
+		name: "ours, functions on DynamoDB", ours: true, promises: everything(), goods: lookup(), price: "0.005",
+		seller: &functions{t: t, db: cloud.StartDynamoLocal(t), env: map[string]string{"DNS_RESOLVERS": resolver(t), "DUPLICATE_WINDOW_SECONDS": "600"}},
+	}
+}
+
+// TestPeers plays every row against every seller that can be installed here, and holds
+// peers.md to what comes of it.
+func TestPeers(t *testing.T) {
+	t.Parallel()
+	peers := allPeers(t)
+	reports := make([]*judge.Report, len(peers))
+	t.Run("all", func(t *testing.T) {
+		for i, p := range peers {
+			t.Run(p.name, func(t *testing.T) {
+				t.Parallel()
+				reports[i] = p.judged(t)
+			})
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	table := tableOf(peers, reports)
+	text := testbed.Must(os.ReadFile("peers.md"))
+	before, rest, _ := strings.Cut(string(text), tableBegins)
+	_, after, _ := strings.Cut(rest, tableEnds)
+	now := before + tableBegins + table + tableEnds + after
+	if now == string(text) {
+		return
+	}
+	if *update {
+		testbed.Check(os.WriteFile("peers.md", []byte(now), 0o600))
+		return
+	}
+	t.Errorf("peers.md has another table than this; -update writes it:\n%s", table)
+}
+
+// judged plays every row against a seller. Ours holds all that it promises.
+func (p peer) judged(t *testing.T) *judge.Report {
+	t.Helper()
+	if p.price == "" {
+		p.price, p.dearer = "0.01", "0.02"
+	}
+	if p.ours {
+		p.promises = everything()
+	}
+	report, err := judge.Run(t.Context(), judge.Config{
+		Seller: p.seller, World: testbed.Must(x402test.World(x402.Base)), Goods: p.goods, Price: p.price, OtherPrice: p.dearer,
+		Promises: p.promises, Seed: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	testbed.Check(report.WriteText(&text))
+	t.Log(text.String())
+	if broken := report.Broken(); p.ours && len(broken) > 0 {
+		testbed.Check(report.WriteSteps(t.Output()))
+		t.Error(broken)
+	}
+	return report
+}
+
+const (
+	tableBegins = "<!-- The test writes this table. -->\n"
+	tableEnds   = "<!-- It ends here. -->\n"
+)
+
+// tableOf is the table of Markdown: a row for each day, and a column for each seller.
+func tableOf(peers []peer, reports []*judge.Report) string {
+	var b strings.Builder
+	b.WriteString("\n| What happens |")
+	for _, p := range peers {
+		fmt.Fprintf(&b, " %s |", p.name)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(peers)) + "\n")
+	for i, row := range reports[0].Rows {
+		fmt.Fprintf(&b, "| `%s`: %s |", row.Row, row.What)
+		for _, r := range reports {
+			fmt.Fprintf(&b, " %s |", cellOf(r.Rows[i]))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// cellOf is what a row says of a seller: the same for all ways, or what each way came to.
+func cellOf(row judge.RowResult) string {
+	if row.NotPlayed != "" {
+		return "–"
+	}
+	ways := map[string][]string{}
+	var order []string
+	for _, c := range row.Cases {
+		text := fmt.Sprintf("%d/%d", c.Transfers, c.Answers)
+		if c.Verdict == judge.Broken {
+			text = "**" + text + "**"
+		}
+		if ways[text] == nil {
+			order = append(order, text)
+		}
+		ways[text] = append(ways[text], string(c.Way))
+	}
+	if len(order) == 1 {
+		return order[0]
+	}
+	var all []string
+	for _, text := range order {
+		all = append(all, text+" "+strings.Join(ways[text], ", "))
+	}
+	return strings.Join(all, "; ")
+}
