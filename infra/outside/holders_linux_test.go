@@ -20,7 +20,9 @@ var sectionName = regexp.MustCompile(`(?m)^## (.+)$`)
 func heldElsewhere() map[string][2]string {
 	return map[string][2]string{
 		"make sam-build && sam deploy --no-confirm-changeset --parameter-overrides PayTo=0x… FacilitatorUrl=https://…": {"infra", "TestFirstDeployment"},
-		"make smoke": {"infra/local/e2e", "TestMakePay"},
+		"make deploy STACK=<name>":   {"infra/deploy", "TestMake"},
+		"make rollback STACK=<name>": {"infra/deploy", "TestRollback"},
+		"make judge SELLER='FACILITATOR_URL={facilitator} node server.js' URL=http://127.0.0.1:4021/weather PRICE=0.01": {"infra/judge", "TestJudge"},
 		"make bench": {"infra/local/e2e", "TestMakeTargets"},
 		"make test":  {"infra/outside", "TestContinuousIntegration"},
 		"make pay":   {"infra/outside", "TestReadmeOfAClone"},
