@@ -136,6 +136,23 @@ func (k *keeper) showedNothing() {
 	}
 }
 
+// TestSecretThatIsDeleted: of a secret that waits for its end AWS says so, and nothing is
+// written.
+func TestSecretThatIsDeleted(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t)
+	if _, notes, ok := k.types("a-token", "-yes -name shop -set token"); !ok {
+		t.Fatal(notes)
+	}
+	name := "shop"
+	must(k.api.DeleteSecret(t.Context(), &secretsmanager.DeleteSecretInput{SecretId: &name}))(t)
+	for _, arguments := range []string{"-name shop", "-yes -name shop -set token"} {
+		if _, notes, ok := k.types("another-token", arguments); ok || !strings.Contains(notes, "read the secret: ") || !strings.Contains(notes, "marked deleted") { // as the emulator says it
+			t.Errorf("%s: %s", arguments, notes)
+		}
+	}
+}
+
 // receiptPair is what make receipt-key prints, as it is typed somewhere else.
 func receiptPair(t *testing.T) (private, public string) {
 	t.Helper()

@@ -91,7 +91,7 @@ func (v vault) create(ctx context.Context, doc []byte) (arn string, err error) {
 		Description: aws.String("A facilitator's credentials, nodes of the chain and the key of receipts; make secret changes it"),
 	})
 	if _, there := errors.AsType[*types.ResourceExistsException](err); there {
-		return "", errors.New("somebody else has made this secret meanwhile: send the same command again, which adds to it")
+		return "", errors.New("there is a secret of that name: somebody else has made it meanwhile, and the same command, sent again, adds to it; or it has no value, so that another NAME is needed")
 	}
 	if err != nil {
 		return "", v.failed("make", err)
@@ -143,9 +143,10 @@ func (v vault) refused(ctx context.Context, was, mine string, cause error) error
 	return v.failed("change", cause)
 }
 
-// failed says what could not be done with the secret. Of what AWS says, a refusal of
-// permission is shown, because it names who asked and what for, and of any other fault its
-// name alone. The SDK's text for a reply that it cannot read quotes the reply.
+// failed says what could not be done with the secret. Of what AWS says, a refusal is shown for
+// what it needs to be understood: who may not do what, or that the secret is being deleted. Of
+// any other fault its name alone is shown. The SDK's text for a reply that it cannot read
+// quotes the reply.
 func (v vault) failed(what string, err error) error {
 	said, named := errors.AsType[smithy.APIError](err)
 	status := 0 // of the reply, if there was one
@@ -153,7 +154,7 @@ func (v vault) failed(what string, err error) error {
 		status = reply.HTTPStatusCode()
 	}
 	switch {
-	case named && said.ErrorCode() == "AccessDeniedException":
+	case named && (said.ErrorCode() == "AccessDeniedException" || said.ErrorCode() == "InvalidRequestException"):
 		return fmt.Errorf("%s the secret: %s", what, printable.Text(said.ErrorMessage()))
 	case named:
 		return fmt.Errorf("%s the secret: Secrets Manager says %s", what, printable.Text(said.ErrorCode()))
