@@ -214,6 +214,17 @@ func (w *watched) runs(program string, env map[string]string, fails bool, argume
 	return string(out)
 }
 
+// asksForStack asks CloudFormation about the stack, of which there is none.
+func (w *watched) asksForStack(commands ...string) {
+	w.t.Helper()
+	for _, command := range commands {
+		script := fmt.Sprintf("aws cloudformation %s --stack-name %s", command, rolesStack)
+		if out, err := deployed.CLI(w.t, w.url, script).CombinedOutput(); err == nil || !strings.Contains(string(out), "does not exist") {
+			w.t.Errorf("%s: %v\n%s", script, err, out)
+		}
+	}
+}
+
 // debts are a ledger with a payment in every case that an operator's command looks at, and the
 // chain that they are on.
 type debts struct {
@@ -284,6 +295,7 @@ func TestRolesOfTheLedger(t *testing.T) {
 		w.runs(operate, env, false, "owed")
 		w.runs(operate, env, false, "payer", d.payer.Address().String())
 		w.runs(operate, env, false, "smoke", d.origin)
+		w.asksForStack("describe-stacks", "get-template")                                              // as make smoke does of a stack with a file
 		w.runs(operate, env, true, "books", time.Now().Add(-25*time.Hour).UTC().Format(time.DateOnly)) // there are differences
 	}
 	w.does("Read", nil, reads)
@@ -355,11 +367,6 @@ func TestRoleThatDeploys(t *testing.T) {
 		w.runs("./infra/local/secret", env, false, "-yes", "-name", rolesStack+"-facilitator", "-set", "rpc_urls", "-file", nodes)
 		w.runs("./infra/local/operate", env, false, "mark-ledger")
 		w.runs("./infra/local/operate", env, false, "try-page")
-		for _, command := range []string{"describe-stacks", "get-template", "cancel-update-stack"} { // there is none
-			script := fmt.Sprintf("aws cloudformation %s --stack-name %s", command, rolesStack)
-			if out, err := deployed.CLI(t, w.url, script).CombinedOutput(); err == nil || !strings.Contains(string(out), "does not exist") {
-				t.Errorf("%s: %v\n%s", script, err, out)
-			}
-		}
+		w.asksForStack("describe-stacks", "get-template", "cancel-update-stack")
 	})
 }

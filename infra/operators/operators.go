@@ -52,6 +52,7 @@ type Role struct {
 func Roles() []Role {
 	read := []Permission{
 		{Actions: []string{"dynamodb:DescribeContinuousBackups", "dynamodb:DescribeTable", "dynamodb:DescribeTimeToLive", "dynamodb:Scan"}, On: []Place{Table}},
+		{Actions: []string{"cloudformation:DescribeStacks", "cloudformation:GetTemplate"}, On: []Place{Stack}},
 		{Actions: []string{"dynamodb:Query"}, On: []Place{TableIndex}},
 		{Actions: []string{"dynamodb:GetItem"}, On: []Place{Table}, Keys: []string{payments, "purchase|*"}},
 	}
