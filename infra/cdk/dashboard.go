@@ -44,7 +44,7 @@ func (e *envelope) dashboard() {
 		e.gateway("Gateway: ms", statP95, "Latency", "IntegrationLatency"),
 	)
 	row(
-		e.graph("Settlements", nil, sums, append(service.SettlementMetrics(), service.MetricListed)...),
+		e.graph("Settlements", nil, sums, append(service.SettlementMetrics(), service.MetricListed, service.MetricBroken, service.MetricRefused)...),
 		e.graph("Faults of others", nil, sums, service.MetricFacilitator, service.MetricPrimaryFailed, service.MetricFallbackSettled, service.MetricFallbackFailed, service.MetricUsedAsPaid, service.MetricUnlisted, service.MetricUnreceipted, service.MetricLedger, service.MetricRateLimited, service.MetricOverloaded),
 		e.graph("Settlement: ms", nil, durations, service.MetricSettle),
 	)
@@ -162,6 +162,11 @@ func savedQueries() []savedQuery {
 		text: `filter msg = "request" and status >= 500
 | stats count(*) as requests by operation, code
 | sort requests desc`,
+	}, {
+		name: "refusals",
+		text: `filter msg = "request" and ispresent(payer_unanswered)
+| stats count(*) as requests, count_distinct(payer_unanswered) as payers by code, settlement, reason
+| sort payers desc`,
 	}, {
 		name: "one wallet",
 		text: `fields @timestamp, operation, status, code, states, settlement, evidence, purchase, reason, nonce, transaction, request_id

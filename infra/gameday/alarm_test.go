@@ -51,7 +51,7 @@ func TestReadAlarms(t *testing.T) {
 	// What is not known is not skipped.
 	for old, changed := range map[string]string{
 		`"Statistic": "Minimum"`: `"Statistic": "Median"`, `"Period": 60`: `"Period": 60, "ThresholdMetricId": "x"`, `"notBreaching"`: `"evaluate"`,
-		`"LessThanThreshold"`: `"LessThanOrEqualToThreshold"`, `"DatapointsToAlarm": 2`: `"DatapointsToAlarm": 4`, `"MetricName": "Errors",`: ``,
+		`"LessThanThreshold"`: `"LessThanOrEqualToThreshold"`, `"DatapointsToAlarm": 2`: `"DatapointsToAlarm": 4`, `"EvaluationPeriods": 3`: `"EvaluationPeriods": 3, "EvaluateLowSampleCountPercentile": "ignore"`, `"MetricName": "Errors",`: ``,
 		`"MetricName": "Errors"`: `"MetricName": {"Fn::GetAtt": ["A", "B"]}`, `"Period": 300, "Stat": "Sum"}},`: `"Period": 60, "Stat": "Sum"}},`,
 		`"ReturnData": false, `: ``, `"Id": "some"`: `"Id": "some", "ReturnData": false`, `FILL(bad, 0)`: `100 * `, `"Namespace": "N", "MetricName": "Bad"`: `"Namespace": "AWS/DynamoDB", "MetricName": "Bad"`, `AWS::DynamoDB::Table`: `AWS::CloudWatch::CompositeAlarm`,
 	} {

@@ -247,7 +247,8 @@ const (
 	brokenPayment     // a fault of ours or of the facilitator, also without a payment
 )
 
-// verdict is that of a response with the metric of its code.
+// verdict is that of a response with the metric of its code. What is refused where nothing
+// is to be sold is nobody's concern.
 func (p Platform) verdict(res storefront.Response, code string) verdict {
 	t := res.Trace
 	switch {
@@ -259,10 +260,12 @@ func (p Platform) verdict(res storefront.Response, code string) verdict {
 		return silentFacilitator
 	case code == MetricUncertain && t.Class == "": // it was in doubt before
 		return noPayment
-	case code == MetricUncertain, res.Status == http.StatusPaymentRequired:
-		return refusedPayment
+	case code != MetricUncertain && res.Status != http.StatusPaymentRequired:
+		return answeredPayment
+	case p.Paused:
+		return noPayment
 	}
-	return answeredPayment
+	return refusedPayment
 }
 
 // judges says whether a release is judged by this process: where Lambda says what runs, and

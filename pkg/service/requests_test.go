@@ -110,6 +110,8 @@ func quietRequests() []request {
 		{name: "paywall", ask: page, httpOnly: true, status: 402, code: "unreadable", counts: "Challenges"},
 		{name: "bad payment", ask: sends("e30="), status: 402, code: "payment_required"},
 		{name: "another payee", ask: altered(anotherPayee), status: 402, code: "payment_required"},
+		{name: "nothing is sold, and another payee", change: func(p *parts) { p.Paused = true }, ask: altered(anotherPayee), status: 402,
+			code: "payment_required", unjudged: true},
 		{name: "a bad signature", ask: altered(func(p *x402.Payload) { p.Payload.Signature = "0x" + strings.Repeat("11", 64) + "1b" }),
 			status: 402, code: "payment_required"},
 		{name: "an authorization that is over", ask: altered(func(p *x402.Payload) { p.Payload.Authorization.ValidBefore = "1" }), status: 402, code: "payment_required"},

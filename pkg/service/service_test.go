@@ -343,7 +343,7 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	paid := counts["Challenges"] == 0 && counts["RateLimited"] == 0
 	broken := slices.ContainsFunc([]string{"FacilitatorFaults", "LedgerFaults", "InternalErrors"}, func(n string) bool { return counts[n] > 0 })
 	refused := !broken && paid && (c.status == 402 || counts["Uncertain"] > 0 && !c.silent)
-	if refused {
+	if refused && !c.unjudged {
 		counts["RefusedPayer"] = number.(float64)
 	}
 	if c.silent {
