@@ -133,8 +133,12 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 // payment header is answered by our code and not by net/http.
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{
-		Handler: h, MaxHeaderBytes: 256 << 10,
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 45 * time.Second, IdleTimeout: 15 * time.Second,
+		Handler:           h,
+		MaxHeaderBytes:    256 << 10,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      45 * time.Second,
+		IdleTimeout:       15 * time.Second,
 	}
 }
 
@@ -176,7 +180,11 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (done func(
 	if err != nil {
 		return nil, err
 	}
-	f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: c.Terms, Now: time.Now, Journal: journal})
+	f, err := x402test.NewFacilitator(x402test.FacilitatorConfig{
+		Terms:   c.Terms,
+		Now:     time.Now,
+		Journal: journal,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +194,8 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (done func(
 		return nil, fmt.Errorf("the play-money facilitator, on the port after the service's: %w\n"+
 			"LOCAL_ADDR moves both, such as LOCAL_ADDR=127.0.0.1:9402; FACILITATOR_URL uses another facilitator", err)
 	}
-	c.FacilitatorURL, c.PlayMoney = "http://"+l.Addr().String(), true
+	c.FacilitatorURL = "http://" + l.Addr().String()
+	c.PlayMoney = true
 	server := newServer(f)
 	go func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -120,7 +120,13 @@ func ReadAWS(get func(string) string, endpoint string) (aws.Config, error) {
 func ReadLocal(get func(string) string) (Local, error) {
 	e := &environment{get: get, settings: Settings()}
 	payTo := e.text("PAY_TO")
-	l := Local{Config: e.shared(cmp.Or(payTo, LocalPayTo)), OwnPayee: payTo != "", Addr: e.text("LOCAL_ADDR"), LedgerFile: e.text("LEDGER_FILE"), LedgerAccept: e.text("LEDGER_ACCEPT")}
+	l := Local{
+		Config:       e.shared(cmp.Or(payTo, LocalPayTo)),
+		OwnPayee:     payTo != "",
+		Addr:         e.text("LOCAL_ADDR"),
+		LedgerFile:   e.text("LEDGER_FILE"),
+		LedgerAccept: e.text("LEDGER_ACCEPT"),
+	}
 	l.BaseURL = cmp.Or(l.BaseURL, "http://"+Reachable(l.Addr))
 	e.facilitators(&l.Config)
 	usualNode := noNodes
@@ -133,7 +139,8 @@ func ReadLocal(get func(string) string) (Local, error) {
 	}
 	l.MostKept = ledger.LargestKept // in a file
 	if name := e.text("LEDGER_TABLE"); name != "" {
-		l.Ledger, l.MostKept = e.ledger(name), ledger.LeastKept
+		l.Ledger = e.ledger(name)
+		l.MostKept = ledger.LeastKept
 	}
 	return l, e.err()
 }
@@ -143,16 +150,23 @@ func (e *environment) shared(payTo string) Config {
 	terms := e.terms(payTo)
 	c := Config{
 		Offering: service.Offering{Former: e.formerTerms(terms), Site: discovery.Site{
-			Terms: terms, OwnershipProofs: e.list("OWNERSHIP_PROOFS"), ReceiptKeys: parsed(e, "RECEIPT_PUBLIC_KEYS", parseReceiptKeys),
-			Contact: parsed(e, "CONTACT", parseContact), Claims: parsed(e, "WELL_KNOWN_FILES", parseClaims),
+			Terms:           terms,
+			OwnershipProofs: e.list("OWNERSHIP_PROOFS"),
+			ReceiptKeys:     parsed(e, "RECEIPT_PUBLIC_KEYS", parseReceiptKeys),
+			Contact:         parsed(e, "CONTACT", parseContact),
+			Claims:          parsed(e, "WELL_KNOWN_FILES", parseClaims),
 			DuplicateWindow: time.Duration(e.number("DUPLICATE_WINDOW_SECONDS", int(ledger.KeptFor/time.Second))) * time.Second,
 			Caps: discovery.Caps{
 				PerMinute: e.number("RATE_LIMIT_PER_MINUTE", 1_000_000),
-				Single:    e.number("CONCURRENCY_SINGLE", limit.MaxCap), Bundle: e.number("CONCURRENCY_BUNDLE", limit.MaxCap),
+				Single:    e.number("CONCURRENCY_SINGLE", limit.MaxCap),
+				Bundle:    e.number("CONCURRENCY_BUNDLE", limit.MaxCap),
 			},
 		}},
-		BaseURL: parsed(e, "BASE_URL", parseOrigin), Paused: e.text("SELLING") == "no",
-		Stack: e.text("STACK_NAME"), Function: e.text("AWS_LAMBDA_FUNCTION_NAME"), Version: e.text("AWS_LAMBDA_FUNCTION_VERSION"),
+		BaseURL:  parsed(e, "BASE_URL", parseOrigin),
+		Paused:   e.text("SELLING") == "no",
+		Stack:    e.text("STACK_NAME"),
+		Function: e.text("AWS_LAMBDA_FUNCTION_NAME"),
+		Version:  e.text("AWS_LAMBDA_FUNCTION_VERSION"),
 	}
 	c.Caps.Undecided, c.Caps.Refused = limit.Weights(c.Caps.PerMinute)
 	_ = c.LogLevel.UnmarshalText([]byte(e.text("LOG_LEVEL"))) // what has its form is a level
@@ -163,7 +177,11 @@ func (e *environment) shared(payTo string) Config {
 func (e *environment) terms(payTo string) x402.Terms {
 	const asset = "USDC_ASSET"
 	terms, incomplete := x402.Terms{
-		PayTo: payTo, Network: e.text("NETWORK"), Asset: e.text(asset), Name: e.text("USDC_NAME"), Version: e.text("USDC_VERSION"),
+		PayTo:   payTo,
+		Network: e.text("NETWORK"),
+		Asset:   e.text(asset),
+		Name:    e.text("USDC_NAME"),
+		Version: e.text("USDC_VERSION"),
 	}.Completed()
 	_, unknown := x402.ChainID(terms.Network)
 	var malformed error

@@ -67,8 +67,15 @@ func Reconcile() {
 		probes = append(probes, mark)
 	}
 	lambda.Start(service.Reconcile(parts.Platform, service.Scheduled{
-		Reconciler: parts.Reconciler, Watched: parts.Chain != nil, Probes: probes, Origin: config.publicOrigin,
-		Outside: service.Outside{Connector: &guard.Dialer{Resolver: resolver}, Now: time.Now, UserAgent: config.userAgent()},
+		Reconciler: parts.Reconciler,
+		Watched:    parts.Chain != nil,
+		Probes:     probes,
+		Origin:     config.publicOrigin,
+		Outside: service.Outside{
+			Connector: &guard.Dialer{Resolver: resolver},
+			Now:       time.Now,
+			UserAgent: config.userAgent(),
+		},
 	}))
 }
 
@@ -135,8 +142,15 @@ func request(ctx context.Context, e *event) (*http.Request, error) {
 		body = base64.NewDecoder(base64.StdEncoding, body)
 	}
 	r := &http.Request{
-		Method: c.HTTP.Method, URL: u, Host: c.DomainName, RemoteAddr: c.HTTP.SourceIP,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: io.NopCloser(body),
+		Method:     c.HTTP.Method,
+		URL:        u,
+		Host:       c.DomainName,
+		RemoteAddr: c.HTTP.SourceIP,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     http.Header{},
+		Body:       io.NopCloser(body),
 	}
 	for name, value := range e.Headers {
 		r.Header.Add(name, value)
@@ -154,7 +168,8 @@ func responseOf(r storefront.Response) response {
 		out.Headers[strings.ToLower(name)] = strings.Join(values, ", ")
 	}
 	if r.Header.Get("Content-Encoding") != "" || !utf8.Valid(r.Body) { // what is encoded is bytes, whatever they look like
-		out.Body, out.IsBase64Encoded = base64.StdEncoding.EncodeToString(r.Body), true
+		out.Body = base64.StdEncoding.EncodeToString(r.Body)
+		out.IsBase64Encoded = true
 	}
 	return out
 }

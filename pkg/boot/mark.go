@@ -53,7 +53,11 @@ func (t Table) Mark(ctx context.Context, stack string) (*Mark, error) {
 	defer cancel()
 	key := map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: markKey(stack)}}
 	api := dynamo.APIOf(dynamo.NewClient(t.AWS))
-	out, err := api.GetItem(ctx, &dynamodb.GetItemInput{TableName: &t.Name, Key: key, ConsistentRead: aws.Bool(true)})
+	out, err := api.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName:      &t.Name,
+		Key:            key,
+		ConsistentRead: aws.Bool(true),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the mark of stack %s: %w", stack, err)
 	}
@@ -64,7 +68,13 @@ func (t Table) Mark(ctx context.Context, stack string) (*Mark, error) {
 	if err := attributevalue.UnmarshalMap(out.Item, &it); err != nil {
 		return nil, fmt.Errorf("read the mark of stack %s: %w", stack, err)
 	}
-	return &Mark{Stack: it.Stack, Payee: it.Payee, Origin: it.Origin, Written: time.Unix(it.Written, 0).UTC(), By: it.By}, nil
+	return &Mark{
+		Stack:   it.Stack,
+		Payee:   it.Payee,
+		Origin:  it.Origin,
+		Written: time.Unix(it.Written, 0).UTC(),
+		By:      it.By,
+	}, nil
 }
 
 // SetMark marks the table as the ledger of a stack. It returns the mark that was there
@@ -95,7 +105,10 @@ func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark,
 	defer cancel()
 	api := dynamo.APIOf(dynamo.NewClient(t.AWS))
 	_, err = api.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: &t.Name, Item: it, ConditionExpression: &condition, ExpressionAttributeValues: values,
+		TableName:                 &t.Name,
+		Item:                      it,
+		ConditionExpression:       &condition,
+		ExpressionAttributeValues: values,
 	})
 	if _, changed := errors.AsType[*types.ConditionalCheckFailedException](err); changed {
 		return before, fmt.Errorf("somebody else has marked the table for stack %s meanwhile: look again", m.Stack)
@@ -134,7 +147,11 @@ func (c Config) markProbe() (service.Probe, bool) {
 		}
 		return m.check(c)
 	}
-	return service.Probe{Name: service.ProbeMark, Optional: true, Check: check}, c.Ledger.Name != "" && c.Stack != ""
+	return service.Probe{
+		Name:     service.ProbeMark,
+		Optional: true,
+		Check:    check,
+	}, c.Ledger.Name != "" && c.Stack != ""
 }
 
 // publicOrigin is where strangers reach the deployment: BASE_URL, or else what the ledger's

@@ -25,7 +25,8 @@ const (
 // must not be the first one, and must not have the first one's credentials, so that
 // neither operator ever sees what proves to the other who we are.
 func (e *environment) facilitators(c *Config) {
-	c.FacilitatorURL, c.FallbackURL = parsed(e, ofPrimary+"_URL", parsePeer), parsed(e, ofFallback+"_URL", parsePeer)
+	c.FacilitatorURL = parsed(e, ofPrimary+"_URL", parsePeer)
+	c.FallbackURL = parsed(e, ofFallback+"_URL", parsePeer)
 	if e.text(ofPrimary+"_URL") == "" {
 		c.FacilitatorURL = x402.Network(c.Terms.Network).Facilitator
 	}
@@ -44,7 +45,8 @@ func (e *environment) facilitators(c *Config) {
 		e.fault(ofFallback+"_URL", "is the facilitator of %s_URL", ofPrimary)
 	}
 	if c.Paused || c.FacilitatorURL == "" { // the template refuses a fallback alone
-		c.FacilitatorURL, c.FallbackURL = "", ""
+		c.FacilitatorURL = ""
+		c.FallbackURL = ""
 	}
 }
 
@@ -62,7 +64,10 @@ func place(raw string) string {
 // Contradicting ones are a fault. The secret that they are in is returned, too, nil
 // without one.
 func (e *environment) credentials(of string) (facilitator.Credentials, *secret) {
-	id, key, token, arn := e.text(of+"_KEY_ID"), e.text(of+"_KEY_SECRET"), e.text(of+"_TOKEN"), e.text(of+"_SECRET_ARN")
+	id := e.text(of + "_KEY_ID")
+	key := e.text(of + "_KEY_SECRET")
+	token := e.text(of + "_TOKEN")
+	arn := e.text(of + "_SECRET_ARN")
 	if (id == "") != (key == "") {
 		e.fault(of+"_KEY_ID", "and %s_KEY_SECRET go together", of)
 	}
@@ -77,7 +82,8 @@ func (e *environment) credentials(of string) (facilitator.Credentials, *secret) 
 	}
 	switch {
 	case arn != "":
-		keys, endpoint := e.awsKeys(), e.text("AWS_ENDPOINT_URL_SECRETS_MANAGER")
+		keys := e.awsKeys()
+		endpoint := e.text("AWS_ENDPOINT_URL_SECRETS_MANAGER")
 		s := &secret{load: func(ctx context.Context) ([]byte, error) {
 			return readSecret(ctx, arn, keys, endpoint, secretTimeout/secretAttempts)
 		}}
@@ -133,7 +139,13 @@ func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 	if !c.hasChain() {
 		return nil, nil
 	}
-	n := chain.Config{URLs: c.Nodes, Network: c.Terms.Network, Asset: c.Terms.Asset, Now: now, UserAgent: c.userAgent()}
+	n := chain.Config{
+		URLs:      c.Nodes,
+		Network:   c.Terms.Network,
+		Asset:     c.Terms.Asset,
+		Now:       now,
+		UserAgent: c.userAgent(),
+	}
 	if c.nodesInSecret {
 		n.Read = c.readNodes
 	}
@@ -168,7 +180,12 @@ type facilitators struct {
 
 func (c Config) facilitators(p service.Platform) (f facilitators, err error) {
 	client := func(name, url string, own facilitator.Credentials) (*facilitator.Client, error) {
-		client, err := facilitator.New(facilitator.Config{URL: url, Credentials: own, Now: p.Now, UserAgent: c.userAgent()})
+		client, err := facilitator.New(facilitator.Config{
+			URL:         url,
+			Credentials: own,
+			Now:         p.Now,
+			UserAgent:   c.userAgent(),
+		})
 		asks := func(ctx context.Context) error { return client.Supported(ctx, c.Terms.Network) }
 		f.probes = append(f.probes, service.Probe{Name: name, Optional: true, Check: asks})
 		return client, err
@@ -176,7 +193,8 @@ func (c Config) facilitators(p service.Platform) (f facilitators, err error) {
 	first, err := client("facilitator_primary", c.FacilitatorURL, c.credentials)
 	if err != nil || c.FallbackURL == "" {
 		f.settler = x402.One(first)
-		f.probes[0].Name, f.probes[0].Optional = service.ProbeFacilitator, false
+		f.probes[0].Name = service.ProbeFacilitator
+		f.probes[0].Optional = false
 		return f, err
 	}
 	second, err := client("facilitator_fallback", c.FallbackURL, c.fallbackCredentials)

@@ -46,7 +46,11 @@ type readyItem struct {
 func (r readyItems) Load(ctx context.Context) (service.KeptReady, error) {
 	ctx, cancel := context.WithTimeout(ctx, dynamo.DefaultTimeout)
 	defer cancel()
-	out, err := r.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: &r.table, Key: r.named(), ConsistentRead: aws.Bool(true)})
+	out, err := r.api.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName:      &r.table,
+		Key:            r.named(),
+		ConsistentRead: aws.Bool(true),
+	})
 	var it readyItem
 	if err == nil {
 		err = attributevalue.UnmarshalMap(out.Item, &it)
@@ -54,7 +58,11 @@ func (r readyItems) Load(ctx context.Context) (service.KeptReady, error) {
 	if err != nil {
 		return service.KeptReady{}, err
 	}
-	return service.KeptReady{Said: it.Said, Asked: time.UnixMilli(it.Asked), Given: time.UnixMilli(it.Given)}, nil
+	return service.KeptReady{
+		Said:  it.Said,
+		Asked: time.UnixMilli(it.Asked),
+		Given: time.UnixMilli(it.Given),
+	}, nil
 }
 
 // Claim implements service.ReadyStore. A reply that was lost may grant it to nobody: others

@@ -45,7 +45,10 @@ func readSecret(ctx context.Context, arn string, keys aws.CredentialsProvider, e
 		Region:      strings.Split(arn, ":")[3],
 		Credentials: keys,
 		HTTPClient:  dynamo.HTTPClient(attempt, maxSecretReply, 0),
-		Retryer:     retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = secretAttempts, attempt/10 }),
+		Retryer: retry.NewStandard(func(o *retry.StandardOptions) {
+			o.MaxAttempts = secretAttempts
+			o.MaxBackoff = attempt / 10
+		}),
 	}
 	if endpoint != "" {
 		options.BaseEndpoint = &endpoint
@@ -133,7 +136,8 @@ func (s *secret) read(ctx context.Context, now time.Time) ([]byte, error) {
 		if err != nil && ctx.Err() != nil {
 			return nil, ctx.Err() // the caller gave up; the minute's one reading is not used up
 		}
-		s.at, s.err = now.Round(0), err
+		s.at = now.Round(0)
+		s.err = err
 		if err == nil {
 			s.doc = doc
 			s.wrong.Store(false)

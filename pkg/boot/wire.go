@@ -64,7 +64,12 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 	if c.receiptKey != nil {
 		_, _ = signs.key(context.Background()) // it is in memory, and /ready says what is wrong
 	}
-	p := Parts{Platform: c.platform(log, now), Offering: c.Offering, Limits: c.limits(stores, now), config: c}
+	p := Parts{
+		Platform: c.platform(log, now),
+		Offering: c.Offering,
+		Limits:   c.limits(stores, now),
+		config:   c,
+	}
 	p.Offering.Receipts = signs
 	p.Resolver = dns.New(dns.Config{Resolvers: c.Resolvers})
 	p.Connector = &guard.Dialer{Resolver: p.Resolver}
@@ -77,7 +82,9 @@ func (c Config) Parts(stores Stores, log *slog.Logger, now func() time.Time) (Pa
 		return Parts{}, err
 	}
 	p.probes = append(c.probes(ledger.New(stores.Ledger, now, rand.Text), settle, p.Resolver, view), service.Probe{
-		Name: service.ProbeReceipts, Optional: true, Check: signs.check,
+		Name:     service.ProbeReceipts,
+		Optional: true,
+		Check:    signs.check,
 	})
 	if mark, ok := c.markProbe(); ok {
 		p.probes = append(p.probes, mark)
@@ -97,7 +104,11 @@ func (c Config) probes(books *ledger.Ledger, settle facilitators, resolver *dns.
 		{Name: service.ProbeResolvers, Check: resolver.Probe},
 	}, settle.probes...)
 	if view != nil {
-		all = append(all, service.Probe{Name: service.ProbeChain, Check: view.Probe, Optional: true})
+		all = append(all, service.Probe{
+			Name:     service.ProbeChain,
+			Check:    view.Probe,
+			Optional: true,
+		})
 	}
 	return all
 }
@@ -112,7 +123,11 @@ func (p Parts) Origins() *origin.Client {
 // ask IANA.
 func (p Parts) Registries() whois.Config {
 	c := whois.Config{
-		Connector: p.Connector, BootstrapURL: p.config.BootstrapURL, Now: p.Platform.Now, UserAgent: p.config.userAgent(), Log: p.Platform.Log,
+		Connector:    p.Connector,
+		BootstrapURL: p.config.BootstrapURL,
+		Now:          p.Platform.Now,
+		UserAgent:    p.config.userAgent(),
+		Log:          p.Platform.Log,
 	}
 	if t := p.config.Ledger; t.Name != "" {
 		c.Cache = bootstrapFile{dynamo.APIOf(dynamo.NewClient(t.AWS)), t.Name}
@@ -132,8 +147,16 @@ func (p Parts) Documents() http.Handler {
 
 func (c Config) platform(log *slog.Logger, now func() time.Time) service.Platform {
 	return service.Platform{
-		Log: log, Now: now, Random: rand.Reader, Origin: c.origin, RequestID: requestID,
-		Stack: c.Stack, Deployment: service.Deployment(c.Stack, c.Ledger.Name), Function: c.Function, Version: c.Version, Paused: c.Paused,
+		Log:        log,
+		Now:        now,
+		Random:     rand.Reader,
+		Origin:     c.origin,
+		RequestID:  requestID,
+		Stack:      c.Stack,
+		Deployment: service.Deployment(c.Stack, c.Ledger.Name),
+		Function:   c.Function,
+		Version:    c.Version,
+		Paused:     c.Paused,
 	}
 }
 
@@ -196,15 +219,28 @@ func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Tim
 	if err != nil {
 		return Reconciling{}, err
 	}
-	r := Reconciling{Platform: c.platform(log, now), Terms: c.Terms, Ledger: ledger.New(stores.Ledger, now, rand.Text), Chain: view, Cheapest: catalog.Cheapest()}
-	reconciler := reconcile.Reconciler{Ledger: r.Ledger, Index: stores.Index, Terms: c.Terms, Now: now, Log: r.Platform.Log}
+	r := Reconciling{
+		Platform: c.platform(log, now),
+		Terms:    c.Terms,
+		Ledger:   ledger.New(stores.Ledger, now, rand.Text),
+		Chain:    view,
+		Cheapest: catalog.Cheapest(),
+	}
+	reconciler := reconcile.Reconciler{
+		Ledger: r.Ledger,
+		Index:  stores.Index,
+		Terms:  c.Terms,
+		Now:    now,
+		Log:    r.Platform.Log,
+	}
 	reconciler.Evidence, reconciler.Scanner = evidence(view)
 	if c.LowestPrice == nil {
 		r.Reconciler = service.Reconciler(reconciler, c.Former)
 		return r, nil
 	}
 	// The ledger is another shop's, which has other prices.
-	r.Cheapest, reconciler.Cheapest = c.LowestPrice, c.LowestPrice
+	r.Cheapest = c.LowestPrice
+	reconciler.Cheapest = c.LowestPrice
 	r.Reconciler = storefront.Reconciler(reconciler)
 	return r, nil
 }

@@ -44,10 +44,23 @@ func (l opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
 	t := l.Terms
 	payee, _ := x402.ParseAddress(t.PayTo) // both are addresses, or there would be no configuration
 	asset, _ := x402.ParseAddress(t.Asset)
-	a := &audit{opened: l, payee: payee, asset: asset, moved: map[string]*movement{}, books: &books{
-		Day: day.Format(time.DateOnly), From: day, Until: day.AddDate(0, 0, 1), Network: t.Network, Asset: asset.Checksum(), Payee: payee.Checksum(),
-		Ledger: l.name, Operations: map[string]*sum{}, Differences: []difference{},
-	}}
+	a := &audit{
+		opened: l,
+		payee:  payee,
+		asset:  asset,
+		moved:  map[string]*movement{},
+		books: &books{
+			Day:         day.Format(time.DateOnly),
+			From:        day,
+			Until:       day.AddDate(0, 0, 1),
+			Network:     t.Network,
+			Asset:       asset.Checksum(),
+			Payee:       payee.Checksum(),
+			Ledger:      l.name,
+			Operations:  map[string]*sum{},
+			Differences: []difference{},
+		},
+	}
 	for _, step := range []func(context.Context) error{a.readChain, a.readLedger, a.settle} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -245,7 +258,8 @@ func (a *audit) unmoved(ctx context.Context, p recorded) {
 	asked := p.Payment
 	asked.Key = p.authorization
 	if p.AuthDigest == "" { // it came without a request: its record is younger than the transfer
-		asked.ValidBefore, asked.CreatedAt = p.CreatedAt, p.CreatedAt.Add(-oldestDay)
+		asked.ValidBefore = p.CreatedAt
+		asked.CreatedAt = p.CreatedAt.Add(-oldestDay)
 	}
 	if p.Receipt != nil {
 		asked.Transaction = p.Receipt.Transaction
@@ -272,7 +286,16 @@ func (a *audit) claimed(ctx context.Context, p recorded, note string) {
 
 func (a *audit) differenceOf(ctx context.Context, k kind, p recorded) difference {
 	q := a.paymentOf(ctx, p.Payment)
-	return difference{Kind: k, Key: p.key, Payer: q.Payer, Standing: q.Standing, Recorded: p.amount.String(), Transaction: q.Transaction, Request: q.Request, At: q.Since}
+	return difference{
+		Kind:        k,
+		Key:         p.key,
+		Payer:       q.Payer,
+		Standing:    q.Standing,
+		Recorded:    p.amount.String(),
+		Transaction: q.Transaction,
+		Request:     q.Request,
+		At:          q.Since,
+	}
 }
 
 // refunded counts a refund, and asks the chain for its transaction.
@@ -286,7 +309,8 @@ func (a *audit) refunded(ctx context.Context, p recorded) {
 	case slices.ContainsFunc(list, func(t reconcile.Transfer) bool { return t.From != p.payer && t.Value.Cmp(p.amount) == 0 }):
 	case err == nil || errors.Is(err, chain.ErrUnknownTransaction) || errors.Is(err, chain.ErrFailedTransaction):
 		d := a.differenceOf(ctx, noRefund, p)
-		d.Transaction, d.At = p.Refund, p.UpdatedAt
+		d.Transaction = p.Refund
+		d.At = p.UpdatedAt
 		a.differ(d)
 	default:
 		a.unanswered(p, err)
@@ -326,7 +350,9 @@ func (a *audit) differs(m *movement, d difference) {
 	m.matched = true
 	a.Received.add(m.Value)
 	a.Differing.add(m.Value)
-	d.Received, d.Transaction, d.At = m.Value.String(), m.Transaction, m.Time
+	d.Received = m.Value.String()
+	d.Transaction = m.Transaction
+	d.At = m.Time
 	a.differ(d)
 }
 
@@ -340,7 +366,10 @@ func (a *audit) unrecorded(ctx context.Context, m *movement) error {
 		r, err := a.opened.Ledger.Fetch(ctx, k)
 		switch {
 		case errors.Is(err, ledger.ErrCorrupt):
-			d.Kind, d.Key, d.Note, known = unreadable, k, err.Error(), true
+			d.Kind = unreadable
+			d.Key = k
+			d.Note = err.Error()
+			known = true
 			continue
 		case err != nil:
 			return err
@@ -355,7 +384,11 @@ func (a *audit) unrecorded(ctx context.Context, m *movement) error {
 			return nil
 		}
 		q := a.paymentOf(ctx, *r)
-		d.Kind, d.Standing, d.Request, d.Note, d.Recorded = unpaidRecord, q.Standing, r.Request, r.Reason, q.Amount
+		d.Kind = unpaidRecord
+		d.Standing = q.Standing
+		d.Request = r.Request
+		d.Note = r.Reason
+		d.Recorded = q.Amount
 	}
 	if !known && m.Value.Cmp(a.Cheapest) < 0 { // as for reconcile, which makes no debt of it
 		a.Deposits.add(m.Value)

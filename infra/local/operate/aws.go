@@ -30,9 +30,16 @@ type awsAccount struct {
 
 // awsAccount reads how AWS is reached, as the functions do on Lambda.
 func (o order) awsAccount() (awsAccount, error) {
-	a := awsAccount{region: o.getenv("AWS_REGION"), getenv: o.getenv, now: o.now, keys: aws.Credentials{
-		AccessKeyID: o.getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: o.getenv("AWS_SECRET_ACCESS_KEY"), SessionToken: o.getenv("AWS_SESSION_TOKEN"),
-	}}
+	a := awsAccount{
+		region: o.getenv("AWS_REGION"),
+		getenv: o.getenv,
+		now:    o.now,
+		keys: aws.Credentials{
+			AccessKeyID:     o.getenv("AWS_ACCESS_KEY_ID"),
+			SecretAccessKey: o.getenv("AWS_SECRET_ACCESS_KEY"),
+			SessionToken:    o.getenv("AWS_SESSION_TOKEN"),
+		},
+	}
 	switch {
 	case a.region == "":
 		return a, errors.New("AWS_REGION is not set: it names the region of the stack")

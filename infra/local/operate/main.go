@@ -38,7 +38,13 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], order{as: called.Here(os.Getenv, os.Args[0]), getenv: os.Getenv, now: time.Now, out: os.Stdout, notes: os.Stderr})
+	code := run(ctx, os.Args[1:], order{
+		as:     called.Here(os.Getenv, os.Args[0]),
+		getenv: os.Getenv,
+		now:    time.Now,
+		out:    os.Stdout,
+		notes:  os.Stderr,
+	})
 	stop()
 	os.Exit(code)
 }

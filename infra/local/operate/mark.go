@@ -44,7 +44,13 @@ func markLedger(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	mark := boot.Mark{Stack: c.Stack, Payee: c.Terms.PayTo, Origin: origin, Written: o.now(), By: who}
+	mark := boot.Mark{
+		Stack:   c.Stack,
+		Payee:   c.Terms.PayTo,
+		Origin:  origin,
+		Written: o.now(),
+		By:      who,
+	}
 	before, err := c.Ledger.SetMark(ctx, mark, o.force)
 	switch {
 	case before != nil:

@@ -51,13 +51,18 @@ func (o order) within(byPayee bool, do func(opened) error) error {
 			return err
 		}
 		defer s.Close() //nolint:errcheck // what was written is durable since then
-		stores.Ledger, stores.Index, l.rows, l.name = s, s, s, c.LedgerFile
+		stores.Ledger = s
+		stores.Index = s
+		l.rows = s
+		l.name = c.LedgerFile
 	} else {
 		if l.principal, err = o.principalOf(c.Ledger); err != nil {
 			return err
 		}
 		table := c.Ledger.Open()
-		stores.Ledger, stores.Index, l.rows = table, table, table
+		stores.Ledger = table
+		stores.Index = table
+		l.rows = table
 	}
 	log := slog.New(slog.NewTextHandler(o.notes, &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: printable.Attr}))
 	if l.Reconciling, err = c.Reconciling(stores, log, o.now); err != nil {

@@ -61,7 +61,13 @@ func listPayer(ctx context.Context, o order) error {
 }
 
 func (l opened) account(ctx context.Context, wallet x402.Address) (account, error) {
-	a := account{Wallet: wallet.Checksum(), Network: l.Terms.Network, Asset: l.Terms.Asset, Ledger: l.name, Payments: []payment{}}
+	a := account{
+		Wallet:   wallet.Checksum(),
+		Network:  l.Terms.Network,
+		Asset:    l.Terms.Asset,
+		Ledger:   l.name,
+		Payments: []payment{},
+	}
 	keys, err := l.keysOf(ctx, ledger.PayerPrefix(strings.ToLower(a.Network), strings.ToLower(a.Asset), wallet.String()))
 	if err != nil {
 		return a, fmt.Errorf("look up %s: %w", a.Wallet, err)
@@ -79,7 +85,11 @@ func (l opened) account(ctx context.Context, wallet x402.Address) (account, erro
 		if p.Standing == inDoubt && l.Chain != nil && asked < maxAsked {
 			asked++
 			f := l.ask(ctx, r)
-			p.Chain = &evidence{Verdict: f.Verdict.String(), Transaction: f.Transaction, Reason: f.Reason}
+			p.Chain = &evidence{
+				Verdict:     f.Verdict.String(),
+				Transaction: f.Transaction,
+				Reason:      f.Reason,
+			}
 			if f.Cause != nil {
 				p.Chain.Reason = f.Cause.Error()
 			}

@@ -106,10 +106,26 @@ func (l opened) paymentAs(r ledger.Payment, s standing) payment {
 	var terms x402.Requirements
 	_ = json.Unmarshal(r.Terms, &terms)
 	p := payment{
-		Key: r.Key, Standing: s, Payer: payerOf(r), Amount: terms.Amount, Asset: terms.Asset, Network: terms.Network,
-		Transaction: r.Transaction, Refund: r.Refund, Request: r.Request, Since: r.CreatedAt, Updated: r.UpdatedAt,
-		Lookups: r.Lookups, LastError: r.LastFault, Reason: r.Reason, SupersededBy: r.Owner,
-		Unasked: r.Unasked(), SendingBack: r.SendingBack, ClosedBy: r.ClosedBy, RefundDue: s == refundDue, DueBack: r.DueBack,
+		Key:          r.Key,
+		Standing:     s,
+		Payer:        payerOf(r),
+		Amount:       terms.Amount,
+		Asset:        terms.Asset,
+		Network:      terms.Network,
+		Transaction:  r.Transaction,
+		Refund:       r.Refund,
+		Request:      r.Request,
+		Since:        r.CreatedAt,
+		Updated:      r.UpdatedAt,
+		Lookups:      r.Lookups,
+		LastError:    r.LastFault,
+		Reason:       r.Reason,
+		SupersededBy: r.Owner,
+		Unasked:      r.Unasked(),
+		SendingBack:  r.SendingBack,
+		ClosedBy:     r.ClosedBy,
+		RefundDue:    s == refundDue,
+		DueBack:      r.DueBack,
 	}
 	if s == underWay && l.Ledger.Sleeping(r) {
 		p.Reason = "its attempt has ended, decided after " + minute(decidedAfter(r))

@@ -32,7 +32,8 @@ type debtKey struct {
 func readKey(key string) (d debtKey, ok bool) {
 	parts := strings.Split(key, "|")
 	if len(parts) == 5 && x402.IsHash(parts[4]) {
-		d.moved, parts = parts[4], parts[:4]
+		d.moved = parts[4]
+		parts = parts[:4]
 	}
 	if len(parts) != 4 || !x402.IsHash(parts[3]) {
 		return d, false
@@ -41,7 +42,9 @@ func readKey(key string) (d debtKey, ok bool) {
 	_, errs[0] = x402.ChainID(parts[0])
 	d.asset, errs[1] = x402.ParseAddress(parts[1])
 	d.payer, errs[2] = x402.ParseAddress(parts[2])
-	d.key, d.authorization, d.network = key, strings.Join(parts, "|"), parts[0]
+	d.key = key
+	d.authorization = strings.Join(parts, "|")
+	d.network = parts[0]
 	return d, errors.Join(errs[:]...) == nil
 }
 
@@ -271,7 +274,8 @@ func (l opened) closeDebt(ctx context.Context, d due) error {
 	transfers, how, err := l.verify(ctx, d)
 	switch unchecked := errors.Is(err, errUnchecked); {
 	case unchecked && d.force:
-		transfers, how = 1, "the chain was not asked"
+		transfers = 1
+		how = "the chain was not asked"
 	case unchecked:
 		return fmt.Errorf("%w.\nThe record stays open. %s closes it without that check", err, l.as.Text(forceWord()))
 	case err != nil:

@@ -47,7 +47,12 @@ func restore(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	t := tableCopy{from: c.Ledger.Name, to: cmp.Or(o.to, copyOf(c.Ledger.Name, o.drill)), drill: o.drill, out: o.out}
+	t := tableCopy{
+		from:  c.Ledger.Name,
+		to:    cmp.Or(o.to, copyOf(c.Ledger.Name, o.drill)),
+		drill: o.drill,
+		out:   o.out,
+	}
 	if o.at != "" {
 		if t.at, err = time.Parse(time.RFC3339, o.at); err != nil {
 			return fmt.Errorf("-at %q is not a time such as 2026-11-20T08:00:00Z", o.at)
@@ -82,9 +87,14 @@ func tableClient(t boot.Table) *dynamodb.Client {
 // make makes the copy, or goes on with one that is there, protects it, and compares it
 // with the original.
 func (o tableCopy) make(ctx context.Context) error {
-	in := &dynamodb.RestoreTableToPointInTimeInput{SourceTableName: &o.from, TargetTableName: &o.to, UseLatestRestorableTime: aws.Bool(true)}
+	in := &dynamodb.RestoreTableToPointInTimeInput{
+		SourceTableName:         &o.from,
+		TargetTableName:         &o.to,
+		UseLatestRestorableTime: aws.Bool(true),
+	}
 	if !o.at.IsZero() {
-		in.UseLatestRestorableTime, in.RestoreDateTime = nil, &o.at
+		in.UseLatestRestorableTime = nil
+		in.RestoreDateTime = &o.at
 	}
 	_, err := o.api.RestoreTableToPointInTime(ctx, in)
 	var there *types.TableAlreadyExistsException
@@ -119,7 +129,8 @@ func (o tableCopy) resume(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("describe %s, which is there already: %w", o.to, err)
 	}
-	of, known := "", d.Table.RestoreSummary
+	of := ""
+	known := d.Table.RestoreSummary
 	if known != nil {
 		_, of, _ = strings.Cut(aws.ToString(known.SourceTableArn), "/")
 	}
@@ -141,7 +152,10 @@ func (o tableCopy) resume(ctx context.Context) error {
 
 // finish waits for the copy, gives it what DynamoDB does not restore, and describes it.
 func (o tableCopy) finish(ctx context.Context) error {
-	active := dynamodb.NewTableExistsWaiter(o.api, func(w *dynamodb.TableExistsWaiterOptions) { w.MinDelay, w.MaxDelay = pollEvery, pollEvery })
+	active := dynamodb.NewTableExistsWaiter(o.api, func(w *dynamodb.TableExistsWaiterOptions) {
+		w.MinDelay = pollEvery
+		w.MaxDelay = pollEvery
+	})
 	if err := active.Wait(ctx, &dynamodb.DescribeTableInput{TableName: &o.to}, longest); err != nil {
 		return fmt.Errorf("wait until %s can be used: %w", o.to, err)
 	}
@@ -168,7 +182,11 @@ func countPlaces(ctx context.Context, index ledger.Index, list string, before ti
 // in doubt or owed, which are those that must not be lost.
 func (o tableCopy) describe(ctx context.Context, table string) error {
 	items := 0
-	pages := dynamodb.NewScanPaginator(o.api, &dynamodb.ScanInput{TableName: &table, Select: types.SelectCount, ConsistentRead: aws.Bool(true)})
+	pages := dynamodb.NewScanPaginator(o.api, &dynamodb.ScanInput{
+		TableName:      &table,
+		Select:         types.SelectCount,
+		ConsistentRead: aws.Bool(true),
+	})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {

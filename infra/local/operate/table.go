@@ -111,5 +111,9 @@ func (o order) checkTable(ctx context.Context, t boot.Table) error {
 	}
 	return fmt.Errorf("table %s has %s, without which it is not the ledger of a deployment.\n"+
 		"If it is a copy, finish it: %s, with LEDGER_TABLE naming the original. Otherwise:%s",
-		t.Name, enumerated(missing), o.as.Command("restore", called.Word{Name: "TO", Flag: "-to", Value: t.Name}), strings.Join(commands, ""))
+		t.Name, enumerated(missing), o.as.Command("restore", called.Word{
+			Name:  "TO",
+			Flag:  "-to",
+			Value: t.Name,
+		}), strings.Join(commands, ""))
 }

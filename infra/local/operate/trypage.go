@@ -17,7 +17,11 @@ const (
 
 // monitoring is CloudWatch, and notices is SNS.
 func monitoring() awsService {
-	return awsService{name: "monitoring", version: "2010-08-01", endpoint: "AWS_ENDPOINT_URL_CLOUDWATCH"}
+	return awsService{
+		name:     "monitoring",
+		version:  "2010-08-01",
+		endpoint: "AWS_ENDPOINT_URL_CLOUDWATCH",
+	}
 }
 
 func notices() awsService {

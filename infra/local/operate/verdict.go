@@ -84,9 +84,11 @@ func (a account) verdict() string {
 		{a.by(superseded), "%[1]s %[4]s not charged, because another payment answers the same purchase"},
 		{a.by(unknown), "%[1]s %[3]s in a state that this version does not know"},
 	} {
-		is, was := "is", "was"
+		is := "is"
+		was := "was"
 		if c.of.n > 1 {
-			is, was = "are", "were"
+			is = "are"
+			was = "were"
 		}
 		if c.of.n > 0 {
 			clauses = append(clauses, fmt.Sprintf(c.says, counted(c.of.n, "payment"), c.of.dollars(), is, was, minute(c.of.due)))
@@ -103,7 +105,8 @@ func (a account) verdict() string {
 
 // summary says what was paid, and how it ended.
 func (a account) summary() string {
-	paid, owed := a.by(answered, refunded, answerOwed, refundDue), a.by(answerOwed, refundDue)
+	paid := a.by(answered, refunded, answerOwed, refundDue)
+	owed := a.by(answerOwed, refundDue)
 	switch {
 	case paid.n == 0 && len(a.Payments) == 0 && a.Missed == 0:
 		return "is not in this ledger: no payment from it on " + plain(a.Network) + " is known here (what is answered is kept for 35 days)"

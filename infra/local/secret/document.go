@@ -96,9 +96,11 @@ func readKey(s string) (map[string]value, error) {
 		if json.Unmarshal([]byte(s), &file) != nil { // its text would quote the key
 			return nil, errors.New("what begins with { is not the JSON of a CDP key")
 		}
-		id, secret = cmp.Or(file.ID, file.Name), file.Secret
+		id = cmp.Or(file.ID, file.Name)
+		secret = file.Secret
 	}
-	id, secret = strings.TrimSpace(id), strings.TrimSpace(secret)
+	id = strings.TrimSpace(id)
+	secret = strings.TrimSpace(secret)
 	if id == "" || secret == "" {
 		return nil, errors.New("there must be the key's id, a blank or a line break, and its secret; or the JSON file that CDP gives, with id and privateKey")
 	}

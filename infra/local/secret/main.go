@@ -32,7 +32,13 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	o := order{as: called.Here(os.Getenv, os.Args[0]), getenv: os.Getenv, person: terminal{os.Stdin, os.Stderr}, out: os.Stdout, notes: os.Stderr}
+	o := order{
+		as:     called.Here(os.Getenv, os.Args[0]),
+		getenv: os.Getenv,
+		person: terminal{os.Stdin, os.Stderr},
+		out:    os.Stdout,
+		notes:  os.Stderr,
+	}
 	code := run(ctx, os.Args[1:], o)
 	stop()
 	os.Exit(code)
@@ -160,7 +166,11 @@ func (o order) values(ctx context.Context) (map[string]value, error) {
 func (o order) show(now current) error {
 	if !now.there {
 		return fmt.Errorf("there is no secret %q in %s. %s makes it, with what it is to hold first", o.name, now.region,
-			o.as.Of("secret", called.Word{Name: "NAME", Flag: "-name", Value: o.name}, called.Word{Name: "SET", Flag: "-set", Value: "token"}))
+			o.as.Of("secret", called.Word{
+				Name:  "NAME",
+				Flag:  "-name",
+				Value: o.name,
+			}, called.Word{Name: "SET", Flag: "-set", Value: "token"}))
 	}
 	had, err := now.members()
 	if err != nil {

@@ -66,7 +66,13 @@ func (v vault) read(ctx context.Context) (current, error) {
 	if out.SecretString != nil {
 		doc = []byte(*out.SecretString)
 	}
-	return current{there: true, region: v.region, arn: aws.ToString(out.ARN), version: aws.ToString(out.VersionId), doc: doc}, nil
+	return current{
+		there:   true,
+		region:  v.region,
+		arn:     aws.ToString(out.ARN),
+		version: aws.ToString(out.VersionId),
+		doc:     doc,
+	}, nil
 }
 
 // write writes the document, unless the secret is another one than it was.
@@ -87,8 +93,9 @@ func (v vault) create(ctx context.Context, doc []byte) (arn string, err error) {
 		return "", errors.New("NAME must not end in a hyphen and six characters: AWS puts such an end behind it, and would take one for the other")
 	}
 	out, err := v.api.CreateSecret(ctx, &secretsmanager.CreateSecretInput{
-		Name: &v.name, SecretString: aws.String(string(doc)),
-		Description: aws.String("A facilitator's credentials, nodes of the chain and the key of receipts; make secret changes it"),
+		Name:         &v.name,
+		SecretString: aws.String(string(doc)),
+		Description:  aws.String("A facilitator's credentials, nodes of the chain and the key of receipts; make secret changes it"),
 	})
 	if _, there := errors.AsType[*types.ResourceExistsException](err); there {
 		return "", errors.New("there is a secret of that name: somebody else has made it meanwhile, and the same command, sent again, adds to it; or it has no value, so that another NAME is needed")
@@ -103,24 +110,33 @@ func (v vault) create(ctx context.Context, doc []byte) (arn string, err error) {
 // was read. The second step is refused where another version has taken that place, so that of
 // two people who change the secret at once nobody's change is lost.
 func (v vault) replace(ctx context.Context, was current, doc []byte) error {
-	token, stage := strings.ToLower(rand.Text()), "pending-"+rand.Text()
+	token := strings.ToLower(rand.Text())
+	stage := "pending-" + rand.Text()
 	const least = 32 // characters of a token
 	token += strings.Repeat("0", max(0, least-len(token)))
 	_, err := v.api.PutSecretValue(ctx, &secretsmanager.PutSecretValueInput{
-		SecretId: &was.arn, ClientRequestToken: &token, SecretString: aws.String(string(doc)), VersionStages: []string{stage},
+		SecretId:           &was.arn,
+		ClientRequestToken: &token,
+		SecretString:       aws.String(string(doc)),
+		VersionStages:      []string{stage},
 	})
 	if err != nil {
 		return v.failed("write a version of", err)
 	}
 	_, err = v.api.UpdateSecretVersionStage(ctx, &secretsmanager.UpdateSecretVersionStageInput{
-		SecretId: &was.arn, VersionStage: aws.String(stageCurrent), RemoveFromVersionId: &was.version, MoveToVersionId: &token,
+		SecretId:            &was.arn,
+		VersionStage:        aws.String(stageCurrent),
+		RemoveFromVersionId: &was.version,
+		MoveToVersionId:     &token,
 	})
 	if err != nil {
 		err = v.refused(ctx, was.version, token, err)
 	}
 	// A version without a stage is deleted by AWS, if it is not current.
 	_, unmarked := v.api.UpdateSecretVersionStage(ctx, &secretsmanager.UpdateSecretVersionStageInput{
-		SecretId: &was.arn, VersionStage: &stage, RemoveFromVersionId: &token,
+		SecretId:            &was.arn,
+		VersionStage:        &stage,
+		RemoveFromVersionId: &token,
 	})
 	if err == nil && unmarked != nil {
 		return fmt.Errorf("the secret was changed. Its version is also called %s, which does no harm: %w", stage, v.failed("take that off", unmarked))

@@ -57,7 +57,8 @@ func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, limit i
 		if m.leases == nil {
 			m.leases = map[string][]Lease{}
 		}
-		held, ok = append(held, l), true
+		held = append(held, l)
+		ok = true
 		m.leases[operation] = held
 	}
 	return slices.Clone(held), ok && ctx.Err() == nil, ctx.Err()

@@ -84,7 +84,14 @@ type Rate struct {
 
 // NewRate returns a Rate of perMinute units for each client, which must be positive.
 func NewRate(perMinute int, s Store, now func() time.Time) *Rate {
-	r := &Rate{limit: perMinute, store: s, now: now, timeout: storeTimeout, debts: debts, clients: map[string]*tally{}}
+	r := &Rate{
+		limit:   perMinute,
+		store:   s,
+		now:     now,
+		timeout: storeTimeout,
+		debts:   debts,
+		clients: map[string]*tally{},
+	}
 	r.undecided, r.atFault = Weights(perMinute)
 	return r
 }
@@ -122,7 +129,8 @@ func (t *tally) exceeds(more, limit int, now time.Time) bool {
 
 // hear stores an answer of the store.
 func (t *tally) hear(total Units, now time.Time) {
-	t.total, t.heard = total, now
+	t.total = total
+	t.heard = now
 	t.firm = max(t.firm, total.All-total.Open)
 }
 
@@ -171,7 +179,8 @@ func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Time) (Decision, error) {
 	t.count++
 	n := t.unsent()
-	t.sent, t.report = t.count, make(chan struct{})
+	t.sent = t.count
+	t.report = make(chan struct{})
 	if !r.resume.IsZero() {
 		r.resume = now.Add(r.timeout) // one request at a time tries a store that failed
 	}
@@ -213,7 +222,8 @@ func (r *Rate) tally(client string, now time.Time) *tally {
 	if t == nil {
 		if len(r.clients) >= maxClients {
 			// Of a few it drops the one that has sent least, and so loses least.
-			least, sample := "", 8
+			least := ""
+			sample := 8
 			for client, t := range r.clients {
 				if least == "" || t.used() < r.clients[least].used() {
 					least = client

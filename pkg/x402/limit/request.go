@@ -95,7 +95,8 @@ func (q *Request) weighs(ctx context.Context, more int) {
 // Open counts a payment that is valid as far as the request itself shows. It asks the
 // store, and the caller makes no other call before it. The error is a *fault.Error.
 func (q *Request) Open(ctx context.Context) error {
-	r, now := q.Rate, q.Rate.now()
+	r := q.Rate
+	now := q.Rate.now()
 	q.opened = true
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,13 +128,17 @@ func (q *Request) Open(ctx context.Context) error {
 // report, and of as many as windows that it is carried into. After a failure the request
 // weighs what it weighed before.
 func (q *Request) Close(ctx context.Context, atFault bool) {
-	r, now := q.Rate, q.Rate.now()
-	window, n := q.window, Units{All: 1 - r.undecided, Open: 1 - r.undecided}
+	r := q.Rate
+	now := q.Rate.now()
+	window := q.window
+	n := Units{All: 1 - r.undecided, Open: 1 - r.undecided}
 	switch later := windowOf(now); {
 	case later.After(window) && !atFault:
-		window, n = later, Units{} // in a window that has ended nothing is given back
+		window = later
+		n = Units{} // in a window that has ended nothing is given back
 	case later.After(window):
-		window, n = later, Units{All: r.atFault} // a fault would cost nothing there: it counts in full now
+		window = later
+		n = Units{All: r.atFault} // a fault would cost nothing there: it counts in full now
 	case atFault:
 		n.All = r.atFault - r.undecided
 	}

@@ -120,7 +120,8 @@ type usage struct {
 }
 
 func (s *Slots) usage(held []Lease, tag string) (u usage) {
-	now, shares := s.now(), map[string]int{}
+	now := s.now()
+	shares := map[string]int{}
 	for _, l := range held {
 		if !l.Until.After(now) {
 			u.expired = append(u.expired, l)

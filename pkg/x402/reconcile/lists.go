@@ -81,7 +81,8 @@ func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Pa
 // that no attempt holds. The order matters: a lookup that ends meanwhile moves its record
 // from the first list to the second.
 func (c *Reconciler) walk(ctx context.Context, open, owed func(ledger.Payment) error, between func()) (first, second visited) {
-	begun, seen := c.Now(), map[string]bool{}
+	begun := c.Now()
+	seen := map[string]bool{}
 	once := func(r ledger.Payment) error {
 		if !c.Ledger.Unclaimed(r) || seen[r.Key] {
 			return nil

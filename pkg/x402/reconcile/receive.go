@@ -249,7 +249,9 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	key := ledger.Key(r.Terms.Network, strings.ToLower(r.Terms.Asset), t.From.String(), "0x"+hex.EncodeToString(t.Nonce[:]))
 	number, attention, err := r.testify(ctx, key, t, early)
 	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal) {
-		number, attention, err = &r.Unmatched, "a transfer whose record cannot be read", nil
+		number = &r.Unmatched
+		attention = "a transfer whose record cannot be read"
+		err = nil
 	}
 	if err != nil || number == nil {
 		return err
@@ -274,7 +276,8 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 	case !authorized || cheapest != nil && t.Value.Cmp(cheapest) < 0:
 		number = &r.Deposits
 	case t.Time.Before(r.Now().Add(-oldestTransfer)):
-		number, attention = &r.Unmatched, "a transfer from before the ledger's memory"
+		number = &r.Unmatched
+		attention = "a transfer from before the ledger's memory"
 	default:
 		unrecorded = false
 	}
@@ -287,14 +290,26 @@ func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (
 		}
 	}
 	// What a refund of a transfer without a record needs.
-	terms, err := json.Marshal(x402.Requirements{Scheme: x402.Scheme, Network: r.Terms.Network, Amount: t.Value.String(), Asset: r.Terms.Asset, PayTo: t.To.Checksum()})
+	terms, err := json.Marshal(x402.Requirements{
+		Scheme:  x402.Scheme,
+		Network: r.Terms.Network,
+		Amount:  t.Value.String(),
+		Asset:   r.Terms.Asset,
+		PayTo:   t.To.Checksum(),
+	})
 	if err != nil {
 		return nil, "", err
 	}
 	record, written, err := r.Ledger.Testify(ctx, ledger.Witness{
-		Key: key, Terms: terms, At: t.Time,
-		Receipt: ledger.Receipt{Transaction: t.Transaction, Payer: t.From.Checksum(), Network: r.Terms.Network},
-		Of:      func(record ledger.Payment) bool { return paidBy(record, t) },
+		Key:   key,
+		Terms: terms,
+		At:    t.Time,
+		Receipt: ledger.Receipt{
+			Transaction: t.Transaction,
+			Payer:       t.From.Checksum(),
+			Network:     r.Terms.Network,
+		},
+		Of: func(record ledger.Payment) bool { return paidBy(record, t) },
 	})
 	switch {
 	case err != nil || !written: // it was known to be paid, or paid back

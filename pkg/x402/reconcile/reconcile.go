@@ -136,8 +136,11 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 		return err
 	}, func(record ledger.Payment) error { return r.countDebt(ctx, record) }, receive)
 	r.Listed += open.gone + open.failed + open.left
-	r.Skipped, r.Failed, r.Left = r.Skipped+open.gone, open.failed, r.Left+open.left
-	r.Uncounted, r.Unfinished = owed.failed+owed.left, !open.whole || !owed.whole || open.left > 0
+	r.Skipped = r.Skipped + open.gone
+	r.Failed = open.failed
+	r.Left = r.Left + open.left
+	r.Uncounted = owed.failed + owed.left
+	r.Unfinished = !open.whole || !owed.whole || open.left > 0
 	var unproven error
 	indexed := open.err == nil && owed.err == nil
 	if indexed && c.Evidence == nil { // otherwise what a facilitator says is compared with the chain
@@ -255,7 +258,11 @@ func (r *run) decide(ctx context.Context, record ledger.Payment, q x402.Question
 	case x402.Paid:
 		number = &r.SettledLate
 		network, _, _ := strings.Cut(record.Key, "|") // the question was made of it
-		err = h.Settled(ctx, ledger.Receipt{Transaction: f.Transaction, Payer: q.Payer.Checksum(), Network: network}, false)
+		err = h.Settled(ctx, ledger.Receipt{
+			Transaction: f.Transaction,
+			Payer:       q.Payer.Checksum(),
+			Network:     network,
+		}, false)
 		if errors.Is(err, ledger.ErrLost) {
 			err = nil // on record all the same
 		}

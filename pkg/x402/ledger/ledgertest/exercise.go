@@ -56,12 +56,19 @@ func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 // roundTrip: what was written comes back.
 func roundTrip(t *testing.T, s Planter) {
 	for name, change := range map[string]func(*ledger.Payment){
-		"full":    func(*ledger.Payment) {},
-		"large":   func(r *ledger.Payment) { r.Answer.Body = make([]byte, s.MostKept()) },
-		"no body": func(r *ledger.Payment) { r.Answer.Body, r.Answer.Stored = nil, false },
-		"zone":    func(r *ledger.Payment) { r.ExpiresAt = r.ExpiresAt.In(time.FixedZone("", 5*3600+1800)) },
+		"full":  func(*ledger.Payment) {},
+		"large": func(r *ledger.Payment) { r.Answer.Body = make([]byte, s.MostKept()) },
+		"no body": func(r *ledger.Payment) {
+			r.Answer.Body = nil
+			r.Answer.Stored = false
+		},
+		"zone": func(r *ledger.Payment) { r.ExpiresAt = r.ExpiresAt.In(time.FixedZone("", 5*3600+1800)) },
 		"bare": func(r *ledger.Payment) { // absent terms would come back as null
-			*r = ledger.Payment{Row: ledger.Row{Key: r.Key, Version: 1, WriteID: "w"}, State: ledger.Settling, Terms: []byte("{}")}
+			*r = ledger.Payment{
+				Row:   ledger.Row{Key: r.Key, Version: 1, WriteID: "w"},
+				State: ledger.Settling,
+				Terms: []byte("{}"),
+			}
 		},
 	} {
 		r := Full("exercise|" + name)
@@ -86,7 +93,8 @@ func atTheBound(t *testing.T, s Planter) {
 			t.Fatalf("an answer of %d bytes above the bound: kept is %v", over, a.Stored)
 		}
 		r := Full(fmt.Sprint("exercise|bound ", over))
-		a.Receipt, a.Header = r.Answer.Receipt, r.Answer.Header
+		a.Receipt = r.Answer.Receipt
+		a.Header = r.Answer.Header
 		r.Answer = &a
 		MustPut(t, s, r)
 		Holds(t, s, r)
@@ -138,7 +146,8 @@ func everyKind(t *testing.T, s Planter) {
 }
 
 func noAliasing(t *testing.T, s Planter) {
-	r, want := Full("exercise|alias"), Full("exercise|alias")
+	r := Full("exercise|alias")
+	want := Full("exercise|alias")
 	want.WriteID = r.WriteID
 	MustPut(t, s, r)
 	fetched := Payment(t, s, r.Key)
@@ -146,7 +155,9 @@ func noAliasing(t *testing.T, s Planter) {
 	must(t, err)
 	existing, _ := stands.(ledger.Payment)
 	for _, r := range []*ledger.Payment{&r, fetched, &existing} {
-		r.Answer.Body[0], r.Terms[0], r.Receipt.Payer = 'X', 'X', "X"
+		r.Answer.Body[0] = 'X'
+		r.Terms[0] = 'X'
+		r.Receipt.Payer = "X"
 		Holds(t, s, want)
 	}
 }
@@ -179,7 +190,8 @@ func refused(t *testing.T, s Planter) {
 }
 
 func endedContext(t *testing.T, s Planter) {
-	r, other := First("exercise|context"), First("exercise|context other")
+	r := First("exercise|context")
+	other := First("exercise|context other")
 	MustPut(t, s, r)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -203,7 +215,8 @@ func endedContext(t *testing.T, s Planter) {
 // corrupt: what cannot be read is an error, however often it is asked for, is in no
 // list, is named in its page, and hides no other record.
 func corrupt(t *testing.T, s Planter) {
-	sound, other := First("exercise|corrupt"), First("exercise|another key")
+	sound := First("exercise|corrupt")
+	other := First("exercise|another key")
 	MustPut(t, s, sound)
 	another, _, err := ledger.Marshal(other)
 	must(t, err)
@@ -252,7 +265,8 @@ func indexBefore(t *testing.T, s Planter) {
 		"exercise|3 written": {at.Add(-time.Hour), at.Add(time.Minute)}, // over, and then somebody wrote
 	} {
 		r := First(key)
-		r.LeaseUntil, r.UpdatedAt = c.lease, c.updated
+		r.LeaseUntil = c.lease
+		r.UpdatedAt = c.updated
 		MustPut(t, s, r)
 	}
 	keys := []string{"exercise|1 leased", "exercise|2 fine", "exercise|3 written"}
@@ -274,7 +288,8 @@ func indexTies(t *testing.T, s Planter) {
 	for i := range 90 { // a few in each partition that a store may have
 		r := First(fmt.Sprintf("exercise|%d", i))
 		r.State = []ledger.State{ledger.Settling, ledger.Settled}[i%2]
-		r.LeaseUntil, r.UpdatedAt = time.Time{}, noon().Add(time.Duration(i/60)*time.Second)
+		r.LeaseUntil = time.Time{}
+		r.UpdatedAt = noon().Add(time.Duration(i/60) * time.Second)
 		MustPut(t, s, r)
 		MustPut(t, model, r)
 	}

@@ -72,7 +72,14 @@ type slot struct {
 
 // NewFaulty wraps a store.
 func NewFaulty(t testing.TB, store ledger.Store, decide Decide) *Faulty {
-	return &Faulty{Decide: decide, t: t, store: store, calls: map[Op]int{}, known: map[slot]bool{}, writes: map[string]string{}}
+	return &Faulty{
+		Decide: decide,
+		t:      t,
+		store:  store,
+		calls:  map[Op]int{},
+		known:  map[slot]bool{},
+		writes: map[string]string{},
+	}
 }
 
 // Calls returns how often it was called so, failed calls included.

@@ -26,7 +26,8 @@ func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 				t.Fatalf("%s before %v, limit %d after %q = %q, %v; want %q, %v", list, before, limit, theirs.Key, keysOf(got), err, keysOf(want), failed)
 			}
 			if more = len(want) > 0; more {
-				mine, theirs = want[len(want)-1], got[len(got)-1]
+				mine = want[len(want)-1]
+				theirs = got[len(got)-1]
 			}
 		}
 	}
@@ -98,8 +99,11 @@ func walk(seed uint64) func(*testing.T, Planter) {
 	return func(t *testing.T, s Planter) {
 		const steps = 200
 		random := rand.New(rand.NewPCG(seed, seed))
-		model, sent, times := &Memory{}, []ledger.Payment{}, random.Perm(steps)
-		keys, prefixes := oddKeys(), []string{"exercise|a|", "exercise|%|", "exercise|_|", "exercise|*|", "exercise|c|"}
+		model := &Memory{}
+		sent := []ledger.Payment{}
+		times := random.Perm(steps)
+		keys := oddKeys()
+		prefixes := []string{"exercise|a|", "exercise|%|", "exercise|_|", "exercise|*|", "exercise|c|"}
 		limits := []int{-1, 0, 1, 7, 29, 30, 31, 1 << 20}
 		for step := range steps {
 			if step%10 == 0 {
@@ -156,7 +160,9 @@ func anyRecord(random *rand.Rand, key string, updated time.Time) ledger.Payment 
 	r.State = ledger.States()[random.IntN(len(ledger.States()))]
 	if random.IntN(2) == 0 { // those that are listed
 		r.State = []ledger.State{ledger.Settling, ledger.Uncertain, ledger.Settled, ledger.Refused, ledger.Superseded}[random.IntN(5)]
-		r.NoNode, r.Sent, r.Disproved = true, true, false
+		r.NoNode = true
+		r.Sent = true
+		r.Disproved = false
 	}
 	r.UpdatedAt = updated
 	r.LeaseUntil = []time.Time{{}, updated.Add(-time.Hour), updated.Add(500 * time.Millisecond)}[random.IntN(3)]

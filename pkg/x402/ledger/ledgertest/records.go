@@ -23,9 +23,21 @@ func noon() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }
 func First(key string) ledger.Payment {
 	at := noon()
 	return ledger.Payment{
-		Row: ledger.Row{Key: key, Version: 1, WriteID: rand.Text(), CreatedAt: at, UpdatedAt: at, ExpiresAt: at.Add(72 * time.Hour)}, State: ledger.Settling,
-		AuthDigest: "a1", SigDigest: "51", Request: "f1", Terms: json.RawMessage(`{}`),
-		Attempt: 1, LeaseUntil: at.Add(30 * time.Second),
+		Row: ledger.Row{
+			Key:       key,
+			Version:   1,
+			WriteID:   rand.Text(),
+			CreatedAt: at,
+			UpdatedAt: at,
+			ExpiresAt: at.Add(72 * time.Hour),
+		},
+		State:       ledger.Settling,
+		AuthDigest:  "a1",
+		SigDigest:   "51",
+		Request:     "f1",
+		Terms:       json.RawMessage(`{}`),
+		Attempt:     1,
+		LeaseUntil:  at.Add(30 * time.Second),
 		ValidBefore: at.Add(5 * time.Minute),
 	}
 }
@@ -44,26 +56,60 @@ func Full(key string) ledger.Payment {
 	r := First(key)
 	at := noon().Add(123456789)
 	r.State = ledger.Redeemed
-	r.AuthDigest, r.SigDigest, r.Request = "a"+text, "s"+text, "r"+text
+	r.AuthDigest = "a" + text
+	r.SigDigest = "s" + text
+	r.Request = "r" + text
 	r.Terms = json.RawMessage(`{"amount":"115792089237316195423570985008687907853269984665640564039457584007913129639935","n":1.50}`)
-	r.Attempt, r.Doubt, r.Transaction, r.Reason = 3, true, "0xabc", text
-	r.Payload, r.Token = json.RawMessage(`{"signature":"0x00"}`), text
-	r.Purchase, r.Owner, r.Sent = "p"+text, "o"+text, true
-	r.Refusals, r.BadSignature, r.RefusedAt = 4, true, at.Add(9*time.Second)
-	r.Asked, r.RefusedBy = []string{"o" + text, text}, text
-	r.Disproved, r.Refund, r.NoNode = true, "0xfed", true
+	r.Attempt = 3
+	r.Doubt = true
+	r.Transaction = "0xabc"
+	r.Reason = text
+	r.Payload = json.RawMessage(`{"signature":"0x00"}`)
+	r.Token = text
+	r.Purchase = "p" + text
+	r.Owner = "o" + text
+	r.Sent = true
+	r.Refusals = 4
+	r.BadSignature = true
+	r.RefusedAt = at.Add(9 * time.Second)
+	r.Asked = []string{"o" + text, text}
+	r.RefusedBy = text
+	r.Disproved = true
+	r.Refund = "0xfed"
+	r.NoNode = true
 	r.Endpoint = "e" + text
 	r.Receipt = &ledger.Receipt{Transaction: "0xdef", Payer: text, Network: "eip155:8453"}
-	r.Lookups, r.Silent, r.MostLookups, r.LookupAt = 2, 1, 7, at.Add(1*time.Second)
+	r.Lookups = 2
+	r.Silent = 1
+	r.MostLookups = 7
+	r.LookupAt = at.Add(1 * time.Second)
 	r.DueBack = ledger.DueLate
-	r.LastFault = &ledger.Failure{Code: "dns_timeout", Status: 504, Message: text, Silence: true, Pause: time.Minute}
-	r.Answer = &ledger.Answer{Header: map[string][]string{"Content-Type": {text}}, Receipt: text, Status: 404, Encoding: "gzip", Stored: true, Owed: []string{text}, Body: []byte("\x1f\x8b\x00\xff\xfe body")}
+	r.LastFault = &ledger.Failure{
+		Code:    "dns_timeout",
+		Status:  504,
+		Message: text,
+		Silence: true,
+		Pause:   time.Minute,
+	}
+	r.Answer = &ledger.Answer{
+		Header:   map[string][]string{"Content-Type": {text}},
+		Receipt:  text,
+		Status:   404,
+		Encoding: "gzip",
+		Stored:   true,
+		Owed:     []string{text},
+		Body:     []byte("\x1f\x8b\x00\xff\xfe body"),
+	}
 	r.SendingBack = &ledger.SendingBack{At: at.Add(10 * time.Second), By: text}
 	r.ClosedBy = "c" + text
-	r.LeaseUntil, r.ValidBefore = at.Add(2*time.Second), at.Add(3*time.Second)
-	r.CreatedAt, r.UpdatedAt = at.Add(4*time.Second), at.Add(5*time.Second)
-	r.SettledAt, r.ExpiresAt = at.Add(6*time.Second), at.Add(7*time.Second)
-	r.AnsweredAt, r.StandsUntil = at.Add(8*time.Second), at.Add(10*time.Second)
+	r.LeaseUntil = at.Add(2 * time.Second)
+	r.ValidBefore = at.Add(3 * time.Second)
+	r.CreatedAt = at.Add(4 * time.Second)
+	r.UpdatedAt = at.Add(5 * time.Second)
+	r.SettledAt = at.Add(6 * time.Second)
+	r.ExpiresAt = at.Add(7 * time.Second)
+	r.AnsweredAt = at.Add(8 * time.Second)
+	r.StandsUntil = at.Add(10 * time.Second)
 	return r
 }
 
@@ -72,7 +118,14 @@ func Full(key string) ledger.Payment {
 func Others(key string) []ledger.Record {
 	at := noon().Add(123456789)
 	row := func(kind string) ledger.Row {
-		return ledger.Row{Key: key + kind, Version: 1, WriteID: rand.Text(), CreatedAt: at, UpdatedAt: at.Add(1), ExpiresAt: at.Add(2)}
+		return ledger.Row{
+			Key:       key + kind,
+			Version:   1,
+			WriteID:   rand.Text(),
+			CreatedAt: at,
+			UpdatedAt: at.Add(1),
+			ExpiresAt: at.Add(2),
+		}
 	}
 	return []ledger.Record{
 		ledger.Purchase{Row: row("purchase"), Owner: "owner", AuthDigest: "a1"},

@@ -52,7 +52,8 @@ func lease(id string) limit.Lease {
 func agrees(t *testing.T, s limit.Store) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
-	held, counted := map[string][]limit.Lease{}, map[string]limit.Units{}
+	held := map[string][]limit.Lease{}
+	counted := map[string]limit.Units{}
 	check := func(err error, want, got any, format string, args ...any) {
 		t.Helper()
 		if diff := gocmp.Diff(want, got); diff != "" || err != nil {
@@ -89,7 +90,8 @@ func agrees(t *testing.T, s limit.Store) {
 		default: // what would pass the limit counts nothing
 			client := pick("203.0.113.7", "203.0.113.70", "2001:db8::/64", limit.DocumentsKey("203.0.113.7"))
 			window := noon.Add([]time.Duration{0, limit.Window, 5 * time.Hour, 5*time.Hour + limit.Window}[random.IntN(4)])
-			n, key := limit.Units{All: random.IntN(6) - 1, Open: random.IntN(4) - 1}, client+window.String()
+			n := limit.Units{All: random.IntN(6) - 1, Open: random.IntN(4) - 1}
+			key := client + window.String()
 			most := []int{limit.Unbounded, counted[key].All + random.IntN(4)}[random.IntN(2)]
 			ok := counted[key].All+n.All <= most
 			if ok {
