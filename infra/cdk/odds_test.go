@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand"
@@ -11,7 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/hostfacts/hostfacts/infra/gameday"
+	"github.com/hostfacts/hostfacts/infra/sam"
+	"github.com/hostfacts/hostfacts/pkg/catalog"
+	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
 // release is one beside the release before, with what is paid for meanwhile.
@@ -235,6 +241,49 @@ func TestGuards(t *testing.T) {
 	for _, a := range guards {
 		if a.Period != minutes5 || a.Periods != 1 {
 			t.Errorf("%s looks at %d periods of %d s", a.Name, a.Periods, a.Period)
+		}
+	}
+}
+
+// TestNewest: what the newest version of any function that sells writes is counted under the
+// names that the alarm looks at, and what another version writes is not.
+func TestNewest(t *testing.T) {
+	t.Parallel()
+	doc := must(json.Marshal(synthesized(t)))(t)
+	filters := must(gameday.ReadFilters(doc, defaultStack))(t)
+	metrics := theJudge(t).metrics
+	counted := func(line string) map[gameday.Metric]float64 {
+		found := map[gameday.Metric]float64{}
+		for _, f := range filters {
+			if value, yes := f.Finds([]byte(line)); yes && f.LogGroup == idFunctionsLog {
+				found[f.Metric] += value
+			}
+		}
+		return found
+	}
+	sells := []string{sam.MCP}
+	for _, o := range catalog.All() {
+		sells = append(sells, o.Slug)
+	}
+	const payer = 4711
+	for _, slug := range sells {
+		name := sam.LogicalID(slug)
+		for version, newest := range map[string]bool{name + ".Version.Version": true, "6": false} {
+			answered := fmt.Sprintf(`{"%s":1,"%s":"%s:%s"`, service.MetricJudged, service.MemberRelease, name, version)
+			broken := fmt.Sprintf(`%s,"%s":1,"%s":%d}`, answered, service.MetricBroken, service.MemberUnanswered, payer)
+			refused := fmt.Sprintf(`%s,"%s":1,"%s":%d}`, answered, service.MetricRefused, service.MemberUnanswered, payer)
+			for line, want := range map[string]map[gameday.Metric]float64{
+				answered + "}": {metrics["new"]: 1},
+				broken:         {metrics["new"]: 1, metrics["broken"]: 1, metrics["least"]: payer},
+				refused:        {metrics["new"]: 1, metrics["least"]: payer},
+			} {
+				if !newest {
+					want = map[gameday.Metric]float64{}
+				}
+				if d := cmp.Diff(want, counted(line)); d != "" {
+					t.Errorf("%s (-want +got):\n%s", line, d)
+				}
+			}
 		}
 	}
 }
