@@ -265,25 +265,30 @@ func TestNewest(t *testing.T) {
 	for _, o := range catalog.All() {
 		sells = append(sells, o.Slug)
 	}
-	const payer = 4711
 	for _, slug := range sells {
 		name := sam.LogicalID(slug)
-		for version, newest := range map[string]bool{name + ".Version.Version": true, "6": false} {
-			answered := fmt.Sprintf(`{"%s":1,"%s":"%s:%s"`, service.MetricJudged, service.MemberRelease, name, version)
-			broken := fmt.Sprintf(`%s,"%s":1,"%s":%d}`, answered, service.MetricBroken, service.MemberUnanswered, payer)
-			refused := fmt.Sprintf(`%s,"%s":1,"%s":%d}`, answered, service.MetricRefused, service.MemberUnanswered, payer)
-			for line, want := range map[string]map[gameday.Metric]float64{
-				answered + "}": {metrics["new"]: 1},
-				broken:         {metrics["new"]: 1, metrics["broken"]: 1, metrics["least"]: payer},
-				refused:        {metrics["new"]: 1, metrics["least"]: payer},
-			} {
-				if !newest {
-					want = map[gameday.Metric]float64{}
-				}
-				if d := cmp.Diff(want, counted(line)); d != "" {
-					t.Errorf("%s (-want +got):\n%s", line, d)
-				}
+		for line, want := range linesOf(name, name+".Version.Version", metrics) {
+			if d := cmp.Diff(want, counted(line)); d != "" {
+				t.Errorf("%s (-want +got):\n%s", line, d)
 			}
 		}
+		for line := range linesOf(name, "6", metrics) {
+			if found := counted(line); len(found) > 0 {
+				t.Errorf("%s is counted: %v", line, found)
+			}
+		}
+	}
+}
+
+// linesOf are lines of a version of a function, with what counts of each if it is the newest.
+func linesOf(function, version string, metrics map[string]gameday.Metric) map[string]map[gameday.Metric]float64 {
+	const payer = 4711
+	answered := fmt.Sprintf(`{"%s":1,"%s":"%s:%s"`, service.MetricJudged, service.MemberRelease, function, version)
+	broken := fmt.Sprintf(`%s,"%s":1,"%s":%d}`, answered, service.MetricBroken, service.MemberUnanswered, payer)
+	refused := fmt.Sprintf(`%s,"%s":1,"%s":%d}`, answered, service.MetricRefused, service.MemberUnanswered, payer)
+	return map[string]map[gameday.Metric]float64{
+		answered + "}": {metrics["new"]: 1},
+		broken:         {metrics["new"]: 1, metrics["broken"]: 1, metrics["least"]: payer},
+		refused:        {metrics["new"]: 1, metrics["least"]: payer},
 	}
 }
