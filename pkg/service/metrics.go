@@ -54,8 +54,8 @@ const (
 	// MetricRefusedPayer is a number of a payer who was refused: by us, by the
 	// facilitator, or by a verdict of the facilitator that leaves doubt. If its least and
 	// its greatest value differ, more than one payer was refused, however often each of
-	// them tried. A payment that cannot be read has no payer, and counts as another one
-	// each time.
+	// them tried. For a payment that cannot be read, which has no payer, the network counts
+	// that it came from.
 	MetricRefusedPayer = "RefusedPayer"
 	// MetricSilentPayer is the same of payers who are in doubt because the facilitator gave
 	// no verdict. No payer can cause that.
@@ -183,8 +183,8 @@ func askedMetric(a x402.Ask) string {
 	}
 }
 
-// measured are the metrics of one priced request with this id, each at most once.
-func (p Platform) measured(res storefront.Response, id string) []metric {
+// measured are the metrics of one priced request of a client, each at most once.
+func (p Platform) measured(res storefront.Response, client string) []metric {
 	t, code, class := cmp.Or(res.Trace, &x402.Trace{}), "", fault.Answer
 	if f := res.Fault; f != nil {
 		code, class = codeMetric(f.Code), f.Info().Class
@@ -223,9 +223,9 @@ func (p Platform) measured(res storefront.Response, id string) []metric {
 	verdict := p.verdict(res, code)
 	switch verdict {
 	case refusedPayment:
-		values = append(values, counted(MetricRefusedPayer, payerNumber(t.Payer, id)))
+		values = append(values, counted(MetricRefusedPayer, payerNumber(t.Payer, client)))
 	case silentFacilitator:
-		values = append(values, counted(MetricSilentPayer, payerNumber(t.Payer, id)))
+		values = append(values, counted(MetricSilentPayer, payerNumber(t.Payer, client)))
 	case answeredPayment, brokenPayment, noPayment:
 	}
 	if p.judges() && verdict != noPayment {
@@ -275,14 +275,14 @@ func (p Platform) judges() bool { return !p.Paused && p.Function != "" && p.Vers
 // release names the code that runs, as the template does.
 func (p Platform) release() string { return p.Function + ":" + p.Version }
 
-// payerNumber is the end of a payer's address, or a number made of the request's id where
-// no payer could be read.
-func payerNumber(payer, id string) int {
-	const bits = 24
+// payerNumber is the end of a payer's address. Where no payer could be read it is a number
+// of the client's network, of which there are so few that no address can be read from one.
+func payerNumber(payer, client string) int {
+	const bits, networks = 24, 256
 	if n, err := strconv.ParseUint(payer[max(len(payer)-bits/4, 0):], 16, bits); err == nil {
 		return int(n)
 	}
-	return int(crc32.ChecksumIEEE([]byte(id)) >> (32 - bits))
+	return int(crc32.ChecksumIEEE([]byte(client)) % networks)
 }
 
 // metric is one value of CloudWatch's embedded metric format: a log line that
@@ -303,17 +303,17 @@ func latency(name string, d time.Duration) metric {
 // stacks of one account are told apart. stack may be empty.
 func Namespace(stack string) string { return strings.TrimSuffix(catalog.Service+"/"+stack, "/") }
 
-// counts are the attributes by which a priced request with this id counts: its metrics, and
+// counts are the attributes by which a priced request of a client counts: its metrics, and
 // what the template's filters read of one that a release is judged by.
-func (p Platform) counts(res storefront.Response, id string, dimensions ...string) []slog.Attr {
-	values := p.measured(res, id)
+func (p Platform) counts(res storefront.Response, client string, dimensions ...string) []slog.Attr {
+	values := p.measured(res, client)
 	attrs := p.emf(values, dimensions...)
 	if !slices.Contains(values, counted(MetricJudged, 1)) {
 		return attrs
 	}
 	attrs = append(attrs, slog.String(MemberRelease, p.release()))
 	if slices.Contains(values, counted(MetricBroken, 1)) || slices.Contains(values, counted(MetricRefused, 1)) {
-		attrs = append(attrs, slog.Int(MemberUnanswered, payerNumber(cmp.Or(res.Trace, &x402.Trace{}).Payer, id)))
+		attrs = append(attrs, slog.Int(MemberUnanswered, payerNumber(cmp.Or(res.Trace, &x402.Trace{}).Payer, client)))
 	}
 	return attrs
 }

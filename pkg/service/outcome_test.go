@@ -98,7 +98,7 @@ func TestMetricsBySource(t *testing.T) {
 		}
 		res := storefront.Response{Trace: &x402.Trace{Asked: all}}
 		var got []string
-		for _, m := range new(Platform).measured(res, "id")[1:] {
+		for _, m := range new(Platform).measured(res, "client")[1:] {
 			got = append(got, m.Name)
 		}
 		if want, _, _ := strings.Cut(want, " of"); strings.Join(got, " ") != want {
@@ -110,6 +110,31 @@ func TestMetricsBySource(t *testing.T) {
 		if said := strings.Contains(fmt.Sprint(attrs), line); said != (asked == "turned_away|unknown") {
 			t.Errorf("%s: %v", asked, attrs)
 		}
+	}
+}
+
+// Each payer has a number, however often it tries; where there is none, each network has one
+// of few, from which no address can be read.
+func TestPayerNumber(t *testing.T) {
+	for payer, want := range map[string]int{
+		"0x00000000000000000000000000000000000000aB": 0xab,
+		"0x1111111111111111111111111111111111fedcba": 0xfedcba,
+	} {
+		if got := payerNumber(payer, "192.0.2.1"); got != want {
+			t.Errorf("%s is %x, want %x", payer, got, want)
+		}
+	}
+	networks := map[int]bool{}
+	for i := range 2000 {
+		client := fmt.Sprintf("192.0.%d.%d", i/250, i%250)
+		n := payerNumber("", client)
+		if n < 0 || n > 255 || n != payerNumber("none", client) {
+			t.Errorf("%s is %d", client, n)
+		}
+		networks[n] = true
+	}
+	if len(networks) < 200 {
+		t.Errorf("2000 networks have %d numbers", len(networks))
 	}
 }
 

@@ -258,7 +258,7 @@ func (p Platform) front(priced bool) storefront.Front {
 				sold, dimensions = true, append(dimensions, DimensionTransport)
 			}
 			if sold && p.Function != "" { // elsewhere no CloudWatch reads the log
-				attrs = append(attrs, p.counts(res, id, dimensions...)...)
+				attrs = append(attrs, p.counts(res, limit.SiteKey(r.RemoteAddr), dimensions...)...)
 			}
 			if sold || p.Log.Enabled(r.Context(), level) {
 				p.logAlways(r.Context(), level, "request", attrs)
