@@ -16,6 +16,7 @@ type errand struct {
 	p        *purchase
 	payment  *payment // what it repeats; nil where something must be signed first
 	repeats  bool     // it signs no more
+	signed   bool     // the next payment is signed already
 	sends    int      // of a payment
 	vain     int      // tries in vain
 	answered bool
@@ -39,11 +40,10 @@ func (e *errand) try(ctx context.Context) {
 	if !e.p.stage.untilUp(ctx) {
 		return
 	}
-	if e.payment == nil || !e.repeats && !e.p.way.repeats() {
-		if !e.sign(ctx) {
-			return
-		}
+	if e.mustSign() && !e.sign(ctx) {
+		return
 	}
+	e.signed = false
 	sent := e.payment
 	e.sends++
 	r, err := e.p.buyer.send(ctx, attempt{payment: sent, key: e.key()})
@@ -54,6 +54,18 @@ func (e *errand) try(ctx context.Context) {
 	}
 	e.p.heard(r, sent.signed.Authorization.Nonce)
 	e.read(ctx, r)
+}
+
+// mustSign says that the next try takes a new signature.
+func (e *errand) mustSign() bool {
+	switch {
+	case e.payment == nil:
+		return true
+	case e.signed || e.repeats:
+		return false
+	default:
+		return !e.p.way.repeats()
+	}
 }
 
 // read decides what follows from a reply.

@@ -82,8 +82,12 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		drop(w)
 		return
 	}
-	l.p.overhearReply(r, body, reply{status: res.StatusCode, header: res.Header, body: answer})
-	l.hand(w, res, answer)
+	got := reply{status: res.StatusCode, header: res.Header, body: answer}
+	if l.p.isTool() {
+		got.tool = toolResultOf(got)
+	}
+	l.p.overhearReply(r, body, got)
+	l.hand(w, got)
 }
 
 // onwards is a request as it goes on to the seller, by whose name it was meant.
@@ -146,17 +150,17 @@ func (l *line) untilResumed() {
 
 // hand gives the payer what the seller has answered to a payment, or what the line leaves of
 // it.
-func (l *line) hand(w http.ResponseWriter, res *http.Response, answer []byte) {
-	arriving := l.p.replied(len(answer))
+func (l *line) hand(w http.ResponseWriter, got reply) {
+	arriving := l.p.replied(got)
 	if arriving < 0 {
 		drop(w)
 		return
 	}
-	maps.Copy(w.Header(), res.Header)
-	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-	w.WriteHeader(res.StatusCode)
-	_, _ = w.Write(answer[:arriving]) // the payer may be gone
-	if arriving < len(answer) {
+	maps.Copy(w.Header(), got.header)
+	w.Header().Set("Content-Length", strconv.Itoa(len(got.body)))
+	w.WriteHeader(got.status)
+	_, _ = w.Write(got.body[:arriving]) // the payer may be gone
+	if arriving < len(got.body) {
 		_ = http.NewResponseController(w).Flush()
 		drop(w)
 	}

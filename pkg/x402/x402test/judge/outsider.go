@@ -46,9 +46,6 @@ func (p *purchase) overhearReply(r *http.Request, body []byte, said reply) {
 	if p.outsider == nil {
 		return
 	}
-	if p.outsider.Tool {
-		said.tool = toolResultOf(said)
-	}
 	p.heard(said, nonceOf(r, body))
 	if said.kind() == kindWait {
 		p.tell("the seller says %s", said.word().text)

@@ -4,24 +4,23 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 )
 
 // peopleRows are about what people do with payments.
 func peopleRows() []row {
 	repeating := []Way{Same, Tool}
-	lost := firstReply("the reply is lost", func(*purchase, int, int) int { return -1 })
+	lost := firstReply("the reply is lost", none)
 	return []row{
 		{
-			name: "at-once", what: "two requests come at once with one signature", ways: repeating,
+			name: "at-once", what: "two requests come at once, with one signature or with two", ways: allWays(),
 			facilitator: func(p *purchase, c *call, _ int) {
 				p.pair(c)
 				c.honest(p)
 			},
-			reply: func(p *purchase, _, size int) int {
+			reply: func(p *purchase, _ int, r reply) int {
 				p.release()
-				return size
+				return len(r.body)
 			},
 			play: playAtOnce,
 		},
@@ -53,6 +52,7 @@ func (p *purchase) pair(c *call) {
 		p.release()
 		return
 	}
+	close(p.holding)
 	late := time.NewTimer(p.stage.court.config.Hold)
 	defer late.Stop()
 	select {
@@ -65,24 +65,33 @@ func (p *purchase) pair(c *call) {
 // release lets the first call go on.
 func (p *purchase) release() { p.pairs.Do(func() { close(p.paired) }) }
 
-// playAtOnce sends one payment twice at once, and each of the two until it has an answer.
+// playAtOnce sends two requests at once, and each of the two until it has an answer.
 func playAtOnce(ctx context.Context, p *purchase) {
-	first := p.errand()
+	first, second := p.errand(), p.errand()
 	if !p.stage.untilUp(ctx) || !first.sign(ctx) {
 		return
 	}
-	second := &errand{p: p, payment: first.payment}
+	if second.payment = first.payment; !p.way.repeats() && !second.sign(ctx) {
+		return
+	}
 	p.mu.Lock()
 	p.requests = 2
 	p.mu.Unlock()
-	var both sync.WaitGroup
-	for _, e := range []*errand{first, second} {
-		both.Go(func() { e.run(ctx) })
+	first.signed, second.signed = true, true
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		first.run(ctx)
+	}()
+	select {
+	case <-p.holding: // so that the first one is first
+	case <-ended:
 	}
-	both.Wait()
+	second.run(ctx)
+	<-ended
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	slices.Sort(p.steps) // which of the two is first is not decided here
+	slices.Sort(p.steps) // who of the two hears first is not decided here
 	p.steps = slices.Compact(p.steps)
 	slices.Sort(p.words)
 }

@@ -34,6 +34,7 @@ type purchase struct {
 	calls     map[step]int       // of the facilitator
 	sends     int                // paid requests that the line has seen
 	replies   int                // to paid requests
+	answers   int                // among them
 	onSend    func()             // runs when the line sees the next paid request
 	requests  int                // who waits for an answer: one, or two at once
 	answered  int                // of them
@@ -44,9 +45,10 @@ type purchase struct {
 	falseWord string             // something that the seller said about the money, and that was not so
 	steps     []string
 
-	// Of two requests at once the first call of the facilitator waits.
-	pairs  sync.Once
-	paired chan struct{}
+	// Of two requests at once the first call of the facilitator is held until there is a second.
+	holding chan struct{} // closed when it is held
+	pairs   sync.Once
+	paired  chan struct{} // closed when it goes on
 }
 
 // newPurchase draws a payer, and lays its line.
@@ -63,7 +65,7 @@ func newPurchase(s *stage, way Way) (*purchase, error) {
 	}
 	p := &purchase{
 		stage: s, way: way, outsider: s.court.config.outsider(way), payer: payer, key: key, name: "pay_" + name,
-		number: map[string]int{}, transfers: map[string]string{}, calls: map[step]int{}, requests: 1, paired: make(chan struct{}),
+		number: map[string]int{}, transfers: map[string]string{}, calls: map[step]int{}, requests: 1, holding: make(chan struct{}), paired: make(chan struct{}),
 	}
 	p.line = &line{p: p, to: newClient(s.court.config.Patience)}
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
@@ -183,17 +185,22 @@ func (p *purchase) tries() int {
 	return p.sends
 }
 
-// replied notes a reply to a paid request, of so many bytes, and returns how many of them
-// arrive; fewer than none is a connection that breaks before the first.
-func (p *purchase) replied(size int) (arriving int) {
+// isTool says that a tool is called.
+func (p *purchase) isTool() bool {
+	return p.way.isTool() || p.outsider != nil && p.outsider.Tool
+}
+
+// replied notes a reply to a paid request, and returns how many bytes of it arrive; fewer than
+// none is a connection that breaks before the first.
+func (p *purchase) replied(r reply) (arriving int) {
 	p.mu.Lock()
 	p.replies++
 	n := p.replies
 	p.mu.Unlock()
 	if p.stage.row.reply == nil {
-		return size
+		return len(r.body)
 	}
-	return p.stage.row.reply(p, n, size)
+	return p.stage.row.reply(p, n, r)
 }
 
 // heard notes what the seller said in a reply to a payment.

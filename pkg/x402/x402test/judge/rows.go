@@ -14,7 +14,7 @@ type row struct {
 	// facilitator answers the nth call of a step, from 1; nil does what it should.
 	facilitator func(p *purchase, c *call, n int)
 	// reply is how many bytes arrive of the nth reply to a payment; nil is all of them.
-	reply func(p *purchase, n, size int) int
+	reply func(p *purchase, n int, r reply) int
 	// play is what the payer does; nil asks until it has the answer.
 	play func(ctx context.Context, p *purchase)
 
@@ -66,11 +66,10 @@ func allRows() []row {
 
 // lineRows are about what is lost between payer and seller.
 func lineRows() []row {
-	lost := func(_ *purchase, _, _ int) int { return -1 }
-	half := func(_ *purchase, _, size int) int { return size / 2 }
+	half := func(r reply) int { return len(r.body) / 2 }
 	return []row{
 		{name: "clean", what: "nothing fails", ways: allWays(), plain: true},
-		{name: "reply-lost", what: "the reply to the first payment is lost", ways: allWays(), reply: firstReply("the reply is lost", lost)},
+		{name: "reply-lost", what: "the reply to the first payment is lost", ways: allWays(), reply: firstReply("the reply is lost", none)},
 		{name: "reply-cut", what: "the reply to the first payment is cut off", ways: allWays(), reply: firstReply("the reply is cut off in the middle", half)},
 		{
 			name: "reply-late", what: "the payer gives up while the facilitator settles", ways: allWays(),
@@ -84,14 +83,17 @@ func lineRows() []row {
 	}
 }
 
-// firstReply does something to the first reply to a payment that the line sees.
-func firstReply(what string, does func(p *purchase, n, size int) int) func(p *purchase, n, size int) int {
-	return func(p *purchase, n, size int) int {
+// none of a reply arrives.
+func none(reply) int { return -1 }
+
+// firstReply lets only so much arrive of the first reply to a payment.
+func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, r reply) int {
+	return func(p *purchase, n int, r reply) int {
 		if n > 1 {
-			return size
+			return len(r.body)
 		}
 		p.note("%s", what)
-		return does(p, n, size)
+		return arriving(r)
 	}
 }
 
@@ -248,16 +250,38 @@ func killRows() []row {
 		},
 		{
 			name: "kill-after", what: "the seller is killed when it has answered, and the reply is lost", ways: allWays(),
-			reply: func(p *purchase, n, size int) int {
+			reply: func(p *purchase, n int, r reply) int {
 				if n > 1 {
-					return size
+					return len(r.body)
 				}
 				p.note("the seller is killed when it has replied, and the reply is lost")
 				p.stage.meet(p, func() { p.stage.restart(context.Background()) })
 				return -1
 			},
 		},
+		{
+			name: "evening", what: "the facilitator settles and answers 500; then the first answer is lost, and the seller is killed", ways: allWays(),
+			facilitator: movesAnd("answers 500 without a word", func(_ *purchase, c *call, _ string) {
+				c.w.WriteHeader(http.StatusInternalServerError)
+			}),
+			reply: func(p *purchase, _ int, r reply) int {
+				if r.kind() != kindAnswer || !p.isFirstAnswer() {
+					return len(r.body)
+				}
+				p.note("the answer is lost, and the seller is killed")
+				p.stage.meet(p, func() { p.stage.restart(context.Background()) })
+				return -1
+			},
+		},
 	}
+}
+
+// isFirstAnswer says that the line has seen no answer before.
+func (p *purchase) isFirstAnswer() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answers++
+	return p.answers == 1
 }
 
 // kill kills the seller when all payers have come as far. The one that asked hears nothing.
@@ -283,9 +307,9 @@ func sellerRows() []row {
 		{
 			name: "price-changes", what: "the reply is lost, and the price is another when the payer comes again", needsPrice: true,
 			ways: allWays(),
-			reply: func(p *purchase, n, size int) int {
+			reply: func(p *purchase, n int, r reply) int {
 				if n > 1 {
-					return size
+					return len(r.body)
 				}
 				p.note("the reply is lost, and the seller starts again with another price")
 				p.stage.meet(p, p.stage.changePrice)

@@ -192,7 +192,7 @@ func TestWrongSellers(t *testing.T) {
 	// Without records every reply that is lost is paid for again.
 	forgetful := []string{
 		"reply-lost", "reply-cut", "reply-late", "settle-silent", "settle-refused", "settle-later", "settle-500", "settle-pending", "settle-used",
-		"kill-while", "kill-after", "at-once", "stranger", "stranger-in-doubt", "price-changes",
+		"kill-while", "kill-after", "evening", "at-once", "stranger", "stranger-in-doubt", "price-changes",
 	}
 	but := func(fewer []string, more ...string) []string {
 		rows := slices.DeleteFunc(slices.Clone(forgetful), func(row string) bool { return slices.Contains(fewer, row) })
@@ -201,8 +201,8 @@ func TestWrongSellers(t *testing.T) {
 	wrong := map[fault][]string{
 		forgets:  forgetful,
 		upfront:  but(nil, "handler-fails"),
-		trusts:   but([]string{"settle-silent", "settle-refused", "settle-500", "settle-pending", "settle-used", "at-once"}, "refused", "down", "another-question"),
-		believes: but([]string{"settle-used", "at-once"}, "another-question"),
+		trusts:   but([]string{"settle-silent", "settle-refused", "settle-500", "settle-pending", "settle-used"}, "refused", "down", "another-question"),
+		believes: but([]string{"settle-used"}, "another-question"),
 		reserves: but(nil, "kill-before", "handler-fails"),
 		hasty:    but(nil, "slow"),
 		silent:   but(nil, "clean", "down", "slow", "kill-before", "another-question", "handler-fails"),
