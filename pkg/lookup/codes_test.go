@@ -35,7 +35,7 @@ func unstated() map[string]string {
 // of ours state that it imports. The service compares what lookups state with the catalog
 // when it starts. And it has tests.
 func TestCodesAreStated(t *testing.T) {
-	packages := []string{"guard", "origin"}
+	var packages []string
 	entries, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	for _, name := range u.answering {
 		codes, _ := codesOf(t, name)
 		for code := range codes {
-			if (connects || name != "guard" || code == "InvalidDomain") && (readsType || code != "InvalidType") {
+			if (connects || name != "lookup/guard" || code == "InvalidDomain") && (readsType || code != "InvalidType") {
 				u.named[code] = true
 			}
 		}
@@ -145,7 +145,7 @@ func (u *uses) addImport(t *testing.T, file string, i *ast.ImportSpec) {
 	if ours && i.Name != nil {
 		t.Errorf("%s imports %s by another name", file, name)
 	}
-	if ours && slices.Contains([]string{"guard", "origin", "lookup/dns"}, name) {
+	if ours && slices.Contains([]string{"lookup/guard", "lookup/origin", "lookup/dns"}, name) {
 		u.answering = append(u.answering, name)
 	}
 }
@@ -181,7 +181,7 @@ func (u *uses) addSelector(t *testing.T, file, pkg, name string, into map[string
 	case pkg == "lookup" && u.constants[name]:
 		into[name] = true
 	case name == "Codes": // of a package that states them on its behalf
-		codes, _ := codesOf(t, pkg)
+		codes, _ := codesOf(t, "lookup/"+pkg)
 		maps.Copy(into, codes)
 	case pkg == "fault" && !slices.Contains([]string{"Code", "Error", "From", "New", "InternalError", "Owed"}, name):
 		t.Errorf("%s names fault.%s: a lookup's codes are constants of package lookup", file, name)

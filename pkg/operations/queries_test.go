@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -29,7 +29,7 @@ func reader[Q interface{ Values() url.Values }](parse func(url.Values) (Q, error
 }
 
 // TestQueries: what operations read of a query string. What is in a name is tested in
-// pkg/guard.
+// pkg/lookup/guard.
 func TestQueries(t *testing.T) {
 	readers := map[string]func(*testing.T, url.Values) string{
 		"dns": reader(dns.ParseQuery), "ssl": reader(ssl.ParseQuery), "host": reader(guard.ParseQuery), "intel": reader(bundle.ParseHostIntel),

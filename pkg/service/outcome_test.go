@@ -147,7 +147,7 @@ func (unlisted) NoServer(domain string) bool { return strings.HasSuffix(domain, 
 
 // A page has what is asked as the operation reads it, and no other word of its link, or why
 // it would be refused; and what can be told before. Which names are refused is tested in
-// pkg/guard, and what the page shows in pkg/discovery.
+// pkg/lookup/guard, and what the page shows in pkg/discovery.
 func TestAsked(t *testing.T) {
 	dnsOp, whoisOp := DNS(ends[dns.Query, dns.Result]{}), Whois(unlisted{})
 	for query, c := range map[string]struct {

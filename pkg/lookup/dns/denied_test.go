@@ -10,8 +10,8 @@ import (
 	miekg "github.com/miekg/dns"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 

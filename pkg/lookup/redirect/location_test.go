@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
 // read is a Location on an answer from base, what follow makes of it, and who is right.

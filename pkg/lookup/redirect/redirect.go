@@ -25,9 +25,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
-	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/crypto/cryptobyte"
 	"golang.org/x/crypto/cryptobyte/asn1"
 
-	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
 )
 
 // errNotACertificate says that bytes do not have the structure of RFC 5280 §4.1 in DER.

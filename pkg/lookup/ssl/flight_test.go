@@ -14,8 +14,8 @@ import (
 	"testing/iotest"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
-	"github.com/hostfacts/hostfacts/pkg/guard"
-	"github.com/hostfacts/hostfacts/pkg/origin"
+	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
 )
 
 // recording is what a client reads in a real handshake with a server of crypto/tls,

@@ -9,7 +9,7 @@ import (
 
 	"github.com/openrdap/rdap"
 
-	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 

@@ -17,7 +17,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 	"github.com/hostfacts/hostfacts/pkg/strictjson"
 )
 
