@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +21,6 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
-	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
 // account plays an account of AWS. The emulator has S3, DynamoDB and the stack that the SAM CLI
@@ -42,6 +40,8 @@ type account struct {
 	sets   map[string]changeSet // by name
 	// lags has a deployment reported as done while the former functions go on answering.
 	lags bool
+	// meanwhile happens once, when a build has ended; nil is nothing.
+	meanwhile func(s *stack)
 }
 
 // stack is one that is played.
@@ -79,6 +79,10 @@ func newAccount(t *testing.T) *account {
 				panic(http.ErrAbortHandler)
 			}
 		}()
+		if r.URL.Path == pathBuilt {
+			a.built()
+			return
+		}
 		body := testbed.Must(io.ReadAll(r.Body))
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		form, err := url.ParseQuery(string(body))
@@ -108,6 +112,19 @@ func (a *account) post(form url.Values) {
 	testbed.Check(reply.Body.Close())
 	if reply.StatusCode != http.StatusOK {
 		a.t.Fatalf("the emulator answers %s", reply.Status)
+	}
+}
+
+// pathBuilt is where a build that is played says that it has ended.
+const pathBuilt = "/built"
+
+// built has happen what was to happen when a build has ended.
+func (a *account) built() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.meanwhile != nil {
+		a.meanwhile(a.stacks["shop-stack"])
+		a.meanwhile = nil
 	}
 }
 
@@ -260,161 +277,6 @@ func brief(n *yaml.Node) {
 		value.Tag = "!" + name
 		*n = value
 	}
-}
-
-func (a *account) createChangeSet(form url.Values) (string, *refusal) {
-	name := form.Get("StackName")
-	text := form.Get("TemplateBody")
-	if at := form.Get("TemplateURL"); at != "" { // of a template above 51,200 bytes
-		r := testbed.Must(http.NewRequestWithContext(a.t.Context(), http.MethodGet, at, nil))
-		r.Header.Set("Authorization", signed("s3"))
-		reply := testbed.Must(http.DefaultClient.Do(r))
-		text = string(testbed.Must(io.ReadAll(reply.Body)))
-		testbed.Check(reply.Body.Close())
-	}
-	was, missing := a.find(name)
-	reviewed := missing == nil && was.status == inReview
-	switch kind := form.Get("ChangeSetType"); {
-	case kind == "CREATE" && missing == nil && !reviewed:
-		return "", &refusal{"AlreadyExistsException", "Stack [" + name + "] already exists"}
-	case kind != "CREATE" && (missing != nil || reviewed):
-		return "", invalid("Stack [%s] does not exist", name)
-	case form.Get("Capabilities.member.1") != "CAPABILITY_IAM":
-		return "", &refusal{"InsufficientCapabilitiesException", "Requires capabilities : [CAPABILITY_IAM]"}
-	}
-	if reviewed {
-		was = nil
-	}
-	parameters, refused := a.given(form, a.read(text), was)
-	if refused != nil {
-		return "", refused
-	}
-	set := changeSet{stack: name, template: text, parameters: parameters}
-	if was != nil && was.template == text && fmt.Sprint(was.parameters) == fmt.Sprint(parameters) {
-		set.failed = "The submitted information didn't contain changes. Submit different information to create a change set."
-	}
-	broken := testbed.Must(a.read(text).Broken(parameters))
-	if len(broken) > 0 {
-		set.failed = "Template error: " + strings.Join(broken, ", ")
-	}
-	if missing != nil {
-		a.stacks[name] = a.made(name)
-	}
-	a.sets[form.Get("ChangeSetName")] = set
-	return element("Id", "arn:aws:cloudformation:us-east-1:111122223333:changeSet/"+form.Get("ChangeSetName")+"/1") + element("StackId", identity(name)), nil
-}
-
-func identity(stack string) string {
-	return "arn:aws:cloudformation:us-east-1:111122223333:stack/" + stack + "/1"
-}
-
-// given are the values of a template's parameters, as a change set gives them to a stack.
-func (a *account) given(form url.Values, t *sam.Template, was *stack) (map[string]string, *refusal) {
-	values := map[string]string{}
-	for name, p := range t.Parameters {
-		if p.Default != nil {
-			values[name] = *p.Default
-		}
-	}
-	for i := 1; ; i++ {
-		prefix := "Parameters.member." + strconv.Itoa(i) + "."
-		name := form.Get(prefix + "ParameterKey")
-		if name == "" {
-			break
-		}
-		if _, known := t.Parameters[name]; !known {
-			return nil, invalid("Parameters: [%s] do not exist in the template", name)
-		}
-		values[name] = form.Get(prefix + "ParameterValue")
-		if form.Get(prefix+"UsePreviousValue") == "true" {
-			if was == nil {
-				return nil, invalid("Invalid input for parameter key %s. Cannot specify usePreviousValue as true for a parameter key not in the previous template", name)
-			}
-			previous, had := was.parameters[name]
-			if !had {
-				return nil, invalid("Invalid input for parameter key %s. Cannot specify usePreviousValue as true for a parameter key not in the previous template", name)
-			}
-			values[name] = previous
-		}
-	}
-	for name, p := range t.Parameters {
-		value, has := values[name]
-		if !has {
-			return nil, invalid("Parameters: [%s] must have values", name)
-		}
-		if err := p.Check(value); err != nil {
-			return nil, invalid("Parameter %s failed to satisfy constraint: %v", name, err)
-		}
-	}
-	return values, nil
-}
-
-func (a *account) set(form url.Values) (changeSet, *refusal) {
-	name := form.Get("ChangeSetName")
-	for known, s := range a.sets {
-		if known == name || strings.Contains(name, ":changeSet/"+known+"/") {
-			return s, nil
-		}
-	}
-	return changeSet{}, &refusal{"ChangeSetNotFound", "ChangeSet [" + name + "] does not exist"}
-}
-
-func (a *account) describeChangeSet(form url.Values) (string, *refusal) {
-	s, refused := a.set(form)
-	if refused != nil {
-		return "", refused
-	}
-	status := element("Status", "CREATE_COMPLETE") + element("ExecutionStatus", "AVAILABLE")
-	if s.failed != "" {
-		status = element("Status", "FAILED") + element("StatusReason", s.failed) + element("ExecutionStatus", "UNAVAILABLE")
-	}
-	return element("StackName", s.stack) + element("StackId", identity(s.stack)) + status + "<Changes><member>" + element("Type", "Resource") + "<ResourceChange>" +
-		element("Action", "Modify") + element("LogicalResourceId", "PingFunction") + element("ResourceType", "AWS::Lambda::Function") + element("Replacement", "False") +
-		"</ResourceChange></member></Changes>", nil
-}
-
-func (a *account) events(form url.Values) (string, *refusal) {
-	s, refused := a.find(form.Get("StackName"))
-	if refused != nil {
-		return "", refused
-	}
-	return "<StackEvents><member>" + element("EventId", "e"+s.updated.String()) + element("StackId", s.id) + element("StackName", form.Get("StackName")) +
-		element("LogicalResourceId", form.Get("StackName")) + element("PhysicalResourceId", s.id) + element("ResourceType", "AWS::CloudFormation::Stack") +
-		element("ResourceStatus", s.status) + moment("Timestamp", s.updated) + "</member></StackEvents>", nil
-}
-
-// executeChangeSet makes the stack what the change set says.
-func (a *account) executeChangeSet(form url.Values) (string, *refusal) {
-	set, refused := a.set(form)
-	if refused != nil {
-		return "", refused
-	}
-	if set.failed != "" {
-		return "", &refusal{"InvalidChangeSetStatus", "ChangeSet cannot be executed in its current status of [FAILED]"}
-	}
-	s, missing := a.find(set.stack)
-	if missing != nil {
-		return "", missing
-	}
-	done := "UPDATE_COMPLETE"
-	if s.status == inReview {
-		done = "CREATE_COMPLETE"
-		testbed.Check(dynamo.Create(a.t.Context(), dynamo.NewClient(a.emulator.Config()), ownTable(set.stack)))
-	}
-	s.status = done
-	s.template, s.parameters, s.updated = set.template, set.parameters, time.Now()
-	table := set.parameters["LedgerTableName"]
-	if table == "" {
-		table = ownTable(set.stack)
-	}
-	s.outputs = map[string]string{outputOrigin: s.front, outputLedger: table}
-	for name, value := range written(set.template) {
-		s.outputs[name] = value
-	}
-	if !a.lags || s.answers == nil {
-		s.answers = a.host(set.stack, a.read(set.template), set.parameters)
-	}
-	return "", nil
 }
 
 // inReview is the status of a stack of which there is a change set alone.

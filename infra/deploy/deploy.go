@@ -107,7 +107,7 @@ func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) erro
 	if err := d.agreed(); err != nil {
 		return err
 	}
-	if err := j.carry(ctx); err != nil {
+	if err := d.carry(ctx, j, p, t); err != nil {
 		return err
 	}
 	now, err := d.ask(ctx, j.file, t)
@@ -121,6 +121,23 @@ func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) erro
 		return fmt.Errorf("it was deployed, and the ledger could not be marked: %w", err)
 	}
 	return d.isWhatItShouldBe(ctx, j.file, now, p.code)
+}
+
+// carry builds and deploys what was agreed to. If somebody else has changed the stack since, such
+// as by stopping its sales, what was agreed to is no longer what would happen.
+func (d desk) carry(ctx context.Context, j job, p plan, t *sam.Template) error {
+	steps := j.tools()
+	if err := steps.build(ctx); err != nil {
+		return err
+	}
+	now, err := d.ask(ctx, j.file, t)
+	if err != nil {
+		return err
+	}
+	if now.exists != p.now.exists || !now.updated.Equal(p.now.updated) {
+		return fmt.Errorf("the stack %s was changed meanwhile by somebody else, and nothing is deployed: begin again", j.file.Stack)
+	}
+	return steps.release(ctx)
 }
 
 // originNow is where a stack is reached as it is, and not as its file would have it.
@@ -176,7 +193,7 @@ func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now runnin
 // explained is why a deployment is not what it should be. Where it did not answer, what it did
 // not say is not listed.
 func explained(origin string, err error, all []difference) error {
-	faults := []error{fmt.Errorf("%s is not what its file says:", origin)}
+	faults := []error{fmt.Errorf("%s is not what its file says", origin)}
 	if err != nil {
 		faults = append(faults, err)
 	}

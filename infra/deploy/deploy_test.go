@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
@@ -93,6 +94,15 @@ func TestRefused(t *testing.T) {
 	o.file(`Selling = "no"`, `Selling = "yes"`)
 	stale := o.cannot(deployIt, "somebody has stopped selling, and this would begin again", `allow = ["selling=no since 20`)
 
+	// Somebody stops selling while another deployment is built.
+	mine := o.read("infra/stacks/shop.toml")
+	o.allows(stale)
+	o.account.mu.Lock()
+	o.account.meanwhile = func(s *stack) { s.updated = time.Now() }
+	o.account.mu.Unlock()
+	o.cannot(deployIt, "the stack shop-stack was changed meanwhile by somebody else, and nothing is deployed: begin again")
+	o.write("infra/stacks/shop.toml", mine)
+
 	// Another ledger: with Selling = no alone, and when it is said.
 	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(o.account.emulator.Config()), "shop-copy"))
 	o.file(`LedgerTableName = ""`, `LedgerTableName = "shop-copy"`)
@@ -102,7 +112,7 @@ func TestRefused(t *testing.T) {
 	o.does(deployIt, "ledger shop-copy")
 	o.marked("shop-copy", testbed.Account(2))
 	// A colleague's checkout is of yesterday: its file has no table, or not even the line.
-	mine := o.read("infra/stacks/shop.toml")
+	mine = o.read("infra/stacks/shop.toml")
 	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`)
 	o.cannot(deployIt, "from shop-copy to a new table", `allow = ["ledger=shop-copy->a new table"]`)
 	o.file(`LedgerTableName = ""`, ``)

@@ -28,33 +28,40 @@ type job struct {
 	record record
 }
 
-// carry builds and deploys. What the tools print is their progress.
-func (j job) carry(ctx context.Context) error {
+// tools are the two steps of a toolchain. What they print is their progress.
+type tools struct{ build, release func(context.Context) error }
+
+// tools are those of the toolchain that the file names.
+func (j job) tools() tools {
 	if j.file.Toolchain == stackfile.CDK {
-		return j.byCDK(ctx)
+		return tools{j.buildForCDK, j.byCDK}
 	}
-	return j.bySAM(ctx)
+	return tools{j.buildForSAM, j.bySAM}
+}
+
+// builtTemplate is where the SAM CLI puts the template that it deploys.
+func builtTemplate() string { return filepath.Join(".aws-sam", "build", "template.yaml") }
+
+func (j job) buildForSAM(ctx context.Context) error {
+	if err := j.run(ctx, program{dir: j.root, name: "make", arguments: []string{"sam-build"}}); err != nil {
+		return err
+	}
+	return j.record.into(filepath.Join(j.root, builtTemplate()))
 }
 
 // bySAM deploys with the SAM CLI, which reads the file itself.
 func (j job) bySAM(ctx context.Context) error {
-	if err := j.run(ctx, program{dir: j.root, name: "make", arguments: []string{"sam-build"}}); err != nil {
-		return err
-	}
-	built := filepath.Join(".aws-sam", "build", "template.yaml")
-	if err := j.record.into(filepath.Join(j.root, built)); err != nil {
-		return err
-	}
 	return j.run(ctx, program{dir: j.root, name: "sam", arguments: []string{
-		"deploy", "--template-file", built, "--config-file", j.file.Path, "--no-confirm-changeset",
+		"deploy", "--template-file", builtTemplate(), "--config-file", j.file.Path, "--no-confirm-changeset",
 	}})
+}
+
+func (j job) buildForCDK(ctx context.Context) error {
+	return j.run(ctx, program{dir: j.root, name: "make", arguments: []string{"build", "ARCH=arm64"}})
 }
 
 // byCDK deploys with the CDK's command line, whose app reads the file.
 func (j job) byCDK(ctx context.Context) error {
-	if err := j.run(ctx, program{dir: j.root, name: "make", arguments: []string{"build", "ARCH=arm64"}}); err != nil {
-		return err
-	}
 	arguments := []string{"--yes", cdkCLI, "deploy", "--require-approval", "never"}
 	for _, value := range j.context() {
 		arguments = append(arguments, "-c", value)
