@@ -34,10 +34,12 @@ type account struct {
 	emulator cloud.Dynamo
 	// environment is on top of what the template gives the functions.
 	environment map[string]string
+	versions    int // of the functions, so far: each deployment publishes the next one
 
 	mu     sync.Mutex
 	stacks map[string]*stack
 	sets   map[string]changeSet // by name
+	asked  map[string]bool      // the actions of CloudFormation that the program itself asks for
 	// lags has a deployment reported as done while the former functions go on answering.
 	lags bool
 	// meanwhile happens once, when a build has ended; nil is nothing.
@@ -66,7 +68,7 @@ func newAccount(t *testing.T) *account {
 	t.Helper()
 	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
 	emulator := testbed.StartPeer(t, moto, " Running on ").URL
-	a := &account{t: t, emulator: cloud.Dynamo{URL: emulator}, stacks: map[string]*stack{}, sets: map[string]changeSet{}}
+	a := &account{t: t, emulator: cloud.Dynamo{URL: emulator}, stacks: map[string]*stack{}, sets: map[string]changeSet{}, asked: map[string]bool{}}
 	behind := testbed.Must(url.Parse(emulator))
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(behind)
@@ -89,6 +91,11 @@ func newAccount(t *testing.T) *account {
 		if err != nil || form.Get("Version") != "2010-05-15" || form.Get("StackName") == "aws-sam-cli-managed-default" {
 			proxy.ServeHTTP(w, r)
 			return
+		}
+		if strings.HasPrefix(r.UserAgent(), "aws-sdk-go") { // so it is not a tool that asks
+			a.mu.Lock()
+			a.asked[form.Get("Action")] = true
+			a.mu.Unlock()
 		}
 		a.answer(w, form)
 	}))
@@ -331,6 +338,8 @@ func (a *account) host(stack string, t *sam.Template, parameters map[string]stri
 	environment := map[string]string{
 		"AWS_ENDPOINT_URL_DYNAMODB": a.emulator.URL, "AWS_REGION": cloud.DynamoRegion, "AWS_ACCESS_KEY_ID": cloud.DynamoKeyID, "AWS_SECRET_ACCESS_KEY": cloud.DynamoSecret,
 	}
+	a.versions++
+	environment["AWS_LAMBDA_FUNCTION_VERSION"] = strconv.Itoa(a.versions)
 	for name, value := range a.environment {
 		environment[name] = value
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +58,32 @@ func TestByCDK(t *testing.T) {
 	o.does([]string{"rollback", "-yes", "shop"}, "motto is no setting of this release, and is left out", "payee "+testbed.Account(2), "selling: no", "code "+short(first))
 	if o.now(outputCommit) != first || second == first {
 		t.Errorf("%s", o.stack())
+	}
+	o.permitted()
+}
+
+// permitted wants the runbook to name what the program asks CloudFormation for itself, and the
+// version of the CDK's command line.
+func (o *operator) permitted() {
+	o.t.Helper()
+	o.account.mu.Lock()
+	defer o.account.mu.Unlock()
+	text := o.read("infra/RUNBOOK.md")
+	_, says, found := strings.Cut(text, "Besides what the toolchain asks for it needs")
+	says, _, ends := strings.Cut(says, " and, on the table,")
+	if !found || !ends {
+		o.t.Fatal("the runbook no longer says what make deploy needs where this test looks for it")
+	}
+	var printed []string
+	for _, m := range regexp.MustCompile("`(?:cloudformation:)?([A-Z][A-Za-z]+)`").FindAllStringSubmatch(says, -1) {
+		printed = append(printed, m[1])
+	}
+	if !strings.Contains(text, "`npx "+cdkCLI+" bootstrap`") {
+		o.t.Errorf("the runbook does not say how %s makes ready what it deploys to", cdkCLI)
+	}
+	slices.Sort(printed)
+	if asked := names(o.account.asked); !slices.Equal(asked, printed) {
+		o.t.Errorf("the program asks for %v, and the runbook names %v", asked, printed)
 	}
 }
 

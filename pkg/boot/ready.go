@@ -14,8 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// readyPrefix begins the keys of what the probes said in the ledger's table; a version of
-// the function follows, because two of them may be configured differently.
+// readyPrefix begins the keys of what the probes said in the ledger's table; the function and
+// its version follow, because two of them may be configured differently, and two stacks may
+// have one table.
 const readyPrefix = "ready|"
 
 // keepReady is how long such an item is kept.
@@ -33,7 +34,7 @@ func (c Config) readyStore() service.ReadyStore {
 	if c.Ledger.Name == "" || c.Version == "" {
 		return nil
 	}
-	return readyItems{dynamo.APIOf(dynamo.NewClient(c.Ledger.AWS)), c.Ledger.Name, readyPrefix + c.Version}
+	return readyItems{dynamo.APIOf(dynamo.NewClient(c.Ledger.AWS)), c.Ledger.Name, readyPrefix + c.Function + "|" + c.Version}
 }
 
 type readyItem struct {
