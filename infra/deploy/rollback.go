@@ -44,6 +44,7 @@ func (d desk) rollBack(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(d.notes, "the release of %s is asked what it sells\n", short(commit))
 	c, err := codeOf(ctx, former)
 	if err != nil {
 		fmt.Fprintf(d.notes, "note: that release does not say what it sells (%v): compare its prices by hand\n", err)
