@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hostfacts/hostfacts/infra/local/called"
@@ -19,12 +21,26 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// address is one that nobody listens at.
+// taken are the ports that address has given.
+var taken sync.Map
+
+// address is one that nobody listens at, and that nobody gets who asks the system for any: it
+// must be free again after each kill, while other tests make servers.
 func address(t *testing.T) string {
 	t.Helper()
-	l := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
-	defer l.Close()
-	return l.Addr().String()
+	const low, high = 20_000, 32_000 // below what Linux gives
+	for {
+		port := low + rand.IntN(high-low)
+		if _, given := taken.LoadOrStore(port, true); given {
+			continue
+		}
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
+		if err != nil {
+			continue
+		}
+		l.Close()
+		return l.Addr().String()
+	}
 }
 
 // judged runs the command, and returns its exit status and what it printed.

@@ -149,11 +149,10 @@ func run(ctx context.Context, args []string, as called.As, out, notes io.Writer)
 	}
 	defer closeLog()
 	report, err := judge.Run(ctx, c)
-	if err != nil {
-		fmt.Fprintln(notes, err)
-		return exitNotJudged
+	if report != nil {
+		err = errors.Join(err, o.write(out, report))
 	}
-	if err := o.write(out, report); err != nil {
+	if err != nil {
 		fmt.Fprintln(notes, err)
 		return exitNotJudged
 	}

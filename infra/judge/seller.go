@@ -134,13 +134,14 @@ func (r *running) untilReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.within)
 	defer cancel()
 	for {
-		if r.answers(ctx) {
-			return nil
-		}
+		answers := r.answers(ctx)
 		select {
-		case <-r.gone:
+		case <-r.gone: // then it is another one who answers
 			return fmt.Errorf("the seller ended before it took requests at %s; it printed:\n%s", r.host(), &r.printed)
 		default:
+		}
+		if answers {
+			return nil
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("the seller did not take requests at %s within %v; it printed:\n%s", r.host(), r.within, &r.printed)

@@ -16,6 +16,14 @@
 // without money, and that a payment opens one answer, for its payer. All else is a promise of
 // the seller: where it made none, an evening that went wrong is "not promised".
 //
+// # How a row is added
+//
+// A row is an entry of one of the lists of allRows: a name, what happens in words, the ways in
+// which it is played, and functions that the facilitator, the line and the payers call. They
+// decide by what has come so far, never by the time. What is to happen to all payers at once,
+// such as a kill, happens in stage.meet, when all of them have come as far. Then a seller of
+// wrong_test.go must fail the row, and peers.md says what it does to the sellers of others.
+//
 // The command infra/judge does this with a program. Judge of package x402test does it with an
 // http.Handler, in a test of Go.
 package judge

@@ -38,6 +38,7 @@ func (e *errand) run(ctx context.Context) {
 // try asks once.
 func (e *errand) try(ctx context.Context) {
 	if !e.p.stage.untilUp(ctx) {
+		e.over = true
 		return
 	}
 	if e.mustSign() && !e.sign(ctx) {

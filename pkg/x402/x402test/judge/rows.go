@@ -255,7 +255,7 @@ func killRows() []row {
 					return len(r.body)
 				}
 				p.note("the seller is killed when it has replied, and the reply is lost")
-				p.stage.meet(p, func() { p.stage.restart(context.Background()) })
+				p.stage.meet(p, p.stage.restart)
 				return -1
 			},
 		},
@@ -269,7 +269,7 @@ func killRows() []row {
 					return len(r.body)
 				}
 				p.note("the answer is lost, and the seller is killed")
-				p.stage.meet(p, func() { p.stage.restart(context.Background()) })
+				p.stage.meet(p, p.stage.restart)
 				return -1
 			},
 		},
@@ -286,7 +286,7 @@ func (p *purchase) isFirstAnswer() bool {
 
 // kill kills the seller when all payers have come as far. The one that asked hears nothing.
 func (c *call) kill(p *purchase) {
-	p.stage.meet(p, func() { p.stage.restart(context.Background()) })
+	p.stage.meet(p, p.stage.restart)
 	p.stage.untilOver(c.ctx)
 	c.abort()
 }
@@ -331,5 +331,5 @@ func (s *stage) changePrice() {
 	s.mu.Lock()
 	s.price = s.court.config.OtherPrice
 	s.mu.Unlock()
-	s.restart(context.Background())
+	s.restart()
 }

@@ -13,6 +13,7 @@ type stage struct {
 	court *court
 	row   row
 	over  chan struct{} // closed when the row is over
+	run   context.Context
 
 	mu        sync.Mutex
 	instance  Instance
@@ -40,12 +41,12 @@ func (j *court) play(ctx context.Context, r row) (RowResult, error) {
 		return result, nil
 	}
 	s := &stage{
-		court: j, row: r, over: make(chan struct{}), price: j.config.Price,
+		court: j, row: r, run: ctx, over: make(chan struct{}), price: j.config.Price,
 		purchases: map[string]*purchase{}, arrived: map[*purchase]bool{}, ended: map[*purchase]bool{}, met: make(chan struct{}),
 	}
 	j.bank.enter(s)
 	defer close(s.over)
-	s.start(ctx)
+	s.start()
 	defer s.stop()
 	list, err := s.engage(ways)
 	defer func() {
@@ -61,8 +62,13 @@ func (j *court) play(ctx context.Context, r row) (RowResult, error) {
 		all.Go(func() { s.live(ctx, p) })
 	}
 	all.Wait()
-	if err := errors.Join(s.failure(), ctx.Err()); err != nil {
+	if err := ctx.Err(); err != nil {
 		return result, err
+	}
+	if err := s.failure(); err != nil { // which the payers have felt
+		for _, p := range list {
+			p.note("the seller does not start again: %s", printable(err.Error()))
+		}
 	}
 	if r.needsUpstream && s.upstream == 0 {
 		result.NotPlayed = "the seller depends on nothing that could fail: it did not ask {upstream}"
@@ -113,14 +119,14 @@ func (s *stage) of(account string) *purchase {
 }
 
 // start starts a process of the seller.
-func (s *stage) start(ctx context.Context) {
+func (s *stage) start() {
 	s.mu.Lock()
 	price := s.price
 	if s.up == nil {
 		s.up = make(chan struct{})
 	}
 	s.mu.Unlock()
-	instance, err := s.court.config.Seller.Start(ctx, s.court.settings(price))
+	instance, err := s.court.config.Seller.Start(s.run, s.court.settings(price))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.instance, s.failed = instance, err
@@ -138,12 +144,12 @@ func (s *stage) stop() {
 }
 
 // restart kills the seller, and starts it again.
-func (s *stage) restart(ctx context.Context) {
+func (s *stage) restart() {
 	s.mu.Lock()
 	s.up = make(chan struct{})
 	s.mu.Unlock()
 	s.stop()
-	s.start(ctx)
+	s.start()
 }
 
 func (s *stage) failure() error {

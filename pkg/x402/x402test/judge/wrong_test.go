@@ -150,14 +150,10 @@ func everything() []judge.Promise {
 // judged plays rows against a wrong seller with promises.
 func judged(t *testing.T, f fault, promises []judge.Promise, rows ...string) *judge.Report {
 	t.Helper()
-	world, err := x402test.World(x402.Base)
-	if err != nil {
-		t.Fatal(err)
-	}
 	seen := new(sync.Map)
 	report, err := judge.Run(t.Context(), judge.Config{
 		Seller:     judge.Handler(func(s judge.Settings) http.Handler { return wrongSeller{s, f, seen} }),
-		World:      world,
+		World:      world(t),
 		Goods:      judge.Goods{Path: "/weather?city=Oslo", OtherPath: "/weather?city=Rome"},
 		Price:      "0.01",
 		OtherPrice: dearer,
@@ -277,4 +273,41 @@ func TestSameSeed(t *testing.T) {
 	if runs[0].String() != runs[1].String() {
 		t.Errorf("%s\n%s", &runs[0], &runs[1])
 	}
+}
+
+// A seller that does not start again after a kill is judged by what its payers have then.
+func TestDoesNotStartAgain(t *testing.T) {
+	t.Parallel()
+	starts := 0
+	seen := new(sync.Map)
+	report, err := judge.Run(t.Context(), judge.Config{
+		World: world(t),
+		Goods: judge.Goods{Path: "/weather?city=Oslo"},
+		Rows:  []string{"kill-after"},
+		Seller: judge.Handler(func(s judge.Settings) http.Handler {
+			if starts++; starts > 2 { // the first is asked for the price
+				return nil
+			}
+			return wrongSeller{s, forgets, seen}
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range report.Rows[0].Cases {
+		last := c.Steps[len(c.Steps)-1]
+		if c.Transfers != 1 || c.Answers != 0 || c.Verdict != judge.NotPromised || last != "the seller does not start again: there is no handler" {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// world is what is around a wrong seller.
+func world(t *testing.T) judge.World {
+	t.Helper()
+	w, err := x402test.World(x402.Base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
