@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
+)
+
+// clients is the folder of the programs of others.
+const clients = "../clients"
+
+// TestClients: unmodified clients of others buy as the payers of the judge do. They pay again
+// at a seller without a record, and once at one of ours.
+func TestClients(t *testing.T) {
+	t.Parallel()
+	testbed.Node(t, clients)
+	python := testbed.Python(t, filepath.Join(clients, "testdata", "requirements.txt"))
+	overHTTP := []judge.Way{judge.New, "@x402/fetch", "@x402/axios", "httpx", "requests"}
+	overMCP := []judge.Way{judge.NewTool, "mcp-sdk-1", "mcp-sdk-2"}
+	played := func(want int, ways []judge.Way, args ...string) {
+		t.Helper()
+		list := strings.Join(texts(ways), ",")
+		args = append([]string{"-clients", clients, "-python", python, "-way", list, "-row", "reply-lost", "-price", "0.01", "-format", "json"}, args...)
+		_, out, notes := judged(t, args...)
+		var report judge.Report
+		if err := json.Unmarshal([]byte(out), &report); err != nil {
+			t.Fatalf("%v\n%s", err, notes)
+		}
+		if got := len(report.Rows[0].Cases); got != len(ways) {
+			t.Errorf("%d have bought, want %d\n%s", got, len(ways), notes)
+		}
+		for _, c := range report.Rows[0].Cases {
+			if c.Transfers != want || c.Answers != 1 {
+				t.Errorf("%s was charged %d times, want %d, and got %d answers\n%s", c.Way, c.Transfers, want, c.Answers, strings.Join(c.Steps, "\n"))
+			}
+		}
+	}
+	addr := address(t)
+	played(2, overHTTP, "-url", "http://"+addr+"/weather", "ADDR="+addr+" exec "+testbed.Program(t, "./infra/judge/forgetful"))
+
+	addr = address(t)
+	shop := testbed.Shop(t, t.TempDir(), nil).Path
+	played(1, append(overHTTP, overMCP...), "-url", "http://"+addr+"/weather?city=Oslo", "-tool-url", "http://"+addr+"/mcp",
+		"-tool", "weather", "-args", `{"city":"Oslo"}`, "-dir", t.TempDir(),
+		"ADDR="+addr+" WINDOW=600s PAY_TO="+testbed.Account(1)+" FACILITATOR={facilitator} NODE={node} exec "+shop)
+}
+
+func texts(ways []judge.Way) []string {
+	var all []string
+	for _, one := range ways {
+		all = append(all, string(one))
+	}
+	return all
+}
+
+// Where no client is installed, that is said.
+func TestNoClients(t *testing.T) {
+	t.Parallel()
+	empty := t.TempDir()
+	args := []string{"-url", "http://127.0.0.1:1/", "-clients", empty, "true"}
+	if status, _, notes := judged(t, args...); status != exitNotJudged || !strings.Contains(notes, "-clients must be the folder infra/clients") {
+		t.Errorf("%d %s", status, notes)
+	}
+	testbed.Check(os.Mkdir(filepath.Join(empty, "testdata"), 0o700))
+	status, _, notes := judged(t, append([]string{"-python", "no-python"}, args...)...)
+	if status != exitNotJudged || !strings.Contains(notes, "requests is not installed") || !strings.Contains(notes, "no client of -clients is installed") {
+		t.Errorf("%d %s", status, notes)
+	}
+}
