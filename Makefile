@@ -17,8 +17,8 @@ export GOFLAGS ?= -buildvcs=false
 
 # What a person types gets to the recipes through the environment, as it was
 # typed: make does not expand it here, and the recipes' "$$NAME" is not code.
-TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE STACK \
-	SELLER PRICE OTHER_PRICE PROMISES ROW WAY FORMAT OTHER METHOD BODY OTHER_BODY TYPE TOOL_URL TOOL ARGS OTHER_ARGS PYTHON
+TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO STACK_NAME RTT RUNS RECORDS N SEED WALLET TRANSACTION DAY PART DO NAME SET UNSET FILE STACK
+TYPED += SELLER PRICE OTHER_PRICE PROMISES ROW FORMAT OTHER BODY TOOL_URL TOOL ARGS PYTHON
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
 # Puts commands into build, and says how far it is: on a new machine it takes a while.
@@ -70,22 +70,25 @@ pay-mcp: ## Let any MCP host buy from a paid MCP server: print what to paste int
 	@mkdir -p build && (cd infra/paymcp && go build -o ../../build/pay-mcp .) && exec build/pay-mcp $${DO:+"$$DO"} "$${URL:-http://127.0.0.1:8402/mcp}"
 
 .PHONY: judge
-judge: ## Play the bad days of the field against any seller, and say what was charged, answered and promised: 1 to 5 minutes
+judge: ## Play the bad days of the field against any seller; say what was charged, answered and promised: 1 to 5 minutes
 ##   SELLER='...'      the command that starts it; {facilitator} stands for the facilitator's URL
 ##   URL=...           what it sells: an http URL of this machine
-##   PRICE=0.01        what it asks for that
-##   PROMISES=same,new,key  in which ways a purchase may be asked for again
-##   ROW=... V=1       play this row alone, and tell what happens
-##   FORMAT=markdown   or json
-##   BODY='...'        what to post (as TYPE=application/json)
-##   TOOL_URL=... TOOL=... ARGS='{}'  a tool over the Model Context Protocol
-##   OTHER=...         something else at the same price; OTHER_BODY, OTHER_ARGS
-##   OTHER_PRICE=0.02  another price, where {price} stands in SELLER
-##   CLIENTS=1         have the stock clients of infra/clients buy, too (make node-packages; PYTHON=... has those of Python)
-	@mkdir -p build && go build -o build/judge ./infra/judge && CALLED_BY=make exec build/judge $${URL:+-url "$$URL"} $${PRICE:+-price "$$PRICE"} \
-		$${PROMISES:+-promises "$$PROMISES"} $${ROW:+-row "$$ROW"} $${WAY:+-way "$$WAY"} $${V:+-v="$$V"} $${FORMAT:+-format "$$FORMAT"} $${SEED:+-seed "$$SEED"} \
-		$${OTHER:+-other "$$OTHER"} $${OTHER_PRICE:+-other-price "$$OTHER_PRICE"} $${METHOD:+-method "$$METHOD"} $${BODY:+-body "$$BODY"} $${OTHER_BODY:+-other-body "$$OTHER_BODY"} \
-		$${TYPE:+-type "$$TYPE"} $${TOOL_URL:+-tool-url "$$TOOL_URL"} $${TOOL:+-tool "$$TOOL"} $${ARGS:+-args "$$ARGS"} $${OTHER_ARGS:+-other-args "$$OTHER_ARGS"} \
+##   PRICE=0.01        what it asks for that (whatever it asks)
+##   PROMISES=same,new,key  in which ways a purchase may be asked for again (none)
+##   ROW=name V=1      play this row alone, and tell what happens
+##   FORMAT=markdown   or json (text)
+##   OTHER=...         a URL of something else at the same price
+##   OTHER_PRICE=0.02  another price, where SELLER has {price}
+##   BODY='{...}'      what to post
+##   TOOL_URL=...      where tools are sold over the Model Context Protocol,
+##   TOOL=name         which tool to call there,
+##   ARGS='{...}'      and with which arguments
+##   CLIENTS=1         have the stock clients of infra/clients buy, too (make node-packages)
+##   PYTHON=...        the Python that has those of Python (python3)
+	@mkdir -p build && go build -o build/judge ./infra/judge && CALLED_BY=make exec build/judge \
+		$${URL:+-url "$$URL"} $${PRICE:+-price "$$PRICE"} $${PROMISES:+-promises "$$PROMISES"} $${ROW:+-row "$$ROW"} $${V:+-v="$$V"} \
+		$${FORMAT:+-format "$$FORMAT"} $${SEED:+-seed "$$SEED"} $${OTHER:+-other "$$OTHER"} $${OTHER_PRICE:+-other-price "$$OTHER_PRICE"} \
+		$${BODY:+-body "$$BODY"} $${TOOL_URL:+-tool-url "$$TOOL_URL"} $${TOOL:+-tool "$$TOOL"} $${ARGS:+-args "$$ARGS"} \
 		$(if $(CLIENTS),-clients infra/clients) $${PYTHON:+-python "$$PYTHON"} -- $${SELLER:+"$$SELLER"}
 
 .PHONY: simnet

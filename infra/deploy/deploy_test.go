@@ -164,7 +164,7 @@ func TestRollback(t *testing.T) {
 	o.does(deployIt)
 	o.cannot(rollBack, "that release does not have Motto, and would not do what the file says with it", `allow = ["without=Motto->`+short(first)+`"]`)
 	o.file(`Motto = "never twice"`, `Motto = ""`)
-	o.change("pkg/catalog/operations.go", `Amount: "1000"`, `Amount: "2000"`)
+	o.change("pkg/catalog/operations.go", `Amount:  "1000"`, `Amount:  "2000"`)
 	dear := o.commit("another price")
 	o.cannot([]string{"rollback", "-yes", "-to", dear, "shop"}, "another price would be asked for: from ping:1000 to 2000", `allow = ["price=ping:1000->2000"]`)
 	o.cannot([]string{"rollback", "-yes", "-to", "nothing", "shop"}, "the commit nothing is not in this clone")

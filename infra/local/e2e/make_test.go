@@ -122,17 +122,22 @@ func TestMakeTargets(t *testing.T) {
 	}
 	makefile := testbed.Must(os.ReadFile(filepath.Join(root, "Makefile")))
 	targets := regexp.MustCompile(`(?m)^\.PHONY: (.+)$`).FindAllStringSubmatch(string(makefile), -1)
-	declared := regexp.MustCompile(`(?m)^TYPED := (.+)$`).FindStringSubmatch(string(makefile))
-	if len(targets) < 15 || declared == nil {
+	declared := regexp.MustCompile(`(?m)^TYPED [:+]= (.+)$`).FindAllStringSubmatch(string(makefile), -1)
+	if len(targets) < 15 || len(declared) == 0 {
 		t.Fatalf("%d targets, typed: %q", len(targets), declared)
 	}
-	for _, name := range strings.Fields(declared[1]) {
+	var typed []string
+	for _, line := range declared {
+		typed = append(typed, strings.Fields(line[1])...)
+	}
+	for _, name := range typed {
 		mentions(t, "make help", help, "\n"+strings.Repeat(" ", 19)+name+"=")
 	}
 	mark := filepath.Join(t.TempDir(), "ran")
 	hostile := "=HOSTILE'`touch " + mark + "`$(touch " + mark + ");touch " + mark + "\""
 	var values []string
-	for _, name := range strings.Fields("RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS N SEED WALLET TRANSACTION NAME SET UNSET FILE") {
+	for _, name := range strings.Fields("RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO RTT RUNS N SEED WALLET TRANSACTION NAME SET UNSET FILE STACK " +
+		"SELLER PRICE PROMISES ROW FORMAT OTHER OTHER_PRICE BODY TOOL_URL TOOL ARGS PYTHON") {
 		values = append(values, name+hostile)
 	}
 	args := append([]string{"-n"}, values...) // print what would be run
