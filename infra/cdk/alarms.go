@@ -45,9 +45,14 @@ func (e *envelope) alarms(page, ticket *string) {
 // periods of three, by what payers met or by what reconcile found.
 func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	return alarm{
-		name: name, means: means,
+		name:       name,
+		means:      means,
 		of:         []series{e.own("faults", metric, statSum), e.own("ready", service.ReadyMetric(probe), statMin)},
-		expression: "FILL(faults, 0) + IF(FILL(ready, 1) > 0, 0, 3)", bound: few, period: minutes5, periods: 3, breaching: 2,
+		expression: "FILL(faults, 0) + IF(FILL(ready, 1) > 0, 0, 3)",
+		bound:      few,
+		period:     minutes5,
+		periods:    3,
+		breaching:  2,
 	}
 }
 
@@ -257,16 +262,22 @@ type alarm struct {
 
 // alarm makes an alarm that notifies a topic when it begins, and not when it ends.
 func (e *envelope) alarm(a alarm, topic *string) {
-	comparison, actions := "GreaterThanThreshold", []*string{topic}
+	comparison := "GreaterThanThreshold"
+	actions := []*string{topic}
 	if a.below {
 		comparison = "LessThanThreshold"
 	}
-	periods, missing := max(a.periods, 1), cmp.Or(a.missing, missingGood)
+	periods := max(a.periods, 1)
+	missing := cmp.Or(a.missing, missingGood)
 	properties := object{
-		"AlarmName":        e.settings.stack + "-" + a.name,
-		"AlarmDescription": a.means + " " + catalog.Runbook + "#alarm-" + a.name, "AlarmActions": actions,
-		"ComparisonOperator": comparison, "Threshold": a.bound, "TreatMissingData": missing,
-		"EvaluationPeriods": periods, "DatapointsToAlarm": cmp.Or(a.breaching, periods),
+		"AlarmName":          e.settings.stack + "-" + a.name,
+		"AlarmDescription":   a.means + " " + catalog.Runbook + "#alarm-" + a.name,
+		"AlarmActions":       actions,
+		"ComparisonOperator": comparison,
+		"Threshold":          a.bound,
+		"TreatMissingData":   missing,
+		"EvaluationPeriods":  periods,
+		"DatapointsToAlarm":  cmp.Or(a.breaching, periods),
 	}
 	if missing == missingTells {
 		properties["InsufficientDataActions"] = actions
@@ -274,14 +285,19 @@ func (e *envelope) alarm(a alarm, topic *string) {
 	metric := func(s series) object { return object{"Namespace": s.namespace, "MetricName": s.name} }
 	if one := a.of[0]; a.expression == "" {
 		maps.Copy(properties, metric(one))
-		properties["Statistic"], properties["Period"] = one.stat, a.period
+		properties["Statistic"] = one.stat
+		properties["Period"] = a.period
 	} else {
 		var queries []any
 		for _, s := range a.of {
 			stat := object{"Metric": metric(s), "Period": a.period, "Stat": s.stat}
 			queries = append(queries, object{"Id": s.id, "ReturnData": false, "MetricStat": stat})
 		}
-		properties["Metrics"] = append(queries, object{"Id": "value", "ReturnData": true, "Expression": a.expression})
+		properties["Metrics"] = append(queries, object{
+			"Id":         "value",
+			"ReturnData": true,
+			"Expression": a.expression,
+		})
 	}
 	e.add(sam.Pascal(a.name)+"Alarm", "CloudWatch::Alarm", properties)
 }
@@ -299,12 +315,21 @@ func (e *envelope) own(id, name, stat string) series {
 func (e *envelope) budgetAlarm(topic *string) awscdk.CfnResource {
 	when := func(kind string, percent float64) object {
 		return object{
-			"Notification": object{"NotificationType": kind, "ComparisonOperator": "GREATER_THAN", "Threshold": percent, "ThresholdType": "PERCENTAGE"},
-			"Subscribers":  []any{object{"SubscriptionType": "SNS", "Address": topic}},
+			"Notification": object{
+				"NotificationType":   kind,
+				"ComparisonOperator": "GREATER_THAN",
+				"Threshold":          percent,
+				"ThresholdType":      "PERCENTAGE",
+			},
+			"Subscribers": []any{object{"SubscriptionType": "SNS", "Address": topic}},
 		}
 	}
 	return e.add("Budget", "Budgets::Budget", object{
-		"Budget":                       object{"BudgetType": "COST", "TimeUnit": "MONTHLY", "BudgetLimit": object{"Amount": e.budget, "Unit": "USD"}},
+		"Budget": object{
+			"BudgetType":  "COST",
+			"TimeUnit":    "MONTHLY",
+			"BudgetLimit": object{"Amount": e.budget, "Unit": "USD"},
+		},
 		"NotificationsWithSubscribers": []any{when("ACTUAL", 80), when("FORECASTED", 100)},
 	})
 }

@@ -25,18 +25,35 @@ const (
 // among its own.
 func (e *envelope) dashboard() {
 	text := "What each alarm means and what to do about it: [the runbook](" + catalog.Runbook + ")"
-	widgets := []any{object{"type": "text", "width": columns, "height": 1, "x": 0, "y": 0, "properties": object{"markdown": text}}}
+	widgets := []any{object{
+		"type":       "text",
+		"width":      columns,
+		"height":     1,
+		"x":          0,
+		"y":          0,
+		"properties": object{"markdown": text},
+	}}
 	y := 1
 	row := func(graphs ...object) {
 		for i, g := range graphs {
-			g["region"], g["view"] = awscdk.Aws_REGION(), "timeSeries"
+			g["region"] = awscdk.Aws_REGION()
+			g["view"] = "timeSeries"
 			g["yAxis"] = object{"left": object{"min": 0, "showUnits": false}}
-			widgets = append(widgets, object{"type": "metric", "width": wide, "height": high, "x": i * wide, "y": y, "properties": g})
+			widgets = append(widgets, object{
+				"type":       "metric",
+				"width":      wide,
+				"height":     high,
+				"x":          i * wide,
+				"y":          y,
+				"properties": g,
+			})
 		}
 		y += high
 	}
 	// How often in each five minutes; a number at a time; and how long, at the median and the 95th percentile.
-	sums, most, durations := []string{statSum}, []string{statMax}, []string{"p50", statP95}
+	sums := []string{statSum}
+	most := []string{statMax}
+	durations := []string{"p50", statP95}
 	row(e.revenue(), e.concurrency(), e.graph("Ready", nil, most, readyMetrics()...))
 	row(
 		e.gateway("Gateway: requests", statSum, "Count", "4xx", "5xx"),
@@ -217,7 +234,9 @@ func (e *envelope) queries() {
 			group = idLog
 		}
 		e.add(sam.Pascal(strings.ReplaceAll(q.name, " ", "-"))+"Query", "Logs::QueryDefinition", object{
-			"Name": e.settings.stack + "/" + q.name, "QueryString": q.text, "LogGroupNames": []any{e.resource(group).Ref()},
+			"Name":          e.settings.stack + "/" + q.name,
+			"QueryString":   q.text,
+			"LogGroupNames": []any{e.resource(group).Ref()},
 		})
 	}
 }

@@ -83,7 +83,9 @@ func (e *envelope) topics() (page, ticket *string, policy awscdk.CfnResource) {
 	}
 	if len(e.teams) > 0 {
 		e.chat("Teams", "Chatbot::MicrosoftTeamsChannelConfiguration", both, object{
-			"TeamsTenantId": e.teams[0], "TeamId": e.teams[1], "TeamsChannelId": e.teams[2],
+			"TeamsTenantId":  e.teams[0],
+			"TeamId":         e.teams[1],
+			"TeamsChannelId": e.teams[2],
 		})
 	}
 	return page, ticket, policy
@@ -96,11 +98,16 @@ func (e *envelope) topic(id, output, description string) (arn *string, policy aw
 	arn = e.add(id, "SNS::Topic", object{"DisplayName": e.settings.stack + " " + strings.ToLower(id)}).Ref()
 	policy = e.add(id+"Policy", "SNS::TopicPolicy", object{"Topics": []any{arn}, "PolicyDocument": object{
 		"Version": "2012-10-17", "Statement": []any{object{
-			"Effect": "Allow", "Action": "sns:Publish", "Resource": arn,
+			"Effect":    "Allow",
+			"Action":    "sns:Publish",
+			"Resource":  arn,
 			"Principal": object{"Service": []any{"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}},
 			"Condition": object{"StringEquals": object{"aws:SourceAccount": awscdk.Aws_ACCOUNT_ID()}},
 		}, object{
-			"Effect": "Deny", "Action": "sns:Publish", "Resource": arn, "Principal": "*",
+			"Effect":    "Deny",
+			"Action":    "sns:Publish",
+			"Resource":  arn,
+			"Principal": "*",
 			"Condition": object{"Bool": object{"aws:SecureTransport": "false"}},
 		}},
 	}})
@@ -111,7 +118,11 @@ func (e *envelope) topic(id, output, description string) (arn *string, policy aw
 // subscribe has a topic's messages sent to an endpoint, if there is one.
 func (e *envelope) subscribe(id string, topic *string, protocol, endpoint string) {
 	if endpoint != "" {
-		e.add(id, "SNS::Subscription", object{"TopicArn": topic, "Protocol": protocol, "Endpoint": endpoint})
+		e.add(id, "SNS::Subscription", object{
+			"TopicArn": topic,
+			"Protocol": protocol,
+			"Endpoint": endpoint,
+		})
 	}
 }
 
@@ -121,7 +132,9 @@ func (e *envelope) subscribe(id string, topic *string, protocol, endpoint string
 func (e *envelope) chat(id, kind string, topics []any, channel object) {
 	role := e.add(id+"Role", "IAM::Role", object{"AssumeRolePolicyDocument": object{
 		"Version": "2012-10-17", "Statement": []any{object{
-			"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": object{"Service": "chatbot.amazonaws.com"},
+			"Effect":    "Allow",
+			"Action":    "sts:AssumeRole",
+			"Principal": object{"Service": "chatbot.amazonaws.com"},
 		}},
 	}})
 	channel["ConfigurationName"] = e.settings.stack + "-" + strings.ToLower(id)

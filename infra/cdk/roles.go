@@ -39,7 +39,9 @@ func (e *envelope) roles(topics ...*string) {
 		role := e.add(r.Name+"Role", "IAM::Role", object{
 			"Description": "For operators: " + r.Does,
 			"AssumeRolePolicyDocument": object{"Version": "2012-10-17", "Statement": []any{object{
-				"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": object{"AWS": who},
+				"Effect":    "Allow",
+				"Action":    "sts:AssumeRole",
+				"Principal": object{"AWS": who},
 			}}},
 			"Policies": []any{object{"PolicyName": strings.ToLower(r.Name), "PolicyDocument": object{
 				"Version": "2012-10-17", "Statement": e.statements(r, topics),

@@ -73,7 +73,9 @@ func NewStack(scope constructs.Construct, s settings) {
 // default that takes URLs only, so that a deployment which names no node fails.
 func (e *envelope) demandNodes() {
 	p := awscdk.NewCfnParameter(e.Stack, jsii.String("RpcUrl"), &awscdk.CfnParameterProps{
-		Type: jsii.String("String"), NoEcho: jsii.Bool(true), AllowedPattern: jsii.String(`^https://[^ ]+$`),
+		Type:                  jsii.String("String"),
+		NoEcho:                jsii.Bool(true),
+		AllowedPattern:        jsii.String(`^https://[^ ]+$`),
 		ConstraintDescription: jsii.String("https URLs of nodes, separated by commas. none is refused: without a node a refused payer can get an answer free. Any node of the network serves, such as one of a provider's free plan"),
 		Description:           jsii.String("JSON-RPC nodes that payments in doubt are looked up on; see template.yaml."),
 	})
@@ -109,10 +111,16 @@ func (e *envelope) code(slug string) {
 // alias to the outputs.
 func (e *envelope) ownDomain() {
 	name := e.add(idDomain, "ApiGatewayV2::DomainName", object{"DomainName": e.domain, "DomainNameConfigurations": []any{
-		object{"CertificateArn": e.certificate, "EndpointType": "REGIONAL", "SecurityPolicy": "TLS_1_2"},
+		object{
+			"CertificateArn": e.certificate,
+			"EndpointType":   "REGIONAL",
+			"SecurityPolicy": "TLS_1_2",
+		},
 	}})
 	mapping := e.add("DomainMapping", "ApiGatewayV2::ApiMapping", object{
-		"ApiId": e.resource(idAPI).Ref(), "DomainName": name.Ref(), "Stage": "$default",
+		"ApiId":      e.resource(idAPI).Ref(),
+		"DomainName": name.Ref(),
+		"Stage":      "$default",
 	})
 	// SAM makes the stage, so it cannot be referred to here. Without the dependency
 	// CloudFormation may make the mapping first, and fail.

@@ -103,7 +103,8 @@ func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 				c.Message = string(text)
 			}
 			if f, ok := errors.AsType[*fault.Error](err); ok {
-				c.Code, c.Message = string(f.Code), f.Public()
+				c.Code = string(f.Code)
+				c.Message = f.Public()
 			}
 		}
 		checks[b.Name] = c
@@ -131,7 +132,8 @@ func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store Read
 		for name, text := range warnings {
 			checks[name] = check{Status: statusWarning, Message: text}
 		}
-		state, origin := readinessOf(checks), p.Origin(r)
+		state := readinessOf(checks)
+		origin := p.Origin(r)
 		if wrong := len(o.OwnershipProofs) - len(p.proven(o, origin)); wrong > 0 {
 			// The service works without them, so it stays ready.
 			text := fmt.Sprintf("%d of OWNERSHIP_PROOFS are not the payee's signature of %s", wrong, origin)
@@ -193,7 +195,8 @@ func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 // with an error otherwise. What is below /.well-known is for programs (RFC
 // 8615), some of which ask for HTML, too.
 func missing(r *http.Request, docs *discovery.Documents) storefront.Response {
-	f, path := catalog.NoSuchPath().New(nil), meant(r.URL.Path, docs)
+	f := catalog.NoSuchPath().New(nil)
+	path := meant(r.URL.Path, docs)
 	if path != "" {
 		f = catalog.NoSuchPath().Newf(nil, "There is nothing at this path. Did you mean %s?", path)
 	}

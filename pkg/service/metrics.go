@@ -185,9 +185,12 @@ func askedMetric(a x402.Ask) string {
 
 // measured are the metrics of one priced request of a client, each at most once.
 func (p Platform) measured(res storefront.Response, client string) []metric {
-	t, code, class := cmp.Or(res.Trace, &x402.Trace{}), "", fault.Answer
+	t := cmp.Or(res.Trace, &x402.Trace{})
+	code := ""
+	class := fault.Answer
 	if f := res.Fault; f != nil {
-		code, class = codeMetric(f.Code), f.Info().Class
+		code = codeMetric(f.Code)
+		class = f.Info().Class
 	}
 	if p.Paused && code == MetricFacilitator {
 		code = "" // that it is missing is not a fault where none is wanted
@@ -343,7 +346,8 @@ func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 		case operation:
 			at = 1
 		}
-		sets[at].Namespace, sets[at].Metrics = Namespace(p.Stack), append(sets[at].Metrics, v)
+		sets[at].Namespace = Namespace(p.Stack)
+		sets[at].Metrics = append(sets[at].Metrics, v)
 		attrs = append(attrs, slog.Float64(v.Name, v.Value))
 	}
 	sets = slices.DeleteFunc(sets, func(d directive) bool { return len(d.Metrics) == 0 })

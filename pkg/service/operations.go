@@ -136,9 +136,13 @@ func lists(entry catalog.Operation, codes []fault.Code) {
 // Ping is /v1/tools/ping (spec §4.9). It takes no input and has no lookup that
 // could time out.
 func Ping() Operation {
-	return Operation{entry: catalog.Ping(), timeout: fault.New(fault.InternalError, nil).Info(), parse: func(url.Values) (url.Values, run, error) {
-		return nil, func(context.Context) (any, error) { return catalog.Pong{OK: true, Service: catalog.Service}, nil }, nil
-	}}
+	return Operation{
+		entry:   catalog.Ping(),
+		timeout: fault.New(fault.InternalError, nil).Info(),
+		parse: func(url.Values) (url.Values, run, error) {
+			return nil, func(context.Context) (any, error) { return catalog.Pong{OK: true, Service: catalog.Service}, nil }, nil
+		},
+	}
 }
 
 // run does the work of one priced request.
@@ -186,7 +190,8 @@ func (op Operation) asked(rawQuery string) discovery.Visit {
 		visit.Refused = fault.From(err).Public()
 		return visit
 	}
-	visit.Asked, visit.Request = normal, op.entry.Request(normal)
+	visit.Asked = normal
+	visit.Request = op.entry.Request(normal)
 	if op.known != nil {
 		visit.Known = op.known(normal)
 	}

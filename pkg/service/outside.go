@@ -131,7 +131,13 @@ func (o Outside) connect(ctx context.Context, u *url.URL) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn := tls.Client(raw, &tls.Config{ServerName: name, RootCAs: o.Roots, Time: o.Now, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	conn := tls.Client(raw, &tls.Config{
+		ServerName: name,
+		RootCAs:    o.Roots,
+		Time:       o.Now,
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"},
+	})
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close() // the handshake has said what is wrong
 		return nil, err

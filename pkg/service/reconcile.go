@@ -62,24 +62,30 @@ type Scheduled struct {
 // at any LOG_LEVEL, because alarms are computed from it. Its error says that the index or the
 // ledger failed.
 func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
-	r, watched, probes := do.Reconciler, do.Watched, do.Probes
+	r := do.Reconciler
+	watched := do.Watched
+	probes := do.Probes
 	if p.Paused { // nobody is to miss the facilitator
 		probes = slices.DeleteFunc(probes, func(b Probe) bool { return b.Name == ProbeFacilitator })
 	}
 	return func(ctx context.Context) error {
 		begun := p.Now()
 		checks, outside := p.look(ctx, do, probes)
-		run, cancel := ctx, context.CancelFunc(func() {})
+		run := ctx
+		cancel := context.CancelFunc(func() {})
 		if deadline, ok := ctx.Deadline(); ok {
 			run, cancel = context.WithDeadline(ctx, deadline.Add(-reconcileMargin))
 		}
 		defer cancel()
 		s, err := r.Run(run)
-		level, attrs, values := slog.LevelInfo, lineOf(s), metricsOf(s)
+		level := slog.LevelInfo
+		attrs := lineOf(s)
+		values := metricsOf(s)
 		if err != nil {
 			// A run that failed counts only as failed: its other numbers may be too low, and
 			// would end an alarm.
-			level, values = slog.LevelError, []metric{counted(MetricReconcileFailed, max(s.Failed+s.Uncounted, 1))}
+			level = slog.LevelError
+			values = []metric{counted(MetricReconcileFailed, max(s.Failed+s.Uncounted, 1))}
 			attrs = append(attrs, slog.String("error", err.Error()))
 		}
 		down := notReady(checks)
@@ -108,10 +114,15 @@ func (p Platform) look(ctx context.Context, do Scheduled, probes []Probe) (check
 		return p.probe(ctx, probes), nil
 	}
 	var ends time.Time
-	all := append(slices.Clone(probes), Probe{Name: ProbeOrigin, Optional: true, Timeout: outsideTimeout, Check: func(ctx context.Context) (err error) {
-		ends, err = do.Outside.Ask(ctx, origin, p.Deployment)
-		return err
-	}})
+	all := append(slices.Clone(probes), Probe{
+		Name:     ProbeOrigin,
+		Optional: true,
+		Timeout:  outsideTimeout,
+		Check: func(ctx context.Context) (err error) {
+			ends, err = do.Outside.Ask(ctx, origin, p.Deployment)
+			return err
+		},
+	})
 	checks = p.probe(ctx, all)
 	if !ends.IsZero() {
 		const day = 24 * time.Hour
@@ -137,7 +148,8 @@ func notReady(checks map[string]check) []string {
 func readyMetrics(checks map[string]check, failed error) (values []metric, ready int) {
 	ready = 1
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
-		status, answers := checks[name].Status, 1
+		status := checks[name].Status
+		answers := 1
 		if status != statusOK || name == ProbeLedger && failed != nil {
 			answers = 0
 		}

@@ -110,11 +110,31 @@ func NewSeller(
 	}
 	var err error
 	seller.seller, err = x402http.New(x402http.Config{
-		PayTo: o.Terms.PayTo, Network: o.Terms.Network, Asset: o.Terms.Asset, AssetName: o.Terms.Name, AssetVersion: o.Terms.Version,
-		Ledger: recordsOnly{l}, Settler: s, Evidence: evidence, NoNode: evidence == nil, Receipts: o.Receipts,
-		PerMinute: -1, Concurrent: -1, Limits: limits.Leases, Window: window, OriginOf: p.Origin, Name: catalog.Service,
-		Log: p.Log, Now: p.Now, Random: p.Random,
-		Service: &storefront.Service{Front: p.front(true), Rate: limits.Rate, Describe: seller.describe, Compress: zipped},
+		PayTo:        o.Terms.PayTo,
+		Network:      o.Terms.Network,
+		Asset:        o.Terms.Asset,
+		AssetName:    o.Terms.Name,
+		AssetVersion: o.Terms.Version,
+		Ledger:       recordsOnly{l},
+		Settler:      s,
+		Evidence:     evidence,
+		NoNode:       evidence == nil,
+		Receipts:     o.Receipts,
+		PerMinute:    -1,
+		Concurrent:   -1,
+		Limits:       limits.Leases,
+		Window:       window,
+		OriginOf:     p.Origin,
+		Name:         catalog.Service,
+		Log:          p.Log,
+		Now:          p.Now,
+		Random:       p.Random,
+		Service: &storefront.Service{
+			Front:    p.front(true),
+			Rate:     limits.Rate,
+			Describe: seller.describe,
+			Compress: zipped,
+		},
 	})
 	return seller, err
 }
@@ -191,7 +211,8 @@ func (s *Seller) paywall(
 		return res, nil
 	}
 	visit := op.asked(r.URL.RawQuery)
-	visit.Offer, visit.Nonce = offer, rand.Text()
+	visit.Offer = offer
+	visit.Nonce = rand.Text()
 	body, csp := discovery.Paywall(op.entry, s.platform.site(s.offering, s.platform.Origin(r)), visit)
 	return zipped(r, page(res, body, csp)), nil
 }
@@ -228,7 +249,8 @@ func zipped(q *http.Request, r storefront.Response) storefront.Response {
 // site is what offers and pages say at an origin.
 func (p Platform) site(o Offering, origin string) discovery.Site {
 	site := o.Site
-	site.Origin, site.Now = origin, p.Now
+	site.Origin = origin
+	site.Now = p.Now
 	return site
 }
 
@@ -249,13 +271,19 @@ func (p Platform) proven(o Offering, origin string) []string {
 // metrics, and so do the calls of tools.
 func (p Platform) front(priced bool) storefront.Front {
 	return storefront.Front{
-		Log: p.Log, Now: p.Now, RequestID: p.RequestID, Options: preflight, Header: edgeHeader,
-		Docs: func(r *http.Request, c fault.Code) string { return catalog.ErrorURL(p.Origin(r), c) },
+		Log:       p.Log,
+		Now:       p.Now,
+		RequestID: p.RequestID,
+		Options:   preflight,
+		Header:    edgeHeader,
+		Docs:      func(r *http.Request, c fault.Code) string { return catalog.ErrorURL(p.Origin(r), c) },
 		Observe: func(r *http.Request, name, id string, res storefront.Response, took time.Duration) {
-			level, attrs := res.Line(make([]slog.Attr, 0, 40), r, name, id, took)     // on the stack
-			sold, dimensions := priced && name != "mcp", []string{DimensionOperation} // mcp is what is not a call
+			level, attrs := res.Line(make([]slog.Attr, 0, 40), r, name, id, took) // on the stack
+			sold := priced && name != "mcp"
+			dimensions := []string{DimensionOperation} // mcp is what is not a call
 			if res.Tool != "" {
-				sold, dimensions = true, append(dimensions, DimensionTransport)
+				sold = true
+				dimensions = append(dimensions, DimensionTransport)
 			}
 			if sold && p.Function != "" { // elsewhere no CloudWatch reads the log
 				attrs = append(attrs, p.counts(res, limit.SiteKey(r.RemoteAddr), dimensions...)...)
@@ -301,7 +329,9 @@ func preflight(methods []string) http.Header {
 	}
 	allow := strings.Join(append(slices.Clone(methods), http.MethodOptions), ", ")
 	return http.Header{
-		"Access-Control-Allow-Methods": {allow}, "Access-Control-Allow-Headers": {strings.ToLower(strings.Join(allowed, ", "))},
-		"Access-Control-Max-Age": {"86400"}, "Allow": {allow},
+		"Access-Control-Allow-Methods": {allow},
+		"Access-Control-Allow-Headers": {strings.ToLower(strings.Join(allowed, ", "))},
+		"Access-Control-Max-Age":       {"86400"},
+		"Allow":                        {allow},
 	}
 }

@@ -64,19 +64,36 @@ func (s *Seller) terms(op Operation, own, sibling func(catalog.Operation, discov
 	offer := func(entry catalog.Operation, site discovery.Site) (*x402.Offer, error) {
 		return x402.NewOffer(own(entry, site), sibling(entry, site))
 	}
+	var most int // at once
+	switch op.entry.Kind {
+	case catalog.Tool:
+		most = s.limits.Single
+	case catalog.Bundle:
+		most = s.limits.Bundle
+	}
 	return storefront.Terms{
-		Endpoint: op.entry.Slug, Whole: true, Punctual: true,
-		Job: x402.Job{Budget: op.entry.Deadline, Timeout: op.timeout, NoImplicitRetry: op.entry.Kind == catalog.SmokeTest},
+		Endpoint: op.entry.Slug,
+		Whole:    true,
+		Punctual: true,
+		Job: x402.Job{
+			Budget:          op.entry.Deadline,
+			Timeout:         op.timeout,
+			NoImplicitRetry: op.entry.Kind == catalog.SmokeTest,
+		},
 		Product: storefront.Product{
-			Name: op.entry.Slug, At: s.platform.Origin,
-			Cap: map[catalog.Kind]int{catalog.Tool: s.limits.Single, catalog.Bundle: s.limits.Bundle}[op.entry.Kind],
+			Name: op.entry.Slug,
+			At:   s.platform.Origin,
+			Cap:  most,
 			Offer: func(origin string) (*x402.Offer, error) {
-				entry, site, former := op.entry, s.platform.site(s.offering, origin), s.offering.Former
+				entry := op.entry
+				site := s.platform.site(s.offering, origin)
+				former := s.offering.Former
 				now, err := offer(entry, site)
 				if err != nil || former == nil {
 					return now, err
 				}
-				entry.Amount, site.Terms = cmp.Or(former.Prices[entry.Slug], entry.Amount), former.Terms
+				entry.Amount = cmp.Or(former.Prices[entry.Slug], entry.Amount)
+				site.Terms = former.Terms
 				before, err := offer(entry, site)
 				if err != nil {
 					return nil, err
