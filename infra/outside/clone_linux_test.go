@@ -4,7 +4,9 @@ import (
 	"archive/zip"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -107,6 +109,33 @@ func TestContinuousIntegration(t *testing.T) {
 		if !strings.Contains(script, line) {
 			t.Errorf(".ci/run has no line %q", line)
 		}
+	}
+}
+
+// judgeSection is that of README about sellers of others.
+const judgeSection = "Judge your own seller"
+
+// TestJudgeOfAClone types the command of that section, beside a seller that is written as the
+// documentation of x402 has it, without a ledger: it is found out.
+func TestJudgeOfAClone(t *testing.T) {
+	if err := testbed.NoNamespaces(); err != nil {
+		t.Skipf("README's seller listens at an address that may be another's here: %v", err)
+	}
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("README's seller needs Node")
+	}
+	loopback()
+	home := cloned(t)
+	testbed.Check(os.WriteFile(filepath.Join(home, "server.js"), testbed.Must(os.ReadFile("testdata/server.js")), 0o600))
+	todo := steps(string(testbed.Must(os.ReadFile(readme))), judgeSection)
+	if len(todo) != 1 {
+		t.Fatalf("the section has %d commands: %q", len(todo), todo)
+	}
+	r := &reader{home: home, kept: t.TempDir(), at: "127.0.0.1:9"} // where nobody listens
+	out, _ := r.types(t, todo[0].command)
+	said := regexp.MustCompile(`(?m)^(clean +1/1 |reply-lost +2/1 not promised|kill-while +2/1 not promised|\d+ held, 0 broken, \d+ not promised)`)
+	if found := said.FindAllString(string(out), -1); len(found) != 4 {
+		t.Errorf("found %q in:\n%s", found, out)
 	}
 }
 

@@ -22,12 +22,10 @@ func heldElsewhere() map[string][2]string {
 		"make sam-build && sam deploy --no-confirm-changeset --parameter-overrides PayTo=0x… FacilitatorUrl=https://…": {"infra", "TestFirstDeployment"},
 		"make deploy STACK=<name>":   {"infra/deploy", "TestMake"},
 		"make rollback STACK=<name>": {"infra/deploy", "TestRollback"},
-		"make judge SELLER='FACILITATOR_URL={facilitator} node server.js' URL=http://127.0.0.1:4021/weather PRICE=0.01": {"infra/judge", "TestPeers"},
-		"make bench": {"infra/local/e2e", "TestMakeTargets"},
-		"make judge": {"infra/local/e2e", "TestMakeTargets"},
-		"make test":  {"infra/outside", "TestContinuousIntegration"},
-		"make pay":   {"infra/outside", "TestReadmeOfAClone"},
-		"make run":   {"infra/outside", "TestReadmeOfAClone"},
+		"make bench":                 {"infra/local/e2e", "TestMakeTargets"},
+		"make test":                  {"infra/outside", "TestContinuousIntegration"},
+		"make pay":                   {"infra/outside", "TestReadmeOfAClone"},
+		"make run":                   {"infra/outside", "TestReadmeOfAClone"},
 		"make pay-mcp URL=http://127.0.0.1:8402/mcp": {"infra/paymcp", "TestMake"},
 		"make pay-mcp URL=https://… DO=allow":        {"infra/paymcp", "TestAllow"},
 	}
@@ -39,7 +37,7 @@ func TestEveryCommandOfReadme(t *testing.T) {
 	text := string(testbed.Must(os.ReadFile(readme)))
 	held := heldElsewhere()
 	for _, name := range sectionName.FindAllStringSubmatch(text, -1) {
-		if slices.Contains(append(firstSections(), section, moneySection), name[1]) {
+		if slices.Contains(append(firstSections(), section, moneySection, judgeSection), name[1]) {
 			continue // typed
 		}
 		for _, s := range append(steps(text, name[1]), saidCommands(text, name[1])...) {
