@@ -40,6 +40,9 @@ func (d desk) rollBack(ctx context.Context, name string) error {
 		return err
 	}
 	defer remove()
+	if f.Toolchain == stackfile.CDK && older(former) {
+		return fmt.Errorf("the release of %s is older than the files of stacks, and its CDK app reads none: check it out, and deploy it by hand with every parameter in -c", short(commit))
+	}
 	reduced, omitted, err := d.reduced(f, t, former)
 	if err != nil {
 		return err
@@ -105,13 +108,18 @@ func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (sta
 	return copied, omitted, copied.Check(then)
 }
 
+// older says whether a release has no command like this one.
+func older(root string) bool {
+	_, err := os.Stat(filepath.Join(root, "infra", "deploy", "main.go"))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // codeOf is what a former release sells. One that has no such command does not say it.
 func codeOf(ctx context.Context, root string) (code, error) {
-	folder := filepath.Join(root, "infra", "deploy")
-	if _, err := os.Stat(filepath.Join(folder, "main.go")); errors.Is(err, fs.ErrNotExist) {
+	if older(root) {
 		return code{}, errors.New("it is older than make deploy")
 	}
-	out, err := output(ctx, program{dir: folder, name: "go", arguments: []string{"run", ".", sells}})
+	out, err := output(ctx, program{dir: filepath.Join(root, "infra", "deploy"), name: "go", arguments: []string{"run", ".", sells}})
 	if err != nil {
 		return code{}, err
 	}
