@@ -83,13 +83,14 @@ judge: ## Play the bad days of the field against any seller; say what was charge
 ##   TOOL_URL=...      where tools are sold over the Model Context Protocol,
 ##   TOOL=name         which tool to call there,
 ##   ARGS='{...}'      and with which arguments
+##   NETWORK=...       where it is paid (eip155:8453; eip155:84532 is Base Sepolia)
 ##   CLIENTS=1         have the stock clients of infra/clients buy, too (make node-packages)
 ##   PYTHON=...        the Python that has those of Python (python3)
 	@mkdir -p build && go build -o build/judge ./infra/judge && CALLED_BY=make exec build/judge \
 		$${URL:+-url "$$URL"} $${PRICE:+-price "$$PRICE"} $${PROMISES:+-promises "$$PROMISES"} $${ROW:+-row "$$ROW"} $${V:+-v="$$V"} \
 		$${FORMAT:+-format "$$FORMAT"} $${SEED:+-seed "$$SEED"} $${OTHER:+-other "$$OTHER"} $${OTHER_PRICE:+-other-price "$$OTHER_PRICE"} \
 		$${BODY:+-body "$$BODY"} $${TOOL_URL:+-tool-url "$$TOOL_URL"} $${TOOL:+-tool "$$TOOL"} $${ARGS:+-args "$$ARGS"} \
-		$(if $(CLIENTS),-clients infra/clients) $${PYTHON:+-python "$$PYTHON"} -- $${SELLER:+"$$SELLER"}
+		$${NETWORK:+-network "$$NETWORK"} $(if $(CLIENTS),-clients infra/clients) $${PYTHON:+-python "$$PYTHON"} -- $${SELLER:+"$$SELLER"}
 
 .PHONY: simnet
 simnet: ## A shell in a small internet with the service running (Linux)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
 // TestMain has the tests run beside each other: most of the time they wait for leases to end.
@@ -107,6 +108,7 @@ func TestNotJudged(t *testing.T) {
 		"another way":        {[]string{"-url", url, "-way", "out", "true"}, `there is no way "out"`},
 		"another format":     {[]string{"-url", url, "-format", "xml", "true"}, "must be text, markdown or json"},
 		"another network":    {[]string{"-url", url, "-network", "eip155:1", "true"}, "nothing is known of the network eip155:1"},
+		"the other network":  {[]string{"-url", url, "-network", x402.BaseSepolia, "ADDR=" + addr + " " + forgetful}, "it wants exact on eip155:8453, and must want exact on eip155:84532"},
 		"no template":        {[]string{"-url", url, "-file", "config", "true"}, "must be TEMPLATE=TARGET"},
 		"a seller that ends": {[]string{"-url", url, "echo so; exit 3"}, "ended before it took requests at " + addr + "; it printed:\nso"},
 		"a busy address":     {[]string{"-url", "http://" + busy.Addr().String() + "/", "true"}, "something listens at"},

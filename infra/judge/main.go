@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -26,6 +27,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/judge/launch"
 	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
@@ -220,7 +222,7 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 	if o.format != "text" && o.format != "markdown" && o.format != "json" {
 		return c, closeLog, fmt.Errorf("-format is %q, and must be text, markdown or json", o.format)
 	}
-	p := &program{command: o.seller, env: o.env, files: o.files, dir: o.dir, within: o.ready}
+	p := &launch.Program{Command: o.seller, Env: o.env, Files: o.files, Dir: o.dir, Within: o.ready}
 	c = judge.Config{
 		Seller: p, Goods: o.goods, Price: o.price, Seed: o.seed, Hold: o.hold, Slow: o.slow, Patience: o.patience,
 		Rows: words(o.rows), Watch: progress(notes),
@@ -236,7 +238,7 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 	}
 	settings := o.seller + strings.Join(o.env, " ") + strings.Join(o.files, " ")
 	if !strings.Contains(settings, "{facilitator}") && len(o.files) == 0 {
-		p.env = append(p.env, "FACILITATOR_URL={facilitator}")
+		p.Env = append(p.Env, "FACILITATOR_URL={facilitator}")
 	}
 	if strings.Contains(settings, "{price}") {
 		c.OtherPrice = o.otherPrice
@@ -254,13 +256,13 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 		if err != nil {
 			return c, closeLog, err
 		}
-		p.log, closeLog = file, func() { file.Close() }
+		p.Log, closeLog = file, func() { file.Close() }
 	}
 	return c, closeLog, nil
 }
 
 // where reads the URLs, which have one origin.
-func (o options) where(p *program, goods *judge.Goods) (err error) {
+func (o options) where(p *launch.Program, goods *judge.Goods) (err error) {
 	origins := map[string]bool{}
 	for _, one := range []struct {
 		url  string
@@ -269,10 +271,10 @@ func (o options) where(p *program, goods *judge.Goods) (err error) {
 		if one.url == "" {
 			continue
 		}
-		if p.origin, *one.path, err = split(one.url); err != nil {
+		if p.Origin, *one.path, err = split(one.url); err != nil {
 			return err
 		}
-		origins[p.origin] = true
+		origins[p.Origin] = true
 	}
 	if len(origins) != 1 {
 		return errors.New("the URLs are not of one origin")
@@ -281,11 +283,30 @@ func (o options) where(p *program, goods *judge.Goods) (err error) {
 		goods.Method = first(goods.Method, http.MethodPost)
 		goods.ContentType = first(goods.ContentType, "application/json")
 	}
-	p.readiness, err = http.NewRequest(first(goods.Method, http.MethodGet), p.origin+first(goods.Path, goods.ToolPath), strings.NewReader(goods.Body)) //nolint:noctx // it gets one later
+	p.Ready, err = http.NewRequest(first(goods.Method, http.MethodGet), p.Origin+first(goods.Path, goods.ToolPath), strings.NewReader(goods.Body)) //nolint:noctx // it gets one later
 	if err == nil && goods.ContentType != "" {
-		p.readiness.Header.Set("Content-Type", goods.ContentType)
+		p.Ready.Header.Set("Content-Type", goods.ContentType)
 	}
 	return err
+}
+
+// split reads a URL as an origin and a path.
+func split(raw string) (origin, path string, err error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return "", "", errors.Join(fmt.Errorf("%q is not a URL such as http://127.0.0.1:4021/weather", raw), err)
+	}
+	if u.Scheme != "http" {
+		return "", "", fmt.Errorf("%q must be an http URL of this machine", raw)
+	}
+	return u.Scheme + "://" + u.Host, first(u.EscapedPath(), "/") + query(u), nil
+}
+
+func query(u *url.URL) string {
+	if u.RawQuery == "" {
+		return ""
+	}
+	return "?" + u.RawQuery
 }
 
 // first is the first text that is not empty.

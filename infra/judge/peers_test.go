@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/judge/launch"
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/pkg/x402"
@@ -59,14 +60,14 @@ func everything() []judge.Promise {
 
 // process is a seller that is a program, with settings that may have {facilitator} and its like.
 func process(addr, command string, goods judge.Goods, settings map[string]string) judge.Seller {
-	p := &program{command: "exec " + command, origin: "http://" + addr, within: 2 * time.Minute}
+	p := &launch.Program{Command: "exec " + command, Origin: "http://" + addr, Within: 2 * time.Minute}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		p.env = append(p.env, name+"="+settings[name])
+		p.Env = append(p.Env, name+"="+settings[name])
 	}
 	path := first(goods.Path, goods.ToolPath)
-	p.readiness = testbed.Must(http.NewRequest(first(goods.Method, http.MethodGet), p.origin+path, strings.NewReader(goods.Body)))
+	p.Ready = testbed.Must(http.NewRequest(first(goods.Method, http.MethodGet), p.Origin+path, strings.NewReader(goods.Body)))
 	if goods.ContentType != "" {
-		p.readiness.Header.Set("Content-Type", goods.ContentType)
+		p.Ready.Header.Set("Content-Type", goods.ContentType)
 	}
 	return p
 }
@@ -130,13 +131,16 @@ func npmPeers(t *testing.T) []peer {
 	t.Helper()
 	const folder = "testdata/peers/node"
 	node := testbed.Node(t, folder)
-	start := func(program string) judge.Seller {
+	start := func(program, flow string) judge.Seller {
 		addr := address(t)
-		return process(addr, node+" "+filepath.Join(folder, program), weather(), peerSettings(addr))
+		settings := peerSettings(addr)
+		settings["FLOW"] = flow
+		return process(addr, node+" "+filepath.Join(folder, program), weather(), settings)
 	}
 	return []peer{
-		{name: "`@x402/express` 2.27.0", goods: weather(), seller: start("express.mjs")},
-		{name: "`@x402/hono` 2.27.0", goods: weather(), seller: start("hono.mjs")},
+		{name: "`@x402/express` 2.27.0", goods: weather(), seller: start("express.mjs", "")},
+		{name: "the same, `upfront`", goods: weather(), seller: start("express.mjs", "upfront")},
+		{name: "`@x402/hono` 2.27.0", goods: weather(), seller: start("hono.mjs", "")},
 	}
 }
 

@@ -40,17 +40,23 @@ func readOffer(raw []byte, network string) (offer, error) {
 		return offer{}, fmt.Errorf("its offer is of version %d of x402, and not of %d", required.X402Version, x402.Version)
 	}
 	o := offer{resource: required.Resource, extensions: required.Extensions}
+	var others []string
 	for _, one := range required.Accepts {
 		var terms x402.Requirements
 		if err := json.Unmarshal(one, &terms); err != nil {
 			continue // another scheme may have other members
 		}
+		others = append(others, printable(terms.Scheme+" on "+terms.Network))
 		if terms.Scheme == x402.Scheme && terms.Network == network && terms.Extra.Name != "" {
 			o.accepted, o.terms = one, terms
 			return o, nil
 		}
 	}
-	return offer{}, fmt.Errorf("its offer has nothing that can be paid: exact on %s, with the name of the token", network)
+	if len(others) == 0 {
+		return offer{}, errors.New("its offer has no way to pay")
+	}
+	return offer{}, fmt.Errorf("its offer has nothing that is paid here: it wants %s, and must want exact on %s, with the name of the token in extra",
+		strings.Join(others, ", "), network)
 }
 
 // hasIdentifier says that the offer declares payment-identifier.

@@ -4,9 +4,10 @@ import { ExactEvmScheme } from '@x402/evm/exact/server'
 import { paymentMiddleware, x402ResourceServer } from '@x402/express'
 import express from 'express'
 
-const { FACILITATOR, UPSTREAM, PRICE, PAY_TO, PORT } = process.env
+// FLOW is empty, or upfront: then the payment is settled before the handler runs.
+const { FACILITATOR, UPSTREAM, PRICE, PAY_TO, PORT, FLOW } = process.env
 const network = 'eip155:8453'
-const accepts = { scheme: 'exact', price: `$${PRICE}`, network, payTo: PAY_TO }
+const accepts = { scheme: 'exact', price: `$${PRICE}`, network, payTo: PAY_TO, ...(FLOW && { extra: { paymentFlow: FLOW } }) }
 const facilitator = new HTTPFacilitatorClient({ url: FACILITATOR })
 const resources = new x402ResourceServer(facilitator).register(network, new ExactEvmScheme())
 const app = express()

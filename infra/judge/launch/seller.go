@@ -1,10 +1,9 @@
-package main
+// Package launch starts sellers that are programs, and kills them.
+package launch
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -19,16 +18,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
-// program is a seller that is started by a command line. It implements judge.Seller.
-type program struct {
-	command   string   // for the shell
-	env       []string // NAME=value, beside the environment of this process
-	files     []string // TEMPLATE=TARGET
-	dir       string
-	origin    string // where it listens
-	readiness *http.Request
-	within    time.Duration // until it takes requests
-	log       io.Writer     // all that it prints; nil for nowhere
+// Program is a seller that is started by a command line. It implements judge.Seller. In its
+// command, its environment and its files {facilitator}, {node}, {upstream} and {price} stand
+// for what it is started with.
+type Program struct {
+	Command string   // for the shell; it must not end before the seller does
+	Env     []string // NAME=value, beside the environment of this process
+	Files   []string // TEMPLATE=TARGET: written before each start
+	Dir     string   // where it is started; empty is here
+	Origin  string   // where it listens, such as http://127.0.0.1:8080
+	// Ready is a request that the seller answers, whatever it says, when it takes requests.
+	Ready  *http.Request
+	Within time.Duration // how long it may take to start
+	Log    io.Writer     // gets all that it prints, when it ends; nil for nowhere
 }
 
 // fill puts what a seller is started with into a text.
@@ -37,20 +39,20 @@ func fill(text string, s judge.Settings) string {
 }
 
 // Start implements judge.Seller.
-func (p *program) Start(ctx context.Context, s judge.Settings) (judge.Instance, error) {
+func (p *Program) Start(ctx context.Context, s judge.Settings) (judge.Instance, error) {
 	if connects(ctx, p.host()) {
 		return nil, fmt.Errorf("something listens at %s already: stop it, or let the seller listen elsewhere", p.host())
 	}
-	for _, file := range p.files {
+	for _, file := range p.Files {
 		if err := render(file, s); err != nil {
 			return nil, err
 		}
 	}
-	r := &running{program: p, gone: make(chan struct{})}
-	r.cmd = exec.Command("sh", "-c", fill(p.command, s)) //nolint:noctx // it is killed as a group
-	r.cmd.Dir = p.dir
+	r := &running{Program: p, gone: make(chan struct{})}
+	r.cmd = exec.Command("sh", "-c", fill(p.Command, s)) //nolint:noctx // it is killed as a group
+	r.cmd.Dir = p.Dir
 	r.cmd.Env = os.Environ()
-	for _, one := range p.env {
+	for _, one := range p.Env {
 		r.cmd.Env = append(r.cmd.Env, fill(one, s))
 	}
 	r.cmd.Stdout, r.cmd.Stderr = &r.printed, &r.printed
@@ -82,10 +84,10 @@ func render(file string, s judge.Settings) error {
 	return os.WriteFile(target, []byte(fill(string(text), s)), 0o600)
 }
 
-func (p *program) host() string {
-	u, err := url.Parse(p.origin)
+func (p *Program) host() string {
+	u, err := url.Parse(p.Origin)
 	if err != nil {
-		return p.origin
+		return p.Origin
 	}
 	if u.Port() == "" {
 		return net.JoinHostPort(u.Hostname(), "80")
@@ -106,32 +108,32 @@ func connects(ctx context.Context, address string) bool {
 
 // running is a process of the seller, with those that it has started.
 type running struct {
-	*program
+	*Program
 	cmd     *exec.Cmd
 	gone    chan struct{} // closed when the shell has ended
 	printed tail
 }
 
 // Origin implements judge.Instance.
-func (r *running) Origin() string { return r.origin }
+func (r *running) Origin() string { return r.Program.Origin }
 
 // Kill implements judge.Instance.
 func (r *running) Kill() {
 	kill(r.cmd)
 	<-r.gone
-	ctx, cancel := context.WithTimeout(context.Background(), r.within)
+	ctx, cancel := context.WithTimeout(context.Background(), r.Within)
 	defer cancel()
 	for connects(ctx, r.host()) && ctx.Err() == nil {
 		wait(ctx)
 	}
-	if r.log != nil {
-		fmt.Fprintf(r.log, "%s\n", r.printed.String())
+	if r.Log != nil {
+		fmt.Fprintf(r.Log, "%s\n", r.printed.String())
 	}
 }
 
 // untilReady waits until the seller answers requests.
 func (r *running) untilReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, r.within)
+	ctx, cancel := context.WithTimeout(ctx, r.Within)
 	defer cancel()
 	for {
 		answers := r.answers(ctx)
@@ -144,7 +146,7 @@ func (r *running) untilReady(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("the seller did not take requests at %s within %v; it printed:\n%s", r.host(), r.within, &r.printed)
+			return fmt.Errorf("the seller did not take requests at %s within %v; it printed:\n%s", r.host(), r.Within, &r.printed)
 		}
 		wait(ctx)
 	}
@@ -155,15 +157,15 @@ func (r *running) answers(ctx context.Context) bool {
 	if !connects(ctx, r.host()) {
 		return false
 	}
-	request := r.readiness.Clone(ctx)
-	if r.readiness.GetBody != nil {
-		body, err := r.readiness.GetBody()
+	request := r.Ready.Clone(ctx)
+	if r.Ready.GetBody != nil {
+		body, err := r.Ready.GetBody()
 		if err != nil {
 			return false
 		}
 		request.Body = body
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: r.within}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: r.Within}
 	res, err := client.Do(request)
 	if err != nil {
 		return false
@@ -205,23 +207,4 @@ func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return strings.TrimSpace(t.text.String())
-}
-
-// split reads a URL as an origin and a path.
-func split(raw string) (origin, path string, err error) {
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" {
-		return "", "", errors.Join(fmt.Errorf("%q is not a URL such as http://127.0.0.1:4021/weather", raw), err)
-	}
-	if u.Scheme != "http" {
-		return "", "", fmt.Errorf("%q must be an http URL of this machine", raw)
-	}
-	return u.Scheme + "://" + u.Host, cmp.Or(u.EscapedPath(), "/") + query(u), nil
-}
-
-func query(u *url.URL) string {
-	if u.RawQuery == "" {
-		return ""
-	}
-	return "?" + u.RawQuery
 }
