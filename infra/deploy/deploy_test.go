@@ -50,7 +50,7 @@ func TestDeploy(t *testing.T) {
 func (o *operator) marked(table, payee string) {
 	o.t.Helper()
 	m, err := boot.Table{Name: table, AWS: o.account.emulator.Config()}.Mark(o.t.Context(), "shop-stack")
-	if err != nil || m == nil || m.Payee != payee || !strings.HasPrefix(m.By, "arn:aws:") {
+	if err != nil || m == nil || m.Payee != payee || m.Origin != o.now(outputOrigin) || !strings.HasPrefix(m.By, "arn:aws:") {
 		o.t.Errorf("%s is marked %+v, %v; want %s", table, m, err, payee)
 	}
 }

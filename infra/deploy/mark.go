@@ -24,7 +24,15 @@ func (d desk) mark(ctx context.Context, p plan, now running) error {
 		return fmt.Errorf("ask AWS who this is: %w", err)
 	}
 	table := boot.Table{Name: now.outputs[outputLedger], AWS: c}
-	m := boot.Mark{Stack: p.file.Stack, Payee: p.file.Parameters[parameterPayee], Written: d.now(), By: aws.ToString(who.Arn)}
+	m := boot.Mark{
+		Stack:   p.file.Stack,
+		Payee:   p.file.Parameters[parameterPayee],
+		Written: d.now(),
+		By:      aws.ToString(who.Arn),
+	}
+	if p.file.Parameters["BaseUrl"] == "" {
+		m.Origin = now.outputs[outputOrigin] // which reconcile asks, as it asks BASE_URL
+	}
 	before, err := table.SetMark(ctx, m, p.changesPayee())
 	if errors.Is(err, boot.ErrMarked) {
 		return fmt.Errorf("%w (%s, by %s). If it is the right table: LEDGER_TABLE=%s AWS_REGION=%s STACK_NAME=%s PAY_TO=%s make mark-ledger FORCE=1",

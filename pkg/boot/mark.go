@@ -89,7 +89,7 @@ func (t Table) SetMark(ctx context.Context, m Mark, replace bool) (before *Mark,
 	case before != nil && !strings.EqualFold(before.Payee, m.Payee) && !replace:
 		return before, ErrMarked
 	}
-	// Whoever writes another payee meanwhile is not overwritten.
+	// Another payee that is written meanwhile is not overwritten.
 	condition := "attribute_not_exists(" + dynamo.AttrKey + ")"
 	var values map[string]types.AttributeValue
 	if before != nil {
