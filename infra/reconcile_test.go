@@ -131,7 +131,7 @@ func TestReconcileFunction(t *testing.T) {
 }
 
 // TestReconcileMark: what reconcile says of the ledger's table, by the built function. The
-// mark of its own stack is what counts: not that of another one, nor one with another payee.
+// mark of this stack counts: not that of another one, nor one with another payee.
 func TestReconcileMark(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)

@@ -126,7 +126,7 @@ func (e *envelope) subscribe(id string, topic *string, protocol, endpoint string
 	}
 }
 
-// chat has the messages of topics sent to a channel of a chat. Whoever is in the channel can
+// chat has the messages of topics sent to a channel of a chat. Everybody in the channel can
 // have nothing done in the account: the role that commands would be run with may do nothing,
 // and the guardrail, which by default is AdministratorAccess, denies everything.
 func (e *envelope) chat(id, kind string, topics []any, channel object) {

@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// principal is somebody who may assume a role: a user or a role of an account, or whoever that
+// principal is somebody who may assume a role: a user or a role of an account, or anybody that
 // account lets.
 const principal = `arn:aws[a-z-]*:iam::[0-9]{12}:(root|(user|role)/[A-Za-z0-9/_+=,.@-]+)`
 

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
-// TestBootstrapRoles: whoever deploys may assume the roles by which the CDK CLI deploys this
+// TestBootstrapRoles: those who deploy may assume the roles by which the CDK CLI deploys this
 // stack, and no other: those that the app names to it, but for the one that CloudFormation has.
 func TestBootstrapRoles(t *testing.T) {
 	t.Parallel()

@@ -98,7 +98,7 @@ func (p *timeline) next() cell {
 	return first
 }
 
-// end prints what is left of a try.
+// end prints the rest of a try.
 func (p *timeline) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

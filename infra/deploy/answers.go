@@ -28,9 +28,9 @@ const (
 // answers are what a deployment says of itself.
 type answers struct {
 	origin string
-	// offers are what is asked for each operation, by whoever sells it.
+	// offers are the prices of each operation, from the function that sells it.
 	offers map[string]x402.Requirements
-	// tool is what is asked for an operation that is called as a tool, by another function.
+	// tool is the price of an operation that is called as a tool, from another function.
 	tool x402.Requirements
 	// payees are those of the manifest, which another function has.
 	payees []string

@@ -88,7 +88,7 @@ func TestRefused(t *testing.T) {
 	o.file(`LogLevel = "info"`, `LogLevel = "warn"`)
 	o.does(deployIt, `note: allow has "payee=`+testbed.Account(1), "which nothing needs any more: take it out", "payee "+testbed.Account(2))
 
-	// A stop needs no leave. Whoever would sell again does, each time.
+	// A stop needs no leave. To sell again needs it each time.
 	o.file(`Selling = "yes"`, `Selling = "no"`)
 	o.does(deployIt, "Selling   yes   no\n", "selling: no")
 	o.file(`Selling = "no"`, `Selling = "yes"`)

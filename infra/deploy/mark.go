@@ -12,7 +12,7 @@ import (
 )
 
 // mark writes into the ledger whose it is, so that reconcile pages when the stack is given
-// another one, whoever does that and how. A mark for another payee is replaced if this deployment
+// another one, by whatever means. A mark for another payee is replaced if this deployment
 // was to change the payee.
 func (d desk) mark(ctx context.Context, p plan, now running) error {
 	c, err := awsConfig(ctx, p.file)

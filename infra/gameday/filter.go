@@ -63,7 +63,7 @@ func (f Filter) Finds(line []byte) (value float64, yes bool) {
 	return value, err == nil
 }
 
-// pattern is what is left of a filter's pattern.
+// pattern is the rest of a filter's pattern.
 type pattern struct{ rest string }
 
 func readPattern(text string) (condition, error) {

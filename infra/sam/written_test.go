@@ -116,7 +116,7 @@ type judgedBy struct {
 
 // releaseJudge compares a release with the one before, which has the other part of the
 // payments: by what failed, and by what was refused. With two payers or fewer the sum of
-// their numbers lies a whole number of steps above the least, whoever tried how often. A
+// their numbers lies a whole number of steps above the least, however often each tried. A
 // third one's number practically never does.
 //
 // Three times as many failures are forgiven as the release before has at the same rate, had

@@ -106,7 +106,7 @@ func readFunction(get func(string) string) (Config, error) {
 }
 
 // ReadAWS reads how an operator's command reaches a service of AWS: the region, the
-// credentials, and, where the variable endpoint is set, what is asked in the place of AWS.
+// credentials, and the endpoint to ask in place of AWS where the variable endpoint is set.
 func ReadAWS(get func(string) string, endpoint string) (aws.Config, error) {
 	e := &environment{get: get, settings: Settings()}
 	c := aws.Config{Region: e.required("AWS_REGION"), Credentials: e.awsKeys()}

@@ -20,7 +20,7 @@ import (
 
 // Mark is an item of a ledger's table which says that the table is the ledger of a stack.
 // A stack that is deployed with another table, such as an empty one that CloudFormation has
-// just made, finds no mark of its own there. So no program that sells ever writes one: it is
+// just made, finds no mark of this stack there. So no program that sells ever writes one: it is
 // written by an operator, or by the command that deploys. Each stack of a table has its own
 // mark, which stays when the stack is deleted, and is in every copy of the table.
 type Mark struct {

@@ -238,7 +238,7 @@ func (p *paywall) read() {
 	}
 }
 
-// value is what is asked of a parameter: as the page shows it, and as a form has it.
+// value is a parameter of the question: as the page shows it, and as a form has it.
 func (p *paywall) value(param catalog.Param) askedValue {
 	a := askedValue{Param: param, Shown: p.Visit.Asked.Get(param.Name)}
 	if len(a.Shown) > maxShown || !printable.ASCII(a.Shown) {

@@ -91,7 +91,7 @@ func hidden(name string) error {
 	if strings.HasPrefix(name, "FacilitatorFallback") {
 		secret = "FacilitatorFallbackSecretArn"
 	}
-	return fmt.Errorf("%s is hidden (NoEcho), and whoever can read this file would have it: take it out, and put it into the secret that %s names (make secret)", name, secret)
+	return fmt.Errorf("%s is hidden (NoEcho), and everybody who can read this file would have it: take it out, and put it into the secret that %s names (make secret)", name, secret)
 }
 
 // together is what is wrong with parameters that are right alone.

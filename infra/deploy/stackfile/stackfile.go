@@ -45,7 +45,7 @@ type File struct {
 	Settings map[string]any
 }
 
-// document is the file as it is written. What the SAM CLI reads may have keys of its own, and
+// document is the file as it is written. What the SAM CLI reads may have other keys, and
 // our table may not: an unknown key there is a slip.
 type document struct {
 	Version any                `toml:"version"`

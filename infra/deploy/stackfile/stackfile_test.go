@@ -26,7 +26,7 @@ func template(t *testing.T) *sam.Template {
 }
 
 // filled is the example as somebody has filled it in, with changes as strings.NewReplacer has
-// them, below a folder of its own.
+// them, below another folder.
 func filled(t *testing.T, changes ...string) (stackfile.File, error) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, stackfile.Folder, "example.toml"))

@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/printable"
 )
 
-// endpointSTS is the variable of what is asked in the place of AWS who somebody is.
+// endpointSTS is the variable of an endpoint that says who somebody is, in place of AWS.
 const endpointSTS = "AWS_ENDPOINT_URL_STS"
 
 // operator names who runs this, for the record and for the person who comes next: the
