@@ -7,7 +7,6 @@
 package boot
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -289,8 +288,12 @@ func (r *receipts) key(ctx context.Context) (s *receipt.Signer, err error) {
 	case r.secret != nil:
 		s, err = part(ctx, r.secret, r.now(), r.secretSigner)
 	}
-	if s == nil {
-		return nil, cmp.Or(err, errNoReceiptKey)
+	switch {
+	case s != nil:
+	case err != nil:
+		return nil, err
+	default:
+		return nil, errNoReceiptKey
 	}
 	r.signer.Store(s)
 	return s, nil

@@ -185,7 +185,10 @@ func askedMetric(a x402.Ask) string {
 
 // measured are the metrics of one priced request of a client, each at most once.
 func (p Platform) measured(res storefront.Response, client string) []metric {
-	t := cmp.Or(res.Trace, &x402.Trace{})
+	t := res.Trace
+	if t == nil { // no payment
+		t = &x402.Trace{}
+	}
 	code := ""
 	class := fault.Answer
 	if f := res.Fault; f != nil {

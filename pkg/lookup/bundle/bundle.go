@@ -4,7 +4,6 @@
 package bundle
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -93,8 +92,11 @@ func together(whole context.Context, timeout fault.Code, lookups ...func(context
 		all.Go(func() { look(ctx) })
 	}
 	all.Wait()
-	if err := whole.Err(); err != nil || time.Until(deadline) <= 0 {
-		return lookup.Fault(timeout, cmp.Or(err, context.DeadlineExceeded))
+	if err := whole.Err(); err != nil {
+		return lookup.Fault(timeout, err)
+	}
+	if time.Until(deadline) <= 0 {
+		return lookup.Fault(timeout, context.DeadlineExceeded)
 	}
 	return nil
 }

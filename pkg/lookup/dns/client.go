@@ -39,7 +39,6 @@
 package dns
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -212,8 +211,12 @@ func unresolved(v4, v6 family) error {
 		return v4.err
 	case v6.denied, !errors.As(v4.err, &said) && errors.As(v6.err, &said):
 		return v6.err
+	case v4.err != nil:
+		return v4.err
+	case v6.err != nil:
+		return v6.err
 	}
-	return cmp.Or(v4.err, v6.err, none)
+	return none
 }
 
 // ParseResolvers reads a comma-separated list of ip or ip:port, IPv6 bare or in brackets, and

@@ -1,7 +1,6 @@
 package chain
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,9 +161,10 @@ func (i *inquiry) search() (l entry, err error) {
 		return l, errEarly
 	case tooMuch(old):
 		return i.searchIn(low.Number-min(low.Number, longest), low.Number)
-	default:
-		return l, cmp.Or(old, err)
+	case old != nil:
+		return l, old
 	}
+	return l, err
 }
 
 // searchIn searches a window, oldest block first: as a rule an authorization is used in

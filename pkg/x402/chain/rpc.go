@@ -2,7 +2,6 @@ package chain
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,9 +171,13 @@ func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage,
 			err := fmt.Errorf("reply has id %s, which no request had or another reply has", printable.Quote(id, maxExcerpt))
 			return nil, orStatus(status, err)
 		}
-		if results[at] = result; err != nil {
-			results[at] = raw
-			failed = cmp.Or(failed, fmt.Errorf("%s: %w", queries[at].Method, err))
+		if err == nil {
+			results[at] = result
+			continue
+		}
+		results[at] = raw
+		if failed == nil {
+			failed = fmt.Errorf("%s: %w", queries[at].Method, err)
 		}
 	}
 	if failed != nil {

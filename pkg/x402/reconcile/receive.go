@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -204,7 +203,11 @@ func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) 
 		}
 	}
 	if next == at.Next {
-		return true, cmp.Or(err, r.forget(ctx, payee, b))
+		forgotten := r.forget(ctx, payee, b)
+		if err == nil {
+			err = forgotten
+		}
+		return true, err
 	}
 	write, cancel := context.WithTimeout(context.WithoutCancel(ctx), verdictBudget)
 	defer cancel()
@@ -212,7 +215,11 @@ func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) 
 	if stuck == nil {
 		*at = *moved
 	}
-	if err = cmp.Or(err, stuck); err == nil {
+	switch {
+	case err != nil:
+	case stuck != nil:
+		err = stuck
+	default:
 		err = r.forget(ctx, payee, b)
 	}
 	return b.Done(), err

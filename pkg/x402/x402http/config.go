@@ -185,8 +185,10 @@ func (c *Config) check(t x402.Terms) error {
 			Credentials: c.Credentials,
 			Now:         c.Now,
 		})
-		u, _ := url.Parse(c.Facilitator)
-		u = cmp.Or(u, &url.URL{}) // New has said what is wrong
+		u, bad := url.Parse(c.Facilitator)
+		if bad != nil {
+			u = &url.URL{} // New has said what is wrong
+		}
 		host, _ := netip.ParseAddr(u.Hostname())
 		local := u.Hostname() == "localhost" || host.IsLoopback()
 		check(err == nil && (u.Scheme == "https" || local), "Facilitator", strconv.Quote(c.Facilitator), "an https URL, or an http URL of this machine")

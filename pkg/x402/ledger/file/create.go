@@ -1,7 +1,6 @@
 package file
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -53,13 +52,25 @@ func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 	stored := ""
 	health := "ok"
 	read := func(query string, into any) error { return db.QueryRowContext(ctx, query).Scan(into) }
-	err := cmp.Or(read("PRAGMA page_count", &pages), read("PRAGMA application_id", &app), read("PRAGMA user_version", &form), read(tables, &stored))
-	if err == nil && pages <= mostChecked {
-		err = read("PRAGMA integrity_check(1)", &health)
+	for _, q := range []struct {
+		query string
+		into  any
+	}{
+		{"PRAGMA page_count", &pages},
+		{"PRAGMA application_id", &app},
+		{"PRAGMA user_version", &form},
+		{tables, &stored},
+	} {
+		if err := read(q.query, q.into); err != nil {
+			return err
+		}
+	}
+	if pages <= mostChecked {
+		if err := read("PRAGMA integrity_check(1)", &health); err != nil {
+			return err
+		}
 	}
 	switch {
-	case err != nil:
-		return err
 	case health != "ok":
 		return fmt.Errorf("%w: %.200s", ledger.ErrCorrupt, health)
 	case pages > 0 && (app != application || form != version):

@@ -1,7 +1,6 @@
 package limittest
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -68,8 +67,11 @@ func (w *Watched) do(ctx context.Context, c Call, call func() error) error {
 		}
 	}
 	err := call()
-	if w.After != nil {
-		err = cmp.Or(err, w.After(ctx, c))
+	if w.After == nil {
+		return err
+	}
+	if after := w.After(ctx, c); err == nil {
+		return after
 	}
 	return err
 }
