@@ -138,7 +138,7 @@ func (s wrongSeller) accepts(reason string) bool {
 }
 
 const (
-	slow   = 200 * time.Millisecond
+	slow   = 3 * time.Second // half of it is enough for a machine that is busy
 	dearer = "0.02"
 )
 
