@@ -1,5 +1,6 @@
 // Package x402test has the other sides of a payment, for tests and tools: a wallet, a
-// paying client, and a facilitator that settles play money. No function imports it.
+// paying client, a facilitator that settles play money, a node of the chain that it moves on,
+// and Judge, which plays the bad days of the field against a seller. No function imports it.
 package x402test
 
 import (
