@@ -69,7 +69,6 @@ func layers() []layer {
 		{"infra/local", []string{"infra/local/keyfile", "pkg/boot", "pkg/catalog", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/operations", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/ledger/file", "pkg/x402/receipt", "pkg/x402/x402test"}, "the local runner is the service with other stores and play money"},
 		{"infra/judge", []string{"infra/judge/launch", "infra/local/called", "pkg/x402", "pkg/x402/x402test", "pkg/x402/x402test/judge"}, "a seller is judged from outside, whatever it is made of"},
 		{"infra/judge/launch", []string{"pkg/x402/x402test/judge"}, "a program is started and killed, whatever it sells"},
-		{"infra/judge/forgetful", []string{"pkg/x402"}, "a seller of an afternoon has the words of the protocol, and nothing else of ours"},
 		{"infra/local/pay", []string{"infra/local/bill", "infra/local/called", "infra/local/keyfile", "pkg/printable", "pkg/x402", "pkg/x402/x402test"}, "a client sees the wire only: the names of headers, and what a bill says"},
 		{"infra/local/bill", []string{"infra/local/keyfile", "pkg/catalog", "pkg/lookup/guard", "pkg/printable", "pkg/x402", "pkg/x402/receipt", "pkg/x402/x402test"}, "what every client that pays does with a bill: it sees the wire only, and receipts with how a question is written there"},
 		{"infra/paymcp/purse", []string{"infra/local/keyfile", "pkg/x402"}, "what is on the disk does not depend on who decides it"},

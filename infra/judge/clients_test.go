@@ -25,7 +25,7 @@ func TestClients(t *testing.T) {
 	played := func(want int, ways []judge.Way, args ...string) {
 		t.Helper()
 		list := strings.Join(texts(ways), ",")
-		args = append([]string{"-clients", clients, "-python", python, "-way", list, "-row", "reply-lost", "-price", "0.01", "-format", "json"}, args...)
+		args = append([]string{"-clients", clients, "-python", python, "-way", list, "-row", "reply-lost", "-format", "json"}, args...)
 		_, out, notes := judged(t, args...)
 		var report judge.Report
 		if err := json.Unmarshal([]byte(out), &report); err != nil {
@@ -41,7 +41,7 @@ func TestClients(t *testing.T) {
 		}
 	}
 	addr := address(t)
-	played(2, overHTTP, "-url", "http://"+addr+"/weather", "ADDR="+addr+" exec "+testbed.Program(t, "./infra/judge/forgetful"))
+	played(2, overHTTP, "-url", "http://"+addr+"/weather", "LOCAL_ADDR="+addr+" "+thirty(t))
 
 	addr = address(t)
 	shop := testbed.Shop(t, t.TempDir(), nil).Path

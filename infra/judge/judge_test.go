@@ -53,15 +53,21 @@ func judged(t *testing.T, args ...string) (status int, out, notes string) {
 	return status, printed.String(), noted.String()
 }
 
+// thirty is the command line of a seller that keeps no record.
+func thirty(t *testing.T) string {
+	t.Helper()
+	return "PAY_TO=" + testbed.Account(1) + " exec " + testbed.Program(t, "./infra/demo/thirty")
+}
+
 // TestForgetful: a seller without a record is blamed for what it promises, and two runs with
 // one seed say the same.
 func TestForgetful(t *testing.T) {
 	t.Parallel()
-	forgetful := testbed.Program(t, "./infra/judge/forgetful")
+	forgetful := thirty(t)
 	against := func(more ...string) (status int, out, notes string) {
 		addr := address(t)
-		args := append([]string{"-url", "http://" + addr + "/weather", "-price", "0.01", "-hold", "2s", "-slow", "1s"}, more...)
-		return judged(t, append(args, "ADDR="+addr+" "+forgetful)...)
+		args := append([]string{"-url", "http://" + addr + "/weather", "-price", "0.005", "-hold", "2s", "-slow", "1s"}, more...)
+		return judged(t, append(args, "LOCAL_ADDR="+addr+" "+forgetful)...)
 	}
 	status, out, notes := against("-row", "clean,reply-lost,kill-while,refused")
 	if status != exitHeld || !strings.Contains(out, "2/1 not promised") || !strings.Contains(out, "-row reply-lost -v") {
@@ -87,7 +93,7 @@ func TestForgetful(t *testing.T) {
 // TestNotJudged: what cannot be judged is said in a sentence.
 func TestNotJudged(t *testing.T) {
 	t.Parallel()
-	forgetful := testbed.Program(t, "./infra/judge/forgetful")
+	forgetful := thirty(t)
 	busy := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
 	defer busy.Close()
 	addr := address(t)
@@ -108,12 +114,11 @@ func TestNotJudged(t *testing.T) {
 		"another way":        {[]string{"-url", url, "-way", "out", "true"}, `there is no way "out"`},
 		"another format":     {[]string{"-url", url, "-format", "xml", "true"}, "must be text, markdown or json"},
 		"another network":    {[]string{"-url", url, "-network", "eip155:1", "true"}, "nothing is known of the network eip155:1"},
-		"the other network":  {[]string{"-url", url, "-network", x402.BaseSepolia, "ADDR=" + addr + " " + forgetful}, "it wants exact on eip155:8453, and must want exact on eip155:84532"},
+		"the other network":  {[]string{"-url", url, "-network", x402.BaseSepolia, "LOCAL_ADDR=" + addr + " " + forgetful}, "it wants exact on eip155:8453, and must want exact on eip155:84532"},
 		"no template":        {[]string{"-url", url, "-file", "config", "true"}, "must be TEMPLATE=TARGET"},
 		"a seller that ends": {[]string{"-url", url, "echo so; exit 3"}, "ended before it took requests at " + addr + "; it printed:\nso"},
 		"a busy address":     {[]string{"-url", "http://" + busy.Addr().String() + "/", "true"}, "something listens at"},
-		"another price":      {[]string{"-url", url, "-price", "0.02", "ADDR=" + addr + " " + forgetful}, "asks for 0.01, and not for 0.02"},
-		"another path":       {[]string{"-url", "http://" + addr + "/rain", "ADDR=" + addr + " " + forgetful}, "it answered 404"},
+		"another price":      {[]string{"-url", url, "-price", "0.02", "LOCAL_ADDR=" + addr + " " + forgetful}, "asks for 0.005, and not for 0.02"},
 		"a config file":      {[]string{"-url", url, "-file", template + "=" + template + ".out", fmt.Sprintf("cat %s.out; exit 1", template)}, "it printed:\nurl=http://127.0.0.1:"},
 	} {
 		status, out, notes := judged(t, c.args...)
