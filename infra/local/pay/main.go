@@ -16,6 +16,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -53,6 +55,7 @@ func main() {
 	as := called.Here(os.Getenv, os.Args[0])
 	p := &payer{
 		as:    as,
+		over:  network(new(net.Dialer).DialContext),
 		after: time.After,
 		now:   time.Now,
 		in:    os.Stdin,
@@ -137,8 +140,8 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 	return p.pay(ctx)
 }
 
-// again sends a payment that is kept: to the same URL and under the same key,
-// unless others are typed.
+// again sends a payment that is kept. Another key may be typed, and another address of
+// the service, but no other question: the signature pays for one.
 func (p *payer) again(ctx context.Context, o options) (err error) {
 	if o.keyFile != "" {
 		return typed("AGAIN sends what is signed already and needs no KEY_FILE")
@@ -153,12 +156,27 @@ func (p *payer) again(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.url, err = target(cmp.Or(o.url, kept.URL)); err != nil {
-		return err
+	if p.url, err = target(kept.URL); err != nil {
+		return typed("AGAIN: %s is not a kept payment: its url is %q", path, kept.URL)
+	}
+	if o.url != "" {
+		signed := *p.url
+		if p.url, err = target(o.url); err != nil {
+			return err
+		}
+		if !sameQuestion(signed, *p.url) {
+			return typed("AGAIN sends what was signed for %s, and URL asks for something else: leave out URL, or AGAIN to pay for that", signed.String())
+		}
 	}
 	p.key = cmp.Or(p.key, kept.Key)
 	p.client = bill.Client(nil, p)
 	return p.repeat(ctx, kept, path)
+}
+
+// sameQuestion says that two URLs ask for the same, wherever the service is.
+func sameQuestion(a, b url.URL) bool {
+	a.Scheme, a.Host = b.Scheme, b.Host
+	return bill.Question(&a) == bill.Question(&b)
 }
 
 // wallet is the one to pay with. It also sets what has to be so before it signs.

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -86,12 +87,14 @@ func (s *service) sent() int {
 // noon is the clock of the tests.
 func noon() time.Time { return time.Date(2026, 11, 5, 12, 0, 0, 0, time.Local) }
 
-// buyer is a payer with a new key, for whom waiting takes no time.
+// buyer is a payer with a new key, for whom waiting takes no time, and nothing else moves
+// the clock.
 type buyer struct {
 	*payer
 	out, notes bytes.Buffer
 	stopAt     int // stops in that wait, from 1
 	waits      int
+	waited     time.Duration // by the clock of the payer
 	stop       context.CancelFunc
 }
 
@@ -103,17 +106,19 @@ func newBuyer(t testing.TB, address, key string) *buyer {
 	b := &buyer{}
 	b.payer = &payer{
 		url: u, key: key, whose: "a throw-away key", store: folder(filepath.Join(t.TempDir(), "payments")), out: &b.out, notes: &b.notes,
-		after: func(time.Duration) <-chan time.Time {
+		over: network(new(net.Dialer).DialContext),
+		after: func(pause time.Duration) <-chan time.Time {
 			over := make(chan time.Time)
 			if b.waits++; b.waits == b.stopAt {
 				b.stop()
 			} else {
+				b.waited += pause
 				close(over)
 			}
 			return over
 		},
 	}
-	b.payer.now = noon
+	b.payer.now = func() time.Time { return noon().Add(b.waited) }
 	b.client = bill.Client(wallet, b.payer)
 	return b
 }

@@ -17,6 +17,7 @@ import (
 // payer pays for one URL.
 type payer struct {
 	client  *x402test.Client
+	over    http.RoundTripper // what requests go over
 	after   func(time.Duration) <-chan time.Time
 	now     func() time.Time
 	url     *url.URL
@@ -41,6 +42,10 @@ const (
 	maxTries = 8
 	// maxWait is how long a person is kept waiting for the next try.
 	maxWait = time.Minute
+	// patience is how long tries go on unless the money is moving: a service without a
+	// network does not find one. It is below the 15 seconds of firstAnswer, because a try
+	// may take longer than the one before it.
+	patience = 13 * time.Second
 )
 
 // errAnswered says that the answer, which was shown, is not a 200.
@@ -90,29 +95,31 @@ func (p *payer) repeat(ctx context.Context, kept payment, path string) error {
 // send sends a signature until there is an answer or waiting for it would take
 // too long.
 func (p *payer) send(ctx context.Context, signature string) error {
+	begun := p.now()
 	for try := 1; ; try++ {
+		sent := p.now()
 		r, err := p.client.Get(ctx, p.url.String(), signature)
-		switch {
-		case errors.Is(err, context.Canceled):
-			return errors.New("stopped before there was an answer\nThe payment may have been made. " + p.howAgain() + " goes on with it")
-		case err != nil && unconnected(err):
-			return fmt.Errorf("%w\nNothing was sent this time. When the service runs: %s", unreachable(p.url, err), p.howAgain())
-		case err != nil:
-			return explain("%s\nThere was no answer, and the payment may have been made. %s goes on with it", err, p.howAgain())
+		if err != nil {
+			return p.unsent(err)
 		}
 		p.status(r)
 		p.hint(r)
 		pause := r.RetryAfter()
-		unanswered := (r.Status == http.StatusConflict || r.Status >= 500) && pause > 0
-		switch {
-		case unanswered && pause > maxWait:
-			p.say("         Not an answer yet. Not before %s, which is in %s: %s\n", p.now().Add(pause).Format("15:04:05"), pause, p.howAgain())
-			return p.finish(r)
-		case unanswered && try == maxTries:
-			p.say("         Not an answer yet, after %d tries. Later: %s\n", try, p.howAgain())
-			return p.finish(r)
-		case !unanswered:
+		if pause == 0 || r.Status != http.StatusConflict && r.Status < 500 {
 			p.receipt(ctx, r)
+			return p.finish(r)
+		}
+		took := p.now().Sub(sent)
+		left := maxWait
+		if !moving(r) {
+			left = min(maxWait, patience-p.now().Sub(begun)-took)
+		}
+		switch {
+		case pause > left:
+			p.say("         Not an answer yet; the payment is kept. Not before %s, which is in %s: %s\n", p.now().Add(pause).Format("15:04:05"), pause, p.howAgain())
+			return p.finish(r)
+		case try == maxTries:
+			p.say("         Not an answer yet, after %d tries; the payment is kept. Later: %s\n", try, p.howAgain())
 			return p.finish(r)
 		}
 		p.say("         not an answer yet; the same signature again in %s\n", pause)
@@ -122,6 +129,23 @@ func (p *payer) send(ctx context.Context, signature string) error {
 		case <-p.after(pause):
 		}
 	}
+}
+
+// moving says that an answer waits for the money, which may take its time.
+func moving(r x402test.Reply) bool {
+	code := failure(r.Body).Code
+	return code == "settlement_uncertain" || code == "payment_in_progress"
+}
+
+// unsent says what to do when a signature got no answer.
+func (p *payer) unsent(err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errors.New("stopped before there was an answer\nThe payment may have been made. " + p.howAgain() + " goes on with it")
+	case unconnected(err):
+		return fmt.Errorf("%w\nNothing was sent this time, and the payment is kept. When the service can be reached: %s", unreachable(p.url, err), p.howAgain())
+	}
+	return explain("%s\nThere was no answer, and the payment may have been made. %s goes on with it", err, p.howAgain())
 }
 
 // finish prints the answer.
@@ -134,7 +158,7 @@ func (p *payer) finish(r x402test.Reply) error {
 }
 
 // hint says what helps against the failures that a newcomer is most likely to
-// meet: a network that lets no DNS out, and a service that takes real money.
+// meet: no network, one that lets no DNS out, and a service that takes real money.
 func (p *payer) hint(r x402test.Reply) {
 	code := failure(r.Body).Code
 	switch {
@@ -143,6 +167,8 @@ func (p *payer) hint(r x402test.Reply) {
 	case code == "dns_timeout", code == "upstream_unavailable":
 		p.say("         The service's DNS resolvers do not answer it; many networks block UDP port 53 to the outside.\n" +
 			"         Start it with a resolver that it can reach: DNS_RESOLVERS=192.0.2.53 make run\n")
+	case code == "bootstrap_unavailable", code == "facilitator_unavailable", r.Status == http.StatusGatewayTimeout:
+		p.say("         The service did not reach what it has to ask. Is there a network where it runs?\n")
 	case r.Status == http.StatusPaymentRequired && p.client.Wallet != nil && !p.real:
 		p.say("         A throw-away key has no money; make run takes it, as play money. %s pays with a real key.\n",
 			p.as.Text(called.Word{Name: "KEY_FILE", Flag: "-key-file", Value: "..."}))
@@ -160,7 +186,7 @@ func (p *payer) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set(x402.HeaderKey, p.key)
 	}
 	p.show(r.Header, "→ %s %s\n", r.Method, p.url)
-	res, err := http.DefaultTransport.RoundTrip(r)
+	res, err := p.over.RoundTrip(r)
 	if err == nil {
 		p.show(res.Header, "← %d %s\n", res.StatusCode, http.StatusText(res.StatusCode))
 	}

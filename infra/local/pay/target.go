@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// firstAnswer is how long the first request may take: nothing is signed yet.
+	// firstAnswer is how long the first request may take, as nothing is signed yet, and
+	// any later one until it is connected.
 	firstAnswer = 15 * time.Second
 	// localAddr is where make run listens unless LOCAL_ADDR says otherwise.
 	localAddr = "127.0.0.1:8402"
@@ -63,6 +64,24 @@ func target(s string) (*url.URL, error) {
 
 // quoted is a word for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// dialer connects to an address.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// network is what requests go over. A host that cannot be connected to is given up
+// before a person gives up.
+func network(dial dialer) *http.Transport {
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: firstAnswer,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			limited, cancel := context.WithTimeout(ctx, firstAnswer)
+			defer cancel()
+			return dial(limited, network, address)
+		},
+	}
+}
 
 // unconnected says that an error came before anything was sent.
 func unconnected(err error) bool {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -28,6 +30,80 @@ func TestNobodyThere(t *testing.T) {
 			t.Errorf("%v after %s", err, took)
 		}
 	})
+}
+
+// Without a network, a payment that is kept is given up as soon, and is still there. The
+// service may take longer to answer once it is connected.
+func TestAgainWithoutANetwork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBuyer(t, "http://silent.example/", "")
+		_, err := b.store.keep(payment{URL: "http://silent.example/", Signature: "s"}, noon())
+		must(t, err)
+		b.over = network(func(ctx context.Context, network, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
+		})
+		begun := time.Now()
+		err = b.run(t.Context(), options{again: "1", dir: string(b.store)})
+		fails(t, err, "silent.example does not answer within 15s: is the address right, and is there a network?\n"+
+			"Nothing was sent this time, and the payment is kept. When the service can be reached: make pay AGAIN=1")
+		if took := time.Since(begun); took != firstAnswer {
+			t.Errorf("given up after %s, want %s", took, firstAnswer)
+		}
+	})
+}
+
+// A service that has no network answers late, and late again. No other try is begun that
+// would end after what a person waits.
+func TestServiceWithoutANetwork(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		code    string
+		takes   time.Duration
+		retries []string // Retry-After
+		tries   int
+		ends    time.Duration
+	}{
+		"nothing answers its questions": {"dns_timeout", 7 * time.Second, []string{"1"}, 1, 7 * time.Second},
+		"half of that":                  {"ssl_timeout", 3 * time.Second, []string{"1", "10"}, 2, 7 * time.Second},
+		"there is no way out":           {"upstream_unavailable", 0, []string{"1", "10", "60"}, 3, 11 * time.Second},
+		"another seller's words":        {"no_luck", time.Second, []string{"2"}, 5, 13 * time.Second},
+		"the money moves":               {"settlement_uncertain", 7 * time.Second, []string{"1", "10", "600"}, 3, 32 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBuyer(t, "http://service.example/", "")
+				s := &late{takes: c.takes, code: c.code, retries: c.retries}
+				b.over, b.now, b.after = s, time.Now, time.After
+				begun := time.Now()
+				err := b.send(t.Context(), "signature")
+				if took := time.Since(begun); !errors.Is(err, errAnswered) || s.tries != c.tries || took != c.ends {
+					t.Errorf("%v after %d tries and %s, want %d and %s", err, s.tries, took, c.tries, c.ends)
+				}
+				if last := b.notes.String(); !strings.Contains(last, "         Not an answer yet; the payment is kept. Not before ") || !strings.HasSuffix(last, ": make pay AGAIN=1\n") {
+					t.Error(last)
+				}
+			})
+		})
+	}
+}
+
+// late is a service that fails each time after a while.
+type late struct {
+	takes   time.Duration
+	code    string
+	retries []string // the last one for ever
+	tries   int
+}
+
+func (l *late) RoundTrip(*http.Request) (*http.Response, error) {
+	time.Sleep(l.takes)
+	w := httptest.NewRecorder()
+	answer{http.StatusGatewayTimeout, l.retries[min(l.tries, len(l.retries)-1)], failing(l.code)}.write(w)
+	l.tries++
+	return w.Result(), nil
 }
 
 // silence is a network that loses everything.
