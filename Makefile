@@ -21,9 +21,15 @@ TYPED := RELEASE TO AT URL KEY AGAIN KEY_FILE MAX YES V FN EVENT ORIGIN PAY_TO S
 TYPED += SELLER PRICE OTHER_PRICE PROMISES ROW FORMAT OTHER BODY TOOL_URL TOOL ARGS PYTHON
 $(foreach v,$(TYPED),$(if $(value $v),$(eval override $v := $$(value $v))$(eval export $v)))
 
+# Says what to do where there is no Go, or one that cannot build this module.
+define needs_go
+command -v go >/dev/null || { echo "Go is not installed: this needs Go $(GO_NEEDED) or later, from https://go.dev/dl" >&2; exit 1; }; \
+	go list -m >/dev/null || { echo "This needs Go $(GO_NEEDED) or later, from https://go.dev/dl; the one here is $$(GOTOOLCHAIN=local go version)" >&2; exit 1; }
+endef
+
 # Puts commands into build, and says how far it is: on a new machine it takes a while.
 define compile
-command -v go >/dev/null || { echo "Go is not installed: this needs Go $(GO_NEEDED) or later, from https://go.dev/dl" >&2; exit 1; }; \
+$(needs_go); \
 	echo "building with Go $(GO_NEEDED) or later; the first time takes about a minute ..."; \
 	set -o pipefail; go build -v -o build/ $(1) 2>&1 | awk '/^[a-zA-Z0-9._\/-]+$$/ {n++; if (n % 25 == 0) print "  " n " packages are compiled"; fflush(); next} {print}' >&2
 endef
@@ -38,9 +44,9 @@ help: ## Print this help
 
 .PHONY: run
 run: ## Start the whole service on http://127.0.0.1:8402
-##   NETWORK=...       eip155:84532 is Base Sepolia, with a public facilitator and test money
-##   LOCAL_ADDR=...    listen there; play money takes the port after it (127.0.0.1:8402)
-##   DNS_RESOLVERS=... ask these resolvers (public ones)
+##   NETWORK=...       eip155:84532 is Base Sepolia, with a public facilitator and test money (default: Base, with play money)
+##   LOCAL_ADDR=...    listen there; play money takes the port after it (default: 127.0.0.1:8402)
+##   DNS_RESOLVERS=... ask these resolvers (default: public ones)
 	@mkdir -p build .local
 	@$(call compile,./infra/local)
 	@exec build/local
@@ -53,31 +59,33 @@ demo: ## Watch a minute of lost payments, here and at a seller without a ledger;
 
 .PHONY: pay
 pay: ## Pay for an answer, with a throw-away key and play money unless KEY_FILE is given
-##   URL=...           what to pay for (the ping of make run)
-##   KEY=...           name of the purchase: one name, one charge (drawn at random)
+##   URL=...           what to pay for (default: the ping of make run)
+##   KEY=...           name of the purchase: one name, one charge (default: drawn at random)
 ##   V=1               show the decoded handshake
 ##   AGAIN=1           send the last signature again; AGAIN=<file> an earlier one
 ##   KEY_FILE=...      pay real money with the private key in this file
-##   MAX=0.10          sign no more than this, in units of the token
+##   MAX=0.10          sign no more than this, in units of the token (default with KEY_FILE: 0.10)
 ##   YES=1             do not ask before real money is paid
+	@$(needs_go)
 	@CALLED_BY=make go run ./infra/local/pay $${KEY:+-key "$$KEY"} $${KEY_FILE:+-key-file "$$KEY_FILE"} $${MAX:+-max "$$MAX"} $${AGAIN:+-again "$$AGAIN"} $${V:+-v="$$V"} $${YES:+-yes="$$YES"} -- $${URL:+"$$URL"}
 
 .PHONY: pay-mcp
 pay-mcp: ## Let any MCP host buy from a paid MCP server: print what to paste into it; a host starts it by that
-##   URL=...           the server (that of make run)
+##   URL=...           the server (default: http://127.0.0.1:8402/mcp)
 ##   DO=allow          pay real money there, within limits that it asks for
 ##   DO=status         what was spent, and what has no answer
+	@$(needs_go)
 	@mkdir -p build && (cd infra/paymcp && go build -o ../../build/pay-mcp .) && exec build/pay-mcp $${DO:+"$$DO"} "$${URL:-http://127.0.0.1:8402/mcp}"
 
 .PHONY: judge
 judge: ## Play the bad days of the field against any seller; say what was charged, answered and promised: 1 to 5 minutes
 ##   SELLER='...'      the command that starts it; {facilitator} stands for the facilitator's URL
 ##   URL=...           what it sells: an http URL of this machine
-##   PRICE=0.01        what it asks for that (whatever it asks)
-##   PROMISES=same,new,key  in which ways a purchase may be asked for again (none)
+##   PRICE=0.01        what it asks for that (default: whatever it asks)
+##   PROMISES=same,new,key  in which ways a purchase may be asked for again (default: none)
 ##   ROW=name V=1      play this row alone, and tell what happens
-##   FORMAT=markdown   or json (text)
-##   OTHER=...         a URL of something else at the same price
+##   FORMAT=markdown   or json (default: text)
+##   OTHER=...         a URL of something else at the same price (default: URL with another query)
 ##   OTHER_PRICE=0.02  another price, where SELLER has {price}
 ##   BODY='{...}'      what to post
 ##   TOOL_URL=...      where tools are sold over the Model Context Protocol,
@@ -86,6 +94,9 @@ judge: ## Play the bad days of the field against any seller; say what was charge
 ##   NETWORK=...       where it is paid (eip155:8453; eip155:84532 is Base Sepolia)
 ##   CLIENTS=1         have the stock clients of infra/clients buy, too (make node-packages)
 ##   PYTHON=...        the Python that has those of Python (python3)
+##   CLIENTS=1         have the stock clients of infra/clients buy as well; make node-packages installs them
+##   PYTHON=...        the Python that has those of Python (default: python3)
+	@$(needs_go)
 	@mkdir -p build && go build -o build/judge ./infra/judge && CALLED_BY=make exec build/judge \
 		$${URL:+-url "$$URL"} $${PRICE:+-price "$$PRICE"} $${PROMISES:+-promises "$$PROMISES"} $${ROW:+-row "$$ROW"} $${V:+-v="$$V"} \
 		$${FORMAT:+-format "$$FORMAT"} $${SEED:+-seed "$$SEED"} $${OTHER:+-other "$$OTHER"} $${OTHER_PRICE:+-other-price "$$OTHER_PRICE"} \
@@ -94,7 +105,8 @@ judge: ## Play the bad days of the field against any seller; say what was charge
 
 .PHONY: simnet
 simnet: ## A shell in a small internet with the service running (Linux)
-##   RTT=50ms          how far away everything else is (at once)
+##   RTT=50ms          how far away everything else is (default: 0s)
+	@$(needs_go)
 	@mkdir -p build && go build -o build/pay ./infra/local/pay && go test -c -o build/simnet.test ./infra/simnet && \
 		cd infra/simnet && ../../build/simnet.test -test.run '^TestSimnet$$' -shell $${RTT:+-rtt "$$RTT"}
 
@@ -147,7 +159,7 @@ check: ## Formatting, vet, lint, module tidiness and workflows
 
 .PHONY: build
 build: ## Build every function to build/<slug>/bootstrap
-##   ARCH=arm64        for this processor (this machine's)
+##   ARCH=arm64        for this processor (default: this machine's)
 ##   RELEASE=...       a name that makes the binaries new ones
 	@for f in $(FUNCTIONS); do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build $(BUILD_FLAGS) -o build/$$f/bootstrap ./functions/$$f || exit 1; \
@@ -167,7 +179,7 @@ release: ## Build the functions for arm64 and pack them into build/release: the 
 .PHONY: local-invoke
 local-invoke: ## Build a function and send it an event as Lambda would, signed where it costs play money
 ##   FN=dns            the function
-##   EVENT=...         the event (events/FN.json)
+##   EVENT=...         the event (default: events/FN.json)
 ##   SAM=1             by sam local invoke, in Docker
 	@test -n "$$FN" || { echo "usage: make local-invoke FN=dns [EVENT=events/dns.json]" >&2; exit 2; }
 	@for f in $(FUNCTIONS); do test "$$f" = "$$FN" && exit 0; done; echo "there is no function $$FN; there are: $(FUNCTIONS)" >&2; exit 2
@@ -177,20 +189,20 @@ local-invoke: ## Build a function and send it an event as Lambda would, signed w
 
 .PHONY: bench
 bench: node-packages build ## Measure beside what others use; write infra/bench/table.md: 12 minutes
-##   RUNS=15           lookups of each operation, and rounds of requests; a third as many of most
-##   RTT=50ms          how far away everything is
-##   RECORDS=1000000   payments in the largest ledger
+##   RUNS=15           lookups of each operation, and rounds of requests; a third as many of most (default: 15)
+##   RTT=50ms          how far away everything is (default: 50ms)
+##   RECORDS=1000000   payments in the largest ledger (default: 1000000)
 	@go build -o build/bench ./infra/bench && go build -o build/local ./infra/local && \
 		{ [ "$$(uname)" != Linux ] || go test -vet=off -c -o build/simnet.test ./infra/simnet; } && \
 		build/bench table -rtt "$${RTT:-50ms}" -runs "$${RUNS:-15}" -records "$${RECORDS:-1000000}"
 
 .PHONY: microbench
 microbench: ## Run every Go benchmark
-	go test -vet=off -run '^$$' -bench . -benchmem $$(grep -rl --include='*_test.go' '^func Benchmark' pkg infra/local | xargs -n1 dirname | sort -u | sed 's,^,./,')
+	go test -vet=off -timeout 60m -run '^$$' -bench . -benchmem $$(grep -rl --include='*_test.go' '^func Benchmark' pkg infra/local | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target
-##   FUZZTIME=1m       how long each one runs
+##   FUZZTIME=1m       how long each one runs (default: 1m)
 	@grep -rEl '^func Fuzz' --include=*_test.go pkg infra | xargs -n1 dirname | sort -u | while read -r d; do \
 		grep -hoE '^func Fuzz[A-Za-z0-9_]*' $$d/*_test.go | sed 's/func //' | while read -r f; do \
 			echo "== $$d $$f"; go test ./$$d -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) || exit 1; \
@@ -209,14 +221,14 @@ stats: ## Measure the Go code: size, density by package, complexity, circles of 
 
 .PHONY: campaign
 campaign: ## Run random schedules of faults over the payment layer
-##   N=1000000         how many
-##   SEED=0            the first of them
+##   N=1000000         how many (default: 1000000)
+##   SEED=0            the first of them (default: 0)
 	go test ./pkg/x402 -run '^TestCampaign$$' -count=1 -timeout 0 -v -campaign.n="$${N:-1000000}" -campaign.seed="$${SEED:-0}" -campaign.progress
 
 .PHONY: storm
 storm: ## Kill the processes of a shop while it sells by a facilitator that lies; judge every transfer: 3 to 6 minutes
-##   N=1000            how many purchases
-##   SEED=1            seed of the faults and the clients
+##   N=1000            how many purchases (default: 1000)
+##   SEED=1            seed of the faults and the clients (default: 1)
 	cd infra/shop && go test ./storm -run '^TestStorm$$' -count=1 -timeout 0 -v -storm.n="$${N:-1000}" -storm.seed="$${SEED:-1}"
 
 .PHONY: gameday
@@ -226,7 +238,7 @@ gameday: ## Break everything once; print what clients see and which alarms go of
 
 .PHONY: prove
 prove: node-packages ## Prove what CI does not: lists of others, newest linters, mutants, a million schedules; write infra/prove/table.md: 45 minutes
-##   PART=linters      this part alone: linters, lists (2 minutes), printed, runbook, lighthouse, mutants or campaign
+##   PART=linters      this part alone: linters, lists (2 minutes), printed, runbook, lighthouse, mutants or campaign (default: all)
 	@go build -o build/local ./infra/local && go build -o build/pay ./infra/local/pay
 	@cmp -s infra/prove/requirements.txt build/prove/installed || { python3 -m venv --clear build/prove && \
 		build/prove/bin/pip install -q --disable-pip-version-check -r infra/prove/requirements.txt && \
@@ -235,11 +247,11 @@ prove: node-packages ## Prove what CI does not: lists of others, newest linters,
 
 .PHONY: screenshots
 screenshots: node-packages ## Write build/screenshots, one of each state of the pages, and those of the README
-	go test ./infra/clients -run '^TestBrowser$$' -count=1 -update-screenshots
+	go test ./infra/clients -run '^TestBrowser$$' -count=1 -timeout 60m -update-screenshots
 
 .PHONY: schemathesis
 schemathesis: ## Send generated requests to a service and hold the answers to its OpenAPI
-##   URL=...           its origin (http://127.0.0.1:8402)
+##   URL=...           its origin (default: http://127.0.0.1:8402)
 	@test -x .local/schemathesis/bin/schemathesis || { python3 -m venv .local/schemathesis && .local/schemathesis/bin/pip install -q schemathesis==4.32.5; }
 	.local/schemathesis/bin/schemathesis run "$${URL:-http://127.0.0.1:8402}/openapi.json" --exclude-checks positive_data_acceptance,negative_data_rejection --max-examples 200
 
@@ -266,7 +278,7 @@ deploy: ## Make a deployment what infra/stacks/STACK.toml says, and ask it wheth
 .PHONY: rollback
 rollback: ## Put back the code of the release before, with the parameters of today's file
 ##   STACK=...         the name of the file
-##   TO=...            another commit than that of the release before
+##   TO=...            this commit (default: that of the release before)
 ##   YES=1             do not ask before it is deployed
 	@test -n "$$STACK" || { echo "usage: make rollback STACK=name [TO=commit] [YES=1]" >&2; exit 2; }
 	@cd infra/deploy && go run . rollback $${YES:+-yes="$$YES"} $${TO:+-to="$$TO"} -- "$$STACK"
@@ -303,15 +315,15 @@ try-page: ## Say who hears of a stack's alarms, and send them a page and a ticke
 
 .PHONY: restore
 restore: ## Restore the ledger's table (LEDGER_TABLE) as another one
-##   TO=...            the name of the copy (the table's, and -copy or -drill behind it)
-##   AT=...            the time to restore, 2026-11-20T08:00:00Z (the latest there is)
+##   TO=...            the name of the copy (default: the table's, with -copy or -drill behind it)
+##   AT=...            the time to restore, 2026-11-20T08:00:00Z (default: the latest there is)
 ##   DRILL=1           delete the copy when it has been looked at
 	@CALLED_BY=make go run ./infra/local/operate restore $${TO:+-to "$$TO"} $${AT:+-at "$$AT"} $(if $(DRILL),-drill)
 
 .PHONY: backup
 backup: ## Write a copy of the ledger file, also while a service has it open
-##   LEDGER_FILE=...   the ledger (.local/ledger.db)
-##   TO=...            the copy; nothing is overwritten (the ledger's name and the time)
+##   LEDGER_FILE=...   the ledger (default: .local/ledger.db)
+##   TO=...            the copy; nothing is overwritten (default: the ledger's name and the time)
 	@CALLED_BY=make go run ./infra/local/operate backup $${TO:+"$$TO"}
 
 # These six look at the file of make run, also while it runs, or with LEDGER_TABLE at a
@@ -360,7 +372,7 @@ secret: ## Show, make or change the secret of FacilitatorSecretArn; asks for the
 ##   NAME=...          its name, which begins with that of the stack, or its ARN
 ##   SET=token         change this of it, or key, rpc_urls, receipt_key
 ##   UNSET=...         take one of these out
-##   FILE=...          read the value from this file
+##   FILE=...          read the value from this file (default: it is asked for)
 ##   YES=1             do not ask before it is written
 	@test -n "$$NAME" || { echo "usage: make secret NAME=hostfacts-production-facilitator [SET=token|key|rpc_urls|receipt_key] [UNSET=...] [FILE=...]" >&2; exit 2; }
 	@CALLED_BY=make go run ./infra/local/secret -name "$$NAME" $${SET:+-set "$$SET"} $${UNSET:+-unset "$$UNSET"} $${FILE:+-file "$$FILE"} $${YES:+-yes="$$YES"}
@@ -369,7 +381,7 @@ secret: ## Show, make or change the secret of FacilitatorSecretArn; asks for the
 sign-origin: ## Sign an origin as its payee, offline; asks for the key
 ##   ORIGIN=https://... the origin
 ##   PAY_TO=0x...      the payee, to compare the key with
-##   KEY_FILE=...      read the key from this file
+##   KEY_FILE=...      read the key from this file (default: it is asked for)
 	@test -n "$$ORIGIN" || { echo "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x...] [KEY_FILE=...]" >&2; exit 2; }
 	@go run ./infra/local/keys sign-origin -origin "$$ORIGIN" $${PAY_TO:+-pay-to "$$PAY_TO"} $${KEY_FILE:+-key-file "$$KEY_FILE"}
 

@@ -1,0 +1,147 @@
+//go:build unix
+
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/hostfacts/hostfacts/infra/testbed"
+	"github.com/hostfacts/hostfacts/pkg/boot"
+)
+
+// target is one target of the Makefile, as it is written there.
+type target struct {
+	section string
+	name    string
+	text    string
+}
+
+// targets reads the Makefile.
+func targets(t *testing.T) (all []target) {
+	section := ""
+	for line := range strings.Lines(string(testbed.Must(os.ReadFile(filepath.Join(root, "Makefile"))))) {
+		title, begins := strings.CutPrefix(line, "##@ ")
+		name, is := strings.CutPrefix(line, ".PHONY: ")
+		switch {
+		case begins:
+			section = strings.TrimSpace(title)
+		case is:
+			all = append(all, target{section: section, name: strings.TrimSpace(name)})
+		case len(all) > 0:
+			all[len(all)-1].text += line
+		}
+	}
+	if len(all) < 15 {
+		t.Fatalf("%d targets", len(all))
+	}
+	return all
+}
+
+// TestMakeNeedsGo: every command for those who use the product says what to do where there is
+// no Go, or one that is too old.
+func TestMakeNeedsGo(t *testing.T) {
+	t.Parallel()
+	verifyOnly(t, "needs make")
+	old, without := t.TempDir(), t.TempDir()
+	makefile := testbed.Must(os.ReadFile(filepath.Join(root, "Makefile")))
+	testbed.Check(os.WriteFile(filepath.Join(old, "Makefile"), makefile, 0o600))
+	testbed.Check(os.WriteFile(filepath.Join(old, "go.mod"), []byte("module example.com/later\n\ngo 1.999.0\n"), 0o600))
+	for _, name := range []string{"awk", "mkdir", "sed"} {
+		testbed.Check(os.Symlink(testbed.Must(exec.LookPath(name)), filepath.Join(without, name)))
+	}
+	used := 0
+	for _, target := range targets(t) {
+		if target.section != "Use" || target.name == "help" || target.name == "clean" {
+			continue
+		}
+		used++
+		for _, c := range []struct {
+			env  []string
+			says string
+		}{
+			{newcomer("GOTOOLCHAIN=local"), "This needs Go 1.999.0 or later, from https://go.dev/dl; the one here is go version " + runtime.Version()},
+			{[]string{"PATH=" + without}, "Go is not installed: this needs Go 1.999.0 or later, from https://go.dev/dl\n"},
+		} {
+			out, notes, code := runMake(t, c.env, "-C", old, target.name)
+			if code == 0 || out != "" || !strings.Contains(notes, c.says) {
+				t.Errorf("make %s: exit status %d, stdout %q, want %q in stderr:\n%s", target.name, code, out, c.says, notes)
+			}
+		}
+	}
+	if used < 5 {
+		t.Errorf("%d commands", used)
+	}
+}
+
+// TestMakeDefaults: make help marks what is used when nothing is typed, and it is what is used.
+func TestMakeDefaults(t *testing.T) {
+	t.Parallel()
+	variable := regexp.MustCompile(`(?m)^##   ([A-Z_]+)=.*$`)
+	bracket := regexp.MustCompile(`\(([^()]*)\)$`)
+	used := regexp.MustCompile(`\$\$\{([A-Z_]+):-([^}]+)\}`)
+	marked, compared := 0, 0
+	lines := map[string]string{} // of a target and a variable
+	for _, target := range targets(t) {
+		for _, m := range variable.FindAllStringSubmatch(target.text, -1) {
+			lines[target.name+" "+m[1]] = m[0]
+			end := bracket.FindStringSubmatch(m[0])
+			if end == nil {
+				continue
+			}
+			marked++
+			if !strings.HasPrefix(end[1], "default: ") && !strings.HasPrefix(end[1], "default with ") {
+				t.Errorf("make %s: what is in brackets is a default, and is not marked as one: %s", target.name, m[0])
+			}
+		}
+		for _, m := range used.FindAllStringSubmatch(target.text, -1) {
+			compared++
+			if line := lines[target.name+" "+m[1]]; !strings.HasSuffix(line, " (default: "+m[2]+")") {
+				t.Errorf("make %s uses %s where %s is not typed, and make help says %q", target.name, m[2], m[1], line)
+			}
+		}
+	}
+	if marked < 20 || compared < 8 {
+		t.Errorf("%d defaults are marked, %d compared", marked, compared)
+	}
+	consent := string(testbed.Must(os.ReadFile(filepath.Join(root, "infra", "local", "pay", "consent.go"))))
+	most := regexp.MustCompile(`(?m)^const defaultMax = "(.+)"$`).FindStringSubmatch(consent)
+	if most == nil {
+		t.Fatal("infra/local/pay no longer says what it pays at most")
+	}
+	ledger := testbed.Must(boot.ReadLocal(func(string) string { return "" })).LedgerFile
+	for name, ends := range map[string]string{
+		"run LOCAL_ADDR":     "(default: " + boot.LocalAddr + ")",
+		"pay MAX":            "(default with KEY_FILE: " + most[1] + ")",
+		"backup LEDGER_FILE": "(default: " + ledger + ")",
+	} {
+		if !strings.HasSuffix(lines[name], " "+ends) {
+			t.Errorf("make %s: %q, want it to end with %q", name, lines[name], ends)
+		}
+	}
+}
+
+// TestMakeTimes: what drives a browser or measures everything takes longer than the ten
+// minutes that go test gives by itself.
+func TestMakeTimes(t *testing.T) {
+	t.Parallel()
+	limit := regexp.MustCompile(`\bgo test\b.* -timeout (0|[3-9]\dm|\d+h)\b`)
+	long := map[string]bool{"screenshots": true, "microbench": true, "campaign": true, "storm": true}
+	for _, target := range targets(t) {
+		if !long[target.name] {
+			continue
+		}
+		delete(long, target.name)
+		if !limit.MatchString(target.text) {
+			t.Errorf("make %s may be ended by go test after ten minutes:\n%s", target.name, target.text)
+		}
+	}
+	if len(long) > 0 {
+		t.Errorf("there are no targets %v", long)
+	}
+}
