@@ -106,7 +106,10 @@ func TestMakePay(t *testing.T) {
 	raw := testbed.Must(json.Marshal(map[string]string{"url": service.URL + "/v1?a=1", "payment_signature": hostile}))
 	testbed.Check(os.WriteFile(file, raw, 0o600))
 	pays(newcomer(), []string{"pay", "AGAIN=" + file}, "/v1?a=1")
-	is(t, "the signature that arrives", signature, hostile)
+	mu.Lock()
+	arrived := signature
+	mu.Unlock()
+	is(t, "the signature that arrives", arrived, hostile)
 	pays(newcomer(), []string{"smoke", "ORIGIN=" + service.URL}, catalog.Ping().Path, catalog.Ping().Path)
 }
 
