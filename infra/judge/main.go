@@ -35,6 +35,10 @@ import (
 )
 
 func main() {
+	if version, asked := called.Version(os.Args); asked {
+		fmt.Println(version)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the next one ends the process
 	status := run(ctx, os.Args, called.Here(os.Getenv, os.Args[0]), os.Stdout, os.Stderr)
@@ -123,7 +127,7 @@ func parse(args []string, as called.As, notes io.Writer) (o options, err error) 
 		if as.ByMake() {
 			fmt.Fprintln(notes, "usage: make judge SELLER='command' URL=http://127.0.0.1:port/path [PRICE=0.01] [PROMISES=same,new,key] [ROW=name] [V=1] [FORMAT=markdown]; make help has all")
 		} else {
-			fmt.Fprintln(notes, "usage:", as.Program(""), "[flags] -url URL 'command that starts the seller'")
+			fmt.Fprintf(notes, "usage: %[1]s [flags] -url URL 'command that starts the seller'\n       %[1]s -version\n", as.Program(""))
 			flags.PrintDefaults()
 		}
 		fmt.Fprintf(notes, example, strings.Join(judge.RowNames(), " "))

@@ -4,7 +4,7 @@
 //
 // The environment can set every variable of the deployment, and overrides these
 // defaults: with FACILITATOR_URL, or a test network as NETWORK, the play-money facilitator
-// does not start, with LEDGER_TABLE the ledger is DynamoDB.
+// does not start, with LEDGER_TABLE the ledger is DynamoDB. With -version it prints its version.
 package main
 
 import (
@@ -23,6 +23,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/operations"
@@ -35,6 +36,10 @@ import (
 )
 
 func main() {
+	if version, asked := called.Version(os.Args); asked {
+		fmt.Println(version)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	boot.RelaxCollector(40 << 20) // many requests at once hold more than a function's one

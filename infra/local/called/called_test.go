@@ -45,3 +45,48 @@ func TestCommand(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+func TestVersionOf(t *testing.T) {
+	t.Parallel()
+	const commit = "0123456789012345678901234567890123456789"
+	built := func(version string, settings ...debug.BuildSetting) *debug.BuildInfo {
+		return &debug.BuildInfo{
+			GoVersion: "go1.26.0", Path: "example.com/m/cmd/operate",
+			Main: debug.Module{Path: "example.com/m", Version: version}, Settings: settings,
+		}
+	}
+	at := debug.BuildSetting{Key: "vcs.revision", Value: commit}
+	changed := debug.BuildSetting{Key: "vcs.modified", Value: "true"}
+	for name, c := range map[string]struct {
+		build *debug.BuildInfo
+		want  string
+	}{
+		"a release":           {built("v1.2.3"), "operate of example.com/m v1.2.3, go1.26.0"},
+		"a commit":            {built("v1.2.3", at), "operate of example.com/m v1.2.3, commit " + commit + ", go1.26.0"},
+		"a changed clone":     {built("(devel)", at, changed), "operate of example.com/m (devel), commit " + commit + " with changes, go1.26.0"},
+		"without its commit":  {built("(devel)"), "operate of example.com/m (devel), built in a clone: git rev-parse HEAD prints its commit, go1.26.0"},
+		"without its version": {built(""), "operate of example.com/m (devel), built in a clone: git rev-parse HEAD prints its commit, go1.26.0"},
+		"without a build":     {nil, "pay of an unknown version"},
+	} {
+		if got := versionOf("pay", c.build); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestVersionIsAsked(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want bool
+	}{
+		{[]string{"pay", "--version"}, true},
+		{[]string{"pay", "-version"}, true},
+		{[]string{"pay"}, false},
+		{[]string{"judge", "-url", "http://127.0.0.1:1", "node", "--version"}, false}, // the seller's
+	} {
+		if line, asked := Version(c.args); asked != c.want || (line != "") != c.want {
+			t.Errorf("%q: %q, %v", c.args, line, asked)
+		}
+	}
+}

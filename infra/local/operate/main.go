@@ -4,7 +4,8 @@
 //
 //	go run github.com/hostfacts/hostfacts/infra/local/operate@latest owed
 //
-// does the same. What a message says to do next can be typed where the command was.
+// does the same. What a message says to do next can be typed where the command was. With
+// -version in the place of a command it prints its version.
 //
 // The configuration is that of "make run", from the environment. Without LEDGER_TABLE
 // the ledger is LEDGER_FILE, also while a service has it open; it can be that of any
@@ -37,6 +38,10 @@ const (
 )
 
 func main() {
+	if version, asked := called.Version(os.Args); asked {
+		fmt.Println(version)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], order{
 		as:     called.Here(os.Getenv, os.Args[0]),
@@ -98,6 +103,8 @@ func run(ctx context.Context, args []string, o order) int {
 	fmt.Fprintf(o.notes, "usage: %s %s ...", o.as.Program(self), strings.Join(names, "|"))
 	if o.as.ByMake() {
 		fmt.Fprint(o.notes, "; make help lists what runs them")
+	} else {
+		fmt.Fprintf(o.notes, "\n       %s -version", o.as.Program(self))
 	}
 	fmt.Fprintln(o.notes)
 	return exitUsage

@@ -50,6 +50,10 @@ const usage = "usage: make pay [URL='http://127.0.0.1:8402/v1/tools/dns?domain=e
 	"       make pay KEY_FILE=... URL=... [MAX=0.10] [YES=1]"
 
 func main() {
+	if version, asked := called.Version(os.Args); asked {
+		fmt.Println(version)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the next one ends the process
 	as := called.Here(os.Getenv, os.Args[0])
@@ -88,7 +92,7 @@ func parse(args []string, as called.As) (o options) {
 		if as.ByMake() {
 			fmt.Fprintln(os.Stderr, usage)
 		} else {
-			fmt.Fprintln(os.Stderr, "usage:", as.Program(""), "[flags] URL")
+			fmt.Fprintf(os.Stderr, "usage: %[1]s [flags] URL\n       %[1]s -version\n", as.Program(""))
 		}
 		flags.PrintDefaults()
 	}

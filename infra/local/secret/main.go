@@ -31,6 +31,10 @@ const (
 )
 
 func main() {
+	if version, asked := called.Version(os.Args); asked {
+		fmt.Println(version)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	o := order{
 		as:     called.Here(os.Getenv, os.Args[0]),
