@@ -1,6 +1,8 @@
 // Package x402 is the server side of x402 version 2, scheme exact with
 // EIP-3009 on an EVM chain: wire types, header codec, the offer, local
 // verification, and the Gate that makes every signed authorization count once.
+// A program that sells its own handlers uses package x402http, and of this
+// package what a handler may ask: SaleOf, USDC and Network.
 //
 // It knows neither lookups nor the catalog. It is given an Offer and, per
 // request, a Job; it decides whether the job runs, runs it only after

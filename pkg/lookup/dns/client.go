@@ -1,5 +1,7 @@
-// Package dns is the DNS Explorer: live records of a public name, asked of a
-// public recursive resolver (spec §2.1, §4.2).
+// Package dns looks up the A, AAAA, MX, TXT, CNAME, NS or SOA records of a public name, live, at
+// public recursive resolvers. It is made for names and resolvers that are not to be trusted. A
+// Client is also the guard.Resolver of the other lookups. (It is the DNS Explorer of the service:
+// spec §2.1, §4.2.)
 //
 // Every reply that it uses has the address, the ID and the letter case of its question, and
 // every record that it returns was reached from the name asked about. It does not validate

@@ -1,5 +1,6 @@
-// Package headers is HTTP Headers: the allowlisted response headers of
-// https://{domain}/ (spec §2.4, §4.5).
+// Package headers asks https://{domain}/ for its response headers, and returns its status and the
+// sixteen headers that say how a site is secured, cached and served. (It is HTTP Headers of the
+// service: spec §2.4, §4.5.)
 //
 // The host's addresses were all found to be public before one was connected to, a result
 // holds the sixteen headers of the spec and no other, so no cookie, and no connection

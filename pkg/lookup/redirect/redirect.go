@@ -1,5 +1,6 @@
-// Package redirect is the Redirect Tracer: the chain of HTTPS redirects that
-// starts at https://{domain}/ (spec §2.5, §3.2, §4.6).
+// Package redirect follows the HTTPS redirects that start at https://{domain}/, and returns each
+// hop and why the chain ended. It is made for chains that lead to private addresses or nowhere.
+// (It is the Redirect Tracer of the service: spec §2.5, §3.2, §4.6.)
 //
 // Every host of a chain passes the domain guard and the address guard before it is
 // connected to, a chain has at most five hops, and no connection outlives a call. It

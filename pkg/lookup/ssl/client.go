@@ -1,9 +1,10 @@
-// Package ssl is the SSL Inspector: the leaf certificate that a public host
-// presents on port 443 (spec §2.2, §4.3).
+// Package ssl reads the certificate that a public host presents on port 443: for whom it is, who
+// issued it, until when it is valid, and with what the connection was made. (It is the SSL
+// Inspector of the service: spec §2.2, §4.3.)
 //
-// A result is about the leaf. Nothing about it is verified but that it can be
-// read, and a handshake that fails after the certificate came is still a
-// result:
+// A result is about the leaf. Nothing about it is verified but that it can be read, so that
+// expired, self-signed and wrong certificates are results, and a handshake that fails after the
+// certificate came is still a result:
 //
 //	handshake completed                        the result, with the connection
 //	failed, hung or timed out, leaf was seen   the result

@@ -1,6 +1,8 @@
-// Package whois is what WHOIS Intelligence is asked and what it answers (spec §2.3, §4.4).
-// Package registry asks the registries. It is another package, because the RDAP
-// library is heavy, and the documents need the fields of the answer only.
+// Package whois has the question and the answer of a lookup of registration data: since when and
+// until when a domain is registered, with which registrar, and its status and name servers.
+// Package registry, below it, asks the registries over RDAP. It is another package, because the
+// RDAP library is heavy, and the documents need the fields of the answer only. (It is WHOIS
+// Intelligence of the service: spec §2.3, §4.4.)
 package whois
 
 import (

@@ -1,5 +1,10 @@
 // Package ledger makes every signed authorization count once, and every purchase
-// cost one.
+// cost one. It keeps what became of each payment, so that a repeat gets the answer, a debt is
+// not forgotten, and doubt is not taken for a refusal.
+//
+// Who sells with package x402http opens a store, of package file or of package dynamo below this
+// one, and needs nothing else of it. A store of another kind implements Store, and is tried by
+// package ledgertest.
 //
 //	       Claim             Settled             Redeem
 //	(none) -----> settling ----------> settled ---------> redeemed

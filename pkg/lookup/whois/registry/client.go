@@ -1,5 +1,6 @@
-// Package registry is WHOIS Intelligence: what the registry says about a domain,
-// over RDAP (spec §2.3, §4.4).
+// Package registry asks the registry of a domain, over RDAP, for its registration data. Package
+// whois has the question and the answer. (It is WHOIS Intelligence of the service: spec §2.3,
+// §4.4.)
 //
 // It asks the one server that the IANA bootstrap file names for the top-level domain
 // about the registrable domain of the name it is given, because registries do not answer

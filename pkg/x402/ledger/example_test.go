@@ -1,0 +1,67 @@
+package ledger_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
+)
+
+// A signed authorization is claimed, paid and answered. When it comes again, its record has the
+// answer. Package x402http does all of this for a handler; who only sells needs to open a store,
+// and no more.
+func Example() {
+	ctx := context.Background()
+	book := ledger.New(new(ledgertest.Memory), time.Now, rand.Text) // file.Open or dynamo.Open in a shop
+	payment := ledger.Submission{
+		Key:         ledger.Key("eip155:8453", "0xtoken", "0xpayer", "0xnonce"),
+		AuthDigest:  "digest of what was signed",
+		SigDigest:   "digest of the signature",
+		Request:     "GET /weather?city=Oslo",
+		Terms:       json.RawMessage(`{"amount":"10000"}`),
+		ValidBefore: time.Now().Add(5 * time.Minute),
+		Token:       "retry token of the challenge",
+	}
+	lease := time.Now().Add(30 * time.Second)
+	first, err := book.Claim(ctx, payment, lease)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("held:", first.Result == ledger.Held)
+
+	second, err := book.Claim(ctx, payment, lease) // while the first is under way
+	fmt.Println("in flight:", second.Result == ledger.InFlight, err)
+
+	// Here the facilitator settles the payment, and the handler answers.
+	err = first.Hold.Settled(ctx, ledger.Receipt{Transaction: "0xhash", Payer: "0xpayer", Network: "eip155:8453"}, true)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	answer, err := book.NewAnswer(200, []byte("fair in Oslo"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := first.Hold.Redeem(ctx, answer, time.Minute, false); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	third, err := book.Claim(ctx, payment, lease) // its answer was lost on the way
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	body, err := third.Record.Answer.Plain()
+	fmt.Println("answered:", third.Result == ledger.Answered, string(body), err)
+	// Output:
+	// held: true
+	// in flight: true <nil>
+	// answered: true fair in Oslo <nil>
+}
