@@ -1,5 +1,7 @@
-// Package chain answers x402.Evidence and reconcile.Scanner from Ethereum nodes over
-// JSON-RPC: did this EIP-3009 authorization move money to us, and what other money came?
+// Package chain asks Ethereum nodes over JSON-RPC whether a payment (an EIP-3009 authorization) has
+// moved money to the seller, and what other money came. A seller takes it as its Evidence, so that
+// the chain decides where a facilitator leaves a payment in doubt. It implements x402.Evidence and
+// reconcile.Scanner.
 //
 // What Find says, and on what:
 //

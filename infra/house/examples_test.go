@@ -1,0 +1,57 @@
+package house
+
+import (
+	"go/doc"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// imported are the packages that sellers and clients import, with whether an example of each has
+// to run. The others make programs that need a network.
+func imported() map[string]bool {
+	return map[string]bool{
+		"pkg/lookup/dns":            true,
+		"pkg/lookup/headers":        true,
+		"pkg/lookup/redirect":       true,
+		"pkg/lookup/ssl":            true,
+		"pkg/lookup/whois":          false,
+		"pkg/lookup/whois/registry": true,
+		"pkg/x402":                  true,
+		"pkg/x402/chain":            false,
+		"pkg/x402/ledger":           true,
+		"pkg/x402/ledger/dynamo":    true,
+		"pkg/x402/ledger/file":      true,
+		"pkg/x402/receipt":          true,
+		"pkg/x402/x402http":         true,
+		"pkg/x402/x402test":         true,
+		"pkg/x402/x402test/judge":   true,
+	}
+}
+
+// TestExamples: pkg.go.dev shows an example of each package that others import, which says what
+// it shows, and go test runs it wherever it can.
+func TestExamples(t *testing.T) {
+	for folder, runs := range imported() {
+		source, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, folder, "example_test.go"), nil, parser.ParseComments)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		examples := doc.Examples(source)
+		if len(examples) == 0 {
+			t.Errorf("%s has no example", folder)
+		}
+		for _, e := range examples {
+			if e.Doc == "" {
+				t.Errorf("%s: Example%s does not say what it shows", folder, e.Name)
+			}
+		}
+		hasOutput := func(e *doc.Example) bool { return e.Output != "" }
+		if runs != slices.ContainsFunc(examples, hasOutput) {
+			t.Errorf("%s: an example with an output: %v, want %v", folder, !runs, runs)
+		}
+	}
+}
