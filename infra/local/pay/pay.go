@@ -109,10 +109,10 @@ func (p *payer) send(ctx context.Context, signature string) error {
 			p.receipt(ctx, r)
 			return p.finish(r)
 		}
-		took := p.now().Sub(sent)
 		left := maxWait
 		if !moving(r) {
-			left = min(maxWait, patience-p.now().Sub(begun)-took)
+			took := p.now().Sub(sent)
+			left = patience - p.now().Sub(begun) - took // the next one takes as long
 		}
 		switch {
 		case pause > left:
