@@ -93,7 +93,7 @@ judge: ## Play the bad days of the field against any seller; say what was charge
 ##   ARGS='{...}'      and with which arguments
 ##   NETWORK=...       where it is paid (eip155:8453; eip155:84532 is Base Sepolia)
 ##   CLIENTS=1         have the stock clients of infra/clients buy, too (make node-packages)
-##   PYTHON=...        the Python that has those of Python (python3)
+##   PYTHON=...        the Python that has those of Python (default: python3)
 ##   CLIENTS=1         have the stock clients of infra/clients buy as well; make node-packages installs them
 ##   PYTHON=...        the Python that has those of Python (default: python3)
 	@$(needs_go)

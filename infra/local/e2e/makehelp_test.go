@@ -109,6 +109,12 @@ func TestMakeDefaults(t *testing.T) {
 	if marked < 20 || compared < 8 {
 		t.Errorf("%d defaults are marked, %d compared", marked, compared)
 	}
+	theProgramsOwn(t, lines)
+}
+
+// theProgramsOwn compares the defaults that programs have themselves, by target and variable.
+func theProgramsOwn(t *testing.T, lines map[string]string) {
+	t.Helper()
 	consent := string(testbed.Must(os.ReadFile(filepath.Join(root, "infra", "local", "pay", "consent.go"))))
 	most := regexp.MustCompile(`(?m)^const defaultMax = "(.+)"$`).FindStringSubmatch(consent)
 	if most == nil {
