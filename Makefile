@@ -91,9 +91,7 @@ judge: ## Play the bad days of the field against any seller; say what was charge
 ##   TOOL_URL=...      where tools are sold over the Model Context Protocol,
 ##   TOOL=name         which tool to call there,
 ##   ARGS='{...}'      and with which arguments
-##   NETWORK=...       where it is paid (eip155:8453; eip155:84532 is Base Sepolia)
-##   CLIENTS=1         have the stock clients of infra/clients buy, too (make node-packages)
-##   PYTHON=...        the Python that has those of Python (default: python3)
+##   NETWORK=...       where it is paid; eip155:84532 is Base Sepolia (default: eip155:8453)
 ##   CLIENTS=1         have the stock clients of infra/clients buy as well; make node-packages installs them
 ##   PYTHON=...        the Python that has those of Python (default: python3)
 	@$(needs_go)
