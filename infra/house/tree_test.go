@@ -169,3 +169,24 @@ func functionsOf(set *token.FileSet, packages map[string][]*ast.File) map[string
 	}
 	return functions
 }
+
+// TestTrackedFiles: what is in the repository stays there for ever, so that no program that
+// somebody built is committed by mistake.
+func TestTrackedFiles(t *testing.T) {
+	const most = 1 << 20 // bytes
+	git := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z")
+	git.Dir = root
+	out, err := git.Output()
+	if err != nil {
+		t.Skipf("git ls-files: %v", err)
+	}
+	for name := range strings.SplitSeq(strings.Trim(string(out), "\x00"), "\x00") {
+		file, err := os.Lstat(filepath.Join(root, name))
+		if err != nil {
+			continue // it is deleted, and not yet committed
+		}
+		if file.Size() > most {
+			t.Errorf("%s has %d bytes, of %d at most: is it a program that was built? Add it to .gitignore", name, file.Size(), most)
+		}
+	}
+}
