@@ -81,7 +81,8 @@ func (a *account) given(form url.Values, t *sam.Template, was *stack) (map[strin
 		if form.Get(prefix+"UsePreviousValue") != "true" {
 			continue
 		}
-		previous, had := "", false
+		previous := ""
+		had := false
 		if was != nil {
 			previous, had = was.parameters[name]
 		}
@@ -159,7 +160,9 @@ func (a *account) executeChangeSet(form url.Values) (string, *refusal) {
 		testbed.Check(dynamo.Create(a.t.Context(), dynamo.NewClient(a.emulator.Config()), ownTable(set.stack)))
 	}
 	s.status = done
-	s.template, s.parameters, s.updated = set.template, set.parameters, time.Now()
+	s.template = set.template
+	s.parameters = set.parameters
+	s.updated = time.Now()
 	table := set.parameters["LedgerTableName"]
 	if table == "" {
 		table = ownTable(set.stack)

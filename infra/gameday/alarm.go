@@ -158,8 +158,10 @@ func joined(join []any) any {
 func readAlarm(id string, p properties) (Alarm, error) {
 	if p.Metrics == nil {
 		one := dataQuery{ID: "m"}
-		one.MetricStat.Metric.Namespace, one.MetricStat.Metric.MetricName = p.Namespace, p.MetricName
-		one.MetricStat.Stat, one.MetricStat.Period = p.Statistic, p.Period
+		one.MetricStat.Metric.Namespace = p.Namespace
+		one.MetricStat.Metric.MetricName = p.MetricName
+		one.MetricStat.Stat = p.Statistic
+		one.MetricStat.Period = p.Period
 		p.Metrics = []dataQuery{one}
 	}
 	a := Alarm{

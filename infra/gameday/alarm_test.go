@@ -31,10 +31,16 @@ func TestReadAlarms(t *testing.T) {
 	if err != nil || len(alarms) != 2 || alarms[0].Name != "prod-errors" || fmt.Sprint(alarms[0].Tells) != "[Topic]" {
 		t.Fatalf("%+v, %v", alarms, err)
 	}
-	plain, ratio := alarms[0], alarms[1]
-	errorsOf, bad, all := Metric{"N/prod", "Errors", ""}, Metric{"N", "Bad", ""}, Metric{"N", "All", ""}
+	plain := alarms[0]
+	ratio := alarms[1]
+	errorsOf := Metric{"N/prod", "Errors", ""}
+	bad := Metric{"N", "Bad", ""}
+	all := Metric{"N", "All", ""}
 	lost := plain
-	lost.Missing, lost.Lost, lost.Periods, lost.Datapoints = "missing", []string{"Topic"}, 1, 1
+	lost.Missing = "missing"
+	lost.Lost = []string{"Topic"}
+	lost.Periods = 1
+	lost.Datapoints = 1
 	for _, c := range []struct {
 		alarm Alarm
 		src   recorded

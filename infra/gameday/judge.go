@@ -92,7 +92,9 @@ func (a Alarm) Minutes(t *Timeline, minutes int) []State {
 // states judges an alarm so often, each time by the points of its evaluation range, the
 // newest first.
 func (a Alarm) states(times int, points func(now int) []float64) []State {
-	history, state, known := make([]State, times), Insufficient, false
+	history := make([]State, times)
+	state := Insufficient
+	known := false
 	for now := range history {
 		state = a.judged(points(now), state)
 		known = known || state != Insufficient
@@ -108,7 +110,9 @@ func (a Alarm) states(times int, points func(now int) []float64) []State {
 // range, the newest first. With as many points as it evaluates nothing is missing, however
 // they lie.
 func (a Alarm) judged(points []float64, before State) State {
-	there, breaching, oldest := 0, 0, 0
+	there := 0
+	breaching := 0
+	oldest := 0
 	for age, v := range points {
 		if math.IsNaN(v) || there == a.Periods {
 			continue

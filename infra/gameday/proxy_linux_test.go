@@ -84,7 +84,8 @@ type facilitator struct {
 
 func newFacilitator(t testing.TB, addr string) *facilitator {
 	f := &facilitator{books: testbed.NewFacilitator(t)}
-	f.next, f.served = f.books, func(call) {}
+	f.next = f.books
+	f.served = func(call) {}
 	f.read = func(r *http.Request, body []byte) call {
 		if r.URL.Path == "/supported" {
 			f.asked.Add(1)

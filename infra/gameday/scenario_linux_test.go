@@ -96,7 +96,8 @@ func (c scenario) playIn(w *world, alarms []Alarm) *outcome {
 		}
 		c.run(w, !c.blind)
 	}
-	out.payers, out.owed = payers, w.owed()
+	out.payers = payers
+	out.owed = w.owed()
 	w.series.begin()
 	if c.mends != nil {
 		c.mends(w)
@@ -239,7 +240,8 @@ func (c scenario) first(w *world, payers []*payer) {
 // saw is what a payer has seen last. It is held to what payers of its operation are to see;
 // nil is an answer.
 func (p *payer) saw(when string, of func(op string) sight) sight {
-	got, want := p.last(), sight{status: http.StatusOK}
+	got := p.last()
+	want := sight{status: http.StatusOK}
 	if of != nil {
 		want = of(p.op.Slug)
 	}
@@ -251,7 +253,12 @@ func (p *payer) saw(when string, of func(op string) sight) sight {
 
 // same compares without words, the time to wait and the request's name.
 func same(a, b sight) bool {
-	a.wait, b.wait, a.request, b.request, a.Message, b.Message = 0, 0, "", "", "", ""
+	a.wait = 0
+	b.wait = 0
+	a.request = ""
+	b.request = ""
+	a.Message = ""
+	b.Message = ""
 	return a == b
 }
 
@@ -298,8 +305,10 @@ func (c scenario) books(w *world, out *outcome) {
 func (c scenario) judge(w *world, alarms []Alarm, out *outcome) {
 	for _, a := range alarms {
 		a.Quota = cmp.Or(c.quota, 1000)
-		alarm, history := name(a), a.History(w.series, w.series.now()+1)
-		fired, end := slices.Contains(history, Firing), history[len(history)-1]
+		alarm := name(a)
+		history := a.History(w.series, w.series.now()+1)
+		fired := slices.Contains(history, Firing)
+		end := history[len(history)-1]
 		if fired {
 			out.fired = append(out.fired, alarm)
 		}

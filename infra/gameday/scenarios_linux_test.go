@@ -246,7 +246,8 @@ func owedWith(codes map[string]fault.Code) func(string) sight {
 // timeouts are the codes of lookups that do not end in time, and silences those of lookups
 // that no resolver answers: of a bundle none, because what fails is in its fields.
 func timeouts() (codes, silences map[string]fault.Code) {
-	codes, silences = map[string]fault.Code{}, map[string]fault.Code{}
+	codes = map[string]fault.Code{}
+	silences = map[string]fault.Code{}
 	for _, op := range catalog.All() {
 		for _, code := range op.Errors {
 			if lookup.Info(code).Status == http.StatusGatewayTimeout {
@@ -273,7 +274,8 @@ const slow = 8250 * time.Millisecond
 func scenarios() []scenario {
 	theResolver := func(w *world) *door { return w.resolver.door }
 	late, silent := timeouts()
-	lookups, unresolved := slices.Sorted(maps.Keys(late)), owedWith(silent)
+	lookups := slices.Sorted(maps.Keys(late))
+	unresolved := owedWith(silent)
 	inDoubt := everybody(refusal(fault.SettlementUncertain, "null", "true"))
 	return []scenario{{
 		name: "a function is killed when the money has moved", payers: 1, breakage: settling(killing),

@@ -172,7 +172,8 @@ func (g gatewayLog) line(payload []byte, err error) []byte {
 	_ = json.Unmarshal(payload, &answer) // a function that failed has none
 	says := map[string]string{"status": fmt.Sprint(answer.StatusCode)}
 	if err != nil {
-		says["status"], says["integrationErrorMessage"] = fmt.Sprint(http.StatusInternalServerError), "The Lambda function returned an error."
+		says["status"] = fmt.Sprint(http.StatusInternalServerError)
+		says["integrationErrorMessage"] = "The Lambda function returned an error."
 	}
 	return variable.ReplaceAllFunc([]byte(g.format), func(name []byte) []byte {
 		if v, ok := says[string(variable.FindSubmatch(name)[1])]; ok {

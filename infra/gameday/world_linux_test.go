@@ -71,7 +71,8 @@ type stage struct {
 func (s *stage) open(t testing.TB) *world {
 	n := byte(s.n.Add(1))
 	own := func(last byte, port int) string { return fmt.Sprintf("127.1.%d.%d:%d", n, last, port) }
-	web, rdap := net.IPv4(93, 184, n, 34), net.IPv4(93, 184, n, 35)
+	web := net.IPv4(93, 184, n, 34)
+	rdap := net.IPv4(93, 184, n, 35)
 	public := net.IPv4(93, 184, n, 36)
 	w := &world{
 		TB: t, opened: time.Now(), db: s.db, name: s.db.Table(t), series: &measured{gateway: s.gateway},
@@ -260,7 +261,9 @@ type tally struct{ Count int }
 func (c scenario) audited(w *world, out *outcome) {
 	node := httptest.NewServer(w.facilitator.node(0, func() time.Time { return time.Now().Add(5 * time.Second) }))
 	defer node.Close()
-	received, answered, owed := 0, 0, 0
+	received := 0
+	answered := 0
+	owed := 0
 	now := time.Now().UTC()
 	for day := w.opened.UTC().Truncate(24 * time.Hour); !day.After(now); day = day.AddDate(0, 0, 1) {
 		var b struct { // of what make books prints
@@ -272,14 +275,17 @@ func (c scenario) audited(w *world, out *outcome) {
 			Count              int `json:"difference_count"`
 		}
 		w.operate(&b, []string{"RPC_URL=" + node.URL, "PAY_TO=" + boot.LocalPayTo}, "books", day.Format(time.DateOnly))
-		received, answered, owed = received+b.Received.Count, answered+b.Answered.Count, owed+b.AnswerOwed.Count+b.RefundDue.Count
+		received = received + b.Received.Count
+		answered = answered + b.Answered.Count
+		owed = owed + b.AnswerOwed.Count + b.RefundDue.Count
 		if b.Count != 0 || b.Unchecked != 0 || b.InDoubt.Count != 0 {
 			w.Errorf("make books names differences, or doubts, in the end: %+v", b)
 		}
 	}
 	// Where a busy machine was too late to record an answer, it is owed still, and make
 	// owed lists it when its lease has ended.
-	moved, late := len(w.facilitator.books.Transfers()), strings.Count(w.series.log(), `"unrecorded":true`)
+	moved := len(w.facilitator.books.Transfers())
+	late := strings.Count(w.series.log(), `"unrecorded":true`)
 	if received != moved || answered != moved-owed || owed < len(out.left) || owed > len(out.left)+late {
 		w.Errorf("%d transfers, %d debts, %d answers unrecorded; make books says: %d received, %d answered, %d owed", moved, len(out.left), late, received, answered, owed)
 	}
@@ -332,7 +338,9 @@ func exhaust(w *world, payers []*payer) {
 		if r == nil || r.State != ledger.Settled || r.Lookups != 1 || r.LastFault == nil {
 			w.Fatalf("the record of a payer who is owed is %+v", r)
 		}
-		r.MostLookups, r.Version, r.WriteID = r.Lookups, r.Version+1, rand.Text()
+		r.MostLookups = r.Lookups
+		r.Version = r.Version + 1
+		r.WriteID = rand.Text()
 		ledgertest.MustPut(w, w.store(), *r)
 	}
 }

@@ -135,7 +135,9 @@ func (f File) environment(t *sam.Template) error {
 			return err
 		}
 		if all, total := measure(function.Env, concealed); total > most {
-			most, of, variables = total, function.Name, all
+			most = total
+			of = function.Name
+			variables = all
 		}
 	}
 	if most > EnvironmentLimit {

@@ -10,7 +10,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// A seller that asks nodes of its own choice what a payment has moved, where a facilitator leaves
+// A seller that asks nodes that it has chosen what a payment has moved, where a facilitator leaves
 // that in doubt. The next node is asked when one fails.
 func ExampleNew() {
 	usdc := x402.USDC()
