@@ -17,7 +17,7 @@ func imported() map[string]bool {
 		"pkg/lookup/headers":        true,
 		"pkg/lookup/redirect":       true,
 		"pkg/lookup/ssl":            true,
-		"pkg/lookup/whois":          false,
+		"pkg/lookup/whois":          true,
 		"pkg/lookup/whois/registry": true,
 		"pkg/x402":                  true,
 		"pkg/x402/chain":            false,

@@ -2,6 +2,7 @@ package whois_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -38,4 +39,42 @@ func Example() {
 	if result.ExpiresAt != nil {
 		fmt.Println(result.Domain, "is registered until", *result.ExpiresAt)
 	}
+}
+
+// What a registry does not publish is null, and a list without entries is empty.
+func ExampleResult() {
+	expires := "2027-08-13T04:00:00Z"
+	answer, err := json.MarshalIndent(whois.Result{
+		Domain:      "www.example.com",
+		Source:      whois.Source,
+		RDAPServer:  "https://rdap.example.com/",
+		Status:      []string{"active"},
+		Registrar:   &whois.Registrar{Name: "Example Registrar", IANAID: "376"},
+		ExpiresAt:   &expires,
+		Nameservers: []string{},
+	}, "", "  ")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(string(answer))
+	// Output:
+	// {
+	//   "domain": "www.example.com",
+	//   "source": "rdap",
+	//   "rdap_server": "https://rdap.example.com/",
+	//   "handle": null,
+	//   "status": [
+	//     "active"
+	//   ],
+	//   "registrar": {
+	//     "name": "Example Registrar",
+	//     "iana_id": "376"
+	//   },
+	//   "created_at": null,
+	//   "updated_at": null,
+	//   "expires_at": "2027-08-13T04:00:00Z",
+	//   "nameservers": [],
+	//   "dnssec": false
+	// }
 }
