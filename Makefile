@@ -134,7 +134,7 @@ test: ## Units, contracts, every state of small worlds, 20,000 fault schedules, 
 	$(GOTEST) -race -vet=off -short -timeout 60m $(TESTFLAGS) $(QUICK)
 
 .PHONY: verify
-verify: node-packages ## Everything else in CI: real peers, namespaces, browser, load: 8 to 11 minutes
+verify: node-packages ## Everything else in CI: real peers, namespaces, browser, load, the judge: 17 minutes
 	$(GOTEST) -race -vet=off -timeout 60m $(TESTFLAGS) $(VERIFY)
 	cd infra/cdk && $(GOTEST) -race -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./...
 	cd infra/deploy && $(GOTEST) -race -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./...

@@ -52,7 +52,7 @@ func TestMissingData(t *testing.T) {
 	} {
 		var points []float64
 		for _, p := range strings.Fields(c.points) {
-			points = append(points, map[string]float64{"X": 2, "0": 1, "-": math.NaN()}[p])
+			points = append(points, pointOf(t, p))
 		}
 		slices.Reverse(points)
 		for _, before := range []State{OK, Firing, Insufficient} {
@@ -168,4 +168,19 @@ func TestStatistics(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// pointOf is a data point as the documentation draws it: X breaches, 0 does not, and - is missing.
+func pointOf(t *testing.T, drawn string) float64 {
+	t.Helper()
+	switch drawn {
+	case "X":
+		return 2
+	case "0":
+		return 1
+	case "-":
+		return math.NaN()
+	}
+	t.Fatalf("%q is no data point", drawn)
+	return 0
 }

@@ -65,7 +65,7 @@ func (o offer) hasIdentifier() bool {
 	return declared
 }
 
-// price is what is asked, in units of the token.
+// price is that of the offer, in units of the token.
 func (o offer) price() string {
 	atomic, ok := new(big.Int).SetString(o.terms.Amount, 10)
 	if !ok {

@@ -105,7 +105,7 @@ func playStranger(ctx context.Context, p *purchase) {
 	e.run(ctx)
 }
 
-// visit is a stranger's: it has the authorization and its signature, and an offer of its own.
+// visit is a stranger's: it has the authorization and its signature, and another offer.
 func (p *purchase) visit(ctx context.Context) {
 	p.mu.Lock()
 	published := p.published
