@@ -27,7 +27,9 @@ func transports() map[string]func(t *testing.T, program http.Handler) *http.Clie
 		"HTTP/1.1": func(t *testing.T, program http.Handler) *http.Client { return overTLS(t, program, false) },
 		"HTTP/2":   func(t *testing.T, program http.Handler) *http.Client { return overTLS(t, program, true) },
 		"algnhsa": func(_ *testing.T, program http.Handler) *http.Client {
-			return &http.Client{Transport: function{algnhsa.New(program, nil)}}
+			// Without options of their own, all adapters write to one variable of the library.
+			options := &algnhsa.Options{}
+			return &http.Client{Transport: function{algnhsa.New(program, options)}}
 		},
 		"Respond": func(_ *testing.T, program http.Handler) *http.Client {
 			return &http.Client{Transport: responder{program}}
