@@ -33,6 +33,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/hostfacts/hostfacts/infra/local/bill"
+	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
 	"github.com/hostfacts/hostfacts/pkg/printable"
@@ -66,6 +67,10 @@ type program struct {
 }
 
 func main() {
+	if version, asked := called.Version(os.Args); asked {
+		fmt.Println(version)
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the next one ends the process
 	p := &program{

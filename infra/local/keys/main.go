@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
@@ -24,7 +25,13 @@ const (
 	exitUsage  = 2
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Getenv, os.Stdout, os.Stderr)) }
+func main() {
+	if version, asked := called.Version(os.Args); asked {
+		fmt.Println(version)
+		return
+	}
+	os.Exit(run(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}
 
 // run is the whole program; it returns the exit status.
 func run(args []string, getenv func(string) string, out, notes io.Writer) int {

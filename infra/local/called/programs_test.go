@@ -1,0 +1,63 @@
+package called_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// inClones are the programs of infra that only a clone's make runs. All others can be
+// installed, and then a person asks them what was installed.
+var inClones = []string{"infra/bench", "infra/demo", "infra/demo/thirty", "infra/local/invoke"}
+
+// TestProgramsPrintTheirVersion: each program that can be installed prints its version.
+func TestProgramsPrintTheirVersion(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	programs := installable(t)
+	output(t, exec.CommandContext(t.Context(), "go", append([]string{"build", "-o", folder}, programs...)...))
+	for _, program := range programs {
+		name := filepath.Base(program)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			printed := output(t, exec.CommandContext(t.Context(), filepath.Join(folder, name), "--version"))
+			if !strings.HasPrefix(printed, name+" of github.com/hostfacts/hostfacts ") || strings.Count(printed, "\n") != 1 {
+				t.Errorf("printed %q", printed)
+			}
+		})
+	}
+}
+
+// installable lists the import paths of the programs below infra in this module.
+func installable(t *testing.T) (programs []string) {
+	list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`,
+		"github.com/hostfacts/hostfacts/infra/...")
+	for _, program := range strings.Fields(output(t, list)) {
+		if !isOneOf(program, inClones) {
+			programs = append(programs, program)
+		}
+	}
+	if len(programs) < 6 {
+		t.Fatalf("found only %q", programs)
+	}
+	return programs
+}
+
+func isOneOf(program string, folders []string) bool {
+	for _, folder := range folders {
+		if strings.HasSuffix(program, "/hostfacts/"+folder) {
+			return true
+		}
+	}
+	return false
+}
+
+func output(t *testing.T, command *exec.Cmd) string {
+	t.Helper()
+	printed, err := command.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return string(printed)
+}
