@@ -49,14 +49,14 @@ func layers() []layer {
 		{"pkg/x402/ledger/ledgertest", []string{"pkg/x402/ledger"}, "one suite for every store"},
 		{"pkg/x402/x402test", []string{"pkg/x402", "pkg/x402/reconcile", "pkg/x402/x402test/judge"}, "the other sides of a payment see the wire, and say what moved as a chain does"},
 		{"pkg/x402/x402test/judge", []string{"pkg/x402"}, "any seller is judged by the wire alone: wallets and play money are given to it"},
-		{"pkg/internal/storefront", []string{"pkg/x402/limit", "pkg/mcp", "pkg/printable", "pkg/x402", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/reconcile"}, "how everything that is sold is answered: what is sold is given to it"},
-		{"pkg/x402/x402http", []string{"pkg/internal/storefront", "pkg/x402/limit", "pkg/mcp", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/reconcile"}, "the seller knows how requests are answered, and not with what"},
+		{"pkg/x402/storefront", []string{"pkg/x402/limit", "pkg/mcp", "pkg/printable", "pkg/x402", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/reconcile"}, "how everything that is sold is answered: what is sold is given to it"},
+		{"pkg/x402/x402http", []string{"pkg/x402/storefront", "pkg/x402/limit", "pkg/mcp", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/reconcile"}, "the seller knows how requests are answered, and not with what"},
 		{"pkg/discovery", []string{"pkg/catalog", "pkg/lookup", "pkg/x402/fault", "pkg/mcp", "pkg/printable", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt"}, "documents are rendered from facts"},
 		{"pkg/x402/limit", []string{"pkg/x402/fault"}, "limits count clients and slots; they know neither payments nor lookups"},
 		{"pkg/x402/ledger/dynamo", []string{"pkg/x402/limit", "pkg/x402/ledger"}, "a store compares and swaps, or adds, and nothing else; a file in the table is anybody's"},
 		{"pkg/x402/limit/limittest", []string{"pkg/x402/fault", "pkg/x402/limit"}, "one suite for every store"},
-		{"pkg/service", []string{"pkg/lookup", "pkg/catalog", "pkg/discovery", "pkg/x402/fault", "pkg/lookup/guard", "pkg/x402/limit", "pkg/lookup/*", "pkg/mcp", "pkg/lookup/origin", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt", "pkg/x402/reconcile", "pkg/x402/x402http", "pkg/internal/storefront"}, "service joins lookups and payments, and runs anywhere"},
-		{"pkg/boot", []string{"pkg/lookup", "pkg/*", "pkg/lookup/*", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/fallback", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/x402/receipt", "pkg/x402/reconcile", "pkg/internal/storefront"}, "boot wires what is deployed, and no test package"},
+		{"pkg/service", []string{"pkg/lookup", "pkg/catalog", "pkg/discovery", "pkg/x402/fault", "pkg/lookup/guard", "pkg/x402/limit", "pkg/lookup/*", "pkg/mcp", "pkg/lookup/origin", "pkg/printable", "pkg/strictjson", "pkg/x402", "pkg/x402/ledger", "pkg/x402/receipt", "pkg/x402/reconcile", "pkg/x402/x402http", "pkg/x402/storefront"}, "service joins lookups and payments, and runs anywhere"},
+		{"pkg/boot", []string{"pkg/lookup", "pkg/*", "pkg/lookup/*", "pkg/x402/chain", "pkg/x402/facilitator", "pkg/x402/fallback", "pkg/x402/fault", "pkg/x402/ledger", "pkg/x402/ledger/dynamo", "pkg/x402/limit", "pkg/x402/receipt", "pkg/x402/reconcile", "pkg/x402/storefront"}, "boot wires what is deployed, and no test package"},
 		{"pkg/operations", []string{"pkg/lookup", "pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "every operation with its client, for programs that run all of them"},
 		{"functions/mcp", []string{"pkg/boot", "pkg/operations", "pkg/service"}, "the tools are every operation"},
 		{"functions/*", []string{"pkg/boot", "pkg/lookup/*", "pkg/lookup/whois/registry", "pkg/service"}, "a main joins one operation and its client"},
@@ -228,7 +228,7 @@ func TestTheSellerStandsAlone(t *testing.T) {
 		}
 		sold = slices.DeleteFunc(sold, func(s string) bool { return s == name })
 		for _, dep := range p.Deps {
-			if dep, ours := strings.CutPrefix(dep, module); ours && !matches([]string{"pkg/x402", "pkg/x402/*", "pkg/x402/*/*", "pkg/internal/storefront", "pkg/mcp", "pkg/printable", "pkg/strictjson"}, dep) {
+			if dep, ours := strings.CutPrefix(dep, module); ours && !matches([]string{"pkg/x402", "pkg/x402/*", "pkg/x402/*/*", "pkg/mcp", "pkg/printable", "pkg/strictjson"}, dep) {
 				t.Errorf("%s needs %s", name, dep)
 			}
 		}

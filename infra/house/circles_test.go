@@ -11,9 +11,7 @@ import (
 // knownCircles are the circles of folders that there are. This list only becomes shorter:
 // who undoes a circle takes it off, and nobody adds one.
 func knownCircles() []string {
-	return []string{
-		"pkg/internal pkg/x402",
-	}
+	return nil
 }
 
 // folderCircles returns the circles of folders, each as the names of its folders. A folder

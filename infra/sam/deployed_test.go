@@ -164,10 +164,10 @@ func TestDuplicateWindowIsBoots(t *testing.T) {
 
 func TestTimeAddsUp(t *testing.T) {
 	t.Parallel()
-	source := must(os.ReadFile("../../pkg/internal/storefront/endpoint.go"))(t)
+	source := must(os.ReadFile("../../pkg/x402/storefront/endpoint.go"))(t)
 	m := regexp.MustCompile(`(?i)\bdeadline\s*= (\d+) \* time\.Second`).FindSubmatch(source)
 	if m == nil {
-		t.Fatal("pkg/internal/storefront no longer says its deadline where this test looks for it")
+		t.Fatal("pkg/x402/storefront no longer says its deadline where this test looks for it")
 	}
 	deadline := must(time.ParseDuration(string(m[1]) + "s"))(t)
 	// TestTransform holds the functions to 29 s, and the gateway waits for 30.

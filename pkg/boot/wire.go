@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
@@ -33,6 +32,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 // Parts is what the functions of a deployment are made of. A function takes the

@@ -13,11 +13,11 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 // Names of the probes.

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 // Names of the metrics of priced requests. Alarms and dashboard are defined on

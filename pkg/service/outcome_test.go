@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
@@ -23,6 +22,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 // ends is a lookup that ends with an error, or with a result when it is nil.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 // Names of the metrics of a reconcile run.

@@ -19,8 +19,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 // BodyTooLarge is the code of a request whose body is longer than what Post allows.

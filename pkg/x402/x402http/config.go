@@ -13,11 +13,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 // Config says who is paid, by whom payments are settled, and where they are recorded.

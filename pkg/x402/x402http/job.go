@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 // maxRequest bounds the name of a purchase: its URL, and the media type of a body.

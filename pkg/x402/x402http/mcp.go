@@ -7,9 +7,9 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 // Tool is an endpoint that is sold over the Model Context Protocol as well. A call of the

@@ -5,8 +5,8 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 // Option changes how a handler is sold. One that cannot be right panics, which stops the

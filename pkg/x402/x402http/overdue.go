@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 const (

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 // AnswerOwed is the code of an answer that a handler owes. While its payment may be

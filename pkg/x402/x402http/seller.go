@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/internal/storefront"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
+	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
 // Seller sells handlers.

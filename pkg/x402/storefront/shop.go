@@ -1,6 +1,7 @@
 // Package storefront is how everything that this module sells is answered: over HTTP and as
 // tools, with one log line, one limit and one form of every response. Package x402http sells
-// handlers with it, and package service the operations.
+// handlers with it, and package service the operations. It is for programs of this module
+// alone: it may change at any time, and a seller needs nothing but x402http.
 package storefront
 
 import (
