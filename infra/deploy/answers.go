@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -121,20 +121,20 @@ func (a answers) exchange(ctx context.Context, client *http.Client, method, path
 	defer cancel()
 	r, err := http.NewRequestWithContext(limited, method, strings.TrimSuffix(a.origin, "/")+path, body)
 	if err != nil {
-		return fmt.Errorf("%s: %s", where, printable.Text(err.Error()))
+		return fmt.Errorf("%s: %s", where, untrusted.Text(err.Error()))
 	}
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	r.Header.Set("Content-Type", "application/json")
 	res, err := client.Do(r)
 	if err != nil {
-		return fmt.Errorf("%s: %s", where, printable.Text(err.Error()))
+		return fmt.Errorf("%s: %s", where, untrusted.Text(err.Error()))
 	}
 	defer res.Body.Close()
 	if !slices.Contains(statuses, res.StatusCode) {
 		return fmt.Errorf("%s answers %d", where, res.StatusCode)
 	}
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(to); err != nil {
-		return fmt.Errorf("%s answers %d, and not as this service does: %s", where, res.StatusCode, printable.Text(err.Error()))
+		return fmt.Errorf("%s answers %d, and not as this service does: %s", where, res.StatusCode, untrusted.Text(err.Error()))
 	}
 	return nil
 }

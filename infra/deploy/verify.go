@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -26,7 +26,7 @@ func shown(value string) string {
 	if value == "" {
 		return "(nothing)"
 	}
-	return printable.Clip(value, maxShown)
+	return untrusted.Clip(value, maxShown)
 }
 
 // differences are what a deployment answers otherwise than its file and its code say.

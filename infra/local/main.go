@@ -27,7 +27,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/operations"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
@@ -220,7 +220,7 @@ func newLog(out io.Writer, level slog.Level) *slog.Logger {
 		case a.Key < "a", a.Key == slog.LevelKey && a.Value.Any() == slog.LevelInfo:
 			return slog.Attr{}
 		}
-		return printable.Attr(groups, a)
+		return untrusted.Attr(groups, a)
 	}}))
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -45,10 +45,10 @@ func (t *till) allow(ctx context.Context) error {
 	for _, tool := range tools {
 		w, err := t.quoted(ctx, tool)
 		if err != nil {
-			fmt.Fprintf(t.out, "  %-28s no price without arguments (%s)\n", printable.Text(tool.Name), printable.Text(err.Error()))
+			fmt.Fprintf(t.out, "  %-28s no price without arguments (%s)\n", untrusted.Text(tool.Name), untrusted.Text(err.Error()))
 			continue
 		}
-		fmt.Fprintf(t.out, "  %-28s %s\n", printable.Text(tool.Name), w.Price())
+		fmt.Fprintf(t.out, "  %-28s %s\n", untrusted.Text(tool.Name), w.Price())
 		k := payee{strings.ToLower(w.PayTo), w.Network, strings.ToLower(w.Asset)}
 		if _, there := offers[k]; !there {
 			offers[k] = w
@@ -61,7 +61,7 @@ func (t *till) allow(ctx context.Context) error {
 	dialog := dialog{bufio.NewReader(io.LimitReader(t.in, 16<<10)), t.out}
 	chosen := order[0]
 	for i, k := range order {
-		fmt.Fprintf(t.out, "%d. to %s, the token %s on %s\n", i+1, offers[k].PayTo, printable.Text(offers[k].Asset), offers[k].On())
+		fmt.Fprintf(t.out, "%d. to %s, the token %s on %s\n", i+1, offers[k].PayTo, untrusted.Text(offers[k].Asset), offers[k].On())
 	}
 	if len(order) > 1 {
 		n, err := strconv.Atoi(dialog.ask("Which of them may be paid?", "1"))
@@ -144,7 +144,7 @@ func (d dialog) ask(question, usual string) string {
 	if usual != "" {
 		question += " [" + usual + "]"
 	}
-	fmt.Fprint(d.out, printable.Text(question), " ")
+	fmt.Fprint(d.out, untrusted.Text(question), " ")
 	line, _ := d.in.ReadString('\n') // the end is an empty answer
 	if line = strings.TrimSpace(line); line == "" {
 		return usual
@@ -171,13 +171,13 @@ func amount(typed string, w bill.Way) (*big.Int, error) {
 	const longest = 40
 	r, ok := new(big.Rat).SetString(typed)
 	if !ok || len(typed) > longest || strings.ContainsAny(typed, "eE/_xX") || r.Sign() < 0 {
-		return nil, fmt.Errorf("%s is not an amount; nothing is allowed", printable.Quote(typed, longest))
+		return nil, fmt.Errorf("%s is not an amount; nothing is allowed", untrusted.Quote(typed, longest))
 	}
 	if w.USDC {
 		r.Mul(r, big.NewRat(bill.Unit, 1))
 	}
 	if !r.IsInt() {
-		return nil, fmt.Errorf("%s has more decimals than the token; nothing is allowed", printable.Quote(typed, longest))
+		return nil, fmt.Errorf("%s has more decimals than the token; nothing is allowed", untrusted.Quote(typed, longest))
 	}
 	return r.Num(), nil
 }

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // start is how a host starts this server.
@@ -85,7 +85,7 @@ func indented(v any) string {
 }
 
 // tomlString is a basic string of TOML, which has the escapes of JSON.
-func tomlString(s string) string { return string(printable.Compact(s)) }
+func tomlString(s string) string { return string(untrusted.Compact(s)) }
 
 // plainWord needs no quotes in a shell.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:=@%+-]+$`)

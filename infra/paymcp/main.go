@@ -36,7 +36,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/called"
 	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 const version = "1.0.0"
@@ -191,7 +191,7 @@ type till struct {
 
 // serve answers a host.
 func (t *till) serve(ctx context.Context) error {
-	log := slog.New(slog.NewTextHandler(t.notes, &slog.HandlerOptions{ReplaceAttr: printable.Attr}))
+	log := slog.New(slog.NewTextHandler(t.notes, &slog.HandlerOptions{ReplaceAttr: untrusted.Attr}))
 	if err := t.purse.Sweep(ctx); err != nil {
 		log.Warn("old purchases cannot be removed", "error", err)
 	}
@@ -277,7 +277,7 @@ func target(s string) (*url.URL, error) {
 	}
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return nil, fmt.Errorf("%s is not the URL of an MCP server; one looks like https://api.example.com/mcp", printable.Quote(s, printable.Max))
+		return nil, fmt.Errorf("%s is not the URL of an MCP server; one looks like https://api.example.com/mcp", untrusted.Quote(s, untrusted.Max))
 	case u.User != nil:
 		return nil, errors.New("the URL has a user name or a password in it, which every host would show")
 	case u.Scheme != "https" && !bill.Loopback(u):

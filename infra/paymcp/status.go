@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // status prints what was signed in the last 24 hours, and every purchase without an answer.
@@ -39,8 +39,8 @@ func (t *till) status() error {
 		}
 		open++
 		fmt.Fprintf(t.out, "\nNo answer: %s %s\n  %s, signed %s, may be executed until %s\n  %s\n  The same call goes on with it. If it is known that it was not charged: %s\n",
-			printable.Text(c.Tool), printable.Text(string(c.Arguments)), c.Payment.Price, c.Payment.Signed.UTC().Format("2006-01-02 15:04:05"),
-			c.Payment.ValidBefore.UTC().Format("2006-01-02 15:04:05 UTC"), printable.Text(c.Payment.Said), t.line("forget", c.ID()))
+			untrusted.Text(c.Tool), untrusted.Text(string(c.Arguments)), c.Payment.Price, c.Payment.Signed.UTC().Format("2006-01-02 15:04:05"),
+			c.Payment.ValidBefore.UTC().Format("2006-01-02 15:04:05 UTC"), untrusted.Text(c.Payment.Said), t.line("forget", c.ID()))
 	}
 	if open == 0 {
 		fmt.Fprintln(t.out, "Every purchase has its answer.")
@@ -63,11 +63,11 @@ func (t *till) forget(ctx context.Context, id string) error {
 		if held.Answer != nil {
 			break
 		}
-		fmt.Fprintf(t.out, "Forgotten: the next call of %s with these arguments is paid again. The signature counts in the budget until 24 hours are over.\n", printable.Text(c.Tool))
+		fmt.Fprintf(t.out, "Forgotten: the next call of %s with these arguments is paid again. The signature counts in the budget until 24 hours are over.\n", untrusted.Text(c.Tool))
 		return t.purse.Drop(held)
 	}
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("there is no purchase %s without an answer: %s lists them", printable.Quote(id, 80), t.line("status"))
+	return fmt.Errorf("there is no purchase %s without an answer: %s lists them", untrusted.Quote(id, 80), t.line("status"))
 }

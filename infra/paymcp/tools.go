@@ -11,7 +11,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -46,7 +46,7 @@ func shown(t *mcp.Tool, l limits) (*mcp.Tool, error) {
 	}
 	s := &mcp.Tool{
 		Name:        t.Name,
-		Title:       printable.Clip(t.Title, maxTitle),
+		Title:       untrusted.Clip(t.Title, maxTitle),
 		InputSchema: input,
 		Description: readable(t.Description) + "\n\n" + priced(t, l),
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(true)},
@@ -55,7 +55,7 @@ func shown(t *mcp.Tool, l limits) (*mcp.Tool, error) {
 		s.OutputSchema = output
 	}
 	if t.Annotations != nil {
-		s.Annotations.Title = printable.Clip(t.Annotations.Title, maxTitle)
+		s.Annotations.Title = untrusted.Clip(t.Annotations.Title, maxTitle)
 		s.Annotations.OpenWorldHint = t.Annotations.OpenWorldHint
 	}
 	return s, nil
@@ -66,7 +66,7 @@ func readable(text string) string {
 	text = text[:min(len(text), maxDescription)]
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		lines[i] = printable.Clip(line, maxDescription)
+		lines[i] = untrusted.Clip(line, maxDescription)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 const (
@@ -170,7 +170,7 @@ func plainly(err error) error {
 	if err == nil {
 		return nil
 	}
-	return explained{printable.Text(err.Error()), err}
+	return explained{untrusted.Text(err.Error()), err}
 }
 
 // explained is an error with other words.

@@ -22,8 +22,8 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
-	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
@@ -183,7 +183,7 @@ func (c Config) logger(w io.Writer) *slog.Logger {
 			if len(groups) == 0 && a.Key == slog.TimeKey {
 				a.Key = "timestamp"
 			}
-			return printable.Attr(groups, a)
+			return untrusted.Attr(groups, a)
 		},
 	})})
 }

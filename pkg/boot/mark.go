@@ -13,8 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
@@ -133,7 +133,7 @@ func (m *Mark) check(c Config) error {
 	case c.Former != nil && strings.EqualFold(m.Payee, c.Former.Terms.PayTo):
 		return nil
 	}
-	return service.Public("the table is marked for the payee " + printable.Quote(m.Payee, printable.Max) +
+	return service.Public("the table is marked for the payee " + untrusted.Quote(m.Payee, untrusted.Max) +
 		", which is not PAY_TO. If the payee was changed: " + command + " FORCE=1")
 }
 

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -118,10 +118,10 @@ func parseClaims(v string) (files map[string]string, err error) {
 		return nil, fmt.Errorf("must be a JSON object of file names and texts, of at most %d bytes", most)
 	}
 	for file, text := range files {
-		plain := text != "" && printable.ASCII(strings.ReplaceAll(text, "\n", ""))
+		plain := text != "" && untrusted.ASCII(strings.ReplaceAll(text, "\n", ""))
 		if !slices.Contains(known, file) || !plain || strings.HasSuffix(file, ".json") && !json.Valid([]byte(text)) {
 			return nil, fmt.Errorf("has %s; the files are %s, each of printable ASCII characters and line feeds, and JSON where its name says so",
-				printable.Quote(file, 40), strings.Join(known, ", "))
+				untrusted.Quote(file, 40), strings.Join(known, ", "))
 		}
 	}
 	return files, nil

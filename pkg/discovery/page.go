@@ -17,7 +17,7 @@ import (
 	layout "github.com/tidwall/pretty"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -241,7 +241,7 @@ func (p *paywall) read() {
 // value is a parameter of the question: as the page shows it, and as a form has it.
 func (p *paywall) value(param catalog.Param) askedValue {
 	a := askedValue{Param: param, Shown: p.Visit.Asked.Get(param.Name)}
-	if len(a.Shown) > maxShown || !printable.ASCII(a.Shown) {
+	if len(a.Shown) > maxShown || !untrusted.ASCII(a.Shown) {
 		a.Shown = "" // nothing that a lookup's parser returns
 	}
 	a.Typed = a.Shown
@@ -272,7 +272,7 @@ func typedFor(text string) string {
 	if len(text) > most || strings.ContainsFunc(text, unicode.IsSpace) {
 		return ""
 	}
-	return printable.Text(text)
+	return untrusted.Text(text)
 }
 
 // hostOf is the host name in a URL, with or without its scheme, or in an address of a

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -184,7 +184,7 @@ func FuzzPaywallDomain(f *testing.F) {
 	f.Fuzz(func(t *testing.T, domain string) {
 		root, _ := mustVisit(t, catalog.DNS(), visit(catalog.DNS(), domain))
 		plain := "a.example"
-		if domain == "" || len(domain) > 253 || !printable.ASCII(domain) {
+		if domain == "" || len(domain) > 253 || !untrusted.ASCII(domain) {
 			plain = ""
 		}
 		same, _ := mustVisit(t, catalog.DNS(), visit(catalog.DNS(), plain))

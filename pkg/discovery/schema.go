@@ -9,7 +9,7 @@ import (
 	layout "github.com/tidwall/pretty"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // schema is the part of JSON Schema that the documents use. What is empty is left out.
@@ -282,7 +282,7 @@ func encode(v any) []byte {
 		b, _ := o.MarshalJSON()
 		return b
 	}
-	return printable.Compact(v)
+	return untrusted.Compact(v)
 }
 
 // laid is JSON for people: indented, with the arrays that fit on one line on one.

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -248,7 +248,7 @@ func TestOffers(t *testing.T) {
 	}
 	signs := signer{must(receipt.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), s.ReceiptKeys))}
 	short := func(most int, texts ...string) bool {
-		return !slices.ContainsFunc(texts, func(text string) bool { return text == "" || len(text) > most || !printable.ASCII(text) })
+		return !slices.ContainsFunc(texts, func(text string) bool { return text == "" || len(text) > most || !untrusted.ASCII(text) })
 	}
 	for _, op := range catalog.All() {
 		http, tool := Offer(op, s), ToolOffer(op, s)

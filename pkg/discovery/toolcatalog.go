@@ -250,7 +250,7 @@ func ToolInstructions(s Site) string {
 		"A call without a payment is answered with the price and costs nothing. Sign its accepts[0], put the PaymentPayload into params._meta[%q] and call again with the same arguments. "+
 		"After a lost reply, and when an error says retryable, send the same payment again, with the same key if it had one; an error that is not retryable says what to do. "+
 		"Send _meta[%q] with every attempt: give each purchase its own key. One is charged once in %s, and a new key asks again.%s %s Documentation: %s#mcp",
-		catalog.Tagline, s.networkName(), mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), window, untrusted, s.Origin+catalog.PathDocs)
+		catalog.Tagline, s.networkName(), mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), window, caveat, s.Origin+catalog.PathDocs)
 }
 
 // ToolOffer returns the answer to a call of a tool without a payment: the

@@ -11,8 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // MaxBody is the longest message that is read, in bytes.
@@ -64,9 +63,9 @@ type Request struct {
 	// gets no answer.
 	ID     json.RawMessage
 	Method string
-	Params strictjson.Object
+	Params untrusted.Object
 	Modern bool
-	meta   strictjson.Object
+	meta   untrusted.Object
 }
 
 // Notification says that the sender waits for no answer.
@@ -94,7 +93,7 @@ func (q *Request) readMessage(h http.Header, body []byte) *Response {
 	if len(body) > MaxBody {
 		return q.Fail(http.StatusRequestEntityTooLarge, codeInvalidRequest, fmt.Sprintf("the message is longer than %d bytes", MaxBody), nil)
 	}
-	tree, err := strictjson.Parse(body, maxDepth)
+	tree, err := untrusted.Parse(body, maxDepth)
 	switch {
 	case err != nil && json.Valid(body):
 		return q.invalid(codeInvalidRequest, "one JSON-RPC request or notification, please: %v", err)
@@ -106,7 +105,7 @@ func (q *Request) readMessage(h http.Header, body []byte) *Response {
 	if id, there := tree["id"]; there {
 		switch id.(type) {
 		case string, json.Number:
-			q.ID = printable.Compact(id)
+			q.ID = untrusted.Compact(id)
 		default:
 			return q.invalid(codeInvalidRequest, "id must be a string or a number")
 		}
@@ -125,9 +124,9 @@ func (q *Request) readMessage(h http.Header, body []byte) *Response {
 }
 
 // member is an object in another one; empty where there is nothing by that name.
-func member(of strictjson.Object, name string) (o strictjson.Object, ok bool) {
+func member(of untrusted.Object, name string) (o untrusted.Object, ok bool) {
 	v, there := of[name]
-	o, ok = v.(strictjson.Object)
+	o, ok = v.(untrusted.Object)
 	return o, ok || !there
 }
 
@@ -148,7 +147,7 @@ func (q *Request) readVersion(h http.Header) *Response {
 		version = cmp.Or(named, assumed)
 	}
 	if !slices.Contains(Versions(), version) {
-		says := "this server does not speak protocol version " + printable.Quote(version, 40)
+		says := "this server does not speak protocol version " + untrusted.Quote(version, 40)
 		return q.Fail(http.StatusBadRequest, codeVersion, says, struct {
 			Supported []string `json:"supported"`
 			Requested string   `json:"requested"`
@@ -163,7 +162,7 @@ func (q *Request) readVersion(h http.Header) *Response {
 // readHeaders compares a request of revision 2026-07-28 with the headers that repeat
 // it for what routes it (basic/transports/streamable-http).
 func (q *Request) readHeaders(h http.Header) *Response {
-	if _, ok := q.meta[metaCapabilities].(strictjson.Object); !ok {
+	if _, ok := q.meta[metaCapabilities].(untrusted.Object); !ok {
 		return q.invalid(codeInvalidParams, "_meta[%q] must be an object", metaCapabilities)
 	}
 	if method, once := single(h, HeaderMethod); !once || method != q.Method {
@@ -217,9 +216,9 @@ const (
 // Call asks for a tool.
 type Call struct {
 	Tool      string
-	Arguments strictjson.Object
+	Arguments untrusted.Object
 	// Payment is the x402 payment that came with it; nil is none.
-	Payment strictjson.Object
+	Payment untrusted.Object
 	// BadPayment says what is wrong with a payment that is not a JSON object, in
 	// words that may be shown to the client.
 	BadPayment error
@@ -237,11 +236,11 @@ func (q *Request) Call(has func(tool string) bool) (*Call, *Response) {
 	c := &Call{}
 	switch p := q.meta[KeyPayment].(type) {
 	case nil:
-	case strictjson.Object:
+	case untrusted.Object:
 		c.Payment = p
 	case string:
 		var err error
-		if c.Payment, err = strictjson.Parse([]byte(p), maxDepth); err != nil {
+		if c.Payment, err = untrusted.Parse([]byte(p), maxDepth); err != nil {
 			c.BadPayment = fmt.Errorf("%s is not acceptable JSON: %w", KeyPayment, err)
 		}
 	default:
@@ -256,10 +255,10 @@ func (q *Request) Call(has func(tool string) bool) (*Call, *Response) {
 		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "params.name must be a string")
 	}
 	if c.Tool = name; !has(name) {
-		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "unknown tool %s: tools/list has their names", printable.Quote(name, 40))
+		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "unknown tool %s: tools/list has their names", untrusted.Quote(name, 40))
 	}
 	if sent := q.Params["arguments"]; sent != nil {
-		if c.Arguments, ok = sent.(strictjson.Object); !ok {
+		if c.Arguments, ok = sent.(untrusted.Object); !ok {
 			return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "params.arguments must be an object")
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // ServerName is the server's name for programs.
@@ -144,7 +144,7 @@ func (s *Server) Answer(q *Request, r Result) *Response {
 const complete = "complete"
 
 func (q *Request) result(v any) *Response {
-	return &Response{Status: http.StatusOK, Body: printable.Compact(struct {
+	return &Response{Status: http.StatusOK, Body: untrusted.Compact(struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
 		Result  any             `json:"result"`
@@ -181,7 +181,7 @@ func (q *Request) Fail(status, code int, message string, data any) *Response {
 		Message string `json:"message"`
 		Data    any    `json:"data,omitempty"`
 	}
-	return &Response{Status: status, Body: printable.Compact(struct {
+	return &Response{Status: status, Body: untrusted.Compact(struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id,omitempty"` // none: the request could not be read
 		Error   detail          `json:"error"`

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
@@ -120,7 +120,7 @@ func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store ReadyStore, warnings map[string]string) http.Handler {
 	says := func(v any) storefront.Response {
 		h := http.Header{"Content-Type": {storefront.TypeJSON}, "Cache-Control": {"no-store"}}
-		return storefront.Response{Status: http.StatusOK, Header: h, Body: printable.Marshal(v)}
+		return storefront.Response{Status: http.StatusOK, Header: h, Body: untrusted.Marshal(v)}
 	}
 	alive := p.front(false).Handler("health", nil, storefront.Reads, func(*http.Request) storefront.Response {
 		return says(health{Status: statusOK, Service: catalog.Service, Deployment: p.Deployment})

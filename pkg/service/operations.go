@@ -19,7 +19,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -165,7 +165,7 @@ func (op Operation) read(rawQuery string) (sent, normal url.Values, work run, er
 	}
 	for _, name := range slices.Sorted(maps.Keys(sent)) {
 		if meant, ok := op.entry.Slip(name); ok {
-			err = lookup.Faultf(meant.Code, nil, "There is no parameter %s: it is called %s.", printable.Quote(name, 40), meant.Name)
+			err = lookup.Faultf(meant.Code, nil, "There is no parameter %s: it is called %s.", untrusted.Quote(name, 40), meant.Name)
 			return nil, nil, nil, err
 		}
 	}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // ProbeOrigin is the probe of the public origin, by reconcile alone.
@@ -76,7 +76,7 @@ type health struct {
 func (o Outside) Ask(ctx context.Context, origin, deployment string) (ends time.Time, err error) {
 	u, err := url.Parse(origin + catalog.PathHealth)
 	if err != nil || u.Scheme != "https" {
-		return ends, fmt.Errorf("%s is not an https origin", printable.Quote(origin, printable.Max))
+		return ends, fmt.Errorf("%s is not an https origin", untrusted.Quote(origin, untrusted.Max))
 	}
 	u.RawQuery = "at=" + rand.Text() // no cache has an answer to it
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
@@ -150,7 +150,7 @@ func ours(res *http.Response, deployment string) error {
 	if res.StatusCode != http.StatusOK {
 		where := ""
 		if to := res.Header.Get("Location"); to != "" {
-			where = " to " + printable.Quote(to, printable.Max)
+			where = " to " + untrusted.Quote(to, untrusted.Max)
 		}
 		return fmt.Errorf("its status is %d%s", res.StatusCode, where)
 	}
@@ -165,7 +165,7 @@ func ours(res *http.Response, deployment string) error {
 	case json.Unmarshal(body, &said) != nil || said.Service != catalog.Service || said.Status != statusOK:
 		return errors.New("it is not the body of /health")
 	case said.Deployment != deployment:
-		return fmt.Errorf("it is of another one, which says deployment %s and not %s", printable.Quote(said.Deployment, printable.Max), deployment)
+		return fmt.Errorf("it is of another one, which says deployment %s and not %s", untrusted.Quote(said.Deployment, untrusted.Max), deployment)
 	}
 	return nil
 }

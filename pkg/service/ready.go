@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // probeCache is how long an answer of /ready is kept.
@@ -113,7 +113,7 @@ func (k *kept) shared(ctx context.Context, ask func() map[string]check) map[stri
 		return k.awaited(ctx, was)
 	}
 	checks := ask()
-	if err := k.store.Keep(ctx, printable.Marshal(checks), k.at); err != nil {
+	if err := k.store.Keep(ctx, untrusted.Marshal(checks), k.at); err != nil {
 		return k.unread(err)
 	}
 	return checks

@@ -22,8 +22,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
 	"github.com/hostfacts/hostfacts/pkg/operations"
-	"github.com/hostfacts/hostfacts/pkg/printable"
 	"github.com/hostfacts/hostfacts/pkg/service"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/facilitator"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -119,7 +119,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 		})), DNS: s,
 		Limits: service.Limits{Leases: &s.limits},
 	}
-	p.Log = slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: &s.level, ReplaceAttr: printable.Attr}))
+	p.Log = slog.New(slog.NewJSONHandler(&s.log, &slog.HandlerOptions{Level: &s.level, ReplaceAttr: untrusted.Attr}))
 	p.RequestID = func(*http.Request) string { return fmt.Sprint(requests.Add(1)) }
 	for _, change := range changes {
 		if change != nil {

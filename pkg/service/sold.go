@@ -7,7 +7,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
@@ -45,7 +45,7 @@ func (s sold) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(x402.HeaderOwed, strings.Join(owed, ", "))
 		storefront.Mark(w, prevented, silent)
 	}
-	_, _ = w.Write(printable.Marshal(result))
+	_, _ = w.Write(untrusted.Marshal(result))
 }
 
 // normal names what a request asks for, after normalisation.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fallback"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -310,9 +310,9 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	heard := make(chan *x402.Outcome, 1)
 	go func() {
 		defer close(heard) // Goexit runs it too
-		signature, payload := p.signed.encoded, strictjson.Object(nil)
+		signature, payload := p.signed.encoded, untrusted.Object(nil)
 		if p.overMCP { // a payment comes as an object there
-			signature, payload = "", must(strictjson.Parse(must(base64.StdEncoding.DecodeString(signature)), 32))
+			signature, payload = "", must(untrusted.Parse(must(base64.StdEncoding.DecodeString(signature)), 32))
 		}
 		out := c.gate(p).Serve(context.Background(), x402.Request{
 			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Window: p.window(), Arrived: p.arrived, Deadline: p.now().Add(invocation),

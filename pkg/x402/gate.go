@@ -42,7 +42,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
@@ -127,7 +127,7 @@ type Request struct {
 	Signature string // the header PAYMENT-SIGNATURE
 	// Payload is the payment where the transport carries it as a JSON object;
 	// then Signature is not read.
-	Payload strictjson.Object
+	Payload untrusted.Object
 	Offer   *Offer
 	// Window is how long after it was given an answer to this request stands for a
 	// purchase without a key. It is stored with the answer.

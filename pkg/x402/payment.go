@@ -11,8 +11,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -32,9 +31,9 @@ const MaxSignature = 4 << 10
 // bazaar schema, at about twelve.
 const maxDepth = 32
 
-type object = strictjson.Object
+type object = untrusted.Object
 
-func parseObject(data []byte) (object, error) { return strictjson.Parse(data, maxDepth) }
+func parseObject(data []byte) (object, error) { return untrusted.Parse(data, maxDepth) }
 
 // Payment is a well-formed payment, as a PAYMENT-SIGNATURE header carries it. It is
 // not yet known to match the offer, or to be signed by the payer.
@@ -205,7 +204,7 @@ func (p *Payment) token() string {
 
 // visible says whether a text has 1 to most characters of ASCII, and no space.
 func visible(s string, most int) bool {
-	return s != "" && len(s) <= most && printable.ASCII(s) && !strings.Contains(s, " ")
+	return s != "" && len(s) <= most && untrusted.ASCII(s) && !strings.Contains(s, " ")
 }
 
 // exact is the authorization with its signature, and nothing else of the
@@ -264,7 +263,7 @@ func ParseUint256(s string) (*big.Int, error) {
 
 // excerpt quotes what a client sent, in at most 40 characters of ASCII, so that a
 // reason can show it and stays short.
-func excerpt(s string) string { return printable.Quote(s, 40) }
+func excerpt(s string) string { return untrusted.Quote(s, 40) }
 
 // contains says whether got has everything that want has: an object may have more
 // members, arrays and everything else must be equal (x402 v2, extension echo

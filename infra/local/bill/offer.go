@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -42,7 +42,7 @@ type Way struct {
 // ReadOffer reads what a server asks for, in JSON.
 func ReadOffer(doc []byte) (o Offer, err error) {
 	if err := json.Unmarshal(doc, &o); err != nil {
-		return o, fmt.Errorf("%s", printable.Text(err.Error()))
+		return o, fmt.Errorf("%s", untrusted.Text(err.Error()))
 	}
 	if o.Version != x402.Version {
 		return o, fmt.Errorf("it is of x402 version %d, and this client speaks version %d", o.Version, x402.Version)
@@ -74,7 +74,7 @@ func (o Offer) Ways() ([]Way, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("the offer has no way to pay that this client knows, which is the scheme exact with EIP-3009: %s", printable.Text(none.Error()))
+		return nil, fmt.Errorf("the offer has no way to pay that this client knows, which is the scheme exact with EIP-3009: %s", untrusted.Text(none.Error()))
 	}
 	return all, nil
 }
@@ -124,14 +124,14 @@ const (
 // Price is the amount with its token and network, for a person.
 func (w Way) Price() string {
 	if !w.USDC {
-		return fmt.Sprintf("%s atomic units of the token %s on %s", w.Value, printable.Text(w.Asset), w.On())
+		return fmt.Sprintf("%s atomic units of the token %s on %s", w.Value, untrusted.Text(w.Asset), w.On())
 	}
 	return fmt.Sprintf("%s USDC on %s", Dollars(w.Value), w.On())
 }
 
 // On is the name of the network.
 func (w Way) On() string {
-	return cmp.Or(x402.Network(w.Network).Name, printable.Text(w.Network))
+	return cmp.Or(x402.Network(w.Network).Name, untrusted.Text(w.Network))
 }
 
 // Dollars is an amount of USDC in atomic units as people write it.

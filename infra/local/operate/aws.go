@@ -16,7 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // awsAccount asks services of AWS that have the Query protocol: a form, answered with XML. Two
@@ -114,5 +114,5 @@ func refusalOf(body []byte) string {
 	if xml.Unmarshal(body, &said) != nil || said.Code == "" {
 		return plain(string(body))
 	}
-	return printable.Text(said.Code + ": " + said.Message)
+	return untrusted.Text(said.Code + ": " + said.Message)
 }

@@ -9,7 +9,7 @@ import (
 	"os"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
@@ -64,7 +64,7 @@ func (o order) within(byPayee bool, do func(opened) error) error {
 		stores.Index = table
 		l.rows = table
 	}
-	log := slog.New(slog.NewTextHandler(o.notes, &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: printable.Attr}))
+	log := slog.New(slog.NewTextHandler(o.notes, &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: untrusted.Attr}))
 	if l.Reconciling, err = c.Reconciling(stores, log, o.now); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"os/user"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // endpointSTS is the variable of an endpoint that says who somebody is, in place of AWS.
@@ -30,9 +30,9 @@ func nameOf(ctx context.Context, principal func(context.Context) (string, error)
 	}
 	who, err := principal(ctx)
 	if err != nil {
-		return "", fmt.Errorf("AWS does not say who you are, which %s has to name, so that nothing was written: %s", record, printable.Text(err.Error()))
+		return "", fmt.Errorf("AWS does not say who you are, which %s has to name, so that nothing was written: %s", record, untrusted.Text(err.Error()))
 	}
-	return printable.Text(who), nil
+	return untrusted.Text(who), nil
 }
 
 // localUser is the user of this machine.

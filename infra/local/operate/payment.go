@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/local/called"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
@@ -184,7 +184,7 @@ func (p payment) note() string {
 		about += ", the chain: " + words(p.Chain.Verdict) + ", " + cmp.Or(p.Chain.Transaction, p.Chain.Reason)
 	}
 	// A name of AWS is longer than other cells may be.
-	return printable.Text(cmp.Or(strings.TrimPrefix(about, ", "), "-"))
+	return untrusted.Text(cmp.Or(strings.TrimPrefix(about, ", "), "-"))
 }
 
 // closedBy says who closed a record, behind on what; records of earlier releases do not.

@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -106,7 +106,7 @@ func plain(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return printable.Clip(s, most)
+	return untrusted.Clip(s, most)
 }
 
 // words is a name of JSON in words.

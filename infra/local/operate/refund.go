@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/infra/local/called"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
@@ -213,7 +213,7 @@ func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 		return nil
 	case refunded:
 		return fmt.Errorf("nothing is due: this payment was refunded already, by transaction %s.\nDo not send it again. "+
-			"A payer who repeats the payment is told that transaction", plain(r.Refund)+printable.Text(closedBy(r.ClosedBy)))
+			"A payer who repeats the payment is told that transaction", plain(r.Refund)+untrusted.Text(closedBy(r.ClosedBy)))
 	case answered:
 		if r.Attested() {
 			return fmt.Errorf("nothing is due: this payment was closed as %s, at %s", plain(r.Reason), minute(r.UpdatedAt))

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 const (
@@ -45,18 +45,18 @@ func smoke(ctx context.Context, o order) error {
 	q.Header.Set("Accept", "application/json")
 	res, err := http.DefaultClient.Do(q) //nolint:gosec // the same
 	if err != nil {
-		return fmt.Errorf("ask %s: %s", pathReady, printable.Text(err.Error()))
+		return fmt.Errorf("ask %s: %s", pathReady, untrusted.Text(err.Error()))
 	}
 	defer res.Body.Close()
 	var said struct {
 		Checks map[string]struct{ Status, Message string }
 	}
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxReady)).Decode(&said); err != nil {
-		return fmt.Errorf("%s answers %d, and not as this service does: %s", pathReady, res.StatusCode, printable.Text(err.Error()))
+		return fmt.Errorf("%s answers %d, and not as this service does: %s", pathReady, res.StatusCode, untrusted.Text(err.Error()))
 	}
 	for _, name := range slices.Sorted(maps.Keys(said.Checks)) {
 		c := said.Checks[name]
-		fmt.Fprintf(o.notes, "%-16s %s\n", printable.Text(name), printable.Text(strings.TrimSpace(c.Status+" "+c.Message)))
+		fmt.Fprintf(o.notes, "%-16s %s\n", untrusted.Text(name), untrusted.Text(strings.TrimSpace(c.Status+" "+c.Message)))
 	}
 	switch {
 	case res.StatusCode != http.StatusOK:
@@ -72,7 +72,7 @@ func smoke(ctx context.Context, o order) error {
 func originOf(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
-		return nil, fmt.Errorf("ORIGIN=%s is not an origin such as https://api.example.com", printable.Quote(text, printable.Max))
+		return nil, fmt.Errorf("ORIGIN=%s is not an origin such as https://api.example.com", untrusted.Quote(text, untrusted.Max))
 	}
 	return u, nil
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/local/keyfile"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // payment is what it takes to send a signature again.
@@ -67,7 +67,7 @@ func readPayment(path string) (p payment, err error) {
 	switch {
 	case err != nil:
 		return p, typed("AGAIN: %v. AGAIN=1 sends the last payment, AGAIN=<file> another one", err)
-	case json.Unmarshal(text, &p) != nil || p.Signature == "" || !printable.ASCII(p.Signature) || !printable.ASCII(p.Key):
+	case json.Unmarshal(text, &p) != nil || p.Signature == "" || !untrusted.ASCII(p.Signature) || !untrusted.ASCII(p.Key):
 		return p, typed("AGAIN: %s is not a kept payment", path)
 	}
 	return p, nil

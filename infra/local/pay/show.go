@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -24,11 +24,11 @@ func text(format string, args ...any) string {
 	for i, arg := range args {
 		switch v := arg.(type) {
 		case string:
-			args[i] = printable.Text(v)
+			args[i] = untrusted.Text(v)
 		case error:
-			args[i] = printable.Text(v.Error())
+			args[i] = untrusted.Text(v.Error())
 		case fmt.Stringer:
-			args[i] = printable.Text(v.String())
+			args[i] = untrusted.Text(v.String())
 		}
 	}
 	return fmt.Sprintf(format, args...)
@@ -132,14 +132,14 @@ func decoded(header string) block {
 	if err != nil {
 		return "    (not JSON)"
 	}
-	return block("    " + string(printable.JSON(all)))
+	return block("    " + string(untrusted.EscapeJSON(all)))
 }
 
 // readable is a body as a person reads it.
 func readable(body []byte) block {
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(body), "", "  "); err != nil {
-		return block(printable.Lines(string(body)))
+		return block(untrusted.Lines(string(body)))
 	}
-	return block(printable.JSON(b.Bytes()))
+	return block(untrusted.EscapeJSON(b.Bytes()))
 }

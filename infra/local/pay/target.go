@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/infra/local/bill"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
@@ -129,7 +129,7 @@ func notForSale(u *url.URL, r x402test.Reply) error {
 	case f.Code != "":
 		said += text(":\n%s: %s", f.Code, f.Message)
 	case len(r.Body) > 0:
-		said += ":\n" + printable.Lines(string(readable(r.Body)))
+		said += ":\n" + untrusted.Lines(string(readable(r.Body)))
 	default:
 		said += "."
 	}

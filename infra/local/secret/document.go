@@ -12,8 +12,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	"github.com/hostfacts/hostfacts/pkg/printable"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // value is a member of the secret as JSON has it.
@@ -113,7 +112,7 @@ func (c current) members() (map[string]value, error) {
 		return map[string]value{}, nil
 	}
 	const depth = 8
-	had, err := strictjson.Split(c.doc, depth)
+	had, err := untrusted.Split(c.doc, depth)
 	if err != nil { // its text may quote the secret
 		return nil, errors.New("what the secret holds is not a JSON object, so that nothing can be changed in it. Make another one, under another NAME")
 	}
@@ -174,7 +173,7 @@ func kept(then map[string]value, changes []change) (names []string) {
 }
 
 // shown is a name as a terminal takes it.
-func shown(name string) string { return printable.Text(name) }
+func shown(name string) string { return untrusted.Text(name) }
 
 // fingerprint tells two values apart and says nothing else about them: the first eight hex
 // digits of the SHA-256 of a text, or of JSON that is not one.

@@ -15,7 +15,7 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
@@ -171,9 +171,9 @@ func (v vault) failed(what string, err error) error {
 	}
 	switch {
 	case named && (said.ErrorCode() == "AccessDeniedException" || said.ErrorCode() == "InvalidRequestException"):
-		return fmt.Errorf("%s the secret: %s", what, printable.Text(said.ErrorMessage()))
+		return fmt.Errorf("%s the secret: %s", what, untrusted.Text(said.ErrorMessage()))
 	case named:
-		return fmt.Errorf("%s the secret: Secrets Manager says %s", what, printable.Text(said.ErrorCode()))
+		return fmt.Errorf("%s the secret: Secrets Manager says %s", what, untrusted.Text(said.ErrorCode()))
 	case status != 0:
 		return fmt.Errorf("%s the secret: Secrets Manager answers %d, and what cannot be read", what, status)
 	}

@@ -6,8 +6,7 @@ import (
 	"math/big"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // maxDepth bounds the nesting of arguments.
@@ -19,16 +18,16 @@ func Canonical(arguments []byte) (json.RawMessage, error) {
 	if trimmed := strings.TrimSpace(string(arguments)); trimmed == "" || trimmed == "null" {
 		return json.RawMessage("{}"), nil
 	}
-	o, err := strictjson.Parse(arguments, maxDepth)
+	o, err := untrusted.Parse(arguments, maxDepth)
 	if err != nil {
 		return nil, fmt.Errorf("the arguments have to be one JSON object: %w", err)
 	}
-	return printable.Compact(plain(o)), nil
+	return untrusted.Compact(plain(o)), nil
 }
 
 func plain(v any) any {
 	switch v := v.(type) {
-	case strictjson.Object:
+	case untrusted.Object:
 		for name, member := range v {
 			v[name] = plain(member)
 		}

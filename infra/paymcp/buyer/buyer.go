@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -295,4 +295,4 @@ func (b *Buyer) pause(ctx context.Context, wait time.Duration) bool {
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // quote is text of a stranger inside of ours.
-func quote(s string) string { return printable.Quote(s, mostWords) }
+func quote(s string) string { return untrusted.Quote(s, mostWords) }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/pkg/mcp"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
@@ -38,7 +38,7 @@ type ServerError struct {
 
 // Error implements error. The message is a stranger's.
 func (e *ServerError) Error() string {
-	return fmt.Sprintf("error %d, %s", e.Code, printable.Quote(e.Message, mostWords))
+	return fmt.Sprintf("error %d, %s", e.Code, untrusted.Quote(e.Message, mostWords))
 }
 
 // NotSent says that a call failed before its request was sent.
@@ -130,10 +130,10 @@ func (r Reply) failure() failure {
 // said are the words of an error for a model: a stranger's, so that they are quoted.
 func (r Reply) said() string {
 	if o, asks := r.offer(); asks {
-		return printable.Quote(o.Error, mostWords)
+		return untrusted.Quote(o.Error, mostWords)
 	}
 	f := r.failure()
-	return printable.Quote(cmp.Or(strings.TrimSpace(f.Code+" "+f.Message), r.Text()), mostWords)
+	return untrusted.Quote(cmp.Or(strings.TrimSpace(f.Code+" "+f.Message), r.Text()), mostWords)
 }
 
 // settled is the settlement that a reply names.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/local/bill"
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
@@ -50,9 +50,9 @@ func (t Terms) admits(w bill.Way) error {
 	case w.Network != t.Network:
 		return fmt.Errorf("the server asks to be paid on %s, and what was allowed is %s", w.On(), t.Network)
 	case !strings.EqualFold(w.Asset, t.Asset):
-		return fmt.Errorf("the server asks for the token %s, and what was allowed is %s", printable.Text(w.Asset), t.Asset)
+		return fmt.Errorf("the server asks for the token %s, and what was allowed is %s", untrusted.Text(w.Asset), t.Asset)
 	case !strings.EqualFold(w.PayTo, t.PayTo):
-		return fmt.Errorf("the server asks to pay %s, and who was allowed is %s: the payee has changed", printable.Text(w.PayTo), t.PayTo)
+		return fmt.Errorf("the server asks to pay %s, and who was allowed is %s: the payee has changed", untrusted.Text(w.PayTo), t.PayTo)
 	}
 	if w.Value.Cmp(t.PerCall) > 0 {
 		return fmt.Errorf("this costs %s, and the limit for one call is %s", w.Price(), t.money(t.PerCall, w))
@@ -141,9 +141,9 @@ func named(o bill.Offer, key string) bill.Offer {
 	if json.Unmarshal(identifier["info"], &info) != nil || info == nil {
 		info = map[string]json.RawMessage{}
 	}
-	info["id"] = printable.Compact(key)
-	identifier["info"] = printable.Compact(info)
-	extensions[x402.ExtensionIdentifier] = printable.Compact(identifier)
-	o.Extensions = printable.Compact(extensions)
+	info["id"] = untrusted.Compact(key)
+	identifier["info"] = untrusted.Compact(info)
+	extensions[x402.ExtensionIdentifier] = untrusted.Compact(identifier)
+	o.Extensions = untrusted.Compact(extensions)
 	return o
 }

@@ -14,8 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 const (
@@ -158,7 +157,7 @@ func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage,
 	results := make([]json.RawMessage, len(queries))
 	var failed error
 	for _, raw := range replies {
-		reply, err := strictjson.Split(raw, maxDepth)
+		reply, err := untrusted.Split(raw, maxDepth)
 		if err != nil {
 			return nil, orStatus(status, fmt.Errorf("reply: %w", err))
 		}
@@ -168,7 +167,7 @@ func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage,
 		unread := err != nil && id == "null" && len(queries) == 1
 		at := slices.IndexFunc(queries, func(q query) bool { return unread || strconv.Itoa(q.ID) == id })
 		if at < 0 || results[at] != nil {
-			err := fmt.Errorf("reply has id %s, which no request had or another reply has", printable.Quote(id, maxExcerpt))
+			err := fmt.Errorf("reply has id %s, which no request had or another reply has", untrusted.Quote(id, maxExcerpt))
 			return nil, orStatus(status, err)
 		}
 		if err == nil {
@@ -196,7 +195,7 @@ func orStatus(status int, err error) error {
 
 // resultOf is the result of a JSON-RPC 2.0 reply, which has a result or an error and
 // not both. Only HTTP 200 carries a result; an error may come with any status.
-func resultOf(status int, reply strictjson.Members) (json.RawMessage, error) {
+func resultOf(status int, reply untrusted.Members) (json.RawMessage, error) {
 	failure, failed := reply["error"]
 	result, succeeded := reply["result"]
 	valid := string(reply["jsonrpc"]) == `"2.0"` && failed != succeeded
@@ -216,6 +215,6 @@ func resultOf(status int, reply strictjson.Members) (json.RawMessage, error) {
 	return nil, &nodeError{
 		status:  status,
 		code:    *e.Code,
-		message: printable.Quote(string(e.Message), maxExcerpt),
+		message: untrusted.Quote(string(e.Message), maxExcerpt),
 	}
 }

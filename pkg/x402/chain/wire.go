@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
@@ -64,7 +64,7 @@ type receipt struct {
 // quantity, a string is hexadecimal of so many bytes, kept with 0x and in lower case, and
 // a bool may be missing. Names count to the letter.
 func decode[T any](raw json.RawMessage) (v T, err error) {
-	members, err := strictjson.Split(raw, maxDepth)
+	members, err := untrusted.Split(raw, maxDepth)
 	if err != nil {
 		return v, err
 	}

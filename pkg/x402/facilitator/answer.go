@@ -13,8 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -30,7 +29,7 @@ const (
 // read reads members of an object into bool and string variables. A bool must be there as
 // true or false. A string may be missing, or null: some implementations write that for a
 // member that they leave out.
-func read(o strictjson.Members, into map[string]any) (err error) {
+func read(o untrusted.Members, into map[string]any) (err error) {
 	for name, v := range into {
 		raw, is := o[name]
 		switch v := v.(type) {
@@ -51,7 +50,7 @@ func read(o strictjson.Members, into map[string]any) (err error) {
 // {"errorType":"…"}, which platforms in front of a facilitator answer before it sees the
 // request. It is empty if there is none.
 func (re reply) platformWord() (word string) {
-	o, _ := strictjson.Split(re.body, maxDepth)
+	o, _ := untrusted.Split(re.body, maxDepth)
 	_ = read(o, map[string]any{"errorType": &word}) // which leaves it empty where it is not a string
 	return word
 }
@@ -67,7 +66,7 @@ type answer struct {
 // answer at all. A body with any of the telling members counts as meant to be one, so that
 // a broken one cannot pass as a plain 401 from a gateway.
 func parseAnswer(body []byte) (*answer, error) {
-	o, err := strictjson.Split(body, maxDepth) // two lenient readers could see two verdicts
+	o, err := untrusted.Split(body, maxDepth) // two lenient readers could see two verdicts
 	switch {
 	case err != nil && bytes.HasPrefix(bytes.TrimLeft(body, "\ufeff \t\r\n"), []byte("{")):
 		// Something that begins like an object and cannot be read may have been a
@@ -235,7 +234,7 @@ func unknown(reason string, cause error) x402.Settlement {
 // true with a 2xx status, since nothing that anyone could check comes with it. Anything
 // else is not a verdict: a facilitator that could not check says "no" as well.
 func judge(re reply, from string) x402.Verification {
-	o, err := strictjson.Split(re.body, maxDepth)
+	o, err := untrusted.Split(re.body, maxDepth)
 	if o["isValid"] == nil {
 		return x402.Verification{Fault: noVerdict(re, err), AboutPayer: aboutPayer(re.platformWord())}
 	}
@@ -266,7 +265,7 @@ func judge(re reply, from string) x402.Verification {
 // supports looks for the kind of payment that this service takes. An entry that cannot be
 // read is another feature of the facilitator, and not an error.
 func supports(re reply, network string) error {
-	o, err := strictjson.Split(re.body, maxDepth)
+	o, err := untrusted.Split(re.body, maxDepth)
 	if re.status/100 != 2 || o["kinds"] == nil {
 		return noVerdict(re, err)
 	}
@@ -285,7 +284,7 @@ func supports(re reply, network string) error {
 		}
 	}
 	return fault.New(fault.FacilitatorMisconfigured,
-		fmt.Errorf("facilitator does not list scheme %s on network %s", x402.Scheme, printable.Clip(network, maxReason)))
+		fmt.Errorf("facilitator does not list scheme %s on network %s", x402.Scheme, untrusted.Clip(network, maxReason)))
 }
 
 // noVerdict is the fault of a request that moves no money and brought no usable answer. A
@@ -306,7 +305,7 @@ const maxDigits = 40
 // without any run of hexadecimal digits or base64 longer than an address, because some
 // facilitators quote the call that they made, signature and all.
 func foreign(s string, limit int) string {
-	s = printable.Clip(s, limit)
+	s = untrusted.Clip(s, limit)
 	if len(s) <= maxDigits {
 		return s
 	}
@@ -343,11 +342,11 @@ func extensionResponses(h http.Header) map[string]string {
 	}
 	// The reference servers pad, and others may not. What is not base64 is not an object.
 	raw, _ := base64.RawStdEncoding.DecodeString(strings.TrimRight(values[0], "="))
-	all, _ := strictjson.Parse(raw, maxDepth)
+	all, _ := untrusted.Parse(raw, maxDepth)
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool { return !isExtension(name) })
 	out := map[string]string{}
 	for _, name := range names[:min(len(names), maxExtensions)] {
-		fields, _ := all[name].(strictjson.Object)
+		fields, _ := all[name].(untrusted.Object)
 		for _, field := range extensionFields() {
 			switch v := fields[field].(type) {
 			case string, json.Number:

@@ -17,8 +17,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 const (
@@ -53,7 +52,7 @@ func (c Credentials) Authorization(r *http.Request, now time.Time) (string, erro
 
 // Bearer sends one fixed token. The errors never contain it.
 func Bearer(token string) (Credentials, error) {
-	if token == "" || len(token) > maxSecret || strings.Contains(token, " ") || !printable.ASCII(token) {
+	if token == "" || len(token) > maxSecret || strings.Contains(token, " ") || !untrusted.ASCII(token) {
 		return Credentials{}, fmt.Errorf("facilitator token must be 1 to %d visible ASCII characters", maxSecret)
 	}
 	return Credentials{authorize: func(*http.Request, time.Time) (string, error) { return "Bearer " + token, nil }}, nil
@@ -64,7 +63,7 @@ func Bearer(token string) (Credentials, error) {
 // Ed25519 key, or a P-256 private key in PEM, in which a literal \n stands for
 // a line break as well. The errors never contain either.
 func CDP(keyID, keySecret string) (Credentials, error) {
-	if keyID == "" || keySecret == "" || max(len(keyID), len(keySecret)) > maxSecret || !printable.ASCII(keyID) {
+	if keyID == "" || keySecret == "" || max(len(keyID), len(keySecret)) > maxSecret || !untrusted.ASCII(keyID) {
 		return Credentials{}, fmt.Errorf("facilitator key needs both an id of printable ASCII and a secret, of at most %d bytes", maxSecret)
 	}
 	key, method, err := parseKey(keySecret)
@@ -121,7 +120,7 @@ func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 	if len(doc) > maxDocument {
 		return Credentials{}, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)
 	}
-	o, err := strictjson.Split(doc, maxDepth)
+	o, err := untrusted.Split(doc, maxDepth)
 	if err != nil || len(o) == 0 {
 		return Credentials{}, errors.New("facilitator secret is not a JSON object with members")
 	}

@@ -31,7 +31,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -92,7 +92,7 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(c.UserAgent) > maxReason || !printable.ASCII(c.UserAgent) {
+	if len(c.UserAgent) > maxReason || !untrusted.ASCII(c.UserAgent) {
 		return nil, fmt.Errorf("facilitator user agent is longer than %d bytes or not printable ASCII", maxReason)
 	}
 	c.UserAgent = cmp.Or(c.UserAgent, defaultUserAgent)

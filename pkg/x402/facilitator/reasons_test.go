@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
@@ -196,7 +196,7 @@ var wellFormed = regexp.MustCompile(`^0x[0-9a-fA-F]{64}$`)
 // said holds a facilitator's text to what may be logged and kept.
 func said(t *testing.T, what, text string) {
 	t.Helper()
-	if len(text) > maxReason || printable.Clip(text, maxReason) != text {
+	if len(text) > maxReason || untrusted.Clip(text, maxReason) != text {
 		t.Errorf("%s %q", what, text)
 	}
 }

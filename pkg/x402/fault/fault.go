@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // Code names an error, as spec §7 spells it.
@@ -216,7 +216,7 @@ func (e *Error) Error() string {
 		s += ": " + e.Message
 	}
 	if e.cause != nil {
-		s += ": " + printable.Text(e.cause.Error())
+		s += ": " + untrusted.Text(e.cause.Error())
 	}
 	return s
 }

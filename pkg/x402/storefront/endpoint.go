@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/mcp"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
@@ -278,7 +278,7 @@ func (x *exchange) challenge(q *quote, refused *x402.Outcome) (Response, error) 
 		setReceipt(res.Header, res.Receipt)
 	}
 	if refused != nil {
-		res.Body = printable.Marshal(x.product.Says(offer.Required(reason).WithToken(token), res.Fault))
+		res.Body = untrusted.Marshal(x.product.Says(offer.Required(reason).WithToken(token), res.Fault))
 		return res, nil
 	}
 	res.Fault = q.unpaid

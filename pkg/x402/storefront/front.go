@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/mcp"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
@@ -199,11 +199,14 @@ func (f *Front) serve(
 	}
 }
 
+// stackTrace is a type, because untrusted.Attr would cut a string.
+type stackTrace string
+
 // guarded answers a panic with an error.
 func (f *Front) guarded(r *http.Request, id string, answer func() Response) (res Response) {
 	defer func() {
 		if v := recover(); v != nil {
-			f.Log.ErrorContext(r.Context(), "panic", "request_id", id, "panic", fmt.Sprint(v), "stack", printable.Own(debug.Stack()))
+			f.Log.ErrorContext(r.Context(), "panic", "request_id", id, "panic", fmt.Sprint(v), "stack", stackTrace(debug.Stack()))
 			res = Failed(fault.New(fault.InternalError, fmt.Errorf("panic: %v", v)))
 		}
 	}()
@@ -234,7 +237,7 @@ func (f *Front) errorBody(r *http.Request, id string, e *fault.Error, s x402.Pay
 		body.Error.Message = mcp.Words(body.Error.Message)
 		body.Error.RetryAfter = seconds(e)
 	}
-	return printable.Marshal(body)
+	return untrusted.Marshal(body)
 }
 
 // meter counts a request, unless it has no rate.
@@ -300,7 +303,7 @@ func (r Response) Line(attrs []slog.Attr, q *http.Request, name, id string, took
 				error
 				Stack() string
 			}](f); ok {
-				attrs = append(attrs, slog.Any("stack", printable.Own(bug.Stack())))
+				attrs = append(attrs, slog.Any("stack", stackTrace(bug.Stack())))
 			}
 		}
 		if r.Status >= http.StatusInternalServerError {

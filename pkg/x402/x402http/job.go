@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
@@ -134,7 +134,7 @@ func (x *sale) refusal(ctx context.Context, s soldRequest, check http.HandlerFun
 		return fault.New(fault.InternalError, fmt.Errorf("a check refused a request with status %d", w.Status))
 	}
 	refused := fault.Info{Code: Refused, Status: w.Status, Class: fault.NoCharge}
-	return refused.Newf(w.Words(), "%s", printable.Text(w.Body.String()))
+	return refused.Newf(w.Words(), "%s", untrusted.Text(w.Body.String()))
 }
 
 // answerOwed describes an answer that is owed with a status.

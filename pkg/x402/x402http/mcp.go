@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/hostfacts/hostfacts/pkg/mcp"
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
@@ -52,7 +52,7 @@ func (s *Seller) MCP(name, version string, router http.Handler, tools ...Tool) h
 	}
 	if server.Describe == nil {
 		words := "Each call of a tool is paid for: see x402. Repeat one that fails with the same payment."
-		described := mcp.Description{Instructions: words, Tools: printable.Marshal(listed(tools))}
+		described := mcp.Description{Instructions: words, Tools: untrusted.Marshal(listed(tools))}
 		server.Describe = func(string) mcp.Description { return described }
 	}
 	sold := map[string]*storefront.Tool{}

@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
@@ -21,7 +21,7 @@ const maxName = 128
 // pattern, still answers what was paid for it. Without a name the pattern of http.ServeMux
 // stands for it. A name has 1 to 128 printable characters of ASCII.
 func Named(name string) Option {
-	if name == "" || len(name) > maxName || !printable.ASCII(name) {
+	if name == "" || len(name) > maxName || !untrusted.ASCII(name) {
 		panic(fmt.Sprintf("x402http: Named is %q, and must be 1 to %d printable characters of ASCII", name, maxName))
 	}
 	return func(s *sale) { s.name = name }

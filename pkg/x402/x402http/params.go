@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hostfacts/hostfacts/pkg/printable"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -106,7 +106,7 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if !slices.Contains(names, name) {
 			return t.plain(), nil, fault.Newf(fault.InvalidArguments, nil, "There is no argument %s: %s takes %s.",
-				printable.Quote(name, 40), t.Name, strings.Join(names, ", "))
+				untrusted.Quote(name, 40), t.Name, strings.Join(names, ", "))
 		}
 	}
 	target, err := t.fill(texts, given)
@@ -114,7 +114,7 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 		return t.plain(), nil, err
 	}
 	if t.Endpoint.sold.Method() == http.MethodPost {
-		return target, printable.Compact(given), nil
+		return target, untrusted.Compact(given), nil
 	}
 	values := url.Values{}
 	for name := range given {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 const (
@@ -49,7 +49,7 @@ type state struct {
 
 func newBootstrap(cfg whois.Config) *bootstrap {
 	// The file of 2026 has 49 KB, 600 services and 1,200 top-level domains.
-	file := transport{trusted(cfg.Connector, cfg.Direct), cfg.RootCAs, 512 << 10, strictjson.Limits{Depth: 8, Values: 50_000}}
+	file := transport{trusted(cfg.Connector, cfg.Direct), cfg.RootCAs, 512 << 10, untrusted.Limits{Depth: 8, Values: 50_000}}
 	b := &bootstrap{
 		cfg:  cfg,
 		turn: make(chan struct{}, 1),

@@ -38,7 +38,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -46,7 +46,7 @@ import (
 // and hundreds of values.
 const maxAnswer = 1 << 20
 
-func answers() strictjson.Limits { return strictjson.Limits{Depth: 64, Values: 20_000} }
+func answers() untrusted.Limits { return untrusted.Limits{Depth: 64, Values: 20_000} }
 
 // Client asks registries. It is safe for concurrent use.
 type Client struct {

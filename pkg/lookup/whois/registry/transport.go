@@ -18,7 +18,7 @@ import (
 	"strings"
 
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 // dial connects to a port of a host.
@@ -65,7 +65,7 @@ type transport struct {
 	dial    dial
 	roots   *x509.CertPool // nil means the system's
 	maxBody int64
-	limits  strictjson.Limits
+	limits  untrusted.Limits
 }
 
 // RoundTrip implements http.RoundTripper.

@@ -1,4 +1,4 @@
-package strictjson_test
+package untrusted_test
 
 import (
 	"bytes"
@@ -9,17 +9,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/hostfacts/hostfacts/pkg/strictjson"
+	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
 const depth = 4
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	got, err := strictjson.Parse([]byte(` {"a":"\u0062","n":-1.50e3,"t":true,"f":false,"z":null,"l":[1,[],{}],"o":{"a":{}}} `), depth)
-	want := strictjson.Object{
+	got, err := untrusted.Parse([]byte(` {"a":"\u0062","n":-1.50e3,"t":true,"f":false,"z":null,"l":[1,[],{}],"o":{"a":{}}} `), depth)
+	want := untrusted.Object{
 		"a": "b", "n": json.Number("-1.50e3"), "t": true, "f": false, "z": nil,
-		"l": []any{json.Number("1"), []any{}, strictjson.Object{}}, "o": strictjson.Object{"a": strictjson.Object{}},
+		"l": []any{json.Number("1"), []any{}, untrusted.Object{}}, "o": untrusted.Object{"a": untrusted.Object{}},
 	}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("%v\n%s", err, d)
@@ -28,8 +28,8 @@ func TestParse(t *testing.T) {
 
 func TestSplit(t *testing.T) {
 	t.Parallel()
-	got, err := strictjson.Split([]byte(`{"a": 1e999, "b":{"c": [ ]}, "":"x"}`), depth)
-	want := strictjson.Members{"a": json.RawMessage("1e999"), "b": json.RawMessage(`{"c": [ ]}`), "": json.RawMessage(`"x"`)}
+	got, err := untrusted.Split([]byte(`{"a": 1e999, "b":{"c": [ ]}, "":"x"}`), depth)
+	want := untrusted.Members{"a": json.RawMessage("1e999"), "b": json.RawMessage(`{"c": [ ]}`), "": json.RawMessage(`"x"`)}
 	if d := cmp.Diff(want, got); err != nil || d != "" {
 		t.Errorf("%v\n%s", err, d)
 	}
@@ -59,8 +59,8 @@ func TestRefused(t *testing.T) {
 		`{"a":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}": "nested deeper than 4",
 	} {
 		t.Run(doc, func(t *testing.T) {
-			o, err := strictjson.Parse([]byte(doc), depth)
-			m, split := strictjson.Split([]byte(doc), depth)
+			o, err := untrusted.Parse([]byte(doc), depth)
+			m, split := untrusted.Split([]byte(doc), depth)
 			if err == nil || split == nil || err.Error() != split.Error() || !strings.Contains(err.Error(), want) || o != nil || m != nil {
 				t.Errorf("%.60q: %v, %v; want %s", doc, err, split, want)
 				return
@@ -70,14 +70,14 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
-	if _, err := strictjson.Parse([]byte(`{"a":[[[]]]}`), depth); err != nil {
+	if _, err := untrusted.Parse([]byte(`{"a":[[[]]]}`), depth); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	l := strictjson.Limits{Depth: 2, Values: 5}
+	l := untrusted.Limits{Depth: 2, Values: 5}
 	for doc, want := range map[string]string{
 		`{"a":[1,2,3]}`:         "",
 		`{"a":[1,2,3,4]}`:       "",
@@ -104,8 +104,8 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(doc))
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		o, err := strictjson.Parse(doc, 8)
-		m, split := strictjson.Split(doc, 8)
+		o, err := untrusted.Parse(doc, 8)
+		m, split := untrusted.Split(doc, 8)
 		if (err == nil) != (split == nil) {
 			t.Fatalf("%q: %v, %v", doc, err, split)
 		}

@@ -1,0 +1,27 @@
+package untrusted
+
+import "log/slog"
+
+// Attr is the ReplaceAttr of a slog handler. It passes the text of an attribute through
+// Text: a string, an error, or a map of strings. Messages and keys are constants of this
+// program, and values of any other type are not text of others, so that a named type of
+// strings is logged whole.
+func Attr(_ []string, a slog.Attr) slog.Attr {
+	switch a.Value.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(Text(a.Value.String()))
+	case slog.KindAny:
+		switch v := a.Value.Any().(type) {
+		case error:
+			a.Value = slog.StringValue(Text(v.Error()))
+		case map[string]string:
+			clean := make(map[string]string, len(v))
+			for key, value := range v {
+				clean[Text(key)] = Text(value)
+			}
+			a.Value = slog.AnyValue(clean)
+		}
+	default:
+	}
+	return a
+}
