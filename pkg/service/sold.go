@@ -7,6 +7,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
+	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
@@ -40,10 +41,10 @@ func (s sold) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", storefront.TypeJSON)
-	if bundle, ok := result.(interface{ Owed() ([]string, bool, bool) }); ok {
-		owed, prevented, silent := bundle.Owed()
-		w.Header().Set(x402.HeaderOwed, strings.Join(owed, ", "))
-		storefront.Mark(w, prevented, silent)
+	if combined, ok := result.(interface{ Owed() bundle.Owed }); ok {
+		owed := combined.Owed()
+		w.Header().Set(x402.HeaderOwed, strings.Join(owed.Parts, ", "))
+		storefront.Mark(w, owed.Prevented(), owed.Silent)
 	}
 	_, _ = w.Write(untrusted.Marshal(result))
 }

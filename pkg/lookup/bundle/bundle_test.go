@@ -45,7 +45,7 @@ func TestChild(t *testing.T) {
 		"panic":     {err: errPanic, want: `{"error":{"code":"internal_error",`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := json.Marshal(run(t.Context(), func(_ context.Context, n int) (fact, error) {
+			b, err := json.Marshal(lookUpChild(t.Context(), func(_ context.Context, n int) (fact, error) {
 				if c.err == errPanic {
 					panic("secret")
 				}
@@ -79,11 +79,11 @@ func TestOwed(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			want, _, _ := strings.Cut(want, ",")
 			d, s := Child[dns.Result]{Fault: faults[0]}, Child[ssl.Result]{Fault: faults[1]}
-			for last, owed := range map[string]func() ([]string, bool, bool){
-				"whois":   HostIntelResult{DNS: d, SSL: s, Whois: Child[whois.Result]{Fault: faults[2]}}.Owed,
-				"headers": UptimeResult{DNS: d, SSL: s, Headers: Child[headers.Result]{Fault: faults[2]}}.Owed,
+			for last, owed := range map[string]Owed{
+				"whois":   HostIntelResult{DNS: d, SSL: s, Whois: Child[whois.Result]{Fault: faults[2]}}.Owed(),
+				"headers": UptimeResult{DNS: d, SSL: s, Headers: Child[headers.Result]{Fault: faults[2]}}.Owed(),
 			} {
-				if got := fmt.Sprint(owed()); got != strings.Replace(want, "last", last, 1) {
+				if got := fmt.Sprint(owed.Parts, owed.Prevented(), owed.Silent); got != strings.Replace(want, "last", last, 1) {
 					t.Errorf("%s: %s", last, got)
 				}
 			}

@@ -1,0 +1,139 @@
+package bundle
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// HostIntelQuery is a normalised question to HostIntel.
+type HostIntelQuery struct {
+	Domain  string // as guard.Domain returns it
+	DNSType string // of the DNS lookup only
+}
+
+// HostIntelCodes returns the codes that a query and its lookup can answer, beside those that
+// its children answer in their fields.
+func HostIntelCodes() []fault.Code {
+	return []fault.Code{lookup.InvalidDomain, lookup.InvalidType, lookup.HostIntelTimeout}
+}
+
+// ParseHostIntel parses domain and dns_type. It returns invalid_domain or
+// invalid_type. Underscore labels are refused: two of the three lookups want a
+// host name.
+func ParseHostIntel(q url.Values) (HostIntelQuery, error) {
+	domain, err := guard.DomainParam(q, guard.Hostname)
+	if err != nil {
+		return HostIntelQuery{}, err
+	}
+	kind, err := dns.TypeParam(q, "dns_type")
+	if err != nil {
+		return HostIntelQuery{}, err
+	}
+	return HostIntelQuery{Domain: domain, DNSType: kind}, nil
+}
+
+// Values returns the parameters as they were understood, defaults filled in.
+func (q HostIntelQuery) Values() url.Values {
+	return url.Values{"domain": {q.Domain}, "dns_type": {q.DNSType}}
+}
+
+// HostIntelResult is spec §2.6.
+type HostIntelResult struct {
+	Domain string              `json:"domain" doc:"Normalized FQDN queried"`
+	DNS    Child[dns.Result]   `json:"dns" doc:"DNS result, or an error object" schema:"DnsResult"`
+	SSL    Child[ssl.Result]   `json:"ssl" doc:"SSL result, or an error object" schema:"SslResult"`
+	Whois  Child[whois.Result] `json:"whois" doc:"WHOIS result, or an error object" schema:"WhoisResult"`
+}
+
+// Owed returns the parts of the bundle that are owed.
+func (r HostIntelResult) Owed() Owed {
+	var owed Owed
+	owed.add("dns", r.DNS.Fault)
+	owed.add("ssl", r.SSL.Fault)
+	owed.add("whois", r.Whois.Fault)
+	return owed
+}
+
+// HostIntel is the host intelligence bundle: DNS, certificate and registry data of
+// a name, looked up side by side for one payment (spec §2.6, §4.7). Where they want
+// the same records, one resolution serves them.
+type HostIntel struct {
+	DNS   lookup.Looker[dns.Query, dns.Result]
+	SSL   lookup.Looker[ssl.Query, ssl.Result]
+	Whois lookup.Looker[whois.Query, whois.Result]
+}
+
+// Lookup answers a query. A child that fails is in its field; the only error
+// is host_intel_timeout, when ctx ends first.
+func (h HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (HostIntelResult, error) {
+	r := HostIntelResult{Domain: q.Domain}
+	lookUpDNS := func(ctx context.Context) {
+		r.DNS = lookUpChild(ctx, h.DNS.Lookup, dns.Query{Domain: q.Domain, Type: q.DNSType})
+	}
+	lookUpSSL := func(ctx context.Context) {
+		r.SSL = lookUpChild(ctx, h.SSL.Lookup, ssl.Query{Domain: q.Domain})
+	}
+	lookUpWhois := func(ctx context.Context) {
+		r.Whois = lookUpChild(ctx, h.Whois.Lookup, whois.Query{Domain: q.Domain})
+	}
+	err := sideBySide(ctx, lookup.HostIntelTimeout, lookUpDNS, lookUpSSL, lookUpWhois)
+	return r, err
+}
+
+// HostIntelVerdicts returns the rules for the line that says in words what a
+// HostIntelResult found. Its children have rules for themselves.
+func HostIntelVerdicts() []lookup.Verdict {
+	return []lookup.Verdict{
+		{
+			If:   "dns.error.code = nxdomain",
+			Says: "{dns.error.message}",
+			Tone: lookup.Bad,
+		},
+		{
+			If:   "ssl.expired = true",
+			Says: "The certificate expired {ssl.not_after date}, {ssl.not_after distance}",
+			Tone: lookup.Bad,
+		},
+		{
+			If:   "ssl.not_yet_valid = true",
+			Says: "The certificate is not valid before {ssl.not_before date}",
+			Tone: lookup.Bad,
+		},
+		{
+			If:   "ssl.hostname_match = false",
+			Says: "The certificate is not for {domain}",
+			Tone: lookup.Bad,
+		},
+		{
+			If:   "ssl.error.code != null",
+			Says: "No certificate: {ssl.error.message}",
+			Tone: lookup.Bad,
+		},
+		{
+			If:   "dns.error.code != null",
+			Says: "No DNS records: {dns.error.message}",
+			Tone: lookup.Warn,
+		},
+		{
+			If:   "whois.error.code != null",
+			Says: "Certificate until {ssl.not_after date}; no registry data: {whois.error.message}",
+			Tone: lookup.Warn,
+		},
+		{
+			If:   "whois.expires_at != null",
+			Says: "Certificate until {ssl.not_after date}, registered until {whois.expires_at date}",
+			Tone: lookup.Good,
+		},
+		{
+			Says: "Certificate until {ssl.not_after date}, registered",
+			Tone: lookup.Good,
+		},
+	}
+}

@@ -1,0 +1,186 @@
+package bundle
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"net/netip"
+
+	"github.com/hostfacts/hostfacts/pkg/lookup"
+	"github.com/hostfacts/hostfacts/pkg/lookup/dns"
+	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
+	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
+	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
+	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
+	"github.com/hostfacts/hostfacts/pkg/x402/fault"
+)
+
+// Verdict says in one word how a host is (spec §3.1).
+type Verdict string
+
+// The verdicts: everything answers and is well, the origin answers with a bad certificate or
+// a status from 500 on, or something does not answer.
+const (
+	Up       Verdict = "up"
+	Degraded Verdict = "degraded"
+	Down     Verdict = "down"
+)
+
+// UptimeResult is spec §2.7.
+type UptimeResult struct {
+	Domain  string                `json:"domain" doc:"Normalized FQDN queried"`
+	Verdict Verdict               `json:"verdict" doc:"Verdict on the host" enum:"up,degraded,down" schema:"Verdict"`
+	DNS     Child[dns.Result]     `json:"dns" doc:"DNS result, or an error object" schema:"DnsResult"`
+	SSL     Child[ssl.Result]     `json:"ssl" doc:"SSL result, or an error object" schema:"SslResult"`
+	Headers Child[headers.Result] `json:"headers" doc:"Headers result, or an error object" schema:"HeadersResult"`
+}
+
+// Owed returns the parts of the bundle that are owed.
+func (r UptimeResult) Owed() Owed {
+	var owed Owed
+	owed.add("dns", r.DNS.Fault)
+	owed.add("ssl", r.SSL.Fault)
+	owed.add("headers", r.Headers.Fault)
+	return owed
+}
+
+// verdict sums the children up.
+func (r UptimeResult) verdict() Verdict {
+	if r.DNS.Fault != nil || r.SSL.Fault != nil || r.Headers.Fault != nil {
+		return Down
+	}
+	certificate := r.SSL.Result
+	if certificate.Expired || certificate.NotYetValid || !certificate.HostnameMatch {
+		return Degraded
+	}
+	if r.Headers.Result.Status >= http.StatusInternalServerError {
+		return Degraded
+	}
+	return Up
+}
+
+// UptimeCodes returns the codes that a query and its lookup can answer, beside those that its
+// children answer in their fields.
+func UptimeCodes() []fault.Code {
+	return []fault.Code{lookup.InvalidDomain, lookup.UptimeCheckTimeout}
+}
+
+// Uptime is the uptime check bundle: DNS, certificate and HTTPS answer of
+// https://{domain}/ with one verdict, for one payment (spec §2.7, §3.1, §4.8). One
+// resolution serves all three, and the certificate and the answer come over one
+// connection.
+type Uptime struct {
+	// Connector resolves the host once, for its certificate and for its answer.
+	Connector guard.Connector
+	DNS       lookup.Looker[dns.Query, dns.Result]
+	SSL       interface {
+		Inspect(ctx context.Context, q ssl.Query, t guard.Target) (ssl.Result, *tls.Conn, error)
+	}
+	Headers interface {
+		LookupOn(ctx context.Context, q headers.Query, t guard.Target, c *tls.Conn, from netip.Addr) (headers.Result, error)
+	}
+}
+
+// Lookup answers a query. A child that fails is in its field; the only error
+// is uptime_check_timeout, when ctx ends first.
+func (u Uptime) Lookup(ctx context.Context, q guard.Query) (UptimeResult, error) {
+	r := UptimeResult{Domain: q.Domain}
+	lookUpDNS := func(ctx context.Context) {
+		r.DNS = lookUpChild(ctx, u.DNS.Lookup, dns.Query{Domain: q.Domain, Type: dns.DefaultType})
+	}
+	lookUpWeb := func(ctx context.Context) {
+		v := visit{uptime: u}
+		r.SSL = lookUpChild(ctx, v.inspect, ssl.Query{Domain: q.Domain})
+		if r.SSL.Fault != nil {
+			r.Headers.Fault = headersFault(r.SSL.Fault)
+			return
+		}
+		r.Headers = lookUpChild(ctx, v.fetchHeaders, headers.Query{Domain: q.Domain})
+	}
+	err := sideBySide(ctx, lookup.UptimeCheckTimeout, lookUpDNS, lookUpWeb)
+	r.Verdict = r.verdict()
+	return r, err
+}
+
+// visit is one connection to the web server of a host. First the certificate is taken from
+// it, then the headers are fetched over it.
+type visit struct {
+	uptime Uptime
+	target guard.Target
+	conn   *tls.Conn
+	peer   netip.Addr
+}
+
+// inspect resolves the host, connects to it and returns its certificate.
+func (v *visit) inspect(ctx context.Context, q ssl.Query) (ssl.Result, error) {
+	target, err := v.uptime.Connector.Resolve(ctx, q.Domain)
+	if err != nil {
+		return ssl.Result{}, origin.Fault(ctx, err, lookup.SSLTimeout)
+	}
+	result, conn, err := v.uptime.SSL.Inspect(ctx, q, target)
+	v.target = target
+	v.conn = conn
+	v.peer, _ = netip.ParseAddr(result.PeerIP) // which is empty after an error
+	return result, err
+}
+
+// fetchHeaders fetches the headers over the connection that inspect has made.
+func (v *visit) fetchHeaders(ctx context.Context, q headers.Query) (headers.Result, error) {
+	return v.uptime.Headers.LookupOn(ctx, q, v.target, v.conn, v.peer)
+}
+
+// headersFault returns the failure of the headers lookup where the certificate could not be
+// fetched. What prevents the one prevents the other, so that it has the same message and the
+// same marks. Only a time-out has a code for each lookup.
+func headersFault(certificate *fault.Error) *fault.Error {
+	if certificate.Code == lookup.SSLTimeout {
+		return certificate.WithCode(lookup.Info(lookup.HeadersTimeout))
+	}
+	return certificate
+}
+
+// UptimeVerdicts returns the rules for the line that says in words what an UptimeResult
+// found. Its children have rules for themselves.
+func UptimeVerdicts() []lookup.Verdict {
+	return []lookup.Verdict{
+		{
+			If:   "verdict = up",
+			Says: "Up: certificate in date and for {domain}, HTTP {headers.status}",
+			Tone: lookup.Good,
+		},
+		{
+			If:   "dns.error.code != null",
+			Says: "Down: {dns.error.message}",
+			Tone: lookup.Bad,
+		},
+		{
+			If:   "ssl.error.code != null",
+			Says: "Down: {ssl.error.message}",
+			Tone: lookup.Bad,
+		},
+		{
+			If:   "headers.error.code != null",
+			Says: "Down: {headers.error.message}",
+			Tone: lookup.Bad,
+		},
+		{
+			If:   "ssl.expired = true",
+			Says: "Degraded: the certificate expired {ssl.not_after date}, {ssl.not_after distance}",
+			Tone: lookup.Warn,
+		},
+		{
+			If:   "ssl.not_yet_valid = true",
+			Says: "Degraded: the certificate is not valid before {ssl.not_before date}",
+			Tone: lookup.Warn,
+		},
+		{
+			If:   "ssl.hostname_match = false",
+			Says: "Degraded: the certificate is not for {domain}",
+			Tone: lookup.Warn,
+		},
+		{
+			Says: "Degraded: HTTP {headers.status}",
+			Tone: lookup.Warn,
+		},
+	}
+}
